@@ -1,0 +1,224 @@
+//! The one error of the kernel boundary: what was tried, on which file, with which value, and why
+//! it failed.
+
+use std::fmt;
+use std::io;
+
+/// What was being done when it failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Verb {
+    /// Reading a file, a link or a directory.
+    Read,
+    /// Writing a file.
+    Write,
+    /// Making a directory.
+    MakeDir,
+    /// Removing a file or a directory.
+    Remove,
+    /// `sched_setaffinity(2)`; the path is `/proc/<tid>`.
+    SetAffinity,
+    /// `sched_setattr(2)`; the path is `/proc/<tid>`.
+    SetScheduling,
+    /// Any other system call or request; the path names it.
+    Call,
+}
+
+impl Verb {
+    /// The word in messages and in the `errors.tsv` of a recording.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Verb::Read => "read",
+            Verb::Write => "write",
+            Verb::MakeDir => "make",
+            Verb::Remove => "remove",
+            Verb::SetAffinity => "set-affinity",
+            Verb::SetScheduling => "set-scheduling",
+            Verb::Call => "call",
+        }
+    }
+
+    /// The inverse of [`Verb::word`].
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Verb> {
+        [
+            Verb::Read,
+            Verb::Write,
+            Verb::MakeDir,
+            Verb::Remove,
+            Verb::SetAffinity,
+            Verb::SetScheduling,
+            Verb::Call,
+        ]
+        .into_iter()
+        .find(|verb| verb.word() == word)
+    }
+}
+
+/// Why it failed.
+#[derive(Debug)]
+pub enum Cause {
+    /// The kernel's answer.
+    Io(io::Error),
+    /// The text is not what the file's format says.
+    Malformed {
+        /// Line in the text, from 1; 0 when the text as a whole is wrong.
+        line: usize,
+        /// What was expected there.
+        wanted: &'static str,
+        /// What was there instead, shortened.
+        found: String,
+    },
+    /// A test stopped the host here, as a kill would.
+    Stopped,
+}
+
+/// A failed access to the machine.
+#[derive(Debug)]
+pub struct Error {
+    /// What was being done.
+    pub verb: Verb,
+    /// The kernel's path (never with the root of a recording in front).
+    pub path: String,
+    /// The value that was to be written, if any.
+    pub value: Option<String>,
+    /// Why it failed.
+    pub cause: Cause,
+}
+
+/// The result of every access to the machine.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// The kernel's answer to `verb` on `path`.
+    #[must_use]
+    pub fn io(verb: Verb, path: &str, source: io::Error) -> Error {
+        Error { verb, path: path.to_owned(), value: None, cause: Cause::Io(source) }
+    }
+
+    /// The kernel's answer as an error number.
+    #[must_use]
+    pub fn os(verb: Verb, path: &str, errno: i32) -> Error {
+        Error::io(verb, path, io::Error::from_raw_os_error(errno))
+    }
+
+    /// Text at `path` that is not what its format says.
+    #[must_use]
+    pub fn malformed(path: &str, line: usize, wanted: &'static str, found: &str) -> Error {
+        let found = found.chars().take(60).collect();
+        let cause = Cause::Malformed { line, wanted, found };
+        Error { verb: Verb::Read, path: path.to_owned(), value: None, cause }
+    }
+
+    /// The same error, with the value that was being written.
+    #[must_use]
+    pub fn with_value(mut self, value: &str) -> Error {
+        self.value = Some(value.to_owned());
+        self
+    }
+
+    /// The kernel's error number, when it was the kernel that answered.
+    #[must_use]
+    pub fn errno(&self) -> Option<i32> {
+        match &self.cause {
+            Cause::Io(source) => source.raw_os_error(),
+            Cause::Malformed { .. } | Cause::Stopped => None,
+        }
+    }
+
+    /// The file, directory, task or call is not there (ENOENT, ESRCH, ENODEV, ENOTDIR).
+    #[must_use]
+    pub fn is_absent(&self) -> bool {
+        matches!(self.errno(), Some(libc::ENOENT | libc::ESRCH | libc::ENODEV | libc::ENOTDIR))
+    }
+
+    /// The reason alone, in the kernel's words and with the error's name: `EIO: Input/output error`.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        match &self.cause {
+            Cause::Io(source) => match source.raw_os_error() {
+                Some(errno) => {
+                    let text = source.to_string();
+                    let text = text.split(" (os error").next().unwrap_or(&text);
+                    format!("{}: {text}", errno_name(errno))
+                }
+                None => source.to_string(),
+            },
+            Cause::Malformed { line, wanted, found } => {
+                if *line == 0 {
+                    format!("expected {wanted}, found {found:?}")
+                } else {
+                    format!("line {line}: expected {wanted}, found {found:?}")
+                }
+            }
+            Cause::Stopped => "stopped".to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot {} {}", self.verb.word(), self.path)?;
+        if let Some(value) = &self.value {
+            write!(f, " (value {value:?})")?;
+        }
+        write!(f, ": {}", self.reason())
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.cause {
+            Cause::Io(source) => Some(source),
+            Cause::Malformed { .. } | Cause::Stopped => None,
+        }
+    }
+}
+
+/// Names of the error numbers that matter here (include/uapi/asm-generic/errno*.h).
+const ERRNO_NAMES: &[(i32, &str)] = &[
+    (libc::EPERM, "EPERM"),
+    (libc::ENOENT, "ENOENT"),
+    (libc::ESRCH, "ESRCH"),
+    (libc::EINTR, "EINTR"),
+    (libc::EIO, "EIO"),
+    (libc::E2BIG, "E2BIG"),
+    (libc::EBADF, "EBADF"),
+    (libc::EAGAIN, "EAGAIN"),
+    (libc::ENOMEM, "ENOMEM"),
+    (libc::EACCES, "EACCES"),
+    (libc::EBUSY, "EBUSY"),
+    (libc::EEXIST, "EEXIST"),
+    (libc::ENODEV, "ENODEV"),
+    (libc::ENOTDIR, "ENOTDIR"),
+    (libc::EISDIR, "EISDIR"),
+    (libc::EINVAL, "EINVAL"),
+    (libc::ENOSPC, "ENOSPC"),
+    (libc::EROFS, "EROFS"),
+    (libc::ENOTEMPTY, "ENOTEMPTY"),
+    (libc::ENOSYS, "ENOSYS"),
+    (libc::EOPNOTSUPP, "EOPNOTSUPP"),
+    (libc::ETIMEDOUT, "ETIMEDOUT"),
+    (libc::ECONNREFUSED, "ECONNREFUSED"),
+    (libc::ENXIO, "ENXIO"),
+    (libc::EDQUOT, "EDQUOT"),
+];
+
+/// The name of an error number, or `errno N`.
+#[must_use]
+pub fn errno_name(errno: i32) -> String {
+    ERRNO_NAMES
+        .iter()
+        .find(|(number, _)| *number == errno)
+        .map_or_else(|| format!("errno {errno}"), |(_, name)| (*name).to_owned())
+}
+
+/// The number of an error name, as [`errno_name`] prints it.
+#[must_use]
+pub fn errno_number(name: &str) -> Option<i32> {
+    ERRNO_NAMES
+        .iter()
+        .find(|(_, known)| *known == name)
+        .map(|(number, _)| *number)
+        .or_else(|| name.strip_prefix("errno ")?.parse().ok())
+}

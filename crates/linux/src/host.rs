@@ -1,0 +1,327 @@
+//! [`Host`]: the machine as a parameter. It is opened once and passed first to every function that
+//! touches the machine: the live one, or a recorded directory on which reads and writes land
+//! instead. Nothing else in the project opens a kernel file.
+
+use crate::error::{Cause, Error, Result, Verb, errno_name, errno_number};
+use crate::record::Recorder;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The file of a recording that holds the errors the kernel answered: `verb<TAB>path<TAB>errno`.
+pub const ERRORS_FILE: &str = "errors.tsv";
+
+/// One file read whole may not be longer: the largest kernel texts (kallsyms apart) are a few MiB.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// The machine: the live one or a recorded directory.
+#[derive(Debug)]
+pub struct Host {
+    root: PathBuf,
+    live: bool,
+    /// Errors that a recorded machine answers, as the live one did.
+    errors: Mutex<BTreeMap<(Verb, String), i32>>,
+    recorder: Option<Recorder>,
+    fault: Option<Fault>,
+    writes: AtomicUsize,
+}
+
+/// What a test wants to happen at the n-th write (counted from 0).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// That write is refused with this error number, later ones are not.
+    Refuse {
+        /// Which write.
+        at: usize,
+        /// The kernel's answer.
+        errno: i32,
+    },
+    /// The process dies before that write: it and all later ones fail with [`Cause::Stopped`].
+    Stop {
+        /// Which write.
+        at: usize,
+    },
+}
+
+impl Host {
+    /// The machine this runs on.
+    #[must_use]
+    pub fn live() -> Host {
+        Host::at(PathBuf::from("/"), true)
+    }
+
+    /// A directory made by `survey --record` (or any copy of `/proc` and `/sys`).
+    ///
+    /// # Errors
+    /// The directory is not there, or its `errors.tsv` is malformed.
+    pub fn recorded(dir: &Path) -> Result<Host> {
+        let name = dir.display().to_string();
+        let root = dir.canonicalize().map_err(|e| Error::io(Verb::Read, &name, e))?;
+        let host = Host::at(root, false);
+        match host.read_file(ERRORS_FILE) {
+            Ok(text) => *host.lock_errors() = parse_errors(&String::from_utf8_lossy(&text))?,
+            Err(error) if error.is_absent() => {}
+            Err(error) => return Err(error),
+        }
+        Ok(host)
+    }
+
+    fn at(root: PathBuf, live: bool) -> Host {
+        Host {
+            root,
+            live,
+            errors: Mutex::default(),
+            recorder: None,
+            fault: None,
+            writes: AtomicUsize::new(0),
+        }
+    }
+
+    /// The same host; everything it reads from now on is also saved below `dir`.
+    ///
+    /// # Errors
+    /// `dir` cannot be made or is not empty.
+    pub fn recording(mut self, dir: &Path) -> Result<Host> {
+        self.recorder = Some(Recorder::new(dir)?);
+        Ok(self)
+    }
+
+    /// The same host, failing on purpose; for tests of failure and roll-back.
+    #[must_use]
+    pub fn failing(mut self, fault: Fault) -> Host {
+        self.fault = Some(fault);
+        self
+    }
+
+    /// Whether this is the machine the program runs on.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        self.live
+    }
+
+    /// How many writes (of all kinds) were tried so far.
+    #[must_use]
+    pub fn writes(&self) -> usize {
+        self.writes.load(Ordering::Relaxed)
+    }
+
+    /// Where `path` of the machine lies for this process.
+    pub(crate) fn place(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+
+    fn lock_errors(&self) -> std::sync::MutexGuard<'_, BTreeMap<(Verb, String), i32>> {
+        self.errors.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn recorded_error(&self, verb: Verb, path: &str) -> Result<()> {
+        if self.live {
+            return Ok(());
+        }
+        match self.lock_errors().get(&(verb, path.to_owned())) {
+            Some(errno) => Err(Error::os(verb, path, *errno)),
+            None => Ok(()),
+        }
+    }
+
+    /// Notes in the recording that the kernel answered `verb` on `path` with this error.
+    pub fn note_error(&self, error: &Error) {
+        if let (Some(recorder), Some(errno)) = (&self.recorder, error.errno()) {
+            recorder.note_error(error.verb.word(), &error.path, &errno_name(errno));
+        }
+    }
+
+    /// Reads a kernel file whole, as text (bytes that are not UTF-8 are replaced).
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub fn read(&self, path: &str) -> Result<String> {
+        self.read_bytes(path).map(|bytes| match String::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
+        })
+    }
+
+    /// Reads a kernel file whole.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub fn read_bytes(&self, path: &str) -> Result<Vec<u8>> {
+        let answer = self.recorded_error(Verb::Read, path).and_then(|()| self.read_file(path));
+        match (&answer, &self.recorder) {
+            (Ok(bytes), Some(recorder)) => recorder.save_file(path, bytes),
+            (Err(error), Some(_)) if !error.is_absent() => self.note_error(error),
+            _ => {}
+        }
+        answer
+    }
+
+    /// Text without the white space at its end: what one-line kernel files hold.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub fn read_line(&self, path: &str) -> Result<String> {
+        self.read(path).map(|text| text.trim_end_matches(['\n', ' ', '\0']).to_owned())
+    }
+
+    fn read_file(&self, path: &str) -> Result<Vec<u8>> {
+        let place = self.inside(Verb::Read, path)?;
+        let fail = |e| Error::io(Verb::Read, path, e);
+        let mut file = fs::File::open(place).map_err(fail)?;
+        // One large first read: tracefs files such as events/header_page give only the part that
+        // the first read asked for (seen on 6.1 and 6.12), so growing by small steps loses text.
+        let mut bytes = Vec::new();
+        let mut chunk = vec![0; 64 << 10];
+        loop {
+            match file.read(&mut chunk) {
+                Ok(0) => return Ok(bytes),
+                Ok(n) => bytes.extend_from_slice(&chunk[..n]),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(fail(e)),
+            }
+            if bytes.len() as u64 > FILE_BYTES_MAX {
+                return Err(fail(io::Error::from_raw_os_error(libc::EFBIG)));
+            }
+        }
+    }
+
+    /// The place of `path`, refusing links of a recording that lead out of it.
+    fn inside(&self, verb: Verb, path: &str) -> Result<PathBuf> {
+        let place = self.place(path);
+        if self.live {
+            return Ok(place);
+        }
+        let real = place.canonicalize().map_err(|e| Error::io(verb, path, e))?;
+        if real.starts_with(&self.root) {
+            Ok(real)
+        } else {
+            Err(Error::os(verb, path, libc::ENOENT))
+        }
+    }
+
+    /// The names in a directory, sorted.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub fn list(&self, path: &str) -> Result<Vec<String>> {
+        self.recorded_error(Verb::Read, path)?;
+        let fail = |e| Error::io(Verb::Read, path, e);
+        let mut names = Vec::new();
+        for entry in fs::read_dir(self.inside(Verb::Read, path)?).map_err(fail)? {
+            names.push(entry.map_err(fail)?.file_name().to_string_lossy().into_owned());
+        }
+        names.sort();
+        if let Some(recorder) = &self.recorder {
+            recorder.save_dir(path);
+        }
+        Ok(names)
+    }
+
+    /// What a symbolic link says.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub fn link(&self, path: &str) -> Result<String> {
+        self.recorded_error(Verb::Read, path)?;
+        let target = fs::read_link(self.place(path)).map_err(|e| Error::io(Verb::Read, path, e))?;
+        let target = target.to_string_lossy().into_owned();
+        if let Some(recorder) = &self.recorder {
+            recorder.save_link(path, &target);
+        }
+        Ok(target)
+    }
+
+    /// Whether something is there.
+    #[must_use]
+    pub fn exists(&self, path: &str) -> bool {
+        let there = self.inside(Verb::Read, path).is_ok_and(|place| place.exists());
+        if there && let Some(recorder) = &self.recorder {
+            recorder.save_presence(path, self.place(path).is_dir());
+        }
+        there
+    }
+
+    /// Every write of any kind passes here first: it counts, and a test's fault strikes.
+    pub(crate) fn before_write(&self, verb: Verb, path: &str) -> Result<()> {
+        let n = self.writes.fetch_add(1, Ordering::Relaxed);
+        match self.fault {
+            Some(Fault::Refuse { at, errno }) if n == at => Err(Error::os(verb, path, errno)),
+            Some(Fault::Stop { at }) if n >= at => {
+                Err(Error { verb, path: path.to_owned(), value: None, cause: Cause::Stopped })
+            }
+            _ => self.recorded_error(verb, path),
+        }
+    }
+
+    /// Writes a value to a kernel file that exists, in one write. Empty text is written as a line
+    /// end, because a write of no bytes changes nothing.
+    ///
+    /// # Errors
+    /// The kernel's answer, with the value.
+    pub fn write(&self, path: &str, value: &str) -> Result<()> {
+        self.before_write(Verb::Write, path).map_err(|e| e.with_value(value))?;
+        let answer =
+            if self.live { self.write_live(path, value) } else { self.simulate(path, value) };
+        answer.map_err(|e| e.with_value(value))
+    }
+
+    fn write_live(&self, path: &str, value: &str) -> Result<()> {
+        let fail = |e| Error::io(Verb::Write, path, e);
+        let bytes = if value.is_empty() { "\n" } else { value };
+        let mut file = fs::OpenOptions::new().write(true).open(self.place(path)).map_err(fail)?;
+        file.write_all(bytes.as_bytes()).map_err(fail)
+    }
+
+    /// Makes a directory (a cgroup, a tracing instance); its parent must be there.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub fn make_dir(&self, path: &str) -> Result<()> {
+        self.before_write(Verb::MakeDir, path)?;
+        fs::create_dir(self.place(path)).map_err(|e| Error::io(Verb::MakeDir, path, e))?;
+        if self.live { Ok(()) } else { self.simulate_make_dir(path) }
+    }
+
+    /// Removes an empty directory (a cgroup without tasks counts as empty).
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub fn remove_dir(&self, path: &str) -> Result<()> {
+        self.before_write(Verb::Remove, path)?;
+        if !self.live {
+            self.simulate_remove_dir(path)?;
+        }
+        fs::remove_dir(self.place(path)).map_err(|e| Error::io(Verb::Remove, path, e))
+    }
+
+    /// Removes a file that this project made (a systemd drop-in, a state file).
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub fn remove_file(&self, path: &str) -> Result<()> {
+        self.before_write(Verb::Remove, path)?;
+        fs::remove_file(self.place(path)).map_err(|e| Error::io(Verb::Remove, path, e))
+    }
+}
+
+fn parse_errors(text: &str) -> Result<BTreeMap<(Verb, String), i32>> {
+    let mut errors = BTreeMap::new();
+    for (i, line) in text.lines().enumerate() {
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let mut words = line.split('\t');
+        let entry = (|| {
+            let verb = Verb::from_word(words.next()?)?;
+            let path = words.next()?.to_owned();
+            Some(((verb, path), errno_number(words.next()?)?))
+        })();
+        let (key, errno) = entry
+            .ok_or_else(|| Error::malformed(ERRORS_FILE, i + 1, "verb, path and errno", line))?;
+        errors.insert(key, errno);
+    }
+    Ok(errors)
+}

@@ -1,0 +1,19 @@
+//! The kernel boundary of cpushield: the only unsafe code and the only file access of the project.
+//!
+//! [`Host`] is the machine as a parameter; [`text`] parses what it reads; the rest are small wrappers
+//! of system calls. Nothing here decides anything.
+
+pub mod cpuset;
+pub mod error;
+pub mod host;
+pub mod record;
+pub mod sched;
+pub mod signal;
+mod simulate;
+pub mod task;
+pub mod text;
+
+pub use cpuset::CpuSet;
+pub use error::{Error, Result, Verb};
+pub use host::{Fault, Host};
+pub use task::{Policy, Task, TaskId};

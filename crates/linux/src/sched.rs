@@ -1,0 +1,114 @@
+//! Scheduling system calls, by number: musl's `sched_setscheduler` is a stub that answers ENOSYS,
+//! and no crate in use has `sched_setattr`.
+
+use crate::cpuset::{CPUS_MAX, CpuSet};
+use crate::task::Policy;
+use std::io;
+
+const MASK_WORDS: usize = CPUS_MAX / 64;
+
+/// `struct sched_attr` (include/uapi/linux/sched/types.h), the 48 bytes of `SCHED_ATTR_SIZE_VER0`.
+#[repr(C)]
+#[derive(Debug, Default, Clone, Copy)]
+struct SchedAttr {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
+const _: () = assert!(size_of::<SchedAttr>() == 48);
+
+fn check(answer: libc::c_long) -> io::Result<libc::c_long> {
+    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
+}
+
+/// `sched_setaffinity(2)`; `tid` 0 is the calling thread.
+///
+/// # Errors
+/// The kernel's answer.
+pub fn set_affinity(tid: i32, cpus: &CpuSet) -> io::Result<()> {
+    let mut mask = [0u64; MASK_WORDS];
+    for cpu in cpus.iter() {
+        mask[cpu / 64] |= 1 << (cpu % 64);
+    }
+    // SAFETY: the mask is valid for reads of its whole size, which is what the call is told.
+    let answer = unsafe {
+        libc::syscall(libc::SYS_sched_setaffinity, tid, size_of_val(&mask), mask.as_ptr())
+    };
+    check(answer).map(drop)
+}
+
+/// `sched_getaffinity(2)`; `tid` 0 is the calling thread.
+///
+/// # Errors
+/// The kernel's answer.
+pub fn affinity(tid: i32) -> io::Result<CpuSet> {
+    let mut mask = [0u64; MASK_WORDS];
+    // SAFETY: the mask is valid for writes of its whole size, which is what the call is told.
+    let answer = unsafe {
+        libc::syscall(libc::SYS_sched_getaffinity, tid, size_of_val(&mask), mask.as_mut_ptr())
+    };
+    check(answer)?;
+    Ok((0..CPUS_MAX).filter(|cpu| mask[cpu / 64] & (1 << (cpu % 64)) != 0).collect())
+}
+
+/// `sched_getattr(2)`; `tid` 0 is the calling thread.
+///
+/// # Errors
+/// The kernel's answer.
+pub fn policy(tid: i32) -> io::Result<Policy> {
+    let mut attr = SchedAttr::default();
+    // SAFETY: the kernel writes at most the size it is told, which is that of `attr`.
+    let answer = unsafe {
+        libc::syscall(libc::SYS_sched_getattr, tid, &raw mut attr, size_of::<SchedAttr>(), 0)
+    };
+    check(answer)?;
+    Ok(match attr.policy {
+        0 => Policy::Other { nice: attr.nice },
+        1 => Policy::Fifo { priority: attr.priority },
+        2 => Policy::Rr { priority: attr.priority },
+        3 => Policy::Batch { nice: attr.nice },
+        5 => Policy::Idle,
+        6 => Policy::Deadline {
+            runtime_ns: attr.runtime,
+            deadline_ns: attr.deadline,
+            period_ns: attr.period,
+        },
+        number => Policy::Unknown { number },
+    })
+}
+
+/// `sched_setattr(2)`; `tid` 0 is the calling thread.
+///
+/// # Errors
+/// The kernel's answer; EINVAL for a policy this program does not know.
+pub fn set_policy(tid: i32, policy: Policy) -> io::Result<()> {
+    let mut attr = SchedAttr { size: 48, ..SchedAttr::default() };
+    match policy {
+        Policy::Other { nice } => attr.nice = nice,
+        Policy::Fifo { priority } => (attr.policy, attr.priority) = (1, priority),
+        Policy::Rr { priority } => (attr.policy, attr.priority) = (2, priority),
+        Policy::Batch { nice } => (attr.policy, attr.nice) = (3, nice),
+        Policy::Idle => attr.policy = 5,
+        Policy::Deadline { runtime_ns, deadline_ns, period_ns } => {
+            attr.policy = 6;
+            (attr.runtime, attr.deadline, attr.period) = (runtime_ns, deadline_ns, period_ns);
+        }
+        Policy::Unknown { .. } => return Err(io::Error::from_raw_os_error(libc::EINVAL)),
+    }
+    // SAFETY: `attr` is valid for reads of the size it states in its first field.
+    let answer = unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &raw const attr, 0) };
+    check(answer).map(drop)
+}
+
+/// The CPU the calling thread runs on.
+#[must_use]
+pub fn current_cpu() -> Option<usize> {
+    // SAFETY: the call takes no pointers.
+    usize::try_from(unsafe { libc::sched_getcpu() }).ok()
+}

@@ -1,0 +1,42 @@
+//! Being told to stop: SIGINT, SIGTERM and SIGHUP set a flag, so that whoever has changed the machine
+//! puts it back before the process ends.
+
+use std::io;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+/// The last stopping signal, 0 when there was none.
+static STOPPED_BY: AtomicI32 = AtomicI32::new(0);
+
+extern "C" fn note(signal: libc::c_int) {
+    STOPPED_BY.store(signal, Ordering::SeqCst);
+}
+
+/// From now on the stopping signals set the flag instead of ending the process. Blocking calls
+/// return with EINTR (no `SA_RESTART`), so that loops look at the flag soon.
+///
+/// # Errors
+/// The kernel's answer.
+pub fn catch_stops() -> io::Result<()> {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: an all-zero sigaction is a valid value; the handler only stores to an atomic,
+        // which is async-signal-safe; both pointers are valid for the call.
+        let answer = unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = note as extern "C" fn(libc::c_int) as libc::sighandler_t;
+            libc::sigaction(signal, &raw const action, std::ptr::null_mut())
+        };
+        if answer != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// The signal that asked this process to stop, if one did.
+#[must_use]
+pub fn stopped_by() -> Option<i32> {
+    match STOPPED_BY.load(Ordering::SeqCst) {
+        0 => None,
+        signal => Some(signal),
+    }
+}

@@ -1,0 +1,319 @@
+//! Tasks: who they are, where they may run and under which scheduling policy.
+//!
+//! A task is identified by its number *and* its start time, because numbers are used again.
+
+use crate::cpuset::CpuSet;
+use crate::error::{Error, Result, Verb};
+use crate::host::Host;
+use procfs_core::FromRead;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// `PF_KTHREAD` and `PF_NO_SETAFFINITY` (include/linux/sched.h, 4.17 to 6.18: unchanged values).
+const PF_KTHREAD: u32 = 0x0020_0000;
+const PF_NO_SETAFFINITY: u32 = 0x0400_0000;
+
+/// Which task: the thread id and the start time in clock ticks after boot (field 22 of `stat`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct TaskId {
+    /// The thread id.
+    pub tid: i32,
+    /// Start time in clock ticks after boot.
+    pub started: u64,
+}
+
+/// A scheduling policy with its parameters, as `sched_setattr(2)` takes them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "policy", rename_all = "kebab-case")]
+pub enum Policy {
+    /// `SCHED_OTHER` with a nice value from -20 to 19.
+    Other {
+        /// The nice value.
+        nice: i32,
+    },
+    /// `SCHED_BATCH` with a nice value.
+    Batch {
+        /// The nice value.
+        nice: i32,
+    },
+    /// `SCHED_IDLE`.
+    Idle,
+    /// `SCHED_FIFO` with a priority from 1 to 99.
+    Fifo {
+        /// The priority.
+        priority: u32,
+    },
+    /// `SCHED_RR` with a priority from 1 to 99.
+    Rr {
+        /// The priority.
+        priority: u32,
+    },
+    /// `SCHED_DEADLINE`, all times in nanoseconds.
+    Deadline {
+        /// Budget per period.
+        runtime_ns: u64,
+        /// Relative deadline.
+        deadline_ns: u64,
+        /// Period.
+        period_ns: u64,
+    },
+    /// A policy this program does not know (`SCHED_EXT` and later ones), by number.
+    Unknown {
+        /// The kernel's number of the policy.
+        number: u32,
+    },
+}
+
+impl Policy {
+    /// The real-time priority (1 to 99), or 0 for the other classes.
+    #[must_use]
+    pub fn rt_priority(self) -> u32 {
+        match self {
+            Policy::Fifo { priority } | Policy::Rr { priority } => priority,
+            _ => 0,
+        }
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Policy::Other { nice: 0 } => f.write_str("SCHED_OTHER"),
+            Policy::Other { nice } => write!(f, "SCHED_OTHER nice {nice}"),
+            Policy::Batch { nice } => write!(f, "SCHED_BATCH nice {nice}"),
+            Policy::Idle => f.write_str("SCHED_IDLE"),
+            Policy::Fifo { priority } => write!(f, "SCHED_FIFO {priority}"),
+            Policy::Rr { priority } => write!(f, "SCHED_RR {priority}"),
+            Policy::Deadline { runtime_ns, deadline_ns, period_ns } => {
+                write!(f, "SCHED_DEADLINE {runtime_ns}/{deadline_ns}/{period_ns} ns")
+            }
+            Policy::Unknown { number } => write!(f, "policy {number}"),
+        }
+    }
+}
+
+/// One thread of the machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Task {
+    /// Which task.
+    pub id: TaskId,
+    /// The process it belongs to.
+    pub pid: i32,
+    /// The parent process.
+    pub parent: i32,
+    /// The command name (at most 15 bytes).
+    pub comm: String,
+    /// A kernel thread.
+    pub kthread: bool,
+    /// The kernel refuses to change its affinity (`PF_NO_SETAFFINITY`).
+    pub bound: bool,
+    /// The CPU it last ran on.
+    pub cpu: usize,
+    /// State letter of `stat` (R running, S sleeping, …).
+    pub state: char,
+    /// Nice value.
+    pub nice: i64,
+    /// Real-time priority, 0 when it has none.
+    pub rt_priority: u32,
+    /// The kernel's number of its policy.
+    pub policy: u32,
+}
+
+impl Host {
+    /// Reads one thread's `stat`.
+    ///
+    /// # Errors
+    /// The task is gone, or the text is not that of `stat`.
+    pub fn task(&self, pid: i32, tid: i32) -> Result<Task> {
+        let path = format!("/proc/{pid}/task/{tid}/stat");
+        let text = match self.read_bytes(&path) {
+            Err(error) if error.is_absent() && pid == tid && !self.is_live() => {
+                self.read_bytes(&format!("/proc/{pid}/stat"))?
+            }
+            other => other?,
+        };
+        let stat = procfs_core::process::Stat::from_read(text.as_slice()).map_err(|_| {
+            Error::malformed(
+                &path,
+                1,
+                "the fields of proc_pid_stat(5)",
+                &String::from_utf8_lossy(&text),
+            )
+        })?;
+        Ok(Task {
+            id: TaskId { tid, started: stat.starttime },
+            pid,
+            parent: stat.ppid,
+            comm: stat.comm,
+            kthread: stat.flags & PF_KTHREAD != 0,
+            bound: stat.flags & PF_NO_SETAFFINITY != 0,
+            cpu: stat.processor.and_then(|cpu| usize::try_from(cpu).ok()).unwrap_or(0),
+            state: stat.state,
+            nice: stat.nice,
+            rt_priority: stat.rt_priority.unwrap_or(0),
+            policy: stat.policy.unwrap_or(0),
+        })
+    }
+
+    /// Every thread of the machine in the order of their numbers; those that end meanwhile are
+    /// left out.
+    ///
+    /// # Errors
+    /// `/proc` cannot be listed, or a `stat` is malformed.
+    pub fn tasks(&self) -> Result<Vec<Task>> {
+        let mut tasks = Vec::new();
+        for name in self.list("/proc")? {
+            let Ok(pid) = name.parse::<i32>() else { continue };
+            let threads = match self.list(&format!("/proc/{pid}/task")) {
+                Ok(names) => names,
+                Err(error) if error.is_absent() => vec![name],
+                Err(error) => return Err(error),
+            };
+            for tid in threads.iter().filter_map(|name| name.parse().ok()) {
+                match self.task(pid, tid) {
+                    Ok(task) => tasks.push(task),
+                    Err(error) if error.is_absent() => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        tasks.sort_by_key(|task| task.id.tid);
+        Ok(tasks)
+    }
+
+    /// Whether the task is still the one that was meant.
+    #[must_use]
+    pub fn is_same_task(&self, id: TaskId) -> bool {
+        self.started(id.tid) == Some(id.started)
+    }
+
+    /// The start time of a thread, if there is one with this number.
+    #[must_use]
+    pub fn started(&self, tid: i32) -> Option<u64> {
+        // /proc/<tid> resolves for threads too, though it is not listed (proc(5)).
+        self.task(tid, tid).ok().map(|task| task.id.started)
+    }
+
+    /// The CPUs a thread may run on, from `Cpus_allowed_list` of its `status`.
+    ///
+    /// # Errors
+    /// The task is gone, or the text is malformed.
+    pub fn affinity(&self, tid: i32) -> Result<CpuSet> {
+        let path = format!("/proc/{tid}/status");
+        let text = self.read(&path)?;
+        for (i, line) in text.lines().enumerate() {
+            if let Some(list) = line.strip_prefix("Cpus_allowed_list:") {
+                return list
+                    .parse()
+                    .map_err(|_| Error::malformed(&path, i + 1, "a CPU list", line));
+            }
+        }
+        Err(Error::malformed(&path, 0, "a line Cpus_allowed_list:", ""))
+    }
+
+    /// Lets a thread run on these CPUs only.
+    ///
+    /// # Errors
+    /// The kernel's answer: EINVAL for a bound kernel thread or CPUs outside its cpuset, ESRCH.
+    pub fn set_affinity(&self, tid: i32, cpus: &CpuSet) -> Result<()> {
+        let path = format!("/proc/{tid}");
+        let list = cpus.to_string();
+        self.before_write(Verb::SetAffinity, &path).map_err(|e| e.with_value(&list))?;
+        if !self.is_live() {
+            return self.simulate_affinity(tid, cpus);
+        }
+        crate::sched::set_affinity(tid, cpus)
+            .map_err(|e| Error::io(Verb::SetAffinity, &path, e).with_value(&list))
+    }
+
+    fn simulate_affinity(&self, tid: i32, cpus: &CpuSet) -> Result<()> {
+        let path = format!("/proc/{tid}/status");
+        let text = self.read(&path)?;
+        let mut out = String::new();
+        for line in text.lines() {
+            match line.split_once(':') {
+                Some(("Cpus_allowed_list", _)) => {
+                    out.push_str(&format!("Cpus_allowed_list:\t{cpus}\n"));
+                }
+                Some(("Cpus_allowed", _)) => {
+                    out.push_str(&format!("Cpus_allowed:\t{}\n", cpus.to_mask()));
+                }
+                _ => out.push_str(&format!("{line}\n")),
+            }
+        }
+        std::fs::write(self.place(&path), out).map_err(|e| Error::io(Verb::SetAffinity, &path, e))
+    }
+
+    /// The scheduling policy of a thread.
+    ///
+    /// # Errors
+    /// The task is gone.
+    pub fn scheduling(&self, tid: i32) -> Result<Policy> {
+        if self.is_live() {
+            return crate::sched::policy(tid)
+                .map_err(|e| Error::io(Verb::Read, &format!("/proc/{tid}"), e));
+        }
+        let task = self.task(tid, tid)?;
+        Ok(policy_of(&task))
+    }
+
+    /// Gives a thread a scheduling policy.
+    ///
+    /// # Errors
+    /// The kernel's answer: EPERM without the right (or under RT_GROUP_SCHED without a budget).
+    pub fn set_scheduling(&self, tid: i32, policy: Policy) -> Result<()> {
+        let path = format!("/proc/{tid}");
+        let value = policy.to_string();
+        self.before_write(Verb::SetScheduling, &path).map_err(|e| e.with_value(&value))?;
+        if !self.is_live() {
+            return self.simulate_scheduling(tid, policy);
+        }
+        crate::sched::set_policy(tid, policy)
+            .map_err(|e| Error::io(Verb::SetScheduling, &path, e).with_value(&value))
+    }
+
+    fn simulate_scheduling(&self, tid: i32, policy: Policy) -> Result<()> {
+        for path in [format!("/proc/{tid}/task/{tid}/stat"), format!("/proc/{tid}/stat")] {
+            let Ok(text) = self.read(&path) else { continue };
+            let Some((head, tail)) = text.rsplit_once(')') else { continue };
+            let mut words: Vec<String> = tail.split_whitespace().map(str::to_owned).collect();
+            // Fields of proc_pid_stat(5) from 3 on: 19 nice, 40 rt_priority, 41 policy.
+            if words.len() > 38 {
+                let (number, nice) = number_and_nice(policy);
+                words[16] = nice.to_string();
+                words[37] = policy.rt_priority().to_string();
+                words[38] = number.to_string();
+            }
+            std::fs::write(self.place(&path), format!("{head}) {}\n", words.join(" ")))
+                .map_err(|e| Error::io(Verb::SetScheduling, &path, e))?;
+        }
+        Ok(())
+    }
+}
+
+/// The policy that a task's `stat` shows; a deadline's times are not in it.
+#[must_use]
+pub fn policy_of(task: &Task) -> Policy {
+    let nice = i32::try_from(task.nice).unwrap_or(0);
+    let priority = task.rt_priority;
+    match task.policy {
+        0 => Policy::Other { nice },
+        1 => Policy::Fifo { priority },
+        2 => Policy::Rr { priority },
+        3 => Policy::Batch { nice },
+        5 => Policy::Idle,
+        number => Policy::Unknown { number },
+    }
+}
+
+fn number_and_nice(policy: Policy) -> (u32, i32) {
+    match policy {
+        Policy::Other { nice } => (0, nice),
+        Policy::Fifo { .. } => (1, 0),
+        Policy::Rr { .. } => (2, 0),
+        Policy::Batch { nice } => (3, nice),
+        Policy::Idle => (5, 0),
+        Policy::Deadline { .. } => (6, 0),
+        Policy::Unknown { number } => (number, 0),
+    }
+}

@@ -1,0 +1,1 @@
+//! Apply and undo: the one executor, the journal, the one undo.

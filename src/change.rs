@@ -1,0 +1,224 @@
+//! The closed list of what may be done to a machine. A [`Change`] is data: one executor writes,
+//! reads back and journals it, one undo restores it (`apply/`). Pure.
+
+use cpushield_linux::{CpuSet, Policy, TaskId};
+use serde::{Deserialize, Serialize};
+
+/// One thing to be done to the machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "kebab-case")]
+pub enum Change {
+    /// Write a value to a kernel file that exists.
+    Write {
+        /// The file.
+        path: String,
+        /// The value to write.
+        value: String,
+        /// How the value read back is compared with what was written.
+        compare: Compare,
+    },
+    /// Make a directory (a cgroup, a tracing instance). Undo removes it.
+    MakeDir {
+        /// The directory; its parent exists or is made by an earlier change.
+        path: String,
+    },
+    /// Restrict one task to these CPUs.
+    Affinity {
+        /// Which task, by number and start time.
+        task: TaskId,
+        /// Its command name, for people.
+        comm: String,
+        /// The CPUs it may run on afterwards.
+        cpus: CpuSet,
+    },
+    /// Give one task a scheduling policy.
+    Scheduling {
+        /// Which task, by number and start time.
+        task: TaskId,
+        /// Its command name, for people.
+        comm: String,
+        /// The policy it has afterwards.
+        policy: Policy,
+    },
+    /// Move every task of one cgroup into another, again until none is left. Undo moves all of
+    /// them back, those born since too.
+    MoveTasks {
+        /// The cgroup's directory they are in.
+        from: String,
+        /// The cgroup's directory they go to.
+        to: String,
+    },
+    /// Write nothing, but keep every user task's affinity, because the kernel overwrites
+    /// affinities when cpusets change (before 6.2 always, `user_cpus_ptr`, commit 8f9ea86fdf99).
+    /// Undo, last of all, puts back those that were rewritten.
+    KeepAffinities,
+    /// Tell irqbalance over its socket not to use these CPUs.
+    BanFromIrqbalance {
+        /// The CPUs it must leave alone.
+        cpus: CpuSet,
+    },
+    /// Let systemd make and own a slice confined to these CPUs (`AllowedCPUs=`), at runtime only.
+    Slice {
+        /// The unit's name, [`crate::plan::Shield::group`] with `.slice`.
+        unit: String,
+        /// `AllowedCPUs=` and `AllowedMemoryNodes=` of the slice.
+        cpus: CpuSet,
+        /// Memory nodes of the slice.
+        mems: CpuSet,
+    },
+    /// Take a CPU offline and online again, which sweeps timers and work queued there before.
+    CycleCpu {
+        /// The CPU.
+        cpu: usize,
+    },
+}
+
+/// How the kernel's answer is compared with what was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Compare {
+    /// The same text but for white space around it.
+    Text,
+    /// The same set in list form (`0-2,5`).
+    List,
+    /// The same set in mask form, whatever the leading zeros (`00000007`, `7`).
+    Mask,
+    /// The bracketed word of a choice (`always [madvise] never`), or the first word of the text
+    /// (`15 (expanded: 1408)`), is the value.
+    Word,
+}
+
+impl Compare {
+    /// Whether `found` (read back) says the same as `wanted` (written).
+    #[must_use]
+    pub fn same(self, found: &str, wanted: &str) -> bool {
+        let (found, wanted) = (found.trim(), wanted.trim());
+        match self {
+            Compare::Text => found == wanted,
+            Compare::List => match (found.parse::<CpuSet>(), wanted.parse::<CpuSet>()) {
+                (Ok(a), Ok(b)) => a == b,
+                _ => false,
+            },
+            Compare::Mask => match (CpuSet::parse_mask(found), CpuSet::parse_mask(wanted)) {
+                (Ok(a), Ok(b)) => a == b,
+                _ => false,
+            },
+            Compare::Word => chosen_word(found) == wanted,
+        }
+    }
+}
+
+/// The word in brackets, else the first word.
+#[must_use]
+pub fn chosen_word(text: &str) -> &str {
+    match text.split_once('[').and_then(|(_, rest)| rest.split_once(']')) {
+        Some((word, _)) => word,
+        None => text.split_whitespace().next().unwrap_or(""),
+    }
+}
+
+/// What came of a change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "kebab-case")]
+pub enum Outcome {
+    /// The machine was like that before; nothing was written.
+    AlreadySo,
+    /// Written and read back.
+    Changed,
+    /// The kernel refused; nothing changed.
+    Refused {
+        /// The kernel's answer, `EIO: Input/output error`.
+        reason: String,
+    },
+    /// The file, directory or task is not there.
+    Absent,
+}
+
+/// How much harm a change can do while it is in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Risk {
+    /// Nothing is lost.
+    None,
+    /// Something gets slower or a diagnostic is off while the shield is up.
+    Low,
+    /// A program that misbehaves can now harm the machine, or all CPUs pause for a moment.
+    Medium,
+}
+
+/// When a change can take effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum When {
+    /// Now, on the running kernel.
+    Runtime,
+    /// Only by a kernel parameter at the next boot.
+    Boot,
+}
+
+impl Change {
+    /// The equivalent shell command, for `apply --dry-run`.
+    #[must_use]
+    pub fn shell(&self) -> String {
+        match self {
+            Change::Write { path, value, .. } => format!("echo {} > {path}", quoted(value)),
+            Change::MakeDir { path } => format!("mkdir {path}"),
+            Change::Affinity { task, comm, cpus } => {
+                format!("taskset -pc {cpus} {}    # {comm}", task.tid)
+            }
+            Change::Scheduling { task, comm, policy } => match policy {
+                Policy::Fifo { priority } => {
+                    format!("chrt -f -p {priority} {}    # {comm}", task.tid)
+                }
+                Policy::Rr { priority } => {
+                    format!("chrt -r -p {priority} {}    # {comm}", task.tid)
+                }
+                _ => format!("chrt -o -p 0 {}    # {comm}", task.tid),
+            },
+            Change::MoveTasks { from, to } => {
+                format!("while read -r t; do echo $t > {to}/tasks; done < {from}/tasks")
+            }
+            Change::KeepAffinities => ": # the affinity of every task is saved first".to_owned(),
+            Change::BanFromIrqbalance { cpus } => {
+                format!(
+                    "echo 'settings cpus {}' | socat - ABSTRACT-CONNECT:…  # irqbalance: leave CPU {cpus} alone",
+                    cpus.to_mask()
+                )
+            }
+            Change::Slice { unit, cpus, mems } => format!(
+                "systemctl set-property --runtime {unit} AllowedCPUs={cpus} AllowedMemoryNodes={mems} \
+                 && systemctl start {unit}"
+            ),
+            Change::CycleCpu { cpu } => {
+                let online = format!("/sys/devices/system/cpu/cpu{cpu}/online");
+                format!("echo 0 > {online}; echo 1 > {online}")
+            }
+        }
+    }
+}
+
+/// A word as the shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_,./+:=".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_read_back_are_compared_by_meaning() {
+        assert!(Compare::Mask.same("00000000,00000007\n", "7"));
+        assert!(!Compare::Mask.same("f", "7"));
+        assert!(Compare::List.same("0-2\n", "0,1,2"));
+        assert!(Compare::Word.same("always [madvise] never\n", "madvise"));
+        assert!(!Compare::Word.same("always [madvise] never\n", "never"));
+        assert!(Compare::Word.same("1408 (expanded: 1408)", "1408"));
+        assert!(Compare::Text.same("-1\n", "-1"));
+    }
+}

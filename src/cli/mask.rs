@@ -1,0 +1,87 @@
+//! `cpushield mask`: CPU lists and hexadecimal masks, one into the other.
+
+use crate::failure::Failure;
+use crate::ui::Ui;
+use cpushield_linux::CpuSet;
+use serde::Serialize;
+
+/// CPU lists and masks, one into the other
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// A list (`0-3,8`, `0-31:2/8`) or a mask (`0x80`, `8000,00000000`)
+    #[arg(required = true, value_name = "LIST|MASK")]
+    words: Vec<String>,
+    /// Read words of digits as masks too: `80` is CPU 7, not CPU 80
+    #[arg(long)]
+    mask: bool,
+}
+
+/// One set in every spelling.
+#[derive(Debug, Serialize)]
+struct Spelled {
+    list: CpuSet,
+    mask: String,
+    hex: String,
+    count: usize,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// A word is neither a list nor a mask.
+pub fn run(ui: &Ui, args: &Args) -> Result<(), Failure> {
+    let sets =
+        args.words.iter().map(|word| parse(word, args.mask)).collect::<Result<Vec<_>, _>>()?;
+    let sets: Vec<Spelled> = sets.into_iter().map(spell).collect();
+    ui.show(&sets, || {
+        let line = |s: &Spelled| format!("{}  {}  {}  ({} CPUs)\n", s.list, s.hex, s.mask, s.count);
+        sets.iter().map(line).collect()
+    })
+}
+
+fn spell(list: CpuSet) -> Spelled {
+    let mask = list.to_mask();
+    Spelled { hex: format!("0x{}", mask.replace(',', "")), mask, count: list.len(), list }
+}
+
+/// A word is a mask when it says so: by `0x`, by a hex letter, or by an eight-digit group behind a
+/// comma, which no list has.
+fn parse(word: &str, as_mask: bool) -> Result<CpuSet, Failure> {
+    let groups = word.contains(',')
+        && word
+            .split(',')
+            .skip(1)
+            .all(|g| g.len() == 8 && g.bytes().all(|b| b.is_ascii_hexdigit()));
+    let letters = word.bytes().all(|b| b.is_ascii_hexdigit() || b == b',')
+        && word.bytes().any(|b| b.is_ascii_alphabetic());
+    let parsed = if as_mask || word.starts_with("0x") || groups || letters {
+        CpuSet::parse_mask(word)
+    } else {
+        CpuSet::parse_list(word, None)
+    };
+    parsed.map_err(|e| {
+        Failure::usage(e.to_string())
+            .hint("a list looks like 0-3,8 and a mask like 0x10f or 8000,00000000")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_read_as_what_it_looks_like() {
+        for (word, list) in [
+            ("7", "7"),
+            ("0x80", "7"),
+            ("8000,00000000", "47"),
+            ("ff", "0-7"),
+            ("0-3,8", "0-3,8"),
+            ("10,20", "10,20"),
+        ] {
+            assert_eq!(parse(word, false).unwrap().to_string(), list, "{word}");
+        }
+        assert_eq!(parse("80", true).unwrap().to_string(), "7");
+        assert!(parse("x", false).is_err());
+    }
+}

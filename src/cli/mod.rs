@@ -1,0 +1,58 @@
+//! The command line: one file per subcommand, with its `Args` (their docs are the help) and `run`.
+
+pub mod mask;
+
+use crate::failure::Failure;
+use crate::ui::{Format, Ui};
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+
+/// CPUs that nothing interrupts, proven
+///
+/// survey → plan → apply → run → verify → undo. Start with `cpushield try`.
+#[derive(Debug, Parser)]
+#[command(name = "cpushield", version, propagate_version = true)]
+pub struct Cli {
+    /// What all subcommands know
+    #[command(flatten)]
+    pub global: Global,
+    /// The subcommand
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Options of every subcommand
+#[derive(Debug, clap::Args)]
+pub struct Global {
+    /// Print one JSON document instead of text
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Print only results, warnings and errors
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
+    /// Work on a machine recorded by `survey --record` instead of the live one
+    #[arg(long, global = true, value_name = "DIR")]
+    pub root: Option<PathBuf>,
+    /// Where the journal is kept
+    #[arg(long, global = true, value_name = "DIR", default_value = "/var/lib/cpushield")]
+    pub state: PathBuf,
+}
+
+/// The subcommands
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// CPU lists and masks, one into the other
+    Mask(mask::Args),
+}
+
+/// Runs the subcommand.
+///
+/// # Errors
+/// Whatever went wrong, with its exit code and hints.
+pub fn dispatch(cli: Cli) -> Result<(), Failure> {
+    let format = if cli.global.json { Format::Json } else { Format::Text };
+    let ui = Ui { format, quiet: cli.global.quiet };
+    match cli.command {
+        Command::Mask(args) => mask::run(&ui, &args),
+    }
+}

@@ -1,0 +1,107 @@
+//! [`Failure`]: what went wrong, its kind (which decides the exit code) and hints. All conversions
+//! from errors of the stages are here, so that wording and hints sit together.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// The kind of a failure; it decides the exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A verdict or a gate does not hold. A result, not an error.
+    DoesNotHold,
+    /// The command line, a policy file or a plan is wrong.
+    Usage,
+    /// This machine cannot, or will not be let do something unsafe.
+    Machine,
+    /// It failed half-way and everything was undone.
+    Undone,
+    /// It failed half-way and not everything could be undone; the journal is kept.
+    NotUndone,
+    /// A defect of this program.
+    Bug,
+}
+
+impl Kind {
+    /// The stable exit code.
+    #[must_use]
+    pub fn code(self) -> u8 {
+        match self {
+            Kind::DoesNotHold => 1,
+            Kind::Usage => 2,
+            Kind::Machine => 3,
+            Kind::Undone => 4,
+            Kind::NotUndone => 5,
+            Kind::Bug => 70,
+        }
+    }
+}
+
+/// What went wrong.
+#[derive(Debug)]
+pub struct Failure {
+    /// The kind.
+    pub kind: Kind,
+    /// One sentence without a full stop, object first in the user's words; may go on in indented
+    /// `file:`, `value:` and `cause:` lines.
+    pub message: String,
+    /// What to do next.
+    pub hints: Vec<String>,
+}
+
+impl Failure {
+    /// A failure of a kind.
+    #[must_use]
+    pub fn new(kind: Kind, message: impl Into<String>) -> Failure {
+        Failure { kind, message: message.into(), hints: Vec::new() }
+    }
+
+    /// The same with a hint.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Failure {
+        self.hints.push(hint.into());
+        self
+    }
+
+    /// A wrong command line, policy or plan.
+    #[must_use]
+    pub fn usage(message: impl Into<String>) -> Failure {
+        Failure::new(Kind::Usage, message)
+    }
+
+    /// This machine cannot.
+    #[must_use]
+    pub fn machine(message: impl Into<String>) -> Failure {
+        Failure::new(Kind::Machine, message)
+    }
+
+    /// The exit code of its kind.
+    #[must_use]
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::from(self.kind.code())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        for hint in &self.hints {
+            write!(f, "\n  hint:  {hint}")?;
+        }
+        Ok(())
+    }
+}
+
+impl From<cpushield_linux::Error> for Failure {
+    fn from(error: cpushield_linux::Error) -> Failure {
+        let mut message = format!("cannot {} {}", error.verb.word(), error.path);
+        if let Some(value) = &error.value {
+            message.push_str(&format!("\n  value: {value:?}"));
+        }
+        message.push_str(&format!("\n  cause: {}", error.reason()));
+        let failure = Failure::machine(message);
+        match error.errno() {
+            Some(1 | 13) => failure.hint("run it as root"),
+            _ => failure,
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! cpushield: CPUs that nothing interrupts, proven.
+//!
+//! The pipeline, in the order of its stages; each is a function from documents to a document:
+//! [`survey`] → [`plan`] → [`apply`] → [`run`] → [`verify`] → undo. See ARCHITECTURE.md.
+#![forbid(unsafe_code)]
+
+pub mod apply;
+pub mod causes;
+pub mod change;
+pub mod cli;
+pub mod failure;
+pub mod plan;
+pub mod policy;
+pub mod run;
+pub mod survey;
+pub mod tunables;
+pub mod ui;
+pub mod verify;

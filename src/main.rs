@@ -1,0 +1,16 @@
+//! Parse, dispatch, show the failure, exit code.
+#![forbid(unsafe_code)]
+
+use clap::Parser;
+use cpushield::{cli, ui};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match cli::dispatch(cli::Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            ui::show_failure(&failure);
+            failure.exit_code()
+        }
+    }
+}

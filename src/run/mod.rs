@@ -1,0 +1,1 @@
+//! Run: starts, adds and removes workloads in a shield.

@@ -1,0 +1,386 @@
+//! The [`Machine`] document: what is there, and what could not be read and why. Plain data; absence
+//! is `None` or a [`Note`], never a zero.
+
+use cpushield_linux::{CpuSet, Task};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The version of the document's form; a reader refuses what it does not know.
+pub const SCHEMA: u32 = 1;
+
+/// What is there.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// `/proc/sys/kernel/random/boot_id`: which boot this was taken in; `None` in old recordings.
+    pub boot_id: Option<String>,
+    /// The kernel.
+    pub kernel: Kernel,
+    /// CPU topology.
+    pub topology: Topology,
+    /// What is isolated already, at boot or by cpusets.
+    pub isolation: Isolation,
+    /// The cgroup tree as far as cpusets go.
+    pub cgroup: Cgroup,
+    /// Interrupts.
+    pub irqs: Vec<Irq>,
+    /// Mask for interrupts requested from now on (`/proc/irq/default_smp_affinity`).
+    pub irq_default: Option<CpuSet>,
+    /// Every thread.
+    pub tasks: Vec<Placed>,
+    /// Network interfaces and block devices with their node and interrupts.
+    pub devices: Vec<Device>,
+    /// Power management drivers.
+    pub power: Power,
+    /// Virtualisation: what this runs in.
+    pub virt: Virt,
+    /// What can be traced.
+    pub tracing: Tracing,
+    /// Programs and settings that work against isolation.
+    pub conflicts: Vec<Finding>,
+    /// What firmware and hardware settings mean for isolation.
+    pub firmware: Vec<Finding>,
+    /// The files that tunables asked for, by path.
+    pub settings: BTreeMap<String, Reading>,
+    /// What could not be read, and why.
+    pub notes: Vec<Note>,
+}
+
+/// What a file of a tunable held.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reading {
+    /// Its text without the line end.
+    Value(String),
+    /// It is not there.
+    Absent,
+    /// It is there but could not be read.
+    Unreadable(String),
+}
+
+impl Reading {
+    /// The text, when there is one.
+    #[must_use]
+    pub fn value(&self) -> Option<&str> {
+        match self {
+            Reading::Value(text) => Some(text),
+            Reading::Absent | Reading::Unreadable(_) => None,
+        }
+    }
+}
+
+/// Something that could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Note {
+    /// The file or the fact.
+    pub what: String,
+    /// Why not.
+    pub why: String,
+}
+
+/// Something a person should know, with advice.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// A short stable name: `irqbalance`, `smt`, `turbo`, `isolcpus-domain`.
+    pub name: String,
+    /// What was seen.
+    pub seen: String,
+    /// What it means for isolation and what to do.
+    pub advice: String,
+}
+
+/// The kernel.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kernel {
+    /// `/proc/sys/kernel/osrelease`.
+    pub release: Option<String>,
+    /// Major and minor version of the release.
+    pub version: Option<(u32, u32)>,
+    /// Machine architecture as `uname -m` says, where known.
+    pub arch: Option<String>,
+    /// A PREEMPT_RT kernel; `None` when no source says.
+    pub realtime: Option<bool>,
+    /// How [`Kernel::realtime`] is known.
+    pub realtime_source: Option<String>,
+    /// Options of the kernel's configuration that matter, `CONFIG_NO_HZ_FULL` → `y`; empty when it
+    /// cannot be read (a note says so).
+    pub config: BTreeMap<String, String>,
+    /// `/proc/cmdline`.
+    pub cmdline: Option<String>,
+    /// `CONFIG_HZ`.
+    pub hz: Option<u32>,
+    /// The current clocksource.
+    pub clocksource: Option<String>,
+    /// The clocksources that could be chosen.
+    pub clocksources: Vec<String>,
+}
+
+/// CPUs and how they lie.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Topology {
+    /// CPUs that could ever be (`/sys/devices/system/cpu/possible`).
+    pub possible: CpuSet,
+    /// CPUs that are plugged in.
+    pub present: CpuSet,
+    /// CPUs in use.
+    pub online: CpuSet,
+    /// Present but not in use.
+    pub offline: CpuSet,
+    /// One entry for each online CPU, ascending.
+    pub cpus: Vec<Cpu>,
+    /// NUMA nodes, those without CPUs too. Empty on machines without `/sys/devices/system/node`.
+    pub nodes: Vec<Node>,
+    /// `/sys/devices/system/cpu/smt/active`.
+    pub smt_active: Option<bool>,
+    /// `/sys/devices/system/cpu/smt/control`.
+    pub smt_control: Option<String>,
+}
+
+/// One online CPU.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cpu {
+    /// Its number.
+    pub cpu: usize,
+    /// Physical package (socket).
+    pub package: Option<i64>,
+    /// Die within the package.
+    pub die: Option<i64>,
+    /// Cluster within the die.
+    pub cluster: Option<i64>,
+    /// Core within the package.
+    pub core: Option<i64>,
+    /// SMT siblings, itself included.
+    pub siblings: CpuSet,
+    /// CPUs of the same cluster, itself included; empty when the kernel does not say.
+    pub cluster_cpus: CpuSet,
+    /// CPUs of the same package, itself included; empty when the kernel does not say.
+    pub package_cpus: CpuSet,
+    /// CPUs of the same die, itself included; empty when the kernel does not say.
+    pub die_cpus: CpuSet,
+    /// Caches from near to far.
+    pub caches: Vec<Cache>,
+    /// NUMA node.
+    pub node: Option<usize>,
+    /// Core type of hybrid parts, from `cpu_core`/`cpu_atom` or from capacity.
+    pub kind: Option<CoreKind>,
+    /// `cpu_capacity` (1024 is the strongest CPU of the machine).
+    pub capacity: Option<u32>,
+    /// Highest frequency in kHz (`cpuinfo_max_freq`).
+    pub max_khz: Option<u64>,
+}
+
+/// Core types of hybrid machines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CoreKind {
+    /// The strong ones: P cores, big, prime.
+    Performance,
+    /// The small ones: E cores, LITTLE.
+    Efficiency,
+}
+
+/// One cache of a CPU.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cache {
+    /// 1, 2, 3, …
+    pub level: u32,
+    /// `Data`, `Instruction` or `Unified`.
+    pub kind: String,
+    /// Size in KiB.
+    pub size_kib: Option<u64>,
+    /// CPUs that share it.
+    pub shared: CpuSet,
+}
+
+impl Cpu {
+    /// CPUs that share this CPU's data or unified cache of a level, itself included.
+    #[must_use]
+    pub fn sharing(&self, level: u32) -> Option<&CpuSet> {
+        let cache = self.caches.iter().find(|c| c.level == level && c.kind != "Instruction")?;
+        Some(&cache.shared)
+    }
+}
+
+/// A NUMA node.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    /// Its number.
+    pub node: usize,
+    /// Its online CPUs; empty for memory-only nodes.
+    pub cpus: CpuSet,
+    /// Memory in KiB.
+    pub memory_kib: Option<u64>,
+}
+
+/// What is isolated already.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Isolation {
+    /// `/sys/devices/system/cpu/isolated`: from `isolcpus=` (and, from 7.0, live partitions).
+    pub isolated: Option<CpuSet>,
+    /// `/sys/devices/system/cpu/nohz_full`; `None` when the kernel cannot (`(null)` reads as empty).
+    pub nohz_full: Option<CpuSet>,
+    /// `isolcpus=` of the command line, flags included.
+    pub isolcpus: Option<String>,
+    /// Whether `isolcpus=` takes the CPUs out of scheduling domains (flag `domain`, the default).
+    pub isolcpus_domain: CpuSet,
+    /// CPUs of `isolcpus=managed_irq,…`.
+    pub managed_irq: CpuSet,
+    /// CPUs of `rcu_nocbs=` (those of `nohz_full=` are included by the kernel).
+    pub rcu_nocbs: CpuSet,
+    /// CPUs of `irqaffinity=`.
+    pub irqaffinity: Option<CpuSet>,
+    /// `cpuset.cpus.isolated` of the v2 root.
+    pub partitions: Option<CpuSet>,
+}
+
+/// Which cgroup version holds the cpuset controller.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CgroupMode {
+    /// No cpusets to be had.
+    #[default]
+    None,
+    /// The cpuset controller is on a v1 hierarchy, nothing is v2.
+    V1,
+    /// v2 is mounted too, but cpuset is on v1.
+    Hybrid,
+    /// cpuset is on v2.
+    V2,
+}
+
+/// The cgroup tree as far as cpusets go.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cgroup {
+    /// Where cpusets live.
+    pub mode: CgroupMode,
+    /// The mount point of the hierarchy with cpusets.
+    pub mount: Option<String>,
+    /// systemd is PID 1 and owns the tree.
+    pub systemd: bool,
+    /// Prefix of v1 file names: `cpuset.` or empty (mounted with `noprefix`).
+    pub prefix: String,
+    /// cpusets below the root: every group with its own CPUs.
+    pub groups: Vec<CpusetGroup>,
+    /// `memory` nodes usable by cpusets (`cpuset.mems.effective` or `cpuset.mems` of the root).
+    pub mems: CpuSet,
+}
+
+/// A cpuset below the root.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpusetGroup {
+    /// The directory.
+    pub path: String,
+    /// `cpuset.cpus`.
+    pub cpus: CpuSet,
+    /// `cpuset.cpus.effective` (v2) or `cpuset.effective_cpus` (v1).
+    pub effective: Option<CpuSet>,
+    /// `cpuset.cpus.partition` (v2), the kernel's reason included.
+    pub partition: Option<String>,
+    /// `cpuset.cpu_exclusive` (v1).
+    pub exclusive: bool,
+}
+
+/// Whether an interrupt's affinity can be changed, found by writing the same mask back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Movable {
+    /// The kernel took the mask.
+    Yes,
+    /// It refused: EIO before 6.12, EPERM since (managed or per-CPU interrupts).
+    No(String),
+    /// Not tried (not root, or a recording that did not try).
+    Unknown(String),
+}
+
+/// A device interrupt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Irq {
+    /// Its number.
+    pub irq: u32,
+    /// Actions' names (`nvme0q3`), comma-separated when shared; empty when nothing requested it.
+    pub actions: String,
+    /// Controller (`PCI-MSIX-0000:00:02.0`, `IO-APIC`).
+    pub chip: String,
+    /// `smp_affinity_list`.
+    pub affinity: Option<CpuSet>,
+    /// `effective_affinity_list`.
+    pub effective: Option<CpuSet>,
+    /// Whether it can be moved.
+    pub movable: Movable,
+    /// Count per online CPU, in the order of the columns of `/proc/interrupts`.
+    pub counts: Vec<u64>,
+}
+
+/// A thread and where it may run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Placed {
+    /// The thread.
+    #[serde(flatten)]
+    pub task: Task,
+    /// CPUs it may run on.
+    pub affinity: CpuSet,
+}
+
+/// A device a shield can be near to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Device {
+    /// `eth0`, `nvme0n1`.
+    pub name: String,
+    /// `net` or `block`.
+    pub class: String,
+    /// NUMA node, where the bus says one.
+    pub node: Option<usize>,
+    /// CPUs local to it.
+    pub local: CpuSet,
+    /// Its interrupts (`msi_irqs`, else `irq`).
+    pub irqs: Vec<u32>,
+}
+
+/// Power management.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Power {
+    /// `cpufreq` driver.
+    pub cpufreq_driver: Option<String>,
+    /// Governors in use, with their CPUs.
+    pub governors: BTreeMap<String, CpuSet>,
+    /// `cpuidle` driver.
+    pub cpuidle_driver: Option<String>,
+    /// Idle states of the first CPU: name and exit latency in µs.
+    pub idle_states: Vec<IdleState>,
+    /// Turbo or boost allowed.
+    pub turbo: Option<bool>,
+}
+
+/// An idle state.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IdleState {
+    /// `C6`, `POLL`.
+    pub name: String,
+    /// Exit latency in µs.
+    pub latency_us: u64,
+}
+
+/// What this runs in.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Virt {
+    /// Runs under a hypervisor (`hypervisor` flag of cpuinfo, or DMI).
+    pub guest: Option<bool>,
+    /// Its name where known (`KVM`, `Xen`, …).
+    pub hypervisor: Option<String>,
+    /// Runs in a container, and how that is known.
+    pub container: Option<String>,
+}
+
+/// What can be traced.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tracing {
+    /// Where tracefs is mounted.
+    pub tracefs: Option<String>,
+    /// The kernel knows tracefs (`/proc/filesystems`), mounted or not.
+    pub supported: Option<bool>,
+    /// `available_tracers`.
+    pub tracers: Vec<String>,
+    /// `trace_clock` can be `x86-tsc`.
+    pub tsc_clock: bool,
+}

@@ -1,0 +1,3 @@
+//! Chores: generated documentation, man pages and completions.
+
+fn main() {}
