@@ -1,5 +1,5 @@
-//! The catalogue of causes: every kind of thing that can run on a CPU instead of the workload's user
-//! code. One place, pure; `tunables/` says what removes each, `verify/` counts them.
+//! The catalogue of causes: every kind of thing that can run on a CPU instead of the workload's
+//! user code. One place, pure; `tunables/` says what removes each, `verify/` counts them.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

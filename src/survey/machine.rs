@@ -218,7 +218,7 @@ pub struct Node {
 pub struct Isolation {
     /// `/sys/devices/system/cpu/isolated`: from `isolcpus=` (and, from 7.0, live partitions).
     pub isolated: Option<CpuSet>,
-    /// `/sys/devices/system/cpu/nohz_full`; `None` when the kernel cannot (`(null)` reads as empty).
+    /// `/sys/devices/system/cpu/nohz_full`; `None` when the kernel cannot, `(null)` is empty.
     pub nohz_full: Option<CpuSet>,
     /// `isolcpus=` of the command line, flags included.
     pub isolcpus: Option<String>,

@@ -45,7 +45,7 @@ pub struct CpuEvidence {
 pub struct Interruptions {
     /// The kind.
     pub cause: Cause,
-    /// Who: `IRQ 24 nvme0q3`, `vmstat_update`, `irqbalance (812)`; empty when the witness cannot say.
+    /// Who: `IRQ 24 nvme0q3`, `vmstat_update`, `irqbalance (812)`; empty when nobody can say.
     pub culprit: String,
     /// How many.
     pub count: u64,

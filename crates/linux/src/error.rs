@@ -132,7 +132,7 @@ impl Error {
         matches!(self.errno(), Some(libc::ENOENT | libc::ESRCH | libc::ENODEV | libc::ENOTDIR))
     }
 
-    /// The reason alone, in the kernel's words and with the error's name: `EIO: Input/output error`.
+    /// The reason alone, with the error's name and the kernel's words: `EIO: Input/output error`.
     #[must_use]
     pub fn reason(&self) -> String {
         match &self.cause {

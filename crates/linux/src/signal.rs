@@ -1,5 +1,5 @@
-//! Being told to stop: SIGINT, SIGTERM and SIGHUP set a flag, so that whoever has changed the machine
-//! puts it back before the process ends.
+//! Being told to stop: SIGINT, SIGTERM and SIGHUP set a flag, so that whoever has changed the
+//! machine puts it back before the process ends.
 
 use std::io;
 use std::sync::atomic::{AtomicI32, Ordering};

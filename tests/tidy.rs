@@ -1,0 +1,268 @@
+//! The rules of the house that are not left to good will: import directions, sizes, words, and that
+//! nothing is forgotten. Each check is also given a sample that must fail it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Lines of code (tests not counted) that one file may have.
+const FILE_LINES_MAX: usize = 500;
+/// Columns that one line may have.
+const COLUMNS_MAX: usize = 100;
+
+/// The modules of `src/` and what each may import of the others; only `cli` imports freely.
+const IMPORTS: &[(&str, &[&str])] = &[
+    ("causes", &[]),
+    ("change", &[]),
+    ("failure", &["apply", "plan", "policy", "run", "verify"]),
+    ("ui", &["failure"]),
+    ("survey", &[]),
+    ("policy", &[]),
+    ("tunables", &["causes", "change", "plan", "policy", "survey"]),
+    ("plan", &["causes", "change", "policy", "survey", "tunables"]),
+    ("apply", &["change", "plan"]),
+    ("run", &["apply", "change", "plan"]),
+    ("load", &[]),
+    ("verify", &["causes", "change", "plan", "policy", "survey", "tunables"]),
+];
+
+/// Modules that are pure: they may not name the machine.
+const PURE: &[&str] = &["causes", "change", "plan", "policy", "tunables"];
+
+struct Source {
+    path: String,
+    text: String,
+}
+
+impl Source {
+    /// The code before the tests at the end of the file.
+    fn code(&self) -> &str {
+        self.text.split("\n#[cfg(test)]").next().unwrap_or(&self.text)
+    }
+
+    /// `survey` for `src/survey/irqs.rs` and for `src/survey.rs`; `None` outside the pipeline.
+    fn module(&self) -> Option<&str> {
+        let rest = self.path.strip_prefix("src/")?;
+        Some(rest.split('/').next()?.trim_end_matches(".rs"))
+    }
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn walk(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            walk(&path, found);
+        } else {
+            found.push(path);
+        }
+    }
+}
+
+fn sources() -> Vec<Source> {
+    let mut files = Vec::new();
+    for dir in ["src", "crates", "xtask", "tests"] {
+        walk(&root().join(dir), &mut files);
+    }
+    let mut sources: Vec<Source> = files
+        .into_iter()
+        .filter(|path| path.extension().is_some_and(|e| e == "rs"))
+        .map(|path| Source {
+            text: fs::read_to_string(&path).unwrap(),
+            path: path.strip_prefix(root()).unwrap().display().to_string(),
+        })
+        .collect();
+    sources.sort_by(|a, b| a.path.cmp(&b.path));
+    sources
+}
+
+/// Runs a check over every source and fails with all that it found.
+fn check(rule: &str, find: impl Fn(&Source) -> Vec<String>) {
+    let found: Vec<String> = sources().iter().flat_map(find).collect();
+    assert!(found.is_empty(), "{rule}:\n  {}", found.join("\n  "));
+}
+
+fn sample(path: &str, text: &str) -> Source {
+    Source { path: path.to_owned(), text: text.to_owned() }
+}
+
+/// A line without its comment.
+fn without_comment(line: &str) -> &str {
+    line.split("//").next().unwrap_or("")
+}
+
+fn words(line: &str) -> impl Iterator<Item = &str> {
+    line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+}
+
+fn wrong_imports(source: &Source) -> Vec<String> {
+    let Some(module) = source.module() else { return Vec::new() };
+    if ["cli", "lib", "main"].contains(&module) {
+        return Vec::new();
+    }
+    let Some((_, allowed)) = IMPORTS.iter().find(|(name, _)| *name == module) else {
+        return vec![format!("{}: {module} is not in the table of tests/tidy.rs", source.path)];
+    };
+    let mut wrong = Vec::new();
+    for (i, line) in source.code().lines().enumerate() {
+        for rest in without_comment(line).split("crate::").skip(1) {
+            let name = words(rest).next().unwrap_or("");
+            let is_module = IMPORTS.iter().any(|(known, _)| *known == name) || name == "cli";
+            if is_module && name != module && !allowed.contains(&name) {
+                wrong.push(format!("{}:{}: {module} imports {name}", source.path, i + 1));
+            }
+        }
+    }
+    wrong
+}
+
+#[test]
+fn imports_point_one_way() {
+    check("imports that point the wrong way (see ARCHITECTURE.md)", wrong_imports);
+    assert_eq!(wrong_imports(&sample("src/plan/x.rs", "use crate::apply::Applied;\n")).len(), 1);
+    assert_eq!(wrong_imports(&sample("src/newroom.rs", "")).len(), 1);
+}
+
+fn machine_in_pure(source: &Source) -> Vec<String> {
+    if !source.module().is_some_and(|module| PURE.contains(&module)) {
+        return Vec::new();
+    }
+    let names =
+        |line: &str| words(without_comment(line)).any(|word| word == "Host" || word == "Store");
+    let lines = source.code().lines().enumerate().filter(|(_, line)| names(line));
+    lines.map(|(i, line)| format!("{}:{}: {line}", source.path, i + 1)).collect()
+}
+
+#[test]
+fn pure_modules_do_not_touch_the_machine() {
+    check("pure modules that name Host or Store", machine_in_pure);
+    assert_eq!(machine_in_pure(&sample("src/tunables/x.rs", "fn f(h: &Host) {}")).len(), 1);
+}
+
+fn machine_access(source: &Source) -> Vec<String> {
+    if source.module().is_none() {
+        return Vec::new();
+    }
+    let banned = ["std::fs", "fs::", "File::", "Command::new", "std::env", "println!", "exit("];
+    let mut found = Vec::new();
+    for (i, line) in source.code().lines().enumerate() {
+        let code = without_comment(line);
+        let starts_word = |at: usize| {
+            at == 0
+                || !(code.as_bytes()[at - 1].is_ascii_alphanumeric() || code[..at].ends_with('_'))
+        };
+        let seen = |name: &str| code.match_indices(name).any(|(at, _)| starts_word(at));
+        for name in banned.iter().filter(|name| seen(name)) {
+            found.push(format!("{}:{}: {name}", source.path, i + 1));
+        }
+        if words(code).any(|word| word == "unsafe") {
+            found.push(format!("{}:{}: unsafe", source.path, i + 1));
+        }
+    }
+    found
+}
+
+#[test]
+fn only_the_kernel_boundary_opens_files_and_is_unsafe() {
+    check("file access, processes or unsafe outside crates/linux", machine_access);
+    assert_eq!(machine_access(&sample("src/x.rs", "let f = std::fs::read(p);\n")).len(), 2);
+    assert_eq!(machine_access(&sample("src/x.rs", "let f = unsafe { g() };\n")).len(), 1);
+    assert_eq!(machine_access(&sample("src/x.rs", "use linux::tracefs::Instance;\n")).len(), 0);
+}
+
+fn too_long(source: &Source) -> Vec<String> {
+    let mut found = Vec::new();
+    let lines = source.code().lines().count();
+    if lines > FILE_LINES_MAX {
+        found.push(format!("{}: {lines} lines of code", source.path));
+    }
+    for (i, line) in source.code().lines().enumerate() {
+        // Kernel text and messages inside quotes are as long as they are.
+        if line.chars().count() > COLUMNS_MAX && !line.contains('"') {
+            found.push(format!("{}:{}: {} columns", source.path, i + 1, line.chars().count()));
+        }
+    }
+    found
+}
+
+#[test]
+fn files_and_lines_stay_short() {
+    check("files or lines that are too long", too_long);
+    assert_eq!(too_long(&sample("src/x.rs", &"a\n".repeat(501))).len(), 1);
+    assert_eq!(too_long(&sample("src/x.rs", &"a".repeat(101))).len(), 1);
+}
+
+fn untold(source: &Source) -> Vec<String> {
+    let told = source.text.starts_with("//!");
+    if told { Vec::new() } else { vec![format!("{}: does not start with //!", source.path)] }
+}
+
+#[test]
+fn every_file_says_what_it_is() {
+    check("files without a module comment", untold);
+    assert_eq!(untold(&sample("src/x.rs", "use a;\n")).len(), 1);
+}
+
+fn vague(source: &Source) -> Vec<String> {
+    let vague = ["utils", "util", "common", "helpers", "manager", "misc"];
+    let parts = Path::new(&source.path).iter().filter_map(|part| part.to_str());
+    parts
+        .filter(|part| vague.contains(&part.trim_end_matches(".rs")))
+        .map(|_| format!("{}: a module is named after what it holds", source.path))
+        .collect()
+}
+
+fn open_ends(source: &Source) -> Vec<String> {
+    // Spelled in halves, or this file would find itself.
+    let banned = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("X", "XX")];
+    let mut found = Vec::new();
+    for (i, line) in source.text.lines().enumerate() {
+        if words(line).any(|word| banned.contains(&word)) {
+            found.push(format!("{}:{}: {}", source.path, i + 1, line.trim()));
+        }
+    }
+    found
+}
+
+#[test]
+fn nothing_is_left_open_or_named_vaguely() {
+    check("vague module names", vague);
+    check("open ends", open_ends);
+    assert_eq!(vague(&sample("src/utils.rs", "")).len(), 1);
+    assert_eq!(open_ends(&sample("src/x.rs", concat!("// TO", "DO: later\n"))).len(), 1);
+}
+
+#[test]
+fn every_tunable_file_is_declared_and_every_name_is_its_own() {
+    let dir = root().join("src/tunables");
+    let list = fs::read_to_string(dir.join("mod.rs")).unwrap();
+    for entry in fs::read_dir(&dir).unwrap() {
+        let path = entry.unwrap().path();
+        let stem = path.file_stem().unwrap().to_str().unwrap();
+        assert!(stem == "mod" || list.contains(&format!("mod {stem};")), "{stem} is not declared");
+    }
+    let tunables = cpushield::tunables::TUNABLES;
+    let names: BTreeSet<&str> = tunables.iter().map(|tunable| tunable.name()).collect();
+    assert_eq!(names.len(), tunables.len(), "two tunables share a name");
+}
+
+#[test]
+fn documents_name_only_files_that_exist() {
+    let dirs = ["src/", "crates/", "tests/", "vm/", "xtask/", "machines/", "docs/", "fuzz/"];
+    let mut missing = Vec::new();
+    for document in ["README.md", "ARCHITECTURE.md", "STYLE.md", "CONTRIBUTING.md"] {
+        let text = fs::read_to_string(root().join(document)).unwrap_or_default();
+        assert!(text.starts_with("# "), "{document} has no title or is not there");
+        for word in text.split(['`', '(', ')']) {
+            let plain = !word.contains([' ', '*', '<', '{', '…', '\n']);
+            let path = word.split([':', '#']).next().unwrap_or(word);
+            if plain && dirs.iter().any(|d| word.starts_with(d)) && !root().join(path).exists() {
+                missing.push(format!("{document}: {word}"));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "named but not there:\n  {}", missing.join("\n  "));
+}
