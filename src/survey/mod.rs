@@ -1,8 +1,10 @@
 //! Survey: `Host` → [`Machine`]. Reads everything, decides nothing; what cannot be read is a note
 //! with the reason, never a failure and never a zero.
 
+mod compare;
 mod machine;
 
+pub use compare::{Difference, differences};
 pub use machine::*;
 
 use cpushield_linux::Host;

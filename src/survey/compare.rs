@@ -1,0 +1,149 @@
+//! Compares two surveys of one machine in everything that shielding may touch: the proof that a
+//! machine is as it was. Counts, states and tasks that came or went are not differences. Pure.
+
+use super::machine::{Machine, Placed, Reading};
+use cpushield_linux::CpuSet;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// Something that is not as it was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Difference {
+    /// The file, interrupt, task or cgroup.
+    pub what: String,
+    /// What it was; `absent` when it was not there.
+    pub before: String,
+    /// What it is; `absent` when it is not there.
+    pub after: String,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: was {}, is {}", self.what, self.before, self.after)
+    }
+}
+
+/// Facts by name, so that two surveys can be laid side by side.
+type Facts = BTreeMap<String, String>;
+
+/// What differs between two surveys of one machine, in the order of names.
+#[must_use]
+pub fn differences(before: &Machine, after: &Machine) -> Vec<Difference> {
+    let alive = tasks_of_both(before, after);
+    let (old, new) = (facts(before, &alive), facts(after, &alive));
+    let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    let value = |facts: &Facts, name: &String| {
+        facts.get(name).cloned().unwrap_or_else(|| "absent".to_owned())
+    };
+    names
+        .into_iter()
+        .filter(|name| old.get(*name) != new.get(*name))
+        .map(|name| Difference {
+            what: name.clone(),
+            before: value(&old, name),
+            after: value(&new, name),
+        })
+        .collect()
+}
+
+/// Threads that both surveys saw, by number and start time.
+fn tasks_of_both(before: &Machine, after: &Machine) -> BTreeSet<(i32, u64)> {
+    let ids = |machine: &Machine| -> BTreeSet<(i32, u64)> {
+        machine.tasks.iter().map(|placed| (placed.task.id.tid, placed.task.id.started)).collect()
+    };
+    ids(before).intersection(&ids(after)).copied().collect()
+}
+
+fn facts(machine: &Machine, alive: &BTreeSet<(i32, u64)>) -> Facts {
+    let mut facts = Facts::new();
+    for (path, reading) in &machine.settings {
+        let text = match reading {
+            Reading::Value(text) => text.clone(),
+            Reading::Absent => continue,
+            Reading::Unreadable(why) => format!("unreadable ({why})"),
+        };
+        facts.insert(path.clone(), text);
+    }
+    facts.insert("online CPUs".to_owned(), machine.topology.online.to_string());
+    insert_set(&mut facts, "/proc/irq/default_smp_affinity", machine.irq_default.as_ref());
+    for irq in &machine.irqs {
+        insert_set(&mut facts, &format!("IRQ {}", irq.irq), irq.affinity.as_ref());
+    }
+    let known = |placed: &&Placed| alive.contains(&(placed.task.id.tid, placed.task.id.started));
+    for placed in machine.tasks.iter().filter(known) {
+        let Placed { task, affinity } = placed;
+        let place = format!(
+            "CPU {affinity}, policy {} priority {} nice {}",
+            task.policy, task.rt_priority, task.nice
+        );
+        facts.insert(format!("task {} ({})", task.id.tid, task.comm), place);
+    }
+    for group in &machine.cgroup.groups {
+        let partition = group.partition.as_deref().unwrap_or("-");
+        let place =
+            format!("CPU {}, partition {partition}, exclusive {}", group.cpus, group.exclusive);
+        facts.insert(group.path.clone(), place);
+    }
+    insert_set(&mut facts, "cpuset.cpus.isolated", machine.isolation.partitions.as_ref());
+    facts
+}
+
+fn insert_set(facts: &mut Facts, name: &str, cpus: Option<&CpuSet>) {
+    if let Some(cpus) = cpus {
+        facts.insert(name.to_owned(), format!("CPU {cpus}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::survey::{CpusetGroup, Irq, Movable};
+
+    fn machine() -> Machine {
+        let mut machine = Machine { irq_default: Some(CpuSet::one(0)), ..Machine::default() };
+        machine.irqs.push(Irq {
+            irq: 24,
+            actions: "nvme0q3".to_owned(),
+            chip: "PCI-MSIX".to_owned(),
+            affinity: Some(CpuSet::one(3)),
+            effective: Some(CpuSet::one(3)),
+            movable: Movable::Yes,
+            counts: vec![1, 2],
+        });
+        machine.settings.insert("/proc/sys/vm/stat_interval".to_owned(), value("1"));
+        machine
+    }
+
+    fn value(text: &str) -> Reading {
+        Reading::Value(text.to_owned())
+    }
+
+    #[test]
+    fn counts_and_effective_masks_are_not_differences() {
+        let mut after = machine();
+        after.irqs[0].counts = vec![100, 200];
+        after.irqs[0].effective = Some(CpuSet::one(1));
+        assert_eq!(differences(&machine(), &after), []);
+    }
+
+    #[test]
+    fn every_kind_of_fact_is_compared() {
+        let mut after = machine();
+        after.irqs[0].affinity = Some(CpuSet::one(1));
+        after.settings.insert("/proc/sys/vm/stat_interval".to_owned(), value("3600"));
+        after.irq_default = Some(CpuSet::one(1));
+        after.cgroup.groups.push(CpusetGroup { path: "/c/x".to_owned(), ..CpusetGroup::default() });
+        let found: Vec<String> =
+            differences(&machine(), &after).iter().map(ToString::to_string).collect();
+        assert_eq!(
+            found,
+            [
+                "/c/x: was absent, is CPU , partition -, exclusive false",
+                "/proc/irq/default_smp_affinity: was CPU 0, is CPU 1",
+                "/proc/sys/vm/stat_interval: was 1, is 3600",
+                "IRQ 24: was CPU 3, is CPU 1",
+            ]
+        );
+    }
+}
