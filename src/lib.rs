@@ -11,6 +11,7 @@ pub mod cli;
 pub mod failure;
 pub mod plan;
 pub mod policy;
+pub mod report;
 pub mod run;
 pub mod survey;
 pub mod tunables;

@@ -23,11 +23,12 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("apply", &["change", "plan"]),
     ("run", &["apply", "change", "plan"]),
     ("load", &[]),
+    ("report", &["causes", "change", "plan", "survey", "verify"]),
     ("verify", &["causes", "change", "plan", "policy", "survey", "tunables"]),
 ];
 
 /// Modules that are pure: they may not name the machine.
-const PURE: &[&str] = &["causes", "change", "plan", "policy", "tunables"];
+const PURE: &[&str] = &["causes", "change", "plan", "policy", "report", "tunables"];
 
 struct Source {
     path: String,

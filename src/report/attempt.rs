@@ -1,0 +1,239 @@
+//! The one screen of `cpushield try`: which CPU and why, what was changed, what interrupted it
+//! before and while shielded, what remains and what would remove it, and that everything is back.
+//! Pure.
+
+use crate::causes::Cause;
+use crate::plan::Plan;
+use crate::report::table::{Align, lay_out, rate, span};
+use crate::survey::Difference;
+use crate::verify::{Control, CpuEvidence, Evidence, Verdict};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Rows of the table of interruptions; more are summed up in one line.
+const ROWS_MAX: usize = 12;
+
+/// Everything that `try` found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Attempt {
+    /// The version of the document's form.
+    pub schema: u32,
+    /// The plan that was applied.
+    pub plan: Plan,
+    /// How many changes took effect.
+    pub changed: usize,
+    /// How many were refused by the kernel.
+    pub refused: usize,
+    /// Evidence before the shield.
+    pub before: Evidence,
+    /// Evidence under the shield.
+    pub shielded: Evidence,
+    /// What the evidence under the shield says.
+    pub verdict: Verdict,
+    /// How many changes were put back.
+    pub restored: usize,
+    /// What could not be put back, in sentences.
+    pub left: Vec<String>,
+    /// What differs between the surveys before and after.
+    pub differences: Vec<Difference>,
+}
+
+impl Attempt {
+    /// The screen.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        text.push_str(&self.choice());
+        text.push_str(&self.changes());
+        for (before, shielded) in self.before.cpus.iter().zip(&self.shielded.cpus) {
+            text.push_str(&self.interruptions(before, shielded));
+        }
+        text.push_str(&self.remains());
+        text.push_str(&self.doubts());
+        text.push_str(&self.put_back());
+        text
+    }
+
+    fn choice(&self) -> String {
+        let shield = &self.plan.shield;
+        let mut text = format!("CPU {} was shielded", shield.cpus);
+        text.push_str(&format!("; CPU {} kept house\n", shield.housekeeping));
+        for why in &self.plan.why {
+            text.push_str(&format!("  {why}\n"));
+        }
+        text
+    }
+
+    /// What was changed, counted by tunable in the order of the plan.
+    fn changes(&self) -> String {
+        let mut counts: Vec<(&str, usize)> = Vec::new();
+        for step in &self.plan.steps {
+            match counts.iter_mut().find(|(name, _)| *name == step.tunable) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((&step.tunable, 1)),
+            }
+        }
+        let list: Vec<String> =
+            counts.iter().map(|(name, count)| format!("{name} {count}")).collect();
+        let mut text = format!("\nChanged {} things", self.changed);
+        if self.refused > 0 {
+            text.push_str(&format!(" ({} refused by the kernel)", self.refused));
+        }
+        text.push_str(&wrapped(": ", &list));
+        text
+    }
+
+    fn interruptions(&self, before: &CpuEvidence, shielded: &CpuEvidence) -> String {
+        let mut rows = vec![vec![
+            format!("Interruptions of CPU {} per second", before.cpu),
+            String::new(),
+            "before".to_owned(),
+            "shielded".to_owned(),
+        ]];
+        let both = side_by_side(before, shielded);
+        for (cause, culprit, was, is) in both.iter().take(ROWS_MAX) {
+            rows.push(vec![
+                format!("  {cause}"),
+                culprit.clone(),
+                rate(*was, self.before.span_ns),
+                rate(*is, self.shielded.span_ns),
+            ]);
+        }
+        if both.len() > ROWS_MAX {
+            let sum = |pick: fn(&Row) -> u64| both.iter().skip(ROWS_MAX).map(pick).sum();
+            rows.push(vec![
+                format!("  {} more kinds", both.len() - ROWS_MAX),
+                String::new(),
+                rate(sum(|row| row.2), self.before.span_ns),
+                rate(sum(|row| row.3), self.shielded.span_ns),
+            ]);
+        }
+        let entries = |evidence: &Evidence, cpu: &CpuEvidence| {
+            cpu.entries.map_or("unknown".to_owned(), |n| rate(n, evidence.span_ns))
+        };
+        let longest = |cpu: &CpuEvidence| cpu.longest_ns.map_or("unknown".to_owned(), span);
+        rows.push(vec![
+            "  all".to_owned(),
+            String::new(),
+            entries(&self.before, before),
+            entries(&self.shielded, shielded),
+        ]);
+        rows.push(vec![
+            "Longest uninterrupted stretch".to_owned(),
+            String::new(),
+            longest(before),
+            longest(shielded),
+        ]);
+        let columns = [Align::Left, Align::Left, Align::Right, Align::Right];
+        format!("\n{}", lay_out("", &columns, &rows))
+    }
+
+    fn remains(&self) -> String {
+        let mut lines: Vec<String> = Vec::new();
+        for cpu in &self.verdict.cpus {
+            for leak in &cpu.leaks {
+                let what = &leak.interruptions;
+                let how = match &leak.remedy {
+                    Some(remedy) => format!("{} ({})", remedy.how, when(remedy.when)),
+                    None => "no tunable known".to_owned(),
+                };
+                lines.push(format!("  {} {}: {how}", what.cause, what.culprit));
+            }
+        }
+        lines.dedup();
+        if lines.is_empty() {
+            return "\nNothing remains.\n".to_owned();
+        }
+        let more = lines.len().saturating_sub(ROWS_MAX);
+        lines.truncate(ROWS_MAX);
+        if more > 0 {
+            lines.push(format!("  and {more} more: `cpushield verify --json` lists them"));
+        }
+        format!("\nWhat remains, and what removes it\n{}\n", lines.join("\n"))
+    }
+
+    /// What the instruments could not see: a number without it would claim too much.
+    fn doubts(&self) -> String {
+        let mut lines: Vec<String> = Vec::new();
+        for witness in &self.shielded.witnesses {
+            let kind = format!("{:?}", witness.kind).to_lowercase();
+            if let Some(why) = &witness.absent {
+                lines.push(format!("  {kind}: {why}"));
+            }
+            lines.extend(witness.blind.iter().map(|blind| format!("  {kind}: {blind}")));
+        }
+        match &self.shielded.control {
+            Control::Seen { .. } => {}
+            Control::Missed { what } => lines.push(format!("  control: not seen: {what}")),
+            Control::NotDone { why } => lines.push(format!("  control: not done: {why}")),
+        }
+        for cpu in &self.verdict.cpus {
+            lines.extend(cpu.unknown.iter().map(|why| format!("  CPU {}: {why}", cpu.cpu)));
+        }
+        if lines.is_empty() {
+            return String::new();
+        }
+        format!("\nWhat could not be seen here\n{}\n", lines.join("\n"))
+    }
+
+    fn put_back(&self) -> String {
+        let mut text = format!("\nPut back {} changes", self.restored);
+        if self.left.is_empty() && self.differences.is_empty() {
+            text.push_str("; a second survey finds the machine as it was.\n");
+            return text;
+        }
+        text.push_str(", but not everything is as it was:\n");
+        for line in &self.left {
+            text.push_str(&format!("  {line}\n"));
+        }
+        for difference in &self.differences {
+            text.push_str(&format!("  {difference}\n"));
+        }
+        text
+    }
+}
+
+fn when(when: crate::change::When) -> &'static str {
+    match when {
+        crate::change::When::Runtime => "now",
+        crate::change::When::Boot => "at the next boot",
+    }
+}
+
+/// A list after a lead, broken at 80 columns.
+fn wrapped(lead: &str, items: &[String]) -> String {
+    let mut text = lead.to_owned();
+    let mut column = 30;
+    for (i, item) in items.iter().enumerate() {
+        if column + item.len() > 78 {
+            text.push_str("\n  ");
+            column = 2;
+        }
+        text.push_str(item);
+        if i + 1 < items.len() {
+            text.push_str(", ");
+        }
+        column += item.len() + 2;
+    }
+    text.push('\n');
+    text
+}
+
+/// Cause, culprit, count before, count under the shield.
+type Row = (Cause, String, u64, u64);
+
+/// Both evidences by cause and culprit; the most frequent first.
+fn side_by_side(before: &CpuEvidence, shielded: &CpuEvidence) -> Vec<Row> {
+    let mut counts: BTreeMap<(Cause, String), (u64, u64)> = BTreeMap::new();
+    for seen in &before.interruptions {
+        counts.entry((seen.cause, seen.culprit.clone())).or_default().0 += seen.count;
+    }
+    for seen in &shielded.interruptions {
+        counts.entry((seen.cause, seen.culprit.clone())).or_default().1 += seen.count;
+    }
+    let mut rows: Vec<Row> =
+        counts.into_iter().map(|((cause, culprit), (was, is))| (cause, culprit, was, is)).collect();
+    // What remains under the shield comes first: that is what the reader must act on.
+    rows.sort_by_key(|row| std::cmp::Reverse((row.3, row.2)));
+    rows
+}
