@@ -47,11 +47,15 @@ pub struct Interruptions {
     pub cause: Cause,
     /// Who: `IRQ 24 nvme0q3`, `vmstat_update`, `irqbalance (812)`; empty when nobody can say.
     pub culprit: String,
-    /// How many.
+    /// How many interruptions began with it.
     pub count: u64,
-    /// Time taken in nanoseconds, where the witness can say.
+    /// How often it ran inside an interruption that something else had begun (a softirq inside a
+    /// tick, a kernel thread that the tick woke). A tunable may still remove it.
+    #[serde(default)]
+    pub nested: u64,
+    /// Time it took itself in nanoseconds, without what ran inside it, where the witness can say.
     pub time_ns: Option<u64>,
-    /// The longest one in nanoseconds.
+    /// The longest interruption that began with it, from start to end, in nanoseconds.
     pub max_ns: Option<u64>,
     /// Which witness saw it.
     pub witness: WitnessKind,

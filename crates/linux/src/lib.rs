@@ -3,10 +3,12 @@
 //! [`Host`] is the machine as a parameter; [`text`] parses what it reads; the rest are small
 //! wrappers of system calls. Nothing here decides anything.
 
+pub mod clock;
 pub mod cpuset;
 pub mod error;
 pub mod host;
 pub mod record;
+pub mod ring_buffer;
 pub mod sched;
 pub mod signal;
 mod simulate;

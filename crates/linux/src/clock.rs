@@ -1,0 +1,135 @@
+//! The time stamp counter and its rate: what joins the kernel's trace (`trace_clock` x86-tsc), a
+//! sampler in user space and nanoseconds on one line.
+//!
+//! On other processors than x86-64 the ticks are nanoseconds of `CLOCK_MONOTONIC`, as the trace
+//! clock `mono` counts them.
+
+use serde::{Deserialize, Serialize};
+
+/// The `trace_clock` that counts as [`ticks`] does.
+pub const TRACE_CLOCK: &str = if cfg!(target_arch = "x86_64") { "x86-tsc" } else { "mono" };
+
+/// How often a reading is tried; the one least disturbed is kept.
+const TRIES: usize = 32;
+
+/// The counter now.
+#[inline]
+#[must_use]
+pub fn ticks() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        // SAFETY: every x86-64 processor has both instructions; neither touches memory. The fence
+        // keeps the counter from being read ahead of earlier instructions, as the kernel's
+        // rdtsc_ordered() does (arch/x86/include/asm/tsc.h).
+        unsafe {
+            core::arch::x86_64::_mm_lfence();
+            core::arch::x86_64::_rdtsc()
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        nanoseconds(libc::CLOCK_MONOTONIC)
+    }
+}
+
+/// A clock in nanoseconds. These clocks cannot fail (clock_gettime(2)).
+fn nanoseconds(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is valid for the write.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
+/// The counter and `CLOCK_MONOTONIC_RAW` (which nobody adjusts) at the same moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Instant {
+    /// The counter.
+    pub ticks: u64,
+    /// The clock, in nanoseconds.
+    pub raw_ns: u64,
+    /// How many ticks apart the two may have been read.
+    pub error_ticks: u64,
+}
+
+impl Instant {
+    /// Now.
+    #[must_use]
+    pub fn now() -> Instant {
+        let read = || {
+            let before = ticks();
+            let raw_ns = nanoseconds(libc::CLOCK_MONOTONIC_RAW);
+            let apart = ticks().saturating_sub(before);
+            Instant { ticks: before + apart / 2, raw_ns, error_ticks: apart / 2 + 1 }
+        };
+        let first = read();
+        (1..TRIES)
+            .map(|_| read())
+            .fold(first, |best, next| if next.error_ticks < best.error_ticks { next } else { best })
+    }
+}
+
+/// What a tick is worth.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Scale {
+    /// Nanoseconds in one tick.
+    pub ns_per_tick: f64,
+    /// How far `ns_per_tick` may be off, in parts per million.
+    pub error_ppm: f64,
+}
+
+impl Scale {
+    /// From two readings; the further apart, the more exact. `None` when no time lies between
+    /// them, or when one of the clocks went backwards.
+    #[must_use]
+    pub fn between(first: Instant, last: Instant) -> Option<Scale> {
+        let ticks = last.ticks.checked_sub(first.ticks).filter(|ticks| *ticks > 0)?;
+        let ns = last.raw_ns.checked_sub(first.raw_ns).filter(|ns| *ns > 0)?;
+        // One nanosecond more for the clock's own step.
+        let wrong = first.error_ticks + last.error_ticks;
+        let error_ppm = 1e6 * (wrong as f64 / ticks as f64 + 1.0 / ns as f64);
+        Some(Scale { ns_per_tick: ns as f64 / ticks as f64, error_ppm })
+    }
+
+    /// Ticks in nanoseconds.
+    #[must_use]
+    pub fn ns(&self, ticks: u64) -> u64 {
+        // A float turned into an integer saturates, and this one is never negative.
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+        let ns = (ticks as f64 * self.ns_per_tick).round() as u64;
+        ns
+    }
+
+    /// Nanoseconds in ticks.
+    #[must_use]
+    pub fn ticks(&self, ns: u64) -> u64 {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+        let ticks = (ns as f64 / self.ns_per_tick).round() as u64;
+        ticks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scale_states_its_error_and_refuses_clocks_that_go_backwards() {
+        let at = |ticks, raw_ns| Instant { ticks, raw_ns, error_ticks: 10 };
+        let scale = Scale::between(at(1_000, 0), at(2_001_000, 1_000_000)).unwrap();
+        assert_eq!(scale.ns_per_tick, 0.5);
+        assert!((scale.error_ppm - 11.0).abs() < 1e-9, "{scale:?}");
+        assert_eq!((scale.ns(3_000), scale.ticks(1_500)), (1_500, 3_000));
+        assert_eq!(Scale::between(at(5, 5), at(5, 9)), None);
+        assert_eq!(Scale::between(at(9, 5), at(5, 9)), None);
+        assert_eq!(Scale::between(at(5, 9), at(9, 5)), None);
+    }
+
+    #[test]
+    fn two_readings_of_this_machine_make_a_scale() {
+        let first = Instant::now();
+        while Instant::now().raw_ns < first.raw_ns + 2_000_000 {}
+        let scale = Scale::between(first, Instant::now()).unwrap();
+        assert!(scale.ns_per_tick > 0.05 && scale.ns_per_tick < 1000.0, "{scale:?}");
+    }
+}
