@@ -1,0 +1,7 @@
+# Shared by the scripts of this directory (sourced): where the cache is, and how they speak.
+cache=${CPUSHIELD_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/cpushield/vm}
+say() { echo "vm: $*" >&2; }
+die() {
+    say "$@"
+    exit 1
+}
