@@ -105,3 +105,11 @@ impl From<cpushield_linux::Error> for Failure {
         }
     }
 }
+
+impl From<crate::plan::Refused> for Failure {
+    fn from(refused: crate::plan::Refused) -> Failure {
+        let hints = refused.hints();
+        let kind = if refused.is_usage() { Kind::Usage } else { Kind::Machine };
+        Failure { kind, message: refused.to_string(), hints }
+    }
+}

@@ -16,6 +16,18 @@ pub enum Workload {
     Vm,
 }
 
+/// How much of the machine a shield does not share with everyone else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Share {
+    /// Whole cores; caches behind them are shared with everyone else.
+    Core,
+    /// Everything that shares a level-2 cache.
+    L2,
+    /// Everything that shares a level-3 cache.
+    L3,
+}
+
 /// What the user wants for one shield.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wish {
@@ -25,6 +37,9 @@ pub struct Wish {
     pub cpus: Option<CpuSet>,
     /// How many CPUs, when the tool chooses. `None` is one CPU (or one whole core).
     pub count: Option<usize>,
+    /// Take whole groups of CPUs that share this. `None`: whole cores, and whole L2 clusters where
+    /// the tool chooses how many CPUs and the cluster is small.
+    pub share: Option<Share>,
     /// Near this device (`eth0`, `nvme0n1`).
     pub near: Option<String>,
     /// On this NUMA node.
@@ -43,6 +58,7 @@ impl Default for Wish {
             name: "cpushield".to_owned(),
             cpus: None,
             count: None,
+            share: None,
             near: None,
             node: None,
             half_core: false,

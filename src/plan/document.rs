@@ -6,6 +6,7 @@ use crate::change::{Change, Risk, When};
 use crate::policy::Workload;
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The version of the document's form; a reader refuses what it does not know.
 pub const SCHEMA: u32 = 1;
@@ -26,6 +27,8 @@ pub struct Plan {
     pub why: Vec<String>,
     /// What to do, in order.
     pub steps: Vec<Step>,
+    /// Changes that are not needed because the machine is like that, counted by tunable.
+    pub already: BTreeMap<String, usize>,
     /// Tunables that do nothing here, each with the reason.
     pub skipped: Vec<Skipped>,
     /// What cannot be moved away, each with the reason.

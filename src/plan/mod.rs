@@ -1,6 +1,147 @@
 //! Plan: `Machine` + `Wish` → [`Plan`]. Chooses CPUs by topology and collects what tunables want.
 //! Pure: it reads no machine and writes nothing.
 
+mod choose;
 mod document;
+#[cfg(test)]
+pub(crate) mod fake;
+mod groups;
+mod pick;
+mod refused;
+mod sites;
 
+pub use choose::{Choice, choose};
 pub use document::*;
+pub use refused::Refused;
+
+use crate::policy::Wish;
+use crate::survey::Machine;
+use crate::tunables::{TUNABLES, Tunable, Wants, nearest};
+use std::collections::BTreeMap;
+
+/// Plans a shield.
+///
+/// # Errors
+/// The wish is unsafe or impossible on this machine.
+pub fn plan(machine: &Machine, wish: &Wish) -> Result<Plan, Refused> {
+    check_names(wish)?;
+    let Choice { shield, why, warnings } = choose(machine, wish)?;
+    let mut plan = Plan {
+        schema: SCHEMA,
+        boot_id: machine.boot_id.clone(),
+        kernel: machine.kernel.release.clone(),
+        shield,
+        why,
+        steps: Vec::new(),
+        already: BTreeMap::new(),
+        skipped: Vec::new(),
+        immovable: Vec::new(),
+        boot: Vec::new(),
+        warnings,
+    };
+    for tunable in TUNABLES {
+        match wish.tunables.get(tunable.name()) {
+            Some(false) => plan.skip(*tunable, "switched off by the wish"),
+            None if tunable.optional() => plan.skip(*tunable, "off unless asked for"),
+            _ => plan.ask(machine, *tunable),
+        }
+    }
+    Ok(plan)
+}
+
+fn check_names(wish: &Wish) -> Result<(), Refused> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if wish.name.is_empty() || wish.name.len() > 64 || !wish.name.chars().all(plain) {
+        return Err(Refused::BadName { name: wish.name.clone() });
+    }
+    for name in wish.tunables.keys() {
+        let known: Vec<&str> = TUNABLES.iter().map(|tunable| tunable.name()).collect();
+        if !known.contains(&name.as_str()) {
+            return Err(Refused::NoSuchTunable { name: name.clone(), near: nearest(name, &known) });
+        }
+    }
+    Ok(())
+}
+
+impl Plan {
+    fn skip(&mut self, tunable: &dyn Tunable, reason: &str) {
+        let tunable = tunable.name().to_owned();
+        self.skipped.push(Skipped { tunable, reason: reason.to_owned() });
+    }
+
+    /// Adds what one tunable wants and what stays in spite of it.
+    fn ask(&mut self, machine: &Machine, tunable: &dyn Tunable) {
+        match tunable.wants(machine, &self.shield) {
+            Wants::Nothing(reason) => self.skip(tunable, &reason),
+            Wants::Changes(wanted) => {
+                let (already, todo): (Vec<_>, Vec<_>) = wanted.into_iter().partition(|w| w.already);
+                if !already.is_empty() {
+                    self.already.insert(tunable.name().to_owned(), already.len());
+                }
+                self.steps.extend(todo.into_iter().map(|wanted| Step {
+                    tunable: tunable.name().to_owned(),
+                    change: wanted.change,
+                    now: wanted.now,
+                    reason: wanted.reason,
+                    risk: tunable.risk(),
+                    when: tunable.when(),
+                    removes: tunable.removes().to_vec(),
+                    required: wanted.required,
+                }));
+            }
+        }
+        let remains = tunable.remains(machine, &self.shield);
+        self.immovable.extend(remains.immovable);
+        self.boot.extend(remains.boot);
+        self.warnings.extend(remains.warnings);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fake::{irq, plain, thread};
+    use super::*;
+    use crate::survey::{CgroupMode, Movable, Reading};
+
+    fn four() -> Machine {
+        let mut machine = plain(4);
+        machine.cgroup.mode = CgroupMode::V2;
+        machine.cgroup.mount = Some("/sys/fs/cgroup".to_owned());
+        machine.irq_default = Some("0-3".parse().unwrap());
+        machine.irqs.push(irq(24, "virtio0-input", "0-3", Movable::Yes));
+        machine.irqs.push(irq(25, "nvme0q4", "3", Movable::No("EPERM".to_owned())));
+        machine.tasks.push(thread(2, "kthreadd", true, false, "0-3"));
+        machine.tasks.push(thread(30, "ksoftirqd/3", true, true, "3"));
+        machine.tasks.push(thread(31, "kswapd0", true, false, "0-2"));
+        let mask = "/sys/devices/virtual/workqueue/cpumask".to_owned();
+        machine.settings.insert(mask, Reading::Value("f".to_owned()));
+        machine
+    }
+
+    #[test]
+    fn a_plan_holds_what_differs_and_says_what_stays() {
+        let plan = plan(&four(), &Wish { cpus: Some("3".parse().unwrap()), ..Wish::default() });
+        let plan = plan.unwrap();
+        let shell: Vec<String> = plan.steps.iter().map(|step| step.change.shell()).collect();
+        assert!(shell.contains(&"echo 0-2 > /proc/irq/24/smp_affinity_list".to_owned()));
+        assert!(shell.contains(&"echo 7 > /sys/devices/virtual/workqueue/cpumask".to_owned()));
+        assert!(shell.contains(&"taskset -pc 0-2 2    # kthreadd".to_owned()));
+        let isolated = "echo isolated > /sys/fs/cgroup/cpushield/cpuset.cpus.partition".to_owned();
+        assert!(shell.contains(&isolated), "{shell:#?}");
+        assert!(!shell.iter().any(|line| line.contains("kswapd0") || line.contains("/25/")));
+        let stays: Vec<&str> = plan.immovable.iter().map(|i| i.what.as_str()).collect();
+        assert_eq!(stays, ["kthread ksoftirqd/3", "irq 25 (nvme0q4)"]);
+        assert_eq!(plan.boot[0].parameter, "isolcpus=managed_irq,3");
+    }
+
+    #[test]
+    fn a_tunable_is_switched_off_by_name_and_a_wrong_name_is_told_the_right_one() {
+        let mut wish = Wish::default();
+        wish.tunables.insert("kthreads".to_owned(), false);
+        let planned = plan(&four(), &wish).unwrap();
+        assert!(planned.steps.iter().all(|step| step.tunable != "kthreads"));
+        wish.tunables.insert("kthread".to_owned(), false);
+        let refused = plan(&four(), &wish).unwrap_err();
+        assert_eq!(refused.hints()[0], "did you mean kthreads?");
+    }
+}

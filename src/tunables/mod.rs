@@ -1,11 +1,21 @@
 //! Tunables: one file for each thing the kernel or the machine can be told, one slice that lists
-//! them. A tunable is pure: it sees the [`Machine`] and the [`Shield`] and returns [`Change`]s; it
-//! has no write and no undo code.
+//! them. A tunable is pure: it sees the [`Machine`] and the [`Shield`] and returns changes; it has
+//! no write and no undo code.
+
+mod cpuset;
+mod irq_affinity;
+mod keep_affinities;
+mod kthreads;
+mod want;
+mod workqueues;
+
+pub use want::Wanted;
 
 use crate::causes::Cause;
-use crate::change::{Change, Risk, When};
+use crate::change::{Risk, When};
 use crate::plan::{BootAdvice, Immovable, Shield};
 use crate::survey::Machine;
+use serde::{Deserialize, Serialize};
 
 /// One thing the kernel or the machine can be told.
 pub trait Tunable: Sync {
@@ -25,30 +35,25 @@ pub trait Tunable: Sync {
     fn when(&self) -> When {
         When::Runtime
     }
+    /// Done only when the user asks for it by name.
+    fn optional(&self) -> bool {
+        false
+    }
     /// What it wants on this machine for this shield.
     fn wants(&self, machine: &Machine, shield: &Shield) -> Wants;
+    /// What stays although it did its part.
+    fn remains(&self, _machine: &Machine, _shield: &Shield) -> Remains {
+        Remains::default()
+    }
 }
 
 /// What a tunable wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wants {
-    /// These changes, in order.
+    /// These changes, in order; those that the machine already shows are marked.
     Changes(Vec<Wanted>),
     /// Nothing: it does not apply here, or this machine cannot, and why.
     Nothing(String),
-}
-
-/// One change with its now and its reason.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
-    /// What to do.
-    pub change: Change,
-    /// What is there now.
-    pub now: Option<String>,
-    /// Why, in one sentence.
-    pub reason: String,
-    /// The shield is worthless without it.
-    pub required: bool,
 }
 
 /// What stays although a tunable did its part.
@@ -58,13 +63,89 @@ pub struct Remains {
     pub immovable: Vec<Immovable>,
     /// Boot parameters that would remove them.
     pub boot: Vec<BootAdvice>,
+    /// Warnings with advice.
+    pub warnings: Vec<String>,
+}
+
+/// Whether a tunable is in force.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Force {
+    /// Everything it wants is so.
+    InForce,
+    /// These changes are missing.
+    NotInForce(Vec<Wanted>),
+    /// It does nothing here, and why.
+    NotApplicable(String),
+}
+
+/// How to remove an interruption.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remedy {
+    /// The tunable.
+    pub tunable: String,
+    /// Now or at the next boot.
+    pub when: When,
+    /// The command or the parameter.
+    pub how: String,
 }
 
 /// Every tunable, in the order their changes are made.
-pub const TUNABLES: &[&dyn Tunable] = &[];
+pub const TUNABLES: &[&dyn Tunable] = &[
+    &keep_affinities::KeepAffinities,
+    &cpuset::Cpuset,
+    &kthreads::Kthreads,
+    &irq_affinity::IrqAffinity,
+    &workqueues::Workqueues,
+];
 
 /// The files that the tunables want the survey to read.
 #[must_use]
 pub fn reads() -> Vec<&'static str> {
     TUNABLES.iter().flat_map(|tunable| tunable.reads()).copied().collect()
+}
+
+/// The tunable of this name.
+#[must_use]
+pub fn named(name: &str) -> Option<&'static dyn Tunable> {
+    TUNABLES.iter().copied().find(|tunable| tunable.name() == name)
+}
+
+/// Whether a tunable is in force on a machine for a shield.
+#[must_use]
+pub fn in_force(machine: &Machine, shield: &Shield, tunable: &dyn Tunable) -> Force {
+    match tunable.wants(machine, shield) {
+        Wants::Nothing(why) => Force::NotApplicable(why),
+        Wants::Changes(wanted) => {
+            let missing: Vec<Wanted> = wanted.into_iter().filter(|w| !w.already).collect();
+            if missing.is_empty() { Force::InForce } else { Force::NotInForce(missing) }
+        }
+    }
+}
+
+/// The names nearest to a word, best first; empty when none is near.
+#[must_use]
+pub fn nearest(word: &str, names: &[&str]) -> Vec<String> {
+    let mut near: Vec<(usize, &str)> = names
+        .iter()
+        .map(|name| (distance(word, name), *name))
+        .filter(|(d, name)| *d <= 1 + name.len() / 3 || name.contains(word))
+        .collect();
+    near.sort();
+    near.into_iter().take(3).map(|(_, name)| name.to_owned()).collect()
+}
+
+/// Levenshtein's distance; words are a few letters long.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut next = vec![i + 1];
+        for ((j, y), above) in b.iter().enumerate().zip(row.iter().skip(1)) {
+            let diagonal = row.get(j).copied().unwrap_or(0) + usize::from(x != *y);
+            let left = next.last().copied().unwrap_or(0) + 1;
+            next.push(diagonal.min(left).min(above + 1));
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or(0)
 }

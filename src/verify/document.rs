@@ -1,7 +1,7 @@
 //! The [`Evidence`] and [`Verdict`] documents.
 
 use crate::causes::Cause;
-use crate::change::When;
+pub use crate::tunables::Remedy;
 use serde::{Deserialize, Serialize};
 
 /// The version of both documents' form.
@@ -167,17 +167,6 @@ pub struct Leak {
     pub interruptions: Interruptions,
     /// How to remove it; `None` when the catalogue knows no tunable.
     pub remedy: Option<Remedy>,
-}
-
-/// How to remove an interruption.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Remedy {
-    /// The tunable.
-    pub tunable: String,
-    /// Now or at the next boot.
-    pub when: When,
-    /// The command or the parameter.
-    pub how: String,
 }
 
 /// A limit asked for by the user.

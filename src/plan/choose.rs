@@ -1,0 +1,294 @@
+//! Which CPUs: by the user's list, or by topology. Pure. Every rule that decided something says so
+//! in a sentence.
+//!
+//! The rules, strongest first: the boot CPU stays with everyone else; each NUMA node keeps a
+//! housekeeping CPU; cores are taken whole, their extra siblings idle; CPUs prepared at boot
+//! (`nohz_full=`) first; big cores first; away from interrupts that cannot be moved; inside one
+//! NUMA node; whole level-2 clusters; the highest number.
+
+use super::document::Shield;
+use super::groups::{Group, groups, joined, spread};
+use super::pick::picked;
+use super::refused::Refused;
+use super::sites::{boot_cpu, immovable_on, mems, used_up_node};
+use crate::policy::Wish;
+use crate::survey::Machine;
+use cpushield_linux::CpuSet;
+
+/// The CPUs of a shield and how they were found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice {
+    /// The shield.
+    pub shield: Shield,
+    /// The choice, explained in sentences.
+    pub why: Vec<String>,
+    /// What a person should know before.
+    pub warnings: Vec<String>,
+}
+
+/// What the user is told about the choice.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    pub(super) why: Vec<String>,
+    pub(super) warnings: Vec<String>,
+}
+
+/// Chooses the CPUs of a shield.
+///
+/// # Errors
+/// The wish is unsafe or impossible on this machine.
+pub fn choose(machine: &Machine, wish: &Wish) -> Result<Choice, Refused> {
+    let online = &machine.topology.online;
+    if online.is_empty() {
+        return Err(Refused::NoTopology);
+    }
+    let mut told = Told::default();
+    let (cpus, idle_siblings) = match &wish.cpus {
+        Some(list) => (listed(machine, wish, list, &mut told)?, CpuSet::new()),
+        None if online.len() == 1 => return Err(Refused::OneCpu),
+        None => picked(machine, wish, &mut told)?,
+    };
+    told.caches(machine, &cpus);
+    told.interrupts(machine, &cpus);
+    let shield = Shield {
+        name: wish.name.clone(),
+        housekeeping: online.minus(&cpus),
+        mems: mems(machine, &cpus),
+        cpus,
+        idle_siblings,
+        workload: wish.workload,
+    };
+    Ok(Choice { shield, why: told.why, warnings: told.warnings })
+}
+
+/// The user's list, when it is safe.
+fn listed(
+    machine: &Machine,
+    wish: &Wish,
+    list: &CpuSet,
+    told: &mut Told,
+) -> Result<CpuSet, Refused> {
+    let topology = &machine.topology;
+    let known = topology.present.union(&topology.online);
+    let unknown = list.minus(&known);
+    let offline = list.minus(&topology.online);
+    if list.is_empty() {
+        return Err(Refused::EmptyList);
+    } else if !unknown.is_empty() {
+        return Err(Refused::NoSuchCpu { cpus: unknown, present: known });
+    } else if !offline.is_empty() {
+        return Err(Refused::Offline { cpus: offline });
+    } else if topology.online.len() == 1 {
+        return Err(Refused::OneCpu);
+    } else if *list == topology.online {
+        return Err(Refused::AllCpus { online: list.clone() });
+    }
+    told.why.push(format!("CPU {list}: your list."));
+    whole_cores(machine, wish, list, told)?;
+    if let Some((node, cpus)) = used_up_node(machine, list) {
+        return Err(Refused::WholeNode { node, cpus });
+    }
+    if let Some(boot) = boot_cpu(machine).filter(|cpu| list.contains(*cpu)) {
+        told.warnings.push(format!(
+            "CPU {boot} is the boot CPU: firmware, timers and some drivers use it whatever is \
+             configured; choose another one if you can"
+        ));
+    }
+    Ok(list.clone())
+}
+
+/// Refuses half a core, unless that was said.
+fn whole_cores(
+    machine: &Machine,
+    wish: &Wish,
+    list: &CpuSet,
+    told: &mut Told,
+) -> Result<(), Refused> {
+    let cores = groups(&machine.topology, Group::Core);
+    for core in cores.iter().filter(|core| core.len() > 1 && core.is_subset(list)) {
+        told.warnings.push(format!(
+            "CPU {core} are SMT siblings of one core: two programs there slow each other; leave \
+             one of them idle"
+        ));
+    }
+    let cut = joined(cores.iter().filter(|core| core.intersects(list) && !core.is_subset(list)));
+    if cut.is_empty() {
+        return Ok(());
+    }
+    let (cpus, siblings) = (cut.and(list), cut.minus(list));
+    if !wish.half_core {
+        let whole = Some(list.union(&cut)).filter(|whole| *whole != machine.topology.online);
+        return Err(Refused::HalfCore { cpus, siblings, whole });
+    }
+    told.half_core(&cpus, &siblings);
+    Ok(())
+}
+
+impl Told {
+    pub(super) fn why(&mut self, sentence: String) {
+        self.why.push(sentence);
+    }
+
+    pub(super) fn half_core(&mut self, cpus: &CpuSet, siblings: &CpuSet) {
+        self.warnings.push(format!(
+            "CPU {cpus} shares its core with CPU {siblings}, which runs everyone else's work and \
+             slows it down (accepted: half a core)"
+        ));
+    }
+
+    /// Who shares the level-2 cache of the shield.
+    fn caches(&mut self, machine: &Machine, cpus: &CpuSet) {
+        let cluster = spread(&groups(&machine.topology, Group::L2), cpus);
+        let cores = spread(&groups(&machine.topology, Group::Core), cpus);
+        let others = cluster.minus(cpus).minus(&cores);
+        if others.is_empty() {
+            return;
+        }
+        if cluster == machine.topology.online {
+            self.why.push(
+                "All CPUs share one L2 cache, so the shield cannot have its own: what others do \
+                 in memory can be felt there."
+                    .to_owned(),
+            );
+        } else {
+            self.warnings.push(format!(
+                "CPU {cpus} shares an L2 cache with CPU {others}, which stays with everyone else; \
+                 where latency must be lowest take the whole cluster: --cpus {cluster}"
+            ));
+        }
+    }
+
+    /// Interrupts that stay on the shield.
+    fn interrupts(&mut self, machine: &Machine, cpus: &CpuSet) {
+        let stay = immovable_on(machine, cpus);
+        if stay > 0 {
+            self.warnings.push(format!(
+                "{stay} interrupt(s) that cannot be moved are handled on CPU {cpus}; see below"
+            ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fake::{irq, machine, plain, set};
+    use super::*;
+    use crate::policy::Share;
+    use crate::survey::{CoreKind, Movable};
+
+    fn chosen(machine: &Machine, wish: &Wish) -> String {
+        match choose(machine, wish) {
+            Ok(Choice { shield, .. }) if shield.idle_siblings.is_empty() => shield.cpus.to_string(),
+            Ok(Choice { shield, .. }) => format!("{} idle {}", shield.cpus, shield.idle_siblings),
+            Err(refused) => refused.to_string(),
+        }
+    }
+
+    fn wish() -> Wish {
+        Wish::default()
+    }
+
+    fn count(n: usize) -> Wish {
+        Wish { count: Some(n), ..wish() }
+    }
+
+    fn list(cpus: &str) -> Wish {
+        Wish { cpus: Some(set(cpus)), ..wish() }
+    }
+
+    #[test]
+    fn the_last_cpu_of_a_plain_machine_is_chosen() {
+        for (cpus, last) in [(2, "1"), (4, "3"), (6, "5"), (64, "63")] {
+            assert_eq!(chosen(&plain(cpus), &wish()), last);
+        }
+        assert_eq!(chosen(&plain(1), &wish()), Refused::OneCpu.to_string());
+        assert_eq!(chosen(&plain(4), &count(3)), "1-3");
+        assert!(chosen(&plain(4), &count(4)).contains("at most 3"));
+    }
+
+    #[test]
+    fn a_j1900_gives_the_pair_that_shares_an_l2_cache() {
+        let j1900 = machine(&["0", "1", "2", "3"], &["0-1", "2-3"], &["0-3"]);
+        assert_eq!(chosen(&j1900, &wish()), "2-3");
+        assert_eq!(chosen(&j1900, &count(1)), "3");
+        assert_eq!(chosen(&j1900, &count(2)), "2-3");
+        assert_eq!(chosen(&j1900, &Wish { share: Some(Share::L2), ..wish() }), "2-3");
+        let alone = choose(&j1900, &list("3")).unwrap();
+        assert!(alone.warnings[0].contains("--cpus 2-3"), "{:?}", alone.warnings);
+        let two = machine(&["0", "1"], &["0-1"], &["0-1"]);
+        let two = choose(&two, &wish()).unwrap();
+        assert_eq!(two.shield.cpus, set("1"));
+        assert!(two.why.iter().any(|why| why.contains("share one L2")), "{:?}", two.why);
+    }
+
+    #[test]
+    fn modules_of_four_small_cores_are_not_taken_unasked() {
+        let singles = ["0", "1", "2", "3", "4", "5", "6", "7"];
+        let n305 = machine(&singles, &["0-3", "4-7"], &["0-7"]);
+        assert_eq!(chosen(&n305, &wish()), "7");
+        assert_eq!(chosen(&n305, &Wish { share: Some(Share::L2), ..wish() }), "4-7");
+        assert_eq!(chosen(&n305, &count(4)), "4-7");
+    }
+
+    #[test]
+    fn cores_are_taken_whole_and_one_sibling_idles() {
+        let smt = machine(&["0,4", "1,5", "2,6", "3,7"], &["0,4", "1,5", "2,6", "3,7"], &["0-7"]);
+        assert_eq!(chosen(&smt, &wish()), "3,7 idle 7");
+        assert_eq!(chosen(&smt, &count(2)), "2-3,6-7 idle 6-7");
+        assert_eq!(chosen(&smt, &Wish { half_core: true, ..wish() }), "7");
+        assert_eq!(chosen(&smt, &list("3,7")), "3,7");
+        let half = choose(&smt, &list("3")).unwrap_err();
+        assert_eq!(
+            half,
+            Refused::HalfCore { cpus: set("3"), siblings: set("7"), whole: Some(set("3,7")) }
+        );
+        assert_eq!(half.hints()[0], "take the whole core: --cpus 3,7");
+        assert_eq!(chosen(&smt, &Wish { half_core: true, ..list("3") }), "3");
+        let one_core = machine(&["0-1"], &["0-1"], &["0-1"]);
+        assert!(matches!(
+            choose(&one_core, &wish()),
+            Err(Refused::TooMany { possible: 0, halves: true, .. })
+        ));
+    }
+
+    #[test]
+    fn unsafe_lists_are_refused_with_the_reason() {
+        let mut four = plain(4);
+        four.topology.present = set("0-5");
+        four.topology.offline = set("4-5");
+        assert_eq!(chosen(&four, &list("")), "the CPU list is empty");
+        assert_eq!(chosen(&four, &list("3,8")), "CPU 8 is not in this machine; it has 0-5");
+        assert_eq!(chosen(&four, &list("3-4")), "CPU 4 is offline");
+        assert!(chosen(&four, &list("0-3")).starts_with("all CPUs (0-3) cannot be shielded"));
+        let boot = choose(&four, &list("0")).unwrap();
+        assert!(boot.warnings[0].contains("boot CPU"));
+        let two_nodes = machine(&["0", "1", "2", "3"], &[], &["0-1", "2-3"]);
+        assert!(matches!(
+            choose(&two_nodes, &list("2-3")),
+            Err(Refused::WholeNode { node: 1, .. })
+        ));
+    }
+
+    #[test]
+    fn nodes_devices_core_kinds_and_stuck_interrupts_decide() {
+        let mut m = machine(&["0", "1", "2", "3", "4", "5"], &[], &["0-2", "3-5"]);
+        assert_eq!(chosen(&m, &count(2)), "4-5");
+        assert_eq!(chosen(&m, &Wish { node: Some(0), ..wish() }), "2");
+        assert!(chosen(&m, &Wish { node: Some(7), ..wish() }).contains("node 7 has no CPUs"));
+        m.devices.push(crate::survey::Device {
+            name: "eth0".to_owned(),
+            local: set("0-2"),
+            ..Default::default()
+        });
+        assert_eq!(chosen(&m, &Wish { near: Some("eth0".to_owned()), ..wish() }), "2");
+        assert!(chosen(&m, &Wish { near: Some("eth1".to_owned()), ..wish() }).contains("eth0"));
+        m.irqs.push(irq(24, "nvme0q5", "5", Movable::No("EPERM".to_owned())));
+        assert_eq!(chosen(&m, &wish()), "4");
+        m.topology.cpus[3].kind = Some(CoreKind::Performance);
+        m.topology.cpus[4].kind = Some(CoreKind::Efficiency);
+        m.topology.cpus[5].kind = Some(CoreKind::Efficiency);
+        assert_eq!(chosen(&m, &wish()), "3");
+        m.isolation.nohz_full = Some(set("4"));
+        assert_eq!(chosen(&m, &wish()), "4");
+    }
+}

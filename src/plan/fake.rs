@@ -1,0 +1,79 @@
+//! Hand-made machines for tests.
+
+use crate::survey::{Cache, Cpu, Irq, Machine, Movable, Node, Placed, SCHEMA};
+use cpushield_linux::{CpuSet, Task, TaskId};
+
+/// A set from its list form.
+pub(crate) fn set(list: &str) -> CpuSet {
+    list.parse().expect("a CPU list in a test")
+}
+
+/// A machine whose CPUs lie in these cores, level-2 clusters and nodes.
+pub(crate) fn machine(cores: &[&str], clusters: &[&str], nodes: &[&str]) -> Machine {
+    let sets = |lists: &[&str]| lists.iter().map(|list| set(list)).collect::<Vec<_>>();
+    let (cores, clusters, nodes) = (sets(cores), sets(clusters), sets(nodes));
+    let mut machine = Machine { schema: SCHEMA, ..Machine::default() };
+    let all = cores.iter().fold(CpuSet::new(), |all, core| all.union(core));
+    let cache = |shared: &CpuSet| Cache {
+        level: 2,
+        kind: "Unified".to_owned(),
+        size_kib: Some(1024),
+        shared: shared.clone(),
+    };
+    for cpu in all.iter() {
+        let of = |sets: &[CpuSet]| sets.iter().position(|set| set.contains(cpu));
+        machine.topology.cpus.push(Cpu {
+            cpu,
+            siblings: of(&cores).map(|i| cores[i].clone()).unwrap_or_default(),
+            caches: of(&clusters).map(|i| cache(&clusters[i])).into_iter().collect(),
+            node: of(&nodes),
+            ..Cpu::default()
+        });
+    }
+    for (node, cpus) in nodes.into_iter().enumerate() {
+        machine.topology.nodes.push(Node { node, cpus, memory_kib: Some(1 << 20) });
+    }
+    machine.topology.possible = all.clone();
+    machine.topology.present = all.clone();
+    machine.topology.online = all;
+    machine.cgroup.mems = machine.topology.nodes.iter().map(|node| node.node).collect();
+    machine
+}
+
+/// A machine of plain CPUs: no SMT, nothing shared, one node.
+pub(crate) fn plain(cpus: usize) -> Machine {
+    let singles: Vec<String> = (0..cpus).map(|cpu| cpu.to_string()).collect();
+    let singles: Vec<&str> = singles.iter().map(String::as_str).collect();
+    machine(&singles, &singles, &[&format!("0-{}", cpus - 1)])
+}
+
+/// An interrupt on these CPUs.
+pub(crate) fn irq(number: u32, actions: &str, affinity: &str, movable: Movable) -> Irq {
+    Irq {
+        irq: number,
+        actions: actions.to_owned(),
+        chip: "PCI-MSI".to_owned(),
+        affinity: Some(set(affinity)),
+        effective: Some(CpuSet::one(set(affinity).first().unwrap_or_default())),
+        movable,
+        counts: Vec::new(),
+    }
+}
+
+/// A thread that may run on these CPUs.
+pub(crate) fn thread(tid: i32, comm: &str, kthread: bool, bound: bool, affinity: &str) -> Placed {
+    let task = Task {
+        id: TaskId { tid, started: 100 },
+        pid: tid,
+        parent: if kthread { 2 } else { 1 },
+        comm: comm.to_owned(),
+        kthread,
+        bound,
+        cpu: 0,
+        state: 'S',
+        nice: 0,
+        rt_priority: 0,
+        policy: 0,
+    };
+    Placed { task, affinity: set(affinity) }
+}

@@ -1,0 +1,249 @@
+//! The choice by topology: units (cores, or whole caches) are ranked and taken. Pure.
+
+use super::choose::Told;
+use super::groups::{Group, groups, joined, spread};
+use super::refused::Refused;
+use super::sites::{boot_cpu, held_by_others, immovable_on, prepared, used_up_node, weakness};
+use crate::policy::{Share, Wish};
+use crate::survey::Machine;
+use cpushield_linux::CpuSet;
+use std::cmp::Reverse;
+
+/// A level-2 cluster is taken whole unasked when it has at most so many cores, or at most a quarter
+/// of the machine, and never more than half of it. Modules of four small cores and clusters of
+/// phones are larger: taking them unasked would cost more than was meant.
+const CLUSTER_CORES: usize = 2;
+
+/// What makes one unit better than another, smaller first: not prepared at boot, weakness,
+/// interrupts that stay.
+type Tier = (bool, u32, usize);
+
+struct Picker<'a> {
+    machine: &'a Machine,
+    wish: &'a Wish,
+    cores: Vec<CpuSet>,
+    clusters: Vec<CpuSet>,
+    prepared: CpuSet,
+}
+
+/// CPUs chosen by topology, and the siblings among them that stay idle.
+pub(super) fn picked(
+    machine: &Machine,
+    wish: &Wish,
+    told: &mut Told,
+) -> Result<(CpuSet, CpuSet), Refused> {
+    let picker = Picker {
+        machine,
+        wish,
+        cores: groups(&machine.topology, if wish.half_core { Group::Thread } else { Group::Core }),
+        clusters: groups(&machine.topology, Group::L2),
+        prepared: prepared(machine),
+    };
+    let (allowed, place) = picker.allowed(told)?;
+    let units = picker.units(&allowed);
+    let count = wish.count.unwrap_or(1).max(1);
+    let taken = match wish.count {
+        None if wish.share.is_none() && !wish.half_core => picker.alone(&units, told),
+        _ => picker.fill_one_node(&units, count, told),
+    };
+    let cpus = joined(taken.iter());
+    let work = picker.workers(&cpus);
+    if work.len() < count {
+        let halves = !wish.half_core && picker.cores.iter().any(|core| core.len() > 1);
+        return Err(Refused::TooMany { count, possible: work.len(), place, halves });
+    }
+    picker.explain(&cpus, &work, told);
+    Ok((cpus.clone(), cpus.minus(&work)))
+}
+
+impl Picker<'_> {
+    /// CPUs that may be chosen, and the words for where that is.
+    fn allowed(&self, told: &mut Told) -> Result<(CpuSet, String), Refused> {
+        let topology = &self.machine.topology;
+        let mut allowed = topology.online.clone();
+        let mut place = String::new();
+        if let Some(node) = self.wish.node {
+            let nodes: Vec<usize> =
+                topology.nodes.iter().filter(|n| !n.cpus.is_empty()).map(|n| n.node).collect();
+            let found = topology.nodes.iter().find(|n| n.node == node && !n.cpus.is_empty());
+            allowed = match found {
+                Some(found) => allowed.and(&found.cpus),
+                None => return Err(Refused::NoSuchNode { node, nodes }),
+            };
+            place = format!(" on node {node}");
+        }
+        if let Some(name) = &self.wish.near {
+            let devices = &self.machine.devices;
+            let Some(device) = devices.iter().find(|device| device.name == *name) else {
+                let known = devices.iter().map(|device| device.name.clone()).collect();
+                return Err(Refused::NoSuchDevice { name: name.clone(), known });
+            };
+            let local = device.local.and(&topology.online);
+            if local.is_empty() || local == topology.online {
+                told.why(format!("Every CPU is equally near {name}."));
+            } else {
+                told.why(format!("CPU {local} is near {name}."));
+                allowed = allowed.and(&local);
+                place.push_str(&format!(" near {name}"));
+            }
+        }
+        let held = held_by_others(self.machine, "cpushield").and(&allowed);
+        if !held.is_empty() {
+            told.why(format!("CPU {held} belongs to somebody else's exclusive cpuset."));
+            allowed = allowed.minus(&held);
+        }
+        Ok((allowed, place))
+    }
+
+    /// What can be taken, best first.
+    fn units(&self, allowed: &CpuSet) -> Vec<CpuSet> {
+        let topology = &self.machine.topology;
+        let mut units = match self.wish.share {
+            Some(Share::L2) => self.clusters.clone(),
+            Some(Share::L3) => groups(topology, Group::L3),
+            Some(Share::Core) | None => self.cores.clone(),
+        };
+        let boot = boot_cpu(self.machine);
+        units.retain(|unit| {
+            unit.is_subset(allowed)
+                && !boot.is_some_and(|cpu| unit.contains(cpu))
+                && used_up_node(self.machine, unit).is_none()
+        });
+        units.sort_by_key(|unit| (self.tier(unit), Reverse(unit.last())));
+        units
+    }
+
+    fn tier(&self, unit: &CpuSet) -> Tier {
+        let unprepared = !self.prepared.is_empty() && !unit.is_subset(&self.prepared);
+        (unprepared, weakness(self.machine, unit), immovable_on(self.machine, unit))
+    }
+
+    /// CPUs that work: of each core the first sibling. The others stay idle.
+    fn workers(&self, cpus: &CpuSet) -> CpuSet {
+        self.cores.iter().filter_map(|core| core.and(cpus).first()).collect()
+    }
+
+    /// One small level-2 cluster of the best kind, else the best core.
+    fn alone(&self, units: &[CpuSet], told: &mut Told) -> Vec<CpuSet> {
+        let Some(best) = units.first() else { return Vec::new() };
+        let tier = self.tier(best);
+        let online = self.machine.topology.online.len();
+        let mut same = units.iter().filter(|unit| self.tier(unit) == tier);
+        let cluster = same.find_map(|unit| {
+            let cluster = spread(&self.clusters, unit);
+            let cores = self.workers(&cluster).len();
+            let small = cores <= CLUSTER_CORES || cluster.len() * 4 <= online;
+            let free = cluster == joined(units.iter().filter(|u| u.is_subset(&cluster)));
+            let fits = small && free && cluster.len() * 2 <= online;
+            (fits && used_up_node(self.machine, &cluster).is_none()).then_some(cluster)
+        });
+        match cluster {
+            Some(cluster) if cluster.len() > best.len() => {
+                told.why(format!(
+                    "CPU {cluster} shares an L2 cache with nobody else: a program alone there has \
+                     it for itself."
+                ));
+                vec![cluster]
+            }
+            Some(cluster) => vec![cluster],
+            None => vec![best.clone()],
+        }
+    }
+
+    /// As many units as give `count` working CPUs, inside one node if that can be.
+    fn fill_one_node(&self, units: &[CpuSet], count: usize, told: &mut Told) -> Vec<CpuSet> {
+        let nodes = &self.machine.topology.nodes;
+        let mut order: Vec<&CpuSet> = Vec::new();
+        for unit in units {
+            let home = nodes.iter().map(|node| &node.cpus).find(|cpus| unit.is_subset(cpus));
+            order.extend(home.filter(|home| !order.contains(home)));
+        }
+        for home in &order {
+            let local: Vec<CpuSet> =
+                units.iter().filter(|unit| unit.is_subset(home)).cloned().collect();
+            let taken = self.fill(local, count);
+            if self.workers(&joined(taken.iter())).len() >= count {
+                return taken;
+            }
+        }
+        let taken = self.fill(units.to_vec(), count);
+        if order.len() > 1 && self.workers(&joined(taken.iter())).len() >= count {
+            told.warnings.push(
+                "no single NUMA node has so many CPUs to give; memory of the other node is slower"
+                    .to_owned(),
+            );
+        }
+        taken
+    }
+
+    /// Takes units, whole clusters first, until they have `count` working CPUs or none is left.
+    fn fill(&self, mut units: Vec<CpuSet>, count: usize) -> Vec<CpuSet> {
+        let mut taken = CpuSet::new();
+        let mut result = Vec::new();
+        loop {
+            let missing = count.saturating_sub(self.workers(&taken).len());
+            units.retain(|unit| used_up_node(self.machine, &taken.union(unit)).is_none());
+            let Some(best) = units.first() else { return result };
+            if missing == 0 {
+                return result;
+            }
+            let tier = self.tier(best);
+            let same: Vec<&CpuSet> = units.iter().filter(|u| self.tier(u) == tier).collect();
+            let open = |unit: &&&CpuSet| spread(&self.clusters, unit).intersects(&taken);
+            let whole = |unit: &&&CpuSet| {
+                let cluster = spread(&self.clusters, unit);
+                self.workers(&cluster).len() <= missing
+                    && cluster == joined(same.iter().copied().filter(|u| u.is_subset(&cluster)))
+            };
+            let next = same.iter().find(open).or_else(|| same.iter().find(whole));
+            let next = (*next.unwrap_or(&best)).clone();
+            units.retain(|unit| *unit != next);
+            taken = taken.union(&next);
+            result.push(next);
+        }
+    }
+
+    fn explain(&self, cpus: &CpuSet, work: &CpuSet, told: &mut Told) {
+        let topology = &self.machine.topology;
+        let idle = cpus.minus(work);
+        if let Some(boot) = boot_cpu(self.machine) {
+            told.why(format!("CPU {boot}, the boot CPU, stays with everyone else."));
+        }
+        if !self.prepared.is_empty() {
+            let yes = if cpus.is_subset(&self.prepared) { "was" } else { "was not" };
+            told.why(format!("CPU {cpus} {yes} prepared at boot ({} were).", self.prepared));
+        }
+        let kinds =
+            topology.cpus.iter().any(|cpu| weakness(self.machine, &CpuSet::one(cpu.cpu)) > 0);
+        if kinds && weakness(self.machine, cpus) == 0 {
+            told.why(format!("CPU {cpus} is of the strongest kind of this machine."));
+        }
+        if !idle.is_empty() {
+            told.why(format!(
+                "Whole cores: work runs on CPU {work}, their SMT siblings {idle} stay idle."
+            ));
+        }
+        if self.wish.half_core {
+            let cores = groups(topology, Group::Core);
+            let others = spread(&cores, cpus).minus(cpus);
+            if !others.is_empty() {
+                told.half_core(cpus, &others);
+            }
+        }
+        let nodes: Vec<usize> = topology
+            .nodes
+            .iter()
+            .filter(|node| node.cpus.intersects(cpus))
+            .map(|node| node.node)
+            .collect();
+        if let ([node], true) = (nodes.as_slice(), topology.nodes.len() > 1) {
+            told.why(format!(
+                "CPU {cpus} lies in node {node}, which keeps CPUs for everyone else."
+            ));
+        }
+        let quiet = cpus.iter().next_back() != topology.online.last();
+        if !quiet && work.len() == 1 {
+            told.why(format!("Among equals the highest number is taken: CPU {cpus}."));
+        }
+    }
+}

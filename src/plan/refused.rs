@@ -1,0 +1,177 @@
+//! [`Refused`]: why a wish is not planned. Each says what, why, and what to do.
+
+use cpushield_linux::CpuSet;
+use std::fmt;
+
+/// Why a wish is not planned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refused {
+    /// The survey knows no CPU in use.
+    NoTopology,
+    /// There is one CPU only.
+    OneCpu,
+    /// The list has no CPU.
+    EmptyList,
+    /// CPUs that are not in the machine.
+    NoSuchCpu {
+        /// Those of the wish.
+        cpus: CpuSet,
+        /// Those of the machine.
+        present: CpuSet,
+    },
+    /// CPUs that are there but not in use.
+    Offline {
+        /// The CPUs.
+        cpus: CpuSet,
+    },
+    /// Nothing would be left for everyone else.
+    AllCpus {
+        /// Every CPU in use.
+        online: CpuSet,
+    },
+    /// SMT siblings of wished CPUs would stay with everyone else.
+    HalfCore {
+        /// The wished CPUs whose core is cut.
+        cpus: CpuSet,
+        /// Their siblings outside the wish.
+        siblings: CpuSet,
+        /// The wish completed to whole cores; `None` when that would take every CPU.
+        whole: Option<CpuSet>,
+    },
+    /// A NUMA node would keep no housekeeping CPU.
+    WholeNode {
+        /// The node.
+        node: usize,
+        /// Its CPUs, all wished.
+        cpus: CpuSet,
+    },
+    /// No such NUMA node with CPUs.
+    NoSuchNode {
+        /// The wished one.
+        node: usize,
+        /// Those with CPUs.
+        nodes: Vec<usize>,
+    },
+    /// No such device.
+    NoSuchDevice {
+        /// The wished one.
+        name: String,
+        /// Those known.
+        known: Vec<String>,
+    },
+    /// Not so many CPUs can be shielded.
+    TooMany {
+        /// How many were wished.
+        count: usize,
+        /// How many there can be.
+        possible: usize,
+        /// What limits the choice, ` on node 1` or empty.
+        place: String,
+        /// Whether single SMT siblings would make more.
+        halves: bool,
+    },
+    /// No such tunable.
+    NoSuchTunable {
+        /// The name.
+        name: String,
+        /// The nearest names that exist.
+        near: Vec<String>,
+    },
+    /// The shield's name cannot be the name of a cgroup and a unit.
+    BadName {
+        /// The name.
+        name: String,
+    },
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::NoTopology => f.write_str("the survey found no CPU in use"),
+            Refused::OneCpu => f.write_str("this machine has one CPU; a shield needs a second one"),
+            Refused::EmptyList => f.write_str("the CPU list is empty"),
+            Refused::NoSuchCpu { cpus, present } => {
+                write!(f, "CPU {cpus} is not in this machine; it has {present}")
+            }
+            Refused::Offline { cpus } => write!(f, "CPU {cpus} is offline"),
+            Refused::AllCpus { online } => write!(
+                f,
+                "all CPUs ({online}) cannot be shielded; interrupts and all other programs need one"
+            ),
+            Refused::HalfCore { cpus, siblings, .. } => write!(
+                f,
+                "CPU {cpus} shares its core with CPU {siblings}, which would run everyone else's work"
+            ),
+            Refused::WholeNode { node, cpus } => write!(
+                f,
+                "node {node} would keep no housekeeping CPU; the wish takes all of it ({cpus})"
+            ),
+            Refused::NoSuchNode { node, nodes } => {
+                write!(f, "node {node} has no CPUs in use; nodes with CPUs: {}", words(nodes))
+            }
+            Refused::NoSuchDevice { name, known } => {
+                write!(f, "device {name:?} is not in this machine; known: {}", words(known))
+            }
+            Refused::TooMany { count, possible, place, .. } => write!(
+                f,
+                "{count} CPU(s) cannot be shielded{place}; at most {possible} can, because CPU 0 and \
+                 one CPU of each node stay with everyone else"
+            ),
+            Refused::NoSuchTunable { name, .. } => write!(f, "there is no tunable {name:?}"),
+            Refused::BadName { name } => {
+                write!(f, "{name:?} cannot be a shield's name; use letters, digits and underscores")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Refused {}
+
+impl Refused {
+    /// Whether the wish itself is wrong, whatever the machine.
+    #[must_use]
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Refused::EmptyList | Refused::NoSuchTunable { .. } | Refused::BadName { .. })
+    }
+
+    /// What to do next.
+    #[must_use]
+    pub fn hints(&self) -> Vec<String> {
+        match self {
+            Refused::HalfCore { whole, .. } => {
+                let half = "or accept half a core: --half-core".to_owned();
+                let whole =
+                    whole.as_ref().map(|cpus| format!("take the whole core: --cpus {cpus}"));
+                whole.into_iter().chain([half]).collect()
+            }
+            Refused::Offline { cpus } => {
+                let cpu = cpus.first().unwrap_or_default();
+                vec![format!("bring it up: echo 1 > /sys/devices/system/cpu/cpu{cpu}/online")]
+            }
+            Refused::AllCpus { online } => {
+                let first = CpuSet::one(online.first().unwrap_or_default());
+                vec![format!("leave one out, for example: --cpus {}", online.minus(&first))]
+            }
+            Refused::WholeNode { cpus, .. } => {
+                let first = cpus.first().unwrap_or_default();
+                vec![format!("leave out one of its CPUs, for example CPU {first}")]
+            }
+            Refused::TooMany { halves: true, .. } => {
+                vec!["single SMT siblings can be shielded with --half-core".to_owned()]
+            }
+            Refused::NoSuchTunable { near, .. } => {
+                let near = near.iter().map(|name| format!("did you mean {name}?"));
+                near.chain(["`cpushield explain` lists them".to_owned()]).collect()
+            }
+            Refused::NoTopology => vec!["see the notes of `cpushield survey`".to_owned()],
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn words<T: fmt::Display>(items: &[T]) -> String {
+    if items.is_empty() {
+        return "none".to_owned();
+    }
+    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}

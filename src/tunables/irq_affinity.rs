@@ -1,0 +1,113 @@
+//! `irq-affinity`: device interrupts leave the shield. Pure.
+
+use super::want::away;
+use super::{Remains, Tunable, Wanted, Wants};
+use crate::causes::Cause;
+use crate::change::{Compare, Risk};
+use crate::plan::{BootAdvice, Immovable, Shield};
+use crate::survey::{Irq, Machine, Movable};
+
+const DEFAULT: &str = "/proc/irq/default_smp_affinity";
+
+#[derive(Debug)]
+pub(super) struct IrqAffinity;
+
+impl Tunable for IrqAffinity {
+    fn name(&self) -> &'static str {
+        "irq-affinity"
+    }
+
+    fn summary(&self) -> &'static str {
+        "send device interrupts to the housekeeping CPUs, those requested later too"
+    }
+
+    fn page(&self) -> &'static str {
+        "An interrupt takes the CPU from whatever runs there. The mask for interrupts that are \
+         requested later (`/proc/irq/default_smp_affinity`) is set first, then each interrupt \
+         whose mask touches the shield gets the housekeeping CPUs of its mask.\n\n\
+         Some cannot be moved: per-CPU interrupts, and queues whose placement the kernel manages \
+         (NVMe, virtio, many network cards). The kernel answers EIO, since 6.12 EPERM. Those are \
+         listed. A managed queue interrupts a CPU only for requests that this CPU itself made; the \
+         boot parameter `isolcpus=managed_irq,<cpus>` keeps them away where the queue serves other \
+         CPUs too.\n\n\
+         An IO-APIC interrupt moves when it next arrives; until then `effective_affinity` shows \
+         the old CPU."
+    }
+
+    fn reads(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn removes(&self) -> &'static [Cause] {
+        &[Cause::Irq, Cause::Softirq]
+    }
+
+    fn risk(&self) -> Risk {
+        Risk::Low
+    }
+
+    fn wants(&self, machine: &Machine, shield: &Shield) -> Wants {
+        let mut wanted = Vec::new();
+        if let Some(default) = &machine.irq_default {
+            wanted.push(Wanted::over(
+                Some(default.to_mask()),
+                DEFAULT,
+                &away(default, shield).to_mask(),
+                Compare::Mask,
+                "interrupts requested from now on stay off the shield",
+            ));
+        }
+        for irq in &machine.irqs {
+            let Some(affinity) = touching(irq, shield) else { continue };
+            if matches!(irq.movable, Movable::No(_)) {
+                continue;
+            }
+            wanted.push(Wanted::over(
+                Some(affinity.to_string()),
+                &format!("/proc/irq/{}/smp_affinity_list", irq.irq),
+                &away(affinity, shield).to_string(),
+                Compare::List,
+                &format!("{} may interrupt the shield", title(irq)),
+            ));
+        }
+        if wanted.is_empty() {
+            return Wants::Nothing("this machine shows no interrupt masks".to_owned());
+        }
+        Wants::Changes(wanted)
+    }
+
+    fn remains(&self, machine: &Machine, shield: &Shield) -> Remains {
+        let mut remains = Remains::default();
+        for irq in machine.irqs.iter().filter(|irq| !irq.actions.is_empty()) {
+            let Movable::No(reason) = &irq.movable else { continue };
+            let place = irq.effective.as_ref().filter(|e| !e.is_empty()).or(irq.affinity.as_ref());
+            if place.is_some_and(|place| place.intersects(&shield.cpus)) {
+                let reason = reason.clone();
+                remains.immovable.push(Immovable { what: title(irq), reason });
+            }
+        }
+        let managed = shield.cpus.is_subset(&machine.isolation.managed_irq);
+        if !remains.immovable.is_empty() && !managed {
+            remains.boot.push(BootAdvice {
+                parameter: format!("isolcpus=managed_irq,{}", shield.cpus),
+                removes: vec![Cause::Irq],
+                reason: "the kernel then places managed queue interrupts elsewhere where it can"
+                    .to_owned(),
+            });
+        }
+        remains
+    }
+}
+
+/// The mask of an interrupt that touches the shield.
+fn touching<'a>(irq: &'a Irq, shield: &Shield) -> Option<&'a cpushield_linux::CpuSet> {
+    irq.affinity.as_ref().filter(|affinity| affinity.intersects(&shield.cpus))
+}
+
+fn title(irq: &Irq) -> String {
+    if irq.actions.is_empty() {
+        format!("irq {}", irq.irq)
+    } else {
+        format!("irq {} ({})", irq.irq, irq.actions)
+    }
+}

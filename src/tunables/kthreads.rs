@@ -1,0 +1,72 @@
+//! `kthreads`: kernel threads that may run anywhere leave the shield. Pure.
+
+use super::want::away;
+use super::{Remains, Tunable, Wanted, Wants};
+use crate::causes::Cause;
+use crate::change::Risk;
+use crate::plan::{Immovable, Shield};
+use crate::survey::{Machine, Placed};
+
+#[derive(Debug)]
+pub(super) struct Kthreads;
+
+impl Tunable for Kthreads {
+    fn name(&self) -> &'static str {
+        "kthreads"
+    }
+
+    fn summary(&self) -> &'static str {
+        "move kernel threads that may run anywhere to the housekeeping CPUs"
+    }
+
+    fn page(&self) -> &'static str {
+        "Kernel threads such as kswapd, khugepaged, jbd2, rcu_preempt and the threads of threaded \
+         interrupts may run on any CPU unless they are told otherwise. Each one whose affinity \
+         touches the shield gets the housekeeping CPUs of its own affinity, `kthreadd` too: its \
+         children inherit from it.\n\n\
+         Threads that belong to one CPU (`PF_NO_SETAFFINITY`: migration, ksoftirqd, cpuhp, \
+         per-CPU kworkers) cannot be moved; the kernel answers EINVAL. They run only when that CPU \
+         has work for them, so they are counted, not moved. Kworkers of unbound queues follow the \
+         queues' masks (`workqueues`)."
+    }
+
+    fn reads(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn removes(&self) -> &'static [Cause] {
+        &[Cause::Kthread, Cause::IpiReschedule]
+    }
+
+    fn risk(&self) -> Risk {
+        Risk::None
+    }
+
+    fn wants(&self, machine: &Machine, shield: &Shield) -> Wants {
+        let movable = machine.tasks.iter().filter(|placed| {
+            placed.task.kthread && !placed.task.bound && placed.affinity.intersects(&shield.cpus)
+        });
+        let reason = "this kernel thread may run on the shield";
+        Wants::Changes(
+            movable
+                .map(|placed| Wanted::affinity(placed, away(&placed.affinity, shield), reason))
+                .collect(),
+        )
+    }
+
+    fn remains(&self, machine: &Machine, shield: &Shield) -> Remains {
+        let bound = machine.tasks.iter().filter(|placed| {
+            placed.task.kthread && placed.task.bound && placed.affinity.intersects(&shield.cpus)
+        });
+        let immovable = bound.filter_map(|placed| stays(placed, shield)).collect();
+        Remains { immovable, ..Remains::default() }
+    }
+}
+
+/// A bound thread that belongs to the shield; those of many CPUs follow a workqueue's mask.
+fn stays(placed: &Placed, shield: &Shield) -> Option<Immovable> {
+    placed.affinity.is_subset(&shield.cpus).then(|| Immovable {
+        what: format!("kthread {}", placed.task.comm),
+        reason: format!("bound to CPU {} by the kernel", placed.affinity),
+    })
+}

@@ -1,0 +1,62 @@
+//! `workqueues`: work that may run anywhere runs on the housekeeping CPUs. Pure.
+
+use super::want::{away, settings};
+use super::{Tunable, Wanted, Wants};
+use crate::causes::Cause;
+use crate::change::{Compare, Risk};
+use crate::plan::Shield;
+use crate::survey::Machine;
+use cpushield_linux::CpuSet;
+
+const GLOBAL: &str = "/sys/devices/virtual/workqueue/cpumask";
+const QUEUES: &str = "/sys/devices/virtual/workqueue/*/cpumask";
+
+#[derive(Debug)]
+pub(super) struct Workqueues;
+
+impl Tunable for Workqueues {
+    fn name(&self) -> &'static str {
+        "workqueues"
+    }
+
+    fn summary(&self) -> &'static str {
+        "run unbound kernel work, writeback too, on the housekeeping CPUs"
+    }
+
+    fn page(&self) -> &'static str {
+        "Kernel work that need not run on a certain CPU is queued on unbound workqueues; their \
+         kworkers run wherever the mask `/sys/devices/virtual/workqueue/cpumask` allows. The \
+         queues that show a mask of their own (writeback among them) get the same.\n\n\
+         Work queued for one CPU (`schedule_work_on`, per-CPU queues) is not touched: it runs \
+         where it was queued, and only what runs on the shield queues it there."
+    }
+
+    fn reads(&self) -> &'static [&'static str] {
+        &[GLOBAL, QUEUES]
+    }
+
+    fn removes(&self) -> &'static [Cause] {
+        &[Cause::Workqueue]
+    }
+
+    fn risk(&self) -> Risk {
+        Risk::None
+    }
+
+    fn wants(&self, machine: &Machine, shield: &Shield) -> Wants {
+        let files = settings(machine, GLOBAL).chain(settings(machine, QUEUES));
+        let wanted: Vec<Wanted> = files
+            .filter_map(|(path, text)| {
+                let now = CpuSet::parse_mask(text).ok()?;
+                // The kernel shows possible CPUs that are not online; they stay in the mask.
+                let value = away(&now, shield).to_mask();
+                let reason = "unbound kernel work stays off the shield";
+                Some(Wanted::over(Some(text.to_owned()), path, &value, Compare::Mask, reason))
+            })
+            .collect();
+        if wanted.is_empty() {
+            return Wants::Nothing("this kernel shows no workqueue masks".to_owned());
+        }
+        Wants::Changes(wanted)
+    }
+}
