@@ -86,9 +86,9 @@ pub enum Compare {
     /// The bracketed word of a choice (`always [madvise] never`), or the first word of the text
     /// (`15 (expanded: 1408)`), is the value.
     Word,
-    /// A list of words that a write adds to or takes from: `+cpuset` wants `cpuset` among them,
-    /// `-cpuset` wants it gone (`cgroup.subtree_control`). Undo writes the opposite sign.
-    Signed,
+    /// `+word` is written and the word is among those of the file (`cgroup.subtree_control`), or
+    /// `-word` and it is not.
+    Member,
 }
 
 impl Compare {
@@ -107,14 +107,13 @@ impl Compare {
                 _ => false,
             },
             Compare::Word => chosen_word(found) == wanted,
-            Compare::Signed => {
-                let has = |name: &str| found.split_whitespace().any(|word| word == name);
-                wanted.split_whitespace().all(|word| match word.split_at_checked(1) {
-                    Some(("+", name)) => has(name),
-                    Some(("-", name)) => !has(name),
-                    _ => false,
-                })
-            }
+            Compare::Member => wanted.split_whitespace().all(|word| {
+                let (present, name) = match word.strip_prefix('-') {
+                    Some(name) => (false, name),
+                    None => (true, word.trim_start_matches('+')),
+                };
+                found.split_whitespace().any(|known| known == name) == present
+            }),
         }
     }
 }
@@ -231,8 +230,8 @@ mod tests {
         assert!(!Compare::Word.same("always [madvise] never\n", "never"));
         assert!(Compare::Word.same("1408 (expanded: 1408)", "1408"));
         assert!(Compare::Text.same("-1\n", "-1"));
-        assert!(Compare::Signed.same("cpuset cpu io\n", "+cpuset"));
-        assert!(!Compare::Signed.same("cpu io\n", "+cpuset"));
-        assert!(Compare::Signed.same("cpu io\n", "-cpuset"));
+        assert!(Compare::Member.same("cpu cpuset io\n", "+cpuset"));
+        assert!(!Compare::Member.same("cpu io\n", "+cpuset"));
+        assert!(Compare::Member.same("cpu io\n", "-cpuset"));
     }
 }

@@ -131,7 +131,7 @@ fn v2(machine: &Machine, shield: &Shield, mount: &str) -> Vec<Wanted> {
         let control = format!("{mount}/cgroup.subtree_control");
         let reason = "groups below the root can then have CPUs";
         let now = setting(machine, &control).map(str::to_owned);
-        wanted.push(file(now, &control, "+cpuset", Compare::Signed, reason).required());
+        wanted.push(file(now, &control, "+cpuset", Compare::Member, reason).required());
         let change = Change::MakeDir { path: dir.clone() };
         let made = group_of(machine, &dir).is_some();
         wanted.push(Wanted::new(change, "the group of the shield").already(made).required());
