@@ -1,6 +1,7 @@
 //! The command line: one file per subcommand, with its `Args` (their docs are the help) and `run`.
 
 pub mod mask;
+pub mod survey;
 
 use crate::failure::Failure;
 use crate::ui::{Format, Ui};
@@ -43,6 +44,8 @@ pub struct Global {
 pub enum Command {
     /// CPU lists and masks, one into the other
     Mask(mask::Args),
+    /// The machine, what is isolated, what stands in the way
+    Survey(survey::Args),
 }
 
 /// Runs the subcommand.
@@ -54,5 +57,6 @@ pub fn dispatch(cli: Cli) -> Result<(), Failure> {
     let ui = Ui { format, quiet: cli.global.quiet };
     match cli.command {
         Command::Mask(args) => mask::run(&ui, &args),
+        Command::Survey(args) => survey::run(&ui, &cli.global, &args),
     }
 }

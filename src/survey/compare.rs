@@ -109,7 +109,7 @@ mod tests {
             affinity: Some(CpuSet::one(3)),
             effective: Some(CpuSet::one(3)),
             movable: Movable::Yes,
-            counts: vec![1, 2],
+            counts: BTreeMap::from([(0, 1), (3, 2)]),
         });
         machine.settings.insert("/proc/sys/vm/stat_interval".to_owned(), value("1"));
         machine
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn counts_and_effective_masks_are_not_differences() {
         let mut after = machine();
-        after.irqs[0].counts = vec![100, 200];
+        after.irqs[0].counts = BTreeMap::from([(0, 100)]);
         after.irqs[0].effective = Some(CpuSet::one(1));
         assert_eq!(differences(&machine(), &after), []);
     }

@@ -264,6 +264,12 @@ pub struct Cgroup {
     pub groups: Vec<CpusetGroup>,
     /// `memory` nodes usable by cpusets (`cpuset.mems.effective` or `cpuset.mems` of the root).
     pub mems: CpuSet,
+    /// The v2 root hands the cpuset controller down (`cgroup.subtree_control`).
+    pub delegated: bool,
+    /// `cpuset.sched_load_balance` of the v1 root.
+    pub balanced: Option<bool>,
+    /// Members of the root group: processes (v2) or threads (v1).
+    pub root_tasks: Option<usize>,
 }
 
 /// A cpuset below the root.
@@ -277,8 +283,12 @@ pub struct CpusetGroup {
     pub effective: Option<CpuSet>,
     /// `cpuset.cpus.partition` (v2), the kernel's reason included.
     pub partition: Option<String>,
-    /// `cpuset.cpu_exclusive` (v1).
+    /// `cpuset.cpu_exclusive` (v1), or `cpuset.cpus.exclusive` names CPUs (v2, from 6.7).
     pub exclusive: bool,
+    /// `cpuset.sched_load_balance` (v1).
+    pub balanced: Option<bool>,
+    /// Members: processes (v2) or threads (v1).
+    pub tasks: Option<usize>,
 }
 
 /// Whether an interrupt's affinity can be changed, found by writing the same mask back.
@@ -308,8 +318,8 @@ pub struct Irq {
     pub effective: Option<CpuSet>,
     /// Whether it can be moved.
     pub movable: Movable,
-    /// Count per online CPU, in the order of the columns of `/proc/interrupts`.
-    pub counts: Vec<u64>,
+    /// Counts that are not zero, by CPU, from `/proc/interrupts`.
+    pub counts: BTreeMap<usize, u64>,
 }
 
 /// A thread and where it may run.
@@ -359,6 +369,8 @@ pub struct IdleState {
     pub name: String,
     /// Exit latency in µs.
     pub latency_us: u64,
+    /// Switched off (`disable`).
+    pub disabled: bool,
 }
 
 /// What this runs in.

@@ -1,17 +1,61 @@
 //! Survey: `Host` → [`Machine`]. Reads everything, decides nothing; what cannot be read is a note
-//! with the reason, never a failure and never a zero.
+//! with the reason, never a failure and never a zero. Its only writes are those of [`irqs`], which
+//! put back what they read.
 
+mod cgroup;
 mod compare;
+mod conflicts;
+mod devices;
+mod firmware;
+mod irqs;
+mod isolation;
+mod kernel;
 mod machine;
+mod power;
+mod reader;
+mod settings;
+mod tasks;
+mod topology;
+mod tracing;
+mod virt;
 
 pub use compare::{Difference, differences};
 pub use machine::*;
 
 use cpushield_linux::Host;
+use reader::Reader;
 
 /// Surveys the machine. `wanted` are the files that tunables ask for; a `*` stands for any name
 /// within one directory.
 #[must_use]
-pub fn survey(_host: &Host, _wanted: &[&str]) -> Machine {
-    Machine { schema: SCHEMA, ..Machine::default() }
+pub fn survey(host: &Host, wanted: &[&str]) -> Machine {
+    let r = Reader::new(host);
+    let kernel = kernel::kernel(&r);
+    let topology = topology::topology(&r);
+    let mut isolation = isolation::isolation(&r, &kernel, &topology);
+    let mounts = cgroup::mounts(&r);
+    let (cgroup, partitions) = cgroup::cgroup(&r, &mounts);
+    isolation.partitions = partitions;
+    let (irqs, irq_default) = irqs::irqs(&r);
+    let mut machine = Machine {
+        schema: SCHEMA,
+        boot_id: r.line("/proc/sys/kernel/random/boot_id"),
+        virt: virt::virt(&r, &kernel.clocksources),
+        power: power::power(&r, &topology),
+        tracing: tracing::tracing(&r, &mounts),
+        devices: devices::devices(&r),
+        settings: settings::settings(&r, wanted),
+        tasks: tasks::tasks(&r),
+        kernel,
+        topology,
+        isolation,
+        cgroup,
+        irqs,
+        irq_default,
+        ..Machine::default()
+    };
+    machine.conflicts = conflicts::conflicts(&r, &machine);
+    machine.firmware = firmware::firmware(&r, &machine);
+    machine.notes = r.into_notes();
+    machine
 }

@@ -132,6 +132,13 @@ impl Error {
         matches!(self.errno(), Some(libc::ENOENT | libc::ESRCH | libc::ENODEV | libc::ENOTDIR))
     }
 
+    /// This process has not the right (EACCES). EPERM is not meant: for some files it is the
+    /// kernel's answer to anybody.
+    #[must_use]
+    pub fn is_denied(&self) -> bool {
+        self.errno() == Some(libc::EACCES)
+    }
+
     /// The reason alone, with the error's name and the kernel's words: `EIO: Input/output error`.
     #[must_use]
     pub fn reason(&self) -> String {

@@ -7,6 +7,7 @@ use crate::record::Recorder;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -125,6 +126,41 @@ impl Host {
             Some(errno) => Err(Error::os(verb, path, *errno)),
             None => Ok(()),
         }
+    }
+
+    /// What a recording knows of an access that its machine was asked for: `None` for a live host
+    /// and for a directory that this program did not record, which has no `errors.tsv`.
+    #[must_use]
+    pub fn tried(&self, verb: Verb, path: &str) -> Option<Result<()>> {
+        if self.live || !self.place(ERRORS_FILE).is_file() {
+            return None;
+        }
+        Some(self.recorded_error(verb, path))
+    }
+
+    /// `MSR_SMI_COUNT` (0x34) of a CPU: how often system management mode took it since power-on.
+    /// Reading it interrupts that CPU.
+    ///
+    /// # Errors
+    /// No MSR device, no right, or no such register (EIO).
+    pub fn smi_count(&self, cpu: usize) -> Result<u64> {
+        const MSR_SMI_COUNT: u64 = 0x34;
+        let path = format!("/dev/cpu/{cpu}/msr");
+        let answer = self.recorded_error(Verb::Read, &path).and_then(|()| {
+            let fail = |e| Error::io(Verb::Read, &path, e);
+            let file = fs::File::open(self.inside(Verb::Read, &path)?).map_err(fail)?;
+            let mut bytes = [0; 8];
+            // A recording keeps the eight bytes alone.
+            let offset = if self.live { MSR_SMI_COUNT } else { 0 };
+            file.read_exact_at(&mut bytes, offset).map_err(fail)?;
+            Ok(bytes)
+        });
+        match (&answer, &self.recorder) {
+            (Ok(bytes), Some(recorder)) => recorder.save_file(&path, bytes),
+            (Err(error), Some(_)) if !error.is_absent() => self.note_error(error),
+            _ => {}
+        }
+        answer.map(u64::from_le_bytes)
     }
 
     /// Notes in the recording that the kernel answered `verb` on `path` with this error.

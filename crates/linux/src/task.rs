@@ -199,16 +199,41 @@ impl Host {
     /// # Errors
     /// The task is gone, or the text is malformed.
     pub fn affinity(&self, tid: i32) -> Result<CpuSet> {
-        let path = format!("/proc/{tid}/status");
-        let text = self.read(&path)?;
+        self.affinity_at(&self.status_path(tid))
+    }
+
+    /// The same for a thread whose process is known.
+    ///
+    /// # Errors
+    /// The task is gone, or the text is malformed.
+    pub fn affinity_of(&self, pid: i32, tid: i32) -> Result<CpuSet> {
+        let path = format!("/proc/{pid}/task/{tid}/status");
+        if !self.is_live() && !self.exists(&path) {
+            return self.affinity(tid);
+        }
+        self.affinity_at(&path)
+    }
+
+    /// Where a thread's `status` is. The kernel shows `/proc/<tid>` of every thread although it
+    /// lists those of leaders only; a recording has what was read, below the leader.
+    fn status_path(&self, tid: i32) -> String {
+        let own = format!("/proc/{tid}/status");
+        if self.is_live() || self.exists(&own) {
+            return own;
+        }
+        let listed = self.list("/proc").unwrap_or_default();
+        let below = listed.iter().map(|pid| format!("/proc/{pid}/task/{tid}/status"));
+        below.into_iter().find(|path| self.exists(path)).unwrap_or(own)
+    }
+
+    fn affinity_at(&self, path: &str) -> Result<CpuSet> {
+        let text = self.read(path)?;
         for (i, line) in text.lines().enumerate() {
             if let Some(list) = line.strip_prefix("Cpus_allowed_list:") {
-                return list
-                    .parse()
-                    .map_err(|_| Error::malformed(&path, i + 1, "a CPU list", line));
+                return list.parse().map_err(|_| Error::malformed(path, i + 1, "a CPU list", line));
             }
         }
-        Err(Error::malformed(&path, 0, "a line Cpus_allowed_list:", ""))
+        Err(Error::malformed(path, 0, "a line Cpus_allowed_list:", ""))
     }
 
     /// Lets a thread run on these CPUs only.
@@ -227,7 +252,7 @@ impl Host {
     }
 
     fn simulate_affinity(&self, tid: i32, cpus: &CpuSet) -> Result<()> {
-        let path = format!("/proc/{tid}/status");
+        let path = self.status_path(tid);
         let text = self.read(&path)?;
         let mut out = String::new();
         for line in text.lines() {

@@ -1,0 +1,195 @@
+//! `/proc/interrupts` (`show_interrupts()`, kernel/irq/proc.c): a header with the online CPUs, a
+//! row for each interrupt line and each kind of interrupt of the architecture.
+
+use super::TextError;
+
+/// The whole file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Interrupts {
+    /// The CPUs of the columns; online ones only, so numbers can be missing.
+    pub cpus: Vec<usize>,
+    /// The rows in order.
+    pub rows: Vec<Row>,
+}
+
+/// One row.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Row {
+    /// `24`, or `LOC` and the like.
+    pub label: String,
+    /// Counts in the order of the columns; `ERR` and `MIS` have one in all.
+    pub counts: Vec<u64>,
+    /// The controller (`IO-APIC`, `PCI-MSIX-0000:00:02.0`); empty for rows of the architecture.
+    pub chip: String,
+    /// The actions, comma-separated, or the description of a row of the architecture.
+    pub name: String,
+}
+
+impl Row {
+    /// The number of an interrupt line.
+    #[must_use]
+    pub fn irq(&self) -> Option<u32> {
+        self.label.parse().ok()
+    }
+}
+
+impl Interrupts {
+    /// The counts of a row that are not zero, by CPU.
+    pub fn by_cpu<'a>(&'a self, row: &'a Row) -> impl Iterator<Item = (usize, u64)> + 'a {
+        let pairs = self.cpus.iter().copied().zip(row.counts.iter().copied());
+        pairs.filter(|(_, count)| *count > 0)
+    }
+}
+
+/// Parses the whole file.
+///
+/// # Errors
+/// There is no header, or a row does not begin with a label.
+pub fn parse(text: &str) -> Result<Interrupts, TextError> {
+    let mut lines = text.lines().enumerate();
+    let header = lines.next().map_or("", |(_, line)| line);
+    let wrong = || TextError::new(1, "a header of CPUs", header);
+    let cpus = header
+        .split_whitespace()
+        .map(|word| word.strip_prefix("CPU").and_then(|n| n.parse().ok()))
+        .collect::<Option<Vec<usize>>>()
+        .filter(|cpus| !cpus.is_empty())
+        .ok_or_else(wrong)?;
+    let mut rows = Vec::new();
+    for (i, line) in lines {
+        if line.trim().is_empty() {
+            continue;
+        }
+        rows.push(
+            row(line, cpus.len()).ok_or_else(|| TextError::new(i + 1, "`label: counts`", line))?,
+        );
+    }
+    Ok(Interrupts { cpus, rows })
+}
+
+fn row(line: &str, columns: usize) -> Option<Row> {
+    let (label, mut rest) = line.split_once(':')?;
+    let label = label.trim();
+    if label.is_empty() || label.contains(char::is_whitespace) {
+        return None;
+    }
+    let mut row = Row { label: label.to_owned(), ..Row::default() };
+    while row.counts.len() < columns {
+        let (word, after) = split_word(rest);
+        let Ok(count) = word.parse() else { break };
+        row.counts.push(count);
+        rest = after;
+    }
+    if row.irq().is_some() {
+        (row.chip, row.name) = chip_and_name(rest);
+    } else {
+        row.name = rest.trim().to_owned();
+    }
+    Some(row)
+}
+
+/// Splits off the first word.
+fn split_word(text: &str) -> (&str, &str) {
+    let text = text.trim_start();
+    text.split_at(text.find(char::is_whitespace).unwrap_or(text.len()))
+}
+
+/// `PCI-MSIX-0000:00:02.0   1-edge      virtio1-req.0` → controller and actions. Between them stand,
+/// each optional, the number in the controller (with the flow handler behind a dash) and the
+/// trigger; kernels up to 4.x join the flow handler to the controller (`IO-APIC-edge`).
+fn chip_and_name(text: &str) -> (String, String) {
+    let (chip, mut rest) = split_word(text);
+    let (word, after) = split_word(rest);
+    let number = word.split('-').next().unwrap_or("");
+    if !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) {
+        rest = after;
+    }
+    let (word, after) = split_word(rest);
+    if word == "Level" || word == "Edge" {
+        rest = after;
+    }
+    let (word, after) = split_word(rest);
+    if word.starts_with('-') {
+        rest = after;
+    }
+    (chip.to_owned(), rest.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Linux 6.18, x86-64, CPU 1 offline.
+    const X86: &str = "           CPU0       CPU2       \n\
+  24:          1          0  IO-APIC   5-edge      ACPI:Ged\n\
+  36:          7     121517 PCI-MSIX-0000:00:02.0   1-edge      virtio1-req.0\n\
+  40:          0          0  IO-APIC   9-fasteoi   acpi, i2c designware\n\
+  41:          3          0  PCI-MSI 512-edge\n\
+ NMI:          0          0   Non-maskable interrupts\n\
+ ERR:          0\n";
+
+    /// Linux 6.1, arm64.
+    const ARM: &str = "           CPU0       CPU1       \n\
+  11:       1234       5678     GICv3  27 Level     arch_timer\n\
+  14:          0          0     GICv3  23 Level     arm-pmu\n\
+ IPI0:       100        200       Rescheduling interrupts\n\
+ Err:          0\n";
+
+    /// Linux 2.6.32, x86-64.
+    const OLD: &str = "           CPU0       \n  0:   5  IO-APIC-edge      timer\n";
+
+    fn names(text: &str) -> Vec<(String, String, String)> {
+        let rows = parse(text).unwrap().rows;
+        rows.into_iter().map(|row| (row.label, row.chip, row.name)).collect()
+    }
+
+    #[test]
+    fn controller_and_actions_are_told_apart() {
+        let of = |a: &str, b: &str, c: &str| (a.to_owned(), b.to_owned(), c.to_owned());
+        assert_eq!(
+            names(X86),
+            [
+                of("24", "IO-APIC", "ACPI:Ged"),
+                of("36", "PCI-MSIX-0000:00:02.0", "virtio1-req.0"),
+                of("40", "IO-APIC", "acpi, i2c designware"),
+                of("41", "PCI-MSI", ""),
+                of("NMI", "", "Non-maskable interrupts"),
+                of("ERR", "", ""),
+            ]
+        );
+        assert_eq!(
+            names(ARM),
+            [
+                of("11", "GICv3", "arch_timer"),
+                of("14", "GICv3", "arm-pmu"),
+                of("IPI0", "", "Rescheduling interrupts"),
+                of("Err", "", ""),
+            ]
+        );
+        assert_eq!(names(OLD), [of("0", "IO-APIC-edge", "timer")]);
+    }
+
+    #[test]
+    fn counts_go_with_the_cpus_of_the_header() {
+        let table = parse(X86).unwrap();
+        assert_eq!(table.cpus, [0, 2]);
+        assert_eq!(table.by_cpu(&table.rows[1]).collect::<Vec<_>>(), [(0, 7), (2, 121_517)]);
+        assert_eq!(table.by_cpu(&table.rows[3]).collect::<Vec<_>>(), [(0, 3)]);
+    }
+
+    #[test]
+    fn a_table_without_header_or_labels_is_refused() {
+        assert_eq!(parse("").unwrap_err().line, 1);
+        assert_eq!(parse("  24: 1 2 IO-APIC\n").unwrap_err().line, 1);
+        assert_eq!(parse("     CPU0\nno label here\n").unwrap_err().line, 2);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in "[ CPU0-9:A-Za-z\n\\-]{0,120}") {
+            let _ = parse(&text);
+            let _ = parse(&format!("    CPU0 CPU1\n{text}"));
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The cgroup tree as far as cpusets go. On v2 only groups whose parent hands the cpuset controller
+//! down have cpuset files, so the walk follows `cgroup.subtree_control` and stays short.
+
+use super::reader::{Reader, Spelling::List};
+use super::{Cgroup, CgroupMode, CpusetGroup};
+use cpushield_linux::CpuSet;
+use cpushield_linux::text::mounts::{self, Mount};
+
+/// More groups than this are not looked at; a note says so.
+const GROUPS_MAX: usize = 4096;
+
+/// The mounts this process sees; empty with a note when they cannot be read.
+pub(super) fn mounts(r: &Reader) -> Vec<Mount> {
+    let path = "/proc/self/mountinfo";
+    let text = r.wanted(r.host.read(path));
+    let parsed = text.map(|text| mounts::parse(&text).map_err(|error| error.at(path)));
+    parsed.and_then(|answer| r.wanted(answer)).unwrap_or_default()
+}
+
+/// The tree, and `cpuset.cpus.isolated` of the v2 root.
+pub(super) fn cgroup(r: &Reader, mounts: &[Mount]) -> (Cgroup, Option<CpuSet>) {
+    let v1 = mounts.iter().find(|mount| {
+        let has = |word: &str| mount.super_options.iter().any(|option| option == word);
+        // The file system named cpuset is that of before cgroups; it is v1 without prefix.
+        (mount.kind == "cgroup" && has("cpuset")) || mount.kind == "cpuset"
+    });
+    let v2 = mounts.iter().find(|mount| mount.kind == "cgroup2");
+    let mut found = Cgroup { systemd: systemd(r), ..Cgroup::default() };
+    let mut isolated = None;
+    if let Some(mount) = v1 {
+        found.mode = if v2.is_some() { CgroupMode::Hybrid } else { CgroupMode::V1 };
+        found.mount = Some(mount.point.clone());
+        let prefixed = r.host.exists(&format!("{}/cpuset.cpus", mount.point));
+        found.prefix = if prefixed { "cpuset." } else { "" }.to_owned();
+        v1_groups(r, &mount.point, &mut found);
+    } else if let Some(mount) = v2 {
+        let controllers = r.line(&format!("{}/cgroup.controllers", mount.point));
+        if has_cpuset(controllers.as_deref()) {
+            found.mode = CgroupMode::V2;
+            found.prefix = "cpuset.".to_owned();
+            found.mount = Some(mount.point.clone());
+            isolated = r.list(&format!("{}/cpuset.cpus.isolated", mount.point));
+            v2_groups(r, &mount.point, &mut found);
+        } else {
+            r.note(&mount.point, "cgroup v2 is mounted there, but without the cpuset controller");
+        }
+    } else {
+        r.note("cgroups", "no hierarchy with the cpuset controller is mounted");
+    }
+    (found, isolated)
+}
+
+/// As `sd_booted(3)` tells it.
+fn systemd(r: &Reader) -> bool {
+    r.host.exists("/run/systemd/system")
+}
+
+fn has_cpuset(controllers: Option<&str>) -> bool {
+    controllers.is_some_and(|text| text.split_whitespace().any(|word| word == "cpuset"))
+}
+
+fn v1_groups(r: &Reader, mount: &str, found: &mut Cgroup) {
+    let prefix = found.prefix.clone();
+    let set = |dir: &str, name: &str| {
+        let path = format!("{dir}/{prefix}{name}");
+        r.set(&[(&path, List)])
+    };
+    let flag = |dir: &str, name: &str| r.line(&format!("{dir}/{prefix}{name}"));
+    found.mems = set(mount, "effective_mems").or_else(|| set(mount, "mems")).unwrap_or_default();
+    found.balanced = flag(mount, "sched_load_balance").map(|text| text == "1");
+    found.root_tasks = members(r, mount, "tasks");
+    let mut dirs = children(r, mount, &prefix);
+    while let Some(dir) = dirs.pop() {
+        if found.groups.len() >= GROUPS_MAX {
+            r.note(mount, format!("only the first {GROUPS_MAX} cgroups were looked at"));
+            break;
+        }
+        dirs.extend(children(r, &dir, &prefix));
+        found.groups.push(CpusetGroup {
+            cpus: set(&dir, "cpus").unwrap_or_default(),
+            effective: set(&dir, "effective_cpus"),
+            partition: None,
+            exclusive: flag(&dir, "cpu_exclusive").is_some_and(|text| text == "1"),
+            balanced: flag(&dir, "sched_load_balance").map(|text| text == "1"),
+            tasks: members(r, &dir, "tasks"),
+            path: dir,
+        });
+    }
+    found.groups.sort_by(|a, b| a.path.cmp(&b.path));
+}
+
+fn v2_groups(r: &Reader, mount: &str, found: &mut Cgroup) {
+    let set = |dir: &str, name: &str| r.list(&format!("{dir}/cpuset.{name}"));
+    found.mems = set(mount, "mems.effective").unwrap_or_default();
+    let control = r.line(&format!("{mount}/cgroup.subtree_control"));
+    found.delegated = has_cpuset(control.as_deref());
+    found.root_tasks = members(r, mount, "cgroup.procs");
+    let mut dirs = if found.delegated { children(r, mount, "cpuset.") } else { Vec::new() };
+    while let Some(dir) = dirs.pop() {
+        if found.groups.len() >= GROUPS_MAX {
+            r.note(mount, format!("only the first {GROUPS_MAX} cgroups were looked at"));
+            break;
+        }
+        let control = r.line(&format!("{dir}/cgroup.subtree_control"));
+        if has_cpuset(control.as_deref()) {
+            dirs.extend(children(r, &dir, "cpuset."));
+        }
+        found.groups.push(CpusetGroup {
+            cpus: set(&dir, "cpus").unwrap_or_default(),
+            effective: set(&dir, "cpus.effective"),
+            partition: r.line(&format!("{dir}/cpuset.cpus.partition")),
+            exclusive: set(&dir, "cpus.exclusive").is_some_and(|cpus| !cpus.is_empty()),
+            balanced: None,
+            tasks: members(r, &dir, "cgroup.procs"),
+            path: dir,
+        });
+    }
+    found.groups.sort_by(|a, b| a.path.cmp(&b.path));
+}
+
+/// Directories of groups with cpuset files.
+fn children(r: &Reader, dir: &str, prefix: &str) -> Vec<String> {
+    let own = |name: &String| {
+        let interface = ["cgroup.", "cpuset.", "cpu.", "memory.", "io.", "pids."];
+        !interface.iter().any(|start| name.starts_with(start))
+    };
+    let paths = r.names(dir).into_iter().filter(own).map(|name| format!("{dir}/{name}"));
+    paths.filter(|path| r.host.exists(&format!("{path}/{prefix}cpus"))).collect()
+}
+
+/// How many members the group has; a threaded v2 group cannot be asked for processes
+/// (EOPNOTSUPP) and has none of its own.
+fn members(r: &Reader, dir: &str, list: &str) -> Option<usize> {
+    let text = r.host.read(&format!("{dir}/{list}"));
+    text.ok().map(|text| text.lines().count())
+}

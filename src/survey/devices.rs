@@ -1,0 +1,92 @@
+//! Network interfaces and block devices that are real: their node, the CPUs near them and their
+//! interrupts. Devices of software only (loopback, dm, loop) are left out.
+
+use super::Device;
+use super::reader::{Reader, Spelling::List, Spelling::Mask};
+use std::collections::BTreeSet;
+
+pub(super) fn devices(r: &Reader) -> Vec<Device> {
+    let mut found = Vec::new();
+    for (class, dir) in [("net", "/sys/class/net"), ("block", "/sys/block")] {
+        for name in r.names(dir) {
+            found.extend(device(r, class, &name, &format!("{dir}/{name}")));
+        }
+    }
+    found
+}
+
+fn device(r: &Reader, class: &str, name: &str, entry: &str) -> Option<Device> {
+    // `/sys/block/vda` → `../devices/pci0000:00/0000:00:03.0/virtio1/block/vda`.
+    let path = resolve(entry, &r.host.link(entry).ok()?);
+    if !path.starts_with("/sys/devices/") || path.starts_with("/sys/devices/virtual/") {
+        return None;
+    }
+    let mut device = Device { name: name.to_owned(), class: class.to_owned(), ..Device::default() };
+    let mut irqs = BTreeSet::new();
+    // The bus device is some steps up; the first that has each fact says it.
+    for dir in parents(&path) {
+        if device.node.is_none() {
+            let node = r.id(&format!("{dir}/numa_node"));
+            device.node = node.and_then(|node| usize::try_from(node).ok());
+        }
+        if device.local.is_empty() {
+            let (list, mask) = (format!("{dir}/local_cpulist"), format!("{dir}/local_cpus"));
+            device.local = r.set(&[(&list, List), (&mask, Mask)]).unwrap_or_default();
+        }
+        if irqs.is_empty() {
+            let names = r.names(&format!("{dir}/msi_irqs"));
+            irqs.extend(names.iter().filter_map(|name| name.parse::<u32>().ok()));
+        }
+        if irqs.is_empty() {
+            irqs.extend(r.number::<u32>(&format!("{dir}/irq")).filter(|irq| *irq > 0));
+        }
+        if !irqs.is_empty() && !device.local.is_empty() {
+            break;
+        }
+    }
+    device.irqs = irqs.into_iter().collect();
+    Some(device)
+}
+
+/// The directories from a device up to, not including, `/sys/devices`.
+fn parents(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(path), |dir: &&str| Some(dir.rsplit_once('/')?.0))
+        .take_while(|dir| *dir != "/sys/devices" && !dir.is_empty())
+}
+
+/// Where a relative link in a directory of `link` leads, by its text.
+fn resolve(link: &str, target: &str) -> String {
+    let mut parts: Vec<&str> =
+        if target.starts_with('/') { Vec::new() } else { link.split('/').collect() };
+    parts.pop();
+    for part in target.split('/') {
+        match part {
+            ".." => drop(parts.pop()),
+            "" | "." => {}
+            name => parts.push(name),
+        }
+    }
+    format!("/{}", parts.join("/").trim_start_matches('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_followed_by_their_text() {
+        assert_eq!(resolve("/sys/block/vda", "../devices/pci/vda"), "/sys/devices/pci/vda");
+        assert_eq!(resolve("/sys/class/net/lo", "../../devices/x"), "/sys/devices/x");
+        assert_eq!(resolve("/sys/a", "/sys/b"), "/sys/b");
+        assert_eq!(resolve("/sys/a", "../../../../b"), "/b");
+    }
+
+    #[test]
+    fn parents_end_below_the_root_of_devices() {
+        let up: Vec<&str> = parents("/sys/devices/pci0/00:03.0/virtio1").collect();
+        assert_eq!(
+            up,
+            ["/sys/devices/pci0/00:03.0/virtio1", "/sys/devices/pci0/00:03.0", "/sys/devices/pci0"]
+        );
+    }
+}

@@ -1,0 +1,76 @@
+//! Interrupts: who they are, where they may go and whether they can be moved. The last is found by
+//! writing the very mask that is there: it changes nothing, and the kernel refuses it as it would
+//! refuse another one.
+
+use super::reader::{Reader, Spelling::List, Spelling::Mask};
+use super::{Irq, Movable};
+use cpushield_linux::text::interrupts;
+use cpushield_linux::{CpuSet, Verb};
+use std::collections::{BTreeMap, BTreeSet};
+
+const IRQ: &str = "/proc/irq";
+
+/// Interrupts in ascending order, and the mask for those to come.
+pub(super) fn irqs(r: &Reader) -> (Vec<Irq>, Option<CpuSet>) {
+    let path = "/proc/interrupts";
+    let parsed = r
+        .wanted(r.host.read(path))
+        .map(|text| interrupts::parse(&text).map_err(|error| error.at(path)));
+    let table = parsed.and_then(|answer| r.wanted(answer)).unwrap_or_default();
+    let rows: BTreeMap<u32, &interrupts::Row> =
+        table.rows.iter().filter_map(|row| Some((row.irq()?, row))).collect();
+    let dirs: BTreeSet<u32> = r.names(IRQ).iter().filter_map(|name| name.parse().ok()).collect();
+    let numbers: BTreeSet<u32> = dirs.iter().chain(rows.keys()).copied().collect();
+    let irq = |irq: u32| {
+        let dir = format!("{IRQ}/{irq}");
+        let set = |list: &str, mask: &str| {
+            let (list, mask) = (format!("{dir}/{list}"), format!("{dir}/{mask}"));
+            r.set(&[(&list, List), (&mask, Mask)])
+        };
+        let row = rows.get(&irq);
+        let actions = row.map(|row| row.name.clone()).unwrap_or_default();
+        let movable = movable(r, &dir, &actions);
+        Irq {
+            irq,
+            actions,
+            chip: row.map(|row| row.chip.clone()).unwrap_or_default(),
+            affinity: set("smp_affinity_list", "smp_affinity"),
+            effective: set("effective_affinity_list", "effective_affinity"),
+            movable,
+            counts: row.map(|row| table.by_cpu(row).collect()).unwrap_or_default(),
+        }
+    };
+    let default = format!("{IRQ}/default_smp_affinity");
+    let default = r.set(&[(&default, Mask)]);
+    (numbers.into_iter().map(irq).collect(), default)
+}
+
+/// Writes `smp_affinity` back. The kernel marks the mask as set by a user then, which matters only
+/// when a driver gives the line up and requests it again.
+fn movable(r: &Reader, dir: &str, actions: &str) -> Movable {
+    if actions.is_empty() {
+        return Movable::Unknown("no driver has requested it".to_owned());
+    }
+    let path = format!("{dir}/smp_affinity");
+    let answer = if r.host.is_live() {
+        let mask = match r.host.read_line(&path) {
+            Ok(mask) => mask,
+            Err(error) => return Movable::Unknown(error.reason()),
+        };
+        let answer = r.host.write(&path, &mask);
+        if let Err(error) = &answer {
+            r.host.note_error(error);
+        }
+        answer
+    } else {
+        match r.host.tried(Verb::Write, &path) {
+            Some(answer) => answer,
+            None => return Movable::Unknown("the recording did not try".to_owned()),
+        }
+    };
+    match answer {
+        Ok(()) => Movable::Yes,
+        Err(error) if error.is_denied() => Movable::Unknown(error.reason()),
+        Err(error) => Movable::No(error.reason()),
+    }
+}

@@ -1,0 +1,61 @@
+//! What is isolated already: by the command line, by the kernel's own account, by partitions.
+
+use super::reader::Reader;
+use super::{Isolation, Kernel, Topology};
+use cpushield_linux::CpuSet;
+use cpushield_linux::text::cmdline;
+
+const CPU: &str = "/sys/devices/system/cpu";
+
+pub(super) fn isolation(r: &Reader, kernel: &Kernel, topology: &Topology) -> Isolation {
+    let last = topology.possible.last();
+    let params = kernel.cmdline.as_deref().map(cmdline::parse).unwrap_or_default();
+    let mut found = Isolation {
+        isolated: r.list(&format!("{CPU}/isolated")),
+        nohz_full: nohz_full(r),
+        ..Isolation::default()
+    };
+    for value in cmdline::values(&params, "isolcpus") {
+        found.isolcpus.get_or_insert_with(|| value.to_owned());
+        match cmdline::isolcpus(value, last) {
+            Ok(asked) => {
+                let cpus = asked.cpus.and(&topology.possible);
+                if asked.domain {
+                    found.isolcpus_domain = found.isolcpus_domain.union(&cpus);
+                }
+                if asked.managed_irq {
+                    found.managed_irq = found.managed_irq.union(&cpus);
+                }
+            }
+            Err(error) => r.note("isolcpus= of the command line", format!("refused: {error}")),
+        }
+    }
+    for value in cmdline::values(&params, "rcu_nocbs") {
+        let cpus = CpuSet::parse_list(value, last).unwrap_or_else(|error| {
+            // rcu_nocb_setup() (kernel/rcu/tree_nocb.h, 6.12) takes all CPUs then.
+            r.note("rcu_nocbs= of the command line", format!("{error}; the kernel takes all CPUs"));
+            topology.possible.clone()
+        });
+        found.rcu_nocbs = found.rcu_nocbs.union(&cpus.and(&topology.possible));
+    }
+    // The kernel offloads the callbacks of nohz_full CPUs too (rcu_organize_nocb_kthreads()).
+    if let Some(nohz_full) = &found.nohz_full {
+        found.rcu_nocbs = found.rcu_nocbs.union(nohz_full);
+    }
+    if let Some(value) = cmdline::values(&params, "irqaffinity").last() {
+        match CpuSet::parse_list(value, last) {
+            Ok(cpus) => found.irqaffinity = Some(cpus.and(&topology.possible)),
+            Err(error) => r.note("irqaffinity= of the command line", error.to_string()),
+        }
+    }
+    found
+}
+
+/// Kernels with `CONFIG_NO_HZ_FULL` but no `nohz_full=` print a null bitmap: `  (null)`, padded.
+fn nohz_full(r: &Reader) -> Option<CpuSet> {
+    let path = format!("{CPU}/nohz_full");
+    if r.line(&path)?.trim() == "(null)" {
+        return Some(CpuSet::new());
+    }
+    r.list(&path)
+}

@@ -1,0 +1,57 @@
+//! Power management: who chooses frequencies and idle states, and whether turbo is allowed.
+
+use super::reader::{Reader, Spelling::List};
+use super::{IdleState, Power, Topology};
+use cpushield_linux::CpuSet;
+use std::collections::BTreeMap;
+
+const CPU: &str = "/sys/devices/system/cpu";
+
+pub(super) fn power(r: &Reader, topology: &Topology) -> Power {
+    let (cpufreq_driver, governors) = frequency(r, topology);
+    let first = topology.online.first().unwrap_or(0);
+    let dir = format!("{CPU}/cpu{first}/cpuidle");
+    let state = |index: usize| {
+        let file = |name: &str| format!("{dir}/state{index}/{name}");
+        Some(IdleState {
+            name: r.line(&file("name"))?,
+            latency_us: r.number(&file("latency"))?,
+            disabled: r.line(&file("disable")).is_some_and(|text| text != "0"),
+        })
+    };
+    // intel_pstate has its own switch, with the opposite sense.
+    let no_turbo = r.line(&format!("{CPU}/intel_pstate/no_turbo")).map(|text| text == "0");
+    let boost = || r.line(&format!("{CPU}/cpufreq/boost")).map(|text| text == "1");
+    Power {
+        cpufreq_driver,
+        governors,
+        cpuidle_driver: r.line(&format!("{CPU}/cpuidle/current_driver")).filter(|d| d != "none"),
+        idle_states: r.numbered(&dir, "state").into_iter().filter_map(state).collect(),
+        turbo: no_turbo.or_else(boost),
+    }
+}
+
+/// The driver and the governors with their CPUs. The current frequency is not read: that sends an
+/// interrupt to each CPU.
+fn frequency(r: &Reader, topology: &Topology) -> (Option<String>, BTreeMap<String, CpuSet>) {
+    let mut driver = None;
+    let mut governors: BTreeMap<String, CpuSet> = BTreeMap::new();
+    let policies = r.numbered(&format!("{CPU}/cpufreq"), "policy");
+    let mut policies: Vec<String> =
+        policies.iter().map(|n| format!("{CPU}/cpufreq/policy{n}")).collect();
+    if policies.is_empty() {
+        // Before 4.1 each CPU had its own.
+        policies = topology.online.iter().map(|n| format!("{CPU}/cpu{n}/cpufreq")).collect();
+    }
+    for policy in policies {
+        driver = driver.or_else(|| r.line(&format!("{policy}/scaling_driver")));
+        let Some(governor) = r.line(&format!("{policy}/scaling_governor")) else { continue };
+        // Written with blanks: `0 1 2`.
+        let cpus = r.line(&format!("{policy}/affected_cpus")).map(|text| text.replace(' ', ","));
+        let cpus = cpus.and_then(|list| CpuSet::parse_list(&list, None).ok());
+        let cpus = cpus.or_else(|| r.set(&[(&format!("{policy}/related_cpus"), List)]));
+        let entry = governors.entry(governor).or_default();
+        *entry = entry.union(&cpus.unwrap_or_default());
+    }
+    (driver, governors)
+}

@@ -1,0 +1,55 @@
+//! The files that tunables ask for. A `*` in their paths stands for any one name in a directory.
+
+use super::Reading;
+use super::reader::Reader;
+use std::collections::BTreeMap;
+
+/// Reads them all. Paths without a `*` are always in the answer; those with one only for files
+/// that are there.
+pub(super) fn settings(r: &Reader, wanted: &[&str]) -> BTreeMap<String, Reading> {
+    let mut found = BTreeMap::new();
+    for pattern in wanted {
+        let fixed = !pattern.contains('*');
+        for path in expand(r, pattern) {
+            if found.contains_key(&path) {
+                continue;
+            }
+            let reading = match r.host.read_line(&path) {
+                Ok(text) => Reading::Value(text),
+                Err(error) if error.is_absent() => Reading::Absent,
+                Err(error) => Reading::Unreadable(error.reason()),
+            };
+            if fixed || reading != Reading::Absent {
+                found.insert(path, reading);
+            }
+        }
+    }
+    found
+}
+
+/// The paths that a pattern stands for.
+fn expand(r: &Reader, pattern: &str) -> Vec<String> {
+    let mut paths = vec![String::new()];
+    for part in pattern.trim_start_matches('/').split('/') {
+        let Some((before, after)) = part.split_once('*') else {
+            for path in &mut paths {
+                path.push('/');
+                path.push_str(part);
+            }
+            continue;
+        };
+        let fits = |name: &String| {
+            name.len() >= before.len() + after.len()
+                && name.starts_with(before)
+                && name.ends_with(after)
+        };
+        paths = paths
+            .iter()
+            .flat_map(|dir| {
+                let names = r.names(dir).into_iter().filter(fits);
+                names.map(|name| format!("{dir}/{name}")).collect::<Vec<_>>()
+            })
+            .collect();
+    }
+    paths
+}

@@ -1,0 +1,163 @@
+//! CPU topology from `/sys/devices/system/{cpu,node}` (Documentation/admin-guide/cputopology.rst).
+//! Old kernels lack lists (masks only), `package_cpus` (5.3) and its older name `core_siblings`
+//! gives the same; very old and some embedded ones have no topology at all: then a CPU is its own
+//! core and a note says so.
+
+use super::reader::{Reader, Spelling::List, Spelling::Mask};
+use super::{Cache, CoreKind, Cpu, Node, Topology};
+use cpushield_linux::CpuSet;
+use cpushield_linux::text::size;
+
+const CPU: &str = "/sys/devices/system/cpu";
+const NODE: &str = "/sys/devices/system/node";
+
+/// Neighbouring classes of cores differ at least so much in strength; less is binning of equal
+/// cores (favoured cores of one part differ by up to 15 % in their highest frequency).
+const CLASS_GAP_PERCENT: u64 = 120;
+
+pub(super) fn topology(r: &Reader) -> Topology {
+    let mut all = cpu_sets(r);
+    all.nodes = nodes(r, &all.online);
+    all.cpus = all.online.iter().map(|cpu| one_cpu(r, cpu, &all)).collect();
+    if all.cpus.iter().all(|cpu| cpu.core.is_none() && cpu.package_cpus.is_empty()) {
+        r.note(&format!("{CPU}/cpu*/topology"), "the kernel does not say which CPUs share a core");
+    }
+    classify(r, &mut all.cpus);
+    all.smt_active = r.line(&format!("{CPU}/smt/active")).map(|text| text == "1");
+    all.smt_control = r.line(&format!("{CPU}/smt/control"));
+    all
+}
+
+fn cpu_sets(r: &Reader) -> Topology {
+    let listed: CpuSet = r.numbered(CPU, "cpu").into_iter().collect();
+    let online = r.list(&format!("{CPU}/online")).unwrap_or_else(|| {
+        // Before 2.6.26 only the directories tell; `cpuN/online` is missing where a CPU cannot go.
+        let on = |cpu: &usize| r.line(&format!("{CPU}/cpu{cpu}/online")).is_none_or(|s| s == "1");
+        listed.iter().filter(on).collect()
+    });
+    if online.is_empty() {
+        r.note(&format!("{CPU}/online"), "no CPU is listed");
+    }
+    let present = r.list(&format!("{CPU}/present")).unwrap_or_else(|| listed.union(&online));
+    let possible = r.list(&format!("{CPU}/possible")).unwrap_or_else(|| present.clone());
+    Topology { offline: present.minus(&online), possible, present, online, ..Topology::default() }
+}
+
+fn one_cpu(r: &Reader, cpu: usize, all: &Topology) -> Cpu {
+    let dir = format!("{CPU}/cpu{cpu}/topology");
+    let id = |name: &str| r.id(&format!("{dir}/{name}"));
+    let set = |names: [&str; 4]| {
+        let [a, b, c, d] = names.map(|name| format!("{dir}/{name}"));
+        r.set(&[(&a, List), (&b, List), (&c, Mask), (&d, Mask)]).map(|cpus| cpus.and(&all.online))
+    };
+    let mut siblings =
+        set(["core_cpus_list", "thread_siblings_list", "core_cpus", "thread_siblings"])
+            .unwrap_or_default();
+    siblings.insert(cpu);
+    let package = ["package_cpus_list", "core_siblings_list", "package_cpus", "core_siblings"];
+    let pair = |name: &str| {
+        let (list, mask) = (format!("{dir}/{name}_list"), format!("{dir}/{name}"));
+        r.set(&[(&list, List), (&mask, Mask)]).map(|cpus| cpus.and(&all.online))
+    };
+    Cpu {
+        cpu,
+        package: id("physical_package_id"),
+        die: id("die_id"),
+        // x86 prints 65535 (BAD_APICID of a u16) where it knows none.
+        cluster: id("cluster_id").filter(|id| *id != 0xffff),
+        core: id("core_id"),
+        siblings,
+        cluster_cpus: pair("cluster_cpus").unwrap_or_default(),
+        package_cpus: set(package).unwrap_or_default(),
+        die_cpus: pair("die_cpus").unwrap_or_default(),
+        caches: caches(r, cpu, &all.online),
+        node: all.nodes.iter().find(|node| node.cpus.contains(cpu)).map(|node| node.node),
+        kind: None,
+        capacity: r.number(&format!("{CPU}/cpu{cpu}/cpu_capacity")),
+        max_khz: r.number(&format!("{CPU}/cpu{cpu}/cpufreq/cpuinfo_max_freq")),
+    }
+}
+
+fn caches(r: &Reader, cpu: usize, online: &CpuSet) -> Vec<Cache> {
+    let dir = format!("{CPU}/cpu{cpu}/cache");
+    let mut caches: Vec<Cache> = r
+        .numbered(&dir, "index")
+        .into_iter()
+        .filter_map(|index| {
+            let file = |name: &str| format!("{dir}/index{index}/{name}");
+            let (list, mask) = (file("shared_cpu_list"), file("shared_cpu_map"));
+            let shared = r.set(&[(&list, List), (&mask, Mask)]).unwrap_or_default();
+            let size = r.line(&file("size"));
+            Some(Cache {
+                level: r.number(&file("level"))?,
+                kind: r.line(&file("type"))?,
+                size_kib: size.and_then(|text| {
+                    let kib = size::kib(&text).map_err(|e| e.at(&file("size")));
+                    r.wanted(kib).filter(|kib| *kib > 0)
+                }),
+                // A machine that does not say who shares it: its own.
+                shared: shared.union(&CpuSet::one(cpu)).and(online),
+            })
+        })
+        .collect();
+    caches.sort_by(|a, b| (a.level, &a.kind).cmp(&(b.level, &b.kind)));
+    caches
+}
+
+fn nodes(r: &Reader, online: &CpuSet) -> Vec<Node> {
+    let node = |node: usize| {
+        let file = |name: &str| format!("{NODE}/node{node}/{name}");
+        let (list, mask) = (file("cpulist"), file("cpumap"));
+        let cpus = r.set(&[(&list, List), (&mask, Mask)]).unwrap_or_default();
+        Node { node, cpus: cpus.and(online), memory_kib: memory_kib(r, &file("meminfo")) }
+    };
+    r.numbered(NODE, "node").into_iter().map(node).collect()
+}
+
+/// `Node 0 MemTotal:       32489480 kB`.
+fn memory_kib(r: &Reader, path: &str) -> Option<u64> {
+    let text = r.given(r.host.read(path))?;
+    let line = text.lines().find(|line| line.contains(" MemTotal:"))?;
+    line.rsplit_once(':')?.1.trim().strip_suffix(" kB")?.trim().parse().ok()
+}
+
+/// Tells strong cores from small ones: by the PMUs of hybrid x86 parts, else by capacity, else by
+/// the highest frequency.
+fn classify(r: &Reader, cpus: &mut [Cpu]) {
+    let pmu = |name: &str| r.list(&format!("/sys/devices/{name}/cpus")).unwrap_or_default();
+    let strong = pmu("cpu_core");
+    let small = pmu("cpu_atom").union(&pmu("cpu_lowpower"));
+    if !strong.is_empty() && !small.is_empty() {
+        for cpu in cpus {
+            cpu.kind = if strong.contains(cpu.cpu) {
+                Some(CoreKind::Performance)
+            } else if small.contains(cpu.cpu) {
+                Some(CoreKind::Efficiency)
+            } else {
+                None
+            };
+        }
+        return;
+    }
+    let capacity = |cpu: &Cpu| cpu.capacity.map(u64::from);
+    let frequency = |cpu: &Cpu| cpu.max_khz;
+    let limit = threshold(cpus, capacity).map(|limit| (limit, true));
+    let limit = limit.or_else(|| threshold(cpus, frequency).map(|limit| (limit, false)));
+    let Some((limit, by_capacity)) = limit else { return };
+    for cpu in cpus {
+        let strength = if by_capacity { capacity(cpu) } else { frequency(cpu) };
+        cpu.kind = strength.map(|strength| {
+            if strength >= limit { CoreKind::Performance } else { CoreKind::Efficiency }
+        });
+    }
+}
+
+/// The lowest strength of the strong class: above the widest gap, when that is wide enough.
+fn threshold(cpus: &[Cpu], strength: impl Fn(&Cpu) -> Option<u64>) -> Option<u64> {
+    let mut values = cpus.iter().map(strength).collect::<Option<Vec<u64>>>()?;
+    values.sort_unstable();
+    values.dedup();
+    let gap = |pair: &&[u64]| pair[1].saturating_mul(100) / pair[0].max(1);
+    let widest = values.windows(2).max_by_key(gap)?;
+    (gap(&widest) >= CLASS_GAP_PERCENT).then(|| widest[1])
+}

@@ -1,0 +1,71 @@
+//! What this runs in: bare metal, a guest, a container. By files only, so that a recording says
+//! the same.
+
+use super::Virt;
+use super::reader::Reader;
+
+/// DMI vendor or product names of hypervisors, as `systemd-detect-virt` knows them.
+const DMI: &[(&str, &str)] = &[
+    ("KVM", "KVM"),
+    ("QEMU", "QEMU"),
+    ("VMware", "VMware"),
+    ("VirtualBox", "VirtualBox"),
+    ("innotek", "VirtualBox"),
+    ("Xen", "Xen"),
+    ("Microsoft Corporation", "Hyper-V"),
+    ("Bochs", "Bochs"),
+    ("Parallels", "Parallels"),
+    ("OpenStack", "KVM"),
+    ("Amazon EC2", "KVM"),
+    ("Google Compute Engine", "KVM"),
+    ("Firecracker", "Firecracker"),
+];
+
+pub(super) fn virt(r: &Reader, clocksources: &[String]) -> Virt {
+    let flag = hypervisor_flag(r);
+    let name = r
+        .line("/sys/hypervisor/type")
+        .map(|text| if text == "xen" { "Xen".to_owned() } else { text })
+        .or_else(|| r.line("/proc/device-tree/hypervisor/compatible"))
+        .or_else(|| by_clocksource(clocksources))
+        .or_else(|| by_dmi(r));
+    Virt {
+        guest: if name.is_some() { Some(true) } else { flag },
+        hypervisor: name,
+        container: container(r),
+    }
+}
+
+/// The `hypervisor` flag of x86; `None` where there are no flags. Kernels before 5.18 send an
+/// interrupt to CPUs for the frequencies in this file, but not to those of `nohz_full=`.
+fn hypervisor_flag(r: &Reader) -> Option<bool> {
+    let text = r.given(r.host.read("/proc/cpuinfo"))?;
+    let line = text.lines().find(|line| line.starts_with("flags"))?;
+    Some(line.split_whitespace().any(|word| word == "hypervisor"))
+}
+
+/// Paravirtual clocks name the hypervisor that offers them.
+fn by_clocksource(clocksources: &[String]) -> Option<String> {
+    let known = [("kvm-clock", "KVM"), ("hyperv_clocksource_tsc_page", "Hyper-V"), ("xen", "Xen")];
+    let offers = |name: &str| clocksources.iter().any(|source| source == name);
+    known.iter().find(|(clock, _)| offers(clock)).map(|(_, name)| (*name).to_owned())
+}
+
+/// Vendor and product only; serial numbers are never read.
+fn by_dmi(r: &Reader) -> Option<String> {
+    let texts = ["product_name", "sys_vendor"].map(|n| r.line(&format!("/sys/class/dmi/id/{n}")));
+    let found = |word: &str| texts.iter().flatten().any(|text| text.contains(word));
+    // Microsoft makes real machines too.
+    let real = |word: &str| word.starts_with("Microsoft") && !found("Virtual Machine");
+    DMI.iter().find(|(word, _)| found(word) && !real(word)).map(|(_, name)| (*name).to_owned())
+}
+
+/// A container, and how that is known.
+fn container(r: &Reader) -> Option<String> {
+    if let Some(name) = r.line("/run/systemd/container") {
+        return Some(format!("{name} (/run/systemd/container)"));
+    }
+    let marks = [("/.dockerenv", "docker"), ("/run/.containerenv", "podman")];
+    let mark = marks.iter().find(|(path, _)| r.host.exists(path));
+    mark.map(|(path, name)| format!("{name} ({path})"))
+}
