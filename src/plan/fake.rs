@@ -56,7 +56,7 @@ pub(crate) fn irq(number: u32, actions: &str, affinity: &str, movable: Movable) 
         affinity: Some(set(affinity)),
         effective: Some(CpuSet::one(set(affinity).first().unwrap_or_default())),
         movable,
-        counts: Vec::new(),
+        counts: std::collections::BTreeMap::new(),
     }
 }
 
