@@ -25,7 +25,7 @@ pub(super) fn kernel(r: &Reader) -> Kernel {
     Kernel {
         version: release.as_deref().and_then(version),
         release,
-        arch: arch(r),
+        arch: r.line("/proc/sys/kernel/arch").or_else(|| r.host.own_arch()),
         realtime,
         realtime_source,
         hz: config.get("CONFIG_HZ").and_then(|hz| hz.parse().ok()),
@@ -42,12 +42,6 @@ pub(super) fn kernel(r: &Reader) -> Kernel {
 fn version(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
-}
-
-/// `/proc/sys/kernel/arch` is there since 6.1; before, a live machine's is that of this program.
-fn arch(r: &Reader) -> Option<String> {
-    let said = r.line("/proc/sys/kernel/arch");
-    said.or_else(|| r.host.is_live().then(|| std::env::consts::ARCH.to_owned()))
 }
 
 /// Whether it is an RT kernel, and how that is known. `/sys/kernel/realtime` is of the RT patch

@@ -103,6 +103,13 @@ impl Host {
         self.live
     }
 
+    /// The architecture this program was built for, which is that of a live machine; for kernels
+    /// before 6.1, which have no `/proc/sys/kernel/arch`.
+    #[must_use]
+    pub fn own_arch(&self) -> Option<String> {
+        self.live.then(|| std::env::consts::ARCH.to_owned())
+    }
+
     /// How many writes (of all kinds) were tried so far.
     #[must_use]
     pub fn writes(&self) -> usize {

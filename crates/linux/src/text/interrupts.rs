@@ -94,8 +94,8 @@ fn split_word(text: &str) -> (&str, &str) {
     text.split_at(text.find(char::is_whitespace).unwrap_or(text.len()))
 }
 
-/// `PCI-MSIX-0000:00:02.0   1-edge      virtio1-req.0` → controller and actions. Between them stand,
-/// each optional, the number in the controller (with the flow handler behind a dash) and the
+/// `PCI-MSIX-0000:00:02.0   1-edge      virtio1-req.0` → controller and actions. Between them
+/// stand, each optional, the number in the controller (with the flow handler behind a dash) and the
 /// trigger; kernels up to 4.x join the flow handler to the controller (`IO-APIC-edge`).
 fn chip_and_name(text: &str) -> (String, String) {
     let (chip, mut rest) = split_word(text);
