@@ -7,6 +7,8 @@ pub mod clock;
 pub mod cpuset;
 pub mod error;
 pub mod host;
+pub mod memory;
+pub mod process;
 pub mod record;
 pub mod ring_buffer;
 pub mod sched;

@@ -1,0 +1,234 @@
+//! Processes: fork, exec, wait, signals passed on, and whose rights a program has.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// By itself, with this status.
+    Exited(u8),
+    /// By this signal.
+    Killed(i32),
+}
+
+impl Ended {
+    /// The status that a shell shows: 128 + n for signal n.
+    #[must_use]
+    pub fn status(self) -> u8 {
+        match self {
+            Ended::Exited(status) => status,
+            Ended::Killed(signal) => u8::try_from(128 + signal).unwrap_or(u8::MAX),
+        }
+    }
+}
+
+/// Whose rights a program gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Credentials {
+    /// The user.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+    /// Supplementary groups.
+    pub groups: Vec<u32>,
+}
+
+/// A signal that came in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Came {
+    /// Its number.
+    pub signal: i32,
+    /// Sent by a process (`kill`), not by the kernel: a key at the terminal reaches the whole
+    /// process group, so it must not be passed on a second time.
+    pub by_process: bool,
+}
+
+/// Signals that a waiting parent passes on to its child.
+const PASSED_ON: &[libc::c_int] = &[
+    libc::SIGINT,
+    libc::SIGTERM,
+    libc::SIGHUP,
+    libc::SIGQUIT,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGWINCH,
+];
+
+fn answer(answer: libc::c_int) -> io::Result<libc::c_int> {
+    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
+}
+
+/// Starts a child that runs `child` and ends with the status it returns. All output must be written
+/// before: the child has a copy of what is still buffered.
+///
+/// # Errors
+/// The kernel's answer; EBUSY when this process has more than one thread, because a lock held by
+/// another thread would stay held in the child for ever.
+pub fn fork(child: impl FnOnce() -> u8) -> io::Result<i32> {
+    if std::fs::read_dir("/proc/self/task")?.count() != 1 {
+        return Err(io::Error::from_raw_os_error(libc::EBUSY));
+    }
+    // SAFETY: there is one thread, so the child's copy of the memory is consistent and it may do
+    // all that the parent may.
+    match answer(unsafe { libc::fork() })? {
+        0 => {
+            let status = child();
+            // SAFETY: ends the child at once; nothing of the parent's is flushed twice.
+            unsafe { libc::_exit(i32::from(status)) }
+        }
+        pid => Ok(pid),
+    }
+}
+
+/// Becomes another program; returns only when that fails. Signals are as a shell gives them: none
+/// blocked, SIGPIPE not ignored. The name is looked up in `PATH` when it has no slash.
+#[must_use]
+pub fn exec(command: &[impl AsRef<OsStr>], environment: &[(&str, String)]) -> io::Error {
+    let Some((program, arguments)) = command.split_first() else {
+        return io::Error::from_raw_os_error(libc::ENOENT);
+    };
+    // A zero byte can come from no command line; the library answers it with an error.
+    let variables = environment.iter().map(|(name, value)| (*name, value.as_str()));
+    Command::new(program).args(arguments).envs(variables).exec()
+}
+
+/// Takes the rights of this user, for good.
+///
+/// # Errors
+/// The kernel's answer: EPERM without the right to.
+pub fn become_user(user: &Credentials) -> io::Result<()> {
+    // SAFETY: the pointer is valid for as many entries as the call is told.
+    answer(unsafe { libc::setgroups(user.groups.len(), user.groups.as_ptr()) })?;
+    // SAFETY: the call takes no pointers.
+    answer(unsafe { libc::setresgid(user.gid, user.gid, user.gid) })?;
+    // SAFETY: the call takes no pointers.
+    answer(unsafe { libc::setresuid(user.uid, user.uid, user.uid) }).map(drop)
+}
+
+/// The effective user of this process.
+#[must_use]
+pub fn effective_user() -> u32 {
+    // SAFETY: the call takes no pointers and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// How the child ended, if it has; it is then gone for good.
+///
+/// # Errors
+/// The kernel's answer: ECHILD when it is no child.
+pub fn ended(pid: i32) -> io::Result<Option<Ended>> {
+    let mut status = 0;
+    // SAFETY: the pointer is valid for the write of one status.
+    match answer(unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) })? {
+        0 => Ok(None),
+        _ if libc::WIFSIGNALED(status) => Ok(Some(Ended::Killed(libc::WTERMSIG(status)))),
+        _ => {
+            let code = libc::WEXITSTATUS(status) & 0xff;
+            Ok(Some(Ended::Exited(u8::try_from(code).unwrap_or(u8::MAX))))
+        }
+    }
+}
+
+/// Sends a signal to one process.
+///
+/// # Errors
+/// The kernel's answer.
+pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
+    // SAFETY: the call takes no pointers.
+    answer(unsafe { libc::kill(pid, signal) }).map(drop)
+}
+
+/// Signals that wait to be asked for, from now until the value is dropped: those that are passed on
+/// to a child, and the end of a child.
+#[derive(Debug)]
+pub struct Inbox {
+    set: libc::sigset_t,
+    before: libc::sigset_t,
+}
+
+impl Inbox {
+    /// Opens it. To be done before the child starts, so that none is missed; [`exec`] unblocks them
+    /// in the child.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub fn open() -> io::Result<Inbox> {
+        // SAFETY: all-zero signal sets are valid values, and the calls write only to them.
+        let (set, before) = unsafe {
+            let mut set: libc::sigset_t = std::mem::zeroed();
+            let mut before: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&raw mut set);
+            for signal in PASSED_ON.iter().chain(&[libc::SIGCHLD]) {
+                libc::sigaddset(&raw mut set, *signal);
+            }
+            answer(libc::sigprocmask(libc::SIG_BLOCK, &raw const set, &raw mut before))?;
+            (set, before)
+        };
+        Ok(Inbox { set, before })
+    }
+
+    /// The next signal, or `None` after the time, when a child has ended or stopped, or when
+    /// another signal was handled meanwhile.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub fn next(&self, wait: Duration) -> io::Result<Option<Came>> {
+        let seconds = libc::time_t::try_from(wait.as_secs()).unwrap_or(libc::time_t::MAX);
+        // SAFETY: an all-zero timespec and siginfo are valid values; the pointers are valid for the
+        // call, which writes at most one siginfo.
+        let (signal, code) = unsafe {
+            let mut time: libc::timespec = std::mem::zeroed();
+            time.tv_sec = seconds;
+            time.tv_nsec = wait.subsec_nanos().into();
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            let set = &raw const self.set;
+            (libc::sigtimedwait(set, &raw mut info, &raw const time), info.si_code)
+        };
+        match answer(signal) {
+            Ok(libc::SIGCHLD) => Ok(None),
+            // Codes of the kernel are positive, those of processes are not (sigaction(2)).
+            Ok(signal) => Ok(Some(Came { signal, by_process: code <= 0 })),
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        // SAFETY: the pointer is valid for the read of one set. It cannot fail with SIG_SETMASK.
+        unsafe {
+            libc::sigprocmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut())
+        };
+    }
+}
+
+/// Starts this very program once more with these arguments, in a process group of its own, with
+/// nothing to read and nowhere to write.
+///
+/// # Errors
+/// The kernel's answer.
+pub fn spawn_self(arguments: &[&str]) -> io::Result<Child> {
+    Command::new("/proc/self/exe")
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()
+}
+
+/// This process is killed when its parent ends. False when the parent has ended already.
+///
+/// # Errors
+/// The kernel's answer.
+pub fn die_with_parent(parent: i32) -> io::Result<bool> {
+    // SAFETY: this operation takes a number and no pointers.
+    answer(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) })?;
+    // SAFETY: the call takes no pointers and cannot fail.
+    Ok(unsafe { libc::getppid() } == parent)
+}

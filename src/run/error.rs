@@ -1,0 +1,118 @@
+//! Why a program could not be run, added or removed.
+
+use cpushield_linux::{CpuSet, Error, Policy};
+use std::fmt;
+
+/// Why a program could not be run, added or removed.
+#[derive(Debug)]
+pub enum RunError {
+    /// There is no shield to run in.
+    NoShield,
+    /// The active shield has another name.
+    OtherShield {
+        /// The name asked for.
+        asked: String,
+        /// The name of the active one.
+        active: String,
+    },
+    /// The CPU is not one that programs may have.
+    NotOffered {
+        /// The CPU asked for.
+        cpu: usize,
+        /// Why not.
+        why: String,
+        /// The CPUs that programs may have.
+        offered: CpuSet,
+    },
+    /// The user or group is not known.
+    Unknown {
+        /// `user` or `group`.
+        what: &'static str,
+        /// As given.
+        name: String,
+        /// Where was looked.
+        file: &'static str,
+    },
+    /// A real-time wish that this program does not grant.
+    Unsafe {
+        /// What is wrong with it.
+        why: String,
+        /// What to ask for instead.
+        instead: String,
+    },
+    /// The kernel refused the scheduling policy.
+    Scheduling {
+        /// The policy.
+        policy: Policy,
+        /// The kernel's answer.
+        error: Box<Error>,
+        /// What the answer means here, and what to do.
+        hints: Vec<String>,
+    },
+    /// The program cannot be started.
+    Exec {
+        /// Its name.
+        program: String,
+        /// The kernel's answer.
+        error: std::io::Error,
+    },
+    /// A task that cannot be taken in or let out.
+    Task {
+        /// Its number.
+        tid: i32,
+        /// Why.
+        why: String,
+        /// What to do instead, if anything.
+        hint: Option<String>,
+    },
+    /// The record of what runs in the shield cannot be used.
+    Record(String),
+    /// The machine's answer to anything else.
+    Machine(Error),
+}
+
+impl From<Error> for RunError {
+    fn from(error: Error) -> RunError {
+        RunError::Machine(error)
+    }
+}
+
+impl RunError {
+    /// A call on no file that failed.
+    #[must_use]
+    pub fn call(what: &str, error: std::io::Error) -> RunError {
+        RunError::Machine(Error::io(cpushield_linux::Verb::Call, what, error))
+    }
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RunError::NoShield => f.write_str("no shield is in force"),
+            RunError::OtherShield { asked, active } => {
+                write!(f, "there is no shield {asked:?}: the one in force is {active:?}")
+            }
+            RunError::NotOffered { cpu, why, .. } => write!(f, "CPU {cpu} {why}"),
+            RunError::Unknown { what, name, file } => write!(f, "no {what} {name:?} in {file}"),
+            RunError::Unsafe { why, .. } => f.write_str(why),
+            RunError::Scheduling { policy, error, .. } => {
+                write!(f, "the kernel refuses {policy}\n  cause: {}", error.reason())
+            }
+            RunError::Exec { program, error } => write!(f, "cannot start {program}: {error}"),
+            RunError::Task { tid, why, .. } => write!(f, "task {tid} {why}"),
+            RunError::Record(why) => f.write_str(why),
+            RunError::Machine(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for RunError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            RunError::Scheduling { error, .. } => Some(error),
+            RunError::Machine(error) => Some(error),
+            RunError::Exec { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! The order of priorities on a shielded CPU that a real-time program is to run on. Pure.
+//!
+//! A program under SCHED_FIFO or SCHED_RR that never sleeps lets nothing below it run. Below it by
+//! default are the threads without which the kernel comes to a stand: `rcuc/N` (RCU callbacks and,
+//! on PREEMPT_RT, quiescent states), `ktimers/N` (PREEMPT_RT and `threadirqs`: timers;
+//! kernel/softirq.c, 6.13), `ksoftirqd/N`, and the other RCU threads that may run there. A reader
+//! that was preempted inside a read-side section is boosted to the priority of `rcub/N` only
+//! (kernel/rcu/tree_plugin.h, 6.12, `rcu_boost()`), so that thread must be above the program too.
+//! The kernel's own advice is `rcutree.kthread_prio` above the program
+//! (Documentation/admin-guide/kernel-parameters.txt); this is the same at run time, for one CPU.
+
+use cpushield_linux::{CpuSet, Policy, TaskId};
+
+/// The highest priority a program may have: one is needed above it, and 99 is the last.
+pub const PRIORITY_MAX: u32 = 98;
+
+/// A kernel thread that may run on the CPUs in question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Thread {
+    /// Which.
+    pub task: TaskId,
+    /// Its name.
+    pub comm: String,
+    /// Its policy now.
+    pub policy: Policy,
+    /// Where it may run.
+    pub affinity: CpuSet,
+}
+
+/// What must be so before the program starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Order {
+    /// The program's policy, lowered where it left no room above.
+    pub policy: Policy,
+    /// The threads that must be above it, whatever their policy is now.
+    pub above: Vec<Thread>,
+    /// Those of them that must be raised, and to what.
+    pub raise: Vec<(Thread, Policy)>,
+    /// Interrupt threads of these CPUs that are not above it: they wait while it does not sleep.
+    pub waiting: Vec<Thread>,
+}
+
+/// Whether the kernel comes to a stand when this thread cannot run on one of `cpus`.
+#[must_use]
+pub fn is_vital(comm: &str, affinity: &CpuSet, cpus: &CpuSet) -> bool {
+    if !affinity.intersects(cpus) {
+        return false;
+    }
+    ["rcu", "ktimers/", "ksoftirqd/"].iter().any(|prefix| comm.starts_with(prefix))
+}
+
+/// The order for a program with this policy on these CPUs.
+#[must_use]
+pub fn order(asked: Policy, cpus: &CpuSet, threads: &[Thread]) -> Order {
+    let policy = match asked {
+        Policy::Fifo { priority } => Policy::Fifo { priority: priority.min(PRIORITY_MAX) },
+        Policy::Rr { priority } => Policy::Rr { priority: priority.min(PRIORITY_MAX) },
+        other => other,
+    };
+    let mut order = Order { policy, above: vec![], raise: vec![], waiting: vec![] };
+    let priority = policy.rt_priority();
+    if priority == 0 {
+        return order;
+    }
+    for thread in threads {
+        let below = !is_above(thread.policy, priority);
+        if is_vital(&thread.comm, &thread.affinity, cpus) {
+            order.above.push(thread.clone());
+            if below {
+                order.raise.push((thread.clone(), Policy::Fifo { priority: priority + 1 }));
+            }
+        } else if below && thread.comm.starts_with("irq/") && thread.affinity.is_subset(cpus) {
+            order.waiting.push(thread.clone());
+        }
+    }
+    order
+}
+
+/// Whether a thread with this policy preempts a program of this real-time priority.
+#[must_use]
+pub fn is_above(policy: Policy, priority: u32) -> bool {
+    matches!(policy, Policy::Deadline { .. }) || policy.rt_priority() > priority
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn thread(tid: i32, comm: &str, policy: Policy, cpus: &str) -> Thread {
+        let affinity = cpus.parse().unwrap();
+        Thread { task: TaskId { tid, started: 1 }, comm: comm.to_owned(), policy, affinity }
+    }
+
+    /// The threads of CPU 3 of a 6.12 PREEMPT_RT kernel with 4 CPUs, and some that do not matter.
+    fn threads_of_6_12_rt() -> Vec<Thread> {
+        let other = Policy::Other { nice: 0 };
+        let fifo = |priority| Policy::Fifo { priority };
+        vec![
+            thread(16, "ksoftirqd/0", other, "0"),
+            thread(17, "rcu_preempt", fifo(1), "0-2"),
+            thread(18, "rcub/0", fifo(1), "0-3"),
+            thread(19, "migration/3", fifo(99), "3"),
+            thread(31, "rcuc/3", fifo(1), "3"),
+            thread(32, "ktimers/3", fifo(1), "3"),
+            thread(33, "ksoftirqd/3", other, "3"),
+            thread(34, "irq/27-nvme0q3", fifo(50), "3"),
+            thread(35, "kworker/3:1", other, "3"),
+        ]
+    }
+
+    fn names(threads: &[Thread]) -> Vec<&str> {
+        threads.iter().map(|thread| thread.comm.as_str()).collect()
+    }
+
+    #[test]
+    fn the_kernels_threads_of_that_cpu_are_raised_above_the_program() {
+        let order = order(Policy::Fifo { priority: 80 }, &CpuSet::one(3), &threads_of_6_12_rt());
+        assert_eq!(order.policy, Policy::Fifo { priority: 80 });
+        assert_eq!(names(&order.above), ["rcub/0", "rcuc/3", "ktimers/3", "ksoftirqd/3"]);
+        assert!(order.raise.iter().all(|(_, policy)| *policy == Policy::Fifo { priority: 81 }));
+        assert_eq!(order.raise.len(), 4);
+        assert_eq!(names(&order.waiting), ["irq/27-nvme0q3"]);
+    }
+
+    #[test]
+    fn threads_that_are_above_already_and_ordinary_programs_need_nothing() {
+        let mut threads = threads_of_6_12_rt();
+        for thread in &mut threads {
+            thread.policy = Policy::Fifo { priority: 99 };
+        }
+        let cpu = CpuSet::one(3);
+        assert!(order(Policy::Rr { priority: 98 }, &cpu, &threads).raise.is_empty());
+        let plain = order(Policy::Other { nice: -5 }, &cpu, &threads_of_6_12_rt());
+        assert_eq!((plain.above.len(), plain.raise.len()), (0, 0));
+    }
+
+    proptest! {
+        /// The promise: whatever is asked, every vital thread of the CPU is above the program.
+        #[test]
+        fn no_priority_puts_a_program_above_the_kernels_threads(
+            asked in 0u32..200, rr in any::<bool>(), now in prop::collection::vec(0u32..=99, 9),
+        ) {
+            let cpu = CpuSet::one(3);
+            let mut threads = threads_of_6_12_rt();
+            for (thread, priority) in threads.iter_mut().zip(now) {
+                thread.policy = match priority {
+                    0 => Policy::Other { nice: 0 },
+                    priority => Policy::Fifo { priority },
+                };
+            }
+            let asked = if rr { Policy::Rr { priority: asked } } else { Policy::Fifo { priority: asked } };
+            let order = order(asked, &cpu, &threads);
+            let program = order.policy.rt_priority();
+            for thread in threads.iter().filter(|t| is_vital(&t.comm, &t.affinity, &cpu)) {
+                let raised = order.raise.iter().find(|(raised, _)| raised.task == thread.task);
+                let policy = raised.map_or(thread.policy, |(_, policy)| *policy);
+                prop_assert!(program == 0 || is_above(policy, program), "{thread:?}");
+                prop_assert!(policy.rt_priority() <= 99);
+            }
+        }
+    }
+}

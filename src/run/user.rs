@@ -1,0 +1,131 @@
+//! Who a program runs as: `U[:G]`, by name or number, looked up in `/etc/passwd` and `/etc/group`.
+//! Directories of users elsewhere (LDAP) are not asked: a static binary cannot load their modules;
+//! numbers always work.
+
+use super::RunError;
+use cpushield_linux::Host;
+use cpushield_linux::process::Credentials;
+
+/// Who a program runs as.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct User {
+    /// Name of the user; the number when it has no line in `/etc/passwd`.
+    pub name: String,
+    /// Home directory, where `/etc/passwd` names one.
+    pub home: Option<String>,
+    /// Numbers for the kernel.
+    pub rights: Credentials,
+}
+
+const PASSWD: &str = "/etc/passwd";
+const GROUP: &str = "/etc/group";
+
+/// Looks up `U`, `U:G` or `:G`-less numbers on this machine.
+///
+/// # Errors
+/// The name is not there, or a number has no group and no line to take one from.
+pub fn look_up(host: &Host, asked: &str) -> Result<User, RunError> {
+    parse(asked, &host.read(PASSWD)?, &host.read(GROUP)?)
+}
+
+/// The same, from the text of both files.
+///
+/// # Errors
+/// As [`look_up`].
+pub fn parse(asked: &str, passwd: &str, group: &str) -> Result<User, RunError> {
+    let (user, wanted_group) = match asked.split_once(':') {
+        Some((user, group)) => (user, Some(group)),
+        None => (asked, None),
+    };
+    let unknown = |what, name: &str, file| RunError::Unknown { what, name: name.to_owned(), file };
+    let line = passwd.lines().map(fields).find(|line| is_entry(line, user));
+    let uid = number(line.as_ref().map(|line| line[2])).or(number(Some(user)));
+    let uid = uid.ok_or_else(|| unknown("user", user, PASSWD))?;
+    let gid = match wanted_group {
+        Some(name) => {
+            let found = group.lines().map(fields).find(|line| is_entry(line, name));
+            number(found.map(|line| line[2])).or(number(Some(name)))
+        }
+        .ok_or_else(|| unknown("group", name, GROUP))?,
+        None => number(line.as_ref().map(|line| line[3]))
+            .ok_or_else(|| unknown("user", user, PASSWD))?,
+    };
+    let name = line.as_ref().map_or(user, |line| line[0]).to_owned();
+    let home = line.map(|line| line[5].to_owned()).filter(|home| !home.is_empty());
+    let groups = group.lines().map(fields).filter(|line| line[3].split(',').any(|m| m == name));
+    let mut groups: Vec<u32> = groups.filter_map(|line| number(Some(line[2]))).collect();
+    groups.push(gid);
+    groups.sort_unstable();
+    groups.dedup();
+    Ok(User { name, home, rights: Credentials { uid, gid, groups } })
+}
+
+/// The first six fields of a line; those that are missing are empty.
+fn fields(line: &str) -> [&str; 6] {
+    let mut fields = [""; 6];
+    for (field, text) in fields.iter_mut().zip(line.split(':')) {
+        *field = text;
+    }
+    fields
+}
+
+/// Whether the line is that of `wanted`, by its name or its number (field 3 of both files).
+fn is_entry(line: &[&str; 6], wanted: &str) -> bool {
+    !wanted.is_empty() && (line[0] == wanted || (line[2] == wanted && !line[0].is_empty()))
+}
+
+fn number(text: Option<&str>) -> Option<u32> {
+    let text = text?;
+    // u32::MAX means "leave as it is" to setresuid(2).
+    let number = text.parse().ok().filter(|n| *n != u32::MAX)?;
+    text.bytes().all(|b| b.is_ascii_digit()).then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const PASSWD: &str = "root:x:0:0:root:/root:/bin/bash\n\
+        cnc:x:1000:1000:,,,:/home/cnc:/bin/bash\n\
+        odd:x:nine:9:::\n";
+    const GROUP: &str = "root:x:0:\naudio:x:29:cnc,other\ncnc:x:1000:\nrt:x:44:root\n";
+
+    fn user(asked: &str) -> Result<User, RunError> {
+        parse(asked, PASSWD, GROUP)
+    }
+
+    #[test]
+    fn users_are_found_by_name_and_number_with_their_groups() {
+        let cnc = user("cnc").unwrap();
+        assert_eq!((cnc.rights.uid, cnc.rights.gid), (1000, 1000));
+        assert_eq!(cnc.rights.groups, [29, 1000]);
+        assert_eq!(cnc.home.as_deref(), Some("/home/cnc"));
+        assert_eq!(user("1000").unwrap(), cnc);
+        assert_eq!(user("cnc:rt").unwrap().rights.groups, [29, 44]);
+        let nobody = user("65534:65534").unwrap();
+        assert_eq!((nobody.rights.uid, nobody.home), (65534, None));
+    }
+
+    #[test]
+    fn what_is_not_there_is_refused_by_name() {
+        for (asked, said) in [
+            ("ghost", "no user \"ghost\" in /etc/passwd"),
+            ("cnc:ghost", "no group \"ghost\" in /etc/group"),
+            ("odd", "no user \"odd\" in /etc/passwd"),
+            ("", "no user \"\" in /etc/passwd"),
+            ("65534", "no user \"65534\" in /etc/passwd"),
+            ("4294967295:0", "no user \"4294967295\" in /etc/passwd"),
+            ("+1:0", "no user \"+1\" in /etc/passwd"),
+        ] {
+            assert_eq!(user(asked).unwrap_err().to_string(), said, "{asked}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_answered(asked in ".{0,12}", passwd in ".{0,80}", group in ".{0,80}") {
+            let _ = parse(&asked, &passwd, &group);
+        }
+    }
+}
