@@ -16,6 +16,7 @@ pub mod signal;
 mod simulate;
 pub mod task;
 pub mod text;
+pub mod tracefs;
 
 pub use cpuset::CpuSet;
 pub use error::{Error, Result, Verb};

@@ -1,0 +1,124 @@
+//! `/proc/kallsyms`: addresses of kernel functions and their names.
+
+use std::fmt::Write;
+
+/// The functions of a running kernel, by address.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Symbols {
+    /// Address and where the name begins in `names`, ascending by address.
+    places: Vec<(u64, u32)>,
+    /// All names, each with a NUL behind it.
+    names: String,
+}
+
+impl Symbols {
+    /// Reads `/proc/kallsyms`. Lines that are not those of a symbol are left out, data too; so is
+    /// everything when the kernel hides its addresses (`kptr_restrict`), which it shows as zeroes.
+    #[must_use]
+    pub fn parse(text: &str) -> Symbols {
+        let mut symbols = Symbols::default();
+        for line in text.lines() {
+            let mut words = line.split_ascii_whitespace();
+            let (Some(address), Some(kind), Some(name)) =
+                (words.next(), words.next(), words.next())
+            else {
+                continue;
+            };
+            let (Ok(address), Ok(start)) =
+                (u64::from_str_radix(address, 16), u32::try_from(symbols.names.len()))
+            else {
+                continue;
+            };
+            if address != 0 && matches!(kind, "t" | "T" | "w" | "W") {
+                symbols.places.push((address, start));
+                symbols.names.push_str(name);
+                symbols.names.push('\0');
+            }
+        }
+        // Where several names share an address the first of the file stays first.
+        symbols.places.sort_by_key(|(address, _)| *address);
+        symbols
+    }
+
+    /// Whether it knows no function at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// The name of the function that begins at an address.
+    #[must_use]
+    pub fn at(&self, address: u64) -> Option<&str> {
+        let i = self.places.partition_point(|(known, _)| *known < address);
+        let (known, start) = self.places.get(i)?;
+        if *known != address {
+            return None;
+        }
+        self.names.get(*start as usize..)?.split('\0').next()
+    }
+
+    /// The name, or the address in hexadecimal when it is not known.
+    #[must_use]
+    pub fn name(&self, address: u64) -> String {
+        self.at(address).map_or_else(
+            || {
+                let mut hex = String::new();
+                let _ = write!(hex, "{address:#x}");
+                hex
+            },
+            str::to_owned,
+        )
+    }
+
+    /// Where a function of that name begins.
+    #[must_use]
+    pub fn address(&self, name: &str) -> Option<u64> {
+        self.places
+            .iter()
+            .find(|(_, start)| {
+                let rest =
+                    self.names.get(*start as usize..).and_then(|rest| rest.strip_prefix(name));
+                rest.is_some_and(|rest| rest.starts_with('\0'))
+            })
+            .map(|(address, _)| *address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Linux 6.12; two functions at one address, a variable, and one of a module.
+    const TEXT: &str = "ffffffff81000000 T _stext
+ffffffff81156a20 t tick_nohz_handler
+ffffffff81156a20 t tick_nohz_handler_alias
+ffffffff82a11000 D jiffies
+ffffffffc0402000 t e1000_intr_msi\t[e1000e]
+";
+
+    #[test]
+    fn functions_are_found_by_address_and_by_name() {
+        let symbols = Symbols::parse(TEXT);
+        assert_eq!(symbols.at(0xffff_ffff_8115_6a20), Some("tick_nohz_handler"));
+        assert_eq!(symbols.at(0xffff_ffff_8115_6a21), None);
+        assert_eq!(symbols.at(0xffff_ffff_82a1_1000), None, "data is no function");
+        assert_eq!(symbols.name(0xffff_ffff_c040_2000), "e1000_intr_msi");
+        assert_eq!(symbols.name(0x10), "0x10");
+        assert_eq!(symbols.address("tick_nohz_handler_alias"), Some(0xffff_ffff_8115_6a20));
+        assert_eq!(symbols.address("tick_nohz"), None);
+    }
+
+    #[test]
+    fn hidden_addresses_are_no_addresses() {
+        assert!(Symbols::parse("0000000000000000 T _stext\n0000000000000000 t x\n").is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in "([0-9a-f]{0,17} [tTD] [a-z]{0,4}\n|.{0,9}\n){0,9}") {
+            let symbols = Symbols::parse(&text);
+            let _ = (symbols.at(0), symbols.address(""), symbols.name(1));
+        }
+    }
+}

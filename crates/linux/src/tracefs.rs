@@ -1,0 +1,434 @@
+//! tracefs: finding it, and a private tracing instance in it whose raw pages can be read.
+//!
+//! Where tracefs is supported but not mounted, it is mounted for this process alone: a detached
+//! mount (`fsopen(2)`, `fsmount(2)`, Linux 5.2) that is in no mount table, that every thread
+//! reaches through `/proc/self/fd`, and that is gone when the process ends.
+//!
+//! An [`Instance`] puts everything back when it is dropped. What a killed run left behind is
+//! removed by the next one ([`remove_leftovers`]).
+
+use crate::cpuset::CpuSet;
+use crate::error::{Error, Result, Verb};
+use crate::host::Host;
+use crate::ring_buffer::PageLayout;
+use crate::text::trace_format::EventFormat;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Where tracefs is mounted by itself, by itself inside debugfs, or by hand.
+const PLACES: &[&str] = &["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+
+/// Instances of ours are named this, a hyphen and our pid; this name alone is the one that was
+/// prepared for later runs.
+pub const INSTANCE: &str = "cpushield";
+
+/// Names of instances of one process differ by a number behind the pid.
+static INSTANCES: AtomicU32 = AtomicU32::new(0);
+
+/// tracefs, mounted somewhere.
+#[derive(Debug)]
+pub struct Tracefs {
+    root: String,
+    /// Keeps the detached mount alive.
+    _mount: Option<OwnedFd>,
+}
+
+impl Tracefs {
+    /// Finds tracefs, or mounts it for this process.
+    ///
+    /// # Errors
+    /// EACCES or EPERM without the right; ENODEV when the kernel has none; ENOSYS when it is not
+    /// mounted and the kernel is older than 5.2.
+    pub fn find(host: &Host) -> Result<Tracefs> {
+        let mounts = host.read("/proc/mounts").unwrap_or_default();
+        let mounted = mounts.lines().filter_map(|line| {
+            let mut words = line.split(' ');
+            let (place, kind) = (words.nth(1)?, words.next()?);
+            (kind == "tracefs").then(|| place.to_owned())
+        });
+        let mut refused = None;
+        for root in PLACES.iter().map(|place| (*place).to_owned()).chain(mounted) {
+            match host.read(&format!("{root}/trace_clock")) {
+                Ok(_) => return Ok(Tracefs { root, _mount: None }),
+                Err(error) if error.is_absent() => {}
+                Err(error) => refused = Some(error),
+            }
+        }
+        if let Some(error) = refused {
+            return Err(error);
+        }
+        let supported = host.read("/proc/filesystems")?;
+        if !host.is_live() || !supported.split_whitespace().any(|word| word == "tracefs") {
+            return Err(Error::os(Verb::Read, PLACES[0], libc::ENODEV));
+        }
+        let mount = detached().map_err(|e| Error::io(Verb::Call, "fsopen tracefs", e))?;
+        Ok(Tracefs { root: format!("/proc/self/fd/{}", mount.as_raw_fd()), _mount: Some(mount) })
+    }
+
+    /// Its directory.
+    #[must_use]
+    pub fn root(&self) -> &str {
+        &self.root
+    }
+
+    /// The form of the ring buffer's pages.
+    ///
+    /// # Errors
+    /// The kernel's answer, or a text that is not understood.
+    pub fn layout(&self, host: &Host) -> Result<PageLayout> {
+        let path = format!("{}/events/header_page", self.root);
+        let text = host.read(&path)?;
+        PageLayout::parse(&text)
+            .map_err(|_| Error::malformed(&path, 0, "the fields of a ring buffer page", &text))
+    }
+
+    /// The form of one event; `None` when this kernel does not have it.
+    ///
+    /// # Errors
+    /// The kernel's answer, or a text that is not understood.
+    pub fn format(&self, host: &Host, system: &str, event: &str) -> Result<Option<EventFormat>> {
+        let path = format!("{}/events/{system}/{event}/format", self.root);
+        match host.read(&path) {
+            Ok(text) => EventFormat::parse(&text)
+                .map(Some)
+                .map_err(|e| Error::malformed(&path, e.line, e.wanted, &text)),
+            Err(error) if error.is_absent() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether enabling an event resizes buffers, which needs a work item on every CPU: a new
+    /// instance below 6.7 shares this with the top level (commit 6d98a0f2ac3c made it its own).
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    fn wants_expansion(&self, host: &Host, dir: &str) -> Result<bool> {
+        Ok(host.read(&format!("{dir}/buffer_size_kb"))?.contains("expanded"))
+    }
+}
+
+/// A tracefs mount that is nowhere in the file tree.
+fn detached() -> io::Result<OwnedFd> {
+    let fd = |answer: libc::c_long| {
+        let fd = i32::try_from(answer).unwrap_or(-1);
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel has just given this descriptor, and nobody else owns it.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    };
+    // SAFETY: the name is a C string that lives through the call; 1 is FSOPEN_CLOEXEC.
+    let context = fd(unsafe { libc::syscall(libc::SYS_fsopen, c"tracefs".as_ptr(), 1) })?;
+    let none = std::ptr::null::<u8>();
+    // SAFETY: 6 is FSCONFIG_CMD_CREATE, which takes no pointers.
+    let made = unsafe { libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), 6, none, none, 0) };
+    if made < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: no pointers; 1 is FSMOUNT_CLOEXEC, 0xe is nosuid, nodev and noexec.
+    fd(unsafe { libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), 1, 0xe) })
+}
+
+/// What an instance is made for.
+#[derive(Debug, Clone)]
+pub struct Wanted<'a> {
+    /// The CPUs whose events are recorded.
+    pub cpus: &'a CpuSet,
+    /// `trace_clock`; must be one the kernel has.
+    pub clock: &'a str,
+    /// System and name of each event.
+    pub events: &'a [(&'a str, &'a str)],
+    /// KiB of buffer of each recorded CPU, when it may be resized; the kernel's default otherwise.
+    pub buffer_kib: Option<usize>,
+    /// CPUs that are not recorded and whose buffers may be made small.
+    pub shrink: &'a CpuSet,
+    /// No work item may be queued on the CPUs (one of them would never run it): what needs that
+    /// is an error.
+    pub no_work: bool,
+}
+
+/// A tracing instance of our own. Everything is put back when it is dropped.
+#[derive(Debug)]
+pub struct Instance<'h> {
+    host: &'h Host,
+    tracefs: Tracefs,
+    dir: String,
+    made: bool,
+    /// Files of a prepared instance that were written, with what was in them.
+    before: Vec<(String, String)>,
+    closed: bool,
+}
+
+impl<'h> Instance<'h> {
+    /// Makes an instance, or takes the prepared one when it is free, and sets it up. Nothing is
+    /// recorded yet. Interrupts all CPUs, because enabling events patches the kernel's code.
+    ///
+    /// # Errors
+    /// The kernel's answer; EBUSY when buffers would have to be resized and `no_work` forbids it.
+    pub fn prepare(host: &'h Host, tracefs: Tracefs, wanted: &Wanted<'_>) -> Result<Instance<'h>> {
+        remove_leftovers(host, tracefs.root());
+        let prepared = format!("{}/instances/{INSTANCE}", tracefs.root);
+        let free = host.read_line(&format!("{prepared}/tracing_on")).is_ok_and(|on| on == "0");
+        let dir = if free {
+            prepared
+        } else {
+            let n = INSTANCES.fetch_add(1, Ordering::Relaxed);
+            let dir = format!("{}/instances/{INSTANCE}-{}-{n}", tracefs.root, std::process::id());
+            host.make_dir(&dir)?;
+            dir
+        };
+        let mut instance =
+            Instance { host, tracefs, dir, made: !free, before: Vec::new(), closed: false };
+        instance.set_up(wanted)?;
+        Ok(instance)
+    }
+
+    fn set_up(&mut self, wanted: &Wanted<'_>) -> Result<()> {
+        self.write("tracing_on", "0")?;
+        if wanted.no_work && self.tracefs.wants_expansion(self.host, &self.dir)? {
+            return Err(Error::os(Verb::Write, &self.path("buffer_size_kb"), libc::EBUSY));
+        }
+        // Also empties the buffers of what a prepared instance still held (`tracing_set_clock()`).
+        self.write("trace_clock", wanted.clock)?;
+        self.write("tracing_cpumask", &wanted.cpus.to_mask())?;
+        if self.made && !wanted.no_work {
+            for cpu in wanted.shrink.iter() {
+                // Only memory is at stake; a CPU that is offline has no buffer.
+                let _ = self.write(&format!("per_cpu/cpu{cpu}/buffer_size_kb"), "8");
+            }
+            if let Some(kib) = wanted.buffer_kib {
+                for cpu in wanted.cpus.iter() {
+                    let file = format!("per_cpu/cpu{cpu}/buffer_size_kb");
+                    self.write(&file, &kib.to_string())?;
+                }
+            }
+        }
+        for (system, event) in wanted.events {
+            self.write(&format!("events/{system}/{event}/enable"), "1")?;
+        }
+        Ok(())
+    }
+
+    /// Its directory.
+    #[must_use]
+    pub fn dir(&self) -> &str {
+        &self.dir
+    }
+
+    /// Whether it was made for this run, not prepared before.
+    #[must_use]
+    pub fn is_new(&self) -> bool {
+        self.made
+    }
+
+    fn path(&self, file: &str) -> String {
+        format!("{}/{file}", self.dir)
+    }
+
+    fn write(&mut self, file: &str, value: &str) -> Result<()> {
+        let path = self.path(file);
+        if !self.made {
+            let now = chosen(&self.host.read_line(&path)?);
+            if now != value {
+                self.before.push((path.clone(), now));
+            } else if file != "trace_clock" {
+                return Ok(());
+            }
+        }
+        self.host.write(&path, value)
+    }
+
+    /// Recording begins. Touches no other CPU.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub fn start(&mut self) -> Result<()> {
+        self.host.write(&self.path("tracing_on"), "1")
+    }
+
+    /// Recording ends; what was recorded can still be read. Touches no other CPU.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub fn stop(&mut self) -> Result<()> {
+        self.host.write(&self.path("tracing_on"), "0")
+    }
+
+    /// Opens the raw pages of one CPU.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub fn pipe(&self, cpu: usize) -> Result<Pipe> {
+        let path = self.path(&format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
+        // The size of sub-buffers of this instance, where they can differ (6.8).
+        let kib = self.host.read_line(&self.path("buffer_subbuf_size_kb")).ok();
+        let mut layout = self.tracefs.layout(self.host)?;
+        if let Some(kib) = kib.and_then(|kib| kib.parse().ok()) {
+            layout = layout.with_page_kib(kib);
+        }
+        let file = File::options()
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(self.host.place(&path))
+            .map_err(|e| Error::io(Verb::Read, &path, e))?;
+        Ok(Pipe { path, file, layout, page: vec![0; layout.page_size()] })
+    }
+
+    /// What the kernel says about the buffer of one CPU.
+    ///
+    /// # Errors
+    /// The kernel's answer, or a text that is not understood.
+    pub fn stats(&self, cpu: usize) -> Result<Stats> {
+        let path = self.path(&format!("per_cpu/cpu{cpu}/stats"));
+        let text = self.host.read(&path)?;
+        Stats::parse(&text).ok_or_else(|| Error::malformed(&path, 0, "the counters", &text))
+    }
+
+    /// Puts everything back. All pipes must be closed before.
+    ///
+    /// # Errors
+    /// The kernel's first answer that is an error; the rest is tried all the same.
+    pub fn close(mut self) -> Result<()> {
+        self.put_back()
+    }
+
+    fn put_back(&mut self) -> Result<()> {
+        if std::mem::replace(&mut self.closed, true) {
+            return Ok(());
+        }
+        let mut answer = self.stop();
+        if self.made {
+            // Removing it disables its events.
+            answer = answer.and(self.host.remove_dir(&self.dir));
+        }
+        for (path, value) in self.before.drain(..).rev() {
+            answer = answer.and(self.host.write(&path, &value));
+        }
+        answer
+    }
+}
+
+impl Drop for Instance<'_> {
+    fn drop(&mut self) {
+        // Nobody to tell; the next run removes what is left.
+        let _ = self.put_back();
+    }
+}
+
+/// The value to write back: the bracketed word of a choice, else the text without the star of an
+/// event that is also used by a trigger.
+fn chosen(text: &str) -> String {
+    let bracketed = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    bracketed.map_or(text, |(word, _)| word).trim_end_matches('*').to_owned()
+}
+
+/// Removes instances of ours whose process is gone. Those in use answer EBUSY and stay.
+pub fn remove_leftovers(host: &Host, root: &str) {
+    let dir = format!("{root}/instances");
+    for name in host.list(&dir).unwrap_or_default() {
+        let pid = name
+            .strip_prefix(INSTANCE)
+            .and_then(|rest| rest.strip_prefix('-'))
+            .and_then(|rest| rest.split('-').next())
+            .and_then(|pid| pid.parse::<u32>().ok());
+        if let Some(pid) = pid
+            && !host.exists(&format!("/proc/{pid}"))
+        {
+            let _ = host.remove_dir(&format!("{dir}/{name}"));
+        }
+    }
+}
+
+/// The raw pages of one CPU.
+#[derive(Debug)]
+pub struct Pipe {
+    path: String,
+    file: File,
+    layout: PageLayout,
+    page: Vec<u8>,
+}
+
+impl Pipe {
+    /// The form of the pages.
+    #[must_use]
+    pub fn layout(&self) -> PageLayout {
+        self.layout
+    }
+
+    /// The next page that has something in it; `None` when there is nothing to read now. Never
+    /// waits.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub fn next_page(&mut self) -> Result<Option<&[u8]>> {
+        let mut filled = 0;
+        while filled < self.page.len() {
+            match self.file.read(&mut self.page[filled..]) {
+                Ok(0) => break,
+                Ok(n) => filled += n,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(Error::io(Verb::Read, &self.path, e)),
+            }
+        }
+        Ok((filled > 0).then(|| &self.page[..filled]))
+    }
+}
+
+/// Counters of one CPU's buffer, from `per_cpu/cpuN/stats`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Events that were overwritten before they were read.
+    pub overrun: u64,
+    /// Events lost because an interrupt filled the buffer while another was being written.
+    pub commit_overrun: u64,
+    /// Events not recorded because the buffer was full (when it does not overwrite).
+    pub dropped: u64,
+}
+
+impl Stats {
+    /// Reads the text; `None` when a counter is missing.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Stats> {
+        let number = |key: &str| -> Option<u64> {
+            text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok())
+        };
+        Some(Stats {
+            overrun: number("overrun:")?,
+            commit_overrun: number("commit overrun:")?,
+            dropped: number("dropped events:")?,
+        })
+    }
+
+    /// All events that are not in the pages.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.overrun.saturating_add(self.commit_overrun).saturating_add(self.dropped)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Linux 6.12.
+    const STATS: &str = "entries: 2\noverrun: 31\ncommit overrun: 1\nbytes: 96\n\
+        oldest event ts: 61230.5\nnow ts: 61231.5\ndropped events: 7\nread events: 12\n";
+
+    #[test]
+    fn every_kind_of_loss_is_counted() {
+        let stats = Stats::parse(STATS).unwrap();
+        assert_eq!(stats, Stats { overrun: 31, commit_overrun: 1, dropped: 7 });
+        assert_eq!(stats.lost(), 39);
+        assert_eq!(Stats::parse("entries: 2\noverrun: x\n"), None);
+    }
+
+    #[test]
+    fn a_choice_is_put_back_by_its_chosen_word() {
+        assert_eq!(chosen("local global [mono] x86-tsc"), "mono");
+        assert_eq!((chosen("1408"), chosen("0*")), ("1408".to_owned(), "0".to_owned()));
+    }
+}
