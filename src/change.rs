@@ -167,6 +167,21 @@ pub enum When {
 }
 
 impl Change {
+    /// What is changed, for people: a file, a task, a CPU.
+    #[must_use]
+    pub fn subject(&self) -> String {
+        match self {
+            Change::Write { path, .. } | Change::MakeDir { path } => path.clone(),
+            Change::Affinity { task, comm, .. } => format!("affinity of {comm} ({})", task.tid),
+            Change::Scheduling { task, comm, .. } => format!("policy of {comm} ({})", task.tid),
+            Change::MoveTasks { from, to } => format!("tasks of {from} to {to}"),
+            Change::KeepAffinities => "affinities of all tasks".to_owned(),
+            Change::BanFromIrqbalance { .. } => "irqbalance".to_owned(),
+            Change::Slice { unit, .. } => unit.clone(),
+            Change::CycleCpu { cpu } => format!("CPU {cpu} offline and online"),
+        }
+    }
+
     /// The equivalent shell command, for `apply --dry-run`.
     #[must_use]
     pub fn shell(&self) -> String {

@@ -1,1 +1,76 @@
-//! Apply and undo: the one executor, the journal, the one undo.
+//! Apply and undo: `Plan` → journal + [`Applied`]; journal → [`Undone`]. The one executor, the
+//! journal, the one undo.
+//!
+//! The promise is that nothing is lost: every original is on the disk before the first write, and
+//! undo puts back what was there, after a crash too, wherever it is still ours. It decides nothing
+//! about what is good for a shield; that is the plan's.
+
+mod affinities;
+mod document;
+mod executor;
+pub mod journal;
+mod make;
+mod moves;
+mod original;
+mod restore;
+mod undo;
+
+pub use document::*;
+pub use executor::apply;
+pub use journal::{Done, Fate, JournalError, Moved};
+pub use undo::undo;
+
+use crate::change::Change;
+use crate::plan::Plan;
+use cpushield_linux::{Error, Host, Store};
+use journal::{Intent, Journal, Original};
+
+/// The journal of the active shield.
+pub const JOURNAL: &str = "journal.jsonl";
+
+/// Why there is no journal to be had.
+#[derive(Debug)]
+pub enum LoadError {
+    /// It cannot be read.
+    Access(Error),
+    /// It is not a journal.
+    Journal(JournalError),
+}
+
+/// The journal of the active shield; `None` when there is none.
+fn load(store: &Store) -> Result<Option<Journal>, LoadError> {
+    match store.read(JOURNAL).map_err(LoadError::Access)? {
+        Some(bytes) => Journal::parse(&bytes).map(Some).map_err(LoadError::Journal),
+        None => Ok(None),
+    }
+}
+
+/// The plan of the active shield, with the boot it was applied in; `None` when no shield is up.
+/// Nothing is in force when that boot is not the present one.
+///
+/// # Errors
+/// The journal cannot be read, or is none.
+pub fn active(store: &Store) -> Result<Option<Plan>, LoadError> {
+    Ok(load(store)?.map(|journal| {
+        let boot_id = journal.header.boot_id;
+        Plan { boot_id, ..journal.header.plan }
+    }))
+}
+
+/// Which boot this is; `None` on a recorded machine that does not say.
+fn boot_id(host: &Host) -> Result<Option<String>, Error> {
+    match host.read_line("/proc/sys/kernel/random/boot_id") {
+        Ok(id) => Ok(Some(id)),
+        Err(error) if error.is_absent() && !host.is_live() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a step made a directory that `path` lies in.
+fn makes(plan: &Plan, intent: &Intent, path: &str) -> bool {
+    let dir = match plan.steps.get(intent.step).map(|step| &step.change) {
+        Some(Change::MakeDir { path }) if intent.original == Original::Missing => path,
+        _ => return false,
+    };
+    path.strip_prefix(dir.as_str()).is_some_and(|rest| rest.starts_with('/'))
+}

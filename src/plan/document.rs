@@ -111,6 +111,14 @@ pub struct BootAdvice {
     pub reason: String,
 }
 
+impl Step {
+    /// Whether it takes effect on the running kernel.
+    #[must_use]
+    pub fn is_runtime(&self) -> bool {
+        self.when == When::Runtime
+    }
+}
+
 impl Shield {
     /// The name of its cgroup, and of its slice without `.slice`. No dash: to systemd
     /// `a-b.slice` lies inside `a.slice` (systemd.slice(5)), and a partition must lie in the root.

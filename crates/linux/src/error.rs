@@ -19,6 +19,8 @@ pub enum Verb {
     SetAffinity,
     /// `sched_setattr(2)`; the path is `/proc/<tid>`.
     SetScheduling,
+    /// Taking the lock of a [`crate::Store`].
+    Lock,
     /// Any other system call or request; the path names it.
     Call,
 }
@@ -34,6 +36,7 @@ impl Verb {
             Verb::Remove => "remove",
             Verb::SetAffinity => "set-affinity",
             Verb::SetScheduling => "set-scheduling",
+            Verb::Lock => "lock",
             Verb::Call => "call",
         }
     }
@@ -48,6 +51,7 @@ impl Verb {
             Verb::Remove,
             Verb::SetAffinity,
             Verb::SetScheduling,
+            Verb::Lock,
             Verb::Call,
         ]
         .into_iter()
@@ -71,6 +75,11 @@ pub enum Cause {
     },
     /// A test stopped the host here, as a kill would.
     Stopped,
+    /// Another process holds the lock.
+    Held {
+        /// Its number, when it has written it already.
+        pid: Option<u32>,
+    },
 }
 
 /// A failed access to the machine.
@@ -102,6 +111,18 @@ impl Error {
         Error::io(verb, path, io::Error::from_raw_os_error(errno))
     }
 
+    /// There is no such task, or its number belongs to another one by now.
+    #[must_use]
+    pub fn no_task(tid: i32) -> Error {
+        Error::os(Verb::Read, &format!("/proc/{tid}"), libc::ESRCH)
+    }
+
+    /// There is no such file or directory.
+    #[must_use]
+    pub fn absent(path: &str) -> Error {
+        Error::os(Verb::Read, path, libc::ENOENT)
+    }
+
     /// Text at `path` that is not what its format says.
     #[must_use]
     pub fn malformed(path: &str, line: usize, wanted: &'static str, found: &str) -> Error {
@@ -122,7 +143,7 @@ impl Error {
     pub fn errno(&self) -> Option<i32> {
         match &self.cause {
             Cause::Io(source) => source.raw_os_error(),
-            Cause::Malformed { .. } | Cause::Stopped => None,
+            Cause::Malformed { .. } | Cause::Stopped | Cause::Held { .. } => None,
         }
     }
 
@@ -137,6 +158,18 @@ impl Error {
     #[must_use]
     pub fn is_denied(&self) -> bool {
         self.errno() == Some(libc::EACCES)
+    }
+
+    /// A test stopped the host here.
+    #[must_use]
+    pub fn is_stop(&self) -> bool {
+        matches!(self.cause, Cause::Stopped)
+    }
+
+    /// It is in use (EBUSY).
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.errno() == Some(libc::EBUSY)
     }
 
     /// The reason alone, with the error's name and the kernel's words: `EIO: Input/output error`.
@@ -159,6 +192,8 @@ impl Error {
                 }
             }
             Cause::Stopped => "stopped".to_owned(),
+            Cause::Held { pid: Some(pid) } => format!("process {pid} is at work on it"),
+            Cause::Held { pid: None } => "another process is at work on it".to_owned(),
         }
     }
 }
@@ -177,7 +212,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.cause {
             Cause::Io(source) => Some(source),
-            Cause::Malformed { .. } | Cause::Stopped => None,
+            Cause::Malformed { .. } | Cause::Stopped | Cause::Held { .. } => None,
         }
     }
 }

@@ -72,7 +72,10 @@ impl Host {
                 let why = if empty { " invalid (cpuset.cpus is empty)" } else { "" };
                 format!("{}{why}", value.trim())
             }
-            _ => value.trim_end().to_owned(),
+            _ => match chosen(&fs::read_to_string(&place).map_err(fail)?, value.trim()) {
+                Some(text) => text,
+                None => value.trim_end().to_owned(),
+            },
         };
         fs::write(&place, text + "\n").map_err(fail)?;
         self.simulate_twin(dir, name, value)
@@ -189,6 +192,18 @@ impl Host {
         }
         Ok(())
     }
+}
+
+/// A choice (`always [madvise] never`) with another word in brackets; `None` when the text is none.
+fn chosen(now: &str, word: &str) -> Option<String> {
+    let words: Vec<&str> = now.split_whitespace().collect();
+    let bracketed = |w: &&str| w.starts_with('[') && w.ends_with(']');
+    if words.len() < 2 || words.iter().filter(|w| bracketed(w)).count() != 1 {
+        return None;
+    }
+    let plain = words.iter().map(|w| w.trim_matches(['[', ']']));
+    let again = plain.map(|w| if w == word { format!("[{w}]") } else { w.to_owned() });
+    Some(again.collect::<Vec<_>>().join(" "))
 }
 
 fn remove_pid_below(dir: &Path, list: &str, pid: &str) -> std::io::Result<()> {

@@ -269,6 +269,15 @@ impl Host {
         std::fs::write(self.place(&path), out).map_err(|e| Error::io(Verb::SetAffinity, &path, e))
     }
 
+    /// Keeps the calling thread on these CPUs from now on, so that it does not run on the CPUs it
+    /// works for. On a recorded machine, and where these CPUs are not to be had, nothing happens.
+    pub fn stay_on(&self, cpus: &CpuSet) {
+        if self.is_live() && !cpus.is_empty() {
+            // A cpuset around this process may leave it none of them; then it stays where it is.
+            let _ = crate::sched::set_affinity(0, cpus);
+        }
+    }
+
     /// The scheduling policy of a thread.
     ///
     /// # Errors

@@ -1,0 +1,246 @@
+//! [`Store`]: the state directory. It keeps files that must survive a crash: replaced whole or
+//! appended to, told to the disk when that matters, and guarded by one lock. What the files mean is
+//! none of its business. Paths here are those of the computer the program runs on, whatever machine
+//! a [`crate::Host`] shows.
+
+use crate::error::{Cause, Error, Result, Verb};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// The file that is locked; it holds the number of the process that locked it last.
+const LOCK: &str = "lock";
+
+/// A state directory; it is made when something is first kept in it.
+#[derive(Debug, Clone)]
+pub struct Store {
+    dir: PathBuf,
+}
+
+/// The exclusive right to change what the store keeps, until it is dropped.
+#[derive(Debug)]
+pub struct Lock {
+    _file: File,
+}
+
+/// A file of the store that lines are added to.
+#[derive(Debug)]
+pub struct Appender {
+    file: File,
+    path: String,
+}
+
+impl Store {
+    /// The store in this directory. Nothing is touched yet.
+    #[must_use]
+    pub fn new(dir: &Path) -> Store {
+        Store { dir: dir.to_owned() }
+    }
+
+    /// The path of one of its files.
+    #[must_use]
+    pub fn path(&self, name: &str) -> String {
+        self.dir.join(name).display().to_string()
+    }
+
+    fn make(&self) -> Result<()> {
+        let path = self.dir.display().to_string();
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.dir)
+            .map_err(|e| Error::io(Verb::MakeDir, &path, e))
+    }
+
+    /// Takes the lock, or says at once who holds it.
+    ///
+    /// # Errors
+    /// [`Cause::Held`] when another process has it; else the answer of the file system.
+    pub fn lock(&self) -> Result<Lock> {
+        self.make()?;
+        let path = self.path(LOCK);
+        let fail = |e| Error::io(Verb::Lock, &path, e);
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(self.dir.join(LOCK))
+            .map_err(fail)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut text = String::new();
+                // Whoever holds it may not have written its number yet: then there is none to tell.
+                let pid =
+                    file.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
+                return Err(Error {
+                    verb: Verb::Lock,
+                    path,
+                    value: None,
+                    cause: Cause::Held { pid },
+                });
+            }
+            Err(TryLockError::Error(e)) => return Err(fail(e)),
+        }
+        let pid = format!("{}\n", std::process::id());
+        file.set_len(0)
+            .and_then(|()| file.rewind())
+            .and_then(|()| file.write_all(pid.as_bytes()))
+            .map_err(fail)?;
+        Ok(Lock { _file: file })
+    }
+
+    /// A file's bytes, or `None` when it is not there.
+    ///
+    /// # Errors
+    /// The answer of the file system.
+    pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        match fs::read(self.dir.join(name)) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(Error::io(Verb::Read, &self.path(name), e)),
+        }
+    }
+
+    /// Puts a whole file in place, on the disk when this returns: either the old bytes are there or
+    /// the new ones, never a part.
+    ///
+    /// # Errors
+    /// The answer of the file system; the old file is as it was.
+    pub fn replace(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        self.make()?;
+        let path = self.path(name);
+        let fail = |e| Error::io(Verb::Write, &path, e);
+        let new = self.dir.join(format!("{name}.new"));
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&new)
+            .map_err(fail)?;
+        file.write_all(bytes).and_then(|()| file.sync_all()).map_err(fail)?;
+        fs::rename(&new, self.dir.join(name)).map_err(fail)?;
+        self.sync_dir(&path)
+    }
+
+    /// Opens a file to add to it, after cutting it to its first `len` bytes (a line that a crash
+    /// tore is dropped that way).
+    ///
+    /// # Errors
+    /// The answer of the file system; the file must exist and be that long.
+    pub fn append(&self, name: &str, len: u64) -> Result<Appender> {
+        let path = self.path(name);
+        let fail = |e| Error::io(Verb::Write, &path, e);
+        let file = OpenOptions::new().append(true).open(self.dir.join(name)).map_err(fail)?;
+        if file.metadata().map_err(fail)?.len() != len {
+            file.set_len(len).map_err(fail)?;
+        }
+        Ok(Appender { file, path })
+    }
+
+    /// Renames `name` to the first of `prefix-1.suffix`, `prefix-2.suffix`, … that is free, and
+    /// returns the new path.
+    ///
+    /// # Errors
+    /// The answer of the file system.
+    pub fn archive(&self, name: &str, prefix: &str, suffix: &str) -> Result<String> {
+        let path = self.path(name);
+        let fail = |e| Error::io(Verb::Write, &path, e);
+        let mut n = 1u32;
+        let new = loop {
+            let new = format!("{prefix}-{n}.{suffix}");
+            if !self.dir.join(&new).try_exists().map_err(fail)? {
+                break new;
+            }
+            n += 1;
+        };
+        fs::rename(self.dir.join(name), self.dir.join(&new)).map_err(fail)?;
+        self.sync_dir(&path)?;
+        Ok(self.path(&new))
+    }
+
+    /// A rename is on the disk only when its directory is (fsync(2), notes).
+    fn sync_dir(&self, path: &str) -> Result<()> {
+        File::open(&self.dir)
+            .and_then(|dir| dir.sync_all())
+            .map_err(|e| Error::io(Verb::Write, path, e))
+    }
+}
+
+impl Appender {
+    /// Adds bytes in one write. They survive the death of this process at once, and that of the
+    /// machine after [`Appender::sync`].
+    ///
+    /// # Errors
+    /// The answer of the file system.
+    pub fn add(&mut self, bytes: &[u8]) -> Result<()> {
+        self.file.write_all(bytes).map_err(|e| Error::io(Verb::Write, &self.path, e))
+    }
+
+    /// Everything added is on the disk when this returns.
+    ///
+    /// # Errors
+    /// The answer of the file system.
+    pub fn sync(&mut self) -> Result<()> {
+        self.file.sync_all().map_err(|e| Error::io(Verb::Write, &self.path, e))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A directory of this test alone, removed at its end.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Scratch {
+            let dir = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&dir);
+            Scratch(dir)
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_held_lock_names_its_holder_and_is_free_after_it() {
+        let scratch = Scratch::new("store-lock");
+        let store = Store::new(&scratch.0);
+        let held = store.lock().unwrap();
+        let refused = store.lock().unwrap_err();
+        assert_eq!(
+            refused.reason(),
+            format!("process {} is at work on it", std::process::id()),
+            "{refused}"
+        );
+        drop(held);
+        store.lock().unwrap();
+    }
+
+    #[test]
+    fn files_are_replaced_cut_added_to_and_archived() {
+        let scratch = Scratch::new("store-files");
+        let store = Store::new(&scratch.0);
+        assert_eq!(store.read("a").unwrap(), None);
+        store.replace("a", b"one\n").unwrap();
+        store.replace("a", b"two\nto").unwrap();
+        let mut file = store.append("a", 4).unwrap();
+        file.add(b"three\n").unwrap();
+        file.sync().unwrap();
+        assert_eq!(store.read("a").unwrap().as_deref(), Some(b"two\nthree\n".as_slice()));
+        assert_eq!(store.archive("a", "old", "x").unwrap(), store.path("old-1.x"));
+        store.replace("a", b"").unwrap();
+        assert_eq!(store.archive("a", "old", "x").unwrap(), store.path("old-2.x"));
+        assert_eq!(store.read("a").unwrap(), None);
+        assert!(store.archive("a", "old", "x").is_err());
+    }
+}

@@ -1,0 +1,211 @@
+//! The one executor: originals of everything, then the journal on the disk, then one change after
+//! the other, each read back. When a change fails that the shield is worthless without, or a signal
+//! asks to stop, what was done is undone at once.
+
+use super::affinities;
+use super::document::{Applied, AppliedStep, ApplyError, Progress};
+use super::journal::{self, Header, Intent, Original};
+use super::{JOURNAL, boot_id, load, make, original, undo};
+use crate::change::{Change, Outcome};
+use crate::plan::{Plan, Step};
+use cpushield_linux::store::Appender;
+use cpushield_linux::{Host, Store, signal};
+
+/// Puts a plan in force.
+///
+/// # Errors
+/// Nothing was written, or what was written was undone; see [`ApplyError`].
+pub fn apply(
+    host: &Host,
+    store: &Store,
+    plan: &Plan,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<Applied, ApplyError> {
+    check(plan)?;
+    let lock = store.lock()?;
+    let boot = boot_id(host)?;
+    if boot != plan.boot_id && plan.boot_id.is_some() {
+        let why = "the plan was made before the machine was last booted".to_owned();
+        return Err(ApplyError::Stale { why });
+    }
+    let notes = clear_the_way(store, boot.as_deref())?;
+    host.stay_on(&plan.shield.housekeeping);
+    let header = Header {
+        journal: "cpushield".to_owned(),
+        schema: journal::SCHEMA,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        boot_id: boot,
+        plan: plan.clone(),
+    };
+    let intents = original::of_plan(host, plan)?;
+    let opening = journal::opening(&header, &intents);
+    store.replace(JOURNAL, &opening)?;
+    let log = store.append(JOURNAL, opening.len() as u64)?;
+    let mut run = Run { host, plan, intents: &intents, log, steps: Vec::new() };
+    let halt = run.all(progress).err();
+    let steps = std::mem::take(&mut run.steps);
+    drop(run);
+    match halt {
+        None => {
+            let shield = plan.shield.clone();
+            Ok(Applied { shield, steps, journal: store.path(JOURNAL), notes })
+        }
+        Some(Halt::Access(error)) if error.is_stop() => Err(ApplyError::Killed),
+        Some(halt) => {
+            let undone = Box::new(undo::undo_locked(host, store, &lock));
+            Err(match halt {
+                Halt::Signal(signal) => ApplyError::Stopped { signal, undone },
+                Halt::Failed { subject, reason } => ApplyError::Failed { subject, reason, undone },
+                Halt::Access(error) => ApplyError::Failed {
+                    subject: error.path.clone(),
+                    reason: error.reason(),
+                    undone,
+                },
+            })
+        }
+    }
+}
+
+/// Makes sure that no shield is up. A journal of another boot is put away: the kernel forgot all.
+fn clear_the_way(store: &Store, boot: Option<&str>) -> Result<Vec<String>, ApplyError> {
+    let path = store.path(JOURNAL);
+    match load(store) {
+        Ok(None) => Ok(Vec::new()),
+        Ok(Some(journal)) if journal.header.boot_id.as_deref() == boot => {
+            let shield = Box::new(journal.header.plan.shield);
+            Err(ApplyError::Active { shield, path })
+        }
+        Ok(Some(journal)) => {
+            let kept = undo::archive(store, &journal)?;
+            let shield = journal.header.plan.shield.name;
+            Ok(vec![format!(
+                "the machine was booted since shield {shield} was up, so nothing of it is left; \
+                 its journal is now {kept}"
+            )])
+        }
+        Err(super::LoadError::Access(error)) => Err(error.into()),
+        Err(super::LoadError::Journal(error)) => Err(ApplyError::Journal { path, error }),
+    }
+}
+
+/// What no plan may ask for, whoever wrote it.
+fn check(plan: &Plan) -> Result<(), ApplyError> {
+    if plan.schema != crate::plan::SCHEMA {
+        let why = format!("the plan has schema {}, not {}", plan.schema, crate::plan::SCHEMA);
+        return Err(ApplyError::Stale { why });
+    }
+    for (step, wanted) in plan.steps.iter().enumerate() {
+        if let Some(why) = unfit(&wanted.change) {
+            return Err(ApplyError::Plan { step, why });
+        }
+    }
+    Ok(())
+}
+
+/// Where kernel files are; a plan has no business elsewhere.
+const KERNEL_DIRS: &[&str] = &["/proc/", "/sys/", "/dev/cpuset/", "/cgroup/"];
+
+fn unfit(change: &Change) -> Option<String> {
+    let outside = |path: &str| {
+        let inside = KERNEL_DIRS.iter().any(|dir| path.starts_with(dir));
+        let plain = !path.split('/').any(|part| part == ".." || part == ".");
+        (!inside || !plain || path.contains(char::is_control))
+            .then(|| format!("{path:?} is not a path below /proc or /sys"))
+    };
+    match change {
+        Change::Write { path, .. } | Change::MakeDir { path } => outside(path),
+        Change::MoveTasks { from, to } => outside(from).or_else(|| outside(to)),
+        Change::Affinity { task, .. } | Change::Scheduling { task, .. } if task.tid <= 0 => {
+            Some(format!("{} is not the number of a task", task.tid))
+        }
+        Change::Affinity { cpus, .. } if cpus.is_empty() => {
+            Some("a task needs a CPU to run on".to_owned())
+        }
+        Change::Slice { unit, .. } => {
+            let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            let name = unit.strip_suffix(".slice").unwrap_or("");
+            let fit = !name.is_empty() && name.chars().all(plain);
+            (!fit).then(|| format!("{unit:?} is not the name of a slice in the root"))
+        }
+        _ => None,
+    }
+}
+
+/// Why the executor stopped before the end.
+enum Halt {
+    Failed { subject: String, reason: String },
+    Signal(i32),
+    Access(cpushield_linux::Error),
+}
+
+impl From<cpushield_linux::Error> for Halt {
+    fn from(error: cpushield_linux::Error) -> Halt {
+        Halt::Access(error)
+    }
+}
+
+struct Run<'a> {
+    host: &'a Host,
+    plan: &'a Plan,
+    intents: &'a [Intent],
+    log: Appender,
+    steps: Vec<AppliedStep>,
+}
+
+impl Run<'_> {
+    fn all(&mut self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<(), Halt> {
+        let total = self.intents.len();
+        for (done, intent) in self.intents.iter().enumerate() {
+            if let Some(signal) = signal::stopped_by() {
+                return Err(Halt::Signal(signal));
+            }
+            let Some(step) = self.plan.steps.get(intent.step) else { continue };
+            progress(Progress { done, total, what: &step.tunable });
+            self.one(intent, step)?;
+        }
+        progress(Progress { done: total, total, what: "" });
+        let masks = affinities::left(self.host, self.plan, self.intents)?;
+        self.log.add(&journal::applied(&masks))?;
+        self.log.sync()?;
+        Ok(())
+    }
+
+    fn one(&mut self, intent: &Intent, step: &Step) -> Result<(), Halt> {
+        let original = self.late(intent, step)?;
+        let made = make::make(self.host, &step.change, &original)?;
+        let done = made.of_step(intent.step);
+        self.log.add(&journal::outcome(&done))?;
+        let failure = match &done.outcome {
+            Outcome::Refused { reason } if step.required => Some(reason.clone()),
+            Outcome::Absent if step.required => Some("it is not there".to_owned()),
+            _ => None,
+        };
+        let subject = step.change.subject();
+        let (tunable, told) = (step.tunable.clone(), subject.clone());
+        self.steps.push(AppliedStep { tunable, subject: told, done });
+        match failure {
+            Some(reason) => Err(Halt::Failed { subject, reason }),
+            None => Ok(()),
+        }
+    }
+
+    /// The original of a step. A file that was missing at first and is there now is read and
+    /// journaled before it is written, unless it vanishes with a directory that we made.
+    fn late(&mut self, intent: &Intent, step: &Step) -> Result<Original, Halt> {
+        let Change::Write { path, .. } = &step.change else { return Ok(intent.original.clone()) };
+        if intent.original != Original::Missing || self.is_in_ours(path) || !self.host.exists(path)
+        {
+            return Ok(intent.original.clone());
+        }
+        let original = original::of_change(self.host, &step.change)?;
+        let late = Intent { step: intent.step, original: original.clone() };
+        self.log.add(&journal::late(&late))?;
+        self.log.sync()?;
+        Ok(original)
+    }
+
+    /// Whether a path lies in a directory that the plan makes.
+    fn is_in_ours(&self, path: &str) -> bool {
+        self.intents.iter().any(|intent| super::makes(self.plan, intent, path))
+    }
+}

@@ -1,0 +1,426 @@
+//! The [`Journal`] of one shield: JSON lines, written before and while a plan is applied and while
+//! it is undone.
+//!
+//! The order is the safety: a header with the plan, the original of every step, and `begin` are put
+//! in place as one file, on the disk before the first write. Then outcomes follow, then what undo
+//! did. So a file without `begin` never was a journal of ours, and nothing may be written because
+//! of it; a last line that a crash tore apart says nothing and is dropped. It does not read or
+//! write files, and it does not know how a change is made or undone.
+
+use super::affinities::Masks;
+use crate::change::Outcome;
+use crate::plan::{Plan, Step};
+use cpushield_linux::{CpuSet, Policy, TaskId};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The version of the journal's form.
+pub const SCHEMA: u32 = 1;
+
+/// The first line: whose journal it is, and the plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Header {
+    /// `cpushield`.
+    pub journal: String,
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// The version of the program that wrote it.
+    pub version: String,
+    /// The boot it was applied in; `None` on a recorded machine without one.
+    pub boot_id: Option<String>,
+    /// What is applied.
+    pub plan: Plan,
+}
+
+/// What was there before a step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "was", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Original {
+    /// The text of a file, without its line end.
+    Text {
+        /// The text.
+        text: String,
+    },
+    /// The file, directory or task was not there.
+    Missing,
+    /// It was there but could not be read, so it is never written.
+    Unreadable {
+        /// The kernel's answer.
+        reason: String,
+    },
+    /// The directory was there, or the service answered.
+    Present,
+    /// A set of CPUs: the affinity of a task, or what irqbalance left alone.
+    Cpus {
+        /// The set.
+        cpus: CpuSet,
+    },
+    /// The scheduling policy of a task.
+    Scheduling {
+        /// The policy.
+        policy: Policy,
+    },
+    /// Tasks that were in the group before others were moved there.
+    Members {
+        /// The tasks.
+        tasks: Vec<TaskId>,
+    },
+    /// The affinity of every task.
+    Affinities {
+        /// The masks.
+        masks: Masks,
+    },
+    /// Texts of files that the step changes by the way.
+    Files {
+        /// Path and text.
+        files: BTreeMap<String, String>,
+    },
+}
+
+/// The original of one step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Intent {
+    /// Which step of the plan.
+    pub step: usize,
+    /// What was there before it.
+    pub original: Original,
+}
+
+/// The end of the intents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Begin {
+    /// How many intents there are.
+    intents: usize,
+}
+
+/// What came of one step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Done {
+    /// Which step of the plan.
+    pub step: usize,
+    /// What came of it.
+    pub outcome: Outcome,
+    /// What was read back after it; `None` when it is not a value.
+    pub left: Option<String>,
+    /// What else there is to tell, a fall-back for instance.
+    pub note: Option<String>,
+    /// Tasks that were moved.
+    pub moved: Option<Moved>,
+}
+
+/// How many tasks were moved, and why some stayed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Moved {
+    /// Tasks moved.
+    pub moved: usize,
+    /// Tasks that stayed, counted by the kernel's answer.
+    pub stayed: BTreeMap<String, usize>,
+}
+
+/// The plan is applied.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Complete {
+    /// The affinities that were left, of all tasks whose original is known.
+    masks: Masks,
+}
+
+/// What undo is going to make of the affinities, decided before its first write, because taking
+/// cpusets away changes them again.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Undoing {
+    /// What each task shall have at the end.
+    pub masks: Masks,
+    /// Tasks whose mask is no longer what we left: they keep it.
+    pub drifted: Vec<TaskId>,
+}
+
+/// What undo did about one step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fated {
+    /// Which step of the plan.
+    pub step: usize,
+    /// What became of it.
+    pub fate: Fate,
+    /// What else there is to tell.
+    pub note: Option<String>,
+}
+
+/// What became of a change when it was undone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "fate", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Fate {
+    /// The original is there again.
+    Restored,
+    /// It is no longer what we left, so it was left alone.
+    Drifted {
+        /// What is there.
+        now: String,
+        /// What we had left there.
+        ours: String,
+        /// What was there before.
+        original: String,
+    },
+    /// The file, directory or task is no more, or the machine was booted again.
+    Gone,
+    /// It could not be put back.
+    Failed {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// One line of the file.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Line {
+    Header(Box<Header>),
+    Intent(Intent),
+    Begin(Begin),
+    Late(Intent),
+    Outcome(Done),
+    Applied(Complete),
+    Undoing(Undoing),
+    Undone(Fated),
+}
+
+/// A journal that was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Journal {
+    /// The first line.
+    pub header: Header,
+    /// The original of every runtime step, in the order of the plan.
+    pub intents: Vec<Intent>,
+    /// Originals of files that appeared while the plan was applied.
+    pub late: BTreeMap<usize, Original>,
+    /// Outcomes by step; a step without one may or may not have been done.
+    pub outcomes: BTreeMap<usize, Done>,
+    /// The affinities left at the end; `None` when the plan was not applied to its end.
+    pub applied: Option<Masks>,
+    /// What undo decided, once it has begun.
+    pub undoing: Option<Undoing>,
+    /// What undo did, by step.
+    pub fates: BTreeMap<usize, Fated>,
+    /// Bytes of whole lines; what follows them was torn by a crash.
+    pub whole: u64,
+}
+
+/// Why a file is not a journal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JournalError {
+    /// The line, from 1.
+    pub line: usize,
+    /// What was expected there.
+    pub wanted: String,
+    /// What was there instead, shortened.
+    pub found: String,
+}
+
+impl fmt::Display for JournalError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: expected {}, found {}", self.line, self.wanted, self.found)
+    }
+}
+
+impl std::error::Error for JournalError {}
+
+/// A line as bytes with its line end.
+fn line(line: &Line) -> Vec<u8> {
+    let mut bytes = serde_json::to_vec(line).unwrap_or_default();
+    bytes.push(b'\n');
+    bytes
+}
+
+/// The part of a journal that must be on the disk before the first write.
+#[must_use]
+pub fn opening(header: &Header, intents: &[Intent]) -> Vec<u8> {
+    let mut bytes = line(&Line::Header(Box::new(header.clone())));
+    for intent in intents {
+        bytes.extend(line(&Line::Intent(intent.clone())));
+    }
+    bytes.extend(line(&Line::Begin(Begin { intents: intents.len() })));
+    bytes
+}
+
+/// The line of an original that was read late, because the file appeared while applying.
+#[must_use]
+pub fn late(intent: &Intent) -> Vec<u8> {
+    line(&Line::Late(intent.clone()))
+}
+
+/// The line of an outcome.
+#[must_use]
+pub fn outcome(done: &Done) -> Vec<u8> {
+    line(&Line::Outcome(done.clone()))
+}
+
+/// The line that ends a complete apply.
+#[must_use]
+pub fn applied(masks: &Masks) -> Vec<u8> {
+    line(&Line::Applied(Complete { masks: masks.clone() }))
+}
+
+/// The line that begins an undo.
+#[must_use]
+pub fn undoing(undoing: &Undoing) -> Vec<u8> {
+    line(&Line::Undoing(undoing.clone()))
+}
+
+/// The line of what undo did about a step.
+#[must_use]
+pub fn undone(fated: &Fated) -> Vec<u8> {
+    line(&Line::Undone(fated.clone()))
+}
+
+impl Journal {
+    /// Reads a journal.
+    ///
+    /// # Errors
+    /// It is not one, is of another version, or lacks a part that was on the disk before the first
+    /// write: then no write may follow from it.
+    pub fn parse(bytes: &[u8]) -> Result<Journal, JournalError> {
+        let mut lines = Lines { rest: bytes, number: 0 };
+        let header = header(&mut lines)?;
+        let mut journal = Journal {
+            header,
+            intents: Vec::new(),
+            late: BTreeMap::new(),
+            outcomes: BTreeMap::new(),
+            applied: None,
+            undoing: None,
+            fates: BTreeMap::new(),
+            whole: 0,
+        };
+        journal.read_intents(&mut lines)?;
+        while let Some(text) = lines.next_whole()? {
+            journal.take(&lines, text)?;
+        }
+        journal.whole = (bytes.len() - lines.rest.len()) as u64;
+        Ok(journal)
+    }
+
+    fn read_intents(&mut self, lines: &mut Lines<'_>) -> Result<(), JournalError> {
+        let steps = self.header.plan.steps.iter().enumerate();
+        let runtime: Vec<usize> = steps.filter(|(_, s)| s.is_runtime()).map(|(i, _)| i).collect();
+        for step in runtime {
+            let wanted = format!("the original of step {step}");
+            match lines.must(&wanted)? {
+                Line::Intent(intent) if intent.step == step => self.intents.push(intent),
+                other => return Err(lines.wrong(&wanted, &other)),
+            }
+        }
+        let wanted = format!("`begin` after {} originals", self.intents.len());
+        match lines.must(&wanted)? {
+            Line::Begin(begin) if begin.intents == self.intents.len() => Ok(()),
+            other => Err(lines.wrong(&wanted, &other)),
+        }
+    }
+
+    fn take(&mut self, lines: &Lines<'_>, text: &[u8]) -> Result<(), JournalError> {
+        let wanted = "an outcome or what undo did";
+        let known = |step: usize| self.intents.iter().any(|intent| intent.step == step);
+        let parsed = lines.parse(text, wanted)?;
+        match parsed {
+            Line::Late(intent) if known(intent.step) => {
+                self.late.insert(intent.step, intent.original);
+            }
+            Line::Outcome(done) if known(done.step) && self.applied.is_none() => {
+                self.outcomes.insert(done.step, done);
+            }
+            Line::Applied(complete) if self.applied.is_none() && self.undoing.is_none() => {
+                self.applied = Some(complete.masks);
+            }
+            Line::Undoing(undoing) if self.undoing.is_none() => self.undoing = Some(undoing),
+            Line::Undone(fated) if known(fated.step) && self.undoing.is_some() => {
+                self.fates.insert(fated.step, fated);
+            }
+            other => return Err(lines.wrong(wanted, &other)),
+        }
+        Ok(())
+    }
+
+    /// The step of an intent.
+    #[must_use]
+    pub fn step(&self, intent: &Intent) -> Option<&Step> {
+        self.header.plan.steps.get(intent.step)
+    }
+
+    /// What was there before a step: read late when the file appeared late.
+    #[must_use]
+    pub fn original<'a>(&'a self, intent: &'a Intent) -> &'a Original {
+        self.late.get(&intent.step).unwrap_or(&intent.original)
+    }
+}
+
+fn header(lines: &mut Lines<'_>) -> Result<Header, JournalError> {
+    let wanted = format!("the header of a cpushield journal, schema {SCHEMA}");
+    match lines.must(&wanted)? {
+        Line::Header(header)
+            if header.journal == "cpushield"
+                && header.schema == SCHEMA
+                && header.plan.schema == crate::plan::SCHEMA =>
+        {
+            Ok(*header)
+        }
+        other => Err(lines.wrong(&wanted, &other)),
+    }
+}
+
+/// The lines of the file that are still to be read.
+struct Lines<'a> {
+    rest: &'a [u8],
+    number: usize,
+}
+
+impl<'a> Lines<'a> {
+    /// The next line that has its end; `None` at the end or before a torn line, which must look
+    /// like the start of one of ours.
+    fn next_whole(&mut self) -> Result<Option<&'a [u8]>, JournalError> {
+        self.number += 1;
+        match self.rest.iter().position(|b| *b == b'\n') {
+            Some(at) => {
+                let (text, rest) = self.rest.split_at(at);
+                self.rest = rest.get(1..).unwrap_or_default();
+                Ok(Some(text))
+            }
+            None if self.rest.is_empty() || self.rest.starts_with(b"{") => Ok(None),
+            None => Err(self.error("a line of JSON", self.rest)),
+        }
+    }
+
+    fn must(&mut self, wanted: &str) -> Result<Line, JournalError> {
+        match self.next_whole()? {
+            Some(text) => self.parse(text, wanted),
+            None => Err(JournalError {
+                line: self.number,
+                wanted: wanted.to_owned(),
+                found: "the end of the file".to_owned(),
+            }),
+        }
+    }
+
+    fn parse(&self, text: &[u8], wanted: &str) -> Result<Line, JournalError> {
+        serde_json::from_slice(text).map_err(|why| {
+            let mut error = self.error(wanted, text);
+            error.found.push_str(&format!(" ({why})"));
+            error
+        })
+    }
+
+    fn wrong(&self, wanted: &str, found: &Line) -> JournalError {
+        self.error(wanted, &serde_json::to_vec(found).unwrap_or_default())
+    }
+
+    fn error(&self, wanted: &str, found: &[u8]) -> JournalError {
+        let text: String = String::from_utf8_lossy(found).chars().take(60).collect();
+        JournalError { line: self.number, wanted: wanted.to_owned(), found: format!("{text:?}") }
+    }
+}

@@ -1,0 +1,220 @@
+//! Making one change: skip what is so already, write, read back. What is written back when the
+//! kernel made something else of it is only what was there the moment before; originals and the
+//! journal are the executor's.
+
+use super::journal::{Done, Original};
+use super::moves;
+use super::original;
+use crate::change::{Change, Compare, Outcome, chosen_word};
+use cpushield_linux::{CpuSet, Error, Host, Policy, Result, TaskId};
+use std::collections::BTreeSet;
+
+/// What came of one change, without its step.
+#[derive(Debug)]
+pub struct Made {
+    /// What came of it.
+    pub outcome: Outcome,
+    /// What was read back.
+    pub left: Option<String>,
+    /// What else there is to tell.
+    pub note: Option<String>,
+    /// Tasks moved.
+    pub moved: Option<super::journal::Moved>,
+}
+
+impl Made {
+    fn plain(outcome: Outcome) -> Made {
+        Made { outcome, left: None, note: None, moved: None }
+    }
+
+    fn changed(left: String) -> Made {
+        Made { left: Some(left), ..Made::plain(Outcome::Changed) }
+    }
+
+    fn refused(reason: impl Into<String>) -> Made {
+        Made::plain(Outcome::Refused { reason: reason.into() })
+    }
+
+    /// The line of the journal.
+    #[must_use]
+    pub fn of_step(self, step: usize) -> Done {
+        Done { step, outcome: self.outcome, left: self.left, note: self.note, moved: self.moved }
+    }
+}
+
+/// Turns the kernel's answers about one change into an outcome; only a stopped host is an error.
+fn answered(answer: Result<Made>) -> Result<Made> {
+    match answer {
+        Err(error) if error.is_stop() => Err(error),
+        Err(error) if error.is_absent() => Ok(Made::plain(Outcome::Absent)),
+        Err(error) => Ok(Made::refused(error.reason())),
+        made => made,
+    }
+}
+
+/// Makes a change.
+///
+/// # Errors
+/// Only when a test stopped the host.
+pub fn make(host: &Host, change: &Change, was: &Original) -> Result<Made> {
+    if let Original::Unreadable { reason } = was {
+        return Ok(Made::refused(format!(
+            "it could not be put back, for it cannot be read: {reason}"
+        )));
+    }
+    answered(match change {
+        Change::Write { path, value, compare } => write(host, path, value, *compare),
+        Change::MakeDir { path } => make_dir(host, path),
+        Change::Affinity { task, cpus, .. } => affinity(host, *task, cpus),
+        Change::Scheduling { task, policy, .. } => scheduling(host, *task, *policy),
+        Change::MoveTasks { from, to } => move_tasks(host, from, to),
+        Change::KeepAffinities => Ok(Made::plain(Outcome::AlreadySo)),
+        Change::BanFromIrqbalance { .. } | Change::Slice { .. } | Change::CycleCpu { .. } => {
+            Ok(Made::refused("not done by this version"))
+        }
+    })
+}
+
+/// Whether the kernel took a part of a set that was written: it leaves out CPUs that are offline or
+/// outside a parent's set.
+fn narrowed(compare: Compare, left: &str, value: &str) -> bool {
+    let sets = match compare {
+        Compare::List => (left.parse::<CpuSet>(), value.parse::<CpuSet>()),
+        Compare::Mask => (CpuSet::parse_mask(left), CpuSet::parse_mask(value)),
+        Compare::Text | Compare::Word | Compare::Member => return false,
+    };
+    matches!(sets, (Ok(left), Ok(value)) if !left.is_empty() && left.is_subset(&value))
+}
+
+fn write(host: &Host, path: &str, value: &str, compare: Compare) -> Result<Made> {
+    let before = host.read_line(path)?;
+    if compare.same(&before, value) {
+        return Ok(Made { left: Some(before), ..Made::plain(Outcome::AlreadySo) });
+    }
+    host.write(path, value)?;
+    let left = host.read_line(path)?;
+    if compare.same(&left, value) || narrowed(compare, &left, value) {
+        return Ok(Made::changed(left));
+    }
+    if path.ends_with("/cpuset.cpus.partition") {
+        return partition(host, path, value, &before, &left);
+    }
+    let verb = if compare.same(&left, &before) { "kept" } else { "made it" };
+    taken_back(host, path, compare, &before, format!("the kernel {verb} {left:?}"))
+}
+
+/// Puts back what was there the moment before. Where that fails the file stays ours, so that undo
+/// tries again.
+fn taken_back(
+    host: &Host,
+    path: &str,
+    compare: Compare,
+    before: &str,
+    reason: String,
+) -> Result<Made> {
+    match put_back(host, path, compare, before) {
+        Ok(()) => Ok(Made::refused(reason)),
+        Err(error) if error.is_stop() => Err(error),
+        Err(error) => {
+            let left = host.read_line(path)?;
+            let note = format!("{reason}, and {:?} cannot be put back: {}", before, error.reason());
+            Ok(Made { note: Some(note), ..Made::changed(left) })
+        }
+    }
+}
+
+/// `isolated` that the kernel took but calls invalid: `root` keeps others out too, though the
+/// scheduler still balances between its CPUs.
+fn partition(host: &Host, path: &str, value: &str, before: &str, left: &str) -> Result<Made> {
+    if value == "isolated" {
+        host.write(path, "root")?;
+        let second = host.read_line(path)?;
+        if second == "root" {
+            let note = format!("the kernel says {left:?}, so the partition is a `root` one");
+            return Ok(Made { note: Some(note), ..Made::changed(second) });
+        }
+    }
+    taken_back(host, path, Compare::Text, before, format!("the kernel says {left:?}"))
+}
+
+fn put_back(host: &Host, path: &str, compare: Compare, before: &str) -> Result<()> {
+    let now = host.read_line(path)?;
+    for value in writable(compare, before, &now) {
+        host.write(path, &value)?;
+    }
+    Ok(())
+}
+
+/// What must be written so that a file that shows `now` shows `original` again; nothing when it
+/// does.
+#[must_use]
+pub fn writable(compare: Compare, original: &str, now: &str) -> Vec<String> {
+    match compare {
+        Compare::Member => {
+            let words = |text: &str| -> BTreeSet<String> {
+                text.split_whitespace().map(str::to_owned).collect()
+            };
+            let (original, now) = (words(original), words(now));
+            let on = original.difference(&now).map(|word| format!("+{word}"));
+            on.chain(now.difference(&original).map(|word| format!("-{word}"))).collect()
+        }
+        _ if is_original(compare, now, original) => Vec::new(),
+        Compare::Word => vec![chosen_word(original).to_owned()],
+        Compare::Text | Compare::List | Compare::Mask => vec![original.trim().to_owned()],
+    }
+}
+
+/// Whether a file that shows `now` says what it said when it showed `original`.
+#[must_use]
+pub fn is_original(compare: Compare, now: &str, original: &str) -> bool {
+    match compare {
+        Compare::Word => compare.same(now, chosen_word(original)),
+        Compare::Member => writable(compare, original, now).is_empty(),
+        _ => compare.same(now, original) || now.trim() == original.trim(),
+    }
+}
+
+fn make_dir(host: &Host, path: &str) -> Result<Made> {
+    if host.exists(path) {
+        return Ok(Made::plain(Outcome::AlreadySo));
+    }
+    host.make_dir(path)?;
+    Ok(Made::plain(Outcome::Changed))
+}
+
+fn affinity(host: &Host, task: TaskId, cpus: &CpuSet) -> Result<Made> {
+    original::same_task(host, task)?;
+    if host.affinity(task.tid)? == *cpus {
+        return Ok(Made::plain(Outcome::AlreadySo));
+    }
+    host.set_affinity(task.tid, cpus)?;
+    let left = host.affinity(task.tid)?;
+    if left.is_subset(cpus) {
+        Ok(Made::changed(left.to_string()))
+    } else {
+        Ok(Made::refused(format!("the kernel made it {left}")))
+    }
+}
+
+fn scheduling(host: &Host, task: TaskId, policy: Policy) -> Result<Made> {
+    original::same_task(host, task)?;
+    if host.scheduling(task.tid)? == policy {
+        return Ok(Made::plain(Outcome::AlreadySo));
+    }
+    host.set_scheduling(task.tid, policy)?;
+    Ok(Made::changed(host.scheduling(task.tid)?.to_string()))
+}
+
+fn move_tasks(host: &Host, from: &str, to: &str) -> Result<Made> {
+    if !host.exists(to) {
+        return Err(Error::absent(to));
+    }
+    let moved = moves::move_all(host, from, to, &BTreeSet::new())?;
+    // Bound kernel threads answer EINVAL; any other reason is about the group.
+    let outcome = match moved.stayed.keys().find(|reason| !reason.starts_with("EINVAL")) {
+        Some(reason) if moved.moved == 0 => Outcome::Refused { reason: reason.clone() },
+        _ if moved.moved == 0 => Outcome::AlreadySo,
+        _ => Outcome::Changed,
+    };
+    Ok(Made { moved: Some(moved), ..Made::plain(outcome) })
+}

@@ -1,0 +1,91 @@
+//! Moving every task of one cgroup into another, again until none is left that can be moved: tasks
+//! fork meanwhile. Bound kernel threads stay, which is counted and is no failure.
+
+use super::journal::Moved;
+use cpushield_linux::{Error, Host, Result, TaskId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How often a group is read again; each time only tasks born since are left.
+const ROUNDS_MAX: usize = 200;
+
+/// The file of a group that lists its tasks: threads on v1, processes on v2.
+fn list_of(host: &Host, group: &str) -> String {
+    let tasks = format!("{group}/tasks");
+    if host.exists(&tasks) { tasks } else { format!("{group}/cgroup.procs") }
+}
+
+/// The numbers of the tasks in a group.
+///
+/// # Errors
+/// The kernel's answer.
+pub fn numbers(host: &Host, group: &str) -> Result<Vec<i32>> {
+    let path = list_of(host, group);
+    let text = host.read(&path)?;
+    let mut found = Vec::new();
+    for (i, line) in text.lines().enumerate() {
+        let number = line.trim().parse();
+        found.push(number.map_err(|_| Error::malformed(&path, i + 1, "a task's number", line))?);
+    }
+    Ok(found)
+}
+
+/// The tasks in a group, with their start times; a group that is not there has none.
+///
+/// # Errors
+/// The kernel's answer.
+pub fn members(host: &Host, group: &str) -> Result<Vec<TaskId>> {
+    let numbers = match numbers(host, group) {
+        Err(error) if error.is_absent() => Vec::new(),
+        other => other?,
+    };
+    let id = |tid| Some(TaskId { tid, started: host.started(tid)? });
+    Ok(numbers.into_iter().filter_map(id).collect())
+}
+
+/// Moves all tasks of `from` to `to`, but for those in `keep`.
+///
+/// # Errors
+/// `from` cannot be read, or a test stopped the host. What the kernel says about single tasks is
+/// counted.
+pub fn move_all(host: &Host, from: &str, to: &str, keep: &BTreeSet<TaskId>) -> Result<Moved> {
+    let target = list_of(host, to);
+    let mut tried: BTreeMap<i32, Option<String>> = BTreeMap::new();
+    let mut moved = 0;
+    for _ in 0..ROUNDS_MAX {
+        let mut fresh = false;
+        for tid in numbers(host, from)? {
+            if matches!(tried.get(&tid), Some(Some(_))) || kept(host, tid, keep) {
+                continue;
+            }
+            fresh = true;
+            match host.write(&target, &tid.to_string()) {
+                // The kernel takes a task that is exiting and leaves it where it is.
+                Ok(()) if tried.contains_key(&tid) => {
+                    tried.insert(tid, Some("it is exiting".to_owned()));
+                }
+                Ok(()) => {
+                    moved += 1;
+                    tried.insert(tid, None);
+                }
+                Err(error) if error.is_stop() => return Err(error),
+                Err(error) if error.is_absent() && host.exists(&target) => {}
+                Err(error) => {
+                    tried.insert(tid, Some(error.reason()));
+                }
+            }
+        }
+        if !fresh {
+            break;
+        }
+    }
+    let mut stayed = BTreeMap::new();
+    for reason in tried.into_values().flatten() {
+        *stayed.entry(reason).or_insert(0) += 1;
+    }
+    Ok(Moved { moved, stayed })
+}
+
+fn kept(host: &Host, tid: i32, keep: &BTreeSet<TaskId>) -> bool {
+    let mut same = keep.range(TaskId { tid, started: 0 }..=TaskId { tid, started: u64::MAX });
+    same.next().is_some_and(|id| host.is_same_task(*id))
+}

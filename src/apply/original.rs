@@ -1,0 +1,63 @@
+//! What is there before a change: read for every step of a plan before the first write. It writes
+//! nothing.
+
+use super::affinities;
+use super::journal::{Intent, Original};
+use super::moves;
+use crate::change::Change;
+use crate::plan::Plan;
+use cpushield_linux::{Error, Host, Result, TaskId};
+
+/// The originals of all runtime steps, in order.
+///
+/// # Errors
+/// `/proc` cannot be read at all.
+pub fn of_plan(host: &Host, plan: &Plan) -> Result<Vec<Intent>> {
+    let mut intents = Vec::new();
+    for (step, wanted) in plan.steps.iter().enumerate().filter(|(_, s)| s.is_runtime()) {
+        intents.push(Intent { step, original: of_change(host, &wanted.change)? });
+    }
+    Ok(intents)
+}
+
+/// What is there before one change.
+///
+/// # Errors
+/// `/proc` cannot be read at all.
+pub fn of_change(host: &Host, change: &Change) -> Result<Original> {
+    Ok(match change {
+        Change::Write { path, .. } => {
+            known(host.read_line(path).map(|text| Original::Text { text }))
+        }
+        Change::MakeDir { path } if host.exists(path) => Original::Present,
+        Change::MakeDir { .. } => Original::Missing,
+        Change::Affinity { task, .. } => known(same_task(host, *task).and_then(|()| {
+            let cpus = host.affinity(task.tid)?;
+            Ok(Original::Cpus { cpus })
+        })),
+        Change::Scheduling { task, .. } => known(same_task(host, *task).and_then(|()| {
+            let policy = host.scheduling(task.tid)?;
+            Ok(Original::Scheduling { policy })
+        })),
+        Change::MoveTasks { to, .. } => {
+            known(moves::members(host, to).map(|tasks| Original::Members { tasks }))
+        }
+        Change::KeepAffinities => Original::Affinities { masks: affinities::all(host)? },
+        Change::BanFromIrqbalance { .. } | Change::Slice { .. } | Change::CycleCpu { .. } => {
+            Original::Unreadable { reason: "not done by this version".to_owned() }
+        }
+    })
+}
+
+/// Fails as the kernel does when the number belongs to another task by now.
+pub fn same_task(host: &Host, task: TaskId) -> Result<()> {
+    if host.is_same_task(task) { Ok(()) } else { Err(Error::no_task(task.tid)) }
+}
+
+fn known(reading: Result<Original>) -> Original {
+    match reading {
+        Ok(original) => original,
+        Err(error) if error.is_absent() => Original::Missing,
+        Err(error) => Original::Unreadable { reason: error.reason() },
+    }
+}

@@ -1,0 +1,241 @@
+//! Putting one change back: what is there now decides. The original: nothing to do. What we left:
+//! the original is written. Anything else is somebody's and is left alone.
+
+use super::journal::{Done, Fate, Journal, Original};
+use super::make::{is_original, writable};
+use super::{makes, moves};
+use crate::change::{Change, Compare, Outcome};
+use crate::plan::Step;
+use cpushield_linux::{Host, Policy, Result, TaskId};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// What became of a change; no fate when it had changed nothing.
+#[derive(Debug)]
+pub struct Back {
+    /// What became of it.
+    pub fate: Option<Fate>,
+    /// What else there is to tell.
+    pub note: Option<String>,
+}
+
+impl From<Fate> for Back {
+    fn from(fate: Fate) -> Back {
+        Back { fate: Some(fate), note: None }
+    }
+}
+
+const NOTHING: Back = Back { fate: None, note: None };
+
+/// How long a cgroup may be busy with tasks that are exiting, in steps of [`BUSY_STEP`].
+const BUSY_TRIES: usize = 100;
+const BUSY_STEP: Duration = Duration::from_millis(10);
+
+/// Puts one change back.
+///
+/// # Errors
+/// Only when a test stopped the host.
+pub fn restore(
+    host: &Host,
+    journal: &Journal,
+    step: &Step,
+    was: &Original,
+    done: Option<&Done>,
+) -> Result<Back> {
+    if let Some(Done { outcome: Outcome::Refused { .. } | Outcome::Absent, .. }) = done {
+        return Ok(NOTHING);
+    }
+    let answer = match (&step.change, was) {
+        (Change::Write { path, value, compare }, Original::Text { text }) => {
+            let left = done.and_then(|done| done.left.as_deref());
+            let file = Written { path, value, compare: *compare, original: text, left };
+            file.restore(host, journal, done)
+        }
+        (Change::MakeDir { path }, Original::Missing) => remove_group(host, path),
+        (Change::Scheduling { task, policy, .. }, Original::Scheduling { policy: original }) => {
+            scheduling(host, *task, *policy, *original)
+        }
+        (Change::MoveTasks { from, to }, was) => move_back(host, journal, from, to, was),
+        _ => Ok(NOTHING),
+    };
+    match answer {
+        Err(error) if error.is_stop() => Err(error),
+        Err(error) if error.is_absent() => Ok(Fate::Gone.into()),
+        Err(error) => Ok(Fate::Failed { reason: error.reason() }.into()),
+        back => back,
+    }
+}
+
+/// A file that was written.
+struct Written<'a> {
+    path: &'a str,
+    value: &'a str,
+    compare: Compare,
+    original: &'a str,
+    left: Option<&'a str>,
+}
+
+impl Written<'_> {
+    fn restore(&self, host: &Host, journal: &Journal, done: Option<&Done>) -> Result<Back> {
+        let changed = done.is_some_and(|done| done.outcome == Outcome::Changed);
+        let now = host.read_line(self.path)?;
+        if is_original(self.compare, &now, self.original) {
+            return Ok(if changed { Fate::Restored.into() } else { NOTHING });
+        }
+        if done.is_none() && self.is_of_another_step(journal, &now) {
+            return Ok(NOTHING);
+        }
+        if !self.is_ours(&now) {
+            let drifted = Fate::Drifted {
+                now,
+                ours: self.left.unwrap_or(self.value).to_owned(),
+                original: self.original.to_owned(),
+            };
+            return Ok(drifted.into());
+        }
+        for value in self.to_write(&now) {
+            host.write(self.path, &value)?;
+        }
+        Ok(Fate::Restored.into())
+    }
+
+    fn is_ours(&self, now: &str) -> bool {
+        self.compare.same(now, self.value)
+            || self.left.is_some_and(|left| is_original(self.compare, now, left))
+    }
+
+    /// Whether another step left the file so; then this one was not reached.
+    fn is_of_another_step(&self, journal: &Journal, now: &str) -> bool {
+        let steps = journal.intents.iter().filter_map(|intent| journal.step(intent));
+        let values = steps.filter_map(|step| match &step.change {
+            Change::Write { path, value, .. } if path == self.path => Some(value),
+            _ => None,
+        });
+        !self.compare.same(now, self.value)
+            && values.into_iter().any(|value| self.compare.same(now, value))
+    }
+
+    /// Words that others added meanwhile stay; of all other files the original is written.
+    fn to_write(&self, now: &str) -> Vec<String> {
+        let words = writable(self.compare, self.original, now);
+        if self.compare != Compare::Member {
+            return words;
+        }
+        let name = |word: &str| word.trim_start_matches(['+', '-']).to_owned();
+        let ours: BTreeSet<String> = self.value.split_whitespace().map(name).collect();
+        words.into_iter().filter(|word| ours.contains(&name(word))).collect()
+    }
+}
+
+/// Whether a file that was put back still says what it did before; it is written once more when it
+/// does not.
+///
+/// # Errors
+/// Only when a test stopped the host.
+pub fn settle(
+    host: &Host,
+    change: &Change,
+    was: &Original,
+) -> Result<std::result::Result<(), String>> {
+    let (Change::Write { path, compare, value }, Original::Text { text }) = (change, was) else {
+        return Ok(Ok(()));
+    };
+    let file = Written { path, value, compare: *compare, original: text, left: None };
+    let look = || -> Result<Option<String>> {
+        let now = host.read_line(path)?;
+        Ok((!file.to_write(&now).is_empty()).then_some(now))
+    };
+    let again = || -> Result<Option<String>> {
+        let Some(now) = look()? else { return Ok(None) };
+        for value in file.to_write(&now) {
+            host.write(path, &value)?;
+        }
+        look()
+    };
+    match again() {
+        Ok(None) => Ok(Ok(())),
+        Ok(Some(now)) => Ok(Err(format!("the kernel made it {now:?}, it was {text:?}"))),
+        Err(error) if error.is_stop() => Err(error),
+        Err(error) if error.is_absent() => Ok(Ok(())),
+        Err(error) => Ok(Err(error.reason())),
+    }
+}
+
+fn scheduling(host: &Host, task: TaskId, ours: Policy, original: Policy) -> Result<Back> {
+    super::original::same_task(host, task)?;
+    let now = host.scheduling(task.tid)?;
+    if now == original {
+        return Ok(Fate::Restored.into());
+    }
+    if now != ours {
+        let (now, ours) = (now.to_string(), ours.to_string());
+        return Ok(Fate::Drifted { now, ours, original: original.to_string() }.into());
+    }
+    host.set_scheduling(task.tid, original)?;
+    Ok(Fate::Restored.into())
+}
+
+fn move_back(host: &Host, journal: &Journal, from: &str, to: &str, was: &Original) -> Result<Back> {
+    let keep: BTreeSet<TaskId> = match was {
+        Original::Members { tasks } => tasks.iter().copied().collect(),
+        Original::Unreadable { .. } => return Ok(NOTHING),
+        _ => BTreeSet::new(),
+    };
+    let plan = &journal.header.plan;
+    let within = format!("{to}/tasks");
+    if !host.exists(to) && journal.intents.iter().any(|intent| makes(plan, intent, &within)) {
+        // An earlier undo came as far as removing the group, so it is empty.
+        return Ok(Fate::Restored.into());
+    }
+    let moved = moves::move_all(host, to, from, &keep)?;
+    let stayed: usize = moved.stayed.values().sum();
+    let note = match moved.stayed.first_key_value() {
+        Some((reason, _)) => format!("{} tasks moved back, {stayed} stayed: {reason}", moved.moved),
+        None => format!("{} tasks moved back", moved.moved),
+    };
+    Ok(Back { fate: Some(Fate::Restored), note: Some(note) })
+}
+
+/// Removes a cgroup that we made, with the groups that users made in it; tasks in them go to the
+/// group above.
+fn remove_group(host: &Host, path: &str) -> Result<Back> {
+    if !host.exists(path) {
+        return Ok(Fate::Gone.into());
+    }
+    let above = path.rsplit_once('/').map_or("/", |(above, _)| above);
+    let mut moved = 0;
+    remove_below(host, path, above, &mut moved, 0)?;
+    let note = (moved > 0).then(|| format!("{moved} tasks that ran in it are now in {above}"));
+    Ok(Back { fate: Some(Fate::Restored), note })
+}
+
+/// How deep groups may be nested in ours.
+const DEPTH_MAX: usize = 32;
+
+fn remove_below(
+    host: &Host,
+    path: &str,
+    above: &str,
+    moved: &mut usize,
+    depth: usize,
+) -> Result<()> {
+    let is_group = |dir: &str| host.exists(&format!("{dir}/cgroup.procs"));
+    if depth < DEPTH_MAX && is_group(path) {
+        for name in host.list(path)? {
+            let below = format!("{path}/{name}");
+            if is_group(&below) {
+                remove_below(host, &below, above, moved, depth + 1)?;
+            }
+        }
+    }
+    for _ in 0..BUSY_TRIES {
+        if is_group(path) {
+            *moved += moves::move_all(host, path, above, &BTreeSet::new())?.moved;
+        }
+        match host.remove_dir(path) {
+            Err(error) if error.is_busy() && host.is_live() => std::thread::sleep(BUSY_STEP),
+            answer => return answer,
+        }
+    }
+    host.remove_dir(path)
+}

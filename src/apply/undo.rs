@@ -1,0 +1,201 @@
+//! The one undo: backwards through the journal, each change put back where it is still ours.
+//! Affinities come last of all, for the kernel changes them when cpusets go. It goes on after a
+//! failure, and it can be killed and called again at any moment: it decides by what is there.
+
+use super::affinities;
+use super::document::{UndoError, Undone, UndoneStep};
+use super::journal::{self, Done, Fate, Fated, Intent, Journal, Original};
+use super::restore::{self, Back};
+use super::{JOURNAL, LoadError, boot_id, load};
+use crate::change::{Change, Outcome};
+use cpushield_linux::store::{Appender, Lock};
+use cpushield_linux::{Host, Store};
+
+/// Takes the active shield down.
+///
+/// # Errors
+/// Nothing was done; a step that could not be put back is told in [`Undone`].
+pub fn undo(host: &Host, store: &Store) -> Result<Undone, UndoError> {
+    match store.read(JOURNAL) {
+        // Nothing to lock for, and the directory may not be there either.
+        Ok(None) => return Ok(Undone::nothing()),
+        Ok(Some(_)) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let lock = store.lock()?;
+    undo_locked(host, store, &lock)
+}
+
+/// The same under a lock that is held already.
+pub(super) fn undo_locked(host: &Host, store: &Store, _: &Lock) -> Result<Undone, UndoError> {
+    let journal = match load(store) {
+        Ok(Some(journal)) => journal,
+        Ok(None) => return Ok(Undone::nothing()),
+        Err(LoadError::Access(error)) => return Err(error.into()),
+        Err(LoadError::Journal(error)) => {
+            return Err(UndoError::Journal { path: store.path(JOURNAL), error });
+        }
+    };
+    if boot_id(host)? != journal.header.boot_id {
+        return gone(store, &journal);
+    }
+    host.stay_on(&journal.header.plan.shield.housekeeping);
+    let mut log = store.append(JOURNAL, journal.whole)?;
+    let undoing = match &journal.undoing {
+        Some(undoing) => undoing.clone(),
+        None => {
+            let undoing = affinities::decide(host, &journal)?;
+            log.add(&journal::undoing(&undoing))?;
+            log.sync()?;
+            undoing
+        }
+    };
+    let mut run = Run { host, journal: &journal, log, fated: Vec::new() };
+    run.backwards()?;
+    run.settle()?;
+    let tasks = affinities::restore(host, &undoing)?;
+    run.tell_affinities(&undoing, &tasks)?;
+    run.log.sync()?;
+    let mut undone = Undone::nothing();
+    undone.shield = Some(journal.header.plan.shield.clone());
+    undone.drifted_tasks.clone_from(&undoing.drifted);
+    undone.restored_tasks = tasks.restored;
+    undone.steps = run.told();
+    undone.journal =
+        Some(if undone.is_complete() { archive(store, &journal)? } else { store.path(JOURNAL) });
+    Ok(undone)
+}
+
+/// Puts the journal away.
+pub(super) fn archive(store: &Store, journal: &Journal) -> Result<String, cpushield_linux::Error> {
+    let boot = journal.header.boot_id.as_deref().unwrap_or("unknown");
+    let short: String = boot.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
+    store.archive(JOURNAL, &format!("journal-{short}"), "jsonl")
+}
+
+/// The machine was booted since: nothing is written.
+fn gone(store: &Store, journal: &Journal) -> Result<Undone, UndoError> {
+    let mut undone = Undone::nothing();
+    undone.shield = Some(journal.header.plan.shield.clone());
+    undone.other_boot = true;
+    for intent in journal.intents.iter().filter(|intent| touched(journal, intent)) {
+        let fated = Fated { step: intent.step, fate: Fate::Gone, note: None };
+        undone.steps.extend(told(journal, fated));
+    }
+    undone.journal = Some(archive(store, journal)?);
+    Ok(undone)
+}
+
+/// Whether a step may have changed something.
+fn touched(journal: &Journal, intent: &Intent) -> bool {
+    match journal.outcomes.get(&intent.step) {
+        Some(Done { outcome: Outcome::Refused { .. } | Outcome::Absent, .. }) => false,
+        Some(Done { outcome: Outcome::AlreadySo, .. }) => false,
+        Some(_) | None => !matches!(
+            journal.step(intent).map(|step| &step.change),
+            Some(Change::KeepAffinities) | None
+        ),
+    }
+}
+
+fn told(journal: &Journal, fated: Fated) -> Option<UndoneStep> {
+    let step = journal.header.plan.steps.get(fated.step)?;
+    Some(UndoneStep {
+        step: fated.step,
+        tunable: step.tunable.clone(),
+        subject: step.change.subject(),
+        fate: fated.fate,
+        note: fated.note,
+    })
+}
+
+struct Run<'a> {
+    host: &'a Host,
+    journal: &'a Journal,
+    log: Appender,
+    fated: Vec<Fated>,
+}
+
+impl Run<'_> {
+    /// Every change but those of affinities, the last one first.
+    fn backwards(&mut self) -> Result<(), UndoError> {
+        for intent in self.journal.intents.iter().rev() {
+            let Some(step) = self.journal.step(intent) else { continue };
+            if matches!(step.change, Change::Affinity { .. } | Change::KeepAffinities) {
+                continue;
+            }
+            if let Some(fated) = self.journal.fates.get(&intent.step)
+                && !matches!(fated.fate, Fate::Failed { .. })
+            {
+                self.fated.push(fated.clone());
+                continue;
+            }
+            let was = self.journal.original(intent);
+            let done = self.journal.outcomes.get(&intent.step);
+            let Back { fate, note } = restore::restore(self.host, self.journal, step, was, done)?;
+            let Some(fate) = fate else { continue };
+            self.tell(Fated { step: intent.step, fate, note })?;
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, fated: Fated) -> Result<(), UndoError> {
+        self.log.add(&journal::undone(&fated))?;
+        self.fated.push(fated);
+        Ok(())
+    }
+
+    /// Looks once more at every file that was put back: the kernel changes some when others change
+    /// (the mask of unbound workqueues while a partition is up, 6.7 and later).
+    fn settle(&mut self) -> Result<(), UndoError> {
+        let restored = self.fated.iter().filter(|fated| fated.fate == Fate::Restored);
+        let restored: Vec<usize> = restored.map(|fated| fated.step).collect();
+        for intent in self.journal.intents.iter().filter(|i| restored.contains(&i.step)) {
+            let Some(step) = self.journal.step(intent) else { continue };
+            let was = self.journal.original(intent);
+            if let Err(reason) = restore::settle(self.host, &step.change, was)? {
+                let fated = Fated { step: intent.step, fate: Fate::Failed { reason }, note: None };
+                self.fated.retain(|known| known.step != intent.step);
+                self.tell(fated)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The fates of the steps that gave tasks an affinity.
+    fn tell_affinities(
+        &mut self,
+        undoing: &journal::Undoing,
+        tasks: &affinities::Restored,
+    ) -> Result<(), UndoError> {
+        for intent in &self.journal.intents {
+            let Some(step) = self.journal.step(intent) else { continue };
+            let Original::Cpus { cpus: original } = self.journal.original(intent) else { continue };
+            let Change::Affinity { task, cpus, .. } = &step.change else { continue };
+            if !touched(self.journal, intent) {
+                continue;
+            }
+            let fate = match undoing.masks.0.get(task) {
+                None => Fate::Gone,
+                Some(now) if undoing.drifted.contains(task) => Fate::Drifted {
+                    now: now.to_string(),
+                    ours: cpus.to_string(),
+                    original: original.to_string(),
+                },
+                Some(_) => match tasks.failed.get(task) {
+                    Some(reason) => Fate::Failed { reason: reason.clone() },
+                    None => Fate::Restored,
+                },
+            };
+            self.tell(Fated { step: intent.step, fate, note: None })?;
+        }
+        Ok(())
+    }
+
+    /// The fates in the order of the plan.
+    fn told(&mut self) -> Vec<UndoneStep> {
+        let mut fated = std::mem::take(&mut self.fated);
+        fated.sort_by_key(|fated| fated.step);
+        fated.into_iter().filter_map(|fated| told(self.journal, fated)).collect()
+    }
+}
