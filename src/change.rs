@@ -156,6 +156,18 @@ pub enum Risk {
     Medium,
 }
 
+impl Risk {
+    /// The word for people.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Risk::None => "none",
+            Risk::Low => "low",
+            Risk::Medium => "medium",
+        }
+    }
+}
+
 /// When a change can take effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

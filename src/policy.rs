@@ -1,7 +1,14 @@
-//! The [`Policy`]: what the user wants, from flags or from `/etc/cpushield/policy.toml`.
+//! What the user wants: the [`Wish`] for one shield and the [`Limits`] that `verify` gates on, from
+//! flags or from `/etc/cpushield/policy.toml`, which users keep under version control. Pure.
 
 use cpushield_linux::CpuSet;
-use serde::{Deserialize, Serialize};
+use cpushield_linux::cpuset::CPUS_MAX;
+use serde::{Deserialize, Deserializer, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Where the policy is looked for when none is named.
+pub const DEFAULT_PATH: &str = "/etc/cpushield/policy.toml";
 
 /// What kind of program will run in the shield.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -35,7 +42,8 @@ pub struct Wish {
     pub name: String,
     /// These CPUs exactly, or a choice by [`Wish::count`].
     pub cpus: Option<CpuSet>,
-    /// How many CPUs, when the tool chooses. `None` is one CPU (or one whole core).
+    /// How many CPUs work in the shield, when the tool chooses; idle SMT siblings come on top.
+    /// `None` is one core, or one small L2 cluster.
     pub count: Option<usize>,
     /// Take whole groups of CPUs that share this. `None`: whole cores, and whole L2 clusters where
     /// the tool chooses how many CPUs and the cluster is small.
@@ -49,7 +57,7 @@ pub struct Wish {
     /// What will run there.
     pub workload: Workload,
     /// Tunables forced on (`true`) or off (`false`), by name.
-    pub tunables: std::collections::BTreeMap<String, bool>,
+    pub tunables: BTreeMap<String, bool>,
 }
 
 impl Default for Wish {
@@ -63,7 +71,304 @@ impl Default for Wish {
             node: None,
             half_core: false,
             workload: Workload::default(),
-            tunables: std::collections::BTreeMap::new(),
+            tunables: BTreeMap::new(),
+        }
+    }
+}
+
+/// What `verify` gates on; a limit that is not given gates nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// Entries into the kernel on one CPU, at most.
+    #[serde(default)]
+    pub max_entries: Option<u64>,
+    /// The longest gap in nanoseconds, at most. In a policy with its unit: `"5us"`.
+    #[serde(default, rename = "max_gap", deserialize_with = "gap")]
+    pub max_gap_ns: Option<u64>,
+}
+
+fn gap<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "a time with its unit, such as \"5us\"")]
+    enum Span {
+        Text(String),
+        Nanoseconds(u64),
+    }
+    match Option::<Span>::deserialize(deserializer)? {
+        None => Ok(None),
+        Some(Span::Nanoseconds(ns)) => Ok(Some(ns)),
+        Some(Span::Text(text)) => parse_span(&text).map(Some).map_err(serde::de::Error::custom),
+    }
+}
+
+/// Parses a time span with its unit into nanoseconds: `800ns`, `5us`, `1.5ms`, `30s`, `2min`.
+///
+/// # Errors
+/// Says what a span looks like.
+pub fn parse_span(text: &str) -> Result<u64, String> {
+    const UNITS: &[(&str, u64)] = &[
+        ("ns", 1),
+        ("us", 1_000),
+        ("µs", 1_000),
+        ("ms", 1_000_000),
+        ("s", 1_000_000_000),
+        ("min", 60_000_000_000),
+        ("h", 3_600_000_000_000),
+    ];
+    let wrong = || format!("{text:?} is not a time; write a number and a unit, such as 5us or 30s");
+    let trimmed = text.trim();
+    let split = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
+    let (number, unit) = trimmed.split_at_checked(split).ok_or_else(wrong)?;
+    let (_, scale) = UNITS.iter().find(|(name, _)| *name == unit.trim()).ok_or_else(wrong)?;
+    let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
+    let whole: u64 = whole.parse().map_err(|_| wrong())?;
+    let digits =
+        u32::try_from(part.len()).ok().filter(|n| (1..=9).contains(n)).ok_or_else(wrong)?;
+    let part: u64 = part.parse().map_err(|_| wrong())?;
+    let fraction = u128::from(part) * u128::from(*scale) / 10u128.pow(digits);
+    let all = u128::from(whole) * u128::from(*scale) + fraction;
+    u64::try_from(all).map_err(|_| wrong())
+}
+
+/// A policy file: named shields.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Policy {
+    /// The shields, by name.
+    #[serde(default)]
+    pub shield: BTreeMap<String, ShieldPolicy>,
+}
+
+/// One shield of a policy file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "snake_case", default)]
+pub struct ShieldPolicy {
+    /// A CPU list (`N` is the last CPU), or a choice by the other keys.
+    pub cpus: Option<String>,
+    /// How many CPUs.
+    pub count: Option<usize>,
+    /// What whole groups share.
+    pub share: Option<Share>,
+    /// A device to be near to.
+    pub near: Option<String>,
+    /// A NUMA node.
+    pub node: Option<usize>,
+    /// Half a core is accepted.
+    pub half_core: bool,
+    /// What will run there.
+    pub workload: Workload,
+    /// Tunables forced on or off.
+    pub tunables: BTreeMap<String, bool>,
+    /// What `verify` gates on.
+    pub limits: Limits,
+}
+
+/// Why a policy file is not accepted: where and what was expected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyError {
+    /// The file.
+    pub file: String,
+    /// The line, from 1; `None` when it is not about one line.
+    pub line: Option<usize>,
+    /// What is wrong and what was expected.
+    pub why: String,
+}
+
+impl fmt::Display for PolicyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "{}:{line}: {}", self.file, self.why),
+            None => write!(f, "{}: {}", self.file, self.why),
+        }
+    }
+}
+
+impl std::error::Error for PolicyError {}
+
+impl Policy {
+    /// Parses a policy file; `file` is its name for errors.
+    ///
+    /// # Errors
+    /// Names the line and what was expected there; keys that are not known are refused.
+    pub fn parse(text: &str, file: &str) -> Result<Policy, PolicyError> {
+        let policy: Policy = toml::from_str(text).map_err(|error| PolicyError {
+            file: file.to_owned(),
+            line: error.span().map(|span| line_of(text, span.start)),
+            why: error.message().trim().to_owned(),
+        })?;
+        for (name, shield) in &policy.shield {
+            let wrong = |why: String| PolicyError {
+                file: file.to_owned(),
+                line: line_with(text, name),
+                why: format!("shield {name:?}: {why}"),
+            };
+            let chosen = [shield.count.is_some(), shield.share.is_some(), shield.near.is_some()];
+            if shield.cpus.is_some() && (chosen.contains(&true) || shield.node.is_some()) {
+                return Err(wrong(
+                    "expected either cpus or a choice by count, share, near and node".to_owned(),
+                ));
+            }
+            if let Some(list) = &shield.cpus {
+                CpuSet::parse_list(list, Some(CPUS_MAX - 1))
+                    .map_err(|error| wrong(error.to_string()))?;
+            }
+        }
+        Ok(policy)
+    }
+
+    /// The shield of this name, or the only one.
+    ///
+    /// # Errors
+    /// There is none, or there are several and none was named.
+    pub fn shield(
+        &self,
+        name: Option<&str>,
+        file: &str,
+    ) -> Result<(&str, &ShieldPolicy), PolicyError> {
+        let known = || self.shield.keys().cloned().collect::<Vec<_>>().join(", ");
+        let wrong = |why: String| PolicyError { file: file.to_owned(), line: None, why };
+        let found = match name {
+            Some(name) => self.shield.get_key_value(name).ok_or_else(|| {
+                wrong(format!("there is no shield {name:?}; expected one of: {}", known()))
+            })?,
+            None => {
+                let mut all = self.shield.iter();
+                match (all.next(), all.next()) {
+                    (Some(only), None) => only,
+                    (None, _) => return Err(wrong("expected a table [shield.NAME]".to_owned())),
+                    _ => {
+                        let why = format!("name one of its shields with --shield: {}", known());
+                        return Err(wrong(why));
+                    }
+                }
+            }
+        };
+        Ok((found.0, found.1))
+    }
+}
+
+impl ShieldPolicy {
+    /// The wish; `last` is the machine's last CPU, for lists with `N`.
+    ///
+    /// # Errors
+    /// The list is not one.
+    pub fn wish(&self, name: &str, last: Option<usize>) -> Result<Wish, String> {
+        let list = |text: &String| CpuSet::parse_list(text, last).map_err(|e| e.to_string());
+        Ok(Wish {
+            name: name.to_owned(),
+            cpus: self.cpus.as_ref().map(list).transpose()?,
+            count: self.count,
+            share: self.share,
+            near: self.near.clone(),
+            node: self.node,
+            half_core: self.half_core,
+            workload: self.workload,
+            tunables: self.tunables.clone(),
+        })
+    }
+}
+
+/// The line of a byte, from 1.
+fn line_of(text: &str, byte: usize) -> usize {
+    1 + text.bytes().take(byte).filter(|b| *b == b'\n').count()
+}
+
+/// The line of a shield's table.
+fn line_with(text: &str, name: &str) -> Option<usize> {
+    let heads = [format!("[shield.{name}]"), format!("[shield.\"{name}\"]")];
+    text.lines().position(|line| heads.iter().any(|head| line.trim() == head)).map(|i| i + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const GOOD: &str = r#"
+# lathe
+[shield.rt]
+count = 2
+share = "l2"
+near = "eth0"
+workload = "cyclic"
+
+[shield.rt.tunables]
+watchdog = false
+
+[shield.rt.limits]
+max_entries = 0
+max_gap = "5us"
+
+[shield.vm]
+cpus = "4-N"
+workload = "vm"
+"#;
+
+    #[test]
+    fn named_shields_are_read_whole() {
+        let policy = Policy::parse(GOOD, "p.toml").unwrap();
+        let (name, rt) = policy.shield(Some("rt"), "p.toml").unwrap();
+        let wish = rt.wish(name, Some(7)).unwrap();
+        assert_eq!(
+            wish,
+            Wish {
+                name: "rt".to_owned(),
+                count: Some(2),
+                share: Some(Share::L2),
+                near: Some("eth0".to_owned()),
+                workload: Workload::Cyclic,
+                tunables: [("watchdog".to_owned(), false)].into(),
+                ..Wish::default()
+            }
+        );
+        assert_eq!(rt.limits, Limits { max_entries: Some(0), max_gap_ns: Some(5_000) });
+        let vm = policy.shield["vm"].wish("vm", Some(7)).unwrap();
+        assert_eq!(vm.cpus, Some("4-7".parse().unwrap()));
+        let error = policy.shield(None, "p.toml").unwrap_err().to_string();
+        assert_eq!(error, "p.toml: name one of its shields with --shield: rt, vm");
+    }
+
+    #[test]
+    fn errors_name_file_line_and_what_was_expected() {
+        for (text, said) in [
+            ("[shield.a]\ncount = 1\ncolour = 2\n", "p.toml:3: unknown field `colour`, expected"),
+            ("[shield.a]\nshare = \"l9\"\n", "p.toml:2: unknown variant `l9`, expected one of"),
+            ("[shield.a]\ncount = \"x\"\n", "p.toml:2: invalid type: string \"x\", expected usize"),
+            ("[shields.a]\n", "p.toml:1: unknown field `shields`, expected `shield`"),
+            ("\n[shield.a]\ncpus = \"3-1\"\n", "p.toml:2: shield \"a\": \"3-1\" is not a CPU list"),
+            ("[shield.a]\ncpus = \"3\"\ncount = 1\n", "p.toml:1: shield \"a\": expected either"),
+            ("[shield.a.limits]\nmax_gap = \"5\"\n", "p.toml:2: \"5\" is not a time"),
+            ("[shield.a\n", "p.toml:1: "),
+        ] {
+            let error = Policy::parse(text, "p.toml").unwrap_err().to_string();
+            assert!(error.starts_with(said), "{text:?}\n  said {error}\n  not  {said}");
+        }
+    }
+
+    #[test]
+    fn time_spans_carry_a_unit() {
+        for (text, ns) in [
+            ("800ns", 800),
+            ("5us", 5_000),
+            ("5 µs", 5_000),
+            ("1.5ms", 1_500_000),
+            ("30s", 30_000_000_000),
+            ("2min", 120_000_000_000),
+        ] {
+            assert_eq!(parse_span(text), Ok(ns), "{text}");
+        }
+        for text in ["", "5", "us", "-5us", "5 parsecs", "1.us", ".5us", "99999999999h", "1.2.3s"] {
+            assert!(parse_span(text).is_err(), "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_parsers_panic(text in ".{0,80}", span in "[0-9.a-z ]{0,12}") {
+            let _ = Policy::parse(&text, "p");
+            let _ = Policy::parse(&format!("[shield.a]\n{text}"), "p");
+            let _ = parse_span(&span);
         }
     }
 }

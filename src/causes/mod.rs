@@ -1,6 +1,8 @@
 //! The catalogue of causes: every kind of thing that can run on a CPU instead of the workload's
 //! user code. One place, pure; `tunables/` says what removes each, `verify/` counts them.
 
+mod pages;
+
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

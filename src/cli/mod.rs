@@ -1,11 +1,15 @@
 //! The command line: one file per subcommand, with its `Args` (their docs are the help) and `run`.
 
+pub mod explain;
 pub mod mask;
+pub mod plan;
 pub mod survey;
+pub mod wish;
 
 use crate::failure::Failure;
 use crate::ui::{Format, Ui};
 use clap::{Parser, Subcommand};
+use cpushield_linux::Host;
 use std::path::PathBuf;
 
 /// CPUs that nothing interrupts, proven
@@ -39,13 +43,30 @@ pub struct Global {
     pub state: PathBuf,
 }
 
+impl Global {
+    /// The machine to work on: the live one, or the recorded one of `--root`.
+    ///
+    /// # Errors
+    /// The recording cannot be read.
+    pub fn host(&self) -> Result<Host, Failure> {
+        match &self.root {
+            None => Ok(Host::live()),
+            Some(dir) => Ok(Host::recorded(dir)?),
+        }
+    }
+}
+
 /// The subcommands
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// CPU lists and masks, one into the other
-    Mask(mask::Args),
     /// The machine, what is isolated, what stands in the way
     Survey(survey::Args),
+    /// Choose CPUs and show what would be changed, what stays and why
+    Plan(plan::Args),
+    /// What a tunable does, or a cause of interruptions means
+    Explain(explain::Args),
+    /// CPU lists and masks, one into the other
+    Mask(mask::Args),
 }
 
 /// Runs the subcommand.
@@ -56,7 +77,9 @@ pub fn dispatch(cli: Cli) -> Result<(), Failure> {
     let format = if cli.global.json { Format::Json } else { Format::Text };
     let ui = Ui { format, quiet: cli.global.quiet };
     match cli.command {
-        Command::Mask(args) => mask::run(&ui, &args),
         Command::Survey(args) => survey::run(&ui, &cli.global, &args),
+        Command::Plan(args) => plan::run(&ui, &cli.global, &args),
+        Command::Explain(args) => explain::run(&ui, &args),
+        Command::Mask(args) => mask::run(&ui, &args),
     }
 }

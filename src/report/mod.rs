@@ -1,4 +1,7 @@
 //! Report: documents → text for people. Pure: it reads no machine and prints nothing.
 
 pub mod attempt;
+mod plan;
 pub mod table;
+
+pub use plan::plan_text;

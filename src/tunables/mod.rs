@@ -12,7 +12,7 @@ mod workqueues;
 pub use want::Wanted;
 
 use crate::causes::Cause;
-use crate::change::{Risk, When};
+use crate::change::{Change, Risk, When};
 use crate::plan::{BootAdvice, Immovable, Shield};
 use crate::survey::Machine;
 use serde::{Deserialize, Serialize};
@@ -119,6 +119,55 @@ pub fn in_force(machine: &Machine, shield: &Shield, tunable: &dyn Tunable) -> Fo
             let missing: Vec<Wanted> = wanted.into_iter().filter(|w| !w.already).collect();
             if missing.is_empty() { Force::InForce } else { Force::NotInForce(missing) }
         }
+    }
+}
+
+/// The tunables that remove a cause, in order.
+#[must_use]
+pub fn removers(cause: Cause) -> Vec<&'static str> {
+    let removes = |tunable: &&&dyn Tunable| tunable.removes().contains(&cause);
+    TUNABLES.iter().filter(removes).map(|tunable| tunable.name()).collect()
+}
+
+/// How to remove an interruption of a shield: by a tunable that is not in force, else by a boot
+/// parameter; `None` when everything known is in force. `culprit` is who it was, where known, and
+/// picks the change that is about it.
+#[must_use]
+pub fn remedy(machine: &Machine, shield: &Shield, cause: Cause, culprit: &str) -> Option<Remedy> {
+    let removing = TUNABLES.iter().copied().filter(|tunable| tunable.removes().contains(&cause));
+    let runtime = removing.clone().find_map(|tunable| {
+        let Force::NotInForce(missing) = in_force(machine, shield, tunable) else { return None };
+        let about = missing.iter().find(|wanted| is_about(wanted, culprit));
+        let how = match (about, missing.as_slice()) {
+            (Some(wanted), _) => wanted.change.shell(),
+            (None, [only]) => only.change.shell(),
+            (None, _) if tunable.optional() => format!("cpushield apply --on {}", tunable.name()),
+            (None, many) => format!("cpushield apply ({} changes)", many.len()),
+        };
+        Some(Remedy { tunable: tunable.name().to_owned(), when: When::Runtime, how })
+    });
+    let boot = || {
+        TUNABLES.iter().find_map(|tunable| {
+            let advice = tunable.remains(machine, shield).boot;
+            let advice = advice.into_iter().find(|advice| advice.removes.contains(&cause))?;
+            let tunable = tunable.name().to_owned();
+            Some(Remedy { tunable, when: When::Boot, how: advice.parameter })
+        })
+    };
+    runtime.or_else(boot)
+}
+
+/// Whether a change is about this culprit: the interrupt of `IRQ 24 nvme0q3`, the thread of
+/// `kswapd0 (88)`.
+fn is_about(wanted: &Wanted, culprit: &str) -> bool {
+    let mut words = culprit.split(|c: char| !c.is_ascii_alphanumeric());
+    match &wanted.change {
+        Change::Write { path, .. } => {
+            let irq = path.strip_prefix("/proc/irq/").and_then(|rest| rest.split('/').next());
+            irq.is_some_and(|irq| words.any(|word| word == irq))
+        }
+        Change::Affinity { task, .. } => words.any(|word| word == task.tid.to_string()),
+        _ => false,
     }
 }
 

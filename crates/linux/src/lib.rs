@@ -5,6 +5,7 @@
 
 pub mod clock;
 pub mod cpuset;
+pub mod documents;
 pub mod error;
 pub mod host;
 pub mod memory;
@@ -20,6 +21,7 @@ pub mod text;
 pub mod tracefs;
 
 pub use cpuset::CpuSet;
+pub use documents::{read_document, write_document};
 pub use error::{Error, Result, Verb};
 pub use host::{Fault, Host};
 pub use store::Store;

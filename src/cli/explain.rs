@@ -1,0 +1,158 @@
+//! `cpushield explain`: the page of a tunable or of a cause, and the way from one to the other.
+
+use crate::causes::Cause;
+use crate::change::{Risk, When};
+use crate::failure::Failure;
+use crate::report::table::{Align, lay_out};
+use crate::tunables::{TUNABLES, Tunable, named, nearest, removers};
+use crate::ui::Ui;
+use serde::Serialize;
+
+/// What a tunable does, or a cause of interruptions means
+///
+/// Without a name: lists all.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// A tunable (`irq-affinity`) or a cause (`tick`)
+    pub name: Option<String>,
+}
+
+/// One page.
+#[derive(Debug, Serialize)]
+struct Page {
+    name: &'static str,
+    kind: &'static str,
+    summary: &'static str,
+    text: &'static str,
+    /// Causes that a tunable removes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    removes: Option<Vec<&'static str>>,
+    /// Tunables and parameters that remove a cause.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    removed_by: Option<Vec<&'static str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    risk: Option<Risk>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    when: Option<When>,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// There is no such name.
+pub fn run(ui: &Ui, args: &Args) -> Result<(), Failure> {
+    let Some(name) = &args.name else {
+        let pages = pages();
+        return ui.show(&pages, || list(&pages));
+    };
+    let page = named(name)
+        .map(page_of_tunable)
+        .or_else(|| Cause::named(name).map(page_of_cause))
+        .ok_or_else(|| unknown(name))?;
+    ui.show(&page, || page.text())
+}
+
+fn pages() -> Vec<Page> {
+    let tunables = TUNABLES.iter().copied().map(page_of_tunable);
+    tunables.chain(Cause::ALL.iter().copied().map(page_of_cause)).collect()
+}
+
+fn page_of_tunable(tunable: &dyn Tunable) -> Page {
+    Page {
+        name: tunable.name(),
+        kind: "tunable",
+        summary: tunable.summary(),
+        text: tunable.page(),
+        removes: Some(tunable.removes().iter().map(|cause| cause.name()).collect()),
+        removed_by: None,
+        risk: Some(tunable.risk()),
+        when: Some(tunable.when()),
+    }
+}
+
+fn page_of_cause(cause: Cause) -> Page {
+    Page {
+        name: cause.name(),
+        kind: "cause",
+        summary: cause.summary(),
+        text: cause.page(),
+        removes: None,
+        removed_by: Some(removers(cause)),
+        risk: None,
+        when: None,
+    }
+}
+
+impl Page {
+    fn text(&self) -> String {
+        let mut text = format!("{} ({}): {}\n\n", self.name, self.kind, self.summary);
+        for paragraph in self.text.split("\n\n") {
+            text.push_str(&wrapped(paragraph));
+            text.push('\n');
+        }
+        let named = |title: &str, names: &[&str]| match names {
+            [] => format!("{title}: nothing\n"),
+            names => format!("{title}: {}\n", names.join(", ")),
+        };
+        if let Some(causes) = &self.removes {
+            text.push_str(&named("removes", causes));
+        }
+        if let Some(tunables) = &self.removed_by {
+            text.push_str(&named("removed by", tunables));
+        }
+        if let Some(risk) = self.risk {
+            text.push_str(&format!("risk: {}\n", risk.word()));
+        }
+        text
+    }
+}
+
+/// A paragraph in lines of at most 80 columns; lists keep their lines.
+fn wrapped(paragraph: &str) -> String {
+    let mut text = String::new();
+    let mut column = 0;
+    for line in paragraph.lines() {
+        if line.starts_with("* ") && column > 0 {
+            text.push('\n');
+            column = 0;
+        }
+        for word in line.split_whitespace() {
+            let width = word.chars().count();
+            if column > 0 && column + 1 + width > 80 {
+                text.push('\n');
+                column = 0;
+            }
+            if column > 0 {
+                text.push(' ');
+                column += 1;
+            }
+            text.push_str(word);
+            column += width;
+        }
+    }
+    text.push('\n');
+    text
+}
+
+fn list(pages: &[Page]) -> String {
+    let rows = |kind: &str| {
+        let of_kind = pages.iter().filter(|page| page.kind == kind);
+        let rows: Vec<Vec<String>> =
+            of_kind.map(|page| vec![page.name.to_owned(), page.summary.to_owned()]).collect();
+        lay_out("  ", &[Align::Left, Align::Left], &rows)
+    };
+    format!(
+        "Tunables, in the order of their changes\n{}\nCauses of interruptions\n{}",
+        rows("tunable"),
+        rows("cause")
+    )
+}
+
+fn unknown(name: &str) -> Failure {
+    let known: Vec<&str> = pages().iter().map(|page| page.name).collect();
+    let mut failure = Failure::usage(format!("there is no tunable and no cause {name:?}"));
+    for near in nearest(name, &known) {
+        failure = failure.hint(format!("did you mean {near}?"));
+    }
+    failure.hint("`cpushield explain` lists all")
+}

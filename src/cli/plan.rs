@@ -1,0 +1,44 @@
+//! `cpushield plan`: the choice of CPUs and the ordered changes, without doing any.
+
+use super::Global;
+use super::wish::WishArgs;
+use crate::failure::{Failure, Kind};
+use crate::report::plan_text;
+use crate::survey::survey;
+use crate::tunables;
+use crate::ui::Ui;
+use cpushield_linux::write_document;
+use std::path::PathBuf;
+
+/// Choose CPUs and show what would be changed, what stays and why
+///
+/// Nothing is changed. `cpushield apply` does what the plan says.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The shield
+    #[command(flatten)]
+    pub wish: WishArgs,
+    /// Show every step with its command
+    #[arg(long, short)]
+    pub verbose: bool,
+    /// Save the plan for `cpushield apply FILE`
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// The wish is wrong, unsafe or impossible, or the plan cannot be saved.
+pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
+    let host = global.host()?;
+    let machine = survey(&host, &tunables::reads());
+    let (plan, _) = args.wish.plan(&host, &machine)?;
+    if let Some(file) = &args.output {
+        let text = serde_json::to_string_pretty(&plan)
+            .map_err(|e| Failure::new(Kind::Bug, format!("cannot make JSON: {e}")))?;
+        write_document(file, &(text + "\n"))?;
+        ui.status(&format!("saved: {}", file.display()));
+    }
+    ui.show(&plan, || plan_text(&plan, args.verbose))
+}

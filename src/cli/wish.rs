@@ -1,0 +1,122 @@
+//! What `plan`, `apply` and `try` ask the user: which CPUs and for what, by flags or by a policy.
+
+use crate::failure::Failure;
+use crate::plan::{Plan, plan};
+use crate::policy::{DEFAULT_PATH, Limits, Policy, Share, Wish, Workload};
+use crate::survey::Machine;
+use cpushield_linux::{CpuSet, Host, read_document};
+use std::path::Path;
+
+/// Which CPUs, and for what
+#[derive(Debug, Clone, Default, clap::Args)]
+#[command(next_help_heading = "The shield")]
+pub struct WishArgs {
+    /// These CPUs: `3`, `2-3`, `2-N` (`N` is the last CPU)
+    #[arg(long, value_name = "LIST", conflicts_with_all = ["count", "near", "node", "share"])]
+    pub cpus: Option<String>,
+    /// So many CPUs, chosen by the tool
+    #[arg(long, value_name = "N")]
+    pub count: Option<usize>,
+    /// Near this device, `eth0` or `nvme0n1`
+    #[arg(long, value_name = "DEVICE")]
+    pub near: Option<String>,
+    /// On this NUMA node
+    #[arg(long, value_name = "N")]
+    pub node: Option<usize>,
+    /// Whole groups that share nothing of this with everyone else
+    #[arg(long, value_enum)]
+    pub share: Option<Share>,
+    /// Accept single SMT siblings: the other half of the core stays with everyone else
+    #[arg(long)]
+    pub half_core: bool,
+    /// What will run there
+    #[arg(long, value_enum)]
+    pub workload: Option<Workload>,
+    /// Switch a tunable on (see `cpushield explain`)
+    #[arg(long, value_name = "TUNABLE")]
+    pub on: Vec<String>,
+    /// Switch a tunable off
+    #[arg(long, value_name = "TUNABLE")]
+    pub off: Vec<String>,
+    /// Read the wish from this policy [default: /etc/cpushield/policy.toml when it is there]
+    #[arg(long, value_name = "FILE")]
+    pub policy: Option<String>,
+    /// The shield of the policy
+    #[arg(long, value_name = "NAME")]
+    pub shield: Option<String>,
+}
+
+/// A wish with the limits that came with it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// The wish.
+    pub wish: Wish,
+    /// What `verify` gates on.
+    pub limits: Limits,
+}
+
+impl WishArgs {
+    /// The wish: the policy's, with flags on top.
+    ///
+    /// # Errors
+    /// The policy cannot be read or is wrong, or a list is not one.
+    pub fn asked(&self, host: &Host, machine: &Machine) -> Result<Asked, Failure> {
+        let present = machine.topology.present.union(&machine.topology.online);
+        let mut asked = self.policy_wish(host, present.last())?;
+        let wish = &mut asked.wish;
+        if let Some(list) = &self.cpus {
+            let list = CpuSet::parse_list(list, present.last()).map_err(|error| {
+                Failure::usage(error.to_string()).hint("a list looks like 3, 2-3 or 2-N")
+            })?;
+            // The list on the command line replaces every choice of the policy.
+            *wish = Wish { cpus: Some(list), count: None, share: None, near: None, ..wish.clone() };
+            wish.node = None;
+        } else if self.chooses() {
+            wish.cpus = None;
+        }
+        wish.count = self.count.or(wish.count);
+        wish.near = self.near.clone().or(wish.near.take());
+        wish.node = self.node.or(wish.node);
+        wish.share = self.share.or(wish.share);
+        wish.half_core |= self.half_core;
+        wish.workload = self.workload.unwrap_or(wish.workload);
+        wish.tunables.extend(self.on.iter().map(|name| (name.clone(), true)));
+        wish.tunables.extend(self.off.iter().map(|name| (name.clone(), false)));
+        Ok(asked)
+    }
+
+    fn chooses(&self) -> bool {
+        self.count.is_some() || self.near.is_some() || self.node.is_some() || self.share.is_some()
+    }
+
+    fn policy_wish(&self, host: &Host, last: Option<usize>) -> Result<Asked, Failure> {
+        let file = match (&self.policy, &self.shield) {
+            (Some(file), _) => file.as_str(),
+            (None, Some(_)) => DEFAULT_PATH,
+            // A flag that says which CPUs makes the default policy needless.
+            (None, None) if self.cpus.is_some() || self.chooses() => return Ok(Asked::default()),
+            (None, None) if host.exists(DEFAULT_PATH) => DEFAULT_PATH,
+            (None, None) => return Ok(Asked::default()),
+        };
+        let wrong = |why: String| Failure::usage(why).hint("docs/policy.md shows every key");
+        let text = match &self.policy {
+            Some(file) => read_document(Path::new(file))?,
+            None => host.read(file)?,
+        };
+        let policy = Policy::parse(&text, file).map_err(|error| wrong(error.to_string()))?;
+        let (name, shield) = policy
+            .shield(self.shield.as_deref(), file)
+            .map_err(|error| wrong(error.to_string()))?;
+        let wish = shield.wish(name, last).map_err(|why| wrong(format!("{file}: {why}")))?;
+        Ok(Asked { wish, limits: shield.limits })
+    }
+
+    /// The plan for the wish.
+    ///
+    /// # Errors
+    /// The wish is wrong, unsafe or impossible.
+    pub fn plan(&self, host: &Host, machine: &Machine) -> Result<(Plan, Limits), Failure> {
+        let asked = self.asked(host, machine)?;
+        Ok((plan(machine, &asked.wish)?, asked.limits))
+    }
+}

@@ -1,0 +1,147 @@
+//! A [`Plan`] for people: the choice, one line for each tunable, what stays and why. Pure.
+
+use super::table::{Align, lay_out};
+use crate::change::{Change, Risk};
+use crate::plan::{Immovable, Plan, Step};
+use std::collections::BTreeMap;
+
+/// Names in one line; more are counted.
+const NAMES_MAX: usize = 5;
+
+/// The text of `cpushield plan`; `verbose` shows every step with its command.
+#[must_use]
+pub fn plan_text(plan: &Plan, verbose: bool) -> String {
+    let shield = &plan.shield;
+    let mut text = format!("Shield CPU {}; CPU {} keeps house\n", shield.cpus, shield.housekeeping);
+    for why in &plan.why {
+        text.push_str(&format!("  {why}\n"));
+    }
+    text.push_str(&changes(plan, verbose));
+    text.push_str(&immovable(&plan.immovable));
+    if !plan.boot.is_empty() {
+        text.push_str("\nWhat only a boot parameter removes\n");
+        for advice in &plan.boot {
+            let causes: Vec<&str> = advice.removes.iter().map(|cause| cause.name()).collect();
+            text.push_str(&format!("  {}  ({})\n", advice.parameter, causes.join(", ")));
+            text.push_str(&format!("      {}\n", advice.reason));
+        }
+    }
+    if !plan.skipped.is_empty() {
+        text.push_str("\nDoes nothing here\n");
+        let rows: Vec<Vec<String>> =
+            plan.skipped.iter().map(|s| vec![s.tunable.clone(), s.reason.clone()]).collect();
+        text.push_str(&lay_out("  ", &[Align::Left, Align::Left], &rows));
+    }
+    if !plan.warnings.is_empty() {
+        text.push_str("\nMind\n");
+        for warning in &plan.warnings {
+            text.push_str(&format!("  {warning}\n"));
+        }
+    }
+    text
+}
+
+fn changes(plan: &Plan, verbose: bool) -> String {
+    let already: usize = plan.already.values().sum();
+    let so = if already > 0 { format!("; {already} are so already") } else { String::new() };
+    let mut text = format!("\n{} changes{so}\n", plan.steps.len());
+    if verbose {
+        for step in &plan.steps {
+            let now = step.now.as_deref().unwrap_or("?");
+            text.push_str(&format!("  {}: {} (now: {now})\n", step.tunable, step.reason));
+            text.push_str(&format!("      {}\n", step.change.shell()));
+        }
+        return text;
+    }
+    let mut rows = Vec::new();
+    for steps in plan.steps.chunk_by(|a, b| a.tunable == b.tunable) {
+        let Some(first) = steps.first() else { continue };
+        let risk = match first.risk {
+            Risk::None | Risk::Low => "",
+            Risk::Medium => "risk: see explain",
+        };
+        for (i, line) in lines(steps).into_iter().enumerate() {
+            let name = if i == 0 { first.tunable.as_str() } else { "" };
+            let risk = if i == 0 { risk } else { "" };
+            rows.push(vec![name.to_owned(), line, risk.to_owned()]);
+        }
+    }
+    text + &lay_out("  ", &[Align::Left, Align::Left, Align::Left], &rows)
+}
+
+/// A few lines for the steps of one tunable: many of a kind become one line with a count.
+fn lines(steps: &[Step]) -> Vec<String> {
+    let mut kinds: Vec<(String, Vec<String>)> = Vec::new();
+    for step in steps {
+        let (kind, name) = kind_and_name(step);
+        match kinds.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, names)) => names.push(name),
+            None => kinds.push((kind, vec![name])),
+        }
+    }
+    let line = |(kind, names): (String, Vec<String>)| match names.as_slice() {
+        [only] => kind.replace("{n}", "1").replace("{name}", only).replace("(s)", ""),
+        many => {
+            let n = many.len().to_string();
+            kind.replace("{n}", &n).replace("{name}", &listed(many)).replace("(s)", "s")
+        }
+    };
+    kinds.into_iter().map(line).collect()
+}
+
+fn kind_and_name(step: &Step) -> (String, String) {
+    let now = step.now.as_deref().map(|now| format!("{now} → ")).unwrap_or_default();
+    match &step.change {
+        Change::Affinity { comm, cpus, .. } => {
+            (format!("{{n}} thread(s) to CPU {cpus}: {{name}}"), comm.clone())
+        }
+        Change::Write { path, value, .. } => {
+            let irq = path.strip_prefix("/proc/irq/").and_then(|rest| rest.split_once('/'));
+            match (irq, path.rsplit_once('/')) {
+                (Some((irq, "smp_affinity_list")), _) => {
+                    (format!("{{n}} interrupt(s) to CPU {value}: {{name}}"), irq.to_owned())
+                }
+                (_, Some((dir, file))) if collapses(dir) => {
+                    (format!("{file} of {{name}}: {now}{value}"), last_name(dir).to_owned())
+                }
+                _ => (format!("{path}: {now}{value}"), String::new()),
+            }
+        }
+        other => (other.subject(), String::new()),
+    }
+}
+
+/// Files that many directories have, which are named by their directory.
+fn collapses(dir: &str) -> bool {
+    ["/queues/", "/machinecheck/", "/workqueue/", "/fair_server/", "/cpuidle/"]
+        .iter()
+        .any(|part| dir.contains(part))
+}
+
+fn last_name(dir: &str) -> &str {
+    dir.rsplit('/').next().unwrap_or(dir)
+}
+
+/// The first names, and how many more.
+fn listed(names: &[String]) -> String {
+    let shown = names.iter().take(NAMES_MAX).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(NAMES_MAX) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+fn immovable(all: &[Immovable]) -> String {
+    let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for stays in all {
+        by_reason.entry(&stays.reason).or_default().push(stays.what.clone());
+    }
+    let mut text = String::new();
+    if !all.is_empty() {
+        text.push_str(&format!("\n{} cannot be moved\n", all.len()));
+    }
+    for (reason, names) in by_reason {
+        text.push_str(&format!("  {}: {reason}\n      {}\n", names.len(), listed(&names)));
+    }
+    text
+}
