@@ -5,7 +5,6 @@ use crate::failure::Failure;
 use crate::survey::survey;
 use crate::tunables;
 use crate::ui::Ui;
-use cpushield_linux::Host;
 use std::path::PathBuf;
 
 /// The machine, what is isolated, what stands in the way
@@ -27,17 +26,4 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     }
     let machine = survey(&host, &tunables::reads());
     ui.show(&machine, || format!("{machine:#?}"))
-}
-
-impl Global {
-    /// The machine that the command line names: the live one, or the recording of `--root`.
-    ///
-    /// # Errors
-    /// The recording cannot be read.
-    pub fn host(&self) -> Result<Host, Failure> {
-        match &self.root {
-            None => Ok(Host::live()),
-            Some(dir) => Ok(Host::recorded(dir)?),
-        }
-    }
 }
