@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -231,4 +232,25 @@ pub fn die_with_parent(parent: i32) -> io::Result<bool> {
     answer(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) })?;
     // SAFETY: the call takes no pointers and cannot fail.
     Ok(unsafe { libc::getppid() } == parent)
+}
+
+/// Waits until a process has ended. True when it did, false when `most` went by first. A process
+/// that is not there has ended.
+///
+/// # Errors
+/// The kernel's answer; ENOSYS before 5.3 (`pidfd_open(2)`).
+pub fn wait_for_end(pid: i32, most: Duration) -> io::Result<bool> {
+    // SAFETY: the call takes numbers and no pointers.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    if fd < 0 {
+        let error = io::Error::last_os_error();
+        return if error.raw_os_error() == Some(libc::ESRCH) { Ok(true) } else { Err(error) };
+    }
+    let fd = i32::try_from(fd).map_err(io::Error::other)?;
+    // SAFETY: the kernel has just given this descriptor to us, and nobody else knows it.
+    let pidfd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let mut poll = libc::pollfd { fd: pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let ms = i32::try_from(most.as_millis()).unwrap_or(i32::MAX);
+    // SAFETY: `poll` is valid for reads and writes of the one entry the call is told of.
+    Ok(answer(unsafe { libc::poll(&raw mut poll, 1, ms) })? > 0)
 }
