@@ -1,6 +1,7 @@
 //! [`Failure`]: what went wrong, its kind (which decides the exit code) and hints. All conversions
 //! from errors of the stages are here, so that wording and hints sit together.
 
+use crate::verify::WatchError;
 use std::fmt;
 use std::process::ExitCode;
 
@@ -111,5 +112,20 @@ impl From<crate::plan::Refused> for Failure {
         let hints = refused.hints();
         let kind = if refused.is_usage() { Kind::Usage } else { Kind::Machine };
         Failure { kind, message: refused.to_string(), hints }
+    }
+}
+
+impl From<WatchError> for Failure {
+    fn from(error: WatchError) -> Failure {
+        match error {
+            WatchError::Linux(error) => error.into(),
+            WatchError::NoCpus | WatchError::Offline { .. } | WatchError::Recorded => {
+                Failure::usage(error.to_string())
+            }
+            WatchError::NoneLeft { .. } => {
+                Failure::usage(error.to_string()).hint("leave at least one CPU out of --cpus")
+            }
+            WatchError::Workload { .. } => Failure::machine(error.to_string()),
+        }
     }
 }

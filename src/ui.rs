@@ -3,8 +3,10 @@
 
 use crate::failure::{Failure, Kind};
 use anstyle::{AnsiColor, Style};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use std::io::{self, Write};
+use std::time::Duration;
 
 /// How results are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,9 +86,55 @@ impl Ui {
         }
     }
 
+    /// What is going on, on a terminal: one line that changes and vanishes at its end.
+    #[must_use]
+    pub fn bar(&self) -> Bar {
+        let bar = ProgressBar::new(0);
+        // Standard error that is no terminal hides it by itself.
+        if self.quiet {
+            bar.set_draw_target(ProgressDrawTarget::hidden());
+        }
+        Bar { bar }
+    }
+
     /// A warning, on standard error.
     pub fn warn(&self, line: &str) {
         say(&format!("{}: {line}", Tone::Doubt.paint("warning")));
+    }
+}
+
+/// A line about progress, with the time that is left.
+#[derive(Debug)]
+pub struct Bar {
+    bar: ProgressBar,
+}
+
+impl Bar {
+    /// Doing something of which the length is not known.
+    pub fn tell(&self, what: &str) {
+        self.show("{msg} …", what);
+    }
+
+    /// So much of it is done.
+    pub fn part(&self, what: &str, done: Duration, of: Duration) {
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let left = of.saturating_sub(done).as_secs_f64().ceil();
+        self.bar.set_length(ms(of));
+        self.bar.set_position(ms(done));
+        self.show("{msg} [{bar:30}]", &format!("{what}, {left} s left"));
+    }
+
+    fn show(&self, template: &str, message: &str) {
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            self.bar.set_style(style.progress_chars("=> "));
+        }
+        self.bar.set_message(message.to_owned());
+        self.bar.tick();
+    }
+
+    /// The line vanishes.
+    pub fn end(&self) {
+        self.bar.finish_and_clear();
     }
 }
 

@@ -3,7 +3,9 @@
 pub mod explain;
 pub mod mask;
 pub mod plan;
+pub mod sample;
 pub mod survey;
+pub mod verify;
 pub mod wish;
 
 use crate::failure::Failure;
@@ -67,6 +69,11 @@ pub enum Command {
     Explain(explain::Args),
     /// CPU lists and masks, one into the other
     Mask(mask::Args),
+    /// Watch shielded CPUs and say whether the shield holds
+    Verify(verify::Args),
+    /// The gap sampler of `verify`; not for people
+    #[command(name = crate::verify::SAMPLER, hide = true)]
+    Sample,
 }
 
 /// Runs the subcommand.
@@ -81,5 +88,10 @@ pub fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Plan(args) => plan::run(&ui, &cli.global, &args),
         Command::Explain(args) => explain::run(&ui, &args),
         Command::Mask(args) => mask::run(&ui, &args),
+        Command::Verify(args) => verify::run(&ui, &cli.global, &args),
+        Command::Sample => {
+            sample::run();
+            Ok(())
+        }
     }
 }

@@ -3,5 +3,6 @@
 pub mod attempt;
 mod plan;
 pub mod table;
+pub mod verdict;
 
 pub use plan::plan_text;

@@ -14,12 +14,26 @@ pub struct Evidence {
     pub schema: u32,
     /// How long was watched, in nanoseconds.
     pub span_ns: u64,
+    /// It was stopped before its time; what it saw until then is here.
+    pub stopped: bool,
+    /// What ran on the watched CPUs.
+    pub workload: Watched,
     /// One entry for each watched CPU.
     pub cpus: Vec<CpuEvidence>,
     /// Every witness, those that could not see too.
     pub witnesses: Vec<Witness>,
     /// The provoked interruption that proves the instrument sees.
     pub control: Control,
+}
+
+/// What ran on the watched CPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Watched {
+    /// The gap sampler, which never enters the kernel by itself.
+    Sampler,
+    /// Something else: a given command, or whatever runs there.
+    Given,
 }
 
 /// What was observed on one CPU.
@@ -38,6 +52,10 @@ pub struct CpuEvidence {
     pub gaps: Option<Gaps>,
     /// Events lost by the trace; `None` without a trace.
     pub lost: Option<u64>,
+    /// Time the hypervisor took, by `/proc/stat`; `None` when that could not be read.
+    pub steal_ns: Option<u64>,
+    /// What makes the figures of this CPU doubtful: it went offline, a counter went back.
+    pub doubts: Vec<String>,
 }
 
 /// Interruptions of one kind by one culprit.

@@ -1,6 +1,16 @@
 //! Verify: watch (`Host` → [`Evidence`]) and judge ([`Evidence`] → [`Verdict`], pure).
 
+mod control;
+mod counters;
 mod document;
+mod gathered;
+mod judge;
+mod rows;
+pub mod sampler;
 pub mod trace;
+mod watch;
 
 pub use document::*;
+pub use judge::{Limits, judge};
+pub use sampler::HIDDEN as SAMPLER;
+pub use watch::{Progress, WatchError, WatchOrder, watch};

@@ -4,6 +4,7 @@
 //! wrappers of system calls. Nothing here decides anything.
 
 pub mod clock;
+pub mod companion;
 pub mod cpuset;
 pub mod documents;
 pub mod error;
@@ -12,6 +13,7 @@ pub mod memory;
 pub mod process;
 pub mod record;
 pub mod ring_buffer;
+pub mod sampler;
 pub mod sched;
 pub mod signal;
 mod simulate;

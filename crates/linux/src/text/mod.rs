@@ -7,7 +7,10 @@ pub mod interrupts;
 pub mod kallsyms;
 pub mod kconfig;
 pub mod mounts;
+pub mod schedstat;
 pub mod size;
+pub mod softirqs;
+pub mod stat;
 pub mod trace_format;
 
 use std::fmt;

@@ -1,0 +1,560 @@
+//! The gap sampler: a loop that does nothing but look at the clock, so that every jump of the clock
+//! is time somebody else took. The hot loop is a free function on primitives; a [`Spinner`] runs it
+//! in a process of its own that shares this one's memory (so that it can sit in another cgroup, and
+//! `membarrier(2)` of this process reaches it).
+//!
+//! Not its job: which CPUs, which cgroup, what the gaps mean.
+
+use std::io;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// A gap: time between two looks at the clock that was longer than the threshold, in ticks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Gap {
+    /// The last look before it.
+    pub start: u64,
+    /// The first look after it.
+    pub end: u64,
+}
+
+/// What one run of the loop saw. All times in ticks of [`ticks`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Sample {
+    /// The first look at the clock.
+    pub first: u64,
+    /// The last one.
+    pub last: u64,
+    /// Looks.
+    pub loops: u64,
+    /// Gaps from the threshold on.
+    pub gaps: u64,
+    /// The longest gap.
+    pub max: u64,
+    /// All gaps together.
+    pub sum: u64,
+    /// The longest stretch without a gap.
+    pub longest: u64,
+    /// The shortest time between two looks: what the loop can resolve.
+    pub least: u64,
+    /// Gaps kept in the buffer; the others did not fit.
+    pub kept: usize,
+    /// The clock went backwards so many times.
+    pub backwards: u64,
+}
+
+/// When the loop ends and what it counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// The loop runs while the shared word has this value.
+    pub phase: u32,
+    /// The loop ends at this tick whatever the shared word says.
+    pub deadline: u64,
+    /// Gaps from this many ticks on count.
+    pub threshold: u64,
+}
+
+/// The clock: the time stamp counter on x86-64, the virtual counter on arm64, else
+/// `CLOCK_MONOTONIC_RAW` in nanoseconds.
+#[inline(always)]
+#[must_use]
+pub fn ticks() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        // SAFETY: every x86-64 CPU has the instruction, and Linux lets user space use it.
+        unsafe { core::arch::x86_64::_rdtsc() }
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        let now: u64;
+        // SAFETY: Linux lets user space read the virtual counter (CNTKCTL_EL1.EL0VCTEN).
+        unsafe {
+            core::arch::asm!("mrs {}, cntvct_el0", out(reg) now, options(nomem, nostack));
+        }
+        now
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    {
+        raw_ns()
+    }
+}
+
+/// `CLOCK_MONOTONIC_RAW` in nanoseconds: what [`ticks`] are measured against.
+#[must_use]
+pub fn raw_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is valid for writes of a timespec. The clock exists since Linux 2.6.28.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_RAW, &raw mut now) };
+    let (seconds, rest) = (u64::try_from(now.tv_sec), u64::try_from(now.tv_nsec));
+    seconds.unwrap_or(0).wrapping_mul(1_000_000_000).wrapping_add(rest.unwrap_or(0))
+}
+
+/// The hot loop. Nothing is allocated, locked or called inside; `phase` is the only memory of
+/// others that it reads. It writes every look at the clock to `beat`, which shows others that it is
+/// on its CPU, and to `gaps` only when there is one.
+#[inline(never)]
+pub fn spin(phase: &AtomicU32, beat: &AtomicU64, limits: Limits, gaps: &mut [Gap]) -> Sample {
+    let first = ticks();
+    let mut seen = Sample { first, last: first, least: u64::MAX, ..Sample::default() };
+    let mut since = first;
+    while phase.load(Ordering::Relaxed) == limits.phase && seen.last < limits.deadline {
+        let now = ticks();
+        beat.store(now, Ordering::Relaxed);
+        let took = now.wrapping_sub(seen.last);
+        if now < seen.last {
+            seen.backwards = seen.backwards.wrapping_add(1);
+        } else if took >= limits.threshold {
+            seen.gaps = seen.gaps.wrapping_add(1);
+            seen.sum = seen.sum.wrapping_add(took);
+            seen.max = seen.max.max(took);
+            seen.longest = seen.longest.max(seen.last.wrapping_sub(since));
+            since = now;
+            if let Some(place) = gaps.get_mut(seen.kept) {
+                *place = Gap { start: seen.last, end: now };
+                seen.kept = seen.kept.wrapping_add(1);
+            }
+        } else {
+            seen.least = seen.least.min(took);
+        }
+        seen.loops = seen.loops.wrapping_add(1);
+        seen.last = now;
+    }
+    seen.longest = seen.longest.max(seen.last.wrapping_sub(since));
+    seen
+}
+
+/// What the loop is doing; the values of the shared word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Phase {
+    /// Not yet placed: gives its CPU away.
+    Parked = 0,
+    /// Spins, nothing counts: before, between and after what counts.
+    Idle = 1,
+    /// The positive control.
+    Control = 2,
+    /// The span that is judged.
+    Span = 3,
+    /// Ends.
+    End = 4,
+}
+
+/// Memory that the spinner and its maker share. Made whole before the spinner starts.
+#[repr(C)]
+struct Shared {
+    phase: AtomicU32,
+    /// Its last look at the clock.
+    beat: AtomicU64,
+    /// The last phase whose sample is written.
+    done: AtomicU32,
+    deadline: u64,
+    /// Thresholds of control and span in ticks.
+    thresholds: [u64; 2],
+    samples: [Sample; 2],
+    /// Gaps kept of each sample.
+    room: usize,
+    gaps: [*mut Gap; 2],
+}
+
+/// What a spinner is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Order {
+    /// It ends by itself at this tick.
+    pub deadline: u64,
+    /// Gaps of the control count from this many ticks on.
+    pub control_threshold: u64,
+    /// Gaps of the span count from this many ticks on.
+    pub span_threshold: u64,
+    /// How many gaps are kept one by one.
+    pub room: usize,
+}
+
+/// A process that runs the loop in this process's memory.
+#[derive(Debug)]
+pub struct Spinner {
+    tid: i32,
+    shared: NonNull<Shared>,
+    memory: Memory,
+    /// Whether the memory could be locked (else it is only touched beforehand).
+    pub locked: bool,
+}
+
+const STACK_BYTES: usize = 64 << 10;
+
+impl Spinner {
+    /// Starts it, parked, where the calling thread may run.
+    ///
+    /// # Errors
+    /// No memory or no process.
+    pub fn start(order: Order) -> io::Result<Spinner> {
+        let gap_bytes = order.room.saturating_mul(size_of::<Gap>());
+        let bytes = STACK_BYTES + size_of::<Shared>() + 128 + 2 * gap_bytes;
+        let memory = Memory::new(bytes)?;
+        let locked = memory.lock();
+        let base = memory.start.cast::<u8>();
+        // SAFETY: both offsets lie inside the mapping of `bytes` bytes; the sum of stack, state
+        // (with room to align) and gaps is its size, and mappings are aligned to pages.
+        let (shared, gaps) = unsafe {
+            let shared = base.add(STACK_BYTES).cast::<Shared>();
+            let gaps = base.add(STACK_BYTES + size_of::<Shared>().next_multiple_of(64));
+            (shared, gaps.cast::<Gap>())
+        };
+        // SAFETY: `gaps` has room for two arrays of `order.room` gaps, zeroed by the kernel, and
+        // `shared` is aligned, writable and not yet known to anybody else.
+        unsafe {
+            shared.write(Shared {
+                phase: AtomicU32::new(Phase::Parked as u32),
+                beat: AtomicU64::new(0),
+                done: AtomicU32::new(Phase::Parked as u32),
+                deadline: order.deadline,
+                thresholds: [order.control_threshold, order.span_threshold],
+                samples: [Sample::default(); 2],
+                room: order.room,
+                gaps: [gaps.as_ptr(), gaps.add(order.room).as_ptr()],
+            });
+        }
+        // SAFETY: the stack grows down from a 16-byte aligned address inside the mapping, which
+        // lives until the process was waited for (Drop). The process runs `run` only, which uses
+        // nothing but `shared`, its stack and three system calls that need no thread-local memory.
+        let tid = unsafe {
+            libc::clone(
+                run,
+                base.add(STACK_BYTES).as_ptr().cast(),
+                libc::CLONE_VM | libc::SIGCHLD,
+                shared.as_ptr().cast(),
+            )
+        };
+        if tid < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Spinner { tid, shared, memory, locked })
+    }
+
+    /// Its process number, which is its only thread's.
+    #[must_use]
+    pub fn tid(&self) -> i32 {
+        self.tid
+    }
+
+    /// Tells it what to do now; takes effect at its next look at the clock.
+    pub fn set_phase(&self, phase: Phase) {
+        // SAFETY: written before the process started, mapped as long as `self` lives, and atomic.
+        let word = unsafe { &(*self.shared.as_ptr()).phase };
+        word.store(phase as u32, Ordering::Release);
+    }
+
+    /// Its last look at the clock, in ticks; 0 before the first.
+    #[must_use]
+    pub fn beat(&self) -> u64 {
+        // SAFETY: as in `set_phase`.
+        unsafe { &(*self.shared.as_ptr()).beat }.load(Ordering::Relaxed)
+    }
+
+    /// What it saw in [`Phase::Control`] or [`Phase::Span`], once that phase is over, with the gaps
+    /// it kept; `None` before, or for another phase.
+    #[must_use]
+    pub fn sample(&self, phase: Phase) -> Option<(Sample, Vec<Gap>)> {
+        let at = place(phase as u32)?;
+        let shared = self.shared.as_ptr();
+        // SAFETY: as in `set_phase`.
+        if unsafe { &(*shared).done }.load(Ordering::Acquire) < phase as u32 {
+            return None;
+        }
+        // SAFETY: `done` says that the process has written this sample and its gaps, and it never
+        // writes them again, as its maker goes through each phase once.
+        unsafe {
+            let sample = (*shared).samples[at];
+            let kept = sample.kept.min((*shared).room);
+            let gaps = std::slice::from_raw_parts((*shared).gaps[at], kept);
+            Some((sample, gaps.to_vec()))
+        }
+    }
+
+    /// Whether it is still there (it ends at its deadline, or when it is killed).
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        let mut info: libc::siginfo_t = zeroed_info();
+        let id = self.tid.unsigned_abs();
+        let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+        // SAFETY: `info` is valid for writes.
+        let answer = unsafe { libc::waitid(libc::P_PID, id, &raw mut info, flags) };
+        // SAFETY: `si_pid` is set by waitid, or zero as initialised when nothing ended.
+        answer == 0 && unsafe { info.si_pid() } == 0
+    }
+}
+
+fn zeroed_info() -> libc::siginfo_t {
+    // SAFETY: all-zero bytes are a valid siginfo_t.
+    unsafe { std::mem::zeroed() }
+}
+
+impl Drop for Spinner {
+    fn drop(&mut self) {
+        self.set_phase(Phase::End);
+        // SAFETY: plain system calls on a child of this process that was not waited for yet; the
+        // memory it runs on is unmapped only afterwards (field `memory`).
+        unsafe {
+            // A parked or starved one would not see the word for long.
+            libc::kill(self.tid, libc::SIGKILL);
+            while libc::waitpid(self.tid, std::ptr::null_mut(), libc::__WALL) < 0
+                && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+            {}
+        }
+        debug_assert!(self.memory.bytes > 0);
+    }
+}
+
+fn place(phase: u32) -> Option<usize> {
+    match phase {
+        2 => Some(0),
+        3 => Some(1),
+        _ => None,
+    }
+}
+
+/// The whole life of the process.
+extern "C" fn run(shared: *mut libc::c_void) -> libc::c_int {
+    let shared = shared.cast::<Shared>();
+    // SAFETY: system calls without pointers; when the maker dies, so does this process.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) };
+    // SAFETY: the maker keeps the memory until this process has ended, wrote it whole before, and
+    // reads `samples` and the gaps only after `done` was stored.
+    unsafe {
+        let (phase, beat) = (&(*shared).phase, &(*shared).beat);
+        let deadline = (*shared).deadline;
+        while phase.load(Ordering::Acquire) == Phase::Parked as u32 {
+            libc::sched_yield();
+            if ticks() >= deadline {
+                return 1;
+            }
+        }
+        loop {
+            let now = phase.load(Ordering::Acquire);
+            if now >= Phase::End as u32 || ticks() >= deadline {
+                return 0;
+            }
+            let Some(at) = place(now) else {
+                spin(phase, beat, Limits { phase: now, deadline, threshold: u64::MAX }, &mut []);
+                continue;
+            };
+            let threshold = if at == 0 { (*shared).thresholds[0] } else { (*shared).thresholds[1] };
+            let array = if at == 0 { (*shared).gaps[0] } else { (*shared).gaps[1] };
+            let gaps = std::slice::from_raw_parts_mut(array, (*shared).room);
+            let seen = spin(phase, beat, Limits { phase: now, deadline, threshold }, gaps);
+            let sample = (&raw mut (*shared).samples).cast::<Sample>();
+            sample.add(at).write(seen);
+            (*shared).done.store(now, Ordering::Release);
+        }
+    }
+}
+
+/// Anonymous memory, unmapped when dropped.
+#[derive(Debug)]
+struct Memory {
+    start: NonNull<libc::c_void>,
+    bytes: usize,
+}
+
+impl Memory {
+    fn new(bytes: usize) -> io::Result<Memory> {
+        // SAFETY: a new private mapping at an address of the kernel's choice.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE,
+                -1,
+                0,
+            )
+        };
+        match NonNull::new(start) {
+            Some(start) if start.as_ptr() != libc::MAP_FAILED => Ok(Memory { start, bytes }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    fn lock(&self) -> bool {
+        // SAFETY: the range is this mapping's.
+        unsafe { libc::mlock(self.start.as_ptr(), self.bytes) == 0 }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: the range is this mapping's and nobody uses it any more.
+        unsafe { libc::munmap(self.start.as_ptr(), self.bytes) };
+    }
+}
+
+/// `membarrier(2)` commands (include/uapi/linux/membarrier.h; private expedited since 4.14).
+const MEMBARRIER_PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
+const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
+
+/// Registers this process's memory for [`barrier`]; before the first spinner is started.
+///
+/// # Errors
+/// The kernel's answer: ENOSYS without `CONFIG_MEMBARRIER`.
+pub fn register_barrier() -> io::Result<()> {
+    membarrier(MEMBARRIER_REGISTER_PRIVATE_EXPEDITED)
+}
+
+/// Sends one function-call IPI to every other CPU on which this process's memory is in use, and
+/// waits until each has run it (kernel/sched/membarrier.c, `membarrier_private_expedited`).
+///
+/// # Errors
+/// The kernel's answer: EPERM when not registered.
+pub fn barrier() -> io::Result<()> {
+    membarrier(MEMBARRIER_PRIVATE_EXPEDITED)
+}
+
+fn membarrier(command: libc::c_int) -> io::Result<()> {
+    // SAFETY: the call takes no pointers.
+    match unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::alloc::{GlobalAlloc, Layout, System};
+    use std::cell::Cell;
+
+    thread_local! {
+        static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    }
+
+    /// Counts the calling thread's allocations.
+    struct Counting;
+
+    // SAFETY: every call is passed on to the system's allocator unchanged.
+    unsafe impl GlobalAlloc for Counting {
+        unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+            ALLOCATIONS.with(|n| n.set(n.get() + 1));
+            // SAFETY: as the caller promised.
+            unsafe { System.alloc(layout) }
+        }
+        unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+            // SAFETY: as the caller promised.
+            unsafe { System.dealloc(place, layout) }
+        }
+    }
+
+    #[global_allocator]
+    static ALLOCATOR: Counting = Counting;
+
+    fn allocations() -> u64 {
+        ALLOCATIONS.with(Cell::get)
+    }
+
+    #[test]
+    fn the_hot_loop_allocates_nothing_and_ends_by_itself() {
+        let (phase, beat) = (AtomicU32::new(3), AtomicU64::new(0));
+        let mut gaps = vec![Gap::default(); 4];
+        let start = ticks();
+        let deadline = start + 50_000_000;
+        let limits = Limits { phase: 3, deadline, threshold: 1 };
+        let before = allocations();
+        let seen = spin(&phase, &beat, limits, &mut gaps);
+        assert_eq!(allocations(), before);
+        drop(vec![0_u8; 100]);
+        assert!(allocations() > before, "the counter counts");
+        assert!(seen.last >= deadline && seen.first >= start);
+        // Every look but those within one tick is a gap of one tick or more; four were kept.
+        assert!(seen.gaps > 4 && seen.kept == 4, "{seen:?}");
+        assert_eq!(beat.load(Ordering::Relaxed), seen.last);
+        assert!(gaps.iter().all(|gap| gap.end > gap.start && gap.end - gap.start <= seen.max));
+        assert!(gaps.windows(2).all(|pair| pair[0].end <= pair[1].start));
+    }
+
+    #[test]
+    fn the_hot_loop_ends_when_the_word_changes() {
+        let (phase, beat) = (AtomicU32::new(1), AtomicU64::new(0));
+        let limits = Limits { phase: 3, deadline: u64::MAX, threshold: u64::MAX };
+        let seen = spin(&phase, &beat, limits, &mut []);
+        assert_eq!((seen.loops, seen.gaps, seen.first), (0, 0, seen.last));
+    }
+
+    /// A filter of `seccomp(2)` that kills at every system call but `exit`. (Its strict mode would
+    /// take the time stamp counter away too.)
+    fn forbid_system_calls() -> libc::c_long {
+        let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+        let exit = u32::try_from(libc::SYS_exit).unwrap();
+        let mut program = [
+            step(0x20, 0, 0, 0),
+            step(0x15, 0, 1, exit),
+            step(0x06, 0, 0, libc::SECCOMP_RET_ALLOW),
+            step(0x06, 0, 0, libc::SECCOMP_RET_KILL_PROCESS),
+        ];
+        let filter = libc::sock_fprog { len: 4, filter: program.as_mut_ptr() };
+        // SAFETY: the filter and its program live until the calls return.
+        unsafe {
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+            libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const filter)
+        }
+    }
+
+    /// The exit status of a child that runs `body` without system calls; 159 and more means that it
+    /// was killed.
+    fn without_system_calls(body: fn() -> bool) -> libc::c_int {
+        // SAFETY: the child makes no call that needs the locks which other threads may have held at
+        // the fork.
+        let child = unsafe { libc::fork() };
+        assert!(child >= 0);
+        if child == 0 {
+            let code = if forbid_system_calls() == 0 { libc::c_int::from(!body()) } else { 2 };
+            // SAFETY: the one call that the filter allows; it does not return.
+            unsafe { libc::syscall(libc::SYS_exit, code) };
+        }
+        let mut status = 0;
+        // SAFETY: `status` is valid for writes.
+        unsafe { libc::waitpid(child, &raw mut status, 0) };
+        status
+    }
+
+    #[test]
+    fn the_hot_loop_makes_no_system_call() {
+        let looping = || {
+            let (phase, beat) = (AtomicU32::new(3), AtomicU64::new(0));
+            let deadline = ticks() + 20_000_000;
+            spin(&phase, &beat, Limits { phase: 3, deadline, threshold: 1 }, &mut []).loops > 0
+        };
+        assert_eq!(without_system_calls(looping), 0);
+        // SAFETY: a system call without arguments.
+        let calling = || unsafe { libc::syscall(libc::SYS_getppid) } > 0;
+        assert_ne!(without_system_calls(calling), 0, "the filter kills");
+    }
+
+    #[test]
+    fn a_spinner_goes_through_its_phases_and_sees_what_is_provoked() {
+        register_barrier().unwrap();
+        let deadline = ticks().saturating_add(1 << 36);
+        let order = Order { deadline, control_threshold: 1, span_threshold: 1, room: 100 };
+        let spinner = Spinner::start(order).unwrap();
+        assert_ne!(spinner.tid(), 0);
+        assert!(spinner.is_running() && spinner.sample(Phase::Span).is_none());
+        spinner.set_phase(Phase::Idle);
+        spinner.set_phase(Phase::Span);
+        let pause = || std::thread::sleep(std::time::Duration::from_millis(5));
+        for _ in 0..1000 {
+            pause();
+            if spinner.beat() > 0 {
+                break;
+            }
+        }
+        barrier().unwrap();
+        pause();
+        spinner.set_phase(Phase::Idle);
+        let sample = (0..1000).find_map(|_| {
+            pause();
+            spinner.sample(Phase::Span)
+        });
+        let (sample, gaps) = sample.unwrap();
+        assert!(sample.loops > 0 && gaps.len() == sample.kept, "{sample:?}");
+        drop(spinner);
+    }
+}

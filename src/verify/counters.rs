@@ -1,0 +1,388 @@
+//! The counters witness: what the kernel counts anyway. [`take`] reads a [`Snapshot`] (from a
+//! housekeeping CPU; none of these files makes the kernel ask another CPU), [`compare`] makes two
+//! of them into [`Counts`]. Counters say how often, rarely who, and never how long.
+
+use crate::causes::Cause;
+use crate::verify::rows::{self, Meaning};
+use crate::verify::{Interruptions, WitnessKind};
+use cpushield_linux::text::{TextError, interrupts, schedstat, softirqs, stat};
+use cpushield_linux::{CpuSet, Host, TaskId};
+use std::collections::BTreeMap;
+
+/// Nanoseconds of one `USER_HZ` tick of `/proc/stat`.
+const USER_TICK_NS: u64 = 10_000_000;
+
+/// What was read at one moment; a text is the reason why not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    /// `/proc/interrupts`.
+    pub interrupts: Result<interrupts::Interrupts, String>,
+    /// `/proc/softirqs`.
+    pub softirqs: Result<softirqs::Softirqs, String>,
+    /// `/proc/stat`.
+    pub times: Result<BTreeMap<usize, stat::CpuTime>, String>,
+    /// `/proc/schedstat`.
+    pub sched: Result<BTreeMap<usize, schedstat::CpuSched>, String>,
+    /// Every task that was last on a watched CPU.
+    pub tasks: BTreeMap<TaskId, Ran>,
+}
+
+/// What one task did so far, from its `stat` and `schedstat`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ran {
+    /// Its command name.
+    pub comm: String,
+    /// A kernel thread.
+    pub kthread: bool,
+    /// The CPU it was last on.
+    pub cpu: usize,
+    /// Nanoseconds it ran.
+    pub ns: u64,
+    /// Times it was put on a CPU.
+    pub times: u64,
+}
+
+/// What the counters say about one CPU between two snapshots.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Counts {
+    /// Interrupts of all kinds, which is entries but for the workload's own; `None` when unknown.
+    pub entries: Option<u64>,
+    /// By cause and culprit.
+    pub interruptions: Vec<Interruptions>,
+    /// Time the hypervisor took, as far as it says so.
+    pub steal_ns: Option<u64>,
+    /// Times another task than the workload was put on the CPU.
+    pub switches: Option<u64>,
+    /// What makes these figures doubtful.
+    pub doubts: Vec<String>,
+}
+
+/// Reads the counters; tasks only of these CPUs.
+#[must_use]
+pub fn take(host: &Host, cpus: &CpuSet) -> Snapshot {
+    Snapshot {
+        interrupts: read(host, "/proc/interrupts", interrupts::parse),
+        softirqs: read(host, "/proc/softirqs", softirqs::parse),
+        times: read(host, "/proc/stat", stat::parse),
+        sched: read(host, "/proc/schedstat", schedstat::parse),
+        tasks: tasks(host, cpus),
+    }
+}
+
+fn read<T>(host: &Host, path: &str, parse: fn(&str) -> Result<T, TextError>) -> Result<T, String> {
+    let text = host.read(path).map_err(|error| error.to_string())?;
+    parse(&text).map_err(|error| error.at(path).to_string())
+}
+
+/// The rows of one CPU with their counts; `None` when it has no column. Rows with fewer numbers
+/// than columns (`ERR`, `MIS`) are of no CPU.
+fn rows_of(table: &interrupts::Interrupts, cpu: usize) -> Option<Vec<(&interrupts::Row, u64)>> {
+    let at = table.cpus.iter().position(|column| *column == cpu)?;
+    let whole = table.rows.iter().filter(|row| row.counts.len() == table.cpus.len());
+    Some(whole.filter_map(|row| Some((row, *row.counts.get(at)?))).collect())
+}
+
+/// The tasks that were last on one of the CPUs. One that ends meanwhile is left out.
+fn tasks(host: &Host, cpus: &CpuSet) -> BTreeMap<TaskId, Ran> {
+    let mut found = BTreeMap::new();
+    for task in host.tasks().unwrap_or_default() {
+        if !cpus.contains(task.cpu) {
+            continue;
+        }
+        let path = format!("/proc/{}/task/{}/schedstat", task.pid, task.id.tid);
+        let Some((ns, times)) = host.read(&path).ok().as_deref().and_then(ran) else { continue };
+        let ran = Ran { comm: task.comm, kthread: task.kthread, cpu: task.cpu, ns, times };
+        found.insert(task.id, ran);
+    }
+    found
+}
+
+/// The first and third number of `/proc/<pid>/schedstat` (Documentation/scheduler/sched-stats.rst).
+fn ran(text: &str) -> Option<(u64, u64)> {
+    let mut words = text.split_whitespace();
+    let ns = words.next()?.parse().ok()?;
+    Some((ns, words.nth(1)?.parse().ok()?))
+}
+
+/// What happened on `cpu` between the snapshots. `own` are the tasks of the workload.
+#[must_use]
+pub fn compare(before: &Snapshot, after: &Snapshot, cpu: usize, own: &[i32]) -> Counts {
+    let mut counts = Counts::default();
+    hard(before, after, cpu, &mut counts);
+    soft(before, after, cpu, &mut counts);
+    tasks_between(before, after, cpu, own, &mut counts);
+    if let (Ok(a), Ok(b)) = (&before.times, &after.times)
+        && let (Some(a), Some(b)) = (a.get(&cpu), b.get(&cpu))
+    {
+        // Steal is an estimate and may step back a little; that is no time taken.
+        counts.steal_ns = Some(b.steal.saturating_sub(a.steal).saturating_mul(USER_TICK_NS));
+    }
+    if let (Ok(a), Ok(b)) = (&before.sched, &after.sched)
+        && let (Some(a), Some(b)) = (a.get(&cpu), b.get(&cpu))
+    {
+        counts.switches = b.switches.checked_sub(a.switches);
+    }
+    if let Some(ns) = counts.steal_ns.filter(|ns| *ns > 0) {
+        // Accounted as time only: how often is not known, but once at least.
+        let mut steal = seen(Cause::Steal, "hypervisor".to_owned(), 1);
+        steal.time_ns = Some(ns);
+        counts.interruptions.push(steal);
+    }
+    counts.interruptions.sort_by(|a, b| {
+        let frequency = (b.count, b.nested).cmp(&(a.count, a.nested));
+        frequency.then(a.cause.cmp(&b.cause)).then_with(|| a.culprit.cmp(&b.culprit))
+    });
+    counts
+}
+
+fn seen(cause: Cause, culprit: String, count: u64) -> Interruptions {
+    let witness = WitnessKind::Counters;
+    Interruptions { cause, culprit, count, nested: 0, time_ns: None, max_ns: None, witness }
+}
+
+/// Something that ran inside interruptions that are counted elsewhere.
+fn inside(cause: Cause, culprit: String, times: u64) -> Interruptions {
+    Interruptions { nested: times, ..seen(cause, culprit, 0) }
+}
+
+fn hard(before: &Snapshot, after: &Snapshot, cpu: usize, counts: &mut Counts) {
+    let (a, b) = match (&before.interrupts, &after.interrupts) {
+        (Ok(a), Ok(b)) => (a, b),
+        (Err(why), _) | (_, Err(why)) => return counts.doubts.push(why.clone()),
+    };
+    let (Some(a), Some(b)) = (rows_of(a, cpu), rows_of(b, cpu)) else {
+        let why = format!("CPU {cpu} has no column in /proc/interrupts: it was offline");
+        return counts.doubts.push(why);
+    };
+    let mut entries = 0_u64;
+    let mut calls: Option<(usize, u64)> = None;
+    let mut shootdowns = 0;
+    for (row, now) in &b {
+        // A row that is new has counted from zero on.
+        let past = a.iter().find(|(old, _)| old.label == row.label).map_or(0, |(_, n)| *n);
+        let Some(delta) = now.checked_sub(past) else {
+            let why = format!("counter {} of /proc/interrupts went back", row.label);
+            counts.doubts.push(why);
+            continue;
+        };
+        if delta == 0 {
+            continue;
+        }
+        match rows::meaning(row) {
+            Meaning::Entry(cause, culprit) => {
+                entries += delta;
+                if cause == Cause::IpiCall && calls.is_none() {
+                    calls = Some((counts.interruptions.len(), delta));
+                }
+                counts.interruptions.push(seen(cause, culprit, delta));
+            }
+            Meaning::Shootdown => shootdowns = delta,
+            Meaning::Detail => {}
+        }
+    }
+    split_shootdowns(counts, calls, shootdowns);
+    counts.entries = Some(entries);
+}
+
+/// Function-call interrupts include those that flush the TLB (arch/x86/kernel/irq.c since 4.8); one
+/// interrupt may carry several flushes, so the flushes can be more than the interrupts.
+fn split_shootdowns(counts: &mut Counts, calls: Option<(usize, u64)>, shootdowns: u64) {
+    let Some((at, all)) = calls.filter(|_| shootdowns > 0) else { return };
+    let flushes = shootdowns.min(all);
+    match counts.interruptions.get_mut(at) {
+        Some(row) if flushes < all => row.count = all - flushes,
+        Some(_) => drop(counts.interruptions.remove(at)),
+        None => {}
+    }
+    counts.interruptions.push(seen(Cause::IpiCall, "TLB shootdown".to_owned(), flushes));
+}
+
+fn soft(before: &Snapshot, after: &Snapshot, cpu: usize, counts: &mut Counts) {
+    let (Ok(a), Ok(b)) = (&before.softirqs, &after.softirqs) else { return };
+    let (Some(a), Some(b)) = (a.of(cpu), b.of(cpu)) else { return };
+    for (name, now) in b {
+        let past = a.iter().find(|(old, _)| *old == name).map_or(0, |(_, n)| *n);
+        match now.checked_sub(past) {
+            Some(0) => {}
+            Some(delta) => {
+                counts.interruptions.push(inside(Cause::Softirq, name.to_owned(), delta));
+            }
+            None => counts.doubts.push(format!("counter {name} of /proc/softirqs went back")),
+        }
+    }
+}
+
+/// Tasks that ran on the CPU: those that were last there at either end and whose counters moved.
+fn tasks_between(
+    before: &Snapshot,
+    after: &Snapshot,
+    cpu: usize,
+    own: &[i32],
+    counts: &mut Counts,
+) {
+    for (id, now) in &after.tasks {
+        if now.cpu != cpu || own.contains(&id.tid) {
+            continue;
+        }
+        let (ns, times) = before.tasks.get(id).map_or((0, 0), |past| (past.ns, past.times));
+        let times = now.times.saturating_sub(times);
+        if times == 0 {
+            continue;
+        }
+        let (cause, culprit) = if now.kthread {
+            let kworker = now.comm.starts_with("kworker/");
+            let cause = if kworker { Cause::Workqueue } else { Cause::Kthread };
+            (cause, now.comm.clone())
+        } else {
+            (Cause::UserTask, format!("{} ({})", now.comm, id.tid))
+        };
+        // What put it on the CPU was an interrupt, which is counted already.
+        let mut row = inside(cause, culprit, times);
+        row.time_ns = Some(now.ns.saturating_sub(ns));
+        counts.interruptions.push(row);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Linux 6.18, two CPUs, shortened.
+    const INTERRUPTS: &str = "           CPU0       CPU1
+ 24:          1          0  IO-APIC   5-edge      ACPI:Ged
+ 36:          0     112003 PCI-MSIX-0000:00:02.0   1-edge      virtio1-req.0
+NMI:          0          2   Non-maskable interrupts
+LOC:      43708      50344   Local timer interrupts
+PMI:          0          2   Performance monitoring interrupts
+IWI:          1          1   IRQ work interrupts
+RTR:          0          0   APIC ICR read retries
+RES:      29399      19412   Rescheduling interrupts
+CAL:      56141      45475   Function call interrupts
+TLB:       6274       4798   TLB shootdowns
+MCP:          7          7   Machine check polls
+ERR:          0
+";
+
+    fn snapshot(text: &str) -> Snapshot {
+        let absent = || "not there".to_owned();
+        Snapshot {
+            interrupts: interrupts::parse(text).map_err(|e| e.to_string()),
+            softirqs: Err(absent()),
+            times: Err(absent()),
+            sched: Err(absent()),
+            tasks: BTreeMap::new(),
+        }
+    }
+
+    fn between(changes: &[(&str, &str)]) -> Counts {
+        let after = changes.iter().fold(INTERRUPTS.to_owned(), |text, (from, to)| {
+            assert!(text.contains(from), "{from}");
+            text.replace(from, to)
+        });
+        compare(&snapshot(INTERRUPTS), &snapshot(&after), 1, &[])
+    }
+
+    #[test]
+    fn interrupts_become_causes_and_details_are_not_counted_twice() {
+        let counts = between(&[
+            ("112003", "112005"),
+            ("50344", "50594"),
+            ("         2   Non", "         3   Non"),
+            ("         2   Perf", "         3   Perf"),
+            ("45475", "45485"),
+            ("4798", "4801"),
+            ("         7   Machine", "         8   Machine"),
+        ]);
+        let expected = Counts {
+            entries: Some(250 + 10 + 2 + 1),
+            interruptions: vec![
+                seen(Cause::Tick, "local timer".to_owned(), 250),
+                seen(Cause::IpiCall, String::new(), 7),
+                seen(Cause::IpiCall, "TLB shootdown".to_owned(), 3),
+                seen(Cause::Irq, "IRQ 36 virtio1-req.0".to_owned(), 2),
+                seen(Cause::Nmi, String::new(), 1),
+            ],
+            ..Counts::default()
+        };
+        assert_eq!(counts, expected);
+    }
+
+    #[test]
+    fn more_flushes_than_interrupts_are_no_more_than_interrupts() {
+        let counts = between(&[("45475", "45477"), ("4798", "4803")]);
+        let expected = [seen(Cause::IpiCall, "TLB shootdown".to_owned(), 2)];
+        assert_eq!((counts.entries, counts.interruptions.as_slice()), (Some(2), &expected[..]));
+    }
+
+    #[test]
+    fn an_idle_cpu_has_no_interruptions_and_no_doubts() {
+        assert_eq!(between(&[]), Counts { entries: Some(0), ..Counts::default() });
+    }
+
+    #[test]
+    fn counters_that_go_back_and_cpus_that_vanish_are_doubts() {
+        let counts = between(&[("50344", "50343")]);
+        assert_eq!(counts.doubts, ["counter LOC of /proc/interrupts went back"]);
+        let one = "           CPU0\nLOC:      43708   Local timer interrupts\n";
+        let counts = compare(&snapshot(INTERRUPTS), &snapshot(one), 1, &[]);
+        assert_eq!(counts.entries, None);
+        assert_eq!(counts.doubts, ["CPU 1 has no column in /proc/interrupts: it was offline"]);
+        let counts = compare(&snapshot(""), &snapshot(INTERRUPTS), 1, &[]);
+        assert_eq!((counts.entries, counts.doubts.len()), (None, 1));
+    }
+
+    #[test]
+    fn tasks_soft_interrupts_and_steal_are_named() {
+        let id = |tid| TaskId { tid, started: 1 };
+        let ran = |comm: &str, kthread, cpu, ns, times| Ran {
+            comm: comm.to_owned(),
+            kthread,
+            cpu,
+            ns,
+            times,
+        };
+        let soft = |n| softirqs::parse(&format!(" CPU0 CPU1\n TIMER: 5 {n}\n RCU: 1 1\n"));
+        let time = |steal| stat::parse(&format!("cpu1 0 0 0 0 0 0 0 {steal}\n"));
+        let at = |soft_n, steal, tasks: Vec<(TaskId, Ran)>| Snapshot {
+            softirqs: soft(soft_n).map_err(|e| e.to_string()),
+            times: time(steal).map_err(|e| e.to_string()),
+            tasks: tasks.into_iter().collect(),
+            ..snapshot(INTERRUPTS)
+        };
+        let before = at(
+            7,
+            3,
+            vec![
+                (id(15), ran("ksoftirqd/1", true, 1, 100, 5)),
+                (id(99), ran("cpushield", false, 1, 0, 1)),
+            ],
+        );
+        let after = at(
+            9,
+            5,
+            vec![
+                (id(15), ran("ksoftirqd/1", true, 1, 900, 7)),
+                (id(16), ran("kworker/1:0-events", true, 1, 50, 1)),
+                (id(20), ran("bash", false, 0, 50, 1)),
+                (id(99), ran("cpushield", false, 1, 500, 3)),
+                (id(77), ran("ls", false, 1, 60, 4)),
+            ],
+        );
+        let task = |cause, culprit: &str, times, ns| Interruptions {
+            time_ns: Some(ns),
+            ..inside(cause, culprit.to_owned(), times)
+        };
+        let mut steal = seen(Cause::Steal, "hypervisor".to_owned(), 1);
+        steal.time_ns = Some(20_000_000);
+        let expected = vec![
+            steal,
+            task(Cause::UserTask, "ls (77)", 4, 60),
+            inside(Cause::Softirq, "TIMER".to_owned(), 2),
+            task(Cause::Kthread, "ksoftirqd/1", 2, 800),
+            task(Cause::Workqueue, "kworker/1:0-events", 1, 50),
+        ];
+        let counts = compare(&before, &after, 1, &[99]);
+        assert_eq!(counts.interruptions, expected);
+        assert_eq!((counts.entries, counts.steal_ns), (Some(0), Some(20_000_000)));
+    }
+}

@@ -1,0 +1,354 @@
+//! The gap sampler witness. It runs in a companion process, because its memory must be its own (a
+//! page that this process gives back would interrupt every CPU that uses the same memory) and
+//! because it must sit in the shield's cgroup. Both sides of the conversation are here: [`Sampler`]
+//! asks, [`serve`] answers.
+
+use crate::verify::Gaps;
+use cpushield_linux::companion::{Companion, Duty};
+use cpushield_linux::sampler::{self, Gap, Phase, Sample, Spinner};
+use cpushield_linux::{CpuSet, Host, sched};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// The hidden subcommand that makes this program the sampler.
+pub const HIDDEN: &str = "__sample";
+/// Gaps kept one by one for each CPU and phase.
+const ROOM: usize = 1 << 15;
+/// The sampler ends by itself so long after its time.
+const GRACE_NS: u64 = 20_000_000_000;
+/// How long one answer may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Interruptions provoked for the positive control.
+const PROVOKED: usize = 10;
+
+/// What the sampler is asked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+enum Ask {
+    Start { cpus: CpuSet, files: Vec<String>, threshold_ns: u64, limit_ns: u64 },
+    Control,
+    Span,
+    End,
+}
+
+/// What it answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+enum Answer {
+    Ready { seats: Vec<(usize, i32)>, notes: Vec<String> },
+    Provoked { times: usize, seen: Vec<(usize, usize)> },
+    Spanning,
+    Done { gaps: Vec<(usize, Option<Seen>)> },
+    Failed { why: String },
+}
+
+/// What it saw on one CPU in the span.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Seen {
+    /// The gaps.
+    pub gaps: Gaps,
+    /// How long it looked, in nanoseconds.
+    pub span_ns: u64,
+    /// The clock went backwards so many times.
+    pub backwards: u64,
+}
+
+/// The sampler as the watcher sees it.
+#[derive(Debug)]
+pub struct Sampler {
+    companion: Companion,
+    /// CPU and thread of each spinner.
+    pub seats: Vec<(usize, i32)>,
+    /// What is not as it should be, for people.
+    pub notes: Vec<String>,
+}
+
+/// What came of the positive control.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Provoked {
+    /// So many interruptions were provoked on every CPU.
+    pub times: usize,
+    /// CPU and how many of them the sampler saw.
+    pub seen: Vec<(usize, usize)>,
+}
+
+impl Sampler {
+    /// Starts a spinner on every CPU. `files` are the cgroup files that take a process number,
+    /// those of the shield; none when there is no shield.
+    ///
+    /// # Errors
+    /// Says why the sampler cannot run.
+    pub fn start(
+        cpus: &CpuSet,
+        files: Vec<String>,
+        threshold_ns: u64,
+        span: Duration,
+    ) -> Result<Sampler, String> {
+        let companion = Companion::start(&[HIDDEN]).map_err(|e| format!("cannot start: {e}"))?;
+        let mut sampler = Sampler { companion, seats: Vec::new(), notes: Vec::new() };
+        let limit_ns = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX).saturating_add(GRACE_NS);
+        let ask = Ask::Start { cpus: cpus.clone(), files, threshold_ns, limit_ns };
+        match sampler.ask(&ask)? {
+            Answer::Ready { seats, notes } => {
+                (sampler.seats, sampler.notes) = (seats, notes);
+                Ok(sampler)
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn ask(&mut self, ask: &Ask) -> Result<Answer, String> {
+        let line = serde_json::to_string(ask).map_err(|e| e.to_string())?;
+        self.companion.tell(&line).map_err(|e| format!("it is gone: {e}"))?;
+        let line = self.companion.hear(PATIENCE).map_err(|e| format!("no answer: {e}"))?;
+        match serde_json::from_str(&line) {
+            Ok(Answer::Failed { why }) => Err(why),
+            Ok(answer) => Ok(answer),
+            Err(e) => Err(format!("an answer that makes no sense: {e}")),
+        }
+    }
+
+    /// Provokes function-call IPIs on every CPU.
+    ///
+    /// # Errors
+    /// Says why it could not.
+    pub fn control(&mut self) -> Result<Provoked, String> {
+        match self.ask(&Ask::Control)? {
+            Answer::Provoked { times, seen } => Ok(Provoked { times, seen }),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// From now on gaps count.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub fn begin(&mut self) -> Result<(), String> {
+        match self.ask(&Ask::Span)? {
+            Answer::Spanning => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// From now on gaps do not count; the spinners go on, so that their end is not counted either.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub fn end(&mut self) -> Result<Vec<(usize, Option<Seen>)>, String> {
+        match self.ask(&Ask::End)? {
+            Answer::Done { gaps } => Ok(gaps),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+fn unexpected(answer: &Answer) -> String {
+    format!("an answer out of turn: {answer:?}")
+}
+
+/// The sampler's own side: answers until there is nobody to ask.
+pub fn serve(host: &Host) {
+    let duty = Duty::take_up();
+    let mut crew: Option<Crew> = None;
+    while let Some(line) = duty.next() {
+        let answer = match serde_json::from_str(&line) {
+            Ok(ask) => obey(host, &ask, &mut crew).unwrap_or_else(|why| Answer::Failed { why }),
+            Err(e) => Answer::Failed { why: e.to_string() },
+        };
+        let line = serde_json::to_string(&answer).unwrap_or_default();
+        if duty.answer(&line).is_err() {
+            break;
+        }
+    }
+}
+
+fn obey(host: &Host, ask: &Ask, crew: &mut Option<Crew>) -> Result<Answer, String> {
+    if let Ask::Start { cpus, files, threshold_ns, limit_ns } = ask {
+        let made = Crew::start(host, cpus, files, *threshold_ns, *limit_ns)?;
+        let seats = made.spinners.iter().map(|(cpu, spinner)| (*cpu, spinner.tid())).collect();
+        let notes = made.notes.clone();
+        *crew = Some(made);
+        return Ok(Answer::Ready { seats, notes });
+    }
+    let crew = crew.as_ref().ok_or("not started")?;
+    match ask {
+        Ask::Control => crew.control(),
+        Ask::Span => {
+            crew.set_phase(Phase::Span);
+            Ok(Answer::Spanning)
+        }
+        Ask::End | Ask::Start { .. } => Ok(crew.end()),
+    }
+}
+
+/// The spinners of all CPUs.
+#[derive(Debug)]
+struct Crew {
+    spinners: Vec<(usize, Spinner)>,
+    notes: Vec<String>,
+    threshold_ns: u64,
+    start: Moment,
+}
+
+/// The sampler's clock and the kernel's at (nearly) one time.
+#[derive(Debug, Clone, Copy)]
+struct Moment {
+    ticks: u64,
+    ns: u64,
+}
+
+impl Moment {
+    fn now() -> Moment {
+        Moment { ticks: sampler::ticks(), ns: sampler::raw_ns() }
+    }
+
+    /// Ticks in a nanosecond since `earlier`.
+    fn rate(self, earlier: Moment) -> f64 {
+        let ns = self.ns.saturating_sub(earlier.ns).max(1);
+        as_f64(self.ticks.saturating_sub(earlier.ticks)) / as_f64(ns)
+    }
+}
+
+/// Exact up to 2^53, which in ticks or nanoseconds is a month and more.
+#[expect(clippy::cast_precision_loss, reason = "rounding of huge spans is of no consequence")]
+fn as_f64(n: u64) -> f64 {
+    n as f64
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "`as` saturates; spans are not negative"
+)]
+fn as_u64(n: f64) -> u64 {
+    n.round() as u64
+}
+
+impl Crew {
+    fn start(
+        host: &Host,
+        cpus: &CpuSet,
+        files: &[String],
+        threshold_ns: u64,
+        limit_ns: u64,
+    ) -> Result<Crew, String> {
+        let start = Moment::now();
+        // Long enough to know the clock's rate to a thousandth, which is all a threshold needs.
+        std::thread::sleep(Duration::from_millis(20));
+        let now = Moment::now();
+        let rate = now.rate(start);
+        let in_ticks = |ns: u64| as_u64(as_f64(ns) * rate);
+        let mut notes = Vec::new();
+        if let Err(e) = sampler::register_barrier() {
+            notes.push(format!("membarrier: {e}"));
+        }
+        let order = sampler::Order {
+            deadline: now.ticks.saturating_add(in_ticks(limit_ns)),
+            control_threshold: in_ticks(threshold_ns.min(300)),
+            span_threshold: in_ticks(threshold_ns),
+            room: ROOM,
+        };
+        let mut spinners = Vec::new();
+        for cpu in cpus.iter() {
+            let spinner = Spinner::start(order).map_err(|e| format!("CPU {cpu}: {e}"))?;
+            for file in files {
+                host.write(file, &spinner.tid().to_string()).map_err(|e| e.to_string())?;
+            }
+            sched::set_affinity(spinner.tid(), &CpuSet::one(cpu)).map_err(|e| {
+                format!("CPU {cpu}: the kernel does not let the sampler run there: {e}")
+            })?;
+            if !spinner.locked {
+                notes.push(format!("CPU {cpu}: the sampler's memory could not be locked"));
+            }
+            spinner.set_phase(Phase::Idle);
+            spinners.push((cpu, spinner));
+        }
+        Ok(Crew { spinners, notes, threshold_ns, start })
+    }
+
+    fn set_phase(&self, phase: Phase) {
+        for (_, spinner) in &self.spinners {
+            spinner.set_phase(phase);
+        }
+    }
+
+    /// The sample of a phase that was just ended; `None` when the spinner does not get to write it.
+    fn sample(spinner: &Spinner, phase: Phase) -> Option<(Sample, Vec<Gap>)> {
+        for _ in 0..2000 {
+            if let Some(sample) = spinner.sample(phase) {
+                return Some(sample);
+            }
+            if !spinner.is_running() {
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        None
+    }
+
+    /// Waits until every spinner is on its CPU: a barrier interrupts only those that are.
+    fn wait_on_cpus(&self) {
+        for _ in 0..100 {
+            std::thread::sleep(Duration::from_millis(1));
+            let beats: Vec<u64> = self.spinners.iter().map(|(_, one)| one.beat()).collect();
+            let moved = |((_, one), beat): (&(usize, Spinner), &u64)| one.beat() != *beat;
+            // A look at the clock takes far less than one round of this.
+            for _ in 0..100 {
+                if self.spinners.iter().zip(&beats).all(moved) {
+                    return;
+                }
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    /// Each barrier interrupts every CPU of the crew between two readings of the clock; a gap of
+    /// the spinner that lies across that time is the proof that it sees.
+    fn control(&self) -> Result<Answer, String> {
+        self.set_phase(Phase::Control);
+        let mut windows = Vec::new();
+        for _ in 0..PROVOKED {
+            self.wait_on_cpus();
+            let before = sampler::ticks();
+            sampler::barrier().map_err(|e| format!("membarrier: {e}"))?;
+            windows.push((before, sampler::ticks()));
+        }
+        self.set_phase(Phase::Idle);
+        let seen = |gaps: &[Gap]| {
+            let hit = |w: &&(u64, u64)| gaps.iter().any(|gap| gap.end >= w.0 && gap.start <= w.1);
+            windows.iter().filter(hit).count()
+        };
+        let mut counts = Vec::new();
+        for (cpu, spinner) in &self.spinners {
+            let count = Crew::sample(spinner, Phase::Control).map_or(0, |(_, gaps)| seen(&gaps));
+            counts.push((*cpu, count));
+        }
+        Ok(Answer::Provoked { times: PROVOKED, seen: counts })
+    }
+
+    fn end(&self) -> Answer {
+        self.set_phase(Phase::Idle);
+        let rate = Moment::now().rate(self.start);
+        let seen = |(cpu, spinner): &(usize, Spinner)| {
+            let sample = Crew::sample(spinner, Phase::Span);
+            (*cpu, sample.map(|(sample, _)| in_ns(&sample, rate, self.threshold_ns)))
+        };
+        Answer::Done { gaps: self.spinners.iter().map(seen).collect() }
+    }
+}
+
+fn in_ns(sample: &Sample, rate: f64, threshold_ns: u64) -> Seen {
+    let ns = |ticks: u64| as_u64(as_f64(ticks) / rate);
+    let kept = u64::try_from(sample.kept).unwrap_or(u64::MAX);
+    Seen {
+        gaps: Gaps {
+            resolution_ns: if sample.least == u64::MAX { 0.0 } else { as_f64(sample.least) / rate },
+            threshold_ns,
+            count: sample.gaps,
+            max_ns: ns(sample.max),
+            sum_ns: ns(sample.sum),
+            longest_ns: ns(sample.longest),
+            overflow: sample.gaps.saturating_sub(kept),
+        },
+        span_ns: ns(sample.last.saturating_sub(sample.first)),
+        backwards: sample.backwards,
+    }
+}

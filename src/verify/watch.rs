@@ -1,0 +1,355 @@
+//! Watch: `Host` → [`Evidence`]. Arms the witnesses, provokes the positive control, lets the span
+//! go by and puts together what each witness saw. Decides nothing.
+//!
+//! Order matters: everything that touches the watched CPUs (arming, placing the sampler, the
+//! control, the end of the sampler) lies outside the span that counts.
+
+use crate::verify::control::{self, Provocation};
+use crate::verify::counters;
+use crate::verify::gathered::{self, Gathered, Seen};
+use crate::verify::sampler::Sampler;
+use crate::verify::trace::{self, Recorder};
+use crate::verify::{Control, Evidence, SCHEMA, Watched, Witness, WitnessKind};
+use cpushield_linux::{CpuSet, Host, sched};
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// What is to be watched.
+pub struct WatchOrder<'a> {
+    /// The CPUs to watch.
+    pub cpus: CpuSet,
+    /// For how long.
+    pub span: Duration,
+    /// How long the workload runs before anything counts, so that what its start leaves behind
+    /// (migration, deferred work, the tick's last rounds) is over.
+    pub settle: Duration,
+    /// Gaps of the sampler from this many nanoseconds on count.
+    pub threshold_ns: u64,
+    /// The workload's system calls are traced too, which costs every process of the machine a
+    /// little.
+    pub syscalls: bool,
+    /// Directory of the shield's cgroup, in which the sampler runs; `None` without a shield.
+    pub cgroup: Option<String>,
+    /// Starts a workload on the CPUs once the witnesses are armed, and says which threads it has;
+    /// `None` is the sampler.
+    pub workload: Option<&'a dyn Fn() -> Result<Vec<i32>, String>>,
+    /// Told about the progress several times a second.
+    pub progress: &'a dyn Fn(Progress),
+    /// Asked several times a second whether to stop early.
+    pub stop: &'a dyn Fn() -> bool,
+}
+
+impl fmt::Debug for WatchOrder<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WatchOrder")
+            .field("cpus", &self.cpus)
+            .field("span", &self.span)
+            .field("settle", &self.settle)
+            .field("threshold_ns", &self.threshold_ns)
+            .field("syscalls", &self.syscalls)
+            .field("cgroup", &self.cgroup)
+            .field("workload", &self.workload.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+/// How far it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// The witnesses are made ready.
+    Arming,
+    /// The workload settles, and the control is provoked.
+    Settling,
+    /// The span goes by.
+    Watching {
+        /// How much of it is over.
+        done: Duration,
+        /// How long it is.
+        of: Duration,
+    },
+    /// The witnesses are heard.
+    Gathering,
+}
+
+/// Why nothing can be watched.
+#[derive(Debug)]
+pub enum WatchError {
+    /// There is nothing to watch.
+    NoCpus,
+    /// These CPUs are not online.
+    Offline {
+        /// Those that are not.
+        cpus: CpuSet,
+        /// Those that are.
+        online: CpuSet,
+    },
+    /// Every online CPU would be watched, and none be left to watch from.
+    NoneLeft {
+        /// The online CPUs.
+        online: CpuSet,
+    },
+    /// A recorded machine does not run.
+    Recorded,
+    /// The workload could not be started.
+    Workload {
+        /// Why.
+        why: String,
+    },
+    /// The machine did not answer.
+    Linux(cpushield_linux::Error),
+}
+
+impl fmt::Display for WatchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WatchError::NoCpus => f.write_str("no CPUs to watch"),
+            WatchError::Offline { cpus, online } => {
+                write!(f, "CPU {cpus} is not online; online are {online}")
+            }
+            WatchError::NoneLeft { online } => {
+                write!(
+                    f,
+                    "all online CPUs ({online}) would be watched, and none be left to watch from"
+                )
+            }
+            WatchError::Recorded => {
+                f.write_str("a recorded machine does not run: nothing to watch")
+            }
+            WatchError::Workload { why } => write!(f, "the workload could not be started: {why}"),
+            WatchError::Linux(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for WatchError {}
+
+impl From<cpushield_linux::Error> for WatchError {
+    fn from(error: cpushield_linux::Error) -> WatchError {
+        WatchError::Linux(error)
+    }
+}
+
+/// How often progress is told and the stop flag asked.
+const STEP: Duration = Duration::from_millis(100);
+
+/// Watches the CPUs.
+///
+/// # Errors
+/// The order makes no sense on this machine, or the workload does not start. A witness that is not
+/// there is no error: the evidence says so.
+pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
+    let online = check(host, order)?;
+    let _aside = Aside::step(&online.minus(&order.cpus));
+    (order.progress)(Progress::Arming);
+    let mut bench = Bench::arm(host, order);
+    let own = match order.workload {
+        Some(start) => start().map_err(|why| WatchError::Workload { why })?,
+        None => bench.seat_sampler(order),
+    };
+    bench.start(&own);
+    (order.progress)(Progress::Settling);
+    let mut stopped = bench.wait(order, order.settle, &|_| ());
+    let control = bench.control(host, order);
+    bench.begin();
+    let before = counters::take(host, &order.cpus);
+    let began = Instant::now();
+    stopped = stopped
+        || bench.wait(order, order.span, &|done| {
+            (order.progress)(Progress::Watching { done, of: order.span });
+        });
+    let span = began.elapsed();
+    (order.progress)(Progress::Gathering);
+    let after = counters::take(host, &order.cpus);
+    let seen = bench.end();
+    let all = Gathered { before, after, seen, own };
+    Ok(Evidence {
+        schema: SCHEMA,
+        span_ns: u64::try_from(span.as_nanos()).unwrap_or(u64::MAX),
+        stopped,
+        workload: if bench.sampled { Watched::Sampler } else { Watched::Given },
+        cpus: order.cpus.iter().map(|cpu| all.of(cpu, bench.sampled)).collect(),
+        witnesses: vec![
+            bench.trace_witness(),
+            gathered::counters_witness(&all.before, &all.after),
+            bench.sampler_witness(),
+        ],
+        control,
+    })
+}
+
+/// The online CPUs, when the order can be followed.
+fn check(host: &Host, order: &WatchOrder) -> Result<CpuSet, WatchError> {
+    if !host.is_live() {
+        return Err(WatchError::Recorded);
+    }
+    if order.cpus.is_empty() {
+        return Err(WatchError::NoCpus);
+    }
+    let path = "/sys/devices/system/cpu/online";
+    let text = host.read_line(path)?;
+    let online: CpuSet = text
+        .parse()
+        .map_err(|_| cpushield_linux::Error::malformed(path, 1, "a CPU list", &text))?;
+    let offline = order.cpus.minus(&online);
+    if !offline.is_empty() {
+        return Err(WatchError::Offline { cpus: offline, online });
+    }
+    if online.minus(&order.cpus).is_empty() {
+        return Err(WatchError::NoneLeft { online });
+    }
+    Ok(online)
+}
+
+/// This thread keeps off the watched CPUs until this is dropped. Where the kernel does not let it
+/// (a cpuset without housekeeping CPUs), it stays, and is named among what interrupts.
+struct Aside {
+    before: Option<CpuSet>,
+}
+
+impl Aside {
+    fn step(housekeeping: &CpuSet) -> Aside {
+        let before = sched::affinity(0).ok();
+        let before = before.filter(|_| sched::set_affinity(0, housekeeping).is_ok());
+        Aside { before }
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        if let Some(before) = &self.before {
+            // The CPUs were allowed a moment ago; if they are not now, somebody else decided that.
+            let _ = sched::set_affinity(0, before);
+        }
+    }
+}
+
+/// The witnesses that run.
+struct Bench<'h> {
+    trace: Result<Recorder<'h>, String>,
+    sampler: Result<Sampler, String>,
+    /// The sampler is the workload.
+    sampled: bool,
+}
+
+impl<'h> Bench<'h> {
+    /// Arms the trace, which touches every CPU and hangs under a spinning real-time task: first of
+    /// all.
+    fn arm(host: &'h Host, order: &WatchOrder) -> Bench<'h> {
+        let wanted = trace::Order { cpus: order.cpus.clone(), syscalls: order.syscalls };
+        Bench {
+            trace: Recorder::arm(host, &wanted).map_err(|absent| absent.why),
+            sampler: Err("a workload was given, and two cannot share a CPU".to_owned()),
+            sampled: order.workload.is_none(),
+        }
+    }
+
+    /// Starts the sampler; its threads are the workload.
+    fn seat_sampler(&mut self, order: &WatchOrder) -> Vec<i32> {
+        let whole = order.settle + order.span;
+        let files = order.cgroup.iter().map(|dir| format!("{dir}/cgroup.procs")).collect();
+        self.sampler = Sampler::start(&order.cpus, files, order.threshold_ns, whole);
+        self.sampler
+            .as_ref()
+            .map(|sampler| sampler.seats.iter().map(|(_, tid)| *tid).collect())
+            .unwrap_or_default()
+    }
+
+    /// The trace begins to record.
+    fn start(&mut self, workload: &[i32]) {
+        self.with_trace(|recorder| {
+            recorder.workload(workload);
+            recorder.start()
+        });
+    }
+
+    /// Asks something of the trace; when that fails, there is no trace any more.
+    fn with_trace<T>(
+        &mut self,
+        ask: impl FnOnce(&mut Recorder<'h>) -> cpushield_linux::Result<T>,
+    ) -> Option<T> {
+        let Ok(recorder) = &mut self.trace else { return None };
+        match ask(recorder) {
+            Ok(answer) => Some(answer),
+            Err(error) => {
+                self.trace = Err(error.to_string());
+                None
+            }
+        }
+    }
+
+    /// Lets time go by; `true` when it was stopped before.
+    fn wait(&mut self, order: &WatchOrder, time: Duration, tell: &dyn Fn(Duration)) -> bool {
+        let began = Instant::now();
+        loop {
+            self.with_trace(Recorder::poll);
+            let done = began.elapsed();
+            tell(done.min(time));
+            if done >= time {
+                return false;
+            }
+            if (order.stop)() {
+                return true;
+            }
+            std::thread::sleep(STEP.min(time - done));
+        }
+    }
+
+    fn control(&mut self, host: &Host, order: &WatchOrder) -> Control {
+        self.with_trace(Recorder::cut);
+        let before = counters::take(host, &order.cpus);
+        let provoked = match &mut self.sampler {
+            Ok(sampler) => sampler.control(),
+            Err(why) => Err(format!("the sampler does not run: {why}")),
+        };
+        let after = counters::take(host, &order.cpus);
+        let traced = self.with_trace(Recorder::cut);
+        let counted = |cpu| control::counted(&counters::compare(&before, &after, cpu, &[]));
+        control::judge(&Provocation {
+            provoked,
+            counted: order.cpus.iter().map(|cpu| (cpu, counted(cpu))).collect(),
+            traced: traced.as_deref().map(control::traced),
+        })
+    }
+
+    /// From here on everything counts.
+    fn begin(&mut self) {
+        if let Ok(sampler) = &mut self.sampler
+            && let Err(why) = sampler.begin()
+        {
+            self.sampler = Err(why);
+        }
+        self.with_trace(Recorder::cut);
+    }
+
+    /// What was seen since [`Bench::begin`].
+    fn end(&mut self) -> Seen {
+        let trace = self.with_trace(Recorder::cut);
+        let mut gaps = Vec::new();
+        if let Ok(sampler) = &mut self.sampler {
+            match sampler.end() {
+                Ok(seen) => gaps = seen,
+                Err(why) => self.sampler = Err(why),
+            }
+        }
+        Seen { trace, gaps }
+    }
+
+    fn trace_witness(&self) -> Witness {
+        let (absent, blind) = match &self.trace {
+            Ok(recorder) => (None, recorder.blind().to_vec()),
+            Err(why) => (Some(why.clone()), Vec::new()),
+        };
+        Witness { kind: WitnessKind::Trace, absent, blind }
+    }
+
+    fn sampler_witness(&self) -> Witness {
+        let (absent, blind) = match &self.sampler {
+            Ok(sampler) => {
+                let what = "who or what made a gap".to_owned();
+                (None, [what].into_iter().chain(sampler.notes.iter().cloned()).collect())
+            }
+            Err(why) => (Some(why.clone()), Vec::new()),
+        };
+        Witness { kind: WitnessKind::Sampler, absent, blind }
+    }
+}
