@@ -137,6 +137,26 @@ pub struct Topology {
     pub smt_control: Option<String>,
 }
 
+impl Topology {
+    /// The online CPU with this number.
+    #[must_use]
+    pub fn cpu(&self, cpu: usize) -> Option<&Cpu> {
+        self.cpus.iter().find(|known| known.cpu == cpu)
+    }
+
+    /// The distinct sets that CPUs name, by their lowest CPU: all cores with
+    /// `|cpu| Some(&cpu.siblings)`, all L2 clusters with `|cpu| cpu.sharing(2)`.
+    pub fn groups<'a>(&'a self, of: impl Fn(&'a Cpu) -> Option<&'a CpuSet>) -> Vec<&'a CpuSet> {
+        let mut groups: Vec<&CpuSet> = Vec::new();
+        for set in self.cpus.iter().filter_map(of).filter(|set| !set.is_empty()) {
+            if !groups.contains(&set) {
+                groups.push(set);
+            }
+        }
+        groups
+    }
+}
+
 /// One online CPU.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cpu {

@@ -1,12 +1,15 @@
 //! CPU topology from `/sys/devices/system/{cpu,node}` (Documentation/admin-guide/cputopology.rst).
-//! Old kernels lack lists (masks only), `package_cpus` (5.3) and its older name `core_siblings`
-//! gives the same; very old and some embedded ones have no topology at all: then a CPU is its own
-//! core and a note says so.
+//! Sets come as masks and as lists. Masks are read first: kernels before 2.6.26 have nothing else,
+//! and where real machines contradict themselves, the masks are right (early 2.6 kernels wrote
+//! wrong `shared_cpu_list`s). `package_cpus` and `core_cpus` (5.3) have older names with the same
+//! contents. Very old and some embedded kernels have no topology at all: then a CPU is its own core
+//! and a note says so.
 
 use super::reader::{Reader, Spelling::List, Spelling::Mask};
 use super::{Cache, CoreKind, Cpu, Node, Topology};
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::size;
+use std::collections::BTreeMap;
 
 const CPU: &str = "/sys/devices/system/cpu";
 const NODE: &str = "/sys/devices/system/node";
@@ -19,6 +22,7 @@ pub(super) fn topology(r: &Reader) -> Topology {
     let mut all = cpu_sets(r);
     all.nodes = nodes(r, &all.online);
     all.cpus = all.online.iter().map(|cpu| one_cpu(r, cpu, &all)).collect();
+    fill_packages(&mut all.cpus);
     if all.cpus.iter().all(|cpu| cpu.core.is_none() && cpu.package_cpus.is_empty()) {
         r.note(&format!("{CPU}/cpu*/topology"), "the kernel does not say which CPUs share a core");
     }
@@ -48,16 +52,17 @@ fn one_cpu(r: &Reader, cpu: usize, all: &Topology) -> Cpu {
     let id = |name: &str| r.id(&format!("{dir}/{name}"));
     let set = |names: [&str; 4]| {
         let [a, b, c, d] = names.map(|name| format!("{dir}/{name}"));
-        r.set(&[(&a, List), (&b, List), (&c, Mask), (&d, Mask)]).map(|cpus| cpus.and(&all.online))
+        r.set(&[(&a, Mask), (&b, Mask), (&c, List), (&d, List)]).map(|cpus| cpus.and(&all.online))
     };
-    let mut siblings =
-        set(["core_cpus_list", "thread_siblings_list", "core_cpus", "thread_siblings"])
-            .unwrap_or_default();
-    siblings.insert(cpu);
-    let package = ["package_cpus_list", "core_siblings_list", "package_cpus", "core_siblings"];
+    let siblings = set(["core_cpus", "thread_siblings", "core_cpus_list", "thread_siblings_list"]);
+    if siblings.as_ref().is_some_and(|siblings| !siblings.contains(cpu)) {
+        r.note(&dir, "the SMT siblings of this CPU do not contain it: taken as a core of its own");
+    }
+    let siblings = siblings.filter(|siblings| siblings.contains(cpu));
+    let package = ["package_cpus", "core_siblings", "package_cpus_list", "core_siblings_list"];
     let pair = |name: &str| {
         let (list, mask) = (format!("{dir}/{name}_list"), format!("{dir}/{name}"));
-        r.set(&[(&list, List), (&mask, Mask)]).map(|cpus| cpus.and(&all.online))
+        r.set(&[(&mask, Mask), (&list, List)]).map(|cpus| cpus.and(&all.online))
     };
     Cpu {
         cpu,
@@ -66,7 +71,7 @@ fn one_cpu(r: &Reader, cpu: usize, all: &Topology) -> Cpu {
         // x86 prints 65535 (BAD_APICID of a u16) where it knows none.
         cluster: id("cluster_id").filter(|id| *id != 0xffff),
         core: id("core_id"),
-        siblings,
+        siblings: siblings.unwrap_or_else(|| CpuSet::one(cpu)),
         cluster_cpus: pair("cluster_cpus").unwrap_or_default(),
         package_cpus: set(package).unwrap_or_default(),
         die_cpus: pair("die_cpus").unwrap_or_default(),
@@ -78,6 +83,24 @@ fn one_cpu(r: &Reader, cpu: usize, all: &Topology) -> Cpu {
     }
 }
 
+/// Where there are package numbers only, equal numbers make a package. Where there are sets too,
+/// the sets count: some machines number packages of different nodes alike.
+fn fill_packages(cpus: &mut [Cpu]) {
+    if cpus.iter().any(|cpu| !cpu.package_cpus.is_empty()) {
+        return;
+    }
+    let mut packages: BTreeMap<i64, CpuSet> = BTreeMap::new();
+    for cpu in cpus.iter() {
+        if let Some(package) = cpu.package {
+            packages.entry(package).or_default().insert(cpu.cpu);
+        }
+    }
+    for cpu in cpus {
+        let own = cpu.package.and_then(|package| packages.get(&package));
+        cpu.package_cpus = own.cloned().unwrap_or_default();
+    }
+}
+
 fn caches(r: &Reader, cpu: usize, online: &CpuSet) -> Vec<Cache> {
     let dir = format!("{CPU}/cpu{cpu}/cache");
     let mut caches: Vec<Cache> = r
@@ -86,7 +109,7 @@ fn caches(r: &Reader, cpu: usize, online: &CpuSet) -> Vec<Cache> {
         .filter_map(|index| {
             let file = |name: &str| format!("{dir}/index{index}/{name}");
             let (list, mask) = (file("shared_cpu_list"), file("shared_cpu_map"));
-            let shared = r.set(&[(&list, List), (&mask, Mask)]).unwrap_or_default();
+            let shared = r.set(&[(&mask, Mask), (&list, List)]).unwrap_or_default();
             let size = r.line(&file("size"));
             Some(Cache {
                 level: r.number(&file("level"))?,
@@ -108,7 +131,9 @@ fn nodes(r: &Reader, online: &CpuSet) -> Vec<Node> {
     let node = |node: usize| {
         let file = |name: &str| format!("{NODE}/node{node}/{name}");
         let (list, mask) = (file("cpulist"), file("cpumap"));
-        let cpus = r.set(&[(&list, List), (&mask, Mask)]).unwrap_or_default();
+        // Without either file the links to its CPUs still tell.
+        let linked = || r.numbered(&format!("{NODE}/node{node}"), "cpu").into_iter().collect();
+        let cpus = r.set(&[(&mask, Mask), (&list, List)]).unwrap_or_else(linked);
         Node { node, cpus: cpus.and(online), memory_kib: memory_kib(r, &file("meminfo")) }
     };
     r.numbered(NODE, "node").into_iter().map(node).collect()
@@ -154,7 +179,7 @@ fn classify(r: &Reader, cpus: &mut [Cpu]) {
 
 /// The lowest strength of the strong class: above the widest gap, when that is wide enough.
 fn threshold(cpus: &[Cpu], strength: impl Fn(&Cpu) -> Option<u64>) -> Option<u64> {
-    let mut values = cpus.iter().map(strength).collect::<Option<Vec<u64>>>()?;
+    let mut values: Vec<u64> = cpus.iter().filter_map(strength).collect();
     values.sort_unstable();
     values.dedup();
     let gap = |pair: &&[u64]| pair[1].saturating_mul(100) / pair[0].max(1);

@@ -1,0 +1,273 @@
+//! Machines of others and of our own: what the survey says of them, against what is known
+//! independently.
+
+use cpushield::survey::{Cpu, Machine, Node, survey};
+use cpushield_linux::{CpuSet, Host};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::{env, fs};
+
+/// Where the machines of others lie; they are not part of the project.
+fn data() -> Option<PathBuf> {
+    let given = env::var_os("CPUSHIELD_DATA").map(PathBuf::from);
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
+    let dir = given.unwrap_or_else(beside);
+    if dir.join("machines/index.csv").is_file() {
+        return Some(dir);
+    }
+    eprintln!("NOT RUN: no recorded machines of others at {}", dir.display());
+    None
+}
+
+/// A machine of others, unpacked once.
+fn unpacked(data: &Path, name: &str) -> PathBuf {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("machines").join(name);
+    let done = dir.join(".unpacked");
+    if !done.is_file() {
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(&dir).unwrap();
+        let archive = data.join("machines").join(name).join("root.tar.zst");
+        let mut zstd = Command::new("zstd")
+            .arg("-dcq")
+            .arg(&archive)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("zstd is needed to unpack the machines of others");
+        let tar = Command::new("tar")
+            .args(["-x", "--no-same-owner", "-C"])
+            .arg(&dir)
+            .stdin(zstd.stdout.take().unwrap())
+            .status()
+            .unwrap();
+        assert!(zstd.wait().unwrap().success() && tar.success(), "{}", archive.display());
+        fs::write(done, "").unwrap();
+    }
+    dir
+}
+
+fn machine(data: &Path, name: &str) -> Machine {
+    survey(&Host::recorded(&unpacked(data, name)).unwrap(), &[])
+}
+
+/// `machines/index.csv`, by column name. Fields with commas are quoted.
+fn index(data: &Path) -> Vec<BTreeMap<String, String>> {
+    let text = fs::read_to_string(data.join("machines/index.csv")).unwrap();
+    let mut lines = text.lines().map(fields);
+    let header = lines.next().unwrap();
+    lines.map(|row| header.iter().cloned().zip(row).collect()).collect()
+}
+
+fn fields(line: &str) -> Vec<String> {
+    let mut fields = vec![String::new()];
+    let mut quoted = false;
+    for c in line.chars() {
+        match c {
+            '"' => quoted = !quoted,
+            ',' if !quoted => fields.push(String::new()),
+            c => fields.last_mut().unwrap().push(c),
+        }
+    }
+    fields
+}
+
+/// A way to divide the CPUs; groups of unknown CPUs are left out.
+type Division = BTreeSet<CpuSet>;
+
+fn division(machine: &Machine, of: impl Fn(&Cpu) -> Option<&CpuSet>) -> Division {
+    machine.topology.groups(of).into_iter().cloned().collect()
+}
+
+/// What we say, by the name of the division.
+fn ours(machine: &Machine) -> BTreeMap<&'static str, Division> {
+    let set = |cpu: &CpuSet| (!cpu.is_empty()).then(|| cpu.clone());
+    let nodes = machine.topology.nodes.iter().filter_map(|node| set(&node.cpus)).collect();
+    BTreeMap::from([
+        ("node", nodes),
+        ("package", division(machine, |cpu| Some(&cpu.package_cpus))),
+        ("core", division(machine, |cpu| Some(&cpu.siblings))),
+        ("L1d", division(machine, |cpu| cpu.sharing(1))),
+        ("L2", division(machine, |cpu| cpu.sharing(2))),
+        ("L3", division(machine, |cpu| cpu.sharing(3))),
+    ])
+}
+
+/// The per-CPU table at the end of the generated output of lscpu: a division for each column.
+fn lscpu(text: &str) -> BTreeMap<&'static str, Division> {
+    let mut rows = text.lines().skip_while(|line| !line.starts_with("CPU ONLINE ")).peekable();
+    let Some(header) = rows.next() else { return BTreeMap::new() };
+    let caches: Vec<&str> = header.split_whitespace().last().unwrap().split(':').collect();
+    let mut groups: BTreeMap<(&'static str, String), CpuSet> = BTreeMap::new();
+    for row in rows {
+        let words: Vec<&str> = row.split_whitespace().collect();
+        let [cpu, "yes", node, socket, core, shared] = words[..] else { continue };
+        let cpu: usize = cpu.parse().unwrap();
+        let mut put = |name: &'static str, value: &str| {
+            if value != "-" {
+                groups.entry((name, value.to_owned())).or_default().insert(cpu);
+            }
+        };
+        put("node", node);
+        put("package", socket);
+        put("core", core);
+        // A row with other columns than the header leaves open which is meant.
+        let shared: Vec<&str> = shared.split(':').collect();
+        for (name, value) in caches.iter().zip(&shared).filter(|_| caches.len() == shared.len()) {
+            match *name {
+                "L1d" => put("L1d", value),
+                "L2" | "L2d" => put("L2", value),
+                "L3" => put("L3", value),
+                _ => {}
+            }
+        }
+    }
+    by_name(groups)
+}
+
+fn by_name(groups: BTreeMap<(&'static str, String), CpuSet>) -> BTreeMap<&'static str, Division> {
+    let mut divisions: BTreeMap<&'static str, Division> = BTreeMap::new();
+    for ((name, _), set) in groups {
+        divisions.entry(name).or_default().insert(set);
+    }
+    divisions
+}
+
+/// The tree of the generated output of lstopo: objects contain the CPUs below them; a memory node
+/// belongs to the object it hangs on.
+fn lstopo(text: &str) -> BTreeMap<&'static str, Division> {
+    let mut groups: BTreeMap<(&'static str, String), CpuSet> = BTreeMap::new();
+    // Open objects: depth, and the groups that a CPU below belongs to.
+    let mut open: Vec<(usize, Vec<(&'static str, String)>)> = Vec::new();
+    for (i, line) in text.lines().enumerate() {
+        let depth = line.len() - line.trim_start().len();
+        let word = line.split_whitespace().next().unwrap_or("");
+        if word == "depth" {
+            break;
+        }
+        open.retain(|(above, _)| *above < depth);
+        let name = match word {
+            "Package" => "package",
+            "L3Cache" => "L3",
+            "L2Cache" => "L2",
+            "L1dCache" => "L1d",
+            "Core" => "core",
+            "NUMANode" => {
+                // Its CPUs are those of the object above, also those printed later.
+                let above = open.last_mut().unwrap();
+                above.1.push(("node", i.to_string()));
+                continue;
+            }
+            "PU" => {
+                let cpu = line.split("P#").nth(1).unwrap().trim_end_matches(')');
+                let cpu = cpu.split([' ', ')']).next().unwrap().parse().unwrap();
+                for group in open.iter().flat_map(|(_, groups)| groups) {
+                    groups.entry(group.clone()).or_default().insert(cpu);
+                }
+                continue;
+            }
+            _ => "",
+        };
+        let own = if name.is_empty() { vec![] } else { vec![(name, i.to_string())] };
+        open.push((depth, own));
+    }
+    by_name(groups)
+}
+
+/// Every pair of a division of ours and one of theirs that is not the same.
+fn disagreements(
+    name: &str,
+    tool: &str,
+    ours: &BTreeMap<&'static str, Division>,
+    theirs: &BTreeMap<&'static str, Division>,
+) -> Vec<String> {
+    let mut found = Vec::new();
+    for (what, theirs) in theirs {
+        // A tool leaves out CPUs of which it does not know enough (offline, no directory).
+        let known = theirs.iter().fold(CpuSet::new(), |all, set| all.union(set));
+        let ours: Division = ours[what].iter().map(|set| set.and(&known)).collect();
+        let ours: Division = ours.into_iter().filter(|set| !set.is_empty()).collect();
+        // lstopo gives a machine without NUMA one node with everything.
+        let invented = *what == "node" && ours.is_empty() && theirs.len() == 1;
+        if ours != *theirs && !invented {
+            let list = |d: &Division| {
+                let sets: Vec<String> = d.iter().map(ToString::to_string).collect();
+                format!("{} [{}]", d.len(), sets.join(" "))
+            };
+            found.push(format!("{name} {what}: {tool} {}; ours {}", list(theirs), list(&ours)));
+        }
+    }
+    found
+}
+
+/// Where the survey says something else than a source of truth, and why ours is right.
+const DISAGREEMENTS: &[(&str, &str)] = &[
+    ("hwloc-16ia64-8n2s sockets: index", "both sockets of a node have one number; masks differ"),
+    ("hwloc-28em64t-2s2n7c-buggycoresiblings sockets: index", "it counts numbers, lscpu masks"),
+    ("hwloc-64amd64-4s2n4ca2co core: lstopo", "it splits AMD's modules, the kernel pairs them"),
+    ("hwloc-8ia64-2n2s2c l3_groups: index", "lstopo finds 8 too"),
+    ("hwloc-nvidia-dgx-gb10 core: lscpu", "core numbers come again in each cluster"),
+    ("hwloc-fakeheterocpunuma node: lstopo", "it hangs a node without CPUs on those nearest"),
+    ("hwloc-64fake-4n2s2ca2c2t l2_groups: index", "it believes lists, which contradict the masks"),
+    ("hwloc-64fake-4n2s2ca2c2t l3_groups: index", "it believes lists, which contradict the masks"),
+    ("libvirt-ppc64-deconf-cpus offline: index", "it counts CPUs that are not plugged in"),
+    ("android-galaxy-a8-2018 core: lscpu", "core numbers come again in each cluster"),
+    ("android-galaxy-a8-2018 package: lscpu", "the index finds 2 packages too"),
+    ("android-galaxy-s9-us core: lscpu", "core numbers come again in each cluster"),
+    ("android-galaxy-s9-us package: lscpu", "the index finds 2 packages too"),
+    ("android-nexus-s smt: index", "0 stands for unknown; a CPU alone is a core"),
+    ("android-oneplus-5 core: lscpu", "core numbers come again in each cluster"),
+    ("android-oneplus-5 package: lscpu", "the index finds 2 packages too"),
+    ("android-pixel core: lscpu", "core numbers come again in each cluster"),
+    ("android-pixel package: lscpu", "the index finds 2 packages too"),
+];
+
+#[test]
+fn topology_agrees_with_lscpu_and_lstopo() {
+    let Some(data) = data() else { return };
+    let mut found = Vec::new();
+    for row in index(&data) {
+        let name = &row["name"];
+        let machine = machine(&data, name);
+        let ours = ours(&machine);
+        let truth = data.join("machines").join(name).join("truth");
+        if let Ok(text) = fs::read_to_string(truth.join("generated-lscpu-2.38.1.txt")) {
+            found.extend(disagreements(name, "lscpu", &ours, &lscpu(&text)));
+        }
+        if let Ok(text) = fs::read_to_string(truth.join("generated-lstopo-2.9.0.txt")) {
+            found.extend(disagreements(name, "lstopo", &ours, &lstopo(&text)));
+        }
+        let online = machine.topology.online.to_string();
+        if online != row["cpus_online"] {
+            found.push(format!("{name} online: index {}, ours {online}", row["cpus_online"]));
+        }
+        let offline = machine.topology.offline.to_string();
+        if offline != row["cpus_offline"] {
+            found.push(format!("{name} offline: index {}, ours {offline}", row["cpus_offline"]));
+        }
+        let empty = |nodes: &[Node]| nodes.iter().filter(|node| node.cpus.is_empty()).count();
+        let threads = machine.topology.cpus.iter().map(|cpu| cpu.siblings.len()).max();
+        for (column, count) in [
+            ("numa_nodes", machine.topology.nodes.len()),
+            ("numa_nodes_without_cpu", empty(&machine.topology.nodes)),
+            ("smt", threads.unwrap_or(0)),
+            ("sockets", ours["package"].len()),
+            ("l2_groups", ours["L2"].len()),
+            ("l3_groups", ours["L3"].len()),
+        ] {
+            if row[column] != count.to_string() {
+                found.push(format!("{name} {column}: index {}, ours {count}", row[column]));
+            }
+        }
+        let hybrid = machine.topology.cpus.iter().any(|cpu| cpu.kind.is_some());
+        if hybrid != !row["hybrid"].starts_with("no") {
+            found.push(format!("{name} hybrid: index {}, ours {hybrid}", row["hybrid"]));
+        }
+    }
+    let known = |found: &str| DISAGREEMENTS.iter().position(|(start, _)| found.starts_with(start));
+    let used: BTreeSet<usize> = found.iter().filter_map(|line| known(line)).collect();
+    for (i, (start, _)) in DISAGREEMENTS.iter().enumerate().filter(|(i, _)| !used.contains(i)) {
+        found.push(format!("disagreement {i} is none: {start}"));
+    }
+    found.retain(|line| known(line).is_none());
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
