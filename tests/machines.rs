@@ -2,6 +2,7 @@
 //! independently.
 
 use cpushield::survey::{Cpu, Machine, Node, survey};
+use cpushield_linux::text::interrupts;
 use cpushield_linux::{CpuSet, Host};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -50,9 +51,13 @@ fn machine(data: &Path, name: &str) -> Machine {
     survey(&Host::recorded(&unpacked(data, name)).unwrap(), &[])
 }
 
-/// `machines/index.csv`, by column name. Fields with commas are quoted.
 fn index(data: &Path) -> Vec<BTreeMap<String, String>> {
-    let text = fs::read_to_string(data.join("machines/index.csv")).unwrap();
+    table(&data.join("machines/index.csv"))
+}
+
+/// Rows of a table with commas, by column name. Fields with commas are quoted.
+fn table(path: &Path) -> Vec<BTreeMap<String, String>> {
+    let text = fs::read_to_string(path).unwrap();
     let mut lines = text.lines().map(fields);
     let header = lines.next().unwrap();
     lines.map(|row| header.iter().cloned().zip(row).collect()).collect()
@@ -259,7 +264,7 @@ fn topology_agrees_with_lscpu_and_lstopo() {
             }
         }
         let hybrid = machine.topology.cpus.iter().any(|cpu| cpu.kind.is_some());
-        if hybrid != !row["hybrid"].starts_with("no") {
+        if hybrid == row["hybrid"].starts_with("no") {
             found.push(format!("{name} hybrid: index {}, ours {hybrid}", row["hybrid"]));
         }
     }
@@ -270,4 +275,70 @@ fn topology_agrees_with_lscpu_and_lstopo() {
     }
     found.retain(|line| known(line).is_none());
     assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// Rows of a table with tabs, without its header.
+fn tsv(path: &Path) -> Vec<Vec<String>> {
+    let text = fs::read_to_string(path).unwrap();
+    text.lines().skip(1).map(|line| line.split('\t').map(str::to_owned).collect()).collect()
+}
+
+#[test]
+fn lists_and_masks_that_kernels_wrote_say_the_same() {
+    let Some(data) = data() else { return };
+    let pairs = tsv(&data.join("interrupts/cpulist-cpumask-pairs.tsv"));
+    assert!(pairs.len() > 800, "{} pairs", pairs.len());
+    // The lists of this machine are made up.
+    for row in pairs.iter().filter(|row| !row[3].starts_with("hwloc-64fake")) {
+        let list: CpuSet = row[0].parse().unwrap();
+        let mask = CpuSet::parse_mask(&row[1]).unwrap();
+        assert_eq!((&list, list.len().to_string()), (&mask, row[2].clone()), "{row:?}");
+        assert_eq!(list.to_string(), row[0], "{row:?}");
+    }
+    for row in tsv(&data.join("interrupts/cpulist-cpumask-disagree.tsv")) {
+        let list: CpuSet = row[0].parse().unwrap();
+        assert_ne!(list, CpuSet::parse_mask(&row[1]).unwrap(), "{row:?}");
+    }
+    for row in tsv(&data.join("interrupts/cpu-global-lists.tsv")) {
+        let text = row[1].trim_matches('\'').replace("\\n", "\n");
+        let list = text.parse::<CpuSet>();
+        // `nohz_full` of a kernel that could but was not told to.
+        assert_eq!(list.is_err(), text.trim() == "(null)", "{row:?}");
+        if let Ok(list) = list {
+            assert_eq!(list.to_string(), text.trim(), "{row:?}");
+        }
+    }
+}
+
+#[test]
+fn interrupt_tables_of_others_are_read_whole() {
+    let Some(data) = data() else { return };
+    let dir = data.join("interrupts");
+    let mut read = 0;
+    for row in table(&dir.join("index.csv")).iter().filter(|row| row["path"].contains("interrupt"))
+    {
+        let text = fs::read_to_string(dir.join(&row["path"])).unwrap();
+        // Some were kept in strings that begin with a line end.
+        let parsed = interrupts::parse(text.trim_start_matches('\n'));
+        if row["header_cpus"] == "0" {
+            assert!(parsed.is_err(), "{}", row["path"]);
+            continue;
+        }
+        let found = parsed.unwrap();
+        let lines = found.rows.iter().filter(|row| row.irq().is_some());
+        let chips: BTreeSet<&str> = lines.clone().map(|row| row.chip.as_str()).collect();
+        let wanted: BTreeSet<&str> = row["chips"].split_whitespace().collect();
+        let named = found.rows.len() - lines.count();
+        assert_eq!(
+            [found.cpus.len(), found.rows.len(), named].map(|n| n.to_string()),
+            [&row["header_cpus"], &row["rows"], &row["named_rows"]].map(String::clone),
+            "{}",
+            row["path"]
+        );
+        // The index names the first twelve.
+        let chips: BTreeSet<&str> = chips.into_iter().take(wanted.len().max(12)).collect();
+        assert_eq!(chips, wanted, "{}", row["path"]);
+        read += 1;
+    }
+    assert!(read >= 10, "{read} tables");
 }
