@@ -1,0 +1,67 @@
+# In the guest: one row of the benchmark. Arguments: ROW SECONDS. Leaves its results in /host/out.
+# The judge is the kernel's own trace of CPU 3, read as text after the fact: nothing of ours takes part.
+row=$1 seconds=$2 cpu=3
+out=/host/out tracing=/sys/kernel/tracing
+mkdir -p /root/bin
+cp /host/cpushield /root/bin/ 2>/dev/null # pages of programs must not come over the shared directory
+PATH=/root/bin:/host/peers:$PATH
+cp /host/tools/* /root/bin/
+. /host/bench/rows.sh
+. /host/bench/load.sh
+
+# ---- the trace is ready before the load: patching the kernel under load is what we do not measure
+trace_ready() {
+    local event
+    echo 0 >$tracing/tracing_on
+    echo x86-tsc >$tracing/trace_clock
+    echo "$mask" >$tracing/tracing_cpumask
+    echo 64 >$tracing/buffer_size_kb
+    echo 60000 >$tracing/per_cpu/cpu$cpu/buffer_size_kb
+    for event in irq_vectors irq exceptions nmi workqueue/workqueue_execute_start \
+        timer/hrtimer_expire_entry timer/timer_expire_entry sched/sched_switch; do
+        [ ! -e $tracing/events/$event/enable ] || echo 1 >$tracing/events/$event/enable
+    done
+    for event in $tracing/events/irq_vectors/vector_*; do echo 0 >"$event/enable"; done
+}
+seconds_of() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.2f", b - a }'; }
+
+before >$out/before.log 2>&1
+trace_ready 2>$out/trace.log
+load_start $out/spawner
+a=$EPOCHREALTIME
+setup >$out/setup.log 2>&1
+echo "setup_status=$?" >$out/facts
+echo "setup_s=$(seconds_of "$a" "$EPOCHREALTIME")" >>$out/facts
+sync
+
+rm -f /tmp/pid
+workload spin /tmp/pid >$out/workload.log 2>&1 &
+for _ in $(seq 60); do
+    [ -s /tmp/pid ] && break
+    sleep 0.5
+done
+pid=$(cat /tmp/pid) || echo "the workload did not start" >>$out/facts
+sleep 3 # what its start leaves behind is over
+
+: >$tracing/trace
+read -r begin_tsc begin_ns < <(now)
+echo 1 >$tracing/tracing_on
+sleep "$seconds"
+echo 0 >$tracing/tracing_on
+read -r end_tsc end_ns < <(now)
+{
+    echo "pid=$pid"
+    echo "ran_on=$(cut -d')' -f2 "/proc/$pid/stat" | cut -d' ' -f38)"
+    echo "begin_tsc=$begin_tsc begin_ns=$begin_ns end_tsc=$end_tsc end_ns=$end_ns"
+    echo "kernel=$(uname -r)"
+    sed -n "s/^cpu=$cpu errno=\([0-9]*\).*/spawner_errno=\1/p" $out/spawner
+    sed -n 's/^overrun: /lost=/p' $tracing/per_cpu/cpu$cpu/stats
+} >>$out/facts
+kill -9 "$pid"
+cat $tracing/per_cpu/cpu$cpu/trace >$out/trace
+a=$EPOCHREALTIME
+undo >$out/undo.log 2>&1
+echo "undo_status=$?" >>$out/facts
+echo "undo_s=$(seconds_of "$a" "$EPOCHREALTIME")" >>$out/facts
+load_stop
+echo "stalls=$(dmesg | grep -cE 'rcu.*(stall|starved)|soft lockup|blocked for more than')" >>$out/facts

@@ -1,0 +1,35 @@
+# The load of all measurements (sourced in the guest): ordinary programs that nobody pinned, started before
+# the shield. `load_start`, `load_stop`.
+load_jobs=()
+load_start() { # file for the spawner's answers
+    local card
+    modprobe e1000e 2>/dev/null
+    sleep 0.5
+    for card in /sys/class/net/e*; do
+        [ -e "$card" ] || continue
+        ip link set "${card##*/}" up
+        ip addr add 10.0.2.15/24 dev "${card##*/}"
+        busybox ping -q -A 10.0.2.2 >/dev/null 2>&1 &
+        load_jobs+=($!)
+    done
+    (while :; do
+        hackbench -l 20 -g 1 -f 4 >/dev/null 2>&1
+        sleep 0.2
+    done) &
+    load_jobs+=($!)
+    mkdir -p /var/tmp/load
+    (while :; do
+        dd if=/dev/zero of=/var/tmp/load/a bs=64k count=8 conv=fsync 2>/dev/null
+        dd if=/dev/vda of=/dev/null bs=64k count=8 iflag=direct skip=$((RANDOM % 8192)) 2>/dev/null
+        sleep 0.1
+    done) &
+    load_jobs+=($!)
+    spawner 100000 "$1" >/dev/null &
+    load_jobs+=($!)
+    sleep 1
+}
+load_stop() {
+    kill -9 "${load_jobs[@]}" 2>/dev/null
+    wait "${load_jobs[@]}" 2>/dev/null
+    load_jobs=()
+}
