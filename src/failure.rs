@@ -18,6 +18,10 @@ pub enum Kind {
     Undone,
     /// It failed half-way and not everything could be undone; the journal is kept.
     NotUndone,
+    /// The command of `run` is there but cannot be executed.
+    NotExecutable,
+    /// The command of `run` is not there.
+    NotFound,
     /// A defect of this program.
     Bug,
 }
@@ -32,6 +36,8 @@ impl Kind {
             Kind::Machine => 3,
             Kind::Undone => 4,
             Kind::NotUndone => 5,
+            Kind::NotExecutable => 126,
+            Kind::NotFound => 127,
             Kind::Bug => 70,
         }
     }
@@ -126,6 +132,36 @@ impl From<WatchError> for Failure {
                 Failure::usage(error.to_string()).hint("leave at least one CPU out of --cpus")
             }
             WatchError::Workload { .. } => Failure::machine(error.to_string()),
+        }
+    }
+}
+
+impl From<crate::run::RunError> for Failure {
+    fn from(error: crate::run::RunError) -> Failure {
+        use crate::run::RunError;
+        let message = error.to_string();
+        match error {
+            RunError::NoShield => Failure::machine(message)
+                .hint("`cpushield plan` shows what a shield would do, `cpushield apply` makes one"),
+            RunError::OtherShield { .. } => {
+                Failure::usage(message).hint("leave --shield out, or see `cpushield status`")
+            }
+            RunError::NotOffered { offered, .. } => {
+                Failure::usage(message).hint(format!("programs may run on CPU {offered}"))
+            }
+            RunError::Unknown { .. } => Failure::usage(message).hint("numbers work too: 1000:1000"),
+            RunError::Unsafe { instead, .. } => Failure::usage(message).hint(instead),
+            RunError::Scheduling { hints, .. } => Failure { kind: Kind::Machine, message, hints },
+            RunError::Exec { error, .. } => match error.kind() {
+                std::io::ErrorKind::NotFound => Failure::new(Kind::NotFound, message),
+                _ => Failure::new(Kind::NotExecutable, message),
+            },
+            RunError::Task { hint, .. } => {
+                Failure { kind: Kind::Machine, message, hints: hint.into_iter().collect() }
+            }
+            RunError::Journal(crate::apply::LoadError::Access(error))
+            | RunError::Machine(error) => error.into(),
+            RunError::Journal(_) | RunError::Record(_) => Failure::machine(message),
         }
     }
 }

@@ -1,9 +1,13 @@
 //! The command line: one file per subcommand, with its `Args` (their docs are the help) and `run`.
 
+pub mod add;
 pub mod explain;
 pub mod mask;
 pub mod plan;
+pub mod remove;
+pub mod run;
 pub mod sample;
+pub mod status;
 pub mod survey;
 pub mod verify;
 pub mod wish;
@@ -13,6 +17,7 @@ use crate::ui::{Format, Ui};
 use clap::{Parser, Subcommand};
 use cpushield_linux::Host;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 /// CPUs that nothing interrupts, proven
 ///
@@ -69,6 +74,14 @@ pub enum Command {
     Explain(explain::Args),
     /// CPU lists and masks, one into the other
     Mask(mask::Args),
+    /// Run a program in the shield
+    Run(run::Args),
+    /// Take running processes into the shield
+    Add(add::Args),
+    /// Let processes out of the shield
+    Remove(remove::Args),
+    /// The shield in force and everything that is on its CPUs
+    Status(status::Args),
     /// Watch shielded CPUs and say whether the shield holds
     Verify(verify::Args),
     /// The gap sampler of `verify`; not for people
@@ -76,11 +89,11 @@ pub enum Command {
     Sample,
 }
 
-/// Runs the subcommand.
+/// Runs the subcommand. The exit code is 0, or the status of the program that `run` started.
 ///
 /// # Errors
 /// Whatever went wrong, with its exit code and hints.
-pub fn dispatch(cli: Cli) -> Result<(), Failure> {
+pub fn dispatch(cli: Cli) -> Result<ExitCode, Failure> {
     let format = if cli.global.json { Format::Json } else { Format::Text };
     let ui = Ui { format, quiet: cli.global.quiet };
     match cli.command {
@@ -93,5 +106,10 @@ pub fn dispatch(cli: Cli) -> Result<(), Failure> {
             sample::run();
             Ok(())
         }
-    }
+        Command::Add(args) => add::run(&ui, &cli.global, &args),
+        Command::Remove(args) => remove::run(&ui, &cli.global, &args),
+        Command::Run(args) => return run::run(&ui, &cli.global, &args),
+        Command::Status(args) => status::run(&ui, &cli.global, &args),
+    }?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -65,6 +65,8 @@ pub enum RunError {
         /// What to do instead, if anything.
         hint: Option<String>,
     },
+    /// The journal of the shield cannot be used.
+    Journal(crate::apply::LoadError),
     /// The record of what runs in the shield cannot be used.
     Record(String),
     /// The machine's answer to anything else.
@@ -100,6 +102,8 @@ impl fmt::Display for RunError {
             }
             RunError::Exec { program, error } => write!(f, "cannot start {program}: {error}"),
             RunError::Task { tid, why, .. } => write!(f, "task {tid} {why}"),
+            RunError::Journal(crate::apply::LoadError::Access(error)) => error.fmt(f),
+            RunError::Journal(crate::apply::LoadError::Journal(error)) => error.fmt(f),
             RunError::Record(why) => f.write_str(why),
             RunError::Machine(error) => error.fmt(f),
         }

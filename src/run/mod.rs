@@ -10,12 +10,56 @@
 //! PREEMPT_RT kernel hangs without them. `order` (pure) says which threads must be above it and
 //! `raise` puts them there; there is no way around it.
 
+mod added;
 mod error;
+mod limits;
 mod order;
 mod place;
+mod raise;
+mod record;
+mod spread;
+mod start;
+mod status;
 mod user;
 
+pub use added::{Moved, Onto, Released, add, release, remove};
 pub use error::RunError;
+pub use limits::{check as check_policy, sentences as limits};
 pub use order::{Order, PRIORITY_MAX, Thread, is_above, is_vital, order};
 pub use place::Place;
+pub use raise::threads;
+pub use record::{Added, Need, Raised, Record};
+pub use start::{
+    Care, NOT_EXECUTABLE, NOT_FOUND, Start, attend, become_program, lock_limit, ordinary,
+};
+pub use status::*;
 pub use user::{User, look_up};
+
+use crate::apply;
+use crate::plan::Plan;
+use cpushield_linux::{Host, Store};
+
+/// The plan of the shield that is in force in this boot.
+///
+/// # Errors
+/// The journal cannot be read, or is none.
+pub fn active(host: &Host, store: &Store) -> Result<Option<Plan>, RunError> {
+    let plan = apply::active(store).map_err(RunError::Journal)?;
+    let boot_id = host.read_line("/proc/sys/kernel/random/boot_id").ok();
+    Ok(plan.filter(|plan| plan.boot_id == boot_id))
+}
+
+/// The same, with the name that the user asked for.
+///
+/// # Errors
+/// As [`active`]; there is none, or it has another name.
+pub fn shield(host: &Host, store: &Store, name: Option<&str>) -> Result<Plan, RunError> {
+    let plan = active(host, store)?.ok_or(RunError::NoShield)?;
+    match name {
+        Some(asked) if asked != plan.shield.name => {
+            let (asked, active) = (asked.to_owned(), plan.shield.name);
+            Err(RunError::OtherShield { asked, active })
+        }
+        _ => Ok(plan),
+    }
+}

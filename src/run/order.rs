@@ -76,6 +76,33 @@ pub fn order(asked: Policy, cpus: &CpuSet, threads: &[Thread]) -> Order {
     order
 }
 
+impl Order {
+    /// What is done about it, in sentences; nothing for an ordinary program.
+    #[must_use]
+    pub fn sentences(&self, asked: Policy) -> Vec<String> {
+        let mut said = Vec::new();
+        let list = |threads: &[&Thread]| {
+            threads.iter().map(|thread| thread.comm.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        if self.policy != asked {
+            said.push(format!(
+                "{asked} is lowered to {}: the kernel hangs when a program that never sleeps is \
+                 above its own threads",
+                self.policy
+            ));
+        }
+        if let Some((_, policy)) = self.raise.first() {
+            let raised: Vec<&Thread> = self.raise.iter().map(|(thread, _)| thread).collect();
+            said.push(format!("raised to {policy} until it ends: {}", list(&raised)));
+        }
+        if !self.waiting.is_empty() {
+            let waiting: Vec<&Thread> = self.waiting.iter().collect();
+            said.push(format!("wait while it does not sleep: {}", list(&waiting)));
+        }
+        said
+    }
+}
+
 /// Whether a thread with this policy preempts a program of this real-time priority.
 #[must_use]
 pub fn is_above(policy: Policy, priority: u32) -> bool {

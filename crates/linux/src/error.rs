@@ -160,6 +160,12 @@ impl Error {
         self.errno() == Some(libc::EACCES)
     }
 
+    /// Another process holds the lock.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        matches!(self.cause, Cause::Held { .. })
+    }
+
     /// A test stopped the host here.
     #[must_use]
     pub fn is_stop(&self) -> bool {

@@ -26,5 +26,5 @@ pub use cpuset::CpuSet;
 pub use documents::{read_document, write_document};
 pub use error::{Error, Result, Verb};
 pub use host::{Fault, Host};
-pub use store::Store;
+pub use store::{Lock, Store};
 pub use task::{Policy, Task, TaskId};

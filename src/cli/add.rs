@@ -1,0 +1,56 @@
+//! `cpushield add`: running processes into the shield.
+
+use super::Global;
+use crate::failure::Failure;
+use crate::run::{self, Moved, Onto, Place};
+use crate::ui::Ui;
+use cpushield_linux::Store;
+
+/// Take running processes into the shield
+///
+/// All threads of a process go in together. A single thread (a number that is no process) can be
+/// taken in where cpusets are of cgroup version 1 only. Where each thread was before is kept, and
+/// `remove` and `undo` put it back.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The shield's name, when it must be that one
+    #[arg(long, value_name = "NAME")]
+    shield: Option<String>,
+    /// The shielded CPU to run on
+    #[arg(long, value_name = "N", conflicts_with = "spread")]
+    cpu: Option<usize>,
+    /// Place the threads over all shielded CPUs, one per CPU
+    #[arg(long)]
+    spread: bool,
+    /// Processes, or threads
+    #[arg(required = true, value_name = "PID|TID")]
+    tids: Vec<i32>,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// There is no shield, or a task cannot be taken in; those before it stay in.
+pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
+    let host = global.host()?;
+    let store = Store::new(&global.state);
+    let place = Place::of(&host, &run::shield(&host, &store, args.shield.as_deref())?);
+    let onto = if args.spread { Onto::All } else { Onto::One(args.cpu) };
+    let mut moved = Vec::new();
+    for tid in &args.tids {
+        moved.push(run::add(&host, &store, &place, *tid, onto)?);
+    }
+    ui.show(&moved, || moved.iter().map(|moved| text(moved, "in the shield")).collect())
+}
+
+/// A line about what was moved, with its notes below.
+pub(super) fn text(moved: &Moved, whereto: &str) -> String {
+    let threads = match moved.threads {
+        1 => "1 thread".to_owned(),
+        n => format!("{n} threads"),
+    };
+    let Moved { tid, comm, cpus, .. } = moved;
+    let mut out = format!("{tid} ({comm}, {threads}) is {whereto}, on CPU {cpus}\n");
+    moved.notes.iter().for_each(|note| out.push_str(&format!("  {note}\n")));
+    out
+}

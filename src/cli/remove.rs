@@ -1,0 +1,34 @@
+//! `cpushield remove`: processes out of the shield.
+
+use super::{Global, add};
+use crate::failure::Failure;
+use crate::run::{self, Place};
+use crate::ui::Ui;
+use cpushield_linux::Store;
+
+/// Let processes out of the shield
+///
+/// What was added goes back to the cgroup and the CPUs it had before. A program that was started by
+/// `run` goes to the cgroup that this command is in, as an ordinary program on the housekeeping
+/// CPUs.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Processes, or threads that were added alone
+    #[arg(required = true, value_name = "PID|TID")]
+    tids: Vec<i32>,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// There is no shield, or a task is not in it or cannot be moved.
+pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
+    let host = global.host()?;
+    let store = Store::new(&global.state);
+    let place = Place::of(&host, &run::shield(&host, &store, None)?);
+    let mut moved = Vec::new();
+    for tid in &args.tids {
+        moved.push(run::remove(&host, &store, &place, *tid)?);
+    }
+    ui.show(&moved, || moved.iter().map(|m| add::text(m, "out of the shield")).collect())
+}

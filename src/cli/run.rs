@@ -1,0 +1,198 @@
+//! `cpushield run`: a program in the shield.
+
+use super::Global;
+use crate::failure::Failure;
+use crate::run::{self, Care, Place, Start};
+use crate::ui::{self, Ui};
+use cpushield_linux::{CpuSet, Host, Policy, Store};
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// Run a program in the shield
+///
+/// The program runs under SCHED_OTHER on one shielded CPU, the one with fewest programs: nothing
+/// competes with it there, so a real-time priority gains nothing unless its threads compete with
+/// each other. Its exit status is passed through (128+n for signal n, 127 when it is not found, 126
+/// when it cannot be executed); signals are passed on.
+///
+/// With --fifo and --rr the kernel's own threads of that CPU (rcuc, ktimers, ksoftirqd and the
+/// like) are raised above the program until it ends, because a kernel hangs without them; so no
+/// priority above 98 is given.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The shield's name, when it must be that one
+    #[arg(long, value_name = "NAME")]
+    shield: Option<String>,
+    /// The shielded CPU to run on
+    #[arg(long, value_name = "N", conflicts_with = "spread")]
+    cpu: Option<usize>,
+    /// One thread per CPU: place the program's threads over the shielded CPUs as they appear
+    ///
+    /// A shield has no load balancing, so threads stay on the CPU they are born on. Not for
+    /// programs that place their threads themselves.
+    #[arg(long)]
+    spread: bool,
+    /// SCHED_FIFO with this priority, 1 to 98
+    #[arg(long, value_name = "P", group = "policy", value_parser = priority(99))]
+    fifo: Option<u32>,
+    /// SCHED_RR with this priority, 1 to 98
+    #[arg(long, value_name = "P", group = "policy", value_parser = priority(99))]
+    rr: Option<u32>,
+    /// SCHED_DEADLINE: RUNTIME/DEADLINE/PERIOD, as 300us/1ms/1ms
+    #[arg(long, value_name = "R/D/P", group = "policy", value_parser = deadline)]
+    deadline: Option<Policy>,
+    /// Keep the kernel's threads above a program that sets its own priorities, up to this one
+    #[arg(long, value_name = "P", group = "policy", value_parser = priority(98))]
+    own_priority: Option<u32>,
+    /// Nice value under SCHED_OTHER, -20 to 19
+    #[arg(long, value_name = "N", group = "policy", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(i32).range(-20..=19))]
+    nice: Option<i32>,
+    /// Who it runs as, by name or number
+    #[arg(long, value_name = "USER[:GROUP]")]
+    user: Option<String>,
+    /// Let it lock its memory without limit, and say a second later whether it did
+    #[arg(long)]
+    lock_memory: bool,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+/// Runs it. Returns only when the program could not be started or a parent had to wait for it.
+///
+/// # Errors
+/// There is no shield, or the program cannot be started as asked.
+pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<ExitCode, Failure> {
+    let host = global.host()?;
+    if !host.is_live() {
+        return Err(
+            Failure::usage("a program cannot run on a recorded machine").hint("leave --root out")
+        );
+    }
+    let store = Store::new(&global.state);
+    let (start, care) = prepare(ui, &host, &store, args)?;
+    if !care.is_needed() {
+        return Err(run::become_program(&host, &start).into());
+    }
+    let fail = |error: run::RunError| {
+        let failure = Failure::from(error);
+        ui::show_failure(&failure);
+        failure.kind.code()
+    };
+    let mut told = |line: String| ui.status(&line);
+    let ended = run::attend(&host, &store, &start, &care, &mut told, fail)?;
+    Ok(ExitCode::from(ended.status()))
+}
+
+fn prepare(ui: &Ui, host: &Host, store: &Store, args: &Args) -> Result<(Start, Care), Failure> {
+    let plan = run::shield(host, store, args.shield.as_deref())?;
+    let place = Place::of(host, &plan);
+    let asked = policy(args);
+    let cpus = match asked {
+        _ if args.spread => place.cpus.clone(),
+        // The kernel gives SCHED_DEADLINE only to tasks that may run on all CPUs of their domain.
+        Some(Policy::Deadline { .. }) if args.cpu.is_none() => place.cpus.union(&place.idle),
+        _ => CpuSet::one(place.choose(host, args.cpu)?),
+    };
+    let user = args.user.as_deref().map(|user| run::look_up(host, user)).transpose()?;
+    let ceiling = match (asked, args.own_priority) {
+        (None, Some(priority)) => Policy::Fifo { priority },
+        (asked, _) => asked.unwrap_or(Policy::Other { nice: 0 }),
+    };
+    run::check_policy(ceiling)?;
+    let threads = match ceiling.rt_priority() {
+        0 => Vec::new(),
+        _ => run::threads(host, &cpus)?,
+    };
+    let order = run::order(ceiling, &cpus, &threads);
+    for sentence in order.sentences(ceiling) {
+        ui.status(&sentence);
+    }
+    if ceiling.rt_priority() > 0 {
+        run::limits(host, &cpus).iter().for_each(|sentence| ui.status(sentence));
+    }
+    if !args.lock_memory
+        && let Some(user) = &user
+    {
+        run::lock_limit(user).iter().for_each(|sentence| ui.status(sentence));
+    }
+    let policy = asked.map(|_| order.policy).or_else(|| run::ordinary(host));
+    let spread = args.spread.then(|| place.cpus.clone());
+    let start = Start {
+        place,
+        cpus,
+        policy,
+        user,
+        lock_memory: args.lock_memory,
+        command: args.command.clone(),
+    };
+    Ok((start, Care { order, spread, look_at_memory: args.lock_memory }))
+}
+
+fn policy(args: &Args) -> Option<Policy> {
+    let fifo = args.fifo.map(|priority| Policy::Fifo { priority });
+    let rr = args.rr.map(|priority| Policy::Rr { priority });
+    let nice = args.nice.map(|nice| Policy::Other { nice });
+    fifo.or(rr).or(args.deadline).or(nice)
+}
+
+fn priority(max: i64) -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..=max)
+}
+
+/// `RUNTIME/DEADLINE/PERIOD` or `RUNTIME/PERIOD`.
+fn deadline(text: &str) -> Result<Policy, String> {
+    let times = text.split('/').map(time).collect::<Result<Vec<u64>, String>>()?;
+    let (runtime_ns, deadline_ns, period_ns) = match times.as_slice() {
+        [runtime, period] => (*runtime, *period, *period),
+        [runtime, deadline, period] => (*runtime, *deadline, *period),
+        _ => return Err("wanted are RUNTIME/DEADLINE/PERIOD, as 300us/1ms/1ms".to_owned()),
+    };
+    Ok(Policy::Deadline { runtime_ns, deadline_ns, period_ns })
+}
+
+/// A time with its unit, in nanoseconds.
+fn time(text: &str) -> Result<u64, String> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit {
+        "ns" => 1,
+        "us" | "µs" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        _ => return Err(format!("{text:?} is no time: wanted is a number and ns, us, ms or s")),
+    };
+    let number: u64 = number.parse().map_err(|_| format!("{text:?} is no time"))?;
+    number.checked_mul(factor).ok_or_else(|| format!("{text:?} is too long"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[test]
+    fn budgets_need_units_and_two_or_three_times() {
+        let budget = deadline("300us/1ms/2ms").unwrap();
+        let (runtime_ns, deadline_ns, period_ns) = (300_000, 1_000_000, 2_000_000);
+        assert_eq!(budget, Policy::Deadline { runtime_ns, deadline_ns, period_ns });
+        assert_eq!(deadline("1ms/4ms").unwrap(), deadline("1ms/4ms/4ms").unwrap());
+        for wrong in ["1/2/3", "1ms", "1ms/2ms/3ms/4ms", "ms/ms", "99999999999999999999s/1s", ""] {
+            assert!(deadline(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn policies_exclude_each_other_and_the_program_keeps_its_dashes() {
+        let parse = |line: &str| super::super::Cli::try_parse_from(line.split(' '));
+        assert!(parse("cpushield run --fifo 50 --rr 50 -- true").is_err());
+        assert!(parse("cpushield run --fifo 100 -- true").is_err());
+        assert!(parse("cpushield run --own-priority 99 -- true").is_err());
+        assert!(parse("cpushield run --cpu 3 --spread -- true").is_err());
+        let cli = parse("cpushield run --nice -5 ls --color -l").unwrap();
+        let super::super::Command::Run(args) = cli.command else { panic!("run") };
+        assert_eq!(args.command, ["ls", "--color", "-l"]);
+        assert_eq!(policy(&args), Some(Policy::Other { nice: -5 }));
+    }
+}

@@ -1,0 +1,112 @@
+//! `cpushield status`: the shield in force and everything that is on its CPUs.
+
+use super::Global;
+use crate::failure::Failure;
+use crate::run::{self, Guard, OnCpu, Role, Shielded, Status};
+use crate::ui::{Tone, Ui};
+use cpushield_linux::{CpuSet, Store};
+
+/// The shield in force and everything that is on its CPUs
+///
+/// For each shielded CPU: whether other programs, interrupts and the timer tick are kept away,
+/// every thread whose last CPU it is, and every interrupt that is delivered there. A thread that
+/// does not belong there is named first.
+#[derive(Debug, clap::Args)]
+pub struct Args {}
+
+/// Runs it.
+///
+/// # Errors
+/// The journal or `/proc` cannot be read.
+pub fn run(ui: &Ui, global: &Global, _args: &Args) -> Result<(), Failure> {
+    let host = global.host()?;
+    let status = run::status(&host, &Store::new(&global.state))?;
+    ui.show(&status, || text(&status))
+}
+
+fn text(status: &Status) -> String {
+    let mut out = match &status.shield {
+        Some(shield) => of_shield(shield),
+        None => "No shield is in force.\n".to_owned(),
+    };
+    let has = |set: &Option<CpuSet>| set.clone().filter(|cpus| !cpus.is_empty());
+    if let Some(cpus) = has(&status.isolated) {
+        out.push_str(&format!("Isolated at boot (isolcpus): CPU {cpus}\n"));
+    }
+    if let Some(cpus) = has(&status.nohz_full) {
+        out.push_str(&format!("Tick stops while one thread runs (nohz_full): CPU {cpus}\n"));
+    }
+    if status.shield.is_none() {
+        out.push_str(
+            "Next: `cpushield try` shows what a shield does here, `cpushield apply` makes one.\n",
+        );
+    }
+    out
+}
+
+fn of_shield(shield: &Shielded) -> String {
+    let cpus: CpuSet = shield.cpus.iter().map(|on| on.cpu).collect();
+    let state = match shield.drift.len() {
+        0 => Tone::Good.paint("in force, as it was left"),
+        1 => Tone::Bad.paint("in force, but 1 setting has changed since"),
+        n => Tone::Bad.paint(&format!("in force, but {n} settings have changed since")),
+    };
+    let mut out = format!("Shield {} on CPU {cpus}: {state}\n", shield.name);
+    if !shield.idle_siblings.is_empty() {
+        out.push_str(&format!("  kept idle     CPU {}\n", shield.idle_siblings));
+    }
+    out.push_str(&format!("  housekeeping  CPU {}\n", shield.housekeeping));
+    if let Some(group) = &shield.group {
+        out.push_str(&format!("  cgroup        {group}\n"));
+    }
+    for drift in &shield.drift {
+        let now = drift.now.as_deref().unwrap_or("nothing");
+        out.push_str(&format!("  {}: {now}, was left as {}\n", drift.what, drift.left));
+    }
+    for raised in &shield.raised {
+        let (comm, given, original) = (&raised.comm, raised.given, raised.original);
+        out.push_str(&format!("  raised        {comm}: {given}, before {original}\n"));
+    }
+    shield.cpus.iter().for_each(|on| out.push_str(&of_cpu(on)));
+    out
+}
+
+fn of_cpu(on: &OnCpu) -> String {
+    let line = |name: &str, guard: &Guard| {
+        let tone = if guard.holds { Tone::Good } else { Tone::Doubt };
+        let word = tone.paint(if guard.holds { "shielded" } else { "open    " });
+        format!("  {name:<11} {word}  {}\n", guard.how)
+    };
+    let mut out = format!("\n{}\n", Tone::Head.paint(&format!("CPU {}", on.cpu)));
+    out.push_str(&line("processes", &on.processes));
+    out.push_str(&line("interrupts", &on.interrupts));
+    out.push_str(&line("timer tick", &on.tick));
+    for irq in &on.irqs {
+        out.push_str(&format!("    irq {} ({})\n", irq.irq, irq.actions));
+    }
+    for (role, what, tone) in [
+        (Role::Stranger, "does not belong here", Tone::Bad),
+        (Role::Program, "program of the shield", Tone::Good),
+    ] {
+        for thread in on.threads.iter().filter(|thread| thread.role == role) {
+            let (tid, comm) = (thread.task.id.tid, &thread.task.comm);
+            let policy = cpushield_linux::task::policy_of(&thread.task);
+            out.push_str(&format!("    {tid:>7} {comm:<16} {policy}  {}\n", tone.paint(what)));
+        }
+    }
+    for (role, what) in
+        [(Role::Kernel, "the kernel's own"), (Role::Gone, "here before the shield, cannot return")]
+    {
+        let names: Vec<&str> = on
+            .threads
+            .iter()
+            .filter(|thread| thread.role == role)
+            .map(|thread| thread.task.comm.as_str())
+            .collect();
+        if !names.is_empty() {
+            let line = format!("{what}: {}", names.join(", "));
+            out.push_str(&format!("    {}\n", Tone::Dim.paint(&line)));
+        }
+    }
+    out
+}

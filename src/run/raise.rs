@@ -1,0 +1,202 @@
+//! Puts the kernel's threads above real-time programs and back, as [`order`](super::order) says.
+//!
+//! Several programs may need the same thread above them; it goes back to its original when none is
+//! left that could starve it, and no earlier: whoever needs it is found in the record and among the
+//! real-time threads that may run on its CPUs.
+
+use super::order::{Order, Thread, is_above};
+use super::record::{Need, Open, Raised};
+use super::{Place, RunError};
+use cpushield_linux::{CpuSet, Host, Policy, Task, TaskId};
+
+/// What became of raised threads.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Settled {
+    /// Threads that have their original policy again.
+    pub restored: Vec<String>,
+    /// Threads that stay raised, and for whom.
+    pub kept: Vec<String>,
+    /// Threads that somebody else changed meanwhile: left alone.
+    pub drifted: Vec<String>,
+}
+
+/// The kernel threads that matter for programs on these CPUs.
+///
+/// # Errors
+/// `/proc` cannot be read.
+pub fn threads(host: &Host, cpus: &CpuSet) -> Result<Vec<Thread>, RunError> {
+    let named = |task: &Task| {
+        let prefixes = ["rcu", "ktimers/", "ksoftirqd/", "irq/"];
+        task.kthread && prefixes.iter().any(|prefix| task.comm.starts_with(prefix))
+    };
+    let mut threads = Vec::new();
+    for task in host.tasks()?.into_iter().filter(named) {
+        let read = host.affinity(task.id.tid).and_then(|affinity| {
+            let policy = host.scheduling(task.id.tid)?;
+            Ok(Thread { task: task.id, comm: task.comm, policy, affinity })
+        });
+        match read {
+            Ok(thread) if thread.affinity.intersects(cpus) => threads.push(thread),
+            Ok(_) => {}
+            Err(error) if error.is_absent() => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(threads)
+}
+
+/// Raises what the order says for `who`, and reads it back: when this returns without error, every
+/// vital thread is above the program's priority.
+///
+/// # Errors
+/// A thread cannot be raised; those raised before are on record.
+pub fn raise(
+    host: &Host,
+    open: &mut Open<'_>,
+    order: &Order,
+    cpus: &CpuSet,
+    who: TaskId,
+) -> Result<(), RunError> {
+    let priority = order.policy.rt_priority();
+    if priority == 0 {
+        return Ok(());
+    }
+    open.record.needs.push(Need { task: who, cpus: cpus.clone(), priority });
+    for (thread, policy) in &order.raise {
+        let known = open.record.raised.iter_mut().find(|raised| raised.task == thread.task);
+        match known {
+            Some(raised) => {
+                raised.given = *policy;
+                raised.cpus = raised.cpus.union(cpus);
+            }
+            None => open.record.raised.push(Raised {
+                task: thread.task,
+                comm: thread.comm.clone(),
+                cpus: cpus.clone(),
+                original: thread.policy,
+                given: *policy,
+            }),
+        }
+    }
+    open.keep()?;
+    for (thread, policy) in &order.raise {
+        host.set_scheduling(thread.task.tid, *policy)
+            .map_err(|error| cannot_raise(thread, error))?;
+    }
+    for thread in &order.above {
+        let now = host.scheduling(thread.task.tid).map_err(|error| cannot_raise(thread, error))?;
+        if !is_above(now, priority) {
+            let error = cpushield_linux::Error::malformed(
+                &format!("/proc/{}", thread.task.tid),
+                0,
+                "a policy above the program's",
+                &now.to_string(),
+            );
+            return Err(cannot_raise(thread, error));
+        }
+    }
+    Ok(())
+}
+
+fn cannot_raise(thread: &Thread, error: cpushield_linux::Error) -> RunError {
+    RunError::Unsafe {
+        why: format!("{} cannot be put above the program: {}", thread.comm, error.reason()),
+        instead: "run it without --fifo and --rr: nothing competes with it in a shield".to_owned(),
+    }
+}
+
+/// Gives up the need of `who`, if any, and lowers what nobody needs any more.
+///
+/// # Errors
+/// The record cannot be kept, or `/proc` cannot be read.
+pub fn settle(host: &Host, open: &mut Open<'_>, who: Option<TaskId>) -> Result<Settled, RunError> {
+    let mut settled = Settled::default();
+    if open.record.raised.is_empty() && open.record.needs.is_empty() {
+        return Ok(settled);
+    }
+    open.record.needs.retain(|need| Some(need.task) != who && host.is_same_task(need.task));
+    let programs = real_time_programs(host)?;
+    let mut left = Vec::new();
+    for raised in std::mem::take(&mut open.record.raised) {
+        if let Some(raised) = settle_one(host, raised, &open.record.needs, &programs, &mut settled)?
+        {
+            left.push(raised);
+        }
+    }
+    open.record.raised = left;
+    open.keep()?;
+    Ok(settled)
+}
+
+/// A user's thread with a real-time priority.
+struct Program {
+    task: Task,
+    affinity: CpuSet,
+}
+
+fn real_time_programs(host: &Host) -> Result<Vec<Program>, RunError> {
+    let mut programs = Vec::new();
+    for task in host.tasks()?.into_iter().filter(|task| !task.kthread && task.rt_priority > 0) {
+        // A thread that has ended needs nothing.
+        if let Ok(affinity) = host.affinity(task.id.tid) {
+            programs.push(Program { task, affinity });
+        }
+    }
+    Ok(programs)
+}
+
+/// Lowers one thread as far as it goes; returns it when it stays on record.
+fn settle_one(
+    host: &Host,
+    mut raised: Raised,
+    needs: &[Need],
+    programs: &[Program],
+    settled: &mut Settled,
+) -> Result<Option<Raised>, RunError> {
+    let comm = raised.comm.clone();
+    if !host.is_same_task(raised.task) {
+        return Ok(None);
+    }
+    let now = host.scheduling(raised.task.tid)?;
+    if now != raised.given && now != raised.original {
+        settled.drifted.push(format!("{comm}: {now}"));
+        return Ok(None);
+    }
+    let by_record = needs.iter().filter(|need| need.cpus.intersects(&raised.cpus));
+    let by_record = by_record.map(|need| (need.priority, need.task.tid));
+    let running = programs.iter().filter(|program| program.affinity.intersects(&raised.cpus));
+    let running = running.map(|program| (program.task.rt_priority, program.task.id.tid));
+    let Some((priority, tid)) = by_record.chain(running).max() else {
+        host.set_scheduling(raised.task.tid, raised.original)?;
+        settled.restored.push(comm);
+        return Ok(None);
+    };
+    let wanted = if is_above(raised.original, priority) {
+        raised.original
+    } else {
+        Policy::Fifo { priority: (priority + 1).min(99) }
+    };
+    host.set_scheduling(raised.task.tid, wanted)?;
+    raised.given = wanted;
+    settled.kept.push(format!("{comm}, for task {tid} of priority {priority}"));
+    Ok(Some(raised))
+}
+
+/// Takes the real-time priority away from every program in the shield's group, so that no kernel
+/// thread needs to stay above it; returns their names. For undo: a program that nobody waits for
+/// may run on, but not where it can starve the kernel.
+///
+/// # Errors
+/// `/proc` cannot be read.
+pub fn disarm(host: &Host, place: &Place) -> Result<Vec<String>, RunError> {
+    let mut disarmed = Vec::new();
+    for tid in place.members(host)? {
+        let Ok(policy) = host.scheduling(tid) else { continue };
+        if policy.rt_priority() > 0 {
+            host.set_scheduling(tid, Policy::Other { nice: 0 })?;
+            let comm = host.task(tid, tid).map_or_else(|_| String::new(), |task| task.comm);
+            disarmed.push(format!("{comm} ({tid}, {policy})"));
+        }
+    }
+    Ok(disarmed)
+}

@@ -1,0 +1,148 @@
+//! The [`Record`] of what was changed for programs in the shield, beside the journal of the shield
+//! itself: kernel threads that were raised, for whom, and running processes that were taken in.
+//!
+//! It is a small file that is replaced whole, on the disk before what it tells is done, so that a
+//! killed `run` leaves nothing behind that the next `run`, `remove` or `undo` does not put back.
+
+use super::RunError;
+use cpushield_linux::{CpuSet, Host, Policy, Store, TaskId};
+use serde::{Deserialize, Serialize};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// The file in the state directory.
+pub const FILE: &str = "programs.json";
+
+/// The version of its form.
+const SCHEMA: u32 = 1;
+
+/// How long another process may hold the lock before we give up. Applying takes the longest.
+const LOCK_WAIT: Duration = Duration::from_secs(10);
+
+/// What was changed for programs in the shield.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    /// The version of the form.
+    schema: u32,
+    /// The boot it is about; in another boot nothing of it is in force.
+    boot_id: Option<String>,
+    /// Kernel threads that were raised.
+    pub raised: Vec<Raised>,
+    /// Who needs them raised.
+    pub needs: Vec<Need>,
+    /// Threads of running processes that were taken in.
+    pub added: Vec<Added>,
+}
+
+/// A kernel thread that was raised.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Raised {
+    /// Which.
+    pub task: TaskId,
+    /// Its name.
+    pub comm: String,
+    /// The CPUs it was raised for.
+    pub cpus: CpuSet,
+    /// What it had before the first time.
+    pub original: Policy,
+    /// What it was given last.
+    pub given: Policy,
+}
+
+/// A program that needs the kernel's threads above a priority on some CPUs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Need {
+    /// The `run` that waits for it, or the program itself.
+    pub task: TaskId,
+    /// Where it runs.
+    pub cpus: CpuSet,
+    /// Its priority.
+    pub priority: u32,
+}
+
+/// A thread of a running process that was taken into the shield.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Added {
+    /// Which.
+    pub task: TaskId,
+    /// Its process.
+    pub pid: i32,
+    /// Its name.
+    pub comm: String,
+    /// Directory of the cgroup it came from; `None` when the shield has no cgroup.
+    pub group: Option<String>,
+    /// Where it might run before.
+    pub affinity: CpuSet,
+    /// Its policy before, when it was lowered.
+    pub lowered_from: Option<Policy>,
+    /// What it was confined to.
+    pub given: CpuSet,
+}
+
+/// The record, with the right to change it.
+#[derive(Debug)]
+pub struct Open<'a> {
+    store: &'a Store,
+    _lock: cpushield_linux::Lock,
+    /// What it says.
+    pub record: Record,
+    /// As it is in the file.
+    kept: Record,
+}
+
+/// What the record says now, without the right to change it; empty when there is none.
+///
+/// # Errors
+/// It cannot be read or is none of ours.
+pub fn read(host: &Host, store: &Store) -> Result<Record, RunError> {
+    let boot_id = host.read_line("/proc/sys/kernel/random/boot_id").ok();
+    let fresh = Record { schema: SCHEMA, boot_id, ..Record::default() };
+    let Some(bytes) = store.read(FILE)? else { return Ok(fresh) };
+    let record: Record = serde_json::from_slice(&bytes)
+        .map_err(|e| RunError::Record(format!("{} is not understood: {e}", store.path(FILE))))?;
+    if record.schema != SCHEMA {
+        let (path, schema) = (store.path(FILE), record.schema);
+        return Err(RunError::Record(format!("{path} has form {schema}, known is {SCHEMA}")));
+    }
+    // Tasks of another boot are not those of this one, whatever their numbers.
+    if record.boot_id == fresh.boot_id { Ok(record) } else { Ok(fresh) }
+}
+
+/// Opens it for changes; waits for others that have it.
+///
+/// # Errors
+/// As [`read`], or another process is at work on the state directory for too long.
+pub fn open<'a>(host: &Host, store: &'a Store) -> Result<Open<'a>, RunError> {
+    let give_up = Instant::now() + LOCK_WAIT;
+    let lock = loop {
+        match store.lock() {
+            Ok(lock) => break lock,
+            Err(error) if error.is_held() && Instant::now() < give_up => {
+                sleep(Duration::from_millis(20));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    };
+    let record = read(host, store)?;
+    Ok(Open { store, _lock: lock, kept: record.clone(), record })
+}
+
+impl Open<'_> {
+    /// Puts it on the disk, when it differs from what is there.
+    ///
+    /// # Errors
+    /// The answer of the file system; then nothing that it tells may be done.
+    pub fn keep(&mut self) -> Result<(), RunError> {
+        if self.record != self.kept {
+            let bytes = serde_json::to_vec_pretty(&self.record)
+                .map_err(|e| RunError::Record(format!("cannot make the record: {e}")))?;
+            self.store.replace(FILE, &bytes)?;
+            self.kept = self.record.clone();
+        }
+        Ok(())
+    }
+}
