@@ -37,6 +37,110 @@ status() {
         echo "$said" | sed 's/^/#   /'
     fi
 }
+# ---- facts -----------------------------------------------------------------------------------------
+# snapshot FILE: everything a shield may touch, one fact per line: masks, cgroups, sysctls, workqueues,
+# mounts, units, and each thread (by id and start time) with its affinity, policy, priority and cgroup.
+snapshot() {
+    {
+        grep -sH '' /proc/irq/*/smp_affinity_list /proc/irq/default_smp_affinity \
+            /sys/devices/virtual/workqueue/cpumask /sys/devices/virtual/workqueue/*/cpumask \
+            /sys/devices/system/cpu/cpu*/online /sys/devices/system/cpu/cpuidle/current_governor \
+            /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor \
+            /sys/devices/system/machinecheck/machinecheck*/{check_interval,ignore_ce} \
+            /sys/class/net/*/queues/*/{rps_cpus,rps_flow_cnt,xps_cpus,xps_rxqs} \
+            /sys/kernel/rcu_{normal,expedited} /sys/kernel/mm/ksm/run \
+            /sys/kernel/mm/transparent_hugepage/enabled \
+            /sys/kernel/debug/sched/fair_server/*/{runtime,period} \
+            /sys/kernel/tracing/{tracing_on,trace_clock,current_tracer,tracing_cpumask,buffer_size_kb} \
+            /sys/kernel/tracing/events/enable
+        find /proc/sys/kernel /proc/sys/vm /proc/sys/net/core -type f -perm -400 \
+            ! -path '*/random/*' ! -path '*/ns_last_pid' ! -path '*/stat_refresh' -exec grep -sH '' {} +
+        find /sys/fs/cgroup -type d
+        find /sys/fs/cgroup -type f \( -name 'cpuset.*' -o -name cgroup.subtree_control \) \
+            ! -name '*memory_pressure*' -perm -400 -exec grep -sH '' {} +
+        find /sys/kernel/tracing/instances /run/systemd/transient /run/systemd/system.control \
+            /etc/systemd/system.control -mindepth 1 -maxdepth 1 2>/dev/null
+        cat /proc/mounts
+        awk '
+            function name(file) { split(file, f, "/"); return f[5] }
+            FILENAME ~ /stat$/ {
+                line = $0; sub(/^.*\) /, "", line); split(line, v, " ")
+                task[name(FILENAME)] = "thread " name(FILENAME) " " v[20]
+                print "thread", name(FILENAME), v[20], "nice", v[17], "fifo", v[38], "policy", v[39]
+            }
+            FILENAME ~ /status$/ && /^(Cpus|Mems)_allowed_list/ { print task[name(FILENAME)], $0 }
+            FILENAME ~ /cgroup$/ { print task[name(FILENAME)], "group", $0 }
+        ' $(ls -d /proc/[0-9]*/task/[0-9]* | sed 's,.*,&/stat &/status &/cgroup,') 2>/dev/null
+    } | sort >"$1"
+}
+# as_before TEXT BEFORE: ok when a snapshot taken now says the same. Threads that came or went between
+# are left out, and so is the shell that takes it.
+as_before() {
+    snapshot /tmp/snapshot.now
+    local side
+    for side in "$2" /tmp/snapshot.now; do awk '/^thread/ { print $2, $3 }' "$side" | sort -u; done |
+        sort | uniq -d >/tmp/snapshot.both
+    for side in "$2" /tmp/snapshot.now; do
+        awk 'NR == FNR { both[$1, $2]; next } $1 != "thread" || ($2, $3) in both' \
+            /tmp/snapshot.both "$side" >"$side.both"
+    done
+    claim "$1 ($(wc -l <"$2.both") facts)" diff "$2.both" /tmp/snapshot.now.both
+}
+# covers LIST CPUS: whether a CPU list names one of CPUS (both like 0-3,8).
+covers() {
+    awk -v a="$1" -v b="$2" 'function set(text, to, n, i, j, part, ends) {
+            n = split(text, part, ",")
+            for (i = 1; i <= n; i++) {
+                if (split(part[i], ends, "-") == 1) ends[2] = ends[1]
+                for (j = ends[1] + 0; j <= ends[2] + 0; j++) to[j]
+            }
+        }
+        BEGIN { set(a, x); set(b, y); for (c in x) if (c in y) exit 0; exit 1 }'
+}
+# mask_covers MASK CPUS: the same for a hexadecimal mask (of up to 32 CPUs).
+mask_covers() {
+    local cpu
+    for cpu in $(seq 0 31); do
+        (((0x${1//,/} >> cpu) & 1)) && covers "$cpu" "$2" && return 0
+    done
+    return 1
+}
+# threads_allowed_on CPUS user|kernel: who may run there, `id name list` each. User: without PF_KTHREAD.
+# Kernel: the threads that can be moved, so without PF_NO_SETAFFINITY.
+threads_allowed_on() {
+    gawk -v cpus="$1" -v wanted="$2" '
+        function touches(list, n, i, c, part, ends) {
+            n = split(list, part, ",")
+            for (i = 1; i <= n; i++) {
+                if (split(part[i], ends, "-") == 1) ends[2] = ends[1]
+                for (c = ends[1] + 0; c <= ends[2] + 0; c++) if (c in shielded) return 1
+            }
+            return 0
+        }
+        BEGIN {
+            n = split(cpus, part, ",")
+            for (i = 1; i <= n; i++) {
+                if (split(part[i], ends, "-") == 1) ends[2] = ends[1]
+                for (c = ends[1] + 0; c <= ends[2] + 0; c++) shielded[c]
+            }
+        }
+        FILENAME ~ /stat$/ { line = $0; sub(/^.*\) /, "", line); split(line, v, " "); flags = v[7]; next }
+        /^Name:/ { name = $2 }
+        /^Pid:/ { id = $2 }
+        /^Cpus_allowed_list:/ && touches($2) {
+            kernel = and(flags, 0x200000) != 0
+            if (wanted == "user" ? !kernel : kernel && !and(flags, 0x4000000)) print id, name, $2
+        }
+    ' $(ls -d /proc/[0-9]*/task/[0-9]* | sed 's,.*,&/stat &/status,') 2>/dev/null
+    true
+}
+# intrusion CPUS: what the kernel tells a neighbour that wants to be pinned there, each answer once.
+intrusion() {
+    spawner 1 | while IFS='= ' read -r _ cpu _ errno _; do
+        covers "$cpu" "$1" && echo "errno=$errno"
+    done | sort -u
+}
+
 # Last line of every scenario.
 finish() {
     echo "# $failed failed"

@@ -1,0 +1,74 @@
+# A shield does what it says, seen from the kernel's own files, and undo leaves no trace of it.
+# guest: 6.12-rt
+# guest: 6.12-rt systemd
+# guest: 6.1-rt cgroup=v1
+# guest: 6.1-rt cgroup=hybrid systemd
+# guest: 6.12 smp=8,cores=4,threads=2
+# guest: 6.12-rt numa=2 nvme net-queues=4
+. /host/lib.sh
+needs apply undo
+cpus=3
+[ "$(cat /sys/devices/system/cpu/cpu3/topology/thread_siblings_list)" = 3 ] || cpus=2-3
+modprobe -a nvme virtio_net 2>/dev/null
+sleep 1
+
+# Neighbours of all kinds, there before the shield.
+taskset -c 3 sleep 1000 &
+taskset -c 1-3 sleep 1000 &
+taskset -c 0,3 chrt -f 5 sleep 1000 &
+nice -n 5 sleep 1000 &
+neighbour=$!
+if [ -e /sys/fs/cgroup/cgroup.procs ]; then
+    mkdir /sys/fs/cgroup/neighbour
+    echo $neighbour >/sys/fs/cgroup/neighbour/cgroup.procs
+elif [ -d /sys/fs/cgroup/cpuset ]; then
+    mkdir /sys/fs/cgroup/cpuset/neighbour
+    echo 0-3 >/sys/fs/cgroup/cpuset/neighbour/cpuset.cpus
+    echo 0 >/sys/fs/cgroup/cpuset/neighbour/cpuset.mems
+    echo $neighbour >/sys/fs/cgroup/cpuset/neighbour/cgroup.procs
+fi
+snapshot /tmp/before
+as_before "two snapshots of an untouched machine are equal" /tmp/before
+
+status "apply shields CPU $cpus" 0 cpushield apply --cpus $cpus
+
+is "a neighbour that pins itself to CPU $cpus gets EINVAL" errno=22 intrusion $cpus
+if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
+    partition=$(grep -lx isolated /sys/fs/cgroup/cpushield*/cpuset.cpus.partition)
+    claim "a partition is isolated" test -n "$partition"
+    is "it has CPU $cpus" $cpus cat "${partition%.partition}.effective"
+    [ ! -e /sys/fs/cgroup/cpuset.cpus.isolated ] ||
+        is "the root calls CPU $cpus isolated" $cpus cat /sys/fs/cgroup/cpuset.cpus.isolated
+else
+    v1=/sys/fs/cgroup/cpuset
+    is "the cpuset has CPU $cpus" $cpus cat $v1/cpushield/cpuset.cpus
+    is "alone" 1 cat $v1/cpushield/cpuset.cpu_exclusive
+    is "without load balancing" 0 cat $v1/cpushield/cpuset.sched_load_balance
+    is "the root does not balance either" 0 cat $v1/cpuset.sched_load_balance
+fi
+is "no user thread may run on CPU $cpus" "" threads_allowed_on $cpus user
+is "no kernel thread that can be moved may run on CPU $cpus" "" threads_allowed_on $cpus kernel
+
+# An interrupt that still names the CPU must be one that the kernel refuses to move.
+movable_interrupts() {
+    local dir list housekeeping
+    housekeeping=0-1
+    for dir in /proc/irq/[0-9]*; do
+        list=$(cat "$dir/smp_affinity_list" 2>/dev/null) || continue
+        covers "$list" "$cpus" || continue
+        echo $housekeeping 2>/dev/null >"$dir/smp_affinity_list" && echo "${dir##*/} was on $list"
+    done
+}
+is "every interrupt that can be moved is off CPU $cpus" "" movable_interrupts
+claim "new interrupts stay off it" eval \
+    "! mask_covers $(cat /proc/irq/default_smp_affinity) $cpus"
+for file in /sys/devices/virtual/workqueue/cpumask /sys/devices/virtual/workqueue/*/cpumask; do
+    mask_covers "$(cat "$file")" $cpus && echo "$file $(cat "$file")"
+done >/tmp/workqueues
+is "every work queue is off it" "" cat /tmp/workqueues
+claim "a record of what was there is on disk" test -s /var/lib/cpushield/journal.jsonl
+
+status "undo puts everything back" 0 cpushield undo
+as_before "the machine is as it was" /tmp/before
+is "a neighbour is let on CPU $cpus again" errno=0 intrusion $cpus
+finish

@@ -1,0 +1,26 @@
+# verify says what is so: quiet after a prepared boot, ticks without one, and never "holds" for a leak.
+# guest: 6.12-rt append="nohz_full=1-3 rcu_nocbs=1-3 irqaffinity=0"
+# guest: 6.12-rt
+. /host/lib.sh
+needs apply undo verify run
+grep -q nohz_full= /proc/cmdline && prepared=1 || prepared=''
+
+status "an unshielded CPU does not pass for quiet" 1 cpushield verify --cpus 3 --for 3s --max-entries 0
+status "apply shields CPU 3" 0 cpushield apply --cpus 3
+if [ $prepared ]; then
+    status "the prepared shield holds" 0 cpushield verify --for 10s --max-entries 0
+    cpushield verify --for 5s --json >/tmp/verdict 2>/tmp/errors
+    claim "its document has no entries" python3 -c '
+import json
+verdict = json.load(open("/tmp/verdict"))
+text = json.dumps(verdict)
+assert "holds" in text, text[:500]
+'
+else
+    status "without the boot parameters the tick leaks" 1 cpushield verify --for 5s --max-entries 0
+    cpushield verify --for 5s >/tmp/verdict 2>&1
+    claim "the tick is named" grep -qi tick /tmp/verdict
+    claim "and what removes it" grep -q nohz_full /tmp/verdict
+fi
+status "undo" 0 cpushield undo
+finish
