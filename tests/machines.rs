@@ -2,6 +2,7 @@
 //! independently.
 
 use cpushield::survey::{Cpu, Machine, Node, survey};
+use cpushield_linux::private::{HIDDEN, KNOWN_PROGRAMS, without_private};
 use cpushield_linux::text::interrupts;
 use cpushield_linux::{CpuSet, Host};
 use std::collections::{BTreeMap, BTreeSet};
@@ -275,6 +276,50 @@ fn topology_agrees_with_lscpu_and_lstopo() {
     }
     found.retain(|line| known(line).is_none());
     assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// What a recording may change: names of user tasks, what is left out of the command line, and the
+/// text of places that are not kept.
+fn as_recorded(mut machine: Machine) -> Machine {
+    for placed in machine.tasks.iter_mut().filter(|placed| !placed.task.kthread) {
+        if !KNOWN_PROGRAMS.contains(&placed.task.comm.as_str()) {
+            placed.task.comm = HIDDEN.to_owned();
+        }
+    }
+    if let Some(cmdline) = &machine.kernel.cmdline {
+        let kept = without_private("/proc/cmdline", cmdline.as_bytes());
+        machine.kernel.cmdline = Some(String::from_utf8(kept).unwrap().trim_end().to_owned());
+    }
+    machine
+}
+
+/// A directory that is not there yet, for one recording.
+fn fresh(name: &str) -> PathBuf {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("recordings").join(name);
+    let _ = fs::remove_dir_all(&dir);
+    dir
+}
+
+/// Surveys a host while recording it, and the recording; both must be the same machine.
+fn assert_recording_is_the_machine(name: &str, host: Host) {
+    let dir = fresh(name);
+    let wanted = ["/proc/sys/vm/stat_interval", "/sys/class/net/*/queues/*/rps_cpus", "/nowhere"];
+    let host = host.recording(&dir).unwrap();
+    let seen = as_recorded(survey(&host, &wanted));
+    assert_eq!(host.recording_failure(), None, "{name}");
+    let again = survey(&Host::recorded(&dir).unwrap(), &wanted);
+    // As JSON, so that a difference can be found in the message.
+    let json = |machine: &Machine| serde_json::to_string_pretty(machine).unwrap();
+    assert!(seen == again, "{name}:\n{}\n--- recorded:\n{}", json(&seen), json(&again));
+}
+
+#[test]
+fn a_recording_gives_the_machine_it_was_taken_from() {
+    assert_recording_is_the_machine("live", Host::live());
+    let Some(data) = data() else { return };
+    for name in ["hwloc-20em64t-hybrid-1p6c2t+2ca4co1t", "ghw-linux-amd64-accel", "nri-server"] {
+        assert_recording_is_the_machine(name, Host::recorded(&unpacked(&data, name)).unwrap());
+    }
 }
 
 /// Rows of a table with tabs, without its header.

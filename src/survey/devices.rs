@@ -35,7 +35,9 @@ fn device(r: &Reader, class: &str, name: &str, entry: &str) -> Option<Device> {
         }
         if irqs.is_empty() {
             let names = r.names(&format!("{dir}/msi_irqs"));
-            irqs.extend(names.iter().filter_map(|name| name.parse::<u32>().ok()));
+            // Asked for one by one, because a recording keeps what was asked for.
+            let there = |name: &&String| r.host.exists(&format!("{dir}/msi_irqs/{name}"));
+            irqs.extend(names.iter().filter(there).filter_map(|name| name.parse::<u32>().ok()));
         }
         if irqs.is_empty() {
             irqs.extend(r.number::<u32>(&format!("{dir}/irq")).filter(|irq| *irq > 0));

@@ -53,21 +53,19 @@ fn movable(r: &Reader, dir: &str, actions: &str) -> Movable {
     }
     let path = format!("{dir}/smp_affinity");
     let answer = if r.host.is_live() {
-        let mask = match r.host.read_line(&path) {
-            Ok(mask) => mask,
+        match r.host.read_line(&path) {
+            Ok(mask) => r.host.write(&path, &mask),
             Err(error) => return Movable::Unknown(error.reason()),
-        };
-        let answer = r.host.write(&path, &mask);
-        if let Err(error) = &answer {
-            r.host.note_error(error);
         }
-        answer
     } else {
         match r.host.tried(Verb::Write, &path) {
             Some(answer) => answer,
             None => return Movable::Unknown("the recording did not try".to_owned()),
         }
     };
+    if let Err(error) = &answer {
+        r.host.note_error(error);
+    }
     match answer {
         Ok(()) => Movable::Yes,
         Err(error) if error.is_denied() => Movable::Unknown(error.reason()),

@@ -86,7 +86,8 @@ impl Host {
     /// # Errors
     /// `dir` cannot be made or is not empty.
     pub fn recording(mut self, dir: &Path) -> Result<Host> {
-        self.recorder = Some(Recorder::new(dir)?);
+        let tried = self.live || self.place(ERRORS_FILE).is_file();
+        self.recorder = Some(Recorder::new(dir, &self.root, tried)?);
         Ok(self)
     }
 
@@ -107,7 +108,20 @@ impl Host {
     /// before 6.1, which have no `/proc/sys/kernel/arch`.
     #[must_use]
     pub fn own_arch(&self) -> Option<String> {
-        self.live.then(|| std::env::consts::ARCH.to_owned())
+        if !self.live {
+            return None;
+        }
+        if let Some(recorder) = &self.recorder {
+            recorder.save_file("/proc/sys/kernel/arch", std::env::consts::ARCH.as_bytes());
+        }
+        Some(std::env::consts::ARCH.to_owned())
+    }
+
+    /// The first thing that a recording could not save, and why; nothing when all went well or
+    /// nothing is recorded.
+    #[must_use]
+    pub fn recording_failure(&self) -> Option<String> {
+        self.recorder.as_ref()?.failure()
     }
 
     /// How many writes (of all kinds) were tried so far.
@@ -173,7 +187,7 @@ impl Host {
     /// Notes in the recording that the kernel answered `verb` on `path` with this error.
     pub fn note_error(&self, error: &Error) {
         if let (Some(recorder), Some(errno)) = (&self.recorder, error.errno()) {
-            recorder.note_error(error.verb.word(), &error.path, &errno_name(errno));
+            recorder.note_error(error.verb, &error.path, &errno_name(errno));
         }
     }
 
@@ -272,7 +286,7 @@ impl Host {
         let target = fs::read_link(self.place(path)).map_err(|e| Error::io(Verb::Read, path, e))?;
         let target = target.to_string_lossy().into_owned();
         if let Some(recorder) = &self.recorder {
-            recorder.save_link(path, &target);
+            recorder.save_link(path);
         }
         Ok(target)
     }
