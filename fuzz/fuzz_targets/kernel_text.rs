@@ -1,0 +1,16 @@
+//! Parsers of kernel text: never a panic, whatever the text.
+#![no_main]
+
+use cpushield_linux::text;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    let _ = text::interrupts::parse(text);
+    let _ = text::softirqs::parse(text);
+    let _ = text::stat::parse(text);
+    let _ = text::schedstat::parse(text);
+    let _ = text::kconfig::parse(text);
+    let _ = text::mounts::parse(text);
+    let _ = text::size::kib(text);
+    let _ = text::kallsyms::Symbols::parse(text);
+});
