@@ -119,6 +119,8 @@ pub struct Kernel {
 /// CPUs and how they lie.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Topology {
+    /// The processor's name (`/proc/cpuinfo`), where it says one.
+    pub model: Option<String>,
     /// CPUs that could ever be (`/sys/devices/system/cpu/possible`).
     pub possible: CpuSet,
     /// CPUs that are plugged in.

@@ -31,7 +31,9 @@ use reader::Reader;
 pub fn survey(host: &Host, wanted: &[&str]) -> Machine {
     let r = Reader::new(host);
     let kernel = kernel::kernel(&r);
-    let topology = topology::topology(&r);
+    // Kernels before 5.18 ask CPUs for their frequency here, but not those of `nohz_full=`.
+    let cpuinfo = r.wanted(r.host.read("/proc/cpuinfo"));
+    let topology = topology::topology(&r, cpuinfo.as_deref());
     let mut isolation = isolation::isolation(&r, &kernel, &topology);
     let mounts = cgroup::mounts(&r);
     let (cgroup, partitions) = cgroup::cgroup(&r, &mounts);
@@ -40,7 +42,7 @@ pub fn survey(host: &Host, wanted: &[&str]) -> Machine {
     let mut machine = Machine {
         schema: SCHEMA,
         boot_id: r.line("/proc/sys/kernel/random/boot_id"),
-        virt: virt::virt(&r, &kernel.clocksources),
+        virt: virt::virt(&r, cpuinfo.as_deref(), &kernel.clocksources),
         power: power::power(&r, &topology),
         tracing: tracing::tracing(&r, &mounts),
         devices: devices::devices(&r),

@@ -18,8 +18,9 @@ const NODE: &str = "/sys/devices/system/node";
 /// cores (favoured cores of one part differ by up to 15 % in their highest frequency).
 const CLASS_GAP_PERCENT: u64 = 120;
 
-pub(super) fn topology(r: &Reader) -> Topology {
+pub(super) fn topology(r: &Reader, cpuinfo: Option<&str>) -> Topology {
     let mut all = cpu_sets(r);
+    all.model = cpuinfo.and_then(model);
     all.nodes = nodes(r, &all.online);
     all.cpus = all.online.iter().map(|cpu| one_cpu(r, cpu, &all)).collect();
     fill_packages(&mut all.cpus);
@@ -30,6 +31,14 @@ pub(super) fn topology(r: &Reader) -> Topology {
     all.smt_active = r.line(&format!("{CPU}/smt/active")).map(|text| text == "1");
     all.smt_control = r.line(&format!("{CPU}/smt/control"));
     all
+}
+
+/// x86, loongarch and older ARM say `model name`; newer ARM have numbers only.
+fn model(cpuinfo: &str) -> Option<String> {
+    let fields = cpuinfo.lines().filter_map(|line| line.split_once(':'));
+    let mut names = fields.filter(|(key, _)| key.trim().eq_ignore_ascii_case("model name"));
+    let words: Vec<&str> = names.next()?.1.split_whitespace().collect();
+    (!words.is_empty()).then(|| words.join(" "))
 }
 
 fn cpu_sets(r: &Reader) -> Topology {

@@ -21,8 +21,8 @@ const DMI: &[(&str, &str)] = &[
     ("Firecracker", "Firecracker"),
 ];
 
-pub(super) fn virt(r: &Reader, clocksources: &[String]) -> Virt {
-    let flag = hypervisor_flag(r);
+pub(super) fn virt(r: &Reader, cpuinfo: Option<&str>, clocksources: &[String]) -> Virt {
+    let flag = cpuinfo.and_then(hypervisor_flag);
     let name = r
         .line("/sys/hypervisor/type")
         .map(|text| if text == "xen" { "Xen".to_owned() } else { text })
@@ -36,11 +36,9 @@ pub(super) fn virt(r: &Reader, clocksources: &[String]) -> Virt {
     }
 }
 
-/// The `hypervisor` flag of x86; `None` where there are no flags. Kernels before 5.18 send an
-/// interrupt to CPUs for the frequencies in this file, but not to those of `nohz_full=`.
-fn hypervisor_flag(r: &Reader) -> Option<bool> {
-    let text = r.given(r.host.read("/proc/cpuinfo"))?;
-    let line = text.lines().find(|line| line.starts_with("flags"))?;
+/// The `hypervisor` flag of x86; `None` where there are no flags.
+fn hypervisor_flag(cpuinfo: &str) -> Option<bool> {
+    let line = cpuinfo.lines().find(|line| line.starts_with("flags"))?;
     Some(line.split_whitespace().any(|word| word == "hypervisor"))
 }
 
