@@ -67,11 +67,11 @@ const TICK: &str = "\
 The kernel interrupts every busy CPU HZ times a second (100, 250 or 1000) to keep time, account
 CPU use and share the CPU among programs.
 
-At runtime nothing stops it on a busy CPU: it needs `nohz_full=` at boot and then one runnable task
-on the CPU. Since 4.17 nothing of it remains there; a tick once a second runs elsewhere on its
-behalf (kernel/sched/core.c, sched_tick_remote). Things that bring it back on a `nohz_full` CPU: a
-second runnable task, a POSIX CPU timer, perf events, an unstable clock source, and the fair server
-(see `fair-server`).
+At runtime nothing stops it on a busy CPU: it needs `nohz_full=` at boot and then one runnable
+task on the CPU. Since 4.17 nothing of it remains there; a tick once a second runs elsewhere on
+its behalf (kernel/sched/core.c, sched_tick_remote). Things that bring it back on a `nohz_full`
+CPU: a second runnable task, a POSIX CPU timer, perf events, an unstable clock source, and the
+fair server (see `fair-server`).
 
 Seen as `Local timer interrupts` in /proc/interrupts and as `hrtimer_expire_entry` with
 `tick_nohz_handler` (`tick_sched_timer` before 6.8) in the trace.";
@@ -85,69 +85,71 @@ A periodic workload sees its own wake-ups here: those are wanted.";
 
 const TIMER: &str = "\
 Timers of the timer wheel (kernel/time/timer.c): network retransmission, delayed work, device
-polling. Those armed on the shield before it was one stay there: a timer that re-arms itself comes
-back for ever. Since 6.9 a global timer is expired by another CPU, but armed again on its old base,
-which kicks a `nohz_full` CPU each time. Taking the CPU offline and online once moves them all away
-(`settle`).";
+polling. Those armed on the shield before it was one stay there: a timer that re-arms itself
+comes back for ever. Since 6.9 a global timer is expired by another CPU, but armed again on its
+old base, which kicks a `nohz_full` CPU each time. Taking the CPU offline and online once moves
+them all away (`settle`).";
 
 const IRQ: &str = "\
 A device wants attention. It goes to a CPU of its mask, /proc/irq/N/smp_affinity_list; which one
 shows effective_affinity_list. Per-CPU and managed interrupts cannot be moved by the user.";
 
 const SOFTIRQ: &str = "\
-The second half of an interrupt: network receive, block completion, timers, RCU callbacks. It runs
-on the CPU that raised it, after the interrupt or in ksoftirqd. Move the interrupts and switch
-packet steering (`rps-xps`) away, and it goes with them; RCU callbacks go with `rcu_nocbs=`.";
+The second half of an interrupt: network receive, block completion, timers, RCU callbacks. It
+runs on the CPU that raised it, after the interrupt or in ksoftirqd. Move the interrupts and
+switch packet steering (`rps-xps`) away, and it goes with them; RCU callbacks go with
+`rcu_nocbs=`.";
 
 const IPI_RESCHEDULE: &str = "\
-Another CPU woke a task that shall run here, or wants this CPU to look at its run queue. On a closed
-shield only the workload itself is woken here. On a `nohz_full` CPU it is sent for a remote timer or
-a posted task as well.";
+Another CPU woke a task that shall run here, or wants this CPU to look at its run queue. On a
+closed shield only the workload itself is woken here. On a `nohz_full` CPU it is sent for a
+remote timer or a posted task as well.";
 
 const IPI_CALL: &str = "\
-Another CPU has a function run here and often waits for it: TLB flushes of programs that ran here,
-text patching (static keys, module load, ftrace, BPF), membarrier, perf, CPU frequency, cache
-control. The trace names the sender and the function.
+Another CPU has a function run here and often waits for it: TLB flushes of programs that ran
+here, text patching (static keys, module load, ftrace, BPF), membarrier, perf, CPU frequency,
+cache control. The trace names the sender and the function.
 
 There is no mask against it. Keep programs with threads on both sides apart, load modules and
 toggle tracepoints before the shield is needed, and do not let untrusted users load modules by
 creating network namespaces or sockets of rare families.";
 
 const IPI_IRQ_WORK: &str = "\
-A function queued to run in interrupt context soon (kernel/irq_work.c): printk from a busy context,
-perf and BPF wake-ups, RCU, and the kick of a `nohz_full` CPU (nohz_full_kick_func) when a timer was
-armed on it or a task needs the tick.";
+A function queued to run in interrupt context soon (kernel/irq_work.c): printk from a busy
+context, perf and BPF wake-ups, RCU, and the kick of a `nohz_full` CPU (nohz_full_kick_func)
+when a timer was armed on it or a task needs the tick.";
 
 const WORKQUEUE: &str = "\
-Kernel work run by a kworker. Work of unbound queues runs where their mask allows (`workqueues`).
-Work of per-CPU queues runs on the CPU that queued it: vmstat_update (`vm-stat-interval`),
-lru_add_drain_per_cpu, mce_timer, drain of network or slab caches after something ran there.";
+Kernel work run by a kworker. Work of unbound queues runs where their mask allows
+(`workqueues`). Work of per-CPU queues runs on the CPU that queued it: vmstat_update
+(`vm-stat-interval`), lru_add_drain_per_cpu, mce_timer, drain of network or slab caches after
+something ran there.";
 
 const KTHREAD: &str = "\
 A kernel thread ran here: one that may run anywhere and was not moved (`kthreads`), or one that
 belongs to this CPU (ksoftirqd, migration, rcuc, ktimers on PREEMPT_RT) and had work.";
 
 const USER_TASK: &str = "\
-Another program ran here. On a cpuset partition the scheduler places nobody here and refuses those
-that ask (`cpuset`). What was inside the partition's group, or where there is no cpuset whoever pins
-himself here, still runs.";
+Another program ran here. On a cpuset partition the scheduler places nobody here and refuses
+those that ask (`cpuset`). What was inside the partition's group, or where there is no cpuset
+whoever pins himself here, still runs.";
 
 const PAGE_FAULT: &str = "\
-The workload touched memory that was not there yet: first use, copy-on-write after fork, a file page
-that was evicted, NUMA balancing's hinting faults (`numa-balancing`). Lock the memory (mlockall) and
-touch it before the work begins.";
+The workload touched memory that was not there yet: first use, copy-on-write after fork, a file
+page that was evicted, NUMA balancing's hinting faults (`numa-balancing`). Lock the memory
+(mlockall) and touch it before the work begins.";
 
 const SYSCALL: &str = "\
-The workload called the kernel itself. For a periodic program that is how it sleeps; a polling one
-should not call at all while it works.";
+The workload called the kernel itself. For a periodic program that is how it sleeps; a polling
+one should not call at all while it works.";
 
 const EXCEPTION: &str = "\
-The workload raised an exception: a breakpoint, first use of the FPU state, a misaligned access, a
-debug register, general protection.";
+The workload raised an exception: a breakpoint, first use of the FPU state, a misaligned access,
+a debug register, general protection.";
 
 const NMI: &str = "\
-A non-maskable interrupt. Sources: the hardlockup watchdog (a perf event that overflows about every
-ten seconds: `watchdog`), perf, `echo l > /proc/sysrq-trigger`, platform errors.";
+A non-maskable interrupt. Sources: the hardlockup watchdog (a perf event that overflows about
+every ten seconds: `watchdog`), perf, `echo l > /proc/sysrq-trigger`, platform errors.";
 
 const MACHINE_CHECK: &str = "\
 Corrected hardware errors and thermal or power-limit events (`Thermal event interrupts`,
@@ -155,14 +157,15 @@ Corrected hardware errors and thermal or power-limit events (`Thermal event inte
 minutes (`machine-check`).";
 
 const SMI: &str = "\
-Firmware stops the CPU for its own work: legacy USB, memory errors, fans, power capping, writes to
-the flash. The kernel cannot see it begin, only that time is missing; Intel CPUs count SMIs (MSR
-0x34). Only firmware settings remove it.";
+Firmware stops the CPU for its own work: legacy USB, memory errors, fans, power capping, writes
+to the flash. The kernel cannot see it begin, only that time is missing; Intel CPUs count SMIs
+(MSR 0x34). Only firmware settings remove it.";
 
 const STEAL: &str = "\
-This machine is a guest: the host ran something else on the physical CPU, or handled an exit. Seen
-as `steal` in /proc/stat where the hypervisor says so, else as missing time. The remedy is in the
-host: give the guest's CPUs shielded CPUs there.";
+This machine is a guest: the host ran something else on the physical CPU, or handled an exit.
+Seen as `steal` in /proc/stat where the hypervisor says so, else as missing time. The remedy is
+in the host: give the guest's CPUs shielded CPUs there.";
 
 const UNATTRIBUTED: &str = "\
-Something was seen that this catalogue has no kind for. Save the evidence (`--json`) and report it.";
+Something was seen that this catalogue has no kind for. Save the evidence (`--json`) and report
+it.";

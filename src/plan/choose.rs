@@ -163,7 +163,7 @@ impl Told {
         let stay = immovable_on(machine, cpus);
         if stay > 0 {
             self.warnings.push(format!(
-                "{stay} interrupt(s) that cannot be moved are handled on CPU {cpus}; see below"
+                "{stay} interrupt(s) that cannot be moved are handled on CPU {cpus}"
             ));
         }
     }

@@ -40,9 +40,10 @@ pub fn plan(machine: &Machine, wish: &Wish) -> Result<Plan, Refused> {
         warnings,
     };
     for tunable in TUNABLES {
-        match wish.tunables.get(tunable.name()) {
-            Some(false) => plan.skip(*tunable, "switched off by the wish"),
-            None if tunable.optional() => plan.skip(*tunable, "off unless asked for"),
+        let name = tunable.name();
+        match (wish.tunables.get(name), tunable.optional(wish.workload)) {
+            (Some(false), _) => plan.skip(*tunable, "switched off by the wish"),
+            (None, Some(why)) => plan.skip(*tunable, &format!("{why} (--on {name})")),
             _ => plan.ask(machine, *tunable),
         }
     }

@@ -12,6 +12,26 @@ const DEFAULT: &str = "/proc/irq/default_smp_affinity";
 #[derive(Debug)]
 pub(super) struct IrqAffinity;
 
+const PAGE: &str = "\
+An interrupt takes the CPU from whatever runs there. The mask for interrupts that are requested
+later, /proc/irq/default_smp_affinity, is set first; then each interrupt whose mask touches the
+shield gets the housekeeping CPUs of its mask.
+
+Some cannot be moved: per-CPU interrupts, and queues whose place the kernel manages (NVMe,
+virtio, many network cards). The kernel answers EIO, since 6.12 EPERM. They are listed. A
+managed queue serves the CPUs of its mask. Where that mask has housekeeping CPUs too, the boot
+parameter `isolcpus=managed_irq,…` sends it to those; where it has shielded CPUs only, it
+interrupts them only for what they themselves asked for.
+
+An IO-APIC interrupt moves when it next arrives; until then `effective_affinity` shows the old
+CPU. Drivers that request their interrupts anew, as many network cards do when the link comes
+up, get the default mask.
+
+Cost: the housekeeping CPUs handle all interrupts.
+
+Source: write_irq_affinity() in kernel/irq/proc.c (6.12);
+Documentation/core-api/irq/irq-affinity.rst; kernel-parameters.txt (isolcpus).";
+
 impl Tunable for IrqAffinity {
     fn name(&self) -> &'static str {
         "irq-affinity"
@@ -22,16 +42,7 @@ impl Tunable for IrqAffinity {
     }
 
     fn page(&self) -> &'static str {
-        "An interrupt takes the CPU from whatever runs there. The mask for interrupts that are \
-         requested later (`/proc/irq/default_smp_affinity`) is set first, then each interrupt \
-         whose mask touches the shield gets the housekeeping CPUs of its mask.\n\n\
-         Some cannot be moved: per-CPU interrupts, and queues whose placement the kernel manages \
-         (NVMe, virtio, many network cards). The kernel answers EIO, since 6.12 EPERM. Those are \
-         listed. A managed queue interrupts a CPU only for requests that this CPU itself made; the \
-         boot parameter `isolcpus=managed_irq,<cpus>` keeps them away where the queue serves other \
-         CPUs too.\n\n\
-         An IO-APIC interrupt moves when it next arrives; until then `effective_affinity` shows \
-         the old CPU."
+        PAGE
     }
 
     fn reads(&self) -> &'static [&'static str] {

@@ -9,6 +9,17 @@ use crate::survey::Machine;
 #[derive(Debug)]
 pub(super) struct KeepAffinities;
 
+const PAGE: &str = "\
+When a cpuset changes, the kernel computes the affinity of every task in it anew. Before 6.2 a
+program that had pinned itself to one CPU comes back with all CPUs of its cpuset; since then the
+kernel remembers what the program asked for (`user_cpus_ptr`, commit 8f9ea86fdf99). Taking a CPU
+offline has the same effect on programs pinned to it. So every affinity is written to the
+journal before the first change, and undo puts back those that differ at the end.
+
+Cost: some kilobytes of journal. It changes nothing and removes no interruption.
+
+Source: kernel/sched/core.c, __sched_setaffinity() (6.12).";
+
 impl Tunable for KeepAffinities {
     fn name(&self) -> &'static str {
         "keep-affinities"
@@ -19,13 +30,7 @@ impl Tunable for KeepAffinities {
     }
 
     fn page(&self) -> &'static str {
-        "When a cpuset changes, the kernel computes the affinity of every task in it anew. Before \
-         Linux 6.2 a program that had pinned itself to one CPU comes back with all CPUs of its \
-         cpuset; since then the kernel remembers what the program asked for (`user_cpus_ptr`, \
-         commit 8f9ea86fdf99). Taking a CPU offline has the same effect on programs pinned to it. \
-         So every affinity is written to the journal before the first change, and undo puts back \
-         those that differ at the end.\n\n\
-         It changes nothing itself and costs nothing but a few kilobytes of journal."
+        PAGE
     }
 
     fn reads(&self) -> &'static [&'static str] {

@@ -10,6 +10,22 @@ use crate::survey::{Machine, Placed};
 #[derive(Debug)]
 pub(super) struct Kthreads;
 
+const PAGE: &str = "\
+Kernel threads such as kswapd, khugepaged, jbd2, rcu_preempt and the threads of threaded
+interrupts may run on any CPU unless they are told otherwise. Each one whose affinity touches
+the shield gets the housekeeping CPUs of its own affinity, and so does `kthreadd`, from which
+new ones inherit.
+
+Threads that belong to one CPU (migration, ksoftirqd, cpuhp, per-CPU kworkers; on PREEMPT_RT
+also ktimers and rcuc) cannot be moved: the kernel answers EINVAL (PF_NO_SETAFFINITY). They run
+only when that CPU has work for them, so they are listed, not moved. Kworkers of unbound queues
+follow the masks of their queues (`workqueues`).
+
+Cost: none.
+
+Source: __sched_setaffinity() in kernel/sched/syscalls.c, kthread_create_on_cpu() in
+kernel/kthread.c (6.12).";
+
 impl Tunable for Kthreads {
     fn name(&self) -> &'static str {
         "kthreads"
@@ -20,14 +36,7 @@ impl Tunable for Kthreads {
     }
 
     fn page(&self) -> &'static str {
-        "Kernel threads such as kswapd, khugepaged, jbd2, rcu_preempt and the threads of threaded \
-         interrupts may run on any CPU unless they are told otherwise. Each one whose affinity \
-         touches the shield gets the housekeeping CPUs of its own affinity, `kthreadd` too: its \
-         children inherit from it.\n\n\
-         Threads that belong to one CPU (`PF_NO_SETAFFINITY`: migration, ksoftirqd, cpuhp, \
-         per-CPU kworkers) cannot be moved; the kernel answers EINVAL. They run only when that CPU \
-         has work for them, so they are counted, not moved. Kworkers of unbound queues follow the \
-         queues' masks (`workqueues`)."
+        PAGE
     }
 
     fn reads(&self) -> &'static [&'static str] {

@@ -2,18 +2,37 @@
 //! them. A tunable is pure: it sees the [`Machine`] and the [`Shield`] and returns changes; it has
 //! no write and no undo code.
 
+mod at_boot;
 mod cpuset;
+mod fair_server;
 mod irq_affinity;
+mod irqbalance;
 mod keep_affinities;
+mod ksm;
 mod kthreads;
+mod machine_check;
+mod numa_balancing;
+mod packet_steering;
+mod power;
+mod rcu_normal;
+mod rt_throttling;
+mod setting;
+mod settle;
+mod thp;
+mod timer_migration;
+mod tracing_instance;
+mod vm_stat_interval;
 mod want;
+mod watchdog;
 mod workqueues;
+mod writeback_interval;
 
 pub use want::Wanted;
 
 use crate::causes::Cause;
 use crate::change::{Change, Risk, When};
 use crate::plan::{BootAdvice, Immovable, Shield};
+use crate::policy::Workload;
 use crate::survey::Machine;
 use serde::{Deserialize, Serialize};
 
@@ -29,21 +48,31 @@ pub trait Tunable: Sync {
     fn reads(&self) -> &'static [&'static str];
     /// Causes it removes.
     fn removes(&self) -> &'static [Cause];
+    /// Parts of the names of those whose interruptions it removes (`vmstat_update`), where it is
+    /// not for all of its causes. Empty: for all.
+    fn culprits(&self) -> &'static [&'static str] {
+        &[]
+    }
     /// What it can harm.
     fn risk(&self) -> Risk;
     /// When it takes effect.
     fn when(&self) -> When {
         When::Runtime
     }
-    /// Done only when the user asks for it by name.
-    fn optional(&self) -> bool {
-        false
+    /// Why it is done only when the user asks for it by name, if so.
+    fn optional(&self, _workload: Workload) -> Option<&'static str> {
+        None
     }
     /// What it wants on this machine for this shield.
     fn wants(&self, machine: &Machine, shield: &Shield) -> Wants;
     /// What stays although it did its part.
     fn remains(&self, _machine: &Machine, _shield: &Shield) -> Remains {
         Remains::default()
+    }
+    /// The boot parameter that removes a cause which is still there.
+    fn at_boot(&self, machine: &Machine, shield: &Shield, cause: Cause) -> Option<String> {
+        let advice = self.remains(machine, shield).boot;
+        advice.into_iter().find(|a| a.removes.contains(&cause)).map(|a| a.parameter)
     }
 }
 
@@ -76,6 +105,8 @@ pub enum Force {
     NotInForce(Vec<Wanted>),
     /// It does nothing here, and why.
     NotApplicable(String),
+    /// The machine does not show it; the journal knows what was done.
+    CannotTell,
 }
 
 /// How to remove an interruption.
@@ -92,10 +123,31 @@ pub struct Remedy {
 /// Every tunable, in the order their changes are made.
 pub const TUNABLES: &[&dyn Tunable] = &[
     &keep_affinities::KeepAffinities,
+    &tracing_instance::TracingInstance,
+    &settle::Settle,
     &cpuset::Cpuset,
     &kthreads::Kthreads,
+    &irqbalance::Irqbalance,
     &irq_affinity::IrqAffinity,
     &workqueues::Workqueues,
+    &packet_steering::Rps,
+    &packet_steering::Xps,
+    &timer_migration::TIMER_MIGRATION,
+    &watchdog::Watchdog,
+    &vm_stat_interval::VM_STAT_INTERVAL,
+    &numa_balancing::NUMA_BALANCING,
+    &machine_check::MACHINE_CHECK,
+    &rcu_normal::RCU_NORMAL,
+    &rt_throttling::RT_THROTTLING,
+    &fair_server::FairServer,
+    &ksm::KSM,
+    &thp::THP,
+    &writeback_interval::WRITEBACK_INTERVAL,
+    &power::CpuIdle,
+    &power::CpuGovernor,
+    &at_boot::NohzFull,
+    &at_boot::RcuNocbs,
+    &at_boot::ClocksourceWatchdog,
 ];
 
 /// The files that the tunables want the survey to read.
@@ -117,7 +169,11 @@ pub fn in_force(machine: &Machine, shield: &Shield, tunable: &dyn Tunable) -> Fo
         Wants::Nothing(why) => Force::NotApplicable(why),
         Wants::Changes(wanted) => {
             let missing: Vec<Wanted> = wanted.into_iter().filter(|w| !w.already).collect();
-            if missing.is_empty() { Force::InForce } else { Force::NotInForce(missing) }
+            match missing.as_slice() {
+                [] => Force::InForce,
+                some if some.iter().all(|w| !w.shows()) => Force::CannotTell,
+                _ => Force::NotInForce(missing),
+            }
         }
     }
 }
@@ -134,24 +190,33 @@ pub fn removers(cause: Cause) -> Vec<&'static str> {
 /// picks the change that is about it.
 #[must_use]
 pub fn remedy(machine: &Machine, shield: &Shield, cause: Cause, culprit: &str) -> Option<Remedy> {
-    let removing = TUNABLES.iter().copied().filter(|tunable| tunable.removes().contains(&cause));
-    let runtime = removing.clone().find_map(|tunable| {
-        let Force::NotInForce(missing) = in_force(machine, shield, tunable) else { return None };
+    let told = |tunable: &&dyn Tunable| {
+        let names = tunable.culprits();
+        let named = names.iter().any(|name| culprit.contains(name));
+        let guess = culprit.is_empty() && tunable.when() == When::Runtime;
+        tunable.removes().contains(&cause) && (names.is_empty() || named || guess)
+    };
+    let mut removing: Vec<&dyn Tunable> = TUNABLES.iter().copied().filter(told).collect();
+    // Those that name the culprit know better than those for all.
+    removing.sort_by_key(|tunable| tunable.culprits().is_empty() || culprit.is_empty());
+    let runtime = removing.iter().find_map(|tunable| {
+        let Force::NotInForce(missing) = in_force(machine, shield, *tunable) else { return None };
         let about = missing.iter().find(|wanted| is_about(wanted, culprit));
         let how = match (about, missing.as_slice()) {
             (Some(wanted), _) => wanted.change.shell(),
             (None, [only]) => only.change.shell(),
-            (None, _) if tunable.optional() => format!("cpushield apply --on {}", tunable.name()),
-            (None, many) => format!("cpushield apply ({} changes)", many.len()),
+            (None, many) => {
+                let on = tunable.optional(shield.workload).map(|_| tunable.name());
+                let on = on.map(|name| format!(" --on {name}")).unwrap_or_default();
+                format!("cpushield apply{on} ({} changes)", many.len())
+            }
         };
         Some(Remedy { tunable: tunable.name().to_owned(), when: When::Runtime, how })
     });
     let boot = || {
-        TUNABLES.iter().find_map(|tunable| {
-            let advice = tunable.remains(machine, shield).boot;
-            let advice = advice.into_iter().find(|advice| advice.removes.contains(&cause))?;
-            let tunable = tunable.name().to_owned();
-            Some(Remedy { tunable, when: When::Boot, how: advice.parameter })
+        removing.iter().find_map(|tunable| {
+            let how = tunable.at_boot(machine, shield, cause)?;
+            Some(Remedy { tunable: tunable.name().to_owned(), when: When::Boot, how })
         })
     };
     runtime.or_else(boot)

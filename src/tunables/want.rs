@@ -52,6 +52,15 @@ impl Wanted {
         Wanted { required: true, ..self }
     }
 
+    /// Whether a survey can see that it was done.
+    #[must_use]
+    pub fn shows(&self) -> bool {
+        !matches!(
+            self.change,
+            Change::KeepAffinities | Change::BanFromIrqbalance { .. } | Change::CycleCpu { .. }
+        )
+    }
+
     /// The machine is like that.
     pub(super) fn already(self, already: bool) -> Wanted {
         Wanted { already, ..self }

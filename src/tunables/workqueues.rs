@@ -14,6 +14,20 @@ const QUEUES: &str = "/sys/devices/virtual/workqueue/*/cpumask";
 #[derive(Debug)]
 pub(super) struct Workqueues;
 
+const PAGE: &str = "\
+Kernel work that need not run on a certain CPU is queued on unbound workqueues; their kworkers
+run where the mask /sys/devices/virtual/workqueue/cpumask allows. The queues that show a mask of
+their own, writeback among them, get the same, so that they stay away even if the global mask is
+widened.
+
+Work queued for one CPU (schedule_work_on(), per-CPU queues) is not touched: it runs where it
+was queued. What queues it there is named by `verify`.
+
+Cost: none.
+
+Source: workqueue_apply_unbound_cpumask() in kernel/workqueue.c (6.12);
+Documentation/core-api/workqueue.rst.";
+
 impl Tunable for Workqueues {
     fn name(&self) -> &'static str {
         "workqueues"
@@ -24,11 +38,7 @@ impl Tunable for Workqueues {
     }
 
     fn page(&self) -> &'static str {
-        "Kernel work that need not run on a certain CPU is queued on unbound workqueues; their \
-         kworkers run wherever the mask `/sys/devices/virtual/workqueue/cpumask` allows. The \
-         queues that show a mask of their own (writeback among them) get the same.\n\n\
-         Work queued for one CPU (`schedule_work_on`, per-CPU queues) is not touched: it runs \
-         where it was queued, and only what runs on the shield queues it there."
+        PAGE
     }
 
     fn reads(&self) -> &'static [&'static str] {

@@ -1,0 +1,230 @@
+//! `nohz-full`, `rcu-nocbs` and `clocksource-watchdog`: what only a boot parameter does. Pure.
+
+use super::{Remains, Tunable, Wants};
+use crate::causes::Cause;
+use crate::change::{Risk, When};
+use crate::plan::{BootAdvice, Shield};
+use crate::survey::Machine;
+use cpushield_linux::CpuSet;
+
+#[derive(Debug)]
+pub(super) struct NohzFull;
+
+#[derive(Debug)]
+pub(super) struct RcuNocbs;
+
+#[derive(Debug)]
+pub(super) struct ClocksourceWatchdog;
+
+const NOHZ_PAGE: &str = "\
+The tick interrupts every busy CPU 100 to 1000 times a second. On the CPUs of `nohz_full=` the
+kernel stops it while one task alone runs there. It must be told at boot (up to Linux 7.2), and
+the kernel must be built with CONFIG_NO_HZ_FULL, as those of Debian, Ubuntu and Fedora are.
+
+One prepared boot is enough: give `nohz_full=` every CPU that may ever be shielded, all but CPU
+0. Shields then come and go at runtime. Do not add `isolcpus=` for the same CPUs: it makes a
+cpuset partition there invalid and leaves them open to any program that pins itself.
+
+Cost: entering and leaving the kernel takes a little longer on those CPUs, shielded or not, and
+RCU callbacks run elsewhere (`rcu_nocbs=` is implied).
+
+Source: Documentation/timers/no_hz.rst, Documentation/admin-guide/cpu-isolation.rst,
+kernel/sched/isolation.c (6.12).";
+
+const NOCBS_PAGE: &str = "\
+RCU callbacks run in a soft interrupt (on PREEMPT_RT in the thread rcuc) of the CPU that queued
+them. On the CPUs of `rcu_nocbs=` they are handed to threads that may run elsewhere and that
+`kthreads` moves away. `nohz_full=` implies it for its CPUs.
+
+Cost: freeing memory takes a little longer for programs on those CPUs.
+
+Source: kernel/rcu/tree_nocb.h (6.12); Documentation/admin-guide/kernel-parameters.txt.";
+
+const CLOCKSOURCE_PAGE: &str = "\
+Where the kernel does not trust the time stamp counter, a timer compares it with another clock
+every half second, on each CPU in turn, shielded ones too (6.12; later kernels may keep to one
+CPU). `tsc=reliable` stops it.
+
+Give it only where the trace shows `clocksource_watchdog` on the shield: on a machine whose
+counter really is unreliable the clock then goes wrong unnoticed.
+
+Source: clocksource_watchdog() in kernel/time/clocksource.c (6.12);
+Documentation/admin-guide/kernel-parameters.txt.";
+
+/// A boot parameter that is for the shielded CPUs it was not yet given for.
+fn advice(name: &str, missing: &CpuSet, removes: &[Cause], reason: &str) -> Remains {
+    let parameter = format!("{name}={missing}");
+    let reason = reason.to_owned();
+    let boot = vec![BootAdvice { parameter, removes: removes.to_vec(), reason }];
+    Remains { boot, ..Remains::default() }
+}
+
+impl Tunable for NohzFull {
+    fn name(&self) -> &'static str {
+        "nohz-full"
+    }
+
+    fn summary(&self) -> &'static str {
+        "stop the tick on the shield (boot parameter)"
+    }
+
+    fn page(&self) -> &'static str {
+        NOHZ_PAGE
+    }
+
+    fn reads(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn removes(&self) -> &'static [Cause] {
+        &[Cause::Tick, Cause::Softirq, Cause::Kthread]
+    }
+
+    fn risk(&self) -> Risk {
+        Risk::Low
+    }
+
+    fn when(&self) -> When {
+        When::Boot
+    }
+
+    fn wants(&self, machine: &Machine, shield: &Shield) -> Wants {
+        match &machine.isolation.nohz_full {
+            None => Wants::Nothing(
+                "this kernel cannot stop the tick of a busy CPU (built without CONFIG_NO_HZ_FULL)"
+                    .to_owned(),
+            ),
+            Some(cpus) if shield.cpus.is_subset(cpus) => Wants::Changes(Vec::new()),
+            Some(_) => Wants::Nothing("only a boot parameter does that".to_owned()),
+        }
+    }
+
+    fn remains(&self, machine: &Machine, shield: &Shield) -> Remains {
+        let Some(nohz_full) = &machine.isolation.nohz_full else { return Remains::default() };
+        let missing = shield.cpus.minus(nohz_full);
+        if missing.is_empty() {
+            return Remains::default();
+        }
+        let all = nohz_full.union(&shield.cpus);
+        advice(
+            "nohz_full",
+            &all,
+            &[Cause::Tick, Cause::Softirq, Cause::Kthread],
+            "the tick then stops while one task alone runs there; name every CPU that may ever be \
+             shielded, but not the boot CPU",
+        )
+    }
+}
+
+impl Tunable for RcuNocbs {
+    fn name(&self) -> &'static str {
+        "rcu-nocbs"
+    }
+
+    fn summary(&self) -> &'static str {
+        "run RCU callbacks elsewhere (boot parameter)"
+    }
+
+    fn page(&self) -> &'static str {
+        NOCBS_PAGE
+    }
+
+    fn reads(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn removes(&self) -> &'static [Cause] {
+        &[Cause::Softirq, Cause::Kthread]
+    }
+
+    fn culprits(&self) -> &'static [&'static str] {
+        &["RCU", "rcu"]
+    }
+
+    fn risk(&self) -> Risk {
+        Risk::None
+    }
+
+    fn when(&self) -> When {
+        When::Boot
+    }
+
+    fn wants(&self, machine: &Machine, shield: &Shield) -> Wants {
+        if lacks_nocbs(machine) {
+            return Wants::Nothing("this kernel was built without CONFIG_RCU_NOCB_CPU".to_owned());
+        }
+        if shield.cpus.is_subset(&offloaded(machine)) {
+            return Wants::Changes(Vec::new());
+        }
+        Wants::Nothing("only a boot parameter does that".to_owned())
+    }
+
+    fn remains(&self, machine: &Machine, shield: &Shield) -> Remains {
+        let offloaded = offloaded(machine);
+        if lacks_nocbs(machine) || shield.cpus.is_subset(&offloaded) {
+            return Remains::default();
+        }
+        let all = offloaded.union(&shield.cpus);
+        let reason = "RCU callbacks then run in threads on the housekeeping CPUs";
+        advice("rcu_nocbs", &all, &[Cause::Softirq, Cause::Kthread], reason)
+    }
+}
+
+/// The option is off in a configuration that could be read.
+fn lacks_nocbs(machine: &Machine) -> bool {
+    let config = &machine.kernel.config;
+    !config.is_empty() && config.get("CONFIG_RCU_NOCB_CPU").is_none_or(|value| value != "y")
+}
+
+fn offloaded(machine: &Machine) -> CpuSet {
+    let isolation = &machine.isolation;
+    isolation.rcu_nocbs.union(isolation.nohz_full.as_ref().unwrap_or(&CpuSet::new()))
+}
+
+impl Tunable for ClocksourceWatchdog {
+    fn name(&self) -> &'static str {
+        "clocksource-watchdog"
+    }
+
+    fn summary(&self) -> &'static str {
+        "stop the timer that checks the time stamp counter on each CPU in turn (boot parameter)"
+    }
+
+    fn page(&self) -> &'static str {
+        CLOCKSOURCE_PAGE
+    }
+
+    fn reads(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn removes(&self) -> &'static [Cause] {
+        &[Cause::Timer]
+    }
+
+    fn culprits(&self) -> &'static [&'static str] {
+        &["clocksource_watchdog"]
+    }
+
+    fn risk(&self) -> Risk {
+        Risk::Medium
+    }
+
+    fn when(&self) -> When {
+        When::Boot
+    }
+
+    fn wants(&self, machine: &Machine, _shield: &Shield) -> Wants {
+        let reliable = machine.kernel.cmdline.as_deref().is_some_and(|line| {
+            line.split_whitespace().any(|word| word == "tsc=reliable" || word == "tsc=nowatchdog")
+        });
+        if reliable || machine.kernel.clocksource.as_deref() != Some("tsc") {
+            return Wants::Changes(Vec::new());
+        }
+        Wants::Nothing("only where the trace shows clocksource_watchdog: tsc=reliable".to_owned())
+    }
+
+    fn at_boot(&self, _machine: &Machine, _shield: &Shield, _cause: Cause) -> Option<String> {
+        Some("tsc=reliable".to_owned())
+    }
+}

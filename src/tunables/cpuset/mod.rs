@@ -1,0 +1,178 @@
+//! `cpuset`: a partition of its own for the shield, which nobody else can enter. Pure.
+
+mod v1;
+mod v2;
+
+use super::want::away;
+use super::{Remains, Tunable, Wanted, Wants};
+use crate::causes::Cause;
+use crate::change::Risk;
+use crate::plan::Shield;
+use crate::survey::{CgroupMode, CpusetGroup, Machine, Placed};
+
+#[derive(Debug)]
+pub(super) struct Cpuset;
+
+const PAGE: &str = "\
+A cpuset partition takes CPUs away from every other program: the scheduler places nobody there,
+does not balance load there, and refuses with EINVAL a program that asks for these CPUs. Nothing
+else keeps others out; an affinity or `isolcpus=` does not.
+
+cgroup v2: the group `cpushield` gets the CPUs, alone (`cpuset.cpus.exclusive`, since 6.7), and
+becomes an `isolated` partition. The kernel's answer is read back; `isolated invalid (reason)`
+fails the shield with that reason. Where systemd owns the tree, it makes the slice
+`cpushield.slice`, for this boot only, so that it does not take the shield apart.
+
+cgroup v1 and hybrid: two cpusets, the shield (exclusive, no load balancing) and
+`cpushield_housekeeping`, into which every program of the root is moved; load balancing of the
+root is switched off, because its domain would span the shield.
+
+Other cpusets that hold CPUs of the shield (containers, slices with AllowedCPUs=) lose them and
+get them back by undo.
+
+Without cpusets, and with `isolcpus=` on the same CPUs (which makes a partition invalid),
+programs are moved away one by one and nothing keeps them out.
+
+Cost: others have fewer CPUs. On v1, programs that pinned themselves have the affinity of their
+cpuset meanwhile.
+
+Source: kernel/cgroup/cpuset.c, validate_partition() (6.12);
+Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/cpusets.rst; systemd.resource-control(5).";
+
+impl Tunable for Cpuset {
+    fn name(&self) -> &'static str {
+        "cpuset"
+    }
+
+    fn summary(&self) -> &'static str {
+        "close the shield to all other programs and stop load balancing there"
+    }
+
+    fn page(&self) -> &'static str {
+        PAGE
+    }
+
+    fn reads(&self) -> &'static [&'static str] {
+        &[
+            "/sys/fs/cgroup/cgroup.subtree_control",
+            "/sys/fs/cgroup/cpushield*/cpuset.cpus.exclusive",
+            "/sys/fs/cgroup/cpuset/cpuset.sched_load_balance",
+            "/sys/fs/cgroup/cpuset/cpushield*/cpuset.sched_load_balance",
+            "/sys/fs/cgroup/cpuset/cpushield*/cpuset.mems",
+        ]
+    }
+
+    fn removes(&self) -> &'static [Cause] {
+        &[Cause::UserTask, Cause::IpiReschedule]
+    }
+
+    fn risk(&self) -> Risk {
+        Risk::Low
+    }
+
+    fn wants(&self, machine: &Machine, shield: &Shield) -> Wants {
+        Wants::Changes(match (way(machine, shield), machine.cgroup.mount.as_deref()) {
+            (Way::V2, Some(mount)) => v2::wants(machine, shield, mount),
+            (Way::V1, Some(mount)) => v1::wants(machine, shield, mount),
+            _ => by_affinity(machine, shield),
+        })
+    }
+
+    fn remains(&self, machine: &Machine, shield: &Shield) -> Remains {
+        let mut warnings = match way(machine, shield) {
+            Way::V1 => v1::warnings(machine, shield),
+            Way::V2 => Vec::new(),
+            Way::NoCpusets => vec![
+                "this machine has no cpusets: programs are moved away once, but any program can \
+                 move itself onto the shield"
+                    .to_owned(),
+            ],
+            Way::Isolcpus => vec![format!(
+                "isolcpus= took CPU {} out of scheduling at boot, which makes a partition there \
+                 invalid: any program can move itself onto the shield. Boot without isolcpus= (or \
+                 with isolcpus=managed_irq,… only) and the shield is closed",
+                machine.isolation.isolcpus_domain.and(&shield.cpus)
+            )],
+        };
+        let pinned = pinned(machine, shield);
+        if matches!(way(machine, shield), Way::NoCpusets | Way::Isolcpus) && pinned > 0 {
+            warnings.push(format!(
+                "{pinned} thread(s) are pinned to CPU {} alone; they are left there, in case they \
+                 are your workload",
+                shield.cpus
+            ));
+        }
+        Remains { warnings, ..Remains::default() }
+    }
+}
+
+/// How programs are kept out on this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    V2,
+    V1,
+    /// `isolcpus=` forbids a partition (commit 4a74e418881f, 6.1: "partition config conflicts with
+    /// housekeeping setup").
+    Isolcpus,
+    NoCpusets,
+}
+
+fn way(machine: &Machine, shield: &Shield) -> Way {
+    let isolcpus = machine.isolation.isolcpus_domain.intersects(&shield.cpus);
+    match machine.cgroup.mode {
+        _ if machine.cgroup.mount.is_none() => Way::NoCpusets,
+        CgroupMode::None => Way::NoCpusets,
+        CgroupMode::V2 if isolcpus => Way::Isolcpus,
+        CgroupMode::V2 => Way::V2,
+        CgroupMode::V1 | CgroupMode::Hybrid => Way::V1,
+    }
+}
+
+/// Other cpusets that have CPUs of the shield, deepest first: a child must lie within its parent.
+fn overlapping<'a>(machine: &'a Machine, shield: &Shield) -> Vec<&'a CpusetGroup> {
+    let ours = shield.group();
+    let rest = format!("{ours}_housekeeping");
+    let is_ours = |name: &str| {
+        name == ours || name == rest || name.strip_suffix(".slice") == Some(ours.as_str())
+    };
+    let mut groups: Vec<&CpusetGroup> = machine
+        .cgroup
+        .groups
+        .iter()
+        .filter(|group| group.cpus.intersects(&shield.cpus))
+        .filter(|group| !group.path.split('/').any(is_ours))
+        .collect();
+    groups.sort_by_key(|group| std::cmp::Reverse(group.path.matches('/').count()));
+    groups
+}
+
+fn group_of<'a>(machine: &'a Machine, path: &str) -> Option<&'a CpusetGroup> {
+    machine.cgroup.groups.iter().find(|group| group.path == path)
+}
+
+/// User threads that may run on both sides.
+fn strays<'a>(machine: &'a Machine, shield: &'a Shield) -> impl Iterator<Item = &'a Placed> {
+    machine.tasks.iter().filter(|placed| {
+        !placed.task.kthread
+            && placed.affinity.intersects(&shield.cpus)
+            && !placed.affinity.is_subset(&shield.cpus)
+    })
+}
+
+/// How many user threads are pinned to the shield alone.
+fn pinned(machine: &Machine, shield: &Shield) -> usize {
+    let there = |placed: &&Placed| {
+        !placed.task.kthread
+            && !placed.affinity.is_empty()
+            && placed.affinity.is_subset(&shield.cpus)
+    };
+    machine.tasks.iter().filter(there).count()
+}
+
+/// Without a partition programs are moved one by one; nothing keeps them out.
+fn by_affinity(machine: &Machine, shield: &Shield) -> Vec<Wanted> {
+    let reason = "this program may run on the shield, and no cpuset keeps it out";
+    strays(machine, shield)
+        .map(|placed| Wanted::affinity(placed, away(&placed.affinity, shield), reason))
+        .collect()
+}

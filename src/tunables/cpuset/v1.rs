@@ -1,0 +1,91 @@
+//! The shield as a pair of cgroup v1 cpusets. Pure.
+
+use super::super::Wanted;
+use super::super::want::setting;
+use super::{group_of, overlapping, strays};
+use crate::change::{Change, Compare};
+use crate::plan::Shield;
+use crate::survey::Machine;
+use cpushield_linux::CpuSet;
+
+pub(super) fn wants(machine: &Machine, shield: &Shield, mount: &str) -> Vec<Wanted> {
+    let prefix = &machine.cgroup.prefix;
+    let mut wanted = shrunk(machine, shield);
+    let rest = format!("{mount}/{}_housekeeping", shield.group());
+    let own = format!("{mount}/{}", shield.group());
+    let house = Half { dir: &rest, title: "everyone else", cpus: &shield.housekeeping };
+    wanted.extend(house.wants(machine, &machine.cgroup.mems));
+    let half = Half { dir: &own, title: "the shield", cpus: &shield.cpus };
+    wanted.extend(half.wants(machine, &shield.mems));
+    let exclusive = group_of(machine, &own).map(|group| u8::from(group.exclusive).to_string());
+    let up = exclusive.as_deref() == Some("1");
+    let path = format!("{own}/{prefix}cpu_exclusive");
+    let reason = "no other cpuset may have these CPUs";
+    wanted.push(Wanted::over(exclusive, &path, "1", Compare::Text, reason));
+    for (dir, reason) in [
+        (own.as_str(), "the scheduler does not balance load there"),
+        (mount, "else the balancing of the root spans the shield"),
+    ] {
+        let path = format!("{dir}/{prefix}sched_load_balance");
+        let now = setting(machine, &path).map(str::to_owned);
+        wanted.push(Wanted::over(now, &path, "0", Compare::Text, reason).required());
+    }
+    let change = Change::MoveTasks { from: mount.to_owned(), to: rest };
+    let reason = "every program of the root goes to the housekeeping CPUs";
+    let moved = up && strays(machine, shield).next().is_none();
+    wanted.push(Wanted::new(change, reason).already(moved).required());
+    wanted
+}
+
+/// Cpusets that keep shielded CPUs, because nothing would be left to them: a v1 cpuset with tasks
+/// cannot be empty.
+pub(super) fn warnings(machine: &Machine, shield: &Shield) -> Vec<String> {
+    let stuck = overlapping(machine, shield).into_iter().filter(|g| g.cpus.is_subset(&shield.cpus));
+    stuck
+        .map(|group| {
+            format!(
+                "the cpuset {} has only CPUs of the shield ({}); what runs there stays there",
+                group.path, group.cpus
+            )
+        })
+        .collect()
+}
+
+fn shrunk(machine: &Machine, shield: &Shield) -> Vec<Wanted> {
+    let name = format!("{}cpus", machine.cgroup.prefix);
+    let shrinks = overlapping(machine, shield).into_iter().filter_map(|group| {
+        let rest = group.cpus.minus(&shield.cpus);
+        let reason = "this cpuset has CPUs of the shield, which must be nobody else's";
+        let now = Some(group.cpus.to_string());
+        let path = format!("{}/{name}", group.path);
+        (!rest.is_empty())
+            .then(|| Wanted::over(now, &path, &rest.to_string(), Compare::List, reason))
+    });
+    shrinks.collect()
+}
+
+/// One of the two cpusets.
+struct Half<'a> {
+    dir: &'a str,
+    title: &'a str,
+    cpus: &'a CpuSet,
+}
+
+impl Half<'_> {
+    /// The directory first, then CPUs and memory: a cpuset takes no task before it has both.
+    fn wants(&self, machine: &Machine, mems: &CpuSet) -> [Wanted; 3] {
+        let (dir, title, prefix) = (self.dir, self.title, &machine.cgroup.prefix);
+        let group = group_of(machine, dir);
+        let change = Change::MakeDir { path: dir.to_owned() };
+        let make = Wanted::new(change, &format!("the cpuset of {title}"));
+        let now = group.map(|group| group.cpus.to_string());
+        let (path, value) = (format!("{dir}/{prefix}cpus"), self.cpus.to_string());
+        let reason = format!("the CPUs of {title}");
+        let cpus = Wanted::over(now, &path, &value, Compare::List, &reason);
+        let path = format!("{dir}/{prefix}mems");
+        let now = setting(machine, &path).map(str::to_owned);
+        let reason = format!("the memory of {title}");
+        let mems = Wanted::over(now, &path, &mems.to_string(), Compare::List, &reason);
+        [make.already(group.is_some()).required(), cpus.required(), mems.required()]
+    }
+}

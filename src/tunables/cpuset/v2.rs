@@ -1,0 +1,86 @@
+//! The shield as a cgroup v2 partition, made by us or by systemd. Pure.
+
+use super::super::Wanted;
+use super::super::want::setting;
+use super::{group_of, overlapping};
+use crate::change::{Change, Compare};
+use crate::plan::Shield;
+use crate::survey::{CpusetGroup, Machine};
+
+pub(super) fn wants(machine: &Machine, shield: &Shield, mount: &str) -> Vec<Wanted> {
+    let mut wanted = siblings(machine, shield, mount);
+    let dir = if machine.cgroup.systemd {
+        format!("{mount}/{}.slice", shield.group())
+    } else {
+        format!("{mount}/{}", shield.group())
+    };
+    let group = group_of(machine, &dir);
+    if machine.cgroup.systemd {
+        wanted.push(slice(machine, shield, group));
+    } else {
+        wanted.extend(made_by_us(machine, shield, mount, &dir, group));
+    }
+    let cpus = shield.cpus.to_string();
+    let path = format!("{dir}/cpuset.cpus.exclusive");
+    let now = setting(machine, &path).map(str::to_owned);
+    // A group that is there without this file lives on a kernel before 6.7.
+    let can = machine.kernel.version.is_none_or(|version| version >= (6, 7));
+    if now.is_some() || (group.is_none() && can) {
+        let reason = "nobody else's group may then have them";
+        wanted.push(Wanted::over(now, &path, &cpus, Compare::List, reason));
+    }
+    let now = group.and_then(|group| group.partition.clone());
+    let path = format!("{dir}/cpuset.cpus.partition");
+    let reason = "other programs cannot enter, and the scheduler does not balance load there";
+    wanted.push(Wanted::over(now, &path, "isolated", Compare::Text, reason).required());
+    wanted
+}
+
+/// Groups beside ours lose the CPUs: up to 6.19 a partition is invalid while a sibling's
+/// `cpuset.cpus` has one of them (commit 2a3602030d80), even when `cpuset.cpus.exclusive` is set.
+/// Groups further down cannot have more than their parents.
+fn siblings(machine: &Machine, shield: &Shield, mount: &str) -> Vec<Wanted> {
+    let beside = overlapping(machine, shield)
+        .into_iter()
+        .filter(|group| group.path.rsplit_once('/').is_some_and(|(parent, _)| parent == mount));
+    let shrink = |group: &CpusetGroup| {
+        // Nothing left means no wish of its own: it then has what its parent has.
+        let rest = group.cpus.minus(&shield.cpus).to_string();
+        let now = Some(group.cpus.to_string());
+        let path = format!("{}/cpuset.cpus", group.path);
+        let reason = "this group has CPUs of the shield, which must be nobody else's";
+        Wanted::over(now, &path, &rest, Compare::List, reason)
+    };
+    beside.map(shrink).collect()
+}
+
+fn slice(machine: &Machine, shield: &Shield, group: Option<&CpusetGroup>) -> Wanted {
+    let change = Change::Slice {
+        unit: format!("{}.slice", shield.group()),
+        cpus: shield.cpus.clone(),
+        mems: machine.cgroup.mems.clone(),
+    };
+    let reason = "systemd owns the tree of groups; a slice of its own keeps it from taking the \
+                  shield apart";
+    let already = group.is_some_and(|group| group.cpus == shield.cpus);
+    Wanted::new(change, reason).already(already).required()
+}
+
+fn made_by_us(
+    machine: &Machine,
+    shield: &Shield,
+    mount: &str,
+    dir: &str,
+    group: Option<&CpusetGroup>,
+) -> [Wanted; 3] {
+    let control = format!("{mount}/cgroup.subtree_control");
+    let now = setting(machine, &control).map(str::to_owned);
+    let reason = "groups below the root can then have CPUs of their own";
+    let enable = Wanted::over(now, &control, "+cpuset", Compare::Member, reason);
+    let make = Wanted::new(Change::MakeDir { path: dir.to_owned() }, "the group of the shield");
+    let now = group.map(|group| group.cpus.to_string());
+    let path = format!("{dir}/cpuset.cpus");
+    let list = shield.cpus.to_string();
+    let cpus = Wanted::over(now, &path, &list, Compare::List, "the CPUs of the shield");
+    [enable.required(), make.already(group.is_some()).required(), cpus.required()]
+}

@@ -1,0 +1,77 @@
+//! `fair-server`: no deadline server for ordinary tasks on the shield. Pure.
+
+use super::want::setting;
+use super::{Tunable, Wanted, Wants};
+use crate::causes::Cause;
+use crate::change::{Compare, Risk};
+use crate::plan::Shield;
+use crate::survey::Machine;
+
+const FILES: &str = "/sys/kernel/debug/sched/fair_server/cpu*/runtime";
+
+#[derive(Debug)]
+pub(super) struct FairServer;
+
+const PAGE: &str = "\
+Since 6.12 each CPU has a deadline server that gives ordinary tasks 50 ms of each second when
+real-time tasks leave them nothing. Its timer also fires where only ordinary tasks run, and on
+some kernels it brings back the tick of a `nohz_full` CPU. A runtime of 0 switches it off for
+one CPU.
+
+Cost: on the shield nothing then saves an ordinary task, kworkers of that CPU included, from a
+real-time task that never sleeps; who waits for such a kworker waits for ever. The kernel logs a
+warning about it. `cpushield run` warns before it starts such a task.
+
+Source: kernel/sched/deadline.c (dl_server) and sched_fair_server_write() in
+kernel/sched/debug.c (6.12). The file needs debugfs.";
+
+impl Tunable for FairServer {
+    fn name(&self) -> &'static str {
+        "fair-server"
+    }
+
+    fn summary(&self) -> &'static str {
+        "switch off the server that saves ordinary tasks from real-time tasks, on the shield"
+    }
+
+    fn page(&self) -> &'static str {
+        PAGE
+    }
+
+    fn reads(&self) -> &'static [&'static str] {
+        &[FILES]
+    }
+
+    fn removes(&self) -> &'static [Cause] {
+        &[Cause::Hrtimer, Cause::Tick]
+    }
+
+    fn culprits(&self) -> &'static [&'static str] {
+        &["dl_task_timer", "dl_server", "inactive_task_timer"]
+    }
+
+    fn risk(&self) -> Risk {
+        Risk::Medium
+    }
+
+    fn wants(&self, machine: &Machine, shield: &Shield) -> Wants {
+        let wanted = shield.cpus.iter().filter_map(|cpu| {
+            let path = format!("/sys/kernel/debug/sched/fair_server/cpu{cpu}/runtime");
+            let now = setting(machine, &path)?.to_owned();
+            let reason = "its timer fires on a busy CPU every second or more often";
+            Some(Wanted::over(Some(now), &path, "0", Compare::Text, reason))
+        });
+        let wanted: Vec<Wanted> = wanted.collect();
+        match (wanted.is_empty(), machine.kernel.version) {
+            (false, _) => Wants::Changes(wanted),
+            (true, Some(version)) if version < (6, 12) => {
+                Wants::Nothing("there is none before Linux 6.12".to_owned())
+            }
+            (true, _) => Wants::Nothing(
+                "/sys/kernel/debug/sched/fair_server is not there: debugfs is not mounted, or the \
+                 kernel has none"
+                    .to_owned(),
+            ),
+        }
+    }
+}

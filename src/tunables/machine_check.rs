@@ -1,0 +1,30 @@
+//! `machine-check`: no polling for corrected hardware errors. Pure.
+
+use super::setting::{Setting, always, anywhere};
+use crate::causes::Cause;
+use crate::change::{Compare, Risk};
+
+pub(super) const MACHINE_CHECK: Setting = Setting {
+    name: "machine-check",
+    summary: "stop the timer on each CPU that polls for corrected hardware errors",
+    page: "\
+On x86 a timer on every CPU looks for corrected hardware errors every five minutes, more often
+while there are some. It is pinned to its CPU. The interval is one value for the whole machine,
+whichever CPU's file is written; 0 stops the timers.
+
+Cost: corrected errors that the CPU does not announce by an interrupt (CMCI, threshold
+interrupts) are not logged while the shield is up. Uncorrected errors still raise a machine
+check.
+
+Source: mce_timer_fn() in arch/x86/kernel/cpu/mce/core.c (6.12);
+Documentation/ABI/testing/sysfs-mce.",
+    file: &["/sys/devices/system/machinecheck/machinecheck0/check_interval"],
+    value: "0",
+    compare: Compare::Text,
+    reason: "each CPU otherwise polls for corrected errors by a timer of its own",
+    removes: &[Cause::Timer, Cause::MachineCheck],
+    culprits: &["mce_timer_fn", "mce_timer"],
+    risk: Risk::Low,
+    optional: always,
+    applies: anywhere,
+};

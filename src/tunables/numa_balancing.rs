@@ -1,0 +1,36 @@
+//! `numa-balancing`: no hinting faults and no page migration. Pure.
+
+use super::setting::{Setting, always};
+use crate::causes::Cause;
+use crate::change::{Compare, Risk};
+use crate::survey::Machine;
+
+pub(super) const NUMA_BALANCING: Setting = Setting {
+    name: "numa-balancing",
+    summary: "stop the kernel from unmapping pages to learn which node uses them",
+    page: "\
+On machines with several memory nodes the kernel unmaps parts of each program's memory now and
+then, to see from the page faults which node uses them, and moves pages or the program. On the
+shield each of those is a page fault in the middle of the work, and a TLB flush.
+
+Cost: programs on the housekeeping CPUs are not moved closer to their memory while the shield is
+up.
+
+Source: task_numa_work() in kernel/sched/fair.c; Documentation/admin-guide/sysctl/kernel.rst.",
+    file: &["/proc/sys/kernel/numa_balancing"],
+    value: "0",
+    compare: Compare::Text,
+    reason: "else pages of the workload are unmapped to provoke page faults",
+    removes: &[Cause::PageFault],
+    culprits: &[],
+    risk: Risk::Low,
+    optional: always,
+    applies: several_nodes,
+};
+
+fn several_nodes(machine: &Machine) -> Result<(), String> {
+    match machine.topology.nodes.len() {
+        0 | 1 => Err("this machine has one memory node".to_owned()),
+        _ => Ok(()),
+    }
+}

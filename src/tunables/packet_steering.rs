@@ -1,0 +1,134 @@
+//! `rps` and `xps`: network work is not steered to the shield. Pure.
+
+use super::want::{setting, settings};
+use super::{Tunable, Wanted, Wants};
+use crate::causes::Cause;
+use crate::change::{Compare, Risk};
+use crate::plan::Shield;
+use crate::policy::Workload;
+use crate::survey::Machine;
+use cpushield_linux::CpuSet;
+
+const RPS: &str = "/sys/class/net/*/queues/rx-*/rps_cpus";
+const RPS_DEFAULT: &str = "/proc/sys/net/core/rps_default_mask";
+const XPS: &str = "/sys/class/net/*/queues/tx-*/xps_cpus";
+
+#[derive(Debug)]
+pub(super) struct Rps;
+
+#[derive(Debug)]
+pub(super) struct Xps;
+
+const RPS_PAGE: &str = "\
+Receive packet steering hands received packets to other CPUs than the one that took the
+interrupt, by an IPI and a soft interrupt there. Each receive queue has a mask; the shielded
+CPUs leave it, and the mask for interfaces that appear later (`net.core.rps_default_mask`, since
+6.3). An empty mask, the default, switches steering off.
+
+Cost: packets are handled by fewer CPUs.
+
+Source: get_rps_cpu() in net/core/dev.c; Documentation/networking/scaling.rst.";
+
+const XPS_PAGE: &str = "\
+Transmit packet steering chooses a transmit queue by the CPU that sends. It sends no work to
+other CPUs, so it does not interrupt a shield by itself. A queue that is shared with the shield
+has the shield's programs send packets of others when they send, and others wait for them.
+
+Off unless asked for (`--on xps`): then no queue is bound to a shielded CPU, and programs there
+take any queue. For a program on the shield that sends much, bind a queue of its own by hand
+instead.
+
+Source: netdev_pick_tx() in net/core/dev.c; Documentation/networking/scaling.rst.";
+
+impl Tunable for Rps {
+    fn name(&self) -> &'static str {
+        "rps"
+    }
+
+    fn summary(&self) -> &'static str {
+        "steer no received packets to the shield"
+    }
+
+    fn page(&self) -> &'static str {
+        RPS_PAGE
+    }
+
+    fn reads(&self) -> &'static [&'static str] {
+        &[RPS, RPS_DEFAULT]
+    }
+
+    fn removes(&self) -> &'static [Cause] {
+        &[Cause::IpiCall, Cause::Softirq]
+    }
+
+    fn culprits(&self) -> &'static [&'static str] {
+        &["rps_trigger_softirq", "net_rx", "NET_RX"]
+    }
+
+    fn risk(&self) -> Risk {
+        Risk::Low
+    }
+
+    fn wants(&self, machine: &Machine, shield: &Shield) -> Wants {
+        let default = setting(machine, RPS_DEFAULT).map(|text| (RPS_DEFAULT, text));
+        let files = default.into_iter().chain(settings(machine, RPS));
+        without_shield(files, shield, "packets would be handed to the shield")
+            .ok_or("no interface steers packets to the shield")
+            .map_or_else(|why| Wants::Nothing(why.to_owned()), Wants::Changes)
+    }
+}
+
+impl Tunable for Xps {
+    fn name(&self) -> &'static str {
+        "xps"
+    }
+
+    fn summary(&self) -> &'static str {
+        "bind no transmit queue to a shielded CPU"
+    }
+
+    fn page(&self) -> &'static str {
+        XPS_PAGE
+    }
+
+    fn reads(&self) -> &'static [&'static str] {
+        &[XPS]
+    }
+
+    fn removes(&self) -> &'static [Cause] {
+        &[Cause::Softirq]
+    }
+
+    fn culprits(&self) -> &'static [&'static str] {
+        &["net_tx", "NET_TX"]
+    }
+
+    fn risk(&self) -> Risk {
+        Risk::Low
+    }
+
+    fn optional(&self, _workload: Workload) -> Option<&'static str> {
+        Some("it sends no work to other CPUs")
+    }
+
+    fn wants(&self, machine: &Machine, shield: &Shield) -> Wants {
+        without_shield(settings(machine, XPS), shield, "this queue is bound to the shield")
+            .ok_or("no transmit queue is bound to the shield")
+            .map_or_else(|why| Wants::Nothing(why.to_owned()), Wants::Changes)
+    }
+}
+
+/// The masks that name a shielded CPU, without it; `None` when there is none.
+fn without_shield<'a>(
+    files: impl Iterator<Item = (&'a str, &'a str)>,
+    shield: &Shield,
+    reason: &str,
+) -> Option<Vec<Wanted>> {
+    let wanted = files.filter_map(|(path, text)| {
+        let mask = CpuSet::parse_mask(text).ok().filter(|mask| mask.intersects(&shield.cpus))?;
+        let value = mask.minus(&shield.cpus).to_mask();
+        Some(Wanted::over(Some(text.to_owned()), path, &value, Compare::Mask, reason))
+    });
+    let wanted: Vec<Wanted> = wanted.collect();
+    (!wanted.is_empty()).then_some(wanted)
+}

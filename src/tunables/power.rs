@@ -1,0 +1,123 @@
+//! `cpu-idle` and `cpu-governor`: the shielded CPUs neither sleep deeply nor slow down. Pure.
+
+use super::want::setting;
+use super::{Tunable, Wanted, Wants};
+use crate::causes::Cause;
+use crate::change::{Compare, Risk};
+use crate::plan::Shield;
+use crate::policy::Workload;
+use crate::survey::Machine;
+
+#[derive(Debug)]
+pub(super) struct CpuIdle;
+
+#[derive(Debug)]
+pub(super) struct CpuGovernor;
+
+const IDLE_PAGE: &str = "\
+A CPU that sleeps deeply takes up to some hundred microseconds to wake. `n/a` in
+`power/pm_qos_resume_latency_us` of a CPU allows no sleep that takes time to wake from, for that
+CPU only.
+
+Off unless asked for (`--on cpu-idle`): a polling program never sleeps, so it gains nothing; for
+one that wakes periodically it costs power and heat, and with SMT or turbo the neighbours'
+speed. Measure with and without.
+
+Source: pm_qos_resume_latency_us_store() in drivers/base/power/sysfs.c;
+Documentation/ABI/testing/sysfs-devices-power.";
+
+const GOVERNOR_PAGE: &str = "\
+The frequency governor of a CPU decides how fast it runs; `performance` keeps it at its highest
+frequency, so that a program that wakes up need not wait for the CPU to speed up.
+
+Off unless asked for (`--on cpu-governor`): it interrupts nothing, costs power and heat, and on
+many machines CPUs share one frequency, so that others are changed too.
+
+Source: Documentation/admin-guide/pm/cpufreq.rst.";
+
+impl Tunable for CpuIdle {
+    fn name(&self) -> &'static str {
+        "cpu-idle"
+    }
+
+    fn summary(&self) -> &'static str {
+        "no sleep that takes time to wake from, on the shield"
+    }
+
+    fn page(&self) -> &'static str {
+        IDLE_PAGE
+    }
+
+    fn reads(&self) -> &'static [&'static str] {
+        &["/sys/devices/system/cpu/cpu*/power/pm_qos_resume_latency_us"]
+    }
+
+    fn removes(&self) -> &'static [Cause] {
+        &[]
+    }
+
+    fn risk(&self) -> Risk {
+        Risk::Low
+    }
+
+    fn optional(&self, _workload: Workload) -> Option<&'static str> {
+        Some("it costs power and interrupts nothing")
+    }
+
+    fn wants(&self, machine: &Machine, shield: &Shield) -> Wants {
+        if machine.power.cpuidle_driver.as_deref().is_none_or(|driver| driver == "none") {
+            return Wants::Nothing("this machine has no idle states to choose from".to_owned());
+        }
+        let file = "power/pm_qos_resume_latency_us";
+        each(machine, shield, file, "n/a", "waking from deep sleep takes time")
+    }
+}
+
+impl Tunable for CpuGovernor {
+    fn name(&self) -> &'static str {
+        "cpu-governor"
+    }
+
+    fn summary(&self) -> &'static str {
+        "keep the shielded CPUs at their highest frequency"
+    }
+
+    fn page(&self) -> &'static str {
+        GOVERNOR_PAGE
+    }
+
+    fn reads(&self) -> &'static [&'static str] {
+        &["/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"]
+    }
+
+    fn removes(&self) -> &'static [Cause] {
+        &[]
+    }
+
+    fn risk(&self) -> Risk {
+        Risk::Low
+    }
+
+    fn optional(&self, _workload: Workload) -> Option<&'static str> {
+        Some("it costs power and interrupts nothing")
+    }
+
+    fn wants(&self, machine: &Machine, shield: &Shield) -> Wants {
+        let file = "cpufreq/scaling_governor";
+        each(machine, shield, file, "performance", "a CPU that is slow at first answers late")
+    }
+}
+
+/// One file of each shielded CPU.
+fn each(machine: &Machine, shield: &Shield, file: &str, value: &str, reason: &str) -> Wants {
+    let wanted = shield.cpus.iter().filter_map(|cpu| {
+        let path = format!("/sys/devices/system/cpu/cpu{cpu}/{file}");
+        let now = setting(machine, &path)?.to_owned();
+        Some(Wanted::over(Some(now), &path, value, Compare::Text, reason))
+    });
+    let wanted: Vec<Wanted> = wanted.collect();
+    if wanted.is_empty() {
+        return Wants::Nothing(format!("this machine has no {file}"));
+    }
+    Wants::Changes(wanted)
+}

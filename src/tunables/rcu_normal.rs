@@ -1,0 +1,32 @@
+//! `rcu-normal`: no expedited grace periods, which interrupt every busy CPU. Pure.
+
+use super::setting::{Setting, always, anywhere};
+use crate::causes::Cause;
+use crate::change::{Compare, Risk};
+
+pub(super) const RCU_NORMAL: Setting = Setting {
+    name: "rcu-normal",
+    summary: "turn expedited RCU grace periods, which interrupt all busy CPUs, into normal ones",
+    page: "\
+RCU waits until every CPU has passed a point where it holds no old pointer. Code in a hurry
+(mounts, network namespaces, device removal, membarrier) asks for an expedited wait, and the
+kernel then sends an IPI to every CPU that is neither idle nor known to be in user mode. Only
+`nohz_full` CPUs are known to be in user mode. With `/sys/kernel/rcu_normal` set, it waits for
+the usual grace period instead.
+
+PREEMPT_RT kernels do that from the end of boot on.
+
+Cost: what asked for an expedited wait takes some milliseconds longer.
+
+Source: kernel/rcu/update.c and kernel/rcu/tree_exp.h (6.12);
+Documentation/RCU/Design/Expedited-Grace-Periods.",
+    file: &["/sys/kernel/rcu_normal"],
+    value: "1",
+    compare: Compare::Text,
+    reason: "expedited RCU grace periods otherwise send an IPI to every busy CPU",
+    removes: &[Cause::IpiCall],
+    culprits: &["rcu_exp_handler", "rcu_exp", "synchronize_rcu_expedited"],
+    risk: Risk::Low,
+    optional: always,
+    applies: anywhere,
+};

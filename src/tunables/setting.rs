@@ -1,0 +1,92 @@
+//! [`Setting`]: a tunable that is one kernel file and the value it shall have. Pure.
+
+use super::want::Wanted;
+use super::{Tunable, Wants};
+use crate::causes::Cause;
+use crate::change::{Compare, Risk};
+use crate::plan::Shield;
+use crate::policy::Workload;
+use crate::survey::{Machine, Reading};
+
+/// One kernel file and its value while a shield is up.
+#[derive(Debug)]
+pub(super) struct Setting {
+    pub(super) name: &'static str,
+    pub(super) summary: &'static str,
+    pub(super) page: &'static str,
+    /// The file; the only one that is read and written.
+    pub(super) file: &'static [&'static str; 1],
+    pub(super) value: &'static str,
+    pub(super) compare: Compare,
+    /// Why, in one sentence.
+    pub(super) reason: &'static str,
+    pub(super) removes: &'static [Cause],
+    pub(super) culprits: &'static [&'static str],
+    pub(super) risk: Risk,
+    /// Whether it is off unless asked for, and why.
+    pub(super) optional: fn(Workload) -> Option<&'static str>,
+    /// Whether it applies to this machine, else why not.
+    pub(super) applies: fn(&Machine) -> Result<(), String>,
+}
+
+/// For settings that are for every workload.
+pub(super) fn always(_workload: Workload) -> Option<&'static str> {
+    None
+}
+
+/// For settings that are for every machine that has the file.
+pub(super) fn anywhere(_machine: &Machine) -> Result<(), String> {
+    Ok(())
+}
+
+impl Tunable for Setting {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn summary(&self) -> &'static str {
+        self.summary
+    }
+
+    fn page(&self) -> &'static str {
+        self.page
+    }
+
+    fn reads(&self) -> &'static [&'static str] {
+        self.file
+    }
+
+    fn removes(&self) -> &'static [Cause] {
+        self.removes
+    }
+
+    fn culprits(&self) -> &'static [&'static str] {
+        self.culprits
+    }
+
+    fn risk(&self) -> Risk {
+        self.risk
+    }
+
+    fn optional(&self, workload: Workload) -> Option<&'static str> {
+        (self.optional)(workload)
+    }
+
+    fn wants(&self, machine: &Machine, _shield: &Shield) -> Wants {
+        let [file] = self.file;
+        if let Err(why) = (self.applies)(machine) {
+            return Wants::Nothing(why);
+        }
+        match machine.settings.get(*file) {
+            None | Some(Reading::Absent) => Wants::Nothing(format!("this kernel has no {file}")),
+            Some(Reading::Unreadable(why)) => Wants::Nothing(format!("{file}: {why}")),
+            Some(Reading::Value(now)) => Wants::Changes(vec![Wanted::over(
+                Some(now.clone()),
+                file,
+                self.value,
+                self.compare,
+                self.reason,
+            )]),
+        }
+    }
+}

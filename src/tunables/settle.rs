@@ -1,0 +1,84 @@
+//! `settle`: what was left on the CPUs before they were shielded is swept away. Pure.
+
+use super::want::setting;
+use super::{Tunable, Wanted, Wants};
+use crate::causes::Cause;
+use crate::change::{Change, Risk};
+use crate::plan::Shield;
+use crate::survey::{CgroupMode, Machine};
+
+#[derive(Debug)]
+pub(super) struct Settle;
+
+const PAGE: &str = "\
+Before a CPU was shielded it armed timers, queued work and ran other programs. A timer that arms
+itself again stays on its CPU for ever. Since 6.9 another CPU runs it, but arms it on the old
+base again, and each time sends an IPI to a `nohz_full` CPU. Taking the CPU offline moves all of
+that to other CPUs; online again it is clean. In the guests of the benchmark the left-over was
+one IPI every 0.1 s, and none after this step.
+
+It is done before everything else, because interrupts, threads and cpusets are disturbed by it,
+and only where it pays and cannot harm: the CPU was prepared with `nohz_full=` (elsewhere the
+tick interrupts anyway), it can be taken offline, and cpusets are v2 (a v1 cpuset loses the CPU
+for good).
+
+Cost: all CPUs stop for a moment, and programs pinned to that CPU alone are moved; undo puts
+their affinity back.
+
+Source: timers_dead_cpu() in kernel/time/timer.c, cpuset_hotplug_update_tasks() in
+kernel/cgroup/cpuset.c (6.12).";
+
+impl Tunable for Settle {
+    fn name(&self) -> &'static str {
+        "settle"
+    }
+
+    fn summary(&self) -> &'static str {
+        "take the CPUs offline and online once: timers and work left there go elsewhere"
+    }
+
+    fn page(&self) -> &'static str {
+        PAGE
+    }
+
+    fn reads(&self) -> &'static [&'static str] {
+        &["/sys/devices/system/cpu/cpu*/online"]
+    }
+
+    fn removes(&self) -> &'static [Cause] {
+        &[Cause::Timer, Cause::IpiIrqWork, Cause::IpiCall, Cause::IpiReschedule]
+    }
+
+    fn culprits(&self) -> &'static [&'static str] {
+        &["nohz_full_kick", "tmigr_handle_remote", "timer_expire_remote"]
+    }
+
+    fn risk(&self) -> Risk {
+        Risk::Medium
+    }
+
+    fn wants(&self, machine: &Machine, shield: &Shield) -> Wants {
+        let nohz_full = machine.isolation.nohz_full.clone().unwrap_or_default();
+        if machine.cgroup.mode != CgroupMode::V2 {
+            let why = "a v1 cpuset would lose the CPU, and without cpusets nothing keeps it clean";
+            return Wants::Nothing(why.to_owned());
+        }
+        let prepared = shield.cpus.and(&nohz_full);
+        if prepared.is_empty() {
+            return Wants::Nothing(
+                "it pays only on CPUs prepared with nohz_full=; elsewhere the tick interrupts \
+                 anyway"
+                    .to_owned(),
+            );
+        }
+        let path = |cpu: usize| format!("/sys/devices/system/cpu/cpu{cpu}/online");
+        let can: Vec<usize> =
+            prepared.iter().filter(|cpu| setting(machine, &path(*cpu)) == Some("1")).collect();
+        if can.is_empty() {
+            return Wants::Nothing(format!("CPU {prepared} cannot be taken offline"));
+        }
+        let reason = "timers and work that were left on it go to other CPUs";
+        let cycle = |cpu: usize| Wanted::new(Change::CycleCpu { cpu }, reason);
+        Wants::Changes(can.into_iter().map(cycle).collect())
+    }
+}

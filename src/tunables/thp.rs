@@ -1,0 +1,35 @@
+//! `thp`: no huge pages behind a program's back. Pure.
+
+use super::setting::{Setting, anywhere};
+use crate::causes::Cause;
+use crate::change::{Compare, Risk};
+use crate::policy::Workload;
+
+pub(super) const THP: Setting = Setting {
+    name: "thp",
+    summary: "no transparent huge pages: no collapsing of the workload's memory while it runs",
+    page: "\
+The kernel thread khugepaged copies runs of small pages of a program into one huge page.
+Meanwhile the program's other threads fault on that memory, and its CPUs get a TLB flush. It
+works only on programs that may have huge pages, and only on memory that is not huge already.
+
+Off unless asked for (`--on thp`): huge pages also save TLB misses, and a workload that touches
+all its memory before it starts, or calls prctl PR_SET_THP_DISABLE, is not affected.
+
+Cost: every program started meanwhile gets small pages only.
+
+Source: mm/khugepaged.c; Documentation/admin-guide/mm/transhuge.rst.",
+    file: &["/sys/kernel/mm/transparent_hugepage/enabled"],
+    value: "never",
+    compare: Compare::Word,
+    reason: "khugepaged otherwise may collapse pages of the workload while it runs",
+    removes: &[Cause::PageFault, Cause::IpiCall],
+    culprits: &["khugepaged", "collapse_huge_page"],
+    risk: Risk::Low,
+    optional: on_request,
+    applies: anywhere,
+};
+
+fn on_request(_workload: Workload) -> Option<&'static str> {
+    Some("huge pages are good for most programs")
+}

@@ -1,0 +1,72 @@
+//! `watchdog`: no lockup detector on the shield. Pure.
+
+use super::want::{away, setting};
+use super::{Tunable, Wanted, Wants};
+use crate::causes::Cause;
+use crate::change::{Compare, Risk};
+use crate::plan::Shield;
+use crate::survey::Machine;
+use cpushield_linux::CpuSet;
+
+const ENABLED: &str = "/proc/sys/kernel/watchdog";
+const CPUS: &str = "/proc/sys/kernel/watchdog_cpumask";
+
+#[derive(Debug)]
+pub(super) struct Watchdog;
+
+const PAGE: &str = "\
+The lockup detectors watch every CPU: a timer and a stop task every four seconds (soft lockups),
+and on many machines a performance counter that raises a non-maskable interrupt about every ten
+seconds of busy time (hard lockups). The shielded CPUs leave `kernel.watchdog_cpumask`; the
+detectors go on elsewhere. On kernels booted with `nohz_full=` those CPUs are not in it from the
+start.
+
+Cost: a CPU of the shield that hangs in the kernel is not reported.
+
+Source: watchdog_timer_fn() and lockup_detector_reconfigure() in kernel/watchdog.c (6.12);
+Documentation/admin-guide/lockup-watchdogs.rst.";
+
+impl Tunable for Watchdog {
+    fn name(&self) -> &'static str {
+        "watchdog"
+    }
+
+    fn summary(&self) -> &'static str {
+        "take the shielded CPUs out of the lockup detectors"
+    }
+
+    fn page(&self) -> &'static str {
+        PAGE
+    }
+
+    fn reads(&self) -> &'static [&'static str] {
+        &[ENABLED, CPUS]
+    }
+
+    fn removes(&self) -> &'static [Cause] {
+        &[Cause::Hrtimer, Cause::Nmi, Cause::Kthread]
+    }
+
+    fn culprits(&self) -> &'static [&'static str] {
+        &["watchdog_timer_fn", "softlockup", "perf_event_nmi", "NMI", "migration/"]
+    }
+
+    fn risk(&self) -> Risk {
+        Risk::Low
+    }
+
+    fn wants(&self, machine: &Machine, shield: &Shield) -> Wants {
+        if setting(machine, ENABLED) == Some("0") {
+            return Wants::Nothing("the lockup detectors are off".to_owned());
+        }
+        let now = setting(machine, CPUS);
+        let Some((text, cpus)) = now.and_then(|text| Some((text, text.parse::<CpuSet>().ok()?)))
+        else {
+            return Wants::Nothing("this kernel has no lockup detectors".to_owned());
+        };
+        let value = away(&cpus, shield).to_string();
+        let reason = "the detectors otherwise run a timer on the shield";
+        let now = Some(text.to_owned());
+        Wants::Changes(vec![Wanted::over(now, CPUS, &value, Compare::List, reason)])
+    }
+}

@@ -1,0 +1,33 @@
+//! `writeback-interval`: dirty pages are written back less often. Pure.
+
+use super::setting::{Setting, anywhere};
+use crate::causes::Cause;
+use crate::change::{Compare, Risk};
+use crate::policy::Workload;
+
+pub(super) const WRITEBACK_INTERVAL: Setting = Setting {
+    name: "writeback-interval",
+    summary: "wake the writeback of dirty pages every minute instead of every five seconds",
+    page: "\
+Dirty pages are written to disk by work of an unbound queue, woken every five seconds.
+`workqueues` keeps that work off the shield, so this is off unless asked for (`--on
+writeback-interval`). It helps when the workload itself writes to files from the shield: the
+delayed work's timer is then armed there.
+
+Cost: after a power failure up to a minute more of unsynced data is lost.
+
+Source: wb_wakeup_delayed() in fs/fs-writeback.c; Documentation/admin-guide/sysctl/vm.rst.",
+    file: &["/proc/sys/vm/dirty_writeback_centisecs"],
+    value: "6000",
+    compare: Compare::Text,
+    reason: "the timer of writeback then fires seldom",
+    removes: &[Cause::Timer, Cause::Workqueue],
+    culprits: &["wb_workfn", "wb_wakeup", "delayed_work_timer_fn"],
+    risk: Risk::Medium,
+    optional: on_request,
+    applies: anywhere,
+};
+
+fn on_request(_workload: Workload) -> Option<&'static str> {
+    Some("writeback runs on the housekeeping CPUs anyway")
+}
