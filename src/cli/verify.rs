@@ -1,35 +1,64 @@
 //! `cpushield verify`: watches shielded CPUs and says whether the shield holds.
 
-use crate::cli::Global;
+use super::Global;
+use crate::apply;
 use crate::failure::{Failure, Kind};
+use crate::plan::{Plan, Shield, plan};
+use crate::policy::{Limits, Policy, Wish, parse_span};
 use crate::report::verdict as report;
+use crate::run::{self, Place, RunError};
+use crate::survey::{Machine, survey};
+use crate::tunables;
 use crate::ui::{Tone, Ui};
-use crate::verify::{self, Evidence, Limits, Progress, State, Verdict, WatchOrder};
-use cpushield_linux::{CpuSet, Host, signal};
+use crate::verify::{self, Evidence, Given, Progress, State, Verdict, WatchOrder};
+use cpushield_linux::companion::Beside;
+use cpushield_linux::{CpuSet, Host, Store, read_document, signal};
 use serde::Serialize;
+use std::cell::RefCell;
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Watch shielded CPUs and say whether the shield holds
 ///
-/// Without a command a busy loop that looks at the clock runs on the CPUs. Exit code 0: every CPU
-/// holds, or with limits, all limits hold. Exit code 1: something does not hold, or is not proven.
+/// Without a command, a busy loop that looks at the clock runs on the CPUs; a gap in its time is
+/// time that something else took. Exit code 0: every CPU holds, or with limits, all limits hold.
+/// Exit code 1: something does not hold, or is not proven.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The CPUs to watch (those of the active shield when left out)
     #[arg(long, value_name = "LIST")]
     cpus: Option<CpuSet>,
     /// How long to watch
-    #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = duration)]
+    #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = span)]
     time: Duration,
     /// How long the workload runs before anything counts
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = span)]
     settle: Duration,
     /// Limit: at most N entries into the kernel on each CPU
     #[arg(long, value_name = "N")]
     max_entries: Option<u64>,
-    /// Limit: no gap longer than this (`5us`)
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    /// Limit: no gap longer than this, as 5us
+    #[arg(long, value_name = "TIME", value_parser = span)]
     max_gap: Option<Duration>,
+    /// Take the limits from this policy where no flag gives them
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
+    /// The shield of the policy
+    #[arg(long, value_name = "NAME", requires = "policy")]
+    shield: Option<String>,
+    /// Watch what runs on the CPUs already, and start nothing there
+    #[arg(long, conflicts_with = "command")]
+    busy: bool,
+    /// Trace system calls too; costs every process of the machine a little on each of its own
+    #[arg(long)]
+    syscalls: bool,
+    /// The cgroup directory that the busy loop joins, when the shield is not cpushield's
+    #[arg(long, value_name = "DIR")]
+    cgroup: Option<String>,
+    /// A program to watch in the shield; it is ended when the time is over
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<OsString>,
 }
 
 /// Gaps from this many nanoseconds on count, unless a limit is shorter.
@@ -42,52 +71,171 @@ struct Shown<'a> {
     verdict: &'a Verdict,
 }
 
+/// What is watched, and where.
+struct Scene {
+    /// The active shield's plan.
+    active: Option<Plan>,
+    /// Where its programs go.
+    place: Option<Place>,
+    cpus: CpuSet,
+    cgroup: Option<String>,
+}
+
 /// Runs it.
 ///
 /// # Errors
 /// The CPUs cannot be watched, or something does not hold.
 pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
-    let host = match &global.root {
-        Some(dir) => Host::recorded(dir)?,
-        None => Host::live(),
-    };
-    let cpus = match &args.cpus {
-        Some(cpus) => cpus.clone(),
-        None => {
-            return Err(Failure::usage("which CPUs?").hint("name them: cpushield verify --cpus 3"));
-        }
-    };
-    let limits = Limits { max_entries: args.max_entries, max_gap_ns: args.max_gap.map(nanos) };
-    let threshold_ns = limits.max_gap_ns.map_or(THRESHOLD_NS, |most| most.clamp(1, THRESHOLD_NS));
+    let host = global.host()?;
+    let limits = limits(args)?;
+    let scene = scene(&host, global, args)?;
     signal::catch_stops()
         .map_err(|e| Failure::machine(format!("signals cannot be caught: {e}")))?;
+    let evidence = evidence(ui, global, args, &host, &scene, &limits)?;
+    let seen = evidence.cpus.iter().any(|cpu| !cpu.interruptions.is_empty());
+    // Only now: a survey during the span would be work for nothing when all is well.
+    let known = seen.then(|| known(&host, &scene)).flatten();
+    let verdict = verify::judge(&evidence, &limits, &|row| {
+        let (machine, shield) = known.as_ref()?;
+        tunables::remedy(machine, shield, row.cause, &row.culprit)
+    });
+    ui.show(&Shown { evidence: &evidence, verdict: &verdict }, || {
+        report::text(&evidence, &verdict, &|state| tone(state).paint(report::word(state)))
+    })?;
+    if verdict.holds() { Ok(()) } else { Err(Failure::new(Kind::DoesNotHold, summary(&verdict))) }
+}
+
+/// The limits: flags, else those of the policy.
+fn limits(args: &Args) -> Result<Limits, Failure> {
+    let mut limits = Limits::default();
+    if let Some(file) = &args.policy {
+        let name = file.display().to_string();
+        let policy = Policy::parse(&read_document(file)?, &name)
+            .map_err(|error| Failure::usage(error.to_string()))?;
+        let (_, shield) = policy
+            .shield(args.shield.as_deref(), &name)
+            .map_err(|error| Failure::usage(error.to_string()))?;
+        limits = shield.limits;
+    }
+    limits.max_entries = args.max_entries.or(limits.max_entries);
+    limits.max_gap_ns = args.max_gap.map(nanos).or(limits.max_gap_ns);
+    Ok(limits)
+}
+
+fn scene(host: &Host, global: &Global, args: &Args) -> Result<Scene, Failure> {
+    let active = active(host, &Store::new(&global.state))?;
+    let place = active.as_ref().map(|plan| Place::of(host, plan));
+    let cpus = match (&args.cpus, &place) {
+        (Some(cpus), _) => cpus.clone(),
+        (None, Some(place)) => place.cpus.clone(),
+        (None, None) => {
+            return Err(Failure::usage("no shield is active, so it is not known what to watch")
+                .hint("name the CPUs: cpushield verify --cpus 3")
+                .hint("or make a shield: cpushield apply"));
+        }
+    };
+    let ours = place.as_ref().filter(|place| place.cpus.intersects(&cpus));
+    if let Some(place) = ours.filter(|place| !cpus.is_subset(&place.cpus)) {
+        let outside = cpus.minus(&place.cpus);
+        return Err(Failure::usage(format!("CPU {outside} is not of the active shield"))
+            .hint("watch CPUs inside and outside of the shield one after the other"));
+    }
+    if !args.command.is_empty() && ours.is_none() {
+        return Err(Failure::usage("a program is watched in a shield, and none is active there")
+            .hint("make a shield: cpushield apply")
+            .hint("or start the program by yourself and watch it: cpushield verify --busy"));
+    }
+    let cgroup = args.cgroup.clone().or_else(|| ours.and_then(|place| place.group.clone()));
+    Ok(Scene { active, place, cpus, cgroup })
+}
+
+/// The active shield's plan. A normal user cannot read the journal, and can watch all the same.
+fn active(host: &Host, store: &Store) -> Result<Option<Plan>, Failure> {
+    match run::active(host, store) {
+        Ok(plan) => Ok(plan),
+        Err(RunError::Journal(apply::LoadError::Access(error))) if error.errno() == Some(13) => {
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn evidence(
+    ui: &Ui,
+    global: &Global,
+    args: &Args,
+    host: &Host,
+    scene: &Scene,
+    limits: &Limits,
+) -> Result<Evidence, Failure> {
+    let program: RefCell<Option<Beside>> = RefCell::new(None);
+    let ended = || program.borrow_mut().as_mut().and_then(Beside::ended);
+    let start = || {
+        if !args.command.is_empty() {
+            *program.borrow_mut() = Some(start_program(global, &args.command)?);
+        }
+        Ok(())
+    };
+    let threads = || match (program.borrow().as_ref(), &scene.place) {
+        (Some(program), _) => threads_of(host, program.pid()),
+        (None, Some(place)) => place.members(host).unwrap_or_default(),
+        (None, None) => Vec::new(),
+    };
+    let given = args.busy || !args.command.is_empty();
     let bar = ui.bar();
+    let threshold_ns = limits.max_gap_ns.map_or(THRESHOLD_NS, |most| most.clamp(1, THRESHOLD_NS));
     let evidence = verify::watch(
-        &host,
+        host,
         &WatchOrder {
-            cpus,
+            cpus: scene.cpus.clone(),
             span: args.time,
             settle: args.settle,
             threshold_ns,
-            syscalls: false,
-            cgroup: None,
-            workload: None,
+            syscalls: args.syscalls,
+            cgroup: scene.cgroup.clone(),
+            workload: given.then_some(Given { start: &start, threads: &threads }),
             progress: &|progress| match progress {
                 Progress::Arming => bar.tell("getting ready"),
                 Progress::Settling => bar.tell("settling"),
                 Progress::Watching { done, of } => bar.part("watching", done, of),
                 Progress::Gathering => bar.tell("gathering"),
             },
-            stop: &|| signal::stopped_by().is_some(),
+            stop: &|| signal::stopped_by().is_some() || ended().is_some(),
         },
     );
     bar.end();
-    let evidence = evidence?;
-    let verdict = verify::judge(&evidence, &limits, &|_| None);
-    ui.show(&Shown { evidence: &evidence, verdict: &verdict }, || {
-        report::text(&evidence, &verdict, &|state| tone(state).paint(report::word(state)))
-    })?;
-    if verdict.holds() { Ok(()) } else { Err(Failure::new(Kind::DoesNotHold, summary(&verdict))) }
+    if let Some(how) = ended() {
+        ui.status(&format!("the program ended by itself: {how}"));
+    }
+    Ok(evidence?)
+}
+
+/// Starts the program in the shield, by `cpushield run`.
+fn start_program(global: &Global, command: &[OsString]) -> Result<Beside, String> {
+    let mut words: Vec<OsString> = ["run", "--state"].map(OsString::from).to_vec();
+    words.push(global.state.clone().into_os_string());
+    words.push("--".into());
+    words.extend(command.iter().cloned());
+    Beside::start(&words).map_err(|error| error.to_string())
+}
+
+/// The threads of a process as they are now.
+fn threads_of(host: &Host, pid: i32) -> Vec<i32> {
+    let names = host.list(&format!("/proc/{pid}/task")).unwrap_or_default();
+    names.iter().filter_map(|name| name.parse().ok()).collect()
+}
+
+/// The machine and the shield that remedies are for: the active one, or one as it would be.
+fn known(host: &Host, scene: &Scene) -> Option<(Machine, Shield)> {
+    let machine = survey(host, &tunables::reads());
+    let shield = match &scene.active {
+        Some(plan) if scene.cpus.is_subset(&plan.shield.cpus) => plan.shield.clone(),
+        _ => {
+            let cpus = Some(scene.cpus.clone());
+            plan(&machine, &Wish { cpus, half_core: true, ..Wish::default() }).ok()?.shield
+        }
+    };
+    Some((machine, shield))
 }
 
 fn tone(state: State) -> Tone {
@@ -132,50 +280,10 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A time with its unit: `5us`, `1.5s`, `2m`; a number alone is seconds.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(at);
-    let scale = match unit.trim() {
-        "ns" => 1e-9,
-        "us" | "µs" | "μs" => 1e-6,
-        "ms" => 1e-3,
-        "s" | "" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ => return Err(format!("{unit:?} is not a unit of time: ns, us, ms, s, m or h")),
-    };
-    let number: f64 =
-        number.parse().map_err(|_| "expected a time such as 10s or 5us".to_owned())?;
-    match Duration::try_from_secs_f64(number * scale) {
-        Ok(time) if time.is_zero() => Err("the time must be longer than nothing".to_owned()),
-        Ok(time) if time > Duration::from_secs(366 * 86_400) => {
-            Err("the time must be shorter than a year".to_owned())
-        }
-        Ok(time) => Ok(time),
-        Err(_) => Err("expected a time such as 10s or 5us".to_owned()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_read_with_their_unit() {
-        for (text, ns) in [
-            ("5us", 5_000),
-            ("5µs", 5_000),
-            ("250ns", 250),
-            ("1.5ms", 1_500_000),
-            ("10s", 10_000_000_000),
-            ("3", 3_000_000_000),
-            ("2m", 120_000_000_000),
-        ] {
-            assert_eq!(duration(text).map(nanos), Ok(ns), "{text}");
-        }
-        for text in ["", "s", "5 parsecs", "-1s", "0s", "1e3s", "9999999h", "1.2.3s"] {
-            assert!(duration(text).is_err(), "{text}");
-        }
+/// A time with its unit, more than none.
+fn span(text: &str) -> Result<Duration, String> {
+    match parse_span(text)? {
+        0 => Err("the time must be longer than nothing".to_owned()),
+        ns => Ok(Duration::from_nanos(ns)),
     }
 }

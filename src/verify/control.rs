@@ -1,21 +1,48 @@
 //! The positive control: interruptions provoked on purpose, which every witness must have seen. A
-//! witness that misses them is blind, and its silence proves nothing. Pure.
+//! witness that misses them is blind, and its silence proves nothing.
 
 use crate::causes::Cause;
 use crate::verify::counters::Counts;
-use crate::verify::sampler::Provoked;
 use crate::verify::trace::TraceEvidence;
 use crate::verify::{Control, Interruptions};
+use cpushield_linux::CpuSet;
+use cpushield_linux::perf::CpuClock;
+
+/// Interruptions provoked on each CPU.
+pub const TIMES: usize = 10;
+
+/// What was provoked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Provoked {
+    /// How: `membarrier(2)`.
+    pub how: &'static str,
+    /// CPU and how many of them the sampler saw; empty without a sampler.
+    pub seen: Vec<(usize, usize)>,
+}
 
 /// What was provoked and what was seen of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Provocation {
-    /// What the sampler did and saw, or why it could not.
+    /// What was provoked, or why nothing could be.
     pub provoked: Result<Provoked, String>,
     /// CPU and function-call interrupts counted meanwhile; `None` when they could not be counted.
     pub counted: Vec<(usize, Option<u64>)>,
     /// CPU and function-call interrupts traced meanwhile; `None` without a trace.
     pub traced: Option<Vec<(usize, u64)>>,
+}
+
+/// Interrupts each CPU [`TIMES`] times from here, whatever runs there.
+///
+/// # Errors
+/// Says why that is not possible.
+pub fn provoke(cpus: &CpuSet) -> Result<Provoked, String> {
+    for cpu in cpus.iter() {
+        let clock = CpuClock::open(cpu).map_err(|e| format!("perf_event_open(2): {e}"))?;
+        for _ in 0..TIMES {
+            clock.read().map_err(|e| format!("perf_event_open(2): {e}"))?;
+        }
+    }
+    Ok(Provoked { how: "perf_event_open(2)", seen: Vec::new() })
 }
 
 /// Function-call interrupts among the rows.
@@ -42,15 +69,13 @@ pub fn judge(provocation: &Provocation) -> Control {
         Ok(provoked) => provoked,
         Err(why) => return Control::NotDone { why: why.clone() },
     };
-    let times = provoked.times;
+    let how = provoked.how;
+    let what = format!("{TIMES} function-call IPIs by {how} to each CPU");
     // A spinner that is just not on its CPU is not interrupted, so not all of them must be seen.
-    let enough = times.div_ceil(2).max(1);
-    let what = format!("{times} function-call IPIs by membarrier(2) to each CPU");
+    let enough = TIMES.div_ceil(2);
     let mut missed = Vec::new();
-    for (cpu, seen) in &provoked.seen {
-        if *seen < enough {
-            missed.push(format!("the sampler on CPU {cpu} saw {seen}"));
-        }
+    for (cpu, seen) in provoked.seen.iter().filter(|(_, seen)| *seen < enough) {
+        missed.push(format!("the sampler on CPU {cpu} saw {seen}"));
     }
     // Without counters there is nothing to be proven about them; the judge says so.
     let counted = provocation.counted.iter().filter_map(|(cpu, n)| Some((cpu, (*n)?)));
@@ -65,5 +90,39 @@ pub fn judge(provocation: &Provocation) -> Control {
         Control::Seen { what }
     } else {
         Control::Missed { what: format!("{what}, but {}", missed.join(", ")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(
+        seen: &[(usize, usize)],
+        counted: &[(usize, Option<u64>)],
+        traced: Option<&[(usize, u64)]>,
+    ) -> Control {
+        judge(&Provocation {
+            provoked: Ok(Provoked { how: "membarrier(2)", seen: seen.to_vec() }),
+            counted: counted.to_vec(),
+            traced: traced.map(<[_]>::to_vec),
+        })
+    }
+
+    #[test]
+    fn a_witness_that_misses_what_was_provoked_is_named() {
+        let what = "10 function-call IPIs by membarrier(2) to each CPU";
+        let seen = Control::Seen { what: what.to_owned() };
+        assert_eq!(of(&[(3, 10)], &[(3, Some(11))], Some(&[(3, 10)])), seen);
+        assert_eq!(of(&[], &[(3, None)], None), seen);
+        let missed = |who: &str| Control::Missed { what: format!("{what}, but {who}") };
+        assert_eq!(of(&[(3, 4)], &[(3, Some(10))], None), missed("the sampler on CPU 3 saw 4"));
+        assert_eq!(
+            of(&[(2, 9), (3, 10)], &[(2, Some(10)), (3, Some(0))], Some(&[(2, 0), (3, 10)])),
+            missed("the counters of CPU 3 saw 0, the trace of CPU 2 saw 0")
+        );
+        let why = "ENOSYS".to_owned();
+        let not = Provocation { provoked: Err(why.clone()), counted: Vec::new(), traced: None };
+        assert_eq!(judge(&not), Control::NotDone { why });
     }
 }

@@ -42,7 +42,7 @@ impl Gathered {
             Some(seen) if seen.backwards > 0 => {
                 doubts.push(format!("the sampler's clock went back {} times", seen.backwards));
             }
-            None if sampled => doubts.push("the sampler did not finish on this CPU".to_owned()),
+            None if sampled => doubts.push("the gap sampler did not watch this CPU".to_owned()),
             _ => {}
         }
         let by_eye = gaps.as_ref().map(|seen| seen.gaps.longest_ns);

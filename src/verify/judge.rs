@@ -2,19 +2,11 @@
 //! seen and the witnesses prove that they see, `leaks` when something was seen, else `unknown` with
 //! the reason.
 
+use crate::policy::Limits;
 use crate::verify::{
     Control, CpuEvidence, CpuVerdict, Evidence, Gate, Interruptions, Leak, Remedy, SCHEMA, State,
     Verdict, Watched, Witness, WitnessKind,
 };
-
-/// Limits asked for by the user.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Limits {
-    /// At most so many entries into the kernel on each CPU.
-    pub max_entries: Option<u64>,
-    /// No interruption longer than this many nanoseconds.
-    pub max_gap_ns: Option<u64>,
-}
 
 /// Judges. `remedy` says how an interruption can be removed, where that is known.
 #[must_use]

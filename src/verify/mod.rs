@@ -10,7 +10,8 @@ pub mod sampler;
 pub mod trace;
 mod watch;
 
+pub use crate::policy::Limits;
 pub use document::*;
-pub use judge::{Limits, judge};
+pub use judge::judge;
 pub use sampler::HIDDEN as SAMPLER;
-pub use watch::{Progress, WatchError, WatchOrder, watch};
+pub use watch::{Given, Progress, WatchError, WatchOrder, watch};

@@ -4,6 +4,7 @@
 //! asks, [`serve`] answers.
 
 use crate::verify::Gaps;
+use crate::verify::control::{Provoked, TIMES};
 use cpushield_linux::companion::{Companion, Duty};
 use cpushield_linux::sampler::{self, Gap, Phase, Sample, Spinner};
 use cpushield_linux::{CpuSet, Host, sched};
@@ -18,8 +19,6 @@ const ROOM: usize = 1 << 15;
 const GRACE_NS: u64 = 20_000_000_000;
 /// How long one answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Interruptions provoked for the positive control.
-const PROVOKED: usize = 10;
 
 /// What the sampler is asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -34,7 +33,7 @@ enum Ask {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 enum Answer {
     Ready { seats: Vec<(usize, i32)>, notes: Vec<String> },
-    Provoked { times: usize, seen: Vec<(usize, usize)> },
+    Provoked { seen: Vec<(usize, usize)> },
     Spanning,
     Done { gaps: Vec<(usize, Option<Seen>)> },
     Failed { why: String },
@@ -59,15 +58,6 @@ pub struct Sampler {
     pub seats: Vec<(usize, i32)>,
     /// What is not as it should be, for people.
     pub notes: Vec<String>,
-}
-
-/// What came of the positive control.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Provoked {
-    /// So many interruptions were provoked on every CPU.
-    pub times: usize,
-    /// CPU and how many of them the sampler saw.
-    pub seen: Vec<(usize, usize)>,
 }
 
 impl Sampler {
@@ -112,7 +102,7 @@ impl Sampler {
     /// Says why it could not.
     pub fn control(&mut self) -> Result<Provoked, String> {
         match self.ask(&Ask::Control)? {
-            Answer::Provoked { times, seen } => Ok(Provoked { times, seen }),
+            Answer::Provoked { seen } => Ok(Provoked { how: "membarrier(2)", seen }),
             other => Err(unexpected(&other)),
         }
     }
@@ -252,9 +242,8 @@ impl Crew {
             for file in files {
                 host.write(file, &spinner.tid().to_string()).map_err(|e| e.to_string())?;
             }
-            sched::set_affinity(spinner.tid(), &CpuSet::one(cpu)).map_err(|e| {
-                format!("CPU {cpu}: the kernel does not let the sampler run there: {e}")
-            })?;
+            sched::set_affinity(spinner.tid(), &CpuSet::one(cpu))
+                .map_err(|e| not_there(cpu, &e))?;
             if !spinner.locked {
                 notes.push(format!("CPU {cpu}: the sampler's memory could not be locked"));
             }
@@ -305,7 +294,7 @@ impl Crew {
     fn control(&self) -> Result<Answer, String> {
         self.set_phase(Phase::Control);
         let mut windows = Vec::new();
-        for _ in 0..PROVOKED {
+        for _ in 0..TIMES {
             self.wait_on_cpus();
             let before = sampler::ticks();
             sampler::barrier().map_err(|e| format!("membarrier: {e}"))?;
@@ -321,7 +310,7 @@ impl Crew {
             let count = Crew::sample(spinner, Phase::Control).map_or(0, |(_, gaps)| seen(&gaps));
             counts.push((*cpu, count));
         }
-        Ok(Answer::Provoked { times: PROVOKED, seen: counts })
+        Ok(Answer::Provoked { seen: counts })
     }
 
     fn end(&self) -> Answer {
@@ -332,6 +321,16 @@ impl Crew {
             (*cpu, sample.map(|(sample, _)| in_ns(&sample, rate, self.threshold_ns)))
         };
         Answer::Done { gaps: self.spinners.iter().map(seen).collect() }
+    }
+}
+
+/// Why the sampler cannot be on a CPU: EINVAL says that its cpuset is without that CPU
+/// (kernel/sched/syscalls.c, `__sched_setaffinity()`).
+fn not_there(cpu: usize, error: &std::io::Error) -> String {
+    if error.raw_os_error() == Some(22) {
+        format!("CPU {cpu} belongs to a cpuset that the sampler is not in; --cgroup DIR names it")
+    } else {
+        format!("the kernel does not let the sampler run on CPU {cpu}: {error}")
     }
 }
 

@@ -30,13 +30,26 @@ pub struct WatchOrder<'a> {
     pub syscalls: bool,
     /// Directory of the shield's cgroup, in which the sampler runs; `None` without a shield.
     pub cgroup: Option<String>,
-    /// Starts a workload on the CPUs once the witnesses are armed, and says which threads it has;
-    /// `None` is the sampler.
-    pub workload: Option<&'a dyn Fn() -> Result<Vec<i32>, String>>,
+    /// What runs on the CPUs; `None` is the sampler.
+    pub workload: Option<Given<'a>>,
     /// Told about the progress several times a second.
     pub progress: &'a dyn Fn(Progress),
     /// Asked several times a second whether to stop early.
     pub stop: &'a dyn Fn() -> bool,
+}
+
+/// A workload that is not the sampler.
+pub struct Given<'a> {
+    /// Starts it; called once, when the witnesses are armed.
+    pub start: &'a dyn Fn() -> Result<(), String>,
+    /// Its threads, as they are now.
+    pub threads: &'a dyn Fn() -> Vec<i32>,
+}
+
+impl fmt::Debug for Given<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Given").finish_non_exhaustive()
+    }
 }
 
 impl fmt::Debug for WatchOrder<'_> {
@@ -48,7 +61,7 @@ impl fmt::Debug for WatchOrder<'_> {
             .field("threshold_ns", &self.threshold_ns)
             .field("syscalls", &self.syscalls)
             .field("cgroup", &self.cgroup)
-            .field("workload", &self.workload.is_some())
+            .field("workload", &self.workload)
             .finish_non_exhaustive()
     }
 }
@@ -142,13 +155,14 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     let _aside = Aside::step(&online.minus(&order.cpus));
     (order.progress)(Progress::Arming);
     let mut bench = Bench::arm(host, order);
-    let own = match order.workload {
-        Some(start) => start().map_err(|why| WatchError::Workload { why })?,
+    match &order.workload {
+        Some(given) => (given.start)().map_err(|why| WatchError::Workload { why })?,
         None => bench.seat_sampler(order),
-    };
-    bench.start(&own);
+    }
+    bench.start();
     (order.progress)(Progress::Settling);
     let mut stopped = bench.wait(order, order.settle, &|_| ());
+    let mut own = bench.workload(order);
     let control = bench.control(host, order);
     bench.begin();
     let before = counters::take(host, &order.cpus);
@@ -161,6 +175,7 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     (order.progress)(Progress::Gathering);
     let after = counters::take(host, &order.cpus);
     let seen = bench.end();
+    own.extend(bench.workload(order));
     let all = Gathered { before, after, seen, own };
     Ok(Evidence {
         schema: SCHEMA,
@@ -243,23 +258,29 @@ impl<'h> Bench<'h> {
         }
     }
 
-    /// Starts the sampler; its threads are the workload.
-    fn seat_sampler(&mut self, order: &WatchOrder) -> Vec<i32> {
+    /// Starts the sampler.
+    fn seat_sampler(&mut self, order: &WatchOrder) {
         let whole = order.settle + order.span;
         let files = order.cgroup.iter().map(|dir| format!("{dir}/cgroup.procs")).collect();
         self.sampler = Sampler::start(&order.cpus, files, order.threshold_ns, whole);
-        self.sampler
-            .as_ref()
-            .map(|sampler| sampler.seats.iter().map(|(_, tid)| *tid).collect())
-            .unwrap_or_default()
+    }
+
+    /// The threads of the workload as they are now; the trace is told.
+    fn workload(&mut self, order: &WatchOrder) -> Vec<i32> {
+        let threads = match (&order.workload, &self.sampler) {
+            (Some(given), _) => (given.threads)(),
+            (None, Ok(sampler)) => sampler.seats.iter().map(|(_, tid)| *tid).collect(),
+            (None, Err(_)) => Vec::new(),
+        };
+        if let Ok(recorder) = &mut self.trace {
+            recorder.workload(&threads);
+        }
+        threads
     }
 
     /// The trace begins to record.
-    fn start(&mut self, workload: &[i32]) {
-        self.with_trace(|recorder| {
-            recorder.workload(workload);
-            recorder.start()
-        });
+    fn start(&mut self) {
+        self.with_trace(Recorder::start);
     }
 
     /// Asks something of the trace; when that fails, there is no trace any more.
@@ -298,8 +319,10 @@ impl<'h> Bench<'h> {
         self.with_trace(Recorder::cut);
         let before = counters::take(host, &order.cpus);
         let provoked = match &mut self.sampler {
-            Ok(sampler) => sampler.control(),
-            Err(why) => Err(format!("the sampler does not run: {why}")),
+            Ok(sampler) => sampler.control().or_else(|why| {
+                control::provoke(&order.cpus).map_err(|other| format!("{why}; {other}"))
+            }),
+            Err(_) => control::provoke(&order.cpus),
         };
         let after = counters::take(host, &order.cpus);
         let traced = self.with_trace(Recorder::cut);

@@ -1,10 +1,12 @@
-//! A companion: a second process of this program, started with hidden words, that is talked to in
-//! lines. It exists where a job needs memory or a cgroup of its own.
+//! Further processes of this program. A [`Companion`] is started with hidden words and talked to in
+//! lines; it exists where a job needs memory or a cgroup of its own. A [`Beside`] runs a subcommand
+//! beside this one and is only started, looked at and ended.
 //!
-//! Not its job: what the lines say.
+//! Not their job: what the lines or words say.
 
+use std::ffi::OsString;
 use std::io::{self, BufRead, Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -89,6 +91,60 @@ impl Drop for Companion {
             std::thread::sleep(Duration::from_millis(5));
         }
         // It is our child and was not waited for, so the number is still its own.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A subcommand that runs beside this one.
+#[derive(Debug)]
+pub struct Beside {
+    child: Child,
+}
+
+impl Beside {
+    /// Starts this program again with these words. Its standard output goes to standard error, as
+    /// standard output is for this process's result; it gets a process group of its own, so that
+    /// whoever ends it can hear the other witnesses first.
+    ///
+    /// # Errors
+    /// The program cannot be started.
+    pub fn start(words: &[OsString]) -> io::Result<Beside> {
+        let errors = io::stderr().as_fd().try_clone_to_owned()?;
+        let child = Command::new("/proc/self/exe")
+            .args(words)
+            .stdin(Stdio::null())
+            .stdout(errors)
+            .process_group(0)
+            .spawn()?;
+        Ok(Beside { child })
+    }
+
+    /// Its process number.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).unwrap_or(i32::MAX)
+    }
+
+    /// How it ended, in words; `None` while it runs.
+    pub fn ended(&mut self) -> Option<String> {
+        self.child.try_wait().ok().flatten().map(|status| status.to_string())
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        if self.ended().is_some() {
+            return;
+        }
+        // SAFETY: a system call without pointers, on a child that was not waited for yet.
+        unsafe { libc::kill(self.pid(), libc::SIGTERM) };
+        for _ in 0..400 {
+            if self.ended().is_some() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

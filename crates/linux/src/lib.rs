@@ -10,6 +10,7 @@ pub mod documents;
 pub mod error;
 pub mod host;
 pub mod memory;
+pub mod perf;
 pub mod private;
 pub mod process;
 pub mod record;
