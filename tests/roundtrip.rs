@@ -35,15 +35,21 @@ struct Bench {
     scratch: Scratch,
 }
 
-type Tree = BTreeMap<PathBuf, Vec<u8>>;
+/// Files with their bytes, and directories with none.
+type Tree = BTreeMap<PathBuf, Option<Vec<u8>>>;
 
 impl Bench {
     fn of(tree: &Tree) -> Bench {
         let scratch = Scratch::new();
         for (path, text) in tree {
             let place = scratch.0.join("root").join(path);
-            fs::create_dir_all(place.parent().unwrap()).unwrap();
-            fs::write(place, text).unwrap();
+            match text {
+                Some(text) => {
+                    fs::create_dir_all(place.parent().unwrap()).unwrap();
+                    fs::write(place, text).unwrap();
+                }
+                None => fs::create_dir_all(place).unwrap(),
+            }
         }
         Bench { scratch }
     }
@@ -75,10 +81,12 @@ impl Bench {
 fn read_below(root: &Path, dir: &Path, tree: &mut Tree) {
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
+        let name = path.strip_prefix(root).unwrap().to_owned();
         if path.is_dir() {
+            tree.insert(name, None);
             read_below(root, &path, tree);
         } else {
-            tree.insert(path.strip_prefix(root).unwrap().to_owned(), fs::read(&path).unwrap());
+            tree.insert(name, Some(fs::read(&path).unwrap()));
         }
     }
 }
@@ -87,7 +95,8 @@ fn read_below(root: &Path, dir: &Path, tree: &mut Tree) {
 fn same(before: &Tree, after: &Tree, when: &str) {
     let paths = before.keys().chain(after.keys());
     let text = |tree: &Tree, path: &PathBuf| match tree.get(path) {
-        Some(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Some(Some(bytes)) => String::from_utf8_lossy(bytes).into_owned(),
+        Some(None) => "(directory)".to_owned(),
         None => "(absent)".to_owned(),
     };
     let differing: BTreeMap<String, (String, String)> = paths
@@ -106,10 +115,11 @@ const TASKS: &[(i32, &str, u32, &str)] = &[
     (100, "sshd", 0, "0-3"),
     (200, "motion", 0, "0-2"),
     (201, "spread", 0, "2-3"),
+    (202, "third", 0, "3"),
 ];
 
 fn common(tree: &mut Tree) {
-    let mut put = |path: &str, text: &str| tree.insert(path.into(), text.as_bytes().to_vec());
+    let mut put = |path: &str, text: &str| tree.insert(path.into(), Some(text.as_bytes().to_vec()));
     put("proc/sys/kernel/random/boot_id", "6f0c4b1e-0000-4000-8000-000000000001\n");
     put("sys/devices/system/cpu/online", "0-3\n");
     put("proc/sys/kernel/sched_rt_runtime_us", "950000\n");
@@ -121,6 +131,11 @@ fn common(tree: &mut Tree) {
     }
     put("sys/devices/virtual/workqueue/cpumask", "f\n");
     put("sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never\n");
+    put("sys/devices/system/cpu/cpu3/online", "1\n");
+    put("sys/devices/system/cpu/isolated", "\n");
+    put("run/irqbalance/irqbalance812.sock", "SLEEP 10 BANNED 0\n");
+    put("proc/irq/27/smp_affinity", "8\n");
+    put("proc/irq/27/smp_affinity_list", "3\n");
     put("errors.tsv", "write\t/proc/irq/26/smp_affinity\tEIO\n");
     for (tid, comm, flags, cpus) in TASKS {
         let parent = i32::from(*tid > 2);
@@ -147,13 +162,47 @@ fn pids(keep: impl Fn(i32) -> bool) -> String {
 fn v2() -> Tree {
     let mut tree = Tree::new();
     common(&mut tree);
-    let mut put = |path: &str, text: &str| tree.insert(path.into(), text.as_bytes().to_vec());
-    put("sys/fs/cgroup/cgroup.procs", &pids(|_| true));
+    let mut put = |path: &str, text: &str| tree.insert(path.into(), Some(text.as_bytes().to_vec()));
+    put("sys/fs/cgroup/cgroup.procs", &pids(|tid| tid != 200));
     put("sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory pids\n");
     put("sys/fs/cgroup/cgroup.subtree_control", "memory pids\n");
     put("sys/fs/cgroup/cpuset.cpus.effective", "0-3\n");
+    put("sys/fs/cgroup/mine/cgroup.procs", "200\n");
+    put("sys/fs/cgroup/mine/cgroup.controllers", "memory pids\n");
+    put("sys/fs/cgroup/mine/cgroup.subtree_control", "\n");
+    put("sys/devices/virtual/workqueue/cpumask_requested", "f\n");
     for (tid, ..) in TASKS {
-        put(&format!("proc/{tid}/cgroup"), "0::/\n");
+        let group = if *tid == 200 { "/mine" } else { "/" };
+        put(&format!("proc/{tid}/cgroup"), &format!("0::{group}\n"));
+    }
+    tree
+}
+
+/// cgroup v2 under systemd.
+fn systemd() -> Tree {
+    let mut tree = v2();
+    tree.insert("run/systemd/system.control".into(), None);
+    tree
+}
+
+/// The cpuset controller on cgroup v1, with a cpuset of somebody else.
+fn v1() -> Tree {
+    let mut tree = Tree::new();
+    common(&mut tree);
+    let mut put = |path: &str, text: &str| tree.insert(path.into(), Some(text.as_bytes().to_vec()));
+    for (group, cpus, tasks) in
+        [("", "0-3", pids(|tid| tid != 200)), ("/mine", "0-3", "200\n".to_owned())]
+    {
+        let dir = format!("{}{group}", V1.trim_start_matches('/'));
+        put(&format!("{dir}/tasks"), &tasks);
+        put(&format!("{dir}/cgroup.procs"), &tasks);
+        put(&format!("{dir}/cpuset.cpus"), &format!("{cpus}\n"));
+        put(&format!("{dir}/cpuset.mems"), "0\n");
+        put(&format!("{dir}/cpuset.sched_load_balance"), "1\n");
+    }
+    for (tid, ..) in TASKS {
+        let group = if *tid == 200 { "/mine" } else { "/" };
+        put(&format!("proc/{tid}/cgroup"), &format!("4:cpuset:{group}\n0::/\n"));
     }
     tree
 }
@@ -219,7 +268,9 @@ fn wished() -> Vec<Change> {
             comm: "ksoftirqd/3".to_owned(),
             policy: Policy::Fifo { priority: 2 },
         },
+        Change::BanFromIrqbalance { cpus: CpuSet::one(3) },
         write("/proc/irq/default_smp_affinity", "7", Compare::Mask),
+        write("/proc/irq/27/smp_affinity_list", "0-2", Compare::List),
         write("/proc/irq/24/smp_affinity", "7", Compare::Mask),
         write("/proc/irq/25/smp_affinity", "7", Compare::Mask),
         write("/proc/irq/26/smp_affinity", "7", Compare::Mask),
@@ -247,9 +298,47 @@ fn v2_plan() -> Plan {
     plan(shield, wished())
 }
 
+fn systemd_plan() -> Plan {
+    let file = |name: &str| format!("{V2}/cpushield.slice/{name}");
+    let slice = Change::Slice {
+        unit: "cpushield.slice".to_owned(),
+        cpus: CpuSet::one(3),
+        mems: CpuSet::one(0),
+    };
+    let shield = vec![
+        Change::KeepAffinities,
+        Change::CycleCpu { cpu: 3 },
+        slice,
+        write(&file("cpuset.cpus.exclusive"), "3", Compare::List),
+        write(&file("cpuset.cpus.partition"), "isolated", Compare::Text),
+    ];
+    plan(shield, wished())
+}
+
+const V1: &str = "/sys/fs/cgroup/cpuset";
+
+fn v1_plan() -> Plan {
+    let (own, rest) = (format!("{V1}/cpushield"), format!("{V1}/cpushield_housekeeping"));
+    let mut shield = vec![
+        Change::KeepAffinities,
+        Change::CycleCpu { cpu: 3 },
+        write(&format!("{V1}/mine/cpuset.cpus"), "0-2", Compare::List),
+    ];
+    for (dir, cpus) in [(&rest, "0-2"), (&own, "3")] {
+        shield.push(Change::MakeDir { path: dir.clone() });
+        shield.push(write(&format!("{dir}/cpuset.cpus"), cpus, Compare::List));
+        shield.push(write(&format!("{dir}/cpuset.mems"), "0", Compare::List));
+    }
+    shield.push(write(&format!("{own}/cpuset.cpu_exclusive"), "1", Compare::Text));
+    shield.push(write(&format!("{own}/cpuset.sched_load_balance"), "0", Compare::Text));
+    shield.push(write(&format!("{V1}/cpuset.sched_load_balance"), "0", Compare::Text));
+    shield.push(Change::MoveTasks { from: V1.to_owned(), to: rest });
+    plan(shield, wished())
+}
+
 /// Every machine with its plan.
 fn machines() -> Vec<(&'static str, Tree, Plan)> {
-    vec![("v2", v2(), v2_plan())]
+    vec![("v2", v2(), v2_plan()), ("systemd", systemd(), systemd_plan()), ("v1", v1(), v1_plan())]
 }
 
 /// How many writes an undisturbed apply and an undisturbed undo need.

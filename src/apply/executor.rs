@@ -172,13 +172,14 @@ impl Run<'_> {
 
     fn one(&mut self, intent: &Intent, step: &Step) -> Result<(), Halt> {
         let original = self.late(intent, step)?;
-        let made = make::make(self.host, &step.change, &original)?;
+        let mut made = make::make(self.host, &step.change, &original)?;
+        let broken = made.broken.take();
         let done = made.of_step(intent.step);
         self.log.add(&journal::outcome(&done))?;
         let failure = match &done.outcome {
             Outcome::Refused { reason } if step.required => Some(reason.clone()),
             Outcome::Absent if step.required => Some("it is not there".to_owned()),
-            _ => None,
+            _ => broken,
         };
         let subject = step.change.subject();
         let (tunable, told) = (step.tunable.clone(), subject.clone());

@@ -3,8 +3,8 @@
 //! journal are the executor's.
 
 use super::journal::{Done, Original};
-use super::moves;
 use super::original;
+use super::{cycle, irqbalance, moves, slice};
 use crate::change::{Change, Compare, Outcome, chosen_word};
 use cpushield_linux::{CpuSet, Error, Host, Policy, Result, TaskId};
 use std::collections::BTreeSet;
@@ -20,18 +20,20 @@ pub struct Made {
     pub note: Option<String>,
     /// Tasks moved.
     pub moved: Option<super::journal::Moved>,
+    /// The machine is worse off than before, and everything must be undone whatever the plan says.
+    pub broken: Option<String>,
 }
 
 impl Made {
-    fn plain(outcome: Outcome) -> Made {
-        Made { outcome, left: None, note: None, moved: None }
+    pub(super) fn plain(outcome: Outcome) -> Made {
+        Made { outcome, left: None, note: None, moved: None, broken: None }
     }
 
-    fn changed(left: String) -> Made {
+    pub(super) fn changed(left: String) -> Made {
         Made { left: Some(left), ..Made::plain(Outcome::Changed) }
     }
 
-    fn refused(reason: impl Into<String>) -> Made {
+    pub(super) fn refused(reason: impl Into<String>) -> Made {
         Made::plain(Outcome::Refused { reason: reason.into() })
     }
 
@@ -69,9 +71,9 @@ pub fn make(host: &Host, change: &Change, was: &Original) -> Result<Made> {
         Change::Scheduling { task, policy, .. } => scheduling(host, *task, *policy),
         Change::MoveTasks { from, to } => move_tasks(host, from, to),
         Change::KeepAffinities => Ok(Made::plain(Outcome::AlreadySo)),
-        Change::BanFromIrqbalance { .. } | Change::Slice { .. } | Change::CycleCpu { .. } => {
-            Ok(Made::refused("not done by this version"))
-        }
+        Change::BanFromIrqbalance { cpus } => irqbalance::make(host, cpus),
+        Change::Slice { unit, cpus, mems } => slice::make(host, unit, cpus, mems, was),
+        Change::CycleCpu { cpu } => cycle::make(host, *cpu),
     })
 }
 

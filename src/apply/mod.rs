@@ -6,13 +6,16 @@
 //! about what is good for a shield; that is the plan's.
 
 mod affinities;
+mod cycle;
 mod document;
 mod executor;
+mod irqbalance;
 pub mod journal;
 mod make;
 mod moves;
 mod original;
 mod restore;
+mod slice;
 mod undo;
 
 pub use document::*;
@@ -69,7 +72,10 @@ fn boot_id(host: &Host) -> Result<Option<String>, Error> {
 /// Whether a step made a directory that `path` lies in.
 fn makes(plan: &Plan, intent: &Intent, path: &str) -> bool {
     let dir = match plan.steps.get(intent.step).map(|step| &step.change) {
-        Some(Change::MakeDir { path }) if intent.original == Original::Missing => path,
+        Some(Change::MakeDir { path }) if intent.original == Original::Missing => path.clone(),
+        Some(Change::Slice { unit, .. }) if intent.original != Original::Present => {
+            slice::dir(unit)
+        }
         _ => return false,
     };
     path.strip_prefix(dir.as_str()).is_some_and(|rest| rest.starts_with('/'))

@@ -1,9 +1,9 @@
 //! What is there before a change: read for every step of a plan before the first write. It writes
 //! nothing.
 
-use super::affinities;
 use super::journal::{Intent, Original};
 use super::moves;
+use super::{affinities, cycle, irqbalance, slice};
 use crate::change::Change;
 use crate::plan::Plan;
 use cpushield_linux::{Error, Host, Result, TaskId};
@@ -43,9 +43,9 @@ pub fn of_change(host: &Host, change: &Change) -> Result<Original> {
             known(moves::members(host, to).map(|tasks| Original::Members { tasks }))
         }
         Change::KeepAffinities => Original::Affinities { masks: affinities::all(host)? },
-        Change::BanFromIrqbalance { .. } | Change::Slice { .. } | Change::CycleCpu { .. } => {
-            Original::Unreadable { reason: "not done by this version".to_owned() }
-        }
+        Change::BanFromIrqbalance { .. } => known(irqbalance::original(host)),
+        Change::Slice { unit, .. } => known(slice::original(host, unit)),
+        Change::CycleCpu { cpu } => known(cycle::original(host, *cpu)),
     })
 }
 

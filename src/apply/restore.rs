@@ -3,7 +3,7 @@
 
 use super::journal::{Done, Fate, Journal, Original};
 use super::make::{is_original, writable};
-use super::{makes, moves};
+use super::{cycle, irqbalance, makes, moves, slice};
 use crate::change::{Change, Compare, Outcome};
 use crate::plan::Step;
 use cpushield_linux::{Host, Policy, Result, TaskId};
@@ -25,7 +25,7 @@ impl From<Fate> for Back {
     }
 }
 
-const NOTHING: Back = Back { fate: None, note: None };
+pub(super) const NOTHING: Back = Back { fate: None, note: None };
 
 /// How long a cgroup may be busy with tasks that are exiting, in steps of [`BUSY_STEP`].
 const BUSY_TRIES: usize = 100;
@@ -54,6 +54,15 @@ pub fn restore(
         (Change::MakeDir { path }, Original::Missing) => remove_group(host, path),
         (Change::Scheduling { task, policy, .. }, Original::Scheduling { policy: original }) => {
             scheduling(host, *task, *policy, *original)
+        }
+        (Change::BanFromIrqbalance { cpus }, Original::Cpus { cpus: was }) => {
+            irqbalance::restore(host, cpus, was, done)
+        }
+        (Change::Slice { unit, .. }, Original::Files { files }) => {
+            slice::restore(host, unit, files)
+        }
+        (Change::CycleCpu { cpu }, Original::Files { files }) => {
+            cycle::restore(host, *cpu, files, done)
         }
         (Change::MoveTasks { from, to }, was) => move_back(host, journal, from, to, was),
         _ => Ok(NOTHING),
@@ -93,7 +102,17 @@ impl Written<'_> {
             };
             return Ok(drifted.into());
         }
-        for value in self.to_write(&now) {
+        let words = self.to_write(&now);
+        if let Some(by) = needed_by(host, self.path, &words) {
+            let drifted = Fate::Drifted {
+                now,
+                ours: self.value.to_owned(),
+                original: self.original.to_owned(),
+            };
+            let note = format!("{by} has CPUs of its own by now, so cpusets stay");
+            return Ok(Back { fate: Some(drifted), note: Some(note) });
+        }
+        for value in words {
             host.write(self.path, &value)?;
         }
         Ok(Fate::Restored.into())
@@ -161,6 +180,22 @@ pub fn settle(
     }
 }
 
+/// The group that would lose its CPUs if cpusets were taken from the groups below a directory.
+pub(super) fn needed_by(host: &Host, path: &str, words: &[String]) -> Option<String> {
+    let dir = path.strip_suffix("/cgroup.subtree_control")?;
+    if !words.iter().any(|word| word == "-cpuset") {
+        return None;
+    }
+    let groups = host.list(dir).ok()?.into_iter().map(|name| format!("{dir}/{name}"));
+    let mut users = groups.filter(|group| {
+        let cpus = host.read_line(&format!("{group}/cpuset.cpus"));
+        let below = host.read_line(&format!("{group}/cgroup.subtree_control"));
+        cpus.is_ok_and(|text| !text.is_empty())
+            || below.is_ok_and(|text| text.split_whitespace().any(|word| word == "cpuset"))
+    });
+    users.next()
+}
+
 fn scheduling(host: &Host, task: TaskId, ours: Policy, original: Policy) -> Result<Back> {
     super::original::same_task(host, task)?;
     let now = host.scheduling(task.tid)?;
@@ -212,7 +247,7 @@ fn remove_group(host: &Host, path: &str) -> Result<Back> {
 /// How deep groups may be nested in ours.
 const DEPTH_MAX: usize = 32;
 
-fn remove_below(
+pub(super) fn remove_below(
     host: &Host,
     path: &str,
     above: &str,

@@ -75,6 +75,8 @@ pub enum Cause {
     },
     /// A test stopped the host here, as a kill would.
     Stopped,
+    /// What another program said about it.
+    Said(String),
     /// Another process holds the lock.
     Held {
         /// Its number, when it has written it already.
@@ -143,7 +145,7 @@ impl Error {
     pub fn errno(&self) -> Option<i32> {
         match &self.cause {
             Cause::Io(source) => source.raw_os_error(),
-            Cause::Malformed { .. } | Cause::Stopped | Cause::Held { .. } => None,
+            Cause::Malformed { .. } | Cause::Stopped | Cause::Said(_) | Cause::Held { .. } => None,
         }
     }
 
@@ -198,6 +200,7 @@ impl Error {
                 }
             }
             Cause::Stopped => "stopped".to_owned(),
+            Cause::Said(words) => words.clone(),
             Cause::Held { pid: Some(pid) } => format!("process {pid} is at work on it"),
             Cause::Held { pid: None } => "another process is at work on it".to_owned(),
         }
@@ -218,7 +221,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.cause {
             Cause::Io(source) => Some(source),
-            Cause::Malformed { .. } | Cause::Stopped | Cause::Held { .. } => None,
+            Cause::Malformed { .. } | Cause::Stopped | Cause::Said(_) | Cause::Held { .. } => None,
         }
     }
 }

@@ -251,24 +251,6 @@ impl Host {
             .map_err(|e| Error::io(Verb::SetAffinity, &path, e).with_value(&list))
     }
 
-    fn simulate_affinity(&self, tid: i32, cpus: &CpuSet) -> Result<()> {
-        let path = self.status_path(tid);
-        let text = self.read(&path)?;
-        let mut out = String::new();
-        for line in text.lines() {
-            match line.split_once(':') {
-                Some(("Cpus_allowed_list", _)) => {
-                    out.push_str(&format!("Cpus_allowed_list:\t{cpus}\n"));
-                }
-                Some(("Cpus_allowed", _)) => {
-                    out.push_str(&format!("Cpus_allowed:\t{}\n", cpus.to_mask()));
-                }
-                _ => out.push_str(&format!("{line}\n")),
-            }
-        }
-        std::fs::write(self.place(&path), out).map_err(|e| Error::io(Verb::SetAffinity, &path, e))
-    }
-
     /// Keeps the calling thread on these CPUs from now on, so that it does not run on the CPUs it
     /// works for. On a recorded machine, and where these CPUs are not to be had, nothing happens.
     pub fn stay_on(&self, cpus: &CpuSet) {

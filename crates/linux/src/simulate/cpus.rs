@@ -1,0 +1,101 @@
+//! CPUs of a recorded machine going offline and online, and affinities of its tasks.
+
+use crate::cpuset::CpuSet;
+use crate::error::{Error, Result, Verb};
+use crate::host::Host;
+use std::fs;
+
+/// The CPUs that are online, in list form.
+pub(super) const ONLINE: &str = "/sys/devices/system/cpu/online";
+
+impl Host {
+    /// What `status` shows about a task's affinity.
+    pub(super) fn force_affinity(&self, tid: i32, cpus: &CpuSet) -> Result<()> {
+        let path = format!("/proc/{tid}/status");
+        let Some(text) = self.text(&path) else { return Err(Error::no_task(tid)) };
+        let mut out = String::new();
+        for line in text.lines() {
+            match line.split_once(':') {
+                Some(("Cpus_allowed_list", _)) => {
+                    out.push_str(&format!("Cpus_allowed_list:\t{cpus}\n"));
+                }
+                Some(("Cpus_allowed", mask)) => {
+                    let mask = super::as_wide(mask.trim(), cpus);
+                    out.push_str(&format!("Cpus_allowed:\t{mask}\n"));
+                }
+                _ => out.push_str(&format!("{line}\n")),
+            }
+        }
+        self.say(&path, &out)
+    }
+
+    /// `sched_setaffinity(2)` on a recorded machine.
+    pub(crate) fn simulate_affinity(&self, tid: i32, cpus: &CpuSet) -> Result<()> {
+        let path = format!("/proc/{tid}");
+        let bound = self.task(tid, tid)?.bound;
+        let online = self.list_in(ONLINE);
+        if bound || online.is_some_and(|online| !online.intersects(cpus)) {
+            return Err(Error::os(Verb::SetAffinity, &path, libc::EINVAL));
+        }
+        self.force_affinity(tid, cpus)
+    }
+
+    /// A CPU goes offline or comes online. Offline, it leaves every v1 cpuset for good, and whoever
+    /// may run nowhere else may run everywhere (kernel/cgroup/cpuset-v1.c
+    /// `cpuset1_hotplug_update_tasks()`, kernel/irq/cpuhotplug.c, 6.12).
+    pub(super) fn simulate_online(&self, dir: &str, path: &str, value: &str) -> Result<()> {
+        let number = dir.rsplit_once("/cpu").and_then(|(_, n)| n.parse::<usize>().ok());
+        let (Some(cpu), Some(mut online)) = (number, self.list_in(ONLINE)) else {
+            return self.say(path, &format!("{value}\n"));
+        };
+        match value {
+            "0" => online.remove(cpu),
+            "1" => online.insert(cpu),
+            _ => return Err(Error::os(Verb::Write, path, libc::EINVAL)),
+        }
+        if online.is_empty() {
+            return Err(Error::os(Verb::Write, path, libc::EBUSY));
+        }
+        self.say(path, &format!("{value}\n"))?;
+        self.say(ONLINE, &format!("{online}\n"))?;
+        if value == "0" { self.leave_offline(&online) } else { Ok(()) }
+    }
+
+    fn leave_offline(&self, online: &CpuSet) -> Result<()> {
+        for name in self.names("/proc") {
+            let Ok(tid) = name.parse::<i32>() else { continue };
+            let stays = self.affinity(tid).is_ok_and(|cpus| cpus.intersects(online));
+            if !stays && self.task(tid, tid).is_ok_and(|task| !task.bound) {
+                self.force_affinity(tid, online)?;
+            }
+        }
+        for irq in self.names("/proc/irq") {
+            let list = format!("/proc/irq/{irq}/smp_affinity_list");
+            if self.list_in(&list).is_some_and(|cpus| !cpus.intersects(online)) {
+                self.simulate(&list, &online.to_string())?;
+            }
+        }
+        self.leave_cpusets("/sys/fs/cgroup/cpuset", online)
+    }
+
+    fn names(&self, dir: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.place(dir)).into_iter().flatten().flatten();
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+    }
+
+    fn leave_cpusets(&self, group: &str, online: &CpuSet) -> Result<()> {
+        for name in self.names(group) {
+            let below = format!("{group}/{name}");
+            for file in ["cpuset.cpus", "cpus"].map(|file| format!("{below}/{file}")) {
+                let Some(cpus) = self.list_in(&file) else { continue };
+                if cpus.intersects(online) && !cpus.is_subset(online) {
+                    self.simulate(&file, &cpus.and(online).to_string())?;
+                }
+            }
+            if self.place(&below).is_dir() {
+                self.leave_cpusets(&below, online)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,306 @@
+//! Control groups of a recorded machine: interface files, members, cpusets and what they do to
+//! affinities (kernel/cgroup/cpuset.c of 6.1, `update_tasks_cpumask()`: every task of a cpuset gets
+//! the cpuset's CPUs, whatever it had asked for).
+
+use super::cpus::ONLINE;
+use crate::cpuset::CpuSet;
+use crate::error::{Error, Result, Verb};
+use crate::host::Host;
+use std::fs;
+
+/// Interface files of every v2 group.
+const V2_FILES: &[(&str, &str)] = &[
+    ("cgroup.procs", ""),
+    ("cgroup.threads", ""),
+    ("cgroup.controllers", "\n"),
+    ("cgroup.subtree_control", "\n"),
+    ("cgroup.type", "domain\n"),
+];
+
+/// Those of a v2 group whose parent hands it cpusets.
+const V2_CPUSET: &[(&str, &str)] = &[
+    ("cpuset.cpus", "\n"),
+    ("cpuset.cpus.effective", "\n"),
+    ("cpuset.cpus.exclusive", "\n"),
+    ("cpuset.cpus.partition", "member\n"),
+    ("cpuset.mems", "\n"),
+];
+
+/// Interface files of a v1 cpuset (kernel/cgroup/cpuset-v1.c, 6.12).
+const V1_FILES: &[(&str, &str)] = &[("tasks", ""), ("cgroup.procs", "")];
+const V1_CPUSET: &[(&str, &str)] = &[
+    ("cpus", "\n"),
+    ("mems", "\n"),
+    ("cpu_exclusive", "0\n"),
+    ("mem_exclusive", "0\n"),
+    ("sched_load_balance", "1\n"),
+];
+
+/// The mask of unbound workqueues: what is asked for, and what remains beside partitions (6.8).
+const REQUESTED: &str = "/sys/devices/virtual/workqueue/cpumask_requested";
+const UNBOUND: &str = "/sys/devices/virtual/workqueue/cpumask";
+
+impl Host {
+    fn is_file(&self, path: &str) -> bool {
+        self.place(path).is_file()
+    }
+
+    fn groups_in(&self, dir: &str) -> Vec<String> {
+        let names = fs::read_dir(self.place(dir)).into_iter().flatten().flatten();
+        let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let groups = names.map(|name| format!("{dir}/{name}"));
+        let mut groups: Vec<String> =
+            groups.filter(|group| self.is_file(&format!("{group}/cgroup.procs"))).collect();
+        groups.sort();
+        groups
+    }
+
+    /// The mount point of the hierarchy that holds `dir`: the highest directory with a
+    /// `cgroup.procs`.
+    fn hierarchy_of(&self, dir: &str) -> String {
+        let mut top = dir.to_owned();
+        while let Some((parent, _)) = top.rsplit_once('/') {
+            if !self.is_file(&format!("{parent}/cgroup.procs")) {
+                break;
+            }
+            top = parent.to_owned();
+        }
+        top
+    }
+
+    fn is_v2(&self, top: &str) -> bool {
+        self.is_file(&format!("{top}/cgroup.controllers"))
+    }
+
+    /// `cpuset.` or nothing (v1 mounted with `noprefix`).
+    fn prefix(&self, group: &str) -> &'static str {
+        let plain = self.is_file(&format!("{group}/cpus"));
+        if plain && !self.is_file(&format!("{group}/cpuset.cpus")) { "" } else { "cpuset." }
+    }
+
+    fn words_of(&self, path: &str) -> Vec<String> {
+        let text = self.text(path).unwrap_or_default();
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    pub(super) fn is_busy_group(&self, group: &str) -> bool {
+        let lists = ["cgroup.procs", "tasks"];
+        let mut lists = lists.iter().filter_map(|list| self.text(&format!("{group}/{list}")));
+        lists.any(|text| !text.trim().is_empty()) || !self.groups_in(group).is_empty()
+    }
+
+    pub(super) fn simulate_new_group(&self, parent: &str, path: &str) -> Result<()> {
+        let put = |(name, text): &(&str, &str)| self.say(&format!("{path}/{name}"), text);
+        if self.is_v2(parent) {
+            V2_FILES.iter().try_for_each(put)?;
+            let handed = self.words_of(&format!("{parent}/cgroup.subtree_control"));
+            self.say(&format!("{path}/cgroup.controllers"), &(handed.join(" ") + "\n"))?;
+            if handed.iter().any(|word| word == "cpuset") {
+                V2_CPUSET.iter().try_for_each(put)?;
+            }
+        } else if self.is_file(&format!("{parent}/tasks")) {
+            V1_FILES.iter().try_for_each(put)?;
+            let prefix = self.prefix(parent);
+            for (name, text) in V1_CPUSET {
+                self.say(&format!("{path}/{prefix}{name}"), text)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A controller is handed to the groups below, or taken from them.
+    pub(super) fn simulate_subtree(&self, dir: &str, value: &str) -> Result<()> {
+        let path = format!("{dir}/cgroup.subtree_control");
+        let mut words = self.words_of(&path);
+        for word in value.split_whitespace() {
+            let (sign, controller) = word.split_at(1);
+            let known = self.words_of(&format!("{dir}/cgroup.controllers"));
+            if !known.iter().any(|known| known == controller) {
+                return Err(Error::os(Verb::Write, &path, libc::ENOENT));
+            }
+            words.retain(|known| known != controller);
+            if sign == "+" {
+                words.push(controller.to_owned());
+            }
+            for group in self.groups_in(dir) {
+                self.hand(&path, &group, controller, sign == "+")?;
+            }
+        }
+        // The kernel shows controllers in the order in which they are built in.
+        let order = self.words_of(&format!("{dir}/cgroup.controllers"));
+        words.sort_by_key(|word| order.iter().position(|known| known == word));
+        self.say(&path, &(words.join(" ") + "\n"))?;
+        self.refresh(dir)
+    }
+
+    fn hand(&self, path: &str, group: &str, controller: &str, given: bool) -> Result<()> {
+        let below = self.words_of(&format!("{group}/cgroup.subtree_control"));
+        if !given && below.iter().any(|word| word == controller) {
+            return Err(Error::os(Verb::Write, path, libc::EBUSY));
+        }
+        let list = format!("{group}/cgroup.controllers");
+        let mut has = self.words_of(&list);
+        has.retain(|word| word != controller);
+        if given {
+            has.insert(0, controller.to_owned());
+        }
+        self.say(&list, &(has.join(" ") + "\n"))?;
+        if controller != "cpuset" {
+            return Ok(());
+        }
+        for (name, text) in V2_CPUSET {
+            let file = format!("{group}/{name}");
+            if !given {
+                fs::remove_file(self.place(&file)).map_err(|e| Error::io(Verb::Write, path, e))?;
+            } else if !self.is_file(&file) {
+                self.say(&file, text)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A task moves between groups of one hierarchy: out of every other list, into this one, and
+    /// its `/proc/<pid>/cgroup` says so. A v1 cpuset gives it its CPUs.
+    pub(super) fn simulate_move(&self, dir: &str, name: &str, pid: &str) -> Result<()> {
+        let path = format!("{dir}/{name}");
+        let refuse = |errno| Err(Error::os(Verb::Write, &path, errno));
+        let Ok(tid) = pid.parse::<i32>() else { return refuse(libc::EINVAL) };
+        match self.task(tid, tid) {
+            Ok(task) if task.bound => return refuse(libc::EINVAL),
+            Ok(_) => {}
+            Err(_) => return refuse(libc::ESRCH),
+        }
+        let top = self.hierarchy_of(dir);
+        let prefix = self.prefix(dir);
+        let v1_cpuset = !self.is_v2(&top) && self.is_file(&format!("{dir}/{prefix}cpus"));
+        if v1_cpuset {
+            for file in ["cpus", "mems"] {
+                let text = self.text(&format!("{dir}/{prefix}{file}")).unwrap_or_default();
+                if text.trim().is_empty() {
+                    return refuse(libc::ENOSPC);
+                }
+            }
+        }
+        self.take_out(&top, pid)?;
+        for list in ["cgroup.procs", "tasks"] {
+            let list = format!("{dir}/{list}");
+            let Some(text) = self.text(&list) else { continue };
+            let mut members: Vec<i32> = text.lines().filter_map(|l| l.parse().ok()).collect();
+            members.push(tid);
+            members.sort_unstable();
+            self.say(&list, &members.iter().map(|m| format!("{m}\n")).collect::<String>())?;
+        }
+        self.show_membership(&top, dir, pid)?;
+        if v1_cpuset {
+            let cpus = self.list_in(&format!("{dir}/{prefix}cpus")).unwrap_or_default();
+            self.force_affinity(tid, &cpus)?;
+        }
+        Ok(())
+    }
+
+    fn take_out(&self, group: &str, pid: &str) -> Result<()> {
+        for list in ["cgroup.procs", "tasks"] {
+            let list = format!("{group}/{list}");
+            let Some(text) = self.text(&list) else { continue };
+            if text.lines().any(|line| line == pid) {
+                let rest = text.lines().filter(|line| *line != pid);
+                self.say(&list, &rest.map(|line| format!("{line}\n")).collect::<String>())?;
+            }
+        }
+        self.groups_in(group).iter().try_for_each(|below| self.take_out(below, pid))
+    }
+
+    fn show_membership(&self, top: &str, dir: &str, pid: &str) -> Result<()> {
+        let file = format!("/proc/{pid}/cgroup");
+        let Some(text) = self.text(&file) else { return Ok(()) };
+        let group = dir.strip_prefix(top).filter(|g| !g.is_empty()).unwrap_or("/");
+        let v2 = self.is_v2(top);
+        let mut out = String::new();
+        for line in text.lines() {
+            let ours = if v2 { line.starts_with("0::") } else { line.contains(":cpuset:") };
+            match line.rsplit_once(':') {
+                Some((head, _)) if ours => out.push_str(&format!("{head}:{group}\n")),
+                _ => out.push_str(&format!("{line}\n")),
+            }
+        }
+        self.say(&file, &out)
+    }
+
+    /// The CPUs of a cpuset; on v1 its tasks get them at once.
+    pub(super) fn simulate_group_cpus(&self, dir: &str, path: &str, value: &str) -> Result<()> {
+        let Ok(cpus) = value.parse::<CpuSet>() else {
+            return Err(Error::os(Verb::Write, path, libc::EINVAL));
+        };
+        let now = self.list_in(path);
+        self.say(path, &format!("{value}\n"))?;
+        let top = self.hierarchy_of(dir);
+        if self.is_v2(&top) {
+            return self.refresh(dir.rsplit_once('/').map_or("", |(parent, _)| parent));
+        }
+        if now.as_ref() != Some(&cpus) && !cpus.is_empty() {
+            self.force_members(dir, &cpus)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn force_members(&self, group: &str, cpus: &CpuSet) -> Result<()> {
+        let list = ["tasks", "cgroup.procs"].map(|list| format!("{group}/{list}"));
+        let Some(text) = list.iter().find_map(|list| self.text(list)) else { return Ok(()) };
+        for tid in text.lines().filter_map(|line| line.parse::<i32>().ok()) {
+            if self.task(tid, tid).is_ok_and(|task| !task.bound) {
+                self.force_affinity(tid, cpus)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A v2 group becomes a partition, or a member again.
+    pub(super) fn simulate_partition(&self, dir: &str, value: &str) -> Result<()> {
+        let path = format!("{dir}/cpuset.cpus.partition");
+        if !["member", "root", "isolated"].contains(&value) {
+            return Err(Error::os(Verb::Write, &path, libc::EINVAL));
+        }
+        let cpus = self.list_in(&format!("{dir}/cpuset.cpus")).unwrap_or_default();
+        let bad = value != "member" && cpus.is_empty();
+        let why = if bad { " invalid (Cpu list in cpuset.cpus not exclusive)" } else { "" };
+        self.say(&path, &format!("{value}{why}\n"))?;
+        self.refresh(dir.rsplit_once('/').map_or("", |(parent, _)| parent))
+    }
+
+    /// The CPUs that partitions right below `dir` have taken.
+    fn taken(&self, dir: &str) -> CpuSet {
+        let mut taken = CpuSet::new();
+        for group in self.groups_in(dir) {
+            let kind = self.text(&format!("{group}/cpuset.cpus.partition"));
+            if kind.is_some_and(|kind| matches!(kind.trim(), "root" | "isolated")) {
+                let cpus = self.list_in(&format!("{group}/cpuset.cpus")).unwrap_or_default();
+                taken = taken.union(&cpus);
+            }
+        }
+        taken
+    }
+
+    /// What follows for a v2 tree from its partitions: CPUs in effect, affinities, the workqueues.
+    pub(super) fn refresh(&self, dir: &str) -> Result<()> {
+        let effective = format!("{dir}/cpuset.cpus.effective");
+        let Some(online) = self.list_in(ONLINE) else { return Ok(()) };
+        let (Some(now), true) = (self.list_in(&effective), self.is_v2(dir)) else { return Ok(()) };
+        let taken = self.taken(dir);
+        let rest = online.minus(&taken);
+        if rest == now {
+            return Ok(());
+        }
+        self.say(&effective, &format!("{rest}\n"))?;
+        self.force_members(dir, &rest)?;
+        for group in self.groups_in(dir) {
+            let kind = self.text(&format!("{group}/cpuset.cpus.partition")).unwrap_or_default();
+            if kind.is_empty() || kind.trim() == "member" {
+                self.force_members(&group, &rest)?;
+            }
+        }
+        match self.text(REQUESTED).map(|text| CpuSet::parse_mask(&text)) {
+            Some(Ok(requested)) => self.show_mask(UNBOUND, &requested.minus(&taken)),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! systemd is asked through `systemctl`, found by absolute path and run with an empty environment.
+
+use crate::error::{Cause, Error, Result, Verb};
+use crate::host::Host;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+/// Where distributions keep it; `PATH` is not asked.
+const PLACES: &[&str] =
+    &["/usr/bin/systemctl", "/bin/systemctl", "/run/current-system/sw/bin/systemctl"];
+
+/// Where `systemctl set-property --runtime` keeps what it was told (systemd 240 and later).
+const CONTROL: &str = "/run/systemd/system.control";
+
+/// Where cgroup v2 is when systemd mounts it alone.
+const TREE: &str = "/sys/fs/cgroup";
+
+impl Host {
+    /// Asks systemd for something and waits until it is done. The words of an error are its own.
+    ///
+    /// # Errors
+    /// There is no `systemctl`, or it ends with an error.
+    pub fn systemctl(&self, words: &[&str]) -> Result<()> {
+        let name = format!("systemctl {}", words.join(" "));
+        self.before_write(Verb::Call, &name)?;
+        if !self.is_live() {
+            return self.simulate_systemctl(&name, words);
+        }
+        let fail = |e| Error::io(Verb::Call, &name, e);
+        let place = PLACES.iter().find(|place| self.place(place).exists());
+        let place = place.ok_or_else(|| Error::os(Verb::Call, &name, libc::ENOENT))?;
+        let output = Command::new(self.place(place))
+            .args(["--no-ask-password", "--no-pager", "--quiet"])
+            .args(words)
+            .env_clear()
+            // A key at the terminal is for us: we take care that the request is taken back.
+            .process_group(0)
+            .stdin(Stdio::null())
+            .output()
+            .map_err(fail)?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        let said = if said.is_empty() { output.status.to_string() } else { said };
+        Err(Error { verb: Verb::Call, path: name, value: None, cause: Cause::Said(said) })
+    }
+
+    /// What systemd does with a slice, as far as files show it.
+    fn simulate_systemctl(&self, name: &str, words: &[&str]) -> Result<()> {
+        let fail = |e| Error::io(Verb::Call, name, e);
+        match words {
+            ["set-property", "--runtime", unit, settings @ ..] => {
+                let dir = self.place(&format!("{CONTROL}/{unit}.d"));
+                fs::create_dir_all(&dir).map_err(fail)?;
+                for setting in settings {
+                    let key = setting.split('=').next().unwrap_or("");
+                    let text = format!("[Slice]\n{setting}\n");
+                    fs::write(dir.join(format!("50-{key}.conf")), text).map_err(fail)?;
+                }
+                Ok(())
+            }
+            ["start", unit] => self.simulate_slice(name, unit),
+            ["stop", unit] => {
+                let group = format!("{TREE}/{unit}");
+                if self.place(&group).is_dir() {
+                    self.simulate_remove_dir(&group)?;
+                    fs::remove_dir(self.place(&group)).map_err(fail)?;
+                }
+                Ok(())
+            }
+            ["revert", unit] => {
+                let dir = self.place(&format!("{CONTROL}/{unit}.d"));
+                if dir.is_dir() { fs::remove_dir_all(dir).map_err(fail) } else { Ok(()) }
+            }
+            _ => Err(Error::os(Verb::Call, name, libc::EINVAL)),
+        }
+    }
+
+    fn simulate_slice(&self, name: &str, unit: &str) -> Result<()> {
+        let fail = |e| Error::io(Verb::Call, name, e);
+        self.simulate(&format!("{TREE}/cgroup.subtree_control"), "+cpuset")?;
+        let group = format!("{TREE}/{unit}");
+        if !self.place(&group).is_dir() {
+            fs::create_dir(self.place(&group)).map_err(fail)?;
+            self.simulate_make_dir(&group)?;
+        }
+        for (key, file) in [("AllowedCPUs", "cpus"), ("AllowedMemoryNodes", "mems")] {
+            let conf = self.place(&format!("{CONTROL}/{unit}.d/50-{key}.conf"));
+            let text = fs::read_to_string(conf).unwrap_or_default();
+            let value = text.split_once('=').map(|(_, value)| value.trim()).unwrap_or_default();
+            self.simulate(&format!("{group}/cpuset.{file}"), value)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_in_the_words_of_systemd() {
+        let error = Error {
+            verb: Verb::Call,
+            path: "systemctl start x.slice".to_owned(),
+            value: None,
+            cause: Cause::Said("Unit x.slice is masked.".to_owned()),
+        };
+        assert_eq!(
+            error.to_string(),
+            "cannot call systemctl start x.slice: Unit x.slice is masked."
+        );
+    }
+}

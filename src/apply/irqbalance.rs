@@ -1,0 +1,52 @@
+//! irqbalance and the shield: it is told to leave the CPUs alone, and told back. It shows what it
+//! was told only after its next scan, so its answer decides nothing but drift.
+
+use super::journal::{Done, Fate, Original};
+use super::make::Made;
+use super::restore::Back;
+use crate::change::Outcome;
+use cpushield_linux::{CpuSet, Error, Host, Result};
+
+pub(super) fn original(host: &Host) -> Result<Original> {
+    match host.irqbalance()? {
+        Some(it) => Ok(Original::Cpus { cpus: it.banned }),
+        None => Ok(Original::Missing),
+    }
+}
+
+pub(super) fn make(host: &Host, cpus: &CpuSet) -> Result<Made> {
+    let it = host.irqbalance()?.ok_or_else(|| Error::absent("irqbalance"))?;
+    if cpus.is_subset(&it.banned) {
+        return Ok(Made::plain(Outcome::AlreadySo));
+    }
+    let all = it.banned.union(cpus);
+    host.ban_from_irqbalance(&it, Some(&all))?;
+    Ok(Made::changed(left(&it.socket, &all)))
+}
+
+fn left(socket: &str, cpus: &CpuSet) -> String {
+    format!("{socket} {cpus}")
+}
+
+pub(super) fn restore(
+    host: &Host,
+    cpus: &CpuSet,
+    was: &CpuSet,
+    done: Option<&Done>,
+) -> Result<Back> {
+    let it = host.irqbalance()?.ok_or_else(|| Error::absent("irqbalance"))?;
+    let ours = was.union(cpus);
+    if let Some(told) = done.and_then(|done| done.left.as_deref())
+        && told != left(&it.socket, &ours)
+    {
+        let note = Some("it was started again since, and has forgotten".to_owned());
+        return Ok(Back { fate: Some(Fate::Gone), note });
+    }
+    if it.banned != ours && it.banned != *was {
+        let (now, original) = (it.banned.to_string(), was.to_string());
+        return Ok(Fate::Drifted { now, ours: ours.to_string(), original }.into());
+    }
+    let by_itself = *was == host.irqbalance_default();
+    host.ban_from_irqbalance(&it, (!by_itself).then_some(was))?;
+    Ok(Fate::Restored.into())
+}

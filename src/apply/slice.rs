@@ -1,0 +1,133 @@
+//! The shield's slice: systemd makes it, so that systemd does not take it apart; systemd takes it
+//! away again, after the programs in it have been moved out, because stopping a slice ends what runs
+//! in it.
+
+use super::journal::{Fate, Original};
+use super::make::{Made, writable};
+use super::restore::{Back, needed_by, remove_below};
+use crate::change::{Compare, Outcome};
+use cpushield_linux::{CpuSet, Host, Result};
+use std::collections::BTreeMap;
+
+/// Where systemd keeps cgroup v2.
+const TREE: &str = "/sys/fs/cgroup";
+/// What systemd does there to hand cpusets to the slice.
+const CONTROL: &str = "/sys/fs/cgroup/cgroup.subtree_control";
+
+/// Where units of that name would be configured: then it is somebody's, and `revert` would remove
+/// what they wrote. The last one is what `set-property --runtime` writes.
+const UNIT_DIRS: &[&str] = &[
+    "/etc/systemd/system",
+    "/etc/systemd/system.control",
+    "/run/systemd/system",
+    "/usr/lib/systemd/system",
+    "/run/systemd/system.control",
+];
+
+/// The directory of the slice.
+pub(super) fn dir(unit: &str) -> String {
+    format!("{TREE}/{unit}")
+}
+
+fn configured(host: &Host, unit: &str) -> Option<String> {
+    let files = UNIT_DIRS.iter().flat_map(|d| [format!("{d}/{unit}"), format!("{d}/{unit}.d")]);
+    files.into_iter().find(|file| host.exists(file))
+}
+
+pub(super) fn original(host: &Host, unit: &str) -> Result<Original> {
+    if host.exists(&dir(unit)) {
+        return Ok(Original::Present);
+    }
+    if let Some(file) = configured(host, unit) {
+        let reason = format!("{file} is there, so the slice is somebody else's");
+        return Ok(Original::Unreadable { reason });
+    }
+    let text = host.read_line(CONTROL)?;
+    Ok(Original::Files { files: BTreeMap::from([(CONTROL.to_owned(), text)]) })
+}
+
+pub(super) fn make(
+    host: &Host,
+    unit: &str,
+    cpus: &CpuSet,
+    mems: &CpuSet,
+    was: &Original,
+) -> Result<Made> {
+    if *was == Original::Present {
+        return Ok(Made::refused(format!(
+            "{} is there already, and not of this shield",
+            dir(unit)
+        )));
+    }
+    let (cpus_set, mems_set) =
+        (format!("AllowedCPUs={cpus}"), format!("AllowedMemoryNodes={mems}"));
+    host.systemctl(&["set-property", "--runtime", unit, &cpus_set, &mems_set])?;
+    let started = host.systemctl(&["start", unit]).and_then(|()| {
+        let shown = host.read_line(&format!("{}/cpuset.cpus", dir(unit)))?;
+        Ok((!Compare::List.same(&shown, &cpus.to_string())).then_some(shown))
+    });
+    let reason = match started {
+        Ok(None) => return Ok(Made::plain(Outcome::Changed)),
+        Err(error) if error.is_stop() => return Err(error),
+        Ok(Some(shown)) => format!("systemd gave it the CPUs {shown:?}"),
+        Err(error) => error.reason(),
+    };
+    take_away(host, unit)?;
+    Ok(Made::refused(reason))
+}
+
+/// Stops the slice and makes systemd forget what it was told.
+fn take_away(host: &Host, unit: &str) -> Result<()> {
+    if host.exists(&dir(unit)) {
+        host.systemctl(&["stop", unit])?;
+    }
+    if configured(host, unit).is_some() {
+        host.systemctl(&["revert", unit])?;
+    }
+    Ok(())
+}
+
+pub(super) fn restore(host: &Host, unit: &str, files: &BTreeMap<String, String>) -> Result<Back> {
+    let group = dir(unit);
+    let there = host.exists(&group) || configured(host, unit).is_some();
+    let mut moved = 0;
+    if there {
+        empty(host, &group, &mut moved)?;
+        take_away(host, unit)?;
+        if host.exists(&group) {
+            remove_below(host, &group, TREE, &mut moved, 0)?;
+        }
+    }
+    let mut note =
+        (moved > 0).then(|| format!("{moved} programs that ran in it are now in {TREE}"));
+    for (path, text) in files {
+        let words = writable(Compare::Member, text, &host.read_line(path)?);
+        // Only cpusets came because of the slice; other controllers are systemd's own business.
+        let words: Vec<String> = words.into_iter().filter(|word| word == "-cpuset").collect();
+        match needed_by(host, path, &words) {
+            Some(by) => note = Some(format!("{by} has CPUs of its own by now, so cpusets stay")),
+            None => words.iter().try_for_each(|word| host.write(path, word))?,
+        }
+    }
+    Ok(Back { fate: Some(Fate::Restored), note })
+}
+
+/// Moves the programs in the slice out of it, those in groups below too.
+fn empty(host: &Host, group: &str, moved: &mut usize) -> Result<()> {
+    if !host.exists(&format!("{group}/cgroup.procs")) {
+        return Ok(());
+    }
+    for name in host.list(group)? {
+        let below = format!("{group}/{name}");
+        if host.exists(&format!("{below}/cgroup.procs")) {
+            remove_below(host, &below, TREE, moved, 0)?;
+        }
+    }
+    let all = std::collections::BTreeSet::new();
+    match super::moves::move_all(host, group, TREE, &all) {
+        Ok(done) => *moved += done.moved,
+        Err(error) if error.is_absent() => {}
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
