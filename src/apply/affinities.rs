@@ -10,7 +10,7 @@ use crate::change::Change;
 use crate::plan::Plan;
 use cpushield_linux::{CpuSet, Error, Host, Result, Task, TaskId};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Tasks with their masks; on disk grouped by mask.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -123,12 +123,11 @@ impl Now<'_> {
         if let Some(left) = &self.journal.applied {
             return left.0.get(&id) == Some(cpus);
         }
-        // Killed while applying: what was left was not noted. These are what the plan asks for and
-        // what the kernel makes of it when a cpuset shrinks or appears.
+        // Stopped while applying: what was left was not noted. The plan asks for one mask; when
+        // cpusets shrink, grow or appear, the kernel makes masks that hold at least the original's
+        // CPUs beside the shield.
         let shield = &self.journal.header.plan.shield;
-        self.wanted.get(&id) == Some(&cpus)
-            || *cpus == shield.housekeeping
-            || *cpus == original.minus(&shield.cpus)
+        self.wanted.get(&id) == Some(&cpus) || original.minus(&shield.cpus).is_subset(cpus)
     }
 
     /// The nearest process above `task` that lived before the shield: what it was born with.
@@ -185,11 +184,9 @@ pub fn decide(host: &Host, journal: &Journal) -> Result<Undoing> {
 #[derive(Debug, Default)]
 pub struct Restored {
     /// Tasks that were given their mask again.
-    pub restored: usize,
+    pub restored: BTreeSet<TaskId>,
     /// Tasks whose mask could not be put back, with the kernel's answer.
     pub failed: BTreeMap<TaskId, String>,
-    /// Tasks that are no more.
-    pub gone: usize,
 }
 
 /// Gives every task what was decided, where it has something else.
@@ -207,9 +204,11 @@ pub fn restore(host: &Host, undoing: &Undoing) -> Result<Restored> {
     let mut done = Restored::default();
     for (id, cpus) in &undoing.masks.0 {
         match restore_one(host, *id, cpus, &same) {
-            Ok(Some(true)) => done.restored += 1,
-            Ok(Some(false)) => {}
-            Ok(None) => done.gone += 1,
+            Ok(Some(true)) => {
+                done.restored.insert(*id);
+            }
+            // It has its mask, or it is no more.
+            Ok(Some(false) | None) => {}
             Err(error) if error.is_stop() => return Err(error),
             Err(error) => {
                 done.failed.insert(*id, error.reason());

@@ -5,7 +5,7 @@
 use super::journal::{Done, Fate, Original};
 use super::make::Made;
 use super::restore::{Back, NOTHING};
-use crate::change::Compare;
+use crate::change::{Compare, Outcome};
 use cpushield_linux::{CpuSet, Host, Result};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -128,17 +128,29 @@ pub(super) fn restore(
     files: &BTreeMap<String, String>,
     done: Option<&Done>,
 ) -> Result<Back> {
-    let finished = |done: &Done| done.left.as_deref() == Some("1");
-    if done.is_some_and(finished) {
+    if is_finished(done) {
         return Ok(NOTHING);
     }
-    let path = online(cpu);
-    if host.read_line(&path)? != "1"
-        && let Some(reason) = bring_back(host, &path)?
-    {
-        let reason = format!("CPU {cpu} does not come back: {reason}");
+    if let Some(reason) = bring_online(host, cpu)? {
         return Ok(Fate::Failed { reason }.into());
     }
     put_back(host, files)?;
     Ok(Fate::Restored.into())
+}
+
+/// Whether the CPU came back; if it is offline by now, that is somebody else's doing.
+pub(super) fn is_finished(done: Option<&Done>) -> bool {
+    done.is_some_and(|done| done.outcome != Outcome::Changed || done.left.as_deref() == Some("1"))
+}
+
+/// Brings a CPU online that was left offline; the reason when it stays so.
+pub(super) fn bring_online(host: &Host, cpu: usize) -> Result<Option<String>> {
+    let path = online(cpu);
+    match host.read_line(&path) {
+        Ok(text) if text == "0" => {}
+        // Nothing to bring back: the file tells, or it is not there.
+        Ok(_) | Err(_) => return Ok(None),
+    }
+    let reason = bring_back(host, &path)?;
+    Ok(reason.map(|reason| format!("CPU {cpu} does not come back: {reason}")))
 }

@@ -3,7 +3,7 @@
 
 use super::journal::{Done, Fate, Original};
 use super::make::Made;
-use super::restore::Back;
+use super::restore::{Back, NOTHING};
 use crate::change::Outcome;
 use cpushield_linux::{CpuSet, Error, Host, Result};
 
@@ -46,7 +46,16 @@ pub(super) fn restore(
         let (now, original) = (it.banned.to_string(), was.to_string());
         return Ok(Fate::Drifted { now, ours: ours.to_string(), original }.into());
     }
-    let by_itself = *was == host.irqbalance_default();
-    host.ban_from_irqbalance(&it, (!by_itself).then_some(was))?;
+    if done.is_none() && it.banned == *was {
+        // Either it was not told, or it has not looked yet: telling it back does no harm.
+        host.ban_from_irqbalance(&it, told_back(host, was))?;
+        return Ok(NOTHING);
+    }
+    host.ban_from_irqbalance(&it, told_back(host, was))?;
     Ok(Fate::Restored.into())
+}
+
+/// What irqbalance must be told so that it leaves alone what it left alone before.
+fn told_back<'a>(host: &Host, was: &'a CpuSet) -> Option<&'a CpuSet> {
+    (*was != host.irqbalance_default()).then_some(was)
 }

@@ -53,7 +53,7 @@ pub fn restore(
         }
         (Change::MakeDir { path }, Original::Missing) => remove_group(host, path),
         (Change::Scheduling { task, policy, .. }, Original::Scheduling { policy: original }) => {
-            scheduling(host, *task, *policy, *original)
+            scheduling(host, *task, *policy, *original, done)
         }
         (Change::BanFromIrqbalance { cpus }, Original::Cpus { cpus: was }) => {
             irqbalance::restore(host, cpus, was, done)
@@ -64,13 +64,17 @@ pub fn restore(
         (Change::CycleCpu { cpu }, Original::Files { files }) => {
             cycle::restore(host, *cpu, files, done)
         }
-        (Change::MoveTasks { from, to }, was) => move_back(host, journal, from, to, was),
+        (Change::MoveTasks { from, to }, was) => {
+            move_back(host, journal, (from.as_str(), to.as_str()), was, done)
+        }
         _ => Ok(NOTHING),
     };
     match answer {
         Err(error) if error.is_stop() => Err(error),
         Err(error) if error.is_absent() => Ok(Fate::Gone.into()),
         Err(error) => Ok(Fate::Failed { reason: error.reason() }.into()),
+        // A step that was not reached and has nothing to put back is not worth a word.
+        Ok(Back { fate: Some(Fate::Gone), .. }) if done.is_none() => Ok(NOTHING),
         back => back,
     }
 }
@@ -196,11 +200,17 @@ pub(super) fn needed_by(host: &Host, path: &str, words: &[String]) -> Option<Str
     users.next()
 }
 
-fn scheduling(host: &Host, task: TaskId, ours: Policy, original: Policy) -> Result<Back> {
+fn scheduling(
+    host: &Host,
+    task: TaskId,
+    ours: Policy,
+    original: Policy,
+    done: Option<&Done>,
+) -> Result<Back> {
     super::original::same_task(host, task)?;
     let now = host.scheduling(task.tid)?;
     if now == original {
-        return Ok(Fate::Restored.into());
+        return Ok(if done.is_some() { Fate::Restored.into() } else { NOTHING });
     }
     if now != ours {
         let (now, ours) = (now.to_string(), ours.to_string());
@@ -210,7 +220,13 @@ fn scheduling(host: &Host, task: TaskId, ours: Policy, original: Policy) -> Resu
     Ok(Fate::Restored.into())
 }
 
-fn move_back(host: &Host, journal: &Journal, from: &str, to: &str, was: &Original) -> Result<Back> {
+fn move_back(
+    host: &Host,
+    journal: &Journal,
+    (from, to): (&str, &str),
+    was: &Original,
+    done: Option<&Done>,
+) -> Result<Back> {
     let keep: BTreeSet<TaskId> = match was {
         Original::Members { tasks } => tasks.iter().copied().collect(),
         Original::Unreadable { .. } => return Ok(NOTHING),
@@ -224,6 +240,9 @@ fn move_back(host: &Host, journal: &Journal, from: &str, to: &str, was: &Origina
     }
     let moved = moves::move_all(host, to, from, &keep)?;
     let stayed: usize = moved.stayed.values().sum();
+    if done.is_none() && moved.moved == 0 {
+        return Ok(NOTHING);
+    }
     let note = match moved.stayed.first_key_value() {
         Some((reason, _)) => format!("{} tasks moved back, {stayed} stayed: {reason}", moved.moved),
         None => format!("{} tasks moved back", moved.moved),

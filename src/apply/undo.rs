@@ -2,11 +2,11 @@
 //! Affinities come last of all, for the kernel changes them when cpusets go. It goes on after a
 //! failure, and it can be killed and called again at any moment: it decides by what is there.
 
-use super::affinities;
 use super::document::{UndoError, Undone, UndoneStep};
 use super::journal::{self, Done, Fate, Fated, Intent, Journal, Original};
 use super::restore::{self, Back};
 use super::{JOURNAL, LoadError, boot_id, load};
+use super::{affinities, cycle};
 use crate::change::{Change, Outcome};
 use cpushield_linux::store::{Appender, Lock};
 use cpushield_linux::{Host, Store};
@@ -51,6 +51,7 @@ pub(super) fn undo_locked(host: &Host, store: &Store, _: &Lock) -> Result<Undone
         }
     };
     let mut run = Run { host, journal: &journal, log, fated: Vec::new() };
+    run.cpus_online()?;
     run.backwards()?;
     run.settle()?;
     let tasks = affinities::restore(host, &undoing)?;
@@ -59,7 +60,7 @@ pub(super) fn undo_locked(host: &Host, store: &Store, _: &Lock) -> Result<Undone
     let mut undone = Undone::nothing();
     undone.shield = Some(journal.header.plan.shield.clone());
     undone.drifted_tasks.clone_from(&undoing.drifted);
-    undone.restored_tasks = tasks.restored;
+    undone.restored_tasks = tasks.restored.len();
     undone.steps = run.told();
     undone.journal =
         Some(if undone.is_complete() { archive(store, &journal)? } else { store.path(JOURNAL) });
@@ -117,6 +118,19 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
+    /// A CPU that was left offline comes back first: masks that name it alone are refused till then.
+    fn cpus_online(&mut self) -> Result<(), UndoError> {
+        for intent in &self.journal.intents {
+            let done = self.journal.outcomes.get(&intent.step);
+            if let Some(Change::CycleCpu { cpu }) = self.journal.step(intent).map(|s| &s.change)
+                && !cycle::is_finished(done)
+            {
+                cycle::bring_online(self.host, *cpu)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Every change but those of affinities, the last one first.
     fn backwards(&mut self) -> Result<(), UndoError> {
         for intent in self.journal.intents.iter().rev() {
@@ -175,6 +189,7 @@ impl Run<'_> {
             if !touched(self.journal, intent) {
                 continue;
             }
+            let changed = self.journal.outcomes.contains_key(&intent.step);
             let fate = match undoing.masks.0.get(task) {
                 None => Fate::Gone,
                 Some(now) if undoing.drifted.contains(task) => Fate::Drifted {
@@ -184,6 +199,7 @@ impl Run<'_> {
                 },
                 Some(_) => match tasks.failed.get(task) {
                     Some(reason) => Fate::Failed { reason: reason.clone() },
+                    None if !changed && !tasks.restored.contains(task) => continue,
                     None => Fate::Restored,
                 },
             };
