@@ -18,7 +18,7 @@ impl Scratch {
     fn new() -> Scratch {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        // Memory, where there is some to be had as files: thousands of syncs to a disk take minutes.
+        // In memory, where it can be had as files: thousands of syncs to a disk take minutes.
         let memory = Path::new("/dev/shm");
         let base = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
         let dir = base.join(format!("roundtrip-{}-{n}", std::process::id()));

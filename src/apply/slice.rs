@@ -1,6 +1,6 @@
 //! The shield's slice: systemd makes it, so that systemd does not take it apart; systemd takes it
-//! away again, after the programs in it have been moved out, because stopping a slice ends what runs
-//! in it.
+//! away again, after the programs in it have been moved out, because stopping a slice ends what
+//! runs in it.
 
 use super::journal::{Fate, Original};
 use super::make::{Made, writable};

@@ -118,7 +118,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// A CPU that was left offline comes back first: masks that name it alone are refused till then.
+    /// A CPU that was left offline comes back first: masks that name it alone are refused before.
     fn cpus_online(&mut self) -> Result<(), UndoError> {
         for intent in &self.journal.intents {
             let done = self.journal.outcomes.get(&intent.step);
