@@ -107,7 +107,9 @@ impl From<cpushield_linux::Error> for Failure {
         message.push_str(&format!("\n  cause: {}", error.reason()));
         let failure = Failure::machine(message);
         match error.errno() {
-            Some(1 | 13) => failure.hint("run it as root"),
+            Some(1 | 13) if cpushield_linux::process::effective_user() != 0 => {
+                failure.hint("run it as root")
+            }
             _ => failure,
         }
     }

@@ -81,7 +81,7 @@ fn of_cpu(on: &OnCpu) -> String {
     out.push_str(&line("processes", &on.processes));
     out.push_str(&line("interrupts", &on.interrupts));
     out.push_str(&line("timer tick", &on.tick));
-    for irq in &on.irqs {
+    for irq in on.irqs.iter().filter(|irq| !irq.leaving) {
         out.push_str(&format!("    irq {} ({})\n", irq.irq, irq.actions));
     }
     for (role, what, tone) in [

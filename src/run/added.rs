@@ -396,25 +396,26 @@ pub struct Released {
 /// The record cannot be read or kept.
 pub fn release(host: &Host, store: &Store) -> Result<Released, RunError> {
     let mut released = Released::default();
-    let Some(plan) = super::active(host, store)? else { return Ok(released) };
-    let place = Place::of(host, &plan);
+    let place = super::active(host, store)?.map(|plan| Place::of(host, &plan));
     let mut open = record::open(host, store)?;
     let mut pids: Vec<i32> = open.record.added.iter().map(|added| added.pid).collect();
     pids.sort_unstable();
     pids.dedup();
-    for pid in pids {
-        let Ok(task) = find(host, pid) else { continue };
-        match let_out(host, &mut open, &place, &task) {
-            Ok((0, _)) => {}
-            Ok((threads, notes)) => {
-                let cpus = host.affinity(pid).unwrap_or_default();
-                released.back.push(Moved { tid: pid, comm: task.comm, threads, cpus, notes });
+    if let Some(place) = &place {
+        for pid in pids {
+            let Ok(task) = find(host, pid) else { continue };
+            match let_out(host, &mut open, place, &task) {
+                Ok((0, _)) => {}
+                Ok((threads, notes)) => {
+                    let cpus = host.affinity(pid).unwrap_or_default();
+                    released.back.push(Moved { tid: pid, comm: task.comm, threads, cpus, notes });
+                }
+                Err(error) => released.notes.push(format!("{} ({pid}): {error}", task.comm)),
             }
-            Err(error) => released.notes.push(format!("{} ({pid}): {error}", task.comm)),
         }
+        released.disarmed = raise::disarm(host, place)?;
     }
     open.record.added.retain(|added| host.is_same_task(added.task));
-    released.disarmed = raise::disarm(host, &place)?;
     let settled = raise::settle(host, &mut open, None)?;
     released.restored = settled.restored;
     released.notes.extend(settled.kept.iter().map(|kept| format!("still raised: {kept}")));

@@ -114,7 +114,7 @@ pub fn settle(host: &Host, open: &mut Open<'_>, who: Option<TaskId>) -> Result<S
     if open.record.raised.is_empty() && open.record.needs.is_empty() {
         return Ok(settled);
     }
-    open.record.needs.retain(|need| Some(need.task) != who && host.is_same_task(need.task));
+    open.record.needs.retain(|need| Some(need.task) != who && is_alive(host, need.task));
     let programs = real_time_programs(host)?;
     let mut left = Vec::new();
     for raised in std::mem::take(&mut open.record.raised) {
@@ -128,15 +128,24 @@ pub fn settle(host: &Host, open: &mut Open<'_>, who: Option<TaskId>) -> Result<S
     Ok(settled)
 }
 
+/// Whether the task is there and has not ended.
+fn is_alive(host: &Host, id: TaskId) -> bool {
+    host.task(id.tid, id.tid).is_ok_and(|task| task.id == id && !task.has_ended())
+}
+
 /// A user's thread with a real-time priority.
 struct Program {
     task: Task,
     affinity: CpuSet,
 }
 
+fn is_real_time(task: &Task) -> bool {
+    !task.kthread && task.rt_priority > 0 && !task.has_ended()
+}
+
 fn real_time_programs(host: &Host) -> Result<Vec<Program>, RunError> {
     let mut programs = Vec::new();
-    for task in host.tasks()?.into_iter().filter(|task| !task.kthread && task.rt_priority > 0) {
+    for task in host.tasks()?.into_iter().filter(is_real_time) {
         // A thread that has ended needs nothing.
         if let Ok(affinity) = host.affinity(task.id.tid) {
             programs.push(Program { task, affinity });

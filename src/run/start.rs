@@ -84,7 +84,12 @@ fn environment(start: &Start) -> Vec<(&'static str, String)> {
 /// The steps need the rights of root, so the user comes last.
 fn enter(host: &Host, start: &Start) -> Result<(), RunError> {
     if start.lock_memory {
-        memory::lift_lock_limit().map_err(|e| RunError::call("setrlimit(RLIMIT_MEMLOCK)", e))?;
+        memory::lift_lock_limit().map_err(|e| RunError::Unsafe {
+            why: format!("the limit on locked memory cannot be lifted: {e}"),
+            instead: "root needs CAP_SYS_RESOURCE, which containers take away; raise the limit \
+                      outside, or leave --lock-memory out"
+                .to_owned(),
+        })?;
     }
     if let Some(group) = &start.place.group {
         host.write(&format!("{group}/cgroup.procs"), &std::process::id().to_string())?;
@@ -229,7 +234,7 @@ fn start_and_wait(
         raise::raise(host, &mut record::open(host, store)?, &care.order, &start.cpus, who)?;
     }
     let inbox = Inbox::open().map_err(|e| RunError::call("sigprocmask", e))?;
-    let pid = process::fork(|| fail(become_program(host, start)))
+    let pid = process::fork(&inbox, || fail(become_program(host, start)))
         .map_err(|e| RunError::call("fork", e))?;
     let begun = Instant::now();
     let mut spread = care.spread.as_ref().map(Spread::over);

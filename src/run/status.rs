@@ -117,6 +117,8 @@ pub struct OnIrq {
     pub irq: u32,
     /// Who asked for it (`nvme0q3`), comma-separated.
     pub actions: String,
+    /// Its mask names other CPUs already: many controllers follow at the next interrupt only.
+    pub leaving: bool,
 }
 
 /// What is shielded now.
@@ -154,10 +156,7 @@ fn shielded(
         OnCpu {
             cpu,
             processes: processes(&closed, &threads),
-            interrupts: match irqs.len() {
-                0 => Guard { holds: true, how: "none delivered here".to_owned() },
-                n => Guard { holds: false, how: format!("{n} delivered here") },
-            },
+            interrupts: interrupts(&irqs),
             tick: tick(cpu, nohz_full),
             threads,
             irqs,
@@ -178,7 +177,8 @@ fn shielded(
 fn threads_on(host: &Host, cpus: &CpuSet, place: &Place) -> Result<Vec<OnThread>, RunError> {
     let members = place.members(host)?;
     let mut threads = Vec::new();
-    for task in host.tasks()?.into_iter().filter(|task| cpus.contains(task.cpu)) {
+    let here = |task: &Task| cpus.contains(task.cpu) && !task.has_ended();
+    for task in host.tasks()?.into_iter().filter(here) {
         let role = match () {
             () if members.contains(&task.id.tid) => Role::Program,
             () if task.kthread && task.bound => Role::Kernel,
@@ -206,12 +206,9 @@ fn irqs_on(host: &Host, cpus: &CpuSet) -> Result<Vec<(OnIrq, CpuSet)>, RunError>
     };
     for irq in numbers.iter().filter_map(|name| name.parse::<u32>().ok()) {
         let dir = format!("/proc/irq/{irq}");
-        let effective = host
-            .read_line(&format!("{dir}/effective_affinity_list"))
-            .or_else(|_| host.read_line(&format!("{dir}/smp_affinity_list")));
-        let Some(at) = effective.ok().and_then(|text| text.parse::<CpuSet>().ok()) else {
-            continue;
-        };
+        let read = |name: &str| host.read_line(&format!("{dir}/{name}")).ok()?.parse().ok();
+        let mask: Option<CpuSet> = read("smp_affinity_list");
+        let Some(at) = read("effective_affinity_list").or(mask.clone()) else { continue };
         if !at.intersects(cpus) {
             continue;
         }
@@ -220,7 +217,8 @@ fn irqs_on(host: &Host, cpus: &CpuSet) -> Result<Vec<(OnIrq, CpuSet)>, RunError>
         let actions: Vec<String> =
             names.into_iter().filter(|name| host.list(&format!("{dir}/{name}")).is_ok()).collect();
         if !actions.is_empty() {
-            irqs.push((OnIrq { irq, actions: actions.join(",") }, at));
+            let leaving = mask.is_some_and(|mask| !mask.intersects(cpus));
+            irqs.push((OnIrq { irq, actions: actions.join(","), leaving }, at));
         }
     }
     Ok(irqs)
@@ -254,6 +252,16 @@ fn processes(closed: &Guard, threads: &[OnThread]) -> Guard {
         0 => closed.clone(),
         n => Guard { holds: false, how: format!("{n} that do not belong here") },
     }
+}
+
+fn interrupts(irqs: &[OnIrq]) -> Guard {
+    let leaving = irqs.iter().filter(|irq| irq.leaving).count();
+    let how = match (irqs.len() - leaving, leaving) {
+        (0, 0) => "none delivered here".to_owned(),
+        (0, n) => format!("none but {n} that may come once more, and leave by it"),
+        (n, _) => format!("{n} delivered here"),
+    };
+    Guard { holds: irqs.len() == leaving, how }
 }
 
 fn tick(cpu: usize, nohz_full: Option<&CpuSet>) -> Guard {

@@ -63,13 +63,14 @@ fn answer(answer: libc::c_int) -> io::Result<libc::c_int> {
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
 }
 
-/// Starts a child that runs `child` and ends with the status it returns. All output must be written
-/// before: the child has a copy of what is still buffered.
+/// Starts a child that runs `child` and ends with the status it returns. Its signals are those of
+/// before the inbox was opened. All output must be written before: the child has a copy of what is
+/// still buffered.
 ///
 /// # Errors
 /// The kernel's answer; EBUSY when this process has more than one thread, because a lock held by
 /// another thread would stay held in the child for ever.
-pub fn fork(child: impl FnOnce() -> u8) -> io::Result<i32> {
+pub fn fork(inbox: &Inbox, child: impl FnOnce() -> u8) -> io::Result<i32> {
     if std::fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::from_raw_os_error(libc::EBUSY));
     }
@@ -77,6 +78,7 @@ pub fn fork(child: impl FnOnce() -> u8) -> io::Result<i32> {
     // all that the parent may.
     match answer(unsafe { libc::fork() })? {
         0 => {
+            inbox.restore();
             let status = child();
             // SAFETY: ends the child at once; nothing of the parent's is flushed twice.
             unsafe { libc::_exit(i32::from(status)) }
@@ -85,8 +87,8 @@ pub fn fork(child: impl FnOnce() -> u8) -> io::Result<i32> {
     }
 }
 
-/// Becomes another program; returns only when that fails. Signals are as a shell gives them: none
-/// blocked, SIGPIPE not ignored. The name is looked up in `PATH` when it has no slash.
+/// Becomes another program; returns only when that fails. SIGPIPE, which this program ignores, is
+/// not ignored there. The name is looked up in `PATH` when it has no slash.
 #[must_use]
 pub fn exec(command: &[impl AsRef<OsStr>], environment: &[(&str, String)]) -> io::Error {
     let Some((program, arguments)) = command.split_first() else {
@@ -152,8 +154,7 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// Opens it. To be done before the child starts, so that none is missed; [`exec`] unblocks them
-    /// in the child.
+    /// Opens it. To be done before the child starts, so that none is missed.
     ///
     /// # Errors
     /// The kernel's answer.
@@ -199,12 +200,18 @@ impl Inbox {
     }
 }
 
-impl Drop for Inbox {
-    fn drop(&mut self) {
+impl Inbox {
+    fn restore(&self) {
         // SAFETY: the pointer is valid for the read of one set. It cannot fail with SIG_SETMASK.
         unsafe {
             libc::sigprocmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut())
         };
+    }
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        self.restore();
     }
 }
 

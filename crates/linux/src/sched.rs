@@ -97,6 +97,9 @@ pub fn set_policy(tid: i32, policy: Policy) -> io::Result<()> {
         Policy::Idle => attr.policy = 5,
         Policy::Deadline { runtime_ns, deadline_ns, period_ns } => {
             attr.policy = 6;
+            // SCHED_FLAG_RESET_ON_FORK: without it such a task can make no threads and no children
+            // (EAGAIN from fork, kernel/sched/core.c, 6.12); with it they are SCHED_OTHER.
+            attr.flags = 1;
             (attr.runtime, attr.deadline, attr.period) = (runtime_ns, deadline_ns, period_ns);
         }
         Policy::Unknown { .. } => return Err(io::Error::from_raw_os_error(libc::EINVAL)),

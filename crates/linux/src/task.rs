@@ -119,6 +119,15 @@ pub struct Task {
     pub policy: u32,
 }
 
+impl Task {
+    /// It never runs again, though its parent has not asked about its end yet, so that it keeps its
+    /// number and its priority (states Z and X of proc_pid_stat(5)).
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        matches!(self.state, 'Z' | 'X')
+    }
+}
+
 impl Host {
     /// Reads one thread's `stat`.
     ///
