@@ -28,8 +28,14 @@ pub fn ticks() -> u64 {
     }
     #[cfg(not(target_arch = "x86_64"))]
     {
-        nanoseconds(libc::CLOCK_MONOTONIC)
+        monotonic_ns()
     }
+}
+
+/// `CLOCK_MONOTONIC` in nanoseconds: what the trace clock `mono` counts.
+#[must_use]
+pub fn monotonic_ns() -> u64 {
+    nanoseconds(libc::CLOCK_MONOTONIC)
 }
 
 /// A clock in nanoseconds. These clocks cannot fail (clock_gettime(2)).

@@ -9,7 +9,7 @@
 //! Whatever the bytes are, decoding ends, never panics and never invents a record: what cannot be
 //! understood is counted in [`Records::skipped`]. Little-endian machines only.
 
-use std::fmt;
+use crate::text::TextError;
 
 /// `RINGBUF_TYPE_PADDING`, `_TIME_EXTEND` and `_TIME_STAMP` (include/linux/ring_buffer.h).
 const PADDING: u32 = 29;
@@ -40,21 +40,6 @@ pub struct PageLayout {
     data_size: usize,
 }
 
-/// Why a `header_page` is not understood.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LayoutError {
-    /// What is wrong.
-    pub why: String,
-}
-
-impl fmt::Display for LayoutError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the page header of the trace is not understood: {}", self.why)
-    }
-}
-
-impl std::error::Error for LayoutError {}
-
 impl PageLayout {
     /// A page of 4096 bytes of a 64-bit kernel.
     pub const COMMON: PageLayout =
@@ -64,7 +49,7 @@ impl PageLayout {
     ///
     /// # Errors
     /// A field is missing, or the numbers do not make a page.
-    pub fn parse(text: &str) -> Result<PageLayout, LayoutError> {
+    pub fn parse(text: &str) -> Result<PageLayout, TextError> {
         let (commit, commit_size) = field(text, "commit")?;
         let (data, data_size) = field(text, "data")?;
         let (timestamp, timestamp_size) = field(text, "timestamp")?;
@@ -78,7 +63,7 @@ impl PageLayout {
         if sane {
             Ok(PageLayout { commit, commit_size, data, data_size })
         } else {
-            Err(LayoutError { why: format!("odd offsets or sizes in {text:?}") })
+            Err(TextError::new(0, "offsets and sizes of a page", text))
         }
     }
 
@@ -107,8 +92,8 @@ impl PageLayout {
 }
 
 /// Offset and size of one field of `header_page`.
-fn field(text: &str, name: &str) -> Result<(usize, usize), LayoutError> {
-    let missing = || LayoutError { why: format!("no usable field {name} in {text:?}") };
+fn field(text: &str, name: &'static str) -> Result<(usize, usize), TextError> {
+    let missing = || TextError::new(0, name, text);
     let line = text
         .lines()
         .find(|line| {

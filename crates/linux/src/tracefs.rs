@@ -11,6 +11,7 @@ use crate::cpuset::CpuSet;
 use crate::error::{Error, Result, Verb};
 use crate::host::Host;
 use crate::ring_buffer::PageLayout;
+use crate::text::mounts;
 use crate::text::trace_format::EventFormat;
 use std::fs::File;
 use std::io::{self, Read};
@@ -43,14 +44,13 @@ impl Tracefs {
     /// EACCES or EPERM without the right; ENODEV when the kernel has none; ENOSYS when it is not
     /// mounted and the kernel is older than 5.2.
     pub fn find(host: &Host) -> Result<Tracefs> {
-        let mounts = host.read("/proc/mounts").unwrap_or_default();
-        let mounted = mounts.lines().filter_map(|line| {
-            let mut words = line.split(' ');
-            let (place, kind) = (words.nth(1)?, words.next()?);
-            (kind == "tracefs").then(|| place.to_owned())
-        });
+        let mounts = host.read("/proc/self/mountinfo").unwrap_or_default();
+        let mounted = mounts::parse(&mounts).unwrap_or_default().into_iter();
+        let mounted = mounted.filter(|mount| mount.kind == "tracefs" && mount.root == "/");
         let mut refused = None;
-        for root in PLACES.iter().map(|place| (*place).to_owned()).chain(mounted) {
+        for root in
+            PLACES.iter().map(|place| (*place).to_owned()).chain(mounted.map(|mount| mount.point))
+        {
             match host.read(&format!("{root}/trace_clock")) {
                 Ok(_) => return Ok(Tracefs { root, _mount: None }),
                 Err(error) if error.is_absent() => {}
@@ -81,8 +81,7 @@ impl Tracefs {
     pub fn layout(&self, host: &Host) -> Result<PageLayout> {
         let path = format!("{}/events/header_page", self.root);
         let text = host.read(&path)?;
-        PageLayout::parse(&text)
-            .map_err(|_| Error::malformed(&path, 0, "the fields of a ring buffer page", &text))
+        PageLayout::parse(&text).map_err(|e| e.at(&path))
     }
 
     /// The form of one event; `None` when this kernel does not have it.
@@ -92,9 +91,7 @@ impl Tracefs {
     pub fn format(&self, host: &Host, system: &str, event: &str) -> Result<Option<EventFormat>> {
         let path = format!("{}/events/{system}/{event}/format", self.root);
         match host.read(&path) {
-            Ok(text) => EventFormat::parse(&text)
-                .map(Some)
-                .map_err(|e| Error::malformed(&path, e.line, e.wanted, &text)),
+            Ok(text) => EventFormat::parse(&text).map(Some).map_err(|e| e.at(&path)),
             Err(error) if error.is_absent() => Ok(None),
             Err(error) => Err(error),
         }

@@ -18,9 +18,28 @@
 //! Deliberately not here: who is to be watched and for how long (`verify::watch`), and what the
 //! evidence means (`verify::judge`).
 
+mod arm;
+mod catalogue;
+mod channel;
+mod decode;
+mod rows;
+mod stays;
+
 use crate::verify::Interruptions;
+use arm::Armed;
+use channel::{Channel, Phase};
+use cpushield_linux::clock::{self, Scale};
+use cpushield_linux::text::kallsyms::Symbols;
+use cpushield_linux::tracefs::Instance;
 use cpushield_linux::{CpuSet, Host};
+use decode::Decoder;
+use rows::{Names, TaskName};
 use serde::{Deserialize, Serialize};
+use stays::Shared;
+use std::collections::HashMap;
+
+/// Tasks whose names are kept; more are told by their number and the trace's own name alone.
+const TASKS_MAX: usize = 16 << 10;
 
 /// What is to be recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,7 +91,19 @@ pub struct TraceEvidence {
 #[derive(Debug)]
 pub struct Recorder<'h> {
     host: &'h Host,
+    // Before the instance: it cannot be removed while its files are open.
+    channels: Vec<Channel>,
+    instance: Instance<'h>,
+    decoder: Decoder,
+    shared: Shared,
+    symbols: Symbols,
+    tasks: HashMap<i32, TaskName>,
     blind: Vec<String>,
+    tsc: bool,
+    /// When it was armed, for the rate of the clock.
+    armed: clock::Instant,
+    /// The beginning of the phase, in ticks.
+    begun: u64,
 }
 
 impl<'h> Recorder<'h> {
@@ -80,11 +111,34 @@ impl<'h> Recorder<'h> {
     ///
     /// # Errors
     /// There is no tracing here, it is not allowed, or arming it now would hang.
-    pub fn arm(host: &'h Host, _order: &Order) -> Result<Recorder<'h>, Absent> {
-        if !host.is_live() {
-            return Err(Absent { why: "a recorded machine cannot be traced".to_owned() });
+    pub fn arm(host: &'h Host, order: &Order) -> Result<Recorder<'h>, Absent> {
+        let armed = clock::Instant::now();
+        let Armed { instance, formats, tsc, mut blind } = arm::arm(host, order)?;
+        let refused = |error| Absent { why: format!("the trace could not be opened: {error}") };
+        let mut channels = Vec::new();
+        for cpu in order.cpus.iter() {
+            channels.push(Channel::new(cpu, instance.pipe(cpu).map_err(refused)?));
         }
-        Err(Absent { why: "this build cannot trace yet".to_owned() })
+        let (decoder, unusable) = Decoder::new(&formats);
+        blind.extend(unusable.iter().map(|name| format!("{name}: its fields are not understood")));
+        let symbols = Symbols::parse(&host.read("/proc/kallsyms").unwrap_or_default());
+        if symbols.is_empty() {
+            blind.push("names of kernel functions (/proc/kallsyms hides the addresses)".to_owned());
+        }
+        let shared = Shared { wakes: symbols.address("sched_ttwu_pending"), ..Shared::default() };
+        Ok(Recorder {
+            host,
+            channels,
+            instance,
+            decoder,
+            shared,
+            symbols,
+            tasks: HashMap::new(),
+            blind,
+            tsc,
+            armed,
+            begun: 0,
+        })
     }
 
     /// What this trace cannot see on this kernel, for people.
@@ -93,16 +147,37 @@ impl<'h> Recorder<'h> {
         &self.blind
     }
 
-    /// The threads that make up the workload, by number; may be told at any time. Without a
-    /// workload an idle CPU counts as undisturbed.
-    pub fn workload(&mut self, _tids: &[i32]) {}
+    /// Whether time stamps are ticks of the TSC ([`clock::ticks`]); else they are nanoseconds of
+    /// `CLOCK_MONOTONIC`.
+    #[must_use]
+    pub fn counts_tsc(&self) -> bool {
+        self.tsc
+    }
+
+    /// The threads that make up the workload, by number; may be told at any time, and children
+    /// that they make on a watched CPU are taken in. Without a workload an idle CPU counts as
+    /// undisturbed.
+    pub fn workload(&mut self, tids: &[i32]) {
+        self.shared.workload = tids.iter().copied().collect();
+        for channel in &mut self.channels {
+            channel.stays.workload_changed(&self.shared);
+        }
+    }
 
     /// Recording begins.
     ///
     /// # Errors
     /// The kernel's answer.
     pub fn start(&mut self) -> cpushield_linux::Result<()> {
-        self.host.read("/proc/self/status").map(drop)
+        // NMIs tell how long they took in nanoseconds.
+        self.shared.ticks_per_ns = 1.0 / self.scale().ns_per_tick;
+        for channel in &mut self.channels {
+            channel.discard()?;
+            channel.stats = self.instance.stats(channel.cpu)?;
+        }
+        self.instance.start()?;
+        self.begin(self.now());
+        Ok(())
     }
 
     /// Reads and counts what the kernel has recorded since the last time. Never waits.
@@ -110,6 +185,10 @@ impl<'h> Recorder<'h> {
     /// # Errors
     /// The kernel's answer.
     pub fn poll(&mut self) -> cpushield_linux::Result<()> {
+        for channel in &mut self.channels {
+            channel.read(&self.decoder, &mut self.shared, None)?;
+        }
+        self.look_up_tasks();
         Ok(())
     }
 
@@ -118,7 +197,148 @@ impl<'h> Recorder<'h> {
     /// # Errors
     /// The kernel's answer.
     pub fn cut(&mut self) -> cpushield_linux::Result<Vec<TraceEvidence>> {
-        self.poll()?;
-        Ok(Vec::new())
+        let (begun, end) = (self.begun, self.now());
+        let scale = self.scale();
+        let mut phases = Vec::new();
+        for channel in &mut self.channels {
+            let ended = channel.read(&self.decoder, &mut self.shared, Some(end))?;
+            phases.push(ended.unwrap_or_else(|| channel.cut(end)));
+        }
+        self.look_up_tasks();
+        let span_ns = scale.ns(end.saturating_sub(begun));
+        let mut evidence = Vec::new();
+        for (channel, phase) in self.channels.iter_mut().zip(phases) {
+            for pid in phase.seen.rows.tasks() {
+                look_up(self.host, &mut self.tasks, pid);
+            }
+            let stats = self.instance.stats(channel.cpu)?;
+            let counted = stats.lost().saturating_sub(channel.stats.lost());
+            channel.stats = stats;
+            let ran = ran(self.host, channel.runner, span_ns);
+            let names = Names { symbols: &self.symbols, tasks: &self.tasks };
+            evidence.push(tell(channel.cpu, span_ns, &phase, &names, &scale, counted, ran));
+        }
+        self.begin(end);
+        Ok(evidence)
+    }
+
+    /// Stops recording and puts everything back, and says if that failed (dropping does the same
+    /// in silence).
+    ///
+    /// # Errors
+    /// The kernel's first answer that is an error.
+    pub fn close(self) -> cpushield_linux::Result<()> {
+        drop(self.channels);
+        self.instance.close()
+    }
+
+    fn now(&self) -> u64 {
+        if self.tsc { clock::ticks() } else { clock::monotonic_ns() }
+    }
+
+    fn scale(&self) -> Scale {
+        let nanoseconds = Scale { ns_per_tick: 1.0, error_ppm: 0.0 };
+        if self.tsc {
+            Scale::between(self.armed, clock::Instant::now()).unwrap_or(nanoseconds)
+        } else {
+            nanoseconds
+        }
+    }
+
+    /// A phase begins: notes who of the workload runs where.
+    fn begin(&mut self, at: u64) {
+        self.begun = at;
+        for channel in &mut self.channels {
+            channel.runner = None;
+        }
+        for tid in &self.shared.workload {
+            let Ok(task) = self.host.task(*tid, *tid) else { continue };
+            let channel = self.channels.iter_mut().find(|channel| channel.cpu == task.cpu);
+            if let (Some(channel), 'R', Some(time)) =
+                (channel, task.state, cpu_time(self.host, *tid))
+            {
+                channel.runner = Some((*tid, time));
+                channel.stays.assume(&self.shared, at, *tid);
+            }
+        }
+    }
+
+    /// Looks up tasks while they live.
+    fn look_up_tasks(&mut self) {
+        for channel in &self.channels {
+            for pid in channel.stays.rows().tasks() {
+                look_up(self.host, &mut self.tasks, pid);
+            }
+        }
+    }
+}
+
+fn look_up(host: &Host, tasks: &mut HashMap<i32, TaskName>, pid: i32) {
+    if tasks.len() < TASKS_MAX && !tasks.contains_key(&pid) {
+        let task = host.task(pid, pid);
+        let name = task.map(|task| TaskName { comm: task.comm, kthread: task.kthread });
+        let gone = |_| TaskName { comm: String::new(), kthread: false };
+        tasks.insert(pid, name.unwrap_or_else(gone));
+    }
+}
+
+/// User and system time of a thread in clock ticks of 10 ms, fields 14 and 15 of `stat`. On CPUs
+/// without a tick the kernel works it out when asked (kernel/sched/cputime.c).
+fn cpu_time(host: &Host, tid: i32) -> Option<u64> {
+    let text = host.read(&format!("/proc/{tid}/stat")).ok()?;
+    let (_, rest) = text.rsplit_once(')')?;
+    let words: Vec<&str> = rest.split_whitespace().collect();
+    Some(words.get(11)?.parse::<u64>().ok()? + words.get(12)?.parse::<u64>().ok()?)
+}
+
+/// Whether the thread got most of the time; `None` when that cannot be told.
+fn ran(host: &Host, runner: Option<(i32, u64)>, span_ns: u64) -> Option<bool> {
+    let (tid, before) = runner?;
+    let took_ns = cpu_time(host, tid)?.saturating_sub(before) * 10_000_000;
+    Some(took_ns + 20_000_000 >= span_ns / 2)
+}
+
+/// The evidence of one CPU.
+fn tell(
+    cpu: usize,
+    span_ns: u64,
+    phase: &Phase,
+    names: &Names<'_>,
+    scale: &Scale,
+    counted_lost: u64,
+    ran: Option<bool>,
+) -> TraceEvidence {
+    let seen = &phase.seen;
+    let lost = phase.lost.max(counted_lost).max(u64::from(phase.lost_unknown));
+    let mut doubts = Vec::new();
+    let mut doubt = |n: u64, what: &str| {
+        if n > 0 {
+            doubts.push(format!("{n} {what}"));
+        }
+    };
+    doubt(lost, "events of the trace were lost");
+    doubt(phase.skipped, "bytes of the trace were not understood");
+    doubt(seen.backwards, "events came with a time before the one before them");
+    doubt(seen.resyncs, "times a task ran that no event had announced");
+    // Without a single event nothing but this shows that the workload had the CPU at all.
+    let silent = phase.records() == 0 && ran == Some(false);
+    if silent {
+        doubts.push("no event was seen, but the workload did not run either".to_owned());
+    }
+    if scale.error_ppm > 1000.0 {
+        doubts.push(format!("the clock is known to {:.0} ppm only", scale.error_ppm));
+    }
+    TraceEvidence {
+        cpu,
+        span_ns,
+        entries: seen.entries,
+        switches: seen.switches,
+        stays: seen.stays,
+        interruptions: seen.rows.interruptions(names, scale),
+        longest_ns: seen.longest.filter(|_| !silent).map(|ticks| scale.ns(ticks)),
+        lost,
+        skipped_bytes: phase.skipped,
+        events: phase.named().map(|(spec, n)| (spec.name.to_owned(), n)).collect(),
+        doubts,
     }
 }

@@ -14,6 +14,7 @@ pub mod stat;
 pub mod trace_format;
 
 use std::fmt;
+
 /// Why a kernel text is not what its format says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextError {
@@ -24,16 +25,19 @@ pub struct TextError {
     /// What was there instead, shortened.
     pub found: String,
 }
+
 impl TextError {
     pub(crate) fn new(line: usize, wanted: &'static str, found: &str) -> TextError {
         TextError { line, wanted, found: found.chars().take(60).collect() }
     }
+
     /// The same as an error about a file.
     #[must_use]
     pub fn at(&self, path: &str) -> crate::Error {
         crate::Error::malformed(path, self.line, self.wanted, &self.found)
     }
 }
+
 impl fmt::Display for TextError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.line > 0 {
@@ -42,4 +46,5 @@ impl fmt::Display for TextError {
         write!(f, "expected {}, found {:?}", self.wanted, self.found)
     }
 }
+
 impl std::error::Error for TextError {}

@@ -1,6 +1,6 @@
 //! `events/<system>/<event>/format` of tracefs: where the fields of an event lie in its raw record.
 
-use std::fmt;
+use super::TextError;
 
 /// The form of one event's records.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,40 +21,23 @@ pub struct Field {
     pub dynamic: bool,
 }
 
-/// Why a format is not understood.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FormatError {
-    /// Line in the text, from 1; 0 when the text as a whole is wrong.
-    pub line: usize,
-    /// What was expected there.
-    pub wanted: &'static str,
-}
-
-impl fmt::Display for FormatError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the format of the event, line {}: expected {}", self.line, self.wanted)
-    }
-}
-
-impl std::error::Error for FormatError {}
-
 impl EventFormat {
     /// Reads a `format` file.
     ///
     /// # Errors
     /// There is no number, or a field's line is not understood.
-    pub fn parse(text: &str) -> Result<EventFormat, FormatError> {
+    pub fn parse(text: &str) -> Result<EventFormat, TextError> {
         let (mut id, mut fields) = (None, Vec::new());
         for (i, line) in text.lines().enumerate() {
             if let Some(number) = line.strip_prefix("ID:") {
-                let wrong = FormatError { line: i + 1, wanted: "a number up to 65535" };
+                let wrong = TextError::new(i + 1, "a number up to 65535", line);
                 id = Some(number.trim().parse().map_err(|_| wrong)?);
             } else if let Some(rest) = line.trim_start().strip_prefix("field:") {
-                let wrong = FormatError { line: i + 1, wanted: "a field with offset and size" };
+                let wrong = TextError::new(i + 1, "a field with offset and size", line);
                 fields.push(field(rest).ok_or(wrong)?);
             }
         }
-        let id = id.ok_or(FormatError { line: 0, wanted: "a line ID:" })?;
+        let id = id.ok_or_else(|| TextError::new(0, "a line ID:", text))?;
         Ok(EventFormat { id, fields })
     }
 

@@ -1,0 +1,170 @@
+//! Getting a trace ready, or saying why there is none: which events this kernel has, and whether
+//! arming now would hang.
+
+use super::catalogue::{self, Spec};
+use super::{Absent, Order};
+use cpushield_linux::text::trace_format::EventFormat;
+use cpushield_linux::tracefs::{Instance, Tracefs, Wanted};
+use cpushield_linux::{CpuSet, Error, Host, Task, clock};
+use std::time::Duration;
+
+/// KiB of buffer of a watched CPU: seconds of a CPU that does nothing but switch, so that a late
+/// reader loses nothing.
+const BUFFER_KIB: usize = 8 << 10;
+
+/// KiB of buffer of all watched CPUs together.
+const BUFFERS_KIB: usize = 128 << 10;
+
+/// Between two looks at a task that seems to run without end.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// Linux's numbers of the real-time policies: FIFO, RR and DEADLINE.
+const REAL_TIME: &[u32] = &[1, 2, 6];
+
+/// What is ready to record.
+#[derive(Debug)]
+pub struct Armed<'h> {
+    /// The instance, not yet started.
+    pub instance: Instance<'h>,
+    /// The events that this kernel has.
+    pub formats: Vec<(&'static Spec, EventFormat)>,
+    /// The time stamps are those of the TSC, not nanoseconds.
+    pub tsc: bool,
+    /// What cannot be seen here, for people.
+    pub blind: Vec<String>,
+}
+
+/// Makes everything ready.
+///
+/// # Errors
+/// Why there is no trace here.
+pub fn arm<'h>(host: &'h Host, order: &Order) -> Result<Armed<'h>, Absent> {
+    if !host.is_live() {
+        return Err(Absent { why: "a recorded machine cannot be traced".to_owned() });
+    }
+    if cfg!(target_endian = "big") {
+        return Err(Absent { why: "traces of big-endian machines are not understood".to_owned() });
+    }
+    let tracefs = Tracefs::find(host).map_err(|error| no_tracefs(&error))?;
+    let mut blind = Vec::new();
+    let formats = formats(host, &tracefs, order, &mut blind).map_err(|e| refused(&e))?;
+    let events: Vec<_> = formats.iter().map(|(spec, _)| (spec.system, spec.name)).collect();
+    if !formats.iter().any(|(spec, _)| spec.what == catalogue::What::Switch) {
+        return Err(Absent {
+            why: "this kernel has no trace event for switches (CONFIG_EVENT_TRACING)".to_owned(),
+        });
+    }
+    let tsc = tsc_counts(host);
+    let online = host.read_line("/sys/devices/system/cpu/online");
+    let online: CpuSet = online.ok().and_then(|list| list.parse().ok()).unwrap_or_default();
+    let hog = hog(host);
+    let share = BUFFERS_KIB / order.cpus.len().max(1);
+    let wanted = Wanted {
+        cpus: &order.cpus,
+        clock: if tsc { clock::TRACE_CLOCK } else { "mono" },
+        events: &events,
+        buffer_kib: Some(BUFFER_KIB.min(share)),
+        shrink: &online.minus(&order.cpus),
+        no_work: hog.is_some(),
+    };
+    let instance =
+        Instance::prepare(host, tracefs, &wanted).map_err(|error| match (&hog, error.errno()) {
+            (Some(hog), Some(EBUSY)) => would_hang(hog),
+            _ => refused(&error),
+        })?;
+    if let Some(hog) = hog {
+        blind.push(format!(
+            "more than the kernel's default buffer holds, because CPU {} is busy with {}",
+            hog.cpu,
+            words(&hog)
+        ));
+    }
+    Ok(Armed { instance, formats, tsc, blind })
+}
+
+/// EBUSY (asm-generic/errno-base.h): what `Instance::prepare` says when it would have to wait.
+const EBUSY: i32 = 16;
+
+/// The events of the catalogue that this kernel has; names those whose absence hides something.
+fn formats(
+    host: &Host,
+    tracefs: &Tracefs,
+    order: &Order,
+    blind: &mut Vec<String>,
+) -> cpushield_linux::Result<Vec<(&'static Spec, EventFormat)>> {
+    let mut formats = Vec::new();
+    for spec in catalogue::events() {
+        if spec.syscalls_only && !order.syscalls {
+            continue;
+        }
+        match (tracefs.format(host, spec.system, spec.name)?, spec.blind) {
+            (Some(format), _) => formats.push((spec, format)),
+            (None, Some(what)) => blind.push(what.to_owned()),
+            (None, None) => {}
+        }
+    }
+    if !order.syscalls {
+        blind.push("system calls of the workload (not asked for)".to_owned());
+    }
+    Ok(formats)
+}
+
+/// Whether the TSC can be the trace clock: the kernel takes it off this list when it finds it
+/// unstable (kernel/time/clocksource.c).
+fn tsc_counts(host: &Host) -> bool {
+    let list = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
+    cfg!(target_arch = "x86_64")
+        && host.read(list).is_ok_and(|text| text.split_whitespace().any(|word| word == "tsc"))
+}
+
+/// A real-time task of user space that does not leave its CPU: no kworker will ever run there, so
+/// nothing that waits for one may be done.
+fn hog(host: &Host) -> Option<Task> {
+    let running = || -> Vec<Task> {
+        let mut tasks = host.tasks().unwrap_or_default();
+        tasks.retain(|task| task.state == 'R' && !task.kthread && REAL_TIME.contains(&task.policy));
+        tasks
+    };
+    let first = running();
+    if first.is_empty() {
+        return None;
+    }
+    std::thread::sleep(LOOK_AGAIN);
+    let again = running();
+    first.into_iter().find(|task| again.iter().any(|t| t.id == task.id && t.cpu == task.cpu))
+}
+
+fn words(task: &Task) -> String {
+    format!("the real-time task {} ({})", task.comm, task.id.tid)
+}
+
+fn would_hang(hog: &Task) -> Absent {
+    Absent {
+        why: format!(
+            "CPU {} is busy with {}, and this kernel must run a work item on every CPU before it \
+             can record the first event: arming the trace would hang. Start `verify` before the \
+             workload, or let `apply` prepare the trace",
+            hog.cpu,
+            words(hog)
+        ),
+    }
+}
+
+fn no_tracefs(error: &Error) -> Absent {
+    let why = match error.errno() {
+        Some(1 | 13) => format!(
+            "not allowed to use tracefs ({}): it needs root, and a kernel that is not locked down",
+            error.reason()
+        ),
+        Some(19) => "this kernel has no tracefs (CONFIG_TRACING)".to_owned(),
+        Some(38) => "tracefs is not mounted, and this kernel (before 5.2) cannot mount it for one \
+                     process alone: mount -t tracefs tracefs /sys/kernel/tracing"
+            .to_owned(),
+        _ => error.to_string(),
+    };
+    Absent { why }
+}
+
+fn refused(error: &Error) -> Absent {
+    Absent { why: format!("the trace could not be set up: {error}") }
+}

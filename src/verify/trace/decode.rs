@@ -1,0 +1,349 @@
+//! Raw records → [`Event`]s, with the formats of the running kernel. Pure.
+
+use super::catalogue::{self, Spec, What};
+use cpushield_linux::ring_buffer::Record;
+use cpushield_linux::text::trace_format::{EventFormat, Field};
+
+/// Flags of `common_flags` that say that the task is to be preempted on its way out
+/// (`TRACE_FLAG_NEED_RESCHED` and `_LAZY`, include/linux/trace_events.h; the lazy one is 0x02
+/// on RT kernels from 6.1 and on all from 6.13, and elsewhere never set on x86).
+const NEED_RESCHED: u64 = 0x04 | 0x02;
+
+/// `prev_state` of a task that could have gone on: none of these bits
+/// (`TASK_REPORT`, include/linux/sched.h, 4.14 to 6.18).
+const BLOCKED: u64 = 0xff;
+
+/// A short name, kept without allocation; longer ones are cut.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Name([u8; 24]);
+
+impl Name {
+    /// From bytes up to the first NUL.
+    #[must_use]
+    pub fn new(bytes: &[u8]) -> Name {
+        let mut name = [0; 24];
+        for (place, byte) in name.iter_mut().zip(bytes.iter().take_while(|byte| **byte != 0)) {
+            *place = *byte;
+        }
+        Name(name)
+    }
+
+    /// Whether it begins with these bytes.
+    #[must_use]
+    pub fn starts_with(&self, bytes: &[u8]) -> bool {
+        self.0.starts_with(bytes)
+    }
+
+    /// As text; bytes that are not UTF-8 are replaced.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let used = self.0.split(|byte| *byte == 0).next().unwrap_or(&[]);
+        String::from_utf8_lossy(used).into_owned()
+    }
+}
+
+impl std::fmt::Debug for Name {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", self.text())
+    }
+}
+
+/// One thing that happened on a CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event {
+    /// When, in ticks of the trace clock.
+    pub at: u64,
+    /// The task it happened to (`common_pid`); for a switch the task that leaves.
+    pub pid: i32,
+    /// The task is to be preempted before it gets back to user mode.
+    pub resched: bool,
+    /// What it says.
+    pub what: What,
+    /// With which values.
+    pub with: With,
+}
+
+/// The values of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum With {
+    /// None are needed.
+    Nothing,
+    /// A function's address, a softirq's or a system call's number.
+    Number(u64),
+    /// A device interrupt.
+    Irq {
+        /// Its number.
+        number: u32,
+        /// The name it was requested with.
+        name: Name,
+    },
+    /// A switch.
+    Switch {
+        /// The task that leaves waits for something; it was not preempted.
+        blocks: bool,
+        /// The task that comes.
+        pid: i32,
+        /// Its command name.
+        comm: Name,
+    },
+    /// A fork.
+    Fork {
+        /// Who forks.
+        parent: i32,
+        /// The new task.
+        child: i32,
+    },
+    /// An NMI.
+    Nmi {
+        /// Address of the handler.
+        handler: u64,
+        /// How long it ran, in nanoseconds.
+        took_ns: u64,
+        /// The NMI was for this handler.
+        handled: bool,
+    },
+}
+
+/// What a record is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decoded {
+    /// An event of the catalogue, with its place there.
+    Event(usize, Event),
+    /// A record of another event, by its number.
+    Foreign(u16),
+    /// A record of a known event that is too short for its fields.
+    Short(usize),
+}
+
+/// Where everything lies in the records of one kernel.
+#[derive(Debug, Clone)]
+pub struct Decoder {
+    /// By `common_type`.
+    slots: Vec<Option<Slot>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    /// Place in the catalogue.
+    index: usize,
+    what: What,
+    common: Common,
+    fields: [Option<Field>; 3],
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Common {
+    flags: Field,
+    pid: Field,
+}
+
+impl Decoder {
+    /// From the formats of the events that this kernel has; those that lack a needed field are
+    /// named in the second value and cannot be used.
+    #[must_use]
+    pub fn new(formats: &[(&'static Spec, EventFormat)]) -> (Decoder, Vec<String>) {
+        let (mut slots, mut unusable) = (Vec::new(), Vec::new());
+        for (index, spec) in catalogue::events().enumerate() {
+            let Some((_, format)) = formats.iter().find(|(known, _)| *known == spec) else {
+                continue;
+            };
+            match slot(index, spec, format) {
+                Some(slot) => {
+                    let id = usize::from(format.id);
+                    if slots.len() <= id {
+                        slots.resize(id + 1, None);
+                    }
+                    slots[id] = Some(slot);
+                }
+                None => unusable.push(format!("{}:{}", spec.system, spec.name)),
+            }
+        }
+        (Decoder { slots }, unusable)
+    }
+
+    /// Decodes one record.
+    #[must_use]
+    pub fn decode(&self, record: &Record<'_>) -> Decoded {
+        let bytes = record.bytes;
+        let Some(id) = bytes.first_chunk().map(|chunk| u16::from_le_bytes(*chunk)) else {
+            return Decoded::Foreign(0);
+        };
+        let Some(Some(slot)) = self.slots.get(usize::from(id)) else {
+            return Decoded::Foreign(id);
+        };
+        match slot.event(record.timestamp, bytes) {
+            Some(event) => Decoded::Event(slot.index, event),
+            None => Decoded::Short(slot.index),
+        }
+    }
+}
+
+fn slot(index: usize, spec: &'static Spec, format: &EventFormat) -> Option<Slot> {
+    let common = Common { flags: format.field("common_flags")?, pid: format.field("common_pid")? };
+    // decode() takes the first two bytes for the event's number.
+    let kind = format.field("common_type")?;
+    if (kind.offset, kind.size) != (0, 2) {
+        return None;
+    }
+    let mut fields = [None; 3];
+    for (place, name) in fields.iter_mut().zip(spec.fields) {
+        *place = Some(format.field(name)?);
+    }
+    Some(Slot { index, what: spec.what, common, fields })
+}
+
+impl Slot {
+    fn event(&self, at: u64, bytes: &[u8]) -> Option<Event> {
+        let pid = i32::try_from(self.common.pid.signed(bytes)?).ok()?;
+        let resched = self.common.flags.unsigned(bytes)? & NEED_RESCHED != 0;
+        Some(Event { at, pid, resched, what: self.what, with: self.values(bytes)? })
+    }
+
+    fn values(&self, bytes: &[u8]) -> Option<With> {
+        let number = |n: usize| -> Option<u64> { self.fields.get(n)?.as_ref()?.unsigned(bytes) };
+        let pid = |n: usize| -> Option<i32> {
+            i32::try_from(self.fields.get(n)?.as_ref()?.signed(bytes)?).ok()
+        };
+        let name =
+            |n: usize| -> Option<Name> { self.fields.get(n)?.as_ref()?.text(bytes).map(Name::new) };
+        Some(match self.what {
+            What::Irq => With::Irq { number: u32::try_from(number(0)?).ok()?, name: name(1)? },
+            What::Switch => {
+                With::Switch { blocks: number(0)? & BLOCKED != 0, pid: pid(1)?, comm: name(2)? }
+            }
+            What::Fork => With::Fork { parent: pid(0)?, child: pid(1)? },
+            What::Nmi => {
+                With::Nmi { handler: number(0)?, took_ns: number(1)?, handled: number(2)? != 0 }
+            }
+            What::Softirq
+            | What::SoftirqRaise
+            | What::Hrtimer
+            | What::Timer
+            | What::Call
+            | What::Work
+            | What::Syscall => With::Number(number(0)?),
+            _ => With::Nothing,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// `sched_switch` of two kernels (`print fmt` left out): 6.1 RT has one more common field,
+    /// which moves all others.
+    const SWITCH_6_1_RT: &str = "name: sched_switch
+ID: 319
+format:
+\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;
+\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;
+\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;
+\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;
+\tfield:unsigned char common_preempt_lazy_count;\toffset:8;\tsize:1;\tsigned:0;
+
+\tfield:char prev_comm[16];\toffset:12;\tsize:16;\tsigned:1;
+\tfield:pid_t prev_pid;\toffset:28;\tsize:4;\tsigned:1;
+\tfield:int prev_prio;\toffset:32;\tsize:4;\tsigned:1;
+\tfield:long prev_state;\toffset:40;\tsize:8;\tsigned:1;
+\tfield:char next_comm[16];\toffset:48;\tsize:16;\tsigned:1;
+\tfield:pid_t next_pid;\toffset:64;\tsize:4;\tsigned:1;
+\tfield:int next_prio;\toffset:68;\tsize:4;\tsigned:1;
+";
+    const SWITCH_6_12: &str = "name: sched_switch
+ID: 309
+format:
+\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;
+\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;
+\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;
+\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;
+
+\tfield:char prev_comm[16];\toffset:8;\tsize:16;\tsigned:0;
+\tfield:pid_t prev_pid;\toffset:24;\tsize:4;\tsigned:1;
+\tfield:int prev_prio;\toffset:28;\tsize:4;\tsigned:1;
+\tfield:long prev_state;\toffset:32;\tsize:8;\tsigned:1;
+\tfield:char next_comm[16];\toffset:40;\tsize:16;\tsigned:0;
+\tfield:pid_t next_pid;\toffset:56;\tsize:4;\tsigned:1;
+\tfield:int next_prio;\toffset:60;\tsize:4;\tsigned:1;
+";
+
+    fn decoder(format: &str) -> (Decoder, Vec<String>) {
+        let spec = catalogue::events().find(|spec| spec.name == "sched_switch").unwrap();
+        Decoder::new(&[(spec, EventFormat::parse(format).unwrap())])
+    }
+
+    /// A record of `size` bytes with these pieces at these offsets.
+    fn record(size: usize, pieces: &[(usize, &[u8])]) -> Vec<u8> {
+        let mut bytes = vec![0; size];
+        for (at, piece) in pieces {
+            bytes[*at..at + piece.len()].copy_from_slice(piece);
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_switch_is_the_same_event_wherever_the_kernel_put_its_fields() {
+        let wanted = Event {
+            at: 7,
+            pid: 812,
+            resched: true,
+            what: What::Switch,
+            with: With::Switch { blocks: true, pid: 24, comm: Name::new(b"ksoftirqd/3") },
+        };
+        let (pid, next) = (812i32.to_le_bytes(), 24i32.to_le_bytes());
+        for (format, bytes) in [
+            (
+                SWITCH_6_1_RT,
+                record(
+                    72,
+                    &[(0, &[63, 1, 2]), (4, &pid), (40, &[1]), (48, b"ksoftirqd/3"), (64, &next)],
+                ),
+            ),
+            (
+                SWITCH_6_12,
+                record(
+                    64,
+                    &[(0, &[53, 1, 4]), (4, &pid), (32, &[2]), (40, b"ksoftirqd/3"), (56, &next)],
+                ),
+            ),
+        ] {
+            let (decoder, unusable) = decoder(format);
+            assert!(unusable.is_empty());
+            let short = Record { timestamp: 7, bytes: &bytes[..40] };
+            assert!(matches!(decoder.decode(&short), Decoded::Short(_)));
+            let decoded = decoder.decode(&Record { timestamp: 7, bytes: &bytes });
+            assert!(matches!(decoded, Decoded::Event(_, event) if event == wanted), "{decoded:?}");
+        }
+    }
+
+    #[test]
+    fn a_preempted_task_does_not_block() {
+        // `R+` of 4.14 to 6.18: only the bit above TASK_REPORT.
+        let bytes = record(64, &[(0, &[53, 1, 0]), (32, &[0, 1])]);
+        let decoded = decoder(SWITCH_6_12).0.decode(&Record { timestamp: 0, bytes: &bytes });
+        let Decoded::Event(_, event) = decoded else { panic!("{decoded:?}") };
+        assert!(matches!(event.with, With::Switch { blocks: false, .. }));
+    }
+
+    #[test]
+    fn a_format_without_a_needed_field_is_named_and_unknown_numbers_are_foreign() {
+        let (decoder, unusable) = decoder(&SWITCH_6_12.replace("next_pid", "next_tid"));
+        assert_eq!(unusable, ["sched:sched_switch"]);
+        let bytes = record(64, &[(0, &[53, 1])]);
+        assert_eq!(decoder.decode(&Record { timestamp: 0, bytes: &bytes }), Decoded::Foreign(309));
+        assert_eq!(decoder.decode(&Record { timestamp: 0, bytes: &[1] }), Decoded::Foreign(0));
+    }
+
+    proptest! {
+        #[test]
+        fn no_record_makes_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+            let (decoder, _) = decoder(SWITCH_6_12);
+            let mut bytes = bytes;
+            if let Some(id) = bytes.get_mut(..2) {
+                id.copy_from_slice(&309u16.to_le_bytes());
+            }
+            let _ = decoder.decode(&Record { timestamp: 0, bytes: &bytes });
+        }
+    }
+}

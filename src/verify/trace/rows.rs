@@ -1,0 +1,244 @@
+//! What was counted on one CPU, by cause and culprit, at constant memory. Pure.
+
+use super::decode::Name;
+use crate::causes::Cause;
+use crate::verify::{Interruptions, WitnessKind};
+use cpushield_linux::clock::Scale;
+use cpushield_linux::text::kallsyms::Symbols;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Culprits kept apart on one CPU; a machine that makes processes without end has no more rows.
+const ROWS_MAX: usize = 4096;
+
+/// The functions of the tick's hrtimer (kernel/time/tick-sched.c): up to 6.7 and from 6.8.
+const TICK: &[&str] = &["tick_sched_timer", "tick_nohz_handler"];
+
+/// Names of the softirqs, by number (include/linux/interrupt.h).
+const SOFTIRQS: &[&str] =
+    &["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
+
+/// Who, as far as the trace says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Who {
+    /// In words.
+    Words(&'static str),
+    /// A function of the kernel, by address.
+    Function(u64),
+    /// A device interrupt.
+    Irq {
+        /// Its number.
+        number: u32,
+        /// The name it was requested with.
+        name: Name,
+    },
+    /// A task.
+    Task {
+        /// Its number.
+        pid: i32,
+        /// Its command name; empty when it was running before the trace began.
+        comm: Name,
+    },
+    /// A softirq by number.
+    Softirq(u64),
+    /// A system call by number.
+    Syscall(u64),
+    /// A record of an event that was not asked for, by the event's number.
+    Foreign(u16),
+    /// A record of this event that is too short for its fields.
+    Short(&'static str),
+    /// All that came after [`ROWS_MAX`] others.
+    Others,
+}
+
+/// What a row counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Key {
+    /// The kind.
+    pub cause: Cause,
+    /// Who.
+    pub who: Who,
+}
+
+impl std::hash::Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.who.hash(state);
+    }
+}
+
+/// Counts of one culprit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Row {
+    /// Interruptions it began.
+    pub count: u64,
+    /// Times it ran inside another one.
+    pub nested: u64,
+    /// Ticks it took itself.
+    pub ticks: u64,
+    /// Ticks of the longest interruption it began.
+    pub max: u64,
+    /// How many of `count` and `nested` have no known end and so no time.
+    pub untimed: u64,
+}
+
+/// A quick hash for keys made by the kernel; nobody gains by making them collide.
+#[derive(Debug, Default, Clone, Copy)]
+struct Quick(u64);
+
+impl Hasher for Quick {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u8(&mut self, n: u8) {
+        self.write_u64(n.into());
+    }
+
+    fn write_u32(&mut self, n: u32) {
+        self.write_u64(n.into());
+    }
+
+    fn write_u64(&mut self, n: u64) {
+        self.0 = (self.0.rotate_left(5) ^ n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn write_usize(&mut self, n: usize) {
+        self.write_u64(n as u64);
+    }
+}
+
+/// The rows of one CPU.
+#[derive(Debug, Clone, Default)]
+pub struct Rows {
+    rows: HashMap<Key, Row, BuildHasherDefault<Quick>>,
+}
+
+impl Rows {
+    /// The row of a culprit.
+    pub fn row(&mut self, key: Key) -> &mut Row {
+        let full = self.rows.len() >= ROWS_MAX && !self.rows.contains_key(&key);
+        let key = if full { Key { who: Who::Others, ..key } } else { key };
+        self.rows.entry(key).or_default()
+    }
+
+    /// The numbers of all tasks among the culprits.
+    pub fn tasks(&self) -> impl Iterator<Item = i32> + '_ {
+        self.rows.keys().filter_map(|key| match key.who {
+            Who::Task { pid, .. } => Some(pid),
+            _ => None,
+        })
+    }
+
+    /// All rows, with words for people, most frequent first.
+    #[must_use]
+    pub fn interruptions(&self, names: &Names<'_>, scale: &Scale) -> Vec<Interruptions> {
+        let mut merged: BTreeMap<(Cause, String), Row> = BTreeMap::new();
+        for (key, row) in &self.rows {
+            let into = merged.entry(names.of(*key)).or_default();
+            into.count += row.count;
+            into.nested += row.nested;
+            into.ticks += row.ticks;
+            into.max = into.max.max(row.max);
+            into.untimed += row.untimed;
+        }
+        let mut list: Vec<Interruptions> = merged
+            .into_iter()
+            .map(|((cause, culprit), row)| {
+                let timed = row.untimed < row.count + row.nested;
+                Interruptions {
+                    cause,
+                    culprit,
+                    count: row.count,
+                    nested: row.nested,
+                    time_ns: timed.then(|| scale.ns(row.ticks)),
+                    max_ns: (timed && row.count > 0).then(|| scale.ns(row.max)),
+                    witness: WitnessKind::Trace,
+                }
+            })
+            .collect();
+        list.sort_by_key(|i| std::cmp::Reverse((i.count, i.nested)));
+        list
+    }
+}
+
+/// What is known about a task besides its number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskName {
+    /// Its command name.
+    pub comm: String,
+    /// It is a kernel thread.
+    pub kthread: bool,
+}
+
+/// Turns keys into words.
+#[derive(Debug, Clone, Copy)]
+pub struct Names<'a> {
+    /// The kernel's functions.
+    pub symbols: &'a Symbols,
+    /// Tasks that were looked up while they lived.
+    pub tasks: &'a HashMap<i32, TaskName>,
+}
+
+impl Names<'_> {
+    /// The cause and the culprit's name.
+    fn of(&self, key: Key) -> (Cause, String) {
+        let function = |address| self.symbols.name(address);
+        match (key.cause, key.who) {
+            (Cause::Hrtimer, Who::Function(address)) => {
+                let name = function(address);
+                let tick = TICK.contains(&name.as_str());
+                (if tick { Cause::Tick } else { Cause::Hrtimer }, name)
+            }
+            (cause, Who::Function(address)) => (cause, function(address)),
+            (_, Who::Task { pid, comm }) => self.task(pid, &comm.text()),
+            (cause, Who::Words(words)) => (cause, words.to_owned()),
+            (cause, Who::Irq { number, name }) => (cause, format!("IRQ {number} {}", name.text())),
+            (cause, Who::Softirq(number)) => {
+                let name = usize::try_from(number).ok().and_then(|n| SOFTIRQS.get(n));
+                (cause, name.map_or_else(|| format!("softirq {number}"), |n| (*n).to_owned()))
+            }
+            (cause, Who::Syscall(number)) => (cause, format!("system call {number}")),
+            (cause, Who::Foreign(id)) => (cause, format!("event number {id}")),
+            (cause, Who::Short(name)) => (cause, format!("a record of {name} that is too short")),
+            (cause, Who::Others) => (cause, "others".to_owned()),
+        }
+    }
+
+    fn task(&self, pid: i32, comm: &str) -> (Cause, String) {
+        // /proc shows more of a kernel thread's name: `kworker/3:1-events`. Another name is another
+        // task with the same number; what was gone when it was looked up was no kernel thread.
+        let known = self.tasks.get(&pid).filter(|task| task.comm.starts_with(comm));
+        let comm = if comm.is_empty() { known.map_or("", |task| &task.comm) } else { comm };
+        match known {
+            Some(TaskName { kthread: true, .. }) if comm.starts_with("kworker/") => {
+                (Cause::Workqueue, comm.to_owned())
+            }
+            Some(TaskName { kthread: true, .. }) => (Cause::Kthread, comm.to_owned()),
+            _ => (Cause::UserTask, format!("{comm} ({pid})").trim_start().to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_do_not_grow_without_end_and_nothing_is_lost() {
+        let mut rows = Rows::default();
+        for n in 0..10_000 {
+            let who = Who::Task { pid: n, comm: Name::new(b"sh") };
+            rows.row(Key { cause: Cause::Kthread, who }).count += 1;
+        }
+        assert_eq!(rows.rows.len(), ROWS_MAX + 1);
+        assert_eq!(rows.rows.values().map(|row| row.count).sum::<u64>(), 10_000);
+    }
+}

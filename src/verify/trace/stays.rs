@@ -1,0 +1,482 @@
+//! Events of one CPU in the order of time → interruptions. Pure, at constant memory.
+//!
+//! An interruption is one *stay*: from the first thing the kernel does to the moment the workload
+//! (or the idle loop) goes on. What happens inside is a stack of [`Frame`]s; each gets its own
+//! time, and the first of them is what the interruption is counted under.
+//!
+//! Where the kernel does not say when it returns to user mode (only `context_tracking` does),
+//! a stay is kept open after its last handler until the next event shows whether it went on:
+//! a softirq that was raised inside it, or a switch that was announced by the need to reschedule,
+//! still belong to it; anything else is a new one.
+
+mod handlers;
+
+use super::catalogue::{Vector, What};
+use super::decode::{Event, Name, With};
+use super::rows::{Key, Rows, Who};
+use crate::causes::Cause;
+use std::collections::{HashMap, HashSet};
+
+/// Deeper than any real nesting (task, system call, softirq, timer, interrupt, call, NMI).
+const FRAMES_MAX: usize = 32;
+
+/// Kworkers that wait in the middle of a work item; more are forgotten.
+const SUSPENDED_MAX: usize = 256;
+
+/// The softirq in which timers that may wait expire (include/linux/interrupt.h).
+const HRTIMER_SOFTIRQ: u64 = 8;
+
+/// A stay of which nothing was seen but that it was.
+const UNKNOWN: Key = Key {
+    cause: Cause::Unattributed,
+    who: Who::Words("an entry into the kernel without an event"),
+};
+
+/// What the state machines of all CPUs share.
+#[derive(Debug, Clone, Default)]
+pub struct Shared {
+    /// The workload's threads.
+    pub workload: HashSet<i32>,
+    /// Address of `sched_ttwu_pending`: a call that only wakes a task here.
+    pub wakes: Option<u64>,
+    /// Ticks in a nanosecond.
+    pub ticks_per_ns: f64,
+}
+
+impl Shared {
+    /// Whose time counts as undisturbed.
+    fn is_ours(&self, pid: i32) -> bool {
+        if self.workload.is_empty() { pid == 0 } else { self.workload.contains(&pid) }
+    }
+}
+
+/// What was seen in one phase.
+#[derive(Debug, Clone, Default)]
+pub struct Seen {
+    /// By cause and culprit.
+    pub rows: Rows,
+    /// Stays that ended.
+    pub stays: u64,
+    /// Entries into the kernel that have an event of their own.
+    pub entries: u64,
+    /// Switches.
+    pub switches: u64,
+    /// Longest undisturbed time in ticks; `None` when there was none that could be measured.
+    pub longest: Option<u64>,
+    /// Events whose time was before the one before them.
+    pub backwards: u64,
+    /// Times when a task ran that nobody had switched to: events are missing.
+    pub resyncs: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Vector(Vector),
+    Irq,
+    Softirq,
+    Hrtimer,
+    Timer,
+    Call,
+    Work,
+    Task,
+    Syscall,
+    PageFault,
+    /// In the kernel, as context tracking says; what for is said by what follows.
+    Kernel,
+}
+
+/// Something that runs inside a stay.
+#[derive(Debug, Clone, Copy)]
+struct Frame {
+    kind: Kind,
+    /// `None` until what runs inside says who it is.
+    key: Option<Key>,
+    /// Who it is when nothing says so.
+    otherwise: Key,
+    ticks: u64,
+    /// The stay is counted under it.
+    first: bool,
+    /// It only names the frame below it.
+    merged: bool,
+}
+
+/// One stay.
+#[derive(Debug, Clone, Copy)]
+struct Stay {
+    begun: u64,
+    /// The end of the last frame.
+    last: u64,
+    /// What it is counted under, as soon as that is known.
+    primary: Option<Key>,
+    /// Something was first.
+    has_first: bool,
+    /// What was first only wakes a task here; if that is switched to, it is the cause.
+    carrier: bool,
+    /// The last event said that the task is to be preempted.
+    resched: bool,
+    /// Ticks inside the stay but outside all frames.
+    loose: u64,
+    /// The last thing, when the next may still belong to the same interrupt: a shared line calls
+    /// all handlers in turn, and so does an NMI.
+    shared: Option<Who>,
+    /// A page fault that may still go to sleep.
+    fault: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    /// Not known since when.
+    Unknown,
+    /// Nothing has disturbed it since then.
+    Since(u64),
+}
+
+/// The state of one CPU.
+#[derive(Debug)]
+pub struct Stays {
+    seen: Seen,
+    /// Who runs; `None` until the first event.
+    task: Option<i32>,
+    /// The one who runs is the workload, or idle where there is none.
+    ours: bool,
+    /// What it was before the stay, or is when there is none.
+    rest: Rest,
+    stay: Option<Stay>,
+    frames: Vec<Frame>,
+    /// Up to here time has been given to the frames.
+    mark: u64,
+    /// The time of the last event.
+    last: u64,
+    /// Softirqs raised on this CPU and not yet run.
+    raised: u64,
+    suspended: HashMap<i32, Key>,
+}
+
+impl Default for Stays {
+    fn default() -> Stays {
+        Stays {
+            seen: Seen::default(),
+            task: None,
+            ours: false,
+            rest: Rest::Unknown,
+            stay: None,
+            frames: Vec::with_capacity(FRAMES_MAX),
+            mark: 0,
+            last: 0,
+            raised: 0,
+            suspended: HashMap::new(),
+        }
+    }
+}
+
+impl Stays {
+    /// The task is known to run undisturbed from this moment on.
+    pub fn assume(&mut self, shared: &Shared, at: u64, pid: i32) {
+        if self.task.is_none() {
+            self.runs(shared, pid);
+            self.rest = Rest::Since(at);
+            self.mark = at;
+            self.last = at;
+        }
+    }
+
+    /// The workload has other threads now.
+    pub fn workload_changed(&mut self, shared: &Shared) {
+        let Some(pid) = self.task else { return };
+        let before = std::mem::replace(&mut self.ours, shared.is_ours(pid));
+        if self.ours && !before && self.stay.is_some() {
+            self.end(self.mark);
+        }
+    }
+
+    /// Events are missing here: nothing is known any more, and no time may be bridged.
+    pub fn gap(&mut self) {
+        self.abandon();
+        self.task = None;
+        self.raised = 0;
+        self.suspended.clear();
+    }
+
+    /// The culprits of this phase so far.
+    #[must_use]
+    pub fn rows(&self) -> &Rows {
+        &self.seen.rows
+    }
+
+    /// A record that is not understood.
+    pub fn odd(&mut self, who: Who) {
+        self.seen.rows.row(Key { cause: Cause::Unattributed, who }).nested += 1;
+    }
+
+    /// The next event.
+    pub fn event(&mut self, shared: &mut Shared, event: &Event) {
+        let mut event = *event;
+        if event.at < self.last {
+            self.seen.backwards += 1;
+            event.at = self.last;
+        }
+        self.last = event.at;
+        // While a switch is under way an NMI still belongs to the task that leaves.
+        if self.task != Some(event.pid) && event.what != What::Nmi {
+            self.resync(shared, &event);
+        }
+        let at = event.at;
+        if !self.frames.is_empty() && event.what != What::Nmi {
+            self.charge(at);
+        }
+        match (event.what, event.with) {
+            (What::Vector(vector), _) => self.vector(at, vector),
+            (What::VectorEnd(vector), _) => self.close(at, Kind::Vector(vector)),
+            (What::Irq, With::Irq { number, name }) => self.irq(at, number, name),
+            (What::IrqEnd, _) => self.close(at, Kind::Irq),
+            (What::Softirq, With::Number(n)) => self.softirq(at, n),
+            (What::SoftirqEnd, _) => self.close(at, Kind::Softirq),
+            (What::SoftirqRaise, With::Number(n)) => self.raise(n),
+            (What::Hrtimer, With::Number(f)) => self.function(at, Kind::Hrtimer, Cause::Hrtimer, f),
+            (What::HrtimerEnd, _) => self.close(at, Kind::Hrtimer),
+            (What::Timer, With::Number(f)) => self.function(at, Kind::Timer, Cause::Timer, f),
+            (What::TimerEnd, _) => self.close(at, Kind::Timer),
+            (What::Call, With::Number(f)) => self.call(shared, at, f),
+            (What::CallEnd, _) => self.close(at, Kind::Call),
+            (What::Work, With::Number(f)) => self.function(at, Kind::Work, Cause::Workqueue, f),
+            (What::WorkEnd, _) => self.work_end(at, event.pid),
+            (What::Switch, With::Switch { blocks, pid, comm }) => {
+                self.switch(shared, &event, blocks, pid, comm);
+            }
+            (What::Fork, With::Fork { parent, child }) if shared.workload.contains(&parent) => {
+                shared.workload.insert(child);
+            }
+            (What::PageFault, _) => self.page_fault(at),
+            (What::Nmi, With::Nmi { handler, took_ns, handled }) => {
+                self.nmi(shared, at, handler, took_ns, handled);
+            }
+            (What::Syscall, With::Number(n)) => self.syscall(at, n),
+            (What::SyscallEnd, _) => self.syscall_end(at),
+            (What::UserExit, _) => self.user_exit(at),
+            (What::UserEnter, _) => self.user_enter(at),
+            _ => {}
+        }
+        if let Some(stay) = &mut self.stay {
+            stay.resched = event.resched;
+        }
+    }
+
+    /// Ends a phase at this moment; the next begins.
+    pub fn cut(&mut self, at: u64) -> Seen {
+        let at = at.max(self.last);
+        self.settle();
+        if let Some(stay) = self.stay {
+            // It goes on: counted here for what it took so far, and again in the next phase.
+            self.charge(at);
+            let first = self.frames.iter().find(|frame| frame.first);
+            let primary = stay.primary.or(first.map(Frame::identity));
+            self.count(primary, at - stay.begun, stay.loose);
+            for i in 0..self.frames.len() {
+                let frame = self.frames[i];
+                if frame.kind != Kind::Kernel {
+                    self.seen.rows.row(frame.identity()).ticks += frame.ticks;
+                }
+                self.frames[i].ticks = 0;
+            }
+            self.stay = Some(Stay { begun: at, loose: 0, ..stay });
+        } else {
+            self.stretch(at);
+            if let Rest::Since(_) = self.rest {
+                self.rest = Rest::Since(at);
+            }
+        }
+        self.mark = at;
+        std::mem::take(&mut self.seen)
+    }
+
+    fn runs(&mut self, shared: &Shared, pid: i32) {
+        self.task = Some(pid);
+        self.ours = shared.is_ours(pid);
+    }
+
+    /// The undisturbed time ends here, if there was one.
+    fn stretch(&mut self, at: u64) {
+        if let Rest::Since(since) = self.rest
+            && self.ours
+        {
+            let stretch = at.saturating_sub(since);
+            self.seen.longest = Some(self.seen.longest.map_or(stretch, |l| l.max(stretch)));
+        }
+    }
+
+    fn begin(&mut self, at: u64) {
+        self.stretch(at);
+        self.mark = at;
+        self.rest = Rest::Unknown;
+        self.stay = Some(Stay {
+            begun: at,
+            last: at,
+            primary: None,
+            has_first: false,
+            carrier: false,
+            resched: false,
+            loose: 0,
+            shared: None,
+            fault: false,
+        });
+    }
+
+    /// The stay, if any, is over since the end of its last frame, unless it is known to go on.
+    fn settle(&mut self) {
+        if let Some(stay) = self.stay
+            && self.frames.is_empty()
+        {
+            self.end(stay.last);
+        }
+    }
+
+    /// The stay ends; what ran before it goes on.
+    fn end(&mut self, at: u64) {
+        while !self.frames.is_empty() {
+            self.pop(at);
+        }
+        if let Some(stay) = self.stay.take() {
+            self.count(stay.primary, at.saturating_sub(stay.begun), stay.loose);
+        }
+        self.rest = Rest::Since(at);
+        self.mark = at;
+    }
+
+    fn count(&mut self, primary: Option<Key>, ticks: u64, loose: u64) {
+        let row = self.seen.rows.row(primary.unwrap_or(UNKNOWN));
+        row.count += 1;
+        row.ticks += loose;
+        row.max = row.max.max(ticks);
+        self.seen.stays += 1;
+    }
+
+    /// Whatever is open is closed where it was last seen.
+    fn abandon(&mut self) {
+        if self.stay.is_some() {
+            self.end(self.mark);
+        }
+        self.frames.clear();
+        self.rest = Rest::Unknown;
+    }
+
+    /// Somebody runs whom nobody switched to: the first event, or events are missing.
+    fn resync(&mut self, shared: &Shared, event: &Event) {
+        if self.task.is_some() {
+            self.seen.resyncs += 1;
+        }
+        self.abandon();
+        self.runs(shared, event.pid);
+        if !self.ours && event.pid != 0 {
+            self.begin(event.at);
+            let who = Who::Task { pid: event.pid, comm: Name::default() };
+            self.push(event.at, Kind::Task, Key { cause: Cause::Kthread, who });
+        }
+    }
+
+    /// Something from outside: nested in what is open, or a stay of its own.
+    fn enter(&mut self, at: u64) {
+        match self.stay {
+            Some(stay) if !self.frames.is_empty() || stay.resched => {}
+            Some(_) => {
+                self.settle();
+                self.begin(at);
+            }
+            None => self.begin(at),
+        }
+    }
+
+    /// Gives the time since the last event to whoever had it.
+    fn charge(&mut self, at: u64) {
+        let ticks = at.saturating_sub(self.mark);
+        match (self.frames.last_mut(), &mut self.stay) {
+            (Some(frame), _) => frame.ticks += ticks,
+            (None, Some(stay)) => {
+                stay.loose += ticks;
+                stay.last = at;
+            }
+            (None, None) => {}
+        }
+        self.mark = at.max(self.mark);
+    }
+
+    /// Something begins that is known.
+    fn push(&mut self, at: u64, kind: Kind, key: Key) {
+        self.open(at, kind, Some(key), key);
+    }
+
+    /// Something begins that what runs inside may name.
+    fn open(&mut self, at: u64, kind: Kind, key: Option<Key>, otherwise: Key) {
+        self.charge(at);
+        if self.frames.len() >= FRAMES_MAX {
+            // No kernel nests so deep; ends were lost.
+            self.pop(at);
+        }
+        let mut merged = false;
+        if let Some(below) = self.frames.last_mut()
+            && below.key.is_none()
+            && names(kind, below.kind)
+        {
+            below.key = key;
+            merged = true;
+        }
+        let Some(stay) = &mut self.stay else { return };
+        if merged && self.frames.last().is_some_and(|below| below.first) {
+            stay.primary = key;
+        }
+        let first = !merged && !stay.has_first && kind != Kind::Kernel;
+        if first {
+            stay.has_first = true;
+            stay.primary = key;
+        }
+        stay.shared = None;
+        stay.fault = false;
+        self.frames.push(Frame { kind, key, otherwise, ticks: 0, first, merged });
+    }
+
+    fn pop(&mut self, at: u64) {
+        self.charge(at);
+        let Some(frame) = self.frames.pop() else { return };
+        let Some(stay) = &mut self.stay else { return };
+        stay.last = at;
+        if frame.kind == Kind::Kernel {
+            stay.loose += frame.ticks;
+            return;
+        }
+        let key = frame.identity();
+        if frame.first && stay.primary.is_none() {
+            stay.primary = Some(key);
+        }
+        let row = self.seen.rows.row(key);
+        row.ticks += frame.ticks;
+        row.nested += u64::from(!frame.first && !frame.merged);
+    }
+
+    /// The end of the innermost frame of that kind, and of what is still open inside it. An end
+    /// without a beginning (it was before the trace, or before a switch) says nothing.
+    fn close(&mut self, at: u64, kind: Kind) {
+        if let Some(depth) = self.frames.iter().rposition(|frame| frame.kind == kind) {
+            while self.frames.len() > depth {
+                self.pop(at);
+            }
+        }
+    }
+}
+
+impl Frame {
+    fn identity(&self) -> Key {
+        self.key.unwrap_or(self.otherwise)
+    }
+}
+
+/// Whether something that runs inside names what it runs in.
+fn names(inside: Kind, outside: Kind) -> bool {
+    matches!(
+        (inside, outside),
+        (Kind::Hrtimer, Kind::Vector(Vector::LocalTimer))
+            | (Kind::Call, Kind::Vector(Vector::CallMany | Vector::CallOne))
+            | (Kind::Work, Kind::Task)
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,297 @@
+//! What each event does to the stay of its CPU.
+
+use super::super::catalogue::Vector;
+use super::super::decode::{Event, Name};
+use super::super::rows::{Key, Who};
+use super::{HRTIMER_SOFTIRQ, Kind, Rest, SUSPENDED_MAX, Shared, Stays, UNKNOWN};
+use crate::causes::Cause;
+
+impl Stays {
+    pub(super) fn vector(&mut self, at: u64, vector: Vector) {
+        self.seen.entries += 1;
+        self.enter(at);
+        let alone = self.stay.is_some_and(|stay| !stay.has_first);
+        let (key, otherwise) = identity(vector);
+        self.open(at, Kind::Vector(vector), key, otherwise);
+        if alone
+            && matches!(vector, Vector::Reschedule | Vector::CallOne)
+            && let Some(stay) = &mut self.stay
+        {
+            stay.carrier = true;
+        }
+    }
+
+    pub(super) fn irq(&mut self, at: u64, number: u32, name: Name) {
+        self.seen.entries += 1;
+        let who = Who::Irq { number, name };
+        // The next handler of a shared line, not the next interrupt.
+        let same = self.stay.is_some_and(|stay| match stay.shared {
+            Some(Who::Irq { number: n, name: first }) => n == number && first != name,
+            _ => false,
+        });
+        let line = self.stay.and_then(|stay| stay.shared).filter(|_| same);
+        if !same {
+            self.enter(at);
+        }
+        self.push(at, Kind::Irq, Key { cause: Cause::Irq, who });
+        if let Some(stay) = &mut self.stay {
+            stay.shared = line.or(Some(who));
+        }
+    }
+
+    pub(super) fn softirq(&mut self, at: u64, number: u64) {
+        let bit = 1u64.checked_shl(u32::try_from(number).unwrap_or(64)).unwrap_or(0);
+        let ours = self.raised & bit != 0 && self.stay.is_some();
+        self.raised &= !bit;
+        if !ours {
+            self.enter(at);
+        }
+        let who = Who::Softirq(number);
+        self.push(at, Kind::Softirq, Key { cause: Cause::Softirq, who });
+    }
+
+    pub(super) fn raise(&mut self, number: u64) {
+        self.raised |= 1u64.checked_shl(u32::try_from(number).unwrap_or(64)).unwrap_or(0);
+        if let Some(frame) = self.frames.last_mut()
+            && frame.kind == Kind::Vector(Vector::LocalTimer)
+            && number == HRTIMER_SOFTIRQ
+        {
+            let who = Who::Words("timers that expire in a softirq");
+            frame.otherwise = Key { cause: Cause::Hrtimer, who };
+        }
+    }
+
+    pub(super) fn function(&mut self, at: u64, kind: Kind, cause: Cause, address: u64) {
+        self.enter(at);
+        self.push(at, kind, Key { cause, who: Who::Function(address) });
+    }
+
+    pub(super) fn call(&mut self, shared: &Shared, at: u64, address: u64) {
+        self.function(at, Kind::Call, Cause::IpiCall, address);
+        if let Some(stay) = &mut self.stay
+            && shared.wakes != Some(address)
+        {
+            stay.carrier = false;
+        }
+    }
+
+    pub(super) fn work_end(&mut self, at: u64, pid: i32) {
+        self.suspended.remove(&pid);
+        self.close(at, Kind::Work);
+    }
+
+    pub(super) fn page_fault(&mut self, at: u64) {
+        self.seen.entries += 1;
+        if !self.ours {
+            return;
+        }
+        self.enter(at);
+        let key = Key { cause: Cause::PageFault, who: Who::Words("") };
+        self.push(at, Kind::PageFault, key);
+        if !self.frames.iter().any(|frame| frame.kind == Kind::Kernel) {
+            // Nothing says when it ends.
+            self.pop(at);
+            self.seen.rows.row(key).untimed += 1;
+            if let Some(stay) = &mut self.stay {
+                stay.fault = true;
+            }
+        }
+    }
+
+    pub(super) fn nmi(
+        &mut self,
+        shared: &Shared,
+        at: u64,
+        handler: u64,
+        took_ns: u64,
+        handled: bool,
+    ) {
+        let key = Key { cause: Cause::Nmi, who: Who::Function(handler) };
+        let start = at.saturating_sub(ticks(took_ns, shared.ticks_per_ns)).max(self.mark);
+        let same = self.stay.is_some_and(
+            |stay| matches!(stay.shared, Some(Who::Function(first)) if first != handler),
+        );
+        if !same {
+            self.seen.entries += 1;
+            self.enter(start);
+        }
+        self.charge(start);
+        self.mark = at;
+        let Some(stay) = &mut self.stay else { return };
+        if !stay.has_first || (same && handled) {
+            stay.has_first = true;
+            stay.primary = Some(key);
+        } else if !same {
+            self.seen.rows.row(key).nested += 1;
+        }
+        if self.frames.is_empty() {
+            stay.last = at;
+        }
+        if !same {
+            stay.shared = Some(Who::Function(handler));
+        }
+        self.seen.rows.row(key).ticks += at - start;
+    }
+
+    pub(super) fn syscall(&mut self, at: u64, number: u64) {
+        self.seen.entries += 1;
+        if self.ours {
+            self.enter(at);
+            let who = Who::Syscall(number);
+            self.push(at, Kind::Syscall, Key { cause: Cause::Syscall, who });
+        }
+    }
+
+    pub(super) fn syscall_end(&mut self, at: u64) {
+        self.close(at, Kind::Syscall);
+        if self.ours && self.stay.is_none() {
+            // It had slept in the call; only now it is back in user mode.
+            self.rest = Rest::Since(at);
+        }
+    }
+
+    pub(super) fn user_exit(&mut self, at: u64) {
+        if self.ours && self.task != Some(0) {
+            self.settle();
+            if self.stay.is_none() {
+                self.begin(at);
+                self.push(at, Kind::Kernel, UNKNOWN);
+            }
+        }
+    }
+
+    pub(super) fn user_enter(&mut self, at: u64) {
+        if !self.ours || self.task == Some(0) {
+            return;
+        }
+        if self.stay.is_some() {
+            self.charge(at);
+            self.end(at);
+        } else {
+            self.rest = Rest::Since(at);
+        }
+    }
+
+    pub(super) fn switch(
+        &mut self,
+        shared: &Shared,
+        event: &Event,
+        blocks: bool,
+        next: i32,
+        comm: Name,
+    ) {
+        let at = event.at;
+        self.seen.switches += 1;
+        self.leave(at, event.pid, blocks);
+        self.runs(shared, next);
+        let back = self.ours && !self.frames.is_empty();
+        if (self.ours || next == 0) && !back {
+            if self.stay.is_some() {
+                self.charge(at);
+                self.end(at);
+            }
+            self.rest = Rest::Since(at);
+        } else if !self.ours {
+            if self.stay.is_none() {
+                self.begin(at);
+            }
+            self.task_begins(at, next, comm);
+        }
+    }
+
+    /// The task that ran leaves the CPU.
+    fn leave(&mut self, at: u64, pid: i32, blocks: bool) {
+        // No handler stays open across a switch; a work item may, and on RT a softirq.
+        while let Some(frame) = self.frames.last() {
+            match frame.kind {
+                Kind::Task | Kind::Syscall | Kind::PageFault | Kind::Kernel => break,
+                Kind::Work => {
+                    if let (Some(key), true) = (frame.key, self.suspended.len() < SUSPENDED_MAX) {
+                        self.suspended.insert(pid, key);
+                    }
+                    self.pop(at);
+                }
+                _ => self.pop(at),
+            }
+        }
+        if self.frames.last().is_some_and(|frame| frame.kind == Kind::Task) {
+            self.pop(at);
+            return;
+        }
+        // What follows the workload (or idle) belongs to the stay only if it announced itself.
+        let goes_on = self
+            .stay
+            .is_some_and(|stay| !self.frames.is_empty() || stay.resched || (stay.fault && blocks));
+        if !goes_on {
+            self.settle();
+        }
+        if self.ours && blocks && pid != 0 {
+            self.sleeps(at);
+        }
+        if self.stay.is_none() {
+            self.stretch(at);
+            self.rest = Rest::Unknown;
+        }
+    }
+
+    /// The workload waits for something; what follows does not interrupt it.
+    fn sleeps(&mut self, at: u64) {
+        if self.stay.is_some() {
+            self.charge(at);
+            self.end(at);
+        } else {
+            self.begin(at);
+            let who = Who::Words("went to sleep (in a system call that was not traced)");
+            let key = Key { cause: Cause::Syscall, who };
+            self.push(at, Kind::Syscall, key);
+            self.end(at);
+            self.seen.rows.row(key).untimed += 1;
+        }
+    }
+
+    /// Another task than the workload comes.
+    fn task_begins(&mut self, at: u64, pid: i32, comm: Name) {
+        self.charge(at);
+        if let Some(stay) = &mut self.stay
+            && stay.carrier
+            && self.frames.is_empty()
+        {
+            // The IPI was only the way in; whom it woke is the cause.
+            if let Some(key) = stay.primary.take() {
+                self.seen.rows.row(key).nested += 1;
+            }
+            stay.has_first = false;
+            stay.carrier = false;
+        }
+        let task = Key { cause: Cause::Kthread, who: Who::Task { pid, comm } };
+        // A kworker is named by what it works on.
+        let unknown = if comm.starts_with(b"kworker/") { None } else { Some(task) };
+        let key = self.suspended.get(&pid).copied().or(unknown);
+        self.open(at, Kind::Task, key, task);
+    }
+}
+
+/// What a vector is: known at once, or else this when nothing inside names it.
+fn identity(vector: Vector) -> (Option<Key>, Key) {
+    let key = |cause, words| Key { cause, who: Who::Words(words) };
+    let known = match vector {
+        Vector::LocalTimer => return (None, key(Cause::Hrtimer, "no hrtimer expired in it")),
+        Vector::CallMany | Vector::CallOne => return (None, key(Cause::IpiCall, "")),
+        Vector::Reschedule => key(Cause::IpiReschedule, ""),
+        Vector::IrqWork => key(Cause::IpiIrqWork, ""),
+        Vector::Platform => key(Cause::Unattributed, "platform IPI"),
+        Vector::Spurious => key(Cause::Unattributed, "spurious interrupt"),
+        Vector::Error => key(Cause::MachineCheck, "error interrupt of the APIC"),
+        Vector::Thermal => key(Cause::MachineCheck, "thermal interrupt"),
+        Vector::Threshold => key(Cause::MachineCheck, "machine check threshold"),
+        Vector::Deferred => key(Cause::MachineCheck, "deferred machine check"),
+    };
+    (Some(known), known)
+}
+
+/// Nanoseconds in ticks.
+fn ticks(ns: u64, ticks_per_ns: f64) -> u64 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+    let ticks = (ns as f64 * ticks_per_ns) as u64;
+    ticks
+}

@@ -1,0 +1,244 @@
+//! Sequences of events and what they must be counted as, whole, in `cases.txt`.
+
+use super::*;
+use crate::verify::trace::rows::{Names, TaskName};
+use cpushield_linux::clock::Scale;
+use cpushield_linux::text::kallsyms::Symbols;
+use proptest::prelude::*;
+
+/// One tick is one nanosecond.
+const SCALE: Scale = Scale { ns_per_tick: 1.0, error_ppm: 0.0 };
+
+#[derive(Default)]
+struct Bench {
+    shared: Shared,
+    stays: Stays,
+    symbols: String,
+    tasks: HashMap<i32, TaskName>,
+    out: String,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let mut bench = Bench::default();
+        bench.shared.ticks_per_ns = 1.0;
+        bench
+    }
+
+    /// One line of a case.
+    fn line(&mut self, line: &str) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words.as_slice() {
+            ["workload", pids @ ..] => {
+                self.shared.workload = pids.iter().map(|pid| pid.parse().unwrap()).collect();
+                self.stays.workload_changed(&self.shared);
+            }
+            ["assume", at, pid] => {
+                self.stays.assume(&self.shared, at.parse().unwrap(), pid.parse().unwrap());
+            }
+            ["kthread", pid, comm] => {
+                let task = TaskName { comm: (*comm).to_owned(), kthread: true };
+                self.tasks.insert(pid.parse().unwrap(), task);
+            }
+            ["symbol", address, name] => {
+                self.symbols.push_str(&format!("{address} t {name}\n"));
+                if *name == "sched_ttwu_pending" {
+                    self.shared.wakes = Some(hex(address));
+                }
+            }
+            ["gap"] => self.stays.gap(),
+            ["cut", at] => self.cut(at.parse().unwrap()),
+            _ => {
+                let event = event(&words).unwrap_or_else(|| panic!("no event: {line}"));
+                self.stays.event(&mut self.shared, &event);
+            }
+        }
+    }
+
+    fn cut(&mut self, at: u64) {
+        let seen = self.stays.cut(at);
+        let symbols = Symbols::parse(&self.symbols);
+        let names = Names { symbols: &symbols, tasks: &self.tasks };
+        let rows = seen.rows.interruptions(&names, &SCALE);
+        assert_eq!(seen.stays, rows.iter().map(|row| row.count).sum::<u64>());
+        let number = |n: Option<u64>| n.map_or("-".to_owned(), |n| n.to_string());
+        for row in rows {
+            self.out.push_str(
+                format!(
+                    "{}+{} {} {} {} {}",
+                    row.count,
+                    row.nested,
+                    number(row.time_ns),
+                    number(row.max_ns),
+                    row.cause,
+                    row.culprit
+                )
+                .trim_end(),
+            );
+            self.out.push('\n');
+        }
+        let longest = number(seen.longest);
+        self.out.push_str(&format!(
+            "entries {} switches {} longest {longest}",
+            seen.entries, seen.switches
+        ));
+        for (n, what) in [(seen.backwards, "backwards"), (seen.resyncs, "resyncs")] {
+            if n > 0 {
+                self.out.push_str(&format!(" {what} {n}"));
+            }
+        }
+        self.out.push('\n');
+    }
+}
+
+fn hex(word: &str) -> u64 {
+    u64::from_str_radix(word, 16).unwrap()
+}
+
+/// `AT PID NAME VALUES… [!]`; `!` says that the need to reschedule was set.
+fn event(words: &[&str]) -> Option<Event> {
+    let (words, resched) = match words {
+        [words @ .., "!"] => (words, true),
+        words => (words, false),
+    };
+    let [at, pid, name, values @ ..] = words else { return None };
+    let number = |n: usize| values.get(n)?.parse::<u64>().ok();
+    let address = |n: usize| Some(With::Number(hex(values.get(n)?)));
+    let small = |n: usize| values.get(n)?.parse::<i32>().ok();
+    let (what, with) = match *name {
+        "+timer" => (What::Vector(Vector::LocalTimer), With::Nothing),
+        "-timer" => (What::VectorEnd(Vector::LocalTimer), With::Nothing),
+        "+resched" => (What::Vector(Vector::Reschedule), With::Nothing),
+        "-resched" => (What::VectorEnd(Vector::Reschedule), With::Nothing),
+        "+one" => (What::Vector(Vector::CallOne), With::Nothing),
+        "-one" => (What::VectorEnd(Vector::CallOne), With::Nothing),
+        "+many" => (What::Vector(Vector::CallMany), With::Nothing),
+        "-many" => (What::VectorEnd(Vector::CallMany), With::Nothing),
+        "+irq" => {
+            let name = Name::new(values.get(1)?.as_bytes());
+            (What::Irq, With::Irq { number: values.first()?.parse().ok()?, name })
+        }
+        "-irq" => (What::IrqEnd, With::Nothing),
+        "+soft" => (What::Softirq, With::Number(number(0)?)),
+        "-soft" => (What::SoftirqEnd, With::Nothing),
+        "raise" => (What::SoftirqRaise, With::Number(number(0)?)),
+        "+hr" => (What::Hrtimer, address(0)?),
+        "-hr" => (What::HrtimerEnd, With::Nothing),
+        "+wheel" => (What::Timer, address(0)?),
+        "-wheel" => (What::TimerEnd, With::Nothing),
+        "+func" => (What::Call, address(0)?),
+        "-func" => (What::CallEnd, With::Nothing),
+        "+work" => (What::Work, address(0)?),
+        "-work" => (What::WorkEnd, With::Nothing),
+        "switch" => {
+            let comm = Name::new(values.get(2)?.as_bytes());
+            let blocks = *values.first()? == "S";
+            (What::Switch, With::Switch { blocks, pid: small(1)?, comm })
+        }
+        "fork" => (What::Fork, With::Fork { parent: small(0)?, child: small(1)? }),
+        "fault" => (What::PageFault, With::Nothing),
+        "nmi" => {
+            let With::Number(handler) = address(0)? else { return None };
+            let handled = number(2)? != 0;
+            (What::Nmi, With::Nmi { handler, took_ns: number(1)?, handled })
+        }
+        "+sys" => (What::Syscall, With::Number(number(0)?)),
+        "-sys" => (What::SyscallEnd, With::Nothing),
+        "user_exit" => (What::UserExit, With::Nothing),
+        "user_enter" => (What::UserEnter, With::Nothing),
+        _ => return None,
+    };
+    Some(Event { at: at.parse().ok()?, pid: pid.parse().ok()?, resched, what, with })
+}
+
+#[test]
+fn every_sequence_of_the_cases_is_counted_as_written_beside_it() {
+    let text = include_str!("cases.txt");
+    let mut wrong = String::new();
+    let mut cases = 0;
+    for case in text.split("\n== ").skip(1) {
+        let (name, body) = case.split_once('\n').unwrap();
+        let (lines, wanted) = body.split_once("--\n").unwrap();
+        let mut bench = Bench::new();
+        for line in lines.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            bench.line(line);
+        }
+        if bench.out.trim() != wanted.trim() {
+            wrong.push_str(&format!("== {name}\nfound:\n{}wanted:\n{}\n", bench.out, wanted));
+        }
+        cases += 1;
+    }
+    assert!(cases > 10, "only {cases} cases");
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+/// Any event at all, in any order and with times that jump.
+fn any_event() -> impl Strategy<Value = Event> {
+    let vector = prop::sample::select(vec![
+        Vector::LocalTimer,
+        Vector::Reschedule,
+        Vector::CallOne,
+        Vector::CallMany,
+        Vector::IrqWork,
+    ]);
+    let with = (0..20u64, vector, 0..4i32, any::<bool>()).prop_map(|(n, vector, pid, blocks)| {
+        let comm = Name::new(if n % 2 == 0 { b"kworker/1:1" } else { b"sh" });
+        let name = comm;
+        match n {
+            0..4 => (What::Vector(vector), With::Nothing),
+            4..7 => (What::VectorEnd(vector), With::Nothing),
+            7 => (What::Irq, With::Irq { number: 1, name }),
+            8 => (What::IrqEnd, With::Nothing),
+            9 => (What::Softirq, With::Number(1)),
+            10 => (What::SoftirqEnd, With::Nothing),
+            11 => (What::Hrtimer, With::Number(10)),
+            12 => (What::Work, With::Number(11)),
+            13 => (What::Nmi, With::Nmi { handler: 12, took_ns: 3, handled: blocks }),
+            14 => (What::PageFault, With::Nothing),
+            15 => (What::Syscall, With::Number(1)),
+            16 => (What::SyscallEnd, With::Nothing),
+            17 => (What::UserExit, With::Nothing),
+            18 => (What::UserEnter, With::Nothing),
+            _ => (What::Switch, With::Switch { blocks, pid, comm }),
+        }
+    });
+    (0..9u64, 0..4i32, any::<bool>(), with).prop_map(|(at, pid, resched, (what, with))| Event {
+        at,
+        pid,
+        resched,
+        what,
+        with,
+    })
+}
+
+proptest! {
+    /// Whatever comes, stays are the sum of the rows, and no more time is given away than passed.
+    #[test]
+    fn sums_agree_for_any_events(
+        events in prop::collection::vec(any_event(), 0..200),
+        cut in 0usize..200,
+    ) {
+        let mut bench = Bench::new();
+        bench.shared.workload = [1, 2].into_iter().collect();
+        let (mut now, mut given, mut stretch) = (0, 0, 0);
+        let add = |seen: &Seen, given: &mut u64, stretch: &mut u64| {
+            let rows = seen.rows.interruptions(
+                &Names { symbols: &Symbols::default(), tasks: &HashMap::new() }, &SCALE);
+            assert_eq!(seen.stays, rows.iter().map(|row| row.count).sum::<u64>());
+            *given += rows.iter().filter_map(|row| row.time_ns).sum::<u64>();
+            *stretch = seen.longest.unwrap_or(0).max(*stretch);
+        };
+        for (i, event) in events.iter().enumerate() {
+            now += event.at;
+            let event = Event { at: now, ..*event };
+            bench.stays.event(&mut bench.shared, &event);
+            if i == cut {
+                add(&bench.stays.cut(now), &mut given, &mut stretch);
+            }
+        }
+        add(&bench.stays.cut(now), &mut given, &mut stretch);
+        prop_assert!(given <= now, "{given} of {now}");
+        prop_assert!(stretch <= now);
+        prop_assert!(bench.stays.frames.len() <= FRAMES_MAX);
+    }
+}
