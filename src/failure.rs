@@ -167,3 +167,9 @@ impl From<crate::run::RunError> for Failure {
         }
     }
 }
+
+impl From<crate::plan::PlanError> for Failure {
+    fn from(error: crate::plan::PlanError) -> Failure {
+        Failure::usage(error.to_string()).hint("make a new plan: cpushield plan -o FILE")
+    }
+}

@@ -6,12 +6,16 @@ mod document;
 #[cfg(test)]
 pub(crate) mod fake;
 mod groups;
+mod parse;
 mod pick;
+#[cfg(test)]
+mod properties;
 mod refused;
 mod sites;
 
 pub use choose::{Choice, choose};
 pub use document::*;
+pub use parse::PlanError;
 pub use refused::Refused;
 
 use crate::policy::Wish;

@@ -1,0 +1,195 @@
+//! What holds for every machine and every wish.
+
+use super::groups::{Group, groups};
+use super::{Choice, Refused, choose};
+use crate::policy::{Share, Wish};
+use crate::survey::{Cache, CoreKind, Cpu, Irq, Machine, Movable, Node};
+use cpushield_linux::CpuSet;
+use proptest::prelude::*;
+
+/// How a machine is built: nodes, cores of each, threads of each, cores that share an L2 cache.
+#[derive(Debug, Clone)]
+struct Build {
+    nodes: usize,
+    cores: usize,
+    threads: usize,
+    share: usize,
+    /// Siblings are numbered far apart (`0,4`), as x86 firmware does, not side by side (`0-1`).
+    apart: bool,
+    offline: Vec<usize>,
+    small: Vec<usize>,
+    nohz_full: Vec<usize>,
+    stuck: Vec<usize>,
+}
+
+impl Build {
+    fn machine(&self) -> Machine {
+        let cores = self.nodes * self.cores;
+        let number = |core: usize, thread: usize| {
+            if self.apart { thread * cores + core } else { core * self.threads + thread }
+        };
+        let all: CpuSet = (0..cores * self.threads).collect();
+        let off: CpuSet = self.offline.iter().copied().filter(|cpu| *cpu > 0).collect();
+        let online = all.minus(&off);
+        let mut machine = Machine::default();
+        let threads = |core: usize| (0..self.threads).map(move |t| number(core, t));
+        for core in 0..cores {
+            let siblings: CpuSet = threads(core).collect();
+            let first = core - core % self.cores;
+            let group = first + (core - first) / self.share * self.share;
+            let shared = (group..(group + self.share).min(first + self.cores)).flat_map(threads);
+            let shared: CpuSet = shared.collect::<CpuSet>().and(&online);
+            for cpu in siblings.and(&online).iter() {
+                let l2 = Cache {
+                    level: 2,
+                    kind: "Unified".to_owned(),
+                    size_kib: None,
+                    shared: shared.clone(),
+                };
+                let small = self.small.contains(&core);
+                machine.topology.cpus.push(Cpu {
+                    cpu,
+                    siblings: siblings.and(&online),
+                    caches: vec![l2],
+                    node: Some(core / self.cores),
+                    kind: small.then_some(CoreKind::Efficiency),
+                    ..Cpu::default()
+                });
+            }
+        }
+        machine.topology.cpus.sort_by_key(|cpu| cpu.cpu);
+        for node in 0..self.nodes {
+            let cores = node * self.cores..(node + 1) * self.cores;
+            let cpus = cores.flat_map(threads).collect::<CpuSet>().and(&online);
+            machine.topology.nodes.push(Node { node, cpus, memory_kib: Some(1024) });
+        }
+        machine.isolation.nohz_full = Some(self.nohz_full.iter().copied().collect());
+        machine.irqs = self.stuck.iter().map(|cpu| stuck(*cpu)).collect();
+        machine.topology.present = all.clone();
+        machine.topology.possible = all;
+        machine.topology.online = online;
+        machine
+    }
+}
+
+fn stuck(cpu: usize) -> Irq {
+    Irq {
+        irq: 100 + u32::try_from(cpu).unwrap(),
+        actions: format!("nvme0q{cpu}"),
+        chip: String::new(),
+        affinity: Some(CpuSet::one(cpu)),
+        effective: Some(CpuSet::one(cpu)),
+        movable: Movable::No("EPERM".to_owned()),
+        ..super::fake::irq(0, "", "0", Movable::Yes)
+    }
+}
+
+fn builds() -> impl Strategy<Value = Build> {
+    let some = || prop::collection::vec(0usize..32, 0..4);
+    let shape = (1usize..4, 1usize..6, 1usize..4, 1usize..5, any::<bool>());
+    (shape, some(), some(), some(), some()).prop_map(
+        |((nodes, cores, threads, share, apart), offline, small, nohz_full, stuck)| Build {
+            nodes,
+            cores,
+            threads,
+            share,
+            apart,
+            offline,
+            small,
+            nohz_full,
+            stuck,
+        },
+    )
+}
+
+fn wishes() -> impl Strategy<Value = Wish> {
+    let list = prop::option::weighted(0.3, prop::collection::vec(0usize..40, 0..5));
+    let share = prop::option::of(prop::sample::select(vec![Share::Core, Share::L2, Share::L3]));
+    let count = prop::option::of(0usize..8);
+    let node = prop::option::weighted(0.3, 0usize..4);
+    (list, count, node, share, any::<bool>()).prop_map(|(list, count, node, share, half_core)| {
+        let cpus = list.map(|list| list.into_iter().collect());
+        Wish { cpus, count, node, share, half_core, ..Wish::default() }
+    })
+}
+
+/// Everything that must hold for a choice.
+fn check(machine: &Machine, wish: &Wish, choice: &Choice) -> Result<(), TestCaseError> {
+    let (shield, topology) = (&choice.shield, &machine.topology);
+    prop_assert!(!shield.cpus.is_empty() && !shield.housekeeping.is_empty());
+    prop_assert!(shield.cpus.is_subset(&topology.online));
+    prop_assert_eq!(&shield.housekeeping, &topology.online.minus(&shield.cpus));
+    prop_assert!(!choice.why.is_empty());
+    for node in &topology.nodes {
+        let all = node.cpus.and(&topology.online);
+        prop_assert!(all.is_empty() || all.intersects(&shield.housekeeping), "{:?}", node);
+    }
+    for core in groups(topology, Group::Core) {
+        let cut = core.intersects(&shield.cpus) && !core.is_subset(&shield.cpus);
+        prop_assert!(!cut || wish.half_core, "half of core {core}");
+    }
+    prop_assert!(shield.idle_siblings.is_subset(&shield.cpus));
+    prop_assert!(shield.idle_siblings != shield.cpus);
+    prop_assert!(!shield.mems.is_empty());
+    if let Some(list) = &wish.cpus {
+        prop_assert_eq!(list, &shield.cpus);
+        return Ok(());
+    }
+    prop_assert!(!shield.cpus.contains(topology.online.first().unwrap()));
+    if let Some(node) = wish.node {
+        prop_assert!(shield.cpus.is_subset(&topology.nodes[node].cpus));
+    }
+    let work = shield.cpus.len() - shield.idle_siblings.len();
+    match (wish.count, wish.share) {
+        (Some(count), None | Some(Share::Core)) => prop_assert_eq!(work, count.max(1)),
+        (Some(count), Some(_)) => prop_assert!(work >= count),
+        (None, _) => {}
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_choice_is_safe_and_every_refusal_has_a_reason(build in builds(), wish in wishes()) {
+        let machine = build.machine();
+        match choose(&machine, &wish) {
+            Ok(choice) => {
+                check(&machine, &wish, &choice)?;
+                prop_assert_eq!(Ok(choice), choose(&machine, &wish));
+            }
+            Err(refused) => {
+                prop_assert!(!refused.to_string().is_empty());
+                if let Refused::TooMany { count, possible, .. } = refused {
+                    prop_assert!(possible < count.max(1));
+                }
+            }
+        }
+    }
+
+    /// Two cores in one node, one of them without the boot CPU, are enough.
+    #[test]
+    fn a_machine_that_has_a_core_to_spare_gets_a_shield(build in builds()) {
+        let machine = build.machine();
+        let topology = &machine.topology;
+        let boot = topology.online.first().unwrap();
+        let cores = groups(topology, Group::Core);
+        let spare = topology.nodes.iter().any(|node| {
+            let mine: Vec<_> = cores.iter().filter(|core| core.is_subset(&node.cpus)).collect();
+            mine.len() > 1 && mine.iter().any(|core| !core.contains(boot))
+        });
+        prop_assert_eq!(choose(&machine, &Wish::default()).is_ok(), spare);
+    }
+
+    /// A list that was chosen is accepted as a list.
+    #[test]
+    fn what_is_chosen_may_be_asked_for(build in builds(), wish in wishes()) {
+        let machine = build.machine();
+        if let Ok(choice) = choose(&machine, &wish) {
+            let half_core = wish.half_core;
+            let list = Wish { cpus: Some(choice.shield.cpus), half_core, ..Wish::default() };
+            prop_assert!(choose(&machine, &list).is_ok());
+        }
+    }
+}
