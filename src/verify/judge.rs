@@ -144,9 +144,20 @@ fn gap_gate(evidence: &Evidence, most_ns: u64) -> Gate {
     let sure = evidence.cpus.iter().all(|cpu| sees_gaps(evidence, cpu, most_ns));
     let found = longest.iter().flatten().max();
     Gate {
-        limit: format!("--max-gap {most_ns}ns"),
-        found: found.map_or_else(|| "nothing measured".to_owned(), |ns| format!("{ns} ns")),
+        limit: format!("--max-gap {}", exact(most_ns)),
+        found: found.map_or_else(|| "nothing measured".to_owned(), |ns| exact(*ns)),
         held: held(over, sure && !evidence.cpus.is_empty()),
+    }
+}
+
+/// A time in the largest unit that keeps it exact enough: all of a round one, four digits at least
+/// of any other.
+fn exact(ns: u64) -> String {
+    let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
+    let fits = |scale: u64| ns >= scale && (ns.is_multiple_of(scale) || ns / scale >= 1_000);
+    match units.into_iter().find(|(scale, _)| fits(*scale)) {
+        Some((scale, unit)) => format!("{}{unit}", ns / scale),
+        None => format!("{ns}ns"),
     }
 }
 
@@ -355,6 +366,8 @@ mod tests {
         ] {
             let verdict = judge(&evidence, &limits, &|_| None);
             let found: Vec<_> = verdict.gates.iter().map(|gate| gate.held).collect();
+            let gate = format!("{} {}", verdict.gates[0].limit, verdict.gates[0].found);
+            assert!(!gate.contains("000ns"), "{gate}");
             assert_eq!(found, [held], "{limits:?} {evidence:?}");
             assert_eq!(verdict.holds(), held == Some(true));
         }

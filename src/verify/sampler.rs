@@ -7,7 +7,7 @@ use crate::verify::Gaps;
 use crate::verify::control::{Provoked, TIMES};
 use cpushield_linux::companion::{Companion, Duty};
 use cpushield_linux::sampler::{self, Gap, Phase, Sample, Spinner};
-use cpushield_linux::{CpuSet, Host, sched};
+use cpushield_linux::{CpuSet, Host, Policy, sched};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -244,6 +244,7 @@ impl Crew {
             }
             sched::set_affinity(spinner.tid(), &CpuSet::one(cpu))
                 .map_err(|e| not_there(cpu, &e))?;
+            keep_harmless(spinner.tid()).map_err(|e| format!("CPU {cpu}: {e}"))?;
             if !spinner.locked {
                 notes.push(format!("CPU {cpu}: the sampler's memory could not be locked"));
             }
@@ -321,6 +322,15 @@ impl Crew {
             (*cpu, sample.map(|(sample, _)| in_ns(&sample, rate, self.threshold_ns)))
         };
         Answer::Done { gaps: self.spinners.iter().map(seen).collect() }
+    }
+}
+
+/// A real-time policy of this process must not be inherited: a spinning real-time task starves the
+/// kernel's threads of its CPU, and the machine hangs.
+fn keep_harmless(tid: i32) -> std::io::Result<()> {
+    match sched::policy(tid)? {
+        Policy::Other { .. } | Policy::Batch { .. } | Policy::Idle => Ok(()),
+        _ => sched::set_policy(tid, Policy::Other { nice: 0 }),
     }
 }
 

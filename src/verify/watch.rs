@@ -223,9 +223,12 @@ struct Aside {
 
 impl Aside {
     fn step(housekeeping: &CpuSet) -> Aside {
-        let before = sched::affinity(0).ok();
-        let before = before.filter(|_| sched::set_affinity(0, housekeeping).is_ok());
-        Aside { before }
+        let Ok(before) = sched::affinity(0) else { return Aside { before: None } };
+        // Where it was kept off other CPUs, by a shield or by its user, it stays off them.
+        let kept = before.and(housekeeping);
+        let aside = if kept.is_empty() { housekeeping } else { &kept };
+        let moved = sched::set_affinity(0, aside).is_ok();
+        Aside { before: moved.then_some(before) }
     }
 }
 
@@ -240,6 +243,7 @@ impl Drop for Aside {
 
 /// The witnesses that run.
 struct Bench<'h> {
+    host: &'h Host,
     trace: Result<Recorder<'h>, String>,
     sampler: Result<Sampler, String>,
     /// The sampler is the workload.
@@ -252,6 +256,7 @@ impl<'h> Bench<'h> {
     fn arm(host: &'h Host, order: &WatchOrder) -> Bench<'h> {
         let wanted = trace::Order { cpus: order.cpus.clone(), syscalls: order.syscalls };
         Bench {
+            host,
             trace: Recorder::arm(host, &wanted).map_err(|absent| absent.why),
             sampler: Err("a workload was given, and two cannot share a CPU".to_owned()),
             sampled: order.workload.is_none(),
@@ -263,6 +268,9 @@ impl<'h> Bench<'h> {
         let whole = order.settle + order.span;
         let files = order.cgroup.iter().map(|dir| format!("{dir}/cgroup.procs")).collect();
         self.sampler = Sampler::start(&order.cpus, files, order.threshold_ns, whole);
+        if let (Ok(sampler), Some(note)) = (&mut self.sampler, distrust(self.host)) {
+            sampler.notes.push(note);
+        }
     }
 
     /// The threads of the workload as they are now; the trace is told.
@@ -368,11 +376,24 @@ impl<'h> Bench<'h> {
     fn sampler_witness(&self) -> Witness {
         let (absent, blind) = match &self.sampler {
             Ok(sampler) => {
-                let what = "who or what made a gap".to_owned();
-                (None, [what].into_iter().chain(sampler.notes.iter().cloned()).collect())
+                let mut blind = vec!["who or what made a gap".to_owned()];
+                blind.extend(sampler.notes.iter().cloned());
+                (None, blind)
             }
             Err(why) => (Some(why.clone()), Vec::new()),
         };
         Witness { kind: WitnessKind::Sampler, absent, blind }
     }
+}
+
+/// What is doubtful about the clock of the sampler: on x86 the kernel offers the time stamp counter
+/// as clocksource only where it found it stable and the same on all CPUs.
+fn distrust(host: &Host) -> Option<String> {
+    if !cfg!(target_arch = "x86_64") {
+        return None;
+    }
+    let path = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
+    let text = host.read_line(path).ok()?;
+    let trusted = text.split_whitespace().any(|name| name == "tsc");
+    (!trusted).then(|| "time for certain: the kernel does not trust the TSC here".to_owned())
 }

@@ -1,0 +1,188 @@
+//! `cpushield verify` on the machine that runs the tests: what is claimed, what is left behind, and
+//! that nothing of it runs on the CPU that is watched.
+
+use cpushield::verify::{Control, Evidence, State, Verdict, Watched, WitnessKind};
+use cpushield_linux::{Host, sched};
+use std::io::Read;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// Both documents, as `--json` prints them.
+#[derive(serde::Deserialize)]
+struct Shown {
+    evidence: Evidence,
+    verdict: Verdict,
+}
+
+/// Two samplers on one CPU would see each other.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// A CPU to watch: the last one that the tests may use, when there is another.
+fn cpu() -> Option<usize> {
+    let allowed = sched::affinity(0).unwrap();
+    if allowed.len() < 2 {
+        eprintln!("NOT RUN: one CPU is too few to watch one from another");
+        return None;
+    }
+    allowed.last()
+}
+
+fn verify(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cpushield"));
+    command.arg("verify").args(words);
+    command.args(["--state", "/nonexistent/cpushield"]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn shown(output: &Output) -> Shown {
+    let text = String::from_utf8_lossy(&output.stdout);
+    serde_json::from_str(&text).unwrap_or_else(|error| {
+        panic!("{error}: {text}\n{}", String::from_utf8_lossy(&output.stderr))
+    })
+}
+
+/// The processes that descend from this one, this one first.
+fn family(host: &Host, pid: i32) -> Vec<i32> {
+    let tasks = host.tasks().unwrap();
+    let mut found = vec![pid];
+    let mut next = 0;
+    while let Some(parent) = found.get(next).copied() {
+        let born = tasks.iter().filter(|task| task.parent == parent && task.pid == task.id.tid);
+        found.extend(born.map(|task| task.pid));
+        next += 1;
+    }
+    found
+}
+
+fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is() {
+        assert!(began.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The spinner: the member of the family that is confined to the CPU.
+fn spinner(host: &Host, family: &[i32], cpu: usize) -> Option<i32> {
+    let only = cpushield_linux::CpuSet::one(cpu);
+    family.iter().copied().find(|pid| host.affinity(*pid).is_ok_and(|cpus| cpus == only))
+}
+
+fn signal(child: &Child, number: i32) {
+    cpushield_linux::process::kill(i32::try_from(child.id()).unwrap(), number).unwrap();
+}
+
+#[test]
+fn what_was_seen_is_told_with_its_proof_and_the_exit_code_follows() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let Some(cpu) = cpu() else { return };
+    let list = cpu.to_string();
+    let args = ["--cpus", &list, "--for", "500ms", "--settle", "200ms", "--json"];
+    let output = verify(&args).output().unwrap();
+    let Shown { evidence, verdict } = shown(&output);
+    assert_eq!(output.status.code(), Some(i32::from(!verdict.holds())));
+    assert_eq!((evidence.stopped, evidence.workload), (false, Watched::Sampler));
+    assert!(evidence.span_ns >= 500_000_000, "{}", evidence.span_ns);
+    let [seen] = evidence.cpus.as_slice() else { panic!("{:?}", evidence.cpus) };
+    assert_eq!(seen.cpu, cpu);
+    let gaps = seen.gaps.as_ref().expect("the sampler ran");
+    assert!(gaps.resolution_ns > 0.0 && gaps.sum_ns <= evidence.span_ns, "{gaps:?}");
+    let [judged] = verdict.cpus.as_slice() else { panic!("{:?}", verdict.cpus) };
+    // A verdict without its proof would be the worst defect of this program.
+    match judged.state {
+        State::Holds => assert!(seen.entries == Some(0) && judged.unknown.is_empty()),
+        State::Leaks => assert!(!judged.leaks.is_empty()),
+        State::Unknown => assert!(!judged.unknown.is_empty()),
+    }
+    assert!(matches!(evidence.control, Control::Seen { .. } | Control::Missed { .. }));
+    let kinds: Vec<WitnessKind> = evidence.witnesses.iter().map(|w| w.kind).collect();
+    assert_eq!(kinds, [WitnessKind::Trace, WitnessKind::Counters, WitnessKind::Sampler]);
+}
+
+#[test]
+fn limits_decide_the_exit_code() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let Some(cpu) = cpu() else { return };
+    let list = cpu.to_string();
+    let args = ["--cpus", &list, "--for", "200ms", "--settle", "1ms", "--json"];
+    let mut words = args.to_vec();
+    words.extend(["--max-entries", "1000000000", "--max-gap", "1h"]);
+    let output = verify(&words).output().unwrap();
+    let gates: Vec<_> = shown(&output).verdict.gates.iter().map(|gate| gate.held).collect();
+    // Busy machines may hide the control from the witnesses; then nobody knows.
+    assert_eq!(output.status.success(), gates == [Some(true), Some(true)], "{gates:?}");
+    let mut words = args.to_vec();
+    words.extend(["--max-gap", "1ns"]);
+    let output = verify(&words).output().unwrap();
+    let gates: Vec<_> = shown(&output).verdict.gates.iter().map(|gate| gate.held).collect();
+    assert_eq!((gates, output.status.code()), (vec![Some(false)], Some(1)));
+}
+
+#[test]
+fn interrupted_it_tells_what_it_saw_and_none_of_it_ran_on_the_watched_cpu() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let Some(cpu) = cpu() else { return };
+    let host = Host::live();
+    let list = cpu.to_string();
+    let args = ["--cpus", &list, "--for", "60s", "--settle", "1ms", "--json"];
+    let mut child = verify(&args).spawn().unwrap();
+    let pid = i32::try_from(child.id()).unwrap();
+    wait_until("the sampler starts", || spinner(&host, &family(&host, pid), cpu).is_some());
+    std::thread::sleep(Duration::from_millis(300));
+    for member in family(&host, pid) {
+        let affinity = host.affinity(member).unwrap();
+        let own = affinity == cpushield_linux::CpuSet::one(cpu);
+        assert!(own || !affinity.contains(cpu), "{member} may run on {affinity}");
+    }
+    signal(&child, 2);
+    let mut text = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    let status = child.wait().unwrap();
+    let shown: Shown = serde_json::from_str(&text).unwrap();
+    assert!(shown.evidence.stopped && shown.evidence.cpus.len() == 1);
+    assert_eq!(status.code(), Some(i32::from(!shown.verdict.holds())));
+}
+
+#[test]
+fn killed_it_leaves_no_sampler_behind() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let Some(cpu) = cpu() else { return };
+    let host = Host::live();
+    let list = cpu.to_string();
+    let mut child = verify(&["--cpus", &list, "--for", "60s"]).spawn().unwrap();
+    let pid = i32::try_from(child.id()).unwrap();
+    wait_until("the sampler starts", || spinner(&host, &family(&host, pid), cpu).is_some());
+    let others: Vec<_> = family(&host, pid).into_iter().filter(|member| *member != pid).collect();
+    let started: Vec<_> = others.iter().map(|tid| host.started(*tid)).collect();
+    assert!(others.len() >= 2, "{others:?}");
+    signal(&child, 9);
+    child.wait().unwrap();
+    wait_until("the sampler ends with its maker", || {
+        others.iter().zip(&started).all(|(tid, was)| {
+            // One that waits to be reaped is over.
+            let now = host.task(*tid, *tid).ok().filter(|task| task.state != 'Z');
+            now.is_none() || now.map(|task| task.id.started) != *was
+        })
+    });
+}
+
+#[test]
+fn what_cannot_be_watched_is_refused_with_the_reason() {
+    let online = Host::live().read_line("/sys/devices/system/cpu/online").unwrap();
+    for (words, why) in [
+        (vec!["--cpus", "8000"], "CPU 8000 is not online"),
+        (vec!["--cpus", online.as_str()], "none be left to watch from"),
+        (vec!["--cpus", "0", "--for", "0s"], "longer than nothing"),
+        (vec!["--cpus", "zero"], "not a CPU number"),
+        (vec![], "no shield is active"),
+        (vec!["--cpus", "0", "--", "true"], "a program is watched in a shield"),
+    ] {
+        let output = verify(&words).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(text.contains(why), "{words:?}: {text}");
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {text}");
+        assert!(output.stdout.is_empty());
+    }
+}
