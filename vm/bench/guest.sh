@@ -23,17 +23,23 @@ trace_ready() {
     done
     for event in $tracing/events/irq_vectors/vector_*; do echo 0 >"$event/enable"; done
 }
+step() { echo "uptime $(cut -d' ' -f1 /proc/uptime): $*" >>$out/steps; } # for a guest that hangs
 seconds_of() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.2f", b - a }'; }
 
+step before
 before >$out/before.log 2>&1
+step trace
 trace_ready 2>$out/trace.log
+step load
 load_start $out/spawner
+step setup
 a=$EPOCHREALTIME
 setup >$out/setup.log 2>&1
 echo "setup_status=$?" >$out/facts
 echo "setup_s=$(seconds_of "$a" "$EPOCHREALTIME")" >>$out/facts
 sync
 
+step workload
 rm -f /tmp/pid
 workload spin /tmp/pid >$out/workload.log 2>&1 &
 for _ in $(seq 60); do
@@ -41,14 +47,17 @@ for _ in $(seq 60); do
     sleep 0.5
 done
 pid=$(cat /tmp/pid) || echo "the workload did not start" >>$out/facts
+step "workload runs as $pid"
 sleep 3 # what its start leaves behind is over
 
 : >$tracing/trace
+step measure
 read -r begin_tsc begin_ns < <(now)
 echo 1 >$tracing/tracing_on
 sleep "$seconds"
 echo 0 >$tracing/tracing_on
 read -r end_tsc end_ns < <(now)
+step measured
 {
     echo "pid=$pid"
     echo "ran_on=$(cut -d')' -f2 "/proc/$pid/stat" | cut -d' ' -f38)"
@@ -59,9 +68,11 @@ read -r end_tsc end_ns < <(now)
 } >>$out/facts
 kill -9 "$pid"
 cat $tracing/per_cpu/cpu$cpu/trace >$out/trace
+step undo
 a=$EPOCHREALTIME
 undo >$out/undo.log 2>&1
 echo "undo_status=$?" >>$out/facts
 echo "undo_s=$(seconds_of "$a" "$EPOCHREALTIME")" >>$out/facts
+step done
 load_stop
 echo "stalls=$(dmesg | grep -cE 'rcu.*(stall|starved)|soft lockup|blocked for more than')" >>$out/facts
