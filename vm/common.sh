@@ -5,3 +5,4 @@ die() {
     say "$@"
     exit 1
 }
+PATH=$PATH:/usr/sbin:/sbin # depmod and mke2fs, for users

@@ -179,7 +179,7 @@ impl Inbox {
     /// # Errors
     /// The kernel's answer.
     pub fn next(&self, wait: Duration) -> io::Result<Option<Came>> {
-        let seconds = libc::time_t::try_from(wait.as_secs()).unwrap_or(libc::time_t::MAX);
+        let seconds = i64::try_from(wait.as_secs()).unwrap_or(i64::MAX);
         // SAFETY: an all-zero timespec and siginfo are valid values; the pointers are valid for the
         // call, which writes at most one siginfo.
         let (signal, code) = unsafe {
