@@ -22,6 +22,7 @@ mod arm;
 mod catalogue;
 mod channel;
 mod decode;
+pub mod replay;
 mod rows;
 mod stays;
 

@@ -1,0 +1,78 @@
+//! Traces of others: what is decoded from their raw pages must be what `trace-cmd report` says.
+
+use cpushield_linux::ring_buffer::{self, Lost};
+use cpushield_linux::text::kallsyms::Symbols;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+use trace_dat::TraceDat;
+
+#[path = "support/trace_dat.rs"]
+mod trace_dat;
+
+/// Where the traces lie; they are not part of the project.
+fn traces() -> Option<PathBuf> {
+    let given = env::var_os("CPUSHIELD_DATA").map(PathBuf::from);
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
+    let dir = given.unwrap_or_else(beside).join("traces/trace.dat");
+    if dir.is_dir() {
+        return Some(dir);
+    }
+    eprintln!("NOT RUN: no traces of others at {}", dir.display());
+    None
+}
+
+/// Time, event and task of every record of a CPU.
+fn records(trace: &TraceDat, cpu: usize) -> Vec<(u64, &str, i64)> {
+    let mut list = Vec::new();
+    for page in trace.pages[cpu].chunks(trace.layout.page_size()) {
+        let page = ring_buffer::decode(&trace.layout, page);
+        assert_eq!(page.lost, Lost::Nothing);
+        let mut records = page.records();
+        for record in records.by_ref() {
+            let id = u16::from_le_bytes([record.bytes[0], record.bytes[1]]);
+            let (_, name, format) = trace.events.iter().find(|event| event.2.id == id).unwrap();
+            let pid = format.field("common_pid").unwrap().signed(record.bytes).unwrap();
+            list.push((record.timestamp, name.as_str(), pid));
+        }
+        assert_eq!(records.skipped(), 0);
+    }
+    list
+}
+
+/// `comm-pid [cpu] seconds.micros: event: …` of `trace-cmd report`: CPU, microseconds, event, task.
+fn reported(line: &str) -> Option<(usize, u64, &str, i64)> {
+    let (task, rest) = line.split_once('[')?;
+    let (cpu, rest) = rest.split_once(']')?;
+    let mut words = rest.split_whitespace();
+    let (seconds, micros) = words.next()?.trim_end_matches(':').split_once('.')?;
+    let time = seconds.parse::<u64>().ok()? * 1_000_000 + micros.parse::<u64>().ok()?;
+    let event = words.next()?.trim_end_matches(':');
+    let pid = task.trim_end().rsplit_once('-')?.1.parse().ok()?;
+    Some((cpu.parse().ok()?, time, event, pid))
+}
+
+#[test]
+fn raw_pages_hold_what_trace_cmd_reports() {
+    let Some(traces) = traces() else { return };
+    for (name, count) in [("lisa_sched_load_arm64", 3724), ("trappy_idle_arm64", 43)] {
+        let file = fs::read(traces.join(name).join("trace.dat")).unwrap();
+        let report = traces.join(name).join("trace-cmd-3.1.6-report-raw.txt");
+        let report = fs::read_to_string(report).unwrap();
+        let trace = TraceDat::read(&file);
+        let symbols = Symbols::parse(&trace.kallsyms);
+        assert!(!symbols.is_empty(), "{name}");
+        let mut seen = 0;
+        for cpu in 0..trace.pages.len() {
+            let ours = records(&trace, cpu);
+            let theirs: Vec<_> =
+                report.lines().filter_map(reported).filter(|line| line.0 == cpu).collect();
+            assert_eq!(ours.len(), theirs.len(), "{name}, CPU {cpu}");
+            for ((ns, event, pid), theirs) in ours.iter().zip(theirs) {
+                // trace-cmd rounds to microseconds.
+                assert_eq!((cpu, (ns + 500) / 1000, *event, *pid), theirs, "{name}");
+            }
+            seen += ours.len();
+        }
+        assert_eq!(seen, count, "{name}");
+    }
+}

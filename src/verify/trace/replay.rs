@@ -1,0 +1,106 @@
+//! Pages that were recorded before → evidence, on any machine. Pure.
+//!
+//! What a live [`super::Recorder`] does with the pages of one CPU, without the machine: for traces
+//! kept in files, for tests, and to measure the speed of decoding.
+
+use super::channel::{Into, Phase};
+use super::decode::Decoder;
+use super::rows::Names;
+use super::stays::{Shared, Stays};
+use super::{TraceEvidence, catalogue, tell};
+use cpushield_linux::clock::Scale;
+use cpushield_linux::ring_buffer::PageLayout;
+use cpushield_linux::text::kallsyms::Symbols;
+use cpushield_linux::text::trace_format::EventFormat;
+use std::collections::HashMap;
+
+/// The pages of one CPU, one after the other.
+#[derive(Debug)]
+pub struct Replay {
+    cpu: usize,
+    layout: PageLayout,
+    decoder: Decoder,
+    shared: Shared,
+    symbols: Symbols,
+    stays: Stays,
+    phase: Phase,
+    scale: Scale,
+    begun: u64,
+}
+
+/// What is known about a recorded trace.
+#[derive(Debug)]
+pub struct Recorded<'a> {
+    /// The CPU whose pages these are.
+    pub cpu: usize,
+    /// The form of the pages.
+    pub layout: PageLayout,
+    /// System, name and form of each event.
+    pub formats: &'a [(String, String, EventFormat)],
+    /// The kernel's functions.
+    pub symbols: Symbols,
+    /// What a tick of the trace clock is worth.
+    pub scale: Scale,
+    /// The threads of the workload.
+    pub workload: &'a [i32],
+}
+
+impl Replay {
+    /// Nothing replayed yet.
+    #[must_use]
+    pub fn new(recorded: Recorded<'_>) -> Replay {
+        let formats: Vec<_> = catalogue::events()
+            .filter_map(|spec| {
+                let same = |(system, name, _): &&(String, String, EventFormat)| {
+                    system == spec.system && name == spec.name
+                };
+                recorded.formats.iter().find(same).map(|(_, _, form)| (spec, form.clone()))
+            })
+            .collect();
+        let shared = Shared {
+            workload: recorded.workload.iter().copied().collect(),
+            wakes: recorded.symbols.address("sched_ttwu_pending"),
+            ticks_per_ns: 1.0 / recorded.scale.ns_per_tick,
+        };
+        Replay {
+            cpu: recorded.cpu,
+            layout: recorded.layout,
+            decoder: Decoder::new(&formats).0,
+            shared,
+            symbols: recorded.symbols,
+            stays: Stays::default(),
+            phase: Phase::default(),
+            scale: recorded.scale,
+            begun: 0,
+        }
+    }
+
+    /// The next page.
+    pub fn page(&mut self, page: &[u8]) {
+        let mut into = Into { stays: &mut self.stays, phase: &mut self.phase };
+        into.page(&self.layout, page, &self.decoder, &mut self.shared, None);
+    }
+
+    /// The next page, whose records after `end` belong to the next phase; evidence of the phase
+    /// that ends when there was such a record.
+    pub fn page_until(&mut self, page: &[u8], end: u64) -> Option<TraceEvidence> {
+        let mut into = Into { stays: &mut self.stays, phase: &mut self.phase };
+        let phase = into.page(&self.layout, page, &self.decoder, &mut self.shared, Some(end))?;
+        Some(self.told(&phase, end))
+    }
+
+    /// Ends a phase at this moment.
+    pub fn cut(&mut self, at: u64) -> TraceEvidence {
+        let seen = self.stays.cut(at);
+        let phase = Phase { seen, ..std::mem::take(&mut self.phase) };
+        self.told(&phase, at)
+    }
+
+    fn told(&mut self, phase: &Phase, end: u64) -> TraceEvidence {
+        let span_ns = self.scale.ns(end.saturating_sub(self.begun));
+        self.begun = end;
+        let tasks = HashMap::new();
+        let names = Names { symbols: &self.symbols, tasks: &tasks };
+        tell(self.cpu, span_ns, phase, &names, &self.scale, 0, None)
+    }
+}

@@ -1,0 +1,93 @@
+//! Recorded traces through the whole witness: from binary pages to interruptions by culprit.
+
+use cpushield::verify::trace::replay::{Recorded, Replay};
+use cpushield_linux::clock::Scale;
+use cpushield_linux::ring_buffer::{self, PageLayout};
+use cpushield_linux::text::kallsyms::Symbols;
+use cpushield_linux::text::trace_format::EventFormat;
+use std::time::Instant;
+use std::{env, fs};
+use trace_dat::TraceDat;
+
+#[path = "../crates/linux/tests/support/trace_dat.rs"]
+mod trace_dat;
+
+/// Not a test of speed (no time is asserted) but the figure for it: give a trace.dat in
+/// `CPUSHIELD_TRACE` and run this one with `--release -- --ignored --nocapture`.
+#[test]
+#[ignore = "prints how fast a given trace is decoded"]
+fn speed_of_decoding() {
+    let path = env::var("CPUSHIELD_TRACE").expect("CPUSHIELD_TRACE names a trace.dat");
+    let trace = TraceDat::read(&fs::read(path).unwrap());
+    let symbols = Symbols::parse(&trace.kallsyms);
+    let count = |pages: &Vec<u8>| -> usize {
+        let pages = pages.chunks(trace.layout.page_size());
+        pages.map(|page| ring_buffer::decode(&trace.layout, page).records().count()).sum()
+    };
+    let events: usize = trace.pages.iter().map(count).sum();
+    for round in 0..3 {
+        let mut rows = 0;
+        let begun = Instant::now();
+        for (cpu, pages) in trace.pages.iter().enumerate() {
+            let mut replay = Replay::new(Recorded {
+                cpu,
+                layout: trace.layout,
+                formats: &trace.events,
+                symbols: symbols.clone(),
+                scale: Scale { ns_per_tick: 1.0, error_ppm: 0.0 },
+                workload: &[],
+            });
+            for page in pages.chunks(trace.layout.page_size()) {
+                replay.page(page);
+            }
+            let evidence = replay.cut(0);
+            rows += evidence.interruptions.len();
+        }
+        let took = begun.elapsed().as_secs_f64();
+        println!(
+            "round {round}: {events} events, {rows} rows, {:.0} events/s",
+            events as f64 / took
+        );
+    }
+}
+
+/// What the kit's judge counts in the text of a trace, we must count in its raw pages: give the
+/// directory of a run in `CPUSHIELD_RUN` (`pages`, `header_page`, `events/`, `kallsyms`, `meta`).
+#[test]
+#[ignore = "prints what is counted in the pages of a given run"]
+fn counts_of_a_run() {
+    let dir = env::var("CPUSHIELD_RUN").expect("CPUSHIELD_RUN names a directory");
+    let text = |name: &str| fs::read_to_string(format!("{dir}/{name}")).unwrap();
+    let meta = text("meta");
+    let value = |key: &str| -> &str {
+        meta.split_whitespace().find_map(|word| word.strip_prefix(key)).unwrap()
+    };
+    let mut formats = Vec::new();
+    for system in fs::read_dir(format!("{dir}/events")).unwrap() {
+        let system = system.unwrap().file_name().into_string().unwrap();
+        for name in fs::read_dir(format!("{dir}/events/{system}")).unwrap() {
+            let name = name.unwrap().file_name().into_string().unwrap();
+            let format = text(&format!("events/{system}/{name}/format"));
+            formats.push((system.clone(), name, EventFormat::parse(&format).unwrap()));
+        }
+    }
+    let mhz: f64 = value("mhz=").parse().unwrap();
+    let (begin, end) = (value("tsc0=").parse().unwrap(), value("tsc1=").parse().unwrap());
+    let layout = PageLayout::parse(&text("header_page")).unwrap();
+    let mut replay = Replay::new(Recorded {
+        cpu: value("cpu=").parse().unwrap(),
+        layout,
+        formats: &formats,
+        symbols: Symbols::parse(&text("kallsyms")),
+        scale: Scale { ns_per_tick: 1000.0 / mhz, error_ppm: 0.0 },
+        workload: &[value("busy=").parse().unwrap()],
+    });
+    let mut before = None;
+    for page in fs::read(format!("{dir}/pages")).unwrap().chunks(layout.page_size()) {
+        match before {
+            None => before = replay.page_until(page, begin),
+            Some(_) => replay.page(page),
+        }
+    }
+    println!("{}", serde_json::to_string_pretty(&replay.cut(end)).unwrap());
+}
