@@ -330,6 +330,15 @@ workload = "vm"
     }
 
     #[test]
+    fn the_example_of_the_document_is_a_policy() {
+        let document = include_str!("../docs/policy.md");
+        let example = document.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+        let policy = Policy::parse(example, "policy.md").unwrap();
+        assert_eq!(policy.shield.keys().collect::<Vec<_>>(), ["guest", "lathe"]);
+        assert_eq!(policy.shield["lathe"].limits.max_gap_ns, Some(5_000));
+    }
+
+    #[test]
     fn errors_name_file_line_and_what_was_expected() {
         for (text, said) in [
             ("[shield.a]\ncount = 1\ncolour = 2\n", "p.toml:3: unknown field `colour`, expected"),

@@ -1,56 +1,16 @@
 //! Machines of others and of our own: what the survey says of them, against what is known
 //! independently.
 
+mod recorded;
+
 use cpushield::survey::{Cpu, Machine, Node, survey};
 use cpushield_linux::private::{HIDDEN, KNOWN_PROGRAMS, without_private};
 use cpushield_linux::text::interrupts;
 use cpushield_linux::{CpuSet, Host};
+use recorded::{data, machine, unpacked};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::{env, fs};
-
-/// Where the machines of others lie; they are not part of the project.
-fn data() -> Option<PathBuf> {
-    let given = env::var_os("CPUSHIELD_DATA").map(PathBuf::from);
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
-    let dir = given.unwrap_or_else(beside);
-    if dir.join("machines/index.csv").is_file() {
-        return Some(dir);
-    }
-    eprintln!("NOT RUN: no recorded machines of others at {}", dir.display());
-    None
-}
-
-/// A machine of others, unpacked once.
-fn unpacked(data: &Path, name: &str) -> PathBuf {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("machines").join(name);
-    let done = dir.join(".unpacked");
-    if !done.is_file() {
-        let _ = fs::remove_dir_all(&dir);
-        fs::create_dir_all(&dir).unwrap();
-        let archive = data.join("machines").join(name).join("root.tar.zst");
-        let mut zstd = Command::new("zstd")
-            .arg("-dcq")
-            .arg(&archive)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("zstd is needed to unpack the machines of others");
-        let tar = Command::new("tar")
-            .args(["-x", "--no-same-owner", "-C"])
-            .arg(&dir)
-            .stdin(zstd.stdout.take().unwrap())
-            .status()
-            .unwrap();
-        assert!(zstd.wait().unwrap().success() && tar.success(), "{}", archive.display());
-        fs::write(done, "").unwrap();
-    }
-    dir
-}
-
-fn machine(data: &Path, name: &str) -> Machine {
-    survey(&Host::recorded(&unpacked(data, name)).unwrap(), &[])
-}
 
 fn index(data: &Path) -> Vec<BTreeMap<String, String>> {
     table(&data.join("machines/index.csv"))

@@ -41,6 +41,9 @@ pub(super) fn picked(
     };
     let (allowed, place) = picker.allowed(told)?;
     let units = picker.units(&allowed);
+    if let (true, Some(level @ (Share::L2 | Share::L3))) = (units.is_empty(), wish.share) {
+        return Err(Refused::NoOwnCache { level: if level == Share::L2 { 2 } else { 3 }, place });
+    }
     let count = wish.count.unwrap_or(1).max(1);
     let taken = match wish.count {
         None if wish.share.is_none() && !wish.half_core => picker.alone(&units, told),
@@ -195,7 +198,12 @@ impl Picker<'_> {
                 self.workers(&cluster).len() <= missing
                     && cluster == joined(same.iter().copied().filter(|u| u.is_subset(&cluster)))
             };
-            let next = same.iter().find(open).or_else(|| same.iter().find(whole));
+            // Whole groups that were asked for are taken as they come.
+            let asked = matches!(self.wish.share, Some(Share::L2 | Share::L3));
+            let next = match asked {
+                true => None,
+                false => same.iter().find(open).or_else(|| same.iter().find(whole)),
+            };
             let next = (*next.unwrap_or(&best)).clone();
             units.retain(|unit| *unit != next);
             taken = taken.union(&next);

@@ -70,6 +70,13 @@ pub enum Refused {
         /// Whether single SMT siblings would make more.
         halves: bool,
     },
+    /// No cache of this level is free of the boot CPU.
+    NoOwnCache {
+        /// The level.
+        level: u32,
+        /// What limits the choice, ` on node 1` or empty.
+        place: String,
+    },
     /// No such tunable.
     NoSuchTunable {
         /// The name.
@@ -112,10 +119,20 @@ impl fmt::Display for Refused {
             Refused::NoSuchDevice { name, known } => {
                 write!(f, "device {name:?} is not in this machine; known: {}", words(known))
             }
+            Refused::TooMany { possible: 0, place, .. } => write!(
+                f,
+                "no CPU can be shielded{place}: the boot CPU with its core, and one CPU of each \
+                 node, stay with everyone else"
+            ),
             Refused::TooMany { count, possible, place, .. } => write!(
                 f,
-                "{count} CPU(s) cannot be shielded{place}; at most {possible} can, because CPU 0 and \
-                 one CPU of each node stay with everyone else"
+                "{count} CPUs cannot be shielded{place}, at most {possible}: the boot CPU with \
+                 its core, and one CPU of each node, stay with everyone else"
+            ),
+            Refused::NoOwnCache { level, place } => write!(
+                f,
+                "no L{level} cache{place} can be the shield's own: each is shared with the boot \
+                 CPU, or is all that a node has"
             ),
             Refused::NoSuchTunable { name, .. } => write!(f, "there is no tunable {name:?}"),
             Refused::BadName { name } => {
@@ -163,6 +180,7 @@ impl Refused {
                 let near = near.iter().map(|name| format!("did you mean {name}?"));
                 near.chain(["`cpushield explain` lists them".to_owned()]).collect()
             }
+            Refused::NoOwnCache { .. } => vec!["leave out --share, or --share core".to_owned()],
             Refused::NoTopology => vec!["see the notes of `cpushield survey`".to_owned()],
             _ => Vec::new(),
         }

@@ -1,6 +1,7 @@
 //! Chores of the project: generated documents, man pages and completions. Everything is derived
 //! from the definitions in the tool itself, so that nothing is written twice.
 
+mod docs;
 mod man;
 
 use clap::{Parser, Subcommand};
@@ -17,6 +18,12 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Chore {
+    /// Write docs/tunables.md and docs/causes.md
+    Docs {
+        /// Where to
+        #[arg(default_value = "docs")]
+        dir: PathBuf,
+    },
     /// Write the man pages, one per subcommand
     Man {
         /// Where to
@@ -31,6 +38,7 @@ enum Chore {
 
 fn main() -> ExitCode {
     let done = match Cli::parse().chore {
+        Chore::Docs { dir } => docs::write(&dir),
         Chore::Man { dir } => man::pages(&dir),
         Chore::Completions { dir } => man::completions(&dir),
     };

@@ -1,0 +1,103 @@
+//! What is proposed on real machines: each choice was looked at by a person.
+
+mod recorded;
+
+use cpushield::plan::{Choice, choose, plan};
+use cpushield::policy::{Share, Wish};
+use cpushield::survey::Machine;
+use std::fs;
+
+/// Machine, and what is proposed for: no wish, two CPUs, an L3 cache of its own. `3,7/7` is
+/// CPU 3 and 7, of which 7 stays idle.
+const PROPOSED: &[(&str, &str, &str, &str)] = &[
+    // Three CPUs of eight are in use, the lowest is 4.
+    ("android-alcatel-revvl", "6", "5-6", "6"),
+    ("android-galaxy-a8-2018", "7", "6-7", "7"),
+    ("android-galaxy-c9-pro", "7", "5,7", "7"),
+    ("android-galaxy-s9-us", "7", "6-7", "no L3"),
+    ("android-huawei-honor-6", "7", "6-7", "7"),
+    // L2 caches of four: too much to take unasked. (It has no L3: what shares L2 is one group.)
+    ("android-oneplus-5", "7", "6-7", "4-7"),
+    ("android-nexus-s", "one CPU", "one CPU", "one CPU"),
+    ("ghw-linux-amd64-intel-xeon-L5640", "11,23/23", "9,11,21,23/21,23", "no L3"),
+    ("ghw-linux-amd64-offlineCPUs", "1", "at most 1", "1"),
+    ("hwloc-128arm-2pa2n8cluster4co", "127", "126-127", "no L3"),
+    ("hwloc-16em64t-4s2c2t-offlines", "7,15/15", "4,7,12,15/12,15", "3,7,11,15/11,15"),
+    // Pairs that share an L2 cache, not numbered side by side.
+    ("hwloc-16em64t-4s2ca2c-cpusetreorder", "7,15", "7,15", "3,7,11,15"),
+    // Performance cores are 0 to 11.
+    ("hwloc-20em64t-hybrid-1p6c2t+2ca4co1t", "10-11/11", "8-11/9,11", "no L3"),
+    ("hwloc-256ia64-64n2s2c", "255", "254-255", "255"),
+    ("hwloc-28em64t-2s2n7c-buggycoresiblings", "27", "26-27", "no L3"),
+    // One CPU in each node.
+    ("hwloc-2amd64-2n", "no CPU", "no CPU", "no L3"),
+    // Two CPUs share the one L2 cache.
+    ("hwloc-2i386-2c-nohugepage", "1", "at most 1", "no L3"),
+    // One core.
+    ("hwloc-2ps3-2t", "no CPU", "no CPU", "no L3"),
+    ("hwloc-4em64t-2c2t-ignore-reorder", "1,3/3", "at most 1", "no L3"),
+    // Modules of two cores that share an L2 cache are SMT siblings to the kernel.
+    ("hwloc-64amd64-4s2n4ca2co", "62-63/63", "60-63/61,63", "no L3"),
+    ("hwloc-8em64t-2s2ca2c", "3,7", "3,7", "3,7"),
+    // Some CPUs have no L2 cache.
+    ("hwloc-8em64t-2s4c-asymcaches", "3,7", "3,7", "3,7"),
+    ("hwloc-nvidia-dgx-gb10", "19", "18-19", "10-19"),
+    ("libvirt-ppc64-deconf-cpus", "136", "128,136", "136"),
+    ("lscpu-ppc64-POWER7", "12-15/13-15", "8-15/9-11,13-15", "12-15/13-15"),
+    ("lscpu-rv64-visionfive2", "3", "2-3", "no L3"),
+    ("lscpu-x86_64-64cpu-linux6.2", "3,7/7", "2-3,6-7/6-7", "no L3"),
+    ("lscpu-x86_64-epyc_7451", "47,95/95", "46-47,94-95/94-95", "45-47,93-95/93-95"),
+    ("nri-desktop", "9,19/19", "8-9,18-19/18-19", "no L3"),
+    ("nri-server", "55,111/111", "51,55,107,111/107,111", "no L3"),
+    ("nto-bare-metal-master", "55,111/111", "53,55,109,111/109,111", "no L3"),
+    ("nto-sno-sno", "11", "10-11", "no L3"),
+];
+
+fn proposed(machine: &Machine, wish: &Wish) -> String {
+    match choose(machine, wish) {
+        Ok(Choice { shield, .. }) if shield.idle_siblings.is_empty() => shield.cpus.to_string(),
+        Ok(Choice { shield, .. }) => format!("{}/{}", shield.cpus, shield.idle_siblings),
+        Err(refused) => refused.to_string(),
+    }
+}
+
+#[test]
+fn real_machines_get_the_shield_that_a_person_would_choose() {
+    let Some(data) = recorded::data() else { return };
+    let mut wrong = Vec::new();
+    for (name, alone, two, own_cache) in PROPOSED {
+        let machine = recorded::machine(&data, name);
+        for (wish, wanted) in [
+            (Wish::default(), alone),
+            (Wish { count: Some(2), ..Wish::default() }, two),
+            (Wish { share: Some(Share::L3), ..Wish::default() }, own_cache),
+        ] {
+            let found = proposed(&machine, &wish);
+            let refused = wanted.contains(|c: char| c.is_alphabetic());
+            if !(found == **wanted || refused && found.contains(wanted)) {
+                wrong.push(format!("{name} {:?} {:?}: {found}", wish.count, wish.share));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_real_machine_gets_a_plan_or_a_reason() {
+    let Some(data) = recorded::data() else { return };
+    let mut plans = 0;
+    for entry in fs::read_dir(data.join("machines")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        if name == "index.csv" {
+            continue;
+        }
+        let machine = recorded::machine(&data, &name);
+        if let Ok(plan) = plan(&machine, &Wish::default()) {
+            let text = serde_json::to_string_pretty(&plan).unwrap();
+            let read = cpushield::plan::Plan::parse(&text, &name).unwrap();
+            assert_eq!(read, plan, "{name}");
+            plans += 1;
+        }
+    }
+    assert!(plans > 50, "{plans}");
+}

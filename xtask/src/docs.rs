@@ -1,0 +1,112 @@
+//! `docs/tunables.md` and `docs/causes.md`, from the catalogues in the tool.
+
+use cpushield::causes::Cause;
+use cpushield::change::When;
+use cpushield::policy::Workload;
+use cpushield::tunables::{TUNABLES, Tunable, removers};
+use std::io;
+use std::path::Path;
+
+const NOTE: &str = "<!-- Made by `cargo xtask docs` from the catalogue; do not edit. -->";
+
+/// Writes both files below a directory.
+pub fn write(dir: &Path) -> io::Result<()> {
+    for (name, text) in files() {
+        std::fs::write(dir.join(name), text)?;
+    }
+    Ok(())
+}
+
+/// Names and texts of the generated documents.
+fn files() -> [(&'static str, String); 2] {
+    [("tunables.md", tunables()), ("causes.md", causes())]
+}
+
+fn tunables() -> String {
+    let mut text = format!(
+        "# Tunables\n\n{NOTE}\n\nWhat cpushield tells the kernel and the machine, in the order of \
+         the changes. `cpushield explain NAME` shows the same page; `--on NAME` and `--off NAME` \
+         of `plan`, `apply` and `try`, or the table `[shield.NAME.tunables]` of a policy, switch \
+         one on or off. Every change is undone by `cpushield undo`.\n\n\
+         | tunable | what it does | done |\n|---|---|---|\n"
+    );
+    for tunable in TUNABLES {
+        let name = tunable.name();
+        text.push_str(&format!(
+            "| [{name}](#{name}) | {} | {} |\n",
+            tunable.summary(),
+            done(*tunable)
+        ));
+    }
+    for tunable in TUNABLES {
+        let causes: Vec<String> =
+            tunable.removes().iter().map(|cause| format!("[{cause}](causes.md#{cause})")).collect();
+        let removes = if causes.is_empty() { "nothing".to_owned() } else { causes.join(", ") };
+        text.push_str(&format!(
+            "\n## {}\n\n{}\n\nRemoves: {removes}. Risk: {}. Done: {}.\n",
+            tunable.name(),
+            tunable.page(),
+            tunable.risk().word(),
+            done(*tunable)
+        ));
+    }
+    text
+}
+
+/// For which workloads it is done unasked.
+fn done(tunable: &dyn Tunable) -> String {
+    if tunable.when() == When::Boot {
+        return "at boot, by you".to_owned();
+    }
+    let workloads =
+        [(Workload::Polling, "polling"), (Workload::Cyclic, "cyclic"), (Workload::Vm, "vm")];
+    let unasked: Vec<&str> = workloads
+        .iter()
+        .filter(|(workload, _)| tunable.optional(*workload).is_none())
+        .map(|(_, name)| *name)
+        .collect();
+    match unasked.len() {
+        3 => "always".to_owned(),
+        0 => "when asked for".to_owned(),
+        _ => format!("for {} workloads", unasked.join(" and ")),
+    }
+}
+
+fn causes() -> String {
+    let mut text = format!(
+        "# Causes of interruptions\n\n{NOTE}\n\nEverything that can run on a CPU instead of the \
+         workload's own code, as `verify` counts it. `cpushield explain NAME` shows the same \
+         page.\n\n\
+         | cause | what it is | removed by |\n|---|---|---|\n"
+    );
+    let by = |cause: Cause| {
+        let names: Vec<String> =
+            removers(cause).iter().map(|name| format!("[{name}](tunables.md#{name})")).collect();
+        if names.is_empty() { "nothing here".to_owned() } else { names.join(", ") }
+    };
+    for cause in Cause::ALL {
+        text.push_str(&format!("| [{cause}](#{cause}) | {} | {} |\n", cause.summary(), by(*cause)));
+    }
+    for cause in Cause::ALL {
+        text.push_str(&format!(
+            "\n## {cause}\n\n{}\n\nRemoved by: {}.\n",
+            cause.page(),
+            by(*cause)
+        ));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generated_documents_are_up_to_date() {
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+        for (name, text) in files() {
+            let found = std::fs::read_to_string(docs.join(name)).unwrap_or_default();
+            assert!(found == text, "docs/{name} is old: run `cargo xtask docs`");
+        }
+    }
+}
