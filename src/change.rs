@@ -198,30 +198,30 @@ impl Change {
     #[must_use]
     pub fn shell(&self) -> String {
         match self {
-            Change::Write { path, value, .. } => format!("echo {} > {path}", quoted(value)),
-            Change::MakeDir { path } => format!("mkdir {path}"),
+            Change::Write { path, value, .. } => {
+                format!("echo {} > {}", quoted(value), quoted(path))
+            }
+            Change::MakeDir { path } => format!("mkdir {}", quoted(path)),
             Change::Affinity { task, comm, cpus } => {
-                format!("taskset -pc {cpus} {}    # {comm}", task.tid)
+                format!("taskset -pc {cpus} {} > /dev/null  # {}", task.tid, remark(comm))
             }
-            Change::Scheduling { task, comm, policy } => match policy {
-                Policy::Fifo { priority } => {
-                    format!("chrt -f -p {priority} {}    # {comm}", task.tid)
-                }
-                Policy::Rr { priority } => {
-                    format!("chrt -r -p {priority} {}    # {comm}", task.tid)
-                }
-                _ => format!("chrt -o -p 0 {}    # {comm}", task.tid),
-            },
+            Change::Scheduling { task, comm, policy } => {
+                format!("{} {}  # {}", chrt(*policy), task.tid, remark(comm))
+            }
             Change::MoveTasks { from, to } => {
-                format!("while read -r t; do echo $t > {to}/tasks; done < {from}/tasks")
-            }
-            Change::KeepAffinities => ": # the affinity of every task is saved first".to_owned(),
-            Change::BanFromIrqbalance { cpus } => {
+                let (from, to) = (quoted(from), quoted(to));
+                // v1 moves threads, v2 processes; bound kernel threads stay where they are.
                 format!(
-                    "echo 'settings cpus {}' | socat - ABSTRACT-CONNECT:…  # irqbalance: leave CPU {cpus} alone",
-                    cpus.to_mask()
+                    "f=tasks; [ -e {from}/$f ] || f=cgroup.procs; \
+                     for t in $(cat {from}/$f); do echo $t > {to}/$f; done 2> /dev/null"
                 )
             }
+            Change::KeepAffinities => {
+                ":  # here the affinity of every task would be saved".to_owned()
+            }
+            Change::BanFromIrqbalance { cpus } => format!(
+                "printf 'settings cpus {cpus}' | socat - UNIX:$(echo /run/irqbalance/*.sock)"
+            ),
             Change::Slice { unit, cpus, mems } => format!(
                 "systemctl set-property --runtime {unit} AllowedCPUs={cpus} AllowedMemoryNodes={mems} \
                  && systemctl start {unit}"
@@ -232,6 +232,25 @@ impl Change {
             }
         }
     }
+}
+
+/// The command that gives a scheduling policy.
+fn chrt(policy: Policy) -> String {
+    match policy {
+        Policy::Fifo { priority } => format!("chrt -f -p {priority}"),
+        Policy::Rr { priority } => format!("chrt -r -p {priority}"),
+        Policy::Batch { .. } => "chrt -b -p 0".to_owned(),
+        Policy::Idle => "chrt -i -p 0".to_owned(),
+        Policy::Deadline { runtime_ns, deadline_ns, period_ns } => {
+            format!("chrt -d -T {runtime_ns} -D {deadline_ns} -P {period_ns} -p 0")
+        }
+        Policy::Other { .. } | Policy::Unknown { .. } => "chrt -o -p 0".to_owned(),
+    }
+}
+
+/// Text that stays within a remark: a task's name may hold any byte.
+fn remark(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 /// A word as the shell takes it.

@@ -138,6 +138,84 @@ impl From<WatchError> for Failure {
     }
 }
 
+fn not_a_journal(path: &str, error: &crate::apply::JournalError) -> Failure {
+    Failure::machine(format!("{path}: {error}")).hint(format!(
+        "nothing was written; if the file is not of this program, move it away: mv {path} {path}.bad"
+    ))
+}
+
+impl From<crate::apply::LoadError> for Failure {
+    fn from(error: crate::apply::LoadError) -> Failure {
+        match error {
+            crate::apply::LoadError::Access(error) => error.into(),
+            crate::apply::LoadError::Journal(error) => not_a_journal(crate::apply::JOURNAL, &error),
+        }
+    }
+}
+
+impl From<crate::apply::UndoError> for Failure {
+    fn from(error: crate::apply::UndoError) -> Failure {
+        use crate::apply::UndoError;
+        match error {
+            UndoError::Access(error) => error.into(),
+            UndoError::Journal { path, error } => not_a_journal(&path, &error),
+            UndoError::Killed => Failure::new(Kind::Bug, "killed by a test"),
+        }
+    }
+}
+
+impl From<crate::apply::ApplyError> for Failure {
+    fn from(error: crate::apply::ApplyError) -> Failure {
+        use crate::apply::ApplyError;
+        let message = error.to_string();
+        match error {
+            ApplyError::Access(error) => error.into(),
+            ApplyError::Journal { path, error } => not_a_journal(&path, &error),
+            ApplyError::Active { .. } => Failure::machine(message)
+                .hint("`cpushield status` shows it, `cpushield undo` takes it down"),
+            ApplyError::Plan { .. } => Failure::usage(message),
+            ApplyError::Stale { .. } => {
+                Failure::usage(message).hint("make it again: `cpushield plan -o FILE`")
+            }
+            ApplyError::Failed { hint, undone, .. } => {
+                let failure = undone_after(message, *undone);
+                match hint {
+                    Some(hint) => failure.hint(hint),
+                    None => failure,
+                }
+            }
+            ApplyError::Stopped { undone, .. } => undone_after(message, *undone),
+            ApplyError::Killed => Failure::new(Kind::Bug, message),
+        }
+    }
+}
+
+/// A failed apply with what became of the changes before it: both errors are kept.
+fn undone_after(
+    message: String,
+    undone: Result<crate::apply::Undone, crate::apply::UndoError>,
+) -> Failure {
+    let retry = "`cpushield undo` tries again to put the rest back";
+    match undone {
+        Ok(undone) if undone.is_complete() => {
+            Failure::new(Kind::Undone, format!("{message}\n  undone: everything is as it was"))
+        }
+        Ok(undone) => {
+            let mut message = message;
+            for step in undone.failed() {
+                if let crate::apply::Fate::Failed { reason } = &step.fate {
+                    message.push_str(&format!("\n  not undone: {}: {reason}", step.subject));
+                }
+            }
+            let journal = undone.journal.unwrap_or_default();
+            Failure::new(Kind::NotUndone, format!("{message}\n  journal: {journal}")).hint(retry)
+        }
+        Err(error) => {
+            Failure::new(Kind::NotUndone, format!("{message}\n  not undone: {error}")).hint(retry)
+        }
+    }
+}
+
 impl From<crate::run::RunError> for Failure {
     fn from(error: crate::run::RunError) -> Failure {
         use crate::run::RunError;

@@ -23,7 +23,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("apply", &["change", "plan"]),
     ("run", &["apply", "change", "plan"]),
     ("load", &[]),
-    ("report", &["causes", "change", "plan", "survey", "verify"]),
+    ("report", &["apply", "causes", "change", "plan", "survey", "verify"]),
     ("verify", &["causes", "change", "plan", "policy", "survey", "tunables"]),
 ];
 

@@ -125,7 +125,7 @@ pub enum ApplyError {
     },
     /// The plan asks for what no plan may ask for.
     Plan {
-        /// The step, from 0.
+        /// The step, from 1.
         step: usize,
         /// What is wrong with it.
         why: String,
@@ -141,6 +141,8 @@ pub enum ApplyError {
         subject: String,
         /// The kernel's reason.
         reason: String,
+        /// What to do about it, where that is known.
+        hint: Option<String>,
         /// What became of the steps before it.
         undone: Box<Result<Undone, UndoError>>,
     },

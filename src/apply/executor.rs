@@ -55,10 +55,13 @@ pub fn apply(
             let undone = Box::new(undo::undo_locked(host, store, &lock));
             Err(match halt {
                 Halt::Signal(signal) => ApplyError::Stopped { signal, undone },
-                Halt::Failed { subject, reason } => ApplyError::Failed { subject, reason, undone },
+                Halt::Failed { subject, reason, hint } => {
+                    ApplyError::Failed { subject, reason, hint, undone }
+                }
                 Halt::Access(error) => ApplyError::Failed {
                     subject: error.path.clone(),
                     reason: error.reason(),
+                    hint: None,
                     undone,
                 },
             })
@@ -94,46 +97,39 @@ fn check(plan: &Plan) -> Result<(), ApplyError> {
         let why = format!("the plan has schema {}, not {}", plan.schema, crate::plan::SCHEMA);
         return Err(ApplyError::Stale { why });
     }
-    for (step, wanted) in plan.steps.iter().enumerate() {
-        if let Some(why) = unfit(&wanted.change) {
-            return Err(ApplyError::Plan { step, why });
-        }
+    match plan.unfit() {
+        Some((step, why)) => Err(ApplyError::Plan { step: step + 1, why }),
+        None => Ok(()),
     }
-    Ok(())
 }
 
-/// Where kernel files are; a plan has no business elsewhere.
-const KERNEL_DIRS: &[&str] = &["/proc/", "/sys/", "/dev/cpuset/", "/cgroup/"];
-
-fn unfit(change: &Change) -> Option<String> {
-    let outside = |path: &str| {
-        let inside = KERNEL_DIRS.iter().any(|dir| path.starts_with(dir));
-        let plain = !path.split('/').any(|part| part == ".." || part == ".");
-        (!inside || !plain || path.contains(char::is_control))
-            .then(|| format!("{path:?} is not a path below /proc or /sys"))
-    };
+/// What to do about a change that failed.
+fn hint(change: &Change, reason: &str) -> Option<&'static str> {
     match change {
-        Change::Write { path, .. } | Change::MakeDir { path } => outside(path),
-        Change::MoveTasks { from, to } => outside(from).or_else(|| outside(to)),
-        Change::Affinity { task, .. } | Change::Scheduling { task, .. } if task.tid <= 0 => {
-            Some(format!("{} is not the number of a task", task.tid))
+        Change::Write { path, .. } if path.ends_with("/cpuset.cpus.partition") => {
+            Some(if reason.contains("housekeeping") {
+                "these CPUs are isolated by isolcpus= at boot; boot without it, or shield others"
+            } else if reason.contains("exclusive") {
+                "another control group has these CPUs; `cpushield survey` names it"
+            } else {
+                "`cpushield plan --off cpuset` shields by affinities only"
+            })
         }
-        Change::Affinity { cpus, .. } if cpus.is_empty() => {
-            Some("a task needs a CPU to run on".to_owned())
+        Change::Write { path, .. } if reason.starts_with("EBUSY") && path.contains("cpuset") => {
+            Some("another control group has these CPUs; `cpushield survey` names it")
         }
-        Change::Slice { unit, .. } => {
-            let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
-            let name = unit.strip_suffix(".slice").unwrap_or("");
-            let fit = !name.is_empty() && name.chars().all(plain);
-            (!fit).then(|| format!("{unit:?} is not the name of a slice in the root"))
+        Change::Slice { .. } => Some("`systemctl status cpushield.slice` may tell more"),
+        Change::MoveTasks { .. } if reason.starts_with("ENOSPC") => {
+            Some("that cpuset has no CPUs or no memory nodes")
         }
+        Change::CycleCpu { .. } => Some("`dmesg` tells why; `cpushield undo` tries again"),
         _ => None,
     }
 }
 
 /// Why the executor stopped before the end.
 enum Halt {
-    Failed { subject: String, reason: String },
+    Failed { subject: String, reason: String, hint: Option<String> },
     Signal(i32),
     Access(cpushield_linux::Error),
 }
@@ -185,7 +181,10 @@ impl Run<'_> {
         let (tunable, told) = (step.tunable.clone(), subject.clone());
         self.steps.push(AppliedStep { tunable, subject: told, done });
         match failure {
-            Some(reason) => Err(Halt::Failed { subject, reason }),
+            Some(reason) => {
+                let hint = hint(&step.change, &reason).map(str::to_owned);
+                Err(Halt::Failed { subject, reason, hint })
+            }
             None => Ok(()),
         }
     }

@@ -60,6 +60,18 @@ pub fn active(store: &Store) -> Result<Option<Plan>, LoadError> {
     }))
 }
 
+/// Puts the journal of the active shield away as it is and returns where; `None` without a journal.
+///
+/// # Errors
+/// Another process is at work, or the journal cannot be renamed.
+pub fn forget(store: &Store) -> Result<Option<String>, Error> {
+    let _lock = store.lock()?;
+    match store.read(JOURNAL)? {
+        Some(_) => store.archive(JOURNAL, "journal-forgotten", "jsonl").map(Some),
+        None => Ok(None),
+    }
+}
+
 /// Which boot this is; `None` on a recorded machine that does not say.
 fn boot_id(host: &Host) -> Result<Option<String>, Error> {
     match host.read_line("/proc/sys/kernel/random/boot_id") {

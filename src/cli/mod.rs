@@ -1,6 +1,7 @@
 //! The command line: one file per subcommand, with its `Args` (their docs are the help) and `run`.
 
 pub mod add;
+pub mod apply;
 pub mod explain;
 pub mod mask;
 pub mod plan;
@@ -9,6 +10,7 @@ pub mod run;
 pub mod sample;
 pub mod status;
 pub mod survey;
+pub mod undo;
 pub mod verify;
 pub mod wish;
 
@@ -70,6 +72,10 @@ pub enum Command {
     Survey(survey::Args),
     /// Choose CPUs and show what would be changed, what stays and why
     Plan(plan::Args),
+    /// Shield CPUs: put a plan in force
+    Apply(apply::Args),
+    /// Take the shield down and put everything back
+    Undo(undo::Args),
     /// What a tunable does, or a cause of interruptions means
     Explain(explain::Args),
     /// CPU lists and masks, one into the other
@@ -99,6 +105,8 @@ pub fn dispatch(cli: Cli) -> Result<ExitCode, Failure> {
     match cli.command {
         Command::Survey(args) => survey::run(&ui, &cli.global, &args),
         Command::Plan(args) => plan::run(&ui, &cli.global, &args),
+        Command::Apply(args) => apply::run(&ui, &cli.global, &args),
+        Command::Undo(args) => undo::run(&ui, &cli.global, &args),
         Command::Explain(args) => explain::run(&ui, &args),
         Command::Mask(args) => mask::run(&ui, &args),
         Command::Verify(args) => verify::run(&ui, &cli.global, &args),

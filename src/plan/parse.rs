@@ -62,6 +62,13 @@ impl Plan {
         }
         Ok(plan)
     }
+
+    /// The first step that asks for what no plan may ask for, from 0, and why.
+    #[must_use]
+    pub fn unfit(&self) -> Option<(usize, String)> {
+        let mut steps = self.steps.iter().enumerate();
+        steps.find_map(|(n, step)| Some((n, check_change(&step.change, &self.shield).err()?)))
+    }
 }
 
 fn check_shield(shield: &Shield) -> Result<(), String> {

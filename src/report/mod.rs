@@ -1,10 +1,12 @@
 //! Report: documents → text for people. Pure: it reads no machine and prints nothing.
 
+mod applied;
 pub mod attempt;
 mod machine;
 mod plan;
 pub mod table;
 pub mod verdict;
 
+pub use applied::{applied_text, undone_text};
 pub use machine::machine_text;
 pub use plan::plan_text;

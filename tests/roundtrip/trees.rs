@@ -1,113 +1,11 @@
-//! Nothing is lost: apply and undo on copies of machines leave them as they were to the byte, with
-//! every single write refused, and killed at every single write of apply and of undo.
+//! Synthetic machines and their plans: cgroup v2, v2 under systemd, v1 with a foreign cpuset.
 
-use cpushield::apply::{self, ApplyError, Fate, UndoError};
+use super::bench::Tree;
 use cpushield::change::{Change, Compare, Risk, When};
 use cpushield::plan::{Plan, Shield, Step};
 use cpushield::policy::Workload;
-use cpushield_linux::{CpuSet, Fault, Host, Policy, Store, TaskId};
+use cpushield_linux::{CpuSet, Policy, TaskId};
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// A directory of one test, removed at its end.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Scratch {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        // In memory, where it can be had as files: thousands of syncs to a disk take minutes.
-        let memory = Path::new("/dev/shm");
-        let base = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-        let dir = base.join(format!("roundtrip-{}-{n}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
-        Scratch(dir)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// A machine as files, and a state directory.
-struct Bench {
-    scratch: Scratch,
-}
-
-/// Files with their bytes, and directories with none.
-type Tree = BTreeMap<PathBuf, Option<Vec<u8>>>;
-
-impl Bench {
-    fn of(tree: &Tree) -> Bench {
-        let scratch = Scratch::new();
-        for (path, text) in tree {
-            let place = scratch.0.join("root").join(path);
-            match text {
-                Some(text) => {
-                    fs::create_dir_all(place.parent().unwrap()).unwrap();
-                    fs::write(place, text).unwrap();
-                }
-                None => fs::create_dir_all(place).unwrap(),
-            }
-        }
-        Bench { scratch }
-    }
-
-    fn host(&self) -> Host {
-        Host::recorded(&self.scratch.0.join("root")).unwrap()
-    }
-
-    fn store(&self) -> Store {
-        Store::new(&self.scratch.0.join("state"))
-    }
-
-    fn journal(&self) -> PathBuf {
-        self.scratch.0.join("state").join(apply::JOURNAL)
-    }
-
-    fn apply(&self, host: &Host, plan: &Plan) -> Result<apply::Applied, ApplyError> {
-        apply::apply(host, &self.store(), plan, &mut |_| {})
-    }
-
-    fn tree(&self) -> Tree {
-        let root = self.scratch.0.join("root");
-        let mut tree = Tree::new();
-        read_below(&root, &root, &mut tree);
-        tree
-    }
-}
-
-fn read_below(root: &Path, dir: &Path, tree: &mut Tree) {
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.strip_prefix(root).unwrap().to_owned();
-        if path.is_dir() {
-            tree.insert(name, None);
-            read_below(root, &path, tree);
-        } else {
-            tree.insert(name, Some(fs::read(&path).unwrap()));
-        }
-    }
-}
-
-#[track_caller]
-fn same(before: &Tree, after: &Tree, when: &str) {
-    let paths = before.keys().chain(after.keys());
-    let text = |tree: &Tree, path: &PathBuf| match tree.get(path) {
-        Some(Some(bytes)) => String::from_utf8_lossy(bytes).into_owned(),
-        Some(None) => "(directory)".to_owned(),
-        None => "(absent)".to_owned(),
-    };
-    let differing: BTreeMap<String, (String, String)> = paths
-        .filter(|path| before.get(*path) != after.get(*path))
-        .map(|path| (path.display().to_string(), (text(before, path), text(after, path))))
-        .collect();
-    assert!(differing.is_empty(), "{when}: {differing:#?}");
-}
 
 /// A task of a synthetic machine: number, name, flags of `stat`, CPUs.
 const TASKS: &[(i32, &str, u32, &str)] = &[
@@ -162,7 +60,7 @@ fn pids(keep: impl Fn(i32) -> bool) -> String {
 }
 
 /// cgroup v2 without systemd.
-fn v2() -> Tree {
+pub fn v2() -> Tree {
     let mut tree = Tree::new();
     common(&mut tree);
     let mut put = |path: &str, text: &str| tree.insert(path.into(), Some(text.as_bytes().to_vec()));
@@ -288,7 +186,7 @@ fn wished() -> Vec<Change> {
 
 const V2: &str = "/sys/fs/cgroup";
 
-fn v2_plan() -> Plan {
+pub fn v2_plan() -> Plan {
     let file = |name: &str| format!("{V2}/cpushield/{name}");
     let shield = vec![
         Change::KeepAffinities,
@@ -340,130 +238,6 @@ fn v1_plan() -> Plan {
 }
 
 /// Every machine with its plan.
-fn machines() -> Vec<(&'static str, Tree, Plan)> {
+pub fn machines() -> Vec<(&'static str, Tree, Plan)> {
     vec![("v2", v2(), v2_plan()), ("systemd", systemd(), systemd_plan()), ("v1", v1(), v1_plan())]
-}
-
-/// How many writes an undisturbed apply and an undisturbed undo need.
-fn writes(tree: &Tree, plan: &Plan) -> (usize, usize) {
-    let bench = Bench::of(tree);
-    let host = bench.host();
-    bench.apply(&host, plan).unwrap();
-    let undoing = bench.host();
-    apply::undo(&undoing, &bench.store()).unwrap();
-    (host.writes(), undoing.writes())
-}
-
-#[test]
-fn apply_then_undo_leaves_every_byte_as_it_was() {
-    for (name, tree, plan) in machines() {
-        let bench = Bench::of(&tree);
-        let before = bench.tree();
-        let applied = bench.apply(&bench.host(), &plan).unwrap();
-        assert_ne!(before, bench.tree(), "{name}: nothing was changed");
-        assert_eq!(applied.steps.len(), plan.steps.len(), "{name}");
-        let second = bench.host();
-        let refused = bench.apply(&second, &plan).unwrap_err();
-        assert!(matches!(refused, ApplyError::Active { .. }), "{name}: {refused}");
-        assert_eq!(second.writes(), 0, "{name}");
-        let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
-        assert!(undone.is_complete(), "{name}: {undone:#?}");
-        same(&before, &bench.tree(), name);
-        let nothing = apply::undo(&bench.host(), &bench.store()).unwrap();
-        assert_eq!(nothing, apply::Undone::nothing(), "{name}");
-    }
-}
-
-#[test]
-fn whichever_write_is_refused_undo_leaves_every_byte_as_it_was() {
-    for (name, tree, plan) in machines() {
-        let (count, _) = writes(&tree, &plan);
-        for at in 0..count {
-            let when = format!("{name}: write {at} refused");
-            let bench = Bench::of(&tree);
-            let before = bench.tree();
-            let host = bench.host().failing(Fault::Refuse { at, errno: 22 });
-            match bench.apply(&host, &plan) {
-                Ok(_) => {
-                    let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
-                    assert!(undone.is_complete(), "{when}: {undone:#?}");
-                }
-                Err(ApplyError::Failed { undone, .. }) => {
-                    let undone = undone.unwrap();
-                    assert!(undone.is_complete(), "{when}: {undone:#?}");
-                }
-                Err(error) => panic!("{when}: {error}"),
-            }
-            same(&before, &bench.tree(), &when);
-            assert!(!bench.journal().exists(), "{when}");
-        }
-    }
-}
-
-#[test]
-fn killed_before_any_write_of_apply_undo_leaves_every_byte_as_it_was() {
-    for (name, tree, plan) in machines() {
-        let (count, _) = writes(&tree, &plan);
-        for at in 0..count {
-            let when = format!("{name}: killed at write {at}");
-            let bench = Bench::of(&tree);
-            let before = bench.tree();
-            let host = bench.host().failing(Fault::Stop { at });
-            let killed = bench.apply(&host, &plan).unwrap_err();
-            assert!(matches!(killed, ApplyError::Killed), "{when}: {killed}");
-            let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
-            assert!(undone.is_complete(), "{when}: {undone:#?}");
-            let drifted = undone.steps.iter().any(|s| matches!(s.fate, Fate::Drifted { .. }));
-            assert!(!drifted, "{when}: {undone:#?}");
-            same(&before, &bench.tree(), &when);
-        }
-    }
-}
-
-#[test]
-fn killed_before_any_write_of_undo_the_next_undo_completes_it() {
-    for (name, tree, plan) in machines() {
-        let (_, count) = writes(&tree, &plan);
-        for at in 0..count {
-            let when = format!("{name}: undo killed at write {at}");
-            let bench = Bench::of(&tree);
-            let before = bench.tree();
-            bench.apply(&bench.host(), &plan).unwrap();
-            let host = bench.host().failing(Fault::Stop { at });
-            let killed = apply::undo(&host, &bench.store()).unwrap_err();
-            assert!(matches!(killed, UndoError::Killed), "{when}: {killed}");
-            let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
-            assert!(undone.is_complete(), "{when}: {undone:#?}");
-            same(&before, &bench.tree(), &when);
-        }
-    }
-}
-
-#[test]
-fn a_journal_cut_anywhere_is_refused_before_its_begin_and_undone_after_it() {
-    let (tree, plan) = (v2(), v2_plan());
-    let bench = Bench::of(&tree);
-    let before = bench.tree();
-    bench.apply(&bench.host(), &plan).unwrap();
-    let (full, shielded) = (fs::read(bench.journal()).unwrap(), bench.tree());
-    let text = String::from_utf8(full.clone()).unwrap();
-    let begin = text.find("{\"begin\"").unwrap();
-    let opening = begin + text[begin..].find('\n').unwrap() + 1;
-    for len in (0..opening).chain((opening..full.len()).step_by(17)) {
-        fs::write(bench.journal(), &full[..len]).unwrap();
-        let host = bench.host();
-        let answer = apply::undo(&host, &bench.store());
-        if len < opening {
-            let error = answer.unwrap_err();
-            assert!(matches!(error, UndoError::Journal { .. }), "{len} bytes: {error}");
-            assert_eq!(host.writes(), 0, "{len} bytes");
-            continue;
-        }
-        let undone = answer.unwrap();
-        assert!(undone.is_complete(), "{len} bytes: {undone:#?}");
-        same(&before, &bench.tree(), &format!("{len} bytes"));
-        let again = Bench::of(&shielded);
-        fs::remove_dir_all(bench.scratch.0.join("root")).unwrap();
-        fs::rename(again.scratch.0.join("root"), bench.scratch.0.join("root")).unwrap();
-    }
 }

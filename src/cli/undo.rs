@@ -1,0 +1,55 @@
+//! `cpushield undo`: the active shield is taken down.
+
+use super::Global;
+use crate::apply::{self, undo};
+use crate::failure::{Failure, Kind};
+use crate::report::undone_text;
+use crate::run;
+use crate::ui::Ui;
+use cpushield_linux::Store;
+
+/// Take the shield down and put everything back
+///
+/// What somebody else changed meanwhile is left alone and told. After a crash it completes what was
+/// begun; after a boot there is nothing to put back.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Forget what cannot be put back
+    #[arg(long)]
+    forget: bool,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// The journal cannot be used, or something could not be put back.
+pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
+    let host = global.host()?;
+    let store = Store::new(&global.state);
+    let released = run::release(&host, &store);
+    let mut undone = undo(&host, &store)?;
+    match released {
+        Ok(released) => {
+            let back = released
+                .back
+                .iter()
+                .map(|m| format!("{} ({}) is back where it was", m.comm, m.tid));
+            let disarmed = released.disarmed.iter();
+            let disarmed = disarmed.map(|it| format!("{it} runs on as an ordinary program"));
+            undone.notes.extend(back.chain(disarmed).chain(released.notes));
+        }
+        Err(error) => undone.notes.push(format!("programs in the shield: {error}")),
+    }
+    let complete = undone.is_complete();
+    if !complete && args.forget {
+        undone.journal = apply::forget(&store)?;
+    }
+    ui.show(&undone, || undone_text(&undone))?;
+    if complete || args.forget {
+        return Ok(());
+    }
+    let failed = undone.failed().count();
+    let message = format!("{failed} changes could not be put back");
+    Err(Failure::new(Kind::NotUndone, message)
+        .hint("call `cpushield undo` again; `cpushield undo --forget` gives up what is left"))
+}

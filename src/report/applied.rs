@@ -1,0 +1,158 @@
+//! [`Applied`] and [`Undone`] for people: what was changed, grouped by tunable, what was not and
+//! why, and what to do next. Pure.
+
+use super::table::{Align, lay_out};
+use crate::apply::{Applied, AppliedStep, Fate, Undone, UndoneStep};
+use crate::change::Outcome;
+use crate::plan::Plan;
+use std::collections::BTreeMap;
+
+/// Lines of one kind; more are counted.
+const LINES_MAX: usize = 8;
+
+/// The text of `cpushield apply`.
+#[must_use]
+pub fn applied_text(applied: &Applied, plan: &Plan) -> String {
+    let shield = &applied.shield;
+    let mut text =
+        format!("CPU {} is shielded; CPU {} keeps house\n", shield.cpus, shield.housekeeping);
+    let mut rows = Vec::new();
+    for (tunable, steps) in grouped(&applied.steps) {
+        rows.push(vec![tunable.to_owned(), counts(&steps)]);
+    }
+    text.push_str(&lay_out("  ", &[Align::Left, Align::Left], &rows));
+    let notes = applied.steps.iter().filter_map(|step| {
+        let note = step.done.note.as_ref()?;
+        Some(format!("{}: {note}", step.subject))
+    });
+    text.push_str(&listed("Mind", applied.notes.iter().cloned().chain(notes).collect()));
+    text.push_str(&refusals(&applied.steps));
+    let boot = plan.boot.iter().map(|advice| {
+        let causes: Vec<&str> = advice.removes.iter().map(|cause| cause.name()).collect();
+        format!("{}: removed only by {} at boot", causes.join(", "), advice.parameter)
+    });
+    text.push_str(&listed("What remains", boot.collect()));
+    text.push_str(
+        "\nNext\n  cpushield run -- PROGRAM   runs a program there\n  \
+         cpushield verify           shows what still interrupts it\n  \
+         cpushield undo             puts everything back\n",
+    );
+    text
+}
+
+/// The steps by tunable, in the order of the plan.
+fn grouped(steps: &[AppliedStep]) -> Vec<(&str, Vec<&AppliedStep>)> {
+    let mut groups: Vec<(&str, Vec<&AppliedStep>)> = Vec::new();
+    for step in steps {
+        match groups.iter_mut().find(|(name, _)| *name == step.tunable) {
+            Some((_, known)) => known.push(step),
+            None => groups.push((&step.tunable, vec![step])),
+        }
+    }
+    groups
+}
+
+fn counts(steps: &[&AppliedStep]) -> String {
+    let of = |wanted: fn(&Outcome) -> bool| {
+        steps.iter().filter(|step| wanted(&step.done.outcome)).count()
+    };
+    let changed = of(|outcome| *outcome == Outcome::Changed);
+    let mut words = vec![format!("{changed} changed")];
+    for (count, word) in [
+        (of(|outcome| *outcome == Outcome::AlreadySo), "so already"),
+        (of(|outcome| matches!(outcome, Outcome::Refused { .. })), "refused"),
+        (of(|outcome| *outcome == Outcome::Absent), "gone"),
+    ] {
+        if count > 0 {
+            words.push(format!("{count} {word}"));
+        }
+    }
+    for moved in steps.iter().filter_map(|step| step.done.moved.as_ref()) {
+        let stayed: usize = moved.stayed.values().sum();
+        words.push(format!("{} tasks moved", moved.moved));
+        if stayed > 0 {
+            words.push(format!("{stayed} stay, being bound"));
+        }
+    }
+    words.join(", ")
+}
+
+/// What the kernel refused, counted by reason.
+fn refusals(steps: &[AppliedStep]) -> String {
+    let mut by_reason: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+    for step in steps {
+        if let Outcome::Refused { reason } = &step.done.outcome {
+            by_reason.entry((&step.tunable, reason)).or_default().push(&step.subject);
+        }
+    }
+    let line = |((tunable, reason), subjects): ((&str, &str), Vec<&str>)| match subjects.as_slice()
+    {
+        [only] => format!("{tunable}: {only}: {reason}"),
+        many => {
+            let first: Vec<&str> = many.iter().take(3).copied().collect();
+            let more = if many.len() > 3 { ", …" } else { "" };
+            format!("{tunable}: {} times {reason}: {}{more}", many.len(), first.join(", "))
+        }
+    };
+    listed("Refused", by_reason.into_iter().map(line).collect())
+}
+
+fn listed(title: &str, lines: Vec<String>) -> String {
+    if lines.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("\n{title}\n");
+    let count = lines.len();
+    for line in lines.into_iter().take(LINES_MAX) {
+        text.push_str(&format!("  {line}\n"));
+    }
+    if count > LINES_MAX {
+        text.push_str(&format!("  and {} more (--json has all)\n", count - LINES_MAX));
+    }
+    text
+}
+
+/// The text of `cpushield undo`.
+#[must_use]
+pub fn undone_text(undone: &Undone) -> String {
+    let Some(shield) = &undone.shield else {
+        return "nothing to undo: no shield is up\n".to_owned();
+    };
+    if undone.other_boot {
+        return format!(
+            "nothing to undo: the machine was booted since CPU {} was shielded, and the kernel \
+             forgot all of it\n",
+            shield.cpus
+        );
+    }
+    let of = |fate: fn(&Fate) -> bool| undone.steps.iter().filter(move |step| fate(&step.fate));
+    let restored = of(|fate| *fate == Fate::Restored).count();
+    let mut text =
+        format!("CPU {} is no longer shielded: {restored} changes put back", shield.cpus);
+    if undone.restored_tasks > 0 {
+        text.push_str(&format!(", {} affinities rewritten", undone.restored_tasks));
+    }
+    text.push('\n');
+    let notes = undone.steps.iter().filter_map(|step| step.note.clone());
+    text.push_str(&listed("Mind", undone.notes.iter().cloned().chain(notes).collect()));
+    let drifted = of(|fate| matches!(fate, Fate::Drifted { .. }));
+    let tasks = undone.drifted_tasks.len();
+    let tasks = (tasks > 0).then(|| format!("{tasks} tasks with an affinity of their own by now"));
+    let drifted = drifted.map(line).chain(tasks).collect();
+    text.push_str(&listed("Changed by somebody else meanwhile, left alone", drifted));
+    let gone = of(|fate| *fate == Fate::Gone).map(line).collect();
+    text.push_str(&listed("Gone, with nothing to put back", gone));
+    text.push_str(&listed("Could not be put back", undone.failed().map(line).collect()));
+    text
+}
+
+fn line(step: &UndoneStep) -> String {
+    let subject = &step.subject;
+    match &step.fate {
+        Fate::Restored | Fate::Gone => subject.clone(),
+        Fate::Failed { reason } => format!("{subject}: {reason}"),
+        Fate::Drifted { now, ours, original } => {
+            format!("{subject}: is {now:?}, we left {ours:?}, before it was {original:?}")
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! A machine as files on which apply and undo run, and the comparison of two of them.
+
+use cpushield::apply::{self, ApplyError};
+use cpushield::plan::Plan;
+use cpushield_linux::{Host, Store};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A directory of one test, removed at its end.
+pub struct Scratch(pub PathBuf);
+
+impl Scratch {
+    pub fn new() -> Scratch {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        // In memory, where it can be had as files: thousands of syncs to a disk take minutes.
+        let memory = Path::new("/dev/shm");
+        let base = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let dir = base.join(format!("roundtrip-{}-{n}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        Scratch(dir)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A machine as files, and a state directory.
+pub struct Bench {
+    pub scratch: Scratch,
+}
+
+/// Files with their bytes, and directories with none.
+pub type Tree = BTreeMap<PathBuf, Option<Vec<u8>>>;
+
+impl Bench {
+    pub fn of(tree: &Tree) -> Bench {
+        let scratch = Scratch::new();
+        for (path, text) in tree {
+            let place = scratch.0.join("root").join(path);
+            match text {
+                Some(text) => {
+                    fs::create_dir_all(place.parent().unwrap()).unwrap();
+                    fs::write(place, text).unwrap();
+                }
+                None => fs::create_dir_all(place).unwrap(),
+            }
+        }
+        Bench { scratch }
+    }
+
+    pub fn host(&self) -> Host {
+        Host::recorded(&self.scratch.0.join("root")).unwrap()
+    }
+
+    pub fn store(&self) -> Store {
+        Store::new(&self.scratch.0.join("state"))
+    }
+
+    pub fn journal(&self) -> PathBuf {
+        self.scratch.0.join("state").join(apply::JOURNAL)
+    }
+
+    pub fn apply(&self, host: &Host, plan: &Plan) -> Result<apply::Applied, ApplyError> {
+        apply::apply(host, &self.store(), plan, &mut |_| {})
+    }
+
+    pub fn tree(&self) -> Tree {
+        let root = self.scratch.0.join("root");
+        let mut tree = Tree::new();
+        read_below(&root, &root, &mut tree);
+        tree
+    }
+}
+
+fn read_below(root: &Path, dir: &Path, tree: &mut Tree) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.strip_prefix(root).unwrap().to_owned();
+        if path.is_dir() {
+            tree.insert(name, None);
+            read_below(root, &path, tree);
+        } else {
+            tree.insert(name, Some(fs::read(&path).unwrap()));
+        }
+    }
+}
+
+#[track_caller]
+pub fn same(before: &Tree, after: &Tree, when: &str) {
+    let paths = before.keys().chain(after.keys());
+    let text = |tree: &Tree, path: &PathBuf| match tree.get(path) {
+        Some(Some(bytes)) => String::from_utf8_lossy(bytes).into_owned(),
+        Some(None) => "(directory)".to_owned(),
+        None => "(absent)".to_owned(),
+    };
+    let differing: BTreeMap<String, (String, String)> = paths
+        .filter(|path| before.get(*path) != after.get(*path))
+        .map(|path| (path.display().to_string(), (text(before, path), text(after, path))))
+        .collect();
+    assert!(differing.is_empty(), "{when}: {differing:#?}");
+}

@@ -1,0 +1,200 @@
+//! Nothing is lost: apply and undo on copies of machines leave them as they were to the byte, with
+//! every single write refused, and killed at every single write of apply and of undo.
+
+mod bench;
+mod trees;
+
+use bench::{Bench, Tree, same};
+use cpushield::apply::{self, ApplyError, Fate, UndoError};
+use cpushield::change::Change;
+use cpushield::plan::Plan;
+use cpushield_linux::Fault;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use trees::{machines, v2, v2_plan};
+
+/// How many writes an undisturbed apply and an undisturbed undo need.
+fn writes(tree: &Tree, plan: &Plan) -> (usize, usize) {
+    let bench = Bench::of(tree);
+    let host = bench.host();
+    bench.apply(&host, plan).unwrap();
+    let undoing = bench.host();
+    apply::undo(&undoing, &bench.store()).unwrap();
+    (host.writes(), undoing.writes())
+}
+
+#[test]
+fn apply_then_undo_leaves_every_byte_as_it_was() {
+    for (name, tree, plan) in machines() {
+        let bench = Bench::of(&tree);
+        let before = bench.tree();
+        let applied = bench.apply(&bench.host(), &plan).unwrap();
+        assert_ne!(before, bench.tree(), "{name}: nothing was changed");
+        assert_eq!(applied.steps.len(), plan.steps.len(), "{name}");
+        let second = bench.host();
+        let refused = bench.apply(&second, &plan).unwrap_err();
+        assert!(matches!(refused, ApplyError::Active { .. }), "{name}: {refused}");
+        assert_eq!(second.writes(), 0, "{name}");
+        let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+        assert!(undone.is_complete(), "{name}: {undone:#?}");
+        same(&before, &bench.tree(), name);
+        let nothing = apply::undo(&bench.host(), &bench.store()).unwrap();
+        assert_eq!(nothing, apply::Undone::nothing(), "{name}");
+    }
+}
+
+#[test]
+fn whichever_write_is_refused_undo_leaves_every_byte_as_it_was() {
+    for (name, tree, plan) in machines() {
+        let (count, _) = writes(&tree, &plan);
+        for at in 0..count {
+            let when = format!("{name}: write {at} refused");
+            let bench = Bench::of(&tree);
+            let before = bench.tree();
+            let host = bench.host().failing(Fault::Refuse { at, errno: 22 });
+            match bench.apply(&host, &plan) {
+                Ok(_) => {
+                    let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+                    assert!(undone.is_complete(), "{when}: {undone:#?}");
+                }
+                Err(ApplyError::Failed { undone, .. }) => {
+                    let undone = undone.unwrap();
+                    assert!(undone.is_complete(), "{when}: {undone:#?}");
+                }
+                Err(error) => panic!("{when}: {error}"),
+            }
+            same(&before, &bench.tree(), &when);
+            assert!(!bench.journal().exists(), "{when}");
+        }
+    }
+}
+
+#[test]
+fn killed_before_any_write_of_apply_undo_leaves_every_byte_as_it_was() {
+    for (name, tree, plan) in machines() {
+        let (count, _) = writes(&tree, &plan);
+        for at in 0..count {
+            let when = format!("{name}: killed at write {at}");
+            let bench = Bench::of(&tree);
+            let before = bench.tree();
+            let host = bench.host().failing(Fault::Stop { at });
+            let killed = bench.apply(&host, &plan).unwrap_err();
+            assert!(matches!(killed, ApplyError::Killed), "{when}: {killed}");
+            let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+            assert!(undone.is_complete(), "{when}: {undone:#?}");
+            let drifted = undone.steps.iter().any(|s| matches!(s.fate, Fate::Drifted { .. }));
+            assert!(!drifted, "{when}: {undone:#?}");
+            same(&before, &bench.tree(), &when);
+        }
+    }
+}
+
+#[test]
+fn killed_before_any_write_of_undo_the_next_undo_completes_it() {
+    for (name, tree, plan) in machines() {
+        let (_, count) = writes(&tree, &plan);
+        for at in 0..count {
+            let when = format!("{name}: undo killed at write {at}");
+            let bench = Bench::of(&tree);
+            let before = bench.tree();
+            bench.apply(&bench.host(), &plan).unwrap();
+            let host = bench.host().failing(Fault::Stop { at });
+            let killed = apply::undo(&host, &bench.store()).unwrap_err();
+            assert!(matches!(killed, UndoError::Killed), "{when}: {killed}");
+            let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+            assert!(undone.is_complete(), "{when}: {undone:#?}");
+            same(&before, &bench.tree(), &when);
+        }
+    }
+}
+
+#[test]
+fn a_journal_cut_anywhere_is_refused_before_its_begin_and_undone_after_it() {
+    let (tree, plan) = (v2(), v2_plan());
+    let bench = Bench::of(&tree);
+    let before = bench.tree();
+    bench.apply(&bench.host(), &plan).unwrap();
+    let (full, shielded) = (fs::read(bench.journal()).unwrap(), bench.tree());
+    let text = String::from_utf8(full.clone()).unwrap();
+    let begin = text.find("{\"begin\"").unwrap();
+    let opening = begin + text[begin..].find('\n').unwrap() + 1;
+    for len in (0..opening).chain((opening..full.len()).step_by(17)) {
+        fs::write(bench.journal(), &full[..len]).unwrap();
+        let host = bench.host();
+        let answer = apply::undo(&host, &bench.store());
+        if len < opening {
+            let error = answer.unwrap_err();
+            assert!(matches!(error, UndoError::Journal { .. }), "{len} bytes: {error}");
+            assert_eq!(host.writes(), 0, "{len} bytes");
+            continue;
+        }
+        let undone = answer.unwrap();
+        assert!(undone.is_complete(), "{len} bytes: {undone:#?}");
+        same(&before, &bench.tree(), &format!("{len} bytes"));
+        let again = Bench::of(&shielded);
+        fs::remove_dir_all(bench.scratch.0.join("root")).unwrap();
+        fs::rename(again.scratch.0.join("root"), bench.scratch.0.join("root")).unwrap();
+    }
+}
+
+/// The commands of a dry run, with every path of the machine in a copy, and with programs that
+/// write down how they were called instead of doing anything.
+fn script(plan: &Plan, root: &Path, calls: &Path) -> String {
+    let mut script = String::from("set -u\n");
+    for program in ["taskset", "chrt", "systemctl", "socat"] {
+        let calls = calls.display();
+        script.push_str(&format!("{program}() {{ echo \"{program} $*\" >> {calls}; }}\n"));
+    }
+    for step in &plan.steps {
+        let command = step.change.shell();
+        let root = root.display().to_string();
+        let command = command.replace(" /sys/", &format!(" {root}/sys/"));
+        script.push_str(&(command.replace(" /proc/", &format!(" {root}/proc/")) + "\n"));
+    }
+    script
+}
+
+#[test]
+fn the_commands_of_a_dry_run_do_what_apply_does() {
+    for (name, tree, plan) in machines() {
+        let bench = Bench::of(&tree);
+        let (root, calls) = (bench.scratch.0.join("root"), bench.scratch.0.join("calls"));
+        let file = bench.scratch.0.join("script");
+        fs::write(&file, script(&plan, &root, &calls)).unwrap();
+        let ran = std::process::Command::new("sh").arg(&file).output().unwrap();
+        let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+        let calls = fs::read_to_string(&calls).unwrap();
+        let mut last = BTreeMap::new();
+        for step in &plan.steps {
+            match &step.change {
+                Change::Write { path, value, .. } => drop(last.insert(path, value)),
+                Change::MakeDir { path } => {
+                    assert!(root.join(path.trim_start_matches('/')).is_dir(), "{name}: {path}");
+                }
+                Change::Affinity { task, .. } => {
+                    assert!(calls.contains(&format!("taskset -pc 0-2 {}", task.tid)), "{name}");
+                }
+                Change::Scheduling { task, .. } => {
+                    assert!(calls.contains(&format!("chrt -f -p 2 {}", task.tid)), "{name}");
+                }
+                Change::Slice { unit, .. } => {
+                    assert!(calls.contains(&format!("systemctl start {unit}")), "{name}");
+                }
+                Change::CycleCpu { .. }
+                | Change::MoveTasks { .. }
+                | Change::KeepAffinities
+                | Change::BanFromIrqbalance { .. } => {}
+            }
+        }
+        for (path, value) in last {
+            // A shell cannot make what only the kernel makes: groups' files and interrupts.
+            let there = root.join(path.trim_start_matches('/'));
+            let text = fs::read_to_string(&there);
+            let absent = text.is_err() && said.contains(path.as_str());
+            assert!(absent || text.is_ok_and(|t| t.trim() == value), "{name}: {path}: {said}");
+        }
+        let moved = calls.lines().filter(|line| line.starts_with("socat")).count();
+        assert_eq!(moved, 1, "{name}: {calls}");
+    }
+}
