@@ -191,6 +191,11 @@ impl<'h> Instance<'h> {
         // Also empties the buffers of what a prepared instance still held (`tracing_set_clock()`).
         self.write("trace_clock", wanted.clock)?;
         self.write("tracing_cpumask", &wanted.cpus.to_mask())?;
+        // Before any size: below 6.7 a size given to an instance makes the kernel forget to expand
+        // the top-level buffer, which would stay tiny for its next user.
+        for (system, event) in wanted.events {
+            self.write(&format!("events/{system}/{event}/enable"), "1")?;
+        }
         if self.made && !wanted.no_work {
             for cpu in wanted.shrink.iter() {
                 // Only memory is at stake; a CPU that is offline has no buffer.
@@ -202,9 +207,6 @@ impl<'h> Instance<'h> {
                     self.write(&file, &kib.to_string())?;
                 }
             }
-        }
-        for (system, event) in wanted.events {
-            self.write(&format!("events/{system}/{event}/enable"), "1")?;
         }
         Ok(())
     }
