@@ -9,6 +9,7 @@ pub mod causes;
 pub mod change;
 pub mod cli;
 pub mod failure;
+pub mod load;
 pub mod plan;
 pub mod policy;
 pub mod report;

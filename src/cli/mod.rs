@@ -2,7 +2,10 @@
 
 pub mod add;
 pub mod apply;
+pub mod attempt;
+pub mod busy;
 pub mod explain;
+pub mod guard;
 pub mod mask;
 pub mod plan;
 pub mod remove;
@@ -68,6 +71,8 @@ impl Global {
 /// The subcommands
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Shield a CPU for a few seconds, prove it, put everything back
+    Try(attempt::Args),
     /// The machine, what is isolated, what stands in the way
     Survey(survey::Args),
     /// Choose CPUs and show what would be changed, what stays and why
@@ -90,6 +95,12 @@ pub enum Command {
     Status(status::Args),
     /// Watch shielded CPUs and say whether the shield holds
     Verify(verify::Args),
+    /// The guard of `try`; not for people
+    #[command(name = guard::HIDDEN, hide = true)]
+    Guard(guard::Args),
+    /// The load of `try`; not for people
+    #[command(name = crate::load::HIDDEN, hide = true)]
+    Load(busy::Args),
     /// The gap sampler of `verify`; not for people
     #[command(name = crate::verify::SAMPLER, hide = true)]
     Sample,
@@ -103,6 +114,9 @@ pub fn dispatch(cli: Cli) -> Result<ExitCode, Failure> {
     let format = if cli.global.json { Format::Json } else { Format::Text };
     let ui = Ui { format, quiet: cli.global.quiet };
     match cli.command {
+        Command::Try(args) => attempt::run(&ui, &cli.global, &args),
+        Command::Guard(args) => guard::run(&cli.global, &args),
+        Command::Load(args) => busy::run(&args),
         Command::Survey(args) => survey::run(&ui, &cli.global, &args),
         Command::Plan(args) => plan::run(&ui, &cli.global, &args),
         Command::Apply(args) => apply::run(&ui, &cli.global, &args),

@@ -6,9 +6,12 @@ use crate::causes::Cause;
 use crate::plan::Plan;
 use crate::report::table::{Align, lay_out, rate, span};
 use crate::survey::Difference;
-use crate::verify::{Control, CpuEvidence, Evidence, Verdict};
+use crate::verify::{Control, CpuEvidence, Evidence, Verdict, Witness};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+
+/// The version of the document's form.
+pub const SCHEMA: u32 = 1;
 
 /// Rows of the table of interruptions; more are summed up in one line.
 const ROWS_MAX: usize = 12;
@@ -16,12 +19,12 @@ const ROWS_MAX: usize = 12;
 /// Everything that `try` found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Attempt {
-    /// The version of the document's form.
+    /// [`SCHEMA`].
     pub schema: u32,
     /// The plan that was applied.
     pub plan: Plan,
-    /// How many changes took effect.
-    pub changed: usize,
+    /// How many changes took effect, by tunable in the order of the plan.
+    pub changed: Vec<(String, usize)>,
     /// How many were refused by the kernel.
     pub refused: usize,
     /// Evidence before the shield.
@@ -64,18 +67,12 @@ impl Attempt {
         text
     }
 
-    /// What was changed, counted by tunable in the order of the plan.
+    /// What was changed.
     fn changes(&self) -> String {
-        let mut counts: Vec<(&str, usize)> = Vec::new();
-        for step in &self.plan.steps {
-            match counts.iter_mut().find(|(name, _)| *name == step.tunable) {
-                Some((_, count)) => *count += 1,
-                None => counts.push((&step.tunable, 1)),
-            }
-        }
         let list: Vec<String> =
-            counts.iter().map(|(name, count)| format!("{name} {count}")).collect();
-        let mut text = format!("\nChanged {} things", self.changed);
+            self.changed.iter().map(|(name, count)| format!("{name} {count}")).collect();
+        let sum: usize = self.changed.iter().map(|(_, count)| count).sum();
+        let mut text = format!("\nChanged {sum} things");
         if self.refused > 0 {
             text.push_str(&format!(" ({} refused by the kernel)", self.refused));
         }
@@ -131,7 +128,8 @@ impl Attempt {
     fn remains(&self) -> String {
         let mut lines: Vec<String> = Vec::new();
         for cpu in &self.verdict.cpus {
-            for leak in &cpu.leaks {
+            // What only ran inside of another interruption goes with that one.
+            for leak in cpu.leaks.iter().filter(|leak| leak.interruptions.count > 0) {
                 let what = &leak.interruptions;
                 let how = match &leak.remedy {
                     Some(remedy) => format!("{} ({})", remedy.how, when(remedy.when)),
@@ -155,12 +153,16 @@ impl Attempt {
     /// What the instruments could not see: a number without it would claim too much.
     fn doubts(&self) -> String {
         let mut lines: Vec<String> = Vec::new();
+        let name = |witness: &Witness| format!("{:?}", witness.kind).to_lowercase();
         for witness in &self.shielded.witnesses {
-            let kind = format!("{:?}", witness.kind).to_lowercase();
             if let Some(why) = &witness.absent {
-                lines.push(format!("  {kind}: {why}"));
+                lines.push(format!("  {}: {why}", name(witness)));
             }
-            lines.extend(witness.blind.iter().map(|blind| format!("  {kind}: {blind}")));
+        }
+        // The numbers come from the best witness, so its blind spots are theirs.
+        if let Some(best) = self.shielded.witnesses.iter().find(|witness| witness.absent.is_none())
+        {
+            lines.extend(best.blind.iter().map(|blind| format!("  {}: {blind}", name(best))));
         }
         match &self.shielded.control {
             Control::Seen { .. } => {}
@@ -233,6 +235,7 @@ fn side_by_side(before: &CpuEvidence, shielded: &CpuEvidence) -> Vec<Row> {
     }
     let mut rows: Vec<Row> =
         counts.into_iter().map(|((cause, culprit), (was, is))| (cause, culprit, was, is)).collect();
+    rows.retain(|row| row.2 + row.3 > 0);
     // What remains under the shield comes first: that is what the reader must act on.
     rows.sort_by_key(|row| std::cmp::Reverse((row.3, row.2)));
     rows

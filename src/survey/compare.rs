@@ -27,6 +27,12 @@ impl fmt::Display for Difference {
 /// Facts by name, so that two surveys can be laid side by side.
 type Facts = BTreeMap<String, String>;
 
+/// The name of a task among the facts. Its command is not part of it: kworkers change theirs with
+/// every work item.
+fn task_fact(tid: i32) -> String {
+    format!("task {tid}")
+}
+
 /// What differs between two surveys of one machine, in the order of names.
 #[must_use]
 pub fn differences(before: &Machine, after: &Machine) -> Vec<Difference> {
@@ -36,11 +42,20 @@ pub fn differences(before: &Machine, after: &Machine) -> Vec<Difference> {
     let value = |facts: &Facts, name: &String| {
         facts.get(name).cloned().unwrap_or_else(|| "absent".to_owned())
     };
+    let comms: BTreeMap<String, &str> = before
+        .tasks
+        .iter()
+        .map(|placed| (task_fact(placed.task.id.tid), placed.task.comm.as_str()))
+        .collect();
+    let label = |name: &String| match comms.get(name) {
+        Some(comm) => format!("{name} ({comm})"),
+        None => name.clone(),
+    };
     names
         .into_iter()
         .filter(|name| old.get(*name) != new.get(*name))
         .map(|name| Difference {
-            what: name.clone(),
+            what: label(name),
             before: value(&old, name),
             after: value(&new, name),
         })
@@ -77,7 +92,7 @@ fn facts(machine: &Machine, alive: &BTreeSet<(i32, u64)>) -> Facts {
             "CPU {affinity}, policy {} priority {} nice {}",
             task.policy, task.rt_priority, task.nice
         );
-        facts.insert(format!("task {} ({})", task.id.tid, task.comm), place);
+        facts.insert(task_fact(task.id.tid), place);
     }
     for group in &machine.cgroup.groups {
         let partition = group.partition.as_deref().unwrap_or("-");

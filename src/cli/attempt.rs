@@ -1,0 +1,181 @@
+//! `cpushield try`: shield a CPU for a few seconds, prove it, put everything back.
+
+use super::Global;
+use super::guard::Guard;
+use super::wish::WishArgs;
+use crate::apply::{self, Applied, Fate, Undone};
+use crate::change::Outcome;
+use crate::failure::{Failure, Kind};
+use crate::load;
+use crate::plan::Plan;
+use crate::report::attempt::{Attempt, SCHEMA};
+use crate::run::Place;
+use crate::survey::{Machine, differences, survey};
+use crate::tunables;
+use crate::ui::Ui;
+use crate::verify::{Evidence, Limits, Progress, WatchOrder, judge, watch};
+use cpushield_linux::{CpuSet, Host, Store, sched, signal};
+use std::time::Duration;
+
+/// Shield a CPU for a few seconds, prove it, put everything back
+///
+/// Watches the CPU under a busy workload as it is, shields it, watches again, undoes everything and
+/// shows what was found on one screen. Interrupted or killed, it puts everything back too.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The shield
+    #[command(flatten)]
+    pub wish: WishArgs,
+    /// How long to watch, before and while shielded, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 5,
+          value_parser = clap::value_parser!(u64).range(1..=600))]
+    pub seconds: u64,
+}
+
+/// Seconds that the load may go on beyond both spans: arming, settling, apply and undo on a slow
+/// machine. It ends by itself then, whatever became of this process.
+const LOAD_SPARE: u64 = 60;
+/// How long the workload runs before anything counts.
+const SETTLE: Duration = Duration::from_secs(1);
+/// Gaps from this many nanoseconds on count.
+const THRESHOLD_NS: u64 = 1_000;
+
+/// Runs it.
+///
+/// # Errors
+/// The machine cannot be shielded, or something could not be put back.
+pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
+    let host = global.host()?;
+    if !host.is_live() {
+        return Err(Failure::usage("a recorded machine cannot be tried")
+            .hint("`cpushield plan --root DIR` shows what would be done"));
+    }
+    let store = Store::new(&global.state);
+    signal::catch_stops().map_err(|e| Failure::machine(format!("cannot catch signals: {e}")))?;
+    let machine = survey(&host, &tunables::reads());
+    let (plan, _) = args.wish.plan(&host, &machine)?;
+    let guard = Guard::start(global)?;
+    let attempt = attempt(ui, &Stage { host: &host, store: &store, machine, plan, args });
+    guard.dismiss();
+    let attempt = attempt?;
+    ui.show(&attempt, || attempt.text())?;
+    if attempt.left.is_empty() && attempt.differences.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::new(Kind::NotUndone, "the machine is not quite as it was (see above)"))
+    }
+}
+
+/// What every step of an attempt needs.
+struct Stage<'a> {
+    host: &'a Host,
+    store: &'a Store,
+    machine: Machine,
+    plan: Plan,
+    args: &'a Args,
+}
+
+fn attempt(ui: &Ui, stage: &Stage<'_>) -> Result<Attempt, Failure> {
+    let Stage { host, store, machine, plan, args } = stage;
+    let cpus = &plan.shield.cpus;
+    let load = load::start(&machine.topology.online, 2 * args.seconds + LOAD_SPARE)
+        .map_err(|e| Failure::machine(format!("cannot start the load: {e}")))?;
+    let home = sched::affinity(0).map_err(|e| Failure::machine(format!("no affinity: {e}")))?;
+    keep_to(&machine.topology.online.minus(cpus))?;
+    let before = look(ui, stage, None, &format!("CPU {cpus} as it is"))?;
+    let applied = apply::apply(host, store, plan, &mut |_| {})?;
+    let group = Place::of(host, plan).group;
+    let shielded = look(ui, stage, group, &format!("CPU {cpus} shielded"));
+    drop(load);
+    // What is in force now decides what could still be done about a leak.
+    let under = survey(host, &tunables::reads());
+    // Whatever the watching came to, the shield comes down first.
+    let undone = apply::undo(host, store)?;
+    let shielded = shielded?;
+    keep_to(&home)?;
+    let after = survey(host, &tunables::reads());
+    let verdict = judge(&shielded, &Limits::default(), &|seen| {
+        tunables::remedy(&under, &plan.shield, seen.cause, &seen.culprit)
+    });
+    let (changed, refused) = outcomes(&applied);
+    let (restored, left) = fates(&undone);
+    Ok(Attempt {
+        schema: SCHEMA,
+        plan: plan.clone(),
+        changed,
+        refused,
+        before,
+        shielded,
+        verdict,
+        restored,
+        left,
+        differences: differences(machine, &after),
+    })
+}
+
+/// Watches the CPUs for a while; asked to stop, it says so as a failure.
+fn look(
+    ui: &Ui,
+    stage: &Stage<'_>,
+    cgroup: Option<String>,
+    what: &str,
+) -> Result<Evidence, Failure> {
+    let bar = ui.bar();
+    let evidence = watch(
+        stage.host,
+        &WatchOrder {
+            cpus: stage.plan.shield.cpus.clone(),
+            span: Duration::from_secs(stage.args.seconds),
+            settle: SETTLE,
+            threshold_ns: THRESHOLD_NS,
+            syscalls: false,
+            cgroup,
+            workload: None,
+            progress: &|progress| match progress {
+                Progress::Watching { done, of } => bar.part(what, done, of),
+                Progress::Arming | Progress::Settling | Progress::Gathering => bar.tell(what),
+            },
+            stop: &|| signal::stopped_by().is_some(),
+        },
+    );
+    bar.end();
+    match signal::stopped_by() {
+        Some(signal) => Err(Failure::new(Kind::Undone, format!("stopped by signal {signal}"))
+            .hint("everything is as it was")),
+        None => Ok(evidence?),
+    }
+}
+
+/// This process, and what it starts, stays on these CPUs.
+fn keep_to(cpus: &CpuSet) -> Result<(), Failure> {
+    sched::set_affinity(0, cpus)
+        .map_err(|e| Failure::machine(format!("cannot keep to CPU {cpus}: {e}")))
+}
+
+/// How many changes took effect by tunable, in their order, and how many the kernel refused.
+fn outcomes(applied: &Applied) -> (Vec<(String, usize)>, usize) {
+    let mut changed: Vec<(String, usize)> = Vec::new();
+    let mut refused = 0;
+    for step in &applied.steps {
+        match (&step.done.outcome, changed.last_mut()) {
+            (Outcome::Changed, Some((name, count))) if *name == step.tunable => *count += 1,
+            (Outcome::Changed, _) => changed.push((step.tunable.clone(), 1)),
+            (Outcome::Refused { .. }, _) => refused += 1,
+            (Outcome::AlreadySo | Outcome::Absent, _) => {}
+        }
+    }
+    (changed, refused)
+}
+
+/// How many steps were put back, and sentences about those that were not.
+fn fates(undone: &Undone) -> (usize, Vec<String>) {
+    let restored = undone.steps.iter().filter(|step| matches!(step.fate, Fate::Restored)).count();
+    let left = undone.steps.iter().filter_map(|step| match &step.fate {
+        Fate::Failed { reason } => Some(format!("{}: {reason}", step.subject)),
+        Fate::Drifted { now, original, .. } => {
+            Some(format!("{}: somebody made it {now} meanwhile; it was {original}", step.subject))
+        }
+        _ => None,
+    });
+    (restored, left.collect())
+}

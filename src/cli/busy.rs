@@ -1,0 +1,26 @@
+//! The hidden subcommand that makes this program the load of `try`.
+
+use crate::failure::Failure;
+use crate::load;
+use cpushield_linux::{CpuSet, Error, Verb};
+use std::time::Duration;
+
+/// Keep CPUs modestly busy
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The CPUs
+    cpus: CpuSet,
+    /// The process it is to end with
+    parent: i32,
+    /// The seconds it is to end after
+    seconds: u64,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// The kernel's answer.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    load::serve(&args.cpus, args.parent, Duration::from_secs(args.seconds))
+        .map_err(|e| Error::io(Verb::Call, "the load", e).into())
+}

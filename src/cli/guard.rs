@@ -1,0 +1,57 @@
+//! The guard of `try`: a process beside it that outlives `kill -9`. When the one it guards ends
+//! without dismissing it, it undoes what was applied.
+
+use super::Global;
+use crate::apply;
+use crate::failure::Failure;
+use cpushield_linux::{Error, Store, Verb, process};
+use std::process::Child;
+use std::time::Duration;
+
+/// The hidden subcommand that is the guard.
+pub const HIDDEN: &str = "__guard";
+
+/// Watch over a `try` and undo when it dies
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The process to watch over
+    pid: i32,
+}
+
+/// A guard at work.
+#[derive(Debug)]
+pub struct Guard {
+    child: Child,
+}
+
+impl Guard {
+    /// Starts it, in a process group of its own: a Ctrl-C does not reach it.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub fn start(global: &Global) -> Result<Guard, Failure> {
+        let state = global.state.display().to_string();
+        let pid = std::process::id().to_string();
+        process::spawn_self(&["--state", &state, HIDDEN, &pid])
+            .map(|child| Guard { child })
+            .map_err(|e| Error::io(Verb::Call, "the guard process", e).into())
+    }
+
+    /// Lets it go: everything was put back in the ordinary way.
+    pub fn dismiss(mut self) {
+        // It has ended by itself when this fails; there is nothing left to guard.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs it.
+///
+/// # Errors
+/// The guarded process cannot be waited for, or undo failed.
+pub fn run(global: &Global, args: &Args) -> Result<(), Failure> {
+    let fail = |e| Failure::from(Error::io(Verb::Call, &format!("/proc/{}", args.pid), e));
+    while !process::wait_for_end(args.pid, Duration::from_secs(60)).map_err(fail)? {}
+    apply::undo(&global.host()?, &Store::new(&global.state))?;
+    Ok(())
+}

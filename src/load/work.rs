@@ -1,0 +1,135 @@
+//! What the load's threads do. Each loop is small and sleeps in between: together they keep a CPU
+//! about half busy, which is enough to be seen and little enough not to hurt.
+
+use cpushield_linux::{CpuSet, sched};
+use std::hint::black_box;
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Pairs of threads that send each other messages.
+const PAIRS: usize = 2;
+/// Threads that take and return memory; two, so that there is another CPU to be told.
+const ALLOCATORS: usize = 2;
+/// Above glibc's and musl's limits for memory that is returned to the kernel at once.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// Starts every worker; they end soon after `stop`, at the latest with the process.
+///
+/// # Errors
+/// A thread, a pipe or a socket cannot be made.
+pub fn start(cpus: &CpuSet, stop: &Arc<AtomicBool>) -> io::Result<()> {
+    for _ in 0..PAIRS {
+        let (to_there, from_here) = io::pipe()?;
+        let (to_here, from_there) = io::pipe()?;
+        spawn(stop, move |stop| echo(to_there, from_there, stop))?;
+        spawn(stop, move |stop| ask(from_here, to_here, stop))?;
+    }
+    for _ in 0..ALLOCATORS {
+        spawn(stop, allocate)?;
+    }
+    for cpu in cpus.iter() {
+        spawn(stop, move |stop| intrude(cpu, stop))?;
+    }
+    spawn(stop, breed)?;
+    spawn(stop, |stop| {
+        // A machine without loopback has one kind of noise less.
+        let _ = packets(stop);
+    })
+}
+
+fn spawn(
+    stop: &Arc<AtomicBool>,
+    work: impl FnOnce(&AtomicBool) + Send + 'static,
+) -> io::Result<()> {
+    let stop = Arc::clone(stop);
+    thread::Builder::new().name("load".to_owned()).spawn(move || work(&stop)).map(drop)
+}
+
+fn going(stop: &AtomicBool) -> bool {
+    !stop.load(Ordering::Relaxed)
+}
+
+fn spin(time: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < time {
+        black_box(start);
+    }
+}
+
+/// Sends a message and waits for the answer, again and again.
+fn ask(mut to: PipeWriter, mut from: PipeReader, stop: &AtomicBool) {
+    let mut message = [0; 64];
+    while going(stop) {
+        for _ in 0..20 {
+            if to.write_all(&message).is_err() || from.read_exact(&mut message).is_err() {
+                return;
+            }
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Answers messages until the other side is closed.
+fn echo(mut from: PipeReader, mut to: PipeWriter, stop: &AtomicBool) {
+    let mut message = [0; 64];
+    while going(stop) && from.read_exact(&mut message).is_ok() {
+        if to.write_all(&message).is_err() {
+            return;
+        }
+    }
+}
+
+/// Takes memory from the kernel, touches it, returns it: page faults and TLB shootdowns.
+fn allocate(stop: &AtomicBool) {
+    while going(stop) {
+        let mut chunk = vec![0u8; CHUNK_BYTES];
+        for byte in chunk.iter_mut().step_by(4096) {
+            *byte = 1;
+        }
+        black_box(&chunk);
+        drop(chunk);
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Pins itself to a CPU, if it is let, and works there every millisecond.
+fn intrude(cpu: usize, stop: &AtomicBool) {
+    while going(stop) {
+        // A closed shield answers EINVAL: then this works wherever it is.
+        let _ = sched::set_affinity(0, &CpuSet::one(cpu));
+        for _ in 0..20 {
+            thread::sleep(Duration::from_millis(1));
+            spin(Duration::from_micros(50));
+        }
+    }
+}
+
+/// Starts threads that live for a moment.
+fn breed(stop: &AtomicBool) {
+    while going(stop) {
+        let child = thread::Builder::new().spawn(|| spin(Duration::from_micros(500)));
+        thread::sleep(Duration::from_millis(20));
+        if let Ok(child) = child {
+            // A thread that only spins cannot panic.
+            let _ = child.join();
+        }
+    }
+}
+
+/// Sends packets to itself on loopback.
+fn packets(stop: &AtomicBool) -> io::Result<()> {
+    let socket = UdpSocket::bind("127.0.0.1:0")?;
+    socket.connect(socket.local_addr()?)?;
+    socket.set_read_timeout(Some(Duration::from_millis(100)))?;
+    let mut packet = [0; 512];
+    while going(stop) {
+        socket.send(&packet)?;
+        socket.recv(&mut packet)?;
+        thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
