@@ -176,10 +176,9 @@ fn evidence(
         }
         Ok(())
     };
-    let threads = || match (program.borrow().as_ref(), &scene.place) {
-        (Some(program), _) => threads_of(host, program.pid()),
-        (None, Some(place)) => place.members(host).unwrap_or_default(),
-        (None, None) => Vec::new(),
+    let threads = || match program.borrow().as_ref() {
+        Some(program) => threads_of(host, program.pid()),
+        None => residents(host, scene),
     };
     let given = args.busy || !args.command.is_empty();
     let bar = ui.bar();
@@ -223,6 +222,20 @@ fn start_program(global: &Global, command: &[OsString]) -> Result<Beside, String
 fn threads_of(host: &Host, pid: i32) -> Vec<i32> {
     let names = host.list(&format!("/proc/{pid}/task")).unwrap_or_default();
     names.iter().filter_map(|name| name.parse().ok()).collect()
+}
+
+/// The threads that the watched CPUs are there for: those of the shield's cgroup, without one every
+/// program that is confined to these CPUs.
+fn residents(host: &Host, scene: &Scene) -> Vec<i32> {
+    if let Some(members) = scene.place.as_ref().and_then(|place| place.members(host).ok())
+        && !members.is_empty()
+    {
+        return members;
+    }
+    let tasks = host.tasks().unwrap_or_default();
+    let here = tasks.iter().filter(|task| !task.kthread && scene.cpus.contains(task.cpu));
+    let confined = |tid| host.affinity(tid).is_ok_and(|cpus| cpus.is_subset(&scene.cpus));
+    here.map(|task| task.id.tid).filter(|tid| confined(*tid)).collect()
 }
 
 /// The machine and the shield that remedies are for: the active one, or one as it would be.

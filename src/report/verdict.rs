@@ -3,7 +3,8 @@
 
 use crate::report::table::{Align, lay_out, rate, span};
 use crate::verify::{
-    Control, CpuEvidence, CpuVerdict, Evidence, Interruptions, Leak, State, Verdict, WitnessKind,
+    Control, CpuEvidence, CpuVerdict, Evidence, Gaps, Interruptions, Leak, State, Verdict,
+    WitnessKind,
 };
 
 /// Rows of the table of one CPU; the rest is summed up in one line.
@@ -47,10 +48,11 @@ fn cpu(
     let mut text = format!("CPU {}: {}", seen.cpu, paint(judged.state));
     let watched = span(evidence.span_ns);
     match seen.entries {
-        Some(0) => text.push_str(&format!(", not interrupted in {watched}\n")),
+        Some(0) => text.push_str(&format!(", no kernel entry in {watched}\n")),
+        Some(1) => text.push_str(&format!(", 1 kernel entry in {watched}\n")),
         Some(n) => {
             let rate = rate(n, evidence.span_ns);
-            text.push_str(&format!(", interrupted {n} times in {watched} ({rate}/s)\n"));
+            text.push_str(&format!(", {n} kernel entries in {watched} ({rate}/s)\n"));
         }
         None => text.push_str(&format!(", watched for {watched}\n")),
     }
@@ -126,11 +128,29 @@ fn stretch(evidence: &Evidence, seen: &CpuEvidence) -> String {
                 percent(gaps.sum_ns, evidence.span_ns)
             )),
         }
+        text.push_str(&explained(gaps, seen));
     }
     if let Some(ns) = seen.steal_ns.filter(|ns| *ns > 0) {
         text.push_str(&format!("  the hypervisor took {}\n", span(ns)));
     }
     text
+}
+
+/// How much of the time that was lost the trace explains; what it does not is not the kernel's.
+fn explained(gaps: &Gaps, seen: &CpuEvidence) -> String {
+    if gaps.count == 0 || seen.lost.is_none() {
+        return String::new();
+    }
+    let known: u64 = seen.interruptions.iter().filter_map(|row| row.time_ns).sum();
+    match gaps.sum_ns.saturating_sub(known) {
+        0 => "  the kernel's work explains all of that\n".to_owned(),
+        rest => {
+            let (known, rest) = (span(known), span(rest));
+            format!(
+                "  the kernel's work explains {known}, firmware or the hypervisor took {rest}\n"
+            )
+        }
+    }
 }
 
 fn witnesses(evidence: &Evidence) -> String {
@@ -160,4 +180,113 @@ fn witnesses(evidence: &Evidence) -> String {
         text.push_str("stopped before its time; this is what was seen until then\n");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::causes::Cause;
+    use crate::change::When;
+    use crate::policy::Limits;
+    use crate::verify::{Remedy, SCHEMA, Watched, Witness, judge};
+
+    fn row(cause: Cause, culprit: &str, count: u64, nested: u64) -> Interruptions {
+        Interruptions {
+            cause,
+            culprit: culprit.to_owned(),
+            count,
+            nested,
+            time_ns: Some(2_500_000 * count.max(1)),
+            max_ns: Some(4_100).filter(|_| count > 0),
+            witness: WitnessKind::Trace,
+        }
+    }
+
+    fn evidence() -> Evidence {
+        let witness = |kind, absent: Option<&str>, blind: &[&str]| Witness {
+            kind,
+            absent: absent.map(str::to_owned),
+            blind: blind.iter().map(|what| (*what).to_owned()).collect(),
+        };
+        let gaps = Gaps {
+            resolution_ns: 12.0,
+            threshold_ns: 1_000,
+            count: 3,
+            max_ns: 41_000,
+            sum_ns: 9_000_000,
+            longest_ns: 0,
+            overflow: 0,
+        };
+        let clean = CpuEvidence {
+            cpu: 2,
+            entries: Some(0),
+            interruptions: Vec::new(),
+            longest_ns: Some(10_000_000_000),
+            gaps: Some(Gaps { count: 0, ..gaps.clone() }),
+            lost: Some(0),
+            steal_ns: Some(0),
+            doubts: Vec::new(),
+        };
+        Evidence {
+            schema: SCHEMA,
+            span_ns: 10_000_000_000,
+            stopped: true,
+            workload: Watched::Sampler,
+            cpus: vec![
+                clean.clone(),
+                CpuEvidence {
+                    cpu: 3,
+                    entries: Some(2),
+                    interruptions: vec![
+                        row(Cause::Tick, "tick_nohz_handler", 2, 0),
+                        row(Cause::Softirq, "", 0, 5),
+                    ],
+                    longest_ns: Some(9_999_999_999),
+                    gaps: Some(gaps),
+                    steal_ns: Some(30_000_000),
+                    ..clean
+                },
+            ],
+            witnesses: vec![
+                witness(WitnessKind::Trace, None, &["system calls", "signals"]),
+                witness(WitnessKind::Counters, None, &[]),
+                witness(WitnessKind::Sampler, Some("no CPU for it"), &[]),
+            ],
+            control: Control::Seen { what: "10 IPIs".to_owned() },
+        }
+    }
+
+    #[test]
+    fn the_text_says_who_how_often_how_long_and_what_to_do() {
+        let evidence = evidence();
+        let limits = Limits { max_entries: Some(0), max_gap_ns: Some(50_000) };
+        let verdict = judge(&evidence, &limits, &|row| {
+            (row.cause == Cause::Tick).then(|| Remedy {
+                tunable: "nohz-full".to_owned(),
+                when: When::Boot,
+                how: "nohz_full=3".to_owned(),
+            })
+        });
+        let expected = "\
+CPU 2: holds, no kernel entry in 10.00 s
+  longest stretch: 10.00 s (100.00 %)
+  no gap of 1.0 µs or more in user space
+CPU 3: leaks, 2 kernel entries in 10.00 s (0.20/s)
+  cause    culprit            count  rate/s  inside     time  longest  remedy
+  tick     tick_nohz_handler      2    0.20       -  5.00 ms   4.1 µs  at boot: nohz_full=3
+  softirq  -                      -       -       5  2.50 ms        -  -
+  longest stretch: 10.00 s (99.99 %)
+  gaps of 1.0 µs or more: 3, longest 41.0 µs, together 9.00 ms (0.09 %)
+  the kernel's work explains 7.50 ms, firmware or the hypervisor took 1.50 ms
+  the hypervisor took 30.00 ms
+positive control: seen by every witness: 10 IPIs
+kernel trace: watched; cannot see: system calls; signals
+counters: watched
+gap sampler: not there: no CPU for it
+stopped before its time; this is what was seen until then
+limit --max-entries 0: found 2: NOT held
+limit --max-gap 50us: found 41us: held
+";
+        assert_eq!(text(&evidence, &verdict, &|state| word(state).to_owned()), expected);
+    }
 }
