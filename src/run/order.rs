@@ -43,10 +43,12 @@ pub struct Order {
 /// Whether the kernel comes to a stand when this thread cannot run on one of `cpus`.
 #[must_use]
 pub fn is_vital(comm: &str, affinity: &CpuSet, cpus: &CpuSet) -> bool {
-    if !affinity.intersects(cpus) {
-        return false;
+    // Where it runs itself does not matter: it lends its priority.
+    if comm.starts_with("rcub/") {
+        return true;
     }
-    ["rcu", "ktimers/", "ksoftirqd/"].iter().any(|prefix| comm.starts_with(prefix))
+    let prefixes = ["rcu", "ktimers/", "ksoftirqd/"];
+    affinity.intersects(cpus) && prefixes.iter().any(|prefix| comm.starts_with(prefix))
 }
 
 /// The order for a program with this policy on these CPUs.
@@ -126,7 +128,7 @@ mod tests {
         vec![
             thread(16, "ksoftirqd/0", other, "0"),
             thread(17, "rcu_preempt", fifo(1), "0-2"),
-            thread(18, "rcub/0", fifo(1), "0-3"),
+            thread(18, "rcub/0", fifo(1), "0-2"),
             thread(19, "migration/3", fifo(99), "3"),
             thread(31, "rcuc/3", fifo(1), "3"),
             thread(32, "ktimers/3", fifo(1), "3"),

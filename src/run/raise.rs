@@ -4,7 +4,7 @@
 //! left that could starve it, and no earlier: whoever needs it is found in the record and among the
 //! real-time threads that may run on its CPUs.
 
-use super::order::{Order, Thread, is_above};
+use super::order::{Order, Thread, is_above, is_vital};
 use super::record::{Need, Open, Raised};
 use super::{Place, RunError};
 use cpushield_linux::{CpuSet, Host, Policy, Task, TaskId};
@@ -29,6 +29,9 @@ pub fn threads(host: &Host, cpus: &CpuSet) -> Result<Vec<Thread>, RunError> {
         let prefixes = ["rcu", "ktimers/", "ksoftirqd/", "irq/"];
         task.kthread && prefixes.iter().any(|prefix| task.comm.starts_with(prefix))
     };
+    let matters = |thread: &Thread| {
+        thread.affinity.intersects(cpus) || is_vital(&thread.comm, &thread.affinity, cpus)
+    };
     let mut threads = Vec::new();
     for task in host.tasks()?.into_iter().filter(named) {
         let read = host.affinity(task.id.tid).and_then(|affinity| {
@@ -36,7 +39,7 @@ pub fn threads(host: &Host, cpus: &CpuSet) -> Result<Vec<Thread>, RunError> {
             Ok(Thread { task: task.id, comm: task.comm, policy, affinity })
         });
         match read {
-            Ok(thread) if thread.affinity.intersects(cpus) => threads.push(thread),
+            Ok(thread) if matters(&thread) => threads.push(thread),
             Ok(_) => {}
             Err(error) if error.is_absent() => {}
             Err(error) => return Err(error.into()),

@@ -179,12 +179,12 @@ impl Inbox {
     /// # Errors
     /// The kernel's answer.
     pub fn next(&self, wait: Duration) -> io::Result<Option<Came>> {
-        let seconds = i64::try_from(wait.as_secs()).unwrap_or(i64::MAX);
         // SAFETY: an all-zero timespec and siginfo are valid values; the pointers are valid for the
         // call, which writes at most one siginfo.
         let (signal, code) = unsafe {
             let mut time: libc::timespec = std::mem::zeroed();
-            time.tv_sec = seconds;
+            // A day is as good as for ever: the caller asks again.
+            time.tv_sec = wait.as_secs().try_into().unwrap_or(86_400);
             time.tv_nsec = wait.subsec_nanos().into();
             let mut info: libc::siginfo_t = std::mem::zeroed();
             let set = &raw const self.set;

@@ -1,0 +1,86 @@
+# A real-time program that never sleeps does not hang the machine, and leaves no priority behind.
+# guest: 6.12-rt timeout=240
+# guest: 6.12-rt systemd timeout=240
+# guest: 6.1-rt cgroup=v1 timeout=240
+# guest: 6.12 timeout=240
+. /host/lib.sh
+needs apply run undo
+
+# Complain early: the default is 21 s.
+echo 5 >/sys/module/rcupdate/parameters/rcu_cpu_stall_timeout
+complaints() { dmesg | grep -iE 'detected.*stall|blocked for more|soft lockup' | head -n 5; }
+# The kernel's threads of CPU 3 with their real-time priority, `name priority` each.
+vital() {
+    local dir name line
+    for dir in /proc/[0-9]*; do
+        read -r name <"$dir/comm" 2>/dev/null || continue
+        case $name in rcuc/3 | ktimers/3 | ksoftirqd/3 | rcub/*) ;; *) continue ;; esac
+        read -r line <"$dir/stat"
+        line=${line##*) }
+        set -- $line
+        echo "$name ${38}"
+    done 2>/dev/null | sort
+}
+priority_of() { chrt -p "$1" | sed -n 's/.*priority: //p'; }
+# Waits for the program of a `cpushield run` (our child) and prints its number.
+spinner() {
+    local _
+    for _ in $(seq 100); do
+        pgrep -P "$1" -f '^sh -c while :; do :; done$' && return
+        sleep 0.2
+    done
+}
+
+before=$(vital)
+status "apply shields CPU 3" 0 cpushield apply --cpus 3
+shielded=$(vital)
+
+for asked in 99 50 1; do
+    cpushield run --fifo $asked -- sh -c 'while :; do :; done' 2>/tmp/said &
+    run=$!
+    task=$(spinner $run)
+    given=$(priority_of "$task")
+    is "FIFO $asked was given as $((asked > 98 ? 98 : asked))" $((asked > 98 ? 98 : asked)) echo "$given"
+    is "no thread the kernel cannot do without is at or below it" "" \
+        awk -v given="$given" '$2 <= given' <(vital)
+    is "it runs on CPU 3 alone" "Cpus_allowed_list:	3" grep Cpus_allowed_list "/proc/$task/status"
+    if [ $asked = 99 ]; then
+        claim "it is told that 99 became 98" grep 'FIFO 99 is lowered to SCHED_FIFO 98' /tmp/said
+        # What waits for every CPU: RCU (a network namespace, a cgroup), and fork itself.
+        for _ in 1 2 3 4; do
+            unshare -n true
+            mkdir /tmp/x && rmdir /tmp/x
+            sleep 4
+        done
+    fi
+    kill -TERM $run
+    wait $run
+    is "the program's end is passed on" 143 echo $?
+    is "the priorities are back" "$shielded" vital
+done
+is "the kernel has not complained" "" complaints
+
+# A program that leaves a real-time child behind, and a parent that is killed.
+cpushield run --fifo 60 -- sh -c 'sleep 1000 & exit 3' 2>/tmp/said
+is "its exit status is passed through" 3 echo $?
+claim "it is told that a child keeps the threads raised" grep 'still raised' /tmp/said
+is "and they are above that child" "" awk '$2 <= 60' <(vital)
+cpushield run --fifo 70 -- sh -c 'while :; do :; done' 2>/dev/null &
+run=$!
+spinner $run >/dev/null
+kill -9 $run
+wait $run 2>/dev/null
+is "a killed parent leaves them above the program" "" awk '$2 <= 70' <(vital)
+status "undo" 0 cpushield undo
+is "undo takes the priority from what still runs" "" \
+    sh -c 'ps -eLo cls,rtprio,comm | grep -E "^ *(FF|RR).*(sleep|sh)$"'
+is "and every thread has the priority it had" "$before" vital
+is "the kernel has not complained" "" complaints
+
+# Control: this is what the kernel says where nobody takes care.
+if vital | grep -q rcuc; then
+    timeout -s KILL 12 taskset -c 3 chrt -f 99 sh -c 'while :; do :; done' &
+    sleep 14
+    claim "without care the kernel complains" test -n "$(complaints)"
+fi
+finish
