@@ -1,6 +1,6 @@
 //! Load: a modest busy workload for `try`, so that a shield has something to keep out. One child
 //! process of this very program with ordinary, unpinned threads: messages through pipes, short
-//! process of this very program with ordinary, unpinned threads: messages through pipes, short
+//! timers, memory that comes and goes (TLB shootdowns), packets on loopback, threads that live a
 //! moment, and one thread for each CPU that pins itself there whenever the kernel lets it.
 //!
 //! It ends at a deadline, or when its parent does, or when [`Load`] is dropped. It opens no file.
