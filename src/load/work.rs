@@ -1,5 +1,5 @@
-//! What the load's threads do. Each loop is small and sleeps in between: together they keep a CPU
-//! about half busy, which is enough to be seen and little enough not to hurt.
+//! What the load's threads do. Each loop is small and mostly sleeps: enough to be seen, little
+//! enough not to hurt a machine whose other CPUs then carry all of it.
 
 use cpushield_linux::{CpuSet, sched};
 use std::hint::black_box;
@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Pairs of threads that send each other messages.
-const PAIRS: usize = 2;
+const PAIRS: usize = 1;
 /// Threads that take and return memory; two, so that there is another CPU to be told.
 const ALLOCATORS: usize = 2;
 /// Above glibc's and musl's limits for memory that is returned to the kernel at once.
@@ -64,12 +64,12 @@ fn spin(time: Duration) {
 fn ask(mut to: PipeWriter, mut from: PipeReader, stop: &AtomicBool) {
     let mut message = [0; 64];
     while going(stop) {
-        for _ in 0..20 {
+        for _ in 0..10 {
             if to.write_all(&message).is_err() || from.read_exact(&mut message).is_err() {
                 return;
             }
         }
-        thread::sleep(Duration::from_millis(2));
+        thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -92,7 +92,7 @@ fn allocate(stop: &AtomicBool) {
         }
         black_box(&chunk);
         drop(chunk);
-        thread::sleep(Duration::from_millis(5));
+        thread::sleep(Duration::from_millis(20));
     }
 }
 
