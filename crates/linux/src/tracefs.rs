@@ -412,10 +412,130 @@ impl Stats {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::Fault;
+    use std::collections::BTreeMap;
+    use std::fs;
+    use std::path::{Path, PathBuf};
 
     /// Linux 6.12.
     const STATS: &str = "entries: 2\noverrun: 31\ncommit overrun: 1\nbytes: 96\n\
         oldest event ts: 61230.5\nnow ts: 61231.5\ndropped events: 7\nread events: 12\n";
+
+    /// A recorded tracefs with the prepared instance in it.
+    const FILES: &[(&str, &str)] = &[
+        ("trace_clock", "[local] global mono x86-tsc\n"),
+        ("instances/cpushield/tracing_on", "0\n"),
+        ("instances/cpushield/trace_clock", "[local] global mono x86-tsc\n"),
+        ("instances/cpushield/tracing_cpumask", "f\n"),
+        ("instances/cpushield/buffer_size_kb", "8192\n"),
+        ("instances/cpushield/events/sched/sched_switch/enable", "0*\n"),
+        ("instances/cpushield/events/nmi/nmi_handler/enable", "1\n"),
+    ];
+
+    const EVENTS: &[(&str, &str)] = &[("sched", "sched_switch"), ("nmi", "nmi_handler")];
+
+    fn machine(name: &str) -> PathBuf {
+        let dir = std::env::temp_dir().join(format!("tracefs-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        for (file, text) in FILES {
+            let file = dir.join("sys/kernel/tracing").join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+        }
+        dir
+    }
+
+    /// Every file below a directory.
+    fn snapshot(dir: &Path) -> BTreeMap<PathBuf, String> {
+        let mut files = BTreeMap::new();
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                files.extend(snapshot(&path));
+            } else {
+                files.insert(path.clone(), fs::read_to_string(path).unwrap());
+            }
+        }
+        files
+    }
+
+    fn prepare<'h>(host: &'h Host, no_work: bool) -> Result<Instance<'h>> {
+        let cpus = CpuSet::one(3);
+        let wanted = Wanted {
+            cpus: &cpus,
+            clock: "x86-tsc",
+            events: EVENTS,
+            buffer_kib: Some(64),
+            shrink: &CpuSet::new(),
+            no_work,
+        };
+        Instance::prepare(host, Tracefs::find(host)?, &wanted)
+    }
+
+    /// The files as they were, but for what the kernel itself would show differently.
+    fn plain(files: BTreeMap<PathBuf, String>) -> BTreeMap<PathBuf, String> {
+        files.into_iter().map(|(path, text)| (path, chosen(text.trim()))).collect()
+    }
+
+    #[test]
+    fn a_prepared_instance_is_set_up_and_put_back_whichever_write_fails() {
+        let dir = machine("prepared");
+        let before = plain(snapshot(&dir));
+        let host = Host::recorded(&dir).unwrap();
+        let mut instance = prepare(&host, true).unwrap();
+        instance.start().unwrap();
+        let read = |file: &str| chosen(&host.read_line(&instance.path(file)).unwrap());
+        assert_eq!(
+            (read("tracing_on"), read("trace_clock"), read("tracing_cpumask")),
+            ("1".to_owned(), "x86-tsc".to_owned(), "8".to_owned())
+        );
+        assert_eq!(read("events/sched/sched_switch/enable"), "1");
+        instance.close().unwrap();
+        let writes = host.writes();
+        assert_eq!(plain(snapshot(&dir)), before);
+
+        for at in 0..writes {
+            let fault = Fault::Refuse { at, errno: libc::EIO };
+            let host = Host::recorded(&dir).unwrap().failing(fault);
+            let set_up = prepare(&host, true).is_ok();
+            assert!(set_up || host.writes() > at);
+            if !set_up {
+                assert_eq!(plain(snapshot(&dir)), before, "write {at}");
+            }
+            for (file, text) in FILES {
+                fs::write(dir.join("sys/kernel/tracing").join(file), text).unwrap();
+            }
+        }
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn an_instance_that_would_need_work_on_a_busy_cpu_is_refused_and_put_back() {
+        let dir = machine("busy");
+        let size = dir.join("sys/kernel/tracing/instances/cpushield/buffer_size_kb");
+        fs::write(size, "7 (expanded: 1408)\n").unwrap();
+        let before = plain(snapshot(&dir));
+        let host = Host::recorded(&dir).unwrap();
+        assert_eq!(prepare(&host, true).unwrap_err().errno(), Some(libc::EBUSY));
+        assert_eq!(plain(snapshot(&dir)), before);
+        assert!(prepare(&host, false).is_ok());
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn only_what_dead_runs_left_behind_is_removed() {
+        let dir = machine("leftovers");
+        let instances = dir.join("sys/kernel/tracing/instances");
+        for name in ["cpushield-41", "cpushield-41-2", "cpushield-42-0", "cpushield-x", "other"] {
+            fs::create_dir(instances.join(name)).unwrap();
+        }
+        fs::create_dir_all(dir.join("proc/42")).unwrap();
+        let host = Host::recorded(&dir).unwrap();
+        remove_leftovers(&host, "/sys/kernel/tracing");
+        let left = host.list("/sys/kernel/tracing/instances").unwrap();
+        assert_eq!(left, ["cpushield", "cpushield-42-0", "cpushield-x", "other"]);
+        fs::remove_dir_all(dir).unwrap();
+    }
 
     #[test]
     fn every_kind_of_loss_is_counted() {
@@ -423,11 +543,5 @@ mod tests {
         assert_eq!(stats, Stats { overrun: 31, commit_overrun: 1, dropped: 7 });
         assert_eq!(stats.lost(), 39);
         assert_eq!(Stats::parse("entries: 2\noverrun: x\n"), None);
-    }
-
-    #[test]
-    fn a_choice_is_put_back_by_its_chosen_word() {
-        assert_eq!(chosen("local global [mono] x86-tsc"), "mono");
-        assert_eq!((chosen("1408"), chosen("0*")), ("1408".to_owned(), "0".to_owned()));
     }
 }

@@ -52,6 +52,25 @@ pub enum What {
     UserEnter,
 }
 
+impl What {
+    /// Whether it can be the first thing after user mode; the end of something is not.
+    #[must_use]
+    pub fn begins(self) -> bool {
+        !matches!(
+            self,
+            What::VectorEnd(_)
+                | What::IrqEnd
+                | What::SoftirqEnd
+                | What::HrtimerEnd
+                | What::TimerEnd
+                | What::CallEnd
+                | What::WorkEnd
+                | What::SyscallEnd
+                | What::UserEnter
+        )
+    }
+}
+
 /// The vectors of x86 that have events (arch/x86/include/asm/trace/irq_vectors.h).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Vector {

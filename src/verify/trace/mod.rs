@@ -177,7 +177,11 @@ impl<'h> Recorder<'h> {
             channel.stats = self.instance.stats(channel.cpu)?;
         }
         self.instance.start()?;
-        self.begin(self.now());
+        let begun = self.now();
+        for channel in &mut self.channels {
+            channel.stays.since(begun);
+        }
+        self.begin(begun);
         Ok(())
     }
 
@@ -259,7 +263,6 @@ impl<'h> Recorder<'h> {
                 (channel, task.state, cpu_time(self.host, *tid))
             {
                 channel.runner = Some((*tid, time));
-                channel.stays.assume(&self.shared, at, *tid);
             }
         }
     }
@@ -321,9 +324,15 @@ fn tell(
     doubt(phase.skipped, "bytes of the trace were not understood");
     doubt(seen.backwards, "events came with a time before the one before them");
     doubt(seen.resyncs, "times a task ran that no event had announced");
-    // Without a single event nothing but this shows that the workload had the CPU at all.
-    let silent = phase.records() == 0 && ran == Some(false);
-    if silent {
+    // Without a single event nothing but its CPU time shows that the workload ran at all; and with
+    // it, that it ran all the time, for a switch would have been an event.
+    let silent = phase.records() == 0;
+    let longest_ns = match (silent, ran) {
+        (true, Some(true)) => Some(span_ns),
+        (true, Some(false)) => None,
+        _ => seen.longest.map(|ticks| scale.ns(ticks)),
+    };
+    if silent && ran == Some(false) {
         doubts.push("no event was seen, but the workload did not run either".to_owned());
     }
     if scale.error_ppm > 1000.0 {
@@ -336,7 +345,7 @@ fn tell(
         switches: seen.switches,
         stays: seen.stays,
         interruptions: seen.rows.interruptions(names, scale),
-        longest_ns: seen.longest.filter(|_| !silent).map(|ticks| scale.ns(ticks)),
+        longest_ns,
         lost,
         skipped_bytes: phase.skipped,
         events: phase.named().map(|(spec, n)| (spec.name.to_owned(), n)).collect(),

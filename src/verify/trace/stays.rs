@@ -137,6 +137,8 @@ pub struct Stays {
     seen: Seen,
     /// Who runs; `None` until the first event.
     task: Option<i32>,
+    /// Until the first event: nothing is missing since then.
+    since: Option<u64>,
     /// The one who runs is the workload, or idle where there is none.
     ours: bool,
     /// What it was before the stay, or is when there is none.
@@ -157,6 +159,7 @@ impl Default for Stays {
         Stays {
             seen: Seen::default(),
             task: None,
+            since: None,
             ours: false,
             rest: Rest::Unknown,
             stay: None,
@@ -170,14 +173,10 @@ impl Default for Stays {
 }
 
 impl Stays {
-    /// The task is known to run undisturbed from this moment on.
-    pub fn assume(&mut self, shared: &Shared, at: u64, pid: i32) {
-        if self.task.is_none() {
-            self.runs(shared, pid);
-            self.rest = Rest::Since(at);
-            self.mark = at;
-            self.last = at;
-        }
+    /// Everything is recorded from this moment on: whoever the first event finds running has run
+    /// since then, for a switch would have been an event.
+    pub fn since(&mut self, at: u64) {
+        self.since = Some(at);
     }
 
     /// The workload has other threads now.
@@ -193,6 +192,7 @@ impl Stays {
     pub fn gap(&mut self) {
         self.abandon();
         self.task = None;
+        self.since = None;
         self.raised = 0;
         self.suspended.clear();
     }
@@ -217,7 +217,8 @@ impl Stays {
         }
         self.last = event.at;
         // While a switch is under way an NMI still belongs to the task that leaves.
-        if self.task != Some(event.pid) && event.what != What::Nmi {
+        let late = event.what == What::Nmi && self.task.is_some();
+        if self.task != Some(event.pid) && !late {
             self.resync(shared, &event);
         }
         let at = event.at;
@@ -366,6 +367,11 @@ impl Stays {
         }
         self.abandon();
         self.runs(shared, event.pid);
+        if let Some(since) = self.since.take()
+            && event.what.begins()
+        {
+            self.rest = Rest::Since(since);
+        }
         if !self.ours && event.pid != 0 {
             self.begin(event.at);
             let who = Who::Task { pid: event.pid, comm: Name::default() };

@@ -33,9 +33,7 @@ impl Bench {
                 self.shared.workload = pids.iter().map(|pid| pid.parse().unwrap()).collect();
                 self.stays.workload_changed(&self.shared);
             }
-            ["assume", at, pid] => {
-                self.stays.assume(&self.shared, at.parse().unwrap(), pid.parse().unwrap());
-            }
+            ["since", at] => self.stays.since(at.parse().unwrap()),
             ["kthread", pid, comm] => {
                 let task = TaskName { comm: (*comm).to_owned(), kthread: true };
                 self.tasks.insert(pid.parse().unwrap(), task);

@@ -1,16 +1,77 @@
-//! Recorded traces through the whole witness: from binary pages to interruptions by culprit.
+//! The trace witness as a whole: from binary pages, live or recorded, to interruptions by culprit.
 
+use cpushield::causes::Cause;
 use cpushield::verify::trace::replay::{Recorded, Replay};
+use cpushield::verify::trace::{Order, Recorder};
 use cpushield_linux::clock::Scale;
 use cpushield_linux::ring_buffer::{self, PageLayout};
 use cpushield_linux::text::kallsyms::Symbols;
 use cpushield_linux::text::trace_format::EventFormat;
-use std::time::Instant;
+use cpushield_linux::{CpuSet, Host, sched};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
 use std::{env, fs};
 use trace_dat::TraceDat;
 
 #[path = "../crates/linux/tests/support/trace_dat.rs"]
 mod trace_dat;
+
+/// Puts a thread on a CPU of this machine, lets it make system calls, and counts them.
+#[test]
+fn a_live_trace_counts_the_workloads_system_calls_one_by_one() {
+    const CALLS: u64 = 1000;
+    let host = Host::live();
+    let cpu = sched::affinity(0).unwrap().last().unwrap();
+    let order = Order { cpus: CpuSet::one(cpu), syscalls: true };
+    let mut recorder = match Recorder::arm(&host, &order) {
+        Ok(recorder) => recorder,
+        Err(absent) => return eprintln!("NOT RUN: no trace here: {}", absent.why),
+    };
+    let step = AtomicU32::new(0);
+    let wait_for = |wanted| while step.load(SeqCst) != wanted {};
+    let evidence = std::thread::scope(|scope| {
+        let (tell, told) = std::sync::mpsc::channel();
+        let (wait_for, step) = (&wait_for, &step);
+        scope.spawn(move || {
+            sched::set_affinity(0, &CpuSet::one(cpu)).unwrap();
+            tell.send(gettid()).unwrap();
+            wait_for(1);
+            for _ in 0..CALLS {
+                std::thread::yield_now();
+            }
+            step.store(2, SeqCst);
+            wait_for(3);
+        });
+        recorder.workload(&[told.recv().unwrap()]);
+        recorder.start().unwrap();
+        step.store(1, SeqCst);
+        while step.load(SeqCst) != 2 {
+            recorder.poll().unwrap();
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let evidence = recorder.cut().unwrap();
+        step.store(3, SeqCst);
+        evidence
+    });
+    recorder.close().unwrap();
+    let seen = &evidence[0];
+    assert_eq!((seen.cpu, seen.lost, seen.skipped_bytes), (cpu, 0, 0));
+    assert!(seen.doubts.is_empty(), "{:?}", seen.doubts);
+    let calls = seen.interruptions.iter().filter(|row| row.culprit == SCHED_YIELD);
+    assert_eq!(calls.map(|row| row.count + row.nested).sum::<u64>(), CALLS, "{seen:#?}");
+    assert!(!seen.interruptions.iter().any(|row| row.cause == Cause::Unattributed), "{seen:#?}");
+}
+
+/// The number of the calling thread.
+fn gettid() -> i32 {
+    let link = fs::read_link("/proc/thread-self").unwrap();
+    link.file_name().unwrap().to_str().unwrap().parse().unwrap()
+}
+
+/// As the trace names it: by number, which differs between architectures.
+const SCHED_YIELD: &str =
+    if cfg!(target_arch = "x86_64") { "system call 24" } else { "system call 124" };
 
 /// Not a test of speed (no time is asserted) but the figure for it: give a trace.dat in
 /// `CPUSHIELD_TRACE` and run this one with `--release -- --ignored --nocapture`.
