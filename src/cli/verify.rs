@@ -96,7 +96,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     // Only now: a survey during the span would be work for nothing when all is well.
     let known = seen.then(|| known(&host, &scene)).flatten();
     let verdict = verify::judge(&evidence, &limits, &|row| {
-        let (machine, shield) = known.as_ref()?;
+        let (machine, shield) = known.as_ref().ok_or(None)?;
         tunables::remedy(machine, shield, row.cause, &row.culprit)
     });
     ui.show(&Shown { evidence: &evidence, verdict: &verdict }, || {

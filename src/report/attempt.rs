@@ -133,7 +133,7 @@ impl Attempt {
                 let what = &leak.interruptions;
                 let how = match &leak.remedy {
                     Some(remedy) => format!("{} ({})", remedy.how, when(remedy.when)),
-                    None => "no tunable known".to_owned(),
+                    None => leak.why_none.clone().unwrap_or("no tunable known".to_owned()),
                 };
                 lines.push(format!("  {} {}: {how}", what.cause, what.culprit));
             }

@@ -85,7 +85,7 @@ fn row(leak: &Leak, span_ns: u64) -> Vec<String> {
     let number = |n: &u64| if *n == 0 { "-".to_owned() } else { n.to_string() };
     let time = |ns: &Option<u64>| ns.map_or_else(|| "-".to_owned(), span);
     let remedy = leak.remedy.as_ref().map_or_else(
-        || "-".to_owned(),
+        || leak.why_none.clone().unwrap_or_else(|| "-".to_owned()),
         |remedy| match remedy.when {
             crate::change::When::Runtime => format!("{}: {}", remedy.tunable, remedy.how),
             crate::change::When::Boot => format!("at boot: {}", remedy.how),
@@ -261,11 +261,13 @@ mod tests {
         let evidence = evidence();
         let limits = Limits { max_entries: Some(0), max_gap_ns: Some(50_000) };
         let verdict = judge(&evidence, &limits, &|row| {
-            (row.cause == Cause::Tick).then(|| Remedy {
-                tunable: "nohz-full".to_owned(),
-                when: When::Boot,
-                how: "nohz_full=3".to_owned(),
-            })
+            (row.cause == Cause::Tick)
+                .then(|| Remedy {
+                    tunable: "nohz-full".to_owned(),
+                    when: When::Boot,
+                    how: "nohz_full=3".to_owned(),
+                })
+                .ok_or(None)
         });
         let expected = "\
 CPU 2: holds, no kernel entry in 10.00 s

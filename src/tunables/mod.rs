@@ -186,10 +186,16 @@ pub fn removers(cause: Cause) -> Vec<&'static str> {
 }
 
 /// How to remove an interruption of a shield: by a tunable that is not in force, else by a boot
-/// parameter; `None` when everything known is in force. `culprit` is who it was, where known, and
-/// picks the change that is about it.
-#[must_use]
-pub fn remedy(machine: &Machine, shield: &Shield, cause: Cause, culprit: &str) -> Option<Remedy> {
+/// parameter. `culprit` is who it was, where known, and picks the change that is about it.
+///
+/// # Errors
+/// There is none; with the reason when a tunable would remove it but does nothing on this machine.
+pub fn remedy(
+    machine: &Machine,
+    shield: &Shield,
+    cause: Cause,
+    culprit: &str,
+) -> Result<Remedy, Option<String>> {
     let told = |tunable: &&dyn Tunable| {
         let names = tunable.culprits();
         let named = names.iter().any(|name| culprit.contains(name));
@@ -219,7 +225,14 @@ pub fn remedy(machine: &Machine, shield: &Shield, cause: Cause, culprit: &str) -
             Some(Remedy { tunable: tunable.name().to_owned(), when: When::Boot, how })
         })
     };
-    runtime.or_else(boot)
+    let why_none = || {
+        removing.iter().find_map(|tunable| match in_force(machine, shield, *tunable) {
+            // What only a boot can do says so in its parameter, or why there is none.
+            Force::NotApplicable(why) if tunable.when() == When::Boot => Some(why),
+            _ => None,
+        })
+    };
+    runtime.or_else(boot).ok_or_else(why_none)
 }
 
 /// Whether a change is about this culprit: the interrupt of `IRQ 24 nvme0q3`, the thread of

@@ -183,8 +183,10 @@ pub enum State {
 pub struct Leak {
     /// What was seen.
     pub interruptions: Interruptions,
-    /// How to remove it; `None` when the catalogue knows no tunable.
+    /// How to remove it; `None` when the catalogue knows no tunable that could here.
     pub remedy: Option<Remedy>,
+    /// Why there is no remedy, where that is known.
+    pub why_none: Option<String>,
 }
 
 /// A limit asked for by the user.

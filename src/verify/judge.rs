@@ -8,12 +8,12 @@ use crate::verify::{
     Verdict, Watched, Witness, WitnessKind,
 };
 
-/// Judges. `remedy` says how an interruption can be removed, where that is known.
+/// Judges. `remedy` says how an interruption can be removed, or why it cannot, where known.
 #[must_use]
 pub fn judge(
     evidence: &Evidence,
     limits: &Limits,
-    remedy: &dyn Fn(&Interruptions) -> Option<Remedy>,
+    remedy: &dyn Fn(&Interruptions) -> Result<Remedy, Option<String>>,
 ) -> Verdict {
     let mut gates = Vec::new();
     if let Some(most) = limits.max_entries {
@@ -53,13 +53,13 @@ fn absent(evidence: &Evidence, kind: WitnessKind) -> Option<String> {
 fn judge_cpu(
     evidence: &Evidence,
     cpu: &CpuEvidence,
-    remedy: &dyn Fn(&Interruptions) -> Option<Remedy>,
+    remedy: &dyn Fn(&Interruptions) -> Result<Remedy, Option<String>>,
 ) -> CpuVerdict {
     let leaks: Vec<Leak> = cpu
         .interruptions
         .iter()
         .filter(|row| row.count > 0 || row.nested > 0)
-        .map(|row| Leak { interruptions: row.clone(), remedy: remedy(row) })
+        .map(|row| leak(row, remedy(row)))
         .collect();
     let broken = broken(evidence, cpu);
     let mut unknown = broken.clone();
@@ -187,6 +187,14 @@ fn sees_gaps(evidence: &Evidence, cpu: &CpuEvidence, limit_ns: u64) -> bool {
     (by_eye || cpu.gaps.is_none() && by_trace) && is_complete(evidence, cpu)
 }
 
+fn leak(row: &Interruptions, remedy: Result<Remedy, Option<String>>) -> Leak {
+    let interruptions = row.clone();
+    match remedy {
+        Ok(remedy) => Leak { interruptions, remedy: Some(remedy), why_none: None },
+        Err(why_none) => Leak { interruptions, remedy: None, why_none },
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -251,7 +259,7 @@ mod tests {
     }
 
     fn state(evidence: &Evidence) -> (State, Vec<String>) {
-        let mut verdict = judge(evidence, &Limits::default(), &|_| None);
+        let mut verdict = judge(evidence, &Limits::default(), &|_| Err(None));
         let cpu = verdict.cpus.remove(0);
         (cpu.state, cpu.unknown)
     }
@@ -309,7 +317,7 @@ mod tests {
             ),
         ] {
             assert_eq!(state(&evidence), expected);
-            assert!(!judge(&evidence, &Limits::default(), &|_| None).holds());
+            assert!(!judge(&evidence, &Limits::default(), &|_| Err(None)).holds());
         }
     }
 
@@ -323,9 +331,9 @@ mod tests {
         let tick = row(Cause::Tick, 250, None);
         let evidence = with(untraced(clean()), |e| e.cpus[0].interruptions.push(tick.clone()));
         let verdict = judge(&evidence, &Limits::default(), &|row| {
-            (row.cause == Cause::Tick).then(|| remedy.clone())
+            if row.cause == Cause::Tick { Ok(remedy.clone()) } else { Err(None) }
         });
-        let leaks = vec![Leak { interruptions: tick, remedy: Some(remedy) }];
+        let leaks = vec![Leak { interruptions: tick, remedy: Some(remedy), why_none: None }];
         let cpu = CpuVerdict { cpu: 3, state: State::Leaks, leaks, unknown: Vec::new() };
         assert_eq!(verdict, Verdict { schema: SCHEMA, cpus: vec![cpu], gates: Vec::new() });
         let nested = with(clean(), |e| {
@@ -364,7 +372,7 @@ mod tests {
             (with(ten(), given), gap(3_999), Some(false)),
             (untraced(with(ten(), given)), gap(4_000), None),
         ] {
-            let verdict = judge(&evidence, &limits, &|_| None);
+            let verdict = judge(&evidence, &limits, &|_| Err(None));
             let found: Vec<_> = verdict.gates.iter().map(|gate| gate.held).collect();
             let gate = format!("{} {}", verdict.gates[0].limit, verdict.gates[0].found);
             assert!(!gate.contains("000ns"), "{gate}");
