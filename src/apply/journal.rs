@@ -424,3 +424,155 @@ impl<'a> Lines<'a> {
         JournalError { line: self.number, wanted: wanted.to_owned(), found: format!("{text:?}") }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::change::{Change, Compare, Risk, When};
+    use crate::plan::Shield;
+    use proptest::prelude::*;
+
+    fn written(path: &str) -> Step {
+        let change =
+            Change::Write { path: path.to_owned(), value: "7".to_owned(), compare: Compare::Mask };
+        Step {
+            tunable: "irq-affinity".to_owned(),
+            change,
+            now: Some("f".to_owned()),
+            reason: "a reason".to_owned(),
+            risk: Risk::None,
+            when: When::Runtime,
+            removes: Vec::new(),
+            required: false,
+        }
+    }
+
+    fn sample() -> Vec<u8> {
+        let shield = Shield {
+            name: "cpushield".to_owned(),
+            cpus: CpuSet::one(3),
+            idle_siblings: CpuSet::new(),
+            housekeeping: "0-2".parse().unwrap(),
+            mems: CpuSet::one(0),
+            workload: crate::policy::Workload::Polling,
+        };
+        let boot = Step { when: When::Boot, ..written("/proc/irq/9/smp_affinity") };
+        let plan = Plan {
+            schema: crate::plan::SCHEMA,
+            boot_id: Some("one".to_owned()),
+            kernel: None,
+            shield,
+            why: Vec::new(),
+            steps: vec![
+                written("/proc/irq/1/smp_affinity"),
+                boot,
+                written("/proc/irq/2/smp_affinity"),
+            ],
+            already: BTreeMap::new(),
+            skipped: Vec::new(),
+            immovable: Vec::new(),
+            boot: Vec::new(),
+            warnings: Vec::new(),
+        };
+        let header = Header {
+            journal: "cpushield".to_owned(),
+            schema: SCHEMA,
+            version: "0".to_owned(),
+            boot_id: Some("one".to_owned()),
+            plan,
+        };
+        let text = Original::Text { text: "f".to_owned() };
+        let intents = [0, 2].map(|step| Intent { step, original: text.clone() });
+        let mut bytes = opening(&header, &intents);
+        let id = TaskId { tid: 40, started: 4 };
+        let masks = Masks(BTreeMap::from([(id, CpuSet::one(1))]));
+        let done = |step| Done {
+            step,
+            outcome: Outcome::Changed,
+            left: Some("7".to_owned()),
+            note: None,
+            moved: None,
+        };
+        bytes.extend(late(&Intent { step: 2, original: Original::Missing }));
+        bytes.extend(outcome(&done(0)));
+        bytes.extend(outcome(&done(2)));
+        bytes.extend(applied(&masks));
+        bytes.extend(undoing(&Undoing { masks, drifted: vec![id] }));
+        let fate = Fate::Failed { reason: "EIO".to_owned() };
+        bytes.extend(undone(&Fated { step: 2, fate, note: None }));
+        bytes
+    }
+
+    #[test]
+    fn every_line_is_read_as_it_was_written() {
+        let bytes = sample();
+        let journal = Journal::parse(&bytes).unwrap();
+        assert_eq!(journal.whole, bytes.len() as u64);
+        assert_eq!(journal.intents.iter().map(|i| i.step).collect::<Vec<_>>(), [0, 2]);
+        assert_eq!(journal.original(&journal.intents[1]), &Original::Missing);
+        assert_eq!(journal.outcomes.len(), 2);
+        assert_eq!(journal.applied.as_ref(), journal.undoing.as_ref().map(|u| &u.masks));
+        assert_eq!(journal.fates[&2].fate, Fate::Failed { reason: "EIO".to_owned() });
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_line_and_what_was_expected() {
+        let text = String::from_utf8(sample()).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        let with = |n: usize, line: &str| {
+            let mut lines = lines.clone();
+            lines[n] = line;
+            Journal::parse((lines.join("\n") + "\n").as_bytes()).unwrap_err().to_string()
+        };
+        let newer = lines[0].replace("\"schema\":1,\"version\"", "\"schema\":2,\"version\"");
+        for (n, line, told) in [
+            (0, "", "line 1: expected the header of a cpushield journal, schema 1, found \"\""),
+            (0, newer.as_str(), "line 1: expected the header of a cpushield journal, schema 1"),
+            (1, lines[2], "line 2: expected the original of step 0, found"),
+            (2, lines[1], "line 3: expected the original of step 2, found"),
+            (3, "{\"begin\":{\"intents\":3}}", "line 4: expected `begin` after 2 originals, found"),
+            (5, "{\"outcome\":{}}", "line 6: expected an outcome or what undo did, found"),
+            (8, lines[9], "line 9: expected an outcome or what undo did, found"),
+        ] {
+            let error = with(n, line);
+            assert!(error.starts_with(told), "{error}");
+        }
+        let error = Journal::parse(lines[0].as_bytes()).unwrap_err();
+        assert_eq!(error.found, "the end of the file");
+        let error = Journal::parse([text.as_bytes(), b"rm -rf"].concat().as_slice()).unwrap_err();
+        assert_eq!((error.line, error.found.as_str()), (11, "\"rm -rf\""));
+    }
+
+    #[test]
+    fn a_torn_last_line_is_dropped_behind_begin_and_only_there() {
+        let bytes = sample();
+        let text = String::from_utf8(bytes.clone()).unwrap();
+        let begin = text.find("{\"late\"").unwrap();
+        for len in 0..bytes.len() {
+            let cut = Journal::parse(&bytes[..len]);
+            assert_eq!(cut.is_ok(), len >= begin, "{len} bytes");
+            if let Ok(journal) = cut {
+                let whole = usize::try_from(journal.whole).unwrap();
+                assert!(whole <= len && bytes[whole - 1] == b'\n', "{len} bytes");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_the_parser_panic(
+            at in 0usize..3000,
+            cut in 0usize..40,
+            put in prop::collection::vec(any::<u8>(), 0..12),
+        ) {
+            let mut bytes = sample();
+            let at = at.min(bytes.len());
+            let end = (at + cut).min(bytes.len());
+            bytes.splice(at..end, put.iter().copied());
+            if let Err(error) = Journal::parse(&bytes) {
+                prop_assert!(error.line >= 1 && error.line <= 2 + bytes.len());
+            }
+            let _ = Journal::parse(&put);
+        }
+    }
+}

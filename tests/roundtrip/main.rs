@@ -8,7 +8,7 @@ use bench::{Bench, Tree, same};
 use cpushield::apply::{self, ApplyError, Fate, UndoError};
 use cpushield::change::Change;
 use cpushield::plan::Plan;
-use cpushield_linux::Fault;
+use cpushield_linux::{CpuSet, Fault};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -136,6 +136,107 @@ fn a_journal_cut_anywhere_is_refused_before_its_begin_and_undone_after_it() {
         fs::remove_dir_all(bench.scratch.0.join("root")).unwrap();
         fs::rename(again.scratch.0.join("root"), bench.scratch.0.join("root")).unwrap();
     }
+}
+
+#[test]
+fn a_file_that_is_no_journal_of_ours_never_leads_to_a_write() {
+    let (tree, plan) = (v2(), v2_plan());
+    let bench = Bench::of(&tree);
+    bench.apply(&bench.host(), &plan).unwrap();
+    let ours = fs::read_to_string(bench.journal()).unwrap();
+    let (header, rest) = ours.split_once('\n').unwrap();
+    for foreign in [
+        String::new(),
+        "\n".to_owned(),
+        "{}\n".to_owned(),
+        "not JSON\n".to_owned(),
+        rest.to_owned(),
+        ours.replacen("cpushield", "othertool", 1),
+        ours.replacen("\"schema\":1", "\"schema\":2", 1),
+        format!("{header}\n{header}\n{rest}"),
+        ours.replacen("\"begin\"", "\"done\"", 1),
+        ours.replacen("\"outcome\"", "\"unknown\"", 1),
+        ours.replace('\n', " "),
+    ] {
+        fs::write(bench.journal(), &foreign).unwrap();
+        let host = bench.host();
+        let undone = apply::undo(&host, &bench.store()).unwrap_err();
+        assert!(matches!(undone, UndoError::Journal { .. }), "{undone}");
+        let applied = bench.apply(&host, &plan).unwrap_err();
+        assert!(matches!(applied, ApplyError::Journal { .. }), "{applied}");
+        assert_eq!(host.writes(), 0, "{foreign}");
+        assert_eq!(fs::read_to_string(bench.journal()).unwrap(), foreign);
+    }
+}
+
+#[test]
+fn after_a_boot_nothing_is_written_and_the_journal_is_put_away() {
+    for (name, tree, plan) in machines() {
+        let bench = Bench::of(&tree);
+        bench.apply(&bench.host(), &plan).unwrap();
+        let booted = Bench::of(&tree);
+        let boot_id = booted.scratch.0.join("root/proc/sys/kernel/random/boot_id");
+        fs::write(boot_id, "another\n").unwrap();
+        let host = booted.host();
+        let undone = apply::undo(&host, &bench.store()).unwrap();
+        assert!(undone.other_boot && undone.is_complete(), "{name}");
+        assert!(undone.steps.iter().all(|step| step.fate == Fate::Gone), "{name}");
+        assert_eq!(host.writes(), 0, "{name}");
+        assert!(!bench.journal().exists(), "{name}");
+    }
+}
+
+#[test]
+fn what_somebody_else_changed_meanwhile_is_left_alone_and_told() {
+    let (tree, plan) = (v2(), v2_plan());
+    let bench = Bench::of(&tree);
+    let mut before = bench.tree();
+    bench.apply(&bench.host(), &plan).unwrap();
+    // The user: a sysctl, an interrupt, a program's affinity, a program of his own in the shield.
+    let user = bench.host();
+    for (path, value) in [
+        ("/proc/sys/vm/stat_interval", "10"),
+        ("/proc/irq/24/smp_affinity", "1"),
+        ("/sys/fs/cgroup/cpushield/cgroup.procs", "100"),
+    ] {
+        user.write(path, value).unwrap();
+    }
+    user.set_affinity(200, &CpuSet::one(1)).unwrap();
+    let now = bench.tree();
+    let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+    assert!(undone.is_complete(), "{undone:#?}");
+    assert_eq!(undone.drifted_tasks.iter().map(|id| id.tid).collect::<Vec<_>>(), [200]);
+    let drifted = undone.steps.iter().filter(|s| matches!(s.fate, Fate::Drifted { .. }));
+    let mut drifted: Vec<&str> = drifted.map(|step| step.subject.as_str()).collect();
+    drifted.dedup();
+    assert_eq!(drifted, ["/proc/irq/24/smp_affinity", "/proc/sys/vm/stat_interval"]);
+    let told = undone.steps.iter().filter_map(|step| step.note.as_deref());
+    assert_eq!(told.collect::<Vec<_>>(), ["1 tasks that ran in it are now in /sys/fs/cgroup"]);
+    for kept in ["sys/vm/stat_interval", "irq/24/smp_affinity", "irq/24/smp_affinity_list"] {
+        let path = Path::new("proc").join(kept);
+        before.insert(path.clone(), now[&path].clone());
+    }
+    let path = Path::new("proc/200/status").to_owned();
+    before.insert(path.clone(), now[&path].clone());
+    same(&before, &bench.tree(), "drift");
+}
+
+#[test]
+fn a_partition_that_the_kernel_calls_invalid_ends_apply_with_its_reason() {
+    let (tree, mut plan) = (v2(), v2_plan());
+    plan.steps.retain(|step| {
+        !matches!(&step.change, Change::Write { path, .. } if path.ends_with("/cpuset.cpus"))
+    });
+    let bench = Bench::of(&tree);
+    let before = bench.tree();
+    match bench.apply(&bench.host(), &plan).unwrap_err() {
+        ApplyError::Failed { reason, undone, .. } => {
+            assert!(reason.contains("isolated invalid (Cpu list"), "{reason}");
+            assert!(undone.unwrap().is_complete());
+        }
+        error => panic!("{error}"),
+    }
+    same(&before, &bench.tree(), "invalid partition");
 }
 
 /// The commands of a dry run, with every path of the machine in a copy, and with programs that
