@@ -168,6 +168,8 @@ pub fn decide(host: &Host, journal: &Journal) -> Result<Undoing> {
     for task in now.tasks.values().filter(|task| !task.bound && !is_self(host, task)) {
         let Some(cpus) = there(host.affinity(task.id.tid))? else { continue };
         let shall = match now.originals.0.get(&task.id) {
+            // The kernel itself moves the thread of an interrupt after the interrupt.
+            Some(original) if task.kthread && task.comm.starts_with("irq/") => original.clone(),
             Some(original) if now.is_ours(task.id, &cpus, original) => original.clone(),
             Some(_) => {
                 undoing.drifted.push(task.id);

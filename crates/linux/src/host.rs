@@ -4,6 +4,7 @@
 
 use crate::error::{Cause, Error, Result, Verb, errno_name, errno_number};
 use crate::record::Recorder;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read, Write};
@@ -17,6 +18,15 @@ pub const ERRORS_FILE: &str = "errors.tsv";
 
 /// One file read whole may not be longer: the largest kernel texts (kallsyms apart) are a few MiB.
 const FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// One large first read: tracefs files such as events/header_page give only the part that the first
+/// read asked for (seen on 6.1 and 6.12), so growing by small steps loses text.
+const CHUNK_BYTES: usize = 64 << 10;
+
+thread_local! {
+    /// Kept between reads: to get and clear fresh memory costs more than to read a small file.
+    static CHUNK: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
 /// The machine: the live one or a recorded directory.
 #[derive(Debug)]
@@ -228,21 +238,21 @@ impl Host {
         let place = self.inside(Verb::Read, path)?;
         let fail = |e| Error::io(Verb::Read, path, e);
         let mut file = fs::File::open(place).map_err(fail)?;
-        // One large first read: tracefs files such as events/header_page give only the part that
-        // the first read asked for (seen on 6.1 and 6.12), so growing by small steps loses text.
-        let mut bytes = Vec::new();
-        let mut chunk = vec![0; 64 << 10];
-        loop {
-            match file.read(&mut chunk) {
-                Ok(0) => return Ok(bytes),
-                Ok(n) => bytes.extend_from_slice(&chunk[..n]),
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(fail(e)),
+        CHUNK.with_borrow_mut(|chunk| {
+            chunk.resize(CHUNK_BYTES, 0);
+            let mut bytes = Vec::new();
+            loop {
+                match file.read(chunk) {
+                    Ok(0) => return Ok(bytes),
+                    Ok(n) => bytes.extend_from_slice(&chunk[..n]),
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                    Err(e) => return Err(fail(e)),
+                }
+                if bytes.len() as u64 > FILE_BYTES_MAX {
+                    return Err(fail(io::Error::from_raw_os_error(libc::EFBIG)));
+                }
             }
-            if bytes.len() as u64 > FILE_BYTES_MAX {
-                return Err(fail(io::Error::from_raw_os_error(libc::EFBIG)));
-            }
-        }
+        })
     }
 
     /// The place of `path`, refusing links of a recording that lead out of it.

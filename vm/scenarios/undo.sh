@@ -1,0 +1,87 @@
+# What undo owes beside putting everything back: changes that others made meanwhile stay, programs in
+# the shield live on, and it may be killed, stopped or misled at any moment.
+# guest: 6.12-rt timeout=400
+# guest: 6.12-rt systemd timeout=400
+# guest: 6.1-rt cgroup=v1 timeout=400
+. /host/lib.sh
+needs apply undo
+journal=/var/lib/cpushield/journal.jsonl
+list() { sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' "/proc/$1/status"; }
+taskset -c 3 sleep 1000 &
+pinned=$!
+sleep 1000 &
+own=$!
+
+status "undo without a shield is no error" 0 cpushield undo
+snapshot /tmp/before
+status "apply shields CPU 3" 0 cpushield apply --cpus 3
+status "a second shield is refused" 3 cpushield apply --cpus 2
+claim "the pinned program had to leave" test "$(list $pinned)" != 3
+
+# Others at work while the shield is up.
+for group in /sys/fs/cgroup/cpushield /sys/fs/cgroup/cpushield.slice /sys/fs/cgroup/cpuset/cpushield; do
+    [ -d $group ] && break
+done
+sleep 1000 &
+inside=$!
+echo $inside >$group/cgroup.procs
+is "a program is in the shield" 3 list $inside
+interval=$(cat /proc/sys/vm/stat_interval)
+echo 33 >/proc/sys/vm/stat_interval
+taskset -pc 1 $own >/dev/null
+status "undo leaves that alone and says so" 0 cpushield undo
+is "their sysctl is kept" 33 cat /proc/sys/vm/stat_interval
+is "their affinity is kept" 1 list $own
+claim "the program in the shield lives" kill -0 $inside
+is "and may run everywhere" 0-3 list $inside
+is "the pinned program is back" 3 list $pinned
+echo 1 >/proc/sys/vm/stat_interval
+[ "$interval" != 1 ] || not_ok "apply left vm.stat_interval alone, so nothing was tested"
+taskset -pc 0-3 $own >/dev/null
+kill $inside
+wait $inside 2>/dev/null
+as_before "all else is as before" /tmp/before
+status "a second undo has nothing to do" 0 cpushield undo
+
+# A journal that is not whole.
+status "apply again" 0 cpushield apply --cpus 3
+cp $journal /tmp/journal
+begin=$(grep -n '^{"begin"' /tmp/journal | cut -d: -f1)
+snapshot /tmp/shielded
+head -n $((begin - 1)) /tmp/journal >$journal
+status "a journal without its begin is refused" 3 cpushield undo
+head -c 1000 /tmp/journal >$journal
+status "a torn one too" 3 cpushield undo
+status "and apply does not go over it" 3 cpushield apply --cpus 3
+as_before "nothing was written because of it" /tmp/shielded
+head -n $((begin + 3)) /tmp/journal | head -c -10 >$journal
+status "outcomes that are missing are found out" 0 cpushield undo
+as_before "as before without outcomes" /tmp/before
+
+# Stopped and killed.
+for tenths in 1 3 6 12; do
+    cpushield apply --cpus 3 >/tmp/said 2>&1 &
+    job=$!
+    sleep $((tenths / 10)).$((tenths % 10))
+    kill -TERM $job 2>/dev/null
+    wait $job
+    ended=$?
+    case $ended in
+    0) cpushield undo >/dev/null ;; # it was done before
+    4 | 143) ;;                    # undone by itself, or not begun
+    *) not_ok "apply that is told to stop ended with $ended: $(cat /tmp/said)" ;;
+    esac
+    as_before "apply stopped after $tenths tenths of a second (ended $ended): as before" /tmp/before
+    claim "no shield is on record" test ! -e $journal
+done
+for tenths in 0 1 2 4 8; do
+    cpushield apply --cpus 3 >/dev/null 2>&1 || not_ok "apply ended with $?"
+    cpushield undo >/dev/null 2>&1 &
+    job=$!
+    sleep $((tenths / 10)).$((tenths % 10))
+    kill -KILL $job 2>/dev/null
+    wait $job 2>/dev/null
+    status "undo after undo killed after $tenths tenths of a second" 0 cpushield undo
+    as_before "as before" /tmp/before
+done
+finish
