@@ -3,7 +3,9 @@
 
 mod recorded;
 
+use cpushield::report::machine_text;
 use cpushield::survey::{Cpu, Machine, Node, survey};
+use cpushield::tunables;
 use cpushield_linux::private::{HIDDEN, KNOWN_PROGRAMS, without_private};
 use cpushield_linux::text::interrupts;
 use cpushield_linux::{CpuSet, Host};
@@ -236,6 +238,62 @@ fn topology_agrees_with_lscpu_and_lstopo() {
     }
     found.retain(|line| known(line).is_none());
     assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// The project's own recordings: name and directory.
+fn own() -> Vec<(String, PathBuf)> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines");
+    let mut found: Vec<(String, PathBuf)> = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_dir())
+        .map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), path))
+        .collect();
+    found.sort();
+    assert!(!found.is_empty(), "no recorded machines");
+    found
+}
+
+/// Compares with the file, or writes it when `UPDATE_EXPECT` is set.
+fn expect(file: &Path, text: &str) {
+    if env::var_os("UPDATE_EXPECT").is_some() {
+        return fs::write(file, text).unwrap();
+    }
+    let wanted = fs::read_to_string(file).unwrap_or_default();
+    assert!(wanted == text, "{}:\n{wanted}\n--- now:\n{text}", file.display());
+}
+
+#[test]
+fn own_machines_are_surveyed_as_expected() {
+    for (name, dir) in own() {
+        assert!(dir.join("note.md").is_file(), "{name} has no note");
+        let machine = survey(&Host::recorded(&dir.join("root")).unwrap(), &tunables::reads());
+        expect(&dir.join("survey.txt"), &machine_text(&machine));
+    }
+}
+
+#[test]
+fn own_recordings_hold_nothing_that_a_recording_leaves_out() {
+    let mut files = 0;
+    for (_, dir) in own() {
+        let root = dir.join("root");
+        let mut dirs = vec![root.clone()];
+        while let Some(dir) = dirs.pop() {
+            for entry in fs::read_dir(dir).unwrap() {
+                let path = entry.unwrap().path();
+                let kind = path.symlink_metadata().unwrap();
+                if kind.is_dir() {
+                    dirs.push(path);
+                } else if kind.is_file() {
+                    let kernel = format!("/{}", path.strip_prefix(&root).unwrap().display());
+                    let bytes = fs::read(&path).unwrap();
+                    assert!(without_private(&kernel, &bytes) == bytes, "{}", path.display());
+                    files += 1;
+                }
+            }
+        }
+    }
+    assert!(files > 1000, "{files} files");
 }
 
 /// What a recording may change: names of user tasks, what is left out of the command line, and the

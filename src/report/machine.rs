@@ -240,18 +240,19 @@ struct Shape {
 
 /// The L2 clusters among these CPUs; many alike become one row.
 fn near(topology: &Topology, cpus: &CpuSet, indent: &str) -> String {
-    let mut rows: Vec<(Shape, Vec<&CpuSet>)> = Vec::new();
+    let mut rows: Vec<(Shape, Vec<CpuSet>)> = Vec::new();
     let mut seen = CpuSet::new();
     for cpu in topology.cpus.iter().filter(|cpu| cpus.contains(cpu.cpu)) {
         if seen.contains(cpu.cpu) {
             continue;
         }
-        let group = cpu.sharing(2).unwrap_or(&cpu.siblings);
-        seen = seen.union(group);
+        // Some hypervisors say that the threads of a core do not share its caches: they do.
+        let group = cpu.sharing(2).map_or_else(CpuSet::new, CpuSet::clone).union(&cpu.siblings);
+        seen = seen.union(&group);
         let shape = Shape {
             kind: cpu.kind,
-            l2: cache_name(topology, group, 2),
-            cores: cores_in(topology, group).len(),
+            l2: cache_name(topology, &group, 2),
+            cores: cores_in(topology, &group).len(),
             threads: cpu.siblings.len(),
         };
         match rows.iter_mut().find(|(known, _)| *known == shape) {
@@ -277,7 +278,7 @@ fn cores_in<'a>(topology: &'a Topology, cpus: &CpuSet) -> Vec<&'a CpuSet> {
 }
 
 /// Rows for clusters of one shape: what each is, or what all are together.
-fn near_rows(topology: &Topology, shape: &Shape, groups: &[&CpuSet]) -> Vec<(CpuSet, String)> {
+fn near_rows(topology: &Topology, shape: &Shape, groups: &[CpuSet]) -> Vec<(CpuSet, String)> {
     let kind = match shape.kind {
         Some(CoreKind::Performance) => "performance ",
         Some(CoreKind::Efficiency) => "efficiency ",
@@ -301,12 +302,12 @@ fn near_rows(topology: &Topology, shape: &Shape, groups: &[&CpuSet]) -> Vec<(Cpu
         let what = cores(shape.cores * groups.len());
         return vec![(all, format!("{what}{clusters}{}{each}", shape.l2))];
     }
-    let row = |group: &&CpuSet| {
+    let row = |group: &CpuSet| {
         let sets: Vec<String> = cores_in(topology, group).iter().map(ToString::to_string).collect();
         // Several cores of several threads: say which threads are one core.
         let pairs = format!(" ({})", sets.join(" | "));
         let pairs = if !alone && shape.threads > 1 { &pairs } else { "" };
-        ((*group).clone(), format!("{}{pairs}{}", cores(shape.cores), shape.l2))
+        (group.clone(), format!("{}{pairs}{}", cores(shape.cores), shape.l2))
     };
     groups.iter().map(row).collect()
 }

@@ -96,8 +96,10 @@ fn v2_groups(r: &Reader, mount: &str, found: &mut Cgroup) {
     found.delegated = has_cpuset(control.as_deref());
     found.root_tasks = members(r, mount, "cgroup.procs");
     let mut dirs = if found.delegated { children(r, mount, "cpuset.") } else { Vec::new() };
+    let mut looked_at = 0;
     while let Some(dir) = dirs.pop() {
-        if found.groups.len() >= GROUPS_MAX {
+        looked_at += 1;
+        if looked_at > GROUPS_MAX {
             r.note(mount, format!("only the first {GROUPS_MAX} cgroups were looked at"));
             break;
         }
@@ -105,7 +107,7 @@ fn v2_groups(r: &Reader, mount: &str, found: &mut Cgroup) {
         if has_cpuset(control.as_deref()) {
             dirs.extend(children(r, &dir, "cpuset."));
         }
-        found.groups.push(CpusetGroup {
+        let group = CpusetGroup {
             cpus: set(&dir, "cpus").unwrap_or_default(),
             effective: set(&dir, "cpus.effective"),
             partition: r.line(&format!("{dir}/cpuset.cpus.partition")),
@@ -113,7 +115,12 @@ fn v2_groups(r: &Reader, mount: &str, found: &mut Cgroup) {
             balanced: None,
             tasks: members(r, &dir, "cgroup.procs"),
             path: dir,
-        });
+        };
+        // A group without CPUs of its own takes whatever its parent has.
+        let member = group.partition.as_deref().is_none_or(|partition| partition == "member");
+        if !group.cpus.is_empty() || !member {
+            found.groups.push(group);
+        }
     }
     found.groups.sort_by(|a, b| a.path.cmp(&b.path));
 }

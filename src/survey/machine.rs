@@ -252,7 +252,8 @@ pub struct Isolation {
     pub rcu_nocbs: CpuSet,
     /// CPUs of `irqaffinity=`.
     pub irqaffinity: Option<CpuSet>,
-    /// `cpuset.cpus.isolated` of the v2 root.
+    /// `cpuset.cpus.isolated` of the v2 root, without the CPUs of `isolcpus=` that newer kernels
+    /// name there too.
     pub partitions: Option<CpuSet>,
 }
 

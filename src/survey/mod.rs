@@ -37,7 +37,8 @@ pub fn survey(host: &Host, wanted: &[&str]) -> Machine {
     let mut isolation = isolation::isolation(&r, &kernel, &topology);
     let mounts = cgroup::mounts(&r);
     let (cgroup, partitions) = cgroup::cgroup(&r, &mounts);
-    isolation.partitions = partitions;
+    // The file names CPUs of isolcpus= too (seen on 6.12), which are no partition's.
+    isolation.partitions = partitions.map(|cpus| cpus.minus(&isolation.isolcpus_domain));
     let (irqs, irq_default) = irqs::irqs(&r);
     let mut machine = Machine {
         schema: SCHEMA,

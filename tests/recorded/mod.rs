@@ -4,6 +4,7 @@ use cpushield::survey::{Machine, survey};
 use cpushield_linux::Host;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 use std::{env, fs};
 
 /// Where the machines of others lie; they are not part of the project.
@@ -11,15 +12,22 @@ pub fn data() -> Option<PathBuf> {
     let given = env::var_os("CPUSHIELD_DATA").map(PathBuf::from);
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
     let dir = given.unwrap_or_else(beside);
-    if dir.join("machines/index.csv").is_file() {
-        return Some(dir);
+    if !dir.join("machines/index.csv").is_file() {
+        eprintln!("NOT RUN: no recorded machines of others at {}", dir.display());
+        return None;
     }
-    eprintln!("NOT RUN: no recorded machines of others at {}", dir.display());
-    None
+    if Command::new("zstd").arg("--version").output().is_err() {
+        eprintln!("NOT RUN: zstd is not installed; the recorded machines of others are packed");
+        return None;
+    }
+    Some(dir)
 }
 
 /// A machine of others, unpacked once.
 pub fn unpacked(data: &Path, name: &str) -> PathBuf {
+    // Tests of one program run at the same time.
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock();
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("machines").join(name);
     let done = dir.join(".unpacked");
     if !done.is_file() {

@@ -185,11 +185,14 @@ impl Error {
     pub fn reason(&self) -> String {
         match &self.cause {
             Cause::Io(source) => match source.raw_os_error() {
-                Some(errno) => {
-                    let text = source.to_string();
-                    let text = text.split(" (os error").next().unwrap_or(&text);
-                    format!("{}: {text}", errno_name(errno))
-                }
+                Some(errno) => match ERRORS.iter().find(|(number, ..)| *number == errno) {
+                    Some((_, name, words)) => format!("{name}: {words}"),
+                    None => {
+                        let text = source.to_string();
+                        let text = text.split(" (os error").next().unwrap_or(&text);
+                        format!("errno {errno}: {text}")
+                    }
+                },
                 None => source.to_string(),
             },
             Cause::Malformed { line, wanted, found } => {
@@ -226,50 +229,55 @@ impl std::error::Error for Error {
     }
 }
 
-/// Names of the error numbers that matter here (include/uapi/asm-generic/errno*.h).
-const ERRNO_NAMES: &[(i32, &str)] = &[
-    (libc::EPERM, "EPERM"),
-    (libc::ENOENT, "ENOENT"),
-    (libc::ESRCH, "ESRCH"),
-    (libc::EINTR, "EINTR"),
-    (libc::EIO, "EIO"),
-    (libc::E2BIG, "E2BIG"),
-    (libc::EBADF, "EBADF"),
-    (libc::EAGAIN, "EAGAIN"),
-    (libc::ENOMEM, "ENOMEM"),
-    (libc::EACCES, "EACCES"),
-    (libc::EBUSY, "EBUSY"),
-    (libc::EEXIST, "EEXIST"),
-    (libc::ENODEV, "ENODEV"),
-    (libc::ENOTDIR, "ENOTDIR"),
-    (libc::EISDIR, "EISDIR"),
-    (libc::EINVAL, "EINVAL"),
-    (libc::ENOSPC, "ENOSPC"),
-    (libc::EROFS, "EROFS"),
-    (libc::ENOTEMPTY, "ENOTEMPTY"),
-    (libc::ENOSYS, "ENOSYS"),
-    (libc::EOPNOTSUPP, "EOPNOTSUPP"),
-    (libc::ETIMEDOUT, "ETIMEDOUT"),
-    (libc::ECONNREFUSED, "ECONNREFUSED"),
-    (libc::ENXIO, "ENXIO"),
-    (libc::EDQUOT, "EDQUOT"),
+/// The error numbers that matter here (include/uapi/asm-generic/errno*.h) with their names and
+/// words. The words are kept here because C libraries word them differently, and a recording must
+/// say the same everywhere.
+const ERRORS: &[(i32, &str, &str)] = &[
+    (libc::EPERM, "EPERM", "Operation not permitted"),
+    (libc::ENOENT, "ENOENT", "No such file or directory"),
+    (libc::ESRCH, "ESRCH", "No such process"),
+    (libc::EINTR, "EINTR", "Interrupted system call"),
+    (libc::EIO, "EIO", "Input/output error"),
+    (libc::E2BIG, "E2BIG", "Argument list too long"),
+    (libc::EBADF, "EBADF", "Bad file descriptor"),
+    (libc::EAGAIN, "EAGAIN", "Resource temporarily unavailable"),
+    (libc::ENOMEM, "ENOMEM", "Cannot allocate memory"),
+    (libc::EACCES, "EACCES", "Permission denied"),
+    (libc::EBUSY, "EBUSY", "Device or resource busy"),
+    (libc::EEXIST, "EEXIST", "File exists"),
+    (libc::ENODEV, "ENODEV", "No such device"),
+    (libc::ENOTDIR, "ENOTDIR", "Not a directory"),
+    (libc::EISDIR, "EISDIR", "Is a directory"),
+    (libc::EINVAL, "EINVAL", "Invalid argument"),
+    (libc::ENOSPC, "ENOSPC", "No space left on device"),
+    (libc::EROFS, "EROFS", "Read-only file system"),
+    (libc::ENOTEMPTY, "ENOTEMPTY", "Directory not empty"),
+    (libc::ENOSYS, "ENOSYS", "Function not implemented"),
+    (libc::EOPNOTSUPP, "EOPNOTSUPP", "Operation not supported"),
+    (libc::ETIMEDOUT, "ETIMEDOUT", "Connection timed out"),
+    (libc::ECONNREFUSED, "ECONNREFUSED", "Connection refused"),
+    (libc::ENXIO, "ENXIO", "No such device or address"),
+    (libc::EDQUOT, "EDQUOT", "Disk quota exceeded"),
+    (libc::EFBIG, "EFBIG", "File too large"),
+    (libc::ELOOP, "ELOOP", "Too many levels of symbolic links"),
+    (libc::EOVERFLOW, "EOVERFLOW", "Value too large for defined data type"),
 ];
 
 /// The name of an error number, or `errno N`.
 #[must_use]
 pub fn errno_name(errno: i32) -> String {
-    ERRNO_NAMES
+    ERRORS
         .iter()
-        .find(|(number, _)| *number == errno)
-        .map_or_else(|| format!("errno {errno}"), |(_, name)| (*name).to_owned())
+        .find(|(number, ..)| *number == errno)
+        .map_or_else(|| format!("errno {errno}"), |(_, name, _)| (*name).to_owned())
 }
 
 /// The number of an error name, as [`errno_name`] prints it.
 #[must_use]
 pub fn errno_number(name: &str) -> Option<i32> {
-    ERRNO_NAMES
+    ERRORS
         .iter()
-        .find(|(_, known)| *known == name)
-        .map(|(number, _)| *number)
+        .find(|(_, known, _)| *known == name)
+        .map(|(number, ..)| *number)
         .or_else(|| name.strip_prefix("errno ")?.parse().ok())
 }

@@ -16,6 +16,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The file of a recording that holds the errors the kernel answered: `verb<TAB>path<TAB>errno`.
 pub const ERRORS_FILE: &str = "errors.tsv";
 
+/// What git needs to keep an empty directory of a recording; no kernel has a file of that name.
+const KEPT_EMPTY: &str = ".gitkeep";
+
 /// One file read whole may not be longer: the largest kernel texts (kallsyms apart) are a few MiB.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
@@ -279,6 +282,9 @@ impl Host {
         let mut names = Vec::new();
         for entry in fs::read_dir(self.inside(Verb::Read, path)?).map_err(fail)? {
             names.push(entry.map_err(fail)?.file_name().to_string_lossy().into_owned());
+        }
+        if !self.live {
+            names.retain(|name| name != KEPT_EMPTY);
         }
         names.sort();
         if let Some(recorder) = &self.recorder {

@@ -213,9 +213,10 @@ fn cmdline(text: &str) -> String {
 
 /// `Linux version 6.12.48 (builder@host) (compiler) #1 SMP …`: who built it and where goes.
 fn version(text: &str) -> String {
-    let (head, _) = text.split_once(" (").unwrap_or((text, ""));
-    let flags = text.rsplit_once(" #").map(|(_, flags)| format!(" #{}", flags.trim_end()));
-    format!("{}{}\n", head.trim_end(), flags.unwrap_or_default())
+    let (head, flags) = text.rsplit_once(" #").unwrap_or((text, ""));
+    let (head, _) = head.split_once(" (").unwrap_or((head, ""));
+    let flags = if flags.is_empty() { String::new() } else { format!(" #{}", flags.trim_end()) };
+    format!("{}{flags}\n", head.trim_end())
 }
 
 fn mountinfo(text: &str) -> String {
