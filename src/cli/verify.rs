@@ -192,14 +192,14 @@ fn evidence(
             threshold_ns,
             syscalls: args.syscalls,
             cgroup: scene.cgroup.clone(),
-            workload: given.then_some(Given { start: &start, threads: &threads }),
+            workload: given.then_some(Given { start: &start, threads: &threads, ended: &ended }),
             progress: &|progress| match progress {
                 Progress::Arming => bar.tell("getting ready"),
                 Progress::Settling => bar.tell("settling"),
                 Progress::Watching { done, of } => bar.part("watching", done, of),
                 Progress::Gathering => bar.tell("gathering"),
             },
-            stop: &|| signal::stopped_by().is_some() || ended().is_some(),
+            stop: &|| signal::stopped_by().is_some(),
         },
     );
     bar.end();

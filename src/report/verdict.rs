@@ -3,7 +3,7 @@
 
 use crate::report::table::{Align, lay_out, rate, span};
 use crate::verify::{
-    Control, CpuEvidence, CpuVerdict, Evidence, Gaps, Interruptions, Leak, State, Verdict,
+    Control, CpuEvidence, CpuVerdict, Evidence, Gaps, Interruptions, Leak, State, Verdict, Witness,
     WitnessKind,
 };
 
@@ -161,6 +161,8 @@ fn witnesses(evidence: &Evidence) -> String {
         Control::NotDone { why } => format!("not done: {why}"),
     };
     text.push_str(&format!("positive control: {control}\n"));
+    let is_traced = |w: &Witness| w.kind == WitnessKind::Trace && w.absent.is_none();
+    let traced = evidence.witnesses.iter().any(is_traced);
     for witness in &evidence.witnesses {
         let name = match witness.kind {
             WitnessKind::Trace => "kernel trace",
@@ -169,7 +171,10 @@ fn witnesses(evidence: &Evidence) -> String {
         };
         match &witness.absent {
             Some(why) => text.push_str(&format!("{name}: not there: {why}\n")),
-            None if witness.blind.is_empty() => text.push_str(&format!("{name}: watched\n")),
+            // What the counters cannot see is no loss where the trace can.
+            None if traced && witness.kind == WitnessKind::Counters || witness.blind.is_empty() => {
+                text.push_str(&format!("{name}: watched\n"));
+            }
             None => {
                 let blind = witness.blind.join("; ");
                 text.push_str(&format!("{name}: watched; cannot see: {blind}\n"));
@@ -188,7 +193,7 @@ mod tests {
     use crate::causes::Cause;
     use crate::change::When;
     use crate::policy::Limits;
-    use crate::verify::{Remedy, SCHEMA, Watched, Witness, judge};
+    use crate::verify::{Remedy, SCHEMA, Watched, judge};
 
     fn row(cause: Cause, culprit: &str, count: u64, nested: u64) -> Interruptions {
         Interruptions {
@@ -230,7 +235,7 @@ mod tests {
         Evidence {
             schema: SCHEMA,
             span_ns: 10_000_000_000,
-            stopped: true,
+            stopped: false,
             workload: Watched::Sampler,
             cpus: vec![
                 clean.clone(),
@@ -285,7 +290,6 @@ positive control: seen by every witness: 10 IPIs
 kernel trace: watched; cannot see: system calls; signals
 counters: watched
 gap sampler: not there: no CPU for it
-stopped before its time; this is what was seen until then
 limit --max-entries 0: found 2: NOT held
 limit --max-gap 50us: found 41us: held
 ";

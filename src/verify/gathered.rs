@@ -4,7 +4,7 @@ use crate::causes::Cause;
 use crate::verify::counters::{self, Counts, Snapshot};
 use crate::verify::sampler;
 use crate::verify::trace::TraceEvidence;
-use crate::verify::{CpuEvidence, Witness, WitnessKind};
+use crate::verify::{CpuEvidence, Interruptions, Witness, WitnessKind};
 
 /// What trace and sampler saw in the span.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,6 +26,8 @@ pub struct Gathered {
     pub seen: Seen,
     /// Threads of the workload.
     pub own: Vec<i32>,
+    /// How long was watched, in nanoseconds.
+    pub span_ns: u64,
 }
 
 impl Gathered {
@@ -39,11 +41,9 @@ impl Gathered {
         let trace = trace.and_then(|cpus| cpus.iter().find(|seen| seen.cpu == cpu));
         let mut doubts = counts.doubts.clone();
         match &gaps {
-            Some(seen) if seen.backwards > 0 => {
-                doubts.push(format!("the sampler's clock went back {} times", seen.backwards));
-            }
+            Some(seen) => doubts.extend(self.doubts(seen)),
             None if sampled => doubts.push("the gap sampler did not watch this CPU".to_owned()),
-            _ => {}
+            None => {}
         }
         let by_eye = gaps.as_ref().map(|seen| seen.gaps.longest_ns);
         match trace {
@@ -75,11 +75,28 @@ impl Gathered {
     }
 }
 
+/// A sampler that looked for less than this share of the span, in hundredths, was kept from it.
+const WHOLE_PERCENT: u64 = 98;
+
+impl Gathered {
+    fn doubts(&self, seen: &sampler::Seen) -> Vec<String> {
+        let mut doubts = Vec::new();
+        if seen.backwards > 0 {
+            doubts.push(format!("the sampler's clock went back {} times", seen.backwards));
+        }
+        if seen.moved {
+            doubts.push("the sampler was moved off this CPU".to_owned());
+        }
+        if seen.span_ns < self.span_ns / 100 * WHOLE_PERCENT {
+            let (part, whole) = (seen.span_ns / 1_000_000, self.span_ns / 1_000_000);
+            doubts.push(format!("the sampler looked for {part} ms of {whole} ms only"));
+        }
+        doubts
+    }
+}
+
 /// The trace's rows, and those counters that no event tells of.
-fn joined(
-    trace: &TraceEvidence,
-    counts: Vec<crate::verify::Interruptions>,
-) -> Vec<crate::verify::Interruptions> {
+fn joined(trace: &TraceEvidence, counts: Vec<Interruptions>) -> Vec<Interruptions> {
     let mut rows = trace.interruptions.clone();
     for row in counts {
         let untraced = [Cause::Steal, Cause::Nmi, Cause::MachineCheck].contains(&row.cause);
@@ -113,4 +130,119 @@ pub fn counters_witness(before: &Snapshot, after: &Snapshot) -> Witness {
     missing("time taken by the hypervisor", after.times.as_ref().err());
     let absent = before.interrupts.as_ref().err().or(after.interrupts.as_ref().err()).cloned();
     Witness { kind: WitnessKind::Counters, absent, blind }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verify::Gaps;
+    use cpushield_linux::text::{interrupts, stat};
+
+    fn snapshot(local: u64, nmi: u64, steal: u64) -> Snapshot {
+        let table = format!(
+            " CPU3\nLOC: {local} Local timer interrupts\nNMI: {nmi} Non-maskable interrupts\n"
+        );
+        Snapshot {
+            interrupts: interrupts::parse(&table).map_err(|e| e.to_string()),
+            softirqs: Err("not there".to_owned()),
+            times: stat::parse(&format!("cpu3 0 0 0 0 0 0 0 {steal}\n")).map_err(|e| e.to_string()),
+            sched: Err("not there".to_owned()),
+            tasks: std::collections::BTreeMap::new(),
+        }
+    }
+
+    fn row(cause: Cause, count: u64, witness: WitnessKind) -> Interruptions {
+        let culprit = if cause == Cause::Tick { "tick_nohz_handler" } else { "" }.to_owned();
+        Interruptions { cause, culprit, count, nested: 0, time_ns: None, max_ns: None, witness }
+    }
+
+    fn trace(entries: u64) -> TraceEvidence {
+        TraceEvidence {
+            cpu: 3,
+            span_ns: 1_000_000_000,
+            entries,
+            switches: 0,
+            stays: entries,
+            interruptions: vec![row(Cause::Tick, entries, WitnessKind::Trace)],
+            longest_ns: Some(400_000_000),
+            lost: 2,
+            skipped_bytes: 0,
+            events: Vec::new(),
+            doubts: vec!["2 events lost".to_owned()],
+        }
+    }
+
+    fn sampled(span_ns: u64) -> sampler::Seen {
+        let gaps = Gaps {
+            resolution_ns: 12.0,
+            threshold_ns: 1_000,
+            count: 7,
+            max_ns: 5_000,
+            sum_ns: 9_000,
+            longest_ns: 300_000_000,
+            overflow: 0,
+        };
+        sampler::Seen { gaps, span_ns, backwards: 0, moved: false }
+    }
+
+    fn gathered(trace: Option<TraceEvidence>, gaps: Option<sampler::Seen>) -> Gathered {
+        Gathered {
+            before: snapshot(100, 1, 5),
+            after: snapshot(106, 2, 8),
+            seen: Seen { trace: trace.map(|seen| vec![seen]), gaps: vec![(3, gaps)] },
+            own: Vec::new(),
+            span_ns: 1_000_000_000,
+        }
+    }
+
+    #[test]
+    fn the_trace_is_the_best_witness_and_counters_add_what_it_cannot_see() {
+        let seen = gathered(Some(trace(8)), Some(sampled(999_000_000))).of(3, true);
+        let mut steal = row(Cause::Steal, 1, WitnessKind::Counters);
+        steal.culprit = "hypervisor".to_owned();
+        steal.time_ns = Some(30_000_000);
+        let expected = CpuEvidence {
+            cpu: 3,
+            entries: Some(8),
+            interruptions: vec![
+                row(Cause::Tick, 8, WitnessKind::Trace),
+                row(Cause::Nmi, 1, WitnessKind::Counters),
+                steal,
+            ],
+            longest_ns: Some(400_000_000),
+            gaps: Some(sampled(0).gaps),
+            lost: Some(2),
+            steal_ns: Some(30_000_000),
+            doubts: vec!["2 events lost".to_owned()],
+        };
+        assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn a_trace_that_saw_less_than_the_counters_is_doubted() {
+        let seen = gathered(Some(trace(6)), Some(sampled(999_000_000))).of(3, true);
+        let why = "the counters saw 7 interrupts, the trace 6 entries";
+        assert_eq!(seen.doubts, ["2 events lost", why]);
+    }
+
+    #[test]
+    fn without_a_trace_the_others_tell_what_they_can() {
+        let seen = gathered(None, Some(sampled(999_000_000))).of(3, true);
+        assert_eq!((seen.entries, seen.longest_ns, seen.lost), (Some(7), Some(300_000_000), None));
+        assert_eq!(seen.doubts, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_sampler_that_did_not_look_all_the_time_is_doubted() {
+        let doubts = |seen| gathered(None, seen).of(3, true).doubts;
+        assert_eq!(doubts(None), ["the gap sampler did not watch this CPU"]);
+        assert_eq!(gathered(None, None).of(3, false).doubts, Vec::<String>::new());
+        let late = sampled(900_000_000);
+        assert_eq!(doubts(Some(late)), ["the sampler looked for 900 ms of 1000 ms only"]);
+        let strayed = sampler::Seen { backwards: 3, moved: true, ..sampled(1_000_000_000) };
+        assert_eq!(
+            doubts(Some(strayed)),
+            ["the sampler's clock went back 3 times", "the sampler was moved off this CPU"]
+        );
+    }
 }

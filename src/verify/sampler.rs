@@ -50,6 +50,8 @@ pub struct Seen {
     pub span_ns: u64,
     /// The clock went backwards so many times.
     pub backwards: u64,
+    /// It was no longer confined to its CPU at the end: somebody moved it, or the CPU went offline.
+    pub moved: bool,
 }
 
 /// The sampler as the watcher sees it.
@@ -321,7 +323,10 @@ impl Crew {
         let rate = Moment::now().rate(self.start);
         let seen = |(cpu, spinner): &(usize, Spinner)| {
             let sample = Crew::sample(spinner, Phase::Span);
-            (*cpu, sample.map(|(sample, _)| in_ns(&sample, rate, self.threshold_ns)))
+            let affinity = sched::affinity(spinner.tid());
+            let moved = affinity.is_ok_and(|cpus| cpus != CpuSet::one(*cpu));
+            let seen = |sample| Seen { moved, ..in_ns(&sample, rate, self.threshold_ns) };
+            (*cpu, sample.map(|(sample, _)| seen(sample)))
         };
         Answer::Done { gaps: self.spinners.iter().map(seen).collect() }
     }
@@ -361,5 +366,6 @@ fn in_ns(sample: &Sample, rate: f64, threshold_ns: u64) -> Seen {
         },
         span_ns: ns(sample.last.saturating_sub(sample.first)),
         backwards: sample.backwards,
+        moved: false,
     }
 }

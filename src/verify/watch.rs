@@ -44,6 +44,8 @@ pub struct Given<'a> {
     pub start: &'a dyn Fn() -> Result<(), String>,
     /// Its threads, as they are now.
     pub threads: &'a dyn Fn() -> Vec<i32>,
+    /// How it ended, in words; `None` while it runs. The watch ends with it.
+    pub ended: &'a dyn Fn() -> Option<String>,
 }
 
 impl fmt::Debug for Given<'_> {
@@ -108,6 +110,11 @@ pub enum WatchError {
         /// Why.
         why: String,
     },
+    /// The workload ended before anything was watched.
+    TooShort {
+        /// How it ended.
+        how: String,
+    },
     /// The machine did not answer.
     Linux(cpushield_linux::Error),
 }
@@ -129,6 +136,9 @@ impl fmt::Display for WatchError {
                 f.write_str("a recorded machine does not run: nothing to watch")
             }
             WatchError::Workload { why } => write!(f, "the workload could not be started: {why}"),
+            WatchError::TooShort { how } => {
+                write!(f, "the workload ended before anything was watched: {how}")
+            }
             WatchError::Linux(error) => error.fmt(f),
         }
     }
@@ -144,6 +154,20 @@ impl From<cpushield_linux::Error> for WatchError {
 
 /// How often progress is told and the stop flag asked.
 const STEP: Duration = Duration::from_millis(100);
+
+/// So many steps apart the threads of a given workload are looked up again.
+const ROUNDS: u64 = 10;
+
+/// How a time ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Rest {
+    /// It was over.
+    Over,
+    /// Somebody stopped it.
+    Stopped,
+    /// The workload ended, in this way.
+    Ended(String),
+}
 
 /// Watches the CPUs.
 ///
@@ -161,26 +185,31 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     }
     bench.start();
     (order.progress)(Progress::Settling);
-    let mut stopped = bench.wait(order, order.settle, &|_| ());
+    let mut rest = bench.wait(order, order.settle, &|_| ());
+    if let Rest::Ended(how) = rest {
+        return Err(WatchError::TooShort { how });
+    }
     let mut own = bench.workload(order);
     let control = bench.control(host, order);
     bench.begin();
     let before = counters::take(host, &order.cpus);
     let began = Instant::now();
-    stopped = stopped
-        || bench.wait(order, order.span, &|done| {
+    if rest != Rest::Stopped {
+        rest = bench.wait(order, order.span, &|done| {
             (order.progress)(Progress::Watching { done, of: order.span });
         });
+    }
     let span = began.elapsed();
     (order.progress)(Progress::Gathering);
     let after = counters::take(host, &order.cpus);
     let seen = bench.end();
     own.extend(bench.workload(order));
-    let all = Gathered { before, after, seen, own };
+    let span_ns = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+    let all = Gathered { before, after, seen, own, span_ns };
     Ok(Evidence {
         schema: SCHEMA,
-        span_ns: u64::try_from(span.as_nanos()).unwrap_or(u64::MAX),
-        stopped,
+        span_ns,
+        stopped: rest == Rest::Stopped,
         workload: if bench.sampled { Watched::Sampler } else { Watched::Given },
         cpus: order.cpus.iter().map(|cpu| all.of(cpu, bench.sampled)).collect(),
         witnesses: vec![
@@ -306,21 +335,28 @@ impl<'h> Bench<'h> {
         }
     }
 
-    /// Lets time go by; `true` when it was stopped before.
-    fn wait(&mut self, order: &WatchOrder, time: Duration, tell: &dyn Fn(Duration)) -> bool {
+    /// Lets time go by.
+    fn wait(&mut self, order: &WatchOrder, time: Duration, tell: &dyn Fn(Duration)) -> Rest {
         let began = Instant::now();
-        loop {
+        for round in 1_u64.. {
             self.with_trace(Recorder::poll);
             let done = began.elapsed();
             tell(done.min(time));
             if done >= time {
-                return false;
+                break;
             }
             if (order.stop)() {
-                return true;
+                return Rest::Stopped;
+            }
+            if let Some(how) = order.workload.as_ref().and_then(|given| (given.ended)()) {
+                return Rest::Ended(how);
+            }
+            if round.is_multiple_of(ROUNDS) {
+                self.workload(order);
             }
             std::thread::sleep(STEP.min(time - done));
         }
+        Rest::Over
     }
 
     fn control(&mut self, host: &Host, order: &WatchOrder) -> Control {
@@ -376,9 +412,8 @@ impl<'h> Bench<'h> {
     fn sampler_witness(&self) -> Witness {
         let (absent, blind) = match &self.sampler {
             Ok(sampler) => {
-                let mut blind = vec!["who or what made a gap".to_owned()];
-                blind.extend(sampler.notes.iter().cloned());
-                (None, blind)
+                let who = self.trace.is_err().then(|| "who or what made a gap".to_owned());
+                (None, who.into_iter().chain(sampler.notes.iter().cloned()).collect())
             }
             Err(why) => (Some(why.clone()), Vec::new()),
         };
