@@ -220,6 +220,10 @@ pub fn restore(host: &Host, undoing: &Undoing) -> Result<Restored> {
     Ok(done)
 }
 
+fn has_ended(host: &Host, tid: i32) -> bool {
+    host.task(tid, tid).map_or(true, |task| matches!(task.state, 'Z' | 'X'))
+}
+
 /// Whether the mask was written; `None` when the task is gone.
 fn restore_one(
     host: &Host,
@@ -234,7 +238,13 @@ fn restore_one(
     if same(&now, cpus) {
         return Ok(Some(false));
     }
-    let Some(()) = there(host.set_affinity(id.tid, cpus))? else { return Ok(None) };
+    match there(host.set_affinity(id.tid, cpus)) {
+        Ok(Some(())) => {}
+        Ok(None) => return Ok(None),
+        // It has ended, and nobody has asked yet how.
+        Err(error) if !error.is_stop() && has_ended(host, id.tid) => return Ok(None),
+        Err(error) => return Err(error),
+    }
     match there(host.affinity(id.tid))? {
         Some(now) if same(&now, cpus) => Ok(Some(true)),
         Some(now) => Err(Error::malformed(

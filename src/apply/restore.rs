@@ -59,7 +59,7 @@ pub fn restore(
             irqbalance::restore(host, cpus, was, done)
         }
         (Change::Slice { unit, .. }, Original::Files { files }) => {
-            slice::restore(host, unit, files)
+            slice::restore(host, unit, files, done)
         }
         (Change::CycleCpu { cpu }, Original::Files { files }) => {
             cycle::restore(host, *cpu, files, done)

@@ -2,7 +2,7 @@
 //! away again, after the programs in it have been moved out, because stopping a slice ends what
 //! runs in it.
 
-use super::journal::{Fate, Original};
+use super::journal::{Done, Fate, Original};
 use super::make::{Made, writable};
 use super::restore::{Back, needed_by, remove_below};
 use crate::change::{Compare, Outcome};
@@ -78,20 +78,22 @@ pub(super) fn make(
 
 /// Stops the slice and makes systemd forget what it was told.
 fn take_away(host: &Host, unit: &str) -> Result<()> {
-    if host.exists(&dir(unit)) {
-        host.systemctl(&["stop", unit])?;
-    }
-    if configured(host, unit).is_some() {
-        host.systemctl(&["revert", unit])?;
-    }
-    Ok(())
+    host.systemctl(&["stop", unit])?;
+    host.systemctl(&["revert", unit])
 }
 
-pub(super) fn restore(host: &Host, unit: &str, files: &BTreeMap<String, String>) -> Result<Back> {
+pub(super) fn restore(
+    host: &Host,
+    unit: &str,
+    files: &BTreeMap<String, String>,
+    done: Option<&Done>,
+) -> Result<Back> {
     let group = dir(unit);
     let there = host.exists(&group) || configured(host, unit).is_some();
     let mut moved = 0;
-    if there {
+    // Killed while it asked systemd: the answer may still be on its way, and systemd takes one
+    // request after the other.
+    if there || done.is_none() {
         empty(host, &group, &mut moved)?;
         take_away(host, unit)?;
         if host.exists(&group) {
@@ -109,7 +111,7 @@ pub(super) fn restore(host: &Host, unit: &str, files: &BTreeMap<String, String>)
             None => words.iter().try_for_each(|word| host.write(path, word))?,
         }
     }
-    Ok(Back { fate: Some(Fate::Restored), note })
+    Ok(Back { fate: (there || done.is_some()).then_some(Fate::Restored), note })
 }
 
 /// Moves the programs in the slice out of it, those in groups below too.

@@ -9,7 +9,8 @@ use super::{JOURNAL, LoadError, boot_id, load};
 use super::{affinities, cycle};
 use crate::change::{Change, Outcome};
 use cpushield_linux::store::{Appender, Lock};
-use cpushield_linux::{Host, Store};
+use cpushield_linux::{Host, Store, TaskId};
+use std::collections::BTreeSet;
 
 /// Takes the active shield down.
 ///
@@ -67,11 +68,16 @@ pub(super) fn undo_locked(host: &Host, store: &Store, _: &Lock) -> Result<Undone
     Ok(undone)
 }
 
+/// How many old journals are kept.
+const ARCHIVES_MAX: usize = 10;
+
 /// Puts the journal away.
 pub(super) fn archive(store: &Store, journal: &Journal) -> Result<String, cpushield_linux::Error> {
     let boot = journal.header.boot_id.as_deref().unwrap_or("unknown");
     let short: String = boot.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
-    store.archive(JOURNAL, &format!("journal-{short}"), "jsonl")
+    let kept = store.archive(JOURNAL, &format!("journal-{short}"), "jsonl")?;
+    store.prune("journal-", ARCHIVES_MAX)?;
+    Ok(kept)
 }
 
 /// The machine was booted since: nothing is written.
@@ -184,6 +190,11 @@ impl Run<'_> {
     ) -> Result<(), UndoError> {
         for intent in &self.journal.intents {
             let Some(step) = self.journal.step(intent) else { continue };
+            if step.change == Change::KeepAffinities
+                && let Some(fate) = self.fate_of_all(tasks)
+            {
+                self.tell(Fated { step: intent.step, fate, note: None })?;
+            }
             let Original::Cpus { cpus: original } = self.journal.original(intent) else { continue };
             let Change::Affinity { task, cpus, .. } = &step.change else { continue };
             if !touched(self.journal, intent) {
@@ -206,6 +217,26 @@ impl Run<'_> {
             self.tell(Fated { step: intent.step, fate, note: None })?;
         }
         Ok(())
+    }
+
+    /// The fate of the affinities that no step of their own gave.
+    fn fate_of_all(&self, tasks: &affinities::Restored) -> Option<Fate> {
+        let steps = self.journal.intents.iter().filter_map(|intent| self.journal.step(intent));
+        let own: BTreeSet<TaskId> = steps
+            .filter_map(|step| match &step.change {
+                Change::Affinity { task, .. } => Some(*task),
+                _ => None,
+            })
+            .collect();
+        let failed: Vec<_> = tasks.failed.iter().filter(|(id, _)| !own.contains(id)).collect();
+        match failed.first() {
+            Some((id, reason)) => {
+                let others = failed.len() - 1;
+                let reason = format!("task {}: {reason}, and {others} others", id.tid);
+                Some(Fate::Failed { reason })
+            }
+            None => tasks.restored.iter().any(|id| !own.contains(id)).then_some(Fate::Restored),
+        }
     }
 
     /// The fates in the order of the plan.

@@ -3,7 +3,7 @@
 
 use super::table::{Align, lay_out};
 use crate::apply::{Applied, AppliedStep, Fate, Undone, UndoneStep};
-use crate::change::Outcome;
+use crate::change::{Change, Outcome};
 use crate::plan::Plan;
 use std::collections::BTreeMap;
 
@@ -18,7 +18,11 @@ pub fn applied_text(applied: &Applied, plan: &Plan) -> String {
         format!("CPU {} is shielded; CPU {} keeps house\n", shield.cpus, shield.housekeeping);
     let mut rows = Vec::new();
     for (tunable, steps) in grouped(&applied.steps) {
-        rows.push(vec![tunable.to_owned(), counts(&steps)]);
+        let kept = |step: &&AppliedStep| {
+            plan.steps.get(step.done.step).is_some_and(|s| s.change == Change::KeepAffinities)
+        };
+        let told = if steps.iter().all(kept) { "saved".to_owned() } else { counts(&steps) };
+        rows.push(vec![tunable.to_owned(), told]);
     }
     text.push_str(&lay_out("  ", &[Align::Left, Align::Left], &rows));
     let notes = applied.steps.iter().filter_map(|step| {
@@ -57,7 +61,7 @@ fn counts(steps: &[&AppliedStep]) -> String {
         steps.iter().filter(|step| wanted(&step.done.outcome)).count()
     };
     let changed = of(|outcome| *outcome == Outcome::Changed);
-    let mut words = vec![format!("{changed} changed")];
+    let mut words = if changed > 0 { vec![format!("{changed} changed")] } else { Vec::new() };
     for (count, word) in [
         (of(|outcome| *outcome == Outcome::AlreadySo), "so already"),
         (of(|outcome| matches!(outcome, Outcome::Refused { .. })), "refused"),

@@ -69,7 +69,7 @@ impl Tunable for TracingInstance {
         let sizes = shield.cpus.iter().map(|cpu| {
             let reason = "a buffer that has its size needs no work on the shield later";
             let file = format!("per_cpu/cpu{cpu}/buffer_size_kb");
-            write(&file, BUFFER_KIB, Compare::Word, reason)
+            write(&file, BUFFER_KIB, Compare::AtLeast, reason)
         });
         Wants::Changes([make, off].into_iter().chain(sizes).collect())
     }

@@ -163,6 +163,25 @@ impl Store {
         Ok(self.path(&new))
     }
 
+    /// Removes all but the newest `keep` files whose names start with `prefix`.
+    ///
+    /// # Errors
+    /// The answer of the file system.
+    pub fn prune(&self, prefix: &str, keep: usize) -> Result<()> {
+        let fail = |e| Error::io(Verb::Remove, &self.path(prefix), e);
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&self.dir).map_err(fail)? {
+            let entry = entry.map_err(fail)?;
+            if entry.file_name().to_string_lossy().starts_with(prefix) {
+                let written = entry.metadata().and_then(|m| m.modified()).map_err(fail)?;
+                found.push((written, entry.path()));
+            }
+        }
+        found.sort();
+        let old = found.len().saturating_sub(keep);
+        found.iter().take(old).try_for_each(|(_, path)| fs::remove_file(path).map_err(fail))
+    }
+
     /// A rename is on the disk only when its directory is (fsync(2), notes).
     fn sync_dir(&self, path: &str) -> Result<()> {
         File::open(&self.dir)
@@ -242,5 +261,8 @@ mod tests {
         assert_eq!(store.archive("a", "old", "x").unwrap(), store.path("old-2.x"));
         assert_eq!(store.read("a").unwrap(), None);
         assert!(store.archive("a", "old", "x").is_err());
+        store.prune("old-", 1).unwrap();
+        assert_eq!(store.read("old-1.x").unwrap(), None);
+        assert!(store.read("old-2.x").unwrap().is_some());
     }
 }

@@ -30,15 +30,23 @@ impl Host {
         let fail = |e| Error::io(Verb::Call, &name, e);
         let place = PLACES.iter().find(|place| self.place(place).exists());
         let place = place.ok_or_else(|| Error::os(Verb::Call, &name, libc::ENOENT))?;
-        let output = Command::new(self.place(place))
+        let mut command = Command::new(self.place(place));
+        command
             .args(["--no-ask-password", "--no-pager", "--quiet"])
             .args(words)
             .env_clear()
             // A key at the terminal is for us: we take care that the request is taken back.
             .process_group(0)
-            .stdin(Stdio::null())
-            .output()
-            .map_err(fail)?;
+            .stdin(Stdio::null());
+        // SAFETY: prctl with these arguments takes no pointers and is async-signal-safe.
+        unsafe {
+            command.pre_exec(|| {
+                // Killed with us: a request that comes after the next undo would not be undone.
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                Ok(())
+            });
+        }
+        let output = command.output().map_err(fail)?;
         if output.status.success() {
             return Ok(());
         }
