@@ -154,7 +154,7 @@ every ten seconds: `watchdog`), perf, `echo l > /proc/sysrq-trigger`, platform e
 const MACHINE_CHECK: &str = "\
 Corrected hardware errors and thermal or power-limit events (`Thermal event interrupts`,
 `Machine check polls` in /proc/interrupts). The poll comes from a timer on each CPU every five
-minutes (`machine-check`).";
+minutes (`mce-check-interval`).";
 
 const SMI: &str = "\
 Firmware stops the CPU for its own work: legacy USB, memory errors, fans, power capping, writes

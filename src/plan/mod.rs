@@ -136,7 +136,7 @@ mod tests {
         assert!(!shell.iter().any(|line| line.contains("kswapd0") || line.contains("/25/")));
         let stays: Vec<&str> = plan.immovable.iter().map(|i| i.what.as_str()).collect();
         assert_eq!(stays, ["kthread ksoftirqd/3", "irq 25 (nvme0q4)"]);
-        assert_eq!(plan.boot[0].parameter, "isolcpus=managed_irq,3");
+        assert_eq!(plan.boot[0].parameter, "rcu_nocbs=3");
     }
 
     #[test]

@@ -18,6 +18,9 @@ real-time tasks leave them nothing. Its timer also fires where only ordinary tas
 some kernels it brings back the tick of a `nohz_full` CPU. A runtime of 0 switches it off for
 one CPU.
 
+It is done before the CPUs become a partition: the kernel checks the bandwidth of the scheduling
+domain, and a CPU that was taken out of all domains has none to give back (the write fails).
+
 Cost: on the shield nothing then saves an ordinary task, kworkers of that CPU included, from a
 real-time task that never sleeps; who waits for such a kworker waits for ever. The kernel logs a
 warning about it. `cpushield run` warns before it starts such a task.

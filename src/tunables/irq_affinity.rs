@@ -53,6 +53,10 @@ impl Tunable for IrqAffinity {
         &[Cause::Irq, Cause::Softirq]
     }
 
+    fn culprits(&self) -> &'static [&'static str] {
+        &["IRQ", "NET_RX", "NET_TX", "BLOCK", "TASKLET", "HI"]
+    }
+
     fn risk(&self) -> Risk {
         Risk::Low
     }
@@ -89,21 +93,31 @@ impl Tunable for IrqAffinity {
 
     fn remains(&self, machine: &Machine, shield: &Shield) -> Remains {
         let mut remains = Remains::default();
+        let mut steerable = false;
         for irq in machine.irqs.iter().filter(|irq| !irq.actions.is_empty()) {
-            let Movable::No(reason) = &irq.movable else { continue };
+            let Movable::No(answer) = &irq.movable else { continue };
             let place = irq.effective.as_ref().filter(|e| !e.is_empty()).or(irq.affinity.as_ref());
-            if place.is_some_and(|place| place.intersects(&shield.cpus)) {
-                let reason = reason.clone();
-                remains.immovable.push(Immovable { what: title(irq), reason });
+            if !place.is_some_and(|place| place.intersects(&shield.cpus)) {
+                continue;
             }
+            let mask = irq.affinity.clone().unwrap_or_default();
+            let shared = mask.intersects(&shield.housekeeping);
+            steerable |= shared;
+            let serves = if shared {
+                format!("; it serves CPU {mask}")
+            } else {
+                "; it arrives only for what the shield itself asked for".to_owned()
+            };
+            let reason = format!("the kernel refuses ({answer}){serves}");
+            remains.immovable.push(Immovable { what: title(irq), reason });
         }
         let managed = shield.cpus.is_subset(&machine.isolation.managed_irq);
-        if !remains.immovable.is_empty() && !managed {
+        if steerable && !managed {
+            let all = machine.isolation.managed_irq.union(&shield.cpus);
             remains.boot.push(BootAdvice {
-                parameter: format!("isolcpus=managed_irq,{}", shield.cpus),
+                parameter: format!("isolcpus=managed_irq,{all}"),
                 removes: vec![Cause::Irq],
-                reason: "the kernel then places managed queue interrupts elsewhere where it can"
-                    .to_owned(),
+                reason: "managed interrupts that serve other CPUs too then go to those".to_owned(),
             });
         }
         remains

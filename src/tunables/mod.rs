@@ -2,7 +2,7 @@
 //! them. A tunable is pure: it sees the [`Machine`] and the [`Shield`] and returns changes; it has
 //! no write and no undo code.
 
-mod at_boot;
+mod boot;
 mod cpuset;
 mod fair_server;
 mod irq_affinity;
@@ -10,11 +10,12 @@ mod irqbalance;
 mod keep_affinities;
 mod ksm;
 mod kthreads;
-mod machine_check;
+mod mce_check_interval;
 mod numa_balancing;
 mod packet_steering;
 mod power;
 mod rcu_normal;
+mod remedy;
 mod rt_throttling;
 mod setting;
 mod settle;
@@ -27,14 +28,14 @@ mod watchdog;
 mod workqueues;
 mod writeback_interval;
 
+pub use remedy::{Remedy, remedy};
 pub use want::Wanted;
 
 use crate::causes::Cause;
-use crate::change::{Change, Risk, When};
+use crate::change::{Risk, When};
 use crate::plan::{BootAdvice, Immovable, Shield};
 use crate::policy::Workload;
 use crate::survey::Machine;
-use serde::{Deserialize, Serialize};
 
 /// One thing the kernel or the machine can be told.
 pub trait Tunable: Sync {
@@ -109,22 +110,13 @@ pub enum Force {
     CannotTell,
 }
 
-/// How to remove an interruption.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Remedy {
-    /// The tunable.
-    pub tunable: String,
-    /// Now or at the next boot.
-    pub when: When,
-    /// The command or the parameter.
-    pub how: String,
-}
-
 /// Every tunable, in the order their changes are made.
 pub const TUNABLES: &[&dyn Tunable] = &[
     &keep_affinities::KeepAffinities,
     &tracing_instance::TracingInstance,
     &settle::Settle,
+    &rt_throttling::RT_THROTTLING,
+    &fair_server::FairServer,
     &cpuset::Cpuset,
     &kthreads::Kthreads,
     &irqbalance::Irqbalance,
@@ -136,18 +128,16 @@ pub const TUNABLES: &[&dyn Tunable] = &[
     &watchdog::Watchdog,
     &vm_stat_interval::VM_STAT_INTERVAL,
     &numa_balancing::NUMA_BALANCING,
-    &machine_check::MACHINE_CHECK,
+    &mce_check_interval::MCE_CHECK_INTERVAL,
     &rcu_normal::RCU_NORMAL,
-    &rt_throttling::RT_THROTTLING,
-    &fair_server::FairServer,
     &ksm::KSM,
     &thp::THP,
     &writeback_interval::WRITEBACK_INTERVAL,
     &power::CpuIdle,
     &power::CpuGovernor,
-    &at_boot::NohzFull,
-    &at_boot::RcuNocbs,
-    &at_boot::ClocksourceWatchdog,
+    &boot::NohzFull,
+    &boot::RcuNocbs,
+    &boot::ClocksourceWatchdog,
 ];
 
 /// The files that the tunables want the survey to read.
@@ -185,70 +175,6 @@ pub fn removers(cause: Cause) -> Vec<&'static str> {
     TUNABLES.iter().filter(removes).map(|tunable| tunable.name()).collect()
 }
 
-/// How to remove an interruption of a shield: by a tunable that is not in force, else by a boot
-/// parameter. `culprit` is who it was, where known, and picks the change that is about it.
-///
-/// # Errors
-/// There is none; with the reason when a tunable would remove it but does nothing on this machine.
-pub fn remedy(
-    machine: &Machine,
-    shield: &Shield,
-    cause: Cause,
-    culprit: &str,
-) -> Result<Remedy, Option<String>> {
-    let told = |tunable: &&dyn Tunable| {
-        let names = tunable.culprits();
-        let named = names.iter().any(|name| culprit.contains(name));
-        let guess = culprit.is_empty() && tunable.when() == When::Runtime;
-        tunable.removes().contains(&cause) && (names.is_empty() || named || guess)
-    };
-    let mut removing: Vec<&dyn Tunable> = TUNABLES.iter().copied().filter(told).collect();
-    // Those that name the culprit know better than those for all.
-    removing.sort_by_key(|tunable| tunable.culprits().is_empty() || culprit.is_empty());
-    let runtime = removing.iter().find_map(|tunable| {
-        let Force::NotInForce(missing) = in_force(machine, shield, *tunable) else { return None };
-        let about = missing.iter().find(|wanted| is_about(wanted, culprit));
-        let how = match (about, missing.as_slice()) {
-            (Some(wanted), _) => wanted.change.shell(),
-            (None, [only]) => only.change.shell(),
-            (None, many) => {
-                let on = tunable.optional(shield.workload).map(|_| tunable.name());
-                let on = on.map(|name| format!(" --on {name}")).unwrap_or_default();
-                format!("cpushield apply{on} ({} changes)", many.len())
-            }
-        };
-        Some(Remedy { tunable: tunable.name().to_owned(), when: When::Runtime, how })
-    });
-    let boot = || {
-        removing.iter().find_map(|tunable| {
-            let how = tunable.at_boot(machine, shield, cause)?;
-            Some(Remedy { tunable: tunable.name().to_owned(), when: When::Boot, how })
-        })
-    };
-    let why_none = || {
-        removing.iter().find_map(|tunable| match in_force(machine, shield, *tunable) {
-            // What only a boot can do says so in its parameter, or why there is none.
-            Force::NotApplicable(why) if tunable.when() == When::Boot => Some(why),
-            _ => None,
-        })
-    };
-    runtime.or_else(boot).ok_or_else(why_none)
-}
-
-/// Whether a change is about this culprit: the interrupt of `IRQ 24 nvme0q3`, the thread of
-/// `kswapd0 (88)`.
-fn is_about(wanted: &Wanted, culprit: &str) -> bool {
-    let mut words = culprit.split(|c: char| !c.is_ascii_alphanumeric());
-    match &wanted.change {
-        Change::Write { path, .. } => {
-            let irq = path.strip_prefix("/proc/irq/").and_then(|rest| rest.split('/').next());
-            irq.is_some_and(|irq| words.any(|word| word == irq))
-        }
-        Change::Affinity { task, .. } => words.any(|word| word == task.tid.to_string()),
-        _ => false,
-    }
-}
-
 /// The names nearest to a word, best first; empty when none is near.
 #[must_use]
 pub fn nearest(word: &str, names: &[&str]) -> Vec<String> {
@@ -276,3 +202,6 @@ fn distance(a: &str, b: &str) -> usize {
     }
     row.last().copied().unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,11 +1,11 @@
-//! `machine-check`: no polling for corrected hardware errors. Pure.
+//! `mce-check-interval`: no polling for corrected hardware errors. Pure.
 
 use super::setting::{Setting, always, anywhere};
 use crate::causes::Cause;
 use crate::change::{Compare, Risk};
 
-pub(super) const MACHINE_CHECK: Setting = Setting {
-    name: "machine-check",
+pub(super) const MCE_CHECK_INTERVAL: Setting = Setting {
+    name: "mce-check-interval",
     summary: "stop the timer on each CPU that polls for corrected hardware errors",
     page: "\
 On x86 a timer on every CPU looks for corrected hardware errors every five minutes, more often

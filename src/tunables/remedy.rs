@@ -1,0 +1,102 @@
+//! [`remedy`]: from an interruption to what removes it. Pure.
+
+use super::{Force, TUNABLES, Tunable, Wanted, in_force};
+use crate::causes::Cause;
+use crate::change::{Change, When};
+use crate::plan::Shield;
+use crate::survey::Machine;
+use serde::{Deserialize, Serialize};
+
+/// How to remove an interruption.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remedy {
+    /// The tunable.
+    pub tunable: String,
+    /// Now or at the next boot.
+    pub when: When,
+    /// The command or the parameter.
+    pub how: String,
+}
+
+/// How to remove an interruption of a shield: by a tunable that is not in force, else by a boot
+/// parameter. `culprit` is who it was, where known, and picks the change that is about it.
+///
+/// # Errors
+/// There is none; with the reason when a tunable would remove it but does nothing on this machine.
+pub fn remedy(
+    machine: &Machine,
+    shield: &Shield,
+    cause: Cause,
+    culprit: &str,
+) -> Result<Remedy, Option<String>> {
+    let names = |tunable: &dyn Tunable| tunable.culprits().iter().any(|n| culprit.contains(n));
+    let removes = |tunable: &&dyn Tunable| tunable.removes().contains(&cause);
+    // Those that name the culprit know better than those for all.
+    let (named, others): (Vec<&dyn Tunable>, Vec<_>) =
+        TUNABLES.iter().copied().filter(removes).partition(|tunable| names(*tunable));
+    let open = |tunable: &&dyn Tunable| {
+        let guess = culprit.is_empty() && tunable.when() == When::Runtime;
+        tunable.culprits().is_empty() || guess
+    };
+    let others: Vec<&dyn Tunable> = others.into_iter().filter(open).collect();
+    let found = [&named, &others].into_iter().find_map(|tunables| {
+        let mut now = tunables.iter().filter_map(|t| at_runtime(machine, shield, *t, culprit));
+        let boot = || tunables.iter().find_map(|t| at_boot(machine, shield, *t, cause));
+        now.next().or_else(boot)
+    });
+    // What only a boot can do says so in its parameter, or why there is none.
+    let why_none = || {
+        let boot = named.iter().chain(&others).filter(|tunable| tunable.when() == When::Boot);
+        boot.into_iter().find_map(|tunable| match in_force(machine, shield, *tunable) {
+            Force::NotApplicable(why) => Some(why),
+            _ => None,
+        })
+    };
+    found.ok_or_else(why_none)
+}
+
+fn at_runtime(
+    machine: &Machine,
+    shield: &Shield,
+    tunable: &dyn Tunable,
+    culprit: &str,
+) -> Option<Remedy> {
+    let Force::NotInForce(missing) = in_force(machine, shield, tunable) else { return None };
+    let about = missing.iter().find(|wanted| is_about(wanted, culprit));
+    let how = match (about, missing.as_slice()) {
+        (Some(wanted), _) => wanted.change.shell(),
+        (None, [only]) => only.change.shell(),
+        (None, many) => {
+            let on = tunable.optional(shield.workload).map(|_| tunable.name());
+            let on = on.map(|name| format!(" --on {name}")).unwrap_or_default();
+            format!("cpushield apply{on} ({} changes)", many.len())
+        }
+    };
+    Some(Remedy { tunable: tunable.name().to_owned(), when: When::Runtime, how })
+}
+
+fn at_boot(
+    machine: &Machine,
+    shield: &Shield,
+    tunable: &dyn Tunable,
+    cause: Cause,
+) -> Option<Remedy> {
+    let how = tunable.at_boot(machine, shield, cause)?;
+    Some(Remedy { tunable: tunable.name().to_owned(), when: When::Boot, how })
+}
+
+/// Whether a change is about this culprit: the interrupt of `IRQ 24 nvme0q3`, the thread of
+/// `kswapd0 (88)`.
+fn is_about(wanted: &Wanted, culprit: &str) -> bool {
+    let mut words = culprit.split(|c: char| !c.is_ascii_alphanumeric());
+    match &wanted.change {
+        Change::Write { path, .. } => {
+            let irq = path.strip_prefix("/proc/irq/").and_then(|rest| rest.split('/').next());
+            irq.is_some_and(|irq| words.any(|word| word == irq))
+        }
+        Change::Affinity { task, comm, .. } => {
+            culprit == comm || words.any(|word| word == task.tid.to_string())
+        }
+        _ => false,
+    }
+}

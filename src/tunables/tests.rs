@@ -1,0 +1,295 @@
+//! What holds for all tunables, and the cases that are easy to get wrong.
+
+use super::*;
+use crate::change::Change;
+use crate::plan::fake::{irq, machine, plain, set, thread};
+use crate::plan::{Plan, plan};
+use crate::policy::Wish;
+use crate::survey::{CgroupMode, CpusetGroup, Movable, Reading};
+use cpushield_linux::CpuSet;
+use std::collections::BTreeSet;
+
+/// A busy machine of four CPUs with everything a tunable can want; CPU 3 is to be shielded.
+fn busy(mode: CgroupMode) -> Machine {
+    let mut m = machine(&["0", "1", "2", "3"], &[], &["0-1", "2-3"]);
+    m.kernel.version = Some((6, 12));
+    m.cgroup.mode = mode;
+    m.cgroup.prefix = "cpuset.".to_owned();
+    m.cgroup.mount = Some(match mode {
+        CgroupMode::V2 => "/sys/fs/cgroup".to_owned(),
+        _ => "/sys/fs/cgroup/cpuset".to_owned(),
+    });
+    m.isolation.nohz_full = Some(set("3"));
+    m.irq_default = Some(set("0-3"));
+    m.irqs.push(irq(24, "eth0", "0-3", Movable::Yes));
+    m.irqs.push(irq(25, "eth1", "3", Movable::Unknown("not root".to_owned())));
+    m.tasks.push(thread(2, "kthreadd", true, false, "0-3"));
+    m.tasks.push(thread(30, "ksoftirqd/3", true, true, "3"));
+    m.tasks.push(thread(40, "kworker/u8:1", true, true, "0-3"));
+    m.tasks.push(thread(500, "irqbalance", false, false, "0-2"));
+    m.tracing.tracefs = Some("/sys/kernel/tracing".to_owned());
+    m.power.cpuidle_driver = Some("intel_idle".to_owned());
+    for (path, text) in [
+        ("/sys/fs/cgroup/cgroup.subtree_control", "cpu io"),
+        ("/sys/fs/cgroup/cpuset/cpuset.sched_load_balance", "1"),
+        ("/sys/devices/system/cpu/cpu3/online", "1"),
+        ("/sys/devices/system/cpu/cpu3/power/pm_qos_resume_latency_us", "0"),
+        ("/sys/devices/system/cpu/cpu3/cpufreq/scaling_governor", "schedutil"),
+        ("/sys/devices/virtual/workqueue/cpumask", "f"),
+        ("/sys/devices/virtual/workqueue/writeback/cpumask", "0000000f"),
+        ("/sys/class/net/eth0/queues/rx-0/rps_cpus", "8"),
+        ("/sys/class/net/eth0/queues/tx-0/xps_cpus", "c"),
+        ("/proc/sys/net/core/rps_default_mask", "0"),
+        ("/proc/sys/kernel/timer_migration", "0"),
+        ("/proc/sys/kernel/watchdog", "1"),
+        ("/proc/sys/kernel/watchdog_cpumask", "0-3"),
+        ("/proc/sys/vm/stat_interval", "1"),
+        ("/proc/sys/kernel/numa_balancing", "1"),
+        ("/sys/devices/system/machinecheck/machinecheck0/check_interval", "300"),
+        ("/sys/kernel/rcu_normal", "0"),
+        ("/proc/sys/kernel/sched_rt_runtime_us", "950000"),
+        ("/sys/kernel/debug/sched/fair_server/cpu3/runtime", "50000000"),
+        ("/sys/kernel/mm/ksm/run", "1"),
+        ("/sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never"),
+        ("/proc/sys/vm/dirty_writeback_centisecs", "500"),
+    ] {
+        m.settings.insert(path.to_owned(), Reading::Value(text.to_owned()));
+    }
+    m
+}
+
+/// CPU 3, with every optional tunable on.
+fn wish() -> Wish {
+    let tunables = TUNABLES.iter().map(|tunable| (tunable.name().to_owned(), true)).collect();
+    Wish { cpus: Some(set("3")), tunables, ..Wish::default() }
+}
+
+fn group<'a>(m: &'a mut Machine, dir: &str) -> &'a mut CpusetGroup {
+    let at = m.cgroup.groups.iter().position(|group| group.path == dir).unwrap_or_else(|| {
+        m.cgroup.groups.push(CpusetGroup { path: dir.to_owned(), ..CpusetGroup::default() });
+        m.cgroup.groups.len() - 1
+    });
+    &mut m.cgroup.groups[at]
+}
+
+/// The machine as a survey would find it after the changes.
+fn after(mut m: Machine, plan: &Plan) -> Machine {
+    for step in &plan.steps {
+        match &step.change {
+            Change::Write { path, value, .. } => written(&mut m, path, value),
+            Change::MakeDir { path } if path.contains("/tracing/") => {}
+            Change::MakeDir { path } => drop(group(&mut m, path)),
+            Change::Slice { unit, cpus, .. } => {
+                group(&mut m, &format!("/sys/fs/cgroup/{unit}")).cpus = cpus.clone();
+            }
+            Change::Affinity { task, cpus, .. } => {
+                let placed = m.tasks.iter_mut().find(|placed| placed.task.id == *task).unwrap();
+                placed.affinity = cpus.clone();
+            }
+            _ => {}
+        }
+    }
+    m
+}
+
+fn written(m: &mut Machine, path: &str, value: &str) {
+    let (dir, file) = path.rsplit_once('/').unwrap();
+    let number = dir.strip_prefix("/proc/irq/").and_then(|number| number.parse::<u32>().ok());
+    let irq = m.irqs.iter_mut().find(|irq| Some(irq.irq) == number);
+    match (file, irq) {
+        ("default_smp_affinity", _) => m.irq_default = CpuSet::parse_mask(value).ok(),
+        ("smp_affinity_list", Some(irq)) => irq.affinity = Some(set(value)),
+        ("cpuset.cpus", _) => group(m, dir).cpus = set(value),
+        ("cpuset.cpus.partition", _) => group(m, dir).partition = Some(value.to_owned()),
+        ("cpuset.cpu_exclusive", _) => group(m, dir).exclusive = value == "1",
+        ("cgroup.subtree_control", _) => {
+            m.settings.insert(path.to_owned(), Reading::Value("cpu io cpuset".to_owned()));
+        }
+        _ => {
+            m.settings.insert(path.to_owned(), Reading::Value(value.to_owned()));
+        }
+    }
+}
+
+#[test]
+fn what_a_tunable_wanted_is_in_force_once_it_is_done() {
+    for (mode, systemd) in [
+        (CgroupMode::V2, false),
+        (CgroupMode::V2, true),
+        (CgroupMode::V1, false),
+        (CgroupMode::Hybrid, true),
+    ] {
+        let mut before = busy(mode);
+        before.cgroup.systemd = systemd;
+        let plan = plan(&before, &wish()).unwrap();
+        let done = after(before.clone(), &plan);
+        for tunable in TUNABLES.iter().filter(|tunable| tunable.when() == When::Runtime) {
+            let name = tunable.name();
+            let was = in_force(&before, &plan.shield, *tunable);
+            let on_v1 = name == "settle" && mode != CgroupMode::V2;
+            let gone = on_v1 || name == "rt-throttling";
+            assert_eq!(matches!(was, Force::NotApplicable(_)), gone, "{name}: {was:?}");
+            let force = in_force(&done, &plan.shield, *tunable);
+            let left = matches!(force, Force::NotInForce(_));
+            assert!(!left, "{mode:?} systemd {systemd} {name}: {force:#?}");
+        }
+        assert!(plan.steps.iter().all(|step| step.change.shell().contains(' ')));
+    }
+}
+
+#[test]
+fn every_tunable_has_a_name_and_a_page_with_its_source() {
+    let names: BTreeSet<&str> = TUNABLES.iter().map(|tunable| tunable.name()).collect();
+    assert_eq!(names.len(), TUNABLES.len());
+    for tunable in TUNABLES {
+        let (name, page) = (tunable.name(), tunable.page());
+        assert!(page.contains("Source: ") && page.len() > 200, "{name}");
+        assert!(!tunable.summary().ends_with('.') && tunable.summary().len() < 90, "{name}");
+        assert!(Cause::named(name).is_none(), "{name} is a cause too");
+        for path in tunable.reads() {
+            assert!(path.starts_with("/sys/") || path.starts_with("/proc/"), "{name}: {path}");
+        }
+    }
+    for cause in Cause::ALL {
+        assert!(cause.page().len() > 90 && !cause.summary().is_empty(), "{cause}");
+    }
+}
+
+fn shield(m: &Machine) -> Shield {
+    plan(m, &Wish { cpus: Some(set("3")), ..Wish::default() }).unwrap().shield
+}
+
+fn shell(m: &Machine, tunable: &str) -> Vec<String> {
+    let mut wish = wish();
+    wish.tunables.retain(|name, _| name == tunable);
+    let plan = plan(m, &wish).unwrap();
+    let steps = plan.steps.iter().filter(|step| step.tunable == tunable);
+    steps.map(|step| step.change.shell()).collect()
+}
+
+#[test]
+fn managed_irq_is_reported_not_failed() {
+    let mut m = plain(4);
+    m.irqs.push(irq(30, "nvme0q4", "3", Movable::No("EPERM: not permitted".to_owned())));
+    let alone = plan(&m, &wish()).unwrap();
+    assert_eq!(alone.immovable[0].what, "irq 30 (nvme0q4)");
+    assert!(alone.immovable[0].reason.contains("only for what the shield itself asked for"));
+    assert!(!alone.boot.iter().any(|advice| advice.parameter.contains("managed_irq")));
+    m.irqs[0].affinity = Some(set("2-3"));
+    m.irqs[0].effective = Some(set("3"));
+    let shared = plan(&m, &wish()).unwrap();
+    assert!(shared.boot.iter().any(|advice| advice.parameter == "isolcpus=managed_irq,3"));
+    m.isolation.managed_irq = set("3");
+    let booted = plan(&m, &wish()).unwrap();
+    assert!(!booted.boot.iter().any(|advice| advice.parameter.contains("managed_irq")));
+    assert!(!shell(&m, "irq-affinity").iter().any(|line| line.contains("/irq/30/")));
+}
+
+#[test]
+fn a_v2_partition_takes_its_cpus_from_the_groups_beside_it() {
+    let mut m = busy(CgroupMode::V2);
+    for (path, cpus) in [
+        ("/sys/fs/cgroup/system.slice", "0-3"),
+        ("/sys/fs/cgroup/only.slice", "3"),
+        ("/sys/fs/cgroup/system.slice/deeper.service", "2-3"),
+    ] {
+        group(&mut m, path).cpus = set(cpus);
+    }
+    assert_eq!(
+        shell(&m, "cpuset"),
+        [
+            "echo 0-2 > /sys/fs/cgroup/system.slice/cpuset.cpus",
+            "echo '' > /sys/fs/cgroup/only.slice/cpuset.cpus",
+            "echo +cpuset > /sys/fs/cgroup/cgroup.subtree_control",
+            "mkdir /sys/fs/cgroup/cpushield",
+            "echo 3 > /sys/fs/cgroup/cpushield/cpuset.cpus",
+            "echo 3 > /sys/fs/cgroup/cpushield/cpuset.cpus.exclusive",
+            "echo isolated > /sys/fs/cgroup/cpushield/cpuset.cpus.partition",
+        ]
+    );
+    m.kernel.version = Some((6, 1));
+    assert!(!shell(&m, "cpuset").iter().any(|line| line.contains("exclusive")));
+}
+
+#[test]
+fn v1_cpusets_are_shrunk_from_the_deepest_up_and_the_root_is_emptied_last() {
+    let mut m = busy(CgroupMode::V1);
+    group(&mut m, "/sys/fs/cgroup/cpuset/docker").cpus = set("0-3");
+    group(&mut m, "/sys/fs/cgroup/cpuset/docker/a").cpus = set("2-3");
+    group(&mut m, "/sys/fs/cgroup/cpuset/docker/b").cpus = set("3");
+    let lines = shell(&m, "cpuset");
+    assert_eq!(lines[0], "echo 2 > /sys/fs/cgroup/cpuset/docker/a/cpuset.cpus");
+    assert_eq!(lines[1], "echo 0-2 > /sys/fs/cgroup/cpuset/docker/cpuset.cpus");
+    assert_eq!(lines[4], "echo 0-1 > /sys/fs/cgroup/cpuset/cpushield_housekeeping/cpuset.mems");
+    assert_eq!(lines[7], "echo 1 > /sys/fs/cgroup/cpuset/cpushield/cpuset.mems");
+    assert!(lines.last().unwrap().contains("tasks"), "{lines:#?}");
+    let warnings = plan(&m, &wish()).unwrap().warnings;
+    assert!(warnings.iter().any(|warning| warning.contains("docker/b")), "{warnings:?}");
+}
+
+#[test]
+fn isolcpus_and_missing_cpusets_are_told_and_programs_moved_one_by_one() {
+    let mut m = busy(CgroupMode::V2);
+    m.isolation.isolcpus_domain = set("3");
+    m.tasks.push(thread(600, "stray", false, false, "0-3"));
+    m.tasks.push(thread(601, "mine", false, false, "3"));
+    let moved = |m: &Machine| shell(m, "cpuset").concat();
+    assert!(moved(&m).starts_with("taskset -pc 0-2 600 "), "{}", moved(&m));
+    let warnings = plan(&m, &wish()).unwrap().warnings.join("\n");
+    assert!(warnings.contains("makes a partition there invalid"), "{warnings}");
+    assert!(warnings.contains("1 thread(s) are pinned to CPU 3 alone"), "{warnings}");
+    m.isolation.isolcpus_domain = CpuSet::new();
+    m.cgroup.mode = CgroupMode::None;
+    assert!(moved(&m).starts_with("taskset -pc 0-2 600 "), "{}", moved(&m));
+}
+
+#[test]
+fn settling_needs_nohz_full_v2_and_a_cpu_that_can_go_offline() {
+    let good = busy(CgroupMode::V2);
+    assert_eq!(shell(&good, "settle").len(), 1);
+    assert!(shell(&busy(CgroupMode::V1), "settle").is_empty());
+    let mut m = good.clone();
+    m.isolation.nohz_full = Some(CpuSet::new());
+    assert!(shell(&m, "settle").is_empty());
+    let mut m = good;
+    m.settings.remove("/sys/devices/system/cpu/cpu3/online");
+    assert!(shell(&m, "settle").is_empty());
+}
+
+#[test]
+fn bandwidths_are_changed_before_the_scheduling_domain_is_taken_away() {
+    let at = |name: &str| TUNABLES.iter().position(|tunable| tunable.name() == name).unwrap();
+    assert!(at("settle") < at("fair-server") && at("fair-server") < at("cpuset"));
+    assert!(at("rt-throttling") < at("cpuset") && at("cpuset") < at("kthreads"));
+    assert!(at("irqbalance") < at("irq-affinity") && at("keep-affinities") == 0);
+}
+
+#[test]
+fn a_remedy_is_about_the_culprit() {
+    let m = busy(CgroupMode::V2);
+    let shield = shield(&m);
+    let how = |cause, culprit: &str| {
+        let remedy = remedy(&m, &shield, cause, culprit).ok()?;
+        Some(format!("{}: {}", remedy.tunable, remedy.how))
+    };
+    for (cause, culprit, said) in [
+        (Cause::Irq, "IRQ 24 eth0", "irq-affinity: echo 0-2 > /proc/irq/24/smp_affinity_list"),
+        (Cause::Kthread, "kthreadd", "kthreads: taskset -pc 0-2 2 "),
+        (Cause::Workqueue, "vmstat_update", "vm-stat-interval: echo 3600 >"),
+        (Cause::Hrtimer, "watchdog_timer_fn", "watchdog: echo 0-2 >"),
+        (Cause::Hrtimer, "dl_task_timer", "fair-server: echo 0 >"),
+        (Cause::Softirq, "NET_RX", "irq-affinity: cpushield apply"),
+        (Cause::IpiCall, "rcu_exp_handler", "rcu-normal: echo 1 >"),
+        (Cause::UserTask, "stress (812)", "cpuset: cpushield apply"),
+        (Cause::Timer, "clocksource_watchdog", "clocksource-watchdog: tsc=reliable"),
+    ] {
+        let found = how(cause, culprit).unwrap_or_default();
+        assert!(found.starts_with(said), "{cause} {culprit}\n  found {found}\n  not   {said}");
+    }
+    assert_eq!(how(Cause::Smi, ""), None);
+    // All runtime tunables are in force: what is left is for the boot.
+    let mut plain = plain(4);
+    plain.isolation.nohz_full = Some(CpuSet::new());
+    let left = super::remedy(&plain, &shield, Cause::Tick, "tick_nohz_handler").unwrap();
+    assert_eq!((left.when, left.how.as_str()), (When::Boot, "nohz_full=3"));
+}
