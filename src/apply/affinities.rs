@@ -7,7 +7,7 @@
 
 use super::journal::{Intent, Journal, Original, Undoing};
 use crate::change::Change;
-use crate::plan::Plan;
+use crate::plan::{Plan, Shield};
 use cpushield_linux::{CpuSet, Error, Host, Result, Task, TaskId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -130,20 +130,44 @@ impl Now<'_> {
         self.wanted.get(&id) == Some(&cpus) || original.minus(&shield.cpus).is_subset(cpus)
     }
 
-    /// The nearest process above `task` that lived before the shield: what it was born with.
-    fn inherited(&self, task: &Task, cpus: &CpuSet) -> Option<CpuSet> {
+    /// The nearest process above `task` that lived before the shield, and its original mask.
+    fn above(&self, task: &Task) -> Option<(TaskId, &CpuSet)> {
         let mut next = if task.pid == task.id.tid { task.parent } else { task.pid };
         // Bounded, because a recording may hold a circle.
         for _ in 0..self.tasks.len() {
             let above = self.tasks.get(&next)?;
             if let Some(original) = self.originals.0.get(&above.id) {
-                let same = self.is_ours(above.id, cpus, original) && cpus != original;
-                return same.then(|| original.clone());
+                return Some((above.id, original));
             }
             next = above.parent;
         }
         None
     }
+
+    /// The mask of that process.
+    fn nearest(&self, task: &Task) -> Option<CpuSet> {
+        self.above(task).map(|(_, original)| original.clone())
+    }
+
+    /// The same when the task has its mask by inheritance from what we left there.
+    fn inherited(&self, task: &Task, cpus: &CpuSet) -> Option<CpuSet> {
+        let (id, original) = self.above(task)?;
+        let same = cpus != original && self.is_ours(id, cpus, original);
+        same.then(|| original.clone())
+    }
+}
+
+/// Whether a task is in the shield's own group, which gave it the mask it has.
+fn is_in_shield(host: &Host, id: TaskId, cpus: &CpuSet, shield: &Shield) -> bool {
+    if !cpus.is_subset(&shield.cpus) {
+        return false;
+    }
+    let Ok(text) = host.read(&format!("/proc/{}/cgroup", id.tid)) else { return false };
+    let group = shield.group();
+    text.lines().filter_map(|line| line.splitn(3, ':').nth(2)).any(|path| {
+        let top = path.split('/').nth(1).unwrap_or("");
+        top.strip_suffix(".slice").unwrap_or(top) == group
+    })
 }
 
 /// Decides what every task shall have when everything else is undone: the original where the mask
@@ -167,7 +191,16 @@ pub fn decide(host: &Host, journal: &Journal) -> Result<Undoing> {
     let now = Now { journal, originals, wanted: wanted.collect(), tasks };
     for task in now.tasks.values().filter(|task| !task.bound && !is_self(host, task)) {
         let Some(cpus) = there(host.affinity(task.id.tid))? else { continue };
-        let shall = match now.originals.0.get(&task.id) {
+        let original = now.originals.0.get(&task.id);
+        if is_in_shield(host, task.id, &cpus, &journal.header.plan.shield) {
+            let free = original.cloned().or_else(|| now.nearest(task)).unwrap_or_else(|| {
+                let shield = &journal.header.plan.shield;
+                shield.cpus.union(&shield.housekeeping)
+            });
+            undoing.masks.0.insert(task.id, free);
+            continue;
+        }
+        let shall = match original {
             // The kernel itself moves the thread of an interrupt after the interrupt.
             Some(original) if task.kthread && task.comm.starts_with("irq/") => original.clone(),
             Some(original) if now.is_ours(task.id, &cpus, original) => original.clone(),

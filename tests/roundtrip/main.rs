@@ -202,6 +202,7 @@ fn what_somebody_else_changed_meanwhile_is_left_alone_and_told() {
         user.write(path, value).unwrap();
     }
     user.set_affinity(200, &CpuSet::one(1)).unwrap();
+    user.set_affinity(100, &CpuSet::one(3)).unwrap();
     let now = bench.tree();
     let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
     assert!(undone.is_complete(), "{undone:#?}");
@@ -210,6 +211,7 @@ fn what_somebody_else_changed_meanwhile_is_left_alone_and_told() {
     let mut drifted: Vec<&str> = drifted.map(|step| step.subject.as_str()).collect();
     drifted.dedup();
     assert_eq!(drifted, ["/proc/irq/24/smp_affinity", "/proc/sys/vm/stat_interval"]);
+    assert_eq!(bench.host().affinity(100).unwrap().to_string(), "0-3", "it was in the shield");
     let told = undone.steps.iter().filter_map(|step| step.note.as_deref());
     assert_eq!(told.collect::<Vec<_>>(), ["1 tasks that ran in it are now in /sys/fs/cgroup"]);
     for kept in ["sys/vm/stat_interval", "irq/24/smp_affinity", "irq/24/smp_affinity_list"] {
