@@ -9,7 +9,7 @@ use cpushield::tunables;
 use cpushield_linux::private::{HIDDEN, KNOWN_PROGRAMS, without_private};
 use cpushield_linux::text::interrupts;
 use cpushield_linux::{CpuSet, Host};
-use recorded::{data, machine, unpacked};
+use recorded::{data, expect, machine, own, unpacked};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -238,29 +238,6 @@ fn topology_agrees_with_lscpu_and_lstopo() {
     }
     found.retain(|line| known(line).is_none());
     assert!(found.is_empty(), "{}", found.join("\n"));
-}
-
-/// The project's own recordings: name and directory.
-fn own() -> Vec<(String, PathBuf)> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines");
-    let mut found: Vec<(String, PathBuf)> = fs::read_dir(dir)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.is_dir())
-        .map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), path))
-        .collect();
-    found.sort();
-    assert!(!found.is_empty(), "no recorded machines");
-    found
-}
-
-/// Compares with the file, or writes it when `UPDATE_EXPECT` is set.
-fn expect(file: &Path, text: &str) {
-    if env::var_os("UPDATE_EXPECT").is_some() {
-        return fs::write(file, text).unwrap();
-    }
-    let wanted = fs::read_to_string(file).unwrap_or_default();
-    assert!(wanted == text, "{}:\n{wanted}\n--- now:\n{text}", file.display());
 }
 
 #[test]

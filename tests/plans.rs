@@ -4,7 +4,10 @@ mod recorded;
 
 use cpushield::plan::{Choice, choose, plan};
 use cpushield::policy::{Share, Wish};
-use cpushield::survey::Machine;
+use cpushield::report::plan_text;
+use cpushield::survey::{Machine, survey};
+use cpushield::tunables;
+use cpushield_linux::Host;
 use std::fs;
 
 /// Machine, and what is proposed for: no wish, two CPUs, an L3 cache of its own. `3,7/7` is
@@ -100,4 +103,18 @@ fn every_real_machine_gets_a_plan_or_a_reason() {
         }
     }
     assert!(plans > 50, "{plans}");
+}
+
+#[test]
+fn own_machines_are_planned_as_expected() {
+    for (name, dir) in recorded::own() {
+        let host = Host::recorded(&dir.join("root")).unwrap();
+        let machine = survey(&host, &tunables::reads());
+        let text = match plan(&machine, &Wish::default()) {
+            Ok(plan) => plan_text(&plan, true),
+            Err(refused) => format!("refused: {refused}\n"),
+        };
+        assert!(!text.is_empty(), "{name}");
+        recorded::expect(&dir.join("plan.txt"), &text);
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::table::{Align, lay_out};
 use crate::change::{Change, Risk};
-use crate::plan::{Immovable, Plan, Step};
+use crate::plan::{Immovable, Plan, Skipped, Step};
 use std::collections::BTreeMap;
 
 /// Names in one line; more are counted.
@@ -26,17 +26,30 @@ pub fn plan_text(plan: &Plan, verbose: bool) -> String {
             text.push_str(&format!("      {}\n", advice.reason));
         }
     }
-    if !plan.skipped.is_empty() {
-        text.push_str("\nDoes nothing here\n");
-        let rows: Vec<Vec<String>> =
-            plan.skipped.iter().map(|s| vec![s.tunable.clone(), s.reason.clone()]).collect();
-        text.push_str(&lay_out("  ", &[Align::Left, Align::Left], &rows));
-    }
+    text.push_str(&skipped(plan));
     if !plan.warnings.is_empty() {
         text.push_str("\nMind\n");
         for warning in &plan.warnings {
             text.push_str(&format!("  {warning}\n"));
         }
+    }
+    text
+}
+
+/// What does nothing here, and in one line what nobody asked for.
+fn skipped(plan: &Plan) -> String {
+    let asked = |s: &&Skipped| !s.reason.ends_with(&format!("(--on {})", s.tunable));
+    let (nothing, off): (Vec<&Skipped>, Vec<_>) = plan.skipped.iter().partition(asked);
+    let mut text = String::new();
+    if !nothing.is_empty() {
+        text.push_str("\nDoes nothing here\n");
+        let row = |s: &&Skipped| vec![s.tunable.clone(), s.reason.clone()];
+        let rows: Vec<Vec<String>> = nothing.iter().map(row).collect();
+        text.push_str(&lay_out("  ", &[Align::Left, Align::Left], &rows));
+    }
+    if !off.is_empty() {
+        let names: Vec<&str> = off.iter().map(|s| s.tunable.as_str()).collect();
+        text.push_str(&format!("\nOff unless asked for (--on NAME)\n  {}\n", names.join(", ")));
     }
     text
 }
@@ -58,15 +71,14 @@ fn changes(plan: &Plan, verbose: bool) -> String {
         let Some(first) = steps.first() else { continue };
         let risk = match first.risk {
             Risk::None | Risk::Low => "",
-            Risk::Medium => "risk: see explain",
+            Risk::Medium => "  (a risk: see explain)",
         };
         for (i, line) in lines(steps).into_iter().enumerate() {
-            let name = if i == 0 { first.tunable.as_str() } else { "" };
-            let risk = if i == 0 { risk } else { "" };
-            rows.push(vec![name.to_owned(), line, risk.to_owned()]);
+            let (name, risk) = if i == 0 { (first.tunable.as_str(), risk) } else { ("", "") };
+            rows.push(vec![name.to_owned(), format!("{line}{risk}")]);
         }
     }
-    text + &lay_out("  ", &[Align::Left, Align::Left, Align::Left], &rows)
+    text + &lay_out("  ", &[Align::Left, Align::Left], &rows)
 }
 
 /// A few lines for the steps of one tunable: many of a kind become one line with a count.
@@ -90,7 +102,8 @@ fn lines(steps: &[Step]) -> Vec<String> {
 }
 
 fn kind_and_name(step: &Step) -> (String, String) {
-    let now = step.now.as_deref().map(|now| format!("{now} → ")).unwrap_or_default();
+    let now = step.now.as_deref().filter(|now| !now.is_empty());
+    let now = now.map(|now| format!("{now} → ")).unwrap_or_default();
     match &step.change {
         Change::Affinity { comm, cpus, .. } => {
             (format!("{{n}} thread(s) to CPU {cpus}: {{name}}"), comm.clone())

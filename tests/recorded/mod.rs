@@ -1,4 +1,4 @@
-//! Machines of others, read in place.
+//! Machines of others, read in place, and our own with what is expected of them.
 
 use cpushield::survey::{Machine, survey};
 use cpushield_linux::Host;
@@ -55,4 +55,27 @@ pub fn unpacked(data: &Path, name: &str) -> PathBuf {
 /// What the survey says of it.
 pub fn machine(data: &Path, name: &str) -> Machine {
     survey(&Host::recorded(&unpacked(data, name)).unwrap(), &[])
+}
+
+/// The project's own recordings: name and directory.
+pub fn own() -> Vec<(String, PathBuf)> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines");
+    let mut found: Vec<(String, PathBuf)> = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_dir())
+        .map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), path))
+        .collect();
+    found.sort();
+    assert!(!found.is_empty(), "no recorded machines");
+    found
+}
+
+/// Compares with the file, or writes it when `UPDATE_EXPECT` is set.
+pub fn expect(file: &Path, text: &str) {
+    if env::var_os("UPDATE_EXPECT").is_some() {
+        return fs::write(file, text).unwrap();
+    }
+    let wanted = fs::read_to_string(file).unwrap_or_default();
+    assert!(wanted == text, "{}:\n{wanted}\n--- now:\n{text}", file.display());
 }
