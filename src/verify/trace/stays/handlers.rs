@@ -236,17 +236,20 @@ impl Stays {
 
     /// The workload waits for something; what follows does not interrupt it.
     fn sleeps(&mut self, at: u64) {
-        if self.stay.is_some() {
-            self.charge(at);
-            self.end(at);
-        } else {
+        let who = Who::Words("went to sleep (in a system call that was not traced)");
+        let key = Key { cause: Cause::Syscall, who };
+        if self.stay.is_none() {
             self.begin(at);
-            let who = Who::Words("went to sleep (in a system call that was not traced)");
-            let key = Key { cause: Cause::Syscall, who };
-            self.push(at, Kind::Syscall, key);
-            self.end(at);
             self.seen.rows.row(key).untimed += 1;
         }
+        self.charge(at);
+        if let Some(stay) = &mut self.stay
+            && !stay.has_first
+        {
+            stay.has_first = true;
+            stay.primary = Some(key);
+        }
+        self.end(at);
     }
 
     /// Another task than the workload comes.
@@ -254,7 +257,7 @@ impl Stays {
         self.charge(at);
         if let Some(stay) = &mut self.stay
             && stay.carrier
-            && self.frames.is_empty()
+            && self.frames.iter().all(|frame| frame.kind == Kind::Kernel)
         {
             // The IPI was only the way in; whom it woke is the cause.
             if let Some(key) = stay.primary.take() {
