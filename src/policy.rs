@@ -203,6 +203,13 @@ impl Policy {
                 line: line_with(text, name),
                 why: format!("shield {name:?}: {why}"),
             };
+            let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            if name.is_empty() || !name.chars().all(plain) {
+                return Err(wrong("expected letters, digits and underscores".to_owned()));
+            }
+            if shield.count == Some(0) {
+                return Err(wrong("expected a count of at least 1".to_owned()));
+            }
             let chosen = [shield.count.is_some(), shield.share.is_some(), shield.near.is_some()];
             if shield.cpus.is_some() && (chosen.contains(&true) || shield.node.is_some()) {
                 return Err(wrong(
@@ -349,6 +356,8 @@ workload = "vm"
             ("[shield.a]\ncpus = \"3\"\ncount = 1\n", "p.toml:1: shield \"a\": expected either"),
             ("[shield.a.limits]\nmax_gap = \"5\"\n", "p.toml:2: \"5\" is not a time"),
             ("[shield.a\n", "p.toml:1: "),
+            ("[shield.a-b]\n", "p.toml:1: shield \"a-b\": expected letters"),
+            ("[shield.a]\ncount = 0\n", "p.toml:1: shield \"a\": expected a count of at least 1"),
         ] {
             let error = Policy::parse(text, "p.toml").unwrap_err().to_string();
             assert!(error.starts_with(said), "{text:?}\n  said {error}\n  not  {said}");

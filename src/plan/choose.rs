@@ -7,10 +7,10 @@
 //! NUMA node; whole level-2 clusters; the highest number.
 
 use super::document::Shield;
-use super::groups::{Group, groups, joined, spread};
+use super::groups::{Group, groups, joined, named, spread};
 use super::pick::picked;
 use super::refused::Refused;
-use super::sites::{boot_cpu, immovable_on, mems, used_up_node};
+use super::sites::{boot_cpu, mems, used_up_node};
 use crate::policy::Wish;
 use crate::survey::Machine;
 use cpushield_linux::CpuSet;
@@ -41,6 +41,8 @@ pub fn choose(machine: &Machine, wish: &Wish) -> Result<Choice, Refused> {
     let online = &machine.topology.online;
     if online.is_empty() {
         return Err(Refused::NoTopology);
+    } else if wish.count == Some(0) {
+        return Err(Refused::EmptyList);
     }
     let mut told = Told::default();
     let (cpus, idle_siblings) = match &wish.cpus {
@@ -49,7 +51,6 @@ pub fn choose(machine: &Machine, wish: &Wish) -> Result<Choice, Refused> {
         None => picked(machine, wish, &mut told)?,
     };
     told.caches(machine, &cpus);
-    told.interrupts(machine, &cpus);
     let shield = Shield {
         name: wish.name.clone(),
         housekeeping: online.minus(&cpus),
@@ -83,7 +84,7 @@ fn listed(
     } else if *list == topology.online {
         return Err(Refused::AllCpus { online: list.clone() });
     }
-    told.why.push(format!("CPU {list}: your list."));
+    told.why.push(format!("{}: your list.", named(list)));
     whole_cores(machine, wish, list, told)?;
     if let Some((node, cpus)) = used_up_node(machine, list) {
         return Err(Refused::WholeNode { node, cpus });
@@ -107,8 +108,9 @@ fn whole_cores(
     let cores = groups(&machine.topology, Group::Core);
     for core in cores.iter().filter(|core| core.len() > 1 && core.is_subset(list)) {
         told.warnings.push(format!(
-            "CPU {core} are SMT siblings of one core: two programs there slow each other; leave \
-             one of them idle"
+            "{} are SMT siblings of one core: two programs there slow each other; leave one of \
+             them idle",
+            named(core)
         ));
     }
     let cut = joined(cores.iter().filter(|core| core.intersects(list) && !core.is_subset(list)));
@@ -131,8 +133,10 @@ impl Told {
 
     pub(super) fn half_core(&mut self, cpus: &CpuSet, siblings: &CpuSet) {
         self.warnings.push(format!(
-            "CPU {cpus} shares its core with CPU {siblings}, which runs everyone else's work and \
-             slows it down (accepted: half a core)"
+            "{} shares a core with {}, which runs everyone else's work and slows it down \
+             (accepted: half a core)",
+            named(cpus),
+            named(siblings)
         ));
     }
 
@@ -152,18 +156,10 @@ impl Told {
             );
         } else {
             self.warnings.push(format!(
-                "CPU {cpus} shares an L2 cache with CPU {others}, which stays with everyone else; \
-                 where latency must be lowest take the whole cluster: --cpus {cluster}"
-            ));
-        }
-    }
-
-    /// Interrupts that stay on the shield.
-    fn interrupts(&mut self, machine: &Machine, cpus: &CpuSet) {
-        let stay = immovable_on(machine, cpus);
-        if stay > 0 {
-            self.warnings.push(format!(
-                "{stay} interrupt(s) that cannot be moved are handled on CPU {cpus}"
+                "{} shares an L2 cache with {}, which stays with everyone else; where latency must \
+                 be lowest take the whole cluster: --cpus {cluster}",
+                named(cpus),
+                named(&others)
             ));
         }
     }
@@ -256,7 +252,7 @@ mod tests {
         let mut four = plain(4);
         four.topology.present = set("0-5");
         four.topology.offline = set("4-5");
-        assert_eq!(chosen(&four, &list("")), "the CPU list is empty");
+        assert_eq!(chosen(&four, &list("")), "the wish has no CPU");
         assert_eq!(chosen(&four, &list("3,8")), "CPU 8 is not in this machine; it has 0-5");
         assert_eq!(chosen(&four, &list("3-4")), "CPU 4 is offline");
         assert!(chosen(&four, &list("0-3")).starts_with("all CPUs (0-3) cannot be shielded"));

@@ -65,3 +65,9 @@ pub fn joined<'a>(sets: impl Iterator<Item = &'a CpuSet>) -> CpuSet {
 pub fn spread(groups: &[CpuSet], cpus: &CpuSet) -> CpuSet {
     joined(groups.iter().filter(|group| group.intersects(cpus)))
 }
+
+/// `CPU 3`, `CPUs 2-3`.
+#[must_use]
+pub fn named(cpus: &CpuSet) -> String {
+    if cpus.len() == 1 { format!("CPU {cpus}") } else { format!("CPUs {cpus}") }
+}

@@ -15,6 +15,7 @@ mod sites;
 
 pub use choose::{Choice, choose};
 pub use document::*;
+pub use groups::named;
 pub use parse::PlanError;
 pub use refused::Refused;
 

@@ -1,7 +1,7 @@
 //! The choice by topology: units (cores, or whole caches) are ranked and taken. Pure.
 
 use super::choose::Told;
-use super::groups::{Group, groups, joined, spread};
+use super::groups::{Group, groups, joined, named, spread};
 use super::refused::Refused;
 use super::sites::{boot_cpu, held_by_others, immovable_on, prepared, used_up_node, weakness};
 use crate::policy::{Share, Wish};
@@ -55,7 +55,7 @@ pub(super) fn picked(
         let halves = !wish.half_core && picker.cores.iter().any(|core| core.len() > 1);
         return Err(Refused::TooMany { count, possible: work.len(), place, halves });
     }
-    picker.explain(&cpus, &work, told);
+    picker.explain(&units, &cpus, &work, told);
     Ok((cpus.clone(), cpus.minus(&work)))
 }
 
@@ -85,14 +85,14 @@ impl Picker<'_> {
             if local.is_empty() || local == topology.online {
                 told.why(format!("Every CPU is equally near {name}."));
             } else {
-                told.why(format!("CPU {local} is near {name}."));
+                told.why(format!("Near {name}: {}.", named(&local)));
                 allowed = allowed.and(&local);
                 place.push_str(&format!(" near {name}"));
             }
         }
         let held = held_by_others(self.machine, "cpushield").and(&allowed);
         if !held.is_empty() {
-            told.why(format!("CPU {held} belongs to somebody else's exclusive cpuset."));
+            told.why(format!("Held by somebody else's exclusive cpuset: {}.", named(&held)));
             allowed = allowed.minus(&held);
         }
         Ok((allowed, place))
@@ -143,8 +143,9 @@ impl Picker<'_> {
         match cluster {
             Some(cluster) if cluster.len() > best.len() => {
                 told.why(format!(
-                    "CPU {cluster} shares an L2 cache with nobody else: a program alone there has \
-                     it for itself."
+                    "{} share an L2 cache with nobody else: a program alone there has it for \
+                     itself.",
+                    named(&cluster)
                 ));
                 vec![cluster]
             }
@@ -211,47 +212,48 @@ impl Picker<'_> {
         }
     }
 
-    fn explain(&self, cpus: &CpuSet, work: &CpuSet, told: &mut Told) {
+    fn explain(&self, units: &[CpuSet], cpus: &CpuSet, work: &CpuSet, told: &mut Told) {
         let topology = &self.machine.topology;
         let idle = cpus.minus(work);
         if let Some(boot) = boot_cpu(self.machine) {
             told.why(format!("CPU {boot}, the boot CPU, stays with everyone else."));
         }
         if !self.prepared.is_empty() {
-            let yes = if cpus.is_subset(&self.prepared) { "was" } else { "was not" };
-            told.why(format!("CPU {cpus} {yes} prepared at boot ({} were).", self.prepared));
+            let no = if cpus.is_subset(&self.prepared) { "" } else { "not " };
+            let prepared = named(&self.prepared);
+            told.why(format!("{} {no}prepared at boot ({prepared}).", named(cpus)));
         }
-        let kinds =
-            topology.cpus.iter().any(|cpu| weakness(self.machine, &CpuSet::one(cpu.cpu)) > 0);
-        if kinds && weakness(self.machine, cpus) == 0 {
-            told.why(format!("CPU {cpus} is of the strongest kind of this machine."));
+        let weak = |unit: &CpuSet| weakness(self.machine, unit);
+        if weak(cpus) == 0 && units.iter().any(|unit| weak(unit) > 0) {
+            told.why(format!("{}: of the strongest kind of this machine.", named(cpus)));
+        }
+        let stuck = |unit: &CpuSet| immovable_on(self.machine, unit);
+        if units.iter().any(|unit| stuck(unit) > stuck(cpus)) {
+            told.why(format!(
+                "{}: fewer interrupts that cannot be moved are handled there than elsewhere.",
+                named(cpus)
+            ));
         }
         if !idle.is_empty() {
             told.why(format!(
-                "Whole cores: work runs on CPU {work}, their SMT siblings {idle} stay idle."
+                "Whole cores: work runs on {}, and {} beside it stays idle.",
+                named(work),
+                named(&idle)
             ));
         }
         if self.wish.half_core {
-            let cores = groups(topology, Group::Core);
-            let others = spread(&cores, cpus).minus(cpus);
+            let others = spread(&groups(topology, Group::Core), cpus).minus(cpus);
             if !others.is_empty() {
                 told.half_core(cpus, &others);
             }
         }
-        let nodes: Vec<usize> = topology
-            .nodes
-            .iter()
-            .filter(|node| node.cpus.intersects(cpus))
-            .map(|node| node.node)
-            .collect();
+        let touched = topology.nodes.iter().filter(|node| node.cpus.intersects(cpus));
+        let nodes: Vec<usize> = touched.map(|node| node.node).collect();
         if let ([node], true) = (nodes.as_slice(), topology.nodes.len() > 1) {
-            told.why(format!(
-                "CPU {cpus} lies in node {node}, which keeps CPUs for everyone else."
-            ));
+            told.why(format!("All in node {node}, where others keep a CPU too."));
         }
-        let quiet = cpus.iter().next_back() != topology.online.last();
-        if !quiet && work.len() == 1 {
-            told.why(format!("Among equals the highest number is taken: CPU {cpus}."));
+        if cpus.last() == topology.online.last() && work.len() == 1 {
+            told.why(format!("Among equals the highest number is taken: {}.", named(work)));
         }
     }
 }

@@ -10,7 +10,7 @@ pub enum Refused {
     NoTopology,
     /// There is one CPU only.
     OneCpu,
-    /// The list has no CPU.
+    /// The list has no CPU, or none were asked for.
     EmptyList,
     /// CPUs that are not in the machine.
     NoSuchCpu {
@@ -96,7 +96,7 @@ impl fmt::Display for Refused {
         match self {
             Refused::NoTopology => f.write_str("the survey found no CPU in use"),
             Refused::OneCpu => f.write_str("this machine has one CPU; a shield needs a second one"),
-            Refused::EmptyList => f.write_str("the CPU list is empty"),
+            Refused::EmptyList => f.write_str("the wish has no CPU"),
             Refused::NoSuchCpu { cpus, present } => {
                 write!(f, "CPU {cpus} is not in this machine; it has {present}")
             }

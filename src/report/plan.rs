@@ -2,7 +2,7 @@
 
 use super::table::{Align, lay_out};
 use crate::change::{Change, Risk};
-use crate::plan::{Immovable, Plan, Skipped, Step};
+use crate::plan::{Immovable, Plan, Skipped, Step, named};
 use std::collections::BTreeMap;
 
 /// Names in one line; more are counted.
@@ -12,7 +12,9 @@ const NAMES_MAX: usize = 5;
 #[must_use]
 pub fn plan_text(plan: &Plan, verbose: bool) -> String {
     let shield = &plan.shield;
-    let mut text = format!("Shield CPU {}; CPU {} keeps house\n", shield.cpus, shield.housekeeping);
+    let (cpus, rest) = (named(&shield.cpus), named(&shield.housekeeping));
+    let keep = if shield.housekeeping.len() == 1 { "keeps" } else { "keep" };
+    let mut text = format!("Shield {cpus}; {rest} {keep} house\n");
     for why in &plan.why {
         text.push_str(&format!("  {why}\n"));
     }
