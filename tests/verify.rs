@@ -1,9 +1,13 @@
 //! `cpushield verify` on the machine that runs the tests: what is claimed, what is left behind, and
 //! that nothing of it runs on the CPU that is watched.
 
+use cpushield::verify::counters::{Snapshot, compare};
 use cpushield::verify::{Control, Evidence, State, Verdict, Watched, WitnessKind};
+use cpushield_linux::text::interrupts;
 use cpushield_linux::{Host, sched};
+use std::collections::BTreeMap;
 use std::io::Read;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -166,6 +170,49 @@ fn killed_it_leaves_no_sampler_behind() {
             now.is_none() || now.map(|task| task.id.started) != *was
         })
     });
+}
+
+/// Two readings of a machine of others, and what another program made of them.
+#[test]
+fn differences_of_counters_are_those_that_another_program_found() {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
+    let data = std::env::var_os("CPUSHIELD_DATA").map_or(beside, PathBuf::from);
+    let dir = data.join("interrupts/wa-exynos-8cpu");
+    let Ok(found) = std::fs::read_to_string(dir.join("diff-expected")) else {
+        eprintln!("NOT RUN: no readings of others at {}", dir.display());
+        return;
+    };
+    let snapshot = |name: &str| {
+        let text = std::fs::read_to_string(dir.join(name)).unwrap();
+        let absent = || "not there".to_owned();
+        Snapshot {
+            interrupts: interrupts::parse(&text).map_err(|e| e.to_string()),
+            softirqs: Err(absent()),
+            times: Err(absent()),
+            sched: Err(absent()),
+            tasks: BTreeMap::new(),
+        }
+    };
+    let (before, after) = (snapshot("interrupts.before"), snapshot("interrupts.after"));
+    let mut total = 0;
+    for cpu in 0..8 {
+        let mut sum = 0;
+        let counts = compare(&before, &after, cpu, &[]);
+        for line in found.lines().skip(1) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let delta = words.get(1 + cpu).and_then(|word| word.parse::<u64>().ok());
+            // Rows with one number are of no CPU.
+            let (Some(delta), Some(label)) = (delta, words[0].strip_suffix(':')) else { continue };
+            sum += delta;
+            let device = format!("IRQ {label} ");
+            let row = counts.interruptions.iter().find(|row| row.culprit.starts_with(&device));
+            assert!(row.is_none_or(|row| row.count == delta), "CPU {cpu}: {line} {row:?}");
+        }
+        assert_eq!(counts.entries, Some(sum), "CPU {cpu}");
+        assert_eq!(counts.interruptions.iter().map(|row| row.count).sum::<u64>(), sum);
+        total += sum;
+    }
+    assert!(total > 1000, "{total}: the files were not read as meant");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Verify: watch (`Host` → [`Evidence`]) and judge ([`Evidence`] → [`Verdict`], pure).
 
 mod control;
-mod counters;
+pub mod counters;
 mod document;
 mod gathered;
 mod judge;

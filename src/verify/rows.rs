@@ -57,11 +57,11 @@ pub fn meaning(row: &Row) -> Meaning {
     }
 }
 
-/// A device interrupt, or the architecture's timer where that is one (arm64, riscv).
+/// A device interrupt, or the timer of the tick where that is one (arm64, riscv, Exynos, the PIT).
 fn numbered(row: &Row) -> Meaning {
     // The last word, because the name of riscv's controller, `RISC-V INTC`, is two.
-    let device = row.name.split_whitespace().next_back();
-    if matches!(device, Some("arch_timer" | "riscv-timer")) {
+    let device = row.name.split_whitespace().next_back().unwrap_or("");
+    if ["arch_timer", "riscv-timer", "timer"].contains(&device) || device.starts_with("mct_tick") {
         return Meaning::Entry(Cause::Tick, "local timer".to_owned());
     }
     let culprit = format!("IRQ {} {}", row.label, row.name);
@@ -82,6 +82,8 @@ mod tests {
             ("49: 1 GICv3  23 Level     arm-pmu", entry(Cause::Irq, "IRQ 49 arm-pmu")),
             ("10: 1 GICv3  27 Level     arch_timer", entry(Cause::Tick, "local timer")),
             ("5: 1 RISC-V INTC  5 Edge  riscv-timer", entry(Cause::Tick, "local timer")),
+            ("153: 1 GIC  mct_tick1", entry(Cause::Tick, "local timer")),
+            ("0: 1 IO-APIC 2-edge timer", entry(Cause::Tick, "local timer")),
             ("LOC: 1 Local timer interrupts", entry(Cause::Tick, "local timer")),
             ("IPI0: 1 Timer broadcast interrupts", entry(Cause::Tick, "timer broadcast")),
             ("IPI1: 1 Rescheduling interrupts", entry(Cause::IpiReschedule, "")),
