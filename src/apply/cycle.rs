@@ -14,6 +14,9 @@ use std::time::Duration;
 const TRIES: usize = 20;
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// What is left when the CPU is online and everything else as it was.
+const BACK: &str = "1";
+
 /// Where v1 cpusets are, with and without the prefix of their files.
 const CPUSETS: &[&str] = &["/sys/fs/cgroup/cpuset", "/dev/cpuset"];
 /// How deep they are looked through.
@@ -80,8 +83,11 @@ pub(super) fn make(host: &Host, cpu: usize) -> Result<Made> {
         let broken = note.clone();
         return Ok(Made { note, broken, ..Made::changed("0".to_owned()) });
     }
-    put_back(host, &files)?;
-    Ok(Made::changed("1".to_owned()))
+    match put_back(host, &files)? {
+        None => Ok(Made::changed(BACK.to_owned())),
+        // Undo tries again.
+        note => Ok(Made { note, ..Made::changed("1, not all is back".to_owned()) }),
+    }
 }
 
 /// Asks a CPU to come online; the reason when it does not.
@@ -103,12 +109,12 @@ fn bring_back(host: &Host, path: &str) -> Result<Option<String>> {
     Ok(reason)
 }
 
-/// Writes what differs. Interrupts that the kernel places itself refuse, which is no loss: it
-/// places them as before.
-fn put_back(host: &Host, files: &BTreeMap<String, String>) -> Result<()> {
+/// Writes what differs; says what could not be put back.
+fn put_back(host: &Host, files: &BTreeMap<String, String>) -> Result<Option<String>> {
     // A v1 cpuset lies within the one above it, so those above come first.
     let mut files: Vec<(&String, &String)> = files.iter().collect();
     files.sort_by_key(|(path, _)| path.matches('/').count());
+    let mut failure = None;
     for (path, text) in files {
         let Ok(now) = host.read_line(path) else { continue };
         if now == *text || Compare::List.same(&now, text) {
@@ -116,10 +122,14 @@ fn put_back(host: &Host, files: &BTreeMap<String, String>) -> Result<()> {
         }
         match host.write(path, text) {
             Err(error) if error.is_stop() => return Err(error),
-            Ok(()) | Err(_) => {}
+            Err(error) => {
+                let reason = error.reason();
+                failure = Some(format!("{path} is {now:?}, it was {text:?}: {reason}"));
+            }
+            Ok(()) => {}
         }
     }
-    Ok(())
+    Ok(failure)
 }
 
 pub(super) fn restore(
@@ -134,13 +144,15 @@ pub(super) fn restore(
     if let Some(reason) = bring_online(host, cpu)? {
         return Ok(Fate::Failed { reason }.into());
     }
-    put_back(host, files)?;
-    Ok(Fate::Restored.into())
+    Ok(match put_back(host, files)? {
+        Some(reason) => Fate::Failed { reason }.into(),
+        None => Fate::Restored.into(),
+    })
 }
 
 /// Whether the CPU came back; if it is offline by now, that is somebody else's doing.
 pub(super) fn is_finished(done: Option<&Done>) -> bool {
-    done.is_some_and(|done| done.outcome != Outcome::Changed || done.left.as_deref() == Some("1"))
+    done.is_some_and(|done| done.outcome != Outcome::Changed || done.left.as_deref() == Some(BACK))
 }
 
 /// Brings a CPU online that was left offline; the reason when it stays so.

@@ -213,9 +213,8 @@ fn move_tasks(host: &Host, from: &str, to: &str) -> Result<Made> {
         return Err(Error::absent(to));
     }
     let moved = moves::move_all(host, from, to, &BTreeSet::new())?;
-    // Bound kernel threads answer EINVAL; any other reason is about the group.
-    let outcome = match moved.stayed.keys().find(|reason| !reason.starts_with("EINVAL")) {
-        Some(reason) if moved.moved == 0 => Outcome::Refused { reason: reason.clone() },
+    let outcome = match moves::failure(&moved) {
+        Some(reason) if moved.moved == 0 => Outcome::Refused { reason: reason.to_owned() },
         _ if moved.moved == 0 => Outcome::AlreadySo,
         _ => Outcome::Changed,
     };

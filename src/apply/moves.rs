@@ -8,6 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// How often a group is read again; each time only tasks born since are left.
 const ROUNDS_MAX: usize = 200;
 
+/// Said of a task that the kernel took and left where it was.
+const EXITING: &str = "it is exiting";
+
 /// The file of a group that lists its tasks: threads on v1, processes on v2.
 fn list_of(host: &Host, group: &str) -> String {
     let tasks = format!("{group}/tasks");
@@ -61,14 +64,20 @@ pub fn move_all(host: &Host, from: &str, to: &str, keep: &BTreeSet<TaskId>) -> R
             match host.write(&target, &tid.to_string()) {
                 // The kernel takes a task that is exiting and leaves it where it is.
                 Ok(()) if tried.contains_key(&tid) => {
-                    tried.insert(tid, Some("it is exiting".to_owned()));
+                    tried.insert(tid, Some(EXITING.to_owned()));
                 }
                 Ok(()) => {
                     moved += 1;
                     tried.insert(tid, None);
                 }
                 Err(error) if error.is_stop() => return Err(error),
-                Err(error) if error.is_absent() && host.exists(&target) => {}
+                // It has ended, unless it is the group that is no more.
+                Err(error) if error.is_absent() && tried.contains_key(&tid) => {
+                    tried.insert(tid, Some(error.reason()));
+                }
+                Err(error) if error.is_absent() && host.exists(&target) => {
+                    tried.insert(tid, None);
+                }
                 Err(error) => {
                     tried.insert(tid, Some(error.reason()));
                 }
@@ -83,6 +92,14 @@ pub fn move_all(host: &Host, from: &str, to: &str, keep: &BTreeSet<TaskId>) -> R
         *stayed.entry(reason).or_insert(0) += 1;
     }
     Ok(Moved { moved, stayed })
+}
+
+/// Why tasks stayed that the kernel would have let go: anything but bound kernel threads (EINVAL)
+/// and tasks that are exiting.
+#[must_use]
+pub fn failure(moved: &Moved) -> Option<&str> {
+    let harmless = |reason: &str| reason.starts_with("EINVAL") || reason == EXITING;
+    moved.stayed.keys().map(String::as_str).find(|reason| !harmless(reason))
 }
 
 fn kept(host: &Host, tid: i32, keep: &BTreeSet<TaskId>) -> bool {

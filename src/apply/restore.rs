@@ -243,6 +243,9 @@ fn move_back(
     if done.is_none() && moved.moved == 0 {
         return Ok(NOTHING);
     }
+    if let Some(reason) = moves::failure(&moved) {
+        return Ok(Fate::Failed { reason: format!("tasks stay in {to}: {reason}") }.into());
+    }
     let note = match moved.stayed.first_key_value() {
         Some((reason, _)) => format!("{} tasks moved back, {stayed} stayed: {reason}", moved.moved),
         None => format!("{} tasks moved back", moved.moved),

@@ -54,6 +54,13 @@ impl Bench {
         Bench { scratch }
     }
 
+    /// A copy of a recorded machine.
+    pub fn of_recording(root: &Path) -> Bench {
+        let scratch = Scratch::new();
+        copy_below(root, &scratch.0.join("root"));
+        Bench { scratch }
+    }
+
     pub fn host(&self) -> Host {
         Host::recorded(&self.scratch.0.join("root")).unwrap()
     }
@@ -78,11 +85,31 @@ impl Bench {
     }
 }
 
+fn copy_below(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let (path, kind) = (entry.path(), entry.file_type().unwrap());
+        let place = to.join(entry.file_name());
+        if kind.is_symlink() {
+            std::os::unix::fs::symlink(fs::read_link(&path).unwrap(), &place).unwrap();
+        } else if kind.is_dir() {
+            copy_below(&path, &place);
+        } else {
+            // Not fs::copy: what is read-only in the tree must be written in its copy.
+            fs::write(&place, fs::read(&path).unwrap()).unwrap();
+        }
+    }
+}
+
 fn read_below(root: &Path, dir: &Path, tree: &mut Tree) {
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         let name = path.strip_prefix(root).unwrap().to_owned();
-        if path.is_dir() {
+        if path.is_symlink() {
+            let target = fs::read_link(&path).unwrap();
+            tree.insert(name, Some(target.as_os_str().as_encoded_bytes().to_vec()));
+        } else if path.is_dir() {
             tree.insert(name, None);
             read_below(root, &path, tree);
         } else {

@@ -8,7 +8,8 @@ use bench::{Bench, Tree, same};
 use cpushield::apply::{self, ApplyError, Fate, UndoError};
 use cpushield::change::Change;
 use cpushield::plan::Plan;
-use cpushield_linux::{CpuSet, Fault};
+use cpushield::policy::Wish;
+use cpushield_linux::{CpuSet, Fault, Host};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -107,6 +108,46 @@ fn killed_before_any_write_of_undo_the_next_undo_completes_it() {
             same(&before, &bench.tree(), &when);
         }
     }
+}
+
+/// The plan for a recorded machine, for the CPUs that the tool itself chooses.
+fn planned(host: &Host) -> Plan {
+    let machine = cpushield::survey::survey(host, &cpushield::tunables::reads());
+    cpushield::plan::plan(&machine, &Wish::default()).unwrap()
+}
+
+#[test]
+fn recorded_machines_are_as_they_were_after_apply_and_undo_disturbed_or_not() {
+    let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines");
+    let mut seen = 0;
+    for entry in fs::read_dir(machines).unwrap() {
+        let root = entry.unwrap().path().join("root");
+        if !root.is_dir() {
+            continue;
+        }
+        seen += 1;
+        let name = root.display().to_string();
+        let bench = Bench::of_recording(&root);
+        let (before, plan) = (bench.tree(), planned(&bench.host()));
+        let host = bench.host();
+        bench.apply(&host, &plan).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_ne!(before, bench.tree(), "{name}");
+        let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+        assert!(undone.is_complete(), "{name}: {undone:#?}");
+        same(&before, &bench.tree(), &name);
+        let count = host.writes();
+        for at in (0..count).step_by(count / 4 + 1) {
+            for fault in [Fault::Stop { at }, Fault::Refuse { at, errno: 22 }] {
+                let when = format!("{name}: {fault:?}");
+                let _ = bench.apply(&bench.host().failing(fault), &plan);
+                let _ = apply::undo(&bench.host().failing(Fault::Stop { at }), &bench.store());
+                let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+                assert!(undone.is_complete(), "{when}: {undone:#?}");
+                same(&before, &bench.tree(), &when);
+            }
+        }
+    }
+    assert!(seen >= 7, "only {seen} recorded machines");
 }
 
 #[test]

@@ -70,7 +70,7 @@ pub fn v2() -> Tree {
     put("sys/fs/cgroup/cpuset.cpus.effective", "0-3\n");
     put("sys/fs/cgroup/mine/cgroup.procs", "200\n");
     put("sys/fs/cgroup/mine/cgroup.controllers", "memory pids\n");
-    put("sys/fs/cgroup/mine/cgroup.subtree_control", "\n");
+    put("sys/fs/cgroup/mine/cgroup.subtree_control", "");
     put("sys/devices/virtual/workqueue/cpumask_requested", "f\n");
     for (tid, ..) in TASKS {
         let group = if *tid == 200 { "/mine" } else { "/" };
@@ -82,7 +82,7 @@ pub fn v2() -> Tree {
 /// cgroup v2 under systemd.
 fn systemd() -> Tree {
     let mut tree = v2();
-    tree.insert("run/systemd/system.control".into(), None);
+    tree.insert("run/systemd/system/sshd.service".into(), Some(b"[Unit]\n".to_vec()));
     tree
 }
 

@@ -80,7 +80,14 @@ impl Host {
             }
             ["revert", unit] => {
                 let dir = self.place(&format!("{CONTROL}/{unit}.d"));
-                if dir.is_dir() { fs::remove_dir_all(dir).map_err(fail) } else { Ok(()) }
+                if dir.is_dir() {
+                    fs::remove_dir_all(&dir).map_err(fail)?;
+                }
+                // The directories above were made for it where a recording has none.
+                for above in dir.ancestors().skip(1).take(3) {
+                    let _ = fs::remove_dir(above);
+                }
+                Ok(())
             }
             _ => Err(Error::os(Verb::Call, name, libc::EINVAL)),
         }

@@ -225,7 +225,7 @@ impl Host {
 
     /// Where a thread's `status` is. The kernel shows `/proc/<tid>` of every thread although it
     /// lists those of leaders only; a recording has what was read, below the leader.
-    fn status_path(&self, tid: i32) -> String {
+    pub(crate) fn status_path(&self, tid: i32) -> String {
         let own = format!("/proc/{tid}/status");
         if self.is_live() || self.exists(&own) {
             return own;

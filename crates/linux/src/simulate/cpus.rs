@@ -11,7 +11,7 @@ pub(super) const ONLINE: &str = "/sys/devices/system/cpu/online";
 impl Host {
     /// What `status` shows about a task's affinity.
     pub(super) fn force_affinity(&self, tid: i32, cpus: &CpuSet) -> Result<()> {
-        let path = format!("/proc/{tid}/status");
+        let path = self.status_path(tid);
         let Some(text) = self.text(&path) else { return Err(Error::no_task(tid)) };
         let mut out = String::new();
         for line in text.lines() {

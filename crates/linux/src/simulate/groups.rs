@@ -12,8 +12,8 @@ use std::fs;
 const V2_FILES: &[(&str, &str)] = &[
     ("cgroup.procs", ""),
     ("cgroup.threads", ""),
-    ("cgroup.controllers", "\n"),
-    ("cgroup.subtree_control", "\n"),
+    ("cgroup.controllers", ""),
+    ("cgroup.subtree_control", ""),
     ("cgroup.type", "domain\n"),
 ];
 
@@ -40,6 +40,11 @@ const V1_CPUSET: &[(&str, &str)] = &[
 const REQUESTED: &str = "/sys/devices/virtual/workqueue/cpumask_requested";
 const UNBOUND: &str = "/sys/devices/virtual/workqueue/cpumask";
 
+/// Controllers as the kernel shows them: a line, or nothing at all.
+fn shown(words: &[String]) -> String {
+    if words.is_empty() { String::new() } else { words.join(" ") + "\n" }
+}
+
 impl Host {
     fn is_file(&self, path: &str) -> bool {
         self.place(path).is_file()
@@ -56,11 +61,11 @@ impl Host {
     }
 
     /// The mount point of the hierarchy that holds `dir`: the highest directory with a
-    /// `cgroup.procs`.
+    /// list of members.
     fn hierarchy_of(&self, dir: &str) -> String {
         let mut top = dir.to_owned();
         while let Some((parent, _)) = top.rsplit_once('/') {
-            if !self.is_file(&format!("{parent}/cgroup.procs")) {
+            if !["cgroup.procs", "tasks"].iter().any(|l| self.is_file(&format!("{parent}/{l}"))) {
                 break;
             }
             top = parent.to_owned();
@@ -94,7 +99,7 @@ impl Host {
         if self.is_v2(parent) {
             V2_FILES.iter().try_for_each(put)?;
             let handed = self.words_of(&format!("{parent}/cgroup.subtree_control"));
-            self.say(&format!("{path}/cgroup.controllers"), &(handed.join(" ") + "\n"))?;
+            self.say(&format!("{path}/cgroup.controllers"), &shown(&handed))?;
             if handed.iter().any(|word| word == "cpuset") {
                 V2_CPUSET.iter().try_for_each(put)?;
             }
@@ -129,7 +134,7 @@ impl Host {
         // The kernel shows controllers in the order in which they are built in.
         let order = self.words_of(&format!("{dir}/cgroup.controllers"));
         words.sort_by_key(|word| order.iter().position(|known| known == word));
-        self.say(&path, &(words.join(" ") + "\n"))?;
+        self.say(&path, &shown(&words))?;
         self.refresh(dir)
     }
 
@@ -144,7 +149,7 @@ impl Host {
         if given {
             has.insert(0, controller.to_owned());
         }
-        self.say(&list, &(has.join(" ") + "\n"))?;
+        self.say(&list, &shown(&has))?;
         if controller != "cpuset" {
             return Ok(());
         }
@@ -173,10 +178,10 @@ impl Host {
         let top = self.hierarchy_of(dir);
         let prefix = self.prefix(dir);
         let v1_cpuset = !self.is_v2(&top) && self.is_file(&format!("{dir}/{prefix}cpus"));
-        if v1_cpuset {
+        if v1_cpuset && dir != top {
             for file in ["cpus", "mems"] {
-                let text = self.text(&format!("{dir}/{prefix}{file}")).unwrap_or_default();
-                if text.trim().is_empty() {
+                let text = self.text(&format!("{dir}/{prefix}{file}"));
+                if text.is_some_and(|text| text.trim().is_empty()) {
                     return refuse(libc::ENOSPC);
                 }
             }
@@ -192,7 +197,9 @@ impl Host {
         }
         self.show_membership(&top, dir, pid)?;
         if v1_cpuset {
-            let cpus = self.list_in(&format!("{dir}/{prefix}cpus")).unwrap_or_default();
+            let own = self.list_in(&format!("{dir}/{prefix}cpus")).filter(|cpus| !cpus.is_empty());
+            // A recording may tell of the root's CPUs only that there are some.
+            let cpus = own.or_else(|| self.list_in(ONLINE)).unwrap_or_default();
             self.force_affinity(tid, &cpus)?;
         }
         Ok(())
