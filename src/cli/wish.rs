@@ -120,3 +120,63 @@ impl WishArgs {
         Ok((plan(machine, &asked.wish)?, asked.limits))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        wish: WishArgs,
+    }
+
+    /// The wish of a command line on a machine of 8 CPUs with this default policy.
+    fn asked(name: &str, policy: &str, line: &str) -> Result<Asked, Failure> {
+        let dir =
+            std::env::temp_dir().join(format!("cpushield-wish-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(dir.join("etc/cpushield")).unwrap();
+        std::fs::write(dir.join(DEFAULT_PATH.trim_start_matches('/')), policy).unwrap();
+        let host = Host::recorded(&dir).unwrap();
+        let mut machine = Machine::default();
+        machine.topology.present = (0..8).collect();
+        let args = Line::try_parse_from(format!("x {line}").split_whitespace()).unwrap();
+        let asked = args.wish.asked(&host, &machine);
+        std::fs::remove_dir_all(dir).unwrap();
+        asked
+    }
+
+    const POLICY: &str = "[shield.rt]\ncpus = \"2-3\"\nworkload = \"cyclic\"\n\
+                          [shield.rt.tunables]\nthp = true\n[shield.rt.limits]\nmax_entries = 7\n";
+
+    #[test]
+    fn flags_win_over_the_policy_and_the_rest_of_it_stays() {
+        let set = |list: &str| Some(list.parse::<CpuSet>().unwrap());
+        let plain = asked("plain", POLICY, "").unwrap();
+        assert_eq!((plain.wish.name.as_str(), plain.wish.cpus.clone()), ("rt", set("2-3")));
+        assert_eq!(plain.limits.max_entries, Some(7));
+        let flags = asked("flags", POLICY, "--shield rt --cpus 6-N --off thp").unwrap();
+        let wanted = Wish {
+            name: "rt".to_owned(),
+            cpus: set("6-7"),
+            workload: Workload::Cyclic,
+            tunables: [("thp".to_owned(), false)].into(),
+            ..Wish::default()
+        };
+        assert_eq!(flags.wish, wanted);
+        let count = asked("count", POLICY, "--shield rt --count 2").unwrap().wish;
+        assert_eq!((count.cpus, count.count), (None, Some(2)));
+    }
+
+    #[test]
+    fn a_flag_that_says_which_cpus_needs_no_policy() {
+        let wish = asked("cpus", POLICY, "--cpus 5").unwrap().wish;
+        assert_eq!(wish.name, "cpushield");
+        assert_eq!(wish.tunables.len(), 0);
+        let error = asked("bad", "[shield.rt]\nx = 1\n", "").unwrap_err().to_string();
+        assert!(error.starts_with("/etc/cpushield/policy.toml:2: unknown field"), "{error}");
+        let error = asked("list", POLICY, "--cpus 3-1").unwrap_err().to_string();
+        assert!(error.contains("runs backwards"), "{error}");
+    }
+}
