@@ -1,6 +1,7 @@
 //! The text of `cpushield verify`: per CPU the verdict, what interrupted it and how to remove that,
 //! the longest stretch, what no witness could see, and the limits. Pure.
 
+use crate::causes::Cause;
 use crate::report::table::{Align, lay_out, rate, span};
 use crate::verify::{
     Control, CpuEvidence, CpuVerdict, Evidence, Gaps, Interruptions, Leak, State, Verdict, Witness,
@@ -141,7 +142,8 @@ fn explained(gaps: &Gaps, seen: &CpuEvidence) -> String {
     if gaps.count == 0 || seen.lost.is_none() {
         return String::new();
     }
-    let known: u64 = seen.interruptions.iter().filter_map(|row| row.time_ns).sum();
+    let kernel = seen.interruptions.iter().filter(|row| row.cause != Cause::Steal);
+    let known: u64 = kernel.filter_map(|row| row.time_ns).sum();
     match gaps.sum_ns.saturating_sub(known) {
         0 => "  the kernel's work explains all of that\n".to_owned(),
         rest => {
@@ -190,7 +192,6 @@ fn witnesses(evidence: &Evidence) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::causes::Cause;
     use crate::change::When;
     use crate::policy::Limits;
     use crate::verify::{Remedy, SCHEMA, Watched, judge};
@@ -245,6 +246,7 @@ mod tests {
                     interruptions: vec![
                         row(Cause::Tick, "tick_nohz_handler", 2, 0),
                         row(Cause::Softirq, "", 0, 5),
+                        row(Cause::Steal, "hypervisor", 1, 0),
                     ],
                     longest_ns: Some(9_999_999_999),
                     gaps: Some(gaps),
@@ -282,6 +284,7 @@ CPU 3: leaks, 2 kernel entries in 10.00 s (0.20/s)
   cause    culprit            count  rate/s  inside     time  longest  remedy
   tick     tick_nohz_handler      2    0.20       -  5.00 ms   4.1 µs  at boot: nohz_full=3
   softirq  -                      -       -       5  2.50 ms        -  -
+  steal    hypervisor             1    0.10       -  2.50 ms   4.1 µs  -
   longest stretch: 10.00 s (99.99 %)
   gaps of 1.0 µs or more: 3, longest 41.0 µs, together 9.00 ms (0.09 %)
   the kernel's work explains 7.50 ms, firmware or the hypervisor took 1.50 ms
