@@ -21,6 +21,7 @@ pub mod sched;
 pub mod signal;
 mod simulate;
 pub mod store;
+pub mod syscalls;
 mod systemd;
 pub mod task;
 pub mod text;

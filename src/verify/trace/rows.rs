@@ -4,6 +4,7 @@ use super::decode::Name;
 use crate::causes::Cause;
 use crate::verify::{Interruptions, WitnessKind};
 use cpushield_linux::clock::Scale;
+use cpushield_linux::syscalls;
 use cpushield_linux::text::kallsyms::Symbols;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -205,7 +206,10 @@ impl Names<'_> {
                 let name = usize::try_from(number).ok().and_then(|n| SOFTIRQS.get(n));
                 (cause, name.map_or_else(|| format!("softirq {number}"), |n| (*n).to_owned()))
             }
-            (cause, Who::Syscall(number)) => (cause, format!("system call {number}")),
+            (cause, Who::Syscall(number)) => {
+                let name = syscalls::name(number).map(str::to_owned);
+                (cause, name.unwrap_or_else(|| format!("system call {number}")))
+            }
             (cause, Who::Foreign(id)) => (cause, format!("event number {id}")),
             (cause, Who::Short(name)) => (cause, format!("a record of {name} that is too short")),
             (cause, Who::Others) => (cause, "others".to_owned()),
