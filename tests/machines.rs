@@ -12,6 +12,7 @@ use cpushield_linux::{CpuSet, Host};
 use recorded::{data, expect, machine, own, unpacked};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::{env, fs};
 
 fn index(data: &Path) -> Vec<BTreeMap<String, String>> {
@@ -251,26 +252,17 @@ fn own_machines_are_surveyed_as_expected() {
 
 #[test]
 fn own_recordings_hold_nothing_that_a_recording_leaves_out() {
-    let mut files = 0;
+    let mut seen = 0;
     for (_, dir) in own() {
         let root = dir.join("root");
-        let mut dirs = vec![root.clone()];
-        while let Some(dir) = dirs.pop() {
-            for entry in fs::read_dir(dir).unwrap() {
-                let path = entry.unwrap().path();
-                let kind = path.symlink_metadata().unwrap();
-                if kind.is_dir() {
-                    dirs.push(path);
-                } else if kind.is_file() {
-                    let kernel = format!("/{}", path.strip_prefix(&root).unwrap().display());
-                    let bytes = fs::read(&path).unwrap();
-                    assert!(without_private(&kernel, &bytes) == bytes, "{}", path.display());
-                    files += 1;
-                }
-            }
+        for path in files(&root) {
+            let kernel = format!("/{}", path.strip_prefix(&root).unwrap().display());
+            let bytes = fs::read(&path).unwrap();
+            assert!(without_private(&kernel, &bytes) == bytes, "{}", path.display());
+            seen += 1;
         }
     }
-    assert!(files > 1000, "{files} files");
+    assert!(seen > 1000, "{seen} files");
 }
 
 /// What a recording may change: names of user tasks, what is left out of the command line, and the
@@ -381,4 +373,98 @@ fn interrupt_tables_of_others_are_read_whole() {
         read += 1;
     }
     assert!(read >= 10, "{read} tables");
+}
+
+/// The files of a recording, each once: links are not followed.
+fn files(root: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut dirs = vec![root.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            let kind = path.symlink_metadata().unwrap();
+            if kind.is_dir() {
+                dirs.push(path);
+            } else if kind.is_file() {
+                found.push(path);
+            }
+        }
+    }
+    found
+}
+
+/// Files by their path without numbers, so that one of a kind stands for all.
+fn by_shape(root: &Path) -> BTreeMap<String, Vec<PathBuf>> {
+    let mut shapes: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+    for path in files(root) {
+        let name = path.strip_prefix(root).unwrap().display().to_string();
+        let mut shape = name.replace(|c: char| c.is_ascii_digit(), "#");
+        while shape.contains("##") {
+            shape = shape.replace("##", "#");
+        }
+        shapes.entry(shape).or_default().push(path);
+    }
+    shapes
+}
+
+/// Files whose text stands for itself: any text is as good as another.
+const OPAQUE: &[&str] = &[
+    ".dockerenv",
+    ".gitkeep",
+    "arch",
+    "available_clocksource",
+    "boot_id",
+    "cmdline",
+    "control",
+    "cpuinfo",
+    "cpuset.cpus",
+    "current_clocksource",
+    "current_driver",
+    "filesystems",
+    "msi_irqs/#",
+    "name",
+    "osrelease",
+    "parameters/policy",
+    "smp_affinity",
+    "tasks",
+    "type",
+    "version",
+];
+
+#[test]
+fn damaged_files_are_notes_and_never_failures() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines/6.18-hybrid/root");
+    let dir = fresh("damaged");
+    fs::create_dir_all(dir.parent().unwrap()).unwrap();
+    assert!(Command::new("cp").arg("-a").arg(&root).arg(&dir).status().unwrap().success());
+    let notes = || survey(&Host::recorded(&dir).unwrap(), &[]).notes.len();
+    let whole = notes();
+    let settings = survey(&Host::recorded(&dir).unwrap(), &tunables::reads()).settings;
+    let mut silent = Vec::new();
+    for (shape, files) in by_shape(&dir) {
+        let opaque = OPAQUE.iter().any(|end| shape.ends_with(end));
+        let setting = files.iter().any(|file| {
+            let path = file.strip_prefix(&dir).unwrap().display().to_string();
+            settings.contains_key(&format!("/{path}")) || shape.ends_with("/rps_cpus")
+        });
+        let kept: Vec<Vec<u8>> = files.iter().map(|file| fs::read(file).unwrap()).collect();
+        for garbage in [&b""[..], b"99999999999999999999\n", b"\xff(7-"] {
+            for file in &files {
+                fs::write(file, garbage).unwrap();
+            }
+            // A recording whose own list of errors is damaged is refused as a whole.
+            if shape == "errors.tsv" {
+                assert_eq!(Host::recorded(&dir).is_err(), !garbage.is_empty());
+                continue;
+            }
+            let told = notes() > whole;
+            if garbage.starts_with(b"\xff") && !told && !opaque && !setting {
+                silent.push(shape.clone());
+            }
+        }
+        for (file, bytes) in files.iter().zip(kept) {
+            fs::write(file, bytes).unwrap();
+        }
+    }
+    assert_eq!(silent, Vec::<String>::new());
 }

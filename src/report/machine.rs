@@ -353,6 +353,14 @@ fn isolation(machine: &Machine) -> Vec<String> {
     say(Some(&now.rcu_nocbs), "RCU callbacks run elsewhere (rcu_nocbs)");
     say(Some(&now.managed_irq), "managed interrupts keep away (isolcpus=managed_irq)");
     say(now.partitions.as_ref(), "isolated by a cgroup partition");
+    let online = &machine.topology.online;
+    let mut only = |cpus: Option<&CpuSet>, what: &str| {
+        if let Some(cpus) = cpus.filter(|cpus| !online.is_subset(cpus)) {
+            lines.push(format!("{what} CPU {cpus} only"));
+        }
+    };
+    only(machine.irq_default.as_ref(), "new interrupts go to");
+    only(now.unbound_work.as_ref(), "unbound work queues run on");
     if lines.is_empty() {
         lines.push("nothing".to_owned());
     }

@@ -65,9 +65,9 @@ fn v1_groups(r: &Reader, mount: &str, found: &mut Cgroup) {
         let path = format!("{dir}/{prefix}{name}");
         r.set(&[(&path, List)])
     };
-    let flag = |dir: &str, name: &str| r.line(&format!("{dir}/{prefix}{name}"));
+    let flag = |dir: &str, name: &str| r.flag(&format!("{dir}/{prefix}{name}"));
     found.mems = set(mount, "effective_mems").or_else(|| set(mount, "mems")).unwrap_or_default();
-    found.balanced = flag(mount, "sched_load_balance").map(|text| text == "1");
+    found.balanced = flag(mount, "sched_load_balance");
     found.root_tasks = members(r, mount, "tasks");
     let mut dirs = children(r, mount, &prefix);
     while let Some(dir) = dirs.pop() {
@@ -80,8 +80,8 @@ fn v1_groups(r: &Reader, mount: &str, found: &mut Cgroup) {
             cpus: set(&dir, "cpus").unwrap_or_default(),
             effective: set(&dir, "effective_cpus"),
             partition: None,
-            exclusive: flag(&dir, "cpu_exclusive").is_some_and(|text| text == "1"),
-            balanced: flag(&dir, "sched_load_balance").map(|text| text == "1"),
+            exclusive: flag(&dir, "cpu_exclusive").unwrap_or(false),
+            balanced: flag(&dir, "sched_load_balance"),
             tasks: members(r, &dir, "tasks"),
             path: dir,
         });

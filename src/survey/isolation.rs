@@ -1,6 +1,6 @@
 //! What is isolated already: by the command line, by the kernel's own account, by partitions.
 
-use super::reader::Reader;
+use super::reader::{Reader, Spelling};
 use super::{Isolation, Kernel, Topology};
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::cmdline;
@@ -13,6 +13,7 @@ pub(super) fn isolation(r: &Reader, kernel: &Kernel, topology: &Topology) -> Iso
     let mut found = Isolation {
         isolated: r.list(&format!("{CPU}/isolated")),
         nohz_full: nohz_full(r),
+        unbound_work: r.set(&[("/sys/devices/virtual/workqueue/cpumask", Spelling::Mask)]),
         ..Isolation::default()
     };
     for value in cmdline::values(&params, "isolcpus") {

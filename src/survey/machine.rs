@@ -252,6 +252,8 @@ pub struct Isolation {
     pub rcu_nocbs: CpuSet,
     /// CPUs of `irqaffinity=`.
     pub irqaffinity: Option<CpuSet>,
+    /// Where unbound work queues run (`/sys/devices/virtual/workqueue/cpumask`).
+    pub unbound_work: Option<CpuSet>,
     /// `cpuset.cpus.isolated` of the v2 root, without the CPUs of `isolcpus=` that newer kernels
     /// name there too.
     pub partitions: Option<CpuSet>,

@@ -16,12 +16,12 @@ pub(super) fn power(r: &Reader, topology: &Topology) -> Power {
         Some(IdleState {
             name: r.line(&file("name"))?,
             latency_us: r.number(&file("latency"))?,
-            disabled: r.line(&file("disable")).is_some_and(|text| text != "0"),
+            disabled: r.flag(&file("disable")).unwrap_or(false),
         })
     };
     // intel_pstate has its own switch, with the opposite sense.
-    let no_turbo = r.line(&format!("{CPU}/intel_pstate/no_turbo")).map(|text| text == "0");
-    let boost = || r.line(&format!("{CPU}/cpufreq/boost")).map(|text| text == "1");
+    let no_turbo = r.flag(&format!("{CPU}/intel_pstate/no_turbo")).map(|no| !no);
+    let boost = || r.flag(&format!("{CPU}/cpufreq/boost"));
     Power {
         cpufreq_driver,
         governors,

@@ -67,6 +67,11 @@ impl<'a> Reader<'a> {
         number
     }
 
+    /// A switch: 0 or 1 (`active` of SMT and some others may hold a larger count).
+    pub(super) fn flag(&self, path: &str) -> Option<bool> {
+        self.number(path).map(|number: u64| number != 0)
+    }
+
     /// A number of an id file, where -1 says that there is none.
     pub(super) fn id(&self, path: &str) -> Option<i64> {
         self.number(path).filter(|id: &i64| *id >= 0)

@@ -28,7 +28,7 @@ pub(super) fn topology(r: &Reader, cpuinfo: Option<&str>) -> Topology {
         r.note(&format!("{CPU}/cpu*/topology"), "the kernel does not say which CPUs share a core");
     }
     classify(r, &mut all.cpus);
-    all.smt_active = r.line(&format!("{CPU}/smt/active")).map(|text| text == "1");
+    all.smt_active = r.flag(&format!("{CPU}/smt/active"));
     all.smt_control = r.line(&format!("{CPU}/smt/control"));
     all
 }
@@ -45,7 +45,7 @@ fn cpu_sets(r: &Reader) -> Topology {
     let listed: CpuSet = r.numbered(CPU, "cpu").into_iter().collect();
     let online = r.list(&format!("{CPU}/online")).unwrap_or_else(|| {
         // Before 2.6.26 only the directories tell; `cpuN/online` is missing where a CPU cannot go.
-        let on = |cpu: &usize| r.line(&format!("{CPU}/cpu{cpu}/online")).is_none_or(|s| s == "1");
+        let on = |cpu: &usize| r.flag(&format!("{CPU}/cpu{cpu}/online")).unwrap_or(true);
         listed.iter().filter(on).collect()
     });
     if online.is_empty() {
@@ -151,8 +151,15 @@ fn nodes(r: &Reader, online: &CpuSet) -> Vec<Node> {
 /// `Node 0 MemTotal:       32489480 kB`.
 fn memory_kib(r: &Reader, path: &str) -> Option<u64> {
     let text = r.given(r.host.read(path))?;
-    let line = text.lines().find(|line| line.contains(" MemTotal:"))?;
-    line.rsplit_once(':')?.1.trim().strip_suffix(" kB")?.trim().parse().ok()
+    let total = |line: &str| -> Option<u64> {
+        let (_, size) = line.split_once(" MemTotal:")?;
+        size.trim().strip_suffix(" kB")?.trim().parse().ok()
+    };
+    let found = text.lines().find_map(total);
+    if found.is_none() {
+        r.note(path, "no line MemTotal: in it");
+    }
+    found
 }
 
 /// Tells strong cores from small ones: by the PMUs of hybrid x86 parts, else by capacity, else by

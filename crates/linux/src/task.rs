@@ -153,7 +153,8 @@ impl Host {
             id: TaskId { tid, started: stat.starttime },
             pid,
             parent: stat.ppid,
-            comm: stat.comm,
+            // A task names itself as it likes, also with what would move a terminal's cursor.
+            comm: stat.comm.replace(char::is_control, "?"),
             kthread: stat.flags & PF_KTHREAD != 0,
             bound: stat.flags & PF_NO_SETAFFINITY != 0,
             cpu: stat.processor.and_then(|cpu| usize::try_from(cpu).ok()).unwrap_or(0),
