@@ -159,6 +159,9 @@ impl Run<'_> {
             progress(Progress { done, total, what: &step.tunable });
             self.one(intent, step)?;
         }
+        if let Some(signal) = signal::stopped_by() {
+            return Err(Halt::Signal(signal));
+        }
         progress(Progress { done: total, total, what: "" });
         let masks = affinities::left(self.host, self.plan, self.intents)?;
         self.log.add(&journal::applied(&masks))?;

@@ -93,12 +93,19 @@ fn write(host: &Host, path: &str, value: &str, compare: Compare) -> Result<Made>
     if compare.same(&before, value) {
         return Ok(Made { left: Some(before), ..Made::plain(Outcome::AlreadySo) });
     }
-    host.write(path, value)?;
+    match host.write(path, value) {
+        // Before 6.1 the kernel knows `root` and `member` only (`sched_partition_write()`,
+        // kernel/cgroup/cpuset.c, 5.10 and 5.15) and answers EINVAL to `isolated`.
+        Err(error) if is_partition(path) && error.is_invalid() => {
+            return partition(host, path, value, &before, &error.reason());
+        }
+        answer => answer?,
+    }
     let left = host.read_line(path)?;
     if compare.same(&left, value) || narrowed(compare, &left, value) {
         return Ok(Made::changed(left));
     }
-    if path.ends_with("/cpuset.cpus.partition") {
+    if is_partition(path) {
         return partition(host, path, value, &before, &left);
     }
     let verb = if compare.same(&left, &before) { "kept" } else { "made it" };
@@ -125,7 +132,11 @@ fn taken_back(
     }
 }
 
-/// `isolated` that the kernel took but calls invalid: `root` keeps others out too, though the
+fn is_partition(path: &str) -> bool {
+    path.ends_with("/cpuset.cpus.partition")
+}
+
+/// `isolated` that the kernel refuses or calls invalid: `root` keeps others out too, though the
 /// scheduler still balances between its CPUs.
 fn partition(host: &Host, path: &str, value: &str, before: &str, left: &str) -> Result<Made> {
     if value == "isolated" {

@@ -7,7 +7,8 @@ use crate::apply::{self, Applied, Fate, Undone};
 use crate::change::Outcome;
 use crate::failure::{Failure, Kind};
 use crate::load;
-use crate::plan::Plan;
+use crate::plan::{Plan, plan};
+use crate::policy::Wish;
 use crate::report::attempt::{Attempt, SCHEMA};
 use crate::run::Place;
 use crate::survey::{Machine, differences, survey};
@@ -32,6 +33,8 @@ pub struct Args {
     pub seconds: u64,
 }
 
+/// The name of its shield, by which its guard knows it.
+pub(super) const NAME: &str = "try";
 /// Seconds that the load may go on beyond both spans: arming, settling, apply and undo on a slow
 /// machine. It ends by itself then, whatever became of this process.
 const LOAD_SPARE: u64 = 60;
@@ -53,7 +56,12 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     let store = Store::new(&global.state);
     signal::catch_stops().map_err(|e| Failure::machine(format!("cannot catch signals: {e}")))?;
     let machine = survey(&host, &tunables::reads());
-    let (plan, _) = args.wish.plan(&host, &machine)?;
+    if let Some(active) = apply::active(&store)? {
+        return Err(Failure::machine(format!("CPU {} is shielded already", active.shield.cpus))
+            .hint("`cpushield verify` watches it; `cpushield undo` takes the shield down first"));
+    }
+    let asked = args.wish.asked(&host, &machine)?;
+    let plan = plan(&machine, &Wish { name: NAME.to_owned(), ..asked.wish })?;
     let guard = Guard::start(global)?;
     let attempt = attempt(ui, &Stage { host: &host, store: &store, machine, plan, args });
     guard.dismiss();
@@ -91,6 +99,11 @@ fn attempt(ui: &Ui, stage: &Stage<'_>) -> Result<Attempt, Failure> {
     let under = survey(host, &tunables::reads());
     // Whatever the watching came to, the shield comes down first.
     let undone = apply::undo(host, store)?;
+    let (restored, left) = fates(&undone);
+    if shielded.is_err() && !left.is_empty() {
+        let message = format!("not everything was put back:\n  {}", left.join("\n  "));
+        return Err(Failure::new(Kind::NotUndone, message));
+    }
     let shielded = shielded?;
     keep_to(&home)?;
     let after = survey(host, &tunables::reads());
@@ -98,7 +111,6 @@ fn attempt(ui: &Ui, stage: &Stage<'_>) -> Result<Attempt, Failure> {
         tunables::remedy(&under, &plan.shield, seen.cause, &seen.culprit)
     });
     let (changed, refused) = outcomes(&applied);
-    let (restored, left) = fates(&undone);
     Ok(Attempt {
         schema: SCHEMA,
         plan: plan.clone(),

@@ -1,7 +1,7 @@
 //! The guard of `try`: a process beside it that outlives `kill -9`. When the one it guards ends
 //! without dismissing it, it undoes what was applied.
 
-use super::Global;
+use super::{Global, attempt};
 use crate::apply;
 use crate::failure::Failure;
 use cpushield_linux::{Error, Store, Verb, process};
@@ -52,6 +52,11 @@ impl Guard {
 pub fn run(global: &Global, args: &Args) -> Result<(), Failure> {
     let fail = |e| Failure::from(Error::io(Verb::Call, &format!("/proc/{}", args.pid), e));
     while !process::wait_for_end(args.pid, Duration::from_secs(60)).map_err(fail)? {}
-    apply::undo(&global.host()?, &Store::new(&global.state))?;
+    let store = Store::new(&global.state);
+    // Somebody else's shield is none of its business.
+    let ours = apply::active(&store)?.is_some_and(|plan| plan.shield.name == attempt::NAME);
+    if ours {
+        apply::undo(&global.host()?, &store)?;
+    }
     Ok(())
 }

@@ -47,7 +47,7 @@ pub fn is_vital(comm: &str, affinity: &CpuSet, cpus: &CpuSet) -> bool {
     if comm.starts_with("rcub/") {
         return true;
     }
-    let prefixes = ["rcu", "ktimers/", "ksoftirqd/"];
+    let prefixes = ["rcu", "ktimers/", "ksoftirqd/", "irq_work/"];
     affinity.intersects(cpus) && prefixes.iter().any(|prefix| comm.starts_with(prefix))
 }
 

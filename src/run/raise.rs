@@ -26,7 +26,7 @@ pub struct Settled {
 /// `/proc` cannot be read.
 pub fn threads(host: &Host, cpus: &CpuSet) -> Result<Vec<Thread>, RunError> {
     let named = |task: &Task| {
-        let prefixes = ["rcu", "ktimers/", "ksoftirqd/", "irq/"];
+        let prefixes = ["rcu", "ktimers/", "ksoftirqd/", "irq_work/", "irq/"];
         task.kthread && prefixes.iter().any(|prefix| task.comm.starts_with(prefix))
     };
     let matters = |thread: &Thread| {

@@ -7,17 +7,12 @@
 use super::RunError;
 use cpushield_linux::{CpuSet, Host, Policy, Store, TaskId};
 use serde::{Deserialize, Serialize};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 /// The file in the state directory.
 pub const FILE: &str = "programs.json";
 
 /// The version of its form.
 const SCHEMA: u32 = 1;
-
-/// How long another process may hold the lock before we give up. Applying takes the longest.
-const LOCK_WAIT: Duration = Duration::from_secs(10);
 
 /// What was changed for programs in the shield.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -117,16 +112,7 @@ pub fn read(host: &Host, store: &Store) -> Result<Record, RunError> {
 /// # Errors
 /// As [`read`], or another process is at work on the state directory for too long.
 pub fn open<'a>(host: &Host, store: &'a Store) -> Result<Open<'a>, RunError> {
-    let give_up = Instant::now() + LOCK_WAIT;
-    let lock = loop {
-        match store.lock() {
-            Ok(lock) => break lock,
-            Err(error) if error.is_held() && Instant::now() < give_up => {
-                sleep(Duration::from_millis(20));
-            }
-            Err(error) => return Err(error.into()),
-        }
-    };
+    let lock = store.lock()?;
     let record = read(host, store)?;
     Ok(Open { store, _lock: lock, kept: record.clone(), record })
 }

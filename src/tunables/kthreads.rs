@@ -13,8 +13,9 @@ pub(super) struct Kthreads;
 const PAGE: &str = "\
 Kernel threads such as kswapd, khugepaged, jbd2, rcu_preempt and the threads of threaded
 interrupts may run on any CPU unless they are told otherwise. Each one whose affinity touches
-the shield gets the housekeeping CPUs of its own affinity, and so does `kthreadd`, from which
-new ones inherit.
+the shield gets the housekeeping CPUs of its own affinity. A thread born later does not inherit
+that: the kernel gives it all CPUs but those of `nohz_full=` and `isolcpus=` (kthread() in
+kernel/kthread.c, 6.12). On a machine booted without them, `status` shows such a newcomer.
 
 Threads that belong to one CPU (migration, ksoftirqd, cpuhp, per-CPU kworkers; on PREEMPT_RT
 also ktimers and rcuc) cannot be moved: the kernel answers EINVAL (PF_NO_SETAFFINITY). They run

@@ -149,6 +149,12 @@ impl Error {
         }
     }
 
+    /// The kernel does not take the value (EINVAL).
+    #[must_use]
+    pub fn is_invalid(&self) -> bool {
+        self.errno() == Some(libc::EINVAL)
+    }
+
     /// The file, directory, task or call is not there (ENOENT, ESRCH, ENODEV, ENOTDIR).
     #[must_use]
     pub fn is_absent(&self) -> bool {

@@ -241,17 +241,36 @@ pub fn die_with_parent(parent: i32) -> io::Result<bool> {
     Ok(unsafe { libc::getppid() } == parent)
 }
 
+/// Before 5.3 there is no `pidfd_open(2)`: looks now and then whether the process is there.
+fn poll_for_end(pid: i32, most: Duration) -> bool {
+    let until = std::time::Instant::now() + most;
+    loop {
+        // SAFETY: signal 0 is not sent; the call takes numbers and no pointers.
+        if unsafe { libc::kill(pid, 0) } != 0 {
+            return true;
+        }
+        if std::time::Instant::now() >= until {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
 /// Waits until a process has ended. True when it did, false when `most` went by first. A process
 /// that is not there has ended.
 ///
 /// # Errors
-/// The kernel's answer; ENOSYS before 5.3 (`pidfd_open(2)`).
+/// The kernel's answer.
 pub fn wait_for_end(pid: i32, most: Duration) -> io::Result<bool> {
     // SAFETY: the call takes numbers and no pointers.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
     if fd < 0 {
         let error = io::Error::last_os_error();
-        return if error.raw_os_error() == Some(libc::ESRCH) { Ok(true) } else { Err(error) };
+        return match error.raw_os_error() {
+            Some(libc::ESRCH) => Ok(true),
+            Some(libc::ENOSYS) => Ok(poll_for_end(pid, most)),
+            _ => Err(error),
+        };
     }
     let fd = i32::try_from(fd).map_err(io::Error::other)?;
     // SAFETY: the kernel has just given this descriptor to us, and nobody else knows it.

@@ -8,9 +8,13 @@ use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// The file that is locked; it holds the number of the process that locked it last.
 const LOCK: &str = "lock";
+
+/// How long another process may hold the lock before we give up. Applying takes the longest.
+const LOCK_WAIT: Duration = Duration::from_secs(10);
 
 /// A state directory; it is made when something is first kept in it.
 #[derive(Debug, Clone)]
@@ -53,11 +57,24 @@ impl Store {
             .map_err(|e| Error::io(Verb::MakeDir, &path, e))
     }
 
-    /// Takes the lock, or says at once who holds it.
+    /// Takes the lock. Somebody else's work takes a moment, so it is waited for; who still holds it
+    /// then is told.
     ///
     /// # Errors
     /// [`Cause::Held`] when another process has it; else the answer of the file system.
     pub fn lock(&self) -> Result<Lock> {
+        let give_up = Instant::now() + LOCK_WAIT;
+        loop {
+            match self.try_lock() {
+                Err(error) if error.is_held() && Instant::now() < give_up => {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    fn try_lock(&self) -> Result<Lock> {
         self.make()?;
         let path = self.path(LOCK);
         let fail = |e| Error::io(Verb::Lock, &path, e);
@@ -86,10 +103,11 @@ impl Store {
             Err(TryLockError::Error(e)) => return Err(fail(e)),
         }
         let pid = format!("{}\n", std::process::id());
-        file.set_len(0)
+        // The number is for people; a full disk must not keep undo from its work.
+        let _ = file
+            .set_len(0)
             .and_then(|()| file.rewind())
-            .and_then(|()| file.write_all(pid.as_bytes()))
-            .map_err(fail)?;
+            .and_then(|()| file.write_all(pid.as_bytes()));
         Ok(Lock { _file: file })
     }
 
