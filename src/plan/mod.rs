@@ -49,7 +49,14 @@ pub fn plan(machine: &Machine, wish: &Wish) -> Result<Plan, Refused> {
         match (wish.tunables.get(name), tunable.optional(wish.workload)) {
             (Some(false), _) => plan.skip(*tunable, "switched off by the wish"),
             (None, Some(why)) => plan.skip(*tunable, &format!("{why} (--on {name})")),
-            _ => plan.ask(machine, *tunable),
+            (Some(true), _) => {
+                let wants = tunable.wants_when_asked(machine, &plan.shield);
+                plan.add(machine, *tunable, wants);
+            }
+            _ => {
+                let wants = tunable.wants(machine, &plan.shield);
+                plan.add(machine, *tunable, wants);
+            }
         }
     }
     Ok(plan)
@@ -76,9 +83,14 @@ impl Plan {
     }
 
     /// Adds what one tunable wants and what stays in spite of it.
-    fn ask(&mut self, machine: &Machine, tunable: &dyn Tunable) {
-        match tunable.wants(machine, &self.shield) {
-            Wants::Nothing(reason) => self.skip(tunable, &reason),
+    fn add(&mut self, machine: &Machine, tunable: &dyn Tunable, wants: Wants) {
+        match wants {
+            Wants::Nothing(reason) => {
+                let asked = tunable.wants_when_asked(machine, &self.shield);
+                let (name, on) = (tunable.name(), matches!(asked, Wants::Changes(_)));
+                let asked = if on { format!(" (--on {name})") } else { String::new() };
+                self.skip(tunable, &(reason + &asked));
+            }
             Wants::Changes(wanted) => {
                 let (already, todo): (Vec<_>, Vec<_>) = wanted.into_iter().partition(|w| w.already);
                 if !already.is_empty() {

@@ -66,6 +66,10 @@ pub trait Tunable: Sync {
     }
     /// What it wants on this machine for this shield.
     fn wants(&self, machine: &Machine, shield: &Shield) -> Wants;
+    /// What it wants when the user asked for it by name, where it is more careful unasked.
+    fn wants_when_asked(&self, machine: &Machine, shield: &Shield) -> Wants {
+        self.wants(machine, shield)
+    }
     /// What stays although it did its part.
     fn remains(&self, _machine: &Machine, _shield: &Shield) -> Remains {
         Remains::default()

@@ -1,6 +1,6 @@
 //! [`remedy`]: from an interruption to what removes it. Pure.
 
-use super::{Force, TUNABLES, Tunable, Wanted, in_force};
+use super::{Force, TUNABLES, Tunable, Wanted, Wants, in_force};
 use crate::causes::Cause;
 use crate::change::{Change, When};
 use crate::plan::Shield;
@@ -41,8 +41,9 @@ pub fn remedy(
     let others: Vec<&dyn Tunable> = others.into_iter().filter(open).collect();
     let found = [&named, &others].into_iter().find_map(|tunables| {
         let mut now = tunables.iter().filter_map(|t| at_runtime(machine, shield, *t, culprit));
+        let asked = || tunables.iter().find_map(|t| when_asked(machine, shield, *t));
         let boot = || tunables.iter().find_map(|t| at_boot(machine, shield, *t, cause));
-        now.next().or_else(boot)
+        now.next().or_else(asked).or_else(boot)
     });
     // What only a boot can do says so in its parameter, or why there is none.
     let why_none = || {
@@ -73,6 +74,21 @@ fn at_runtime(
         }
     };
     Some(Remedy { tunable: tunable.name().to_owned(), when: When::Runtime, how })
+}
+
+/// What a tunable does not do unasked on this machine.
+fn when_asked(machine: &Machine, shield: &Shield, tunable: &dyn Tunable) -> Option<Remedy> {
+    if !matches!(in_force(machine, shield, tunable), Force::NotApplicable(_)) {
+        return None;
+    }
+    let wants = tunable.wants_when_asked(machine, shield);
+    let tunable = tunable.name().to_owned();
+    let how = format!("cpushield apply --on {tunable}");
+    matches!(wants, Wants::Changes(wanted) if !wanted.is_empty()).then_some(Remedy {
+        tunable,
+        when: When::Runtime,
+        how,
+    })
 }
 
 fn at_boot(

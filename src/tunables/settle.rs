@@ -17,10 +17,11 @@ base again, and each time sends an IPI to a `nohz_full` CPU. Taking the CPU offl
 that to other CPUs; online again it is clean. In the guests of the benchmark the left-over was
 one IPI every 0.1 s, and none after this step.
 
-It is done before everything else, because interrupts, threads and cpusets are disturbed by it,
-and only where it pays and cannot harm: the CPU was prepared with `nohz_full=` (elsewhere the
-tick interrupts anyway), it can be taken offline, and cpusets are v2 (a v1 cpuset loses the CPU
-for good).
+It is done before everything else, because interrupts, threads and cpusets are disturbed by it.
+Unasked it is done only on CPUs prepared with `nohz_full=`, for elsewhere the tick interrupts
+hundreds of times more often; `--on settle` does it there too, and then nothing but ticks is left of
+the time before. Cpusets must be v2 (a v1 cpuset loses the CPU for good), and the CPU one that can
+be taken offline.
 
 Cost: all CPUs stop for a moment, and programs pinned to that CPU alone are moved; undo puts
 their affinity back.
@@ -46,11 +47,7 @@ impl Tunable for Settle {
     }
 
     fn removes(&self) -> &'static [Cause] {
-        &[Cause::Timer, Cause::IpiIrqWork, Cause::IpiCall, Cause::IpiReschedule]
-    }
-
-    fn culprits(&self) -> &'static [&'static str] {
-        &["nohz_full_kick", "tmigr_handle_remote", "timer_expire_remote"]
+        &[Cause::Timer, Cause::Workqueue, Cause::IpiIrqWork]
     }
 
     fn risk(&self) -> Risk {
@@ -59,23 +56,22 @@ impl Tunable for Settle {
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> Wants {
         let nohz_full = machine.isolation.nohz_full.clone().unwrap_or_default();
+        if !shield.cpus.is_subset(&nohz_full) {
+            return Wants::Nothing("the tick interrupts more than what it removes".to_owned());
+        }
+        self.wants_when_asked(machine, shield)
+    }
+
+    fn wants_when_asked(&self, machine: &Machine, shield: &Shield) -> Wants {
         if machine.cgroup.mode != CgroupMode::V2 {
             let why = "a v1 cpuset would lose the CPU, and without cpusets nothing keeps it clean";
             return Wants::Nothing(why.to_owned());
         }
-        let prepared = shield.cpus.and(&nohz_full);
-        if prepared.is_empty() {
-            return Wants::Nothing(
-                "it pays only on CPUs prepared with nohz_full=; elsewhere the tick interrupts \
-                 anyway"
-                    .to_owned(),
-            );
-        }
         let path = |cpu: usize| format!("/sys/devices/system/cpu/cpu{cpu}/online");
-        let can: Vec<usize> =
-            prepared.iter().filter(|cpu| setting(machine, &path(*cpu)) == Some("1")).collect();
+        let online = |cpu: &usize| setting(machine, &path(*cpu)) == Some("1");
+        let can: Vec<usize> = shield.cpus.iter().filter(online).collect();
         if can.is_empty() {
-            return Wants::Nothing(format!("CPU {prepared} cannot be taken offline"));
+            return Wants::Nothing(format!("CPU {} cannot be taken offline", shield.cpus));
         }
         let reason = "timers and work that were left on it go to other CPUs";
         let cycle = |cpu: usize| Wanted::new(Change::CycleCpu { cpu }, reason);

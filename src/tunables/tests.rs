@@ -250,7 +250,13 @@ fn settling_needs_nohz_full_v2_and_a_cpu_that_can_go_offline() {
     assert!(shell(&busy(CgroupMode::V1), "settle").is_empty());
     let mut m = good.clone();
     m.isolation.nohz_full = Some(CpuSet::new());
-    assert!(shell(&m, "settle").is_empty());
+    let unasked = plan(&m, &Wish { cpus: Some(set("3")), ..Wish::default() }).unwrap();
+    assert!(unasked.steps.iter().all(|step| step.tunable != "settle"));
+    assert_eq!(shell(&m, "settle").len(), 1, "asked for by name");
+    let done = after(m.clone(), &unasked);
+    let leftover = super::remedy(&done, &unasked.shield, Cause::Workqueue, "neigh_managed_work");
+    let leftover = leftover.unwrap();
+    assert_eq!(leftover.how, "cpushield apply --on settle");
     let mut m = good;
     m.settings.remove("/sys/devices/system/cpu/cpu3/online");
     assert!(shell(&m, "settle").is_empty());
