@@ -9,9 +9,17 @@ use crate::ui::Ui;
 use std::path::PathBuf;
 
 /// The machine, what is isolated, what stands in the way
+///
+/// Reads everything and changes nothing. To find out which interrupts can be moved it writes each
+/// one's own mask back, which the kernel accepts or refuses as it would another one (as root only).
+/// What cannot be read is listed at the end with the reason.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Also save the files that are read below DIR, with nothing private in them
+    ///
+    /// For reports of defects and for trying plans on another machine: `--root DIR` then works on
+    /// it. Left out are names of user programs, command lines, host names, hardware addresses and
+    /// serial numbers.
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
 }

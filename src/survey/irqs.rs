@@ -45,8 +45,10 @@ pub(super) fn irqs(r: &Reader) -> (Vec<Irq>, Option<CpuSet>) {
     (numbers.into_iter().map(irq).collect(), default)
 }
 
-/// Writes `smp_affinity` back. The kernel marks the mask as set by a user then, which matters only
-/// when a driver gives the line up and requests it again.
+/// Writes `smp_affinity` back. Two traces remain: the kernel marks the mask as set by a user, so
+/// that it outlives the driver's giving the line up, and a thread of the line that someone moved
+/// away goes back to the mask (`irq_do_set_affinity()`, `irq_set_thread_affinity()`,
+/// kernel/irq/manage.c, 6.12).
 fn movable(r: &Reader, dir: &str, actions: &str) -> Movable {
     if actions.is_empty() {
         return Movable::Unknown("no driver has requested it".to_owned());
