@@ -235,10 +235,10 @@ impl Picker<'_> {
             ));
         }
         if !idle.is_empty() {
+            let (work, siblings) = (named(work), named(&idle));
+            let stay = if idle.len() == 1 { "stays" } else { "stay" };
             told.why(format!(
-                "Whole cores: work runs on {}, and {} beside it stays idle.",
-                named(work),
-                named(&idle)
+                "Whole cores: work runs on {work}; the other half, {siblings}, {stay} idle."
             ));
         }
         if self.wish.half_core {

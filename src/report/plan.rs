@@ -58,8 +58,9 @@ fn skipped(plan: &Plan) -> String {
 
 fn changes(plan: &Plan, verbose: bool) -> String {
     let already: usize = plan.already.values().sum();
-    let so = if already > 0 { format!("; {already} are so already") } else { String::new() };
-    let mut text = format!("\n{} changes{so}\n", plan.steps.len());
+    let so = if already > 0 { format!("; {already} more already so") } else { String::new() };
+    let word = if plan.steps.len() == 1 { "change" } else { "changes" };
+    let mut text = format!("\n{} {word}{so}\n", plan.steps.len());
     if verbose {
         for step in &plan.steps {
             let now = step.now.as_deref().unwrap_or("?");
