@@ -297,6 +297,8 @@ fn assert_recording_is_the_machine(name: &str, host: Host) {
     let again = survey(&Host::recorded(&dir).unwrap(), &wanted);
     // As JSON, so that a difference can be found in the message.
     let json = |machine: &Machine| serde_json::to_string_pretty(machine).unwrap();
+    let read: Machine = serde_json::from_str(&json(&seen)).unwrap();
+    assert!(read == seen, "{name}: JSON does not give the document back");
     assert!(seen == again, "{name}:\n{}\n--- recorded:\n{}", json(&seen), json(&again));
 }
 
