@@ -96,13 +96,28 @@ fn originals(plan: &Plan, intents: &[Intent]) -> Masks {
     masks
 }
 
-/// The masks now of every task whose original is known.
+/// The masks now of every task whose original is known. That of one that has its original is not
+/// read again: the CPUs that are online tell.
 ///
 /// # Errors
 /// `/proc` cannot be read.
 pub fn left(host: &Host, plan: &Plan, intents: &[Intent]) -> Result<Masks> {
-    let known = originals(plan, intents).0.into_keys();
-    of_tasks(host, known.filter(|id| host.is_same_task(*id)))
+    let online = online(host);
+    let mut masks = BTreeMap::new();
+    for (id, original) in originals(plan, intents).0 {
+        let Some(now) = there(host.online_affinity(id.tid))? else { continue };
+        if online.as_ref().is_some_and(|online| original.and(online) == now) {
+            masks.insert(id, original);
+        } else if let Some(now) = there(host.affinity(id.tid))? {
+            masks.insert(id, now);
+        }
+    }
+    Ok(Masks(masks))
+}
+
+/// The CPUs that are online; `None` when the kernel does not say.
+fn online(host: &Host) -> Option<CpuSet> {
+    host.read_line("/sys/devices/system/cpu/online").ok()?.parse().ok()
 }
 
 /// What is known of the machine when undo begins.
@@ -182,6 +197,7 @@ pub fn decide(host: &Host, journal: &Journal) -> Result<Undoing> {
     if originals.0.is_empty() {
         return Ok(undoing);
     }
+    let online = online(host);
     let steps = journal.intents.iter().filter_map(|intent| journal.step(intent));
     let wanted = steps.filter_map(|step| match &step.change {
         Change::Affinity { task, cpus, .. } => Some((*task, cpus)),
@@ -190,8 +206,14 @@ pub fn decide(host: &Host, journal: &Journal) -> Result<Undoing> {
     let tasks = host.tasks()?.into_iter().map(|task| (task.id.tid, task)).collect();
     let now = Now { journal, originals, wanted: wanted.collect(), tasks };
     for task in now.tasks.values().filter(|task| !task.bound && !is_self(host, task)) {
-        let Some(cpus) = there(host.affinity(task.id.tid))? else { continue };
         let original = now.originals.0.get(&task.id);
+        if let (Some(original), Some(online)) = (original, &online)
+            && there(host.online_affinity(task.id.tid))? == Some(original.and(online))
+        {
+            undoing.masks.0.insert(task.id, original.clone());
+            continue;
+        }
+        let Some(cpus) = there(host.affinity(task.id.tid))? else { continue };
         if is_in_shield(host, task.id, &cpus, &journal.header.plan.shield) {
             let free = original.cloned().or_else(|| now.nearest(task)).unwrap_or_else(|| {
                 let shield = &journal.header.plan.shield;
@@ -229,8 +251,7 @@ pub struct Restored {
 /// # Errors
 /// Only when a test stopped the host.
 pub fn restore(host: &Host, undoing: &Undoing) -> Result<Restored> {
-    let online = host.read_line("/sys/devices/system/cpu/online").ok();
-    let online: Option<CpuSet> = online.and_then(|text| text.parse().ok());
+    let online = online(host);
     // Whether masks agree on the CPUs that exist: a mask that names others too cannot be set.
     let same = |a: &CpuSet, b: &CpuSet| match &online {
         Some(online) => a.and(online) == b.and(online),
@@ -264,12 +285,12 @@ fn restore_one(
     cpus: &CpuSet,
     same: &impl Fn(&CpuSet, &CpuSet) -> bool,
 ) -> Result<Option<bool>> {
-    if !host.is_same_task(id) {
-        return Ok(None);
-    }
-    let Some(now) = there(host.affinity(id.tid))? else { return Ok(None) };
+    let Some(now) = there(host.online_affinity(id.tid))? else { return Ok(None) };
     if same(&now, cpus) {
         return Ok(Some(false));
+    }
+    if !host.is_same_task(id) {
+        return Ok(None);
     }
     match there(host.set_affinity(id.tid, cpus)) {
         Ok(Some(())) => {}
@@ -278,7 +299,7 @@ fn restore_one(
         Err(error) if !error.is_stop() && has_ended(host, id.tid) => return Ok(None),
         Err(error) => return Err(error),
     }
-    match there(host.affinity(id.tid))? {
+    match there(host.online_affinity(id.tid))? {
         Some(now) if same(&now, cpus) => Ok(Some(true)),
         Some(now) => Err(Error::malformed(
             &format!("/proc/{}/status", id.tid),

@@ -198,11 +198,11 @@ fn make_dir(host: &Host, path: &str) -> Result<Made> {
 
 fn affinity(host: &Host, task: TaskId, cpus: &CpuSet) -> Result<Made> {
     original::same_task(host, task)?;
-    if host.affinity(task.tid)? == *cpus {
+    if host.online_affinity(task.tid)? == *cpus {
         return Ok(Made::plain(Outcome::AlreadySo));
     }
     host.set_affinity(task.tid, cpus)?;
-    let left = host.affinity(task.tid)?;
+    let left = host.online_affinity(task.tid)?;
     if left.is_subset(cpus) {
         Ok(Made::changed(left.to_string()))
     } else {

@@ -52,6 +52,7 @@ pub fn members(host: &Host, group: &str) -> Result<Vec<TaskId>> {
 /// counted.
 pub fn move_all(host: &Host, from: &str, to: &str, keep: &BTreeSet<TaskId>) -> Result<Moved> {
     let target = list_of(host, to);
+    let mut writer = host.writer(&target);
     let mut tried: BTreeMap<i32, Option<String>> = BTreeMap::new();
     let mut moved = 0;
     for _ in 0..ROUNDS_MAX {
@@ -61,7 +62,7 @@ pub fn move_all(host: &Host, from: &str, to: &str, keep: &BTreeSet<TaskId>) -> R
                 continue;
             }
             fresh = true;
-            match host.write(&target, &tid.to_string()) {
+            match writer.write(&tid.to_string()) {
                 // The kernel takes a task that is exiting and leaves it where it is.
                 Ok(()) if tried.contains_key(&tid) => {
                     tried.insert(tid, Some(EXITING.to_owned()));

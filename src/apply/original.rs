@@ -1,9 +1,10 @@
 //! What is there before a change: read for every step of a plan before the first write. It writes
 //! nothing.
 
+use super::affinities::{self, Masks};
 use super::journal::{Intent, Original};
 use super::moves;
-use super::{affinities, cycle, irqbalance, slice};
+use super::{cycle, irqbalance, slice};
 use crate::change::Change;
 use crate::plan::Plan;
 use cpushield_linux::{Error, Host, Result, TaskId};
@@ -13,9 +14,21 @@ use cpushield_linux::{Error, Host, Result, TaskId};
 /// # Errors
 /// `/proc` cannot be read at all.
 pub fn of_plan(host: &Host, plan: &Plan) -> Result<Vec<Intent>> {
-    let mut intents = Vec::new();
+    let mut intents: Vec<Intent> = Vec::new();
+    let mut kept: Option<Masks> = None;
     for (step, wanted) in plan.steps.iter().enumerate().filter(|(_, s)| s.is_runtime()) {
-        intents.push(Intent { step, original: of_change(host, &wanted.change)? });
+        let original = match (&wanted.change, &kept) {
+            // It was read with all others a moment ago.
+            (Change::Affinity { task, .. }, Some(kept)) if kept.0.contains_key(task) => {
+                let cpus = kept.0.get(task).cloned().unwrap_or_default();
+                Original::Cpus { cpus }
+            }
+            (change, _) => of_change(host, change)?,
+        };
+        if let Original::Affinities { masks } = &original {
+            kept = Some(masks.clone());
+        }
+        intents.push(Intent { step, original });
     }
     Ok(intents)
 }

@@ -58,30 +58,44 @@ head -n $((begin + 3)) /tmp/journal | head -c -10 >$journal
 status "outcomes that are missing are found out" 0 cpushield undo
 as_before "as before without outcomes" /tmp/before
 
-# Stopped and killed.
-for tenths in 1 3 6 12; do
+# Stopped and killed, when so many lines of outcomes are in the journal (0: when it appears).
+outcomes() { grep -c '^{"out' $journal 2>/dev/null || true; }
+undone() { grep -c '^{"undone' $journal 2>/dev/null || true; }
+when() { # COUNTER N JOB: waits for it, or for the end of the job
+    while [ -d "/proc/$3" ] && { [ ! -e $journal ] || [ "$($1)" -lt "$2" ]; }; do :; done
+}
+for lines in 0 2 9 30; do
     cpushield apply --cpus 3 >/tmp/said 2>&1 &
     job=$!
-    sleep $((tenths / 10)).$((tenths % 10))
+    when outcomes $lines $job
     kill -TERM $job 2>/dev/null
     wait $job
     ended=$?
     case $ended in
     0) cpushield undo >/dev/null ;; # it was done before
-    4 | 143) ;;                    # undone by itself, or not begun
+    4) ;;                          # undone by itself
     *) not_ok "apply that is told to stop ended with $ended: $(cat /tmp/said)" ;;
     esac
-    as_before "apply stopped after $tenths tenths of a second (ended $ended): as before" /tmp/before
+    as_before "apply stopped after $lines outcomes (ended $ended): as before" /tmp/before
     claim "no shield is on record" test ! -e $journal
 done
-for tenths in 0 1 2 4 8; do
+for lines in 0 1 4 16 40; do
+    cpushield apply --cpus 3 >/dev/null 2>&1 &
+    job=$!
+    when outcomes $lines $job
+    kill -KILL $job 2>/dev/null
+    wait $job 2>/dev/null
+    status "undo after apply was killed after $lines outcomes" 0 cpushield undo
+    as_before "as before" /tmp/before
+done
+for lines in 0 1 5 20; do
     cpushield apply --cpus 3 >/dev/null 2>&1 || not_ok "apply ended with $?"
     cpushield undo >/dev/null 2>&1 &
     job=$!
-    sleep $((tenths / 10)).$((tenths % 10))
+    when undone $lines $job
     kill -KILL $job 2>/dev/null
     wait $job 2>/dev/null
-    status "undo after undo killed after $tenths tenths of a second" 0 cpushield undo
+    status "undo after undo was killed after $lines changes" 0 cpushield undo
     as_before "as before" /tmp/before
 done
 finish

@@ -6,8 +6,11 @@ use crate::error::{Cause, Error, Result, Verb, errno_name, errno_number};
 use crate::record::Recorder;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::ffi::CString;
 use std::fs;
 use std::io::{self, Read, Write};
+use std::os::fd::FromRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -41,6 +44,36 @@ pub struct Host {
     recorder: Option<Recorder>,
     fault: Option<Fault>,
     writes: AtomicUsize,
+}
+
+/// A kernel file that is opened once for many writes; see [`Host::writer`].
+#[derive(Debug)]
+pub struct Writer<'a> {
+    host: &'a Host,
+    path: &'a str,
+    file: Option<fs::File>,
+}
+
+impl Writer<'_> {
+    /// Writes a value, as [`Host::write`] does.
+    ///
+    /// # Errors
+    /// The kernel's answer, with the value.
+    pub fn write(&mut self, value: &str) -> Result<()> {
+        if !self.host.live {
+            return self.host.write(self.path, value);
+        }
+        let fail = |e| Error::io(Verb::Write, self.path, e).with_value(value);
+        self.host.before_write(Verb::Write, self.path).map_err(|e| e.with_value(value))?;
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => {
+                let file = fs::OpenOptions::new().write(true).open(self.host.place(self.path));
+                none.insert(file.map_err(fail)?)
+            }
+        };
+        file.write_all(value.as_bytes()).map_err(fail)
+    }
 }
 
 /// What a test wants to happen at the n-th write (counted from 0).
@@ -237,10 +270,25 @@ impl Host {
         self.read(path).map(|text| text.trim_end_matches(['\n', ' ', '\0']).to_owned())
     }
 
+    /// A file of `/proc/<pid>` that the kernel gives whole at the first read: there are thousands
+    /// of them, so asking a second time for nothing counts.
+    pub(crate) fn read_task_file(&self, path: &str) -> Result<Vec<u8>> {
+        if !self.live || self.recorder.is_some() {
+            return self.read_bytes(path);
+        }
+        let fail = |e| Error::io(Verb::Read, path, e);
+        let mut file = open(&self.place(path)).map_err(fail)?;
+        CHUNK.with_borrow_mut(|chunk| {
+            chunk.resize(CHUNK_BYTES, 0);
+            let n = file.read(chunk).map_err(fail)?;
+            Ok(chunk[..n].to_vec())
+        })
+    }
+
     fn read_file(&self, path: &str) -> Result<Vec<u8>> {
         let place = self.inside(Verb::Read, path)?;
         let fail = |e| Error::io(Verb::Read, path, e);
-        let mut file = fs::File::open(place).map_err(fail)?;
+        let mut file = open(&place).map_err(fail)?;
         CHUNK.with_borrow_mut(|chunk| {
             chunk.resize(CHUNK_BYTES, 0);
             let mut bytes = Vec::new();
@@ -348,6 +396,12 @@ impl Host {
         file.write_all(bytes.as_bytes()).map_err(fail)
     }
 
+    /// A kernel file to which many values are written, one write each.
+    #[must_use]
+    pub fn writer<'a>(&'a self, path: &'a str) -> Writer<'a> {
+        Writer { host: self, path, file: None }
+    }
+
     /// Makes a directory (a cgroup, a tracing instance); its parent must be there.
     ///
     /// # Errors
@@ -378,6 +432,19 @@ impl Host {
         self.before_write(Verb::Remove, path)?;
         fs::remove_file(self.place(path)).map_err(|e| Error::io(Verb::Remove, path, e))
     }
+}
+
+/// Opens a file for reading in one system call: musl's `open` makes two of it.
+fn open(place: &Path) -> io::Result<fs::File> {
+    let name = CString::new(place.as_os_str().as_bytes())?;
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+    // SAFETY: `name` ends with a zero byte and lives until the call returns.
+    let fd = unsafe { libc::openat(libc::AT_FDCWD, name.as_ptr(), flags) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is new and nobody else's.
+    Ok(unsafe { fs::File::from_raw_fd(fd) })
 }
 
 fn parse_errors(text: &str) -> Result<BTreeMap<(Verb, String), i32>> {

@@ -30,6 +30,6 @@ pub mod tracefs;
 pub use cpuset::CpuSet;
 pub use documents::{read_document, write_document};
 pub use error::{Error, Result, Verb};
-pub use host::{Fault, Host};
+pub use host::{Fault, Host, Writer};
 pub use store::{Lock, Store};
 pub use task::{Policy, Task, TaskId};

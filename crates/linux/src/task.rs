@@ -134,8 +134,13 @@ impl Host {
     /// # Errors
     /// The task is gone, or the text is not that of `stat`.
     pub fn task(&self, pid: i32, tid: i32) -> Result<Task> {
+        self.task_and_siblings(pid, tid).map(|(task, _)| task)
+    }
+
+    /// The same, and how many threads its process has.
+    fn task_and_siblings(&self, pid: i32, tid: i32) -> Result<(Task, i64)> {
         let path = format!("/proc/{pid}/task/{tid}/stat");
-        let text = match self.read_bytes(&path) {
+        let text = match self.read_task_file(&path) {
             Err(error) if error.is_absent() && pid == tid && !self.is_live() => {
                 self.read_bytes(&format!("/proc/{pid}/stat"))?
             }
@@ -149,7 +154,7 @@ impl Host {
                 &String::from_utf8_lossy(&text),
             )
         })?;
-        Ok(Task {
+        let task = Task {
             id: TaskId { tid, started: stat.starttime },
             pid,
             parent: stat.ppid,
@@ -162,7 +167,8 @@ impl Host {
             nice: stat.nice,
             rt_priority: stat.rt_priority.unwrap_or(0),
             policy: stat.policy.unwrap_or(0),
-        })
+        };
+        Ok((task, stat.num_threads))
     }
 
     /// Every thread of the machine in the order of their numbers; those that end meanwhile are
@@ -174,6 +180,18 @@ impl Host {
         let mut tasks = Vec::new();
         for name in self.list("/proc")? {
             let Ok(pid) = name.parse::<i32>() else { continue };
+            if self.is_live() {
+                match self.task_and_siblings(pid, pid) {
+                    // Most have one thread: there is no need to list it.
+                    Ok((task, 0 | 1)) => {
+                        tasks.push(task);
+                        continue;
+                    }
+                    Ok(_) => {}
+                    Err(error) if error.is_absent() => continue,
+                    Err(error) => return Err(error),
+                }
+            }
             let threads = match self.list(&format!("/proc/{pid}/task")) {
                 Ok(names) => names,
                 Err(error) if error.is_absent() => vec![name],
@@ -237,13 +255,32 @@ impl Host {
     }
 
     fn affinity_at(&self, path: &str) -> Result<CpuSet> {
-        let text = self.read(path)?;
+        let text = self.read_task_file(path)?;
+        let text = String::from_utf8_lossy(&text);
         for (i, line) in text.lines().enumerate() {
             if let Some(list) = line.strip_prefix("Cpus_allowed_list:") {
                 return list.parse().map_err(|_| Error::malformed(path, i + 1, "a CPU list", line));
             }
         }
         Err(Error::malformed(path, 0, "a line Cpus_allowed_list:", ""))
+    }
+
+    /// The CPUs that are online and that a thread may run on, from `sched_getaffinity(2)`: a tenth
+    /// of the price of [`Host::affinity`], which knows CPUs that are not online too.
+    ///
+    /// # Errors
+    /// The task is gone.
+    pub fn online_affinity(&self, tid: i32) -> Result<CpuSet> {
+        if self.is_live() {
+            return crate::sched::affinity(tid)
+                .map_err(|e| Error::io(Verb::Read, &format!("/proc/{tid}"), e));
+        }
+        let cpus = self.affinity(tid)?;
+        let online = self.read_line("/sys/devices/system/cpu/online").ok();
+        Ok(match online.and_then(|text| text.parse().ok()) {
+            Some(online) => cpus.and(&online),
+            None => cpus,
+        })
     }
 
     /// Lets a thread run on these CPUs only.
