@@ -82,7 +82,7 @@ pub struct Interruptions {
 /// Time lost as the workload sees it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Gaps {
-    /// Shortest loop time in nanoseconds: what the sampler can resolve.
+    /// Mean time of one look at the clock in nanoseconds, gaps left out: what the sampler resolves.
     pub resolution_ns: f64,
     /// Gaps longer than this many nanoseconds are counted.
     pub threshold_ns: u64,

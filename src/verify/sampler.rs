@@ -353,10 +353,11 @@ fn not_there(cpu: usize, error: &std::io::Error) -> String {
 
 fn in_ns(sample: &Sample, rate: f64, threshold_ns: u64) -> Seen {
     let ns = |ticks: u64| as_u64(as_f64(ticks) / rate);
+    let looking = sample.last.saturating_sub(sample.first).saturating_sub(sample.sum);
     let kept = u64::try_from(sample.kept).unwrap_or(u64::MAX);
     Seen {
         gaps: Gaps {
-            resolution_ns: if sample.least == u64::MAX { 0.0 } else { as_f64(sample.least) / rate },
+            resolution_ns: as_f64(looking) / as_f64(sample.loops.max(1)) / rate,
             threshold_ns,
             count: sample.gaps,
             max_ns: ns(sample.max),

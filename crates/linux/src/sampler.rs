@@ -37,8 +37,6 @@ pub struct Sample {
     pub sum: u64,
     /// The longest stretch without a gap.
     pub longest: u64,
-    /// The shortest time between two looks: what the loop can resolve.
-    pub least: u64,
     /// Gaps kept in the buffer; the others did not fit.
     pub kept: usize,
     /// The clock went backwards so many times.
@@ -97,7 +95,7 @@ pub fn raw_ns() -> u64 {
 #[inline(never)]
 pub fn spin(phase: &AtomicU32, beat: &AtomicU64, limits: Limits, gaps: &mut [Gap]) -> Sample {
     let first = ticks();
-    let mut seen = Sample { first, last: first, least: u64::MAX, ..Sample::default() };
+    let mut seen = Sample { first, last: first, ..Sample::default() };
     let mut since = first;
     while phase.load(Ordering::Relaxed) == limits.phase && seen.last < limits.deadline {
         let now = ticks();
@@ -115,8 +113,6 @@ pub fn spin(phase: &AtomicU32, beat: &AtomicU64, limits: Limits, gaps: &mut [Gap
                 *place = Gap { start: seen.last, end: now };
                 seen.kept = seen.kept.wrapping_add(1);
             }
-        } else {
-            seen.least = seen.least.min(took);
         }
         seen.loops = seen.loops.wrapping_add(1);
         seen.last = now;
