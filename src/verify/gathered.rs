@@ -77,6 +77,9 @@ impl Gathered {
 
 /// A sampler that looked for less than this share of the span, in hundredths, was kept from it.
 const WHOLE_PERCENT: u64 = 98;
+/// The same beside a trace, whose span encloses the sampler's by two messages to it. What the
+/// sampler missed there the trace saw.
+const TRACED_PERCENT: u64 = 90;
 
 impl Gathered {
     fn doubts(&self, seen: &sampler::Seen) -> Vec<String> {
@@ -87,7 +90,8 @@ impl Gathered {
         if seen.moved {
             doubts.push("the sampler was moved off this CPU".to_owned());
         }
-        if seen.span_ns < self.span_ns / 100 * WHOLE_PERCENT {
+        let least = if self.seen.trace.is_some() { TRACED_PERCENT } else { WHOLE_PERCENT };
+        if seen.span_ns < self.span_ns / 100 * least {
             let (part, whole) = (seen.span_ns / 1_000_000, self.span_ns / 1_000_000);
             doubts.push(format!("the sampler looked for {part} ms of {whole} ms only"));
         }

@@ -1,4 +1,5 @@
 # `cpushield try` ends well everywhere and leaves nothing behind, killed at any moment too.
+# slow: several minutes in each guest under emulation
 # guest: 6.12-rt timeout=240
 # guest: 6.12-rt systemd timeout=240
 # guest: 6.1-rt cgroup=v1 timeout=240

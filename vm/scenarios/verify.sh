@@ -8,13 +8,18 @@ grep -q nohz_full= /proc/cmdline && prepared=1 || prepared=''
 status "an unshielded CPU does not pass for quiet" 1 cpushield verify --cpus 3 --for 3s --max-entries 0
 status "apply shields CPU 3" 0 cpushield apply --cpus 3
 if [ $prepared ]; then
-    status "the prepared shield holds" 0 cpushield verify --for 10s --max-entries 0
-    cpushield verify --for 5s --json >/tmp/verdict 2>/tmp/errors
-    claim "its document has no entries" python3 -c '
+    # A guest loses time to its host, and then the verdict is an honest `unknown`: three attempts.
+    for attempt in 1 2 3; do
+        cpushield verify --for 10s --max-entries 0 --json >/tmp/verdict 2>/tmp/errors && break
+    done
+    cat /tmp/errors
+    claim "the prepared shield holds: no entry in 10 s (attempt $attempt of 3)" python3 -c '
 import json
 verdict = json.load(open("/tmp/verdict"))
 text = json.dumps(verdict)
-assert "holds" in text, text[:500]
+cpu = verdict["evidence"]["cpus"][0]
+assert cpu["entries"] == 0 and cpu["cpu"] == 3, text[:800]
+assert verdict["verdict"]["cpus"][0]["state"] == "holds", text[-800:]
 '
 else
     status "without the boot parameters the tick leaks" 1 cpushield verify --for 5s --max-entries 0
