@@ -199,7 +199,8 @@ fn differences_of_counters_are_those_that_another_program_found() {
         let mut sum = 0;
         let counts = compare(&before, &after, cpu, &[]);
         for line in found.lines().skip(1) {
-            let words: Vec<&str> = line.split_whitespace().collect();
+            // A row that was not there before is marked.
+            let words: Vec<&str> = line.trim_start_matches([' ', '>']).split_whitespace().collect();
             let delta = words.get(1 + cpu).and_then(|word| word.parse::<u64>().ok());
             // Rows with one number are of no CPU.
             let (Some(delta), Some(label)) = (delta, words[0].strip_suffix(':')) else { continue };
