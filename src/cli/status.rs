@@ -2,7 +2,7 @@
 
 use super::Global;
 use crate::failure::Failure;
-use crate::run::{self, Guard, OnCpu, Role, Shielded, Status};
+use crate::run::{self, Guard, OnCpu, Role, Shielded, Status, Trace};
 use crate::ui::{Tone, Ui};
 use cpushield_linux::{CpuSet, Store};
 
@@ -36,12 +36,27 @@ fn text(status: &Status) -> String {
     if let Some(cpus) = has(&status.nohz_full) {
         out.push_str(&format!("Tick stops while one thread runs (nohz_full): CPU {cpus}\n"));
     }
+    if let Some(trace) = &status.trace {
+        out.push_str(&format!("Trace: {}\n", of_trace(trace)));
+    }
     if status.shield.is_none() {
         out.push_str(
             "Next: `cpushield try` shows what a shield does here, `cpushield apply` makes one.\n",
         );
     }
     out
+}
+
+fn of_trace(trace: &Trace) -> String {
+    match trace {
+        Trace::InUse => "`cpushield verify` is watching now".to_owned(),
+        Trace::Reset => {
+            "a `verify` that was killed had left it recording; it is stopped now".into()
+        }
+        Trace::Stuck { why } => {
+            format!("a `verify` that was killed left it recording, and it cannot be stopped: {why}")
+        }
+    }
 }
 
 fn of_shield(shield: &Shielded) -> String {

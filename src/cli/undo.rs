@@ -7,6 +7,7 @@ use crate::report::undone_text;
 use crate::run;
 use crate::ui::Ui;
 use cpushield_linux::Store;
+use cpushield_linux::tracefs::{self, Leftover};
 
 /// Take the shield down and put everything back
 ///
@@ -19,6 +20,10 @@ pub struct Args {
     forget: bool,
 }
 
+/// Told when it was so.
+const LEFT_RECORDING: &str = "a `verify` that was killed had left the prepared trace recording; it \
+                              was stopped";
+
 /// Runs it.
 ///
 /// # Errors
@@ -26,6 +31,8 @@ pub struct Args {
 pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     let host = global.host()?;
     let store = Store::new(&global.state);
+    // What a killed `verify` left recording would pass for somebody else's change.
+    let recording = tracefs::reset_leftover(&host);
     let released = run::release(&host, &store);
     let mut undone = undo(&host, &store)?;
     match released {
@@ -39,6 +46,11 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
             undone.notes.extend(back.chain(disarmed).chain(released.notes));
         }
         Err(error) => undone.notes.push(format!("programs in the shield: {error}")),
+    }
+    match recording {
+        Ok(Some(Leftover::Reset)) => undone.notes.push(LEFT_RECORDING.to_owned()),
+        Ok(_) => {}
+        Err(error) => undone.notes.push(format!("the prepared trace: {error}")),
     }
     let complete = undone.is_complete();
     if !complete && args.forget {

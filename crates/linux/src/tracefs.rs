@@ -5,7 +5,11 @@
 //! reaches through `/proc/self/fd`, and that is gone when the process ends.
 //!
 //! An [`Instance`] puts everything back when it is dropped. What a killed run left behind is
-//! removed by the next one ([`remove_leftovers`]).
+//! removed by the next one ([`remove_leftovers`], [`reset_leftover`]).
+
+mod prepared;
+
+pub use prepared::{Leftover, reset_leftover};
 
 use crate::cpuset::CpuSet;
 use crate::error::{Error, Result, Verb};
@@ -154,6 +158,8 @@ pub struct Instance<'h> {
     tracefs: Tracefs,
     dir: String,
     made: bool,
+    /// The right to use the prepared instance; `None` when this one was made for this run.
+    _hold: Option<prepared::Hold>,
     /// Files of a prepared instance that were written, with what was in them.
     before: Vec<(String, String)>,
     closed: bool,
@@ -167,18 +173,19 @@ impl<'h> Instance<'h> {
     /// The kernel's answer; EBUSY when buffers would have to be resized and `no_work` forbids it.
     pub fn prepare(host: &'h Host, tracefs: Tracefs, wanted: &Wanted<'_>) -> Result<Instance<'h>> {
         remove_leftovers(host, tracefs.root());
-        let prepared = format!("{}/instances/{INSTANCE}", tracefs.root);
-        let free = host.read_line(&format!("{prepared}/tracing_on")).is_ok_and(|on| on == "0");
-        let dir = if free {
-            prepared
-        } else {
+        let hold = prepared::take(host, tracefs.root())?;
+        let made = hold.is_none();
+        let dir = if made {
             let n = INSTANCES.fetch_add(1, Ordering::Relaxed);
             let dir = format!("{}/instances/{INSTANCE}-{}-{n}", tracefs.root, std::process::id());
             host.make_dir(&dir)?;
             dir
+        } else {
+            format!("{}/instances/{INSTANCE}", tracefs.root)
         };
+        let before = Vec::new();
         let mut instance =
-            Instance { host, tracefs, dir, made: !free, before: Vec::new(), closed: false };
+            Instance { host, tracefs, dir, made, _hold: hold, before, closed: false };
         instance.set_up(wanted)?;
         Ok(instance)
     }
@@ -506,6 +513,47 @@ mod tests {
                 fs::write(dir.join("sys/kernel/tracing").join(file), text).unwrap();
             }
         }
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn what_a_killed_run_left_recording_is_reset_but_not_what_is_in_use() {
+        let dir = machine("killed");
+        let host = Host::recorded(&dir).unwrap();
+        let instances = dir.join("sys/kernel/tracing/instances/cpushield");
+        fs::write(instances.join("events/enable"), "0\n").unwrap();
+        fs::create_dir_all(dir.join("sys/devices/system/cpu")).unwrap();
+        fs::write(dir.join("sys/devices/system/cpu/possible"), "0-3\n").unwrap();
+        // Disabling all events shows in each; the recording does not know that.
+        let quiet = || {
+            ["tracing_on", "events/enable", "trace_clock", "tracing_cpumask"]
+                .map(|file| chosen(fs::read_to_string(instances.join(file)).unwrap().trim()))
+        };
+        let before = quiet();
+        assert_eq!(reset_leftover(&host).unwrap(), None);
+        let mut used = prepare(&host, true).unwrap();
+        used.start().unwrap();
+        assert!(!used.is_new());
+        assert_eq!(reset_leftover(&host).unwrap(), Some(Leftover::InUse));
+        // Somebody else's is not taken: a new one would need work on a busy CPU.
+        assert_eq!(prepare(&host, true).unwrap_err().errno(), Some(libc::EBUSY));
+        // Killed: the lock is gone, and nothing was put back.
+        let kill = |mut used: Instance<'_>| {
+            fs::write(instances.join("events/enable"), "X\n").unwrap();
+            (used.closed, used._hold) = (true, None);
+        };
+        kill(used);
+        assert_ne!(quiet(), before);
+        assert_eq!(reset_leftover(&host).unwrap(), Some(Leftover::Reset));
+        assert_eq!(quiet(), before);
+        // The next run does the same by itself.
+        let mut used = prepare(&host, true).unwrap();
+        used.start().unwrap();
+        kill(used);
+        let next = prepare(&host, true).unwrap();
+        assert!(!next.is_new());
+        next.close().unwrap();
+        assert_eq!(quiet(), before);
         fs::remove_dir_all(dir).unwrap();
     }
 
