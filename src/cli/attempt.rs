@@ -143,6 +143,7 @@ fn look(
             syscalls: false,
             cgroup,
             workload: None,
+            keep: None,
             progress: &|progress| match progress {
                 Progress::Watching { done, of } => bar.part(what, done, of),
                 Progress::Arming | Progress::Settling | Progress::Gathering => bar.tell(what),

@@ -193,6 +193,7 @@ fn evidence(
             syscalls: args.syscalls,
             cgroup: scene.cgroup.clone(),
             workload: given.then_some(Given { start: &start, threads: &threads, ended: &ended }),
+            keep: None,
             progress: &|progress| match progress {
                 Progress::Arming => bar.tell("getting ready"),
                 Progress::Settling => bar.tell("settling"),

@@ -14,4 +14,4 @@ pub use crate::policy::Limits;
 pub use document::*;
 pub use judge::judge;
 pub use sampler::HIDDEN as SAMPLER;
-pub use watch::{Given, Progress, WatchError, WatchOrder, watch};
+pub use watch::{Given, Keep, Progress, WatchError, WatchOrder, watch};

@@ -8,10 +8,13 @@ use crate::verify::control::{self, Provocation};
 use crate::verify::counters;
 use crate::verify::gathered::{self, Gathered, Seen};
 use crate::verify::sampler::Sampler;
+use crate::verify::trace::recording::Recording;
 use crate::verify::trace::{self, Recorder};
 use crate::verify::{Control, Evidence, SCHEMA, Watched, Witness, WitnessKind};
+use cpushield_linux::spool::Spool;
 use cpushield_linux::{CpuSet, Host, sched};
 use std::fmt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// What is to be watched.
@@ -32,10 +35,26 @@ pub struct WatchOrder<'a> {
     pub cgroup: Option<String>,
     /// What runs on the CPUs; `None` is the sampler.
     pub workload: Option<Given<'a>>,
+    /// Who wants the raw trace; `None` when nobody does.
+    pub keep: Option<Keep<'a>>,
     /// Told about the progress several times a second.
     pub progress: &'a dyn Fn(Progress),
     /// Asked several times a second whether to stop early.
     pub stop: &'a dyn Fn() -> bool,
+}
+
+/// Who wants the raw trace, beside what is counted in it.
+pub struct Keep<'a> {
+    /// Pages that do not fit into memory go into the directory of this file.
+    pub beside: &'a Path,
+    /// Given the recording at the end; not called without a trace.
+    pub take: &'a dyn Fn(Recording),
+}
+
+impl fmt::Debug for Keep<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keep").field("beside", &self.beside).finish_non_exhaustive()
+    }
 }
 
 /// A workload that is not the sampler.
@@ -64,6 +83,7 @@ impl fmt::Debug for WatchOrder<'_> {
             .field("syscalls", &self.syscalls)
             .field("cgroup", &self.cgroup)
             .field("workload", &self.workload)
+            .field("keep", &self.keep)
             .finish_non_exhaustive()
     }
 }
@@ -203,6 +223,7 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     (order.progress)(Progress::Gathering);
     let after = counters::take(host, &order.cpus);
     let seen = bench.end();
+    bench.hand_over(order);
     own.extend(bench.workload(order));
     // The trace's time encloses the reading of the counters, which takes long on a slow machine;
     // where there is a trace, entries and the longest stretch are those of its time.
@@ -289,7 +310,12 @@ impl<'h> Bench<'h> {
         let wanted = trace::Order { cpus: order.cpus.clone(), syscalls: order.syscalls };
         Bench {
             host,
-            trace: Recorder::arm(host, &wanted).map_err(|absent| absent.why),
+            trace: Recorder::arm(host, &wanted).map_err(|absent| absent.why).map(|mut recorder| {
+                if let Some(keep) = &order.keep {
+                    recorder.keep(Spool::beside(keep.beside));
+                }
+                recorder
+            }),
             sampler: Err("a workload was given, and two cannot share a CPU".to_owned()),
             sampled: order.workload.is_none(),
         }
@@ -321,6 +347,20 @@ impl<'h> Bench<'h> {
     /// The trace begins to record.
     fn start(&mut self) {
         self.with_trace(Recorder::start);
+        self.name_phase("settling");
+    }
+
+    fn name_phase(&mut self, name: &'static str) {
+        if let Ok(recorder) = &mut self.trace {
+            recorder.name_phase(name);
+        }
+    }
+
+    /// The raw trace goes to whom it may concern.
+    fn hand_over(&mut self, order: &WatchOrder) {
+        if let (Ok(recorder), Some(keep)) = (&mut self.trace, &order.keep) {
+            recorder.recording().into_iter().for_each(keep.take);
+        }
     }
 
     /// Asks something of the trace; when that fails, there is no trace any more.
@@ -364,6 +404,7 @@ impl<'h> Bench<'h> {
 
     fn control(&mut self, host: &Host, order: &WatchOrder) -> Control {
         self.with_trace(Recorder::cut);
+        self.name_phase("positive control");
         let before = counters::take(host, &order.cpus);
         let provoked = match &mut self.sampler {
             Ok(sampler) => sampler.control().or_else(|why| {
@@ -389,11 +430,13 @@ impl<'h> Bench<'h> {
             self.sampler = Err(why);
         }
         self.with_trace(Recorder::cut);
+        self.name_phase("watched");
     }
 
     /// What was seen since [`Bench::begin`].
     fn end(&mut self) -> Seen {
         let trace = self.with_trace(Recorder::cut);
+        self.name_phase("over");
         let mut gaps = Vec::new();
         if let Ok(sampler) = &mut self.sampler {
             match sampler.end() {

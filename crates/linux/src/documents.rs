@@ -3,8 +3,8 @@
 
 use crate::error::{Error, Result, Verb};
 use std::fs;
-use std::io::Read;
-use std::path::Path;
+use std::io::{self, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
 
 /// A plan of a machine with thousands of CPUs has a few MiB.
 const BYTES_MAX: u64 = 64 << 20;
@@ -36,17 +36,33 @@ pub fn read_document(path: &Path) -> Result<String> {
 /// # Errors
 /// The kernel's answer.
 pub fn write_document(path: &Path, text: &str) -> Result<()> {
+    write_stream(path, &mut |out| out.write_all(text.as_bytes()))
+}
+
+/// Writes a document piece by piece: it is there complete or not at all.
+///
+/// # Errors
+/// The kernel's answer, or that of `fill`.
+pub fn write_stream(
+    path: &Path,
+    fill: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
+) -> Result<()> {
     let name = path.display().to_string();
     let fail = |e| Error::io(Verb::Write, &name, e);
+    let mut write = |to: &Path| {
+        let mut out = BufWriter::new(fs::File::create(to)?);
+        fill(&mut out)?;
+        out.flush()
+    };
     // Renaming over a device or a pipe would replace it.
     if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
-        return fs::write(path, text).map_err(fail);
+        return write(path).map_err(fail);
     }
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}.new", std::process::id()));
-    fs::write(&beside, text).map_err(fail)?;
-    fs::rename(&beside, path).map_err(|e| {
-        // The error that counts is that of the rename.
+    let beside = PathBuf::from(beside);
+    write(&beside).and_then(|()| fs::rename(&beside, path)).map_err(|e| {
+        // The error that counts is the first one.
         let _ = fs::remove_file(&beside);
         fail(e)
     })

@@ -20,6 +20,7 @@ pub mod sampler;
 pub mod sched;
 pub mod signal;
 mod simulate;
+pub mod spool;
 pub mod store;
 pub mod syscalls;
 mod systemd;
@@ -28,7 +29,7 @@ pub mod text;
 pub mod tracefs;
 
 pub use cpuset::CpuSet;
-pub use documents::{read_document, write_document};
+pub use documents::{read_document, write_document, write_stream};
 pub use error::{Error, Result, Verb};
 pub use host::{Fault, Host, Writer};
 pub use store::{Lock, Store};

@@ -101,6 +101,22 @@ impl Tracefs {
         }
     }
 
+    /// The texts that a reader on another machine needs to understand raw pages. A file that this
+    /// kernel does not have, or shows to nobody, is an empty text.
+    #[must_use]
+    pub fn texts(&self, host: &Host) -> Texts {
+        let text = |file: &str| host.read(&format!("{}/{file}", self.root)).unwrap_or_default();
+        let own = host.list(&format!("{}/events/ftrace", self.root)).unwrap_or_default();
+        let own = own.iter().map(|name| text(&format!("events/ftrace/{name}/format")));
+        Texts {
+            header_page: text("events/header_page"),
+            header_event: text("events/header_event"),
+            ftrace: own.filter(|text| !text.is_empty()).collect(),
+            printk_formats: text("printk_formats"),
+            saved_cmdlines: text("saved_cmdlines"),
+        }
+    }
+
     /// Whether enabling an event resizes buffers, which needs a work item on every CPU: a new
     /// instance below 6.7 shares this with the top level (commit 6d98a0f2ac3c made it its own).
     ///
@@ -109,6 +125,21 @@ impl Tracefs {
     fn wants_expansion(&self, host: &Host, dir: &str) -> Result<bool> {
         Ok(host.read(&format!("{dir}/buffer_size_kb"))?.contains("expanded"))
     }
+}
+
+/// Texts of tracefs beside the formats of events; see [`Tracefs::texts`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Texts {
+    /// `events/header_page`.
+    pub header_page: String,
+    /// `events/header_event`.
+    pub header_event: String,
+    /// The formats of the records that ftrace itself writes.
+    pub ftrace: Vec<String>,
+    /// `printk_formats`.
+    pub printk_formats: String,
+    /// `saved_cmdlines`: numbers and names of tasks.
+    pub saved_cmdlines: String,
 }
 
 /// A tracefs mount that is nowhere in the file tree.
@@ -222,6 +253,30 @@ impl<'h> Instance<'h> {
     #[must_use]
     pub fn dir(&self) -> &str {
         &self.dir
+    }
+
+    /// The texts to read its pages elsewhere; see [`Tracefs::texts`].
+    #[must_use]
+    pub fn texts(&self) -> Texts {
+        let texts = self.tracefs.texts(self.host);
+        // Its own page size, where sub-buffers can differ (6.8).
+        match self.host.read(&self.path("events/header_page")) {
+            Ok(header_page) => Texts { header_page, ..texts },
+            Err(_) => texts,
+        }
+    }
+
+    /// The form of an event as the kernel tells it; empty when it has none of that name.
+    #[must_use]
+    pub fn format_text(&self, system: &str, event: &str) -> String {
+        let path = format!("{}/events/{system}/{event}/format", self.tracefs.root);
+        self.host.read(&path).unwrap_or_default()
+    }
+
+    /// `per_cpu/cpuN/stats` as it is; empty when it cannot be read.
+    #[must_use]
+    pub fn stats_text(&self, cpu: usize) -> String {
+        self.host.read(&self.path(&format!("per_cpu/cpu{cpu}/stats"))).unwrap_or_default()
     }
 
     /// Whether it was made for this run, not prepared before.

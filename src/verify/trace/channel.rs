@@ -5,6 +5,7 @@ use super::decode::{Decoded, Decoder};
 use super::rows::Who;
 use super::stays::{Seen, Shared, Stays};
 use cpushield_linux::ring_buffer::{self, Lost, PageLayout};
+use cpushield_linux::spool::Spool;
 use cpushield_linux::tracefs::{Pipe, Stats};
 
 /// Pages read in one go; a writer faster than this reader must not keep it here for ever.
@@ -82,7 +83,7 @@ impl Channel {
     }
 
     /// Reads what is there. Events after `end` are those of the next phase; the phase that ends
-    /// is returned when there was such an event.
+    /// is returned when there was such an event. The pages are kept where somebody wants them.
     ///
     /// # Errors
     /// The kernel's answer.
@@ -91,16 +92,26 @@ impl Channel {
         decoder: &Decoder,
         shared: &mut Shared,
         end: Option<u64>,
+        mut keep: Option<&mut Spool>,
     ) -> cpushield_linux::Result<Option<Phase>> {
         let layout = self.pipe.layout();
         let mut ended = None;
         for _ in 0..PAGES_MAX {
             let Some(page) = self.pipe.next_page()? else { break };
+            if let Some(spool) = &mut keep {
+                spool.add(self.cpu, page, layout.page_size());
+            }
             let end = end.filter(|_| ended.is_none());
             let mut into = Into { stays: &mut self.stays, phase: &mut self.phase };
             ended = into.page(&layout, page, decoder, shared, end).or(ended);
         }
         Ok(ended)
+    }
+
+    /// The form of its pages.
+    #[must_use]
+    pub fn layout(&self) -> PageLayout {
+        self.pipe.layout()
     }
 
     /// Ends the phase at this moment.

@@ -22,6 +22,7 @@ mod arm;
 mod catalogue;
 mod channel;
 mod decode;
+pub mod recording;
 pub mod replay;
 mod rows;
 mod stays;
@@ -30,11 +31,14 @@ use crate::verify::Interruptions;
 use arm::Armed;
 use channel::{Channel, Phase};
 use cpushield_linux::clock::{self, Scale};
+use cpushield_linux::spool::Spool;
 use cpushield_linux::text::kallsyms::Symbols;
 use cpushield_linux::tracefs::Instance;
 use cpushield_linux::{CpuSet, Host};
 use decode::Decoder;
-use rows::{Names, TaskName};
+use recording::Keeping;
+use rows::Names;
+pub use rows::TaskName;
 use serde::{Deserialize, Serialize};
 use stays::Shared;
 use std::collections::HashMap;
@@ -105,6 +109,10 @@ pub struct Recorder<'h> {
     armed: clock::Instant,
     /// The beginning of the phase, in ticks.
     begun: u64,
+    /// System and name of the events that are recorded.
+    events: Vec<(&'static str, &'static str)>,
+    /// The raw pages, when somebody wants them.
+    keeping: Option<Keeping>,
 }
 
 impl<'h> Recorder<'h> {
@@ -116,6 +124,7 @@ impl<'h> Recorder<'h> {
         let armed = clock::Instant::now();
         let Armed { instance, formats, tsc, mut blind } = arm::arm(host, order)?;
         let refused = |error| Absent { why: format!("the trace could not be opened: {error}") };
+        let events = formats.iter().map(|(spec, _)| (spec.system, spec.name)).collect();
         let mut channels = Vec::new();
         for cpu in order.cpus.iter() {
             channels.push(Channel::new(cpu, instance.pipe(cpu).map_err(refused)?));
@@ -139,7 +148,14 @@ impl<'h> Recorder<'h> {
             tsc,
             armed,
             begun: 0,
+            events,
+            keeping: None,
         })
+    }
+
+    /// From [`Recorder::start`] on the raw pages are kept; see [`Recorder::recording`].
+    pub fn keep(&mut self, spool: Spool) {
+        self.keeping = Some(Keeping::new(spool));
     }
 
     /// What this trace cannot see on this kernel, for people.
@@ -160,6 +176,9 @@ impl<'h> Recorder<'h> {
     /// undisturbed.
     pub fn workload(&mut self, tids: &[i32]) {
         self.shared.workload = tids.iter().copied().collect();
+        if let Some(kept) = &mut self.keeping {
+            kept.workload(tids);
+        }
         for channel in &mut self.channels {
             channel.stays.workload_changed(&self.shared);
         }
@@ -191,7 +210,8 @@ impl<'h> Recorder<'h> {
     /// The kernel's answer.
     pub fn poll(&mut self) -> cpushield_linux::Result<()> {
         for channel in &mut self.channels {
-            channel.read(&self.decoder, &mut self.shared, None)?;
+            let keep = self.keeping.as_mut().map(|kept| &mut kept.spool);
+            channel.read(&self.decoder, &mut self.shared, None, keep)?;
         }
         self.look_up_tasks();
         Ok(())
@@ -206,7 +226,8 @@ impl<'h> Recorder<'h> {
         let scale = self.scale();
         let mut phases = Vec::new();
         for channel in &mut self.channels {
-            let ended = channel.read(&self.decoder, &mut self.shared, Some(end))?;
+            let keep = self.keeping.as_mut().map(|kept| &mut kept.spool);
+            let ended = channel.read(&self.decoder, &mut self.shared, Some(end), keep)?;
             phases.push(ended.unwrap_or_else(|| channel.cut(end)));
         }
         self.look_up_tasks();
@@ -253,6 +274,9 @@ impl<'h> Recorder<'h> {
     /// A phase begins: notes who of the workload runs where.
     fn begin(&mut self, at: u64) {
         self.begun = at;
+        if let Some(kept) = &mut self.keeping {
+            kept.phases.push((at, ""));
+        }
         for channel in &mut self.channels {
             channel.runner = None;
         }

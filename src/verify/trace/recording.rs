@@ -1,0 +1,133 @@
+//! A [`Recording`]: the raw pages of a watch with all that is needed to read them elsewhere. The
+//! recorder keeps the pages that it reads anyway; nothing more is asked of the watched CPUs.
+
+use super::Recorder;
+use super::rows::TaskName;
+use cpushield_linux::Host;
+use cpushield_linux::clock::Scale;
+use cpushield_linux::ring_buffer::PageLayout;
+use cpushield_linux::spool::Spool;
+use cpushield_linux::tracefs::Texts;
+use std::collections::HashMap;
+
+/// Everything that was recorded.
+#[derive(Debug)]
+pub struct Recording {
+    /// The form of the pages.
+    pub layout: PageLayout,
+    /// Texts of tracefs.
+    pub texts: Texts,
+    /// System and format text of each event that was recorded.
+    pub events: Vec<(String, String)>,
+    /// Lines of `/proc/kallsyms`, those of functions; empty when the kernel hides them.
+    pub kallsyms: String,
+    /// The trace clock.
+    pub clock: &'static str,
+    /// What a tick of it is worth.
+    pub scale: Scale,
+    /// `uname -a` as far as it says something about the kernel; empty when that cannot be read.
+    pub kernel: String,
+    /// Each CPU with its `stats` of tracefs at the end.
+    pub cpus: Vec<(usize, String)>,
+    /// When each phase began, in ticks, and what it is; the last one is the end.
+    pub phases: Vec<(u64, &'static str)>,
+    /// The threads of the workload.
+    pub workload: Vec<i32>,
+    /// Tasks that were looked up while they lived.
+    pub tasks: HashMap<i32, TaskName>,
+    /// The pages.
+    pub spool: Spool,
+}
+
+/// What is kept while the recorder runs.
+#[derive(Debug)]
+pub struct Keeping {
+    pub spool: Spool,
+    pub phases: Vec<(u64, &'static str)>,
+    workload: Vec<i32>,
+}
+
+impl Keeping {
+    /// Nothing kept yet.
+    pub fn new(spool: Spool) -> Keeping {
+        Keeping { spool, phases: Vec::new(), workload: Vec::new() }
+    }
+
+    /// Threads of the workload; those that are gone stay known.
+    pub fn workload(&mut self, tids: &[i32]) {
+        for tid in tids {
+            if !self.workload.contains(tid) {
+                self.workload.push(*tid);
+            }
+        }
+    }
+}
+
+impl Recorder<'_> {
+    /// What was recorded since [`Recorder::start`]; `None` when nothing was to be kept.
+    pub fn recording(&mut self) -> Option<Recording> {
+        let kept = self.keeping.take()?;
+        let host = self.host;
+        let event = |(system, name): &(&'static str, &'static str)| {
+            ((*system).to_owned(), self.instance.format_text(system, name))
+        };
+        Some(Recording {
+            layout: self.channels.first().map_or(PageLayout::COMMON, |channel| channel.layout()),
+            texts: self.instance.texts(),
+            events: self.events.iter().map(event).collect(),
+            kallsyms: functions(&host.read("/proc/kallsyms").unwrap_or_default()),
+            clock: if self.tsc { cpushield_linux::clock::TRACE_CLOCK } else { "mono" },
+            scale: self.scale(),
+            kernel: kernel(host),
+            cpus: self
+                .channels
+                .iter()
+                .map(|channel| (channel.cpu, self.instance.stats_text(channel.cpu)))
+                .collect(),
+            phases: kept.phases,
+            workload: kept.workload,
+            tasks: self.tasks.clone(),
+            spool: kept.spool,
+        })
+    }
+
+    /// What the phase is that began last, for people.
+    pub fn name_phase(&mut self, name: &'static str) {
+        if let Some((_, last)) = self.keeping.as_mut().and_then(|kept| kept.phases.last_mut()) {
+            *last = name;
+        }
+    }
+}
+
+/// The lines that are those of functions: events name nothing else, and data is most of the file.
+fn functions(kallsyms: &str) -> String {
+    let is_function = |line: &&str| {
+        let kind = line.split_ascii_whitespace().nth(1);
+        matches!(kind, Some("t" | "T" | "w" | "W")) && !line.starts_with("0000000000000000 ")
+    };
+    let mut text = String::new();
+    for line in kallsyms.lines().filter(is_function) {
+        text.push_str(line);
+        text.push('\n');
+    }
+    text
+}
+
+/// System, release and version, without the name of the machine.
+fn kernel(host: &Host) -> String {
+    let word = |file: &str| host.read_line(&format!("/proc/sys/kernel/{file}")).unwrap_or_default();
+    format!("{} {} {}", word("ostype"), word("osrelease"), word("version")).trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_functions_with_addresses_are_kept() {
+        let text = "ffffffff81000000 T _stext\nffffffff82a11000 D jiffies\n\
+            0000000000000000 t hidden\nffffffffc0402000 t e1000_intr\t[e1000e]\n";
+        let kept = "ffffffff81000000 T _stext\nffffffffc0402000 t e1000_intr\t[e1000e]\n";
+        assert_eq!(functions(text), kept);
+    }
+}
