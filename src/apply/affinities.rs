@@ -2,8 +2,10 @@
 //!
 //! The kernel overwrites affinities when cpusets change (before 6.2 always; since commit
 //! 8f9ea86fdf99 it remembers what a user asked for), so affinities are put back last of all, and
-//! whether somebody else changed one is decided before undo touches any cpuset. Bound kernel
-//! threads are not touched.
+//! whether somebody else changed one is decided before undo touches any cpuset. What was decided is
+//! carried out only where the mask is still the one that was seen then, or one that the kernel made
+//! of it since; so an undo that is called again goes over nobody's mask. Bound kernel threads are
+//! not touched.
 
 use super::journal::{Intent, Journal, Original, Undoing};
 use crate::change::Change;
@@ -185,6 +187,74 @@ fn is_in_shield(host: &Host, id: TaskId, cpus: &CpuSet, shield: &Shield) -> bool
     })
 }
 
+/// What is to become of the mask of one task.
+enum Shall {
+    /// It is ours, and gives way to this one.
+    Have(CpuSet),
+    /// It is somebody else's, though we had left another.
+    Drift,
+    /// It is none of ours.
+    Keep,
+}
+
+impl Now<'_> {
+    fn shall(&self, host: &Host, task: &Task, cpus: &CpuSet) -> Shall {
+        let shield = &self.journal.header.plan.shield;
+        let original = self.originals.0.get(&task.id);
+        if is_in_shield(host, task.id, cpus, shield) {
+            let free = original.cloned().or_else(|| self.nearest(task));
+            return Shall::Have(free.unwrap_or_else(|| shield.cpus.union(&shield.housekeeping)));
+        }
+        let before = self.journal.undoing.as_ref();
+        if let Some(shall) = before.and_then(|before| self.shall_still(before, task, cpus)) {
+            return shall;
+        }
+        match original {
+            // The kernel itself moves the thread of an interrupt after the interrupt.
+            Some(original) if follows_interrupt(task) => Shall::Have(original.clone()),
+            Some(original) if cpus == original => Shall::Keep,
+            Some(original) if self.is_ours(task.id, cpus, original) => {
+                Shall::Have(original.clone())
+            }
+            Some(_) => Shall::Drift,
+            None => self.inherited(task, cpus).map_or(Shall::Keep, Shall::Have),
+        }
+    }
+
+    /// What an earlier undo decided, where nobody changed the mask since; `None` when that undo did
+    /// not come to its end and knew nothing of the task.
+    fn shall_still(&self, before: &Undoing, task: &Task, cpus: &CpuSet) -> Option<Shall> {
+        let (id, shield) = (task.id, &self.journal.header.plan.shield);
+        let ours = before.masks.0.get(&id);
+        let shall = ours.or_else(|| before.kept.0.get(&id));
+        if let Some(done) = &self.journal.affinities {
+            let Some(left) = done.pending.0.get(&id) else { return Some(Shall::Keep) };
+            let shall = shall.filter(|_| left == cpus || follows_interrupt(task));
+            return Some(shall.cloned().map_or(Shall::Drift, Shall::Have));
+        }
+        let shall = shall?;
+        let was = if ours.is_some() { before.was.0.get(&id) } else { Some(shall) };
+        let known = cpus == shall || was.is_none_or(|was| was == cpus);
+        Some(if known || is_widened(shield, cpus, shall) || follows_interrupt(task) {
+            Shall::Have(shall.clone())
+        } else if ours.is_some() {
+            Shall::Drift
+        } else {
+            Shall::Keep
+        })
+    }
+}
+
+/// Whether the kernel may have made `now` of a mask when cpusets grew: then it has all CPUs of its
+/// cpuset, the shield's among them.
+fn is_widened(shield: &Shield, now: &CpuSet, mask: &CpuSet) -> bool {
+    mask.is_subset(now) && now != mask && now.intersects(&shield.cpus)
+}
+
+fn follows_interrupt(task: &Task) -> bool {
+    task.kthread && task.comm.starts_with("irq/")
+}
+
 /// Decides what every task shall have when everything else is undone: the original where the mask
 /// is still ours, the mask it has now where somebody changed it, and for tasks born since then what
 /// they would have been born with.
@@ -198,6 +268,9 @@ pub fn decide(host: &Host, journal: &Journal) -> Result<Undoing> {
         return Ok(undoing);
     }
     let online = online(host);
+    // A shielded CPU may be offline just now, and cpusets give it back when it is there again.
+    let all = online.as_ref().map(|online| online.union(&journal.header.plan.shield.cpus));
+    let is_whole = |cpus: &CpuSet| all.as_ref().is_some_and(|all| all.is_subset(cpus));
     let steps = journal.intents.iter().filter_map(|intent| journal.step(intent));
     let wanted = steps.filter_map(|step| match &step.change {
         Change::Affinity { task, cpus, .. } => Some((*task, cpus)),
@@ -207,32 +280,29 @@ pub fn decide(host: &Host, journal: &Journal) -> Result<Undoing> {
     let now = Now { journal, originals, wanted: wanted.collect(), tasks };
     for task in now.tasks.values().filter(|task| !task.bound && !is_self(host, task)) {
         let original = now.originals.0.get(&task.id);
-        if let (Some(original), Some(online)) = (original, &online)
-            && there(host.online_affinity(task.id.tid))? == Some(original.and(online))
-        {
-            undoing.masks.0.insert(task.id, original.clone());
-            continue;
-        }
-        let Some(cpus) = there(host.affinity(task.id.tid))? else { continue };
-        if is_in_shield(host, task.id, &cpus, &journal.header.plan.shield) {
-            let free = original.cloned().or_else(|| now.nearest(task)).unwrap_or_else(|| {
-                let shield = &journal.header.plan.shield;
-                shield.cpus.union(&shield.housekeeping)
-            });
-            undoing.masks.0.insert(task.id, free);
-            continue;
-        }
-        let shall = match original {
-            // The kernel itself moves the thread of an interrupt after the interrupt.
-            Some(original) if task.kthread && task.comm.starts_with("irq/") => original.clone(),
-            Some(original) if now.is_ours(task.id, &cpus, original) => original.clone(),
-            Some(_) => {
-                undoing.drifted.push(task.id);
-                cpus
+        let unchanged = match (original, &online) {
+            (Some(original), Some(online)) => {
+                there(host.online_affinity(task.id.tid))? == Some(original.and(online))
             }
-            None => now.inherited(task, &cpus).unwrap_or(cpus),
+            _ => false,
         };
-        undoing.masks.0.insert(task.id, shall);
+        let cpus = match original.filter(|_| unchanged) {
+            Some(original) => Some(original.clone()),
+            None => there(host.affinity(task.id.tid))?,
+        };
+        let Some(cpus) = cpus else { continue };
+        match now.shall(host, task, &cpus) {
+            Shall::Have(shall) => {
+                undoing.masks.0.insert(task.id, shall);
+                undoing.was.0.insert(task.id, cpus);
+                continue;
+            }
+            Shall::Drift => undoing.drifted.push(task.id),
+            Shall::Keep => {}
+        }
+        if !is_whole(&cpus) {
+            undoing.kept.0.insert(task.id, cpus);
+        }
     }
     Ok(undoing)
 }
@@ -244,69 +314,95 @@ pub struct Restored {
     pub restored: BTreeSet<TaskId>,
     /// Tasks whose mask could not be put back, with the kernel's answer.
     pub failed: BTreeMap<TaskId, String>,
+    /// Tasks whose mask somebody changed since undo began.
+    pub drifted: Vec<TaskId>,
 }
 
-/// Gives every task what was decided, where it has something else.
+/// Gives every task what was decided, where it has what it had when that was decided, or what the
+/// kernel made of it since.
 ///
 /// # Errors
 /// Only when a test stopped the host.
-pub fn restore(host: &Host, undoing: &Undoing) -> Result<Restored> {
-    let online = online(host);
-    // Whether masks agree on the CPUs that exist: a mask that names others too cannot be set.
-    let same = |a: &CpuSet, b: &CpuSet| match &online {
-        Some(online) => a.and(online) == b.and(online),
-        None => a == b,
-    };
+pub fn restore(host: &Host, shield: &Shield, undoing: &Undoing) -> Result<Restored> {
+    let look = Look { host, shield, online: online(host) };
     let mut done = Restored::default();
-    for (id, cpus) in &undoing.masks.0 {
-        match restore_one(host, *id, cpus, &same) {
-            Ok(Some(true)) => {
-                done.restored.insert(*id);
-            }
-            // It has its mask, or it is no more.
-            Ok(Some(false) | None) => {}
+    let kept = undoing.kept.0.iter().map(|(id, cpus)| (id, cpus, Some(cpus)));
+    let ours = undoing.masks.0.iter().map(|(id, cpus)| (id, cpus, undoing.was.0.get(id)));
+    for (id, cpus, was) in ours.chain(kept) {
+        match look.restore_one(*id, cpus, was) {
+            Ok(Is::Written) => drop(done.restored.insert(*id)),
+            Ok(Is::Theirs) => done.drifted.push(*id),
+            Ok(Is::So) => {}
             Err(error) if error.is_stop() => return Err(error),
-            Err(error) => {
-                done.failed.insert(*id, error.reason());
-            }
+            Err(error) => drop(done.failed.insert(*id, error.reason())),
         }
     }
     Ok(done)
+}
+
+/// What an undo leaves to the next one: tasks whose mask could not be put back.
+///
+/// # Errors
+/// `/proc` cannot be read.
+pub fn pending(host: &Host, restored: &Restored) -> Result<Masks> {
+    of_tasks(host, restored.failed.keys().copied())
 }
 
 fn has_ended(host: &Host, tid: i32) -> bool {
     host.task(tid, tid).map_or(true, |task| matches!(task.state, 'Z' | 'X'))
 }
 
-/// Whether the mask was written; `None` when the task is gone.
-fn restore_one(
-    host: &Host,
-    id: TaskId,
-    cpus: &CpuSet,
-    same: &impl Fn(&CpuSet, &CpuSet) -> bool,
-) -> Result<Option<bool>> {
-    let Some(now) = there(host.online_affinity(id.tid))? else { return Ok(None) };
-    if same(&now, cpus) {
-        return Ok(Some(false));
+/// What was found of one task.
+enum Is {
+    /// It had to be given its mask.
+    Written,
+    /// It has its mask, or it is no more.
+    So,
+    /// Somebody gave it another mask meanwhile.
+    Theirs,
+}
+
+struct Look<'a> {
+    host: &'a Host,
+    shield: &'a Shield,
+    online: Option<CpuSet>,
+}
+
+impl Look<'_> {
+    /// A mask on the CPUs that are there now, on which two masks must agree.
+    fn real(&self, cpus: &CpuSet) -> CpuSet {
+        self.online.as_ref().map_or_else(|| cpus.clone(), |online| cpus.and(online))
     }
-    if !host.is_same_task(id) {
-        return Ok(None);
-    }
-    match there(host.set_affinity(id.tid, cpus)) {
-        Ok(Some(())) => {}
-        Ok(None) => return Ok(None),
-        // It has ended, and nobody has asked yet how.
-        Err(error) if !error.is_stop() && has_ended(host, id.tid) => return Ok(None),
-        Err(error) => return Err(error),
-    }
-    match there(host.online_affinity(id.tid))? {
-        Some(now) if same(&now, cpus) => Ok(Some(true)),
-        Some(now) => Err(Error::malformed(
-            &format!("/proc/{}/status", id.tid),
-            0,
-            "the affinity it had",
-            &now.to_string(),
-        )),
-        None => Ok(None),
+
+    fn restore_one(&self, id: TaskId, cpus: &CpuSet, was: Option<&CpuSet>) -> Result<Is> {
+        let (host, shall) = (self.host, self.real(cpus));
+        let Some(now) = there(host.online_affinity(id.tid))?.map(|now| self.real(&now)) else {
+            return Ok(Is::So);
+        };
+        if now == shall || !host.is_same_task(id) {
+            return Ok(Is::So);
+        }
+        let known =
+            was.is_none_or(|was| self.real(was) == now) || is_widened(self.shield, &now, &shall);
+        if !known && !host.task(id.tid, id.tid).is_ok_and(|task| follows_interrupt(&task)) {
+            return Ok(Is::Theirs);
+        }
+        match there(host.set_affinity(id.tid, cpus)) {
+            Ok(Some(())) => {}
+            Ok(None) => return Ok(Is::So),
+            // It has ended, and nobody has asked yet how.
+            Err(error) if !error.is_stop() && has_ended(host, id.tid) => return Ok(Is::So),
+            Err(error) => return Err(error),
+        }
+        match there(host.online_affinity(id.tid))? {
+            Some(now) if self.real(&now) == shall => Ok(Is::Written),
+            Some(now) => Err(Error::malformed(
+                &format!("/proc/{}/status", id.tid),
+                0,
+                "the affinity it had",
+                &now.to_string(),
+            )),
+            None => Ok(Is::So),
+        }
     }
 }

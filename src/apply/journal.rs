@@ -12,7 +12,7 @@ use crate::change::Outcome;
 use crate::plan::{Plan, Step};
 use cpushield_linux::{CpuSet, Policy, TaskId};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// The version of the journal's form.
@@ -136,10 +136,24 @@ struct Complete {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Undoing {
-    /// What each task shall have at the end.
+    /// What each task that has its mask because of us shall have at the end.
     pub masks: Masks,
+    /// What those tasks had when undo began. Whoever has something else later was changed since.
+    pub was: Masks,
+    /// Masks that are none of ours, of tasks to which the kernel may give more CPUs when cpusets go
+    /// (before 6.2): they keep them.
+    pub kept: Masks,
     /// Tasks whose mask is no longer what we left: they keep it.
     pub drifted: Vec<TaskId>,
+}
+
+/// Undo has looked at every file and every task. What somebody changes from here on is theirs, also
+/// when undo is called again because something could not be put back.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AffinitiesDone {
+    /// Tasks whose mask could not be put back, with the one they have.
+    pub pending: Masks,
 }
 
 /// What undo did about one step.
@@ -190,6 +204,7 @@ enum Line {
     Applied(Complete),
     Undoing(Undoing),
     Undone(Fated),
+    AffinitiesDone(AffinitiesDone),
 }
 
 /// A journal that was read.
@@ -205,10 +220,14 @@ pub struct Journal {
     pub outcomes: BTreeMap<usize, Done>,
     /// The affinities left at the end; `None` when the plan was not applied to its end.
     pub applied: Option<Masks>,
-    /// What undo decided, once it has begun.
+    /// What the last undo decided, once it has begun.
     pub undoing: Option<Undoing>,
     /// What undo did, by step.
     pub fates: BTreeMap<usize, Fated>,
+    /// Steps that an undo has dealt with to its end: it has looked again at what it put back.
+    pub settled: BTreeSet<usize>,
+    /// What the last undo left of the affinities; `None` when it did not come that far.
+    pub affinities: Option<AffinitiesDone>,
     /// Bytes of whole lines; what follows them was torn by a crash.
     pub whole: u64,
 }
@@ -274,6 +293,12 @@ pub fn undoing(undoing: &Undoing) -> Vec<u8> {
     line(&Line::Undoing(undoing.clone()))
 }
 
+/// The line that ends an undo's work.
+#[must_use]
+pub fn affinities_done(done: &AffinitiesDone) -> Vec<u8> {
+    line(&Line::AffinitiesDone(done.clone()))
+}
+
 /// The line of what undo did about a step.
 #[must_use]
 pub fn undone(fated: &Fated) -> Vec<u8> {
@@ -297,6 +322,8 @@ impl Journal {
             applied: None,
             undoing: None,
             fates: BTreeMap::new(),
+            settled: BTreeSet::new(),
+            affinities: None,
             whole: 0,
         };
         journal.read_intents(&mut lines)?;
@@ -338,7 +365,14 @@ impl Journal {
             Line::Applied(complete) if self.applied.is_none() && self.undoing.is_none() => {
                 self.applied = Some(complete.masks);
             }
-            Line::Undoing(undoing) if self.undoing.is_none() => self.undoing = Some(undoing),
+            Line::Undoing(undoing) => {
+                self.undoing = Some(undoing);
+                self.affinities = None;
+            }
+            Line::AffinitiesDone(done) if self.undoing.is_some() => {
+                self.settled.extend(self.fates.keys());
+                self.affinities = Some(done);
+            }
             Line::Undone(fated) if known(fated.step) && self.undoing.is_some() => {
                 self.fates.insert(fated.step, fated);
             }
@@ -497,7 +531,8 @@ mod tests {
         bytes.extend(outcome(&done(0)));
         bytes.extend(outcome(&done(2)));
         bytes.extend(applied(&masks));
-        bytes.extend(undoing(&Undoing { masks, drifted: vec![id] }));
+        let kept = masks.clone();
+        bytes.extend(undoing(&Undoing { masks, was: kept.clone(), kept, drifted: vec![id] }));
         let fate = Fate::Failed { reason: "EIO".to_owned() };
         bytes.extend(undone(&Fated { step: 2, fate, note: None }));
         bytes

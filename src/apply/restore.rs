@@ -108,6 +108,11 @@ impl Written<'_> {
         }
         let words = self.to_write(&now);
         if let Some(by) = needed_by(host, self.path, &words) {
+            let within = format!("{by}/cpuset.cpus");
+            if journal.intents.iter().any(|it| makes(&journal.header.plan, it, &within)) {
+                let reason = format!("{by} could not be removed, and needs cpusets");
+                return Ok(Fate::Failed { reason }.into());
+            }
             let drifted = Fate::Drifted {
                 now,
                 ours: self.value.to_owned(),
@@ -151,7 +156,8 @@ impl Written<'_> {
 }
 
 /// Whether a file that was put back still says what it did before; it is written once more when it
-/// does not.
+/// does not. With `only_ours` it is so only where it says again what we had left: an earlier undo
+/// put it back, and anything else may be somebody's.
 ///
 /// # Errors
 /// Only when a test stopped the host.
@@ -159,17 +165,23 @@ pub fn settle(
     host: &Host,
     change: &Change,
     was: &Original,
+    done: Option<&Done>,
+    only_ours: bool,
 ) -> Result<std::result::Result<(), String>> {
     let (Change::Write { path, compare, value }, Original::Text { text }) = (change, was) else {
         return Ok(Ok(()));
     };
-    let file = Written { path, value, compare: *compare, original: text, left: None };
+    let left = done.and_then(|done| done.left.as_deref());
+    let file = Written { path, value, compare: *compare, original: text, left };
     let look = || -> Result<Option<String>> {
         let now = host.read_line(path)?;
         Ok((!file.to_write(&now).is_empty()).then_some(now))
     };
     let again = || -> Result<Option<String>> {
         let Some(now) = look()? else { return Ok(None) };
+        if only_ours && !file.is_ours(&now) {
+            return Ok(None);
+        }
         for value in file.to_write(&now) {
             host.write(path, &value)?;
         }

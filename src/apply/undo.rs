@@ -3,7 +3,7 @@
 //! failure, and it can be killed and called again at any moment: it decides by what is there.
 
 use super::document::{UndoError, Undone, UndoneStep};
-use super::journal::{self, Done, Fate, Fated, Intent, Journal, Original};
+use super::journal::{self, AffinitiesDone, Done, Fate, Fated, Intent, Journal, Original};
 use super::restore::{self, Back};
 use super::{JOURNAL, LoadError, boot_id, load};
 use super::{affinities, cycle};
@@ -42,25 +42,19 @@ pub(super) fn undo_locked(host: &Host, store: &Store, _: &Lock) -> Result<Undone
     }
     host.stay_on(&journal.header.plan.shield.housekeeping);
     let mut log = store.append(JOURNAL, journal.whole)?;
-    let undoing = match &journal.undoing {
-        Some(undoing) => undoing.clone(),
-        None => {
-            let undoing = affinities::decide(host, &journal)?;
-            log.add(&journal::undoing(&undoing))?;
-            log.sync()?;
-            undoing
-        }
-    };
-    let mut run = Run { host, journal: &journal, log, fated: Vec::new() };
+    let undoing = affinities::decide(host, &journal)?;
+    log.add(&journal::undoing(&undoing))?;
+    log.sync()?;
+    let mut run = Run { host, journal: &journal, log, fated: Vec::new(), fresh: BTreeSet::new() };
     run.cpus_online()?;
     run.backwards()?;
     run.settle()?;
-    let tasks = affinities::restore(host, &undoing)?;
+    let tasks = affinities::restore(host, &journal.header.plan.shield, &undoing)?;
     run.tell_affinities(&undoing, &tasks)?;
-    run.log.sync()?;
+    run.end(&tasks)?;
     let mut undone = Undone::nothing();
     undone.shield = Some(journal.header.plan.shield.clone());
-    undone.drifted_tasks.clone_from(&undoing.drifted);
+    undone.drifted_tasks = undoing.drifted.iter().chain(&tasks.drifted).copied().collect();
     undone.restored_tasks = tasks.restored.len();
     undone.steps = run.told();
     undone.journal =
@@ -121,6 +115,8 @@ struct Run<'a> {
     journal: &'a Journal,
     log: Appender,
     fated: Vec<Fated>,
+    /// Steps that this undo dealt with, not an earlier one.
+    fresh: BTreeSet<usize>,
 }
 
 impl Run<'_> {
@@ -130,6 +126,7 @@ impl Run<'_> {
             let done = self.journal.outcomes.get(&intent.step);
             if let Some(Change::CycleCpu { cpu }) = self.journal.step(intent).map(|s| &s.change)
                 && !cycle::is_finished(done)
+                && self.fated_before(intent.step).is_none()
             {
                 cycle::bring_online(self.host, *cpu)?;
             }
@@ -144,9 +141,7 @@ impl Run<'_> {
             if matches!(step.change, Change::Affinity { .. } | Change::KeepAffinities) {
                 continue;
             }
-            if let Some(fated) = self.journal.fates.get(&intent.step)
-                && !matches!(fated.fate, Fate::Failed { .. })
-            {
+            if let Some(fated) = self.fated_before(intent.step) {
                 self.fated.push(fated.clone());
                 continue;
             }
@@ -159,26 +154,48 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// What an earlier undo did about a step, unless it failed.
+    fn fated_before(&self, step: usize) -> Option<&'_ Fated> {
+        let fated = self.journal.fates.get(&step);
+        fated.filter(|fated| !matches!(fated.fate, Fate::Failed { .. }))
+    }
+
     fn tell(&mut self, fated: Fated) -> Result<(), UndoError> {
         self.log.add(&journal::undone(&fated))?;
+        self.fresh.insert(fated.step);
         self.fated.push(fated);
         Ok(())
     }
 
     /// Looks once more at every file that was put back: the kernel changes some when others change
-    /// (the mask of unbound workqueues while a partition is up, 6.7 and later).
+    /// (the mask of unbound workqueues while a partition is up, 6.7 and later). What an earlier
+    /// undo looked at is not looked at again; where it was killed before, only what says again what
+    /// we had left is ours.
     fn settle(&mut self) -> Result<(), UndoError> {
         let restored = self.fated.iter().filter(|fated| fated.fate == Fate::Restored);
-        let restored: Vec<usize> = restored.map(|fated| fated.step).collect();
+        let restored = restored.filter(|fated| {
+            self.fresh.contains(&fated.step) || !self.journal.settled.contains(&fated.step)
+        });
+        let restored: BTreeSet<usize> = restored.map(|fated| fated.step).collect();
         for intent in self.journal.intents.iter().filter(|i| restored.contains(&i.step)) {
             let Some(step) = self.journal.step(intent) else { continue };
             let was = self.journal.original(intent);
-            if let Err(reason) = restore::settle(self.host, &step.change, was)? {
+            let done = self.journal.outcomes.get(&intent.step);
+            let only_ours = !self.fresh.contains(&intent.step);
+            if let Err(reason) = restore::settle(self.host, &step.change, was, done, only_ours)? {
                 let fated = Fated { step: intent.step, fate: Fate::Failed { reason }, note: None };
                 self.fated.retain(|known| known.step != intent.step);
                 self.tell(fated)?;
             }
         }
+        Ok(())
+    }
+
+    /// Notes that all was looked at, and what is left to the next undo.
+    fn end(&mut self, tasks: &affinities::Restored) -> Result<(), UndoError> {
+        let pending = affinities::pending(self.host, tasks)?;
+        self.log.add(&journal::affinities_done(&AffinitiesDone { pending }))?;
+        self.log.sync()?;
         Ok(())
     }
 
@@ -200,19 +217,23 @@ impl Run<'_> {
             if !touched(self.journal, intent) {
                 continue;
             }
+            if let Some(fated) = self.fated_before(intent.step) {
+                self.fated.push(fated.clone());
+                continue;
+            }
+            let drifted = undoing.drifted.contains(task) || tasks.drifted.contains(task);
             let changed = self.journal.outcomes.contains_key(&intent.step);
-            let fate = match undoing.masks.0.get(task) {
-                None => Fate::Gone,
-                Some(now) if undoing.drifted.contains(task) => Fate::Drifted {
+            let fate = match (tasks.failed.get(task), self.host.affinity(task.tid)) {
+                _ if !self.host.is_same_task(*task) => Fate::Gone,
+                (Some(reason), _) => Fate::Failed { reason: reason.clone() },
+                (None, Ok(now)) if drifted => Fate::Drifted {
                     now: now.to_string(),
                     ours: cpus.to_string(),
                     original: original.to_string(),
                 },
-                Some(_) => match tasks.failed.get(task) {
-                    Some(reason) => Fate::Failed { reason: reason.clone() },
-                    None if !changed && !tasks.restored.contains(task) => continue,
-                    None => Fate::Restored,
-                },
+                (None, Err(_)) => Fate::Gone,
+                _ if !changed && !tasks.restored.contains(task) => continue,
+                _ => Fate::Restored,
             };
             self.tell(Fated { step: intent.step, fate, note: None })?;
         }

@@ -264,6 +264,53 @@ fn what_somebody_else_changed_meanwhile_is_left_alone_and_told() {
     same(&before, &bench.tree(), "drift");
 }
 
+/// What somebody else does between two undos: a file and tasks, those that had a mask of their own
+/// and those that had not. What it must come to is written into `before`.
+fn change_between(bench: &Bench, before: &mut Tree) {
+    let user = bench.host();
+    user.write("/proc/sys/vm/stat_interval", "10").unwrap();
+    user.write("/proc/irq/24/smp_affinity", "1").unwrap();
+    user.set_affinity(100, &CpuSet::one(2)).unwrap();
+    user.set_affinity(202, &CpuSet::one(1)).unwrap();
+    let now = bench.tree();
+    for name in [
+        "sys/vm/stat_interval",
+        "irq/24/smp_affinity",
+        "irq/24/smp_affinity_list",
+        "100/status",
+        "202/status",
+    ] {
+        let path = Path::new("proc").join(name);
+        before.insert(path.clone(), now[&path].clone());
+    }
+}
+
+#[test]
+fn what_somebody_changes_between_two_undos_is_theirs() {
+    for (name, tree, plan) in machines() {
+        let (_, count) = writes(&tree, &plan);
+        let mut again = 0;
+        for at in 0..count {
+            for fault in [Fault::Refuse { at, errno: 1 }, Fault::Stop { at }] {
+                let when = format!("{name}: first undo {fault:?}");
+                let bench = Bench::of(&tree);
+                let mut before = bench.tree();
+                bench.apply(&bench.host(), &plan).unwrap();
+                let first = apply::undo(&bench.host().failing(fault), &bench.store());
+                if first.is_ok_and(|undone| undone.is_complete()) {
+                    continue;
+                }
+                again += 1;
+                change_between(&bench, &mut before);
+                let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+                assert!(undone.is_complete(), "{when}: {undone:#?}");
+                same(&before, &bench.tree(), &when);
+            }
+        }
+        assert!(again > count, "{name}: only {again} undos had to be called again");
+    }
+}
+
 #[test]
 fn a_partition_that_the_kernel_calls_invalid_ends_apply_with_its_reason() {
     let (tree, mut plan) = (v2(), v2_plan());
