@@ -23,11 +23,11 @@ build:
 	@scripts/static
 
 test:
-	@scripts/need rust
+	@scripts/need rust tests
 	@scripts/test
 
 check:
-	@scripts/need rust
+	@scripts/need rust tests
 	@scripts/test --no-guests
 
 guests:

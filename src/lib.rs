@@ -8,6 +8,7 @@ pub mod apply;
 pub mod causes;
 pub mod change;
 pub mod cli;
+pub mod export;
 pub mod failure;
 pub mod load;
 pub mod plan;

@@ -14,6 +14,7 @@ const COLUMNS_MAX: usize = 100;
 const IMPORTS: &[(&str, &[&str])] = &[
     ("causes", &[]),
     ("change", &[]),
+    ("export", &["causes", "verify"]),
     ("failure", &["apply", "plan", "policy", "run", "verify"]),
     ("ui", &["failure"]),
     ("survey", &[]),
@@ -28,7 +29,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
 ];
 
 /// Modules that are pure: they may not name the machine.
-const PURE: &[&str] = &["causes", "change", "plan", "policy", "report", "tunables"];
+const PURE: &[&str] = &["causes", "change", "export", "plan", "policy", "report", "tunables"];
 
 struct Source {
     path: String,

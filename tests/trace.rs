@@ -79,7 +79,7 @@ const SCHED_YIELD: &str =
 #[ignore = "prints how fast a given trace is decoded"]
 fn speed_of_decoding() {
     let path = env::var("CPUSHIELD_TRACE").expect("CPUSHIELD_TRACE names a trace.dat");
-    let trace = TraceDat::read(&fs::read(path).unwrap());
+    let (trace, ..) = TraceDat::read(&fs::read(path).unwrap());
     let symbols = Symbols::parse(&trace.kallsyms);
     let count = |pages: &Vec<u8>| -> usize {
         let pages = pages.chunks(trace.layout.page_size());

@@ -2,6 +2,7 @@
 
 use super::Global;
 use crate::apply;
+use crate::export::trace_dat;
 use crate::failure::{Failure, Kind};
 use crate::plan::{Plan, Shield, plan};
 use crate::policy::{Limits, Policy, Wish, parse_span};
@@ -10,9 +11,10 @@ use crate::run::{self, Place, RunError};
 use crate::survey::{Machine, survey};
 use crate::tunables;
 use crate::ui::{Tone, Ui};
-use crate::verify::{self, Evidence, Given, Progress, State, Verdict, WatchOrder};
+use crate::verify::trace::recording::Recording;
+use crate::verify::{self, Evidence, Given, Keep, Progress, State, Verdict, WatchOrder};
 use cpushield_linux::companion::Beside;
-use cpushield_linux::{CpuSet, Host, Store, read_document, signal};
+use cpushield_linux::{CpuSet, Host, Store, can_write, read_document, signal, write_stream};
 use serde::Serialize;
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -56,6 +58,9 @@ pub struct Args {
     /// The cgroup directory that the busy loop joins, when the shield is not cpushield's
     #[arg(long, value_name = "DIR")]
     cgroup: Option<String>,
+    /// Write the kernel's raw trace of the CPUs here, for trace-cmd report and KernelShark
+    #[arg(long, value_name = "FILE")]
+    trace_dat: Option<PathBuf>,
     /// A program to watch in the shield; it is ended when the time is over
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -88,10 +93,11 @@ struct Scene {
 pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     let host = global.host()?;
     let limits = limits(args)?;
+    args.trace_dat.iter().try_for_each(|file| can_write(file))?;
     let scene = scene(&host, global, args)?;
     signal::catch_stops()
         .map_err(|e| Failure::machine(format!("signals cannot be caught: {e}")))?;
-    let evidence = evidence(ui, global, args, &host, &scene, &limits)?;
+    let (evidence, recording) = evidence(ui, global, args, &host, &scene, &limits)?;
     let seen = evidence.cpus.iter().any(|cpu| !cpu.interruptions.is_empty());
     // Only now: a survey during the span would be work for nothing when all is well.
     let known = seen.then(|| known(&host, &scene)).flatten();
@@ -102,6 +108,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     ui.show(&Shown { evidence: &evidence, verdict: &verdict }, || {
         report::text(&evidence, &verdict, &|state| tone(state).paint(report::word(state)))
     })?;
+    export(ui, args, recording)?;
     if verdict.holds() { Ok(()) } else { Err(Failure::new(Kind::DoesNotHold, summary(&verdict))) }
 }
 
@@ -167,7 +174,9 @@ fn evidence(
     host: &Host,
     scene: &Scene,
     limits: &Limits,
-) -> Result<Evidence, Failure> {
+) -> Result<(Evidence, Option<Recording>), Failure> {
+    let recording = RefCell::new(None);
+    let take = |taken| *recording.borrow_mut() = Some(taken);
     let program: RefCell<Option<Beside>> = RefCell::new(None);
     let ended = || program.borrow_mut().as_mut().and_then(Beside::ended);
     let start = || {
@@ -193,7 +202,7 @@ fn evidence(
             syscalls: args.syscalls,
             cgroup: scene.cgroup.clone(),
             workload: given.then_some(Given { start: &start, threads: &threads, ended: &ended }),
-            keep: None,
+            keep: args.trace_dat.as_deref().map(|beside| Keep { beside, take: &take }),
             progress: &|progress| match progress {
                 Progress::Arming => bar.tell("getting ready"),
                 Progress::Settling => bar.tell("settling"),
@@ -207,7 +216,22 @@ fn evidence(
     if let Some(how) = ended() {
         ui.status(&format!("the program ended by itself: {how}"));
     }
-    Ok(evidence?)
+    Ok((evidence?, recording.into_inner()))
+}
+
+/// Writes the files that were asked for.
+fn export(ui: &Ui, args: &Args, recording: Option<Recording>) -> Result<(), Failure> {
+    let Some(mut recording) = recording else {
+        if let Some(file) = &args.trace_dat {
+            ui.warn(&format!("{}: not written, because there is no trace", file.display()));
+        }
+        return Ok(());
+    };
+    if let Some(file) = &args.trace_dat {
+        write_stream(file, &mut |out| trace_dat::write(&mut recording, out))?;
+        ui.status(&format!("wrote {0}: trace-cmd report -i {0}", file.display()));
+    }
+    Ok(())
 }
 
 /// Starts the program in the shield, by `cpushield run`.

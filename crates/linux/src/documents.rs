@@ -39,6 +39,28 @@ pub fn write_document(path: &Path, text: &str) -> Result<()> {
     write_stream(path, &mut |out| out.write_all(text.as_bytes()))
 }
 
+/// Whether a document can be written there, asked before the work that it is to hold.
+///
+/// # Errors
+/// The kernel's answer to the same steps as those of [`write_stream`].
+pub fn can_write(path: &Path) -> Result<()> {
+    if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        return Ok(());
+    }
+    let name = path.display().to_string();
+    let beside = beside(path);
+    fs::File::create(&beside)
+        .and_then(|_| fs::remove_file(&beside))
+        .map_err(|e| Error::io(Verb::Write, &name, e))
+}
+
+/// Where a document grows before it gets its name.
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}.new", std::process::id()));
+    PathBuf::from(name)
+}
+
 /// Writes a document piece by piece: it is there complete or not at all.
 ///
 /// # Errors
@@ -58,9 +80,7 @@ pub fn write_stream(
     if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
         return write(path).map_err(fail);
     }
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".{}.new", std::process::id()));
-    let beside = PathBuf::from(beside);
+    let beside = beside(path);
     write(&beside).and_then(|()| fs::rename(&beside, path)).map_err(|e| {
         // The error that counts is the first one.
         let _ = fs::remove_file(&beside);

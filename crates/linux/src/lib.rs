@@ -29,7 +29,7 @@ pub mod text;
 pub mod tracefs;
 
 pub use cpuset::CpuSet;
-pub use documents::{read_document, write_document, write_stream};
+pub use documents::{can_write, read_document, write_document, write_stream};
 pub use error::{Error, Result, Verb};
 pub use host::{Fault, Host, Writer};
 pub use store::{Lock, Store};

@@ -58,7 +58,7 @@ fn raw_pages_hold_what_trace_cmd_reports() {
         let file = fs::read(traces.join(name).join("trace.dat")).unwrap();
         let report = traces.join(name).join("trace-cmd-3.1.6-report-raw.txt");
         let report = fs::read_to_string(report).unwrap();
-        let trace = TraceDat::read(&file);
+        let (trace, ..) = TraceDat::read(&file);
         let symbols = Symbols::parse(&trace.kallsyms);
         assert!(!symbols.is_empty(), "{name}");
         let mut seen = 0;

@@ -65,7 +65,12 @@ impl Keeping {
 
 impl Recorder<'_> {
     /// What was recorded since [`Recorder::start`]; `None` when nothing was to be kept.
+    /// Recording ends.
     pub fn recording(&mut self) -> Option<Recording> {
+        self.keeping.as_ref()?;
+        // What came since the last reading belongs to the file too. Where the kernel refuses, the
+        // file ends a little earlier.
+        let _ = self.instance.stop().and_then(|()| self.poll());
         let kept = self.keeping.take()?;
         let host = self.host;
         let event = |(system, name): &(&'static str, &'static str)| {

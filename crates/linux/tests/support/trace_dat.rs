@@ -2,6 +2,7 @@
 
 use cpushield_linux::ring_buffer::PageLayout;
 use cpushield_linux::text::trace_format::EventFormat;
+use cpushield_linux::tracefs::Texts;
 
 /// As much of a trace.dat file of version 6 (trace-cmd.dat.v6(5)) as is needed here.
 pub struct TraceDat {
@@ -51,37 +52,43 @@ impl<'a> Cursor<'a> {
 }
 
 impl TraceDat {
-    /// Reads a whole file.
-    pub fn read(file: &[u8]) -> TraceDat {
+    /// Reads a whole file, with its texts, and system and format of each event that is not ftrace's
+    /// own.
+    pub fn read(file: &[u8]) -> (TraceDat, Texts, Vec<(String, String)>) {
         let mut at = Cursor(file);
         assert_eq!(at.take(10), b"\x17\x08\x44tracing");
         assert_eq!(at.text(), "6");
         assert_eq!(at.take(2), [0, 8], "little-endian, 64 bits");
         assert_eq!(at.u32(), 4096);
         assert_eq!(at.text(), "header_page");
-        let layout = PageLayout::parse(&at.long_text()).unwrap();
+        let header_page = at.long_text();
+        let layout = PageLayout::parse(&header_page).unwrap();
         assert_eq!(at.text(), "header_event");
-        at.long_text();
-        let mut events = Vec::new();
+        let header_event = at.long_text();
+        let (mut events, mut formats, mut ftrace) = (Vec::new(), Vec::new(), Vec::new());
         let mut add = |system: &str, text: &str| {
             let name = text.lines().find_map(|line| line.strip_prefix("name: ")).unwrap();
             let format = EventFormat::parse(text).unwrap();
             events.push((system.to_owned(), name.to_owned(), format));
         };
         for _ in 0..at.u32() {
-            add("ftrace", &at.long_text());
+            ftrace.push(at.long_text());
+            add("ftrace", &ftrace[ftrace.len() - 1]);
         }
         for _ in 0..at.u32() {
             let system = at.text();
             for _ in 0..at.u32() {
-                add(&system, &at.long_text());
+                let text = at.long_text();
+                add(&system, &text);
+                formats.push((system.clone(), text));
             }
         }
         let n = at.u32();
         let kallsyms = String::from_utf8_lossy(at.take(n)).into_owned();
         let n = at.u32();
-        at.take(n);
-        at.long_text();
+        let printk_formats = String::from_utf8_lossy(at.take(n)).into_owned();
+        let saved_cmdlines = at.long_text();
+        let texts = Texts { header_page, header_event, ftrace, printk_formats, saved_cmdlines };
         let cpus = at.u32();
         assert_eq!(at.take(10), b"options  \0");
         while at.u16() != 0 {
@@ -91,6 +98,6 @@ impl TraceDat {
         assert_eq!(at.take(10), b"flyrecord\0");
         let places: Vec<(usize, usize)> = (0..cpus).map(|_| (at.u64(), at.u64())).collect();
         let pages = places.into_iter().map(|(from, n)| file[from..from + n].to_vec()).collect();
-        TraceDat { layout, events, kallsyms, pages }
+        (TraceDat { layout, events, kallsyms, pages }, texts, formats)
     }
 }

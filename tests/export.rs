@@ -1,0 +1,191 @@
+//! Files for other programs, given to those programs.
+
+use cpushield::export::trace_dat;
+use cpushield::verify::trace::recording::Recording;
+use cpushield::verify::trace::{Order, Recorder};
+use cpushield_linux::clock::Scale;
+use cpushield_linux::spool::Spool;
+use cpushield_linux::tracefs::Texts;
+use cpushield_linux::{CpuSet, Host, sched};
+use std::collections::{BTreeMap, HashMap};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use std::{env, fs};
+use trace_dat_reader::TraceDat;
+
+#[path = "../crates/linux/tests/support/trace_dat.rs"]
+mod trace_dat_reader;
+
+/// Past the test harness, which keeps the words of a test that passes to itself.
+fn not_run(why: &str) {
+    let _ = writeln!(std::io::stderr(), "NOT RUN: {why}");
+}
+
+/// Where the traces of others lie; they are not part of the project.
+fn traces() -> Option<PathBuf> {
+    let given = env::var_os("CPUSHIELD_DATA").map(PathBuf::from);
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
+    let dir = given.unwrap_or_else(beside).join("traces/trace.dat");
+    if !dir.is_dir() {
+        not_run(&format!("no traces of others at {}", dir.display()));
+        return None;
+    }
+    Some(dir)
+}
+
+fn trace_cmd() -> bool {
+    let there = Command::new("trace-cmd").arg("-h").output().is_ok();
+    if !there {
+        not_run("trace-cmd is not installed (scripts/need rust tests)");
+    }
+    there
+}
+
+/// What `trace-cmd report` says, line by line.
+fn report(file: &Path, words: &[&str]) -> Vec<String> {
+    let output = Command::new("trace-cmd").args(["report", "-i"]).arg(file).args(words).output();
+    let output = output.unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && errors.is_empty(), "{errors}");
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+/// A file of its own for each test.
+fn scratch(name: &str) -> PathBuf {
+    env::temp_dir().join(format!("cpushield-export-{}-{name}", std::process::id()))
+}
+
+fn write(path: &Path, mut recording: Recording) {
+    let mut file = fs::File::create(path).unwrap();
+    trace_dat::write(&mut recording, &mut file).unwrap();
+}
+
+/// A trace of others as a recording; every CPU has a lane.
+fn recording((trace, texts, events): (TraceDat, Texts, Vec<(String, String)>)) -> Recording {
+    assert_eq!(trace.events.len(), events.len() + texts.ftrace.len());
+    let mut spool = Spool::beside(Path::new("x"));
+    for (cpu, pages) in trace.pages.iter().enumerate() {
+        for page in pages.chunks(trace.layout.page_size()) {
+            spool.add(cpu, page, trace.layout.page_size());
+        }
+    }
+    Recording {
+        layout: trace.layout,
+        texts,
+        events,
+        kallsyms: trace.kallsyms,
+        clock: "local",
+        scale: Scale { ns_per_tick: 1.0, error_ppm: 0.0 },
+        kernel: String::new(),
+        cpus: (0..trace.pages.len()).map(|cpu| (cpu, String::new())).collect(),
+        phases: Vec::new(),
+        workload: Vec::new(),
+        tasks: HashMap::new(),
+        spool,
+    }
+}
+
+#[test]
+fn trace_cmd_reads_our_file_as_it_reads_its_own() {
+    let Some(traces) = traces() else { return };
+    if !trace_cmd() {
+        return;
+    }
+    for name in ["lisa_sched_load_arm64", "trappy_idle_arm64"] {
+        let theirs = traces.join(name).join("trace.dat");
+        let ours = scratch(name);
+        write(&ours, recording(TraceDat::read(&fs::read(&theirs).unwrap())));
+        let (ours, theirs) = (report(&ours, &[]), report(&theirs, &[]));
+        assert!(theirs.len() > 40, "{name}");
+        assert_eq!(ours, theirs, "{name}");
+        fs::remove_file(scratch(name)).unwrap();
+    }
+}
+
+#[test]
+fn events_that_the_kernel_lost_are_told_by_trace_cmd() {
+    let Some(traces) = traces() else { return };
+    if !trace_cmd() {
+        return;
+    }
+    let file = fs::read(traces.join("lisa_sched_load_arm64/trace.dat")).unwrap();
+    let (mut trace, texts, events) = TraceDat::read(&file);
+    let size = trace.layout.page_size();
+    let length = |page: &[u8]| u32::from_le_bytes(*page[8..].first_chunk().unwrap()) as usize;
+    let room = |page: &[u8]| 16 + length(page) + 8 <= size;
+    let found = trace.pages.iter_mut().enumerate().find_map(|(cpu, pages)| {
+        let page = pages.chunks_mut(size).skip(1).find(|page| room(page))?;
+        Some((cpu, page))
+    });
+    // As the kernel does it: two flags in the length, the number behind the data.
+    let (cpu, page) = found.expect("a page with room for the number");
+    let (flags, behind) = (3 << 30, 16 + length(page));
+    let length = u32::try_from(length(page)).unwrap();
+    page[8..12].copy_from_slice(&(length | flags).to_le_bytes());
+    page[behind..behind + 8].copy_from_slice(&77_u64.to_le_bytes());
+    let ours = scratch("lost");
+    write(&ours, recording((trace, texts, events)));
+    let lines = report(&ours, &[]);
+    let told: Vec<&String> = lines.iter().filter(|line| line.contains("DROPPED")).collect();
+    assert_eq!(told, [&format!("CPU:{cpu} [77 EVENTS DROPPED]")]);
+    fs::remove_file(ours).unwrap();
+}
+
+/// `comm-pid [cpu] ticks: event: …` with raw time stamps.
+fn event(line: &str) -> Option<(usize, u64, &str)> {
+    let (_, rest) = line.split_once('[')?;
+    let (cpu, rest) = rest.split_once(']')?;
+    let mut words = rest.split_whitespace();
+    let at = words.next()?.trim_end_matches(':').parse().ok()?;
+    Some((cpu.parse().ok()?, at, words.next()?.trim_end_matches(':')))
+}
+
+#[test]
+fn trace_cmd_counts_in_a_live_recording_what_the_evidence_counts() {
+    if !trace_cmd() {
+        return;
+    }
+    let host = Host::live();
+    let cpus: CpuSet = sched::affinity(0).unwrap().last().into_iter().collect();
+    let mut recorder = match Recorder::arm(&host, &Order { cpus: cpus.clone(), syscalls: false }) {
+        Ok(recorder) => recorder,
+        Err(absent) => return not_run(&format!("no trace here: {}", absent.why)),
+    };
+    let ours = scratch("live");
+    // So little memory that most pages go through files.
+    recorder.keep(Spool::beside(&ours).with_memory(20_000));
+    recorder.start().unwrap();
+    let mut evidence = Vec::new();
+    for _ in 0..2 {
+        std::thread::sleep(Duration::from_millis(150));
+        recorder.poll().unwrap();
+        std::thread::sleep(Duration::from_millis(150));
+        evidence = recorder.cut().unwrap();
+    }
+    let recording = recorder.recording().unwrap();
+    recorder.close().unwrap();
+    // The second phase: what came after its beginning, up to its end.
+    let (begun, end) = (recording.phases[1].0, recording.phases[2].0);
+    let tsc = recording.clock == "x86-tsc";
+    write(&ours, recording);
+    let lines = report(&ours, if tsc { &["--raw-ts"] } else { &["-t"] });
+    let mut counted: BTreeMap<(usize, &str), u64> = BTreeMap::new();
+    for (cpu, at, name) in lines.iter().filter_map(|line| event(line)) {
+        *counted.entry((cpu, name)).or_default() += u64::from(at > begun && at <= end);
+    }
+    counted.retain(|_, count| *count > 0);
+    let mut expected = BTreeMap::new();
+    for cpu in &evidence {
+        assert_eq!(cpu.lost, 0);
+        expected.extend(cpu.events.iter().map(|(name, n)| ((cpu.cpu, name.as_str()), *n)));
+    }
+    assert!(!expected.is_empty(), "nothing happened in 300 ms");
+    assert_eq!(counted, expected);
+    assert!(!lines.iter().any(|line| line.contains("DROPPED")));
+    let entries: Vec<String> =
+        report(&ours, &["--stat"]).into_iter().filter(|line| line.starts_with("entries")).collect();
+    assert_eq!(entries, vec!["entries: 0"; cpus.len()], "left in the kernel's buffer");
+    fs::remove_file(ours).unwrap();
+}
