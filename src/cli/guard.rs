@@ -4,7 +4,7 @@
 use super::{Global, attempt};
 use crate::apply;
 use crate::failure::Failure;
-use cpushield_linux::{Error, Store, Verb, process};
+use cpushield_linux::{Error, Store, Verb, process, tracefs};
 use std::process::Child;
 use std::time::Duration;
 
@@ -52,11 +52,13 @@ impl Guard {
 pub fn run(global: &Global, args: &Args) -> Result<(), Failure> {
     let fail = |e| Failure::from(Error::io(Verb::Call, &format!("/proc/{}", args.pid), e));
     while !process::wait_for_end(args.pid, Duration::from_secs(60)).map_err(fail)? {}
+    let host = global.host()?;
     let store = Store::new(&global.state);
+    tracefs::sweep(&host);
     // Somebody else's shield is none of its business.
     let ours = apply::active(&store)?.is_some_and(|plan| plan.shield.name == attempt::NAME);
     if ours {
-        apply::undo(&global.host()?, &store)?;
+        apply::undo(&host, &store)?;
     }
     Ok(())
 }

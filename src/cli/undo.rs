@@ -33,6 +33,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     let store = Store::new(&global.state);
     // What a killed `verify` left recording would pass for somebody else's change.
     let recording = tracefs::reset_leftover(&host);
+    let swept = tracefs::sweep(&host);
     let released = run::release(&host, &store);
     let mut undone = undo(&host, &store)?;
     match released {
@@ -46,6 +47,9 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
             undone.notes.extend(back.chain(disarmed).chain(released.notes));
         }
         Err(error) => undone.notes.push(format!("programs in the shield: {error}")),
+    }
+    if swept > 0 {
+        undone.notes.push(format!("removed the trace of {swept} watches that were killed"));
     }
     match recording {
         Ok(Some(Leftover::Reset)) => undone.notes.push(LEFT_RECORDING.to_owned()),

@@ -386,9 +386,23 @@ fn chosen(text: &str) -> String {
     bracketed.map_or(text, |(word, _)| word).trim_end_matches('*').to_owned()
 }
 
-/// Removes instances of ours whose process is gone. Those in use answer EBUSY and stay.
-pub fn remove_leftovers(host: &Host, root: &str) {
+/// Removes what runs that were killed left in tracefs where it is mounted; how many instances that
+/// were.
+pub fn sweep(host: &Host) -> usize {
+    usual_place(host).map_or(0, |root| remove_leftovers(host, root))
+}
+
+/// The first of the usual places where tracefs is. A look into the second mounts it there
+/// (debugfs has an automount), so nobody may look there who need not.
+fn usual_place(host: &Host) -> Option<&'static str> {
+    PLACES.iter().copied().find(|root| host.exists(&format!("{root}/instances")))
+}
+
+/// Removes instances of ours whose process is gone, and counts them. Those in use answer EBUSY and
+/// stay.
+pub fn remove_leftovers(host: &Host, root: &str) -> usize {
     let dir = format!("{root}/instances");
+    let mut removed = 0;
     for name in host.list(&dir).unwrap_or_default() {
         let pid = name
             .strip_prefix(INSTANCE)
@@ -398,9 +412,10 @@ pub fn remove_leftovers(host: &Host, root: &str) {
         if let Some(pid) = pid
             && !host.exists(&format!("/proc/{pid}"))
         {
-            let _ = host.remove_dir(&format!("{dir}/{name}"));
+            removed += usize::from(host.remove_dir(&format!("{dir}/{name}")).is_ok());
         }
     }
+    removed
 }
 
 /// The raw pages of one CPU.
@@ -634,7 +649,7 @@ mod tests {
         }
         fs::create_dir_all(dir.join("proc/42")).unwrap();
         let host = Host::recorded(&dir).unwrap();
-        remove_leftovers(&host, "/sys/kernel/tracing");
+        assert_eq!(sweep(&host), 2);
         let left = host.list("/sys/kernel/tracing/instances").unwrap();
         assert_eq!(left, ["cpushield", "cpushield-42-0", "cpushield-x", "other"]);
         fs::remove_dir_all(dir).unwrap();

@@ -2,7 +2,7 @@
 //! that what a killed run left recording can be told from a run that goes on. The kernel gives the
 //! lock back with the process (flock(2)), however that ends.
 
-use super::{INSTANCE, PLACES};
+use super::{INSTANCE, usual_place};
 use crate::cpuset::CpuSet;
 use crate::error::{Error, Result, Verb};
 use crate::host::Host;
@@ -40,19 +40,18 @@ pub(super) fn take(host: &Host, root: &str) -> Result<Option<Hold>> {
 /// # Errors
 /// It records, nobody uses it, and the kernel does not let it be stopped.
 pub fn reset_leftover(host: &Host) -> Result<Option<Leftover>> {
-    for root in PLACES {
-        let dir = format!("{root}/instances/{INSTANCE}");
-        if !is_dirty(host, &dir) {
-            continue;
-        }
-        let Some(_hold) = lock(host, &dir)? else { return Ok(Some(Leftover::InUse)) };
-        // Its user may have been about to leave it.
-        if is_dirty(host, &dir) {
-            reset(host, &dir)?;
-            return Ok(Some(Leftover::Reset));
-        }
+    let Some(root) = usual_place(host) else { return Ok(None) };
+    let dir = format!("{root}/instances/{INSTANCE}");
+    if !is_dirty(host, &dir) {
+        return Ok(None);
     }
-    Ok(None)
+    let Some(_hold) = lock(host, &dir)? else { return Ok(Some(Leftover::InUse)) };
+    // Its user may have been about to leave it.
+    if !is_dirty(host, &dir) {
+        return Ok(None);
+    }
+    reset(host, &dir)?;
+    Ok(Some(Leftover::Reset))
 }
 
 /// `None` when it is not there or somebody has it.
