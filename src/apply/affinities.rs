@@ -341,11 +341,9 @@ pub fn restore(host: &Host, shield: &Shield, undoing: &Undoing) -> Result<Restor
 }
 
 /// What an undo leaves to the next one: tasks whose mask could not be put back.
-///
-/// # Errors
-/// `/proc` cannot be read.
-pub fn pending(host: &Host, restored: &Restored) -> Result<Masks> {
-    of_tasks(host, restored.failed.keys().copied())
+pub fn pending(host: &Host, restored: &Restored) -> Masks {
+    let now = |id: &TaskId| Some((*id, host.affinity(id.tid).ok()?));
+    Masks(restored.failed.keys().filter_map(now).collect())
 }
 
 fn has_ended(host: &Host, tid: i32) -> bool {

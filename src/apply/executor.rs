@@ -11,6 +11,9 @@ use crate::plan::{Plan, Step};
 use cpushield_linux::store::Appender;
 use cpushield_linux::{Host, Store, signal};
 
+/// Room in the journal beside what follows from the plan's own size.
+const SPARE_BYTES: u64 = 64 << 10;
+
 /// Puts a plan in force.
 ///
 /// # Errors
@@ -39,8 +42,7 @@ pub fn apply(
     };
     let intents = original::of_plan(host, plan)?;
     let opening = journal::opening(&header, &intents);
-    store.replace(JOURNAL, &opening)?;
-    let log = store.append(JOURNAL, opening.len() as u64)?;
+    let log = begin(store, &opening)?;
     let mut run = Run { host, plan, intents: &intents, log, steps: Vec::new() };
     let halt = run.all(progress).err();
     let steps = std::mem::take(&mut run.steps);
@@ -67,6 +69,14 @@ pub fn apply(
             })
         }
     }
+}
+
+/// Puts the opening of the journal on the disk, with room for all that is still to be written: the
+/// affinities again at the end and once or twice by undo, and a line or two for each step.
+fn begin(store: &Store, opening: &[u8]) -> Result<Appender, cpushield_linux::Error> {
+    let len = opening.len() as u64;
+    let begun = store.replace_with_room(JOURNAL, opening, 4 * len + SPARE_BYTES);
+    begun.and_then(|()| store.append(JOURNAL, len))
 }
 
 /// Makes sure that no shield is up. A journal of another boot is put away: the kernel forgot all.

@@ -9,7 +9,7 @@ use super::{JOURNAL, LoadError, boot_id, load};
 use super::{affinities, cycle};
 use crate::change::{Change, Outcome};
 use cpushield_linux::store::{Appender, Lock};
-use cpushield_linux::{Host, Store, TaskId};
+use cpushield_linux::{Error, Host, Store, TaskId};
 use std::collections::BTreeSet;
 
 /// Takes the active shield down.
@@ -41,36 +41,97 @@ pub(super) fn undo_locked(host: &Host, store: &Store, _: &Lock) -> Result<Undone
         return gone(store, &journal);
     }
     host.stay_on(&journal.header.plan.shield.housekeeping);
-    let mut log = store.append(JOURNAL, journal.whole)?;
+    let mut log = Log::open(store, journal.whole);
     let undoing = affinities::decide(host, &journal)?;
-    log.add(&journal::undoing(&undoing))?;
-    log.sync()?;
+    log.add(&journal::undoing(&undoing));
+    log.sync();
     let mut run = Run { host, journal: &journal, log, fated: Vec::new(), fresh: BTreeSet::new() };
     run.cpus_online()?;
     run.backwards()?;
     run.settle()?;
     let tasks = affinities::restore(host, &journal.header.plan.shield, &undoing)?;
-    run.tell_affinities(&undoing, &tasks)?;
-    run.end(&tasks)?;
+    run.tell_affinities(&undoing, &tasks);
+    run.end(&tasks);
     let mut undone = Undone::nothing();
     undone.shield = Some(journal.header.plan.shield.clone());
     undone.drifted_tasks = undoing.drifted.iter().chain(&tasks.drifted).copied().collect();
     undone.restored_tasks = tasks.restored.len();
     undone.steps = run.told();
-    undone.journal =
-        Some(if undone.is_complete() { archive(store, &journal)? } else { store.path(JOURNAL) });
+    undone.notes.extend(run.log.note());
+    if undone.is_complete() {
+        put_away(store, &journal, &mut undone);
+    } else {
+        undone.journal = Some(store.path(JOURNAL));
+    }
     Ok(undone)
+}
+
+/// The journal of a shield that is no more must not stand in the way of the next one.
+fn put_away(store: &Store, journal: &Journal, undone: &mut Undone) {
+    let failed = match archive(store, journal) {
+        Ok(kept) => return undone.journal = Some(kept),
+        Err(error) => error.reason(),
+    };
+    undone.notes.push(match store.remove(JOURNAL) {
+        Ok(()) => format!("the journal could not be kept ({failed}) and was removed"),
+        Err(_) => {
+            undone.journal = Some(store.path(JOURNAL));
+            format!(
+                "the journal could not be put away ({failed}): call `cpushield undo` once more \
+                 when its directory can be written"
+            )
+        }
+    });
+}
+
+/// The journal while undo is at work. Undo is for machines that are in trouble, a full disk among
+/// them: what cannot be noted is done all the same, for the next undo decides by what is there.
+struct Log {
+    file: Option<Appender>,
+    failure: Option<Error>,
+}
+
+impl Log {
+    fn open(store: &Store, len: u64) -> Log {
+        match store.append(JOURNAL, len) {
+            Ok(file) => Log { file: Some(file), failure: None },
+            Err(error) => Log { file: None, failure: Some(error) },
+        }
+    }
+
+    /// After a failure nothing is added any more: a part of a line may be at the end.
+    fn after(&mut self, answer: Option<Result<(), Error>>) {
+        if let Some(Err(error)) = answer {
+            *self = Log { file: None, failure: Some(error) };
+        }
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        let answer = self.file.as_mut().map(|file| file.add(bytes));
+        self.after(answer);
+    }
+
+    fn sync(&mut self) {
+        let answer = self.file.as_mut().map(Appender::sync);
+        self.after(answer);
+    }
+
+    fn note(&self) -> Option<String> {
+        let reason = self.failure.as_ref()?.reason();
+        Some(format!("the journal could not be written ({reason}), so undo went on without it"))
+    }
 }
 
 /// How many old journals are kept.
 const ARCHIVES_MAX: usize = 10;
 
 /// Puts the journal away.
-pub(super) fn archive(store: &Store, journal: &Journal) -> Result<String, cpushield_linux::Error> {
+pub(super) fn archive(store: &Store, journal: &Journal) -> Result<String, Error> {
     let boot = journal.header.boot_id.as_deref().unwrap_or("unknown");
     let short: String = boot.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
     let kept = store.archive(JOURNAL, &format!("journal-{short}"), "jsonl")?;
-    store.prune("journal-", ARCHIVES_MAX)?;
+    // Too many old ones are no reason to fail.
+    let _ = store.prune("journal-", ARCHIVES_MAX);
     Ok(kept)
 }
 
@@ -113,7 +174,7 @@ fn told(journal: &Journal, fated: Fated) -> Option<UndoneStep> {
 struct Run<'a> {
     host: &'a Host,
     journal: &'a Journal,
-    log: Appender,
+    log: Log,
     fated: Vec<Fated>,
     /// Steps that this undo dealt with, not an earlier one.
     fresh: BTreeSet<usize>,
@@ -149,7 +210,7 @@ impl Run<'_> {
             let done = self.journal.outcomes.get(&intent.step);
             let Back { fate, note } = restore::restore(self.host, self.journal, step, was, done)?;
             let Some(fate) = fate else { continue };
-            self.tell(Fated { step: intent.step, fate, note })?;
+            self.tell(Fated { step: intent.step, fate, note });
         }
         Ok(())
     }
@@ -160,11 +221,10 @@ impl Run<'_> {
         fated.filter(|fated| !matches!(fated.fate, Fate::Failed { .. }))
     }
 
-    fn tell(&mut self, fated: Fated) -> Result<(), UndoError> {
-        self.log.add(&journal::undone(&fated))?;
+    fn tell(&mut self, fated: Fated) {
+        self.log.add(&journal::undone(&fated));
         self.fresh.insert(fated.step);
         self.fated.push(fated);
-        Ok(())
     }
 
     /// Looks once more at every file that was put back: the kernel changes some when others change
@@ -185,32 +245,27 @@ impl Run<'_> {
             if let Err(reason) = restore::settle(self.host, &step.change, was, done, only_ours)? {
                 let fated = Fated { step: intent.step, fate: Fate::Failed { reason }, note: None };
                 self.fated.retain(|known| known.step != intent.step);
-                self.tell(fated)?;
+                self.tell(fated);
             }
         }
         Ok(())
     }
 
     /// Notes that all was looked at, and what is left to the next undo.
-    fn end(&mut self, tasks: &affinities::Restored) -> Result<(), UndoError> {
-        let pending = affinities::pending(self.host, tasks)?;
-        self.log.add(&journal::affinities_done(&AffinitiesDone { pending }))?;
-        self.log.sync()?;
-        Ok(())
+    fn end(&mut self, tasks: &affinities::Restored) {
+        let pending = affinities::pending(self.host, tasks);
+        self.log.add(&journal::affinities_done(&AffinitiesDone { pending }));
+        self.log.sync();
     }
 
     /// The fates of the steps that gave tasks an affinity.
-    fn tell_affinities(
-        &mut self,
-        undoing: &journal::Undoing,
-        tasks: &affinities::Restored,
-    ) -> Result<(), UndoError> {
+    fn tell_affinities(&mut self, undoing: &journal::Undoing, tasks: &affinities::Restored) {
         for intent in &self.journal.intents {
             let Some(step) = self.journal.step(intent) else { continue };
             if step.change == Change::KeepAffinities
                 && let Some(fate) = self.fate_of_all(tasks)
             {
-                self.tell(Fated { step: intent.step, fate, note: None })?;
+                self.tell(Fated { step: intent.step, fate, note: None });
             }
             let Original::Cpus { cpus: original } = self.journal.original(intent) else { continue };
             let Change::Affinity { task, cpus, .. } = &step.change else { continue };
@@ -235,9 +290,8 @@ impl Run<'_> {
                 _ if !changed && !tasks.restored.contains(task) => continue,
                 _ => Fate::Restored,
             };
-            self.tell(Fated { step: intent.step, fate, note: None })?;
+            self.tell(Fated { step: intent.step, fate, note: None });
         }
-        Ok(())
     }
 
     /// The fate of the affinities that no step of their own gave.

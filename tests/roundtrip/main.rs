@@ -311,6 +311,32 @@ fn what_somebody_changes_between_two_undos_is_theirs() {
     }
 }
 
+/// An apply or undo on a disk that is full after so many writes of the journal.
+fn until_the_disk_is_large_enough(mut run: impl FnMut(usize) -> bool) {
+    let enough = (0..2000).find(|room| run(*room));
+    assert!(enough.is_some_and(|room| room > 3), "full at {enough:?}");
+}
+
+#[test]
+fn a_full_disk_does_not_keep_undo_from_its_work() {
+    for (name, tree, plan) in machines() {
+        until_the_disk_is_large_enough(|room| {
+            let when = format!("{name}: room for {room} writes");
+            let bench = Bench::of(&tree);
+            let before = bench.tree();
+            bench.apply(&bench.host(), &plan).unwrap();
+            let full = bench.store().with_room_for(room);
+            let undone = apply::undo(&bench.host(), &full).unwrap();
+            assert!(undone.is_complete(), "{when}: {undone:#?}");
+            same(&before, &bench.tree(), &when);
+            assert!(!bench.journal().exists(), "{when}");
+            let told = undone.notes.iter().any(|note| note.contains("ENOSPC"));
+            assert!(told || undone.notes.is_empty(), "{when}: {undone:#?}");
+            !told
+        });
+    }
+}
+
 #[test]
 fn a_partition_that_the_kernel_calls_invalid_ends_apply_with_its_reason() {
     let (tree, mut plan) = (v2(), v2_plan());

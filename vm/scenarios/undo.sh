@@ -59,6 +59,24 @@ head -n $((begin + 3)) /tmp/journal | head -c -10 >$journal
 status "outcomes that are missing are found out" 0 cpushield undo
 as_before "as before without outcomes" /tmp/before
 
+# A disk that is full by then, where undo's lines have their room all the same, and one that has
+# become read-only.
+disk=${journal%/*}
+mount -t tmpfs -o size=8m tmpfs "$disk"
+status "apply with the journal on a small disk" 0 cpushield apply --cpus 3
+cat /dev/zero >"$disk/filler" 2>/dev/null
+is "the disk is full" 0 stat -f -c %f "$disk"
+cpushield undo >/tmp/undo 2>&1 || not_ok "undo with a full disk ended with $?: $(cat /tmp/undo)"
+claim "its lines had their room" test -z "$(grep ENOSPC /tmp/undo)"
+umount "$disk"
+as_before "as before with a full disk" /tmp/before
+mount -t tmpfs -o size=8m tmpfs "$disk"
+status "apply on a disk that is still writable" 0 cpushield apply --cpus 3
+mount -o remount,ro "$disk"
+status "undo with a read-only disk" 0 cpushield undo
+umount "$disk"
+as_before "as before with a read-only disk" /tmp/before
+
 # Stopped and killed, when so many lines of outcomes are in the journal (0: when it appears).
 outcomes() { grep -c '^{"out' $journal 2>/dev/null || true; }
 undone() { grep -c '^{"undone' $journal 2>/dev/null || true; }

@@ -6,8 +6,11 @@
 use crate::error::{Cause, Error, Result, Verb};
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// The file that is locked; it holds the number of the process that locked it last.
@@ -20,6 +23,23 @@ const LOCK_WAIT: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone)]
 pub struct Store {
     dir: PathBuf,
+    room: Room,
+}
+
+/// How many more writes a test lets the disk take.
+#[derive(Debug, Clone, Default)]
+struct Room(Option<Arc<AtomicUsize>>);
+
+impl Room {
+    /// Whatever needs the disk passes here first.
+    fn take(&self) -> io::Result<()> {
+        let Some(left) = &self.0 else { return Ok(()) };
+        let less = |left: usize| left.checked_sub(1);
+        match left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(io::Error::from_raw_os_error(libc::ENOSPC)),
+        }
+    }
 }
 
 /// The exclusive right to change what the store keeps, until it is dropped.
@@ -33,13 +53,21 @@ pub struct Lock {
 pub struct Appender {
     file: File,
     path: String,
+    room: Room,
 }
 
 impl Store {
     /// The store in this directory. Nothing is touched yet.
     #[must_use]
     pub fn new(dir: &Path) -> Store {
-        Store { dir: dir.to_owned() }
+        Store { dir: dir.to_owned(), room: Room::default() }
+    }
+
+    /// The same store on a disk that takes so many writes more and is full then; for tests of what
+    /// happens without room.
+    #[must_use]
+    pub fn with_room_for(self, writes: usize) -> Store {
+        Store { room: Room(Some(Arc::new(AtomicUsize::new(writes)))), ..self }
     }
 
     /// The path of one of its files.
@@ -78,14 +106,16 @@ impl Store {
         self.make()?;
         let path = self.path(LOCK);
         let fail = |e| Error::io(Verb::Lock, &path, e);
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(self.dir.join(LOCK))
-            .map_err(fail)?;
+        let place = self.dir.join(LOCK);
+        let mut options = OpenOptions::new();
+        let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let mut file = match options.open(&place) {
+            // A lock needs no write (flock(2)): what was done before the file system became
+            // read-only can be undone.
+            Err(e) if e.raw_os_error() == Some(libc::EROFS) => File::open(&place),
+            answer => answer,
+        }
+        .map_err(fail)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -127,22 +157,51 @@ impl Store {
     /// the new ones, never a part.
     ///
     /// # Errors
-    /// The answer of the file system; the old file is as it was.
+    /// The answer of the file system. The old file is as it was, unless only its directory could
+    /// not be told to the disk.
     pub fn replace(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        self.replace_with_room(name, bytes, 0)
+    }
+
+    /// The same with room on the disk for `spare` bytes that will be added, where the file system
+    /// can keep room free.
+    ///
+    /// # Errors
+    /// As [`Store::replace`].
+    pub fn replace_with_room(&self, name: &str, bytes: &[u8], spare: u64) -> Result<()> {
         self.make()?;
         let path = self.path(name);
         let fail = |e| Error::io(Verb::Write, &path, e);
         let new = self.dir.join(format!("{name}.new"));
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&new)
-            .map_err(fail)?;
-        file.write_all(bytes).and_then(|()| file.sync_all()).map_err(fail)?;
-        fs::rename(&new, self.dir.join(name)).map_err(fail)?;
+        let put = || {
+            let mut options = OpenOptions::new();
+            let options = options.write(true).create(true).truncate(true).mode(0o600);
+            let mut file = options.open(&new)?;
+            self.room.take()?;
+            file.write_all(bytes)?;
+            keep_room(&file, bytes.len() as u64, spare)?;
+            file.sync_all()?;
+            fs::rename(&new, self.dir.join(name))
+        };
+        put().map_err(|e| {
+            // A part of it is of no use, and may be what fills the disk.
+            let _ = fs::remove_file(&new);
+            fail(e)
+        })?;
         self.sync_dir(&path)
+    }
+
+    /// Removes a file; one that is not there is fine.
+    ///
+    /// # Errors
+    /// The answer of the file system.
+    pub fn remove(&self, name: &str) -> Result<()> {
+        match fs::remove_file(self.dir.join(name)) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                Err(Error::io(Verb::Remove, &self.path(name), e))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Opens a file to add to it, after cutting it to its first `len` bytes (a line that a crash
@@ -153,11 +212,12 @@ impl Store {
     pub fn append(&self, name: &str, len: u64) -> Result<Appender> {
         let path = self.path(name);
         let fail = |e| Error::io(Verb::Write, &path, e);
+        self.room.take().map_err(fail)?;
         let file = OpenOptions::new().append(true).open(self.dir.join(name)).map_err(fail)?;
         if file.metadata().map_err(fail)?.len() != len {
             file.set_len(len).map_err(fail)?;
         }
-        Ok(Appender { file, path })
+        Ok(Appender { file, path, room: self.room.clone() })
     }
 
     /// Renames `name` to the first of `prefix-1.suffix`, `prefix-2.suffix`, … that is free, and
@@ -177,6 +237,12 @@ impl Store {
             n += 1;
         };
         fs::rename(self.dir.join(name), self.dir.join(&new)).map_err(fail)?;
+        // Nothing is added any more: room that was kept behind its end is free again (fallocate(2),
+        // FALLOC_FL_KEEP_SIZE). It costs nothing but that room when this fails.
+        let _ = OpenOptions::new().append(true).open(self.dir.join(&new)).and_then(|file| {
+            let len = file.metadata()?.len();
+            file.set_len(len)
+        });
         self.sync_dir(&path)?;
         Ok(self.path(&new))
     }
@@ -202,9 +268,33 @@ impl Store {
 
     /// A rename is on the disk only when its directory is (fsync(2), notes).
     fn sync_dir(&self, path: &str) -> Result<()> {
-        File::open(&self.dir)
-            .and_then(|dir| dir.sync_all())
-            .map_err(|e| Error::io(Verb::Write, path, e))
+        let told = self.room.take().and_then(|()| File::open(&self.dir)?.sync_all());
+        told.map_err(|e| Error::io(Verb::Write, path, e))
+    }
+}
+
+/// Keeps room on the disk behind the end of a file, so that a disk that fills up later cannot stop
+/// what is added to it. A file system that cannot keep room is no error.
+fn keep_room(file: &File, len: u64, spare: u64) -> io::Result<()> {
+    let (Ok(len), Ok(spare)) = (libc::off_t::try_from(len), libc::off_t::try_from(spare)) else {
+        return Ok(());
+    };
+    if spare == 0 {
+        return Ok(());
+    }
+    loop {
+        // SAFETY: the call takes no pointers, and the descriptor is open.
+        let answer =
+            unsafe { libc::fallocate(file.as_raw_fd(), libc::FALLOC_FL_KEEP_SIZE, len, spare) };
+        if answer == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::EINTR) => {}
+            Some(libc::EOPNOTSUPP | libc::ENOSYS) => return Ok(()),
+            _ => return Err(error),
+        }
     }
 }
 
@@ -215,7 +305,8 @@ impl Appender {
     /// # Errors
     /// The answer of the file system.
     pub fn add(&mut self, bytes: &[u8]) -> Result<()> {
-        self.file.write_all(bytes).map_err(|e| Error::io(Verb::Write, &self.path, e))
+        let added = self.room.take().and_then(|()| self.file.write_all(bytes));
+        added.map_err(|e| Error::io(Verb::Write, &self.path, e))
     }
 
     /// Everything added is on the disk when this returns.
@@ -223,7 +314,8 @@ impl Appender {
     /// # Errors
     /// The answer of the file system.
     pub fn sync(&mut self) -> Result<()> {
-        self.file.sync_all().map_err(|e| Error::io(Verb::Write, &self.path, e))
+        let told = self.room.take().and_then(|()| self.file.sync_all());
+        told.map_err(|e| Error::io(Verb::Write, &self.path, e))
     }
 }
 
@@ -261,6 +353,45 @@ mod tests {
         );
         drop(held);
         store.lock().unwrap();
+    }
+
+    #[test]
+    fn room_that_was_kept_is_used_by_what_is_added_and_free_again_in_the_archive() {
+        use std::os::unix::fs::MetadataExt;
+        let scratch = Scratch::new("store-room");
+        let store = Store::new(&scratch.0);
+        let blocks = |name: &str| fs::metadata(scratch.0.join(name)).unwrap().blocks();
+        store.replace("plain", b"one\n").unwrap();
+        store.replace_with_room("a", b"one\n", 1 << 20).unwrap();
+        assert_eq!(store.read("a").unwrap().as_deref(), Some(b"one\n".as_slice()));
+        let kept = blocks("a");
+        if kept == blocks("plain") {
+            println!("NOT RUN: this file system cannot keep room free");
+            return;
+        }
+        assert!(kept >= (1 << 20) / 512, "{kept} blocks");
+        let mut file = store.append("a", 4).unwrap();
+        file.add(&vec![b'x'; 1 << 19]).unwrap();
+        file.sync().unwrap();
+        assert_eq!(blocks("a"), kept);
+        store.archive("a", "old", "x").unwrap();
+        assert!(blocks("old-1.x") < kept);
+    }
+
+    #[test]
+    fn without_room_nothing_is_replaced_and_no_part_is_left() {
+        let scratch = Scratch::new("store-full");
+        let store = Store::new(&scratch.0);
+        store.replace("a", b"one\n").unwrap();
+        let full = store.clone().with_room_for(0);
+        let refused = full.replace("a", b"two\n").unwrap_err();
+        assert_eq!(refused.errno(), Some(libc::ENOSPC));
+        assert_eq!(store.read("a").unwrap().as_deref(), Some(b"one\n".as_slice()));
+        assert_eq!(store.read("a.new").unwrap(), None);
+        assert!(store.clone().with_room_for(0).append("a", 4).is_err());
+        let mut file = store.with_room_for(2).append("a", 4).unwrap();
+        file.add(b"x").unwrap();
+        assert!(file.add(b"y").is_err());
     }
 
     #[test]
