@@ -74,7 +74,7 @@ snapshot() {
             FILENAME ~ /status$/ && /^(Cpus|Mems)_allowed_list/ && !derived { print task[name(FILENAME)], $0 }
             FILENAME ~ /cgroup$/ { print task[name(FILENAME)], "group", $0 }
         ' $(ls -d /proc/[0-9]*/task/[0-9]* | sed 's,.*,&/stat &/status &/cgroup,') 2>/dev/null
-    } | sed 's/ (expanded: [0-9]*)$//' | sort >"$1"
+    } | sed 's/:[0-9]* (expanded: \([0-9]*\))$/:\1/' | sort >"$1"
 }
 # as_before TEXT BEFORE: ok when a snapshot taken now says the same. Threads that came or went between
 # are left out, and so is the shell that takes it.
