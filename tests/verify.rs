@@ -102,7 +102,10 @@ fn what_was_seen_is_told_with_its_proof_and_the_exit_code_follows() {
     }
     assert!(matches!(evidence.control, Control::Seen { .. } | Control::Missed { .. }));
     let kinds: Vec<WitnessKind> = evidence.witnesses.iter().map(|w| w.kind).collect();
-    assert_eq!(kinds, [WitnessKind::Trace, WitnessKind::Counters, WitnessKind::Sampler]);
+    assert_eq!(
+        kinds,
+        [WitnessKind::Trace, WitnessKind::Counters, WitnessKind::Sampler, WitnessKind::Firmware]
+    );
 }
 
 #[test]

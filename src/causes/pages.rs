@@ -159,7 +159,15 @@ minutes (`mce-check-interval`).";
 const SMI: &str = "\
 Firmware stops the CPU for its own work: legacy USB, memory errors, fans, power capping, writes
 to the flash. The kernel cannot see it begin, only that time is missing; Intel CPUs count SMIs
-(MSR 0x34). Only firmware settings remove it.";
+(MSR 0x34, read through /dev/cpu/N/msr: `modprobe msr`). Only firmware settings remove it.
+
+`verify` lays the gaps of its sampler beside the kernel's trace. A gap is explained when the trace
+shows what ran in it, up to 10 µs for the way in and out; what is left of the others was taken
+below the kernel. As many of these as the processor counted SMIs are firmware's. Where nothing was
+counted and a gap of 10 µs or more is left, the verdict is `unknown`: something took the CPU, and
+no witness can say what. In a guest such gaps are told, and count against `--max-gap` only, because
+the hypervisor may take the CPU at any time. With a program of your own there is no sampler:
+`--max-gap` then holds only where no SMI was counted and there is no hypervisor.";
 
 const STEAL: &str = "\
 This machine is a guest: the host ran something else on the physical CPU, or handled an exit.

@@ -40,7 +40,8 @@ pub struct Args {
     /// Limit: at most N entries into the kernel on each CPU
     #[arg(long, value_name = "N")]
     max_entries: Option<u64>,
-    /// Limit: no gap longer than this, as 5us
+    /// Limit: no gap longer than this, as 5us; with a program of your own known only where SMIs are
+    /// counted and there is no hypervisor
     #[arg(long, value_name = "TIME", value_parser = span)]
     max_gap: Option<Duration>,
     /// Take the limits from this policy where no flag gives them

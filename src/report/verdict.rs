@@ -4,8 +4,8 @@
 use crate::causes::Cause;
 use crate::report::table::{Align, lay_out, rate, span};
 use crate::verify::{
-    Control, CpuEvidence, CpuVerdict, Evidence, Gaps, Interruptions, Leak, State, Verdict, Witness,
-    WitnessKind,
+    Control, CpuEvidence, CpuVerdict, Evidence, Gaps, Interruptions, Joined, Leak, State, Verdict,
+    Witness, WitnessKind,
 };
 
 /// Rows of the table of one CPU; the rest is summed up in one line.
@@ -25,7 +25,12 @@ pub fn text(evidence: &Evidence, verdict: &Verdict, paint: &dyn Fn(State) -> Str
             Some(false) => "NOT held",
             None => "UNKNOWN: the evidence cannot say",
         };
-        text.push_str(&format!("limit {}: found {}: {word}\n", gate.limit, gate.found));
+        text.push_str(&format!("limit {}: found {}: {word}", gate.limit, gate.found));
+        match (gate.held, gate.why.join("; ")) {
+            (_, why) if why.is_empty() => text.push('\n'),
+            (None, why) => text.push_str(&format!(": {why}\n")),
+            (Some(_), why) => text.push_str(&format!(" {why}\n")),
+        }
     }
     text
 }
@@ -129,11 +134,50 @@ fn stretch(evidence: &Evidence, seen: &CpuEvidence) -> String {
                 percent(gaps.sum_ns, evidence.span_ns)
             )),
         }
-        text.push_str(&explained(gaps, seen));
+        match &seen.joined {
+            Some(joined) => text.push_str(&laid_beside(joined, seen, evidence.guest)),
+            None => text.push_str(&explained(gaps, seen)),
+        }
     }
     if let Some(ns) = seen.steal_ns.filter(|ns| *ns > 0) {
         text.push_str(&format!("  the hypervisor took {}\n", span(ns)));
     }
+    text
+}
+
+/// How many of the gaps the trace explains, and whose the others may be.
+fn laid_beside(joined: &Joined, seen: &CpuEvidence, guest: Option<bool>) -> String {
+    let (known, dark) = (&joined.explained, &joined.unexplained);
+    if known.count + dark.count == 0 {
+        return String::new();
+    }
+    let mut text = format!(
+        "  the trace explains {} of {} gaps ({})",
+        known.count,
+        known.count + dark.count,
+        span(known.sum_ns)
+    );
+    let (longest, all) = (span(dark.max_ns), span(dark.sum_ns));
+    if dark.count > 0 {
+        text.push_str(&format!("; in {} it saw nothing (longest {longest}, {all})", dark.count));
+    }
+    text.push('\n');
+    if dark.count == 0 {
+        return text;
+    }
+    let by_smi = seen.smis.unwrap_or(0).min(dark.count);
+    let whose = match (by_smi, guest) {
+        (0, Some(true)) => "the hypervisor's or its firmware's".to_owned(),
+        (0, _) if seen.smis.is_some() => "of no known cause: no SMI was counted".to_owned(),
+        (0, _) => "firmware's, or of no known cause: SMIs cannot be counted here".to_owned(),
+        (n, _) if n == dark.count => "firmware's, by the SMI counter".to_owned(),
+        (n, _) => format!("firmware's in {n}, by the SMI counter, the others of no known cause"),
+    };
+    text.push_str(&format!("  that time is {whose}\n"));
+    let at =
+        joined.worst.iter().take(3).map(|gap| format!("{} at {}", span(gap.ns), span(gap.at_ns)));
+    let at: Vec<String> = at.collect();
+    text.push_str(&format!("  the longest of it: {}\n", at.join(", ")));
     text
 }
 
@@ -170,6 +214,7 @@ fn witnesses(evidence: &Evidence) -> String {
             WitnessKind::Trace => "kernel trace",
             WitnessKind::Counters => "counters",
             WitnessKind::Sampler => "gap sampler",
+            WitnessKind::Firmware => "SMI counter",
         };
         match &witness.absent {
             Some(why) => text.push_str(&format!("{name}: not there: {why}\n")),
@@ -194,7 +239,7 @@ mod tests {
     use super::*;
     use crate::change::When;
     use crate::policy::Limits;
-    use crate::verify::{Remedy, SCHEMA, Watched, judge};
+    use crate::verify::{Part, Remedy, SCHEMA, Unexplained, Watched, judge};
 
     fn row(cause: Cause, culprit: &str, count: u64, nested: u64) -> Interruptions {
         Interruptions {
@@ -231,6 +276,8 @@ mod tests {
             gaps: Some(Gaps { count: 0, ..gaps.clone() }),
             lost: Some(0),
             steal_ns: Some(0),
+            smis: Some(0),
+            joined: None,
             doubts: Vec::new(),
         };
         Evidence {
@@ -238,6 +285,7 @@ mod tests {
             span_ns: 10_000_000_000,
             stopped: false,
             workload: Watched::Sampler,
+            guest: Some(false),
             cpus: vec![
                 clean.clone(),
                 CpuEvidence {
@@ -261,6 +309,39 @@ mod tests {
             ],
             control: Control::Seen { what: "10 IPIs".to_owned() },
         }
+    }
+
+    #[test]
+    fn the_text_says_which_gaps_the_trace_explains_and_whose_the_others_are() {
+        let part = |count, sum_ns, max_ns| Part { count, sum_ns, max_ns };
+        let joined = Joined {
+            explained: part(7, 90_000, 20_000),
+            unexplained: part(2, 80_000, 50_000),
+            long: 2,
+            worst: vec![
+                Unexplained { at_ns: 3_000_000_000, ns: 50_000 },
+                Unexplained { at_ns: 4_000_000_000, ns: 30_000 },
+            ],
+            ..Joined::default()
+        };
+        let told = |smis, guest| {
+            let seen = CpuEvidence { smis, ..evidence().cpus[0].clone() };
+            laid_beside(&joined, &seen, guest)
+        };
+        let text = |whose: &str| {
+            format!(
+                "  the trace explains 7 of 9 gaps (90.0 µs); in 2 it saw nothing (longest 50.0 µs, \
+                 80.0 µs)\n  that time is {whose}\n  the longest of it: 50.0 µs at 3.00 s, 30.0 µs \
+                 at 4.00 s\n"
+            )
+        };
+        assert_eq!(told(Some(0), None), text("of no known cause: no SMI was counted"));
+        assert_eq!(told(Some(9), None), text("firmware's, by the SMI counter"));
+        assert_eq!(
+            told(Some(1), None),
+            text("firmware's in 1, by the SMI counter, the others of no known cause")
+        );
+        assert_eq!(told(None, Some(true)), text("the hypervisor's or its firmware's"));
     }
 
     #[test]
@@ -294,7 +375,7 @@ kernel trace: watched; cannot see: system calls; signals
 counters: watched
 gap sampler: not there: no CPU for it
 limit --max-entries 0: found 2: NOT held
-limit --max-gap 50us: found 41us: held
+limit --max-gap 50us: found 41us: held by the gap sampler
 ";
         assert_eq!(text(&evidence, &verdict, &|state| word(state).to_owned()), expected);
     }

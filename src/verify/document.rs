@@ -18,6 +18,10 @@ pub struct Evidence {
     pub stopped: bool,
     /// What ran on the watched CPUs.
     pub workload: Watched,
+    /// Whether this machine is a guest, whose hypervisor can take a CPU unseen; `None` when that is
+    /// not known.
+    #[serde(default)]
+    pub guest: Option<bool>,
     /// One entry for each watched CPU.
     pub cpus: Vec<CpuEvidence>,
     /// Every witness, those that could not see too.
@@ -54,6 +58,14 @@ pub struct CpuEvidence {
     pub lost: Option<u64>,
     /// Time the hypervisor took, by `/proc/stat`; `None` when that could not be read.
     pub steal_ns: Option<u64>,
+    /// How often firmware took the CPU (system management mode), by the processor's own counter,
+    /// from just before the span to just after it; `None` when it cannot be read.
+    #[serde(default)]
+    pub smis: Option<u64>,
+    /// Gaps and trace laid beside each other; `None` without one of the two, or without a clock
+    /// that they share.
+    #[serde(default)]
+    pub joined: Option<Joined>,
     /// What makes the figures of this CPU doubtful: it went offline, a counter went back.
     pub doubts: Vec<String>,
 }
@@ -94,8 +106,63 @@ pub struct Gaps {
     pub sum_ns: u64,
     /// Longest stretch without a gap, in nanoseconds.
     pub longest_ns: u64,
-    /// Gaps that did not fit into the buffer (counted, but not kept one by one).
+    /// Gaps that were overwritten before they could be laid beside the trace.
     pub overflow: u64,
+}
+
+/// An unexplained gap from this many nanoseconds on is long: caches, memory and the other thread of
+/// the core cannot take so much at once.
+pub const LONG_NS: u64 = 10_000;
+
+/// Gaps and trace of one CPU laid beside each other.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Joined {
+    /// Gaps that the trace accounts for: the kernel or another task ran then.
+    pub explained: Part,
+    /// Gaps, or what is left of them, in which the trace saw nothing: firmware, the hypervisor, or
+    /// something that has no event.
+    pub unexplained: Part,
+    /// How many of them were [`LONG_NS`] or longer.
+    pub long: u64,
+    /// The longest of them, longest first.
+    pub worst: Vec<Unexplained>,
+    /// The gaps that interruptions made, by what they began with: what they cost the workload.
+    pub by: Vec<MadeGap>,
+    /// Interruptions that were too short to make a gap.
+    pub without_gap: u64,
+    /// Gaps and interruptions that were not laid beside each other, because too many waited.
+    pub unjoined: u64,
+}
+
+/// Some gaps.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// How many.
+    pub count: u64,
+    /// All together, in nanoseconds.
+    pub sum_ns: u64,
+    /// The longest, in nanoseconds.
+    pub max_ns: u64,
+}
+
+/// A gap that nothing explains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unexplained {
+    /// When, in nanoseconds since the span began.
+    pub at_ns: u64,
+    /// How long nothing explains, in nanoseconds.
+    pub ns: u64,
+}
+
+/// The gaps that interruptions of one kind by one culprit made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MadeGap {
+    /// The kind.
+    pub cause: Cause,
+    /// Who.
+    pub culprit: String,
+    /// The gaps.
+    pub gaps: Part,
 }
 
 /// A source of evidence.
@@ -108,6 +175,8 @@ pub enum WitnessKind {
     Counters,
     /// The gap sampler in user space.
     Sampler,
+    /// The processor's counter of system management interrupts.
+    Firmware,
 }
 
 /// What became of a witness.
@@ -198,4 +267,7 @@ pub struct Gate {
     pub found: String,
     /// Whether it held; `None` when the evidence cannot say.
     pub held: Option<bool>,
+    /// On what evidence it is known that it held, or why it is not known.
+    #[serde(default)]
+    pub why: Vec<String>,
 }

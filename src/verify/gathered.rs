@@ -2,9 +2,10 @@
 
 use crate::causes::Cause;
 use crate::verify::counters::{self, Counts, Snapshot};
+use crate::verify::firmware::{self, Smis};
 use crate::verify::sampler;
 use crate::verify::trace::TraceEvidence;
-use crate::verify::{CpuEvidence, Interruptions, Witness, WitnessKind};
+use crate::verify::{CpuEvidence, Interruptions, Joined, Witness, WitnessKind};
 
 /// What trace and sampler saw in the span.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,6 +23,8 @@ pub struct Gathered {
     pub before: Snapshot,
     /// Counters when it was over.
     pub after: Snapshot,
+    /// Counters of system management interrupts, before and after.
+    pub smis: (Smis, Smis),
     /// The other witnesses.
     pub seen: Seen,
     /// Threads of the workload.
@@ -39,6 +42,7 @@ impl Gathered {
         let gaps = gaps.and_then(|(_, seen)| seen.clone());
         let trace = self.seen.trace.as_ref();
         let trace = trace.and_then(|cpus| cpus.iter().find(|seen| seen.cpu == cpu));
+        let smis = firmware::between(&self.smis.0, &self.smis.1, cpu);
         let mut doubts = counts.doubts.clone();
         match &gaps {
             Some(seen) => doubts.extend(self.doubts(seen)),
@@ -53,22 +57,26 @@ impl Gathered {
                 CpuEvidence {
                     cpu,
                     entries: Some(trace.entries),
-                    interruptions: joined(trace, counts.interruptions),
+                    interruptions: joined(trace, counts.interruptions, smis),
                     longest_ns: trace.longest_ns.or(by_eye),
                     gaps: gaps.map(|seen| seen.gaps),
                     lost: Some(trace.lost),
                     steal_ns: counts.steal_ns,
+                    smis,
+                    joined: trace.joined.clone(),
                     doubts,
                 }
             }
             None => CpuEvidence {
                 cpu,
                 entries: counts.entries,
-                interruptions: counts.interruptions,
+                interruptions: counts.interruptions.into_iter().chain(by_smi(smis, None)).collect(),
                 longest_ns: by_eye,
                 gaps: gaps.map(|seen| seen.gaps),
                 lost: None,
                 steal_ns: counts.steal_ns,
+                smis,
+                joined: None,
                 doubts,
             },
         }
@@ -99,8 +107,27 @@ impl Gathered {
     }
 }
 
+/// Time that firmware took: those interrupts that the processor counted, or those of them that left
+/// a gap, where gaps were joined.
+fn by_smi(smis: Option<u64>, joined: Option<&Joined>) -> Option<Interruptions> {
+    let count = smis?.min(joined.map_or(u64::MAX, |joined| joined.unexplained.count));
+    (count > 0).then(|| Interruptions {
+        cause: Cause::Smi,
+        culprit: "firmware".to_owned(),
+        count,
+        nested: 0,
+        time_ns: None,
+        max_ns: None,
+        witness: WitnessKind::Firmware,
+    })
+}
+
 /// The trace's rows, and those counters that no event tells of.
-fn joined(trace: &TraceEvidence, counts: Vec<Interruptions>) -> Vec<Interruptions> {
+fn joined(
+    trace: &TraceEvidence,
+    counts: Vec<Interruptions>,
+    smis: Option<u64>,
+) -> Vec<Interruptions> {
     let mut rows = trace.interruptions.clone();
     for row in counts {
         let untraced = [Cause::Steal, Cause::Nmi, Cause::MachineCheck].contains(&row.cause);
@@ -108,6 +135,7 @@ fn joined(trace: &TraceEvidence, counts: Vec<Interruptions>) -> Vec<Interruption
             rows.push(row);
         }
     }
+    rows.extend(by_smi(smis, trace.joined.as_ref()));
     rows
 }
 
@@ -139,7 +167,7 @@ pub fn counters_witness(before: &Snapshot, after: &Snapshot) -> Witness {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verify::Gaps;
+    use crate::verify::{Gaps, Part};
     use cpushield_linux::text::{interrupts, stat};
 
     fn snapshot(local: u64, nmi: u64, steal: u64) -> Snapshot {
@@ -169,6 +197,7 @@ mod tests {
             stays: entries,
             interruptions: vec![row(Cause::Tick, entries, WitnessKind::Trace)],
             longest_ns: Some(400_000_000),
+            joined: None,
             lost: 2,
             skipped_bytes: 0,
             events: Vec::new(),
@@ -193,6 +222,7 @@ mod tests {
         Gathered {
             before: snapshot(100, 1, 5),
             after: snapshot(106, 2, 8),
+            smis: (Err(String::new()), Err(String::new())),
             seen: Seen { trace: trace.map(|seen| vec![seen]), gaps: vec![(3, gaps)] },
             own: Vec::new(),
             span_ns: 1_000_000_000,
@@ -217,9 +247,31 @@ mod tests {
             gaps: Some(sampled(0).gaps),
             lost: Some(2),
             steal_ns: Some(30_000_000),
+            smis: None,
+            joined: None,
             doubts: vec!["2 events lost".to_owned()],
         };
         assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn firmware_is_named_when_its_counter_rose_and_time_is_missing() {
+        let counts = |n: u64| -> Smis { Ok([(3, n)].into_iter().collect()) };
+        let rows = |gaps: Option<u64>| {
+            let mut trace = trace(8);
+            trace.joined = gaps.map(|count| Joined {
+                unexplained: Part { count, ..Part::default() },
+                ..Joined::default()
+            });
+            let smis = (counts(40), counts(43));
+            let seen = Gathered { smis, ..gathered(Some(trace), None) }.of(3, false);
+            assert_eq!(seen.smis, Some(3));
+            let smi = seen.interruptions.into_iter().filter(|row| row.cause == Cause::Smi);
+            smi.map(|row| (row.culprit, row.count)).collect::<Vec<_>>()
+        };
+        assert_eq!(rows(Some(2)), [("firmware".to_owned(), 2)]);
+        assert_eq!(rows(None), [("firmware".to_owned(), 3)]);
+        assert_eq!(rows(Some(0)), [], "they were before or after the span");
     }
 
     #[test]

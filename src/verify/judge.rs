@@ -1,11 +1,16 @@
 //! Judge: [`Evidence`] → [`Verdict`]. Pure. A claim needs its evidence: `holds` when nothing was
 //! seen and the witnesses prove that they see, `leaks` when something was seen, else `unknown` with
 //! the reason.
+//!
+//! Time that went missing below the kernel: what the SMI counter or the steal counter shows is a
+//! leak. Long gaps that nothing shows make the verdict of a real machine `unknown`; in a guest,
+//! where the hypervisor may take any moment and the shield has no say in it, they are told, and
+//! count against `--max-gap` only.
 
 use crate::policy::Limits;
 use crate::verify::{
-    Control, CpuEvidence, CpuVerdict, Evidence, Gate, Interruptions, Leak, Remedy, SCHEMA, State,
-    Verdict, Watched, Witness, WitnessKind,
+    Control, CpuEvidence, CpuVerdict, Evidence, Gate, Interruptions, LONG_NS, Leak, Remedy, SCHEMA,
+    State, Verdict, Watched, Witness, WitnessKind,
 };
 
 /// Judges. `remedy` says how an interruption can be removed, or why it cannot, where known.
@@ -64,6 +69,7 @@ fn judge_cpu(
     let broken = broken(evidence, cpu);
     let mut unknown = broken.clone();
     unknown.extend(cpu.doubts.iter().cloned());
+    unknown.extend(dark(evidence, cpu));
     if leaks.is_empty() {
         unknown.extend(unproven(evidence, cpu));
     }
@@ -119,39 +125,97 @@ fn unproven(evidence: &Evidence, cpu: &CpuEvidence) -> Vec<String> {
     why
 }
 
-/// Whether the number of entries on this CPU is the whole number.
-fn is_complete(evidence: &Evidence, cpu: &CpuEvidence) -> bool {
-    let counted =
-        absent(evidence, WitnessKind::Trace).is_none() || evidence.workload == Watched::Sampler;
-    let proven = matches!(evidence.control, Control::Seen { .. });
-    counted
-        && proven
-        && !evidence.stopped
-        && broken(evidence, cpu).is_empty()
-        && cpu.doubts.is_empty()
+/// Long gaps for which no witness has a name, on a machine where nothing may take a CPU unseen.
+fn dark(evidence: &Evidence, cpu: &CpuEvidence) -> Option<String> {
+    if evidence.guest == Some(true) {
+        return None;
+    }
+    let joined = cpu.joined.as_ref()?;
+    let unnamed = joined.long.saturating_sub(cpu.smis.unwrap_or(0));
+    let smis = match cpu.smis {
+        Some(0) => "no SMI was counted",
+        Some(_) => "fewer SMIs were counted",
+        None => "SMIs cannot be counted",
+    };
+    (unnamed > 0).then(|| {
+        format!(
+            "{unnamed} gaps of {} or more, the longest {}, in which the trace saw nothing; {smis}",
+            limit(LONG_NS),
+            measured(joined.unexplained.max_ns),
+        )
+    })
+}
+
+/// Why not everything on this CPU may have been seen.
+fn incomplete(evidence: &Evidence, cpu: &CpuEvidence) -> Vec<String> {
+    let mut why = broken(evidence, cpu);
+    why.extend(cpu.doubts.iter().cloned());
+    if evidence.stopped {
+        why.push("it was stopped before its time".to_owned());
+    }
+    if let Control::NotDone { why: reason } = &evidence.control {
+        why.push(format!("no interruption was provoked to prove that the witnesses see: {reason}"));
+    }
+    why
 }
 
 fn entries_gate(evidence: &Evidence, most: u64) -> Gate {
     let over = evidence.cpus.iter().any(|cpu| cpu.entries.is_some_and(|n| n > most));
-    let sure = evidence.cpus.iter().all(|cpu| cpu.entries.is_some() && is_complete(evidence, cpu));
+    let mut why: Vec<String> = Vec::new();
+    let no_trace = absent(evidence, WitnessKind::Trace);
+    for cpu in &evidence.cpus {
+        why.extend(incomplete(evidence, cpu));
+        match (&no_trace, cpu.entries) {
+            (_, None) => why.push("nothing could count entries into the kernel".to_owned()),
+            (Some(no_trace), _) if evidence.workload == Watched::Given => why.push(format!(
+                "without the kernel's trace nobody sees system calls, page faults and exceptions \
+                 of the workload: {no_trace}"
+            )),
+            _ => {}
+        }
+    }
     let found = evidence.cpus.iter().filter_map(|cpu| cpu.entries).max();
+    let held = held(over, why.is_empty() && !evidence.cpus.is_empty());
     Gate {
         limit: format!("--max-entries {most}"),
         found: found.map_or_else(|| "nothing counted".to_owned(), |n| n.to_string()),
-        held: held(over, sure),
+        held,
+        why: if held.is_none() { once(why) } else { Vec::new() },
     }
 }
 
 fn gap_gate(evidence: &Evidence, most_ns: u64) -> Gate {
     let longest: Vec<Option<u64>> = evidence.cpus.iter().map(longest_gap).collect();
     let over = longest.iter().flatten().any(|ns| *ns > most_ns);
-    let sure = evidence.cpus.iter().all(|cpu| sees_gaps(evidence, cpu, most_ns));
+    let escapes = evidence.cpus.iter().flat_map(|cpu| escapes(evidence, cpu, most_ns));
+    let why = once(escapes.collect());
+    let held = held(over, why.is_empty() && !evidence.cpus.is_empty());
     let found = longest.iter().flatten().max();
+    let by_eye = evidence.cpus.iter().all(|cpu| cpu.gaps.is_some());
     Gate {
         limit: format!("--max-gap {}", limit(most_ns)),
         found: found.map_or_else(|| "nothing measured".to_owned(), |ns| measured(*ns)),
-        held: held(over, sure && !evidence.cpus.is_empty()),
+        held,
+        why: match held {
+            Some(true) if by_eye => vec!["by the gap sampler".to_owned()],
+            Some(true) => {
+                vec!["by the trace; no SMI was counted, and there is no hypervisor".to_owned()]
+            }
+            Some(false) => Vec::new(),
+            None => why,
+        },
     }
+}
+
+/// Each reason once, in the order in which they came.
+fn once(reasons: Vec<String>) -> Vec<String> {
+    let mut seen = Vec::new();
+    for reason in reasons {
+        if !seen.contains(&reason) {
+            seen.push(reason);
+        }
+    }
+    seen
 }
 
 /// A limit as it may have been written: in the largest unit that divides it.
@@ -187,12 +251,49 @@ fn longest_gap(cpu: &CpuEvidence) -> Option<u64> {
     }
 }
 
-/// Whether a gap of that length could not have escaped.
-fn sees_gaps(evidence: &Evidence, cpu: &CpuEvidence, limit_ns: u64) -> bool {
-    let by_eye = cpu.gaps.as_ref().is_some_and(|gaps| gaps.threshold_ns <= limit_ns);
-    let by_trace = absent(evidence, WitnessKind::Trace).is_none()
-        && cpu.interruptions.iter().all(|row| row.max_ns.is_some());
-    (by_eye || cpu.gaps.is_none() && by_trace) && is_complete(evidence, cpu)
+/// Why a gap of that length could have escaped; nothing when it could not.
+fn escapes(evidence: &Evidence, cpu: &CpuEvidence, limit_ns: u64) -> Vec<String> {
+    let mut why = incomplete(evidence, cpu);
+    match (&cpu.gaps, absent(evidence, WitnessKind::Trace)) {
+        (Some(gaps), _) if gaps.threshold_ns > limit_ns => {
+            why.push(format!("the sampler counts gaps from {} on only", limit(gaps.threshold_ns)));
+        }
+        (Some(_), _) => {}
+        (None, Some(no_trace)) => {
+            why.push(format!("neither the trace nor the gap sampler watched: {no_trace}"));
+        }
+        (None, None) => {
+            let began = cpu.interruptions.iter().filter(|row| row.count > 0);
+            let untimed = began.filter(|row| row.max_ns.is_none()).map(|row| row.cause);
+            why.extend(untimed.map(|cause| format!("nobody can say how long {cause} took")));
+            why.extend(unseen_below(evidence, cpu));
+        }
+    }
+    why
+}
+
+/// What the trace cannot see and no counter rules out.
+fn unseen_below(evidence: &Evidence, cpu: &CpuEvidence) -> Vec<String> {
+    if evidence.guest == Some(true) {
+        let why = "the trace does not see what the hypervisor takes; without a command, the gap \
+                   sampler does";
+        return vec![why.to_owned()];
+    }
+    let mut why = Vec::new();
+    match cpu.smis {
+        Some(0) => {}
+        Some(n) => why.push(format!("firmware took the CPU {n} times, nobody knows how long")),
+        None => why.push(format!(
+            "the trace does not see what firmware takes, and SMIs cannot be counted: {}",
+            absent(evidence, WitnessKind::Firmware).unwrap_or_else(|| "no counter".to_owned())
+        )),
+    }
+    match cpu.steal_ns {
+        Some(0) => {}
+        Some(ns) => why.push(format!("the hypervisor took {}", measured(ns))),
+        None => why.push("whether a hypervisor took time cannot be read".to_owned()),
+    }
+    why
 }
 
 fn leak(row: &Interruptions, remedy: Result<Remedy, Option<String>>) -> Leak {
@@ -208,7 +309,7 @@ mod tests {
     use super::*;
     use crate::causes::Cause;
     use crate::change::When;
-    use crate::verify::Gaps;
+    use crate::verify::{Gaps, Joined, Part};
 
     fn row(cause: Cause, count: u64, max_ns: Option<u64>) -> Interruptions {
         let witness = WitnessKind::Trace;
@@ -236,6 +337,7 @@ mod tests {
             span_ns: 1_000_000_000,
             stopped: false,
             workload: Watched::Sampler,
+            guest: Some(false),
             cpus: vec![CpuEvidence {
                 cpu: 3,
                 entries: Some(0),
@@ -244,12 +346,15 @@ mod tests {
                 gaps: Some(gaps(0, 0)),
                 lost: Some(0),
                 steal_ns: Some(0),
+                smis: Some(0),
+                joined: Some(Joined::default()),
                 doubts: Vec::new(),
             }],
             witnesses: vec![
                 watched(WitnessKind::Trace),
                 watched(WitnessKind::Counters),
                 watched(WitnessKind::Sampler),
+                watched(WitnessKind::Firmware),
             ],
             control: Control::Seen { what: "10 IPIs".to_owned() },
         }
@@ -266,6 +371,85 @@ mod tests {
         evidence
     }
 
+    /// One gap of 50 µs in which the trace saw nothing.
+    fn dark_gap(e: &mut Evidence) {
+        let unexplained = Part { count: 1, sum_ns: 50_000, max_ns: 50_000 };
+        e.cpus[0].gaps = Some(gaps(1, 50_000));
+        e.cpus[0].joined = Some(Joined { unexplained, long: 1, ..Joined::default() });
+    }
+
+    #[test]
+    fn long_gaps_without_an_event_are_firmware_the_hypervisor_or_a_reason_to_doubt() {
+        let why = |smis: &str| {
+            let gap = "1 gaps of 10us or more, the longest 50us, in which the trace saw nothing";
+            (State::Unknown, vec![format!("{gap}; {smis}")])
+        };
+        let dark = |smis| {
+            with(clean(), |e| {
+                dark_gap(e);
+                e.cpus[0].smis = smis;
+            })
+        };
+        assert_eq!(state(&dark(Some(0))), why("no SMI was counted"));
+        assert_eq!(state(&dark(None)), why("SMIs cannot be counted"));
+        let smi = with(dark(Some(1)), |e| e.cpus[0].interruptions.push(row(Cause::Smi, 1, None)));
+        assert_eq!(state(&smi), (State::Leaks, Vec::new()));
+        let short = with(dark(Some(0)), |e| e.cpus[0].joined.as_mut().unwrap().long = 0);
+        assert_eq!(state(&short), (State::Holds, Vec::new()));
+        // A shield cannot keep the hypervisor away; its gaps count where gaps are limited.
+        let guest = with(dark(None), |e| e.guest = Some(true));
+        assert_eq!(state(&guest), (State::Holds, Vec::new()));
+        let limits = Limits { max_entries: None, max_gap_ns: Some(20_000) };
+        assert_eq!(judge(&guest, &limits, &|_| Err(None)).gates[0].held, Some(false));
+    }
+
+    #[test]
+    fn the_trace_alone_says_nothing_about_gaps_where_time_may_go_missing_below_it() {
+        let gate = |change: &dyn Fn(&mut Evidence)| {
+            let evidence = with(clean(), |e| {
+                e.workload = Watched::Given;
+                (e.cpus[0].gaps, e.cpus[0].joined) = (None, None);
+                e.cpus[0].interruptions.push(row(Cause::Tick, 10, Some(4_000)));
+                e.cpus[0]
+                    .interruptions
+                    .push(Interruptions { nested: 3, ..row(Cause::Softirq, 0, None) });
+                change(e);
+            });
+            let limits = Limits { max_entries: None, max_gap_ns: Some(5_000) };
+            let gate = judge(&evidence, &limits, &|_| Err(None)).gates.remove(0);
+            (gate.held, gate.why)
+        };
+        let by = "by the trace; no SMI was counted, and there is no hypervisor".to_owned();
+        assert_eq!(gate(&|_| ()), (Some(true), vec![by]));
+        let unknown = |why: &str| (None, vec![why.to_owned()]);
+        let no_smis = |e: &mut Evidence| {
+            e.cpus[0].smis = None;
+            e.witnesses[3].absent = Some("modprobe msr".to_owned());
+        };
+        assert_eq!(
+            gate(&no_smis),
+            unknown(
+                "the trace does not see what firmware takes, and SMIs cannot be counted: modprobe \
+                 msr"
+            )
+        );
+        let smis = |e: &mut Evidence| e.cpus[0].smis = Some(2);
+        assert_eq!(gate(&smis), unknown("firmware took the CPU 2 times, nobody knows how long"));
+        let steal = |e: &mut Evidence| e.cpus[0].steal_ns = Some(10_000_000);
+        assert_eq!(gate(&steal), unknown("the hypervisor took 10ms"));
+        let guest = |e: &mut Evidence| e.guest = Some(true);
+        assert_eq!(
+            gate(&guest),
+            unknown(
+                "the trace does not see what the hypervisor takes; without a command, the gap \
+                 sampler does"
+            )
+        );
+        let untimed =
+            |e: &mut Evidence| e.cpus[0].interruptions.push(row(Cause::PageFault, 1, None));
+        assert_eq!(gate(&untimed), unknown("nobody can say how long page-fault took"));
+    }
+
     fn state(evidence: &Evidence) -> (State, Vec<String>) {
         let mut verdict = judge(evidence, &Limits::default(), &|_| Err(None));
         let cpu = verdict.cpus.remove(0);
@@ -275,9 +459,9 @@ mod tests {
     #[test]
     fn nothing_seen_by_witnesses_that_see_holds() {
         assert_eq!(state(&clean()), (State::Holds, Vec::new()));
-        // Gaps without an event are not the kernel's; the trace proves that.
-        let stolen = with(clean(), |e| e.cpus[0].gaps = Some(gaps(2, 50_000)));
-        assert_eq!(state(&stolen), (State::Holds, Vec::new()));
+        // Gaps that the trace explains are its rows'.
+        let explained = with(clean(), |e| e.cpus[0].gaps = Some(gaps(2, 50_000)));
+        assert_eq!(state(&explained), (State::Holds, Vec::new()));
         // Counters and a sampler without a gap are proof enough of a sampler's CPU.
         assert_eq!(state(&untraced(clean())), (State::Holds, Vec::new()));
     }

@@ -3,6 +3,7 @@
 mod control;
 pub mod counters;
 mod document;
+mod firmware;
 mod gathered;
 mod judge;
 mod rows;

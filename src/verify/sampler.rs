@@ -6,14 +6,14 @@
 use crate::verify::Gaps;
 use crate::verify::control::{Provoked, TIMES};
 use cpushield_linux::companion::{Companion, Duty};
-use cpushield_linux::sampler::{self, Gap, Phase, Sample, Spinner};
+use cpushield_linux::sampler::{self, Gap, Phase, Reader, Sample, Spinner};
 use cpushield_linux::{CpuSet, Host, Policy, sched};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The hidden subcommand that makes this program the sampler.
 pub const HIDDEN: &str = "__sample";
-/// Gaps kept one by one for each CPU and phase.
+/// Gaps of each CPU and phase that wait to be read: 30 ms of nothing but gaps of a microsecond.
 const ROOM: usize = 1 << 15;
 /// The sampler ends by itself so long after its time.
 const GRACE_NS: u64 = 90_000_000_000;
@@ -34,11 +34,22 @@ enum Ask {
 /// What it answers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 enum Answer {
-    Ready { seats: Vec<(usize, i32)>, notes: Vec<String> },
+    Ready { seats: Vec<Seat>, notes: Vec<String> },
     Provoked { seen: Vec<(usize, usize)> },
     Spanning,
     Done { gaps: Vec<(usize, Option<Seen>)> },
     Failed { why: String },
+}
+
+/// Where a spinner is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seat {
+    /// Its CPU.
+    pub cpu: usize,
+    /// Its thread.
+    pub tid: i32,
+    /// The number of the file with its gaps.
+    ring: i32,
 }
 
 /// What it saw on one CPU in the span.
@@ -58,8 +69,10 @@ pub struct Seen {
 #[derive(Debug)]
 pub struct Sampler {
     companion: Companion,
-    /// CPU and thread of each spinner.
-    pub seats: Vec<(usize, i32)>,
+    /// Every spinner.
+    pub seats: Vec<Seat>,
+    /// CPU and gaps of those whose gaps can be read while they run.
+    rings: Vec<(usize, Reader)>,
     /// What is not as it should be, for people.
     pub notes: Vec<String>,
 }
@@ -77,16 +90,39 @@ impl Sampler {
         span: Duration,
     ) -> Result<Sampler, String> {
         let companion = Companion::start(&[HIDDEN]).map_err(|e| format!("cannot start: {e}"))?;
-        let mut sampler = Sampler { companion, seats: Vec::new(), notes: Vec::new() };
+        let (seats, rings, notes) = (Vec::new(), Vec::new(), Vec::new());
+        let mut sampler = Sampler { companion, seats, rings, notes };
         let limit_ns = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX).saturating_add(GRACE_NS);
         let ask = Ask::Start { cpus: cpus.clone(), files, threshold_ns, limit_ns };
         match sampler.ask(&ask)? {
             Answer::Ready { seats, notes } => {
                 (sampler.seats, sampler.notes) = (seats, notes);
+                sampler.open_rings();
                 Ok(sampler)
             }
             other => Err(unexpected(&other)),
         }
+    }
+
+    fn open_rings(&mut self) {
+        let pid = self.companion.pid();
+        for seat in &self.seats {
+            match Reader::open(pid, seat.ring, ROOM) {
+                Ok(ring) => self.rings.push((seat.cpu, ring)),
+                Err(e) => self.notes.push(format!("CPU {}: when gaps were: {e}", seat.cpu)),
+            }
+        }
+    }
+
+    /// The gaps of the span since the last time: CPU, gaps in the order of time, and a tick before
+    /// which no new one begins. Asks nobody and touches no watched CPU.
+    pub fn drain(&mut self) -> Vec<(usize, Vec<Gap>, u64)> {
+        let read = |(cpu, ring): &mut (usize, Reader)| {
+            let mut gaps = Vec::new();
+            let horizon = ring.drain(&mut gaps);
+            (*cpu, gaps, horizon)
+        };
+        self.rings.iter_mut().map(read).collect()
     }
 
     fn ask(&mut self, ask: &Ask) -> Result<Answer, String> {
@@ -128,7 +164,15 @@ impl Sampler {
     /// It is gone.
     pub fn end(&mut self) -> Result<Vec<(usize, Option<Seen>)>, String> {
         match self.ask(&Ask::End)? {
-            Answer::Done { gaps } => Ok(gaps),
+            Answer::Done { mut gaps } => {
+                for (cpu, ring) in &self.rings {
+                    let seen = gaps.iter_mut().find(|(at, _)| at == cpu);
+                    if let Some((_, Some(seen))) = seen {
+                        seen.gaps.overflow = ring.lost;
+                    }
+                }
+                Ok(gaps)
+            }
             other => Err(unexpected(&other)),
         }
     }
@@ -157,7 +201,12 @@ pub fn serve(host: &Host) {
 fn obey(host: &Host, ask: &Ask, crew: &mut Option<Crew>) -> Result<Answer, String> {
     if let Ask::Start { cpus, files, threshold_ns, limit_ns } = ask {
         let made = Crew::start(host, cpus, files, *threshold_ns, *limit_ns)?;
-        let seats = made.spinners.iter().map(|(cpu, spinner)| (*cpu, spinner.tid())).collect();
+        let seat = |(cpu, spinner): &(usize, Spinner)| Seat {
+            cpu: *cpu,
+            tid: spinner.tid(),
+            ring: spinner.ring(),
+        };
+        let seats = made.spinners.iter().map(seat).collect();
         let notes = made.notes.clone();
         *crew = Some(made);
         return Ok(Answer::Ready { seats, notes });
@@ -354,7 +403,6 @@ fn not_there(cpu: usize, error: &std::io::Error) -> String {
 fn in_ns(sample: &Sample, rate: f64, threshold_ns: u64) -> Seen {
     let ns = |ticks: u64| as_u64(as_f64(ticks) / rate);
     let looking = sample.last.saturating_sub(sample.first).saturating_sub(sample.sum);
-    let kept = u64::try_from(sample.kept).unwrap_or(u64::MAX);
     Seen {
         gaps: Gaps {
             resolution_ns: as_f64(looking) / as_f64(sample.loops.max(1)) / rate,
@@ -363,7 +411,7 @@ fn in_ns(sample: &Sample, rate: f64, threshold_ns: u64) -> Seen {
             max_ns: ns(sample.max),
             sum_ns: ns(sample.sum),
             longest_ns: ns(sample.longest),
-            overflow: sample.gaps.saturating_sub(kept),
+            overflow: 0,
         },
         span_ns: ns(sample.last.saturating_sub(sample.first)),
         backwards: sample.backwards,

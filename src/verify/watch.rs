@@ -6,6 +6,7 @@
 
 use crate::verify::control::{self, Provocation};
 use crate::verify::counters;
+use crate::verify::firmware;
 use crate::verify::gathered::{self, Gathered, Seen};
 use crate::verify::sampler::Sampler;
 use crate::verify::trace::recording::Recording;
@@ -211,6 +212,8 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     }
     let mut own = bench.workload(order);
     let control = bench.control(host, order);
+    let guest = firmware::guest(host);
+    let smis = firmware::take(host, &order.cpus, guest);
     bench.begin();
     let before = counters::take(host, &order.cpus);
     let began = Instant::now();
@@ -224,22 +227,25 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     let after = counters::take(host, &order.cpus);
     let seen = bench.end();
     bench.hand_over(order);
+    let smis = (smis, firmware::take(host, &order.cpus, guest));
     own.extend(bench.workload(order));
     // The trace's time encloses the reading of the counters, which takes long on a slow machine;
     // where there is a trace, entries and the longest stretch are those of its time.
     let traced = seen.trace.iter().flatten().map(|cpu| cpu.span_ns).max();
     let span_ns = traced.unwrap_or(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
-    let all = Gathered { before, after, seen, own, span_ns };
+    let all = Gathered { before, after, smis, seen, own, span_ns };
     Ok(Evidence {
         schema: SCHEMA,
         span_ns,
         stopped: rest == Rest::Stopped,
         workload: if bench.sampled { Watched::Sampler } else { Watched::Given },
+        guest,
         cpus: order.cpus.iter().map(|cpu| all.of(cpu, bench.sampled)).collect(),
         witnesses: vec![
             bench.trace_witness(),
             gathered::counters_witness(&all.before, &all.after),
             bench.sampler_witness(),
+            firmware::witness(&all.smis.0, &all.smis.1),
         ],
         control,
     })
@@ -335,7 +341,7 @@ impl<'h> Bench<'h> {
     fn workload(&mut self, order: &WatchOrder) -> Vec<i32> {
         let threads = match (&order.workload, &self.sampler) {
             (Some(given), _) => (given.threads)(),
-            (None, Ok(sampler)) => sampler.seats.iter().map(|(_, tid)| *tid).collect(),
+            (None, Ok(sampler)) => sampler.seats.iter().map(|seat| seat.tid).collect(),
             (None, Err(_)) => Vec::new(),
         };
         if let Ok(recorder) = &mut self.trace {
@@ -378,11 +384,21 @@ impl<'h> Bench<'h> {
         }
     }
 
+    /// Hears both witnesses and lays what they say beside each other.
+    fn poll(&mut self) {
+        self.with_trace(Recorder::poll);
+        if let (Ok(recorder), Ok(sampler)) = (&mut self.trace, &mut self.sampler) {
+            for (cpu, gaps, looked) in sampler.drain() {
+                recorder.join(cpu, &gaps, looked);
+            }
+        }
+    }
+
     /// Lets time go by.
     fn wait(&mut self, order: &WatchOrder, time: Duration, tell: &dyn Fn(Duration)) -> Rest {
         let began = Instant::now();
         for round in 1_u64.. {
-            self.with_trace(Recorder::poll);
+            self.poll();
             let done = began.elapsed();
             tell(done.min(time));
             if done >= time {
@@ -429,12 +445,14 @@ impl<'h> Bench<'h> {
         {
             self.sampler = Err(why);
         }
+        self.poll();
         self.with_trace(Recorder::cut);
         self.name_phase("watched");
     }
 
     /// What was seen since [`Bench::begin`].
     fn end(&mut self) -> Seen {
+        self.poll();
         let trace = self.with_trace(Recorder::cut);
         self.name_phase("over");
         let mut gaps = Vec::new();

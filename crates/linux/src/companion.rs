@@ -43,6 +43,12 @@ impl Companion {
         }
     }
 
+    /// Its process number.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).unwrap_or(i32::MAX)
+    }
+
     /// Says one line.
     ///
     /// # Errors

@@ -5,6 +5,10 @@
 //!
 //! Not its job: which CPUs, which cgroup, what the gaps mean.
 
+mod ring;
+
+pub use ring::{Gaps, Reader, Ring};
+
 use std::io;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -37,8 +41,6 @@ pub struct Sample {
     pub sum: u64,
     /// The longest stretch without a gap.
     pub longest: u64,
-    /// Gaps kept in the buffer; the others did not fit.
-    pub kept: usize,
     /// The clock went backwards so many times.
     pub backwards: u64,
 }
@@ -93,13 +95,12 @@ pub fn raw_ns() -> u64 {
 /// others that it reads. It writes every look at the clock to `beat`, which shows others that it is
 /// on its CPU, and to `gaps` only when there is one.
 #[inline(never)]
-pub fn spin(phase: &AtomicU32, beat: &AtomicU64, limits: Limits, gaps: &mut [Gap]) -> Sample {
+pub fn spin(phase: &AtomicU32, beat: &AtomicU64, limits: Limits, gaps: Gaps<'_>) -> Sample {
     let first = ticks();
     let mut seen = Sample { first, last: first, ..Sample::default() };
     let mut since = first;
     while phase.load(Ordering::Relaxed) == limits.phase && seen.last < limits.deadline {
         let now = ticks();
-        beat.store(now, Ordering::Relaxed);
         let took = now.wrapping_sub(seen.last);
         if now < seen.last {
             seen.backwards = seen.backwards.wrapping_add(1);
@@ -109,11 +110,10 @@ pub fn spin(phase: &AtomicU32, beat: &AtomicU64, limits: Limits, gaps: &mut [Gap
             seen.max = seen.max.max(took);
             seen.longest = seen.longest.max(seen.last.wrapping_sub(since));
             since = now;
-            if let Some(place) = gaps.get_mut(seen.kept) {
-                *place = Gap { start: seen.last, end: now };
-                seen.kept = seen.kept.wrapping_add(1);
-            }
+            gaps.put(seen.last, now);
         }
+        // After its gap: who reads this first has all gaps before it.
+        beat.store(now, Ordering::Release);
         seen.loops = seen.loops.wrapping_add(1);
         seen.last = now;
     }
@@ -141,17 +141,14 @@ pub enum Phase {
 #[repr(C)]
 struct Shared {
     phase: AtomicU32,
-    /// Its last look at the clock.
-    beat: AtomicU64,
     /// The last phase whose sample is written.
     done: AtomicU32,
     deadline: u64,
     /// Thresholds of control and span in ticks.
     thresholds: [u64; 2],
     samples: [Sample; 2],
-    /// Gaps kept of each sample.
-    room: usize,
-    gaps: [*mut Gap; 2],
+    /// Where the gaps of control and span go.
+    rings: [*const Ring; 2],
 }
 
 /// What a spinner is told.
@@ -173,6 +170,8 @@ pub struct Spinner {
     tid: i32,
     shared: NonNull<Shared>,
     memory: Memory,
+    /// Gaps of control and span; a box stays where it is.
+    rings: Box<[Ring; 2]>,
     /// Whether the memory could be locked (else it is only touched beforehand).
     pub locked: bool,
 }
@@ -185,30 +184,24 @@ impl Spinner {
     /// # Errors
     /// No memory or no process.
     pub fn start(order: Order) -> io::Result<Spinner> {
-        let gap_bytes = order.room.saturating_mul(size_of::<Gap>());
-        let bytes = STACK_BYTES + size_of::<Shared>() + 128 + 2 * gap_bytes;
+        let bytes = STACK_BYTES + size_of::<Shared>() + 128;
         let memory = Memory::new(bytes)?;
-        let locked = memory.lock();
+        let rings = Box::new([Ring::new(order.room)?, Ring::new(order.room)?]);
+        let locked = memory.lock() && rings.iter().all(|ring| ring.locked);
         let base = memory.start.cast::<u8>();
-        // SAFETY: both offsets lie inside the mapping of `bytes` bytes; the sum of stack, state
-        // (with room to align) and gaps is its size, and mappings are aligned to pages.
-        let (shared, gaps) = unsafe {
-            let shared = base.add(STACK_BYTES).cast::<Shared>();
-            let gaps = base.add(STACK_BYTES + size_of::<Shared>().next_multiple_of(64));
-            (shared, gaps.cast::<Gap>())
-        };
-        // SAFETY: `gaps` has room for two arrays of `order.room` gaps, zeroed by the kernel, and
-        // `shared` is aligned, writable and not yet known to anybody else.
+        // SAFETY: the offset lies inside the mapping of `bytes` bytes, which are stack and state
+        // with room to align; mappings are aligned to pages.
+        let shared = unsafe { base.add(STACK_BYTES).cast::<Shared>() };
+        // SAFETY: `shared` is aligned, writable and not yet known to anybody else; the rings live
+        // as long as the spinner.
         unsafe {
             shared.write(Shared {
                 phase: AtomicU32::new(Phase::Parked as u32),
-                beat: AtomicU64::new(0),
                 done: AtomicU32::new(Phase::Parked as u32),
                 deadline: order.deadline,
                 thresholds: [order.control_threshold, order.span_threshold],
                 samples: [Sample::default(); 2],
-                room: order.room,
-                gaps: [gaps.as_ptr(), gaps.add(order.room).as_ptr()],
+                rings: [&raw const rings[0], &raw const rings[1]],
             });
         }
         // SAFETY: the stack grows down from a 16-byte aligned address inside the mapping, which
@@ -225,7 +218,7 @@ impl Spinner {
         if tid < 0 {
             return Err(io::Error::last_os_error());
         }
-        Ok(Spinner { tid, shared, memory, locked })
+        Ok(Spinner { tid, shared, memory, rings, locked })
     }
 
     /// Its process number, which is its only thread's.
@@ -244,12 +237,17 @@ impl Spinner {
     /// Its last look at the clock, in ticks; 0 before the first.
     #[must_use]
     pub fn beat(&self) -> u64 {
-        // SAFETY: as in `set_phase`.
-        unsafe { &(*self.shared.as_ptr()).beat }.load(Ordering::Relaxed)
+        self.rings[1].beat().load(Ordering::Relaxed)
     }
 
-    /// What it saw in [`Phase::Control`] or [`Phase::Span`], once that phase is over, with the gaps
-    /// it kept; `None` before, or for another phase.
+    /// By which number another process finds the gaps of the span among this one's open files.
+    #[must_use]
+    pub fn ring(&self) -> i32 {
+        self.rings[1].number()
+    }
+
+    /// What it saw in [`Phase::Control`] or [`Phase::Span`], once that phase is over, with the last
+    /// gaps of it; `None` before, or for another phase.
     #[must_use]
     pub fn sample(&self, phase: Phase) -> Option<(Sample, Vec<Gap>)> {
         let at = place(phase as u32)?;
@@ -258,14 +256,11 @@ impl Spinner {
         if unsafe { &(*shared).done }.load(Ordering::Acquire) < phase as u32 {
             return None;
         }
-        // SAFETY: `done` says that the process has written this sample and its gaps, and it never
-        // writes them again, as its maker goes through each phase once.
-        unsafe {
-            let sample = (*shared).samples[at];
-            let kept = sample.kept.min((*shared).room);
-            let gaps = std::slice::from_raw_parts((*shared).gaps[at], kept);
-            Some((sample, gaps.to_vec()))
-        }
+        // SAFETY: `done` says that the process has written this sample, and it never writes it
+        // again, as its maker goes through each phase once.
+        let sample = unsafe { (*shared).samples[at] };
+        let ring = self.rings.get(at)?;
+        Some((sample, if at == 0 { ring.newest() } else { Vec::new() }))
     }
 
     /// Whether it is still there (it ends at its deadline, or when it is killed).
@@ -315,10 +310,12 @@ extern "C" fn run(shared: *mut libc::c_void) -> libc::c_int {
     let shared = shared.cast::<Shared>();
     // SAFETY: system calls without pointers; when the maker dies, so does this process.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) };
-    // SAFETY: the maker keeps the memory until this process has ended, wrote it whole before, and
-    // reads `samples` and the gaps only after `done` was stored.
+    // SAFETY: the maker keeps the memory and the rings until this process has ended, wrote them
+    // whole before, and reads `samples` only after `done` was stored.
     unsafe {
-        let (phase, beat) = (&(*shared).phase, &(*shared).beat);
+        let phase = &(*shared).phase;
+        let (control, span) = (&*(*shared).rings[0], &*(*shared).rings[1]);
+        let beat = span.beat();
         let deadline = (*shared).deadline;
         while phase.load(Ordering::Acquire) == Phase::Parked as u32 {
             libc::sched_yield();
@@ -332,13 +329,13 @@ extern "C" fn run(shared: *mut libc::c_void) -> libc::c_int {
                 return 0;
             }
             let Some(at) = place(now) else {
-                spin(phase, beat, Limits { phase: now, deadline, threshold: u64::MAX }, &mut []);
+                let limits = Limits { phase: now, deadline, threshold: u64::MAX };
+                spin(phase, beat, limits, control.gaps());
                 continue;
             };
             let threshold = if at == 0 { (*shared).thresholds[0] } else { (*shared).thresholds[1] };
-            let array = if at == 0 { (*shared).gaps[0] } else { (*shared).gaps[1] };
-            let gaps = std::slice::from_raw_parts_mut(array, (*shared).room);
-            let seen = spin(phase, beat, Limits { phase: now, deadline, threshold }, gaps);
+            let ring = if at == 0 { control } else { span };
+            let seen = spin(phase, beat, Limits { phase: now, deadline, threshold }, ring.gaps());
             let sample = (&raw mut (*shared).samples).cast::<Sample>();
             sample.add(at).write(seen);
             (*shared).done.store(now, Ordering::Release);
@@ -424,6 +421,10 @@ mod tests {
         static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
     }
 
+    static NEVER: AtomicU64 = AtomicU64::new(0);
+    /// A ring without room.
+    const NOWHERE: Gaps<'_> = Gaps { written: &NEVER, slots: &[] };
+
     /// Counts the calling thread's allocations.
     struct Counting;
 
@@ -450,18 +451,19 @@ mod tests {
     #[test]
     fn the_hot_loop_allocates_nothing_and_ends_by_itself() {
         let (phase, beat) = (AtomicU32::new(3), AtomicU64::new(0));
-        let mut gaps = vec![Gap::default(); 4];
+        let ring = Ring::new(4).unwrap();
         let start = ticks();
         let deadline = start + 50_000_000;
         let limits = Limits { phase: 3, deadline, threshold: 1 };
         let before = allocations();
-        let seen = spin(&phase, &beat, limits, &mut gaps);
+        let seen = spin(&phase, &beat, limits, ring.gaps());
         assert_eq!(allocations(), before);
         drop(vec![0_u8; 100]);
         assert!(allocations() > before, "the counter counts");
         assert!(seen.last >= deadline && seen.first >= start);
-        // Every look but those within one tick is a gap of one tick or more; four were kept.
-        assert!(seen.gaps > 4 && seen.kept == 4, "{seen:?}");
+        // Every look but those within one tick is a gap of one tick or more; the last are kept.
+        let gaps = ring.newest();
+        assert!(seen.gaps > 4 && gaps.len() == 3, "{seen:?} {gaps:?}");
         assert_eq!(beat.load(Ordering::Relaxed), seen.last);
         assert!(gaps.iter().all(|gap| gap.end > gap.start && gap.end - gap.start <= seen.max));
         assert!(gaps.windows(2).all(|pair| pair[0].end <= pair[1].start));
@@ -471,7 +473,7 @@ mod tests {
     fn the_hot_loop_ends_when_the_word_changes() {
         let (phase, beat) = (AtomicU32::new(1), AtomicU64::new(0));
         let limits = Limits { phase: 3, deadline: u64::MAX, threshold: u64::MAX };
-        let seen = spin(&phase, &beat, limits, &mut []);
+        let seen = spin(&phase, &beat, limits, NOWHERE);
         assert_eq!((seen.loops, seen.gaps, seen.first), (0, 0, seen.last));
     }
 
@@ -517,7 +519,7 @@ mod tests {
         let looping = || {
             let (phase, beat) = (AtomicU32::new(3), AtomicU64::new(0));
             let deadline = ticks() + 20_000_000;
-            spin(&phase, &beat, Limits { phase: 3, deadline, threshold: 1 }, &mut []).loops > 0
+            spin(&phase, &beat, Limits { phase: 3, deadline, threshold: 1 }, NOWHERE).loops > 0
         };
         assert_eq!(without_system_calls(looping), 0);
         // SAFETY: a system call without arguments.
@@ -549,8 +551,14 @@ mod tests {
             pause();
             spinner.sample(Phase::Span)
         });
-        let (sample, gaps) = sample.unwrap();
-        assert!(sample.loops > 0 && gaps.len() == sample.kept, "{sample:?}");
+        let (sample, _) = sample.unwrap();
+        let pid = i32::try_from(std::process::id()).unwrap();
+        let mut reader = Reader::open(pid, spinner.ring(), order.room).unwrap();
+        let mut gaps = Vec::new();
+        let horizon = reader.drain(&mut gaps);
+        assert_eq!(gaps.len() as u64 + reader.lost, sample.gaps, "{sample:?}");
+        assert!(sample.loops > 0 && horizon >= sample.last);
+        assert!(gaps.iter().all(|gap| gap.start >= sample.first && gap.end <= sample.last));
         drop(spinner);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::catalogue::{self, Spec};
 use super::decode::{Decoded, Decoder};
+use super::join::Joiner;
 use super::rows::Who;
 use super::stays::{Seen, Shared, Stays};
 use cpushield_linux::ring_buffer::{self, Lost, PageLayout};
@@ -48,6 +49,8 @@ pub struct Channel {
     pipe: Pipe,
     /// Its state machine.
     pub stays: Stays,
+    /// Where its interruptions meet the gaps.
+    pub joiner: Joiner,
     phase: Phase,
     /// The kernel's counters at the beginning of the phase.
     pub stats: Stats,
@@ -59,10 +62,13 @@ impl Channel {
     /// A channel with nothing read yet.
     #[must_use]
     pub fn new(cpu: usize, pipe: Pipe) -> Channel {
+        let mut stays = Stays::default();
+        stays.keep_finished();
         Channel {
             cpu,
             pipe,
-            stays: Stays::default(),
+            stays,
+            joiner: Joiner::new(),
             phase: Phase::default(),
             stats: Stats::default(),
             runner: None,
@@ -112,6 +118,12 @@ impl Channel {
     #[must_use]
     pub fn layout(&self) -> PageLayout {
         self.pipe.layout()
+    }
+
+    /// Everything before this moment was read.
+    pub fn heard(&mut self, at: u64) {
+        let open = self.stays.unfinished().filter(|(begun, _)| *begun < at);
+        self.joiner.stays(self.stays.take_finished(at), open, at);
     }
 
     /// Ends the phase at this moment.

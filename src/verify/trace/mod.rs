@@ -22,15 +22,17 @@ mod arm;
 mod catalogue;
 mod channel;
 mod decode;
+mod join;
 pub mod recording;
 pub mod replay;
 mod rows;
 mod stays;
 
-use crate::verify::Interruptions;
+use crate::verify::{Interruptions, Joined};
 use arm::Armed;
 use channel::{Channel, Phase};
 use cpushield_linux::clock::{self, Scale};
+use cpushield_linux::sampler::Gap;
 use cpushield_linux::spool::Spool;
 use cpushield_linux::text::kallsyms::Symbols;
 use cpushield_linux::tracefs::Instance;
@@ -82,6 +84,9 @@ pub struct TraceEvidence {
     /// Longest time the workload was in user mode without an interruption, in nanoseconds (the
     /// longest idle time when no workload was named). `None` when it never ran.
     pub longest_ns: Option<u64>,
+    /// The gaps of the sampler beside it; `None` when there were none to join.
+    #[serde(default)]
+    pub joined: Option<Joined>,
     /// Events the kernel dropped because the buffer was full.
     pub lost: u64,
     /// Bytes of the trace that were not understood.
@@ -209,12 +214,23 @@ impl<'h> Recorder<'h> {
     /// # Errors
     /// The kernel's answer.
     pub fn poll(&mut self) -> cpushield_linux::Result<()> {
+        let heard = self.now();
         for channel in &mut self.channels {
             let keep = self.keeping.as_mut().map(|kept| &mut kept.spool);
             channel.read(&self.decoder, &mut self.shared, None, keep)?;
+            channel.heard(heard);
         }
         self.look_up_tasks();
         Ok(())
+    }
+
+    /// Lays gaps of the sampler on this CPU beside what was polled, where both have one clock: gaps
+    /// in the order of time, and a tick before which no other begins.
+    pub fn join(&mut self, cpu: usize, gaps: &[Gap], looked: u64) {
+        let channel = self.channels.iter_mut().find(|channel| channel.cpu == cpu);
+        if let (Some(channel), true) = (channel, self.tsc) {
+            channel.joiner.gaps(gaps, looked);
+        }
     }
 
     /// Ends a phase: everything until now. One entry for each watched CPU.
@@ -229,6 +245,7 @@ impl<'h> Recorder<'h> {
             let keep = self.keeping.as_mut().map(|kept| &mut kept.spool);
             let ended = channel.read(&self.decoder, &mut self.shared, Some(end), keep)?;
             phases.push(ended.unwrap_or_else(|| channel.cut(end)));
+            channel.heard(end);
         }
         self.look_up_tasks();
         let span_ns = scale.ns(end.saturating_sub(begun));
@@ -242,7 +259,9 @@ impl<'h> Recorder<'h> {
             channel.stats = stats;
             let ran = ran(self.host, channel.runner, span_ns);
             let names = Names { symbols: &self.symbols, tasks: &self.tasks };
-            evidence.push(tell(channel.cpu, span_ns, &phase, &names, &scale, counted, ran));
+            let mut told = tell(channel.cpu, span_ns, &phase, &names, &scale, counted, ran);
+            told.joined = channel.joiner.end(&names, &scale);
+            evidence.push(told);
         }
         self.begin(end);
         Ok(evidence)
@@ -279,6 +298,7 @@ impl<'h> Recorder<'h> {
         }
         for channel in &mut self.channels {
             channel.runner = None;
+            channel.joiner.begin(at, self.shared.ticks_per_ns);
         }
         for tid in &self.shared.workload {
             let Ok(task) = self.host.task(*tid, *tid) else { continue };
@@ -370,6 +390,7 @@ fn tell(
         stays: seen.stays,
         interruptions: seen.rows.interruptions(names, scale),
         longest_ns,
+        joined: None,
         lost,
         skipped_bytes: phase.skipped,
         events: phase.named().map(|(spec, n)| (spec.name.to_owned(), n)).collect(),

@@ -10,8 +10,11 @@
 //! still belong to it; anything else is a new one.
 
 mod handlers;
+mod parts;
 
-use super::catalogue::{Vector, What};
+use parts::{Frame, Kind, Rest, Stay, names};
+
+use super::catalogue::What;
 use super::decode::{Event, Name, With};
 use super::rows::{Key, Rows, Who};
 use crate::causes::Cause;
@@ -69,66 +72,15 @@ pub struct Seen {
     pub resyncs: u64,
 }
 
+/// A stay that is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Vector(Vector),
-    Irq,
-    Softirq,
-    Hrtimer,
-    Timer,
-    Call,
-    Work,
-    Task,
-    Syscall,
-    PageFault,
-    /// In the kernel, as context tracking says; what for is said by what follows.
-    Kernel,
-}
-
-/// Something that runs inside a stay.
-#[derive(Debug, Clone, Copy)]
-struct Frame {
-    kind: Kind,
-    /// `None` until what runs inside says who it is.
-    key: Option<Key>,
-    /// Who it is when nothing says so.
-    otherwise: Key,
-    ticks: u64,
-    /// The stay is counted under it.
-    first: bool,
-    /// It only names the frame below it.
-    merged: bool,
-}
-
-/// One stay.
-#[derive(Debug, Clone, Copy)]
-struct Stay {
-    begun: u64,
-    /// The end of the last frame.
-    last: u64,
-    /// What it is counted under, as soon as that is known.
-    primary: Option<Key>,
-    /// Something was first.
-    has_first: bool,
-    /// What was first only wakes a task here; if that is switched to, it is the cause.
-    carrier: bool,
-    /// The last event said that the task is to be preempted.
-    resched: bool,
-    /// Ticks inside the stay but outside all frames.
-    loose: u64,
-    /// The last thing, when the next may still belong to the same interrupt: a shared line calls
-    /// all handlers in turn, and so does an NMI.
-    shared: Option<Who>,
-    /// A page fault that may still go to sleep.
-    fault: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rest {
-    /// Not known since when.
-    Unknown,
-    /// Nothing has disturbed it since then.
-    Since(u64),
+pub struct Finished {
+    /// When it began, in ticks.
+    pub begun: u64,
+    /// When it was over.
+    pub end: u64,
+    /// What it was counted under.
+    pub key: Key,
 }
 
 /// The state of one CPU.
@@ -152,6 +104,8 @@ pub struct Stays {
     /// Softirqs raised on this CPU and not yet run.
     raised: u64,
     suspended: HashMap<i32, Key>,
+    /// Stays that are over and were not asked for yet; `None` when nobody wants them.
+    finished: Option<Vec<Finished>>,
 }
 
 impl Default for Stays {
@@ -168,6 +122,7 @@ impl Default for Stays {
             last: 0,
             raised: 0,
             suspended: HashMap::new(),
+            finished: None,
         }
     }
 }
@@ -201,6 +156,25 @@ impl Stays {
     #[must_use]
     pub fn rows(&self) -> &Rows {
         &self.seen.rows
+    }
+
+    /// From now on every stay is kept until it is asked for.
+    pub fn keep_finished(&mut self) {
+        self.finished = Some(Vec::new());
+    }
+
+    /// Hands over the stays that began before this moment and are over, in the order of time.
+    pub fn take_finished(&mut self, before: u64) -> std::vec::Drain<'_, Finished> {
+        let finished = self.finished.get_or_insert_default();
+        let ready = finished.partition_point(|stay| stay.begun < before);
+        finished.drain(..ready)
+    }
+
+    /// The stay that may still go on: when it began, and when it was last seen.
+    #[must_use]
+    pub fn unfinished(&self) -> Option<(u64, u64)> {
+        let last = |stay: &Stay| if self.frames.is_empty() { stay.last } else { self.mark };
+        self.stay.as_ref().map(|stay| (stay.begun, last(stay)))
     }
 
     /// A record that is not understood.
@@ -271,7 +245,7 @@ impl Stays {
             self.charge(at);
             let first = self.frames.iter().find(|frame| frame.first);
             let primary = stay.primary.or(first.map(Frame::identity));
-            self.count(primary, at - stay.begun, stay.loose);
+            self.count(primary, (stay.begun, at), stay.loose);
             for i in 0..self.frames.len() {
                 let frame = self.frames[i];
                 if frame.kind != Kind::Kernel {
@@ -337,18 +311,22 @@ impl Stays {
             self.pop(at);
         }
         if let Some(stay) = self.stay.take() {
-            self.count(stay.primary, at.saturating_sub(stay.begun), stay.loose);
+            self.count(stay.primary, (stay.begun, at), stay.loose);
         }
         self.rest = Rest::Since(at);
         self.mark = at;
     }
 
-    fn count(&mut self, primary: Option<Key>, ticks: u64, loose: u64) {
-        let row = self.seen.rows.row(primary.unwrap_or(UNKNOWN));
+    fn count(&mut self, primary: Option<Key>, (begun, end): (u64, u64), loose: u64) {
+        let key = primary.unwrap_or(UNKNOWN);
+        let row = self.seen.rows.row(key);
         row.count += 1;
         row.ticks += loose;
-        row.max = row.max.max(ticks);
+        row.max = row.max.max(end.saturating_sub(begun));
         self.seen.stays += 1;
+        if let Some(finished) = &mut self.finished {
+            finished.push(Finished { begun, end, key });
+        }
     }
 
     /// Whatever is open is closed where it was last seen.
@@ -466,22 +444,6 @@ impl Stays {
             }
         }
     }
-}
-
-impl Frame {
-    fn identity(&self) -> Key {
-        self.key.unwrap_or(self.otherwise)
-    }
-}
-
-/// Whether something that runs inside names what it runs in.
-fn names(inside: Kind, outside: Kind) -> bool {
-    matches!(
-        (inside, outside),
-        (Kind::Hrtimer, Kind::Vector(Vector::LocalTimer))
-            | (Kind::Call, Kind::Vector(Vector::CallMany | Vector::CallOne))
-            | (Kind::Work, Kind::Task)
-    )
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 use super::super::catalogue::Vector;
 use super::super::decode::{Event, Name};
 use super::super::rows::{Key, Who};
-use super::{HRTIMER_SOFTIRQ, Kind, Rest, SUSPENDED_MAX, Shared, Stays, UNKNOWN};
+use super::parts::{Kind, Rest};
+use super::{HRTIMER_SOFTIRQ, SUSPENDED_MAX, Shared, Stays, UNKNOWN};
 use crate::causes::Cause;
 
 impl Stays {

@@ -1,6 +1,7 @@
 //! Sequences of events and what they must be counted as, whole, in `cases.txt`.
 
 use super::*;
+use crate::verify::trace::catalogue::Vector;
 use crate::verify::trace::rows::{Names, TaskName};
 use cpushield_linux::clock::Scale;
 use cpushield_linux::text::kallsyms::Symbols;

@@ -1,0 +1,389 @@
+//! The two witnesses of one CPU laid beside each other on the clock they share: every gap of the
+//! sampler with the interruptions inside it, every interruption with the gap it made. Pure, while
+//! both go on, at constant memory.
+//!
+//! A gap is *explained* when the trace accounts for it: an interruption lies in it, and what is
+//! left of it is no more than the way in and out of the kernel takes, which the trace does not see
+//! ([`WAY_NS`], or as long again as the interruption). What is left of any other gap was taken
+//! below the kernel, or by something the trace is blind for: it is *unexplained*.
+
+use super::rows::{Key, Names, Rows};
+use super::stays::Finished;
+use crate::verify::{Joined, LONG_NS, MadeGap, Part, Unexplained};
+use cpushield_linux::clock::Scale;
+use cpushield_linux::sampler::Gap;
+use std::collections::VecDeque;
+
+/// Entry and exit, with the caches cold: what an interruption may take beside its first and last
+/// event.
+const WAY_NS: u64 = 10_000;
+
+/// Gaps and stays that wait for each other; more are counted, but not joined.
+const WAITING_MAX: usize = 1 << 16;
+
+/// Unexplained gaps kept one by one, the longest.
+const WORST_MAX: usize = 8;
+
+/// An interruption that waits for gaps.
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    begun: u64,
+    end: u64,
+    /// `None` while it may still go on.
+    key: Option<Key>,
+    in_gap: bool,
+}
+
+/// Gaps or parts of them, in ticks.
+#[derive(Debug, Clone, Copy, Default)]
+struct Ticks {
+    count: u64,
+    sum: u64,
+    max: u64,
+}
+
+impl Ticks {
+    fn add(&mut self, ticks: u64) {
+        self.count += 1;
+        self.sum = self.sum.saturating_add(ticks);
+        self.max = self.max.max(ticks);
+    }
+
+    fn ns(&self, scale: &Scale) -> Part {
+        Part { count: self.count, sum_ns: scale.ns(self.sum), max_ns: scale.ns(self.max) }
+    }
+}
+
+/// What was found so far, in ticks.
+#[derive(Debug, Default)]
+struct Found {
+    explained: Ticks,
+    unexplained: Ticks,
+    long: u64,
+    worst: Vec<Gap>,
+    by: Rows,
+    without: u64,
+    unjoined: u64,
+}
+
+/// The joint of one CPU.
+#[derive(Debug)]
+pub struct Joiner {
+    begun: u64,
+    ticks_per_ns: f64,
+    stays: VecDeque<Waiting>,
+    gaps: VecDeque<Gap>,
+    /// Every event before this tick was heard of.
+    traced: u64,
+    /// Every gap that began before this tick was heard of.
+    looked: u64,
+    found: Found,
+    /// There is a sampler.
+    used: bool,
+}
+
+impl Joiner {
+    /// Nothing heard of yet.
+    #[must_use]
+    pub fn new() -> Joiner {
+        Joiner {
+            begun: 0,
+            ticks_per_ns: 1.0,
+            stays: VecDeque::new(),
+            gaps: VecDeque::new(),
+            traced: 0,
+            looked: 0,
+            found: Found::default(),
+            used: false,
+        }
+    }
+
+    /// A phase begins: what is heard of it counts, what went before does not.
+    pub fn begin(&mut self, at: u64, ticks_per_ns: f64) {
+        *self = Joiner { begun: at, ticks_per_ns, used: self.used, ..Joiner::new() };
+    }
+
+    /// Interruptions that are over, the one that may go on, and the tick up to which that is all.
+    pub fn stays(
+        &mut self,
+        finished: impl Iterator<Item = Finished>,
+        open: Option<(u64, u64)>,
+        traced: u64,
+    ) {
+        if !self.used {
+            return finished.for_each(drop);
+        }
+        for stay in finished {
+            self.stay(stay.begun, stay.end, Some(stay.key));
+        }
+        if let Some((begun, last)) = open {
+            self.stay(begun, last, None);
+        }
+        self.traced = self.traced.max(traced);
+    }
+
+    fn stay(&mut self, begun: u64, end: u64, key: Option<Key>) {
+        if let Some(last) = self.stays.back_mut()
+            && last.key.is_none()
+        {
+            // The one that went on.
+            (last.end, last.key) = (end, key);
+            return;
+        }
+        if end < self.begun {
+            return;
+        }
+        if self.stays.len() >= WAITING_MAX {
+            self.stays.pop_front();
+            self.found.unjoined += 1;
+        }
+        self.stays.push_back(Waiting { begun, end, key, in_gap: false });
+    }
+
+    /// Gaps in the order of time, and a tick before which no other begins.
+    pub fn gaps(&mut self, gaps: &[Gap], looked: u64) {
+        self.used = true;
+        for gap in gaps.iter().filter(|gap| gap.start >= self.begun) {
+            if self.gaps.len() >= WAITING_MAX {
+                self.gaps.pop_front();
+                self.found.unjoined += 1;
+            }
+            self.gaps.push_back(*gap);
+        }
+        self.looked = self.looked.max(looked);
+        self.advance();
+    }
+
+    /// Joins what both witnesses have told of.
+    fn advance(&mut self) {
+        while let Some(gap) = self.gaps.front().copied().filter(|gap| gap.end < self.traced) {
+            self.gaps.pop_front();
+            self.pass(gap.start);
+            self.join(gap);
+        }
+        let until = self.gaps.front().map_or(self.looked, |gap| gap.start);
+        self.pass(until);
+    }
+
+    /// Interruptions that ended before any gap that may still come.
+    fn pass(&mut self, until: u64) {
+        while let Some(stay) =
+            self.stays.front().filter(|stay| stay.end < until && stay.key.is_some())
+        {
+            self.found.without += u64::from(!stay.in_gap);
+            self.stays.pop_front();
+        }
+    }
+
+    fn join(&mut self, gap: Gap) {
+        let (mut covered, mut first, mut some) = (0_u64, None, false);
+        for stay in self.stays.iter_mut().take_while(|stay| stay.begun <= gap.end) {
+            if stay.end < gap.start {
+                continue;
+            }
+            covered += stay.end.min(gap.end).saturating_sub(stay.begun.max(gap.start));
+            first = first.or(stay.key);
+            (stay.in_gap, some) = (true, true);
+        }
+        let whole = gap.end.saturating_sub(gap.start);
+        let left = whole.saturating_sub(covered);
+        if some && left <= covered.max(self.ticks(WAY_NS)) {
+            self.found.explained.add(whole);
+        } else {
+            self.found.unexplained.add(left);
+            self.found.long += u64::from(left >= self.ticks(LONG_NS));
+            self.keep(Gap { start: gap.start, end: gap.start.saturating_add(left) });
+        }
+        if let Some(key) = first {
+            let row = self.found.by.row(key);
+            row.count += 1;
+            row.ticks += whole;
+            row.max = row.max.max(whole);
+        }
+    }
+
+    fn keep(&mut self, gap: Gap) {
+        let length = |gap: &Gap| gap.end - gap.start;
+        let worst = &mut self.found.worst;
+        worst.push(gap);
+        worst.sort_by_key(|gap| std::cmp::Reverse(length(gap)));
+        worst.truncate(WORST_MAX);
+    }
+
+    fn ticks(&self, ns: u64) -> u64 {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+        let ticks = (ns as f64 * self.ticks_per_ns) as u64;
+        ticks
+    }
+
+    /// What the phase that ends showed; `None` without a sampler.
+    pub fn end(&mut self, names: &Names<'_>, scale: &Scale) -> Option<Joined> {
+        self.advance();
+        if !self.used {
+            return None;
+        }
+        let found = &self.found;
+        let mut worst: Vec<Unexplained> = found
+            .worst
+            .iter()
+            .map(|gap| Unexplained {
+                at_ns: scale.ns(gap.start - self.begun),
+                ns: scale.ns(gap.end - gap.start),
+            })
+            .collect();
+        worst.sort_by_key(|gap| std::cmp::Reverse(gap.ns));
+        let by = found.by.interruptions(names, scale);
+        Some(Joined {
+            explained: found.explained.ns(scale),
+            unexplained: found.unexplained.ns(scale),
+            long: found.long,
+            worst,
+            by: by
+                .into_iter()
+                .map(|row| MadeGap {
+                    cause: row.cause,
+                    culprit: row.culprit,
+                    gaps: Part {
+                        count: row.count,
+                        sum_ns: row.time_ns.unwrap_or(0),
+                        max_ns: row.max_ns.unwrap_or(0),
+                    },
+                })
+                .collect(),
+            without_gap: found.without,
+            unjoined: found.unjoined + self.gaps.len() as u64,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::causes::Cause;
+    use crate::verify::trace::rows::Who;
+    use cpushield_linux::text::kallsyms::Symbols;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    fn joiner(begun: u64) -> Joiner {
+        let mut joiner = Joiner::new();
+        joiner.gaps(&[], 0);
+        joiner.begin(begun, 1.0);
+        joiner
+    }
+
+    const SCALE: Scale = Scale { ns_per_tick: 1.0, error_ppm: 0.0 };
+
+    fn tick(begun: u64, end: u64) -> Finished {
+        Finished { begun, end, key: Key { cause: Cause::Tick, who: Who::Words("t") } }
+    }
+
+    fn gap(start: u64, end: u64) -> Gap {
+        Gap { start, end }
+    }
+
+    fn end(joiner: &mut Joiner) -> Joined {
+        let symbols = Symbols::default();
+        let tasks = HashMap::new();
+        joiner.end(&Names { symbols: &symbols, tasks: &tasks }, &SCALE).unwrap()
+    }
+
+    fn part(count: u64, sum_ns: u64, max_ns: u64) -> Part {
+        Part { count, sum_ns, max_ns }
+    }
+
+    #[test]
+    fn gaps_are_explained_by_what_lies_in_them_and_interruptions_have_the_gap_they_made() {
+        let mut joiner = joiner(1_000);
+        // Before the phase; a tick in its gap; one too short for a gap; two in one gap.
+        let stays = [tick(500, 600), tick(5_000, 7_000), tick(9_000, 9_100), tick(20_000, 22_000)];
+        joiner.stays(stays.into_iter().chain([tick(23_000, 24_000)]), None, 900_000);
+        let gaps = [
+            gap(400, 700),
+            gap(4_800, 8_000),
+            gap(19_900, 24_500),
+            // Nothing in it, and a tick in far too long a gap.
+            gap(50_000, 62_000),
+        ];
+        joiner.gaps(&gaps, 800_000);
+        joiner.stays([tick(700_000, 701_000)].into_iter(), None, 900_000);
+        joiner.gaps(&[gap(699_999, 750_000)], 800_000);
+        let by = |count, sum, max| MadeGap {
+            cause: Cause::Tick,
+            culprit: "t".to_owned(),
+            gaps: part(count, sum, max),
+        };
+        let expected = Joined {
+            explained: part(2, 3_200 + 4_600, 4_600),
+            unexplained: part(2, 12_000 + 49_001, 49_001),
+            long: 2,
+            worst: vec![
+                Unexplained { at_ns: 698_999, ns: 49_001 },
+                Unexplained { at_ns: 49_000, ns: 12_000 },
+            ],
+            by: vec![by(3, 3_200 + 4_600 + 50_001, 50_001)],
+            without_gap: 1,
+            unjoined: 0,
+        };
+        assert_eq!(end(&mut joiner), expected);
+    }
+
+    #[test]
+    fn what_may_still_go_on_explains_its_gap_and_is_counted_once() {
+        let mut joiner = joiner(0);
+        joiner.stays(std::iter::empty(), Some((100, 200)), 1_000);
+        joiner.gaps(&[gap(90, 210)], 990);
+        joiner.stays(std::iter::empty(), Some((100, 200)), 2_000);
+        joiner.gaps(&[gap(1_500, 1_700)], 1_990);
+        joiner.stays([tick(100, 200), tick(2_100, 2_200)].into_iter(), None, 3_000);
+        joiner.gaps(&[gap(2_090, 2_250)], 2_990);
+        let joined = end(&mut joiner);
+        assert_eq!(joined.explained, part(2, 280, 160));
+        assert_eq!((joined.unexplained, joined.without_gap), (part(1, 200, 200), 0));
+    }
+
+    #[test]
+    fn a_gap_is_not_judged_before_its_events_were_read() {
+        let mut joiner = joiner(0);
+        joiner.stays(std::iter::empty(), None, 100);
+        joiner.gaps(&[gap(90, 210)], 300);
+        joiner.stays([tick(95, 200)].into_iter(), None, 400);
+        joiner.gaps(&[], 400);
+        let joined = end(&mut joiner);
+        assert_eq!((joined.explained.count, joined.unexplained.count), (1, 0));
+        joiner.begin(0, 1.0);
+        joiner.gaps(&[gap(90, 210)], 300);
+        assert_eq!(end(&mut joiner).unjoined, 1, "nobody knows");
+    }
+
+    proptest! {
+        /// Whatever comes, no gap and no interruption is lost or counted twice.
+        #[test]
+        fn every_gap_and_every_interruption_is_counted_once(
+            steps in prop::collection::vec((1..50u64, 1..50u64, any::<bool>(), any::<bool>()), 0..300),
+        ) {
+            let mut joiner = joiner(0);
+            let (mut now, mut stays, mut gaps) = (0, 0, 0);
+            for (pause, long, stay, gapped) in steps {
+                let (begun, over) = (now + pause, now + pause + long);
+                now = over + 2;
+                if stay {
+                    stays += 1;
+                    joiner.stays([tick(begun, over)].into_iter(), None, now);
+                } else {
+                    joiner.stays(std::iter::empty(), None, now);
+                }
+                if gapped {
+                    gaps += 1;
+                    joiner.gaps(&[gap(begun - 1, over + 1)], now);
+                }
+            }
+            joiner.stays(std::iter::empty(), None, now + 1);
+            joiner.gaps(&[], now + 1);
+            let joined = end(&mut joiner);
+            prop_assert_eq!(joined.explained.count + joined.unexplained.count, gaps);
+            let made: u64 = joined.by.iter().map(|by| by.gaps.count).sum();
+            prop_assert_eq!(made + joined.without_gap, stays);
+        }
+    }
+}

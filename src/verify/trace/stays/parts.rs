@@ -1,0 +1,82 @@
+//! What the state of a CPU is made of: one stay, and the frames of what runs inside it.
+
+use super::super::catalogue::Vector;
+use super::super::rows::{Key, Who};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Vector(Vector),
+    Irq,
+    Softirq,
+    Hrtimer,
+    Timer,
+    Call,
+    Work,
+    Task,
+    Syscall,
+    PageFault,
+    /// In the kernel, as context tracking says; what for is said by what follows.
+    Kernel,
+}
+
+/// Something that runs inside a stay.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Frame {
+    pub(super) kind: Kind,
+    /// `None` until what runs inside says who it is.
+    pub(super) key: Option<Key>,
+    /// Who it is when nothing says so.
+    pub(super) otherwise: Key,
+    pub(super) ticks: u64,
+    /// The stay is counted under it.
+    pub(super) first: bool,
+    /// It only names the frame below it.
+    pub(super) merged: bool,
+}
+
+/// One stay.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stay {
+    pub(super) begun: u64,
+    /// The end of the last frame.
+    pub(super) last: u64,
+    /// What it is counted under, as soon as that is known.
+    pub(super) primary: Option<Key>,
+    /// Something was first.
+    pub(super) has_first: bool,
+    /// What was first only wakes a task here; if that is switched to, it is the cause.
+    pub(super) carrier: bool,
+    /// The last event said that the task is to be preempted.
+    pub(super) resched: bool,
+    /// Ticks inside the stay but outside all frames.
+    pub(super) loose: u64,
+    /// The last thing, when the next may still belong to the same interrupt: a shared line calls
+    /// all handlers in turn, and so does an NMI.
+    pub(super) shared: Option<Who>,
+    /// A page fault that may still go to sleep.
+    pub(super) fault: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// Not known since when.
+    Unknown,
+    /// Nothing has disturbed it since then.
+    Since(u64),
+}
+
+impl Frame {
+    pub(super) fn identity(&self) -> Key {
+        self.key.unwrap_or(self.otherwise)
+    }
+}
+
+/// Whether something that runs inside names what it runs in.
+pub(super) fn names(inside: Kind, outside: Kind) -> bool {
+    matches!(
+        (inside, outside),
+        (Kind::Hrtimer, Kind::Vector(Vector::LocalTimer))
+            | (Kind::Call, Kind::Vector(Vector::CallMany | Vector::CallOne))
+            | (Kind::Work, Kind::Task)
+    )
+}
