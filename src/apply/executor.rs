@@ -76,7 +76,11 @@ pub fn apply(
 fn begin(store: &Store, opening: &[u8]) -> Result<Appender, cpushield_linux::Error> {
     let len = opening.len() as u64;
     let begun = store.replace_with_room(JOURNAL, opening, 4 * len + SPARE_BYTES);
-    begun.and_then(|()| store.append(JOURNAL, len))
+    begun.and_then(|()| store.append(JOURNAL, len)).inspect_err(|_| {
+        // Nothing was changed, so no journal may say that a shield is up. When it cannot be removed
+        // either, undo has nothing to do and puts it away.
+        let _ = store.remove(JOURNAL);
+    })
 }
 
 /// Makes sure that no shield is up. A journal of another boot is put away: the kernel forgot all.

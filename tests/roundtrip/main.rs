@@ -318,6 +318,32 @@ fn until_the_disk_is_large_enough(mut run: impl FnMut(usize) -> bool) {
 }
 
 #[test]
+fn a_full_disk_stops_apply_without_a_trace_and_the_next_one_can_shield() {
+    for (name, tree, plan) in machines() {
+        until_the_disk_is_large_enough(|room| {
+            let when = format!("{name}: room for {room} writes");
+            let bench = Bench::of(&tree);
+            let before = bench.tree();
+            let full = bench.store().with_room_for(room);
+            match apply::apply(&bench.host(), &full, &plan, &mut |_| {}) {
+                Ok(_) => return true,
+                Err(ApplyError::Access(error)) => assert_eq!(error.errno(), Some(28), "{when}"),
+                Err(ApplyError::Failed { undone, reason, .. }) => {
+                    assert!(reason.starts_with("ENOSPC"), "{when}: {reason}");
+                    let undone = undone.unwrap();
+                    assert!(undone.is_complete(), "{when}: {undone:#?}");
+                }
+                Err(error) => panic!("{when}: {error}"),
+            }
+            same(&before, &bench.tree(), &when);
+            assert!(!bench.journal().exists(), "{when}");
+            bench.apply(&bench.host(), &plan).unwrap();
+            false
+        });
+    }
+}
+
+#[test]
 fn a_full_disk_does_not_keep_undo_from_its_work() {
     for (name, tree, plan) in machines() {
         until_the_disk_is_large_enough(|room| {
