@@ -161,6 +161,8 @@ impl From<crate::apply::UndoError> for Failure {
         match error {
             UndoError::Access(error) => error.into(),
             UndoError::Journal { path, error } => not_a_journal(&path, &error),
+            UndoError::Hog(hog) => Failure::new(Kind::NotUndone, hog.why)
+                .hint(format!("{}; then call `cpushield undo` again", hog.hint)),
             UndoError::Killed => Failure::new(Kind::Bug, "killed by a test"),
         }
     }
@@ -176,6 +178,7 @@ impl From<crate::apply::ApplyError> for Failure {
             ApplyError::Active { .. } => Failure::machine(message)
                 .hint("`cpushield status` shows it, `cpushield undo` takes it down"),
             ApplyError::Plan { .. } => Failure::usage(message),
+            ApplyError::Hog(hog) => Failure::machine(message).hint(hog.hint),
             ApplyError::Stale { .. } => {
                 Failure::usage(message).hint("make it again: `cpushield plan -o FILE`")
             }

@@ -1,5 +1,6 @@
 //! The documents of this stage: [`Applied`] and [`Undone`].
 
+use super::hogs::InTheWay;
 use super::journal::{Done, Fate, JournalError};
 use crate::plan::Shield;
 use cpushield_linux::{Error, TaskId};
@@ -130,6 +131,8 @@ pub enum ApplyError {
         /// What is wrong with it.
         why: String,
     },
+    /// A real-time task keeps the kernel from ever ending what a shield needs; nothing was written.
+    Hog(InTheWay),
     /// The plan was made in another boot or for another form of plans.
     Stale {
         /// Why.
@@ -169,6 +172,8 @@ pub enum UndoError {
         /// What is wrong.
         error: JournalError,
     },
+    /// A real-time task keeps the kernel from ever ending what undo needs; nothing was written.
+    Hog(InTheWay),
     /// A test killed the host; nothing more was done.
     Killed,
 }
@@ -195,6 +200,7 @@ impl fmt::Display for ApplyError {
             }
             ApplyError::Plan { step, why } => write!(f, "step {step} of the plan: {why}"),
             ApplyError::Stale { why } => f.write_str(why),
+            ApplyError::Hog(hog) => f.write_str(&hog.why),
             ApplyError::Failed { subject, reason, .. } => {
                 write!(f, "cannot change {subject}\n  cause: {reason}")
             }
@@ -211,6 +217,7 @@ impl fmt::Display for UndoError {
         match self {
             UndoError::Access(error) => error.fmt(f),
             UndoError::Journal { path, error } => write!(f, "{path}: {error}"),
+            UndoError::Hog(hog) => f.write_str(&hog.why),
             UndoError::Killed => f.write_str("killed"),
         }
     }

@@ -4,8 +4,10 @@
 
 use super::affinities;
 use super::document::{Applied, AppliedStep, ApplyError, Progress};
+use super::hogs::{self, Hogs};
 use super::journal::{self, Header, Intent, Original};
-use super::{JOURNAL, boot_id, load, make, original, undo};
+use super::make::{self, Made};
+use super::{JOURNAL, boot_id, load, original, undo};
 use crate::change::{Change, Outcome};
 use crate::plan::{Plan, Step};
 use cpushield_linux::store::Appender;
@@ -33,6 +35,10 @@ pub fn apply(
     }
     let notes = clear_the_way(store, boot.as_deref())?;
     host.stay_on(&plan.shield.housekeeping);
+    let mut hogs = Hogs::default();
+    if let Some(hog) = hogs.above_rcu(host)? {
+        return Err(ApplyError::Hog(hog));
+    }
     let header = Header {
         journal: "cpushield".to_owned(),
         schema: journal::SCHEMA,
@@ -43,7 +49,7 @@ pub fn apply(
     let intents = original::of_plan(host, plan)?;
     let opening = journal::opening(&header, &intents);
     let log = begin(store, &opening)?;
-    let mut run = Run { host, plan, intents: &intents, log, steps: Vec::new() };
+    let mut run = Run { host, plan, intents: &intents, log, hogs, steps: Vec::new() };
     let halt = run.all(progress).err();
     let steps = std::mem::take(&mut run.steps);
     drop(run);
@@ -159,6 +165,7 @@ struct Run<'a> {
     plan: &'a Plan,
     intents: &'a [Intent],
     log: Appender,
+    hogs: Hogs,
     steps: Vec<AppliedStep>,
 }
 
@@ -185,7 +192,13 @@ impl Run<'_> {
 
     fn one(&mut self, intent: &Intent, step: &Step) -> Result<(), Halt> {
         let original = self.late(intent, step)?;
-        let mut made = make::make(self.host, &step.change, &original)?;
+        let mut made = match self.hogs.refuse(self.host, &step.change)? {
+            Some(reason) => Made::refused(reason),
+            None => make::make(self.host, &step.change, &original)?,
+        };
+        if hogs::moves_tasks(&step.change) {
+            self.hogs.forget();
+        }
         let broken = made.broken.take();
         let done = made.of_step(intent.step);
         self.log.add(&journal::outcome(&done))?;

@@ -9,6 +9,7 @@ mod affinities;
 mod cycle;
 mod document;
 mod executor;
+mod hogs;
 mod irqbalance;
 pub mod journal;
 mod make;
@@ -20,13 +21,15 @@ mod undo;
 
 pub use document::*;
 pub use executor::apply;
+pub use hogs::InTheWay;
 pub use journal::{Done, Fate, JournalError, Moved};
 pub use undo::undo;
 
 use crate::change::Change;
 use crate::plan::Plan;
-use cpushield_linux::{Error, Host, Store};
+use cpushield_linux::{Error, Host, Store, TaskId};
 use journal::{Intent, Journal, Original};
+use std::collections::BTreeSet;
 
 /// The journal of the active shield.
 pub const JOURNAL: &str = "journal.jsonl";
@@ -57,6 +60,19 @@ pub fn active(store: &Store) -> Result<Option<Plan>, LoadError> {
     Ok(load(store)?.map(|journal| {
         let boot_id = journal.header.boot_id;
         Plan { boot_id, ..journal.header.plan }
+    }))
+}
+
+/// The tasks that lived before the active shield; `None` where that is not on record.
+///
+/// # Errors
+/// The journal cannot be read, or is none.
+pub fn lived_before(store: &Store) -> Result<Option<BTreeSet<TaskId>>, LoadError> {
+    let journal = load(store)?;
+    let mut intents = journal.iter().flat_map(|journal| &journal.intents);
+    Ok(intents.find_map(|intent| match &intent.original {
+        Original::Affinities { masks } => Some(masks.0.keys().copied().collect()),
+        _ => None,
     }))
 }
 

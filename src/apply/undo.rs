@@ -3,11 +3,13 @@
 //! failure, and it can be killed and called again at any moment: it decides by what is there.
 
 use super::document::{UndoError, Undone, UndoneStep};
+use super::hogs::Hogs;
 use super::journal::{self, AffinitiesDone, Done, Fate, Fated, Intent, Journal, Original};
 use super::restore::{self, Back};
 use super::{JOURNAL, LoadError, boot_id, load};
 use super::{affinities, cycle};
 use crate::change::{Change, Outcome};
+use crate::plan::Step;
 use cpushield_linux::store::{Appender, Lock};
 use cpushield_linux::{Error, Host, Store, TaskId};
 use std::collections::BTreeSet;
@@ -41,11 +43,16 @@ pub(super) fn undo_locked(host: &Host, store: &Store, _: &Lock) -> Result<Undone
         return gone(store, &journal);
     }
     host.stay_on(&journal.header.plan.shield.housekeeping);
+    let mut hogs = Hogs::default();
+    if let Some(hog) = hogs.above_rcu(host)? {
+        return Err(UndoError::Hog(hog));
+    }
     let mut log = Log::open(store, journal.whole);
     let undoing = affinities::decide(host, &journal)?;
     log.add(&journal::undoing(&undoing));
     log.sync();
-    let mut run = Run { host, journal: &journal, log, fated: Vec::new(), fresh: BTreeSet::new() };
+    let mut run =
+        Run { host, journal: &journal, log, hogs, fated: Vec::new(), fresh: BTreeSet::new() };
     run.cpus_online()?;
     run.backwards()?;
     run.settle()?;
@@ -175,6 +182,7 @@ struct Run<'a> {
     host: &'a Host,
     journal: &'a Journal,
     log: Log,
+    hogs: Hogs,
     fated: Vec<Fated>,
     /// Steps that this undo dealt with, not an earlier one.
     fresh: BTreeSet<usize>,
@@ -195,8 +203,11 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Every change but those of affinities, the last one first.
+    /// Every change but those of affinities, the last one first. What would wait for a CPU that a
+    /// real-time task keeps comes at the end: until then the first steps of the plan are put back,
+    /// those that leave other threads no time among them.
     fn backwards(&mut self) -> Result<(), UndoError> {
+        let mut later = Vec::new();
         for intent in self.journal.intents.iter().rev() {
             let Some(step) = self.journal.step(intent) else { continue };
             if matches!(step.change, Change::Affinity { .. } | Change::KeepAffinities) {
@@ -207,9 +218,31 @@ impl Run<'_> {
                 continue;
             }
             let was = self.journal.original(intent);
-            let done = self.journal.outcomes.get(&intent.step);
-            let Back { fate, note } = restore::restore(self.host, self.journal, step, was, done)?;
-            let Some(fate) = fate else { continue };
+            if self.hogs.delay(self.host, &step.change, was)?.is_some() {
+                later.push((intent, step));
+                continue;
+            }
+            self.one(intent, step)?;
+        }
+        self.hogs.forget();
+        for (intent, step) in later {
+            let was = self.journal.original(intent);
+            match self.hogs.delay(self.host, &step.change, was)? {
+                None => self.one(intent, step)?,
+                Some(reason) => {
+                    let fate = Fate::Failed { reason };
+                    self.tell(Fated { step: intent.step, fate, note: None });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn one(&mut self, intent: &Intent, step: &Step) -> Result<(), UndoError> {
+        let was = self.journal.original(intent);
+        let done = self.journal.outcomes.get(&intent.step);
+        let Back { fate, note } = restore::restore(self.host, self.journal, step, was, done)?;
+        if let Some(fate) = fate {
             self.tell(Fated { step: intent.step, fate, note });
         }
         Ok(())
@@ -242,7 +275,11 @@ impl Run<'_> {
             let was = self.journal.original(intent);
             let done = self.journal.outcomes.get(&intent.step);
             let only_ours = !self.fresh.contains(&intent.step);
-            if let Err(reason) = restore::settle(self.host, &step.change, was, done, only_ours)? {
+            let settled = match self.hogs.delay(self.host, &step.change, was)? {
+                Some(reason) => Err(reason),
+                None => restore::settle(self.host, &step.change, was, done, only_ours)?,
+            };
+            if let Err(reason) = settled {
                 let fated = Fated { step: intent.step, fate: Fate::Failed { reason }, note: None };
                 self.fated.retain(|known| known.step != intent.step);
                 self.tell(fated);

@@ -413,7 +413,11 @@ pub fn release(host: &Host, store: &Store) -> Result<Released, RunError> {
                 Err(error) => released.notes.push(format!("{} ({pid}): {error}", task.comm)),
             }
         }
-        released.disarmed = raise::disarm(host, place)?;
+        let before = crate::apply::lived_before(store).map_err(RunError::Journal)?;
+        let born = |id| before.as_ref().is_some_and(|before| !before.contains(&id));
+        let disarmed = raise::disarm(host, place, &born)?;
+        released.disarmed = disarmed.done;
+        released.notes.extend(disarmed.failed);
     }
     open.record.added.retain(|added| host.is_same_task(added.task));
     let settled = raise::settle(host, &mut open, None)?;

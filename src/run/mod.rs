@@ -25,7 +25,7 @@ mod user;
 pub use added::{Moved, Onto, Released, add, release, remove};
 pub use error::RunError;
 pub use limits::{check as check_policy, sentences as limits};
-pub use order::{Order, PRIORITY_MAX, Thread, is_above, is_vital, order};
+pub use order::{Order, PRIORITY_MAX, Thread, is_vital, order};
 pub use place::Place;
 pub use raise::threads;
 pub use record::{Added, Need, Raised, Record};

@@ -65,7 +65,7 @@ pub fn order(asked: Policy, cpus: &CpuSet, threads: &[Thread]) -> Order {
         return order;
     }
     for thread in threads {
-        let below = !is_above(thread.policy, priority);
+        let below = !thread.policy.is_above(priority);
         if is_vital(&thread.comm, &thread.affinity, cpus) {
             order.above.push(thread.clone());
             if below {
@@ -103,12 +103,6 @@ impl Order {
         }
         said
     }
-}
-
-/// Whether a thread with this policy preempts a program of this real-time priority.
-#[must_use]
-pub fn is_above(policy: Policy, priority: u32) -> bool {
-    matches!(policy, Policy::Deadline { .. }) || policy.rt_priority() > priority
 }
 
 #[cfg(test)]
@@ -184,7 +178,7 @@ mod tests {
             for thread in threads.iter().filter(|t| is_vital(&t.comm, &t.affinity, &cpu)) {
                 let raised = order.raise.iter().find(|(raised, _)| raised.task == thread.task);
                 let policy = raised.map_or(thread.policy, |(_, policy)| *policy);
-                prop_assert!(program == 0 || is_above(policy, program), "{thread:?}");
+                prop_assert!(program == 0 || policy.is_above(program), "{thread:?}");
                 prop_assert!(policy.rt_priority() <= 99);
             }
         }

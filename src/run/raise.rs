@@ -4,7 +4,7 @@
 //! left that could starve it, and no earlier: whoever needs it is found in the record and among the
 //! real-time threads that may run on its CPUs.
 
-use super::order::{Order, Thread, is_above, is_vital};
+use super::order::{Order, Thread, is_vital};
 use super::record::{Need, Open, Raised};
 use super::{Place, RunError};
 use cpushield_linux::{CpuSet, Host, Policy, Task, TaskId};
@@ -88,7 +88,7 @@ pub fn raise(
     }
     for thread in &order.above {
         let now = host.scheduling(thread.task.tid).map_err(|error| cannot_raise(thread, error))?;
-        if !is_above(now, priority) {
+        if !now.is_above(priority) {
             let error = cpushield_linux::Error::malformed(
                 &format!("/proc/{}", thread.task.tid),
                 0,
@@ -183,7 +183,7 @@ fn settle_one(
         settled.restored.push(comm);
         return Ok(None);
     };
-    let wanted = if is_above(raised.original, priority) {
+    let wanted = if raised.original.is_above(priority) {
         raised.original
     } else {
         Policy::Fifo { priority: (priority + 1).min(99) }
@@ -194,21 +194,58 @@ fn settle_one(
     Ok(Some(raised))
 }
 
-/// Takes the real-time priority away from every program in the shield's group, so that no kernel
-/// thread needs to stay above it; returns their names. For undo: a program that nobody waits for
-/// may run on, but not where it can starve the kernel.
+/// What became of real-time programs that were made ordinary ones.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Disarmed {
+    /// Those that are.
+    pub done: Vec<String>,
+    /// Those that are not, and why.
+    pub failed: Vec<String>,
+}
+
+/// Takes the real-time priority away from every program of the shield, so that no kernel thread
+/// needs to stay above it. For undo: a program that nobody waits for may run on, but not where it
+/// can starve the kernel. Where the shield has no group its programs are those that are confined to
+/// its CPUs and that were `born` since. One that ends meanwhile is none.
 ///
 /// # Errors
-/// `/proc` cannot be read.
-pub fn disarm(host: &Host, place: &Place) -> Result<Vec<String>, RunError> {
-    let mut disarmed = Vec::new();
-    for tid in place.members(host)? {
+/// `/proc` cannot be read, or the list of the group's threads.
+pub fn disarm(
+    host: &Host,
+    place: &Place,
+    born: &dyn Fn(TaskId) -> bool,
+) -> Result<Disarmed, RunError> {
+    let tids = match place.group {
+        Some(_) => place.members(host)?,
+        None => confined(host, place, born)?,
+    };
+    let mut disarmed = Disarmed::default();
+    for tid in tids {
         let Ok(policy) = host.scheduling(tid) else { continue };
-        if policy.rt_priority() > 0 {
-            host.set_scheduling(tid, Policy::Other { nice: 0 })?;
-            let comm = host.task(tid, tid).map_or_else(|_| String::new(), |task| task.comm);
-            disarmed.push(format!("{comm} ({tid}, {policy})"));
+        if policy.rt_priority() == 0 {
+            continue;
+        }
+        let comm = host.task(tid, tid).map_or_else(|_| String::new(), |task| task.comm);
+        match host.set_scheduling(tid, Policy::Other { nice: 0 }) {
+            Ok(()) => disarmed.done.push(format!("{comm} ({tid}, {policy})")),
+            Err(error) if error.is_absent() => {}
+            Err(error) => {
+                disarmed.failed.push(format!("{comm} ({tid}) keeps {policy}: {}", error.reason()));
+            }
         }
     }
     Ok(disarmed)
+}
+
+/// Real-time tasks that may run on the shield's CPUs only.
+fn confined(
+    host: &Host,
+    place: &Place,
+    born: &dyn Fn(TaskId) -> bool,
+) -> Result<Vec<i32>, RunError> {
+    let shield = place.cpus.union(&place.idle);
+    let programs = real_time_programs(host)?.into_iter();
+    let ours =
+        programs.filter(|program| program.affinity.is_subset(&shield) && born(program.task.id));
+    Ok(ours.map(|program| program.task.id.tid).collect())
 }

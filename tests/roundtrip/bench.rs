@@ -40,9 +40,15 @@ pub type Tree = BTreeMap<PathBuf, Option<Vec<u8>>>;
 
 impl Bench {
     pub fn of(tree: &Tree) -> Bench {
-        let scratch = Scratch::new();
+        let bench = Bench { scratch: Scratch::new() };
+        bench.add(tree);
+        bench
+    }
+
+    /// More files.
+    pub fn add(&self, tree: &Tree) {
         for (path, text) in tree {
-            let place = scratch.0.join("root").join(path);
+            let place = self.scratch.0.join("root").join(path);
             match text {
                 Some(text) => {
                     fs::create_dir_all(place.parent().unwrap()).unwrap();
@@ -51,7 +57,6 @@ impl Bench {
                 None => fs::create_dir_all(place).unwrap(),
             }
         }
-        Bench { scratch }
     }
 
     /// A copy of a recorded machine.

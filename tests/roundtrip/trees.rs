@@ -39,12 +39,40 @@ fn common(tree: &mut Tree) {
     put("proc/irq/27/smp_affinity_list", "3\n");
     put("errors.tsv", "write\t/proc/irq/26/smp_affinity\tEIO\n");
     for (tid, comm, flags, cpus) in TASKS {
+        Task::new(*tid, comm, *flags, cpus).put(tree);
+    }
+}
+
+/// A task of a synthetic machine.
+pub struct Task {
+    pub tid: i32,
+    pub comm: &'static str,
+    pub flags: u32,
+    pub cpus: &'static str,
+    pub state: char,
+    /// Where it ran last.
+    pub cpu: usize,
+    /// Linux's number of its policy, and its real-time priority.
+    pub policy: (u32, u32),
+}
+
+impl Task {
+    pub fn new(tid: i32, comm: &'static str, flags: u32, cpus: &'static str) -> Task {
+        Task { tid, comm, flags, cpus, state: 'S', cpu: 0, policy: (0, 0) }
+    }
+
+    /// Its files.
+    pub fn put(&self, tree: &mut Tree) {
+        let Task { tid, comm, flags, cpus, state, cpu, policy: (policy, priority) } = self;
+        let mut put =
+            |path: &str, text: &str| tree.insert(path.into(), Some(text.as_bytes().to_vec()));
         let parent = i32::from(*tid > 2);
         let kthread = flags & 0x0020_0000 != 0;
         let parent = if kthread && *tid != 2 { 2 } else { parent };
         let stat = format!(
-            "{tid} ({comm}) S {parent} 0 0 0 -1 {flags} 0 0 0 0 0 0 0 0 20 0 1 0 {} 0 0 \
-             18446744073709551615 0 0 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n",
+            "{tid} ({comm}) {state} {parent} 0 0 0 -1 {flags} 0 0 0 0 0 0 0 0 20 0 1 0 {} 0 0 \
+             18446744073709551615 0 0 0 0 0 0 0 0 0 0 0 0 17 {cpu} {priority} {policy} \
+             0 0 0 0 0 0 0 0 0 0 0\n",
             tid * 10
         );
         put(&format!("proc/{tid}/stat"), &stat);

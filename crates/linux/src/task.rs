@@ -73,6 +73,12 @@ impl Policy {
             _ => 0,
         }
     }
+
+    /// Whether a task with this policy preempts one of this real-time priority.
+    #[must_use]
+    pub fn is_above(self, priority: u32) -> bool {
+        matches!(self, Policy::Deadline { .. }) || self.rt_priority() > priority
+    }
 }
 
 impl fmt::Display for Policy {

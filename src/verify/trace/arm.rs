@@ -5,8 +5,7 @@ use super::catalogue::{self, Spec};
 use super::{Absent, Order};
 use cpushield_linux::text::trace_format::EventFormat;
 use cpushield_linux::tracefs::{Instance, Tracefs, Wanted};
-use cpushield_linux::{CpuSet, Error, Host, Task, clock};
-use std::time::Duration;
+use cpushield_linux::{CpuSet, Error, Hog, Host, clock};
 
 /// KiB of buffer of a watched CPU: seconds of a CPU that does nothing but switch, so that a late
 /// reader loses nothing.
@@ -14,12 +13,6 @@ const BUFFER_KIB: usize = 8 << 10;
 
 /// KiB of buffer of all watched CPUs together.
 const BUFFERS_KIB: usize = 128 << 10;
-
-/// Between two looks at a task that seems to run without end.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
-
-/// Linux's numbers of the real-time policies: FIFO, RR and DEADLINE.
-const REAL_TIME: &[u32] = &[1, 2, 6];
 
 /// What is ready to record.
 #[derive(Debug)]
@@ -57,7 +50,8 @@ pub fn arm<'h>(host: &'h Host, order: &Order) -> Result<Armed<'h>, Absent> {
     let tsc = tsc_counts(host);
     let online = host.read_line("/sys/devices/system/cpu/online");
     let online: CpuSet = online.ok().and_then(|list| list.parse().ok()).unwrap_or_default();
-    let hog = hog(host);
+    // No kworker will ever run on its CPU, so nothing that waits for one may be done.
+    let hog = host.hogs().unwrap_or_default().into_iter().next();
     let share = BUFFERS_KIB / order.cpus.len().max(1);
     let wanted = Wanted {
         cpus: &order.cpus,
@@ -74,9 +68,9 @@ pub fn arm<'h>(host: &'h Host, order: &Order) -> Result<Armed<'h>, Absent> {
         })?;
     if let Some(hog) = hog {
         blind.push(format!(
-            "more than the kernel's default buffer holds, because CPU {} is busy with {}",
-            hog.cpu,
-            words(&hog)
+            "more than the kernel's default buffer holds, because CPU {} is busy with the \
+             real-time task {hog}",
+            hog.task.cpu
         ));
     }
     Ok(Armed { instance, formats, tsc, blind })
@@ -117,35 +111,13 @@ fn tsc_counts(host: &Host) -> bool {
         && host.read(list).is_ok_and(|text| text.split_whitespace().any(|word| word == "tsc"))
 }
 
-/// A real-time task of user space that does not leave its CPU: no kworker will ever run there, so
-/// nothing that waits for one may be done.
-fn hog(host: &Host) -> Option<Task> {
-    let running = || -> Vec<Task> {
-        let mut tasks = host.tasks().unwrap_or_default();
-        tasks.retain(|task| task.state == 'R' && !task.kthread && REAL_TIME.contains(&task.policy));
-        tasks
-    };
-    let first = running();
-    if first.is_empty() {
-        return None;
-    }
-    std::thread::sleep(LOOK_AGAIN);
-    let again = running();
-    first.into_iter().find(|task| again.iter().any(|t| t.id == task.id && t.cpu == task.cpu))
-}
-
-fn words(task: &Task) -> String {
-    format!("the real-time task {} ({})", task.comm, task.id.tid)
-}
-
-fn would_hang(hog: &Task) -> Absent {
+fn would_hang(hog: &Hog) -> Absent {
     Absent {
         why: format!(
-            "CPU {} is busy with {}, and this kernel must run a work item on every CPU before it \
-             can record the first event: arming the trace would hang. Start `verify` before the \
-             workload, or let `apply` prepare the trace",
-            hog.cpu,
-            words(hog)
+            "CPU {} is busy with the real-time task {hog}, and this kernel must run a work item on \
+             every CPU before it can record the first event: arming the trace would hang. Start \
+             `verify` before the workload, or let `apply` prepare the trace",
+            hog.task.cpu
         ),
     }
 }

@@ -1,0 +1,76 @@
+//! Real-time tasks of user space that keep a CPU to themselves. Below them no ordinary thread of
+//! that CPU runs, no kworker either, and whoever waits for one waits.
+
+use crate::error::Result;
+use crate::host::Host;
+use crate::task::{Policy, Task};
+use std::fmt;
+use std::time::Duration;
+
+/// Between two looks at a task that seems to run without end: many periods of anything cyclic.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// A real-time task that did not sleep between two looks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hog {
+    /// The task; its `cpu` is the one it keeps.
+    pub task: Task,
+    /// Its policy.
+    pub policy: Policy,
+}
+
+impl fmt::Display for Hog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}, {})", self.task.comm, self.task.id.tid, self.policy)
+    }
+}
+
+impl Host {
+    /// The tasks that keep a CPU to themselves: runnable at two looks, on the same CPU, and not
+    /// asleep in between. Takes no time where no real-time task runs.
+    ///
+    /// # Errors
+    /// `/proc` cannot be read.
+    pub fn hogs(&self) -> Result<Vec<Hog>> {
+        let mut seen = Vec::new();
+        for task in self.tasks()? {
+            if let Some(policy) = self.endless_policy(&task) {
+                let slept = self.times_slept(&task);
+                seen.push((Hog { task, policy }, slept));
+            }
+        }
+        if !seen.is_empty() && self.is_live() {
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        seen.retain(|(hog, slept)| {
+            let now = self.task(hog.task.pid, hog.task.id.tid);
+            now.is_ok_and(|now| {
+                now.id == hog.task.id && now.state == 'R' && now.cpu == hog.task.cpu
+            }) && self.times_slept(&hog.task) == *slept
+        });
+        Ok(seen.into_iter().map(|(hog, _)| hog).collect())
+    }
+
+    /// The policy of a task that is runnable and under which it may run without end. A deadline
+    /// task may not, unless its budget is all of its period.
+    fn endless_policy(&self, task: &Task) -> Option<Policy> {
+        // SCHED_FIFO, SCHED_RR and SCHED_DEADLINE (include/uapi/linux/sched.h, 6.12).
+        if task.kthread || task.state != 'R' || !matches!(task.policy, 1 | 2 | 6) {
+            return None;
+        }
+        match self.scheduling(task.id.tid).ok()? {
+            Policy::Deadline { runtime_ns, period_ns, .. } if runtime_ns < period_ns => None,
+            policy => Some(policy),
+        }
+    }
+
+    /// How often a task has gone to sleep by itself. What preempts it does not count, for the
+    /// kernel's threads above it do that too.
+    fn times_slept(&self, task: &Task) -> Option<u64> {
+        let own = format!("/proc/{}/task/{}/status", task.pid, task.id.tid);
+        let path = if self.exists(&own) { own } else { self.status_path(task.id.tid) };
+        let text = self.read(&path).ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        line?.trim().parse().ok()
+    }
+}

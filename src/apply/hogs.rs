@@ -1,0 +1,218 @@
+//! Steps that would wait for ever because a real-time task keeps a CPU to itself. Some writes make
+//! the kernel wait for an ordinary thread on a certain CPU, and on PREEMPT_RT nearly everything
+//! waits for RCU. Whoever makes such a write is then in state D, holds locks that others need, and
+//! cannot be killed; so it is not made. It finds out and says why; the executor and undo decide.
+
+use super::journal::Original;
+use super::make::is_original;
+use crate::change::{Change, Compare};
+use cpushield_linux::{CpuSet, Hog, Host, Result};
+use std::time::{Duration, Instant};
+
+const WATCHDOG_CPUS: &str = "/proc/sys/kernel/watchdog_cpumask";
+const RT_RUNTIME: &str = "/proc/sys/kernel/sched_rt_runtime_us";
+const FAIR_SERVER: &str = "/sys/kernel/debug/sched/fair_server/cpu";
+const CPU: &str = "/sys/devices/system/cpu";
+
+/// For how long a look at all tasks is worth something.
+const LOOK_LASTS: Duration = Duration::from_secs(1);
+
+/// The real-time tasks that keep a CPU to themselves, looked for when a step asks.
+#[derive(Debug, Default)]
+pub struct Hogs {
+    found: Option<(Instant, Vec<Hog>)>,
+}
+
+/// A real-time task that must go first, and what can be done about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InTheWay {
+    /// Who is where, and what waits for it.
+    pub why: String,
+    /// What to do.
+    pub hint: String,
+}
+
+impl Hogs {
+    fn look(&mut self, host: &Host) -> Result<&[Hog]> {
+        let fresh = self.found.as_ref().is_some_and(|(when, _)| when.elapsed() < LOOK_LASTS);
+        if !fresh {
+            self.found = None;
+        }
+        let found = match self.found.take() {
+            Some(found) => found,
+            None => (Instant::now(), host.hogs()?),
+        };
+        Ok(&self.found.insert(found).1)
+    }
+
+    /// After a step that may have sent tasks to other CPUs.
+    pub fn forget(&mut self) {
+        self.found = None;
+    }
+
+    /// The task that keeps RCU from coming to an end anywhere, if there is one: it is above
+    /// `rcuc/N`, the thread that reports for its CPU on PREEMPT_RT and with `rcutree.use_softirq=0`
+    /// (rcu_cpu_kthread() in kernel/rcu/tree.c, 6.12). Moving tasks between cgroups and removing a
+    /// group wait for RCU. A CPU of `nohz_full=` needs no report while it runs a user's code.
+    ///
+    /// # Errors
+    /// `/proc` cannot be read.
+    pub fn above_rcu(&mut self, host: &Host) -> Result<Option<InTheWay>> {
+        let hogs = self.look(host)?;
+        if hogs.is_empty() {
+            return Ok(None);
+        }
+        let quiet = list(host, &format!("{CPU}/nohz_full")).unwrap_or_default();
+        let tasks = host.tasks()?;
+        for hog in hogs.iter().filter(|hog| !quiet.contains(hog.task.cpu)) {
+            let name = format!("rcuc/{}", hog.task.cpu);
+            let rcu = tasks.iter().find(|task| task.kthread && task.comm == name);
+            let Some(rcu) = rcu else { continue };
+            let Ok(policy) = host.scheduling(rcu.id.tid) else { continue };
+            let priority = hog.policy.rt_priority();
+            if priority > 0 && policy.is_above(priority) {
+                continue;
+            }
+            let above = (priority + 1).min(99);
+            return Ok(Some(InTheWay {
+                why: format!(
+                    "CPU {} is busy with {hog}, which does not sleep, and {name} ({policy}) is not \
+                     above it: this kernel cannot finish an RCU grace period, and whoever waits \
+                     for one waits for ever",
+                    hog.task.cpu
+                ),
+                hint: format!(
+                    "stop it; or make it an ordinary task: chrt -o -p 0 {}; or put the kernel's \
+                     thread above it: chrt -f -p {above} {} (`cpushield run --fifo` does that)",
+                    hog.task.id.tid, rcu.id.tid
+                ),
+            }));
+        }
+        Ok(None)
+    }
+
+    /// Why a change must not be made now.
+    ///
+    /// # Errors
+    /// `/proc` cannot be read.
+    pub fn refuse(&mut self, host: &Host, change: &Change) -> Result<Option<String>> {
+        if let Some(cpus) = takes_time_from(host, change) {
+            let hog = self.look(host)?.iter().find(|hog| cpus.contains(hog.task.cpu));
+            return Ok(hog.map(|hog| {
+                let words = "it is all that gives other threads of this CPU time";
+                format!("{}, {words}; {}", busy(hog), remedy(hog))
+            }));
+        }
+        let cpus = match change {
+            Change::Write { path, value, compare } if waits(path) => {
+                to_be_written(host, path, value, *compare).and_then(|now| on(path, &now, value))
+            }
+            // The CPU's own `cpuhp/N`, and a kworker on another one (cpu_down_maps_locked() in
+            // kernel/cpu.c, 6.6).
+            Change::CycleCpu { .. } => list(host, &format!("{CPU}/online")),
+            _ => None,
+        };
+        self.wait(host, cpus)
+    }
+
+    /// Why a file cannot be put back now.
+    ///
+    /// # Errors
+    /// `/proc` cannot be read.
+    pub fn delay(
+        &mut self,
+        host: &Host,
+        change: &Change,
+        was: &Original,
+    ) -> Result<Option<String>> {
+        let cpus = match (change, was) {
+            (Change::Write { path, compare, .. }, Original::Text { text }) if waits(path) => {
+                let now = host.read_line(path).ok().filter(|now| !is_original(*compare, now, text));
+                now.and_then(|now| on(path, &now, text))
+            }
+            _ => None,
+        };
+        self.wait(host, cpus)
+    }
+
+    /// Why a thread on one of these CPUs would be waited for without end.
+    fn wait(&mut self, host: &Host, cpus: Option<CpuSet>) -> Result<Option<String>> {
+        let Some(cpus) = cpus else { return Ok(None) };
+        let mut hogs = self.look(host)?.iter().filter(|hog| cpus.contains(hog.task.cpu));
+        let starves = hogs.find(|hog| !is_served(host, hog.task.cpu));
+        Ok(starves.map(|hog| {
+            let words = "the kernel would wait for ever for a thread of this CPU";
+            format!("{}, and {words}; {}", busy(hog), remedy(hog))
+        }))
+    }
+}
+
+fn busy(hog: &Hog) -> String {
+    format!("CPU {} is busy with {hog}, which does not sleep", hog.task.cpu)
+}
+
+fn remedy(hog: &Hog) -> String {
+    format!("stop it, or make it an ordinary task (chrt -o -p 0 {})", hog.task.id.tid)
+}
+
+fn list(host: &Host, path: &str) -> Option<CpuSet> {
+    host.read_line(path).ok()?.parse().ok()
+}
+
+/// Whether a change may send tasks to other CPUs.
+pub fn moves_tasks(change: &Change) -> bool {
+    match change {
+        Change::Write { path, .. } => path.contains("cpuset") || path.ends_with("/cpus"),
+        _ => true,
+    }
+}
+
+/// What a file shows now, when writing the value would change it.
+fn to_be_written(host: &Host, path: &str, value: &str, compare: Compare) -> Option<String> {
+    host.read_line(path).ok().filter(|now| !compare.same(now, value))
+}
+
+/// The file of a trace buffer's size, of one CPU with [`PER_CPU`] before it.
+const BUFFER: &str = "/buffer_size_kb";
+const PER_CPU: &str = "/per_cpu/cpu";
+
+/// Whether a write to this file may wait for a thread on a certain CPU.
+fn waits(path: &str) -> bool {
+    path == WATCHDOG_CPUS || path.ends_with(BUFFER)
+}
+
+/// The CPUs on each of which the kernel needs an ordinary thread before a write returns.
+/// `watchdog_cpumask`: smp_call_on_cpu() for all CPUs of the old and the new mask
+/// (softlockup_stop_all() and softlockup_start_all() in kernel/watchdog.c, 4.19 to 6.12). The trace
+/// buffer of a CPU: schedule_work_on() (ring_buffer_resize(), kernel/trace/ring_buffer.c, 6.12).
+fn on(path: &str, now: &str, value: &str) -> Option<CpuSet> {
+    if path == WATCHDOG_CPUS {
+        let sets = [now, value].map(|text| text.parse::<CpuSet>().unwrap_or_default());
+        return Some(sets[0].union(&sets[1]));
+    }
+    let dir = path.strip_suffix(BUFFER)?;
+    let (_, cpu) = dir.rsplit_once(PER_CPU)?;
+    cpu.parse().ok().map(CpuSet::one)
+}
+
+/// Whether ordinary threads get some time on a CPU whatever real-time tasks do: from the fair
+/// server where its file is there, else from throttling. Since 6.12 the latter does nothing in most
+/// kernels, but where debugfs is not mounted nobody can have switched the fair server off.
+fn is_served(host: &Host, cpu: usize) -> bool {
+    match host.read_line(&format!("{FAIR_SERVER}{cpu}/runtime")) {
+        Ok(runtime) => runtime != "0",
+        Err(_) => host.read_line(RT_RUNTIME).is_ok_and(|runtime| runtime != "-1"),
+    }
+}
+
+/// The CPUs on which a change takes from ordinary threads what [`is_served`] asks for.
+fn takes_time_from(host: &Host, change: &Change) -> Option<CpuSet> {
+    let Change::Write { path, value, compare } = change else { return None };
+    let cpu = path.strip_prefix(FAIR_SERVER).and_then(|rest| rest.strip_suffix("/runtime"));
+    let cpus = match cpu {
+        Some(cpu) if value == "0" => cpu.parse().ok().map(CpuSet::one),
+        None if path == RT_RUNTIME && value == "-1" => list(host, &format!("{CPU}/online")),
+        _ => None,
+    };
+    cpus.filter(|_| to_be_written(host, path, value, *compare).is_some())
+}

@@ -1,0 +1,208 @@
+//! A real-time task keeps a CPU to itself: no step waits for a thread of that CPU.
+
+use super::bench::{Bench, Tree, same};
+use super::trees::{self, Task};
+use cpushield::apply::{self, Applied, ApplyError, Fate, UndoError};
+use cpushield::change::{Change, Compare, Outcome};
+use cpushield::plan::Plan;
+use cpushield_linux::{Fault, Policy, TaskId};
+
+const WATCHDOG: &str = "/proc/sys/kernel/watchdog_cpumask";
+const FAIR_SERVER: &str = "/sys/kernel/debug/sched/fair_server/cpu3/runtime";
+const RT_RUNTIME: &str = "/proc/sys/kernel/sched_rt_runtime_us";
+const BUFFER: &str = "/sys/kernel/tracing/instances/other/per_cpu/cpu3/buffer_size_kb";
+const OF_ANOTHER: &str = "/sys/kernel/tracing/instances/other/per_cpu/cpu2/buffer_size_kb";
+
+const SPIN: i32 = 300;
+const RCU: i32 = 16;
+
+/// The machine, a task `spin` that is busy on CPU 3 under SCHED_FIFO 50, and `rcuc/3`.
+fn busy(fair_server: &str) -> Tree {
+    let mut tree = trees::v2();
+    let mut put = |path: &str, text: &str| {
+        tree.insert(path.trim_start_matches('/').into(), Some(text.as_bytes().to_vec()));
+    };
+    put(WATCHDOG, "0-3\n");
+    put(FAIR_SERVER, &format!("{fair_server}\n"));
+    put(BUFFER, "1408\n");
+    put(OF_ANOTHER, "1408\n");
+    let spin = Task { policy: (1, 50), state: 'R', cpu: 3, ..Task::new(SPIN, "spin", 0, "3") };
+    let rcu = Task { policy: (1, 60), cpu: 3, ..Task::new(RCU, "rcuc/3", 0x0420_8040, "3") };
+    for task in [spin, rcu] {
+        task.put(&mut tree);
+    }
+    tree
+}
+
+fn plan(changes: Vec<Change>) -> Plan {
+    let mut plan = trees::v2_plan();
+    let kept = plan.steps.iter().position(|step| step.change == Change::KeepAffinities).unwrap();
+    let kept = plan.steps.swap_remove(kept);
+    let like = |change| {
+        let mut step = kept.clone();
+        (step.change, step.required) = (change, false);
+        step
+    };
+    plan.steps = [Change::KeepAffinities].into_iter().chain(changes).map(like).collect();
+    plan
+}
+
+/// A step for each file, in the order in which the tunables want them.
+fn steps() -> Vec<Change> {
+    let write = |path: &str, value: &str, compare| Change::Write {
+        path: path.to_owned(),
+        value: value.to_owned(),
+        compare,
+    };
+    vec![
+        write(BUFFER, "8192", Compare::AtLeast),
+        write(OF_ANOTHER, "8192", Compare::AtLeast),
+        Change::CycleCpu { cpu: 3 },
+        write(RT_RUNTIME, "-1", Compare::Text),
+        write(FAIR_SERVER, "0", Compare::Text),
+        write(WATCHDOG, "0-2", Compare::List),
+    ]
+}
+
+fn refused(applied: &Applied) -> Vec<(&str, &str)> {
+    let steps = applied.steps.iter().filter_map(|step| match &step.done.outcome {
+        Outcome::Refused { reason } => Some((step.subject.as_str(), reason.as_str())),
+        _ => None,
+    });
+    steps.collect()
+}
+
+#[test]
+fn a_step_that_would_wait_for_a_busy_cpu_is_refused_with_the_task() {
+    let mut tree = busy("0");
+    let off: Option<Vec<u8>> = Some(b"-1\n".to_vec());
+    tree.insert(RT_RUNTIME.trim_start_matches('/').into(), off);
+    let bench = Bench::of(&tree);
+    let before = bench.tree();
+    let applied = bench.apply(&bench.host(), &plan(steps())).unwrap();
+    let refused = refused(&applied);
+    let subjects: Vec<&str> = refused.iter().map(|(subject, _)| *subject).collect();
+    assert_eq!(subjects, [BUFFER, "CPU 3 offline and online", WATCHDOG]);
+    for (_, reason) in refused {
+        assert_eq!(
+            reason,
+            "CPU 3 is busy with spin (300, SCHED_FIFO 50), which does not sleep, and the kernel \
+             would wait for ever for a thread of this CPU; stop it, or make it an ordinary task \
+             (chrt -o -p 0 300)"
+        );
+    }
+    let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+    assert!(undone.is_complete(), "{undone:#?}");
+    same(&before, &bench.tree(), "busy CPU");
+}
+
+#[test]
+fn what_leaves_other_threads_some_time_is_not_switched_off_and_then_nothing_waits_for_ever() {
+    let bench = Bench::of(&busy("50000000"));
+    let before = bench.tree();
+    let applied = bench.apply(&bench.host(), &plan(steps())).unwrap();
+    let refused = refused(&applied);
+    let subjects: Vec<&str> = refused.iter().map(|(subject, _)| *subject).collect();
+    assert_eq!(subjects, [RT_RUNTIME, FAIR_SERVER]);
+    assert!(refused[0].1.contains("all that gives other threads"), "{refused:?}");
+    let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+    assert!(undone.is_complete(), "{undone:#?}");
+    same(&before, &bench.tree(), "served CPU");
+}
+
+/// Whether `spin` runs.
+fn set_state(bench: &Bench, from: &str, to: &str) {
+    let place = bench.scratch.0.join(format!("root/proc/{SPIN}/task/{SPIN}/stat"));
+    let text = std::fs::read_to_string(&place).unwrap();
+    assert!(text.contains(from), "{text}");
+    std::fs::write(place, text.replacen(from, to, 1)).unwrap();
+}
+
+#[test]
+fn undo_puts_back_what_gives_threads_time_before_what_waits_for_them() {
+    let bench = Bench::of(&busy("50000000"));
+    let before = bench.tree();
+    set_state(&bench, ") R", ") S");
+    let applied = bench.apply(&bench.host(), &plan(steps())).unwrap();
+    assert_eq!(refused(&applied), []);
+    set_state(&bench, ") S", ") R");
+    // Killed before its third write: the fair server and throttling have come back by then, and
+    // the watchdog, which the plan has after both, has not.
+    let host = bench.host().failing(Fault::Stop { at: 2 });
+    apply::undo(&host, &bench.store()).unwrap_err();
+    let line = |path: &str| bench.host().read_line(path).unwrap();
+    assert_eq!((line(FAIR_SERVER).as_str(), line(RT_RUNTIME).as_str()), ("50000000", "950000"));
+    assert_eq!(line(WATCHDOG), "0-2");
+    let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+    assert!(undone.is_complete(), "{undone:#?}");
+    same(&before, &bench.tree(), "undone under a busy task");
+}
+
+#[test]
+fn what_would_still_wait_is_left_and_told_and_a_later_undo_completes_it() {
+    let mut tree = busy("0");
+    let off: Option<Vec<u8>> = Some(b"-1\n".to_vec());
+    tree.insert(RT_RUNTIME.trim_start_matches('/').into(), off);
+    let bench = Bench::of(&tree);
+    let before = bench.tree();
+    set_state(&bench, ") R", ") S");
+    bench.apply(&bench.host(), &plan(steps())).unwrap();
+    set_state(&bench, ") S", ") R");
+    let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+    let failed: Vec<_> = undone.failed().map(|step| step.subject.as_str()).collect();
+    assert_eq!(failed, [BUFFER, WATCHDOG]);
+    for step in undone.failed() {
+        let Fate::Failed { reason } = &step.fate else { panic!("{step:?}") };
+        assert!(reason.contains("busy with spin (300, SCHED_FIFO 50)"), "{reason}");
+    }
+    set_state(&bench, ") R", ") S");
+    let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+    assert!(undone.is_complete(), "{undone:#?}");
+    set_state(&bench, ") S", ") R");
+    same(&before, &bench.tree(), "completed later");
+}
+
+#[test]
+fn nothing_is_begun_while_rcu_cannot_end() {
+    let bench = Bench::of(&busy("50000000"));
+    let rcu = TaskId { tid: RCU, started: 160 };
+    let above = Change::Scheduling {
+        task: TaskId { tid: SPIN, started: 3000 },
+        comm: "spin".to_owned(),
+        policy: Policy::Fifo { priority: 60 },
+    };
+    bench.apply(&bench.host(), &plan(vec![above])).unwrap();
+    let host = bench.host();
+    match apply::undo(&host, &bench.store()).unwrap_err() {
+        UndoError::Hog(hog) => {
+            assert!(hog.why.contains("rcuc/3 (SCHED_FIFO 60) is not above it"), "{}", hog.why);
+            assert!(hog.hint.contains("chrt -f -p 61 16"), "{}", hog.hint);
+        }
+        error => panic!("{error}"),
+    }
+    assert_eq!(host.writes(), 0);
+    assert!(bench.journal().exists());
+    bench.host().set_scheduling(rcu.tid, Policy::Fifo { priority: 61 }).unwrap();
+    assert!(apply::undo(&bench.host(), &bench.store()).unwrap().is_complete());
+    bench.host().set_scheduling(rcu.tid, Policy::Fifo { priority: 1 }).unwrap();
+    let host = bench.host();
+    let error = bench.apply(&host, &plan(steps())).unwrap_err();
+    assert!(matches!(&error, ApplyError::Hog(_)), "{error}");
+    assert!(host.writes() == 0 && !bench.journal().exists());
+}
+
+#[test]
+fn without_a_group_the_programs_of_a_shield_are_those_that_were_born_on_its_cpus_since() {
+    let bench = Bench::of(&busy("50000000"));
+    bench.apply(&bench.host(), &plan(vec![])).unwrap();
+    let born = |tid, comm, cpus| Task { policy: (1, 50), ..Task::new(tid, comm, 0, cpus) };
+    for task in [born(301, "since", "3"), born(302, "elsewhere", "2-3")] {
+        let mut tree = Tree::new();
+        task.put(&mut tree);
+        bench.add(&tree);
+    }
+    let released = cpushield::run::release(&bench.host(), &bench.store()).unwrap();
+    assert_eq!(released.disarmed, ["since (301, SCHED_FIFO 50)"]);
+    let policies = [SPIN, 301, 302].map(|tid| bench.host().scheduling(tid).unwrap().rt_priority());
+    assert_eq!(policies, [50, 0, 50]);
+}
