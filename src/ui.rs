@@ -5,7 +5,7 @@ use crate::failure::{Failure, Kind};
 use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
 /// How results are shown.
@@ -76,7 +76,36 @@ impl Ui {
             Format::Json => serde_json::to_string_pretty(document)
                 .map_err(|e| Failure::new(Kind::Bug, format!("cannot make JSON: {e}")))?,
         };
-        print(&out)
+        print(&out).map(|_| ())
+    }
+
+    /// Shows one document of many, on a line of its own; `false` when nobody reads any more.
+    ///
+    /// # Errors
+    /// Standard output cannot be written.
+    pub fn line<T: Serialize>(&self, document: &T) -> Result<bool, Failure> {
+        let line = serde_json::to_string(document)
+            .map_err(|e| Failure::new(Kind::Bug, format!("cannot make JSON: {e}")))?;
+        print(&line)
+    }
+
+    /// Whether standard output is a terminal.
+    #[must_use]
+    pub fn is_terminal(&self) -> bool {
+        io::stdout().is_terminal()
+    }
+
+    /// Whether standard output takes colours: not with `NO_COLOR`.
+    #[must_use]
+    pub fn is_coloured(&self) -> bool {
+        anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
+    }
+
+    /// Columns of the terminal; `None` where standard output is none.
+    #[must_use]
+    pub fn columns(&self) -> Option<u16> {
+        let size = ratatui::crossterm::terminal::size();
+        size.ok().filter(|_| self.is_terminal()).map(|(columns, _)| columns)
     }
 
     /// A line about what is being done, on standard error; not when quiet.
@@ -148,15 +177,16 @@ fn say(line: &str) {
     let _ = writeln!(anstream::stderr(), "{line}");
 }
 
-fn print(text: &str) -> Result<(), Failure> {
+/// `false` when the reader is gone.
+fn print(text: &str) -> Result<bool, Failure> {
     let mut out = anstream::stdout().lock();
     let done = out
         .write_all(text.as_bytes())
         .and_then(|()| if text.ends_with('\n') { Ok(()) } else { out.write_all(b"\n") });
     match done.and_then(|()| out.flush()) {
         // The reader of the pipe has seen enough (`cpushield survey | head`).
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(Failure::machine(format!("cannot write the result: {error}"))),
-        Ok(()) => Ok(()),
+        Ok(()) => Ok(true),
     }
 }

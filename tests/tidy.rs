@@ -23,13 +23,16 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("plan", &["causes", "change", "policy", "survey", "tunables"]),
     ("apply", &["change", "plan"]),
     ("run", &["apply", "change", "plan"]),
+    ("live", &["causes", "survey", "verify"]),
     ("load", &[]),
+    ("screen", &[]),
     ("report", &["apply", "causes", "change", "plan", "survey", "verify"]),
     ("verify", &["causes", "change", "plan", "policy", "survey", "tunables"]),
 ];
 
 /// Modules that are pure: they may not name the machine.
-const PURE: &[&str] = &["causes", "change", "export", "plan", "policy", "report", "tunables"];
+const PURE: &[&str] =
+    &["causes", "change", "export", "live", "plan", "policy", "report", "tunables"];
 
 struct Source {
     path: String,

@@ -15,6 +15,7 @@ pub mod status;
 pub mod survey;
 pub mod undo;
 pub mod verify;
+pub mod watch;
 pub mod wish;
 
 use crate::failure::Failure;
@@ -95,6 +96,8 @@ pub enum Command {
     Status(status::Args),
     /// Watch shielded CPUs and say whether the shield holds
     Verify(verify::Args),
+    /// A live view of all CPUs
+    Watch(watch::Args),
     /// The guard of `try`; not for people
     #[command(name = guard::HIDDEN, hide = true)]
     Guard(guard::Args),
@@ -124,6 +127,7 @@ pub fn dispatch(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Explain(args) => explain::run(&ui, &args),
         Command::Mask(args) => mask::run(&ui, &args),
         Command::Verify(args) => verify::run(&ui, &cli.global, &args),
+        Command::Watch(args) => watch::run(&ui, &cli.global, &args),
         Command::Sample => {
             sample::run();
             Ok(())

@@ -158,7 +158,7 @@ fn scene(host: &Host, global: &Global, args: &Args) -> Result<Scene, Failure> {
 }
 
 /// The active shield's plan. A normal user cannot read the journal, and can watch all the same.
-fn active(host: &Host, store: &Store) -> Result<Option<Plan>, Failure> {
+pub(super) fn active(host: &Host, store: &Store) -> Result<Option<Plan>, Failure> {
     match run::active(host, store) {
         Ok(plan) => Ok(plan),
         Err(RunError::Journal(apply::LoadError::Access(error))) if error.errno() == Some(13) => {

@@ -25,6 +25,12 @@ pub use machine::*;
 use cpushield_linux::Host;
 use reader::Reader;
 
+/// The CPUs alone: which there are, and what they share. Writes nothing.
+#[must_use]
+pub fn topology(host: &Host) -> Topology {
+    topology::topology(&Reader::new(host), None)
+}
+
 /// Surveys the machine. `wanted` are the files that tunables ask for; a `*` stands for any name
 /// within one directory.
 #[must_use]

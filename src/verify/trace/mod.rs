@@ -66,7 +66,7 @@ pub struct Absent {
 }
 
 /// What the trace saw on one CPU in one phase.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TraceEvidence {
     /// The CPU.
     pub cpu: usize,

@@ -1,0 +1,235 @@
+//! `cpushield watch`: a live view of all CPUs.
+
+use super::Global;
+use crate::failure::Failure;
+use crate::live::{self, Frame, Look, Model, Reading, Scene};
+use crate::policy::parse_span;
+use crate::run::Place;
+use crate::screen::{Key, Screen};
+use crate::survey;
+use crate::ui::{Format, Ui};
+use crate::verify::counters;
+use crate::verify::trace::{Order, Recorder};
+use cpushield_linux::{CpuSet, Host, Store, sched, signal};
+use std::time::{Duration, Instant};
+
+/// A live view of all CPUs: which are shielded, and what enters the kernel there
+///
+/// Rates come from the kernel's counters, which say how often, and rarely who. Nothing of this runs
+/// on a shielded CPU. On a terminal: `q` ends it, `s` shows shielded CPUs only, arrows scroll.
+/// Elsewhere it prints one frame, and with --json a line for every interval until it is ended.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Time between two looks
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    interval: Duration,
+    /// Print one frame and end
+    #[arg(long)]
+    once: bool,
+    /// Take these CPUs for shielded (those of the active shield when left out)
+    #[arg(long, value_name = "LIST")]
+    cpus: Option<CpuSet>,
+    /// Trace the shielded CPUs, which names culprits; starting and ending it interrupts every CPU
+    #[arg(long)]
+    trace: bool,
+}
+
+/// The first look is short, so that there is something to see.
+const FIRST: Duration = Duration::from_millis(400);
+/// The trace is read at least so often, and a signal is seen so soon.
+const STEP: Duration = Duration::from_millis(100);
+/// Columns where no terminal says how many.
+const COLUMNS: u16 = 120;
+
+/// Runs it.
+///
+/// # Errors
+/// The machine cannot be read, or the terminal cannot be used.
+pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
+    let host = global.host()?;
+    if !host.is_live() {
+        return Err(Failure::usage("a recorded machine does not run: nothing to watch"));
+    }
+    let place = place(&host, global)?;
+    let mut scene = scene(&host, args, place.as_ref());
+    scene.from = keep_off(&scene);
+    scene.topology = survey::topology(&host);
+    signal::catch_stops()
+        .map_err(|e| Failure::machine(format!("signals cannot be caught: {e}")))?;
+    let recorder = args.trace.then(|| trace(ui, &host, &scene.shielded)).flatten();
+    let begun = Instant::now();
+    let mut watcher = Watcher { host: &host, place, cpus: scene.shielded.clone(), recorder, begun };
+    let first = watcher.read();
+    let model = Model::new(scene, first);
+    if ui.format == Format::Json {
+        stream(ui, args, watcher, model)
+    } else if args.once || !ui.is_terminal() {
+        once(ui, args, watcher, model)
+    } else {
+        on_screen(ui, args, watcher, model)
+    }
+}
+
+/// The active shield's place. A normal user cannot read the journal, and can watch all the same.
+fn place(host: &Host, global: &Global) -> Result<Option<Place>, Failure> {
+    let plan = super::verify::active(host, &Store::new(&global.state))?;
+    Ok(plan.map(|plan| Place::of(host, &plan)))
+}
+
+fn scene(host: &Host, args: &Args, place: Option<&Place>) -> Scene {
+    let list = |name: &str| -> CpuSet {
+        let text = host.read_line(&format!("/sys/devices/system/cpu/{name}"));
+        text.ok().and_then(|text| text.parse().ok()).unwrap_or_default()
+    };
+    let idle = place.map(|place| place.idle.clone()).unwrap_or_default();
+    let shielded = place.map(|place| place.cpus.union(&idle)).unwrap_or_default();
+    let shielded = args.cpus.clone().unwrap_or(shielded).and(&list("online"));
+    let isolated = list("isolated").union(&list("nohz_full")).minus(&shielded);
+    Scene { idle: idle.and(&shielded), shielded, isolated, ..Scene::default() }
+}
+
+/// Keeps this thread, the only one, off all CPUs that are to be left alone, and says where it may
+/// be; `None` when there are none to keep off, or when it could not.
+fn keep_off(scene: &Scene) -> Option<CpuSet> {
+    let avoid = scene.shielded.union(&scene.isolated);
+    if avoid.is_empty() {
+        return None;
+    }
+    let kept = sched::affinity(0).ok()?.minus(&avoid);
+    // With all of them shielded or isolated there is nowhere else to be.
+    (!kept.is_empty() && sched::set_affinity(0, &kept).is_ok()).then_some(kept)
+}
+
+/// A trace that runs; without one the counters remain, and why is said.
+fn trace<'h>(ui: &Ui, host: &'h Host, cpus: &CpuSet) -> Option<Recorder<'h>> {
+    if cpus.is_empty() {
+        ui.warn("nothing is traced, because no CPU is shielded (--cpus names some)");
+        return None;
+    }
+    let armed = Recorder::arm(host, &Order { cpus: cpus.clone(), syscalls: false });
+    let started = armed.map_err(|absent| absent.why).and_then(|mut recorder| {
+        recorder.start().map_err(|error| error.to_string())?;
+        Ok(recorder)
+    });
+    started.inspect_err(|why| ui.warn(&format!("no trace: {why}"))).ok()
+}
+
+/// Who reads.
+struct Watcher<'h> {
+    host: &'h Host,
+    place: Option<Place>,
+    /// The shielded CPUs.
+    cpus: CpuSet,
+    recorder: Option<Recorder<'h>>,
+    begun: Instant,
+}
+
+impl Watcher<'_> {
+    fn read(&mut self) -> Reading {
+        let own = self.place.as_ref().and_then(|place| place.members(self.host).ok());
+        let own = own.unwrap_or_default();
+        let mut traced = Vec::new();
+        if let Some(recorder) = &mut self.recorder {
+            recorder.workload(&own);
+            // An error ends the trace; from then on the counters speak.
+            match recorder.cut() {
+                Ok(seen) => traced = seen,
+                Err(_) => self.recorder = None,
+            }
+        }
+        let counters = counters::take(self.host, &self.cpus);
+        Reading { at: self.begun.elapsed(), counters, traced, own }
+    }
+
+    fn poll(&mut self) {
+        if self.recorder.as_mut().is_some_and(|recorder| recorder.poll().is_err()) {
+            self.recorder = None;
+        }
+    }
+
+    /// Lets time go by; `false` when it is to end.
+    fn wait(&mut self, time: Duration) -> bool {
+        let until = Instant::now() + time;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if signal::stopped_by().is_some() {
+                return false;
+            }
+            if left.is_zero() {
+                return true;
+            }
+            std::thread::sleep(left.min(STEP));
+            self.poll();
+        }
+    }
+}
+
+/// A line of JSON for every interval, or for one.
+fn stream(ui: &Ui, args: &Args, mut watcher: Watcher<'_>, mut model: Model) -> Result<(), Failure> {
+    while watcher.wait(args.interval) {
+        let read = ui.line(&model.next(watcher.read()))?;
+        if args.once || !read {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// One frame as text.
+fn once(ui: &Ui, args: &Args, mut watcher: Watcher<'_>, mut model: Model) -> Result<(), Failure> {
+    if !watcher.wait(args.interval) {
+        return Ok(());
+    }
+    let frame = model.next(watcher.read());
+    let columns = ui.columns().unwrap_or(COLUMNS);
+    ui.show(&frame, || live::lines_of(&frame, usize::from(columns)).join("\n"))
+}
+
+/// On a terminal, until it is ended.
+fn on_screen(
+    ui: &Ui,
+    args: &Args,
+    mut watcher: Watcher<'_>,
+    mut model: Model,
+) -> Result<(), Failure> {
+    let lost = |e| Failure::machine(format!("the terminal cannot be used: {e}"));
+    let mut screen = Screen::take().map_err(lost)?;
+    let mut look = Look { colour: ui.is_coloured(), ..Look::default() };
+    let mut until = Instant::now() + FIRST.min(args.interval);
+    let mut frame: Option<Frame> = None;
+    while signal::stopped_by().is_none() {
+        let left = until.saturating_duration_since(Instant::now());
+        let key = screen.wait(left.min(STEP)).map_err(lost)?;
+        watcher.poll();
+        match key {
+            Some(Key::Quit) => break,
+            Some(Key::Up(lines)) => {
+                let lines_in_all = frame.as_ref().map_or(0, |frame| 2 * frame.cpus.len());
+                look.scroll = look.scroll.saturating_add_signed(lines.saturating_neg());
+                look.scroll = look.scroll.min(lines_in_all);
+            }
+            Some(Key::Letter('s')) => {
+                look = Look { shielded_only: !look.shielded_only, scroll: 0, ..look };
+            }
+            Some(Key::Redraw | Key::Letter(_)) => {}
+            None if Instant::now() < until => continue,
+            None => {}
+        }
+        if Instant::now() >= until {
+            frame = Some(model.next(watcher.read()));
+            until = Instant::now() + args.interval;
+        }
+        if let Some(frame) = &frame {
+            screen.draw(|on| live::draw(on, frame, look)).map_err(lost)?;
+        }
+    }
+    Ok(())
+}
+
+/// A time from 50 ms on: faster than that, reading is most of what would be seen.
+fn interval(text: &str) -> Result<Duration, String> {
+    match Duration::from_nanos(parse_span(text)?) {
+        time if time < Duration::from_millis(50) => Err("50ms is the shortest".to_owned()),
+        time => Ok(time),
+    }
+}

@@ -1,0 +1,372 @@
+//! The view of a [`Frame`]: lines as wide as the terminal, of which the columns that matter most
+//! stay when it is narrow. What colour says, a sign says too.
+
+use super::model::{CpuLine, Frame, Role};
+use crate::causes::Cause;
+use crate::verify::WitnessKind;
+use ratatui::layout::{Constraint, Layout};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
+
+/// How it is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Look {
+    /// Colours may be used.
+    pub colour: bool,
+    /// Housekeeping CPUs are left out.
+    pub shielded_only: bool,
+    /// Lines of CPUs that are scrolled out at the top.
+    pub scroll: usize,
+}
+
+impl Look {
+    fn of(self, colour: Color) -> Style {
+        if self.colour { Style::new().fg(colour) } else { Style::new() }
+    }
+}
+
+/// A column of rates: its head, its causes, and the width from which on it is there.
+const RATES: &[(&str, &[Cause], usize)] = &[
+    ("timer/s", &[Cause::Tick, Cause::Hrtimer, Cause::Timer], 66),
+    ("irq/s", &[Cause::Irq], 76),
+    ("ipi/s", &[Cause::IpiReschedule, Cause::IpiCall, Cause::IpiIrqWork], 90),
+    ("softirq/s", &[Cause::Softirq], 120),
+];
+
+/// Columns of one rate, with the blank before it.
+const RATE_WIDTH: usize = 10;
+/// From this width on tasks, busy time and the trend are shown.
+const TASKS_FROM: usize = 108;
+const BUSY_FROM: usize = 98;
+const TREND_FROM: usize = 144;
+/// Intervals of the trend.
+const TREND: usize = 16;
+
+/// Draws the whole screen.
+pub fn draw(on: &mut ratatui::Frame<'_>, frame: &Frame, look: Look) {
+    let [head, body, foot] =
+        Layout::vertical([Constraint::Length(2), Constraint::Min(0), Constraint::Length(1)])
+            .areas(on.area());
+    let width = usize::from(on.area().width);
+    let lines = body_lines(frame, look, width);
+    // Never so far that nothing is left.
+    let most = lines.len().saturating_sub(usize::from(body.height));
+    let scroll = look.scroll.min(most);
+    let below = most - scroll;
+    on.render_widget(Paragraph::new(head_lines(frame, width)), head);
+    on.render_widget(Paragraph::new(lines.into_iter().skip(scroll).collect::<Vec<_>>()), body);
+    on.render_widget(Paragraph::new(foot_line(frame, look, below, width)), foot);
+}
+
+/// The same as plain lines of text, all CPUs.
+#[must_use]
+pub fn lines_of(frame: &Frame, width: usize) -> Vec<String> {
+    let look = Look::default();
+    let mut lines = head_lines(frame, width);
+    lines.extend(body_lines(frame, look, width));
+    let text = |line: Line<'_>| {
+        let text: String = line.spans.iter().map(|span| span.content.as_ref()).collect();
+        text.trim_end().to_owned()
+    };
+    lines.into_iter().map(text).collect()
+}
+
+/// What is watched, then the heads of the columns.
+fn head_lines(frame: &Frame, width: usize) -> Vec<Line<'static>> {
+    let shielded = frame.cpus.iter().filter(|line| line.role == Role::Shielded);
+    let quiet = shielded.clone().filter(|line| line.entries_per_s == Some(0.0)).count();
+    let mut words = format!("{} CPUs, ", frame.cpus.len());
+    match shielded.count() {
+        0 => words.push_str("none shielded"),
+        all => words.push_str(&format!("{all} shielded, {quiet} of them quiet")),
+    }
+    if let Some(from) = &frame.from {
+        words.push_str(&format!(" · seen from CPU {from}"));
+    }
+    let seconds = frame.interval_ms as f64 / 1e3;
+    words.push_str(&format!(" · every {seconds:.1} s"));
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    let mut columns = format!("  {:<5}{:<9}{:>9}", "CPU", "role", "entries/s");
+    for (name, _, _) in RATES.iter().filter(|(_, _, from)| width >= *from) {
+        columns.push_str(&format!("{name:>RATE_WIDTH$}"));
+    }
+    if width >= TASKS_FROM {
+        columns.push_str(&format!("{:>RATE_WIDTH$}", "tasks/s"));
+    }
+    if width >= BUSY_FROM {
+        columns.push_str(&format!("{:>7}", "busy"));
+    }
+    if width >= TREND_FROM {
+        columns.push_str(&format!("  {:<TREND$}", "trend"));
+    }
+    columns.push_str("  last culprit");
+    [words, columns].map(|text| Line::styled(cut(&text, width), bold)).into()
+}
+
+fn body_lines(frame: &Frame, look: Look, width: usize) -> Vec<Line<'static>> {
+    let mut lines = Vec::new();
+    let mut place = None;
+    let shown = |line: &&CpuLine| !look.shielded_only || line.role != Role::Housekeeping;
+    for cpu in frame.cpus.iter().filter(shown) {
+        if place.replace((cpu.node, cpu.package)) != Some((cpu.node, cpu.package)) {
+            let title = title(frame, cpu);
+            lines.push(Line::styled(cut(&title, width), look.of(Color::Cyan)));
+        }
+        lines.push(cpu_line(frame, cpu, look, width));
+    }
+    if lines.is_empty() {
+        lines.push(Line::raw("no CPU is shielded or isolated"));
+    }
+    lines
+}
+
+/// `node 0 · package 0 · CPU 0-7`.
+fn title(frame: &Frame, of: &CpuLine) -> String {
+    let mut words = Vec::new();
+    words.extend(of.node.map(|node| format!("node {node}")));
+    words.extend(of.package.map(|package| format!("package {package}")));
+    let together = |line: &&CpuLine| (line.node, line.package) == (of.node, of.package);
+    let cpus: cpushield_linux::CpuSet =
+        frame.cpus.iter().filter(together).map(|line| line.cpu).collect();
+    words.push(format!("CPU {cpus}"));
+    words.join(" · ")
+}
+
+fn cpu_line(frame: &Frame, cpu: &CpuLine, look: Look, width: usize) -> Line<'static> {
+    let entries = cpu.entries_per_s;
+    let (sign, word, style) = match (cpu.role, entries) {
+        (Role::Shielded, Some(0.0)) => ('●', "shielded", look.of(Color::Green)),
+        (Role::Shielded, Some(_)) => ('!', "shielded", look.of(Color::Red)),
+        (Role::Shielded, None) => ('?', "shielded", look.of(Color::Yellow)),
+        (Role::Idle, _) => ('○', "idle", Style::new()),
+        (Role::Isolated, _) => ('○', "isolated", Style::new()),
+        (Role::Housekeeping, _) => (' ', "house", Style::new().add_modifier(Modifier::DIM)),
+    };
+    let own = matches!(cpu.role, Role::Shielded);
+    let strong = if own { style.add_modifier(Modifier::BOLD) } else { style };
+    let head = format!("{sign}{}{:<5}{word:<9}{:>9}", branch(frame, cpu), cpu.cpu, number(entries));
+    let mut rest = String::new();
+    for (_, causes, _) in RATES.iter().filter(|(_, _, from)| width >= *from) {
+        let known = entries.filter(|_| !causes.iter().any(|cause| cpu.unseen.contains(cause)));
+        let of = |cause: &Cause| cpu.causes_per_s.get(cause);
+        let sum = known.map(|_| causes.iter().filter_map(of).sum::<f64>());
+        rest.push_str(&format!("{:>RATE_WIDTH$}", number(sum)));
+    }
+    if width >= TASKS_FROM {
+        rest.push_str(&format!("{:>RATE_WIDTH$}", number(cpu.switches_per_s)));
+    }
+    if width >= BUSY_FROM {
+        let busy = cpu.busy_percent.map_or("?".to_owned(), |percent| format!("{percent:.0}%"));
+        rest.push_str(&format!("{busy:>7}"));
+    }
+    if width >= TREND_FROM {
+        rest.push_str(&format!("  {:<TREND$}", trend(&cpu.history)));
+    }
+    let left = width.saturating_sub(head.chars().count() + rest.chars().count());
+    let last = cut(&format!("  {}", last(cpu)), left);
+    let plain = if cpu.role == Role::Housekeeping { style } else { Style::new() };
+    let doubtful = !cpu.doubts.is_empty();
+    let last_style = if doubtful { look.of(Color::Yellow) } else { plain };
+    Line::from(vec![
+        Span::styled(cut(&head, width), strong),
+        Span::styled(rest, plain),
+        Span::styled(last, last_style),
+    ])
+}
+
+/// Threads of one core hang together.
+fn branch(frame: &Frame, cpu: &CpuLine) -> char {
+    let shown = |other: &&CpuLine| cpu.siblings.contains(other.cpu);
+    let (first, last) = (frame.cpus.iter().find(shown), frame.cpus.iter().rev().find(shown));
+    match (first, last) {
+        (Some(first), Some(last)) if first.cpu == last.cpu => ' ',
+        (Some(first), _) if first.cpu == cpu.cpu => '┌',
+        (_, Some(last)) if last.cpu == cpu.cpu => '└',
+        _ => '│',
+    }
+}
+
+/// Who was seen last, how long ago, and what is doubtful.
+fn last(cpu: &CpuLine) -> String {
+    let mut words = match &cpu.last {
+        None => "-".to_owned(),
+        Some(last) => {
+            // `IRQ 24 nvme0q1` says that it is one.
+            let kind = if last.cause == Cause::Irq { "" } else { last.cause.name() };
+            let mut words = format!("{kind} {}", last.culprit).trim().to_owned();
+            if last.ms_ago > 0 {
+                words.push_str(&format!(", {} ago", ago(last.ms_ago)));
+            }
+            words
+        }
+    };
+    if let Some(doubt) = cpu.doubts.first() {
+        words.push_str(&format!(" ({doubt})"));
+    }
+    words
+}
+
+fn ago(ms: u64) -> String {
+    match ms / 1000 {
+        0 => format!("{ms} ms"),
+        seconds if seconds < 120 => format!("{seconds} s"),
+        seconds if seconds < 7200 => format!("{} min", seconds / 60),
+        seconds => format!("{} h", seconds / 3600),
+    }
+}
+
+/// A rate; `?` where nobody knows, so that it is never taken for none.
+fn number(rate: Option<f64>) -> String {
+    match rate {
+        None => "?".to_owned(),
+        Some(0.0) => "0".to_owned(),
+        Some(rate) if rate < 10.0 => format!("{rate:.1}"),
+        Some(rate) if rate < 1e6 => format!("{rate:.0}"),
+        Some(rate) => format!("{:.1}M", rate / 1e6),
+    }
+}
+
+/// Bars against the highest of them; nothing is a blank, little is the lowest bar.
+fn trend(history: &[f64]) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let shown = &history[history.len().saturating_sub(TREND)..];
+    let most = shown.iter().copied().fold(0.0, f64::max);
+    let bar = |rate: &f64| {
+        if *rate <= 0.0 || most <= 0.0 {
+            return ' ';
+        }
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 7")]
+        let step = (rate / most * 7.0).round() as usize;
+        BARS.get(step).copied().unwrap_or('█')
+    };
+    shown.iter().map(bar).collect()
+}
+
+/// What the keys do, and what is not to be seen.
+fn foot_line(frame: &Frame, look: Look, below: usize, width: usize) -> Line<'static> {
+    let mut words = String::from(" q quit · s ");
+    words.push_str(if look.shielded_only { "all CPUs" } else { "shielded only" });
+    if below > 0 || look.scroll > 0 {
+        words.push_str(&format!(" · ↑↓ scroll ({below} more)"));
+    }
+    let traced = frame.cpus.iter().any(|line| line.witness == WitnessKind::Trace);
+    words.push_str(if traced {
+        " · shielded: trace, others: counters"
+    } else {
+        " · counters rarely know who: --trace does"
+    });
+    // Blanks up to the edge, or the bar would end with the words.
+    let text = format!("{:<width$}", cut(&words, width));
+    Line::styled(text, Style::new().add_modifier(Modifier::REVERSED))
+}
+
+/// Not wider than this; what is missing is shown by dots.
+fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let mut cut: String = text.chars().take(width.saturating_sub(1)).collect();
+    if width > 0 {
+        cut.push('…');
+    }
+    cut
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::model::tests::frames;
+    use super::*;
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use ratatui::buffer::Buffer;
+
+    fn screen(width: u16, height: u16, look: Look) -> Buffer {
+        let frame = frames(4).pop().unwrap();
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|on| draw(on, &frame, look)).unwrap();
+        terminal.backend().buffer().clone()
+    }
+
+    fn text(buffer: &Buffer) -> Vec<String> {
+        let width = usize::from(buffer.area.width);
+        let row =
+            |cells: &[ratatui::buffer::Cell]| cells.iter().map(|cell| cell.symbol()).collect();
+        buffer.content.chunks(width).map(row).map(|s: String| s.trim_end().to_owned()).collect()
+    }
+
+    #[test]
+    fn eighty_columns_show_topology_roles_rates_and_culprits() {
+        let expected = "\
+8 CPUs, 1 shielded, 1 of them quiet · seen from CPU 0-4 · every 1.0 s
+  CPU  role     entries/s   timer/s     irq/s  last culprit
+node 0 · package 0 · CPU 0-3
+ ┌0    house          290       250        40  IRQ 24 nvme0q1
+ └1    house          250       250         0  tick local timer
+ ┌2    house          250       250         0  tick local timer
+ └3    house          250       250         0  tick local timer
+node 1 · package 1 · CPU 4-7
+ ┌4    house          250       250         0  tick local timer
+○└5    isolated       250       250         0  tick local timer
+●┌6    shielded         0         0         0  ipi-reschedule, 2 s ago
+○└7    idle           250       250         0  tick local timer
+
+ q quit · s shielded only · counters rarely know who: --trace does";
+        assert_eq!(text(&screen(80, 14, Look::default())).join("\n"), expected);
+    }
+
+    #[test]
+    fn a_wide_terminal_has_every_column_and_a_narrow_one_the_first() {
+        let wide = text(&screen(160, 14, Look::default()));
+        assert_eq!(
+            wide[3],
+            " ┌0    house          290       250        40         0         ?        10    75%  \
+             ████              IRQ 24 nvme0q1"
+        );
+        let narrow = text(&screen(40, 14, Look::default()));
+        assert_eq!(narrow[1], "  CPU  role     entries/s  last culprit");
+        assert_eq!(narrow[3], " ┌0    house          290  IRQ 24 nvme0…");
+        // Whatever the size, nothing panics.
+        for (width, height) in [(1, 1), (7, 2), (24, 3), (300, 2), (80, 4)] {
+            screen(width, height, Look { scroll: 99, ..Look::default() });
+        }
+    }
+
+    #[test]
+    fn scrolling_ends_at_the_last_cpu_and_only_shielded_ones_can_be_shown() {
+        let low = text(&screen(80, 6, Look { scroll: 99, ..Look::default() }));
+        assert!(low[4].starts_with("○└7") && low[5].contains("(0 more)"), "{low:#?}");
+        let top = text(&screen(80, 6, Look::default()));
+        assert!(top[5].contains("↑↓ scroll (7 more)"), "{top:#?}");
+        let few = text(&screen(80, 9, Look { shielded_only: true, ..Look::default() }));
+        let signs: Vec<String> = few[3..6].iter().map(|l| l.chars().take(3).collect()).collect();
+        assert_eq!(signs, ["○└5", "●┌6", "○└7"]);
+    }
+
+    #[test]
+    fn colour_is_used_where_it_may_be_and_never_alone() {
+        let colours = |look: Look| -> Vec<Color> {
+            let mut seen: Vec<Color> =
+                screen(80, 14, look).content.iter().map(|cell| cell.fg).collect();
+            seen.sort_by_key(|colour| format!("{colour:?}"));
+            seen.dedup();
+            seen
+        };
+        assert_eq!(colours(Look::default()), [Color::Reset]);
+        let look = Look { colour: true, ..Look::default() };
+        assert_eq!(colours(look), [Color::Cyan, Color::Green, Color::Reset]);
+        // The same words and signs with and without.
+        assert_eq!(text(&screen(80, 14, look)), text(&screen(80, 14, Look::default())));
+    }
+
+    #[test]
+    fn what_nobody_counted_is_not_shown_as_none() {
+        let mut frame = frames(1).pop().unwrap();
+        frame.cpus[6].entries_per_s = None;
+        frame.cpus[6].doubts = vec!["cannot read /proc/interrupts".to_owned()];
+        let lines = lines_of(&frame, 110);
+        let line = lines.iter().find(|line| line.contains("┌6")).unwrap();
+        assert!(line.starts_with("?┌6    shielded         ?         ?"), "{line}");
+        assert!(line.ends_with("- (cannot read /proc/interrupts)"), "{line}");
+    }
+}

@@ -1,0 +1,142 @@
+//! `cpushield watch` on the machine that runs the tests: what it prints, where it runs, and that it
+//! gives the terminal back.
+
+use cpushield::live::{Frame, Role};
+use cpushield_linux::{CpuSet, Host, sched};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A CPU to take for shielded, when there is another.
+fn cpu() -> Option<usize> {
+    let allowed = sched::affinity(0).unwrap();
+    if allowed.len() < 2 {
+        let _ = writeln!(std::io::stderr(), "NOT RUN: one CPU is too few to watch from another");
+        return None;
+    }
+    allowed.last()
+}
+
+fn watch(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cpushield"));
+    command.arg("watch").args(words).args(["--state", "/nonexistent/cpushield"]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Its exit code, when it ends within ten seconds.
+fn ends(child: &mut Child) -> Option<i32> {
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(10) {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.code();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    None
+}
+
+#[test]
+fn every_interval_is_a_line_and_nothing_of_it_may_run_on_a_shielded_cpu() {
+    let Some(cpu) = cpu() else { return };
+    let list = cpu.to_string();
+    let args = ["--json", "--interval", "100ms", "--cpus", &list];
+    let mut child = watch(&args).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let frames: Vec<Frame> =
+        (0..3).map(|_| serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap()).collect();
+    let pid = i32::try_from(child.id()).unwrap();
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    for thread in threads {
+        let tid: i32 = thread.unwrap().file_name().to_str().unwrap().parse().unwrap();
+        let may = Host::live().affinity(tid).unwrap();
+        assert!(!may.contains(cpu), "thread {tid} may run on {may}");
+        assert_eq!(frames[2].from.as_ref(), Some(&may));
+    }
+    assert!(frames.windows(2).all(|pair| pair[0].at_ms < pair[1].at_ms));
+    for frame in &frames {
+        assert!(frame.interval_ms >= 100, "{}", frame.interval_ms);
+        let shielded: CpuSet =
+            frame.cpus.iter().filter(|l| l.role == Role::Shielded).map(|l| l.cpu).collect();
+        assert_eq!(shielded, CpuSet::one(cpu));
+        let online = Host::live().read_line("/sys/devices/system/cpu/online").unwrap();
+        let all: CpuSet = frame.cpus.iter().map(|line| line.cpu).collect();
+        assert_eq!(all, online.parse().unwrap());
+        assert!(frame.cpus.iter().all(|line| line.entries_per_s.is_some()), "{frame:?}");
+    }
+    // Whoever reads has seen enough.
+    drop(lines);
+    assert_eq!(ends(&mut child), Some(0));
+}
+
+#[test]
+fn in_a_pipe_it_prints_one_frame() {
+    let output = watch(&["--interval", "100ms"]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success());
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].contains(" CPUs, ") && lines[1].contains("entries/s"), "{text}");
+    assert!(!text.contains('\x1b'), "escapes in a pipe: {text:?}");
+    let online: CpuSet =
+        Host::live().read_line("/sys/devices/system/cpu/online").unwrap().parse().unwrap();
+    for cpu in online.iter() {
+        // Behind two signs.
+        let number = |line: &str| -> String { line.chars().skip(2).take(5).collect() };
+        let named = |line: &&str| number(line).trim() == cpu.to_string();
+        assert!(lines[2..].iter().any(named), "CPU {cpu} is missing: {text}");
+    }
+}
+
+#[test]
+fn the_terminal_is_given_back_after_a_key_and_after_a_signal() {
+    if Command::new("script").arg("--version").output().is_err() {
+        let _ = writeln!(std::io::stderr(), "NOT RUN: no script(1) to make a terminal");
+        return;
+    }
+    let program = env!("CARGO_BIN_EXE_cpushield");
+    for end in [Some("q"), Some("\x03"), None] {
+        // The modes of the terminal before and after, and the number of the process.
+        let line = format!(
+            "stty rows 24 cols 80; stty -a; sh -c 'echo pid=$$.; exec {program} watch --interval \
+             100ms --state /nonexistent/cpushield'; echo code=$?; stty -a"
+        );
+        let mut child = Command::new("script")
+            .args(["-qec", &line, "/dev/null"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut keys = child.stdin.take().unwrap();
+        let mut out = child.stdout.take().unwrap();
+        let mut seen = Vec::new();
+        let mut buffer = [0; 4096];
+        // The second screenful: it is running.
+        while !String::from_utf8_lossy(&seen).contains("entries/s") {
+            let n = out.read(&mut buffer).unwrap();
+            assert!(n > 0, "{}", String::from_utf8_lossy(&seen));
+            seen.extend_from_slice(&buffer[..n]);
+        }
+        match end {
+            Some(key) => keys.write_all(key.as_bytes()).unwrap(),
+            None => {
+                let text = String::from_utf8_lossy(&seen).into_owned();
+                let (_, rest) = text.split_once("pid=").unwrap();
+                let pid = rest.split('.').next().unwrap().parse().unwrap();
+                cpushield_linux::process::kill(pid, 15).unwrap();
+            }
+        }
+        out.read_to_end(&mut seen).unwrap();
+        assert_eq!(ends(&mut child), Some(0));
+        let text = String::from_utf8_lossy(&seen);
+        let (on, off) = (text.find("\x1b[?1049h").unwrap(), text.rfind("\x1b[?1049l").unwrap());
+        assert!(on < off, "{text:?}");
+        assert!(text.contains("code=0"), "{text:?}");
+        // Line by line: the same modes.
+        let modes: Vec<&str> =
+            text.lines().map(str::trim_end).filter(|line| line.contains("icanon")).collect();
+        assert_eq!(modes.len(), 2, "{text:?}");
+        assert_eq!(modes[0], modes[1]);
+    }
+}
