@@ -91,15 +91,24 @@ pub enum Compare {
     Member,
     /// A number that is at least as large: the kernel rounds sizes up to whole pages.
     AtLeast,
+    /// The same text, and it is written though it is there already: the kernel does something at
+    /// each write.
+    Again,
 }
 
 impl Compare {
+    /// Whether a file that shows `found` need not be written.
+    #[must_use]
+    pub fn already(self, found: &str, wanted: &str) -> bool {
+        self != Compare::Again && self.same(found, wanted)
+    }
+
     /// Whether `found` (read back) says the same as `wanted` (written).
     #[must_use]
     pub fn same(self, found: &str, wanted: &str) -> bool {
         let (found, wanted) = (found.trim(), wanted.trim());
         match self {
-            Compare::Text => found == wanted,
+            Compare::Text | Compare::Again => found == wanted,
             Compare::List => match (found.parse::<CpuSet>(), wanted.parse::<CpuSet>()) {
                 (Ok(a), Ok(b)) => a == b,
                 _ => false,

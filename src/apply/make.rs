@@ -83,14 +83,16 @@ fn narrowed(compare: Compare, left: &str, value: &str) -> bool {
     let sets = match compare {
         Compare::List => (left.parse::<CpuSet>(), value.parse::<CpuSet>()),
         Compare::Mask => (CpuSet::parse_mask(left), CpuSet::parse_mask(value)),
-        Compare::Text | Compare::Word | Compare::Member | Compare::AtLeast => return false,
+        Compare::Text | Compare::Word | Compare::Member | Compare::AtLeast | Compare::Again => {
+            return false;
+        }
     };
     matches!(sets, (Ok(left), Ok(value)) if !left.is_empty() && left.is_subset(&value))
 }
 
 fn write(host: &Host, path: &str, value: &str, compare: Compare) -> Result<Made> {
     let before = host.read_line(path)?;
-    if compare.same(&before, value) {
+    if compare.already(&before, value) {
         return Ok(Made { left: Some(before), ..Made::plain(Outcome::AlreadySo) });
     }
     match host.write(path, value) {
@@ -173,7 +175,9 @@ pub fn writable(compare: Compare, original: &str, now: &str) -> Vec<String> {
         }
         _ if is_original(compare, now, original) => Vec::new(),
         Compare::Word | Compare::AtLeast => vec![chosen_word(original).to_owned()],
-        Compare::Text | Compare::List | Compare::Mask => vec![original.trim().to_owned()],
+        Compare::Text | Compare::List | Compare::Mask | Compare::Again => {
+            vec![original.trim().to_owned()]
+        }
     }
 }
 

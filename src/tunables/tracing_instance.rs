@@ -20,10 +20,16 @@ leaves, that work never runs, and whoever enabled the event hangs. So the instan
 is made and its buffers are given their size while the shield is still empty. Nothing is traced
 until `verify` looks.
 
+Below 6.7 whoever gives a buffer a size first makes the kernel believe that its main buffer was
+enlarged too: that one would stay tiny for whoever traces next. So before any size a 0 is written
+where 0 stands, to the switch of an event: the kernel then enlarges the main buffer as the first
+event that anybody enables does (1.4 MiB for each CPU, for good).
+
 Cost: 8 MiB of memory for each shielded CPU. It removes no interruption.
 
 Source: tracing_resize_ring_buffer() in kernel/trace/trace.c, ring_buffer_resize() in
-kernel/trace/ring_buffer.c (6.12).";
+kernel/trace/ring_buffer.c (6.12); tracing_update_buffers() in kernel/trace/trace.c and
+event_enable_write() in kernel/trace/trace_events.c (6.1).";
 
 impl Tunable for TracingInstance {
     fn name(&self) -> &'static str {
@@ -41,6 +47,7 @@ impl Tunable for TracingInstance {
     fn reads(&self) -> &'static [&'static str] {
         &[
             "/sys/kernel/tracing/instances/cpushield/tracing_on",
+            "/sys/kernel/tracing/instances/cpushield/events/sched/sched_switch/enable",
             "/sys/kernel/tracing/instances/cpushield/per_cpu/*/buffer_size_kb",
         ]
     }
@@ -66,11 +73,14 @@ impl Tunable for TracingInstance {
         let reason = "an instance of its own does not disturb other traces";
         let make = Wanted::new(Change::MakeDir { path: dir.clone() }, reason).already(made);
         let off = write("tracing_on", "0", Compare::Text, "nothing is recorded until asked for");
+        let reason = "the kernel enlarges its main buffer now, not for whoever traces next";
+        let main =
+            write("events/sched/sched_switch/enable", "0", Compare::Again, reason).already(made);
         let sizes = shield.cpus.iter().map(|cpu| {
             let reason = "a buffer that has its size needs no work on the shield later";
             let file = format!("per_cpu/cpu{cpu}/buffer_size_kb");
             write(&file, BUFFER_KIB, Compare::AtLeast, reason)
         });
-        Wants::Changes([make, off].into_iter().chain(sizes).collect())
+        Wants::Changes([make, off, main].into_iter().chain(sizes).collect())
     }
 }

@@ -33,7 +33,7 @@ impl Wanted {
         compare: Compare,
         reason: &str,
     ) -> Wanted {
-        let already = now.as_deref().is_some_and(|now| compare.same(now, value));
+        let already = now.as_deref().is_some_and(|now| compare.already(now, value));
         let change = Change::Write { path: path.to_owned(), value: value.to_owned(), compare };
         Wanted { now, already, ..Wanted::new(change, reason) }
     }

@@ -46,14 +46,20 @@ partrt | partrt-99)
         bash /host/peers/partrt run -f $priority rt "$@"
     }
     ;;
-tuned | tuned-boot)
+tuned | tuned-boot | tuned-boot-99)
     before() { tuned_before; }
     setup() { tuned-adm profile cpu-partitioning; }
     undo() { tuned-adm off; }
-    workload() { fifo 97 "$@"; }
+    case $row in
+    *-99) workload() { fifo 99 "$@"; } ;;
+    *) workload() { fifo 97 "$@"; } ;;
+    esac
     ;;
 cpushield*)
-    setup() { cpushield apply --cpus "$cpu"; }
+    case $row in
+    *-untraced) setup() { cpushield apply --cpus "$cpu" --off tracing-instance; } ;;
+    *) setup() { cpushield apply --cpus "$cpu"; } ;;
+    esac
     undo() { cpushield undo; }
     case $row in
     *-fifo) workload() { cpushield run --fifo 97 -- "$@"; } ;;

@@ -86,10 +86,13 @@ int main(int argc, char **argv)
 			pthread_detach(thread);
 		nanosleep(&pause, NULL);
 		if (argc > 2 && now() > next) {
-			FILE *file = fopen(argv[2], "w");
+			char part[4096]; /* whoever reads FILE always finds a whole one */
+			snprintf(part, sizeof part, "%s.part", argv[2]);
+			FILE *file = fopen(part, "w");
 			if (file) {
 				tell(file, cpus);
 				fclose(file);
+				rename(part, argv[2]);
 			}
 			next = now() + 1;
 		}

@@ -17,6 +17,7 @@ const INSTANCE_FILES: &[(&str, &str)] = &[
     ("trace_clock", "[local] global counter uptime perf mono mono_raw boot tai x86-tsc\n"),
     ("buffer_size_kb", "7 (expanded: 1408)\n"),
     ("tracing_cpumask", "f\n"),
+    ("events/sched/sched_switch/enable", "0\n"),
 ];
 
 impl Host {
