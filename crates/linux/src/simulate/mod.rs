@@ -89,6 +89,8 @@ impl Host {
     pub(crate) fn simulate_make_dir(&self, path: &str) -> Result<()> {
         let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
         if parent.ends_with("/instances") {
+            let events = self.place(&format!("{path}/events/sched/sched_switch"));
+            fs::create_dir_all(events).map_err(|e| Error::io(Verb::MakeDir, path, e))?;
             for (name, text) in INSTANCE_FILES {
                 self.say(&format!("{path}/{name}"), text)?;
             }
@@ -108,6 +110,10 @@ impl Host {
         let is_instance = path.rsplit_once('/').is_some_and(|(p, _)| p.ends_with("/instances"));
         if !is_group && !is_instance {
             return Ok(());
+        }
+        let events = self.place(&format!("{path}/events"));
+        if is_instance && events.is_dir() {
+            fs::remove_dir_all(events).map_err(fail)?;
         }
         for entry in fs::read_dir(self.place(path)).map_err(fail)? {
             let entry = entry.map_err(fail)?;
