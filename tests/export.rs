@@ -2,9 +2,12 @@
 
 use cpushield::export::trace_dat;
 use cpushield::verify::trace::recording::Recording;
+use cpushield::verify::trace::replay::{Recorded, Replay};
+use cpushield::verify::trace::story::{What, story};
 use cpushield::verify::trace::{Order, Recorder};
 use cpushield_linux::clock::Scale;
 use cpushield_linux::spool::Spool;
+use cpushield_linux::text::kallsyms::Symbols;
 use cpushield_linux::tracefs::Texts;
 use cpushield_linux::{CpuSet, Host, sched};
 use std::collections::{BTreeMap, HashMap};
@@ -83,6 +86,7 @@ fn recording((trace, texts, events): (TraceDat, Texts, Vec<(String, String)>)) -
         phases: Vec::new(),
         workload: Vec::new(),
         tasks: HashMap::new(),
+        gaps: Vec::new(),
         spool,
     }
 }
@@ -131,6 +135,58 @@ fn events_that_the_kernel_lost_are_told_by_trace_cmd() {
     let told: Vec<&String> = lines.iter().filter(|line| line.contains("DROPPED")).collect();
     assert_eq!(told, [&format!("CPU:{cpu} [77 EVENTS DROPPED]")]);
     fs::remove_file(ours).unwrap();
+}
+
+#[test]
+fn a_story_tells_each_interruption_that_the_sums_count_and_what_lay_inside_lies_inside() {
+    let Some(traces) = traces() else { return };
+    let file = fs::read(traces.join("lisa_sched_load_arm64/trace.dat")).unwrap();
+    let (trace, texts, events) = TraceDat::read(&file);
+    let (layout, formats, pages) = (trace.layout, trace.events.clone(), trace.pages.clone());
+    let symbols = Symbols::parse(&trace.kallsyms);
+    let mut recording = recording((trace, texts, events));
+    let mut told_in_all = 0;
+    for (cpu, pages) in pages.iter().enumerate() {
+        let mut replay = Replay::new(Recorded {
+            cpu,
+            layout,
+            formats: &formats,
+            symbols: symbols.clone(),
+            scale: Scale { ns_per_tick: 1.0, error_ppm: 0.0 },
+            workload: &[],
+        });
+        pages.chunks(layout.page_size()).for_each(|page| replay.page(page));
+        // Everything is over at its last event, as where a story ends.
+        let counted: BTreeMap<_, _> = replay
+            .cut(0)
+            .interruptions
+            .into_iter()
+            .filter(|row| row.count > 0)
+            .map(|row| ((row.cause, row.culprit), (row.count, row.max_ns)))
+            .collect();
+        let mut told: BTreeMap<_, (u64, Option<u64>)> = BTreeMap::new();
+        // The ends of what is open around the next.
+        let mut around: Vec<u64> = Vec::new();
+        let mut last = 0;
+        story(&mut recording, cpu, &mut |piece| {
+            assert!(piece.begun_ns >= last && piece.end_ns >= piece.begun_ns, "{piece:?}");
+            last = piece.begun_ns;
+            around.truncate(piece.depth);
+            assert_eq!(around.len(), piece.depth, "a level is missing around {piece:?}");
+            assert!(around.iter().all(|end| piece.end_ns <= *end), "{piece:?} sticks out");
+            around.push(piece.end_ns);
+            if let What::Interruption(cause, culprit) = &piece.what {
+                let row = told.entry((*cause, culprit.clone())).or_default();
+                row.0 += 1;
+                row.1 = row.1.max(Some(piece.end_ns - piece.begun_ns));
+            }
+            told_in_all += 1;
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(told, counted, "CPU {cpu}");
+    }
+    assert!(told_in_all > 400, "{told_in_all}");
 }
 
 /// `comm-pid [cpu] ticks: event: …` with raw time stamps.

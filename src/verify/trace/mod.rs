@@ -27,6 +27,7 @@ pub mod recording;
 pub mod replay;
 mod rows;
 mod stays;
+pub mod story;
 
 use crate::verify::{Interruptions, Joined};
 use arm::Armed;
@@ -228,6 +229,9 @@ impl<'h> Recorder<'h> {
     /// in the order of time, and a tick before which no other begins.
     pub fn join(&mut self, cpu: usize, gaps: &[Gap], looked: u64) {
         let channel = self.channels.iter_mut().find(|channel| channel.cpu == cpu);
+        if let (Some(kept), true) = (&mut self.keeping, self.tsc) {
+            kept.gaps(cpu, gaps);
+        }
         if let (Some(channel), true) = (channel, self.tsc) {
             channel.joiner.gaps(gaps, looked);
         }

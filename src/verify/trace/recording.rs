@@ -6,6 +6,7 @@ use super::rows::TaskName;
 use cpushield_linux::Host;
 use cpushield_linux::clock::Scale;
 use cpushield_linux::ring_buffer::PageLayout;
+use cpushield_linux::sampler::Gap;
 use cpushield_linux::spool::Spool;
 use cpushield_linux::tracefs::Texts;
 use std::collections::HashMap;
@@ -35,9 +36,14 @@ pub struct Recording {
     pub workload: Vec<i32>,
     /// Tasks that were looked up while they lived.
     pub tasks: HashMap<i32, TaskName>,
+    /// Gaps that the sampler saw, with their CPU, in ticks; none where it ran by another clock.
+    pub gaps: Vec<(usize, Gap)>,
     /// The pages.
     pub spool: Spool,
 }
+
+/// Gaps kept one by one, of all CPUs.
+const GAPS_MAX: usize = 1 << 20;
 
 /// What is kept while the recorder runs.
 #[derive(Debug)]
@@ -45,12 +51,13 @@ pub struct Keeping {
     pub spool: Spool,
     pub phases: Vec<(u64, &'static str)>,
     workload: Vec<i32>,
+    gaps: Vec<(usize, Gap)>,
 }
 
 impl Keeping {
     /// Nothing kept yet.
     pub fn new(spool: Spool) -> Keeping {
-        Keeping { spool, phases: Vec::new(), workload: Vec::new() }
+        Keeping { spool, phases: Vec::new(), workload: Vec::new(), gaps: Vec::new() }
     }
 
     /// Threads of the workload; those that are gone stay known.
@@ -60,6 +67,14 @@ impl Keeping {
                 self.workload.push(*tid);
             }
         }
+    }
+}
+
+impl Keeping {
+    /// Gaps of a CPU; the first ones where there are too many.
+    pub fn gaps(&mut self, cpu: usize, gaps: &[Gap]) {
+        let room = GAPS_MAX.saturating_sub(self.gaps.len());
+        self.gaps.extend(gaps.iter().take(room).map(|gap| (cpu, *gap)));
     }
 }
 
@@ -92,6 +107,7 @@ impl Recorder<'_> {
             phases: kept.phases,
             workload: kept.workload,
             tasks: self.tasks.clone(),
+            gaps: kept.gaps,
             spool: kept.spool,
         })
     }

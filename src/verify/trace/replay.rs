@@ -6,7 +6,7 @@
 use super::channel::{Into, Phase};
 use super::decode::Decoder;
 use super::rows::Names;
-use super::stays::{Shared, Stays};
+use super::stays::{Piece, Shared, Stays};
 use super::{TraceEvidence, catalogue, tell};
 use cpushield_linux::clock::Scale;
 use cpushield_linux::ring_buffer::PageLayout;
@@ -94,6 +94,22 @@ impl Replay {
         let seen = self.stays.cut(at);
         let phase = Phase { seen, ..std::mem::take(&mut self.phase) };
         self.told(&phase, at)
+    }
+
+    /// From here on everything is kept one by one; see [`super::story`].
+    pub(super) fn draw_from(&mut self, at: u64) {
+        self.stays.keep_tape();
+        self.stays.since(at);
+    }
+
+    /// Hands over what is over.
+    pub(super) fn drawn(&mut self) -> Vec<Piece> {
+        self.stays.take_tape()
+    }
+
+    /// Nothing more comes.
+    pub(super) fn finish(&mut self, at: u64) {
+        self.stays.finish(at);
     }
 
     fn told(&mut self, phase: &Phase, end: u64) -> TraceEvidence {

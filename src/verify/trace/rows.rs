@@ -190,7 +190,7 @@ pub struct Names<'a> {
 
 impl Names<'_> {
     /// The cause and the culprit's name.
-    fn of(&self, key: Key) -> (Cause, String) {
+    pub(super) fn of(&self, key: Key) -> (Cause, String) {
         let function = |address| self.symbols.name(address);
         match (key.cause, key.who) {
             (Cause::Hrtimer, Who::Function(address)) => {
@@ -214,6 +214,12 @@ impl Names<'_> {
             (cause, Who::Short(name)) => (cause, format!("a record of {name} that is too short")),
             (cause, Who::Others) => (cause, "others".to_owned()),
         }
+    }
+
+    /// A thread of the workload.
+    pub(super) fn thread(&self, pid: i32) -> String {
+        let comm = self.tasks.get(&pid).map_or("", |task| &task.comm);
+        format!("{comm} ({pid})").trim_start().to_owned()
     }
 
     fn task(&self, pid: i32, comm: &str) -> (Cause, String) {

@@ -11,8 +11,11 @@
 
 mod handlers;
 mod parts;
+mod tape;
 
 use parts::{Frame, Kind, Rest, Stay, names};
+use tape::Tape;
+pub use tape::{Drawn, Piece};
 
 use super::catalogue::What;
 use super::decode::{Event, Name, With};
@@ -106,6 +109,8 @@ pub struct Stays {
     suspended: HashMap<i32, Key>,
     /// Stays that are over and were not asked for yet; `None` when nobody wants them.
     finished: Option<Vec<Finished>>,
+    /// Everything one by one; `None` when nobody wants it.
+    tape: Option<Tape>,
 }
 
 impl Default for Stays {
@@ -123,6 +128,7 @@ impl Default for Stays {
             raised: 0,
             suspended: HashMap::new(),
             finished: None,
+            tape: None,
         }
     }
 }
@@ -146,6 +152,9 @@ impl Stays {
     /// Events are missing here: nothing is known any more, and no time may be bridged.
     pub fn gap(&mut self) {
         self.abandon();
+        if let Some(tape) = &mut self.tape {
+            tape.lost(self.last);
+        }
         self.task = None;
         self.since = None;
         self.raised = 0;
@@ -276,6 +285,9 @@ impl Stays {
         {
             let stretch = at.saturating_sub(since);
             self.seen.longest = Some(self.seen.longest.map_or(stretch, |l| l.max(stretch)));
+            if let (Some(tape), Some(pid)) = (&mut self.tape, self.task) {
+                tape.undisturbed(since, at, pid);
+            }
         }
     }
 
@@ -326,6 +338,9 @@ impl Stays {
         self.seen.stays += 1;
         if let Some(finished) = &mut self.finished {
             finished.push(Finished { begun, end, key });
+        }
+        if let Some(tape) = &mut self.tape {
+            tape.stay(begun, end, key);
         }
     }
 
@@ -414,7 +429,7 @@ impl Stays {
         }
         stay.shared = None;
         stay.fault = false;
-        self.frames.push(Frame { kind, key, otherwise, ticks: 0, first, merged });
+        self.frames.push(Frame { kind, begun: at, key, otherwise, ticks: 0, first, merged });
     }
 
     fn pop(&mut self, at: u64) {
@@ -427,6 +442,9 @@ impl Stays {
             return;
         }
         let key = frame.identity();
+        if let Some(tape) = &mut self.tape {
+            tape.frame((frame.begun, at), self.frames.len() + 1, frame.kind, key);
+        }
         if frame.first && stay.primary.is_none() {
             stay.primary = Some(key);
         }

@@ -132,6 +132,9 @@ impl Stays {
             stay.shared = Some(Who::Function(handler));
         }
         self.seen.rows.row(key).ticks += at - start;
+        if let Some(tape) = &mut self.tape {
+            tape.nmi((start, at), self.frames.len() + 1, key);
+        }
     }
 
     pub(super) fn syscall(&mut self, at: u64, number: u64) {

@@ -23,6 +23,7 @@ pub(super) enum Kind {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Frame {
     pub(super) kind: Kind,
+    pub(super) begun: u64,
     /// `None` until what runs inside says who it is.
     pub(super) key: Option<Key>,
     /// Who it is when nothing says so.

@@ -1,0 +1,96 @@
+//! A [`Recording`] told one by one: undisturbed times, interruptions and what lay inside them, with
+//! names, in the order of time. What the sums of a verdict are made of. Pure but for reading back
+//! the pages.
+
+use super::recording::Recording;
+use super::replay::{Recorded, Replay};
+use super::rows::Names;
+use super::stays::{Drawn, Piece};
+use crate::causes::Cause;
+use cpushield_linux::text::kallsyms::Symbols;
+use cpushield_linux::text::trace_format::EventFormat;
+use std::io;
+
+/// One thing that happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    /// When it began, in nanoseconds of the trace clock.
+    pub begun_ns: u64,
+    /// When it was over; the same moment for what has no known end.
+    pub end_ns: u64,
+    /// How deep inside an interruption; 0 is the interruption itself, or undisturbed time.
+    pub depth: usize,
+    /// What it is.
+    pub what: What,
+}
+
+/// What it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum What {
+    /// This task ran undisturbed; `idle` where there is no workload.
+    Undisturbed(String),
+    /// An interruption, by cause and culprit.
+    Interruption(Cause, String),
+    /// Something inside one: in words what it was, its cause and its culprit.
+    Inside(&'static str, Cause, String),
+    /// Events are missing here.
+    Lost,
+}
+
+/// Tells everything that was recorded on a CPU.
+///
+/// # Errors
+/// The pages cannot be read back; else what `tell` answers.
+pub fn story(
+    recording: &mut Recording,
+    cpu: usize,
+    tell: &mut dyn FnMut(&Told) -> io::Result<()>,
+) -> io::Result<()> {
+    let formats: Vec<(String, String, EventFormat)> = recording
+        .events
+        .iter()
+        .filter_map(|(system, text)| {
+            let name = text.lines().find_map(|line| line.strip_prefix("name: "))?;
+            Some((system.clone(), name.trim().to_owned(), EventFormat::parse(text).ok()?))
+        })
+        .collect();
+    let symbols = Symbols::parse(&recording.kallsyms);
+    let mut replay = Replay::new(Recorded {
+        cpu,
+        layout: recording.layout,
+        formats: &formats,
+        symbols: symbols.clone(),
+        scale: recording.scale,
+        workload: &recording.workload,
+    });
+    let first = recording.phases.first().map_or(0, |(at, _)| *at);
+    let last = recording.phases.last().map_or(0, |(at, _)| *at);
+    replay.draw_from(first);
+    let Recording { layout, scale, tasks, spool, .. } = recording;
+    let names = Names { symbols: &symbols, tasks };
+    let mut hand_over = |pieces: Vec<Piece>| -> io::Result<()> {
+        pieces.into_iter().try_for_each(|piece| {
+            let what = match piece.what {
+                Drawn::Undisturbed(0) => What::Undisturbed("idle".to_owned()),
+                Drawn::Undisturbed(pid) => What::Undisturbed(names.thread(pid)),
+                Drawn::Stay(key) => {
+                    let (cause, culprit) = names.of(key);
+                    What::Interruption(cause, culprit)
+                }
+                Drawn::Frame(words, key) => {
+                    let (cause, culprit) = names.of(key);
+                    What::Inside(words, cause, culprit)
+                }
+                Drawn::Lost => What::Lost,
+            };
+            let (begun_ns, end_ns) = (scale.ns(piece.begun), scale.ns(piece.end));
+            tell(&Told { begun_ns, end_ns, depth: piece.depth, what })
+        })
+    };
+    spool.each(cpu, layout.page_size(), &mut |page| {
+        replay.page(page);
+        hand_over(replay.drawn())
+    })?;
+    replay.finish(last);
+    hand_over(replay.drawn())
+}
