@@ -7,7 +7,7 @@ use super::document::{Applied, AppliedStep, ApplyError, Progress};
 use super::hogs::{self, Hogs};
 use super::journal::{self, Header, Intent, Original};
 use super::make::{self, Made};
-use super::{JOURNAL, boot_id, load, original, undo};
+use super::{Found, JOURNAL, boot_id, load, original, undo};
 use crate::change::{Change, Outcome};
 use crate::plan::{Plan, Step};
 use cpushield_linux::store::Appender;
@@ -33,7 +33,7 @@ pub fn apply(
         let why = "the plan was made before the machine was last booted".to_owned();
         return Err(ApplyError::Stale { why });
     }
-    let notes = clear_the_way(store, boot.as_deref())?;
+    let notes = clear_the_way(host, store)?;
     host.stay_on(&plan.shield.housekeeping);
     let mut hogs = Hogs::default();
     if let Some(hog) = hogs.above_rcu(host)? {
@@ -90,19 +90,20 @@ fn begin(store: &Store, opening: &[u8]) -> Result<Appender, cpushield_linux::Err
 }
 
 /// Makes sure that no shield is up. A journal of another boot is put away: the kernel forgot all.
-fn clear_the_way(store: &Store, boot: Option<&str>) -> Result<Vec<String>, ApplyError> {
+fn clear_the_way(host: &Host, store: &Store) -> Result<Vec<String>, ApplyError> {
     let path = store.path(JOURNAL);
-    match load(store) {
-        Ok(None) => Ok(Vec::new()),
-        Ok(Some(journal)) if journal.header.boot_id.as_deref() == boot => {
+    match load(host, store) {
+        Ok(Found::Nothing) => Ok(Vec::new()),
+        Ok(Found::Here(journal)) => {
             let shield = Box::new(journal.header.plan.shield);
             Err(ApplyError::Active { shield, path })
         }
-        Ok(Some(journal)) => {
-            let kept = undo::archive(store, &journal)?;
-            let shield = journal.header.plan.shield.name;
+        Ok(Found::OtherBoot(origin)) => {
+            let kept = undo::archive(store, origin.boot_id.as_deref())?;
+            let shield = origin.plan.map(|plan| format!("shield {}", plan.shield.name));
+            let shield = shield.as_deref().unwrap_or("a shield");
             Ok(vec![format!(
-                "the machine was booted since shield {shield} was up, so nothing of it is left; \
+                "the machine was booted since {shield} was up, so nothing of it is left; \
                  its journal is now {kept}"
             )])
         }

@@ -4,8 +4,8 @@
 //! The order is the safety: a header with the plan, the original of every step, and `begin` are put
 //! in place as one file, on the disk before the first write. Then outcomes follow, then what undo
 //! did. So a file without `begin` never was a journal of ours, and nothing may be written because
-//! of it; a last line that a crash tore apart says nothing and is dropped. It does not read or
-//! write files, and it does not know how a change is made or undone.
+//! of it; a line behind `begin` that cannot be read, torn by a crash, says nothing, and is told. It
+//! does not read or write files, and it does not know how a change is made or undone.
 
 use super::affinities::Masks;
 use crate::change::Outcome;
@@ -32,6 +32,47 @@ pub struct Header {
     pub boot_id: Option<String>,
     /// What is applied.
     pub plan: Plan,
+}
+
+/// What the first line of a journal says whatever follows it, and whatever version wrote it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// The boot it was applied in; `None` on a recorded machine without one.
+    pub boot_id: Option<String>,
+    /// What was applied, where this version understands it.
+    pub plan: Option<Plan>,
+}
+
+impl Origin {
+    /// Reads the first line; `None` when it is not that of a journal of ours.
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> Option<Origin> {
+        let end = bytes.iter().position(|b| *b == b'\n')?;
+        let line: serde_json::Value = serde_json::from_slice(bytes.get(..end)?).ok()?;
+        let header = line.get("header")?;
+        if header.get("journal")? != "cpushield" {
+            return None;
+        }
+        let boot_id = serde_json::from_value(header.get("boot_id")?.clone()).ok()?;
+        let plan = header.get("plan").and_then(|p| serde_json::from_value(p.clone()).ok());
+        Some(Origin { boot_id, plan })
+    }
+}
+
+/// A line behind `begin` that cannot be read. Nothing is done because of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dropped {
+    /// The line, from 1.
+    pub line: usize,
+    /// Its length.
+    pub bytes: usize,
+}
+
+impl fmt::Display for Dropped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Dropped { line, bytes } = self;
+        write!(f, "line {line} of the journal ({bytes} bytes) is torn, and nothing was done by it")
+    }
 }
 
 /// What was there before a step.
@@ -230,6 +271,8 @@ pub struct Journal {
     pub affinities: Option<AffinitiesDone>,
     /// Bytes of whole lines; what follows them was torn by a crash.
     pub whole: u64,
+    /// Lines that cannot be read.
+    pub dropped: Vec<Dropped>,
 }
 
 /// Why a file is not a journal.
@@ -325,12 +368,20 @@ impl Journal {
             settled: BTreeSet::new(),
             affinities: None,
             whole: 0,
+            dropped: Vec::new(),
         };
         journal.read_intents(&mut lines)?;
-        while let Some(text) = lines.next_whole()? {
-            journal.take(&lines, text)?;
+        while let Some(text) = lines.next_whole() {
+            if serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok() {
+                journal.take(&lines, text)?;
+            } else {
+                journal.dropped.push(Dropped { line: lines.number, bytes: text.len() });
+            }
         }
         journal.whole = (bytes.len() - lines.rest.len()) as u64;
+        if !lines.rest.is_empty() {
+            journal.dropped.push(Dropped { line: lines.number, bytes: lines.rest.len() });
+        }
         Ok(journal)
     }
 
@@ -415,24 +466,21 @@ struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// The next line that has its end; `None` at the end or before a torn line, which must look
-    /// like the start of one of ours.
-    fn next_whole(&mut self) -> Result<Option<&'a [u8]>, JournalError> {
+    /// The next line that has its end; `None` at the end or before a torn line.
+    fn next_whole(&mut self) -> Option<&'a [u8]> {
         self.number += 1;
-        match self.rest.iter().position(|b| *b == b'\n') {
-            Some(at) => {
-                let (text, rest) = self.rest.split_at(at);
-                self.rest = rest.get(1..).unwrap_or_default();
-                Ok(Some(text))
-            }
-            None if self.rest.is_empty() || self.rest.starts_with(b"{") => Ok(None),
-            None => Err(self.error("a line of JSON", self.rest)),
-        }
+        let at = self.rest.iter().position(|b| *b == b'\n')?;
+        let (text, rest) = self.rest.split_at(at);
+        self.rest = rest.get(1..).unwrap_or_default();
+        Some(text)
     }
 
     fn must(&mut self, wanted: &str) -> Result<Line, JournalError> {
-        match self.next_whole()? {
+        match self.next_whole() {
             Some(text) => self.parse(text, wanted),
+            None if !self.rest.is_empty() && !self.rest.starts_with(b"{") => {
+                Err(self.error("a line of JSON", self.rest))
+            }
             None => Err(JournalError {
                 line: self.number,
                 wanted: wanted.to_owned(),
@@ -574,8 +622,23 @@ mod tests {
         }
         let error = Journal::parse(lines[0].as_bytes()).unwrap_err();
         assert_eq!(error.found, "the end of the file");
-        let error = Journal::parse([text.as_bytes(), b"rm -rf"].concat().as_slice()).unwrap_err();
-        assert_eq!((error.line, error.found.as_str()), (11, "\"rm -rf\""));
+        let error = Journal::parse(b"rm -rf").unwrap_err();
+        assert_eq!((error.line, error.found.as_str()), (1, "\"rm -rf\""));
+    }
+
+    #[test]
+    fn lines_behind_begin_that_cannot_be_read_are_dropped_and_told() {
+        let whole = Journal::parse(&sample()).unwrap();
+        assert_eq!(whole.dropped, []);
+        let text = String::from_utf8(sample()).unwrap();
+        let at = text.find("{\"outcome\"").unwrap();
+        let torn = [&text[..at], "{\"outco\n", &text[at..], "\0\0\0\n{\"und"].concat();
+        let journal = Journal::parse(torn.as_bytes()).unwrap();
+        let dropped = [(6, 7), (12, 3), (13, 5)].map(|(line, bytes)| Dropped { line, bytes });
+        assert_eq!(journal.dropped, dropped);
+        assert_eq!(journal.whole, torn.len() as u64 - 5);
+        let same = Journal { dropped: Vec::new(), whole: whole.whole, ..journal };
+        assert_eq!(same, whole);
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub use undo::undo;
 use crate::change::Change;
 use crate::plan::Plan;
 use cpushield_linux::{Error, Host, Store, TaskId};
-use journal::{Intent, Journal, Original};
+use journal::{Intent, Journal, Origin, Original};
 use std::collections::BTreeSet;
 
 /// The journal of the active shield.
@@ -43,33 +43,52 @@ pub enum LoadError {
     Journal(JournalError),
 }
 
-/// The journal of the active shield; `None` when there is none.
-fn load(store: &Store) -> Result<Option<Journal>, LoadError> {
-    match store.read(JOURNAL).map_err(LoadError::Access)? {
-        Some(bytes) => Journal::parse(&bytes).map(Some).map_err(LoadError::Journal),
-        None => Ok(None),
+/// What journal there is.
+enum Found {
+    Nothing,
+    /// One of another boot: the kernel forgot all of it. The rest of it is not asked.
+    OtherBoot(Box<Origin>),
+    Here(Box<Journal>),
+}
+
+/// The journal of the active shield. Its first line decides first: what a crash left of the rest
+/// stands in nobody's way when the machine was booted since.
+fn load(host: &Host, store: &Store) -> Result<Found, LoadError> {
+    let Some(bytes) = store.read(JOURNAL).map_err(LoadError::Access)? else {
+        return Ok(Found::Nothing);
+    };
+    let boot = boot_id(host).map_err(LoadError::Access)?;
+    match Origin::parse(&bytes) {
+        Some(origin) if origin.boot_id != boot => Ok(Found::OtherBoot(Box::new(origin))),
+        _ => match Journal::parse(&bytes) {
+            Ok(journal) => Ok(Found::Here(Box::new(journal))),
+            Err(error) => Err(LoadError::Journal(error)),
+        },
     }
 }
 
-/// The plan of the active shield, with the boot it was applied in; `None` when no shield is up.
-/// Nothing is in force when that boot is not the present one.
+/// The plan of the shield that is in force, with the boot it was applied in; `None` when no shield
+/// was made in this boot.
 ///
 /// # Errors
 /// The journal cannot be read, or is none.
-pub fn active(store: &Store) -> Result<Option<Plan>, LoadError> {
-    Ok(load(store)?.map(|journal| {
-        let boot_id = journal.header.boot_id;
-        Plan { boot_id, ..journal.header.plan }
-    }))
+pub fn active(host: &Host, store: &Store) -> Result<Option<Plan>, LoadError> {
+    Ok(match load(host, store)? {
+        Found::Here(journal) => {
+            let boot_id = journal.header.boot_id;
+            Some(Plan { boot_id, ..journal.header.plan })
+        }
+        Found::Nothing | Found::OtherBoot(_) => None,
+    })
 }
 
 /// The tasks that lived before the active shield; `None` where that is not on record.
 ///
 /// # Errors
 /// The journal cannot be read, or is none.
-pub fn lived_before(store: &Store) -> Result<Option<BTreeSet<TaskId>>, LoadError> {
-    let journal = load(store)?;
-    let mut intents = journal.iter().flat_map(|journal| &journal.intents);
+pub fn lived_before(host: &Host, store: &Store) -> Result<Option<BTreeSet<TaskId>>, LoadError> {
+    let Found::Here(journal) = load(host, store)? else { return Ok(None) };
+    let mut intents = journal.intents.iter();
     Ok(intents.find_map(|intent| match &intent.original {
         Original::Affinities { masks } => Some(masks.0.keys().copied().collect()),
         _ => None,

@@ -4,9 +4,9 @@
 
 use super::document::{UndoError, Undone, UndoneStep};
 use super::hogs::Hogs;
-use super::journal::{self, AffinitiesDone, Done, Fate, Fated, Intent, Journal, Original};
+use super::journal::{self, AffinitiesDone, Done, Fate, Fated, Intent, Journal, Origin, Original};
 use super::restore::{self, Back};
-use super::{JOURNAL, LoadError, boot_id, load};
+use super::{Found, JOURNAL, LoadError, load};
 use super::{affinities, cycle};
 use crate::change::{Change, Outcome};
 use crate::plan::Step;
@@ -31,17 +31,15 @@ pub fn undo(host: &Host, store: &Store) -> Result<Undone, UndoError> {
 
 /// The same under a lock that is held already.
 pub(super) fn undo_locked(host: &Host, store: &Store, _: &Lock) -> Result<Undone, UndoError> {
-    let journal = match load(store) {
-        Ok(Some(journal)) => journal,
-        Ok(None) => return Ok(Undone::nothing()),
+    let journal = match load(host, store) {
+        Ok(Found::Here(journal)) => journal,
+        Ok(Found::OtherBoot(origin)) => return Ok(gone(store, *origin)),
+        Ok(Found::Nothing) => return Ok(Undone::nothing()),
         Err(LoadError::Access(error)) => return Err(error.into()),
         Err(LoadError::Journal(error)) => {
             return Err(UndoError::Journal { path: store.path(JOURNAL), error });
         }
     };
-    if boot_id(host)? != journal.header.boot_id {
-        return gone(store, &journal);
-    }
     host.stay_on(&journal.header.plan.shield.housekeeping);
     let mut hogs = Hogs::default();
     if let Some(hog) = hogs.above_rcu(host)? {
@@ -64,9 +62,10 @@ pub(super) fn undo_locked(host: &Host, store: &Store, _: &Lock) -> Result<Undone
     undone.drifted_tasks = undoing.drifted.iter().chain(&tasks.drifted).copied().collect();
     undone.restored_tasks = tasks.restored.len();
     undone.steps = run.told();
+    undone.notes.extend(journal.dropped.iter().map(ToString::to_string));
     undone.notes.extend(run.log.note());
     if undone.is_complete() {
-        put_away(store, &journal, &mut undone);
+        put_away(store, journal.header.boot_id.as_deref(), &mut undone);
     } else {
         undone.journal = Some(store.path(JOURNAL));
     }
@@ -74,8 +73,8 @@ pub(super) fn undo_locked(host: &Host, store: &Store, _: &Lock) -> Result<Undone
 }
 
 /// The journal of a shield that is no more must not stand in the way of the next one.
-fn put_away(store: &Store, journal: &Journal, undone: &mut Undone) {
-    let failed = match archive(store, journal) {
+fn put_away(store: &Store, boot: Option<&str>, undone: &mut Undone) {
+    let failed = match archive(store, boot) {
         Ok(kept) => return undone.journal = Some(kept),
         Err(error) => error.reason(),
     };
@@ -133,26 +132,33 @@ impl Log {
 const ARCHIVES_MAX: usize = 10;
 
 /// Puts the journal away.
-pub(super) fn archive(store: &Store, journal: &Journal) -> Result<String, Error> {
-    let boot = journal.header.boot_id.as_deref().unwrap_or("unknown");
-    let short: String = boot.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
+pub(super) fn archive(store: &Store, boot: Option<&str>) -> Result<String, Error> {
+    let short: String =
+        boot.unwrap_or("unknown").chars().filter(char::is_ascii_alphanumeric).take(8).collect();
     let kept = store.archive(JOURNAL, &format!("journal-{short}"), "jsonl")?;
     // Too many old ones are no reason to fail.
     let _ = store.prune("journal-", ARCHIVES_MAX);
     Ok(kept)
 }
 
-/// The machine was booted since: nothing is written.
-fn gone(store: &Store, journal: &Journal) -> Result<Undone, UndoError> {
+/// The machine was booted since: nothing is written, whatever the journal says.
+fn gone(store: &Store, origin: Origin) -> Undone {
     let mut undone = Undone::nothing();
-    undone.shield = Some(journal.header.plan.shield.clone());
     undone.other_boot = true;
-    for intent in journal.intents.iter().filter(|intent| touched(journal, intent)) {
-        let fated = Fated { step: intent.step, fate: Fate::Gone, note: None };
-        undone.steps.extend(told(journal, fated));
+    // Told where it can be read; nothing depends on it.
+    if let Some(journal) = store.read(JOURNAL).ok().flatten().map(|bytes| Journal::parse(&bytes)) {
+        match journal {
+            Ok(journal) => {
+                let touched = journal.intents.iter().filter(|intent| touched(&journal, intent));
+                let fated = touched.map(|it| Fated { step: it.step, fate: Fate::Gone, note: None });
+                undone.steps = fated.filter_map(|fated| told(&journal, fated)).collect();
+            }
+            Err(error) => undone.notes.push(format!("the journal is not whole: {error}")),
+        }
     }
-    undone.journal = Some(archive(store, journal)?);
-    Ok(undone)
+    undone.shield = origin.plan.map(|plan| plan.shield);
+    put_away(store, origin.boot_id.as_deref(), &mut undone);
+    undone
 }
 
 /// Whether a step may have changed something.

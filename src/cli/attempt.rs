@@ -56,7 +56,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     let store = Store::new(&global.state);
     signal::catch_stops().map_err(|e| Failure::machine(format!("cannot catch signals: {e}")))?;
     let machine = survey(&host, &tunables::reads());
-    if let Some(active) = apply::active(&store)? {
+    if let Some(active) = apply::active(&host, &store)? {
         return Err(Failure::machine(format!("CPU {} is shielded already", active.shield.cpus))
             .hint("`cpushield verify` watches it; `cpushield undo` takes the shield down first"));
     }

@@ -56,7 +56,8 @@ pub fn run(global: &Global, args: &Args) -> Result<(), Failure> {
     let store = Store::new(&global.state);
     tracefs::sweep(&host);
     // Somebody else's shield is none of its business.
-    let ours = apply::active(&store)?.is_some_and(|plan| plan.shield.name == attempt::NAME);
+    let host = global.host()?;
+    let ours = apply::active(&host, &store)?.is_some_and(|plan| plan.shield.name == attempt::NAME);
     if ours {
         apply::undo(&host, &store)?;
     }

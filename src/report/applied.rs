@@ -119,16 +119,21 @@ fn listed(title: &str, lines: Vec<String>) -> String {
 /// The text of `cpushield undo`.
 #[must_use]
 pub fn undone_text(undone: &Undone) -> String {
+    if undone.other_boot {
+        let shield = undone.shield.as_ref();
+        let what =
+            shield.map_or_else(|| "a CPU".to_owned(), |shield| format!("CPU {}", shield.cpus));
+        let mut text = format!(
+            "nothing to undo: the machine was booted since {what} was shielded, and the kernel \
+             forgot all of it\n"
+        );
+        let kept = undone.journal.iter().map(|path| format!("the journal is now {path}"));
+        text.push_str(&listed("Mind", undone.notes.iter().cloned().chain(kept).collect()));
+        return text;
+    }
     let Some(shield) = &undone.shield else {
         return "nothing to undo: no shield is up\n".to_owned();
     };
-    if undone.other_boot {
-        return format!(
-            "nothing to undo: the machine was booted since CPU {} was shielded, and the kernel \
-             forgot all of it\n",
-            shield.cpus
-        );
-    }
     let of = |fate: fn(&Fate) -> bool| undone.steps.iter().filter(move |step| fate(&step.fate));
     let restored = of(|fate| *fate == Fate::Restored).count();
     let mut text =

@@ -413,7 +413,7 @@ pub fn release(host: &Host, store: &Store) -> Result<Released, RunError> {
                 Err(error) => released.notes.push(format!("{} ({pid}): {error}", task.comm)),
             }
         }
-        let before = crate::apply::lived_before(store).map_err(RunError::Journal)?;
+        let before = crate::apply::lived_before(host, store).map_err(RunError::Journal)?;
         let born = |id| before.as_ref().is_some_and(|before| !before.contains(&id));
         let disarmed = raise::disarm(host, place, &born)?;
         released.disarmed = disarmed.done;

@@ -44,9 +44,7 @@ use cpushield_linux::{Host, Store};
 /// # Errors
 /// The journal cannot be read, or is none.
 pub fn active(host: &Host, store: &Store) -> Result<Option<Plan>, RunError> {
-    let plan = apply::active(store).map_err(RunError::Journal)?;
-    let boot_id = host.read_line("/proc/sys/kernel/random/boot_id").ok();
-    Ok(plan.filter(|plan| plan.boot_id == boot_id))
+    apply::active(host, store).map_err(RunError::Journal)
 }
 
 /// The same, with the name that the user asked for.

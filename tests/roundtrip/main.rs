@@ -173,6 +173,9 @@ fn a_journal_cut_anywhere_is_refused_before_its_begin_and_undone_after_it() {
         }
         let undone = answer.unwrap();
         assert!(undone.is_complete(), "{len} bytes: {undone:#?}");
+        let torn = full[len - 1] != b'\n';
+        let told = undone.notes.iter().any(|note| note.contains("torn"));
+        assert_eq!(told, torn, "{len} bytes: {:?}", undone.notes);
         same(&before, &bench.tree(), &format!("{len} bytes"));
         let again = Bench::of(&shielded);
         fs::remove_dir_all(bench.scratch.0.join("root")).unwrap();
@@ -212,19 +215,41 @@ fn a_file_that_is_no_journal_of_ours_never_leads_to_a_write() {
 }
 
 #[test]
-fn after_a_boot_nothing_is_written_and_the_journal_is_put_away() {
+fn after_a_boot_nothing_is_written_and_the_journal_is_put_away_whatever_is_left_of_it() {
     for (name, tree, plan) in machines() {
         let bench = Bench::of(&tree);
         bench.apply(&bench.host(), &plan).unwrap();
+        let whole = fs::read_to_string(bench.journal()).unwrap();
+        let (first, rest) = whole.split_once('\n').unwrap();
         let booted = Bench::of(&tree);
         let boot_id = booted.scratch.0.join("root/proc/sys/kernel/random/boot_id");
         fs::write(boot_id, "another\n").unwrap();
-        let host = booted.host();
-        let undone = apply::undo(&host, &bench.store()).unwrap();
-        assert!(undone.other_boot && undone.is_complete(), "{name}");
-        assert!(undone.steps.iter().all(|step| step.fate == Fate::Gone), "{name}");
-        assert_eq!(host.writes(), 0, "{name}");
-        assert!(!bench.journal().exists(), "{name}");
+        for (left, steps) in [
+            (whole.clone(), true),
+            (format!("{whole}{{\"outco"), true),
+            (format!("{whole}\0\0\0"), true),
+            (format!("{first}\n"), false),
+            (format!("{first}\n{}", &rest[..100]), false),
+            (format!("{first}\nnot ours\n"), false),
+            (format!("{}\n{rest}", first.replace("\"schema\":1", "\"schema\":2")), false),
+        ] {
+            let end = left.len().saturating_sub(40);
+            let when = format!("{name}: {} bytes, {:?} at the end", left.len(), &left[end..]);
+            fs::write(bench.journal(), &left).unwrap();
+            let host = booted.host();
+            let undone = apply::undo(&host, &bench.store()).unwrap();
+            assert!(undone.other_boot && undone.is_complete(), "{when}");
+            assert_eq!(undone.steps.is_empty(), !steps, "{when}");
+            assert_eq!(undone.notes.is_empty(), steps, "{when}: {:?}", undone.notes);
+            assert!(undone.steps.iter().all(|step| step.fate == Fate::Gone), "{when}");
+            assert_eq!(host.writes(), 0, "{when}");
+            assert!(!bench.journal().exists(), "{when}");
+            assert_eq!(fs::read_to_string(undone.journal.unwrap()).unwrap(), left, "{when}");
+            fs::write(bench.journal(), &left).unwrap();
+            let applied = apply::apply(&booted.host(), &bench.store(), &plan, &mut |_| {}).unwrap();
+            assert!(applied.notes.iter().any(|note| note.contains("booted")), "{when}");
+            assert!(apply::undo(&booted.host(), &bench.store()).unwrap().is_complete(), "{when}");
+        }
     }
 }
 
