@@ -141,9 +141,9 @@ impl From<WatchError> for Failure {
 }
 
 fn not_a_journal(path: &str, error: &crate::apply::JournalError) -> Failure {
-    Failure::machine(format!("{path}: {error}")).hint(format!(
-        "nothing was written; if the file is not of this program, move it away: mv {path} {path}.bad"
-    ))
+    Failure::machine(format!("{path}: {error}"))
+        .hint("nothing was written; `cpushield undo --forget` puts the file away as it is")
+        .hint("what a shield changed then stays so until the next boot")
 }
 
 impl From<crate::apply::LoadError> for Failure {

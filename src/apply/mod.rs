@@ -96,13 +96,14 @@ pub fn lived_before(host: &Host, store: &Store) -> Result<Option<BTreeSet<TaskId
 }
 
 /// Puts the journal of the active shield away as it is and returns where; `None` without a journal.
+/// It holds originals that were never put back, so it is not among those that are removed in time.
 ///
 /// # Errors
 /// Another process is at work, or the journal cannot be renamed.
 pub fn forget(store: &Store) -> Result<Option<String>, Error> {
     let _lock = store.lock()?;
     match store.read(JOURNAL)? {
-        Some(_) => store.archive(JOURNAL, "journal-forgotten", "jsonl").map(Some),
+        Some(_) => store.archive(JOURNAL, "forgotten-journal", "jsonl").map(Some),
         None => Ok(None),
     }
 }

@@ -1,7 +1,7 @@
 //! `cpushield undo`: the active shield is taken down.
 
 use super::Global;
-use crate::apply::{self, undo};
+use crate::apply::{self, UndoError, Undone, undo};
 use crate::failure::{Failure, Kind};
 use crate::report::undone_text;
 use crate::run;
@@ -15,7 +15,7 @@ use cpushield_linux::tracefs::{self, Leftover};
 /// begun; after a boot there is nothing to put back.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Forget what cannot be put back
+    /// Forget what cannot be put back, or a journal that cannot be read
     #[arg(long)]
     forget: bool,
 }
@@ -35,7 +35,12 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     let recording = tracefs::reset_leftover(&host);
     let swept = tracefs::sweep(&host);
     let released = run::release(&host, &store);
-    let mut undone = undo(&host, &store)?;
+    let mut undone = match undo(&host, &store) {
+        Err(UndoError::Journal { .. }) if args.forget => {
+            Undone { journal: apply::forget(&store)?, ..Undone::nothing() }
+        }
+        answer => answer?,
+    };
     match released {
         Ok(released) => {
             let back = released

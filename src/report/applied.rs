@@ -132,7 +132,10 @@ pub fn undone_text(undone: &Undone) -> String {
         return text;
     }
     let Some(shield) = &undone.shield else {
-        return "nothing to undo: no shield is up\n".to_owned();
+        return match &undone.journal {
+            Some(kept) => format!("nothing was undone; the journal is forgotten and now {kept}\n"),
+            None => "nothing to undo: no shield is up\n".to_owned(),
+        };
     };
     let of = |fate: fn(&Fate) -> bool| undone.steps.iter().filter(move |step| fate(&step.fate));
     let restored = of(|fate| *fate == Fate::Restored).count();

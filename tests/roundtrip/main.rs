@@ -254,6 +254,38 @@ fn after_a_boot_nothing_is_written_and_the_journal_is_put_away_whatever_is_left_
 }
 
 #[test]
+fn a_journal_that_cannot_be_read_can_be_forgotten_and_is_kept_for_good() {
+    let (tree, plan) = (v2(), v2_plan());
+    let bench = Bench::of(&tree);
+    bench.apply(&bench.host(), &plan).unwrap();
+    let before = bench.tree();
+    fs::write(bench.journal(), "not ours").unwrap();
+    let (root, state) = (bench.scratch.0.join("root"), bench.scratch.0.join("state"));
+    let undo = |more: &[&str]| {
+        let mut undo = std::process::Command::new(env!("CARGO_BIN_EXE_cpushield"));
+        undo.arg("undo").arg("--root").arg(&root).arg("--state").arg(&state).args(more);
+        undo.output().unwrap()
+    };
+    let refused = undo(&[]);
+    assert_eq!(refused.status.code(), Some(3));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("undo --forget"), "{refused:?}");
+    let forgotten = undo(&["--forget"]);
+    let kept = state.join("forgotten-journal-1.jsonl");
+    let told = String::from_utf8_lossy(&forgotten.stdout).into_owned();
+    assert!(told.contains(&kept.display().to_string()), "{forgotten:?}");
+    same(&before, &bench.tree(), "forgotten");
+    let fresh = Bench::of(&tree);
+    for _ in 0..12 {
+        apply::apply(&fresh.host(), &bench.store(), &plan, &mut |_| {}).unwrap();
+        assert!(apply::undo(&fresh.host(), &bench.store()).unwrap().is_complete());
+    }
+    assert_eq!(fs::read_to_string(kept).unwrap(), "not ours");
+    let names = fs::read_dir(state).unwrap().map(|entry| entry.unwrap().file_name());
+    let old = names.filter(|name| name.to_string_lossy().starts_with("journal-"));
+    assert_eq!(old.count(), 10);
+}
+
+#[test]
 fn what_somebody_else_changed_meanwhile_is_left_alone_and_told() {
     let (tree, plan) = (v2(), v2_plan());
     let bench = Bench::of(&tree);
