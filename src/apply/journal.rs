@@ -4,8 +4,13 @@
 //! The order is the safety: a header with the plan, the original of every step, and `begin` are put
 //! in place as one file, on the disk before the first write. Then outcomes follow, then what undo
 //! did. So a file without `begin` never was a journal of ours, and nothing may be written because
-//! of it; a line behind `begin` that cannot be read, torn by a crash, says nothing, and is told. It
-//! does not read or write files, and it does not know how a change is made or undone.
+//! of it; a line behind `begin` that cannot be read, torn by a crash, says nothing, and is told.
+//! How a file is understood is in `parse`. It does not read or write files, and it does not know
+//! how a change is made or undone.
+
+mod parse;
+
+pub use parse::{Dropped, JournalError, Origin};
 
 use super::affinities::Masks;
 use crate::change::Outcome;
@@ -13,7 +18,6 @@ use crate::plan::{Plan, Step};
 use cpushield_linux::{CpuSet, Policy, TaskId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 /// The version of the journal's form.
 pub const SCHEMA: u32 = 1;
@@ -32,47 +36,6 @@ pub struct Header {
     pub boot_id: Option<String>,
     /// What is applied.
     pub plan: Plan,
-}
-
-/// What the first line of a journal says whatever follows it, and whatever version wrote it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Origin {
-    /// The boot it was applied in; `None` on a recorded machine without one.
-    pub boot_id: Option<String>,
-    /// What was applied, where this version understands it.
-    pub plan: Option<Plan>,
-}
-
-impl Origin {
-    /// Reads the first line; `None` when it is not that of a journal of ours.
-    #[must_use]
-    pub fn parse(bytes: &[u8]) -> Option<Origin> {
-        let end = bytes.iter().position(|b| *b == b'\n')?;
-        let line: serde_json::Value = serde_json::from_slice(bytes.get(..end)?).ok()?;
-        let header = line.get("header")?;
-        if header.get("journal")? != "cpushield" {
-            return None;
-        }
-        let boot_id = serde_json::from_value(header.get("boot_id")?.clone()).ok()?;
-        let plan = header.get("plan").and_then(|p| serde_json::from_value(p.clone()).ok());
-        Some(Origin { boot_id, plan })
-    }
-}
-
-/// A line behind `begin` that cannot be read. Nothing is done because of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Dropped {
-    /// The line, from 1.
-    pub line: usize,
-    /// Its length.
-    pub bytes: usize,
-}
-
-impl fmt::Display for Dropped {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Dropped { line, bytes } = self;
-        write!(f, "line {line} of the journal ({bytes} bytes) is torn, and nothing was done by it")
-    }
 }
 
 /// What was there before a step.
@@ -275,25 +238,6 @@ pub struct Journal {
     pub dropped: Vec<Dropped>,
 }
 
-/// Why a file is not a journal.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JournalError {
-    /// The line, from 1.
-    pub line: usize,
-    /// What was expected there.
-    pub wanted: String,
-    /// What was there instead, shortened.
-    pub found: String,
-}
-
-impl fmt::Display for JournalError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: expected {}, found {}", self.line, self.wanted, self.found)
-    }
-}
-
-impl std::error::Error for JournalError {}
-
 /// A line as bytes with its line end.
 fn line(line: &Line) -> Vec<u8> {
     let mut bytes = serde_json::to_vec(line).unwrap_or_default();
@@ -349,89 +293,6 @@ pub fn undone(fated: &Fated) -> Vec<u8> {
 }
 
 impl Journal {
-    /// Reads a journal.
-    ///
-    /// # Errors
-    /// It is not one, is of another version, or lacks a part that was on the disk before the first
-    /// write: then no write may follow from it.
-    pub fn parse(bytes: &[u8]) -> Result<Journal, JournalError> {
-        let mut lines = Lines { rest: bytes, number: 0 };
-        let header = header(&mut lines)?;
-        let mut journal = Journal {
-            header,
-            intents: Vec::new(),
-            late: BTreeMap::new(),
-            outcomes: BTreeMap::new(),
-            applied: None,
-            undoing: None,
-            fates: BTreeMap::new(),
-            settled: BTreeSet::new(),
-            affinities: None,
-            whole: 0,
-            dropped: Vec::new(),
-        };
-        journal.read_intents(&mut lines)?;
-        while let Some(text) = lines.next_whole() {
-            if serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok() {
-                journal.take(&lines, text)?;
-            } else {
-                journal.dropped.push(Dropped { line: lines.number, bytes: text.len() });
-            }
-        }
-        journal.whole = (bytes.len() - lines.rest.len()) as u64;
-        if !lines.rest.is_empty() {
-            journal.dropped.push(Dropped { line: lines.number, bytes: lines.rest.len() });
-        }
-        Ok(journal)
-    }
-
-    fn read_intents(&mut self, lines: &mut Lines<'_>) -> Result<(), JournalError> {
-        let steps = self.header.plan.steps.iter().enumerate();
-        let runtime: Vec<usize> = steps.filter(|(_, s)| s.is_runtime()).map(|(i, _)| i).collect();
-        for step in runtime {
-            let wanted = format!("the original of step {step}");
-            match lines.must(&wanted)? {
-                Line::Intent(intent) if intent.step == step => self.intents.push(intent),
-                other => return Err(lines.wrong(&wanted, &other)),
-            }
-        }
-        let wanted = format!("`begin` after {} originals", self.intents.len());
-        match lines.must(&wanted)? {
-            Line::Begin(begin) if begin.intents == self.intents.len() => Ok(()),
-            other => Err(lines.wrong(&wanted, &other)),
-        }
-    }
-
-    fn take(&mut self, lines: &Lines<'_>, text: &[u8]) -> Result<(), JournalError> {
-        let wanted = "an outcome or what undo did";
-        let known = |step: usize| self.intents.iter().any(|intent| intent.step == step);
-        let parsed = lines.parse(text, wanted)?;
-        match parsed {
-            Line::Late(intent) if known(intent.step) => {
-                self.late.insert(intent.step, intent.original);
-            }
-            Line::Outcome(done) if known(done.step) && self.applied.is_none() => {
-                self.outcomes.insert(done.step, done);
-            }
-            Line::Applied(complete) if self.applied.is_none() && self.undoing.is_none() => {
-                self.applied = Some(complete.masks);
-            }
-            Line::Undoing(undoing) => {
-                self.undoing = Some(undoing);
-                self.affinities = None;
-            }
-            Line::AffinitiesDone(done) if self.undoing.is_some() => {
-                self.settled.extend(self.fates.keys());
-                self.affinities = Some(done);
-            }
-            Line::Undone(fated) if known(fated.step) && self.undoing.is_some() => {
-                self.fates.insert(fated.step, fated);
-            }
-            other => return Err(lines.wrong(wanted, &other)),
-        }
-        Ok(())
-    }
-
     /// The step of an intent.
     #[must_use]
     pub fn step(&self, intent: &Intent) -> Option<&Step> {
@@ -442,68 +303,6 @@ impl Journal {
     #[must_use]
     pub fn original<'a>(&'a self, intent: &'a Intent) -> &'a Original {
         self.late.get(&intent.step).unwrap_or(&intent.original)
-    }
-}
-
-fn header(lines: &mut Lines<'_>) -> Result<Header, JournalError> {
-    let wanted = format!("the header of a cpushield journal, schema {SCHEMA}");
-    match lines.must(&wanted)? {
-        Line::Header(header)
-            if header.journal == "cpushield"
-                && header.schema == SCHEMA
-                && header.plan.schema == crate::plan::SCHEMA =>
-        {
-            Ok(*header)
-        }
-        other => Err(lines.wrong(&wanted, &other)),
-    }
-}
-
-/// The lines of the file that are still to be read.
-struct Lines<'a> {
-    rest: &'a [u8],
-    number: usize,
-}
-
-impl<'a> Lines<'a> {
-    /// The next line that has its end; `None` at the end or before a torn line.
-    fn next_whole(&mut self) -> Option<&'a [u8]> {
-        self.number += 1;
-        let at = self.rest.iter().position(|b| *b == b'\n')?;
-        let (text, rest) = self.rest.split_at(at);
-        self.rest = rest.get(1..).unwrap_or_default();
-        Some(text)
-    }
-
-    fn must(&mut self, wanted: &str) -> Result<Line, JournalError> {
-        match self.next_whole() {
-            Some(text) => self.parse(text, wanted),
-            None if !self.rest.is_empty() && !self.rest.starts_with(b"{") => {
-                Err(self.error("a line of JSON", self.rest))
-            }
-            None => Err(JournalError {
-                line: self.number,
-                wanted: wanted.to_owned(),
-                found: "the end of the file".to_owned(),
-            }),
-        }
-    }
-
-    fn parse(&self, text: &[u8], wanted: &str) -> Result<Line, JournalError> {
-        serde_json::from_slice(text).map_err(|why| {
-            let mut error = self.error(wanted, text);
-            error.found.push_str(&format!(" ({why})"));
-            error
-        })
-    }
-
-    fn wrong(&self, wanted: &str, found: &Line) -> JournalError {
-        self.error(wanted, &serde_json::to_vec(found).unwrap_or_default())
-    }
-
-    fn error(&self, wanted: &str, found: &[u8]) -> JournalError {
-        let text: String = String::from_utf8_lossy(found).chars().take(60).collect();
-        JournalError { line: self.number, wanted: wanted.to_owned(), found: format!("{text:?}") }
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod bench;
 mod hogs;
+mod journals;
 mod trees;
 
 use bench::{Bench, Tree, same};
@@ -152,140 +153,6 @@ fn recorded_machines_are_as_they_were_after_apply_and_undo_disturbed_or_not() {
 }
 
 #[test]
-fn a_journal_cut_anywhere_is_refused_before_its_begin_and_undone_after_it() {
-    let (tree, plan) = (v2(), v2_plan());
-    let bench = Bench::of(&tree);
-    let before = bench.tree();
-    bench.apply(&bench.host(), &plan).unwrap();
-    let (full, shielded) = (fs::read(bench.journal()).unwrap(), bench.tree());
-    let text = String::from_utf8(full.clone()).unwrap();
-    let begin = text.find("{\"begin\"").unwrap();
-    let opening = begin + text[begin..].find('\n').unwrap() + 1;
-    for len in (0..opening).chain((opening..full.len()).step_by(17)) {
-        fs::write(bench.journal(), &full[..len]).unwrap();
-        let host = bench.host();
-        let answer = apply::undo(&host, &bench.store());
-        if len < opening {
-            let error = answer.unwrap_err();
-            assert!(matches!(error, UndoError::Journal { .. }), "{len} bytes: {error}");
-            assert_eq!(host.writes(), 0, "{len} bytes");
-            continue;
-        }
-        let undone = answer.unwrap();
-        assert!(undone.is_complete(), "{len} bytes: {undone:#?}");
-        let torn = full[len - 1] != b'\n';
-        let told = undone.notes.iter().any(|note| note.contains("torn"));
-        assert_eq!(told, torn, "{len} bytes: {:?}", undone.notes);
-        same(&before, &bench.tree(), &format!("{len} bytes"));
-        let again = Bench::of(&shielded);
-        fs::remove_dir_all(bench.scratch.0.join("root")).unwrap();
-        fs::rename(again.scratch.0.join("root"), bench.scratch.0.join("root")).unwrap();
-    }
-}
-
-#[test]
-fn a_file_that_is_no_journal_of_ours_never_leads_to_a_write() {
-    let (tree, plan) = (v2(), v2_plan());
-    let bench = Bench::of(&tree);
-    bench.apply(&bench.host(), &plan).unwrap();
-    let ours = fs::read_to_string(bench.journal()).unwrap();
-    let (header, rest) = ours.split_once('\n').unwrap();
-    for foreign in [
-        String::new(),
-        "\n".to_owned(),
-        "{}\n".to_owned(),
-        "not JSON\n".to_owned(),
-        rest.to_owned(),
-        ours.replacen("cpushield", "othertool", 1),
-        ours.replacen("\"schema\":1", "\"schema\":2", 1),
-        format!("{header}\n{header}\n{rest}"),
-        ours.replacen("\"begin\"", "\"done\"", 1),
-        ours.replacen("\"outcome\"", "\"unknown\"", 1),
-        ours.replace('\n', " "),
-    ] {
-        fs::write(bench.journal(), &foreign).unwrap();
-        let host = bench.host();
-        let undone = apply::undo(&host, &bench.store()).unwrap_err();
-        assert!(matches!(undone, UndoError::Journal { .. }), "{undone}");
-        let applied = bench.apply(&host, &plan).unwrap_err();
-        assert!(matches!(applied, ApplyError::Journal { .. }), "{applied}");
-        assert_eq!(host.writes(), 0, "{foreign}");
-        assert_eq!(fs::read_to_string(bench.journal()).unwrap(), foreign);
-    }
-}
-
-#[test]
-fn after_a_boot_nothing_is_written_and_the_journal_is_put_away_whatever_is_left_of_it() {
-    for (name, tree, plan) in machines() {
-        let bench = Bench::of(&tree);
-        bench.apply(&bench.host(), &plan).unwrap();
-        let whole = fs::read_to_string(bench.journal()).unwrap();
-        let (first, rest) = whole.split_once('\n').unwrap();
-        let booted = Bench::of(&tree);
-        let boot_id = booted.scratch.0.join("root/proc/sys/kernel/random/boot_id");
-        fs::write(boot_id, "another\n").unwrap();
-        for (left, steps) in [
-            (whole.clone(), true),
-            (format!("{whole}{{\"outco"), true),
-            (format!("{whole}\0\0\0"), true),
-            (format!("{first}\n"), false),
-            (format!("{first}\n{}", &rest[..100]), false),
-            (format!("{first}\nnot ours\n"), false),
-            (format!("{}\n{rest}", first.replace("\"schema\":1", "\"schema\":2")), false),
-        ] {
-            let end = left.len().saturating_sub(40);
-            let when = format!("{name}: {} bytes, {:?} at the end", left.len(), &left[end..]);
-            fs::write(bench.journal(), &left).unwrap();
-            let host = booted.host();
-            let undone = apply::undo(&host, &bench.store()).unwrap();
-            assert!(undone.other_boot && undone.is_complete(), "{when}");
-            assert_eq!(undone.steps.is_empty(), !steps, "{when}");
-            assert_eq!(undone.notes.is_empty(), steps, "{when}: {:?}", undone.notes);
-            assert!(undone.steps.iter().all(|step| step.fate == Fate::Gone), "{when}");
-            assert_eq!(host.writes(), 0, "{when}");
-            assert!(!bench.journal().exists(), "{when}");
-            assert_eq!(fs::read_to_string(undone.journal.unwrap()).unwrap(), left, "{when}");
-            fs::write(bench.journal(), &left).unwrap();
-            let applied = apply::apply(&booted.host(), &bench.store(), &plan, &mut |_| {}).unwrap();
-            assert!(applied.notes.iter().any(|note| note.contains("booted")), "{when}");
-            assert!(apply::undo(&booted.host(), &bench.store()).unwrap().is_complete(), "{when}");
-        }
-    }
-}
-
-#[test]
-fn a_journal_that_cannot_be_read_can_be_forgotten_and_is_kept_for_good() {
-    let (tree, plan) = (v2(), v2_plan());
-    let bench = Bench::of(&tree);
-    bench.apply(&bench.host(), &plan).unwrap();
-    let before = bench.tree();
-    fs::write(bench.journal(), "not ours").unwrap();
-    let (root, state) = (bench.scratch.0.join("root"), bench.scratch.0.join("state"));
-    let undo = |more: &[&str]| {
-        let mut undo = std::process::Command::new(env!("CARGO_BIN_EXE_cpushield"));
-        undo.arg("undo").arg("--root").arg(&root).arg("--state").arg(&state).args(more);
-        undo.output().unwrap()
-    };
-    let refused = undo(&[]);
-    assert_eq!(refused.status.code(), Some(3));
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("undo --forget"), "{refused:?}");
-    let forgotten = undo(&["--forget"]);
-    let kept = state.join("forgotten-journal-1.jsonl");
-    let told = String::from_utf8_lossy(&forgotten.stdout).into_owned();
-    assert!(told.contains(&kept.display().to_string()), "{forgotten:?}");
-    same(&before, &bench.tree(), "forgotten");
-    let fresh = Bench::of(&tree);
-    for _ in 0..12 {
-        apply::apply(&fresh.host(), &bench.store(), &plan, &mut |_| {}).unwrap();
-        assert!(apply::undo(&fresh.host(), &bench.store()).unwrap().is_complete());
-    }
-    assert_eq!(fs::read_to_string(kept).unwrap(), "not ours");
-    let names = fs::read_dir(state).unwrap().map(|entry| entry.unwrap().file_name());
-    let old = names.filter(|name| name.to_string_lossy().starts_with("journal-"));
-    assert_eq!(old.count(), 10);
-}
-
-#[test]
 fn what_somebody_else_changed_meanwhile_is_left_alone_and_told() {
     let (tree, plan) = (v2(), v2_plan());
     let bench = Bench::of(&tree);
@@ -366,58 +233,6 @@ fn what_somebody_changes_between_two_undos_is_theirs() {
             }
         }
         assert!(again > count, "{name}: only {again} undos had to be called again");
-    }
-}
-
-/// An apply or undo on a disk that is full after so many writes of the journal.
-fn until_the_disk_is_large_enough(mut run: impl FnMut(usize) -> bool) {
-    let enough = (0..2000).find(|room| run(*room));
-    assert!(enough.is_some_and(|room| room > 3), "full at {enough:?}");
-}
-
-#[test]
-fn a_full_disk_stops_apply_without_a_trace_and_the_next_one_can_shield() {
-    for (name, tree, plan) in machines() {
-        until_the_disk_is_large_enough(|room| {
-            let when = format!("{name}: room for {room} writes");
-            let bench = Bench::of(&tree);
-            let before = bench.tree();
-            let full = bench.store().with_room_for(room);
-            match apply::apply(&bench.host(), &full, &plan, &mut |_| {}) {
-                Ok(_) => return true,
-                Err(ApplyError::Access(error)) => assert_eq!(error.errno(), Some(28), "{when}"),
-                Err(ApplyError::Failed { undone, reason, .. }) => {
-                    assert!(reason.starts_with("ENOSPC"), "{when}: {reason}");
-                    let undone = undone.unwrap();
-                    assert!(undone.is_complete(), "{when}: {undone:#?}");
-                }
-                Err(error) => panic!("{when}: {error}"),
-            }
-            same(&before, &bench.tree(), &when);
-            assert!(!bench.journal().exists(), "{when}");
-            bench.apply(&bench.host(), &plan).unwrap();
-            false
-        });
-    }
-}
-
-#[test]
-fn a_full_disk_does_not_keep_undo_from_its_work() {
-    for (name, tree, plan) in machines() {
-        until_the_disk_is_large_enough(|room| {
-            let when = format!("{name}: room for {room} writes");
-            let bench = Bench::of(&tree);
-            let before = bench.tree();
-            bench.apply(&bench.host(), &plan).unwrap();
-            let full = bench.store().with_room_for(room);
-            let undone = apply::undo(&bench.host(), &full).unwrap();
-            assert!(undone.is_complete(), "{when}: {undone:#?}");
-            same(&before, &bench.tree(), &when);
-            assert!(!bench.journal().exists(), "{when}");
-            let told = undone.notes.iter().any(|note| note.contains("ENOSPC"));
-            assert!(told || undone.notes.is_empty(), "{when}: {undone:#?}");
-            !told
-        });
     }
 }
 
