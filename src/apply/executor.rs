@@ -36,7 +36,11 @@ pub fn apply(
     let notes = clear_the_way(host, store)?;
     host.stay_on(&plan.shield.housekeeping);
     let mut hogs = Hogs::default();
-    if let Some(hog) = hogs.above_rcu(host)? {
+    let mut in_the_way = hogs.above_rcu(host)?;
+    if in_the_way.is_none() {
+        in_the_way = hogs.above_rcu_elsewhere(host, plan)?;
+    }
+    if let Some(hog) = in_the_way {
         return Err(ApplyError::Hog(hog));
     }
     let header = Header {

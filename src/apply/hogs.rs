@@ -6,6 +6,7 @@
 use super::journal::Original;
 use super::make::is_original;
 use crate::change::{Change, Compare};
+use crate::plan::Plan;
 use cpushield_linux::{CpuSet, Hog, Host, Result};
 use std::time::{Duration, Instant};
 
@@ -58,35 +59,30 @@ impl Hogs {
     /// # Errors
     /// `/proc` cannot be read.
     pub fn above_rcu(&mut self, host: &Host) -> Result<Option<InTheWay>> {
-        let hogs = self.look(host)?;
-        if hogs.is_empty() {
+        for hog in self.look(host)? {
+            if let Some(found) = above_rcu(host, hog, hog.task.cpu, "is not above it")? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The same for a task that a plan would send to other CPUs, because it takes away its own.
+    ///
+    /// # Errors
+    /// `/proc` cannot be read.
+    pub fn above_rcu_elsewhere(&mut self, host: &Host, plan: &Plan) -> Result<Option<InTheWay>> {
+        if !plan.steps.iter().any(|step| is_cpuset(&step.change)) {
             return Ok(None);
         }
-        let quiet = list(host, &format!("{CPU}/nohz_full")).unwrap_or_default();
-        let tasks = host.tasks()?;
-        for hog in hogs.iter().filter(|hog| !quiet.contains(hog.task.cpu)) {
-            let name = format!("rcuc/{}", hog.task.cpu);
-            let rcu = tasks.iter().find(|task| task.kthread && task.comm == name);
-            let Some(rcu) = rcu else { continue };
-            let Ok(policy) = host.scheduling(rcu.id.tid) else { continue };
-            let priority = hog.policy.rt_priority();
-            if priority > 0 && policy.is_above(priority) {
-                continue;
+        let shield = &plan.shield;
+        for hog in self.look(host)?.iter().filter(|hog| shield.cpus.contains(hog.task.cpu)) {
+            for cpu in shield.housekeeping.iter() {
+                let words = "is not above it where the shield would send it";
+                if let Some(found) = above_rcu(host, hog, cpu, words)? {
+                    return Ok(Some(found));
+                }
             }
-            let above = (priority + 1).min(99);
-            return Ok(Some(InTheWay {
-                why: format!(
-                    "CPU {} is busy with {hog}, which does not sleep, and {name} ({policy}) is not \
-                     above it: this kernel cannot finish an RCU grace period, and whoever waits \
-                     for one waits for ever",
-                    hog.task.cpu
-                ),
-                hint: format!(
-                    "stop it; or make it an ordinary task: chrt -o -p 0 {}; or put the kernel's \
-                     thread above it: chrt -f -p {above} {} (`cpushield run --fifo` does that)",
-                    hog.task.id.tid, rcu.id.tid
-                ),
-            }));
         }
         Ok(None)
     }
@@ -147,6 +143,35 @@ impl Hogs {
     }
 }
 
+/// What a task on a CPU means for RCU there.
+fn above_rcu(host: &Host, hog: &Hog, cpu: usize, words: &str) -> Result<Option<InTheWay>> {
+    if list(host, &format!("{CPU}/nohz_full")).is_some_and(|quiet| quiet.contains(cpu)) {
+        return Ok(None);
+    }
+    let name = format!("rcuc/{cpu}");
+    let rcu = host.tasks()?.into_iter().find(|task| task.kthread && task.comm == name);
+    let Some(rcu) = rcu else { return Ok(None) };
+    let Ok(policy) = host.scheduling(rcu.id.tid) else { return Ok(None) };
+    let priority = hog.policy.rt_priority();
+    if priority > 0 && policy.is_above(priority) {
+        return Ok(None);
+    }
+    let above = (priority + 1).min(99);
+    Ok(Some(InTheWay {
+        why: format!(
+            "{}, and {name} ({policy}) {words}: this kernel cannot finish an RCU grace period \
+             then, and whoever waits for one waits for ever",
+            busy(hog)
+        ),
+        hint: format!(
+            "{}; or put the kernel's thread above it: chrt -f -p {above} {} (`cpushield run \
+             --fifo` does that)",
+            remedy(hog),
+            rcu.id.tid
+        ),
+    }))
+}
+
 fn busy(hog: &Hog) -> String {
     format!("CPU {} is busy with {hog}, which does not sleep", hog.task.cpu)
 }
@@ -161,9 +186,16 @@ fn list(host: &Host, path: &str) -> Option<CpuSet> {
 
 /// Whether a change may send tasks to other CPUs.
 pub fn moves_tasks(change: &Change) -> bool {
+    is_cpuset(change) || !matches!(change, Change::Write { .. } | Change::MakeDir { .. })
+}
+
+fn is_cpuset(change: &Change) -> bool {
     match change {
-        Change::Write { path, .. } => path.contains("cpuset") || path.ends_with("/cpus"),
-        _ => true,
+        Change::Write { path, .. } => {
+            path.contains("/cpuset.") || path.ends_with("/cpus") || path.ends_with("exclusive")
+        }
+        Change::Slice { .. } => true,
+        _ => false,
     }
 }
 

@@ -206,3 +206,22 @@ fn without_a_group_the_programs_of_a_shield_are_those_that_were_born_on_its_cpus
     let policies = [SPIN, 301, 302].map(|tid| bench.host().scheduling(tid).unwrap().rt_priority());
     assert_eq!(policies, [50, 0, 50]);
 }
+
+#[test]
+fn a_task_is_not_sent_to_a_cpu_where_it_would_stop_rcu() {
+    let mut tree = busy("50000000");
+    let rcu = Task { policy: (1, 1), ..Task::new(17, "rcuc/0", 0x0420_8040, "0") };
+    rcu.put(&mut tree);
+    let bench = Bench::of(&tree);
+    let host = bench.host();
+    match bench.apply(&host, &trees::v2_plan()).unwrap_err() {
+        ApplyError::Hog(hog) => {
+            let wanted = "rcuc/0 (SCHED_FIFO 1) is not above it where the shield would send it";
+            assert!(hog.why.contains(wanted), "{}", hog.why);
+        }
+        error => panic!("{error}"),
+    }
+    assert_eq!(host.writes(), 0);
+    // Without a cpuset it stays where it is, and rcuc/3 is above it.
+    bench.apply(&bench.host(), &plan(steps())).unwrap();
+}
