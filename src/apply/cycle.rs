@@ -1,12 +1,12 @@
-//! Taking a CPU offline and online again. The kernel changes other things by the way: who could run
-//! nowhere else may run everywhere, v1 cpusets lose the CPU for good (kernel/cgroup/cpuset-v1.c,
-//! 6.12). Those are read before and put back after; affinities of tasks are kept by their own step.
+//! Taking a CPU offline and online again. The kernel changes other things by the way; they are read
+//! before and put back after (`besides`). What cannot be put back is told, and undo tries again.
 
-use super::journal::{Done, Fate, Original};
+use super::besides::{NotBack, besides, put_back, would_be_emptied};
+use super::journal::{Done, Fate, Intent, Journal, Original};
 use super::make::Made;
 use super::restore::{Back, NOTHING};
-use crate::change::{Compare, Outcome};
-use cpushield_linux::{CpuSet, Host, Result};
+use crate::change::{Change, Outcome};
+use cpushield_linux::{Host, Result};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -16,53 +16,11 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// What is left when the CPU is online and everything else as it was.
 const BACK: &str = "1";
-
-/// Where v1 cpusets are, with and without the prefix of their files.
-const CPUSETS: &[&str] = &["/sys/fs/cgroup/cpuset", "/dev/cpuset"];
-/// How deep they are looked through.
-const DEPTH_MAX: usize = 16;
+/// What is left when it is online and some files are not as they were; they follow, a line each.
+const BUT_FOR: &str = "1 but for\n";
 
 fn online(cpu: usize) -> String {
     format!("/sys/devices/system/cpu/cpu{cpu}/online")
-}
-
-/// What the kernel changes besides.
-fn besides(host: &Host, cpu: usize) -> BTreeMap<String, String> {
-    let mut files = BTreeMap::new();
-    let one = CpuSet::one(cpu);
-    for irq in host.list("/proc/irq").unwrap_or_default() {
-        let path = format!("/proc/irq/{irq}/smp_affinity_list");
-        let Ok(text) = host.read_line(&path) else { continue };
-        if text.parse::<CpuSet>().is_ok_and(|cpus| cpus == one) {
-            files.insert(path, text);
-        }
-    }
-    for dir in CPUSETS {
-        cpusets(host, dir, cpu, 0, &mut files);
-    }
-    for name in ["scaling_governor", "scaling_min_freq", "scaling_max_freq"] {
-        let path = format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/{name}");
-        if let Ok(text) = host.read_line(&path) {
-            files.insert(path, text);
-        }
-    }
-    files
-}
-
-fn cpusets(host: &Host, dir: &str, cpu: usize, depth: usize, files: &mut BTreeMap<String, String>) {
-    for name in host.list(dir).unwrap_or_default() {
-        let below = format!("{dir}/{name}");
-        if depth >= DEPTH_MAX || !host.exists(&format!("{below}/tasks")) {
-            continue;
-        }
-        for path in ["cpuset.cpus", "cpus"].map(|file| format!("{below}/{file}")) {
-            let Ok(text) = host.read_line(&path) else { continue };
-            if text.parse::<CpuSet>().is_ok_and(|cpus| cpus.contains(cpu)) {
-                files.insert(path, text);
-            }
-        }
-        cpusets(host, &below, cpu, depth + 1, files);
-    }
 }
 
 pub(super) fn original(host: &Host, cpu: usize) -> Result<Original> {
@@ -77,17 +35,35 @@ pub(super) fn make(host: &Host, cpu: usize) -> Result<Made> {
         return Ok(Made::refused(format!("it is offline: {path} reads {now:?}")));
     }
     let files = besides(host, cpu);
+    if let Some(group) = would_be_emptied(cpu, &files) {
+        return Ok(Made::refused(format!(
+            "{group} has no other CPU, and its programs would be moved out of it for good"
+        )));
+    }
     host.write(&path, "0")?;
     if let Some(reason) = bring_back(host, &path)? {
         let note = Some(format!("CPU {cpu} does not come back: {reason}"));
         let broken = note.clone();
         return Ok(Made { note, broken, ..Made::changed("0".to_owned()) });
     }
-    match put_back(host, &files)? {
-        None => Ok(Made::changed(BACK.to_owned())),
-        // Undo tries again.
-        note => Ok(Made { note, ..Made::changed("1, not all is back".to_owned()) }),
+    let failed = put_back(host, cpu, &files)?;
+    if failed.is_empty() {
+        return Ok(Made::changed(BACK.to_owned()));
     }
+    let paths: Vec<&str> = failed.iter().map(|file| file.path.as_str()).collect();
+    let left = format!("{BUT_FOR}{}", paths.join("\n"));
+    let note = Some(format!("{}; undo tries again", told(&failed)));
+    Ok(Made { note, ..Made::changed(left) })
+}
+
+/// What is not as it was, in a sentence.
+fn told(failed: &[NotBack]) -> String {
+    let first = failed.first().map(|file| format!("{} is not back: {}", file.path, file.why));
+    let more = match failed.len() {
+        0 | 1 => String::new(),
+        n => format!(", and {} more files", n - 1),
+    };
+    first.unwrap_or_default() + &more
 }
 
 /// Asks a CPU to come online; the reason when it does not.
@@ -109,44 +85,37 @@ fn bring_back(host: &Host, path: &str) -> Result<Option<String>> {
     Ok(reason)
 }
 
-/// Writes what differs; says what could not be put back.
-fn put_back(host: &Host, files: &BTreeMap<String, String>) -> Result<Option<String>> {
-    // A v1 cpuset lies within the one above it, so those above come first.
-    let mut files: Vec<(&String, &String)> = files.iter().collect();
-    files.sort_by_key(|(path, _)| path.matches('/').count());
-    let mut failure = None;
-    for (path, text) in files {
-        let Ok(now) = host.read_line(path) else { continue };
-        if now == *text || Compare::List.same(&now, text) {
-            continue;
-        }
-        match host.write(path, text) {
-            Err(error) if error.is_stop() => return Err(error),
-            Err(error) => {
-                let reason = error.reason();
-                failure = Some(format!("{path} is {now:?}, it was {text:?}: {reason}"));
-            }
-            Ok(()) => {}
-        }
-    }
-    Ok(failure)
+/// Whether the CPU may have been offline: it is the first step that has no outcome.
+fn may_have_begun(journal: &Journal, cpu: usize) -> bool {
+    let without = |intent: &&Intent| !journal.outcomes.contains_key(&intent.step);
+    let first = journal.intents.iter().find(without).and_then(|intent| journal.step(intent));
+    first.is_some_and(|step| step.change == Change::CycleCpu { cpu })
 }
 
 pub(super) fn restore(
     host: &Host,
+    journal: &Journal,
     cpu: usize,
     files: &BTreeMap<String, String>,
     done: Option<&Done>,
 ) -> Result<Back> {
-    if is_finished(done) {
+    if is_finished(done) || (done.is_none() && !may_have_begun(journal, cpu)) {
         return Ok(NOTHING);
     }
     if let Some(reason) = bring_online(host, cpu)? {
         return Ok(Fate::Failed { reason }.into());
     }
-    Ok(match put_back(host, files)? {
-        Some(reason) => Fate::Failed { reason }.into(),
-        None => Fate::Restored.into(),
+    let left = done.and_then(|done| done.left.as_deref());
+    let some = left.and_then(|left| left.strip_prefix(BUT_FOR)).map(|paths| {
+        let ours = files.iter().filter(|(path, _)| paths.lines().any(|line| line == *path));
+        ours.map(|(path, text)| (path.clone(), text.clone())).collect()
+    });
+    let mut failed = put_back(host, cpu, some.as_ref().unwrap_or(files))?;
+    // What is no more has nothing to be put back to.
+    failed.retain(|file| host.exists(&file.path));
+    Ok(match failed.as_slice() {
+        [] => Fate::Restored.into(),
+        failed => Fate::Failed { reason: told(failed) }.into(),
     })
 }
 

@@ -6,6 +6,7 @@
 //! about what is good for a shield; that is the plan's.
 
 mod affinities;
+mod besides;
 mod cycle;
 mod document;
 mod executor;

@@ -62,7 +62,7 @@ pub fn restore(
             slice::restore(host, unit, files, done)
         }
         (Change::CycleCpu { cpu }, Original::Files { files }) => {
-            cycle::restore(host, *cpu, files, done)
+            cycle::restore(host, journal, *cpu, files, done)
         }
         (Change::MoveTasks { from, to }, was) => {
             move_back(host, journal, (from.as_str(), to.as_str()), was, done)

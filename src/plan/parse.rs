@@ -67,7 +67,19 @@ impl Plan {
     #[must_use]
     pub fn unfit(&self) -> Option<(usize, String)> {
         let mut steps = self.steps.iter().enumerate();
-        steps.find_map(|(n, step)| Some((n, check_change(&step.change, &self.shield).err()?)))
+        let wrong =
+            steps.find_map(|(n, step)| Some((n, check_change(&step.change, &self.shield).err()?)));
+        wrong.or_else(|| self.loses_affinities())
+    }
+
+    /// A CPU that goes offline before anybody has kept the affinities of tasks: those that may run
+    /// nowhere else would never come back to it.
+    fn loses_affinities(&self) -> Option<(usize, String)> {
+        let before = self.steps.iter().take_while(|step| step.change != Change::KeepAffinities);
+        let mut cycles =
+            before.enumerate().filter(|(_, step)| matches!(step.change, Change::CycleCpu { .. }));
+        let why = "expected a step before it that keeps the affinities of tasks, found none";
+        cycles.next().map(|(n, _)| (n, why.to_owned()))
     }
 }
 
@@ -204,6 +216,19 @@ mod tests {
         assert!(error.line.abs_diff(line) <= 3 && error.line > 3, "{error}, the path: {line}");
         assert_eq!(Plan::parse("{", "p.json").unwrap_err().line, 1);
         assert_eq!(Plan::parse("", "p.json").unwrap_err().line, 1);
+    }
+
+    #[test]
+    fn a_cpu_goes_offline_only_when_affinities_are_kept_before() {
+        let mut plan = Plan::parse(&text(), "p").unwrap();
+        let kept = plan.steps.iter().position(|s| s.change == Change::KeepAffinities).unwrap();
+        let mut cycle = plan.steps[kept].clone();
+        cycle.change = Change::CycleCpu { cpu: 3 };
+        plan.steps.insert(kept + 1, cycle.clone());
+        assert_eq!(plan.unfit(), None);
+        plan.steps.remove(kept);
+        let (n, why) = plan.unfit().unwrap();
+        assert!(n == kept && why.contains("keeps the affinities"), "{n}: {why}");
     }
 
     proptest! {

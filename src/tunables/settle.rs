@@ -23,11 +23,18 @@ hundreds of times more often; `--on settle` does it there too, and then nothing 
 the time before. Cpusets must be v2 (a v1 cpuset loses the CPU for good), and the CPU one that can
 be taken offline.
 
-Cost: all CPUs stop for a moment, and programs pinned to that CPU alone are moved; undo puts
-their affinity back.
+Going offline changes other things by the way: masks of interrupts and of network queues that a
+driver spreads anew, the CPU's group of resctrl, partitions that have it, settings of its
+frequency, idle states and machine-check thresholds. All of these are read before and put back at
+once; what cannot be is told, and undo tries again.
+
+Cost: all CPUs stop for a moment. Programs pinned to that CPU alone are moved; undo puts their
+affinity back. Counters that `perf` keeps on that CPU alone end.
 
 Source: timers_dead_cpu() in kernel/time/timer.c, cpuset_hotplug_update_tasks() in
-kernel/cgroup/cpuset.c (6.12).";
+kernel/cgroup/cpuset.c, migrate_one_irq() in kernel/irq/cpuhotplug.c, virtnet_cpu_online() in
+drivers/net/virtio_net.c, resctrl_offline_cpu() in arch/x86/kernel/cpu/resctrl/,
+perf_event_exit_cpu() in kernel/events/core.c (6.12).";
 
 impl Tunable for Settle {
     fn name(&self) -> &'static str {

@@ -37,6 +37,10 @@ fn common(tree: &mut Tree) {
     put("run/irqbalance/irqbalance812.sock", "SLEEP 10 BANNED 0\n");
     put("proc/irq/27/smp_affinity", "8\n");
     put("proc/irq/27/smp_affinity_list", "3\n");
+    put("sys/fs/resctrl/cpus_list", "0-1\n");
+    put("sys/fs/resctrl/rt/cpus_list", "2-3\n");
+    put("sys/fs/resctrl/rt/mon_groups/seen/cpus_list", "3\n");
+    put("sys/class/net/eth0/queues/tx-0/xps_cpus", "0\n");
     put("errors.tsv", "write\t/proc/irq/26/smp_affinity\tEIO\n");
     for (tid, comm, flags, cpus) in TASKS {
         Task::new(*tid, comm, *flags, cpus).put(tree);

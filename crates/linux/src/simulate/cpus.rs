@@ -8,6 +8,9 @@ use std::fs;
 /// The CPUs that are online, in list form.
 pub(super) const ONLINE: &str = "/sys/devices/system/cpu/online";
 
+/// Where groups with a share of the caches are.
+pub(super) const RESCTRL: &str = "/sys/fs/resctrl";
+
 impl Host {
     /// What `status` shows about a task's affinity.
     pub(super) fn force_affinity(&self, tid: i32, cpus: &CpuSet) -> Result<()> {
@@ -58,7 +61,54 @@ impl Host {
         }
         self.say(path, &format!("{value}\n"))?;
         self.say(ONLINE, &format!("{online}\n"))?;
-        if value == "0" { self.leave_offline(&online) } else { Ok(()) }
+        if value == "0" { self.leave_offline(&online) } else { self.join_default(cpu) }
+    }
+
+    /// A CPU that comes online is in the default group of resctrl, and network drivers spread their
+    /// queues anew (`virtnet_cpu_online()`, drivers/net/virtio_net.c, 6.12).
+    fn join_default(&self, cpu: usize) -> Result<()> {
+        let list = format!("{RESCTRL}/cpus_list");
+        if let Some(cpus) = self.list_in(&list) {
+            self.say(&list, &format!("{}\n", cpus.union(&CpuSet::one(cpu))))?;
+        }
+        for device in self.names("/sys/class/net") {
+            let dir = format!("/sys/class/net/{device}/queues");
+            for queue in self.names(&dir) {
+                self.show_mask(&format!("{dir}/{queue}/xps_cpus"), &CpuSet::one(cpu))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writing the CPUs of a resctrl group takes them from the default group, and gives it those
+    /// that are no longer named (`cpus_ctrl_write()`, fs/resctrl/rdtgroup.c, 6.16).
+    pub(super) fn simulate_resctrl(&self, dir: &str, path: &str, value: &str) -> Result<()> {
+        let wrong = || Error::os(Verb::Write, path, libc::EINVAL);
+        let cpus: CpuSet = value.parse().map_err(|_| wrong())?;
+        let before = self.list_in(path).unwrap_or_default();
+        self.say(path, &format!("{cpus}\n"))?;
+        let list = format!("{RESCTRL}/cpus_list");
+        match self.list_in(&list) {
+            Some(all) if dir.rsplit_once('/').is_some_and(|(above, _)| above == RESCTRL) => {
+                let all = all.union(&before).minus(&cpus);
+                self.say(&list, &format!("{all}\n"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn leave_resctrl(&self, dir: &str, online: &CpuSet) -> Result<()> {
+        let list = format!("{dir}/cpus_list");
+        if let Some(cpus) = self.list_in(&list) {
+            self.say(&list, &format!("{}\n", cpus.and(online)))?;
+        }
+        for name in self.names(dir) {
+            let below = format!("{dir}/{name}");
+            if self.place(&below).is_dir() {
+                self.leave_resctrl(&below, online)?;
+            }
+        }
+        Ok(())
     }
 
     fn leave_offline(&self, online: &CpuSet) -> Result<()> {
@@ -75,6 +125,7 @@ impl Host {
                 self.simulate(&list, &online.to_string())?;
             }
         }
+        self.leave_resctrl(RESCTRL, online)?;
         self.leave_cpusets("/sys/fs/cgroup/cpuset", online)
     }
 

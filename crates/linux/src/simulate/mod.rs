@@ -48,6 +48,9 @@ impl Host {
             "cgroup.subtree_control" => self.simulate_subtree(dir, value),
             "cpuset.cpus.partition" => self.simulate_partition(dir, value),
             "cpuset.cpus" | "cpus" => self.simulate_group_cpus(dir, path, value),
+            "cpus_list" if dir.starts_with(cpus::RESCTRL) => {
+                self.simulate_resctrl(dir, path, value)
+            }
             "online" if dir.starts_with("/sys/devices/system/cpu/cpu") => {
                 self.simulate_online(dir, path, value)
             }

@@ -1,0 +1,147 @@
+//! A CPU goes offline and online again: what the kernel changes besides comes back.
+
+use super::bench::{Bench, Tree, same};
+use super::trees;
+use cpushield::apply::journal::{Journal, Original};
+use cpushield::apply::{self, Applied};
+use cpushield::change::{Change, Outcome};
+use cpushield::plan::Plan;
+use cpushield_linux::Fault;
+use std::fs;
+
+/// A machine with all that hangs on CPU 3, or on every CPU.
+fn machine() -> Tree {
+    let mut tree = trees::v2();
+    for (path, text) in [
+        ("sys/fs/cgroup/other/cgroup.controllers", "cpuset\n"),
+        ("sys/fs/cgroup/other/cgroup.procs", ""),
+        ("sys/fs/cgroup/other/cpuset.cpus.partition", "root\n"),
+        ("sys/devices/system/cpu/cpu3/cpufreq/scaling_governor", "userspace\n"),
+        ("sys/devices/system/cpu/cpu3/cpufreq/scaling_setspeed", "1200000\n"),
+        ("sys/devices/system/cpu/cpu3/cpufreq/energy_performance_preference", "<unknown>\n"),
+        ("sys/devices/system/cpu/cpu3/cpuidle/state2/disable", "1\n"),
+        ("sys/devices/system/machinecheck/machinecheck3/northbridge/dram/threshold_limit", "9\n"),
+    ] {
+        tree.insert(path.into(), Some(text.as_bytes().to_vec()));
+    }
+    tree
+}
+
+fn plan() -> Plan {
+    let mut plan = trees::v2_plan();
+    plan.steps.truncate(2);
+    plan.steps[1].change = Change::CycleCpu { cpu: 3 };
+    plan
+}
+
+fn outcome(applied: &Applied) -> (&Outcome, Option<&str>, Option<&str>) {
+    let done = &applied.steps[1].done;
+    (&done.outcome, done.left.as_deref(), done.note.as_deref())
+}
+
+#[test]
+fn everything_that_may_change_besides_is_on_disk_before_the_cpu_goes() {
+    let bench = Bench::of(&machine());
+    bench.apply(&bench.host(), &plan()).unwrap();
+    let journal = Journal::parse(&fs::read(bench.journal()).unwrap()).unwrap();
+    let Original::Files { files } = &journal.intents[1].original else { panic!() };
+    let files: Vec<&str> = files.keys().map(String::as_str).collect();
+    assert_eq!(
+        files,
+        [
+            "/proc/irq/24/smp_affinity_list",
+            "/proc/irq/25/smp_affinity_list",
+            "/proc/irq/26/smp_affinity_list",
+            "/proc/irq/27/smp_affinity_list",
+            "/sys/class/net/eth0/queues/tx-0/xps_cpus",
+            "/sys/devices/system/cpu/cpu3/cpufreq/scaling_governor",
+            "/sys/devices/system/cpu/cpu3/cpufreq/scaling_setspeed",
+            "/sys/devices/system/cpu/cpu3/cpuidle/state2/disable",
+            "/sys/devices/system/machinecheck/machinecheck3/northbridge/dram/threshold_limit",
+            "/sys/fs/cgroup/other/cpuset.cpus.partition",
+            "/sys/fs/resctrl/rt/cpus_list",
+            "/sys/fs/resctrl/rt/mon_groups/seen/cpus_list",
+        ]
+    );
+}
+
+#[test]
+fn the_group_of_resctrl_and_the_queues_are_back_when_the_cpu_is() {
+    let bench = Bench::of(&machine());
+    let before = bench.tree();
+    let applied = bench.apply(&bench.host(), &plan()).unwrap();
+    assert_eq!(outcome(&applied), (&Outcome::Changed, Some("1"), None));
+    // Affinities of tasks are kept and put back by their own step.
+    let but_for_tasks = |mut tree: Tree| {
+        tree.retain(|path, _| !path.ends_with("status"));
+        tree
+    };
+    same(&but_for_tasks(before.clone()), &but_for_tasks(bench.tree()), "the CPU is back");
+    assert!(apply::undo(&bench.host(), &bench.store()).unwrap().is_complete());
+    same(&before, &bench.tree(), "undone");
+}
+
+#[test]
+fn what_is_not_back_is_told_and_undo_puts_back_that_and_nothing_else() {
+    let bench = Bench::of(&machine());
+    let before = bench.tree();
+    // The queue is told once more after each failure, so both of its writes are refused.
+    let path = "write\t/sys/class/net/eth0/queues/tx-0/xps_cpus\tEBUSY\n";
+    let errors = bench.scratch.0.join("root/errors.tsv");
+    let kept = fs::read_to_string(&errors).unwrap();
+    fs::write(&errors, format!("{kept}{path}")).unwrap();
+    let applied = bench.apply(&bench.host(), &plan()).unwrap();
+    assert_eq!(
+        outcome(&applied),
+        (
+            &Outcome::Changed,
+            Some("1 but for\n/sys/class/net/eth0/queues/tx-0/xps_cpus"),
+            Some(
+                "/sys/class/net/eth0/queues/tx-0/xps_cpus is not back: EBUSY: Device or resource \
+                 busy; undo tries again"
+            )
+        )
+    );
+    let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+    assert_eq!(undone.failed().count(), 1, "{undone:#?}");
+    // Somebody moves an interrupt; it was back, so it is theirs.
+    bench.host().write("/proc/irq/24/smp_affinity_list", "1").unwrap();
+    fs::write(&errors, kept).unwrap();
+    let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+    assert!(undone.is_complete(), "{undone:#?}");
+    assert_eq!(bench.host().read_line("/proc/irq/24/smp_affinity_list").unwrap(), "1");
+    bench.host().write("/proc/irq/24/smp_affinity_list", "0-3").unwrap();
+    same(&before, &bench.tree(), "put back by the second undo");
+}
+
+#[test]
+fn killed_before_the_cpu_went_nothing_else_is_written() {
+    let bench = Bench::of(&machine());
+    let mut plan = plan();
+    let (cycle, mut other) = (plan.steps[1].clone(), plan.steps[1].clone());
+    other.change = Change::MakeDir { path: "/sys/fs/cgroup/cpushield".to_owned() };
+    plan.steps = vec![plan.steps[0].clone(), other, cycle];
+    bench.apply(&bench.host().failing(Fault::Stop { at: 0 }), &plan).unwrap_err();
+    bench.host().write("/proc/irq/24/smp_affinity_list", "1").unwrap();
+    assert!(apply::undo(&bench.host(), &bench.store()).unwrap().is_complete());
+    assert_eq!(bench.host().read_line("/proc/irq/24/smp_affinity_list").unwrap(), "1");
+}
+
+#[test]
+fn a_cpu_that_is_all_of_a_v1_cpuset_stays_online() {
+    let mut tree = machine();
+    for (file, text) in [("tasks", "200\n"), ("cgroup.procs", "200\n"), ("cpuset.cpus", "3\n")] {
+        let path = format!("sys/fs/cgroup/cpuset/mine/{file}");
+        tree.insert(path.into(), Some(text.as_bytes().to_vec()));
+    }
+    let bench = Bench::of(&tree);
+    let mut plan = plan();
+    plan.steps[1].required = false;
+    let host = bench.host();
+    let applied = bench.apply(&host, &plan).unwrap();
+    let reason = "/sys/fs/cgroup/cpuset/mine has no other CPU, and its programs would be moved out \
+                  of it for good";
+    let reason = reason.to_owned();
+    assert_eq!(outcome(&applied), (&Outcome::Refused { reason }, None, None));
+    assert_eq!(host.writes(), 0);
+}
