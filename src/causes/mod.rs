@@ -1,6 +1,7 @@
 //! The catalogue of causes: every kind of thing that can run on a CPU instead of the workload's
 //! user code. One place, pure; `tunables/` says what removes each, `verify/` counts them.
 
+pub mod known;
 mod pages;
 
 use serde::{Deserialize, Serialize};
@@ -38,10 +39,14 @@ pub enum Cause {
     Syscall,
     /// Another exception of the workload.
     Exception,
+    /// A signal for the workload.
+    Signal,
     /// A non-maskable interrupt.
     Nmi,
     /// Machine check or thermal interrupt.
     MachineCheck,
+    /// The frequency of a CPU was changed from here.
+    Frequency,
     /// System management mode: firmware took the CPU.
     Smi,
     /// The hypervisor ran something else.
@@ -67,8 +72,10 @@ impl Cause {
         Cause::PageFault,
         Cause::Syscall,
         Cause::Exception,
+        Cause::Signal,
         Cause::Nmi,
         Cause::MachineCheck,
+        Cause::Frequency,
         Cause::Smi,
         Cause::Steal,
         Cause::Unattributed,
@@ -92,8 +99,10 @@ impl Cause {
             Cause::PageFault => "page-fault",
             Cause::Syscall => "syscall",
             Cause::Exception => "exception",
+            Cause::Signal => "signal",
             Cause::Nmi => "nmi",
             Cause::MachineCheck => "machine-check",
+            Cause::Frequency => "frequency",
             Cause::Smi => "smi",
             Cause::Steal => "steal",
             Cause::Unattributed => "unattributed",

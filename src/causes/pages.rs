@@ -28,8 +28,10 @@ impl Cause {
             Cause::PageFault => "the workload touched memory that was not mapped yet",
             Cause::Syscall => "the workload called the kernel",
             Cause::Exception => "another exception of the workload",
+            Cause::Signal => "a signal for the workload",
             Cause::Nmi => "a non-maskable interrupt: watchdog, profiler, backtrace",
             Cause::MachineCheck => "a machine check or thermal interrupt",
+            Cause::Frequency => "the frequency of a CPU was changed from this one",
             Cause::Smi => "firmware took the CPU (system management mode)",
             Cause::Steal => "the hypervisor ran something else",
             Cause::Unattributed => "seen, but of no known kind",
@@ -54,8 +56,10 @@ impl Cause {
             Cause::PageFault => PAGE_FAULT,
             Cause::Syscall => SYSCALL,
             Cause::Exception => EXCEPTION,
+            Cause::Signal => SIGNAL,
             Cause::Nmi => NMI,
             Cause::MachineCheck => MACHINE_CHECK,
+            Cause::Frequency => FREQUENCY,
             Cause::Smi => SMI,
             Cause::Steal => STEAL,
             Cause::Unattributed => UNATTRIBUTED,
@@ -70,8 +74,9 @@ CPU use and share the CPU among programs.
 At runtime nothing stops it on a busy CPU: it needs `nohz_full=` at boot and then one runnable
 task on the CPU. Since 4.17 nothing of it remains there; a tick once a second runs elsewhere on
 its behalf (kernel/sched/core.c, sched_tick_remote). Things that bring it back on a `nohz_full`
-CPU: a second runnable task, a POSIX CPU timer, perf events, an unstable clock source, and the
-fair server (see `fair-server`).
+CPU: a second runnable task, a POSIX CPU timer, perf events, an unstable clock source, an RCU
+grace period that waits for the CPU, and the fair server (see `fair-server`). The kernel says which
+of them it was (`timer:tick_stop`), and the tick's culprit repeats it: `kept for perf`.
 
 Seen as `Local timer interrupts` in /proc/interrupts and as `hrtimer_expire_entry` with
 `tick_nohz_handler` (`tick_sched_timer` before 6.8) in the trace.";
@@ -96,7 +101,8 @@ shows effective_affinity_list. Per-CPU and managed interrupts cannot be moved by
 
 const SOFTIRQ: &str = "\
 The second half of an interrupt: network receive, block completion, timers, RCU callbacks. It
-runs on the CPU that raised it, after the interrupt or in ksoftirqd. Move the interrupts and
+runs on the CPU that raised it, after the interrupt or in ksoftirqd; what raised it is told beside
+its name. Move the interrupts and
 switch packet steering (`rps-xps`) away, and it goes with them; RCU callbacks go with
 `rcu_nocbs=`.";
 
@@ -144,8 +150,20 @@ The workload called the kernel itself. For a periodic program that is how it sle
 one should not call at all while it works.";
 
 const EXCEPTION: &str = "\
-The workload raised an exception: a breakpoint, first use of the FPU state, a misaligned access,
-a debug register, general protection.";
+The workload raised an exception: a breakpoint, a division by zero, a misaligned access, a debug
+register, general protection. The kernel has events for page faults only; others are told by the
+signal that follows, or, on a `nohz_full` CPU, as an entry without an event.";
+
+const SIGNAL: &str = "\
+A signal reached the workload: from a timer of its own (setitimer, timer_create), another program
+(kill, tgkill) or the kernel. The IPI that brings it to a busy CPU is counted with it. Timers by
+CPU time (ITIMER_PROF, CLOCK_PROCESS_CPUTIME_ID) also keep the tick. Block signals in the thread
+that must not be disturbed and take them in another (sigwait, signalfd).";
+
+const FREQUENCY: &str = "\
+The kernel set a CPU's frequency from this CPU (`power:cpu_frequency`); the change itself may stop
+the clock of the core for some microseconds. A governor that does not change it (`cpu-governor`)
+ends this. Processors that choose by themselves (HWP) change it unseen.";
 
 const NMI: &str = "\
 A non-maskable interrupt. Sources: the hardlockup watchdog (a perf event that overflows about

@@ -1,6 +1,7 @@
 //! `cpushield explain`: the page of a tunable or of a cause, and the way from one to the other.
 
 use crate::causes::Cause;
+use crate::causes::known::{self, Known};
 use crate::change::{Risk, When};
 use crate::failure::Failure;
 use crate::report::table::{Align, lay_out};
@@ -13,7 +14,7 @@ use serde::Serialize;
 /// Without a name: lists all.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A tunable (`irq-affinity`) or a cause (`tick`)
+    /// A tunable (`irq-affinity`), a cause (`tick`) or a culprit of the kernel (`vmstat_update`)
     pub name: Option<String>,
 }
 
@@ -48,6 +49,7 @@ pub fn run(ui: &Ui, args: &Args) -> Result<(), Failure> {
     let page = named(name)
         .map(page_of_tunable)
         .or_else(|| Cause::named(name).map(page_of_cause))
+        .or_else(|| known::of(name).map(page_of_culprit))
         .ok_or_else(|| unknown(name))?;
     ui.show(&page, || page.text())
 }
@@ -67,6 +69,22 @@ fn page_of_tunable(tunable: &dyn Tunable) -> Page {
         removed_by: None,
         risk: Some(tunable.risk()),
         when: Some(tunable.when()),
+    }
+}
+
+/// A culprit has a line, and the tunables that are about it by name.
+fn page_of_culprit(known: &'static Known) -> Page {
+    let about =
+        |tunable: &&&dyn Tunable| tunable.culprits().iter().any(|part| known.name.contains(part));
+    Page {
+        name: known.name,
+        kind: "culprit",
+        summary: known.what,
+        text: known.source,
+        removes: None,
+        removed_by: Some(TUNABLES.iter().filter(about).map(|tunable| tunable.name()).collect()),
+        risk: None,
+        when: None,
     }
 }
 
@@ -150,7 +168,8 @@ fn list(pages: &[Page]) -> String {
 
 fn unknown(name: &str) -> Failure {
     let known: Vec<&str> = pages().iter().map(|page| page.name).collect();
-    let mut failure = Failure::usage(format!("there is no tunable and no cause {name:?}"));
+    let mut failure =
+        Failure::usage(format!("no tunable, cause or known culprit is called {name:?}"));
     for near in nearest(name, &known) {
         failure = failure.hint(format!("did you mean {near}?"));
     }

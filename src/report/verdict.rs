@@ -1,7 +1,7 @@
 //! The text of `cpushield verify`: per CPU the verdict, what interrupted it and how to remove that,
 //! the longest stretch, what no witness could see, and the limits. Pure.
 
-use crate::causes::Cause;
+use crate::causes::{Cause, known};
 use crate::report::table::{Align, lay_out, rate, span};
 use crate::verify::{
     Control, CpuEvidence, CpuVerdict, Evidence, Gaps, Interruptions, Joined, Leak, State, Verdict,
@@ -99,7 +99,7 @@ fn row(leak: &Leak, span_ns: u64) -> Vec<String> {
     );
     vec![
         cause.to_string(),
-        if culprit.is_empty() { "-".to_owned() } else { culprit.clone() },
+        who(culprit),
         number(count),
         rate(*count, span_ns),
         number(nested),
@@ -107,6 +107,15 @@ fn row(leak: &Leak, span_ns: u64) -> Vec<String> {
         time(max_ns),
         remedy,
     ]
+}
+
+/// The culprit, and what it is for where that is known.
+fn who(culprit: &str) -> String {
+    match known::of(culprit) {
+        _ if culprit.is_empty() => "-".to_owned(),
+        Some(known) => format!("{culprit}: {}", known.what),
+        None => culprit.to_owned(),
+    }
 }
 
 fn percent(part: u64, whole: u64) -> String {

@@ -50,7 +50,7 @@ impl Tunable for FairServer {
     }
 
     fn culprits(&self) -> &'static [&'static str] {
-        &["dl_task_timer", "dl_server", "inactive_task_timer"]
+        &["dl_task_timer", "dl_server", "inactive_task_timer", "kept for the scheduler"]
     }
 
     fn risk(&self) -> Risk {

@@ -49,6 +49,11 @@ impl Tunable for Workqueues {
         &[Cause::Workqueue]
     }
 
+    fn culprits(&self) -> &'static [&'static str] {
+        // Work of a CPU's own queue follows no mask.
+        &["(unbound)", "kworker/u"]
+    }
+
     fn risk(&self) -> Risk {
         Risk::None
     }

@@ -91,6 +91,10 @@ fn formats(
         if spec.syscalls_only && !order.syscalls {
             continue;
         }
+        let better = |name| formats.iter().any(|(known, _): &(&Spec, _)| known.name == name);
+        if spec.instead_of.is_some_and(better) {
+            continue;
+        }
         match (tracefs.format(host, spec.system, spec.name)?, spec.blind) {
             (Some(format), _) => formats.push((spec, format)),
             (None, Some(what)) => blind.push(what.to_owned()),

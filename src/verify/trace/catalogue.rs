@@ -40,6 +40,16 @@ pub enum What {
     Fork,
     /// A page fault from user mode.
     PageFault,
+    /// The tick was stopped on this CPU, or why it was not.
+    TickStop,
+    /// A signal reaches the task that runs.
+    Signal,
+    /// The frequency of a CPU is changed from here.
+    Frequency,
+    /// A machine check is told of.
+    MachineCheck,
+    /// The TLB is flushed here.
+    TlbFlush,
     /// The handler of an NMI has ended.
     Nmi,
     /// A system call begins.
@@ -67,6 +77,10 @@ impl What {
                 | What::WorkEnd
                 | What::SyscallEnd
                 | What::UserEnter
+                | What::TickStop
+                | What::Frequency
+                | What::MachineCheck
+                | What::TlbFlush
         )
     }
 }
@@ -113,6 +127,8 @@ pub struct Spec {
     pub blind: Option<&'static str>,
     /// It is recorded only when system calls are asked for.
     pub syscalls_only: bool,
+    /// It is recorded only where the kernel lacks this event, which says more.
+    pub instead_of: Option<&'static str>,
 }
 
 const fn spec(
@@ -121,7 +137,7 @@ const fn spec(
     what: What,
     fields: &'static [&'static str],
 ) -> Spec {
-    Spec { system, name, what, fields, blind: None, syscalls_only: false }
+    Spec { system, name, what, fields, blind: None, syscalls_only: false, instead_of: None }
 }
 
 /// A pair of events around the handler of a vector; not every kernel has every vector.
@@ -151,7 +167,7 @@ const VECTORS: [[Spec; 2]; 11] = [
     vector("deferred_error_apic_entry", "deferred_error_apic_exit", Vector::Deferred),
 ];
 
-const OTHERS: [Spec; 21] = [
+const OTHERS: [Spec; 26] = [
     Spec {
         blind: Some("device interrupts (no irq:irq_handler_entry)"),
         ..spec("irq", "irq_handler_entry", What::Irq, &["irq", "name"])
@@ -187,7 +203,18 @@ const OTHERS: [Spec; 21] = [
     spec("sched", "sched_process_fork", What::Fork, &["parent_pid", "child_pid"]),
     Spec {
         blind: Some("page faults of the workload"),
-        ..spec("exceptions", "page_fault_user", What::PageFault, &[])
+        ..spec("exceptions", "page_fault_user", What::PageFault, &["error_code"])
+    },
+    spec("timer", "tick_stop", What::TickStop, &["success", "dependency"]),
+    Spec {
+        blind: Some("signals of the workload (no signal:signal_deliver)"),
+        ..spec("signal", "signal_deliver", What::Signal, &["sig", "code"])
+    },
+    spec("power", "cpu_frequency", What::Frequency, &[]),
+    spec("mce", "mce_record", What::MachineCheck, &["bank"]),
+    Spec {
+        instead_of: Some("csd_function_entry"),
+        ..spec("tlb", "tlb_flush", What::TlbFlush, &["reason"])
     },
     Spec {
         blind: Some("NMIs (no nmi:nmi_handler)"),

@@ -86,6 +86,20 @@ pub enum With {
         /// Its command name.
         comm: Name,
     },
+    /// The tick.
+    Tick {
+        /// It was stopped.
+        stopped: bool,
+        /// What it is needed for: bits of `enum tick_dep_bits` (include/linux/tick.h).
+        needed: u8,
+    },
+    /// A signal.
+    Signal {
+        /// Its number.
+        number: u8,
+        /// `si_code`: who sent it.
+        code: i32,
+    },
     /// A fork.
     Fork {
         /// Who forks.
@@ -211,6 +225,11 @@ impl Slot {
             What::Switch => {
                 With::Switch { blocks: number(0)? & BLOCKED != 0, pid: pid(1)?, comm: name(2)? }
             }
+            What::TickStop => With::Tick {
+                stopped: number(0)? != 0,
+                needed: u8::try_from(number(1)? & 0xff).ok()?,
+            },
+            What::Signal => With::Signal { number: u8::try_from(number(0)?).ok()?, code: pid(1)? },
             What::Fork => With::Fork { parent: pid(0)?, child: pid(1)? },
             What::Nmi => {
                 With::Nmi { handler: number(0)?, took_ns: number(1)?, handled: number(2)? != 0 }
@@ -221,6 +240,9 @@ impl Slot {
             | What::Timer
             | What::Call
             | What::Work
+            | What::PageFault
+            | What::MachineCheck
+            | What::TlbFlush
             | What::Syscall => With::Number(number(0)?),
             _ => With::Nothing,
         })

@@ -28,6 +28,7 @@ pub mod replay;
 mod rows;
 mod stays;
 pub mod story;
+mod words;
 
 use crate::verify::{Interruptions, Joined};
 use arm::Armed;
@@ -141,7 +142,7 @@ impl<'h> Recorder<'h> {
         if symbols.is_empty() {
             blind.push("names of kernel functions (/proc/kallsyms hides the addresses)".to_owned());
         }
-        let shared = Shared { wakes: symbols.address("sched_ttwu_pending"), ..Shared::default() };
+        let shared = Shared::knowing(&symbols);
         Ok(Recorder {
             host,
             channels,

@@ -59,8 +59,8 @@ impl Replay {
             .collect();
         let shared = Shared {
             workload: recorded.workload.iter().copied().collect(),
-            wakes: recorded.symbols.address("sched_ttwu_pending"),
             ticks_per_ns: 1.0 / recorded.scale.ns_per_tick,
+            ..Shared::knowing(&recorded.symbols)
         };
         Replay {
             cpu: recorded.cpu,

@@ -1,6 +1,7 @@
 //! What was counted on one CPU, by cause and culprit, at constant memory. Pure.
 
 use super::decode::Name;
+use super::words;
 use crate::causes::Cause;
 use crate::verify::{Interruptions, WitnessKind};
 use cpushield_linux::clock::Scale;
@@ -13,11 +14,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 const ROWS_MAX: usize = 4096;
 
 /// The functions of the tick's hrtimer (kernel/time/tick-sched.c): up to 6.7 and from 6.8.
-const TICK: &[&str] = &["tick_sched_timer", "tick_nohz_handler"];
-
-/// Names of the softirqs, by number (include/linux/interrupt.h).
-const SOFTIRQS: &[&str] =
-    &["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
+pub const TICK: &[&str] = &["tick_sched_timer", "tick_nohz_handler"];
 
 /// Who, as far as the trace says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -40,8 +37,38 @@ pub enum Who {
         /// Its command name; empty when it was running before the trace began.
         comm: Name,
     },
-    /// A softirq by number.
-    Softirq(u64),
+    /// The tick.
+    Tick {
+        /// The function of its timer.
+        function: u64,
+        /// What kept it, as the kernel last said: bits of `enum tick_dep_bits`.
+        needed: u8,
+    },
+    /// A work item.
+    Work {
+        /// Its function.
+        function: u64,
+        /// Its kworker belongs to no CPU.
+        unbound: bool,
+    },
+    /// A softirq.
+    Softirq {
+        /// Its number.
+        number: u8,
+        /// What asked for it.
+        by: By,
+    },
+    /// A page fault, by the bits of its error code (arch/x86/include/asm/trap_pf.h).
+    Fault(u8),
+    /// A signal.
+    Signal {
+        /// Its number.
+        number: u8,
+        /// `si_code`, as far as it says who sent it.
+        code: i8,
+    },
+    /// A bank of machine checks.
+    Bank(u8),
     /// A system call by number.
     Syscall(u64),
     /// A record of an event that was not asked for, by the event's number.
@@ -50,6 +77,37 @@ pub enum Who {
     Short(&'static str),
     /// All that came after [`ROWS_MAX`] others.
     Others,
+}
+
+/// What asked for a softirq.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum By {
+    /// Nobody that was seen.
+    #[default]
+    Nobody,
+    /// The task that ran.
+    Task(i32),
+    /// A device interrupt, by number.
+    Irq(u32),
+    /// A function of the kernel: a timer's, a work item's, one that was called.
+    Function(u64),
+    /// Another softirq, by number.
+    Softirq(u8),
+}
+
+impl By {
+    /// From what ran when it was asked for.
+    #[must_use]
+    pub fn of(who: Who) -> By {
+        match who {
+            Who::Irq { number, .. } => By::Irq(number),
+            Who::Function(at) | Who::Tick { function: at, .. } => By::Function(at),
+            Who::Work { function, .. } => By::Function(function),
+            Who::Task { pid, .. } => By::Task(pid),
+            Who::Softirq { number, .. } => By::Softirq(number),
+            _ => By::Nobody,
+        }
+    }
 }
 
 /// What a row counts.
@@ -133,7 +191,7 @@ impl Rows {
     /// The numbers of all tasks among the culprits.
     pub fn tasks(&self) -> impl Iterator<Item = i32> + '_ {
         self.rows.keys().filter_map(|key| match key.who {
-            Who::Task { pid, .. } => Some(pid),
+            Who::Task { pid, .. } | Who::Softirq { by: By::Task(pid), .. } => Some(pid),
             _ => None,
         })
     }
@@ -202,10 +260,18 @@ impl Names<'_> {
             (_, Who::Task { pid, comm }) => self.task(pid, &comm.text()),
             (cause, Who::Words(words)) => (cause, words.to_owned()),
             (cause, Who::Irq { number, name }) => (cause, format!("IRQ {number} {}", name.text())),
-            (cause, Who::Softirq(number)) => {
-                let name = usize::try_from(number).ok().and_then(|n| SOFTIRQS.get(n));
-                (cause, name.map_or_else(|| format!("softirq {number}"), |n| (*n).to_owned()))
+            (cause, Who::Tick { function: at, needed }) => {
+                (cause, format!("{}{}", function(at), words::kept(needed)))
             }
+            (cause, Who::Work { function: at, unbound }) => {
+                (cause, function(at) + if unbound { " (unbound)" } else { "" })
+            }
+            (cause, Who::Softirq { number, by }) => {
+                (cause, words::softirq(number) + &self.raised(by))
+            }
+            (cause, Who::Fault(bits)) => (cause, words::fault(bits).to_owned()),
+            (cause, Who::Signal { number, code }) => (cause, words::signal(number, code)),
+            (cause, Who::Bank(bank)) => (cause, format!("bank {bank}")),
             (cause, Who::Syscall(number)) => {
                 let name = syscalls::name(number).map(str::to_owned);
                 (cause, name.unwrap_or_else(|| format!("system call {number}")))
@@ -220,6 +286,18 @@ impl Names<'_> {
     pub(super) fn thread(&self, pid: i32) -> String {
         let comm = self.tasks.get(&pid).map_or("", |task| &task.comm);
         format!("{comm} ({pid})").trim_start().to_owned()
+    }
+
+    /// Who asked for a softirq.
+    fn raised(&self, by: By) -> String {
+        let who = match by {
+            By::Nobody => return String::new(),
+            By::Task(pid) => self.task(pid, "").1,
+            By::Irq(number) => format!("IRQ {number}"),
+            By::Function(at) => self.symbols.name(at),
+            By::Softirq(number) => words::softirq(number),
+        };
+        format!(", raised by {who}")
     }
 
     fn task(&self, pid: i32, comm: &str) -> (Cause, String) {

@@ -19,8 +19,9 @@ pub use tape::{Drawn, Piece};
 
 use super::catalogue::What;
 use super::decode::{Event, Name, With};
-use super::rows::{Key, Rows, Who};
+use super::rows::{By, Key, Rows, TICK, Who};
 use crate::causes::Cause;
+use cpushield_linux::text::kallsyms::Symbols;
 use std::collections::{HashMap, HashSet};
 
 /// Deeper than any real nesting (task, system call, softirq, timer, interrupt, call, NMI).
@@ -30,7 +31,7 @@ const FRAMES_MAX: usize = 32;
 const SUSPENDED_MAX: usize = 256;
 
 /// The softirq in which timers that may wait expire (include/linux/interrupt.h).
-const HRTIMER_SOFTIRQ: u64 = 8;
+const HRTIMER_SOFTIRQ: u8 = 8;
 
 /// A stay of which nothing was seen but that it was.
 const UNKNOWN: Key = Key {
@@ -45,11 +46,23 @@ pub struct Shared {
     pub workload: HashSet<i32>,
     /// Address of `sched_ttwu_pending`: a call that only wakes a task here.
     pub wakes: Option<u64>,
+    /// Addresses of the tick's function, whichever this kernel has.
+    pub tick: Vec<u64>,
     /// Ticks in a nanosecond.
     pub ticks_per_ns: f64,
 }
 
 impl Shared {
+    /// With what the addresses of this kernel say, and nothing else yet.
+    #[must_use]
+    pub fn knowing(symbols: &Symbols) -> Shared {
+        Shared {
+            wakes: symbols.address("sched_ttwu_pending"),
+            tick: TICK.iter().filter_map(|name| symbols.address(name)).collect(),
+            ..Shared::default()
+        }
+    }
+
     /// Whose time counts as undisturbed.
     fn is_ours(&self, pid: i32) -> bool {
         if self.workload.is_empty() { pid == 0 } else { self.workload.contains(&pid) }
@@ -106,6 +119,10 @@ pub struct Stays {
     last: u64,
     /// Softirqs raised on this CPU and not yet run.
     raised: u64,
+    /// Who asked for each of them.
+    raisers: [By; 64],
+    /// What the tick was last needed for.
+    needed: u8,
     suspended: HashMap<i32, Key>,
     /// Stays that are over and were not asked for yet; `None` when nobody wants them.
     finished: Option<Vec<Finished>>,
@@ -126,6 +143,8 @@ impl Default for Stays {
             mark: 0,
             last: 0,
             raised: 0,
+            raisers: [By::Nobody; 64],
+            needed: 0,
             suspended: HashMap::new(),
             finished: None,
             tape: None,
@@ -213,16 +232,16 @@ impl Stays {
             (What::VectorEnd(vector), _) => self.close(at, Kind::Vector(vector)),
             (What::Irq, With::Irq { number, name }) => self.irq(at, number, name),
             (What::IrqEnd, _) => self.close(at, Kind::Irq),
-            (What::Softirq, With::Number(n)) => self.softirq(at, n),
+            (What::Softirq, With::Number(n)) => self.softirq(at, small(n)),
             (What::SoftirqEnd, _) => self.close(at, Kind::Softirq),
-            (What::SoftirqRaise, With::Number(n)) => self.raise(n),
-            (What::Hrtimer, With::Number(f)) => self.function(at, Kind::Hrtimer, Cause::Hrtimer, f),
+            (What::SoftirqRaise, With::Number(n)) => self.raise(small(n)),
+            (What::Hrtimer, With::Number(f)) => self.hrtimer(shared, at, f),
             (What::HrtimerEnd, _) => self.close(at, Kind::Hrtimer),
             (What::Timer, With::Number(f)) => self.function(at, Kind::Timer, Cause::Timer, f),
             (What::TimerEnd, _) => self.close(at, Kind::Timer),
             (What::Call, With::Number(f)) => self.call(shared, at, f),
             (What::CallEnd, _) => self.close(at, Kind::Call),
-            (What::Work, With::Number(f)) => self.function(at, Kind::Work, Cause::Workqueue, f),
+            (What::Work, With::Number(f)) => self.work(at, f),
             (What::WorkEnd, _) => self.work_end(at, event.pid),
             (What::Switch, With::Switch { blocks, pid, comm }) => {
                 self.switch(shared, &event, blocks, pid, comm);
@@ -230,7 +249,16 @@ impl Stays {
             (What::Fork, With::Fork { parent, child }) if shared.workload.contains(&parent) => {
                 shared.workload.insert(child);
             }
-            (What::PageFault, _) => self.page_fault(at),
+            (What::PageFault, With::Number(bits)) => self.page_fault(at, bits),
+            (What::TickStop, With::Tick { stopped, needed }) => {
+                self.needed = if stopped { 0 } else { needed };
+            }
+            (What::Signal, With::Signal { number, code }) => self.signal(at, number, code),
+            (What::Frequency, _) => self.aside(Cause::Frequency, Who::Words("set from this CPU")),
+            (What::MachineCheck, With::Number(bank)) => {
+                self.aside(Cause::MachineCheck, Who::Bank(u8::try_from(bank).unwrap_or(u8::MAX)));
+            }
+            (What::TlbFlush, With::Number(reason)) => self.tlb_flush(reason),
             (What::Nmi, With::Nmi { handler, took_ns, handled }) => {
                 self.nmi(shared, at, handler, took_ns, handled);
             }
@@ -462,6 +490,11 @@ impl Stays {
             }
         }
     }
+}
+
+/// A number that is small where it makes sense at all.
+fn small(n: u64) -> u8 {
+    u8::try_from(n).unwrap_or(u8::MAX)
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 
 use super::super::catalogue::Vector;
 use super::super::decode::{Event, Name};
-use super::super::rows::{Key, Who};
+use super::super::rows::{By, Key, Who};
+use super::super::words;
 use super::parts::{Kind, Rest};
 use super::{HRTIMER_SOFTIRQ, SUSPENDED_MAX, Shared, Stays, UNKNOWN};
 use crate::causes::Cause;
@@ -40,19 +41,26 @@ impl Stays {
         }
     }
 
-    pub(super) fn softirq(&mut self, at: u64, number: u64) {
-        let bit = 1u64.checked_shl(u32::try_from(number).unwrap_or(64)).unwrap_or(0);
+    pub(super) fn softirq(&mut self, at: u64, number: u8) {
+        let bit = 1u64.checked_shl(number.into()).unwrap_or(0);
         let ours = self.raised & bit != 0 && self.stay.is_some();
         self.raised &= !bit;
         if !ours {
             self.enter(at);
         }
-        let who = Who::Softirq(number);
+        let by = self.raisers.get_mut(usize::from(number)).map(std::mem::take).unwrap_or_default();
+        let who = Who::Softirq { number, by };
         self.push(at, Kind::Softirq, Key { cause: Cause::Softirq, who });
     }
 
-    pub(super) fn raise(&mut self, number: u64) {
-        self.raised |= 1u64.checked_shl(u32::try_from(number).unwrap_or(64)).unwrap_or(0);
+    pub(super) fn raise(&mut self, number: u8) {
+        let bit = 1u64.checked_shl(number.into()).unwrap_or(0);
+        if self.raised & bit == 0
+            && let Some(raiser) = self.raisers.get_mut(usize::from(number))
+        {
+            *raiser = self.frames.last().map_or(By::Nobody, |frame| By::of(frame.identity().who));
+        }
+        self.raised |= bit;
         if let Some(frame) = self.frames.last_mut()
             && frame.kind == Kind::Vector(Vector::LocalTimer)
             && number == HRTIMER_SOFTIRQ
@@ -60,6 +68,76 @@ impl Stays {
             let who = Who::Words("timers that expire in a softirq");
             frame.otherwise = Key { cause: Cause::Hrtimer, who };
         }
+    }
+
+    pub(super) fn hrtimer(&mut self, shared: &Shared, at: u64, function: u64) {
+        if !shared.tick.contains(&function) {
+            return self.function(at, Kind::Hrtimer, Cause::Hrtimer, function);
+        }
+        self.enter(at);
+        let who = Who::Tick { function, needed: self.needed };
+        self.push(at, Kind::Hrtimer, Key { cause: Cause::Tick, who });
+    }
+
+    pub(super) fn work(&mut self, at: u64, function: u64) {
+        let task = self.frames.iter().rev().find(|frame| frame.kind == Kind::Task);
+        let unbound = task.is_some_and(|frame| match frame.otherwise.who {
+            Who::Task { comm, .. } => comm.starts_with(b"kworker/u"),
+            _ => false,
+        });
+        self.enter(at);
+        let who = Who::Work { function, unbound };
+        self.push(at, Kind::Work, Key { cause: Cause::Workqueue, who });
+    }
+
+    /// Something that takes no time of its own, inside whatever runs.
+    pub(super) fn aside(&mut self, cause: Cause, who: Who) {
+        let row = self.seen.rows.row(Key { cause, who });
+        row.nested += 1;
+        row.untimed += 1;
+    }
+
+    /// A function call that flushes the TLB, on kernels that do not name the function. Reason 1 is
+    /// `TLB_REMOTE_SHOOTDOWN` (`enum tlb_flush_reason`, include/linux/mm_types.h, 4.17 to 6.18).
+    pub(super) fn tlb_flush(&mut self, reason: u64) {
+        if let Some(frame) = self.frames.last_mut()
+            && reason == 1
+            && frame.key.is_none()
+            && matches!(frame.kind, Kind::Vector(Vector::CallMany | Vector::CallOne))
+        {
+            frame.otherwise.who = Who::Words("TLB shootdown");
+        }
+    }
+
+    /// A signal reaches the workload on its way back to user mode: from what runs, from what has
+    /// just run, or from an exception that no event tells of.
+    pub(super) fn signal(&mut self, at: u64, number: u8, code: i32) {
+        if !self.ours || self.task == Some(0) {
+            return;
+        }
+        let exception = words::is_exception(number, code);
+        let cause = if exception { Cause::Exception } else { Cause::Signal };
+        let code = if code == 0x80 { i8::MIN } else { i8::try_from(code).unwrap_or(1) };
+        let key = Key { cause, who: Who::Signal { number, code } };
+        let fault = self.stay.is_some_and(|stay| stay.fault);
+        if exception && !fault {
+            self.enter(at);
+        } else if self.stay.is_none() {
+            self.begin(at);
+        }
+        self.charge(at);
+        self.seen.rows.row(key).untimed += 1;
+        let Some(stay) = &mut self.stay else { return };
+        let brought = stay.carrier && self.frames.iter().all(|frame| frame.kind == Kind::Kernel);
+        if let (true, Some(way)) = (brought, stay.primary) {
+            self.seen.rows.row(way).nested += 1;
+        }
+        if brought || !stay.has_first {
+            (stay.has_first, stay.carrier, stay.primary) = (true, false, Some(key));
+        } else {
+            self.seen.rows.row(key).nested += 1;
+        }
+        stay.last = at;
     }
 
     pub(super) fn function(&mut self, at: u64, kind: Kind, cause: Cause, address: u64) {
@@ -81,13 +159,14 @@ impl Stays {
         self.close(at, Kind::Work);
     }
 
-    pub(super) fn page_fault(&mut self, at: u64) {
+    pub(super) fn page_fault(&mut self, at: u64, bits: u64) {
         self.seen.entries += 1;
         if !self.ours {
             return;
         }
         self.enter(at);
-        let key = Key { cause: Cause::PageFault, who: Who::Words("") };
+        let bits = u8::try_from(bits & 0xff).unwrap_or(0);
+        let key = Key { cause: Cause::PageFault, who: Who::Fault(bits) };
         self.push(at, Kind::PageFault, key);
         if !self.frames.iter().any(|frame| frame.kind == Kind::Kernel) {
             // Nothing says when it ends.

@@ -44,6 +44,9 @@ impl Bench {
                 if *name == "sched_ttwu_pending" {
                     self.shared.wakes = Some(hex(address));
                 }
+                if TICK.contains(name) {
+                    self.shared.tick.push(hex(address));
+                }
             }
             ["gap"] => self.stays.gap(),
             ["cut", at] => self.cut(at.parse().unwrap()),
@@ -135,7 +138,18 @@ fn event(words: &[&str]) -> Option<Event> {
             (What::Switch, With::Switch { blocks, pid: small(1)?, comm })
         }
         "fork" => (What::Fork, With::Fork { parent: small(0)?, child: small(1)? }),
-        "fault" => (What::PageFault, With::Nothing),
+        "fault" => (What::PageFault, With::Number(number(0).unwrap_or(4))),
+        "kept" => {
+            (What::TickStop, With::Tick { stopped: false, needed: number(0)?.try_into().ok()? })
+        }
+        "stopped" => (What::TickStop, With::Tick { stopped: true, needed: 0 }),
+        "signal" => {
+            let code = small(1)?;
+            (What::Signal, With::Signal { number: number(0)?.try_into().ok()?, code })
+        }
+        "frequency" => (What::Frequency, With::Nothing),
+        "mce" => (What::MachineCheck, With::Number(number(0)?)),
+        "tlb" => (What::TlbFlush, With::Number(number(0)?)),
         "nmi" => {
             let With::Number(handler) = address(0)? else { return None };
             let handled = number(2)? != 0;
@@ -193,7 +207,8 @@ fn any_event() -> impl Strategy<Value = Event> {
             11 => (What::Hrtimer, With::Number(10)),
             12 => (What::Work, With::Number(11)),
             13 => (What::Nmi, With::Nmi { handler: 12, took_ns: 3, handled: blocks }),
-            14 => (What::PageFault, With::Nothing),
+            14 if blocks => (What::PageFault, With::Number(6)),
+            14 => (What::Signal, With::Signal { number: 11, code: 1 - pid }),
             15 => (What::Syscall, With::Number(1)),
             16 => (What::SyscallEnd, With::Nothing),
             17 => (What::UserExit, With::Nothing),
