@@ -58,11 +58,7 @@ pub const KNOWN: &[Known] = &[
     known("multi_cpu_stop", "stop_machine", "kernel/stop_machine.c"),
     known("rb_update_pages*", "a trace buffer is resized", "kernel/trace/ring_buffer.c"),
     // irq_work.
-    known(
-        "nohz_full_kick_func",
-        "kick: a timer or task needs the tick",
-        "kernel/time/tick-sched.c",
-    ),
+    known("nohz_full_kick_func", "kick: something needs the tick", "kernel/time/tick-sched.c"),
     known("sugov_irq_work", "frequency governor", "kernel/sched/cpufreq_schedutil.c"),
     known("dbs_irq_work", "frequency governor", "drivers/cpufreq/cpufreq_governor.c"),
     // High-resolution timers.
