@@ -1,11 +1,15 @@
 //! Files for other programs, given to those programs.
 
+use cpushield::causes::Cause;
+use cpushield::export::perfetto::{self, Words};
 use cpushield::export::trace_dat;
 use cpushield::verify::trace::recording::Recording;
 use cpushield::verify::trace::replay::{Recorded, Replay};
 use cpushield::verify::trace::story::{What, story};
 use cpushield::verify::trace::{Order, Recorder};
+use cpushield::verify::{Evidence, WitnessKind};
 use cpushield_linux::clock::Scale;
+use cpushield_linux::sampler::Gap;
 use cpushield_linux::spool::Spool;
 use cpushield_linux::text::kallsyms::Symbols;
 use cpushield_linux::tracefs::Texts;
@@ -44,6 +48,46 @@ fn trace_cmd() -> bool {
         not_run("trace-cmd is not installed (scripts/need rust tests)");
     }
     there
+}
+
+/// A Python that has Perfetto's own definitions; where `scripts/need` put it, or the system's.
+fn python() -> Option<PathBuf> {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/python/bin/python");
+    let given = env::var_os("CPUSHIELD_PYTHON").map(PathBuf::from);
+    let pythons = given.into_iter().chain([own, PathBuf::from("python3")]);
+    let has = |python: &PathBuf| {
+        let import = "import perfetto.protos.perfetto.trace.perfetto_trace_pb2";
+        let answer = Command::new(python).args(["-c", import]).output();
+        answer.is_ok_and(|output| output.status.success())
+    };
+    let found = pythons.into_iter().find(has);
+    if found.is_none() {
+        not_run("no Python with the package perfetto (scripts/need rust tests)");
+    }
+    found
+}
+
+/// A track as Perfetto's definitions read it; see the script.
+#[derive(Debug, serde::Deserialize)]
+struct Track {
+    name: String,
+    slices: Vec<Slice>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
+struct Slice {
+    begin: u64,
+    end: u64,
+    depth: usize,
+    name: String,
+    args: BTreeMap<String, serde_json::Value>,
+}
+
+fn tracks(python: &Path, file: &Path) -> Vec<Track> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/read_perfetto.py");
+    let output = Command::new(python).arg(script).arg(file).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 /// What `trace-cmd report` says, line by line.
@@ -244,4 +288,89 @@ fn trace_cmd_counts_in_a_live_recording_what_the_evidence_counts() {
         report(&ours, &["--stat"]).into_iter().filter(|line| line.starts_with("entries")).collect();
     assert_eq!(entries, vec!["entries: 0"; cpus.len()], "left in the kernel's buffer");
     fs::remove_file(ours).unwrap();
+}
+
+#[test]
+fn perfetto_reads_every_piece_of_the_story_where_it_was() {
+    let (Some(traces), Some(python)) = (traces(), python()) else { return };
+    let file = fs::read(traces.join("lisa_sched_load_arm64/trace.dat")).unwrap();
+    let mut recording = recording(TraceDat::read(&file));
+    recording.phases = vec![(0, "settling"), (5, ""), (5, "watched"), (1 << 60, "over")];
+    recording.gaps = vec![(1, Gap { start: 7, end: 9 }), (1, Gap { start: 9, end: 12 })];
+    let path = scratch("perfetto");
+    let remedy = |cause: Cause, culprit: &str| {
+        (cause == Cause::UserTask).then(|| format!("keep {culprit} away"))
+    };
+    let words = Words { workload: None, remedy: &remedy };
+    perfetto::write(&mut recording, &words, &mut fs::File::create(&path).unwrap()).unwrap();
+    let tracks = tracks(&python, &path);
+    fs::remove_file(&path).unwrap();
+    let of = |name: &str| -> &Track { tracks.iter().find(|track| track.name == name).unwrap() };
+    let spans = |track: &Track| -> Vec<(String, u64, u64)> {
+        track.slices.iter().map(|s| (s.name.clone(), s.begin, s.end)).collect()
+    };
+    assert_eq!(
+        spans(of("phases of the watch")),
+        [("settling".to_owned(), 0, 5), ("watched".to_owned(), 5, 1 << 60)]
+    );
+    let gap = || "gap".to_owned();
+    assert_eq!(spans(of("CPU 1: gaps in user space")), [(gap(), 7, 9), (gap(), 9, 12)]);
+    let mut removable = 0;
+    let cpus: Vec<usize> = recording.cpus.iter().map(|(cpu, _)| *cpu).collect();
+    for cpu in cpus {
+        let mut told = Vec::new();
+        story(&mut recording, cpu, &mut |piece| {
+            told.push((piece.begun_ns, piece.end_ns, piece.depth));
+            Ok(())
+        })
+        .unwrap();
+        let track = of(&format!("CPU {cpu}: workload and interruptions"));
+        let read: Vec<_> = track.slices.iter().map(|s| (s.begin, s.end, s.depth)).collect();
+        assert_eq!(read, told, "CPU {cpu}");
+        let with = track.slices.iter().filter_map(|slice| slice.args.get("removed by"));
+        removable += with.filter(|words| words.as_str().unwrap().starts_with("keep ")).count();
+    }
+    assert!(removable > 10, "{removable}");
+}
+
+#[test]
+fn verify_writes_files_that_agree_with_its_evidence() {
+    let Some(python) = python() else { return };
+    let allowed = sched::affinity(0).unwrap();
+    if allowed.len() < 2 || !trace_cmd() {
+        return not_run("one CPU is too few to watch one from another, or no trace-cmd");
+    }
+    let (dat, picture) = (scratch("verify.dat"), scratch("verify.pftrace"));
+    let output = Command::new(env!("CARGO_BIN_EXE_cpushield"))
+        .args(["verify", "--for", "500ms", "--settle", "100ms", "--json", "--cpus"])
+        .arg(allowed.last().unwrap().to_string())
+        .args(["--state", "/nonexistent/cpushield", "--trace-dat"])
+        .arg(&dat)
+        .arg("--perfetto")
+        .arg(&picture)
+        .output()
+        .unwrap();
+    if !dat.exists() {
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("not written, because there is no trace"), "{said}");
+        return not_run("no trace here");
+    }
+    let shown: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let evidence: Evidence = serde_json::from_value(shown["evidence"].clone()).unwrap();
+    assert!(report(&dat, &[]).len() > 10);
+    let tracks = tracks(&python, &picture);
+    let phases = tracks.iter().find(|track| track.name == "phases of the watch").unwrap();
+    let watched = phases.slices.iter().find(|slice| slice.name == "watched").unwrap();
+    let cpu = tracks.iter().find(|track| track.name.ends_with("interruptions")).unwrap();
+    let inside = |slice: &&Slice| slice.begin < watched.end && slice.end > watched.begin;
+    let drawn = cpu.slices.iter().filter(inside).filter(|slice| slice.args.contains_key("culprit"));
+    let rows = evidence.cpus[0].interruptions.iter();
+    let counted: u64 =
+        rows.filter(|row| row.witness == WitnessKind::Trace).map(|row| row.count).sum();
+    // One may be cut in two by the beginning or the end.
+    let drawn = drawn.count() as u64;
+    assert!(drawn.abs_diff(counted) <= 2, "{drawn} drawn, {counted} counted");
+    assert!(counted > 0);
+    fs::remove_file(dat).unwrap();
+    fs::remove_file(picture).unwrap();
 }

@@ -2,6 +2,8 @@
 
 use super::Global;
 use crate::apply;
+use crate::causes::Cause;
+use crate::export::perfetto::{self, Words};
 use crate::export::trace_dat;
 use crate::failure::{Failure, Kind};
 use crate::plan::{Plan, Shield, plan};
@@ -12,13 +14,15 @@ use crate::survey::{Machine, survey};
 use crate::tunables;
 use crate::ui::{Tone, Ui};
 use crate::verify::trace::recording::Recording;
-use crate::verify::{self, Evidence, Given, Keep, Progress, State, Verdict, WatchOrder};
+use crate::verify::{
+    self, Evidence, Given, Keep, Leak, Progress, State, Verdict, WatchOrder, Watched,
+};
 use cpushield_linux::companion::Beside;
 use cpushield_linux::{CpuSet, Host, Store, can_write, read_document, signal, write_stream};
 use serde::Serialize;
 use std::cell::RefCell;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Watch shielded CPUs and say whether the shield holds
@@ -62,6 +66,9 @@ pub struct Args {
     /// Write the kernel's raw trace of the CPUs here, for trace-cmd report and KernelShark
     #[arg(long, value_name = "FILE")]
     trace_dat: Option<PathBuf>,
+    /// Write a picture of what happened on the CPUs here, for ui.perfetto.dev
+    #[arg(long, value_name = "FILE")]
+    perfetto: Option<PathBuf>,
     /// A program to watch in the shield; it is ended when the time is over
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -94,7 +101,7 @@ struct Scene {
 pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     let host = global.host()?;
     let limits = limits(args)?;
-    args.trace_dat.iter().try_for_each(|file| can_write(file))?;
+    files(args).try_for_each(can_write)?;
     let scene = scene(&host, global, args)?;
     signal::catch_stops()
         .map_err(|e| Failure::machine(format!("signals cannot be caught: {e}")))?;
@@ -109,7 +116,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     ui.show(&Shown { evidence: &evidence, verdict: &verdict }, || {
         report::text(&evidence, &verdict, &|state| tone(state).paint(report::word(state)))
     })?;
-    export(ui, args, recording)?;
+    export(ui, args, recording, &Shown { evidence: &evidence, verdict: &verdict })?;
     if verdict.holds() { Ok(()) } else { Err(Failure::new(Kind::DoesNotHold, summary(&verdict))) }
 }
 
@@ -203,7 +210,7 @@ fn evidence(
             syscalls: args.syscalls,
             cgroup: scene.cgroup.clone(),
             workload: given.then_some(Given { start: &start, threads: &threads, ended: &ended }),
-            keep: args.trace_dat.as_deref().map(|beside| Keep { beside, take: &take }),
+            keep: files(args).next().map(|beside| Keep { beside, take: &take }),
             progress: &|progress| match progress {
                 Progress::Arming => bar.tell("getting ready"),
                 Progress::Settling => bar.tell("settling"),
@@ -220,10 +227,20 @@ fn evidence(
     Ok((evidence?, recording.into_inner()))
 }
 
+/// The files that were asked for.
+fn files(args: &Args) -> impl Iterator<Item = &Path> {
+    args.trace_dat.iter().chain(&args.perfetto).map(PathBuf::as_path)
+}
+
 /// Writes the files that were asked for.
-fn export(ui: &Ui, args: &Args, recording: Option<Recording>) -> Result<(), Failure> {
+fn export(
+    ui: &Ui,
+    args: &Args,
+    recording: Option<Recording>,
+    shown: &Shown<'_>,
+) -> Result<(), Failure> {
     let Some(mut recording) = recording else {
-        if let Some(file) = &args.trace_dat {
+        for file in files(args) {
             ui.warn(&format!("{}: not written, because there is no trace", file.display()));
         }
         return Ok(());
@@ -231,6 +248,21 @@ fn export(ui: &Ui, args: &Args, recording: Option<Recording>) -> Result<(), Fail
     if let Some(file) = &args.trace_dat {
         write_stream(file, &mut |out| trace_dat::write(&mut recording, out))?;
         ui.status(&format!("wrote {0}: trace-cmd report -i {0}", file.display()));
+    }
+    if let Some(file) = &args.perfetto {
+        let leaks = || shown.verdict.cpus.iter().flat_map(|cpu| &cpu.leaks);
+        let remedy = |cause: Cause, culprit: &str| {
+            let same = |leak: &&Leak| {
+                leak.interruptions.cause == cause && leak.interruptions.culprit == culprit
+            };
+            let remedy = leaks().find(same)?.remedy.as_ref()?;
+            Some(format!("{}: {}", remedy.tunable, remedy.how))
+        };
+        let own = shown.evidence.workload == Watched::Sampler;
+        let workload = own.then_some("busy loop of cpushield");
+        let words = Words { workload, remedy: &remedy };
+        write_stream(file, &mut |out| perfetto::write(&mut recording, &words, out))?;
+        ui.status(&format!("wrote {}: open it in ui.perfetto.dev", file.display()));
     }
     Ok(())
 }

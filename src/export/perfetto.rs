@@ -1,0 +1,259 @@
+//! A Perfetto trace, which ui.perfetto.dev opens: for each watched CPU a track of the workload with
+//! its interruptions and what lay inside them, and one of the gaps that the sampler saw; above them
+//! the phases of the watch. Names and numbers of fields are those of Perfetto v59
+//! (protos/perfetto/trace: `trace_packet.proto`, `track_event.proto`, `track_descriptor.proto`,
+//! `debug_annotation.proto`, `interned_data.proto`).
+
+use super::protobuf::Message;
+use crate::causes::Cause;
+use crate::verify::trace::recording::Recording;
+use crate::verify::trace::story::{Told, What, story};
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+/// `Trace.packet`.
+const PACKET: u32 = 1;
+
+/// `TracePacket`.
+mod packet {
+    pub const TIMESTAMP: u32 = 8;
+    pub const SEQUENCE: u32 = 10;
+    pub const TRACK_EVENT: u32 = 11;
+    pub const INTERNED_DATA: u32 = 12;
+    pub const SEQUENCE_FLAGS: u32 = 13;
+    pub const TRACK_DESCRIPTOR: u32 = 60;
+    /// `SEQ_INCREMENTAL_STATE_CLEARED`: what was interned before is forgotten.
+    pub const CLEARED: u64 = 1;
+    /// `SEQ_NEEDS_INCREMENTAL_STATE`: what was interned before is needed.
+    pub const NEEDS: u64 = 2;
+}
+
+/// `TrackDescriptor`.
+mod track {
+    pub const UUID: u32 = 1;
+    pub const NAME: u32 = 2;
+    pub const PARENT: u32 = 5;
+    pub const CHILD_ORDERING: u32 = 11;
+    pub const RANK: u32 = 12;
+    /// `ChildTracksOrdering.EXPLICIT`: by rank.
+    pub const BY_RANK: u64 = 3;
+}
+
+/// `TrackEvent`.
+mod event {
+    pub const ANNOTATION: u32 = 4;
+    pub const TYPE: u32 = 9;
+    pub const NAME_IID: u32 = 10;
+    pub const TRACK: u32 = 11;
+    pub const CATEGORY: u32 = 22;
+    pub const BEGIN: u64 = 1;
+    pub const END: u64 = 2;
+    pub const INSTANT: u64 = 3;
+}
+
+/// `DebugAnnotation`.
+mod annotation {
+    pub const UINT: u32 = 3;
+    pub const STRING: u32 = 6;
+    pub const NAME: u32 = 10;
+}
+
+/// `InternedData.event_names`, and `EventName`.
+const EVENT_NAMES: u32 = 2;
+const IID: u32 = 1;
+const IID_NAME: u32 = 2;
+
+/// The one sequence of packets, and the tracks above those of the CPUs.
+const SEQUENCE: u64 = 1;
+const ROOT: u64 = 1;
+const PHASES: u64 = 2;
+
+/// What the recording does not know.
+pub struct Words<'a> {
+    /// What the workload is called; by its threads' own names when left out.
+    pub workload: Option<&'a str>,
+    /// What removes an interruption, where that is known.
+    pub remedy: &'a dyn Fn(Cause, &str) -> Option<String>,
+}
+
+impl std::fmt::Debug for Words<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Words").field("workload", &self.workload).finish_non_exhaustive()
+    }
+}
+
+/// Writes the whole trace.
+///
+/// # Errors
+/// Pages could not be kept or read back, or the writer failed.
+pub fn write(recording: &mut Recording, words: &Words<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let mut file = File { out, names: HashMap::new() };
+    let title = format!("cpushield {}", env!("CARGO_PKG_VERSION"));
+    let root = Message::default()
+        .number(track::UUID, ROOT)
+        .text(track::NAME, title.as_str())
+        .number(track::CHILD_ORDERING, track::BY_RANK);
+    let first = Message::default()
+        .number(packet::SEQUENCE, SEQUENCE)
+        .number(packet::SEQUENCE_FLAGS, packet::CLEARED)
+        .message(packet::TRACK_DESCRIPTOR, &root);
+    file.packet(&first)?;
+    file.track(PHASES, "phases of the watch", 0)?;
+    phases(&mut file, recording)?;
+    let cpus: Vec<usize> = recording.cpus.iter().map(|(cpu, _)| *cpu).collect();
+    for (rank, cpu) in (1_u64..).zip(cpus) {
+        let (own, gaps) = (16 + 2 * cpu as u64, 17 + 2 * cpu as u64);
+        file.track(own, &format!("CPU {cpu}: workload and interruptions"), 2 * rank)?;
+        let mut lane = Lane { track: own, ends: Vec::new() };
+        story(recording, cpu, &mut |told| lane.tell(&mut file, told, words))?;
+        lane.close(&mut file, 0, u64::MAX)?;
+        if recording.gaps.iter().any(|(at, _)| *at == cpu) {
+            file.track(gaps, &format!("CPU {cpu}: gaps in user space"), 2 * rank + 1)?;
+            gap_track(&mut file, recording, cpu, gaps)?;
+        }
+    }
+    Ok(())
+}
+
+/// What is written to, and the names that were written.
+struct File<'a> {
+    out: &'a mut dyn Write,
+    names: HashMap<String, u64>,
+}
+
+impl File<'_> {
+    fn packet(&mut self, packet: &Message) -> io::Result<()> {
+        self.out.write_all(Message::default().message(PACKET, packet).as_bytes())
+    }
+
+    fn track(&mut self, uuid: u64, name: &str, rank: u64) -> io::Result<()> {
+        let track = Message::default()
+            .number(track::UUID, uuid)
+            .number(track::PARENT, ROOT)
+            .text(track::NAME, name)
+            .number(track::RANK, rank);
+        let packet = Message::default()
+            .number(packet::SEQUENCE, SEQUENCE)
+            .message(packet::TRACK_DESCRIPTOR, &track);
+        self.packet(&packet)
+    }
+
+    fn event(&mut self, at_ns: u64, name: Option<&str>, event: Message) -> io::Result<()> {
+        let mut packet = Message::default()
+            .number(packet::TIMESTAMP, at_ns)
+            .number(packet::SEQUENCE, SEQUENCE)
+            .number(packet::SEQUENCE_FLAGS, packet::NEEDS);
+        let mut event = event;
+        if let Some(name) = name {
+            let next = self.names.len() as u64 + 1;
+            let known = self.names.get(name).copied();
+            let iid = known.unwrap_or(next);
+            if known.is_none() {
+                self.names.insert(name.to_owned(), iid);
+                let entry = Message::default().number(IID, iid).text(IID_NAME, name);
+                let names = Message::default().message(EVENT_NAMES, &entry);
+                packet = packet.message(packet::INTERNED_DATA, &names);
+            }
+            event = event.number(event::NAME_IID, iid);
+        }
+        self.packet(&packet.message(packet::TRACK_EVENT, &event))
+    }
+
+    /// A piece of a track that ends for certain before the next begins.
+    fn slice(&mut self, (begun, end): (u64, u64), name: &str, begin: Message) -> io::Result<()> {
+        let track = begin.clone().number(event::TYPE, event::END);
+        self.event(begun, Some(name), begin.number(event::TYPE, event::BEGIN))?;
+        self.event(end, None, track)
+    }
+}
+
+fn on(track: u64) -> Message {
+    Message::default().number(event::TRACK, track)
+}
+
+fn said(event: Message, name: &str, text: &str) -> Message {
+    let said = Message::default().text(annotation::NAME, name).text(annotation::STRING, text);
+    event.message(event::ANNOTATION, &said)
+}
+
+fn phases(file: &mut File<'_>, recording: &Recording) -> io::Result<()> {
+    let ns = |ticks: u64| recording.scale.ns(ticks);
+    for pair in recording.phases.windows(2) {
+        let [(begun, name), (end, _)] = pair else { continue };
+        if !name.is_empty() && end > begun {
+            file.slice((ns(*begun), ns(*end)), name, on(PHASES))?;
+        }
+    }
+    Ok(())
+}
+
+fn gap_track(file: &mut File<'_>, recording: &Recording, cpu: usize, track: u64) -> io::Result<()> {
+    for (_, gap) in recording.gaps.iter().filter(|(at, _)| *at == cpu) {
+        let span = (recording.scale.ns(gap.start), recording.scale.ns(gap.end));
+        file.slice(span, "gap", on(track))?;
+    }
+    Ok(())
+}
+
+/// The track of one CPU: what is open, outer first.
+struct Lane {
+    track: u64,
+    ends: Vec<u64>,
+}
+
+impl Lane {
+    /// Ends what lies at this depth or deeper, no later than this moment.
+    fn close(&mut self, file: &mut File<'_>, depth: usize, at_ns: u64) -> io::Result<()> {
+        while self.ends.len() > depth {
+            let end = self.ends.pop().unwrap_or(0).min(at_ns);
+            file.event(end, None, on(self.track).number(event::TYPE, event::END))?;
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, file: &mut File<'_>, told: &Told, words: &Words<'_>) -> io::Result<()> {
+        self.close(file, told.depth, told.begun_ns)?;
+        let (name, category) = name(&told.what, words.workload);
+        let mut event = on(self.track).text(event::CATEGORY, category);
+        match &told.what {
+            What::Interruption(cause, culprit) => {
+                event = said(event, "cause", cause.name());
+                event = said(event, "culprit", culprit);
+                if let Some(remedy) = (words.remedy)(*cause, culprit) {
+                    event = said(event, "removed by", &remedy);
+                }
+                let took = Message::default()
+                    .text(annotation::NAME, "took (ns)")
+                    .number(annotation::UINT, told.end_ns - told.begun_ns);
+                event = event.message(event::ANNOTATION, &took);
+            }
+            What::Inside(kind, cause, _) => {
+                event = said(event, "what", kind);
+                event = said(event, "cause", cause.name());
+            }
+            What::Undisturbed(_) | What::Lost => {}
+        }
+        if told.end_ns == told.begun_ns {
+            let instant = event.number(event::TYPE, event::INSTANT);
+            return file.event(told.begun_ns, Some(&name), instant);
+        }
+        file.event(told.begun_ns, Some(&name), event.number(event::TYPE, event::BEGIN))?;
+        // What is inside never sticks out.
+        let around = self.ends.last().copied().unwrap_or(u64::MAX);
+        self.ends.push(told.end_ns.min(around));
+        Ok(())
+    }
+}
+
+/// What is written on a piece, and its category: by it the colour is chosen.
+fn name(what: &What, workload: Option<&str>) -> (String, &'static str) {
+    let with = |head: &str, culprit: &str| {
+        if culprit.is_empty() { head.to_owned() } else { format!("{head}: {culprit}") }
+    };
+    match what {
+        What::Undisturbed(who) => (workload.unwrap_or(who).to_owned(), "workload"),
+        What::Interruption(cause, culprit) => (with(cause.name(), culprit), "interruption"),
+        What::Inside(words, _, culprit) => (with(words, culprit), "inside"),
+        What::Lost => ("events lost".to_owned(), "lost"),
+    }
+}
