@@ -6,6 +6,12 @@
 //! carried out only where the mask is still the one that was seen then, or one that the kernel made
 //! of it since; so an undo that is called again goes over nobody's mask. Bound kernel threads are
 //! not touched.
+//!
+//! Who was narrowed by cpusets alone is not written to at all where the kernel remembers what tasks
+//! ask for (6.2, commit da019032819a): such a task has its CPUs again with the cpusets, and one
+//! that has not asked for what it has, or is a child of one that did (`dup_user_cpus_ptr()`). A
+//! task that a step of the plan has narrowed, or a child of one, cannot be told from one that asked
+//! for the same, and is given its original.
 
 use super::journal::{Intent, Journal, Original, Undoing};
 use crate::change::Change;
@@ -187,6 +193,23 @@ fn is_in_shield(host: &Host, id: TaskId, cpus: &CpuSet, shield: &Shield) -> bool
     })
 }
 
+impl Now<'_> {
+    /// Whether only cpusets can have narrowed a task to `cpus`, if anything of ours did: no step
+    /// set its affinity, nor that of the process it may have its mask from.
+    fn is_limited(&self, host: &Host, task: &Task, cpus: &CpuSet, shall: &CpuSet) -> bool {
+        let told = if self.originals.0.contains_key(&task.id) {
+            self.wanted.contains_key(&task.id)
+        } else {
+            self.above(task).is_some_and(|(id, _)| self.wanted.contains_key(&id))
+        };
+        let shield = &self.journal.header.plan.shield;
+        !told
+            && cpus.is_subset(shall)
+            && !follows_interrupt(task)
+            && !is_in_shield(host, task.id, cpus, shield)
+    }
+}
+
 /// What is to become of the mask of one task.
 enum Shall {
     /// It is ours, and gives way to this one.
@@ -293,6 +316,9 @@ pub fn decide(host: &Host, journal: &Journal) -> Result<Undoing> {
         let Some(cpus) = cpus else { continue };
         match now.shall(host, task, &cpus) {
             Shall::Have(shall) => {
+                if now.is_limited(host, task, &cpus, &shall) {
+                    undoing.limited.push(task.id);
+                }
                 undoing.masks.0.insert(task.id, shall);
                 undoing.was.0.insert(task.id, cpus);
                 continue;
@@ -316,20 +342,32 @@ pub struct Restored {
     pub failed: BTreeMap<TaskId, String>,
     /// Tasks whose mask somebody changed since undo began.
     pub drifted: Vec<TaskId>,
+    /// Tasks that stay as narrow as the shield had made them, because they asked for that.
+    pub asked: Vec<TaskId>,
+    /// Tasks of which that is not known yet, because cpusets could not be put back.
+    pub waiting: Vec<TaskId>,
 }
 
 /// Gives every task what was decided, where it has what it had when that was decided, or what the
-/// kernel made of it since.
+/// kernel made of it since. `complete` says whether everything else was put back.
 ///
 /// # Errors
 /// Only when a test stopped the host.
-pub fn restore(host: &Host, shield: &Shield, undoing: &Undoing) -> Result<Restored> {
+pub fn restore(
+    host: &Host,
+    shield: &Shield,
+    undoing: &Undoing,
+    complete: bool,
+) -> Result<Restored> {
     let look = Look { host, shield, online: online(host) };
     let mut done = Restored::default();
     let kept = undoing.kept.0.iter().map(|(id, cpus)| (id, cpus, Some(cpus)));
     let ours = undoing.masks.0.iter().map(|(id, cpus)| (id, cpus, undoing.was.0.get(id)));
+    let limited: BTreeSet<&TaskId> = undoing.limited.iter().collect();
     for (id, cpus, was) in ours.chain(kept) {
-        match look.restore_one(*id, cpus, was) {
+        match look.restore_one(*id, cpus, was, limited.contains(id)) {
+            Ok(Is::Narrow) if complete => done.asked.push(*id),
+            Ok(Is::Narrow) => done.waiting.push(*id),
             Ok(Is::Written) => drop(done.restored.insert(*id)),
             Ok(Is::Theirs) => done.drifted.push(*id),
             Ok(Is::So) => {}
@@ -340,10 +378,10 @@ pub fn restore(host: &Host, shield: &Shield, undoing: &Undoing) -> Result<Restor
     Ok(done)
 }
 
-/// What an undo leaves to the next one: tasks whose mask could not be put back.
+/// What an undo leaves to the next one: tasks whose mask could not be put back, or not yet.
 pub fn pending(host: &Host, restored: &Restored) -> Masks {
     let now = |id: &TaskId| Some((*id, host.affinity(id.tid).ok()?));
-    Masks(restored.failed.keys().filter_map(now).collect())
+    Masks(restored.failed.keys().chain(&restored.waiting).filter_map(now).collect())
 }
 
 fn has_ended(host: &Host, tid: i32) -> bool {
@@ -358,6 +396,8 @@ enum Is {
     So,
     /// Somebody gave it another mask meanwhile.
     Theirs,
+    /// It is as narrow as before, though nothing but cpusets of ours can have narrowed it.
+    Narrow,
 }
 
 struct Look<'a> {
@@ -372,7 +412,13 @@ impl Look<'_> {
         self.online.as_ref().map_or_else(|| cpus.clone(), |online| cpus.and(online))
     }
 
-    fn restore_one(&self, id: TaskId, cpus: &CpuSet, was: Option<&CpuSet>) -> Result<Is> {
+    fn restore_one(
+        &self,
+        id: TaskId,
+        cpus: &CpuSet,
+        was: Option<&CpuSet>,
+        limited: bool,
+    ) -> Result<Is> {
         let (host, shall) = (self.host, self.real(cpus));
         let Some(now) = there(host.online_affinity(id.tid))?.map(|now| self.real(&now)) else {
             return Ok(Is::So);
@@ -380,8 +426,11 @@ impl Look<'_> {
         if now == shall || !host.is_same_task(id) {
             return Ok(Is::So);
         }
-        let known =
-            was.is_none_or(|was| self.real(was) == now) || is_widened(self.shield, &now, &shall);
+        let unchanged = was.is_none_or(|was| self.real(was) == now);
+        if unchanged && limited {
+            return Ok(Is::Narrow);
+        }
+        let known = unchanged || is_widened(self.shield, &now, &shall);
         if !known && !host.task(id.tid, id.tid).is_ok_and(|task| follows_interrupt(&task)) {
             return Ok(Is::Theirs);
         }

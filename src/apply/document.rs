@@ -54,6 +54,9 @@ pub struct Undone {
     pub steps: Vec<UndoneStep>,
     /// Tasks whose affinity was changed by somebody else meanwhile, and kept.
     pub drifted_tasks: Vec<TaskId>,
+    /// Tasks that keep exactly the CPUs that the shield had left them, because they asked for these
+    /// while it was up. Kernels before 6.2 do not remember that, and widen them.
+    pub asked_tasks: Vec<TaskId>,
     /// Tasks that were given their affinity again.
     pub restored_tasks: usize,
     /// Where the journal is: put away, or still active when something could not be put back.
@@ -87,6 +90,7 @@ impl Undone {
             other_boot: false,
             steps: Vec::new(),
             drifted_tasks: Vec::new(),
+            asked_tasks: Vec::new(),
             restored_tasks: 0,
             journal: None,
             notes: Vec::new(),

@@ -144,6 +144,9 @@ pub struct Undoing {
     pub masks: Masks,
     /// What those tasks had when undo began. Whoever has something else later was changed since.
     pub was: Masks,
+    /// Those of them that only cpusets can have narrowed: they get their CPUs with the cpusets, and
+    /// one that does not asked for what it has (6.2 and later).
+    pub limited: Vec<TaskId>,
     /// Masks that are none of ours, of tasks to which the kernel may give more CPUs when cpusets go
     /// (before 6.2): they keep them.
     pub kept: Masks,
@@ -379,7 +382,13 @@ mod tests {
         bytes.extend(outcome(&done(2)));
         bytes.extend(applied(&masks));
         let kept = masks.clone();
-        bytes.extend(undoing(&Undoing { masks, was: kept.clone(), kept, drifted: vec![id] }));
+        bytes.extend(undoing(&Undoing {
+            masks,
+            was: kept.clone(),
+            limited: vec![id],
+            kept,
+            drifted: vec![id],
+        }));
         let fate = Fate::Failed { reason: "EIO".to_owned() };
         bytes.extend(undone(&Fated { step: 2, fate, note: None }));
         bytes

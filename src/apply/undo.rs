@@ -54,12 +54,14 @@ pub(super) fn undo_locked(host: &Host, store: &Store, _: &Lock) -> Result<Undone
     run.cpus_online()?;
     run.backwards()?;
     run.settle()?;
-    let tasks = affinities::restore(host, &journal.header.plan.shield, &undoing)?;
+    let tasks =
+        affinities::restore(host, &journal.header.plan.shield, &undoing, run.is_complete())?;
     run.tell_affinities(&undoing, &tasks);
     run.end(&tasks);
     let mut undone = Undone::nothing();
     undone.shield = Some(journal.header.plan.shield.clone());
     undone.drifted_tasks = undoing.drifted.iter().chain(&tasks.drifted).copied().collect();
+    undone.asked_tasks.clone_from(&tasks.asked);
     undone.restored_tasks = tasks.restored.len();
     undone.steps = run.told();
     undone.notes.extend(journal.dropped.iter().map(ToString::to_string));
@@ -292,6 +294,10 @@ impl Run<'_> {
             }
         }
         Ok(())
+    }
+
+    fn is_complete(&self) -> bool {
+        !self.fated.iter().any(|fated| matches!(fated.fate, Fate::Failed { .. }))
     }
 
     /// Notes that all was looked at, and what is left to the next undo.

@@ -150,7 +150,10 @@ pub fn undone_text(undone: &Undone) -> String {
     let drifted = of(|fate| matches!(fate, Fate::Drifted { .. }));
     let tasks = undone.drifted_tasks.len();
     let tasks = (tasks > 0).then(|| format!("{tasks} tasks with an affinity of their own by now"));
-    let drifted = drifted.map(line).chain(tasks).collect();
+    let asked = undone.asked_tasks.len();
+    let asked = (asked > 0)
+        .then(|| format!("{asked} tasks that asked for just the CPUs which the shield left them"));
+    let drifted = drifted.map(line).chain(tasks).chain(asked).collect();
     text.push_str(&listed("Changed by somebody else meanwhile, left alone", drifted));
     let gone = of(|fate| *fate == Fate::Gone).map(line).collect();
     text.push_str(&listed("Gone, with nothing to put back", gone));

@@ -16,9 +16,17 @@ kernel remembers what the program asked for (`user_cpus_ptr`, commit 8f9ea86fdf9
 offline has the same effect on programs pinned to it. So every affinity is written to the
 journal before the first change, and undo puts back those that differ at the end.
 
+A program may pin itself, while the shield is up, to exactly the CPUs that the shield leaves it.
+Since 6.2 undo can tell: when the cpusets are gone, a program that was narrowed by them alone has
+its CPUs again by itself, and one that has not asked for what it has (or was started by one that
+did), so it is left as it asked and counted. Where affinities were set task by task, and before
+6.2, nobody can tell; then it gets what it had before, and a program started since gets what the
+program that started it had.
+
 Cost: some kilobytes of journal. It changes nothing and removes no interruption.
 
-Source: kernel/sched/core.c, __sched_setaffinity() (6.12).";
+Source: kernel/sched/core.c, __sched_setaffinity(), __set_cpus_allowed_ptr() and
+dup_user_cpus_ptr() (6.12).";
 
 impl Tunable for KeepAffinities {
     fn name(&self) -> &'static str {

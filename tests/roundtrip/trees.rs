@@ -111,6 +111,16 @@ pub fn v2() -> Tree {
     tree
 }
 
+/// cgroup v2 on a kernel that remembers what tasks ask for, as those since 6.2 do.
+pub fn remembering() -> Tree {
+    let mut tree = v2();
+    tree.insert("asked_cpus".into(), None);
+    for (tid, cpus) in [(200, "0-2\n"), (201, "2-3\n"), (202, "3\n")] {
+        tree.insert(format!("asked_cpus/{tid}").into(), Some(cpus.as_bytes().to_vec()));
+    }
+    tree
+}
+
 /// cgroup v2 under systemd.
 fn systemd() -> Tree {
     let mut tree = v2();
@@ -271,5 +281,10 @@ fn v1_plan() -> Plan {
 
 /// Every machine with its plan.
 pub fn machines() -> Vec<(&'static str, Tree, Plan)> {
-    vec![("v2", v2(), v2_plan()), ("systemd", systemd(), systemd_plan()), ("v1", v1(), v1_plan())]
+    vec![
+        ("v2", v2(), v2_plan()),
+        ("v2 since 6.2", remembering(), v2_plan()),
+        ("systemd", systemd(), systemd_plan()),
+        ("v1", v1(), v1_plan()),
+    ]
 }

@@ -11,7 +11,25 @@ pub(super) const ONLINE: &str = "/sys/devices/system/cpu/online";
 /// Where groups with a share of the caches are.
 pub(super) const RESCTRL: &str = "/sys/fs/resctrl";
 
+/// A directory of the recording's own: on a machine that has it, the kernel remembers what tasks
+/// ask for (`user_cpus_ptr`, 6.2 and later), one file each.
+const ASKED: &str = "/asked_cpus";
+
 impl Host {
+    fn asked(&self, tid: i32) -> Option<String> {
+        self.place(ASKED).is_dir().then(|| format!("{ASKED}/{tid}"))
+    }
+
+    /// A cpuset gives a task its CPUs: of what the task asked for, where the kernel remembers that
+    /// and something is left of it (`__set_cpus_allowed_ptr()`, kernel/sched/core.c, 6.12).
+    pub(super) fn give_affinity(&self, tid: i32, cpus: &CpuSet) -> Result<()> {
+        let asked = self.asked(tid).and_then(|path| self.list_in(&path));
+        match asked.map(|asked| asked.and(cpus)) {
+            Some(both) if !both.is_empty() => self.force_affinity(tid, &both),
+            _ => self.force_affinity(tid, cpus),
+        }
+    }
+
     /// What `status` shows about a task's affinity.
     pub(super) fn force_affinity(&self, tid: i32, cpus: &CpuSet) -> Result<()> {
         let path = self.status_path(tid);
@@ -39,6 +57,9 @@ impl Host {
         let online = self.list_in(ONLINE);
         if bound || online.is_some_and(|online| !online.intersects(cpus)) {
             return Err(Error::os(Verb::SetAffinity, &path, libc::EINVAL));
+        }
+        if let Some(path) = self.asked(tid) {
+            self.say(&path, &format!("{cpus}\n"))?;
         }
         self.force_affinity(tid, cpus)
     }
@@ -116,6 +137,10 @@ impl Host {
             let Ok(tid) = name.parse::<i32>() else { continue };
             let stays = self.affinity(tid).is_ok_and(|cpus| cpus.intersects(online));
             if !stays && self.task(tid, tid).is_ok_and(|task| !task.bound) {
+                // `do_set_cpus_allowed()` forgets what was asked for (kernel/sched/core.c, 6.12).
+                if let Some(path) = self.asked(tid) {
+                    let _ = fs::remove_file(self.place(&path));
+                }
                 self.force_affinity(tid, online)?;
             }
         }

@@ -200,7 +200,7 @@ impl Host {
             let own = self.list_in(&format!("{dir}/{prefix}cpus")).filter(|cpus| !cpus.is_empty());
             // A recording may tell of the root's CPUs only that there are some.
             let cpus = own.or_else(|| self.list_in(ONLINE)).unwrap_or_default();
-            self.force_affinity(tid, &cpus)?;
+            self.give_affinity(tid, &cpus)?;
         }
         Ok(())
     }
@@ -255,7 +255,7 @@ impl Host {
         let Some(text) = list.iter().find_map(|list| self.text(list)) else { return Ok(()) };
         for tid in text.lines().filter_map(|line| line.parse::<i32>().ok()) {
             if self.task(tid, tid).is_ok_and(|task| !task.bound) {
-                self.force_affinity(tid, cpus)?;
+                self.give_affinity(tid, cpus)?;
             }
         }
         Ok(())

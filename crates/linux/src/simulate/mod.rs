@@ -1,7 +1,8 @@
 //! How a recorded machine answers writes: as the kernel would, as far as apply and undo can see.
 //! Files keep what was written; cgroups come and go with their interface files and their tasks
-//! (`groups`), affinities follow the cpusets as they did before 6.2, CPUs go offline and online
-//! (`cpus`). Where kernels differ it is the one that is harder to undo.
+//! (`groups`), affinities follow the cpusets as they did before 6.2, or as since then where a
+//! directory `asked_cpus` is, CPUs go offline and online (`cpus`). Where kernels differ else it is
+//! the one that is harder to undo.
 
 mod cpus;
 mod groups;

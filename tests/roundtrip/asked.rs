@@ -1,0 +1,73 @@
+//! Affinities that programs asked for themselves while the shield was up.
+
+use super::bench::{Bench, Tree};
+use super::trees::{remembering, v2, v2_plan};
+use cpushield::apply;
+use cpushield_linux::CpuSet;
+use std::fs;
+
+/// A task that is born while the shield is up, with the mask of its parent, and what it asked for.
+fn born(bench: &Bench, tid: i32, parent: i32, flags: u32, asked: bool) {
+    let root = bench.scratch.0.join("root");
+    let like = fs::read_to_string(root.join(format!("proc/{parent}/status"))).unwrap();
+    let stat = format!(
+        "{tid} (born) S {parent} 0 0 0 -1 {flags} 0 0 0 0 0 0 0 0 20 0 1 0 {} 0 0 \
+         18446744073709551615 0 0 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n",
+        tid * 10
+    );
+    fs::create_dir_all(root.join(format!("proc/{tid}/task/{tid}"))).unwrap();
+    for (file, text) in [("stat", &stat), (&*format!("task/{tid}/stat"), &stat), ("status", &like)]
+    {
+        fs::write(root.join(format!("proc/{tid}/{file}")), text).unwrap();
+    }
+    fs::write(root.join(format!("proc/{tid}/cgroup")), "0::/\n").unwrap();
+    let procs = root.join("sys/fs/cgroup/cgroup.procs");
+    let members = fs::read_to_string(&procs).unwrap();
+    fs::write(procs, format!("{members}{tid}\n")).unwrap();
+    // It inherits what its parent asked for, too.
+    if let Ok(text) = fs::read(root.join(format!("asked_cpus/{parent}"))) {
+        fs::write(root.join(format!("asked_cpus/{tid}")), text).unwrap();
+    }
+    if asked {
+        bench.host().set_affinity(tid, &"0-2".parse().unwrap()).unwrap();
+    }
+}
+
+/// The masks after undo of a program that pinned itself to the housekeeping CPUs (100), and of
+/// tasks born meanwhile: one that did nothing (300), one that pinned itself (301) and its child
+/// (302), one of the kernel's, whose parent the plan had pinned (303); then of those with masks of
+/// their own from before (201, 202).
+fn after_undo(tree: &Tree) -> (Vec<String>, Vec<i32>) {
+    let bench = Bench::of(tree);
+    bench.apply(&bench.host(), &v2_plan()).unwrap();
+    let rest: CpuSet = "0-2".parse().unwrap();
+    bench.host().set_affinity(100, &rest).unwrap();
+    born(&bench, 300, 1, 0, false);
+    born(&bench, 301, 1, 0, true);
+    born(&bench, 302, 301, 0, false);
+    born(&bench, 303, 2, 0x0020_8040, false);
+    let all = [100, 300, 301, 302, 303];
+    for tid in all {
+        assert_eq!(bench.host().affinity(tid).unwrap(), rest, "{tid}");
+    }
+    let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+    assert!(undone.is_complete(), "{undone:#?}");
+    assert_eq!(undone.drifted_tasks, [], "{undone:#?}");
+    let masks = all.iter().chain(&[201, 202]);
+    let masks = masks.map(|tid| bench.host().affinity(*tid).unwrap().to_string()).collect();
+    (masks, undone.asked_tasks.iter().map(|id| id.tid).collect())
+}
+
+#[test]
+fn who_asked_for_the_housekeeping_cpus_keeps_them_and_who_was_narrowed_does_not() {
+    let (masks, asked) = after_undo(&remembering());
+    assert_eq!(masks, ["0-2", "0-3", "0-2", "0-2", "0-3", "2-3", "3"]);
+    assert_eq!(asked, [100, 301, 302]);
+}
+
+#[test]
+fn a_kernel_that_forgets_what_was_asked_for_leaves_nobody_narrow() {
+    let (masks, asked) = after_undo(&v2());
+    assert_eq!(masks, ["0-3", "0-3", "0-3", "0-3", "0-3", "2-3", "3"]);
+    assert!(asked.is_empty(), "{asked:?}");
+}
