@@ -201,7 +201,7 @@ fn is_cpuset(change: &Change) -> bool {
 
 /// What a file shows now, when writing the value would change it.
 fn to_be_written(host: &Host, path: &str, value: &str, compare: Compare) -> Option<String> {
-    host.read_line(path).ok().filter(|now| !compare.same(now, value))
+    host.read_line(path).ok().filter(|now| !compare.already(now, value))
 }
 
 /// The file of a trace buffer's size, of one CPU with [`PER_CPU`] before it.

@@ -40,7 +40,8 @@ pub fn of_plan(host: &Host, plan: &Plan) -> Result<Vec<Intent>> {
 pub fn of_change(host: &Host, change: &Change) -> Result<Original> {
     Ok(match change {
         Change::Write { path, .. } => {
-            known(host.read_line(path).map(|text| Original::Text { text }))
+            let shown_by = super::make::shown_by(host, path);
+            known(host.read_line(shown_by).map(|text| Original::Text { text }))
         }
         Change::MakeDir { path } if host.exists(path) => Original::Present,
         Change::MakeDir { .. } => Original::Missing,

@@ -2,7 +2,7 @@
 //! the original is written. Anything else is somebody's and is left alone.
 
 use super::journal::{Done, Fate, Journal, Original};
-use super::make::{is_original, writable};
+use super::make::{is_original, shown_by, writable};
 use super::{cycle, irqbalance, makes, moves, slice};
 use crate::change::{Change, Compare, Outcome};
 use crate::plan::Step;
@@ -91,7 +91,7 @@ struct Written<'a> {
 impl Written<'_> {
     fn restore(&self, host: &Host, journal: &Journal, done: Option<&Done>) -> Result<Back> {
         let changed = done.is_some_and(|done| done.outcome == Outcome::Changed);
-        let now = host.read_line(self.path)?;
+        let now = host.read_line(shown_by(host, self.path))?;
         if is_original(self.compare, &now, self.original) {
             return Ok(if changed { Fate::Restored.into() } else { NOTHING });
         }
@@ -174,7 +174,7 @@ pub fn settle(
     let left = done.and_then(|done| done.left.as_deref());
     let file = Written { path, value, compare: *compare, original: text, left };
     let look = || -> Result<Option<String>> {
-        let now = host.read_line(path)?;
+        let now = host.read_line(shown_by(host, path))?;
         Ok((!file.to_write(&now).is_empty()).then_some(now))
     };
     let again = || -> Result<Option<String>> {

@@ -23,9 +23,15 @@ widened.
 Work queued for one CPU (schedule_work_on(), per-CPU queues) is not touched: it runs where it
 was queued. What queues it there is named by `verify`.
 
+Since 6.8 the kernel keeps the CPUs of isolated partitions out of the global mask by itself, and
+shows in cpumask_requested what was written; that is what undo puts back. While the partition of
+somebody else is isolated, the mask is not written, for the kernel would take it as it is and run
+unbound work on that partition's CPUs.
+
 Cost: none.
 
-Source: workqueue_apply_unbound_cpumask() in kernel/workqueue.c (6.12);
+Source: workqueue_apply_unbound_cpumask(), workqueue_set_unbound_cpumask() and
+workqueue_unbound_exclude_cpumask() in kernel/workqueue.c (6.12);
 Documentation/core-api/workqueue.rst.";
 
 impl Tunable for Workqueues {

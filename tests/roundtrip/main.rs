@@ -7,6 +7,7 @@ mod cycle;
 mod hogs;
 mod journals;
 mod trees;
+mod workqueues;
 
 use bench::{Bench, Tree, same};
 use cpushield::apply::{self, ApplyError, Fate, UndoError};

@@ -38,7 +38,7 @@ const V1_CPUSET: &[(&str, &str)] = &[
 
 /// The mask of unbound workqueues: what is asked for, and what remains beside partitions (6.8).
 const REQUESTED: &str = "/sys/devices/virtual/workqueue/cpumask_requested";
-const UNBOUND: &str = "/sys/devices/virtual/workqueue/cpumask";
+pub(super) const UNBOUND: &str = "/sys/devices/virtual/workqueue/cpumask";
 
 /// Controllers as the kernel shows them: a line, or nothing at all.
 fn shown(words: &[String]) -> String {
@@ -285,6 +285,15 @@ impl Host {
             }
         }
         taken
+    }
+
+    /// The mask of unbound workqueues is taken as it is, isolated CPUs too
+    /// (`workqueue_set_unbound_cpumask()`, kernel/workqueue.c, 6.8).
+    pub(super) fn simulate_unbound(&self, value: &str) -> Result<()> {
+        let wrong = || Error::os(Verb::Write, UNBOUND, libc::EINVAL);
+        let cpus = CpuSet::parse_mask(value).map_err(|_| wrong())?;
+        self.show_mask(REQUESTED, &cpus)?;
+        self.show_mask(UNBOUND, &cpus)
     }
 
     /// What follows for a v2 tree from its partitions: CPUs in effect, affinities, the workqueues.

@@ -1,0 +1,96 @@
+//! The mask of unbound workqueues beside the partition of somebody else (Linux 6.8 and later).
+
+use super::bench::{Bench, Tree, same};
+use super::trees;
+use cpushield::apply::{self, Fate};
+use cpushield::change::{Change, Outcome};
+use cpushield::plan::Plan;
+
+const UNBOUND: &str = "/sys/devices/virtual/workqueue/cpumask";
+const REQUESTED: &str = "/sys/devices/virtual/workqueue/cpumask_requested";
+
+/// CPU 2 is isolated by somebody, so unbound work keeps off it although all CPUs were asked for.
+fn beside_a_partition() -> Tree {
+    let mut tree = trees::v2();
+    for (path, text) in [
+        ("sys/fs/cgroup/cgroup.subtree_control", "memory pids cpuset\n"),
+        ("sys/fs/cgroup/cpuset.cpus.effective", "0-1,3\n"),
+        ("sys/fs/cgroup/theirs/cgroup.procs", ""),
+        ("sys/fs/cgroup/theirs/cgroup.controllers", "cpuset\n"),
+        ("sys/fs/cgroup/theirs/cgroup.subtree_control", ""),
+        ("sys/fs/cgroup/theirs/cpuset.cpus", "2\n"),
+        ("sys/fs/cgroup/theirs/cpuset.cpus.partition", "isolated\n"),
+        ("sys/devices/virtual/workqueue/cpumask", "b\n"),
+    ] {
+        tree.insert(path.into(), Some(text.as_bytes().to_vec()));
+    }
+    tree
+}
+
+fn with_mask(mut plan: Plan, mask: &str) -> Plan {
+    for step in &mut plan.steps {
+        match &mut step.change {
+            Change::Write { path, value, .. } if path == UNBOUND => mask.clone_into(value),
+            _ => {}
+        }
+    }
+    plan
+}
+
+#[test]
+fn what_was_asked_for_is_back_and_their_cpu_is_still_left_alone() {
+    let bench = Bench::of(&beside_a_partition());
+    let line = |path: &str| bench.host().read_line(path).unwrap();
+    let mut plan = with_mask(trees::v2_plan(), "3");
+    plan.steps.retain(|step| match &step.change {
+        Change::Write { path, .. } => path == UNBOUND || path.contains("/cgroup/"),
+        change => matches!(change, Change::KeepAffinities | Change::MakeDir { .. }),
+    });
+    bench.apply(&bench.host(), &plan).unwrap();
+    assert_eq!((line(UNBOUND).as_str(), line(REQUESTED).as_str()), ("3", "f"));
+    let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+    assert!(undone.is_complete(), "{undone:#?}");
+    let of_mask = undone.steps.iter().filter(|step| step.subject == UNBOUND);
+    let drifted = of_mask.filter(|step| matches!(step.fate, Fate::Drifted { .. }));
+    assert_eq!(drifted.count(), 0, "{undone:#?}");
+    assert_eq!((line(UNBOUND).as_str(), line(REQUESTED).as_str()), ("b", "f"));
+}
+
+#[test]
+fn a_mask_that_could_not_be_put_back_beside_their_partition_is_not_written() {
+    let bench = Bench::of(&beside_a_partition());
+    let before = bench.tree();
+    let mut plan = with_mask(trees::v2_plan(), "3");
+    // By affinities only: no partition of ours keeps unbound work off CPU 3.
+    plan.steps.retain(|step| {
+        matches!(&step.change, Change::KeepAffinities)
+            || matches!(&step.change, Change::Write { path, .. } if path == UNBOUND)
+    });
+    let applied = bench.apply(&bench.host(), &plan).unwrap();
+    match &applied.steps[1].done.outcome {
+        Outcome::Refused { reason } => {
+            let wanted = "f was asked for, and a partition of somebody else keeps it at b";
+            assert!(reason.starts_with(wanted), "{reason}");
+        }
+        outcome => panic!("{outcome:?}"),
+    }
+    assert!(apply::undo(&bench.host(), &bench.store()).unwrap().is_complete());
+    same(&before, &bench.tree(), "refused");
+}
+
+#[test]
+fn a_partition_that_comes_later_does_not_keep_undo_from_what_was_asked_for() {
+    let bench = Bench::of(&trees::v2());
+    let mut plan = trees::v2_plan();
+    plan.steps.retain(|step| {
+        matches!(&step.change, Change::KeepAffinities)
+            || matches!(&step.change, Change::Write { path, .. } if path == UNBOUND)
+    });
+    bench.apply(&bench.host(), &plan).unwrap();
+    // Its CPU 2 leaves the mask that is in force, as the kernel shows it.
+    let place = bench.scratch.0.join("root/sys/devices/virtual/workqueue/cpumask");
+    std::fs::write(place, "3\n").unwrap();
+    let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+    assert_eq!(undone.steps.iter().map(|step| &step.fate).collect::<Vec<_>>(), [&Fate::Restored]);
+    assert_eq!(bench.host().read_line(REQUESTED).unwrap(), "f");
+}
