@@ -110,7 +110,7 @@ impl Attempt {
         };
         let longest = |cpu: &CpuEvidence| cpu.longest_ns.map_or("unknown".to_owned(), span);
         rows.push(vec![
-            "  all".to_owned(),
+            "  all kernel entries, while others ran too".to_owned(),
             String::new(),
             entries(&self.before, before),
             entries(&self.shielded, shielded),
@@ -208,6 +208,7 @@ fn wrapped(lead: &str, items: &[String]) -> String {
     let mut column = 30;
     for (i, item) in items.iter().enumerate() {
         if column + item.len() > 78 {
+            text.truncate(text.trim_end().len());
             text.push_str("\n  ");
             column = 2;
         }

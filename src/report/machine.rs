@@ -106,15 +106,15 @@ fn kernel(machine: &Machine) -> String {
 
 fn cgroups(machine: &Machine) -> String {
     let cgroup = &machine.cgroup;
-    let mode = match cgroup.mode {
+    let (mode, beside) = match cgroup.mode {
         CgroupMode::None => return "no cpusets to be had".to_owned(),
-        CgroupMode::V1 => "v1",
-        CgroupMode::Hybrid => "v1 for cpusets, v2 beside it",
-        CgroupMode::V2 => "v2",
+        CgroupMode::V1 => ("v1", ""),
+        CgroupMode::Hybrid => ("v1 for cpusets", ", v2 beside it"),
+        CgroupMode::V2 => ("v2", ""),
     };
     let owner = if cgroup.systemd { "systemd owns the tree" } else { "no systemd" };
     let mount = cgroup.mount.as_deref().unwrap_or("?");
-    format!("{mode} at {mount}, {owner}, {}", count(cgroup.groups.len(), "cpuset"))
+    format!("{mode} at {mount}{beside}, {owner}, {}", count(cgroup.groups.len(), "cpuset"))
 }
 
 fn power(machine: &Machine) -> String {

@@ -1,5 +1,4 @@
 # A real-time program that never sleeps does not hang the machine, and leaves no priority behind.
-# slow: several minutes in each guest under emulation
 # guest: 6.12-rt timeout=240
 # guest: 6.12-rt systemd timeout=240
 # guest: 6.1-rt cgroup=v1 timeout=240

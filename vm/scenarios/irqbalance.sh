@@ -1,5 +1,4 @@
 # irqbalance moves interrupts every few seconds: a shield tells it, and it keeps off.
-# slow: it waits for scans of irqbalance, and was not seen on the last commit
 # guest: 6.12-rt systemd net
 . /host/lib.sh
 needs apply undo

@@ -1,5 +1,4 @@
 # What undo owes beside putting everything back: changes that others made meanwhile stay, programs in
-# slow: several minutes in each guest under emulation
 # the shield live on, and it may be killed, stopped or misled at any moment.
 # guest: 6.12-rt timeout=400
 # guest: 6.12-rt systemd timeout=400
