@@ -4,12 +4,15 @@
 use crate::causes::{Cause, known};
 use crate::report::table::{Align, lay_out, rate, span};
 use crate::verify::{
-    Control, CpuEvidence, CpuVerdict, Evidence, Gaps, Interruptions, Joined, Leak, State, Verdict,
-    Witness, WitnessKind,
+    Control, CpuEvidence, CpuVerdict, Evidence, Gaps, Interruptions, Joined, Leak, Sender, State,
+    Verdict, Witness, WitnessKind,
 };
 
 /// Rows of the table of one CPU; the rest is summed up in one line.
 const ROWS_MAX: usize = 15;
+
+/// Senders of interrupts that are shown of one CPU.
+const SENDERS_MAX: usize = 6;
 
 /// The whole text; `paint` gives the word of a verdict its colour.
 #[must_use]
@@ -68,7 +71,25 @@ fn cpu(
     if !judged.leaks.is_empty() {
         text.push_str(&table(&judged.leaks, evidence.span_ns));
     }
+    text.push_str(&senders(seen));
     text.push_str(&stretch(evidence, seen));
+    text
+}
+
+/// Who sent interrupts from other CPUs, and what for.
+fn senders(seen: &CpuEvidence) -> String {
+    let mut text = String::new();
+    for Sender { what, by, site, count } in seen.senders.iter().take(SENDERS_MAX) {
+        let from = if site.is_empty() { String::new() } else { format!(" in {site}()") };
+        text.push_str(&format!(
+            "  sent from elsewhere: {} by {by}{from}, {count} times\n",
+            who(what)
+        ));
+    }
+    match seen.senders.len().saturating_sub(SENDERS_MAX) {
+        0 => {}
+        more => text.push_str(&format!("  and by {more} more (--json has all)\n")),
+    }
     text
 }
 
@@ -287,6 +308,7 @@ mod tests {
             steal_ns: Some(0),
             smis: Some(0),
             joined: None,
+            senders: Vec::new(),
             doubts: Vec::new(),
         };
         Evidence {
@@ -351,6 +373,26 @@ mod tests {
             text("firmware's in 1, by the SMI counter, the others of no known cause")
         );
         assert_eq!(told(None, Some(true)), text("the hypervisor's or its firmware's"));
+    }
+
+    #[test]
+    fn the_text_says_who_sends_interrupts_and_what_for() {
+        let sender = |n: usize| Sender {
+            what: "do_sync_core".to_owned(),
+            by: format!("modprobe ({n})"),
+            site: "text_poke_bp_batch".to_owned(),
+            count: 3,
+        };
+        let seen = CpuEvidence {
+            senders: (0..SENDERS_MAX + 2).map(sender).collect(),
+            ..evidence().cpus[0].clone()
+        };
+        let text = senders(&seen);
+        assert_eq!(text.lines().count(), SENDERS_MAX + 1);
+        let first = "  sent from elsewhere: do_sync_core: text patching (static key, BPF) by \
+                     modprobe (0) in text_poke_bp_batch(), 3 times\n";
+        assert!(text.starts_with(first), "{text}");
+        assert!(text.ends_with("  and by 2 more (--json has all)\n"));
     }
 
     #[test]

@@ -66,6 +66,10 @@ pub struct CpuEvidence {
     /// that they share.
     #[serde(default)]
     pub joined: Option<Joined>,
+    /// Who sent interrupts to this CPU from others, most frequent first; empty where that cannot be
+    /// seen (before 6.4).
+    #[serde(default)]
+    pub senders: Vec<Sender>,
     /// What makes the figures of this CPU doubtful: it went offline, a counter went back.
     pub doubts: Vec<String>,
 }
@@ -163,6 +167,19 @@ pub struct MadeGap {
     pub culprit: String,
     /// The gaps.
     pub gaps: Part,
+}
+
+/// Somebody who sent interrupts to a CPU from another.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Sender {
+    /// The function that was to run there, or `reschedule`.
+    pub what: String,
+    /// The task: `modprobe (812)`, or `an interrupt on CPU 2`.
+    pub by: String,
+    /// Where in the kernel it was sent from: `text_poke_bp_batch`; empty when that is hidden.
+    pub site: String,
+    /// How often.
+    pub count: u64,
 }
 
 /// A source of evidence.

@@ -64,6 +64,7 @@ impl Gathered {
                     steal_ns: counts.steal_ns,
                     smis,
                     joined: trace.joined.clone(),
+                    senders: trace.senders.clone(),
                     doubts,
                 }
             }
@@ -77,6 +78,7 @@ impl Gathered {
                 steal_ns: counts.steal_ns,
                 smis,
                 joined: None,
+                senders: Vec::new(),
                 doubts,
             },
         }
@@ -198,6 +200,7 @@ mod tests {
             interruptions: vec![row(Cause::Tick, entries, WitnessKind::Trace)],
             longest_ns: Some(400_000_000),
             joined: None,
+            senders: Vec::new(),
             lost: 2,
             skipped_bytes: 0,
             events: Vec::new(),
@@ -249,6 +252,7 @@ mod tests {
             steal_ns: Some(30_000_000),
             smis: None,
             joined: None,
+            senders: Vec::new(),
             doubts: vec!["2 events lost".to_owned()],
         };
         assert_eq!(seen, expected);

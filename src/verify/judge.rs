@@ -348,6 +348,7 @@ mod tests {
                 steal_ns: Some(0),
                 smis: Some(0),
                 joined: Some(Joined::default()),
+                senders: Vec::new(),
                 doubts: Vec::new(),
             }],
             witnesses: vec![

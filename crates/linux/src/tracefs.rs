@@ -7,8 +7,10 @@
 //! An [`Instance`] puts everything back when it is dropped. What a killed run left behind is
 //! removed by the next one ([`remove_leftovers`], [`reset_leftover`]).
 
+mod pipe;
 mod prepared;
 
+pub use pipe::{Pipe, Stats};
 pub use prepared::{Leftover, reset_leftover};
 
 use crate::cpuset::CpuSet;
@@ -18,7 +20,7 @@ use crate::ring_buffer::PageLayout;
 use crate::text::mounts;
 use crate::text::trace_format::EventFormat;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -204,21 +206,43 @@ impl<'h> Instance<'h> {
     /// The kernel's answer; EBUSY when buffers would have to be resized and `no_work` forbids it.
     pub fn prepare(host: &'h Host, tracefs: Tracefs, wanted: &Wanted<'_>) -> Result<Instance<'h>> {
         remove_leftovers(host, tracefs.root());
-        let hold = prepared::take(host, tracefs.root())?;
-        let made = hold.is_none();
-        let dir = if made {
-            let n = INSTANCES.fetch_add(1, Ordering::Relaxed);
-            let dir = format!("{}/instances/{INSTANCE}-{}-{n}", tracefs.root, std::process::id());
-            host.make_dir(&dir)?;
-            dir
-        } else {
-            format!("{}/instances/{INSTANCE}", tracefs.root)
+        let mut instance = match prepared::take(host, tracefs.root())? {
+            hold @ Some(_) => {
+                let dir = format!("{}/instances/{INSTANCE}", tracefs.root);
+                let (made, before) = (false, Vec::new());
+                Instance { host, tracefs, dir, made, _hold: hold, before, closed: false }
+            }
+            None => Instance::make(host, tracefs)?,
         };
-        let before = Vec::new();
-        let mut instance =
-            Instance { host, tracefs, dir, made, _hold: hold, before, closed: false };
         instance.set_up(wanted)?;
         Ok(instance)
+    }
+
+    /// One more instance, with filters (system, event, filter) that let less be recorded. The
+    /// prepared one stays free.
+    ///
+    /// # Errors
+    /// As for [`Instance::prepare`].
+    pub fn separate(
+        host: &'h Host,
+        tracefs: Tracefs,
+        wanted: &Wanted<'_>,
+        filters: &[(&str, &str, &str)],
+    ) -> Result<Instance<'h>> {
+        let mut instance = Instance::make(host, tracefs)?;
+        for (system, event, filter) in filters {
+            instance.write(&format!("events/{system}/{event}/filter"), filter)?;
+        }
+        instance.set_up(wanted)?;
+        Ok(instance)
+    }
+
+    fn make(host: &'h Host, tracefs: Tracefs) -> Result<Instance<'h>> {
+        let n = INSTANCES.fetch_add(1, Ordering::Relaxed);
+        let dir = format!("{}/instances/{INSTANCE}-{}-{n}", tracefs.root, std::process::id());
+        host.make_dir(&dir)?;
+        let (made, before) = (true, Vec::new());
+        Ok(Instance { host, tracefs, dir, made, _hold: None, before, closed: false })
     }
 
     fn set_up(&mut self, wanted: &Wanted<'_>) -> Result<()> {
@@ -416,74 +440,6 @@ pub fn remove_leftovers(host: &Host, root: &str) -> usize {
         }
     }
     removed
-}
-
-/// The raw pages of one CPU.
-#[derive(Debug)]
-pub struct Pipe {
-    path: String,
-    file: File,
-    layout: PageLayout,
-    page: Vec<u8>,
-}
-
-impl Pipe {
-    /// The form of the pages.
-    #[must_use]
-    pub fn layout(&self) -> PageLayout {
-        self.layout
-    }
-
-    /// The next page that has something in it; `None` when there is nothing to read now. Never
-    /// waits.
-    ///
-    /// # Errors
-    /// The kernel's answer.
-    pub fn next_page(&mut self) -> Result<Option<&[u8]>> {
-        let mut filled = 0;
-        while filled < self.page.len() {
-            match self.file.read(&mut self.page[filled..]) {
-                Ok(0) => break,
-                Ok(n) => filled += n,
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(Error::io(Verb::Read, &self.path, e)),
-            }
-        }
-        Ok((filled > 0).then(|| &self.page[..filled]))
-    }
-}
-
-/// Counters of one CPU's buffer, from `per_cpu/cpuN/stats`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Events that were overwritten before they were read.
-    pub overrun: u64,
-    /// Events lost because an interrupt filled the buffer while another was being written.
-    pub commit_overrun: u64,
-    /// Events not recorded because the buffer was full (when it does not overwrite).
-    pub dropped: u64,
-}
-
-impl Stats {
-    /// Reads the text; `None` when a counter is missing.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Stats> {
-        let number = |key: &str| -> Option<u64> {
-            text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok())
-        };
-        Some(Stats {
-            overrun: number("overrun:")?,
-            commit_overrun: number("commit overrun:")?,
-            dropped: number("dropped events:")?,
-        })
-    }
-
-    /// All events that are not in the pages.
-    #[must_use]
-    pub fn lost(&self) -> u64 {
-        self.overrun.saturating_add(self.commit_overrun).saturating_add(self.dropped)
-    }
 }
 
 #[cfg(test)]

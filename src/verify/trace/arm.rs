@@ -23,6 +23,8 @@ pub struct Armed<'h> {
     pub formats: Vec<(&'static Spec, EventFormat)>,
     /// The time stamps are those of the TSC, not nanoseconds.
     pub tsc: bool,
+    /// A real-time task never leaves one of the CPUs: nothing more may be made ready.
+    pub busy: bool,
     /// What cannot be seen here, for people.
     pub blind: Vec<String>,
 }
@@ -61,6 +63,7 @@ pub fn arm<'h>(host: &'h Host, order: &Order) -> Result<Armed<'h>, Absent> {
         shrink: &online.minus(&order.cpus),
         no_work: hog.is_some(),
     };
+    let busy = hog.is_some();
     let instance =
         Instance::prepare(host, tracefs, &wanted).map_err(|error| match (&hog, error.errno()) {
             (Some(hog), Some(EBUSY)) => would_hang(hog),
@@ -73,7 +76,7 @@ pub fn arm<'h>(host: &'h Host, order: &Order) -> Result<Armed<'h>, Absent> {
             hog.task.cpu
         ));
     }
-    Ok(Armed { instance, formats, tsc, blind })
+    Ok(Armed { instance, formats, tsc, busy, blind })
 }
 
 /// EBUSY (asm-generic/errno-base.h): what `Instance::prepare` says when it would have to wait.

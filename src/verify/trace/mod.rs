@@ -26,11 +26,12 @@ mod join;
 pub mod recording;
 pub mod replay;
 mod rows;
+mod senders;
 mod stays;
 pub mod story;
 mod words;
 
-use crate::verify::{Interruptions, Joined};
+use crate::verify::{Interruptions, Joined, Sender};
 use arm::Armed;
 use channel::{Channel, Phase};
 use cpushield_linux::clock::{self, Scale};
@@ -43,12 +44,16 @@ use decode::Decoder;
 use recording::Keeping;
 use rows::Names;
 pub use rows::TaskName;
+use senders::Senders;
 use serde::{Deserialize, Serialize};
 use stays::Shared;
 use std::collections::HashMap;
 
 /// Tasks whose names are kept; more are told by their number and the trace's own name alone.
 const TASKS_MAX: usize = 16 << 10;
+
+/// What is said when senders were too many to be kept apart, or too quick to be read.
+const SOME_SENDERS: &str = "some of those who sent IPIs";
 
 /// What is to be recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,6 +94,9 @@ pub struct TraceEvidence {
     /// The gaps of the sampler beside it; `None` when there were none to join.
     #[serde(default)]
     pub joined: Option<Joined>,
+    /// Who sent interrupts to it from other CPUs.
+    #[serde(default)]
+    pub senders: Vec<Sender>,
     /// Events the kernel dropped because the buffer was full.
     pub lost: u64,
     /// Bytes of the trace that were not understood.
@@ -106,6 +114,8 @@ pub struct Recorder<'h> {
     // Before the instance: it cannot be removed while its files are open.
     channels: Vec<Channel>,
     instance: Instance<'h>,
+    /// The senders of IPIs; `None` where they cannot be seen.
+    senders: Option<Senders<'h>>,
     decoder: Decoder,
     shared: Shared,
     symbols: Symbols,
@@ -129,7 +139,7 @@ impl<'h> Recorder<'h> {
     /// There is no tracing here, it is not allowed, or arming it now would hang.
     pub fn arm(host: &'h Host, order: &Order) -> Result<Recorder<'h>, Absent> {
         let armed = clock::Instant::now();
-        let Armed { instance, formats, tsc, mut blind } = arm::arm(host, order)?;
+        let Armed { instance, formats, tsc, busy, mut blind } = arm::arm(host, order)?;
         let refused = |error| Absent { why: format!("the trace could not be opened: {error}") };
         let events = formats.iter().map(|(spec, _)| (spec.system, spec.name)).collect();
         let mut channels = Vec::new();
@@ -143,10 +153,17 @@ impl<'h> Recorder<'h> {
             blind.push("names of kernel functions (/proc/kallsyms hides the addresses)".to_owned());
         }
         let shared = Shared::knowing(&symbols);
+        let clock = if tsc { clock::TRACE_CLOCK } else { "mono" };
+        let senders = match busy {
+            false => Senders::arm(host, &order.cpus, clock),
+            true => Err(format!("{} (a CPU is busy with a real-time task)", senders::BLIND)),
+        };
+        let senders = senders.map_err(|why| blind.push(why)).ok();
         Ok(Recorder {
             host,
             channels,
             instance,
+            senders,
             decoder,
             shared,
             symbols,
@@ -222,6 +239,9 @@ impl<'h> Recorder<'h> {
             channel.read(&self.decoder, &mut self.shared, None, keep)?;
             channel.heard(heard);
         }
+        if let Some(senders) = &mut self.senders {
+            senders.poll();
+        }
         self.look_up_tasks();
         Ok(())
     }
@@ -252,6 +272,13 @@ impl<'h> Recorder<'h> {
             phases.push(ended.unwrap_or_else(|| channel.cut(end)));
             channel.heard(end);
         }
+        if let Some(senders) = &mut self.senders {
+            senders.poll();
+            senders.name_the_dead();
+            if senders.is_partial() && !self.blind.iter().any(|what| what == SOME_SENDERS) {
+                self.blind.push(SOME_SENDERS.to_owned());
+            }
+        }
         self.look_up_tasks();
         let span_ns = scale.ns(end.saturating_sub(begun));
         let mut evidence = Vec::new();
@@ -266,6 +293,9 @@ impl<'h> Recorder<'h> {
             let names = Names { symbols: &self.symbols, tasks: &self.tasks };
             let mut told = tell(channel.cpu, span_ns, &phase, &names, &scale, counted, ran);
             told.joined = channel.joiner.end(&names, &scale);
+            let senders = self.senders.as_ref();
+            told.senders =
+                senders.map(|all| all.to(channel.cpu, &self.symbols)).unwrap_or_default();
             evidence.push(told);
         }
         self.begin(end);
@@ -300,6 +330,9 @@ impl<'h> Recorder<'h> {
         self.begun = at;
         if let Some(kept) = &mut self.keeping {
             kept.phases.push((at, ""));
+        }
+        if let Some(senders) = &mut self.senders {
+            senders.begin();
         }
         for channel in &mut self.channels {
             channel.runner = None;
@@ -396,6 +429,7 @@ fn tell(
         interruptions: seen.rows.interruptions(names, scale),
         longest_ns,
         joined: None,
+        senders: Vec::new(),
         lost,
         skipped_bytes: phase.skipped,
         events: phase.named().map(|(spec, n)| (spec.name.to_owned(), n)).collect(),

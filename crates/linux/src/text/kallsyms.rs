@@ -57,6 +57,14 @@ impl Symbols {
         self.names.get(*start as usize..)?.split('\0').next()
     }
 
+    /// The name of the function in which an address lies: the last that begins before it.
+    #[must_use]
+    pub fn around(&self, address: u64) -> Option<&str> {
+        let i = self.places.partition_point(|(known, _)| *known <= address);
+        let (_, start) = self.places.get(i.checked_sub(1)?)?;
+        self.names.get(*start as usize..)?.split('\0').next()
+    }
+
     /// The name, or the address in hexadecimal when it is not known.
     #[must_use]
     pub fn name(&self, address: u64) -> String {

@@ -1,0 +1,74 @@
+//! The raw pages of one CPU's buffer, and the kernel's counters of it.
+
+use crate::error::{Error, Result, Verb};
+use crate::ring_buffer::PageLayout;
+use std::fs::File;
+use std::io::{self, Read};
+
+/// The raw pages of one CPU.
+#[derive(Debug)]
+pub struct Pipe {
+    pub(super) path: String,
+    pub(super) file: File,
+    pub(super) layout: PageLayout,
+    pub(super) page: Vec<u8>,
+}
+
+impl Pipe {
+    /// The form of the pages.
+    #[must_use]
+    pub fn layout(&self) -> PageLayout {
+        self.layout
+    }
+
+    /// The next page that has something in it; `None` when there is nothing to read now. Never
+    /// waits.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub fn next_page(&mut self) -> Result<Option<&[u8]>> {
+        let mut filled = 0;
+        while filled < self.page.len() {
+            match self.file.read(&mut self.page[filled..]) {
+                Ok(0) => break,
+                Ok(n) => filled += n,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(Error::io(Verb::Read, &self.path, e)),
+            }
+        }
+        Ok((filled > 0).then(|| &self.page[..filled]))
+    }
+}
+
+/// Counters of one CPU's buffer, from `per_cpu/cpuN/stats`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Events that were overwritten before they were read.
+    pub overrun: u64,
+    /// Events lost because an interrupt filled the buffer while another was being written.
+    pub commit_overrun: u64,
+    /// Events not recorded because the buffer was full (when it does not overwrite).
+    pub dropped: u64,
+}
+
+impl Stats {
+    /// Reads the text; `None` when a counter is missing.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Stats> {
+        let number = |key: &str| -> Option<u64> {
+            text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok())
+        };
+        Some(Stats {
+            overrun: number("overrun:")?,
+            commit_overrun: number("commit overrun:")?,
+            dropped: number("dropped events:")?,
+        })
+    }
+
+    /// All events that are not in the pages.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.overrun.saturating_add(self.commit_overrun).saturating_add(self.dropped)
+    }
+}

@@ -1,0 +1,315 @@
+//! Who sends interrupts to the watched CPUs: the other CPUs' side of each function call and each
+//! reschedule, in a trace instance of its own whose filters let only those through. From Linux 6.4
+//! on (`csd:csd_queue_cpu`, `ipi:ipi_send_cpu`).
+//!
+//! What arrives is counted by the trace of the watched CPU; here only who asked for it, and where
+//! in the kernel. Several calls may arrive with one interrupt.
+
+use crate::verify::Sender;
+use cpushield_linux::ring_buffer::{self, Lost, PageLayout};
+use cpushield_linux::text::kallsyms::Symbols;
+use cpushield_linux::text::trace_format::{EventFormat, Field};
+use cpushield_linux::tracefs::{Instance, Pipe, Tracefs, Wanted};
+use cpushield_linux::{CpuSet, Error, Host};
+use std::collections::HashMap;
+
+/// KiB of buffer of each sending CPU: some thousand sends between two looks.
+const BUFFER_KIB: usize = 256;
+
+/// Senders kept apart; more are counted together.
+const SENDERS_MAX: usize = 4096;
+
+/// Pages read from one CPU in one go.
+const PAGES_MAX: usize = 1 << 10;
+
+/// An interrupt was being served (`TRACE_FLAG_HARDIRQ` and `_SOFTIRQ`, `include/linux/
+/// trace_events.h`, 4.17 to 6.18): the task had nothing to do with it.
+const IN_INTERRUPT: u64 = 0x08 | 0x10;
+
+/// One kind of event, and where its fields lie.
+#[derive(Debug, Clone, Copy)]
+struct Form {
+    id: u16,
+    flags: Field,
+    pid: Field,
+    cpu: Field,
+    site: Field,
+    /// The function; none for a reschedule.
+    function: Option<Field>,
+}
+
+impl Form {
+    fn of(format: &EventFormat, function: Option<&str>) -> Option<Form> {
+        Some(Form {
+            id: format.id,
+            flags: format.field("common_flags")?,
+            pid: format.field("common_pid")?,
+            cpu: format.field("cpu")?,
+            site: format.field("callsite")?,
+            function: match function {
+                Some(name) => Some(format.field(name)?),
+                None => None,
+            },
+        })
+    }
+}
+
+/// Who sent what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Sent {
+    /// To this CPU.
+    to: u64,
+    /// What shall run there; `None` for a reschedule.
+    function: Option<u64>,
+    /// The task that sent it; `None` for an interrupt on that CPU.
+    by: Result<i32, usize>,
+    /// Where in the kernel.
+    site: u64,
+}
+
+/// Counts what was sent. Pure.
+#[derive(Debug, Default)]
+struct Tally {
+    forms: Vec<Form>,
+    counts: HashMap<Sent, u64>,
+    others: u64,
+    lost: bool,
+}
+
+impl Tally {
+    /// A page of the buffer of one sending CPU.
+    fn page(&mut self, from: usize, layout: &PageLayout, page: &[u8]) {
+        let page = ring_buffer::decode(layout, page);
+        self.lost |= !matches!(page.lost, Lost::Nothing);
+        for record in page.records() {
+            if let Some(sent) = self.sent(from, record.bytes) {
+                self.count(sent);
+            }
+        }
+    }
+
+    fn sent(&self, from: usize, bytes: &[u8]) -> Option<Sent> {
+        let id = u16::from_le_bytes(*bytes.first_chunk()?);
+        let form = self.forms.iter().find(|form| form.id == id)?;
+        let interrupt = form.flags.unsigned(bytes)? & IN_INTERRUPT != 0;
+        let pid = i32::try_from(form.pid.signed(bytes)?).ok()?;
+        Some(Sent {
+            to: form.cpu.unsigned(bytes)?,
+            function: match form.function {
+                Some(field) => Some(field.unsigned(bytes)?),
+                None => None,
+            },
+            by: if interrupt { Err(from) } else { Ok(pid) },
+            site: form.site.unsigned(bytes)?,
+        })
+    }
+
+    fn count(&mut self, sent: Sent) {
+        if self.counts.len() < SENDERS_MAX || self.counts.contains_key(&sent) {
+            *self.counts.entry(sent).or_default() += 1;
+        } else {
+            self.others += 1;
+        }
+    }
+
+    /// Who sent to this CPU, most frequent first.
+    fn to(&self, cpu: usize, symbols: &Symbols, comms: &HashMap<i32, String>) -> Vec<Sender> {
+        let mut merged: HashMap<(String, String, String), u64> = HashMap::new();
+        for (sent, count) in self.counts.iter().filter(|(sent, _)| sent.to == cpu as u64) {
+            let what = sent.function.map_or("reschedule".to_owned(), |at| symbols.name(at));
+            let by = match sent.by {
+                Err(from) => format!("an interrupt on CPU {from}"),
+                Ok(0) => "an idle CPU".to_owned(),
+                Ok(pid) => {
+                    let comm = comms.get(&pid).map_or("", String::as_str);
+                    format!("{comm} ({pid})").trim_start().to_owned()
+                }
+            };
+            let site = symbols.around(sent.site).unwrap_or_default().to_owned();
+            *merged.entry((what, by, site)).or_default() += count;
+        }
+        let mut senders: Vec<Sender> = merged
+            .into_iter()
+            .map(|((what, by, site), count)| Sender { what, by, site, count })
+            .collect();
+        senders.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.cmp(b)));
+        senders
+    }
+}
+
+/// The other side of the interrupts between CPUs, being recorded.
+#[derive(Debug)]
+pub struct Senders<'h> {
+    host: &'h Host,
+    // Before the instance: it cannot be removed while its files are open.
+    pipes: Vec<(usize, Pipe)>,
+    _instance: Instance<'h>,
+    tally: Tally,
+    comms: HashMap<i32, String>,
+    root: String,
+}
+
+/// Why nobody can say who sends.
+pub const BLIND: &str = "who sends IPIs";
+
+impl<'h> Senders<'h> {
+    /// Makes it ready and begins.
+    ///
+    /// # Errors
+    /// Why nobody can say who sends.
+    pub fn arm(host: &'h Host, to: &CpuSet, clock: &str) -> Result<Senders<'h>, String> {
+        let why = |error: Error| format!("{BLIND} ({error})");
+        let tracefs = Tracefs::find(host).map_err(why)?;
+        let form = |system, name, function| -> Result<Option<Form>, String> {
+            let format = tracefs.format(host, system, name).map_err(why)?;
+            Ok(format.and_then(|format| Form::of(&format, function)))
+        };
+        let call = form("csd", "csd_queue_cpu", Some("func"))?;
+        let reschedule = form("ipi", "ipi_send_cpu", None)?;
+        let (Some(call), Some(reschedule)) = (call, reschedule) else {
+            return Err(format!("{BLIND} (csd and ipi events need Linux 6.4)"));
+        };
+        let any = to.iter().map(|cpu| format!("cpu == {cpu}")).collect::<Vec<_>>().join(" || ");
+        // A call is told by the other event, where it names the function.
+        let alone = format!("callback == 0 && ({any})");
+        let filters =
+            [("csd", "csd_queue_cpu", any.as_str()), ("ipi", "ipi_send_cpu", alone.as_str())];
+        let online = host.read_line("/sys/devices/system/cpu/online").map_err(why)?;
+        let online: CpuSet = online.parse().map_err(|_| format!("{BLIND} (no list of CPUs)"))?;
+        let wanted = Wanted {
+            cpus: &online,
+            clock,
+            events: &[("csd", "csd_queue_cpu"), ("ipi", "ipi_send_cpu")],
+            buffer_kib: Some(BUFFER_KIB),
+            shrink: &CpuSet::new(),
+            no_work: false,
+        };
+        let root = tracefs.root().to_owned();
+        let mut instance = Instance::separate(host, tracefs, &wanted, &filters).map_err(why)?;
+        let mut pipes = Vec::new();
+        for cpu in online.iter() {
+            pipes.push((cpu, instance.pipe(cpu).map_err(why)?));
+        }
+        instance.start().map_err(why)?;
+        let tally = Tally { forms: vec![call, reschedule], ..Tally::default() };
+        Ok(Senders { host, pipes, _instance: instance, tally, comms: HashMap::new(), root })
+    }
+
+    /// Counts what was sent since the last time. Never waits.
+    pub fn poll(&mut self) {
+        for (cpu, pipe) in &mut self.pipes {
+            let layout = pipe.layout();
+            for _ in 0..PAGES_MAX {
+                let Ok(Some(page)) = pipe.next_page() else { break };
+                self.tally.page(*cpu, &layout, page);
+            }
+        }
+        // While they live.
+        for sent in self.tally.counts.keys() {
+            if let Ok(pid) = sent.by
+                && !self.comms.contains_key(&pid)
+                && let Ok(task) = self.host.task(pid, pid)
+            {
+                self.comms.insert(pid, task.comm);
+            }
+        }
+    }
+
+    /// Names for those that are gone: the kernel keeps some of tasks that were traced.
+    pub fn name_the_dead(&mut self) {
+        let text = self.host.read(&format!("{}/saved_cmdlines", self.root)).unwrap_or_default();
+        for (pid, comm) in text.lines().filter_map(|line| line.trim_start().split_once(' ')) {
+            if let Ok(pid) = pid.parse() {
+                self.comms.entry(pid).or_insert_with(|| comm.trim().to_owned());
+            }
+        }
+    }
+
+    /// Who sent to this CPU.
+    #[must_use]
+    pub fn to(&self, cpu: usize, symbols: &Symbols) -> Vec<Sender> {
+        self.tally.to(cpu, symbols, &self.comms)
+    }
+
+    /// A phase begins.
+    pub fn begin(&mut self) {
+        self.tally.counts.clear();
+        (self.tally.others, self.tally.lost) = (0, false);
+    }
+
+    /// Not every sender is in the list.
+    #[must_use]
+    pub fn is_partial(&self) -> bool {
+        self.tally.lost || self.tally.others > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Linux 6.18.
+    const CALL: &str = "name: csd_queue_cpu\nID: 40\nformat:\n\
+        \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+        \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\
+        \tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n\
+        \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
+        \tfield:unsigned int cpu;\toffset:8;\tsize:4;\tsigned:0;\n\
+        \tfield:void * callsite;\toffset:16;\tsize:8;\tsigned:0;\n\
+        \tfield:void * func;\toffset:24;\tsize:8;\tsigned:0;\n\
+        \tfield:void * csd;\toffset:32;\tsize:8;\tsigned:0;\n\nprint fmt: \"\"\n";
+
+    fn record(id: u16, flags: u8, pid: i32, cpu: u32, site: u64, function: u64) -> Vec<u8> {
+        let mut bytes = vec![0; 40];
+        let mut put = |at: usize, piece: &[u8]| {
+            bytes[at..at + piece.len()].copy_from_slice(piece);
+        };
+        put(0, &id.to_le_bytes());
+        put(2, &[flags]);
+        put(4, &pid.to_le_bytes());
+        put(8, &cpu.to_le_bytes());
+        put(16, &site.to_le_bytes());
+        put(24, &function.to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn senders_are_named_with_what_they_sent_and_from_where() {
+        let call = EventFormat::parse(CALL).unwrap();
+        let reschedule = EventFormat::parse(&CALL.replace("ID: 40", "ID: 41")).unwrap();
+        let forms =
+            vec![Form::of(&call, Some("func")).unwrap(), Form::of(&reschedule, None).unwrap()];
+        assert!(Form::of(&call, Some("callback")).is_none());
+        let mut tally = Tally { forms, ..Tally::default() };
+        for bytes in [
+            record(40, 0, 812, 3, 0x1010, 0x2000),
+            record(40, 0, 812, 3, 0x1020, 0x2000),
+            record(40, 8, 812, 3, 0x1010, 0x2000),
+            record(41, 0, 7, 3, 0x3008, 0),
+            record(40, 0, 812, 2, 0x1010, 0x2000),
+            record(99, 0, 812, 3, 0x1010, 0x2000),
+        ] {
+            if let Some(sent) = tally.sent(1, &bytes) {
+                tally.count(sent);
+            }
+        }
+        assert_eq!(tally.sent(1, &[40, 0, 0]), None);
+        let symbols =
+            Symbols::parse("1000 t text_poke_bp_batch\n2000 t do_sync_core\n3000 t resched_curr\n");
+        let comms = [(812, "modprobe".to_owned())].into_iter().collect();
+        let sender = |what: &str, by: &str, site: &str, count| Sender {
+            what: what.to_owned(),
+            by: by.to_owned(),
+            site: site.to_owned(),
+            count,
+        };
+        assert_eq!(
+            tally.to(3, &symbols, &comms),
+            [
+                sender("do_sync_core", "modprobe (812)", "text_poke_bp_batch", 2),
+                sender("do_sync_core", "an interrupt on CPU 1", "text_poke_bp_batch", 1),
+                sender("reschedule", "(7)", "resched_curr", 1),
+            ]
+        );
+    }
+}
