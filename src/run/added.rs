@@ -302,21 +302,44 @@ fn let_out(
     let entries: Vec<Added> =
         open.record.added.iter().filter(|added| is_of(added, task)).cloned().collect();
     let mut notes = Vec::new();
+    let mut failed = None;
     if let Some(first) = entries.first() {
-        move_back(host, place, first, task, &mut notes)?;
+        match move_back(host, place, first, task, &mut notes) {
+            Err(error) if !has_ended(&error) => failed = Some(error),
+            _ => {}
+        }
     }
-    let mut back = 0;
+    let still_in = failed.is_some();
+    let (mut back, mut kept) = (0, Vec::new());
     for thread in threads(host, task)? {
         // A thread that was born in the shield has what the first one had.
         let entry = entries.iter().find(|added| added.task == thread.id).or(entries.first());
         let Some(entry) = entry else { continue };
-        back += usize::from(restore(host, entry, &thread, place, &mut notes)?);
+        // One that fails, and one that ends meanwhile, keeps no other from its own.
+        match restore(host, entry, &thread, place, &mut notes) {
+            Ok(ours) => back += usize::from(ours),
+            Err(error) if has_ended(&error) => {}
+            Err(error) => {
+                kept.push(thread.id);
+                failed = failed.or(Some(error));
+            }
+        }
     }
-    open.record.added.retain(|added| !is_of(added, task));
-    open.record.needs.retain(|need| need.task != task.id);
+    open.record.added.retain(|added| !is_of(added, task) || still_in || kept.contains(&added.task));
+    if failed.is_none() {
+        open.record.needs.retain(|need| need.task != task.id);
+    }
     raise::settle(host, open, None)?;
     open.keep()?;
-    Ok((back, notes))
+    match failed {
+        Some(error) => Err(error),
+        None => Ok((back, notes)),
+    }
+}
+
+/// Whether the kernel's answer is that there is no such task any more.
+fn has_ended(error: &RunError) -> bool {
+    matches!(error, RunError::Machine(error) if error.is_absent())
 }
 
 /// Moves a process or thread back to its cgroup, when it is still in ours.

@@ -7,7 +7,7 @@
 use super::order::{Order, Thread, is_vital};
 use super::record::{Need, Open, Raised};
 use super::{Place, RunError};
-use cpushield_linux::{CpuSet, Host, Policy, Task, TaskId};
+use cpushield_linux::{CpuSet, Error, Host, Policy, Task, TaskId};
 
 /// What became of raised threads.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -121,9 +121,15 @@ pub fn settle(host: &Host, open: &mut Open<'_>, who: Option<TaskId>) -> Result<S
     let programs = real_time_programs(host)?;
     let mut left = Vec::new();
     for raised in std::mem::take(&mut open.record.raised) {
-        if let Some(raised) = settle_one(host, raised, &open.record.needs, &programs, &mut settled)?
-        {
-            left.push(raised);
+        let stays = raised.clone();
+        match settle_one(host, raised, &open.record.needs, &programs, &mut settled) {
+            Ok(raised) => left.extend(raised),
+            // It has ended.
+            Err(error) if error.is_absent() => {}
+            Err(error) => {
+                settled.kept.push(format!("{}: {}", stays.comm, error.reason()));
+                left.push(stays);
+            }
         }
     }
     open.record.raised = left;
@@ -164,7 +170,7 @@ fn settle_one(
     needs: &[Need],
     programs: &[Program],
     settled: &mut Settled,
-) -> Result<Option<Raised>, RunError> {
+) -> Result<Option<Raised>, Error> {
     let comm = raised.comm.clone();
     if !host.is_same_task(raised.task) {
         return Ok(None);

@@ -5,6 +5,7 @@ use super::trees::{self, Task};
 use cpushield::apply::{self, Applied, ApplyError, Fate, UndoError};
 use cpushield::change::{Change, Compare, Outcome};
 use cpushield::plan::Plan;
+use cpushield::run::{self, Onto, Place};
 use cpushield_linux::{Fault, Policy, TaskId};
 
 const WATCHDOG: &str = "/proc/sys/kernel/watchdog_cpumask";
@@ -201,10 +202,41 @@ fn without_a_group_the_programs_of_a_shield_are_those_that_were_born_on_its_cpus
         task.put(&mut tree);
         bench.add(&tree);
     }
-    let released = cpushield::run::release(&bench.host(), &bench.store()).unwrap();
+    let released = run::release(&bench.host(), &bench.store()).unwrap();
     assert_eq!(released.disarmed, ["since (301, SCHED_FIFO 50)"]);
     let policies = [SPIN, 301, 302].map(|tid| bench.host().scheduling(tid).unwrap().rt_priority());
     assert_eq!(policies, [50, 0, 50]);
+}
+
+/// Lets the kernel answer a call about a task with an error from now on.
+fn answers(bench: &Bench, line: &str) {
+    let errors = bench.scratch.0.join("root/errors.tsv");
+    let kept = std::fs::read_to_string(&errors).unwrap();
+    std::fs::write(errors, format!("{kept}{line}\n")).unwrap();
+}
+
+#[test]
+fn a_program_that_ends_meanwhile_keeps_no_other_from_being_released() {
+    let bench = Bench::of(&busy("50000000"));
+    let plan = plan(vec![]);
+    bench.apply(&bench.host(), &plan).unwrap();
+    for (tid, comm) in [(301, "ending"), (302, "stubborn"), (303, "third")] {
+        let mut tree = Tree::new();
+        Task { policy: (1, 50), ..Task::new(tid, comm, 0, "3") }.put(&mut tree);
+        bench.add(&tree);
+    }
+    let place = Place::of(&bench.host(), &plan);
+    for tid in [100, 202] {
+        run::add(&bench.host(), &bench.store(), &place, tid, Onto::One(Some(3))).unwrap();
+    }
+    answers(&bench, "set-scheduling\t/proc/301\tESRCH");
+    answers(&bench, "set-scheduling\t/proc/302\tEPERM");
+    answers(&bench, "set-affinity\t/proc/100\tESRCH");
+    let released = run::release(&bench.host(), &bench.store()).unwrap();
+    assert_eq!(released.disarmed, ["third (303, SCHED_FIFO 50)"]);
+    assert_eq!(released.back.iter().map(|moved| moved.tid).collect::<Vec<_>>(), [202]);
+    let why = "stubborn (302) keeps SCHED_FIFO 50: EPERM: Operation not permitted";
+    assert_eq!(released.notes, [why]);
 }
 
 #[test]

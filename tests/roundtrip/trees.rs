@@ -82,7 +82,9 @@ impl Task {
         put(&format!("proc/{tid}/stat"), &stat);
         put(&format!("proc/{tid}/task/{tid}/stat"), &stat);
         let mask = cpus.parse::<CpuSet>().unwrap().to_mask();
-        let status = format!("Name:\t{comm}\nCpus_allowed:\t{mask}\nCpus_allowed_list:\t{cpus}\n");
+        let status = format!(
+            "Name:\t{comm}\nTgid:\t{tid}\nCpus_allowed:\t{mask}\nCpus_allowed_list:\t{cpus}\n"
+        );
         put(&format!("proc/{tid}/status"), &status);
     }
 }
