@@ -77,10 +77,13 @@ pub struct Args {
 /// Gaps from this many nanoseconds on count, unless a limit is shorter.
 const THRESHOLD_NS: u64 = 1_000;
 
-/// Both documents.
+/// What `verify --json` prints.
 #[derive(Debug, Serialize)]
-struct Shown<'a> {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Shown<'a> {
+    /// What was observed.
     evidence: &'a Evidence,
+    /// What that means.
     verdict: &'a Verdict,
 }
 

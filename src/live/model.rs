@@ -47,6 +47,7 @@ pub struct Reading {
 
 /// What a CPU is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
     /// It is shielded.
@@ -61,14 +62,16 @@ pub enum Role {
 
 /// One interval: a line of `watch --json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Frame {
-    /// [`SCHEMA`].
+    /// The version of this form: [`SCHEMA`].
     pub schema: u32,
     /// Milliseconds since the watching began.
     pub at_ms: u64,
     /// Length of the interval in milliseconds.
     pub interval_ms: u64,
     /// CPUs that the watching program keeps to; `None` where it may be anywhere.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub from: Option<CpuSet>,
     /// Every online CPU, by place: node, package, core.
     pub cpus: Vec<CpuLine>,
@@ -76,6 +79,7 @@ pub struct Frame {
 
 /// One CPU in one interval.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CpuLine {
     /// Its number.
     pub cpu: usize,
@@ -88,6 +92,7 @@ pub struct CpuLine {
     /// Core within the package.
     pub core: Option<i64>,
     /// CPUs of the same core, itself included.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub siblings: CpuSet,
     /// Who counted: the trace, or the counters of `/proc`.
     pub witness: WitnessKind,
@@ -113,6 +118,7 @@ pub struct CpuLine {
 
 /// Who was seen last.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Last {
     /// The kind.
     pub cause: Cause,

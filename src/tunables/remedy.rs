@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// How to remove an interruption.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Remedy {
     /// The tunable.
     pub tunable: String,

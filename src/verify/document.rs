@@ -9,8 +9,9 @@ pub const SCHEMA: u32 = 1;
 
 /// What was observed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Evidence {
-    /// [`SCHEMA`].
+    /// The version of this form: [`SCHEMA`].
     pub schema: u32,
     /// How long was watched, in nanoseconds.
     pub span_ns: u64,
@@ -32,6 +33,7 @@ pub struct Evidence {
 
 /// What ran on the watched CPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Watched {
     /// The gap sampler, which never enters the kernel by itself.
@@ -42,6 +44,7 @@ pub enum Watched {
 
 /// What was observed on one CPU.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CpuEvidence {
     /// The CPU.
     pub cpu: usize,
@@ -76,6 +79,7 @@ pub struct CpuEvidence {
 
 /// Interruptions of one kind by one culprit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Interruptions {
     /// The kind.
     pub cause: Cause,
@@ -97,6 +101,7 @@ pub struct Interruptions {
 
 /// Time lost as the workload sees it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Gaps {
     /// Mean time of one look at the clock in nanoseconds, gaps left out: what the sampler resolves.
     pub resolution_ns: f64,
@@ -120,6 +125,7 @@ pub const LONG_NS: u64 = 10_000;
 
 /// Gaps and trace of one CPU laid beside each other.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Joined {
     /// Gaps that the trace accounts for: the kernel or another task ran then.
     pub explained: Part,
@@ -140,6 +146,7 @@ pub struct Joined {
 
 /// Some gaps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Part {
     /// How many.
     pub count: u64,
@@ -151,6 +158,7 @@ pub struct Part {
 
 /// A gap that nothing explains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unexplained {
     /// When, in nanoseconds since the span began.
     pub at_ns: u64,
@@ -160,6 +168,7 @@ pub struct Unexplained {
 
 /// The gaps that interruptions of one kind by one culprit made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MadeGap {
     /// The kind.
     pub cause: Cause,
@@ -171,6 +180,7 @@ pub struct MadeGap {
 
 /// Somebody who sent interrupts to a CPU from another.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Sender {
     /// The function that was to run there, or `reschedule`.
     pub what: String,
@@ -184,6 +194,7 @@ pub struct Sender {
 
 /// A source of evidence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum WitnessKind {
     /// The kernel's trace of the CPU.
@@ -198,6 +209,7 @@ pub enum WitnessKind {
 
 /// What became of a witness.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Witness {
     /// Which.
     pub kind: WitnessKind,
@@ -209,6 +221,7 @@ pub struct Witness {
 
 /// The positive control.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "control", rename_all = "kebab-case")]
 pub enum Control {
     /// So many interruptions were provoked, and so many seen (at least one on every CPU).
@@ -230,8 +243,9 @@ pub enum Control {
 
 /// What the evidence says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Verdict {
-    /// [`SCHEMA`].
+    /// The version of this form: [`SCHEMA`].
     pub schema: u32,
     /// One entry for each CPU.
     pub cpus: Vec<CpuVerdict>,
@@ -241,6 +255,7 @@ pub struct Verdict {
 
 /// The verdict on one CPU.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CpuVerdict {
     /// The CPU.
     pub cpu: usize,
@@ -254,6 +269,7 @@ pub struct CpuVerdict {
 
 /// The word of a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
     /// Nothing interrupted it, and the instruments prove that they see.
@@ -266,6 +282,7 @@ pub enum State {
 
 /// One leak.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Leak {
     /// What was seen.
     pub interruptions: Interruptions,
@@ -277,6 +294,7 @@ pub struct Leak {
 
 /// A limit asked for by the user.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Gate {
     /// `--max-entries 0`.
     pub limit: String,

@@ -1,15 +1,20 @@
-//! `docs/tunables.md` and `docs/causes.md`, from the catalogues in the tool.
+//! `docs/tunables.md` and `docs/causes.md` from the catalogues in the tool, and the schemas of what
+//! it prints with `--json` from the definitions of the documents.
 
 use cpushield::causes::Cause;
 use cpushield::change::When;
+use cpushield::cli::verify::Shown;
+use cpushield::live::Frame;
 use cpushield::policy::Workload;
 use cpushield::tunables::{TUNABLES, Tunable, removers};
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
 use std::io;
 use std::path::Path;
 
 const NOTE: &str = "<!-- Made by `cargo xtask docs` from the catalogue; do not edit. -->";
 
-/// Writes both files below a directory.
+/// Writes all files below a directory.
 pub fn write(dir: &Path) -> io::Result<()> {
     for (name, text) in files() {
         std::fs::write(dir.join(name), text)?;
@@ -18,8 +23,24 @@ pub fn write(dir: &Path) -> io::Result<()> {
 }
 
 /// Names and texts of the generated documents.
-fn files() -> [(&'static str, String); 2] {
-    [("tunables.md", tunables()), ("causes.md", causes())]
+fn files() -> [(&'static str, String); 4] {
+    [
+        ("tunables.md", tunables()),
+        ("causes.md", causes()),
+        ("verify.schema.json", schema::<Shown<'_>>("cpushield verify --json")),
+        ("watch.schema.json", schema::<Frame>("A line of cpushield watch --json")),
+    ]
+}
+
+/// The form of a document as it is written: fields that are always there are required.
+fn schema<T: JsonSchema>(title: &str) -> String {
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    let mut schema = settings.into_generator().into_root_schema_for::<T>();
+    schema.insert("title".to_owned(), title.into());
+    // Links of rustdoc lead nowhere here.
+    let mut text = format!("{:#}", schema.as_value()).replace("[`", "`").replace("`]", "`");
+    text.push('\n');
+    text
 }
 
 fn tunables() -> String {
