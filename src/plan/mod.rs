@@ -19,6 +19,7 @@ pub use groups::named;
 pub use parse::PlanError;
 pub use refused::Refused;
 
+use crate::change::Change;
 use crate::policy::Wish;
 use crate::survey::Machine;
 use crate::tunables::{TUNABLES, Tunable, Wants, nearest};
@@ -59,6 +60,7 @@ pub fn plan(machine: &Machine, wish: &Wish) -> Result<Plan, Refused> {
             }
         }
     }
+    plan.warn_of_newcomers(machine);
     Ok(plan)
 }
 
@@ -80,6 +82,25 @@ impl Plan {
     fn skip(&mut self, tunable: &dyn Tunable, reason: &str) {
         let tunable = tunable.name().to_owned();
         self.skipped.push(Skipped { tunable, reason: reason.to_owned() });
+    }
+
+    /// A kernel thread that is born later gets all CPUs but those of `nohz_full=`, whatever the
+    /// thread that makes it has (kthread() and housekeeping_nohz_full_setup(), 6.12). Where the
+    /// scheduler balances over the shield, which a cpuset ends, it runs there too.
+    fn warn_of_newcomers(&mut self, machine: &Machine) {
+        let prepared = machine.isolation.nohz_full.clone().unwrap_or_default();
+        let cpus = self.shield.cpus.minus(&prepared.union(&machine.isolation.isolcpus_domain));
+        let confined = |step: &Step| match &step.change {
+            Change::Slice { .. } => true,
+            Change::Write { path, .. } => path.contains("cpuset"),
+            _ => false,
+        };
+        if !cpus.is_empty() && !self.steps.iter().any(confined) {
+            self.warnings.push(format!(
+                "kernel threads that are born later may run on CPU {cpus}: without a cpuset only \
+                 nohz_full={cpus} at boot keeps them away; `cpushield status` shows them"
+            ));
+        }
     }
 
     /// Adds what one tunable wants and what stays in spite of it.
@@ -134,6 +155,21 @@ mod tests {
         let mask = "/sys/devices/virtual/workqueue/cpumask".to_owned();
         machine.settings.insert(mask, Reading::Value("f".to_owned()));
         machine
+    }
+
+    #[test]
+    fn without_a_cpuset_threads_born_later_are_warned_of_unless_the_boot_keeps_them_away() {
+        let warned = |machine: &Machine, on: &[(&str, bool)]| {
+            let tunables = on.iter().map(|(name, on)| ((*name).to_owned(), *on)).collect();
+            let cpus = Some("3".parse().unwrap());
+            let plan = plan(machine, &Wish { cpus, tunables, ..Wish::default() }).unwrap();
+            plan.warnings.iter().any(|text| text.contains("born later may run on CPU 3"))
+        };
+        assert!(!warned(&four(), &[]));
+        assert!(warned(&four(), &[("cpuset", false)]));
+        let mut machine = four();
+        machine.isolation.nohz_full = Some("2-3".parse().unwrap());
+        assert!(!warned(&machine, &[("cpuset", false)]));
     }
 
     #[test]
