@@ -1,6 +1,6 @@
 //! Small machines made up of a few files, each for one thing that the survey must see.
 
-use cpushield::survey::{CgroupMode, CoreKind, Machine, Movable, Reading, survey};
+use cpushield::survey::{CgroupMode, CoreKind, Machine, Movable, Reading, survey, survey_beside};
 use cpushield_linux::Host;
 use std::fs;
 use std::path::Path;
@@ -247,4 +247,31 @@ fn an_empty_machine_is_all_notes() {
         assert!(told.contains(&what), "{what} is not told: {told:?}");
     }
     assert!(found.topology.online.is_empty() && found.tasks.is_empty());
+}
+
+#[test]
+fn beside_a_shield_no_interrupt_is_tried_and_a_note_says_so() {
+    let files = [
+        ("/proc/interrupts", "  CPU0 CPU1 CPU2 CPU3\n 24: 0 0 0 0 PCI-MSI 1-edge eth0"),
+        ("/proc/irq/24/smp_affinity", "f"),
+        ("/proc/cpuinfo", "model name : one"),
+        ("/proc/sys/kernel/osrelease", "5.10.0-1-amd64"),
+        ("/proc/sys/kernel/arch", "x86_64"),
+        ("/errors.tsv", ""),
+    ];
+    let before = machine("quiet", &files, &[]);
+    assert_eq!(before.irqs[0].movable, Movable::Yes);
+    assert_eq!(before.topology.model.as_deref(), Some("one"));
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("small/quiet");
+    let host = Host::recorded(&dir).unwrap();
+    let beside = survey_beside(&host, &[], &"3".parse().unwrap());
+    assert!(matches!(beside.irqs[0].movable, Movable::Unknown(_)), "{:?}", beside.irqs);
+    assert_eq!(beside.topology.model, None);
+    let notes: Vec<&str> = beside.notes.iter().map(|note| note.what.as_str()).collect();
+    assert!(notes.contains(&"/proc/irq") && notes.contains(&"/proc/cpuinfo"), "{notes:?}");
+    // The CPUs of nohz_full= are not asked.
+    let nohz_full = dir.join("sys/devices/system/cpu/nohz_full");
+    fs::write(nohz_full, "3\n").unwrap();
+    let beside = survey_beside(&host, &[], &"3".parse().unwrap());
+    assert_eq!(beside.topology.model.as_deref(), Some("one"));
 }

@@ -6,8 +6,6 @@ use crate::apply::{Progress, apply};
 use crate::failure::Failure;
 use crate::plan::Plan;
 use crate::report::applied_text;
-use crate::survey::survey;
-use crate::tunables;
 use crate::ui::Ui;
 use cpushield_linux::{Host, Store, read_document, signal};
 use std::path::{Path, PathBuf};
@@ -45,12 +43,12 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
         return Err(Failure::usage("a recorded machine cannot be shielded")
             .hint("--dry-run prints the commands for it"));
     }
-    let plan = plan(&host, args)?;
+    let store = Store::new(&global.state);
+    let plan = plan(&host, &store, args)?;
     if args.dry_run {
         return ui.show(&plan, || script(&plan));
     }
     signal::catch_stops().map_err(|e| Failure::machine(format!("cannot catch signals: {e}")))?;
-    let store = Store::new(&global.state);
     let bar = ui.bar();
     let mut progress = |p: Progress<'_>| {
         if !p.what.is_empty() {
@@ -63,9 +61,9 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     ui.show(&applied, || applied_text(&applied, &plan))
 }
 
-fn plan(host: &Host, args: &Args) -> Result<Plan, Failure> {
+fn plan(host: &Host, store: &Store, args: &Args) -> Result<Plan, Failure> {
     let Some(file) = &args.plan else {
-        let machine = survey(host, &tunables::reads());
+        let machine = super::surveyed(host, store);
         return Ok(args.wish.plan(host, &machine)?.0);
     };
     let stdin = Path::new("/dev/stdin");

@@ -11,7 +11,7 @@ use crate::plan::{Plan, plan};
 use crate::policy::Wish;
 use crate::report::attempt::{Attempt, SCHEMA};
 use crate::run::Place;
-use crate::survey::{Machine, differences, survey};
+use crate::survey::{Machine, differences, survey, survey_beside};
 use crate::tunables;
 use crate::ui::Ui;
 use crate::verify::{Evidence, Limits, Progress, WatchOrder, judge, watch};
@@ -96,7 +96,7 @@ fn attempt(ui: &Ui, stage: &Stage<'_>) -> Result<Attempt, Failure> {
     let shielded = look(ui, stage, group, &format!("CPU {cpus} shielded"));
     drop(load);
     // What is in force now decides what could still be done about a leak.
-    let under = survey(host, &tunables::reads());
+    let under = under(host, machine, cpus);
     // Whatever the watching came to, the shield comes down first.
     let undone = apply::undo(host, store)?;
     let (restored, left) = fates(&undone);
@@ -123,6 +123,17 @@ fn attempt(ui: &Ui, stage: &Stage<'_>) -> Result<Attempt, Failure> {
         left,
         differences: differences(machine, &after),
     })
+}
+
+/// The machine with the shield up; which interrupts can be moved was found out before.
+fn under(host: &Host, before: &Machine, cpus: &CpuSet) -> Machine {
+    let mut under = survey_beside(host, &tunables::reads(), cpus);
+    for irq in &mut under.irqs {
+        if let Some(known) = before.irqs.iter().find(|known| known.irq == irq.irq) {
+            irq.movable = known.movable.clone();
+        }
+    }
+    under
 }
 
 /// Watches the CPUs for a while; asked to stop, it says so as a failure.

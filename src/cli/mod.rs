@@ -19,9 +19,11 @@ pub mod watch;
 pub mod wish;
 
 use crate::failure::Failure;
+use crate::survey::{Machine, survey_beside};
+use crate::tunables;
 use crate::ui::{Format, Ui};
 use clap::{Parser, Subcommand};
-use cpushield_linux::Host;
+use cpushield_linux::{Host, Store};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -66,6 +68,15 @@ impl Global {
             None => Ok(Host::live()),
             Some(dir) => Ok(Host::recorded(dir)?),
         }
+    }
+}
+
+/// The machine as it is. While a shield is up, what would interrupt its CPUs is not looked at.
+pub(crate) fn surveyed(host: &Host, store: &Store) -> Machine {
+    let wanted = tunables::reads();
+    match crate::run::active(host, store) {
+        Ok(Some(plan)) if host.is_live() => survey_beside(host, &wanted, &plan.shield.cpus),
+        _ => crate::survey::survey(host, &wanted),
     }
 }
 

@@ -4,10 +4,8 @@ use super::Global;
 use super::wish::WishArgs;
 use crate::failure::{Failure, Kind};
 use crate::report::plan_text;
-use crate::survey::survey;
-use crate::tunables;
 use crate::ui::Ui;
-use cpushield_linux::write_document;
+use cpushield_linux::{Store, write_document};
 use std::path::PathBuf;
 
 /// Choose CPUs and show what would be changed, what stays and why
@@ -32,7 +30,7 @@ pub struct Args {
 /// The wish is wrong, unsafe or impossible, or the plan cannot be saved.
 pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     let host = global.host()?;
-    let machine = survey(&host, &tunables::reads());
+    let machine = super::surveyed(&host, &Store::new(&global.state));
     let (plan, _) = args.wish.plan(&host, &machine)?;
     if let Some(file) = &args.output {
         let text = serde_json::to_string_pretty(&plan)

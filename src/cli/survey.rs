@@ -3,9 +3,8 @@
 use super::Global;
 use crate::failure::Failure;
 use crate::report::machine_text;
-use crate::survey::survey;
-use crate::tunables;
 use crate::ui::Ui;
+use cpushield_linux::Store;
 use std::path::PathBuf;
 
 /// The machine, what is isolated, what stands in the way
@@ -36,7 +35,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
             failure.hint("name a directory that is new or empty: `survey --record machine`")
         })?;
     }
-    let machine = survey(&host, &tunables::reads());
+    let machine = super::surveyed(&host, &Store::new(&global.state));
     ui.show(&machine, || machine_text(&machine))?;
     if let Some(dir) = &args.record {
         match host.recording_failure() {

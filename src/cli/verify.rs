@@ -10,7 +10,7 @@ use crate::plan::{Plan, Shield, plan};
 use crate::policy::{Limits, Policy, Wish, parse_span};
 use crate::report::verdict as report;
 use crate::run::{self, Place, RunError};
-use crate::survey::{Machine, survey};
+use crate::survey::{Machine, survey, survey_beside};
 use crate::tunables;
 use crate::ui::{Tone, Ui};
 use crate::verify::trace::recording::Recording;
@@ -301,7 +301,11 @@ fn residents(host: &Host, scene: &Scene) -> Vec<i32> {
 
 /// The machine and the shield that remedies are for: the active one, or one as it would be.
 fn known(host: &Host, scene: &Scene) -> Option<(Machine, Shield)> {
-    let machine = survey(host, &tunables::reads());
+    let wanted = tunables::reads();
+    let machine = match &scene.active {
+        Some(plan) => survey_beside(host, &wanted, &plan.shield.cpus),
+        None => survey(host, &wanted),
+    };
     let shield = match &scene.active {
         Some(plan) if scene.cpus.is_subset(&plan.shield.cpus) => plan.shield.clone(),
         _ => {

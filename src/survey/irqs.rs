@@ -11,7 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 const IRQ: &str = "/proc/irq";
 
 /// Interrupts in ascending order, and the mask for those to come.
-pub(super) fn irqs(r: &Reader) -> (Vec<Irq>, Option<CpuSet>) {
+pub(super) fn irqs(r: &Reader, shielded: &CpuSet) -> (Vec<Irq>, Option<CpuSet>) {
+    if !shielded.is_empty() {
+        r.note(IRQ, not_tried(shielded));
+    }
     let path = "/proc/interrupts";
     let parsed = r
         .wanted(r.host.read(path))
@@ -29,7 +32,11 @@ pub(super) fn irqs(r: &Reader) -> (Vec<Irq>, Option<CpuSet>) {
         };
         let row = rows.get(&irq);
         let actions = row.map(|row| row.name.clone()).unwrap_or_default();
-        let movable = movable(r, &dir, &actions);
+        let movable = if shielded.is_empty() {
+            movable(r, &dir, &actions)
+        } else {
+            Movable::Unknown(not_tried(shielded))
+        };
         Irq {
             irq,
             actions,
@@ -43,6 +50,12 @@ pub(super) fn irqs(r: &Reader) -> (Vec<Irq>, Option<CpuSet>) {
     let default = format!("{IRQ}/default_smp_affinity");
     let default = r.set(&[(&default, Mask)]);
     (numbers.into_iter().map(irq).collect(), default)
+}
+
+/// When a mask is written the chip chooses among its CPUs anew, and the one that is left is
+/// interrupted to clean up (irq_complete_move() in arch/x86/kernel/apic/vector.c, 6.1).
+fn not_tried(shielded: &CpuSet) -> String {
+    format!("whether it can be moved is not tried while CPU {shielded} is shielded")
 }
 
 /// Writes `smp_affinity` back. Two traces remain: the kernel marks the mask as set by a user, so

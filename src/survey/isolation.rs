@@ -53,7 +53,7 @@ pub(super) fn isolation(r: &Reader, kernel: &Kernel, topology: &Topology) -> Iso
 }
 
 /// Kernels with `CONFIG_NO_HZ_FULL` but no `nohz_full=` print a null bitmap: `  (null)`, padded.
-fn nohz_full(r: &Reader) -> Option<CpuSet> {
+pub(super) fn nohz_full(r: &Reader) -> Option<CpuSet> {
     let path = format!("{CPU}/nohz_full");
     if r.line(&path)?.trim() == "(null)" {
         return Some(CpuSet::new());

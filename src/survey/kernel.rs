@@ -8,6 +8,15 @@ use std::collections::BTreeMap;
 
 const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0";
 
+/// Whether this kernel asks every CPU for its frequency, by an interrupt, when `/proc/cpuinfo` is
+/// opened: on x86 from 4.15 (commit 7d5905dc14a8) until f3eca381bd49 (5.19), but for CPUs of
+/// `nohz_full=` (arch_freq_prepare_all() in arch/x86/kernel/cpu/aperfmperf.c). An unknown version
+/// may be one of them.
+pub(super) fn cpuinfo_asks(kernel: &Kernel) -> bool {
+    let x86 = matches!(kernel.arch.as_deref(), None | Some("x86_64" | "x86" | "i386" | "i686"));
+    x86 && kernel.version.is_none_or(|version| ((4, 15)..(5, 19)).contains(&version))
+}
+
 pub(super) fn kernel(r: &Reader) -> Kernel {
     let banner = r.wanted_line("/proc/version");
     let release = r
@@ -89,4 +98,25 @@ fn config(r: &Reader, release: Option<&str>) -> BTreeMap<String, String> {
     }
     r.note("the kernel's configuration", format!("not found in {}", places.join(", ")));
     BTreeMap::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_that_interrupt_for_cpuinfo_are_known_by_architecture_and_version() {
+        for (arch, version, asks) in [
+            (Some("x86_64"), Some((4, 14)), false),
+            (Some("x86_64"), Some((4, 15)), true),
+            (Some("x86_64"), Some((5, 18)), true),
+            (Some("x86_64"), Some((5, 19)), false),
+            (Some("x86_64"), None, true),
+            (Some("aarch64"), Some((5, 10)), false),
+        ] {
+            let arch = arch.map(str::to_owned);
+            let kernel = Kernel { arch, version, ..Kernel::default() };
+            assert_eq!(cpuinfo_asks(&kernel), asks, "{kernel:?}");
+        }
+    }
 }

@@ -22,7 +22,7 @@ mod virt;
 pub use compare::{Difference, differences};
 pub use machine::*;
 
-use cpushield_linux::Host;
+use cpushield_linux::{CpuSet, Host};
 use reader::Reader;
 
 /// The CPUs alone: which there are, and what they share. Writes nothing.
@@ -35,17 +35,32 @@ pub fn topology(host: &Host) -> Topology {
 /// within one directory.
 #[must_use]
 pub fn survey(host: &Host, wanted: &[&str]) -> Machine {
+    survey_beside(host, wanted, &CpuSet::new())
+}
+
+/// The same while CPUs are shielded: what would interrupt them is not read or tried, and a note
+/// says so.
+#[must_use]
+pub fn survey_beside(host: &Host, wanted: &[&str], shielded: &CpuSet) -> Machine {
     let r = Reader::new(host);
     let kernel = kernel::kernel(&r);
-    // Kernels before 5.18 ask CPUs for their frequency here, but not those of `nohz_full=`.
-    let cpuinfo = r.wanted(r.host.read("/proc/cpuinfo"));
+    let nohz_full = isolation::nohz_full(&r).unwrap_or_default();
+    let cpuinfo = if kernel::cpuinfo_asks(&kernel) && !shielded.is_subset(&nohz_full) {
+        r.note(
+            "/proc/cpuinfo",
+            "not read: this kernel would ask each shielded CPU by an interrupt",
+        );
+        None
+    } else {
+        r.wanted(r.host.read("/proc/cpuinfo"))
+    };
     let topology = topology::topology(&r, cpuinfo.as_deref());
     let mut isolation = isolation::isolation(&r, &kernel, &topology);
     let mounts = cgroup::mounts(&r);
     let (cgroup, partitions) = cgroup::cgroup(&r, &mounts);
     // The file names CPUs of isolcpus= too (seen on 6.12), which are no partition's.
     isolation.partitions = partitions.map(|cpus| cpus.minus(&isolation.isolcpus_domain));
-    let (irqs, irq_default) = irqs::irqs(&r);
+    let (irqs, irq_default) = irqs::irqs(&r, shielded);
     let mut machine = Machine {
         schema: SCHEMA,
         boot_id: r.line("/proc/sys/kernel/random/boot_id"),
