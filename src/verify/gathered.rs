@@ -29,6 +29,8 @@ pub struct Gathered {
     pub seen: Seen,
     /// Threads of the workload.
     pub own: Vec<i32>,
+    /// What happened in the span that makes all figures doubtful.
+    pub doubts: Vec<String>,
     /// How long was watched, in nanoseconds.
     pub span_ns: u64,
 }
@@ -43,7 +45,8 @@ impl Gathered {
         let trace = self.seen.trace.as_ref();
         let trace = trace.and_then(|cpus| cpus.iter().find(|seen| seen.cpu == cpu));
         let smis = firmware::between(&self.smis.0, &self.smis.1, cpu);
-        let mut doubts = counts.doubts.clone();
+        let mut doubts = self.doubts.clone();
+        doubts.extend(counts.doubts.iter().cloned());
         match &gaps {
             Some(seen) => doubts.extend(self.doubts(seen)),
             None if sampled => doubts.push("the gap sampler did not watch this CPU".to_owned()),
@@ -228,6 +231,7 @@ mod tests {
             smis: (Err(String::new()), Err(String::new())),
             seen: Seen { trace: trace.map(|seen| vec![seen]), gaps: vec![(3, gaps)] },
             own: Vec::new(),
+            doubts: Vec::new(),
             span_ns: 1_000_000_000,
         }
     }
@@ -290,6 +294,13 @@ mod tests {
         let seen = gathered(None, Some(sampled(999_000_000))).of(3, true);
         assert_eq!((seen.entries, seen.longest_ns, seen.lost), (Some(7), Some(300_000_000), None));
         assert_eq!(seen.doubts, Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_happened_to_the_machine_makes_every_cpu_doubtful() {
+        let doubts = vec!["the clock was set, by 3000 ms".to_owned()];
+        let all = Gathered { doubts: doubts.clone(), ..gathered(None, Some(sampled(1 << 30))) };
+        assert_eq!(all.of(3, true).doubts, doubts);
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! Verify: watch (`Host` → [`Evidence`]) and judge ([`Evidence`] → [`Verdict`], pure).
 
+mod circumstances;
 mod control;
 pub mod counters;
 mod document;
 mod firmware;
 mod gathered;
 mod judge;
+mod order;
 mod rows;
 pub mod sampler;
 pub mod trace;
@@ -14,5 +16,6 @@ mod watch;
 pub use crate::policy::Limits;
 pub use document::*;
 pub use judge::judge;
+pub use order::{Given, Keep, Progress, WatchError, WatchOrder};
 pub use sampler::HIDDEN as SAMPLER;
-pub use watch::{Given, Keep, Progress, WatchError, WatchOrder, watch};
+pub use watch::watch;

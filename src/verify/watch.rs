@@ -4,174 +4,19 @@
 //! Order matters: everything that touches the watched CPUs (arming, placing the sampler, the
 //! control, the end of the sampler) lies outside the span that counts.
 
+use crate::verify::circumstances;
 use crate::verify::control::{self, Provocation};
 use crate::verify::counters;
 use crate::verify::firmware;
 use crate::verify::gathered::{self, Gathered, Seen};
+use crate::verify::order::{Progress, WatchError, WatchOrder};
 use crate::verify::sampler::Sampler;
-use crate::verify::trace::recording::Recording;
 use crate::verify::trace::{self, Recorder};
 use crate::verify::{Control, Evidence, SCHEMA, Watched, Witness, WitnessKind};
 use cpushield_linux::spool::Spool;
 use cpushield_linux::{CpuSet, Host, sched};
-use std::fmt;
-use std::path::Path;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
-
-/// What is to be watched.
-pub struct WatchOrder<'a> {
-    /// The CPUs to watch.
-    pub cpus: CpuSet,
-    /// For how long.
-    pub span: Duration,
-    /// How long the workload runs before anything counts, so that what its start leaves behind
-    /// (migration, deferred work, the tick's last rounds) is over.
-    pub settle: Duration,
-    /// Gaps of the sampler from this many nanoseconds on count.
-    pub threshold_ns: u64,
-    /// The workload's system calls are traced too, which costs every process of the machine a
-    /// little.
-    pub syscalls: bool,
-    /// Directory of the shield's cgroup, in which the sampler runs; `None` without a shield.
-    pub cgroup: Option<String>,
-    /// What runs on the CPUs; `None` is the sampler.
-    pub workload: Option<Given<'a>>,
-    /// Who wants the raw trace; `None` when nobody does.
-    pub keep: Option<Keep<'a>>,
-    /// Told about the progress several times a second.
-    pub progress: &'a dyn Fn(Progress),
-    /// Asked several times a second whether to stop early.
-    pub stop: &'a dyn Fn() -> bool,
-}
-
-/// Who wants the raw trace, beside what is counted in it.
-pub struct Keep<'a> {
-    /// Pages that do not fit into memory go into the directory of this file.
-    pub beside: &'a Path,
-    /// Given the recording at the end; not called without a trace.
-    pub take: &'a dyn Fn(Recording),
-}
-
-impl fmt::Debug for Keep<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keep").field("beside", &self.beside).finish_non_exhaustive()
-    }
-}
-
-/// A workload that is not the sampler.
-pub struct Given<'a> {
-    /// Starts it; called once, when the witnesses are armed.
-    pub start: &'a dyn Fn() -> Result<(), String>,
-    /// Its threads, as they are now.
-    pub threads: &'a dyn Fn() -> Vec<i32>,
-    /// How it ended, in words; `None` while it runs. The watch ends with it.
-    pub ended: &'a dyn Fn() -> Option<String>,
-}
-
-impl fmt::Debug for Given<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Given").finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for WatchOrder<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WatchOrder")
-            .field("cpus", &self.cpus)
-            .field("span", &self.span)
-            .field("settle", &self.settle)
-            .field("threshold_ns", &self.threshold_ns)
-            .field("syscalls", &self.syscalls)
-            .field("cgroup", &self.cgroup)
-            .field("workload", &self.workload)
-            .field("keep", &self.keep)
-            .finish_non_exhaustive()
-    }
-}
-
-/// How far it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
-    /// The witnesses are made ready.
-    Arming,
-    /// The workload settles, and the control is provoked.
-    Settling,
-    /// The span goes by.
-    Watching {
-        /// How much of it is over.
-        done: Duration,
-        /// How long it is.
-        of: Duration,
-    },
-    /// The witnesses are heard.
-    Gathering,
-}
-
-/// Why nothing can be watched.
-#[derive(Debug)]
-pub enum WatchError {
-    /// There is nothing to watch.
-    NoCpus,
-    /// These CPUs are not online.
-    Offline {
-        /// Those that are not.
-        cpus: CpuSet,
-        /// Those that are.
-        online: CpuSet,
-    },
-    /// Every online CPU would be watched, and none be left to watch from.
-    NoneLeft {
-        /// The online CPUs.
-        online: CpuSet,
-    },
-    /// A recorded machine does not run.
-    Recorded,
-    /// The workload could not be started.
-    Workload {
-        /// Why.
-        why: String,
-    },
-    /// The workload ended before anything was watched.
-    TooShort {
-        /// How it ended.
-        how: String,
-    },
-    /// The machine did not answer.
-    Linux(cpushield_linux::Error),
-}
-
-impl fmt::Display for WatchError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            WatchError::NoCpus => f.write_str("no CPUs to watch"),
-            WatchError::Offline { cpus, online } => {
-                write!(f, "CPU {cpus} is not online; online are {online}")
-            }
-            WatchError::NoneLeft { online } => {
-                write!(
-                    f,
-                    "all online CPUs ({online}) would be watched, and none be left to watch from"
-                )
-            }
-            WatchError::Recorded => {
-                f.write_str("a recorded machine does not run: nothing to watch")
-            }
-            WatchError::Workload { why } => write!(f, "the workload could not be started: {why}"),
-            WatchError::TooShort { how } => {
-                write!(f, "the workload ended before anything was watched: {how}")
-            }
-            WatchError::Linux(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for WatchError {}
-
-impl From<cpushield_linux::Error> for WatchError {
-    fn from(error: cpushield_linux::Error) -> WatchError {
-        WatchError::Linux(error)
-    }
-}
 
 /// How often progress is told and the stop flag asked.
 const STEP: Duration = Duration::from_millis(100);
@@ -205,6 +50,7 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
         None => bench.seat_sampler(order),
     }
     bench.start();
+    let first = circumstances::take(host);
     (order.progress)(Progress::Settling);
     let mut rest = bench.wait(order, order.settle, &|_| ());
     if let Rest::Ended(how) = rest {
@@ -214,6 +60,8 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     let control = bench.control(host, order);
     let guest = firmware::guest(host);
     let smis = firmware::take(host, &order.cpus, guest);
+    let calm = circumstances::take(host);
+    bench.doubts.clear();
     bench.begin();
     let before = counters::take(host, &order.cpus);
     let began = Instant::now();
@@ -228,12 +76,14 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     let seen = bench.end();
     bench.hand_over(order);
     let smis = (smis, firmware::take(host, &order.cpus, guest));
+    bench.doubts.extend(circumstances::changed(&first, &calm, &circumstances::take(host)));
     own.extend(bench.workload(order));
     // The trace's time encloses the reading of the counters, which takes long on a slow machine;
     // where there is a trace, entries and the longest stretch are those of its time.
     let traced = seen.trace.iter().flatten().map(|cpu| cpu.span_ns).max();
     let span_ns = traced.unwrap_or(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
-    let all = Gathered { before, after, smis, seen, own, span_ns };
+    let doubts = std::mem::take(&mut bench.doubts);
+    let all = Gathered { before, after, smis, seen, own, doubts, span_ns };
     Ok(Evidence {
         schema: SCHEMA,
         span_ns,
@@ -307,6 +157,10 @@ struct Bench<'h> {
     sampler: Result<Sampler, String>,
     /// The sampler is the workload.
     sampled: bool,
+    /// What happened that should not have.
+    doubts: Vec<String>,
+    /// Threads of the workload that were on the watched CPUs.
+    seated: BTreeSet<i32>,
 }
 
 impl<'h> Bench<'h> {
@@ -324,6 +178,8 @@ impl<'h> Bench<'h> {
             }),
             sampler: Err("a workload was given, and two cannot share a CPU".to_owned()),
             sampled: order.workload.is_none(),
+            doubts: Vec::new(),
+            seated: BTreeSet::new(),
         }
     }
 
@@ -411,11 +267,25 @@ impl<'h> Bench<'h> {
                 return Rest::Ended(how);
             }
             if round.is_multiple_of(ROUNDS) {
-                self.workload(order);
+                let threads = self.workload(order);
+                self.look_after(order, &threads);
             }
             std::thread::sleep(STEP.min(time - done));
         }
         Rest::Over
+    }
+
+    /// Notices when a CPU or the workload went away; each once.
+    fn look_after(&mut self, order: &WatchOrder, threads: &[i32]) {
+        let offline = circumstances::offline(self.host, &order.cpus);
+        let offline = offline.map(|cpus| format!("CPU {cpus} was offline"));
+        let seated = &mut self.seated;
+        let strayed = circumstances::strayed(self.host, threads, &order.cpus, seated);
+        for doubt in [offline, strayed].into_iter().flatten() {
+            if !self.doubts.contains(&doubt) {
+                self.doubts.push(doubt);
+            }
+        }
     }
 
     fn control(&mut self, host: &Host, order: &WatchOrder) -> Control {

@@ -47,6 +47,14 @@ fn nanoseconds(clock: libc::clockid_t) -> u64 {
     seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
+/// How far the wall clock is ahead of `CLOCK_MONOTONIC`, in nanoseconds: it jumps when somebody
+/// sets the clock.
+#[must_use]
+pub fn realtime_offset_ns() -> i64 {
+    let (wall, since_boot) = (nanoseconds(libc::CLOCK_REALTIME), monotonic_ns());
+    i64::try_from(wall).unwrap_or(i64::MAX).saturating_sub_unsigned(since_boot)
+}
+
 /// The counter and `CLOCK_MONOTONIC_RAW` (which nobody adjusts) at the same moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Instant {

@@ -1,0 +1,196 @@
+//! What must stay as it is while CPUs are watched, or the figures are not what they seem: the CPUs
+//! stay online, the workload stays on them, nobody sets the clock, the kernel keeps its clock
+//! source, the time stamp counter its rate, and nobody else uses the tracer on the way.
+//! [`take`] reads it, [`changed`] is pure and says what was different.
+
+use cpushield_linux::clock::{Instant, Scale, realtime_offset_ns};
+use cpushield_linux::{CpuSet, Host};
+use std::collections::BTreeSet;
+
+/// The offset of the wall clock may change by so much without having been set: slewing changes it
+/// by 500 parts per million at most (adjtimex(2)), and two clocks are not read at one moment.
+const STEP_NS: u64 = 10_000_000;
+
+/// The rate of the counter may differ between two parts of a run by so much.
+const RATE_PPM: f64 = 200.0;
+
+/// What was found at one moment; `None` where it cannot be read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Circumstances {
+    /// The kernel's clock source.
+    clocksource: Option<String>,
+    /// The wall clock less the monotonic one, in nanoseconds.
+    offset_ns: i64,
+    /// The counter and the clock.
+    at: Instant,
+    /// What others do with the top-level trace: the tracer, whether events are enabled.
+    tracer: Option<Tracer>,
+}
+
+/// The top-level trace, which is not ours.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Tracer {
+    /// `nop` when there is none.
+    current: String,
+    /// `1` or `X` when there are some.
+    events: String,
+}
+
+/// Reads it; asks no watched CPU.
+pub fn take(host: &Host) -> Circumstances {
+    let line = |path: &str| host.read_line(path).ok();
+    let clocks = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    let trace = |file: &str| line(&format!("/sys/kernel/tracing/{file}"));
+    Circumstances {
+        clocksource: line(clocks),
+        offset_ns: realtime_offset_ns(),
+        at: Instant::now(),
+        tracer: trace("current_tracer")
+            .map(|current| Tracer { current, events: trace("events/enable").unwrap_or_default() }),
+    }
+}
+
+/// What was different at the end, for people; `first` is from before the workload settled.
+pub fn changed(
+    first: &Circumstances,
+    before: &Circumstances,
+    after: &Circumstances,
+) -> Vec<String> {
+    let mut why = Vec::new();
+    if let (Some(a), Some(b)) = (&before.clocksource, &after.clocksource)
+        && a != b
+    {
+        why.push(format!("the kernel changed its clock source from {a} to {b}"));
+    }
+    let step = after.offset_ns.abs_diff(before.offset_ns);
+    let slewed = after.at.raw_ns.saturating_sub(before.at.raw_ns) / 2_000;
+    if step > STEP_NS.max(slewed) {
+        why.push(format!("the clock was set, by {} ms", step / 1_000_000));
+    }
+    if let (Some(a), Some(b)) =
+        (Scale::between(first.at, before.at), Scale::between(before.at, after.at))
+    {
+        let apart_ppm = (a.ns_per_tick / b.ns_per_tick - 1.0).abs() * 1e6;
+        if apart_ppm > RATE_PPM + a.error_ppm + b.error_ppm {
+            why.push(format!("the time stamp counter changed its rate by {apart_ppm:.0} ppm"));
+        }
+    }
+    why.extend(others(before.tracer.as_ref(), after.tracer.as_ref()));
+    why
+}
+
+/// What others do with the tracer: a tracer that runs makes the kernel slower, and switching one
+/// on or off interrupts every CPU.
+fn others(before: Option<&Tracer>, after: Option<&Tracer>) -> Option<String> {
+    let (before, after) = (before?, after?);
+    let tracer = |at: &Tracer| (at.current != "nop").then(|| at.current.clone());
+    match (tracer(before), tracer(after)) {
+        (None, None) if before.events == after.events => None,
+        (None, None) => Some("somebody else switched trace events on or off meanwhile".to_owned()),
+        (Some(a), Some(b)) if a == b => {
+            Some(format!("somebody else runs the tracer {a}, which makes the kernel slower"))
+        }
+        (a, b) => {
+            let tracer = b.or(a).unwrap_or_default();
+            Some(format!("somebody else switched the tracer {tracer} on or off meanwhile"))
+        }
+    }
+}
+
+/// Which of the watched CPUs are offline now.
+pub fn offline(host: &Host, cpus: &CpuSet) -> Option<CpuSet> {
+    let online: CpuSet = host.read_line("/sys/devices/system/cpu/online").ok()?.parse().ok()?;
+    Some(cpus.minus(&online)).filter(|gone| !gone.is_empty())
+}
+
+/// A thread of the workload that was on a watched CPU before (`seated`, which is kept up to date)
+/// and is on another one now.
+pub fn strayed(
+    host: &Host,
+    threads: &[i32],
+    cpus: &CpuSet,
+    seated: &mut BTreeSet<i32>,
+) -> Option<String> {
+    let mut strayed = None;
+    for tid in threads {
+        let Ok(task) = host.task(*tid, *tid) else { continue };
+        if cpus.contains(task.cpu) {
+            seated.insert(*tid);
+        } else if seated.remove(tid) {
+            let why = format!("the workload's {} ({tid}) moved to CPU {}", task.comm, task.cpu);
+            strayed = Some(why);
+        }
+    }
+    strayed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64, rate: u64) -> Circumstances {
+        let raw_ns = seconds * 1_000_000_000;
+        Circumstances {
+            clocksource: Some("tsc".to_owned()),
+            offset_ns: 1_000_000_000_000,
+            at: Instant { ticks: raw_ns / 1_000_000 * rate, raw_ns, error_ticks: 10 },
+            tracer: Some(Tracer { current: "nop".to_owned(), events: "0".to_owned() }),
+        }
+    }
+
+    #[test]
+    fn what_stays_as_it_is_gives_no_doubt_and_what_changes_is_named() {
+        let (first, before, after) = (at(1, 2_000_000), at(2, 2_000_000), at(12, 2_000_000));
+        let with = |change: &dyn Fn(&mut Circumstances)| {
+            let mut after = after.clone();
+            change(&mut after);
+            changed(&first, &before, &after)
+        };
+        assert_eq!(with(&|_| ()), Vec::<String>::new());
+        assert_eq!(with(&|c| c.offset_ns += 4_000_000), Vec::<String>::new(), "slewed");
+        assert_eq!(with(&|c| c.offset_ns -= 3_000_000_000), ["the clock was set, by 3000 ms"]);
+        assert_eq!(
+            with(&|c| c.clocksource = Some("hpet".to_owned())),
+            ["the kernel changed its clock source from tsc to hpet"]
+        );
+        // Ten seconds of which the counter shows one per mille more.
+        assert_eq!(
+            with(&|c| c.at.ticks += 20_000_000),
+            ["the time stamp counter changed its rate by 1000 ppm"]
+        );
+        let tracer = |current: &str, events: &str| {
+            Some(Tracer { current: current.to_owned(), events: events.to_owned() })
+        };
+        assert_eq!(
+            with(&|c| c.tracer = tracer("function", "0")),
+            ["somebody else switched the tracer function on or off meanwhile"]
+        );
+        assert_eq!(
+            with(&|c| c.tracer = tracer("nop", "X")),
+            ["somebody else switched trace events on or off meanwhile"]
+        );
+        assert_eq!(with(&|c| c.tracer = None), Vec::<String>::new());
+        let mut before = before.clone();
+        before.tracer = tracer("function", "0");
+        let mut after = after.clone();
+        after.tracer = tracer("function", "0");
+        assert_eq!(
+            changed(&first, &before, &after),
+            ["somebody else runs the tracer function, which makes the kernel slower"]
+        );
+    }
+
+    #[test]
+    fn a_workload_that_is_elsewhere_and_a_cpu_that_goes_are_noticed() {
+        let host = Host::live();
+        let me = i32::try_from(std::process::id()).unwrap();
+        let everywhere: CpuSet = (0..4096).collect();
+        let elsewhere = CpuSet::one(4095);
+        let mut seated = BTreeSet::new();
+        assert_eq!(strayed(&host, &[me], &elsewhere, &mut seated), None, "it never was there");
+        assert_eq!(strayed(&host, &[me], &everywhere, &mut seated), None);
+        let moved = strayed(&host, &[me], &elsewhere, &mut seated);
+        assert!(moved.is_some_and(|why| why.contains("moved to CPU")));
+        assert_eq!(offline(&host, &CpuSet::one(4095)), Some(CpuSet::one(4095)));
+    }
+}

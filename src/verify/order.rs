@@ -1,0 +1,162 @@
+//! What a watch is asked for, how it tells of its progress, and why there may be none.
+
+use crate::verify::trace::recording::Recording;
+use cpushield_linux::CpuSet;
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+/// What is to be watched.
+pub struct WatchOrder<'a> {
+    /// The CPUs to watch.
+    pub cpus: CpuSet,
+    /// For how long.
+    pub span: Duration,
+    /// How long the workload runs before anything counts, so that what its start leaves behind
+    /// (migration, deferred work, the tick's last rounds) is over.
+    pub settle: Duration,
+    /// Gaps of the sampler from this many nanoseconds on count.
+    pub threshold_ns: u64,
+    /// The workload's system calls are traced too, which costs every process of the machine a
+    /// little.
+    pub syscalls: bool,
+    /// Directory of the shield's cgroup, in which the sampler runs; `None` without a shield.
+    pub cgroup: Option<String>,
+    /// What runs on the CPUs; `None` is the sampler.
+    pub workload: Option<Given<'a>>,
+    /// Who wants the raw trace; `None` when nobody does.
+    pub keep: Option<Keep<'a>>,
+    /// Told about the progress several times a second.
+    pub progress: &'a dyn Fn(Progress),
+    /// Asked several times a second whether to stop early.
+    pub stop: &'a dyn Fn() -> bool,
+}
+
+/// Who wants the raw trace, beside what is counted in it.
+pub struct Keep<'a> {
+    /// Pages that do not fit into memory go into the directory of this file.
+    pub beside: &'a Path,
+    /// Given the recording at the end; not called without a trace.
+    pub take: &'a dyn Fn(Recording),
+}
+
+impl fmt::Debug for Keep<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keep").field("beside", &self.beside).finish_non_exhaustive()
+    }
+}
+
+/// A workload that is not the sampler.
+pub struct Given<'a> {
+    /// Starts it; called once, when the witnesses are armed.
+    pub start: &'a dyn Fn() -> Result<(), String>,
+    /// Its threads, as they are now.
+    pub threads: &'a dyn Fn() -> Vec<i32>,
+    /// How it ended, in words; `None` while it runs. The watch ends with it.
+    pub ended: &'a dyn Fn() -> Option<String>,
+}
+
+impl fmt::Debug for Given<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Given").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for WatchOrder<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WatchOrder")
+            .field("cpus", &self.cpus)
+            .field("span", &self.span)
+            .field("settle", &self.settle)
+            .field("threshold_ns", &self.threshold_ns)
+            .field("syscalls", &self.syscalls)
+            .field("cgroup", &self.cgroup)
+            .field("workload", &self.workload)
+            .field("keep", &self.keep)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How far it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// The witnesses are made ready.
+    Arming,
+    /// The workload settles, and the control is provoked.
+    Settling,
+    /// The span goes by.
+    Watching {
+        /// How much of it is over.
+        done: Duration,
+        /// How long it is.
+        of: Duration,
+    },
+    /// The witnesses are heard.
+    Gathering,
+}
+
+/// Why nothing can be watched.
+#[derive(Debug)]
+pub enum WatchError {
+    /// There is nothing to watch.
+    NoCpus,
+    /// These CPUs are not online.
+    Offline {
+        /// Those that are not.
+        cpus: CpuSet,
+        /// Those that are.
+        online: CpuSet,
+    },
+    /// Every online CPU would be watched, and none be left to watch from.
+    NoneLeft {
+        /// The online CPUs.
+        online: CpuSet,
+    },
+    /// A recorded machine does not run.
+    Recorded,
+    /// The workload could not be started.
+    Workload {
+        /// Why.
+        why: String,
+    },
+    /// The workload ended before anything was watched.
+    TooShort {
+        /// How it ended.
+        how: String,
+    },
+    /// The machine did not answer.
+    Linux(cpushield_linux::Error),
+}
+
+impl fmt::Display for WatchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WatchError::NoCpus => f.write_str("no CPUs to watch"),
+            WatchError::Offline { cpus, online } => {
+                write!(f, "CPU {cpus} is not online; online are {online}")
+            }
+            WatchError::NoneLeft { online } => {
+                write!(
+                    f,
+                    "all online CPUs ({online}) would be watched, and none be left to watch from"
+                )
+            }
+            WatchError::Recorded => {
+                f.write_str("a recorded machine does not run: nothing to watch")
+            }
+            WatchError::Workload { why } => write!(f, "the workload could not be started: {why}"),
+            WatchError::TooShort { how } => {
+                write!(f, "the workload ended before anything was watched: {how}")
+            }
+            WatchError::Linux(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for WatchError {}
+
+impl From<cpushield_linux::Error> for WatchError {
+    fn from(error: cpushield_linux::Error) -> WatchError {
+        WatchError::Linux(error)
+    }
+}
