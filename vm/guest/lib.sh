@@ -41,7 +41,8 @@ status() {
 # snapshot FILE: everything a shield may touch, one fact per line: masks, cgroups, sysctls, workqueues,
 # mounts, units, and each thread (by id and start time) with its affinity, policy, priority and cgroup.
 # Left out because the kernel derives them: the affinity of interrupt threads (it follows the effective
-# mask of the interrupt) and whether the trace buffer was ever expanded (for good, by the first event).
+# mask of the interrupt) and of kworkers (it follows their pool; one of an old pool idles on for minutes),
+# and whether the trace buffer was ever expanded (for good, by the first event).
 snapshot() {
     {
         grep -sH '' /proc/irq/*/smp_affinity_list /proc/irq/default_smp_affinity \
@@ -67,14 +68,21 @@ snapshot() {
             function name(file) { split(file, f, "/"); return f[5] }
             FILENAME ~ /stat$/ {
                 line = $0; sub(/^.*\) /, "", line); split(line, v, " ")
-                derived = / \(irq\//
+                derived = / \((irq|kworker)\//
                 task[name(FILENAME)] = "thread " name(FILENAME) " " v[20]
                 print "thread", name(FILENAME), v[20], "nice", v[17], "fifo", v[38], "policy", v[39]
             }
             FILENAME ~ /status$/ && /^(Cpus|Mems)_allowed_list/ && !derived { print task[name(FILENAME)], $0 }
             FILENAME ~ /cgroup$/ { print task[name(FILENAME)], "group", $0 }
         ' $(ls -d /proc/[0-9]*/task/[0-9]* | sed 's,.*,&/stat &/status &/cgroup,') 2>/dev/null
-    } | sed 's/:[0-9]* (expanded: \([0-9]*\))$/:\1/' | sort >"$1"
+    } | gawk '
+        # A buffer that the first event will enlarge is as good as enlarged (for good, by anybody);
+        # what is then shown is that size rounded up to pages of 4080 bytes.
+        /tracing\/buffer_size_kb:/ {
+            kib = match($0, /expanded: [0-9]+/) ? substr($0, RSTART + 10) + 0 : substr($0, index($0, ":") + 1) + 0
+            sub(/:.*/, ":" int(int((kib * 1024 + 4079) / 4080) * 4080 / 1024))
+        }
+        { print }' | sort >"$1"
 }
 # as_before TEXT BEFORE: ok when a snapshot taken now says the same. Threads that came or went between
 # are left out, and so is the shell that takes it.

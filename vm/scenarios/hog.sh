@@ -1,8 +1,8 @@
 # A real-time task that never sleeps comes while the shield is up, or is there first: apply and undo
 # end with a clear outcome, and nothing waits for ever.
-# guest: 6.12-rt timeout=120
-# guest: 6.12 timeout=120
-# guest: 6.1-rt timeout=120
+# guest: 6.12-rt timeout=400
+# guest: 6.12 timeout=400
+# guest: 6.1-rt timeout=400
 . /host/lib.sh
 needs apply undo
 # A write that never returns ends the scenario, not the guest.

@@ -1,5 +1,5 @@
 # irqbalance moves interrupts every few seconds: a shield tells it, and it keeps off.
-# guest: 6.12-rt systemd net
+# guest: 6.12-rt systemd net timeout=400
 . /host/lib.sh
 needs apply undo
 modprobe e1000e

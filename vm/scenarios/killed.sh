@@ -1,7 +1,7 @@
 # apply killed at any moment: the next undo completes what it left.
-# guest: 6.12-rt timeout=240
-# guest: 6.12-rt systemd timeout=240
-# guest: 6.1-rt cgroup=v1 timeout=240
+# guest: 6.12-rt timeout=400
+# guest: 6.12-rt systemd timeout=400
+# guest: 6.1-rt cgroup=v1 timeout=400
 . /host/lib.sh
 needs apply undo
 taskset -c 3 sleep 1000 &
