@@ -126,20 +126,25 @@ impl Lane {
         let fail = |e| Error::io(Verb::Write, &dir.display().to_string(), e);
         let file = match &mut self.file {
             Some(file) => file,
-            // O_TMPFILE: it never has a name, so a killed run leaves nothing behind.
-            none => none.insert(
-                File::options()
-                    .read(true)
-                    .write(true)
-                    .custom_flags(libc::O_TMPFILE)
-                    .open(dir)
-                    .map_err(fail)?,
-            ),
+            none => none.insert(nameless(dir, self.cpu).map_err(fail)?),
         };
         file.write_all(&self.memory).map_err(fail)?;
         self.memory.clear();
         Ok(())
     }
+}
+
+/// A file without a name, so that a killed run leaves nothing behind.
+fn nameless(dir: &Path, cpu: usize) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true).write(true);
+    options.clone().custom_flags(libc::O_TMPFILE).open(dir).or_else(|_| {
+        // Not every file system has O_TMPFILE (vfat, NFS): a name for a moment.
+        let path = dir.join(format!(".cpushield-{}-{cpu}.pages", std::process::id()));
+        let file = options.create_new(true).open(&path)?;
+        std::fs::remove_file(&path)?;
+        Ok(file)
+    })
 }
 
 #[cfg(test)]

@@ -68,9 +68,7 @@ impl Keeping {
             }
         }
     }
-}
 
-impl Keeping {
     /// Gaps of a CPU; the first ones where there are too many.
     pub fn gaps(&mut self, cpu: usize, gaps: &[Gap]) {
         let room = GAPS_MAX.saturating_sub(self.gaps.len());
@@ -79,8 +77,8 @@ impl Keeping {
 }
 
 impl Recorder<'_> {
-    /// What was recorded since [`Recorder::start`]; `None` when nothing was to be kept.
-    /// Recording ends.
+    /// Ends recording and hands over what there is since [`Recorder::start`]; `None` when nothing
+    /// was to be kept.
     pub fn recording(&mut self) -> Option<Recording> {
         self.keeping.as_ref()?;
         // What came since the last reading belongs to the file too. Where the kernel refuses, the
