@@ -128,6 +128,22 @@ fn limits_decide_the_exit_code() {
 }
 
 #[test]
+fn the_first_breach_of_a_limit_ends_it_when_that_is_asked_for() {
+    let Some(cpu) = cpu() else { return };
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let cpu = cpu.to_string();
+    let words = ["--cpus", &cpu, "--for", "60s", "--settle", "200ms", "--stop-on-breach"];
+    let output = verify(&words).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "no limit, no breach");
+    let limits = ["--max-entries", "0", "--max-gap", "1us", "--json"];
+    let output = verify(&[&words[..], &limits[..]].concat()).output().unwrap();
+    let Shown { evidence, verdict } = shown(&output);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(evidence.stopped && evidence.span_ns < 50_000_000_000, "{}", evidence.span_ns);
+    assert!(verdict.gates.iter().any(|gate| gate.held == Some(false)), "{:?}", verdict.gates);
+}
+
+#[test]
 fn interrupted_it_tells_what_it_saw_and_none_of_it_ran_on_the_watched_cpu() {
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let Some(cpu) = cpu() else { return };

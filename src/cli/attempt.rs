@@ -156,7 +156,7 @@ fn look(
             workload: None,
             keep: None,
             progress: &|progress| match progress {
-                Progress::Watching { done, of } => bar.part(what, done, of),
+                Progress::Watching { done, of, .. } => bar.part(what, done, of),
                 Progress::Arming | Progress::Settling | Progress::Gathering => bar.tell(what),
             },
             stop: &|| signal::stopped_by().is_some(),

@@ -15,12 +15,12 @@ use crate::tunables;
 use crate::ui::{Tone, Ui};
 use crate::verify::trace::recording::Recording;
 use crate::verify::{
-    self, Evidence, Given, Keep, Leak, Progress, State, Verdict, WatchOrder, Watched,
+    self, Evidence, Given, Keep, Leak, Progress, State, Verdict, WatchOrder, Watched, Worst,
 };
 use cpushield_linux::companion::Beside;
 use cpushield_linux::{CpuSet, Host, Store, can_write, read_document, signal, write_stream};
 use serde::Serialize;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -60,6 +60,9 @@ pub struct Args {
     /// Trace system calls too; costs every process of the machine a little on each of its own
     #[arg(long)]
     syscalls: bool,
+    /// End at the first breach of a limit; with --trace-dat or --perfetto, what led to it is kept
+    #[arg(long)]
+    stop_on_breach: bool,
     /// The cgroup directory that the busy loop joins, when the shield is not cpushield's
     #[arg(long, value_name = "DIR")]
     cgroup: Option<String>,
@@ -104,6 +107,10 @@ struct Scene {
 pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     let host = global.host()?;
     let limits = limits(args)?;
+    if args.stop_on_breach && limits == Limits::default() {
+        return Err(Failure::usage("--stop-on-breach needs a limit to be broken")
+            .hint("give one: --max-entries N or --max-gap TIME, or those of a policy"));
+    }
     files(args).try_for_each(can_write)?;
     let scene = scene(&host, global, args)?;
     signal::catch_stops()
@@ -202,6 +209,7 @@ fn evidence(
     };
     let given = args.busy || !args.command.is_empty();
     let bar = ui.bar();
+    let worst = Cell::new(Worst::default());
     let threshold_ns = limits.max_gap_ns.map_or(THRESHOLD_NS, |most| most.clamp(1, THRESHOLD_NS));
     let evidence = verify::watch(
         host,
@@ -217,17 +225,38 @@ fn evidence(
             progress: &|progress| match progress {
                 Progress::Arming => bar.tell("getting ready"),
                 Progress::Settling => bar.tell("settling"),
-                Progress::Watching { done, of } => bar.part("watching", done, of),
+                Progress::Watching { done, of, worst: now } => {
+                    bar.part(&so_far(&now), done, of);
+                    worst.set(now);
+                }
                 Progress::Gathering => bar.tell("gathering"),
             },
-            stop: &|| signal::stopped_by().is_some(),
+            stop: &|| {
+                let breach = args.stop_on_breach && worst.get().breaks(limits);
+                breach || signal::stopped_by().is_some()
+            },
         },
     );
     bar.end();
+    if args.stop_on_breach && worst.get().breaks(limits) {
+        ui.status("a limit was broken, and the watch ended with it");
+    }
     if let Some(how) = ended() {
         ui.status(&format!("the program ended by itself: {how}"));
     }
     Ok((evidence?, recording.into_inner()))
+}
+
+/// What is told while the span goes by.
+fn so_far(worst: &Worst) -> String {
+    let mut text = "watching".to_owned();
+    if let Some(entries) = worst.entries {
+        text.push_str(&format!(", {entries} entries"));
+    }
+    if let Some(gap) = worst.gap_ns.filter(|gap| *gap > 0) {
+        text.push_str(&format!(", longest gap {}", crate::report::table::span(gap)));
+    }
+    text
 }
 
 /// The files that were asked for.

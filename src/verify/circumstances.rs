@@ -22,7 +22,7 @@ pub struct Circumstances {
     /// The wall clock less the monotonic one, in nanoseconds.
     offset_ns: i64,
     /// The counter and the clock.
-    at: Instant,
+    pub at: Instant,
     /// What others do with the top-level trace: the tracer, whether events are enabled.
     tracer: Option<Tracer>,
 }

@@ -16,6 +16,6 @@ mod watch;
 pub use crate::policy::Limits;
 pub use document::*;
 pub use judge::judge;
-pub use order::{Given, Keep, Progress, WatchError, WatchOrder};
+pub use order::{Given, Keep, Progress, WatchError, WatchOrder, Worst};
 pub use sampler::HIDDEN as SAMPLER;
 pub use watch::watch;

@@ -1,5 +1,6 @@
 //! What a watch is asked for, how it tells of its progress, and why there may be none.
 
+use crate::policy::Limits;
 use crate::verify::trace::recording::Recording;
 use cpushield_linux::CpuSet;
 use std::fmt;
@@ -77,6 +78,26 @@ impl fmt::Debug for WatchOrder<'_> {
     }
 }
 
+/// The worst that was seen so far on any of the CPUs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Worst {
+    /// Entries into the kernel; `None` without a trace.
+    pub entries: Option<u64>,
+    /// The longest gap in nanoseconds; `None` without the sampler.
+    pub gap_ns: Option<u64>,
+}
+
+impl Worst {
+    /// Whether it is beyond one of the limits already.
+    #[must_use]
+    pub fn breaks(&self, limits: &Limits) -> bool {
+        let over = |found: Option<u64>, most: Option<u64>| {
+            found.zip(most).is_some_and(|(found, most)| found > most)
+        };
+        over(self.entries, limits.max_entries) || over(self.gap_ns, limits.max_gap_ns)
+    }
+}
+
 /// How far it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
@@ -90,6 +111,8 @@ pub enum Progress {
         done: Duration,
         /// How long it is.
         of: Duration,
+        /// The worst so far.
+        worst: Worst,
     },
     /// The witnesses are heard.
     Gathering,
@@ -158,5 +181,25 @@ impl std::error::Error for WatchError {}
 impl From<cpushield_linux::Error> for WatchError {
     fn from(error: cpushield_linux::Error) -> WatchError {
         WatchError::Linux(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_broken_by_what_was_seen_and_by_nothing_else() {
+        let limits = |max_entries, max_gap_ns| Limits { max_entries, max_gap_ns };
+        let worst = |entries, gap_ns| Worst { entries, gap_ns };
+        for (worst, limits, broken) in [
+            (worst(Some(1), Some(5_000)), limits(Some(0), None), true),
+            (worst(Some(1), Some(5_000)), limits(Some(1), Some(5_000)), false),
+            (worst(Some(1), Some(5_001)), limits(None, Some(5_000)), true),
+            (worst(None, None), limits(Some(0), Some(0)), false),
+            (worst(Some(9), Some(9)), limits(None, None), false),
+        ] {
+            assert_eq!(worst.breaks(&limits), broken, "{worst:?} {limits:?}");
+        }
     }
 }

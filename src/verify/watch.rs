@@ -9,10 +9,11 @@ use crate::verify::control::{self, Provocation};
 use crate::verify::counters;
 use crate::verify::firmware;
 use crate::verify::gathered::{self, Gathered, Seen};
-use crate::verify::order::{Progress, WatchError, WatchOrder};
+use crate::verify::order::{Progress, WatchError, WatchOrder, Worst};
 use crate::verify::sampler::Sampler;
 use crate::verify::trace::{self, Recorder};
 use crate::verify::{Control, Evidence, SCHEMA, Watched, Witness, WitnessKind};
+use cpushield_linux::clock::Scale;
 use cpushield_linux::spool::Spool;
 use cpushield_linux::{CpuSet, Host, sched};
 use std::collections::BTreeSet;
@@ -52,7 +53,7 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     bench.start();
     let first = circumstances::take(host);
     (order.progress)(Progress::Settling);
-    let mut rest = bench.wait(order, order.settle, &|_| ());
+    let mut rest = bench.wait(order, order.settle, &|_, _| ());
     if let Rest::Ended(how) = rest {
         return Err(WatchError::TooShort { how });
     }
@@ -66,8 +67,11 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     let before = counters::take(host, &order.cpus);
     let began = Instant::now();
     if rest != Rest::Stopped {
-        rest = bench.wait(order, order.span, &|done| {
-            (order.progress)(Progress::Watching { done, of: order.span });
+        // Elsewhere the sampler has another clock.
+        let rate = Scale::between(first.at, calm.at);
+        bench.rate = rate.filter(|_| cfg!(target_arch = "x86_64"));
+        rest = bench.wait(order, order.span, &|done, worst| {
+            (order.progress)(Progress::Watching { done, of: order.span, worst });
         });
     }
     let span = began.elapsed();
@@ -161,6 +165,10 @@ struct Bench<'h> {
     doubts: Vec<String>,
     /// Threads of the workload that were on the watched CPUs.
     seated: BTreeSet<i32>,
+    /// The longest gap of the span so far, in ticks of the sampler.
+    longest: u64,
+    /// What a tick is worth; `None` before the span.
+    rate: Option<Scale>,
 }
 
 impl<'h> Bench<'h> {
@@ -180,6 +188,8 @@ impl<'h> Bench<'h> {
             sampled: order.workload.is_none(),
             doubts: Vec::new(),
             seated: BTreeSet::new(),
+            longest: 0,
+            rate: None,
         }
     }
 
@@ -243,20 +253,32 @@ impl<'h> Bench<'h> {
     /// Hears both witnesses and lays what they say beside each other.
     fn poll(&mut self) {
         self.with_trace(Recorder::poll);
-        if let (Ok(recorder), Ok(sampler)) = (&mut self.trace, &mut self.sampler) {
-            for (cpu, gaps, looked) in sampler.drain() {
+        let Ok(sampler) = &mut self.sampler else { return };
+        for (cpu, gaps, looked) in sampler.drain() {
+            let longest = gaps.iter().map(|gap| gap.end.saturating_sub(gap.start)).max();
+            self.longest = self.longest.max(longest.unwrap_or(0));
+            if let Ok(recorder) = &mut self.trace {
                 recorder.join(cpu, &gaps, looked);
             }
         }
     }
 
+    /// The worst since the span began.
+    fn worst(&self) -> Worst {
+        let scale = self.rate.filter(|_| self.sampler.is_ok());
+        Worst {
+            entries: self.trace.as_ref().ok().and_then(Recorder::entries),
+            gap_ns: scale.map(|scale| scale.ns(self.longest)),
+        }
+    }
+
     /// Lets time go by.
-    fn wait(&mut self, order: &WatchOrder, time: Duration, tell: &dyn Fn(Duration)) -> Rest {
+    fn wait(&mut self, order: &WatchOrder, time: Duration, tell: &dyn Fn(Duration, Worst)) -> Rest {
         let began = Instant::now();
         for round in 1_u64.. {
             self.poll();
             let done = began.elapsed();
-            tell(done.min(time));
+            tell(done.min(time), self.worst());
             if done >= time {
                 break;
             }
@@ -316,6 +338,7 @@ impl<'h> Bench<'h> {
             self.sampler = Err(why);
         }
         self.poll();
+        self.longest = 0;
         self.with_trace(Recorder::cut);
         self.name_phase("watched");
     }

@@ -246,6 +246,12 @@ impl<'h> Recorder<'h> {
         Ok(())
     }
 
+    /// Entries of this phase so far, on the CPU with most of them.
+    #[must_use]
+    pub fn entries(&self) -> Option<u64> {
+        self.channels.iter().map(|channel| channel.stays.entries()).max()
+    }
+
     /// Lays gaps of the sampler on this CPU beside what was polled, where both have one clock: gaps
     /// in the order of time, and a tick before which no other begins.
     pub fn join(&mut self, cpu: usize, gaps: &[Gap], looked: u64) {

@@ -13,6 +13,7 @@ mod handlers;
 mod parts;
 mod tape;
 
+pub use parts::Finished;
 use parts::{Frame, Kind, Rest, Stay, names};
 use tape::Tape;
 pub use tape::{Drawn, Piece};
@@ -86,17 +87,6 @@ pub struct Seen {
     pub backwards: u64,
     /// Times when a task ran that nobody had switched to: events are missing.
     pub resyncs: u64,
-}
-
-/// A stay that is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Finished {
-    /// When it began, in ticks.
-    pub begun: u64,
-    /// When it was over.
-    pub end: u64,
-    /// What it was counted under.
-    pub key: Key,
 }
 
 /// The state of one CPU.
@@ -203,6 +193,12 @@ impl Stays {
     pub fn unfinished(&self) -> Option<(u64, u64)> {
         let last = |stay: &Stay| if self.frames.is_empty() { stay.last } else { self.mark };
         self.stay.as_ref().map(|stay| (stay.begun, last(stay)))
+    }
+
+    /// Entries of this phase so far.
+    #[must_use]
+    pub fn entries(&self) -> u64 {
+        self.seen.entries
     }
 
     /// A record that is not understood.

@@ -81,3 +81,14 @@ pub(super) fn names(inside: Kind, outside: Kind) -> bool {
             | (Kind::Work, Kind::Task)
     )
 }
+
+/// A stay that is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Finished {
+    /// When it began, in ticks.
+    pub begun: u64,
+    /// When it was over.
+    pub end: u64,
+    /// What it was counted under.
+    pub key: Key,
+}
