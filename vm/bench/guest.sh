@@ -40,6 +40,8 @@ echo "setup_s=$(seconds_of "$a" "$EPOCHREALTIME")" >>$out/facts
 sync
 
 step workload
+stalls() { dmesg | grep -cE 'rcu.*(stall|starved)|soft lockup|blocked for more than'; }
+stalled=$(stalls)
 rm -f /tmp/pid
 workload spin /tmp/pid >$out/workload.log 2>&1 &
 for _ in $(seq 60); do
@@ -75,4 +77,4 @@ echo "undo_status=$?" >>$out/facts
 echo "undo_s=$(seconds_of "$a" "$EPOCHREALTIME")" >>$out/facts
 step done
 load_stop
-echo "stalls=$(dmesg | grep -cE 'rcu.*(stall|starved)|soft lockup|blocked for more than')" >>$out/facts
+echo "stalls=$(($(stalls) - stalled))" >>$out/facts
