@@ -54,6 +54,8 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
             .hint("`cpushield plan --root DIR` shows what would be done"));
     }
     let store = Store::new(&global.state);
+    // Two would measure each other's load and shield.
+    let _turn = store.claim(NAME)?;
     signal::catch_stops().map_err(|e| Failure::machine(format!("cannot catch signals: {e}")))?;
     let machine = survey(&host, &tunables::reads());
     if let Some(active) = apply::active(&host, &store)? {

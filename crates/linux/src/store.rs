@@ -93,7 +93,7 @@ impl Store {
     pub fn lock(&self) -> Result<Lock> {
         let give_up = Instant::now() + LOCK_WAIT;
         loop {
-            match self.try_lock() {
+            match self.try_lock(LOCK) {
                 Err(error) if error.is_held() && Instant::now() < give_up => {
                     std::thread::sleep(Duration::from_millis(20));
                 }
@@ -102,11 +102,20 @@ impl Store {
         }
     }
 
-    fn try_lock(&self) -> Result<Lock> {
+    /// Takes another lock, for work that goes on for long, or says at once who has it. The work
+    /// itself still takes the one of [`Store::lock`] whenever it writes.
+    ///
+    /// # Errors
+    /// As [`Store::lock`].
+    pub fn claim(&self, what: &str) -> Result<Lock> {
+        self.try_lock(&format!("{what}.{LOCK}"))
+    }
+
+    fn try_lock(&self, name: &str) -> Result<Lock> {
         self.make()?;
-        let path = self.path(LOCK);
+        let path = self.path(name);
         let fail = |e| Error::io(Verb::Lock, &path, e);
-        let place = self.dir.join(LOCK);
+        let place = self.dir.join(name);
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let mut file = match options.open(&place) {
