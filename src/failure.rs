@@ -134,8 +134,6 @@ impl From<WatchError> for Failure {
                 Failure::usage(error.to_string()).hint("leave at least one CPU out of --cpus")
             }
             WatchError::Workload { .. } => Failure::machine(error.to_string()),
-            WatchError::TooShort { .. } => Failure::machine(error.to_string())
-                .hint("nothing counts while it settles: --settle 10ms makes that shorter"),
         }
     }
 }

@@ -29,7 +29,8 @@ use std::time::Duration;
 ///
 /// Without a command, a busy loop that looks at the clock runs on the CPUs; a gap in its time is
 /// time that something else took. Exit code 0: every CPU holds, or with limits, all limits hold.
-/// Exit code 1: something does not hold, or is not proven.
+/// Exit code 1: something does not hold, or is not proven. A program that ends before half of the
+/// time is over proves nothing.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The CPUs to watch (those of the active shield when left out)
@@ -38,8 +39,8 @@ pub struct Args {
     /// How long to watch
     #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = span)]
     time: Duration,
-    /// How long the workload runs before anything counts
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = span)]
+    /// How long the workload runs before anything counts; 0s for a program that ends soon
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = settle)]
     settle: Duration,
     /// Limit: at most N entries into the kernel on each CPU
     #[arg(long, value_name = "N")]
@@ -385,6 +386,11 @@ fn summary(verdict: &Verdict) -> String {
 
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A time with its unit.
+fn settle(text: &str) -> Result<Duration, String> {
+    parse_span(text).map(Duration::from_nanos)
 }
 
 /// A time with its unit, more than none.

@@ -314,6 +314,8 @@ mod tests {
         Evidence {
             schema: SCHEMA,
             span_ns: 10_000_000_000,
+            asked_ns: 10_000_000_000,
+            ended: None,
             stopped: false,
             workload: Watched::Sampler,
             guest: Some(false),

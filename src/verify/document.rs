@@ -15,6 +15,13 @@ pub struct Evidence {
     pub schema: u32,
     /// How long was watched, in nanoseconds.
     pub span_ns: u64,
+    /// How long was to be watched, in nanoseconds; 0 when that is not known.
+    #[serde(default)]
+    pub asked_ns: u64,
+    /// How the given program ended by itself; `None` while it ran to the end of the span, and when
+    /// none was started.
+    #[serde(default)]
+    pub ended: Option<Ended>,
     /// It was stopped before its time; what it saw until then is here.
     pub stopped: bool,
     /// What ran on the watched CPUs.
@@ -29,6 +36,16 @@ pub struct Evidence {
     pub witnesses: Vec<Witness>,
     /// The provoked interruption that proves the instrument sees.
     pub control: Control,
+}
+
+/// A program that ended by itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Ended {
+    /// In words: `exit status: 0`.
+    pub how: String,
+    /// When that was noticed, in nanoseconds since the span began; 0 when it ended before.
+    pub after_ns: u64,
 }
 
 /// What ran on the watched CPUs.

@@ -70,6 +70,7 @@ fn judge_cpu(
     let mut unknown = broken.clone();
     unknown.extend(cpu.doubts.iter().cloned());
     unknown.extend(dark(evidence, cpu));
+    unknown.extend(short(evidence));
     if leaks.is_empty() {
         unknown.extend(unproven(evidence, cpu));
     }
@@ -91,7 +92,28 @@ fn broken(evidence: &Evidence, cpu: &CpuEvidence) -> Vec<String> {
     if let Control::Missed { what } = &evidence.control {
         why.push(format!("the positive control was not seen: {what}"));
     }
+    why.extend(too_late(evidence));
     why
+}
+
+/// What shows more of a program that ends by itself.
+const MORE: &str = "--settle 0s or a longer program shows more";
+
+/// Nothing that was seen is the program's, because it had ended before.
+fn too_late(evidence: &Evidence) -> Option<String> {
+    let ended = evidence.ended.as_ref().filter(|ended| ended.after_ns == 0)?;
+    let how = &ended.how;
+    Some(format!("the program ended before anything was watched ({how}); {MORE}"))
+}
+
+/// The program ended when less than half of the time was over: what does not happen in a moment
+/// may happen in the time that was asked for.
+fn short(evidence: &Evidence) -> Option<String> {
+    let after_ns = evidence.ended.as_ref()?.after_ns;
+    (after_ns > 0 && after_ns < evidence.asked_ns / 2).then(|| {
+        let (after, asked) = (measured(after_ns), limit(evidence.asked_ns));
+        format!("the program ended after {after} of the {asked} asked for; {MORE}")
+    })
 }
 
 /// What is missing for the claim that nothing happened.
@@ -150,6 +172,7 @@ fn dark(evidence: &Evidence, cpu: &CpuEvidence) -> Option<String> {
 fn incomplete(evidence: &Evidence, cpu: &CpuEvidence) -> Vec<String> {
     let mut why = broken(evidence, cpu);
     why.extend(cpu.doubts.iter().cloned());
+    why.extend(short(evidence));
     if evidence.stopped {
         why.push("it was stopped before its time".to_owned());
     }
@@ -309,7 +332,7 @@ mod tests {
     use super::*;
     use crate::causes::Cause;
     use crate::change::When;
-    use crate::verify::{Gaps, Joined, Part};
+    use crate::verify::{Ended, Gaps, Joined, Part};
 
     fn row(cause: Cause, count: u64, max_ns: Option<u64>) -> Interruptions {
         let witness = WitnessKind::Trace;
@@ -335,6 +358,8 @@ mod tests {
         Evidence {
             schema: SCHEMA,
             span_ns: 1_000_000_000,
+            asked_ns: 1_000_000_000,
+            ended: None,
             stopped: false,
             workload: Watched::Sampler,
             guest: Some(false),
@@ -512,6 +537,46 @@ mod tests {
             assert_eq!(state(&evidence), expected);
             assert!(!judge(&evidence, &Limits::default(), &|_| Err(None)).holds());
         }
+    }
+
+    #[test]
+    fn a_program_that_ended_early_proves_nothing_of_the_time_that_was_asked_for() {
+        let after = |after_ns| {
+            with(clean(), |e| {
+                (e.workload, e.cpus[0].gaps, e.asked_ns) = (Watched::Given, None, 2_000_000_000);
+                e.ended = Some(Ended { how: "exit status: 0".to_owned(), after_ns });
+            })
+        };
+        let more = "--settle 0s or a longer program shows more";
+        let short = format!("the program ended after 2840us of the 2s asked for; {more}");
+        let late =
+            format!("the program ended before anything was watched (exit status: 0); {more}");
+        assert_eq!(state(&after(2_840_000)), (State::Unknown, vec![short.clone()]));
+        assert_eq!(state(&after(0)), (State::Unknown, vec![late.clone()]));
+        assert_eq!(state(&after(999_999_999)).0, State::Unknown);
+        assert_eq!(state(&after(1_000_000_000)), (State::Holds, Vec::new()));
+        let tick = |mut e: Evidence| {
+            e.cpus[0].interruptions.push(row(Cause::Tick, 1, Some(4_000)));
+            e.cpus[0].entries = Some(1);
+            e
+        };
+        // A leak of its own stays one; what came after its end is none of it.
+        assert_eq!(state(&tick(after(2_840_000))), (State::Leaks, vec![short.clone()]));
+        assert_eq!(state(&tick(after(0))), (State::Unknown, vec![late.clone()]));
+        let limits = Limits { max_entries: Some(1), max_gap_ns: Some(5_000) };
+        for (after_ns, held, why) in [
+            (2_840_000, None, vec![short]),
+            (0, None, vec![late]),
+            (2_000_000_000, Some(true), Vec::new()),
+        ] {
+            let verdict = judge(&tick(after(after_ns)), &limits, &|_| Err(None));
+            assert_eq!((verdict.gates[0].held, &verdict.gates[0].why), (held, &why));
+            assert_eq!(verdict.gates[1].held, held);
+            assert_eq!(verdict.holds(), held == Some(true));
+        }
+        let limits = Limits { max_entries: Some(0), max_gap_ns: None };
+        let verdict = judge(&tick(after(2_840_000)), &limits, &|_| Err(None));
+        assert_eq!(verdict.gates[0].held, Some(false), "a limit that was broken stays broken");
     }
 
     #[test]

@@ -142,11 +142,6 @@ pub enum WatchError {
         /// Why.
         why: String,
     },
-    /// The workload ended before anything was watched.
-    TooShort {
-        /// How it ended.
-        how: String,
-    },
     /// The machine did not answer.
     Linux(cpushield_linux::Error),
 }
@@ -168,9 +163,6 @@ impl fmt::Display for WatchError {
                 f.write_str("a recorded machine does not run: nothing to watch")
             }
             WatchError::Workload { why } => write!(f, "the workload could not be started: {why}"),
-            WatchError::TooShort { how } => {
-                write!(f, "the workload ended before anything was watched: {how}")
-            }
             WatchError::Linux(error) => error.fmt(f),
         }
     }

@@ -12,7 +12,7 @@ use crate::verify::gathered::{self, Gathered, Seen};
 use crate::verify::order::{Progress, WatchError, WatchOrder, Worst};
 use crate::verify::sampler::Sampler;
 use crate::verify::trace::{self, Recorder};
-use crate::verify::{Control, Evidence, SCHEMA, Watched, Witness, WitnessKind};
+use crate::verify::{Control, Ended, Evidence, SCHEMA, Watched, Witness, WitnessKind};
 use cpushield_linux::clock::Scale;
 use cpushield_linux::spool::Spool;
 use cpushield_linux::{CpuSet, Host, sched};
@@ -21,6 +21,9 @@ use std::time::{Duration, Instant};
 
 /// How often progress is told and the stop flag asked.
 const STEP: Duration = Duration::from_millis(100);
+
+/// The same in a short time.
+const STEP_LEAST: Duration = Duration::from_millis(1);
 
 /// So many steps apart the threads of a given workload are looked up again.
 const ROUNDS: u64 = 10;
@@ -33,7 +36,28 @@ enum Rest {
     /// Somebody stopped it.
     Stopped,
     /// The workload ended, in this way.
-    Ended(String),
+    Ended(Ended),
+}
+
+impl Rest {
+    /// The same, as the span that comes after it sees it.
+    fn before_the_span(self) -> Rest {
+        match self {
+            Rest::Ended(ended) => Rest::Ended(Ended { after_ns: 0, ..ended }),
+            rest => rest,
+        }
+    }
+
+    fn ended(self) -> Option<Ended> {
+        match self {
+            Rest::Ended(ended) => Some(ended),
+            Rest::Over | Rest::Stopped => None,
+        }
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Watches the CPUs.
@@ -53,10 +77,7 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     bench.start();
     let first = circumstances::take(host);
     (order.progress)(Progress::Settling);
-    let mut rest = bench.wait(order, order.settle, &|_, _| ());
-    if let Rest::Ended(how) = rest {
-        return Err(WatchError::TooShort { how });
-    }
+    let mut rest = bench.wait(order, order.settle, &|_, _| ()).before_the_span();
     let mut own = bench.workload(order);
     let control = bench.control(host, order);
     let guest = firmware::guest(host);
@@ -66,7 +87,7 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     bench.begin();
     let before = counters::take(host, &order.cpus);
     let began = Instant::now();
-    if rest != Rest::Stopped {
+    if rest == Rest::Over {
         // Elsewhere the sampler has another clock.
         let rate = Scale::between(first.at, calm.at);
         bench.rate = rate.filter(|_| cfg!(target_arch = "x86_64"));
@@ -85,13 +106,15 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     // The trace's time encloses the reading of the counters, which takes long on a slow machine;
     // where there is a trace, entries and the longest stretch are those of its time.
     let traced = seen.trace.iter().flatten().map(|cpu| cpu.span_ns).max();
-    let span_ns = traced.unwrap_or(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
+    let span_ns = traced.unwrap_or(nanos(span));
     let doubts = std::mem::take(&mut bench.doubts);
     let all = Gathered { before, after, smis, seen, own, doubts, span_ns };
     Ok(Evidence {
         schema: SCHEMA,
         span_ns,
+        asked_ns: nanos(order.span),
         stopped: rest == Rest::Stopped,
+        ended: rest.ended(),
         workload: if bench.sampled { Watched::Sampler } else { Watched::Given },
         guest,
         cpus: order.cpus.iter().map(|cpu| all.of(cpu, bench.sampled)).collect(),
@@ -275,24 +298,28 @@ impl<'h> Bench<'h> {
     /// Lets time go by.
     fn wait(&mut self, order: &WatchOrder, time: Duration, tell: &dyn Fn(Duration, Worst)) -> Rest {
         let began = Instant::now();
+        // Of a short time too it is to be known how much of it the workload ran.
+        let step = STEP.min(time / 10).max(STEP_LEAST);
         for round in 1_u64.. {
             self.poll();
             let done = began.elapsed();
             tell(done.min(time), self.worst());
+            if let Some(how) = order.workload.as_ref().and_then(|given| (given.ended)()) {
+                // What is found ended at the first look ran not at all in this time.
+                let after_ns = if round == 1 { 0 } else { nanos(done) };
+                return Rest::Ended(Ended { how, after_ns });
+            }
             if done >= time {
                 break;
             }
             if (order.stop)() {
                 return Rest::Stopped;
             }
-            if let Some(how) = order.workload.as_ref().and_then(|given| (given.ended)()) {
-                return Rest::Ended(how);
-            }
             if round.is_multiple_of(ROUNDS) {
                 let threads = self.workload(order);
                 self.look_after(order, &threads);
             }
-            std::thread::sleep(STEP.min(time - done));
+            std::thread::sleep(step.min(time - done));
         }
         Rest::Over
     }
