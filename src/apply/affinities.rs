@@ -137,6 +137,18 @@ struct Now<'a> {
     tasks: BTreeMap<i32, Task>,
 }
 
+impl<'a> Now<'a> {
+    fn of(host: &Host, journal: &'a Journal, originals: Masks) -> Result<Now<'a>> {
+        let steps = journal.intents.iter().filter_map(|intent| journal.step(intent));
+        let wanted = steps.filter_map(|step| match &step.change {
+            Change::Affinity { task, cpus, .. } => Some((*task, cpus)),
+            _ => None,
+        });
+        let tasks = host.tasks()?.into_iter().map(|task| (task.id.tid, task)).collect();
+        Ok(Now { journal, originals, wanted: wanted.collect(), tasks })
+    }
+}
+
 impl Now<'_> {
     /// Whether `cpus` may be what the plan, or the kernel because of it, left with this task.
     fn is_ours(&self, id: TaskId, cpus: &CpuSet, original: &CpuSet) -> bool {
@@ -194,16 +206,20 @@ fn is_in_shield(host: &Host, id: TaskId, cpus: &CpuSet, shield: &Shield) -> bool
 }
 
 impl Now<'_> {
+    /// Whether a step of the plan set the affinity of a task, or of the process it may have its
+    /// mask from.
+    fn is_told(&self, task: &Task) -> bool {
+        if self.originals.0.contains_key(&task.id) {
+            return self.wanted.contains_key(&task.id);
+        }
+        self.above(task).is_some_and(|(id, _)| self.wanted.contains_key(&id))
+    }
+
     /// Whether only cpusets can have narrowed a task to `cpus`, if anything of ours did: no step
     /// set its affinity, nor that of the process it may have its mask from.
     fn is_limited(&self, host: &Host, task: &Task, cpus: &CpuSet, shall: &CpuSet) -> bool {
-        let told = if self.originals.0.contains_key(&task.id) {
-            self.wanted.contains_key(&task.id)
-        } else {
-            self.above(task).is_some_and(|(id, _)| self.wanted.contains_key(&id))
-        };
         let shield = &self.journal.header.plan.shield;
-        !told
+        !self.is_told(task)
             && cpus.is_subset(shall)
             && !follows_interrupt(task)
             && !is_in_shield(host, task.id, cpus, shield)
@@ -290,17 +306,11 @@ pub fn decide(host: &Host, journal: &Journal) -> Result<Undoing> {
     if originals.0.is_empty() {
         return Ok(undoing);
     }
+    let now = Now::of(host, journal, originals)?;
     let online = online(host);
     // A shielded CPU may be offline just now, and cpusets give it back when it is there again.
     let all = online.as_ref().map(|online| online.union(&journal.header.plan.shield.cpus));
     let is_whole = |cpus: &CpuSet| all.as_ref().is_some_and(|all| all.is_subset(cpus));
-    let steps = journal.intents.iter().filter_map(|intent| journal.step(intent));
-    let wanted = steps.filter_map(|step| match &step.change {
-        Change::Affinity { task, cpus, .. } => Some((*task, cpus)),
-        _ => None,
-    });
-    let tasks = host.tasks()?.into_iter().map(|task| (task.id.tid, task)).collect();
-    let now = Now { journal, originals, wanted: wanted.collect(), tasks };
     for task in now.tasks.values().filter(|task| !task.bound && !is_self(host, task)) {
         let original = now.originals.0.get(&task.id);
         let unchanged = match (original, &online) {
@@ -331,6 +341,22 @@ pub fn decide(host: &Host, journal: &Journal) -> Result<Undoing> {
         }
     }
     Ok(undoing)
+}
+
+/// What these tasks, with these masks, would have without the shield's cpusets: of those that have
+/// what they have because of them.
+///
+/// # Errors
+/// `/proc` cannot be read.
+pub fn unlimited(host: &Host, journal: &Journal, tasks: &[(Task, CpuSet)]) -> Result<Masks> {
+    let now = Now::of(host, journal, originals(&journal.header.plan, &journal.intents))?;
+    let mut masks = Masks::default();
+    for (task, cpus) in tasks.iter().filter(|(task, _)| !now.is_told(task)) {
+        if let Shall::Have(shall) = now.shall(host, task, cpus) {
+            masks.0.insert(task.id, shall);
+        }
+    }
+    Ok(masks)
 }
 
 /// What became of the affinities.

@@ -28,9 +28,9 @@ pub use undo::undo;
 
 use crate::change::Change;
 use crate::plan::Plan;
-use cpushield_linux::{Error, Host, Store, TaskId};
+use cpushield_linux::{CpuSet, Error, Host, Store, Task, TaskId};
 use journal::{Intent, Journal, Origin, Original};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The journal of the active shield.
 pub const JOURNAL: &str = "journal.jsonl";
@@ -94,6 +94,22 @@ pub fn lived_before(host: &Host, store: &Store) -> Result<Option<BTreeSet<TaskId
         Original::Affinities { masks } => Some(masks.0.keys().copied().collect()),
         _ => None,
     }))
+}
+
+/// What tasks of the shield, each with the mask that it has outside, ask for to have their CPUs
+/// again when the shield is gone; nothing of a task whose mask is its own. A mask that is set is
+/// one that the kernel keeps for good (6.2 and later), so that of the cpusets must not be set.
+///
+/// # Errors
+/// The journal cannot be read, or is none; or `/proc` cannot be read.
+pub fn unlimited(
+    host: &Host,
+    store: &Store,
+    tasks: &[(Task, CpuSet)],
+) -> Result<BTreeMap<TaskId, CpuSet>, LoadError> {
+    let Found::Here(journal) = load(host, store)? else { return Ok(BTreeMap::new()) };
+    let masks = affinities::unlimited(host, &journal, tasks).map_err(LoadError::Access)?;
+    Ok(masks.0)
 }
 
 /// Puts the journal of the active shield away as it is and returns where; `None` without a journal.

@@ -5,8 +5,10 @@ use super::order::{PRIORITY_MAX, order};
 use super::record::{Added, Open};
 use super::spread::Spread;
 use super::{Place, RunError, limits, raise, record};
-use cpushield_linux::{CpuSet, Host, Policy, Store, Task};
+use crate::apply;
+use cpushield_linux::{CpuSet, Host, Policy, Store, Task, TaskId};
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// How often a process is looked at again for threads that were born while it was moved.
 const ROUNDS_MAX: usize = 10;
@@ -187,7 +189,7 @@ fn note_originals(
 
 /// The directory of the cgroup a thread is in, in the hierarchy of the shield's group.
 fn group_of(host: &Host, shield: &str, v2: bool, thread: &Task) -> Result<String, RunError> {
-    let path = format!("/proc/{}/task/{}/cgroup", thread.pid, thread.id.tid);
+    let path = format!("/proc/{}/cgroup", thread.id.tid);
     let text = host.read(&path)?;
     let mount = shield.rsplit_once('/').map_or("", |(mount, _)| mount);
     let group = text.lines().find_map(|line| {
@@ -265,12 +267,15 @@ pub fn remove(host: &Host, store: &Store, place: &Place, tid: i32) -> Result<Mov
         let (why, hint) = ("is not in the shield".to_owned(), None);
         return Err(RunError::Task { tid, why, hint });
     }
-    expel(host, place, &task)
+    expel(host, store, place, &task)
 }
 
 /// Moves a program that was started in the shield to where the caller is.
-fn expel(host: &Host, place: &Place, task: &Task) -> Result<Moved, RunError> {
+fn expel(host: &Host, store: &Store, place: &Place, task: &Task) -> Result<Moved, RunError> {
     let threads = threads(host, task)?;
+    let in_shield = |thread: &Task| Some((thread.clone(), host.affinity(thread.id.tid).ok()?));
+    let had: Vec<_> = threads.iter().filter_map(in_shield).collect();
+    let asks = Asks::of(host, store, place, &had);
     let mut notes = Vec::new();
     for thread in &threads {
         let policy = host.scheduling(thread.id.tid)?;
@@ -286,9 +291,9 @@ fn expel(host: &Host, place: &Place, task: &Task) -> Result<Moved, RunError> {
         host.write(&format!("{group}/{list}"), &task.id.tid.to_string())?;
     }
     for thread in &threads {
-        host.set_affinity(thread.id.tid, &place.housekeeping)?;
+        asks.set(host, thread.id, &place.housekeeping)?;
     }
-    let (tid, comm, cpus) = (task.id.tid, task.comm.clone(), place.housekeeping.clone());
+    let (tid, comm, cpus) = (task.id.tid, task.comm.clone(), host.affinity(task.id.tid)?);
     Ok(Moved { tid, comm, threads: threads.len(), cpus, notes })
 }
 
@@ -311,12 +316,19 @@ fn let_out(
     }
     let still_in = failed.is_some();
     let (mut back, mut kept) = (0, Vec::new());
-    for thread in threads(host, task)? {
-        // A thread that was born in the shield has what the first one had.
-        let entry = entries.iter().find(|added| added.task == thread.id).or(entries.first());
-        let Some(entry) = entry else { continue };
+    // A thread that was born in the shield has what the first one had.
+    let entry_of = |thread: &Task| {
+        entries.iter().find(|added| added.task == thread.id).or(entries.first()).cloned()
+    };
+    let of_entry = |thread: Task| entry_of(&thread).map(|entry| (thread, entry));
+    let threads: Vec<(Task, Added)> =
+        threads(host, task)?.into_iter().filter_map(of_entry).collect();
+    let had: Vec<_> =
+        threads.iter().map(|(t, entry)| (t.clone(), entry.affinity.clone())).collect();
+    let asks = Asks::of(host, open.store(), place, &had);
+    for (thread, entry) in &threads {
         // One that fails, and one that ends meanwhile, keeps no other from its own.
-        match restore(host, entry, &thread, place, &mut notes) {
+        match restore(host, entry, thread, &asks, &mut notes) {
             Ok(ours) => back += usize::from(ours),
             Err(error) if has_ended(&error) => {}
             Err(error) => {
@@ -371,20 +383,51 @@ fn move_back(
     }
 }
 
+/// What threads that leave the shield are to ask for.
+struct Asks<'a> {
+    place: &'a Place,
+    /// What the kernel shall remember of a thread, where that is more than it may have now.
+    whole: BTreeMap<TaskId, CpuSet>,
+}
+
+impl Asks<'_> {
+    /// For threads that had these masks outside the shield, or have these in it.
+    fn of<'a>(host: &Host, store: &Store, place: &'a Place, had: &[(Task, CpuSet)]) -> Asks<'a> {
+        // Without a cpuset nothing would keep them off the shield; and what cannot be found out
+        // keeps nobody in it.
+        let known = place.group.as_ref().and_then(|_| apply::unlimited(host, store, had).ok());
+        Asks { place, whole: known.unwrap_or_default() }
+    }
+
+    /// Sets the mask of a thread. The kernel takes of the whole what the cpuset has now and the
+    /// rest when the shield is gone (`__sched_setaffinity()`, kernel/sched/core.c, 6.2).
+    fn set(&self, host: &Host, id: TaskId, cpus: &CpuSet) -> Result<(), RunError> {
+        let shield = self.place.cpus.union(&self.place.idle);
+        if let Some(whole) = self.whole.get(&id)
+            && host.set_affinity(id.tid, whole).is_ok()
+            && !host.affinity(id.tid)?.intersects(&shield)
+        {
+            return Ok(());
+        }
+        Ok(host.set_affinity(id.tid, cpus)?)
+    }
+}
+
 /// Gives one thread its CPUs and its policy again; whether it was given its CPUs.
 fn restore(
     host: &Host,
     added: &Added,
     thread: &Task,
-    place: &Place,
+    asks: &Asks<'_>,
     notes: &mut Vec<String>,
 ) -> Result<bool, RunError> {
     let tid = thread.id.tid;
     let now = host.affinity(tid)?;
     // Ours is what was given, a CPU of it (spread), or what the kernel made of it by the move.
-    let ours = now.is_subset(&added.given) || now == added.affinity || now == place.housekeeping;
+    let ours =
+        now.is_subset(&added.given) || now == added.affinity || now == asks.place.housekeeping;
     if ours {
-        host.set_affinity(tid, &added.affinity)?;
+        asks.set(host, thread.id, &added.affinity)?;
     } else {
         notes.push(format!("{} ({tid}) was given CPU {now} meanwhile, and keeps it", added.comm));
     }
@@ -453,7 +496,6 @@ pub fn release(host: &Host, store: &Store) -> Result<Released, RunError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cpushield_linux::TaskId;
 
     fn added(tid: i32, pid: i32) -> Added {
         Added {

@@ -118,6 +118,12 @@ pub fn open<'a>(host: &Host, store: &'a Store) -> Result<Open<'a>, RunError> {
 }
 
 impl Open<'_> {
+    /// Where it is kept, beside the shield's journal.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        self.store
+    }
+
     /// Puts it on the disk, when it differs from what is there.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! Nothing is lost: apply and undo on copies of machines leave them as they were to the byte, with
 //! every single write refused, and killed at every single write of apply and of undo.
 
+mod added;
 mod asked;
 mod bench;
 mod cycle;

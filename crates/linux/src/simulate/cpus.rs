@@ -58,10 +58,16 @@ impl Host {
         if bound || online.is_some_and(|online| !online.intersects(cpus)) {
             return Err(Error::os(Verb::SetAffinity, &path, libc::EINVAL));
         }
+        // What is asked for is remembered whole, and what the cpuset holds of it is in force
+        // (`__sched_setaffinity()`, kernel/sched/core.c, 6.2).
+        let real = self.allowed_to(tid).map_or_else(|| cpus.clone(), |allowed| cpus.and(&allowed));
+        if real.is_empty() {
+            return Err(Error::os(Verb::SetAffinity, &path, libc::EINVAL));
+        }
         if let Some(path) = self.asked(tid) {
             self.say(&path, &format!("{cpus}\n"))?;
         }
-        self.force_affinity(tid, cpus)
+        self.force_affinity(tid, &real)
     }
 
     /// A CPU goes offline or comes online. Offline, it leaves every v1 cpuset for good, and whoever

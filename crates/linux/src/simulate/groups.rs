@@ -186,6 +186,7 @@ impl Host {
                 }
             }
         }
+        let before = self.allowed_to(tid);
         self.take_out(&top, pid)?;
         for list in ["cgroup.procs", "tasks"] {
             let list = format!("{dir}/{list}");
@@ -201,8 +202,44 @@ impl Host {
             // A recording may tell of the root's CPUs only that there are some.
             let cpus = own.or_else(|| self.list_in(ONLINE)).unwrap_or_default();
             self.give_affinity(tid, &cpus)?;
+        } else if self.is_v2(&top) && self.given_by(&top, dir) != before {
+            self.give_affinity(tid, &self.given_by(&top, dir).unwrap_or_default())?;
         }
         Ok(())
+    }
+
+    /// The CPUs that the cpuset of a task allows it; `None` where cpusets say nothing.
+    pub(super) fn allowed_to(&self, tid: i32) -> Option<CpuSet> {
+        let text = self.text(&format!("/proc/{tid}/cgroup"))?;
+        let group_of = |line: &str| {
+            let mut fields = line.splitn(3, ':').skip(1);
+            let (controllers, group) = (fields.next()?.to_owned(), fields.next()?.to_owned());
+            Some((controllers, group.trim_end_matches('/').to_owned()))
+        };
+        let mut groups = text.lines().filter_map(group_of);
+        let v1 =
+            groups.clone().find(|(controllers, _)| controllers.split(',').any(|c| c == "cpuset"));
+        if let Some((_, group)) = v1 {
+            let dir = format!("/sys/fs/cgroup/cpuset{group}");
+            let cpus = self.list_in(&format!("{dir}/{}cpus", self.prefix(&dir)));
+            return cpus.filter(|cpus| !cpus.is_empty());
+        }
+        let (_, group) = groups.find(|(controllers, _)| controllers.is_empty())?;
+        let top = "/sys/fs/cgroup";
+        self.is_v2(top).then(|| self.given_by(top, &format!("{top}{group}"))).flatten()
+    }
+
+    /// The CPUs of a task in a v2 group: those of the nearest partition.
+    fn given_by(&self, top: &str, group: &str) -> Option<CpuSet> {
+        let mut dir = group;
+        while dir != top {
+            let kind = self.text(&format!("{dir}/cpuset.cpus.partition")).unwrap_or_default();
+            if ["root", "isolated"].contains(&kind.trim()) {
+                return self.list_in(&format!("{dir}/cpuset.cpus"));
+            }
+            dir = dir.rsplit_once('/')?.0;
+        }
+        self.list_in(&format!("{top}/cpuset.cpus.effective")).filter(|cpus| !cpus.is_empty())
     }
 
     fn take_out(&self, group: &str, pid: &str) -> Result<()> {

@@ -1,0 +1,77 @@
+//! Programs that were taken into the shield have after undo what they had before it.
+
+use super::bench::{Bench, Tree, same};
+use super::trees::{machines, remembering, v2_plan};
+use cpushield::apply;
+use cpushield::plan::Plan;
+use cpushield::run::{self, Onto, Place};
+use cpushield_linux::CpuSet;
+
+/// What is done with a program before the shield is undone.
+type Then = fn(&Bench, &Place, i32);
+
+fn add(bench: &Bench, place: &Place, tid: i32) {
+    run::add(&bench.host(), &bench.store(), place, tid, Onto::One(None)).unwrap();
+    assert_eq!(bench.host().affinity(tid).unwrap(), CpuSet::one(3), "{tid} was not taken in");
+}
+
+fn add_and_remove(bench: &Bench, place: &Place, tid: i32) {
+    let outside = bench.host().affinity(tid).unwrap();
+    add(bench, place, tid);
+    run::remove(&bench.host(), &bench.store(), place, tid).unwrap();
+    assert_eq!(bench.host().affinity(tid).unwrap(), outside, "{tid} is not back");
+}
+
+fn add_and_remove_twice(bench: &Bench, place: &Place, tid: i32) {
+    add_and_remove(bench, place, tid);
+    add_and_remove(bench, place, tid);
+}
+
+/// Apply, what is done with these programs, undo as the command does it; nobody must be told to
+/// have asked for anything.
+fn round(name: &str, tree: &Tree, plan: &Plan, then: Then) {
+    // One without a mask of its own, one with the housekeeping CPUs, two that the shield had to
+    // move.
+    for tid in [100, 200, 201, 202] {
+        let when = format!("{name}: {tid}");
+        let bench = Bench::of(tree);
+        let before = bench.tree();
+        bench.apply(&bench.host(), plan).unwrap();
+        let place = Place::of(&bench.host(), plan);
+        then(&bench, &place, tid);
+        run::release(&bench.host(), &bench.store()).unwrap();
+        let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+        assert!(undone.is_complete(), "{when}: {undone:#?}");
+        assert_eq!(undone.asked_tasks, [], "{when}");
+        assert_eq!(undone.drifted_tasks, [], "{when}");
+        same(&before, &bench.tree(), &when);
+    }
+}
+
+#[test]
+fn what_was_taken_in_and_let_out_by_undo_is_as_before_the_shield() {
+    for (name, tree, plan) in machines() {
+        round(name, &tree, &plan, add);
+    }
+}
+
+#[test]
+fn what_was_taken_in_and_removed_is_as_before_the_shield_after_undo() {
+    for (name, tree, plan) in machines() {
+        round(name, &tree, &plan, add_and_remove);
+        round(name, &tree, &plan, add_and_remove_twice);
+    }
+}
+
+#[test]
+fn who_pins_itself_after_it_was_let_out_keeps_that() {
+    let bench = Bench::of(&remembering());
+    let plan = v2_plan();
+    bench.apply(&bench.host(), &plan).unwrap();
+    add_and_remove(&bench, &Place::of(&bench.host(), &plan), 100);
+    let rest: CpuSet = "0-2".parse().unwrap();
+    bench.host().set_affinity(100, &rest).unwrap();
+    let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+    assert_eq!(undone.asked_tasks.iter().map(|id| id.tid).collect::<Vec<_>>(), [100]);
+    assert_eq!(bench.host().affinity(100).unwrap(), rest);
+}
