@@ -125,7 +125,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
         tunables::remedy(machine, shield, row.cause, &row.culprit)
     });
     ui.show(&Shown { evidence: &evidence, verdict: &verdict }, || {
-        report::text(&evidence, &verdict, &|state| tone(state).paint(report::word(state)))
+        report::text(&evidence, &verdict, &|state, words| tone(state).paint(words))
     })?;
     export(ui, args, recording, &Shown { evidence: &evidence, verdict: &verdict })?;
     if verdict.holds() { Ok(()) } else { Err(Failure::new(Kind::DoesNotHold, summary(&verdict))) }

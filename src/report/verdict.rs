@@ -4,8 +4,8 @@
 use crate::causes::{Cause, known};
 use crate::report::table::{Align, lay_out, rate, span};
 use crate::verify::{
-    Control, CpuEvidence, CpuVerdict, Evidence, Gaps, Interruptions, Joined, Leak, Sender, State,
-    Verdict, Witness, WitnessKind,
+    Control, CpuEvidence, CpuVerdict, Evidence, Gaps, Interruptions, Joined, Kept, Leak, Sender,
+    State, Verdict, Witness, WitnessKind,
 };
 
 /// Rows of the table of one CPU; the rest is summed up in one line.
@@ -14,9 +14,12 @@ const ROWS_MAX: usize = 15;
 /// Senders of interrupts that are shown of one CPU.
 const SENDERS_MAX: usize = 6;
 
-/// The whole text; `paint` gives the word of a verdict its colour.
+/// Gives the word of a verdict its colour.
+pub type Paint<'a> = &'a dyn Fn(State, &str) -> String;
+
+/// The whole text.
 #[must_use]
-pub fn text(evidence: &Evidence, verdict: &Verdict, paint: &dyn Fn(State) -> String) -> String {
+pub fn text(evidence: &Evidence, verdict: &Verdict, paint: Paint<'_>) -> String {
     let mut text = String::new();
     for (seen, judged) in evidence.cpus.iter().zip(&verdict.cpus) {
         text.push_str(&cpu(evidence, seen, judged, paint));
@@ -48,13 +51,20 @@ pub fn word(state: State) -> &'static str {
     }
 }
 
-fn cpu(
-    evidence: &Evidence,
-    seen: &CpuEvidence,
-    judged: &CpuVerdict,
-    paint: &dyn Fn(State) -> String,
-) -> String {
-    let mut text = format!("CPU {}: {}", seen.cpu, paint(judged.state));
+/// The word that decides the exit code; beside limits the other one too.
+fn headline(judged: &CpuVerdict, paint: Paint<'_>) -> String {
+    let alone = word(judged.state);
+    let (state, words) = match judged.limits {
+        None => return paint(judged.state, alone),
+        Some(Kept::Within) => (State::Holds, "within the limits"),
+        Some(Kept::Beyond) => (State::Leaks, "beyond the limits"),
+        Some(Kept::Unknown) => (State::Unknown, "not known to be within the limits"),
+    };
+    format!("{} (without limits: {alone})", paint(state, words))
+}
+
+fn cpu(evidence: &Evidence, seen: &CpuEvidence, judged: &CpuVerdict, paint: Paint<'_>) -> String {
+    let mut text = format!("CPU {}: {}", seen.cpu, headline(judged, paint));
     let watched = span(evidence.span_ns);
     match seen.entries {
         Some(0) => text.push_str(&format!(", no kernel entry in {watched}\n")),
@@ -411,10 +421,10 @@ mod tests {
                 .ok_or(None)
         });
         let expected = "\
-CPU 2: holds, no kernel entry in 10.00 s
+CPU 2: within the limits (without limits: holds), no kernel entry in 10.00 s
   longest stretch: 10.00 s (100.00 %)
   no gap of 1.0 µs or more in user space
-CPU 3: leaks, 2 kernel entries in 10.00 s (0.20/s)
+CPU 3: beyond the limits (without limits: leaks), 2 kernel entries in 10.00 s (0.20/s)
   cause    culprit            count  rate/s  inside     time  longest  remedy
   tick     tick_nohz_handler      2    0.20       -  5.00 ms   4.1 µs  at boot: nohz_full=3
   softirq  -                      -       -       5  2.50 ms        -  -
@@ -430,6 +440,10 @@ gap sampler: not there: no CPU for it
 limit --max-entries 0: found 2: NOT held
 limit --max-gap 50us: found 41us: held by the gap sampler
 ";
-        assert_eq!(text(&evidence, &verdict, &|state| word(state).to_owned()), expected);
+        let paint = |_: State, words: &str| words.to_owned();
+        assert_eq!(text(&evidence, &verdict, &paint), expected);
+        let verdict = judge(&evidence, &Limits::default(), &|_| Err(None));
+        let headlines: Vec<_> = verdict.cpus.iter().map(|cpu| headline(cpu, &paint)).collect();
+        assert_eq!(headlines, ["holds", "leaks"]);
     }
 }

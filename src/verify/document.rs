@@ -276,12 +276,29 @@ pub struct Verdict {
 pub struct CpuVerdict {
     /// The CPU.
     pub cpu: usize,
-    /// The word.
+    /// The word, by the evidence alone: limits change nothing of it.
     pub state: State,
+    /// Whether this CPU keeps every limit; `None` when none was given. With limits these decide the
+    /// exit code, without any the states do.
+    #[serde(default)]
+    pub limits: Option<Kept>,
     /// What leaks, with the remedy.
     pub leaks: Vec<Leak>,
     /// Why the verdict is unknown, when it is.
     pub unknown: Vec<String>,
+}
+
+/// Whether limits are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Kept {
+    /// Each of them, for certain.
+    Within,
+    /// At least one is broken.
+    Beyond,
+    /// None is seen to be broken, and the evidence cannot say that all are kept.
+    Unknown,
 }
 
 /// The word of a verdict.

@@ -9,8 +9,8 @@
 
 use crate::policy::Limits;
 use crate::verify::{
-    Control, CpuEvidence, CpuVerdict, Evidence, Gate, Interruptions, LONG_NS, Leak, Remedy, SCHEMA,
-    State, Verdict, Watched, Witness, WitnessKind,
+    Control, CpuEvidence, CpuVerdict, Evidence, Gate, Interruptions, Kept, LONG_NS, Leak, Remedy,
+    SCHEMA, State, Verdict, Watched, Witness, WitnessKind,
 };
 
 /// Judges. `remedy` says how an interruption can be removed, or why it cannot, where known.
@@ -20,15 +20,29 @@ pub fn judge(
     limits: &Limits,
     remedy: &dyn Fn(&Interruptions) -> Result<Remedy, Option<String>>,
 ) -> Verdict {
-    let mut gates = Vec::new();
-    if let Some(most) = limits.max_entries {
-        gates.push(entries_gate(evidence, most));
+    let one = |cpu| CpuVerdict {
+        limits: kept(&gates(evidence, std::slice::from_ref(cpu), limits)),
+        ..judge_cpu(evidence, cpu, remedy)
+    };
+    let cpus = evidence.cpus.iter().map(one).collect();
+    Verdict { schema: SCHEMA, cpus, gates: gates(evidence, &evidence.cpus, limits) }
+}
+
+/// The limits, as these CPUs keep them.
+fn gates(evidence: &Evidence, cpus: &[CpuEvidence], limits: &Limits) -> Vec<Gate> {
+    let entries = limits.max_entries.map(|most| entries_gate(evidence, cpus, most));
+    let gap = limits.max_gap_ns.map(|most_ns| gap_gate(evidence, cpus, most_ns));
+    entries.into_iter().chain(gap).collect()
+}
+
+fn kept(gates: &[Gate]) -> Option<Kept> {
+    let any = |held| gates.iter().any(|gate| gate.held == held);
+    match () {
+        () if gates.is_empty() => None,
+        () if any(Some(false)) => Some(Kept::Beyond),
+        () if any(None) => Some(Kept::Unknown),
+        () => Some(Kept::Within),
     }
-    if let Some(most_ns) = limits.max_gap_ns {
-        gates.push(gap_gate(evidence, most_ns));
-    }
-    let cpus = evidence.cpus.iter().map(|cpu| judge_cpu(evidence, cpu, remedy)).collect();
-    Verdict { schema: SCHEMA, cpus, gates }
 }
 
 impl Verdict {
@@ -80,7 +94,7 @@ fn judge_cpu(
         (true, true, false) => State::Unknown,
         (true, true, true) => State::Holds,
     };
-    CpuVerdict { cpu: cpu.cpu, state, leaks, unknown }
+    CpuVerdict { cpu: cpu.cpu, state, limits: None, leaks, unknown }
 }
 
 /// What makes an instrument worthless: neither what it saw nor what it did not see counts.
@@ -182,11 +196,11 @@ fn incomplete(evidence: &Evidence, cpu: &CpuEvidence) -> Vec<String> {
     why
 }
 
-fn entries_gate(evidence: &Evidence, most: u64) -> Gate {
-    let over = evidence.cpus.iter().any(|cpu| cpu.entries.is_some_and(|n| n > most));
+fn entries_gate(evidence: &Evidence, cpus: &[CpuEvidence], most: u64) -> Gate {
+    let over = cpus.iter().any(|cpu| cpu.entries.is_some_and(|n| n > most));
     let mut why: Vec<String> = Vec::new();
     let no_trace = absent(evidence, WitnessKind::Trace);
-    for cpu in &evidence.cpus {
+    for cpu in cpus {
         why.extend(incomplete(evidence, cpu));
         match (&no_trace, cpu.entries) {
             (_, None) => why.push("nothing could count entries into the kernel".to_owned()),
@@ -197,8 +211,8 @@ fn entries_gate(evidence: &Evidence, most: u64) -> Gate {
             _ => {}
         }
     }
-    let found = evidence.cpus.iter().filter_map(|cpu| cpu.entries).max();
-    let held = held(over, why.is_empty() && !evidence.cpus.is_empty());
+    let found = cpus.iter().filter_map(|cpu| cpu.entries).max();
+    let held = held(over, why.is_empty() && !cpus.is_empty());
     Gate {
         limit: format!("--max-entries {most}"),
         found: found.map_or_else(|| "nothing counted".to_owned(), |n| n.to_string()),
@@ -207,14 +221,14 @@ fn entries_gate(evidence: &Evidence, most: u64) -> Gate {
     }
 }
 
-fn gap_gate(evidence: &Evidence, most_ns: u64) -> Gate {
-    let longest: Vec<Option<u64>> = evidence.cpus.iter().map(longest_gap).collect();
+fn gap_gate(evidence: &Evidence, cpus: &[CpuEvidence], most_ns: u64) -> Gate {
+    let longest: Vec<Option<u64>> = cpus.iter().map(longest_gap).collect();
     let over = longest.iter().flatten().any(|ns| *ns > most_ns);
-    let escapes = evidence.cpus.iter().flat_map(|cpu| escapes(evidence, cpu, most_ns));
+    let escapes = cpus.iter().flat_map(|cpu| escapes(evidence, cpu, most_ns));
     let why = once(escapes.collect());
-    let held = held(over, why.is_empty() && !evidence.cpus.is_empty());
+    let held = held(over, why.is_empty() && !cpus.is_empty());
     let found = longest.iter().flatten().max();
-    let by_eye = evidence.cpus.iter().all(|cpu| cpu.gaps.is_some());
+    let by_eye = cpus.iter().all(|cpu| cpu.gaps.is_some());
     Gate {
         limit: format!("--max-gap {}", limit(most_ns)),
         found: found.map_or_else(|| "nothing measured".to_owned(), |ns| measured(*ns)),
@@ -592,7 +606,8 @@ mod tests {
             if row.cause == Cause::Tick { Ok(remedy.clone()) } else { Err(None) }
         });
         let leaks = vec![Leak { interruptions: tick, remedy: Some(remedy), why_none: None }];
-        let cpu = CpuVerdict { cpu: 3, state: State::Leaks, leaks, unknown: Vec::new() };
+        let cpu =
+            CpuVerdict { cpu: 3, state: State::Leaks, limits: None, leaks, unknown: Vec::new() };
         assert_eq!(verdict, Verdict { schema: SCHEMA, cpus: vec![cpu], gates: Vec::new() });
         let nested = with(clean(), |e| {
             e.cpus[0]
@@ -610,6 +625,25 @@ mod tests {
         for (ns, text) in [(410_299, "411us"), (9_999, "9999ns"), (41_000_000, "41ms")] {
             assert_eq!(measured(ns), text);
         }
+    }
+
+    #[test]
+    fn each_cpu_is_told_by_its_own_figures_and_by_every_limit() {
+        let evidence = with(clean(), |e| {
+            let busy = CpuEvidence { cpu: 4, entries: Some(10), ..e.cpus[0].clone() };
+            let lost = CpuEvidence { cpu: 5, lost: Some(1), ..e.cpus[0].clone() };
+            e.cpus.extend([busy, lost]);
+        });
+        let kept = |max_entries, max_gap_ns| {
+            let limits = Limits { max_entries, max_gap_ns };
+            let verdict = judge(&evidence, &limits, &|_| Err(None));
+            verdict.cpus.iter().map(|cpu| cpu.limits).collect::<Vec<_>>()
+        };
+        let (within, beyond) = (Some(Kept::Within), Some(Kept::Beyond));
+        assert_eq!(kept(Some(9), None), [within, beyond, Some(Kept::Unknown)]);
+        assert_eq!(kept(Some(9), Some(5_000)), [within, beyond, Some(Kept::Unknown)]);
+        assert_eq!(kept(Some(10), Some(5_000)), [within, within, Some(Kept::Unknown)]);
+        assert_eq!(kept(None, None), [None; 3]);
     }
 
     #[test]
@@ -643,6 +677,12 @@ mod tests {
             let verdict = judge(&evidence, &limits, &|_| Err(None));
             let found: Vec<_> = verdict.gates.iter().map(|gate| gate.held).collect();
             assert_eq!(found, [held], "{limits:?} {evidence:?}");
+            let kept = match held {
+                Some(true) => Kept::Within,
+                Some(false) => Kept::Beyond,
+                None => Kept::Unknown,
+            };
+            assert_eq!(verdict.cpus[0].limits, Some(kept), "{limits:?} {evidence:?}");
             assert_eq!(verdict.holds(), held == Some(true));
         }
     }
