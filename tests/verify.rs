@@ -238,12 +238,14 @@ fn differences_of_counters_are_those_that_another_program_found() {
 #[test]
 fn what_cannot_be_watched_is_refused_with_the_reason() {
     let online = Host::live().read_line("/sys/devices/system/cpu/online").unwrap();
+    let machine = concat!(env!("CARGO_MANIFEST_DIR"), "/machines/6.18-hybrid/root");
     for (words, why) in [
         (vec!["--cpus", "8000"], "CPU 8000 is not online"),
         (vec!["--cpus", online.as_str()], "none be left to watch from"),
         (vec!["--cpus", "0", "--for", "0s"], "longer than nothing"),
         (vec!["--cpus", "zero"], "not a CPU number"),
         (vec![], "no shield is active"),
+        (vec!["--root", machine], "cannot be verified"),
         (vec!["--cpus", "0", "--", "true"], "a program is watched in a shield"),
     ] {
         let output = verify(&words).output().unwrap();

@@ -18,7 +18,9 @@ use crate::verify::{
     self, Evidence, Given, Keep, Leak, Progress, State, Verdict, WatchOrder, Watched, Worst,
 };
 use cpushield_linux::companion::Beside;
-use cpushield_linux::{CpuSet, Host, Store, can_write, read_document, signal, write_stream};
+use cpushield_linux::{
+    CpuSet, Host, Store, can_write, process, read_document, signal, write_stream,
+};
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
@@ -107,6 +109,10 @@ struct Scene {
 /// The CPUs cannot be watched, or something does not hold.
 pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     let host = global.host()?;
+    if !host.is_live() {
+        return Err(Failure::usage("a recorded machine does not run, so it cannot be verified")
+            .hint("leave --root out; `cpushield plan --root DIR` shows what would be done there"));
+    }
     let limits = limits(args)?;
     if args.stop_on_breach && limits == Limits::default() {
         return Err(Failure::usage("--stop-on-breach needs a limit to be broken")
@@ -170,6 +176,13 @@ fn scene(host: &Host, global: &Global, args: &Args) -> Result<Scene, Failure> {
         return Err(Failure::usage("a program is watched in a shield, and none is active there")
             .hint("make a shield: cpushield apply")
             .hint("or start the program by yourself and watch it: cpushield verify --busy"));
+    }
+    if let Some(program) = args.command.first() {
+        // `run` would say so too, but only when everything else is ready.
+        process::executable(program).map_err(|error| {
+            let program = program.display().to_string();
+            RunError::Exec { program, error }
+        })?;
     }
     let cgroup = args.cgroup.clone().or_else(|| ours.and_then(|place| place.group.clone()));
     Ok(Scene { active, place, cpus, cgroup })
@@ -302,7 +315,9 @@ fn export(
 
 /// Starts the program in the shield, by `cpushield run`.
 fn start_program(global: &Global, command: &[OsString]) -> Result<Beside, String> {
-    let mut words: Vec<OsString> = ["run", "--state"].map(OsString::from).to_vec();
+    let mut words: Vec<OsString> = vec!["run".into()];
+    words.extend(global.quiet.then(|| "--quiet".into()));
+    words.push("--state".into());
     words.push(global.state.clone().into_os_string());
     words.push("--".into());
     words.extend(command.iter().cloned());

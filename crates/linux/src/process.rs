@@ -3,7 +3,9 @@
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -85,6 +87,37 @@ pub fn fork(inbox: &Inbox, child: impl FnOnce() -> u8) -> io::Result<i32> {
         }
         pid => Ok(pid),
     }
+}
+
+/// Whether there is such a program and it may be executed, as far as can be told without doing so.
+/// The name is looked up as by [`exec`].
+///
+/// # Errors
+/// ENOENT or EACCES, as [`exec`] would get.
+pub fn executable(program: &OsStr) -> io::Result<()> {
+    let path = std::env::var_os("PATH");
+    executable_in(program, path.as_deref().unwrap_or(OsStr::new("/bin:/usr/bin")))
+}
+
+fn executable_in(program: &OsStr, path: &OsStr) -> io::Result<()> {
+    let look = |at: &Path| {
+        let found = std::fs::metadata(at)?;
+        let runs = found.is_file() && found.permissions().mode() & 0o111 != 0;
+        if runs { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EACCES)) }
+    };
+    if program.as_encoded_bytes().contains(&b'/') {
+        return look(Path::new(program));
+    }
+    let mut worst = io::Error::from_raw_os_error(libc::ENOENT);
+    for dir in std::env::split_paths(path) {
+        match look(&dir.join(program)) {
+            Ok(()) => return Ok(()),
+            // As execvp: what may not be executed is passed over, and told when nothing follows.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => worst = error,
+            Err(_) => {}
+        }
+    }
+    Err(worst)
 }
 
 /// Becomes another program; returns only when that fails. SIGPIPE, which this program ignores, is
@@ -279,4 +312,23 @@ pub fn wait_for_end(pid: i32, most: Duration) -> io::Result<bool> {
     let ms = i32::try_from(most.as_millis()).unwrap_or(i32::MAX);
     // SAFETY: `poll` is valid for reads and writes of the one entry the call is told of.
     Ok(answer(unsafe { libc::poll(&raw mut poll, 1, ms) })? > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_found_as_exec_finds_it() {
+        let path = OsStr::new("/nonexistent:/proc/self:/bin:/usr/bin");
+        let answer = |program: &str| {
+            executable_in(OsStr::new(program), path).err().and_then(|error| error.raw_os_error())
+        };
+        assert_eq!(answer("sh"), None);
+        assert_eq!(answer("/proc/self/exe"), None);
+        for program in ["no-such-program", "/nonexistent/sh", "status", "/proc/self/status", "/"] {
+            let told = Command::new(program).env("PATH", path).spawn().unwrap_err();
+            assert_eq!(answer(program), told.raw_os_error(), "{program}");
+        }
+    }
 }
