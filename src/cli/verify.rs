@@ -19,7 +19,7 @@ use crate::verify::{
 };
 use cpushield_linux::companion::Beside;
 use cpushield_linux::{
-    CpuSet, Host, Store, can_write, process, read_document, signal, write_stream,
+    CpuSet, Host, Store, Task, can_write, process, read_document, signal, write_stream,
 };
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
@@ -120,6 +120,9 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     }
     files(args).try_for_each(can_write)?;
     let scene = scene(&host, global, args)?;
+    if args.command.is_empty() && !args.busy {
+        beside_the_sampler(ui, &host, &scene)?;
+    }
     signal::catch_stops()
         .map_err(|e| Failure::machine(format!("signals cannot be caught: {e}")))?;
     let (evidence, recording) = evidence(ui, global, args, &host, &scene, &limits)?;
@@ -186,6 +189,30 @@ fn scene(host: &Host, global: &Global, args: &Args) -> Result<Scene, Failure> {
     }
     let cgroup = args.cgroup.clone().or_else(|| ours.and_then(|place| place.group.clone()));
     Ok(Scene { active, place, cpus, cgroup })
+}
+
+/// Programs of the shield are on the watched CPUs already: one that runs would share its CPU with
+/// the gap sampler, half and half, so that is not done to it unasked.
+fn beside_the_sampler(ui: &Ui, host: &Host, scene: &Scene) -> Result<(), Failure> {
+    let members = scene.place.as_ref().and_then(|place| place.members(host).ok());
+    let task = |tid: &i32| host.task(*tid, *tid).ok();
+    let tasks: Vec<Task> = members.iter().flatten().filter_map(task).collect();
+    let here = || tasks.iter().filter(|task| scene.cpus.contains(task.cpu) && !task.has_ended());
+    if let Some(Task { comm, id, cpu, .. }) = here().find(|task| task.state == 'R') {
+        return Err(Failure::machine(format!(
+            "{comm} ({}) is running on CPU {cpu}, and the gap sampler would take its time there",
+            id.tid
+        ))
+        .hint("watch that program instead: cpushield verify --busy"));
+    }
+    if let Some(Task { comm, id, cpu, .. }) = here().next() {
+        ui.warn(&format!(
+            "{comm} ({}) sleeps on CPU {cpu}: when it wakes up, it interrupts the gap sampler; \
+             --busy watches it instead",
+            id.tid
+        ));
+    }
+    Ok(())
 }
 
 /// The active shield's plan. A normal user cannot read the journal, and can watch all the same.
