@@ -26,7 +26,9 @@ load_start() { # file for the spawner's answers
     load_jobs+=($!)
     spawner 100000 "$1" >/dev/null &
     load_jobs+=($!)
-    sleep 1
+    # What a freshly booted kernel does once in its life, at the first packet of a kind, patches code on all
+    # CPUs (DO_ONCE(), lib/once.c): that is over before anybody is measured.
+    sleep 10
 }
 load_stop() {
     kill -9 "${load_jobs[@]}" 2>/dev/null
