@@ -26,8 +26,8 @@ pub use hogs::InTheWay;
 pub use journal::{Done, Fate, JournalError, Moved};
 pub use undo::undo;
 
-use crate::change::Change;
-use crate::plan::Plan;
+use crate::change::{Change, Outcome};
+use crate::plan::{Plan, Step};
 use cpushield_linux::{CpuSet, Error, Host, Store, Task, TaskId};
 use journal::{Intent, Journal, Origin, Original};
 use std::collections::{BTreeMap, BTreeSet};
@@ -81,6 +81,17 @@ pub fn active(host: &Host, store: &Store) -> Result<Option<Plan>, LoadError> {
         }
         Found::Nothing | Found::OtherBoot(_) => None,
     })
+}
+
+/// What came of each step of the active shield that was dealt with; empty without a shield.
+///
+/// # Errors
+/// The journal cannot be read, or is none.
+pub fn outcomes(host: &Host, store: &Store) -> Result<Vec<(Step, Outcome)>, LoadError> {
+    let Found::Here(journal) = load(host, store)? else { return Ok(Vec::new()) };
+    let step = |done: &Done| journal.header.plan.steps.get(done.step).cloned();
+    let with = |done: &Done| Some((step(done)?, done.outcome.clone()));
+    Ok(journal.outcomes.values().filter_map(with).collect())
 }
 
 /// The tasks that lived before the active shield; `None` where that is not on record.

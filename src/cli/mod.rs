@@ -19,6 +19,7 @@ pub mod watch;
 pub mod wish;
 
 use crate::failure::Failure;
+use crate::plan::Plan;
 use crate::survey::{Machine, survey_beside};
 use crate::tunables;
 use crate::ui::{Format, Ui};
@@ -73,11 +74,19 @@ impl Global {
 
 /// The machine as it is. While a shield is up, what would interrupt its CPUs is not looked at.
 pub(crate) fn surveyed(host: &Host, store: &Store) -> Machine {
-    let wanted = tunables::reads();
     match crate::run::active(host, store) {
-        Ok(Some(plan)) if host.is_live() => survey_beside(host, &wanted, &plan.shield.cpus),
-        _ => crate::survey::survey(host, &wanted),
+        Ok(Some(plan)) if host.is_live() => beside(host, store, &plan),
+        _ => crate::survey::survey(host, &tunables::reads()),
     }
+}
+
+/// The machine while this shield is up, with what the shield's journal knows of interrupts.
+pub(crate) fn beside(host: &Host, store: &Store, plan: &Plan) -> Machine {
+    let mut machine = survey_beside(host, &tunables::reads(), &plan.shield.cpus);
+    // A journal without outcomes leaves the plan.
+    let outcomes = crate::apply::outcomes(host, store).unwrap_or_default();
+    tunables::recall(&mut machine, plan, &outcomes);
+    machine
 }
 
 /// The subcommands

@@ -10,7 +10,7 @@ use crate::plan::{Plan, Shield, plan};
 use crate::policy::{Limits, Policy, Wish, parse_span};
 use crate::report::verdict as report;
 use crate::run::{self, Place, RunError};
-use crate::survey::{Machine, survey, survey_beside};
+use crate::survey::{Machine, survey};
 use crate::tunables;
 use crate::ui::{Tone, Ui};
 use crate::verify::trace::recording::Recording;
@@ -128,7 +128,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     let (evidence, recording) = evidence(ui, global, args, &host, &scene, &limits)?;
     let seen = evidence.cpus.iter().any(|cpu| !cpu.interruptions.is_empty());
     // Only now: a survey during the span would be work for nothing when all is well.
-    let known = seen.then(|| known(&host, &scene)).flatten();
+    let known = seen.then(|| known(&host, &Store::new(&global.state), &scene)).flatten();
     let verdict = verify::judge(&evidence, &limits, &|row| {
         let (machine, shield) = known.as_ref().ok_or(None)?;
         tunables::remedy(machine, shield, row.cause, &row.culprit)
@@ -372,11 +372,10 @@ fn residents(host: &Host, scene: &Scene) -> Vec<i32> {
 }
 
 /// The machine and the shield that remedies are for: the active one, or one as it would be.
-fn known(host: &Host, scene: &Scene) -> Option<(Machine, Shield)> {
-    let wanted = tunables::reads();
+fn known(host: &Host, store: &Store, scene: &Scene) -> Option<(Machine, Shield)> {
     let machine = match &scene.active {
-        Some(plan) => survey_beside(host, &wanted, &plan.shield.cpus),
-        None => survey(host, &wanted),
+        Some(plan) => super::beside(host, store, plan),
+        None => survey(host, &tunables::reads()),
     };
     let shield = match &scene.active {
         Some(plan) if scene.cpus.is_subset(&plan.shield.cpus) => plan.shield.clone(),

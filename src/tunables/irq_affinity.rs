@@ -1,13 +1,17 @@
 //! `irq-affinity`: device interrupts leave the shield. Pure.
 
 use super::want::away;
-use super::{Remains, Tunable, Wanted, Wants};
+use super::{Remains, Remedy, Tunable, Wanted, Wants};
 use crate::causes::Cause;
-use crate::change::{Compare, Risk};
-use crate::plan::{BootAdvice, Immovable, Shield};
+use crate::change::{Change, Compare, Outcome, Risk, When};
+use crate::plan::{BootAdvice, Immovable, Plan, Shield, Step};
 use crate::survey::{Irq, Machine, Movable};
 
 const DEFAULT: &str = "/proc/irq/default_smp_affinity";
+
+/// How the reason of one that stays begins; the kernel's answer follows, and a parenthesis.
+const REFUSES: &str = "the kernel refuses (";
+const OWN: &str = "it arrives only for what the shield itself asked for";
 
 #[derive(Debug)]
 pub(super) struct IrqAffinity;
@@ -79,7 +83,7 @@ impl Tunable for IrqAffinity {
             }
             wanted.push(Wanted::over(
                 Some(affinity.to_string()),
-                &format!("/proc/irq/{}/smp_affinity_list", irq.irq),
+                &path(irq),
                 &away(affinity, shield).to_string(),
                 Compare::List,
                 &format!("{} may interrupt the shield", title(irq)),
@@ -103,25 +107,98 @@ impl Tunable for IrqAffinity {
             let mask = irq.affinity.clone().unwrap_or_default();
             let shared = mask.intersects(&shield.housekeeping);
             steerable |= shared;
-            let serves = if shared {
-                format!("; it serves CPU {mask}")
-            } else {
-                "; it arrives only for what the shield itself asked for".to_owned()
-            };
-            let reason = format!("the kernel refuses ({answer}){serves}");
+            let serves =
+                if shared { format!("; it serves CPU {mask}") } else { format!("; {OWN}") };
+            let reason = format!("{REFUSES}{answer}){serves}");
             remains.immovable.push(Immovable { what: title(irq), reason });
         }
         let managed = shield.cpus.is_subset(&machine.isolation.managed_irq);
         if steerable && !managed {
-            let all = machine.isolation.managed_irq.union(&shield.cpus);
             remains.boot.push(BootAdvice {
-                parameter: format!("isolcpus=managed_irq,{all}"),
+                parameter: managed_irq(machine, shield),
                 removes: vec![Cause::Irq],
                 reason: "managed interrupts that serve other CPUs too then go to those".to_owned(),
             });
         }
         remains
     }
+
+    fn settles(
+        &self,
+        machine: &Machine,
+        shield: &Shield,
+        culprit: &str,
+    ) -> Option<Result<Remedy, String>> {
+        let number: u32 = culprit.strip_prefix("IRQ ")?.split(' ').next()?.parse().ok()?;
+        let irq = machine.irqs.iter().find(|irq| irq.irq == number)?;
+        let mask = irq.affinity.as_ref()?;
+        let on_shield = mask.intersects(&shield.cpus);
+        let boot = || Remedy {
+            tunable: self.name().to_owned(),
+            when: When::Boot,
+            how: managed_irq(machine, shield),
+        };
+        let echo = |end: &str| Remedy {
+            tunable: self.name().to_owned(),
+            when: When::Runtime,
+            how: format!("echo {} > {}{end}", away(mask, shield), path(irq)),
+        };
+        Some(match &irq.movable {
+            Movable::No(answer) if !mask.intersects(&shield.housekeeping) => {
+                Err(format!("the kernel refuses to move it ({answer}); {OWN}"))
+            }
+            Movable::No(answer) if shield.cpus.is_subset(&machine.isolation.managed_irq) => {
+                let covered = "isolcpus=managed_irq has the shield already";
+                Err(format!("the kernel refuses to move it ({answer}), and {covered}"))
+            }
+            Movable::No(_) => Ok(boot()),
+            Movable::Yes if on_shield => Ok(echo("")),
+            Movable::Unknown(_) if on_shield => Ok(echo("  # the kernel may refuse")),
+            _ if irq.effective.as_ref().is_some_and(|e| e.intersects(&shield.cpus)) => {
+                Err(format!("its mask is CPU {mask} already; it moves when it next arrives"))
+            }
+            _ => Err(format!("its mask is CPU {mask} now; this came before that took effect")),
+        })
+    }
+}
+
+/// Tells a machine that was surveyed beside a shield, where no interrupt is tried, what is known
+/// of its interrupts from the shield's plan and from what came of its steps.
+pub fn recall(machine: &mut Machine, plan: &Plan, outcomes: &[(Step, Outcome)]) {
+    for irq in &mut machine.irqs {
+        if !matches!(irq.movable, Movable::Unknown(_)) || irq.actions.is_empty() {
+            continue;
+        }
+        let title = title(irq);
+        let own = |step: &Step| match &step.change {
+            // Numbers are used again: the reason has the name.
+            Change::Write { path: to, .. } => *to == path(irq) && step.reason.contains(&title),
+            _ => false,
+        };
+        let made = outcomes.iter().find(|(step, _)| own(step)).map(|(_, outcome)| outcome);
+        let stays = plan.immovable.iter().find(|stays| stays.what == title);
+        irq.movable = match (made, stays) {
+            (Some(Outcome::Changed), _) => Movable::Yes,
+            (Some(Outcome::Refused { reason }), _) => Movable::No(reason.clone()),
+            (_, Some(stays)) => Movable::No(answer_in(&stays.reason).to_owned()),
+            _ => continue,
+        };
+    }
+}
+
+/// The kernel's answer in the reason of one that stays.
+fn answer_in(reason: &str) -> &str {
+    let answer = reason.strip_prefix(REFUSES).and_then(|rest| rest.split_once(')'));
+    answer.map_or(reason, |(answer, _)| answer)
+}
+
+/// The boot parameter that sends managed interrupts to other CPUs of their masks.
+fn managed_irq(machine: &Machine, shield: &Shield) -> String {
+    format!("isolcpus=managed_irq,{}", machine.isolation.managed_irq.union(&shield.cpus))
+}
+
+fn path(irq: &Irq) -> String {
+    format!("/proc/irq/{}/smp_affinity_list", irq.irq)
 }
 
 /// The mask of an interrupt that touches the shield.

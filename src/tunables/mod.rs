@@ -28,6 +28,7 @@ mod watchdog;
 mod workqueues;
 mod writeback_interval;
 
+pub use irq_affinity::recall;
 pub use remedy::{Remedy, remedy};
 pub use want::Wanted;
 
@@ -73,6 +74,15 @@ pub trait Tunable: Sync {
     /// What stays although it did its part.
     fn remains(&self, _machine: &Machine, _shield: &Shield) -> Remains {
         Remains::default()
+    }
+    /// What removes this very culprit, or why nothing does, where it can be told from all others.
+    fn settles(
+        &self,
+        _machine: &Machine,
+        _shield: &Shield,
+        _culprit: &str,
+    ) -> Option<Result<Remedy, String>> {
+        None
     }
     /// The boot parameter that removes a cause which is still there.
     fn at_boot(&self, machine: &Machine, shield: &Shield, cause: Cause) -> Option<String> {

@@ -35,6 +35,10 @@ pub fn remedy(
     // Those that name the culprit know better than those for all.
     let (named, others): (Vec<&dyn Tunable>, Vec<_>) =
         TUNABLES.iter().copied().filter(removes).partition(|tunable| names(*tunable));
+    let settled = |tunable: &&dyn Tunable| tunable.settles(machine, shield, culprit);
+    if let Some(answer) = named.iter().find_map(settled) {
+        return answer.map_err(Some);
+    }
     let open = |tunable: &&dyn Tunable| {
         let guess = culprit.is_empty() && tunable.when() == When::Runtime;
         tunable.culprits().is_empty() || guess

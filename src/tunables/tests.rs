@@ -1,9 +1,9 @@
 //! What holds for all tunables, and the cases that are easy to get wrong.
 
 use super::*;
-use crate::change::Change;
+use crate::change::{Change, Outcome};
 use crate::plan::fake::{irq, machine, plain, set, thread};
-use crate::plan::{Plan, plan};
+use crate::plan::{Plan, Step, plan};
 use crate::policy::Wish;
 use crate::survey::{CgroupMode, CpusetGroup, Movable, Reading};
 use cpushield_linux::CpuSet;
@@ -300,4 +300,70 @@ fn a_remedy_is_about_the_culprit() {
     plain.isolation.nohz_full = Some(CpuSet::new());
     let left = super::remedy(&plain, &shield, Cause::Tick, "tick_nohz_handler").unwrap();
     assert_eq!((left.when, left.how.as_str()), (When::Boot, "nohz_full=3"));
+}
+
+/// What `recall` makes of a machine whose survey tried nothing.
+fn recalled(before: &Machine, made: &[(u32, Outcome)]) -> (Machine, Shield) {
+    let plan = plan(before, &wish()).unwrap();
+    let outcome = |step: &Step| {
+        let of = |irq: &u32| step.change.shell().contains(&format!("/proc/irq/{irq}/"));
+        let (_, outcome) = made.iter().find(|(irq, _)| of(irq))?;
+        Some((step.clone(), outcome.clone()))
+    };
+    let outcomes: Vec<(Step, Outcome)> = plan.steps.iter().filter_map(outcome).collect();
+    assert_eq!(outcomes.len(), made.len());
+    let mut beside = before.clone();
+    for irq in &mut beside.irqs {
+        irq.movable = Movable::Unknown("not tried".to_owned());
+        if made.contains(&(irq.irq, Outcome::Changed)) {
+            irq.affinity = Some(set("0-2"));
+            irq.effective = Some(set("0"));
+        }
+    }
+    recall(&mut beside, &plan, &outcomes);
+    (beside, plan.shield)
+}
+
+#[test]
+fn what_the_shield_knows_of_an_interrupt_decides_its_remedy() {
+    let no = || Movable::No("EPERM: Operation not permitted".to_owned());
+    let unknown = || Movable::Unknown("EACCES: Permission denied".to_owned());
+    let mut m = plain(4);
+    m.irqs = vec![
+        irq(24, "virtio3-rx", "0-3", Movable::Yes),
+        irq(25, "virtio0-stats", "0-3", unknown()),
+        irq(36, "virtio1-req.0", "0-3", no()),
+        irq(37, "nvme0q4", "3", no()),
+        irq(38, "late", "0-3", unknown()),
+    ];
+    m.irqs[2].effective = Some(set("3"));
+    let refused = Outcome::Refused { reason: "EIO: Input/output error".to_owned() };
+    let (mut beside, shield) = recalled(&m, &[(24, Outcome::Changed), (25, refused)]);
+    let movable: Vec<&Movable> = beside.irqs.iter().map(|irq| &irq.movable).collect();
+    let eio = Movable::No("EIO: Input/output error".to_owned());
+    let untried = Movable::Unknown("not tried".to_owned());
+    assert_eq!(movable, [&Movable::Yes, &eio, &no(), &no(), &untried]);
+    let said = |m: &Machine, culprit: &str| match remedy(m, &shield, Cause::Irq, culprit) {
+        Ok(remedy) => remedy.how,
+        Err(why) => why.unwrap(),
+    };
+    let moved = "its mask is CPU 0-2 now; this came before that took effect";
+    assert_eq!(said(&beside, "IRQ 24 virtio3-rx"), moved);
+    assert_eq!(said(&beside, "IRQ 25 virtio0-stats"), "isolcpus=managed_irq,3");
+    assert_eq!(said(&beside, "IRQ 36 virtio1-req.0"), "isolcpus=managed_irq,3");
+    let own = "the kernel refuses to move it (EPERM: Operation not permitted); it arrives only \
+               for what the shield itself asked for";
+    assert_eq!(said(&beside, "IRQ 37 nvme0q4"), own);
+    let late = "echo 0-2 > /proc/irq/38/smp_affinity_list  # the kernel may refuse";
+    assert_eq!(said(&beside, "IRQ 38 late"), late);
+    beside.irqs[0].effective = Some(set("3"));
+    let moving = "its mask is CPU 0-2 already; it moves when it next arrives";
+    assert_eq!(said(&beside, "IRQ 24 virtio3-rx"), moving);
+    beside.isolation.managed_irq = set("3");
+    assert!(said(&beside, "IRQ 36 virtio1-req.0").ends_with("has the shield already"));
+    // The number was given to another device since.
+    let mut anew = m.clone();
+    anew.irqs[2] = irq(36, "eth9", "0-3", untried.clone());
+    recall(&mut anew, &plan(&m, &wish()).unwrap(), &[]);
+    assert_eq!(anew.irqs[2].movable, untried);
 }
