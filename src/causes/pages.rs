@@ -97,7 +97,8 @@ them all away (`settle`).";
 
 const IRQ: &str = "\
 A device wants attention. It goes to a CPU of its mask, /proc/irq/N/smp_affinity_list; which one
-shows effective_affinity_list. Per-CPU and managed interrupts cannot be moved by the user.";
+shows effective_affinity_list. Per-CPU and managed interrupts cannot be moved by the user. Managed
+ones that serve other CPUs too are sent to those by the boot parameter `isolcpus=managed_irq,…`.";
 
 const SOFTIRQ: &str = "\
 The second half of an interrupt: network receive, block completion, timers, RCU callbacks. It

@@ -18,6 +18,15 @@ pub struct Args {
     pub name: Option<String>,
 }
 
+const POLICY: &str = "\
+/etc/cpushield/policy.toml says what is to be shielded: `[shield.NAME]` with `cpus` or `count`, the
+workload, tunables forced on or off, and the limits that `verify` gates on. `plan`, `apply` and
+`try` read it when no flag says which CPUs; `--policy FILE` reads another one, and flags win over
+the file. docs/policy.md has every key.
+
+The policy of a thread that `status` shows is another thing: how the kernel schedules it
+(sched(7)).";
+
 /// One page.
 #[derive(Debug, Serialize)]
 struct Page {
@@ -46,10 +55,12 @@ pub fn run(ui: &Ui, args: &Args) -> Result<(), Failure> {
         let pages = pages();
         return ui.show(&pages, || list(&pages));
     };
+    let name = led(name);
     let page = named(name)
         .map(page_of_tunable)
         .or_else(|| Cause::named(name).map(page_of_cause))
         .or_else(|| known::of(name).map(page_of_culprit))
+        .or_else(|| (name == "policy").then(page_of_policy))
         .ok_or_else(|| unknown(name))?;
     ui.show(&page, || page.text())
 }
@@ -88,14 +99,46 @@ fn page_of_culprit(known: &'static Known) -> Page {
     }
 }
 
+/// The name of the page that a word of the screens leads to: a boot parameter, with its value or
+/// without, or what `verify` measures.
+fn led(word: &str) -> &str {
+    let (parameter, value) = word.split_once('=').unwrap_or((word, ""));
+    match parameter {
+        "isolcpus" if value.starts_with("managed_irq") => "irq-affinity",
+        "managed_irq" => "irq-affinity",
+        "isolcpus" => "cpuset",
+        "nohz_full" => "nohz-full",
+        "rcu_nocbs" => "rcu-nocbs",
+        "gap" | "gaps" => "smi",
+        _ => word,
+    }
+}
+
+fn page_of_policy() -> Page {
+    Page {
+        name: "policy",
+        kind: "file",
+        summary: "what you want shielded, kept in a file",
+        text: POLICY,
+        removes: None,
+        removed_by: None,
+        risk: None,
+        when: None,
+    }
+}
+
 fn page_of_cause(cause: Cause) -> Page {
+    let mut removed_by = removers(cause);
+    if cause == Cause::Irq {
+        removed_by.push("isolcpus=managed_irq (at boot)");
+    }
     Page {
         name: cause.name(),
         kind: "cause",
         summary: cause.summary(),
         text: cause.page(),
         removes: None,
-        removed_by: Some(removers(cause)),
+        removed_by: Some(removed_by),
         risk: None,
         when: None,
     }
@@ -174,4 +217,30 @@ fn unknown(name: &str) -> Failure {
         failure = failure.hint(format!("did you mean {near}?"));
     }
     failure.hint("`cpushield explain` lists all")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_the_screens_lead_to_pages() {
+        for (word, name) in [
+            ("isolcpus", "cpuset"),
+            ("isolcpus=3", "cpuset"),
+            ("isolcpus=managed_irq,3", "irq-affinity"),
+            ("managed_irq", "irq-affinity"),
+            ("nohz_full", "nohz-full"),
+            ("nohz_full=3", "nohz-full"),
+            ("rcu_nocbs", "rcu-nocbs"),
+            ("gaps", "smi"),
+        ] {
+            assert_eq!(led(word), name);
+            let found = pages().into_iter().find(|page| page.name == name).unwrap();
+            let about = word.trim_end_matches('s').split('=').next().unwrap();
+            assert!(found.text.contains(about), "{word}: {}", found.text);
+        }
+        assert!(page_of_policy().text().contains("docs/policy.md"));
+        assert!(page_of_cause(Cause::Irq).text().contains("irq-affinity, isolcpus=managed_irq"));
+    }
 }

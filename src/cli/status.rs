@@ -1,8 +1,9 @@
 //! `cpushield status`: the shield in force and everything that is on its CPUs.
 
 use super::Global;
+use crate::apply::LoadError;
 use crate::failure::Failure;
-use crate::run::{self, Guard, OnCpu, Role, Shielded, Status, Trace};
+use crate::run::{self, Guard, OnCpu, Role, RunError, Shielded, Status, Trace};
 use crate::ui::{Tone, Ui};
 use cpushield_linux::{CpuSet, Store};
 
@@ -20,8 +21,23 @@ pub struct Args {}
 /// The journal or `/proc` cannot be read.
 pub fn run(ui: &Ui, global: &Global, _args: &Args) -> Result<(), Failure> {
     let host = global.host()?;
-    let status = run::status(&host, &Store::new(&global.state))?;
+    let status = run::status(&host, &Store::new(&global.state)).map_err(unread)?;
     ui.show(&status, || text(&status))
+}
+
+/// Only root can read the journal: without it nothing is known of a shield.
+fn unread(error: RunError) -> Failure {
+    match error {
+        RunError::Journal(LoadError::Access(error)) if error.is_denied() => {
+            let why = format!("{}: {}", error.path, error.reason());
+            Failure::machine(format!(
+                "whether a shield is in force, on which CPUs and what runs there is not known \
+                 without root\n  cause: {why}"
+            ))
+            .hint("sudo cpushield status")
+        }
+        error => error.into(),
+    }
 }
 
 fn text(status: &Status) -> String {

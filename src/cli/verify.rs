@@ -158,11 +158,18 @@ fn limits(args: &Args) -> Result<Limits, Failure> {
 }
 
 fn scene(host: &Host, global: &Global, args: &Args) -> Result<Scene, Failure> {
-    let active = active(host, &Store::new(&global.state))?;
+    let readable = readable(host, &Store::new(&global.state))?;
+    let unread = readable.is_none();
+    let active = readable.flatten();
     let place = active.as_ref().map(|plan| Place::of(host, plan));
     let cpus = match (&args.cpus, &place) {
         (Some(cpus), _) => cpus.clone(),
         (None, Some(place)) => place.cpus.clone(),
+        (None, None) if unread => {
+            return Err(Failure::usage("which CPUs are shielded is not known without root")
+                .hint("sudo cpushield verify")
+                .hint("or name the CPUs: cpushield verify --cpus 3"));
+        }
         (None, None) => {
             return Err(Failure::usage("no shield is active, so it is not known what to watch")
                 .hint("name the CPUs: cpushield verify --cpus 3")
@@ -215,10 +222,11 @@ fn beside_the_sampler(ui: &Ui, host: &Host, scene: &Scene) -> Result<(), Failure
     Ok(())
 }
 
-/// The active shield's plan. A normal user cannot read the journal, and can watch all the same.
-pub(super) fn active(host: &Host, store: &Store) -> Result<Option<Plan>, Failure> {
+/// The active shield's plan. A normal user cannot read the journal (the outer `None`), and can
+/// watch all the same.
+pub(super) fn readable(host: &Host, store: &Store) -> Result<Option<Option<Plan>>, Failure> {
     match run::active(host, store) {
-        Ok(plan) => Ok(plan),
+        Ok(plan) => Ok(Some(plan)),
         Err(RunError::Journal(apply::LoadError::Access(error))) if error.errno() == Some(13) => {
             Ok(None)
         }

@@ -50,8 +50,11 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     if !host.is_live() {
         return Err(Failure::usage("a recorded machine does not run: nothing to watch"));
     }
-    let place = place(&host, global)?;
-    let mut scene = scene(&host, args, place.as_ref());
+    // A normal user cannot read the journal, and can watch all the same.
+    let readable = super::verify::readable(&host, &Store::new(&global.state))?;
+    let unread = readable.is_none() && args.cpus.is_none();
+    let place = readable.flatten().map(|plan| Place::of(&host, &plan));
+    let mut scene = Scene { unread, ..scene(&host, args, place.as_ref()) };
     scene.from = keep_off(&scene);
     scene.topology = survey::topology(&host);
     signal::catch_stops()
@@ -68,12 +71,6 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     } else {
         on_screen(ui, args, watcher, model)
     }
-}
-
-/// The active shield's place. A normal user cannot read the journal, and can watch all the same.
-fn place(host: &Host, global: &Global) -> Result<Option<Place>, Failure> {
-    let plan = super::verify::active(host, &Store::new(&global.state))?;
-    Ok(plan.map(|plan| Place::of(host, &plan)))
 }
 
 fn scene(host: &Host, args: &Args, place: Option<&Place>) -> Scene {

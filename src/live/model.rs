@@ -26,6 +26,8 @@ pub struct Scene {
     pub shielded: CpuSet,
     /// Siblings of those that are kept idle.
     pub idle: CpuSet,
+    /// The journal cannot be read, so it is not known which CPUs are shielded.
+    pub unread: bool,
     /// Isolated at boot, but of no shield of ours.
     pub isolated: CpuSet,
     /// CPUs that this program keeps to; `None` where it may be anywhere.
@@ -58,6 +60,8 @@ pub enum Role {
     Isolated,
     /// Everything else.
     Housekeeping,
+    /// It is not known whether it is shielded: only root can read the journal.
+    Unknown,
 }
 
 /// One interval: a line of `watch --json`.
@@ -241,6 +245,7 @@ fn role(scene: &Scene, cpu: usize) -> Role {
         cpu if scene.idle.contains(cpu) => Role::Idle,
         cpu if scene.shielded.contains(cpu) => Role::Shielded,
         cpu if scene.isolated.contains(cpu) => Role::Isolated,
+        _ if scene.unread => Role::Unknown,
         _ => Role::Housekeeping,
     }
 }
@@ -302,6 +307,7 @@ pub(super) mod tests {
             idle: CpuSet::one(7),
             isolated: CpuSet::one(5),
             from: Some("0-4".parse().unwrap()),
+            unread: false,
         }
     }
 

@@ -78,6 +78,9 @@ fn head_lines(frame: &Frame, width: usize) -> Vec<Line<'static>> {
     let quiet = shielded.clone().filter(|line| line.entries_per_s == Some(0.0)).count();
     let mut words = format!("{} CPUs, ", frame.cpus.len());
     match shielded.count() {
+        0 if frame.cpus.iter().any(|line| line.role == Role::Unknown) => {
+            words.push_str("which are shielded is not known without root (sudo)");
+        }
         0 => words.push_str("none shielded"),
         all => words.push_str(&format!("{all} shielded, {quiet} of them quiet")),
     }
@@ -141,6 +144,7 @@ fn cpu_line(frame: &Frame, cpu: &CpuLine, look: Look, width: usize) -> Line<'sta
         (Role::Shielded, None) => ('?', "shielded", look.of(Color::Yellow)),
         (Role::Idle, _) => ('○', "idle", Style::new()),
         (Role::Isolated, _) => ('○', "isolated", Style::new()),
+        (Role::Unknown, _) => ('?', "unknown", Style::new()),
         (Role::Housekeeping, _) => (' ', "house", Style::new().add_modifier(Modifier::DIM)),
     };
     let own = matches!(cpu.role, Role::Shielded);
@@ -330,6 +334,19 @@ node 1 · package 1 · CPU 4-7
         for (width, height) in [(1, 1), (7, 2), (24, 3), (300, 2), (80, 4)] {
             screen(width, height, Look { scroll: 99, ..Look::default() });
         }
+    }
+
+    #[test]
+    fn without_the_journal_no_cpu_is_called_house_or_unshielded() {
+        let mut frame = frames(1).pop().unwrap();
+        for cpu in &mut frame.cpus {
+            cpu.role = Role::Unknown;
+        }
+        let lines = lines_of(&frame, 80);
+        assert!(lines[0].contains("which are shielded is not known without root"), "{lines:?}");
+        assert!(lines[3].starts_with("?┌0    unknown"), "{lines:?}");
+        let text = lines.join("\n");
+        assert!(!text.contains("house") && !text.contains("none shielded"), "{text}");
     }
 
     #[test]

@@ -112,6 +112,7 @@ impl Tunable for IrqAffinity {
             let reason = format!("{REFUSES}{answer}){serves}");
             remains.immovable.push(Immovable { what: title(irq), reason });
         }
+        remains.warnings.extend(untried(machine, shield));
         let managed = shield.cpus.is_subset(&machine.isolation.managed_irq);
         if steerable && !managed {
             remains.boot.push(BootAdvice {
@@ -184,6 +185,21 @@ pub fn recall(machine: &mut Machine, plan: &Plan, outcomes: &[(Step, Outcome)]) 
             _ => continue,
         };
     }
+}
+
+/// What a plan does not know when its survey had no right to try.
+fn untried(machine: &Machine, shield: &Shield) -> Option<String> {
+    let denied = |irq: &&Irq| match &irq.movable {
+        Movable::Unknown(why) => why.starts_with("EACCES") && touching(irq, shield).is_some(),
+        _ => false,
+    };
+    let count = machine.irqs.iter().filter(denied).count();
+    (count > 0).then(|| {
+        format!(
+            "as a normal user interrupts could not be tried: the kernel may refuse to move some of \
+             {count}; as root the plan knows which"
+        )
+    })
 }
 
 /// The kernel's answer in the reason of one that stays.

@@ -186,6 +186,24 @@ fn managed_irq_is_reported_not_failed() {
 }
 
 #[test]
+fn a_plan_of_a_normal_user_says_what_was_not_tried() {
+    let denied = || Movable::Unknown("EACCES: Permission denied".to_owned());
+    let mut m = plain(4);
+    m.irqs = vec![irq(30, "nvme0q4", "3", denied()), irq(31, "nvme0q3", "2", denied())];
+    let warned = |m: &Machine| {
+        let warnings = plan(m, &wish()).unwrap().warnings;
+        warnings.into_iter().find(|warning| warning.starts_with("as a normal user"))
+    };
+    let said = warned(&m).unwrap();
+    assert!(
+        said.contains("interrupts could not be tried") && said.contains("some of 1;"),
+        "{said}"
+    );
+    m.irqs[0].movable = Movable::Yes;
+    assert_eq!(warned(&m), None);
+}
+
+#[test]
 fn a_v2_partition_takes_its_cpus_from_the_groups_beside_it() {
     let mut m = busy(CgroupMode::V2);
     for (path, cpus) in [
