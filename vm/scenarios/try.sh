@@ -1,5 +1,4 @@
 # `cpushield try` ends well everywhere and leaves nothing behind, killed at any moment too.
-# guest: 6.12-rt timeout=400
 # guest: 6.12-rt systemd timeout=400
 # guest: 6.1-rt cgroup=v1 timeout=400
 . /host/lib.sh
