@@ -210,6 +210,23 @@ impl Change {
         }
     }
 
+    /// Whether two changes are about the same thing, so that the later one takes the place of the
+    /// earlier one. A CPU that is taken offline once more is another time of it.
+    #[must_use]
+    pub fn is_about_same(&self, other: &Change) -> bool {
+        match (self, other) {
+            (Change::Write { path: a, .. }, Change::Write { path: b, .. })
+            | (Change::MakeDir { path: a }, Change::MakeDir { path: b })
+            | (Change::Slice { unit: a, .. }, Change::Slice { unit: b, .. }) => a == b,
+            (Change::Affinity { task: a, .. }, Change::Affinity { task: b, .. })
+            | (Change::Scheduling { task: a, .. }, Change::Scheduling { task: b, .. }) => a == b,
+            (Change::MoveTasks { .. }, Change::MoveTasks { .. }) => self == other,
+            (Change::BanFromIrqbalance { .. }, Change::BanFromIrqbalance { .. })
+            | (Change::KeepAffinities, Change::KeepAffinities) => true,
+            _ => false,
+        }
+    }
+
     /// The equivalent shell command, for `apply --dry-run`.
     #[must_use]
     pub fn shell(&self) -> String {

@@ -156,11 +156,14 @@ impl Now<'_> {
             return true;
         }
         if let Some(left) = &self.journal.applied {
-            return left.0.get(&id) == Some(cpus);
+            let so = left.0.get(&id) == Some(cpus);
+            if so || self.journal.amending.is_empty() {
+                return so;
+            }
         }
-        // Stopped while applying: what was left was not noted. The plan asks for one mask; when
-        // cpusets shrink, grow or appear, the kernel makes masks that hold at least the original's
-        // CPUs beside the shield.
+        // Stopped while applying or amending: what was left was not noted. The plan asks for one
+        // mask; when cpusets shrink, grow or appear, the kernel makes masks that hold at least the
+        // original's CPUs beside the shield.
         let shield = &self.journal.header.plan.shield;
         self.wanted.get(&id) == Some(&cpus) || original.minus(&shield.cpus).is_subset(cpus)
     }

@@ -124,6 +124,15 @@ pub(super) fn is_finished(done: Option<&Done>) -> bool {
     done.is_some_and(|done| done.outcome != Outcome::Changed || done.left.as_deref() == Some(BACK))
 }
 
+/// Whether a cycle was cut off: what its CPU's files said before is in the journal only.
+pub(super) fn was_cut(journal: &Journal) -> bool {
+    journal.intents.iter().any(|intent| {
+        let change = journal.step(intent).map(|step| &step.change);
+        matches!(change, Some(Change::CycleCpu { .. }))
+            && !journal.outcomes.contains_key(&intent.step)
+    })
+}
+
 /// Brings a CPU online that was left offline; the reason when it stays so.
 pub(super) fn bring_online(host: &Host, cpu: usize) -> Result<Option<String>> {
     let path = online(cpu);

@@ -153,7 +153,7 @@ fn hint(change: &Change, reason: &str) -> Option<&'static str> {
 }
 
 /// Why the executor stopped before the end.
-enum Halt {
+pub(super) enum Halt {
     Failed { subject: String, reason: String, hint: Option<String> },
     Signal(i32),
     Access(cpushield_linux::Error),
@@ -165,13 +165,16 @@ impl From<cpushield_linux::Error> for Halt {
     }
 }
 
-struct Run<'a> {
-    host: &'a Host,
-    plan: &'a Plan,
-    intents: &'a [Intent],
-    log: Appender,
-    hogs: Hogs,
-    steps: Vec<AppliedStep>,
+/// Steps being made.
+pub(super) struct Run<'a> {
+    pub(super) host: &'a Host,
+    pub(super) plan: &'a Plan,
+    /// The originals of all steps.
+    pub(super) intents: &'a [Intent],
+    pub(super) log: Appender,
+    pub(super) hogs: Hogs,
+    /// What came of those that were made.
+    pub(super) steps: Vec<AppliedStep>,
 }
 
 impl Run<'_> {
@@ -196,6 +199,24 @@ impl Run<'_> {
     }
 
     fn one(&mut self, intent: &Intent, step: &Step) -> Result<(), Halt> {
+        let broken = self.make(intent, step)?;
+        let Some(AppliedStep { subject, done, .. }) = self.steps.last() else { return Ok(()) };
+        let failure = match &done.outcome {
+            Outcome::Refused { reason } if step.required => Some(reason.clone()),
+            Outcome::Absent if step.required => Some("it is not there".to_owned()),
+            _ => broken,
+        };
+        match failure {
+            Some(reason) => {
+                let hint = hint(&step.change, &reason).map(str::to_owned);
+                Err(Halt::Failed { subject: subject.clone(), reason, hint })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Makes one change and notes what came of it. Says why everything must be undone, if so.
+    pub(super) fn make(&mut self, intent: &Intent, step: &Step) -> Result<Option<String>, Halt> {
         let original = self.late(intent, step)?;
         let mut made = match self.hogs.refuse(self.host, &step.change)? {
             Some(reason) => Made::refused(reason),
@@ -207,21 +228,9 @@ impl Run<'_> {
         let broken = made.broken.take();
         let done = made.of_step(intent.step);
         self.log.add(&journal::outcome(&done))?;
-        let failure = match &done.outcome {
-            Outcome::Refused { reason } if step.required => Some(reason.clone()),
-            Outcome::Absent if step.required => Some("it is not there".to_owned()),
-            _ => broken,
-        };
-        let subject = step.change.subject();
-        let (tunable, told) = (step.tunable.clone(), subject.clone());
-        self.steps.push(AppliedStep { tunable, subject: told, done });
-        match failure {
-            Some(reason) => {
-                let hint = hint(&step.change, &reason).map(str::to_owned);
-                Err(Halt::Failed { subject, reason, hint })
-            }
-            None => Ok(()),
-        }
+        let (tunable, subject) = (step.tunable.clone(), step.change.subject());
+        self.steps.push(AppliedStep { tunable, subject, done });
+        Ok(broken)
     }
 
     /// The original of a step. A file that was missing at first and is there now is read and

@@ -13,7 +13,7 @@ mod parse;
 pub use parse::{Dropped, JournalError, Origin};
 
 use super::affinities::Masks;
-use crate::change::Outcome;
+use crate::change::{Change, Outcome};
 use crate::plan::{Plan, Step};
 use cpushield_linux::{CpuSet, Policy, TaskId};
 use serde::{Deserialize, Serialize};
@@ -135,6 +135,26 @@ struct Complete {
     masks: Masks,
 }
 
+/// What is changed of a shield that is up, on the disk before the first write of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Amendment {
+    /// Steps that are made once more; what was there before the first time stays their original.
+    pub again: Vec<usize>,
+    /// Steps that follow those of the plan.
+    pub added: Vec<Added>,
+}
+
+/// A step that is added to those of a shield that is up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Added {
+    /// The step.
+    pub step: Step,
+    /// What was there before it; where an earlier step is about the same thing, before that one.
+    pub original: Original,
+}
+
 /// What undo is going to make of the affinities, decided before its first write, because taking
 /// cpusets away changes them again.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -209,6 +229,7 @@ enum Line {
     Late(Intent),
     Outcome(Done),
     Applied(Complete),
+    Amend(Amendment),
     Undoing(Undoing),
     Undone(Fated),
     AffinitiesDone(AffinitiesDone),
@@ -227,6 +248,8 @@ pub struct Journal {
     pub outcomes: BTreeMap<usize, Done>,
     /// The affinities left at the end; `None` when the plan was not applied to its end.
     pub applied: Option<Masks>,
+    /// The steps of an amendment that did not come to its end.
+    pub amending: BTreeSet<usize>,
     /// What the last undo decided, once it has begun.
     pub undoing: Option<Undoing>,
     /// What undo did, by step.
@@ -271,7 +294,13 @@ pub fn outcome(done: &Done) -> Vec<u8> {
     line(&Line::Outcome(done.clone()))
 }
 
-/// The line that ends a complete apply.
+/// The line of what is changed of a shield that is up.
+#[must_use]
+pub fn amend(amendment: &Amendment) -> Vec<u8> {
+    line(&Line::Amend(amendment.clone()))
+}
+
+/// The line that ends a complete apply, or an amendment.
 #[must_use]
 pub fn applied(masks: &Masks) -> Vec<u8> {
     line(&Line::Applied(Complete { masks: masks.clone() }))
@@ -296,6 +325,41 @@ pub fn undone(fated: &Fated) -> Vec<u8> {
 }
 
 impl Journal {
+    /// Takes in what is changed of the shield. What came of a step that is made once more is not
+    /// known any more, unless it had changed something: then undo has that to put back in any case.
+    pub fn amend(&mut self, amendment: Amendment) {
+        for step in amendment.again {
+            if self.outcomes.get(&step).is_some_and(|done| done.outcome != Outcome::Changed) {
+                self.outcomes.remove(&step);
+            }
+            self.amending.insert(step);
+        }
+        for Added { step, original } in amendment.added {
+            let n = self.header.plan.steps.len();
+            self.header.plan.steps.push(step);
+            self.intents.push(Intent { step: n, original });
+            self.amending.insert(n);
+        }
+    }
+
+    /// Takes in what came of a step. One that had changed something before stays one that did,
+    /// whatever came of it the second time: undo has that to put back.
+    fn came_of(&mut self, done: Done) {
+        let changed = |done: &Done| done.outcome == Outcome::Changed;
+        if changed(&done) || !self.outcomes.get(&done.step).is_some_and(changed) {
+            self.outcomes.insert(done.step, done);
+        }
+    }
+
+    /// The last step that is about the same thing as a change.
+    #[must_use]
+    pub fn last_about(&self, change: &Change) -> Option<&Intent> {
+        let same = |intent: &&Intent| {
+            self.step(intent).is_some_and(|step| step.change.is_about_same(change))
+        };
+        self.intents.iter().rev().find(same)
+    }
+
     /// The step of an intent.
     #[must_use]
     pub fn step(&self, intent: &Intent) -> Option<&Step> {
@@ -312,7 +376,7 @@ impl Journal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::change::{Change, Compare, Risk, When};
+    use crate::change::{Compare, Risk, When};
     use crate::plan::Shield;
     use proptest::prelude::*;
 
@@ -381,6 +445,10 @@ mod tests {
         bytes.extend(outcome(&done(0)));
         bytes.extend(outcome(&done(2)));
         bytes.extend(applied(&masks));
+        let added = Added { step: written("/proc/irq/3/smp_affinity"), original: text };
+        bytes.extend(amend(&Amendment { again: vec![2], added: vec![added] }));
+        bytes.extend(outcome(&done(3)));
+        bytes.extend(applied(&masks));
         let kept = masks.clone();
         bytes.extend(undoing(&Undoing {
             masks,
@@ -399,9 +467,11 @@ mod tests {
         let bytes = sample();
         let journal = Journal::parse(&bytes).unwrap();
         assert_eq!(journal.whole, bytes.len() as u64);
-        assert_eq!(journal.intents.iter().map(|i| i.step).collect::<Vec<_>>(), [0, 2]);
+        assert_eq!(journal.intents.iter().map(|i| i.step).collect::<Vec<_>>(), [0, 2, 3]);
+        assert_eq!(journal.header.plan.steps[3], written("/proc/irq/3/smp_affinity"));
+        assert!(journal.amending.is_empty());
         assert_eq!(journal.original(&journal.intents[1]), &Original::Missing);
-        assert_eq!(journal.outcomes.len(), 2);
+        assert_eq!(journal.outcomes.len(), 3);
         assert_eq!(journal.applied.as_ref(), journal.undoing.as_ref().map(|u| &u.masks));
         assert_eq!(journal.fates[&2].fate, Fate::Failed { reason: "EIO".to_owned() });
     }
@@ -415,6 +485,7 @@ mod tests {
             lines[n] = line;
             Journal::parse((lines.join("\n") + "\n").as_bytes()).unwrap_err().to_string()
         };
+        let again = lines[8].replace("[2]", "[4]");
         let newer = lines[0].replace("\"schema\":1,\"version\"", "\"schema\":2,\"version\"");
         for (n, line, told) in [
             (0, "", "line 1: expected the header of a cpushield journal, schema 1, found \"\""),
@@ -423,7 +494,9 @@ mod tests {
             (2, lines[1], "line 3: expected the original of step 2, found"),
             (3, "{\"begin\":{\"intents\":3}}", "line 4: expected `begin` after 2 originals, found"),
             (5, "{\"outcome\":{}}", "line 6: expected an outcome or what undo did, found"),
+            (8, lines[12], "line 9: expected an outcome or what undo did, found"),
             (8, lines[9], "line 9: expected an outcome or what undo did, found"),
+            (9, &again, "line 10: expected an outcome or what undo did, found"),
         ] {
             let error = with(n, line);
             assert!(error.starts_with(told), "{error}");
@@ -442,7 +515,7 @@ mod tests {
         let at = text.find("{\"outcome\"").unwrap();
         let torn = [&text[..at], "{\"outco\n", &text[at..], "\0\0\0\n{\"und"].concat();
         let journal = Journal::parse(torn.as_bytes()).unwrap();
-        let dropped = [(6, 7), (12, 3), (13, 5)].map(|(line, bytes)| Dropped { line, bytes });
+        let dropped = [(6, 7), (15, 3), (16, 5)].map(|(line, bytes)| Dropped { line, bytes });
         assert_eq!(journal.dropped, dropped);
         assert_eq!(journal.whole, torn.len() as u64 - 5);
         let same = Journal { dropped: Vec::new(), whole: whole.whole, ..journal };

@@ -6,6 +6,7 @@
 //! about what is good for a shield; that is the plan's.
 
 mod affinities;
+mod amend;
 mod besides;
 mod cycle;
 mod document;
@@ -20,6 +21,7 @@ mod restore;
 mod slice;
 mod undo;
 
+pub use amend::{AmendError, Amended, amend};
 pub use document::*;
 pub use executor::apply;
 pub use hogs::InTheWay;

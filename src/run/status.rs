@@ -316,7 +316,9 @@ fn drift(host: &Host, store: &Store) -> Result<Vec<Drift>, RunError> {
         else {
             continue;
         };
-        if !matches!(done.outcome, Outcome::Changed | Outcome::AlreadySo) {
+        // Of several steps about one thing the last one left it.
+        let last = journal.last_about(&step.change).is_none_or(|last| last == intent);
+        if !last || !matches!(done.outcome, Outcome::Changed | Outcome::AlreadySo) {
             continue;
         }
         if let Some((what, left, now)) = drifted(host, &step.change, done.left.as_deref()) {

@@ -2,6 +2,7 @@
 //! every single write refused, and killed at every single write of apply and of undo.
 
 mod added;
+mod amend;
 mod asked;
 mod bench;
 mod cycle;

@@ -152,7 +152,7 @@ fn v1() -> Tree {
     tree
 }
 
-fn write(path: &str, value: &str, compare: Compare) -> Change {
+pub fn write(path: &str, value: &str, compare: Compare) -> Change {
     Change::Write { path: path.to_owned(), value: value.to_owned(), compare }
 }
 
@@ -160,11 +160,11 @@ fn task(tid: i32) -> TaskId {
     TaskId { tid, started: u64::try_from(tid * 10).unwrap() }
 }
 
-fn affinity(tid: i32, comm: &str) -> Change {
+pub fn affinity(tid: i32, comm: &str) -> Change {
     Change::Affinity { task: task(tid), comm: comm.to_owned(), cpus: "0-2".parse().unwrap() }
 }
 
-fn step(change: Change, required: bool) -> Step {
+pub fn step(change: Change, required: bool) -> Step {
     Step {
         tunable: "test".to_owned(),
         change,

@@ -81,6 +81,7 @@ impl Journal {
             late: BTreeMap::new(),
             outcomes: BTreeMap::new(),
             applied: None,
+            amending: BTreeSet::new(),
             undoing: None,
             fates: BTreeMap::new(),
             settled: BTreeSet::new(),
@@ -120,6 +121,16 @@ impl Journal {
         }
     }
 
+    /// Whether there is something that an `applied` line ends.
+    fn is_unfinished(&self) -> bool {
+        self.applied.is_none() || !self.amending.is_empty()
+    }
+
+    /// Whether a step may still get an outcome.
+    fn is_open(&self, step: usize) -> bool {
+        self.applied.is_none() || self.amending.contains(&step)
+    }
+
     fn take(&mut self, lines: &Lines<'_>, text: &[u8]) -> Result<(), JournalError> {
         let wanted = "an outcome or what undo did";
         let known = |step: usize| self.intents.iter().any(|intent| intent.step == step);
@@ -128,11 +139,20 @@ impl Journal {
             Line::Late(intent) if known(intent.step) => {
                 self.late.insert(intent.step, intent.original);
             }
-            Line::Outcome(done) if known(done.step) && self.applied.is_none() => {
-                self.outcomes.insert(done.step, done);
+            Line::Outcome(done) if known(done.step) && self.is_open(done.step) => {
+                self.came_of(done);
             }
-            Line::Applied(complete) if self.applied.is_none() && self.undoing.is_none() => {
+            Line::Applied(complete) if self.undoing.is_none() && self.is_unfinished() => {
                 self.applied = Some(complete.masks);
+                self.amending.clear();
+            }
+            Line::Amend(amendment)
+                if self.applied.is_some()
+                    && self.undoing.is_none()
+                    && amendment.again.iter().all(|step| known(*step))
+                    && amendment.added.iter().all(|added| added.step.is_runtime()) =>
+            {
+                self.amend(amendment);
             }
             Line::Undoing(undoing) => {
                 self.undoing = Some(undoing);

@@ -1,0 +1,191 @@
+//! Amend: a shield that is up is changed, through its own journal. Steps that are about something
+//! that the shield has changed before keep the original of the first time, so that undo puts back
+//! what was there before the shield, whatever happened between.
+
+use super::affinities::{self, Masks};
+use super::document::AppliedStep;
+use super::executor::{Halt, Run};
+use super::hogs::{Hogs, InTheWay};
+use super::journal::{self, Added, Amendment, Intent, Journal};
+use super::{Found, JOURNAL, LoadError, cycle, load, original};
+use crate::change::Change;
+use crate::plan::Step;
+use cpushield_linux::{CpuSet, Error, Host, Store, TaskId, signal};
+use std::fmt;
+
+/// What was changed of a shield.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Amended {
+    /// What came of each step that was made.
+    pub steps: Vec<AppliedStep>,
+    /// Why it ended before the last step.
+    pub halted: Option<String>,
+}
+
+/// Why a shield was not changed.
+#[derive(Debug)]
+pub enum AmendError {
+    /// The journal cannot be used.
+    Load(LoadError),
+    /// No shield is up.
+    NoShield,
+    /// The shield is not whole: apply or undo did not come to its end.
+    Unfinished,
+    /// A step asks for what no plan may ask for.
+    Step {
+        /// What is to be changed.
+        subject: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A real-time task keeps the kernel from ever ending what this needs; nothing was written.
+    Hog(InTheWay),
+    /// A test killed the host; nothing more was done.
+    Killed,
+}
+
+impl From<Error> for AmendError {
+    fn from(error: Error) -> AmendError {
+        if error.is_stop() { AmendError::Killed } else { AmendError::Load(error.into()) }
+    }
+}
+
+impl From<Error> for LoadError {
+    fn from(error: Error) -> LoadError {
+        LoadError::Access(error)
+    }
+}
+
+impl From<Halt> for AmendError {
+    fn from(halt: Halt) -> AmendError {
+        match halt {
+            Halt::Access(error) => error.into(),
+            // Neither is made here.
+            Halt::Failed { .. } | Halt::Signal(_) => AmendError::Unfinished,
+        }
+    }
+}
+
+impl fmt::Display for AmendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AmendError::Load(LoadError::Access(error)) => error.fmt(f),
+            AmendError::Load(LoadError::Journal(error)) => error.fmt(f),
+            AmendError::NoShield => f.write_str("no shield is active"),
+            AmendError::Unfinished => {
+                f.write_str("the shield is not whole: apply or undo did not come to its end")
+            }
+            AmendError::Step { subject, why } => write!(f, "cannot change {subject}: {why}"),
+            AmendError::Hog(hog) => f.write_str(&hog.why),
+            AmendError::Killed => f.write_str("killed"),
+        }
+    }
+}
+
+impl std::error::Error for AmendError {}
+
+/// Makes these steps part of the shield that is up. Those that fail are told, and nothing else is
+/// undone because of them.
+///
+/// # Errors
+/// Nothing was written, or the journal cannot be written any more; what was done is in it.
+pub fn amend(host: &Host, store: &Store, steps: &[Step]) -> Result<Amended, AmendError> {
+    let _lock = store.lock()?;
+    let mut journal = match load(host, store).map_err(AmendError::Load)? {
+        Found::Here(journal) => *journal,
+        Found::Nothing | Found::OtherBoot(_) => return Err(AmendError::NoShield),
+    };
+    if journal.applied.is_none() || journal.undoing.is_some() || cycle::was_cut(&journal) {
+        return Err(AmendError::Unfinished);
+    }
+    host.stay_on(&journal.header.plan.shield.housekeeping);
+    let mut hogs = Hogs::default();
+    if let Some(hog) = hogs.above_rcu(host)? {
+        return Err(AmendError::Hog(hog));
+    }
+    let amendment = amendment(host, &journal, steps)?;
+    let opening = journal::amend(&amendment);
+    let whole = journal.whole;
+    journal.amend(amendment);
+    if let Some((step, why)) = journal.header.plan.unfit() {
+        let step = journal.header.plan.steps.get(step);
+        let subject = step.map(|step| step.change.subject()).unwrap_or_default();
+        return Err(AmendError::Step { subject, why });
+    }
+    let intents: Vec<Intent> = journal
+        .intents
+        .iter()
+        .map(|intent| Intent { step: intent.step, original: journal.original(intent).clone() })
+        .collect();
+    let before = affinities::left(host, &journal.header.plan, &intents)?;
+    let mut log = store.append(JOURNAL, whole)?;
+    log.add(&opening)?;
+    log.sync()?;
+    let plan = &journal.header.plan;
+    let mut run = Run { host, plan, intents: &intents, log, hogs, steps: Vec::new() };
+    let halted = all(&mut run, &journal)?;
+    let now = affinities::left(host, plan, &intents)?;
+    run.log.add(&journal::applied(&left_by(&journal, &before, now)))?;
+    run.log.sync()?;
+    Ok(Amended { steps: run.steps, halted })
+}
+
+/// The masks that are ours after an amendment: who has another than before it has that because of
+/// it, and who has what a step asks for has it because of that step, perhaps one of an amendment
+/// that was killed. Other masks that are not those of the last time are somebody's.
+fn left_by(journal: &Journal, before: &Masks, now: Masks) -> Masks {
+    let mut left = journal.applied.clone().unwrap_or_default();
+    let steps = || journal.intents.iter().filter_map(|intent| journal.step(intent));
+    let wanted = |id: &TaskId, now: &CpuSet| {
+        steps().any(|step| match &step.change {
+            Change::Affinity { task, cpus, .. } => task == id && cpus == now,
+            _ => false,
+        })
+    };
+    for (id, now) in now.0 {
+        let ours = before.0.get(&id) != Some(&now) || wanted(&id, &now);
+        if ours || !left.0.contains_key(&id) {
+            left.0.insert(id, now);
+        }
+    }
+    left
+}
+
+/// What is made once more and what is added, with its original.
+fn amendment(host: &Host, journal: &Journal, steps: &[Step]) -> Result<Amendment, AmendError> {
+    let mut amendment = Amendment::default();
+    for step in steps {
+        let known = journal.last_about(&step.change);
+        match known.and_then(|intent| Some((intent, journal.step(intent)?))) {
+            Some((intent, own)) if own.change == step.change => amendment.again.push(intent.step),
+            Some((intent, _)) => {
+                let original = journal.original(intent).clone();
+                amendment.added.push(Added { step: optional(step), original });
+            }
+            None => {
+                let original = original::of_change(host, &step.change)?;
+                amendment.added.push(Added { step: optional(step), original });
+            }
+        }
+    }
+    Ok(amendment)
+}
+
+/// A shield that is up is worth something without this step.
+fn optional(step: &Step) -> Step {
+    Step { required: false, ..step.clone() }
+}
+
+/// Makes the steps, those of the plan first; says why not all of them.
+fn all(run: &mut Run<'_>, journal: &Journal) -> Result<Option<String>, AmendError> {
+    for intent in run.intents.iter().filter(|intent| journal.amending.contains(&intent.step)) {
+        if let Some(signal) = signal::stopped_by() {
+            return Ok(Some(format!("stopped by signal {signal}")));
+        }
+        let Some(step) = run.plan.steps.get(intent.step) else { continue };
+        if let Some(broken) = run.make(intent, step)? {
+            return Ok(Some(broken));
+        }
+    }
+    Ok(None)
+}

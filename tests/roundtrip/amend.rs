@@ -1,0 +1,225 @@
+//! A shield that is up is changed: what somebody had changed of it is as the plan wants it, more is
+//! changed, and undo still puts back what was there before the shield.
+
+use super::bench::{Bench, Tree, same};
+use super::trees::{affinity, machines, step, v2, v2_plan, write};
+use cpushield::apply::{self, AmendError, Amended, Fate, Undone};
+use cpushield::change::{Change, Compare, Outcome};
+use cpushield::plan::{Plan, Step};
+use cpushield_linux::{Fault, Host};
+use std::fs;
+
+/// What no plan of these machines is about.
+const MORE: &str = "/proc/sys/kernel/numa_balancing";
+
+fn with_more(mut tree: Tree) -> Tree {
+    tree.insert(MORE.trim_start_matches('/').into(), Some(b"1\n".to_vec()));
+    tree
+}
+
+/// What somebody does while the shield is up: files and a thread are as they were before it.
+fn meddle(bench: &Bench) {
+    let user = bench.host();
+    for (path, value) in [
+        ("/proc/sys/vm/stat_interval", "1"),
+        ("/proc/irq/24/smp_affinity", "f"),
+        ("/proc/irq/27/smp_affinity_list", "3"),
+        ("/sys/devices/virtual/workqueue/cpumask", "f"),
+        ("/proc/sys/kernel/sched_rt_runtime_us", "950000"),
+    ] {
+        user.write(path, value).unwrap();
+    }
+    user.set_affinity(40, &"0-3".parse().unwrap()).unwrap();
+}
+
+/// What mends that, one value of it another than the plan's, and three things that are new.
+fn mend() -> Vec<Step> {
+    let changes = vec![
+        write("/proc/sys/vm/stat_interval", "120", Compare::Text),
+        write("/proc/irq/24/smp_affinity", "7", Compare::Mask),
+        write("/proc/irq/27/smp_affinity_list", "0", Compare::List),
+        write("/sys/devices/virtual/workqueue/cpumask", "7", Compare::Mask),
+        write("/proc/sys/kernel/sched_rt_runtime_us", "-1", Compare::Text),
+        affinity(40, "kauditd"),
+        narrow(affinity(100, "sshd")),
+        write(MORE, "0", Compare::Text),
+        Change::CycleCpu { cpu: 3 },
+    ];
+    changes.into_iter().map(|change| step(change, true)).collect()
+}
+
+/// Onto fewer CPUs than the shield leaves.
+fn narrow(mut change: Change) -> Change {
+    if let Change::Affinity { cpus, .. } = &mut change {
+        *cpus = "0-1".parse().unwrap();
+    }
+    change
+}
+
+fn amend(bench: &Bench, host: &Host) -> Result<Amended, AmendError> {
+    apply::amend(host, &bench.store(), &mend())
+}
+
+/// A machine that is shielded, and whose shield somebody has changed.
+fn meddled(tree: &Tree, plan: &Plan) -> (Bench, Tree) {
+    let bench = Bench::of(&with_more(tree.clone()));
+    let before = bench.tree();
+    bench.apply(&bench.host(), plan).unwrap();
+    meddle(&bench);
+    (bench, before)
+}
+
+fn undo(bench: &Bench, when: &str) -> Undone {
+    let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+    assert!(undone.is_complete(), "{when}: {undone:#?}");
+    let drifted: Vec<_> =
+        undone.steps.iter().filter(|s| matches!(s.fate, Fate::Drifted { .. })).collect();
+    assert!(drifted.is_empty(), "{when}: {drifted:#?}");
+    undone
+}
+
+fn writes(tree: &Tree, plan: &Plan) -> usize {
+    let (bench, _) = meddled(tree, plan);
+    let host = bench.host();
+    amend(&bench, &host).unwrap();
+    host.writes()
+}
+
+#[test]
+fn what_somebody_changed_is_changed_back_and_undo_knows_the_first_original() {
+    for (name, tree, plan) in machines() {
+        let (bench, before) = meddled(&tree, &plan);
+        let amended = amend(&bench, &bench.host()).unwrap();
+        assert_eq!(amended.halted, None, "{name}");
+        let line = |path: &str| bench.host().read_line(path).unwrap();
+        for (path, value) in [
+            ("/proc/sys/vm/stat_interval", "120"),
+            ("/proc/irq/24/smp_affinity", "7"),
+            ("/proc/irq/27/smp_affinity_list", "0"),
+            ("/proc/sys/kernel/sched_rt_runtime_us", "-1"),
+            (MORE, "0"),
+        ] {
+            assert_eq!(line(path), value, "{name}: {path}");
+        }
+        assert_eq!(bench.host().affinity(40).unwrap().to_string(), "0-2", "{name}");
+        let cycled = amended.steps.iter().find(|step| step.subject.starts_with("CPU 3")).unwrap();
+        // A v1 cpuset would lose its programs.
+        let refused = matches!(cycled.done.outcome, Outcome::Refused { .. });
+        assert_eq!(refused, name == "v1", "{name}: {cycled:?}");
+        undo(&bench, name);
+        same(&before, &bench.tree(), name);
+    }
+}
+
+#[test]
+fn a_third_value_is_given_up_for_the_plans_and_then_for_the_first_one() {
+    let (bench, before) = meddled(&v2(), &v2_plan());
+    let user = bench.host();
+    user.write("/proc/sys/vm/stat_interval", "9").unwrap();
+    user.write("/proc/irq/27/smp_affinity_list", "2-3").unwrap();
+    amend(&bench, &bench.host()).unwrap();
+    // Twice is once.
+    let again = amend(&bench, &bench.host()).unwrap();
+    let changed = |s: &&apply::AppliedStep| s.done.outcome == Outcome::Changed;
+    let changed: Vec<&str> =
+        again.steps.iter().filter(changed).map(|step| step.subject.as_str()).collect();
+    assert_eq!(changed, ["CPU 3 offline and online"]);
+    undo(&bench, "third value");
+    same(&before, &bench.tree(), "third value");
+}
+
+#[test]
+fn whichever_write_of_an_amendment_is_refused_undo_leaves_every_byte_as_it_was() {
+    for (name, tree, plan) in machines() {
+        for at in 0..writes(&tree, &plan) {
+            let when = format!("{name}: write {at} refused");
+            let (bench, before) = meddled(&tree, &plan);
+            amend(&bench, &bench.host().failing(Fault::Refuse { at, errno: 22 })).unwrap();
+            undo(&bench, &when);
+            same(&before, &bench.tree(), &when);
+        }
+    }
+}
+
+/// Kills an amendment at each write; whether another one could go on from there, and could not.
+fn killed(name: &str, tree: &Tree, plan: &Plan, steps: &[Step]) -> (bool, bool) {
+    let (bench, _) = meddled(tree, plan);
+    let host = bench.host();
+    apply::amend(&host, &bench.store(), steps).unwrap();
+    let (mut went_on, mut refused) = (false, false);
+    for at in 0..host.writes() {
+        let when = format!("{name}: killed at write {at} of {} steps", steps.len());
+        let (bench, before) = meddled(tree, plan);
+        let host = bench.host().failing(Fault::Stop { at });
+        let killed = apply::amend(&host, &bench.store(), steps).unwrap_err();
+        assert!(matches!(killed, AmendError::Killed), "{when}: {killed}");
+        if at % 2 == 0 {
+            match apply::amend(&bench.host(), &bench.store(), steps) {
+                Ok(_) => went_on = true,
+                Err(AmendError::Unfinished) => refused = true,
+                Err(error) => panic!("{when}: {error}"),
+            }
+        }
+        undo(&bench, &when);
+        same(&before, &bench.tree(), &when);
+    }
+    (went_on, refused)
+}
+
+#[test]
+fn killed_before_any_write_of_an_amendment_undo_leaves_every_byte_as_it_was() {
+    for (name, tree, plan) in machines() {
+        let mut steps = mend();
+        // What the CPU's files said is not known where it may be offline.
+        assert_eq!(killed(name, &tree, &plan, &steps), (false, true), "{name}");
+        steps.retain(|step| !matches!(step.change, Change::CycleCpu { .. }));
+        assert_eq!(killed(name, &tree, &plan, &steps), (true, false), "{name}");
+    }
+}
+
+#[test]
+fn a_journal_that_was_cut_anywhere_in_an_amendment_is_enough_for_undo() {
+    let (bench, before) = meddled(&v2(), &v2_plan());
+    let opened = fs::read(bench.journal()).unwrap().len();
+    amend(&bench, &bench.host()).unwrap();
+    let (full, amended) = (fs::read(bench.journal()).unwrap(), bench.tree());
+    let begin = opened + full[opened..].iter().position(|b| *b == b'\n').unwrap() + 1;
+    for len in (begin..full.len()).step_by(13) {
+        fs::write(bench.journal(), &full[..len]).unwrap();
+        let when = format!("{len} bytes");
+        undo(&bench, &when);
+        same(&before, &bench.tree(), &when);
+        let again = Bench::of(&amended);
+        fs::remove_dir_all(bench.scratch.0.join("root")).unwrap();
+        fs::rename(again.scratch.0.join("root"), bench.scratch.0.join("root")).unwrap();
+    }
+}
+
+#[test]
+fn only_a_shield_that_is_whole_is_amended_and_only_as_a_plan_may_ask() {
+    let bench = Bench::of(&with_more(v2()));
+    let host = bench.host();
+    assert!(matches!(amend(&bench, &host), Err(AmendError::NoShield)));
+    let plan = v2_plan();
+    let killed = bench.host().failing(Fault::Stop { at: 5 });
+    bench.apply(&killed, &plan).unwrap_err();
+    assert!(matches!(amend(&bench, &host), Err(AmendError::Unfinished)));
+    undo(&bench, "half a shield");
+    bench.apply(&bench.host(), &plan).unwrap();
+    let journal = fs::read(bench.journal()).unwrap();
+    let wrong = [
+        write("/etc/passwd", "x", Compare::Text),
+        Change::CycleCpu { cpu: 1 },
+        write("/proc/sys/vm/stat_interval", "1\n2", Compare::Text),
+    ];
+    for change in wrong {
+        let answer = apply::amend(&host, &bench.store(), &[step(change, false)]);
+        assert!(matches!(answer, Err(AmendError::Step { .. })), "{answer:?}");
+    }
+    assert_eq!(host.writes(), 0);
+    assert_eq!(fs::read(bench.journal()).unwrap(), journal);
+    let unfinished = apply::undo(&bench.host().failing(Fault::Stop { at: 3 }), &bench.store());
+    unfinished.unwrap_err();
+    assert!(matches!(amend(&bench, &host), Err(AmendError::Unfinished)));
+    assert_eq!(host.writes(), 0);
+}
