@@ -5,7 +5,6 @@
 #![forbid(unsafe_code)]
 
 pub mod apply;
-pub mod boot;
 pub mod causes;
 pub mod change;
 pub mod cli;

@@ -3,9 +3,10 @@
 pub mod add;
 pub mod apply;
 pub mod attempt;
-pub mod boot;
 pub mod busy;
+pub mod ending;
 pub mod explain;
+pub mod fix;
 pub mod guard;
 pub mod mask;
 pub mod plan;

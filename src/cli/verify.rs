@@ -1,21 +1,21 @@
 //! `cpushield verify`: watches shielded CPUs and says whether the shield holds.
 
-use super::Global;
+use super::{Global, ending, fix};
 use crate::apply;
 use crate::causes::Cause;
 use crate::export::perfetto::{self, Words};
 use crate::export::trace_dat;
-use crate::failure::{Failure, Kind};
+use crate::failure::Failure;
 use crate::plan::{Plan, Shield, plan};
 use crate::policy::{Limits, Policy, Wish, parse_span};
 use crate::report::verdict as report;
 use crate::run::{self, Place, RunError};
 use crate::survey::{Machine, survey};
 use crate::tunables;
-use crate::ui::{Tone, Ui};
+use crate::ui::Ui;
 use crate::verify::trace::recording::Recording;
 use crate::verify::{
-    self, Evidence, Given, Keep, Leak, Progress, State, Verdict, WatchOrder, Watched, Worst,
+    self, Evidence, Given, Keep, Leak, Progress, Verdict, WatchOrder, Watched, Worst,
 };
 use cpushield_linux::companion::Beside;
 use cpushield_linux::{
@@ -33,6 +33,9 @@ use std::time::Duration;
 /// time that something else took. Exit code 0: every CPU holds, or with limits, all limits hold.
 /// Exit code 1: something does not hold, or is not proven. A program that ends before half of the
 /// time is over proves nothing.
+///
+/// With --fix what is done becomes part of the active shield, and `cpushield undo` puts it back; a
+/// program that was given is started anew for each look; the last look decides the exit code.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The CPUs to watch (those of the active shield when left out)
@@ -66,6 +69,10 @@ pub struct Args {
     /// End at the first breach of a limit; with --trace-dat or --perfetto, what led to it is kept
     #[arg(long)]
     stop_on_breach: bool,
+    /// Do at once what removes the leaks and what the shield lacks, and look again, until it holds
+    /// or nothing more can be done; what needs a boot is told
+    #[arg(long)]
+    fix: bool,
     /// The cgroup directory that the busy loop joins, when the shield is not cpushield's
     #[arg(long, value_name = "DIR")]
     cgroup: Option<String>,
@@ -88,18 +95,18 @@ const THRESHOLD_NS: u64 = 1_000;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Shown<'a> {
     /// What was observed.
-    evidence: &'a Evidence,
+    pub(super) evidence: &'a Evidence,
     /// What that means.
-    verdict: &'a Verdict,
+    pub(super) verdict: &'a Verdict,
 }
 
 /// What is watched, and where.
-struct Scene {
+pub(super) struct Scene {
     /// The active shield's plan.
-    active: Option<Plan>,
+    pub(super) active: Option<Plan>,
     /// Where its programs go.
-    place: Option<Place>,
-    cpus: CpuSet,
+    pub(super) place: Option<Place>,
+    pub(super) cpus: CpuSet,
     cgroup: Option<String>,
 }
 
@@ -125,19 +132,52 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     }
     signal::catch_stops()
         .map_err(|e| Failure::machine(format!("signals cannot be caught: {e}")))?;
-    let (evidence, recording) = evidence(ui, global, args, &host, &scene, &limits)?;
-    let seen = evidence.cpus.iter().any(|cpu| !cpu.interruptions.is_empty());
-    // Only now: a survey during the span would be work for nothing when all is well.
-    let known = seen.then(|| known(&host, &Store::new(&global.state), &scene)).flatten();
-    let verdict = verify::judge(&evidence, &limits, &|row| {
-        let (machine, shield) = known.as_ref().ok_or(None)?;
-        tunables::remedy(machine, shield, row.cause, &row.culprit)
-    });
+    let order = Order { ui, global, args, host: &host, scene, limits };
+    if args.fix {
+        return fix::run(&order);
+    }
+    let Look { evidence, verdict, recording, .. } = order.look(false)?;
     ui.show(&Shown { evidence: &evidence, verdict: &verdict }, || {
-        report::text(&evidence, &verdict, &|state, words| tone(state).paint(words))
+        report::text(&evidence, &verdict, &ending::paint)
     })?;
     export(ui, args, recording, &Shown { evidence: &evidence, verdict: &verdict })?;
-    if verdict.holds() { Ok(()) } else { Err(Failure::new(Kind::DoesNotHold, summary(&verdict))) }
+    ending::outcome(&verdict, order.scene.active.is_some())
+}
+
+/// What a look needs.
+pub(super) struct Order<'a> {
+    pub(super) ui: &'a Ui,
+    pub(super) global: &'a Global,
+    pub(super) args: &'a Args,
+    pub(super) host: &'a Host,
+    pub(super) scene: Scene,
+    limits: Limits,
+}
+
+/// What was seen, and what it means.
+pub(super) struct Look {
+    pub(super) evidence: Evidence,
+    pub(super) verdict: Verdict,
+    pub(super) recording: Option<Recording>,
+    /// The machine right after it, where somebody had to know it.
+    pub(super) known: Option<(Machine, Shield)>,
+}
+
+impl Order<'_> {
+    /// Watches and judges. Without `survey` the machine is looked at only where something leaks.
+    pub(super) fn look(&self, survey: bool) -> Result<Look, Failure> {
+        let Order { ui, global, args, host, scene, limits } = self;
+        let (evidence, recording) = evidence(ui, global, args, host, scene, limits)?;
+        let seen = evidence.cpus.iter().any(|cpu| !cpu.interruptions.is_empty());
+        // Only now: a survey during the span would be work for nothing when all is well.
+        let store = Store::new(&global.state);
+        let known = (seen || survey).then(|| known(host, &store, scene)).flatten();
+        let verdict = verify::judge(&evidence, limits, &|row| {
+            let (machine, shield) = known.as_ref().ok_or(None)?;
+            tunables::remedy(machine, shield, row.cause, &row.culprit)
+        });
+        Ok(Look { evidence, verdict, recording, known })
+    }
 }
 
 /// The limits: flags, else those of the policy.
@@ -314,7 +354,7 @@ fn files(args: &Args) -> impl Iterator<Item = &Path> {
 }
 
 /// Writes the files that were asked for.
-fn export(
+pub(super) fn export(
     ui: &Ui,
     args: &Args,
     recording: Option<Recording>,
@@ -393,44 +433,6 @@ fn known(host: &Host, store: &Store, scene: &Scene) -> Option<(Machine, Shield)>
         }
     };
     Some((machine, shield))
-}
-
-fn tone(state: State) -> Tone {
-    match state {
-        State::Holds => Tone::Good,
-        State::Leaks => Tone::Bad,
-        State::Unknown => Tone::Doubt,
-    }
-}
-
-/// Why the exit code is 1.
-fn summary(verdict: &Verdict) -> String {
-    let broken: Vec<String> = verdict
-        .gates
-        .iter()
-        .filter(|gate| gate.held != Some(true))
-        .map(|gate| match gate.held {
-            None => format!("it is not known whether {} holds", gate.limit),
-            _ => format!("{} does not hold: found {}", gate.limit, gate.found),
-        })
-        .collect();
-    if !verdict.gates.is_empty() {
-        return broken.join("; ");
-    }
-    let of = |state| -> CpuSet {
-        verdict.cpus.iter().filter(|cpu| cpu.state == state).map(|cpu| cpu.cpu).collect()
-    };
-    let mut parts = Vec::new();
-    for (state, words) in [
-        (State::Leaks, "the shield leaks on CPU"),
-        (State::Unknown, "it is not proven that the shield holds on CPU"),
-    ] {
-        let cpus = of(state);
-        if !cpus.is_empty() {
-            parts.push(format!("{words} {cpus}"));
-        }
-    }
-    parts.join("; ")
 }
 
 fn nanos(time: Duration) -> u64 {

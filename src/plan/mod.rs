@@ -6,6 +6,7 @@ mod document;
 #[cfg(test)]
 pub(crate) mod fake;
 mod groups;
+mod missing;
 mod parse;
 mod pick;
 #[cfg(test)]
@@ -16,14 +17,18 @@ mod sites;
 pub use choose::{Choice, choose};
 pub use document::*;
 pub use groups::named;
+pub use missing::missing;
 pub use parse::PlanError;
 pub use refused::Refused;
 
 use crate::change::Change;
 use crate::policy::Wish;
 use crate::survey::Machine;
-use crate::tunables::{TUNABLES, Tunable, Wants, nearest};
+use crate::tunables::{TUNABLES, Tunable, Wanted, Wants, nearest};
 use std::collections::BTreeMap;
+
+/// Why a tunable is skipped that the user does not want.
+const OFF: &str = "switched off by the wish";
 
 /// Plans a shield.
 ///
@@ -48,7 +53,7 @@ pub fn plan(machine: &Machine, wish: &Wish) -> Result<Plan, Refused> {
     for tunable in TUNABLES {
         let name = tunable.name();
         match (wish.tunables.get(name), tunable.optional(wish.workload)) {
-            (Some(false), _) => plan.skip(*tunable, "switched off by the wish"),
+            (Some(false), _) => plan.skip(*tunable, OFF),
             (None, Some(why)) => plan.skip(*tunable, &format!("{why} (--on {name})")),
             (Some(true), _) => {
                 let wants = tunable.wants_when_asked(machine, &plan.shield);
@@ -76,6 +81,20 @@ fn check_names(wish: &Wish) -> Result<(), Refused> {
         }
     }
     Ok(())
+}
+
+/// The step of a change that a tunable wants.
+fn step(tunable: &dyn Tunable, wanted: Wanted) -> Step {
+    Step {
+        tunable: tunable.name().to_owned(),
+        change: wanted.change,
+        now: wanted.now,
+        reason: wanted.reason,
+        risk: tunable.risk(),
+        when: tunable.when(),
+        removes: tunable.removes().to_vec(),
+        required: wanted.required,
+    }
 }
 
 impl Plan {
@@ -117,16 +136,7 @@ impl Plan {
                 if !already.is_empty() {
                     self.already.insert(tunable.name().to_owned(), already.len());
                 }
-                self.steps.extend(todo.into_iter().map(|wanted| Step {
-                    tunable: tunable.name().to_owned(),
-                    change: wanted.change,
-                    now: wanted.now,
-                    reason: wanted.reason,
-                    risk: tunable.risk(),
-                    when: tunable.when(),
-                    removes: tunable.removes().to_vec(),
-                    required: wanted.required,
-                }));
+                self.steps.extend(todo.into_iter().map(|wanted| step(tunable, wanted)));
             }
         }
         let remains = tunable.remains(machine, &self.shield);

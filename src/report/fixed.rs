@@ -1,0 +1,401 @@
+//! The [`Fixed`] document of `cpushield verify --fix`: looks at the shield, what was done between
+//! them, and what remains with the reason; and its text. Pure.
+
+use super::table::{Align, lay_out, span};
+use super::verdict::{self, Paint};
+use crate::apply::AppliedStep;
+use crate::change::{Outcome, When};
+use crate::verify::{Evidence, Leak, Verdict};
+use serde::Serialize;
+
+/// The version of the document's form.
+pub const SCHEMA: u32 = 1;
+
+/// Lines of one kind that are shown of a round; more are counted.
+const LINES_MAX: usize = 12;
+
+/// What came of looking and mending.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Fixed {
+    /// The version of this form.
+    pub schema: u32,
+    /// Each look with what was done after it; nothing was done after the last one.
+    pub rounds: Vec<Round>,
+    /// Why there was no further round.
+    pub end: End,
+    /// What still interrupts the shield, and why it stays.
+    pub remains: Vec<Remaining>,
+    /// What the shield still lacks, and why.
+    pub lacks: Vec<Lacking>,
+}
+
+/// One look, and what was done because of it.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Round {
+    /// What was observed.
+    pub evidence: Evidence,
+    /// What that means.
+    pub verdict: Verdict,
+    /// What was done then.
+    pub done: Vec<Deed>,
+}
+
+/// One change that was made, or was to be made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Deed {
+    /// The tunable that wanted it.
+    pub tunable: String,
+    /// What was to be changed.
+    pub subject: String,
+    /// What came of it.
+    pub result: Came,
+    /// The kernel's reason, or what else there is to tell.
+    pub why: Option<String>,
+}
+
+/// What came of a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Came {
+    /// It is so now.
+    Changed,
+    /// It was so by then.
+    AlreadySo,
+    /// The kernel refused.
+    Refused,
+    /// What was to be changed is not there any more.
+    Absent,
+}
+
+/// Why there was no further round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum End {
+    /// All is well, and the shield lacks nothing that could be done.
+    Holds,
+    /// Nothing more can be done now.
+    NothingMore,
+    /// It was stopped; what was done until then stays.
+    Stopped,
+    /// It went on for too long: something undoes what is done.
+    TooOften,
+}
+
+/// Something that still interrupts the shield.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Remaining {
+    /// The CPU.
+    pub cpu: usize,
+    /// The kind and the culprit.
+    pub what: String,
+    /// How often.
+    pub count: u64,
+    /// Why it stays.
+    pub why: String,
+    /// The boot parameter that removes it.
+    pub boot: Option<String>,
+}
+
+/// Something that the shield lacks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Lacking {
+    /// The tunable that wants it.
+    pub tunable: String,
+    /// What would have to be changed.
+    pub subject: String,
+    /// Why it is not.
+    pub why: String,
+}
+
+impl Deed {
+    /// What came of a step.
+    #[must_use]
+    pub fn of(step: &AppliedStep) -> Deed {
+        let (result, why) = match &step.done.outcome {
+            Outcome::Changed => (Came::Changed, step.done.note.clone()),
+            Outcome::AlreadySo => (Came::AlreadySo, None),
+            Outcome::Refused { reason } => (Came::Refused, Some(reason.clone())),
+            Outcome::Absent => (Came::Absent, None),
+        };
+        Deed { tunable: step.tunable.clone(), subject: step.subject.clone(), result, why }
+    }
+}
+
+/// What still interrupts the shield after the last round, each with the reason why it stays.
+#[must_use]
+pub fn remains(rounds: &[Round], lacks: &[Lacking]) -> Vec<Remaining> {
+    let Some(last) = rounds.last() else { return Vec::new() };
+    let done: Vec<&Deed> = rounds.iter().flat_map(|round| &round.done).collect();
+    let mut remains = Vec::new();
+    for judged in &last.verdict.cpus {
+        remains.extend(judged.leaks.iter().map(|leak| {
+            let seen = &leak.interruptions;
+            let (why, boot) = why(leak, &done, lacks);
+            let what = format!("{} {}", seen.cause, seen.culprit).trim().to_owned();
+            Remaining { cpu: judged.cpu, what, count: seen.count.max(seen.nested), why, boot }
+        }));
+    }
+    remains
+}
+
+fn why(leak: &Leak, done: &[&Deed], lacks: &[Lacking]) -> (String, Option<String>) {
+    let Some(remedy) = &leak.remedy else {
+        let none = || "no tunable is known that removes it".to_owned();
+        return (leak.why_none.clone().unwrap_or_else(none), None);
+    };
+    if remedy.when == When::Boot {
+        return (format!("only a boot removes it, with {}", remedy.how), Some(remedy.how.clone()));
+    }
+    let name = &remedy.tunable;
+    let lack = lacks.iter().find(|lack| lack.tunable == *name);
+    let why = match (lack, done.iter().any(|deed| deed.tunable == *name)) {
+        (Some(lack), _) => format!("{name}: {}: {}", lack.subject, lack.why),
+        (None, true) => format!("{name} has done its part, and it is still there"),
+        (None, false) => format!("{name} is not done unasked: {}", remedy.how),
+    };
+    (why, None)
+}
+
+impl Fixed {
+    /// How many changes took effect.
+    #[must_use]
+    pub fn changes(&self) -> usize {
+        let done = self.rounds.iter().flat_map(|round| &round.done);
+        done.filter(|deed| deed.result == Came::Changed).count()
+    }
+
+    /// The text of `cpushield verify --fix`.
+    #[must_use]
+    pub fn text(&self, paint: Paint<'_>) -> String {
+        let mut text = String::new();
+        for (n, round) in self.rounds.iter().enumerate() {
+            text.push_str(&format!("Round {}: {}\n", n + 1, round.sum(paint)));
+            if n + 1 < self.rounds.len() {
+                text.push_str(&round.seen());
+            }
+            text.push_str(&round.deeds());
+        }
+        if let Some(last) = self.rounds.last() {
+            text.push('\n');
+            text.push_str(&verdict::text(&last.evidence, &last.verdict, paint));
+        }
+        text.push('\n');
+        text.push_str(&self.ending());
+        text
+    }
+
+    fn ending(&self) -> String {
+        let changes = match self.changes() {
+            0 => "nothing was changed".to_owned(),
+            1 => "1 change is part of the shield now, and `cpushield undo` puts it back".to_owned(),
+            n => format!(
+                "{n} changes are part of the shield now, and `cpushield undo` puts them back"
+            ),
+        };
+        let mut text = match self.end {
+            End::Holds => format!("It holds: {changes}.\n"),
+            End::NothingMore => format!("Nothing more can be done now: {changes}.\n"),
+            End::Stopped => format!("Stopped: {changes}.\n"),
+            End::TooOften => format!(
+                "Given up after {} rounds, because something undoes what is done: {changes}.\n",
+                self.rounds.len()
+            ),
+        };
+        let remains = self.remains.iter().map(|it| {
+            vec![format!("CPU {}", it.cpu), it.what.clone(), it.count.to_string(), it.why.clone()]
+        });
+        let lacks = self
+            .lacks
+            .iter()
+            .map(|it| vec![it.tunable.clone(), it.subject.clone(), String::new(), it.why.clone()]);
+        let columns = [Align::Left, Align::Left, Align::Right, Align::Left];
+        for (head, rows) in [
+            ("What remains", remains.collect::<Vec<_>>()),
+            ("What the shield lacks", lacks.collect()),
+        ] {
+            if !rows.is_empty() {
+                text.push_str(&format!("{head}\n{}", lay_out("  ", &columns, &rows)));
+            }
+        }
+        text
+    }
+}
+
+impl Round {
+    /// One line: each CPU with its word and its entries.
+    pub fn sum(&self, paint: Paint<'_>) -> String {
+        let cpus = self.evidence.cpus.iter().zip(&self.verdict.cpus).map(|(seen, judged)| {
+            let word = paint(judged.state, verdict::word(judged.state));
+            let entries = seen.entries.map_or(String::new(), |n| format!(", {n} kernel entries"));
+            format!("CPU {} {word}{entries}", seen.cpu)
+        });
+        let cpus: Vec<String> = cpus.collect();
+        format!("{} in {}", cpus.join("; "), span(self.evidence.span_ns))
+    }
+
+    /// What interrupted it.
+    fn seen(&self) -> String {
+        let leaks =
+            self.verdict.cpus.iter().flat_map(|cpu| cpu.leaks.iter().map(move |leak| (cpu, leak)));
+        let rows: Vec<Vec<String>> = leaks
+            .map(|(cpu, leak)| {
+                let seen = &leak.interruptions;
+                let remedy = leak.remedy.as_ref().map(|remedy| remedy.tunable.clone());
+                vec![
+                    format!("CPU {}", cpu.cpu),
+                    seen.cause.to_string(),
+                    seen.culprit.clone(),
+                    seen.count.max(seen.nested).to_string(),
+                    remedy.unwrap_or_default(),
+                ]
+            })
+            .collect();
+        let columns = [Align::Left, Align::Left, Align::Left, Align::Right, Align::Left];
+        some("  wrong", &columns, &rows)
+    }
+
+    /// What was done; not what was so by then.
+    fn deeds(&self) -> String {
+        let told = self.done.iter().filter(|deed| deed.result != Came::AlreadySo);
+        let rows: Vec<Vec<String>> = told
+            .map(|deed| {
+                let word = match deed.result {
+                    Came::Changed | Came::AlreadySo => "",
+                    Came::Refused => "refused: ",
+                    Came::Absent => "it is not there any more",
+                };
+                let why = format!("{word}{}", deed.why.as_deref().unwrap_or_default());
+                vec![deed.tunable.clone(), deed.subject.clone(), why]
+            })
+            .collect();
+        some("  done", &[Align::Left; 3], &rows)
+    }
+}
+
+/// The first rows below a word, and how many more there are.
+fn some(head: &str, columns: &[Align], rows: &[Vec<String>]) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let shown = rows.get(..LINES_MAX.min(rows.len())).unwrap_or_default();
+    let mut text = format!("{head}\n{}", lay_out("    ", columns, shown));
+    if rows.len() > LINES_MAX {
+        text.push_str(&format!("    and {} more (--json has all)\n", rows.len() - LINES_MAX));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::causes::Cause;
+    use crate::tunables::Remedy;
+    use crate::verify::{CpuVerdict, Interruptions, State, WitnessKind};
+
+    fn leak(cause: Cause, culprit: &str, remedy: Option<(&str, When, &str)>) -> Leak {
+        let interruptions = Interruptions {
+            cause,
+            culprit: culprit.to_owned(),
+            count: 7,
+            nested: 0,
+            time_ns: None,
+            max_ns: None,
+            witness: WitnessKind::Trace,
+        };
+        let remedy = remedy.map(|(tunable, when, how)| Remedy {
+            tunable: tunable.to_owned(),
+            when,
+            how: how.to_owned(),
+        });
+        Leak { interruptions, remedy, why_none: None }
+    }
+
+    fn deed(tunable: &str, subject: &str, result: Came) -> Deed {
+        let why = (result == Came::Refused).then(|| "EIO: Input/output error".to_owned());
+        Deed { tunable: tunable.to_owned(), subject: subject.to_owned(), result, why }
+    }
+
+    fn round(leaks: Vec<Leak>, done: Vec<Deed>) -> Round {
+        let evidence = serde_json::json!({
+            "schema": 1, "span_ns": 2_000_000_000_u64, "stopped": false, "workload": "sampler",
+            "cpus": [{
+                "cpu": 3, "entries": leaks.len() * 7, "interruptions": [], "longest_ns": null,
+                "gaps": null, "lost": 0, "steal_ns": null, "doubts": []
+            }],
+            "witnesses": [], "control": {"control": "seen", "what": "10 IPIs"}
+        });
+        let evidence: Evidence = serde_json::from_value(evidence).unwrap();
+        let state = if leaks.is_empty() { State::Holds } else { State::Leaks };
+        let cpu = CpuVerdict { cpu: 3, state, limits: None, leaks, unknown: Vec::new() };
+        let verdict = Verdict { schema: 1, cpus: vec![cpu], gates: Vec::new() };
+        Round { evidence, verdict, done }
+    }
+
+    #[test]
+    fn each_round_is_told_and_what_remains_with_its_reason() {
+        let now = |tunable| Some((tunable, When::Runtime, "echo"));
+        let tick = || leak(Cause::Tick, "", Some(("nohz-full", When::Boot, "nohz_full=3")));
+        let irq = || leak(Cause::Irq, "IRQ 9 acpi", now("irq-affinity"));
+        let first = vec![
+            tick(),
+            irq(),
+            leak(Cause::Timer, "vmstat_update", now("vm-stat-interval")),
+            leak(Cause::Kthread, "odd", None),
+        ];
+        let irq_file = "/proc/irq/9/smp_affinity_list";
+        let done = vec![
+            deed("irq-affinity", irq_file, Came::Refused),
+            deed("vm-stat-interval", "/proc/sys/vm/stat_interval", Came::Changed),
+            deed("kthreads", "affinity of kswapd0 (9)", Came::AlreadySo),
+        ];
+        let last = vec![
+            tick(),
+            irq(),
+            leak(Cause::Kthread, "odd", None),
+            leak(Cause::Timer, "late", now("vm-stat-interval")),
+        ];
+        let rounds = vec![round(first, done), round(last, Vec::new())];
+        let lacks = vec![Lacking {
+            tunable: "irq-affinity".to_owned(),
+            subject: irq_file.to_owned(),
+            why: "the kernel refuses: EIO: Input/output error".to_owned(),
+        }];
+        let remains = remains(&rounds, &lacks);
+        let fixed = Fixed { schema: SCHEMA, rounds, end: End::NothingMore, remains, lacks };
+        let text = fixed.text(&|_, word| word.to_owned());
+        let begin = "\
+Round 1: CPU 3 leaks, 28 kernel entries in 2.00 s
+  wrong
+    CPU 3  tick                    7  nohz-full
+    CPU 3  irq      IRQ 9 acpi     7  irq-affinity
+    CPU 3  timer    vmstat_update  7  vm-stat-interval
+    CPU 3  kthread  odd            7
+  done
+    irq-affinity      /proc/irq/9/smp_affinity_list  refused: EIO: Input/output error
+    vm-stat-interval  /proc/sys/vm/stat_interval
+Round 2: CPU 3 leaks, 28 kernel entries in 2.00 s
+
+CPU 3: leaks, ";
+        assert!(text.starts_with(begin), "{text}");
+        let end = "
+Nothing more can be done now: 1 change is part of the shield now, and `cpushield undo` puts it back.
+What remains
+  CPU 3  tick            7  only a boot removes it, with nohz_full=3
+  CPU 3  irq IRQ 9 acpi  7  irq-affinity: /proc/irq/9/smp_affinity_list: the kernel refuses: EIO: \
+                   Input/output error
+  CPU 3  kthread odd     7  no tunable is known that removes it
+  CPU 3  timer late      7  vm-stat-interval has done its part, and it is still there
+What the shield lacks
+  irq-affinity  /proc/irq/9/smp_affinity_list    the kernel refuses: EIO: Input/output error
+";
+        assert!(text.ends_with(end), "{text}");
+        assert_eq!(fixed.remains[0].boot.as_deref(), Some("nohz_full=3"));
+    }
+}
