@@ -269,3 +269,58 @@ impl From<crate::plan::PlanError> for Failure {
         Failure::usage(error.to_string()).hint("make a new plan: cpushield plan -o FILE")
     }
 }
+
+impl From<crate::boot::BootError> for Failure {
+    fn from(error: crate::boot::BootError) -> Failure {
+        use crate::boot::BootError;
+        let message = error.to_string();
+        match error {
+            BootError::Access(error) => error.into(),
+            BootError::Refused(refused) => refused.into(),
+            BootError::BootCpu { .. } => Failure::machine(message).hint("leave CPU 0 out"),
+            BootError::NotPlain { .. } => {
+                Failure::usage(message).hint("a pattern looks like *-rt-* or 6.12.*")
+            }
+            BootError::NoSuchParameter { near, .. } => near
+                .iter()
+                .fold(Failure::usage(message), |f, name| f.hint(format!("did you mean {name}?")))
+                .hint("`cpushield plan --boot` lists them"),
+            BootError::Never { name, .. } => {
+                Failure::usage(message).hint(format!("cpushield explain {name}"))
+            }
+            BootError::NoKernel { .. } => {
+                Failure::machine(message).hint("choose others: --kernels GLOB")
+            }
+            BootError::Conflict { .. } => Failure::machine(message)
+                .hint("take it out there, run update-grub, and try again; nothing was written"),
+            BootError::Active { .. } => {
+                Failure::machine(message).hint("take them back first: cpushield undo --boot")
+            }
+            BootError::Unfinished => {
+                Failure::machine(message).hint("put everything back first: cpushield undo --boot")
+            }
+            BootError::Foreign { .. } => {
+                Failure::machine(message).hint("look at it, and move it out of the way")
+            }
+            BootError::Failed { undone, hint, .. } => {
+                let kind = if undone.is_none() { Kind::Undone } else { Kind::NotUndone };
+                let failure = Failure::new(kind, message);
+                let failure = match hint {
+                    Some(hint) => failure.hint(hint),
+                    None => failure,
+                };
+                match undone {
+                    Some(_) => failure.hint("`cpushield undo --boot` tries again"),
+                    None => failure,
+                }
+            }
+            BootError::Wrong { hint: Some(hint), .. } => Failure::machine(message).hint(hint),
+            BootError::Killed => Failure::new(Kind::Bug, message),
+            BootError::Unparsable { .. }
+            | BootError::ByHand { .. }
+            | BootError::Wrong { .. }
+            | BootError::Journal { .. }
+            | BootError::NoRoom { .. } => Failure::machine(message),
+        }
+    }
+}

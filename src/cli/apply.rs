@@ -1,6 +1,7 @@
 //! `cpushield apply`: a plan, or the one for a wish, is put in force.
 
 use super::Global;
+use super::boot::{BootArgs, WriteArgs};
 use super::wish::WishArgs;
 use crate::apply::{Progress, apply};
 use crate::failure::Failure;
@@ -21,13 +22,19 @@ pub struct Args {
         value_name = "PLAN",
         conflicts_with_all = [
             "cpus", "count", "near", "node", "share", "half_core", "workload", "on", "off",
-            "policy", "shield",
+            "policy", "shield", "boot",
         ]
     )]
     plan: Option<PathBuf>,
     /// The shield
     #[command(flatten)]
     wish: WishArgs,
+    /// The next boot
+    #[command(flatten)]
+    boot: BootArgs,
+    /// The next boot
+    #[command(flatten)]
+    write: WriteArgs,
     /// Print the shell commands that would do the same, and change nothing
     #[arg(long)]
     dry_run: bool,
@@ -38,6 +45,10 @@ pub struct Args {
 /// # Errors
 /// The wish or the plan is wrong, or the shield could not be made and was undone.
 pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
+    if args.boot.boot {
+        let (boot, write) = (&args.boot, &args.write);
+        return super::boot::apply(ui, global, &args.wish, boot, write, args.dry_run);
+    }
     let host = global.host()?;
     if !host.is_live() && !args.dry_run {
         return Err(Failure::usage("a recorded machine cannot be shielded")

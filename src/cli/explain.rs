@@ -1,5 +1,6 @@
 //! `cpushield explain`: the page of a tunable or of a cause, and the way from one to the other.
 
+use crate::boot::parameters::{self, PARAMETERS, Parameter};
 use crate::causes::Cause;
 use crate::causes::known::{self, Known};
 use crate::change::{Risk, When};
@@ -58,6 +59,7 @@ pub fn run(ui: &Ui, args: &Args) -> Result<(), Failure> {
     let name = led(name);
     let page = named(name)
         .map(page_of_tunable)
+        .or_else(|| parameters::named(name).map(page_of_parameter))
         .or_else(|| Cause::named(name).map(page_of_cause))
         .or_else(|| known::of(name).map(page_of_culprit))
         .or_else(|| (name == "policy").then(page_of_policy))
@@ -67,7 +69,8 @@ pub fn run(ui: &Ui, args: &Args) -> Result<(), Failure> {
 
 fn pages() -> Vec<Page> {
     let tunables = TUNABLES.iter().copied().map(page_of_tunable);
-    tunables.chain(Cause::ALL.iter().copied().map(page_of_cause)).collect()
+    let parameters = only_at_boot().map(page_of_parameter);
+    tunables.chain(parameters).chain(Cause::ALL.iter().copied().map(page_of_cause)).collect()
 }
 
 fn page_of_tunable(tunable: &dyn Tunable) -> Page {
@@ -80,6 +83,24 @@ fn page_of_tunable(tunable: &dyn Tunable) -> Page {
         removed_by: None,
         risk: Some(tunable.risk()),
         when: Some(tunable.when()),
+    }
+}
+
+/// Parameters that are no tunables of the running kernel's plan too.
+fn only_at_boot() -> impl Iterator<Item = &'static Parameter> {
+    PARAMETERS.iter().copied().filter(|parameter| named(parameter.name).is_none())
+}
+
+fn page_of_parameter(parameter: &'static Parameter) -> Page {
+    Page {
+        name: parameter.name,
+        kind: "boot parameter",
+        summary: parameter.summary,
+        text: parameter.page,
+        removes: Some(parameter.removes.iter().map(|cause| cause.name()).collect()),
+        removed_by: None,
+        risk: Some(parameter.risk),
+        when: Some(When::Boot),
     }
 }
 
@@ -203,16 +224,18 @@ fn list(pages: &[Page]) -> String {
         lay_out("  ", &[Align::Left, Align::Left], &rows)
     };
     format!(
-        "Tunables, in the order of their changes\n{}\nCauses of interruptions\n{}",
+        "Tunables, in the order of their changes\n{}\nBoot parameters (plan --boot)\n{}\nCauses of interruptions\n{}",
         rows("tunable"),
+        rows("boot parameter"),
         rows("cause")
     )
 }
 
 fn unknown(name: &str) -> Failure {
     let known: Vec<&str> = pages().iter().map(|page| page.name).collect();
-    let mut failure =
-        Failure::usage(format!("no tunable, cause or known culprit is called {name:?}"));
+    let mut failure = Failure::usage(format!(
+        "no tunable, boot parameter, cause or known culprit is called {name:?}"
+    ));
     for near in nearest(name, &known) {
         failure = failure.hint(format!("did you mean {near}?"));
     }

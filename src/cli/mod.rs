@@ -3,6 +3,7 @@
 pub mod add;
 pub mod apply;
 pub mod attempt;
+pub mod boot;
 pub mod busy;
 pub mod ending;
 pub mod explain;

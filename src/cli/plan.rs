@@ -1,6 +1,7 @@
 //! `cpushield plan`: the choice of CPUs and the ordered changes, without doing any.
 
 use super::Global;
+use super::boot::BootArgs;
 use super::wish::WishArgs;
 use crate::failure::{Failure, Kind};
 use crate::report::plan_text;
@@ -16,11 +17,14 @@ pub struct Args {
     /// The shield
     #[command(flatten)]
     pub wish: WishArgs,
+    /// The next boot
+    #[command(flatten)]
+    pub boot: BootArgs,
     /// Show every step with its command
     #[arg(long, short)]
     pub verbose: bool,
     /// Save the plan for `cpushield apply FILE`
-    #[arg(long, short, value_name = "FILE")]
+    #[arg(long, short, value_name = "FILE", conflicts_with = "boot")]
     pub output: Option<PathBuf>,
 }
 
@@ -29,6 +33,9 @@ pub struct Args {
 /// # Errors
 /// The wish is wrong, unsafe or impossible, or the plan cannot be saved.
 pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
+    if args.boot.boot {
+        return super::boot::show(ui, global, &args.wish, &args.boot);
+    }
     let host = global.host()?;
     let machine = super::surveyed(&host, &Store::new(&global.state));
     let (plan, _) = args.wish.plan(&host, &machine)?;

@@ -13,13 +13,20 @@ use cpushield_linux::{CpuSet, Store};
 /// every thread whose last CPU it is, and every interrupt that is delivered there. A thread that
 /// does not belong there is named first.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// Kernel parameters: wanted, written, booted, in force
+    #[arg(long)]
+    boot: bool,
+}
 
 /// Runs it.
 ///
 /// # Errors
 /// The journal or `/proc` cannot be read.
-pub fn run(ui: &Ui, global: &Global, _args: &Args) -> Result<(), Failure> {
+pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
+    if args.boot {
+        return super::boot::status(ui, global);
+    }
     let host = global.host()?;
     let status = run::status(&host, &Store::new(&global.state)).map_err(unread)?;
     ui.show(&status, || text(&status))

@@ -18,6 +18,9 @@ pub struct Args {
     /// Forget what cannot be put back, or a journal that cannot be read
     #[arg(long)]
     forget: bool,
+    /// Take back the kernel parameters of `apply --boot`, not the shield
+    #[arg(long, conflicts_with = "forget")]
+    boot: bool,
 }
 
 /// Told when it was so.
@@ -29,6 +32,9 @@ const LEFT_RECORDING: &str = "a `verify` that was killed had left the prepared t
 /// # Errors
 /// The journal cannot be used, or something could not be put back.
 pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
+    if args.boot {
+        return super::boot::undo(ui, global);
+    }
     let host = global.host()?;
     let store = Store::new(&global.state);
     // What a killed `verify` left recording would pass for somebody else's change.

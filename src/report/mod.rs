@@ -2,6 +2,7 @@
 
 mod applied;
 pub mod attempt;
+mod boot;
 pub mod fixed;
 mod machine;
 mod plan;
@@ -9,5 +10,6 @@ pub mod table;
 pub mod verdict;
 
 pub use applied::{applied_text, undone_text};
+pub use boot::{boot_plan_text, boot_status_text, boot_undone_text, boot_written_text};
 pub use machine::machine_text;
 pub use plan::plan_text;

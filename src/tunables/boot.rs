@@ -16,7 +16,8 @@ pub(super) struct RcuNocbs;
 #[derive(Debug)]
 pub(super) struct ClocksourceWatchdog;
 
-const NOHZ_PAGE: &str = "\
+/// The page of the tunable and of the kernel parameter.
+pub const NOHZ_PAGE: &str = "\
 The tick interrupts every busy CPU 100 to 1000 times a second. On the CPUs of `nohz_full=` the
 kernel stops it while one task alone runs there. It must be told at boot (up to Linux 7.2), and
 the kernel must be built with CONFIG_NO_HZ_FULL, as those of Debian, Ubuntu and Fedora are.
@@ -31,7 +32,8 @@ RCU callbacks run elsewhere (`rcu_nocbs=` is implied).
 Source: Documentation/timers/no_hz.rst, Documentation/admin-guide/cpu-isolation.rst,
 kernel/sched/isolation.c (6.12).";
 
-const NOCBS_PAGE: &str = "\
+/// The page of the tunable and of the kernel parameter.
+pub const NOCBS_PAGE: &str = "\
 RCU callbacks run in a soft interrupt (on PREEMPT_RT in the thread rcuc) of the CPU that queued
 them. On the CPUs of `rcu_nocbs=` they are handed to threads that may run elsewhere and that
 `kthreads` moves away. `nohz_full=` implies it for its CPUs.
@@ -40,7 +42,8 @@ Cost: freeing memory takes a little longer for programs on those CPUs.
 
 Source: kernel/rcu/tree_nocb.h (6.12); Documentation/admin-guide/kernel-parameters.txt.";
 
-const CLOCKSOURCE_PAGE: &str = "\
+/// The page of the tunable and of the kernel parameter.
+pub const CLOCKSOURCE_PAGE: &str = "\
 Where the kernel does not trust the time stamp counter, a timer compares it with another clock
 every half second, on each CPU in turn, shielded ones too (6.12; later kernels may keep to one
 CPU). `tsc=reliable` stops it.

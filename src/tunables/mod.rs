@@ -28,6 +28,7 @@ mod watchdog;
 mod workqueues;
 mod writeback_interval;
 
+pub use boot::{CLOCKSOURCE_PAGE, NOCBS_PAGE, NOHZ_PAGE};
 pub use irq_affinity::recall;
 pub use remedy::{Remedy, remedy};
 pub use want::Wanted;

@@ -33,6 +33,10 @@ senders_ready() {
     echo 1 >$senders/options/stacktrace
     echo "cpu == $cpu" >$senders/events/csd/csd_queue_cpu/filter
     echo 1 >$senders/events/csd/csd_queue_cpu/enable
+    # Who makes the kernel patch its code for good: the work that does it is queued from there.
+    echo "function == 0x$(sed -n 's/ . once_deferred$//p' /proc/kallsyms)" \
+        >$senders/events/workqueue/workqueue_queue_work/filter &&
+        echo 1 >$senders/events/workqueue/workqueue_queue_work/enable
 }
 step() { echo "uptime $(cut -d' ' -f1 /proc/uptime): $*" >>$out/steps; } # for a guest that hangs
 seconds_of() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.2f", b - a }'; }

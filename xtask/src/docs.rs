@@ -1,6 +1,7 @@
 //! `docs/tunables.md` and `docs/causes.md` from the catalogues in the tool, and the schemas of what
 //! it prints with `--json` from the definitions of the documents.
 
+use cpushield::boot::parameters::{Offer, PARAMETERS};
 use cpushield::causes::Cause;
 use cpushield::change::When;
 use cpushield::cli::verify::Shown;
@@ -24,9 +25,10 @@ pub fn write(dir: &Path) -> io::Result<()> {
 }
 
 /// Names and texts of the generated documents.
-fn files() -> [(&'static str, String); 5] {
+fn files() -> [(&'static str, String); 6] {
     [
         ("tunables.md", tunables()),
+        ("boot.md", boot()),
         ("causes.md", causes()),
         ("verify.schema.json", schema::<Shown<'_>>("cpushield verify --json")),
         ("fix.schema.json", schema::<Fixed>("cpushield verify --fix --json")),
@@ -71,6 +73,37 @@ fn tunables() -> String {
             tunable.page(),
             tunable.risk().word(),
             done(*tunable)
+        ));
+    }
+    text
+}
+
+fn boot() -> String {
+    let mut text = format!(
+        "# Kernel parameters\n\n{NOTE}\n\nWhat `cpushield plan --boot` and `apply --boot` give to \
+         the kernel at the next boot. `cpushield explain NAME` shows the same page; `--on NAME` \
+         and `--off NAME` switch one on or off. `cpushield undo --boot` takes all of them back.\n\n\
+         | parameter | to the kernel | what it does | given |\n|---|---|---|---|\n"
+    );
+    for parameter in PARAMETERS {
+        let given = match parameter.offer {
+            Offer::Always => "always".to_owned(),
+            Offer::ForNamedCpus => "with `--cpus`, `--count` and the like".to_owned(),
+            Offer::Asked(why) => format!("when asked for: {why}"),
+            Offer::Never(why) => format!("never: {why}"),
+        };
+        let (name, keyword) = (parameter.name, parameter.keyword);
+        let summary = parameter.summary;
+        text.push_str(&format!("| [{name}](#{name}) | `{keyword}` | {summary} | {given} |\n"));
+    }
+    for parameter in PARAMETERS {
+        let instead = parameter.substitute.map(|it| format!(" Without a boot: `{it}`."));
+        text.push_str(&format!(
+            "\n## {}\n\n{}\n\nRisk: {}.{}\n",
+            parameter.name,
+            parameter.page,
+            parameter.risk.word(),
+            instead.unwrap_or_default()
         ));
     }
     text

@@ -44,6 +44,8 @@ pub struct Host {
     recorder: Option<Recorder>,
     fault: Option<Fault>,
     writes: AtomicUsize,
+    /// Who answers for the programs of a recorded machine.
+    pub(crate) answers: crate::programs::Answers,
 }
 
 /// A kernel file that is opened once for many writes; see [`Host::writer`].
@@ -124,6 +126,7 @@ impl Host {
             recorder: None,
             fault: None,
             writes: AtomicUsize::new(0),
+            answers: crate::programs::Answers::default(),
         }
     }
 

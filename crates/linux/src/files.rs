@@ -1,0 +1,167 @@
+//! Files of the machine that are no kernel files: those of a boot loader and of the distribution.
+//! They are replaced whole, keep their owner and permissions, and are on the disk when it is said
+//! that they are. Paths are those of the machine a [`Host`] shows.
+
+use crate::error::{Error, Result, Verb};
+use crate::host::Host;
+use std::ffi::CString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+
+/// What a file is beside its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Access {
+    /// Permission bits, `0o755`.
+    pub mode: u32,
+    /// The owner; `None`: whoever writes it.
+    pub owner: Option<(u32, u32)>,
+}
+
+/// What a file system still takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// Bytes that are free for root; `None` where that is not known (a recorded machine).
+    pub free: Option<u64>,
+    /// Mounted so that nothing can be written.
+    pub read_only: bool,
+}
+
+impl Host {
+    /// Owner and permissions of a file.
+    ///
+    /// # Errors
+    /// The answer of the file system.
+    pub fn access(&self, path: &str) -> Result<Access> {
+        let found = fs::metadata(self.place(path)).map_err(|e| Error::io(Verb::Read, path, e))?;
+        let owner = Some((found.uid(), found.gid()));
+        Ok(Access { mode: found.permissions().mode() & 0o7777, owner })
+    }
+
+    /// The file that a path leads to through links; the path itself where it is not there.
+    #[must_use]
+    pub fn behind_links(&self, path: &str) -> String {
+        let Ok(real) = self.place(path).canonicalize() else { return path.to_owned() };
+        match real.strip_prefix(self.place("/")) {
+            Ok(inside) => format!("/{}", inside.display()),
+            Err(_) => path.to_owned(),
+        }
+    }
+
+    /// Puts a whole file in place: the old bytes are there or the new ones, never a part, and they
+    /// are on the disk when this returns.
+    ///
+    /// # Errors
+    /// The answer of the file system. The old file is as it was, unless only its directory could
+    /// not be told to the disk.
+    pub fn replace_file(&self, path: &str, bytes: &[u8], access: Access) -> Result<()> {
+        self.before_write(Verb::Write, path)?;
+        let place = self.place(path);
+        let new = beside(&place);
+        let put = || {
+            // What a killed writer left must not give its permissions to the new file.
+            match fs::remove_file(&new) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+                _ => {}
+            }
+            let mut options = OpenOptions::new();
+            let mut file = options.write(true).create_new(true).mode(0o600).open(&new)?;
+            file.write_all(bytes)?;
+            if let Some((uid, gid)) = access.owner.filter(|_| self.is_live()) {
+                // File systems without owners (FAT) refuse, and keep none.
+                match fchown(&file, Some(uid), Some(gid)) {
+                    Err(e) if e.raw_os_error() != Some(libc::EPERM) => return Err(e),
+                    _ => {}
+                }
+            }
+            file.set_permissions(fs::Permissions::from_mode(access.mode))?;
+            file.sync_all()?;
+            fs::rename(&new, &place)
+        };
+        put().map_err(|e| {
+            let _ = fs::remove_file(&new);
+            Error::io(Verb::Write, path, e)
+        })?;
+        sync_dir(&place).map_err(|e| Error::io(Verb::Write, path, e))
+    }
+
+    /// Removes a file, which is so on the disk when this returns. One that is not there is fine.
+    ///
+    /// # Errors
+    /// The answer of the file system.
+    pub fn erase_file(&self, path: &str) -> Result<()> {
+        self.before_write(Verb::Remove, path)?;
+        let place = self.place(path);
+        let fail = |e| Error::io(Verb::Remove, path, e);
+        match fs::remove_file(&place) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+            answer => answer.map_err(fail)?,
+        }
+        sync_dir(&place).map_err(fail)
+    }
+
+    /// What the file system that a path lies in still takes.
+    ///
+    /// # Errors
+    /// The answer of the file system.
+    pub fn room(&self, path: &str) -> Result<Room> {
+        if !self.is_live() {
+            return Ok(Room { free: None, read_only: false });
+        }
+        let fail = |e| Error::io(Verb::Read, path, e);
+        let name = CString::new(self.place(path).as_os_str().as_bytes())
+            .map_err(|e| fail(io::Error::from(e)))?;
+        // SAFETY: the structure is plain data for which zeroes are a value.
+        let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
+        // SAFETY: `name` ends with a zero byte, `found` is large enough, both outlive the call.
+        if unsafe { libc::statvfs(name.as_ptr(), &raw mut found) } != 0 {
+            return Err(fail(io::Error::last_os_error()));
+        }
+        let read_only = found.f_flag & libc::ST_RDONLY != 0;
+        let free = found.f_bfree.saturating_mul(found.f_frsize);
+        Ok(Room { free: Some(free), read_only })
+    }
+}
+
+/// The name a file grows under. It begins with a dot, so that what runs or reads every file of a
+/// directory by `*` (grub-mkconfig, run-parts) does not see it.
+fn beside(place: &Path) -> PathBuf {
+    let name = place.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    place.with_file_name(format!(".{name}.cpushield-new"))
+}
+
+fn sync_dir(place: &Path) -> io::Result<()> {
+    match place.parent() {
+        Some(dir) => File::open(dir)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::Fault;
+
+    #[test]
+    fn a_file_is_replaced_whole_with_its_permissions_or_not_at_all() {
+        let dir = std::env::temp_dir().join(format!("cpushield-files-{}", std::process::id()));
+        fs::create_dir_all(dir.join("etc")).unwrap();
+        fs::write(dir.join("etc/a"), "old").unwrap();
+        fs::write(dir.join("etc/.a.cpushield-new"), "left by a killed writer").unwrap();
+        let host = Host::recorded(&dir).unwrap();
+        let access = Access { mode: 0o755, owner: None };
+        host.replace_file("/etc/a", b"new", access).unwrap();
+        assert_eq!(fs::read(dir.join("etc/a")).unwrap(), b"new");
+        assert_eq!(host.access("/etc/a").unwrap().mode, 0o755);
+        let full = Host::recorded(&dir).unwrap().failing(Fault::Refuse { at: 0, errno: 28 });
+        assert!(full.replace_file("/etc/a", b"newer", access).is_err());
+        assert_eq!(fs::read(dir.join("etc/a")).unwrap(), b"new");
+        assert_eq!(host.list("/etc").unwrap(), ["a"]);
+        host.erase_file("/etc/a").unwrap();
+        host.erase_file("/etc/a").unwrap();
+        assert!(host.list("/etc").unwrap().is_empty());
+        fs::remove_dir_all(dir).unwrap();
+    }
+}

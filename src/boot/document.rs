@@ -1,0 +1,261 @@
+//! The documents about booting: what is wanted ([`BootPlan`]), what was there before
+//! ([`BootJournal`]), what became of it ([`BootStatus`]). Plain data.
+
+use super::grub::generator::Rule;
+use cpushield_linux::{Access, CpuSet};
+use serde::{Deserialize, Serialize};
+
+/// The version of the documents' form.
+pub const SCHEMA: u32 = 1;
+
+/// Kernel parameters wanted, and for which kernels.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct BootPlan {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// The boot loader, `grub`; `None` when none is known here.
+    pub loader: Option<String>,
+    /// CPUs that are, or may ever be, shielded.
+    pub cpus: CpuSet,
+    /// All others.
+    pub housekeeping: CpuSet,
+    /// Why these CPUs and these kernels, in sentences.
+    pub why: Vec<String>,
+    /// The parameters.
+    pub parameters: Vec<Wanted>,
+    /// Parameters that are not wanted, each with the reason.
+    pub skipped: Vec<Skipped>,
+    /// Which kernels get them.
+    pub rule: Rule,
+    /// The kernels of the boot menu.
+    pub kernels: Vec<Kernel>,
+    /// Which entry boots next as it is now, and why.
+    pub next: Option<String>,
+    /// What a person should know before.
+    pub warnings: Vec<String>,
+    /// What to do by hand, where nothing is written.
+    pub instructions: Vec<String>,
+}
+
+/// One parameter that is wanted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Wanted {
+    /// Its name for `explain`.
+    pub name: String,
+    /// The word for the command line.
+    pub word: String,
+    /// What it does.
+    pub reason: String,
+    /// What does the same on the running kernel, if anything does.
+    pub substitute: Option<String>,
+    /// Whether the running kernel was booted with it.
+    pub booted: bool,
+    /// Whether every chosen kernel is given it already, by the loader's own configuration.
+    pub already: bool,
+}
+
+/// One parameter that is not wanted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Skipped {
+    /// Its name for `explain`.
+    pub name: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// One kernel of the menu.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Kernel {
+    /// Its version.
+    pub version: String,
+    /// What the menu shows.
+    pub title: String,
+    /// Whether it is a PREEMPT_RT kernel; `None` when its configuration is not there.
+    pub realtime: Option<bool>,
+    /// Whether it gets the parameters.
+    pub chosen: bool,
+    /// Wanted parameters that it does not know, each with the reason.
+    pub unknown: Vec<Skipped>,
+}
+
+/// What was there before the first write; kept until it is put back, over boots too.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BootJournal {
+    /// `cpushield-boot`.
+    pub journal: String,
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// The version of the program that wrote it.
+    pub version: String,
+    /// The boot in which it was written.
+    pub boot_id: Option<String>,
+    /// The boot loader.
+    pub loader: String,
+    /// Which kernels get the words.
+    pub rule: Rule,
+    /// The words.
+    pub words: Vec<String>,
+    /// Kernels that were chosen then.
+    pub kernels: Vec<String>,
+    /// CPUs that are, or may ever be, shielded.
+    pub cpus: CpuSet,
+    /// Whether everything was written.
+    pub complete: bool,
+    /// The files, in the order they are written.
+    pub files: Vec<Kept>,
+}
+
+/// A file that is written, as it was before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Kept {
+    /// The file, links followed.
+    pub path: String,
+    /// Its bytes; `None`: it was not there.
+    pub original: Option<Bytes>,
+    /// Its permission bits.
+    pub mode: u32,
+    /// Its owner and group.
+    pub owner: Option<(u32, u32)>,
+    /// What was left there; `None` when it is not known yet.
+    pub left: Option<Bytes>,
+}
+
+/// Bytes in JSON: as text where they are text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Bytes {
+    /// UTF-8.
+    Text(String),
+    /// Two digits for each byte.
+    Hex(String),
+}
+
+impl Bytes {
+    /// The same bytes for JSON.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Bytes {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Bytes::Text(text.to_owned()),
+            Err(_) => Bytes::Hex(bytes.iter().map(|byte| format!("{byte:02x}")).collect()),
+        }
+    }
+
+    /// The bytes; `None` for digits that are none.
+    #[must_use]
+    pub fn get(&self) -> Option<Vec<u8>> {
+        match self {
+            Bytes::Text(text) => Some(text.clone().into_bytes()),
+            Bytes::Hex(digits) => {
+                let pairs = digits.as_bytes().chunks(2);
+                pairs
+                    .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
+                    .collect()
+            }
+        }
+    }
+}
+
+impl Kept {
+    /// Its permissions and owner.
+    #[must_use]
+    pub fn access(&self) -> Access {
+        Access { mode: self.mode, owner: self.owner }
+    }
+}
+
+/// What [`super::write::write`] did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Written {
+    /// The boot loader.
+    pub loader: String,
+    /// The words that were written.
+    pub words: Vec<String>,
+    /// The kernels that have them.
+    pub kernels: Vec<String>,
+    /// Files that were written; none when everything was so already.
+    pub files: Vec<String>,
+    /// Which entry boots next, and why.
+    pub next: Option<String>,
+    /// Whether that entry has the words.
+    pub next_has: bool,
+    /// The id of the newest entry that has them.
+    pub entry: Option<String>,
+    /// How to reach the menu.
+    pub menu: String,
+}
+
+/// What [`super::write::undo`] did.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Unwritten {
+    /// Files, each with what became of it.
+    pub files: Vec<(String, Fate)>,
+    /// What else there is to tell.
+    pub notes: Vec<String>,
+}
+
+/// What became of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fate {
+    /// Its original bytes are there.
+    Restored,
+    /// It was as before already.
+    AlreadySo,
+    /// Others changed it since; it was made anew without our parameters.
+    MadeAnew,
+    /// Others changed it since, so it was left alone.
+    Drifted,
+}
+
+/// Wanted, written, booted, in force.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct BootStatus {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// The boot loader of this machine.
+    pub loader: Option<String>,
+    /// The words of `apply --boot`; empty when nothing was written.
+    pub words: Vec<WordStatus>,
+    /// Which kernels get them.
+    pub rule: Option<Rule>,
+    /// Kernels whose entries have all words now.
+    pub kernels: Vec<String>,
+    /// The running kernel.
+    pub running: Option<String>,
+    /// Which entry boots next, and why.
+    pub next: Option<String>,
+    /// What differs from what was written, and what to do.
+    pub differs: Vec<String>,
+}
+
+/// One word: is it written, was it booted, does the kernel show it?
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct WordStatus {
+    /// The word.
+    pub word: String,
+    /// Whether an entry of the menu has it.
+    pub written: bool,
+    /// Whether the running kernel was booted with it.
+    pub booted: bool,
+    /// What the kernel shows of it, where it shows anything: `nohz_full: 1-3`.
+    pub shows: Option<String>,
+    /// Whether that is what was wanted; `None` where the kernel shows nothing.
+    pub in_force: Option<bool>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn bytes_go_through_json_as_they_are(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+            let text = serde_json::to_string(&Bytes::of(&bytes)).unwrap();
+            let back: Bytes = serde_json::from_str(&text).unwrap();
+            prop_assert_eq!(back.get(), Some(bytes));
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! The script of ours below `/etc/grub.d`. `grub-mkconfig` runs it each time it makes `grub.cfg`,
+//! so a kernel that is installed later is covered too. Pure: it makes text.
+//!
+//! It knows nothing of disks, initrds or distributions: it runs the distribution's own `10_linux`
+//! with more parameters and keeps the entries of the chosen kernels, under ids of its own. What
+//! `10_linux` prints for itself stays as it is.
+
+/// The first lines of every script of ours, by which it is known.
+pub const MARK: &str = "#!/bin/sh\n# Made by cpushield;";
+
+/// What ids of our entries begin with.
+pub const ID: &str = "cpushield-";
+
+/// Which kernels get the parameters.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(tag = "rule", rename_all = "kebab-case")]
+pub enum Rule {
+    /// PREEMPT_RT kernels, by their configuration: a name alone says nothing.
+    Realtime,
+    /// The newest kernel.
+    Newest,
+    /// Kernels whose version matches.
+    Matching {
+        /// A pattern of the shell: `*-rt-*`.
+        glob: String,
+    },
+}
+
+/// Whether a pattern can stand in the script as it is.
+#[must_use]
+pub fn plain_glob(glob: &str) -> bool {
+    !glob.is_empty() && glob.chars().all(|c| c.is_ascii_alphanumeric() || "._+-~*?[]!".contains(c))
+}
+
+/// Whether a version matches a pattern as the shell's `case` does.
+#[must_use]
+pub fn matches(glob: &str, version: &str) -> bool {
+    let (glob, version): (Vec<char>, Vec<char>) =
+        (glob.chars().collect(), version.chars().collect());
+    fits(&glob, &version)
+}
+
+fn fits(glob: &[char], text: &[char]) -> bool {
+    let Some((first, rest)) = glob.split_first() else { return text.is_empty() };
+    match first {
+        '*' => (0..=text.len()).any(|n| text.get(n..).is_some_and(|text| fits(rest, text))),
+        '?' => text.split_first().is_some_and(|(_, text)| fits(rest, text)),
+        '[' => match (set(rest), text.split_first()) {
+            (Some((negated, members, rest)), Some((c, text))) => {
+                member(members, *c) != negated && fits(rest, text)
+            }
+            (None, Some(('[', text))) => fits(rest, text),
+            _ => false,
+        },
+        first => text.split_first().is_some_and(|(c, text)| c == first && fits(rest, text)),
+    }
+}
+
+/// The members of a `[…]` behind its bracket, whether they are excluded, and what follows.
+fn set(glob: &[char]) -> Option<(bool, &[char], &[char])> {
+    let (negated, glob) = match glob {
+        ['!', rest @ ..] => (true, rest),
+        glob => (false, glob),
+    };
+    // A bracket in the first place is a member.
+    let end = 1 + glob.iter().skip(1).position(|c| *c == ']')?;
+    Some((negated, glob.get(..end)?, glob.get(end + 1..)?))
+}
+
+fn member(members: &[char], c: char) -> bool {
+    match members {
+        [from, '-', to, rest @ ..] => (*from..=*to).contains(&c) || member(rest, c),
+        [one, rest @ ..] => *one == c || member(rest, c),
+        [] => false,
+    }
+}
+
+/// The script. `words` and the pattern are plain: see [`plain_glob`] and
+/// [`crate::boot::line::plain`].
+#[must_use]
+pub fn script(rule: &Rule, words: &[String]) -> String {
+    let chosen = match rule {
+        Rule::Realtime => {
+            "grep -Eqx 'CONFIG_PREEMPT_RT(_FULL)?=y' \"/boot/config-$1\" 2>/dev/null".to_owned()
+        }
+        // The first entry of 10_linux is that of the newest kernel.
+        Rule::Newest => "[ -z \"$seen\" ]".to_owned(),
+        Rule::Matching { glob } => format!("case $1 in ({glob}) : ;; (*) false ;; esac"),
+    };
+    format!(
+        r#"{MARK} `cpushield undo --boot` removes it.
+# Entries with more kernel parameters for chosen kernels. Each is the one that 10_linux makes for
+# that kernel; the entries of 10_linux itself stay as they are, without these parameters.
+parameters='{words}'
+
+chosen() {{ # version
+    {chosen}
+}}
+
+tell() {{
+    echo "cpushield: $*" >&2
+}}
+
+# A failure here must not keep a new kernel from being entered: it is told, and nothing is printed.
+dir=${{0%/*}}
+[ -x "$dir/10_linux" ] || {{
+    tell "there is no $dir/10_linux, so no entries are made"
+    exit 0
+}}
+GRUB_CMDLINE_LINUX="$parameters${{GRUB_CMDLINE_LINUX:+ $GRUB_CMDLINE_LINUX}}"
+GRUB_DISABLE_SUBMENU=y
+GRUB_DISABLE_RECOVERY=true
+GRUB_ACTUAL_DEFAULT=
+export GRUB_CMDLINE_LINUX GRUB_DISABLE_SUBMENU GRUB_DISABLE_RECOVERY GRUB_ACTUAL_DEFAULT
+entries=$("$dir/10_linux" 2>/dev/null) || {{
+    tell "$dir/10_linux failed, so no entries are made"
+    exit 0
+}}
+
+seen=
+entry=
+version=
+quote="'"
+printf '%s\n' "$entries" | while IFS= read -r line; do
+    case $line in
+    'menuentry '*)
+        entry=$line
+        version=
+        continue
+        ;;
+    esac
+    [ -n "$entry" ] || continue
+    entry="$entry
+$line"
+    case $line in
+    *linux*[/\ ]vmlinuz-* | *linux*[/\ ]vmlinux-* | *linux*[/\ ]kernel-*)
+        # The first word that is a kernel's file, without its directory.
+        set -f
+        for word in $line; do
+            case ${{word##*/}} in
+            vmlinuz-* | vmlinux-* | kernel-*)
+                [ -n "$version" ] || version=${{word##*/}}
+                ;;
+            esac
+        done
+        set +f
+        ;;
+    '}}')
+        version=${{version%.efi.signed}}
+        version=${{version#*-}}
+        case " $seen " in
+        *" $version "*) ;;
+        *)
+            if [ -n "$version" ] && chosen "$version"; then
+                head=${{entry%%"
+"*}}
+                rest=${{entry#*"
+"}}
+                before=${{head%%"$quote --class"*}}
+                # Without classes the title is left alone: the id tells the entries apart.
+                if [ "$before" != "$head" ]; then
+                    head="$before (cpushield)$quote --class${{head#*"$quote --class"}}"
+                fi
+                case $head in
+                *menuentry_id_option*)
+                    head="${{head%%menuentry_id_option*}}menuentry_id_option '{ID}$version' {{"
+                    ;;
+                *) head="${{head%\{{}}--id '{ID}$version' {{" ;;
+                esac
+                printf '%s\n%s\n' "$head" "$rest"
+            fi
+            seen="$seen $version"
+            ;;
+        esac
+        entry=
+        ;;
+    esac
+done
+"#,
+        words = words.join(" "),
+    )
+}
+
+/// The text of `grub.cfg` without what a script of ours printed: the section between its marks and
+/// the empty line before them, as grub-mkconfig writes them (util/grub-mkconfig.in, 2.06, 2.12).
+#[must_use]
+pub fn without_ours(cfg: &str, scripts: &[&str]) -> String {
+    let mut text = cfg.to_owned();
+    for script in scripts {
+        let (begin, end) =
+            (format!("\n### BEGIN {script} ###\n"), format!("### END {script} ###\n"));
+        while let Some(from) = text.find(&begin) {
+            let behind = from + begin.len();
+            let Some(to) = text.get(behind..).and_then(|rest| rest.find(&end)) else { break };
+            text.replace_range(from..behind + to + end.len(), "");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+
+    fn sh(arguments: &[&str], input: &str) -> (bool, String) {
+        let mut child = Command::new("sh")
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        (output.status.success(), String::from_utf8(output.stdout).unwrap())
+    }
+
+    #[test]
+    fn the_shell_takes_every_script() {
+        let words = ["nohz_full=1-3".to_owned(), "isolcpus=managed_irq,1-3".to_owned()];
+        for rule in
+            [Rule::Realtime, Rule::Newest, Rule::Matching { glob: "*-rt-[!a-c]?".to_owned() }]
+        {
+            let script = script(&rule, &words);
+            assert!(sh(&["-n"], &script).0, "{script}");
+            assert!(script.starts_with(MARK));
+        }
+    }
+
+    #[test]
+    fn our_section_is_taken_out_and_nothing_else() {
+        let others =
+            "#\n\n### BEGIN /etc/grub.d/10_linux ###\na\n### END /etc/grub.d/10_linux ###\n";
+        let ours = "\n### BEGIN /etc/grub.d/07_x ###\nb\n### END /etc/grub.d/07_x ###\n";
+        let both = others.replacen("#\n", &format!("#\n{ours}"), 1);
+        assert_eq!(without_ours(&both, &["/etc/grub.d/07_x"]), others);
+        assert_eq!(without_ours(others, &["/etc/grub.d/07_x"]), others);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(40))]
+        #[test]
+        fn patterns_match_as_the_shell_does(
+            parts in proptest::collection::vec(
+                proptest::sample::select(vec!["a", "b", "-", "*", "?", "[ab]", "[!a]", "[a-b]"]),
+                1..6,
+            ),
+            version in "[ab-]{0,5}",
+        ) {
+            let glob = parts.concat();
+            prop_assert!(plain_glob(&glob));
+            let script = format!("case {version:?} in ({glob}) ;; (*) exit 1 ;; esac");
+            let (shell, _) = sh(&["-c", &script], "");
+            prop_assert_eq!(matches(&glob, &version), shell, "{}", script);
+        }
+    }
+}

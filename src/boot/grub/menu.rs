@@ -1,0 +1,459 @@
+//! `grub.cfg` as far as a menu goes: which entries there are, which kernel and command line each
+//! has, and which one boots next. Pure; the text is never rewritten from what was understood.
+
+use super::env;
+use std::fmt;
+use std::iter::Peekable;
+use std::str::Chars;
+
+/// Why a file is not understood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MenuError {
+    /// The line, from 1.
+    pub line: usize,
+    /// What is wrong there.
+    pub what: &'static str,
+}
+
+impl fmt::Display for MenuError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.what)
+    }
+}
+
+/// An entry or a submenu.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// What the menu shows.
+    pub title: String,
+    /// What `grub-reboot` and `GRUB_DEFAULT` may call it.
+    pub id: Option<String>,
+    /// The submenu it is in, as an index of [`Menu::entries`].
+    pub parent: Option<usize>,
+    /// Its number within its menu, from 0.
+    pub number: usize,
+    /// Whether it is a submenu.
+    pub is_submenu: bool,
+    /// The kernel's file (`/boot/vmlinuz-6.12.1-amd64`).
+    pub kernel: Option<String>,
+    /// What the kernel is given.
+    pub args: String,
+    /// Its first line in the file, from 1.
+    pub line: usize,
+}
+
+/// A menu.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Menu {
+    /// All entries, in the order of the file.
+    pub entries: Vec<Entry>,
+    /// What `default` is set to, without the branch for `next_entry`; `None` when it is not set.
+    pub default: Option<String>,
+    /// Whether the file asks for `next_entry` (`grub-reboot`).
+    pub honours_next: bool,
+}
+
+/// Which entry boots next, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Next {
+    /// An index of [`Menu::entries`]; `None` for an empty menu.
+    pub entry: Option<usize>,
+    /// The reason, in words.
+    pub why: String,
+    /// Whether what was asked for is not in the menu, so that GRUB falls back to the first entry.
+    pub lost: bool,
+}
+
+impl Entry {
+    /// The kernel's version, as `10_linux` has it: the file's name behind the first `-` that a
+    /// digit follows.
+    #[must_use]
+    pub fn version(&self) -> Option<&str> {
+        version_of(self.kernel.as_deref()?)
+    }
+}
+
+/// `/boot/vmlinuz-6.12.1-amd64` → `6.12.1-amd64`.
+#[must_use]
+pub fn version_of(kernel: &str) -> Option<&str> {
+    let name = kernel.rsplit('/').next()?.trim_end_matches(".efi.signed");
+    let named = ["vmlinuz-", "vmlinux-", "kernel-"];
+    let rest = named.iter().find_map(|prefix| name.strip_prefix(prefix))?;
+    (!rest.is_empty()).then_some(rest)
+}
+
+/// What stands between the curly brackets that are open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Block {
+    Entry(usize),
+    /// A function, or brackets of no interest.
+    Other,
+}
+
+/// Reads a menu.
+///
+/// # Errors
+/// A quote or a bracket is not closed, or closed too often.
+pub fn parse(text: &str) -> Result<Menu, MenuError> {
+    let mut menu = Menu::default();
+    let mut open: Vec<(Block, usize)> = Vec::new();
+    for command in Commands::of(text) {
+        let Command { words, line, opens } = command?;
+        let first = words.first().map_or("", String::as_str);
+        if first == "}" {
+            open.pop().ok_or(MenuError { line, what: "a bracket is closed that is not open" })?;
+            continue;
+        }
+        let parent = open.iter().rev().find_map(|(block, _)| match block {
+            Block::Entry(index) => Some(*index),
+            Block::Other => None,
+        });
+        match first {
+            "menuentry" | "submenu" if opens => {
+                open.push((Block::Entry(menu.entries.len()), line));
+                menu.add(&words, parent, line);
+                continue;
+            }
+            "linux" | "linux16" | "linuxefi" => menu.loads(parent, &words),
+            "set" => menu.sets(words.get(1).map_or("", String::as_str)),
+            _ => {}
+        }
+        if opens {
+            open.push((Block::Other, line));
+        }
+    }
+    match open.last() {
+        Some((_, line)) => {
+            Err(MenuError { line: *line, what: "a bracket is opened and not closed" })
+        }
+        None => Ok(menu),
+    }
+}
+
+impl Menu {
+    fn add(&mut self, words: &[String], parent: Option<usize>, line: usize) {
+        let mut rest = words.iter().skip(2);
+        let mut id = None;
+        while let Some(word) = rest.next() {
+            match word.as_str() {
+                "--id" | "$menuentry_id_option" | "${menuentry_id_option}" => {
+                    id = rest.next().cloned();
+                }
+                word => id = word.strip_prefix("--id=").map(str::to_owned).or(id),
+            }
+        }
+        let number = self.entries.iter().filter(|entry| entry.parent == parent).count();
+        self.entries.push(Entry {
+            title: words.get(1).cloned().unwrap_or_default(),
+            id,
+            parent,
+            number,
+            is_submenu: words.first().is_some_and(|word| word == "submenu"),
+            kernel: None,
+            args: String::new(),
+            line,
+        });
+    }
+
+    fn loads(&mut self, entry: Option<usize>, words: &[String]) {
+        let Some(entry) = entry.and_then(|index| self.entries.get_mut(index)) else { return };
+        entry.kernel = words.get(1).cloned();
+        let quoted = |word: &String| match word.contains(' ') {
+            true => format!("\"{word}\""),
+            false => word.clone(),
+        };
+        let args: Vec<String> = words.iter().skip(2).map(quoted).collect();
+        entry.args = args.join(" ");
+    }
+
+    fn sets(&mut self, assignment: &str) {
+        match assignment.strip_prefix("default=") {
+            Some("${next_entry}" | "$next_entry") => self.honours_next = true,
+            Some(value) => self.default = Some(value.to_owned()),
+            None => {}
+        }
+    }
+
+    /// Which entry boots next with this environment block (`normal_mode` reads it first).
+    #[must_use]
+    pub fn next(&self, variables: &[(String, String)]) -> Next {
+        let once = env::value(variables, "next_entry").filter(|_| self.honours_next);
+        let saved = env::value(variables, "prev_saved_entry")
+            .or_else(|| env::value(variables, "saved_entry"));
+        let (asked, why) = match (once, self.default.as_deref()) {
+            (Some(once), _) => (once, "next_entry of grubenv, for one boot".to_owned()),
+            (None, Some("${saved_entry}" | "$saved_entry")) => match saved {
+                Some(saved) => (saved, "saved_entry of grubenv".to_owned()),
+                None => {
+                    return self.first("GRUB_DEFAULT=saved, and none is saved".to_owned(), false);
+                }
+            },
+            (None, None | Some("")) => return self.first("it is the first".to_owned(), false),
+            (None, Some(default)) => (default, format!("GRUB_DEFAULT={default}")),
+        };
+        match self.find(asked, None) {
+            Some(entry) => Next { entry: Some(entry), why, lost: false },
+            None => self.first(
+                format!("{why} asks for {asked:?}, which is not in the menu: GRUB takes the first"),
+                true,
+            ),
+        }
+    }
+
+    fn first(&self, why: String, lost: bool) -> Next {
+        Next { entry: self.child(None, 0).map(|index| self.innermost(index)), why, lost }
+    }
+
+    /// The entry that a number, an id, a title or a path of them (`1>2`) means
+    /// (get_entry_number(), grub-core/normal/menu.c, 2.12).
+    fn find(&self, asked: &str, menu: Option<usize>) -> Option<usize> {
+        let (part, rest) = cut(asked);
+        let index = match part.parse::<usize>() {
+            Ok(number) => self.child(menu, number),
+            Err(_) => self.entries.iter().position(|entry| {
+                entry.parent == menu && (entry.title == part || entry.id.as_ref() == Some(&part))
+            }),
+        }?;
+        match rest {
+            Some(rest) => self.find(rest, Some(index)),
+            None => Some(self.innermost(index)),
+        }
+    }
+
+    fn child(&self, menu: Option<usize>, number: usize) -> Option<usize> {
+        self.entries.iter().position(|entry| entry.parent == menu && entry.number == number)
+    }
+
+    /// A submenu stands for its first entry.
+    fn innermost(&self, index: usize) -> usize {
+        match self.entries.get(index) {
+            Some(entry) if entry.is_submenu => {
+                self.child(Some(index), 0).map_or(index, |inner| self.innermost(inner))
+            }
+            _ => index,
+        }
+    }
+}
+
+/// A path at its first `>`; `>>` is the character itself.
+fn cut(path: &str) -> (String, Option<&str>) {
+    let mut part = String::new();
+    let mut chars = path.char_indices().peekable();
+    while let Some((at, c)) = chars.next() {
+        if c != '>' {
+            part.push(c);
+        } else if chars.next_if(|(_, next)| *next == '>').is_some() {
+            part.push('>');
+        } else {
+            return (part, path.get(at + 1..));
+        }
+    }
+    (part, None)
+}
+
+/// One command of the script.
+struct Command {
+    words: Vec<String>,
+    line: usize,
+    /// Whether a curly bracket opens behind it.
+    opens: bool,
+}
+
+/// The commands of a script, one after the other.
+struct Commands<'a> {
+    chars: Peekable<Chars<'a>>,
+    line: usize,
+    failed: bool,
+}
+
+impl<'a> Commands<'a> {
+    fn of(text: &'a str) -> Commands<'a> {
+        Commands { chars: text.chars().peekable(), line: 1, failed: false }
+    }
+
+    fn take(&mut self) -> Option<char> {
+        let c = self.chars.next();
+        self.line += usize::from(c == Some('\n'));
+        c
+    }
+
+    /// The rest of a quoted part, with `\` as GRUB's script has it: nothing is special between
+    /// single quotes, and `\` goes before `$`, `"` and `\` between double ones.
+    fn quoted(&mut self, quote: char, word: &mut String) -> Result<(), MenuError> {
+        let line = self.line;
+        loop {
+            match self.take() {
+                None => return Err(MenuError { line, what: "a quote is opened and not closed" }),
+                Some(c) if c == quote => return Ok(()),
+                Some('\\') if quote == '"' => {
+                    let next = self.chars.peek().copied();
+                    if !matches!(next, Some('$' | '"' | '\\')) {
+                        word.push('\\');
+                    }
+                    word.extend(self.take());
+                }
+                Some(c) => word.push(c),
+            }
+        }
+    }
+
+    fn command(&mut self) -> Option<Result<Command, MenuError>> {
+        let (mut words, mut word) = (Vec::new(), None::<String>);
+        let mut line = self.line;
+        loop {
+            let c = self.take();
+            let ends = matches!(c, None | Some('\n' | ';'));
+            let bare = word.is_none();
+            match c {
+                Some('#') if bare => {
+                    while self.chars.peek().is_some_and(|c| *c != '\n') {
+                        self.take();
+                    }
+                }
+                // Only a word that is a bracket alone is one: `${prefix}` is not.
+                Some('{') if bare && !words.is_empty() => {
+                    return Some(Ok(Command { words, line, opens: true }));
+                }
+                Some('}') if bare && words.is_empty() => {
+                    return Some(Ok(Command { words: vec!["}".to_owned()], line, opens: false }));
+                }
+                Some(quote @ ('\'' | '"')) => {
+                    if let Err(error) = self.quoted(quote, word.get_or_insert_default()) {
+                        return Some(Err(error));
+                    }
+                }
+                Some('\\') => word.get_or_insert_default().extend(self.take()),
+                None | Some('\n' | ';' | ' ' | '\t' | '\r') => words.extend(word.take()),
+                Some(c) => word.get_or_insert_default().push(c),
+            }
+            if ends && !words.is_empty() {
+                return Some(Ok(Command { words, line, opens: false }));
+            }
+            c?;
+            if words.is_empty() && word.is_none() {
+                line = self.line;
+            }
+        }
+    }
+}
+
+impl Iterator for Commands<'_> {
+    type Item = Result<Command, MenuError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed {
+            return None;
+        }
+        let command = self.command();
+        self.failed = matches!(command, Some(Err(_)));
+        command
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Shortened from what grub-mkconfig 2.06 of Debian 12 made.
+    const CFG: &str = r#"#
+### BEGIN /etc/grub.d/00_header ###
+if [ -s $prefix/grubenv ]; then
+  set have_grubenv=true
+  load_env
+fi
+if [ "${next_entry}" ] ; then
+   set default="${next_entry}"
+   set next_entry=
+   save_env next_entry
+   set boot_once=true
+else
+   set default="${saved_entry}"
+fi
+function savedefault {
+  if [ -z "${boot_once}" ]; then
+    saved_entry="${chosen}"
+  fi
+}
+### BEGIN /etc/grub.d/10_linux ###
+menuentry 'Debian' --class debian --class os $menuentry_id_option 'gnulinux-simple-ab' {
+	load_video
+	if [ x$grub_platform = xxen ]; then insmod xzio; insmod lzopio; fi
+	echo	'Loading Linux 6.1.0-9 ... it'\''s { fine'
+	linux	/boot/vmlinuz-6.1.0-9-amd64 root=UUID=ab ro  quiet dyndbg="file a.c +p"
+	initrd	/boot/initrd.img-6.1.0-9-amd64
+}
+submenu 'Advanced options' $menuentry_id_option 'gnulinux-advanced-ab' {
+	menuentry 'Debian, with Linux 6.1.0-9-rt-amd64' --id rt {
+		linux	/boot/vmlinuz-6.1.0-9-rt-amd64 root=UUID=ab ro
+	}
+	menuentry "two $words" { linux16 /vmlinuz-6.1.0-9-amd64 single; }
+}
+"#;
+
+    fn env(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect()
+    }
+
+    #[test]
+    fn entries_submenus_kernels_and_their_arguments_are_read() {
+        let menu = parse(CFG).unwrap();
+        let seen: Vec<_> = menu
+            .entries
+            .iter()
+            .map(|e| (e.title.as_str(), e.id.as_deref(), e.parent, e.number, e.version()))
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                ("Debian", Some("gnulinux-simple-ab"), None, 0, Some("6.1.0-9-amd64")),
+                ("Advanced options", Some("gnulinux-advanced-ab"), None, 1, None),
+                (
+                    "Debian, with Linux 6.1.0-9-rt-amd64",
+                    Some("rt"),
+                    Some(1),
+                    0,
+                    Some("6.1.0-9-rt-amd64")
+                ),
+                ("two $words", None, Some(1), 1, Some("6.1.0-9-amd64")),
+            ]
+        );
+        assert_eq!(menu.entries[0].args, "root=UUID=ab ro quiet \"dyndbg=file a.c +p\"");
+        assert_eq!(menu.entries[0].line, 21);
+        assert_eq!((menu.default.as_deref(), menu.honours_next), (Some("${saved_entry}"), true));
+    }
+
+    #[test]
+    fn which_entry_boots_next_is_what_grub_takes() {
+        let menu = parse(CFG).unwrap();
+        let next = |pairs: &[(&str, &str)]| {
+            let next = menu.next(&env(pairs));
+            (next.entry.unwrap(), next.lost)
+        };
+        assert_eq!(next(&[]), (0, false));
+        assert_eq!(next(&[("saved_entry", "1>0")]), (2, false));
+        assert_eq!(next(&[("saved_entry", "gnulinux-advanced-ab>rt")]), (2, false));
+        assert_eq!(next(&[("saved_entry", "Advanced options")]), (2, false));
+        assert_eq!(next(&[("saved_entry", "1>1"), ("next_entry", "0")]), (0, false));
+        // The trap: a saved entry that is no more makes the first entry the default.
+        assert_eq!(next(&[("saved_entry", "rt")]), (0, true));
+    }
+
+    #[test]
+    fn what_is_not_closed_is_one_error_with_its_line() {
+        assert_eq!(parse("a\nmenuentry 'x' {\n linux /v\n").unwrap_err().line, 2);
+        assert_eq!(parse("a\n\nset x='y\n\n").unwrap_err().line, 3);
+        assert_eq!(parse("}\n").unwrap_err().line, 1);
+        assert_eq!(parse("").unwrap(), Menu::default());
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in "[a-z{}'\"\\\\;# \n>]{0,60}|.*", asked in "[0-9a>]*") {
+            if let Ok(menu) = parse(&text) {
+                let _ = menu.next(&env(&[("saved_entry", &asked)]));
+                let _ = menu.find(&asked, None);
+            }
+        }
+    }
+}

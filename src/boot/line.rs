@@ -1,0 +1,231 @@
+//! A kernel command line as text that is added to: words, what is there already, what contradicts,
+//! how long it may be. Pure. The words that were there stay as they are, to the byte.
+
+use cpushield_linux::CpuSet;
+use cpushield_linux::text::cmdline;
+use std::fmt;
+
+/// Parameters whose values are CPU lists: equal sets are equal values.
+const LISTS: &[&str] = &["nohz_full", "rcu_nocbs", "irqaffinity", "workqueue.unbound_cpus"];
+
+/// Why words cannot be added to a command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Conflict {
+    /// The parameter is there with another value. The kernel takes one of both, or none.
+    Differs {
+        /// What is there.
+        there: String,
+        /// What was to be added.
+        wanted: String,
+    },
+    /// `isolcpus=nohz,…` is another list than that of `nohz_full=`: the kernel refuses the second
+    /// one of them ("Housekeeping: nohz_full= must match isolcpus=", kernel/sched/isolation.c).
+    Mismatch {
+        /// What is there.
+        there: String,
+        /// What was to be added.
+        wanted: String,
+    },
+    /// The line would be longer than the kernel reads.
+    TooLong {
+        /// Its bytes with the words added.
+        bytes: usize,
+        /// What the kernel reads.
+        limit: usize,
+    },
+    /// A quote is opened and not closed: the words behind it are not parameters.
+    OpenQuote,
+}
+
+impl fmt::Display for Conflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Conflict::Differs { there, wanted } => {
+                write!(f, "{there} is there already, which contradicts {wanted}")
+            }
+            Conflict::Mismatch { there, wanted } => write!(
+                f,
+                "{there} is there already; the kernel refuses {wanted} beside it, because the lists \
+                 differ"
+            ),
+            Conflict::TooLong { bytes, limit } => write!(
+                f,
+                "the command line would have {bytes} bytes; this kernel reads {limit} and drops the \
+                 rest"
+            ),
+            Conflict::OpenQuote => f.write_str("a quote in the command line is never closed"),
+        }
+    }
+}
+
+/// What became of the words.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Merged {
+    /// Words that are to be added, in the order they were wanted.
+    pub add: Vec<String>,
+    /// Words that say what the line says already.
+    pub already: Vec<String>,
+}
+
+/// Bytes of a command line that kernels of an architecture read, the final zero included
+/// (`COMMAND_LINE_SIZE`: arch/x86/include/asm/setup.h and arch/arm64/include/uapi/asm/setup.h 2048,
+/// arch/arm/include/uapi/asm/setup.h 1024, include/uapi/asm-generic/setup.h 512; 6.12).
+#[must_use]
+pub fn limit(arch: Option<&str>) -> usize {
+    match arch {
+        None | Some("x86_64" | "i386" | "i686" | "x86" | "aarch64" | "ppc64le" | "ppc64") => 2048,
+        Some("armv7l" | "armv6l" | "arm" | "riscv64") => 1024,
+        Some("s390x") => 4096,
+        Some(_) => 512,
+    }
+}
+
+/// Sorts wanted words (`nohz_full=2-3`) into those to add and those there already.
+///
+/// # Errors
+/// A word contradicts the line, or there is no room for all of them.
+pub fn merge(line: &str, wanted: &[String], limit: usize) -> Result<Merged, Conflict> {
+    if line.matches('"').count() % 2 == 1 {
+        return Err(Conflict::OpenQuote);
+    }
+    let there = cmdline::parse(line);
+    let mut merged = Merged::default();
+    for word in wanted {
+        let (name, value) = split(word);
+        let mut known = false;
+        for param in &there {
+            let said = shown(param);
+            if name == "nohz_full" && cmdline::same_name(&param.name, "isolcpus") {
+                let asked = param.value.as_deref().map(|value| cmdline::isolcpus(value, None));
+                if asked.and_then(Result::ok).is_some_and(|it| it.nohz && !same(&it.cpus, value)) {
+                    return Err(Conflict::Mismatch { there: said, wanted: word.clone() });
+                }
+            }
+            if !cmdline::same_name(&param.name, name) {
+                continue;
+            }
+            if !alike(name, param.value.as_deref(), value) {
+                return Err(Conflict::Differs { there: said, wanted: word.clone() });
+            }
+            known = true;
+        }
+        if known { &mut merged.already } else { &mut merged.add }.push(word.clone());
+    }
+    let added: usize = merged.add.iter().map(|word| word.len() + 1).sum();
+    let bytes = line.trim_end().len() + added + 1;
+    if bytes > limit { Err(Conflict::TooLong { bytes, limit }) } else { Ok(merged) }
+}
+
+/// The line with words in front, where no `--` of the line can hide them from the kernel.
+#[must_use]
+pub fn with(line: &str, words: &[String]) -> String {
+    if words.is_empty() {
+        return line.to_owned();
+    }
+    let gap = if line.is_empty() { "" } else { " " };
+    format!("{}{gap}{line}", words.join(" "))
+}
+
+/// Whether the kernel that was given this line was given this word.
+#[must_use]
+pub fn has(line: &str, word: &str) -> bool {
+    let (name, value) = split(word);
+    cmdline::parse(line).iter().any(|param| {
+        cmdline::same_name(&param.name, name) && alike(name, param.value.as_deref(), value)
+    })
+}
+
+/// Whether a word can be written into every loader's files without quoting: shell, GRUB and BLS
+/// read it as it is.
+#[must_use]
+pub fn plain(word: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_.,:=/+-".contains(c);
+    word.starts_with(|c: char| c.is_ascii_alphabetic()) && word.chars().all(plain)
+}
+
+fn split(word: &str) -> (&str, Option<&str>) {
+    match word.split_once('=') {
+        Some((name, value)) => (name, Some(value)),
+        None => (word, None),
+    }
+}
+
+fn shown(param: &cmdline::Param) -> String {
+    match &param.value {
+        Some(value) => format!("{}={value}", param.name),
+        None => param.name.clone(),
+    }
+}
+
+fn alike(name: &str, there: Option<&str>, wanted: Option<&str>) -> bool {
+    let set = |value: Option<&str>| value.and_then(|value| value.parse::<CpuSet>().ok());
+    there == wanted
+        || LISTS.iter().any(|list| cmdline::same_name(list, name))
+            && set(there).is_some_and(|there| Some(there) == set(wanted))
+}
+
+fn same(cpus: &CpuSet, list: Option<&str>) -> bool {
+    list.and_then(|list| list.parse::<CpuSet>().ok()).as_ref() == Some(cpus)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn what_is_there_is_not_added_and_what_contradicts_is_found() {
+        let wanted = words("nohz_full=2-3 rcu_nocbs=2-3");
+        let merged = merge("root=/dev/vda1 ro quiet", &wanted, 2048).unwrap();
+        assert_eq!((merged.add, merged.already.len()), (wanted.clone(), 0));
+        let merged = merge("ro nohz-full=2,3 a=\"b nohz_full=1\"", &wanted, 2048).unwrap();
+        assert_eq!((merged.add, merged.already), (words("rcu_nocbs=2-3"), words("nohz_full=2-3")));
+        let refused = |line| merge(line, &wanted, 2048).unwrap_err().to_string();
+        assert!(refused("nohz_full=3").starts_with("nohz_full=3 is there already"));
+        // Doubled, the second one another: the kernel takes the first and warns.
+        assert!(refused("nohz_full=2-3 nohz_full=1").contains("nohz_full=1"));
+        assert!(refused("isolcpus=nohz,domain,1").contains("the lists differ"));
+        assert!(merge("isolcpus=domain,1", &wanted, 2048).is_ok());
+        assert!(merge("isolcpus=nohz,2-3", &wanted, 2048).is_ok());
+        assert!(refused("a=\"b").contains("never closed"));
+        // What follows `--` is for init.
+        assert!(merge("ro -- nohz_full=1", &wanted, 2048).is_ok());
+    }
+
+    #[test]
+    fn the_limit_is_that_of_the_kernel_with_its_final_zero() {
+        let wanted = words("skew_tick=1");
+        let line = "x".repeat(2048 - 1 - 1 - "skew_tick=1".len());
+        assert!(merge(&line, &wanted, limit(Some("x86_64"))).is_ok());
+        let too_long = Conflict::TooLong { bytes: 2049, limit: 2048 };
+        assert_eq!(merge(&(line + "x"), &wanted, 2048), Err(too_long));
+    }
+
+    proptest! {
+        #[test]
+        fn words_that_were_added_are_there_and_the_rest_is_as_it_was(
+            line in "[ -~]{0,80}",
+            cpus in 1_usize..64,
+        ) {
+            let wanted = vec![format!("nohz_full={cpus}"), "rcu_nocb_poll".to_owned()];
+            if let Ok(merged) = merge(&line, &wanted, 2048) {
+                let new = with(&line, &merged.add);
+                prop_assert!(new.ends_with(&line));
+                for word in &wanted {
+                    prop_assert!(has(&new, word), "{new:?}");
+                }
+                // A second time nothing is to do.
+                prop_assert!(merge(&new, &wanted, 2048).unwrap().add.is_empty());
+            }
+        }
+
+        #[test]
+        fn no_line_makes_it_panic(line in ".*", word in ".*") {
+            let _ = merge(&line, &[word], 2048);
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! GRUB 2 where `grub-mkconfig` makes `grub.cfg` (Debian, Ubuntu): a generator of ours below
+//! `/etc/grub.d` makes entries of its own for the chosen kernels.
+//!
+//! `grub-mkconfig -o` writes over `grub.cfg` in place, so a crash can leave half of it. We take
+//! what it prints, give it to `grub-script-check`, and put it in place whole.
+
+use super::{Edit, Entry, Found, Loader, Recipe};
+use crate::boot::error::BootError;
+use crate::boot::grub::generator::{self, MARK, Rule};
+use crate::boot::grub::{env, menu};
+use cpushield_linux::text::cmdline;
+use cpushield_linux::{Error, Host};
+
+/// Before `10_linux`: our entry is the first one, which is the default unless another is named.
+const FIRST: &str = "/etc/grub.d/07_cpushield";
+/// Behind everything: the numbers of all other entries stay what they are.
+const LAST: &str = "/etc/grub.d/42_cpushield";
+/// The distribution's own generator, of which ours is made.
+const TEN: &str = "/etc/grub.d/10_linux";
+
+const DIRS: &[(&str, &str)] = &[("/boot/grub", "grub-mkconfig"), ("/boot/grub2", "grub2-mkconfig")];
+
+#[derive(Debug)]
+pub(super) struct Grub;
+
+/// The directory of `grub.cfg`, and the program that makes it.
+fn place(host: &Host) -> Option<(&'static str, &'static str)> {
+    let there = |(dir, _): &&(&str, &str)| host.exists(&format!("{dir}/grub.cfg"));
+    DIRS.iter().find(there).copied()
+}
+
+fn optional(answer: cpushield_linux::Result<Vec<u8>>) -> Result<Option<Vec<u8>>, Error> {
+    match answer {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.is_absent() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// How to reach the menu, from what `grub.cfg` does about it.
+fn reach(cfg: &str) -> String {
+    let hidden = cfg.contains("timeout_style=hidden") || cfg.contains("timeout_style=countdown");
+    match (hidden, cfg.contains("set timeout=0")) {
+        (false, false) => "the menu is shown at boot".to_owned(),
+        _ => "hold Shift (BIOS) or press Esc (UEFI) while the machine starts to see the menu; \
+              GRUB_TIMEOUT in /etc/default/grub shows it always"
+            .to_owned(),
+    }
+}
+
+impl Loader for Grub {
+    fn name(&self) -> &'static str {
+        "grub"
+    }
+
+    fn find(&self, host: &Host) -> Result<Option<Found>, BootError> {
+        // What makes `grub.cfg` of BLS files makes no entries of kernels itself.
+        let Some((dir, program)) = place(host).filter(|_| host.exists(TEN)) else {
+            return Ok(None);
+        };
+        if !host.is_live() || host.program(program).is_some() {
+            let path = format!("{dir}/grub.cfg");
+            let text = String::from_utf8_lossy(&host.read_bytes(&path)?).into_owned();
+            let why = |error: menu::MenuError| BootError::Unparsable {
+                path: path.clone(),
+                why: error.to_string(),
+            };
+            let menu = menu::parse(&text).map_err(why)?;
+            let env_path = format!("{dir}/grubenv");
+            let variables = match optional(host.read_bytes(&env_path))? {
+                Some(block) => env::parse(&block).map_err(|error| BootError::Unparsable {
+                    path: env_path,
+                    why: error.to_string(),
+                })?,
+                None => Vec::new(),
+            };
+            let found = found(&path, &text, &menu, &variables);
+            // `blscfg` reads entries from files of their own (Fedora, RHEL): not ours to make.
+            let elsewhere = found.entries.is_empty() && text.contains("blscfg");
+            return Ok((!elsewhere).then_some(found));
+        }
+        Ok(None)
+    }
+
+    fn recipe(
+        &self,
+        host: &Host,
+        rule: &Rule,
+        words: &[String],
+        last: bool,
+    ) -> Result<Recipe, BootError> {
+        let Some((dir, _)) = place(host) else {
+            return Err(BootError::ByHand {
+                why: "there is no grub.cfg".to_owned(),
+                instructions: Vec::new(),
+            });
+        };
+        let bytes = generator::script(rule, words).into_bytes();
+        let path = if last { LAST } else { FIRST }.to_owned();
+        let made = vec![host.behind_links(&format!("{dir}/grub.cfg"))];
+        Ok(Recipe { edits: vec![Edit { path, bytes, mode: 0o755 }], made })
+    }
+
+    fn source(&self, host: &Host, keyword: &str) -> Option<String> {
+        let extra = host.list("/etc/default/grub.d").unwrap_or_default();
+        let extra = extra.iter().map(|name| format!("/etc/default/grub.d/{name}"));
+        for path in ["/etc/default/grub".to_owned()].into_iter().chain(extra) {
+            let text = host.read(&path).unwrap_or_default();
+            let says = |line: &str| {
+                let (_, value) = line.split_once('=').unwrap_or(("", line));
+                let value = value.trim_matches(['"', '\'']);
+                let params = cmdline::parse(value);
+                line.starts_with("GRUB_CMDLINE")
+                    && params.iter().any(|p| cmdline::same_name(&p.name, keyword))
+            };
+            if let Some(line) = text.lines().position(says) {
+                return Some(format!("{path}:{}", line + 1));
+            }
+        }
+        None
+    }
+
+    fn make(&self, host: &Host, _path: &str) -> Result<Vec<u8>, BootError> {
+        let (_, program) = place(host).unwrap_or(("", "grub-mkconfig"));
+        let said = host.consult(&[program], b"")?;
+        let check = program.replace("mkconfig", "script-check");
+        match host.consult(&[&check], &said.out) {
+            Err(error) if !error.is_absent() => return Err(error.into()),
+            // It comes with grub-mkconfig; what is not there cannot be asked.
+            _ => {}
+        }
+        let text = String::from_utf8_lossy(&said.out);
+        menu::parse(&text).map_err(|error| BootError::Unparsable {
+            path: format!("what {program} makes"),
+            why: error.to_string(),
+        })?;
+        Ok(said.out)
+    }
+
+    fn without_ours(&self, made: &[u8]) -> Vec<u8> {
+        match std::str::from_utf8(made) {
+            Ok(text) => generator::without_ours(text, &[FIRST, LAST]).into_bytes(),
+            Err(_) => made.to_vec(),
+        }
+    }
+
+    fn is_ours(&self, bytes: &[u8]) -> bool {
+        bytes.starts_with(MARK.as_bytes())
+    }
+
+    fn makes_anew(&self, _path: &str) -> bool {
+        true
+    }
+
+    fn is_made(&self, path: &str) -> bool {
+        path.ends_with("/grub.cfg")
+    }
+}
+
+fn found(path: &str, text: &str, menu: &menu::Menu, variables: &[(String, String)]) -> Found {
+    let next = menu.next(variables);
+    let mut entries = Vec::new();
+    let mut boots = None;
+    for (index, entry) in menu.entries.iter().enumerate() {
+        let Some(version) = entry.version() else { continue };
+        if next.entry == Some(index) {
+            boots = Some(entries.len());
+        }
+        entries.push(Entry {
+            version: version.to_owned(),
+            title: entry.title.clone(),
+            id: entry.id.clone(),
+            args: entry.args.clone(),
+            ours: entry.id.as_deref().is_some_and(|id| id.starts_with(generator::ID)),
+            place: format!("{path}:{}", entry.line),
+        });
+    }
+    let mut warnings = Vec::new();
+    if next.lost {
+        warnings.push(next.why.clone());
+    }
+    Found { entries, next: boots, why: next.why, warnings, menu: reach(text) }
+}

@@ -1,0 +1,128 @@
+//! Boot loaders, one file each. A loader reads its own menu and says what is to be written; it
+//! writes nothing itself: [`super::write`] does, for all of them, with the journal.
+
+mod grub;
+
+use super::error::BootError;
+use super::grub::generator::Rule;
+use cpushield_linux::Host;
+
+/// A kernel's entry in a menu.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The kernel's version.
+    pub version: String,
+    /// What the menu shows.
+    pub title: String,
+    /// What the loader calls it.
+    pub id: Option<String>,
+    /// What the kernel is given.
+    pub args: String,
+    /// Whether this tool made it.
+    pub ours: bool,
+    /// Where it stands, `/boot/grub/grub.cfg:87`.
+    pub place: String,
+}
+
+/// What a loader found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Entries with a kernel, in the order of the menu.
+    pub entries: Vec<Entry>,
+    /// Which of them boots next.
+    pub next: Option<usize>,
+    /// Why that one.
+    pub why: String,
+    /// What a person should know.
+    pub warnings: Vec<String>,
+    /// How to reach the menu while the machine boots.
+    pub menu: String,
+}
+
+/// A file that is put in place as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Edit {
+    /// The file.
+    pub path: String,
+    /// Its new bytes.
+    pub bytes: Vec<u8>,
+    /// Permission bits of a file that was not there.
+    pub mode: u32,
+}
+
+/// What is to be written, in order: files as they are, then those that the loader's own program
+/// makes of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Recipe {
+    /// Files as they are.
+    pub edits: Vec<Edit>,
+    /// Files that [`Loader::make`] makes.
+    pub made: Vec<String>,
+}
+
+/// One boot loader.
+pub trait Loader: Sync {
+    /// Its name.
+    fn name(&self) -> &'static str;
+
+    /// What is there; `None` when this machine does not use it.
+    ///
+    /// # Errors
+    /// Its files cannot be read, or are not understood.
+    fn find(&self, host: &Host) -> Result<Option<Found>, BootError>;
+
+    /// What is to be written.
+    ///
+    /// # Errors
+    /// Nothing can be written here.
+    fn recipe(
+        &self,
+        host: &Host,
+        rule: &Rule,
+        words: &[String],
+        last: bool,
+    ) -> Result<Recipe, BootError>;
+
+    /// Where a word stands that a kernel is given already, for a person who wants to change it.
+    fn source(&self, host: &Host, keyword: &str) -> Option<String>;
+
+    /// Makes a file by the loader's own program, without writing it.
+    ///
+    /// # Errors
+    /// There is no such program, or it fails.
+    fn make(&self, host: &Host, path: &str) -> Result<Vec<u8>, BootError>;
+
+    /// A made file without what is there because of us.
+    fn without_ours(&self, made: &[u8]) -> Vec<u8>;
+
+    /// Whether a file that is there is one of ours.
+    fn is_ours(&self, bytes: &[u8]) -> bool;
+
+    /// Whether an edit makes a file of ours, that cannot be there before.
+    fn makes_anew(&self, path: &str) -> bool;
+
+    /// Whether [`Loader::make`] makes this file.
+    fn is_made(&self, path: &str) -> bool;
+}
+
+/// Every loader, the surest sign first.
+pub const LOADERS: &[&dyn Loader] = &[&grub::Grub];
+
+/// The loader of this name.
+#[must_use]
+pub fn named(name: &str) -> Option<&'static dyn Loader> {
+    LOADERS.iter().copied().find(|loader| loader.name() == name)
+}
+
+/// The loader of this machine with what it found.
+///
+/// # Errors
+/// The files of a loader cannot be read, or are not understood.
+pub fn find(host: &Host) -> Result<Option<(&'static dyn Loader, Found)>, BootError> {
+    for loader in LOADERS {
+        if let Some(found) = loader.find(host)? {
+            return Ok(Some((*loader, found)));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,65 @@
+//! Parameters about the tick's moment and the clock.
+
+use super::{Offer, Parameter};
+use crate::causes::Cause;
+use crate::change::Risk;
+use crate::tunables::CLOCKSOURCE_PAGE;
+
+const X86: &[&str] = &["x86_64", "i686", "i386"];
+
+pub(super) const SKEW_TICK: Parameter = Parameter {
+    name: "skew-tick",
+    keyword: "skew_tick",
+    summary: "the ticks of different CPUs do not fall together",
+    page: "\
+CPUs that all tick at the same moment wait for each other at the locks that the tick takes. With
+`skew_tick=1` each CPU ticks a little later than the one before. It shortens the longest ticks of
+housekeeping CPUs, and of shielded ones that still tick; it removes none.
+
+Cost: CPUs that are idle are woken one after the other instead of together, so packages sleep less.
+
+Source: tick_setup_sched_timer() in kernel/time/tick-sched.c (6.12);
+Documentation/admin-guide/kernel-parameters.txt.",
+    removes: &[],
+    risk: Risk::None,
+    offer: Offer::Asked("shortens ticks, removes none"),
+    needs: &[],
+    arches: &[],
+    substitute: None,
+    value: |_| Some("1".to_owned()),
+};
+
+pub(super) const TSC: Parameter = Parameter {
+    name: "clocksource-watchdog",
+    keyword: "tsc",
+    summary: "trust the time stamp counter, so that no timer checks it on each CPU in turn",
+    page: CLOCKSOURCE_PAGE,
+    removes: &[Cause::Timer],
+    risk: Risk::Medium,
+    offer: Offer::Asked("only where the trace shows clocksource_watchdog"),
+    needs: &[],
+    arches: X86,
+    substitute: None,
+    value: |_| Some("reliable".to_owned()),
+};
+
+pub(super) const CLOCKSOURCE: Parameter = Parameter {
+    name: "clocksource",
+    keyword: "clocksource",
+    summary: "take the time stamp counter as the clock",
+    page: "\
+A clock that is no counter of the CPU (HPET, ACPI) is slow to read: each clock_gettime() is then a
+system call that waits for the device. The kernel chooses the time stamp counter by itself where it
+is good. `clocksource=tsc` takes it in any case.
+
+Cost: where the counters of the CPUs differ, time jumps.
+
+Source: boot_override_clocksource() in kernel/time/clocksource.c (6.12).",
+    removes: &[Cause::Syscall],
+    risk: Risk::Medium,
+    offer: Offer::Asked("the kernel chooses the time stamp counter by itself where it is good"),
+    needs: &[],
+    arches: X86,
+    substitute: Some("echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource"),
+    value: |_| Some("tsc".to_owned()),
+};

@@ -1,0 +1,333 @@
+//! `Machine` + `Wish` + the loader's menu → [`BootPlan`]: which parameters, for which kernels. It
+//! refuses what is unsafe or contradicts before anything is written, and writes nothing.
+
+use super::document::{BootPlan, Kernel, SCHEMA, Skipped, Wanted};
+use super::error::BootError;
+use super::grub::generator::{self, Rule};
+use super::line;
+use super::loaders::{Entry, Found, Loader};
+use super::parameters::{Offer, PARAMETERS, Parameter, Site};
+use crate::plan::{Refused, choose, named};
+use crate::policy::Wish;
+use crate::survey::Machine;
+use crate::tunables::nearest;
+use cpushield_linux::text::kconfig;
+use cpushield_linux::{CpuSet, Host};
+use std::collections::BTreeMap;
+
+/// What the user asks of the boot.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// Which CPUs; switched parameters are in `tunables`.
+    pub wish: Wish,
+    /// Which kernels, a pattern of the shell; `None` leaves the choice to the tool.
+    pub kernels: Option<String>,
+}
+
+/// Options of an installed kernel, `CONFIG_NO_HZ_FULL` → `y`; empty when they are not to be had.
+fn config(host: &Host, version: &str) -> BTreeMap<String, String> {
+    let places = [format!("/boot/config-{version}"), format!("/usr/lib/modules/{version}/config")];
+    let text = places.iter().find_map(|place| host.read(place).ok());
+    text.and_then(|text| kconfig::parse(&text).ok()).unwrap_or_default()
+}
+
+fn realtime(config: &BTreeMap<String, String>) -> Option<bool> {
+    let set = |option| config.get(option).is_some_and(|value| value == "y");
+    (!config.is_empty()).then(|| set("CONFIG_PREEMPT_RT") || set("CONFIG_PREEMPT_RT_FULL"))
+}
+
+/// Plans the boot.
+///
+/// # Errors
+/// The wish is unsafe or impossible, or contradicts what kernels are given already.
+pub fn plan(
+    host: &Host,
+    machine: &Machine,
+    asked: &Asked,
+    menu: Option<&(&'static dyn Loader, Found)>,
+) -> Result<BootPlan, BootError> {
+    check_names(asked)?;
+    let (site, named_cpus, mut why) = site(machine, &asked.wish)?;
+    let none = Found::default();
+    let found = menu.map_or(&none, |(_, found)| found);
+    let versions = versions(found);
+    let configs: BTreeMap<&str, _> = versions
+        .iter()
+        .map(|entry| (entry.version.as_str(), config(host, &entry.version)))
+        .collect();
+    let rule = rule(asked, found, &configs, &mut why)?;
+    let chosen = |index: usize, entry: &Entry| match &rule {
+        Rule::Realtime => configs.get(entry.version.as_str()).and_then(realtime) == Some(true),
+        Rule::Newest => index == 0,
+        Rule::Matching { glob } => generator::matches(glob, &entry.version),
+    };
+    let targets: Vec<&Entry> =
+        versions.iter().enumerate().filter(|(i, it)| chosen(*i, it)).map(|(_, it)| *it).collect();
+    if targets.is_empty() && menu.is_some() {
+        return Err(no_kernel(asked, &versions));
+    }
+    let (arch, none) = (machine.kernel.arch.as_deref(), BTreeMap::new());
+    let unknown = |parameter: &Parameter, entry: &Entry| {
+        parameter.unknown_to(configs.get(entry.version.as_str()).unwrap_or(&none), arch)
+    };
+    let (mut parameters, mut skipped) = (Vec::new(), Vec::new());
+    for parameter in PARAMETERS {
+        let reasons: Vec<String> = targets.iter().filter_map(|it| unknown(parameter, it)).collect();
+        let by_all = (reasons.len() == targets.len()).then(|| reasons.first().cloned()).flatten();
+        match unwanted(parameter, asked, named_cpus).or(by_all) {
+            Some(reason) => skipped.push(Skipped { name: parameter.name.to_owned(), reason }),
+            None => parameters.push((*parameter, wanted(parameter, &site, machine, &targets))),
+        }
+    }
+    let kernels: Vec<Kernel> = versions
+        .iter()
+        .enumerate()
+        .map(|(index, entry)| Kernel {
+            version: entry.version.clone(),
+            title: entry.title.clone(),
+            realtime: configs.get(entry.version.as_str()).and_then(realtime),
+            chosen: chosen(index, entry),
+            unknown: parameters
+                .iter()
+                .filter_map(|(it, _)| {
+                    Some(Skipped { name: it.name.to_owned(), reason: unknown(it, entry)? })
+                })
+                .collect(),
+        })
+        .collect();
+    let parameters: Vec<Wanted> = parameters.into_iter().map(|(_, wanted)| wanted).collect();
+    if let Some((loader, _)) = menu {
+        check_lines(host, *loader, &targets, &parameters, arch)?;
+    }
+    let mut warnings = found.warnings.clone();
+    warnings.extend(worth_knowing(machine, &kernels));
+    let instructions = if menu.is_some() { Vec::new() } else { by_hand(&parameters) };
+    Ok(BootPlan {
+        schema: SCHEMA,
+        loader: menu.map(|(loader, _)| loader.name().to_owned()),
+        cpus: site.cpus,
+        housekeeping: site.rest,
+        why,
+        parameters,
+        skipped,
+        rule,
+        kernels,
+        next: next(found),
+        warnings,
+        instructions,
+    })
+}
+
+fn no_kernel(asked: &Asked, versions: &[&Entry]) -> BootError {
+    let known = versions.iter().map(|entry| entry.version.clone()).collect();
+    let asked = asked.kernels.clone().unwrap_or_else(|| "a PREEMPT_RT kernel".to_owned());
+    BootError::NoKernel { asked, known }
+}
+
+/// Which entry boots next, and why.
+pub(super) fn next(found: &Found) -> Option<String> {
+    let entry = found.entries.get(found.next?)?;
+    Some(format!("{} ({})", entry.title, found.why))
+}
+
+/// One entry of each kernel, that of the loader's own configuration: the first one.
+fn versions(found: &Found) -> Vec<&Entry> {
+    let mut seen: Vec<&Entry> = Vec::new();
+    for entry in found.entries.iter().filter(|entry| !entry.ours) {
+        if seen.iter().all(|known| known.version != entry.version) {
+            seen.push(entry);
+        }
+    }
+    seen
+}
+
+fn check_names(asked: &Asked) -> Result<(), BootError> {
+    for (name, on) in &asked.wish.tunables {
+        match super::parameters::named(name) {
+            Some(Parameter { offer: Offer::Never(why), .. }) if *on => {
+                return Err(BootError::Never { name: name.clone(), why });
+            }
+            Some(_) => {}
+            // A policy switches tunables of the running kernel too.
+            None if crate::tunables::named(name).is_some() => {}
+            None => {
+                let known: Vec<&str> = PARAMETERS.iter().map(|p| p.name).collect();
+                let near = nearest(name, &known);
+                return Err(BootError::NoSuchParameter { name: name.clone(), near });
+            }
+        }
+    }
+    match &asked.kernels {
+        Some(glob) if !generator::plain_glob(glob) => {
+            Err(BootError::NotPlain { what: "--kernels".to_owned(), text: glob.clone() })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The CPUs: those of the wish, or every one that could ever be shielded.
+fn site(machine: &Machine, wish: &Wish) -> Result<(Site, bool, Vec<String>), BootError> {
+    let named_cpus =
+        wish.cpus.is_some() || wish.count.is_some() || wish.near.is_some() || wish.node.is_some();
+    let all = machine.topology.possible.union(&machine.topology.online);
+    let (cpus, why) = if named_cpus {
+        let choice = choose(machine, wish)?;
+        (choice.shield.cpus, choice.why)
+    } else {
+        let cpus = shieldable(machine, wish)?;
+        let why = format!(
+            "{} can be shielded at any time after this boot; the boot CPU's core, and a core of \
+             each memory node, stay as they are",
+            named(&cpus)
+        );
+        (cpus, vec![why])
+    };
+    if cpus.contains(0) {
+        return Err(BootError::BootCpu { cpus });
+    }
+    let rest = all.minus(&cpus);
+    Ok((Site { cpus, rest }, named_cpus, why))
+}
+
+fn shieldable(machine: &Machine, wish: &Wish) -> Result<CpuSet, Refused> {
+    let most = |count| Wish { count: Some(count), share: None, ..wish.clone() };
+    let online = machine.topology.online.len();
+    match choose(machine, &most(online)) {
+        Err(Refused::TooMany { possible, .. }) if possible > 0 => {
+            choose(machine, &most(possible)).map(|choice| choice.shield.cpus)
+        }
+        answer => answer.map(|choice| choice.shield.cpus),
+    }
+}
+
+/// Which kernels: those asked for; else RT kernels when there are any; else the one that boots.
+fn rule(
+    asked: &Asked,
+    found: &Found,
+    configs: &BTreeMap<&str, BTreeMap<String, String>>,
+    why: &mut Vec<String>,
+) -> Result<Rule, BootError> {
+    if let Some(glob) = &asked.kernels {
+        return Ok(Rule::Matching { glob: glob.clone() });
+    }
+    if configs.values().any(|config| realtime(config) == Some(true)) {
+        why.push("PREEMPT_RT kernels get the parameters, all others stay as they are".to_owned());
+        return Ok(Rule::Realtime);
+    }
+    let boots = found.next.and_then(|index| found.entries.get(index));
+    let newest = found.entries.iter().find(|entry| !entry.ours);
+    Ok(match (boots, newest) {
+        (Some(boots), Some(newest)) if boots.version != newest.version => {
+            why.push(format!(
+                "there is no PREEMPT_RT kernel: {}, which boots by default, gets the parameters; a \
+                 newer one does not",
+                boots.version
+            ));
+            Rule::Matching { glob: boots.version.clone() }
+        }
+        _ => {
+            why.push(
+                "there is no PREEMPT_RT kernel: the newest one gets the parameters".to_owned(),
+            );
+            Rule::Newest
+        }
+    })
+}
+
+/// Why a parameter is not wanted, if it is not.
+fn unwanted(parameter: &Parameter, asked: &Asked, named_cpus: bool) -> Option<String> {
+    let name = parameter.name;
+    match (asked.wish.tunables.get(name), parameter.offer) {
+        (Some(false), _) => Some("switched off by the wish".to_owned()),
+        (_, Offer::Never(why)) => Some(why.to_owned()),
+        (Some(true), _) | (None, Offer::Always) => None,
+        (None, Offer::ForNamedCpus) if named_cpus => None,
+        (None, Offer::ForNamedCpus) => {
+            Some(format!("only with CPUs of your own choice, --cpus LIST (--on {name})"))
+        }
+        (None, Offer::Asked(why)) => Some(format!("{why} (--on {name})")),
+    }
+}
+
+fn wanted(parameter: &Parameter, site: &Site, machine: &Machine, targets: &[&Entry]) -> Wanted {
+    let word = parameter.word(site);
+    let booted = machine.kernel.cmdline.as_deref().is_some_and(|text| line::has(text, &word));
+    let already = !targets.is_empty() && targets.iter().all(|entry| line::has(&entry.args, &word));
+    Wanted {
+        name: parameter.name.to_owned(),
+        reason: parameter.summary.to_owned(),
+        substitute: parameter.substitute.map(str::to_owned),
+        word,
+        booted,
+        already,
+    }
+}
+
+/// Every chosen kernel must be able to take the words beside what it is given already.
+fn check_lines(
+    host: &Host,
+    loader: &dyn Loader,
+    targets: &[&Entry],
+    parameters: &[Wanted],
+    arch: Option<&str>,
+) -> Result<(), BootError> {
+    let words: Vec<String> = parameters.iter().map(|wanted| wanted.word.clone()).collect();
+    if let Some(word) = words.iter().find(|word| !line::plain(word)) {
+        return Err(BootError::NotPlain { what: "the parameter".to_owned(), text: word.clone() });
+    }
+    for entry in targets {
+        // GRUB puts `BOOT_IMAGE=` and the kernel's file in front.
+        let text = format!("BOOT_IMAGE=/boot/vmlinuz-{} {}", entry.version, entry.args);
+        if let Err(conflict) = line::merge(&text, &words, line::limit(arch)) {
+            let keyword = match &conflict {
+                line::Conflict::Differs { there, .. } | line::Conflict::Mismatch { there, .. } => {
+                    there.split('=').next().unwrap_or("").to_owned()
+                }
+                _ => String::new(),
+            };
+            let place = loader.source(host, &keyword).filter(|_| !keyword.is_empty());
+            return Err(BootError::Conflict {
+                version: entry.version.clone(),
+                place: place.unwrap_or_else(|| entry.place.clone()),
+                why: conflict.to_string(),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn worth_knowing(machine: &Machine, kernels: &[Kernel]) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for kernel in kernels.iter().filter(|kernel| kernel.chosen) {
+        for unknown in &kernel.unknown {
+            warnings.push(format!(
+                "kernel {} does not know {}: {}",
+                kernel.version, unknown.name, unknown.reason
+            ));
+        }
+        if kernel.realtime.is_none() {
+            warnings.push(format!(
+                "what kernel {0} can do is not known: there is no /boot/config-{0}",
+                kernel.version
+            ));
+        }
+    }
+    if !machine.isolation.isolcpus_domain.is_empty() {
+        warnings.push(format!(
+            "the running kernel has isolcpus={}: a cpuset partition there is invalid; take it out of \
+             the loader's configuration",
+            machine.isolation.isolcpus_domain
+        ));
+    }
+    warnings
+}
+
+fn by_hand(parameters: &[Wanted]) -> Vec<String> {
+    let words: Vec<&str> = parameters.iter().map(|wanted| wanted.word.as_str()).collect();
+    vec![
+        "add these words to the kernel's command line in your boot loader's configuration:"
+            .to_owned(),
+        format!("    {}", words.join(" ")),
+        "boot, then see: cpushield status --boot".to_owned(),
+    ]
+}

@@ -1,0 +1,109 @@
+//! Wanted, written, booted, in force: the journal, the loader's menu, `/proc/cmdline` and what the
+//! kernel shows, laid side by side. It writes nothing.
+
+use super::document::{BootStatus, SCHEMA, WordStatus};
+use super::error::BootError;
+use super::{line, loaders, plan, write};
+use cpushield_linux::text::cmdline;
+use cpushield_linux::{CpuSet, Host, Store};
+
+/// Looks.
+///
+/// # Errors
+/// The journal, or a file of the loader, cannot be read or is not understood.
+pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
+    let journal = super::journal(store)?;
+    let menu = loaders::find(host)?;
+    let booted = host.read_line("/proc/cmdline").unwrap_or_default();
+    let running = host.read_line("/proc/sys/kernel/osrelease").ok();
+    let mut differs = Vec::new();
+    let words = journal.as_ref().map(|it| it.words.clone()).unwrap_or_default();
+    let found = menu.as_ref().map(|(_, found)| found.clone()).unwrap_or_default();
+    let mut kernels: Vec<String> = Vec::new();
+    for entry in &found.entries {
+        let new = !kernels.contains(&entry.version);
+        let has = !words.is_empty() && write::with_words(&found, &entry.version, &words).is_some();
+        if new && has {
+            kernels.push(entry.version.clone());
+        }
+    }
+    let written = |word: &str| found.entries.iter().any(|entry| line::has(&entry.args, word));
+    let words: Vec<WordStatus> = words
+        .iter()
+        .map(|word| {
+            let (shows, in_force) = shown(host, word);
+            let (written, booted) = (written(word), line::has(&booted, word));
+            WordStatus { word: word.clone(), written, booted, shows, in_force }
+        })
+        .collect();
+    if let Some(journal) = &journal {
+        if !journal.complete {
+            differs.push(
+                "writing did not come to its end: `cpushield undo --boot` puts everything back"
+                    .to_owned(),
+            );
+        }
+        for version in journal.kernels.iter().filter(|version| !kernels.contains(version)) {
+            differs.push(format!(
+                "no entry of the menu gives them to {version} any more: was it removed, or the \
+                 loader's configuration changed?"
+            ));
+        }
+        let is_chosen = running.as_ref().is_some_and(|running| kernels.contains(running));
+        let missing: Vec<&str> =
+            words.iter().filter(|it| !it.booted).map(|it| it.word.as_str()).collect();
+        if !missing.is_empty() {
+            let why =
+                if is_chosen { "boot its entry" } else { "the running kernel is not one of them" };
+            differs.push(format!("not booted with {}: {why}", missing.join(" ")));
+        }
+        for word in words.iter().filter(|it| it.booted && it.in_force == Some(false)) {
+            differs.push(format!(
+                "{} was booted but is not in force: {}; dmesg may say why",
+                word.word,
+                word.shows.as_deref().unwrap_or("nothing is shown")
+            ));
+        }
+    }
+    Ok(BootStatus {
+        schema: SCHEMA,
+        loader: menu.map(|(loader, _)| loader.name().to_owned()),
+        words,
+        rule: journal.map(|journal| journal.rule),
+        kernels,
+        running,
+        next: plan::next(&found),
+        differs,
+    })
+}
+
+/// What the kernel shows of a word, and whether that is what the word asks for.
+fn shown(host: &Host, word: &str) -> (Option<String>, Option<bool>) {
+    let (name, value) = word.split_once('=').unwrap_or((word, ""));
+    let path = match name {
+        "nohz_full" => "/sys/devices/system/cpu/nohz_full",
+        "irqaffinity" => "/proc/irq/default_smp_affinity",
+        "workqueue.unbound_cpus" => "/sys/devices/virtual/workqueue/cpumask",
+        "nosmt" => "/sys/devices/system/cpu/smt/control",
+        "clocksource" => "/sys/devices/system/clocksource/clocksource0/current_clocksource",
+        _ => return (None, None),
+    };
+    let Ok(text) = host.read_line(path) else { return (None, None) };
+    let text = text.trim();
+    let wanted = value.parse::<CpuSet>().ok();
+    let (found, same) = match name {
+        "nohz_full" => {
+            let set = text.parse::<CpuSet>().ok();
+            (text.to_owned(), set.is_some() && set == wanted)
+        }
+        // Masks of CPUs that are there; the parameter may name more.
+        "irqaffinity" | "workqueue.unbound_cpus" => match CpuSet::parse_mask(text) {
+            Ok(set) => (set.to_string(), wanted.is_some_and(|wanted| set.is_subset(&wanted))),
+            Err(_) => (text.to_owned(), false),
+        },
+        "nosmt" => (text.to_owned(), ["off", "forceoff", "notsupported"].contains(&text)),
+        _ => (text.to_owned(), text == value),
+    };
+    let name = if cmdline::same_name(name, "nosmt") { "smt" } else { name };
+    (Some(format!("{name}: {found}")), Some(same))
+}

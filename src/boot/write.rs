@@ -1,0 +1,323 @@
+//! The one place that writes boot files, and the one that takes it back. Every original is on the
+//! disk before the first write; each file is replaced whole; what the loader's program makes is
+//! looked at before it is put in place; and undo puts the original bytes back.
+
+use super::document::{BootJournal, BootPlan, Bytes, Fate, Kept, SCHEMA, Unwritten, Written};
+use super::error::BootError;
+use super::loaders::{self, Found, Loader, Recipe};
+use super::{JOURNAL, line, plan};
+use cpushield_linux::{Host, Store};
+
+/// Room that is asked for beside what is written: a file system that is full to the last block
+/// fails in ways that cannot be told beforehand.
+const SPARE: u64 = 256 << 10;
+
+/// The words of a plan that are to be written.
+#[must_use]
+pub fn words(plan: &BootPlan) -> Vec<String> {
+    plan.parameters.iter().filter(|it| !it.already).map(|it| it.word.clone()).collect()
+}
+
+/// What would be written, for `--dry-run`.
+///
+/// # Errors
+/// Nothing can be written here.
+pub fn preview(host: &Host, plan: &BootPlan, last: bool) -> Result<Recipe, BootError> {
+    loader_of(plan)?.recipe(host, &plan.rule, &words(plan), last)
+}
+
+fn loader_of(plan: &BootPlan) -> Result<&'static dyn Loader, BootError> {
+    plan.loader.as_deref().and_then(loaders::named).ok_or_else(|| BootError::ByHand {
+        why: "this machine's boot loader is not known".to_owned(),
+        instructions: plan.instructions.clone(),
+    })
+}
+
+/// Writes the parameters of a plan. With `last` our entries stand behind all others and none of
+/// them becomes the default.
+///
+/// # Errors
+/// Nothing can be written, and nothing was; or it failed half-way and was put back.
+pub fn write(
+    host: &Host,
+    store: &Store,
+    plan: &BootPlan,
+    last: bool,
+) -> Result<Written, BootError> {
+    let loader = loader_of(plan)?;
+    let words = words(plan);
+    let kernels: Vec<String> =
+        plan.kernels.iter().filter(|it| it.chosen).map(|it| it.version.clone()).collect();
+    let _lock = store.lock()?;
+    match super::journal(store)? {
+        Some(journal) if !journal.complete => return Err(BootError::Unfinished),
+        Some(journal) if journal.words == words && journal.rule == plan.rule => {
+            return written(host, loader, words, kernels, Vec::new());
+        }
+        Some(journal) => return Err(BootError::Active { words: journal.words }),
+        None if words.is_empty() => return written(host, loader, words, kernels, Vec::new()),
+        None => {}
+    }
+    let recipe = loader.recipe(host, &plan.rule, &words, last)?;
+    let files = originals(host, loader, &recipe)?;
+    let mut journal = BootJournal {
+        journal: "cpushield-boot".to_owned(),
+        schema: SCHEMA,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        boot_id: host.read_line("/proc/sys/kernel/random/boot_id").ok(),
+        loader: loader.name().to_owned(),
+        rule: plan.rule.clone(),
+        words: words.clone(),
+        kernels: kernels.clone(),
+        cpus: plan.cpus.clone(),
+        complete: false,
+        files,
+    };
+    keep(store, &journal)?;
+    match put(host, loader, &recipe, &mut journal) {
+        Ok(()) => {
+            journal.complete = true;
+            keep(store, &journal)?;
+            let files = journal.files.iter().map(|kept| kept.path.clone()).collect();
+            written(host, loader, words, kernels, files)
+        }
+        Err(BootError::Killed) => Err(BootError::Killed),
+        Err(error) => {
+            let undone = take_back(host, store, &journal).err();
+            Err(BootError::Failed {
+                why: error.to_string(),
+                undone: undone.map(|error| error.to_string()),
+                hint: hint(&error),
+            })
+        }
+    }
+}
+
+fn hint(error: &BootError) -> Option<String> {
+    match error {
+        BootError::Wrong { hint, .. } => hint.clone(),
+        _ => None,
+    }
+}
+
+fn keep(store: &Store, journal: &BootJournal) -> Result<(), BootError> {
+    let text = serde_json::to_string_pretty(journal).map_err(|error| BootError::Journal {
+        path: store.path(JOURNAL),
+        why: error.to_string(),
+    })?;
+    Ok(store.replace(JOURNAL, (text + "\n").as_bytes())?)
+}
+
+/// Every file that will be written as it is now, when all of them can be.
+fn originals(host: &Host, loader: &dyn Loader, recipe: &Recipe) -> Result<Vec<Kept>, BootError> {
+    let mut files = Vec::new();
+    let edits = recipe.edits.iter().map(|edit| (&edit.path, Some(edit)));
+    for (path, edit) in edits.chain(recipe.made.iter().map(|path| (path, None))) {
+        let (original, access) = match host.read_bytes(path) {
+            Ok(bytes) => (Some(bytes), host.access(path)?),
+            Err(error) if error.is_absent() => {
+                let mode = edit.map_or(0o644, |edit| edit.mode);
+                (None, cpushield_linux::Access { mode, owner: None })
+            }
+            Err(error) => return Err(error.into()),
+        };
+        // What is left of an apply whose journal is lost is no original.
+        let original = match (original, edit) {
+            (Some(bytes), Some(_)) if loader.is_ours(&bytes) => None,
+            (Some(_), Some(edit)) if loader.makes_anew(path) => {
+                return Err(BootError::Foreign { path: edit.path.clone() });
+            }
+            (Some(bytes), None) => Some(loader.without_ours(&bytes)),
+            (original, _) => original,
+        };
+        let size = original.as_ref().map_or(0, Vec::len).max(edit.map_or(0, |e| e.bytes.len()));
+        room(host, path, size as u64)?;
+        files.push(Kept {
+            path: path.clone(),
+            original: original.as_deref().map(Bytes::of),
+            mode: access.mode,
+            owner: access.owner,
+            left: edit.map(|edit| Bytes::of(&edit.bytes)),
+        });
+    }
+    Ok(files)
+}
+
+/// The new file lies beside the old one for a moment, and may be twice as long.
+fn room(host: &Host, path: &str, size: u64) -> Result<(), BootError> {
+    let dir = path.rsplit_once('/').map_or("/", |(dir, _)| dir).to_owned();
+    let room = host.room(&dir)?;
+    let wanted = 2 * size + SPARE;
+    let why = match room.free {
+        _ if room.read_only => "it is mounted read-only".to_owned(),
+        Some(free) if free < wanted => {
+            format!("{} KiB are free, {} KiB are wanted", free >> 10, wanted >> 10)
+        }
+        _ => return Ok(()),
+    };
+    Err(BootError::NoRoom { path: dir, why })
+}
+
+/// Puts the files in place.
+fn put(
+    host: &Host,
+    loader: &dyn Loader,
+    recipe: &Recipe,
+    journal: &mut BootJournal,
+) -> Result<(), BootError> {
+    for edit in &recipe.edits {
+        let access = journal.files.iter().find(|kept| kept.path == edit.path).map(Kept::access);
+        let access = access.map(|found| cpushield_linux::Access { mode: edit.mode, ..found });
+        let Some(access) = access else { continue };
+        host.replace_file(&edit.path, &edit.bytes, access)?;
+    }
+    for path in &recipe.made {
+        let made = loader.make(host, path)?;
+        let Some(kept) = journal.files.iter_mut().find(|kept| kept.path == *path) else { continue };
+        let original = kept.original.as_ref().and_then(Bytes::get).unwrap_or_default();
+        untouched(path, &original, &loader.without_ours(&made))?;
+        host.replace_file(path, &made, kept.access())?;
+        if host.read_bytes(path)? != made {
+            return Err(wrong(format!("{path} does not hold what was written"), None));
+        }
+        kept.left = Some(Bytes::of(&made));
+    }
+    let Some(found) = loader.find(host)? else {
+        return Err(wrong("the boot menu is gone".to_owned(), None));
+    };
+    let has = |version: &String| with_words(&found, version, &journal.words).is_some();
+    match journal.kernels.iter().find(|version| !has(version)) {
+        Some(version) => {
+            Err(wrong(format!("no entry with the parameters was made for {version}"), None))
+        }
+        None => Ok(()),
+    }
+}
+
+fn wrong(why: String, hint: Option<&str>) -> BootError {
+    BootError::Wrong { why, hint: hint.map(str::to_owned) }
+}
+
+/// Whether everything but our own entries is as it was.
+fn untouched(path: &str, original: &[u8], others: &[u8]) -> Result<(), BootError> {
+    if original == others {
+        return Ok(());
+    }
+    let (was, is) = (String::from_utf8_lossy(original), String::from_utf8_lossy(others));
+    let same = was.lines().zip(is.lines()).take_while(|(a, b)| a == b).count();
+    let at = |text: &str| text.lines().nth(same).unwrap_or("(the end)").trim().to_owned();
+    let why = format!(
+        "{path} would change beyond our own entries\n  line {}: {}\n  would be: {}",
+        same + 1,
+        at(&was),
+        at(&is)
+    );
+    let hint = "it is not what its own configuration makes now: run update-grub (or grub-mkconfig), \
+                look at the menu, and try again";
+    Err(wrong(why, Some(hint)))
+}
+
+/// The entry of a kernel that has all words.
+pub(super) fn with_words<'a>(
+    found: &'a Found,
+    version: &str,
+    words: &[String],
+) -> Option<&'a loaders::Entry> {
+    let has = |entry: &&loaders::Entry| {
+        entry.version == version && words.iter().all(|word| line::has(&entry.args, word))
+    };
+    found.entries.iter().find(has)
+}
+
+fn written(
+    host: &Host,
+    loader: &dyn Loader,
+    words: Vec<String>,
+    kernels: Vec<String>,
+    files: Vec<String>,
+) -> Result<Written, BootError> {
+    let found = loader.find(host)?.unwrap_or_default();
+    let boots = found.next.and_then(|index| found.entries.get(index));
+    let has = |entry: &loaders::Entry| words.iter().all(|word| line::has(&entry.args, word));
+    let entry = found.entries.iter().find(|entry| entry.ours && has(entry));
+    Ok(Written {
+        loader: loader.name().to_owned(),
+        next: plan::next(&found),
+        next_has: boots.is_some_and(has),
+        entry: entry.and_then(|entry| entry.id.clone()),
+        menu: found.menu.clone(),
+        words,
+        kernels,
+        files,
+    })
+}
+
+/// Takes everything back that [`write`] wrote; `None` when there is nothing.
+///
+/// # Errors
+/// A file cannot be put back; the journal is kept then.
+pub fn undo(host: &Host, store: &Store) -> Result<Option<Unwritten>, BootError> {
+    let _lock = store.lock()?;
+    let Some(journal) = super::journal(store)? else { return Ok(None) };
+    take_back(host, store, &journal).map(Some)
+}
+
+fn take_back(host: &Host, store: &Store, journal: &BootJournal) -> Result<Unwritten, BootError> {
+    let loader = loaders::named(&journal.loader).ok_or_else(|| BootError::Journal {
+        path: store.path(JOURNAL),
+        why: format!("this version knows no boot loader {:?}", journal.loader),
+    })?;
+    let mut undone = Unwritten::default();
+    for kept in &journal.files {
+        let fate = put_back(host, loader, kept, &mut undone.notes)?;
+        undone.files.push((kept.path.clone(), fate));
+    }
+    store.remove(JOURNAL)?;
+    Ok(undone)
+}
+
+fn put_back(
+    host: &Host,
+    loader: &dyn Loader,
+    kept: &Kept,
+    notes: &mut Vec<String>,
+) -> Result<Fate, BootError> {
+    let path = kept.path.as_str();
+    let now = match host.read_bytes(path) {
+        Ok(bytes) => Some(bytes),
+        Err(error) if error.is_absent() => None,
+        Err(error) => return Err(error.into()),
+    };
+    let original = kept.original.as_ref().and_then(Bytes::get);
+    if now == original {
+        return Ok(Fate::AlreadySo);
+    }
+    let left = kept.left.as_ref().and_then(Bytes::get);
+    let made = loader.is_made(path);
+    let only_ours =
+        now == left || made && now.as_ref().map(|now| loader.without_ours(now)) == original;
+    match original {
+        Some(original) if only_ours => {
+            host.replace_file(path, &original, kept.access())?;
+            return Ok(Fate::Restored);
+        }
+        // A file of ours goes, whatever became of it.
+        None if !made => {
+            if !only_ours {
+                notes.push(format!("{path} had been changed since it was written; it is removed"));
+            }
+            host.erase_file(path)?;
+            return Ok(Fate::Restored);
+        }
+        _ if made => {}
+        _ => return Ok(Fate::Drifted),
+    }
+    // Another hand made the file anew since, for a new kernel for instance.
+    let anew = loader.make(host, path)?;
+    if loader.without_ours(&anew) != anew {
+        return Err(wrong(format!("{path} would still hold entries of ours"), None));
+    }
+    let access = host.access(path).unwrap_or_else(|_| kept.access());
+    host.replace_file(path, &anew, access)?;
+    Ok(Fate::MadeAnew)
+}

@@ -1,0 +1,113 @@
+//! `--boot` of `plan`, `apply`, `undo` and `status`: kernel parameters for the next boot.
+
+use super::Global;
+use super::wish::WishArgs;
+use crate::boot::plan::{Asked, plan};
+use crate::boot::{BootPlan, loaders, status, write};
+use crate::failure::Failure;
+use crate::report::{boot_plan_text, boot_status_text, boot_undone_text, boot_written_text};
+use crate::ui::Ui;
+use cpushield_linux::{Host, Store};
+
+/// What the next boot shall have
+#[derive(Debug, Clone, Default, clap::Args)]
+#[command(next_help_heading = "The next boot")]
+pub struct BootArgs {
+    /// Kernel parameters for the next boot, instead of a shield on the running kernel
+    #[arg(long)]
+    pub boot: bool,
+    /// Kernels that get them, by version, a pattern of the shell: `*-rt-*` [default: PREEMPT_RT
+    /// kernels where there are any, else the one that boots by default]
+    #[arg(long, value_name = "GLOB", requires = "boot")]
+    pub kernels: Option<String>,
+}
+
+/// How they are written
+#[derive(Debug, Clone, Default, clap::Args)]
+#[command(next_help_heading = "The next boot")]
+pub struct WriteArgs {
+    /// Put the new entries behind all others, so that what boots by default stays
+    #[arg(long, requires = "boot")]
+    pub keep_default: bool,
+}
+
+fn planned(
+    host: &Host,
+    store: &Store,
+    wish: &WishArgs,
+    args: &BootArgs,
+) -> Result<BootPlan, Failure> {
+    let machine = super::surveyed(host, store);
+    let asked = Asked { wish: wish.asked(host, &machine)?.wish, kernels: args.kernels.clone() };
+    let menu = loaders::find(host)?;
+    Ok(plan(host, &machine, &asked, menu.as_ref())?)
+}
+
+/// Runs `plan --boot`.
+///
+/// # Errors
+/// The wish is wrong, unsafe or impossible, or the loader's files are not understood.
+pub fn show(ui: &Ui, global: &Global, wish: &WishArgs, args: &BootArgs) -> Result<(), Failure> {
+    let host = global.host()?;
+    let plan = planned(&host, &Store::new(&global.state), wish, args)?;
+    ui.show(&plan, || boot_plan_text(&plan))
+}
+
+/// Runs `apply --boot`.
+///
+/// # Errors
+/// As [`show`], or nothing can be written here.
+pub fn apply(
+    ui: &Ui,
+    global: &Global,
+    wish: &WishArgs,
+    args: &BootArgs,
+    how: &WriteArgs,
+    dry_run: bool,
+) -> Result<(), Failure> {
+    let host = global.host()?;
+    if !host.is_live() && !dry_run {
+        return Err(Failure::usage("a recorded machine has no boot")
+            .hint("--dry-run prints the files that would be written"));
+    }
+    let store = Store::new(&global.state);
+    let plan = planned(&host, &store, wish, args)?;
+    if dry_run {
+        let recipe = write::preview(&host, &plan, how.keep_default)?;
+        return ui.show(&plan, || {
+            let mut text = "# nothing of this was done\n".to_owned();
+            for edit in &recipe.edits {
+                let bytes = String::from_utf8_lossy(&edit.bytes);
+                text.push_str(&format!("# {} (mode {:o}):\n{bytes}", edit.path, edit.mode));
+            }
+            recipe.made.iter().for_each(|path| text.push_str(&format!("# then anew: {path}\n")));
+            text
+        });
+    }
+    ui.status("writing boot files …");
+    let written = write::write(&host, &store, &plan, how.keep_default)?;
+    ui.show(&written, || boot_written_text(&written))
+}
+
+/// Runs `undo --boot`.
+///
+/// # Errors
+/// A file could not be put back.
+pub fn undo(ui: &Ui, global: &Global) -> Result<(), Failure> {
+    let host = global.host()?;
+    if !host.is_live() {
+        return Err(Failure::usage("a recorded machine has no boot"));
+    }
+    let undone = write::undo(&host, &Store::new(&global.state))?;
+    ui.show(&undone, || boot_undone_text(undone.as_ref()))
+}
+
+/// Runs `status --boot`.
+///
+/// # Errors
+/// The journal or the loader's files cannot be read.
+pub fn status(ui: &Ui, global: &Global) -> Result<(), Failure> {
+    let host = global.host()?;
+    let status = status::status(&host, &Store::new(&global.state))?;
+    ui.show(&status, || boot_status_text(&status))
+}

@@ -1,0 +1,187 @@
+//! The documents about booting for people. Pure.
+
+use super::table::{Align, lay_out};
+use crate::boot::grub::generator::Rule;
+use crate::boot::{BootPlan, BootStatus, Fate, Unwritten, Written};
+use crate::plan::named;
+
+/// The text of `cpushield plan --boot`.
+#[must_use]
+pub fn boot_plan_text(plan: &BootPlan) -> String {
+    let mut text = format!("Prepare {} at boot\n", named(&plan.cpus));
+    for why in &plan.why {
+        text.push_str(&format!("  {why}\n"));
+    }
+    text.push_str("\nKernel parameters\n");
+    let rows: Vec<Vec<String>> = plan
+        .parameters
+        .iter()
+        .map(|it| {
+            let state = match (it.already, it.booted) {
+                (true, _) => "there already",
+                (false, true) => "booted with it",
+                (false, false) => "not booted with it",
+            };
+            vec![it.word.clone(), it.reason.clone(), state.to_owned()]
+        })
+        .collect();
+    text.push_str(&lay_out("  ", &[Align::Left, Align::Left, Align::Left], &rows));
+    let substitutes: Vec<String> = plan
+        .parameters
+        .iter()
+        .filter_map(|it| Some(format!("  {}: {}\n", it.name, it.substitute.as_deref()?)))
+        .collect();
+    if !substitutes.is_empty() {
+        text.push_str("\nWithout a boot, on the running kernel\n");
+        text.extend(substitutes);
+    }
+    text.push_str(&menu(plan));
+    text.push_str(&lists(plan));
+    text
+}
+
+fn menu(plan: &BootPlan) -> String {
+    let Some(loader) = &plan.loader else {
+        return "\nNo boot loader that cpushield can write for was found\n".to_owned();
+    };
+    let mut text = format!("\nKernels of the boot menu ({loader})\n");
+    let rows: Vec<Vec<String>> = plan
+        .kernels
+        .iter()
+        .map(|kernel| {
+            let kind = match kernel.realtime {
+                Some(true) => "PREEMPT_RT",
+                Some(false) => "",
+                None => "configuration unknown",
+            };
+            let gets = if kernel.chosen { "gets them" } else { "stays as it is" };
+            vec![kernel.version.clone(), gets.to_owned(), kind.to_owned()]
+        })
+        .collect();
+    text.push_str(&lay_out("  ", &[Align::Left, Align::Left, Align::Left], &rows));
+    text.push_str(&format!("  A kernel that is installed later: {}\n", later(&plan.rule)));
+    if let Some(next) = &plan.next {
+        text.push_str(&format!("  Boots next, as it is now: {next}\n"));
+    }
+    text
+}
+
+fn later(rule: &Rule) -> String {
+    match rule {
+        Rule::Realtime => "gets them when it is a PREEMPT_RT kernel".to_owned(),
+        Rule::Newest => "gets them when it is the newest".to_owned(),
+        Rule::Matching { glob } => format!("gets them when its version matches {glob}"),
+    }
+}
+
+fn lists(plan: &BootPlan) -> String {
+    let mut text = String::new();
+    let (asked, other): (Vec<_>, Vec<_>) =
+        plan.skipped.iter().partition(|it| it.reason.ends_with(&format!("(--on {})", it.name)));
+    if !other.is_empty() {
+        text.push_str("\nNot given\n");
+        let rows: Vec<Vec<String>> =
+            other.iter().map(|it| vec![it.name.clone(), it.reason.clone()]).collect();
+        text.push_str(&lay_out("  ", &[Align::Left, Align::Left], &rows));
+    }
+    if !asked.is_empty() {
+        let names: Vec<&str> = asked.iter().map(|it| it.name.as_str()).collect();
+        text.push_str(&format!("\nOff unless asked for (--on NAME)\n  {}\n", names.join(", ")));
+    }
+    for (title, lines) in [("Mind", &plan.warnings), ("By hand", &plan.instructions)] {
+        if !lines.is_empty() {
+            text.push_str(&format!("\n{title}\n"));
+            lines.iter().for_each(|line| text.push_str(&format!("  {line}\n")));
+        }
+    }
+    text
+}
+
+/// The text of `cpushield apply --boot`.
+#[must_use]
+pub fn boot_written_text(written: &Written) -> String {
+    let words = written.words.join(" ");
+    if written.words.is_empty() {
+        return "Nothing to write: the chosen kernels are given every parameter already\n"
+            .to_owned();
+    }
+    let how = if written.files.is_empty() { "Written already" } else { "Written" };
+    let mut text = format!("{how}: {words}\n  for {}\n", written.kernels.join(", "));
+    for file in &written.files {
+        text.push_str(&format!("  file: {file}\n"));
+    }
+    if let Some(next) = &written.next {
+        let has = if written.next_has { "with them" } else { "without them" };
+        text.push_str(&format!("Boots next, {has}: {next}\n"));
+    }
+    match &written.entry {
+        Some(entry) if !written.next_has => text.push_str(&format!(
+            "  once: grub-reboot {entry}; always: grub-set-default {entry}, with GRUB_DEFAULT=saved\n"
+        )),
+        _ => {}
+    }
+    text.push_str(&format!("  {}\n", written.menu));
+    text.push_str("The entries without them stay in the menu.\n");
+    text.push_str(
+        "Next: reboot, then `cpushield status --boot`. `cpushield undo --boot` puts every byte back.\n",
+    );
+    text
+}
+
+/// The text of `cpushield undo --boot`.
+#[must_use]
+pub fn boot_undone_text(undone: Option<&Unwritten>) -> String {
+    let Some(undone) = undone else {
+        return "No boot parameters are written; nothing to undo.\n".to_owned();
+    };
+    let mut text = "Boot files:\n".to_owned();
+    for (file, fate) in &undone.files {
+        let fate = match fate {
+            Fate::Restored => "as it was",
+            Fate::AlreadySo => "was as before",
+            Fate::MadeAnew => "had changed since; made anew without the parameters",
+            Fate::Drifted => "had changed since; left alone",
+        };
+        text.push_str(&format!("  {file}: {fate}\n"));
+    }
+    undone.notes.iter().for_each(|note| text.push_str(&format!("  {note}\n")));
+    text.push_str("The running kernel keeps its parameters until the next boot.\n");
+    text
+}
+
+/// The text of `cpushield status --boot`.
+#[must_use]
+pub fn boot_status_text(status: &BootStatus) -> String {
+    let mut text = String::new();
+    if status.words.is_empty() {
+        text.push_str("No boot parameters were written by cpushield.\n");
+    } else {
+        let yes = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
+        let mut rows =
+            vec![["wanted", "written", "booted", "in force"].map(str::to_owned).to_vec()];
+        rows.extend(status.words.iter().map(|word| {
+            let force = match (word.in_force, &word.shows) {
+                (Some(force), Some(shows)) => format!("{} ({shows})", yes(force)),
+                _ => "the kernel does not show it".to_owned(),
+            };
+            vec![word.word.clone(), yes(word.written), yes(word.booted), force]
+        }));
+        text.push_str(&lay_out("", &[Align::Left; 4], &rows));
+        let kernels = status.kernels.join(", ");
+        let kernels = if kernels.is_empty() { "none" } else { &kernels };
+        text.push_str(&format!("Kernels whose entries have them: {kernels}\n"));
+        if let Some(rule) = &status.rule {
+            text.push_str(&format!("A kernel that is installed later: {}\n", later(rule)));
+        }
+    }
+    if let Some(running) = &status.running {
+        text.push_str(&format!("Running: {running}\n"));
+    }
+    match (&status.next, &status.loader) {
+        (Some(next), _) => text.push_str(&format!("Boots next: {next}\n")),
+        (None, None) => text.push_str("No boot loader that cpushield can write for was found.\n"),
+        _ => {}
+    }
+    status.differs.iter().for_each(|line| text.push_str(&format!("Mind: {line}\n")));
+    text
+}

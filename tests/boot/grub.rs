@@ -1,0 +1,217 @@
+//! A machine with GRUB as files, and `grub-mkconfig` played in a few lines of shell: it runs every
+//! script below `etc/grub.d` between the same marks as the real one.
+
+use cpushield_linux::{Host, Said, Store};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What `grub-mkconfig` does, as far as its scripts can see.
+const MKCONFIG: &str = r#"
+. "$ROOT/etc/default/grub"
+export GRUB_CMDLINE_LINUX GRUB_CMDLINE_LINUX_DEFAULT ROOT
+echo '#'
+for script in "$ROOT"/etc/grub.d/*; do
+    [ -x "$script" ] || continue
+    name=/etc/grub.d/${script##*/}
+    printf '\n### BEGIN %s ###\n' "$name"
+    # The paths of scripts are those of the machine.
+    run=${script%/*}/.run
+    sed "s,\"/boot/config,\"$ROOT/boot/config," "$script" >"$run"
+    sh "$run" | sed "s,$ROOT,,"
+    rm -f "$run"
+    printf '### END %s ###\n' "$name"
+done
+"#;
+
+const HEADER: &str = r#"#!/bin/sh
+cat <<'E'
+if [ "${next_entry}" ] ; then
+   set default="${next_entry}"
+else
+   set default="${saved_entry}"
+fi
+set timeout=5
+E
+"#;
+
+/// Entries as Debian's script makes them: a simple one and a submenu, or all in one menu.
+const TEN_LINUX: &str = r#"#!/bin/sh
+entry() { # indent title version type arguments
+    printf "%smenuentry '%s' --class debian --class os \$menuentry_id_option 'gnulinux-%s-%s-ab' {\n" "$1" "$2" "$3" "$4"
+    printf "%s\techo\t'Loading Linux %s ...'\n" "$1" "$3"
+    printf "%s\tlinux\t/boot/vmlinuz-%s root=UUID=ab ro %s\n" "$1" "$3" "$5"
+    printf "%s\tinitrd\t/boot/initrd.img-%s\n%s}\n" "$1" "$3" "$1"
+}
+echo 'function gfxmode {
+	set gfxpayload="${1}"
+}'
+top=1
+tab=
+for kernel in $(ls "$ROOT/boot" | grep ^vmlinuz- | sort -rV); do
+    version=${kernel#vmlinuz-}
+    args="$GRUB_CMDLINE_LINUX $GRUB_CMDLINE_LINUX_DEFAULT"
+    if [ $top = 1 ] && [ "$GRUB_DISABLE_SUBMENU" != y ]; then
+        entry '' 'Debian GNU/Linux' "$version" simple "$args"
+        echo "submenu 'Advanced options' \$menuentry_id_option 'gnulinux-advanced-ab' {"
+        tab='	'
+    fi
+    top=0
+    entry "$tab" "Debian GNU/Linux, with Linux $version" "$version" advanced "$args"
+    [ "$GRUB_DISABLE_RECOVERY" = true ] ||
+        entry "$tab" "Debian GNU/Linux, with Linux $version (recovery mode)" "$version" recovery "single $GRUB_CMDLINE_LINUX"
+done
+[ -z "$tab" ] || echo '}'
+"#;
+
+/// The machine.
+pub struct Machine {
+    dir: PathBuf,
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+impl Machine {
+    /// Four CPUs, an RT kernel and another, GRUB as Debian sets it up.
+    pub fn debian() -> Machine {
+        Machine::with(&[("6.12.9-amd64", false), ("6.12.9-rt-amd64", true)])
+    }
+
+    pub fn with(kernels: &[(&str, bool)]) -> Machine {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let memory = Path::new("/dev/shm");
+        let base = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let machine = Machine { dir: base.join(format!("boot-{}-{n}", std::process::id())) };
+        for (path, text) in [
+            ("proc/cmdline", "BOOT_IMAGE=/boot/vmlinuz-6.12.9-rt-amd64 root=UUID=ab ro quiet\n"),
+            ("proc/sys/kernel/osrelease", "6.12.9-rt-amd64\n"),
+            ("proc/sys/kernel/arch", "x86_64\n"),
+            ("proc/sys/kernel/random/boot_id", "b1\n"),
+            ("sys/devices/system/cpu/possible", "0-3\n"),
+            ("sys/devices/system/cpu/present", "0-3\n"),
+            ("sys/devices/system/cpu/online", "0-3\n"),
+            ("sys/devices/system/cpu/nohz_full", "  (null)\n"),
+            ("etc/default/grub", ""),
+            ("etc/grub.d/00_header", HEADER),
+            ("etc/grub.d/10_linux", TEN_LINUX),
+            ("boot/grub/grub.cfg", ""),
+        ] {
+            machine.write(path, text);
+        }
+        for script in ["00_header", "10_linux"] {
+            let path = machine.place(&format!("etc/grub.d/{script}"));
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        for (version, realtime) in kernels {
+            machine.install(version, *realtime);
+        }
+        machine.update_grub();
+        let cfg = machine.place("boot/grub/grub.cfg");
+        fs::set_permissions(cfg, fs::Permissions::from_mode(0o444)).unwrap();
+        machine
+    }
+
+    fn place(&self, path: &str) -> PathBuf {
+        self.dir.join("root").join(path)
+    }
+
+    pub fn write(&self, path: &str, text: &str) {
+        let place = self.place(path);
+        fs::create_dir_all(place.parent().unwrap()).unwrap();
+        fs::write(place, text).unwrap();
+    }
+
+    pub fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.place(path)).unwrap()
+    }
+
+    pub fn remove(&self, path: &str) {
+        fs::remove_file(self.place(path)).unwrap();
+    }
+
+    /// A kernel package.
+    pub fn install(&self, version: &str, realtime: bool) {
+        let rt =
+            if realtime { "CONFIG_PREEMPT_RT=y\n" } else { "# CONFIG_PREEMPT_RT is not set\n" };
+        let config = format!("CONFIG_NO_HZ_FULL=y\nCONFIG_RCU_NOCB_CPU=y\n{rt}");
+        self.write(&format!("boot/config-{version}"), &config);
+        self.write(&format!("boot/vmlinuz-{version}"), "");
+    }
+
+    /// What a kernel package does at its end.
+    pub fn update_grub(&self) {
+        let said = mkconfig(&self.dir.join("root"));
+        fs::write(self.place("boot/grub/grub.cfg"), said.out).unwrap();
+    }
+
+    pub fn save(&self, name: &str, value: &str) {
+        let block = format!("# GRUB Environment Block\n{name}={value}\n");
+        self.write("boot/grub/grubenv", &format!("{block:#<1024}"));
+    }
+
+    pub fn host(&self) -> Host {
+        let root = self.dir.join("root");
+        Host::recorded(&root).unwrap().with_programs(|root, words, input| match words {
+            ["grub-mkconfig"] => Some(mkconfig(root)),
+            // The real one, where it is installed, looks at what was made.
+            ["grub-script-check"] => real(words, input),
+            _ => None,
+        })
+    }
+
+    pub fn store(&self) -> Store {
+        Store::new(&self.dir.join("state"))
+    }
+
+    /// Every file with its permissions and bytes.
+    pub fn files(&self) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
+        let mut files = BTreeMap::new();
+        walk(&self.dir.join("root"), &mut files);
+        files
+    }
+}
+
+fn walk(dir: &Path, files: &mut BTreeMap<PathBuf, (u32, Vec<u8>)>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            walk(&path, files);
+        } else {
+            let mode = fs::metadata(&path).unwrap().permissions().mode();
+            files.insert(path.clone(), (mode, fs::read(&path).unwrap()));
+        }
+    }
+}
+
+fn mkconfig(root: &Path) -> Said {
+    let mut command = Command::new("sh");
+    let output = command.args(["-euc", MKCONFIG]).env("ROOT", root).output().unwrap();
+    Said {
+        status: output.status.code(),
+        out: output.stdout,
+        err: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+fn real(words: &[&str], input: &[u8]) -> Option<Said> {
+    use std::io::Write;
+    let (name, arguments) = words.split_first()?;
+    let mut child = Command::new(name)
+        .args(arguments)
+        .stdin(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .ok()?;
+    child.stdin.take()?.write_all(input).ok()?;
+    let output = child.wait_with_output().ok()?;
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    Some(Said { status: output.status.code(), out: Vec::new(), err })
+}

@@ -1,0 +1,207 @@
+//! Boot parameters on machines made of files: written for the chosen kernels alone, taken back to
+//! the byte, whichever write is refused or the last one. The loader's programs are played by this
+//! test; our generator runs in a real shell.
+
+mod grub;
+
+use cpushield::boot::plan::{Asked, plan};
+use cpushield::boot::{BootError, BootPlan, Fate, loaders, status, write};
+use cpushield::policy::Wish;
+use cpushield::survey::survey;
+use cpushield_linux::{Fault, Host};
+use grub::Machine;
+
+fn planned(host: &Host, asked: &Asked) -> Result<BootPlan, BootError> {
+    let machine = survey(host, &[]);
+    plan(host, &machine, asked, loaders::find(host)?.as_ref())
+}
+
+fn cpus(list: &str) -> Asked {
+    let wish = Wish { cpus: Some(list.parse().unwrap()), ..Wish::default() };
+    Asked { wish, kernels: None }
+}
+
+fn words(plan: &BootPlan) -> Vec<&str> {
+    plan.parameters.iter().map(|it| it.word.as_str()).collect()
+}
+
+#[test]
+fn rt_kernels_get_the_prepared_boot_and_the_others_stay_as_they_are() {
+    let machine = Machine::debian();
+    let before = machine.files();
+    let plan = planned(&machine.host(), &Asked::default()).unwrap();
+    assert_eq!(words(&plan), ["nohz_full=1-3", "rcu_nocbs=1-3"]);
+    let written = write::write(&machine.host(), &machine.store(), &plan, false).unwrap();
+    assert_eq!(written.kernels, ["6.12.9-rt-amd64"]);
+    assert!(written.next_has, "{written:#?}");
+    assert_eq!(written.entry.as_deref(), Some("cpushield-6.12.9-rt-amd64"));
+    let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
+    for entry in &found.entries {
+        let has = entry.args.contains("nohz_full=1-3 rcu_nocbs=1-3");
+        assert_eq!(has, entry.ours, "{entry:#?}");
+        assert_eq!(entry.ours, entry.id.as_deref() == Some("cpushield-6.12.9-rt-amd64"));
+    }
+    assert_eq!(found.entries.iter().filter(|entry| entry.ours).count(), 1);
+    // A second time nothing is written, and other words are refused.
+    let again = machine.host();
+    assert!(write::write(&again, &machine.store(), &plan, false).unwrap().files.is_empty());
+    assert_eq!(again.writes(), 0);
+    let other = planned(&machine.host(), &cpus("3")).unwrap();
+    let refused = write::write(&machine.host(), &machine.store(), &other, false).unwrap_err();
+    assert!(matches!(refused, BootError::Active { .. }), "{refused}");
+    let undone = write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
+    assert!(undone.files.iter().all(|(_, fate)| *fate == Fate::Restored), "{undone:#?}");
+    assert_eq!(before, machine.files());
+    assert_eq!(write::undo(&machine.host(), &machine.store()).unwrap(), None);
+}
+
+#[test]
+fn a_kernel_that_is_installed_later_gets_them_too_and_undo_makes_the_menu_anew() {
+    let machine = Machine::debian();
+    let plan = planned(&machine.host(), &Asked::default()).unwrap();
+    write::write(&machine.host(), &machine.store(), &plan, false).unwrap();
+    machine.install("6.13.1-rt-amd64", true);
+    machine.install("6.13.1-amd64", false);
+    machine.update_grub();
+    let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
+    let ours: Vec<&str> =
+        found.entries.iter().filter(|e| e.ours).map(|e| e.version.as_str()).collect();
+    assert_eq!(ours, ["6.13.1-rt-amd64", "6.12.9-rt-amd64"]);
+    let undone = write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
+    assert_eq!(undone.files.last().unwrap().1, Fate::MadeAnew);
+    let cfg = machine.read("boot/grub/grub.cfg");
+    assert!(!cfg.contains("nohz_full") && cfg.contains("6.13.1-rt-amd64"), "{cfg}");
+}
+
+#[test]
+fn without_an_rt_kernel_the_newest_or_the_saved_one_gets_them() {
+    let machine = Machine::with(&[("6.12.9-amd64", false), ("6.1.4-amd64", false)]);
+    let chosen = |machine: &Machine| {
+        let plan = planned(&machine.host(), &cpus("2-3")).unwrap();
+        assert_eq!(words(&plan), ["nohz_full=2-3", "rcu_nocbs=2-3", "irqaffinity=0-1"]);
+        write::write(&machine.host(), &machine.store(), &plan, true).unwrap()
+    };
+    let written = chosen(&machine);
+    assert_eq!((written.kernels, written.next_has), (vec!["6.12.9-amd64".to_owned()], false));
+    machine.install("6.13.1-amd64", false);
+    machine.update_grub();
+    let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
+    let ours: Vec<&str> =
+        found.entries.iter().filter(|e| e.ours).map(|e| e.version.as_str()).collect();
+    assert_eq!(ours, ["6.13.1-amd64"]);
+
+    let machine = Machine::with(&[("6.12.9-amd64", false), ("6.1.4-amd64", false)]);
+    machine.save("saved_entry", "gnulinux-advanced-ab>gnulinux-6.1.4-amd64-advanced-ab");
+    assert_eq!(chosen(&machine).kernels, ["6.1.4-amd64"]);
+}
+
+#[test]
+fn killed_or_refused_at_any_write_every_byte_comes_back_and_the_menu_is_whole() {
+    let count = {
+        let (machine, host) = (Machine::debian(), Machine::debian());
+        let (host, plan) = (host.host(), planned(&machine.host(), &Asked::default()).unwrap());
+        write::write(&host, &machine.store(), &plan, false).unwrap();
+        host.writes()
+    };
+    assert!(count >= 2);
+    for at in 0..count {
+        let machine = Machine::debian();
+        let before = machine.files();
+        let plan = planned(&machine.host(), &Asked::default()).unwrap();
+        let killed = machine.host().failing(Fault::Stop { at });
+        let error = write::write(&killed, &machine.store(), &plan, false).unwrap_err();
+        assert!(matches!(error, BootError::Killed), "{at}: {error}");
+        // The menu that GRUB reads is the old one or the new one.
+        loaders::find(&machine.host()).unwrap().unwrap();
+        let refused = write::write(&machine.host(), &machine.store(), &plan, false).unwrap_err();
+        assert!(matches!(refused, BootError::Unfinished), "{at}: {refused}");
+        write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
+        assert_eq!(before, machine.files(), "killed at write {at}");
+
+        let refused = machine.host().failing(Fault::Refuse { at, errno: 28 });
+        let error = write::write(&refused, &machine.store(), &plan, false).unwrap_err();
+        assert!(matches!(error, BootError::Failed { undone: None, .. }), "{at}: {error}");
+        assert_eq!(before, machine.files(), "refused at write {at}");
+        assert_eq!(write::undo(&machine.host(), &machine.store()).unwrap(), None);
+
+        // Undo, killed at its n-th write and called again.
+        write::write(&machine.host(), &machine.store(), &plan, false).unwrap();
+        let killed = machine.host().failing(Fault::Stop { at });
+        write::undo(&killed, &machine.store()).unwrap_err();
+        write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
+        assert_eq!(before, machine.files(), "undo killed at write {at}");
+    }
+}
+
+#[test]
+fn what_is_unsafe_or_contradicts_is_refused_before_anything_is_written() {
+    let machine = Machine::debian();
+    let before = machine.files();
+    let refused = |asked: &Asked| planned(&machine.host(), asked).unwrap_err();
+    for list in ["0-3", "9", "0"] {
+        assert!(matches!(refused(&cpus(list)), BootError::Refused(_) | BootError::BootCpu { .. }));
+    }
+    let kernels = |glob: &str| Asked { kernels: Some(glob.to_owned()), ..Asked::default() };
+    assert!(matches!(refused(&kernels("a'b")), BootError::NotPlain { .. }));
+    assert!(matches!(refused(&kernels("5.*")), BootError::NoKernel { .. }));
+    let on = |name: &str| {
+        let mut asked = Asked::default();
+        asked.wish.tunables.insert(name.to_owned(), true);
+        asked
+    };
+    assert!(matches!(refused(&on("mitigations")), BootError::Never { .. }));
+    assert!(matches!(refused(&on("skew-tik")), BootError::NoSuchParameter { .. }));
+    machine.write("etc/default/grub", "GRUB_CMDLINE_LINUX=\"nohz_full=2\"\n");
+    machine.update_grub();
+    let error = refused(&Asked::default());
+    match &error {
+        BootError::Conflict { place, .. } => assert_eq!(place, "/etc/default/grub:1"),
+        error => panic!("{error}"),
+    }
+    machine.write("etc/default/grub", "");
+    machine.update_grub();
+    assert_eq!(before, machine.files());
+}
+
+#[test]
+fn files_that_are_not_understood_or_not_ours_are_left_alone() {
+    let machine = Machine::debian();
+    let plan = planned(&machine.host(), &Asked::default()).unwrap();
+    machine.write("etc/grub.d/07_cpushield", "#!/bin/sh\necho mine\n");
+    let error = write::write(&machine.host(), &machine.store(), &plan, false).unwrap_err();
+    assert!(matches!(error, BootError::Foreign { .. }), "{error}");
+    machine.remove("etc/grub.d/07_cpushield");
+    // Somebody wrote into grub.cfg by hand: that would be lost.
+    let cfg = machine.read("boot/grub/grub.cfg");
+    machine.write("boot/grub/grub.cfg", &format!("{cfg}# by hand\n"));
+    let before = machine.files();
+    let error = write::write(&machine.host(), &machine.store(), &plan, false).unwrap_err();
+    assert!(error.to_string().contains("# by hand"), "{error}");
+    assert_eq!(before, machine.files());
+    machine.write("boot/grub/grub.cfg", &format!("{cfg}menuentry 'x' {{\n"));
+    let error = planned(&machine.host(), &Asked::default()).unwrap_err();
+    let line = cfg.lines().count() + 1;
+    assert!(error.to_string().contains(&format!("line {line}: ")), "{error}");
+}
+
+#[test]
+fn status_says_what_is_written_booted_and_in_force() {
+    let machine = Machine::debian();
+    let look = || status::status(&machine.host(), &machine.store()).unwrap();
+    assert!(look().words.is_empty());
+    let plan = planned(&machine.host(), &Asked::default()).unwrap();
+    write::write(&machine.host(), &machine.store(), &plan, false).unwrap();
+    let seen = look();
+    let word = &seen.words[0];
+    assert_eq!((word.written, word.booted, word.in_force), (true, false, Some(false)));
+    assert_eq!(seen.kernels, ["6.12.9-rt-amd64"]);
+    assert!(seen.differs[0].contains("not booted with nohz_full=1-3 rcu_nocbs=1-3"), "{seen:#?}");
+    machine.write("proc/cmdline", "ro nohz_full=1-3 rcu_nocbs=1-3\n");
+    machine.write("sys/devices/system/cpu/nohz_full", "1-3\n");
+    let seen = look();
+    assert!(seen.words.iter().all(|word| word.booted) && seen.differs.is_empty(), "{seen:#?}");
+    assert_eq!(seen.words[0].in_force, Some(true));
+    // The words are booted and the kernel did not take them.
+    machine.write("sys/devices/system/cpu/nohz_full", "2\n");
+    assert!(look().differs[0].contains("not in force"));
+}
