@@ -1,6 +1,6 @@
 # For scenarios (`. /host/lib.sh`): claims in TAP, and facts read from the kernel's files by nothing
 # but the shell, so that they do not depend on the code under test.
-failed=0
+failed=$(cat /host/failed 2>/dev/null || echo 0)
 ok() { echo "ok - $*"; }
 not_ok() {
     echo "not ok - $*"
@@ -150,6 +150,19 @@ intrusion() {
     spawner 1 | while IFS='= ' read -r _ cpu _ errno _; do
         covers "$cpu" "$1" && echo "errno=$errno"
     done | sort -u
+}
+
+# The number of this boot, from 1, where GRUB boots the guest.
+boot_number() {
+    local n=$(($(cat /host/boots 2>/dev/null || echo 0) + 1))
+    echo $n >/host/boots
+    echo $n
+}
+# Ends this boot; the script runs again in the next one.
+boot_again() {
+    echo "$failed" >/host/failed
+    touch /host/again
+    exit 0
 }
 
 # Last line of every scenario.

@@ -1,0 +1,56 @@
+# guest: 6.12-rt grub
+# Kernel parameters for the RT kernel alone, with a real GRUB: written, booted, taken back to the byte.
+. /host/lib.sh
+n=$(boot_number)
+cfg=/boot/grub/grub.cfg
+lines() { grep -c -- "$1" $cfg; }
+rt=$(ls /boot | sed -n 's/^vmlinuz-\(.*-rt-.*\)/\1/p')
+plain=$(ls /boot | sed -n 's/^vmlinuz-//p' | grep -v -- -rt-)
+as_at_first() { # files of the boot loader, with their bytes and permissions
+    find /etc/grub.d /etc/default/grub /boot -type f -exec stat -c '%a %u %n' {} + -exec sha256sum {} + |
+        grep -v '/boot/grub/grubenv' | sort
+}
+case $n in
+1)
+    is "the first boot has no parameters" "" \
+        grep -o nohz_full /proc/cmdline
+    as_at_first >/host/before
+    cp $cfg /host/cfg.before
+    status "plan --boot" 0 cpushield plan --boot
+    cpushield plan --boot
+    status "a list with every CPU is refused" 3 cpushield apply --boot --cpus 0-3
+    status "a CPU that is not there is refused" 3 cpushield apply --boot --cpus 9
+    is "nothing was written by a refusal" "" sh -c "$(declare -f as_at_first); as_at_first | diff /host/before -"
+    status "apply --boot" 0 cpushield apply --boot
+    claim "the shell takes the generator" sh -n /etc/grub.d/07_cpushield
+    claim "GRUB's own checker takes grub.cfg" grub-script-check $cfg
+    is "one line of grub.cfg has the parameters" 1 lines 'nohz_full=1-3 rcu_nocbs=1-3'
+    is "it is of the RT kernel" 1 lines "linux.*vmlinuz-$rt .*nohz_full=1-3"
+    boot_again
+    ;;
+2)
+    is "the RT kernel booted by default" "$rt" uname -r
+    is "with nohz_full in force" 1-3 cat /sys/devices/system/cpu/nohz_full
+    claim "and rcu_nocbs on its line" grep -q rcu_nocbs=1-3 /proc/cmdline
+    status "status --boot" 0 cpushield status --boot
+    is "which says that nothing differs" 0 sh -c 'cpushield status --boot | grep -c ^Mind'
+    cpushield status --boot
+    grub-reboot "$(sed -n "s/.*menuentry_id_option '\(gnulinux-advanced-[^']*\)'.*/\1/p" $cfg)>$(
+        sed -n "s/.*menuentry_id_option '\(gnulinux-$plain-advanced-[^']*\)'.*/\1/p" $cfg)"
+    boot_again
+    ;;
+3)
+    is "the other kernel booted" "$plain" uname -r
+    is "without parameters" "" grep -o nohz_full /proc/cmdline
+    # A kernel package: the same kernel under another version, and what its script does at the end.
+    for file in vmlinuz config initrd.img; do cp /boot/$file-"$rt" /boot/$file-"9.$rt"; done
+    grub-mkconfig -o $cfg 2>/dev/null
+    is "a kernel installed later has the parameters" 1 lines "linux.*vmlinuz-9.$rt .*nohz_full=1-3"
+    rm /boot/*-"9.$rt"
+    grub-mkconfig -o $cfg 2>/dev/null
+    status "undo --boot" 0 cpushield undo --boot
+    is "every file is as it was, to the byte" "" sh -c "$(declare -f as_at_first); as_at_first | diff /host/before -"
+    status "a second undo has nothing to do" 0 cpushield undo --boot
+    ;;
+esac
+finish

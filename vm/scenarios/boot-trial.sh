@@ -1,0 +1,45 @@
+# guest: 6.12-rt grub reset-after=60
+# A trial boot with a real GRUB: one that holds becomes permanent, one that hangs is ended by a reset and
+# comes back on the old entry by itself.
+. /host/lib.sh
+n=$(boot_number)
+cfg=/boot/grub/grub.cfg
+as_at_first() { # files of the boot loader, with their bytes and permissions
+    find /etc/grub.d /etc/default/grub /boot -type f -exec stat -c '%a %u %n' {} + -exec sha256sum {} + | sort
+}
+unchanged() { as_at_first | diff /host/before -; }
+case $n in
+1)
+    grub-editenv /boot/grub/grubenv set saved_entry=0
+    as_at_first >/host/before
+    status "apply --boot --trial" 0 cpushield apply --boot --trial
+    claim "GRUB's own checker takes grub.cfg" grub-script-check $cfg
+    claim "GRUB is told to boot it once" grep -q next_entry=cpushield- /boot/grub/grubenv
+    status "before the boot there is nothing to settle" 3 cpushield apply --boot --settle
+    boot_again
+    ;;
+2)
+    is "the trial booted" 1-3 cat /sys/devices/system/cpu/nohz_full
+    is "GRUB has taken the wish" 0 sh -c 'grep -c next_entry=. /boot/grub/grubenv'
+    is "its entry is not the default" 1 sh -c 'cpushield status --boot | grep -c "^Boots next: Debian GNU/Linux (saved"'
+    status "the trial is settled" 0 cpushield apply --boot --settle
+    boot_again
+    ;;
+3)
+    is "the parameters are permanent" 1-3 cat /sys/devices/system/cpu/nohz_full
+    status "undo --boot" 0 cpushield undo --boot
+    is "every file is as it was, to the byte" "" unchanged
+    status "another trial" 0 cpushield apply --boot --trial
+    # It will find no init, and stop there for good.
+    sed -i '/nohz_full=1-3/s/$/ rdinit=\/nope panic=0/' $cfg
+    boot_again
+    ;;
+4)
+    is "after the hang the old entry booted" "" grep -o nohz_full /proc/cmdline
+    status "the trial is settled" 0 cpushield apply --boot --settle
+    is "which says that it did not hold" 1 sh -c 'cpushield status --boot | grep -c "^Last trial: taken back"'
+    cpushield status --boot
+    is "every file is as it was before, to the byte" "" unchanged
+    ;;
+esac
+finish
