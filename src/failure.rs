@@ -314,6 +314,12 @@ impl From<crate::boot::BootError> for Failure {
                     None => failure,
                 }
             }
+            BootError::NoTrial => {
+                Failure::machine(message).hint("begin one: cpushield apply --boot --trial")
+            }
+            BootError::NotBooted { .. } => {
+                Failure::machine(message).hint("reboot; or give it up: cpushield undo --boot")
+            }
             BootError::Wrong { hint: Some(hint), .. } => Failure::machine(message).hint(hint),
             BootError::Killed => Failure::new(Kind::Bug, message),
             BootError::Unparsable { .. }

@@ -74,6 +74,8 @@ pub struct Kernel {
     pub realtime: Option<bool>,
     /// Whether it gets the parameters.
     pub chosen: bool,
+    /// Whether its line says what happens after a panic (`panic=`).
+    pub panics: bool,
     /// Wanted parameters that it does not know, each with the reason.
     pub unknown: Vec<Skipped>,
 }
@@ -102,8 +104,46 @@ pub struct BootJournal {
     pub cpus: CpuSet,
     /// Whether everything was written.
     pub complete: bool,
+    /// The trial that is under way.
+    #[serde(default)]
+    pub trial: Option<Trial>,
     /// The files, in the order they are written.
     pub files: Vec<Kept>,
+}
+
+/// One boot that is tried.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Trial {
+    /// The entry that boots once.
+    pub entry: String,
+    /// Whether a unit of systemd looks after the boot.
+    pub unit: bool,
+    /// Whether the entries are to stay behind all others when they are permanent.
+    pub keep_default: bool,
+}
+
+/// What became of a trial.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrialEnd {
+    /// The entry that was tried.
+    pub entry: String,
+    /// What became of it.
+    pub end: SettledAs,
+    /// Why.
+    pub why: String,
+    /// Files that were written or put back.
+    pub files: Vec<String>,
+}
+
+/// What became of a trial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SettledAs {
+    /// It holds; the parameters stay.
+    Permanent,
+    /// It did not hold; every file is as it was.
+    TakenBack,
 }
 
 /// A file that is written, as it was before.
@@ -184,6 +224,8 @@ pub struct Written {
     pub entry: Option<String>,
     /// How to reach the menu.
     pub menu: String,
+    /// Whether the entry boots once, as a trial, and who looks after it.
+    pub trial: Option<Trial>,
 }
 
 /// What [`super::write::undo`] did.
@@ -226,6 +268,10 @@ pub struct BootStatus {
     pub running: Option<String>,
     /// Which entry boots next, and why.
     pub next: Option<String>,
+    /// The trial that is under way.
+    pub trial: Option<Trial>,
+    /// What became of the last trial.
+    pub last_trial: Option<TrialEnd>,
     /// What differs from what was written, and what to do.
     pub differs: Vec<String>,
 }

@@ -100,6 +100,13 @@ pub enum BootError {
         /// What to do.
         hint: Option<String>,
     },
+    /// No trial is under way.
+    NoTrial,
+    /// The machine was not booted since the trial was armed.
+    NotBooted {
+        /// The entry that is to boot once.
+        entry: String,
+    },
     /// It failed after the first write.
     Failed {
         /// Why.
@@ -172,6 +179,10 @@ impl fmt::Display for BootError {
                 write!(f, "nothing can be written to {path}: {why}")
             }
             BootError::Wrong { why, .. } => f.write_str(why),
+            BootError::NoTrial => f.write_str("no trial boot is under way"),
+            BootError::NotBooted { entry } => {
+                write!(f, "the trial of {entry} begins with the next boot")
+            }
             BootError::Failed { why, undone: None, .. } => {
                 write!(f, "{why}\n  undone: every boot file is as it was")
             }

@@ -13,6 +13,7 @@ pub mod loaders;
 pub mod parameters;
 pub mod plan;
 pub mod status;
+pub mod trial;
 pub mod write;
 
 pub use document::*;

@@ -11,7 +11,7 @@ use crate::plan::{Refused, choose, named};
 use crate::policy::Wish;
 use crate::survey::Machine;
 use crate::tunables::nearest;
-use cpushield_linux::text::kconfig;
+use cpushield_linux::text::{cmdline, kconfig};
 use cpushield_linux::{CpuSet, Host};
 use std::collections::BTreeMap;
 
@@ -87,6 +87,7 @@ pub fn plan(
             title: entry.title.clone(),
             realtime: configs.get(entry.version.as_str()).and_then(realtime),
             chosen: chosen(index, entry),
+            panics: cmdline::values(&cmdline::parse(&entry.args), "panic").next().is_some(),
             unknown: parameters
                 .iter()
                 .filter_map(|(it, _)| {

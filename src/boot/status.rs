@@ -3,7 +3,7 @@
 
 use super::document::{BootStatus, SCHEMA, WordStatus};
 use super::error::BootError;
-use super::{line, loaders, plan, write};
+use super::{line, loaders, plan, trial, write};
 use cpushield_linux::text::cmdline;
 use cpushield_linux::{CpuSet, Host, Store};
 
@@ -65,6 +65,8 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
             ));
         }
     }
+    let trial = journal.as_ref().and_then(|journal| journal.trial.clone());
+    let last_trial = store.read(trial::TRIAL)?.and_then(|text| serde_json::from_slice(&text).ok());
     Ok(BootStatus {
         schema: SCHEMA,
         loader: menu.map(|(loader, _)| loader.name().to_owned()),
@@ -73,12 +75,14 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
         kernels,
         running,
         next: plan::next(&found),
+        trial,
+        last_trial,
         differs,
     })
 }
 
 /// What the kernel shows of a word, and whether that is what the word asks for.
-fn shown(host: &Host, word: &str) -> (Option<String>, Option<bool>) {
+pub(super) fn shown(host: &Host, word: &str) -> (Option<String>, Option<bool>) {
     let (name, value) = word.split_once('=').unwrap_or((word, ""));
     let path = match name {
         "nohz_full" => "/sys/devices/system/cpu/nohz_full",

@@ -2,10 +2,12 @@
 //! disk before the first write; each file is replaced whole; what the loader's program makes is
 //! looked at before it is put in place; and undo puts the original bytes back.
 
-use super::document::{BootJournal, BootPlan, Bytes, Fate, Kept, SCHEMA, Unwritten, Written};
+use super::document::{
+    BootJournal, BootPlan, Bytes, Fate, Kept, SCHEMA, Trial, Unwritten, Written,
+};
 use super::error::BootError;
-use super::loaders::{self, Found, Loader, Recipe};
-use super::{JOURNAL, line, plan};
+use super::loaders::{self, Edit, Found, Loader, Recipe};
+use super::{JOURNAL, line, plan, trial};
 use cpushield_linux::{Host, Store};
 
 /// Room that is asked for beside what is written: a file system that is full to the last block
@@ -33,17 +35,23 @@ fn loader_of(plan: &BootPlan) -> Result<&'static dyn Loader, BootError> {
     })
 }
 
-/// Writes the parameters of a plan. With `last` our entries stand behind all others and none of
-/// them becomes the default.
+/// How the parameters are written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct How {
+    /// Our entries stand behind all others, and none of them becomes the default.
+    pub keep_default: bool,
+    /// They boot once, as a trial.
+    pub trial: bool,
+    /// This program and its state directory, for the unit that looks after a trial; `None` where
+    /// there is no systemd.
+    pub unit: Option<(String, String)>,
+}
+
+/// Writes the parameters of a plan.
 ///
 /// # Errors
 /// Nothing can be written, and nothing was; or it failed half-way and was put back.
-pub fn write(
-    host: &Host,
-    store: &Store,
-    plan: &BootPlan,
-    last: bool,
-) -> Result<Written, BootError> {
+pub fn write(host: &Host, store: &Store, plan: &BootPlan, how: &How) -> Result<Written, BootError> {
     let loader = loader_of(plan)?;
     let words = words(plan);
     let kernels: Vec<String> =
@@ -52,13 +60,21 @@ pub fn write(
     match super::journal(store)? {
         Some(journal) if !journal.complete => return Err(BootError::Unfinished),
         Some(journal) if journal.words == words && journal.rule == plan.rule => {
-            return written(host, loader, words, kernels, Vec::new());
+            return written(host, loader, journal, Vec::new());
         }
         Some(journal) => return Err(BootError::Active { words: journal.words }),
-        None if words.is_empty() => return written(host, loader, words, kernels, Vec::new()),
         None => {}
     }
-    let recipe = loader.recipe(host, &plan.rule, &words, last)?;
+    let mut given = words.clone();
+    let panics = plan.kernels.iter().any(|it| it.chosen && it.panics);
+    if how.trial && !panics {
+        given.push(trial::PANIC.to_owned());
+    }
+    let mut recipe = loader.recipe(host, &plan.rule, &given, how.trial || how.keep_default)?;
+    if let Some((program, state)) = how.unit.as_ref().filter(|_| how.trial) {
+        let bytes = trial::unit(program, state).into_bytes();
+        recipe.edits.push(Edit { path: trial::unit_path(), bytes, mode: 0o644 });
+    }
     let files = originals(host, loader, &recipe)?;
     let mut journal = BootJournal {
         journal: "cpushield-boot".to_owned(),
@@ -71,19 +87,27 @@ pub fn write(
         kernels: kernels.clone(),
         cpus: plan.cpus.clone(),
         complete: false,
+        trial: None,
         files,
     };
+    if journal.words.is_empty() {
+        return written(host, loader, journal, Vec::new());
+    }
     keep(store, &journal)?;
-    match put(host, loader, &recipe, &mut journal) {
+    let put = put(host, loader, &recipe, &mut journal).and_then(|()| {
+        if how.trial { arm(host, store, loader, how, &mut journal) } else { Ok(()) }
+    });
+    match put {
         Ok(()) => {
             journal.complete = true;
             keep(store, &journal)?;
             let files = journal.files.iter().map(|kept| kept.path.clone()).collect();
-            written(host, loader, words, kernels, files)
+            written(host, loader, journal, files)
         }
         Err(BootError::Killed) => Err(BootError::Killed),
         Err(error) => {
-            let undone = take_back(host, store, &journal).err();
+            let disarmed = trial::disarm(host, loader, &journal);
+            let undone = disarmed.and(take_back(host, store, &journal).map(drop)).err();
             Err(BootError::Failed {
                 why: error.to_string(),
                 undone: undone.map(|error| error.to_string()),
@@ -91,6 +115,59 @@ pub fn write(
             })
         }
     }
+}
+
+/// Lets the newest of our entries boot once. The journal says so before it is so.
+fn arm(
+    host: &Host,
+    store: &Store,
+    loader: &dyn Loader,
+    how: &How,
+    journal: &mut BootJournal,
+) -> Result<(), BootError> {
+    let found = loader.find(host)?.unwrap_or_default();
+    let Some(entry) = found.entries.iter().find(|it| it.ours).and_then(|it| it.id.clone()) else {
+        return Err(wrong("no entry of ours is in the menu".to_owned(), None));
+    };
+    let unit = how.unit.is_some();
+    let keep_default = how.keep_default;
+    journal.trial = Some(Trial { entry: entry.clone(), unit, keep_default });
+    keep(store, journal)?;
+    if unit {
+        host.systemctl(&["enable", trial::UNIT])?;
+    }
+    loader.once(host, &entry)
+}
+
+/// Makes what a trial wrote permanent: without the words of the trial alone, and where it is the
+/// default. Returns the files.
+pub(super) fn make_permanent(
+    host: &Host,
+    store: &Store,
+    mut journal: BootJournal,
+) -> Result<Vec<String>, BootError> {
+    let keep_default = journal.trial.as_ref().is_some_and(|trial| trial.keep_default);
+    let loader = loaders::named(&journal.loader).ok_or(BootError::NoTrial)?;
+    let recipe = loader.recipe(host, &journal.rule, &journal.words, keep_default)?;
+    for kept in originals(host, loader, &recipe)? {
+        match journal.files.iter_mut().find(|known| known.path == kept.path) {
+            // What the trial left is no original.
+            Some(known) => known.left = kept.left,
+            None => journal.files.insert(0, kept),
+        }
+    }
+    journal.complete = false;
+    keep(store, &journal)?;
+    put(host, loader, &recipe, &mut journal)?;
+    let unit = trial::unit_path();
+    if journal.files.iter().any(|kept| kept.path == unit) {
+        trial::disarm(host, loader, &journal)?;
+        host.erase_file(&unit)?;
+    }
+    journal.trial = None;
+    journal.complete = true;
+    keep(store, &journal)?;
+    Ok(journal.files.iter().map(|kept| kept.path.clone()).collect())
 }
 
 fn hint(error: &BootError) -> Option<String> {
@@ -171,6 +248,9 @@ fn put(
         let Some(access) = access else { continue };
         host.replace_file(&edit.path, &edit.bytes, access)?;
     }
+    for path in &recipe.gone {
+        host.erase_file(path)?;
+    }
     for path in &recipe.made {
         let made = loader.make(host, path)?;
         let Some(kept) = journal.files.iter_mut().find(|kept| kept.path == *path) else { continue };
@@ -232,10 +312,10 @@ pub(super) fn with_words<'a>(
 fn written(
     host: &Host,
     loader: &dyn Loader,
-    words: Vec<String>,
-    kernels: Vec<String>,
+    journal: BootJournal,
     files: Vec<String>,
 ) -> Result<Written, BootError> {
+    let BootJournal { words, kernels, trial, .. } = journal;
     let found = loader.find(host)?.unwrap_or_default();
     let boots = found.next.and_then(|index| found.entries.get(index));
     let has = |entry: &loaders::Entry| words.iter().all(|word| line::has(&entry.args, word));
@@ -249,6 +329,7 @@ fn written(
         words,
         kernels,
         files,
+        trial,
     })
 }
 
@@ -259,10 +340,17 @@ fn written(
 pub fn undo(host: &Host, store: &Store) -> Result<Option<Unwritten>, BootError> {
     let _lock = store.lock()?;
     let Some(journal) = super::journal(store)? else { return Ok(None) };
+    if let Some(loader) = loaders::named(&journal.loader) {
+        trial::disarm(host, loader, &journal)?;
+    }
     take_back(host, store, &journal).map(Some)
 }
 
-fn take_back(host: &Host, store: &Store, journal: &BootJournal) -> Result<Unwritten, BootError> {
+pub(super) fn take_back(
+    host: &Host,
+    store: &Store,
+    journal: &BootJournal,
+) -> Result<Unwritten, BootError> {
     let loader = loaders::named(&journal.loader).ok_or_else(|| BootError::Journal {
         path: store.path(JOURNAL),
         why: format!("this version knows no boot loader {:?}", journal.loader),

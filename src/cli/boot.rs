@@ -3,9 +3,11 @@
 use super::Global;
 use super::wish::WishArgs;
 use crate::boot::plan::{Asked, plan};
-use crate::boot::{BootPlan, loaders, status, write};
+use crate::boot::{BootPlan, loaders, status, trial, write};
 use crate::failure::Failure;
-use crate::report::{boot_plan_text, boot_status_text, boot_undone_text, boot_written_text};
+use crate::report::{
+    boot_plan_text, boot_status_text, boot_trial_text, boot_undone_text, boot_written_text,
+};
 use crate::ui::Ui;
 use cpushield_linux::{Host, Store};
 
@@ -29,6 +31,12 @@ pub struct WriteArgs {
     /// Put the new entries behind all others, so that what boots by default stays
     #[arg(long, requires = "boot")]
     pub keep_default: bool,
+    /// Boot with them once: when they are in force then they stay, else the old entry boots again
+    #[arg(long, requires = "boot", conflicts_with = "dry_run")]
+    pub trial: bool,
+    /// End a trial after its boot: keep it when it holds, else take everything back
+    #[arg(long, requires = "boot", conflicts_with_all = ["trial", "dry_run", "kernels"])]
+    pub settle: bool,
 }
 
 fn planned(
@@ -71,6 +79,10 @@ pub fn apply(
             .hint("--dry-run prints the files that would be written"));
     }
     let store = Store::new(&global.state);
+    if how.settle {
+        let end = trial::settle(&host, &store)?;
+        return ui.show(&end, || boot_trial_text(&end));
+    }
     let plan = planned(&host, &store, wish, args)?;
     if dry_run {
         let recipe = write::preview(&host, &plan, how.keep_default)?;
@@ -85,7 +97,14 @@ pub fn apply(
         });
     }
     ui.status("writing boot files …");
-    let written = write::write(&host, &store, &plan, how.keep_default)?;
+    let program = host.link("/proc/self/exe").ok().filter(|_| host.exists("/run/systemd/system"));
+    let state = global.state.display().to_string();
+    let how = write::How {
+        keep_default: how.keep_default,
+        trial: how.trial,
+        unit: program.map(|program| (program, state)),
+    };
+    let written = write::write(&host, &store, &plan, &how)?;
     ui.show(&written, || boot_written_text(&written))
 }
 

@@ -2,7 +2,7 @@
 
 use super::table::{Align, lay_out};
 use crate::boot::grub::generator::Rule;
-use crate::boot::{BootPlan, BootStatus, Fate, Unwritten, Written};
+use crate::boot::{BootPlan, BootStatus, Fate, SettledAs, TrialEnd, Unwritten, Written};
 use crate::plan::named;
 
 /// The text of `cpushield plan --boot`.
@@ -121,11 +121,36 @@ pub fn boot_written_text(written: &Written) -> String {
         _ => {}
     }
     text.push_str(&format!("  {}\n", written.menu));
+    match &written.trial {
+        Some(trial) => {
+            let who = if trial.unit {
+                "a unit of systemd looks after that boot".to_owned()
+            } else {
+                "after it: cpushield apply --boot --settle".to_owned()
+            };
+            text.push_str(&format!(
+                "A trial: {} boots once; {who}. When the parameters are in force they stay, else all \
+                 is taken back. A machine that hangs boots its old entry at the next reset.\n",
+                trial.entry
+            ));
+        }
+        None => {}
+    }
     text.push_str("The entries without them stay in the menu.\n");
     text.push_str(
         "Next: reboot, then `cpushield status --boot`. `cpushield undo --boot` puts every byte back.\n",
     );
     text
+}
+
+/// The text of `cpushield apply --boot --settle`.
+#[must_use]
+pub fn boot_trial_text(end: &TrialEnd) -> String {
+    let what = match end.end {
+        SettledAs::Permanent => "The trial holds and is permanent now",
+        SettledAs::TakenBack => "The trial did not hold; every boot file is as it was",
+    };
+    format!("{what}: {}\n", end.why)
 }
 
 /// The text of `cpushield undo --boot`.
@@ -181,6 +206,16 @@ pub fn boot_status_text(status: &BootStatus) -> String {
         (Some(next), _) => text.push_str(&format!("Boots next: {next}\n")),
         (None, None) => text.push_str("No boot loader that cpushield can write for was found.\n"),
         _ => {}
+    }
+    if let Some(trial) = &status.trial {
+        text.push_str(&format!("Trial under way: {}\n", trial.entry));
+    }
+    if let Some(end) = &status.last_trial {
+        let what = match end.end {
+            SettledAs::Permanent => "made permanent",
+            SettledAs::TakenBack => "taken back",
+        };
+        text.push_str(&format!("Last trial: {what}: {}\n", end.why));
     }
     status.differs.iter().for_each(|line| text.push_str(&format!("Mind: {line}\n")));
     text

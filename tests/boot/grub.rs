@@ -158,9 +158,24 @@ impl Machine {
     }
 
     pub fn host(&self) -> Host {
+        self.probing("fs", "ext2")
+    }
+
+    /// The same where `grub-probe` says this.
+    pub fn probing(&self, what: &str, answer: &str) -> Host {
         let root = self.dir.join("root");
-        Host::recorded(&root).unwrap().with_programs(|root, words, input| match words {
+        let (what, answer) = (format!("--target={what}"), answer.to_owned());
+        Host::recorded(&root).unwrap().with_programs(move |root, words, input| match words {
             ["grub-mkconfig"] => Some(mkconfig(root)),
+            ["grub-probe", asked, _] => {
+                let out = match *asked {
+                    asked if asked == what => answer.clone(),
+                    "--target=fs" => "ext2".to_owned(),
+                    _ => String::new(),
+                };
+                Some(Said { status: Some(0), out: out.into_bytes(), ..Said::default() })
+            }
+            ["grub-editenv", block, rest @ ..] => Some(editenv(&root.join(&block[1..]), rest)),
             // The real one, where it is installed, looks at what was made.
             ["grub-script-check"] => real(words, input),
             _ => None,
@@ -189,6 +204,20 @@ fn walk(dir: &Path, files: &mut BTreeMap<PathBuf, (u32, Vec<u8>)>) {
             files.insert(path.clone(), (mode, fs::read(&path).unwrap()));
         }
     }
+}
+
+/// `grub-editenv FILE set NAME=VALUE`, and `unset NAME`.
+fn editenv(block: &Path, words: &[&str]) -> Said {
+    let text = fs::read_to_string(block).unwrap_or_default();
+    let old = text.lines().filter(|line| !line.starts_with('#') && line.contains('='));
+    let name = words[1].split('=').next().unwrap();
+    let mut lines: Vec<&str> = old.filter(|line| line.split('=').next() != Some(name)).collect();
+    if words[0] == "set" {
+        lines.push(words[1]);
+    }
+    let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    fs::write(block, format!("{:#<1024}", format!("# GRUB Environment Block\n{lines}"))).unwrap();
+    Said { status: Some(0), ..Said::default() }
 }
 
 fn mkconfig(root: &Path) -> Said {

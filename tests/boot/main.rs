@@ -5,7 +5,8 @@
 mod grub;
 
 use cpushield::boot::plan::{Asked, plan};
-use cpushield::boot::{BootError, BootPlan, Fate, loaders, status, write};
+use cpushield::boot::write::{self, How};
+use cpushield::boot::{BootError, BootPlan, Fate, SettledAs, loaders, status, trial};
 use cpushield::policy::Wish;
 use cpushield::survey::survey;
 use cpushield_linux::{Fault, Host};
@@ -31,7 +32,7 @@ fn rt_kernels_get_the_prepared_boot_and_the_others_stay_as_they_are() {
     let before = machine.files();
     let plan = planned(&machine.host(), &Asked::default()).unwrap();
     assert_eq!(words(&plan), ["nohz_full=1-3", "rcu_nocbs=1-3"]);
-    let written = write::write(&machine.host(), &machine.store(), &plan, false).unwrap();
+    let written = write::write(&machine.host(), &machine.store(), &plan, &How::default()).unwrap();
     assert_eq!(written.kernels, ["6.12.9-rt-amd64"]);
     assert!(written.next_has, "{written:#?}");
     assert_eq!(written.entry.as_deref(), Some("cpushield-6.12.9-rt-amd64"));
@@ -44,10 +45,13 @@ fn rt_kernels_get_the_prepared_boot_and_the_others_stay_as_they_are() {
     assert_eq!(found.entries.iter().filter(|entry| entry.ours).count(), 1);
     // A second time nothing is written, and other words are refused.
     let again = machine.host();
-    assert!(write::write(&again, &machine.store(), &plan, false).unwrap().files.is_empty());
+    assert!(
+        write::write(&again, &machine.store(), &plan, &How::default()).unwrap().files.is_empty()
+    );
     assert_eq!(again.writes(), 0);
     let other = planned(&machine.host(), &cpus("3")).unwrap();
-    let refused = write::write(&machine.host(), &machine.store(), &other, false).unwrap_err();
+    let refused =
+        write::write(&machine.host(), &machine.store(), &other, &How::default()).unwrap_err();
     assert!(matches!(refused, BootError::Active { .. }), "{refused}");
     let undone = write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
     assert!(undone.files.iter().all(|(_, fate)| *fate == Fate::Restored), "{undone:#?}");
@@ -59,7 +63,7 @@ fn rt_kernels_get_the_prepared_boot_and_the_others_stay_as_they_are() {
 fn a_kernel_that_is_installed_later_gets_them_too_and_undo_makes_the_menu_anew() {
     let machine = Machine::debian();
     let plan = planned(&machine.host(), &Asked::default()).unwrap();
-    write::write(&machine.host(), &machine.store(), &plan, false).unwrap();
+    write::write(&machine.host(), &machine.store(), &plan, &How::default()).unwrap();
     machine.install("6.13.1-rt-amd64", true);
     machine.install("6.13.1-amd64", false);
     machine.update_grub();
@@ -79,7 +83,13 @@ fn without_an_rt_kernel_the_newest_or_the_saved_one_gets_them() {
     let chosen = |machine: &Machine| {
         let plan = planned(&machine.host(), &cpus("2-3")).unwrap();
         assert_eq!(words(&plan), ["nohz_full=2-3", "rcu_nocbs=2-3", "irqaffinity=0-1"]);
-        write::write(&machine.host(), &machine.store(), &plan, true).unwrap()
+        write::write(
+            &machine.host(),
+            &machine.store(),
+            &plan,
+            &How { keep_default: true, ..How::default() },
+        )
+        .unwrap()
     };
     let written = chosen(&machine);
     assert_eq!((written.kernels, written.next_has), (vec!["6.12.9-amd64".to_owned()], false));
@@ -100,7 +110,7 @@ fn killed_or_refused_at_any_write_every_byte_comes_back_and_the_menu_is_whole() 
     let count = {
         let (machine, host) = (Machine::debian(), Machine::debian());
         let (host, plan) = (host.host(), planned(&machine.host(), &Asked::default()).unwrap());
-        write::write(&host, &machine.store(), &plan, false).unwrap();
+        write::write(&host, &machine.store(), &plan, &How::default()).unwrap();
         host.writes()
     };
     assert!(count >= 2);
@@ -109,23 +119,24 @@ fn killed_or_refused_at_any_write_every_byte_comes_back_and_the_menu_is_whole() 
         let before = machine.files();
         let plan = planned(&machine.host(), &Asked::default()).unwrap();
         let killed = machine.host().failing(Fault::Stop { at });
-        let error = write::write(&killed, &machine.store(), &plan, false).unwrap_err();
+        let error = write::write(&killed, &machine.store(), &plan, &How::default()).unwrap_err();
         assert!(matches!(error, BootError::Killed), "{at}: {error}");
         // The menu that GRUB reads is the old one or the new one.
         loaders::find(&machine.host()).unwrap().unwrap();
-        let refused = write::write(&machine.host(), &machine.store(), &plan, false).unwrap_err();
+        let refused =
+            write::write(&machine.host(), &machine.store(), &plan, &How::default()).unwrap_err();
         assert!(matches!(refused, BootError::Unfinished), "{at}: {refused}");
         write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
         assert_eq!(before, machine.files(), "killed at write {at}");
 
         let refused = machine.host().failing(Fault::Refuse { at, errno: 28 });
-        let error = write::write(&refused, &machine.store(), &plan, false).unwrap_err();
+        let error = write::write(&refused, &machine.store(), &plan, &How::default()).unwrap_err();
         assert!(matches!(error, BootError::Failed { undone: None, .. }), "{at}: {error}");
         assert_eq!(before, machine.files(), "refused at write {at}");
         assert_eq!(write::undo(&machine.host(), &machine.store()).unwrap(), None);
 
         // Undo, killed at its n-th write and called again.
-        write::write(&machine.host(), &machine.store(), &plan, false).unwrap();
+        write::write(&machine.host(), &machine.store(), &plan, &How::default()).unwrap();
         let killed = machine.host().failing(Fault::Stop { at });
         write::undo(&killed, &machine.store()).unwrap_err();
         write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
@@ -168,14 +179,16 @@ fn files_that_are_not_understood_or_not_ours_are_left_alone() {
     let machine = Machine::debian();
     let plan = planned(&machine.host(), &Asked::default()).unwrap();
     machine.write("etc/grub.d/07_cpushield", "#!/bin/sh\necho mine\n");
-    let error = write::write(&machine.host(), &machine.store(), &plan, false).unwrap_err();
+    let error =
+        write::write(&machine.host(), &machine.store(), &plan, &How::default()).unwrap_err();
     assert!(matches!(error, BootError::Foreign { .. }), "{error}");
     machine.remove("etc/grub.d/07_cpushield");
     // Somebody wrote into grub.cfg by hand: that would be lost.
     let cfg = machine.read("boot/grub/grub.cfg");
     machine.write("boot/grub/grub.cfg", &format!("{cfg}# by hand\n"));
     let before = machine.files();
-    let error = write::write(&machine.host(), &machine.store(), &plan, false).unwrap_err();
+    let error =
+        write::write(&machine.host(), &machine.store(), &plan, &How::default()).unwrap_err();
     assert!(error.to_string().contains("# by hand"), "{error}");
     assert_eq!(before, machine.files());
     machine.write("boot/grub/grub.cfg", &format!("{cfg}menuentry 'x' {{\n"));
@@ -190,7 +203,7 @@ fn status_says_what_is_written_booted_and_in_force() {
     let look = || status::status(&machine.host(), &machine.store()).unwrap();
     assert!(look().words.is_empty());
     let plan = planned(&machine.host(), &Asked::default()).unwrap();
-    write::write(&machine.host(), &machine.store(), &plan, false).unwrap();
+    write::write(&machine.host(), &machine.store(), &plan, &How::default()).unwrap();
     let seen = look();
     let word = &seen.words[0];
     assert_eq!((word.written, word.booted, word.in_force), (true, false, Some(false)));
@@ -204,4 +217,107 @@ fn status_says_what_is_written_booted_and_in_force() {
     // The words are booted and the kernel did not take them.
     machine.write("sys/devices/system/cpu/nohz_full", "2\n");
     assert!(look().differs[0].contains("not in force"));
+}
+
+fn on_trial() -> How {
+    How { trial: true, ..How::default() }
+}
+
+#[test]
+fn a_trial_boots_once_and_is_permanent_when_it_holds() {
+    let machine = Machine::debian();
+    let before = machine.files();
+    let plan = planned(&machine.host(), &Asked::default()).unwrap();
+    let written = write::write(&machine.host(), &machine.store(), &plan, &on_trial()).unwrap();
+    assert!(written.next_has && written.trial.is_some(), "{written:#?}");
+    assert!(written.next.unwrap().contains("for one boot"));
+    let early = trial::settle(&machine.host(), &machine.store()).unwrap_err();
+    assert!(matches!(early, BootError::NotBooted { .. }), "{early}");
+    // GRUB has taken the wish, and the default is the old entry again.
+    machine.save("next_entry", "");
+    let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
+    assert!(!found.entries[found.next.unwrap()].ours);
+    assert!(found.entries.iter().any(|entry| entry.ours && entry.args.contains("panic=30")));
+    machine.write("proc/sys/kernel/random/boot_id", "b2\n");
+    machine.write("proc/cmdline", "ro nohz_full=1-3 rcu_nocbs=1-3 panic=30\n");
+    machine.write("sys/devices/system/cpu/nohz_full", "1-3\n");
+    let end = trial::settle(&machine.host(), &machine.store()).unwrap();
+    assert_eq!(end.end, SettledAs::Permanent, "{end:#?}");
+    let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
+    assert!(found.entries[found.next.unwrap()].ours);
+    assert!(found.entries.iter().all(|entry| !entry.args.contains("panic=30")));
+    write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
+    let now = machine.files();
+    let boot = |files: &std::collections::BTreeMap<_, _>| {
+        let of_loader = |path: &std::path::PathBuf| {
+            let path = path.to_string_lossy();
+            path.contains("/etc/") || path.contains("/boot/") && !path.ends_with("grubenv")
+        };
+        files
+            .iter()
+            .filter(|(path, _)| of_loader(path))
+            .map(|(a, b): (&_, &(u32, Vec<u8>))| (a.clone(), b.clone()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(boot(&before), boot(&now));
+}
+
+#[test]
+fn a_trial_that_does_not_hold_is_taken_back_to_the_byte() {
+    let machine = Machine::debian();
+    machine.save("saved_entry", "0");
+    let before = machine.files();
+    let plan = planned(&machine.host(), &Asked::default()).unwrap();
+    write::write(&machine.host(), &machine.store(), &plan, &on_trial()).unwrap();
+    // It hung, somebody pressed the button, and the old entry booted.
+    let env = machine.read("boot/grub/grubenv");
+    let taken = env.replace("next_entry=cpushield-6.12.9-rt-amd64", "next_entry=");
+    machine.write("boot/grub/grubenv", &format!("{taken:#<1024}"));
+    machine.write("proc/sys/kernel/random/boot_id", "b2\n");
+    let end = trial::settle(&machine.host(), &machine.store()).unwrap();
+    assert_eq!(end.end, SettledAs::TakenBack, "{end:#?}");
+    machine.write("proc/sys/kernel/random/boot_id", "b1\n");
+    assert_eq!(before, machine.files());
+    let told = status::status(&machine.host(), &machine.store()).unwrap();
+    assert_eq!(told.last_trial.unwrap().end, SettledAs::TakenBack);
+    assert!(matches!(
+        trial::settle(&machine.host(), &machine.store()).unwrap_err(),
+        BootError::NoTrial
+    ));
+}
+
+#[test]
+fn where_grub_cannot_take_the_wish_back_no_trial_is_made() {
+    for (what, answer) in [("abstraction", "lvm"), ("fs", "btrfs")] {
+        let machine = Machine::debian();
+        let before = machine.files();
+        let plan = planned(&machine.host(), &Asked::default()).unwrap();
+        let host = machine.probing(what, answer);
+        let error = write::write(&host, &machine.store(), &plan, &on_trial()).unwrap_err();
+        assert!(matches!(error, BootError::Failed { undone: None, .. }), "{error}");
+        assert!(error.to_string().contains(answer), "{error}");
+        assert_eq!(before, machine.files(), "{what}");
+    }
+}
+
+#[test]
+fn a_trial_killed_at_any_write_leaves_the_old_default_and_is_taken_back() {
+    let count = {
+        let machine = Machine::debian();
+        let (host, plan) = (machine.host(), planned(&machine.host(), &Asked::default()).unwrap());
+        write::write(&host, &machine.store(), &plan, &on_trial()).unwrap();
+        host.writes()
+    };
+    for at in 0..count {
+        let machine = Machine::debian();
+        machine.save("saved_entry", "0");
+        let before = machine.files();
+        let plan = planned(&machine.host(), &Asked::default()).unwrap();
+        let killed = machine.host().failing(Fault::Stop { at });
+        write::write(&killed, &machine.store(), &plan, &on_trial()).unwrap_err();
+        let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
+        assert!(!found.entries[found.next.unwrap()].ours, "{at}");
+        write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
+        assert_eq!(before, machine.files(), "killed at write {at}");
+    }
 }

@@ -98,7 +98,9 @@ impl Loader for Grub {
         let bytes = generator::script(rule, words).into_bytes();
         let path = if last { LAST } else { FIRST }.to_owned();
         let made = vec![host.behind_links(&format!("{dir}/grub.cfg"))];
-        Ok(Recipe { edits: vec![Edit { path, bytes, mode: 0o755 }], made })
+        let gone = [FIRST, LAST].into_iter().filter(|it| *it != path && host.exists(it));
+        let gone = gone.map(str::to_owned).collect();
+        Ok(Recipe { edits: vec![Edit { path, bytes, mode: 0o755 }], gone, made })
     }
 
     fn source(&self, host: &Host, keyword: &str) -> Option<String> {
@@ -148,12 +150,70 @@ impl Loader for Grub {
         bytes.starts_with(MARK.as_bytes())
     }
 
+    fn once(&self, host: &Host, entry: &str) -> Result<(), BootError> {
+        let Some((dir, program)) = place(host) else { return Err(BootError::NoTrial) };
+        writes_itself(host, dir, program)?;
+        let (editor, block) = (program.replace("mkconfig", "editenv"), format!("{dir}/grubenv"));
+        let text = host.read(&format!("{dir}/grub.cfg"))?;
+        if !menu::parse(&text).is_ok_and(|menu| menu.honours_next) {
+            return Err(cannot(format!("{dir}/grub.cfg does not ask for next_entry")));
+        }
+        host.order(&[&editor, &block, "set", &format!("next_entry={entry}")])?;
+        // Read back what GRUB will do, not what was asked.
+        let found = self.find(host)?.unwrap_or_default();
+        let next = found.next.and_then(|index| found.entries.get(index));
+        if next.is_some_and(|next| next.id.as_deref() == Some(entry)) {
+            return Ok(());
+        }
+        self.forget_once(host, entry)?;
+        Err(cannot(format!("{block} does not make {entry} boot next")))
+    }
+
+    fn forget_once(&self, host: &Host, entry: &str) -> Result<(), BootError> {
+        let Some((dir, program)) = place(host) else { return Ok(()) };
+        let block = format!("{dir}/grubenv");
+        let Some(bytes) = optional(host.read_bytes(&block))? else { return Ok(()) };
+        let variables = env::parse(&bytes).unwrap_or_default();
+        // GRUB empties the variable when it has taken it, and keeps the line.
+        let ours = |(name, value): &(String, String)| {
+            name == "next_entry" && (value.is_empty() || value == entry)
+        };
+        if variables.iter().any(ours) {
+            host.order(&[&program.replace("mkconfig", "editenv"), &block, "unset", "next_entry"])?;
+        }
+        Ok(())
+    }
+
     fn makes_anew(&self, _path: &str) -> bool {
         true
     }
 
     fn is_made(&self, path: &str) -> bool {
         path.ends_with("/grub.cfg")
+    }
+}
+
+fn cannot(why: String) -> BootError {
+    BootError::Wrong {
+        why: format!("a trial cannot be made here: {why}"),
+        hint: Some("without a trial: cpushield apply --boot".to_owned()),
+    }
+}
+
+/// GRUB must be able to empty `next_entry` while it boots, or the trial would boot for ever. It
+/// writes blocks of plain disks only (`check_writable` in util/grub.d/00_header.in of Debian,
+/// 2.06; save_env in docs/grub.texi).
+fn writes_itself(host: &Host, dir: &str, program: &str) -> Result<(), BootError> {
+    let probe = program.replace("mkconfig", "probe");
+    let ask = |what: &str| host.consult(&[&probe, &format!("--target={what}"), dir], b"");
+    let layers = String::from_utf8_lossy(&ask("abstraction")?.out).trim().to_owned();
+    let kind = String::from_utf8_lossy(&ask("fs")?.out).trim().to_owned();
+    if !layers.is_empty() {
+        return Err(cannot(format!("GRUB cannot write to {dir}, which is on {layers}")));
+    }
+    match kind.as_str() {
+        "ext2" | "fat" | "xfs" => Ok(()),
+        kind => Err(cannot(format!("it is not known that GRUB can write to {dir} ({kind})"))),
     }
 }
 

@@ -56,6 +56,8 @@ pub struct Edit {
 pub struct Recipe {
     /// Files as they are.
     pub edits: Vec<Edit>,
+    /// Files of ours that go, before others are made.
+    pub gone: Vec<String>,
     /// Files that [`Loader::make`] makes.
     pub made: Vec<String>,
 }
@@ -97,6 +99,18 @@ pub trait Loader: Sync {
 
     /// Whether a file that is there is one of ours.
     fn is_ours(&self, bytes: &[u8]) -> bool;
+
+    /// Lets this entry boot once and reads back that it will.
+    ///
+    /// # Errors
+    /// The loader cannot take a wish for one boot back by itself, or refuses it.
+    fn once(&self, host: &Host, entry: &str) -> Result<(), BootError>;
+
+    /// Takes that wish back, where it is still there.
+    ///
+    /// # Errors
+    /// The loader refuses it.
+    fn forget_once(&self, host: &Host, entry: &str) -> Result<(), BootError>;
 
     /// Whether an edit makes a file of ours, that cannot be there before.
     fn makes_anew(&self, path: &str) -> bool;
