@@ -15,6 +15,8 @@ pub struct BootPlan {
     pub schema: u32,
     /// The boot loader, `grub`; `None` when none is known here.
     pub loader: Option<String>,
+    /// Whether a kernel that is installed later is covered too.
+    pub covers_later: bool,
     /// CPUs that are, or may ever be, shielded.
     pub cpus: CpuSet,
     /// All others.

@@ -126,6 +126,21 @@ pub fn with(line: &str, words: &[String]) -> String {
     format!("{}{gap}{line}", words.join(" "))
 }
 
+/// The line without these words, where they stand as they are.
+#[must_use]
+pub fn without(line: &str, words: &[String]) -> String {
+    let mut quoted = false;
+    let mut kept: Vec<&str> = Vec::new();
+    for word in line.split(' ') {
+        let ours = !quoted && words.iter().any(|it| it == word);
+        quoted ^= word.matches('"').count() % 2 == 1;
+        if !ours {
+            kept.push(word);
+        }
+    }
+    kept.join(" ")
+}
+
 /// Whether the kernel that was given this line was given this word.
 #[must_use]
 pub fn has(line: &str, word: &str) -> bool {
@@ -217,6 +232,9 @@ mod tests {
                 prop_assert!(new.ends_with(&line));
                 for word in &wanted {
                     prop_assert!(has(&new, word), "{new:?}");
+                }
+                if !line.starts_with(' ') && !merged.add.is_empty() && !line.contains("nohz_full") {
+                    prop_assert_eq!(without(&new, &merged.add), line.clone());
                 }
                 // A second time nothing is to do.
                 prop_assert!(merge(&new, &wanted, 2048).unwrap().add.is_empty());

@@ -100,22 +100,20 @@ pub fn plan(
     if let Some((loader, _)) = menu {
         check_lines(host, *loader, &targets, &parameters, arch)?;
     }
-    let mut warnings = found.warnings.clone();
-    warnings.extend(worth_knowing(machine, &kernels));
-    let instructions = if menu.is_some() { Vec::new() } else { by_hand(&parameters) };
     Ok(BootPlan {
         schema: SCHEMA,
         loader: menu.map(|(loader, _)| loader.name().to_owned()),
+        covers_later: menu.is_some_and(|(loader, _)| loader.covers_later()),
         cpus: site.cpus,
         housekeeping: site.rest,
         why,
-        parameters,
         skipped,
         rule,
-        kernels,
         next: next(found),
-        warnings,
-        instructions,
+        warnings: worth_knowing(found, machine, &kernels),
+        instructions: menu.map_or_else(|| by_hand(host, &parameters), |_| Vec::new()),
+        kernels,
+        parameters,
     })
 }
 
@@ -297,8 +295,8 @@ fn check_lines(
     Ok(())
 }
 
-fn worth_knowing(machine: &Machine, kernels: &[Kernel]) -> Vec<String> {
-    let mut warnings = Vec::new();
+fn worth_knowing(found: &Found, machine: &Machine, kernels: &[Kernel]) -> Vec<String> {
+    let mut warnings = found.warnings.clone();
     for kernel in kernels.iter().filter(|kernel| kernel.chosen) {
         for unknown in &kernel.unknown {
             warnings.push(format!(
@@ -323,8 +321,11 @@ fn worth_knowing(machine: &Machine, kernels: &[Kernel]) -> Vec<String> {
     warnings
 }
 
-fn by_hand(parameters: &[Wanted]) -> Vec<String> {
-    let words: Vec<&str> = parameters.iter().map(|wanted| wanted.word.as_str()).collect();
+fn by_hand(host: &Host, parameters: &[Wanted]) -> Vec<String> {
+    let words: Vec<String> = parameters.iter().map(|wanted| wanted.word.clone()).collect();
+    if let Some((name, steps)) = super::loaders::manual(host, &words) {
+        return [format!("this machine has {name}:")].into_iter().chain(steps).collect();
+    }
     vec![
         "add these words to the kernel's command line in your boot loader's configuration:"
             .to_owned(),

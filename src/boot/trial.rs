@@ -1,5 +1,5 @@
-//! A trial: the new entry boots once, while the default stays what it was. After that boot the words
-//! are looked for: found, they become permanent; not found, because the entry never came up,
+//! A trial: the new entry boots once, while the default stays what it was. After that boot the
+//! words are looked for: found, they become permanent; not found, because the entry never came up,
 //! everything is taken back. A machine that hangs comes back on its old entry at the next reset.
 //!
 //! The trial's entries stand behind all others, so neither a number nor a lost `saved_entry` can

@@ -6,7 +6,7 @@ use super::document::{
     BootJournal, BootPlan, Bytes, Fate, Kept, SCHEMA, Trial, Unwritten, Written,
 };
 use super::error::BootError;
-use super::loaders::{self, Edit, Found, Loader, Recipe};
+use super::loaders::{self, Edit, Found, Loader, Order, Recipe};
 use super::{JOURNAL, line, plan, trial};
 use cpushield_linux::{Host, Store};
 
@@ -25,7 +25,13 @@ pub fn words(plan: &BootPlan) -> Vec<String> {
 /// # Errors
 /// Nothing can be written here.
 pub fn preview(host: &Host, plan: &BootPlan, last: bool) -> Result<Recipe, BootError> {
-    loader_of(plan)?.recipe(host, &plan.rule, &words(plan), last)
+    let (words, kernels) = (words(plan), kernels(plan));
+    let order = Order { rule: &plan.rule, kernels: &kernels, words: &words, last };
+    loader_of(plan)?.recipe(host, &order)
+}
+
+fn kernels(plan: &BootPlan) -> Vec<String> {
+    plan.kernels.iter().filter(|it| it.chosen).map(|it| it.version.clone()).collect()
 }
 
 fn loader_of(plan: &BootPlan) -> Result<&'static dyn Loader, BootError> {
@@ -54,8 +60,7 @@ pub struct How {
 pub fn write(host: &Host, store: &Store, plan: &BootPlan, how: &How) -> Result<Written, BootError> {
     let loader = loader_of(plan)?;
     let words = words(plan);
-    let kernels: Vec<String> =
-        plan.kernels.iter().filter(|it| it.chosen).map(|it| it.version.clone()).collect();
+    let kernels = kernels(plan);
     let _lock = store.lock()?;
     match super::journal(store)? {
         Some(journal) if !journal.complete => return Err(BootError::Unfinished),
@@ -70,7 +75,11 @@ pub fn write(host: &Host, store: &Store, plan: &BootPlan, how: &How) -> Result<W
     if how.trial && !panics {
         given.push(trial::PANIC.to_owned());
     }
-    let mut recipe = loader.recipe(host, &plan.rule, &given, how.trial || how.keep_default)?;
+    let mut recipe = {
+        let last = how.trial || how.keep_default;
+        let order = Order { rule: &plan.rule, kernels: &kernels, words: &given, last };
+        loader.recipe(host, &order)?
+    };
     if let Some((program, state)) = how.unit.as_ref().filter(|_| how.trial) {
         let bytes = trial::unit(program, state).into_bytes();
         recipe.edits.push(Edit { path: trial::unit_path(), bytes, mode: 0o644 });
@@ -148,7 +157,10 @@ pub(super) fn make_permanent(
 ) -> Result<Vec<String>, BootError> {
     let keep_default = journal.trial.as_ref().is_some_and(|trial| trial.keep_default);
     let loader = loaders::named(&journal.loader).ok_or(BootError::NoTrial)?;
-    let recipe = loader.recipe(host, &journal.rule, &journal.words, keep_default)?;
+    let recipe = {
+        let (kernels, words) = (&journal.kernels, &journal.words);
+        loader.recipe(host, &Order { rule: &journal.rule, kernels, words, last: keep_default })?
+    };
     for kept in originals(host, loader, &recipe)? {
         match journal.files.iter_mut().find(|known| known.path == kept.path) {
             // What the trial left is no original.
@@ -357,7 +369,7 @@ pub(super) fn take_back(
     })?;
     let mut undone = Unwritten::default();
     for kept in &journal.files {
-        let fate = put_back(host, loader, kept, &mut undone.notes)?;
+        let fate = put_back(host, loader, kept, &journal.words, &mut undone.notes)?;
         undone.files.push((kept.path.clone(), fate));
     }
     store.remove(JOURNAL)?;
@@ -368,6 +380,7 @@ fn put_back(
     host: &Host,
     loader: &dyn Loader,
     kept: &Kept,
+    words: &[String],
     notes: &mut Vec<String>,
 ) -> Result<Fate, BootError> {
     let path = kept.path.as_str();
@@ -398,7 +411,13 @@ fn put_back(
             return Ok(Fate::Restored);
         }
         _ if made => {}
-        _ => return Ok(Fate::Drifted),
+        // What others wrote since stays; our words go.
+        _ => {
+            let stripped = now.as_ref().and_then(|now| loader.stripped(now, words));
+            let Some(stripped) = stripped else { return Ok(Fate::Drifted) };
+            host.replace_file(path, &stripped, host.access(path)?)?;
+            return Ok(Fate::MadeAnew);
+        }
     }
     // Another hand made the file anew since, for a new kernel for instance.
     let anew = loader.make(host, path)?;

@@ -2,6 +2,7 @@
 
 use super::table::{Align, lay_out};
 use crate::boot::grub::generator::Rule;
+use crate::boot::loaders;
 use crate::boot::{BootPlan, BootStatus, Fate, SettledAs, TrialEnd, Unwritten, Written};
 use crate::plan::named;
 
@@ -59,7 +60,9 @@ fn menu(plan: &BootPlan) -> String {
         })
         .collect();
     text.push_str(&lay_out("  ", &[Align::Left, Align::Left, Align::Left], &rows));
-    text.push_str(&format!("  A kernel that is installed later: {}\n", later(&plan.rule)));
+    if plan.covers_later {
+        text.push_str(&format!("  A kernel that is installed later: {}\n", later(&plan.rule)));
+    }
     if let Some(next) = &plan.next {
         text.push_str(&format!("  Boots next, as it is now: {next}\n"));
     }
@@ -121,20 +124,17 @@ pub fn boot_written_text(written: &Written) -> String {
         _ => {}
     }
     text.push_str(&format!("  {}\n", written.menu));
-    match &written.trial {
-        Some(trial) => {
-            let who = if trial.unit {
-                "a unit of systemd looks after that boot".to_owned()
-            } else {
-                "after it: cpushield apply --boot --settle".to_owned()
-            };
-            text.push_str(&format!(
-                "A trial: {} boots once; {who}. When the parameters are in force they stay, else all \
-                 is taken back. A machine that hangs boots its old entry at the next reset.\n",
-                trial.entry
-            ));
-        }
-        None => {}
+    if let Some(trial) = &written.trial {
+        let who = if trial.unit {
+            "a unit of systemd looks after that boot"
+        } else {
+            "after it: cpushield apply --boot --settle"
+        };
+        text.push_str(&format!(
+            "A trial: {} boots once; {who}. When the parameters are in force they stay, else all \
+             is taken back. A machine that hangs boots its old entry at the next reset.\n",
+            trial.entry
+        ));
     }
     text.push_str("The entries without them stay in the menu.\n");
     text.push_str(
@@ -195,7 +195,9 @@ pub fn boot_status_text(status: &BootStatus) -> String {
         let kernels = status.kernels.join(", ");
         let kernels = if kernels.is_empty() { "none" } else { &kernels };
         text.push_str(&format!("Kernels whose entries have them: {kernels}\n"));
-        if let Some(rule) = &status.rule {
+        let covers = status.loader.as_deref().and_then(loaders::named);
+        let covers = covers.is_some_and(|loader| loader.covers_later());
+        if let Some(rule) = status.rule.as_ref().filter(|_| covers) {
             text.push_str(&format!("A kernel that is installed later: {}\n", later(rule)));
         }
     }

@@ -84,6 +84,15 @@ impl Machine {
         Machine::with(&[("6.12.9-amd64", false), ("6.12.9-rt-amd64", true)])
     }
 
+    /// The same machine before a loader was installed.
+    pub fn without_loader() -> Machine {
+        let machine = Machine::with(&[]);
+        for dir in ["boot/grub", "etc/grub.d", "etc/default"] {
+            fs::remove_dir_all(machine.place(dir)).unwrap();
+        }
+        machine
+    }
+
     pub fn with(kernels: &[(&str, bool)]) -> Machine {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);

@@ -3,6 +3,7 @@
 //! test; our generator runs in a real shell.
 
 mod grub;
+mod others;
 
 use cpushield::boot::plan::{Asked, plan};
 use cpushield::boot::write::{self, How};

@@ -4,9 +4,9 @@
 //! `grub-mkconfig -o` writes over `grub.cfg` in place, so a crash can leave half of it. We take
 //! what it prints, give it to `grub-script-check`, and put it in place whole.
 
-use super::{Edit, Entry, Found, Loader, Recipe};
+use super::{Edit, Entry, Found, Loader, Order, Recipe};
 use crate::boot::error::BootError;
-use crate::boot::grub::generator::{self, MARK, Rule};
+use crate::boot::grub::generator::{self, MARK};
 use crate::boot::grub::{env, menu};
 use cpushield_linux::text::cmdline;
 use cpushield_linux::{Error, Host};
@@ -82,21 +82,15 @@ impl Loader for Grub {
         Ok(None)
     }
 
-    fn recipe(
-        &self,
-        host: &Host,
-        rule: &Rule,
-        words: &[String],
-        last: bool,
-    ) -> Result<Recipe, BootError> {
+    fn recipe(&self, host: &Host, order: &Order) -> Result<Recipe, BootError> {
         let Some((dir, _)) = place(host) else {
             return Err(BootError::ByHand {
                 why: "there is no grub.cfg".to_owned(),
                 instructions: Vec::new(),
             });
         };
-        let bytes = generator::script(rule, words).into_bytes();
-        let path = if last { LAST } else { FIRST }.to_owned();
+        let bytes = generator::script(order.rule, order.words).into_bytes();
+        let path = if order.last { LAST } else { FIRST }.to_owned();
         let made = vec![host.behind_links(&format!("{dir}/grub.cfg"))];
         let gone = [FIRST, LAST].into_iter().filter(|it| *it != path && host.exists(it));
         let gone = gone.map(str::to_owned).collect();

@@ -1,7 +1,14 @@
 //! Boot loaders, one file each. A loader reads its own menu and says what is to be written; it
 //! writes nothing itself: [`super::write`] does, for all of them, with the journal.
 
+mod bls;
+mod extlinux;
 mod grub;
+mod lines;
+mod manual;
+mod raspberry;
+
+pub use manual::manual;
 
 use super::error::BootError;
 use super::grub::generator::Rule;
@@ -62,6 +69,19 @@ pub struct Recipe {
     pub made: Vec<String>,
 }
 
+/// What is to be given to which kernels.
+#[derive(Debug, Clone, Copy)]
+pub struct Order<'a> {
+    /// Which kernels, those installed later too.
+    pub rule: &'a Rule,
+    /// The versions that the rule chooses now.
+    pub kernels: &'a [String],
+    /// The words.
+    pub words: &'a [String],
+    /// Whether new entries stand behind all others.
+    pub last: bool,
+}
+
 /// One boot loader.
 pub trait Loader: Sync {
     /// Its name.
@@ -77,13 +97,7 @@ pub trait Loader: Sync {
     ///
     /// # Errors
     /// Nothing can be written here.
-    fn recipe(
-        &self,
-        host: &Host,
-        rule: &Rule,
-        words: &[String],
-        last: bool,
-    ) -> Result<Recipe, BootError>;
+    fn recipe(&self, host: &Host, order: &Order) -> Result<Recipe, BootError>;
 
     /// Where a word stands that a kernel is given already, for a person who wants to change it.
     fn source(&self, host: &Host, keyword: &str) -> Option<String>;
@@ -96,6 +110,17 @@ pub trait Loader: Sync {
 
     /// A made file without what is there because of us.
     fn without_ours(&self, made: &[u8]) -> Vec<u8>;
+
+    /// A file that others changed since, without these words; `None` where the loader has no words
+    /// of ours in files of others.
+    fn stripped(&self, _now: &[u8], _words: &[String]) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// Whether a kernel that is installed later is covered too.
+    fn covers_later(&self) -> bool {
+        true
+    }
 
     /// Whether a file that is there is one of ours.
     fn is_ours(&self, bytes: &[u8]) -> bool;
@@ -120,7 +145,8 @@ pub trait Loader: Sync {
 }
 
 /// Every loader, the surest sign first.
-pub const LOADERS: &[&dyn Loader] = &[&grub::Grub];
+pub const LOADERS: &[&dyn Loader] =
+    &[&grub::Grub, &bls::BLS, &extlinux::EXTLINUX, &raspberry::RASPBERRY];
 
 /// The loader of this name.
 #[must_use]
@@ -133,6 +159,9 @@ pub fn named(name: &str) -> Option<&'static dyn Loader> {
 /// # Errors
 /// The files of a loader cannot be read, or are not understood.
 pub fn find(host: &Host) -> Result<Option<(&'static dyn Loader, Found)>, BootError> {
+    if manual::owns(host) {
+        return Ok(None);
+    }
     for loader in LOADERS {
         if let Some(found) = loader.find(host)? {
             return Ok(Some((*loader, found)));

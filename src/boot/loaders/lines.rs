@@ -1,0 +1,178 @@
+//! Loaders whose files hold each kernel's command line as it is: it is found, and words are put in
+//! front of it. Nothing else of a file changes, and a file that is not understood is not written.
+
+use super::{Edit, Entry, Found, Loader, Order, Recipe};
+use crate::boot::error::BootError;
+use crate::boot::line;
+use cpushield_linux::Host;
+use std::ops::Range;
+
+/// A kernel in a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Part {
+    /// The kernel's version; `None` where the file does not say it.
+    pub version: Option<String>,
+    /// What the menu shows.
+    pub title: String,
+    /// Where its command line stands, in bytes.
+    pub args: Range<usize>,
+    /// The line of the command line, from 1.
+    pub line: usize,
+}
+
+/// Why a file is not understood.
+pub(super) type Wrong = (usize, &'static str);
+
+/// A loader of this kind.
+pub(super) struct Lines {
+    pub name: &'static str,
+    /// Its files, in the order of the menu.
+    pub files: fn(&Host) -> Vec<String>,
+    /// The kernels of one file.
+    pub parse: fn(&str) -> Result<Vec<Part>, Wrong>,
+    /// How to reach the menu.
+    pub menu: &'static str,
+}
+
+impl Lines {
+    fn read(&self, host: &Host, path: &str) -> Result<(String, Vec<Part>), BootError> {
+        let wrong = |line: usize, what: &str| BootError::Unparsable {
+            path: path.to_owned(),
+            why: format!("line {line}: {what}"),
+        };
+        let bytes = host.read_bytes(path)?;
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let before = error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or(&[]);
+            wrong(1 + before.iter().filter(|b| **b == b'\n').count(), "expected UTF-8 text")
+        })?;
+        let parts = (self.parse)(&text).map_err(|(line, what)| wrong(line, what))?;
+        Ok((text, parts))
+    }
+}
+
+impl Loader for Lines {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn find(&self, host: &Host) -> Result<Option<Found>, BootError> {
+        let files = (self.files)(host);
+        if files.is_empty() {
+            return Ok(None);
+        }
+        let running = host.read_line("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let mut entries = Vec::new();
+        for path in files {
+            let (text, parts) = self.read(host, &path)?;
+            entries.extend(parts.into_iter().map(|part| Entry {
+                args: text.get(part.args).unwrap_or_default().to_owned(),
+                place: format!("{path}:{}", part.line),
+                version: part.version.unwrap_or_else(|| running.clone()),
+                title: part.title,
+                id: None,
+                ours: false,
+            }));
+        }
+        let only = (entries.len() == 1).then_some(0);
+        let why = "it is the only one".to_owned();
+        let warnings = vec![
+            "nothing here gives them to a kernel that is installed later: take them back and apply again"
+                .to_owned(),
+        ];
+        Ok(Some(Found { entries, next: only, why, warnings, menu: self.menu.to_owned() }))
+    }
+
+    fn recipe(&self, host: &Host, order: &Order) -> Result<Recipe, BootError> {
+        let running = host.read_line("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let mut recipe = Recipe::default();
+        for path in (self.files)(host) {
+            let (text, parts) = self.read(host, &path)?;
+            let mut new = text.clone();
+            for part in parts.into_iter().rev() {
+                let version = part.version.unwrap_or_else(|| running.clone());
+                if !order.kernels.contains(&version) {
+                    continue;
+                }
+                let args = text.get(part.args.clone()).unwrap_or_default();
+                let missing: Vec<String> =
+                    order.words.iter().filter(|word| !line::has(args, word)).cloned().collect();
+                new.replace_range(part.args, &line::with(args, &missing));
+            }
+            if new != text {
+                let path = host.behind_links(&path);
+                let mode = host.access(&path)?.mode;
+                recipe.edits.push(Edit { path, bytes: new.into_bytes(), mode });
+            }
+        }
+        Ok(recipe)
+    }
+
+    fn source(&self, _host: &Host, _keyword: &str) -> Option<String> {
+        None
+    }
+
+    fn make(&self, _host: &Host, path: &str) -> Result<Vec<u8>, BootError> {
+        Err(BootError::Wrong { why: format!("{path} is made by no program"), hint: None })
+    }
+
+    fn without_ours(&self, made: &[u8]) -> Vec<u8> {
+        made.to_vec()
+    }
+
+    fn stripped(&self, now: &[u8], words: &[String]) -> Option<Vec<u8>> {
+        let text = std::str::from_utf8(now).ok()?;
+        let mut new = text.to_owned();
+        for part in (self.parse)(text).ok()?.into_iter().rev() {
+            let args = text.get(part.args.clone())?;
+            new.replace_range(part.args.clone(), &line::without(args, words));
+        }
+        (new != text).then(|| new.into_bytes())
+    }
+
+    fn is_ours(&self, _bytes: &[u8]) -> bool {
+        false
+    }
+
+    fn makes_anew(&self, _path: &str) -> bool {
+        false
+    }
+
+    fn is_made(&self, _path: &str) -> bool {
+        false
+    }
+
+    fn covers_later(&self) -> bool {
+        false
+    }
+
+    fn once(&self, _host: &Host, _entry: &str) -> Result<(), BootError> {
+        Err(BootError::Wrong {
+            why: format!("a trial is not known to work with {}", self.name),
+            hint: Some("without a trial: cpushield apply --boot".to_owned()),
+        })
+    }
+
+    fn forget_once(&self, _host: &Host, _entry: &str) -> Result<(), BootError> {
+        Ok(())
+    }
+}
+
+/// The lines of a text with the byte each begins at and its number, line ends taken off.
+pub(super) fn lines(text: &str) -> impl Iterator<Item = (usize, usize, &str)> {
+    let mut at = 0;
+    text.split_inclusive('\n').enumerate().map(move |(index, whole)| {
+        let begin = at;
+        at += whole.len();
+        (begin, index + 1, whole.trim_end_matches(['\n', '\r']))
+    })
+}
+
+/// The bytes of a value behind the first word of a line.
+pub(super) fn value(begin: usize, line: &str) -> (&str, Range<usize>) {
+    let key_at = line.len() - line.trim_start().len();
+    let key_end = line[key_at..].find([' ', '\t']).map_or(line.len(), |n| key_at + n);
+    let rest = &line[key_end..];
+    let from = key_end + (rest.len() - rest.trim_start().len());
+    let to = from + line[from..].trim_end().len();
+    (&line[key_at..key_end], begin + from..begin + to)
+}

@@ -1,0 +1,92 @@
+//! Loaders that are not written: what to type, exactly, with the words of this plan.
+
+use cpushield_linux::Host;
+
+/// A sign of a loader, and what to do there.
+struct Manual {
+    name: &'static str,
+    signs: &'static [&'static str],
+    steps: fn(&Host, &str) -> Vec<String>,
+}
+
+const MANUALS: &[Manual] = &[
+    Manual {
+        name: "rpm-ostree",
+        signs: &["/run/ostree-booted"],
+        steps: |_, words| {
+            let each = |verb: &str| {
+                let words = words.split_whitespace();
+                words.map(|word| format!(" --{verb}={word}")).collect::<String>()
+            };
+            vec![
+                format!("rpm-ostree kargs{}", each("append-if-missing")),
+                "systemctl reboot".to_owned(),
+                format!("back: rpm-ostree kargs{}", each("delete-if-present")),
+                "the earlier deployment, without them, stays in the boot menu".to_owned(),
+            ]
+        },
+    },
+    Manual {
+        name: "proxmox-boot-tool",
+        signs: &["/etc/kernel/proxmox-boot-uuids"],
+        steps: |_, words| {
+            vec![
+                format!("with systemd-boot: add to the line of /etc/kernel/cmdline: {words}"),
+                format!(
+                    "with GRUB: add to GRUB_CMDLINE_LINUX_DEFAULT in /etc/default/grub: {words}"
+                ),
+                "proxmox-boot-tool refresh".to_owned(),
+                "they are for every kernel there".to_owned(),
+            ]
+        },
+    },
+    Manual {
+        name: "unified kernel images",
+        signs: &["/efi/EFI/Linux", "/boot/EFI/Linux", "/boot/efi/EFI/Linux"],
+        steps: |_, words| {
+            vec![
+                format!("add to the line of /etc/kernel/cmdline: {words}"),
+                "make the images anew: kernel-install add-all".to_owned(),
+            ]
+        },
+    },
+    Manual {
+        name: "GRUB 0.97 (menu.lst)",
+        signs: &["/boot/grub/menu.lst", "/boot/grub/grub.conf"],
+        steps: |host, words| menu_lst(host, words),
+    },
+];
+
+/// Copies of every line that loads an RT kernel, or else any kernel, with the words.
+fn menu_lst(host: &Host, words: &str) -> Vec<String> {
+    let files = ["/boot/grub/menu.lst", "/boot/grub/grub.conf"];
+    let Some((path, text)) = files.iter().find_map(|path| Some((path, host.read(path).ok()?)))
+    else {
+        return Vec::new();
+    };
+    let kernels = || {
+        let numbered = text.lines().enumerate();
+        numbered.filter(|(_, line)| line.trim_start().starts_with("kernel"))
+    };
+    let any_rt = kernels().any(|(_, line)| line.contains("-rt"));
+    let wanted = kernels().filter(|(_, line)| !any_rt || line.contains("-rt"));
+    let mut steps = vec![format!("in {path}, for the kernels that are to have them:")];
+    for (index, line) in wanted {
+        steps.push(format!("line {}: {} {words}", index + 1, line.trim()));
+    }
+    steps
+}
+
+/// Why nothing is written on this machine and what to do by hand; `None` when no such loader is
+/// there.
+#[must_use]
+pub fn manual(host: &Host, words: &[String]) -> Option<(&'static str, Vec<String>)> {
+    let there = |it: &&Manual| it.signs.iter().any(|sign| host.exists(sign));
+    let found = MANUALS.iter().find(there)?;
+    Some((found.name, (found.steps)(host, &words.join(" "))))
+}
+
+/// Whether what looks like another loader's files is in truth kept by one of these.
+pub(super) fn owns(host: &Host) -> bool {
+    ["/run/ostree-booted", "/etc/kernel/proxmox-boot-uuids"].iter().any(|sign| host.exists(sign))
+}
