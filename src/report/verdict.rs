@@ -89,10 +89,11 @@ fn cpu(evidence: &Evidence, seen: &CpuEvidence, judged: &CpuVerdict, paint: Pain
 /// Who sent interrupts from other CPUs, and what for.
 fn senders(seen: &CpuEvidence) -> String {
     let mut text = String::new();
-    for Sender { what, by, site, count } in seen.senders.iter().take(SENDERS_MAX) {
+    for Sender { what, by, site, within, count } in seen.senders.iter().take(SENDERS_MAX) {
         let from = if site.is_empty() { String::new() } else { format!(" in {site}()") };
+        let within = if within.is_empty() { String::new() } else { format!(" for {within}") };
         text.push_str(&format!(
-            "  sent from elsewhere: {} by {by}{from}, {count} times\n",
+            "  sent from elsewhere: {} by {by}{from}{within}, {count} times\n",
             who(what)
         ));
     }
@@ -393,6 +394,7 @@ mod tests {
             what: "do_sync_core".to_owned(),
             by: format!("modprobe ({n})"),
             site: "text_poke_bp_batch".to_owned(),
+            within: if n == 0 { "work bpf_prog_free_deferred".to_owned() } else { String::new() },
             count: 3,
         };
         let seen = CpuEvidence {
@@ -402,7 +404,7 @@ mod tests {
         let text = senders(&seen);
         assert_eq!(text.lines().count(), SENDERS_MAX + 1);
         let first = "  sent from elsewhere: do_sync_core: text patching (static key, BPF) by \
-                     modprobe (0) in text_poke_bp_batch(), 3 times\n";
+                     modprobe (0) in text_poke_bp_batch() for work bpf_prog_free_deferred, 3 times\n";
         assert!(text.starts_with(first), "{text}");
         assert!(text.ends_with("  and by 2 more (--json has all)\n"));
     }

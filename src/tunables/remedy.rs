@@ -36,7 +36,7 @@ pub fn remedy(
     let (named, others): (Vec<&dyn Tunable>, Vec<_>) =
         TUNABLES.iter().copied().filter(removes).partition(|tunable| names(*tunable));
     let settled = |tunable: &&dyn Tunable| tunable.settles(machine, shield, culprit);
-    if let Some(answer) = named.iter().find_map(settled) {
+    if let Some(answer) = named.iter().chain(&others).find_map(settled) {
         return answer.map_err(Some);
     }
     let open = |tunable: &&dyn Tunable| {

@@ -1,21 +1,26 @@
 //! `settle`: what was left on the CPUs before they were shielded is swept away. Pure.
 
 use super::want::setting;
-use super::{Tunable, Wanted, Wants};
+use super::{Remedy, Tunable, Wanted, Wants};
 use crate::causes::Cause;
-use crate::change::{Change, Risk};
+use crate::change::{Change, Risk, When};
 use crate::plan::Shield;
 use crate::survey::{CgroupMode, Machine};
 
 #[derive(Debug)]
 pub(super) struct Settle;
 
+/// What a CPU of `nohz_full=` is told to run when a timer is armed on it from elsewhere
+/// (`wake_up_full_nohz_cpu()` in kernel/sched/core.c, 6.12).
+const KICK: &str = "nohz_full_kick_func";
+
 const PAGE: &str = "\
 Before a CPU was shielded it armed timers, queued work and ran other programs. A timer that arms
 itself again stays on its CPU for ever. Since 6.9 another CPU runs it, but arms it on the old
 base again, and each time sends an IPI to a `nohz_full` CPU. Taking the CPU offline moves all of
 that to other CPUs; online again it is clean. In the guests of the benchmark the left-over was
-one IPI every 0.1 s, and none after this step.
+one IPI every 0.1 s (`nohz_full_kick_func`), and none after this step. `verify` names who sends
+it and the timer; `verify --fix` does this step on a shield that is up.
 
 It is done before everything else, because interrupts, threads and cpusets are disturbed by it.
 Unasked it is done only on CPUs prepared with `nohz_full=`, for elsewhere the tick interrupts
@@ -54,7 +59,7 @@ impl Tunable for Settle {
     }
 
     fn removes(&self) -> &'static [Cause] {
-        &[Cause::Timer, Cause::Workqueue, Cause::IpiIrqWork]
+        &[Cause::Timer, Cause::Workqueue, Cause::IpiCall, Cause::IpiIrqWork]
     }
 
     fn risk(&self) -> Risk {
@@ -83,5 +88,24 @@ impl Tunable for Settle {
         let reason = "timers and work that were left on it go to other CPUs";
         let cycle = |cpu: usize| Wanted::new(Change::CycleCpu { cpu }, reason);
         Wants::Changes(can.into_iter().map(cycle).collect())
+    }
+
+    fn settles(
+        &self,
+        machine: &Machine,
+        shield: &Shield,
+        culprit: &str,
+    ) -> Option<Result<Remedy, String>> {
+        if !culprit.starts_with(KICK) {
+            return None;
+        }
+        Some(match self.wants_when_asked(machine, shield) {
+            Wants::Nothing(why) => Err(why),
+            Wants::Changes(_) => Ok(Remedy {
+                tunable: self.name().to_owned(),
+                when: When::Runtime,
+                how: format!("cpushield verify --fix (CPU {} offline and online)", shield.cpus),
+            }),
+        })
     }
 }

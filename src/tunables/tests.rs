@@ -276,8 +276,15 @@ fn settling_needs_nohz_full_v2_and_a_cpu_that_can_go_offline() {
     let leftover = leftover.unwrap();
     assert_eq!(leftover.how, "cpushield apply --on settle");
     let mut m = good;
+    let kicked = |m: &Machine| {
+        let kick = super::remedy(m, &shield(m), Cause::IpiCall, "nohz_full_kick_func");
+        kick.map(|remedy| (remedy.tunable, remedy.how))
+    };
+    let how = "cpushield verify --fix (CPU 3 offline and online)".to_owned();
+    assert_eq!(kicked(&m), Ok(("settle".to_owned(), how)));
     m.settings.remove("/sys/devices/system/cpu/cpu3/online");
     assert!(shell(&m, "settle").is_empty());
+    assert_eq!(kicked(&m), Err(Some("CPU 3 cannot be taken offline".to_owned())));
 }
 
 #[test]

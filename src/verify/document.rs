@@ -205,6 +205,10 @@ pub struct Sender {
     pub by: String,
     /// Where in the kernel it was sent from: `text_poke_bp_batch`; empty when that is hidden.
     pub site: String,
+    /// The timer or work item whose function sent it: `timer tcp_keepalive_timer`; empty when it
+    /// was none, or its stack was not seen.
+    #[serde(default)]
+    pub within: String,
     /// How often.
     pub count: u64,
 }

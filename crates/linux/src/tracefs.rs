@@ -326,6 +326,14 @@ impl<'h> Instance<'h> {
         self.host.write(&path, value)
     }
 
+    /// Every event is followed by the stack of its moment.
+    ///
+    /// # Errors
+    /// The kernel has no stacks, or refuses.
+    pub fn keep_stacks(&mut self) -> Result<()> {
+        self.write("options/stacktrace", "1")
+    }
+
     /// Recording begins. Touches no other CPU.
     ///
     /// # Errors

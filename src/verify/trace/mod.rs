@@ -302,6 +302,9 @@ impl<'h> Recorder<'h> {
             let senders = self.senders.as_ref();
             told.senders =
                 senders.map(|all| all.to(channel.cpu, &self.symbols)).unwrap_or_default();
+            if senders.is_some_and(|all| !all.is_partial()) {
+                senders::name_calls(&mut told.interruptions, &mut told.joined, &told.senders);
+            }
             evidence.push(told);
         }
         self.begin(end);

@@ -2,10 +2,12 @@
 //! reschedule, in a trace instance of its own whose filters let only those through. From Linux 6.4
 //! on (`csd:csd_queue_cpu`, `ipi:ipi_send_cpu`).
 //!
-//! What arrives is counted by the trace of the watched CPU; here only who asked for it, and where
-//! in the kernel. Several calls may arrive with one interrupt.
+//! What arrives is counted by the trace of the watched CPU; here only who asked for it, where in
+//! the kernel, and, by the stack of that moment, for which timer or work item. Several calls may
+//! arrive with one interrupt.
 
-use crate::verify::Sender;
+use crate::causes::Cause;
+use crate::verify::{Interruptions, Joined, Sender};
 use cpushield_linux::ring_buffer::{self, Lost, PageLayout};
 use cpushield_linux::text::kallsyms::Symbols;
 use cpushield_linux::text::trace_format::{EventFormat, Field};
@@ -54,6 +56,28 @@ impl Form {
     }
 }
 
+/// What is sent without a function.
+const RESCHEDULE: &str = "reschedule";
+
+/// Stacks kept apart; those of more are forgotten.
+const STACKS_MAX: usize = 1024;
+
+/// Callers of a stack that are looked at, innermost first: a kick of a timer's CPU is seven deep.
+const CALLERS_MAX: usize = 16;
+
+/// Who calls functions that others have left behind, and what these are called: a timer
+/// (`call_timer_fn()`, kernel/time/timer.c), a high-resolution timer, a work item.
+const RUNNERS: [(&str, &str); 3] =
+    [("call_timer_fn", "timer"), ("__hrtimer_run_queues", "hrtimer"), ("process_one_work", "work")];
+
+/// Where the callers lie in an event that holds a stack (`kernel_stack`, kernel/trace/
+/// trace_entries.h, 4.17 to 6.18).
+#[derive(Debug, Clone, Copy)]
+struct StackForm {
+    id: u16,
+    callers: usize,
+}
+
 /// Who sent what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Sent {
@@ -65,12 +89,16 @@ struct Sent {
     by: Result<i32, usize>,
     /// Where in the kernel.
     site: u64,
+    /// Which of the stacks that are known; `None` when it was not seen.
+    stack: Option<u32>,
 }
 
 /// Counts what was sent. Pure.
 #[derive(Debug, Default)]
 struct Tally {
     forms: Vec<Form>,
+    stack_form: Option<StackForm>,
+    stacks: HashMap<Vec<u64>, u32>,
     counts: HashMap<Sent, u64>,
     others: u64,
     lost: bool,
@@ -81,10 +109,38 @@ impl Tally {
     fn page(&mut self, from: usize, layout: &PageLayout, page: &[u8]) {
         let page = ring_buffer::decode(layout, page);
         self.lost |= !matches!(page.lost, Lost::Nothing);
-        for record in page.records() {
-            if let Some(sent) = self.sent(from, record.bytes) {
-                self.count(sent);
+        self.records(from, page.records().map(|record| record.bytes));
+    }
+
+    /// Records of one sending CPU, in their order.
+    fn records<'a>(&mut self, from: usize, records: impl IntoIterator<Item = &'a [u8]>) {
+        // The stack of an event is the next record.
+        let mut before = None;
+        for bytes in records {
+            let stack = self.stack(bytes);
+            if let Some(sent) = before.take() {
+                self.count(Sent { stack, ..sent });
             }
+            before = self.sent(from, bytes);
+        }
+        before.into_iter().for_each(|sent| self.count(sent));
+    }
+
+    /// Which stack a record holds, if it is one.
+    fn stack(&mut self, bytes: &[u8]) -> Option<u32> {
+        let form = self.stack_form?;
+        let id = u16::from_le_bytes(*bytes.first_chunk()?);
+        let words = bytes.get(form.callers..).filter(|_| id == form.id)?.chunks_exact(8);
+        let callers = words.filter_map(|word| Some(u64::from_le_bytes(*word.first_chunk()?)));
+        let callers: Vec<u64> = callers.take(CALLERS_MAX).collect();
+        let next = u32::try_from(self.stacks.len()).ok()?;
+        match self.stacks.get(&callers) {
+            Some(known) => Some(*known),
+            None if self.stacks.len() < STACKS_MAX => {
+                self.stacks.insert(callers, next);
+                Some(next)
+            }
+            None => None,
         }
     }
 
@@ -101,6 +157,7 @@ impl Tally {
             },
             by: if interrupt { Err(from) } else { Ok(pid) },
             site: form.site.unsigned(bytes)?,
+            stack: None,
         })
     }
 
@@ -114,9 +171,11 @@ impl Tally {
 
     /// Who sent to this CPU, most frequent first.
     fn to(&self, cpu: usize, symbols: &Symbols, comms: &HashMap<i32, String>) -> Vec<Sender> {
-        let mut merged: HashMap<(String, String, String), u64> = HashMap::new();
+        let mut merged: HashMap<[String; 4], u64> = HashMap::new();
+        let stacks: HashMap<u32, &[u64]> =
+            self.stacks.iter().map(|(stack, n)| (*n, stack.as_slice())).collect();
         for (sent, count) in self.counts.iter().filter(|(sent, _)| sent.to == cpu as u64) {
-            let what = sent.function.map_or("reschedule".to_owned(), |at| symbols.name(at));
+            let what = sent.function.map_or(RESCHEDULE.to_owned(), |at| symbols.name(at));
             let by = match sent.by {
                 Err(from) => format!("an interrupt on CPU {from}"),
                 Ok(0) => "an idle CPU".to_owned(),
@@ -126,14 +185,47 @@ impl Tally {
                 }
             };
             let site = symbols.around(sent.site).unwrap_or_default().to_owned();
-            *merged.entry((what, by, site)).or_default() += count;
+            let stack = sent.stack.and_then(|n| stacks.get(&n));
+            let within = stack.and_then(|stack| run_by(stack, symbols)).unwrap_or_default();
+            *merged.entry([what, by, site, within]).or_default() += count;
         }
         let mut senders: Vec<Sender> = merged
             .into_iter()
-            .map(|((what, by, site), count)| Sender { what, by, site, count })
+            .map(|([what, by, site, within], count)| Sender { what, by, site, within, count })
             .collect();
         senders.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.cmp(b)));
         senders
+    }
+}
+
+/// The timer or work item whose function is on a stack; `None` when there is none.
+fn run_by(stack: &[u64], symbols: &Symbols) -> Option<String> {
+    let names: Vec<&str> = stack.iter().map(|at| symbols.around(*at).unwrap_or("")).collect();
+    names.windows(2).find_map(|pair| {
+        let [function, caller] = pair else { return None };
+        let (_, kind) = RUNNERS.iter().find(|(runner, _)| runner == caller)?;
+        Some(format!("{kind} {function}"))
+    })
+}
+
+/// Names the calls for which the watched CPU has no function: `irq_work` that arrives with a
+/// function call runs without an event (`__flush_smp_call_function_queue()`, kernel/smp.c, 6.12).
+/// Where one function alone was sent and not seen there, that is it.
+pub fn name_calls(rows: &mut [Interruptions], joined: &mut Option<Joined>, senders: &[Sender]) {
+    let is_seen =
+        |what: &str| rows.iter().any(|row| row.cause == Cause::IpiCall && row.culprit == what);
+    let mut unseen: Vec<&str> = senders.iter().map(|sender| sender.what.as_str()).collect();
+    unseen.retain(|what| *what != RESCHEDULE && !is_seen(what));
+    unseen.sort_unstable();
+    unseen.dedup();
+    let [only] = unseen.as_slice() else { return };
+    let unnamed = |cause, culprit: &str| cause == Cause::IpiCall && culprit.is_empty();
+    for row in rows.iter_mut().filter(|row| unnamed(row.cause, &row.culprit)) {
+        (*only).clone_into(&mut row.culprit);
+    }
+    let gaps = joined.iter_mut().flat_map(|joined| &mut joined.by);
+    for made in gaps.filter(|made| unnamed(made.cause, &made.culprit)) {
+        (*only).clone_into(&mut made.culprit);
     }
 }
 
@@ -169,6 +261,10 @@ impl<'h> Senders<'h> {
         let (Some(call), Some(reschedule)) = (call, reschedule) else {
             return Err(format!("{BLIND} (csd and ipi events need Linux 6.4)"));
         };
+        let stack = tracefs.format(host, "ftrace", "kernel_stack").ok().flatten();
+        let stack = stack.and_then(|format| {
+            Some(StackForm { id: format.id, callers: format.field("caller")?.offset })
+        });
         let any = to.iter().map(|cpu| format!("cpu == {cpu}")).collect::<Vec<_>>().join(" || ");
         // A call is told by the other event, where it names the function.
         let alone = format!("callback == 0 && ({any})");
@@ -186,12 +282,14 @@ impl<'h> Senders<'h> {
         };
         let root = tracefs.root().to_owned();
         let mut instance = Instance::separate(host, tracefs, &wanted, &filters).map_err(why)?;
+        // Only names are at stake.
+        let stack_form = stack.filter(|_| instance.keep_stacks().is_ok());
         let mut pipes = Vec::new();
         for cpu in online.iter() {
             pipes.push((cpu, instance.pipe(cpu).map_err(why)?));
         }
         instance.start().map_err(why)?;
-        let tally = Tally { forms: vec![call, reschedule], ..Tally::default() };
+        let tally = Tally { forms: vec![call, reschedule], stack_form, ..Tally::default() };
         Ok(Senders { host, pipes, _instance: instance, tally, comms: HashMap::new(), root })
     }
 
@@ -247,6 +345,7 @@ impl<'h> Senders<'h> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::verify::WitnessKind;
 
     /// Linux 6.18.
     const CALL: &str = "name: csd_queue_cpu\nID: 40\nformat:\n\
@@ -301,6 +400,7 @@ mod tests {
             what: what.to_owned(),
             by: by.to_owned(),
             site: site.to_owned(),
+            within: String::new(),
             count,
         };
         assert_eq!(
@@ -311,5 +411,66 @@ mod tests {
                 sender("reschedule", "(7)", "resched_curr", 1),
             ]
         );
+    }
+
+    #[test]
+    fn the_stack_behind_a_send_names_the_timer_it_was_for() {
+        let call = EventFormat::parse(CALL).unwrap();
+        let forms = vec![Form::of(&call, Some("func")).unwrap()];
+        let stack_form = Some(StackForm { id: 4, callers: 16 });
+        let mut tally = Tally { forms, stack_form, ..Tally::default() };
+        let stack = |callers: &[u64]| {
+            let mut bytes = vec![0; 16];
+            bytes[..2].copy_from_slice(&4u16.to_le_bytes());
+            callers.iter().for_each(|at| bytes.extend(at.to_le_bytes()));
+            bytes
+        };
+        let send = record(40, 8, 21, 3, 0x1010, 0x2000);
+        let (timer, work) = ([0x1010, 0x3008, 0x4008, 0x5004], [0x1010, 0x6004, 0x7004]);
+        tally.records(
+            0,
+            [&send, &stack(&timer), &send, &stack(&timer), &send, &stack(&work), &send, &send]
+                .map(Vec::as_slice),
+        );
+        let symbols = Symbols::parse(
+            "1000 t irq_work_queue_on\n2000 t nohz_full_kick_func\n3000 t __mod_timer\n\
+             4000 t tcp_orphan_update\n5000 t call_timer_fn\n6000 t vmstat_update\n\
+             7000 t process_one_work\n",
+        );
+        let sent = tally.to(3, &symbols, &HashMap::new());
+        let told: Vec<_> = sent.iter().map(|s| (s.within.as_str(), s.count)).collect();
+        assert_eq!(told, [("", 2), ("timer tcp_orphan_update", 2), ("work vmstat_update", 1)]);
+    }
+
+    #[test]
+    fn a_call_without_a_name_has_that_of_the_one_function_that_was_sent_and_not_seen() {
+        let row = |cause, culprit: &str| Interruptions {
+            cause,
+            culprit: culprit.to_owned(),
+            count: 1,
+            nested: 0,
+            time_ns: None,
+            max_ns: None,
+            witness: WitnessKind::Trace,
+        };
+        let sender = |what: &str| Sender {
+            what: what.to_owned(),
+            by: String::new(),
+            site: String::new(),
+            within: String::new(),
+            count: 1,
+        };
+        let named = |sent: &[&str]| {
+            let mut rows =
+                [row(Cause::IpiCall, "do_sync_core"), row(Cause::IpiCall, ""), row(Cause::Irq, "")];
+            let mut joined = None;
+            let senders: Vec<Sender> = sent.iter().map(|what| sender(what)).collect();
+            name_calls(&mut rows, &mut joined, &senders);
+            rows.map(|row| row.culprit)
+        };
+        let kick = "nohz_full_kick_func";
+        assert_eq!(named(&["do_sync_core", kick, "reschedule", kick]), ["do_sync_core", kick, ""]);
+        assert_eq!(named(&[kick, "sched_ttwu_pending"]), ["do_sync_core", "", ""]);
+        assert_eq!(named(&["do_sync_core", "reschedule"]), ["do_sync_core", "", ""]);
     }
 }
