@@ -73,12 +73,11 @@ fn there<T>(reading: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// The masks of all tasks that can be moved at all, but for this process.
+/// The masks of those of `tasks` that can be moved at all, but for this process.
 ///
 /// # Errors
 /// `/proc` cannot be read.
-pub fn all(host: &Host) -> Result<Masks> {
-    let tasks = host.tasks()?;
+pub fn of(host: &Host, tasks: &[Task]) -> Result<Masks> {
     let movable = tasks.iter().filter(|task| !task.bound && !is_self(host, task));
     of_tasks(host, movable.map(|task| task.id))
 }

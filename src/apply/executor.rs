@@ -35,7 +35,8 @@ pub fn apply(
     }
     let notes = clear_the_way(host, store)?;
     host.stay_on(&plan.shield.housekeeping);
-    let mut hogs = Hogs::default();
+    let tasks = host.tasks()?;
+    let mut hogs = Hogs::among(host, &tasks);
     let mut in_the_way = hogs.above_rcu(host)?;
     if in_the_way.is_none() {
         in_the_way = hogs.above_rcu_elsewhere(host, plan)?;
@@ -50,7 +51,7 @@ pub fn apply(
         boot_id: boot,
         plan: plan.clone(),
     };
-    let intents = original::of_plan(host, plan)?;
+    let intents = original::of_plan(host, plan, &tasks)?;
     let opening = journal::opening(&header, &intents);
     let log = begin(store, &opening)?;
     let mut run = Run { host, plan, intents: &intents, log, hogs, steps: Vec::new() };

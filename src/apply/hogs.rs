@@ -7,7 +7,7 @@ use super::journal::Original;
 use super::make::is_original;
 use crate::change::{Change, Compare};
 use crate::plan::Plan;
-use cpushield_linux::{CpuSet, Hog, Host, Result};
+use cpushield_linux::{CpuSet, Hog, Host, Result, Task};
 use std::time::{Duration, Instant};
 
 const WATCHDOG_CPUS: &str = "/proc/sys/kernel/watchdog_cpumask";
@@ -34,6 +34,11 @@ pub struct InTheWay {
 }
 
 impl Hogs {
+    /// Those among tasks that were listed just now.
+    pub fn among(host: &Host, tasks: &[Task]) -> Hogs {
+        Hogs { found: Some((Instant::now(), host.hogs_among(tasks))) }
+    }
+
     fn look(&mut self, host: &Host) -> Result<&[Hog]> {
         let fresh = self.found.as_ref().is_some_and(|(when, _)| when.elapsed() < LOOK_LASTS);
         if !fresh {

@@ -7,13 +7,13 @@ use super::moves;
 use super::{cycle, irqbalance, slice};
 use crate::change::Change;
 use crate::plan::Plan;
-use cpushield_linux::{Error, Host, Result, TaskId};
+use cpushield_linux::{Error, Host, Result, Task, TaskId};
 
-/// The originals of all runtime steps, in order.
+/// The originals of all runtime steps, in order; `tasks` were listed just now.
 ///
 /// # Errors
 /// `/proc` cannot be read at all.
-pub fn of_plan(host: &Host, plan: &Plan) -> Result<Vec<Intent>> {
+pub fn of_plan(host: &Host, plan: &Plan, tasks: &[Task]) -> Result<Vec<Intent>> {
     let mut intents: Vec<Intent> = Vec::new();
     let mut kept: Option<Masks> = None;
     for (step, wanted) in plan.steps.iter().enumerate().filter(|(_, s)| s.is_runtime()) {
@@ -22,6 +22,9 @@ pub fn of_plan(host: &Host, plan: &Plan) -> Result<Vec<Intent>> {
             (Change::Affinity { task, .. }, Some(kept)) if kept.0.contains_key(task) => {
                 let cpus = kept.0.get(task).cloned().unwrap_or_default();
                 Original::Cpus { cpus }
+            }
+            (Change::KeepAffinities, _) => {
+                Original::Affinities { masks: affinities::of(host, tasks)? }
             }
             (change, _) => of_change(host, change)?,
         };
@@ -56,7 +59,9 @@ pub fn of_change(host: &Host, change: &Change) -> Result<Original> {
         Change::MoveTasks { to, .. } => {
             known(moves::members(host, to).map(|tasks| Original::Members { tasks }))
         }
-        Change::KeepAffinities => Original::Affinities { masks: affinities::all(host)? },
+        Change::KeepAffinities => {
+            Original::Affinities { masks: affinities::of(host, &host.tasks()?)? }
+        }
         Change::BanFromIrqbalance { .. } => known(irqbalance::original(host)),
         Change::Slice { unit, .. } => known(slice::original(host, unit)),
         Change::CycleCpu { cpu } => known(cycle::original(host, *cpu)),

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::plan::Plan;
 use crate::report::applied_text;
 use crate::ui::Ui;
-use cpushield_linux::{Host, Store, read_document, signal};
+use cpushield_linux::{Host, Store, read_document, sched, signal};
 use std::path::{Path, PathBuf};
 
 /// Shield CPUs: put a plan in force
@@ -55,6 +55,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
             .hint("--dry-run prints the commands for it"));
     }
     let store = Store::new(&global.state);
+    let _hurry = (!args.dry_run).then(sched::hurry);
     let plan = plan(&host, &store, args)?;
     if args.dry_run {
         return ui.show(&plan, || script(&plan));

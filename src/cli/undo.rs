@@ -6,8 +6,8 @@ use crate::failure::{Failure, Kind};
 use crate::report::undone_text;
 use crate::run;
 use crate::ui::Ui;
-use cpushield_linux::Store;
 use cpushield_linux::tracefs::{self, Leftover};
+use cpushield_linux::{Store, sched};
 
 /// Take the shield down and put everything back
 ///
@@ -37,6 +37,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     }
     let host = global.host()?;
     let store = Store::new(&global.state);
+    let _hurry = sched::hurry();
     // What a killed `verify` left recording would pass for somebody else's change.
     let recording = tracefs::reset_leftover(&host);
     let swept = tracefs::sweep(&host);

@@ -32,11 +32,17 @@ impl Host {
     /// # Errors
     /// `/proc` cannot be read.
     pub fn hogs(&self) -> Result<Vec<Hog>> {
+        self.tasks().map(|tasks| self.hogs_among(&tasks))
+    }
+
+    /// The same, of tasks that were listed a moment ago.
+    #[must_use]
+    pub fn hogs_among(&self, tasks: &[Task]) -> Vec<Hog> {
         let mut seen = Vec::new();
-        for task in self.tasks()? {
-            if let Some(policy) = self.endless_policy(&task) {
-                let slept = self.times_slept(&task);
-                seen.push((Hog { task, policy }, slept));
+        for task in tasks {
+            if let Some(policy) = self.endless_policy(task) {
+                let slept = self.times_slept(task);
+                seen.push((Hog { task: task.clone(), policy }, slept));
             }
         }
         if !seen.is_empty() && self.is_live() {
@@ -48,7 +54,7 @@ impl Host {
                 now.id == hog.task.id && now.state == 'R' && now.cpu == hog.task.cpu
             }) && self.times_slept(&hog.task) == *slept
         });
-        Ok(seen.into_iter().map(|(hog, _)| hog).collect())
+        seen.into_iter().map(|(hog, _)| hog).collect()
     }
 
     /// The policy of a task that is runnable and under which it may run without end. A deadline

@@ -109,6 +109,36 @@ pub fn set_policy(tid: i32, policy: Policy) -> io::Result<()> {
     check(answer).map(drop)
 }
 
+/// The calling process goes before other ordinary programs for as long as this lives.
+#[derive(Debug)]
+pub struct Hurry {
+    /// What its nice value was, when it could be changed.
+    was: Option<i32>,
+}
+
+/// Lets the calling thread, and what it starts, go before other ordinary programs: a machine that is
+/// half-way between two states is to be so for a short time only. Where this is not allowed, nothing
+/// changes; a process with another policy than `SCHED_OTHER` keeps it.
+#[must_use]
+pub fn hurry() -> Hurry {
+    let was = match policy(0) {
+        Ok(Policy::Other { nice }) => {
+            set_policy(0, Policy::Other { nice: -20 }).ok().map(|()| nice)
+        }
+        _ => None,
+    };
+    Hurry { was }
+}
+
+impl Drop for Hurry {
+    fn drop(&mut self) {
+        if let Some(nice) = self.was {
+            // Whoever was allowed to lower it is allowed to raise it.
+            let _ = set_policy(0, Policy::Other { nice });
+        }
+    }
+}
+
 /// The CPU the calling thread runs on.
 #[must_use]
 pub fn current_cpu() -> Option<usize> {
