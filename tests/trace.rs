@@ -74,7 +74,8 @@ const SCHED_YIELD: &str =
     if cfg!(target_arch = "x86_64") { "sched_yield" } else { "system call 124" };
 
 /// Not a test of speed (no time is asserted) but the figure for it: give a trace.dat in
-/// `CPUSHIELD_TRACE` and run this one with `--release -- --ignored --nocapture`.
+/// `CPUSHIELD_TRACE` and run this one with `--release -- --ignored --nocapture`; `vm/bench/decode`
+/// does, beside other programs.
 #[test]
 #[ignore = "prints how fast a given trace is decoded"]
 fn speed_of_decoding() {

@@ -125,6 +125,7 @@ fn of_cpu(on: &OnCpu) -> String {
     for (role, what, tone) in [
         (Role::Stranger, "does not belong here", Tone::Bad),
         (Role::Program, "program of the shield", Tone::Good),
+        (Role::Waiting, "program of the shield, asleep since it was added", Tone::Good),
     ] {
         for thread in on.threads.iter().filter(|thread| thread.role == role) {
             let (tid, comm) = (thread.task.id.tid, &thread.task.comm);
@@ -132,19 +133,22 @@ fn of_cpu(on: &OnCpu) -> String {
             out.push_str(&format!("    {tid:>7} {comm:<16} {policy}  {}\n", tone.paint(what)));
         }
     }
-    for (role, what) in
-        [(Role::Kernel, "the kernel's own"), (Role::Gone, "here before the shield, cannot return")]
-    {
-        let names: Vec<&str> = on
-            .threads
-            .iter()
-            .filter(|thread| thread.role == role)
-            .map(|thread| thread.task.comm.as_str())
-            .collect();
-        if !names.is_empty() {
-            let line = format!("{what}: {}", names.join(", "));
-            out.push_str(&format!("    {}\n", Tone::Dim.paint(&line)));
-        }
+    let names = |role: Role| {
+        let of_role = on.threads.iter().filter(move |thread| thread.role == role);
+        of_role.map(|thread| thread.task.comm.as_str()).collect::<Vec<_>>()
+    };
+    let mut dim = |line: &str| out.push_str(&format!("    {}\n", Tone::Dim.paint(line)));
+    let own = names(Role::Kernel);
+    if !own.is_empty() {
+        dim(&format!("the kernel's own: {}", own.join(", ")));
+    }
+    match names(Role::Gone).as_slice() {
+        [] => {}
+        [one] => dim(&format!("ran here last before the shield and cannot return: {one}")),
+        many => dim(&format!(
+            "ran here last before the shield and cannot return: {} threads (--json names them)",
+            many.len()
+        )),
     }
     out
 }

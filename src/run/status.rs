@@ -91,7 +91,7 @@ pub struct OnCpu {
     pub interrupts: Guard,
     /// Whether the timer tick stops.
     pub tick: Guard,
-    /// Threads whose last CPU this is.
+    /// Threads whose last CPU this is, and programs of the shield whose next CPU it is.
     pub threads: Vec<OnThread>,
     /// Interrupts that are delivered here.
     pub irqs: Vec<OnIrq>,
@@ -106,7 +106,7 @@ pub struct Guard {
     pub how: String,
 }
 
-/// A thread whose last CPU is a shielded one.
+/// A thread whose last CPU is a shielded one, or whose next one is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OnThread {
     /// The thread.
@@ -124,6 +124,8 @@ pub enum Role {
     Stranger,
     /// A program of the shield.
     Program,
+    /// A program of the shield that has not run since it was added: its last CPU is another one.
+    Waiting,
     /// A kernel thread that belongs to this CPU and cannot be moved.
     Kernel,
     /// It ran there last, before the shield, and cannot come back.
@@ -183,7 +185,7 @@ fn shielded(
     let closed = closed(host, &place);
     let on_cpu = |cpu: usize| {
         let threads: Vec<OnThread> =
-            threads.iter().filter(|thread| thread.task.cpu == cpu).cloned().collect();
+            threads.iter().filter(|(at, _)| *at == cpu).map(|(_, thread)| thread.clone()).collect();
         let irqs: Vec<OnIrq> =
             irqs.iter().filter(|(_, at)| at.contains(cpu)).map(|(irq, _)| irq.clone()).collect();
         OnCpu {
@@ -206,14 +208,29 @@ fn shielded(
     })
 }
 
-/// Every thread whose last CPU is one of `cpus`.
-fn threads_on(host: &Host, cpus: &CpuSet, place: &Place) -> Result<Vec<OnThread>, RunError> {
+/// Every thread whose last CPU is one of `cpus`, each with that CPU; and every program of the shield
+/// that still sleeps where it was before it was added, with the CPU on which it will wake.
+fn threads_on(
+    host: &Host,
+    cpus: &CpuSet,
+    place: &Place,
+) -> Result<Vec<(usize, OnThread)>, RunError> {
     let members = place.members(host)?;
     let mut threads = Vec::new();
-    let here = |task: &Task| cpus.contains(task.cpu) && !task.has_ended();
-    for task in host.tasks()?.into_iter().filter(here) {
+    for task in host.tasks()?.into_iter().filter(|task| !task.has_ended()) {
+        let (here, member) = (cpus.contains(task.cpu), members.contains(&task.id.tid));
+        let mut at = task.cpu;
         let role = match () {
-            () if members.contains(&task.id.tid) => Role::Program,
+            () if !here && !member => continue,
+            () if !here => match host.affinity(task.id.tid) {
+                Ok(affinity) => {
+                    at = affinity.and(cpus).first().or(cpus.first()).unwrap_or(at);
+                    Role::Waiting
+                }
+                Err(error) if error.is_absent() => continue,
+                Err(error) => return Err(error.into()),
+            },
+            () if member => Role::Program,
             () if task.kthread && task.bound => Role::Kernel,
             () => match host.affinity(task.id.tid) {
                 Ok(affinity) if !affinity.intersects(cpus) => Role::Gone,
@@ -223,9 +240,9 @@ fn threads_on(host: &Host, cpus: &CpuSet, place: &Place) -> Result<Vec<OnThread>
                 Err(error) => return Err(error.into()),
             },
         };
-        threads.push(OnThread { task, role });
+        threads.push((at, OnThread { task, role }));
     }
-    threads.sort_by_key(|thread| (thread.role, thread.task.id));
+    threads.sort_by_key(|(_, thread)| (thread.role, thread.task.id));
     Ok(threads)
 }
 

@@ -4,7 +4,7 @@ use super::bench::{Bench, Tree, same};
 use super::trees::{machines, remembering, v2_plan};
 use cpushield::apply;
 use cpushield::plan::Plan;
-use cpushield::run::{self, Onto, Place};
+use cpushield::run::{self, Onto, Place, Role};
 use cpushield_linux::CpuSet;
 
 /// What is done with a program before the shield is undone.
@@ -45,6 +45,26 @@ fn round(name: &str, tree: &Tree, plan: &Plan, then: Then) {
         assert_eq!(undone.asked_tasks, [], "{when}");
         assert_eq!(undone.drifted_tasks, [], "{when}");
         same(&before, &bench.tree(), &when);
+    }
+}
+
+#[test]
+fn who_was_added_is_listed_before_it_has_run_there() {
+    for (name, tree, plan) in machines() {
+        let bench = Bench::of(&tree);
+        bench.apply(&bench.host(), &plan).unwrap();
+        let place = Place::of(&bench.host(), &plan);
+        let listed = |bench: &Bench| -> Vec<(usize, Role)> {
+            let shield = run::status(&bench.host(), &bench.store()).unwrap().shield.unwrap();
+            let on = shield.cpus.iter().flat_map(|on| {
+                let added = on.threads.iter().filter(|thread| thread.task.id.tid == 100);
+                added.map(|thread| (on.cpu, thread.role))
+            });
+            on.collect()
+        };
+        assert_eq!(listed(&bench), [], "{name}");
+        add(&bench, &place, 100);
+        assert_eq!(listed(&bench), [(3, Role::Waiting)], "{name}");
     }
 }
 
