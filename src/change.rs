@@ -89,8 +89,6 @@ pub enum Compare {
     /// `+word` is written and the word is among those of the file (`cgroup.subtree_control`), or
     /// `-word` and it is not.
     Member,
-    /// A number that is at least as large: the kernel rounds sizes up to whole pages.
-    AtLeast,
     /// The same text, and it is written though it is there already: the kernel does something at
     /// each write.
     Again,
@@ -125,10 +123,6 @@ impl Compare {
                 };
                 found.split_whitespace().any(|known| known == name) == present
             }),
-            Compare::AtLeast => match (chosen_word(found).parse::<u64>(), wanted.parse::<u64>()) {
-                (Ok(found), Ok(wanted)) => found >= wanted,
-                _ => false,
-            },
         }
     }
 }
@@ -312,7 +306,5 @@ mod tests {
         assert!(Compare::Member.same("cpu cpuset io\n", "+cpuset"));
         assert!(!Compare::Member.same("cpu io\n", "+cpuset"));
         assert!(Compare::Member.same("cpu io\n", "-cpuset"));
-        assert!(Compare::AtLeast.same("8195\n", "8192"));
-        assert!(!Compare::AtLeast.same("7 (expanded: 1408)\n", "8192"));
     }
 }

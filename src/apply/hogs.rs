@@ -106,7 +106,8 @@ impl Hogs {
         }
         let cpus = match change {
             Change::Write { path, value, compare } if waits(path) => {
-                to_be_written(host, path, value, *compare).and_then(|now| on(path, &now, value))
+                to_be_written(host, path, value, *compare)
+                    .and_then(|now| on(host, path, &now, value))
             }
             // The CPU's own `cpuhp/N`, and a kworker on another one (cpu_down_maps_locked() in
             // kernel/cpu.c, 6.6).
@@ -129,7 +130,7 @@ impl Hogs {
         let cpus = match (change, was) {
             (Change::Write { path, compare, .. }, Original::Text { text }) if waits(path) => {
                 let now = host.read_line(path).ok().filter(|now| !is_original(*compare, now, text));
-                now.and_then(|now| on(path, &now, text))
+                now.and_then(|now| on(host, path, &now, text))
             }
             _ => None,
         };
@@ -209,27 +210,24 @@ fn to_be_written(host: &Host, path: &str, value: &str, compare: Compare) -> Opti
     host.read_line(path).ok().filter(|now| !compare.already(now, value))
 }
 
-/// The file of a trace buffer's size, of one CPU with [`PER_CPU`] before it.
-const BUFFER: &str = "/buffer_size_kb";
-const PER_CPU: &str = "/per_cpu/cpu";
+/// The switch of an event: the first that is written since the boot enlarges the main trace buffer.
+const SWITCH: &str = "/events/sched/sched_switch/enable";
 
 /// Whether a write to this file may wait for a thread on a certain CPU.
 fn waits(path: &str) -> bool {
-    path == WATCHDOG_CPUS || path.ends_with(BUFFER)
+    path == WATCHDOG_CPUS || path.ends_with(SWITCH)
 }
 
 /// The CPUs on each of which the kernel needs an ordinary thread before a write returns.
 /// `watchdog_cpumask`: smp_call_on_cpu() for all CPUs of the old and the new mask
 /// (softlockup_stop_all() and softlockup_start_all() in kernel/watchdog.c, 4.19 to 6.12). The trace
-/// buffer of a CPU: schedule_work_on() (ring_buffer_resize(), kernel/trace/ring_buffer.c, 6.12).
-fn on(path: &str, now: &str, value: &str) -> Option<CpuSet> {
-    if path == WATCHDOG_CPUS {
-        let sets = [now, value].map(|text| text.parse::<CpuSet>().unwrap_or_default());
-        return Some(sets[0].union(&sets[1]));
+/// buffer: schedule_work_on() for every CPU (ring_buffer_resize(), kernel/trace/ring_buffer.c, 6.1).
+fn on(host: &Host, path: &str, now: &str, value: &str) -> Option<CpuSet> {
+    if path.ends_with(SWITCH) {
+        return list(host, &format!("{CPU}/online"));
     }
-    let dir = path.strip_suffix(BUFFER)?;
-    let (_, cpu) = dir.rsplit_once(PER_CPU)?;
-    cpu.parse().ok().map(CpuSet::one)
+    let sets = [now, value].map(|text| text.parse::<CpuSet>().unwrap_or_default());
+    Some(sets[0].union(&sets[1]))
 }
 
 /// Whether ordinary threads get some time on a CPU whatever real-time tasks do: from the fair

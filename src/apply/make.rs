@@ -83,9 +83,7 @@ fn narrowed(compare: Compare, left: &str, value: &str) -> bool {
     let sets = match compare {
         Compare::List => (left.parse::<CpuSet>(), value.parse::<CpuSet>()),
         Compare::Mask => (CpuSet::parse_mask(left), CpuSet::parse_mask(value)),
-        Compare::Text | Compare::Word | Compare::Member | Compare::AtLeast | Compare::Again => {
-            return false;
-        }
+        Compare::Text | Compare::Word | Compare::Member | Compare::Again => return false,
     };
     matches!(sets, (Ok(left), Ok(value)) if !left.is_empty() && left.is_subset(&value))
 }
@@ -205,7 +203,7 @@ pub fn writable(compare: Compare, original: &str, now: &str) -> Vec<String> {
             on.chain(now.difference(&original).map(|word| format!("-{word}"))).collect()
         }
         _ if is_original(compare, now, original) => Vec::new(),
-        Compare::Word | Compare::AtLeast => vec![chosen_word(original).to_owned()],
+        Compare::Word => vec![chosen_word(original).to_owned()],
         Compare::Text | Compare::List | Compare::Mask | Compare::Again => {
             vec![original.trim().to_owned()]
         }
@@ -218,7 +216,6 @@ pub fn is_original(compare: Compare, now: &str, original: &str) -> bool {
     match compare {
         Compare::Word => compare.same(now, chosen_word(original)),
         Compare::Member => writable(compare, original, now).is_empty(),
-        Compare::AtLeast => chosen_word(now) == chosen_word(original),
         _ => compare.same(now, original) || now.trim() == original.trim(),
     }
 }

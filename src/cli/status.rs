@@ -3,7 +3,7 @@
 use super::Global;
 use crate::apply::LoadError;
 use crate::failure::Failure;
-use crate::run::{self, Guard, OnCpu, Role, RunError, Shielded, Status, Trace};
+use crate::run::{self, Guard, OnCpu, Role, RunError, Shielded, Status};
 use crate::ui::{Tone, Ui};
 use cpushield_linux::{CpuSet, Store};
 
@@ -59,8 +59,10 @@ fn text(status: &Status) -> String {
     if let Some(cpus) = has(&status.nohz_full) {
         out.push_str(&format!("Tick stops while one thread runs (nohz_full): CPU {cpus}\n"));
     }
-    if let Some(trace) = &status.trace {
-        out.push_str(&format!("Trace: {}\n", of_trace(trace)));
+    if status.swept > 0 {
+        out.push_str(
+            "Trace: a `verify` that was killed had left it recording; it is removed now\n",
+        );
     }
     if status.shield.is_none() {
         out.push_str(
@@ -68,18 +70,6 @@ fn text(status: &Status) -> String {
         );
     }
     out
-}
-
-fn of_trace(trace: &Trace) -> String {
-    match trace {
-        Trace::InUse => "`cpushield verify` is watching now".to_owned(),
-        Trace::Reset => {
-            "a `verify` that was killed had left it recording; it is stopped now".into()
-        }
-        Trace::Stuck { why } => {
-            format!("a `verify` that was killed left it recording, and it cannot be stopped: {why}")
-        }
-    }
 }
 
 fn of_shield(shield: &Shielded) -> String {

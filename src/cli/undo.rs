@@ -6,7 +6,7 @@ use crate::failure::{Failure, Kind};
 use crate::report::undone_text;
 use crate::run;
 use crate::ui::Ui;
-use cpushield_linux::tracefs::{self, Leftover};
+use cpushield_linux::tracefs;
 use cpushield_linux::{Store, sched};
 
 /// Take the shield down and put everything back
@@ -23,10 +23,6 @@ pub struct Args {
     boot: bool,
 }
 
-/// Told when it was so.
-const LEFT_RECORDING: &str = "a `verify` that was killed had left the prepared trace recording; it \
-                              was stopped";
-
 /// Runs it.
 ///
 /// # Errors
@@ -38,8 +34,6 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     let host = global.host()?;
     let store = Store::new(&global.state);
     let _hurry = sched::hurry();
-    // What a killed `verify` left recording would pass for somebody else's change.
-    let recording = tracefs::reset_leftover(&host);
     let swept = tracefs::sweep(&host);
     let released = run::release(&host, &store);
     let mut undone = match undo(&host, &store) {
@@ -62,11 +56,6 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     }
     if swept > 0 {
         undone.notes.push(format!("removed the trace of {swept} watches that were killed"));
-    }
-    match recording {
-        Ok(Some(Leftover::Reset)) => undone.notes.push(LEFT_RECORDING.to_owned()),
-        Ok(_) => {}
-        Err(error) => undone.notes.push(format!("the prepared trace: {error}")),
     }
     let complete = undone.is_complete();
     if !complete && args.forget {

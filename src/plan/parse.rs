@@ -144,7 +144,6 @@ fn check_value(value: &str, compare: Compare) -> Result<(), String> {
         Compare::List => value.parse::<CpuSet>().is_ok(),
         Compare::Mask => CpuSet::parse_mask(value).is_ok(),
         Compare::Member => value.split_whitespace().all(|word| word.starts_with(['+', '-'])),
-        Compare::AtLeast => value.parse::<u64>().is_ok(),
         Compare::Text | Compare::Word | Compare::Again => !value.is_empty(),
     };
     if fits { Ok(()) } else { Err(format!("{value:?} is not a value of the kind {compare:?}")) }

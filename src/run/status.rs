@@ -1,6 +1,6 @@
 //! [`Status`]: the shield in force, whether it still is as it was left, and everything that is on
 //! its CPUs: threads and interrupts. It reads no more than that, and decides nothing; the one thing
-//! it changes is a trace that a killed `verify` left recording, which it stops.
+//! it changes is a trace that a killed `verify` left recording, which it removes.
 
 use super::record::{self, Raised};
 use super::{Place, RunError, active};
@@ -8,7 +8,7 @@ use crate::apply::journal::Journal;
 use crate::apply::{JOURNAL, LoadError};
 use crate::change::{Change, Compare, Outcome};
 use crate::plan::Plan;
-use cpushield_linux::tracefs::{self, Leftover};
+use cpushield_linux::tracefs;
 use cpushield_linux::{CpuSet, Host, Store, Task};
 use serde::{Deserialize, Serialize};
 
@@ -28,24 +28,9 @@ pub struct Status {
     /// CPUs whose tick stops while one thread runs (`/sys/devices/system/cpu/nohz_full`); `None`
     /// when the kernel cannot.
     pub nohz_full: Option<CpuSet>,
-    /// What is to be said of the trace buffer that a shield keeps ready; `None` when it is quiet.
+    /// Traces that a killed `verify` had left recording and that were removed by this look.
     #[serde(default)]
-    pub trace: Option<Trace>,
-}
-
-/// The trace buffer that a shield keeps ready is not quiet.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "trace", rename_all = "kebab-case")]
-pub enum Trace {
-    /// A `verify` records in it now.
-    InUse,
-    /// A `verify` that was killed had left it recording; it is stopped and empty now.
-    Reset,
-    /// It records, nobody uses it, and it could not be stopped.
-    Stuck {
-        /// Why.
-        why: String,
-    },
+    pub swept: usize,
 }
 
 /// A shield in force.
@@ -156,20 +141,9 @@ pub fn status(host: &Host, store: &Store) -> Result<Status, RunError> {
         Some(plan) => Some(shielded(host, store, &plan, nohz_full.as_ref())?),
         None => None,
     };
-    Ok(Status { schema: SCHEMA, shield, isolated, nohz_full, trace: trace(host) })
-}
-
-/// Looks at the trace buffer, and stops what a killed `verify` left recording: nobody else would.
-fn trace(host: &Host) -> Option<Trace> {
-    if !host.is_live() {
-        return None;
-    }
-    match tracefs::reset_leftover(host) {
-        Ok(None) => None,
-        Ok(Some(Leftover::InUse)) => Some(Trace::InUse),
-        Ok(Some(Leftover::Reset)) => Some(Trace::Reset),
-        Err(error) => Some(Trace::Stuck { why: error.to_string() }),
-    }
+    // Nobody else would.
+    let swept = if host.is_live() { tracefs::sweep(host) } else { 0 };
+    Ok(Status { schema: SCHEMA, shield, isolated, nohz_full, swept })
 }
 
 fn shielded(

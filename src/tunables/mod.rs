@@ -21,7 +21,7 @@ mod setting;
 mod settle;
 mod thp;
 mod timer_migration;
-mod tracing_instance;
+mod tracing_buffer;
 mod vm_stat_interval;
 mod want;
 mod watchdog;
@@ -128,7 +128,7 @@ pub enum Force {
 /// Every tunable, in the order their changes are made.
 pub const TUNABLES: &[&dyn Tunable] = &[
     &keep_affinities::KeepAffinities,
-    &tracing_instance::TracingInstance,
+    &tracing_buffer::TracingBuffer,
     &settle::Settle,
     &rt_throttling::RT_THROTTLING,
     &fair_server::FairServer,

@@ -11,8 +11,7 @@ use cpushield_linux::{Fault, Policy, TaskId};
 const WATCHDOG: &str = "/proc/sys/kernel/watchdog_cpumask";
 const FAIR_SERVER: &str = "/sys/kernel/debug/sched/fair_server/cpu3/runtime";
 const RT_RUNTIME: &str = "/proc/sys/kernel/sched_rt_runtime_us";
-const BUFFER: &str = "/sys/kernel/tracing/instances/other/per_cpu/cpu3/buffer_size_kb";
-const OF_ANOTHER: &str = "/sys/kernel/tracing/instances/other/per_cpu/cpu2/buffer_size_kb";
+const SWITCH: &str = "/sys/kernel/tracing/events/sched/sched_switch/enable";
 
 const SPIN: i32 = 300;
 const RCU: i32 = 16;
@@ -25,8 +24,7 @@ fn busy(fair_server: &str) -> Tree {
     };
     put(WATCHDOG, "0-3\n");
     put(FAIR_SERVER, &format!("{fair_server}\n"));
-    put(BUFFER, "1408\n");
-    put(OF_ANOTHER, "1408\n");
+    put(SWITCH, "0\n");
     let spin = Task { policy: (1, 50), state: 'R', cpu: 3, ..Task::new(SPIN, "spin", 0, "3") };
     let rcu = Task { policy: (1, 60), cpu: 3, ..Task::new(RCU, "rcuc/3", 0x0420_8040, "3") };
     for task in [spin, rcu] {
@@ -56,8 +54,7 @@ fn steps() -> Vec<Change> {
         compare,
     };
     vec![
-        write(BUFFER, "8192", Compare::AtLeast),
-        write(OF_ANOTHER, "8192", Compare::AtLeast),
+        write(SWITCH, "0", Compare::Again),
         Change::CycleCpu { cpu: 3 },
         write(RT_RUNTIME, "-1", Compare::Text),
         write(FAIR_SERVER, "0", Compare::Text),
@@ -83,7 +80,7 @@ fn a_step_that_would_wait_for_a_busy_cpu_is_refused_with_the_task() {
     let applied = bench.apply(&bench.host(), &plan(steps())).unwrap();
     let refused = refused(&applied);
     let subjects: Vec<&str> = refused.iter().map(|(subject, _)| *subject).collect();
-    assert_eq!(subjects, [BUFFER, "CPU 3 offline and online", WATCHDOG]);
+    assert_eq!(subjects, [SWITCH, "CPU 3 offline and online", WATCHDOG]);
     for (_, reason) in refused {
         assert_eq!(
             reason,
@@ -151,7 +148,7 @@ fn what_would_still_wait_is_left_and_told_and_a_later_undo_completes_it() {
     set_state(&bench, ") S", ") R");
     let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
     let failed: Vec<_> = undone.failed().map(|step| step.subject.as_str()).collect();
-    assert_eq!(failed, [BUFFER, WATCHDOG]);
+    assert_eq!(failed, [WATCHDOG]);
     for step in undone.failed() {
         let Fate::Failed { reason } = &step.fate else { panic!("{step:?}") };
         assert!(reason.contains("busy with spin (300, SCHED_FIFO 50)"), "{reason}");

@@ -56,10 +56,7 @@ tuned | tuned-boot | tuned-boot-99)
     esac
     ;;
 cpushield*)
-    case $row in
-    *-untraced) setup() { cpushield apply --cpus "$cpu" --off tracing-instance; } ;;
-    *) setup() { cpushield apply --cpus "$cpu"; } ;;
-    esac
+    setup() { cpushield apply --cpus "$cpu"; }
     undo() { cpushield undo; }
     case $row in
     *-fifo) workload() { cpushield run --fifo 97 -- "$@"; } ;;

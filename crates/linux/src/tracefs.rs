@@ -4,14 +4,12 @@
 //! mount (`fsopen(2)`, `fsmount(2)`, Linux 5.2) that is in no mount table, that every thread
 //! reaches through `/proc/self/fd`, and that is gone when the process ends.
 //!
-//! An [`Instance`] puts everything back when it is dropped. What a killed run left behind is
-//! removed by the next one ([`remove_leftovers`], [`reset_leftover`]).
+//! An [`Instance`] is removed when it is dropped. What a killed run left behind is removed by the
+//! next one ([`sweep`]).
 
 mod pipe;
-mod prepared;
 
 pub use pipe::{Pipe, Stats};
-pub use prepared::{Leftover, reset_leftover};
 
 use crate::cpuset::CpuSet;
 use crate::error::{Error, Result, Verb};
@@ -28,8 +26,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Where tracefs is mounted by itself, by itself inside debugfs, or by hand.
 const PLACES: &[&str] = &["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// Instances of ours are named this, a hyphen and our pid; this name alone is the one that was
-/// prepared for later runs.
+/// Instances of ours are named this, a hyphen and our pid.
 pub const INSTANCE: &str = "cpushield";
 
 /// Names of instances of one process differ by a number behind the pid.
@@ -184,42 +181,29 @@ pub struct Wanted<'a> {
     pub no_work: bool,
 }
 
-/// A tracing instance of our own. Everything is put back when it is dropped.
+/// A tracing instance of our own, removed when it is dropped.
 #[derive(Debug)]
 pub struct Instance<'h> {
     host: &'h Host,
     tracefs: Tracefs,
     dir: String,
-    made: bool,
-    /// The right to use the prepared instance; `None` when this one was made for this run.
-    _hold: Option<prepared::Hold>,
-    /// Files of a prepared instance that were written, with what was in them.
-    before: Vec<(String, String)>,
     closed: bool,
 }
 
 impl<'h> Instance<'h> {
-    /// Makes an instance, or takes the prepared one when it is free, and sets it up. Nothing is
-    /// recorded yet. Interrupts all CPUs, because enabling events patches the kernel's code.
+    /// Makes an instance and sets it up. Nothing is recorded yet. Interrupts all CPUs, because
+    /// enabling events patches the kernel's code.
     ///
     /// # Errors
     /// The kernel's answer; EBUSY when buffers would have to be resized and `no_work` forbids it.
     pub fn prepare(host: &'h Host, tracefs: Tracefs, wanted: &Wanted<'_>) -> Result<Instance<'h>> {
         remove_leftovers(host, tracefs.root());
-        let mut instance = match prepared::take(host, tracefs.root())? {
-            hold @ Some(_) => {
-                let dir = format!("{}/instances/{INSTANCE}", tracefs.root);
-                let (made, before) = (false, Vec::new());
-                Instance { host, tracefs, dir, made, _hold: hold, before, closed: false }
-            }
-            None => Instance::make(host, tracefs)?,
-        };
+        let mut instance = Instance::make(host, tracefs)?;
         instance.set_up(wanted)?;
         Ok(instance)
     }
 
-    /// One more instance, with filters (system, event, filter) that let less be recorded. The
-    /// prepared one stays free.
+    /// One more instance, with filters (system, event, filter) that let less be recorded.
     ///
     /// # Errors
     /// As for [`Instance::prepare`].
@@ -241,8 +225,7 @@ impl<'h> Instance<'h> {
         let n = INSTANCES.fetch_add(1, Ordering::Relaxed);
         let dir = format!("{}/instances/{INSTANCE}-{}-{n}", tracefs.root, std::process::id());
         host.make_dir(&dir)?;
-        let (made, before) = (true, Vec::new());
-        Ok(Instance { host, tracefs, dir, made, _hold: None, before, closed: false })
+        Ok(Instance { host, tracefs, dir, closed: false })
     }
 
     fn set_up(&mut self, wanted: &Wanted<'_>) -> Result<()> {
@@ -250,7 +233,6 @@ impl<'h> Instance<'h> {
         if wanted.no_work && self.tracefs.wants_expansion(self.host, &self.dir)? {
             return Err(Error::os(Verb::Write, &self.path("buffer_size_kb"), libc::EBUSY));
         }
-        // Also empties the buffers of what a prepared instance still held (`tracing_set_clock()`).
         self.write("trace_clock", wanted.clock)?;
         self.write("tracing_cpumask", &wanted.cpus.to_mask())?;
         // Before any size: below 6.7 a size given to an instance makes the kernel forget to expand
@@ -258,7 +240,7 @@ impl<'h> Instance<'h> {
         for (system, event) in wanted.events {
             self.write(&format!("events/{system}/{event}/enable"), "1")?;
         }
-        if self.made && !wanted.no_work {
+        if !wanted.no_work {
             for cpu in wanted.shrink.iter() {
                 // Only memory is at stake; a CPU that is offline has no buffer.
                 let _ = self.write(&format!("per_cpu/cpu{cpu}/buffer_size_kb"), "8");
@@ -303,27 +285,12 @@ impl<'h> Instance<'h> {
         self.host.read(&self.path(&format!("per_cpu/cpu{cpu}/stats"))).unwrap_or_default()
     }
 
-    /// Whether it was made for this run, not prepared before.
-    #[must_use]
-    pub fn is_new(&self) -> bool {
-        self.made
-    }
-
     fn path(&self, file: &str) -> String {
         format!("{}/{file}", self.dir)
     }
 
-    fn write(&mut self, file: &str, value: &str) -> Result<()> {
-        let path = self.path(file);
-        if !self.made {
-            let now = chosen(&self.host.read_line(&path)?);
-            if now != value {
-                self.before.push((path.clone(), now));
-            } else if file != "trace_clock" {
-                return Ok(());
-            }
-        }
-        self.host.write(&path, value)
+    fn write(&self, file: &str, value: &str) -> Result<()> {
+        self.host.write(&self.path(file), value)
     }
 
     /// Every event is followed by the stack of its moment.
@@ -392,15 +359,9 @@ impl<'h> Instance<'h> {
         if std::mem::replace(&mut self.closed, true) {
             return Ok(());
         }
-        let mut answer = self.stop();
-        if self.made {
-            // Removing it disables its events.
-            answer = answer.and(self.host.remove_dir(&self.dir));
-        }
-        for (path, value) in self.before.drain(..).rev() {
-            answer = answer.and(self.host.write(&path, &value));
-        }
-        answer
+        let stopped = self.stop();
+        // Removing it disables its events.
+        stopped.and(self.host.remove_dir(&self.dir))
     }
 }
 
@@ -409,13 +370,6 @@ impl Drop for Instance<'_> {
         // Nobody to tell; the next run removes what is left.
         let _ = self.put_back();
     }
-}
-
-/// The value to write back: the bracketed word of a choice, else the text without the star of an
-/// event that is also used by a trigger.
-fn chosen(text: &str) -> String {
-    let bracketed = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
-    bracketed.map_or(text, |(word, _)| word).trim_end_matches('*').to_owned()
 }
 
 /// Removes what runs that were killed left in tracefs where it is mounted; how many instances that
@@ -462,18 +416,14 @@ mod tests {
     const STATS: &str = "entries: 2\noverrun: 31\ncommit overrun: 1\nbytes: 96\n\
         oldest event ts: 61230.5\nnow ts: 61231.5\ndropped events: 7\nread events: 12\n";
 
-    /// A recorded tracefs with the prepared instance in it.
+    /// A recorded tracefs.
     const FILES: &[(&str, &str)] = &[
         ("trace_clock", "[local] global mono x86-tsc\n"),
-        ("instances/cpushield/tracing_on", "0\n"),
-        ("instances/cpushield/trace_clock", "[local] global mono x86-tsc\n"),
-        ("instances/cpushield/tracing_cpumask", "f\n"),
-        ("instances/cpushield/buffer_size_kb", "8192\n"),
-        ("instances/cpushield/events/sched/sched_switch/enable", "0*\n"),
-        ("instances/cpushield/events/nmi/nmi_handler/enable", "1\n"),
+        ("buffer_size_kb", "1408\n"),
+        ("instances/other/tracing_on", "1\n"),
     ];
 
-    const EVENTS: &[(&str, &str)] = &[("sched", "sched_switch"), ("nmi", "nmi_handler")];
+    const EVENTS: &[(&str, &str)] = &[("sched", "sched_switch")];
 
     fn machine(name: &str) -> PathBuf {
         let dir = std::env::temp_dir().join(format!("tracefs-{name}-{}", std::process::id()));
@@ -506,100 +456,49 @@ mod tests {
             cpus: &cpus,
             clock: "x86-tsc",
             events: EVENTS,
-            buffer_kib: Some(64),
+            buffer_kib: None,
             shrink: &CpuSet::new(),
             no_work,
         };
         Instance::prepare(host, Tracefs::find(host)?, &wanted)
     }
 
-    /// The files as they were, but for what the kernel itself would show differently.
-    fn plain(files: BTreeMap<PathBuf, String>) -> BTreeMap<PathBuf, String> {
-        files.into_iter().map(|(path, text)| (path, chosen(text.trim()))).collect()
-    }
-
     #[test]
-    fn a_prepared_instance_is_set_up_and_put_back_whichever_write_fails() {
-        let dir = machine("prepared");
-        let before = plain(snapshot(&dir));
+    fn an_instance_is_set_up_and_removed_whichever_write_fails() {
+        let dir = machine("made");
+        let before = snapshot(&dir);
         let host = Host::recorded(&dir).unwrap();
         let mut instance = prepare(&host, true).unwrap();
         instance.start().unwrap();
-        let read = |file: &str| chosen(&host.read_line(&instance.path(file)).unwrap());
-        assert_eq!(
-            (read("tracing_on"), read("trace_clock"), read("tracing_cpumask")),
-            ("1".to_owned(), "x86-tsc".to_owned(), "8".to_owned())
-        );
+        let read = |file: &str| host.read_line(&instance.path(file)).unwrap();
+        assert_eq!((read("tracing_on"), read("tracing_cpumask")), ("1".into(), "8".into()));
+        assert!(read("trace_clock").contains("[x86-tsc]"));
         assert_eq!(read("events/sched/sched_switch/enable"), "1");
         instance.close().unwrap();
         let writes = host.writes();
-        assert_eq!(plain(snapshot(&dir)), before);
+        assert_eq!(snapshot(&dir), before);
 
         for at in 0..writes {
             let fault = Fault::Refuse { at, errno: libc::EIO };
             let host = Host::recorded(&dir).unwrap().failing(fault);
             let set_up = prepare(&host, true).is_ok();
             assert!(set_up || host.writes() > at);
-            if !set_up {
-                assert_eq!(plain(snapshot(&dir)), before, "write {at}");
-            }
-            for (file, text) in FILES {
-                fs::write(dir.join("sys/kernel/tracing").join(file), text).unwrap();
+            // The last two are those of the end: it stops recording, and it is removed.
+            if at + 1 < writes {
+                assert_eq!(snapshot(&dir), before, "write {at}");
             }
         }
         fs::remove_dir_all(dir).unwrap();
     }
 
     #[test]
-    fn what_a_killed_run_left_recording_is_reset_but_not_what_is_in_use() {
-        let dir = machine("killed");
-        let host = Host::recorded(&dir).unwrap();
-        let instances = dir.join("sys/kernel/tracing/instances/cpushield");
-        fs::write(instances.join("events/enable"), "0\n").unwrap();
-        fs::create_dir_all(dir.join("sys/devices/system/cpu")).unwrap();
-        fs::write(dir.join("sys/devices/system/cpu/possible"), "0-3\n").unwrap();
-        // Disabling all events shows in each; the recording does not know that.
-        let quiet = || {
-            ["tracing_on", "events/enable", "trace_clock", "tracing_cpumask"]
-                .map(|file| chosen(fs::read_to_string(instances.join(file)).unwrap().trim()))
-        };
-        let before = quiet();
-        assert_eq!(reset_leftover(&host).unwrap(), None);
-        let mut used = prepare(&host, true).unwrap();
-        used.start().unwrap();
-        assert!(!used.is_new());
-        assert_eq!(reset_leftover(&host).unwrap(), Some(Leftover::InUse));
-        // Somebody else's is not taken: a new one would need work on a busy CPU.
-        assert_eq!(prepare(&host, true).unwrap_err().errno(), Some(libc::EBUSY));
-        // Killed: the lock is gone, and nothing was put back.
-        let kill = |mut used: Instance<'_>| {
-            fs::write(instances.join("events/enable"), "X\n").unwrap();
-            (used.closed, used._hold) = (true, None);
-        };
-        kill(used);
-        assert_ne!(quiet(), before);
-        assert_eq!(reset_leftover(&host).unwrap(), Some(Leftover::Reset));
-        assert_eq!(quiet(), before);
-        // The next run does the same by itself.
-        let mut used = prepare(&host, true).unwrap();
-        used.start().unwrap();
-        kill(used);
-        let next = prepare(&host, true).unwrap();
-        assert!(!next.is_new());
-        next.close().unwrap();
-        assert_eq!(quiet(), before);
-        fs::remove_dir_all(dir).unwrap();
-    }
-
-    #[test]
-    fn an_instance_that_would_need_work_on_a_busy_cpu_is_refused_and_put_back() {
+    fn an_instance_that_would_need_work_on_a_busy_cpu_is_refused_and_removed() {
         let dir = machine("busy");
-        let size = dir.join("sys/kernel/tracing/instances/cpushield/buffer_size_kb");
-        fs::write(size, "7 (expanded: 1408)\n").unwrap();
-        let before = plain(snapshot(&dir));
+        fs::write(dir.join("sys/kernel/tracing/buffer_size_kb"), "7 (expanded: 1408)\n").unwrap();
+        let before = snapshot(&dir);
         let host = Host::recorded(&dir).unwrap();
         assert_eq!(prepare(&host, true).unwrap_err().errno(), Some(libc::EBUSY));
-        assert_eq!(plain(snapshot(&dir)), before);
+        assert_eq!(snapshot(&dir), before);
         assert!(prepare(&host, false).is_ok());
         fs::remove_dir_all(dir).unwrap();
     }
@@ -608,14 +507,14 @@ mod tests {
     fn only_what_dead_runs_left_behind_is_removed() {
         let dir = machine("leftovers");
         let instances = dir.join("sys/kernel/tracing/instances");
-        for name in ["cpushield-41", "cpushield-41-2", "cpushield-42-0", "cpushield-x", "other"] {
+        for name in ["cpushield-41", "cpushield-41-2", "cpushield-42-0", "cpushield-x"] {
             fs::create_dir(instances.join(name)).unwrap();
         }
         fs::create_dir_all(dir.join("proc/42")).unwrap();
         let host = Host::recorded(&dir).unwrap();
         assert_eq!(sweep(&host), 2);
         let left = host.list("/sys/kernel/tracing/instances").unwrap();
-        assert_eq!(left, ["cpushield", "cpushield-42-0", "cpushield-x", "other"]);
+        assert_eq!(left, ["cpushield-42-0", "cpushield-x", "other"]);
         fs::remove_dir_all(dir).unwrap();
     }
 

@@ -123,7 +123,7 @@ fn would_hang(hog: &Hog) -> Absent {
         why: format!(
             "CPU {} is busy with the real-time task {hog}, and this kernel must run a work item on \
              every CPU before it can record the first event: arming the trace would hang. Start \
-             `verify` before the workload, or let `apply` prepare the trace",
+             `verify` before the workload, or let `apply` enlarge the trace buffer",
             hog.task.cpu
         ),
     }

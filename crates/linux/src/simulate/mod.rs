@@ -16,7 +16,6 @@ use std::fs;
 const INSTANCE_FILES: &[(&str, &str)] = &[
     ("tracing_on", "1\n"),
     ("trace_clock", "[local] global counter uptime perf mono mono_raw boot tai x86-tsc\n"),
-    ("buffer_size_kb", "7 (expanded: 1408)\n"),
     ("tracing_cpumask", "f\n"),
     ("events/sched/sched_switch/enable", "0\n"),
 ];
@@ -99,6 +98,10 @@ impl Host {
             for (name, text) in INSTANCE_FILES {
                 self.say(&format!("{path}/{name}"), text)?;
             }
+            // As below 6.7, where the main buffer decides.
+            let above = parent.rsplit_once('/').map_or("", |(above, _)| above);
+            let size = self.text(&format!("{above}/buffer_size_kb"));
+            self.say(&format!("{path}/buffer_size_kb"), size.as_deref().unwrap_or("1408\n"))?;
             return Ok(());
         }
         self.simulate_new_group(parent, path)

@@ -1,0 +1,81 @@
+//! `tracing-buffer`: nothing that `verify` needs has to wait for a busy CPU. Pure.
+
+use super::want::setting;
+use super::{Tunable, Wanted, Wants};
+use crate::causes::Cause;
+use crate::change::{Compare, Risk};
+use crate::plan::Shield;
+use crate::survey::Machine;
+
+#[derive(Debug)]
+pub(super) struct TracingBuffer;
+
+const PAGE: &str = "\
+`cpushield verify` reads the kernel's own trace. Below 6.7 the first event that anybody enables
+since the boot makes the kernel enlarge its main buffer, by work on every CPU; on a CPU that a
+real-time task never leaves, that work never runs, and whoever enabled the event hangs. So it is
+enlarged while the shield is still empty: a 0 is written where 0 stands, to the switch of an
+event. Nothing is traced.
+
+Since 6.7 (commit 6d98a0f2ac3c) the trace of `verify` has buffers of its own from the start, and
+nothing is to be done where the size of sub-buffers can be chosen, which came with 6.8.
+
+Cost: 1.4 MiB of memory for each CPU, until the next boot, as for whoever traces at all. It removes
+no interruption.
+
+Source: tracing_update_buffers() in kernel/trace/trace.c, event_enable_write() in
+kernel/trace/trace_events.c, ring_buffer_resize() in kernel/trace/ring_buffer.c (6.1);
+buffer_subbuf_size_kb in Documentation/trace/ftrace.rst (6.8).";
+
+/// Files below tracefs.
+const SIZE: &str = "buffer_size_kb";
+const SUBBUF_SIZE: &str = "buffer_subbuf_size_kb";
+const SWITCH: &str = "events/sched/sched_switch/enable";
+
+impl Tunable for TracingBuffer {
+    fn name(&self) -> &'static str {
+        "tracing-buffer"
+    }
+
+    fn summary(&self) -> &'static str {
+        "enlarge the kernel's trace buffer now, so that a busy shield can be watched"
+    }
+
+    fn page(&self) -> &'static str {
+        PAGE
+    }
+
+    fn reads(&self) -> &'static [&'static str] {
+        &[
+            "/sys/kernel/tracing/buffer_size_kb",
+            "/sys/kernel/tracing/buffer_subbuf_size_kb",
+            "/sys/kernel/tracing/events/sched/sched_switch/enable",
+        ]
+    }
+
+    fn removes(&self) -> &'static [Cause] {
+        &[]
+    }
+
+    fn risk(&self) -> Risk {
+        Risk::None
+    }
+
+    fn wants(&self, machine: &Machine, _: &Shield) -> Wants {
+        let Some(tracefs) = &machine.tracing.tracefs else {
+            return Wants::Nothing("tracefs is not mounted".to_owned());
+        };
+        let now = |file: &str| setting(machine, &format!("{tracefs}/{file}"));
+        if now(SUBBUF_SIZE).is_some() {
+            return Wants::Nothing("each trace of this kernel has buffers of its own".to_owned());
+        }
+        let (Some(size), Some(switch)) = (now(SIZE), now(SWITCH)) else {
+            return Wants::Nothing("this kernel has no trace of switches".to_owned());
+        };
+        let path = format!("{tracefs}/{SWITCH}");
+        let reason = "the kernel enlarges its main buffer now, not when somebody traces";
+        let switch = Some(switch.to_owned());
+        let wanted = Wanted::over(switch, &path, "0", Compare::Again, reason);
+        Wants::Changes(vec![wanted.already(!size.contains("expanded"))])
+    }
+}
