@@ -1,4 +1,4 @@
-# guest: 6.12-rt grub
+# guest: 6.12-rt grub timeout=600
 # Kernel parameters for the RT kernel alone, with a real GRUB: written, booted, taken back to the byte.
 . /host/lib.sh
 n=$(boot_number)
