@@ -28,6 +28,9 @@ fn busy(mode: CgroupMode) -> Machine {
     m.tasks.push(thread(40, "kworker/u8:1", true, true, "0-3"));
     m.tasks.push(thread(500, "irqbalance", false, false, "0-2"));
     m.tracing.tracefs = Some("/sys/kernel/tracing".to_owned());
+    for (file, text) in [(TRACE_SIZE, "7 (expanded: 1408)"), (TRACE_SWITCH, "0")] {
+        m.settings.insert(file.to_owned(), Reading::Value(text.to_owned()));
+    }
     m.power.cpuidle_driver = Some("intel_idle".to_owned());
     for (path, text) in [
         ("/sys/fs/cgroup/cgroup.subtree_control", "cpu io"),
@@ -92,7 +95,14 @@ fn after(mut m: Machine, plan: &Plan) -> Machine {
     m
 }
 
+/// The first write to the switch of an event enlarges the main trace buffer (below 6.7).
+const TRACE_SIZE: &str = "/sys/kernel/tracing/buffer_size_kb";
+const TRACE_SWITCH: &str = "/sys/kernel/tracing/events/sched/sched_switch/enable";
+
 fn written(m: &mut Machine, path: &str, value: &str) {
+    if path == TRACE_SWITCH {
+        m.settings.insert(TRACE_SIZE.to_owned(), Reading::Value("1408".to_owned()));
+    }
     let (dir, file) = path.rsplit_once('/').unwrap();
     let number = dir.strip_prefix("/proc/irq/").and_then(|number| number.parse::<u32>().ok());
     let irq = m.irqs.iter_mut().find(|irq| Some(irq.irq) == number);

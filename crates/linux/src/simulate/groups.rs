@@ -26,6 +26,9 @@ const V2_CPUSET: &[(&str, &str)] = &[
     ("cpuset.mems", "\n"),
 ];
 
+/// Files that list the members of a group. No process that a test moves has two threads.
+const MEMBERS: [&str; 3] = ["cgroup.procs", "cgroup.threads", "tasks"];
+
 /// Interface files of a v1 cpuset (kernel/cgroup/cpuset-v1.c, 6.12).
 const V1_FILES: &[(&str, &str)] = &[("tasks", ""), ("cgroup.procs", "")];
 const V1_CPUSET: &[(&str, &str)] = &[
@@ -188,7 +191,7 @@ impl Host {
         }
         let before = self.allowed_to(tid);
         self.take_out(&top, pid)?;
-        for list in ["cgroup.procs", "tasks"] {
+        for list in MEMBERS {
             let list = format!("{dir}/{list}");
             let Some(text) = self.text(&list) else { continue };
             let mut members: Vec<i32> = text.lines().filter_map(|l| l.parse().ok()).collect();
@@ -243,7 +246,7 @@ impl Host {
     }
 
     fn take_out(&self, group: &str, pid: &str) -> Result<()> {
-        for list in ["cgroup.procs", "tasks"] {
+        for list in MEMBERS {
             let list = format!("{group}/{list}");
             let Some(text) = self.text(&list) else { continue };
             if text.lines().any(|line| line == pid) {
