@@ -1,0 +1,36 @@
+# A timer that was armed on the CPU before the shield and arms itself again there for ever: another CPU runs it and
+# kicks the shield each time. `verify` names who sends, the timer and the remedy, `--fix` sweeps it away.
+# guest: 6.12-rt append="nohz_full=1-3 rcu_nocbs=1-3 irqaffinity=0" timeout=400
+. /host/lib.sh
+needs apply undo verify
+ip link set lo up
+cat >/tmp/keepalive.py <<'END'
+import socket, time
+server = socket.create_server(("127.0.0.1", 5000))
+client = socket.create_connection(("127.0.0.1", 5000))
+peer, _ = server.accept()
+for end in (client, peer):
+    end.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
+    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 1)
+print("armed", flush=True)
+time.sleep(1000)
+END
+taskset -c 3 python3 /tmp/keepalive.py >/tmp/armed &
+for i in $(seq 100); do grep -q armed /tmp/armed && break; sleep 0.1; done
+# A shield without the step that sweeps, by a plan from which it was taken out.
+cpushield plan --cpus 3 --json | python3 -c '
+import json, sys
+plan = json.load(sys.stdin)
+plan["steps"] = [step for step in plan["steps"] if step["tunable"] != "settle"]
+json.dump(plan, open("/tmp/plan", "w"))'
+status "apply a plan that does not sweep" 0 cpushield apply /tmp/plan
+cpushield verify --fix --for 4s >/tmp/fixed 2>&1
+cat /tmp/fixed
+first=$(sed -n '1,/^Round 2/p' /tmp/fixed)
+last=$(sed -n '/^Round 2/,$p' /tmp/fixed)
+claim "the kick is named, with its remedy" grep -q 'ipi-call *nohz_full_kick_func .*settle' <<<"$first"
+claim "it is swept away" grep -q '^    settle  *CPU 3 offline and online$' <<<"$first"
+claim "and that timer kicks no more" eval '! grep -q tcp_keepalive_timer <<<"$last"'
+status "undo" 0 cpushield undo
+finish
