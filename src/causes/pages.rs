@@ -124,7 +124,8 @@ creating network namespaces or sockets of rare families.";
 const IPI_IRQ_WORK: &str = "\
 A function queued to run in interrupt context soon (kernel/irq_work.c): printk from a busy
 context, perf and BPF wake-ups, RCU, and the kick of a `nohz_full` CPU (nohz_full_kick_func)
-when a timer was armed on it or a task needs the tick.";
+when a timer was armed on it or a task needs the tick. Of what a CPU sends to itself no event names
+the function: what ran when it was raised, or just before, is told.";
 
 const WORKQUEUE: &str = "\
 Kernel work run by a kworker. Work of unbound queues runs where their mask allows
@@ -153,7 +154,10 @@ one should not call at all while it works.";
 const EXCEPTION: &str = "\
 The workload raised an exception: a breakpoint, a division by zero, a misaligned access, a debug
 register, general protection. The kernel has events for page faults only; others are told by the
-signal that follows, or, on a `nohz_full` CPU, as an entry without an event.";
+signal that follows, or, on a `nohz_full` CPU, as an entry that has no event. Such an entry is an
+exception without a signal (an instruction that the kernel emulates, as `sgdt`) when system
+calls are traced too (`verify --syscalls`), because nothing else is left; without that it may be
+either.";
 
 const SIGNAL: &str = "\
 A signal reached the workload: from a timer of its own (setitimer, timer_create), another program

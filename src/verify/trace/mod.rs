@@ -18,6 +18,7 @@
 //! Deliberately not here: who is to be watched and for how long (`verify::watch`), and what the
 //! evidence means (`verify::judge`).
 
+mod afterwards;
 mod arm;
 mod catalogue;
 mod channel;
@@ -126,6 +127,8 @@ pub struct Recorder<'h> {
     armed: clock::Instant,
     /// The beginning of the phase, in ticks.
     begun: u64,
+    /// System calls are recorded.
+    syscalls: bool,
     /// System and name of the events that are recorded.
     events: Vec<(&'static str, &'static str)>,
     /// The raw pages, when somebody wants them.
@@ -172,6 +175,7 @@ impl<'h> Recorder<'h> {
             tsc,
             armed,
             begun: 0,
+            syscalls: order.syscalls,
             events,
             keeping: None,
         })
@@ -305,6 +309,7 @@ impl<'h> Recorder<'h> {
             if senders.is_some_and(|all| !all.is_partial()) {
                 senders::name_calls(&mut told.interruptions, &mut told.joined, &told.senders);
             }
+            afterwards::name_the_rest(&mut told.interruptions, self.syscalls);
             evidence.push(told);
         }
         self.begin(end);

@@ -67,6 +67,8 @@ pub enum Who {
         /// `si_code`, as far as it says who sent it.
         code: i8,
     },
+    /// `irq_work` of this CPU's own, which no event names: only what had it run.
+    Raised(By),
     /// A bank of machine checks.
     Bank(u8),
     /// A system call by number.
@@ -191,7 +193,9 @@ impl Rows {
     /// The numbers of all tasks among the culprits.
     pub fn tasks(&self) -> impl Iterator<Item = i32> + '_ {
         self.rows.keys().filter_map(|key| match key.who {
-            Who::Task { pid, .. } | Who::Softirq { by: By::Task(pid), .. } => Some(pid),
+            Who::Task { pid, .. }
+            | Who::Softirq { by: By::Task(pid), .. }
+            | Who::Raised(By::Task(pid)) => Some(pid),
             _ => None,
         })
     }
@@ -268,6 +272,9 @@ impl Names<'_> {
             }
             (cause, Who::Softirq { number, by }) => {
                 (cause, words::softirq(number) + &self.raised(by))
+            }
+            (cause, Who::Raised(by)) => {
+                (cause, self.raised(by).trim_start_matches(", ").to_owned())
             }
             (cause, Who::Fault(bits)) => (cause, words::fault(bits).to_owned()),
             (cause, Who::Signal { number, code }) => (cause, words::signal(number, code)),

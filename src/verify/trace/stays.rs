@@ -18,6 +18,7 @@ use parts::{Frame, Kind, Rest, Stay, names};
 use tape::Tape;
 pub use tape::{Drawn, Piece};
 
+use super::afterwards::WITHOUT_EVENT;
 use super::catalogue::What;
 use super::decode::{Event, Name, With};
 use super::rows::{By, Key, Rows, TICK, Who};
@@ -35,10 +36,7 @@ const SUSPENDED_MAX: usize = 256;
 const HRTIMER_SOFTIRQ: u8 = 8;
 
 /// A stay of which nothing was seen but that it was.
-const UNKNOWN: Key = Key {
-    cause: Cause::Unattributed,
-    who: Who::Words("an entry into the kernel without an event"),
-};
+const UNKNOWN: Key = Key { cause: Cause::Unattributed, who: Who::Words(WITHOUT_EVENT) };
 
 /// What the state machines of all CPUs share.
 #[derive(Debug, Clone, Default)]
@@ -114,6 +112,8 @@ pub struct Stays {
     /// What the tick was last needed for.
     needed: u8,
     suspended: HashMap<i32, Key>,
+    /// The end of the last stay, and what it was.
+    before: Option<(u64, Key)>,
     /// Stays that are over and were not asked for yet; `None` when nobody wants them.
     finished: Option<Vec<Finished>>,
     /// Everything one by one; `None` when nobody wants it.
@@ -136,6 +136,7 @@ impl Default for Stays {
             raisers: [By::Nobody; 64],
             needed: 0,
             suspended: HashMap::new(),
+            before: None,
             finished: None,
             tape: None,
         }
@@ -224,7 +225,7 @@ impl Stays {
             self.charge(at);
         }
         match (event.what, event.with) {
-            (What::Vector(vector), _) => self.vector(at, vector),
+            (What::Vector(vector), _) => self.vector(shared, at, vector),
             (What::VectorEnd(vector), _) => self.close(at, Kind::Vector(vector)),
             (What::Irq, With::Irq { number, name }) => self.irq(at, number, name),
             (What::IrqEnd, _) => self.close(at, Kind::Irq),
@@ -360,6 +361,7 @@ impl Stays {
         row.ticks += loose;
         row.max = row.max.max(end.saturating_sub(begun));
         self.seen.stays += 1;
+        self.before = Some((end, key));
         if let Some(finished) = &mut self.finished {
             finished.push(Finished { begun, end, key });
         }

@@ -63,11 +63,12 @@ pub fn fault(bits: u8) -> &'static str {
     }
 }
 
-/// Whether a signal is the kernel's answer to an exception of the task (`si_code` above 0 but not
-/// `SI_KERNEL`, sigaction(2)).
+/// Whether a signal is the kernel's answer to an exception of the task: `si_code` is above 0
+/// (sigaction(2)). Breakpoints and general protection come as `SI_KERNEL` (`do_trap()` and
+/// `gp_user_force_sig_segv()`, arch/x86/kernel/traps.c, 6.12).
 #[must_use]
 pub fn is_exception(number: u8, code: i32) -> bool {
-    OF_EXCEPTIONS.contains(&number) && code > 0 && code != 0x80
+    OF_EXCEPTIONS.contains(&number) && code > 0
 }
 
 /// A signal and who sent it (`si_code`, include/uapi/asm-generic/siginfo.h).
@@ -103,6 +104,10 @@ mod tests {
             ("SIGSYS".into(), "signal 34 by kill(2)".into())
         );
         assert!(is_exception(8, 1) && !is_exception(8, 0) && !is_exception(14, 1));
-        assert!(!is_exception(11, 0x80), "general protection is told as sent by the kernel");
+        assert!(
+            is_exception(5, 0x80) && is_exception(11, 0x80),
+            "a breakpoint, general protection"
+        );
+        assert!(!is_exception(31, 1) && !is_exception(14, 0x80), "seccomp, setitimer(2)");
     }
 }

@@ -8,12 +8,19 @@ use super::parts::{Kind, Rest};
 use super::{HRTIMER_SOFTIRQ, SUSPENDED_MAX, Shared, Stays, UNKNOWN};
 use crate::causes::Cause;
 
+/// An interrupt that a CPU sends to itself comes within this time after what sent it has ended.
+const SOON_NS: u64 = 50_000;
+
 impl Stays {
-    pub(super) fn vector(&mut self, at: u64, vector: Vector) {
+    pub(super) fn vector(&mut self, shared: &Shared, at: u64, vector: Vector) {
         self.seen.entries += 1;
+        let (mut key, mut otherwise) = identity(vector);
+        if vector == Vector::IrqWork {
+            otherwise.who = Who::Raised(self.raiser(shared, at));
+            key = Some(otherwise);
+        }
         self.enter(at);
         let alone = self.stay.is_some_and(|stay| !stay.has_first);
-        let (key, otherwise) = identity(vector);
         self.open(at, Kind::Vector(vector), key, otherwise);
         if alone
             && matches!(vector, Vector::Reschedule | Vector::CallOne)
@@ -21,6 +28,17 @@ impl Stays {
         {
             stay.carrier = true;
         }
+    }
+
+    /// Who had `irq_work` run: it interrupts its own CPU at once, or as soon as that lets it
+    /// (`arch_irq_work_raise()`, arch/x86/kernel/irq_work.c, 4.17 to 6.18). So it is what runs now,
+    /// or what has just run.
+    fn raiser(&self, shared: &Shared, at: u64) -> By {
+        let inner = self.frames.iter().rev().find(|frame| frame.kind != Kind::Kernel);
+        let now = inner.map(|frame| frame.identity()).or(self.stay.and_then(|stay| stay.primary));
+        let soon = |end: u64| at.saturating_sub(end) <= ticks(SOON_NS, shared.ticks_per_ns);
+        let before = self.before.filter(|(end, _)| soon(*end)).map(|(_, key)| key);
+        now.or(before).map_or(By::Nobody, |key| By::of(key.who))
     }
 
     pub(super) fn irq(&mut self, at: u64, number: u32, name: Name) {

@@ -112,6 +112,8 @@ fn event(words: &[&str]) -> Option<Event> {
         "-timer" => (What::VectorEnd(Vector::LocalTimer), With::Nothing),
         "+resched" => (What::Vector(Vector::Reschedule), With::Nothing),
         "-resched" => (What::VectorEnd(Vector::Reschedule), With::Nothing),
+        "+iwi" => (What::Vector(Vector::IrqWork), With::Nothing),
+        "-iwi" => (What::VectorEnd(Vector::IrqWork), With::Nothing),
         "+one" => (What::Vector(Vector::CallOne), With::Nothing),
         "-one" => (What::VectorEnd(Vector::CallOne), With::Nothing),
         "+many" => (What::Vector(Vector::CallMany), With::Nothing),

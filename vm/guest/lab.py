@@ -1,0 +1,287 @@
+#!/usr/bin/env python3
+"""lab.py CPU [WINDOW…]: the interference lab. Provokes one cause after the other on a shielded CPU
+(`provoke`, vm/tools) while `cpushield verify` watches, and compares what was provoked with what was named.
+
+Claims in TAP. The truth is never asked from the program under test: it is the count of the program that
+provokes, or what /proc/interrupts counted meanwhile."""
+
+import collections
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+# What an action is called by verify: cause, pattern of the culprit, and how often, which is `n` (as often as it
+# was provoked) or a row of /proc/interrupts that counted it; `slack` in hundredths. An instruction that the kernel
+# emulates has no event: what interrupts the kernel in the middle of it takes its place, and it makes the kernel log.
+# High-resolution timers armed on a CPU without a tick expire on another one, so none are expected there.
+Named = collections.namedtuple("Named", "cause culprit truth slack")
+Action = collections.namedtuple("Action", "count interval_us named beside")
+
+
+def named(cause, culprit, truth="n", slack=1):
+    return Named(cause, culprit, truth, slack)
+
+
+def action(count, interval_us, *names, beside=""):
+    return Action(count, interval_us, names, beside)
+
+
+# `beside`: what comes with it by nature and is no surprise, as a pattern of `cause culprit`.
+ACTIONS = {
+    "membarrier-private": action(50, 5000, named("ipi-call", "ipi_mb")),
+    "membarrier-global": action(50, 5000, named("ipi-call", "ipi_mb")),
+    "membarrier-code": action(50, 5000, named("ipi-call", "ipi_sync_core")),
+    "membarrier-rseq": action(50, 5000, named("ipi-call", "ipi_rseq")),
+    "tlb-madvise": action(50, 5000, named("ipi-call", "flush_tlb_func")),
+    "tlb-munmap": action(50, 5000, named("ipi-call", "flush_tlb_func"), beside="ipi-call tlb_remove_table_smp_sync"),
+    "tlb-mprotect": action(50, 5000, named("ipi-call", "flush_tlb_func")),
+    "signal-kill": action(50, 5000, named("signal", r"SIGUSR1 by kill\(2\)"), named("ipi-reschedule", "", "RES")),
+    "signal-queue": action(50, 5000, named("signal", r"SIGUSR1 by sigqueue\(3\)")),
+    "perf-read": action(50, 5000, named("ipi-call", "__perf_event_read"), beside="ipi-call "),
+    "perf-clock": action(50, 5000, named("hrtimer", "perf_swevent_hrtimer"), beside="ipi-call "),
+    "perf-wakeup": action(50, 5000, named("hrtimer", "perf_swevent_hrtimer"), named("ipi-irq-work", "(raised by .*)?", "IWI"),
+                          beside="(ipi-call |tick)"),
+    "msr": action(50, 5000, named("ipi-call", "__rdmsr(_safe)?_on_cpu")),
+    "cpuid": action(50, 5000, named("ipi-call", "cpuid_smp_cpuid")),
+    "vmstat": action(20, 10000, named("workqueue", "refresh_vm_stats"), beside="tick"),
+    "tracepoint": action(5, 10000, named("ipi-call", "(do_sync_core|text_poke.*)", "CAL")),
+    "static-key": action(5, 10000, named("ipi-call", "(do_sync_core|text_poke.*)", "CAL")),
+    "stop-machine": action(10, 20000, named("kthread", r"migration/\d+", "RES"), beside="(ipi|hrtimer)"),
+    "nmi": action(5, 20000, named("nmi", "nmi_cpu_backtrace_handler", "NMI"), beside="(nmi|ipi)"),
+    "hotplug": action(1, 1000, named("kthread", r"migration/\d+", "RES"), beside="(ipi|kthread|workqueue|tick)"),
+    "module": action(3, 10000, named("ipi-(call|irq-work)", "(?!raised by ).+", "CAL"), beside="workqueue"),
+    "serial": action(50, 5000, named("irq", "IRQ 4 ttyS0", "4"), beside="(kthread irq/|softirq|tick)"),
+    "fault-write": action(50, 5000, named("page-fault", "first write to a page")),
+    "fault-read": action(50, 5000, named("page-fault", "first read of a page")),
+    "fault-copy": action(50, 5000, named("page-fault", "write to a page that was shared.*")),
+    "system-call": action(50, 5000, named("syscall", "getppid")),
+    "breakpoint": action(50, 5000, named("exception", "SIGTRAP.*")),
+    "divide": action(50, 5000, named("exception", "SIGFPE.*")),
+    "illegal": action(50, 5000, named("exception", "SIGILL.*")),
+    "emulated": action(50, 5000, named("exception", "without a signal: .*", slack=10), beside="(tick|ipi-irq-work)"),
+    "sleeps": action(50, 5000, named("syscall", "(clock_)?nanosleep")),
+    "disk": action(30, 5000, named("irq", r"IRQ \d+ virtio\d+-req.*"), named("syscall", "pread64")),
+    "itimer-real": action(50, 10000, named("signal", "SIGALRM by the kernel")),
+    "itimer-prof": action(20, 20000, named("signal", "SIGPROF.*"), beside="tick"),
+    "timer-real": action(50, 10000, named("signal", "SIGALRM by a timer")),
+    "timer-cpu": action(20, 20000, named("signal", "SIGALRM by a timer"), beside="tick"),
+    "futex": action(50, 5000, named("user-task", r"provoke \(\d+\)"), beside="(tick|kthread rcuc)"),
+    "eventfd": action(50, 5000, named("user-task", r"provoke \(\d+\)"), beside="(tick|kthread rcuc)"),
+    "fifo": action(50, 5000, named("user-task", r"provoke \(\d+\)")),
+    "wheel": action(20, 20000, named("user-task", r"provoke \(\d+\)", slack=5), beside="(tick|kthread rcuc)"),
+    "machine-check": action(1, 5000000, named("(timer|ipi-call)", "mce_(timer_fn|cpu_restart)", "MCP"), beside="tick"),
+}
+# What is provoked in one go of verify, because starting it takes longest. What the process on the CPU does
+# itself, and what is done to it, is watched with it (`busy`); else the sampler runs there.
+Window = collections.namedtuple("Window", "busy actions flags", defaults=([],))
+WINDOWS = {
+    "quiet": Window(False, []),
+    "memory": Window(True, ["membarrier-private", "membarrier-code", "membarrier-rseq", "tlb-madvise", "signal-kill",
+                            "signal-queue"], ["--syscalls"]),
+    "memory2": Window(True, ["membarrier-global", "tlb-munmap", "tlb-mprotect"], ["--syscalls"]),
+    "own": Window(True, ["fault-write", "fault-read", "fault-copy", "system-call", "breakpoint", "divide", "illegal",
+                         "emulated", "sleeps", "disk"], ["--syscalls"]),
+    "timers": Window(True, ["itimer-real", "timer-real", "itimer-prof", "timer-cpu"], ["--syscalls"]),
+    "others": Window(False, ["perf-read", "perf-clock", "perf-wakeup", "msr", "cpuid", "vmstat"]),
+    "text": Window(False, ["tracepoint", "static-key"]),
+    "kernel": Window(False, ["stop-machine", "nmi", "module", "hotplug"]),
+    "tasks": Window(False, ["futex", "eventfd", "fifo"]),
+    "devices": Window(False, ["serial", "machine-check"]),
+    "wheel": Window(False, ["wheel"]),
+}
+# What a signal, a wake-up or a time-out comes with: its way in.
+WAY = re.compile("|".join([
+    "ipi-reschedule ",
+    "ipi-call (sched_ttwu_pending|generic_smp_call_function.*)?$",
+    "ipi-call nohz_full_kick_func",
+    "kthread (ktimers|ksoftirqd)/",
+    "softirq (TIMER|HRTIMER)",
+    "hrtimer (timers that expire in a softirq|no hrtimer)",
+    "syscall (went to sleep|rt_sigreturn|timer_settime|timer_create|setitimer|futex)",
+]))
+
+
+def counters(cpu):
+    with open("/proc/interrupts") as file:
+        place = file.readline().split().index(f"CPU{cpu}") + 1
+        rows = (line.split() for line in file)
+        return {row[0].rstrip(":"): int(row[place]) for row in rows if len(row) > place and row[place].isdigit()}
+
+
+def more(before, after):
+    return {row: n - before.get(row, 0) for row, n in after.items() if n > before.get(row, 0)}
+
+
+class Said(threading.Thread):
+    """What a program says on a terminal, where it tells of its progress."""
+
+    def __init__(self, screen):
+        super().__init__(daemon=True)
+        self.screen, self.text = screen, ""
+        self.start()
+
+    def run(self):
+        try:
+            while True:
+                self.text += os.read(self.screen, 4096).decode(errors="replace")
+        except OSError:  # nobody is there any more
+            os.close(self.screen)
+
+    def wait_for(self, word, seconds):
+        end = time.monotonic() + seconds
+        while word not in self.text:
+            if not self.is_alive() or time.monotonic() > end:
+                raise RuntimeError(f"verify does not say {word!r}: {self.text}")
+            time.sleep(0.02)
+
+
+Provoked = collections.namedtuple("Provoked", "done counted document")
+
+
+class Provoker:
+    """A `provoke` that is ready."""
+
+    def __init__(self, cpu, actions):
+        self.actions = actions
+        words = ["provoke", str(cpu)]
+        words += [f"{name}:{ACTIONS[name].count}:{ACTIONS[name].interval_us}" for name in actions]
+        self.job = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        victim = int(self.job.stdout.readline().split()[1])
+        if victim:
+            subprocess.run(["cpushield", "add", str(victim)], check=True, stdout=subprocess.DEVNULL)
+
+    def act(self):
+        self.job.stdin.write("go\n")
+        self.job.stdin.flush()
+        return int(self.job.stdout.readline().split()[1])
+
+    def end(self):
+        self.job.stdin.close()
+        self.job.wait()
+
+
+def watch(cpu, window):
+    """The actions of a window under the eyes of verify."""
+    # A program that spins on the CPU does all its actions; those that sleep there are many.
+    parts = [window.actions] * bool(window.actions) if window.busy else [[name] for name in window.actions]
+    provokers = []
+    try:
+        provokers += [Provoker(cpu, part) for part in parts]
+        return under_verify(cpu, window, provokers)
+    finally:
+        for provoker in provokers:
+            provoker.end()
+
+
+def under_verify(cpu, window, provokers):
+    words = ["cpushield", "verify", "--json", "--for", "300s", "--settle", "300ms", *window.flags]
+    done, counted = {}, {}
+    screen, stderr = pty.openpty()
+    verify = subprocess.Popen(words + ["--busy"] * window.busy, stdout=subprocess.PIPE, stderr=stderr, text=True,
+                              env={**os.environ, "TERM": "xterm"})
+    os.close(stderr)
+    said = Said(screen)
+    try:
+        said.wait_for("watching", 100)
+        first = before = counters(cpu)
+        for provoker in provokers:
+            for name in provoker.actions:
+                done[name], after = provoker.act(), counters(cpu)
+                counted[name], before = more(before, after), after
+        counted["all"] = more(first, before)
+        time.sleep(0 if provokers else 2)
+        verify.send_signal(signal.SIGINT)
+        text, _ = verify.communicate(timeout=90)
+    finally:
+        if verify.poll() is None:
+            verify.kill()
+    return Provoked(done, counted, json.loads(text))
+
+
+def judge(window, seen):
+    """What is wrong with what was said, by action; nothing, if all is well."""
+    evidence = seen.document["evidence"]["cpus"][0]
+    rows = [(row["cause"], row["culprit"], row["count"], row["nested"]) for row in evidence["interruptions"]]
+    wrong, expected, truths, slacks = [], set(), collections.Counter(), {}
+    # Actions that have one name are told together; what the kernel counted is that of the whole time.
+    for name in window.actions:
+        for want in ACTIONS[name].named:
+            slacks[want.cause, want.culprit] = want.slack
+            if want.truth == "n":
+                truths[want.cause, want.culprit] += seen.done[name]
+            else:
+                truths[want.cause, want.culprit] = seen.counted["all"].get(want.truth, 0)
+    for (cause, culprit), truth in truths.items():
+        match = [row for row in rows if re.fullmatch(cause, row[0]) and re.fullmatch(culprit, row[1])]
+        expected.update(match)
+        said = sum(row[2] + row[3] for row in match)
+        slack = truth * slacks[cause, culprit] // 100
+        if not truth - slack <= said <= truth + slack or not truth:
+            wrong.append(f"{cause} {culprit}: provoked {truth}, said {said}")
+    # What nobody provoked on purpose was there all the same when the kernel counted it, as often.
+    def times(cause):
+        return sum(row[2] + row[3] for row in rows if row[0] == cause and row[1] != "nohz_full_kick_func")
+
+    there = [cause for cause, label in {"ipi-irq-work": "IWI", "tick": "LOC"}.items()
+             if times(cause) <= seen.counted["all"].get(label, 0) + 1]
+    beside = [ACTIONS[name].beside for name in window.actions if ACTIONS[name].beside]
+    for row in rows:
+        text = f"{row[0]} {row[1]}"
+        known = WAY.match(text) or any(re.match(pattern, text) for pattern in beside) or row[0] in there
+        if row[2] and row not in expected and not known:
+            wrong.append(f"not provoked: {row[2]} {text}")
+    if evidence["lost"]:
+        wrong.append(f"lost {evidence['lost']} events")
+    # Another clock source is what stops the machine there.
+    clock = "stop-machine" in window.actions and "time stamp counter"
+    wrong += [f"in doubt: {doubt}" for doubt in evidence["doubts"] if not clock or clock not in doubt]
+    return wrong, truths
+
+
+def show(seen):
+    for row in seen.document["evidence"]["cpus"][0]["interruptions"]:
+        print(f"#   {row['count']}+{row['nested']} {row['cause']} {row['culprit']}")
+    for name, counted in seen.counted.items():
+        print(f"#   {name}: {seen.done.get(name, '')} done, counted {counted}")
+    for sender in seen.document["evidence"]["cpus"][0]["senders"][:8]:
+        print(f"#   {sender['count']} {sender['what']} by {sender['by']} from {sender['site']}")
+
+
+def main():
+    cpu, *names = sys.argv[1:]
+    failed = attributed = entries = 0
+    for name in names or WINDOWS:
+        window = WINDOWS.get(name) or Window(name in BUSY, [name], ["--syscalls"])
+        begin = time.monotonic()
+        try:
+            seen = watch(int(cpu), window)
+            wrong, truths = judge(window, seen)
+        except (RuntimeError, subprocess.SubprocessError, ValueError, IndexError, KeyError) as error:
+            wrong, seen, truths = f"{type(error).__name__}: {error}".splitlines(), None, {}
+        print(f"# {name}: {time.monotonic() - begin:.1f} s", flush=True)
+        if seen:
+            rows = seen.document["evidence"]["cpus"][0]["interruptions"]
+            entries += sum(row["count"] for row in rows)
+            attributed += sum(row["count"] for row in rows if row["cause"] != "unattributed")
+        for (cause, culprit), truth in truths.items():
+            bad = any(line.startswith(f"{cause} {culprit}:") for line in wrong)
+            print(f"{'not ok' if bad else 'ok'} - {truth} {cause} {culprit}", flush=True)
+        print(f"{'not ok' if wrong else 'ok'} - {name}: what was provoked is what was named")
+        for line in wrong:
+            print(f"#   {line}")
+        if wrong and seen:
+            show(seen)
+        failed += bool(wrong)
+    well = entries and attributed * 1000 >= entries * 999
+    print(f"{'ok' if well else 'not ok'} - {attributed} of {entries} interruptions have a cause")
+    return failed > 0 or not well
+
+
+if __name__ == "__main__":
+    sys.exit(main())
