@@ -221,7 +221,8 @@ fn waits(path: &str) -> bool {
 /// The CPUs on each of which the kernel needs an ordinary thread before a write returns.
 /// `watchdog_cpumask`: smp_call_on_cpu() for all CPUs of the old and the new mask
 /// (softlockup_stop_all() and softlockup_start_all() in kernel/watchdog.c, 4.19 to 6.12). The trace
-/// buffer: schedule_work_on() for every CPU (ring_buffer_resize(), kernel/trace/ring_buffer.c, 6.1).
+/// buffer: schedule_work_on() for every CPU (ring_buffer_resize(), kernel/trace/ring_buffer.c,
+/// 6.1).
 fn on(host: &Host, path: &str, now: &str, value: &str) -> Option<CpuSet> {
     if path.ends_with(SWITCH) {
         return list(host, &format!("{CPU}/online"));

@@ -116,9 +116,9 @@ pub struct Hurry {
     was: Option<i32>,
 }
 
-/// Lets the calling thread, and what it starts, go before other ordinary programs: a machine that is
-/// half-way between two states is to be so for a short time only. Where this is not allowed, nothing
-/// changes; a process with another policy than `SCHED_OTHER` keeps it.
+/// Lets the calling thread, and what it starts, go before other ordinary programs: a machine that
+/// is half-way between two states is to be so for a short time only. Where this is not allowed,
+/// nothing changes; a process with another policy than `SCHED_OTHER` keeps it.
 #[must_use]
 pub fn hurry() -> Hurry {
     let was = match policy(0) {
