@@ -159,7 +159,7 @@ fn shielded(
     let closed = closed(host, &place);
     let on_cpu = |cpu: usize| {
         let threads: Vec<OnThread> =
-            threads.iter().filter(|(at, _)| *at == cpu).map(|(_, thread)| thread.clone()).collect();
+            threads.iter().filter(|(at, _)| *at == cpu).map(|(_, it)| it.clone()).collect();
         let irqs: Vec<OnIrq> =
             irqs.iter().filter(|(_, at)| at.contains(cpu)).map(|(irq, _)| irq.clone()).collect();
         OnCpu {
