@@ -182,8 +182,8 @@ fn shielded(
     })
 }
 
-/// Every thread whose last CPU is one of `cpus`, each with that CPU; and every program of the shield
-/// that still sleeps where it was before it was added, with the CPU on which it will wake.
+/// Every thread whose last CPU is one of `cpus`, each with that CPU; and every program of the
+/// shield that still sleeps where it was before it was added, with the CPU on which it will wake.
 fn threads_on(
     host: &Host,
     cpus: &CpuSet,
