@@ -3,6 +3,7 @@
 
 pub mod known;
 mod pages;
+pub mod purpose;
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

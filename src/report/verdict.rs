@@ -89,13 +89,23 @@ fn cpu(evidence: &Evidence, seen: &CpuEvidence, judged: &CpuVerdict, paint: Pain
 /// Who sent interrupts from other CPUs, and what for.
 fn senders(seen: &CpuEvidence) -> String {
     let mut text = String::new();
-    for Sender { what, by, site, within, count } in seen.senders.iter().take(SENDERS_MAX) {
-        let from = if site.is_empty() { String::new() } else { format!(" in {site}()") };
+    let mut remedies = Vec::new();
+    for sender in seen.senders.iter().take(SENDERS_MAX) {
+        let Sender { what, by, site, within, purpose, remedy, count } = sender;
+        let from = match (purpose.as_str(), site.as_str()) {
+            ("", "") => String::new(),
+            ("", site) => format!(" in {site}()"),
+            (purpose, _) => format!(", {purpose}"),
+        };
         let within = if within.is_empty() { String::new() } else { format!(" for {within}") };
         text.push_str(&format!(
             "  sent from elsewhere: {} by {by}{from}{within}, {count} times\n",
             who(what)
         ));
+        if !remedy.is_empty() && !remedies.contains(remedy) {
+            text.push_str(&format!("    remedy: {remedy}\n"));
+            remedies.push(remedy.clone());
+        }
     }
     match seen.senders.len().saturating_sub(SENDERS_MAX) {
         0 => {}
@@ -395,6 +405,8 @@ mod tests {
             by: format!("modprobe ({n})"),
             site: "text_poke_bp_batch".to_owned(),
             within: if n == 0 { "work bpf_prog_free_deferred".to_owned() } else { String::new() },
+            purpose: if n == 1 { "loads a module".to_owned() } else { String::new() },
+            remedy: if n == 1 { "load it before".to_owned() } else { String::new() },
             count: 3,
         };
         let seen = CpuEvidence {
@@ -402,7 +414,9 @@ mod tests {
             ..evidence().cpus[0].clone()
         };
         let text = senders(&seen);
-        assert_eq!(text.lines().count(), SENDERS_MAX + 1);
+        assert_eq!(text.lines().count(), SENDERS_MAX + 2);
+        let second = " by modprobe (1), loads a module, 3 times\n    remedy: load it before\n";
+        assert!(text.contains(second), "{text}");
         let first = "  sent from elsewhere: do_sync_core: text patching (static key, BPF) by \
                      modprobe (0) in text_poke_bp_batch() for work bpf_prog_free_deferred, 3 times\n";
         assert!(text.starts_with(first), "{text}");

@@ -196,7 +196,7 @@ pub struct MadeGap {
 }
 
 /// Somebody who sent interrupts to a CPU from another.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Sender {
     /// The function that was to run there, or `reschedule`.
@@ -209,6 +209,13 @@ pub struct Sender {
     /// was none, or its stack was not seen.
     #[serde(default)]
     pub within: String,
+    /// What for, by the way through the kernel to there: `loads a module (dummy), asked for by ip
+    /// (800)`, `system call madvise`; empty when that cannot be told.
+    #[serde(default)]
+    pub purpose: String,
+    /// What keeps it from being sent, where that is known; else empty.
+    #[serde(default)]
+    pub remedy: String,
     /// How often.
     pub count: u64,
 }

@@ -3,10 +3,11 @@
 //! on (`csd:csd_queue_cpu`, `ipi:ipi_send_cpu`).
 //!
 //! What arrives is counted by the trace of the watched CPU; here only who asked for it, where in
-//! the kernel, and, by the stack of that moment, for which timer or work item. Several calls may
-//! arrive with one interrupt.
+//! the kernel, and, by the stack of that moment, for which timer or work item and what for
+//! (`causes/purpose.rs`). Who asks for a module is listened to as well, because who loads it is a
+//! program of the kernel's own. Several calls may arrive with one interrupt.
 
-use crate::causes::Cause;
+use crate::causes::{Cause, purpose};
 use crate::verify::{Interruptions, Joined, Sender};
 use cpushield_linux::ring_buffer::{self, Lost, PageLayout};
 use cpushield_linux::text::kallsyms::Symbols;
@@ -62,8 +63,9 @@ const RESCHEDULE: &str = "reschedule";
 /// Stacks kept apart; those of more are forgotten.
 const STACKS_MAX: usize = 1024;
 
-/// Callers of a stack that are looked at, innermost first: a kick of a timer's CPU is seven deep.
-const CALLERS_MAX: usize = 16;
+/// Callers of a stack that are looked at, innermost first: a kick of a timer's CPU is seven deep,
+/// a module that patches code while it is loaded some fifteen.
+const CALLERS_MAX: usize = 32;
 
 /// Who calls functions that others have left behind, and what these are called: a timer
 /// (`call_timer_fn()`, kernel/time/timer.c), a high-resolution timer, a work item.
@@ -77,6 +79,39 @@ struct StackForm {
     id: u16,
     callers: usize,
 }
+
+/// `module:module_request`: a task asks for a module, and modprobe is started for it.
+#[derive(Debug, Clone, Copy)]
+struct RequestForm {
+    id: u16,
+    pid: Field,
+    name: Field,
+}
+
+impl RequestForm {
+    fn of(format: &EventFormat) -> Option<RequestForm> {
+        let (pid, name) = (format.field("common_pid")?, format.field("name")?);
+        Some(RequestForm { id: format.id, pid, name })
+    }
+
+    fn request(&self, at: u64, bytes: &[u8]) -> Option<Request> {
+        let id = u16::from_le_bytes(*bytes.first_chunk()?);
+        let by = i32::try_from(self.pid.signed(bytes)?).ok().filter(|_| id == self.id)?;
+        let module = String::from_utf8_lossy(self.name.text(bytes)?).into_owned();
+        Some(Request { at, by, module })
+    }
+}
+
+/// A module was asked for.
+#[derive(Debug, Clone)]
+struct Request {
+    at: u64,
+    by: i32,
+    module: String,
+}
+
+/// Modules that were asked for and are kept.
+const REQUESTS_MAX: usize = 1024;
 
 /// Who sent what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -99,6 +134,10 @@ struct Tally {
     forms: Vec<Form>,
     stack_form: Option<StackForm>,
     stacks: HashMap<Vec<u64>, u32>,
+    request_form: Option<RequestForm>,
+    requests: Vec<Request>,
+    /// When a task first sent something.
+    first: HashMap<i32, u64>,
     counts: HashMap<Sent, u64>,
     others: u64,
     lost: bool,
@@ -109,19 +148,28 @@ impl Tally {
     fn page(&mut self, from: usize, layout: &PageLayout, page: &[u8]) {
         let page = ring_buffer::decode(layout, page);
         self.lost |= !matches!(page.lost, Lost::Nothing);
-        self.records(from, page.records().map(|record| record.bytes));
+        self.records(from, page.records().map(|record| (record.timestamp, record.bytes)));
     }
 
-    /// Records of one sending CPU, in their order.
-    fn records<'a>(&mut self, from: usize, records: impl IntoIterator<Item = &'a [u8]>) {
+    /// Records of one sending CPU, in their order, with their times.
+    fn records<'a>(&mut self, from: usize, records: impl IntoIterator<Item = (u64, &'a [u8])>) {
         // The stack of an event is the next record.
         let mut before = None;
-        for bytes in records {
+        for (at, bytes) in records {
             let stack = self.stack(bytes);
             if let Some(sent) = before.take() {
                 self.count(Sent { stack, ..sent });
             }
             before = self.sent(from, bytes);
+            match (before.as_ref().map(|sent: &Sent| sent.by), self.request_form) {
+                (Some(Ok(pid)), _) if self.first.len() < SENDERS_MAX => {
+                    self.first.entry(pid).or_insert(at);
+                }
+                (None, Some(form)) if self.requests.len() < REQUESTS_MAX => {
+                    self.requests.extend(form.request(at, bytes));
+                }
+                _ => {}
+            }
         }
         before.into_iter().for_each(|sent| self.count(sent));
     }
@@ -171,37 +219,68 @@ impl Tally {
 
     /// Who sent to this CPU, most frequent first.
     fn to(&self, cpu: usize, symbols: &Symbols, comms: &HashMap<i32, String>) -> Vec<Sender> {
-        let mut merged: HashMap<[String; 4], u64> = HashMap::new();
         let stacks: HashMap<u32, &[u64]> =
             self.stacks.iter().map(|(stack, n)| (*n, stack.as_slice())).collect();
+        let mut merged: HashMap<Sender, u64> = HashMap::new();
         for (sent, count) in self.counts.iter().filter(|(sent, _)| sent.to == cpu as u64) {
-            let what = sent.function.map_or(RESCHEDULE.to_owned(), |at| symbols.name(at));
-            let by = match sent.by {
-                Err(from) => format!("an interrupt on CPU {from}"),
-                Ok(0) => "an idle CPU".to_owned(),
-                Ok(pid) => {
-                    let comm = comms.get(&pid).map_or("", String::as_str);
-                    format!("{comm} ({pid})").trim_start().to_owned()
-                }
-            };
-            let site = symbols.around(sent.site).unwrap_or_default().to_owned();
-            let stack = sent.stack.and_then(|n| stacks.get(&n));
-            let within = stack.and_then(|stack| run_by(stack, symbols)).unwrap_or_default();
-            *merged.entry([what, by, site, within]).or_default() += count;
+            let stack = sent.stack.and_then(|n| stacks.get(&n)).copied().unwrap_or_default();
+            let way: Vec<&str> = stack.iter().map(|at| symbols.around(*at).unwrap_or("")).collect();
+            *merged.entry(self.told(sent, &way, symbols, comms)).or_default() += count;
         }
-        let mut senders: Vec<Sender> = merged
-            .into_iter()
-            .map(|([what, by, site, within], count)| Sender { what, by, site, within, count })
-            .collect();
+        let counted = merged.into_iter().map(|(sender, count)| Sender { count, ..sender });
+        let mut senders: Vec<Sender> = counted.collect();
         senders.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.cmp(b)));
         senders
+    }
+
+    /// One that sent, by the functions that led there, innermost first.
+    fn told(
+        &self,
+        sent: &Sent,
+        way: &[&str],
+        symbols: &Symbols,
+        comms: &HashMap<i32, String>,
+    ) -> Sender {
+        let task = |pid| {
+            let comm = comms.get(&pid).map_or("", String::as_str);
+            format!("{comm} ({pid})").trim_start().to_owned()
+        };
+        let within = run_by(way).unwrap_or_default();
+        let purpose = purpose::of(way);
+        let mut what_for = purpose.as_ref().map_or("", |known| &known.what).to_owned();
+        if purpose.as_ref().is_some_and(|known| known.module)
+            && let Some(request) = sent.by.ok().and_then(|pid| self.request_of(pid))
+        {
+            what_for =
+                format!("{what_for} ({}), asked for by {}", request.module, task(request.by));
+        }
+        Sender {
+            what: sent.function.map_or(RESCHEDULE.to_owned(), |at| symbols.name(at)),
+            by: match sent.by {
+                Err(from) => format!("an interrupt on CPU {from}"),
+                Ok(0) => "an idle CPU".to_owned(),
+                Ok(pid) => task(pid),
+            },
+            site: symbols.around(sent.site).unwrap_or_default().to_owned(),
+            within,
+            purpose: what_for,
+            remedy: purpose.map(|known| known.remedy).unwrap_or_default().to_owned(),
+            count: 0,
+        }
+    }
+
+    /// For whom a task loads a module: the last request before it began. Each request waits until
+    /// its modprobe has ended (`__request_module()`, kernel/module/kmod.c, 6.12).
+    fn request_of(&self, pid: i32) -> Option<&Request> {
+        let first = self.first.get(&pid)?;
+        let before = self.requests.iter().filter(|request| request.at < *first);
+        before.max_by_key(|request| request.at).filter(|request| request.by != pid)
     }
 }
 
 /// The timer or work item whose function is on a stack; `None` when there is none.
-fn run_by(stack: &[u64], symbols: &Symbols) -> Option<String> {
-    let names: Vec<&str> = stack.iter().map(|at| symbols.around(*at).unwrap_or("")).collect();
-    names.windows(2).find_map(|pair| {
+fn run_by(way: &[&str]) -> Option<String> {
+    way.windows(2).find_map(|pair| {
         let [function, caller] = pair else { return None };
         let (_, kind) = RUNNERS.iter().find(|(runner, _)| runner == caller)?;
         Some(format!("{kind} {function}"))
@@ -265,6 +344,8 @@ impl<'h> Senders<'h> {
         let stack = stack.and_then(|format| {
             Some(StackForm { id: format.id, callers: format.field("caller")?.offset })
         });
+        let request = tracefs.format(host, "module", "module_request").ok().flatten();
+        let request_form = request.and_then(|format| RequestForm::of(&format));
         let any = to.iter().map(|cpu| format!("cpu == {cpu}")).collect::<Vec<_>>().join(" || ");
         // A call is told by the other event, where it names the function.
         let alone = format!("callback == 0 && ({any})");
@@ -272,10 +353,12 @@ impl<'h> Senders<'h> {
             [("csd", "csd_queue_cpu", any.as_str()), ("ipi", "ipi_send_cpu", alone.as_str())];
         let online = host.read_line("/sys/devices/system/cpu/online").map_err(why)?;
         let online: CpuSet = online.parse().map_err(|_| format!("{BLIND} (no list of CPUs)"))?;
+        let events =
+            [("csd", "csd_queue_cpu"), ("ipi", "ipi_send_cpu"), ("module", "module_request")];
         let wanted = Wanted {
             cpus: &online,
             clock,
-            events: &[("csd", "csd_queue_cpu"), ("ipi", "ipi_send_cpu")],
+            events: &events[..if request_form.is_some() { 3 } else { 2 }],
             buffer_kib: Some(BUFFER_KIB),
             shrink: &CpuSet::new(),
             no_work: false,
@@ -289,7 +372,8 @@ impl<'h> Senders<'h> {
             pipes.push((cpu, instance.pipe(cpu).map_err(why)?));
         }
         instance.start().map_err(why)?;
-        let tally = Tally { forms: vec![call, reschedule], stack_form, ..Tally::default() };
+        let forms = vec![call, reschedule];
+        let tally = Tally { forms, stack_form, request_form, ..Tally::default() };
         Ok(Senders { host, pipes, _instance: instance, tally, comms: HashMap::new(), root })
     }
 
@@ -303,9 +387,9 @@ impl<'h> Senders<'h> {
             }
         }
         // While they live.
-        for sent in self.tally.counts.keys() {
-            if let Ok(pid) = sent.by
-                && !self.comms.contains_key(&pid)
+        let senders = self.tally.counts.keys().filter_map(|sent| sent.by.ok());
+        for pid in senders.chain(self.tally.requests.iter().map(|request| request.by)) {
+            if !self.comms.contains_key(&pid)
                 && let Ok(task) = self.host.task(pid, pid)
             {
                 self.comms.insert(pid, task.comm);
@@ -329,7 +413,7 @@ impl<'h> Senders<'h> {
         self.tally.to(cpu, symbols, &self.comms)
     }
 
-    /// A phase begins.
+    /// A phase begins. Modules that were asked for may still be on their way.
     pub fn begin(&mut self) {
         self.tally.counts.clear();
         (self.tally.others, self.tally.lost) = (0, false);
@@ -401,6 +485,8 @@ mod tests {
             by: by.to_owned(),
             site: site.to_owned(),
             within: String::new(),
+            purpose: String::new(),
+            remedy: String::new(),
             count,
         };
         assert_eq!(
@@ -430,7 +516,7 @@ mod tests {
         tally.records(
             0,
             [&send, &stack(&timer), &send, &stack(&timer), &send, &stack(&work), &send, &send]
-                .map(Vec::as_slice),
+                .map(|bytes| (0, bytes.as_slice())),
         );
         let symbols = Symbols::parse(
             "1000 t irq_work_queue_on\n2000 t nohz_full_kick_func\n3000 t __mod_timer\n\
@@ -440,6 +526,35 @@ mod tests {
         let sent = tally.to(3, &symbols, &HashMap::new());
         let told: Vec<_> = sent.iter().map(|s| (s.within.as_str(), s.count)).collect();
         assert_eq!(told, [("", 2), ("timer tcp_orphan_update", 2), ("work vmstat_update", 1)]);
+    }
+
+    #[test]
+    fn who_loads_a_module_is_told_with_who_asked_for_it() {
+        const REQUEST: &str = "name: module_request\nID: 50\nformat:\n\
+            \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
+            \tfield:__data_loc char[] name;\toffset:20;\tsize:4;\tsigned:0;\n\nprint fmt: \"\"\n";
+        let forms = vec![Form::of(&EventFormat::parse(CALL).unwrap(), Some("func")).unwrap()];
+        let stack_form = Some(StackForm { id: 4, callers: 16 });
+        let request_form = RequestForm::of(&EventFormat::parse(REQUEST).unwrap());
+        assert!(request_form.is_some());
+        let mut tally = Tally { forms, stack_form, request_form, ..Tally::default() };
+        let mut request = record(50, 0, 800, 0, 0, 0);
+        request[20..24].copy_from_slice(&((6u32 << 16) | 24).to_le_bytes());
+        request[24..30].copy_from_slice(b"dummy\0");
+        let mut stack = vec![0; 16];
+        stack[..2].copy_from_slice(&4u16.to_le_bytes());
+        [0x1010u64, 0x3008].iter().for_each(|at| stack.extend(at.to_le_bytes()));
+        let send = record(40, 0, 812, 3, 0x1010, 0x2000);
+        // CPU 0 is read first, though the request on CPU 1 was before.
+        tally.records(0, [(20, send.as_slice()), (21, &stack)]);
+        tally.records(1, [(10, request.as_slice()), (30, &request)]);
+        let symbols =
+            Symbols::parse("1000 t text_poke_bp_batch\n2000 t do_sync_core\n3000 t load_module\n");
+        let comms = [(812, "modprobe".to_owned()), (800, "ip".to_owned())].into_iter().collect();
+        let sent = tally.to(3, &symbols, &comms);
+        assert_eq!(sent.len(), 1);
+        assert_eq!(sent[0].purpose, "loads a module (dummy), asked for by ip (800)");
+        assert!(sent[0].remedy.contains("modules_disabled"), "{sent:?}");
     }
 
     #[test]
@@ -458,6 +573,8 @@ mod tests {
             by: String::new(),
             site: String::new(),
             within: String::new(),
+            purpose: String::new(),
+            remedy: String::new(),
             count: 1,
         };
         let named = |sent: &[&str]| {

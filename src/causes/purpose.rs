@@ -1,0 +1,118 @@
+//! What an interrupt from another CPU was sent for, by the way through the kernel that led to it,
+//! and what keeps it from being sent. One table; what is not in it is told by the system call that
+//! it was sent from. Pure.
+
+/// What something was for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Purpose {
+    /// In words.
+    pub what: String,
+    /// What keeps it from happening; empty when nothing but not doing it.
+    pub remedy: &'static str,
+    /// It is part of the life of a module, which somebody may have asked for.
+    pub module: bool,
+}
+
+/// Functions of the kernel, what they are for, and what keeps them from being called.
+#[derive(Debug, Clone, Copy)]
+pub struct Row {
+    /// With a star at its end, how it begins.
+    pub function: &'static str,
+    /// What it is for.
+    pub what: &'static str,
+    /// What keeps it from being called; empty when nothing but not asking for it.
+    pub remedy: &'static str,
+    /// Where the kernel has it.
+    pub source: &'static str,
+}
+
+const fn row(
+    function: &'static str,
+    what: &'static str,
+    remedy: &'static str,
+    source: &'static str,
+) -> Row {
+    Row { function, what, remedy, source }
+}
+
+const LOADS: &str = "loads a module";
+const MODULES: &str = "load it before the shield (modprobe), and then allow no more: sysctl \
+                       kernel.modules_disabled=1; who makes user namespaces may cause it: sysctl \
+                       user.max_user_namespaces=0";
+const RINGS: &str = "sysctl kernel.io_uring_disabled=2, or have one io_uring open all the time";
+const STAMPS: &str = "have one socket with SO_TIMESTAMP open all the time";
+const TRACING: &str = "switch tracing before the shield is needed";
+const PROGRAMS: &str =
+    "load BPF programs before the shield; sysctl kernel.unprivileged_bpf_disabled=2";
+const PERF: &str = "sysctl kernel.perf_event_paranoid=3, and no perf by root";
+
+/// Every way that is known (functions of 6.4 to 6.18).
+pub const ROWS: &[Row] = &[
+    row("load_module", LOADS, MODULES, "kernel/module/main.c"),
+    row("do_init_module", LOADS, MODULES, "kernel/module/main.c"),
+    row("__do_sys_delete_module", "removes a module", MODULES, "kernel/module/main.c"),
+    row("do_free_init", "gives back what loading a module took", MODULES, "kernel/module/main.c"),
+    row("io_uring_setup", "sets up an io_uring", RINGS, "io_uring/io_uring.c"),
+    row("io_ring_exit_work", "an io_uring ends", RINGS, "io_uring/io_uring.c"),
+    row("net_enable_timestamp", "network time stamps begin", STAMPS, "net/core/dev.c"),
+    row("netstamp_clear", "network time stamps are switched", STAMPS, "net/core/dev.c"),
+    row("tracepoint_probe_*", "tracing is switched", TRACING, "kernel/tracepoint.c"),
+    row("__ftrace_event_enable_disable", "tracing is switched", TRACING, "kernel/trace"),
+    row("ftrace_*", "tracing is switched", TRACING, "kernel/trace/ftrace.c"),
+    row("register_kprobe", "a probe is set", TRACING, "kernel/kprobes.c"),
+    row("bpf_prog_load", "loads a BPF program", PROGRAMS, "kernel/bpf/syscall.c"),
+    row("bpf_prog_free_deferred", "a BPF program goes", PROGRAMS, "kernel/bpf/core.c"),
+    row("__do_sys_perf_event_open", "perf_event_open(2)", PERF, "kernel/events/core.c"),
+    row("perf_read", "perf reads a counter", PERF, "kernel/events/core.c"),
+    row("_free_event", "a perf event goes", PERF, "kernel/events/core.c"),
+    row("proc_sys_call_handler", "writes a sysctl", "", "fs/proc/proc_sysctl.c"),
+];
+
+/// What it was for: the way there, innermost function first. `None` where nothing tells.
+#[must_use]
+pub fn of(way: &[&str]) -> Option<Purpose> {
+    let known = |function: &&str| ROWS.iter().find(|row| matches(row.function, function));
+    if let Some(row) = way.iter().find_map(known) {
+        let module = row.remedy == MODULES;
+        return Some(Purpose { what: row.what.to_owned(), remedy: row.remedy, module });
+    }
+    let start = ["__x64_sys_", "__ia32_sys_", "__arm64_sys_", "__do_sys_"];
+    let call = way.iter().find_map(|f| start.iter().find_map(|start| f.strip_prefix(start)))?;
+    Some(Purpose { what: format!("system call {call}"), remedy: "", module: false })
+}
+
+fn matches(pattern: &str, function: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(start) => function.starts_with(start),
+        // The compiler may have cut the function in two: `load_module.isra.0`.
+        None => function.split('.').next() == Some(pattern),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_innermost_function_that_is_known_says_what_for() {
+        let what = |way: &[&str]| of(way).map(|known| (known.what, known.module));
+        let some = |what: &str, module| Some((what.to_owned(), module));
+        let poke = "text_poke_bp_batch";
+        assert_eq!(what(&[poke, "load_module.isra.0", "do_syscall_64"]), some(LOADS, true));
+        assert_eq!(
+            what(&[poke, "static_key_enable", "__x64_sys_frob", "do_syscall_64"]),
+            some("system call frob", false)
+        );
+        assert_eq!(what(&[poke, "process_two_works"]), None);
+        assert_eq!(what(&[]), None);
+    }
+
+    #[test]
+    fn every_way_has_its_source_and_is_there_once() {
+        let mut names: Vec<_> = ROWS.iter().map(|row| row.function).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), ROWS.len());
+        assert!(ROWS.iter().all(|row| row.source.contains('/')));
+    }
+}
