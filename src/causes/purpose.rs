@@ -9,7 +9,7 @@ pub struct Purpose {
     pub what: String,
     /// What keeps it from happening; empty when nothing but not doing it.
     pub remedy: &'static str,
-    /// It is part of the life of a module, which somebody may have asked for.
+    /// A module is loaded, which somebody may have asked for.
     pub module: bool,
 }
 
@@ -73,7 +73,7 @@ pub const ROWS: &[Row] = &[
 pub fn of(way: &[&str]) -> Option<Purpose> {
     let known = |function: &&str| ROWS.iter().find(|row| matches(row.function, function));
     if let Some(row) = way.iter().find_map(known) {
-        let module = row.remedy == MODULES;
+        let module = row.what == LOADS;
         return Some(Purpose { what: row.what.to_owned(), remedy: row.remedy, module });
     }
     let start = ["__x64_sys_", "__ia32_sys_", "__arm64_sys_", "__do_sys_"];
