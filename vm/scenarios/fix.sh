@@ -1,7 +1,7 @@
 # Ten things are wrong at once, and `verify --fix` puts right what this boot allows, without help; undo still
 # knows what was there before the shield.
 # guest: 6.12-rt append="nohz_full=1-3 rcu_nocbs=1-3 irqaffinity=0"
-# guest: 6.12-rt
+# guest, slow: 6.12-rt
 # guest: 6.1-rt cgroup=v1
 . /host/lib.sh
 needs apply undo verify

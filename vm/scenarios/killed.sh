@@ -1,5 +1,5 @@
 # apply killed at any moment: the next undo completes what it left.
-# guest: 6.12-rt timeout=400
+# guest, slow: 6.12-rt timeout=400
 # guest: 6.12-rt systemd timeout=400
 # guest: 6.1-rt cgroup=v1 timeout=400
 . /host/lib.sh

@@ -1,6 +1,6 @@
 # What undo owes beside putting everything back: changes that others made meanwhile stay, programs in
 # the shield live on, and it may be killed, stopped or misled at any moment.
-# guest: 6.12-rt timeout=400
+# guest, slow: 6.12-rt timeout=400
 # guest: 6.12-rt systemd timeout=400
 # guest: 6.1-rt cgroup=v1 timeout=400
 . /host/lib.sh
