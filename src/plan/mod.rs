@@ -58,6 +58,11 @@ pub fn plan(machine: &Machine, wish: &Wish) -> Result<Plan, Refused> {
             (Some(true), _) => {
                 let wants = tunable.wants_when_asked(machine, &plan.shield);
                 plan.add(machine, *tunable, wants);
+                if let Some(skipped) = plan.skipped.last().filter(|it| it.tunable == name) {
+                    let warning =
+                        format!("{name} was asked for and does nothing: {}", skipped.reason);
+                    plan.warnings.push(warning);
+                }
             }
             _ => {
                 let wants = tunable.wants(machine, &plan.shield);
@@ -204,6 +209,10 @@ mod tests {
         wish.tunables.insert("kthreads".to_owned(), false);
         let planned = plan(&four(), &wish).unwrap();
         assert!(planned.steps.iter().all(|step| step.tunable != "kthreads"));
+        wish.tunables.insert("irqbalance".to_owned(), true);
+        let planned = plan(&four(), &wish).unwrap();
+        let told = "irqbalance was asked for and does nothing: irqbalance is not running";
+        assert!(planned.warnings.iter().any(|it| it == told), "{:?}", planned.warnings);
         wish.tunables.insert("kthread".to_owned(), false);
         let refused = plan(&four(), &wish).unwrap_err();
         assert_eq!(refused.hints()[0], "did you mean kthreads?");

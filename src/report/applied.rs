@@ -29,7 +29,8 @@ pub fn applied_text(applied: &Applied, plan: &Plan) -> String {
         let note = step.done.note.as_ref()?;
         Some(format!("{}: {note}", step.subject))
     });
-    text.push_str(&listed("Mind", applied.notes.iter().cloned().chain(notes).collect()));
+    let told = plan.warnings.iter().chain(&applied.notes).cloned();
+    text.push_str(&listed("Mind", told.chain(notes).collect()));
     text.push_str(&refusals(&applied.steps));
     let boot = plan.boot.iter().map(|advice| {
         let causes: Vec<&str> = advice.removes.iter().map(|cause| cause.name()).collect();
