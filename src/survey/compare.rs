@@ -54,12 +54,20 @@ pub fn differences(before: &Machine, after: &Machine) -> Vec<Difference> {
     names
         .into_iter()
         .filter(|name| old.get(*name) != new.get(*name))
+        .filter(|name| !is_enlarged(name, old.get(*name)))
         .map(|name| Difference {
             what: label(name),
             before: value(&old, name),
             after: value(&new, name),
         })
         .collect()
+}
+
+/// Whether this is the kernel's main trace buffer before its first use since the boot, by whomever:
+/// `7 (expanded: 1408)` says that it will be enlarged then, for good (tracing_update_buffers(),
+/// kernel/trace/trace.c, 4.17 to 6.18).
+fn is_enlarged(name: &str, before: Option<&String>) -> bool {
+    name.ends_with("/buffer_size_kb") && before.is_some_and(|text| text.contains("expanded"))
 }
 
 /// Threads that both surveys saw, by number and start time.
@@ -132,6 +140,18 @@ mod tests {
 
     fn value(text: &str) -> Reading {
         Reading::Value(text.to_owned())
+    }
+
+    #[test]
+    fn a_trace_buffer_is_enlarged_for_good_and_made_smaller_by_somebody() {
+        let size = |text: &str| {
+            let mut machine = machine();
+            let path = "/sys/kernel/tracing/buffer_size_kb".to_owned();
+            machine.settings.insert(path, value(text));
+            machine
+        };
+        assert_eq!(differences(&size("7 (expanded: 1408)"), &size("1410")), []);
+        assert_eq!(differences(&size("1410"), &size("8")).len(), 1);
     }
 
     #[test]
