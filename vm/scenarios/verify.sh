@@ -5,7 +5,8 @@
 needs apply undo verify run
 grep -q nohz_full= /proc/cmdline && prepared=1 || prepared=''
 
-status "an unshielded CPU does not pass for quiet" 1 cpushield verify --cpus 3 --for 3s --max-entries 0
+# With nohz_full an idle machine may leave even that CPU alone for 3 s.
+[ $prepared ] || status "an unshielded CPU does not pass for quiet" 1 cpushield verify --cpus 3 --for 3s --max-entries 0
 status "apply shields CPU 3" 0 cpushield apply --cpus 3
 if [ $prepared ]; then
     # A guest loses time to its host, and then the verdict is an honest `unknown`: three attempts.
