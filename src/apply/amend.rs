@@ -4,7 +4,7 @@
 
 use super::affinities::{self, Masks};
 use super::document::AppliedStep;
-use super::executor::{Halt, Run};
+use super::executor::Run;
 use super::hogs::{Hogs, InTheWay};
 use super::journal::{self, Added, Amendment, Intent, Journal};
 use super::{Found, JOURNAL, LoadError, cycle, load, original};
@@ -53,16 +53,6 @@ impl From<Error> for AmendError {
 impl From<Error> for LoadError {
     fn from(error: Error) -> LoadError {
         LoadError::Access(error)
-    }
-}
-
-impl From<Halt> for AmendError {
-    fn from(halt: Halt) -> AmendError {
-        match halt {
-            Halt::Access(error) => error.into(),
-            // Neither is made here.
-            Halt::Failed { .. } | Halt::Signal(_) => AmendError::Unfinished,
-        }
     }
 }
 

@@ -154,7 +154,7 @@ fn hint(change: &Change, reason: &str) -> Option<&'static str> {
 }
 
 /// Why the executor stopped before the end.
-pub(super) enum Halt {
+enum Halt {
     Failed { subject: String, reason: String, hint: Option<String> },
     Signal(i32),
     Access(cpushield_linux::Error),
@@ -217,7 +217,11 @@ impl Run<'_> {
     }
 
     /// Makes one change and notes what came of it. Says why everything must be undone, if so.
-    pub(super) fn make(&mut self, intent: &Intent, step: &Step) -> Result<Option<String>, Halt> {
+    pub(super) fn make(
+        &mut self,
+        intent: &Intent,
+        step: &Step,
+    ) -> Result<Option<String>, cpushield_linux::Error> {
         let original = self.late(intent, step)?;
         let mut made = match self.hogs.refuse(self.host, &step.change)? {
             Some(reason) => Made::refused(reason),
@@ -236,7 +240,7 @@ impl Run<'_> {
 
     /// The original of a step. A file that was missing at first and is there now is read and
     /// journaled before it is written, unless it vanishes with a directory that we made.
-    fn late(&mut self, intent: &Intent, step: &Step) -> Result<Original, Halt> {
+    fn late(&mut self, intent: &Intent, step: &Step) -> Result<Original, cpushield_linux::Error> {
         let Change::Write { path, .. } = &step.change else { return Ok(intent.original.clone()) };
         if intent.original != Original::Missing || self.is_in_ours(path) || !self.host.exists(path)
         {

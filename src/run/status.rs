@@ -193,26 +193,28 @@ fn threads_on(
     let mut threads = Vec::new();
     for task in host.tasks()?.into_iter().filter(|task| !task.has_ended()) {
         let (here, member) = (cpus.contains(task.cpu), members.contains(&task.id.tid));
+        if !here && !member {
+            continue;
+        }
         let mut at = task.cpu;
-        let role = match () {
-            () if !here && !member => continue,
-            () if !here => match host.affinity(task.id.tid) {
-                Ok(affinity) => {
+        let role = if here && member {
+            Role::Program
+        } else if here && task.kthread && task.bound {
+            Role::Kernel
+        } else {
+            let affinity = match host.affinity(task.id.tid) {
+                Err(error) if error.is_absent() => continue,
+                answer => answer?,
+            };
+            match () {
+                () if !here => {
                     at = affinity.and(cpus).first().or(cpus.first()).unwrap_or(at);
                     Role::Waiting
                 }
-                Err(error) if error.is_absent() => continue,
-                Err(error) => return Err(error.into()),
-            },
-            () if member => Role::Program,
-            () if task.kthread && task.bound => Role::Kernel,
-            () => match host.affinity(task.id.tid) {
-                Ok(affinity) if !affinity.intersects(cpus) => Role::Gone,
-                Ok(affinity) if place.group.is_none() && affinity.is_subset(cpus) => Role::Program,
-                Ok(_) => Role::Stranger,
-                Err(error) if error.is_absent() => continue,
-                Err(error) => return Err(error.into()),
-            },
+                () if !affinity.intersects(cpus) => Role::Gone,
+                () if place.group.is_none() && affinity.is_subset(cpus) => Role::Program,
+                () => Role::Stranger,
+            }
         };
         threads.push((at, OnThread { task, role }));
     }

@@ -3,6 +3,7 @@
 
 use super::machine::{Machine, Placed, Reading};
 use cpushield_linux::CpuSet;
+use cpushield_linux::text::size::will_grow;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -67,7 +68,7 @@ pub fn differences(before: &Machine, after: &Machine) -> Vec<Difference> {
 /// `7 (expanded: 1408)` says that it will be enlarged then, for good (tracing_update_buffers(),
 /// kernel/trace/trace.c, 4.17 to 6.18).
 fn is_enlarged(name: &str, before: Option<&String>) -> bool {
-    name.ends_with("/buffer_size_kb") && before.is_some_and(|text| text.contains("expanded"))
+    name.ends_with("/buffer_size_kb") && before.is_some_and(|text| will_grow(text))
 }
 
 /// Threads that both surveys saw, by number and start time.

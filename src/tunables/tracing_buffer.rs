@@ -6,6 +6,7 @@ use crate::causes::Cause;
 use crate::change::{Compare, Risk};
 use crate::plan::Shield;
 use crate::survey::Machine;
+use cpushield_linux::text::size::will_grow;
 
 #[derive(Debug)]
 pub(super) struct TracingBuffer;
@@ -76,6 +77,6 @@ impl Tunable for TracingBuffer {
         let reason = "the kernel enlarges its main buffer now, not when somebody traces";
         let switch = Some(switch.to_owned());
         let wanted = Wanted::over(switch, &path, "0", Compare::Again, reason);
-        Wants::Changes(vec![wanted.already(!size.contains("expanded"))])
+        Wants::Changes(vec![wanted.already(!will_grow(size))])
     }
 }

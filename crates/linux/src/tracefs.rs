@@ -16,6 +16,7 @@ use crate::error::{Error, Result, Verb};
 use crate::host::Host;
 use crate::ring_buffer::PageLayout;
 use crate::text::mounts;
+use crate::text::size::will_grow;
 use crate::text::trace_format::EventFormat;
 use std::fs::File;
 use std::io;
@@ -122,7 +123,7 @@ impl Tracefs {
     /// # Errors
     /// The kernel's answer.
     fn wants_expansion(&self, host: &Host, dir: &str) -> Result<bool> {
-        Ok(host.read(&format!("{dir}/buffer_size_kb"))?.contains("expanded"))
+        host.read(&format!("{dir}/buffer_size_kb")).map(|text| will_grow(&text))
     }
 }
 

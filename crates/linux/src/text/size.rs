@@ -22,6 +22,13 @@ pub fn kib(text: &str) -> Result<u64, TextError> {
     digits.parse::<u64>().ok().and_then(|n| n.checked_mul(factor)).ok_or_else(wrong)
 }
 
+/// Whether `buffer_size_kb` of tracefs says that the buffer is enlarged at its first use:
+/// `7 (expanded: 1408)` (tracing_entries_read(), kernel/trace/trace.c, 4.17 to 6.18).
+#[must_use]
+pub fn will_grow(buffer_size_kb: &str) -> bool {
+    buffer_size_kb.contains("expanded")
+}
+
 #[cfg(test)]
 mod tests {
     use super::kib;
