@@ -96,12 +96,7 @@ fn facts(machine: &Machine, alive: &BTreeSet<(i32, u64)>) -> Facts {
     }
     let known = |placed: &&Placed| alive.contains(&(placed.task.id.tid, placed.task.id.started));
     for placed in machine.tasks.iter().filter(known) {
-        let Placed { task, affinity } = placed;
-        let place = format!(
-            "CPU {affinity}, policy {} priority {} nice {}",
-            task.policy, task.rt_priority, task.nice
-        );
-        facts.insert(task_fact(task.id.tid), place);
+        facts.insert(task_fact(placed.task.id.tid), place(placed));
     }
     for group in &machine.cgroup.groups {
         let partition = group.partition.as_deref().unwrap_or("-");
@@ -113,6 +108,15 @@ fn facts(machine: &Machine, alive: &BTreeSet<(i32, u64)>) -> Facts {
     facts
 }
 
+/// What a shield may change of a task. Where a bound kernel thread may run is the kernel's own
+/// affair (PF_NO_SETAFFINITY: nobody can set it): the rescuer of a workqueue keeps the CPUs of the
+/// pool that it helped last (worker_attach_to_pool(), kernel/workqueue.c, 5.11 to 6.12).
+fn place(Placed { task, affinity }: &Placed) -> String {
+    let scheduling =
+        format!("policy {} priority {} nice {}", task.policy, task.rt_priority, task.nice);
+    if task.kthread && task.bound { scheduling } else { format!("CPU {affinity}, {scheduling}") }
+}
+
 fn insert_set(facts: &mut Facts, name: &str, cpus: Option<&CpuSet>) {
     if let Some(cpus) = cpus {
         facts.insert(name.to_owned(), format!("CPU {cpus}"));
@@ -122,6 +126,7 @@ fn insert_set(facts: &mut Facts, name: &str, cpus: Option<&CpuSet>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::fake::thread;
     use crate::survey::{CpusetGroup, Irq, Movable};
 
     fn machine() -> Machine {
@@ -153,6 +158,24 @@ mod tests {
         };
         assert_eq!(differences(&size("7 (expanded: 1408)"), &size("1410")), []);
         assert_eq!(differences(&size("1410"), &size("8")).len(), 1);
+    }
+
+    #[test]
+    fn where_a_bound_kernel_thread_may_run_is_the_kernels_affair() {
+        let with = |kthread, bound, cpus: &str, nice| {
+            let mut machine = machine();
+            let mut placed = thread(154, "ext4-rsv-conver", kthread, bound, cpus);
+            placed.task.nice = nice;
+            machine.tasks.push(placed);
+            machine
+        };
+        let found = |kthread, bound, cpus: &str, nice| {
+            differences(&with(kthread, bound, "0-3", 0), &with(kthread, bound, cpus, nice)).len()
+        };
+        assert_eq!(found(true, true, "0-2", 0), 0, "moved by the kernel");
+        assert_eq!(found(true, true, "0-3", -20), 1, "its priority can be set");
+        assert_eq!(found(true, false, "0-2", 0), 1, "a thread that can be moved");
+        assert_eq!(found(false, true, "0-2", 0), 1, "a user task");
     }
 
     #[test]

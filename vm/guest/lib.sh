@@ -41,7 +41,8 @@ status() {
 # snapshot FILE: everything a shield may touch, one fact per line: masks, cgroups, sysctls, workqueues,
 # mounts, units, and each thread (by id and start time) with its affinity, policy, priority and cgroup.
 # Left out because the kernel derives them: the affinity of interrupt threads (it follows the effective
-# mask of the interrupt) and of kworkers (it follows their pool; one of an old pool idles on for minutes),
+# mask of the interrupt) and of all kernel threads that nobody can move (PF_NO_SETAFFINITY: a kworker follows
+# its pool, one of an old pool idles on for minutes; a rescuer keeps the CPUs of the pool it helped last),
 # whether the trace buffer was ever expanded (for good, by the first event), and whether the kernel has warned
 # of anything: `as_before` says that by itself.
 snapshot() {
@@ -69,7 +70,8 @@ snapshot() {
             function name(file) { split(file, f, "/"); return f[5] }
             FILENAME ~ /stat$/ {
                 line = $0; sub(/^.*\) /, "", line); split(line, v, " ")
-                derived = / \((irq|kworker)\//
+                # PF_KTHREAD and PF_NO_SETAFFINITY.
+                derived = / \(irq\// || (int(v[7] / 0x200000) % 2 && int(v[7] / 0x4000000) % 2)
                 task[name(FILENAME)] = "thread " name(FILENAME) " " v[20]
                 print "thread", name(FILENAME), v[20], "nice", v[17], "fifo", v[38], "policy", v[39]
             }
