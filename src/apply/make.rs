@@ -4,7 +4,7 @@
 
 use super::journal::{Done, Original};
 use super::original;
-use super::{cycle, irqbalance, moves, slice};
+use super::{cycle, irqbalance, moves, slice, unbound};
 use crate::change::{Change, Compare, Outcome, chosen_word};
 use cpushield_linux::{CpuSet, Error, Host, Policy, Result, TaskId};
 use std::collections::BTreeSet;
@@ -88,40 +88,12 @@ fn narrowed(compare: Compare, left: &str, value: &str) -> bool {
     matches!(sets, (Ok(left), Ok(value)) if !left.is_empty() && left.is_subset(&value))
 }
 
-/// The mask of unbound workqueues that is in force, and what was asked for.
-const UNBOUND: &str = "/sys/devices/virtual/workqueue/cpumask";
-const REQUESTED: &str = "/sys/devices/virtual/workqueue/cpumask_requested";
-
-/// The file that shows what was last written to `path`. The mask of unbound workqueues shows, since
-/// 6.8, what was written but for the CPUs of isolated partitions; another file, that is read only,
-/// shows all of it (workqueue_unbound_exclude_cpumask() and wq_sysfs_cpumask_attrs in
-/// kernel/workqueue.c, commit fe28f631fa94).
-pub(super) fn shown_by<'a>(host: &Host, path: &'a str) -> &'a str {
-    if path == UNBOUND && host.exists(REQUESTED) { REQUESTED } else { path }
-}
-
-/// Why a mask of unbound workqueues cannot be written now: it would name CPUs again that somebody's
-/// partition has isolated, because the kernel takes what is written as it is.
-fn names_isolated(host: &Host, path: &str, before: &str) -> Result<Option<String>> {
-    if shown_by(host, path) == path {
-        return Ok(None);
-    }
-    let asked = host.read_line(REQUESTED)?;
-    if Compare::Mask.same(&asked, before) {
-        return Ok(None);
-    }
-    Ok(Some(format!(
-        "{asked} was asked for, and a partition of somebody else keeps it at {before}: when it is \
-         put back, unbound work would run on the CPUs of that partition"
-    )))
-}
-
 fn write(host: &Host, path: &str, value: &str, compare: Compare) -> Result<Made> {
     let before = host.read_line(path)?;
     if compare.already(&before, value) {
         return Ok(Made { left: Some(before), ..Made::plain(Outcome::AlreadySo) });
     }
-    if let Some(reason) = names_isolated(host, path, &before)? {
+    if let Some(reason) = unbound::names_isolated(host, path, &before)? {
         return Ok(Made::refused(reason));
     }
     match host.write(path, value) {

@@ -19,6 +19,7 @@ mod moves;
 mod original;
 mod restore;
 mod slice;
+mod unbound;
 mod undo;
 
 pub use amend::{AmendError, Amended, amend};

@@ -43,7 +43,7 @@ pub fn of_plan(host: &Host, plan: &Plan, tasks: &[Task]) -> Result<Vec<Intent>> 
 pub fn of_change(host: &Host, change: &Change) -> Result<Original> {
     Ok(match change {
         Change::Write { path, .. } => {
-            let shown_by = super::make::shown_by(host, path);
+            let shown_by = super::unbound::shown_by(host, path);
             known(host.read_line(shown_by).map(|text| Original::Text { text }))
         }
         Change::MakeDir { path } if host.exists(path) => Original::Present,

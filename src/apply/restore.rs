@@ -2,7 +2,8 @@
 //! the original is written. Anything else is somebody's and is left alone.
 
 use super::journal::{Done, Fate, Journal, Original};
-use super::make::{is_original, shown_by, writable};
+use super::make::{is_original, writable};
+use super::unbound::{self, shown_by};
 use super::{cycle, irqbalance, makes, moves, slice};
 use crate::change::{Change, Compare, Outcome};
 use crate::plan::Step;
@@ -175,7 +176,7 @@ pub fn settle(
     let file = Written { path, value, compare: *compare, original: text, left };
     let look = || -> Result<Option<String>> {
         let now = host.read_line(shown_by(host, path))?;
-        Ok((!file.to_write(&now).is_empty()).then_some(now))
+        if file.to_write(&now).is_empty() { unbound::stale(host, path) } else { Ok(Some(now)) }
     };
     let again = || -> Result<Option<String>> {
         let Some(now) = look()? else { return Ok(None) };

@@ -94,3 +94,38 @@ fn a_partition_that_comes_later_does_not_keep_undo_from_what_was_asked_for() {
     assert_eq!(undone.steps.iter().map(|step| &step.fate).collect::<Vec<_>>(), [&Fate::Restored]);
     assert_eq!(bench.host().read_line(REQUESTED).unwrap(), "f");
 }
+
+/// A kernel that was interrupted while it made new pools: all CPUs are asked for, three in force.
+fn undone_beside(isolated: &str) -> (Bench, Vec<Fate>) {
+    let mut tree = trees::v2();
+    let place = "sys/fs/cgroup/cpuset.cpus.isolated".into();
+    tree.insert(place, Some(isolated.as_bytes().to_vec()));
+    let bench = Bench::of(&tree);
+    let mut plan = trees::v2_plan();
+    plan.steps.retain(|step| {
+        matches!(&step.change, Change::KeepAffinities)
+            || matches!(&step.change, Change::Write { path, .. } if path == UNBOUND)
+    });
+    bench.apply(&bench.host(), &plan).unwrap();
+    let put = |path: &str, text: &str| {
+        std::fs::write(bench.scratch.0.join("root").join(&path[1..]), text).unwrap();
+    };
+    put(REQUESTED, "f\n");
+    put(UNBOUND, "7\n");
+    let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+    (bench, undone.steps.into_iter().map(|step| step.fate).collect())
+}
+
+#[test]
+fn a_mask_that_the_kernel_left_behind_is_written_again() {
+    let (bench, fates) = undone_beside("\n");
+    assert_eq!(fates, [Fate::Restored]);
+    assert_eq!(bench.host().read_line(UNBOUND).unwrap(), "f");
+}
+
+#[test]
+fn a_mask_that_somebodys_partition_narrows_is_not_written() {
+    let (bench, fates) = undone_beside("3\n");
+    assert_eq!(fates, [Fate::Restored]);
+    assert_eq!(bench.host().read_line(UNBOUND).unwrap(), "7");
+}
