@@ -179,12 +179,11 @@ impl Attempt {
     }
 
     fn put_back(&self) -> String {
-        let mut text = format!("\nPut back {} changes", self.restored);
         if self.left.is_empty() && self.differences.is_empty() {
-            text.push_str("; a second survey finds the machine as it was.\n");
-            return text;
+            return "\nAll of it was put back: a second survey finds the machine as it was.\n"
+                .to_owned();
         }
-        text.push_str(", but not everything is as it was:\n");
+        let mut text = "\nPut back, but not everything is as it was:\n".to_owned();
         for line in &self.left {
             text.push_str(&format!("  {line}\n"));
         }
