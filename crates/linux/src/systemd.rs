@@ -17,7 +17,7 @@ const CONTROL: &str = "/run/systemd/system.control";
 const TREE: &str = "/sys/fs/cgroup";
 
 impl Host {
-    /// Asks systemd for something and waits until it is done. The words of an error are its own.
+    /// Asks systemd to do something and waits until it is done. The words of an error are its own.
     ///
     /// # Errors
     /// There is no `systemctl`, or it ends with an error.
@@ -27,9 +27,26 @@ impl Host {
         if !self.is_live() {
             return self.simulate_systemctl(&name, words);
         }
-        let fail = |e| Error::io(Verb::Call, &name, e);
+        self.ask_systemd(&name, words).map(drop)
+    }
+
+    /// A property of a unit, as `systemctl show` tells it; nothing on a recorded machine.
+    ///
+    /// # Errors
+    /// There is no `systemctl`, or it ends with an error.
+    pub fn unit_property(&self, unit: &str, property: &str) -> Result<String> {
+        if !self.is_live() {
+            return Ok(String::new());
+        }
+        let words = ["show", "--value", "--property", property, unit];
+        let said = self.ask_systemd(&format!("systemctl {}", words.join(" ")), &words)?;
+        Ok(said.trim().to_owned())
+    }
+
+    fn ask_systemd(&self, name: &str, words: &[&str]) -> Result<String> {
+        let fail = |e| Error::io(Verb::Call, name, e);
         let place = PLACES.iter().find(|place| self.place(place).exists());
-        let place = place.ok_or_else(|| Error::os(Verb::Call, &name, libc::ENOENT))?;
+        let place = place.ok_or_else(|| Error::os(Verb::Call, name, libc::ENOENT))?;
         let mut command = Command::new(self.place(place));
         command
             .args(["--no-ask-password", "--no-pager", "--quiet"])
@@ -48,11 +65,12 @@ impl Host {
         }
         let output = command.output().map_err(fail)?;
         if output.status.success() {
-            return Ok(());
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
         let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
         let said = if said.is_empty() { output.status.to_string() } else { said };
-        Err(Error { verb: Verb::Call, path: name, value: None, cause: Cause::Said(said) })
+        let path = name.to_owned();
+        Err(Error { verb: Verb::Call, path, value: None, cause: Cause::Said(said) })
     }
 
     /// What systemd does with a slice, as far as files show it.
@@ -78,17 +96,7 @@ impl Host {
                 }
                 Ok(())
             }
-            ["revert", unit] => {
-                let dir = self.place(&format!("{CONTROL}/{unit}.d"));
-                if dir.is_dir() {
-                    fs::remove_dir_all(&dir).map_err(fail)?;
-                }
-                // The directories above were made for it where a recording has none.
-                for above in dir.ancestors().skip(1).take(3) {
-                    let _ = fs::remove_dir(above);
-                }
-                Ok(())
-            }
+            ["daemon-reload"] => Ok(()),
             _ => Err(Error::os(Verb::Call, name, libc::EINVAL)),
         }
     }
