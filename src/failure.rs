@@ -138,6 +138,24 @@ impl From<WatchError> for Failure {
     }
 }
 
+impl From<crate::latency::LatencyError> for Failure {
+    fn from(error: crate::latency::LatencyError) -> Failure {
+        use crate::latency::LatencyError;
+        let message = error.to_string();
+        match error {
+            LatencyError::Linux(error) => error.into(),
+            LatencyError::Recorded | LatencyError::NoCpus | LatencyError::Offline { .. } => {
+                Failure::usage(message)
+            }
+            LatencyError::Impossible { .. } | LatencyError::Threads { .. } => {
+                Failure::machine(message)
+            }
+            LatencyError::Policy { .. } => Failure::machine(message)
+                .hint("run it as root, or measure ordinary threads: --other"),
+        }
+    }
+}
+
 fn not_a_journal(path: &str, error: &crate::apply::JournalError) -> Failure {
     Failure::machine(format!("{path}: {error}"))
         .hint("nothing was written; `cpushield undo --forget` puts the file away as it is")

@@ -11,6 +11,7 @@ pub mod change;
 pub mod cli;
 pub mod export;
 pub mod failure;
+pub mod latency;
 pub mod live;
 pub mod load;
 pub mod plan;

@@ -55,7 +55,7 @@ fn printed(words: &[&str]) -> Value {
 }
 
 #[test]
-fn verdicts_and_frames_have_the_form_that_is_described_and_others_do_not() {
+fn verdicts_frames_and_latencies_have_the_form_that_is_described_and_others_do_not() {
     let Some(python) = python() else { return };
     let allowed = sched::affinity(0).unwrap();
     if allowed.len() < 2 {
@@ -80,4 +80,12 @@ fn verdicts_and_frames_have_the_form_that_is_described_and_others_do_not() {
     assert_eq!(validate(&python, "watch.schema.json", std::slice::from_ref(&frame)), ["valid"]);
     frame["cpus"][0].as_object_mut().unwrap().remove("entries_per_s");
     assert_ne!(validate(&python, "watch.schema.json", &[frame]), ["valid"]);
+
+    let mut latency = printed(&[
+        "latency", "timer", "--cpus", &cpu, "--for", "300ms", "--other", "--over", "20us", "--max",
+        "1min",
+    ]);
+    assert_eq!(validate(&python, "latency.schema.json", std::slice::from_ref(&latency)), ["valid"]);
+    latency["series"][0].as_object_mut().unwrap().remove("missed");
+    assert_ne!(validate(&python, "latency.schema.json", &[latency]), ["valid"]);
 }

@@ -16,7 +16,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("causes", &[]),
     ("change", &[]),
     ("export", &["causes", "verify"]),
-    ("failure", &["apply", "boot", "plan", "policy", "run", "verify"]),
+    ("failure", &["apply", "boot", "latency", "plan", "policy", "run", "verify"]),
     ("ui", &["failure"]),
     ("survey", &[]),
     ("policy", &[]),
@@ -24,10 +24,11 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("plan", &["causes", "change", "policy", "survey", "tunables"]),
     ("apply", &["change", "plan"]),
     ("run", &["apply", "change", "plan"]),
+    ("latency", &["policy", "survey", "verify"]),
     ("live", &["causes", "survey", "verify"]),
     ("load", &[]),
     ("screen", &[]),
-    ("report", &["apply", "boot", "causes", "change", "plan", "survey", "verify"]),
+    ("report", &["apply", "boot", "causes", "change", "latency", "plan", "survey", "verify"]),
     ("verify", &["causes", "change", "plan", "policy", "survey", "tunables"]),
 ];
 

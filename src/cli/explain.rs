@@ -1,21 +1,25 @@
-//! `cpushield explain`: the page of a tunable or of a cause, and the way from one to the other.
+//! `cpushield explain`: the page of a tunable, a cause or an instrument, and the way from one to
+//! the other.
 
 use crate::boot::parameters::{self, PARAMETERS, Parameter};
 use crate::causes::Cause;
 use crate::causes::known::{self, Known};
 use crate::change::{Risk, When};
 use crate::failure::Failure;
+use crate::latency::{INSTRUMENTS, Instrument, instruments};
 use crate::report::table::{Align, lay_out};
 use crate::tunables::{TUNABLES, Tunable, named, nearest, removers};
 use crate::ui::Ui;
 use serde::Serialize;
+use std::borrow::Cow;
 
 /// What a tunable does, or a cause of interruptions means
 ///
 /// Without a name: lists all.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A tunable (`irq-affinity`), a cause (`tick`) or a culprit of the kernel (`vmstat_update`)
+    /// A tunable (`irq-affinity`), a cause (`tick`), a culprit of the kernel (`vmstat_update`) or
+    /// an instrument (`latency-timer`)
     pub name: Option<String>,
 }
 
@@ -31,7 +35,7 @@ The policy of a thread that `status` shows is another thing: how the kernel sche
 /// One page.
 #[derive(Debug, Serialize)]
 struct Page {
-    name: &'static str,
+    name: Cow<'static, str>,
     kind: &'static str,
     summary: &'static str,
     text: &'static str,
@@ -62,6 +66,9 @@ pub fn run(ui: &Ui, args: &Args) -> Result<(), Failure> {
         .or_else(|| parameters::named(name).map(page_of_parameter))
         .or_else(|| Cause::named(name).map(page_of_cause))
         .or_else(|| known::of(name).map(page_of_culprit))
+        .or_else(|| {
+            name.strip_prefix("latency-").and_then(instruments::by_name).map(page_of_instrument)
+        })
         .or_else(|| (name == "policy").then(page_of_policy))
         .ok_or_else(|| unknown(name))?;
     ui.show(&page, || page.text())
@@ -70,12 +77,14 @@ pub fn run(ui: &Ui, args: &Args) -> Result<(), Failure> {
 fn pages() -> Vec<Page> {
     let tunables = TUNABLES.iter().copied().map(page_of_tunable);
     let parameters = only_at_boot().map(page_of_parameter);
-    tunables.chain(parameters).chain(Cause::ALL.iter().copied().map(page_of_cause)).collect()
+    let causes = Cause::ALL.iter().copied().map(page_of_cause);
+    let instruments = INSTRUMENTS.iter().copied().map(page_of_instrument);
+    tunables.chain(parameters).chain(causes).chain(instruments).collect()
 }
 
 fn page_of_tunable(tunable: &dyn Tunable) -> Page {
     Page {
-        name: tunable.name(),
+        name: tunable.name().into(),
         kind: "tunable",
         summary: tunable.summary(),
         text: tunable.page(),
@@ -93,7 +102,7 @@ fn only_at_boot() -> impl Iterator<Item = &'static Parameter> {
 
 fn page_of_parameter(parameter: &'static Parameter) -> Page {
     Page {
-        name: parameter.name,
+        name: parameter.name.into(),
         kind: "boot parameter",
         summary: parameter.summary,
         text: parameter.page,
@@ -109,7 +118,7 @@ fn page_of_culprit(known: &'static Known) -> Page {
     let about =
         |tunable: &&&dyn Tunable| tunable.culprits().iter().any(|part| known.name.contains(part));
     Page {
-        name: known.name,
+        name: known.name.into(),
         kind: "culprit",
         summary: known.what,
         text: known.source,
@@ -137,10 +146,24 @@ fn led(word: &str) -> &str {
 
 fn page_of_policy() -> Page {
     Page {
-        name: "policy",
+        name: "policy".into(),
         kind: "file",
         summary: "what you want shielded, kept in a file",
         text: POLICY,
+        removes: None,
+        removed_by: None,
+        risk: None,
+        when: None,
+    }
+}
+
+fn page_of_instrument(instrument: &'static dyn Instrument) -> Page {
+    Page {
+        // A cause may have the same name.
+        name: format!("latency-{}", instrument.name()).into(),
+        kind: "instrument",
+        summary: instrument.summary(),
+        text: instrument.page(),
         removes: None,
         removed_by: None,
         risk: None,
@@ -154,7 +177,7 @@ fn page_of_cause(cause: Cause) -> Page {
         removed_by.push("isolcpus=managed_irq (at boot)");
     }
     Page {
-        name: cause.name(),
+        name: cause.name().into(),
         kind: "cause",
         summary: cause.summary(),
         text: cause.page(),
@@ -220,21 +243,24 @@ fn list(pages: &[Page]) -> String {
     let rows = |kind: &str| {
         let of_kind = pages.iter().filter(|page| page.kind == kind);
         let rows: Vec<Vec<String>> =
-            of_kind.map(|page| vec![page.name.to_owned(), page.summary.to_owned()]).collect();
+            of_kind.map(|page| vec![page.name.to_string(), page.summary.to_owned()]).collect();
         lay_out("  ", &[Align::Left, Align::Left], &rows)
     };
     format!(
-        "Tunables, in the order of their changes\n{}\nBoot parameters (plan --boot)\n{}\nCauses of interruptions\n{}",
+        "Tunables, in the order of their changes\n{}\nBoot parameters (plan --boot)\n{}\nCauses of interruptions\n{}\n\
+         Instruments (latency)\n{}",
         rows("tunable"),
         rows("boot parameter"),
-        rows("cause")
+        rows("cause"),
+        rows("instrument")
     )
 }
 
 fn unknown(name: &str) -> Failure {
-    let known: Vec<&str> = pages().iter().map(|page| page.name).collect();
+    let pages = pages();
+    let known: Vec<&str> = pages.iter().map(|page| page.name.as_ref()).collect();
     let mut failure = Failure::usage(format!(
-        "no tunable, boot parameter, cause or known culprit is called {name:?}"
+        "no tunable, boot parameter, cause, instrument or known culprit is called {name:?}"
     ));
     for near in nearest(name, &known) {
         failure = failure.hint(format!("did you mean {near}?"));
@@ -263,6 +289,9 @@ mod tests {
             let about = word.trim_end_matches('s').split('=').next().unwrap();
             assert!(found.text.contains(about), "{word}: {}", found.text);
         }
+        let names: Vec<_> = pages().into_iter().map(|page| page.name).collect();
+        assert!(names.iter().any(|name| name == "latency-timer"));
+        assert!(names.iter().all(|name| names.iter().filter(|other| *other == name).count() == 1));
         assert!(page_of_policy().text().contains("docs/policy.md"));
         assert!(page_of_cause(Cause::Irq).text().contains("irq-affinity, isolcpus=managed_irq"));
     }

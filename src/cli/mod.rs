@@ -9,6 +9,7 @@ pub mod ending;
 pub mod explain;
 pub mod fix;
 pub mod guard;
+pub mod latency;
 pub mod mask;
 pub mod plan;
 pub mod remove;
@@ -33,7 +34,7 @@ use std::process::ExitCode;
 
 /// CPUs that nothing interrupts, proven
 ///
-/// survey → plan → apply → run → verify → undo. Start with `cpushield try`.
+/// survey → plan → apply → run → verify → latency → undo. Start with `cpushield try`.
 #[derive(Debug, Parser)]
 #[command(name = "cpushield", version, propagate_version = true)]
 pub struct Cli {
@@ -119,6 +120,8 @@ pub enum Command {
     Status(status::Args),
     /// Watch shielded CPUs and say whether the shield holds
     Verify(verify::Args),
+    /// Measure how late threads on CPUs are, worst first
+    Latency(latency::Args),
     /// A live view of all CPUs
     Watch(watch::Args),
     /// The guard of `try`; not for people
@@ -130,6 +133,9 @@ pub enum Command {
     /// The gap sampler of `verify`; not for people
     #[command(name = crate::verify::SAMPLER, hide = true)]
     Sample,
+    /// The threads of `latency`; not for people
+    #[command(name = crate::latency::HIDDEN, hide = true)]
+    Measure,
 }
 
 /// Runs the subcommand. The exit code is 0, or the status of the program that `run` started.
@@ -151,8 +157,13 @@ pub fn dispatch(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Mask(args) => mask::run(&ui, &args),
         Command::Verify(args) => verify::run(&ui, &cli.global, &args),
         Command::Watch(args) => watch::run(&ui, &cli.global, &args),
+        Command::Latency(args) => latency::run(&ui, &cli.global, &args),
         Command::Sample => {
             sample::run();
+            Ok(())
+        }
+        Command::Measure => {
+            crate::latency::serve(&Host::live());
             Ok(())
         }
         Command::Add(args) => add::run(&ui, &cli.global, &args),

@@ -4,6 +4,7 @@ mod applied;
 pub mod attempt;
 mod boot;
 pub mod fixed;
+pub mod latency;
 mod machine;
 mod plan;
 pub mod table;

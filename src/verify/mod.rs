@@ -1,6 +1,7 @@
 //! Verify: watch (`Host` → [`Evidence`]) and judge ([`Evidence`] → [`Verdict`], pure).
 
-mod circumstances;
+pub(crate) mod aside;
+pub(crate) mod circumstances;
 mod control;
 pub mod counters;
 mod document;

@@ -4,6 +4,7 @@
 //! Order matters: everything that touches the watched CPUs (arming, placing the sampler, the
 //! control, the end of the sampler) lies outside the span that counts.
 
+use crate::verify::aside::Aside;
 use crate::verify::circumstances;
 use crate::verify::control::{self, Provocation};
 use crate::verify::counters;
@@ -15,7 +16,7 @@ use crate::verify::trace::{self, Recorder};
 use crate::verify::{Control, Ended, Evidence, SCHEMA, Watched, Witness, WitnessKind};
 use cpushield_linux::clock::Scale;
 use cpushield_linux::spool::Spool;
-use cpushield_linux::{CpuSet, Host, sched};
+use cpushield_linux::{CpuSet, Host};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -149,32 +150,6 @@ fn check(host: &Host, order: &WatchOrder) -> Result<CpuSet, WatchError> {
         return Err(WatchError::NoneLeft { online });
     }
     Ok(online)
-}
-
-/// This thread keeps off the watched CPUs until this is dropped. Where the kernel does not let it
-/// (a cpuset without housekeeping CPUs), it stays, and is named among what interrupts.
-struct Aside {
-    before: Option<CpuSet>,
-}
-
-impl Aside {
-    fn step(housekeeping: &CpuSet) -> Aside {
-        let Ok(before) = sched::affinity(0) else { return Aside { before: None } };
-        // Where it was kept off other CPUs, by a shield or by its user, it stays off them.
-        let kept = before.and(housekeeping);
-        let aside = if kept.is_empty() { housekeeping } else { &kept };
-        let moved = sched::set_affinity(0, aside).is_ok();
-        Aside { before: moved.then_some(before) }
-    }
-}
-
-impl Drop for Aside {
-    fn drop(&mut self) {
-        if let Some(before) = &self.before {
-            // The CPUs were allowed a moment ago; if they are not now, somebody else decided that.
-            let _ = sched::set_affinity(0, before);
-        }
-    }
 }
 
 /// The witnesses that run.

@@ -5,6 +5,7 @@ use cpushield::boot::parameters::{Offer, PARAMETERS};
 use cpushield::causes::Cause;
 use cpushield::change::When;
 use cpushield::cli::verify::Shown;
+use cpushield::latency::Latency;
 use cpushield::live::Frame;
 use cpushield::policy::Workload;
 use cpushield::report::fixed::Fixed;
@@ -25,13 +26,14 @@ pub fn write(dir: &Path) -> io::Result<()> {
 }
 
 /// Names and texts of the generated documents.
-fn files() -> [(&'static str, String); 6] {
+fn files() -> [(&'static str, String); 7] {
     [
         ("tunables.md", tunables()),
         ("boot.md", boot()),
         ("causes.md", causes()),
         ("verify.schema.json", schema::<Shown<'_>>("cpushield verify --json")),
         ("fix.schema.json", schema::<Fixed>("cpushield verify --fix --json")),
+        ("latency.schema.json", schema::<Latency>("cpushield latency --json")),
         ("watch.schema.json", schema::<Frame>("A line of cpushield watch --json")),
     ]
 }

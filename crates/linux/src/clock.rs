@@ -5,6 +5,7 @@
 //! clock `mono` counts them.
 
 use serde::{Deserialize, Serialize};
+use std::io;
 
 /// The `trace_clock` that counts as [`ticks`] does.
 pub const TRACE_CLOCK: &str = if cfg!(target_arch = "x86_64") { "x86-tsc" } else { "mono" };
@@ -36,6 +37,27 @@ pub fn ticks() -> u64 {
 #[must_use]
 pub fn monotonic_ns() -> u64 {
     nanoseconds(libc::CLOCK_MONOTONIC)
+}
+
+/// Sleeps until a time of `CLOCK_MONOTONIC`, in nanoseconds; not at all when it is over.
+///
+/// # Errors
+/// The kernel's answer.
+#[inline]
+pub fn sleep_until(ns: u64) -> io::Result<()> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    time.tv_sec = (ns / 1_000_000_000).try_into().unwrap_or(libc::time_t::MAX);
+    time.tv_nsec = (ns % 1_000_000_000).try_into().unwrap_or(0);
+    let (clock, absolute) = (libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME);
+    loop {
+        let rest = std::ptr::null_mut();
+        // SAFETY: `time` is valid for reads; nothing is written when the time is absolute.
+        match unsafe { libc::clock_nanosleep(clock, absolute, &raw const time, rest) } {
+            0 => return Ok(()),
+            libc::EINTR => {}
+            number => return Err(io::Error::from_raw_os_error(number)),
+        }
+    }
 }
 
 /// A clock in nanoseconds. These clocks cannot fail (clock_gettime(2)).

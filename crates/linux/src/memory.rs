@@ -72,6 +72,18 @@ pub fn lift_lock_limit() -> io::Result<()> {
     }
 }
 
+/// Locks all memory of this process, that which it will have too.
+///
+/// # Errors
+/// The kernel's answer: ENOMEM or EPERM beyond what it may lock.
+pub fn lock_all() -> io::Result<()> {
+    // SAFETY: the call takes no pointers.
+    match unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -412,7 +412,7 @@ fn membarrier(command: libc::c_int) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::alloc::{GlobalAlloc, Layout, System};
     use std::cell::Cell;
@@ -444,7 +444,7 @@ mod tests {
     #[global_allocator]
     static ALLOCATOR: Counting = Counting;
 
-    fn allocations() -> u64 {
+    pub(crate) fn allocations() -> u64 {
         ALLOCATIONS.with(Cell::get)
     }
 
@@ -477,41 +477,52 @@ mod tests {
         assert_eq!((seen.loops, seen.gaps, seen.first), (0, 0, seen.last));
     }
 
-    /// A filter of `seccomp(2)` that kills at every system call but `exit`. (Its strict mode would
-    /// take the time stamp counter away too.)
-    fn forbid_system_calls() -> libc::c_long {
+    /// A filter of `seccomp(2)` that kills at every system call but `exit` and those of a list. (Its
+    /// strict mode would take the time stamp counter away too.)
+    fn forbid_other_calls_than(allowed: &[libc::c_long]) -> libc::c_long {
         let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
-        let exit = u32::try_from(libc::SYS_exit).unwrap();
-        let mut program = [
-            step(0x20, 0, 0, 0),
-            step(0x15, 0, 1, exit),
-            step(0x06, 0, 0, libc::SECCOMP_RET_ALLOW),
-            step(0x06, 0, 0, libc::SECCOMP_RET_KILL_PROCESS),
-        ];
-        let filter = libc::sock_fprog { len: 4, filter: program.as_mut_ptr() };
+        let mut program = vec![step(0x20, 0, 0, 0)];
+        for call in allowed.iter().chain(&[libc::SYS_exit]) {
+            program.push(step(0x15, 0, 1, u32::try_from(*call).unwrap()));
+            program.push(step(0x06, 0, 0, libc::SECCOMP_RET_ALLOW));
+        }
+        program.push(step(0x06, 0, 0, libc::SECCOMP_RET_KILL_PROCESS));
+        let len = u16::try_from(program.len()).unwrap();
+        let filter = libc::sock_fprog { len, filter: program.as_mut_ptr() };
         // SAFETY: the filter and its program live until the calls return.
-        unsafe {
+        let answer = unsafe {
             libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
             libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const filter)
-        }
+        };
+        // To give the memory back may take a system call.
+        std::mem::forget(program);
+        answer
     }
 
-    /// The exit status of a child that runs `body` without system calls; 159 and more means that it
-    /// was killed.
-    fn without_system_calls(body: fn() -> bool) -> libc::c_int {
+    /// The exit status of a child that runs `body` with no system calls but these; 159 and more
+    /// means that it was killed.
+    pub(crate) fn without_other_calls_than(
+        allowed: &[libc::c_long],
+        body: impl Fn() -> bool,
+    ) -> libc::c_int {
         // SAFETY: the child makes no call that needs the locks which other threads may have held at
-        // the fork.
+        // the fork, but for its memory, which both C libraries keep usable across a fork.
         let child = unsafe { libc::fork() };
         assert!(child >= 0);
         if child == 0 {
-            let code = if forbid_system_calls() == 0 { libc::c_int::from(!body()) } else { 2 };
-            // SAFETY: the one call that the filter allows; it does not return.
+            let ready = forbid_other_calls_than(allowed) == 0;
+            let code = if ready { libc::c_int::from(!body()) } else { 2 };
+            // SAFETY: the one call that the filter allows always; it does not return.
             unsafe { libc::syscall(libc::SYS_exit, code) };
         }
         let mut status = 0;
         // SAFETY: `status` is valid for writes.
         unsafe { libc::waitpid(child, &raw mut status, 0) };
         status
+    }
+
+    fn without_system_calls(body: fn() -> bool) -> libc::c_int {
+        without_other_calls_than(&[], body)
     }
 
     #[test]

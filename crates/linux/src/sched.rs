@@ -145,3 +145,10 @@ pub fn current_cpu() -> Option<usize> {
     // SAFETY: the call takes no pointers.
     usize::try_from(unsafe { libc::sched_getcpu() }).ok()
 }
+
+/// The number of the calling thread.
+#[must_use]
+pub fn thread_id() -> i32 {
+    // SAFETY: the call takes no pointers and cannot fail.
+    unsafe { libc::gettid() }
+}

@@ -6,10 +6,9 @@
 //! back may interrupt the CPUs on which its spinners run.
 
 use super::Gap;
-use std::fs::File;
+use crate::region::{Region, Use};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::ptr::NonNull;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// One gap in the ring.
@@ -81,49 +80,27 @@ impl Gaps<'_> {
     }
 }
 
-/// Memory of a ring, shared by whoever opens its file; unmapped when it is dropped.
+/// Memory of a ring, shared by whoever opens its file.
 #[derive(Debug)]
 struct Shared {
-    start: NonNull<Header>,
-    bytes: usize,
+    region: Region,
     room: usize,
 }
 
 impl Shared {
-    /// Maps the whole file.
-    fn map(file: &impl AsRawFd, room: usize, prot: libc::c_int) -> io::Result<Shared> {
-        let bytes = bytes(room);
-        let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
-        let (null, fd) = (std::ptr::null_mut(), file.as_raw_fd());
-        // SAFETY: a new mapping at an address of the kernel's choice.
-        let start = unsafe { libc::mmap(null, bytes, prot, flags, fd, 0) };
-        match NonNull::new(start) {
-            Some(start) if start.as_ptr() != libc::MAP_FAILED => {
-                Ok(Shared { start: start.cast(), bytes, room })
-            }
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-
     fn header(&self) -> &Header {
-        // SAFETY: the mapping is as long as `self`, aligned to pages, larger than the header, and
+        // SAFETY: the region is as long as `self`, aligned to pages, larger than the header, and
         // holds nothing but atomics, for which all bytes are valid.
-        unsafe { self.start.as_ref() }
+        unsafe { self.region.start().cast::<Header>().as_ref() }
     }
 
     fn gaps(&self) -> Gaps<'_> {
-        // SAFETY: the slots follow the header inside the mapping, see `bytes`; the rest as above.
+        // SAFETY: the slots follow the header inside the region, see `bytes`; the rest as above.
         let slots = unsafe {
-            std::slice::from_raw_parts(self.start.add(1).cast::<Slot>().as_ptr(), self.room)
+            let first = self.region.start().cast::<Header>().add(1).cast::<Slot>();
+            std::slice::from_raw_parts(first.as_ptr(), self.room)
         };
         Gaps { written: &self.header().written.0, slots }
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        // SAFETY: the range is this mapping's, and borrows of it do not outlive `self`.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }
 
@@ -146,26 +123,9 @@ impl Ring {
     /// # Errors
     /// No memory.
     pub fn new(room: usize) -> io::Result<Ring> {
-        // SAFETY: the name is a C string that lives through the call.
-        let make = |flags| unsafe { libc::memfd_create(c"gaps".as_ptr(), flags) };
-        // A machine may insist on the second flag (`vm.memfd_noexec`), which is new in 6.3.
-        let fd = match make(libc::MFD_CLOEXEC | libc::MFD_NOEXEC_SEAL) {
-            -1 => make(libc::MFD_CLOEXEC),
-            fd => fd,
-        };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: a new descriptor that nobody else owns.
-        let file = unsafe { OwnedFd::from_raw_fd(fd) };
-        let size = libc::off_t::try_from(bytes(room)).unwrap_or(libc::off_t::MAX);
-        // SAFETY: a system call without pointers.
-        if unsafe { libc::ftruncate(fd, size) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let shared = Shared::map(&file, room, libc::PROT_READ | libc::PROT_WRITE)?;
-        // SAFETY: the range is this mapping's.
-        let locked = unsafe { libc::mlock(shared.start.as_ptr().cast(), shared.bytes) } == 0;
+        let (region, file) = Region::make(bytes(room))?;
+        let locked = region.lock();
+        let shared = Shared { region, room };
         Ok(Ring { shared, file, locked })
     }
 
@@ -208,11 +168,8 @@ impl Reader {
     /// # Errors
     /// It is gone, or may not be looked into.
     pub fn open(pid: i32, number: i32, room: usize) -> io::Result<Reader> {
-        let file = File::open(format!("/proc/{pid}/fd/{number}"))?;
-        if file.metadata()?.len() < bytes(room) as u64 {
-            return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
-        }
-        Ok(Reader { shared: Shared::map(&file, room, libc::PROT_READ)?, next: 0, lost: 0 })
+        let region = Region::open(pid, number, bytes(room), Use::Read)?;
+        Ok(Reader { shared: Shared { region, room }, next: 0, lost: 0 })
     }
 
     /// Appends what is new, in the order of time, and gives a tick before which nothing new can

@@ -1,0 +1,589 @@
+//! What a measuring thread saw, in memory that another process reads while it goes on: the thread
+//! allocates nothing, asks the kernel for nothing but its next event, and never waits for a reader.
+//! The memory of a day is that of a second.
+//!
+//! [`measure`] is the loop; what it waits for is a [`Source`], and what came of it goes into a
+//! [`Tally`]. Not its job: which sources there are, on which CPUs, what the figures mean.
+
+use crate::region::{Region, Use};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// Values are kept to one part in a thousand, as HDR histograms of three digits keep them: exact up
+/// to 2047, then in steps that double with the value.
+const EXACT_BITS: u32 = 11;
+/// Values of so many bits (18 minutes in nanoseconds) are told apart; longer ones count as those.
+const BITS: u32 = 40;
+/// Values in one step's range.
+const HALF: usize = 1 << (EXACT_BITS - 1);
+/// Counters of a tally.
+const COUNTERS: usize = (BITS - EXACT_BITS) as usize * HALF + 2 * HALF;
+/// How many of the longest are kept with their time.
+pub const WORST: usize = 16;
+/// How many limits can be counted against.
+pub const LIMITS: usize = 8;
+
+/// An event that came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wake {
+    /// When it was due, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub due_ns: u64,
+    /// When the thread saw it.
+    pub woke_ns: u64,
+    /// Further events that were due before that, and that nobody waited for.
+    pub missed: u64,
+}
+
+/// What a thread waits for.
+pub trait Source {
+    /// Waits for the next event. Must not allocate.
+    ///
+    /// # Errors
+    /// The kernel's answer; the thread ends with it.
+    fn wait(&mut self) -> io::Result<Wake>;
+}
+
+/// What a thread is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Terms {
+    /// The CPU it belongs to.
+    pub cpu: usize,
+    /// Events that are due before this time of `CLOCK_MONOTONIC` do not count.
+    pub from_ns: u64,
+    /// Events that take longer than these are counted; 0 is none.
+    pub limits_ns: [u64; LIMITS],
+}
+
+/// Where a thread is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// It has not begun.
+    Waiting,
+    /// It measures.
+    Running,
+    /// It was told to end, and did.
+    Ended,
+    /// It could not go on: the error number.
+    Failed(i32),
+}
+
+/// One of the longest.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Moment {
+    /// When it was due, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub due_ns: u64,
+    /// How late it was, in nanoseconds.
+    pub late_ns: u64,
+}
+
+#[derive(Debug, Default)]
+#[repr(C)]
+struct Slot {
+    due_ns: AtomicU64,
+    late_ns: AtomicU64,
+}
+
+/// A number with a cache line of its own.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+struct Line(AtomicU64);
+
+/// The shared memory of one thread. It is written by that thread alone, but for `stop` and `peak`.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Tally {
+    /// Not 0: the thread is to end.
+    stop: Line,
+    /// The longest since a reader last asked.
+    peak: Line,
+    /// 0 waiting, 1 running, 2 ended, 3 and more failed with this number less 3.
+    stage: AtomicU64,
+    samples: AtomicU64,
+    missed: AtomicU64,
+    elsewhere: AtomicU64,
+    sum: AtomicU64,
+    min: AtomicU64,
+    max: AtomicU64,
+    shortest: AtomicU64,
+    longest: AtomicU64,
+    last_due: AtomicU64,
+    over: [AtomicU64; LIMITS],
+    /// Odd while `worst` is written.
+    version: AtomicU64,
+    worst: [Slot; WORST],
+    counts: [AtomicU64; COUNTERS],
+}
+
+/// A copy of the figures of a tally.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Events that came.
+    pub samples: u64,
+    /// Events that nobody waited for, because the one before was that late.
+    pub missed: u64,
+    /// Events that the thread saw on another CPU than its own; `None` where the processor does not
+    /// tell without asking the kernel.
+    pub elsewhere: Option<u64>,
+    /// All together, in nanoseconds.
+    pub sum_ns: u64,
+    /// The shortest, in nanoseconds; 0 without events.
+    pub min_ns: u64,
+    /// The longest, in nanoseconds.
+    pub max_ns: u64,
+    /// The shortest time between two events seen; 0 with fewer than two.
+    pub shortest_ns: u64,
+    /// The longest time between two events seen.
+    pub longest_ns: u64,
+    /// When the last one was due.
+    pub last_due_ns: u64,
+    /// How many took longer than each limit.
+    pub over: [u64; LIMITS],
+    /// The longest of all, longest first.
+    pub worst: Vec<Moment>,
+}
+
+/// The counter of a value.
+#[inline(always)]
+fn place(value: u64) -> usize {
+    let value = value.min((1 << BITS) - 1);
+    let shift = (u64::BITS - value.leading_zeros()).saturating_sub(EXACT_BITS);
+    // The value has at most EXACT_BITS bits after the shift.
+    shift as usize * HALF + (value >> shift) as usize
+}
+
+/// The smallest value of a counter.
+fn value(place: usize) -> u64 {
+    match place.checked_sub(2 * HALF) {
+        None => place as u64,
+        Some(beyond) => {
+            let shift = 1 + beyond / HALF;
+            ((HALF + beyond % HALF) as u64) << shift
+        }
+    }
+}
+
+/// One more; the only writer needs no locked instruction.
+#[inline(always)]
+fn add(to: &AtomicU64, n: u64) {
+    to.store(to.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+}
+
+impl Tally {
+    /// Tells the thread to end after its next event.
+    pub fn stop(&self) {
+        self.stop.0.store(1, Ordering::Release);
+    }
+
+    #[inline(always)]
+    fn is_stopped(&self) -> bool {
+        self.stop.0.load(Ordering::Acquire) != 0
+    }
+
+    /// Where its thread is.
+    #[must_use]
+    pub fn stage(&self) -> Stage {
+        match self.stage.load(Ordering::Acquire) {
+            0 => Stage::Waiting,
+            1 => Stage::Running,
+            2 => Stage::Ended,
+            n => Stage::Failed(i32::try_from(n - 3).unwrap_or(i32::MAX)),
+        }
+    }
+
+    /// Whether there are events yet.
+    #[must_use]
+    pub fn has_samples(&self) -> bool {
+        self.samples.load(Ordering::Relaxed) > 0
+    }
+
+    /// The longest since this was asked the last time; 0 when nothing came.
+    #[must_use]
+    pub fn take_peak(&self) -> u64 {
+        self.peak.0.swap(0, Ordering::Relaxed)
+    }
+
+    /// The figures as they are now. While its thread runs, they may be one event apart.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        let mut worst = self.worst();
+        worst.retain(|moment| moment.due_ns > 0);
+        worst.sort_by_key(|moment| (std::cmp::Reverse(moment.late_ns), moment.due_ns));
+        Figures {
+            samples: read(&self.samples),
+            missed: read(&self.missed),
+            elsewhere: has_cpu_number().then(|| read(&self.elsewhere)),
+            sum_ns: read(&self.sum),
+            min_ns: read(&self.min),
+            max_ns: read(&self.max),
+            shortest_ns: read(&self.shortest),
+            longest_ns: read(&self.longest),
+            last_due_ns: read(&self.last_due),
+            over: std::array::from_fn(|i| self.over.get(i).map_or(0, read)),
+            worst,
+        }
+    }
+
+    fn worst(&self) -> Vec<Moment> {
+        let copy = |slot: &Slot| Moment {
+            due_ns: slot.due_ns.load(Ordering::Relaxed),
+            late_ns: slot.late_ns.load(Ordering::Relaxed),
+        };
+        // A writer is never in the middle for long, unless it was stopped there: then one of them
+        // may be torn, and the reader knows no better.
+        let mut found = Vec::new();
+        for _ in 0..1000 {
+            let before = self.version.load(Ordering::Acquire);
+            found = self.worst.iter().map(copy).collect();
+            fence(Ordering::Acquire);
+            if before.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == before {
+                break;
+            }
+        }
+        found
+    }
+
+    /// The values that came and how often, smallest first. A value stands for those up to a
+    /// thousandth above it.
+    pub fn counts(&self) -> impl Iterator<Item = (u64, u64)> {
+        let counts = self.counts.iter().map(|count| count.load(Ordering::Relaxed)).enumerate();
+        counts.filter(|(_, count)| *count > 0).map(|(at, count)| (value(at), count))
+    }
+}
+
+/// The loop's side of a tally, with what only the loop needs to know.
+struct Book<'a> {
+    tally: &'a Tally,
+    terms: Terms,
+    /// Among the longest from here on.
+    bar: u64,
+    /// When the last event was seen; 0 before the first.
+    last: u64,
+    /// [`has_cpu_number`], asked once: in a guest the question costs an exit to the hypervisor.
+    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "asked on x86 alone"))]
+    knows_cpu: bool,
+}
+
+impl Book<'_> {
+    #[inline(always)]
+    fn enter(&mut self, wake: Wake) {
+        if wake.due_ns < self.terms.from_ns {
+            return;
+        }
+        let tally = self.tally;
+        let late = wake.woke_ns.saturating_sub(wake.due_ns);
+        if let Some(count) = tally.counts.get(place(late)) {
+            add(count, 1);
+        }
+        let first = tally.samples.load(Ordering::Relaxed) == 0;
+        add(&tally.samples, 1);
+        add(&tally.missed, wake.missed);
+        add(&tally.sum, late);
+        tally.last_due.store(wake.due_ns, Ordering::Relaxed);
+        if first || late < tally.min.load(Ordering::Relaxed) {
+            tally.min.store(late, Ordering::Relaxed);
+        }
+        if late > tally.max.load(Ordering::Relaxed) {
+            tally.max.store(late, Ordering::Relaxed);
+        }
+        if late > tally.peak.0.load(Ordering::Relaxed) {
+            tally.peak.0.fetch_max(late, Ordering::Relaxed);
+        }
+        for (limit, over) in self.terms.limits_ns.iter().zip(&tally.over) {
+            if *limit == 0 {
+                break;
+            }
+            if late > *limit {
+                add(over, 1);
+            }
+        }
+        if late > self.bar || (first && late == 0) {
+            self.keep(Moment { due_ns: wake.due_ns, late_ns: late });
+        }
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: asked when the loop began.
+        if self.knows_cpu && unsafe { cpu_number() } != self.terms.cpu {
+            add(&tally.elsewhere, 1);
+        }
+        self.between(wake.woke_ns);
+    }
+
+    /// The time since the last event.
+    #[inline(always)]
+    fn between(&mut self, now: u64) {
+        if self.last != 0 {
+            let (tally, time) = (self.tally, now.saturating_sub(self.last));
+            let shortest = tally.shortest.load(Ordering::Relaxed);
+            if shortest == 0 || time < shortest {
+                tally.shortest.store(time, Ordering::Relaxed);
+            }
+            if time > tally.longest.load(Ordering::Relaxed) {
+                tally.longest.store(time, Ordering::Relaxed);
+            }
+        }
+        self.last = now;
+    }
+
+    /// In the place of the least of the longest.
+    fn keep(&mut self, moment: Moment) {
+        let tally = self.tally;
+        let late = |slot: &Slot| slot.late_ns.load(Ordering::Relaxed);
+        let Some(least) = tally.worst.iter().min_by_key(|slot| late(slot)) else { return };
+        let version = tally.version.load(Ordering::Relaxed);
+        tally.version.store(version.wrapping_add(1), Ordering::Relaxed);
+        fence(Ordering::Release);
+        least.due_ns.store(moment.due_ns, Ordering::Relaxed);
+        least.late_ns.store(moment.late_ns, Ordering::Relaxed);
+        tally.version.store(version.wrapping_add(2), Ordering::Release);
+        self.bar = tally.worst.iter().map(late).min().unwrap_or(0);
+    }
+}
+
+/// Takes one event after the other until the tally is stopped or the source fails.
+pub fn measure(source: &mut impl Source, tally: &Tally, terms: Terms) {
+    tally.stage.store(1, Ordering::Release);
+    let mut book = Book { tally, terms, bar: 0, last: 0, knows_cpu: has_cpu_number() };
+    let stage = loop {
+        if tally.is_stopped() {
+            break 2;
+        }
+        match source.wait() {
+            Ok(wake) => book.enter(wake),
+            Err(error) => {
+                let number = error.raw_os_error().unwrap_or(libc::EIO);
+                break 3 + u64::from(number.unsigned_abs());
+            }
+        }
+    };
+    tally.stage.store(stage, Ordering::Release);
+}
+
+/// Whether the processor knows the number of the CPU by itself: RDTSCP, bit 27 of EDX of leaf
+/// 0x8000_0001.
+fn has_cpu_number() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        core::arch::x86_64::__cpuid(0x8000_0001).edx & (1 << 27) != 0
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        false
+    }
+}
+
+/// The number of the CPU, without asking the kernel.
+///
+/// # Safety
+/// The processor has RDTSCP, see [`has_cpu_number`].
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn cpu_number() -> usize {
+    let mut number = 0_u32;
+    // SAFETY: as the caller promises. Linux keeps the CPU in the lower 12 bits, the node above
+    // (`setup_getcpu()`, arch/x86/kernel/cpu/common.c, 5.4 to 6.18).
+    unsafe { core::arch::x86_64::__rdtscp(&raw mut number) };
+    (number & 0xfff) as usize
+}
+
+/// The tallies of some threads, in memory that another process finds by a number.
+#[derive(Debug)]
+pub struct Board {
+    region: Region,
+    threads: usize,
+    /// The file of its maker.
+    file: Option<OwnedFd>,
+    /// Whether it could be locked into memory.
+    pub locked: bool,
+}
+
+impl Board {
+    /// New tallies.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn new(threads: usize) -> io::Result<Board> {
+        let (region, file) = Region::make(threads.saturating_mul(size_of::<Tally>()))?;
+        let locked = region.lock();
+        Ok(Board { region, threads, file: Some(file), locked })
+    }
+
+    /// The tallies of another process.
+    ///
+    /// # Errors
+    /// It is gone, or may not be looked into.
+    pub fn open(pid: i32, number: i32, threads: usize) -> io::Result<Board> {
+        let bytes = threads.saturating_mul(size_of::<Tally>());
+        let region = Region::open(pid, number, bytes, Use::Write)?;
+        Ok(Board { region, threads, file: None, locked: false })
+    }
+
+    /// By which number another process finds it among the open files of its maker.
+    #[must_use]
+    pub fn number(&self) -> Option<i32> {
+        self.file.as_ref().map(AsRawFd::as_raw_fd)
+    }
+
+    /// One for each thread.
+    #[must_use]
+    pub fn tallies(&self) -> &[Tally] {
+        // SAFETY: the region is as long as `self`, aligned to pages, holds that many tallies, and
+        // they are nothing but atomics, for which all bytes are valid.
+        unsafe {
+            std::slice::from_raw_parts(self.region.start().cast::<Tally>().as_ptr(), self.threads)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock;
+    use crate::sampler::tests::{allocations, without_other_calls_than};
+    use proptest::prelude::*;
+
+    /// Events whose lateness is given.
+    struct Given<'a> {
+        due: u64,
+        late: std::slice::Iter<'a, u64>,
+    }
+
+    impl Source for Given<'_> {
+        fn wait(&mut self) -> io::Result<Wake> {
+            let late = self.late.next().ok_or(io::Error::from_raw_os_error(libc::ENODATA))?;
+            let due_ns = self.due + 1_000_000;
+            let missed = late / 1_000_000;
+            self.due = due_ns + missed * 1_000_000;
+            Ok(Wake { due_ns, woke_ns: due_ns + late, missed })
+        }
+    }
+
+    const TERMS: Terms = Terms { cpu: 0, from_ns: 0, limits_ns: [0; LIMITS] };
+
+    fn measured(late: &[u64], terms: Terms) -> (Board, Figures) {
+        let board = Board::new(1).unwrap();
+        let tally = &board.tallies()[0];
+        assert_eq!(tally.stage(), Stage::Waiting);
+        measure(&mut Given { due: 0, late: late.iter() }, tally, terms);
+        assert_eq!(tally.stage(), Stage::Failed(libc::ENODATA));
+        let figures = tally.figures();
+        (board, figures)
+    }
+
+    #[test]
+    fn every_event_is_counted_once_and_the_longest_are_kept_with_their_time() {
+        let mut late: Vec<u64> = (1..=1000).collect();
+        late[499] = 3_500_000;
+        let limits_ns = [999, 3_499_999, 3_500_000, 0, 0, 0, 0, 0];
+        let (board, figures) = measured(&late, Terms { limits_ns, ..TERMS });
+        assert_eq!((figures.samples, figures.missed), (1000, 3));
+        assert_eq!((figures.min_ns, figures.max_ns), (1, 3_500_000));
+        assert_eq!(figures.sum_ns, 500_500 - 500 + 3_500_000);
+        assert_eq!(figures.over[..3], [2, 1, 0]);
+        assert_eq!(figures.worst.len(), WORST);
+        assert_eq!(figures.worst[0], Moment { due_ns: 500_000_000, late_ns: 3_500_000 });
+        assert_eq!(figures.worst[1], Moment { due_ns: 1_003_000_000, late_ns: 1000 });
+        // What comes after the late one comes soon.
+        assert_eq!((figures.shortest_ns, figures.longest_ns), (500_501, 4_499_501));
+        assert_eq!(board.tallies()[0].counts().map(|(_, count)| count).sum::<u64>(), 1000);
+        assert_eq!(board.tallies()[0].take_peak(), 3_500_000);
+        assert_eq!(board.tallies()[0].take_peak(), 0, "it was taken");
+    }
+
+    #[test]
+    fn what_was_due_before_the_beginning_does_not_count() {
+        let (_, figures) = measured(&[9_000, 10, 20], Terms { from_ns: 1_500_000, ..TERMS });
+        assert_eq!((figures.samples, figures.max_ns), (2, 20));
+    }
+
+    proptest! {
+        #[test]
+        fn a_value_is_kept_to_a_thousandth(value_ns in any::<u64>()) {
+            let found = value(place(value_ns));
+            let real = value_ns.min((1 << BITS) - 1);
+            prop_assert!(place(value_ns) < COUNTERS);
+            prop_assert!(found <= real && real - found <= real / 1024, "{found} for {real}");
+        }
+    }
+
+    #[test]
+    fn the_counters_are_in_the_order_of_their_values() {
+        assert!((1..COUNTERS).all(|at| value(at) > value(at - 1) && place(value(at)) == at));
+    }
+
+    /// A timer, as `latency timer` has it.
+    struct Timer(u64);
+
+    impl Source for Timer {
+        fn wait(&mut self) -> io::Result<Wake> {
+            self.0 += 200_000;
+            clock::sleep_until(self.0)?;
+            Ok(Wake { due_ns: self.0, woke_ns: clock::monotonic_ns(), missed: 0 })
+        }
+    }
+
+    /// Ends after so many events.
+    struct Few<'a>(Timer, u32, &'a Tally);
+
+    impl Source for Few<'_> {
+        fn wait(&mut self) -> io::Result<Wake> {
+            self.1 -= 1;
+            if self.1 == 0 {
+                self.2.stop();
+            }
+            self.0.wait()
+        }
+    }
+
+    fn few(tally: &Tally) {
+        measure(&mut Few(Timer(clock::monotonic_ns()), 50, tally), tally, TERMS);
+    }
+
+    #[test]
+    fn the_loop_allocates_nothing() {
+        let board = Board::new(1).unwrap();
+        let before = allocations();
+        few(&board.tallies()[0]);
+        assert_eq!(allocations(), before);
+        assert_eq!(board.tallies()[0].figures().samples, 50);
+    }
+
+    #[test]
+    fn the_loop_asks_the_kernel_for_nothing_but_its_sleep() {
+        let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+        let source = std::fs::read_to_string(path).unwrap_or_default();
+        let mut allowed = vec![libc::SYS_clock_nanosleep];
+        // Other clocks are read by the kernel alone (vDSO: `vclock_mode` of the clocksource).
+        if !["tsc", "kvm-clock", "arch_sys_counter"].contains(&source.trim()) {
+            allowed.push(libc::SYS_clock_gettime);
+        }
+        for (allowed, samples) in [(&allowed[..], 50), (&allowed[1..], 0)] {
+            let board = Board::new(1).unwrap();
+            let tally = &board.tallies()[0];
+            let body = || {
+                few(tally);
+                true
+            };
+            let ended = without_other_calls_than(allowed, body);
+            assert_eq!((ended == 0, tally.figures().samples), (samples > 0, samples));
+        }
+    }
+
+    #[test]
+    fn another_process_reads_it_and_ends_it() {
+        let board = Board::new(2).unwrap();
+        let pid = i32::try_from(std::process::id()).unwrap();
+        let other = Board::open(pid, board.number().unwrap(), 2).unwrap();
+        assert!(Board::open(pid, board.number().unwrap(), 3).is_err(), "the file is shorter");
+        std::thread::scope(|scope| {
+            scope.spawn(|| measure(&mut Timer(clock::monotonic_ns()), &board.tallies()[1], TERMS));
+            while other.tallies()[1].figures().samples < 10 {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            assert_eq!(other.tallies()[1].stage(), Stage::Running);
+            other.tallies()[1].stop();
+        });
+        assert_eq!(other.tallies()[1].stage(), Stage::Ended);
+        assert_eq!(other.tallies()[0].stage(), Stage::Waiting);
+    }
+}

@@ -1,0 +1,305 @@
+//! `cpushield latency`: how late threads on shielded CPUs are.
+
+use super::{Global, verify};
+use crate::failure::{Failure, Kind};
+use crate::latency::{
+    self, Beat, Guard, INSTRUMENTS, Instrument, Latency, Order, Progress, instruments,
+};
+use crate::policy::parse_span;
+use crate::report::latency as report;
+use crate::report::table;
+use crate::run::Place;
+use crate::ui::{Tone, Ui};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use cpushield_linux::tally::LIMITS;
+use cpushield_linux::{CpuSet, Host, Policy, Store, can_write, signal, write_stream};
+use std::cell::Cell;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Measure how late threads on CPUs are, worst first
+///
+/// A thread on each CPU waits for an event again and again, and looks at the clock when it runs.
+/// The time from when the event was due until then is its latency. Ctrl-C ends the measurement and
+/// shows what was seen until then. Exit code 0: it was measured, and --max holds. Exit code 1:
+/// --max does not hold, or it cannot be said.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What the threads wait for
+    #[arg(value_name = "INSTRUMENT", value_parser = instrument())]
+    instrument: String,
+    /// The CPUs to measure (those of the active shield when left out)
+    #[arg(long, value_name = "LIST")]
+    cpus: Option<CpuSet>,
+    /// How long to measure
+    #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = span)]
+    time: Duration,
+    /// How long the threads run before anything counts
+    #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = settle)]
+    settle: Duration,
+    /// A thread of this period on each CPU; given more than once, that many threads
+    #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = period)]
+    thread: Vec<u64>,
+    /// Real-time priority of the thread with the shortest period, each other one is below
+    #[arg(long, value_name = "PRIORITY", default_value_t = 80,
+          value_parser = clap::value_parser!(u32).range(1..=98))]
+    fifo: u32,
+    /// Ordinary threads (SCHED_OTHER)
+    #[arg(long, conflicts_with = "fifo")]
+    other: bool,
+    /// Count latencies longer than this, as 20us; may be given up to 8 times
+    #[arg(long, value_name = "TIME", value_parser = period, value_delimiter = ',')]
+    over: Vec<u64>,
+    /// Limit: no latency longer than this
+    #[arg(long, value_name = "TIME", value_parser = period)]
+    max: Option<u64>,
+    /// Write the histogram here as cyclictest does, for programs that draw it
+    #[arg(long, value_name = "FILE")]
+    histogram: Option<PathBuf>,
+    /// Write the histograms here as an HDR log
+    #[arg(long, value_name = "FILE")]
+    hdr: Option<PathBuf>,
+    /// The cgroup directory that the threads join, when the shield is not cpushield's
+    #[arg(long, value_name = "DIR")]
+    cgroup: Option<String>,
+}
+
+/// Where it is measured.
+struct Scene {
+    cpus: CpuSet,
+    cgroup: Option<String>,
+    guard: Option<Guard>,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// The CPUs cannot be measured, or the limit does not hold.
+pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
+    let host = global.host()?;
+    if !host.is_live() {
+        return Err(Failure::usage("a recorded machine does not run: nothing to measure")
+            .hint("leave --root out"));
+    }
+    let instrument = chosen(args)?;
+    let beats = beats(args)?;
+    [&args.histogram, &args.hdr].into_iter().flatten().try_for_each(|file| can_write(file))?;
+    let scene = scene(&host, global, args)?;
+    signal::catch_stops()
+        .map_err(|e| Failure::machine(format!("signals cannot be caught: {e}")))?;
+    let latency = measured(ui, &host, args, instrument, beats, scene)?;
+    ui.show(&latency, || report::text(&latency, &paint))?;
+    write_files(ui, args, &latency)?;
+    outcome(&latency)
+}
+
+fn measured(
+    ui: &Ui,
+    host: &Host,
+    args: &Args,
+    instrument: &'static dyn Instrument,
+    beats: Vec<Beat>,
+    scene: Scene,
+) -> Result<Latency, Failure> {
+    let bar = ui.bar();
+    let worst = Cell::new(None::<u64>);
+    let latency = latency::measure(
+        host,
+        &Order {
+            instrument,
+            cpus: scene.cpus,
+            beats,
+            span: args.time,
+            settle: args.settle,
+            over_ns: args.over.clone(),
+            max_ns: args.max,
+            cgroup: scene.cgroup,
+            guard: scene.guard,
+            progress: &|progress| match progress {
+                Progress::Starting => bar.tell("getting ready"),
+                Progress::Measuring { done, of, worst_ns } => {
+                    worst.set(worst.get().max(worst_ns));
+                    let so_far = worst
+                        .get()
+                        .map_or_else(String::new, |ns| format!(", worst {}", table::span(ns)));
+                    bar.part(&format!("measuring{so_far}"), done, of);
+                }
+            },
+            stop: &|| signal::stopped_by().is_some(),
+        },
+    );
+    bar.end();
+    Ok(latency?)
+}
+
+fn chosen(args: &Args) -> Result<&'static dyn Instrument, Failure> {
+    instruments::by_name(&args.instrument)
+        .ok_or_else(|| Failure::usage(format!("no instrument {}", args.instrument)))
+}
+
+/// The threads of each CPU: the shorter the period, the higher the priority, as LinuxCNC has them.
+fn beats(args: &Args) -> Result<Vec<Beat>, Failure> {
+    if args.over.len() > LIMITS {
+        return Err(Failure::usage(format!("--over can be given {LIMITS} times at most")));
+    }
+    let mut periods = args.thread.clone();
+    periods.sort_unstable();
+    if periods.windows(2).any(|pair| pair.first() == pair.get(1)) {
+        return Err(Failure::usage("two threads of one period on one CPU would hide each other")
+            .hint("give each --thread another period"));
+    }
+    let beat = |(below, period_ns): (u32, u64)| {
+        let priority = args.fifo.saturating_sub(below).max(1);
+        let policy = if args.other { Policy::Other { nice: 0 } } else { Policy::Fifo { priority } };
+        Beat { period_ns, policy }
+    };
+    Ok((0..).zip(periods).map(beat).collect())
+}
+
+fn scene(host: &Host, global: &Global, args: &Args) -> Result<Scene, Failure> {
+    let store = Store::new(&global.state);
+    let readable = verify::readable(host, &store)?;
+    let unread = readable.is_none();
+    let active = readable.flatten();
+    let place = active.as_ref().map(|plan| Place::of(host, plan));
+    let cpus = match (&args.cpus, &place) {
+        (Some(cpus), _) => cpus.clone(),
+        (None, Some(place)) => place.cpus.clone(),
+        (None, None) if unread => {
+            return Err(Failure::usage("which CPUs are shielded is not known without root")
+                .hint(format!("sudo cpushield latency {}", args.instrument))
+                .hint(format!(
+                    "or name the CPUs: cpushield latency {} --cpus 3",
+                    args.instrument
+                )));
+        }
+        (None, None) => {
+            return Err(Failure::usage("no shield is active, so it is not known where to measure")
+                .hint(format!("name the CPUs: cpushield latency {} --cpus 3", args.instrument))
+                .hint("or make a shield: cpushield apply"));
+        }
+    };
+    let ours = place.filter(|place| place.cpus.intersects(&cpus));
+    if let Some(place) = ours.as_ref().filter(|place| !cpus.is_subset(&place.cpus)) {
+        let outside = cpus.minus(&place.cpus);
+        return Err(Failure::usage(format!("CPU {outside} is not of the active shield"))
+            .hint("measure CPUs inside and outside of the shield one after the other"));
+    }
+    if let Some(place) = &ours {
+        beside_others(host, place, &cpus)?;
+    }
+    let group = ours.as_ref().and_then(|place| place.group.clone());
+    let guard =
+        ours.map(|place| Guard { name: place.name, group: place.group, cpus: cpus.clone() });
+    Ok(Scene { cpus, cgroup: args.cgroup.clone().or(group), guard })
+}
+
+/// A program that runs in the shield would be part of every figure, and would be late itself.
+fn beside_others(host: &Host, place: &Place, cpus: &CpuSet) -> Result<(), Failure> {
+    for tid in place.members(host)? {
+        let Ok(task) = host.task(tid, tid) else { continue };
+        if task.state == 'R' && cpus.contains(task.cpu) {
+            return Err(Failure::machine(format!(
+                "{} ({tid}) is running on CPU {}, and the measuring threads would take its time",
+                task.comm, task.cpu
+            ))
+            .hint("measure before it starts, or another CPU of the shield: --cpus"));
+        }
+    }
+    Ok(())
+}
+
+fn write_files(ui: &Ui, args: &Args, latency: &Latency) -> Result<(), Failure> {
+    let bug = |why: String| Failure::new(Kind::Bug, why);
+    if let Some(file) = &args.histogram {
+        let text = latency::cyclictest(latency).map_err(bug)?;
+        write_stream(file, &mut |out| out.write_all(text.as_bytes()))?;
+        ui.status(&format!("wrote {}", file.display()));
+    }
+    if let Some(file) = &args.hdr {
+        let log = latency::hdr_log(latency).map_err(bug)?;
+        write_stream(file, &mut |out| out.write_all(&log))?;
+        ui.status(&format!("wrote {}", file.display()));
+    }
+    Ok(())
+}
+
+fn paint(tone: report::Word, words: &str) -> String {
+    match tone {
+        report::Word::Good => Tone::Good.paint(words),
+        report::Word::Bad => Tone::Bad.paint(words),
+        report::Word::Doubt => Tone::Doubt.paint(words),
+        report::Word::Head => Tone::Head.paint(words),
+    }
+}
+
+/// The exit code.
+fn outcome(latency: &Latency) -> Result<(), Failure> {
+    if latency.holds() {
+        return Ok(());
+    }
+    let broken = latency.gates.iter().filter(|gate| gate.held != Some(true));
+    let words = |gate: &crate::verify::Gate| match gate.held {
+        None => format!("it is not known whether {} holds", gate.limit),
+        _ => format!("{} does not hold: found {}", gate.limit, gate.found),
+    };
+    let words: Vec<String> = broken.map(words).collect();
+    Err(Failure::new(Kind::DoesNotHold, words.join("; ")))
+}
+
+fn instrument() -> impl TypedValueParser<Value = String> {
+    let value = |one: &&'static dyn Instrument| PossibleValue::new(one.name()).help(one.summary());
+    PossibleValuesParser::new(INSTRUMENTS.iter().map(value))
+}
+
+/// A time with its unit.
+fn settle(text: &str) -> Result<Duration, String> {
+    parse_span(text).map(Duration::from_nanos)
+}
+
+/// A time with its unit, more than none.
+fn span(text: &str) -> Result<Duration, String> {
+    period(text).map(Duration::from_nanos)
+}
+
+/// The same in nanoseconds.
+fn period(text: &str) -> Result<u64, String> {
+    match parse_span(text)? {
+        0 => Err("the time must be longer than nothing".to_owned()),
+        ns => Ok(ns),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    fn args(line: &str) -> Result<Args, String> {
+        let words = line.split(' ');
+        let cli = super::super::Cli::try_parse_from(words).map_err(|e| e.to_string())?;
+        let super::super::Command::Latency(args) = cli.command else { panic!("latency") };
+        Ok(args)
+    }
+
+    #[test]
+    fn the_shorter_the_period_the_higher_the_priority() {
+        let line = "cpushield latency timer --thread 1ms --thread 25us --fifo 90";
+        let beats = beats(&args(line).unwrap()).unwrap();
+        let fifo = |period_ns, priority| Beat { period_ns, policy: Policy::Fifo { priority } };
+        assert_eq!(beats, [fifo(25_000, 90), fifo(1_000_000, 89)]);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for line in ["sundial", "timer --thread 0us", "timer --thread 5", "timer --fifo 99"] {
+            assert!(args(&format!("cpushield latency {line}")).is_err(), "{line}");
+        }
+        let twice = args("cpushield latency timer --thread 1ms --thread 1000us").unwrap();
+        assert!(beats(&twice).is_err());
+        let many = "1us,2us,3us,4us,5us,6us,7us,8us,9us";
+        let many = args(&format!("cpushield latency timer --over {many}")).unwrap();
+        assert!(beats(&many).is_err());
+        assert!(args("cpushield latency timer --other --fifo 3").is_err());
+    }
+}

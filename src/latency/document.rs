@@ -1,0 +1,185 @@
+//! The [`Latency`] document.
+
+use crate::verify::Gate;
+use cpushield_linux::CpuSet;
+use serde::{Deserialize, Serialize};
+
+/// The version of the document's form.
+pub const SCHEMA: u32 = 1;
+
+/// How late threads were.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Latency {
+    /// The version of this form: [`SCHEMA`].
+    pub schema: u32,
+    /// What was waited for: `timer` and the like.
+    pub instrument: String,
+    /// How long was to be measured, in nanoseconds.
+    pub asked_ns: u64,
+    /// How long was measured, in nanoseconds.
+    pub span_ns: u64,
+    /// How long the threads ran before anything counted.
+    pub settle_ns: u64,
+    /// It was stopped before its time; what it saw until then is here.
+    pub stopped: bool,
+    /// When it began, in seconds since 1970 by the wall clock.
+    pub began_s: u64,
+    /// One entry for each thread, worst first.
+    pub series: Vec<Series>,
+    /// The limit that was asked for.
+    pub gates: Vec<Gate>,
+    /// What kept others off the CPUs.
+    pub isolation: Isolation,
+    /// What was measured on.
+    pub setting: Setting,
+    /// What makes the figures doubtful, of all threads.
+    pub doubts: Vec<String>,
+    /// What is good to know.
+    pub notes: Vec<String>,
+}
+
+/// What one thread saw. A latency is the time from when an event was due until the thread saw it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Series {
+    /// Its CPU.
+    pub cpu: usize,
+    /// Time between two events, in nanoseconds.
+    pub period_ns: u64,
+    /// Its scheduling policy, `SCHED_FIFO 80`.
+    pub policy: String,
+    /// Events that it saw.
+    pub samples: u64,
+    /// Events that it did not wait for, because it was late for longer than a period; they are no
+    /// samples.
+    pub missed: u64,
+    /// The longest latencies, longest first; at most 16.
+    pub worst: Vec<Worst>,
+    /// The shortest latency; `None` without events, as all of these.
+    pub min_ns: Option<u64>,
+    /// The mean.
+    pub mean_ns: Option<u64>,
+    /// The longest.
+    pub max_ns: Option<u64>,
+    /// Latencies below which so many of all are, to one part in a thousand.
+    pub percentiles: Vec<Percentile>,
+    /// How many latencies were longer than each limit asked for.
+    pub over: Vec<Over>,
+    /// How far the time between two events seen was from the period at most: the max jitter of
+    /// LinuxCNC's latency test. `None` with fewer than two events.
+    pub jitter_ns: Option<u64>,
+    /// Events that it saw on another CPU; `None` where that cannot be known without asking the
+    /// kernel.
+    pub elsewhere: Option<u64>,
+    /// The worst of each moment.
+    pub timeline: Timeline,
+    /// All latencies in nanoseconds: an HDR histogram of three digits, encoded as V2 with DEFLATE,
+    /// in base64.
+    pub histogram: String,
+    /// What makes these figures doubtful: it ran elsewhere, its CPU went away.
+    pub doubts: Vec<String>,
+}
+
+/// One of the longest latencies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Worst {
+    /// When the event was due, in nanoseconds since the measurement began.
+    pub at_ns: u64,
+    /// How late it was.
+    pub late_ns: u64,
+}
+
+/// A latency below which a part of all are.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Percentile {
+    /// How many of a hundred.
+    pub percent: f64,
+    /// The latency.
+    pub ns: u64,
+}
+
+/// Latencies over a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Over {
+    /// The limit.
+    pub limit_ns: u64,
+    /// How many were longer.
+    pub count: u64,
+    /// How many of a hundred.
+    pub percent: f64,
+}
+
+/// The worst of each moment of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Timeline {
+    /// How long a moment is, in nanoseconds.
+    pub step_ns: u64,
+    /// The longest latency of each moment that is known of, from the beginning on; 0 where no event
+    /// came.
+    pub worst_ns: Vec<u64>,
+}
+
+/// What kept others off the CPUs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Isolation {
+    /// The name of cpushield's shield that holds all of the CPUs; `None` when there is none.
+    pub shield: Option<String>,
+    /// Whether it did so at every look, one a second; `None` without a shield, and when it has
+    /// nothing that can be looked at.
+    pub held: Option<bool>,
+    /// Since when it did not, and why.
+    pub broken: Vec<String>,
+    /// CPUs that the kernel keeps out of scheduling since it was booted
+    /// (`/sys/devices/system/cpu/isolated`).
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+    pub isolated: Option<CpuSet>,
+    /// CPUs whose tick the kernel can stop (`/sys/devices/system/cpu/nohz_full`).
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+    pub nohz_full: Option<CpuSet>,
+}
+
+/// What was measured on. A figure without this cannot be compared with another.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Setting {
+    /// The kernel's release.
+    pub kernel: Option<String>,
+    /// Whether it is a PREEMPT_RT kernel.
+    pub realtime: Option<bool>,
+    /// Its command line.
+    pub cmdline: Option<String>,
+    /// The processor's name.
+    pub processor: Option<String>,
+    /// CPUs in use.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub online: CpuSet,
+    /// The hypervisor that this runs under, or `unknown`; `None` on a machine of its own.
+    pub hypervisor: Option<String>,
+    /// The clock of all figures.
+    pub clock: String,
+    /// What the kernel's clock is made of.
+    pub clocksource: Option<String>,
+    /// What one look at the clock takes, in nanoseconds; it is part of every figure.
+    pub clock_read_ns: u64,
+}
+
+impl Latency {
+    /// The worst of all, with its thread.
+    #[must_use]
+    pub fn worst(&self) -> Option<(&Series, Worst)> {
+        let worst = self.series.iter().filter_map(|series| Some((series, *series.worst.first()?)));
+        worst.max_by_key(|(_, worst)| worst.late_ns)
+    }
+
+    /// Whether every limit holds for certain.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.gates.iter().all(|gate| gate.held == Some(true))
+    }
+}

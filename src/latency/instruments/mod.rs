@@ -1,0 +1,73 @@
+//! The instruments: what threads wait for, one file each. An instrument that cannot run on a
+//! machine says why; it never gives a zero.
+
+mod timer;
+
+use cpushield_linux::Host;
+use cpushield_linux::tally::{Tally, Terms};
+use std::fmt;
+
+/// Every instrument, in the order of the help.
+pub const INSTRUMENTS: &[&dyn Instrument] = &[&timer::Timer];
+
+/// What a thread is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Task {
+    /// Time between two events, in nanoseconds.
+    pub period_ns: u64,
+    /// When the first one is due, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub begin_ns: u64,
+    /// What of it counts, and where the thread belongs.
+    pub terms: Terms,
+}
+
+/// A way to measure latency.
+pub trait Instrument: Sync {
+    /// The word for it on the command line.
+    fn name(&self) -> &'static str;
+
+    /// What it measures, in one sentence.
+    fn summary(&self) -> &'static str;
+
+    /// How it measures, what is in the figure and what is not, with sources.
+    fn page(&self) -> &'static str;
+
+    /// Why it cannot run on this machine.
+    ///
+    /// # Errors
+    /// One sentence.
+    fn possible(&self, host: &Host) -> Result<(), String>;
+
+    /// Measures until the tally is stopped. On its CPU, with its policy; must not allocate once it
+    /// waits.
+    fn run(&self, task: &Task, tally: &Tally);
+}
+
+impl fmt::Debug for dyn Instrument {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The instrument of this name.
+#[must_use]
+pub fn by_name(name: &str) -> Option<&'static dyn Instrument> {
+    INSTRUMENTS.iter().copied().find(|instrument| instrument.name() == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_instrument_has_a_name_of_its_own_and_a_page_with_a_source() {
+        let names: BTreeSet<&str> = INSTRUMENTS.iter().map(|one| one.name()).collect();
+        assert_eq!(names.len(), INSTRUMENTS.len());
+        for instrument in INSTRUMENTS {
+            assert!(by_name(instrument.name()).is_some());
+            assert!(instrument.page().contains("Source"), "{}", instrument.name());
+        }
+        assert!(by_name("sundial").is_none());
+    }
+}

@@ -1,0 +1,466 @@
+//! Measure: `Host` → [`Latency`]. Starts the crew, lets the time go by, and makes a document of its
+//! figures. It looks at them from a housekeeping CPU, several times a second.
+
+use super::crew::{Crew, Seat};
+use super::histogram;
+use super::order::{LatencyError, Order, Progress};
+use super::{Isolation, Latency, Over, SCHEMA, Series, Setting, Timeline, Worst};
+use crate::survey::{Machine, survey_beside};
+use crate::verify::Gate;
+use crate::verify::aside::Aside;
+use crate::verify::circumstances;
+use cpushield_linux::clock::monotonic_ns;
+use cpushield_linux::tally::{Figures, LIMITS, Stage, Tally};
+use cpushield_linux::{CpuSet, Host};
+use std::collections::BTreeSet;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How often the figures are looked at.
+const STEP: Duration = Duration::from_millis(100);
+/// So many steps apart the shield and the CPUs are looked at.
+const ROUNDS: u64 = 10;
+/// The threads get so long to go to sleep before their first event.
+const LEAD_NS: u64 = 20_000_000;
+/// Looks at the clock that its price is taken from.
+const LOOKS: u64 = 1000;
+
+/// Measures.
+///
+/// # Errors
+/// The order makes no sense on this machine, or the threads do not start. What goes wrong later is
+/// a doubt in the document.
+pub fn measure(host: &Host, order: &Order<'_>) -> Result<Latency, LatencyError> {
+    let online = check(host, order)?;
+    let aside = Aside::step(&online.minus(&order.cpus));
+    (order.progress)(Progress::Starting);
+    let machine = survey_beside(host, &[], &order.cpus);
+    let seats = seats(order);
+    let files = order.cgroup.iter().map(|dir| format!("{dir}/cgroup.procs")).collect();
+    let mut limits_ns = [0; LIMITS];
+    limits_ns.iter_mut().zip(&order.over_ns).for_each(|(to, from)| *to = *from);
+    let mut crew = Crew::start(order.instrument.name(), &seats, files, limits_ns)?;
+    let mut run = Run::new(host, order, &seats);
+    if online.minus(&order.cpus).is_empty() {
+        run.notes.push(
+            "every CPU is measured, so that cpushield itself runs beside the threads".to_owned(),
+        );
+    }
+    run.notes.append(&mut crew.notes);
+    let first = circumstances::take(host);
+    let began_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    let begin_ns = monotonic_ns().saturating_add(LEAD_NS);
+    let from_ns = begin_ns.saturating_add(nanos(order.settle));
+    crew.go(begin_ns, from_ns)?;
+    run.wait_until(from_ns);
+    let calm = circumstances::take(host);
+    let stopped = run.watch(&crew, from_ns);
+    let moved = run.look_at_threads(&crew.tids);
+    let end_ns = monotonic_ns();
+    let longest = seats.iter().map(|seat| seat.period_ns).max().unwrap_or(0);
+    crew.stop(Duration::from_nanos(longest));
+    run.enter_peaks(&crew, end_ns.saturating_sub(from_ns));
+    run.doubts.extend(circumstances::changed(&first, &calm, &circumstances::take(host)));
+    let mut series = Vec::new();
+    for (((seat, tally), line), doubts) in
+        seats.iter().zip(crew.tallies()).zip(run.timelines).zip(moved)
+    {
+        series.push(told(seat, tally, order, from_ns, end_ns, line, doubts));
+    }
+    crew.dismiss();
+    drop(aside);
+    series.sort_by_key(|series| std::cmp::Reverse(series.max_ns));
+    let mut latency = Latency {
+        schema: SCHEMA,
+        instrument: order.instrument.name().to_owned(),
+        asked_ns: nanos(order.span),
+        span_ns: end_ns.saturating_sub(from_ns),
+        settle_ns: nanos(order.settle),
+        stopped,
+        began_s,
+        series,
+        gates: Vec::new(),
+        isolation: isolation(&machine, order, run.broken),
+        setting: setting(machine),
+        doubts: run.doubts,
+        notes: run.notes,
+    };
+    latency.gates = order.max_ns.map(|most| gate(&latency, most)).into_iter().collect();
+    Ok(latency)
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The online CPUs, when the order can be followed.
+fn check(host: &Host, order: &Order<'_>) -> Result<CpuSet, LatencyError> {
+    if !host.is_live() {
+        return Err(LatencyError::Recorded);
+    }
+    if order.cpus.is_empty() {
+        return Err(LatencyError::NoCpus);
+    }
+    let path = "/sys/devices/system/cpu/online";
+    let text = host.read_line(path)?;
+    let online: CpuSet = text
+        .parse()
+        .map_err(|_| cpushield_linux::Error::malformed(path, 1, "a CPU list", &text))?;
+    let offline = order.cpus.minus(&online);
+    if !offline.is_empty() {
+        return Err(LatencyError::Offline { cpus: offline, online });
+    }
+    order
+        .instrument
+        .possible(host)
+        .map_err(|why| LatencyError::Impossible { instrument: order.instrument.name(), why })?;
+    Ok(online)
+}
+
+/// Every CPU gets every thread.
+fn seats(order: &Order<'_>) -> Vec<Seat> {
+    let on = |cpu| {
+        order.beats.iter().map(move |beat| Seat {
+            cpu,
+            period_ns: beat.period_ns,
+            policy: beat.policy,
+        })
+    };
+    order.cpus.iter().flat_map(on).collect()
+}
+
+/// What is known while it runs.
+struct Run<'a> {
+    host: &'a Host,
+    order: &'a Order<'a>,
+    seats: &'a [Seat],
+    timelines: Vec<Timeline>,
+    doubts: Vec<String>,
+    notes: Vec<String>,
+    /// When the shield was found broken, and how; each way once.
+    broken: Vec<String>,
+    known: BTreeSet<String>,
+}
+
+impl<'a> Run<'a> {
+    fn new(host: &'a Host, order: &'a Order<'a>, seats: &'a [Seat]) -> Run<'a> {
+        let (doubts, notes, broken) = (Vec::new(), Vec::new(), Vec::new());
+        let timelines = seats.iter().map(|_| Timeline::new(nanos(STEP))).collect();
+        Run { host, order, seats, timelines, doubts, notes, broken, known: BTreeSet::new() }
+    }
+
+    /// Lets time go by until then, or until somebody stops it.
+    fn wait_until(&self, ns: u64) {
+        loop {
+            let left = Duration::from_nanos(ns.saturating_sub(monotonic_ns()));
+            if left.is_zero() || (self.order.stop)() {
+                return;
+            }
+            std::thread::sleep(left.min(STEP));
+        }
+    }
+
+    /// Lets the span go by; whether it was stopped before.
+    fn watch(&mut self, crew: &Crew, from_ns: u64) -> bool {
+        let of = nanos(self.order.span);
+        let mut worst_ns = None;
+        for round in 0_u64.. {
+            let done = monotonic_ns().saturating_sub(from_ns);
+            worst_ns = worst_ns.max(self.enter_peaks(crew, done.min(of.saturating_sub(1))));
+            let done = Duration::from_nanos(done.min(of));
+            (self.order.progress)(Progress::Measuring { done, of: self.order.span, worst_ns });
+            if round.is_multiple_of(ROUNDS) {
+                self.look_around(done);
+            }
+            if done >= self.order.span {
+                self.look_around(done);
+                return false;
+            }
+            let running = |tally: &Tally| matches!(tally.stage(), Stage::Waiting | Stage::Running);
+            if (self.order.stop)() || !crew.tallies().iter().any(running) {
+                return true;
+            }
+            std::thread::sleep(STEP.min(self.order.span - done));
+        }
+        true
+    }
+
+    /// The longest since the last time, of each thread; gives the longest of all.
+    fn enter_peaks(&mut self, crew: &Crew, at_ns: u64) -> Option<u64> {
+        let mut worst_ns = None;
+        for (tally, line) in crew.tallies().iter().zip(&mut self.timelines) {
+            let peak = tally.take_peak();
+            line.enter(at_ns, peak);
+            if tally.has_samples() {
+                worst_ns = worst_ns.max(Some(peak));
+            }
+        }
+        worst_ns
+    }
+
+    /// Whether the shield is in force and the CPUs are there.
+    fn look_around(&mut self, done: Duration) {
+        let at = done.as_secs();
+        if let Some(why) =
+            self.order.guard.as_ref().and_then(|guard| guard.broken(self.host)).flatten()
+            && self.known.insert(why.clone())
+        {
+            self.broken.push(format!("after {at} s: {why}"));
+        }
+        if let Some(gone) = circumstances::offline(self.host, &self.order.cpus) {
+            let why = format!("CPU {gone} was offline");
+            if self.known.insert(why.clone()) {
+                self.doubts.push(why);
+            }
+        }
+    }
+
+    /// What is not as it was made, for each thread: looked up while they still run.
+    fn look_at_threads(&self, tids: &[i32]) -> Vec<Vec<String>> {
+        let look = |(seat, tid): (&Seat, &i32)| {
+            let mut doubts = Vec::new();
+            match self.host.online_affinity(*tid) {
+                Ok(cpus) if cpus == CpuSet::one(seat.cpu) => {}
+                Ok(cpus) => doubts.push(format!("somebody let it run on CPU {cpus}")),
+                Err(_) => doubts.push("it is gone".to_owned()),
+            }
+            match self.host.scheduling(*tid) {
+                Ok(policy) if policy == seat.policy => {}
+                Ok(policy) => doubts.push(format!("somebody gave it {policy}")),
+                Err(_) => {}
+            }
+            doubts
+        };
+        self.seats.iter().zip(tids).map(look).collect()
+    }
+}
+
+/// What one thread saw.
+fn told(
+    seat: &Seat,
+    tally: &Tally,
+    order: &Order<'_>,
+    from_ns: u64,
+    end_ns: u64,
+    timeline: Timeline,
+    mut doubts: Vec<String>,
+) -> Series {
+    let figures = tally.figures();
+    let histogram = histogram::collect(tally.counts());
+    let some = |ns: u64| (figures.samples > 0).then_some(ns);
+    doubts.extend(doubtful(seat, tally.stage(), &figures, end_ns));
+    let share = |count: u64| {
+        #[expect(clippy::cast_precision_loss, reason = "a share is not exact")]
+        let share = count as f64 * 100.0 / figures.samples.max(1) as f64;
+        share
+    };
+    let over = |(limit_ns, count): (&u64, &u64)| {
+        let (limit_ns, count) = (*limit_ns, *count);
+        Over { limit_ns, count, percent: share(count) }
+    };
+    Series {
+        cpu: seat.cpu,
+        period_ns: seat.period_ns,
+        policy: seat.policy.to_string(),
+        samples: figures.samples,
+        missed: figures.missed,
+        worst: figures
+            .worst
+            .iter()
+            .map(|worst| Worst {
+                at_ns: worst.due_ns.saturating_sub(from_ns),
+                late_ns: worst.late_ns,
+            })
+            .collect(),
+        min_ns: some(figures.min_ns),
+        mean_ns: figures.sum_ns.checked_div(figures.samples),
+        max_ns: some(figures.max_ns),
+        percentiles: histogram::percentiles(&histogram, figures.max_ns),
+        over: order.over_ns.iter().zip(&figures.over).map(over).collect(),
+        jitter_ns: (figures.samples > 1).then(|| {
+            let late = figures.longest_ns.saturating_sub(seat.period_ns);
+            late.max(seat.period_ns.saturating_sub(figures.shortest_ns))
+        }),
+        elsewhere: figures.elsewhere,
+        timeline,
+        histogram: histogram::encode(&histogram),
+        doubts,
+    }
+}
+
+/// What makes the figures of a thread doubtful.
+fn doubtful(seat: &Seat, stage: Stage, figures: &Figures, end_ns: u64) -> Vec<String> {
+    let mut doubts = Vec::new();
+    match stage {
+        Stage::Ended => {}
+        Stage::Waiting => doubts.push("it never began".to_owned()),
+        Stage::Running => {
+            let due = figures.last_due_ns.saturating_add(seat.period_ns);
+            let late = end_ns.saturating_sub(due) / 1_000_000;
+            doubts.push(if figures.samples == 0 {
+                "it saw nothing at all, and did not end".to_owned()
+            } else {
+                format!("it did not run again: its last event was {late} ms late at the end")
+            });
+        }
+        Stage::Failed(number) => {
+            let error = std::io::Error::from_raw_os_error(number);
+            doubts.push(format!("it ended before its time: {error}"));
+        }
+    }
+    if figures.samples == 0 && stage == Stage::Ended {
+        doubts.push("no event came".to_owned());
+    }
+    if let Some(elsewhere) = figures.elsewhere.filter(|elsewhere| *elsewhere > 0) {
+        doubts.push(format!("it ran on another CPU {elsewhere} times"));
+    }
+    doubts
+}
+
+fn isolation(machine: &Machine, order: &Order<'_>, broken: Vec<String>) -> Isolation {
+    let guard = order.guard.as_ref();
+    Isolation {
+        shield: guard.map(|guard| guard.name.clone()),
+        held: guard.filter(|guard| guard.group.is_some()).map(|_| broken.is_empty()),
+        broken,
+        isolated: machine.isolation.isolated.clone(),
+        nohz_full: machine.isolation.nohz_full.clone(),
+    }
+}
+
+fn setting(machine: Machine) -> Setting {
+    let before = monotonic_ns();
+    let last = (0..LOOKS).fold(before, |_, _| monotonic_ns());
+    let guest = machine.virt.guest == Some(true);
+    Setting {
+        kernel: machine.kernel.release,
+        realtime: machine.kernel.realtime,
+        cmdline: machine.kernel.cmdline,
+        processor: machine.topology.model,
+        online: machine.topology.online,
+        hypervisor: machine.virt.hypervisor.or_else(|| guest.then(|| "unknown".to_owned())),
+        clock: "CLOCK_MONOTONIC".to_owned(),
+        clocksource: machine.kernel.clocksource,
+        clock_read_ns: last.saturating_sub(before) / LOOKS,
+    }
+}
+
+/// A time as it can be given on the command line, nothing rounded.
+fn exact(ns: u64) -> String {
+    let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
+    let fits = |unit: &&(u64, &str)| ns >= unit.0 && ns.is_multiple_of(unit.0);
+    let (scale, unit) = units.iter().find(fits).copied().unwrap_or((1, "ns"));
+    format!("{}{unit}", ns / scale)
+}
+
+/// Whether the worst is within the limit. What is over it is over it, whatever else is doubtful.
+fn gate(latency: &Latency, most_ns: u64) -> Gate {
+    let worst = latency.worst().map(|(_, worst)| worst.late_ns);
+    let mut why: Vec<String> = latency.doubts.clone();
+    why.extend(latency.isolation.broken.iter().map(|why| format!("the shield was broken {why}")));
+    for series in &latency.series {
+        why.extend(series.doubts.iter().map(|doubt| format!("CPU {}: {doubt}", series.cpu)));
+    }
+    if latency.stopped && latency.span_ns == 0 {
+        why.push("it was stopped before anything was measured".to_owned());
+    }
+    let held = match worst {
+        Some(worst) if worst > most_ns => Some(false),
+        Some(_) if why.is_empty() => Some(true),
+        _ => None,
+    };
+    if held == Some(false) {
+        why.clear();
+    }
+    Gate {
+        limit: format!("--max {}", exact(most_ns)),
+        found: worst.map_or_else(|| "nothing".to_owned(), exact),
+        held,
+        why,
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use cpushield_linux::Policy;
+
+    const SEAT: Seat = Seat { cpu: 3, period_ns: 1_000_000, policy: Policy::Fifo { priority: 80 } };
+
+    /// A document of five events on CPU 3: 2, 2, 2, 3 and 31 µs.
+    pub(in crate::latency) fn latency() -> Latency {
+        let histogram = histogram::collect([(2_000, 3), (3_000, 1), (31_000, 1)].into_iter());
+        Latency {
+            schema: SCHEMA,
+            instrument: "timer".to_owned(),
+            asked_ns: 5_000_000,
+            span_ns: 5_000_000,
+            settle_ns: 0,
+            stopped: false,
+            began_s: 1_800_000_000,
+            series: vec![Series {
+                cpu: 3,
+                period_ns: 1_000_000,
+                policy: SEAT.policy.to_string(),
+                samples: 5,
+                missed: 0,
+                worst: vec![Worst { at_ns: 2_000_000, late_ns: 31_000 }],
+                min_ns: Some(2_000),
+                mean_ns: Some(8_000),
+                max_ns: Some(31_000),
+                percentiles: histogram::percentiles(&histogram, 31_000),
+                over: vec![Over { limit_ns: 20_000, count: 1, percent: 20.0 }],
+                jitter_ns: Some(29_000),
+                elsewhere: Some(0),
+                timeline: Timeline { step_ns: 100_000_000, worst_ns: vec![31_000] },
+                histogram: histogram::encode(&histogram),
+                doubts: Vec::new(),
+            }],
+            gates: Vec::new(),
+            isolation: Isolation::default(),
+            setting: Setting::default(),
+            doubts: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_gate_holds_only_without_doubt_and_is_broken_in_spite_of_it() {
+        let plain = latency();
+        let held = |latency: &Latency, most| gate(latency, most).held;
+        assert_eq!(held(&plain, 31_000), Some(true));
+        assert_eq!(held(&plain, 30_999), Some(false));
+        let mut doubtful = plain.clone();
+        doubtful.series[0].doubts.push("it ran on another CPU 3 times".to_owned());
+        assert_eq!(held(&doubtful, 31_000), None);
+        assert_eq!(held(&doubtful, 30_999), Some(false));
+        let mut broken = plain.clone();
+        broken.isolation.broken.push("after 3 s: its cgroup is gone".to_owned());
+        assert_eq!(held(&broken, 31_000), None);
+        let mut empty = plain;
+        empty.series.clear();
+        assert_eq!(held(&empty, 31_000), None);
+        assert_eq!(gate(&empty, 20_000).limit, "--max 20us");
+        assert_eq!(gate(&empty, 20_001).limit, "--max 20001ns");
+        assert_eq!(gate(&empty, 1).found, "nothing");
+    }
+
+    #[test]
+    fn a_thread_that_does_not_run_again_is_no_good_result() {
+        let figures = Figures {
+            samples: 7,
+            last_due_ns: 10_000_000,
+            elsewhere: Some(0),
+            ..Figures::default()
+        };
+        assert_eq!(doubtful(&SEAT, Stage::Ended, &figures, 11_000_000), Vec::<String>::new());
+        assert_eq!(
+            doubtful(&SEAT, Stage::Running, &figures, 911_000_000),
+            ["it did not run again: its last event was 900 ms late at the end"]
+        );
+        let none = Figures { elsewhere: Some(2), ..Figures::default() };
+        let said = doubtful(&SEAT, Stage::Ended, &none, 0);
+        assert_eq!(said, ["no event came", "it ran on another CPU 2 times"]);
+        let said = doubtful(&SEAT, Stage::Failed(19), &figures, 0);
+        assert!(said[0].starts_with("it ended before its time: No such device"), "{said:?}");
+    }
+}

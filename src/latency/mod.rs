@@ -1,0 +1,23 @@
+//! Latency: `Host` → [`Latency`]: how late threads on some CPUs are when what they wait for has
+//! come.
+//!
+//! The threads are in a process of their own (`crew`), which may be in the shield's cgroup; this
+//! process tells it what to do, reads its figures from shared memory from a housekeeping CPU, and
+//! makes the document (`measure`). What is waited for is an instrument, one file each.
+
+mod crew;
+mod document;
+mod guard;
+mod histogram;
+pub mod instruments;
+mod measure;
+mod order;
+mod timeline;
+
+pub use crew::{HIDDEN, serve};
+pub use document::*;
+pub use guard::Guard;
+pub use histogram::{cyclictest, hdr_log};
+pub use instruments::{INSTRUMENTS, Instrument};
+pub use measure::measure;
+pub use order::{Beat, LatencyError, Order, Progress};

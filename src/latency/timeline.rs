@@ -1,0 +1,50 @@
+//! The worst of each moment of a run, in constant memory: when there are too many moments, two
+//! become one. Pure.
+
+use super::Timeline;
+
+/// Moments that are kept.
+const MOMENTS_MAX: usize = 600;
+
+impl Timeline {
+    /// One for a run whose worst is looked up every so often.
+    pub(super) fn new(step_ns: u64) -> Timeline {
+        Timeline { step_ns, worst_ns: Vec::new() }
+    }
+
+    /// The worst of what came at this time since the beginning.
+    pub(super) fn enter(&mut self, at_ns: u64, worst_ns: u64) {
+        if self.step_ns == 0 {
+            return;
+        }
+        while at_ns / self.step_ns >= MOMENTS_MAX as u64 {
+            self.step_ns = self.step_ns.saturating_mul(2);
+            let pairs = self.worst_ns.chunks(2);
+            self.worst_ns = pairs.filter_map(|pair| pair.iter().copied().max()).collect();
+        }
+        let at = usize::try_from(at_ns / self.step_ns).unwrap_or(0);
+        if self.worst_ns.len() <= at {
+            self.worst_ns.resize(at + 1, 0);
+        }
+        if let Some(worst) = self.worst_ns.get_mut(at) {
+            *worst = worst_ns.max(*worst);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_run_keeps_every_peak_at_its_time_in_constant_memory() {
+        let mut line = Timeline::new(100);
+        for at in 0..100_000 {
+            line.enter(at * 100, if at == 77_777 { 5_000 } else { at % 7 });
+        }
+        assert!(line.worst_ns.len() <= MOMENTS_MAX && line.worst_ns.len() > MOMENTS_MAX / 2);
+        let peak = line.worst_ns.iter().position(|worst| *worst == 5_000).unwrap() as u64;
+        assert_eq!(peak, 7_777_700 / line.step_ns);
+        assert_eq!(line.worst_ns.iter().filter(|worst| **worst > 6).count(), 1);
+    }
+}

@@ -1,0 +1,164 @@
+//! `cpushield latency` on the machine that runs the tests: that it sees a thread that is late, says
+//! when, keeps what it saw when it is stopped, and leaves nothing behind.
+
+use cpushield::latency::Latency;
+use cpushield_linux::{CpuSet, Host, Policy, sched};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// Two measurements on one CPU would see each other.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// A CPU to measure.
+fn cpu() -> usize {
+    sched::affinity(0).unwrap().last().unwrap()
+}
+
+/// Whether this user may have real-time threads.
+fn may_be_real_time() -> bool {
+    std::thread::spawn(|| sched::set_policy(0, Policy::Fifo { priority: 1 }).is_ok())
+        .join()
+        .unwrap()
+}
+
+fn command(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cpushield"));
+    command.args(["latency", "timer", "--state", "/nonexistent/cpushield", "--cpus"]);
+    command.arg(cpu().to_string()).args(words);
+    if !may_be_real_time() && !words.contains(&"--other") {
+        command.arg("--other");
+    }
+    command
+}
+
+fn run(words: &[&str]) -> Output {
+    command(words).output().unwrap()
+}
+
+fn document(output: &Output) -> Latency {
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)))
+}
+
+#[test]
+fn two_seconds_of_two_threads_are_measured_whole() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
+    let dir = std::env::temp_dir().join(format!("cpushield-latency-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let file = dir.join("histogram");
+    let threads = ["--thread", "1ms", "--thread", "5ms", "--over", "1us,30s", "--json"];
+    let files = ["--for", "2s", "--max", "1min", "--histogram", file.to_str().unwrap()];
+    let output = run(&[&threads[..], &files].concat());
+    let latency = document(&output);
+    assert_eq!(latency.series.len(), 2);
+    for series in &latency.series {
+        // Every period is a sample or was missed, but at each end, where one may be late.
+        let periods = latency.span_ns / series.period_ns;
+        let ends = 2 + series.max_ns.unwrap() / series.period_ns;
+        assert!((series.samples + series.missed).abs_diff(periods) <= ends, "{series:?}");
+        assert!(series.samples > 0 && series.elsewhere.unwrap_or(0) == 0, "{series:?}");
+        let (least, mean, most) = (series.min_ns, series.mean_ns, series.max_ns);
+        assert!(least <= mean && mean <= most && most == Some(series.worst[0].late_ns));
+        assert!(series.percentiles.windows(2).all(|pair| pair[0].ns <= pair[1].ns));
+        assert!(series.worst.iter().all(|worst| worst.at_ns <= latency.span_ns + series.period_ns));
+        assert!(series.over[0].count > 0 && series.over[1].count == 0, "{:?}", series.over);
+        assert_eq!(series.timeline.worst_ns.iter().max(), most.as_ref(), "{series:?}");
+    }
+    assert!(latency.span_ns >= latency.asked_ns && !latency.stopped);
+    let doubtful = !latency.doubts.is_empty();
+    assert_eq!(latency.gates[0].held, (!doubtful).then_some(true), "{latency:?}");
+    assert_eq!(output.status.code(), Some(i32::from(doubtful)));
+    let text = std::fs::read_to_string(&file).unwrap();
+    let samples: u64 = latency.series.iter().map(|series| series.samples).sum();
+    let rows = text.lines().filter(|line| !line.starts_with('#'));
+    let counted = rows.flat_map(|row| row.split_whitespace().skip(1));
+    assert_eq!(counted.map(|n| n.parse::<u64>().unwrap()).sum::<u64>(), samples);
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn a_limit_that_is_broken_is_told_by_the_exit_code() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
+    let output = run(&["--for", "300ms", "--max", "1ns"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("--max 1ns does not hold: found"), "{said}");
+}
+
+#[test]
+fn what_was_seen_before_it_was_stopped_is_kept() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
+    let mut command = command(&["--for", "1h", "--json", "--thread", "2ms"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    let pid = i32::try_from(child.id()).unwrap();
+    cpushield_linux::process::kill(pid, 2).unwrap();
+    let asked = Instant::now();
+    let output = child.wait_with_output().unwrap();
+    assert!(asked.elapsed() < Duration::from_secs(20));
+    let latency = document(&output);
+    assert!(latency.stopped && latency.series[0].samples > 0, "{latency:?}");
+    assert_eq!(output.status.code(), Some(0));
+}
+
+/// The number of the process whose threads measure, below this one.
+fn crew_of(pid: u32) -> Option<String> {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+    children.split_whitespace().next().map(str::to_owned)
+}
+
+fn resident_kib(pid: &str) -> u64 {
+    let pid = pid.parse().unwrap();
+    Host::live().held_memory(pid).unwrap().resident_kib
+}
+
+#[test]
+fn its_memory_does_not_grow_and_its_threads_end_with_it() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
+    if !Path::new("/proc/self/task").join(std::process::id().to_string()).join("children").exists()
+    {
+        return;
+    }
+    let mut command = command(&["--for", "1h", "--thread", "100us", "--json"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(1200));
+    let crew = crew_of(child.id()).expect("a process that measures");
+    let maker = child.id().to_string();
+    let before = (resident_kib(&maker), resident_kib(&crew));
+    std::thread::sleep(Duration::from_millis(2500));
+    let after = (resident_kib(&maker), resident_kib(&crew));
+    // Tens of thousands of samples; one byte of memory for each would show.
+    assert!(after.0 <= before.0 + 16 && after.1 <= before.1 + 16, "{before:?} {after:?}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let gone = (0..200).any(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        Host::live().started(crew.parse().unwrap()).is_none()
+    });
+    assert!(gone, "killed at once, it leaves no thread behind");
+}
+
+#[test]
+fn orders_that_make_no_sense_are_told_at_once() {
+    for (words, code, wanted) in [
+        (&["--root", "/"][..], 2, "a recorded machine does not run"),
+        (&["--cgroup", "/nonexistent"], 3, "cannot be started"),
+        (&["--histogram", "/nonexistent/file"], 3, "cannot write /nonexistent/file"),
+    ] {
+        let output = run(words);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(said.contains(wanted), "{said}");
+    }
+    let online: CpuSet = sched::affinity(0).unwrap();
+    let beyond = (online.last().unwrap() + 3000).to_string();
+    let output = Command::new(env!("CARGO_BIN_EXE_cpushield"))
+        .args(["latency", "timer", "--state", "/nonexistent/cpushield", "--cpus", &beyond])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains(&format!("CPU {beyond} is not online")), "{said}");
+    assert_eq!(output.status.code(), Some(2));
+}
