@@ -1,6 +1,7 @@
 //! The documents about booting: what is wanted ([`BootPlan`]), what was there before
 //! ([`BootJournal`]), what became of it ([`BootStatus`]). Plain data.
 
+use super::early::AtBoot;
 use super::grub::generator::Rule;
 use cpushield_linux::{Access, CpuSet};
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,8 @@ pub struct BootPlan {
     pub cpus: CpuSet,
     /// All others.
     pub housekeeping: CpuSet,
+    /// CPUs that a trial shields and watches before it is made permanent.
+    pub proves: CpuSet,
     /// Why these CPUs and these kernels, in sentences.
     pub why: Vec<String>,
     /// The parameters.
@@ -123,6 +126,12 @@ pub struct Trial {
     pub unit: bool,
     /// Whether the entries are to stay behind all others when they are permanent.
     pub keep_default: bool,
+    /// CPUs that are shielded and watched after the boot.
+    #[serde(default)]
+    pub proves: CpuSet,
+    /// Units that had failed before: only others speak against the trial.
+    #[serde(default)]
+    pub failed: Vec<String>,
 }
 
 /// What became of a trial.
@@ -274,6 +283,8 @@ pub struct BootStatus {
     pub trial: Option<Trial>,
     /// What became of the last trial.
     pub last_trial: Option<TrialEnd>,
+    /// What is started at each boot (`apply --at-boot`).
+    pub at_boot: Option<AtBoot>,
     /// What differs from what was written, and what to do.
     pub differs: Vec<String>,
 }

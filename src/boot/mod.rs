@@ -6,6 +6,7 @@
 //! loader. The journal of the runtime shield ends with the boot; this one outlives it.
 
 mod document;
+pub mod early;
 pub mod error;
 pub mod grub;
 pub mod line;

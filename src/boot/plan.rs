@@ -104,6 +104,7 @@ pub fn plan(
         schema: SCHEMA,
         loader: menu.map(|(loader, _)| loader.name().to_owned()),
         covers_later: menu.is_some_and(|(loader, _)| loader.covers_later()),
+        proves: proves(&site, named_cpus),
         cpus: site.cpus,
         housekeeping: site.rest,
         why,
@@ -115,6 +116,12 @@ pub fn plan(
         kernels,
         parameters,
     })
+}
+
+/// CPUs that were named shall hold. Of a prepared boot one is enough: a shield on all of them at
+/// once would leave nearly none to whatever starts.
+fn proves(site: &Site, named_cpus: bool) -> CpuSet {
+    if named_cpus { site.cpus.clone() } else { site.cpus.last().into_iter().collect() }
 }
 
 fn no_kernel(asked: &Asked, versions: &[&Entry]) -> BootError {

@@ -3,7 +3,7 @@
 
 use super::document::{BootStatus, SCHEMA, WordStatus};
 use super::error::BootError;
-use super::{line, loaders, plan, trial, write};
+use super::{early, line, loaders, plan, trial, write};
 use cpushield_linux::text::cmdline;
 use cpushield_linux::{CpuSet, Host, Store};
 
@@ -77,6 +77,7 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
         next: plan::next(&found),
         trial,
         last_trial,
+        at_boot: early::installed(store)?,
         differs,
     })
 }

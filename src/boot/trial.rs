@@ -1,6 +1,7 @@
 //! A trial: the new entry boots once, while the default stays what it was. After that boot the
-//! words are looked for: found, they become permanent; not found, because the entry never came up,
-//! everything is taken back. A machine that hangs comes back on its old entry at the next reset.
+//! words are looked for and a shield is watched: when it holds they become permanent, else, or when
+//! the entry never came up, everything is taken back. A machine that hangs comes back on its old
+//! entry at the next reset.
 //!
 //! The trial's entries stand behind all others, so neither a number nor a lost `saved_entry` can
 //! make them the default.
@@ -9,7 +10,7 @@ use super::document::{BootJournal, SettledAs, TrialEnd};
 use super::error::BootError;
 use super::loaders::{self, Loader};
 use super::{line, status, write};
-use cpushield_linux::{Error, Host, Store};
+use cpushield_linux::{CpuSet, Error, Host, Store};
 
 /// What became of the last trial, in the state directory.
 pub const TRIAL: &str = "boot-trial.json";
@@ -26,17 +27,17 @@ pub fn unit_path() -> String {
     format!("/etc/systemd/system/{UNIT}")
 }
 
-/// The unit: it runs once after the trial's boot.
+/// The unit: it runs once after the trial's boot. `simple`: nobody who waits for the end of the boot
+/// waits for the proof too.
 #[must_use]
 pub fn unit(program: &str, state: &str) -> String {
-    let quoted = |word: &str| format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\""));
     format!(
         "# Made by cpushield; `cpushield undo --boot` removes it.\n\
          [Unit]\n\
          Description=cpushield: keep or take back the boot parameters that this boot tries\n\
          After=multi-user.target\n\n\
          [Service]\n\
-         Type=oneshot\n\
+         Type=simple\n\
          ExecStart={} --state {} apply --boot --settle\n\n\
          [Install]\n\
          WantedBy=multi-user.target\n",
@@ -45,29 +46,69 @@ pub fn unit(program: &str, state: &str) -> String {
     )
 }
 
-/// Ends a trial, when the machine was booted since it was armed.
+/// A word of a command line in a unit (systemd.service(5), "Command lines": `%` and `$` are doubled).
+#[must_use]
+pub fn quoted(word: &str) -> String {
+    let word = word.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%");
+    format!("\"{}\"", word.replace('$', "$$"))
+}
+
+/// What this boot says of a trial before anything is tried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    /// CPUs that are to be shielded and watched.
+    pub proves: CpuSet,
+    /// What speaks against it already.
+    pub against: Vec<String>,
+}
+
+/// Looks whether the trial booted, its words are in force and the machine is up.
+///
+/// # Errors
+/// There is no trial, or the machine was not booted since it was armed.
+pub fn look(host: &Host, store: &Store) -> Result<Seen, BootError> {
+    let Some(journal) = super::journal(store)? else { return Err(BootError::NoTrial) };
+    let Some(trial) = &journal.trial else { return Err(BootError::NoTrial) };
+    let now = host.read_line("/proc/sys/kernel/random/boot_id").ok();
+    if now == journal.boot_id {
+        return Err(BootError::NotBooted { entry: trial.entry.clone() });
+    }
+    let mut against = missing(host, &journal)?;
+    if trial.unit {
+        let failed = host.failed_units()?;
+        let new = failed.into_iter().filter(|unit| !trial.failed.contains(unit));
+        against.extend(new.map(|unit| format!("{unit} failed, and had not before")));
+    }
+    Ok(Seen { proves: trial.proves.clone(), against })
+}
+
+/// Ends a trial, when the machine was booted since it was armed. `doubts` is what `verify` says
+/// against it; none means that it holds.
 ///
 /// # Errors
 /// There is none, the machine was not booted, or a file cannot be written.
-pub fn settle(host: &Host, store: &Store) -> Result<TrialEnd, BootError> {
+pub fn settle(host: &Host, store: &Store, doubts: &[String]) -> Result<TrialEnd, BootError> {
     let _lock = store.lock()?;
+    let mut against = look(host, store)?.against;
+    let booted = against.is_empty();
+    against.extend_from_slice(doubts);
     let Some(journal) = super::journal(store)? else { return Err(BootError::NoTrial) };
     let Some(trial) = journal.trial.clone() else { return Err(BootError::NoTrial) };
-    let now = host.read_line("/proc/sys/kernel/random/boot_id").ok();
-    if now == journal.boot_id {
-        return Err(BootError::NotBooted { entry: trial.entry });
-    }
     let loader = loaders::named(&journal.loader).ok_or(BootError::NoTrial)?;
-    let missing = missing(host, &journal)?;
-    let end = if missing.is_empty() {
+    let end = if against.is_empty() {
         let files = write::make_permanent(host, store, journal.clone())?;
-        let why = "the trial booted, and the parameters are in force".to_owned();
+        let proves = &trial.proves;
+        let why = format!("the parameters are in force, and a shield on CPU {proves} holds");
         TrialEnd { entry: trial.entry, end: SettledAs::Permanent, why, files }
     } else {
         let undone = write::take_back(host, store, &journal)?;
         let files = undone.files.into_iter().map(|(path, _)| path).collect();
-        let why =
-            format!("this boot is not the trial's, or it did not take: {}", missing.join("; "));
+        let what = if booted {
+            "the trial booted, and does not hold"
+        } else {
+            "this boot is not the trial's, or it did not take"
+        };
+        let why = format!("{what}: {}", against.join("; "));
         TrialEnd { entry: trial.entry, end: SettledAs::TakenBack, why, files }
     };
     disarm(host, loader, &journal)?;
@@ -103,4 +144,18 @@ pub(super) fn disarm(
         let _ = host.systemctl(&["disable", UNIT]);
     }
     loader.forget_once(host, &trial.entry)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_of_a_unit_says_what_it_says_whatever_is_in_it() {
+        assert_eq!(quoted("/usr/bin/cpushield"), "\"/usr/bin/cpushield\"");
+        assert_eq!(quoted(r#"/a b/$x/100%"\"#), r#""/a b/$$x/100%%\"\\""#);
+        assert!(
+            unit("/x", "/y").contains("ExecStart=\"/x\" --state \"/y\" apply --boot --settle\n")
+        );
+    }
 }

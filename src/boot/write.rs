@@ -104,7 +104,7 @@ pub fn write(host: &Host, store: &Store, plan: &BootPlan, how: &How) -> Result<W
     }
     keep(store, &journal)?;
     let put = put(host, loader, &recipe, &mut journal).and_then(|()| {
-        if how.trial { arm(host, store, loader, how, &mut journal) } else { Ok(()) }
+        if how.trial { arm(host, store, loader, (plan, how), &mut journal) } else { Ok(()) }
     });
     match put {
         Ok(()) => {
@@ -131,7 +131,7 @@ fn arm(
     host: &Host,
     store: &Store,
     loader: &dyn Loader,
-    how: &How,
+    (plan, how): (&BootPlan, &How),
     journal: &mut BootJournal,
 ) -> Result<(), BootError> {
     let found = loader.find(host)?.unwrap_or_default();
@@ -140,7 +140,9 @@ fn arm(
     };
     let unit = how.unit.is_some();
     let keep_default = how.keep_default;
-    journal.trial = Some(Trial { entry: entry.clone(), unit, keep_default });
+    let failed = if unit { host.failed_units()? } else { Vec::new() };
+    let proves = plan.proves.clone();
+    journal.trial = Some(Trial { entry: entry.clone(), unit, keep_default, proves, failed });
     keep(store, journal)?;
     if unit {
         host.systemctl(&["enable", trial::UNIT])?;

@@ -22,7 +22,7 @@ pub struct Args {
         value_name = "PLAN",
         conflicts_with_all = [
             "cpus", "count", "near", "node", "share", "half_core", "workload", "on", "off",
-            "policy", "shield", "boot",
+            "policy", "shield", "boot", "at_boot",
         ]
     )]
     plan: Option<PathBuf>,
@@ -35,6 +35,9 @@ pub struct Args {
     /// The next boot
     #[command(flatten)]
     write: WriteArgs,
+    /// Shield them at every boot too, before services start, until `cpushield undo`
+    #[arg(long, conflicts_with_all = ["boot", "dry_run", "plan"])]
+    at_boot: bool,
     /// Print the shell commands that would do the same, and change nothing
     #[arg(long)]
     dry_run: bool,
@@ -70,7 +73,14 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     let applied = apply(&host, &store, &plan, &mut progress);
     bar.end();
     let applied = applied?;
-    ui.show(&applied, || applied_text(&applied, &plan))
+    let kept = args.at_boot.then(|| super::boot::keep(&host, global, &store, &args.wish));
+    ui.show(&applied, || applied_text(&applied, &plan))?;
+    match kept {
+        Some(Ok(path)) => ui.status(&format!("at every boot again, by {path}")),
+        Some(Err(failure)) => return Err(failure),
+        None => {}
+    }
+    Ok(())
 }
 
 fn plan(host: &Host, store: &Store, args: &Args) -> Result<Plan, Failure> {

@@ -62,12 +62,9 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
         return Err(Failure::machine(format!("CPU {} is shielded already", active.shield.cpus))
             .hint("`cpushield verify` watches it; `cpushield undo` takes the shield down first"));
     }
-    let asked = args.wish.asked(&host, &machine)?;
-    let plan = plan(&machine, &Wish { name: NAME.to_owned(), ..asked.wish })?;
-    let guard = Guard::start(global)?;
-    let attempt = attempt(ui, &Stage { host: &host, store: &store, machine, plan, args });
-    guard.dismiss();
-    let attempt = attempt?;
+    let wish = args.wish.asked(&host, &machine)?.wish;
+    let (limits, seconds) = (Limits::default(), args.seconds);
+    let attempt = attempted(ui, global, &host, &store, &Trying { machine, wish, limits, seconds })?;
     ui.show(&attempt, || attempt.text())?;
     if attempt.left.is_empty() && attempt.differences.is_empty() {
         Ok(())
@@ -76,19 +73,46 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     }
 }
 
+/// What is tried.
+pub(super) struct Trying {
+    /// The machine before.
+    pub machine: Machine,
+    /// The shield.
+    pub wish: Wish,
+    /// What the verdict gates on.
+    pub limits: Limits,
+    /// How long to watch, before and while shielded.
+    pub seconds: u64,
+}
+
+/// Shields, looks and puts everything back, with a guard that does so whatever happens to us.
+pub(super) fn attempted(
+    ui: &Ui,
+    global: &Global,
+    host: &Host,
+    store: &Store,
+    trying: &Trying,
+) -> Result<Attempt, Failure> {
+    let plan = plan(&trying.machine, &Wish { name: NAME.to_owned(), ..trying.wish.clone() })?;
+    let guard = Guard::start(global)?;
+    let attempt = attempt(ui, &Stage { host, store, plan, trying });
+    guard.dismiss();
+    attempt
+}
+
 /// What every step of an attempt needs.
 struct Stage<'a> {
     host: &'a Host,
     store: &'a Store,
-    machine: Machine,
     plan: Plan,
-    args: &'a Args,
+    trying: &'a Trying,
 }
 
 fn attempt(ui: &Ui, stage: &Stage<'_>) -> Result<Attempt, Failure> {
-    let Stage { host, store, machine, plan, args } = stage;
+    let Stage { host, store, plan, trying } = stage;
+    let machine = &trying.machine;
     let cpus = &plan.shield.cpus;
-    let load = load::start(&machine.topology.online, 2 * args.seconds + LOAD_SPARE)
+    let load = load::start(&machine.topology.online, 2 * trying.seconds + LOAD_SPARE)
         .map_err(|e| Failure::machine(format!("cannot start the load: {e}")))?;
     let home = sched::affinity(0).map_err(|e| Failure::machine(format!("no affinity: {e}")))?;
     keep_to(&machine.topology.online.minus(cpus))?;
@@ -109,7 +133,7 @@ fn attempt(ui: &Ui, stage: &Stage<'_>) -> Result<Attempt, Failure> {
     let shielded = shielded?;
     keep_to(&home)?;
     let after = survey(host, &tunables::reads());
-    let verdict = judge(&shielded, &Limits::default(), &|seen| {
+    let verdict = judge(&shielded, &trying.limits, &|seen| {
         tunables::remedy(&under, &plan.shield, seen.cause, &seen.culprit)
     });
     let (changed, refused) = outcomes(&applied);
@@ -150,7 +174,7 @@ fn look(
         stage.host,
         &WatchOrder {
             cpus: stage.plan.shield.cpus.clone(),
-            span: Duration::from_secs(stage.args.seconds),
+            span: Duration::from_secs(stage.trying.seconds),
             settle: SETTLE,
             threshold_ns: THRESHOLD_NS,
             syscalls: false,

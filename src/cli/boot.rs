@@ -3,13 +3,12 @@
 use super::Global;
 use super::wish::WishArgs;
 use crate::boot::plan::{Asked, plan};
-use crate::boot::{BootPlan, loaders, status, trial, write};
+use crate::boot::{BootPlan, early, loaders, status, write};
 use crate::failure::Failure;
-use crate::report::{
-    boot_plan_text, boot_status_text, boot_trial_text, boot_undone_text, boot_written_text,
-};
+use crate::report::{boot_plan_text, boot_status_text, boot_undone_text, boot_written_text};
 use crate::ui::Ui;
 use cpushield_linux::{Host, Store};
+use std::path::{Path, absolute};
 
 /// What the next boot shall have
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -31,7 +30,8 @@ pub struct WriteArgs {
     /// Put the new entries behind all others, so that what boots by default stays
     #[arg(long, requires = "boot")]
     pub keep_default: bool,
-    /// Boot with them once: when they are in force then they stay, else the old entry boots again
+    /// Boot with them once: when they are in force then and `verify` holds, they stay, else the old
+    /// entry boots again
     #[arg(long, requires = "boot", conflicts_with = "dry_run")]
     pub trial: bool,
     /// End a trial after its boot: keep it when it holds, else take everything back
@@ -80,8 +80,7 @@ pub fn apply(
     }
     let store = Store::new(&global.state);
     if how.settle {
-        let end = trial::settle(&host, &store)?;
-        return ui.show(&end, || boot_trial_text(&end));
+        return super::settle::run(ui, global, &host, &store);
     }
     let plan = planned(&host, &store, wish, args)?;
     if dry_run {
@@ -98,7 +97,7 @@ pub fn apply(
     }
     ui.status("writing boot files …");
     let program = host.link("/proc/self/exe").ok().filter(|_| host.exists("/run/systemd/system"));
-    let state = global.state.display().to_string();
+    let state = absolute(&global.state).unwrap_or(global.state.clone()).display().to_string();
     let how = write::How {
         keep_default: how.keep_default,
         trial: how.trial,
@@ -106,6 +105,23 @@ pub fn apply(
     };
     let written = write::write(&host, &store, &plan, &how)?;
     ui.show(&written, || boot_written_text(&written))
+}
+
+/// Lets every boot apply this wish again. Returns the file that does.
+pub(super) fn keep(
+    host: &Host,
+    global: &Global,
+    store: &Store,
+    wish: &WishArgs,
+) -> Result<String, Failure> {
+    let whole = |path: &Path| absolute(path).unwrap_or(path.to_owned()).display().to_string();
+    let policy = wish.policy.as_ref().map(|path| whole(Path::new(path)));
+    let wish = WishArgs { policy, ..wish.clone() };
+    let words = ["apply".to_owned()].into_iter().chain(wish.words()).collect();
+    let state = whole(&global.state);
+    let call = early::Call { program: host.link("/proc/self/exe")?, state, words };
+    let kept = early::install(host, store, &call).map_err(Failure::from);
+    Ok(kept.map_err(|failure| failure.hint("the shield is up until the next boot"))?.path)
 }
 
 /// Runs `undo --boot`.

@@ -35,7 +35,7 @@ pub(super) fn paint(state: State, words: &str) -> String {
 }
 
 /// Why the exit code is 1.
-fn summary(verdict: &Verdict) -> String {
+pub(super) fn summary(verdict: &Verdict) -> String {
     let broken: Vec<String> = verdict
         .gates
         .iter()

@@ -2,6 +2,7 @@
 
 use super::Global;
 use crate::apply::{self, UndoError, Undone, undo};
+use crate::boot::early;
 use crate::failure::{Failure, Kind};
 use crate::report::undone_text;
 use crate::run;
@@ -53,6 +54,13 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
             undone.notes.extend(back.chain(disarmed).chain(released.notes));
         }
         Err(error) => undone.notes.push(format!("programs in the shield: {error}")),
+    }
+    match early::remove(&host, &store) {
+        Ok(Some(kept)) => undone
+            .notes
+            .push(format!("the next boot does not shield CPUs any more: {} is removed", kept.path)),
+        Ok(None) => {}
+        Err(error) => undone.notes.push(format!("the shield at boot: {error}")),
     }
     if swept > 0 {
         undone.notes.push(format!("removed the trace of {swept} watches that were killed"));

@@ -8,7 +8,7 @@ use cpushield_linux::{CpuSet, Host, read_document};
 use std::path::Path;
 
 /// Which CPUs, and for what
-#[derive(Debug, Clone, Default, clap::Args)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "The shield")]
 pub struct WishArgs {
     /// These CPUs: `3`, `2-3`, `2-N` (`N` is the last CPU)
@@ -56,6 +56,30 @@ pub struct Asked {
 }
 
 impl WishArgs {
+    /// The words that say the same on a command line.
+    #[must_use]
+    pub fn words(&self) -> Vec<String> {
+        fn named<T: clap::ValueEnum>(value: Option<T>) -> Option<String> {
+            Some(value?.to_possible_value()?.get_name().to_owned())
+        }
+        let one = |flag: &str, value: Option<String>| value.map(|it| [flag.to_owned(), it]);
+        let values = [
+            one("--cpus", self.cpus.clone()),
+            one("--count", self.count.map(|n| n.to_string())),
+            one("--near", self.near.clone()),
+            one("--node", self.node.map(|n| n.to_string())),
+            one("--share", named(self.share)),
+            one("--workload", named(self.workload)),
+            one("--policy", self.policy.clone()),
+            one("--shield", self.shield.clone()),
+        ];
+        let mut words: Vec<String> = values.into_iter().flatten().flatten().collect();
+        words.extend(self.on.iter().flat_map(|name| ["--on".to_owned(), name.clone()]));
+        words.extend(self.off.iter().flat_map(|name| ["--off".to_owned(), name.clone()]));
+        words.extend(self.half_core.then(|| "--half-core".to_owned()));
+        words
+    }
+
     /// The wish: the policy's, with flags on top.
     ///
     /// # Errors
@@ -167,6 +191,24 @@ mod tests {
         assert_eq!(flags.wish, wanted);
         let count = asked("count", POLICY, "--shield rt --count 2").unwrap().wish;
         assert_eq!((count.cpus, count.count), (None, Some(2)));
+    }
+
+    #[test]
+    fn the_words_of_a_wish_are_that_wish() {
+        for line in [
+            "",
+            "--cpus 2-N --on thp --off watchdog --off ksm --half-core",
+            "--count 2 --near eth0 --node 1 --share l2 --workload cyclic",
+            "--policy /etc/x.toml --shield rt",
+        ] {
+            let parse = |words: &[String]| {
+                Line::try_parse_from(["x".to_owned()].iter().chain(words)).unwrap().wish
+            };
+            let given: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            let args = parse(&given);
+            assert_eq!(args, parse(&args.words()), "{line}");
+            assert_eq!(args.words().len(), given.len());
+        }
     }
 
     #[test]

@@ -131,9 +131,9 @@ pub fn boot_written_text(written: &Written) -> String {
             "after it: cpushield apply --boot --settle"
         };
         text.push_str(&format!(
-            "A trial: {} boots once; {who}. When the parameters are in force they stay, else all \
-             is taken back. A machine that hangs boots its old entry at the next reset.\n",
-            trial.entry
+            "A trial: {} boots once; {who}. When the parameters are in force and a \
+             shield on CPU {} holds they stay, else all is taken back. A machine that hangs boots its old entry at the next reset.\n",
+            trial.entry, trial.proves
         ));
     }
     text.push_str("The entries without them stay in the menu.\n");
@@ -218,6 +218,10 @@ pub fn boot_status_text(status: &BootStatus) -> String {
             SettledAs::TakenBack => "taken back",
         };
         text.push_str(&format!("Last trial: {what}: {}\n", end.why));
+    }
+    if let Some(at_boot) = &status.at_boot {
+        let words = at_boot.words.join(" ");
+        text.push_str(&format!("At each boot: cpushield {words} ({})\n", at_boot.path));
     }
     status.differs.iter().for_each(|line| text.push_str(&format!("Mind: {line}\n")));
     text

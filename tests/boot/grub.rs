@@ -138,6 +138,12 @@ impl Machine {
         fs::write(place, text).unwrap();
     }
 
+    /// A program that a test answers for.
+    pub fn program(&self, path: &str) {
+        self.write(path, "");
+        fs::set_permissions(self.place(path), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
     pub fn read(&self, path: &str) -> String {
         fs::read_to_string(self.place(path)).unwrap()
     }

@@ -2,6 +2,7 @@
 //! the byte, whichever write is refused or the last one. The loader's programs are played by this
 //! test; our generator runs in a real shell.
 
+mod early;
 mod grub;
 mod others;
 
@@ -232,7 +233,7 @@ fn a_trial_boots_once_and_is_permanent_when_it_holds() {
     let written = write::write(&machine.host(), &machine.store(), &plan, &on_trial()).unwrap();
     assert!(written.next_has && written.trial.is_some(), "{written:#?}");
     assert!(written.next.unwrap().contains("for one boot"));
-    let early = trial::settle(&machine.host(), &machine.store()).unwrap_err();
+    let early = trial::settle(&machine.host(), &machine.store(), &[]).unwrap_err();
     assert!(matches!(early, BootError::NotBooted { .. }), "{early}");
     // GRUB has taken the wish, and the default is the old entry again.
     machine.save("next_entry", "");
@@ -242,7 +243,7 @@ fn a_trial_boots_once_and_is_permanent_when_it_holds() {
     machine.write("proc/sys/kernel/random/boot_id", "b2\n");
     machine.write("proc/cmdline", "ro nohz_full=1-3 rcu_nocbs=1-3 panic=30\n");
     machine.write("sys/devices/system/cpu/nohz_full", "1-3\n");
-    let end = trial::settle(&machine.host(), &machine.store()).unwrap();
+    let end = trial::settle(&machine.host(), &machine.store(), &[]).unwrap();
     assert_eq!(end.end, SettledAs::Permanent, "{end:#?}");
     let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
     assert!(found.entries[found.next.unwrap()].ours);
@@ -275,16 +276,44 @@ fn a_trial_that_does_not_hold_is_taken_back_to_the_byte() {
     let taken = env.replace("next_entry=cpushield-6.12.9-rt-amd64", "next_entry=");
     machine.write("boot/grub/grubenv", &format!("{taken:#<1024}"));
     machine.write("proc/sys/kernel/random/boot_id", "b2\n");
-    let end = trial::settle(&machine.host(), &machine.store()).unwrap();
+    let end = trial::settle(&machine.host(), &machine.store(), &[]).unwrap();
     assert_eq!(end.end, SettledAs::TakenBack, "{end:#?}");
     machine.write("proc/sys/kernel/random/boot_id", "b1\n");
     assert_eq!(before, machine.files());
     let told = status::status(&machine.host(), &machine.store()).unwrap();
     assert_eq!(told.last_trial.unwrap().end, SettledAs::TakenBack);
     assert!(matches!(
-        trial::settle(&machine.host(), &machine.store()).unwrap_err(),
+        trial::settle(&machine.host(), &machine.store(), &[]).unwrap_err(),
         BootError::NoTrial
     ));
+}
+
+#[test]
+fn a_trial_in_force_whose_shield_does_not_hold_is_taken_back_to_the_byte() {
+    let machine = Machine::debian();
+    let before = machine.files();
+    let plan = planned(&machine.host(), &Asked::default()).unwrap();
+    assert_eq!(plan.proves.to_string(), "3");
+    assert_eq!(planned(&machine.host(), &cpus("2-3")).unwrap().proves.to_string(), "2-3");
+    write::write(&machine.host(), &machine.store(), &plan, &on_trial()).unwrap();
+    let boot = |id: &str, line: &str, nohz: &str| {
+        machine.write("proc/sys/kernel/random/boot_id", id);
+        machine.write("proc/cmdline", line);
+        machine.write("sys/devices/system/cpu/nohz_full", nohz);
+    };
+    boot("b2\n", "ro nohz_full=1-3 rcu_nocbs=1-3 panic=30\n", "1-3\n");
+    let seen = trial::look(&machine.host(), &machine.store()).unwrap();
+    assert_eq!((seen.proves.to_string().as_str(), seen.against.len()), ("3", 0));
+    let leaks = ["the shield leaks on CPU 3, tick 12 times".to_owned()];
+    let end = trial::settle(&machine.host(), &machine.store(), &leaks).unwrap();
+    assert_eq!(end.end, SettledAs::TakenBack);
+    assert!(end.why.contains("does not hold: the shield leaks on CPU 3"), "{}", end.why);
+    boot("b1\n", "BOOT_IMAGE=/boot/vmlinuz-6.12.9-rt-amd64 root=UUID=ab ro quiet\n", "  (null)\n");
+    let mut now = machine.files();
+    // GRUB's block was made by the trial, and is empty again.
+    let block = now.keys().find(|path| path.ends_with("grubenv")).cloned().unwrap();
+    now.remove(&block);
+    assert_eq!(before, now);
 }
 
 #[test]

@@ -73,6 +73,20 @@ impl Host {
         Err(Error { verb: Verb::Call, path, value: None, cause: Cause::Said(said) })
     }
 
+    /// Units that have failed, by name; none on a recorded machine.
+    ///
+    /// # Errors
+    /// There is no `systemctl`, or it ends with an error.
+    pub fn failed_units(&self) -> Result<Vec<String>> {
+        if !self.is_live() {
+            return Ok(Vec::new());
+        }
+        let words = ["list-units", "--state=failed", "--plain", "--no-legend"];
+        let said = self.ask_systemd(&format!("systemctl {}", words.join(" ")), &words)?;
+        let names = said.lines().filter_map(|line| line.split_whitespace().next());
+        Ok(names.map(str::to_owned).collect())
+    }
+
     /// What systemd does with a slice, as far as files show it.
     fn simulate_systemctl(&self, name: &str, words: &[&str]) -> Result<()> {
         let fail = |e| Error::io(Verb::Call, name, e);
@@ -96,9 +110,29 @@ impl Host {
                 }
                 Ok(())
             }
+            ["enable" | "disable", unit] => {
+                self.simulate_link(words[0] == "enable", unit).map_err(fail)
+            }
             ["daemon-reload"] => Ok(()),
             _ => Err(Error::os(Verb::Call, name, libc::EINVAL)),
         }
+    }
+
+    /// The links that `WantedBy=` of a unit asks for.
+    fn simulate_link(&self, enable: bool, unit: &str) -> std::io::Result<()> {
+        let dir = self.place("/etc/systemd/system");
+        let text = fs::read_to_string(dir.join(unit))?;
+        for target in text.lines().filter_map(|line| line.strip_prefix("WantedBy=")) {
+            let wants = dir.join(format!("{target}.wants"));
+            if enable {
+                fs::create_dir_all(&wants)?;
+                std::os::unix::fs::symlink(format!("../{unit}"), wants.join(unit))?;
+            } else {
+                fs::remove_file(wants.join(unit))?;
+                let _ = fs::remove_dir(&wants);
+            }
+        }
+        Ok(())
     }
 
     fn simulate_slice(&self, name: &str, unit: &str) -> Result<()> {

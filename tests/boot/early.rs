@@ -1,0 +1,123 @@
+//! What shields CPUs at each boot: written, taken away, and understood by those who read it.
+
+use super::grub::Machine;
+use cpushield::boot::BootError;
+use cpushield::boot::early::{self, Call, Init};
+use cpushield_linux::{Fault, Host, Said};
+use std::process::Command;
+
+fn call(program: &str) -> Call {
+    let words = ["apply", "--cpus", "3", "--near", "it's $HOME"].map(str::to_owned).to_vec();
+    Call { program: program.to_owned(), state: "/var/lib/cpushield".to_owned(), words }
+}
+
+/// `update-rc.d` as Debian's: links below `/etc/rcS.d`, and away with them.
+fn with_rc(host: Host) -> Host {
+    host.with_programs(|root, words, _| {
+        let link = root.join("etc/rcS.d/S01cpushield");
+        match words {
+            ["update-rc.d", "cpushield", "defaults"] => {
+                std::fs::create_dir_all(link.parent().unwrap()).unwrap();
+                std::os::unix::fs::symlink("../init.d/cpushield", link).unwrap();
+            }
+            ["update-rc.d", "cpushield", "remove"] => {
+                let _ = std::fs::remove_file(link);
+            }
+            _ => return None,
+        }
+        Some(Said { status: Some(0), ..Said::default() })
+    })
+}
+
+fn machine(init: Init) -> Machine {
+    let machine = Machine::debian();
+    machine.write("etc/systemd/system/.keep", "");
+    machine.write("etc/init.d/README", "");
+    match init {
+        Init::Systemd => machine.write("run/systemd/system/.keep", ""),
+        Init::Openrc => machine.write("run/openrc/softlevel", ""),
+        Init::Sysv => machine.program("usr/sbin/update-rc.d"),
+    }
+    machine
+}
+
+#[test]
+fn it_is_written_and_taken_away_whichever_write_is_refused_or_the_last_one() {
+    for init in [Init::Systemd, Init::Sysv] {
+        let (before, count) = {
+            let machine = machine(init);
+            let (before, host) = (machine.files(), with_rc(machine.host()));
+            let put = early::install(&host, &machine.store(), &call("/usr/bin/cpushield")).unwrap();
+            assert_eq!(put.init, init);
+            assert_eq!(early::installed(&machine.store()).unwrap().as_ref(), Some(&put));
+            assert!(machine.files().len() > before.len());
+            early::remove(&host, &machine.store()).unwrap().unwrap();
+            assert_eq!(before.len(), machine.files().len());
+            assert_eq!(early::remove(&host, &machine.store()).unwrap(), None);
+            (before.len(), 2)
+        };
+        for at in 0..count {
+            let machine = machine(init);
+            let host = with_rc(machine.host()).failing(Fault::Refuse { at, errno: 30 });
+            let error = early::install(&host, &machine.store(), &call("/x")).unwrap_err();
+            assert!(matches!(error, BootError::Failed { undone: None, .. }), "{at}: {error}");
+            assert_eq!(before, machine.files().len(), "refused at {at}");
+            assert_eq!(early::installed(&machine.store()).unwrap(), None);
+            let host = with_rc(machine.host()).failing(Fault::Stop { at });
+            early::install(&host, &machine.store(), &call("/x")).unwrap_err();
+            early::remove(&with_rc(machine.host()), &machine.store()).unwrap().unwrap();
+            assert_eq!(before, machine.files().len(), "killed at {at}");
+        }
+    }
+}
+
+#[test]
+fn a_file_of_that_name_that_is_not_ours_stays() {
+    let machine = machine(Init::Sysv);
+    machine.write("etc/init.d/cpushield", "#!/bin/sh\n# theirs\n");
+    let error = early::install(&with_rc(machine.host()), &machine.store(), &call("/x"));
+    assert!(matches!(error.unwrap_err(), BootError::Foreign { .. }));
+    assert!(machine.read("etc/init.d/cpushield").contains("theirs"));
+    let machine = Machine::debian();
+    let error = early::install(&machine.host(), &machine.store(), &call("/x")).unwrap_err();
+    assert!(error.to_string().contains("'/x' '--quiet'"), "{error}");
+}
+
+/// The shell runs the scripts: the words arrive as they were given.
+#[test]
+fn the_shell_hands_every_word_over_as_it_is() {
+    let dir = std::env::temp_dir().join(format!("cpushield-early-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let (_, text, mode) = early::file(Init::Sysv, &call("/bin/echo"));
+    let script = dir.join("cpushield");
+    std::fs::write(&script, &text).unwrap();
+    assert_eq!(mode, 0o755);
+    let wanted = "--quiet --state /var/lib/cpushield apply --cpus 3 --near it's $HOME\n";
+    let said = Command::new("sh").arg(&script).arg("start").output().unwrap();
+    assert_eq!(String::from_utf8(said.stdout).unwrap(), wanted);
+    assert_eq!(Command::new("sh").arg(&script).arg("x").status().unwrap().code(), Some(2));
+    // OpenRC reads its scripts with functions of its own around them.
+    let (_, text, _) = early::file(Init::Openrc, &call("/bin/echo"));
+    std::fs::write(&script, &text).unwrap();
+    let around = "ebegin() { :; }; eend() { exit $1; }; . \"$1\"; start";
+    let said = Command::new("sh").args(["-c", around, "sh"]).arg(&script).output().unwrap();
+    assert_eq!(
+        (said.status.code(), String::from_utf8(said.stdout).unwrap()),
+        (Some(0), wanted.into())
+    );
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn systemd_takes_the_unit() {
+    let dir = std::env::temp_dir().join(format!("cpushield-unit-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let (path, text, _) = early::file(Init::Systemd, &call("/bin/echo"));
+    let unit = dir.join(path.rsplit('/').next().unwrap());
+    std::fs::write(&unit, text).unwrap();
+    match Command::new("systemd-analyze").arg("verify").arg(&unit).output() {
+        Ok(said) => assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr)),
+        Err(error) => eprintln!("NOT RUN: systemd-analyze: {error}"),
+    }
+    std::fs::remove_dir_all(dir).unwrap();
+}

@@ -1,0 +1,53 @@
+# guest: 6.12-rt grub timeout=600
+# slow: four boots, two of systemd
+# The shield of `apply --at-boot` is there before services start, with a script of sysvinit and with systemd;
+# undo leaves nothing of it.
+. /host/lib.sh
+n=$(boot_number)
+settings() { # what makes programs start at boot, with bytes
+    find /etc/init.d /etc/rc*.d /etc/systemd -type l -printf '%p %l\n' -o -type f -exec sha256sum {} + | sort
+}
+isolated() { cat /sys/fs/cgroup/cpuset.cpus.isolated; }
+when() { systemctl show -p "$1" --value "$2"; }
+case $n in
+1)
+    settings >/host/before
+    status "apply --at-boot without systemd" 0 cpushield apply --cpus 3 --at-boot
+    is "the CPU is shielded" 3 isolated
+    claim "the shell takes the script" sh -n /etc/init.d/cpushield
+    is "it is one of those that run at boot" 1 sh -c 'ls /etc/rcS.d/S*cpushield | wc -l'
+    boot_again
+    ;;
+2)
+    is "nothing is shielded by the kernel" "" isolated
+    # As rc does it.
+    for script in /etc/rcS.d/S*cpushield; do status "${script##*/} start" 0 "$script" start; done
+    is "the script has shielded the CPU" 3 isolated
+    status "status" 0 cpushield status
+    is "status --boot tells of it" 1 sh -c 'cpushield status --boot | grep -c "^At each boot: cpushield apply --cpus 3"'
+    status "undo" 0 cpushield undo
+    is "the CPU is free" "" isolated
+    is "what starts at boot is as it was" "" sh -c "$(declare -f settings); settings | diff /host/before -"
+    with_systemd
+    boot_again
+    ;;
+3)
+    settings >/host/before
+    status "apply --at-boot with systemd" 0 cpushield apply --cpus 3 --at-boot
+    claim "systemd takes the unit" systemd-analyze verify /etc/systemd/system/cpushield.service
+    boot_again
+    ;;
+4)
+    is "the unit has done its work" active systemctl is-active cpushield
+    is "the CPU is shielded" 3 isolated
+    claim "it was so before basic.target" test "$(when ActiveEnterTimestampMonotonic cpushield)" -le \
+        "$(when ActiveEnterTimestampMonotonic basic.target)"
+    is "no program may run there" "" threads_allowed_on 3 user
+    status "status" 0 cpushield status
+    status "undo" 0 cpushield undo
+    is "the CPU is free" "" isolated
+    is "what starts at boot is as it was" "" sh -c "$(declare -f settings); settings | diff /host/before -"
+    is "systemd has forgotten it" not-found when LoadState cpushield
+    ;;
+esac
+finish

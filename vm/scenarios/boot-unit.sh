@@ -1,0 +1,78 @@
+# guest: 6.12-rt grub timeout=900
+# slow: five boots of systemd
+# A trial boot under systemd, with nobody at the machine: the unit proves the parameters and makes them
+# permanent, and takes a trial back whose parameters are not those that were wanted.
+. /host/lib.sh
+n=$(boot_number)
+cfg=/boot/grub/grub.cfg
+unit=/etc/systemd/system/cpushield-trial.service
+as_at_first() { # files of the boot loader, with their bytes and permissions
+    find /etc/grub.d /etc/default/grub /boot /etc/systemd/system -type f -exec stat -c '%a %u %n' {} + \
+        -exec sha256sum {} + | sort
+}
+unchanged() { as_at_first | diff /host/before -; }
+settled() { # waits until the unit has done its work
+    local i
+    for i in $(seq 240); do
+        [ -e $unit ] || return 0
+        case $(systemctl is-active cpushield-trial) in failed) return 1 ;; esac
+        sleep 1
+    done
+    return 1
+}
+last_trial() { cpushield status --boot | sed -n 's/^Last trial: \([a-z ]*\): .*/\1/p'; }
+[ "$n" = 1 ] || is "systemd is up" 1 sh -c 'systemctl is-active multi-user.target | grep -cx active'
+case $n in
+1)
+    with_systemd
+    grub-editenv /boot/grub/grubenv set saved_entry=0
+    boot_again
+    ;;
+2)
+    as_at_first >/host/before
+    status "apply --boot --trial" 0 cpushield apply --boot --trial --cpus 3
+    is "the unit is enabled" enabled systemctl is-enabled cpushield-trial
+    claim "systemd takes it" systemd-analyze verify $unit
+    boot_again
+    ;;
+3)
+    is "the trial booted" 3 cat /sys/devices/system/cpu/nohz_full
+    claim "the unit came to its end" settled
+    journalctl -b --no-pager -u cpushield-trial 2>/dev/null | tail -n 5
+    cpushield status --boot
+    case $(last_trial) in
+    "made permanent") ok "a shield held, and the parameters are permanent" ;;
+    *)
+        # A guest loses time to its host, and then the verdict is an honest doubt.
+        said=$(cpushield status --boot | grep '^Last trial')
+        case $said in
+        *"the trial booted, and does not hold"*)
+            skip "a shield held, and the parameters are permanent" "$said"
+            is "what does not hold was taken back to the byte" "" unchanged
+            finish
+            ;;
+        *) not_ok "a shield held, and the parameters are permanent: $said" ;;
+        esac
+        ;;
+    esac
+    is "no shield is left" "" cat /sys/fs/cgroup/cpuset.cpus.isolated
+    boot_again
+    ;;
+4)
+    is "they are booted by default" 3 cat /sys/devices/system/cpu/nohz_full
+    is "without the word of the trial" "" grep -o panic=30 /proc/cmdline
+    status "undo --boot" 0 cpushield undo --boot
+    is "every file is as it was, to the byte" "" unchanged
+    status "another trial" 0 cpushield apply --boot --trial --cpus 3
+    sed -i 's/nohz_full=3/nohz_full=2/' $cfg # what boots is not what was wanted
+    boot_again
+    ;;
+5)
+    is "a wrong parameter booted" 2 cat /sys/devices/system/cpu/nohz_full
+    claim "the unit came to its end" settled
+    is "it took the trial back" "taken back" last_trial
+    cpushield status --boot
+    is "every file is as it was before, to the byte" "" unchanged
+    ;;
+esac
+finish
