@@ -273,6 +273,8 @@ pub struct BootStatus {
     pub words: Vec<WordStatus>,
     /// Which kernels get them.
     pub rule: Option<Rule>,
+    /// Whether a kernel that is installed later is covered too.
+    pub covers_later: bool,
     /// Kernels whose entries have all words now.
     pub kernels: Vec<String>,
     /// The running kernel.

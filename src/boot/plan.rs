@@ -103,7 +103,7 @@ pub fn plan(
     Ok(BootPlan {
         schema: SCHEMA,
         loader: menu.map(|(loader, _)| loader.name().to_owned()),
-        covers_later: menu.is_some_and(|(loader, _)| loader.covers_later()),
+        covers_later: menu.is_some_and(|(loader, _)| loader.covers_later(host)),
         proves: proves(&site, named_cpus),
         cpus: site.cpus,
         housekeeping: site.rest,

@@ -69,6 +69,7 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
     let last_trial = store.read(trial::TRIAL)?.and_then(|text| serde_json::from_slice(&text).ok());
     Ok(BootStatus {
         schema: SCHEMA,
+        covers_later: menu.as_ref().is_some_and(|(loader, _)| loader.covers_later(host)),
         loader: menu.map(|(loader, _)| loader.name().to_owned()),
         words,
         rule: journal.map(|journal| journal.rule),

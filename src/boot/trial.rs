@@ -95,6 +95,8 @@ pub fn settle(host: &Host, store: &Store, doubts: &[String]) -> Result<TrialEnd,
     let Some(journal) = super::journal(store)? else { return Err(BootError::NoTrial) };
     let Some(trial) = journal.trial.clone() else { return Err(BootError::NoTrial) };
     let loader = loaders::named(&journal.loader).ok_or(BootError::NoTrial)?;
+    // First: whatever happens then, the trial does not boot again.
+    disarm(host, loader, &journal)?;
     let end = if against.is_empty() {
         let files = write::make_permanent(host, store, journal.clone())?;
         let proves = &trial.proves;
@@ -111,7 +113,6 @@ pub fn settle(host: &Host, store: &Store, doubts: &[String]) -> Result<TrialEnd,
         let why = format!("{what}: {}", against.join("; "));
         TrialEnd { entry: trial.entry, end: SettledAs::TakenBack, why, files }
     };
-    disarm(host, loader, &journal)?;
     let text = serde_json::to_string_pretty(&end).unwrap_or_default();
     store.replace(TRIAL, text.as_bytes())?;
     Ok(end)

@@ -374,6 +374,11 @@ pub(super) fn take_back(
         let fate = put_back(host, loader, kept, &journal.words, &mut undone.notes)?;
         undone.files.push((kept.path.clone(), fate));
     }
+    let known: Vec<&str> = journal.files.iter().map(|kept| kept.path.as_str()).collect();
+    for (path, bytes) in loader.later(host, &known, &journal.words) {
+        host.replace_file(&path, &bytes, host.access(&path)?)?;
+        undone.files.push((path, Fate::MadeAnew));
+    }
     store.remove(JOURNAL)?;
     Ok(undone)
 }

@@ -2,7 +2,6 @@
 
 use super::table::{Align, lay_out};
 use crate::boot::grub::generator::Rule;
-use crate::boot::loaders;
 use crate::boot::{BootPlan, BootStatus, Fate, SettledAs, TrialEnd, Unwritten, Written};
 use crate::plan::named;
 
@@ -195,9 +194,7 @@ pub fn boot_status_text(status: &BootStatus) -> String {
         let kernels = status.kernels.join(", ");
         let kernels = if kernels.is_empty() { "none" } else { &kernels };
         text.push_str(&format!("Kernels whose entries have them: {kernels}\n"));
-        let covers = status.loader.as_deref().and_then(loaders::named);
-        let covers = covers.is_some_and(|loader| loader.covers_later());
-        if let Some(rule) = status.rule.as_ref().filter(|_| covers) {
+        if let Some(rule) = status.rule.as_ref().filter(|_| status.covers_later) {
             text.push_str(&format!("A kernel that is installed later: {}\n", later(rule)));
         }
     }

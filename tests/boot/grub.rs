@@ -128,6 +128,11 @@ impl Machine {
         machine
     }
 
+    /// Where a file of it really is.
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.place(path)
+    }
+
     fn place(&self, path: &str) -> PathBuf {
         self.dir.join("root").join(path)
     }

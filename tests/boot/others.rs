@@ -4,8 +4,9 @@
 use super::{planned, words};
 use cpushield::boot::plan::Asked;
 use cpushield::boot::write::{self, How};
-use cpushield::boot::{BootError, Fate, loaders};
+use cpushield::boot::{BootError, Fate, SettledAs, loaders, trial};
 use cpushield::policy::Wish;
+use cpushield_linux::{Host, Said};
 use std::path::Path;
 
 use super::grub::Machine;
@@ -60,6 +61,162 @@ fn entries_of_the_boot_loader_specification_get_them_for_the_chosen_kernel() {
     let error = planned(&machine.host(), &asked(None)).unwrap_err();
     assert!(matches!(error, BootError::Unparsable { .. }), "{error}");
     assert!(error.to_string().contains("m-6.12.1-rt.conf") && error.to_string().contains("line 2"));
+}
+
+const EFI: &str = "sys/firmware/efi/efivars";
+const VENDOR: &str = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f";
+
+fn entry(version: &str, options: &str) -> String {
+    format!(
+        "title Debian ({version})\nsort-key debian\nversion {version}\nlinux /m/{version}/linux\noptions {options}\n"
+    )
+}
+
+const CONFIG: &str = "CONFIG_PREEMPT_RT=y\nCONFIG_NO_HZ_FULL=y\nCONFIG_RCU_NOCB_CPU=y\n";
+
+/// A machine that systemd-boot starts, with an RT kernel and another, and `kernel-install`.
+fn systemd_boot() -> Machine {
+    let machine = Machine::without_loader();
+    for (version, rt) in [("6.9.1", false), ("6.12.1-rt", true)] {
+        let options = "root=UUID=ab ro";
+        machine.write(&format!("boot/loader/entries/m-{version}.conf"), &entry(version, options));
+        if rt {
+            machine.write(&format!("boot/config-{version}"), CONFIG);
+        }
+    }
+    machine.write("boot/loader/loader.conf", "timeout 1\ndefault m-6.9.*\n");
+    machine.write(&format!("{EFI}/LoaderInfo-{VENDOR}"), &efi("systemd-boot 257"));
+    machine.write("etc/kernel/install.d/README", "");
+    machine.program("usr/bin/kernel-install");
+    machine
+}
+
+/// A variable of the firmware: attributes, UTF-16, a zero.
+fn efi(text: &str) -> String {
+    let units = text.encode_utf16().chain([0]).flat_map(u16::to_le_bytes);
+    String::from_utf8([7, 0, 0, 0].into_iter().chain(units).collect()).unwrap()
+}
+
+fn with_bootctl(machine: &Machine) -> Host {
+    machine.host().with_programs(|root, words, _| {
+        let ["bootctl", "set-oneshot", id] = words else { return None };
+        let path = root.join(EFI).join(format!("LoaderEntryOneShot-{VENDOR}"));
+        match *id {
+            "" => std::fs::remove_file(path).unwrap(),
+            id => std::fs::write(path, efi(id)).unwrap(),
+        }
+        Some(Said { status: Some(0), ..Said::default() })
+    })
+}
+
+#[test]
+fn a_trial_with_systemd_boot_is_an_entry_of_its_own_that_boots_once() {
+    let machine = systemd_boot();
+    let before = machine.files();
+    let plan = planned(&machine.host(), &asked(None)).unwrap();
+    assert_eq!(plan.next.as_deref(), Some("Debian (6.9.1) (default of loader.conf)"));
+    let trial = How { trial: true, ..How::default() };
+    let (host, store) = (with_bootctl(&machine), machine.store());
+    let written = write::write(&host, &store, &plan, &trial).unwrap();
+    assert_eq!(
+        written.next.unwrap(),
+        "Debian (6.12.1-rt) (cpushield) (LoaderEntryOneShot, for one boot)"
+    );
+    let own = machine.read("boot/loader/entries/a-cpushield-6.12.1-rt.conf");
+    assert!(
+        own.contains(&format!("options {}", ADDED.trim())) && !own.contains("sort-key"),
+        "{own}"
+    );
+    assert_eq!(
+        machine.read("boot/loader/entries/m-6.12.1-rt.conf"),
+        entry("6.12.1-rt", "root=UUID=ab ro")
+    );
+    // It hung; the loader has taken the variable, and the old entry booted.
+    machine.remove(&format!("{EFI}/LoaderEntryOneShot-{VENDOR}"));
+    machine.write("proc/sys/kernel/random/boot_id", "b2\n");
+    let end = trial::settle(&host, &store, &[]).unwrap();
+    assert_eq!(end.end, SettledAs::TakenBack);
+    machine.write("proc/sys/kernel/random/boot_id", "b1\n");
+    assert_eq!(before, machine.files());
+    // Another, which holds: the kernel's own entry has the words from then on.
+    write::write(&host, &store, &plan, &trial).unwrap();
+    machine.remove(&format!("{EFI}/LoaderEntryOneShot-{VENDOR}"));
+    machine.write("proc/sys/kernel/random/boot_id", "b2\n");
+    machine.write("proc/cmdline", &format!("{ADDED}root=UUID=ab ro panic=30\n"));
+    machine.write("sys/devices/system/cpu/nohz_full", "2-3\n");
+    assert_eq!(trial::settle(&host, &store, &[]).unwrap().end, SettledAs::Permanent);
+    let wanted = entry("6.12.1-rt", &format!("{ADDED}root=UUID=ab ro"));
+    assert_eq!(machine.read("boot/loader/entries/m-6.12.1-rt.conf"), wanted);
+    let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
+    assert!(found.entries.iter().all(|entry| !entry.ours));
+    write::undo(&host, &store).unwrap().unwrap();
+    let now = machine.files();
+    let boot =
+        |(path, _): &(&std::path::PathBuf, _)| path.to_string_lossy().contains("/root/boot/");
+    assert!(before.iter().filter(boot).eq(now.iter().filter(boot)));
+}
+
+#[test]
+fn a_kernel_that_kernel_install_adds_later_gets_them_and_undo_takes_them_out_again() {
+    let machine = systemd_boot();
+    let before = machine.files();
+    let plan = planned(&machine.host(), &asked(None)).unwrap();
+    assert!(plan.covers_later);
+    write::write(&machine.host(), &machine.store(), &plan, &How::default()).unwrap();
+    let hook = "etc/kernel/install.d/95-cpushield.install";
+    // As kernel-install does it: the entry of the running kernel's line, then the hooks.
+    let install = |version: &str, image: &str| {
+        let inherited = entry(version, &format!("{ADDED}root=UUID=ab ro"));
+        machine.write(&format!("boot/loader/entries/m-{version}.conf"), &inherited);
+        machine.write("tmp/image", image);
+        let mut call = std::process::Command::new("sh");
+        call.arg(machine.path(hook)).args(["add", version, "/x"]).arg(machine.path("tmp/image"));
+        assert!(
+            call.env("KERNEL_INSTALL_BOOT_ROOT", machine.path("boot")).status().unwrap().success()
+        );
+    };
+    install("6.99.2-rt", "6.99.2-rt #1 SMP PREEMPT_RT x");
+    install("6.99.3", "6.99.3 #1 SMP PREEMPT_DYNAMIC x");
+    let bare = |version| entry(version, "root=UUID=ab ro");
+    let read = |version| machine.read(&format!("boot/loader/entries/m-{version}.conf"));
+    assert_eq!(read("6.99.2-rt"), entry("6.99.2-rt", &format!("{ADDED}root=UUID=ab ro")));
+    assert_eq!(read("6.99.3"), bare("6.99.3"));
+    let undone = write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
+    assert_eq!(undone.files.last().unwrap().1, Fate::MadeAnew);
+    assert_eq!(read("6.99.2-rt"), bare("6.99.2-rt"));
+    for version in ["6.99.2-rt", "6.99.3"] {
+        machine.remove(&format!("boot/loader/entries/m-{version}.conf"));
+    }
+    machine.remove("tmp/image");
+    assert_eq!(before, machine.files());
+}
+
+/// RHEL 8 keeps the line of all kernels in GRUB's environment block, and tuned adds to it.
+#[test]
+fn what_grub_puts_in_place_of_names_counts_as_what_a_kernel_is_given() {
+    let machine = Machine::without_loader();
+    let version = "6.12.1-rt";
+    let text = entry(version, "$kernelopts $tuned_params ${other}");
+    machine.write(&format!("boot/loader/entries/m-{version}.conf"), &text);
+    machine.write(&format!("boot/config-{version}"), CONFIG);
+    machine.write(
+        "boot/grub2/grub.cfg",
+        "set tuned_params=\"isolcpus=nohz,1\"\nset kernelopts=\"x\"\nblscfg\n",
+    );
+    let block =
+        format!("# GRUB Environment Block\nsaved_entry=m-{version}\nkernelopts=root=UUID=ab ro \n");
+    machine.write("boot/grub2/grubenv", &format!("{block:#<1024}"));
+    let (loader, found) = loaders::find(&machine.host()).unwrap().unwrap();
+    assert_eq!((loader.name(), found.why.as_str()), ("bls", "saved_entry of grubenv"));
+    assert_eq!(found.entries[0].args, "root=UUID=ab ro isolcpus=nohz,1 ${other}");
+    let error = planned(&machine.host(), &asked(None)).unwrap_err();
+    assert!(matches!(error, BootError::Conflict { .. }), "{error}");
+    // Words that stand in the block are there already.
+    machine.write("boot/grub2/grub.cfg", "set tuned_params=\"\"\nblscfg\n");
+    let block = block.replace("ro \n", &format!("ro {}\n", ADDED.trim()));
+    machine.write("boot/grub2/grubenv", &format!("{block:#<1024}"));
+    let plan = planned(&machine.host(), &asked(None)).unwrap();
+    assert!(plan.parameters.iter().all(|it| it.already), "{plan:#?}");
 }
 
 #[test]

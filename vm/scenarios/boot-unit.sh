@@ -14,8 +14,10 @@ unchanged() { as_at_first | diff /host/before -; }
 settled() { # waits until the unit has done its work
     local i
     for i in $(seq 240); do
-        [ -e $unit ] || return 0
-        case $(systemctl is-active cpushield-trial) in failed) return 1 ;; esac
+        case $(systemctl is-active cpushield-trial) in
+        failed) return 1 ;;
+        inactive) [ -e $unit ] || return 0 ;;
+        esac
         sleep 1
     done
     return 1

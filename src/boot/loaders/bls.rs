@@ -1,29 +1,205 @@
 //! Entries of the Boot Loader Specification: one file a kernel below `loader/entries` (Fedora and
-//! RHEL with GRUB's `blscfg`, systemd-boot). The words go in front of `options`.
+//! RHEL with GRUB's `blscfg`, systemd-boot). The words go in front of `options`; a trial, or entries
+//! that are to stay behind all others, get files of their own. Kernels that `kernel-install` adds
+//! later get them from a hook of ours.
 
+use super::hook;
 use super::lines::{Lines, Part, Wrong, lines, value};
+use super::{Edit, Found, Loader, Order, Recipe, once};
+use crate::boot::error::BootError;
 use crate::boot::grub::menu::version_of;
+use crate::boot::line;
 use cpushield_linux::Host;
 
 const DIRS: &[&str] = &["/boot/loader/entries", "/boot/efi/loader/entries", "/efi/loader/entries"];
 
-pub(super) static BLS: Lines = Lines {
+/// What the names of our own entries begin with. Loaders sort by name where entries have no
+/// `sort-key`, the greatest first, and this is less than a machine's id or a distribution's name
+/// (boot_entry_compare() in src/shared/bootspec.c, systemd 257; blscfg.c of Fedora's GRUB 2.06).
+const OURS: &str = "a-cpushield-";
+
+/// The first line of our own entries.
+const MARK: &str = "# Made by cpushield; `cpushield undo --boot` removes it.\n";
+
+static LINES: Lines = Lines {
     name: "bls",
     files,
     parse,
+    id,
     menu: "hold a key (space, Esc or Shift) while the machine starts to see the menu",
 };
+
+#[derive(Debug)]
+pub(super) struct Bls;
+
+/// The name of an entry's file without what the loader counts in it (`+3-1`).
+fn id(path: &str) -> Option<String> {
+    let name = path.rsplit('/').next()?.strip_suffix(".conf")?;
+    Some(name.to_owned())
+}
+
+fn is_ours(path: &str) -> bool {
+    path.rsplit('/').next().is_some_and(|name| name.starts_with(OURS))
+}
 
 fn files(host: &Host) -> Vec<String> {
     let mut found = Vec::new();
     for dir in DIRS {
         let names = host.list(dir).unwrap_or_default();
-        let entries = names.iter().filter(|name| name.ends_with(".conf"));
+        let entries = names.iter().filter(|name| name.ends_with(".conf") && !name.starts_with('.'));
         found.extend(entries.map(|name| format!("{dir}/{name}")));
     }
     // The newest kernel first, as menus have it; names carry the version.
-    found.sort_by(|a, b| compare(b, a));
+    found.sort_by(|a, b| is_ours(a).cmp(&is_ours(b)).then_with(|| compare(b, a)));
     found
+}
+
+impl Loader for Bls {
+    fn name(&self) -> &'static str {
+        LINES.name
+    }
+
+    fn find(&self, host: &Host) -> Result<Option<Found>, BootError> {
+        let Some(mut found) = LINES.find(host)? else { return Ok(None) };
+        let variables = once::variables(host);
+        for entry in &mut found.entries {
+            entry.args = once::expanded(&entry.args, &variables);
+            entry.ours = entry.id.as_deref().is_some_and(|id| id.starts_with(OURS));
+        }
+        if hook::installs(host) {
+            found.warnings.clear();
+        }
+        (found.next, found.why) = once::next(host, &found.entries);
+        Ok(Some(found))
+    }
+
+    fn recipe(&self, host: &Host, order: &Order) -> Result<Recipe, BootError> {
+        let there: Vec<String> = files(host).into_iter().filter(|path| is_ours(path)).collect();
+        if order.last {
+            return copies(host, order);
+        }
+        let mut recipe = LINES.recipe(host, order)?;
+        recipe.edits.retain(|edit| !is_ours(&edit.path));
+        if hook::installs(host) {
+            let bytes = hook::script(order.rule, order.words).into_bytes();
+            recipe.edits.push(Edit { path: hook::PATH.to_owned(), bytes, mode: 0o755 });
+        }
+        recipe.gone = there;
+        Ok(recipe)
+    }
+
+    fn source(&self, _host: &Host, _keyword: &str) -> Option<String> {
+        None
+    }
+
+    fn make(&self, host: &Host, path: &str) -> Result<Vec<u8>, BootError> {
+        LINES.make(host, path)
+    }
+
+    fn without_ours(&self, made: &[u8]) -> Vec<u8> {
+        made.to_vec()
+    }
+
+    fn stripped(&self, now: &[u8], words: &[String]) -> Option<Vec<u8>> {
+        LINES.stripped(now, words)
+    }
+
+    fn later(&self, host: &Host, known: &[&str], words: &[String]) -> Vec<(String, Vec<u8>)> {
+        let front = words.join(" ");
+        let by_hook = |path: &String| {
+            let text = host.read(path).ok()?;
+            let part = parse(&text).ok()?.pop()?;
+            let args = text.get(part.args)?;
+            // A person who gave them by hand need not have put them in front, in this order.
+            let ours = args == front || args.starts_with(&format!("{front} "));
+            let bytes = LINES.stripped(text.as_bytes(), words).filter(|_| ours)?;
+            Some((path.clone(), bytes))
+        };
+        files(host)
+            .iter()
+            .filter(|path| !known.contains(&path.as_str()))
+            .filter_map(by_hook)
+            .collect()
+    }
+
+    fn covers_later(&self, host: &Host) -> bool {
+        hook::installs(host)
+    }
+
+    fn is_ours(&self, bytes: &[u8]) -> bool {
+        bytes.starts_with(MARK.as_bytes()) || bytes.starts_with(hook::MARK.as_bytes())
+    }
+
+    fn once(&self, host: &Host, entry: &str) -> Result<(), BootError> {
+        once::arm(host, entry)?;
+        // Read back what the loader will do, not what was asked.
+        let found = self.find(host)?.unwrap_or_default();
+        let next = found.next.and_then(|index| found.entries.get(index));
+        if next.is_some_and(|next| next.id.as_deref() == Some(entry)) {
+            return Ok(());
+        }
+        once::forget(host, entry)?;
+        Err(super::grub::cannot(format!("the loader does not make {entry} boot next")))
+    }
+
+    fn forget_once(&self, host: &Host, entry: &str) -> Result<(), BootError> {
+        once::forget(host, entry)
+    }
+
+    fn makes_anew(&self, path: &str) -> bool {
+        is_ours(path) || path == hook::PATH
+    }
+
+    fn is_made(&self, _path: &str) -> bool {
+        false
+    }
+}
+
+/// Files of our own beside those of the chosen kernels, one for each kernel.
+fn copies(host: &Host, order: &Order) -> Result<Recipe, BootError> {
+    let mut recipe = Recipe::default();
+    let mut seen = Vec::new();
+    for path in files(host).into_iter().filter(|path| !is_ours(path)) {
+        let (text, parts) = LINES.read(host, &path)?;
+        for part in parts {
+            let Some(version) = part.version.filter(|it| order.kernels.contains(it)) else {
+                continue;
+            };
+            if seen.contains(&version) {
+                continue;
+            }
+            let args = text.get(part.args.clone()).unwrap_or_default();
+            let missing = order.words.iter().filter(|word| !line::has(args, word));
+            let missing: Vec<String> = missing.cloned().collect();
+            let mut new = text.clone();
+            new.replace_range(part.args, &line::with(args, &missing));
+            let path = host.behind_links(&path);
+            let mode = host.access(&path)?.mode;
+            let dir = path.rsplit_once('/').map_or("", |(dir, _)| dir);
+            recipe.edits.push(Edit {
+                path: format!("{dir}/{OURS}{version}.conf"),
+                bytes: own(&new).into_bytes(),
+                mode,
+            });
+            seen.push(version);
+        }
+    }
+    Ok(recipe)
+}
+
+/// An entry's text under a title of its own; without a `sort-key` it stands behind those that have
+/// one.
+fn own(text: &str) -> String {
+    let mut new = MARK.to_owned();
+    for whole in text.split_inclusive('\n') {
+        let line = whole.trim_end();
+        match line.split_whitespace().next() {
+            Some("sort-key") => {}
+            Some("title") => new.push_str(&format!("{line} (cpushield)\n")),
+            _ => new.push_str(whole),
+        }
+    }
+    new
 }
 
 /// Numbers by their value, all else letter by letter.

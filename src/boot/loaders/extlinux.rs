@@ -15,6 +15,7 @@ pub(super) static EXTLINUX: Lines = Lines {
     name: "extlinux",
     files,
     parse,
+    id: |_| None,
     menu: "press a key at the serial console or keyboard while the loader counts down",
 };
 

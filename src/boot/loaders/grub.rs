@@ -24,7 +24,7 @@ const DIRS: &[(&str, &str)] = &[("/boot/grub", "grub-mkconfig"), ("/boot/grub2",
 pub(super) struct Grub;
 
 /// The directory of `grub.cfg`, and the program that makes it.
-fn place(host: &Host) -> Option<(&'static str, &'static str)> {
+pub(super) fn place(host: &Host) -> Option<(&'static str, &'static str)> {
     let there = |(dir, _): &&(&str, &str)| host.exists(&format!("{dir}/grub.cfg"));
     DIRS.iter().find(there).copied()
 }
@@ -145,14 +145,7 @@ impl Loader for Grub {
     }
 
     fn once(&self, host: &Host, entry: &str) -> Result<(), BootError> {
-        let Some((dir, program)) = place(host) else { return Err(BootError::NoTrial) };
-        writes_itself(host, dir, program)?;
-        let (editor, block) = (program.replace("mkconfig", "editenv"), format!("{dir}/grubenv"));
-        let text = host.read(&format!("{dir}/grub.cfg"))?;
-        if !menu::parse(&text).is_ok_and(|menu| menu.honours_next) {
-            return Err(cannot(format!("{dir}/grub.cfg does not ask for next_entry")));
-        }
-        host.order(&[&editor, &block, "set", &format!("next_entry={entry}")])?;
+        arm(host, entry)?;
         // Read back what GRUB will do, not what was asked.
         let found = self.find(host)?.unwrap_or_default();
         let next = found.next.and_then(|index| found.entries.get(index));
@@ -160,7 +153,7 @@ impl Loader for Grub {
             return Ok(());
         }
         self.forget_once(host, entry)?;
-        Err(cannot(format!("{block} does not make {entry} boot next")))
+        Err(cannot(format!("GRUB does not make {entry} boot next")))
     }
 
     fn forget_once(&self, host: &Host, entry: &str) -> Result<(), BootError> {
@@ -187,7 +180,20 @@ impl Loader for Grub {
     }
 }
 
-fn cannot(why: String) -> BootError {
+/// Writes the wish for one boot where GRUB looks for it.
+pub(super) fn arm(host: &Host, entry: &str) -> Result<(), BootError> {
+    let Some((dir, program)) = place(host) else { return Err(BootError::NoTrial) };
+    writes_itself(host, dir, program)?;
+    let (editor, block) = (program.replace("mkconfig", "editenv"), format!("{dir}/grubenv"));
+    let text = host.read(&format!("{dir}/grub.cfg"))?;
+    if !menu::parse(&text).is_ok_and(|menu| menu.honours_next) {
+        return Err(cannot(format!("{dir}/grub.cfg does not ask for next_entry")));
+    }
+    host.order(&[&editor, &block, "set", &format!("next_entry={entry}")])?;
+    Ok(())
+}
+
+pub(super) fn cannot(why: String) -> BootError {
     BootError::Wrong {
         why: format!("a trial cannot be made here: {why}"),
         hint: Some("without a trial: cpushield apply --boot".to_owned()),

@@ -30,12 +30,14 @@ pub(super) struct Lines {
     pub files: fn(&Host) -> Vec<String>,
     /// The kernels of one file.
     pub parse: fn(&str) -> Result<Vec<Part>, Wrong>,
+    /// What the loader calls the kernel of a file, where it is one a file.
+    pub id: fn(&str) -> Option<String>,
     /// How to reach the menu.
     pub menu: &'static str,
 }
 
 impl Lines {
-    fn read(&self, host: &Host, path: &str) -> Result<(String, Vec<Part>), BootError> {
+    pub(super) fn read(&self, host: &Host, path: &str) -> Result<(String, Vec<Part>), BootError> {
         let wrong = |line: usize, what: &str| BootError::Unparsable {
             path: path.to_owned(),
             why: format!("line {line}: {what}"),
@@ -64,12 +66,13 @@ impl Loader for Lines {
         let mut entries = Vec::new();
         for path in files {
             let (text, parts) = self.read(host, &path)?;
+            let id = (self.id)(&path);
             entries.extend(parts.into_iter().map(|part| Entry {
                 args: text.get(part.args).unwrap_or_default().to_owned(),
                 place: format!("{path}:{}", part.line),
                 version: part.version.unwrap_or_else(|| running.clone()),
                 title: part.title,
-                id: None,
+                id: id.clone(),
                 ours: false,
             }));
         }
@@ -141,7 +144,7 @@ impl Loader for Lines {
         false
     }
 
-    fn covers_later(&self) -> bool {
+    fn covers_later(&self, _host: &Host) -> bool {
         false
     }
 

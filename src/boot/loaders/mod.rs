@@ -4,8 +4,10 @@
 mod bls;
 mod extlinux;
 mod grub;
+mod hook;
 mod lines;
 mod manual;
+mod once;
 mod raspberry;
 
 pub use manual::manual;
@@ -117,8 +119,13 @@ pub trait Loader: Sync {
         None
     }
 
+    /// Files that came after the journal, `known` to nobody, with our words in them: each without.
+    fn later(&self, _host: &Host, _known: &[&str], _words: &[String]) -> Vec<(String, Vec<u8>)> {
+        Vec::new()
+    }
+
     /// Whether a kernel that is installed later is covered too.
-    fn covers_later(&self) -> bool {
+    fn covers_later(&self, _host: &Host) -> bool {
         true
     }
 
@@ -146,7 +153,7 @@ pub trait Loader: Sync {
 
 /// Every loader, the surest sign first.
 pub const LOADERS: &[&dyn Loader] =
-    &[&grub::Grub, &bls::BLS, &extlinux::EXTLINUX, &raspberry::RASPBERRY];
+    &[&grub::Grub, &bls::Bls, &extlinux::EXTLINUX, &raspberry::RASPBERRY];
 
 /// The loader of this name.
 #[must_use]

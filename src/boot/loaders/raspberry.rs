@@ -10,6 +10,7 @@ pub(super) static RASPBERRY: Lines = Lines {
     name: "raspberry-pi",
     files,
     parse,
+    id: |_| None,
     menu: "there is no menu: put the card into another machine and edit cmdline.txt",
 };
 

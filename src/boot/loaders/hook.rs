@@ -1,0 +1,149 @@
+//! The hook of ours below `/etc/kernel/install.d`: `kernel-install` calls it for each kernel that is
+//! installed, behind the one that has made the entry. Pure but for looking whether it is used here.
+//!
+//! Source: kernel-install(8), systemd 257: `COMMAND VERSION ENTRY-DIR IMAGE`, KERNEL_INSTALL_BOOT_ROOT;
+//! entries are named `TOKEN-VERSION.conf`, or `TOKEN-VERSION+TRIES.conf`.
+
+use crate::boot::grub::generator::Rule;
+use cpushield_linux::Host;
+
+const DIR: &str = "/etc/kernel/install.d";
+/// Behind 20-grub.install and 90-loaderentry.install.
+pub(super) const PATH: &str = "/etc/kernel/install.d/95-cpushield.install";
+/// How it begins.
+pub(super) const MARK: &str = "#!/bin/sh\n# Made by cpushield;";
+
+/// Whether kernels come through `kernel-install` here.
+pub(super) fn installs(host: &Host) -> bool {
+    host.exists(DIR) && host.program("kernel-install").is_some()
+}
+
+/// The script. `words` and the pattern are plain.
+pub(super) fn script(rule: &Rule, words: &[String]) -> String {
+    let chosen = match rule {
+        // The configuration, else what the kernel's image says of itself in its first sectors.
+        Rule::Realtime => {
+            "for config in \"/usr/lib/modules/$1/config\" \"/lib/modules/$1/config\" \"/boot/config-$1\"; do
+        [ ! -r \"$config\" ] || {
+            grep -Eqx 'CONFIG_PREEMPT_RT(_FULL)?=y' \"$config\"
+            return
+        }
+    done
+    head -c 65536 \"$2\" 2>/dev/null | grep -aq ' PREEMPT_RT '"
+                .to_owned()
+        }
+        Rule::Newest => {
+            "[ \"$(printf '%s\\n' /lib/modules/* | sort -V | tail -n 1)\" = \"/lib/modules/$1\" ]".to_owned()
+        }
+        Rule::Matching { glob } => format!("case $1 in ({glob}) : ;; (*) false ;; esac"),
+    };
+    format!(
+        r#"{MARK} `cpushield undo --boot` removes it.
+# A kernel that is installed gets more parameters when it is one of the chosen ones. Any other is left
+# without them, also where its entry was made of the command line of the running kernel.
+[ "$1" = add ] || exit 0
+parameters='{words}'
+
+chosen() {{ # version, image
+    {chosen}
+}}
+
+added=
+! chosen "$2" "$4" || added="$parameters "
+
+# One entry without the parameters, and with them where they are to be.
+edited() {{
+    while IFS= read -r line || [ -n "$line" ]; do
+        case $line in
+        'options '* | 'options	'*)
+            rest=" ${{line#options?}} "
+            for word in $parameters; do
+                while :; do
+                    case $rest in
+                    *" $word "*) rest="${{rest%%" $word "*}} ${{rest#*" $word "}}" ;;
+                    *) break ;;
+                    esac
+                done
+            done
+            rest=${{rest# }}
+            line="options $added${{rest% }}"
+            ;;
+        esac
+        printf '%s\n' "$line"
+    done
+}}
+
+for dir in "${{KERNEL_INSTALL_BOOT_ROOT:-/boot}}/loader/entries" /boot/loader/entries; do
+    for entry in "$dir"/*-"$2".conf "$dir"/*-"$2"+*.conf; do
+        [ -f "$entry" ] || continue
+        new=$dir/.cpushield-new
+        # A failure here must not keep the kernel from being installed: its entry stays as it was made.
+        if edited <"$entry" >"$new" && ! cmp -s "$new" "$entry"; then
+            chmod --reference="$entry" "$new" 2>/dev/null
+            sync "$new" 2>/dev/null
+            mv -f "$new" "$entry" || echo "cpushield: $entry was not changed" >&2
+        fi
+        rm -f "$new"
+    done
+done
+exit 0
+"#,
+        words = words.join(" "),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+    use std::process::Command;
+
+    fn run(script: &str, boot: &Path, words: &[&str]) -> bool {
+        let file = boot.join("95-cpushield.install");
+        std::fs::write(&file, script).unwrap();
+        let mut command = Command::new("sh");
+        command.arg(&file).args(words).env("KERNEL_INSTALL_BOOT_ROOT", boot);
+        command.status().unwrap().success()
+    }
+
+    #[test]
+    fn a_chosen_kernel_gets_them_and_any_other_loses_what_it_inherited() {
+        let dir = std::env::temp_dir().join(format!("cpushield-hook-{}", std::process::id()));
+        let entries = dir.join("loader/entries");
+        std::fs::create_dir_all(&entries).unwrap();
+        let words = ["nohz_full=1-3".to_owned(), "rcu_nocbs=1-3".to_owned()];
+        let entry = |name: &str, options: &str| {
+            let text = format!("title x\nversion y\noptions {options}\nlinux /z\n");
+            std::fs::write(entries.join(name), text).unwrap();
+        };
+        let read = |name: &str| {
+            let text = std::fs::read_to_string(entries.join(name)).unwrap();
+            text.lines().nth(2).unwrap().to_owned()
+        };
+        std::fs::write(dir.join("rt"), b"MZ\0 6.99 #1 SMP PREEMPT_RT Debian\0").unwrap();
+        std::fs::write(dir.join("plain"), b"MZ\0 6.98 #1 SMP PREEMPT_DYNAMIC\0").unwrap();
+        let (rt, plain) = (dir.join("rt"), dir.join("plain"));
+        let (rt, plain) = (rt.to_str().unwrap(), plain.to_str().unwrap());
+        let script_of = |rule| script(&rule, &words);
+        let realtime = script_of(Rule::Realtime);
+        entry("m-6.99.conf", "root=UUID=a ro quiet x=\"a b\"");
+        entry("m-6.98+3.conf", "nohz_full=1-3 rcu_nocbs=1-3 root=UUID=a nohz_full=1-3 ro");
+        entry("m-16.99.conf", "root=UUID=a");
+        assert!(run(&realtime, &dir, &["add", "6.99", "/e", rt]));
+        assert!(run(&realtime, &dir, &["add", "6.98", "/e", plain]));
+        let wanted = "options nohz_full=1-3 rcu_nocbs=1-3 root=UUID=a ro quiet x=\"a b\"";
+        assert_eq!(read("m-6.99.conf"), wanted);
+        assert_eq!(read("m-6.98+3.conf"), "options root=UUID=a ro");
+        assert_eq!(read("m-16.99.conf"), "options root=UUID=a");
+        // Called twice, and for a kernel that goes.
+        assert!(run(&realtime, &dir, &["add", "6.99", "/e", rt]));
+        assert!(run(&realtime, &dir, &["remove", "6.98", "/e"]));
+        assert_eq!(read("m-6.99.conf"), wanted);
+        let glob = script_of(Rule::Matching { glob: "16.*".to_owned() });
+        assert!(run(&glob, &dir, &["add", "16.99", "/e", plain]));
+        assert_eq!(read("m-16.99.conf"), "options nohz_full=1-3 rcu_nocbs=1-3 root=UUID=a");
+        assert!(run(&script_of(Rule::Newest), &dir, &["add", "6.98", "/e", plain]));
+        assert_eq!(std::fs::read_dir(&entries).unwrap().count(), 3);
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+}
