@@ -46,7 +46,8 @@ pub fn unit(program: &str, state: &str) -> String {
     )
 }
 
-/// A word of a command line in a unit (systemd.service(5), "Command lines": `%` and `$` are doubled).
+/// A word of a command line in a unit: `%` and `$` are doubled (systemd.service(5), "Command
+/// lines").
 #[must_use]
 pub fn quoted(word: &str) -> String {
     let word = word.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%");

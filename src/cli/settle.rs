@@ -1,5 +1,5 @@
-//! `cpushield apply --boot --settle`: the end of a trial boot. The words are in force, the machine is
-//! up and a shield holds: then they stay; else everything is taken back.
+//! `cpushield apply --boot --settle`: the end of a trial boot. The words are in force, the machine
+//! is up and a shield holds: then they stay; else everything is taken back.
 
 use super::attempt::{self, Trying};
 use super::wish::WishArgs;

@@ -1,8 +1,8 @@
 //! The hook of ours below `/etc/kernel/install.d`: `kernel-install` calls it for each kernel that is
 //! installed, behind the one that has made the entry. Pure but for looking whether it is used here.
 //!
-//! Source: kernel-install(8), systemd 257: `COMMAND VERSION ENTRY-DIR IMAGE`, KERNEL_INSTALL_BOOT_ROOT;
-//! entries are named `TOKEN-VERSION.conf`, or `TOKEN-VERSION+TRIES.conf`.
+//! Source: kernel-install(8), systemd 257: `COMMAND VERSION ENTRY-DIR IMAGE`, and
+//! KERNEL_INSTALL_BOOT_ROOT; entries are `TOKEN-VERSION.conf`, or `TOKEN-VERSION+TRIES.conf`.
 
 use crate::boot::grub::generator::Rule;
 use cpushield_linux::Host;
@@ -22,25 +22,24 @@ pub(super) fn installs(host: &Host) -> bool {
 pub(super) fn script(rule: &Rule, words: &[String]) -> String {
     let chosen = match rule {
         // The configuration, else what the kernel's image says of itself in its first sectors.
-        Rule::Realtime => {
-            "for config in \"/usr/lib/modules/$1/config\" \"/lib/modules/$1/config\" \"/boot/config-$1\"; do
+        Rule::Realtime => "for config in \"/usr/lib/modules/$1/config\" \"/boot/config-$1\"; do
         [ ! -r \"$config\" ] || {
             grep -Eqx 'CONFIG_PREEMPT_RT(_FULL)?=y' \"$config\"
             return
         }
     done
     head -c 65536 \"$2\" 2>/dev/null | grep -aq ' PREEMPT_RT '"
-                .to_owned()
-        }
+            .to_owned(),
         Rule::Newest => {
-            "[ \"$(printf '%s\\n' /lib/modules/* | sort -V | tail -n 1)\" = \"/lib/modules/$1\" ]".to_owned()
+            "[ \"$(printf '%s\\n' /lib/modules/* | sort -V | tail -n 1)\" = \"/lib/modules/$1\" ]"
+                .to_owned()
         }
         Rule::Matching { glob } => format!("case $1 in ({glob}) : ;; (*) false ;; esac"),
     };
     format!(
         r#"{MARK} `cpushield undo --boot` removes it.
-# A kernel that is installed gets more parameters when it is one of the chosen ones. Any other is left
-# without them, also where its entry was made of the command line of the running kernel.
+# A kernel that is installed gets more parameters when it is one of the chosen ones. Any other is
+# left without them, also where its entry was made of the command line of the running kernel.
 [ "$1" = add ] || exit 0
 parameters='{words}'
 

@@ -1,8 +1,8 @@
 //! Which entry of the Boot Loader Specification boots next, and which boots once: what systemd-boot
 //! keeps in variables of the firmware, and GRUB's `blscfg` in its environment block.
 //!
-//! Sources: the Boot Loader Interface (systemd.io/BOOT_LOADER_INTERFACE), `bootctl(1)`; 10_linux and
-//! blscfg.c of Fedora's GRUB 2.06.
+//! Sources: the Boot Loader Interface (systemd.io/BOOT_LOADER_INTERFACE), `bootctl(1)`; 10_linux
+//! and blscfg.c of Fedora's GRUB 2.06.
 
 use super::grub::{self, Grub};
 use super::{Entry, Loader};

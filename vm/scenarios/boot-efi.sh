@@ -1,0 +1,68 @@
+# guest: 6.12-rt efi timeout=600
+# slow: five boots
+# Kernel parameters with a real systemd-boot that real firmware starts: a trial that boots once and is not the
+# default, entries of the RT kernel alone, kernels that kernel-install adds later, and the bytes of before.
+. /host/lib.sh
+n=$(boot_number)
+entries=/boot/loader/entries
+rt=$(ls /boot | sed -n 's/^vmlinuz-\(.*-rt-.*\)/\1/p' | grep -v ^9)
+plain=$(ls /boot | sed -n 's/^vmlinuz-//p' | grep -v -- -rt- | grep -v ^9)
+# All that is written: entries, hooks, the loader's settings.
+as_at_first() { find $entries /boot/loader/loader.conf /etc/kernel -type f -exec sha256sum {} + | sort; }
+unchanged() { as_at_first | diff /host/before -; }
+has() { grep -l nohz_full=3 $entries/*.conf | xargs -n1 basename | paste -sd' '; }
+efi_says() { tail -c +5 "/sys/firmware/efi/efivars/$1-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f" | tr -d '\0'; }
+case $n in
+1)
+    is "systemd-boot started the machine" 1 sh -c "$(declare -f efi_says); efi_says LoaderInfo | grep -c '^systemd-boot'"
+    is "the RT kernel is the default" "$rt" uname -r
+    # No modules are made here, and the image is all that there is.
+    ln -s /dev/null /etc/kernel/install.d/50-depmod.install
+    printf 'layout=bls\nBOOT_ROOT=/boot\ninitrd_generator=none\n' >/etc/kernel/install.conf
+    echo guest >/etc/kernel/entry-token
+    as_at_first >/host/before
+    status "plan --boot" 0 cpushield plan --boot
+    cpushield plan --boot
+    status "apply --boot --trial" 0 cpushield apply --boot --trial --cpus 3
+    is "an entry of its own has the parameters" "a-cpushield-$rt.conf" has
+    is "the loader is told to boot it once" "a-cpushield-$rt.conf" efi_says LoaderEntryOneShot
+    boot_again
+    ;;
+2)
+    is "the trial booted" 3 cat /sys/devices/system/cpu/nohz_full
+    is "by its own entry" "a-cpushield-$rt.conf" efi_says LoaderEntrySelected
+    is "which is not the default" 1 sh -c 'cpushield status --boot | grep -c "^Boots next: Debian GNU/Linux ([^)]*) (it is the first)"'
+    boot_again # as a button would do it: nobody has settled the trial
+    ;;
+3)
+    is "the old entry booted by itself" "" grep -o nohz_full /proc/cmdline
+    status "the trial is settled" 0 cpushield apply --boot --settle
+    is "every file is as it was, to the byte" "" unchanged
+    status "apply --boot" 0 cpushield apply --boot --cpus 3
+    is "the RT kernel's entry has them, the other has not" "guest-$rt.conf" has
+    boot_again
+    ;;
+4)
+    is "the RT kernel booted with them" 3 cat /sys/devices/system/cpu/nohz_full
+    is "status says that nothing differs" 0 sh -c 'cpushield status --boot | grep -c ^Mind'
+    # Two kernel packages; kernel-install takes the running kernel's line for their entries.
+    for version in "$rt" "$plain"; do
+        status "kernel-install add 9.$version" 0 kernel-install add "9.$version" "/boot/vmlinuz-$version"
+    done
+    is "the RT kernel that came later has them, the other has not" "guest-9.$rt.conf guest-$rt.conf" has
+    for version in "$rt" "$plain"; do kernel-install remove "9.$version"; done
+    bootctl set-oneshot "guest-$plain.conf"
+    boot_again
+    ;;
+5)
+    is "the other kernel booted" "$plain" uname -r
+    is "without them" "" grep -o nohz_full /proc/cmdline
+    kernel-install add "9.$rt" "/boot/vmlinuz-$rt" >/dev/null 2>&1
+    is "the later RT kernel has them" "guest-9.$rt.conf guest-$rt.conf" has
+    status "undo --boot" 0 cpushield undo --boot
+    is "undo takes them out of its entry too" "" sh -c "grep -l nohz_full $entries/*.conf"
+    kernel-install remove "9.$rt"
+    is "every file is as it was, to the byte" "" unchanged
+    ;;
+esac
+finish
