@@ -27,8 +27,8 @@ pub fn unit_path() -> String {
     format!("/etc/systemd/system/{UNIT}")
 }
 
-/// The unit: it runs once after the trial's boot. `simple`: nobody who waits for the end of the boot
-/// waits for the proof too.
+/// The unit: it runs once after the trial's boot. `simple`: nobody who waits for the end of the
+/// boot waits for the proof too.
 #[must_use]
 pub fn unit(program: &str, state: &str) -> String {
     format!(

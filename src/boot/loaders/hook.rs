@@ -1,5 +1,5 @@
-//! The hook of ours below `/etc/kernel/install.d`: `kernel-install` calls it for each kernel that is
-//! installed, behind the one that has made the entry. Pure but for looking whether it is used here.
+//! The hook of ours below `/etc/kernel/install.d`: `kernel-install` calls it for each kernel that
+//! is installed, behind the one that has made the entry. Pure but for looking whether it is used here.
 //!
 //! Source: kernel-install(8), systemd 257: `COMMAND VERSION ENTRY-DIR IMAGE`, and
 //! KERNEL_INSTALL_BOOT_ROOT; entries are `TOKEN-VERSION.conf`, or `TOKEN-VERSION+TRIES.conf`.
@@ -76,7 +76,7 @@ for dir in "${{KERNEL_INSTALL_BOOT_ROOT:-/boot}}/loader/entries" /boot/loader/en
     for entry in "$dir"/*-"$2".conf "$dir"/*-"$2"+*.conf; do
         [ -f "$entry" ] || continue
         new=$dir/.cpushield-new
-        # A failure here must not keep the kernel from being installed: its entry stays as it was made.
+        # A failure here must not keep the kernel from being installed: its entry stays then.
         if edited <"$entry" >"$new" && ! cmp -s "$new" "$entry"; then
             chmod --reference="$entry" "$new" 2>/dev/null
             sync "$new" 2>/dev/null
