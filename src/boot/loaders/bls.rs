@@ -1,7 +1,7 @@
 //! Entries of the Boot Loader Specification: one file a kernel below `loader/entries` (Fedora and
 //! RHEL with GRUB's `blscfg`, systemd-boot). The words go in front of `options`; a trial, or
-//! entries that are to stay behind all others, get files of their own. Kernels that `kernel-install` adds
-//! later get them from a hook of ours.
+//! entries that are to stay behind all others, get files of their own. Kernels that
+//! `kernel-install` adds later get them from a hook of ours.
 
 use super::hook;
 use super::lines::{Lines, Part, Wrong, lines, value};

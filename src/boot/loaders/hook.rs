@@ -1,5 +1,6 @@
 //! The hook of ours below `/etc/kernel/install.d`: `kernel-install` calls it for each kernel that
-//! is installed, behind the one that has made the entry. Pure but for looking whether it is used here.
+//! is installed, behind the one that has made the entry. Pure but for looking whether it is used
+//! here.
 //!
 //! Source: kernel-install(8), systemd 257: `COMMAND VERSION ENTRY-DIR IMAGE`, and
 //! KERNEL_INSTALL_BOOT_ROOT; entries are `TOKEN-VERSION.conf`, or `TOKEN-VERSION+TRIES.conf`.
