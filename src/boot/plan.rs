@@ -11,7 +11,7 @@ use crate::plan::{Refused, choose, named};
 use crate::policy::Wish;
 use crate::survey::Machine;
 use crate::tunables::nearest;
-use cpushield_linux::text::{cmdline, kconfig};
+use cpushield_linux::text::{cmdline, kconfig, kernel_image};
 use cpushield_linux::{CpuSet, Host};
 use std::collections::BTreeMap;
 
@@ -24,16 +24,33 @@ pub struct Asked {
     pub kernels: Option<String>,
 }
 
-/// Options of an installed kernel, `CONFIG_NO_HZ_FULL` → `y`; empty when they are not to be had.
+/// What an installed kernel says of itself.
+struct Built {
+    /// `CONFIG_NO_HZ_FULL` → `y`; empty when its options are not to be had.
+    options: BTreeMap<String, String>,
+    /// Whether it is a PREEMPT_RT kernel; `None` when nothing says it.
+    realtime: Option<bool>,
+}
+
+fn built(host: &Host, version: &str) -> Built {
+    let options = config(host, version);
+    let set = |option| options.get(option).is_some_and(|value: &String| value == "y");
+    let said =
+        (!options.is_empty()).then(|| set("CONFIG_PREEMPT_RT") || set("CONFIG_PREEMPT_RT_FULL"));
+    // Arch keeps no configurations beside its kernels.
+    let image = || {
+        let places = [format!("/boot/vmlinuz-{version}"), format!("/boot/kernel-{version}")];
+        let bytes = places.iter().find_map(|place| host.read_bytes(place).ok())?;
+        Some(kernel_image::is_realtime(kernel_image::banner(&bytes)?))
+    };
+    let realtime = said.or_else(image);
+    Built { options, realtime }
+}
+
 fn config(host: &Host, version: &str) -> BTreeMap<String, String> {
     let places = [format!("/boot/config-{version}"), format!("/usr/lib/modules/{version}/config")];
     let text = places.iter().find_map(|place| host.read(place).ok());
     text.and_then(|text| kconfig::parse(&text).ok()).unwrap_or_default()
-}
-
-fn realtime(config: &BTreeMap<String, String>) -> Option<bool> {
-    let set = |option| config.get(option).is_some_and(|value| value == "y");
-    (!config.is_empty()).then(|| set("CONFIG_PREEMPT_RT") || set("CONFIG_PREEMPT_RT_FULL"))
 }
 
 /// Plans the boot.
@@ -53,11 +70,12 @@ pub fn plan(
     let versions = versions(found);
     let configs: BTreeMap<&str, _> = versions
         .iter()
-        .map(|entry| (entry.version.as_str(), config(host, &entry.version)))
+        .map(|entry| (entry.version.as_str(), built(host, &entry.version)))
         .collect();
     let rule = rule(asked, found, &configs, &mut why)?;
+    let realtime = |entry: &Entry| configs.get(entry.version.as_str()).and_then(|it| it.realtime);
     let chosen = |index: usize, entry: &Entry| match &rule {
-        Rule::Realtime => configs.get(entry.version.as_str()).and_then(realtime) == Some(true),
+        Rule::Realtime => realtime(entry) == Some(true),
         Rule::Newest => index == 0,
         Rule::Matching { glob } => generator::matches(glob, &entry.version),
     };
@@ -68,7 +86,8 @@ pub fn plan(
     }
     let (arch, none) = (machine.kernel.arch.as_deref(), BTreeMap::new());
     let unknown = |parameter: &Parameter, entry: &Entry| {
-        parameter.unknown_to(configs.get(entry.version.as_str()).unwrap_or(&none), arch)
+        let options = configs.get(entry.version.as_str()).map_or(&none, |it| &it.options);
+        parameter.unknown_to(options, arch)
     };
     let (mut parameters, mut skipped) = (Vec::new(), Vec::new());
     for parameter in PARAMETERS {
@@ -85,7 +104,7 @@ pub fn plan(
         .map(|(index, entry)| Kernel {
             version: entry.version.clone(),
             title: entry.title.clone(),
-            realtime: configs.get(entry.version.as_str()).and_then(realtime),
+            realtime: realtime(entry),
             chosen: chosen(index, entry),
             panics: cmdline::values(&cmdline::parse(&entry.args), "panic").next().is_some(),
             unknown: parameters
@@ -210,13 +229,13 @@ fn shieldable(machine: &Machine, wish: &Wish) -> Result<CpuSet, Refused> {
 fn rule(
     asked: &Asked,
     found: &Found,
-    configs: &BTreeMap<&str, BTreeMap<String, String>>,
+    configs: &BTreeMap<&str, Built>,
     why: &mut Vec<String>,
 ) -> Result<Rule, BootError> {
     if let Some(glob) = &asked.kernels {
         return Ok(Rule::Matching { glob: glob.clone() });
     }
-    if configs.values().any(|config| realtime(config) == Some(true)) {
+    if configs.values().any(|it| it.realtime == Some(true)) {
         why.push("PREEMPT_RT kernels get the parameters, all others stay as they are".to_owned());
         return Ok(Rule::Realtime);
     }

@@ -20,7 +20,7 @@ for script in "$ROOT"/etc/grub.d/*; do
     printf '\n### BEGIN %s ###\n' "$name"
     # The paths of scripts are those of the machine.
     run=${script%/*}/.run
-    sed "s,\"/boot/config,\"$ROOT/boot/config," "$script" >"$run"
+    sed "s,\"/boot/,\"$ROOT/boot/," "$script" >"$run"
     sh "$run" | sed "s,$ROOT,,"
     rm -f "$run"
     printf '### END %s ###\n' "$name"
@@ -166,6 +166,12 @@ impl Machine {
         self.write(&format!("boot/vmlinuz-{version}"), "");
     }
 
+    /// The same for a menu that is elsewhere.
+    pub fn update_grub_at(&self, path: &str) {
+        let said = mkconfig(&self.dir.join("root"));
+        self.write(path, &String::from_utf8(said.out).unwrap());
+    }
+
     /// What a kernel package does at its end.
     pub fn update_grub(&self) {
         let said = mkconfig(&self.dir.join("root"));
@@ -186,7 +192,7 @@ impl Machine {
         let root = self.dir.join("root");
         let (what, answer) = (format!("--target={what}"), answer.to_owned());
         Host::recorded(&root).unwrap().with_programs(move |root, words, input| match words {
-            ["grub-mkconfig"] => Some(mkconfig(root)),
+            ["grub-mkconfig" | "grub2-mkconfig"] => Some(mkconfig(root)),
             ["grub-probe", asked, _] => {
                 let out = match *asked {
                     asked if asked == what => answer.clone(),
@@ -197,7 +203,7 @@ impl Machine {
             }
             ["grub-editenv", block, rest @ ..] => Some(editenv(&root.join(&block[1..]), rest)),
             // The real one, where it is installed, looks at what was made.
-            ["grub-script-check"] => real(words, input),
+            ["grub-script-check" | "grub2-script-check"] => real(&["grub-script-check"], input),
             _ => None,
         })
     }

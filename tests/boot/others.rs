@@ -157,6 +157,19 @@ fn a_trial_with_systemd_boot_is_an_entry_of_its_own_that_boots_once() {
 }
 
 #[test]
+fn without_variables_of_the_firmware_no_trial_is_made_and_nothing_is_left() {
+    let machine = systemd_boot();
+    machine.remove(&format!("{EFI}/LoaderInfo-{VENDOR}"));
+    machine.write("boot/EFI/systemd/systemd-bootx64.efi", "");
+    let before = machine.files();
+    let plan = planned(&machine.host(), &asked(None)).unwrap();
+    let trial = How { trial: true, ..How::default() };
+    let error = write::write(&with_bootctl(&machine), &machine.store(), &plan, &trial).unwrap_err();
+    assert!(error.to_string().contains("efi=runtime"), "{error}");
+    assert_eq!(before, machine.files());
+}
+
+#[test]
 fn a_kernel_that_kernel_install_adds_later_gets_them_and_undo_takes_them_out_again() {
     let machine = systemd_boot();
     let before = machine.files();
@@ -262,18 +275,24 @@ fn elsewhere_nothing_is_written_and_what_to_do_is_said() {
     }
 }
 
-/// Files of real machines, and those of grubby's own tests.
-#[test]
-fn real_files_of_others_are_understood_or_refused_and_come_back_to_the_byte() {
+/// Loader files of others, where they are.
+pub fn data() -> Option<std::path::PathBuf> {
     let dir = std::env::var_os("CPUSHIELD_DATA").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data"),
         std::path::PathBuf::from,
     );
     let dir = dir.join("boot");
-    if !dir.is_dir() {
-        eprintln!("NOT RUN: no boot files of others at {}", dir.display());
-        return;
+    if dir.is_dir() {
+        return Some(dir);
     }
+    eprintln!("NOT RUN: no boot files of others at {}", dir.display());
+    None
+}
+
+/// Files of real machines, and those of grubby's own tests.
+#[test]
+fn real_files_of_others_are_understood_or_refused_and_come_back_to_the_byte() {
+    let Some(dir) = data() else { return };
     let read = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap();
     for name in ["extlinux.1", "extlinux.3", "extlinux.5"] {
         let machine = Machine::without_loader();

@@ -81,7 +81,13 @@ fn member(members: &[char], c: char) -> bool {
 pub fn script(rule: &Rule, words: &[String]) -> String {
     let chosen = match rule {
         Rule::Realtime => {
-            "grep -Eqx 'CONFIG_PREEMPT_RT(_FULL)?=y' \"/boot/config-$1\" 2>/dev/null".to_owned()
+            // Arch keeps no configurations: an image says it of itself in its first sectors.
+            "if [ -r \"/boot/config-$1\" ]; then
+        grep -Eqx 'CONFIG_PREEMPT_RT(_FULL)?=y' \"/boot/config-$1\"
+    else
+        head -c 65536 \"/boot/vmlinuz-$1\" 2>/dev/null | grep -aq ' PREEMPT_RT '
+    fi"
+            .to_owned()
         }
         // The first entry of 10_linux is that of the newest kernel.
         Rule::Newest => "[ -z \"$seen\" ]".to_owned(),
@@ -122,9 +128,11 @@ entry=
 version=
 quote="'"
 printf '%s\n' "$entries" | while IFS= read -r line; do
-    case $line in
+    # Old ones make submenus whatever they are told.
+    bare=${{line#"${{line%%[!	 ]*}}"}}
+    case $bare in
     'menuentry '*)
-        entry=$line
+        entry=$bare
         version=
         continue
         ;;
@@ -132,7 +140,7 @@ printf '%s\n' "$entries" | while IFS= read -r line; do
     [ -n "$entry" ] || continue
     entry="$entry
 $line"
-    case $line in
+    case $bare in
     *linux*[/\ ]vmlinuz-* | *linux*[/\ ]vmlinux-* | *linux*[/\ ]kernel-*)
         # The first word that is a kernel's file, without its directory.
         set -f

@@ -22,9 +22,15 @@ fn variable(host: &Host, name: &str) -> Option<String> {
     Some(String::from_utf16_lossy(&units)).filter(|text| !text.is_empty())
 }
 
-/// Whether systemd-boot started this machine.
+/// Whether systemd-boot started this machine. Where no variable says it, its program does.
 fn is_systemd_boot(host: &Host) -> bool {
-    variable(host, "LoaderInfo").is_some_and(|it| it.starts_with("systemd-boot"))
+    match variable(host, "LoaderInfo") {
+        Some(info) => info.starts_with("systemd-boot"),
+        None => ["/boot", "/boot/efi", "/efi"].iter().any(|dir| {
+            let names = host.list(&format!("{dir}/EFI/systemd")).unwrap_or_default();
+            names.iter().any(|name| name.starts_with("systemd-boot"))
+        }),
+    }
 }
 
 /// Names in GRUB's environment block and in `grub.cfg` that entries refer to by `$name`.
@@ -105,6 +111,15 @@ fn of_loader_conf(host: &Host, entries: &[Entry]) -> Option<String> {
 /// Lets an entry boot once.
 pub(super) fn arm(host: &Host, entry: &str) -> Result<(), BootError> {
     if is_systemd_boot(host) {
+        // A PREEMPT_RT kernel asks the firmware for nothing once it has booted, because that may
+        // take long (EFI_DISABLE_RUNTIME in drivers/firmware/efi/Kconfig, 6.12).
+        if variable(host, "LoaderInfo").is_none() {
+            return Err(grub::cannot(
+                "the running kernel shows no variables of the firmware (a PREEMPT_RT kernel does \
+                 with efi=runtime alone)"
+                    .to_owned(),
+            ));
+        }
         host.order(&["bootctl", "set-oneshot", &format!("{entry}.conf")])?;
         return Ok(());
     }

@@ -6,6 +6,7 @@ pub mod gzip;
 pub mod interrupts;
 pub mod kallsyms;
 pub mod kconfig;
+pub mod kernel_image;
 pub mod mounts;
 pub mod schedstat;
 pub mod size;

@@ -1,0 +1,171 @@
+//! Every loader file of other people's machines below `../shared/data/boot`, read in place: it is
+//! written and comes back to the byte, or it is refused and nothing is written.
+
+use super::grub::Machine;
+use super::planned;
+use cpushield::boot::grub::env;
+use cpushield::boot::plan::Asked;
+use cpushield::boot::write::{self, How};
+use cpushield::boot::{BootError, loaders};
+use cpushield::policy::Wish;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Prints a real `grub.cfg` as the distribution's own script would: with more words for the kernels
+/// when it is asked to.
+const TEN_LINUX: &str = r#"#!/bin/sh
+if [ -n "$GRUB_CMDLINE_LINUX" ]; then
+    sed "s|^\([[:space:]]*linux[a-z0-9]*[[:space:]]*[^[:space:]]*\)|\1 $GRUB_CMDLINE_LINUX|" "$ROOT/real.cfg"
+else
+    cat "$ROOT/real.cfg"
+fi
+"#;
+
+fn asked() -> Asked {
+    let wish = Wish { cpus: Some("2-3".parse().unwrap()), ..Wish::default() };
+    Asked { wish, kernels: Some("*".to_owned()) }
+}
+
+const WORDS: &str = "nohz_full=2-3 rcu_nocbs=2-3 irqaffinity=0-1";
+
+/// What became of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Became {
+    Written,
+    Refused,
+    Instructions,
+}
+
+/// Where a file of this kind stands on a machine; `None` for texts that are no loader's files.
+fn place(path: &Path, text: &str) -> Option<&'static str> {
+    let name = path.file_name()?.to_str()?;
+    let is = |what: &str| text.lines().any(|line| line.trim_start().starts_with(what));
+    Some(match name {
+        _ if is("menuentry ") => "boot/grub2/grub.cfg",
+        _ if is("blscfg") || is("insmod blscfg") => "boot/grub2/grub.cfg",
+        _ if is("options ") && is("linux ") => "boot/loader/entries/m-1.conf",
+        _ if is("label ") && (is("append ") || is("\tappend")) => "boot/extlinux/extlinux.conf",
+        _ if is("title ") && is("kernel ") => "boot/grub/menu.lst",
+        _ if name.ends_with("cmdline.txt") => "boot/firmware/cmdline.txt",
+        _ if name.starts_with("lilo") || name.starts_with('l') => "etc/lilo.conf",
+        _ if name.starts_with("elilo") || name.starts_with('e') => "etc/elilo.conf",
+        _ if name.starts_with("yaboot") || name.starts_with('y') => "etc/yaboot.conf",
+        _ if name.starts_with('z') => "etc/zipl.conf",
+        _ => return None,
+    })
+}
+
+fn machine(at: &str, text: &str) -> Machine {
+    let machine = Machine::without_loader();
+    match at {
+        "boot/grub2/grub.cfg" => {
+            machine.write("real.cfg", text);
+            machine.write("etc/default/grub", "");
+            machine.write("etc/grub.d/10_linux", TEN_LINUX);
+            machine.program("etc/grub.d/10_linux");
+            machine.write("etc/grub.d/10_linux", TEN_LINUX);
+            machine.update_grub_at(at);
+        }
+        "boot/firmware/cmdline.txt" => {
+            machine.write("boot/firmware/config.txt", "arm_64bit=1\n");
+            machine.write(at, text);
+        }
+        _ => machine.write(at, text),
+    }
+    machine
+}
+
+/// Writes, looks at what every entry has then, and takes it back.
+fn round_trip(name: &str, machine: &Machine) -> Became {
+    let before = machine.files();
+    let plan = match planned(&machine.host(), &asked()) {
+        Ok(plan) => plan,
+        Err(error) => {
+            let told = matches!(error, BootError::Unparsable { .. } | BootError::NoKernel { .. });
+            assert!(told, "{name}: {error}");
+            assert_eq!(before, machine.files(), "{name}");
+            return Became::Refused;
+        }
+    };
+    let (host, store) = (machine.host(), machine.store());
+    let became = match write::write(&host, &store, &plan, &How::default()) {
+        Ok(written) => {
+            assert_eq!(written.words.join(" "), WORDS, "{name}");
+            let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
+            for version in &written.kernels {
+                let with = |it: &&loaders::Entry| it.version == *version && it.args.contains(WORDS);
+                assert!(found.entries.iter().any(|it| with(&it)), "{name}: {version}");
+            }
+            Became::Written
+        }
+        Err(BootError::ByHand { instructions, .. }) => {
+            assert!(instructions.iter().any(|line| line.contains(WORDS)), "{name}");
+            Became::Instructions
+        }
+        Err(error) => panic!("{name}: {error}"),
+    };
+    write::undo(&machine.host(), &store).unwrap();
+    assert_eq!(before, machine.files(), "{name}");
+    became
+}
+
+fn walk(dir: &Path, files: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { walk(&path, files) } else { files.push(path) }
+    }
+}
+
+#[test]
+fn every_loader_file_of_others_comes_back_to_the_byte_or_is_refused_untouched() {
+    let Some(dir) = super::others::data() else { return };
+    let mut files = Vec::new();
+    walk(&dir, &mut files);
+    files.sort();
+    let mut became: BTreeMap<(&str, Became), usize> = BTreeMap::new();
+    for file in &files {
+        let text = std::fs::read_to_string(file).unwrap();
+        let Some(at) = place(file, &text) else { continue };
+        let name = file.strip_prefix(&dir).unwrap().display().to_string();
+        *became.entry((at, round_trip(&name, &machine(at, &text)))).or_default() += 1;
+    }
+    println!("{became:#?}");
+    let count = |at, fate| became.get(&(at, fate)).copied().unwrap_or(0);
+    assert!(count("boot/grub2/grub.cfg", Became::Written) >= 30, "{became:#?}");
+    assert!(count("boot/loader/entries/m-1.conf", Became::Written) >= 3, "{became:#?}");
+    assert!(count("boot/extlinux/extlinux.conf", Became::Written) >= 10, "{became:#?}");
+    assert_eq!(count("boot/firmware/cmdline.txt", Became::Written), 1, "{became:#?}");
+    assert!(count("boot/grub/menu.lst", Became::Instructions) >= 40, "{became:#?}");
+    for old in ["etc/lilo.conf", "etc/elilo.conf", "etc/yaboot.conf", "etc/zipl.conf"] {
+        assert_eq!(count(old, Became::Written), 0, "{became:#?}");
+    }
+}
+
+/// What `grub2-editenv list` printed, as the block it came from.
+#[test]
+fn environment_blocks_of_others_are_read_and_what_tuned_added_counts() {
+    let Some(dir) = super::others::data() else { return };
+    let mut read = 0;
+    for name in ["env-GRUBENV_WITH_TUNED_PARAMS", "env-GRUBENV_WITHOUT_TUNED_PARAMS"] {
+        let listed = std::fs::read_to_string(dir.join(format!("insights/{name}.txt"))).unwrap();
+        let block =
+            format!("{:#<1024}", format!("# GRUB Environment Block\n{}", listed.trim_start()));
+        let known = env::parse(block.as_bytes()).unwrap();
+        for line in listed.lines().filter(|line| line.contains('=')) {
+            let (name, value) = line.split_once('=').unwrap();
+            assert!(known.contains(&(name.to_owned(), value.to_owned())), "{line}");
+            read += 1;
+        }
+        let machine = Machine::without_loader();
+        let entry = dir.join("insights/comb-BOOT_LOADER_ENTRIES_3.txt");
+        let entry = std::fs::read_to_string(entry).unwrap();
+        machine.write("boot/loader/entries/m-1.conf", &entry);
+        machine.write("boot/grub2/grub.cfg", "blscfg\n");
+        machine.write("boot/grub2/grubenv", &block);
+        let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
+        let args = &found.entries[0].args;
+        assert!(args.starts_with("root=/dev/mapper/root_vg-lv_root ro"), "{args}");
+        assert_eq!(args.contains("transparent_hugepages=never"), name.contains("WITH_"), "{args}");
+    }
+    assert!(read > 8, "{read}");
+}
