@@ -11,7 +11,7 @@ plain=$(ls /boot | sed -n 's/^vmlinuz-//p' | grep -v -- -rt- | grep -v ^9)
 as_at_first() { find $entries /boot/loader/loader.conf /etc/kernel -type f -exec sha256sum {} + | sort; }
 unchanged() { as_at_first | diff /host/before -; }
 has() { grep -l nohz_full=3 $entries/*.conf | xargs -n1 basename | paste -sd' '; }
-efi_says() { tail -c +5 "/sys/firmware/efi/efivars/$1-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f" | tr -d '\0'; }
+efi_says() { cat "/sys/firmware/efi/efivars/$1-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f" | tail -c +5 | tr -d '\0'; }
 case $n in
 1)
     is "systemd-boot started the machine" 1 sh -c "$(declare -f efi_says); efi_says LoaderInfo | grep -c '^systemd-boot'"
