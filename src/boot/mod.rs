@@ -9,6 +9,7 @@ mod document;
 pub mod early;
 pub mod error;
 pub mod grub;
+pub mod kexec;
 pub mod line;
 pub mod loaders;
 pub mod parameters;

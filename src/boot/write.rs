@@ -48,6 +48,8 @@ pub struct How {
     pub keep_default: bool,
     /// They boot once, as a trial.
     pub trial: bool,
+    /// The running kernel starts the new entry, so the loader is not told of a trial.
+    pub kexec: bool,
     /// This program and its state directory, for the unit that looks after a trial; `None` where
     /// there is no systemd.
     pub unit: Option<(String, String)>,
@@ -147,7 +149,7 @@ fn arm(
     if unit {
         host.systemctl(&["enable", trial::UNIT])?;
     }
-    loader.once(host, &entry)
+    if how.kexec { Ok(()) } else { loader.once(host, &entry) }
 }
 
 /// Makes what a trial wrote permanent: without the words of the trial alone, and where it is the
@@ -397,6 +399,13 @@ fn put_back(
         Err(error) => return Err(error.into()),
     };
     let original = kept.original.as_ref().and_then(Bytes::get);
+    let dir = path.rsplit_once('/').map_or("/", |(dir, _)| dir);
+    if now.is_none() && original.is_some() && !host.exists(dir) {
+        return Err(wrong(
+            format!("{dir} is not there, so {path} cannot be put back"),
+            Some("is its file system mounted? then: cpushield undo --boot"),
+        ));
+    }
     if now == original {
         return Ok(Fate::AlreadySo);
     }

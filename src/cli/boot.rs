@@ -3,7 +3,7 @@
 use super::Global;
 use super::wish::WishArgs;
 use crate::boot::plan::{Asked, plan};
-use crate::boot::{BootPlan, early, loaders, status, write};
+use crate::boot::{BootPlan, Written, early, kexec, loaders, status, write};
 use crate::failure::Failure;
 use crate::report::{boot_plan_text, boot_status_text, boot_undone_text, boot_written_text};
 use crate::ui::Ui;
@@ -34,6 +34,10 @@ pub struct WriteArgs {
     /// entry boots again
     #[arg(long, requires = "boot", conflicts_with = "dry_run")]
     pub trial: bool,
+    /// Start the chosen kernel with them at once, without the firmware and the boot loader;
+    /// everything that runs is ended as by a reboot
+    #[arg(long, requires = "boot", conflicts_with_all = ["dry_run", "settle"])]
+    pub kexec: bool,
     /// End a trial after its boot: keep it when it holds, else take everything back
     #[arg(long, requires = "boot", conflicts_with_all = ["trial", "dry_run", "kernels"])]
     pub settle: bool,
@@ -101,10 +105,28 @@ pub fn apply(
     let how = write::How {
         keep_default: how.keep_default,
         trial: how.trial,
+        kexec: how.kexec,
         unit: program.map(|program| (program, state)),
     };
     let written = write::write(&host, &store, &plan, &how)?;
-    ui.show(&written, || boot_written_text(&written))
+    ui.show(&written, || boot_written_text(&written))?;
+    if how.kexec { start(ui, &host, &written) } else { Ok(()) }
+}
+
+/// Starts the kernel of what was written.
+fn start(ui: &Ui, host: &Host, written: &Written) -> Result<(), Failure> {
+    let image = kexec::image(host, written)?;
+    kexec::load(host, &image)?;
+    if host.exists("/run/systemd/system") {
+        ui.status(&format!("{} starts now", image.kernel));
+        return Ok(host.systemctl(&["kexec"])?);
+    }
+    ui.status(&format!(
+        "{} is loaded: it starts when your init system reboots by kexec, or with `kexec -e` once \
+         everything is ended and file systems are unmounted",
+        image.kernel
+    ));
+    Ok(())
 }
 
 /// Lets every boot apply this wish again. Returns the file that does.

@@ -204,6 +204,21 @@ fn a_kernel_that_kernel_install_adds_later_gets_them_and_undo_takes_them_out_aga
     assert_eq!(before, machine.files());
 }
 
+#[test]
+fn without_its_file_system_undo_keeps_what_it_knows() {
+    let machine = systemd_boot();
+    let before = machine.files();
+    let plan = planned(&machine.host(), &asked(None)).unwrap();
+    write::write(&machine.host(), &machine.store(), &plan, &How::default()).unwrap();
+    let (boot, elsewhere) = (machine.path("boot"), machine.path("elsewhere"));
+    std::fs::rename(&boot, &elsewhere).unwrap();
+    let error = write::undo(&machine.host(), &machine.store()).unwrap_err();
+    assert!(error.to_string().contains("/boot/loader/entries is not there"), "{error}");
+    std::fs::rename(elsewhere, boot).unwrap();
+    write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
+    assert_eq!(before, machine.files());
+}
+
 /// RHEL 8 keeps the line of all kernels in GRUB's environment block, and tuned adds to it.
 #[test]
 fn what_grub_puts_in_place_of_names_counts_as_what_a_kernel_is_given() {

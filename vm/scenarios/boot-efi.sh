@@ -6,7 +6,7 @@
 n=$(boot_number)
 entries=/boot/loader/entries
 rt=$(ls /boot | sed -n 's/^vmlinuz-\(.*-rt-.*\)/\1/p' | grep -v ^9)
-plain=$(ls /boot | sed -n 's/^vmlinuz-//p' | grep -v -- -rt- | grep -v ^9)
+plain=$(ls /boot | sed -n 's/^vmlinuz-//p' | grep -v -- -rt-)
 # All that is written: entries, hooks, the loader's settings.
 as_at_first() { find $entries /boot/loader/loader.conf /etc/kernel -type f -exec sha256sum {} + | sort; }
 unchanged() { as_at_first | diff /host/before -; }
@@ -49,7 +49,7 @@ case $n in
     for version in "$rt" "$plain"; do
         status "kernel-install add 9.$version" 0 kernel-install add "9.$version" "/boot/vmlinuz-$version"
     done
-    is "the RT kernel that came later has them, the other has not" "guest-9.$rt.conf guest-$rt.conf" has
+    is "the RT kernel that came later has them, the other has not" "guest-$rt.conf guest-9.$rt.conf" has
     for version in "$rt" "$plain"; do kernel-install remove "9.$version"; done
     bootctl set-oneshot "guest-$plain.conf"
     boot_again
@@ -58,7 +58,7 @@ case $n in
     is "the other kernel booted" "$plain" uname -r
     is "without them" "" grep -o nohz_full /proc/cmdline
     kernel-install add "9.$rt" "/boot/vmlinuz-$rt" >/dev/null 2>&1
-    is "the later RT kernel has them" "guest-9.$rt.conf guest-$rt.conf" has
+    is "the later RT kernel has them" "guest-$rt.conf guest-9.$rt.conf" has
     status "undo --boot" 0 cpushield undo --boot
     is "undo takes them out of its entry too" "" sh -c "grep -l nohz_full $entries/*.conf"
     kernel-install remove "9.$rt"

@@ -12,6 +12,7 @@ pub mod files;
 pub mod hogs;
 pub mod host;
 pub mod irqbalance;
+pub mod kexec;
 pub mod memory;
 pub mod perf;
 pub mod private;

@@ -1,0 +1,89 @@
+//! The next kernel, put into memory by the running one (`kexec_file_load(2)`): it starts without
+//! the firmware and the boot loader.
+
+use crate::error::{Cause, Error, Result, Verb};
+use crate::host::Host;
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// Flag of the call: there is no initial RAM disk (include/uapi/linux/kexec.h, 6.12).
+const NO_INITRAMFS: libc::c_ulong = 4;
+
+impl Host {
+    /// Loads a kernel with its initial RAM disk and command line.
+    ///
+    /// # Errors
+    /// A file cannot be read, or the kernel refuses; the error says by which rule, where that is
+    /// known.
+    pub fn kexec_load(&self, kernel: &str, initrd: Option<&str>, line: &str) -> Result<()> {
+        let name = format!("kexec_file_load {kernel}");
+        self.before_write(Verb::Call, &name)?;
+        if !self.is_live() {
+            return Err(Error::os(Verb::Call, &name, libc::ENOSYS));
+        }
+        let open =
+            |path: &str| File::open(self.place(path)).map_err(|e| Error::io(Verb::Read, path, e));
+        let image = open(kernel)?;
+        let ramdisk = initrd.map(open).transpose()?;
+        let text = CString::new(line).map_err(|e| Error::io(Verb::Call, &name, e.into()))?;
+        let (ramdisk, flags) = match &ramdisk {
+            Some(file) => (file.as_raw_fd(), 0),
+            None => (-1, NO_INITRAMFS),
+        };
+        let length = text.as_bytes_with_nul().len();
+        // SAFETY: both descriptors are open until the call returns, `text` lives as long, and
+        // `length` is its own with the final zero.
+        let answer = unsafe {
+            libc::syscall(
+                libc::SYS_kexec_file_load,
+                image.as_raw_fd(),
+                ramdisk,
+                length,
+                text.as_ptr(),
+                flags,
+            )
+        };
+        if answer == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        match self.forbids(&error) {
+            Some(why) => {
+                let cause = Cause::Said(format!("{why} ({error})"));
+                Err(Error { verb: Verb::Call, path: name, value: None, cause })
+            }
+            None => Err(Error::io(Verb::Call, &name, error)),
+        }
+    }
+
+    /// Which rule forbids it. Sources: kexec_load_permitted() in kernel/kexec_core.c,
+    /// kimage_validate_signature() and kexec_file_load in kernel/kexec_file.c (6.12).
+    fn forbids(&self, error: &io::Error) -> Option<String> {
+        let errno = error.raw_os_error()?;
+        if errno == libc::ENOSYS {
+            return Some("this kernel is built without CONFIG_KEXEC_FILE".to_owned());
+        }
+        if errno == libc::EBUSY {
+            return Some("another program is loading a kernel".to_owned());
+        }
+        if [libc::EKEYREJECTED, libc::ENOKEY, libc::ENODATA, libc::EBADMSG].contains(&errno) {
+            return Some("the running kernel does not accept the signature of this one".to_owned());
+        }
+        if errno != libc::EPERM {
+            return None;
+        }
+        let lockdown = self.read("/sys/kernel/security/lockdown").unwrap_or_default();
+        let mode = lockdown.split('[').nth(1).and_then(|rest| rest.split(']').next());
+        if let Some(mode) = mode.filter(|mode| *mode != "none") {
+            return Some(format!("the kernel is locked down ({mode}), as Secure Boot does it"));
+        }
+        let disabled = self.read_line("/proc/sys/kernel/kexec_load_disabled").ok();
+        if disabled.is_some_and(|text| text.trim() == "1") {
+            let why = "it was switched off until the next boot (kernel.kexec_load_disabled)";
+            return Some(why.to_owned());
+        }
+        Some("only root of the machine itself may do that".to_owned())
+    }
+}
