@@ -1,6 +1,6 @@
 # The front door. `make try` and `make test` install what they miss and say so.
 .DEFAULT_GOAL := help
-.PHONY: help try test check build bench fuzz install guests clean
+.PHONY: help try test check build bench fuzz install uninstall guests clean
 PREFIX ?= /usr/local
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
@@ -13,6 +13,7 @@ help:
 	@echo 'make fuzz     every fuzz target for FUZZ_SECONDS (60) each'
 	@echo 'make build    the static binary'
 	@echo 'make install  the static binary into PREFIX/bin (PREFIX=$(PREFIX))'
+	@echo 'make uninstall  put back what it changed, boot files too, and remove it'
 
 try:
 	@scripts/need rust
@@ -44,6 +45,10 @@ fuzz:
 
 install:
 	@binary=$$(scripts/static) && install -D -m 755 "$$binary" "$(DESTDIR)$(PREFIX)/bin/cpushield"
+
+uninstall:
+	@set -e; binary="$(DESTDIR)$(PREFIX)/bin/cpushield"; \
+	[ -n "$(DESTDIR)" ] || { "$$binary" undo; "$$binary" undo --boot; }; rm -f "$$binary"
 
 clean:
 	cargo clean

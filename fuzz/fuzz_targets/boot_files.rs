@@ -2,11 +2,14 @@
 #![no_main]
 
 use cpushield::boot::grub::{env, generator, menu};
-use cpushield::boot::line;
+use cpushield::boot::{line, loaders};
+use cpushield_linux::text::kernel_image;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     let _ = env::parse(bytes);
+    let _ = kernel_image::banner(bytes);
+    loaders::parsed(bytes);
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     if let Ok(menu) = menu::parse(text) {
         let saved = text.lines().last().unwrap_or("").to_owned();

@@ -76,10 +76,13 @@ pub fn file(init: Init, call: &Call) -> (String, String, u32) {
 }
 
 /// Without the default dependencies, which would put it behind `basic.target`. A shield that cannot
-/// be made in a minute is put back, and the boot goes on: nothing requires it.
+/// be made in a minute is put back, and the boot goes on: nothing requires it. Neither does
+/// anything fail when the program is removed and its unit forgotten.
 fn unit(call: &Call) -> String {
     let (state, program) = (quoted(&call.state), quoted(&call.program));
     let line = call.line(quoted);
+    // A path, not a word: nothing but `%` means something there.
+    let path = call.program.replace('%', "%%");
     format!(
         "{MARK}[Unit]\n\
          Description=cpushield: shield CPUs before services start\n\
@@ -87,7 +90,8 @@ fn unit(call: &Call) -> String {
          Conflicts=shutdown.target\n\
          After=local-fs.target\n\
          Before=basic.target shutdown.target\n\
-         RequiresMountsFor={state} {program}\n\n\
+         RequiresMountsFor={state} {program}\n\
+         ConditionFileIsExecutable={path}\n\n\
          [Service]\n\
          Type=oneshot\n\
          RemainAfterExit=yes\n\
@@ -109,7 +113,7 @@ fn openrc(call: &Call) -> String {
 }
 
 fn sysv(call: &Call) -> String {
-    let line = call.line(single);
+    let (line, program) = (call.line(single), single(&call.program));
     format!(
         "#!/bin/sh\n### BEGIN INIT INFO\n\
          # Provides:          cpushield\n\
@@ -121,7 +125,7 @@ fn sysv(call: &Call) -> String {
          # Short-Description: shield CPUs before services start\n\
          ### END INIT INFO\n{MARK}\
          case $1 in\n\
-         start) {line} ;;\n\
+         start) [ ! -x {program} ] || {line} ;;\n\
          stop | restart | force-reload) ;; # undo is `cpushield undo`\n\
          *)\n    echo \"usage: $0 start\" >&2\n    exit 2\n    ;;\n\
          esac\n"

@@ -68,12 +68,10 @@ pub fn plan(
     let none = Found::default();
     let found = menu.map_or(&none, |(_, found)| found);
     let versions = versions(found);
-    let configs: BTreeMap<&str, _> = versions
-        .iter()
-        .map(|entry| (entry.version.as_str(), built(host, &entry.version)))
-        .collect();
+    let of = |entry: &&Entry| (entry.version.clone(), built(host, &entry.version));
+    let configs: BTreeMap<String, Built> = versions.iter().map(of).collect();
     let rule = rule(asked, found, &configs, &mut why)?;
-    let realtime = |entry: &Entry| configs.get(entry.version.as_str()).and_then(|it| it.realtime);
+    let realtime = |entry: &Entry| configs.get(&entry.version).and_then(|it| it.realtime);
     let chosen = |index: usize, entry: &Entry| match &rule {
         Rule::Realtime => realtime(entry) == Some(true),
         Rule::Newest => index == 0,
@@ -84,10 +82,9 @@ pub fn plan(
     if targets.is_empty() && menu.is_some() {
         return Err(no_kernel(asked, &versions));
     }
-    let (arch, none) = (machine.kernel.arch.as_deref(), BTreeMap::new());
+    let arch = machine.kernel.arch.as_deref();
     let unknown = |parameter: &Parameter, entry: &Entry| {
-        let options = configs.get(entry.version.as_str()).map_or(&none, |it| &it.options);
-        parameter.unknown_to(options, arch)
+        parameter.unknown_to(&configs.get(&entry.version)?.options, arch)
     };
     let (mut parameters, mut skipped) = (Vec::new(), Vec::new());
     for parameter in PARAMETERS {
@@ -229,7 +226,7 @@ fn shieldable(machine: &Machine, wish: &Wish) -> Result<CpuSet, Refused> {
 fn rule(
     asked: &Asked,
     found: &Found,
-    configs: &BTreeMap<&str, Built>,
+    configs: &BTreeMap<String, Built>,
     why: &mut Vec<String>,
 ) -> Result<Rule, BootError> {
     if let Some(glob) = &asked.kernels {

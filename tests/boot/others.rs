@@ -22,7 +22,8 @@ const ADDED: &str = "nohz_full=2-3 rcu_nocbs=2-3 irqaffinity=0-1 ";
 fn round_trip(machine: &Machine, kernels: Option<&str>, path: &str, wanted: &str) {
     let before = machine.files();
     let plan = planned(&machine.host(), &asked(kernels)).unwrap();
-    assert!(!plan.covers_later && words(&plan).join(" ") == ADDED.trim());
+    assert_eq!(plan.covers_later, path.ends_with("cmdline.txt"));
+    assert!(words(&plan).join(" ") == ADDED.trim());
     write::write(&machine.host(), &machine.store(), &plan, &How::default()).unwrap();
     assert_eq!(machine.read(path), wanted);
     let changed = machine.files().iter().filter(|(path, it)| before.get(*path) != Some(it)).count();
@@ -219,6 +220,34 @@ fn without_its_file_system_undo_keeps_what_it_knows() {
     assert_eq!(before, machine.files());
 }
 
+/// Arch: files without versions, and no configurations beside them.
+#[test]
+fn kernels_without_a_configuration_are_known_by_their_images() {
+    let machine = Machine::with(&[]);
+    let image = |said: &str| {
+        let mut bytes = vec![0; 0x4500];
+        bytes[0x202..0x206].copy_from_slice(b"HdrS");
+        bytes[0x20e..0x210].copy_from_slice(&0x4300u16.to_le_bytes());
+        bytes.extend(said.bytes().chain([0]));
+        String::from_utf8(bytes).unwrap()
+    };
+    machine.write("boot/vmlinuz-linux", &image("6.17.4-arch1-1 (x) #1 SMP PREEMPT_DYNAMIC Wed"));
+    machine.write("boot/vmlinuz-linux-rt", &image("6.12.5-rt5-1 (x) #1 SMP PREEMPT_RT Wed"));
+    machine.update_grub();
+    let before = machine.files();
+    let plan = planned(&machine.host(), &asked(None)).unwrap();
+    let realtime: Vec<_> =
+        plan.kernels.iter().map(|it| (it.version.as_str(), it.realtime)).collect();
+    assert_eq!(realtime, [("linux-rt", Some(true)), ("linux", Some(false))]);
+    write::write(&machine.host(), &machine.store(), &plan, &How::default()).unwrap();
+    let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
+    let ours: Vec<_> = found.entries.iter().filter(|it| it.ours).collect();
+    assert_eq!((ours.len(), ours[0].version.as_str()), (1, "linux-rt"));
+    assert!(ours[0].args.contains(ADDED.trim()), "{ours:?}");
+    write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
+    assert_eq!(before, machine.files());
+}
+
 /// RHEL 8 keeps the line of all kernels in GRUB's environment block, and tuned adds to it.
 #[test]
 fn what_grub_puts_in_place_of_names_counts_as_what_a_kernel_is_given() {
@@ -267,6 +296,7 @@ fn labels_of_extlinux_and_the_line_of_a_raspberry_pi_get_them() {
 #[test]
 fn elsewhere_nothing_is_written_and_what_to_do_is_said() {
     for (sign, wanted) in [
+        ("usr/bin/bootc", "kargs = [\"nohz_full=2-3\", "),
         ("run/ostree-booted", "rpm-ostree kargs --append-if-missing=nohz_full=2-3"),
         ("etc/kernel/proxmox-boot-uuids", "proxmox-boot-tool refresh"),
         ("boot/efi/EFI/Linux/x.efi", "/etc/kernel/cmdline: nohz_full=2-3"),
@@ -278,6 +308,9 @@ fn elsewhere_nothing_is_written_and_what_to_do_is_said() {
             sign,
             "title RT\nroot (hd0,0)\nkernel /vmlinuz-2.6-rtai ro\nkernel /vmlinuz-2.6 ro\n",
         );
+        if sign.ends_with("bootc") {
+            machine.write("run/ostree-booted", "");
+        }
         let before = machine.files();
         let plan = planned(&machine.host(), &asked(None)).unwrap();
         let said = plan.instructions.join("\n");

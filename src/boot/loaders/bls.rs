@@ -21,11 +21,12 @@ const OURS: &str = "a-cpushield-";
 /// The first line of our own entries.
 const MARK: &str = "# Made by cpushield; `cpushield undo --boot` removes it.\n";
 
-static LINES: Lines = Lines {
+pub(super) static LINES: Lines = Lines {
     name: "bls",
     files,
     parse,
     id,
+    any_kernel: false,
     menu: "hold a key (space, Esc or Shift) while the machine starts to see the menu",
 };
 

@@ -16,6 +16,7 @@ pub(super) static EXTLINUX: Lines = Lines {
     files,
     parse,
     id: |_| None,
+    any_kernel: false,
     menu: "press a key at the serial console or keyboard while the loader counts down",
 };
 

@@ -32,6 +32,8 @@ pub(super) struct Lines {
     pub parse: fn(&str) -> Result<Vec<Part>, Wrong>,
     /// What the loader calls the kernel of a file, where it is one a file.
     pub id: fn(&str) -> Option<String>,
+    /// Whether a line is for whichever kernel there is, later ones too.
+    pub any_kernel: bool,
     /// How to reach the menu.
     pub menu: &'static str,
 }
@@ -49,6 +51,29 @@ impl Lines {
         })?;
         let parts = (self.parse)(&text).map_err(|(line, what)| wrong(line, what))?;
         Ok((text, parts))
+    }
+}
+
+impl Lines {
+    /// Words go into every line of a text and out again.
+    pub(super) fn round_trip(&self, bytes: &[u8], words: &[String]) {
+        let Ok(text) = std::str::from_utf8(bytes) else { return };
+        let Ok(parts) = (self.parse)(text) else { return };
+        if parts
+            .iter()
+            .any(|part| line::without(&text[part.args.clone()], words) != text[part.args.clone()])
+        {
+            return;
+        }
+        let mut new = text.to_owned();
+        for part in parts.into_iter().rev() {
+            let args = line::with(&text[part.args.clone()], words);
+            new.replace_range(part.args, &args);
+        }
+        if new != text {
+            let back = self.stripped(new.as_bytes(), words);
+            assert_eq!(back.as_deref(), Some(bytes), "{}", self.name);
+        }
     }
 }
 
@@ -78,10 +103,9 @@ impl Loader for Lines {
         }
         let only = (entries.len() == 1).then_some(0);
         let why = "it is the only one".to_owned();
-        let warnings = vec![
-            "nothing here gives them to a kernel that is installed later: take them back and apply again"
-                .to_owned(),
-        ];
+        let later = "nothing here gives them to a kernel that is installed later: take them back and \
+                     apply again";
+        let warnings = if self.any_kernel { Vec::new() } else { vec![later.to_owned()] };
         Ok(Some(Found { entries, next: only, why, warnings, menu: self.menu.to_owned() }))
     }
 
@@ -145,7 +169,7 @@ impl Loader for Lines {
     }
 
     fn covers_later(&self, _host: &Host) -> bool {
-        false
+        self.any_kernel
     }
 
     fn once(&self, _host: &Host, _entry: &str) -> Result<(), BootError> {

@@ -13,7 +13,19 @@ const MANUALS: &[Manual] = &[
     Manual {
         name: "rpm-ostree",
         signs: &["/run/ostree-booted"],
-        steps: |_, words| {
+        steps: |host, words| {
+            // An image that bootc alone updates: its kernels' lines come with it.
+            if host.exists("/usr/bin/bootc") && !host.exists("/usr/bin/rpm-ostree") {
+                let list: Vec<String> =
+                    words.split_whitespace().map(|word| format!("{word:?}")).collect();
+                return vec![
+                    "in the source of the image: /usr/lib/bootc/kargs.d/10-cpushield.toml:"
+                        .to_owned(),
+                    format!("    kargs = [{}]", list.join(", ")),
+                    "build and push it, then: bootc upgrade && systemctl reboot".to_owned(),
+                    "back: bootc rollback, or the image without that file".to_owned(),
+                ];
+            }
             let each = |verb: &str| {
                 let words = words.split_whitespace();
                 words.map(|word| format!(" --{verb}={word}")).collect::<String>()

@@ -151,6 +151,18 @@ pub trait Loader: Sync {
     fn is_made(&self, path: &str) -> bool;
 }
 
+/// Reads bytes as a file of each loader that holds lines as they are, takes words in and out again,
+/// and holds that nothing else has changed; for fuzzing.
+///
+/// # Panics
+/// Something else has.
+pub fn parsed(bytes: &[u8]) {
+    let words = ["nohz_full=2-3".to_owned()];
+    for lines in [&bls::LINES, &extlinux::EXTLINUX, &raspberry::RASPBERRY] {
+        lines.round_trip(bytes, &words);
+    }
+}
+
 /// Every loader, the surest sign first.
 pub const LOADERS: &[&dyn Loader] =
     &[&grub::Grub, &bls::Bls, &extlinux::EXTLINUX, &raspberry::RASPBERRY];

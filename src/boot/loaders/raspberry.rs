@@ -11,6 +11,7 @@ pub(super) static RASPBERRY: Lines = Lines {
     files,
     parse,
     id: |_| None,
+    any_kernel: true,
     menu: "there is no menu: put the card into another machine and edit cmdline.txt",
 };
 
