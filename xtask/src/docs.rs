@@ -81,27 +81,7 @@ fn tunables() -> String {
 }
 
 /// Where parameters are written, for `docs/boot.md`.
-const LOADERS: &str = "\
-## Boot loaders
-
-| loader | what is written | `--trial`: boots once by | a kernel installed later |
-|---|---|---|---|
-| GRUB 2 with `grub-mkconfig` (Debian, Ubuntu, SUSE, Arch) | entries of its own: `/etc/grub.d/07_cpushield`, `grub.cfg` | `next_entry` | gets them, by that script |
-| GRUB 2 with `blscfg` (Fedora, RHEL) | `loader/entries/*.conf`; `a-cpushield-*.conf` for a trial | `next_entry` | gets them, by `/etc/kernel/install.d/95-cpushield.install` |
-| systemd-boot | the same | `LoaderEntryOneShot`; on PREEMPT_RT kernels with `efi=runtime` alone | the same |
-| extlinux, U-Boot | `extlinux.conf` | cannot | not: `undo --boot`, `apply --boot` |
-| Raspberry Pi | `cmdline.txt` | cannot | gets them: there is one line for all |
-| rpm-ostree, bootc, Proxmox, unified images, `menu.lst`, others | nothing: what to do is printed, for those tools keep these files themselves and know no kernel of its own line | | |
-
-After a trial's boot the unit `cpushield-trial` (without systemd: `cpushield apply --boot --settle`) looks whether the \
-parameters are in force, no unit failed that had not before, and a shield holds. Only then they stay. \
-`--kexec` starts the chosen kernel at once, where Secure Boot and `kernel.kexec_load_disabled` let it.
-
-`cpushield apply --at-boot` is about the running kernel: it makes the shield again at each boot, before services start, \
-by `cpushield.service` or a script in `/etc/init.d`. An initramfs needs nothing: its programs have ended by then.
-
-## Parameters
-";
+const LOADERS: &str = include_str!("loaders.md");
 
 fn boot() -> String {
     let mut text = format!(
