@@ -8,6 +8,9 @@ use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
+/// Columns where the width of the terminal is not known.
+const WIDTH: usize = 80;
+
 /// How results are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
@@ -106,6 +109,12 @@ impl Ui {
     pub fn columns(&self) -> Option<u16> {
         let size = ratatui::crossterm::terminal::size();
         size.ok().filter(|_| self.is_terminal()).map(|(columns, _)| columns)
+    }
+
+    /// Columns of the terminal; those of the usual one where standard output is none.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        self.columns().map_or(WIDTH, usize::from)
     }
 
     /// A line about what is being done, on standard error; not when quiet.

@@ -249,13 +249,14 @@ fn trace_cmd_counts_in_a_live_recording_what_the_evidence_counts() {
     }
     let host = Host::live();
     let cpus: CpuSet = sched::affinity(0).unwrap().last().into_iter().collect();
-    let mut recorder = match Recorder::arm(&host, &Order { cpus: cpus.clone(), syscalls: false }) {
-        Ok(recorder) => recorder,
-        Err(absent) => return not_run(&format!("no trace here: {}", absent.why)),
-    };
+    let mut recorder =
+        match Recorder::arm(&host, &Order { cpus: cpus.clone(), syscalls: false, stacks: false }) {
+            Ok(recorder) => recorder,
+            Err(absent) => return not_run(&format!("no trace here: {}", absent.why)),
+        };
     let ours = scratch("live");
     // So little memory that most pages go through files.
-    recorder.keep(Spool::beside(&ours).with_memory(20_000));
+    recorder.keep(Spool::beside(&ours).with_memory(20_000), None);
     recorder.start().unwrap();
     let mut evidence = Vec::new();
     for _ in 0..2 {

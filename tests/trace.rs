@@ -23,7 +23,7 @@ fn a_live_trace_counts_the_workloads_system_calls_one_by_one() {
     const CALLS: u64 = 1000;
     let host = Host::live();
     let cpu = sched::affinity(0).unwrap().last().unwrap();
-    let order = Order { cpus: CpuSet::one(cpu), syscalls: true };
+    let order = Order { cpus: CpuSet::one(cpu), syscalls: true, stacks: false };
     let mut recorder = match Recorder::arm(&host, &order) {
         Ok(recorder) => recorder,
         Err(absent) => return eprintln!("NOT RUN: no trace here: {}", absent.why),

@@ -41,6 +41,8 @@ const MODULES: &str = "load it before the shield (modprobe), and then allow no m
                        user.max_user_namespaces=0";
 const RINGS: &str = "sysctl kernel.io_uring_disabled=2, or have one io_uring open all the time";
 const STAMPS: &str = "have one socket with SO_TIMESTAMP open all the time";
+const SPACES: &str =
+    "keep network namespaces for as long as the shield is up; sysctl user.max_user_namespaces=0";
 const TRACING: &str = "switch tracing before the shield is needed";
 const PROGRAMS: &str =
     "load BPF programs before the shield; sysctl kernel.unprivileged_bpf_disabled=2";
@@ -65,6 +67,9 @@ pub const ROWS: &[Row] = &[
     row("__do_sys_perf_event_open", "perf_event_open(2)", PERF, "kernel/events/core.c"),
     row("perf_read", "perf reads a counter", PERF, "kernel/events/core.c"),
     row("_free_event", "a perf event goes", PERF, "kernel/events/core.c"),
+    row("drain_vmap_area_work", "gives back addresses of the kernel", "", "mm/vmalloc.c"),
+    row("delayed_vfree_work", "gives back memory of the kernel", "", "mm/vmalloc.c"),
+    row("cleanup_net", "a network namespace goes", SPACES, "net/core/net_namespace.c"),
     row("proc_sys_call_handler", "writes a sysctl", "", "fs/proc/proc_sysctl.c"),
 ];
 

@@ -180,6 +180,8 @@ fn look(
             syscalls: false,
             cgroup,
             workload: None,
+            stacks: false,
+            until: None,
             keep: None,
             progress: &|progress| match progress {
                 Progress::Watching { done, of, .. } => bar.part(what, done, of),

@@ -30,7 +30,7 @@ pub(super) fn run(order: &Order<'_>) -> Result<(), Failure> {
     refuse(order)?;
     let mut mending = Mending { order, store: Store::new(&order.global.state), tried: Vec::new() };
     let (fixed, recording) = mending.rounds()?;
-    order.ui.show(&fixed, || fixed.text(&ending::paint))?;
+    order.ui.show(&fixed, || fixed.text(&ending::paint, order.ui.width()))?;
     let Some(Round { evidence, verdict, .. }) = fixed.rounds.last() else { return Ok(()) };
     verify::export(order.ui, order.args, recording, &Shown { evidence, verdict })?;
     ending::outcome(verdict, false)

@@ -15,7 +15,7 @@ use crate::tunables;
 use crate::ui::Ui;
 use crate::verify::trace::recording::Recording;
 use crate::verify::{
-    self, Evidence, Given, Keep, Leak, Progress, Verdict, WatchOrder, Watched, Worst,
+    self, Evidence, Given, Keep, Leak, Progress, UntilBreach, Verdict, WatchOrder, Watched, Worst,
 };
 use cpushield_linux::companion::Beside;
 use cpushield_linux::{
@@ -66,9 +66,17 @@ pub struct Args {
     /// Trace system calls too; costs every process of the machine a little on each of its own
     #[arg(long)]
     syscalls: bool,
-    /// End at the first breach of a limit; with --trace-dat or --perfetto, what led to it is kept
+    /// End at the first breach of a limit, and tell what ran then; only the end of the trace is
+    /// kept, so it may watch for days; --trace-dat and --perfetto get that end
     #[arg(long)]
     stop_on_breach: bool,
+    /// With --stop-on-breach: how much of the trace before the breach is kept, at least
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = span)]
+    before: Duration,
+    /// Record the stack of the kernel behind each event: how it came to run there; costs the
+    /// watched CPUs some microseconds more at each of them
+    #[arg(long)]
+    stacks: bool,
     /// Do at once what removes the leaks and what the shield lacks, and look again, until it holds
     /// or nothing more can be done; what needs a boot is told
     #[arg(long)]
@@ -138,7 +146,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     }
     let Look { evidence, verdict, recording, .. } = order.look(false)?;
     ui.show(&Shown { evidence: &evidence, verdict: &verdict }, || {
-        report::text(&evidence, &verdict, &ending::paint)
+        report::text(&evidence, &verdict, &ending::paint, ui.width())
     })?;
     export(ui, args, recording, &Shown { evidence: &evidence, verdict: &verdict })?;
     ending::outcome(&verdict, order.scene.active.is_some())
@@ -310,6 +318,10 @@ fn evidence(
             syscalls: args.syscalls,
             cgroup: scene.cgroup.clone(),
             workload: given.then_some(Given { start: &start, threads: &threads, ended: &ended }),
+            stacks: args.stacks,
+            until: args
+                .stop_on_breach
+                .then(|| UntilBreach { limits: *limits, before_ns: nanos(args.before) }),
             keep: files(args).next().map(|beside| Keep { beside, take: &take }),
             progress: &|progress| match progress {
                 Progress::Arming => bar.tell("getting ready"),
@@ -320,14 +332,12 @@ fn evidence(
                 }
                 Progress::Gathering => bar.tell("gathering"),
             },
-            stop: &|| {
-                let breach = args.stop_on_breach && worst.get().breaks(limits);
-                breach || signal::stopped_by().is_some()
-            },
+            stop: &|| signal::stopped_by().is_some(),
         },
     );
     bar.end();
-    if args.stop_on_breach && worst.get().breaks(limits) {
+    let broken = |evidence: &Evidence| evidence.breach.is_some() || worst.get().breaks(limits);
+    if args.stop_on_breach && evidence.as_ref().is_ok_and(broken) {
         ui.status("a limit was broken, and the watch ended with it");
     }
     if let Some(how) = ended() {

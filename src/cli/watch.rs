@@ -103,7 +103,7 @@ fn trace<'h>(ui: &Ui, host: &'h Host, cpus: &CpuSet) -> Option<Recorder<'h>> {
         ui.warn("nothing is traced, because no CPU is shielded (--cpus names some)");
         return None;
     }
-    let armed = Recorder::arm(host, &Order { cpus: cpus.clone(), syscalls: false });
+    let armed = Recorder::arm(host, &Order { cpus: cpus.clone(), syscalls: false, stacks: false });
     let started = armed.map_err(|absent| absent.why).and_then(|mut recorder| {
         recorder.start().map_err(|error| error.to_string())?;
         Ok(recorder)

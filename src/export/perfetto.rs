@@ -233,6 +233,9 @@ impl Lane {
             }
             What::Undisturbed(_) | What::Lost => {}
         }
+        if !told.stack.is_empty() {
+            event = said(event, "stack", &told.stack.join(" < "));
+        }
         if told.end_ns == told.begun_ns {
             let instant = event.number(event::TYPE, event::INSTANT);
             return file.event(told.begun_ns, Some(&name), instant);

@@ -404,6 +404,7 @@ pub(super) mod tests {
             time_ns: None,
             max_ns: None,
             witness: WitnessKind::Trace,
+            stack: Vec::new(),
         };
         let seen = TraceEvidence {
             cpu: 1,

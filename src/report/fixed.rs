@@ -1,7 +1,7 @@
 //! The [`Fixed`] document of `cpushield verify --fix`: looks at the shield, what was done between
 //! them, and what remains with the reason; and its text. Pure.
 
-use super::table::{Align, lay_out, span};
+use super::table::{Align, fit, fold, span};
 use super::verdict::{self, Paint};
 use crate::apply::AppliedStep;
 use crate::change::{Outcome, When};
@@ -173,25 +173,25 @@ impl Fixed {
 
     /// The text of `cpushield verify --fix`.
     #[must_use]
-    pub fn text(&self, paint: Paint<'_>) -> String {
+    pub fn text(&self, paint: Paint<'_>, width: usize) -> String {
         let mut text = String::new();
         for (n, round) in self.rounds.iter().enumerate() {
-            text.push_str(&format!("Round {}: {}\n", n + 1, round.sum(paint)));
+            text.push_str(&fold(&format!("Round {}: {}\n", n + 1, round.sum(paint)), width));
             if n + 1 < self.rounds.len() {
-                text.push_str(&round.seen());
+                text.push_str(&round.seen(width));
             }
-            text.push_str(&round.deeds());
+            text.push_str(&round.deeds(width));
         }
         if let Some(last) = self.rounds.last() {
             text.push('\n');
-            text.push_str(&verdict::text(&last.evidence, &last.verdict, paint));
+            text.push_str(&verdict::text(&last.evidence, &last.verdict, paint, width));
         }
         text.push('\n');
-        text.push_str(&self.ending());
+        text.push_str(&self.ending(width));
         text
     }
 
-    fn ending(&self) -> String {
+    fn ending(&self, width: usize) -> String {
         let changes = match self.changes() {
             0 => "nothing was changed".to_owned(),
             1 => "1 change is part of the shield now, and `cpushield undo` puts it back".to_owned(),
@@ -208,6 +208,7 @@ impl Fixed {
                 self.rounds.len()
             ),
         };
+        text = fold(&text, width);
         let remains = self.remains.iter().map(|it| {
             vec![format!("CPU {}", it.cpu), it.what.clone(), it.count.to_string(), it.why.clone()]
         });
@@ -221,7 +222,7 @@ impl Fixed {
             ("What the shield lacks", lacks.collect()),
         ] {
             if !rows.is_empty() {
-                text.push_str(&format!("{head}\n{}", lay_out("  ", &columns, &rows)));
+                text.push_str(&format!("{head}\n{}", fit("  ", &columns, &rows, width)));
             }
         }
         text
@@ -241,7 +242,7 @@ impl Round {
     }
 
     /// What interrupted it.
-    fn seen(&self) -> String {
+    fn seen(&self, width: usize) -> String {
         let leaks =
             self.verdict.cpus.iter().flat_map(|cpu| cpu.leaks.iter().map(move |leak| (cpu, leak)));
         let rows: Vec<Vec<String>> = leaks
@@ -258,11 +259,11 @@ impl Round {
             })
             .collect();
         let columns = [Align::Left, Align::Left, Align::Left, Align::Right, Align::Left];
-        some("  wrong", &columns, &rows)
+        some("  wrong", &columns, &rows, width)
     }
 
     /// What was done; not what was so by then.
-    fn deeds(&self) -> String {
+    fn deeds(&self, width: usize) -> String {
         let told = self.done.iter().filter(|deed| deed.result != Came::AlreadySo);
         let rows: Vec<Vec<String>> = told
             .map(|deed| {
@@ -275,17 +276,17 @@ impl Round {
                 vec![deed.tunable.clone(), deed.subject.clone(), why]
             })
             .collect();
-        some("  done", &[Align::Left; 3], &rows)
+        some("  done", &[Align::Left; 3], &rows, width)
     }
 }
 
 /// The first rows below a word, and how many more there are.
-fn some(head: &str, columns: &[Align], rows: &[Vec<String>]) -> String {
+fn some(head: &str, columns: &[Align], rows: &[Vec<String>], width: usize) -> String {
     if rows.is_empty() {
         return String::new();
     }
     let shown = rows.get(..LINES_MAX.min(rows.len())).unwrap_or_default();
-    let mut text = format!("{head}\n{}", lay_out("    ", columns, shown));
+    let mut text = format!("{head}\n{}", fit("    ", columns, shown, width));
     if rows.len() > LINES_MAX {
         text.push_str(&format!("    and {} more (--json has all)\n", rows.len() - LINES_MAX));
     }
@@ -308,6 +309,7 @@ mod tests {
             time_ns: None,
             max_ns: None,
             witness: WitnessKind::Trace,
+            stack: Vec::new(),
         };
         let remedy = remedy.map(|(tunable, when, how)| Remedy {
             tunable: tunable.to_owned(),
@@ -369,7 +371,7 @@ mod tests {
         }];
         let remains = remains(&rounds, &lacks);
         let fixed = Fixed { schema: SCHEMA, rounds, end: End::NothingMore, remains, lacks };
-        let text = fixed.text(&|_, word| word.to_owned());
+        let text = fixed.text(&|_, word| word.to_owned(), 120);
         let begin = "\
 Round 1: CPU 3 leaks, 28 kernel entries in 2.00 s
   wrong

@@ -31,6 +31,90 @@ pub fn lay_out(indent: &str, columns: &[Align], rows: &[Vec<String>]) -> String 
     text
 }
 
+/// No column of words is made narrower than this.
+const NARROW: usize = 14;
+
+/// The same as [`lay_out`], no wider than `width` where that is possible: the widest columns of
+/// words are made narrower, and their cells go on below.
+#[must_use]
+pub fn fit(indent: &str, columns: &[Align], rows: &[Vec<String>], width: usize) -> String {
+    let widest = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let mut widths: Vec<usize> = (0..columns.len()).map(widest).collect();
+    let room = width.saturating_sub(indent.chars().count() + 2 * columns.len().saturating_sub(1));
+    while widths.iter().sum::<usize>() > room {
+        let words = widths.iter_mut().zip(columns).filter(|(_, align)| **align == Align::Left);
+        match words.map(|(width, _)| width).filter(|width| **width > NARROW).max() {
+            Some(width) => *width -= 1,
+            None => break,
+        }
+    }
+    let mut lines = Vec::new();
+    for row in rows {
+        let cells: Vec<Vec<String>> =
+            row.iter().zip(&widths).map(|(cell, width)| wrap(cell, *width)).collect();
+        let height = cells.iter().map(Vec::len).max().unwrap_or(1).max(1);
+        lines.extend((0..height).map(|n| {
+            cells.iter().map(|cell| cell.get(n).cloned().unwrap_or_default()).collect::<Vec<_>>()
+        }));
+    }
+    lay_out(indent, columns, &lines)
+}
+
+/// Columns that a word takes on a terminal; escapes for colours take none.
+fn columns_of(word: &str) -> usize {
+    let mut pieces = word.split('\x1b');
+    let first = pieces.next().map_or(0, |piece| piece.chars().count());
+    pieces.fold(first, |sum, piece| {
+        let shown = piece.split_once('m').map_or("", |(_, rest)| rest);
+        sum + shown.chars().count()
+    })
+}
+
+/// Lines no longer than `width`, broken between words; a longer word has a line of its own.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if columns_of(line) + 1 + columns_of(word) <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+/// A whole text no wider than `width`: lines that are too long go on below, indented further.
+#[must_use]
+pub fn fold(text: &str, width: usize) -> String {
+    let mut folded = String::new();
+    for line in text.lines() {
+        if columns_of(line) <= width {
+            folded.push_str(line);
+            folded.push('\n');
+            continue;
+        }
+        let indent = line.len() - line.trim_start_matches(' ').len();
+        let lines =
+            wrap(line.trim_start_matches(' '), width.saturating_sub(indent + 4).max(NARROW));
+        for (n, part) in lines.iter().enumerate() {
+            let indent = if n == 0 { indent } else { indent + 4 };
+            folded.push_str(&format!("{:indent$}{part}\n", ""));
+        }
+    }
+    folded
+}
+
+/// So many of something: `1 task`, `2 tasks`.
+#[must_use]
+pub fn many(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
 /// A time span with the unit that fits: `812 ns`, `4.1 µs`, `3.92 ms`, `29.88 s`.
 #[must_use]
 pub fn span(ns: u64) -> String {
@@ -74,6 +158,35 @@ mod tests {
         ];
         let text = lay_out("  ", &[Align::Left, Align::Right, Align::Left], &rows);
         assert_eq!(text, "  tick  250\n  irq     1  x\n");
+    }
+
+    #[test]
+    fn a_table_that_is_too_wide_goes_on_below_in_its_columns_of_words() {
+        let rows = [
+            vec!["cause".to_owned(), "culprit".to_owned(), "count".to_owned()],
+            vec!["tick".to_owned(), "tick_nohz_handler, kept for another".to_owned(), "7".into()],
+        ];
+        let columns = [Align::Left, Align::Left, Align::Right];
+        assert_eq!(fit("  ", &columns, &rows, 60), lay_out("  ", &columns, &rows));
+        let narrow = "  cause  culprit             count\n  tick   tick_nohz_handler,      7\n         \
+                      kept for another\n";
+        assert_eq!(fit("  ", &columns, &rows, 35), narrow);
+        assert!(fit("  ", &columns, &rows, 1).contains("tick_nohz_handler"), "nothing is cut");
+    }
+
+    #[test]
+    fn a_long_line_goes_on_below_and_colours_take_no_room() {
+        let text = "short\n  some words that are too long\n\x1b[1mCPU\x1b[0m 3 holds\n";
+        let folded =
+            "short\n  some words\n      that are too\n      long\n\x1b[1mCPU\x1b[0m 3 holds\n";
+        assert_eq!(fold(text, 18), folded);
+        assert_eq!(fold(text, 80), text);
+    }
+
+    #[test]
+    fn one_is_no_plural() {
+        let told = [0, 1, 2].map(|count| many(count, "task"));
+        assert_eq!(told, ["0 tasks", "1 task", "2 tasks"]);
     }
 
     #[test]

@@ -2,10 +2,10 @@
 //! the longest stretch, what no witness could see, and the limits. Pure.
 
 use crate::causes::{Cause, known};
-use crate::report::table::{Align, lay_out, rate, span};
+use crate::report::table::{Align, fit, fold, lay_out, many, rate, span};
 use crate::verify::{
-    Control, CpuEvidence, CpuVerdict, Evidence, Gaps, Interruptions, Joined, Kept, Leak, Sender,
-    State, Verdict, Witness, WitnessKind,
+    Branch, Breach, Control, CpuEvidence, CpuVerdict, Evidence, Gaps, Interruptions, Joined, Kept,
+    Leak, Sender, State, Verdict, Witness, WitnessKind,
 };
 
 /// Rows of the table of one CPU; the rest is summed up in one line.
@@ -17,13 +17,14 @@ const SENDERS_MAX: usize = 6;
 /// Gives the word of a verdict its colour.
 pub type Paint<'a> = &'a dyn Fn(State, &str) -> String;
 
-/// The whole text.
+/// The whole text, for a terminal of so many columns.
 #[must_use]
-pub fn text(evidence: &Evidence, verdict: &Verdict, paint: Paint<'_>) -> String {
+pub fn text(evidence: &Evidence, verdict: &Verdict, paint: Paint<'_>, width: usize) -> String {
     let mut text = String::new();
     for (seen, judged) in evidence.cpus.iter().zip(&verdict.cpus) {
-        text.push_str(&cpu(evidence, seen, judged, paint));
+        text.push_str(&cpu(evidence, seen, judged, paint, width));
     }
+    text.push_str(&evidence.breach.as_ref().map(breach).unwrap_or_default());
     text.push_str(&witnesses(evidence));
     for gate in &verdict.gates {
         let word = match gate.held {
@@ -38,7 +39,36 @@ pub fn text(evidence: &Evidence, verdict: &Verdict, paint: Paint<'_>) -> String 
             (Some(_), why) => text.push_str(&format!(" {why}\n")),
         }
     }
+    fold(&text, width)
+}
+
+/// The first breach of a limit, and what ran then.
+fn breach(breach: &Breach) -> String {
+    let Breach { cpu, what, at_ns, tree } = breach;
+    let mut text = format!("first breach: CPU {cpu} at {}: {what}\n", span(*at_ns));
+    if tree.is_empty() {
+        text.push_str("  the trace shows nothing there\n");
+    }
+    for Branch { depth, kind, cause, culprit, after_ns, took_ns, stack } in tree {
+        let indent = 2 + 2 * depth;
+        let kind = if *depth == 0 { cause.name() } else { kind };
+        let times = match (*depth, *took_ns) {
+            (0, took_ns) => span(took_ns),
+            (_, 0) => format!("after {}", span(*after_ns)),
+            (_, took_ns) => format!("after {}, {}", span(*after_ns), span(took_ns)),
+        };
+        text.push_str(&format!("{:indent$}{kind} {}: {times}\n", "", who(culprit)));
+        text.push_str(&way(indent + 2, stack));
+    }
     text
+}
+
+/// The functions that led there, innermost first; nothing where there is no stack.
+fn way(indent: usize, stack: &[String]) -> String {
+    if stack.is_empty() {
+        return String::new();
+    }
+    format!("{:indent$}stack: {}\n", "", stack.join(" < "))
 }
 
 /// The word of a verdict.
@@ -63,7 +93,13 @@ fn headline(judged: &CpuVerdict, paint: Paint<'_>) -> String {
     format!("{} (without limits: {alone})", paint(state, words))
 }
 
-fn cpu(evidence: &Evidence, seen: &CpuEvidence, judged: &CpuVerdict, paint: Paint<'_>) -> String {
+fn cpu(
+    evidence: &Evidence,
+    seen: &CpuEvidence,
+    judged: &CpuVerdict,
+    paint: Paint<'_>,
+    width: usize,
+) -> String {
     let mut text = format!("CPU {}: {}", seen.cpu, headline(judged, paint));
     let watched = span(evidence.span_ns);
     match seen.entries {
@@ -79,7 +115,7 @@ fn cpu(evidence: &Evidence, seen: &CpuEvidence, judged: &CpuVerdict, paint: Pain
         text.push_str(&format!("  not proven: {why}\n"));
     }
     if !judged.leaks.is_empty() {
-        text.push_str(&table(&judged.leaks, evidence.span_ns));
+        text.push_str(&table(&judged.leaks, evidence.span_ns, width));
     }
     text.push_str(&senders(seen));
     text.push_str(&stretch(evidence, seen));
@@ -91,7 +127,8 @@ fn senders(seen: &CpuEvidence) -> String {
     let mut text = String::new();
     let mut remedies = Vec::new();
     for sender in seen.senders.iter().take(SENDERS_MAX) {
-        let Sender { what, by, site, within, purpose, remedy, count } = sender;
+        let Sender { what, by, site, within, purpose, remedy, count, stack } = sender;
+        let times = many(usize::try_from(*count).unwrap_or(usize::MAX), "time");
         let from = match (purpose.as_str(), site.as_str()) {
             ("", "") => String::new(),
             ("", site) => format!(" in {site}()"),
@@ -99,9 +136,10 @@ fn senders(seen: &CpuEvidence) -> String {
         };
         let within = if within.is_empty() { String::new() } else { format!(" for {within}") };
         text.push_str(&format!(
-            "  sent from elsewhere: {} by {by}{from}{within}, {count} times\n",
+            "  sent from elsewhere: {} by {by}{from}{within}, {times}\n",
             who(what)
         ));
+        text.push_str(&way(4, stack));
         if !remedy.is_empty() && !remedies.contains(remedy) {
             text.push_str(&format!("    remedy: {remedy}\n"));
             remedies.push(remedy.clone());
@@ -114,7 +152,7 @@ fn senders(seen: &CpuEvidence) -> String {
     text
 }
 
-fn table(leaks: &[Leak], span_ns: u64) -> String {
+fn table(leaks: &[Leak], span_ns: u64, width: usize) -> String {
     let left = Align::Left;
     let right = Align::Right;
     let columns = [left, left, right, right, right, right, right, left];
@@ -122,8 +160,49 @@ fn table(leaks: &[Leak], span_ns: u64) -> String {
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     rows.extend(leaks.iter().take(ROWS_MAX).map(|leak| row(leak, span_ns)));
     let mut text = lay_out("  ", &columns, &rows);
+    if text.lines().any(|line| line.chars().count() > width) {
+        text = narrow(&columns, rows, width);
+    }
     if leaks.len() > ROWS_MAX {
         text.push_str(&format!("  and {} more (--json has all)\n", leaks.len() - ROWS_MAX));
+    }
+    for leak in leaks.iter().take(ROWS_MAX) {
+        let Interruptions { cause, culprit, stack, .. } = &leak.interruptions;
+        if !stack.is_empty() {
+            text.push_str(&format!("  how {cause} {culprit} came there\n"));
+            text.push_str(&way(4, stack));
+        }
+    }
+    text
+}
+
+/// The table with the remedy, its last column, below each row.
+fn narrow(columns: &[Align], rows: Vec<Vec<String>>, width: usize) -> String {
+    let mut remedies = Vec::new();
+    let cells: Vec<Vec<String>> = rows
+        .into_iter()
+        .map(|mut row| {
+            remedies.push(row.pop().unwrap_or_default());
+            row
+        })
+        .collect();
+    let columns = columns.get(..columns.len().saturating_sub(1)).unwrap_or_default();
+    let mut text = String::new();
+    // One piece for each row, so that the remedy can stand below it.
+    let table = fit("  ", columns, &cells, width);
+    let mut lines = table.lines().peekable();
+    for (n, remedy) in remedies.iter().enumerate() {
+        while let Some(line) = lines.next() {
+            text.push_str(line);
+            text.push('\n');
+            // Where a row goes on, its cause is blank.
+            if !lines.peek().is_some_and(|next| next.starts_with("    ")) {
+                break;
+            }
+        }
+        if n > 0 && remedy != "-" {
+            text.push_str(&format!("      remedy: {remedy}\n"));
+        }
     }
     text
 }
@@ -301,6 +380,7 @@ mod tests {
             time_ns: Some(2_500_000 * count.max(1)),
             max_ns: Some(4_100).filter(|_| count > 0),
             witness: WitnessKind::Trace,
+            stack: Vec::new(),
         }
     }
 
@@ -362,6 +442,7 @@ mod tests {
                 witness(WitnessKind::Sampler, Some("no CPU for it"), &[]),
             ],
             control: Control::Seen { what: "10 IPIs".to_owned() },
+            breach: None,
         }
     }
 
@@ -408,6 +489,7 @@ mod tests {
             purpose: if n == 1 { "loads a module".to_owned() } else { String::new() },
             remedy: if n == 1 { "load it before".to_owned() } else { String::new() },
             count: 3,
+            stack: Vec::new(),
         };
         let seen = CpuEvidence {
             senders: (0..SENDERS_MAX + 2).map(sender).collect(),
@@ -457,7 +539,12 @@ limit --max-entries 0: found 2: NOT held
 limit --max-gap 50us: found 41us: held by the gap sampler
 ";
         let paint = |_: State, words: &str| words.to_owned();
-        assert_eq!(text(&evidence, &verdict, &paint), expected);
+        assert_eq!(text(&evidence, &verdict, &paint, 100), expected);
+        let narrow = text(&evidence, &verdict, &paint, 70);
+        assert!(narrow.lines().all(|line| line.chars().count() <= 70), "{narrow}");
+        let below = "\n  tick     tick_nohz_handler      2    0.20       -  5.00 ms   4.1 µs\n      \
+                     remedy: at boot: nohz_full=3\n  softirq  -    ";
+        assert!(narrow.contains(below), "{narrow}");
         let verdict = judge(&evidence, &Limits::default(), &|_| Err(None));
         let headlines: Vec<_> = verdict.cpus.iter().map(|cpu| headline(cpu, &paint)).collect();
         assert_eq!(headlines, ["holds", "leaks"]);

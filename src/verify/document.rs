@@ -36,6 +36,45 @@ pub struct Evidence {
     pub witnesses: Vec<Witness>,
     /// The provoked interruption that proves the instrument sees.
     pub control: Control,
+    /// The first breach of a limit, when the watch was to end with it and a trace saw it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub breach: Option<Breach>,
+}
+
+/// The first breach of a limit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Breach {
+    /// The CPU.
+    pub cpu: usize,
+    /// What was broken: `more than 0 entries`, `a gap of 41 us`.
+    pub what: String,
+    /// When, in nanoseconds since the span began.
+    pub at_ns: u64,
+    /// What ran then, outer things before what lay inside them; empty when the trace shows nothing
+    /// at that moment.
+    pub tree: Vec<Branch>,
+}
+
+/// One thing in the tree of a breach.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Branch {
+    /// 0 is the interruption itself.
+    pub depth: usize,
+    /// In words: `interruption`, `hrtimer`, `softirq`.
+    pub kind: String,
+    /// Its cause.
+    pub cause: Cause,
+    /// Its culprit.
+    pub culprit: String,
+    /// When it began, in nanoseconds since the interruption began.
+    pub after_ns: u64,
+    /// How long it took, in nanoseconds; 0 when nothing tells its end.
+    pub took_ns: u64,
+    /// The functions of the kernel that led there, innermost first; empty without `--stacks`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stack: Vec<String>,
 }
 
 /// A program that ended by itself.
@@ -114,6 +153,10 @@ pub struct Interruptions {
     pub max_ns: Option<u64>,
     /// Which witness saw it.
     pub witness: WitnessKind,
+    /// The functions of the kernel that led to the first of them, innermost first; empty without
+    /// `--stacks`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stack: Vec<String>,
 }
 
 /// Time lost as the workload sees it.
@@ -218,6 +261,10 @@ pub struct Sender {
     pub remedy: String,
     /// How often.
     pub count: u64,
+    /// The functions of the kernel that led there most often, innermost first; empty without
+    /// `--stacks`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stack: Vec<String>,
 }
 
 /// A source of evidence.

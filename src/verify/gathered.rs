@@ -124,6 +124,7 @@ fn by_smi(smis: Option<u64>, joined: Option<&Joined>) -> Option<Interruptions> {
         time_ns: None,
         max_ns: None,
         witness: WitnessKind::Firmware,
+        stack: Vec::new(),
     })
 }
 
@@ -190,7 +191,16 @@ mod tests {
 
     fn row(cause: Cause, count: u64, witness: WitnessKind) -> Interruptions {
         let culprit = if cause == Cause::Tick { "tick_nohz_handler" } else { "" }.to_owned();
-        Interruptions { cause, culprit, count, nested: 0, time_ns: None, max_ns: None, witness }
+        Interruptions {
+            cause,
+            culprit,
+            count,
+            nested: 0,
+            time_ns: None,
+            max_ns: None,
+            witness,
+            stack: Vec::new(),
+        }
     }
 
     fn trace(entries: u64) -> TraceEvidence {

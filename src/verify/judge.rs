@@ -256,14 +256,14 @@ fn once(reasons: Vec<String>) -> Vec<String> {
 }
 
 /// A limit as it may have been written: in the largest unit that divides it.
-fn limit(ns: u64) -> String {
+pub(super) fn limit(ns: u64) -> String {
     let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns")];
     let fit = units.into_iter().find(|(scale, _)| ns.is_multiple_of(*scale));
     fit.map_or_else(String::new, |(scale, unit)| format!("{}{unit}", ns / scale))
 }
 
 /// A measured time with two digits at least, never less than it was.
-fn measured(ns: u64) -> String {
+pub(super) fn measured(ns: u64) -> String {
     let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns")];
     let fit = units.into_iter().find(|(scale, _)| ns / scale >= 10);
     let (scale, unit) = fit.unwrap_or((1, "ns"));
@@ -351,7 +351,16 @@ mod tests {
     fn row(cause: Cause, count: u64, max_ns: Option<u64>) -> Interruptions {
         let witness = WitnessKind::Trace;
         let culprit = String::new();
-        Interruptions { cause, culprit, count, nested: 0, time_ns: None, max_ns, witness }
+        Interruptions {
+            cause,
+            culprit,
+            count,
+            nested: 0,
+            time_ns: None,
+            max_ns,
+            witness,
+            stack: Vec::new(),
+        }
     }
 
     fn gaps(count: u64, max_ns: u64) -> Gaps {
@@ -397,6 +406,7 @@ mod tests {
                 watched(WitnessKind::Firmware),
             ],
             control: Control::Seen { what: "10 IPIs".to_owned() },
+            breach: None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Verify: watch (`Host` → [`Evidence`]) and judge ([`Evidence`] → [`Verdict`], pure).
 
 pub(crate) mod aside;
+mod breach;
 pub(crate) mod circumstances;
 mod control;
 pub mod counters;
@@ -17,6 +18,6 @@ mod watch;
 pub use crate::policy::Limits;
 pub use document::*;
 pub use judge::judge;
-pub use order::{Given, Keep, Progress, WatchError, WatchOrder, Worst};
+pub use order::{Given, Keep, Progress, UntilBreach, WatchError, WatchOrder, Worst};
 pub use sampler::HIDDEN as SAMPLER;
 pub use watch::watch;

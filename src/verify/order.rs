@@ -25,12 +25,26 @@ pub struct WatchOrder<'a> {
     pub cgroup: Option<String>,
     /// What runs on the CPUs; `None` is the sampler.
     pub workload: Option<Given<'a>>,
+    /// The stack behind each event is recorded too.
+    pub stacks: bool,
+    /// The watch ends with the first breach of a limit; `None` when it goes on.
+    pub until: Option<UntilBreach>,
     /// Who wants the raw trace; `None` when nobody does.
     pub keep: Option<Keep<'a>>,
     /// Told about the progress several times a second.
     pub progress: &'a dyn Fn(Progress),
     /// Asked several times a second whether to stop early.
     pub stop: &'a dyn Fn() -> bool,
+}
+
+/// A watch that ends with the first breach of a limit, and knows what led to it: only the end of
+/// the trace is kept, so it may take days.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UntilBreach {
+    /// The limits.
+    pub limits: Limits,
+    /// So many nanoseconds of the trace before the breach are kept.
+    pub before_ns: u64,
 }
 
 /// Who wants the raw trace, beside what is counted in it.
@@ -73,6 +87,8 @@ impl fmt::Debug for WatchOrder<'_> {
             .field("syscalls", &self.syscalls)
             .field("cgroup", &self.cgroup)
             .field("workload", &self.workload)
+            .field("stacks", &self.stacks)
+            .field("until", &self.until)
             .field("keep", &self.keep)
             .finish_non_exhaustive()
     }

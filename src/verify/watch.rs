@@ -5,15 +5,16 @@
 //! control, the end of the sampler) lies outside the span that counts.
 
 use crate::verify::aside::Aside;
+use crate::verify::breach::{self, Breached, Broken};
 use crate::verify::circumstances;
 use crate::verify::control::{self, Provocation};
 use crate::verify::counters;
 use crate::verify::firmware;
 use crate::verify::gathered::{self, Gathered, Seen};
-use crate::verify::order::{Progress, WatchError, WatchOrder, Worst};
+use crate::verify::order::{Progress, UntilBreach, WatchError, WatchOrder, Worst};
 use crate::verify::sampler::Sampler;
 use crate::verify::trace::{self, Recorder};
-use crate::verify::{Control, Ended, Evidence, SCHEMA, Watched, Witness, WitnessKind};
+use crate::verify::{Breach, Control, Ended, Evidence, SCHEMA, Watched, Witness, WitnessKind};
 use cpushield_linux::clock::Scale;
 use cpushield_linux::spool::Spool;
 use cpushield_linux::{CpuSet, Host};
@@ -85,7 +86,7 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     let smis = firmware::take(host, &order.cpus, guest);
     let calm = circumstances::take(host);
     bench.doubts.clear();
-    bench.begin();
+    bench.begin(order);
     let before = counters::take(host, &order.cpus);
     let began = Instant::now();
     if rest == Rest::Over {
@@ -99,8 +100,8 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     let span = began.elapsed();
     (order.progress)(Progress::Gathering);
     let after = counters::take(host, &order.cpus);
-    let seen = bench.end();
-    bench.hand_over(order);
+    let seen = bench.end(order);
+    let breach = bench.hand_over(order);
     let smis = (smis, firmware::take(host, &order.cpus, guest));
     bench.doubts.extend(circumstances::changed(&first, &calm, &circumstances::take(host)));
     own.extend(bench.workload(order));
@@ -126,6 +127,7 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
             firmware::witness(&all.smis.0, &all.smis.1),
         ],
         control,
+        breach,
     })
 }
 
@@ -165,20 +167,35 @@ struct Bench<'h> {
     seated: BTreeSet<i32>,
     /// The longest gap of the span so far, in ticks of the sampler.
     longest: u64,
+    /// The limit that ends the watch.
+    max_gap_ns: Option<u64>,
     /// What a tick is worth; `None` before the span.
     rate: Option<Scale>,
+    /// When the span began, in ticks of the trace.
+    began: u64,
+    /// The first breach of a limit in the span.
+    breached: Option<Breached>,
 }
 
 impl<'h> Bench<'h> {
     /// Arms the trace, which touches every CPU and hangs under a spinning real-time task: first of
     /// all.
     fn arm(host: &'h Host, order: &WatchOrder) -> Bench<'h> {
-        let wanted = trace::Order { cpus: order.cpus.clone(), syscalls: order.syscalls };
+        let wanted = trace::Order {
+            cpus: order.cpus.clone(),
+            syscalls: order.syscalls,
+            stacks: order.stacks,
+        };
+        let spool = || match (&order.until, &order.keep) {
+            (Some(until), _) => Some((Spool::forgetful(), Some(until.before_ns + nanos(2 * STEP)))),
+            (None, Some(keep)) => Some((Spool::beside(keep.beside), None)),
+            (None, None) => None,
+        };
         Bench {
             host,
             trace: Recorder::arm(host, &wanted).map_err(|absent| absent.why).map(|mut recorder| {
-                if let Some(keep) = &order.keep {
-                    recorder.keep(Spool::beside(keep.beside));
+                if let Some((spool, last_ns)) = spool() {
+                    recorder.keep(spool, last_ns);
                 }
                 recorder
             }),
@@ -187,7 +204,10 @@ impl<'h> Bench<'h> {
             doubts: Vec::new(),
             seated: BTreeSet::new(),
             longest: 0,
+            max_gap_ns: None,
             rate: None,
+            began: 0,
+            breached: None,
         }
     }
 
@@ -226,11 +246,18 @@ impl<'h> Bench<'h> {
         }
     }
 
-    /// The raw trace goes to whom it may concern.
-    fn hand_over(&mut self, order: &WatchOrder) {
-        if let (Ok(recorder), Some(keep)) = (&mut self.trace, &order.keep) {
-            recorder.recording().into_iter().for_each(keep.take);
+    /// The raw trace goes to whom it may concern; the breach that ended the watch is told.
+    fn hand_over(&mut self, order: &WatchOrder) -> Option<Breach> {
+        let recorder = self.trace.as_mut().ok()?;
+        let mut recording = recorder.recording()?;
+        let told = order.until.as_ref().zip(self.breached).map(|(until, breached)| {
+            recording.mark(breached.at, "after the breach");
+            breach::tell(&mut recording, &breached, &until.limits, self.began)
+        });
+        if let Some(keep) = &order.keep {
+            (keep.take)(recording);
         }
+        told
     }
 
     /// Asks something of the trace; when that fails, there is no trace any more.
@@ -253,8 +280,14 @@ impl<'h> Bench<'h> {
         self.with_trace(Recorder::poll);
         let Ok(sampler) = &mut self.sampler else { return };
         for (cpu, gaps, looked) in sampler.drain() {
-            let longest = gaps.iter().map(|gap| gap.end.saturating_sub(gap.start)).max();
-            self.longest = self.longest.max(longest.unwrap_or(0));
+            for gap in &gaps {
+                let long = gap.end.saturating_sub(gap.start);
+                self.longest = self.longest.max(long);
+                let ns = self.rate.map_or(0, |rate| rate.ns(long));
+                if self.breached.is_none() && self.max_gap_ns.is_some_and(|most| ns > most) {
+                    self.breached = Some(Breached { cpu, at: gap.start, kind: Broken::Gap(ns) });
+                }
+            }
             if let Ok(recorder) = &mut self.trace {
                 recorder.join(cpu, &gaps, looked);
             }
@@ -268,6 +301,16 @@ impl<'h> Bench<'h> {
             entries: self.trace.as_ref().ok().and_then(Recorder::entries),
             gap_ns: scale.map(|scale| scale.ns(self.longest)),
         }
+    }
+
+    /// Whether a limit is broken that ends the watch; what broke it first is noted.
+    fn is_broken(&mut self, order: &WatchOrder) -> bool {
+        let Some(UntilBreach { limits, .. }) = &order.until else { return false };
+        let traced = self.trace.as_ref().ok().and_then(Recorder::breached);
+        let found = [traced, self.breached].into_iter().flatten();
+        self.breached = found.min_by_key(|breached| breached.at);
+        // Without a trace that has the sampler's clock nobody can say where.
+        self.breached.is_some() || self.worst().breaks(limits)
     }
 
     /// Lets time go by.
@@ -287,7 +330,7 @@ impl<'h> Bench<'h> {
             if done >= time {
                 break;
             }
-            if (order.stop)() {
+            if (order.stop)() || (self.rate.is_some() && self.is_broken(order)) {
                 return Rest::Stopped;
             }
             if round.is_multiple_of(ROUNDS) {
@@ -333,7 +376,7 @@ impl<'h> Bench<'h> {
     }
 
     /// From here on everything counts.
-    fn begin(&mut self) {
+    fn begin(&mut self, order: &WatchOrder) {
         if let Ok(sampler) = &mut self.sampler
             && let Err(why) = sampler.begin()
         {
@@ -343,11 +386,18 @@ impl<'h> Bench<'h> {
         self.longest = 0;
         self.with_trace(Recorder::cut);
         self.name_phase("watched");
+        self.max_gap_ns = order.until.as_ref().and_then(|until| until.limits.max_gap_ns);
+        if let (Ok(recorder), Some(until)) = (&mut self.trace, &order.until) {
+            // A gap is judged by the sampler where there is one.
+            let gap_ns = until.limits.max_gap_ns.filter(|_| self.sampler.is_err());
+            self.began = recorder.limit(until.limits.max_entries, gap_ns);
+        }
     }
 
     /// What was seen since [`Bench::begin`].
-    fn end(&mut self) -> Seen {
+    fn end(&mut self, order: &WatchOrder) -> Seen {
         self.poll();
+        self.is_broken(order);
         let trace = self.with_trace(Recorder::cut);
         self.name_phase("over");
         let mut gaps = Vec::new();

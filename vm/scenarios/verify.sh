@@ -27,6 +27,17 @@ else
     cpushield verify --for 5s >/tmp/verdict 2>&1
     claim "the tick is named" grep -qi tick /tmp/verdict
     claim "and what removes it" grep -q nohz_full /tmp/verdict
+    claim "no line is wider than 80 columns" eval '! grep -qE "^.{81,}" /tmp/verdict'
+    cpushield verify --for 600s --max-entries 9 --stop-on-breach --stacks --trace-dat /tmp/dat --json >/tmp/verdict 2>/tmp/errors
+    claim "the first breach ends it, and what ran then is told with its stack" python3 -c '
+import json
+evidence = json.load(open("/tmp/verdict"))["evidence"]
+breach = evidence["breach"]
+assert evidence["span_ns"] < 100e9 and breach["cpu"] == 3 and "entry 10 " in breach["what"], breach
+assert breach["tree"] and breach["tree"][0]["kind"] == "interruption", breach
+assert any("do_idle" in way or "sysvec" in way for branch in breach["tree"] for way in branch.get("stack", [])), breach
+'
+    claim "its trace is short" test "$(stat -c %s /tmp/dat)" -lt 20000000
 fi
 recording() { cat /sys/kernel/tracing/instances/cpushield-*/tracing_on 2>/dev/null; }
 cpushield verify --for 60s >/dev/null 2>&1 &

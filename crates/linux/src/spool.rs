@@ -2,6 +2,8 @@
 //! given directory when they are many. Only one thread uses it, so nothing of it touches another
 //! CPU.
 //!
+//! One that is [`Spool::forgetful`] keeps the last pages only, in memory, however long it goes on.
+//!
 //! Adding never fails: a trace must not end because a disk is full. The first error is kept and
 //! told by whoever wants to read the pages.
 
@@ -19,6 +21,8 @@ const MEMORY_MAX: usize = 32 << 20;
 pub struct Spool {
     dir: PathBuf,
     memory_max: usize,
+    /// Nothing goes to files; the oldest pages are forgotten.
+    forgetful: bool,
     held: usize,
     lanes: Vec<Lane>,
     failed: Option<Error>,
@@ -33,6 +37,12 @@ struct Lane {
     /// Later ones.
     memory: Vec<u8>,
     bytes: u64,
+    forgot: bool,
+}
+
+/// The time that a page of the trace begins with.
+fn time_of(page: &[u8]) -> u64 {
+    page.first_chunk().map_or(0, |time| u64::from_le_bytes(*time))
 }
 
 impl Spool {
@@ -44,10 +54,17 @@ impl Spool {
         Spool {
             dir: dir.unwrap_or(Path::new(".")).to_owned(),
             memory_max: MEMORY_MAX,
+            forgetful: false,
             held: 0,
             lanes: Vec::new(),
             failed: None,
         }
+    }
+
+    /// An empty spool that needs no file: it forgets the oldest pages.
+    #[must_use]
+    pub fn forgetful() -> Spool {
+        Spool { forgetful: true, ..Spool::beside(Path::new(".")) }
     }
 
     /// The same with another limit of memory.
@@ -63,7 +80,7 @@ impl Spool {
         }
         let at = self.lanes.iter().position(|lane| lane.cpu == cpu);
         let at = at.unwrap_or_else(|| {
-            self.lanes.push(Lane { cpu, file: None, memory: Vec::new(), bytes: 0 });
+            self.lanes.push(Lane { cpu, file: None, memory: Vec::new(), bytes: 0, forgot: false });
             self.lanes.len() - 1
         });
         if let Some(lane) = self.lanes.get_mut(at) {
@@ -74,7 +91,12 @@ impl Spool {
             lane.bytes += added as u64;
             self.held += added;
         }
-        if self.held > self.memory_max {
+        if self.held > self.memory_max && self.forgetful {
+            // A part of the longest at once, for what stays is moved.
+            let longest = self.lanes.iter_mut().max_by_key(|lane| lane.memory.len());
+            let drop = self.memory_max / 8;
+            self.held -= longest.map_or(0, |lane| lane.forget(drop.next_multiple_of(page_size)));
+        } else if self.held > self.memory_max {
             self.held = 0;
             for lane in &mut self.lanes {
                 if let Err(error) = lane.spill(&self.dir) {
@@ -83,6 +105,23 @@ impl Spool {
                 }
             }
         }
+    }
+
+    /// A forgetful spool forgets the pages of every CPU that come before the last one that began
+    /// no later than this moment, by the time that each page begins with.
+    pub fn forget_before(&mut self, at: u64, page_size: usize) {
+        for lane in self.lanes.iter_mut().filter(|_| self.forgetful) {
+            let pages = lane.memory.chunks(page_size);
+            let old = pages.take_while(|page| time_of(page) <= at).count();
+            self.held -= lane.forget(old.saturating_sub(1) * page_size);
+        }
+    }
+
+    /// When the first page of a CPU begins, if earlier ones were forgotten.
+    #[must_use]
+    pub fn forgot_until(&self, cpu: usize) -> Option<u64> {
+        let lane = self.lanes.iter().find(|lane| lane.cpu == cpu).filter(|lane| lane.forgot)?;
+        Some(time_of(&lane.memory))
     }
 
     /// Bytes of a CPU.
@@ -122,6 +161,15 @@ impl Spool {
 }
 
 impl Lane {
+    /// Forgets so many bytes at the beginning, and says how many those were.
+    fn forget(&mut self, bytes: usize) -> usize {
+        let bytes = bytes.min(self.memory.len());
+        self.memory.drain(..bytes);
+        self.bytes -= bytes as u64;
+        self.forgot |= bytes > 0;
+        bytes
+    }
+
     fn spill(&mut self, dir: &Path) -> Result<()> {
         let fail = |e| Error::io(Verb::Write, &dir.display().to_string(), e);
         let file = match &mut self.file {
@@ -177,6 +225,31 @@ mod tests {
             spool.add(1, &[9; 4], 4);
             assert_eq!(all(&mut spool, 1).unwrap(), [1, 3, 5, 9], "{memory}");
         }
+    }
+
+    #[test]
+    fn a_forgetful_spool_keeps_the_last_pages_in_bounded_memory() {
+        let mut spool = Spool::forgetful().with_memory(64 * 16);
+        let times = |spool: &mut Spool| {
+            let mut times = Vec::new();
+            let mut note = |page: &[u8]| {
+                times.push(time_of(page));
+                Ok(())
+            };
+            spool.each(2, 16, &mut note).unwrap();
+            times
+        };
+        for time in 0_u64..10_000 {
+            spool.add(2, &time.to_le_bytes(), 16);
+            assert!(spool.held <= 64 * 16);
+        }
+        let kept = times(&mut spool);
+        assert!(kept.len() >= 56 && kept.last() == Some(&9_999), "{kept:?}");
+        assert!(kept.windows(2).all(|pair| pair[0] + 1 == pair[1]), "without a hole");
+        assert_eq!(spool.forgot_until(2), kept.first().copied());
+        spool.forget_before(9_990, 16);
+        assert_eq!(times(&mut spool), (9_990..10_000).collect::<Vec<_>>());
+        assert_eq!((spool.bytes(2), spool.held, spool.forgot_until(3)), (160, 160, None));
     }
 
     #[test]

@@ -33,7 +33,16 @@ mod tests {
     fn row(cause: Cause, culprit: &str) -> Interruptions {
         let culprit = culprit.to_owned();
         let witness = WitnessKind::Trace;
-        Interruptions { cause, culprit, count: 1, nested: 0, time_ns: None, max_ns: None, witness }
+        Interruptions {
+            cause,
+            culprit,
+            count: 1,
+            nested: 0,
+            time_ns: None,
+            max_ns: None,
+            witness,
+            stack: Vec::new(),
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! arming now would hang.
 
 use super::catalogue::{self, Spec};
+use super::stacks::StackForm;
 use super::{Absent, Order};
 use cpushield_linux::text::trace_format::EventFormat;
 use cpushield_linux::tracefs::{Instance, Tracefs, Wanted};
@@ -25,6 +26,8 @@ pub struct Armed<'h> {
     pub tsc: bool,
     /// A real-time task never leaves one of the CPUs: nothing more may be made ready.
     pub busy: bool,
+    /// How a stack looks behind an event, when stacks are recorded.
+    pub stack: Option<StackForm>,
     /// What cannot be seen here, for people.
     pub blind: Vec<String>,
 }
@@ -64,11 +67,17 @@ pub fn arm<'h>(host: &'h Host, order: &Order) -> Result<Armed<'h>, Absent> {
         no_work: hog.is_some(),
     };
     let busy = hog.is_some();
-    let instance =
+    let stack = tracefs.format(host, "ftrace", "kernel_stack").ok().flatten();
+    let stack = stack.and_then(|format| StackForm::of(&format)).filter(|_| order.stacks);
+    let mut instance =
         Instance::prepare(host, tracefs, &wanted).map_err(|error| match (&hog, error.errno()) {
             (Some(hog), Some(EBUSY)) => would_hang(hog),
             _ => refused(&error),
         })?;
+    let stack = stack.filter(|_| instance.keep_stacks().is_ok());
+    if order.stacks && stack.is_none() {
+        blind.push("stacks (CONFIG_STACKTRACE)".to_owned());
+    }
     if let Some(hog) = hog {
         blind.push(format!(
             "more than the kernel's default buffer holds, because CPU {} is busy with the \
@@ -76,7 +85,7 @@ pub fn arm<'h>(host: &'h Host, order: &Order) -> Result<Armed<'h>, Absent> {
             hog.task.cpu
         ));
     }
-    Ok(Armed { instance, formats, tsc, busy, blind })
+    Ok(Armed { instance, formats, tsc, busy, stack, blind })
 }
 
 /// EBUSY (asm-generic/errno-base.h): what `Instance::prepare` says when it would have to wait.

@@ -181,7 +181,10 @@ impl Into<'_> {
                     self.phase.events[index] += 1;
                     self.stays.event(shared, &event);
                 }
-                Decoded::Foreign(id) => self.stays.odd(Who::Foreign(id)),
+                Decoded::Foreign(id) => match decoder.callers(record.bytes) {
+                    Some(callers) => self.stays.stack(callers),
+                    None => self.stays.odd(Who::Foreign(id)),
+                },
                 Decoded::Short(index) => {
                     let name = catalogue::events().nth(index).map_or("an event", |spec| spec.name);
                     self.stays.odd(Who::Short(name));

@@ -1,6 +1,7 @@
 //! Raw records → [`Event`]s, with the formats of the running kernel. Pure.
 
 use super::catalogue::{self, Spec, What};
+use super::stacks::StackForm;
 use cpushield_linux::ring_buffer::Record;
 use cpushield_linux::text::trace_format::{EventFormat, Field};
 
@@ -134,6 +135,8 @@ pub enum Decoded {
 pub struct Decoder {
     /// By `common_type`.
     slots: Vec<Option<Slot>>,
+    /// Records that are the stack of the event before them.
+    stack: Option<StackForm>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -172,7 +175,17 @@ impl Decoder {
                 None => unusable.push(format!("{}:{}", spec.system, spec.name)),
             }
         }
-        (Decoder { slots }, unusable)
+        (Decoder { slots, stack: None }, unusable)
+    }
+
+    /// Events are followed by their stacks.
+    pub fn expect_stacks(&mut self, form: Option<StackForm>) {
+        self.stack = form;
+    }
+
+    /// The callers, innermost first, if this record is a stack.
+    pub fn callers<'a>(&self, record: &'a [u8]) -> Option<impl Iterator<Item = u64> + 'a> {
+        self.stack.as_ref()?.callers(record)
     }
 
     /// Decodes one record.

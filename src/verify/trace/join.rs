@@ -8,7 +8,7 @@
 //! below the kernel, or by something the trace is blind for: it is *unexplained*.
 
 use super::rows::{Key, Names, Rows};
-use super::stays::Finished;
+use super::stays::{Finished, ticks};
 use crate::verify::{Joined, LONG_NS, MadeGap, Part, Unexplained};
 use cpushield_linux::clock::Scale;
 use cpushield_linux::sampler::Gap;
@@ -211,9 +211,7 @@ impl Joiner {
     }
 
     fn ticks(&self, ns: u64) -> u64 {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-        let ticks = (ns as f64 * self.ticks_per_ns) as u64;
-        ticks
+        ticks(ns, self.ticks_per_ns)
     }
 
     /// What the phase that ends showed; `None` without a sampler.
@@ -285,7 +283,7 @@ mod tests {
     fn end(joiner: &mut Joiner) -> Joined {
         let symbols = Symbols::default();
         let tasks = HashMap::new();
-        joiner.end(&Names { symbols: &symbols, tasks: &tasks }, &SCALE).unwrap()
+        joiner.end(&Names { symbols: &symbols, tasks: &tasks, stacks: None }, &SCALE).unwrap()
     }
 
     fn part(count: u64, sum_ns: u64, max_ns: u64) -> Part {

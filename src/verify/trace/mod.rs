@@ -28,10 +28,12 @@ pub mod recording;
 pub mod replay;
 mod rows;
 mod senders;
+mod stacks;
 mod stays;
 pub mod story;
 mod words;
 
+use crate::verify::breach::{Breached, Broken};
 use crate::verify::{Interruptions, Joined, Sender};
 use arm::Armed;
 use channel::{Channel, Phase};
@@ -64,6 +66,8 @@ pub struct Order {
     /// The workload's system calls too. Costs every process of the machine a little on each of its
     /// system calls while armed, so only when asked.
     pub syscalls: bool,
+    /// The stack behind each event, which costs some microseconds more for each of them.
+    pub stacks: bool,
 }
 
 /// Why there is no trace here.
@@ -142,14 +146,15 @@ impl<'h> Recorder<'h> {
     /// There is no tracing here, it is not allowed, or arming it now would hang.
     pub fn arm(host: &'h Host, order: &Order) -> Result<Recorder<'h>, Absent> {
         let armed = clock::Instant::now();
-        let Armed { instance, formats, tsc, busy, mut blind } = arm::arm(host, order)?;
+        let Armed { instance, formats, tsc, busy, stack, mut blind } = arm::arm(host, order)?;
         let refused = |error| Absent { why: format!("the trace could not be opened: {error}") };
         let events = formats.iter().map(|(spec, _)| (spec.system, spec.name)).collect();
         let mut channels = Vec::new();
         for cpu in order.cpus.iter() {
             channels.push(Channel::new(cpu, instance.pipe(cpu).map_err(refused)?));
         }
-        let (decoder, unusable) = Decoder::new(&formats);
+        let (mut decoder, unusable) = Decoder::new(&formats);
+        decoder.expect_stacks(stack);
         blind.extend(unusable.iter().map(|name| format!("{name}: its fields are not understood")));
         let symbols = Symbols::parse(&host.read("/proc/kallsyms").unwrap_or_default());
         if symbols.is_empty() {
@@ -158,7 +163,7 @@ impl<'h> Recorder<'h> {
         let shared = Shared::knowing(&symbols);
         let clock = if tsc { clock::TRACE_CLOCK } else { "mono" };
         let senders = match busy {
-            false => Senders::arm(host, &order.cpus, clock),
+            false => Senders::arm(host, &order.cpus, clock, order.stacks),
             true => Err(format!("{} (a CPU is busy with a real-time task)", senders::BLIND)),
         };
         let senders = senders.map_err(|why| blind.push(why)).ok();
@@ -181,9 +186,10 @@ impl<'h> Recorder<'h> {
         })
     }
 
-    /// From [`Recorder::start`] on the raw pages are kept; see [`Recorder::recording`].
-    pub fn keep(&mut self, spool: Spool) {
-        self.keeping = Some(Keeping::new(spool));
+    /// From [`Recorder::start`] on the raw pages are kept; see [`Recorder::recording`]. With a
+    /// time, those of the last so many nanoseconds only.
+    pub fn keep(&mut self, spool: Spool, last_ns: Option<u64>) {
+        self.keeping = Some(Keeping::new(spool, last_ns));
     }
 
     /// What this trace cannot see on this kernel, for people.
@@ -247,6 +253,7 @@ impl<'h> Recorder<'h> {
             senders.poll();
         }
         self.look_up_tasks();
+        self.forget(heard);
         Ok(())
     }
 
@@ -254,6 +261,28 @@ impl<'h> Recorder<'h> {
     #[must_use]
     pub fn entries(&self) -> Option<u64> {
         self.channels.iter().map(|channel| channel.stays.entries()).max()
+    }
+
+    /// The first breach of a limit in this phase is noted from now on: more entries into the
+    /// kernel, or an interruption of more nanoseconds. Gives the tick at which the phase began.
+    pub fn limit(&mut self, entries: Option<u64>, gap_ns: Option<u64>) -> u64 {
+        let ticks = gap_ns.map(|ns| stays::ticks(ns, self.shared.ticks_per_ns));
+        self.channels.iter_mut().for_each(|channel| channel.stays.limit(entries, ticks));
+        self.begun
+    }
+
+    /// The first breach of this phase.
+    #[must_use]
+    pub fn breached(&self) -> Option<Breached> {
+        let of = |channel: &Channel| {
+            let at = channel.stays.breached()?;
+            let kind = match at.ticks {
+                0 => Broken::Entries(at.entries),
+                ticks => Broken::Interruption(self.scale().ns(ticks)),
+            };
+            Some(Breached { cpu: channel.cpu, at: at.at, kind })
+        };
+        self.channels.iter().filter_map(of).min_by_key(|breached| breached.at)
     }
 
     /// Lays gaps of the sampler on this CPU beside what was polled, where both have one clock: gaps
@@ -300,7 +329,8 @@ impl<'h> Recorder<'h> {
             let counted = stats.lost().saturating_sub(channel.stats.lost());
             channel.stats = stats;
             let ran = ran(self.host, channel.runner, span_ns);
-            let names = Names { symbols: &self.symbols, tasks: &self.tasks };
+            let stacks = channel.stays.stacks();
+            let names = Names { symbols: &self.symbols, tasks: &self.tasks, stacks: Some(stacks) };
             let mut told = tell(channel.cpu, span_ns, &phase, &names, &scale, counted, ran);
             told.joined = channel.joiner.end(&names, &scale);
             let senders = self.senders.as_ref();

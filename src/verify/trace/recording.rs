@@ -3,6 +3,7 @@
 
 use super::Recorder;
 use super::rows::TaskName;
+use super::stays::ticks;
 use cpushield_linux::Host;
 use cpushield_linux::clock::Scale;
 use cpushield_linux::ring_buffer::PageLayout;
@@ -42,6 +43,14 @@ pub struct Recording {
     pub spool: Spool,
 }
 
+impl Recording {
+    /// Something else begins at this moment.
+    pub fn mark(&mut self, at: u64, name: &'static str) {
+        let place = self.phases.partition_point(|(begun, _)| *begun <= at);
+        self.phases.insert(place, (at, name));
+    }
+}
+
 /// Gaps kept one by one, of all CPUs.
 const GAPS_MAX: usize = 1 << 20;
 
@@ -52,12 +61,25 @@ pub struct Keeping {
     pub phases: Vec<(u64, &'static str)>,
     workload: Vec<i32>,
     gaps: Vec<(usize, Gap)>,
+    /// What is older than so many nanoseconds is forgotten.
+    last_ns: Option<u64>,
 }
 
 impl Keeping {
     /// Nothing kept yet.
-    pub fn new(spool: Spool) -> Keeping {
-        Keeping { spool, phases: Vec::new(), workload: Vec::new(), gaps: Vec::new() }
+    pub fn new(spool: Spool, last_ns: Option<u64>) -> Keeping {
+        Keeping { spool, phases: Vec::new(), workload: Vec::new(), gaps: Vec::new(), last_ns }
+    }
+
+    /// Forgets what came before this moment.
+    fn forget_before(&mut self, at: u64, page_size: usize) {
+        self.spool.forget_before(at, page_size);
+        self.gaps.retain(|(_, gap)| gap.end > at);
+        let over = self.phases.windows(2).take_while(|pair| pair[1].0 <= at).count();
+        self.phases.drain(..over);
+        if let Some((begun, _)) = self.phases.first_mut() {
+            *begun = at.max(*begun);
+        }
     }
 
     /// Threads of the workload; those that are gone stay known.
@@ -108,6 +130,19 @@ impl Recorder<'_> {
             gaps: kept.gaps,
             spool: kept.spool,
         })
+    }
+
+    /// What was recorded before the last so many nanoseconds is forgotten, unless a limit was
+    /// broken since: what led to that is what is wanted.
+    pub(super) fn forget(&mut self, heard: u64) {
+        let broken = self.channels.iter().any(|channel| channel.stays.breached().is_some());
+        let page_size = self.channels.first().map_or(0, |channel| channel.layout().page_size());
+        let per_ns = self.shared.ticks_per_ns;
+        if let Some(kept) = self.keeping.as_mut().filter(|_| !broken)
+            && let Some(last_ns) = kept.last_ns
+        {
+            kept.forget_before(heard.saturating_sub(ticks(last_ns, per_ns)), page_size);
+        }
     }
 
     /// What the phase is that began last, for people.

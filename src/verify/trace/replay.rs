@@ -6,6 +6,7 @@
 use super::channel::{Into, Phase};
 use super::decode::Decoder;
 use super::rows::Names;
+use super::stacks::{StackForm, Stacks};
 use super::stays::{Piece, Shared, Stays};
 use super::{TraceEvidence, catalogue, tell};
 use cpushield_linux::clock::Scale;
@@ -62,10 +63,13 @@ impl Replay {
             ticks_per_ns: 1.0 / recorded.scale.ns_per_tick,
             ..Shared::knowing(&recorded.symbols)
         };
+        let (mut decoder, _) = Decoder::new(&formats);
+        let stack = recorded.formats.iter().find(|(_, name, _)| name == "kernel_stack");
+        decoder.expect_stacks(stack.and_then(|(_, _, form)| StackForm::of(form)));
         Replay {
             cpu: recorded.cpu,
             layout: recorded.layout,
-            decoder: Decoder::new(&formats).0,
+            decoder,
             shared,
             symbols: recorded.symbols,
             stays: Stays::default(),
@@ -102,6 +106,11 @@ impl Replay {
         self.stays.since(at);
     }
 
+    /// The stacks that were seen.
+    pub(super) fn stacks(&self) -> &Stacks {
+        self.stays.stacks()
+    }
+
     /// Hands over what is over.
     pub(super) fn drawn(&mut self) -> Vec<Piece> {
         self.stays.take_tape()
@@ -116,7 +125,8 @@ impl Replay {
         let span_ns = self.scale.ns(end.saturating_sub(self.begun));
         self.begun = end;
         let tasks = HashMap::new();
-        let names = Names { symbols: &self.symbols, tasks: &tasks };
+        let names =
+            Names { symbols: &self.symbols, tasks: &tasks, stacks: Some(self.stays.stacks()) };
         tell(self.cpu, span_ns, phase, &names, &self.scale, 0, None)
     }
 }

@@ -1,6 +1,7 @@
 //! What was counted on one CPU, by cause and culprit, at constant memory. Pure.
 
 use super::decode::Name;
+use super::stacks::Stacks;
 use super::words;
 use crate::causes::Cause;
 use crate::verify::{Interruptions, WitnessKind};
@@ -140,6 +141,8 @@ pub struct Row {
     pub max: u64,
     /// How many of `count` and `nested` have no known end and so no time.
     pub untimed: u64,
+    /// The first stack that was seen of it, by number.
+    pub stack: Option<u32>,
 }
 
 /// A quick hash for keys made by the kernel; nobody gains by making them collide.
@@ -203,6 +206,7 @@ impl Rows {
     /// All rows, with words for people, most frequent first.
     #[must_use]
     pub fn interruptions(&self, names: &Names<'_>, scale: &Scale) -> Vec<Interruptions> {
+        let stack = |row: &Row| Some(names.stacks?.told(row.stack, names.symbols));
         let mut merged: BTreeMap<(Cause, String), Row> = BTreeMap::new();
         for (key, row) in &self.rows {
             let into = merged.entry(names.of(*key)).or_default();
@@ -211,6 +215,7 @@ impl Rows {
             into.ticks += row.ticks;
             into.max = into.max.max(row.max);
             into.untimed += row.untimed;
+            into.stack = into.stack.or(row.stack);
         }
         let mut list: Vec<Interruptions> = merged
             .into_iter()
@@ -224,6 +229,7 @@ impl Rows {
                     time_ns: timed.then(|| scale.ns(row.ticks)),
                     max_ns: (timed && row.count > 0).then(|| scale.ns(row.max)),
                     witness: WitnessKind::Trace,
+                    stack: stack(&row).unwrap_or_default(),
                 }
             })
             .collect();
@@ -248,6 +254,8 @@ pub struct Names<'a> {
     pub symbols: &'a Symbols,
     /// Tasks that were looked up while they lived.
     pub tasks: &'a HashMap<i32, TaskName>,
+    /// The stacks that rows have by number, where they were recorded.
+    pub stacks: Option<&'a Stacks>,
 }
 
 impl Names<'_> {

@@ -7,6 +7,7 @@
 //! (`causes/purpose.rs`). Who asks for a module is listened to as well, because who loads it is a
 //! program of the kernel's own. Several calls may arrive with one interrupt.
 
+use super::stacks::{self, StackForm, Stacks};
 use crate::causes::{Cause, purpose};
 use crate::verify::{Interruptions, Joined, Sender};
 use cpushield_linux::ring_buffer::{self, Lost, PageLayout};
@@ -60,25 +61,10 @@ impl Form {
 /// What is sent without a function.
 const RESCHEDULE: &str = "reschedule";
 
-/// Stacks kept apart; those of more are forgotten.
-const STACKS_MAX: usize = 1024;
-
-/// Callers of a stack that are looked at, innermost first: a kick of a timer's CPU is seven deep,
-/// a module that patches code while it is loaded some fifteen.
-const CALLERS_MAX: usize = 32;
-
 /// Who calls functions that others have left behind, and what these are called: a timer
 /// (`call_timer_fn()`, kernel/time/timer.c), a high-resolution timer, a work item.
 const RUNNERS: [(&str, &str); 3] =
     [("call_timer_fn", "timer"), ("__hrtimer_run_queues", "hrtimer"), ("process_one_work", "work")];
-
-/// Where the callers lie in an event that holds a stack (`kernel_stack`, kernel/trace/
-/// trace_entries.h, 4.17 to 6.18).
-#[derive(Debug, Clone, Copy)]
-struct StackForm {
-    id: u16,
-    callers: usize,
-}
 
 /// `module:module_request`: a task asks for a module, and modprobe is started for it.
 #[derive(Debug, Clone, Copy)]
@@ -133,12 +119,16 @@ struct Sent {
 struct Tally {
     forms: Vec<Form>,
     stack_form: Option<StackForm>,
-    stacks: HashMap<Vec<u64>, u32>,
+    stacks: Stacks,
+    /// Those that hear of a sender want its stack.
+    tell_stacks: bool,
     request_form: Option<RequestForm>,
     requests: Vec<Request>,
     /// When a task first sent something.
     first: HashMap<i32, u64>,
     counts: HashMap<Sent, u64>,
+    /// What each CPU sent last, whose stack may still come.
+    pending: HashMap<usize, Sent>,
     others: u64,
     lost: bool,
 }
@@ -153,8 +143,8 @@ impl Tally {
 
     /// Records of one sending CPU, in their order, with their times.
     fn records<'a>(&mut self, from: usize, records: impl IntoIterator<Item = (u64, &'a [u8])>) {
-        // The stack of an event is the next record.
-        let mut before = None;
+        // The stack of an event is the next record, which may be on the next page.
+        let mut before = self.pending.remove(&from);
         for (at, bytes) in records {
             let stack = self.stack(bytes);
             if let Some(sent) = before.take() {
@@ -171,25 +161,19 @@ impl Tally {
                 _ => {}
             }
         }
-        before.into_iter().for_each(|sent| self.count(sent));
+        self.pending.extend(before.map(|sent| (from, sent)));
+    }
+
+    /// Nothing more comes in this phase.
+    fn settle(&mut self) {
+        let pending = std::mem::take(&mut self.pending);
+        pending.into_values().for_each(|sent| self.count(sent));
     }
 
     /// Which stack a record holds, if it is one.
     fn stack(&mut self, bytes: &[u8]) -> Option<u32> {
-        let form = self.stack_form?;
-        let id = u16::from_le_bytes(*bytes.first_chunk()?);
-        let words = bytes.get(form.callers..).filter(|_| id == form.id)?.chunks_exact(8);
-        let callers = words.filter_map(|word| Some(u64::from_le_bytes(*word.first_chunk()?)));
-        let callers: Vec<u64> = callers.take(CALLERS_MAX).collect();
-        let next = u32::try_from(self.stacks.len()).ok()?;
-        match self.stacks.get(&callers) {
-            Some(known) => Some(*known),
-            None if self.stacks.len() < STACKS_MAX => {
-                self.stacks.insert(callers, next);
-                Some(next)
-            }
-            None => None,
-        }
+        let callers = self.stack_form?.callers(bytes)?.collect();
+        self.stacks.number(callers)
     }
 
     fn sent(&self, from: usize, bytes: &[u8]) -> Option<Sent> {
@@ -219,15 +203,23 @@ impl Tally {
 
     /// Who sent to this CPU, most frequent first.
     fn to(&self, cpu: usize, symbols: &Symbols, comms: &HashMap<i32, String>) -> Vec<Sender> {
-        let stacks: HashMap<u32, &[u64]> =
-            self.stacks.iter().map(|(stack, n)| (*n, stack.as_slice())).collect();
-        let mut merged: HashMap<Sender, u64> = HashMap::new();
+        let by_number = self.stacks.by_number();
+        // With how many there were, and the stack that most of them had.
+        let mut merged: HashMap<Sender, (u64, u64, &[u64])> = HashMap::new();
         for (sent, count) in self.counts.iter().filter(|(sent, _)| sent.to == cpu as u64) {
-            let stack = sent.stack.and_then(|n| stacks.get(&n)).copied().unwrap_or_default();
+            let stack = sent.stack.and_then(|n| by_number.get(&n)).copied().unwrap_or_default();
             let way: Vec<&str> = stack.iter().map(|at| symbols.around(*at).unwrap_or("")).collect();
-            *merged.entry(self.told(sent, &way, symbols, comms)).or_default() += count;
+            let known = merged.entry(self.told(sent, &way, symbols, comms)).or_default();
+            known.0 += count;
+            if *count > known.1 && self.tell_stacks {
+                (known.1, known.2) = (*count, stack);
+            }
         }
-        let counted = merged.into_iter().map(|(sender, count)| Sender { count, ..sender });
+        let counted = merged.into_iter().map(|(sender, (count, _, stack))| Sender {
+            count,
+            stack: stacks::named(stack, symbols),
+            ..sender
+        });
         let mut senders: Vec<Sender> = counted.collect();
         senders.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.cmp(b)));
         senders
@@ -266,6 +258,7 @@ impl Tally {
             purpose: what_for,
             remedy: purpose.map(|known| known.remedy).unwrap_or_default().to_owned(),
             count: 0,
+            stack: Vec::new(),
         }
     }
 
@@ -328,7 +321,12 @@ impl<'h> Senders<'h> {
     ///
     /// # Errors
     /// Why nobody can say who sends.
-    pub fn arm(host: &'h Host, to: &CpuSet, clock: &str) -> Result<Senders<'h>, String> {
+    pub fn arm(
+        host: &'h Host,
+        to: &CpuSet,
+        clock: &str,
+        stacks: bool,
+    ) -> Result<Senders<'h>, String> {
         let why = |error: Error| format!("{BLIND} ({error})");
         let tracefs = Tracefs::find(host).map_err(why)?;
         let form = |system, name, function| -> Result<Option<Form>, String> {
@@ -341,9 +339,7 @@ impl<'h> Senders<'h> {
             return Err(format!("{BLIND} (csd and ipi events need Linux 6.4)"));
         };
         let stack = tracefs.format(host, "ftrace", "kernel_stack").ok().flatten();
-        let stack = stack.and_then(|format| {
-            Some(StackForm { id: format.id, callers: format.field("caller")?.offset })
-        });
+        let stack = stack.and_then(|format| StackForm::of(&format));
         let request = tracefs.format(host, "module", "module_request").ok().flatten();
         let request_form = request.and_then(|format| RequestForm::of(&format));
         let any = to.iter().map(|cpu| format!("cpu == {cpu}")).collect::<Vec<_>>().join(" || ");
@@ -373,7 +369,8 @@ impl<'h> Senders<'h> {
         }
         instance.start().map_err(why)?;
         let forms = vec![call, reschedule];
-        let tally = Tally { forms, stack_form, request_form, ..Tally::default() };
+        let tally =
+            Tally { forms, stack_form, request_form, tell_stacks: stacks, ..Tally::default() };
         Ok(Senders { host, pipes, _instance: instance, tally, comms: HashMap::new(), root })
     }
 
@@ -399,6 +396,7 @@ impl<'h> Senders<'h> {
 
     /// Names for those that are gone: the kernel keeps some of tasks that were traced.
     pub fn name_the_dead(&mut self) {
+        self.tally.settle();
         let text = self.host.read(&format!("{}/saved_cmdlines", self.root)).unwrap_or_default();
         for (pid, comm) in text.lines().filter_map(|line| line.trim_start().split_once(' ')) {
             if let Ok(pid) = pid.parse() {
@@ -415,6 +413,7 @@ impl<'h> Senders<'h> {
 
     /// A phase begins. Modules that were asked for may still be on their way.
     pub fn begin(&mut self) {
+        self.tally.settle();
         self.tally.counts.clear();
         (self.tally.others, self.tally.lost) = (0, false);
     }
@@ -488,6 +487,7 @@ mod tests {
             purpose: String::new(),
             remedy: String::new(),
             count,
+            stack: Vec::new(),
         };
         assert_eq!(
             tally.to(3, &symbols, &comms),
@@ -518,6 +518,10 @@ mod tests {
             [&send, &stack(&timer), &send, &stack(&timer), &send, &stack(&work), &send, &send]
                 .map(|bytes| (0, bytes.as_slice())),
         );
+        // A page ends between a send and its stack.
+        tally.records(0, [(0, send.as_slice())]);
+        tally.records(0, [(0, stack(&work).as_slice()), (0, &send)]);
+        tally.settle();
         let symbols = Symbols::parse(
             "1000 t irq_work_queue_on\n2000 t nohz_full_kick_func\n3000 t __mod_timer\n\
              4000 t tcp_orphan_update\n5000 t call_timer_fn\n6000 t vmstat_update\n\
@@ -525,7 +529,7 @@ mod tests {
         );
         let sent = tally.to(3, &symbols, &HashMap::new());
         let told: Vec<_> = sent.iter().map(|s| (s.within.as_str(), s.count)).collect();
-        assert_eq!(told, [("", 2), ("timer tcp_orphan_update", 2), ("work vmstat_update", 1)]);
+        assert_eq!(told, [("", 3), ("timer tcp_orphan_update", 2), ("work vmstat_update", 2)]);
     }
 
     #[test]
@@ -548,6 +552,7 @@ mod tests {
         // CPU 0 is read first, though the request on CPU 1 was before.
         tally.records(0, [(20, send.as_slice()), (21, &stack)]);
         tally.records(1, [(10, request.as_slice()), (30, &request)]);
+        tally.settle();
         let symbols =
             Symbols::parse("1000 t text_poke_bp_batch\n2000 t do_sync_core\n3000 t load_module\n");
         let comms = [(812, "modprobe".to_owned()), (800, "ip".to_owned())].into_iter().collect();
@@ -567,6 +572,7 @@ mod tests {
             time_ns: None,
             max_ns: None,
             witness: WitnessKind::Trace,
+            stack: Vec::new(),
         };
         let sender = |what: &str| Sender {
             what: what.to_owned(),
@@ -576,6 +582,7 @@ mod tests {
             purpose: String::new(),
             remedy: String::new(),
             count: 1,
+            stack: Vec::new(),
         };
         let named = |sent: &[&str]| {
             let mut rows =

@@ -9,11 +9,15 @@
 //! a softirq that was raised inside it, or a switch that was announced by the need to reschedule,
 //! still belong to it; anything else is a new one.
 
+mod breach;
 mod handlers;
 mod parts;
 mod tape;
 
-pub use parts::Finished;
+pub use breach::Breached;
+use breach::{Limit, Stackee};
+pub use handlers::ticks;
+pub use parts::{Finished, Seen, Shared};
 use parts::{Frame, Kind, Rest, Stay, names};
 use tape::Tape;
 pub use tape::{Drawn, Piece};
@@ -21,10 +25,10 @@ pub use tape::{Drawn, Piece};
 use super::afterwards::WITHOUT_EVENT;
 use super::catalogue::What;
 use super::decode::{Event, Name, With};
-use super::rows::{By, Key, Rows, TICK, Who};
+use super::rows::{By, Key, Rows, Who};
+use super::stacks::Stacks;
 use crate::causes::Cause;
-use cpushield_linux::text::kallsyms::Symbols;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 /// Deeper than any real nesting (task, system call, softirq, timer, interrupt, call, NMI).
 const FRAMES_MAX: usize = 32;
@@ -37,55 +41,6 @@ const HRTIMER_SOFTIRQ: u8 = 8;
 
 /// A stay of which nothing was seen but that it was.
 const UNKNOWN: Key = Key { cause: Cause::Unattributed, who: Who::Words(WITHOUT_EVENT) };
-
-/// What the state machines of all CPUs share.
-#[derive(Debug, Clone, Default)]
-pub struct Shared {
-    /// The workload's threads.
-    pub workload: HashSet<i32>,
-    /// Address of `sched_ttwu_pending`: a call that only wakes a task here.
-    pub wakes: Option<u64>,
-    /// Addresses of the tick's function, whichever this kernel has.
-    pub tick: Vec<u64>,
-    /// Ticks in a nanosecond.
-    pub ticks_per_ns: f64,
-}
-
-impl Shared {
-    /// With what the addresses of this kernel say, and nothing else yet.
-    #[must_use]
-    pub fn knowing(symbols: &Symbols) -> Shared {
-        Shared {
-            wakes: symbols.address("sched_ttwu_pending"),
-            tick: TICK.iter().filter_map(|name| symbols.address(name)).collect(),
-            ..Shared::default()
-        }
-    }
-
-    /// Whose time counts as undisturbed.
-    fn is_ours(&self, pid: i32) -> bool {
-        if self.workload.is_empty() { pid == 0 } else { self.workload.contains(&pid) }
-    }
-}
-
-/// What was seen in one phase.
-#[derive(Debug, Clone, Default)]
-pub struct Seen {
-    /// By cause and culprit.
-    pub rows: Rows,
-    /// Stays that ended.
-    pub stays: u64,
-    /// Entries into the kernel that have an event of their own.
-    pub entries: u64,
-    /// Switches.
-    pub switches: u64,
-    /// Longest undisturbed time in ticks; `None` when there was none that could be measured.
-    pub longest: Option<u64>,
-    /// Events whose time was before the one before them.
-    pub backwards: u64,
-    /// Times when a task ran that nobody had switched to: events are missing.
-    pub resyncs: u64,
-}
 
 /// The state of one CPU.
 #[derive(Debug)]
@@ -118,6 +73,14 @@ pub struct Stays {
     finished: Option<Vec<Finished>>,
     /// Everything one by one; `None` when nobody wants it.
     tape: Option<Tape>,
+    /// What must not happen.
+    limit: Limit,
+    /// The first that did, in this phase.
+    breached: Option<Breached>,
+    /// The stacks behind events, where they are recorded.
+    stacks: Stacks,
+    /// Whose the stack behind the last event is.
+    stackee: Stackee,
 }
 
 impl Default for Stays {
@@ -139,6 +102,10 @@ impl Default for Stays {
             before: None,
             finished: None,
             tape: None,
+            limit: Limit::default(),
+            breached: None,
+            stacks: Stacks::default(),
+            stackee: Stackee::Nobody,
         }
     }
 }
@@ -215,6 +182,7 @@ impl Stays {
             event.at = self.last;
         }
         self.last = event.at;
+        self.stackee = Stackee::Nobody;
         // While a switch is under way an NMI still belongs to the task that leaves.
         let late = event.what == What::Nmi && self.task.is_some();
         if self.task != Some(event.pid) && !late {
@@ -268,6 +236,9 @@ impl Stays {
         if let Some(stay) = &mut self.stay {
             stay.resched = event.resched;
         }
+        if self.seen.entries > self.limit.entries {
+            self.breach(at, 0);
+        }
     }
 
     /// Ends a phase at this moment; the next begins.
@@ -295,6 +266,7 @@ impl Stays {
             }
         }
         self.mark = at;
+        self.breached = None;
         std::mem::take(&mut self.seen)
     }
 
@@ -362,6 +334,9 @@ impl Stays {
         row.max = row.max.max(end.saturating_sub(begun));
         self.seen.stays += 1;
         self.before = Some((end, key));
+        if end.saturating_sub(begun) > self.limit.ticks {
+            self.breach(begun, end - begun);
+        }
         if let Some(finished) = &mut self.finished {
             finished.push(Finished { begun, end, key });
         }
@@ -455,7 +430,9 @@ impl Stays {
         }
         stay.shared = None;
         stay.fault = false;
-        self.frames.push(Frame { kind, begun: at, key, otherwise, ticks: 0, first, merged });
+        self.stackee = Stackee::Frame(self.frames.len());
+        let stack = None;
+        self.frames.push(Frame { kind, begun: at, key, otherwise, ticks: 0, first, merged, stack });
     }
 
     fn pop(&mut self, at: u64) {
@@ -469,13 +446,14 @@ impl Stays {
         }
         let key = frame.identity();
         if let Some(tape) = &mut self.tape {
-            tape.frame((frame.begun, at), self.frames.len() + 1, frame.kind, key);
+            tape.frame(self.frames.len() + 1, &frame, at);
         }
         if frame.first && stay.primary.is_none() {
             stay.primary = Some(key);
         }
         let row = self.seen.rows.row(key);
         row.ticks += frame.ticks;
+        row.stack = row.stack.or(frame.stack);
         row.nested += u64::from(!frame.first && !frame.merged);
     }
 

@@ -5,6 +5,7 @@
 use super::recording::Recording;
 use super::replay::{Recorded, Replay};
 use super::rows::Names;
+use super::stacks::Stacks;
 use super::stays::{Drawn, Piece};
 use crate::causes::Cause;
 use cpushield_linux::text::kallsyms::Symbols;
@@ -22,6 +23,8 @@ pub struct Told {
     pub depth: usize,
     /// What it is.
     pub what: What,
+    /// The functions that led there, innermost first; empty where stacks were not recorded.
+    pub stack: Vec<String>,
 }
 
 /// What it is.
@@ -46,7 +49,7 @@ pub fn story(
     cpu: usize,
     tell: &mut dyn FnMut(&Told) -> io::Result<()>,
 ) -> io::Result<()> {
-    let formats: Vec<(String, String, EventFormat)> = recording
+    let mut formats: Vec<(String, String, EventFormat)> = recording
         .events
         .iter()
         .filter_map(|(system, text)| {
@@ -54,6 +57,9 @@ pub fn story(
             Some((system.clone(), name.trim().to_owned(), EventFormat::parse(text).ok()?))
         })
         .collect();
+    let own = recording.texts.ftrace.iter().find(|text| text.starts_with("name: kernel_stack\n"));
+    let own = own.and_then(|text| EventFormat::parse(text).ok());
+    formats.extend(own.map(|form| ("ftrace".to_owned(), "kernel_stack".to_owned(), form)));
     let symbols = Symbols::parse(&recording.kallsyms);
     let mut replay = Replay::new(Recorded {
         cpu,
@@ -65,10 +71,11 @@ pub fn story(
     });
     let first = recording.phases.first().map_or(0, |(at, _)| *at);
     let last = recording.phases.last().map_or(0, |(at, _)| *at);
-    replay.draw_from(first);
+    // Of what was forgotten before, nothing is known.
+    replay.draw_from(recording.spool.forgot_until(cpu).unwrap_or(first));
     let Recording { layout, scale, tasks, spool, .. } = recording;
-    let names = Names { symbols: &symbols, tasks };
-    let mut hand_over = |pieces: Vec<Piece>| -> io::Result<()> {
+    let names = Names { symbols: &symbols, tasks, stacks: None };
+    let mut hand_over = |pieces: Vec<Piece>, stacks: &Stacks| -> io::Result<()> {
         pieces.into_iter().try_for_each(|piece| {
             let what = match piece.what {
                 Drawn::Undisturbed(0) => What::Undisturbed("idle".to_owned()),
@@ -84,13 +91,14 @@ pub fn story(
                 Drawn::Lost => What::Lost,
             };
             let (begun_ns, end_ns) = (scale.ns(piece.begun), scale.ns(piece.end));
-            tell(&Told { begun_ns, end_ns, depth: piece.depth, what })
+            let stack = stacks.told(piece.stack, &symbols);
+            tell(&Told { begun_ns, end_ns, depth: piece.depth, what, stack })
         })
     };
     spool.each(cpu, layout.page_size(), &mut |page| {
         replay.page(page);
-        hand_over(replay.drawn())
+        hand_over(replay.drawn(), replay.stacks())
     })?;
     replay.finish(last);
-    hand_over(replay.drawn())
+    hand_over(replay.drawn(), replay.stacks())
 }

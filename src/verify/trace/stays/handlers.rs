@@ -4,6 +4,7 @@ use super::super::catalogue::Vector;
 use super::super::decode::{Event, Name};
 use super::super::rows::{By, Key, Who};
 use super::super::words;
+use super::breach::Stackee;
 use super::parts::{Kind, Rest};
 use super::{HRTIMER_SOFTIRQ, SUSPENDED_MAX, Shared, Stays, UNKNOWN};
 use crate::causes::Cause;
@@ -144,6 +145,7 @@ impl Stays {
             self.begin(at);
         }
         self.charge(at);
+        self.stackee = Stackee::Row(key);
         self.seen.rows.row(key).untimed += 1;
         let Some(stay) = &mut self.stay else { return };
         let brought = stay.carrier && self.frames.iter().all(|frame| frame.kind == Kind::Kernel);
@@ -189,6 +191,7 @@ impl Stays {
         if !self.frames.iter().any(|frame| frame.kind == Kind::Kernel) {
             // Nothing says when it ends.
             self.pop(at);
+            self.stackee = Stackee::Row(key);
             self.seen.rows.row(key).untimed += 1;
             if let Some(stay) = &mut self.stay {
                 stay.fault = true;
@@ -343,6 +346,7 @@ impl Stays {
             self.begin(at);
             self.seen.rows.row(key).untimed += 1;
         }
+        self.stackee = Stackee::Row(key);
         self.charge(at);
         if let Some(stay) = &mut self.stay
             && !stay.has_first
@@ -394,7 +398,7 @@ fn identity(vector: Vector) -> (Option<Key>, Key) {
 }
 
 /// Nanoseconds in ticks.
-fn ticks(ns: u64, ticks_per_ns: f64) -> u64 {
+pub fn ticks(ns: u64, ticks_per_ns: f64) -> u64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
     let ticks = (ns as f64 * ticks_per_ns) as u64;
     ticks

@@ -1,7 +1,58 @@
 //! What the state of a CPU is made of: one stay, and the frames of what runs inside it.
 
 use super::super::catalogue::Vector;
-use super::super::rows::{Key, Who};
+use super::super::rows::{Key, Rows, TICK, Who};
+use cpushield_linux::text::kallsyms::Symbols;
+use std::collections::HashSet;
+
+/// What the state machines of all CPUs share.
+#[derive(Debug, Clone, Default)]
+pub struct Shared {
+    /// The workload's threads.
+    pub workload: HashSet<i32>,
+    /// Address of `sched_ttwu_pending`: a call that only wakes a task here.
+    pub wakes: Option<u64>,
+    /// Addresses of the tick's function, whichever this kernel has.
+    pub tick: Vec<u64>,
+    /// Ticks in a nanosecond.
+    pub ticks_per_ns: f64,
+}
+
+impl Shared {
+    /// With what the addresses of this kernel say, and nothing else yet.
+    #[must_use]
+    pub fn knowing(symbols: &Symbols) -> Shared {
+        Shared {
+            wakes: symbols.address("sched_ttwu_pending"),
+            tick: TICK.iter().filter_map(|name| symbols.address(name)).collect(),
+            ..Shared::default()
+        }
+    }
+
+    /// Whose time counts as undisturbed.
+    pub(super) fn is_ours(&self, pid: i32) -> bool {
+        if self.workload.is_empty() { pid == 0 } else { self.workload.contains(&pid) }
+    }
+}
+
+/// What was seen in one phase.
+#[derive(Debug, Clone, Default)]
+pub struct Seen {
+    /// By cause and culprit.
+    pub rows: Rows,
+    /// Stays that ended.
+    pub stays: u64,
+    /// Entries into the kernel that have an event of their own.
+    pub entries: u64,
+    /// Switches.
+    pub switches: u64,
+    /// Longest undisturbed time in ticks; `None` when there was none that could be measured.
+    pub longest: Option<u64>,
+    /// Events whose time was before the one before them.
+    pub backwards: u64,
+    /// Times when a task ran that nobody had switched to: events are missing.
+    pub resyncs: u64,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -33,6 +84,8 @@ pub(super) struct Frame {
     pub(super) first: bool,
     /// It only names the frame below it.
     pub(super) merged: bool,
+    /// The stack of its beginning, by number.
+    pub(super) stack: Option<u32>,
 }
 
 /// One stay.

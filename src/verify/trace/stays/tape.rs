@@ -1,7 +1,7 @@
 //! [`Tape`]: what happened one by one, for those who draw it. Kept only when asked for: sums are
 //! enough for a verdict.
 
-use super::parts::Kind;
+use super::parts::{Frame, Kind};
 use super::{Key, Stays};
 use crate::verify::trace::catalogue::Vector;
 
@@ -16,6 +16,8 @@ pub struct Piece {
     pub depth: usize,
     /// What it is.
     pub what: Drawn,
+    /// The stack of its beginning, by its number in [`Stays::stacks`].
+    pub stack: Option<u32>,
 }
 
 /// What a piece is.
@@ -43,26 +45,33 @@ pub struct Tape {
 impl Tape {
     pub(super) fn undisturbed(&mut self, begun: u64, end: u64, pid: i32) {
         if end > begun {
-            self.done.push(Piece { begun, end, depth: 0, what: Drawn::Undisturbed(pid) });
+            self.done.push(Piece {
+                begun,
+                end,
+                depth: 0,
+                what: Drawn::Undisturbed(pid),
+                stack: None,
+            });
         }
     }
 
-    pub(super) fn frame(&mut self, (begun, end): (u64, u64), depth: usize, kind: Kind, key: Key) {
-        self.open.push(Piece { begun, end, depth, what: Drawn::Frame(words(kind), key) });
+    pub(super) fn frame(&mut self, depth: usize, frame: &Frame, end: u64) {
+        let what = Drawn::Frame(words(frame.kind), frame.identity());
+        self.open.push(Piece { begun: frame.begun, end, depth, what, stack: frame.stack });
     }
 
     pub(super) fn nmi(&mut self, (begun, end): (u64, u64), depth: usize, key: Key) {
-        self.open.push(Piece { begun, end, depth, what: Drawn::Frame("NMI", key) });
+        self.open.push(Piece { begun, end, depth, what: Drawn::Frame("NMI", key), stack: None });
     }
 
     pub(super) fn stay(&mut self, begun: u64, end: u64, key: Key) {
-        self.open.push(Piece { begun, end, depth: 0, what: Drawn::Stay(key) });
+        self.open.push(Piece { begun, end, depth: 0, what: Drawn::Stay(key), stack: None });
         self.open.sort_by_key(|piece| (piece.begun, piece.depth));
         self.done.append(&mut self.open);
     }
 
     pub(super) fn lost(&mut self, at: u64) {
-        self.done.push(Piece { begun: at, end: at, depth: 0, what: Drawn::Lost });
+        self.done.push(Piece { begun: at, end: at, depth: 0, what: Drawn::Lost, stack: None });
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::verify::trace::catalogue::Vector;
-use crate::verify::trace::rows::{Names, TaskName};
+use crate::verify::trace::rows::{Names, TICK, TaskName};
 use cpushield_linux::clock::Scale;
 use cpushield_linux::text::kallsyms::Symbols;
 use proptest::prelude::*;
@@ -60,7 +60,7 @@ impl Bench {
     fn cut(&mut self, at: u64) {
         let seen = self.stays.cut(at);
         let symbols = Symbols::parse(&self.symbols);
-        let names = Names { symbols: &symbols, tasks: &self.tasks };
+        let names = Names { symbols: &symbols, tasks: &self.tasks, stacks: None };
         let rows = seen.rows.interruptions(&names, &SCALE);
         assert_eq!(seen.stays, rows.iter().map(|row| row.count).sum::<u64>());
         let number = |n: Option<u64>| n.map_or("-".to_owned(), |n| n.to_string());
@@ -239,7 +239,7 @@ proptest! {
         let (mut now, mut given, mut stretch) = (0, 0, 0);
         let add = |seen: &Seen, given: &mut u64, stretch: &mut u64| {
             let rows = seen.rows.interruptions(
-                &Names { symbols: &Symbols::default(), tasks: &HashMap::new() }, &SCALE);
+                &Names { symbols: &Symbols::default(), tasks: &HashMap::new(), stacks: None }, &SCALE);
             assert_eq!(seen.stays, rows.iter().map(|row| row.count).sum::<u64>());
             *given += rows.iter().filter_map(|row| row.time_ns).sum::<u64>();
             *stretch = seen.longest.unwrap_or(0).max(*stretch);

@@ -1,0 +1,125 @@
+//! Stacks of the kernel as the trace holds them: the record of an event is followed by one. Pure, at
+//! constant memory.
+
+use cpushield_linux::text::kallsyms::Symbols;
+use cpushield_linux::text::trace_format::EventFormat;
+use std::collections::HashMap;
+
+/// Stacks kept apart; those of more are forgotten.
+const STACKS_MAX: usize = 1024;
+
+/// Callers of a stack that are looked at, innermost first: a kick of a timer's CPU is seven deep,
+/// a module that patches code while it is loaded some fifteen.
+const CALLERS_MAX: usize = 32;
+
+/// Where the callers lie in a record that holds a stack (`kernel_stack`, kernel/trace/
+/// trace_entries.h, 4.17 to 6.18).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StackForm {
+    /// Its `common_type`.
+    pub id: u16,
+    /// Offset of the first caller.
+    pub callers: usize,
+}
+
+impl StackForm {
+    /// From the form of `ftrace:kernel_stack`.
+    #[must_use]
+    pub fn of(format: &EventFormat) -> Option<StackForm> {
+        Some(StackForm { id: format.id, callers: format.field("caller")?.offset })
+    }
+
+    /// The callers, innermost first, if this record is a stack.
+    pub fn callers<'a>(&self, record: &'a [u8]) -> Option<impl Iterator<Item = u64> + 'a> {
+        let id = u16::from_le_bytes(*record.first_chunk()?);
+        let words = record.get(self.callers..).filter(|_| id == self.id)?.chunks_exact(8);
+        let callers = words.filter_map(|word| Some(u64::from_le_bytes(*word.first_chunk()?)));
+        // The kernel ends a stack that it cuts short with this (`ULONG_MAX`, before 5.2 always).
+        Some(callers.take_while(|at| *at != u64::MAX && *at != 0).take(CALLERS_MAX))
+    }
+}
+
+/// Stacks that were seen, each once.
+#[derive(Debug, Clone, Default)]
+pub struct Stacks {
+    known: HashMap<Vec<u64>, u32>,
+}
+
+impl Stacks {
+    /// The number of a stack; `None` when there are too many.
+    pub fn number(&mut self, callers: Vec<u64>) -> Option<u32> {
+        let next = u32::try_from(self.known.len()).ok()?;
+        match self.known.get(&callers) {
+            Some(known) => Some(*known),
+            None if self.known.len() < STACKS_MAX => {
+                self.known.insert(callers, next);
+                Some(next)
+            }
+            None => None,
+        }
+    }
+
+    /// All of them, by number.
+    #[must_use]
+    pub fn by_number(&self) -> HashMap<u32, &[u64]> {
+        self.known.iter().map(|(stack, n)| (*n, stack.as_slice())).collect()
+    }
+
+    /// A stack with the names of its functions, innermost first, without those of the tracing
+    /// itself; empty where none was seen.
+    #[must_use]
+    pub fn told(&self, number: Option<u32>, symbols: &Symbols) -> Vec<String> {
+        let is_it = |(stack, n): (&Vec<u64>, &u32)| (Some(*n) == number).then(|| stack.clone());
+        named(&self.known.iter().find_map(is_it).unwrap_or_default(), symbols)
+    }
+}
+
+/// The functions of a stack, innermost first, without those that write the event itself
+/// (`trace_event_raw_event_…`, `trace_event_buffer_commit`, include/trace/trace_events.h).
+#[must_use]
+pub fn named(callers: &[u64], symbols: &Symbols) -> Vec<String> {
+    let name = |at: &u64| match symbols.around(*at) {
+        Some(name) => name.to_owned(),
+        None => format!("{at:#x}"),
+    };
+    let own = |name: &String| name.starts_with("trace_event_") || name.starts_with("__traceiter_");
+    callers.iter().map(name).skip_while(own).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FORM: StackForm = StackForm { id: 4, callers: 16 };
+
+    fn record(callers: &[u64]) -> Vec<u8> {
+        let mut bytes = vec![4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        callers.iter().for_each(|at| bytes.extend(at.to_le_bytes()));
+        bytes
+    }
+
+    #[test]
+    fn a_stack_is_read_up_to_its_end_and_kept_once() {
+        let bytes = record(&[0x10, 0x20, u64::MAX, 0x30]);
+        let read = |bytes: &[u8]| FORM.callers(bytes).map(Iterator::collect::<Vec<u64>>);
+        assert_eq!(read(&bytes), Some(vec![0x10, 0x20]));
+        assert_eq!(read(&bytes[..20]), Some(Vec::new()), "cut off");
+        assert_eq!(read(&[5, 0, 0]), None, "something else");
+        let mut stacks = Stacks::default();
+        let numbers = [vec![1], vec![2], vec![1]].map(|stack| stacks.number(stack));
+        assert_eq!(numbers, [Some(0), Some(1), Some(0)]);
+        for n in 0..5_000 {
+            stacks.number(vec![n]);
+        }
+        assert_eq!((stacks.known.len(), stacks.number(vec![4_999])), (STACKS_MAX, None));
+    }
+
+    #[test]
+    fn a_stack_is_told_by_its_functions_and_the_tracing_is_left_out() {
+        let symbols = Symbols::parse(
+            "1000 t trace_event_raw_event_softirq\n2000 t raise_softirq\n3000 t tick_handle\n",
+        );
+        let told = named(&[0x1010, 0x2020, 0x3030], &symbols);
+        assert_eq!(told, ["raise_softirq", "tick_handle"]);
+    }
+}

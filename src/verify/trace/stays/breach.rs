@@ -1,0 +1,88 @@
+//! The first breach of a limit, and the stacks behind events.
+
+use super::super::rows::Key;
+use super::Stays;
+use crate::verify::trace::stacks::Stacks;
+
+/// What must not happen in a phase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Limit {
+    /// More entries into the kernel than this.
+    pub(super) entries: u64,
+    /// An interruption of more ticks than this.
+    pub(super) ticks: u64,
+}
+
+impl Default for Limit {
+    fn default() -> Limit {
+        Limit { entries: u64::MAX, ticks: u64::MAX }
+    }
+}
+
+/// A limit was broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Breached {
+    /// When, in ticks: the entry that was one too many, or the beginning of what took too long.
+    pub at: u64,
+    /// Entries of the phase up to then, that one too.
+    pub entries: u64,
+    /// What took too long; 0 when the entries were too many.
+    pub ticks: u64,
+}
+
+/// Whose the stack behind an event is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stackee {
+    /// Nobody's: the event began nothing.
+    Nobody,
+    /// What was opened at this depth.
+    Frame(usize),
+    /// This row's: it has no frame.
+    Row(Key),
+}
+
+impl Stays {
+    /// From now on the first breach of each phase is noted.
+    pub fn limit(&mut self, entries: Option<u64>, ticks: Option<u64>) {
+        let (entries, ticks) = (entries.unwrap_or(u64::MAX), ticks.unwrap_or(u64::MAX));
+        self.limit = Limit { entries, ticks };
+    }
+
+    /// The first breach of this phase.
+    #[must_use]
+    pub fn breached(&self) -> Option<Breached> {
+        self.breached
+    }
+
+    pub(super) fn breach(&mut self, at: u64, ticks: u64) {
+        if self.breached.is_none() {
+            self.breached = Some(Breached { at, entries: self.seen.entries, ticks });
+        }
+    }
+
+    /// The stack of the last event, callers innermost first.
+    pub fn stack(&mut self, callers: impl Iterator<Item = u64>) {
+        if self.stackee == Stackee::Nobody {
+            return;
+        }
+        let number = self.stacks.number(callers.collect());
+        match self.stackee {
+            Stackee::Frame(depth) => {
+                if let Some(frame) = self.frames.get_mut(depth) {
+                    frame.stack = frame.stack.or(number);
+                }
+            }
+            Stackee::Row(key) => {
+                let row = self.seen.rows.row(key);
+                row.stack = row.stack.or(number);
+            }
+            Stackee::Nobody => {}
+        }
+    }
+
+    /// The stacks that were seen, by number.
+    #[must_use]
+    pub fn stacks(&self) -> &Stacks {
+        &self.stacks
+    }
+}
