@@ -153,3 +153,73 @@ fn counts_of_a_run() {
     }
     println!("{}", serde_json::to_string_pretty(&replay.cut(end)).unwrap());
 }
+
+/// `sched_switch` of 6.12, as far as it is needed.
+const SWITCH: &str = "name: sched_switch\nID: 309\nformat:\n\
+    \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+    \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\
+    \tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n\
+    \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
+    \tfield:long prev_state;\toffset:32;\tsize:8;\tsigned:1;\n\
+    \tfield:char next_comm[16];\toffset:40;\tsize:16;\tsigned:0;\n\
+    \tfield:pid_t next_pid;\toffset:56;\tsize:4;\tsigned:1;\n\nprint fmt: \"\"\n";
+
+/// A page full of switches between the workload (100) and tasks that are always others.
+fn page_of_switches(n: u64) -> Vec<u8> {
+    const RECORDS: u64 = 60;
+    let mut page = (n * RECORDS * 1000).to_le_bytes().to_vec();
+    page.extend((RECORDS * 68).to_le_bytes());
+    for record in 0..RECORDS {
+        let other = i32::try_from(1000 + (n * RECORDS + record) / 2 % 60_000).unwrap();
+        let (from, to) = if record % 2 == 0 { (100, other) } else { (other, 100) };
+        // 64 bytes, and 1000 ticks after the one before.
+        page.extend(((1000_u32 << 5) | 16).to_le_bytes());
+        let mut bytes = [0; 64];
+        bytes[..2].copy_from_slice(&309_u16.to_le_bytes());
+        bytes[4..8].copy_from_slice(&i32::to_le_bytes(from));
+        bytes[40..44].copy_from_slice(b"some");
+        bytes[56..60].copy_from_slice(&i32::to_le_bytes(to));
+        page.extend(bytes);
+    }
+    page.resize(4096, 0);
+    page
+}
+
+/// Part of the next test, in a process of its own: decodes so many pages as `CPUSHIELD_PAGES` says.
+#[test]
+#[ignore = "the next test starts it"]
+fn memory_of_decoding() {
+    let pages: u64 = env::var("CPUSHIELD_PAGES").unwrap().parse().unwrap();
+    let form = EventFormat::parse(SWITCH).unwrap();
+    let mut replay = Replay::new(Recorded {
+        cpu: 3,
+        layout: PageLayout::COMMON,
+        formats: &[("sched".to_owned(), "sched_switch".to_owned(), form)],
+        symbols: Symbols::default(),
+        scale: Scale { ns_per_tick: 1.0, error_ppm: 0.0 },
+        workload: &[100],
+    });
+    for n in 0..pages {
+        replay.page(&page_of_switches(n));
+    }
+    let seen = replay.cut(pages * 60_000);
+    assert_eq!((seen.switches, seen.stays, seen.skipped_bytes), (pages * 60, pages * 30, 0));
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    println!("{}", status.lines().find(|line| line.starts_with("VmHWM:")).unwrap());
+}
+
+#[test]
+fn ten_times_as_many_events_take_no_more_memory() {
+    let most_kib = |pages: u64| -> u64 {
+        let mut child = std::process::Command::new(env::current_exe().unwrap());
+        child.args(["--ignored", "--exact", "--nocapture", "memory_of_decoding"]);
+        let output = child.env("CPUSHIELD_PAGES", pages.to_string()).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        let found = text.lines().find_map(|line| line.split("VmHWM:").nth(1));
+        let found = found.unwrap_or_else(|| panic!("{text}{:?}", output.stderr));
+        found.split_whitespace().next().unwrap().parse().unwrap()
+    };
+    // Each task of the first is new; they are more than the rows that are kept.
+    let (few, many) = (most_kib(2_000), most_kib(20_000));
+    assert!(many <= few + 2048, "{few} KiB for 120 000 events, {many} KiB for 1 200 000");
+}

@@ -297,9 +297,21 @@ fn laid_beside(joined: &Joined, seen: &CpuEvidence, guest: Option<bool>) -> Stri
     }
     let by_smi = seen.smis.unwrap_or(0).min(dark.count);
     let whose = match (by_smi, guest) {
-        (0, Some(true)) => "the hypervisor's or its firmware's".to_owned(),
+        (0, Some(true)) => match seen.steal_ns.unwrap_or(0).min(dark.sum_ns) {
+            0 => "the hypervisor's or its firmware's".to_owned(),
+            ns if ns == dark.sum_ns => "the hypervisor's, by the steal counter".to_owned(),
+            ns => format!(
+                "the hypervisor's for {} by the steal counter; nothing counts whose the other {} is",
+                span(ns),
+                span(dark.sum_ns - ns)
+            ),
+        },
         (0, _) if seen.smis.is_some() => "of no known cause: no SMI was counted".to_owned(),
-        (0, _) => "firmware's, or of no known cause: SMIs cannot be counted here".to_owned(),
+        (0, _) => format!(
+            "firmware's, or of no known cause: SMIs cannot be counted here; `rtla hwnoise -c {}` \
+             looks with interrupts off",
+            seen.cpu
+        ),
         (n, _) if n == dark.count => "firmware's, by the SMI counter".to_owned(),
         (n, _) => format!("firmware's in {n}, by the SMI counter, the others of no known cause"),
     };
@@ -477,6 +489,17 @@ mod tests {
             text("firmware's in 1, by the SMI counter, the others of no known cause")
         );
         assert_eq!(told(None, Some(true)), text("the hypervisor's or its firmware's"));
+        let hwnoise = "firmware's, or of no known cause: SMIs cannot be counted here; `rtla hwnoise \
+                       -c 2` looks with interrupts off";
+        assert_eq!(told(None, Some(false)), text(hwnoise));
+        let stolen = |steal_ns| {
+            let seen = CpuEvidence { smis: None, steal_ns, ..evidence().cpus[0].clone() };
+            laid_beside(&joined, &seen, Some(true))
+        };
+        assert_eq!(stolen(Some(90_000)), text("the hypervisor's, by the steal counter"));
+        let part = "the hypervisor's for 60.0 µs by the steal counter; nothing counts whose the \
+                    other 20.0 µs is";
+        assert_eq!(stolen(Some(60_000)), text(part));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Takes running processes into the shield and lets them out again, exactly to where they were: the
 //! cgroup, the CPUs and the policy of every thread are on record before the first is moved.
 
+use super::confine::confine;
 use super::order::{PRIORITY_MAX, order};
 use super::record::{Added, Open};
 use super::spread::Spread;
@@ -142,7 +143,7 @@ fn take_in(
             host.write(&format!("{group}/{list}"), &task.id.tid.to_string())?;
         }
         for thread in &fresh {
-            match host.set_affinity(thread.id.tid, cpus) {
+            match confine(host, thread.id.tid, cpus) {
                 Err(error) if !error.is_absent() => return Err(error.into()),
                 _ => {}
             }

@@ -11,6 +11,7 @@
 //! `raise` puts them there; there is no way around it.
 
 mod added;
+mod confine;
 mod error;
 mod limits;
 mod order;

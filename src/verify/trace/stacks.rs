@@ -1,5 +1,5 @@
-//! Stacks of the kernel as the trace holds them: the record of an event is followed by one. Pure, at
-//! constant memory.
+//! Stacks of the kernel as the trace holds them: the record of an event is followed by one. Pure,
+//! at constant memory.
 
 use cpushield_linux::text::kallsyms::Symbols;
 use cpushield_linux::text::trace_format::EventFormat;

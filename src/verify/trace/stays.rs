@@ -183,6 +183,11 @@ impl Stays {
         }
         self.last = event.at;
         self.stackee = Stackee::Nobody;
+        // The memory is switched between the event of a switch and the switch itself, and that
+        // flush still belongs to the task that leaves (`switch_mm_irqs_off()`, arch/x86/mm/tlb.c).
+        if event.what == What::TlbFlush && self.task != Some(event.pid) {
+            return;
+        }
         // While a switch is under way an NMI still belongs to the task that leaves.
         let late = event.what == What::Nmi && self.task.is_some();
         if self.task != Some(event.pid) && !late {

@@ -238,8 +238,9 @@ proptest! {
         bench.shared.workload = [1, 2].into_iter().collect();
         let (mut now, mut given, mut stretch) = (0, 0, 0);
         let add = |seen: &Seen, given: &mut u64, stretch: &mut u64| {
-            let rows = seen.rows.interruptions(
-                &Names { symbols: &Symbols::default(), tasks: &HashMap::new(), stacks: None }, &SCALE);
+            let (symbols, tasks) = (Symbols::default(), HashMap::new());
+            let names = Names { symbols: &symbols, tasks: &tasks, stacks: None };
+            let rows = seen.rows.interruptions(&names, &SCALE);
             assert_eq!(seen.stays, rows.iter().map(|row| row.count).sum::<u64>());
             *given += rows.iter().filter_map(|row| row.time_ns).sum::<u64>();
             *stretch = seen.longest.unwrap_or(0).max(*stretch);

@@ -1,0 +1,128 @@
+"""In the guest: what watching does to what is watched. ROUNDS times, taking turns, a sampler that shares nothing with
+cpushield looks at the clock on the shielded CPU 3 for SECONDS while `verify` traces it, and while nobody does; the judge
+of kernel entries is /proc/interrupts. Then how long one look of oslat, of that sampler and of cpushield's own takes, and
+the memory of a watch that goes on. Prints tables."""
+
+import json
+import os
+import pty
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, "/host/guest")
+import lab  # noqa: E402
+
+CPU = 3
+FLAG = "/dev/shm/flag"
+
+
+def tell(byte):
+    with open(FLAG, "r+b") as file:
+        file.write(bytes([byte]))
+
+
+class Verify:
+    """A `verify --busy` that watches by now."""
+
+    def __init__(self, *flags):
+        screen, stderr = pty.openpty()
+        words = ["cpushield", "verify", "--busy", "--json", "--for", "900s", "--settle", "300ms", *flags]
+        self.job = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=stderr, text=True,
+                                    env={**os.environ, "TERM": "xterm"})
+        os.close(stderr)
+        lab.Said(screen).wait_for("watching", 100)
+
+    def memory_kib(self):
+        with open(f"/proc/{self.job.pid}/status") as file:
+            return int(re.search(r"VmRSS:\s*(\d+)", file.read())[1])
+
+    def end(self):
+        self.job.send_signal(signal.SIGINT)
+        text, _ = self.job.communicate(timeout=90)
+        return json.loads(text)["evidence"]["cpus"][0]
+
+
+def one(seconds, watched):
+    """Entries that the kernel counted, and what the sampler saw, in one go."""
+    with open(FLAG, "wb") as file:
+        file.write(b"\0" * 4096)
+    sampler = subprocess.Popen(["cpushield", "run", "--", "gaps", FLAG], stdout=subprocess.PIPE, text=True,
+                               stderr=subprocess.DEVNULL)
+    time.sleep(2)
+    verify = Verify() if watched else None
+    tell(1)
+    before = lab.counters(CPU)
+    time.sleep(seconds)
+    counted = lab.more(before, lab.counters(CPU))
+    tell(2)
+    text, _ = sampler.communicate(timeout=60)
+    if verify:
+        verify.end()
+    seen = {name: float(value) for name, value in re.findall(r"(\w+)=([\d.]+)", text)}
+    seen["entries"] = sum(counted.values())
+    return seen
+
+
+def taking_turns(rounds, seconds):
+    seen = {"alone": [], "watched": []}
+    for _ in range(rounds):
+        for how, of in seen.items():
+            of.append(one(seconds, how == "watched"))
+    print(f"| on the shielded CPU, median of {rounds} times {seconds} s | nobody watches | verify watches | ratio |")
+    print("|---|---|---|---|")
+    for name, words in [("entries", "entries into the kernel (/proc/interrupts)"), ("gaps", "gaps of 1 us or more"),
+                        ("lost_us", "time lost in them, us"), ("longest_us", "the longest, us"),
+                        ("look_ns", "one look at the clock, ns")]:
+        alone, watched = (statistics.median(run[name] for run in of) for of in seen.values())
+        ratio = f"{watched / alone:.2f}" if alone else ("1.00" if not watched else "-")
+        print(f"| {words} | {alone:g} | {watched:g} | {ratio} |", flush=True)
+    print(f"\nEntries of each round: {[run['entries'] for run in seen['alone']]} and "
+          f"{[run['entries'] for run in seen['watched']]}\n", flush=True)
+    return statistics.median(run["look_ns"] for run in seen["alone"])
+
+
+def looks(rounds, bare_ns):
+    """One look at the clock: ours, oslat's, and the bare loop."""
+    ours, oslat = [], []
+    for _ in range(rounds):
+        answer = subprocess.run(["cpushield", "verify", "--for", "3s", "--json"], capture_output=True, text=True)
+        ours.append(json.loads(answer.stdout)["evidence"]["cpus"][0]["gaps"]["resolution_ns"])
+        # Its buckets are of 1 us; the smallest that it saw is in the line `Minimum`.
+        answer = subprocess.run(["cpushield", "run", "--quiet", "--", "oslat", "-c", str(CPU), "-C", str(CPU), "-D", "3s"],
+                                capture_output=True, text=True)
+        found = re.search(r"Minimum:\s*(\d+)", answer.stdout)
+        if found:
+            oslat.append(int(found[1]) * 1000)
+    print("| one look at the clock, median | ns |")
+    print("|---|---|")
+    print(f"| cpushield's gap sampler | {statistics.median(ours):.0f} |")
+    print(f"| oslat, its minimum (whole microseconds) | {statistics.median(oslat) if oslat else 'none told'} |")
+    print(f"| a bare loop over the TSC (gaps.c) | {bare_ns:.0f} |\n", flush=True)
+
+
+def memory(seconds):
+    """A workload that sleeps a thousand times a second is watched for a while."""
+    sleeper = subprocess.Popen(["cpushield", "run", "--quiet", "--", "python3", "-c",
+                                "import time\nwhile True: time.sleep(0.001)"])
+    time.sleep(2)
+    verify = Verify("--syscalls")
+    time.sleep(seconds / 10)
+    early = verify.memory_kib()
+    time.sleep(seconds * 9 / 10)
+    late = verify.memory_kib()
+    seen = verify.end()
+    sleeper.terminate()
+    sleeper.wait()
+    print(f"Memory of a watch: {early} KiB after {seconds / 10:g} s, {late} KiB after {seconds:g} s, "
+          f"{seen['entries']} entries, {seen['lost']} lost")
+
+
+if __name__ == "__main__":
+    ROUNDS, SECONDS = int(sys.argv[1]), int(sys.argv[2])
+    BARE = taking_turns(ROUNDS, SECONDS)
+    looks(ROUNDS, BARE)
+    memory(60)
