@@ -144,9 +144,10 @@ impl From<crate::latency::LatencyError> for Failure {
         let message = error.to_string();
         match error {
             LatencyError::Linux(error) => error.into(),
-            LatencyError::Recorded | LatencyError::NoCpus | LatencyError::Offline { .. } => {
-                Failure::usage(message)
-            }
+            LatencyError::Recorded
+            | LatencyError::NoCpus
+            | LatencyError::Unsuited { .. }
+            | LatencyError::Offline { .. } => Failure::usage(message),
             LatencyError::Impossible { .. } | LatencyError::Threads { .. } => {
                 Failure::machine(message)
             }

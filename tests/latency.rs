@@ -79,6 +79,27 @@ fn two_seconds_of_two_threads_are_measured_whole() {
 }
 
 #[test]
+fn every_instrument_measures_or_says_why_it_cannot() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
+    for instrument in cpushield::latency::INSTRUMENTS {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cpushield"));
+        command.args(["latency", instrument.name(), "--other", "--for", "400ms", "--json"]);
+        command.args(["--thread", "20ms", "--state", "/nonexistent/cpushield", "--cpus"]);
+        let output = command.arg(cpu().to_string()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        match output.status.code() {
+            Some(0) => {
+                let latency = document(&output);
+                assert_eq!(latency.instrument, instrument.name());
+                assert!(latency.series[0].samples > 0, "{latency:?}");
+            }
+            Some(3) => assert!(said.contains("cannot be measured here: "), "{said}"),
+            other => panic!("{}: {other:?} {said}", instrument.name()),
+        }
+    }
+}
+
+#[test]
 fn a_limit_that_is_broken_is_told_by_the_exit_code() {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
     let output = run(&["--for", "300ms", "--max", "1ns"]);

@@ -189,8 +189,7 @@ fn scene(host: &Host, global: &Global, args: &Args) -> Result<Scene, Failure> {
         beside_others(host, place, &cpus)?;
     }
     let group = ours.as_ref().and_then(|place| place.group.clone());
-    let guard =
-        ours.map(|place| Guard { name: place.name, group: place.group, cpus: cpus.clone() });
+    let guard = ours.map(|place| Guard::new(host, place.name, place.group, cpus.clone()));
     Ok(Scene { cpus, cgroup: args.cgroup.clone().or(group), guard })
 }
 
@@ -235,6 +234,11 @@ fn paint(tone: report::Word, words: &str) -> String {
 
 /// The exit code.
 fn outcome(latency: &Latency) -> Result<(), Failure> {
+    if latency.worst().is_none() && !latency.stopped {
+        let why = latency.series.iter().flat_map(|series| series.doubts.first());
+        let why = why.chain(&latency.doubts).next().map_or("no event came", String::as_str);
+        return Err(Failure::machine(format!("nothing was measured: {why}")));
+    }
     if latency.holds() {
         return Ok(());
     }

@@ -25,6 +25,8 @@ pub struct Latency {
     pub stopped: bool,
     /// When it began, in seconds since 1970 by the wall clock.
     pub began_s: u64,
+    /// The same by `CLOCK_MONOTONIC`, in nanoseconds; every other time counts from here.
+    pub began_ns: u64,
     /// One entry for each thread, worst first.
     pub series: Vec<Series>,
     /// The limit that was asked for.
@@ -67,7 +69,8 @@ pub struct Series {
     /// How many latencies were longer than each limit asked for.
     pub over: Vec<Over>,
     /// How far the time between two events seen was from the period at most: the max jitter of
-    /// LinuxCNC's latency test. `None` with fewer than two events.
+    /// LinuxCNC's latency test. `None` with fewer than two events, and where another program makes
+    /// them, whose own jitter it would be.
     pub jitter_ns: Option<u64>,
     /// Events that it saw on another CPU; `None` where that cannot be known without asking the
     /// kernel.

@@ -3,6 +3,7 @@
 
 use super::crew::{Crew, Seat};
 use super::histogram;
+use super::instruments::Task;
 use super::order::{LatencyError, Order, Progress};
 use super::{Isolation, Latency, Over, SCHEMA, Series, Setting, Timeline, Worst};
 use crate::survey::{Machine, survey_beside};
@@ -10,9 +11,10 @@ use crate::verify::Gate;
 use crate::verify::aside::Aside;
 use crate::verify::circumstances;
 use cpushield_linux::clock::monotonic_ns;
-use cpushield_linux::tally::{Figures, LIMITS, Stage, Tally};
+use cpushield_linux::tally::{Figures, LIMITS, Stage, Tally, Terms};
 use cpushield_linux::{CpuSet, Host};
 use std::collections::BTreeSet;
+use std::thread::Scope;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How often the figures are looked at.
@@ -51,13 +53,17 @@ pub fn measure(host: &Host, order: &Order<'_>) -> Result<Latency, LatencyError> 
     let begin_ns = monotonic_ns().saturating_add(LEAD_NS);
     let from_ns = begin_ns.saturating_add(nanos(order.settle));
     crew.go(begin_ns, from_ns)?;
-    run.wait_until(from_ns);
-    let calm = circumstances::take(host);
-    let stopped = run.watch(&crew, from_ns);
-    let moved = run.look_at_threads(&crew.tids);
-    let end_ns = monotonic_ns();
-    let longest = seats.iter().map(|seat| seat.period_ns).max().unwrap_or(0);
-    crew.stop(Duration::from_nanos(longest));
+    let (calm, stopped, moved, end_ns) = std::thread::scope(|scope| {
+        drive(scope, order, &seats, &crew, begin_ns);
+        run.wait_until(from_ns);
+        let calm = circumstances::take(host);
+        let stopped = run.watch(&crew, from_ns);
+        let moved = run.look_at_threads(&crew.tids);
+        let end_ns = monotonic_ns();
+        let longest = seats.iter().map(|seat| seat.period_ns).max().unwrap_or(0);
+        crew.stop(Duration::from_nanos(longest));
+        (calm, stopped, moved, end_ns)
+    });
     run.enter_peaks(&crew, end_ns.saturating_sub(from_ns));
     run.doubts.extend(circumstances::changed(&first, &calm, &circumstances::take(host)));
     let mut series = Vec::new();
@@ -77,6 +83,7 @@ pub fn measure(host: &Host, order: &Order<'_>) -> Result<Latency, LatencyError> 
         settle_ns: nanos(order.settle),
         stopped,
         began_s,
+        began_ns: from_ns,
         series,
         gates: Vec::new(),
         isolation: isolation(&machine, order, run.broken),
@@ -113,6 +120,17 @@ fn check(host: &Host, order: &Order<'_>) -> Result<CpuSet, LatencyError> {
         .instrument
         .possible(host)
         .map_err(|why| LatencyError::Impossible { instrument: order.instrument.name(), why })?;
+    let unsuited = |why| LatencyError::Unsuited { instrument: order.instrument.name(), why };
+    order
+        .beats
+        .iter()
+        .try_for_each(|beat| order.instrument.suits(beat.period_ns))
+        .map_err(unsuited)?;
+    let most = order.instrument.threads_max();
+    if order.beats.len().saturating_mul(order.cpus.len()) > most {
+        let why = format!("{most} thread at most: name one CPU (--cpus) and one period");
+        return Err(unsuited(why));
+    }
     Ok(online)
 }
 
@@ -126,6 +144,25 @@ fn seats(order: &Order<'_>) -> Vec<Seat> {
         })
     };
     order.cpus.iter().flat_map(on).collect()
+}
+
+/// Makes the events of instruments that somebody has to make them for.
+fn drive<'scope, 'env>(
+    scope: &'scope Scope<'scope, 'env>,
+    order: &'env Order<'_>,
+    seats: &'env [Seat],
+    crew: &'env Crew,
+    begin_ns: u64,
+) {
+    let instrument = order.instrument;
+    if !instrument.is_driven() {
+        return;
+    }
+    for (seat, tally) in seats.iter().zip(crew.tallies()) {
+        let terms = Terms { cpu: seat.cpu, from_ns: 0, limits_ns: [0; LIMITS] };
+        let task = Task { period_ns: seat.period_ns, begin_ns, terms };
+        scope.spawn(move || instrument.drive(&task, tally));
+    }
 }
 
 /// What is known while it runs.
@@ -276,7 +313,7 @@ fn told(
         max_ns: some(figures.max_ns),
         percentiles: histogram::percentiles(&histogram, figures.max_ns),
         over: order.over_ns.iter().zip(&figures.over).map(over).collect(),
-        jitter_ns: (figures.samples > 1).then(|| {
+        jitter_ns: (figures.samples > 1 && !order.instrument.is_driven()).then(|| {
             let late = figures.longest_ns.saturating_sub(seat.period_ns);
             late.max(seat.period_ns.saturating_sub(figures.shortest_ns))
         }),
@@ -397,6 +434,7 @@ pub(super) mod tests {
             settle_ns: 0,
             stopped: false,
             began_s: 1_800_000_000,
+            began_ns: 7_000_000_000,
             series: vec![Series {
                 cpu: 3,
                 period_ns: 1_000_000,

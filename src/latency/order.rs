@@ -89,6 +89,13 @@ pub enum LatencyError {
         /// Why.
         why: String,
     },
+    /// The instrument cannot have these threads.
+    Unsuited {
+        /// Which.
+        instrument: &'static str,
+        /// Why.
+        why: String,
+    },
     /// The kernel does not give a thread its policy.
     Policy {
         /// The policy.
@@ -118,6 +125,7 @@ impl fmt::Display for LatencyError {
             LatencyError::Impossible { instrument, why } => {
                 write!(f, "{instrument} cannot be measured here: {why}")
             }
+            LatencyError::Unsuited { instrument, why } => write!(f, "{instrument}: {why}"),
             LatencyError::Policy { policy, why } => {
                 write!(f, "the kernel does not give a thread {policy}: {why}")
             }

@@ -8,6 +8,7 @@ pub mod companion;
 pub mod cpuset;
 pub mod documents;
 pub mod error;
+pub mod events;
 pub mod files;
 pub mod hogs;
 pub mod host;

@@ -5,7 +5,12 @@
 //! [`measure`] is the loop; what it waits for is a [`Source`], and what came of it goes into a
 //! [`Tally`]. Not its job: which sources there are, on which CPUs, what the figures mean.
 
+mod bell;
+
+pub use bell::Heard;
+
 use crate::region::{Region, Use};
+use bell::Bell;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -89,7 +94,8 @@ struct Slot {
 #[repr(C, align(64))]
 struct Line(AtomicU64);
 
-/// The shared memory of one thread. It is written by that thread alone, but for `stop` and `peak`.
+/// The shared memory of one thread. It is written by that thread alone, but for `stop`, `peak` and
+/// who rings the bell.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Tally {
@@ -97,6 +103,7 @@ pub struct Tally {
     stop: Line,
     /// The longest since a reader last asked.
     peak: Line,
+    bell: Bell,
     /// 0 waiting, 1 running, 2 ended, 3 and more failed with this number less 3.
     stage: AtomicU64,
     samples: AtomicU64,
@@ -175,8 +182,10 @@ impl Tally {
         self.stop.0.store(1, Ordering::Release);
     }
 
+    /// Whether it was told to.
     #[inline(always)]
-    fn is_stopped(&self) -> bool {
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
         self.stop.0.load(Ordering::Acquire) != 0
     }
 
@@ -189,6 +198,12 @@ impl Tally {
             2 => Stage::Ended,
             n => Stage::Failed(i32::try_from(n - 3).unwrap_or(i32::MAX)),
         }
+    }
+
+    /// The thread cannot begin.
+    pub fn fail(&self, error: &io::Error) {
+        let number = error.raw_os_error().unwrap_or(libc::EIO);
+        self.stage.store(3 + u64::from(number.unsigned_abs()), Ordering::Release);
     }
 
     /// Whether there are events yet.
@@ -350,10 +365,7 @@ pub fn measure(source: &mut impl Source, tally: &Tally, terms: Terms) {
         }
         match source.wait() {
             Ok(wake) => book.enter(wake),
-            Err(error) => {
-                let number = error.raw_os_error().unwrap_or(libc::EIO);
-                break 3 + u64::from(number.unsigned_abs());
-            }
+            Err(error) => return tally.fail(&error),
         }
     };
     tally.stage.store(stage, Ordering::Release);

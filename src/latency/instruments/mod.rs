@@ -1,14 +1,18 @@
 //! The instruments: what threads wait for, one file each. An instrument that cannot run on a
 //! machine says why; it never gives a zero.
 
+mod rtc;
 mod timer;
+mod timerfd;
+mod wakeup;
 
 use cpushield_linux::Host;
 use cpushield_linux::tally::{Tally, Terms};
 use std::fmt;
 
 /// Every instrument, in the order of the help.
-pub const INSTRUMENTS: &[&dyn Instrument] = &[&timer::Timer];
+pub const INSTRUMENTS: &[&dyn Instrument] =
+    &[&timer::Timer, &timerfd::TimerFd, &wakeup::Wakeup, &rtc::RealTimeClock];
 
 /// What a thread is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +41,27 @@ pub trait Instrument: Sync {
     /// # Errors
     /// One sentence.
     fn possible(&self, host: &Host) -> Result<(), String>;
+
+    /// Why it cannot have threads of this period.
+    ///
+    /// # Errors
+    /// One sentence.
+    fn suits(&self, _period_ns: u64) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// How many threads it can have at once.
+    fn threads_max(&self) -> usize {
+        usize::MAX
+    }
+
+    /// Whether somebody else makes its events, see [`Instrument::drive`].
+    fn is_driven(&self) -> bool {
+        false
+    }
+
+    /// Makes the events of a thread until the tally is stopped, from a housekeeping CPU.
+    fn drive(&self, _task: &Task, _tally: &Tally) {}
 
     /// Measures until the tally is stopped. On its CPU, with its policy; must not allocate once it
     /// waits.

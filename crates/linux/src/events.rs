@@ -1,0 +1,178 @@
+//! What a measuring thread can wait for beside a sleep: a timer's file, the real-time clock, a word
+//! in shared memory.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::sync::atomic::AtomicU32;
+
+/// A periodic timer that is a file (timerfd_create(2)).
+#[derive(Debug)]
+pub struct TimerFile {
+    file: File,
+}
+
+impl TimerFile {
+    /// One that expires first at this time of `CLOCK_MONOTONIC`, then once a period.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub fn new(first_ns: u64, period_ns: u64) -> io::Result<TimerFile> {
+        // SAFETY: the call takes no pointers.
+        let fd = unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a new descriptor that nobody else owns.
+        let file = unsafe { File::from_raw_fd(fd) };
+        let time = libc::itimerspec { it_interval: time(period_ns), it_value: time(first_ns) };
+        let (flags, old) = (libc::TFD_TIMER_ABSTIME, std::ptr::null_mut());
+        // SAFETY: `time` is valid for reads, and nothing is to be written.
+        match unsafe { libc::timerfd_settime(file.as_raw_fd(), flags, &raw const time, old) } {
+            0 => Ok(TimerFile { file }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Waits until it expires, and says how often it has since the last time.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    #[inline]
+    pub fn wait(&mut self) -> io::Result<u64> {
+        let mut bytes = [0; 8];
+        self.file.read_exact(&mut bytes)?;
+        Ok(u64::from_ne_bytes(bytes))
+    }
+}
+
+fn time(ns: u64) -> libc::timespec {
+    // SAFETY: an all-zero timespec is a valid value.
+    let mut time: libc::timespec = unsafe { std::mem::zeroed() };
+    time.tv_sec = (ns / 1_000_000_000).try_into().unwrap_or(libc::time_t::MAX);
+    time.tv_nsec = (ns % 1_000_000_000).try_into().unwrap_or(0);
+    time
+}
+
+/// Requests of rtc(4) (include/uapi/linux/rtc.h): `_IOW('p', 0x0c, unsigned long)` and
+/// `_IO('p', 0x05)`, `_IO('p', 0x06)`.
+const RTC_IRQP_SET: u64 = (1 << 30) | ((size_of::<libc::c_ulong>() as u64) << 16) | 0x700c;
+const RTC_PIE_ON: u64 = 0x7005;
+const RTC_PIE_OFF: u64 = 0x7006;
+
+/// The real-time clock's device; one program at a time can have it.
+#[derive(Debug)]
+pub struct Rtc {
+    file: File,
+}
+
+impl Rtc {
+    /// The device.
+    pub const PATH: &str = "/dev/rtc0";
+
+    /// Opens it.
+    ///
+    /// # Errors
+    /// The kernel's answer: ENOENT without one, EBUSY when another program has it.
+    pub fn open() -> io::Result<Rtc> {
+        Ok(Rtc { file: File::open(Rtc::PATH)? })
+    }
+
+    /// From now on it tells of so many events a second.
+    ///
+    /// # Errors
+    /// The kernel's answer: EACCES above `/sys/class/rtc/rtc0/max_user_freq` without the right to,
+    /// EINVAL above 8192.
+    pub fn begin(&mut self, hertz: u64) -> io::Result<()> {
+        self.ask(RTC_IRQP_SET, hertz)?;
+        self.ask(RTC_PIE_ON, 0)
+    }
+
+    fn ask(&self, request: u64, value: u64) -> io::Result<()> {
+        // SAFETY: these requests take a number and no pointer (drivers/rtc/dev.c,
+        // rtc_dev_ioctl()); both numbers are far below the limits of their types.
+        match unsafe { libc::ioctl(self.file.as_raw_fd(), request as _, value) } {
+            0.. => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Waits for an event, and says how many came since the last time.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    #[inline]
+    pub fn wait(&mut self) -> io::Result<u64> {
+        let mut bytes = [0; size_of::<libc::c_ulong>()];
+        self.file.read_exact(&mut bytes)?;
+        // Beside the number is its kind, in the lowest byte (rtc(4)).
+        Ok(libc::c_ulong::from_ne_bytes(bytes) >> 8)
+    }
+}
+
+impl Drop for Rtc {
+    fn drop(&mut self) {
+        // Closing it would do the same (rtc_dev_release()).
+        let _ = self.ask(RTC_PIE_OFF, 0);
+    }
+}
+
+/// Sleeps until somebody calls [`wake`] on the word, or not at all when it has another value. The
+/// two may be in different processes. May return for no reason.
+///
+/// # Errors
+/// The kernel's answer.
+#[inline]
+pub fn wait_while(word: &AtomicU32, value: u32) -> io::Result<()> {
+    let forever = std::ptr::null::<libc::timespec>();
+    // SAFETY: the word is valid through the call; no time is given.
+    let answer =
+        unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, value, forever) };
+    if answer == 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::EAGAIN | libc::EINTR) => Ok(()),
+        _ => Err(error),
+    }
+}
+
+/// Wakes whoever sleeps on the word.
+#[inline]
+pub fn wake(word: &AtomicU32) {
+    // SAFETY: the word is valid through the call. Waking nobody is no error.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, 1) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::monotonic_ns;
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn a_timer_file_counts_what_nobody_waited_for() {
+        let first = monotonic_ns() + 1_000_000;
+        let mut timer = TimerFile::new(first, 1_000_000).unwrap();
+        assert!(timer.wait().unwrap() >= 1 && monotonic_ns() >= first);
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        assert!(timer.wait().unwrap() >= 4);
+    }
+
+    #[test]
+    fn a_word_wakes_its_sleeper_and_another_value_lets_nobody_sleep() {
+        let word = AtomicU32::new(0);
+        wait_while(&word, 1).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+                word.store(1, Ordering::Release);
+                wake(&word);
+            });
+            while word.load(Ordering::Acquire) == 0 {
+                wait_while(&word, 0).unwrap();
+            }
+        });
+    }
+}

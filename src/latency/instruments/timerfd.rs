@@ -1,0 +1,84 @@
+//! `timerfd`: the same timer as a file that is read, as event loops and audio programs use it.
+
+use super::{Instrument, Task};
+use cpushield_linux::Host;
+use cpushield_linux::clock::monotonic_ns;
+use cpushield_linux::events::TimerFile;
+use cpushield_linux::tally::{Source, Tally, Wake, measure};
+use std::io;
+
+/// See the file.
+#[derive(Debug)]
+pub struct TimerFd;
+
+impl Instrument for TimerFd {
+    fn name(&self) -> &'static str {
+        "timerfd"
+    }
+
+    fn summary(&self) -> &'static str {
+        "a timer that is a file (timerfd), as event loops use it"
+    }
+
+    fn page(&self) -> &'static str {
+        "A periodic timer of CLOCK_MONOTONIC is a file, and a thread reads from it. In the figure: \
+         what is in that of `timer`, and the file's own lock and wait queue. On PREEMPT_RT kernels \
+         it is later than `timer`: its timer expires in a softirq thread (ktimers/N, of priority 1 \
+         unless it was raised) and not in the interrupt itself.\n\n\
+         The file counts expirations that nobody has read; all but the first of a reading are \
+         counted as missed.\n\n\
+         Source: timerfd_create(2); timerfd_setup() in fs/timerfd.c and hrtimer_init() in \
+         kernel/time/hrtimer.c (6.12), where a timer without HRTIMER_MODE_HARD is a soft one on \
+         PREEMPT_RT."
+    }
+
+    fn possible(&self, _host: &Host) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn run(&self, task: &Task, tally: &Tally) {
+        let period_ns = task.period_ns.max(1);
+        match TimerFile::new(task.begin_ns, period_ns) {
+            Ok(timer) => {
+                let mut reader = Reader { timer, due_ns: task.begin_ns, period_ns };
+                measure(&mut reader, tally, task.terms);
+            }
+            Err(error) => tally.fail(&error),
+        }
+    }
+}
+
+struct Reader {
+    timer: TimerFile,
+    due_ns: u64,
+    period_ns: u64,
+}
+
+impl Source for Reader {
+    #[inline]
+    fn wait(&mut self) -> io::Result<Wake> {
+        let expired = self.timer.wait()?;
+        let woke_ns = monotonic_ns();
+        let due_ns = self.due_ns;
+        self.due_ns = due_ns.saturating_add(self.period_ns.saturating_mul(expired));
+        Ok(Wake { due_ns, woke_ns, missed: expired.saturating_sub(1) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_read_is_missed_and_the_grid_stays() {
+        let begin = monotonic_ns() + 1_000_000;
+        let timer = TimerFile::new(begin, 1_000_000).unwrap();
+        let mut reader = Reader { timer, due_ns: begin, period_ns: 1_000_000 };
+        let first = reader.wait().unwrap();
+        assert_eq!(first.due_ns, begin);
+        std::thread::sleep(std::time::Duration::from_millis(6));
+        let late = reader.wait().unwrap();
+        assert!(late.missed >= 4 && late.woke_ns - late.due_ns >= 4_000_000, "{late:?}");
+        assert_eq!((reader.due_ns - begin) % 1_000_000, 0);
+    }
+}

@@ -1,0 +1,99 @@
+//! `wakeup`: a thread that another CPU wakes, by a futex in memory that both share.
+
+use super::{Instrument, Task};
+use cpushield_linux::Host;
+use cpushield_linux::clock::{monotonic_ns, sleep_until};
+use cpushield_linux::tally::{Source, Tally, Wake, measure};
+use std::io;
+
+/// See the file.
+#[derive(Debug)]
+pub struct Wakeup;
+
+impl Instrument for Wakeup {
+    fn name(&self) -> &'static str {
+        "wakeup"
+    }
+
+    fn summary(&self) -> &'static str {
+        "being woken by another CPU (futex), as a message between programs does it"
+    }
+
+    fn page(&self) -> &'static str {
+        "A thread sleeps on a word in shared memory (futex(2)); once a period a process on a \
+         housekeeping CPU looks at the clock, writes the time beside the word, and wakes it. In \
+         the figure: the system call of the one who wakes, the interrupt to the other CPU (or its \
+         polling idle loop), the scheduler, and whatever ran there meanwhile. It is what a message \
+         from an ordinary program to one in the shield costs. How late the one who wakes is, is \
+         not in the figure: its time counts from its look at the clock.\n\n\
+         A sleeper that has not answered when the next period begins is not woken again: that \
+         period is counted as missed.\n\n\
+         Source: futex(2); ttwu_queue() in kernel/sched/core.c (6.12)."
+    }
+
+    fn possible(&self, _host: &Host) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn run(&self, task: &Task, tally: &Tally) {
+        let mut sleeper = Sleeper { tally, heard: tally.rings() };
+        measure(&mut sleeper, tally, task.terms);
+    }
+
+    fn drive(&self, task: &Task, tally: &Tally) {
+        let mut due = task.begin_ns;
+        while !tally.is_stopped() {
+            if sleep_until(due).is_err() {
+                return;
+            }
+            tally.ring(monotonic_ns());
+            due = due.saturating_add(task.period_ns.max(1)).max(monotonic_ns());
+        }
+        // Whoever sleeps now has nobody else.
+        tally.ring(monotonic_ns());
+    }
+
+    fn is_driven(&self) -> bool {
+        true
+    }
+}
+
+struct Sleeper<'a> {
+    tally: &'a Tally,
+    heard: u32,
+}
+
+impl Source for Sleeper<'_> {
+    #[inline]
+    fn wait(&mut self) -> io::Result<Wake> {
+        let bell = self.tally.listen(&mut self.heard)?;
+        let woke_ns = monotonic_ns();
+        Ok(Wake { due_ns: bell.rung_ns, woke_ns, missed: bell.missed })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cpushield_linux::tally::{Board, LIMITS, Stage, Terms};
+
+    #[test]
+    fn every_ring_is_heard_once_and_the_sleeper_ends() {
+        let board = Board::new(1).unwrap();
+        let tally = &board.tallies()[0];
+        let terms = Terms { cpu: 0, from_ns: 0, limits_ns: [0; LIMITS] };
+        let task = Task { period_ns: 500_000, begin_ns: monotonic_ns() + 1_000_000, terms };
+        std::thread::scope(|scope| {
+            scope.spawn(|| Wakeup.run(&task, tally));
+            scope.spawn(|| Wakeup.drive(&task, tally));
+            while tally.figures().samples < 20 {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            tally.stop();
+        });
+        assert_eq!(tally.stage(), Stage::Ended);
+        let figures = tally.figures();
+        assert_eq!(u64::from(tally.rings()), figures.samples, "{figures:?}");
+        assert!(figures.max_ns > 0);
+    }
+}
