@@ -99,6 +99,20 @@ fn report(file: &Path, words: &[&str]) -> Vec<String> {
     String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
 }
 
+/// How many entries of each event KernelShark has when it opens a file.
+fn kernelshark(file: &Path) -> Option<BTreeMap<String, u64>> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/read_kshark.py");
+    let output = Command::new("python3").arg(script).arg(file).output().ok()?;
+    if output.status.code() == Some(3) {
+        not_run("no library of KernelShark (libkshark2; scripts/need rust tests)");
+        return None;
+    }
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let by_event: BTreeMap<String, u64> = serde_json::from_slice(&output.stdout).unwrap();
+    let name = |event: String| event.rsplit_once('/').map_or("", |(_, name)| name).to_owned();
+    Some(by_event.into_iter().map(|(event, n)| (name(event), n)).collect())
+}
+
 /// A file of its own for each test.
 fn scratch(name: &str) -> PathBuf {
     env::temp_dir().join(format!("cpushield-export-{}-{name}", std::process::id()))
@@ -254,7 +268,7 @@ fn trace_cmd_counts_in_a_live_recording_what_the_evidence_counts() {
             Ok(recorder) => recorder,
             Err(absent) => return not_run(&format!("no trace here: {}", absent.why)),
         };
-    let ours = scratch("live");
+    let ours = scratch("live.dat");
     // So little memory that most pages go through files.
     recorder.keep(Spool::beside(&ours).with_memory(20_000), None);
     recorder.start().unwrap();
@@ -272,6 +286,13 @@ fn trace_cmd_counts_in_a_live_recording_what_the_evidence_counts() {
     let tsc = recording.clock == "x86-tsc";
     write(&ours, recording);
     let lines = report(&ours, if tsc { &["--raw-ts"] } else { &["-t"] });
+    if let Some(opened) = kernelshark(&ours) {
+        let mut told: BTreeMap<String, u64> = BTreeMap::new();
+        for (.., name) in lines.iter().filter_map(|line| event(line)) {
+            *told.entry(name.to_owned()).or_default() += 1;
+        }
+        assert_eq!(opened, told, "KernelShark opens it and has what trace-cmd has");
+    }
     let mut counted: BTreeMap<(usize, &str), u64> = BTreeMap::new();
     for (cpu, at, name) in lines.iter().filter_map(|line| event(line)) {
         *counted.entry((cpu, name)).or_default() += u64::from(at > begun && at <= end);

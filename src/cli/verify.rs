@@ -84,7 +84,8 @@ pub struct Args {
     /// The cgroup directory that the busy loop joins, when the shield is not cpushield's
     #[arg(long, value_name = "DIR")]
     cgroup: Option<String>,
-    /// Write the kernel's raw trace of the CPUs here, for trace-cmd report and KernelShark
+    /// Write the kernel's raw trace of the CPUs here, for trace-cmd report and KernelShark, which
+    /// opens what ends in .dat
     #[arg(long, value_name = "FILE")]
     trace_dat: Option<PathBuf>,
     /// Write a picture of what happened on the CPUs here, for ui.perfetto.dev

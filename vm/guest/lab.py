@@ -63,6 +63,9 @@ ACTIONS = {
     "fault-write": action(50, 5000, named("page-fault", "first write to a page")),
     "fault-read": action(50, 5000, named("page-fault", "first read of a page")),
     "fault-copy": action(50, 5000, named("page-fault", "write to a page that was shared.*")),
+    "fault-kernel": action(50, 5000, named("page-fault", "first write to a page, by a system call"), named("syscall", "read")),
+    "rcu": action(400, 5000, named("kthread", r"rcuc/\d+", "rcuc", slack=10), named("syscall", "setgid"), beside="tick"),
+    "tlb-lazy": action(50, 5000, named("ipi-call", "flush_tlb_func"), beside="(ipi-call tlb_remove_table_smp_sync|tick)"),
     "system-call": action(50, 5000, named("syscall", "getppid")),
     "breakpoint": action(50, 5000, named("exception", "SIGTRAP.*")),
     "divide": action(50, 5000, named("exception", "SIGFPE.*")),
@@ -88,8 +91,9 @@ WINDOWS = {
     "memory": Window(True, ["membarrier-private", "membarrier-code", "membarrier-rseq", "tlb-madvise", "signal-kill",
                             "signal-queue"], ["--syscalls"]),
     "memory2": Window(True, ["membarrier-global", "tlb-munmap", "tlb-mprotect"], ["--syscalls"]),
-    "own": Window(True, ["fault-write", "fault-read", "fault-copy", "system-call", "breakpoint", "divide", "illegal",
+    "own": Window(True, ["fault-write", "fault-read", "fault-copy", "fault-kernel", "system-call", "breakpoint", "divide", "illegal",
                          "emulated", "sleeps", "disk"], ["--syscalls"]),
+    "lazy": Window(True, ["tlb-lazy"], ["--syscalls"]),
     "timers": Window(True, ["itimer-real", "timer-real", "itimer-prof", "timer-cpu"], ["--syscalls"]),
     "others": Window(False, ["perf-read", "perf-clock", "perf-wakeup", "msr", "cpuid", "vmstat"]),
     "text": Window(False, ["tracepoint", "static-key"]),
@@ -100,6 +104,7 @@ WINDOWS = {
     "neighbour": Window(False, [f"neighbour.{what}" for what in [
         "namespace", "family", "stamps", "ring", "barrier", "perf", "memory", "proc"]]),
 }
+BUSY = {name for window in WINDOWS.values() if window.busy for name in window.actions} | {"rcu"}
 # What a signal, a wake-up or a time-out comes with: its way in.
 WAY = re.compile("|".join([
     "ipi-reschedule ",
@@ -117,11 +122,11 @@ def counters(cpu):
         place = file.readline().split().index(f"CPU{cpu}") + 1
         rows = (line.split() for line in file)
         counted = {row[0].rstrip(":"): int(row[place]) for row in rows if len(row) > place and row[place].isdigit()}
-    return {**counted, "kworker": preempted(f"kworker/{cpu}:")}
+    return {**counted, "kworker": switches(f"kworker/{cpu}:", "nonvoluntary"), "rcuc": switches(f"rcuc/{cpu}", "")}
 
 
-def preempted(comm):
-    """How often the kernel took tasks of such a name off their CPU against their will."""
+def switches(comm, kind):
+    """How often the kernel took tasks of such a name off their CPU: all times, or those against their will."""
     count = 0
     for status in glob.glob("/proc/[0-9]*/status"):
         try:
@@ -130,7 +135,8 @@ def preempted(comm):
         except OSError:  # it is gone
             continue
         if text.startswith(f"Name:\t{comm}"):
-            count += int(re.search(r"^nonvoluntary_ctxt_switches:\s*(\d+)", text, re.M)[1])
+            found = re.findall(rf"^{kind or '(?:non)?voluntary'}_ctxt_switches:\s*(\d+)", text, re.M)
+            count += sum(map(int, found))
     return count
 
 
@@ -308,7 +314,9 @@ def show(seen):
 def main():
     cpu, *names = sys.argv[1:]
     failed = attributed = entries = 0
-    for name in names or WINDOWS:
+    # Without callbacks of its own the CPU has nothing to do for RCU: that is another boot's.
+    offloaded = "rcu_nocbs" in open("/proc/cmdline").read()
+    for name in names or (WINDOWS if offloaded else ["rcu"]):
         window = WINDOWS.get(name) or Window(name in BUSY, [name], ["--syscalls"])
         begin = time.monotonic()
         try:

@@ -2,6 +2,7 @@
 # `verify` names it, as often, and nothing else.
 # slow: it takes minutes where the host has other work
 # guest: 6.12-rt timeout=900 append="nohz_full=1-3 rcu_nocbs=1-3 irqaffinity=0"
+# guest: 6.12-rt timeout=400 append="irqaffinity=0"
 . /host/lib.sh
 needs apply add run verify
 echo 1 >/proc/sys/kernel/printk # backtraces of NMIs would come over the serial line

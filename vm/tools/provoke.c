@@ -339,6 +339,18 @@ static void system_call(void)
 	syscall(SYS_getppid);
 	job->done++;
 }
+/* New credentials: the kernel frees the old ones by an RCU callback of this CPU. */
+static void rcu(void)
+{
+	syscall(SYS_setgid, 0);
+	job->done++;
+}
+/* The kernel writes to a page that is not there yet. */
+static void fault_kernel(void)
+{
+	must(read(job->descriptor, job->pages + job->done * page, 1), "/dev/zero");
+	job->done++;
+}
 static void breakpoint(void) { asm volatile("int3"); }
 static void divide(void)
 {
@@ -431,6 +443,18 @@ static void fifo_wake(void)
 		must(sched_setscheduler(victim, SCHED_FIFO, &priority), "sched_setscheduler");
 	futex_wake();
 }
+/* The CPU idles with the memory of who ran there last, until page tables of that memory go. */
+static void tlb_lazy(void)
+{
+	const size_t huge = 2 << 20;
+	char *region = (char *)(((uintptr_t)job->pages + huge - 1) & ~(huge - 1)) + job->done * huge;
+
+	if (!go)
+		return;
+	futex_wake();
+	usleep(2000);
+	must(munmap(region, huge), "munmap");
+}
 /* A time-out of a socket is one of the few sleeps that the timer wheel ends. */
 static void wheel(void)
 {
@@ -449,6 +473,7 @@ enum where {
 	BESIDE,  /* the parent acts on a spinner of its memory */
 	INSIDE,  /* the process on the CPU acts, between computing */
 	SLEEPER, /* the parent wakes a process that sleeps on the CPU */
+	IDLE,    /* the same, and what counts is what is done to its memory while it sleeps */
 	ALONE,   /* a process that sleeps on the CPU acts */
 };
 static const struct action {
@@ -483,6 +508,8 @@ static const struct action {
 	{ "fault-write", INSIDE, fault_write, NULL },
 	{ "fault-read", INSIDE, fault_read, NULL },
 	{ "fault-copy", INSIDE, fault_write, NULL },
+	{ "fault-kernel", INSIDE, fault_kernel, NULL },
+	{ "rcu", INSIDE, rcu, NULL },
 	{ "system-call", INSIDE, system_call, NULL },
 	{ "breakpoint", INSIDE, breakpoint, NULL },
 	{ "divide", INSIDE, divide, NULL },
@@ -497,6 +524,7 @@ static const struct action {
 	{ "futex", SLEEPER, futex_wake, futex_wait },
 	{ "eventfd", SLEEPER, eventfd_wake, eventfd_wait },
 	{ "fifo", SLEEPER, fifo_wake, futex_wait },
+	{ "tlb-lazy", IDLE, tlb_lazy, futex_wait },
 	{ "wheel", ALONE, NULL, wheel },
 };
 
@@ -525,6 +553,14 @@ static void prepare(void)
 		job->pages[0] = 1;
 		job->descriptor = open("/dev/vda", O_RDONLY | O_DIRECT);
 		must(job->descriptor, "/dev/vda");
+	} else if (!strcmp(name, "fault-kernel")) {
+		job->descriptor = open("/dev/zero", O_RDONLY);
+		must(job->descriptor, "/dev/zero");
+	} else if (!strcmp(name, "tlb-lazy")) {
+		job->pages = memory((size_t)(job->count + 2) << 21);
+		madvise(job->pages, (size_t)(job->count + 2) << 21, MADV_NOHUGEPAGE);
+		for (size_t at = 0; at < (size_t)(job->count + 2) << 21; at += 1 << 20)
+			job->pages[at] = 1;
 	} else if (!strcmp(name, "eventfd")) {
 		job->descriptor = eventfd(0, 0);
 	} else if (!strcmp(name, "wheel")) {

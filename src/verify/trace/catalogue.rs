@@ -40,6 +40,8 @@ pub enum What {
     Fork,
     /// A page fault from user mode.
     PageFault,
+    /// A page fault of the kernel.
+    KernelFault,
     /// The tick was stopped on this CPU, or why it was not.
     TickStop,
     /// A signal reaches the task that runs.
@@ -77,6 +79,7 @@ impl What {
                 | What::WorkEnd
                 | What::SyscallEnd
                 | What::UserEnter
+                | What::KernelFault
                 | What::TickStop
                 | What::Frequency
                 | What::MachineCheck
@@ -167,7 +170,7 @@ const VECTORS: [[Spec; 2]; 11] = [
     vector("deferred_error_apic_entry", "deferred_error_apic_exit", Vector::Deferred),
 ];
 
-const OTHERS: [Spec; 26] = [
+const OTHERS: [Spec; 27] = [
     Spec {
         blind: Some("device interrupts (no irq:irq_handler_entry)"),
         ..spec("irq", "irq_handler_entry", What::Irq, &["irq", "name"])
@@ -205,6 +208,7 @@ const OTHERS: [Spec; 26] = [
         blind: Some("page faults of the workload"),
         ..spec("exceptions", "page_fault_user", What::PageFault, &["error_code"])
     },
+    spec("exceptions", "page_fault_kernel", What::KernelFault, &["error_code"]),
     spec("timer", "tick_stop", What::TickStop, &["success", "dependency"]),
     Spec {
         blind: Some("signals of the workload (no signal:signal_deliver)"),

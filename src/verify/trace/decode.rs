@@ -254,6 +254,7 @@ impl Slot {
             | What::Call
             | What::Work
             | What::PageFault
+            | What::KernelFault
             | What::MachineCheck
             | What::TlbFlush
             | What::Syscall => With::Number(number(0)?),

@@ -322,7 +322,7 @@ impl<'h> Recorder<'h> {
         let span_ns = scale.ns(end.saturating_sub(begun));
         let mut evidence = Vec::new();
         for (channel, phase) in self.channels.iter_mut().zip(phases) {
-            for pid in phase.seen.rows.tasks() {
+            for pid in phase.seen.rows.tasks().chain(phase.seen.silent) {
                 look_up(self.host, &mut self.tasks, pid);
             }
             let stats = self.instance.stats(channel.cpu)?;
@@ -449,7 +449,9 @@ fn tell(
     doubt(lost, "events of the trace were lost");
     doubt(phase.skipped, "bytes of the trace were not understood");
     doubt(seen.backwards, "events came with a time before the one before them");
-    doubt(seen.resyncs, "times a task ran that no event had announced");
+    let left = seen.silent.map(|pid| format!(", first after {}", names.thread(pid)));
+    let left = left.unwrap_or_default();
+    doubt(seen.resyncs, &format!("times a task ran that no event had announced{left}"));
     // Without a single event nothing but its CPU time shows that the workload ran at all; and with
     // it, that it ran all the time, for a switch would have been an event.
     let silent = phase.records() == 0;

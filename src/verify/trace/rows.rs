@@ -61,6 +61,8 @@ pub enum Who {
     },
     /// A page fault, by the bits of its error code (arch/x86/include/asm/trap_pf.h).
     Fault(u8),
+    /// The same of the kernel, on behalf of the task.
+    KernelFault(u8),
     /// A signal.
     Signal {
         /// Its number.
@@ -285,6 +287,9 @@ impl Names<'_> {
                 (cause, self.raised(by).trim_start_matches(", ").to_owned())
             }
             (cause, Who::Fault(bits)) => (cause, words::fault(bits).to_owned()),
+            (cause, Who::KernelFault(bits)) => {
+                (cause, format!("{}, by a system call", words::fault(bits)))
+            }
             (cause, Who::Signal { number, code }) => (cause, words::signal(number, code)),
             (cause, Who::Bank(bank)) => (cause, format!("bank {bank}")),
             (cause, Who::Syscall(number)) => {

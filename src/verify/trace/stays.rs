@@ -220,6 +220,10 @@ impl Stays {
                 shared.workload.insert(child);
             }
             (What::PageFault, With::Number(bits)) => self.page_fault(at, bits),
+            // What the workload asked the kernel to read or write was not there.
+            (What::KernelFault, With::Number(bits)) if self.ours && self.task != Some(0) => {
+                self.aside(Cause::PageFault, Who::KernelFault(small(bits & 0xff)));
+            }
             (What::TickStop, With::Tick { stopped, needed }) => {
                 self.needed = if stopped { 0 } else { needed };
             }
@@ -363,6 +367,7 @@ impl Stays {
     fn resync(&mut self, shared: &Shared, event: &Event) {
         if self.task.is_some() {
             self.seen.resyncs += 1;
+            self.seen.silent = self.seen.silent.or(self.task);
         }
         self.abandon();
         self.runs(shared, event.pid);

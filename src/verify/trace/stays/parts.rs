@@ -52,6 +52,8 @@ pub struct Seen {
     pub backwards: u64,
     /// Times when a task ran that nobody had switched to: events are missing.
     pub resyncs: u64,
+    /// Who had run until then, the first time.
+    pub silent: Option<i32>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -152,6 +152,7 @@ fn event(words: &[&str]) -> Option<Event> {
         "frequency" => (What::Frequency, With::Nothing),
         "mce" => (What::MachineCheck, With::Number(number(0)?)),
         "tlb" => (What::TlbFlush, With::Number(number(0)?)),
+        "kfault" => (What::KernelFault, With::Number(number(0)?)),
         "nmi" => {
             let With::Number(handler) = address(0)? else { return None };
             let handled = number(2)? != 0;
