@@ -20,9 +20,10 @@ import time
 
 # What an action is called by verify: cause, pattern of the culprit, and how often, which is `n` (as often as it
 # was provoked) or a row of /proc/interrupts that counted it; `slack` in hundredths. A work item whose kworker the
-# kernel took off the CPU before it was done (`again`) interrupts once more, as often as the kernel counted that. An instruction that the kernel
-# emulates has no event: what interrupts the kernel in the middle of it takes its place, and it makes the kernel log.
-# High-resolution timers armed on a CPU without a tick expire on another one, so none are expected there.
+# kernel took off the CPU before it was done (`again`) interrupts once more, as often as the kernel counted that. An
+# instruction that the kernel emulates has no event: what interrupts the kernel in the middle of it takes its place,
+# and it makes the kernel log. High-resolution timers armed on a CPU without a tick expire on another one, so none are
+# expected there.
 Named = collections.namedtuple("Named", "cause culprit truth slack again")
 Action = collections.namedtuple("Action", "count interval_us named beside")
 
@@ -63,8 +64,9 @@ ACTIONS = {
     "fault-write": action(50, 5000, named("page-fault", "first write to a page")),
     "fault-read": action(50, 5000, named("page-fault", "first read of a page")),
     "fault-copy": action(50, 5000, named("page-fault", "write to a page that was shared.*")),
-    "fault-kernel": action(50, 5000, named("page-fault", "first write to a page, by a system call"), named("syscall", "read")),
-    "rcu": action(400, 5000, named("kthread", r"rcuc/\d+", "rcuc", slack=10), named("syscall", "setgid"), beside="tick"),
+    "fault-kernel": action(50, 5000, named("page-fault", "first write to a page, by a system call"),
+                           named("syscall", "read")),
+    "rcu": action(400, 5000, named("kthread", r"rcuc/\d+", "rcuc", slack=10), named("syscall", "setgid"), beside=".+"),
     "tlb-lazy": action(50, 5000, named("ipi-call", "flush_tlb_func"), beside="(ipi-call tlb_remove_table_smp_sync|tick)"),
     "system-call": action(50, 5000, named("syscall", "getppid")),
     "breakpoint": action(50, 5000, named("exception", "SIGTRAP.*")),
@@ -77,10 +79,11 @@ ACTIONS = {
     "itimer-prof": action(20, 20000, named("signal", "SIGPROF.*"), beside="tick"),
     "timer-real": action(50, 10000, named("signal", "SIGALRM by a timer")),
     "timer-cpu": action(20, 20000, named("signal", "SIGALRM by a timer"), beside="tick"),
-    "futex": action(50, 5000, named("user-task", r"provoke \(\d+\)"), beside="(tick|kthread rcuc)"),
-    "eventfd": action(50, 5000, named("user-task", r"provoke \(\d+\)"), beside="(tick|kthread rcuc)"),
+    "futex": action(50, 5000, named("user-task", r"provoke \(\d+\)"), beside="(tick|kthread rcuc|ipi-call nohz_full_kick)"),
+    "eventfd": action(50, 5000, named("user-task", r"provoke \(\d+\)"), beside="(tick|kthread rcuc|ipi-call nohz_full_kick)"),
     "fifo": action(50, 5000, named("user-task", r"provoke \(\d+\)")),
-    "wheel": action(20, 20000, named("user-task", r"provoke \(\d+\)", slack=5), beside="(tick|kthread rcuc)"),
+    "wheel": action(20, 20000, named("user-task", r"provoke \(\d+\)", slack=5),
+                    beside="(tick|kthread rcuc|ipi-call nohz_full_kick)"),
     "machine-check": action(1, 5000000, named("(timer|ipi-call)", "mce_(timer_fn|cpu_restart)", "MCP"), beside="tick"),
 }
 # What is provoked in one go of verify, because starting it takes longest. What the process on the CPU does
@@ -91,8 +94,8 @@ WINDOWS = {
     "memory": Window(True, ["membarrier-private", "membarrier-code", "membarrier-rseq", "tlb-madvise", "signal-kill",
                             "signal-queue"], ["--syscalls"]),
     "memory2": Window(True, ["membarrier-global", "tlb-munmap", "tlb-mprotect"], ["--syscalls"]),
-    "own": Window(True, ["fault-write", "fault-read", "fault-copy", "fault-kernel", "system-call", "breakpoint", "divide", "illegal",
-                         "emulated", "sleeps", "disk"], ["--syscalls"]),
+    "own": Window(True, ["fault-write", "fault-read", "fault-copy", "fault-kernel", "system-call", "breakpoint", "divide",
+                         "illegal", "emulated", "sleeps", "disk"], ["--syscalls"]),
     "lazy": Window(True, ["tlb-lazy"], ["--syscalls"]),
     "timers": Window(True, ["itimer-real", "timer-real", "itimer-prof", "timer-cpu"], ["--syscalls"]),
     "others": Window(False, ["perf-read", "perf-clock", "perf-wakeup", "msr", "cpuid", "vmstat"]),
@@ -314,7 +317,7 @@ def show(seen):
 def main():
     cpu, *names = sys.argv[1:]
     failed = attributed = entries = 0
-    # Without callbacks of its own the CPU has nothing to do for RCU: that is another boot's.
+    # A CPU whose callbacks run elsewhere has nothing to do for RCU: that is another boot's, with much beside it.
     offloaded = "rcu_nocbs" in open("/proc/cmdline").read()
     for name in names or (WINDOWS if offloaded else ["rcu"]):
         window = WINDOWS.get(name) or Window(name in BUSY, [name], ["--syscalls"])

@@ -66,8 +66,10 @@ for name in "${names[@]}"; do right "$name" && not_ok "it is not wrong: $name"; 
 taskset -c 3 sh -c 'while :; do :; done' 2>/dev/null &
 neighbour=$!
 
+begin=$SECONDS
 cpushield verify --fix --for 2s >/tmp/fixed 2>&1
 code=$?
+echo "# verify --fix ended after $((SECONDS - begin)) s"
 for name in "${names[@]}"; do
     claim "put right: $name" right "$name"
 done

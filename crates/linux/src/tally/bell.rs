@@ -48,6 +48,13 @@ impl Tally {
         self.bell.rings.load(Ordering::Relaxed)
     }
 
+    /// The ring that was heard last. Who begins to listen begins behind it: one that came before
+    /// would never be answered, and the bell not be rung again.
+    #[must_use]
+    pub fn heard(&self) -> u32 {
+        self.bell.heard.load(Ordering::Relaxed)
+    }
+
     /// Sleeps until the bell is rung again; `heard` is how often it was before.
     ///
     /// # Errors
