@@ -55,7 +55,8 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
         }
         Err(error) => undone.notes.push(format!("programs in the shield: {error}")),
     }
-    match early::remove(&host, &store) {
+    let kept = if host.is_live() { early::remove(&host, &store) } else { Ok(None) };
+    match kept {
         Ok(Some(kept)) => undone
             .notes
             .push(format!("the next boot does not shield CPUs any more: {} is removed", kept.path)),

@@ -32,6 +32,17 @@ case $n in
     ;;
 2)
     as_at_first >/host/before
+    # Killed anywhere: what GRUB reads is whole, and undo puts every byte back.
+    for delay in 0.3 1 2 4 6 9; do
+        cpushield apply --boot --trial --cpus 3 >/dev/null 2>&1 &
+        job=$!
+        sleep $delay
+        kill -9 $job 2>/dev/null
+        wait $job 2>/dev/null
+        claim "killed after $delay s GRUB's checker takes grub.cfg" grub-script-check $cfg
+        claim "and undo ends well" cpushield undo --boot
+        is "with every file as it was, to the byte" "" unchanged
+    done
     status "apply --boot --trial" 0 cpushield apply --boot --trial --cpus 3
     is "the unit is enabled" enabled systemctl is-enabled cpushield-trial
     claim "systemd takes it" systemd-analyze verify $unit
