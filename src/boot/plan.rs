@@ -239,6 +239,10 @@ fn rule(
     let boots = found.next.and_then(|index| found.entries.get(index));
     let newest = found.entries.iter().find(|entry| !entry.ours);
     Ok(match (boots, newest) {
+        (_, None) => {
+            why.push("which kernels there are is not known".to_owned());
+            Rule::Newest
+        }
         (Some(boots), Some(newest)) if boots.version != newest.version => {
             why.push(format!(
                 "there is no PREEMPT_RT kernel: {}, which boots by default, gets the parameters; a \

@@ -77,7 +77,9 @@ const CONFIG: &str = "CONFIG_PREEMPT_RT=y\nCONFIG_NO_HZ_FULL=y\nCONFIG_RCU_NOCB_
 
 /// A machine that systemd-boot starts, with an RT kernel and another, and `kernel-install`.
 fn systemd_boot() -> Machine {
-    let machine = Machine::without_loader();
+    // Packages of GRUB are there too, and start nothing.
+    let machine = Machine::with(&[("6.9.1", false)]);
+    machine.remove("boot/config-6.9.1");
     for (version, rt) in [("6.9.1", false), ("6.12.1-rt", true)] {
         let options = "root=UUID=ab ro";
         machine.write(&format!("boot/loader/entries/m-{version}.conf"), &entry(version, options));
@@ -116,6 +118,7 @@ fn a_trial_with_systemd_boot_is_an_entry_of_its_own_that_boots_once() {
     let before = machine.files();
     let plan = planned(&machine.host(), &asked(None)).unwrap();
     assert_eq!(plan.next.as_deref(), Some("Debian (6.9.1) (default of loader.conf)"));
+    assert_eq!(plan.loader.as_deref(), Some("bls"));
     let trial = How { trial: true, ..How::default() };
     let (host, store) = (with_bootctl(&machine), machine.store());
     let written = write::write(&host, &store, &plan, &trial).unwrap();

@@ -54,6 +54,10 @@ impl Loader for Grub {
     }
 
     fn find(&self, host: &Host) -> Result<Option<Found>, BootError> {
+        // Packages of GRUB may lie about where another loader has started the machine.
+        if super::once::is_started_by_systemd_boot(host) == Some(true) {
+            return Ok(None);
+        }
         // What makes `grub.cfg` of BLS files makes no entries of kernels itself.
         let Some((dir, program)) = place(host).filter(|_| host.exists(TEN)) else {
             return Ok(None);

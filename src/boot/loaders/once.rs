@@ -22,10 +22,15 @@ fn variable(host: &Host, name: &str) -> Option<String> {
     Some(String::from_utf16_lossy(&units)).filter(|text| !text.is_empty())
 }
 
+/// What the loader that started this machine says of itself; `None` where none says anything.
+pub(super) fn is_started_by_systemd_boot(host: &Host) -> Option<bool> {
+    variable(host, "LoaderInfo").map(|it| it.starts_with("systemd-boot"))
+}
+
 /// Whether systemd-boot started this machine. Where no variable says it, its program does.
 fn is_systemd_boot(host: &Host) -> bool {
-    match variable(host, "LoaderInfo") {
-        Some(info) => info.starts_with("systemd-boot"),
+    match is_started_by_systemd_boot(host) {
+        Some(is) => is,
         None => ["/boot", "/boot/efi", "/efi"].iter().any(|dir| {
             let names = host.list(&format!("{dir}/EFI/systemd")).unwrap_or_default();
             names.iter().any(|name| name.starts_with("systemd-boot"))
