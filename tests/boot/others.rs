@@ -165,6 +165,7 @@ fn without_variables_of_the_firmware_no_trial_is_made_and_nothing_is_left() {
     let machine = systemd_boot();
     machine.remove(&format!("{EFI}/LoaderInfo-{VENDOR}"));
     machine.write("boot/EFI/systemd/systemd-bootx64.efi", "");
+    machine.write("proc/cmdline", "initrd=\\initrd.img-6.12.1-rt root=UUID=ab ro\n");
     let before = machine.files();
     let plan = planned(&machine.host(), &asked(None)).unwrap();
     let trial = How { trial: true, ..How::default() };

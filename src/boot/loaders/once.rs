@@ -22,9 +22,16 @@ fn variable(host: &Host, name: &str) -> Option<String> {
     Some(String::from_utf16_lossy(&units)).filter(|text| !text.is_empty())
 }
 
-/// What the loader that started this machine says of itself; `None` where none says anything.
+/// Whether systemd-boot started this machine: it says so itself, or the line of the running kernel
+/// begins as GRUB's does (`BOOT_IMAGE=`, grub-core/loader/i386/linux.c) or has a file with the
+/// firmware's strokes (`initrd=\`, src/boot/boot.c of systemd). `None` where nothing says it.
 pub(super) fn is_started_by_systemd_boot(host: &Host) -> Option<bool> {
-    variable(host, "LoaderInfo").map(|it| it.starts_with("systemd-boot"))
+    if let Some(info) = variable(host, "LoaderInfo") {
+        return Some(info.starts_with("systemd-boot"));
+    }
+    let line = host.read_line("/proc/cmdline").unwrap_or_default();
+    let grub = line.starts_with("BOOT_IMAGE=");
+    (grub || line.contains("initrd=\\")).then_some(!grub)
 }
 
 /// Whether systemd-boot started this machine. Where no variable says it, its program does.
