@@ -200,7 +200,10 @@ pub(super) fn arm(host: &Host, entry: &str) -> Result<(), BootError> {
 pub(super) fn cannot(why: String) -> BootError {
     BootError::Wrong {
         why: format!("a trial cannot be made here: {why}"),
-        hint: Some("without a trial: cpushield apply --boot".to_owned()),
+        hint: Some(
+            "without the loader: --trial --kexec; without a trial: cpushield apply --boot"
+                .to_owned(),
+        ),
     }
 }
 
