@@ -115,8 +115,17 @@ fn systemd_takes_the_unit() {
     let (path, text, _) = early::file(Init::Systemd, &call("/bin/echo"));
     let unit = dir.join(path.rsplit('/').next().unwrap());
     std::fs::write(&unit, text).unwrap();
-    match Command::new("systemd-analyze").arg("verify").arg(&unit).output() {
-        Ok(said) => assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr)),
+    // Of this unit alone: others of this machine may be wrong in ways of their own.
+    let mut verify = Command::new("systemd-analyze");
+    match verify.args(["verify", "--recursive-errors=no"]).arg(&unit).output() {
+        Ok(said) => {
+            let errors = String::from_utf8_lossy(&said.stderr);
+            let old = errors.contains("unrecognized option");
+            assert!(said.status.success() || old, "{errors}");
+            if old {
+                eprintln!("NOT RUN: this systemd-analyze looks at other units too");
+            }
+        }
         Err(error) => eprintln!("NOT RUN: systemd-analyze: {error}"),
     }
     std::fs::remove_dir_all(dir).unwrap();
