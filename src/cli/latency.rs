@@ -37,13 +37,13 @@ pub struct Args {
     /// How long the threads run before anything counts
     #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = settle)]
     settle: Duration,
-    /// A thread of this period on each CPU; given more than once, that many threads
-    #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = period)]
+    /// A thread of this period on each CPU; given more than once, that many threads [default: 1ms]
+    #[arg(long, value_name = "TIME", value_parser = period)]
     thread: Vec<u64>,
     /// Real-time priority of the thread with the shortest period, each other one is below
-    #[arg(long, value_name = "PRIORITY", default_value_t = 80,
-          value_parser = clap::value_parser!(u32).range(1..=98))]
-    fifo: u32,
+    /// [default: 80]
+    #[arg(long, value_name = "PRIORITY", value_parser = clap::value_parser!(u32).range(1..=98))]
+    fifo: Option<u32>,
     /// Ordinary threads (SCHED_OTHER)
     #[arg(long, conflicts_with = "fifo")]
     other: bool,
@@ -64,6 +64,11 @@ pub struct Args {
     cgroup: Option<String>,
 }
 
+/// The period of a thread, unless another is given.
+const PERIOD_NS: u64 = 1_000_000;
+/// The priority of the first thread, unless another is given.
+const PRIORITY: u32 = 80;
+
 /// Where it is measured.
 struct Scene {
     cpus: CpuSet,
@@ -82,7 +87,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
             .hint("leave --root out"));
     }
     let instrument = chosen(args)?;
-    let beats = beats(args)?;
+    let beats = beats(args, instrument)?;
     [&args.histogram, &args.hdr].into_iter().flatten().try_for_each(|file| can_write(file))?;
     let scene = scene(&host, global, args)?;
     signal::catch_stops()
@@ -138,18 +143,32 @@ fn chosen(args: &Args) -> Result<&'static dyn Instrument, Failure> {
 }
 
 /// The threads of each CPU: the shorter the period, the higher the priority, as LinuxCNC has them.
-fn beats(args: &Args) -> Result<Vec<Beat>, Failure> {
+fn beats(args: &Args, instrument: &dyn Instrument) -> Result<Vec<Beat>, Failure> {
     if args.over.len() > LIMITS {
         return Err(Failure::usage(format!("--over can be given {LIMITS} times at most")));
     }
+    if instrument.is_endless() {
+        if args.fifo.is_some() || !args.thread.is_empty() {
+            let name = instrument.name();
+            return Err(Failure::usage(format!(
+                "a thread of {name} never sleeps, so it has no period"
+            ))
+            .hint("it has no real-time priority either, as it would starve the kernel's threads")
+            .hint("leave --thread and --fifo out"));
+        }
+        return Ok(vec![Beat { period_ns: 0, policy: Policy::Other { nice: 0 } }]);
+    }
     let mut periods = args.thread.clone();
+    if periods.is_empty() {
+        periods.push(PERIOD_NS);
+    }
     periods.sort_unstable();
     if periods.windows(2).any(|pair| pair.first() == pair.get(1)) {
         return Err(Failure::usage("two threads of one period on one CPU would hide each other")
             .hint("give each --thread another period"));
     }
     let beat = |(below, period_ns): (u32, u64)| {
-        let priority = args.fifo.saturating_sub(below).max(1);
+        let priority = args.fifo.unwrap_or(PRIORITY).saturating_sub(below).max(1);
         let policy = if args.other { Policy::Other { nice: 0 } } else { Policy::Fifo { priority } };
         Beat { period_ns, policy }
     };
@@ -279,6 +298,10 @@ mod tests {
     use super::*;
     use clap::Parser;
 
+    fn beats(args: &Args) -> Result<Vec<Beat>, Failure> {
+        super::beats(args, chosen(args)?)
+    }
+
     fn args(line: &str) -> Result<Args, String> {
         let words = line.split(' ');
         let cli = super::super::Cli::try_parse_from(words).map_err(|e| e.to_string())?;
@@ -305,5 +328,11 @@ mod tests {
         let many = args(&format!("cpushield latency timer --over {many}")).unwrap();
         assert!(beats(&many).is_err());
         assert!(args("cpushield latency timer --other --fifo 3").is_err());
+        for line in ["spin --fifo 3", "spin --thread 1ms"] {
+            assert!(beats(&args(&format!("cpushield latency {line}")).unwrap()).is_err());
+        }
+        let policy = Policy::Other { nice: 0 };
+        let spin = beats(&args("cpushield latency spin").unwrap()).unwrap();
+        assert_eq!(spin, [Beat { period_ns: 0, policy }]);
     }
 }

@@ -47,7 +47,7 @@ pub struct Latency {
 pub struct Series {
     /// Its CPU.
     pub cpu: usize,
-    /// Time between two events, in nanoseconds.
+    /// Time between two events, in nanoseconds; 0 for threads that never sleep.
     pub period_ns: u64,
     /// Its scheduling policy, `SCHED_FIFO 80`.
     pub policy: String,

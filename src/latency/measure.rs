@@ -120,6 +120,10 @@ fn check(host: &Host, order: &Order<'_>) -> Result<CpuSet, LatencyError> {
         .instrument
         .possible(host)
         .map_err(|why| LatencyError::Impossible { instrument: order.instrument.name(), why })?;
+    if order.instrument.is_endless() && online.minus(&order.cpus).is_empty() {
+        let why = "every CPU would be kept busy; leave one out of --cpus".to_owned();
+        return Err(LatencyError::Unsuited { instrument: order.instrument.name(), why });
+    }
     let unsuited = |why| LatencyError::Unsuited { instrument: order.instrument.name(), why };
     order
         .beats
@@ -313,10 +317,11 @@ fn told(
         max_ns: some(figures.max_ns),
         percentiles: histogram::percentiles(&histogram, figures.max_ns),
         over: order.over_ns.iter().zip(&figures.over).map(over).collect(),
-        jitter_ns: (figures.samples > 1 && !order.instrument.is_driven()).then(|| {
-            let late = figures.longest_ns.saturating_sub(seat.period_ns);
-            late.max(seat.period_ns.saturating_sub(figures.shortest_ns))
-        }),
+        jitter_ns: (figures.samples > 1 && seat.period_ns > 0 && !order.instrument.is_driven())
+            .then(|| {
+                let late = figures.longest_ns.saturating_sub(seat.period_ns);
+                late.max(seat.period_ns.saturating_sub(figures.shortest_ns))
+            }),
         elsewhere: figures.elsewhere,
         timeline,
         histogram: histogram::encode(&histogram),

@@ -74,7 +74,7 @@ fn threads(latency: &Latency) -> String {
         let some = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), span);
         rows.push(vec![
             series.cpu.to_string(),
-            span(series.period_ns),
+            period(series),
             series.policy.replace("SCHED_", ""),
             some(series.max_ns),
             some(percentile(series, 99.9)),
@@ -89,6 +89,19 @@ fn threads(latency: &Latency) -> String {
     use Align::{Left, Right};
     let columns = [Right, Right, Left, Right, Right, Right, Right, Right, Right, Right, Right];
     lay_out("  ", &columns, &rows)
+}
+
+/// `1.00 ms`, `-` for a thread that never sleeps.
+fn period(series: &Series) -> String {
+    if series.period_ns == 0 { "-".to_owned() } else { span(series.period_ns) }
+}
+
+/// Which thread it is.
+fn thread(series: &Series) -> String {
+    match series.period_ns {
+        0 => format!("CPU {}", series.cpu),
+        period_ns => format!("CPU {}, {}", series.cpu, span(period_ns)),
+    }
 }
 
 fn percentile(series: &Series, percent: f64) -> Option<u64> {
@@ -110,7 +123,7 @@ fn moments(latency: &Latency) -> String {
     }
     let row = |(series, worst): &(&Series, crate::latency::Worst)| {
         let at = format!("at {}", span(worst.at_ns));
-        vec![span(worst.late_ns), at, format!("CPU {}, {}", series.cpu, span(series.period_ns))]
+        vec![span(worst.late_ns), at, thread(series)]
     };
     let rows: Vec<Vec<String>> = all.iter().map(row).collect();
     let columns = [Align::Right, Align::Left, Align::Left];
@@ -123,7 +136,7 @@ fn over(latency: &Latency) -> String {
         for over in &series.over {
             rows.push(vec![
                 format!("> {}", span(over.limit_ns)),
-                format!("CPU {}, {}", series.cpu, span(series.period_ns)),
+                thread(series),
                 over.count.to_string(),
                 format!("{:.4} %", over.percent),
             ]);
@@ -177,7 +190,7 @@ fn doubts(latency: &Latency) -> Vec<String> {
     let mut doubts = latency.doubts.clone();
     doubts.extend(latency.isolation.broken.iter().map(|why| format!("the shield, {why}")));
     for series in &latency.series {
-        let thread = format!("CPU {}, {}", series.cpu, span(series.period_ns));
+        let thread = thread(series);
         doubts.extend(series.doubts.iter().map(|doubt| format!("{thread}: {doubt}")));
         if series.missed > series.samples {
             doubts.push(format!(

@@ -365,6 +365,8 @@ pub fn measure(source: &mut impl Source, tally: &Tally, terms: Terms) {
         }
         match source.wait() {
             Ok(wake) => book.enter(wake),
+            // It may have been in the middle of waiting.
+            Err(_) if tally.is_stopped() => break 2,
             Err(error) => return tally.fail(&error),
         }
     };

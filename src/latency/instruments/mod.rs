@@ -2,6 +2,7 @@
 //! machine says why; it never gives a zero.
 
 mod rtc;
+mod spin;
 mod timer;
 mod timerfd;
 mod wakeup;
@@ -12,12 +13,12 @@ use std::fmt;
 
 /// Every instrument, in the order of the help.
 pub const INSTRUMENTS: &[&dyn Instrument] =
-    &[&timer::Timer, &timerfd::TimerFd, &wakeup::Wakeup, &rtc::RealTimeClock];
+    &[&timer::Timer, &spin::Spin, &timerfd::TimerFd, &wakeup::Wakeup, &rtc::RealTimeClock];
 
 /// What a thread is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Task {
-    /// Time between two events, in nanoseconds.
+    /// Time between two events, in nanoseconds; 0 where there is no such time.
     pub period_ns: u64,
     /// When the first one is due, in nanoseconds of `CLOCK_MONOTONIC`.
     pub begin_ns: u64,
@@ -48,6 +49,12 @@ pub trait Instrument: Sync {
     /// One sentence.
     fn suits(&self, _period_ns: u64) -> Result<(), String> {
         Ok(())
+    }
+
+    /// Whether its threads never sleep: then they have no period, and no real-time policy, with
+    /// which they would starve the kernel's own threads.
+    fn is_endless(&self) -> bool {
+        false
     }
 
     /// How many threads it can have at once.
