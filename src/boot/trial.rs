@@ -21,6 +21,9 @@ pub const UNIT: &str = "cpushield-trial.service";
 /// How long a kernel that panics waits before it starts the machine again.
 pub(super) const PANIC: &str = "panic=30";
 
+/// How the unit begins.
+const MARK: &str = "# Made by cpushield;";
+
 /// The path of the unit.
 #[must_use]
 pub fn unit_path() -> String {
@@ -32,7 +35,7 @@ pub fn unit_path() -> String {
 #[must_use]
 pub fn unit(program: &str, state: &str) -> String {
     format!(
-        "# Made by cpushield; `cpushield undo --boot` removes it.\n\
+        "{MARK} `cpushield undo --boot` removes it.\n\
          [Unit]\n\
          Description=cpushield: keep or take back the boot parameters that this boot tries\n\
          After=multi-user.target\n\n\
@@ -83,6 +86,18 @@ pub fn look(host: &Host, store: &Store) -> Result<Seen, BootError> {
     Ok(Seen { proves: trial.proves.clone(), against })
 }
 
+/// Why watching the shield that is up proves nothing of these CPUs; `None` when it has them all.
+#[must_use]
+pub fn unproved(proves: &CpuSet, shielded: &CpuSet) -> Option<String> {
+    let missing = proves.minus(shielded);
+    (!missing.is_empty()).then(|| {
+        format!(
+            "CPU {shielded} is shielded, not CPU {missing}, so no shield on CPU {proves} was \
+             watched (`cpushield undo`, or `apply --at-boot` with these CPUs, before the trial)"
+        )
+    })
+}
+
 /// Ends a trial, when the machine was booted since it was armed. `doubts` is what `verify` says
 /// against it; none means that it holds.
 ///
@@ -96,26 +111,52 @@ pub fn settle(host: &Host, store: &Store, doubts: &[String]) -> Result<TrialEnd,
     let Some(journal) = super::journal(store)? else { return Err(BootError::NoTrial) };
     let Some(trial) = journal.trial.clone() else { return Err(BootError::NoTrial) };
     let loader = loaders::named(&journal.loader).ok_or(BootError::NoTrial)?;
-    // First: whatever happens then, the trial does not boot again.
-    disarm(host, loader, &journal)?;
-    let end = if against.is_empty() {
-        let files = write::make_permanent(host, store, journal.clone())?;
-        let proves = &trial.proves;
-        let why = format!("the parameters are in force, and a shield on CPU {proves} holds");
-        TrialEnd { entry: trial.entry, end: SettledAs::Permanent, why, files }
-    } else {
-        let undone = write::take_back(host, store, &journal)?;
-        let files = undone.files.into_iter().map(|(path, _)| path).collect();
-        let what = if booted {
-            "the trial booted, and does not hold"
-        } else {
-            "this boot is not the trial's, or it did not take"
-        };
-        let why = format!("{what}: {}", against.join("; "));
-        TrialEnd { entry: trial.entry, end: SettledAs::TakenBack, why, files }
+    // First: whatever happens then, the trial does not boot again. The unit goes last, so that the
+    // next boot settles what a kill has left.
+    forget(host, loader, &journal)?;
+    let mut files = None;
+    if against.is_empty() {
+        match write::make_permanent(host, store, journal.clone()) {
+            Ok(written) => files = Some(written),
+            Err(BootError::Killed) => return Err(BootError::Killed),
+            Err(error) => against.push(format!("it cannot be made permanent: {error}")),
+        }
+    }
+    let entry = trial.entry;
+    let end = match files {
+        Some(files) => {
+            let why = match trial.proves.is_empty() {
+                true => "the parameters are in force".to_owned(),
+                false => format!(
+                    "the parameters are in force, and a shield on CPU {} holds",
+                    trial.proves
+                ),
+            };
+            TrialEnd { entry, end: SettledAs::Permanent, why, files }
+        }
+        None => {
+            let what = match (booted, doubts.is_empty()) {
+                (true, true) => "the trial booted and holds",
+                (true, false) => "the trial booted, and does not hold",
+                (false, _) => "this boot is not the trial's, or it did not take",
+            };
+            let why = format!("{what}: {}", against.join("; "));
+            // What making it permanent has begun is in the journal of now.
+            let journal = super::journal(store)?.unwrap_or(journal);
+            let undone = write::take_back(host, store, &journal).map_err(|error| match error {
+                BootError::Killed => BootError::Killed,
+                error => {
+                    let undone = Some(error.to_string());
+                    BootError::Failed { why: why.clone(), undone, hint: None }
+                }
+            })?;
+            let files = undone.files.into_iter().map(|(path, _)| path).collect();
+            TrialEnd { entry, end: SettledAs::TakenBack, why, files }
+        }
     };
     let text = serde_json::to_string_pretty(&end).unwrap_or_default();
     store.replace(TRIAL, text.as_bytes())?;
+    retire(host)?;
     Ok(end)
 }
 
@@ -134,18 +175,43 @@ fn missing(host: &Host, journal: &BootJournal) -> Result<Vec<String>, Error> {
     Ok(missing)
 }
 
-/// What a trial leaves beside files: the wish for one boot, and the unit's link.
-pub(super) fn disarm(
+/// Takes the wish for one boot back.
+pub(super) fn forget(
     host: &Host,
     loader: &dyn Loader,
     journal: &BootJournal,
 ) -> Result<(), BootError> {
-    let Some(trial) = &journal.trial else { return Ok(()) };
-    if trial.unit {
-        // The link goes with the file; a unit that is gone already is what is wanted.
+    journal.trial.as_ref().map_or(Ok(()), |trial| loader.forget_once(host, &trial.entry))
+}
+
+/// Takes the unit's link away, as long as its file is there to say where that is.
+pub(super) fn disable(host: &Host) {
+    if host.exists(&unit_path()) {
+        // A link that is gone already is what is wanted.
         let _ = host.systemctl(&["disable", UNIT]);
     }
-    loader.forget_once(host, &trial.entry)
+}
+
+/// The unit has nothing to do any more.
+fn retire(host: &Host) -> Result<(), BootError> {
+    let path = unit_path();
+    if host.read(&path).is_ok_and(|text| text.starts_with(MARK)) {
+        disable(host);
+        host.erase_file(&path)?;
+    }
+    Ok(())
+}
+
+/// Removes the unit where no trial is under way: settling one was killed at its end.
+///
+/// # Errors
+/// The journal cannot be read, or the file cannot be removed.
+pub fn clear(host: &Host, store: &Store) -> Result<(), BootError> {
+    let _lock = store.lock()?;
+    match super::journal(store)?.and_then(|journal| journal.trial) {
+        Some(_) => Ok(()),
+        None => retire(host),
+    }
 }
 
 #[cfg(test)]

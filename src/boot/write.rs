@@ -117,8 +117,8 @@ pub fn write(host: &Host, store: &Store, plan: &BootPlan, how: &How) -> Result<W
         }
         Err(BootError::Killed) => Err(BootError::Killed),
         Err(error) => {
-            let disarmed = trial::disarm(host, loader, &journal);
-            let undone = disarmed.and(take_back(host, store, &journal).map(drop)).err();
+            let forgotten = trial::forget(host, loader, &journal);
+            let undone = forgotten.and(take_back(host, store, &journal).map(drop)).err();
             Err(BootError::Failed {
                 why: error.to_string(),
                 undone: undone.map(|error| error.to_string()),
@@ -153,7 +153,7 @@ fn arm(
 }
 
 /// Makes what a trial wrote permanent: without the words of the trial alone, and where it is the
-/// default. Returns the files.
+/// default. Returns the files. After an error the journal says what is to be taken back.
 pub(super) fn make_permanent(
     host: &Host,
     store: &Store,
@@ -161,25 +161,32 @@ pub(super) fn make_permanent(
 ) -> Result<Vec<String>, BootError> {
     let keep_default = journal.trial.as_ref().is_some_and(|trial| trial.keep_default);
     let loader = loaders::named(&journal.loader).ok_or(BootError::NoTrial)?;
+    // A kernel that was removed since the trial was armed needs no entry.
+    let found = loader.find(host)?.unwrap_or_default();
+    journal.kernels.retain(|version| found.entries.iter().any(|it| it.version == *version));
+    if journal.kernels.is_empty() {
+        return Err(wrong("no kernel that was to have them is in the menu any more".into(), None));
+    }
     let recipe = {
         let (kernels, words) = (&journal.kernels, &journal.words);
         loader.recipe(host, &Order { rule: &journal.rule, kernels, words, last: keep_default })?
     };
     for kept in originals(host, loader, &recipe)? {
         match journal.files.iter_mut().find(|known| known.path == kept.path) {
-            // What the trial left is no original.
-            Some(known) => known.left = kept.left,
+            Some(known) => {
+                known.left = kept.left;
+                // Kernels may have come or gone since; our entries are not in it. What the trial
+                // left in any other file is no original.
+                if loader.is_made(&kept.path) {
+                    known.original = kept.original;
+                }
+            }
             None => journal.files.insert(0, kept),
         }
     }
     journal.complete = false;
     keep(store, &journal)?;
     put(host, loader, &recipe, &mut journal)?;
-    let unit = trial::unit_path();
-    if journal.files.iter().any(|kept| kept.path == unit) {
-        trial::disarm(host, loader, &journal)?;
-        host.erase_file(&unit)?;
-    }
     journal.trial = None;
     journal.complete = true;
     keep(store, &journal)?;
@@ -357,7 +364,7 @@ pub fn undo(host: &Host, store: &Store) -> Result<Option<Unwritten>, BootError> 
     let _lock = store.lock()?;
     let Some(journal) = super::journal(store)? else { return Ok(None) };
     if let Some(loader) = loaders::named(&journal.loader) {
-        trial::disarm(host, loader, &journal)?;
+        trial::forget(host, loader, &journal)?;
     }
     take_back(host, store, &journal).map(Some)
 }
@@ -372,7 +379,9 @@ pub(super) fn take_back(
         why: format!("this version knows no boot loader {:?}", journal.loader),
     })?;
     let mut undone = Unwritten::default();
-    for kept in &journal.files {
+    let unit = trial::unit_path();
+    let (unit, files): (Vec<_>, Vec<_>) = journal.files.iter().partition(|it| it.path == unit);
+    for kept in files {
         let fate = put_back(host, loader, kept, &journal.words, &mut undone.notes)?;
         undone.files.push((kept.path.clone(), fate));
     }
@@ -380,6 +389,12 @@ pub(super) fn take_back(
     for (path, bytes) in loader.later(host, &known, &journal.words) {
         host.replace_file(&path, &bytes, host.access(&path)?)?;
         undone.files.push((path, Fate::MadeAnew));
+    }
+    // Last: until then the next boot takes back what a kill has left.
+    for kept in unit {
+        trial::disable(host);
+        let fate = put_back(host, loader, kept, &journal.words, &mut undone.notes)?;
+        undone.files.push((kept.path.clone(), fate));
     }
     store.remove(JOURNAL)?;
     Ok(undone)

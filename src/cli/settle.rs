@@ -26,6 +26,7 @@ const SECONDS: u64 = 10;
 /// There is no trial, the machine was not booted since, or a boot file cannot be written.
 pub(super) fn run(ui: &Ui, global: &Global, host: &Host, store: &Store) -> Result<(), Failure> {
     signal::catch_stops().map_err(|e| Failure::machine(format!("cannot catch signals: {e}")))?;
+    trial::clear(host, store)?;
     let seen = trial::look(host, store)?;
     let mut doubts = Vec::new();
     for look in 1..=LOOKS {
@@ -52,7 +53,9 @@ pub(super) fn run(ui: &Ui, global: &Global, host: &Host, store: &Store) -> Resul
 fn doubt(ui: &Ui, global: &Global, host: &Host, store: &Store, cpus: &CpuSet) -> Option<String> {
     match apply::active(host, store) {
         // The shield that is restored at boot is the one that counts.
-        Ok(Some(_)) => return watched(global),
+        Ok(Some(active)) => {
+            return trial::unproved(cpus, &active.shield.cpus).or_else(|| watched(global));
+        }
         Ok(None) => {}
         Err(error) => return Some(Failure::from(error).message),
     }

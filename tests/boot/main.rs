@@ -6,6 +6,7 @@ mod data;
 mod early;
 mod grub;
 mod others;
+mod settle;
 
 use cpushield::boot::plan::{Asked, plan};
 use cpushield::boot::write::{self, How};

@@ -1,0 +1,146 @@
+//! The end of a trial: whatever came between, it is permanent or taken back, and a kill at any
+//! moment is settled by the next call.
+
+use super::grub::Machine;
+use super::planned;
+use cpushield::boot::plan::Asked;
+use cpushield::boot::write::{self, How};
+use cpushield::boot::{BootError, SettledAs, TrialEnd, journal, loaders, trial};
+use cpushield_linux::{Fault, Host};
+
+const UNIT: &str = "etc/systemd/system/cpushield-trial.service";
+const LINK: &str = "etc/systemd/system/multi-user.target.wants/cpushield-trial.service";
+
+fn arm(machine: &Machine) {
+    let unit = Some(("/usr/bin/cpushield".to_owned(), "/var/lib/cpushield".to_owned()));
+    machine.write("etc/systemd/system/README", "");
+    let how = How { trial: true, unit, ..How::default() };
+    let plan = planned(&machine.host(), &Asked::default()).unwrap();
+    write::write(&machine.host(), &machine.store(), &plan, &how).unwrap();
+    assert!(machine.path(LINK).exists());
+}
+
+/// The trial's entry boots, and everything it wants is in force.
+fn boot(machine: &Machine) {
+    machine.save("next_entry", "");
+    machine.write("proc/sys/kernel/random/boot_id", "b2\n");
+    machine.write("proc/cmdline", "ro nohz_full=1-3 rcu_nocbs=1-3 panic=30\n");
+    machine.write("sys/devices/system/cpu/nohz_full", "1-3\n");
+}
+
+/// What the unit does.
+fn settle(machine: &Machine, host: &Host) -> Result<TrialEnd, BootError> {
+    trial::clear(host, &machine.store())?;
+    trial::settle(host, &machine.store(), &[])
+}
+
+fn ours_boots(machine: &Machine) -> bool {
+    let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
+    found.entries[found.next.unwrap()].ours
+}
+
+fn unit_is_gone(machine: &Machine) -> bool {
+    // A link without its file is one too.
+    machine.path(UNIT).symlink_metadata().is_err() && machine.path(LINK).symlink_metadata().is_err()
+}
+
+#[test]
+fn a_kernel_that_comes_or_goes_between_a_trial_and_its_boot_stays_so_and_the_trial_holds() {
+    let rt = ("6.12.9-rt-amd64", true);
+    for come in [true, false] {
+        let machine = Machine::with(&[("6.12.9-amd64", false), rt, ("6.1.4-rt-amd64", true)]);
+        arm(&machine);
+        if come {
+            machine.install("6.13.1-amd64", false);
+        } else {
+            machine.remove("boot/vmlinuz-6.1.4-rt-amd64");
+        }
+        machine.update_grub();
+        boot(&machine);
+        let end = settle(&machine, &machine.host()).unwrap();
+        assert_eq!(end.end, SettledAs::Permanent, "{end:#?}");
+        assert!(ours_boots(&machine) && unit_is_gone(&machine));
+        write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
+        let left = machine.read("boot/grub/grub.cfg");
+        machine.update_grub();
+        assert_eq!(left, machine.read("boot/grub/grub.cfg"));
+        assert_eq!(left.contains("6.13.1-amd64"), come);
+        assert_eq!(left.contains("6.1.4-rt-amd64"), come);
+        assert!(!left.contains("nohz_full"), "{left}");
+    }
+}
+
+#[test]
+fn a_trial_that_holds_and_cannot_be_permanent_is_taken_back_whole() {
+    let machine = Machine::debian();
+    arm(&machine);
+    let cfg = machine.read("boot/grub/grub.cfg");
+    machine.write("boot/grub/grub.cfg", &format!("{cfg}# by hand\n"));
+    boot(&machine);
+    let end = settle(&machine, &machine.host()).unwrap();
+    assert_eq!(end.end, SettledAs::TakenBack);
+    assert!(end.why.contains("holds: it cannot be made permanent"), "{}", end.why);
+    assert!(end.why.contains("# by hand"), "{}", end.why);
+    let left = machine.read("boot/grub/grub.cfg");
+    assert!(left.ends_with("# by hand\n") && !left.contains("nohz_full"), "{left}");
+    // What the next kernel package does brings nothing of ours.
+    machine.update_grub();
+    assert!(!ours_boots(&machine) && unit_is_gone(&machine));
+    assert_eq!(write::undo(&machine.host(), &machine.store()).unwrap(), None);
+}
+
+#[test]
+fn settling_that_is_killed_or_refused_at_any_write_is_ended_by_the_next_call() {
+    let (count, wanted) = {
+        let machine = Machine::debian();
+        arm(&machine);
+        boot(&machine);
+        let host = machine.host();
+        assert_eq!(settle(&machine, &host).unwrap().end, SettledAs::Permanent);
+        (host.writes(), machine.read("boot/grub/grub.cfg"))
+    };
+    assert!(count >= 5, "{count}");
+    for at in 0..count {
+        let machine = Machine::debian();
+        arm(&machine);
+        boot(&machine);
+        let killed = machine.host().failing(Fault::Stop { at });
+        settle(&machine, &killed).unwrap_err();
+        // Who would settle it at the next boot is still there.
+        let journal = journal(&machine.store()).unwrap();
+        if journal.is_some_and(|journal| journal.trial.is_some()) {
+            assert!(machine.path(LINK).exists(), "killed at write {at}");
+        }
+        match settle(&machine, &machine.host()) {
+            Ok(end) => assert_eq!(end.end, SettledAs::Permanent, "killed at write {at}"),
+            Err(BootError::NoTrial) => {}
+            Err(error) => panic!("killed at write {at}: {error}"),
+        }
+        assert_eq!(machine.read("boot/grub/grub.cfg"), wanted, "killed at write {at}");
+        assert!(unit_is_gone(&machine), "killed at write {at}");
+
+        let machine = Machine::debian();
+        arm(&machine);
+        boot(&machine);
+        let refused = machine.host().failing(Fault::Refuse { at, errno: 28 });
+        // What was refused is tried again by the next boot, or was taken back.
+        let end = settle(&machine, &refused).or_else(|_| settle(&machine, &machine.host()));
+        let permanent = match end {
+            Ok(end) => end.end == SettledAs::Permanent,
+            Err(BootError::NoTrial) => true,
+            Err(error) => panic!("refused at write {at}: {error}"),
+        };
+        machine.update_grub();
+        assert_eq!(ours_boots(&machine), permanent, "refused at write {at}");
+    }
+}
+
+#[test]
+fn a_shield_on_other_cpus_proves_nothing() {
+    let unproved = |proves: &str, shielded: &str| {
+        trial::unproved(&proves.parse().unwrap(), &shielded.parse().unwrap())
+    };
+    assert_eq!(unproved("3", "2-3"), None);
+    let said = unproved("2-3", "1-2").unwrap();
+    assert!(said.starts_with("CPU 1-2 is shielded, not CPU 3,"), "{said}");
+}
