@@ -112,6 +112,10 @@ pub struct BootJournal {
     /// The trial that is under way.
     #[serde(default)]
     pub trial: Option<Trial>,
+    /// The boot in which `--kexec` loaded a kernel with the words; `None`: it did not, or that is
+    /// over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loaded: Option<String>,
     /// The files, in the order they are written.
     pub files: Vec<Kept>,
 }

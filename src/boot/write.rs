@@ -7,7 +7,7 @@ use super::document::{
 };
 use super::error::BootError;
 use super::loaders::{self, Edit, Found, Loader, Order, Recipe};
-use super::{JOURNAL, line, plan, trial};
+use super::{JOURNAL, kexec, line, plan, trial};
 use cpushield_linux::{Host, Store};
 
 /// Room that is asked for beside what is written: a file system that is full to the last block
@@ -99,6 +99,7 @@ pub fn write(host: &Host, store: &Store, plan: &BootPlan, how: &How) -> Result<W
         cpus: plan.cpus.clone(),
         complete: false,
         trial: None,
+        loaded: None,
         files,
     };
     if journal.words.is_empty() {
@@ -200,7 +201,7 @@ fn hint(error: &BootError) -> Option<String> {
     }
 }
 
-fn keep(store: &Store, journal: &BootJournal) -> Result<(), BootError> {
+pub(super) fn keep(store: &Store, journal: &BootJournal) -> Result<(), BootError> {
     let text = serde_json::to_string_pretty(journal).map_err(|error| BootError::Journal {
         path: store.path(JOURNAL),
         why: error.to_string(),
@@ -366,7 +367,10 @@ pub fn undo(host: &Host, store: &Store) -> Result<Option<Unwritten>, BootError> 
     if let Some(loader) = loaders::named(&journal.loader) {
         trial::forget(host, loader, &journal)?;
     }
-    take_back(host, store, &journal).map(Some)
+    let note = kexec::forget(host, &journal)?;
+    let mut undone = take_back(host, store, &journal)?;
+    undone.notes.extend(note);
+    Ok(Some(undone))
 }
 
 pub(super) fn take_back(

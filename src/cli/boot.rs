@@ -99,6 +99,9 @@ pub fn apply(
             text
         });
     }
+    if how.kexec {
+        kexec::possible(&host, &plan)?;
+    }
     ui.status("writing boot files …");
     let program = host.link("/proc/self/exe").ok().filter(|_| host.exists("/run/systemd/system"));
     let state = absolute(&global.state).unwrap_or(global.state.clone()).display().to_string();
@@ -110,22 +113,20 @@ pub fn apply(
     };
     let written = write::write(&host, &store, &plan, &how)?;
     ui.show(&written, || boot_written_text(&written))?;
-    if how.kexec { start(ui, &host, &written) } else { Ok(()) }
+    if how.kexec { start(ui, &host, &store, &written) } else { Ok(()) }
 }
 
 /// Starts the kernel of what was written.
-fn start(ui: &Ui, host: &Host, written: &Written) -> Result<(), Failure> {
-    let image = kexec::image(host, written)?;
-    kexec::load(host, &image)?;
-    if host.exists("/run/systemd/system") {
-        ui.status(&format!("{} starts now", image.kernel));
-        return Ok(host.systemctl(&["kexec"])?);
-    }
-    ui.status(&format!(
-        "{} is loaded: it starts when your init system reboots by kexec, or with `kexec -e` once \
-         everything is ended and file systems are unmounted",
-        image.kernel
-    ));
+fn start(ui: &Ui, host: &Host, store: &Store, written: &Written) -> Result<(), Failure> {
+    let started = kexec::start(host, store, written)?;
+    ui.status(&match started.now {
+        true => format!("{} starts now", started.image.kernel),
+        false => format!(
+            "{} is loaded: it starts when your init system reboots by kexec, or with `kexec -e` \
+             once everything is ended and file systems are unmounted",
+            started.image.kernel
+        ),
+    });
     Ok(())
 }
 

@@ -5,6 +5,7 @@
 mod data;
 mod early;
 mod grub;
+mod kexec;
 mod others;
 mod settle;
 

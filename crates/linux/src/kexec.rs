@@ -8,7 +8,9 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Flag of the call: there is no initial RAM disk (include/uapi/linux/kexec.h, 6.12).
+/// Flags of the call (include/uapi/linux/kexec.h, 6.12): what is loaded goes; there is no initial
+/// RAM disk.
+const UNLOAD: libc::c_ulong = 1;
 const NO_INITRAMFS: libc::c_ulong = 4;
 
 impl Host {
@@ -21,7 +23,8 @@ impl Host {
         let name = format!("kexec_file_load {kernel}");
         self.before_write(Verb::Call, &name)?;
         if !self.is_live() {
-            return Err(Error::os(Verb::Call, &name, libc::ENOSYS));
+            let words = ["kexec_file_load", kernel, initrd.unwrap_or(""), line];
+            return self.consult(&words, b"").map(drop);
         }
         let open =
             |path: &str| File::open(self.place(path)).map_err(|e| Error::io(Verb::Read, path, e));
@@ -45,6 +48,27 @@ impl Host {
                 flags,
             )
         };
+        self.judged(name, answer)
+    }
+
+    /// Takes the kernel out of memory that a reboot would start; without one it does nothing.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn kexec_unload(&self) -> Result<()> {
+        let name = "kexec_file_load with KEXEC_FILE_UNLOAD".to_owned();
+        self.before_write(Verb::Call, &name)?;
+        if !self.is_live() {
+            return self.consult(&["kexec_file_load", "--unload"], b"").map(drop);
+        }
+        let none = std::ptr::null::<libc::c_char>();
+        // SAFETY: with this flag the kernel looks at neither files nor text.
+        let answer = unsafe { libc::syscall(libc::SYS_kexec_file_load, -1, -1, 0, none, UNLOAD) };
+        self.judged(name, answer)
+    }
+
+    /// The answer of the call, with the rule that forbids it.
+    fn judged(&self, name: String, answer: libc::c_long) -> Result<()> {
         if answer == 0 {
             return Ok(());
         }

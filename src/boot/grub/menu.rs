@@ -36,6 +36,8 @@ pub struct Entry {
     pub is_submenu: bool,
     /// The kernel's file (`/boot/vmlinuz-6.12.1-amd64`).
     pub kernel: Option<String>,
+    /// Its initial RAM disks, in order.
+    pub ramdisks: Vec<String>,
     /// What the kernel is given.
     pub args: String,
     /// Its first line in the file, from 1.
@@ -115,6 +117,7 @@ pub fn parse(text: &str) -> Result<Menu, MenuError> {
                 continue;
             }
             "linux" | "linux16" | "linuxefi" => menu.loads(parent, &words),
+            "initrd" | "initrd16" | "initrdefi" => menu.unpacks(parent, &words),
             "set" => menu.sets(words.get(1).map_or("", String::as_str)),
             _ => {}
         }
@@ -150,6 +153,7 @@ impl Menu {
             number,
             is_submenu: words.first().is_some_and(|word| word == "submenu"),
             kernel: None,
+            ramdisks: Vec::new(),
             args: String::new(),
             line,
         });
@@ -164,6 +168,11 @@ impl Menu {
         };
         let args: Vec<String> = words.iter().skip(2).map(quoted).collect();
         entry.args = args.join(" ");
+    }
+
+    fn unpacks(&mut self, entry: Option<usize>, words: &[String]) {
+        let Some(entry) = entry.and_then(|index| self.entries.get_mut(index)) else { return };
+        entry.ramdisks = words.iter().skip(1).cloned().collect();
     }
 
     fn sets(&mut self, assignment: &str) {
@@ -420,6 +429,8 @@ submenu 'Advanced options' $menuentry_id_option 'gnulinux-advanced-ab' {
         );
         assert_eq!(menu.entries[0].args, "root=UUID=ab ro quiet \"dyndbg=file a.c +p\"");
         assert_eq!(menu.entries[0].line, 21);
+        assert_eq!(menu.entries[0].ramdisks, ["/boot/initrd.img-6.1.0-9-amd64"]);
+        assert_eq!(menu.entries[2].ramdisks, [""; 0]);
         assert_eq!((menu.default.as_deref(), menu.honours_next), (Some("${saved_entry}"), true));
     }
 

@@ -5,7 +5,7 @@
 
 use super::hook;
 use super::lines::{Lines, Part, Wrong, lines, value};
-use super::{Edit, Found, Loader, Order, Recipe, once};
+use super::{Edit, Files, Found, Loader, Order, Recipe, once};
 use crate::boot::error::BootError;
 use crate::boot::grub::menu::version_of;
 use crate::boot::line;
@@ -226,6 +226,7 @@ fn compare(a: &str, b: &str) -> std::cmp::Ordering {
 /// One entry; later `options` lines are joined to the first by the loader.
 pub(super) fn parse(text: &str) -> Result<Vec<Part>, Wrong> {
     let (mut title, mut version, mut args, mut kernel) = (None, None, None, None);
+    let (mut whole, mut ramdisks) = (false, Vec::new());
     for (begin, number, line) in lines(text) {
         if line.trim().is_empty() || line.trim_start().starts_with('#') {
             continue;
@@ -235,7 +236,12 @@ pub(super) fn parse(text: &str) -> Result<Vec<Part>, Wrong> {
         match key {
             "title" => title = Some(said.to_owned()),
             "version" => version = Some(said.to_owned()),
-            "linux" | "efi" | "uki" => kernel = Some(said.to_owned()),
+            "linux" | "efi" | "uki" => {
+                // A program of the firmware may bring a RAM disk of its own.
+                whole = key == "linux";
+                kernel = Some(said.to_owned());
+            }
+            "initrd" => ramdisks.extend(said.split_whitespace().map(str::to_owned)),
             "options" if args.is_none() => args = Some((range, number)),
             _ if !key.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)) => {
                 return Err((number, "expected a key and a value"));
@@ -247,8 +253,9 @@ pub(super) fn parse(text: &str) -> Result<Vec<Part>, Wrong> {
     let (args, line) = args.ok_or((last, "expected a line `options` before the end"))?;
     let kernel = kernel.ok_or((last, "expected a line `linux` before the end"))?;
     let version = version_of(&kernel).map(str::to_owned).or(version);
-    let title = title.or_else(|| version.clone()).unwrap_or(kernel);
-    Ok(vec![Part { version, title, args, line }])
+    let title = title.or_else(|| version.clone()).unwrap_or_else(|| kernel.clone());
+    let files = whole.then_some(Files { kernel, ramdisks });
+    Ok(vec![Part { version, title, files, args, line }])
 }
 
 #[cfg(test)]
@@ -260,6 +267,13 @@ mod tests {
     fn an_entry_is_read_and_the_newest_kernel_is_first() {
         let text = "title Fedora Linux\nversion 6.8.5-301.fc40.x86_64\n# x\nlinux /vmlinuz-6.8.5-301.fc40.x86_64\noptions  root=UUID=ab $kernelopts \ngrub_class fedora\n";
         let part = parse(text).unwrap().remove(0);
+        assert_eq!(part.files.unwrap().ramdisks, [""; 0]);
+        let two =
+            parse("linux /m/1/linux\ninitrd /a\noptions x\ninitrd /b $c\n").unwrap().remove(0);
+        let ramdisks = ["/a", "/b", "$c"].map(str::to_owned).to_vec();
+        let kernel = "/m/1/linux".to_owned();
+        assert_eq!(two.files, Some(Files { kernel, ramdisks }));
+        assert_eq!(parse("uki /x.efi\noptions x\n").unwrap().remove(0).files, None);
         assert_eq!(&text[part.args], "root=UUID=ab $kernelopts");
         assert_eq!((part.version.as_deref(), part.line), (Some("6.8.5-301.fc40.x86_64"), 5));
         assert_eq!(parse("title x\nlinux /vmlinuz-1\n").unwrap_err().0, 2);

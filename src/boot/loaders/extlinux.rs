@@ -1,6 +1,7 @@
 //! `extlinux.conf`: extlinux itself, and U-Boot, which reads the same file. Each label has a kernel
 //! and a line `append`, in front of which the words go.
 
+use super::Files;
 use super::lines::{Lines, Part, Wrong, lines, value};
 use crate::boot::grub::menu::version_of;
 use cpushield_linux::Host;
@@ -29,6 +30,7 @@ struct Label {
     title: String,
     line: usize,
     kernel: Option<String>,
+    ramdisks: Vec<String>,
     args: Option<(std::ops::Range<usize>, usize)>,
 }
 
@@ -41,13 +43,21 @@ pub(super) fn parse(text: &str) -> Result<Vec<Part>, Wrong> {
         match (key.to_ascii_lowercase().as_str(), labels.last_mut()) {
             ("label", _) if said.is_empty() => return Err((number, "a label without a name")),
             ("label", _) => {
-                labels.push(Label { title: said, line: number, kernel: None, args: None });
+                let (kernel, ramdisks, args) = (None, Vec::new(), None);
+                labels.push(Label { title: said, line: number, kernel, ramdisks, args });
             }
             ("kernel" | "linux", Some(label)) => label.kernel = Some(said),
             ("append", Some(label)) if label.args.is_some() => {
                 return Err((number, "a second `append` in one label"));
             }
-            ("append", Some(label)) => label.args = Some((range, number)),
+            ("append", Some(label)) => {
+                let named = said.split_whitespace().filter_map(|it| it.strip_prefix("initrd="));
+                label.ramdisks.extend(named.flat_map(|it| it.split(',')).map(str::to_owned));
+                label.args = Some((range, number));
+            }
+            ("initrd", Some(label)) => {
+                label.ramdisks.extend(said.split(',').map(|it| it.trim().to_owned()));
+            }
             _ => {}
         }
     }
@@ -55,9 +65,10 @@ pub(super) fn parse(text: &str) -> Result<Vec<Part>, Wrong> {
     for label in labels {
         let Some(kernel) = label.kernel else { continue };
         // Other programs (memtest, menus) are loaded the same way and have no version.
-        let Some(version) = version_of(&kernel) else { continue };
+        let Some(version) = version_of(&kernel).map(str::to_owned) else { continue };
         let (args, line) = label.args.ok_or((label.line, "a label without a line `append`"))?;
-        parts.push(Part { version: Some(version.to_owned()), title: label.title, args, line });
+        let files = Some(Files { kernel, ramdisks: label.ramdisks });
+        parts.push(Part { version: Some(version), title: label.title, files, args, line });
     }
     Ok(parts)
 }
@@ -73,6 +84,13 @@ mod tests {
         let parts = parse(text).unwrap();
         assert_eq!((parts.len(), parts[0].version.as_deref()), (1, Some("6.1")));
         assert_eq!(&text[parts[0].args.clone()], "root=/dev/sda1 ro");
+        let ramdisks = |text: &str| {
+            let text = format!("label a\nkernel ../vmlinuz-1\n{text}\n");
+            parse(&text).unwrap().remove(0).files.unwrap().ramdisks
+        };
+        assert_eq!(ramdisks("append ro"), [""; 0]);
+        assert_eq!(ramdisks("initrd ../a\nappend ro"), ["../a"]);
+        assert_eq!(ramdisks("append initrd=/a,/b ro"), ["/a", "/b"]);
         assert_eq!(parse("label a\nkernel /vmlinuz-1\n").unwrap_err().0, 1);
         assert_eq!(parse("label a\nappend x\nappend y\n").unwrap_err().0, 3);
     }

@@ -4,7 +4,7 @@
 //! `grub-mkconfig -o` writes over `grub.cfg` in place, so a crash can leave half of it. We take
 //! what it prints, give it to `grub-script-check`, and put it in place whole.
 
-use super::{Edit, Entry, Found, Loader, Order, Recipe};
+use super::{Edit, Entry, Files, Found, Loader, Order, Recipe};
 use crate::boot::error::BootError;
 use crate::boot::grub::generator::{self, MARK};
 use crate::boot::grub::{env, menu};
@@ -238,6 +238,10 @@ fn found(path: &str, text: &str, menu: &menu::Menu, variables: &[(String, String
             title: entry.title.clone(),
             id: entry.id.clone(),
             args: entry.args.clone(),
+            files: entry.kernel.clone().map(|kernel| {
+                let ramdisks = entry.ramdisks.clone();
+                Files { kernel, ramdisks }
+            }),
             ours: entry.id.as_deref().is_some_and(|id| id.starts_with(generator::ID)),
             place: format!("{path}:{}", entry.line),
         });

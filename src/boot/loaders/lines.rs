@@ -1,7 +1,7 @@
 //! Loaders whose files hold each kernel's command line as it is: it is found, and words are put in
 //! front of it. Nothing else of a file changes, and a file that is not understood is not written.
 
-use super::{Edit, Entry, Found, Loader, Order, Recipe};
+use super::{Edit, Entry, Files, Found, Loader, Order, Recipe};
 use crate::boot::error::BootError;
 use crate::boot::line;
 use cpushield_linux::Host;
@@ -14,6 +14,8 @@ pub(super) struct Part {
     pub version: Option<String>,
     /// What the menu shows.
     pub title: String,
+    /// What it loads; `None` where the file does not say it.
+    pub files: Option<Files>,
     /// Where its command line stands, in bytes.
     pub args: Range<usize>,
     /// The line of the command line, from 1.
@@ -97,6 +99,7 @@ impl Loader for Lines {
                 place: format!("{path}:{}", part.line),
                 version: part.version.unwrap_or_else(|| running.clone()),
                 title: part.title,
+                files: part.files,
                 id: id.clone(),
                 ours: false,
             }));

@@ -29,8 +29,19 @@ pub struct Entry {
     pub args: String,
     /// Whether this tool made it.
     pub ours: bool,
+    /// What it loads; `None` where its file does not say so.
+    pub files: Option<Files>,
     /// Where it stands, `/boot/grub/grub.cfg:87`.
     pub place: String,
+}
+
+/// The files of an entry as the loader names them, from the root of their file system.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Files {
+    /// The kernel.
+    pub kernel: String,
+    /// Initial RAM disks, in order; none where the kernel needs none.
+    pub ramdisks: Vec<String>,
 }
 
 /// What a loader found.

@@ -33,7 +33,8 @@ pub(super) fn parse(text: &str) -> Result<Vec<Part>, Wrong> {
     if let Some(extra) = text.lines().skip(1).position(|line| !line.trim().is_empty()) {
         return Err((extra + 2, "expected one line alone"));
     }
-    Ok(vec![Part { version: None, title: "the kernel of config.txt".to_owned(), args, line: 1 }])
+    let title = "the kernel of config.txt".to_owned();
+    Ok(vec![Part { version: None, title, files: None, args, line: 1 }])
 }
 
 #[cfg(test)]

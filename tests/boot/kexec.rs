@@ -1,0 +1,174 @@
+//! What `--kexec` loads, and that nothing stays loaded which was refused or taken back.
+
+use super::grub::{LOADED, Machine};
+use super::planned;
+use cpushield::boot::kexec::{self, Image};
+use cpushield::boot::plan::Asked;
+use cpushield::boot::write::{self, How};
+use cpushield::boot::{BootError, Written, journal, loaders};
+use cpushield_linux::Fault;
+
+const RT: &str = "6.12.9-rt-amd64";
+
+fn hinted(error: &BootError) -> (String, String) {
+    match error {
+        BootError::Wrong { why, hint } => (why.clone(), hint.clone().unwrap_or_default()),
+        error => panic!("{error:?}"),
+    }
+}
+
+/// A machine whose kernel can load another.
+fn able() -> Machine {
+    let machine = Machine::debian();
+    machine.write(&format!("boot/initrd.img-{RT}"), "");
+    machine.write(LOADED, "0\n");
+    machine
+}
+
+fn written(machine: &Machine, trial: bool) -> Written {
+    let plan = planned(&machine.host(), &Asked::default()).unwrap();
+    kexec::possible(&machine.host(), &plan).unwrap();
+    let how = How { trial, kexec: true, ..How::default() };
+    let written = write::write(&machine.host(), &machine.store(), &plan, &how).unwrap();
+    assert!(!machine.path("boot/grub/grubenv").exists());
+    written
+}
+
+#[test]
+fn what_an_entry_names_is_loaded_and_without_its_ram_disk_nothing_is_written() {
+    let machine = able();
+    machine.remove(&format!("boot/initrd.img-{RT}"));
+    let plan = planned(&machine.host(), &Asked::default()).unwrap();
+    let (why, hint) = hinted(&kexec::possible(&machine.host(), &plan).unwrap_err());
+    assert!(why.contains(&format!("/boot/initrd.img-{RT} is at none of ")), "{why}");
+    assert!(hint.starts_with("nothing was written"), "{hint}");
+    machine.write(&format!("boot/initrd.img-{RT}"), "");
+    let line = format!("BOOT_IMAGE=/boot/vmlinuz-{RT} root=UUID=ab ro nohz_full=1-3 rcu_nocbs=1-3");
+    let image = kexec::image(&machine.host(), &written(&machine, false)).unwrap();
+    let words = |line: &str| {
+        let mut words: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
+        words.sort();
+        words
+    };
+    assert_eq!(words(&image.line), words(&line));
+    assert_eq!(image.kernel, format!("/boot/vmlinuz-{RT}"));
+    assert_eq!(image.initrd, Some(format!("/boot/initrd.img-{RT}")));
+}
+
+#[test]
+fn an_entry_of_systemd_boot_names_its_files_on_its_own_file_system() {
+    let load = |rest: &str, there: &[&str]| {
+        let machine = Machine::without_loader();
+        let text = format!("title x\nlinux /m/{RT}/linux\noptions root=LABEL=x ro\n{rest}");
+        machine.write(&format!("boot/efi/loader/entries/m-{RT}.conf"), &text);
+        machine.write(&format!("boot/config-{RT}"), "CONFIG_PREEMPT_RT=y\n");
+        there.iter().for_each(|path| machine.write(path, ""));
+        let kernels = vec![RT.to_owned()];
+        let (loader, _) = loaders::find(&machine.host()).unwrap().unwrap();
+        let written = Written {
+            loader: loader.name().to_owned(),
+            words: vec!["ro".to_owned()],
+            kernels,
+            files: Vec::new(),
+            next: None,
+            next_has: true,
+            entry: None,
+            menu: String::new(),
+            trial: None,
+        };
+        // The file says the version here.
+        let written = match loaders::find(&machine.host()).unwrap().unwrap().1.entries.pop() {
+            Some(entry) => Written { kernels: vec![entry.version], ..written },
+            None => written,
+        };
+        kexec::image(&machine.host(), &written)
+    };
+    let (kernel, disk) = (format!("boot/efi/m/{RT}/linux"), format!("boot/efi/m/{RT}/initrd"));
+    let one = format!("initrd /m/{RT}/initrd\nversion {RT}\n");
+    let image = |initrd: Option<String>| Image {
+        kernel: format!("/{kernel}"),
+        initrd,
+        line: format!("BOOT_IMAGE=/{kernel} root=LABEL=x ro"),
+    };
+    assert_eq!(load(&one, &[&kernel, &disk]).unwrap(), image(Some(format!("/{disk}"))));
+    // Whose entry has none needs none.
+    let none = format!("version {RT}\n");
+    assert_eq!(load(&none, &[&kernel]).unwrap(), image(None));
+    for (rest, there, wanted) in [
+        (one.clone(), vec![kernel.as_str()], "is at none of "),
+        (one.clone(), vec![disk.as_str()], "is at none of "),
+        (format!("initrd /ucode.img\n{one}"), vec![&kernel, &disk], "several initial RAM disks"),
+    ] {
+        let (why, _) = hinted(&load(&rest, &there).unwrap_err());
+        assert!(why.contains(wanted), "{why}");
+    }
+}
+
+#[test]
+fn undo_unloads_what_this_boot_has_loaded_and_nothing_else() {
+    let machine = able();
+    let it = written(&machine, false);
+    let started = kexec::start(&machine.host(), &machine.store(), &it).unwrap();
+    assert!(!started.now);
+    assert_eq!(machine.read(LOADED), "1\n");
+    write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
+    assert_eq!(machine.read(LOADED), "0\n");
+    // After a boot what is loaded is somebody else's.
+    let it = written(&machine, false);
+    kexec::start(&machine.host(), &machine.store(), &it).unwrap();
+    machine.write("proc/sys/kernel/random/boot_id", "b2\n");
+    write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
+    assert_eq!(machine.read(LOADED), "1\n");
+}
+
+#[test]
+fn killed_between_loading_and_starting_undo_unloads_it() {
+    let count = {
+        let machine = able();
+        let (host, it) = (machine.host(), written(&machine, true));
+        kexec::start(&host, &machine.store(), &it).unwrap();
+        host.writes() + 1
+    };
+    for at in 0..count {
+        let machine = able();
+        machine.write("run/systemd/system/README", "");
+        let it = written(&machine, true);
+        let killed = machine.host().failing(Fault::Stop { at });
+        let error = kexec::start(&killed, &machine.store(), &it).unwrap_err();
+        assert!(matches!(error, BootError::Killed), "{at}: {error}");
+        write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
+        assert_eq!(machine.read(LOADED), "0\n", "killed at write {at}");
+    }
+}
+
+#[test]
+fn when_it_is_refused_nothing_stays_loaded_and_the_loader_boots_the_trial_once() {
+    // The init system refuses to start it, or the kernel to load it.
+    for init in [true, false] {
+        for trial in [true, false] {
+            let machine = able();
+            if init {
+                machine.write("run/systemd/system/README", "");
+            }
+            let it = written(&machine, trial);
+            if !init {
+                machine.remove(LOADED);
+            }
+            let error = kexec::start(&machine.host(), &machine.store(), &it).unwrap_err();
+            let (_, hint) = hinted(&error);
+            assert!(hint.ends_with("reboot instead"), "{hint}");
+            assert!(!init || machine.read(LOADED) == "0\n");
+            assert_eq!(journal(&machine.store()).unwrap().unwrap().loaded, None);
+            let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
+            assert!(found.entries[found.next.unwrap()].ours, "{}", found.why);
+            assert_eq!(found.why.contains("for one boot"), trial, "{}", found.why);
+        }
+    }
+    // Where the loader cannot either, there is nothing to reboot into.
+    let machine = able();
+    let it = written(&machine, true);
+    machine.remove(LOADED);
+    let host = machine.probing("abstraction", "lvm");
+    let (_, hint) = hinted(&kexec::start(&host, &machine.store(), &it).unwrap_err());
+    assert!(hint.contains("cpushield undo --boot") && hint.contains("lvm"), "{hint}");
+}
