@@ -260,8 +260,10 @@ fn move_back(
         return Ok(Fate::Failed { reason: format!("tasks stay in {to}: {reason}") }.into());
     }
     let note = match moved.stayed.first_key_value() {
-        Some((reason, _)) => format!("{} tasks moved back, {stayed} stayed: {reason}", moved.moved),
-        None => format!("{} tasks moved back", moved.moved),
+        Some((reason, _)) => {
+            format!("tasks moved back: {}; {stayed} stayed: {reason}", moved.moved)
+        }
+        None => format!("tasks moved back: {}", moved.moved),
     };
     Ok(Back { fate: Some(Fate::Restored), note: Some(note) })
 }
@@ -275,7 +277,7 @@ fn remove_group(host: &Host, path: &str) -> Result<Back> {
     let above = path.rsplit_once('/').map_or("/", |(above, _)| above);
     let mut moved = 0;
     remove_below(host, path, above, &mut moved, 0)?;
-    let note = (moved > 0).then(|| format!("{moved} tasks that ran in it are now in {above}"));
+    let note = (moved > 0).then(|| format!("tasks that ran in it and are now in {above}: {moved}"));
     Ok(Back { fate: Some(Fate::Restored), note })
 }
 

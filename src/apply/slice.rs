@@ -127,7 +127,7 @@ pub(super) fn restore(
         }
     }
     let mut note =
-        (moved > 0).then(|| format!("{moved} programs that ran in it are now in {TREE}"));
+        (moved > 0).then(|| format!("programs that ran in it and are now in {TREE}: {moved}"));
     for (path, text) in files {
         let words = writable(Compare::Member, text, &host.read_line(path)?);
         // Only cpusets came because of the slice; other controllers are systemd's own business.

@@ -4,6 +4,7 @@ use super::Global;
 use crate::apply::{self, UndoError, Undone, undo};
 use crate::boot::early;
 use crate::failure::{Failure, Kind};
+use crate::report::table::many;
 use crate::report::undone_text;
 use crate::run;
 use crate::ui::Ui;
@@ -75,7 +76,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
         return Ok(());
     }
     let failed = undone.failed().count();
-    let message = format!("{failed} changes could not be put back");
+    let message = format!("{} could not be put back", many(failed, "change"));
     Err(Failure::new(Kind::NotUndone, message)
         .hint("call `cpushield undo` again; `cpushield undo --forget` gives up what is left"))
 }

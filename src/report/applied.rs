@@ -1,7 +1,7 @@
 //! [`Applied`] and [`Undone`] for people: what was changed, grouped by tunable, what was not and
 //! why, and what to do next. Pure.
 
-use super::table::{Align, lay_out};
+use super::table::{Align, lay_out, many};
 use crate::apply::{Applied, AppliedStep, Fate, Undone, UndoneStep};
 use crate::change::{Change, Outcome};
 use crate::plan::Plan;
@@ -74,7 +74,7 @@ fn counts(steps: &[&AppliedStep]) -> String {
     }
     for moved in steps.iter().filter_map(|step| step.done.moved.as_ref()) {
         let stayed: usize = moved.stayed.values().sum();
-        words.push(format!("{} tasks moved", moved.moved));
+        words.push(format!("{} moved", many(moved.moved, "task")));
         if stayed > 0 {
             words.push(format!("{stayed} stay, being bound"));
         }
@@ -93,10 +93,10 @@ fn refusals(steps: &[AppliedStep]) -> String {
     let line = |((tunable, reason), subjects): ((&str, &str), Vec<&str>)| match subjects.as_slice()
     {
         [only] => format!("{tunable}: {only}: {reason}"),
-        many => {
-            let first: Vec<&str> = many.iter().take(3).copied().collect();
-            let more = if many.len() > 3 { ", …" } else { "" };
-            format!("{tunable}: {} times {reason}: {}{more}", many.len(), first.join(", "))
+        all => {
+            let first: Vec<&str> = all.iter().take(3).copied().collect();
+            let more = if all.len() > 3 { ", …" } else { "" };
+            format!("{tunable}: {} times {reason}: {}{more}", all.len(), first.join(", "))
         }
     };
     listed("Refused", by_reason.into_iter().map(line).collect())
@@ -141,19 +141,23 @@ pub fn undone_text(undone: &Undone) -> String {
     let of = |fate: fn(&Fate) -> bool| undone.steps.iter().filter(move |step| fate(&step.fate));
     let restored = of(|fate| *fate == Fate::Restored).count();
     let mut text =
-        format!("CPU {} is no longer shielded: {restored} changes put back", shield.cpus);
+        format!("CPU {} is no longer shielded: {} put back", shield.cpus, many(restored, "change"));
     if undone.restored_tasks > 0 {
-        text.push_str(&format!(", {} affinities rewritten", undone.restored_tasks));
+        text.push_str(&format!(
+            ", affinities of {} rewritten",
+            many(undone.restored_tasks, "task")
+        ));
     }
     text.push('\n');
     let notes = undone.steps.iter().filter_map(|step| step.note.clone());
     text.push_str(&listed("Mind", undone.notes.iter().cloned().chain(notes).collect()));
     let drifted = of(|fate| matches!(fate, Fate::Drifted { .. }));
     let tasks = undone.drifted_tasks.len();
-    let tasks = (tasks > 0).then(|| format!("{tasks} tasks with an affinity of their own by now"));
+    let tasks = (tasks > 0).then(|| format!("{} with an affinity set since", many(tasks, "task")));
     let asked = undone.asked_tasks.len();
-    let asked = (asked > 0)
-        .then(|| format!("{asked} tasks that asked for just the CPUs which the shield left them"));
+    let asked = (asked > 0).then(|| {
+        format!("{} that asked for just the CPUs which the shield left", many(asked, "task"))
+    });
     let drifted = drifted.map(line).chain(tasks).chain(asked).collect();
     text.push_str(&listed("Changed by somebody else meanwhile, left alone", drifted));
     let gone = of(|fate| *fate == Fate::Gone).map(line).collect();

@@ -4,7 +4,7 @@
 
 use crate::causes::Cause;
 use crate::plan::Plan;
-use crate::report::table::{Align, lay_out, rate, span};
+use crate::report::table::{Align, lay_out, many, rate, span};
 use crate::survey::Difference;
 use crate::verify::{Control, CpuEvidence, Evidence, Verdict, Witness};
 use serde::{Deserialize, Serialize};
@@ -72,7 +72,7 @@ impl Attempt {
         let list: Vec<String> =
             self.changed.iter().map(|(name, count)| format!("{name} {count}")).collect();
         let sum: usize = self.changed.iter().map(|(_, count)| count).sum();
-        let mut text = format!("\nChanged {sum} things");
+        let mut text = format!("\nChanged {}", many(sum, "thing"));
         if self.refused > 0 {
             text.push_str(&format!(" ({} refused by the kernel)", self.refused));
         }

@@ -184,7 +184,7 @@ fn what_somebody_else_changed_meanwhile_is_left_alone_and_told() {
     assert_eq!(drifted, ["/proc/irq/24/smp_affinity", "/proc/sys/vm/stat_interval"]);
     assert_eq!(bench.host().affinity(100).unwrap().to_string(), "0-3", "it was in the shield");
     let told = undone.steps.iter().filter_map(|step| step.note.as_deref());
-    assert_eq!(told.collect::<Vec<_>>(), ["1 tasks that ran in it are now in /sys/fs/cgroup"]);
+    assert_eq!(told.collect::<Vec<_>>(), ["tasks that ran in it and are now in /sys/fs/cgroup: 1"]);
     for kept in ["sys/vm/stat_interval", "irq/24/smp_affinity", "irq/24/smp_affinity_list"] {
         let path = Path::new("proc").join(kept);
         before.insert(path.clone(), now[&path].clone());
