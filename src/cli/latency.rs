@@ -59,6 +59,9 @@ pub struct Args {
     /// Write the histograms here as an HDR log
     #[arg(long, value_name = "FILE")]
     hdr: Option<PathBuf>,
+    /// Let real-time threads have every CPU of the machine
+    #[arg(long)]
+    force: bool,
     /// The cgroup directory that the threads join, when the shield is not cpushield's
     #[arg(long, value_name = "DIR")]
     cgroup: Option<String>,
@@ -120,6 +123,7 @@ fn measured(
             max_ns: args.max,
             cgroup: scene.cgroup,
             guard: scene.guard,
+            force: args.force,
             progress: &|progress| match progress {
                 Progress::Starting => bar.tell("getting ready"),
                 Progress::Measuring { done, of, worst_ns } => {
@@ -263,8 +267,11 @@ fn outcome(latency: &Latency) -> Result<(), Failure> {
     }
     let broken = latency.gates.iter().filter(|gate| gate.held != Some(true));
     let words = |gate: &crate::verify::Gate| match gate.held {
-        None => format!("it is not known whether {} holds", gate.limit),
-        _ => format!("{} does not hold: found {}", gate.limit, gate.found),
+        None => {
+            let why = gate.why.first().map_or_else(String::new, |why| format!(": {why}"));
+            format!("it is not known whether {} holds{why}", gate.limit)
+        }
+        _ => format!("{} does not hold: found {}", gate.limit, report::found(latency, gate)),
     };
     let words: Vec<String> = broken.map(words).collect();
     Err(Failure::new(Kind::DoesNotHold, words.join("; ")))

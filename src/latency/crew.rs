@@ -20,6 +20,8 @@ pub const HIDDEN: &str = "__measure";
 const PATIENCE: Duration = Duration::from_secs(60);
 /// A thread that was told to end and has not for so long and its period waits in vain.
 const GRACE: Duration = Duration::from_secs(2);
+/// Of a longer period the rest is not waited for: its thread may sleep for an hour yet.
+pub(super) const LONG: Duration = Duration::from_secs(2);
 /// A measuring thread calls little and deep nowhere; all of it is locked.
 const STACK_BYTES: usize = 128 << 10;
 
@@ -34,11 +36,22 @@ pub(super) struct Seat {
     pub(super) policy: Policy,
 }
 
+/// When the threads do what, by `CLOCK_MONOTONIC`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Times {
+    /// From here on there are events.
+    pub(super) begin_ns: u64,
+    /// From here on they count.
+    pub(super) from_ns: u64,
+    /// Here the threads end by themselves, whether somebody tells them to or not.
+    pub(super) until_ns: u64,
+}
+
 /// What the crew is asked.
 #[derive(Debug, Serialize, Deserialize)]
 enum Ask {
     Start { instrument: String, seats: Vec<Seat>, files: Vec<String>, limits_ns: [u64; LIMITS] },
-    Go { begin_ns: u64, from_ns: u64 },
+    Go(Times),
     End,
 }
 
@@ -90,12 +103,12 @@ impl Crew {
         }
     }
 
-    /// From `begin_ns` on there are events; they count from `from_ns` on.
+    /// Lets the threads go.
     ///
     /// # Errors
     /// The crew is gone.
-    pub(super) fn go(&mut self, begin_ns: u64, from_ns: u64) -> Result<(), LatencyError> {
-        let why = match talk(&mut self.companion, &Ask::Go { begin_ns, from_ns }) {
+    pub(super) fn go(&mut self, times: Times) -> Result<(), LatencyError> {
+        let why = match talk(&mut self.companion, &Ask::Go(times)) {
             Ok(Answer::Going) => return Ok(()),
             Ok(other) => unexpected(&other),
             Err(why) => why,
@@ -111,7 +124,7 @@ impl Crew {
     /// Tells the threads to end, and waits for those that can.
     pub(super) fn stop(&self, longest_period: Duration) {
         self.tallies().iter().for_each(Tally::stop);
-        let until = Instant::now() + longest_period + GRACE;
+        let until = Instant::now() + longest_period.min(LONG) + GRACE;
         let busy = |tally: &Tally| tally.stage() == Stage::Running;
         while self.tallies().iter().any(busy) && Instant::now() < until {
             thread::sleep(Duration::from_millis(5));
@@ -158,10 +171,10 @@ pub fn serve(host: &Host) {
                     Err(answer) => answer,
                 }
             }
-            Ok(Ask::Go { begin_ns, from_ns }) => {
+            Ok(Ask::Go(times)) => {
                 for start in team.iter().flat_map(|team| &team.starts) {
                     // A thread that is gone shows in its tally.
-                    let _ = start.send((begin_ns, from_ns));
+                    let _ = start.send(times);
                 }
                 Answer::Going
             }
@@ -180,7 +193,7 @@ pub fn serve(host: &Host) {
 
 /// The threads, as their own process has them.
 struct Team {
-    starts: Vec<Sender<(u64, u64)>>,
+    starts: Vec<Sender<Times>>,
 }
 
 impl Team {
@@ -267,11 +280,19 @@ fn work(
     seat: &Seat,
     tally: Option<&Tally>,
     limits_ns: [u64; LIMITS],
-    wait: &Receiver<(u64, u64)>,
+    wait: &Receiver<Times>,
 ) {
     let Some(tally) = tally else { return };
     // The maker is gone, or gave up.
-    let Ok((begin_ns, from_ns)) = wait.recv() else { return };
-    let terms = Terms { cpu: seat.cpu, from_ns, limits_ns };
-    instrument.run(&Task { period_ns: seat.period_ns, begin_ns, terms }, tally);
+    let Ok(times) = wait.recv() else { return };
+    let terms = Terms {
+        cpu: seat.cpu,
+        period_ns: seat.period_ns,
+        from_ns: times.from_ns,
+        until_ns: times.until_ns,
+        gives_up: seat.policy.rt_priority() > 0,
+        limits_ns,
+    };
+    let task = Task { period_ns: seat.period_ns, begin_ns: times.begin_ns, terms };
+    instrument.run(&task, tally);
 }

@@ -64,9 +64,11 @@ pub struct Series {
     pub mean_ns: Option<u64>,
     /// The longest.
     pub max_ns: Option<u64>,
-    /// Latencies below which so many of all are, to one part in a thousand.
+    /// Latencies below which so many of all are, to one part in a thousand. Missed events are among
+    /// them, each as late as it would have been.
     pub percentiles: Vec<Percentile>,
-    /// How many latencies were longer than each limit asked for.
+    /// How many latencies were longer than each limit asked for; missed events count as they do in
+    /// the percentiles.
     pub over: Vec<Over>,
     /// How far the time between two events seen was from the period at most: the max jitter of
     /// LinuxCNC's latency test. `None` with fewer than two events, and where another program makes
@@ -77,8 +79,8 @@ pub struct Series {
     pub elsewhere: Option<u64>,
     /// The worst of each moment.
     pub timeline: Timeline,
-    /// All latencies in nanoseconds: an HDR histogram of three digits, encoded as V2 with DEFLATE,
-    /// in base64.
+    /// All latencies in nanoseconds, without missed events: an HDR histogram of three digits,
+    /// encoded as V2 with DEFLATE, in base64.
     pub histogram: String,
     /// What makes these figures doubtful: it ran elsewhere, its CPU went away.
     pub doubts: Vec<String>,
@@ -112,7 +114,7 @@ pub struct Over {
     pub limit_ns: u64,
     /// How many were longer.
     pub count: u64,
-    /// How many of a hundred.
+    /// How many of a hundred, missed events among them.
     pub percent: f64,
 }
 

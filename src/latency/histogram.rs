@@ -36,6 +36,20 @@ fn empty() -> Histogram<u64> {
     }
 }
 
+/// The same with what was missed: an event that came late by more than a period hides those that
+/// were due meanwhile, each late by a period less than the one before.
+pub(super) fn with_missed(histogram: &Histogram<u64>, period_ns: u64) -> Histogram<u64> {
+    let mut whole = histogram.clone();
+    for step in histogram.iter_recorded() {
+        let (late, count) = (step.value_iterated_to(), step.count_at_value());
+        let missed = late.checked_div(period_ns).unwrap_or(0);
+        for nth in 1..=missed {
+            whole.saturating_record_n(late - nth * period_ns, count);
+        }
+    }
+    whole
+}
+
 /// Percentiles as far as so many values can tell them: of a thousand values none is at 99.99 %.
 /// A step's upper end may be above everything that was seen, so the longest is given.
 pub(super) fn percentiles(histogram: &Histogram<u64>, longest_ns: u64) -> Vec<Percentile> {
@@ -155,6 +169,21 @@ mod tests {
         assert_eq!(named, [(50.0, 500), (90.0, 900), (99.0, 990), (99.9, 1000)]);
         assert_eq!(percentiles(&empty(), 0), []);
         assert_eq!(percentiles(&collect([(123_456, 2)].into_iter()), 123_460)[0].ns, 123_460);
+    }
+
+    #[test]
+    fn percentiles_know_of_the_events_that_nobody_waited_for() {
+        // 100 events in time, and one that 9 others were missed behind.
+        let seen = collect([(10, 100), (9_500, 1)].into_iter());
+        let whole = with_missed(&seen, 1_000);
+        assert_eq!((seen.len(), whole.len()), (101, 110));
+        let at = |histogram, percent: f64| {
+            let all = percentiles(histogram, 9_500);
+            all.iter().find(|one| (one.percent - percent).abs() < 0.1).unwrap().ns
+        };
+        assert_eq!(at(&seen, 99.0), 10);
+        assert!(at(&whole, 99.0) >= 8_490, "{}", at(&whole, 99.0));
+        assert_eq!(with_missed(&seen, 0), seen, "without a period nothing is missed");
     }
 
     #[test]

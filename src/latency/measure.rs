@@ -1,9 +1,8 @@
 //! Measure: `Host` → [`Latency`]. Starts the crew, lets the time go by, and makes a document of its
 //! figures. It looks at them from a housekeeping CPU, several times a second.
 
-use super::crew::{Crew, Seat};
+use super::crew::{Crew, LONG, Seat, Times};
 use super::histogram;
-use super::instruments::Task;
 use super::order::{LatencyError, Order, Progress};
 use super::{Isolation, Latency, Over, SCHEMA, Series, Setting, Timeline, Worst};
 use crate::survey::{Machine, survey_beside};
@@ -11,7 +10,7 @@ use crate::verify::Gate;
 use crate::verify::aside::Aside;
 use crate::verify::circumstances;
 use cpushield_linux::clock::monotonic_ns;
-use cpushield_linux::tally::{Figures, LIMITS, Stage, Tally, Terms};
+use cpushield_linux::tally::{Figures, LIMITS, Stage, Tally};
 use cpushield_linux::{CpuSet, Host};
 use std::collections::BTreeSet;
 use std::thread::Scope;
@@ -23,6 +22,12 @@ const STEP: Duration = Duration::from_millis(100);
 const ROUNDS: u64 = 10;
 /// The threads get so long to go to sleep before their first event.
 const LEAD_NS: u64 = 20_000_000;
+/// A shorter period leaves a thread no time to sleep on most machines.
+const SHORTEST_NS: u64 = 10_000;
+/// Threads that were not told to end do so by themselves so long after the end.
+const OVERTIME_NS: u64 = 2_000_000_000;
+/// A figure that may be wrong by more says little.
+const BLUR_NS: u64 = 20_000;
 /// Looks at the clock that its price is taken from.
 const LOOKS: u64 = 1000;
 
@@ -52,7 +57,8 @@ pub fn measure(host: &Host, order: &Order<'_>) -> Result<Latency, LatencyError> 
     let began_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let begin_ns = monotonic_ns().saturating_add(LEAD_NS);
     let from_ns = begin_ns.saturating_add(nanos(order.settle));
-    crew.go(begin_ns, from_ns)?;
+    let until_ns = from_ns.saturating_add(nanos(order.span)).saturating_add(OVERTIME_NS);
+    crew.go(Times { begin_ns, from_ns, until_ns })?;
     let (calm, stopped, moved, end_ns) = std::thread::scope(|scope| {
         drive(scope, order, &seats, &crew, begin_ns);
         run.wait_until(from_ns);
@@ -70,6 +76,7 @@ pub fn measure(host: &Host, order: &Order<'_>) -> Result<Latency, LatencyError> 
     for (((seat, tally), line), doubts) in
         seats.iter().zip(crew.tallies()).zip(run.timelines).zip(moved)
     {
+        run.notes.extend(blurred(seat, &tally.figures()));
         series.push(told(seat, tally, order, from_ns, end_ns, line, doubts));
     }
     crew.dismiss();
@@ -120,22 +127,41 @@ fn check(host: &Host, order: &Order<'_>) -> Result<CpuSet, LatencyError> {
         .instrument
         .possible(host)
         .map_err(|why| LatencyError::Impossible { instrument: order.instrument.name(), why })?;
-    if order.instrument.is_endless() && online.minus(&order.cpus).is_empty() {
-        let why = "every CPU would be kept busy; leave one out of --cpus".to_owned();
-        return Err(LatencyError::Unsuited { instrument: order.instrument.name(), why });
-    }
-    let unsuited = |why| LatencyError::Unsuited { instrument: order.instrument.name(), why };
-    order
-        .beats
-        .iter()
-        .try_for_each(|beat| order.instrument.suits(beat.period_ns))
-        .map_err(unsuited)?;
-    let most = order.instrument.threads_max();
-    if order.beats.len().saturating_mul(order.cpus.len()) > most {
-        let why = format!("{most} thread at most: name one CPU (--cpus) and one period");
-        return Err(unsuited(why));
-    }
+    suits(order, &online)
+        .map_err(|why| LatencyError::Unsuited { instrument: order.instrument.name(), why })?;
     Ok(online)
+}
+
+/// Why the instrument cannot have these threads on these CPUs.
+fn suits(order: &Order<'_>, online: &CpuSet) -> Result<(), String> {
+    let instrument = order.instrument;
+    if online.minus(&order.cpus).is_empty() {
+        if instrument.is_endless() {
+            return Err("every CPU would be kept busy; leave one out of --cpus".to_owned());
+        }
+        if !order.force && order.beats.iter().any(|beat| beat.policy.rt_priority() > 0) {
+            return Err(
+                "real-time threads on every CPU could leave no time for anything else, not \
+                 even for what ends them; leave a CPU out of --cpus, take --other, or --force it"
+                    .to_owned(),
+            );
+        }
+    }
+    for beat in &order.beats {
+        if !instrument.is_endless() && beat.period_ns < SHORTEST_NS {
+            let (asked, least) = (exact(beat.period_ns), exact(SHORTEST_NS));
+            return Err(format!(
+                "a thread of {asked} would never sleep and take its CPU for itself; the shortest \
+                 period is {least}"
+            ));
+        }
+        instrument.suits(beat.period_ns)?;
+    }
+    let most = instrument.threads_max();
+    if order.beats.len().saturating_mul(order.cpus.len()) > most {
+        return Err(format!("{most} thread at most: name one CPU (--cpus) and one period"));
+    }
+    Ok(())
 }
 
 /// Every CPU gets every thread.
@@ -163,9 +189,7 @@ fn drive<'scope, 'env>(
         return;
     }
     for (seat, tally) in seats.iter().zip(crew.tallies()) {
-        let terms = Terms { cpu: seat.cpu, from_ns: 0, limits_ns: [0; LIMITS] };
-        let task = Task { period_ns: seat.period_ns, begin_ns, terms };
-        scope.spawn(move || instrument.drive(&task, tally));
+        scope.spawn(move || instrument.drive(seat.period_ns, begin_ns, tally));
     }
 }
 
@@ -291,7 +315,7 @@ fn told(
     doubts.extend(doubtful(seat, tally.stage(), &figures, end_ns));
     let share = |count: u64| {
         #[expect(clippy::cast_precision_loss, reason = "a share is not exact")]
-        let share = count as f64 * 100.0 / figures.samples.max(1) as f64;
+        let share = count as f64 * 100.0 / (figures.samples + figures.missed).max(1) as f64;
         share
     };
     let over = |(limit_ns, count): (&u64, &u64)| {
@@ -315,7 +339,10 @@ fn told(
         min_ns: some(figures.min_ns),
         mean_ns: figures.sum_ns.checked_div(figures.samples),
         max_ns: some(figures.max_ns),
-        percentiles: histogram::percentiles(&histogram, figures.max_ns),
+        percentiles: histogram::percentiles(
+            &histogram::with_missed(&histogram, seat.period_ns),
+            figures.max_ns,
+        ),
         over: order.over_ns.iter().zip(&figures.over).map(over).collect(),
         jitter_ns: (figures.samples > 1 && seat.period_ns > 0 && !order.instrument.is_driven())
             .then(|| {
@@ -338,12 +365,21 @@ fn doubtful(seat: &Seat, stage: Stage, figures: &Figures, end_ns: u64) -> Vec<St
         Stage::Running => {
             let due = figures.last_due_ns.saturating_add(seat.period_ns);
             let late = end_ns.saturating_sub(due) / 1_000_000;
-            doubts.push(if figures.samples == 0 {
-                "it saw nothing at all, and did not end".to_owned()
-            } else {
-                format!("it did not run again: its last event was {late} ms late at the end")
-            });
+            if figures.samples == 0 && seat.period_ns > nanos(LONG) {
+                doubts.push("no event came: its period was not over".to_owned());
+            } else if figures.samples == 0 {
+                doubts.push("it saw nothing at all, and did not end".to_owned());
+            } else if due < end_ns.saturating_add(nanos(LONG)) {
+                doubts.push(format!(
+                    "it did not run again: its last event was {late} ms late at the end"
+                ));
+            }
         }
+        Stage::Overrun => doubts.push(
+            "it ended itself: most of its events came a period late for a second, and a real-time \
+             thread that never sleeps takes its CPU from everybody else; take a longer --thread"
+                .to_owned(),
+        ),
         Stage::Failed(number) => {
             let error = std::io::Error::from_raw_os_error(number);
             doubts.push(format!("it ended before its time: {error}"));
@@ -355,7 +391,25 @@ fn doubtful(seat: &Seat, stage: Stage, figures: &Figures, end_ns: u64) -> Vec<St
     if let Some(elsewhere) = figures.elsewhere.filter(|elsewhere| *elsewhere > 0) {
         doubts.push(format!("it ran on another CPU {elsewhere} times"));
     }
+    if figures.missed > figures.samples {
+        doubts.push("more periods were missed than met; this machine cannot keep up".to_owned());
+    }
+    if figures.early > 0 {
+        let early = figures.early;
+        doubts.push(format!("{early} events came before they were due: the rest is too short"));
+    }
+    if figures.blur_ns > BLUR_NS {
+        doubts.push(format!("when its events are due is known to {} only", exact(figures.blur_ns)));
+    }
     doubts
+}
+
+/// How far the figures of a thread may be too long.
+fn blurred(seat: &Seat, figures: &Figures) -> Option<String> {
+    let blur = exact(figures.blur_ns);
+    (figures.blur_ns > 0).then(|| {
+        format!("CPU {}: every latency may be too long by up to {blur}, see explain", seat.cpu)
+    })
 }
 
 fn isolation(machine: &Machine, order: &Order<'_>, broken: Vec<String>) -> Isolation {
@@ -402,8 +456,9 @@ fn gate(latency: &Latency, most_ns: u64) -> Gate {
     for series in &latency.series {
         why.extend(series.doubts.iter().map(|doubt| format!("CPU {}: {doubt}", series.cpu)));
     }
-    if latency.stopped && latency.span_ns == 0 {
-        why.push("it was stopped before anything was measured".to_owned());
+    if latency.stopped {
+        let (span, asked) = (exact(latency.span_ns), exact(latency.asked_ns));
+        why.push(format!("it was stopped after {span} of {asked}"));
     }
     let held = match worst {
         Some(worst) if worst > most_ns => Some(false),
@@ -479,6 +534,11 @@ pub(super) mod tests {
         let mut broken = plain.clone();
         broken.isolation.broken.push("after 3 s: its cgroup is gone".to_owned());
         assert_eq!(held(&broken, 31_000), None);
+        let mut stopped = plain.clone();
+        stopped.stopped = true;
+        assert_eq!(held(&stopped, 31_000), None);
+        assert_eq!(gate(&stopped, 31_000).why, ["it was stopped after 5ms of 5ms"]);
+        assert_eq!(held(&stopped, 30_999), Some(false));
         let mut empty = plain;
         empty.series.clear();
         assert_eq!(held(&empty, 31_000), None);
@@ -500,10 +560,56 @@ pub(super) mod tests {
             doubtful(&SEAT, Stage::Running, &figures, 911_000_000),
             ["it did not run again: its last event was 900 ms late at the end"]
         );
+        let hourly = Seat { period_ns: 3_600_000_000_000, ..SEAT };
+        let asleep = doubtful(&hourly, Stage::Running, &figures, 911_000_000);
+        assert_eq!(asleep, Vec::<String>::new(), "it sleeps until its next event");
         let none = Figures { elsewhere: Some(2), ..Figures::default() };
         let said = doubtful(&SEAT, Stage::Ended, &none, 0);
         assert_eq!(said, ["no event came", "it ran on another CPU 2 times"]);
         let said = doubtful(&SEAT, Stage::Failed(19), &figures, 0);
         assert!(said[0].starts_with("it ended before its time: No such device"), "{said:?}");
+    }
+
+    #[test]
+    fn a_thread_that_cannot_keep_up_is_no_good_result() {
+        let said = |figures| doubtful(&SEAT, Stage::Ended, &figures, 0).join(", ");
+        let figures = Figures { samples: 7, missed: 7, blur_ns: BLUR_NS, ..Figures::default() };
+        assert_eq!(said(figures.clone()), "");
+        assert!(said(Figures { missed: 8, ..figures.clone() }).contains("cannot keep up"));
+        assert!(said(Figures { early: 1, ..figures.clone() }).contains("before they were due"));
+        assert!(said(Figures { blur_ns: 20_001, ..figures.clone() }).contains("20001ns"));
+        assert!(blurred(&SEAT, &figures).is_some_and(|note| note.contains("20us")));
+        let given_up = doubtful(&SEAT, Stage::Overrun, &figures, 0);
+        assert!(given_up[0].starts_with("it ended itself"), "{given_up:?}");
+    }
+
+    #[test]
+    fn threads_that_take_the_machine_are_refused() {
+        let all: CpuSet = "0-3".parse().unwrap();
+        let said = |instrument, cpus: &str, period_ns, policy, force| {
+            let order = Order {
+                instrument: crate::latency::instruments::by_name(instrument).unwrap(),
+                cpus: cpus.parse().unwrap(),
+                beats: vec![super::super::Beat { period_ns, policy }],
+                span: Duration::from_secs(1),
+                settle: Duration::ZERO,
+                over_ns: Vec::new(),
+                max_ns: None,
+                cgroup: None,
+                guard: None,
+                force,
+                progress: &|_| {},
+                stop: &|| false,
+            };
+            suits(&order, &all).err().unwrap_or_default()
+        };
+        let (fifo, other) = (Policy::Fifo { priority: 80 }, Policy::Other { nice: 0 });
+        assert_eq!(said("timer", "3", 10_000, fifo, false), "");
+        assert!(said("timer", "3", 9_999, fifo, true).contains("the shortest period is 10us"));
+        assert!(said("timer", "0-3", 1_000_000, fifo, false).contains("--force"));
+        assert_eq!(said("timer", "0-3", 1_000_000, fifo, true), "");
+        assert_eq!(said("timer", "0-3", 1_000_000, other, false), "");
+        assert_eq!(said("spin", "3", 0, other, false), "");
+        assert!(said("spin", "0-3", 0, other, true).contains("kept busy"));
     }
 }

@@ -35,6 +35,8 @@ pub struct Order<'a> {
     pub cgroup: Option<String>,
     /// The shield they run in.
     pub guard: Option<Guard>,
+    /// Real-time threads may be measured even where no CPU is left for anything else.
+    pub force: bool,
     /// Told about the progress several times a second.
     pub progress: &'a dyn Fn(Progress),
     /// Asked several times a second whether to stop early; what was seen until then is kept.

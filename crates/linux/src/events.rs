@@ -78,13 +78,21 @@ impl Rtc {
         Ok(Rtc { file: File::open(Rtc::PATH)? })
     }
 
-    /// From now on it tells of so many events a second.
+    /// It is to tell of so many events a second, once [`Rtc::begin`] was called.
     ///
     /// # Errors
     /// The kernel's answer: EACCES above `/sys/class/rtc/rtc0/max_user_freq` without the right to,
     /// EINVAL above 8192.
-    pub fn begin(&mut self, hertz: u64) -> io::Result<()> {
-        self.ask(RTC_IRQP_SET, hertz)?;
+    pub fn set_rate(&mut self, hertz: u64) -> io::Result<()> {
+        self.ask(RTC_IRQP_SET, hertz)
+    }
+
+    /// The first event is a period from now. Takes long when somebody reads the clock meanwhile:
+    /// both hold `ops_lock` of the device (drivers/rtc/dev.c, 2.6.38 to 6.12).
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub fn begin(&mut self) -> io::Result<()> {
         self.ask(RTC_PIE_ON, 0)
     }
 
@@ -97,16 +105,41 @@ impl Rtc {
         }
     }
 
-    /// Waits for an event, and says how many came since the last time.
+    /// Waits for a periodic event, and says how many came since the last time.
     ///
     /// # Errors
     /// The kernel's answer.
     #[inline]
-    pub fn wait(&mut self) -> io::Result<u64> {
-        let mut bytes = [0; size_of::<libc::c_ulong>()];
-        self.file.read_exact(&mut bytes)?;
-        // Beside the number is its kind, in the lowest byte (rtc(4)).
-        Ok(libc::c_ulong::from_ne_bytes(bytes) >> 8)
+    pub fn wait(&mut self) -> io::Result<Ticks> {
+        loop {
+            let mut bytes = [0; size_of::<libc::c_ulong>()];
+            self.file.read_exact(&mut bytes)?;
+            if let Some(ticks) = Ticks::of(libc::c_ulong::from_ne_bytes(bytes)) {
+                return Ok(ticks);
+            }
+        }
+    }
+}
+
+/// Periodic events of the clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ticks {
+    /// How many there were.
+    pub count: u64,
+    /// Alarms or updates, which other programs ask for, are among them.
+    pub is_mixed: bool,
+}
+
+impl Ticks {
+    /// What was read: the number of events of all kinds, and the kinds in the lowest byte (rtc(4);
+    /// rtc_handle_legacy_irq() in drivers/rtc/interface.c). `None` without a periodic one.
+    #[inline]
+    fn of(word: libc::c_ulong) -> Option<Ticks> {
+        /// include/uapi/linux/rtc.h: `RTC_PF`, `RTC_AF`, `RTC_UF`.
+        const PERIODIC: libc::c_ulong = 0x40;
+        const OTHERS: libc::c_ulong = 0x20 | 0x10;
+        let is_mixed = word & OTHERS != 0;
+        (word & PERIODIC != 0).then(|| Ticks { count: (word >> 8).max(1), is_mixed })
     }
 }
 
@@ -158,6 +191,15 @@ mod tests {
         assert!(timer.wait().unwrap() >= 1 && monotonic_ns() >= first);
         std::thread::sleep(std::time::Duration::from_millis(5));
         assert!(timer.wait().unwrap() >= 4);
+    }
+
+    #[test]
+    fn an_alarm_of_the_clock_is_no_period() {
+        let ticks = |count, is_mixed| Some(Ticks { count, is_mixed });
+        assert_eq!(Ticks::of(0x1c0), ticks(1, false));
+        assert_eq!(Ticks::of(0x3c0), ticks(3, false));
+        assert_eq!(Ticks::of(0x2e0), ticks(2, true));
+        assert_eq!((Ticks::of(0x1a0), Ticks::of(0x190)), (None, None));
     }
 
     #[test]

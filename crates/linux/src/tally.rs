@@ -6,11 +6,13 @@
 //! [`Tally`]. Not its job: which sources there are, on which CPUs, what the figures mean.
 
 mod bell;
+mod pace;
 
 pub use bell::Heard;
 
 use crate::region::{Region, Use};
 use bell::Bell;
+use pace::Pace;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -28,6 +30,8 @@ const COUNTERS: usize = (BITS - EXACT_BITS) as usize * HALF + 2 * HALF;
 pub const WORST: usize = 16;
 /// How many limits can be counted against.
 pub const LIMITS: usize = 8;
+/// An event seen so long before it was due is not explained by the clocks of two CPUs.
+const EARLY_NS: u64 = 1_000;
 
 /// An event that came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,8 +58,16 @@ pub trait Source {
 pub struct Terms {
     /// The CPU it belongs to.
     pub cpu: usize,
+    /// The time between two events; 0 where there is none.
+    pub period_ns: u64,
     /// Events that are due before this time of `CLOCK_MONOTONIC` do not count.
     pub from_ns: u64,
+    /// The thread ends by itself with its first event after this time: whoever should stop it may
+    /// not get a CPU from it.
+    pub until_ns: u64,
+    /// The thread ends by itself when more than half of its events come a period late for a second:
+    /// one of a real-time priority that never sleeps takes its CPU from everybody else.
+    pub gives_up: bool,
     /// Events that take longer than these are counted; 0 is none.
     pub limits_ns: [u64; LIMITS],
 }
@@ -67,8 +79,10 @@ pub enum Stage {
     Waiting,
     /// It measures.
     Running,
-    /// It was told to end, and did.
+    /// It was told to end, or its time was over.
     Ended,
+    /// It could not keep up, and gave up.
+    Overrun,
     /// It could not go on: the error number.
     Failed(i32),
 }
@@ -104,10 +118,12 @@ pub struct Tally {
     /// The longest since a reader last asked.
     peak: Line,
     bell: Bell,
-    /// 0 waiting, 1 running, 2 ended, 3 and more failed with this number less 3.
+    /// 0 waiting, 1 running, 2 ended, 3 gave up, 4 and more failed with this number less 4.
     stage: AtomicU64,
     samples: AtomicU64,
     missed: AtomicU64,
+    early: AtomicU64,
+    blur: AtomicU64,
     elsewhere: AtomicU64,
     sum: AtomicU64,
     min: AtomicU64,
@@ -129,6 +145,10 @@ pub struct Figures {
     pub samples: u64,
     /// Events that nobody waited for, because the one before was that late.
     pub missed: u64,
+    /// Events that came before they were due: when they were is not what the thread believes.
+    pub early: u64,
+    /// By so much every event may have been due later than the thread believes.
+    pub blur_ns: u64,
     /// Events that the thread saw on another CPU than its own; `None` where the processor does not
     /// tell without asking the kernel.
     pub elsewhere: Option<u64>,
@@ -144,7 +164,8 @@ pub struct Figures {
     pub longest_ns: u64,
     /// When the last one was due.
     pub last_due_ns: u64,
-    /// How many took longer than each limit.
+    /// How many took longer than each limit, those that were missed too: one that was due so much
+    /// later than the event that came was late by so much less.
     pub over: [u64; LIMITS],
     /// The longest of all, longest first.
     pub worst: Vec<Moment>,
@@ -196,14 +217,20 @@ impl Tally {
             0 => Stage::Waiting,
             1 => Stage::Running,
             2 => Stage::Ended,
-            n => Stage::Failed(i32::try_from(n - 3).unwrap_or(i32::MAX)),
+            3 => Stage::Overrun,
+            n => Stage::Failed(i32::try_from(n - 4).unwrap_or(i32::MAX)),
         }
     }
 
     /// The thread cannot begin.
     pub fn fail(&self, error: &io::Error) {
         let number = error.raw_os_error().unwrap_or(libc::EIO);
-        self.stage.store(3 + u64::from(number.unsigned_abs()), Ordering::Release);
+        self.stage.store(4 + u64::from(number.unsigned_abs()), Ordering::Release);
+    }
+
+    /// When the events are due is known to so many nanoseconds only.
+    pub fn blur(&self, ns: u64) {
+        self.blur.store(ns, Ordering::Relaxed);
     }
 
     /// Whether there are events yet.
@@ -228,6 +255,8 @@ impl Tally {
         Figures {
             samples: read(&self.samples),
             missed: read(&self.missed),
+            early: read(&self.early),
+            blur_ns: read(&self.blur),
             elsewhere: has_cpu_number().then(|| read(&self.elsewhere)),
             sum_ns: read(&self.sum),
             min_ns: read(&self.min),
@@ -294,6 +323,9 @@ impl Book<'_> {
         let first = tally.samples.load(Ordering::Relaxed) == 0;
         add(&tally.samples, 1);
         add(&tally.missed, wake.missed);
+        if wake.due_ns > wake.woke_ns.saturating_add(EARLY_NS) {
+            add(&tally.early, 1);
+        }
         add(&tally.sum, late);
         tally.last_due.store(wake.due_ns, Ordering::Relaxed);
         if first || late < tally.min.load(Ordering::Relaxed) {
@@ -310,7 +342,9 @@ impl Book<'_> {
                 break;
             }
             if late > *limit {
-                add(over, 1);
+                // Each event that was missed would have come at the same moment.
+                let beyond = (late - limit - 1).checked_div(self.terms.period_ns);
+                add(over, 1 + wake.missed.min(beyond.unwrap_or(0)));
             }
         }
         if late > self.bar || (first && late == 0) {
@@ -355,16 +389,26 @@ impl Book<'_> {
     }
 }
 
-/// Takes one event after the other until the tally is stopped or the source fails.
+/// Takes one event after the other until the tally is stopped, the time is over, the thread cannot
+/// keep up, or the source fails.
 pub fn measure(source: &mut impl Source, tally: &Tally, terms: Terms) {
     tally.stage.store(1, Ordering::Release);
     let mut book = Book { tally, terms, bar: 0, last: 0, knows_cpu: has_cpu_number() };
+    let mut pace = Pace::default();
     let stage = loop {
         if tally.is_stopped() {
             break 2;
         }
         match source.wait() {
-            Ok(wake) => book.enter(wake),
+            Ok(wake) => {
+                book.enter(wake);
+                if wake.woke_ns >= terms.until_ns {
+                    break 2;
+                }
+                if terms.gives_up && pace.is_lost(wake) {
+                    break 3;
+                }
+            }
             // It may have been in the middle of waiting.
             Err(_) if tally.is_stopped() => break 2,
             Err(error) => return tally.fail(&error),
@@ -472,7 +516,14 @@ mod tests {
         }
     }
 
-    const TERMS: Terms = Terms { cpu: 0, from_ns: 0, limits_ns: [0; LIMITS] };
+    const TERMS: Terms = Terms {
+        cpu: 0,
+        period_ns: 1_000_000,
+        from_ns: 0,
+        until_ns: u64::MAX,
+        gives_up: false,
+        limits_ns: [0; LIMITS],
+    };
 
     fn measured(late: &[u64], terms: Terms) -> (Board, Figures) {
         let board = Board::new(1).unwrap();
@@ -488,12 +539,13 @@ mod tests {
     fn every_event_is_counted_once_and_the_longest_are_kept_with_their_time() {
         let mut late: Vec<u64> = (1..=1000).collect();
         late[499] = 3_500_000;
-        let limits_ns = [999, 3_499_999, 3_500_000, 0, 0, 0, 0, 0];
+        let limits_ns = [999, 3_499_999, 3_500_000, 499_999, 0, 0, 0, 0];
         let (board, figures) = measured(&late, Terms { limits_ns, ..TERMS });
         assert_eq!((figures.samples, figures.missed), (1000, 3));
         assert_eq!((figures.min_ns, figures.max_ns), (1, 3_500_000));
         assert_eq!(figures.sum_ns, 500_500 - 500 + 3_500_000);
-        assert_eq!(figures.over[..3], [2, 1, 0]);
+        // The three that it missed were 2.5, 1.5 and 0.5 ms late.
+        assert_eq!(figures.over[..4], [5, 1, 0, 4]);
         assert_eq!(figures.worst.len(), WORST);
         assert_eq!(figures.worst[0], Moment { due_ns: 500_000_000, late_ns: 3_500_000 });
         assert_eq!(figures.worst[1], Moment { due_ns: 1_003_000_000, late_ns: 1000 });
@@ -508,6 +560,63 @@ mod tests {
     fn what_was_due_before_the_beginning_does_not_count() {
         let (_, figures) = measured(&[9_000, 10, 20], Terms { from_ns: 1_500_000, ..TERMS });
         assert_eq!((figures.samples, figures.max_ns), (2, 20));
+    }
+
+    #[test]
+    fn an_event_before_its_time_is_told_and_is_no_good_result() {
+        let board = Board::new(1).unwrap();
+        let tally = &board.tallies()[0];
+        let mut wakes = [(5_000, 9_000), (20_000, 10_000), (30_000, 29_500)].into_iter();
+        let mut source = Told(|| {
+            let (due_ns, woke_ns) = wakes.next()?;
+            Some(Wake { due_ns, woke_ns, missed: 0 })
+        });
+        measure(&mut source, tally, TERMS);
+        let figures = tally.figures();
+        assert_eq!((figures.samples, figures.early, figures.min_ns), (3, 1, 0));
+    }
+
+    /// Events that a closure tells of.
+    struct Told<F>(F);
+
+    impl<F: FnMut() -> Option<Wake>> Source for Told<F> {
+        fn wait(&mut self) -> io::Result<Wake> {
+            (self.0)().ok_or(io::Error::from_raw_os_error(libc::ENODATA))
+        }
+    }
+
+    /// The stage after a thread of 10 µs that comes `late_ns` late each time, and when it ended.
+    fn ended(terms: Terms, late_ns: impl Fn(u64) -> u64) -> (Stage, u64) {
+        let (period, mut due, mut last, mut nth) = (10_000, 1_000_000, 0, 0);
+        let board = Board::new(1).unwrap();
+        let mut source = Told(|| {
+            let (due_ns, late) = (due, late_ns(nth));
+            let (woke_ns, missed) = (due_ns + late, late / period);
+            (last, nth) = (woke_ns, nth + 1);
+            due += period * (missed + 1);
+            (nth < 1_000_000).then_some(Wake { due_ns, woke_ns, missed })
+        });
+        measure(&mut source, &board.tallies()[0], terms);
+        (board.tallies()[0].stage(), last)
+    }
+
+    #[test]
+    fn a_thread_ends_by_itself_when_its_time_is_over() {
+        let terms = Terms { until_ns: 3_000_000, ..TERMS };
+        assert_eq!(ended(terms, |_| 0), (Stage::Ended, 3_000_000));
+    }
+
+    #[test]
+    fn a_thread_that_cannot_keep_up_gives_up_within_two_seconds() {
+        let terms = Terms { gives_up: true, period_ns: 10_000, ..TERMS };
+        let (stage, at_ns) = ended(terms, |_| 12_000);
+        assert_eq!(stage, Stage::Overrun);
+        assert!(at_ns < 2_100_000_000, "{at_ns}");
+        // Not who keeps up, who was kept from running a few times, or who needs not.
+        let unended = Stage::Failed(libc::ENODATA);
+        assert_eq!(ended(terms, |_| 8_000).0, unended);
+        assert_eq!(ended(terms, |nth| if nth % 9_000 == 0 { 900_000_000 } else { 0 }).0, unended);
+        assert_eq!(ended(Terms { gives_up: false, ..terms }, |_| 12_000).0, unended);
     }
 
     proptest! {

@@ -68,7 +68,7 @@ pub trait Instrument: Sync {
     }
 
     /// Makes the events of a thread until the tally is stopped, from a housekeeping CPU.
-    fn drive(&self, _task: &Task, _tally: &Tally) {}
+    fn drive(&self, _period_ns: u64, _begin_ns: u64, _tally: &Tally) {}
 
     /// Measures until the tally is stopped. On its CPU, with its policy; must not allocate once it
     /// waits.

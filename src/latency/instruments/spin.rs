@@ -121,7 +121,14 @@ mod tests {
         let board = Board::new(1).unwrap();
         let tally = &board.tallies()[0];
         let from_ns = monotonic_ns() + 30_000_000;
-        let terms = Terms { cpu: 0, from_ns, limits_ns: [0; LIMITS] };
+        let terms = Terms {
+            cpu: 0,
+            period_ns: 0,
+            from_ns,
+            until_ns: u64::MAX,
+            gives_up: false,
+            limits_ns: [0; LIMITS],
+        };
         std::thread::scope(|scope| {
             scope.spawn(|| Spin.run(&Task { period_ns: 0, begin_ns: 0, terms }, tally));
             for _ in 0..20_000 {

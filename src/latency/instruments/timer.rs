@@ -28,7 +28,11 @@ impl Instrument for Timer {
          default, /dev/cpu_dma_latency is left alone, because what runs in the shield later will \
          not hold it either.\n\n\
          A thread that is late by more than its period sleeps until the next point that is still \
-         to come; the points between are counted as missed and are no samples. Threads that are \
+         to come; the points between are counted as missed and are no samples. In percentiles and \
+         --over they count all the same, each as late as it would have been: who leaves them out \
+         counts one long wait as one event (coordinated omission). A real-time thread that is late \
+         by a period again and again for a second ends itself, as it would take its CPU from \
+         everybody else. Threads that are \
          not real-time may be woken later by their timer slack (50 us by default), as any program \
          is.\n\n\
          Source: clock_nanosleep(2); hrtimer_nanosleep() in kernel/time/hrtimer.c (6.12), which \

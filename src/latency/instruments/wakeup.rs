@@ -6,6 +6,9 @@ use cpushield_linux::clock::{monotonic_ns, sleep_until};
 use cpushield_linux::tally::{Source, Tally, Wake, measure};
 use std::io;
 
+/// So often the one who wakes looks whether it is to end.
+const STEP_NS: u64 = 100_000_000;
+
 /// See the file.
 #[derive(Debug)]
 pub struct Wakeup;
@@ -40,14 +43,19 @@ impl Instrument for Wakeup {
         measure(&mut sleeper, tally, task.terms);
     }
 
-    fn drive(&self, task: &Task, tally: &Tally) {
-        let mut due = task.begin_ns;
+    fn drive(&self, period_ns: u64, begin_ns: u64, tally: &Tally) {
+        let mut due = begin_ns;
         while !tally.is_stopped() {
-            if sleep_until(due).is_err() {
+            // In parts: nobody waits for a period of hours once it is stopped.
+            let step = due.min(monotonic_ns().saturating_add(STEP_NS));
+            if sleep_until(step).is_err() {
                 return;
             }
+            if step < due {
+                continue;
+            }
             tally.ring(monotonic_ns());
-            due = due.saturating_add(task.period_ns.max(1)).max(monotonic_ns());
+            due = due.saturating_add(period_ns.max(1)).max(monotonic_ns());
         }
         // Whoever sleeps now has nobody else.
         tally.ring(monotonic_ns());
@@ -81,11 +89,19 @@ mod tests {
     fn every_ring_is_heard_once_and_the_sleeper_ends() {
         let board = Board::new(1).unwrap();
         let tally = &board.tallies()[0];
-        let terms = Terms { cpu: 0, from_ns: 0, limits_ns: [0; LIMITS] };
-        let task = Task { period_ns: 500_000, begin_ns: monotonic_ns() + 1_000_000, terms };
+        let (period_ns, begin_ns) = (500_000, monotonic_ns() + 1_000_000);
+        let terms = Terms {
+            cpu: 0,
+            period_ns,
+            from_ns: 0,
+            until_ns: u64::MAX,
+            gives_up: false,
+            limits_ns: [0; LIMITS],
+        };
+        let task = Task { period_ns, begin_ns, terms };
         std::thread::scope(|scope| {
             scope.spawn(|| Wakeup.run(&task, tally));
-            scope.spawn(|| Wakeup.drive(&task, tally));
+            scope.spawn(|| Wakeup.drive(period_ns, begin_ns, tally));
             while tally.figures().samples < 20 {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
