@@ -157,6 +157,9 @@ pub struct Setting {
     pub kernel: Option<String>,
     /// Whether it is a PREEMPT_RT kernel.
     pub realtime: Option<bool>,
+    /// Whether `kernel.timer_migration` is on: then a timer that a `nohz_full` CPU arms may expire
+    /// on another one.
+    pub timer_migration: Option<bool>,
     /// Its command line.
     pub cmdline: Option<String>,
     /// The processor's name.

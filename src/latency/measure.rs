@@ -1,6 +1,7 @@
 //! Measure: `Host` → [`Latency`]. Starts the crew, lets the time go by, and makes a document of its
 //! figures. It looks at them from a housekeeping CPU, several times a second.
 
+use super::check::{check, elsewhere};
 use super::crew::{Crew, LONG, Seat, Times};
 use super::histogram;
 use super::order::{LatencyError, Order, Progress};
@@ -22,8 +23,6 @@ const STEP: Duration = Duration::from_millis(100);
 const ROUNDS: u64 = 10;
 /// The threads get so long to go to sleep before their first event.
 const LEAD_NS: u64 = 20_000_000;
-/// A shorter period leaves a thread no time to sleep on most machines.
-const SHORTEST_NS: u64 = 10_000;
 /// Threads that were not told to end do so by themselves so long after the end.
 const OVERTIME_NS: u64 = 2_000_000_000;
 /// A figure that may be wrong by more says little.
@@ -41,6 +40,7 @@ pub fn measure(host: &Host, order: &Order<'_>) -> Result<Latency, LatencyError> 
     let aside = Aside::step(&online.minus(&order.cpus));
     (order.progress)(Progress::Starting);
     let machine = survey_beside(host, &[], &order.cpus);
+    let migration = host.read_line("/proc/sys/kernel/timer_migration").ok().map(|on| on != "0");
     let seats = seats(order);
     let files = order.cgroup.iter().map(|dir| format!("{dir}/cgroup.procs")).collect();
     let mut limits_ns = [0; LIMITS];
@@ -53,6 +53,7 @@ pub fn measure(host: &Host, order: &Order<'_>) -> Result<Latency, LatencyError> 
         );
     }
     run.notes.append(&mut crew.notes);
+    run.notes.extend(elsewhere(order, machine.isolation.nohz_full.as_ref(), migration));
     let first = circumstances::take(host);
     let began_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let begin_ns = monotonic_ns().saturating_add(LEAD_NS);
@@ -94,7 +95,7 @@ pub fn measure(host: &Host, order: &Order<'_>) -> Result<Latency, LatencyError> 
         series,
         gates: Vec::new(),
         isolation: isolation(&machine, order, run.broken),
-        setting: setting(machine),
+        setting: setting(machine, migration),
         doubts: run.doubts,
         notes: run.notes,
     };
@@ -104,64 +105,6 @@ pub fn measure(host: &Host, order: &Order<'_>) -> Result<Latency, LatencyError> 
 
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// The online CPUs, when the order can be followed.
-fn check(host: &Host, order: &Order<'_>) -> Result<CpuSet, LatencyError> {
-    if !host.is_live() {
-        return Err(LatencyError::Recorded);
-    }
-    if order.cpus.is_empty() {
-        return Err(LatencyError::NoCpus);
-    }
-    let path = "/sys/devices/system/cpu/online";
-    let text = host.read_line(path)?;
-    let online: CpuSet = text
-        .parse()
-        .map_err(|_| cpushield_linux::Error::malformed(path, 1, "a CPU list", &text))?;
-    let offline = order.cpus.minus(&online);
-    if !offline.is_empty() {
-        return Err(LatencyError::Offline { cpus: offline, online });
-    }
-    order
-        .instrument
-        .possible(host)
-        .map_err(|why| LatencyError::Impossible { instrument: order.instrument.name(), why })?;
-    suits(order, &online)
-        .map_err(|why| LatencyError::Unsuited { instrument: order.instrument.name(), why })?;
-    Ok(online)
-}
-
-/// Why the instrument cannot have these threads on these CPUs.
-fn suits(order: &Order<'_>, online: &CpuSet) -> Result<(), String> {
-    let instrument = order.instrument;
-    if online.minus(&order.cpus).is_empty() {
-        if instrument.is_endless() {
-            return Err("every CPU would be kept busy; leave one out of --cpus".to_owned());
-        }
-        if !order.force && order.beats.iter().any(|beat| beat.policy.rt_priority() > 0) {
-            return Err(
-                "real-time threads on every CPU could leave no time for anything else, not \
-                 even for what ends them; leave a CPU out of --cpus, take --other, or --force it"
-                    .to_owned(),
-            );
-        }
-    }
-    for beat in &order.beats {
-        if !instrument.is_endless() && beat.period_ns < SHORTEST_NS {
-            let (asked, least) = (exact(beat.period_ns), exact(SHORTEST_NS));
-            return Err(format!(
-                "a thread of {asked} would never sleep and take its CPU for itself; the shortest \
-                 period is {least}"
-            ));
-        }
-        instrument.suits(beat.period_ns)?;
-    }
-    let most = instrument.threads_max();
-    if order.beats.len().saturating_mul(order.cpus.len()) > most {
-        return Err(format!("{most} thread at most: name one CPU (--cpus) and one period"));
-    }
-    Ok(())
 }
 
 /// Every CPU gets every thread.
@@ -423,13 +366,14 @@ fn isolation(machine: &Machine, order: &Order<'_>, broken: Vec<String>) -> Isola
     }
 }
 
-fn setting(machine: Machine) -> Setting {
+fn setting(machine: Machine, migration: Option<bool>) -> Setting {
     let before = monotonic_ns();
     let last = (0..LOOKS).fold(before, |_, _| monotonic_ns());
     let guest = machine.virt.guest == Some(true);
     Setting {
         kernel: machine.kernel.release,
         realtime: machine.kernel.realtime,
+        timer_migration: migration,
         cmdline: machine.kernel.cmdline,
         processor: machine.topology.model,
         online: machine.topology.online,
@@ -441,7 +385,7 @@ fn setting(machine: Machine) -> Setting {
 }
 
 /// A time as it can be given on the command line, nothing rounded.
-fn exact(ns: u64) -> String {
+pub(super) fn exact(ns: u64) -> String {
     let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
     let fits = |unit: &&(u64, &str)| ns >= unit.0 && ns.is_multiple_of(unit.0);
     let (scale, unit) = units.iter().find(fits).copied().unwrap_or((1, "ns"));
@@ -581,35 +525,5 @@ pub(super) mod tests {
         assert!(blurred(&SEAT, &figures).is_some_and(|note| note.contains("20us")));
         let given_up = doubtful(&SEAT, Stage::Overrun, &figures, 0);
         assert!(given_up[0].starts_with("it ended itself"), "{given_up:?}");
-    }
-
-    #[test]
-    fn threads_that_take_the_machine_are_refused() {
-        let all: CpuSet = "0-3".parse().unwrap();
-        let said = |instrument, cpus: &str, period_ns, policy, force| {
-            let order = Order {
-                instrument: crate::latency::instruments::by_name(instrument).unwrap(),
-                cpus: cpus.parse().unwrap(),
-                beats: vec![super::super::Beat { period_ns, policy }],
-                span: Duration::from_secs(1),
-                settle: Duration::ZERO,
-                over_ns: Vec::new(),
-                max_ns: None,
-                cgroup: None,
-                guard: None,
-                force,
-                progress: &|_| {},
-                stop: &|| false,
-            };
-            suits(&order, &all).err().unwrap_or_default()
-        };
-        let (fifo, other) = (Policy::Fifo { priority: 80 }, Policy::Other { nice: 0 });
-        assert_eq!(said("timer", "3", 10_000, fifo, false), "");
-        assert!(said("timer", "3", 9_999, fifo, true).contains("the shortest period is 10us"));
-        assert!(said("timer", "0-3", 1_000_000, fifo, false).contains("--force"));
-        assert_eq!(said("timer", "0-3", 1_000_000, fifo, true), "");
-        assert_eq!(said("timer", "0-3", 1_000_000, other, false), "");
-        assert_eq!(said("spin", "3", 0, other, false), "");
-        assert!(said("spin", "0-3", 0, other, true).contains("kept busy"));
     }
 }

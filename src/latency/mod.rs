@@ -5,6 +5,7 @@
 //! process tells it what to do, reads its figures from shared memory from a housekeeping CPU, and
 //! makes the document (`measure`). What is waited for is an instrument, one file each.
 
+mod check;
 mod crew;
 mod document;
 mod guard;

@@ -1,8 +1,9 @@
 //! `timer-migration`: new timers may be armed on another CPU. Pure.
 
-use super::setting::{Setting, always, anywhere};
+use super::setting::{Setting, anywhere};
 use crate::causes::Cause;
 use crate::change::{Compare, Risk};
+use crate::policy::Workload;
 
 pub(super) const TIMER_MIGRATION: Setting = Setting {
     name: "timer-migration",
@@ -13,7 +14,9 @@ Timers that are not pinned may be armed on another CPU than the one that asks. W
 housekeeping CPU, and idle CPUs leave theirs to others. Some real-time guides switch it off;
 then every timer that a program on the shield starts interrupts the shield.
 
-Cost: none; it is the kernel's default.
+Cost: a program that wakes by a timer on a `nohz_full` CPU is woken from a housekeeping CPU
+then, and waits for what keeps that one busy. So this is off for `cyclic` workloads unless
+asked for. CPUs that are not `nohz_full` keep the timers of the programs that run on them.
 
 Source: get_nohz_timer_target() in kernel/sched/core.c and kernel/time/timer_migration.c (6.12);
 Documentation/admin-guide/sysctl/kernel.rst.",
@@ -24,6 +27,26 @@ Documentation/admin-guide/sysctl/kernel.rst.",
     removes: &[Cause::Timer, Cause::Hrtimer],
     culprits: &[],
     risk: Risk::None,
-    optional: always,
+    optional: not_for_cyclic,
     applies: anywhere,
 };
+
+fn not_for_cyclic(workload: Workload) -> Option<&'static str> {
+    match workload {
+        Workload::Polling | Workload::Vm => None,
+        Workload::Cyclic => {
+            Some("the timers that wake a cyclic workload on a nohz_full CPU would fire elsewhere")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_timers_of_a_cyclic_workload_are_not_sent_away_unless_asked_for() {
+        assert!((TIMER_MIGRATION.optional)(Workload::Cyclic).is_some());
+        assert_eq!((TIMER_MIGRATION.optional)(Workload::Polling), None);
+    }
+}

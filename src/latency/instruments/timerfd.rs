@@ -21,10 +21,12 @@ impl Instrument for TimerFd {
     }
 
     fn page(&self) -> &'static str {
-        "A periodic timer of CLOCK_MONOTONIC is a file, and a thread reads from it. In the figure: \
-         what is in that of `timer`, and the file's own lock and wait queue. On PREEMPT_RT kernels \
-         it is later than `timer`: its timer expires in a softirq thread (ktimers/N, of priority 1 \
-         unless it was raised) and not in the interrupt itself.\n\n\
+        "A periodic timer of CLOCK_MONOTONIC is a file, and a thread reads from it. In the \
+         figure: what is in that of `timer`, and the file's own lock and wait queue. On \
+         PREEMPT_RT kernels it is later than `timer` of a real-time thread: its timer expires in \
+         a softirq thread (ktimers/N, in the kernel since 6.13 and in the RT patches before, or \
+         ksoftirqd/N) and not in the interrupt itself. As with `timer`, a nohz_full CPU's timer \
+         may expire on another CPU.\n\n\
          The file counts expirations that nobody has read; all but the first of a reading are \
          counted as missed.\n\n\
          Source: timerfd_create(2); timerfd_setup() in fs/timerfd.c and hrtimer_init() in \
