@@ -341,6 +341,14 @@ fn doubtful(seat: &Seat, stage: Stage, figures: &Figures, end_ns: u64) -> Vec<St
         let early = figures.early;
         doubts.push(format!("{early} events came before they were due: the rest is too short"));
     }
+    if figures.slow > 0 && figures.slowest_ns >= figures.max_ns / 2 {
+        doubts.push(format!(
+            "the one who wakes it was itself kept from running {} times, for {} at most: the worst \
+             may be that",
+            figures.slow,
+            exact(figures.slowest_ns)
+        ));
+    }
     if figures.blur_ns > BLUR_NS {
         doubts.push(format!("when its events are due is known to {} only", exact(figures.blur_ns)));
     }
@@ -521,6 +529,9 @@ pub(super) mod tests {
         assert_eq!(said(figures.clone()), "");
         assert!(said(Figures { missed: 8, ..figures.clone() }).contains("cannot keep up"));
         assert!(said(Figures { early: 1, ..figures.clone() }).contains("before they were due"));
+        let woken = Figures { slow: 2, slowest_ns: 70_000, max_ns: 80_000, ..figures.clone() };
+        assert!(said(woken.clone()).contains("2 times, for 70us"));
+        assert_eq!(said(Figures { max_ns: 900_000, ..woken }), "");
         assert!(said(Figures { blur_ns: 20_001, ..figures.clone() }).contains("20001ns"));
         assert!(blurred(&SEAT, &figures).is_some_and(|note| note.contains("20us")));
         let given_up = doubtful(&SEAT, Stage::Overrun, &figures, 0);

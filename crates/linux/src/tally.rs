@@ -8,7 +8,7 @@
 mod bell;
 mod pace;
 
-pub use bell::Heard;
+pub use bell::{Ear, Heard};
 
 use crate::region::{Region, Use};
 use bell::Bell;
@@ -149,6 +149,10 @@ pub struct Figures {
     pub early: u64,
     /// By so much every event may have been due later than the thread believes.
     pub blur_ns: u64,
+    /// How often the one who makes the events was itself kept from it while it did so.
+    pub slow: u64,
+    /// For how long at most, in nanoseconds.
+    pub slowest_ns: u64,
     /// Events that the thread saw on another CPU than its own; `None` where the processor does not
     /// tell without asking the kernel.
     pub elsewhere: Option<u64>,
@@ -257,6 +261,8 @@ impl Tally {
             missed: read(&self.missed),
             early: read(&self.early),
             blur_ns: read(&self.blur),
+            slow: read(&self.bell.slow),
+            slowest_ns: read(&self.bell.slowest_ns),
             elsewhere: has_cpu_number().then(|| read(&self.elsewhere)),
             sum_ns: read(&self.sum),
             min_ns: read(&self.min),

@@ -1,9 +1,13 @@
 //! The bell of a tally: how another thread, of another process even, makes the events of one.
 
 use super::{Tally, add};
+use crate::clock::monotonic_ns;
 use crate::events;
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Who rings for longer was kept from it meanwhile.
+const SLOW_NS: u64 = 50_000;
 
 /// Wakes the thread when that is what it waits for.
 #[derive(Debug, Default)]
@@ -17,6 +21,16 @@ pub(super) struct Bell {
     rung_ns: AtomicU64,
     /// How often it was not rung, as the last time was not heard yet.
     unheard: AtomicU64,
+    /// How often ringing it took long, and how long at most.
+    pub(super) slow: AtomicU64,
+    pub(super) slowest_ns: AtomicU64,
+}
+
+/// What a listener has heard so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ear {
+    rings: u32,
+    unheard: u64,
 }
 
 /// A ring that was heard.
@@ -24,7 +38,7 @@ pub(super) struct Bell {
 pub struct Heard {
     /// When it was rung.
     pub rung_ns: u64,
-    /// How often it could not be rung since, and before it was heard.
+    /// How often it was not rung since the ring that was heard before.
     pub missed: u64,
 }
 
@@ -40,6 +54,16 @@ impl Tally {
         self.bell.rung_ns.store(now_ns, Ordering::Relaxed);
         self.bell.rings.store(rings.wrapping_add(1), Ordering::Release);
         events::wake(&self.bell.rings);
+        let took = monotonic_ns().saturating_sub(now_ns);
+        if took > SLOW_NS {
+            add(&self.bell.slow, 1);
+            self.bell.slowest_ns.fetch_max(took, Ordering::Relaxed);
+        }
+    }
+
+    /// Who rings could not do so so many times. By the one who rings.
+    pub fn skip(&self, times: u64) {
+        add(&self.bell.unheard, times);
     }
 
     /// How often the bell was rung.
@@ -48,30 +72,63 @@ impl Tally {
         self.bell.rings.load(Ordering::Relaxed)
     }
 
-    /// The ring that was heard last. Who begins to listen begins behind it: one that came before
-    /// would never be answered, and the bell not be rung again.
+    /// Who begins to listen begins behind the ring that was heard last: one that came before would
+    /// never be answered, and the bell not be rung again.
     #[must_use]
-    pub fn heard(&self) -> u32 {
-        self.bell.heard.load(Ordering::Relaxed)
+    pub fn ear(&self) -> Ear {
+        let unheard = self.bell.unheard.load(Ordering::Relaxed);
+        Ear { rings: self.bell.heard.load(Ordering::Relaxed), unheard }
     }
 
-    /// Sleeps until the bell is rung again; `heard` is how often it was before.
+    /// Sleeps until the bell is rung again.
     ///
     /// # Errors
     /// The kernel's answer.
     #[inline]
-    pub fn listen(&self, heard: &mut u32) -> io::Result<Heard> {
-        let missed = self.bell.unheard.load(Ordering::Relaxed);
+    pub fn listen(&self, ear: &mut Ear) -> io::Result<Heard> {
         loop {
             let rings = self.bell.rings.load(Ordering::Acquire);
-            if rings != *heard {
-                *heard = rings;
+            if rings != ear.rings {
                 let rung_ns = self.bell.rung_ns.load(Ordering::Relaxed);
                 let now = self.bell.unheard.load(Ordering::Relaxed);
+                let missed = now.wrapping_sub(ear.unheard);
+                *ear = Ear { rings, unheard: now };
                 self.bell.heard.store(rings, Ordering::Release);
-                return Ok(Heard { rung_ns, missed: now.wrapping_sub(missed) });
+                return Ok(Heard { rung_ns, missed });
             }
             events::wait_while(&self.bell.rings, rings)?;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Board;
+    use super::*;
+
+    #[test]
+    fn what_was_not_rung_is_missed_whenever_the_listener_was_away() {
+        let board = Board::new(1).unwrap();
+        let tally = &board.tallies()[0];
+        let mut ear = tally.ear();
+        tally.ring(monotonic_ns());
+        // Nobody listens meanwhile.
+        tally.ring(monotonic_ns());
+        tally.skip(3);
+        assert_eq!(tally.listen(&mut ear).unwrap().missed, 4);
+        tally.skip(2);
+        tally.ring(monotonic_ns());
+        assert_eq!(tally.listen(&mut ear).unwrap().missed, 2);
+    }
+
+    #[test]
+    fn who_rings_late_is_found_out() {
+        let board = Board::new(1).unwrap();
+        let tally = &board.tallies()[0];
+        let mut ear = tally.ear();
+        tally.ring(monotonic_ns() - 70_000_000);
+        tally.listen(&mut ear).unwrap();
+        let figures = tally.figures();
+        assert!(figures.slow == 1 && figures.slowest_ns >= 70_000_000, "{figures:?}");
     }
 }
