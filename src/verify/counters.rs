@@ -136,17 +136,7 @@ pub fn compare(before: &Snapshot, after: &Snapshot, cpu: usize, own: &[i32]) -> 
 }
 
 fn seen(cause: Cause, culprit: String, count: u64) -> Interruptions {
-    let witness = WitnessKind::Counters;
-    Interruptions {
-        cause,
-        culprit,
-        count,
-        nested: 0,
-        time_ns: None,
-        max_ns: None,
-        witness,
-        stack: Vec::new(),
-    }
+    Interruptions::counted(cause, culprit, count, WitnessKind::Counters)
 }
 
 /// Something that ran inside interruptions that are counted elsewhere.

@@ -159,6 +159,20 @@ pub struct Interruptions {
     pub stack: Vec<String>,
 }
 
+impl Interruptions {
+    /// So many of a kind, of which the witness knows neither times nor what they were inside of.
+    #[must_use]
+    pub fn counted(
+        cause: Cause,
+        culprit: String,
+        count: u64,
+        witness: WitnessKind,
+    ) -> Interruptions {
+        let (time_ns, max_ns, stack) = (None, None, Vec::new());
+        Interruptions { cause, culprit, count, nested: 0, time_ns, max_ns, witness, stack }
+    }
+}
+
 /// Time lost as the workload sees it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -116,15 +116,9 @@ impl Gathered {
 /// a gap, where gaps were joined.
 fn by_smi(smis: Option<u64>, joined: Option<&Joined>) -> Option<Interruptions> {
     let count = smis?.min(joined.map_or(u64::MAX, |joined| joined.unexplained.count));
-    (count > 0).then(|| Interruptions {
-        cause: Cause::Smi,
-        culprit: "firmware".to_owned(),
-        count,
-        nested: 0,
-        time_ns: None,
-        max_ns: None,
-        witness: WitnessKind::Firmware,
-        stack: Vec::new(),
+    (count > 0).then(|| {
+        let culprit = "firmware".to_owned();
+        Interruptions::counted(Cause::Smi, culprit, count, WitnessKind::Firmware)
     })
 }
 
@@ -191,16 +185,7 @@ mod tests {
 
     fn row(cause: Cause, count: u64, witness: WitnessKind) -> Interruptions {
         let culprit = if cause == Cause::Tick { "tick_nohz_handler" } else { "" }.to_owned();
-        Interruptions {
-            cause,
-            culprit,
-            count,
-            nested: 0,
-            time_ns: None,
-            max_ns: None,
-            witness,
-            stack: Vec::new(),
-        }
+        Interruptions::counted(cause, culprit, count, witness)
     }
 
     fn trace(entries: u64) -> TraceEvidence {

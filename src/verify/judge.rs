@@ -351,16 +351,7 @@ mod tests {
     fn row(cause: Cause, count: u64, max_ns: Option<u64>) -> Interruptions {
         let witness = WitnessKind::Trace;
         let culprit = String::new();
-        Interruptions {
-            cause,
-            culprit,
-            count,
-            nested: 0,
-            time_ns: None,
-            max_ns,
-            witness,
-            stack: Vec::new(),
-        }
+        Interruptions { max_ns, ..Interruptions::counted(cause, culprit, count, witness) }
     }
 
     fn gaps(count: u64, max_ns: u64) -> Gaps {
