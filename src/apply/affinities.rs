@@ -109,7 +109,7 @@ fn originals(plan: &Plan, intents: &[Intent]) -> Masks {
 /// # Errors
 /// `/proc` cannot be read.
 pub fn left(host: &Host, plan: &Plan, intents: &[Intent]) -> Result<Masks> {
-    let online = online(host);
+    let online = host.online_cpus().ok();
     let mut masks = BTreeMap::new();
     for (id, original) in originals(plan, intents).0 {
         let Some(now) = there(host.online_affinity(id.tid))? else { continue };
@@ -120,11 +120,6 @@ pub fn left(host: &Host, plan: &Plan, intents: &[Intent]) -> Result<Masks> {
         }
     }
     Ok(Masks(masks))
-}
-
-/// The CPUs that are online; `None` when the kernel does not say.
-fn online(host: &Host) -> Option<CpuSet> {
-    host.read_line("/sys/devices/system/cpu/online").ok()?.parse().ok()
 }
 
 /// What is known of the machine when undo begins.
@@ -309,7 +304,7 @@ pub fn decide(host: &Host, journal: &Journal) -> Result<Undoing> {
         return Ok(undoing);
     }
     let now = Now::of(host, journal, originals)?;
-    let online = online(host);
+    let online = host.online_cpus().ok();
     // A shielded CPU may be offline just now, and cpusets give it back when it is there again.
     let all = online.as_ref().map(|online| online.union(&journal.header.plan.shield.cpus));
     let is_whole = |cpus: &CpuSet| all.as_ref().is_some_and(|all| all.is_subset(cpus));
@@ -387,7 +382,7 @@ pub fn restore(
     undoing: &Undoing,
     complete: bool,
 ) -> Result<Restored> {
-    let look = Look { host, shield, online: online(host) };
+    let look = Look { host, shield, online: host.online_cpus().ok() };
     let mut done = Restored::default();
     let kept = undoing.kept.0.iter().map(|(id, cpus)| (id, cpus, Some(cpus)));
     let ours = undoing.masks.0.iter().map(|(id, cpus)| (id, cpus, undoing.was.0.get(id)));

@@ -15,11 +15,7 @@ pub(super) fn check(host: &Host, order: &Order<'_>) -> Result<CpuSet, LatencyErr
     if order.cpus.is_empty() {
         return Err(LatencyError::NoCpus);
     }
-    let path = "/sys/devices/system/cpu/online";
-    let text = host.read_line(path)?;
-    let online: CpuSet = text
-        .parse()
-        .map_err(|_| cpushield_linux::Error::malformed(path, 1, "a CPU list", &text))?;
+    let online = host.online_cpus()?;
     let offline = order.cpus.minus(&online);
     if !offline.is_empty() {
         return Err(LatencyError::Offline { cpus: offline, online });

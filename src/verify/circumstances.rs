@@ -99,8 +99,7 @@ fn others(before: Option<&Tracer>, after: Option<&Tracer>) -> Option<String> {
 
 /// Which of the watched CPUs are offline now.
 pub fn offline(host: &Host, cpus: &CpuSet) -> Option<CpuSet> {
-    let online: CpuSet = host.read_line("/sys/devices/system/cpu/online").ok()?.parse().ok()?;
-    Some(cpus.minus(&online)).filter(|gone| !gone.is_empty())
+    Some(cpus.minus(&host.online_cpus().ok()?)).filter(|gone| !gone.is_empty())
 }
 
 /// A thread of the workload that was on a watched CPU before (`seated`, which is kept up to date)

@@ -139,11 +139,7 @@ fn check(host: &Host, order: &WatchOrder) -> Result<CpuSet, WatchError> {
     if order.cpus.is_empty() {
         return Err(WatchError::NoCpus);
     }
-    let path = "/sys/devices/system/cpu/online";
-    let text = host.read_line(path)?;
-    let online: CpuSet = text
-        .parse()
-        .map_err(|_| cpushield_linux::Error::malformed(path, 1, "a CPU list", &text))?;
+    let online = host.online_cpus()?;
     let offline = order.cpus.minus(&online);
     if !offline.is_empty() {
         return Err(WatchError::Offline { cpus: offline, online });

@@ -2,6 +2,7 @@
 //! touches the machine: the live one, or a recorded directory on which reads and writes land
 //! instead. Nothing else in the project opens a kernel file.
 
+use crate::cpuset::CpuSet;
 use crate::error::{Cause, Error, Result, Verb, errno_name, errno_number};
 use crate::record::Recorder;
 use std::cell::RefCell;
@@ -356,6 +357,16 @@ impl Host {
             recorder.save_link(path);
         }
         Ok(target)
+    }
+
+    /// The CPUs that are online.
+    ///
+    /// # Errors
+    /// The kernel's answer, or its file is not a list of CPUs.
+    pub fn online_cpus(&self) -> Result<CpuSet> {
+        let path = "/sys/devices/system/cpu/online";
+        let text = self.read_line(path)?;
+        text.parse().map_err(|_| Error::malformed(path, 1, "a CPU list", &text))
     }
 
     /// Whether something is there.

@@ -282,10 +282,9 @@ impl Host {
                 .map_err(|e| Error::io(Verb::Read, &format!("/proc/{tid}"), e));
         }
         let cpus = self.affinity(tid)?;
-        let online = self.read_line("/sys/devices/system/cpu/online").ok();
-        Ok(match online.and_then(|text| text.parse().ok()) {
-            Some(online) => cpus.and(&online),
-            None => cpus,
+        Ok(match self.online_cpus() {
+            Ok(online) => cpus.and(&online),
+            Err(_) => cpus,
         })
     }
 

@@ -6,7 +6,7 @@ use super::stacks::StackForm;
 use super::{Absent, Order};
 use cpushield_linux::text::trace_format::EventFormat;
 use cpushield_linux::tracefs::{Instance, Tracefs, Wanted};
-use cpushield_linux::{CpuSet, Error, Hog, Host, clock};
+use cpushield_linux::{Error, Hog, Host, clock};
 
 /// KiB of buffer of a watched CPU: seconds of a CPU that does nothing but switch, so that a late
 /// reader loses nothing.
@@ -53,8 +53,7 @@ pub fn arm<'h>(host: &'h Host, order: &Order) -> Result<Armed<'h>, Absent> {
         });
     }
     let tsc = tsc_counts(host);
-    let online = host.read_line("/sys/devices/system/cpu/online");
-    let online: CpuSet = online.ok().and_then(|list| list.parse().ok()).unwrap_or_default();
+    let online = host.online_cpus().unwrap_or_default();
     // No kworker will ever run on its CPU, so nothing that waits for one may be done.
     let hog = host.hogs().unwrap_or_default().into_iter().next();
     let share = BUFFERS_KIB / order.cpus.len().max(1);
