@@ -24,7 +24,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("plan", &["causes", "change", "policy", "survey", "tunables"]),
     ("apply", &["change", "plan"]),
     ("run", &["apply", "change", "plan"]),
-    ("latency", &["policy", "survey", "verify"]),
+    ("latency", &["load", "policy", "survey", "verify"]),
     ("live", &["causes", "survey", "verify"]),
     ("load", &[]),
     ("screen", &[]),

@@ -1,5 +1,6 @@
 //! The [`Latency`] document.
 
+use crate::load::LoadDone;
 use crate::verify::Gate;
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,9 @@ pub struct Latency {
     pub began_ns: u64,
     /// One entry for each thread, worst first.
     pub series: Vec<Series>,
+    /// What else the machine was given to do meanwhile (`--load`); empty without.
+    #[serde(default)]
+    pub loads: Vec<LoadDone>,
     /// The limit that was asked for.
     pub gates: Vec<Gate>,
     /// What kept others off the CPUs.

@@ -15,6 +15,7 @@ mod measure;
 mod order;
 mod timeline;
 
+pub use crate::load::LoadDone;
 pub use crew::{HIDDEN, serve};
 pub use document::*;
 pub use guard::Guard;

@@ -5,7 +5,10 @@
 //!
 //! It ends at a deadline, or when its parent does, or when [`Load`] is dropped. It opens no file.
 
+mod document;
 mod work;
+
+pub use document::LoadDone;
 
 use cpushield_linux::{CpuSet, process, sched};
 use std::io;
