@@ -419,6 +419,7 @@ mod tests {
             gaps: Some(Gaps { count: 0, ..gaps.clone() }),
             lost: Some(0),
             steal_ns: Some(0),
+            idle_ns: Some(0),
             smis: Some(0),
             joined: None,
             senders: Vec::new(),

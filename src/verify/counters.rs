@@ -5,7 +5,8 @@
 use crate::causes::Cause;
 use crate::verify::rows::{self, Meaning};
 use crate::verify::{Interruptions, WitnessKind};
-use cpushield_linux::text::{TextError, interrupts, schedstat, softirqs, stat};
+use cpushield_linux::text::stat::{self, CpuTime};
+use cpushield_linux::text::{TextError, interrupts, schedstat, softirqs};
 use cpushield_linux::{CpuSet, Host, TaskId};
 use std::collections::BTreeMap;
 
@@ -20,7 +21,7 @@ pub struct Snapshot {
     /// `/proc/softirqs`.
     pub softirqs: Result<softirqs::Softirqs, String>,
     /// `/proc/stat`.
-    pub times: Result<BTreeMap<usize, stat::CpuTime>, String>,
+    pub times: Result<BTreeMap<usize, CpuTime>, String>,
     /// `/proc/schedstat`.
     pub sched: Result<BTreeMap<usize, schedstat::CpuSched>, String>,
     /// Every task that was last on a watched CPU.
@@ -51,6 +52,8 @@ pub struct Counts {
     pub interruptions: Vec<Interruptions>,
     /// Time the hypervisor took, as far as it says so.
     pub steal_ns: Option<u64>,
+    /// Time in which nothing ran.
+    pub idle_ns: Option<u64>,
     /// Times another task than the workload was put on the CPU.
     pub switches: Option<u64>,
     /// What makes these figures doubtful.
@@ -116,6 +119,8 @@ pub fn compare(before: &Snapshot, after: &Snapshot, cpu: usize, own: &[i32]) -> 
     {
         // Steal is an estimate and may step back a little; that is no time taken.
         counts.steal_ns = Some(b.steal.saturating_sub(a.steal).saturating_mul(USER_TICK_NS));
+        let idle = |times: &CpuTime| times.idle.saturating_add(times.iowait);
+        counts.idle_ns = Some(idle(b).saturating_sub(idle(a)).saturating_mul(USER_TICK_NS));
     }
     if let (Ok(a), Ok(b)) = (&before.sched, &after.sched)
         && let (Some(a), Some(b)) = (a.get(&cpu), b.get(&cpu))

@@ -117,6 +117,10 @@ pub struct CpuEvidence {
     pub lost: Option<u64>,
     /// Time the hypervisor took, by `/proc/stat`; `None` when that could not be read.
     pub steal_ns: Option<u64>,
+    /// Time in which nothing at all ran, by `/proc/stat`, in steps of 10 ms; `None` when that could
+    /// not be read.
+    #[serde(default)]
+    pub idle_ns: Option<u64>,
     /// How often firmware took the CPU (system management mode), by the processor's own counter,
     /// from just before the span to just after it; `None` when it cannot be read.
     #[serde(default)]

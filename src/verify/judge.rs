@@ -85,6 +85,7 @@ fn judge_cpu(
     unknown.extend(cpu.doubts.iter().cloned());
     unknown.extend(dark(evidence, cpu));
     unknown.extend(short(evidence));
+    unknown.extend(deserted(evidence, cpu));
     if leaks.is_empty() {
         unknown.extend(unproven(evidence, cpu));
     }
@@ -127,6 +128,19 @@ fn short(evidence: &Evidence) -> Option<String> {
     (after_ns > 0 && after_ns < evidence.asked_ns / 2).then(|| {
         let (after, asked) = (measured(after_ns), limit(evidence.asked_ns));
         format!("the program ended after {after} of the {asked} asked for; {MORE}")
+    })
+}
+
+/// Both ends of a time that is told in ticks of `USER_HZ`.
+const TICKS_NS: u64 = 20_000_000;
+
+/// Nothing ran that could have been interrupted, where something was to be watched.
+fn deserted(evidence: &Evidence, cpu: &CpuEvidence) -> Option<String> {
+    let idle_ns = cpu.idle_ns.filter(|_| evidence.workload == Watched::Given)?;
+    (idle_ns > 0 && idle_ns.saturating_add(TICKS_NS) >= evidence.span_ns).then(|| {
+        "nothing ran there: it was idle all the time, and who leaves an idle CPU alone proves \
+         nothing"
+            .to_owned()
     })
 }
 
@@ -187,6 +201,7 @@ fn incomplete(evidence: &Evidence, cpu: &CpuEvidence) -> Vec<String> {
     let mut why = broken(evidence, cpu);
     why.extend(cpu.doubts.iter().cloned());
     why.extend(short(evidence));
+    why.extend(deserted(evidence, cpu));
     if evidence.stopped {
         why.push("it was stopped before its time".to_owned());
     }
@@ -385,6 +400,7 @@ mod tests {
                 gaps: Some(gaps(0, 0)),
                 lost: Some(0),
                 steal_ns: Some(0),
+                idle_ns: Some(0),
                 smis: Some(0),
                 joined: Some(Joined::default()),
                 senders: Vec::new(),
@@ -616,6 +632,25 @@ mod tests {
                 .push(Interruptions { nested: 1, ..row(Cause::Softirq, 0, None) });
         });
         assert_eq!(state(&nested).0, State::Leaks);
+    }
+
+    #[test]
+    fn an_idle_cpu_proves_nothing_where_something_was_to_be_watched() {
+        let limits = Limits { max_entries: Some(0), max_gap_ns: None };
+        let judged = |workload, idle_ns| {
+            let evidence = with(clean(), |e| {
+                (e.workload, e.cpus[0].idle_ns) = (workload, idle_ns);
+            });
+            let verdict = judge(&evidence, &limits, &|_| Err(None));
+            (state(&evidence).0, verdict.gates[0].held)
+        };
+        let held = (State::Holds, Some(true));
+        assert_eq!(judged(Watched::Given, Some(985_000_000)), (State::Unknown, None));
+        // A program that sleeps most of the time runs now and then.
+        assert_eq!(judged(Watched::Given, Some(970_000_000)), held);
+        assert_eq!(judged(Watched::Given, None), held);
+        // The sampler says itself how long it looked.
+        assert_eq!(judged(Watched::Sampler, Some(985_000_000)), held);
     }
 
     #[test]
