@@ -15,6 +15,7 @@ pub mod plan;
 pub mod remove;
 pub mod run;
 pub mod sample;
+pub mod saved;
 mod settle;
 pub mod status;
 pub mod survey;

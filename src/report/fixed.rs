@@ -6,7 +6,7 @@ use super::verdict::{self, Paint};
 use crate::apply::AppliedStep;
 use crate::change::{Outcome, When};
 use crate::verify::{Evidence, Leak, Verdict};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The version of the document's form.
 pub const SCHEMA: u32 = 1;
@@ -15,7 +15,7 @@ pub const SCHEMA: u32 = 1;
 const LINES_MAX: usize = 12;
 
 /// What came of looking and mending.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Fixed {
     /// The version of this form.
@@ -31,7 +31,7 @@ pub struct Fixed {
 }
 
 /// One look, and what was done because of it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Round {
     /// What was observed.
@@ -43,7 +43,7 @@ pub struct Round {
 }
 
 /// One change that was made, or was to be made.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Deed {
     /// The tunable that wanted it.
@@ -57,7 +57,7 @@ pub struct Deed {
 }
 
 /// What came of a change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Came {
@@ -72,7 +72,7 @@ pub enum Came {
 }
 
 /// Why there was no further round.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum End {
@@ -87,7 +87,7 @@ pub enum End {
 }
 
 /// Something that still interrupts the shield.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Remaining {
     /// The CPU.
@@ -103,7 +103,7 @@ pub struct Remaining {
 }
 
 /// Something that the shield lacks.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Lacking {
     /// The tunable that wants it.
