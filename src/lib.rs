@@ -20,6 +20,7 @@ pub mod report;
 pub mod run;
 pub mod screen;
 pub mod survey;
+pub mod trial;
 pub mod tunables;
 pub mod ui;
 pub mod verify;

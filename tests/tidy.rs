@@ -28,7 +28,11 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("live", &["causes", "survey", "verify"]),
     ("load", &[]),
     ("screen", &[]),
-    ("report", &["apply", "boot", "causes", "change", "latency", "plan", "survey", "verify"]),
+    (
+        "report",
+        &["apply", "boot", "causes", "change", "latency", "plan", "survey", "trial", "verify"],
+    ),
+    ("trial", &["latency"]),
     ("verify", &["causes", "change", "plan", "policy", "survey", "tunables"]),
 ];
 

@@ -9,6 +9,7 @@ use cpushield::latency::Latency;
 use cpushield::live::Frame;
 use cpushield::policy::Workload;
 use cpushield::report::fixed::Fixed;
+use cpushield::trial::Trial;
 use cpushield::tunables::{TUNABLES, Tunable, removers};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -26,7 +27,7 @@ pub fn write(dir: &Path) -> io::Result<()> {
 }
 
 /// Names and texts of the generated documents.
-fn files() -> [(&'static str, String); 7] {
+fn files() -> [(&'static str, String); 8] {
     [
         ("tunables.md", tunables()),
         ("boot.md", boot()),
@@ -34,6 +35,7 @@ fn files() -> [(&'static str, String); 7] {
         ("verify.schema.json", schema::<Shown<'_>>("cpushield verify --json")),
         ("fix.schema.json", schema::<Fixed>("cpushield verify --fix --json")),
         ("latency.schema.json", schema::<Latency>("cpushield latency --json")),
+        ("trial.schema.json", schema::<Trial>("cpushield trial --json")),
         ("watch.schema.json", schema::<Frame>("A line of cpushield watch --json")),
     ]
 }

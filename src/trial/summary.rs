@@ -1,0 +1,84 @@
+//! [`Latency`] → [`Run`]: what a cell keeps of each measurement. Pure.
+
+use super::{Run, Track};
+use crate::latency::{Latency, Over, Percentile, Series};
+
+/// What a trial keeps of a measurement whose whole document is in `file`.
+#[must_use]
+pub fn run(round: usize, latency: &Latency, file: String) -> Run {
+    let mut periods: Vec<u64> = latency.series.iter().map(|series| series.period_ns).collect();
+    periods.sort_unstable();
+    periods.dedup();
+    Run {
+        round,
+        began_s: latency.began_s,
+        span_ns: latency.span_ns,
+        kernel: latency.setting.kernel.clone(),
+        held: latency.isolation.held,
+        tracks: periods.into_iter().map(|period_ns| track(period_ns, latency)).collect(),
+        loads: Vec::new(),
+        doubts: doubts(latency),
+        file,
+    }
+}
+
+fn track(period_ns: u64, latency: &Latency) -> Track {
+    let of: Vec<&Series> =
+        latency.series.iter().filter(|series| series.period_ns == period_ns).collect();
+    let samples = of.iter().map(|series| series.samples).sum();
+    let missed = of.iter().map(|series| series.missed).sum();
+    // Without the figure of one CPU nobody knows the worst of all.
+    let every = |ns: &dyn Fn(&Series) -> Option<u64>| {
+        let all: Option<Vec<u64>> = of.iter().map(|series| ns(series)).collect();
+        all?.into_iter().max()
+    };
+    Track {
+        period_ns,
+        samples,
+        missed,
+        max_ns: every(&|series| series.max_ns),
+        jitter_ns: every(&|series| series.jitter_ns),
+        percentiles: percentiles(&of),
+        over: over(&of, samples + missed),
+    }
+}
+
+/// Those that every CPU has, each of the CPU where it is longest.
+fn percentiles(of: &[&Series]) -> Vec<Percentile> {
+    let Some(first) = of.first() else { return Vec::new() };
+    let worst = |one: &Percentile| {
+        let ns = |series: &&Series| {
+            let same = |it: &&Percentile| (it.percent - one.percent).abs() < 1e-6;
+            series.percentiles.iter().find(same).map(|it| it.ns)
+        };
+        let all: Option<Vec<u64>> = of.iter().map(ns).collect();
+        Some(Percentile { percent: one.percent, ns: all?.into_iter().max()? })
+    };
+    first.percentiles.iter().filter_map(worst).collect()
+}
+
+fn over(of: &[&Series], events: u64) -> Vec<Over> {
+    let Some(first) = of.first() else { return Vec::new() };
+    let sum = |limit_ns: u64| {
+        let counts = of.iter().flat_map(|series| &series.over);
+        let count = counts.filter(|over| over.limit_ns == limit_ns).map(|over| over.count).sum();
+        #[expect(clippy::cast_precision_loss, reason = "a share is not exact")]
+        let percent = count as f64 * 100.0 / events.max(1) as f64;
+        Over { limit_ns, count, percent }
+    };
+    first.over.iter().map(|over| sum(over.limit_ns)).collect()
+}
+
+/// Every doubt of the measurement, with the thread that it is about.
+fn doubts(latency: &Latency) -> Vec<String> {
+    let mut doubts = latency.doubts.clone();
+    doubts.extend(latency.isolation.broken.iter().map(|why| format!("the shield, {why}")));
+    for series in &latency.series {
+        let of = |doubt: &String| format!("CPU {}: {doubt}", series.cpu);
+        doubts.extend(series.doubts.iter().map(of));
+    }
+    if latency.stopped {
+        doubts.push("it was stopped before its time".to_owned());
+    }
+    doubts
+}
