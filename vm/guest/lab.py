@@ -19,7 +19,7 @@ import threading
 import time
 
 # What an action is called by verify: cause, pattern of the culprit, and how often, which is `n` (as often as it
-# was provoked) or a row of /proc/interrupts that counted it; `slack` in hundredths. A work item whose kworker the
+# was provoked) or a row of /proc/interrupts that counted it; `slack` in hundredths. A kworker or a program that the
 # kernel took off the CPU before it was done (`again`) interrupts once more, as often as the kernel counted that. An
 # instruction that the kernel emulates has no event: what interrupts the kernel in the middle of it takes its place,
 # and it makes the kernel log. High-resolution timers armed on a CPU without a tick expire on another one, so none are
@@ -79,10 +79,12 @@ ACTIONS = {
     "itimer-prof": action(20, 20000, named("signal", "SIGPROF.*"), beside="tick"),
     "timer-real": action(50, 10000, named("signal", "SIGALRM by a timer")),
     "timer-cpu": action(20, 20000, named("signal", "SIGALRM by a timer"), beside="tick"),
-    "futex": action(50, 5000, named("user-task", r"provoke \(\d+\)"), beside="(tick|kthread rcuc|ipi-call nohz_full_kick)"),
-    "eventfd": action(50, 5000, named("user-task", r"provoke \(\d+\)"), beside="(tick|kthread rcuc|ipi-call nohz_full_kick)"),
+    "futex": action(50, 5000, named("user-task", r"provoke \(\d+\)", again="provoke"),
+                    beside="(tick|kthread rcuc|ipi-call nohz_full_kick)"),
+    "eventfd": action(50, 5000, named("user-task", r"provoke \(\d+\)", again="provoke"),
+                      beside="(tick|kthread rcuc|ipi-call nohz_full_kick)"),
     "fifo": action(50, 5000, named("user-task", r"provoke \(\d+\)")),
-    "wheel": action(20, 20000, named("user-task", r"provoke \(\d+\)", slack=5),
+    "wheel": action(20, 20000, named("user-task", r"provoke \(\d+\)", slack=5, again="provoke"),
                     beside="(tick|kthread rcuc|ipi-call nohz_full_kick)"),
     "machine-check": action(1, 5000000, named("(timer|ipi-call)", "mce_(timer_fn|cpu_restart)", "MCP"), beside="tick"),
 }
@@ -125,11 +127,13 @@ def counters(cpu):
         place = file.readline().split().index(f"CPU{cpu}") + 1
         rows = (line.split() for line in file)
         counted = {row[0].rstrip(":"): int(row[place]) for row in rows if len(row) > place and row[place].isdigit()}
-    return {**counted, "kworker": switches(f"kworker/{cpu}:", "nonvoluntary"), "rcuc": switches(f"rcuc/{cpu}", "")}
+    return {**counted, "kworker": switches(f"kworker/{cpu}:", "nonvoluntary"), "rcuc": switches(f"rcuc/{cpu}", ""),
+            "provoke": switches("provoke", "nonvoluntary", cpu)}
 
 
-def switches(comm, kind):
-    """How often the kernel took tasks of such a name off their CPU: all times, or those against their will."""
+def switches(comm, kind, cpu=None):
+    """How often the kernel took tasks of such a name (that may run on this CPU only) off their CPU: all times, or
+    those against their will."""
     count = 0
     for status in glob.glob("/proc/[0-9]*/status"):
         try:
@@ -137,7 +141,8 @@ def switches(comm, kind):
                 text = file.read()
         except OSError:  # it is gone
             continue
-        if text.startswith(f"Name:\t{comm}"):
+        only = f"\nCpus_allowed_list:\t{cpu}\n"
+        if text.startswith(f"Name:\t{comm}") and (cpu is None or only in text):
             found = re.findall(rf"^{kind or '(?:non)?voluntary'}_ctxt_switches:\s*(\d+)", text, re.M)
             count += sum(map(int, found))
     return count
