@@ -132,14 +132,14 @@ struct Now<'a> {
 }
 
 impl<'a> Now<'a> {
-    fn of(host: &Host, journal: &'a Journal, originals: Masks) -> Result<Now<'a>> {
+    fn of(journal: &'a Journal, originals: Masks, tasks: Vec<Task>) -> Now<'a> {
         let steps = journal.intents.iter().filter_map(|intent| journal.step(intent));
         let wanted = steps.filter_map(|step| match &step.change {
             Change::Affinity { task, cpus, .. } => Some((*task, cpus)),
             _ => None,
         });
-        let tasks = host.tasks()?.into_iter().map(|task| (task.id.tid, task)).collect();
-        Ok(Now { journal, originals, wanted: wanted.collect(), tasks })
+        let tasks = tasks.into_iter().map(|task| (task.id.tid, task)).collect();
+        Now { journal, originals, wanted: wanted.collect(), tasks }
     }
 }
 
@@ -174,6 +174,23 @@ impl Now<'_> {
             next = above.parent;
         }
         None
+    }
+
+    /// The mask of a task, `None` when it is gone. One that is as we know it, or as that of the
+    /// process it may have it from, as far as CPUs are online, is not read: asking for those alone
+    /// costs a tenth.
+    fn mask(&self, host: &Host, task: &Task, online: Option<&CpuSet>) -> Result<Option<CpuSet>> {
+        let Some(online) = online else { return there(host.affinity(task.id.tid)) };
+        let Some(now) = there(host.online_affinity(task.id.tid))? else { return Ok(None) };
+        let own = self.originals.0.contains_key(&task.id).then_some(task.id);
+        let id = own.or_else(|| self.above(task).map(|(id, _)| id));
+        let left = self.journal.applied.as_ref().map(|left| &left.0);
+        let known = [Some(&self.originals.0), left].into_iter().flatten();
+        let mut known = known.filter_map(|masks| masks.get(&id?));
+        match known.find(|mask| mask.and(online) == now) {
+            Some(mask) => Ok(Some(mask.clone())),
+            None => there(host.affinity(task.id.tid)),
+        }
     }
 
     /// The mask of that process.
@@ -293,34 +310,23 @@ fn follows_interrupt(task: &Task) -> bool {
 
 /// Decides what every task shall have when everything else is undone: the original where the mask
 /// is still ours, the mask it has now where somebody changed it, and for tasks born since then what
-/// they would have been born with.
+/// they would have been born with. `tasks` were listed just now.
 ///
 /// # Errors
 /// `/proc` cannot be read.
-pub fn decide(host: &Host, journal: &Journal) -> Result<Undoing> {
+pub fn decide(host: &Host, journal: &Journal, tasks: Vec<Task>) -> Result<Undoing> {
     let originals = originals(&journal.header.plan, &journal.intents);
     let mut undoing = Undoing::default();
     if originals.0.is_empty() {
         return Ok(undoing);
     }
-    let now = Now::of(host, journal, originals)?;
+    let now = Now::of(journal, originals, tasks);
     let online = host.online_cpus().ok();
     // A shielded CPU may be offline just now, and cpusets give it back when it is there again.
     let all = online.as_ref().map(|online| online.union(&journal.header.plan.shield.cpus));
     let is_whole = |cpus: &CpuSet| all.as_ref().is_some_and(|all| all.is_subset(cpus));
     for task in now.tasks.values().filter(|task| !task.bound && !is_self(host, task)) {
-        let original = now.originals.0.get(&task.id);
-        let unchanged = match (original, &online) {
-            (Some(original), Some(online)) => {
-                there(host.online_affinity(task.id.tid))? == Some(original.and(online))
-            }
-            _ => false,
-        };
-        let cpus = match original.filter(|_| unchanged) {
-            Some(original) => Some(original.clone()),
-            None => there(host.affinity(task.id.tid))?,
-        };
-        let Some(cpus) = cpus else { continue };
+        let Some(cpus) = now.mask(host, task, online.as_ref())? else { continue };
         match now.shall(host, task, &cpus) {
             Shall::Have(shall) => {
                 if now.is_limited(host, task, &cpus, &shall) {
@@ -346,7 +352,8 @@ pub fn decide(host: &Host, journal: &Journal) -> Result<Undoing> {
 /// # Errors
 /// `/proc` cannot be read.
 pub fn unlimited(host: &Host, journal: &Journal, tasks: &[(Task, CpuSet)]) -> Result<Masks> {
-    let now = Now::of(host, journal, originals(&journal.header.plan, &journal.intents))?;
+    let originals = originals(&journal.header.plan, &journal.intents);
+    let now = Now::of(journal, originals, host.tasks()?);
     let mut masks = Masks::default();
     for (task, cpus) in tasks.iter().filter(|(task, _)| !now.is_told(task)) {
         if let Shall::Have(shall) = now.shall(host, task, cpus) {

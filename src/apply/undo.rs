@@ -41,12 +41,13 @@ pub(super) fn undo_locked(host: &Host, store: &Store, _: &Lock) -> Result<Undone
         }
     };
     host.stay_on(&journal.header.plan.shield.housekeeping);
-    let mut hogs = Hogs::default();
+    let tasks = host.tasks()?;
+    let mut hogs = Hogs::among(host, &tasks);
     if let Some(hog) = hogs.above_rcu(host)? {
         return Err(UndoError::Hog(hog));
     }
     let mut log = Log::open(store, journal.whole);
-    let undoing = affinities::decide(host, &journal)?;
+    let undoing = affinities::decide(host, &journal, tasks)?;
     log.add(&journal::undoing(&undoing));
     log.sync();
     let mut run =

@@ -66,7 +66,7 @@ ACTIONS = {
     "fault-copy": action(50, 5000, named("page-fault", "write to a page that was shared.*")),
     "fault-kernel": action(50, 5000, named("page-fault", "first write to a page, by a system call"),
                            named("syscall", "read")),
-    "rcu": action(400, 5000, named("kthread", r"rcuc/\d+", "rcuc", slack=10), named("syscall", "setgid"), beside=".+"),
+    "rcu": action(400, 5000, named("kthread", r"rcuc/\d+", "rcuc", slack=10, again="rcuc around"), named("syscall", "setgid"), beside=".+"),
     "tlb-lazy": action(50, 5000, named("ipi-call", "flush_tlb_func"), beside="(ipi-call tlb_remove_table_smp_sync|tick)"),
     "system-call": action(50, 5000, named("syscall", "getppid")),
     "breakpoint": action(50, 5000, named("exception", "SIGTRAP.*")),
@@ -220,7 +220,7 @@ def watch(cpu, window):
 
 def under_verify(cpu, window, provokers):
     words = ["cpushield", "verify", "--json", "--for", "300s", "--settle", "300ms", *window.flags]
-    done, counted = {}, {}
+    done, counted, rcuc = {}, {}, counters(cpu)["rcuc"]
     screen, stderr = pty.openpty()
     verify = subprocess.Popen(words + ["--busy"] * window.busy, stdout=subprocess.PIPE, stderr=stderr, text=True,
                               env={**os.environ, "TERM": "xterm"})
@@ -237,6 +237,8 @@ def under_verify(cpu, window, provokers):
         time.sleep(0 if provokers else 2)
         verify.send_signal(signal.SIGINT)
         text, _ = verify.communicate(timeout=90)
+        # Callbacks come when they want, and verify sees those before and after the actions too.
+        counted["all"]["rcuc around"] = counters(cpu)["rcuc"] - rcuc - counted["all"].get("rcuc", 0)
     finally:
         if verify.poll() is None:
             verify.kill()

@@ -46,8 +46,8 @@ pub fn monotonic_ns() -> u64 {
 #[inline]
 pub fn sleep_until(ns: u64) -> io::Result<()> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    time.tv_sec = (ns / 1_000_000_000).try_into().unwrap_or(libc::time_t::MAX);
-    time.tv_nsec = (ns % 1_000_000_000).try_into().unwrap_or(0);
+    time.tv_sec = (ns / 1_000_000_000).try_into().map_err(io::Error::other)?;
+    time.tv_nsec = (ns % 1_000_000_000).try_into().map_err(io::Error::other)?;
     let (clock, absolute) = (libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME);
     loop {
         let rest = std::ptr::null_mut();

@@ -25,7 +25,7 @@ impl TimerFile {
         }
         // SAFETY: a new descriptor that nobody else owns.
         let file = unsafe { File::from_raw_fd(fd) };
-        let time = libc::itimerspec { it_interval: time(period_ns), it_value: time(first_ns) };
+        let time = libc::itimerspec { it_interval: time(period_ns)?, it_value: time(first_ns)? };
         let (flags, old) = (libc::TFD_TIMER_ABSTIME, std::ptr::null_mut());
         // SAFETY: `time` is valid for reads, and nothing is to be written.
         match unsafe { libc::timerfd_settime(file.as_raw_fd(), flags, &raw const time, old) } {
@@ -46,12 +46,12 @@ impl TimerFile {
     }
 }
 
-fn time(ns: u64) -> libc::timespec {
+fn time(ns: u64) -> io::Result<libc::timespec> {
     // SAFETY: an all-zero timespec is a valid value.
     let mut time: libc::timespec = unsafe { std::mem::zeroed() };
-    time.tv_sec = (ns / 1_000_000_000).try_into().unwrap_or(libc::time_t::MAX);
-    time.tv_nsec = (ns % 1_000_000_000).try_into().unwrap_or(0);
-    time
+    time.tv_sec = (ns / 1_000_000_000).try_into().map_err(io::Error::other)?;
+    time.tv_nsec = (ns % 1_000_000_000).try_into().map_err(io::Error::other)?;
+    Ok(time)
 }
 
 /// Requests of rtc(4) (include/uapi/linux/rtc.h): `_IOW('p', 0x0c, unsigned long)` and
