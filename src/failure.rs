@@ -157,6 +157,28 @@ impl From<crate::latency::LatencyError> for Failure {
     }
 }
 
+impl From<crate::compare::CompareError> for Failure {
+    fn from(error: crate::compare::CompareError) -> Failure {
+        use crate::compare::CompareError;
+        let failure = Failure::usage(error.to_string());
+        match error {
+            CompareError::TooFew | CompareError::Empty { .. } | CompareError::Name { .. } => {
+                failure.hint("cpushield compare before=a1.json,a2.json after=b1.json,b2.json")
+            }
+            CompareError::Same { .. } => {
+                failure.hint("a run that is counted twice is no repetition: leave one of them out")
+            }
+            CompareError::Instruments { .. } => {
+                failure.hint("instruments wait for different things; compare runs of one of them")
+            }
+            CompareError::Nothing { .. } => {
+                failure.hint("measure both with threads of the same --thread")
+            }
+            CompareError::Damaged { .. } => failure.hint("measure it again"),
+        }
+    }
+}
+
 fn not_a_journal(path: &str, error: &crate::apply::JournalError) -> Failure {
     Failure::machine(format!("{path}: {error}"))
         .hint("nothing was written; `cpushield undo --forget` puts the file away as it is")

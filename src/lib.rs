@@ -9,6 +9,7 @@ pub mod boot;
 pub mod causes;
 pub mod change;
 pub mod cli;
+pub mod compare;
 pub mod export;
 pub mod failure;
 pub mod latency;

@@ -15,8 +15,9 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("boot", &["causes", "change", "plan", "policy", "survey", "tunables"]),
     ("causes", &[]),
     ("change", &[]),
+    ("compare", &["latency", "load", "verify"]),
     ("export", &["causes", "verify"]),
-    ("failure", &["apply", "boot", "latency", "plan", "policy", "run", "verify"]),
+    ("failure", &["apply", "boot", "compare", "latency", "plan", "policy", "run", "verify"]),
     ("ui", &["failure"]),
     ("survey", &[]),
     ("policy", &[]),
@@ -30,7 +31,10 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("screen", &[]),
     (
         "report",
-        &["apply", "boot", "causes", "change", "latency", "plan", "survey", "trial", "verify"],
+        &[
+            "apply", "boot", "causes", "change", "compare", "latency", "plan", "survey", "trial",
+            "verify",
+        ],
     ),
     ("trial", &["latency"]),
     ("verify", &["causes", "change", "plan", "policy", "survey", "tunables"]),
@@ -38,7 +42,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
 
 /// Modules that are pure: they may not name the machine.
 const PURE: &[&str] =
-    &["causes", "change", "export", "live", "plan", "policy", "report", "tunables"];
+    &["causes", "change", "compare", "export", "live", "plan", "policy", "report", "tunables"];
 
 struct Source {
     path: String,

@@ -246,7 +246,7 @@ fn write_files(ui: &Ui, args: &Args, latency: &Latency) -> Result<(), Failure> {
     Ok(())
 }
 
-fn paint(tone: report::Word, words: &str) -> String {
+pub(super) fn paint(tone: report::Word, words: &str) -> String {
     match tone {
         report::Word::Good => Tone::Good.paint(words),
         report::Word::Bad => Tone::Bad.paint(words),

@@ -5,6 +5,7 @@ pub mod apply;
 pub mod attempt;
 pub mod boot;
 pub mod busy;
+pub mod compare;
 pub mod ending;
 pub mod explain;
 pub mod fix;
@@ -124,6 +125,8 @@ pub enum Command {
     Verify(verify::Args),
     /// Measure how late threads on CPUs are, worst first
     Latency(latency::Args),
+    /// Compare measurements, and say what of the difference is more than chance
+    Compare(compare::Args),
     /// A live view of all CPUs
     Watch(watch::Args),
     /// The guard of `try`; not for people
@@ -160,6 +163,7 @@ pub fn dispatch(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Verify(args) => verify::run(&ui, &cli.global, &args),
         Command::Watch(args) => watch::run(&ui, &cli.global, &args),
         Command::Latency(args) => latency::run(&ui, &cli.global, &args),
+        Command::Compare(args) => compare::run(&ui, &args),
         Command::Sample => {
             sample::run();
             Ok(())

@@ -1,5 +1,6 @@
 //! The [`Latency`] document.
 
+use super::measure::exact;
 use crate::load::LoadDone;
 use crate::verify::Gate;
 use cpushield_linux::CpuSet;
@@ -189,9 +190,36 @@ impl Latency {
         worst.max_by_key(|(_, worst)| worst.late_ns)
     }
 
+    /// Every doubt of the document, of its shield and of its threads.
+    #[must_use]
+    pub fn every_doubt(&self) -> Vec<String> {
+        let mut doubts = self.doubts.clone();
+        let broken = self.isolation.broken.iter();
+        doubts.extend(broken.map(|why| format!("the shield was broken {why}")));
+        for series in &self.series {
+            doubts.extend(series.doubts.iter().map(|why| format!("CPU {}: {why}", series.cpu)));
+        }
+        if self.stopped {
+            let (span, asked) = (exact(self.span_ns), exact(self.asked_ns));
+            doubts.push(format!("it was stopped after {span} of {asked}"));
+        }
+        doubts
+    }
+
     /// Whether every limit holds for certain.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.gates.iter().all(|gate| gate.held == Some(true))
+    }
+}
+
+impl Series {
+    /// What its thread does, on whatever CPU: `threads of 1ms`.
+    #[must_use]
+    pub fn role(&self) -> String {
+        match self.period_ns {
+            0 => "threads that never sleep".to_owned(),
+            period_ns => format!("threads of {}", exact(period_ns)),
+        }
     }
 }

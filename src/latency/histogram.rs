@@ -78,6 +78,20 @@ fn decode(series: &Series) -> Result<Histogram<u64>, String> {
     Deserializer::new().deserialize(&mut bytes.as_slice()).map_err(|e| wrong(format!("{e:?}")))
 }
 
+/// Percentiles of several threads together, missed events among them.
+///
+/// # Errors
+/// A histogram of the document is none.
+pub fn percentiles_of(series: &[&Series]) -> Result<Vec<Percentile>, String> {
+    let mut whole = empty();
+    for one in series {
+        let with_missed = with_missed(&decode(one)?, one.period_ns);
+        whole.add(with_missed).map_err(|e| format!("a histogram is too wide: {e:?}"))?;
+    }
+    let longest = series.iter().filter_map(|one| one.max_ns).max();
+    Ok(percentiles(&whole, longest.unwrap_or(0)))
+}
+
 /// All histograms as one HDR log of version 2; each has a tag with its CPU and period.
 ///
 /// # Errors

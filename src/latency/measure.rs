@@ -404,15 +404,7 @@ pub(super) fn exact(ns: u64) -> String {
 /// Whether the worst is within the limit. What is over it is over it, whatever else is doubtful.
 fn gate(latency: &Latency, most_ns: u64) -> Gate {
     let worst = latency.worst().map(|(_, worst)| worst.late_ns);
-    let mut why: Vec<String> = latency.doubts.clone();
-    why.extend(latency.isolation.broken.iter().map(|why| format!("the shield was broken {why}")));
-    for series in &latency.series {
-        why.extend(series.doubts.iter().map(|doubt| format!("CPU {}: {doubt}", series.cpu)));
-    }
-    if latency.stopped {
-        let (span, asked) = (exact(latency.span_ns), exact(latency.asked_ns));
-        why.push(format!("it was stopped after {span} of {asked}"));
-    }
+    let mut why = latency.every_doubt();
     let held = match worst {
         Some(worst) if worst > most_ns => Some(false),
         Some(_) if why.is_empty() => Some(true),
@@ -438,7 +430,16 @@ pub(super) mod tests {
 
     /// A document of five events on CPU 3: 2, 2, 2, 3 and 31 µs.
     pub(in crate::latency) fn latency() -> Latency {
-        let histogram = histogram::collect([(2_000, 3), (3_000, 1), (31_000, 1)].into_iter());
+        latency_of(&[(2_000, 3), (3_000, 1), (31_000, 1)])
+    }
+
+    /// A document of these latencies and how often each came, smallest first, on CPU 3.
+    pub(crate) fn latency_of(counts: &[(u64, u64)]) -> Latency {
+        let histogram = histogram::collect(counts.iter().copied());
+        let least = counts.first().map_or(0, |(ns, _)| *ns);
+        let most = counts.last().map_or(0, |(ns, _)| *ns);
+        let samples: u64 = counts.iter().map(|(_, count)| count).sum();
+        let sum: u64 = counts.iter().map(|(ns, count)| ns * count).sum();
         Latency {
             schema: SCHEMA,
             instrument: "timer".to_owned(),
@@ -452,17 +453,17 @@ pub(super) mod tests {
                 cpu: 3,
                 period_ns: 1_000_000,
                 policy: SEAT.policy.to_string(),
-                samples: 5,
+                samples,
                 missed: 0,
-                worst: vec![Worst { at_ns: 2_000_000, late_ns: 31_000 }],
-                min_ns: Some(2_000),
-                mean_ns: Some(8_000),
-                max_ns: Some(31_000),
-                percentiles: histogram::percentiles(&histogram, 31_000),
+                worst: vec![Worst { at_ns: 2_000_000, late_ns: most }],
+                min_ns: Some(least),
+                mean_ns: Some(sum / samples),
+                max_ns: Some(most),
+                percentiles: histogram::percentiles(&histogram, most),
                 over: vec![Over { limit_ns: 20_000, count: 1, percent: 20.0 }],
-                jitter_ns: Some(29_000),
+                jitter_ns: Some(most - least),
                 elsewhere: Some(0),
-                timeline: Timeline { step_ns: 100_000_000, worst_ns: vec![31_000] },
+                timeline: Timeline { step_ns: 100_000_000, worst_ns: vec![most] },
                 histogram: histogram::encode(&histogram),
                 doubts: Vec::new(),
             }],

@@ -19,7 +19,9 @@ pub use crate::load::LoadDone;
 pub use crew::{HIDDEN, serve};
 pub use document::*;
 pub use guard::Guard;
-pub use histogram::{cyclictest, hdr_log};
+pub use histogram::{cyclictest, hdr_log, percentiles_of};
 pub use instruments::{INSTRUMENTS, Instrument};
 pub use measure::measure;
+#[cfg(test)]
+pub(crate) use measure::tests::latency_of;
 pub use order::{Beat, LatencyError, Order, Progress};

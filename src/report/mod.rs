@@ -3,6 +3,7 @@
 mod applied;
 pub mod attempt;
 mod boot;
+pub mod compare;
 pub mod fixed;
 pub mod latency;
 mod machine;

@@ -5,6 +5,7 @@ use cpushield::boot::parameters::{Offer, PARAMETERS};
 use cpushield::causes::Cause;
 use cpushield::change::When;
 use cpushield::cli::verify::Shown;
+use cpushield::compare::Comparison;
 use cpushield::latency::Latency;
 use cpushield::live::Frame;
 use cpushield::policy::Workload;
@@ -27,7 +28,7 @@ pub fn write(dir: &Path) -> io::Result<()> {
 }
 
 /// Names and texts of the generated documents.
-fn files() -> [(&'static str, String); 8] {
+fn files() -> [(&'static str, String); 9] {
     [
         ("tunables.md", tunables()),
         ("boot.md", boot()),
@@ -36,6 +37,7 @@ fn files() -> [(&'static str, String); 8] {
         ("fix.schema.json", schema::<Fixed>("cpushield verify --fix --json")),
         ("latency.schema.json", schema::<Latency>("cpushield latency --json")),
         ("trial.schema.json", schema::<Trial>("cpushield trial --json")),
+        ("compare.schema.json", schema::<Comparison>("cpushield compare --json")),
         ("watch.schema.json", schema::<Frame>("A line of cpushield watch --json")),
     ]
 }

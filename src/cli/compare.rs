@@ -1,0 +1,60 @@
+//! `cpushield compare`: repeated measurements side by side, and what of the difference is chance.
+
+use super::latency::paint;
+use super::saved::Saved;
+use crate::compare::{self, Given, GivenRun, Measured};
+use crate::failure::Failure;
+use crate::report::compare as report;
+use crate::ui::Ui;
+use std::path::Path;
+
+/// Compare measurements, and say what of the difference is more than chance
+///
+/// A file is what `latency --json` or `verify --json` printed. The first file or group is the base
+/// of all others. Only repeated runs can tell a difference from chance: 5 of each, made by turns
+/// (before, after, before, after, …), tell most.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// A file, or the repeated runs of one configuration: before=a1.json,a2.json
+    #[arg(required = true, value_name = "GROUP")]
+    groups: Vec<String>,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// A file is not what it should be, or the groups cannot be compared.
+pub fn run(ui: &Ui, args: &Args) -> Result<(), Failure> {
+    let groups = args.groups.iter().map(|word| group(word)).collect::<Result<Vec<_>, _>>()?;
+    let comparison = compare::compare(&groups)?;
+    ui.show(&comparison, || report::text(&comparison, ui.width(), &paint))
+}
+
+/// A group as it was named: `NAME=FILE,FILE`, or a file alone.
+fn group(word: &str) -> Result<Given, Failure> {
+    let (name, files) = match word.split_once('=') {
+        // A path may have anything in it.
+        Some((name, files)) if !name.is_empty() && !name.contains('/') => {
+            (name, files.split(',').collect())
+        }
+        _ => (word, vec![word]),
+    };
+    let files = files.into_iter().filter(|file| !file.is_empty());
+    let runs = files.map(read).collect::<Result<Vec<GivenRun>, Failure>>()?;
+    Ok(Given { name: name.to_owned(), runs })
+}
+
+fn read(file: &str) -> Result<GivenRun, Failure> {
+    let measured = match Saved::read(Path::new(file))? {
+        Saved::Latency(latency) => Measured::Latency(latency),
+        Saved::Verdict(one) => Measured::Verify(Box::new(one.evidence), Box::new(one.verdict)),
+        other => {
+            let from = other.from();
+            let why = format!("{file} is no measurement: it is what `cpushield {from}` writes");
+            return Err(Failure::usage(why)
+                .hint("measure: cpushield latency timer --json > FILE")
+                .hint("or watch: cpushield verify --json > FILE"));
+        }
+    };
+    Ok(GivenRun { name: file.to_owned(), measured })
+}

@@ -1,0 +1,263 @@
+//! Compare: [`Given`] groups of documents → [`Comparison`]: ratios of the worst case, percentiles,
+//! jitter, noise and throughput, with what was different beside them (`traits`), in which order the
+//! runs were made (`sequence`), and whether the difference is more than chance (`statistics`).
+//!
+//! A run is one value for each figure. The thousands of samples inside a run are not independent of
+//! each other, so that only repeated runs can show chance: with one run of each nothing is claimed.
+
+mod document;
+mod figures;
+mod finding;
+mod sequence;
+mod statistics;
+mod traits;
+
+pub use document::*;
+
+use crate::latency::Latency;
+use crate::load::LoadDone;
+use crate::verify::{Evidence, Verdict};
+use std::fmt;
+
+/// A group of runs to compare.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Given {
+    /// Its name.
+    pub name: String,
+    /// Its runs.
+    pub runs: Vec<GivenRun>,
+}
+
+/// One run to compare.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GivenRun {
+    /// Its name: the file.
+    pub name: String,
+    /// Its document.
+    pub measured: Measured,
+}
+
+/// What can be compared.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Measured {
+    /// Of `latency --json`.
+    Latency(Box<Latency>),
+    /// Of `verify --json`.
+    Verify(Box<Evidence>, Box<Verdict>),
+}
+
+/// Why nothing can be compared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CompareError {
+    /// One group is no comparison.
+    TooFew,
+    /// Two groups have one name.
+    Name {
+        /// Which.
+        name: String,
+    },
+    /// A group has no runs.
+    Empty {
+        /// Which.
+        group: String,
+    },
+    /// Two runs are one and the same.
+    Same {
+        /// The one.
+        one: String,
+        /// The other.
+        other: String,
+    },
+    /// Two runs measure different things.
+    Instruments {
+        /// The one, with its instrument.
+        one: (String, String),
+        /// The other.
+        other: (String, String),
+    },
+    /// Two groups have no figure that both have.
+    Nothing {
+        /// The base.
+        base: String,
+        /// The other group.
+        other: String,
+    },
+    /// A document is damaged.
+    Damaged {
+        /// The run.
+        run: String,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+impl fmt::Display for CompareError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CompareError::TooFew => f.write_str("one group is no comparison"),
+            CompareError::Name { name } => write!(f, "two groups have the name {name}"),
+            CompareError::Empty { group } => write!(f, "group {group} has no runs"),
+            CompareError::Same { one, other } => {
+                write!(f, "{one} and {other} are one and the same run")
+            }
+            CompareError::Instruments { one, other } => write!(
+                f,
+                "not comparable: {} measured {}, {} measured {}",
+                one.0, one.1, other.0, other.1
+            ),
+            CompareError::Nothing { base, other } => {
+                write!(f, "not comparable: {base} and {other} have no figure in common")
+            }
+            CompareError::Damaged { run, why } => write!(f, "{run}: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for CompareError {}
+
+/// Compares each group with the first.
+///
+/// # Errors
+/// The groups cannot be compared at all. What makes a comparison doubtful is a doubt in the
+/// document.
+pub fn compare(groups: &[Given]) -> Result<Comparison, CompareError> {
+    check(groups)?;
+    let (base, others) = groups.split_first().ok_or(CompareError::TooFew)?;
+    let pairs = others.iter().map(|other| pair(base, other)).collect::<Result<_, _>>()?;
+    Ok(Comparison {
+        schema: SCHEMA,
+        alpha: ALPHA,
+        groups: groups.iter().map(told).collect(),
+        pairs,
+    })
+}
+
+fn check(groups: &[Given]) -> Result<(), CompareError> {
+    if groups.len() < 2 {
+        return Err(CompareError::TooFew);
+    }
+    let runs: Vec<&GivenRun> = groups.iter().flat_map(|group| &group.runs).collect();
+    for (n, one) in runs.iter().enumerate() {
+        for other in runs.iter().skip(n + 1) {
+            // A run that is counted twice would look like a repetition.
+            if one.measured == other.measured {
+                let (one, other) = (one.name.clone(), other.name.clone());
+                return Err(CompareError::Same { one, other });
+            }
+            if let (Measured::Latency(a), Measured::Latency(b)) = (&one.measured, &other.measured)
+                && a.instrument != b.instrument
+            {
+                let one = (one.name.clone(), a.instrument.clone());
+                let other = (other.name.clone(), b.instrument.clone());
+                return Err(CompareError::Instruments { one, other });
+            }
+        }
+    }
+    for (n, group) in groups.iter().enumerate() {
+        if group.runs.is_empty() {
+            return Err(CompareError::Empty { group: group.name.clone() });
+        }
+        if groups.iter().skip(n + 1).any(|other| other.name == group.name) {
+            return Err(CompareError::Name { name: group.name.clone() });
+        }
+    }
+    Ok(())
+}
+
+fn pair(base: &Given, other: &Given) -> Result<Pair, CompareError> {
+    let mut drafts = figures::drafts(base, other)?;
+    if drafts.is_empty() {
+        let (base, other) = (base.name.clone(), other.name.clone());
+        return Err(CompareError::Nothing { base, other });
+    }
+    finding::bar(&mut drafts, base, other);
+    let sequence = sequence::of(base, other);
+    let mut doubts = sequence::doubts(sequence, base, other);
+    doubts.extend(traits::mixed(base));
+    doubts.extend(traits::mixed(other));
+    Ok(Pair {
+        base: base.name.clone(),
+        other: other.name.clone(),
+        sequence,
+        differences: traits::differences(base, other),
+        rows: finding::judge(drafts),
+        doubts,
+        notes: figures::notes(base, other),
+    })
+}
+
+fn told(group: &Given) -> Group {
+    let run = |run: &GivenRun| Run {
+        name: run.name.clone(),
+        instrument: run.instrument().to_owned(),
+        began_s: run.began_s(),
+        span_ns: run.span_ns(),
+        doubts: run.doubts(),
+    };
+    Group { name: group.name.clone(), runs: group.runs.iter().map(run).collect() }
+}
+
+impl GivenRun {
+    fn latency(&self) -> Option<&Latency> {
+        match &self.measured {
+            Measured::Latency(latency) => Some(latency),
+            Measured::Verify(..) => None,
+        }
+    }
+
+    fn evidence(&self) -> Option<&Evidence> {
+        match &self.measured {
+            Measured::Latency(_) => None,
+            Measured::Verify(evidence, _) => Some(evidence),
+        }
+    }
+
+    fn instrument(&self) -> &str {
+        self.latency().map_or("verify", |latency| &latency.instrument)
+    }
+
+    fn began_s(&self) -> Option<u64> {
+        self.latency().map(|latency| latency.began_s)
+    }
+
+    fn span_ns(&self) -> u64 {
+        match &self.measured {
+            Measured::Latency(latency) => latency.span_ns,
+            Measured::Verify(evidence, _) => evidence.span_ns,
+        }
+    }
+
+    /// What makes its figures doubtful.
+    fn doubts(&self) -> Vec<String> {
+        match &self.measured {
+            Measured::Latency(latency) => {
+                let of_load = |load: &LoadDone| {
+                    load.doubts.iter().map(|why| format!("load {}: {why}", load.name)).collect()
+                };
+                let of_loads =
+                    latency.loads.iter().flat_map(|load| -> Vec<String> { of_load(load) });
+                latency.every_doubt().into_iter().chain(of_loads).collect()
+            }
+            Measured::Verify(evidence, verdict) => {
+                let of_cpu = |cpu: usize, why: &Vec<String>| {
+                    why.iter().map(|why| format!("CPU {cpu}: {why}")).collect::<Vec<String>>()
+                };
+                let seen = evidence.cpus.iter().flat_map(|one| of_cpu(one.cpu, &one.doubts));
+                let judged = verdict.cpus.iter().flat_map(|one| of_cpu(one.cpu, &one.unknown));
+                let mut doubts: Vec<String> = seen.collect();
+                for why in judged {
+                    if !doubts.contains(&why) {
+                        doubts.push(why);
+                    }
+                }
+                if evidence.stopped {
+                    doubts.push("it was stopped before its time".to_owned());
+                }
+                doubts
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
