@@ -77,6 +77,7 @@ struct Scene {
     cpus: CpuSet,
     cgroup: Option<String>,
     guard: Option<Guard>,
+    store: Store,
 }
 
 /// Runs it.
@@ -123,6 +124,7 @@ fn measured(
             max_ns: args.max,
             cgroup: scene.cgroup,
             guard: scene.guard,
+            store: scene.store,
             force: args.force,
             progress: &|progress| match progress {
                 Progress::Starting => bar.tell("getting ready"),
@@ -213,7 +215,7 @@ fn scene(host: &Host, global: &Global, args: &Args) -> Result<Scene, Failure> {
     }
     let group = ours.as_ref().and_then(|place| place.group.clone());
     let guard = ours.map(|place| Guard::new(host, place.name, place.group, cpus.clone()));
-    Ok(Scene { cpus, cgroup: args.cgroup.clone().or(group), guard })
+    Ok(Scene { cpus, cgroup: args.cgroup.clone().or(group), guard, store })
 }
 
 /// A program that runs in the shield would be part of every figure, and would be late itself.

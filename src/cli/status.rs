@@ -3,6 +3,7 @@
 use super::Global;
 use crate::apply::LoadError;
 use crate::failure::Failure;
+use crate::latency;
 use crate::run::{self, Guard, OnCpu, Role, RunError, Shielded, Status};
 use crate::ui::{Tone, Ui};
 use cpushield_linux::{CpuSet, Store};
@@ -28,7 +29,11 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
         return super::boot::status(ui, global);
     }
     let host = global.host()?;
-    let status = run::status(&host, &Store::new(&global.state)).map_err(unread)?;
+    let store = Store::new(&global.state);
+    if let Some(note) = latency::recovered(&host, &store) {
+        ui.status(&note);
+    }
+    let status = run::status(&host, &store).map_err(unread)?;
     ui.show(&status, || text(&status))
 }
 

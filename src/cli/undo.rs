@@ -4,6 +4,7 @@ use super::Global;
 use crate::apply::{self, UndoError, Undone, undo};
 use crate::boot::early;
 use crate::failure::{Failure, Kind};
+use crate::latency;
 use crate::report::table::many;
 use crate::report::undone_text;
 use crate::run;
@@ -36,6 +37,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     let host = global.host()?;
     let store = Store::new(&global.state);
     let _hurry = sched::hurry();
+    let tracer = latency::recovered(&host, &store);
     let swept = tracefs::sweep(&host);
     let released = run::release(&host, &store);
     let mut undone = match undo(&host, &store) {
@@ -44,6 +46,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
         }
         answer => answer?,
     };
+    undone.notes.extend(tracer);
     match released {
         Ok(released) => {
             let back = released

@@ -54,6 +54,9 @@ fn suits(order: &Order<'_>, online: &CpuSet) -> Result<(), String> {
         }
         instrument.suits(beat.period_ns)?;
     }
+    if instrument.has_one_period() && order.beats.len() > 1 {
+        return Err("it has one period for all CPUs: name one --thread".to_owned());
+    }
     let most = instrument.threads_max();
     if order.beats.len().saturating_mul(order.cpus.len()) > most {
         return Err(format!("{most} thread at most: name one CPU (--cpus) and one period"));
@@ -67,7 +70,8 @@ pub(super) fn elsewhere(
     nohz_full: Option<&CpuSet>,
     migration: Option<bool>,
 ) -> Option<String> {
-    let timed = !order.instrument.is_endless() && !order.instrument.is_driven();
+    let by_tracer = order.instrument.tracer().is_some();
+    let timed = !order.instrument.is_endless() && !order.instrument.is_driven() && !by_tracer;
     let cpus = order.cpus.and(nohz_full.filter(|_| timed && migration == Some(true))?);
     (!cpus.is_empty()).then(|| {
         format!(
@@ -82,7 +86,7 @@ mod tests {
     use super::*;
     use crate::latency::Beat;
     use crate::latency::instruments::by_name;
-    use cpushield_linux::Policy;
+    use cpushield_linux::{Policy, Store};
     use std::time::Duration;
 
     fn order(name: &str, cpus: &str, period_ns: u64, policy: Policy) -> Order<'static> {
@@ -96,6 +100,7 @@ mod tests {
             max_ns: None,
             cgroup: None,
             guard: None,
+            store: Store::new(std::path::Path::new("/nonexistent")),
             force: false,
             progress: &|_| {},
             stop: &|| false,
@@ -116,6 +121,7 @@ mod tests {
             ("timer", "2", None),
             ("spin", "2", Some(true)),
             ("wakeup", "2", Some(true)),
+            ("kernel", "2", Some(true)),
         ] {
             assert_eq!(said(name, cpus, migration), None, "{name} {cpus} {migration:?}");
         }

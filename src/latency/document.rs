@@ -52,10 +52,18 @@ pub struct Latency {
 pub struct Series {
     /// Its CPU.
     pub cpu: usize,
+    /// What of a wakeup it is, where the instrument tells that apart: `irq`, until the timer's
+    /// interrupt was handled; `thread`, until the thread ran in the kernel; `user`, until it was
+    /// back in user mode. All begin when the event was due. `None` where there is one figure only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stage: Option<String>,
     /// Time between two events, in nanoseconds; 0 for threads that never sleep.
     pub period_ns: u64,
     /// Its scheduling policy, `SCHED_FIFO 80`.
     pub policy: String,
+    /// Shorter latencies are no samples, so that none is no doubt; `None` where every event is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threshold_ns: Option<u64>,
     /// Events that it saw.
     pub samples: u64,
     /// Events that it did not wait for, because it was late for longer than a period; they are no
@@ -206,6 +214,13 @@ impl Latency {
         doubts
     }
 
+    /// The stage that contains the others, where a wakeup is measured in stages.
+    #[must_use]
+    pub fn whole(&self) -> Option<&str> {
+        let has = |stage: &&str| self.series.iter().any(|one| one.stage.as_deref() == Some(*stage));
+        ["user", "thread", "irq"].into_iter().find(has)
+    }
+
     /// Whether every limit holds for certain.
     #[must_use]
     pub fn holds(&self) -> bool {
@@ -214,12 +229,13 @@ impl Latency {
 }
 
 impl Series {
-    /// What its thread does, on whatever CPU: `threads of 1ms`.
+    /// What its thread does, on whatever CPU: `threads of 1ms`, `threads of 1ms (irq)`.
     #[must_use]
     pub fn role(&self) -> String {
+        let stage = self.stage.as_ref().map_or_else(String::new, |stage| format!(" ({stage})"));
         match self.period_ns {
-            0 => "threads that never sleep".to_owned(),
-            period_ns => format!("threads of {}", exact(period_ns)),
+            0 => format!("threads that never sleep{stage}"),
+            period_ns => format!("threads of {}{stage}", exact(period_ns)),
         }
     }
 }

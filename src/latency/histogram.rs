@@ -107,9 +107,10 @@ pub fn hdr_log(latency: &Latency) -> Result<Vec<u8>, String> {
         .begin_log_with(&mut log, &mut serializer)
         .map_err(|e| wrong(&e))?;
     let mut series: Vec<&Series> = latency.series.iter().collect();
-    series.sort_by_key(|series| (series.cpu, series.period_ns));
+    series.sort_by_key(|series| (series.cpu, series.period_ns, &series.stage));
     for series in series {
-        let name = format!("cpu{}-{}ns", series.cpu, series.period_ns);
+        let stage = series.stage.as_ref().map_or_else(String::new, |stage| format!("-{stage}"));
+        let name = format!("cpu{}-{}ns{stage}", series.cpu, series.period_ns);
         let span = Duration::from_nanos(latency.span_ns);
         writer
             .write_histogram(&decode(series)?, Duration::ZERO, span, Tag::new(&name))
@@ -125,7 +126,7 @@ pub fn hdr_log(latency: &Latency) -> Result<Vec<u8>, String> {
 /// A histogram of the document is none.
 pub fn cyclictest(latency: &Latency) -> Result<String, String> {
     let mut all: Vec<&Series> = latency.series.iter().collect();
-    all.sort_by_key(|series| (series.cpu, series.period_ns));
+    all.sort_by_key(|series| (series.cpu, series.period_ns, &series.stage));
     let us = |ns: u64| usize::try_from(ns / 1000).unwrap_or(usize::MAX);
     let longest = all.iter().filter_map(|series| series.max_ns).max().map_or(0, us);
     let lines = longest.saturating_add(1).min(LINES_MAX);

@@ -2,7 +2,8 @@
 //! figures. It looks at them from a housekeeping CPU, several times a second.
 
 use super::check::{check, elsewhere};
-use super::crew::{Crew, LONG, Seat, Times};
+use super::crew::{LONG, Seat, Times};
+use super::feed::{Feed, Row};
 use super::histogram;
 use super::order::{LatencyError, Order, Progress};
 use super::{Isolation, Latency, Over, SCHEMA, Series, Setting, Timeline, Worst};
@@ -11,7 +12,7 @@ use crate::verify::Gate;
 use crate::verify::aside::Aside;
 use crate::verify::circumstances;
 use cpushield_linux::clock::monotonic_ns;
-use cpushield_linux::tally::{Figures, LIMITS, Stage, Tally};
+use cpushield_linux::tally::{Figures, Stage, Tally};
 use cpushield_linux::{CpuSet, Host};
 use std::collections::BTreeSet;
 use std::thread::Scope;
@@ -42,45 +43,45 @@ pub fn measure(host: &Host, order: &Order<'_>) -> Result<Latency, LatencyError> 
     let machine = survey_beside(host, &[], &order.cpus);
     let migration = host.read_line("/proc/sys/kernel/timer_migration").ok().map(|on| on != "0");
     let seats = seats(order);
-    let files = order.cgroup.iter().map(|dir| format!("{dir}/cgroup.procs")).collect();
-    let mut limits_ns = [0; LIMITS];
-    limits_ns.iter_mut().zip(&order.over_ns).for_each(|(to, from)| *to = *from);
-    let mut crew = Crew::start(order.instrument.name(), &seats, files, limits_ns)?;
-    let mut run = Run::new(host, order, &seats);
+    let mut feed = Feed::start(host, order, &seats)?;
+    let rows = feed.rows().to_vec();
+    let mut run = Run::new(host, order, &rows);
     if online.minus(&order.cpus).is_empty() {
         run.notes.push(
             "every CPU is measured, so that cpushield itself runs beside the threads".to_owned(),
         );
     }
-    run.notes.append(&mut crew.notes);
+    run.notes.extend(feed.notes());
     run.notes.extend(elsewhere(order, machine.isolation.nohz_full.as_ref(), migration));
     let first = circumstances::take(host);
     let began_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let begin_ns = monotonic_ns().saturating_add(LEAD_NS);
     let from_ns = begin_ns.saturating_add(nanos(order.settle));
     let until_ns = from_ns.saturating_add(nanos(order.span)).saturating_add(OVERTIME_NS);
-    crew.go(Times { begin_ns, from_ns, until_ns })?;
+    feed.go(Times { begin_ns, from_ns, until_ns })?;
     let (calm, stopped, moved, end_ns) = std::thread::scope(|scope| {
-        drive(scope, order, &seats, &crew, begin_ns);
-        run.wait_until(from_ns);
+        drive(scope, order, &rows, feed.tallies(), begin_ns);
+        run.wait_until(&feed, from_ns);
         let calm = circumstances::take(host);
-        let stopped = run.watch(&crew, from_ns);
-        let moved = run.look_at_threads(&crew.tids);
+        let stopped = run.watch(&feed, from_ns);
+        let moved = run.look_at_threads();
         let end_ns = monotonic_ns();
         let longest = seats.iter().map(|seat| seat.period_ns).max().unwrap_or(0);
-        crew.stop(Duration::from_nanos(longest));
+        feed.stop(Duration::from_nanos(longest));
         (calm, stopped, moved, end_ns)
     });
-    run.enter_peaks(&crew, end_ns.saturating_sub(from_ns));
+    run.enter_peaks(&feed, end_ns.saturating_sub(from_ns));
     run.doubts.extend(circumstances::changed(&first, &calm, &circumstances::take(host)));
     let mut series = Vec::new();
-    for (((seat, tally), line), doubts) in
-        seats.iter().zip(crew.tallies()).zip(run.timelines).zip(moved)
+    for (((row, tally), line), doubts) in
+        rows.iter().zip(feed.tallies()).zip(run.timelines).zip(moved)
     {
-        run.notes.extend(blurred(seat, &tally.figures()));
-        series.push(told(seat, tally, order, from_ns, end_ns, line, doubts));
+        run.notes.extend(blurred(&row.seat, &tally.figures()));
+        series.push(told(row, tally, order, from_ns, end_ns, line, doubts));
     }
-    crew.dismiss();
+    let (of_each, of_all) = feed.dismiss();
+    series.iter_mut().zip(of_each).for_each(|(one, doubts)| one.doubts.extend(doubts));
+    run.doubts.extend(of_all);
     drop(aside);
     series.sort_by_key(|series| std::cmp::Reverse(series.max_ns));
     let mut latency = Latency {
@@ -124,16 +125,16 @@ fn seats(order: &Order<'_>) -> Vec<Seat> {
 fn drive<'scope, 'env>(
     scope: &'scope Scope<'scope, 'env>,
     order: &'env Order<'_>,
-    seats: &'env [Seat],
-    crew: &'env Crew,
+    rows: &'env [Row],
+    tallies: &'env [Tally],
     begin_ns: u64,
 ) {
     let instrument = order.instrument;
     if !instrument.is_driven() {
         return;
     }
-    for (seat, tally) in seats.iter().zip(crew.tallies()) {
-        scope.spawn(move || instrument.drive(seat.period_ns, begin_ns, tally));
+    for (row, tally) in rows.iter().zip(tallies) {
+        scope.spawn(move || instrument.drive(row.seat.period_ns, begin_ns, tally));
     }
 }
 
@@ -141,7 +142,7 @@ fn drive<'scope, 'env>(
 struct Run<'a> {
     host: &'a Host,
     order: &'a Order<'a>,
-    seats: &'a [Seat],
+    rows: &'a [Row],
     timelines: Vec<Timeline>,
     doubts: Vec<String>,
     notes: Vec<String>,
@@ -151,15 +152,16 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(host: &'a Host, order: &'a Order<'a>, seats: &'a [Seat]) -> Run<'a> {
+    fn new(host: &'a Host, order: &'a Order<'a>, rows: &'a [Row]) -> Run<'a> {
         let (doubts, notes, broken) = (Vec::new(), Vec::new(), Vec::new());
-        let timelines = seats.iter().map(|_| Timeline::new(nanos(STEP))).collect();
-        Run { host, order, seats, timelines, doubts, notes, broken, known: BTreeSet::new() }
+        let timelines = rows.iter().map(|_| Timeline::new(nanos(STEP))).collect();
+        Run { host, order, rows, timelines, doubts, notes, broken, known: BTreeSet::new() }
     }
 
     /// Lets time go by until then, or until somebody stops it.
-    fn wait_until(&self, ns: u64) {
+    fn wait_until(&self, feed: &Feed<'_>, ns: u64) {
         loop {
+            feed.look();
             let left = Duration::from_nanos(ns.saturating_sub(monotonic_ns()));
             if left.is_zero() || (self.order.stop)() {
                 return;
@@ -169,12 +171,12 @@ impl<'a> Run<'a> {
     }
 
     /// Lets the span go by; whether it was stopped before.
-    fn watch(&mut self, crew: &Crew, from_ns: u64) -> bool {
+    fn watch(&mut self, feed: &Feed<'_>, from_ns: u64) -> bool {
         let of = nanos(self.order.span);
         let mut worst_ns = None;
         for round in 0_u64.. {
             let done = monotonic_ns().saturating_sub(from_ns);
-            worst_ns = worst_ns.max(self.enter_peaks(crew, done.min(of.saturating_sub(1))));
+            worst_ns = worst_ns.max(self.enter_peaks(feed, done.min(of.saturating_sub(1))));
             let done = Duration::from_nanos(done.min(of));
             (self.order.progress)(Progress::Measuring { done, of: self.order.span, worst_ns });
             if round.is_multiple_of(ROUNDS) {
@@ -185,7 +187,7 @@ impl<'a> Run<'a> {
                 return false;
             }
             let running = |tally: &Tally| matches!(tally.stage(), Stage::Waiting | Stage::Running);
-            if (self.order.stop)() || !crew.tallies().iter().any(running) {
+            if (self.order.stop)() || !feed.tallies().iter().any(running) {
                 return true;
             }
             std::thread::sleep(STEP.min(self.order.span - done));
@@ -194,9 +196,10 @@ impl<'a> Run<'a> {
     }
 
     /// The longest since the last time, of each thread; gives the longest of all.
-    fn enter_peaks(&mut self, crew: &Crew, at_ns: u64) -> Option<u64> {
+    fn enter_peaks(&mut self, feed: &Feed<'_>, at_ns: u64) -> Option<u64> {
+        feed.look();
         let mut worst_ns = None;
-        for (tally, line) in crew.tallies().iter().zip(&mut self.timelines) {
+        for (tally, line) in feed.tallies().iter().zip(&mut self.timelines) {
             let peak = tally.take_peak();
             line.enter(at_ns, peak);
             if tally.has_samples() {
@@ -224,9 +227,12 @@ impl<'a> Run<'a> {
     }
 
     /// What is not as it was made, for each thread: looked up while they still run.
-    fn look_at_threads(&self, tids: &[i32]) -> Vec<Vec<String>> {
-        let look = |(seat, tid): (&Seat, &i32)| {
+    fn look_at_threads(&self) -> Vec<Vec<String>> {
+        let look = |Row { seat, tid, .. }: &Row| {
             let mut doubts = Vec::new();
+            if *tid == 0 {
+                return doubts;
+            }
             match self.host.online_affinity(*tid) {
                 Ok(cpus) if cpus == CpuSet::one(seat.cpu) => {}
                 Ok(cpus) => doubts.push(format!("somebody let it run on CPU {cpus}")),
@@ -239,13 +245,13 @@ impl<'a> Run<'a> {
             }
             doubts
         };
-        self.seats.iter().zip(tids).map(look).collect()
+        self.rows.iter().map(look).collect()
     }
 }
 
 /// What one thread saw.
 fn told(
-    seat: &Seat,
+    row: &Row,
     tally: &Tally,
     order: &Order<'_>,
     from_ns: u64,
@@ -253,7 +259,7 @@ fn told(
     timeline: Timeline,
     mut doubts: Vec<String>,
 ) -> Series {
-    let figures = tally.figures();
+    let (seat, figures) = (&row.seat, tally.figures());
     let histogram = histogram::collect(tally.counts());
     let some = |ns: u64| (figures.samples > 0).then_some(ns);
     doubts.extend(doubtful(seat, tally.stage(), &figures, end_ns));
@@ -268,8 +274,10 @@ fn told(
     };
     Series {
         cpu: seat.cpu,
+        stage: row.stage.map(str::to_owned),
         period_ns: seat.period_ns,
         policy: seat.policy.to_string(),
+        threshold_ns: Some(row.threshold_ns).filter(|ns| *ns > 0),
         samples: figures.samples,
         missed: figures.missed,
         worst: figures
@@ -451,8 +459,10 @@ pub(super) mod tests {
             began_ns: 7_000_000_000,
             series: vec![Series {
                 cpu: 3,
+                stage: None,
                 period_ns: 1_000_000,
                 policy: SEAT.policy.to_string(),
+                threshold_ns: None,
                 samples,
                 missed: 0,
                 worst: vec![Worst { at_ns: 2_000_000, late_ns: most }],

@@ -8,12 +8,16 @@
 mod check;
 mod crew;
 mod document;
+mod feed;
 mod guard;
 mod histogram;
 pub mod instruments;
 mod measure;
 mod order;
+mod settings;
 mod timeline;
+mod trace;
+mod tracer;
 
 pub use crate::load::LoadDone;
 pub use crew::{HIDDEN, serve};
@@ -25,3 +29,5 @@ pub use measure::measure;
 #[cfg(test)]
 pub(crate) use measure::tests::latency_of;
 pub use order::{Beat, LatencyError, Order, Progress};
+pub use settings::{Setting as TracerSetting, recovered};
+pub use tracer::{Job, Sample, Threads, Tracer, Use};

@@ -1,7 +1,7 @@
 //! What a measurement is asked for, how it tells of its progress, and why there may be none.
 
 use super::{Guard, Instrument};
-use cpushield_linux::{CpuSet, Policy};
+use cpushield_linux::{CpuSet, Policy, Store};
 use std::fmt;
 use std::time::Duration;
 
@@ -35,6 +35,8 @@ pub struct Order<'a> {
     pub cgroup: Option<String>,
     /// The shield they run in.
     pub guard: Option<Guard>,
+    /// Where what must be put back is kept.
+    pub store: Store,
     /// Real-time threads may be measured even where no CPU is left for anything else.
     pub force: bool,
     /// Told about the progress several times a second.

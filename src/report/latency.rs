@@ -70,11 +70,17 @@ fn headline(latency: &Latency, paint: &dyn Fn(Word, &str) -> String) -> String {
     format!(
         "{} on CPU {}, {} after the beginning ({}, {} measured{stopped})",
         paint(Word::Head, &format!("Worst {}", span(worst.late_ns))),
-        series.cpu,
+        place(series),
         span(worst.at_ns),
         latency.instrument,
         span(latency.span_ns),
     )
+}
+
+/// `3`, `3 (irq)` where a wakeup is measured in stages.
+fn place(series: &Series) -> String {
+    let stage = series.stage.as_ref().map_or_else(String::new, |stage| format!(" ({stage})"));
+    format!("{}{stage}", series.cpu)
 }
 
 fn threads(latency: &Latency) -> String {
@@ -84,7 +90,7 @@ fn threads(latency: &Latency) -> String {
     for series in &latency.series {
         let some = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), span);
         rows.push(vec![
-            series.cpu.to_string(),
+            place(series),
             period(series),
             series.policy.replace("SCHED_", ""),
             some(series.max_ns),
@@ -110,8 +116,8 @@ fn period(series: &Series) -> String {
 /// Which thread it is.
 fn thread(series: &Series) -> String {
     match series.period_ns {
-        0 => format!("CPU {}", series.cpu),
-        period_ns => format!("CPU {}, {}", series.cpu, span(period_ns)),
+        0 => format!("CPU {}", place(series)),
+        period_ns => format!("CPU {}, {}", place(series), span(period_ns)),
     }
 }
 

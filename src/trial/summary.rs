@@ -23,8 +23,10 @@ pub fn run(round: usize, latency: &Latency, file: String) -> Run {
 }
 
 fn track(period_ns: u64, latency: &Latency) -> Track {
+    // Stages of one wakeup are never added up.
+    let whole = |series: &&Series| series.stage.as_deref() == latency.whole();
     let of: Vec<&Series> =
-        latency.series.iter().filter(|series| series.period_ns == period_ns).collect();
+        latency.series.iter().filter(|it| it.period_ns == period_ns).filter(whole).collect();
     let samples = of.iter().map(|series| series.samples).sum();
     let missed = of.iter().map(|series| series.missed).sum();
     // Without the figure of one CPU nobody knows the worst of all.

@@ -6,12 +6,18 @@
 //! [`Tally`]. Not its job: which sources there are, on which CPUs, what the figures mean.
 
 mod bell;
+mod cpu;
+mod ledger;
 mod pace;
 
 pub use bell::{Ear, Heard};
+pub use ledger::Ledger;
 
 use crate::region::{Region, Use};
 use bell::Bell;
+#[cfg(target_arch = "x86_64")]
+use cpu::cpu_number;
+use cpu::has_cpu_number;
 use pace::Pace;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -421,33 +427,6 @@ pub fn measure(source: &mut impl Source, tally: &Tally, terms: Terms) {
         }
     };
     tally.stage.store(stage, Ordering::Release);
-}
-
-/// Whether the processor knows the number of the CPU by itself: RDTSCP, bit 27 of EDX of leaf
-/// 0x8000_0001.
-fn has_cpu_number() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    {
-        core::arch::x86_64::__cpuid(0x8000_0001).edx & (1 << 27) != 0
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        false
-    }
-}
-
-/// The number of the CPU, without asking the kernel.
-///
-/// # Safety
-/// The processor has RDTSCP, see [`has_cpu_number`].
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-unsafe fn cpu_number() -> usize {
-    let mut number = 0_u32;
-    // SAFETY: as the caller promises. Linux keeps the CPU in the lower 12 bits, the node above
-    // (`setup_getcpu()`, arch/x86/kernel/cpu/common.c, 5.4 to 6.18).
-    unsafe { core::arch::x86_64::__rdtscp(&raw mut number) };
-    (number & 0xfff) as usize
 }
 
 /// The tallies of some threads, in memory that another process finds by a number.

@@ -8,8 +8,10 @@
 //! next one ([`sweep`]).
 
 mod pipe;
+mod tracer;
 
 pub use pipe::{Pipe, Stats};
+pub use tracer::{TimerlatFile, list_for_tracer};
 
 use crate::cpuset::CpuSet;
 use crate::error::{Error, Result, Verb};

@@ -1,19 +1,27 @@
 //! The instruments: what threads wait for, one file each. An instrument that cannot run on a
 //! machine says why; it never gives a zero.
 
+mod kernel;
 mod rtc;
 mod spin;
 mod timer;
 mod timerfd;
 mod wakeup;
 
+use super::tracer::Tracer;
 use cpushield_linux::Host;
 use cpushield_linux::tally::{Tally, Terms};
 use std::fmt;
 
 /// Every instrument, in the order of the help.
-pub const INSTRUMENTS: &[&dyn Instrument] =
-    &[&timer::Timer, &spin::Spin, &timerfd::TimerFd, &wakeup::Wakeup, &rtc::RealTimeClock];
+pub const INSTRUMENTS: &[&dyn Instrument] = &[
+    &timer::Timer,
+    &spin::Spin,
+    &timerfd::TimerFd,
+    &wakeup::Wakeup,
+    &rtc::RealTimeClock,
+    &kernel::Kernel,
+];
 
 /// What a thread is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +77,16 @@ pub trait Instrument: Sync {
 
     /// Makes the events of a thread until the tally is stopped, from a housekeeping CPU.
     fn drive(&self, _period_ns: u64, _begin_ns: u64, _tally: &Tally) {}
+
+    /// The tracer of the kernel that measures; `None` where the threads do it themselves.
+    fn tracer(&self) -> Option<&'static dyn Tracer> {
+        None
+    }
+
+    /// Whether all CPUs have one thread each, of the same period.
+    fn has_one_period(&self) -> bool {
+        false
+    }
 
     /// Measures until the tally is stopped. On its CPU, with its policy; must not allocate once it
     /// waits.

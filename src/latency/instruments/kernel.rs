@@ -1,0 +1,165 @@
+//! `kernel`: the timerlat tracer. The kernel itself tells how late its timer's interrupt was, the
+//! thread that it woke, and that thread's return to user mode.
+
+use super::{Instrument, Task};
+use crate::latency::tracer::{self, Job, Sample, Threads, Tracer, Use};
+use cpushield_linux::clock::sleep_until;
+use cpushield_linux::tally::{Source, Tally, Wake, measure};
+use cpushield_linux::tracefs::{TimerlatFile, Tracefs, list_for_tracer};
+use cpushield_linux::{Host, clock};
+use std::io;
+
+/// What `osnoise/timerlat_period_us` takes (`timerlat_min_period` and `_max_period`).
+const PERIODS_NS: std::ops::RangeInclusive<u64> = 100_000..=1_000_000_000;
+
+/// See the file.
+#[derive(Debug)]
+pub struct Kernel;
+
+impl Instrument for Kernel {
+    fn name(&self) -> &'static str {
+        "kernel"
+    }
+
+    fn summary(&self) -> &'static str {
+        "the kernel's own measure (timerlat): interrupt, thread and user return apart"
+    }
+
+    fn page(&self) -> &'static str {
+        "The timerlat tracer of the kernel, which rtla uses too, arms a timer on each CPU and \
+         records how late each stage of a wakeup was, all counted from the same moment, when \
+         the timer was due. `irq`: its handler ran; what is in it are code that has interrupts \
+         off, other interrupts, an idle state of the CPU, and all that is below the kernel. \
+         `thread`: the thread that it woke ran; what came to it is the scheduler, softirqs, \
+         threads of higher priority, code that cannot be preempted. `user`: that thread was \
+         back in user mode and made its next system call. A later stage contains those before \
+         it; they are told apart, never added up or mixed.\n\n\
+         From 6.5 on the threads are those of cpushield: in the shield's cgroup, with the \
+         policy that was asked for, as with `timer`. Older kernels have no `user` stage and use \
+         threads of their own, timerlat/N, which are born SCHED_FIFO 95; they get the policy \
+         that was asked for, belong to no shield and are bound to their CPU, shielded or not. \
+         The timer is pinned to its CPU, so that with nohz_full, too, no other CPU is part of \
+         the figures. All CPUs have one period, of 100us to 1s.\n\n\
+         The tracer does more than measure: while it is at work, the kernel calls it in every \
+         interrupt, softirq and switch of every CPU, which takes a little time of each. Its \
+         settings are for the whole machine: they are put back at the end, by `undo`, `status` \
+         or the next measurement by a tracer if this one is killed, and nothing is measured \
+         while somebody else has this tracer or osnoise at work. Records come from a private \
+         instance, as raw pages, read by a housekeeping CPU. A record that is missing makes its \
+         series doubtful.\n\n\
+         Source: Documentation/trace/timerlat-tracer.rst; timerlat_irq(), timerlat_main(), \
+         timerlat_fd_read() and wait_next_period() in kernel/trace/trace_osnoise.c (6.12); \
+         instances since commit dae181349f1e (5.17), timerlat_fd since e88ed227f639 (6.5)."
+    }
+
+    fn possible(&self, host: &Host) -> Result<(), String> {
+        tracer::possible(self, host)
+    }
+
+    fn suits(&self, period_ns: u64) -> Result<(), String> {
+        if !PERIODS_NS.contains(&period_ns) || !period_ns.is_multiple_of(1_000) {
+            return Err("its period must be whole microseconds, 100us to 1s".to_owned());
+        }
+        Ok(())
+    }
+
+    fn has_one_period(&self) -> bool {
+        true
+    }
+
+    fn tracer(&self) -> Option<&'static dyn Tracer> {
+        Some(&Kernel)
+    }
+
+    fn run(&self, task: &Task, tally: &Tally) {
+        // The first read begins the first period.
+        let file = sleep_until(task.begin_ns)
+            .and_then(|()| TimerlatFile::open(&Host::live(), task.terms.cpu));
+        match file {
+            Ok(file) => measure(&mut Caller { file }, tally, task.terms),
+            Err(error) => tally.fail(&error),
+        }
+    }
+}
+
+struct Caller {
+    file: TimerlatFile,
+}
+
+impl Source for Caller {
+    #[inline]
+    fn wait(&mut self) -> io::Result<Wake> {
+        self.file.wait()?;
+        // The kernel's records say how late it was; this tally knows only that the thread lives.
+        let now = clock::monotonic_ns();
+        Ok(Wake { due_ns: now, woke_ns: now, missed: 0 })
+    }
+}
+
+impl Tracer for Kernel {
+    fn name(&self) -> &'static str {
+        "timerlat"
+    }
+
+    fn config(&self) -> &'static str {
+        "CONFIG_TIMERLAT_TRACER"
+    }
+
+    fn rivals(&self) -> &'static [&'static str] {
+        &["osnoise", "timerlat"]
+    }
+
+    fn fields(&self) -> &'static [&'static str] {
+        &["context", "timer_latency", "seqnum"]
+    }
+
+    fn uses(&self, host: &Host, tracefs: &Tracefs, job: &Job<'_>) -> Result<Use, String> {
+        let root = tracefs.root();
+        let options = host.read_line(&format!("{root}/osnoise/options")).unwrap_or_default();
+        let has = |word: &str| options.split_whitespace().any(|option| option == word);
+        let first = job.cpus.iter().next().unwrap_or(0);
+        let has_file = host.exists(&format!("{root}/{}", TimerlatFile::path(first)));
+        let ours = has_file && (has("OSNOISE_WORKLOAD") || has("NO_OSNOISE_WORKLOAD"));
+        let set = |file: &str, wanted: &str| tracer::setting(host, tracefs, file, wanted);
+        let mut settings = vec![
+            set("osnoise/cpus", &list_for_tracer(job.cpus))?,
+            set("osnoise/timerlat_period_us", &(job.period_ns / 1000).to_string())?,
+            // A limit that somebody left there would end the trace.
+            set("osnoise/stop_tracing_us", "0")?,
+            set("osnoise/stop_tracing_total_us", "0")?,
+        ];
+        // Only with CONFIG_STACKTRACE.
+        settings.extend(set("osnoise/print_stack", "0"));
+        if ours && has("OSNOISE_WORKLOAD") {
+            let mut option = set("osnoise/options", "NO_OSNOISE_WORKLOAD")?;
+            option.was = "OSNOISE_WORKLOAD".to_owned();
+            settings.push(option);
+        }
+        let mut stages = vec![Some("irq"), Some("thread")];
+        let mut notes = Vec::new();
+        if ours {
+            stages.push(Some("user"));
+        } else {
+            notes.push(
+                "the way back to user mode is not measured: this kernel's timerlat has threads of \
+                 its own only (timerlat_fd is of 6.5)"
+                    .to_owned(),
+            );
+        }
+        let threads = if ours { Threads::Ours } else { Threads::Kernels("timerlat/") };
+        Ok(Use { settings, threads, stages, threshold_ns: 0, notes })
+    }
+
+    fn sample(&self, values: &[u64], at_ns: u64, job: &Job<'_>) -> Option<Sample> {
+        let [context, late_ns, number, ..] = values else { return None };
+        // IRQ_CONTEXT, THREAD_CONTEXT, THREAD_URET.
+        let stage = usize::try_from(*context).ok().filter(|stage| *stage <= 2)?;
+        // More is a difference below zero.
+        let late_ns = Some(*late_ns).filter(|late| i64::try_from(*late).is_ok())?;
+        // The record was made a moment after the look at the clock.
+        let due_ns = at_ns.saturating_sub(late_ns);
+        let missed = late_ns.checked_div(job.period_ns).unwrap_or(0);
+        let wake = Wake { due_ns, woke_ns: at_ns, missed };
+        Some(Sample { stage, wake, number: u32::try_from(*number).ok() })
+    }
+}

@@ -1,0 +1,447 @@
+//! A run of one of the kernel's tracers: its settings, a private instance, the threads it measures,
+//! and its records, counted into tallies. Everything is read and written from a housekeeping CPU.
+
+use super::crew::{Crew, Seat, Times};
+use super::feed::{self, Row};
+use super::order::{LatencyError, Order};
+use super::settings::Changed;
+use super::tracer::{Form, Job, Read, Sample, Threads, Tracer, Use};
+use cpushield_linux::ring_buffer::{self, Lost, PageLayout};
+use cpushield_linux::tally::{Board, LIMITS, Ledger, Tally, Terms};
+use cpushield_linux::tracefs::{Instance, Pipe, Tracefs, Wanted};
+use cpushield_linux::{CpuSet, Error, Host, Policy, clock, sched};
+use std::cell::{Cell, RefCell};
+use std::time::{Duration, Instant};
+
+/// The clock of the records, that of all figures.
+const CLOCK: &str = "mono";
+/// Threads of the kernel that were begun are there after this.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// An event that is under way is waited for as long, and its period.
+const GRACE: Duration = Duration::from_secs(2);
+/// What timerlat's threads give themselves (`DEFAULT_TIMERLAT_PRIO`, kernel/trace/trace_osnoise.c).
+const BORN: Policy = Policy::Fifo { priority: 95 };
+/// Pages read in one go, so that a writer faster than this reader does not keep it here.
+const PAGES_MAX: usize = 4096;
+/// EBUSY (asm-generic/errno-base.h).
+const EBUSY: i32 = 16;
+
+/// See the file. What is first is dropped first: no thread of ours may have the tracer's file when
+/// the instance goes, as the kernel kills whoever has it then.
+#[derive(Debug)]
+pub(super) struct Trace<'h> {
+    crew: Option<Crew>,
+    channels: RefCell<Vec<Channel>>,
+    instance: Option<RefCell<Instance<'h>>>,
+    settings: Changed<'h>,
+    board: Board,
+    rows: Vec<Row>,
+    notes: Vec<String>,
+    doubts: RefCell<Vec<String>>,
+    tracer: &'static dyn Tracer,
+    form: Form,
+    cpus: CpuSet,
+    period_ns: u64,
+    stages: usize,
+    limits_ns: [u64; LIMITS],
+    began_ns: Cell<u64>,
+}
+
+/// One CPU's records.
+#[derive(Debug)]
+struct Channel {
+    pipe: Pipe,
+    cpu: usize,
+    /// One for each stage, from when it began.
+    books: Vec<Book>,
+    /// Records that are not here, as far as their number is known, and whether there are others.
+    lost: u64,
+    torn: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Book {
+    ledger: Option<Ledger>,
+    /// The number of the last event.
+    last: Option<u32>,
+    /// When it was due.
+    due_ns: u64,
+    /// Events whose numbers were never seen.
+    gone: u64,
+}
+
+impl<'h> Trace<'h> {
+    /// Makes everything ready, or says why it cannot be. What was changed until then goes back.
+    pub(super) fn start(
+        host: &'h Host,
+        order: &Order<'_>,
+        tracer: &'static dyn Tracer,
+        seats: &[Seat],
+    ) -> Result<Trace<'h>, LatencyError> {
+        let impossible =
+            |why: String| LatencyError::Impossible { instrument: order.instrument.name(), why };
+        let tracefs = Tracefs::find(host)?;
+        let mut settings =
+            Changed::claim(host, &order.store, &tracefs).map_err(|error| {
+                match error.is_held() {
+                    true => {
+                        impossible(format!("another cpushield has the kernel's tracers ({error})"))
+                    }
+                    false => impossible(format!(
+                        "what its settings were cannot be kept, so they are not touched: {error}"
+                    )),
+                }
+            })?;
+        if let Some((dir, name)) = tracefs.tracers_at_work(host, tracer.rivals()).first() {
+            return Err(impossible(format!(
+                "somebody has the {name} tracer at work in {dir}, which the settings would change; \
+                 wait until it ends (rtla?), or end it: echo nop > {dir}/current_tracer"
+            )));
+        }
+        let period_ns = seats.first().map_or(0, |seat| seat.period_ns);
+        let job = Job { cpus: &order.cpus, period_ns };
+        let uses = tracer.uses(host, &tracefs, &job).map_err(impossible)?;
+        let format = tracefs.format(host, "ftrace", tracer.name())?;
+        let form = format.ok_or("its format").and_then(|format| Form::new(tracer, &format));
+        let form = form.map_err(|what| {
+            impossible(format!("the records of {} have no {what} here", tracer.name()))
+        })?;
+        settings.change(uses.settings.clone()).map_err(|e| impossible(e.to_string()))?;
+        let mut instance = instance(host, tracefs, &order.cpus).map_err(impossible)?;
+        employ(&mut instance, tracer).map_err(impossible)?;
+        // Afterwards: while a pipe is open, the kernel lets nobody change the tracer.
+        let channels = channels(&instance, &order.cpus, uses.stages.len())?;
+        settings.change_at_work()?;
+        let mut trace = Trace {
+            crew: None,
+            channels: RefCell::new(channels),
+            instance: Some(RefCell::new(instance)),
+            settings,
+            board: Board::new(seats.len() * uses.stages.len())
+                .map_err(|e| LatencyError::Threads { why: e.to_string() })?,
+            rows: Vec::new(),
+            notes: uses.notes.clone(),
+            doubts: RefCell::default(),
+            tracer,
+            form,
+            cpus: order.cpus.clone(),
+            period_ns,
+            stages: uses.stages.len(),
+            limits_ns: feed::limits(order),
+            began_ns: Cell::new(0),
+        };
+        trace.threads(host, order, seats, &uses)?;
+        Ok(trace)
+    }
+
+    /// The threads that are measured, each in its place.
+    fn threads(
+        &mut self,
+        host: &Host,
+        order: &Order<'_>,
+        seats: &[Seat],
+        uses: &Use,
+    ) -> Result<(), LatencyError> {
+        let tids = match uses.threads {
+            Threads::Ours => {
+                let crew = feed::crew(order, seats)?;
+                self.notes.extend(crew.notes.iter().cloned());
+                let tids = crew.tids.clone();
+                self.crew = Some(crew);
+                tids
+            }
+            Threads::Kernels(name) => kernels(host, name, seats, true)?,
+            Threads::Uninterruptible(_) => vec![0; seats.len()],
+        };
+        for (seat, tid) in seats.iter().zip(tids) {
+            let threshold_ns = uses.threshold_ns;
+            let row = |stage: &Option<_>| Row { seat: *seat, stage: *stage, threshold_ns, tid };
+            self.rows.extend(uses.stages.iter().map(row));
+        }
+        Ok(())
+    }
+
+    pub(super) fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    pub(super) fn tallies(&self) -> &[Tally] {
+        self.board.tallies()
+    }
+
+    pub(super) fn notes(&self) -> Vec<String> {
+        self.notes.clone()
+    }
+
+    /// The threads go, and what comes is recorded.
+    pub(super) fn go(&mut self, times: Times) -> Result<(), LatencyError> {
+        self.began_ns.set(times.from_ns);
+        for (nth, channel) in self.channels.get_mut().iter_mut().enumerate() {
+            let terms = Terms {
+                cpu: channel.cpu,
+                period_ns: self.period_ns,
+                from_ns: times.from_ns,
+                until_ns: times.until_ns,
+                gives_up: false,
+                limits_ns: self.limits_ns,
+            };
+            let tallies = self.board.tallies().iter().skip(nth * self.stages);
+            for (book, tally) in channel.books.iter_mut().zip(tallies) {
+                book.ledger = Some(Ledger::open(tally, terms));
+            }
+        }
+        if let Some(crew) = &mut self.crew {
+            crew.go(times)?;
+        }
+        if let Some(instance) = &self.instance {
+            instance.borrow_mut().start()?;
+        }
+        Ok(())
+    }
+
+    /// Counts what was recorded since the last time.
+    pub(super) fn look(&self) {
+        let job = Job { cpus: &self.cpus, period_ns: self.period_ns };
+        let mut channels = self.channels.borrow_mut();
+        for (channel, tallies) in
+            channels.iter_mut().zip(self.board.tallies().chunks(self.stages.max(1)))
+        {
+            if let Err(error) = channel.read(self.tracer, &self.form, &job, tallies) {
+                let why = format!("the records of CPU {} cannot be read: {error}", channel.cpu);
+                let mut doubts = self.doubts.borrow_mut();
+                if !doubts.contains(&why) {
+                    doubts.push(why);
+                }
+            }
+        }
+    }
+
+    /// Recording ends once the events that are due by now have come, or have had their time.
+    pub(super) fn stop(&self, longest_period: Duration) {
+        let now = clock::monotonic_ns();
+        let until = Instant::now() + longest_period.min(GRACE) + GRACE;
+        let mut came;
+        loop {
+            self.look();
+            came = self.channels.borrow().iter().map(|it| it.came(now, self.period_ns)).collect();
+            let all = |came: &Vec<Vec<bool>>| came.iter().flatten().all(|came| *came);
+            if all(&came) || Instant::now() >= until {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        if let Some(crew) = &self.crew {
+            crew.stop(longest_period);
+        }
+        if let Some(instance) = &self.instance
+            && let Err(error) = instance.borrow_mut().stop()
+        {
+            self.doubts.borrow_mut().push(error.to_string());
+        }
+        self.look();
+        let mut channels = self.channels.borrow_mut();
+        let books = channels.iter_mut().flat_map(|channel| &mut channel.books);
+        for ((book, tally), came) in books.zip(self.board.tallies()).zip(came.iter().flatten()) {
+            // What did not come stays open: its series says so.
+            if let Some(ledger) = book.ledger.filter(|_| *came) {
+                ledger.close(tally);
+            }
+        }
+    }
+
+    /// Ends everything. The doubts of each row, then those of all.
+    pub(super) fn dismiss(mut self) -> (Vec<Vec<String>>, Vec<String>) {
+        if let Some(crew) = self.crew.take() {
+            crew.dismiss();
+        }
+        let channels = std::mem::take(&mut *self.channels.borrow_mut());
+        let mut doubts = self.doubts.take();
+        let mut each = Vec::new();
+        for channel in channels {
+            if let Some(instance) = &self.instance
+                && let Ok(stats) = instance.borrow().stats(channel.cpu)
+                && stats.lost() > 0
+            {
+                let (cpu, lost) = (channel.cpu, stats.lost());
+                doubts.push(format!("the kernel lost {lost} records of CPU {cpu}"));
+            }
+            each.extend(channel.books.iter().map(|book| channel.doubts(book)));
+            // The pipe closes here: an instance whose pipes are open cannot be removed.
+        }
+        doubts.extend(self.settings.put_back_at_work());
+        if let Some(Err(error)) = self.instance.take().map(|it| it.into_inner().close()) {
+            doubts.push(format!("the trace is still there: {error}"));
+        }
+        doubts.extend(self.settings.put_back());
+        (each, doubts)
+    }
+}
+
+/// An instance that records nothing yet.
+fn instance<'h>(host: &'h Host, tracefs: Tracefs, cpus: &CpuSet) -> Result<Instance<'h>, String> {
+    let hog = host.hogs().unwrap_or_default().into_iter().next();
+    let wanted = Wanted {
+        cpus,
+        clock: CLOCK,
+        events: &[],
+        buffer_kib: None,
+        shrink: &CpuSet::new(),
+        no_work: hog.is_some(),
+    };
+    Instance::prepare(host, tracefs, &wanted).map_err(|error| match (hog, error.errno()) {
+        (Some(hog), Some(EBUSY)) => format!(
+            "CPU {} is busy with the real-time task {hog}, and this kernel must run a work item on \
+             every CPU before it can record anything: it would wait for ever",
+            hog.task.cpu
+        ),
+        _ => format!("the trace could not be set up: {error}"),
+    })
+}
+
+fn channels(
+    instance: &Instance<'_>,
+    cpus: &CpuSet,
+    stages: usize,
+) -> Result<Vec<Channel>, LatencyError> {
+    let channel = |cpu| -> Result<Channel, Error> {
+        let (pipe, books) = (instance.pipe(cpu)?, vec![Book::default(); stages]);
+        Ok(Channel { pipe, cpu, books, lost: 0, torn: false })
+    };
+    cpus.iter().map(|cpu| channel(cpu).map_err(LatencyError::from)).collect()
+}
+
+/// The tracer begins its work.
+fn employ(instance: &mut Instance<'_>, tracer: &dyn Tracer) -> Result<(), String> {
+    instance.employ(tracer.name()).map_err(|error| match error.errno() {
+        Some(EBUSY) => format!("somebody has one of the kernel's tracers at work: {error}"),
+        // Before 5.17 osnoise and timerlat were for the top level alone.
+        Some(22) => format!("this kernel has no {} in instances (5.17)", tracer.name()),
+        _ => error.to_string(),
+    })
+}
+
+/// The kernel's threads, with the policy that was asked for.
+fn kernels(
+    host: &Host,
+    name: &str,
+    seats: &[Seat],
+    settle: bool,
+) -> Result<Vec<i32>, LatencyError> {
+    let failed = |why: String| LatencyError::Threads { why };
+    let mut tids = Vec::new();
+    for seat in seats {
+        let wanted = format!("{name}{}", seat.cpu);
+        let give_up = Instant::now() + PATIENCE;
+        let tid = loop {
+            let tasks = host.tasks()?;
+            let found = tasks.iter().find(|task| task.comm == wanted).map(|task| task.pid);
+            // It takes a policy of its own first.
+            let born = |tid: &i32| host.scheduling(*tid).is_ok_and(|policy| policy == BORN);
+            if let Some(tid) = found.filter(|tid| !settle || born(tid)) {
+                break tid;
+            }
+            if Instant::now() >= give_up {
+                return Err(failed(format!("the kernel did not start {wanted}")));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        let policy = seat.policy;
+        sched::set_policy(tid, policy)
+            .map_err(|error| LatencyError::Policy { policy, why: error.to_string() })?;
+        tids.push(tid);
+    }
+    Ok(tids)
+}
+
+impl Channel {
+    fn read(
+        &mut self,
+        tracer: &dyn Tracer,
+        form: &Form,
+        job: &Job<'_>,
+        tallies: &[Tally],
+    ) -> Result<(), Error> {
+        let layout = self.pipe.layout();
+        for _ in 0..PAGES_MAX {
+            let Some(page) = self.pipe.next_page()? else { break };
+            let mut into =
+                Into { books: &mut self.books, lost: &mut self.lost, torn: &mut self.torn };
+            into.page(&layout, page, tracer, form, job, tallies);
+        }
+        Ok(())
+    }
+
+    /// Whether each stage has seen an event that was due in the last period before this moment, or
+    /// since.
+    fn came(&self, now: u64, period_ns: u64) -> Vec<bool> {
+        let after = now.saturating_sub(period_ns);
+        self.books.iter().map(|book| period_ns == 0 || book.due_ns >= after).collect()
+    }
+
+    fn doubts(&self, book: &Book) -> Vec<String> {
+        let mut doubts = Vec::new();
+        if book.gone > 0 {
+            doubts.push(format!("{} of its events are missing from the trace", book.gone));
+        }
+        if self.lost > 0 || self.torn {
+            let lost = if self.lost > 0 { self.lost.to_string() } else { "some".to_owned() };
+            doubts.push(format!("{lost} records of its CPU were lost"));
+        }
+        doubts
+    }
+}
+
+/// Where a page goes.
+struct Into<'a> {
+    books: &'a mut [Book],
+    lost: &'a mut u64,
+    torn: &'a mut bool,
+}
+
+impl Into<'_> {
+    fn page(
+        &mut self,
+        layout: &PageLayout,
+        page: &[u8],
+        tracer: &dyn Tracer,
+        form: &Form,
+        job: &Job<'_>,
+        tallies: &[Tally],
+    ) {
+        let page = ring_buffer::decode(layout, page);
+        match page.lost {
+            Lost::Nothing => {}
+            Lost::Count(count) => *self.lost = self.lost.saturating_add(count),
+            Lost::Some => *self.torn = true,
+        }
+        let mut records = page.records();
+        for record in records.by_ref() {
+            match form.read(tracer, record.bytes, record.timestamp, job) {
+                Read::Sample(sample) => self.enter(&sample, tallies),
+                Read::Foreign => {}
+                Read::Odd => *self.torn = true,
+            }
+        }
+        *self.torn |= records.skipped() > 0;
+    }
+
+    fn enter(&mut self, sample: &Sample, tallies: &[Tally]) {
+        let (Some(book), Some(tally)) =
+            (self.books.get_mut(sample.stage), tallies.get(sample.stage))
+        else {
+            *self.torn = true;
+            return;
+        };
+        if let (Some(last), Some(number)) = (book.last, sample.number) {
+            book.gone += u64::from(number.wrapping_sub(last).wrapping_sub(1));
+        }
+        book.last = sample.number;
+        book.due_ns = sample.wake.due_ns;
+        if let Some(ledger) = &mut book.ledger {
+            ledger.enter(tally, sample.wake);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
