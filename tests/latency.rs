@@ -118,6 +118,29 @@ fn every_instrument_measures_or_says_why_it_cannot() {
 }
 
 #[test]
+fn each_of_the_worst_has_its_cause_or_the_reason_why_not() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
+    let latency = document(&run(&["--for", "500ms", "--why", "--json"]));
+    assert!(latency.tracing.asked && !latency.series[0].worst.is_empty(), "{latency:?}");
+    for worst in &latency.series[0].worst {
+        let why = worst.why.as_ref().unwrap();
+        if why.unknown.is_none() {
+            assert!(latency.tracing.absent.is_none(), "{latency:?}");
+            // Nothing of the time is told twice and nothing is left out.
+            let named: u64 = why.shares.iter().map(|share| share.took_ns).sum();
+            let whole = named + why.unseen_ns + why.rest_ns;
+            let off = 2 * why.error_ns + 100 + worst.late_ns / 1000;
+            assert!(whole.abs_diff(worst.late_ns) <= off, "{worst:?}");
+        }
+    }
+    if latency.tracing.absent.is_some() {
+        assert!(latency.notes.iter().any(|note| note.starts_with("no cause is known")));
+    }
+    let plain = document(&run(&["--for", "100ms", "--json"]));
+    assert!(!plain.tracing.asked && plain.series[0].worst.iter().all(|worst| worst.why.is_none()));
+}
+
+#[test]
 fn a_limit_that_is_broken_is_told_by_the_exit_code() {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
     let output = run(&["--for", "300ms", "--max", "1ns"]);

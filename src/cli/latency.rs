@@ -5,11 +5,14 @@ use crate::failure::{Failure, Kind};
 use crate::latency::{
     self, Beat, Guard, INSTRUMENTS, Instrument, Latency, Order, Progress, instruments,
 };
+use crate::plan::Plan;
 use crate::policy::parse_span;
 use crate::report::latency as report;
 use crate::report::table;
 use crate::run::Place;
+use crate::tunables;
 use crate::ui::{Tone, Ui};
+use crate::verify::Share;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use cpushield_linux::tally::LIMITS;
 use cpushield_linux::{CpuSet, Host, Policy, Store, can_write, signal, write_stream};
@@ -53,6 +56,10 @@ pub struct Args {
     /// Limit: no latency longer than this
     #[arg(long, value_name = "TIME", value_parser = period)]
     max: Option<u64>,
+    /// Name what ran on the CPU while the worst waited, by the kernel's trace; makes every event of
+    /// the measured CPUs longer by some hundred nanoseconds
+    #[arg(long)]
+    why: bool,
     /// Write the histogram here as cyclictest does, for programs that draw it
     #[arg(long, value_name = "FILE")]
     histogram: Option<PathBuf>,
@@ -74,6 +81,8 @@ const PRIORITY: u32 = 80;
 
 /// Where it is measured.
 struct Scene {
+    /// The active shield's plan.
+    active: Option<Plan>,
     cpus: CpuSet,
     cgroup: Option<String>,
     guard: Option<Guard>,
@@ -96,7 +105,8 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     let scene = scene(&host, global, args)?;
     signal::catch_stops()
         .map_err(|e| Failure::machine(format!("signals cannot be caught: {e}")))?;
-    let latency = measured(ui, &host, args, instrument, beats, scene)?;
+    let mut latency = measured(ui, &host, args, instrument, beats, &scene)?;
+    name_remedies(&mut latency, &host, &scene);
     ui.show(&latency, || report::text(&latency, &paint))?;
     write_files(ui, args, &latency)?;
     outcome(&latency)
@@ -108,7 +118,7 @@ fn measured(
     args: &Args,
     instrument: &'static dyn Instrument,
     beats: Vec<Beat>,
-    scene: Scene,
+    scene: &Scene,
 ) -> Result<Latency, Failure> {
     let bar = ui.bar();
     let worst = Cell::new(None::<u64>);
@@ -116,16 +126,17 @@ fn measured(
         host,
         &Order {
             instrument,
-            cpus: scene.cpus,
+            cpus: scene.cpus.clone(),
             beats,
             span: args.time,
             settle: args.settle,
             over_ns: args.over.clone(),
             max_ns: args.max,
-            cgroup: scene.cgroup,
-            guard: scene.guard,
-            store: scene.store,
+            cgroup: scene.cgroup.clone(),
+            guard: scene.guard.clone(),
+            store: scene.store.clone(),
             force: args.force,
+            why: args.why,
             progress: &|progress| match progress {
                 Progress::Starting => bar.tell("getting ready"),
                 Progress::Measuring { done, of, worst_ns } => {
@@ -215,7 +226,23 @@ fn scene(host: &Host, global: &Global, args: &Args) -> Result<Scene, Failure> {
     }
     let group = ours.as_ref().and_then(|place| place.group.clone());
     let guard = ours.map(|place| Guard::new(host, place.name, place.group, cpus.clone()));
-    Ok(Scene { cpus, cgroup: args.cgroup.clone().or(group), guard, store })
+    Ok(Scene { active, cpus, cgroup: args.cgroup.clone().or(group), guard, store })
+}
+
+/// Says of what ran while the worst waited how it can be removed here.
+fn name_remedies(latency: &mut Latency, host: &Host, scene: &Scene) {
+    let series = latency.series.iter_mut();
+    let worst = series.flat_map(|series| &mut series.worst);
+    let shares: Vec<&mut Share> =
+        worst.filter_map(|worst| worst.why.as_mut()).flat_map(|why| &mut why.shares).collect();
+    if shares.is_empty() {
+        return;
+    }
+    let known = verify::known(host, &scene.store, scene.active.as_ref(), &scene.cpus);
+    let Some((machine, shield)) = known else { return };
+    for share in shares {
+        share.remedy = tunables::remedy(&machine, &shield, share.cause, &share.culprit).ok();
+    }
 }
 
 /// A program that runs in the shield would be part of every figure, and would be late itself.

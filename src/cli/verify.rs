@@ -180,7 +180,9 @@ impl Order<'_> {
         let seen = evidence.cpus.iter().any(|cpu| !cpu.interruptions.is_empty());
         // Only now: a survey during the span would be work for nothing when all is well.
         let store = Store::new(&global.state);
-        let known = (seen || survey).then(|| known(host, &store, scene)).flatten();
+        let known =
+            (seen || survey).then(|| known(host, &store, scene.active.as_ref(), &scene.cpus));
+        let known = known.flatten();
         let verdict = verify::judge(&evidence, limits, &|row| {
             let (machine, shield) = known.as_ref().ok_or(None)?;
             tunables::remedy(machine, shield, row.cause, &row.culprit)
@@ -431,15 +433,20 @@ fn residents(host: &Host, scene: &Scene) -> Vec<i32> {
 }
 
 /// The machine and the shield that remedies are for: the active one, or one as it would be.
-fn known(host: &Host, store: &Store, scene: &Scene) -> Option<(Machine, Shield)> {
-    let machine = match &scene.active {
+pub(super) fn known(
+    host: &Host,
+    store: &Store,
+    active: Option<&Plan>,
+    cpus: &CpuSet,
+) -> Option<(Machine, Shield)> {
+    let machine = match active {
         Some(plan) => super::beside(host, store, plan),
         None => survey(host, &tunables::reads()),
     };
-    let shield = match &scene.active {
-        Some(plan) if scene.cpus.is_subset(&plan.shield.cpus) => plan.shield.clone(),
+    let shield = match active {
+        Some(plan) if cpus.is_subset(&plan.shield.cpus) => plan.shield.clone(),
         _ => {
-            let cpus = Some(scene.cpus.clone());
+            let cpus = Some(cpus.clone());
             plan(&machine, &Wish { cpus, half_core: true, ..Wish::default() }).ok()?.shield
         }
     };

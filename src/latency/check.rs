@@ -102,6 +102,7 @@ mod tests {
             guard: None,
             store: Store::new(std::path::Path::new("/nonexistent")),
             force: false,
+            why: false,
             progress: &|_| {},
             stop: &|| false,
         }

@@ -2,7 +2,7 @@
 
 use super::measure::exact;
 use crate::load::LoadDone;
-use crate::verify::Gate;
+use crate::verify::{Gate, Why};
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +36,9 @@ pub struct Latency {
     pub loads: Vec<LoadDone>,
     /// The limit that was asked for.
     pub gates: Vec<Gate>,
+    /// Whether the kernel's trace told the causes of the worst.
+    #[serde(default)]
+    pub tracing: Tracing,
     /// What kept others off the CPUs.
     pub isolation: Isolation,
     /// What was measured on.
@@ -100,13 +103,28 @@ pub struct Series {
 }
 
 /// One of the longest latencies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Worst {
     /// When the event was due, in nanoseconds since the measurement began.
     pub at_ns: u64,
     /// How late it was.
     pub late_ns: u64,
+    /// What ran on the CPU meanwhile; `None` when that was not asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<Why>,
+}
+
+/// Whether the kernel's trace was on. It makes every event of the measured CPUs a little longer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Tracing {
+    /// It was asked for (`--why`).
+    pub asked: bool,
+    /// Why there was none all the same, or why it ended before its time.
+    pub absent: Option<String>,
+    /// What it cannot see on this kernel.
+    pub blind: Vec<String>,
 }
 
 /// A latency below which a part of all are.
@@ -193,8 +211,8 @@ pub struct Setting {
 impl Latency {
     /// The worst of all, with its thread.
     #[must_use]
-    pub fn worst(&self) -> Option<(&Series, Worst)> {
-        let worst = self.series.iter().filter_map(|series| Some((series, *series.worst.first()?)));
+    pub fn worst(&self) -> Option<(&Series, &Worst)> {
+        let worst = self.series.iter().filter_map(|series| Some((series, series.worst.first()?)));
         worst.max_by_key(|(_, worst)| worst.late_ns)
     }
 

@@ -6,13 +6,14 @@ use super::crew::{LONG, Seat, Times};
 use super::feed::{Feed, Row};
 use super::histogram;
 use super::order::{LatencyError, Order, Progress};
+use super::witness::Witness;
 use super::{Isolation, Latency, Over, SCHEMA, Series, Setting, Timeline, Worst};
 use crate::survey::{Machine, survey_beside};
 use crate::verify::Gate;
 use crate::verify::aside::Aside;
 use crate::verify::circumstances;
 use cpushield_linux::clock::monotonic_ns;
-use cpushield_linux::tally::{Figures, Stage, Tally};
+use cpushield_linux::tally::{Figures, Moment, Stage, Tally};
 use cpushield_linux::{CpuSet, Host};
 use std::collections::BTreeSet;
 use std::thread::Scope;
@@ -43,8 +44,10 @@ pub fn measure(host: &Host, order: &Order<'_>) -> Result<Latency, LatencyError> 
     let machine = survey_beside(host, &[], &order.cpus);
     let migration = host.read_line("/proc/sys/kernel/timer_migration").ok().map(|on| on != "0");
     let seats = seats(order);
+    let mut witness = Witness::arm(host, order);
     let mut feed = Feed::start(host, order, &seats)?;
     let rows = feed.rows().to_vec();
+    witness.start(&rows);
     let mut run = Run::new(host, order, &rows);
     if online.minus(&order.cpus).is_empty() {
         run.notes.push(
@@ -61,9 +64,9 @@ pub fn measure(host: &Host, order: &Order<'_>) -> Result<Latency, LatencyError> 
     feed.go(Times { begin_ns, from_ns, until_ns })?;
     let (calm, stopped, moved, end_ns) = std::thread::scope(|scope| {
         drive(scope, order, &rows, feed.tallies(), begin_ns);
-        run.wait_until(&feed, from_ns);
+        run.wait_until(&feed, &mut witness, from_ns);
         let calm = circumstances::take(host);
-        let stopped = run.watch(&feed, from_ns);
+        let stopped = run.watch(&feed, &mut witness, from_ns);
         let moved = run.look_at_threads();
         let end_ns = monotonic_ns();
         let longest = seats.iter().map(|seat| seat.period_ns).max().unwrap_or(0);
@@ -72,13 +75,10 @@ pub fn measure(host: &Host, order: &Order<'_>) -> Result<Latency, LatencyError> 
     });
     run.enter_peaks(&feed, end_ns.saturating_sub(from_ns));
     run.doubts.extend(circumstances::changed(&first, &calm, &circumstances::take(host)));
-    let mut series = Vec::new();
-    for (((row, tally), line), doubts) in
-        rows.iter().zip(feed.tallies()).zip(run.timelines).zip(moved)
-    {
-        run.notes.extend(blurred(&row.seat, &tally.figures()));
-        series.push(told(row, tally, order, from_ns, end_ns, line, doubts));
-    }
+    witness.look(&feed);
+    let mut series = run.told(&feed, &witness, (from_ns, end_ns), moved);
+    let (tracing, notes) = witness.end();
+    run.notes.extend(notes);
     let (of_each, of_all) = feed.dismiss();
     series.iter_mut().zip(of_each).for_each(|(one, doubts)| one.doubts.extend(doubts));
     run.doubts.extend(of_all);
@@ -96,6 +96,7 @@ pub fn measure(host: &Host, order: &Order<'_>) -> Result<Latency, LatencyError> 
         series,
         loads: Vec::new(),
         gates: Vec::new(),
+        tracing,
         isolation: isolation(&machine, order, run.broken),
         setting: setting(machine, migration),
         doubts: run.doubts,
@@ -159,8 +160,9 @@ impl<'a> Run<'a> {
     }
 
     /// Lets time go by until then, or until somebody stops it.
-    fn wait_until(&self, feed: &Feed<'_>, ns: u64) {
+    fn wait_until(&self, feed: &Feed<'_>, witness: &mut Witness<'_>, ns: u64) {
         loop {
+            witness.look(feed);
             feed.look();
             let left = Duration::from_nanos(ns.saturating_sub(monotonic_ns()));
             if left.is_zero() || (self.order.stop)() {
@@ -171,7 +173,7 @@ impl<'a> Run<'a> {
     }
 
     /// Lets the span go by; whether it was stopped before.
-    fn watch(&mut self, feed: &Feed<'_>, from_ns: u64) -> bool {
+    fn watch(&mut self, feed: &Feed<'_>, witness: &mut Witness<'_>, from_ns: u64) -> bool {
         let of = nanos(self.order.span);
         let mut worst_ns = None;
         for round in 0_u64.. {
@@ -179,6 +181,7 @@ impl<'a> Run<'a> {
             worst_ns = worst_ns.max(self.enter_peaks(feed, done.min(of.saturating_sub(1))));
             let done = Duration::from_nanos(done.min(of));
             (self.order.progress)(Progress::Measuring { done, of: self.order.span, worst_ns });
+            witness.look(feed);
             if round.is_multiple_of(ROUNDS) {
                 self.look_around(done);
             }
@@ -224,6 +227,29 @@ impl<'a> Run<'a> {
                 self.doubts.push(why);
             }
         }
+    }
+
+    /// What each row saw; `moved`: what is doubtful about it.
+    fn told(
+        &mut self,
+        feed: &Feed<'_>,
+        witness: &Witness<'_>,
+        (from_ns, end_ns): (u64, u64),
+        moved: Vec<Vec<String>>,
+    ) -> Vec<Series> {
+        let lines = std::mem::take(&mut self.timelines);
+        let mut series = Vec::new();
+        let all = self.rows.iter().zip(feed.tallies()).zip(lines).zip(moved).enumerate();
+        for (nth, (((row, tally), line), doubts)) in all {
+            self.notes.extend(blurred(&row.seat, &tally.figures()));
+            let mut one = told(row, tally, self.order, from_ns, end_ns, line, doubts);
+            for worst in &mut one.worst {
+                let due_ns = from_ns.saturating_add(worst.at_ns);
+                worst.why = witness.why(nth, &Moment { due_ns, late_ns: worst.late_ns });
+            }
+            series.push(one);
+        }
+        series
     }
 
     /// What is not as it was made, for each thread: looked up while they still run.
@@ -286,6 +312,7 @@ fn told(
             .map(|worst| Worst {
                 at_ns: worst.due_ns.saturating_sub(from_ns),
                 late_ns: worst.late_ns,
+                why: None,
             })
             .collect(),
         min_ns: some(figures.min_ns),
@@ -432,6 +459,7 @@ fn gate(latency: &Latency, most_ns: u64) -> Gate {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::latency::Tracing;
     use cpushield_linux::Policy;
 
     const SEAT: Seat = Seat { cpu: 3, period_ns: 1_000_000, policy: Policy::Fifo { priority: 80 } };
@@ -465,7 +493,7 @@ pub(super) mod tests {
                 threshold_ns: None,
                 samples,
                 missed: 0,
-                worst: vec![Worst { at_ns: 2_000_000, late_ns: most }],
+                worst: vec![Worst { at_ns: 2_000_000, late_ns: most, why: None }],
                 min_ns: Some(least),
                 mean_ns: Some(sum / samples),
                 max_ns: Some(most),
@@ -479,6 +507,7 @@ pub(super) mod tests {
             }],
             loads: Vec::new(),
             gates: Vec::new(),
+            tracing: Tracing::default(),
             isolation: Isolation::default(),
             setting: Setting::default(),
             doubts: Vec::new(),

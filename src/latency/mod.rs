@@ -3,7 +3,8 @@
 //!
 //! The threads are in a process of their own (`crew`), which may be in the shield's cgroup; this
 //! process tells it what to do, reads its figures from shared memory from a housekeeping CPU, and
-//! makes the document (`measure`). What is waited for is an instrument, one file each.
+//! makes the document (`measure`). Beside it the kernel's trace may tell what ran while the worst
+//! waited (`witness`). What is waited for is an instrument, one file each.
 
 mod check;
 mod crew;
@@ -18,6 +19,7 @@ mod settings;
 mod timeline;
 mod trace;
 mod tracer;
+mod witness;
 
 pub use crate::load::LoadDone;
 pub use crew::{HIDDEN, serve};

@@ -39,6 +39,8 @@ pub struct Order<'a> {
     pub store: Store,
     /// Real-time threads may be measured even where no CPU is left for anything else.
     pub force: bool,
+    /// The kernel's trace is to tell what ran while the worst waited.
+    pub why: bool,
     /// Told about the progress several times a second.
     pub progress: &'a dyn Fn(Progress),
     /// Asked several times a second whether to stop early; what was seen until then is kept.

@@ -1,8 +1,9 @@
 //! Latency → text: the worst first, then a row for each thread. Pure.
 
 use super::table::{Align, lay_out, span};
-use crate::latency::{Latency, Series};
-use crate::verify::Gate;
+use crate::change::When;
+use crate::latency::{Latency, Series, Worst};
+use crate::verify::{Gate, Share, Why};
 use std::fmt::Write;
 
 /// What a few words are.
@@ -126,25 +127,83 @@ fn percentile(series: &Series, percent: f64) -> Option<u64> {
     series.percentiles.iter().find(|one| same(one.percent)).map(|one| one.ns)
 }
 
-/// The longest of all threads with their times.
+/// The longest of all threads with their times, and their causes where the trace was on.
 fn moments(latency: &Latency) -> String {
-    let mut all: Vec<(&Series, _)> = latency
+    let mut all: Vec<(&Series, &Worst)> = latency
         .series
         .iter()
-        .flat_map(|series| series.worst.iter().map(move |worst| (series, *worst)))
+        .flat_map(|series| series.worst.iter().map(move |worst| (series, worst)))
         .collect();
     all.sort_by_key(|(_, worst)| std::cmp::Reverse(worst.late_ns));
     all.truncate(MOMENTS);
     if all.is_empty() {
         return String::new();
     }
-    let row = |(series, worst): &(&Series, crate::latency::Worst)| {
+    let row = |(series, worst): &(&Series, &Worst)| {
         let at = format!("at {}", span(worst.at_ns));
-        vec![span(worst.late_ns), at, thread(series)]
+        let why = worst.why.as_ref().map_or_else(String::new, |why| cause(why, worst.late_ns));
+        vec![span(worst.late_ns), at, thread(series), why]
     };
     let rows: Vec<Vec<String>> = all.iter().map(row).collect();
-    let columns = [Align::Right, Align::Left, Align::Left];
-    format!("\nThe longest\n{}", lay_out("  ", &columns, &rows))
+    let columns = [Align::Right, Align::Left, Align::Left, Align::Left];
+    let mut text = format!("\nThe longest\n{}", lay_out("  ", &columns, &rows));
+    let whys = || all.iter().filter_map(|(_, worst)| worst.why.as_ref());
+    let error = whys().filter(|why| why.unknown.is_none()).map(|why| why.error_ns).max();
+    if let Some(error) = error {
+        let _ = writeln!(text, "  (times of causes are exact to {})", span(error));
+    }
+    let worst: Vec<&Worst> = all.iter().map(|(_, worst)| *worst).collect();
+    text.push_str(&remedies(&worst));
+    text
+}
+
+/// What takes less than this part of a latency is not its cause.
+const PART: u64 = 20;
+
+/// Who had the time: `900.0 µs workqueue vmstat_update, rest 100.0 µs`.
+fn cause(why: &Why, late_ns: u64) -> String {
+    if let Some(unknown) = &why.unknown {
+        return format!("cause unknown: {unknown}");
+    }
+    let counts = |ns: u64| ns > 0 && ns >= late_ns / PART;
+    let shares = why.shares.iter().filter(|share| counts(share.took_ns));
+    let mut parts: Vec<(u64, String)> =
+        shares.map(|share| (share.took_ns, culprit(share))).collect();
+    if counts(why.unseen_ns) {
+        parts.push((why.unseen_ns, "until anything was seen on the CPU".to_owned()));
+    }
+    parts.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
+    let named: u64 = parts.iter().map(|(ns, _)| ns).sum();
+    let mut words: Vec<String> =
+        parts.into_iter().map(|(ns, who)| format!("{} {who}", span(ns))).collect();
+    words.push(format!("rest {}", span(late_ns.saturating_sub(named))));
+    words.join(", ")
+}
+
+fn culprit(share: &Share) -> String {
+    format!("{} {}", share.cause, share.culprit).trim_end().to_owned()
+}
+
+/// How to remove the causes: each way once, with those it removes.
+fn remedies(all: &[&Worst]) -> String {
+    let mut told: Vec<(String, Vec<String>)> = Vec::new();
+    for worst in all {
+        for share in worst.why.iter().flat_map(|why| &why.shares) {
+            let counts = share.took_ns >= worst.late_ns / PART;
+            let Some(remedy) = share.remedy.as_ref().filter(|_| counts) else { continue };
+            let how = match remedy.when {
+                When::Runtime => format!("{}: {}", remedy.tunable, remedy.how),
+                When::Boot => format!("at boot: {}", remedy.how),
+            };
+            let who = culprit(share);
+            match told.iter_mut().find(|(known, _)| *known == how) {
+                Some((_, whom)) if whom.contains(&who) => {}
+                Some((_, whom)) => whom.push(who),
+                None => told.push((how, vec![who])),
+            }
+        }
+    }
+    told.iter().map(|(how, whom)| format!("  {how}\n    removes {}\n", whom.join(", "))).collect()
 }
 
 fn over(latency: &Latency) -> String {
@@ -211,4 +270,49 @@ fn doubts(latency: &Latency) -> Vec<String> {
         doubts.extend(series.doubts.iter().map(|doubt| format!("{thread}: {doubt}")));
     }
     doubts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::causes::Cause;
+    use crate::tunables::Remedy;
+
+    fn share(cause: Cause, culprit: &str, took_ns: u64, how: Option<&str>) -> Share {
+        let remedy = how.map(|how| Remedy {
+            tunable: how.to_owned(),
+            when: When::Runtime,
+            how: "do it".to_owned(),
+        });
+        Share { cause, culprit: culprit.to_owned(), took_ns, remedy }
+    }
+
+    #[test]
+    fn a_cause_is_told_with_its_times_and_what_is_too_short_is_the_rest() {
+        let why = Why {
+            shares: vec![
+                share(Cause::Workqueue, "vmstat_update", 900_000, Some("vmstat")),
+                share(Cause::Hrtimer, "hrtimer_wakeup", 7_000, Some("none")),
+            ],
+            unseen_ns: 100_000,
+            rest_ns: 33_000,
+            ..Why::default()
+        };
+        let all = "900.0 µs workqueue vmstat_update, \
+                   100.0 µs until anything was seen on the CPU, rest 40.0 µs";
+        assert_eq!(cause(&why, 1_040_000), all);
+        let lost = "cause unknown: events were lost";
+        assert_eq!(cause(&Why::unknown("events were lost"), 1_040_000), lost);
+        assert_eq!(cause(&Why { rest_ns: 500, ..Why::default() }, 500), "rest 500 ns");
+    }
+
+    #[test]
+    fn a_remedy_is_told_once_with_all_that_it_removes() {
+        let hog = |name: &str| share(Cause::UserTask, name, 900, Some("cpuset"));
+        let short = share(Cause::Tick, "", 40, Some("nohz"));
+        let why = Why { shares: vec![hog("a (1)"), hog("b (2)"), short], ..Why::default() };
+        let worst = Worst { at_ns: 0, late_ns: 1_000, why: Some(why) };
+        let told = remedies(&[&worst, &worst]);
+        assert_eq!(told, "  cpuset: do it\n    removes user-task a (1), user-task b (2)\n");
+    }
 }

@@ -14,6 +14,7 @@ mod rows;
 pub mod sampler;
 pub mod trace;
 mod watch;
+mod why;
 
 pub use crate::policy::Limits;
 pub use document::*;
@@ -21,3 +22,4 @@ pub use judge::judge;
 pub use order::{Given, Keep, Progress, UntilBreach, WatchError, WatchOrder, Worst};
 pub use sampler::HIDDEN as SAMPLER;
 pub use watch::watch;
+pub use why::{Share, Why};

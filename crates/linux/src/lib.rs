@@ -33,6 +33,7 @@ mod systemd;
 pub mod tally;
 pub mod task;
 pub mod text;
+pub mod ties;
 pub mod tracefs;
 
 pub use cpuset::CpuSet;

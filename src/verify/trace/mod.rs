@@ -24,6 +24,7 @@ mod catalogue;
 mod channel;
 mod decode;
 mod join;
+mod lately;
 pub mod recording;
 pub mod replay;
 mod rows;
@@ -44,6 +45,7 @@ use cpushield_linux::text::kallsyms::Symbols;
 use cpushield_linux::tracefs::Instance;
 use cpushield_linux::{CpuSet, Host};
 use decode::Decoder;
+use lately::Lately;
 use recording::Keeping;
 use rows::Names;
 pub use rows::TaskName;
@@ -137,6 +139,8 @@ pub struct Recorder<'h> {
     events: Vec<(&'static str, &'static str)>,
     /// The raw pages, when somebody wants them.
     keeping: Option<Keeping>,
+    /// What happened lately, when somebody wants to know.
+    lately: Option<Lately>,
 }
 
 impl<'h> Recorder<'h> {
@@ -183,6 +187,7 @@ impl<'h> Recorder<'h> {
             syscalls: order.syscalls,
             events,
             keeping: None,
+            lately: None,
         })
     }
 
@@ -253,6 +258,7 @@ impl<'h> Recorder<'h> {
             senders.poll();
         }
         self.look_up_tasks();
+        self.note(heard);
         self.forget(heard);
         Ok(())
     }

@@ -368,6 +368,9 @@ impl Stays {
         if self.task.is_some() {
             self.seen.resyncs += 1;
             self.seen.silent = self.seen.silent.or(self.task);
+            if let Some(tape) = &mut self.tape {
+                tape.lost(self.mark);
+            }
         }
         self.abandon();
         self.runs(shared, event.pid);

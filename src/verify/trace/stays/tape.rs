@@ -86,6 +86,13 @@ impl Stays {
         self.tape.as_mut().map(|tape| std::mem::take(&mut tape.done)).unwrap_or_default()
     }
 
+    /// The same, with what is over inside the stay that still goes on; in the order of their ends.
+    pub fn take_pieces(&mut self) -> Vec<Piece> {
+        let Some(tape) = &mut self.tape else { return Vec::new() };
+        tape.done.append(&mut tape.open);
+        std::mem::take(&mut tape.done)
+    }
+
     /// Nothing more comes: whatever is open ends here.
     pub fn finish(&mut self, at: u64) {
         let at = at.max(self.last);

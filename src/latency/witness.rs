@@ -1,0 +1,146 @@
+//! The kernel's trace beside a measurement: what ran on the CPU while each of the worst waited.
+//!
+//! The recorder keeps the last seconds only; whenever a latency is among the worst of its thread,
+//! its window is cut out at the next look. So the memory of a day is that of a second.
+
+use super::Tracing;
+use super::feed::{Feed, Row};
+use super::order::Order;
+use crate::verify::Why;
+use crate::verify::counters::{self, Snapshot};
+use crate::verify::trace::{self, Recorder};
+use cpushield_linux::tally::Moment;
+use cpushield_linux::{CpuSet, Host};
+
+/// What happened longer ago is forgotten: a latency of this length cannot be explained.
+const LAST_NS: u64 = 5_000_000_000;
+/// Counters that are told where there is no trace.
+const HINTS: usize = 3;
+
+/// The trace, or why there is none.
+pub(super) struct Witness<'h> {
+    host: &'h Host,
+    cpus: CpuSet,
+    recorder: Option<Recorder<'h>>,
+    told: Tracing,
+    /// For want of a trace.
+    counters: Option<Snapshot>,
+    /// What is known of each of the worst, by row.
+    known: Vec<Vec<(Moment, Why)>>,
+}
+
+impl<'h> Witness<'h> {
+    /// Arms the trace, where it was asked for: before the threads start, as a CPU that is busy with
+    /// a real-time thread cannot be armed.
+    pub(super) fn arm(host: &'h Host, order: &Order<'_>) -> Witness<'h> {
+        let wanted = trace::Order { cpus: order.cpus.clone(), syscalls: false, stacks: false };
+        let mut told = Tracing { asked: order.why, ..Tracing::default() };
+        let armed = order.why.then(|| Recorder::arm(host, &wanted));
+        let recorder = armed.and_then(|armed| match armed {
+            Ok(mut recorder) => {
+                recorder.remember(LAST_NS);
+                told.blind = recorder.blind().to_vec();
+                Some(recorder)
+            }
+            Err(absent) => {
+                told.absent = Some(absent.why);
+                None
+            }
+        });
+        let (cpus, counters, known) = (order.cpus.clone(), None, Vec::new());
+        Witness { host, cpus, recorder, told, counters, known }
+    }
+
+    /// Recording begins.
+    pub(super) fn start(&mut self, rows: &[Row]) {
+        self.known = rows.iter().map(|_| Vec::new()).collect();
+        let tids: Vec<i32> = rows.iter().map(|row| row.tid).filter(|tid| *tid > 0).collect();
+        if let Some(recorder) = &mut self.recorder {
+            recorder.workload(&tids);
+        }
+        self.ask(Recorder::start);
+        if self.told.asked {
+            self.counters = Some(counters::take(self.host, &self.cpus));
+        }
+    }
+
+    /// Asks something of the trace; when that fails, there is no trace any more.
+    fn ask(&mut self, ask: impl FnOnce(&mut Recorder<'h>) -> cpushield_linux::Result<()>) {
+        if let Some(Err(error)) = self.recorder.as_mut().map(ask) {
+            self.told.absent = Some(format!("it ended before its time: {error}"));
+            self.recorder = None;
+        }
+    }
+
+    /// Reads the trace, and cuts out what is new among the worst. The worst are read first, so that
+    /// what led to them is in the trace already.
+    pub(super) fn look(&mut self, feed: &Feed<'_>) {
+        if self.recorder.is_none() {
+            return;
+        }
+        let all = feed.rows().iter().zip(feed.tallies());
+        let worst: Vec<_> =
+            all.map(|(row, tally)| (row.seat.cpu, row.tid, tally.figures().worst)).collect();
+        self.ask(Recorder::poll);
+        let Some(recorder) = &mut self.recorder else { return };
+        for ((cpu, tid, worst), known) in worst.into_iter().zip(&mut self.known) {
+            known.retain(|(moment, _)| worst.contains(moment));
+            for moment in worst {
+                if known.iter().all(|(of, _)| *of != moment) {
+                    let until_ns = moment.due_ns.saturating_add(moment.late_ns);
+                    known.push((moment, recorder.why(cpu, tid, moment.due_ns, until_ns)));
+                }
+            }
+        }
+    }
+
+    /// What is known of one of the worst; `nth` is its row.
+    pub(super) fn why(&self, nth: usize, moment: &Moment) -> Option<Why> {
+        let known = self.known.get(nth)?.iter().find(|(of, _)| of == moment);
+        match (known, &self.told) {
+            (Some((_, why)), _) => Some(why.clone()),
+            (None, Tracing { asked: true, absent: Some(why), .. }) => {
+                Some(Why::unknown(format!("there was no trace: {why}")))
+            }
+            (None, Tracing { asked: true, .. }) => Some(Why::unknown("it was not looked at")),
+            (None, _) => None,
+        }
+    }
+
+    /// Ends recording: what is to be told of the trace, and notes; without a trace, what the
+    /// kernel's counters saw.
+    pub(super) fn end(self) -> (Tracing, Vec<String>) {
+        let mut notes = Vec::new();
+        if let Some(why) = &self.told.absent {
+            notes.push(format!("no cause is known, as there was no trace: {why}"));
+            let after = counters::take(self.host, &self.cpus);
+            let before = self.counters.as_ref();
+            notes.extend(before.into_iter().flat_map(|before| hints(before, &after, &self.cpus)));
+        } else if self.told.asked {
+            notes.push(
+                "traced (--why): each event costs its CPU some hundred nanoseconds, which are part \
+                 of the figures"
+                    .to_owned(),
+            );
+        }
+        if let Some(Err(error)) = self.recorder.map(Recorder::close) {
+            notes.push(format!("the trace could not be put back: {error}"));
+        }
+        (self.told, notes)
+    }
+}
+
+/// What the counters say that came most often, a line for each CPU.
+fn hints(before: &Snapshot, after: &Snapshot, cpus: &CpuSet) -> Vec<String> {
+    let line = |cpu| {
+        let mut rows = counters::compare(before, after, cpu, &[]).interruptions;
+        rows.sort_by_key(|row| std::cmp::Reverse(row.count));
+        let words = rows.iter().filter(|row| row.count > 0).take(HINTS).map(|row| {
+            format!("{} times {}", row.count, format!("{} {}", row.cause, row.culprit).trim_end())
+        });
+        let words: Vec<String> = words.collect();
+        (!words.is_empty())
+            .then(|| format!("CPU {cpu} meanwhile, as counted: {}", words.join(", ")))
+    };
+    cpus.iter().filter_map(line).collect()
+}
