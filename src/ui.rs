@@ -82,6 +82,14 @@ impl Ui {
         print(&out).map(|_| ())
     }
 
+    /// Shows a text as it is.
+    ///
+    /// # Errors
+    /// Standard output cannot be written; a closed pipe is not an error.
+    pub fn text(&self, text: &str) -> Result<(), Failure> {
+        print(text).map(|_| ())
+    }
+
     /// Shows one document of many, on a line of its own; `false` when nobody reads any more.
     ///
     /// # Errors

@@ -32,8 +32,8 @@ const IMPORTS: &[(&str, &[&str])] = &[
     (
         "report",
         &[
-            "apply", "boot", "causes", "change", "compare", "latency", "plan", "survey", "trial",
-            "verify",
+            "apply", "boot", "causes", "change", "compare", "latency", "plan", "run", "survey",
+            "trial", "verify",
         ],
     ),
     ("trial", &["latency"]),

@@ -14,6 +14,7 @@ pub mod latency;
 pub mod mask;
 pub mod plan;
 pub mod remove;
+pub mod report;
 pub mod run;
 pub mod sample;
 pub mod saved;
@@ -127,6 +128,8 @@ pub enum Command {
     Latency(latency::Args),
     /// Compare measurements, and say what of the difference is more than chance
     Compare(compare::Args),
+    /// A page with everything that was found: what it is, what changed, what remains
+    Report(report::Args),
     /// A live view of all CPUs
     Watch(watch::Args),
     /// The guard of `try`; not for people
@@ -162,6 +165,7 @@ pub fn dispatch(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Mask(args) => mask::run(&ui, &args),
         Command::Verify(args) => verify::run(&ui, &cli.global, &args),
         Command::Watch(args) => watch::run(&ui, &cli.global, &args),
+        Command::Report(args) => report::run(&ui, &cli.global, &args),
         Command::Latency(args) => latency::run(&ui, &cli.global, &args),
         Command::Compare(args) => compare::run(&ui, &args),
         Command::Sample => {

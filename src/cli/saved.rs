@@ -14,8 +14,8 @@ use crate::run::{self, Status};
 use crate::survey::{self, Machine};
 use crate::verify::{self, Evidence, Verdict};
 use cpushield_linux::read_document;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -41,7 +41,7 @@ pub enum Saved {
 }
 
 /// What `verify --json` prints, read back.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Verified {
     /// What was observed.
     pub evidence: Evidence,

@@ -92,6 +92,18 @@ pub fn percentiles_of(series: &[&Series]) -> Result<Vec<Percentile>, String> {
     Ok(percentiles(&whole, longest.unwrap_or(0)))
 }
 
+/// The latencies of a thread and how often each came, ascending, without missed events. The upper
+/// end of the last step may be above what was seen, so the longest is given.
+///
+/// # Errors
+/// The histogram of the document is none.
+pub fn counts(series: &Series) -> Result<Vec<(u64, u64)>, String> {
+    let longest = series.max_ns.unwrap_or(u64::MAX);
+    let histogram = decode(series)?;
+    let steps = histogram.iter_recorded();
+    Ok(steps.map(|step| (step.value_iterated_to().min(longest), step.count_at_value())).collect())
+}
+
 /// All histograms as one HDR log of version 2; each has a tag with its CPU and period.
 ///
 /// # Errors

@@ -25,7 +25,7 @@ pub use crate::load::LoadDone;
 pub use crew::{HIDDEN, serve};
 pub use document::*;
 pub use guard::Guard;
-pub use histogram::{cyclictest, hdr_log, percentiles_of};
+pub use histogram::{counts, cyclictest, hdr_log, percentiles_of};
 pub use instruments::{INSTRUMENTS, Instrument};
 pub use measure::measure;
 #[cfg(test)]

@@ -145,6 +145,17 @@ pub fn become_user(user: &Credentials) -> io::Result<()> {
     answer(unsafe { libc::setresuid(user.uid, user.uid, user.uid) }).map(drop)
 }
 
+/// Whether texts are shown in UTF-8, by the locale: the first of these variables that is not empty
+/// counts (locale(7)). Without any the locale is `C`, which is not.
+#[must_use]
+pub fn speaks_utf8() -> bool {
+    let names = ["LC_ALL", "LC_CTYPE", "LANG"];
+    let set = names.iter().filter_map(|name| std::env::var(name).ok());
+    let locale = set.into_iter().find(|value| !value.is_empty()).unwrap_or_default();
+    let locale = locale.to_ascii_lowercase();
+    locale.ends_with("utf-8") || locale.ends_with("utf8")
+}
+
 /// The effective user of this process.
 #[must_use]
 pub fn effective_user() -> u32 {

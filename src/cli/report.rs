@@ -1,0 +1,264 @@
+//! `cpushield report`: saved documents, or this machine as it is, as one page, a picture, Markdown,
+//! one JSON document, or plots on the terminal.
+
+use super::Global;
+use super::saved::{Named, Saved};
+use crate::apply;
+use crate::failure::{Failure, Kind};
+use crate::report::page::{self, Labelled, Look, Material, Report, Settings, Tone};
+use crate::run::{self, Status};
+use crate::ui::{self, Ui};
+use clap::ValueEnum;
+use cpushield_linux::{Host, Store, can_write, process, write_document};
+use serde::Serialize;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// The version of the form of `report --json`.
+pub const SCHEMA: u32 = 1;
+
+/// A page with everything that was found: what it is, what changed, what remains
+///
+/// Reads what other subcommands saved with --json (survey, verify, latency, try) and the plans of
+/// `plan -o`, in the order given: first what was before, then what was after. Without any file it
+/// is about this machine as it is now and the shield in force. The page needs nothing but itself:
+/// no network, no script to be read. Without -o the report is shown here, with plots.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Saved documents, each with a name for the reader if you like: `before=a.json`
+    #[arg(value_name = "[LABEL=]FILE")]
+    files: Vec<String>,
+    /// Write it here: .html, .svg, .md or .json; `-` is standard output
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// What to write, where the name of the file does not say it
+    #[arg(long, value_enum)]
+    format: Option<Form>,
+    /// Which picture an .svg is of: `map`, `noise`, `histogram`, `timeline`; the second of a kind
+    /// is `histogram-2` [default: the first there is]
+    #[arg(long, value_name = "NAME")]
+    picture: Option<String>,
+    /// The title
+    #[arg(long, value_name = "TEXT")]
+    title: Option<String>,
+}
+
+/// What a report is written as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// One page
+    Html,
+    /// One picture
+    Svg,
+    /// Markdown, without pictures
+    Md,
+    /// All documents in one
+    Json,
+    /// Lines for a terminal
+    Text,
+}
+
+/// What `report --json` prints.
+#[derive(Debug, Serialize)]
+struct Bundle {
+    /// [`SCHEMA`].
+    schema: u32,
+    title: String,
+    documents: Vec<Entry>,
+}
+
+/// A document of a [`Bundle`].
+#[derive(Debug, Serialize)]
+struct Entry {
+    label: String,
+    /// The command that prints such a document.
+    from: &'static str,
+    document: Value,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// A file is none of our documents, or the report cannot be written.
+pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
+    let form = form(ui, args)?;
+    let target = args.output.as_deref().filter(|file| *file != Path::new("-"));
+    target.map_or(Ok(()), can_write)?;
+    let (documents, doubts) = match args.files.as_slice() {
+        [] => here(global)?,
+        files => {
+            (files.iter().map(|file| Named::read(file)).collect::<Result<_, _>>()?, Vec::new())
+        }
+    };
+    let mut material = material(&documents, global)?;
+    material.doubts.extend(doubts);
+    material.title.clone_from(&args.title);
+    material.command = command(args);
+    let report = page::report(&material);
+    let written = match form {
+        Form::Html => page::page(&report),
+        Form::Svg => page::picture(chosen(&report, args.picture.as_deref())?),
+        Form::Md => page::markdown(&report),
+        Form::Json => bundle(&report, &documents)?,
+        Form::Text => page::terminal(&report, ui.width(), process::speaks_utf8(), &paint),
+    };
+    match target {
+        Some(file) => {
+            write_document(file, &written)?;
+            ui.status(&format!("wrote {}", file.display()));
+        }
+        None => ui.text(&written)?,
+    }
+    Ok(())
+}
+
+/// What is to be written, by the name of the file where nothing else says it.
+fn form(ui: &Ui, args: &Args) -> Result<Form, Failure> {
+    let named = args.output.as_deref().and_then(Path::extension);
+    let named = named.map(|ending| ending.to_string_lossy().to_lowercase());
+    let form = match (args.format, &args.output, named.as_deref()) {
+        (Some(form), _, _) => form,
+        (None, _, _) if ui.format == ui::Format::Json => Form::Json,
+        (None, None, _) => Form::Text,
+        (None, Some(file), None) if file == Path::new("-") => Form::Html,
+        (None, _, Some("html" | "htm")) => Form::Html,
+        (None, _, Some("svg")) => Form::Svg,
+        (None, _, Some("md" | "markdown")) => Form::Md,
+        (None, _, Some("json")) => Form::Json,
+        (None, _, Some("txt")) => Form::Text,
+        (None, _, Some("png")) => {
+            return Err(Failure::usage("no PNG is drawn: that would need fonts and a renderer")
+                .hint("write an .svg and convert it: rsvg-convert -z 2 report.svg -o report.png"));
+        }
+        (None, Some(file), _) => {
+            return Err(Failure::usage(format!(
+                "the name {} does not say what to write",
+                file.display()
+            ))
+            .hint("let it end in .html, .svg, .md, .json or .txt, or give --format"));
+        }
+    };
+    if args.picture.is_some() && form != Form::Svg {
+        return Err(Failure::usage("--picture chooses the picture of an .svg")
+            .hint("the other forms have all pictures: leave --picture out"));
+    }
+    Ok(form)
+}
+
+/// This machine as it is, with the shield in force.
+fn here(global: &Global) -> Result<(Vec<Named>, Vec<String>), Failure> {
+    let host = global.host()?;
+    let store = Store::new(&global.state);
+    let named = |label: &str, saved| Named { label: label.to_owned(), file: String::new(), saved };
+    let machine = super::surveyed(&host, &store);
+    let mut documents = vec![named("now", Saved::Machine(Box::new(machine)))];
+    let mut doubts = Vec::new();
+    match run::active(&host, &store) {
+        Ok(Some(plan)) => documents.push(named("shield", Saved::Plan(Box::new(plan)))),
+        Ok(None) => {}
+        // Without root the journal cannot be read; what else is known is shown all the same.
+        Err(error) => {
+            let why = Failure::from(error).message.replace('\n', ";");
+            doubts.push(format!("whether a shield is in force is not known: {why}"));
+        }
+    }
+    Ok((documents, doubts))
+}
+
+/// The documents by kind.
+fn material(documents: &[Named], global: &Global) -> Result<Material, Failure> {
+    let mut material = Material::default();
+    for Named { label, file, saved } in documents {
+        match saved.clone() {
+            Saved::Machine(it) => material.machines.push(Labelled::new(label, *it)),
+            Saved::Plan(plan) if file.is_empty() => {
+                let settings = in_force(&global.host()?, &Store::new(&global.state), *plan)?;
+                material.settings.push(Labelled::new(label, settings));
+            }
+            Saved::Plan(plan) => {
+                material.settings.push(Labelled::new(label, Settings::planned(*plan)));
+            }
+            Saved::Verdict(it) => {
+                let look = Look { evidence: it.evidence, verdict: Some(it.verdict) };
+                material.looks.push(Labelled::new(label, look));
+            }
+            Saved::Latency(it) => material.latencies.push(Labelled::new(label, *it)),
+            Saved::Attempt(it) => material.add_attempt(label, *it),
+            Saved::Fixed(it) => material.add_fixed(label, *it),
+            other => {
+                return Err(Failure::usage(format!(
+                    "{file}: a report cannot show what `cpushield {}` prints",
+                    other.from()
+                ))
+                .hint("without any file it shows the shield in force: cpushield report"));
+            }
+        }
+    }
+    Ok(material)
+}
+
+/// The shield in force, with what came of its steps and what changed since.
+fn in_force(host: &Host, store: &Store, plan: crate::plan::Plan) -> Result<Settings, Failure> {
+    let outcomes = apply::outcomes(host, store)?;
+    let Status { shield, .. } = run::status(host, store)?;
+    let drift = shield.map(|shield| shield.drift).unwrap_or_default();
+    Ok(Settings { plan, outcomes, drift, undone: false })
+}
+
+/// The picture that was asked for, or the first one.
+fn chosen<'a>(report: &'a Report, name: Option<&str>) -> Result<&'a page::Picture, Failure> {
+    let known: Vec<&str> = report.pictures().map(|picture| picture.id.as_str()).collect();
+    let found = report.pictures().find(|picture| name.is_none_or(|name| picture.id == name));
+    found.ok_or_else(|| match known.as_slice() {
+        [] => Failure::usage("these documents have no picture")
+            .hint("a survey has a map, verify has noise, latency has a histogram"),
+        known => {
+            let (name, known) = (name.unwrap_or_default(), known.join(", "));
+            Failure::usage(format!("there is no picture {name:?}"))
+                .hint(format!("these documents have: {known}"))
+        }
+    })
+}
+
+/// All documents in one.
+fn bundle(report: &Report, documents: &[Named]) -> Result<String, Failure> {
+    let bug = |e: serde_json::Error| Failure::new(Kind::Bug, format!("cannot make JSON: {e}"));
+    let entry = |named: &Named| {
+        let document = match &named.saved {
+            Saved::Machine(it) => serde_json::to_value(it),
+            Saved::Plan(it) => serde_json::to_value(it),
+            Saved::Verdict(it) => serde_json::to_value(it),
+            Saved::Latency(it) => serde_json::to_value(it),
+            Saved::Attempt(it) => serde_json::to_value(it),
+            Saved::Fixed(it) => serde_json::to_value(it),
+            Saved::Status(it) => serde_json::to_value(it),
+        };
+        let (label, from) = (named.label.clone(), named.saved.from());
+        document.map(|document| Entry { label, from, document })
+    };
+    let documents = documents.iter().map(entry).collect::<Result<_, _>>().map_err(bug)?;
+    let bundle = Bundle { schema: SCHEMA, title: report.title.clone(), documents };
+    Ok(serde_json::to_string_pretty(&bundle).map_err(bug)? + "\n")
+}
+
+/// The words that make this report again.
+fn command(args: &Args) -> Vec<String> {
+    let mut words = vec!["cpushield".to_owned(), "report".to_owned()];
+    if let Some(title) = &args.title {
+        words.extend(["--title".to_owned(), title.clone()]);
+    }
+    if let Some(file) = &args.output {
+        words.extend(["-o".to_owned(), file.display().to_string()]);
+    }
+    words.extend(args.files.iter().cloned());
+    words
+}
+
+fn paint(tone: Tone, words: &str) -> String {
+    match tone {
+        Tone::Plain => words.to_owned(),
+        Tone::Good => ui::Tone::Good.paint(words),
+        Tone::Bad => ui::Tone::Bad.paint(words),
+        Tone::Doubt => ui::Tone::Doubt.paint(words),
+    }
+}

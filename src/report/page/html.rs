@@ -1,0 +1,241 @@
+//! A report → one page that needs nothing else: no network, no script to be read, light and dark.
+//! maud escapes every text; what no text may hold is replaced at the end ([`clean`]).
+
+use super::block::{Block, Card, Cell, Column, Drawing, Picture, Report, Section, Table, Tone};
+use super::svg;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use sha2::{Digest, Sha256};
+
+const STYLE: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("page.js");
+
+/// The page.
+#[must_use]
+pub fn page(report: &Report) -> String {
+    let style = [STYLE, svg::STYLE].concat();
+    let policy = policy(&style, SCRIPT);
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="Content-Security-Policy" content=(policy);
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta name="generator" content=(report.made);
+                link rel="icon" href="data:,";
+                title { (report.title) }
+                style { (PreEscaped(&style)) }
+            }
+            body {
+                a class="skip" href="#main" { "Skip to the report" }
+                (head(report))
+                main id="main" { @for section in &report.sections { (self::section(section)) } }
+                footer { p { "Made by " (report.made) ". Everything on this page is in this file." } }
+                script { (PreEscaped(SCRIPT)) }
+            }
+        }
+    };
+    clean(&page.into_string())
+}
+
+/// Nothing is fetched and no other script or style is obeyed, whatever a document may hold.
+fn policy(style: &str, script: &str) -> String {
+    let hash = |text: &str| STANDARD.encode(Sha256::digest(text));
+    format!(
+        "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; img-src data:; \
+         base-uri 'none'; form-action 'none'",
+        hash(style),
+        hash(script)
+    )
+}
+
+/// A text without characters that neither HTML nor XML may hold: they become U+FFFD.
+#[must_use]
+pub(super) fn clean(text: &str) -> String {
+    let forbidden = |c: char| {
+        matches!(c, '\0'..='\x08' | '\x0b' | '\x0c' | '\x0e'..='\x1f' | '\x7f'..='\u{9f}')
+            || matches!(c, '\u{fffe}' | '\u{ffff}')
+            // Marks that turn the direction of text would let a name rewrite what stands beside it.
+            || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    text.chars().map(|c| if forbidden(c) { '\u{fffd}' } else { c }).collect()
+}
+
+fn head(report: &Report) -> Markup {
+    html! {
+        header {
+            p class="brand" aria-hidden="true" { "cpushield" }
+            h1 { (report.title) }
+            @if !report.facts.is_empty() {
+                ul class="facts" { @for fact in &report.facts { li { (fact) } } }
+            }
+            nav aria-label="Contents" {
+                ol { @for section in &report.sections {
+                    li { a href={ "#" (section.id) } { (section.title) } }
+                } }
+            }
+        }
+    }
+}
+
+fn section(section: &Section) -> Markup {
+    let heading = format!("{}-heading", section.id);
+    html! {
+        section id=(section.id) aria-labelledby=(heading) {
+            h2 id=(heading) { (section.title) }
+            @for block in &section.blocks { (self::block(block)) }
+        }
+    }
+}
+
+fn block(block: &Block) -> Markup {
+    match block {
+        Block::Text(text) => html! { p { (spans(text)) } },
+        Block::Heading(text) => html! { h3 { (text) } },
+        Block::Cards(cards) => html! { ul class="cards" { @for one in cards { (card(one)) } } },
+        Block::Doubts { title, items } => doubts(title, items),
+        Block::Table(table) => self::table(table),
+        Block::Picture(picture) => self::picture(picture),
+        Block::Code { caption, text } => html! {
+            figure class="code" {
+                figcaption { (caption) }
+                pre tabindex="0" { code { (text) } }
+            }
+        },
+        Block::List(items) => html! { ul { @for item in items { li { (spans(item)) } } } },
+        Block::Fold { title, blocks } => html! {
+            details { summary { (title) } @for one in blocks { (self::block(one)) } }
+        },
+    }
+}
+
+fn card(card: &Card) -> Markup {
+    html! {
+        li class=(format!("card {}", tone(card.tone))) {
+            p class="about" { (card.about) }
+            p class="label" { (card.label) }
+            p class="value" { (sign(card.tone)) (card.value) }
+            @for detail in &card.details { p class="detail" { (detail) } }
+            @match card.doubts {
+                0 => {}
+                1 => p class="doubtful" { "? 1 doubt, below" },
+                n => p class="doubtful" { "? " (n) " doubts, below" },
+            }
+        }
+    }
+}
+
+fn doubts(title: &str, items: &[String]) -> Markup {
+    html! {
+        div class="doubts" role="note" {
+            h3 { span aria-hidden="true" { "? " } (title) }
+            ul { @for item in items { li { (spans(item)) } } }
+        }
+    }
+}
+
+/// A text with what stands between backticks as code, when each has its other.
+fn spans(text: &str) -> Markup {
+    let parts: Vec<&str> = text.split('`').collect();
+    if parts.len().is_multiple_of(2) {
+        return html! { (text) };
+    }
+    html! { @for (n, part) in parts.iter().enumerate() {
+        @if n.is_multiple_of(2) { (part) } @else { code { (part) } }
+    } }
+}
+
+/// The class of a tone.
+fn tone(tone: Tone) -> &'static str {
+    match tone {
+        Tone::Plain => "plain",
+        Tone::Good => "good",
+        Tone::Bad => "bad",
+        Tone::Doubt => "doubt",
+    }
+}
+
+/// A sign beside the colour, which not everybody sees.
+fn sign(tone: Tone) -> Markup {
+    let sign = match tone {
+        Tone::Plain => return html! {},
+        Tone::Good => "✓",
+        Tone::Bad => "✗",
+        Tone::Doubt => "?",
+    };
+    html! { span class="sign" aria-hidden="true" { (sign) } " " }
+}
+
+fn table(table: &Table) -> Markup {
+    html! {
+        div class="wide" tabindex="0" role="region" aria-label=(table.caption) {
+            table {
+                caption { (table.caption) }
+                thead { tr { @for column in &table.columns {
+                    th scope="col" class=[side(column)] { (column.name) }
+                } } }
+                tbody { @for row in &table.rows {
+                    tr { @for (n, (one, column)) in row.iter().zip(&table.columns).enumerate() {
+                        @if n == 0 {
+                            th scope="row" class=[side(column)] { (cell(one)) }
+                        } @else {
+                            td class=[side(column)] { (cell(one)) }
+                        }
+                    } }
+                } }
+            }
+        }
+    }
+}
+
+fn side(column: &Column) -> Option<&'static str> {
+    column.number.then_some("number")
+}
+
+fn cell(cell: &Cell) -> Markup {
+    let text = if cell.code {
+        html! { code { (cell.text) } }
+    } else {
+        spans(&cell.text)
+    };
+    match cell.tone {
+        Tone::Plain => text,
+        meaning => html! { span class=(tone(meaning)) { (sign(meaning)) (text) } },
+    }
+}
+
+fn picture(picture: &Picture) -> Markup {
+    let series: Vec<&String> = match &picture.drawing {
+        Drawing::Map(_) => Vec::new(),
+        Drawing::Bars(bars) => bars.series.iter().collect(),
+        Drawing::Curves(curves) => curves.series.iter().map(|curve| &curve.label).collect(),
+    };
+    html! {
+        figure id=(picture.id) class="picture" {
+            figcaption { strong { (picture.title) } " " span class="how" { (spans(&picture.how)) } }
+            @if !series.is_empty() {
+                ul class="legend" { @for (n, name) in series.iter().enumerate() {
+                    li { span class=(format!("swatch {}", svg::series(n))) {} (name) }
+                } }
+            }
+            div class="drawing" tabindex="0" role="group" aria-label=(picture.title) {
+                (svg::inline(picture))
+            }
+            @if matches!(picture.drawing, Drawing::Curves(_)) {
+                // Shown by the script: without it they would do nothing.
+                div class="tools" hidden {
+                    button type="button" data-zoom="in" { "Zoom in" }
+                    button type="button" data-zoom="out" { "Zoom out" }
+                    button type="button" data-zoom="left" aria-label="Move left" { "◀" }
+                    button type="button" data-zoom="right" aria-label="Move right" { "▶" }
+                    button type="button" data-zoom="whole" { "Whole" }
+                    output { "Drag across the picture to zoom in." }
+                }
+            }
+            details { summary { "The same as a table" } (table(&picture.table)) }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! A report → Markdown: every table and every doubt; pictures are told by their tables.
+
+use super::block::{Block, Cell, Report, Table, Tone};
+
+/// The text.
+#[must_use]
+pub fn markdown(report: &Report) -> String {
+    let mut text = format!("# {}\n\n", plain(&report.title));
+    if !report.facts.is_empty() {
+        let facts: Vec<String> = report.facts.iter().map(|fact| plain(fact)).collect();
+        text.push_str(&format!("{}\n\n", facts.join(" · ")));
+    }
+    for section in &report.sections {
+        text.push_str(&format!("## {}\n\n", section.title));
+        section.blocks.iter().for_each(|block| text.push_str(&self::block(block)));
+    }
+    text.push_str(&format!("Made by {}.\n", plain(&report.made)));
+    text
+}
+
+fn block(block: &Block) -> String {
+    let list = |items: &[String]| -> String {
+        items.iter().map(|item| format!("- {}\n", plain(item))).collect()
+    };
+    match block {
+        Block::Text(text) => format!("{}\n\n", plain(text)),
+        Block::Heading(text) => format!("### {}\n\n", plain(text)),
+        Block::Cards(cards) => {
+            let card = |card: &super::block::Card| {
+                let details: Vec<String> = card.details.iter().map(|it| plain(it)).collect();
+                let doubts = match card.doubts {
+                    0 => String::new(),
+                    n => format!(" **({n} doubtful, see below)**"),
+                };
+                let (label, value) = (plain(&card.label), plain(&card.value));
+                let about = plain(&card.about);
+                format!("- {about}, {label}: **{value}**{doubts}; {}\n", details.join("; "))
+            };
+            cards.iter().map(card).collect::<String>() + "\n"
+        }
+        Block::Doubts { title, items } => format!("**{}**\n\n{}\n", plain(title), list(items)),
+        Block::Table(table) => self::table(table),
+        Block::Picture(picture) => {
+            format!(
+                "### {}\n\n{}\n\n{}",
+                plain(&picture.title),
+                plain(&picture.how),
+                table(&picture.table)
+            )
+        }
+        Block::Code { caption, text } => {
+            // Longer than any fence inside of it.
+            let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+            let fence = "`".repeat(longest.max(2) + 1);
+            format!("{}:\n\n{fence}\n{}\n{fence}\n\n", plain(caption), text.trim_end())
+        }
+        Block::List(items) => list(items) + "\n",
+        Block::Fold { title, blocks } => {
+            format!(
+                "### {}\n\n{}",
+                plain(title),
+                blocks.iter().map(self::block).collect::<String>()
+            )
+        }
+    }
+}
+
+fn table(table: &Table) -> String {
+    let head: Vec<String> = table.columns.iter().map(|column| plain(&column.name)).collect();
+    let rule = table.columns.iter().map(|column| if column.number { "--:" } else { "---" });
+    let rule: Vec<&str> = rule.collect();
+    let mut text = format!("{}:\n\n", plain(&table.caption));
+    text.push_str(&format!("| {} |\n| {} |\n", head.join(" | "), rule.join(" | ")));
+    for row in &table.rows {
+        let cells: Vec<String> = row.iter().map(cell).collect();
+        text.push_str(&format!("| {} |\n", cells.join(" | ")));
+    }
+    text + "\n"
+}
+
+fn cell(cell: &Cell) -> String {
+    let text = plain(&cell.text);
+    match cell.tone {
+        Tone::Plain | Tone::Good => text,
+        Tone::Bad | Tone::Doubt => format!("**{text}**"),
+    }
+}
+
+/// A text in which nothing is markup: no tag, no link, no end of a cell or a line.
+fn plain(text: &str) -> String {
+    let mut plain = String::new();
+    for c in super::html::clean(text).chars() {
+        match c {
+            '<' => plain.push_str("&lt;"),
+            '>' => plain.push_str("&gt;"),
+            '&' => plain.push_str("&amp;"),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '#' | '~' | '!' => {
+                plain.push('\\');
+                plain.push(c);
+            }
+            '\n' | '\r' | '\t' => plain.push(' '),
+            c => plain.push(c),
+        }
+    }
+    plain
+}

@@ -1,0 +1,249 @@
+//! At a glance: the verdicts and the worst latencies, what changed between the first and the last
+//! of each kind, limits, and everything that is doubtful, beside each other.
+
+use crate::latency::{Latency, Series};
+use crate::report::page::block::{Block, Card, Cell, Column, Table, Tone};
+use crate::report::page::material::{Labelled, Look, Material};
+use crate::report::page::words;
+use crate::report::table::{many, rate, span};
+use crate::verify::{Control, CpuEvidence, Gate, Kept, State, Verdict};
+
+/// The section.
+pub(super) fn blocks(material: &Material) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    let looks = material.looks.iter().map(look);
+    let cards: Vec<Card> = looks.chain(material.latencies.iter().map(latency)).collect();
+    if !cards.is_empty() {
+        blocks.push(Block::Cards(cards));
+    }
+    blocks.extend(changes(material).into_iter().map(Block::Text));
+    let doubts = doubts(material);
+    if !doubts.is_empty() {
+        let title = "Doubtful or not known".to_owned();
+        blocks.push(Block::Doubts { title, items: doubts });
+    }
+    blocks.extend(limits(material));
+    blocks
+}
+
+fn look(look: &Labelled<Look>) -> Card {
+    let Look { evidence, verdict } = &look.it;
+    let (value, tone) = match verdict {
+        Some(verdict) => word(verdict),
+        None => ("not judged".to_owned(), Tone::Plain),
+    };
+    let mut details: Vec<String> =
+        evidence.cpus.iter().take(4).map(|cpu| seen(cpu, evidence.span_ns)).collect();
+    if evidence.cpus.len() > 4 {
+        details.push(format!("and {} more CPUs", evidence.cpus.len() - 4));
+    }
+    let (label, doubts) = (look.label.clone(), of_look(look).len());
+    Card { about: "interruptions".to_owned(), label, value, tone, details, doubts }
+}
+
+/// The word of all CPUs together; the worst one is the word of all.
+fn word(verdict: &Verdict) -> (String, Tone) {
+    let limits: Vec<Kept> = verdict.cpus.iter().filter_map(|cpu| cpu.limits).collect();
+    let states = || verdict.cpus.iter().map(|cpu| cpu.state);
+    let (value, tone) = if limits.contains(&Kept::Beyond) {
+        ("beyond the limits", Tone::Bad)
+    } else if limits.contains(&Kept::Unknown) {
+        ("unknown", Tone::Doubt)
+    } else if !limits.is_empty() {
+        ("within the limits", Tone::Good)
+    } else if states().any(|state| state == State::Leaks) {
+        ("leaks", Tone::Bad)
+    } else if verdict.cpus.is_empty() || states().any(|state| state == State::Unknown) {
+        ("unknown", Tone::Doubt)
+    } else {
+        ("holds", Tone::Good)
+    };
+    (value.to_owned(), tone)
+}
+
+fn seen(cpu: &CpuEvidence, span_ns: u64) -> String {
+    let watched = words::time(words::float(span_ns));
+    let entries = match cpu.entries {
+        None => "how often it entered the kernel is unknown".to_owned(),
+        Some(0) => format!("did not enter the kernel in {watched}"),
+        Some(n) => format!("{} kernel entries/s in {watched}", rate(n, span_ns)),
+    };
+    let gap = cpu.gaps.as_ref().filter(|gaps| gaps.count > 0);
+    let gap = gap.map_or_else(String::new, |gaps| format!(", longest gap {}", span(gaps.max_ns)));
+    format!("CPU {}: {entries}{gap}", cpu.cpu)
+}
+
+fn latency(latency: &Labelled<Latency>) -> Card {
+    let it = &latency.it;
+    let held = it.gates.iter().map(|gate| gate.held);
+    let (value, mut details) = match it.worst() {
+        Some((series, worst)) => {
+            let thread = super::latency::thread(series);
+            let mut details = vec![format!("worst of {} on {thread}", it.instrument)];
+            details.extend(typical(series));
+            (span(worst.late_ns), details)
+        }
+        None => ("nothing measured".to_owned(), vec![it.instrument.clone()]),
+    };
+    let samples: u64 = it.series.iter().map(|series| series.samples).sum();
+    let span = words::time(words::float(it.span_ns));
+    details.push(format!("{} samples in {span}", words::grouped(samples)));
+    let tone = match (it.worst().is_some(), held.clone().all(|held| held == Some(true))) {
+        (false, _) => Tone::Doubt,
+        (true, true) if it.gates.is_empty() => Tone::Plain,
+        (true, true) => Tone::Good,
+        (true, false) if held.clone().any(|held| held == Some(false)) => Tone::Bad,
+        (true, false) => Tone::Doubt,
+    };
+    let (label, doubts) = (latency.label.clone(), of_latency(latency).len());
+    Card { about: "latency".to_owned(), label, value, tone, details, doubts }
+}
+
+fn typical(series: &Series) -> Option<String> {
+    let named = |percent: f64| super::latency::percentile(series, percent);
+    let (percent, ns) = match named(99.9) {
+        Some(ns) => ("99.9", ns),
+        None => ("50", named(50.0)?),
+    };
+    Some(format!("{percent} % at most {}", span(ns)))
+}
+
+/// What the last of a kind is against the first one, in sentences.
+fn changes(material: &Material) -> Vec<String> {
+    let mut told = Vec::new();
+    if let [first, .., last] = material.looks.as_slice() {
+        let rate = |look: &Labelled<Look>| {
+            let evidence = &look.it.evidence;
+            let entries: Option<u64> = evidence.cpus.iter().map(|cpu| cpu.entries).sum();
+            let cpus = words::float(evidence.cpus.len().max(1) as u64);
+            Some(words::float(entries?) * 1e9 / words::float(evidence.span_ns.max(1)) / cpus)
+        };
+        if let (Some(before), Some(after)) = (rate(first), rate(last)) {
+            let (before, after) = (words::plain(before), words::plain(after));
+            told.push(format!(
+                "Entries of each CPU into the kernel in a second: {before} ({}), {after} ({}).",
+                first.label, last.label
+            ));
+        }
+    }
+    let mut compared = false;
+    for (instrument, period_ns) in super::latency::kinds(material) {
+        let worst = |latency: &&Labelled<Latency>| {
+            let same = latency.it.instrument == instrument;
+            let of = latency.it.series.iter().filter(|series| series.period_ns == period_ns);
+            same.then(|| of.filter_map(|series| series.max_ns).max()).flatten()
+        };
+        let all: Vec<_> =
+            material.latencies.iter().filter_map(|l| Some((&l.label, worst(&l)?))).collect();
+        let [(first, before), .., (last, after)] = all.as_slice() else { continue };
+        let Some(ratio) = words::ratio(*before, *after) else { continue };
+        let kind = super::latency::kind(&instrument, period_ns);
+        let (before, after) = (span(*before), span(*after));
+        told.push(format!("Worst of {kind}: {before} ({first}), {after} ({last}): {ratio}."));
+        compared = true;
+    }
+    if compared {
+        told.push(
+            "That is one run beside another; `cpushield compare` with several runs of each tells \
+             whether a difference is more than chance."
+                .to_owned(),
+        );
+    }
+    told
+}
+
+/// Everything that is doubtful, with the name of its document.
+fn doubts(material: &Material) -> Vec<String> {
+    let mut doubts = material.doubts.clone();
+    doubts.extend(material.looks.iter().flat_map(of_look));
+    doubts.extend(material.latencies.iter().flat_map(of_latency));
+    doubts
+}
+
+fn of_look(look: &Labelled<Look>) -> Vec<String> {
+    let Look { evidence, verdict } = &look.it;
+    let mut doubts = Vec::new();
+    for judged in verdict.iter().flat_map(|verdict| &verdict.cpus) {
+        let whys = judged.unknown.iter();
+        doubts.extend(whys.map(|why| format!("CPU {}, not proven: {why}", judged.cpu)));
+    }
+    for cpu in &evidence.cpus {
+        doubts.extend(cpu.doubts.iter().map(|doubt| format!("CPU {}: {doubt}", cpu.cpu)));
+        if let Some(lost) = cpu.lost.filter(|lost| *lost > 0) {
+            let lost = many(usize::try_from(lost).unwrap_or(usize::MAX), "event");
+            doubts.push(format!("CPU {}: the trace lost {lost}", cpu.cpu));
+        }
+    }
+    for witness in &evidence.witnesses {
+        let name = super::noise::witness(witness.kind);
+        doubts.extend(witness.absent.iter().map(|why| format!("{name} did not watch: {why}")));
+    }
+    match &evidence.control {
+        Control::Seen { .. } => {}
+        Control::Missed { what } => {
+            doubts.push(format!("an interruption was made on purpose and not seen: {what}"));
+        }
+        Control::NotDone { why } => {
+            doubts.push(format!("that the instruments see was not proven: {why}"));
+        }
+    }
+    if evidence.stopped {
+        doubts.push("it was stopped before its time".to_owned());
+    }
+    let mut named = Vec::new();
+    for doubt in doubts {
+        let doubt = format!("{}: {doubt}", look.label);
+        if !named.contains(&doubt) {
+            named.push(doubt);
+        }
+    }
+    named
+}
+
+fn of_latency(latency: &Labelled<Latency>) -> Vec<String> {
+    let it = &latency.it;
+    let mut doubts = it.doubts.clone();
+    doubts.extend(it.isolation.broken.iter().map(|why| format!("the shield, {why}")));
+    for series in &it.series {
+        let thread = super::latency::thread(series);
+        doubts.extend(series.doubts.iter().map(|doubt| format!("{thread}: {doubt}")));
+        if let Err(why) = crate::latency::counts(series) {
+            doubts.push(format!("{thread}: {why}"));
+        }
+    }
+    for load in &it.loads {
+        doubts.extend(load.doubts.iter().map(|doubt| format!("load {}: {doubt}", load.name)));
+    }
+    if it.stopped {
+        let (done, asked) = (words::float(it.span_ns), words::float(it.asked_ns));
+        let (done, asked) = (words::time(done), words::time(asked));
+        doubts.push(format!("it was stopped after {done} of {asked}"));
+    }
+    doubts.into_iter().map(|doubt| format!("{}: {doubt}", latency.label)).collect()
+}
+
+/// The limits that were asked for.
+fn limits(material: &Material) -> Option<Block> {
+    let of_looks = material.looks.iter().flat_map(|look| {
+        let gates = look.it.verdict.iter().flat_map(|verdict| &verdict.gates);
+        gates.map(|gate| limit(&look.label, gate))
+    });
+    let of_latencies = material.latencies.iter().flat_map(|latency| {
+        let gates = latency.it.gates.iter();
+        gates.map(|gate| limit(&latency.label, gate))
+    });
+    let rows: Vec<Vec<Cell>> = of_looks.chain(of_latencies).collect();
+    let columns = ["of", "limit", "found", "held", "why"].map(Column::words).to_vec();
+    let caption = "Limits that were asked for".to_owned();
+    (!rows.is_empty()).then_some(Block::Table(Table { caption, columns, rows }))
+}
+
+fn limit(label: &str, gate: &Gate) -> Vec<Cell> {
+    let held = match gate.held {
+        Some(true) => Cell::toned(Tone::Good, "held"),
+        Some(false) => Cell::toned(Tone::Bad, "not held"),
+        None => Cell::unknown(),
+    };
+    let found = Cell::new(&gate.found);
+    vec![Cell::new(label), Cell::code(&gate.limit), found, held, Cell::new(gate.why.join("; "))]
+}

@@ -1,0 +1,249 @@
+//! The pictures of latencies: histograms of all documents over each other, and the worst of each
+//! moment. Threads of one kind are taken together.
+
+use crate::latency::{self, Latency, Series};
+use crate::report::page::block::{
+    Axis, Cell, Column, Curve, Curves, Drawing, Picture, Table, Tone,
+};
+use crate::report::page::material::Labelled;
+use crate::report::page::words;
+use crate::report::table::span;
+use std::collections::BTreeMap;
+
+/// Steps of a histogram for each power of ten.
+const STEPS: f64 = 24.0;
+/// Moments in the table behind a time line; a longer run is summed up.
+const MOMENTS: usize = 24;
+/// Moments that stand out in the picture.
+const MARKS: usize = 3;
+
+/// The threads of one instrument and period.
+pub(super) struct Chosen<'a> {
+    pub(super) all: &'a [Labelled<Latency>],
+    pub(super) instrument: &'a str,
+    pub(super) period_ns: u64,
+    /// Which of the kinds it is, for the names of pictures.
+    pub(super) nth: usize,
+}
+
+/// Values and how often each came.
+type Counts = BTreeMap<u64, u64>;
+
+impl Chosen<'_> {
+    fn documents(&self) -> impl Iterator<Item = (&str, Vec<&Series>)> {
+        let same = |latency: &&Labelled<Latency>| latency.it.instrument == self.instrument;
+        self.all.iter().filter(same).filter_map(|latency| {
+            let of = latency.it.series.iter().filter(|series| series.period_ns == self.period_ns);
+            let of: Vec<&Series> = of.collect();
+            (!of.is_empty()).then_some((latency.label.as_str(), of))
+        })
+    }
+
+    fn id(&self, name: &str) -> String {
+        if self.nth == 0 { name.to_owned() } else { format!("{name}-{}", self.nth + 1) }
+    }
+
+    /// How often each latency came; `None` without any.
+    pub(super) fn histogram(&self) -> Option<Picture> {
+        let counted = self.documents().map(|(label, series)| {
+            let mut counts = Counts::new();
+            // What cannot be read is a doubt at the top of the report.
+            for (value, count) in series.iter().filter_map(|s| latency::counts(s).ok()).flatten() {
+                *counts.entry(value.max(1)).or_default() += count;
+            }
+            (label, counts)
+        });
+        let counted: Vec<(&str, Counts)> = counted.collect();
+        let values = || counted.iter().flat_map(|(_, counts)| counts.keys().copied());
+        let (least, most) = (values().min()?, values().max()?);
+        let series: Vec<Curve> =
+            counted.iter().map(|(label, counts)| curve(label, counts)).collect();
+        let highest = series.iter().flat_map(|curve| &curve.steps).map(|step| step.2);
+        let highest = highest.fold(1.0, f64::max);
+        let kind = super::latency::kind(self.instrument, self.period_ns);
+        let label = "latency, from due to seen (logarithmic)".to_owned();
+        let (from, to) = (words::float(round_down(least)), words::float(round_up(most)));
+        let x = Axis { label, from, to, log: true, is_time: true };
+        let to = 10.0_f64.powf((highest * 1.3).log10().ceil());
+        let y = Axis { label: "events".to_owned(), from: 0.5, to, log: true, is_time: false };
+        Some(Picture {
+            id: self.id("histogram"),
+            title: format!("How often each latency came: {kind}"),
+            about: about(&counted),
+            how:
+                "Further to the right is later, and the last step to the right is the worst case. \
+                  Both scales are logarithmic, so that a single event is as easy to see as a \
+                  million."
+                    .to_owned(),
+            drawing: Drawing::Curves(Curves { x, y, series }),
+            table: table(&counted, least, most),
+        })
+    }
+
+    /// The worst of each moment; `None` without any.
+    pub(super) fn timeline(&self) -> Option<Picture> {
+        let series: Vec<Curve> =
+            self.documents().map(|(label, series)| moments(label, &series)).collect();
+        let heights = || series.iter().flat_map(|curve| &curve.steps).map(|step| step.2);
+        let ends = series.iter().flat_map(|curve| &curve.steps).map(|step| step.1);
+        let end = ends.fold(0.0, f64::max);
+        let marks = series.iter().flat_map(|curve| &curve.marks).map(|mark| mark.1);
+        let (least, most) =
+            (heights().fold(f64::MAX, f64::min), heights().chain(marks).fold(0.0, f64::max));
+        if end <= 0.0 || most <= 0.0 {
+            return None;
+        }
+        let kind = super::latency::kind(self.instrument, self.period_ns);
+        let label = "time since the beginning".to_owned();
+        let x = Axis { label, from: 0.0, to: end, log: false, is_time: true };
+        let (from, to) = (power_below(least), power_above(most));
+        let label = "worst latency (logarithmic)".to_owned();
+        let y = Axis { label, from, to, log: true, is_time: true };
+        let told = series.iter().map(|curve| {
+            let worst = curve.marks.first().map_or("nothing", |(_, _, said)| said.as_str());
+            format!("{}: {worst}", curve.label)
+        });
+        Some(Picture {
+            id: self.id("timeline"),
+            title: format!("The worst of each moment: {kind}"),
+            about: format!("The worst moment of each. {}.", told.collect::<Vec<_>>().join("; ")),
+            how: "Lower is better; a peak is a moment in which a thread had to wait. Dots are the \
+                  longest of all."
+                .to_owned(),
+            table: moments_table(&series, end),
+            drawing: Drawing::Curves(Curves { x, y, series }),
+        })
+    }
+}
+
+/// The counts in steps of equal width on a logarithmic scale.
+fn curve(label: &str, counts: &Counts) -> Curve {
+    let edge = |step: i32| 10.0_f64.powf(f64::from(step) / STEPS);
+    #[expect(clippy::cast_possible_truncation, reason = "a logarithm is small")]
+    let step = |value: u64| (words::float(value).log10() * STEPS + 1e-9).floor() as i32;
+    let mut steps: BTreeMap<i32, u64> = BTreeMap::new();
+    for (value, count) in counts {
+        *steps.entry(step(*value)).or_default() += count;
+    }
+    let steps =
+        steps.into_iter().map(|(n, count)| (edge(n), edge(n + 1), words::float(count))).collect();
+    Curve { label: label.to_owned(), steps, marks: Vec::new() }
+}
+
+fn about(counted: &[(&str, Counts)]) -> String {
+    let told =
+        counted.iter().map(|(label, counts)| match (counts.keys().next(), counts.keys().last()) {
+            (Some(least), Some(most)) => {
+                let all = words::grouped(counts.values().sum());
+                format!("{label}: {all} events between {} and {}", span(*least), span(*most))
+            }
+            _ => format!("{label}: no events"),
+        });
+    format!("{}.", told.collect::<Vec<_>>().join("; "))
+}
+
+/// 1, 2 or 5 times a power of ten, ascending.
+fn round_values() -> impl Iterator<Item = u64> {
+    (0..19).flat_map(|power| [1, 2, 5].map(|n: u64| n.saturating_mul(10_u64.saturating_pow(power))))
+}
+
+fn round_down(ns: u64) -> u64 {
+    round_values().take_while(|round| *round <= ns).last().unwrap_or(1)
+}
+
+fn round_up(ns: u64) -> u64 {
+    round_values().find(|round| *round > ns).unwrap_or(u64::MAX)
+}
+
+/// The round value below, and if that is too near the one before it.
+fn power_below(n: f64) -> f64 {
+    let round = round_values().map(words::float).take_while(|round| *round <= n * 0.8).last();
+    round.unwrap_or(1.0)
+}
+
+fn power_above(n: f64) -> f64 {
+    round_values().map(words::float).find(|round| *round >= n * 1.25).unwrap_or(n * 2.0)
+}
+
+/// The histograms in few rows: from each round value to the next.
+fn table(counted: &[(&str, Counts)], least: u64, most: u64) -> Table {
+    let mut columns = vec![Column::words("latency")];
+    columns.extend(counted.iter().map(|(label, _)| Column::numbers(*label)));
+    let rounds: Vec<u64> = round_values()
+        .skip_while(|round| *round < round_down(least))
+        .take_while(|round| *round <= round_up(most))
+        .collect();
+    let row = |pair: &[u64]| {
+        let &[from, to] = pair else { return None };
+        let words = |ns: u64| words::time(words::float(ns));
+        let mut row = vec![Cell::new(format!("{} to {}", words(from), words(to)))];
+        row.extend(counted.iter().map(
+            |(_, counts)| match counts.range(from..to).map(|c| c.1).sum() {
+                0 => Cell::new("–"),
+                n => Cell::new(words::grouped(n)),
+            },
+        ));
+        Some(row)
+    };
+    Table {
+        caption: "Events by their latency".to_owned(),
+        columns,
+        rows: rounds.windows(2).filter_map(row).collect(),
+    }
+}
+
+/// The worst of each moment of all threads together.
+fn moments(label: &str, series: &[&Series]) -> Curve {
+    let step_ns = series.iter().map(|one| one.timeline.step_ns).max().unwrap_or(0).max(1);
+    let mut worst: BTreeMap<u64, u64> = BTreeMap::new();
+    for one in series {
+        for (n, ns) in (0_u64..).zip(&one.timeline.worst_ns).filter(|(_, ns)| **ns > 0) {
+            let at = n.saturating_mul(one.timeline.step_ns) / step_ns;
+            let known = worst.entry(at).or_default();
+            *known = (*known).max(*ns);
+        }
+    }
+    let step = |(n, ns): (u64, u64)| {
+        let from = n.saturating_mul(step_ns);
+        (words::float(from), words::float(from.saturating_add(step_ns)), words::float(ns))
+    };
+    let mut marks: Vec<(u64, u64, usize)> = series
+        .iter()
+        .flat_map(|one| one.worst.iter().map(|worst| (worst.late_ns, worst.at_ns, one.cpu)))
+        .collect();
+    marks.sort_by_key(|(late_ns, _, _)| std::cmp::Reverse(*late_ns));
+    marks.truncate(MARKS);
+    let mark = |(late_ns, at_ns, cpu): (u64, u64, usize)| {
+        let said = format!("{} on CPU {cpu} at {}", span(late_ns), span(at_ns));
+        (words::float(at_ns), words::float(late_ns), said)
+    };
+    Curve {
+        label: label.to_owned(),
+        steps: worst.into_iter().map(step).collect(),
+        marks: marks.into_iter().map(mark).collect(),
+    }
+}
+
+/// The time lines in few rows.
+fn moments_table(series: &[Curve], end: f64) -> Table {
+    let mut columns = vec![Column::words("time")];
+    columns.extend(series.iter().map(|curve| Column::numbers(&curve.label)));
+    let part = end / words::float(MOMENTS as u64);
+    let row = |n: usize| {
+        let (from, to) = (part * words::float(n as u64), part * words::float(n as u64 + 1));
+        let mut row = vec![Cell::new(format!("{} to {}", words::time(from), words::time(to)))];
+        row.extend(series.iter().map(|curve| {
+            let inside = curve.steps.iter().filter(|step| step.0 < to && step.1 > from);
+            match inside.map(|step| step.2).reduce(f64::max) {
+                Some(ns) => Cell::new(words::time(ns)),
+                None => Cell::toned(Tone::Plain, "–"),
+            }
+        }));
+        row
+    };
+    Table {
+        caption: "The worst latency of each part of the run".to_owned(),
+        columns,
+        rows: (0..MOMENTS).map(row).collect(),
+    }
+}

@@ -1,0 +1,226 @@
+//! How late threads are: each thread, histograms over each other, the worst of each moment, the
+//! longest with their times, and what loads got done meanwhile.
+
+use super::histograms;
+use crate::latency::{Latency, Series};
+use crate::report::page::block::{Block, Cell, Column, Picture, Table, Tone};
+use crate::report::page::material::{Labelled, Material};
+use crate::report::page::words;
+use crate::report::table::span;
+
+/// How many of the longest are told of each kind.
+const MOMENTS: usize = 5;
+
+/// The section.
+pub(super) fn blocks(material: &Material) -> Vec<Block> {
+    let all = &material.latencies;
+    if all.is_empty() {
+        return Vec::new();
+    }
+    let mut blocks = vec![Block::Table(threads(all))];
+    let over = over(all);
+    if !over.rows.is_empty() {
+        blocks.push(Block::Table(over));
+    }
+    for (n, (instrument, period_ns)) in kinds(material).iter().enumerate() {
+        let chosen = histograms::Chosen { all, instrument, period_ns: *period_ns, nth: n };
+        let pictures: Vec<Picture> =
+            [chosen.histogram(), chosen.timeline()].into_iter().flatten().collect();
+        if !pictures.is_empty() {
+            blocks.push(Block::Heading(capital(&kind(instrument, *period_ns))));
+        }
+        blocks.extend(pictures.into_iter().map(|picture| Block::Picture(Box::new(picture))));
+    }
+    blocks.push(Block::Table(moments(all)));
+    blocks.push(Block::Table(circumstances(all)));
+    let loads = loads(all);
+    if !loads.rows.is_empty() {
+        blocks.push(Block::Table(loads));
+    }
+    let notes = all.iter().flat_map(|it| {
+        it.it.notes.iter().map(|note| format!("{}: {note}", it.label)).collect::<Vec<_>>()
+    });
+    let notes: Vec<String> = notes.collect();
+    if !notes.is_empty() {
+        blocks.push(Block::List(notes));
+    }
+    blocks
+}
+
+/// Instruments with their periods, in the order they were given.
+pub(super) fn kinds(material: &Material) -> Vec<(String, u64)> {
+    let mut kinds = Vec::new();
+    for latency in &material.latencies {
+        let mut periods: Vec<u64> = latency.it.series.iter().map(|it| it.period_ns).collect();
+        periods.sort_unstable();
+        for period in periods {
+            let kind = (latency.it.instrument.clone(), period);
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
+        }
+    }
+    kinds
+}
+
+/// `timer, threads of 1 ms`.
+pub(super) fn kind(instrument: &str, period_ns: u64) -> String {
+    match period_ns {
+        0 => format!("{instrument}, threads that never sleep"),
+        ns => format!("{instrument}, threads of {}", words::time(words::float(ns))),
+    }
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
+    first + chars.as_str()
+}
+
+/// Which thread it is.
+pub(super) fn thread(series: &Series) -> String {
+    match series.period_ns {
+        0 => format!("CPU {}", series.cpu),
+        ns => format!("CPU {}, {}", series.cpu, words::time(words::float(ns))),
+    }
+}
+
+/// A percentile that the document names.
+pub(super) fn percentile(series: &Series, percent: f64) -> Option<u64> {
+    let same = |found: f64| (found - percent).abs() < 1e-6;
+    series.percentiles.iter().find(|one| same(one.percent)).map(|one| one.ns)
+}
+
+fn threads(all: &[Labelled<Latency>]) -> Table {
+    let mut columns = vec![Column::words("of"), Column::words("thread"), Column::words("policy")];
+    let names = ["worst", "99.99 %", "99.9 %", "99 %", "median", "least", "max jitter"];
+    columns.extend(names.map(Column::numbers));
+    columns.extend(["samples", "missed"].map(Column::numbers));
+    let mut rows = Vec::new();
+    for latency in all {
+        for series in &latency.it.series {
+            // A percentile that so few values cannot tell is none.
+            let some = |ns: Option<u64>| Cell::new(ns.map_or_else(|| "–".to_owned(), span));
+            let worst = series.max_ns.map_or_else(Cell::unknown, |ns| Cell::new(span(ns)));
+            let missed = match series.missed {
+                0 => Cell::new("0"),
+                n => Cell::toned(Tone::Bad, words::grouped(n)),
+            };
+            let mut row = vec![Cell::new(&latency.label), Cell::new(thread(series))];
+            row.push(Cell::new(series.policy.replace("SCHED_", "")));
+            row.push(worst);
+            row.extend([99.99, 99.9, 99.0, 50.0].map(|p| some(percentile(series, p))));
+            row.extend([some(series.min_ns), some(series.jitter_ns)]);
+            row.extend([Cell::new(words::grouped(series.samples)), missed]);
+            rows.push(row);
+        }
+    }
+    Table { caption: "Each thread, worst first".to_owned(), columns, rows }
+}
+
+fn over(all: &[Labelled<Latency>]) -> Table {
+    let mut columns = vec![Column::words("of"), Column::words("thread")];
+    columns.extend(["longer than", "how many", "of all"].map(Column::numbers));
+    let mut rows = Vec::new();
+    for latency in all {
+        for series in &latency.it.series {
+            rows.extend(series.over.iter().map(|over| {
+                let limit = words::time(words::float(over.limit_ns));
+                let count = match over.count {
+                    0 => Cell::toned(Tone::Good, "none"),
+                    n => Cell::new(words::grouped(n)),
+                };
+                let part = Cell::new(format!("{:.4} %", over.percent));
+                let thread = Cell::new(thread(series));
+                vec![Cell::new(&latency.label), thread, Cell::new(limit), count, part]
+            }));
+        }
+    }
+    Table { caption: "Latencies over a limit".to_owned(), columns, rows }
+}
+
+/// The longest of all threads with their times.
+fn moments(all: &[Labelled<Latency>]) -> Table {
+    let mut rows = Vec::new();
+    for latency in all {
+        let of = |series| -> Vec<(&Series, u64, u64)> {
+            let series: &Series = series;
+            series.worst.iter().map(|worst| (series, worst.late_ns, worst.at_ns)).collect()
+        };
+        let mut worst: Vec<_> = latency.it.series.iter().flat_map(of).collect();
+        worst.sort_by_key(|(_, late_ns, _)| std::cmp::Reverse(*late_ns));
+        rows.extend(worst.into_iter().take(MOMENTS).map(|(series, late_ns, at_ns)| {
+            let (label, late, at) = (&latency.label, span(late_ns), span(at_ns));
+            vec![Cell::new(label), Cell::new(late), Cell::new(at), Cell::new(thread(series))]
+        }));
+    }
+    let columns = vec![
+        Column::words("of"),
+        Column::numbers("latency"),
+        Column::numbers("after the beginning"),
+        Column::words("thread"),
+    ];
+    let caption = format!("The longest, at most {MOMENTS} of each");
+    Table { caption, columns, rows }
+}
+
+/// What kept others away, and by which clock.
+fn circumstances(all: &[Labelled<Latency>]) -> Table {
+    let columns = ["of", "shield", "isolated at boot", "nohz_full", "clock", "a look takes"];
+    let row = |latency: &Labelled<Latency>| {
+        let (isolation, setting) = (&latency.it.isolation, &latency.it.setting);
+        let shield = match (&isolation.shield, isolation.held) {
+            (None, _) => Cell::new("none"),
+            (Some(name), Some(true)) => {
+                Cell::toned(Tone::Good, format!("{name}, in force at every look"))
+            }
+            (Some(name), Some(false)) => {
+                Cell::toned(Tone::Bad, format!("{name}, did not stay in force"))
+            }
+            (Some(name), None) => {
+                Cell::toned(Tone::Doubt, format!("{name}, by affinities alone: not looked at"))
+            }
+        };
+        let cpus = |cpus: &Option<cpushield_linux::CpuSet>| match cpus {
+            None => Cell::new("not told by this kernel"),
+            Some(cpus) if cpus.is_empty() => Cell::new("none"),
+            Some(cpus) => Cell::new(format!("CPU {cpus}")),
+        };
+        let source = setting.clocksource.as_deref().unwrap_or("unknown");
+        vec![
+            Cell::new(&latency.label),
+            shield,
+            cpus(&isolation.isolated),
+            cpus(&isolation.nohz_full),
+            Cell::new(format!("{} by {source}", setting.clock)),
+            Cell::new(span(setting.clock_read_ns)),
+        ]
+    };
+    Table {
+        caption: "What kept others away, and by which clock".to_owned(),
+        columns: columns.map(Column::words).to_vec(),
+        rows: all.iter().map(row).collect(),
+    }
+}
+
+/// What else the machine was given to do, and what that came to: the price of the shield.
+fn loads(all: &[Labelled<Latency>]) -> Table {
+    let mut rows = Vec::new();
+    for latency in all {
+        rows.extend(latency.it.loads.iter().map(|load| {
+            let done = load.per_s.map_or_else(Cell::unknown, |n| {
+                Cell::new(format!("{} {}/s", words::plain(n), load.unit))
+            });
+            let cpus = Cell::new(load.cpus.to_string());
+            vec![
+                Cell::new(&latency.label),
+                Cell::new(&load.name),
+                done,
+                cpus,
+                Cell::new(&load.what),
+            ]
+        }));
+    }
+    let columns = ["of", "load", "got done", "on CPU", "what it does"].map(Column::words).to_vec();
+    Table { caption: "What the rest of the machine got done meanwhile".to_owned(), columns, rows }
+}

@@ -1,0 +1,113 @@
+//! Documents → [`Report`]: one file for each section, in the order in which they are read.
+
+mod glance;
+mod histograms;
+mod latency;
+mod machine;
+mod noise;
+mod remains;
+mod repeat;
+mod settings;
+mod topology;
+
+use super::block::{Block, Report, Section};
+use super::material::Material;
+use crate::survey::Machine;
+
+/// The report on this.
+#[must_use]
+pub fn report(material: &Material) -> Report {
+    let sections = [
+        ("glance", "At a glance", glance::blocks(material)),
+        ("topology", "Where the shield is", topology::blocks(material)),
+        ("noise", "What interrupts", noise::blocks(material)),
+        ("latency", "How late threads are", latency::blocks(material)),
+        ("remains", "What remains, and how to remove it", remains::blocks(material)),
+        ("settings", "What was changed", settings::blocks(material)),
+        ("machine", "The machine", machine::blocks(material)),
+        ("repeat", "How to repeat it", repeat::blocks(material)),
+    ];
+    let filled = sections.into_iter().filter(|(_, _, blocks)| !blocks.is_empty());
+    let section = |(id, title, blocks): (_, _, Vec<Block>)| Section { id, title, blocks };
+    Report {
+        title: material.title.clone().unwrap_or_else(|| title(material)),
+        facts: facts(material),
+        sections: filled.map(section).collect(),
+        made: format!("cpushield {}", env!("CARGO_PKG_VERSION")),
+    }
+}
+
+fn title(material: &Material) -> String {
+    if let Some(settings) = material.settings.last() {
+        return format!("A shield on CPU {}", settings.it.plan.shield.cpus);
+    }
+    match (material.looks.is_empty(), material.latencies.is_empty()) {
+        (false, true) => "What interrupts these CPUs".to_owned(),
+        (_, false) => "How late threads are".to_owned(),
+        (true, true) => "A machine and its CPUs".to_owned(),
+    }
+}
+
+/// What everything here was seen on, where all documents agree.
+fn facts(material: &Material) -> Vec<String> {
+    let settings = material.latencies.iter().map(|latency| &latency.it.setting);
+    let machines = || material.machines.iter().map(|machine| &machine.it);
+    let mut facts = Vec::new();
+    let processors: Vec<String> = settings.clone().filter_map(|s| s.processor.clone()).collect();
+    let models = machines().filter_map(|machine| machine.topology.model.clone());
+    facts.extend(only(models.chain(processors)));
+    let plans = material.settings.iter().filter_map(|settings| settings.it.plan.kernel.clone());
+    let kernels = settings.filter_map(|setting| setting.kernel.clone());
+    let released = machines().filter_map(|machine| machine.kernel.release.clone());
+    facts.extend(only(released.chain(plans).chain(kernels)).map(|name| format!("Linux {name}")));
+    let guests = material.latencies.iter().map(|latency| latency.it.setting.hypervisor.clone());
+    let guests = machines().map(guest).chain(guests).flatten();
+    facts.extend(only(guests).map(|name| format!("guest of {name}")));
+    let began = material.latencies.iter().map(|latency| latency.it.began_s).min();
+    facts.extend(began.filter(|s| *s > 0).map(|s| format!("measured {}", day(s))));
+    facts
+}
+
+/// The hypervisor; nothing on a machine of its own.
+fn guest(machine: &Machine) -> Option<String> {
+    let name = machine.virt.hypervisor.clone();
+    (machine.virt.guest == Some(true)).then(|| name.unwrap_or("a hypervisor".to_owned()))
+}
+
+/// The one value that all have; nothing when they differ.
+fn only(mut values: impl Iterator<Item = String>) -> Option<String> {
+    let first = values.next()?;
+    values.all(|value| value == first).then_some(first)
+}
+
+/// The day of a time, UTC: `2026-05-09`. By the rules of the Gregorian calendar, counted from
+/// 1 March 0000, where the leap day is the last of a year.
+fn day(seconds: u64) -> String {
+    let days = seconds / 86_400 + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let date = day - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    format!("{:04}-{month:02}-{date:02}", era * 400 + year + next)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_are_those_of_the_calendar() {
+        // `date -u -d @N +%F`.
+        for (seconds, said) in [
+            (0, "1970-01-01"),
+            (951_782_400, "2000-02-29"),
+            (1_800_000_000, "2027-01-15"),
+            (4_107_542_399, "2100-02-28"),
+            (4_107_542_400, "2100-03-01"),
+        ] {
+            assert_eq!(day(seconds), said);
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! What interrupts: how often each cause came, before and after, who it was, what nobody could see.
+
+use crate::causes::{Cause, known};
+use crate::report::page::block::{
+    Amount, BarRow, Bars, Block, Cell, Column, Drawing, Picture, Table, Tone,
+};
+use crate::report::page::material::{Labelled, Look, Material};
+use crate::report::page::words;
+use crate::report::table::span;
+use crate::verify::{Branch, Breach, Evidence, WitnessKind};
+
+/// Rows of a table of culprits; the rest is counted.
+const ROWS_MAX: usize = 40;
+
+/// The section.
+pub(super) fn blocks(material: &Material) -> Vec<Block> {
+    let looks = &material.looks;
+    if looks.is_empty() {
+        return Vec::new();
+    }
+    let mut blocks = Vec::new();
+    match causes(looks).as_slice() {
+        [] => blocks.push(Block::Text("Nothing was seen to interrupt these CPUs.".to_owned())),
+        causes => blocks.push(Block::Picture(Box::new(picture(looks, causes)))),
+    }
+    blocks.push(Block::Table(gaps(looks)));
+    for look in looks {
+        blocks.extend(look.it.evidence.breach.iter().map(|it| breach(&look.label, it)));
+    }
+    for look in looks {
+        let table = culprits(look);
+        if !table.rows.is_empty() {
+            let title = format!("Who it was: {}", look.label);
+            blocks.push(Block::Fold { title, blocks: vec![Block::Table(table)] });
+        }
+    }
+    let blind = blind(looks);
+    if !blind.is_empty() {
+        let title = "What no witness could have seen".to_owned();
+        blocks.push(Block::Doubts { title, items: blind });
+    }
+    blocks
+}
+
+/// The name of a witness.
+pub(super) fn witness(kind: WitnessKind) -> &'static str {
+    match kind {
+        WitnessKind::Trace => "the kernel's trace",
+        WitnessKind::Counters => "the kernel's counters",
+        WitnessKind::Sampler => "the gap sampler",
+        WitnessKind::Firmware => "the SMI counter",
+    }
+}
+
+/// Causes that were seen in any look.
+fn causes(looks: &[Labelled<Look>]) -> Vec<Cause> {
+    let count = |cause: Cause| -> u64 {
+        looks.iter().filter_map(|look| counted(&look.it.evidence, cause)).sum()
+    };
+    Cause::ALL.iter().copied().filter(|cause| count(*cause) > 0).collect()
+}
+
+/// How often a cause was seen, inside others too; `None` when nothing could count it.
+fn counted(evidence: &Evidence, cause: Cause) -> Option<u64> {
+    let watched =
+        |kind: WitnessKind| evidence.witnesses.iter().any(|w| w.kind == kind && w.absent.is_none());
+    let all = evidence.cpus.iter().flat_map(|cpu| &cpu.interruptions);
+    let mut of = all.filter(|seen| seen.cause == cause).peekable();
+    let seen = of.peek().is_some();
+    // Without a trace what the counters do not name is not known not to have been.
+    let sure = match cause {
+        Cause::Smi => watched(WitnessKind::Firmware),
+        Cause::Steal => evidence.cpus.iter().all(|cpu| cpu.steal_ns.is_some()),
+        _ => watched(WitnessKind::Trace),
+    };
+    (seen || sure).then(|| of.map(|seen| seen.count + seen.nested).sum())
+}
+
+/// Times in a second on each CPU.
+fn per_second(evidence: &Evidence, cause: Cause) -> Amount {
+    match counted(evidence, cause) {
+        None => Amount::Unknown,
+        Some(_) if evidence.span_ns == 0 || evidence.cpus.is_empty() => Amount::Unknown,
+        Some(n) => {
+            let cpus = words::float(evidence.cpus.len() as u64);
+            Amount::Known(words::float(n) * 1e9 / words::float(evidence.span_ns) / cpus)
+        }
+    }
+}
+
+fn picture(looks: &[Labelled<Look>], causes: &[Cause]) -> Picture {
+    let rows: Vec<BarRow> = causes
+        .iter()
+        .map(|cause| BarRow {
+            label: cause.name().to_owned(),
+            amounts: looks.iter().map(|look| per_second(&look.it.evidence, *cause)).collect(),
+        })
+        .collect();
+    let mut columns = vec![Column::words("cause")];
+    columns.extend(looks.iter().map(|look| Column::numbers(format!("{}, 1/s", look.label))));
+    columns.push(Column::words("what it is"));
+    let cell = |amount: &Amount| match amount {
+        Amount::Known(0.0) => Cell::toned(Tone::Good, "none"),
+        Amount::Known(n) => Cell::new(words::plain(*n)),
+        Amount::Unknown => Cell::unknown(),
+    };
+    let row = |(cause, row): (&Cause, &BarRow)| {
+        let mut cells = vec![Cell::new(cause.name())];
+        cells.extend(row.amounts.iter().map(cell));
+        cells.push(Cell::new(cause.summary()));
+        cells
+    };
+    let table = Table {
+        caption: "Interruptions of each CPU in a second, by cause".to_owned(),
+        columns,
+        rows: causes.iter().zip(&rows).map(row).collect(),
+    };
+    let series: Vec<String> = looks.iter().map(|look| look.label.clone()).collect();
+    Picture {
+        id: "noise".to_owned(),
+        title: "Interruptions in a second, by cause".to_owned(),
+        about: format!("Bars for {} causes, a bar each for: {}.", causes.len(), series.join(", ")),
+        how: "Each CPU's own, on a logarithmic scale: every grey line is ten times the one before \
+              it. Shorter is quieter; \u{201c}none\u{201d} was watched and not seen, \
+              \u{201c}unknown\u{201d} could not be watched."
+            .to_owned(),
+        drawing: Drawing::Bars(Bars { unit: "/s".to_owned(), series, rows }),
+        table,
+    }
+}
+
+/// What each CPU lost, by the best witness.
+fn gaps(looks: &[Labelled<Look>]) -> Table {
+    let mut columns = vec![Column::words("of"), Column::numbers("CPU")];
+    let names = ["kernel entries", "gaps", "longest gap", "lost to gaps", "longest quiet"];
+    columns.extend(names.map(Column::numbers));
+    columns.push(Column::words("explained by the trace"));
+    let mut rows = Vec::new();
+    for look in looks {
+        for cpu in &look.it.evidence.cpus {
+            let gap = |of: &dyn Fn(&crate::verify::Gaps) -> String| {
+                cpu.gaps.as_ref().map_or_else(Cell::unknown, |gaps| Cell::new(of(gaps)))
+            };
+            let explained = cpu.joined.as_ref().map_or_else(Cell::unknown, |joined| {
+                let all = joined.explained.count + joined.unexplained.count;
+                match joined.unexplained.count {
+                    0 => Cell::new(format!("all {all}")),
+                    dark => Cell::toned(
+                        Tone::Doubt,
+                        format!(
+                            "{} of {all}; nothing explains {dark}, the longest {}",
+                            joined.explained.count,
+                            span(joined.unexplained.max_ns)
+                        ),
+                    ),
+                }
+            });
+            rows.push(vec![
+                Cell::new(&look.label),
+                Cell::new(cpu.cpu.to_string()),
+                cpu.entries.map_or_else(Cell::unknown, |n| Cell::new(words::grouped(n))),
+                gap(&|gaps| words::grouped(gaps.count)),
+                gap(&|gaps| span(gaps.max_ns)),
+                gap(&|gaps| span(gaps.sum_ns)),
+                cpu.longest_ns.map_or_else(Cell::unknown, |ns| Cell::new(span(ns))),
+                explained,
+            ]);
+        }
+    }
+    Table { caption: "Time that each CPU lost".to_owned(), columns, rows }
+}
+
+fn culprits(look: &Labelled<Look>) -> Table {
+    let evidence = &look.it.evidence;
+    let names = ["CPU", "count", "inside others", "time", "longest"];
+    let mut columns = vec![Column::words("culprit"), Column::words("cause")];
+    columns.extend(names.map(Column::numbers));
+    columns.push(Column::words("seen by"));
+    let mut rows = Vec::new();
+    for cpu in &evidence.cpus {
+        for seen in &cpu.interruptions {
+            let time = |ns: Option<u64>| Cell::new(ns.map_or_else(|| "–".to_owned(), span));
+            rows.push(vec![
+                Cell::new(who(&seen.culprit)),
+                Cell::new(seen.cause.name()),
+                Cell::new(cpu.cpu.to_string()),
+                Cell::new(words::grouped(seen.count)),
+                Cell::new(words::grouped(seen.nested)),
+                time(seen.time_ns),
+                time(seen.max_ns),
+                Cell::new(witness(seen.witness)),
+            ]);
+        }
+    }
+    let more = rows.len().saturating_sub(ROWS_MAX);
+    rows.truncate(ROWS_MAX);
+    let more =
+        if more == 0 { String::new() } else { format!(" ({more} more are in its document)") };
+    Table { caption: format!("Culprits: {}{more}", look.label), columns, rows }
+}
+
+/// The culprit, and what it is for where that is known.
+pub(super) fn who(culprit: &str) -> String {
+    match known::of(culprit) {
+        _ if culprit.is_empty() => "nobody can say".to_owned(),
+        Some(known) => format!("{culprit}: {}", known.what),
+        None => culprit.to_owned(),
+    }
+}
+
+/// The moment in which a limit was broken.
+fn breach(label: &str, breach: &Breach) -> Block {
+    let Breach { cpu, what, at_ns, tree } = breach;
+    let mut text = String::new();
+    for Branch { depth, kind, cause, culprit, after_ns, took_ns, stack } in tree {
+        let indent = 2 * depth;
+        let kind = if *depth == 0 { cause.name() } else { kind };
+        let (after, took) = (span(*after_ns), span(*took_ns));
+        text.push_str(&format!("{:indent$}{kind} {}: after {after}, {took}\n", "", who(culprit)));
+        if !stack.is_empty() {
+            text.push_str(&format!("{:indent$}  stack: {}\n", "", stack.join(" < ")));
+        }
+    }
+    if tree.is_empty() {
+        text.push_str("the trace shows nothing there\n");
+    }
+    let at = span(*at_ns);
+    Block::Code { caption: format!("{label}: first breach, CPU {cpu} at {at}: {what}"), text }
+}
+
+/// What cannot be seen on this machine, once for all looks.
+fn blind(looks: &[Labelled<Look>]) -> Vec<String> {
+    let mut told = Vec::new();
+    for witness in looks.iter().flat_map(|look| &look.it.evidence.witnesses) {
+        for blind in &witness.blind {
+            let line = format!("{}: {blind}", self::witness(witness.kind));
+            if !told.contains(&line) {
+                told.push(line);
+            }
+        }
+    }
+    told
+}

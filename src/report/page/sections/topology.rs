@@ -1,0 +1,182 @@
+//! Where the shield is: the map of the machine's CPUs and what each is for.
+
+use crate::plan::Shield;
+use crate::report::page::block::{
+    Block, Cell, Cluster, Column, Core, Drawing, Group, Map, Package, Picture, Role, Table,
+};
+use crate::report::page::material::Material;
+use crate::survey::{CoreKind, Cpu, Machine, Topology};
+use cpushield_linux::CpuSet;
+
+/// The section.
+pub(super) fn blocks(material: &Material) -> Vec<Block> {
+    let several = material.machines.len() > 1;
+    let mut blocks = Vec::new();
+    let shield = material.settings.last().map(|settings| &settings.it.plan);
+    for (n, machine) in material.machines.iter().enumerate() {
+        if several {
+            blocks.push(Block::Heading(machine.label.clone()));
+        }
+        let picture = picture(&machine.it, shield.map(|plan| &plan.shield), n);
+        blocks.push(Block::Picture(Box::new(picture)));
+    }
+    if let Some(plan) = shield {
+        if material.machines.is_empty() {
+            let (cpus, rest) = (&plan.shield.cpus, &plan.shield.housekeeping);
+            blocks.push(Block::Text(format!("Shielded: CPU {cpus}. Housekeeping: CPU {rest}.")));
+        }
+        if !plan.why.is_empty() {
+            blocks.push(Block::Heading("Why these CPUs".to_owned()));
+            blocks.push(Block::List(plan.why.clone()));
+        }
+    }
+    blocks
+}
+
+fn picture(machine: &Machine, shield: Option<&Shield>, n: usize) -> Picture {
+    let topology = &machine.topology;
+    let role = |cpu: usize| role(machine, shield, cpu);
+    let map = map(topology, &role);
+    let listed = |wanted: Role| -> CpuSet {
+        topology.cpus.iter().map(|cpu| cpu.cpu).filter(|cpu| role(*cpu) == wanted).collect()
+    };
+    let roles =
+        [Role::Shielded, Role::Idle, Role::Housekeeping, Role::Isolated, Role::Used, Role::Offline];
+    let mut parts = Vec::new();
+    for wanted in roles {
+        let cpus = if wanted == Role::Offline { topology.offline.clone() } else { listed(wanted) };
+        if !cpus.is_empty() {
+            parts.push(format!("CPU {cpus} {}", wanted.word()));
+        }
+    }
+    Picture {
+        id: if n == 0 { "map".to_owned() } else { format!("map-{}", n + 1) },
+        title: "The CPUs of this machine".to_owned(),
+        about: format!("{}.", parts.join("; ")),
+        how: "A CPU lies inside of the core, the caches and the memory node it shares with its \
+              neighbours; what a shielded CPU shares with others can still delay it a little."
+            .to_owned(),
+        drawing: Drawing::Map(map),
+        table: table(topology, &role),
+    }
+}
+
+fn role(machine: &Machine, shield: Option<&Shield>, cpu: usize) -> Role {
+    let isolated = machine.isolation.isolated.as_ref().is_some_and(|set| set.contains(cpu));
+    match shield {
+        Some(shield) if shield.idle_siblings.contains(cpu) => Role::Idle,
+        Some(shield) if shield.cpus.contains(cpu) => Role::Shielded,
+        _ if isolated => Role::Isolated,
+        Some(_) => Role::Housekeeping,
+        None => Role::Used,
+    }
+}
+
+fn map(topology: &Topology, role: &dyn Fn(usize) -> Role) -> Map {
+    let mut packages: Vec<(Option<i64>, Vec<&Cpu>)> = Vec::new();
+    for cpu in &topology.cpus {
+        match packages.iter_mut().find(|(number, _)| *number == cpu.package) {
+            Some((_, cpus)) => cpus.push(cpu),
+            None => packages.push((cpu.package, vec![cpu])),
+        }
+    }
+    let package = |(number, cpus): (Option<i64>, Vec<&Cpu>)| Package {
+        name: number.map_or_else(String::new, |number| format!("package {number}")),
+        groups: groups(topology, &cpus, role),
+    };
+    Map { packages: packages.into_iter().map(package).collect(), offline: topology.offline.clone() }
+}
+
+/// CPUs of a package by memory node and last cache.
+fn groups(topology: &Topology, cpus: &[&Cpu], role: &dyn Fn(usize) -> Role) -> Vec<Group> {
+    let nodes = topology.nodes.len() > 1;
+    let mut groups: Vec<(String, Option<&CpuSet>, Vec<&Cpu>)> = Vec::new();
+    for cpu in cpus {
+        let node = cpu.node.filter(|_| nodes).map(|node| format!("NUMA node {node}"));
+        let parts = [node, cache(cpu, 3)].into_iter().flatten();
+        let name = parts.collect::<Vec<_>>().join(" · ");
+        let shared = cpu.sharing(3);
+        match groups.iter_mut().find(|(known, with, _)| *known == name && *with == shared) {
+            Some((_, _, cpus)) => cpus.push(cpu),
+            None => groups.push((name, shared, vec![cpu])),
+        }
+    }
+    let group = |(name, _, cpus): (String, Option<&CpuSet>, Vec<&Cpu>)| Group {
+        name,
+        clusters: clusters(&cpus, role),
+    };
+    groups.into_iter().map(group).collect()
+}
+
+/// Cores by the L2 cache they share.
+fn clusters(cpus: &[&Cpu], role: &dyn Fn(usize) -> Role) -> Vec<Cluster> {
+    let mut clusters: Vec<(CpuSet, Cluster)> = Vec::new();
+    let mut seen = CpuSet::new();
+    for cpu in cpus {
+        if seen.contains(cpu.cpu) {
+            continue;
+        }
+        let threads: Vec<usize> = match cpu.siblings.is_empty() {
+            true => vec![cpu.cpu],
+            false => cpu.siblings.iter().collect(),
+        };
+        seen = seen.union(&threads.iter().copied().collect());
+        let kind = match cpu.kind {
+            Some(CoreKind::Performance) => "P core",
+            Some(CoreKind::Efficiency) => "E core",
+            None => "core",
+        };
+        let name = cpu.core.map_or_else(|| kind.to_owned(), |core| format!("{kind} {core}"));
+        let core = Core { name, cpus: threads.iter().map(|cpu| (*cpu, role(*cpu))).collect() };
+        // Some hypervisors say that the threads of a core do not share its caches: they do.
+        let shared = cpu.sharing(2).cloned().unwrap_or_default().union(&cpu.siblings);
+        match clusters.iter_mut().find(|(known, _)| *known == shared) {
+            Some((_, cluster)) => cluster.cores.push(core),
+            None => {
+                let name = cache(cpu, 2).unwrap_or_default();
+                clusters.push((shared, Cluster { name, cores: vec![core] }));
+            }
+        }
+    }
+    clusters.into_iter().map(|(_, cluster)| cluster).collect()
+}
+
+/// `L3 32 MiB` of a CPU; nothing when the kernel does not say.
+fn cache(cpu: &Cpu, level: u32) -> Option<String> {
+    let of_level = |cache: &&crate::survey::Cache| cache.level == level;
+    let cache = cpu.caches.iter().find(|c| of_level(c) && c.kind != "Instruction")?;
+    Some(match cache.size_kib {
+        Some(kib) if kib >= 1024 && kib.is_multiple_of(1024) => {
+            format!("L{level} {} MiB", kib / 1024)
+        }
+        Some(kib) => format!("L{level} {kib} KiB"),
+        None => format!("L{level}"),
+    })
+}
+
+fn table(topology: &Topology, role: &dyn Fn(usize) -> Role) -> Table {
+    let columns = ["CPU", "what it is for", "core", "siblings", "L2 with", "L3 with", "node"];
+    let mut columns: Vec<Column> = columns.map(Column::words).to_vec();
+    columns.push(Column::words("package"));
+    let dash = |text: Option<String>| Cell::new(text.unwrap_or_else(|| "–".to_owned()));
+    let row = |cpu: &Cpu| {
+        let sharing = |level| dash(cpu.sharing(level).map(CpuSet::to_string));
+        vec![
+            Cell::new(cpu.cpu.to_string()),
+            Cell::new(role(cpu.cpu).word()),
+            dash(cpu.core.map(|core| core.to_string())),
+            Cell::new(cpu.siblings.to_string()),
+            sharing(2),
+            sharing(3),
+            dash(cpu.node.map(|node| node.to_string())),
+            dash(cpu.package.map(|package| package.to_string())),
+        ]
+    };
+    let mut rows: Vec<Vec<Cell>> = topology.cpus.iter().map(row).collect();
+    rows.extend(topology.offline.iter().map(|cpu| {
+        let mut row = vec![Cell::new(cpu.to_string()), Cell::new(Role::Offline.word())];
+        row.resize(columns.len(), Cell::new("–"));
+        row
+    }));
+    Table { caption: "CPUs and what they share".to_owned(), columns, rows }
+}

@@ -1,0 +1,109 @@
+//! Pictures → SVG that a page holds or that stands alone. Colours come from the style sheet, so
+//! they follow the reader's light or dark mode.
+
+mod bars;
+mod curves;
+mod map;
+
+use super::block::{Drawing, Picture};
+use super::html::clean;
+use maud::{Markup, PreEscaped, html};
+
+/// Colours of the pictures, for the page and for a picture that stands alone.
+pub const STYLE: &str = include_str!("../picture.css");
+
+/// A picture inside a page.
+#[must_use]
+pub fn inline(picture: &Picture) -> Markup {
+    let name = format!("{}-title", picture.id);
+    let about = format!("{}-about", picture.id);
+    let drawn = drawn(picture);
+    html! {
+        svg class=(drawn.class) role="img" aria-labelledby=(name) aria-describedby=(about)
+            viewBox=(format!("0 0 {:.0} {:.0}", drawn.width, drawn.height))
+            width=(format!("{:.0}", drawn.width)) height=(format!("{:.0}", drawn.height))
+            data-plot=[drawn.plot] {
+            title id=(name) { (picture.title) }
+            desc id=(about) { (picture.about) }
+            (drawn.inside)
+        }
+    }
+}
+
+/// A picture as a file of its own.
+#[must_use]
+pub fn alone(picture: &Picture) -> String {
+    let drawn = drawn(picture);
+    let legend = legend(&picture.drawing, drawn.height + 8.0);
+    let (width, height) = (drawn.width + 24.0, drawn.height + legend.1 + 52.0);
+    let svg = html! {
+        svg xmlns="http://www.w3.org/2000/svg" role="img" class=(drawn.class)
+            viewBox=(format!("0 0 {width:.0} {height:.0}"))
+            width=(format!("{width:.0}")) height=(format!("{height:.0}")) {
+            title { (picture.title) }
+            desc { (picture.about) }
+            style { (PreEscaped(STYLE)) }
+            rect class="paper" width="100%" height="100%" {}
+            text class="headline" x="12" y="26" { (picture.title) }
+            g transform="translate(12 40)" { (drawn.inside) (legend.0) }
+        }
+    };
+    clean(&format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}\n", svg.into_string()))
+}
+
+/// A drawing and its size.
+struct Drawn {
+    class: &'static str,
+    width: f64,
+    height: f64,
+    inside: Markup,
+    /// Where the axes are, for zooming.
+    plot: Option<String>,
+}
+
+fn drawn(picture: &Picture) -> Drawn {
+    match &picture.drawing {
+        Drawing::Map(map) => map::draw(map),
+        Drawing::Bars(bars) => bars::draw(bars),
+        Drawing::Curves(curves) => curves::draw(curves, &picture.id),
+    }
+}
+
+/// The names of the series below a picture that stands alone, and how high that is.
+fn legend(drawing: &Drawing, top: f64) -> (Markup, f64) {
+    let names: Vec<&String> = match drawing {
+        Drawing::Map(_) => return (html! {}, 0.0),
+        Drawing::Bars(bars) => bars.series.iter().collect(),
+        Drawing::Curves(curves) => curves.series.iter().map(|curve| &curve.label).collect(),
+    };
+    let line = |n: usize| top + 18.0 * count(n);
+    let markup = html! {
+        @for (n, name) in names.iter().enumerate() {
+            rect class=(format!("key {}", series(n))) x="8" y=(px(line(n))) width="22" height="11" {}
+            text class="label" x="38" y=(px(line(n) + 10.0)) { (name) }
+        }
+    };
+    (markup, 18.0 * count(names.len()) + 12.0)
+}
+
+/// The class of the n-th series; colours and patterns come again after eight.
+pub(super) fn series(n: usize) -> String {
+    format!("s{}", n % 8)
+}
+
+/// Numbers of things are small.
+#[expect(clippy::cast_precision_loss, reason = "things in a picture are few")]
+fn count(n: usize) -> f64 {
+    n as f64
+}
+
+/// A length, to a tenth.
+fn px(length: f64) -> String {
+    let text = format!("{length:.1}");
+    text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
+}
+
+/// How wide a text is about, in a font of this size.
+fn text_width(text: &str, size: f64) -> f64 {
+    count(text.chars().count()) * size * 0.58
+}
