@@ -144,6 +144,7 @@ impl From<crate::latency::LatencyError> for Failure {
         let message = error.to_string();
         match error {
             LatencyError::Linux(error) => error.into(),
+            LatencyError::Load(error) => error.into(),
             LatencyError::Recorded
             | LatencyError::NoCpus
             | LatencyError::Unsuited { .. }
@@ -175,6 +176,21 @@ impl From<crate::compare::CompareError> for Failure {
                 failure.hint("measure both with threads of the same --thread")
             }
             CompareError::Damaged { .. } => failure.hint("measure it again"),
+        }
+    }
+}
+
+impl From<crate::load::LoadError> for Failure {
+    fn from(error: crate::load::LoadError) -> Failure {
+        use crate::load::LoadError;
+        let message = error.to_string();
+        match error {
+            LoadError::Unknown { .. } => Failure::usage(message)
+                .hint("`cpushield explain load-messages` and the like tell more"),
+            LoadError::Senseless { .. } => Failure::usage(message),
+            LoadError::Impossible { load, .. } => Failure::machine(message)
+                .hint(format!("cpushield explain load-{load}"))
+                .hint("take another --load; `all` leaves out what cannot run"),
         }
     }
 }

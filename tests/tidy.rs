@@ -17,7 +17,10 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("change", &[]),
     ("compare", &["latency", "load", "verify"]),
     ("export", &["causes", "verify"]),
-    ("failure", &["apply", "boot", "compare", "latency", "plan", "policy", "run", "verify"]),
+    (
+        "failure",
+        &["apply", "boot", "compare", "latency", "load", "plan", "policy", "run", "verify"],
+    ),
     ("ui", &["failure"]),
     ("survey", &[]),
     ("policy", &[]),

@@ -1,5 +1,5 @@
-//! `cpushield explain`: the page of a tunable, a cause or an instrument, and the way from one to
-//! the other.
+//! `cpushield explain`: the page of a tunable, a cause, an instrument or a load, and the way from
+//! one to the other.
 
 use crate::boot::parameters::{self, PARAMETERS, Parameter};
 use crate::causes::Cause;
@@ -7,6 +7,7 @@ use crate::causes::known::{self, Known};
 use crate::change::{Risk, When};
 use crate::failure::Failure;
 use crate::latency::{INSTRUMENTS, Instrument, instruments};
+use crate::load::{self, KINDS, kinds};
 use crate::report::table::{Align, lay_out};
 use crate::tunables::{TUNABLES, Tunable, named, nearest, removers};
 use crate::ui::Ui;
@@ -18,8 +19,8 @@ use std::borrow::Cow;
 /// Without a name: lists all.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A tunable (`irq-affinity`), a cause (`tick`), a culprit of the kernel (`vmstat_update`) or
-    /// an instrument (`latency-timer`)
+    /// A tunable (`irq-affinity`), a cause (`tick`), a culprit of the kernel (`vmstat_update`),
+    /// an instrument (`latency-timer`) or a load (`load-messages`)
     pub name: Option<String>,
 }
 
@@ -69,6 +70,7 @@ pub fn run(ui: &Ui, args: &Args) -> Result<(), Failure> {
         .or_else(|| {
             name.strip_prefix("latency-").and_then(instruments::by_name).map(page_of_instrument)
         })
+        .or_else(|| name.strip_prefix("load-").and_then(kinds::by_name).map(page_of_load))
         .or_else(|| (name == "policy").then(page_of_policy))
         .ok_or_else(|| unknown(name))?;
     ui.show(&page, || page.text())
@@ -79,7 +81,8 @@ fn pages() -> Vec<Page> {
     let parameters = only_at_boot().map(page_of_parameter);
     let causes = Cause::ALL.iter().copied().map(page_of_cause);
     let instruments = INSTRUMENTS.iter().copied().map(page_of_instrument);
-    tunables.chain(parameters).chain(causes).chain(instruments).collect()
+    let loads = KINDS.iter().copied().map(page_of_load);
+    tunables.chain(parameters).chain(causes).chain(instruments).chain(loads).collect()
 }
 
 fn page_of_tunable(tunable: &dyn Tunable) -> Page {
@@ -171,6 +174,19 @@ fn page_of_instrument(instrument: &'static dyn Instrument) -> Page {
     }
 }
 
+fn page_of_load(kind: &'static dyn load::Kind) -> Page {
+    Page {
+        name: format!("load-{}", kind.name()).into(),
+        kind: "load",
+        summary: kind.summary(),
+        text: kind.page(),
+        removes: None,
+        removed_by: None,
+        risk: None,
+        when: None,
+    }
+}
+
 fn page_of_cause(cause: Cause) -> Page {
     let mut removed_by = removers(cause);
     if cause == Cause::Irq {
@@ -248,11 +264,12 @@ fn list(pages: &[Page]) -> String {
     };
     format!(
         "Tunables, in the order of their changes\n{}\nBoot parameters (plan --boot)\n{}\nCauses of interruptions\n{}\n\
-         Instruments (latency)\n{}",
+         Instruments (latency)\n{}\nLoads (latency --load)\n{}",
         rows("tunable"),
         rows("boot parameter"),
         rows("cause"),
-        rows("instrument")
+        rows("instrument"),
+        rows("load")
     )
 }
 
@@ -260,7 +277,7 @@ fn unknown(name: &str) -> Failure {
     let pages = pages();
     let known: Vec<&str> = pages.iter().map(|page| page.name.as_ref()).collect();
     let mut failure = Failure::usage(format!(
-        "no tunable, boot parameter, cause, instrument or known culprit is called {name:?}"
+        "no tunable, boot parameter, cause, instrument, load or known culprit is called {name:?}"
     ));
     for near in nearest(name, &known) {
         failure = failure.hint(format!("did you mean {near}?"));
@@ -291,6 +308,7 @@ mod tests {
         }
         let names: Vec<_> = pages().into_iter().map(|page| page.name).collect();
         assert!(names.iter().any(|name| name == "latency-timer"));
+        assert!(names.iter().any(|name| name == "load-messages"));
         assert!(names.iter().all(|name| names.iter().filter(|other| *other == name).count() == 1));
         assert!(page_of_policy().text().contains("docs/policy.md"));
         assert!(page_of_cause(Cause::Irq).text().contains("irq-affinity, isolcpus=managed_irq"));

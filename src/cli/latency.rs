@@ -1,10 +1,12 @@
 //! `cpushield latency`: how late threads on shielded CPUs are.
 
+use super::loads::LoadArgs;
 use super::{Global, verify};
 use crate::failure::{Failure, Kind};
 use crate::latency::{
     self, Beat, Guard, INSTRUMENTS, Instrument, Latency, Order, Progress, instruments,
 };
+use crate::load;
 use crate::plan::Plan;
 use crate::policy::parse_span;
 use crate::report::latency as report;
@@ -37,9 +39,9 @@ pub struct Args {
     /// How long to measure
     #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = span)]
     time: Duration,
-    /// How long the threads run before anything counts
-    #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = settle)]
-    settle: Duration,
+    /// How long the threads run before anything counts [default: 200ms; 1s with a load]
+    #[arg(long, value_name = "TIME", value_parser = settle)]
+    settle: Option<Duration>,
     /// A thread of this period on each CPU; given more than once, that many threads [default: 1ms]
     #[arg(long, value_name = "TIME", value_parser = period)]
     thread: Vec<u64>,
@@ -66,6 +68,9 @@ pub struct Args {
     /// Write the histograms here as an HDR log
     #[arg(long, value_name = "FILE")]
     hdr: Option<PathBuf>,
+    /// The load
+    #[command(flatten)]
+    load: LoadArgs,
     /// Let real-time threads have every CPU of the machine
     #[arg(long)]
     force: bool,
@@ -76,6 +81,10 @@ pub struct Args {
 
 /// The period of a thread, unless another is given.
 const PERIOD_NS: u64 = 1_000_000;
+/// How long threads settle, unless it is said.
+const SETTLE: Duration = Duration::from_millis(200);
+/// The same with a load, which has to fill its buffers first.
+const SETTLE_LOADED: Duration = Duration::from_secs(1);
 /// The priority of the first thread, unless another is given.
 const PRIORITY: u32 = 80;
 
@@ -87,6 +96,7 @@ struct Scene {
     cgroup: Option<String>,
     guard: Option<Guard>,
     store: Store,
+    load: load::Order,
 }
 
 /// Runs it.
@@ -129,12 +139,13 @@ fn measured(
             cpus: scene.cpus.clone(),
             beats,
             span: args.time,
-            settle: args.settle,
+            settle: args.settle.unwrap_or(if args.load.any() { SETTLE_LOADED } else { SETTLE }),
             over_ns: args.over.clone(),
             max_ns: args.max,
             cgroup: scene.cgroup.clone(),
             guard: scene.guard.clone(),
             store: scene.store.clone(),
+            load: scene.load.clone(),
             force: args.force,
             why: args.why,
             progress: &|progress| match progress {
@@ -215,6 +226,7 @@ fn scene(host: &Host, global: &Global, args: &Args) -> Result<Scene, Failure> {
                 .hint("or make a shield: cpushield apply"));
         }
     };
+    let shielded = place.as_ref().map_or_else(CpuSet::new, |place| place.cpus.clone());
     let ours = place.filter(|place| place.cpus.intersects(&cpus));
     if let Some(place) = ours.as_ref().filter(|place| !cpus.is_subset(&place.cpus)) {
         let outside = cpus.minus(&place.cpus);
@@ -224,9 +236,10 @@ fn scene(host: &Host, global: &Global, args: &Args) -> Result<Scene, Failure> {
     if let Some(place) = &ours {
         beside_others(host, place, &cpus)?;
     }
+    let load = args.load.order(host, global, &cpus, &shielded)?;
     let group = ours.as_ref().and_then(|place| place.group.clone());
     let guard = ours.map(|place| Guard::new(host, place.name, place.group, cpus.clone()));
-    Ok(Scene { active, cpus, cgroup: args.cgroup.clone().or(group), guard, store })
+    Ok(Scene { active, cpus, cgroup: args.cgroup.clone().or(group), guard, store, load })
 }
 
 /// Says of what ran while the worst waited how it can be removed here.

@@ -11,6 +11,7 @@ pub mod explain;
 pub mod fix;
 pub mod guard;
 pub mod latency;
+mod loads;
 pub mod mask;
 pub mod plan;
 pub mod remove;
@@ -138,6 +139,9 @@ pub enum Command {
     /// The load of `try`; not for people
     #[command(name = crate::load::HIDDEN, hide = true)]
     Load(busy::Args),
+    /// A load of `latency`; not for people
+    #[command(name = crate::load::WORKER, hide = true)]
+    Work,
     /// The gap sampler of `verify`; not for people
     #[command(name = crate::verify::SAMPLER, hide = true)]
     Sample,
@@ -170,6 +174,10 @@ pub fn dispatch(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Compare(args) => compare::run(&ui, &args),
         Command::Sample => {
             sample::run();
+            Ok(())
+        }
+        Command::Work => {
+            crate::load::serve_kind(&Host::live());
             Ok(())
         }
         Command::Measure => {

@@ -15,7 +15,6 @@ mod traits;
 pub use document::*;
 
 use crate::latency::Latency;
-use crate::load::LoadDone;
 use crate::verify::{Evidence, Verdict};
 use std::fmt;
 
@@ -230,14 +229,7 @@ impl GivenRun {
     /// What makes its figures doubtful.
     fn doubts(&self) -> Vec<String> {
         match &self.measured {
-            Measured::Latency(latency) => {
-                let of_load = |load: &LoadDone| {
-                    load.doubts.iter().map(|why| format!("load {}: {why}", load.name)).collect()
-                };
-                let of_loads =
-                    latency.loads.iter().flat_map(|load| -> Vec<String> { of_load(load) });
-                latency.every_doubt().into_iter().chain(of_loads).collect()
-            }
+            Measured::Latency(latency) => latency.every_doubt(),
             Measured::Verify(evidence, verdict) => {
                 let of_cpu = |cpu: usize, why: &Vec<String>| {
                     why.iter().map(|why| format!("CPU {cpu}: {why}")).collect::<Vec<String>>()

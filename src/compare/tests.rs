@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::latency::latency_of;
+use crate::load::LoadDone;
 use crate::verify::{Control, CpuEvidence, Watched};
 
 /// A run that began at this second; its worst is `worst_us`, and everything else is faster.

@@ -20,6 +20,10 @@ pub(super) fn check(host: &Host, order: &Order<'_>) -> Result<CpuSet, LatencyErr
     if !offline.is_empty() {
         return Err(LatencyError::Offline { cpus: offline, online });
     }
+    let offline = order.load.cpus.minus(&online);
+    if !offline.is_empty() {
+        return Err(LatencyError::Offline { cpus: offline, online });
+    }
     order
         .instrument
         .possible(host)
@@ -64,6 +68,21 @@ fn suits(order: &Order<'_>, online: &CpuSet) -> Result<(), String> {
     Ok(())
 }
 
+/// What shares the measured CPUs with the threads, where it was asked for so.
+pub(super) fn beforehand(order: &Order<'_>, online: &CpuSet) -> Vec<String> {
+    let mut notes = Vec::new();
+    if online.minus(&order.cpus).is_empty() {
+        notes.push(
+            "every CPU is measured, so that cpushield itself runs beside the threads".to_owned(),
+        );
+    }
+    let both = order.cpus.and(&order.load.cpus);
+    if !both.is_empty() && !order.load.wanted.is_empty() {
+        notes.push(format!("the load runs on the measured CPU {both} too, as --load-cpus says"));
+    }
+    notes
+}
+
 /// On which CPUs the kernel may let the timers expire somewhere else.
 pub(super) fn elsewhere(
     order: &Order<'_>,
@@ -86,6 +105,7 @@ mod tests {
     use super::*;
     use crate::latency::Beat;
     use crate::latency::instruments::by_name;
+    use crate::load;
     use cpushield_linux::{Policy, Store};
     use std::time::Duration;
 
@@ -101,6 +121,7 @@ mod tests {
             cgroup: None,
             guard: None,
             store: Store::new(std::path::Path::new("/nonexistent")),
+            load: load::Order::none(),
             force: false,
             why: false,
             progress: &|_| {},
@@ -126,6 +147,21 @@ mod tests {
         ] {
             assert_eq!(said(name, cpus, migration), None, "{name} {cpus} {migration:?}");
         }
+    }
+
+    #[test]
+    fn a_load_on_measured_cpus_is_told() {
+        let other = Policy::Other { nice: 0 };
+        let said = |words: &[&str], cpus: &str| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            let wanted = load::wanted(&words).unwrap();
+            let load = load::Order { wanted, cpus: cpus.parse().unwrap(), ..load::Order::none() };
+            let order = Order { load, ..order("timer", "2-3", 1_000_000, other) };
+            beforehand(&order, &"0-3".parse().unwrap()).join(", ")
+        };
+        assert_eq!(said(&["disk"], "0-1"), "");
+        assert_eq!(said(&[], "0-3"), "");
+        assert!(said(&["disk"], "0-2").contains("measured CPU 2 too"));
     }
 
     #[test]

@@ -225,6 +225,9 @@ impl Latency {
         for series in &self.series {
             doubts.extend(series.doubts.iter().map(|why| format!("CPU {}: {why}", series.cpu)));
         }
+        for load in &self.loads {
+            doubts.extend(load.doubts.iter().map(|why| format!("the load {}: {why}", load.name)));
+        }
         if self.stopped {
             let (span, asked) = (exact(self.span_ns), exact(self.asked_ns));
             doubts.push(format!("it was stopped after {span} of {asked}"));

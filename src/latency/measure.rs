@@ -1,13 +1,14 @@
 //! Measure: `Host` → [`Latency`]. Starts the crew, lets the time go by, and makes a document of its
 //! figures. It looks at them from a housekeeping CPU, several times a second.
 
-use super::check::{check, elsewhere};
+use super::check::{beforehand, check, elsewhere};
 use super::crew::{LONG, Seat, Times};
 use super::feed::{Feed, Row};
 use super::histogram;
 use super::order::{LatencyError, Order, Progress};
 use super::witness::Witness;
 use super::{Isolation, Latency, Over, SCHEMA, Series, Setting, Timeline, Worst};
+use crate::load::Gang;
 use crate::survey::{Machine, survey_beside};
 use crate::verify::Gate;
 use crate::verify::aside::Aside;
@@ -44,18 +45,17 @@ pub fn measure(host: &Host, order: &Order<'_>) -> Result<Latency, LatencyError> 
     let machine = survey_beside(host, &[], &order.cpus);
     let migration = host.read_line("/proc/sys/kernel/timer_migration").ok().map(|on| on != "0");
     let seats = seats(order);
+    let mut gang = Gang::start(&order.load)?;
     let mut witness = Witness::arm(host, order);
     let mut feed = Feed::start(host, order, &seats)?;
     let rows = feed.rows().to_vec();
     witness.start(&rows);
     let mut run = Run::new(host, order, &rows);
-    if online.minus(&order.cpus).is_empty() {
-        run.notes.push(
-            "every CPU is measured, so that cpushield itself runs beside the threads".to_owned(),
-        );
-    }
+    run.notes = beforehand(order, &online);
     run.notes.extend(feed.notes());
     run.notes.extend(elsewhere(order, machine.isolation.nohz_full.as_ref(), migration));
+    run.notes.append(&mut gang.notes);
+    gang.go();
     let first = circumstances::take(host);
     let began_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let begin_ns = monotonic_ns().saturating_add(LEAD_NS);
@@ -65,8 +65,10 @@ pub fn measure(host: &Host, order: &Order<'_>) -> Result<Latency, LatencyError> 
     let (calm, stopped, moved, end_ns) = std::thread::scope(|scope| {
         drive(scope, order, &rows, feed.tallies(), begin_ns);
         run.wait_until(&feed, &mut witness, from_ns);
+        gang.count_from_now(host);
         let calm = circumstances::take(host);
         let stopped = run.watch(&feed, &mut witness, from_ns);
+        gang.count_until_now(host);
         let moved = run.look_at_threads();
         let end_ns = monotonic_ns();
         let longest = seats.iter().map(|seat| seat.period_ns).max().unwrap_or(0);
@@ -74,6 +76,7 @@ pub fn measure(host: &Host, order: &Order<'_>) -> Result<Latency, LatencyError> 
         (calm, stopped, moved, end_ns)
     });
     run.enter_peaks(&feed, end_ns.saturating_sub(from_ns));
+    let loads = gang.end(host);
     run.doubts.extend(circumstances::changed(&first, &calm, &circumstances::take(host)));
     witness.look(&feed);
     let mut series = run.told(&feed, &witness, (from_ns, end_ns), moved);
@@ -94,7 +97,7 @@ pub fn measure(host: &Host, order: &Order<'_>) -> Result<Latency, LatencyError> 
         began_s,
         began_ns: from_ns,
         series,
-        loads: Vec::new(),
+        loads,
         gates: Vec::new(),
         tracing,
         isolation: isolation(&machine, order, run.broken),
@@ -460,6 +463,7 @@ fn gate(latency: &Latency, most_ns: u64) -> Gate {
 pub(super) mod tests {
     use super::*;
     use crate::latency::Tracing;
+    use crate::load::LoadDone;
     use cpushield_linux::Policy;
 
     const SEAT: Seat = Seat { cpu: 3, period_ns: 1_000_000, policy: Policy::Fifo { priority: 80 } };
@@ -525,6 +529,20 @@ pub(super) mod tests {
         doubtful.series[0].doubts.push("it ran on another CPU 3 times".to_owned());
         assert_eq!(held(&doubtful, 31_000), None);
         assert_eq!(held(&doubtful, 30_999), Some(false));
+        let mut idle = plain.clone();
+        idle.loads.push(LoadDone {
+            name: "disk".to_owned(),
+            what: String::new(),
+            program: None,
+            cpus: CpuSet::one(2),
+            unit: "bytes".to_owned(),
+            count: Some(0),
+            per_s: Some(0.0),
+            span_ns: 1,
+            doubts: vec!["it did nothing".to_owned()],
+        });
+        assert_eq!(gate(&idle, 31_000).why, ["the load disk: it did nothing"]);
+        assert_eq!(held(&idle, 30_999), Some(false));
         let mut broken = plain.clone();
         broken.isolation.broken.push("after 3 s: its cgroup is gone".to_owned());
         assert_eq!(held(&broken, 31_000), None);

@@ -1,6 +1,7 @@
 //! What a measurement is asked for, how it tells of its progress, and why there may be none.
 
 use super::{Guard, Instrument};
+use crate::load::{self, LoadError};
 use cpushield_linux::{CpuSet, Policy, Store};
 use std::fmt;
 use std::time::Duration;
@@ -37,6 +38,8 @@ pub struct Order<'a> {
     pub guard: Option<Guard>,
     /// Where what must be put back is kept.
     pub store: Store,
+    /// What else the machine is given to do meanwhile.
+    pub load: load::Order,
     /// Real-time threads may be measured even where no CPU is left for anything else.
     pub force: bool,
     /// The kernel's trace is to tell what ran while the worst waited.
@@ -114,6 +117,8 @@ pub enum LatencyError {
         /// Why.
         why: String,
     },
+    /// The load cannot run.
+    Load(LoadError),
     /// The machine did not answer.
     Linux(cpushield_linux::Error),
 }
@@ -138,6 +143,7 @@ impl fmt::Display for LatencyError {
             LatencyError::Threads { why } => {
                 write!(f, "the measuring threads cannot be started: {why}")
             }
+            LatencyError::Load(error) => error.fmt(f),
             LatencyError::Linux(error) => error.fmt(f),
         }
     }
@@ -148,5 +154,11 @@ impl std::error::Error for LatencyError {}
 impl From<cpushield_linux::Error> for LatencyError {
     fn from(error: cpushield_linux::Error) -> LatencyError {
         LatencyError::Linux(error)
+    }
+}
+
+impl From<LoadError> for LatencyError {
+    fn from(error: LoadError) -> LatencyError {
+        LatencyError::Load(error)
     }
 }

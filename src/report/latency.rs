@@ -22,6 +22,9 @@ pub enum Word {
 /// How many of the longest are told.
 const MOMENTS: usize = 5;
 
+/// The unit that is written as one letter.
+const BYTES: &str = "bytes";
+
 /// The text; `paint` gives words their colour.
 #[must_use]
 pub fn text(latency: &Latency, paint: &dyn Fn(Word, &str) -> String) -> String {
@@ -32,6 +35,7 @@ pub fn text(latency: &Latency, paint: &dyn Fn(Word, &str) -> String) -> String {
     text.push_str(&threads(latency));
     text.push_str(&moments(latency));
     text.push_str(&over(latency));
+    text.push_str(&loads(latency));
     for line in circumstances(latency) {
         let _ = writeln!(text, "{line}");
     }
@@ -225,6 +229,60 @@ fn over(latency: &Latency) -> String {
     format!("\nOver a limit\n{}", lay_out("  ", &columns, &rows))
 }
 
+/// What else the machine did.
+fn loads(latency: &Latency) -> String {
+    if latency.loads.is_empty() {
+        return String::new();
+    }
+    let head = ["load", "on CPU", "did", "a second"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    let mut told = String::new();
+    let mut known = None;
+    for load in &latency.loads {
+        let said = |number: Option<f64>, unit: &str| {
+            number.map_or_else(|| "unknown".to_owned(), |number| amount(number, unit))
+        };
+        let unit = if load.unit == BYTES { BYTES } else { "" };
+        #[expect(clippy::cast_precision_loss, reason = "it is rounded anyway")]
+        let count = load.count.map(|n| n as f64);
+        rows.push(vec![
+            load.name.clone(),
+            load.cpus.to_string(),
+            said(count, &load.unit),
+            said(load.per_s, unit),
+        ]);
+        // Several parts of one program are told of once.
+        if known != Some(&load.what) {
+            let name = load.name.split(':').next().unwrap_or(&load.name);
+            let _ = writeln!(told, "  {name}: {}", load.what);
+        }
+        known = Some(&load.what);
+    }
+    let columns = [Align::Left, Align::Left, Align::Right, Align::Right];
+    format!("\nMeanwhile\n{}{told}", lay_out("  ", &columns, &rows))
+}
+
+/// `1.25 GB`, `871 k messages`: three digits.
+fn amount(number: f64, unit: &str) -> String {
+    let scales = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
+    let scale = scales.into_iter().find(|(scale, _)| number >= *scale * 0.9995);
+    let (scale, letter) = scale.unwrap_or((1.0, ""));
+    let number = number / scale;
+    let digits = match number {
+        _ if letter.is_empty() && number.fract() == 0.0 => 0,
+        100.0.. => 0,
+        10.0.. => 1,
+        _ => 2,
+    };
+    let words = match unit {
+        BYTES => format!("{letter}B"),
+        unit => {
+            [letter, unit].into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+        }
+    };
+    format!("{number:.digits$} {words}").trim_end().to_owned()
+}
+
 /// What kept others away, and the clock.
 fn circumstances(latency: &Latency) -> Vec<String> {
     let isolation = &latency.isolation;
@@ -264,6 +322,9 @@ fn circumstances(latency: &Latency) -> Vec<String> {
 /// Every doubt once, with its thread.
 fn doubts(latency: &Latency) -> Vec<String> {
     let mut doubts = latency.doubts.clone();
+    for load in &latency.loads {
+        doubts.extend(load.doubts.iter().map(|doubt| format!("the load {}: {doubt}", load.name)));
+    }
     doubts.extend(latency.isolation.broken.iter().map(|why| format!("the shield, {why}")));
     for series in &latency.series {
         let thread = thread(series);
@@ -314,5 +375,23 @@ mod tests {
         let worst = Worst { at_ns: 0, late_ns: 1_000, why: Some(why) };
         let told = remedies(&[&worst, &worst]);
         assert_eq!(told, "  cpuset: do it\n    removes user-task a (1), user-task b (2)\n");
+    }
+
+    #[test]
+    fn amounts_have_three_digits_and_their_unit() {
+        for (number, unit, wanted) in [
+            (0.0, "calls", "0 calls"),
+            (999.0, "calls", "999 calls"),
+            (0.5, "calls", "0.50 calls"),
+            (999.6, "messages", "1.00 k messages"),
+            (12_345.0, "messages", "12.3 k messages"),
+            (871_000_000.0, "bytes", "871 MB"),
+            (1_250_000_000.0, "bytes", "1.25 GB"),
+            (640.0, "bytes", "640 B"),
+            (12_345.0, "", "12.3 k"),
+            (3.0, "", "3"),
+        ] {
+            assert_eq!(amount(number, unit), wanted);
+        }
     }
 }

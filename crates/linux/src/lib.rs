@@ -3,6 +3,7 @@
 //! [`Host`] is the machine as a parameter; [`text`] parses what it reads; the rest are small
 //! wrappers of system calls. Nothing here decides anything.
 
+pub mod chores;
 pub mod clock;
 pub mod companion;
 pub mod cpuset;
@@ -10,11 +11,13 @@ pub mod documents;
 pub mod error;
 pub mod events;
 pub mod files;
+pub mod hired;
 pub mod hogs;
 pub mod host;
 pub mod irqbalance;
 pub mod kexec;
 pub mod memory;
+pub mod meter;
 pub mod perf;
 pub mod private;
 pub mod process;
@@ -24,6 +27,7 @@ mod region;
 pub mod ring_buffer;
 pub mod sampler;
 pub mod sched;
+pub mod scratch;
 pub mod signal;
 mod simulate;
 pub mod spool;

@@ -183,7 +183,7 @@ impl Lane {
 }
 
 /// A file without a name, so that a killed run leaves nothing behind.
-fn nameless(dir: &Path, cpu: usize) -> io::Result<File> {
+pub(crate) fn nameless(dir: &Path, cpu: usize) -> io::Result<File> {
     let mut options = File::options();
     options.read(true).write(true);
     options.clone().custom_flags(libc::O_TMPFILE).open(dir).or_else(|_| {

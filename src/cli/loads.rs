@@ -1,0 +1,118 @@
+//! The flags of a load: `--load`, `--load-cpus`, and where that is.
+
+use super::Global;
+use crate::failure::Failure;
+use crate::load::{self, Order, wanted};
+use cpushield_linux::{CpuSet, Host, scratch};
+use std::str::FromStr;
+
+/// What else the machine is given to do
+#[derive(Debug, clap::Args)]
+pub struct LoadArgs {
+    /// Make the rest of the machine busy, and count what it does: messages, memory, disk, network,
+    /// fork, timers, interrupts, or all of them; stress-ng or hackbench where they are installed,
+    /// as 'stress-ng:--cpu 2'. See `explain load-messages` and the like
+    #[arg(long, value_name = "KINDS", value_delimiter = ',', default_value = "none")]
+    pub load: Vec<String>,
+    /// The CPUs of the load: a list, `rest`: every CPU but the measured and the shielded ones, or
+    /// `all`: every CPU but the shielded ones, as programs have them
+    #[arg(long, value_name = "LIST", default_value = "rest")]
+    pub load_cpus: LoadCpus,
+}
+
+/// Which CPUs a load gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LoadCpus {
+    /// Every CPU but the measured and the shielded ones.
+    Rest,
+    /// Every CPU but the shielded ones.
+    All,
+    /// These.
+    These(CpuSet),
+}
+
+impl FromStr for LoadCpus {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<LoadCpus, String> {
+        match text {
+            "rest" => Ok(LoadCpus::Rest),
+            "all" => Ok(LoadCpus::All),
+            list => list.parse().map(LoadCpus::These).map_err(|e| format!("{e}; or rest, or all")),
+        }
+    }
+}
+
+impl LoadArgs {
+    /// Whether there is a load.
+    #[must_use]
+    pub fn any(&self) -> bool {
+        self.load.iter().any(|word| word != "none")
+    }
+
+    /// What they come to, where these CPUs are measured and those are shielded.
+    ///
+    /// # Errors
+    /// There is no such load, or no CPU for it.
+    pub fn order(
+        &self,
+        host: &Host,
+        global: &Global,
+        measured: &CpuSet,
+        shielded: &CpuSet,
+    ) -> Result<Order, Failure> {
+        let wanted = wanted(&self.load)?;
+        if wanted.is_empty() {
+            return Ok(Order::none());
+        }
+        let isolated = host.read_line("/sys/devices/system/cpu/isolated").ok();
+        let isolated: CpuSet = isolated.and_then(|text| text.parse().ok()).unwrap_or_default();
+        let taken = shielded.union(&isolated);
+        let cpus = self.load_cpus.among(&host.online_cpus()?, &taken, measured)?;
+        Ok(load::Order { wanted, cpus, dir: scratch::directory(&global.state) })
+    }
+}
+
+impl LoadCpus {
+    fn among(&self, online: &CpuSet, taken: &CpuSet, measured: &CpuSet) -> Result<CpuSet, Failure> {
+        let free = online.minus(taken);
+        let cpus = match self {
+            LoadCpus::Rest => free.minus(measured),
+            LoadCpus::All => free,
+            LoadCpus::These(cpus) if cpus.intersects(taken) => {
+                let both = cpus.and(taken);
+                return Err(Failure::usage(format!("CPU {both} is shielded from all load"))
+                    .hint("leave it out of --load-cpus, or take the shield down: cpushield undo"));
+            }
+            LoadCpus::These(cpus) => cpus.clone(),
+        };
+        if cpus.is_empty() {
+            return Err(Failure::usage("no CPU is left for the load").hint(
+                "measure fewer CPUs, or let it run beside the measurement: --load-cpus all",
+            ));
+        }
+        Ok(cpus)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_keeps_off_the_shield_and_off_what_is_measured() {
+        let set = |text: &str| text.parse::<CpuSet>().unwrap();
+        let among = |asked: &str, taken: &str, measured: &str| {
+            let asked: LoadCpus = asked.parse().unwrap();
+            asked.among(&set("0-3"), &set(taken), &set(measured)).map_err(|e| e.message)
+        };
+        assert_eq!(among("rest", "", "3"), Ok(set("0-2")));
+        assert_eq!(among("rest", "2-3", "3"), Ok(set("0-1")));
+        assert_eq!(among("all", "", "3"), Ok(set("0-3")));
+        assert_eq!(among("all", "2-3", "3"), Ok(set("0-1")));
+        assert_eq!(among("1,3", "2", "3"), Ok(set("1,3")));
+        assert!(among("1-2", "2", "3").unwrap_err().contains("CPU 2 is shielded"));
+        assert!(among("rest", "", "0-3").unwrap_err().contains("no CPU is left"));
+        assert!("some".parse::<LoadCpus>().unwrap_err().contains("or rest"));
+    }
+}

@@ -1,0 +1,385 @@
+//! The processes that are the load. One for each kind (for each CPU of a kind whose threads would
+//! wait for each other), so that what one does to its memory does not hold up another. Both sides
+//! of the conversation are here: [`Gang`] asks, [`serve`] answers.
+
+use super::LoadDone;
+use super::kinds::{self, Kind, Site, Told};
+use super::order::{LoadError, Order, Wanted};
+use cpushield_linux::clock::monotonic_ns;
+use cpushield_linux::companion::{Companion, Duty};
+use cpushield_linux::meter::{Meters, State};
+use cpushield_linux::{CpuSet, Host, sched};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+/// The hidden subcommand that makes this program a load.
+pub const HIDDEN: &str = "__work";
+/// How long an answer may take: a slow disk has to take a file first.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// A worker calls little.
+const STACK_BYTES: usize = 256 << 10;
+
+/// What the process is asked.
+#[derive(Debug, Serialize, Deserialize)]
+enum Ask {
+    Start { kind: String, words: Vec<String>, cpus: CpuSet, dir: PathBuf },
+    Go,
+    End,
+}
+
+/// What it answers.
+#[derive(Debug, Serialize, Deserialize)]
+enum Answer {
+    Ready { board: i32, workers: usize, what: String, program: Option<String>, on: CpuSet },
+    Going,
+    Done { told: Vec<Told> },
+    Failed { why: String },
+}
+
+/// A load at work, as its maker sees it.
+#[derive(Debug)]
+pub struct Gang {
+    cpus: CpuSet,
+    hands: Vec<Hand>,
+    /// What is good to know.
+    pub notes: Vec<String>,
+}
+
+/// One load.
+#[derive(Debug)]
+struct Hand {
+    kind: &'static dyn Kind,
+    what: String,
+    program: Option<String>,
+    crews: Vec<Crew>,
+    /// When it began to count, and how much was done by then; `None` when nobody knows.
+    from: (u64, Option<u64>),
+    until: (u64, Option<u64>),
+    doubts: Vec<String>,
+}
+
+/// One process of it.
+#[derive(Debug)]
+struct Crew {
+    companion: Companion,
+    meters: Meters,
+}
+
+impl Gang {
+    /// Makes everything ready; nothing works yet.
+    ///
+    /// # Errors
+    /// A load that was asked for by name cannot run.
+    pub fn start(order: &Order) -> Result<Gang, LoadError> {
+        let mut gang = Gang { cpus: order.cpus.clone(), hands: Vec::new(), notes: Vec::new() };
+        for wanted in &order.wanted {
+            match Hand::start(wanted, order) {
+                Ok(hand) => gang.hands.push(hand),
+                Err(why) if wanted.optional => {
+                    gang.notes.push(format!("no load {}: {why}", wanted.kind.name()));
+                }
+                Err(why) => {
+                    return Err(LoadError::Impossible { load: wanted.kind.name(), why });
+                }
+            }
+        }
+        Ok(gang)
+    }
+
+    /// Lets it work.
+    pub fn go(&mut self) {
+        for hand in &mut self.hands {
+            for crew in &mut hand.crews {
+                if let Err(why) = crew.talk(&Ask::Go) {
+                    hand.doubts.push(format!("it did not begin: {why}"));
+                }
+            }
+        }
+    }
+
+    /// From now on it counts.
+    pub fn count_from_now(&mut self, host: &Host) {
+        for hand in &mut self.hands {
+            hand.from = hand.now(host, &self.cpus);
+        }
+    }
+
+    /// Until now it counted.
+    pub fn count_until_now(&mut self, host: &Host) {
+        for hand in &mut self.hands {
+            hand.until = hand.now(host, &self.cpus);
+        }
+    }
+
+    /// Looks whether it is where it belongs, ends it, and tells what it did.
+    #[must_use]
+    pub fn end(mut self, host: &Host) -> Vec<LoadDone> {
+        self.look(host);
+        let cpus = self.cpus;
+        self.hands.into_iter().flat_map(|hand| hand.end(&cpus)).collect()
+    }
+
+    /// Where its threads are, those of programs that it started too.
+    fn look(&mut self, host: &Host) {
+        if self.hands.is_empty() {
+            return;
+        }
+        let tasks = host.tasks().unwrap_or_default();
+        for hand in &mut self.hands {
+            let mut pids: BTreeSet<i32> = hand.crews.iter().map(|it| it.companion.pid()).collect();
+            // Children have higher numbers, unless the numbers have gone round since.
+            for _ in 0..3 {
+                let more = tasks.iter().filter(|task| pids.contains(&task.parent));
+                let more: Vec<i32> = more.map(|task| task.pid).collect();
+                pids.extend(more);
+            }
+            let threads = tasks.iter().filter(|task| pids.contains(&task.pid));
+            let of = |tid| host.online_affinity(tid).ok();
+            let away: CpuSet = threads
+                .filter(|task| !self.cpus.contains(task.cpu) && !task.has_ended())
+                .filter(|task| of(task.id.tid).is_some_and(|own| !own.is_subset(&self.cpus)))
+                .map(|task| task.cpu)
+                .collect();
+            if !away.is_empty() {
+                hand.doubts.push(format!("a thread of it ran on CPU {away}"));
+            }
+        }
+    }
+}
+
+impl Hand {
+    fn start(wanted: &Wanted, order: &Order) -> Result<Hand, String> {
+        let kind = wanted.kind;
+        let shares = match kind.is_alone() {
+            true => order.cpus.iter().map(CpuSet::one).collect(),
+            false => vec![order.cpus.clone()],
+        };
+        let (mut crews, mut on) = (Vec::new(), CpuSet::default());
+        let mut words = (String::new(), None);
+        for cpus in shares {
+            let (crew, what, program, own) = Crew::start(wanted, cpus, order)?;
+            crews.push(crew);
+            on = on.union(&own);
+            words = (what, program);
+        }
+        let (what, program) = words;
+        let missing = order.cpus.minus(&on);
+        let mut doubts = Vec::new();
+        if !missing.is_empty() {
+            doubts.push(format!("the kernel did not let it run on CPU {missing}"));
+        }
+        Ok(Hand { kind, what, program, crews, from: (0, None), until: (0, None), doubts })
+    }
+
+    fn now(&self, host: &Host, cpus: &CpuSet) -> (u64, Option<u64>) {
+        let total = |sum: u64, crew: &Crew| sum.wrapping_add(crew.meters.total());
+        let own = || Some(self.crews.iter().fold(0, total));
+        (monotonic_ns(), self.kind.counted(host, cpus).unwrap_or_else(own))
+    }
+
+    fn end(mut self, cpus: &CpuSet) -> Vec<LoadDone> {
+        let closes = self.kind.is_program();
+        self.doubts.extend(ended_early(&self.crews));
+        let mut told = Vec::new();
+        for crew in &mut self.crews {
+            match crew.talk(&Ask::End) {
+                Ok(Answer::Done { told: more }) => told.extend(more),
+                Ok(_) => self.doubts.push("an answer out of turn".to_owned()),
+                Err(why) => self.doubts.push(why),
+            }
+        }
+        if told.is_empty() {
+            let count = self.until.1.zip(self.from.1).map(|(until, from)| until.wrapping_sub(from));
+            let span_ns = self.until.0.saturating_sub(self.from.0);
+            let silent = count.is_none().then(|| "the kernel does not count it".to_owned());
+            let doubts = silent.into_iter().collect();
+            told.push(Told { part: None, count, span_ns, doubts });
+        }
+        let name = self.kind.name();
+        let own = |told: Told| {
+            let mut doubts = self.doubts.clone();
+            doubts.extend(told.doubts);
+            if told.count == Some(0) {
+                doubts.push(match closes {
+                    true => "nothing of it was done before the end".to_owned(),
+                    false => "it did nothing".to_owned(),
+                });
+            }
+            LoadDone {
+                name: told.part.map_or(name.to_owned(), |part| format!("{name}:{part}")),
+                what: self.what.clone(),
+                program: self.program.clone(),
+                cpus: cpus.clone(),
+                unit: self.kind.unit().to_owned(),
+                count: told.count,
+                per_s: rate(told.count, told.span_ns),
+                span_ns: told.span_ns,
+                doubts,
+            }
+        };
+        told.into_iter().map(own).collect()
+    }
+}
+
+fn rate(count: Option<u64>, span_ns: u64) -> Option<f64> {
+    #[expect(clippy::cast_precision_loss, reason = "a rate is not exact")]
+    let rate = count? as f64 / (span_ns as f64 / 1e9);
+    rate.is_finite().then_some(rate)
+}
+
+/// Which of its threads do not work any more, and why.
+fn ended_early(crews: &[Crew]) -> Vec<String> {
+    let states: Vec<State> =
+        crews.iter().flat_map(|crew| crew.meters.each().map(|meter| meter.state())).collect();
+    let of = |test: fn(&State) -> bool| states.iter().filter(|state| test(state)).count();
+    let mut doubts = Vec::new();
+    let (idle, ended) = (of(|it| *it == State::Waiting), of(|it| *it == State::Ended));
+    if idle > 0 {
+        doubts.push(format!("{idle} of {} threads never began", states.len()));
+    }
+    if ended > 0 {
+        doubts.push(format!("{ended} of {} threads ended before the end", states.len()));
+    }
+    let failed: BTreeSet<i32> = states
+        .iter()
+        .filter_map(|state| match state {
+            State::Failed(number) => Some(*number),
+            _ => None,
+        })
+        .collect();
+    for number in failed {
+        let count = states.iter().filter(|state| **state == State::Failed(number)).count();
+        let error = std::io::Error::from_raw_os_error(number);
+        doubts.push(format!("{count} of {} threads failed: {error}", states.len()));
+    }
+    doubts
+}
+
+impl Crew {
+    fn start(
+        wanted: &Wanted,
+        cpus: CpuSet,
+        order: &Order,
+    ) -> Result<(Crew, String, Option<String>, CpuSet), String> {
+        let mut companion = Companion::start(&[HIDDEN]).map_err(|e| e.to_string())?;
+        let (kind, words) = (wanted.kind.name().to_owned(), wanted.words.clone());
+        let ask = Ask::Start { kind, words, cpus, dir: order.dir.clone() };
+        match talk(&mut companion, &ask)? {
+            Answer::Ready { board, workers, what, program, on } => {
+                let meters = Meters::open(companion.pid(), board, workers)
+                    .map_err(|e| format!("its counters cannot be read: {e}"))?;
+                Ok((Crew { companion, meters }, what, program, on))
+            }
+            other => Err(format!("an answer out of turn: {other:?}")),
+        }
+    }
+
+    fn talk(&mut self, ask: &Ask) -> Result<Answer, String> {
+        talk(&mut self.companion, ask)
+    }
+}
+
+fn talk(companion: &mut Companion, ask: &Ask) -> Result<Answer, String> {
+    let line = serde_json::to_string(ask).map_err(|e| e.to_string())?;
+    companion.tell(&line).map_err(|e| format!("its process is gone: {e}"))?;
+    let line = companion.hear(PATIENCE).map_err(|e| format!("its process does not answer: {e}"))?;
+    match serde_json::from_str(&line).map_err(|e| format!("an answer that makes no sense: {e}"))? {
+        Answer::Failed { why } => Err(why),
+        answer => Ok(answer),
+    }
+}
+
+/// The load's own side: serves until its maker says so or is gone. Its threads end with it.
+pub fn serve(host: &Host) {
+    let duty = Duty::take_up();
+    let mut team: Option<Team> = None;
+    while let Some(line) = duty.next() {
+        let answer = match serde_json::from_str(&line) {
+            Ok(Ask::Start { kind, words, cpus, dir }) => {
+                match Team::start(host, &kind, words, cpus, dir) {
+                    Ok((made, ready)) => {
+                        team = Some(made);
+                        ready
+                    }
+                    Err(why) => Answer::Failed { why },
+                }
+            }
+            Ok(Ask::Go) => {
+                for start in team.iter().flat_map(|team| &team.starts) {
+                    // A thread that is gone shows in its meter.
+                    let _ = start.send(());
+                }
+                Answer::Going
+            }
+            Ok(Ask::End) => {
+                let closing = team.take().and_then(|team| team.closing);
+                Answer::Done { told: closing.map(|close| close()).unwrap_or_default() }
+            }
+            Err(e) => Answer::Failed { why: e.to_string() },
+        };
+        let is_end = matches!(answer, Answer::Done { .. } | Answer::Failed { .. });
+        let line = serde_json::to_string(&answer).unwrap_or_default();
+        if duty.answer(&line).is_err() || is_end {
+            break;
+        }
+    }
+}
+
+/// The threads, as their own process has them.
+struct Team {
+    starts: Vec<Sender<()>>,
+    closing: Option<Box<dyn FnOnce() -> Vec<Told>>>,
+    /// The maker of the shared memory keeps it open.
+    _meters: Arc<Meters>,
+}
+
+impl Team {
+    fn start(
+        host: &Host,
+        name: &str,
+        words: Vec<String>,
+        cpus: CpuSet,
+        dir: PathBuf,
+    ) -> Result<(Team, Answer), String> {
+        let kind = kinds::by_name(name).ok_or_else(|| format!("no load {name}"))?;
+        sched::set_affinity(0, &cpus)
+            .map_err(|e| format!("the kernel does not let it run on CPU {cpus}: {e}"))?;
+        // A cpuset may leave some of them only.
+        let on = sched::affinity(0).map_err(|e| e.to_string())?;
+        let site = Site { host, cpus: on.clone(), dir, words };
+        kind.possible(&site)?;
+        let ready = kind.prepare(&site)?;
+        let workers = ready.workers.len();
+        let meters = Arc::new(Meters::new(workers).map_err(|e| e.to_string())?);
+        let (mut starts, (tell, told)) = (Vec::new(), channel());
+        for (i, (cpu, work)) in ready.workers.into_iter().enumerate() {
+            let (start, wait) = channel();
+            starts.push(start);
+            let (meters, tell) = (Arc::clone(&meters), tell.clone());
+            let named = thread::Builder::new().name(format!("load/{name}"));
+            let run = move || {
+                let settled = cpu.map_or(Ok(()), |cpu| sched::set_affinity(0, &CpuSet::one(cpu)));
+                let is_settled = settled.is_ok();
+                // The maker is gone, or gave up.
+                let asked = tell.send(settled).is_ok() && is_settled && wait.recv().is_ok();
+                if let Some(meter) = meters.get(i).filter(|_| asked) {
+                    meter.work(work);
+                }
+            };
+            named.stack_size(STACK_BYTES).spawn(run).map_err(|e| format!("no thread: {e}"))?;
+        }
+        for _ in 0..workers {
+            let settled = told.recv_timeout(PATIENCE / 2).map_err(|e| e.to_string())?;
+            settled.map_err(|e| format!("a thread does not get its CPU: {e}"))?;
+        }
+        let board = meters.number().ok_or("no shared memory")?;
+        let (what, program) = (ready.what, ready.program);
+        let team = Team { starts, closing: ready.closing, _meters: meters };
+        Ok((team, Answer::Ready { board, workers, what, program, on }))
+    }
+}

@@ -1,0 +1,302 @@
+//! `cpushield latency --load` on the machine that runs the tests: that every kind does what it
+//! counts, as the kernel counts it, stays on its CPUs, and leaves nothing behind.
+
+use cpushield::latency::{Latency, LoadDone};
+use cpushield::load::KINDS;
+use cpushield_linux::{CpuSet, Host, Task, sched};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Two loads would take each other's time.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+fn not_run(why: &str) {
+    let _ = writeln!(std::io::stderr(), "NOT RUN: {why}");
+}
+
+/// The turn of a test, the CPU to measure, and a directory for its files; `None` on one CPU.
+fn stage(name: &str) -> Option<(MutexGuard<'static, ()>, usize, PathBuf)> {
+    let cpus = sched::affinity(0).unwrap();
+    if cpus.len() < 2 {
+        not_run("one CPU is too few for a load beside a measurement");
+        return None;
+    }
+    let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    // Beside the program, where there is a disk.
+    let beside = Path::new(env!("CARGO_BIN_EXE_cpushield")).parent().unwrap();
+    let dir = beside.join(format!("load-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    Some((turn, cpus.last().unwrap(), dir))
+}
+
+fn command(cpu: usize, dir: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cpushield"));
+    command.args(["latency", "timer", "--other", "--json", "--state", "/nonexistent/cpushield"]);
+    command.args(["--cpus", &cpu.to_string()]).args(words).env("TMPDIR", dir);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn document(child: Child) -> Latency {
+    let output = child.wait_with_output().unwrap();
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)))
+}
+
+/// What the kernel has counted since it was booted.
+fn kernel() -> BTreeMap<&'static str, u64> {
+    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+    let number = |text: &str, name: &str| {
+        let line = text.lines().find_map(|line| line.trim_start().strip_prefix(name));
+        let line = line.unwrap_or_default();
+        line.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0)
+    };
+    let (stat, vmstat) = (read("/proc/stat"), read("/proc/vmstat"));
+    let calls = read("/proc/interrupts");
+    let calls = calls.lines().find_map(|line| line.trim_start().strip_prefix("CAL:"));
+    let calls = calls.unwrap_or_default().split_whitespace();
+    BTreeMap::from([
+        ("processes", number(&stat, "processes ")),
+        ("switches", number(&stat, "ctxt ")),
+        ("disk bytes", number(&vmstat, "pgpgin ") * 1024),
+        ("lo bytes", number(&read("/proc/net/dev"), "lo:")),
+        ("calls", calls.map_while(|word| word.parse::<u64>().ok()).sum()),
+    ])
+}
+
+/// Threads of the loads of a process.
+fn threads(of: u32) -> Vec<Task> {
+    let host = Host::live();
+    let tasks = host.tasks().unwrap();
+    let mut pids = vec![i32::try_from(of).unwrap()];
+    for _ in 0..3 {
+        let more = tasks.iter().filter(|task| pids.contains(&task.parent));
+        let more: Vec<i32> = more.map(|task| task.pid).collect();
+        pids.extend(more);
+        pids.sort_unstable();
+        pids.dedup();
+    }
+    let of_load = |task: &&Task| pids.contains(&task.pid) && is_of_load(task);
+    tasks.iter().filter(of_load).cloned().collect()
+}
+
+/// By its name: those that cpushield names, and the programs.
+fn is_of_load(task: &Task) -> bool {
+    ["load/", "stress-ng", "hackbench"].iter().any(|name| task.comm.starts_with(name))
+}
+
+/// Waits until each of these kinds has a thread; all threads then.
+fn wait_for(child: &Child, kinds: &[&str]) -> Vec<Task> {
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        let found = threads(child.id());
+        let is_there = |kind: &&str| {
+            let own = format!("load/{kind}").chars().take(15).collect::<String>();
+            found.iter().any(|task| task.comm == own || task.comm.starts_with(*kind))
+        };
+        if kinds.iter().all(is_there) {
+            return found;
+        }
+        assert!(Instant::now() < until, "{kinds:?} of {found:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Waits until none of them is left.
+fn assert_gone(tasks: &[Task]) {
+    let host = Host::live();
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        let left = tasks.iter().filter(|task| host.is_same_task(task.id));
+        let left: Vec<&Task> = left.collect();
+        if left.is_empty() {
+            return;
+        }
+        assert!(Instant::now() < until, "left behind: {left:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn empty(dir: &Path) {
+    let left: Vec<_> = std::fs::read_dir(dir).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+    std::fs::remove_dir(dir).unwrap();
+}
+
+fn done<'a>(latency: &'a Latency, name: &str) -> &'a LoadDone {
+    let found = latency.loads.iter().find(|load| load.name == name);
+    found.unwrap_or_else(|| panic!("no {name}: {:?} {:?}", latency.loads, latency.notes))
+}
+
+#[test]
+fn what_each_kind_counts_the_kernel_counts_too() {
+    let Some((_turn, cpu, dir)) = stage("counts") else { return };
+    let before = kernel();
+    let words = ["--for", "2s", "--load", "all", "--load-cpus", "all", "--max", "1h"];
+    let latency = document(command(cpu, &dir, &words).spawn().unwrap());
+    let after = kernel();
+    let own = KINDS.iter().filter(|kind| !kind.is_program());
+    assert_eq!(latency.loads.len(), own.count(), "{:?}", latency.notes);
+    for load in &latency.loads {
+        assert!(load.count > Some(0) && load.doubts.is_empty(), "{load:?}");
+        let span = Duration::from_nanos(load.span_ns).as_secs_f64();
+        #[expect(clippy::cast_precision_loss, reason = "a rate is not exact")]
+        let rate = load.count.unwrap() as f64 / span;
+        assert!((load.per_s.unwrap() / rate - 1.0).abs() < 1e-6, "{load:?}");
+        // The time that is measured counts, and no more.
+        let share = span / Duration::from_nanos(latency.span_ns).as_secs_f64();
+        assert!((0.5..2.0).contains(&share), "{load:?} {}", latency.span_ns);
+        assert!(load.cpus.contains(cpu) && !load.cpus.is_empty());
+    }
+    for (load, counter, least) in [
+        ("fork", "processes", 1.0),
+        ("disk", "disk bytes", 0.9),
+        ("network", "lo bytes", 1.0),
+        ("timers", "switches", 0.9),
+        // A receiver finds up to ten messages and what came meanwhile.
+        ("messages", "switches", 0.02),
+    ] {
+        let kernels = after[counter] - before[counter];
+        let own = done(&latency, load).count.unwrap();
+        #[expect(clippy::cast_precision_loss, reason = "a share is not exact")]
+        let share = kernels as f64 / own as f64;
+        assert!(share >= least, "{load}: {own}, and the kernel counted {kernels} {counter}");
+    }
+    if cfg!(target_arch = "x86_64") {
+        // The count is the kernel's; that they are its doing shows without it.
+        let own = done(&latency, "interrupts").count.unwrap();
+        let before = kernel()["calls"];
+        let quiet = document(command(cpu, &dir, &["--for", "2s"]).spawn().unwrap());
+        let others = kernel()["calls"] - before;
+        assert!(quiet.loads.is_empty() && own > 10 * others, "{own} with, {others} without");
+    }
+    let told = latency.notes.iter().any(|note| note.contains(&format!("measured CPU {cpu} too")));
+    assert!(told, "{:?}", latency.notes);
+    empty(&dir);
+}
+
+#[test]
+fn loads_stay_on_their_cpus_and_end_with_the_measurement() {
+    let Some((_turn, cpu, dir)) = stage("stays") else { return };
+    let child = command(cpu, &dir, &["--for", "1h", "--load", "all"]).spawn().unwrap();
+    let kinds = ["messages", "memory", "disk", "network", "fork", "timers"];
+    let found = wait_for(&child, &kinds);
+    std::thread::sleep(Duration::from_millis(1500));
+    let host = Host::live();
+    for task in threads(child.id()) {
+        let Ok(cpus) = host.online_affinity(task.id.tid) else { continue };
+        assert!(!cpus.contains(cpu) && task.cpu != cpu, "{task:?} may run on {cpus}");
+    }
+    // One that is killed is told of.
+    let disk = found.iter().find(|task| task.comm == "load/disk").unwrap();
+    cpushield_linux::process::kill(disk.pid, 9).unwrap();
+    cpushield_linux::process::kill(i32::try_from(child.id()).unwrap(), 2).unwrap();
+    let latency = document(child);
+    assert!(latency.stopped);
+    let doubts = &done(&latency, "disk").doubts;
+    assert!(doubts.iter().any(|doubt| doubt.contains("process")), "{doubts:?}");
+    assert!(done(&latency, "fork").doubts.is_empty(), "{latency:?}");
+    let all: CpuSet = sched::affinity(0).unwrap();
+    assert_eq!(done(&latency, "fork").cpus, all.minus(&CpuSet::one(cpu)));
+    assert_gone(&found);
+    empty(&dir);
+}
+
+#[test]
+fn killed_at_any_moment_nothing_is_left_behind() {
+    let Some((_turn, cpu, dir)) = stage("killed") else { return };
+    for ms in [0, 5, 20, 60, 150, 300, 500, 800, 1200, 2000] {
+        let mut child = command(cpu, &dir, &["--for", "1h", "--load", "all"]).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(ms));
+        let found = threads(child.id());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_gone(&found);
+    }
+    // The programs of cpushield that were not yet loads: by what they were started as.
+    let until = Instant::now() + Duration::from_secs(20);
+    let is_ours = |pid: &String| {
+        let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let dirs = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let words = String::from_utf8_lossy(&words).into_owned();
+        let dir = dir.display().to_string();
+        words.contains("__work") && String::from_utf8_lossy(&dirs).contains(&dir)
+    };
+    while Host::live().list("/proc").unwrap().iter().any(is_ours) {
+        assert!(Instant::now() < until, "a load is left");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    empty(&dir);
+}
+
+#[test]
+fn programs_are_run_where_they_are_and_end_too() {
+    let Some((_turn, cpu, dir)) = stage("programs") else { return };
+    let host = Host::live();
+    let is_there = |name: &&str| host.program(name).is_some();
+    let words = ["stress-ng:--cpu 1 --sock 1", "hackbench"];
+    if !["stress-ng", "hackbench"].iter().all(is_there) {
+        let child = command(cpu, &dir, &["--for", "1s", "--load", "stress-ng,hackbench"]).output();
+        let said = String::from_utf8_lossy(&child.unwrap().stderr).into_owned();
+        assert!(said.contains("is not there; the package"), "{said}");
+        empty(&dir);
+        return not_run("stress-ng and hackbench (packages stress-ng, rt-tests) are not there");
+    }
+    let loads = ["--load", words[0], "--load", words[1]];
+    let run = [&["--for", "2s"][..], &loads].concat();
+    let latency = document(command(cpu, &dir, &run).spawn().unwrap());
+    for name in ["stress-ng:cpu", "stress-ng:sock", "hackbench"] {
+        let load = done(&latency, name);
+        assert!(load.count > Some(0) && load.per_s.is_some_and(|rate| rate > 0.0), "{load:?}");
+        assert!(load.doubts.is_empty() && load.program.is_some(), "{load:?}");
+    }
+    let run = [&["--for", "1h"][..], &loads].concat();
+    let mut child = command(cpu, &dir, &run).spawn().unwrap();
+    let mut found = wait_for(&child, &["stress-ng", "hackbench"]);
+    std::thread::sleep(Duration::from_millis(300));
+    found.extend(threads(child.id()));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_gone(&found);
+    let output = command(cpu, &dir, &["--for", "1s", "--load", "stress-ng:--nonsense"]).output();
+    let latency: Latency = serde_json::from_slice(&output.unwrap().stdout).unwrap();
+    let load = done(&latency, "stress-ng");
+    assert!(load.count.is_none() && load.per_s.is_none() && !load.doubts.is_empty(), "{load:?}");
+    empty(&dir);
+}
+
+#[test]
+fn loads_that_make_no_sense_are_told_at_once() {
+    let Some((_turn, cpu, dir)) = stage("refused") else { return };
+    let measured = cpu.to_string();
+    let other = sched::affinity(0).unwrap().first().unwrap().to_string();
+    for (words, code, wanted) in [
+        (&["--load", "sundial"][..], 2, "no load \"sundial\""),
+        (&["--load", "none,disk"], 2, "none is no load beside others"),
+        (&["--load", "disk:-x"], 2, "only a program takes words"),
+        (&["--load", "disk", "--load-cpus", "4000"], 2, "CPU 4000 is not online"),
+        (&["--load", "interrupts", "--load-cpus", &other], 3, "it needs two CPUs"),
+        (&["--load", "fork", "--load-cpus", &measured], 0, ""),
+    ] {
+        let words = [words, &["--for", "200ms", "--settle", "50ms"]].concat();
+        let output = command(cpu, &dir, &words).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{words:?} {said}");
+        assert!(said.contains(wanted), "{words:?} {said}");
+    }
+    let memory = Path::new("/dev/shm");
+    if cpushield_linux::scratch::is_in_memory(memory).unwrap_or(false) {
+        let output = command(cpu, memory, &["--load", "disk"]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("/dev/shm is in memory"), "{said}");
+        assert_eq!(output.status.code(), Some(3));
+    }
+    let nowhere = Path::new("/nonexistent");
+    let output = command(cpu, nowhere, &["--load", "disk"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stderr).contains("/nonexistent cannot be used"));
+    empty(&dir);
+}
