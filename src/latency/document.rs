@@ -90,6 +90,10 @@ pub struct Series {
     /// LinuxCNC's latency test. `None` with fewer than two events, and where another program makes
     /// them, whose own jitter it would be.
     pub jitter_ns: Option<u64>,
+    /// How long one look at the clock took on average, without the samples, in nanoseconds; of
+    /// threads that do nothing else (`spin`). Gaps that are not longer cannot be seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub look_ns: Option<f64>,
     /// Events that it saw on another CPU; `None` where that cannot be known without asking the
     /// kernel.
     pub elsewhere: Option<u64>,

@@ -331,6 +331,8 @@ fn told(
                 let late = figures.longest_ns.saturating_sub(seat.period_ns);
                 late.max(seat.period_ns.saturating_sub(figures.shortest_ns))
             }),
+        #[expect(clippy::cast_precision_loss, reason = "a mean is not exact")]
+        look_ns: (figures.looks > 0).then(|| figures.looked_ns as f64 / figures.looks as f64),
         elsewhere: figures.elsewhere,
         timeline,
         histogram: histogram::encode(&histogram),
@@ -504,6 +506,7 @@ pub(super) mod tests {
                 percentiles: histogram::percentiles(&histogram, most),
                 over: vec![Over { limit_ns: 20_000, count: 1, percent: 20.0 }],
                 jitter_ns: Some(most - least),
+                look_ns: None,
                 elsewhere: Some(0),
                 timeline: Timeline { step_ns: 100_000_000, worst_ns: vec![most] },
                 histogram: histogram::encode(&histogram),

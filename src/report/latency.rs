@@ -304,6 +304,9 @@ fn circumstances(latency: &Latency) -> Vec<String> {
         setting.clocksource.as_deref().unwrap_or("unknown"),
         span(setting.clock_read_ns)
     );
+    let looks = latency.series.iter().filter_map(|series| series.look_ns);
+    let slowest = looks.reduce(f64::max);
+    let looks = slowest.map_or_else(String::new, |ns| format!("; {ns:.1} ns a look of spin"));
     let mut kernel = setting.kernel.clone().unwrap_or_else(|| "unknown".to_owned());
     if setting.realtime == Some(true) {
         kernel.push_str(" (PREEMPT_RT)");
@@ -314,7 +317,7 @@ fn circumstances(latency: &Latency) -> Vec<String> {
     vec![
         String::new(),
         format!("isolation: {shield}{isolated}{nohz}"),
-        format!("clock: {clock}"),
+        format!("clock: {clock}{looks}"),
         format!("kernel: {kernel}"),
     ]
 }

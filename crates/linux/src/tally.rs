@@ -130,6 +130,8 @@ pub struct Tally {
     missed: AtomicU64,
     early: AtomicU64,
     blur: AtomicU64,
+    looks: AtomicU64,
+    looked_ns: AtomicU64,
     elsewhere: AtomicU64,
     sum: AtomicU64,
     min: AtomicU64,
@@ -155,6 +157,10 @@ pub struct Figures {
     pub early: u64,
     /// By so much every event may have been due later than the thread believes.
     pub blur_ns: u64,
+    /// Looks at the clock of a thread that does nothing else; 0 for those that wait.
+    pub looks: u64,
+    /// What all of them took together, without the events between them.
+    pub looked_ns: u64,
     /// How often the one who makes the events was itself kept from it while it did so.
     pub slow: u64,
     /// For how long at most, in nanoseconds.
@@ -243,6 +249,14 @@ impl Tally {
         self.blur.store(ns, Ordering::Relaxed);
     }
 
+    /// A thread that does nothing but look at the clock has done so this often, and it took so long
+    /// without its events.
+    #[inline]
+    pub fn looked(&self, looks: u64, ns: u64) {
+        self.looked_ns.store(ns, Ordering::Relaxed);
+        self.looks.store(looks, Ordering::Relaxed);
+    }
+
     /// Whether there are events yet.
     #[must_use]
     pub fn has_samples(&self) -> bool {
@@ -267,6 +281,8 @@ impl Tally {
             missed: read(&self.missed),
             early: read(&self.early),
             blur_ns: read(&self.blur),
+            looks: read(&self.looks),
+            looked_ns: read(&self.looked_ns),
             slow: read(&self.bell.slow),
             slowest_ns: read(&self.bell.slowest_ns),
             elsewhere: has_cpu_number().then(|| read(&self.elsewhere)),

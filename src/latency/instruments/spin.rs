@@ -64,6 +64,8 @@ impl Instrument for Spin {
             bar: u64::MAX,
             threshold: scale.ticks(THRESHOLD_NS).max(1),
             longest: 0,
+            looks: 0,
+            away: 0,
         };
         measure(&mut looker, tally, task.terms);
     }
@@ -80,18 +82,23 @@ struct Looker<'a> {
     bar: u64,
     threshold: u64,
     longest: u64,
+    /// Looks since then that are no samples, and ticks of those that are.
+    looks: u64,
+    away: u64,
 }
 
 impl Source for Looker<'_> {
     fn wait(&mut self) -> io::Result<Wake> {
         loop {
-            for _ in 0..LOOKS {
+            for nth in 0..LOOKS {
                 let now = ticks();
                 let gap = now.saturating_sub(self.last);
                 let begin = self.last;
                 self.last = now;
                 if gap >= self.bar && begin >= self.from {
                     self.longest = self.longest.max(gap);
+                    self.away = self.away.saturating_add(gap);
+                    self.looks += u64::from(nth);
                     self.bar = self.threshold.min(self.longest.saturating_add(1));
                     let woke_ns = monotonic_ns();
                     // The next gap begins at that look all the same: nothing hides behind the
@@ -102,6 +109,11 @@ impl Source for Looker<'_> {
             }
             if self.last >= self.from && self.bar == u64::MAX {
                 self.bar = 1;
+                self.from = self.last;
+            } else if self.bar != u64::MAX {
+                self.looks += u64::from(LOOKS);
+                let whole = self.last.saturating_sub(self.from).saturating_sub(self.away);
+                self.tally.looked(self.looks, self.scale.ns(whole));
             }
             if self.tally.is_stopped() {
                 // Not a failure: whoever stopped it knows.
@@ -143,6 +155,8 @@ mod tests {
         assert_eq!(tally.stage(), Stage::Ended);
         let figures = tally.figures();
         assert!(figures.max_ns > 0 && figures.worst[0].due_ns >= from_ns, "{figures:?}");
+        let look_ns = figures.looked_ns as f64 / figures.looks as f64;
+        assert!(look_ns > 0.0 && look_ns <= figures.max_ns as f64, "{figures:?}");
         // Below the threshold each is longer than the one before, by a tick at least.
         let short: Vec<(u64, u64)> =
             tally.counts().filter(|(ns, _)| *ns < THRESHOLD_NS * 9 / 10).collect();
