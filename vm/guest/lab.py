@@ -53,7 +53,8 @@ ACTIONS = {
                           beside="(ipi-call |tick)"),
     "msr": action(50, 5000, named("ipi-call", "__rdmsr(_safe)?_on_cpu")),
     "cpuid": action(50, 5000, named("ipi-call", "cpuid_smp_cpuid")),
-    "vmstat": action(20, 10000, named("workqueue", "refresh_vm_stats", again="kworker"), beside="tick"),
+    "vmstat": action(20, 10000, named("workqueue", "refresh_vm_stats", again="kworker"),
+                     beside="(tick|workqueue kworker/)"),  # a pool with an idle worker too many wakes one to end it
     "tracepoint": action(5, 10000, named("ipi-call", "(do_sync_core|text_poke.*)", "CAL")),
     "static-key": action(5, 10000, named("ipi-call", "(do_sync_core|text_poke.*)", "CAL")),
     "stop-machine": action(10, 20000, named("kthread", r"migration/\d+", "RES"), beside="(ipi|hrtimer)"),
