@@ -52,7 +52,11 @@ fn block(block: &Block) -> String {
             // Longer than any fence inside of it.
             let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
             let fence = "`".repeat(longest.max(2) + 1);
-            format!("{}:\n\n{fence}\n{}\n{fence}\n\n", plain(caption), text.trim_end())
+            format!(
+                "{}:\n\n{fence}\n{}\n{fence}\n\n",
+                plain(caption),
+                super::html::clean(text).trim_end()
+            )
         }
         Block::List(items) => list(items) + "\n",
         Block::Fold { title, blocks } => {

@@ -127,17 +127,17 @@ fn changes(material: &Material) -> Vec<String> {
         }
     }
     let mut compared = false;
-    for (instrument, period_ns) in super::latency::kinds(material) {
+    for (instrument, role) in super::latency::kinds(material) {
         let worst = |latency: &&Labelled<Latency>| {
             let same = latency.it.instrument == instrument;
-            let of = latency.it.series.iter().filter(|series| series.period_ns == period_ns);
+            let of = latency.it.series.iter().filter(|series| series.role() == role);
             same.then(|| of.filter_map(|series| series.max_ns).max()).flatten()
         };
         let all: Vec<_> =
             material.latencies.iter().filter_map(|l| Some((&l.label, worst(&l)?))).collect();
         let [(first, before), .., (last, after)] = all.as_slice() else { continue };
         let Some(ratio) = words::ratio(*before, *after) else { continue };
-        let kind = super::latency::kind(&instrument, period_ns);
+        let kind = super::latency::kind(&instrument, &role);
         let (before, after) = (span(*before), span(*after));
         told.push(format!("Worst of {kind}: {before} ({first}), {after} ({last}): {ratio}."));
         compared = true;

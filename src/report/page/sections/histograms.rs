@@ -17,11 +17,11 @@ const MOMENTS: usize = 24;
 /// Moments that stand out in the picture.
 const MARKS: usize = 3;
 
-/// The threads of one instrument and period.
+/// The threads of one instrument that do the same.
 pub(super) struct Chosen<'a> {
     pub(super) all: &'a [Labelled<Latency>],
     pub(super) instrument: &'a str,
-    pub(super) period_ns: u64,
+    pub(super) role: &'a str,
     /// Which of the kinds it is, for the names of pictures.
     pub(super) nth: usize,
 }
@@ -33,7 +33,7 @@ impl Chosen<'_> {
     fn documents(&self) -> impl Iterator<Item = (&str, Vec<&Series>)> {
         let same = |latency: &&Labelled<Latency>| latency.it.instrument == self.instrument;
         self.all.iter().filter(same).filter_map(|latency| {
-            let of = latency.it.series.iter().filter(|series| series.period_ns == self.period_ns);
+            let of = latency.it.series.iter().filter(|series| series.role() == self.role);
             let of: Vec<&Series> = of.collect();
             (!of.is_empty()).then_some((latency.label.as_str(), of))
         })
@@ -60,7 +60,7 @@ impl Chosen<'_> {
             counted.iter().map(|(label, counts)| curve(label, counts)).collect();
         let highest = series.iter().flat_map(|curve| &curve.steps).map(|step| step.2);
         let highest = highest.fold(1.0, f64::max);
-        let kind = super::latency::kind(self.instrument, self.period_ns);
+        let kind = super::latency::kind(self.instrument, self.role);
         let label = "latency, from due to seen (logarithmic)".to_owned();
         let (from, to) = (words::float(round_down(least)), words::float(round_up(most)));
         let x = Axis { label, from, to, log: true, is_time: true };
@@ -93,7 +93,7 @@ impl Chosen<'_> {
         if end <= 0.0 || most <= 0.0 {
             return None;
         }
-        let kind = super::latency::kind(self.instrument, self.period_ns);
+        let kind = super::latency::kind(self.instrument, self.role);
         let label = "time since the beginning".to_owned();
         let x = Axis { label, from: 0.0, to: end, log: false, is_time: true };
         let (from, to) = (power_below(least), power_above(most));

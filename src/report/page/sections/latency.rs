@@ -22,12 +22,12 @@ pub(super) fn blocks(material: &Material) -> Vec<Block> {
     if !over.rows.is_empty() {
         blocks.push(Block::Table(over));
     }
-    for (n, (instrument, period_ns)) in kinds(material).iter().enumerate() {
-        let chosen = histograms::Chosen { all, instrument, period_ns: *period_ns, nth: n };
+    for (n, (instrument, role)) in kinds(material).iter().enumerate() {
+        let chosen = histograms::Chosen { all, instrument, role, nth: n };
         let pictures: Vec<Picture> =
             [chosen.histogram(), chosen.timeline()].into_iter().flatten().collect();
         if !pictures.is_empty() {
-            blocks.push(Block::Heading(capital(&kind(instrument, *period_ns))));
+            blocks.push(Block::Heading(capital(&kind(instrument, role))));
         }
         blocks.extend(pictures.into_iter().map(|picture| Block::Picture(Box::new(picture))));
     }
@@ -47,14 +47,15 @@ pub(super) fn blocks(material: &Material) -> Vec<Block> {
     blocks
 }
 
-/// Instruments with their periods, in the order they were given.
-pub(super) fn kinds(material: &Material) -> Vec<(String, u64)> {
+/// Instruments with what their threads do, in the order they were given. Figures of two kinds are
+/// never taken together: stages of a wakeup are not.
+pub(super) fn kinds(material: &Material) -> Vec<(String, String)> {
     let mut kinds = Vec::new();
     for latency in &material.latencies {
-        let mut periods: Vec<u64> = latency.it.series.iter().map(|it| it.period_ns).collect();
-        periods.sort_unstable();
-        for period in periods {
-            let kind = (latency.it.instrument.clone(), period);
+        let mut series: Vec<&Series> = latency.it.series.iter().collect();
+        series.sort_by_key(|one| one.period_ns);
+        for one in series {
+            let kind = (latency.it.instrument.clone(), one.role());
             if !kinds.contains(&kind) {
                 kinds.push(kind);
             }
@@ -63,12 +64,9 @@ pub(super) fn kinds(material: &Material) -> Vec<(String, u64)> {
     kinds
 }
 
-/// `timer, threads of 1 ms`.
-pub(super) fn kind(instrument: &str, period_ns: u64) -> String {
-    match period_ns {
-        0 => format!("{instrument}, threads that never sleep"),
-        ns => format!("{instrument}, threads of {}", words::time(words::float(ns))),
-    }
+/// `timer, threads of 1ms`.
+pub(super) fn kind(instrument: &str, role: &str) -> String {
+    format!("{instrument}, {role}")
 }
 
 fn capital(text: &str) -> String {
@@ -79,9 +77,10 @@ fn capital(text: &str) -> String {
 
 /// Which thread it is.
 pub(super) fn thread(series: &Series) -> String {
+    let stage = series.stage.as_ref().map_or_else(String::new, |stage| format!(" ({stage})"));
     match series.period_ns {
-        0 => format!("CPU {}", series.cpu),
-        ns => format!("CPU {}, {}", series.cpu, words::time(words::float(ns))),
+        0 => format!("CPU {}{stage}", series.cpu),
+        ns => format!("CPU {}, {}{stage}", series.cpu, words::time(words::float(ns))),
     }
 }
 

@@ -20,7 +20,7 @@ pub fn report(material: &Material) -> Report {
     let sections = [
         ("glance", "At a glance", glance::blocks(material)),
         ("topology", "Where the shield is", topology::blocks(material)),
-        ("noise", "What interrupts", noise::blocks(material)),
+        ("interruptions", "What interrupts", noise::blocks(material)),
         ("latency", "How late threads are", latency::blocks(material)),
         ("remains", "What remains, and how to remove it", remains::blocks(material)),
         ("settings", "What was changed", settings::blocks(material)),

@@ -1,0 +1,375 @@
+//! The page of `report`, given to a browser: it loads without an error and asks for nothing, zooms,
+//! follows dark mode, prints, fits a phone, can be read without a script and with a screen reader,
+//! and no name in a document is taken for markup.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
+use serde_json::{Value, json};
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+#[path = "support/browser.rs"]
+mod browser;
+use browser::Browser;
+
+/// A name as an enemy would choose it.
+const HOSTILE: &str = "</script><script>window.hacked=1</script><img src=x onerror=\"window.hacked=2\
+                       \">'\"&lt;\u{1b}[31m\u{202e}\u{0}";
+
+fn not_run(why: &str) {
+    let _ = writeln!(std::io::stderr(), "NOT RUN: {why}");
+}
+
+/// A directory of its own.
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new(name: &str) -> Dir {
+        let dir = std::env::temp_dir().join(format!("cpushield-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(&dir).unwrap();
+        Dir(dir)
+    }
+
+    fn put(&self, name: &str, document: &Value) {
+        fs::write(self.0.join(name), document.to_string()).unwrap();
+    }
+
+    /// Runs the program here.
+    fn run(&self, words: &[&str]) -> String {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cpushield"));
+        let output = command.args(words).current_dir(&self.0).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{words:?}: {said}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A histogram as documents have it.
+fn histogram(counts: &[(u64, u64)]) -> String {
+    let mut histogram = Histogram::<u64>::new_with_bounds(1, 1 << 40, 3).unwrap();
+    counts.iter().for_each(|(ns, count)| histogram.record_n(*ns, *count).unwrap());
+    let mut bytes = Vec::new();
+    V2DeflateSerializer::new().serialize(&histogram, &mut bytes).unwrap();
+    STANDARD.encode(bytes)
+}
+
+/// Latencies of threads on these CPUs around `typical_ns`.
+fn latency(cpus: &[usize], seconds: u64, per_second: u64, typical_ns: u64) -> Value {
+    let each = seconds * per_second;
+    let series = cpus.iter().map(|cpu| {
+        // Each power of two is half as frequent as the one before it.
+        let counts: Vec<(u64, u64)> = (0..2000)
+            .map(|n: u64| (typical_ns + n * n * typical_ns / 4000, (each / 2) >> (n / 60)))
+            .filter(|(_, count)| *count > 0)
+            .collect();
+        let (worst, samples) = (counts.last().unwrap().0, counts.iter().map(|c| c.1).sum::<u64>());
+        let moments: Vec<u64> = (0..600).map(|n| typical_ns * (2 + n * 7919 % 23)).collect();
+        json!({
+            "cpu": cpu, "period_ns": 1_000_000_000 / per_second, "policy": "SCHED_FIFO 80",
+            "samples": samples, "missed": 0,
+            "worst": [{ "at_ns": seconds * 500_000_000, "late_ns": worst }],
+            "min_ns": typical_ns, "mean_ns": typical_ns * 2, "max_ns": worst,
+            "percentiles": [{ "percent": 50.0, "ns": typical_ns }, { "percent": 99.9, "ns": worst }],
+            "over": [{ "limit_ns": 20_000, "count": 7, "percent": 0.01 }],
+            "jitter_ns": worst, "elsewhere": 0,
+            "timeline": { "step_ns": seconds * 1_000_000_000 / 600, "worst_ns": moments },
+            "histogram": histogram(&counts), "doubts": ["it ran on another CPU"],
+        })
+    });
+    let series: Vec<Value> = series.collect();
+    json!({
+        "schema": 1, "instrument": "timer", "asked_ns": seconds * 1_000_000_000,
+        "span_ns": seconds * 1_000_000_000, "settle_ns": 0, "stopped": false,
+        "began_s": 1_800_000_000_u64, "began_ns": 0, "series": series, "gates": [],
+        "isolation": {
+            "shield": HOSTILE, "held": true, "broken": [], "isolated": null, "nohz_full": "2-3"
+        },
+        "setting": {
+            "kernel": HOSTILE, "realtime": true, "timer_migration": false, "cmdline": HOSTILE,
+            "processor": "a processor", "online": "0-3", "hypervisor": null,
+            "clock": "CLOCK_MONOTONIC", "clocksource": "tsc", "clock_read_ns": 20
+        },
+        "doubts": [HOSTILE], "notes": [HOSTILE],
+    })
+}
+
+/// What `verify --json` prints of a CPU with these leaks.
+fn verified(cpu: usize, leaks: &[(&str, &str, u64)]) -> Value {
+    let seen = |(cause, culprit, count): &(&str, &str, u64)| {
+        json!({
+            "cause": cause, "culprit": culprit, "count": count, "nested": 0, "time_ns": 900,
+            "max_ns": 4_000, "witness": "trace"
+        })
+    };
+    let interruptions: Vec<Value> = leaks.iter().map(seen).collect();
+    let leak = |(n, seen): (usize, &Value)| {
+        let remedy = json!({ "tunable": "watchdog", "when": "runtime", "how": HOSTILE });
+        let remedy = if n == 0 { remedy } else { Value::Null };
+        json!({ "interruptions": seen, "remedy": remedy, "why_none": null })
+    };
+    let leaks: Vec<Value> = interruptions.iter().enumerate().map(leak).collect();
+    let entries: u64 = interruptions.iter().filter_map(|seen| seen["count"].as_u64()).sum();
+    let state = if leaks.is_empty() { "holds" } else { "leaks" };
+    json!({
+        "evidence": {
+            "schema": 1, "span_ns": 4_000_000_000_u64, "asked_ns": 4_000_000_000_u64,
+            "stopped": false, "workload": "sampler", "guest": false,
+            "cpus": [{
+                "cpu": cpu, "entries": entries, "interruptions": interruptions,
+                "longest_ns": 3_000_000, "lost": 0, "steal_ns": 0, "doubts": [],
+                "gaps": {
+                    "resolution_ns": 20.0, "threshold_ns": 1000, "count": 3, "max_ns": 9_000,
+                    "sum_ns": 20_000, "longest_ns": 1_000_000, "overflow": 0
+                }
+            }],
+            "witnesses": [
+                { "kind": "trace", "absent": null, "blind": [HOSTILE] },
+                { "kind": "firmware", "absent": "cannot be read", "blind": [] }
+            ],
+            "control": { "control": "seen", "what": "3 IPIs" }
+        },
+        "verdict": {
+            "schema": 1, "gates": [],
+            "cpus": [{
+                "cpu": cpu, "state": state, "limits": null, "leaks": leaks, "unknown": []
+            }]
+        }
+    })
+}
+
+/// Documents of every kind, and the words that show them.
+fn documents(dir: &Dir) -> Vec<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines/6.12-rt-smt/root");
+    let root = root.display().to_string();
+    for (name, words) in [("machine.json", vec!["survey"]), ("plan.json", vec!["plan"])] {
+        let words = [&words[..], &["--json", "--root", &root]].concat();
+        fs::write(dir.0.join(name), dir.run(&words)).unwrap();
+    }
+    let before = [("tick", "", 4_000), ("irq", HOSTILE, 77), ("user-task", "ruby", 3)];
+    dir.put("verify-before.json", &verified(2, &before));
+    dir.put("verify-after.json", &verified(2, &[("irq", HOSTILE, 2)]));
+    dir.put("latency-before.json", &latency(&[2, 3], 60, 1_000, 40_000));
+    dir.put("latency-after.json", &latency(&[2, 3], 60, 1_000, 3_000));
+    let files = ["machine.json", "plan.json", "verify-before.json", "latency-before.json"];
+    // A label ends at the first `=`, and has no slash.
+    let label = HOSTILE.replace(['/', '=', '\0'], "");
+    let named = |file: &str| format!("{label}={file}");
+    let mut words: Vec<String> = files.map(str::to_owned).to_vec();
+    words.extend(["verify-after.json", "latency-after.json"].map(named));
+    words
+}
+
+/// The report of all documents, written as this.
+fn report(dir: &Dir, output: &str, more: &[&str]) {
+    let files = documents(dir);
+    let mut words = vec!["report", "--quiet", "-o", output];
+    words.extend(more);
+    words.extend(files.iter().map(String::as_str));
+    dir.run(&words);
+}
+
+#[test]
+fn the_page_loads_alone_and_no_name_is_taken_for_markup() {
+    let dir = Dir::new("page-loads");
+    report(&dir, "report.html", &["--title", HOSTILE.trim_end_matches('\0')]);
+    let page = fs::read_to_string(dir.0.join("report.html")).unwrap();
+    // The name of SVG for scripts is an address that nobody visits.
+    let page = page.replace("http://www.w3.org/2000/svg", "");
+    assert!(!page.contains("http://") && !page.contains("https://"), "an address");
+    let Some(mut browser) = Browser::start(&dir.0) else { return };
+    browser.open(&dir.0.join("report.html"));
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+    // The names are there, as text; what they wanted did not happen.
+    assert_eq!(browser.value("typeof window.hacked"), "undefined");
+    assert_eq!(
+        browser
+            .value("document.querySelectorAll('img,iframe,script[src],link[href^=http]').length"),
+        0
+    );
+    assert_eq!(browser.value("document.querySelectorAll('script').length"), 1);
+    let shown = "document.body.innerText.split('window.hacked=1').length > 10";
+    assert_eq!(browser.value(shown), true);
+    let odd = "/[\\u0000-\\u0008\\u001b\\u202e]/.test(document.documentElement.outerHTML)";
+    assert_eq!(browser.value(odd), false);
+    // A script in the page that is not its own is not obeyed: the policy is no decoration.
+    browser.value(
+        "{ const s = document.createElement('script'); s.textContent = 'window.hacked = 3'; \
+         document.body.append(s); 0 }",
+    );
+    assert_eq!(browser.value("typeof window.hacked"), "undefined");
+    assert!(!browser.complaints().is_empty(), "complaints are heard");
+}
+
+#[test]
+fn curves_zoom_and_values_are_read_off() {
+    let dir = Dir::new("page-zooms");
+    report(&dir, "report.html", &[]);
+    let Some(mut browser) = Browser::start(&dir.0) else { return };
+    browser.screen(1280, "light");
+    browser.open(&dir.0.join("report.html"));
+    browser.value("document.getElementById('histogram').scrollIntoView({ behavior: 'instant' })");
+    let ticks = "[...document.querySelectorAll('#histogram .xaxis text')].map(t => t.textContent)";
+    let whole = browser.value(ticks);
+    browser.value("document.querySelector('#histogram [data-zoom=in]').click()");
+    browser.value("document.querySelector('#histogram [data-zoom=in]').click()");
+    assert_eq!(browser.value("document.getElementById('histogram').dataset.zoom"), "4.000");
+    assert_ne!(browser.value(ticks), whole);
+    browser.value("document.querySelector('#histogram [data-zoom=whole]').click()");
+    assert_eq!(browser.value(ticks), whole);
+    // By the mouse: from a fourth to a half of the picture.
+    let place = "(() => { const r = document.querySelector('#histogram svg').getBoundingClientRect(); \
+                 return [r.x, r.y, r.width, r.height] })()";
+    let place: Vec<f64> = serde_json::from_value(browser.value(place)).unwrap();
+    let at = |part: f64| (place[0] + place[2] * part, place[1] + place[3] / 2.0);
+    browser.mouse("mousePressed", at(0.25));
+    browser.mouse("mouseMoved", at(0.5));
+    let output = "document.querySelector('#histogram output').value";
+    let said = browser.value(output);
+    assert!(said.as_str().unwrap().contains("latency-before: "), "{said}");
+    browser.mouse("mouseReleased", at(0.5));
+    let zoom = browser.value("document.getElementById('histogram').dataset.zoom");
+    let zoom: f64 = zoom.as_str().unwrap().parse().unwrap();
+    assert!((3.0..4.0).contains(&zoom), "{zoom}");
+    // By the keyboard.
+    browser.value(
+        "document.querySelector('#histogram .drawing').dispatchEvent(new KeyboardEvent('keydown', \
+         { key: 'Escape', bubbles: true }))",
+    );
+    assert_eq!(browser.value(ticks), whole);
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn the_page_is_dark_in_the_dark_prints_and_fits_a_phone() {
+    let dir = Dir::new("page-looks");
+    report(&dir, "report.html", &[]);
+    let Some(mut browser) = Browser::start(&dir.0) else { return };
+    browser.open(&dir.0.join("report.html"));
+    let brightness = "(() => { const c = getComputedStyle(document.body); const sum = (s) => \
+                      s.match(/\\d+/g).slice(0, 3).reduce((a, b) => a + Number(b), 0); \
+                      return [sum(c.backgroundColor), sum(c.color)] })()";
+    for (scheme, light) in [("light", true), ("dark", false)] {
+        browser.screen(1280, scheme);
+        let pair: Vec<f64> = serde_json::from_value(browser.value(brightness)).unwrap();
+        assert_eq!(pair[0] > pair[1], light, "{scheme}: {pair:?}");
+    }
+    for width in [1280, 400, 320] {
+        browser.screen(width, "light");
+        let wide = format!(
+            "[...document.querySelectorAll('body *')].filter(e => e.getBoundingClientRect().right > \
+             {width} + 1 && !e.closest('.wide,.drawing,pre')).map(e => e.outerHTML.slice(0, 90))"
+        );
+        assert_eq!(browser.value(&wide), json!([]), "{width}");
+        let wide = browser.value("document.scrollingElement.scrollWidth");
+        assert!(wide.as_u64().unwrap() <= u64::from(width), "{width}: {wide}");
+    }
+    let pdf = browser.call("Page.printToPDF", json!({ "printBackground": true }));
+    let pdf = STANDARD.decode(pdf["data"].as_str().unwrap()).unwrap();
+    assert!(pdf.starts_with(b"%PDF-") && pdf.len() > 20_000, "{} bytes", pdf.len());
+}
+
+#[test]
+fn the_page_can_be_read_without_a_script_and_without_eyes() {
+    let dir = Dir::new("page-reads");
+    report(&dir, "report.html", &[]);
+    let Some(mut browser) = Browser::start(&dir.0) else { return };
+    browser.call("Emulation.setScriptExecutionDisabled", json!({ "value": true }));
+    browser.open(&dir.0.join("report.html"));
+    assert_eq!(browser.value("document.querySelector('.tools').offsetParent === null"), true);
+    assert_eq!(browser.value("document.querySelectorAll('#histogram .curve path.line').length"), 2);
+    browser.call("Emulation.setScriptExecutionDisabled", json!({ "value": false }));
+    for (what, wrong) in [
+        (
+            "headings that leave out a level",
+            "[...document.querySelectorAll('h1,h2,h3')].map(h => Number(h.tagName[1])).filter((n, i, \
+             all) => i > 0 && n > all[i - 1] + 1)",
+        ),
+        ("more or fewer than one h1", "document.querySelectorAll('h1').length === 1 ? [] : [1]"),
+        (
+            "tables without caption",
+            "[...document.querySelectorAll('table')].filter(t => !t.caption)",
+        ),
+        ("th without scope", "[...document.querySelectorAll('th')].filter(t => !t.scope)"),
+        (
+            "pictures without title, description or table",
+            "[...document.querySelectorAll('figure.picture')].filter(f => !f.querySelector('svg > \
+             title') || !f.querySelector('svg > desc') || !f.querySelector('details table'))",
+        ),
+        (
+            "names that are there twice",
+            "[...document.querySelectorAll('[id]')].map(e => e.id).filter((id, i, all) => \
+             all.indexOf(id) !== i)",
+        ),
+    ] {
+        let expression = format!("{wrong}.map(it => it.outerHTML || String(it))");
+        assert_eq!(browser.value(&expression), json!([]), "{what}");
+    }
+    let axe =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("target/axe/node_modules/axe-core/axe.min.js");
+    let Ok(axe) = fs::read_to_string(axe) else {
+        return not_run("no axe-core in target/axe (scripts/need rust tests)");
+    };
+    browser.value(&format!("{axe}; 0"));
+    for scheme in ["light", "dark"] {
+        browser.screen(1280, scheme);
+        let found = browser.value(
+            "document.querySelectorAll('details').forEach(d => d.open = true); axe.run().then(r => \
+             r.violations.map(v => v.id + ': ' + v.nodes.slice(0, 3).map(n => n.html).join(' ')))",
+        );
+        assert_eq!(found, json!([]), "{scheme}");
+    }
+}
+
+#[test]
+fn a_picture_stands_alone_and_the_other_forms_have_every_doubt() {
+    let dir = Dir::new("page-forms");
+    for name in ["map", "noise", "histogram", "timeline"] {
+        report(&dir, &format!("{name}.svg"), &["--picture", name]);
+    }
+    report(&dir, "report.md", &[]);
+    let text = fs::read_to_string(dir.0.join("report.md")).unwrap();
+    assert!(text.contains("it ran on another CPU") && text.contains("did not watch"), "{text}");
+    // Between fences nothing is markup.
+    let outside: String = text.split("```").step_by(2).collect();
+    assert!(!outside.contains("<script") && !text.contains('\u{1b}'), "{text}");
+    report(&dir, "report.json", &[]);
+    let bundle: Value =
+        serde_json::from_str(&fs::read_to_string(dir.0.join("report.json")).unwrap()).unwrap();
+    assert_eq!(bundle["documents"].as_array().map(Vec::len), Some(6));
+    let Some(mut browser) = Browser::start(&dir.0) else { return };
+    for name in ["map", "noise", "histogram", "timeline"] {
+        browser.open(&dir.0.join(format!("{name}.svg")));
+        assert_eq!(browser.value("document.documentElement.nodeName"), "svg", "{name}");
+        assert_eq!(
+            browser.value("document.getElementsByTagName('parsererror').length"),
+            0,
+            "{name}"
+        );
+        assert_eq!(browser.complaints(), Vec::<String>::new(), "{name}");
+    }
+}
+
+#[test]
+fn a_day_of_ten_kilohertz_on_four_cpus_is_less_than_a_mebibyte() {
+    let dir = Dir::new("page-day");
+    for name in ["before", "after"] {
+        dir.put(&format!("{name}.json"), &latency(&[0, 1, 2, 3], 86_400, 10_000, 4_000));
+    }
+    dir.run(&["report", "--quiet", "-o", "day.html", "before.json", "after.json"]);
+    let size = fs::metadata(dir.0.join("day.html")).unwrap().len();
+    assert!(size < 1 << 20, "{size} bytes");
+    // All of the time and all of the latencies are in it.
+    let page = fs::read_to_string(dir.0.join("day.html")).unwrap();
+    assert!(page.contains("86400000000000,") && page.matches(" data-steps=").count() == 4);
+}
