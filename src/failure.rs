@@ -291,6 +291,24 @@ fn undone_after(
     }
 }
 
+impl From<crate::trial::MatrixError> for Failure {
+    fn from(error: crate::trial::MatrixError) -> Failure {
+        Failure::usage(error.to_string()).hint("docs/trial.toml shows every key")
+    }
+}
+
+impl From<crate::trial::journal::JournalError> for Failure {
+    fn from(error: crate::trial::journal::JournalError) -> Failure {
+        use crate::trial::journal::JournalError;
+        let message = error.to_string();
+        match error {
+            JournalError::Access(error) => error.into(),
+            JournalError::Damaged { .. } => Failure::machine(message)
+                .hint("`cpushield trial --stop` puts the file away and everything else back"),
+        }
+    }
+}
+
 impl From<crate::run::RunError> for Failure {
     fn from(error: crate::run::RunError) -> Failure {
         use crate::run::RunError;

@@ -19,7 +19,10 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("export", &["causes", "verify"]),
     (
         "failure",
-        &["apply", "boot", "compare", "latency", "load", "plan", "policy", "run", "verify"],
+        &[
+            "apply", "boot", "compare", "latency", "load", "plan", "policy", "run", "trial",
+            "verify",
+        ],
     ),
     ("ui", &["failure"]),
     ("survey", &[]),
@@ -39,7 +42,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "trial", "verify",
         ],
     ),
-    ("trial", &["latency"]),
+    ("trial", &["boot", "compare", "latency", "load", "policy", "tunables"]),
     ("verify", &["causes", "change", "plan", "policy", "survey", "tunables"]),
 ];
 

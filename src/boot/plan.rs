@@ -134,6 +134,66 @@ pub fn plan(
     })
 }
 
+/// A plan of these words and no others for the running kernel: what a person wrote, not what this
+/// tool would choose.
+///
+/// # Errors
+/// The words cannot be written, contradict what the kernel is given already, or the running kernel
+/// is in no menu.
+pub fn of_words(
+    host: &Host,
+    words: &[String],
+    menu: Option<&(&'static dyn Loader, Found)>,
+) -> Result<BootPlan, BootError> {
+    let version = host.read_line("/proc/sys/kernel/osrelease")?;
+    let booted = host.read_line("/proc/cmdline")?;
+    let none = Found::default();
+    let found = menu.map_or(&none, |(_, found)| found);
+    let versions = versions(found);
+    let target = versions.iter().find(|entry| entry.version == version).copied();
+    let targets: Vec<&Entry> = target.into_iter().collect();
+    if targets.is_empty() && menu.is_some() {
+        let known = versions.iter().map(|entry| entry.version.clone()).collect();
+        return Err(BootError::NoKernel { asked: version, known });
+    }
+    let wanted = |word: &String| Wanted {
+        name: word.split('=').next().unwrap_or_default().to_owned(),
+        word: word.clone(),
+        reason: "asked for by its word".to_owned(),
+        substitute: None,
+        booted: line::has(&booted, word),
+        already: targets.iter().any(|entry| line::has(&entry.args, word)),
+    };
+    let parameters: Vec<Wanted> = words.iter().map(wanted).collect();
+    if let Some((loader, _)) = menu {
+        check_lines(host, *loader, &targets, &parameters, host.own_arch().as_deref())?;
+    }
+    let kernel = |entry: &&Entry| Kernel {
+        version: entry.version.clone(),
+        title: entry.title.clone(),
+        realtime: None,
+        chosen: true,
+        panics: cmdline::values(&cmdline::parse(&entry.args), "panic").next().is_some(),
+        unknown: Vec::new(),
+    };
+    Ok(BootPlan {
+        schema: SCHEMA,
+        loader: menu.map(|(loader, _)| loader.name().to_owned()),
+        covers_later: false,
+        cpus: CpuSet::new(),
+        housekeeping: CpuSet::new(),
+        proves: CpuSet::new(),
+        why: Vec::new(),
+        skipped: Vec::new(),
+        rule: Rule::Matching { glob: version },
+        next: next(found),
+        warnings: found.warnings.clone(),
+        instructions: menu.map_or_else(|| by_hand(host, &parameters), |_| Vec::new()),
+        kernels: targets.iter().map(kernel).collect(),
+        parameters,
+    })
+}
+
 /// CPUs that were named shall hold. Of a prepared boot one is enough: a shield on all of them at
 /// once would leave nearly none to whatever starts.
 fn proves(site: &Site, named_cpus: bool) -> CpuSet {

@@ -83,8 +83,10 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
     })
 }
 
-/// What the kernel shows of a word, and whether that is what the word asks for.
-pub(super) fn shown(host: &Host, word: &str) -> (Option<String>, Option<bool>) {
+/// What the kernel shows of a word, and whether that is what the word asks for; `None` where it
+/// shows nothing.
+#[must_use]
+pub fn shown(host: &Host, word: &str) -> (Option<String>, Option<bool>) {
     let (name, value) = word.split_once('=').unwrap_or((word, ""));
     let path = match name {
         "nohz_full" => "/sys/devices/system/cpu/nohz_full",

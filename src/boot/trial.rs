@@ -19,7 +19,7 @@ pub const TRIAL: &str = "boot-trial.json";
 pub const UNIT: &str = "cpushield-trial.service";
 
 /// How long a kernel that panics waits before it starts the machine again.
-pub(super) const PANIC: &str = "panic=30";
+pub const PANIC: &str = "panic=30";
 
 /// How the unit begins.
 const MARK: &str = "# Made by cpushield;";

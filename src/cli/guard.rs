@@ -1,9 +1,10 @@
-//! The guard of `try`: a process beside it that outlives `kill -9`. When the one it guards ends
-//! without dismissing it, it undoes what was applied.
+//! The guard of `try` and of `trial`: a process beside it that outlives `kill -9`. When the one it
+//! guards ends without dismissing it, it undoes what was applied.
 
-use super::{Global, attempt};
+use super::{Global, attempt, lab};
 use crate::apply;
 use crate::failure::Failure;
+use crate::plan::Plan;
 use cpushield_linux::{Error, Store, Verb, process, tracefs};
 use std::process::Child;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use std::time::Duration;
 /// The hidden subcommand that is the guard.
 pub const HIDDEN: &str = "__guard";
 
-/// Watch over a `try` and undo when it dies
+/// Watch over a shield that is only tried, and undo when who tries it dies
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The process to watch over
@@ -59,7 +60,9 @@ pub fn run(global: &Global, args: &Args) -> Result<(), Failure> {
     tracefs::sweep(&host);
     // Somebody else's shield is none of its business.
     let host = global.host()?;
-    let ours = apply::active(&host, &store)?.is_some_and(|plan| plan.shield.name == attempt::NAME);
+    let names = [attempt::NAME, lab::NAME];
+    let ours = |plan: Plan| names.contains(&plan.shield.name.as_str());
+    let ours = apply::active(&host, &store)?.is_some_and(ours);
     if ours {
         apply::undo(&host, &store)?;
     }

@@ -10,6 +10,7 @@ pub mod ending;
 pub mod explain;
 pub mod fix;
 pub mod guard;
+mod lab;
 pub mod latency;
 mod loads;
 pub mod mask;
@@ -22,6 +23,7 @@ pub mod saved;
 mod settle;
 pub mod status;
 pub mod survey;
+pub mod trial;
 pub mod undo;
 pub mod verify;
 pub mod watch;
@@ -131,6 +133,8 @@ pub enum Command {
     Compare(compare::Args),
     /// A page with everything that was found: what it is, what changed, what remains
     Report(report::Args),
+    /// Measure under many configurations, through reboots, and say which is best
+    Trial(trial::Args),
     /// A live view of all CPUs
     Watch(watch::Args),
     /// The guard of `try`; not for people
@@ -172,6 +176,7 @@ pub fn dispatch(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Report(args) => report::run(&ui, &cli.global, &args),
         Command::Latency(args) => latency::run(&ui, &cli.global, &args),
         Command::Compare(args) => compare::run(&ui, &args),
+        Command::Trial(args) => trial::run(&ui, &cli.global, &args),
         Command::Sample => {
             sample::run();
             Ok(())

@@ -101,6 +101,21 @@ fn finding(pairing: &Pairing, p: f64, figures: usize) -> Finding {
     Finding { answer: Answer::NotShown, p: Some(p), runs_needed: None, why: Vec::new() }
 }
 
+/// Compares one figure of two groups of runs, which was chosen before it was looked at; so nothing
+/// is adjusted. Without an estimate when a figure is not above 0, or a group is empty.
+#[must_use]
+pub fn one_figure(base: &[f64], other: &[f64]) -> (Finding, Option<Estimate>) {
+    let pairing = Pairing { base: base.to_vec(), other: other.to_vec() };
+    let p = statistics::adjusted(std::slice::from_ref(&pairing)).first().copied().unwrap_or(1.0);
+    (finding(&pairing, p, 1), estimate(&pairing))
+}
+
+fn estimate(pairing: &Pairing) -> Option<Estimate> {
+    let (ratio, interval) = statistics::times(pairing, ALPHA)?;
+    let (least, most) = (interval.map(|it| it.0), interval.map(|it| it.1));
+    Some(Estimate { ratio, least, most })
+}
+
 /// Whether all of one group are below all of the other.
 fn is_apart(pairing: &Pairing) -> bool {
     let below = |a: &[f64], b: &[f64]| a.iter().all(|a| b.iter().all(|b| a < b));
@@ -108,12 +123,7 @@ fn is_apart(pairing: &Pairing) -> bool {
 }
 
 fn row(draft: Draft, finding: Finding) -> Row {
-    let typical = statistics::times(&pairing(&draft), ALPHA);
-    let typical = typical.map(|(ratio, interval)| Estimate {
-        ratio,
-        least: interval.map(|(least, _)| least),
-        most: interval.map(|(_, most)| most),
-    });
+    let typical = estimate(&pairing(&draft));
     let ratio = match (draft.base.value, draft.other.value) {
         (Some(base), Some(other)) if base > 0.0 => Some(other / base),
         _ => None,

@@ -13,6 +13,7 @@ mod statistics;
 mod traits;
 
 pub use document::*;
+pub use finding::one_figure;
 
 use crate::latency::Latency;
 use crate::verify::{Evidence, Verdict};

@@ -10,6 +10,7 @@ mod machine;
 pub mod page;
 mod plan;
 pub mod table;
+pub mod trial;
 pub mod verdict;
 
 pub use applied::{applied_text, undone_text};

@@ -326,4 +326,22 @@ impl Trial {
         };
         runs.iter().filter_map(of).collect()
     }
+
+    /// What each load of a cell got done in a second, the mean of its repetitions: its name, its
+    /// unit, the figure.
+    #[must_use]
+    pub fn achieved(&self, row: usize, column: usize) -> Vec<(String, String, f64)> {
+        let mut all: Vec<(String, String, Vec<f64>)> = Vec::new();
+        let runs = self.cell(row, column).map(|cell| cell.runs.as_slice()).unwrap_or_default();
+        for done in runs.iter().flat_map(|run| &run.loads) {
+            let Some(per_s) = done.per_s else { continue };
+            match all.iter_mut().find(|(load, ..)| *load == done.load) {
+                Some((.., found)) => found.push(per_s),
+                None => all.push((done.load.clone(), done.unit.clone(), vec![per_s])),
+            }
+        }
+        #[expect(clippy::cast_precision_loss, reason = "there are few repetitions")]
+        let mean = |found: &[f64]| found.iter().sum::<f64>() / found.len() as f64;
+        all.into_iter().map(|(load, unit, found)| (load, unit, mean(&found))).collect()
+    }
 }

@@ -2,7 +2,18 @@
 //! configuration, in alternating order, repeated, through reboots where a configuration needs them.
 
 mod document;
+pub mod journal;
+mod judge;
+pub mod matrix;
+pub mod run;
+pub mod schedule;
 mod summary;
+mod tell;
+pub mod unit;
 
 pub use document::*;
-pub use summary::run;
+pub use matrix::{Matrix, MatrixError};
+pub use run::{Ended, Lab, Trouble, go, stop};
+pub use schedule::{Outlook, Schedule, Step, outlook, schedule};
+pub use summary::summary;
+pub use tell::told;

@@ -1,11 +1,11 @@
 //! [`Latency`] → [`Run`]: what a cell keeps of each measurement. Pure.
 
-use super::{Run, Track};
-use crate::latency::{Latency, Over, Percentile, Series};
+use super::{Achieved, Run, Track};
+use crate::latency::{Latency, LoadDone, Over, Percentile, Series};
 
 /// What a trial keeps of a measurement whose whole document is in `file`.
 #[must_use]
-pub fn run(round: usize, latency: &Latency, file: String) -> Run {
+pub fn summary(round: usize, latency: &Latency, file: String) -> Run {
     let mut periods: Vec<u64> = latency.series.iter().map(|series| series.period_ns).collect();
     periods.sort_unstable();
     periods.dedup();
@@ -16,10 +16,14 @@ pub fn run(round: usize, latency: &Latency, file: String) -> Run {
         kernel: latency.setting.kernel.clone(),
         held: latency.isolation.held,
         tracks: periods.into_iter().map(|period_ns| track(period_ns, latency)).collect(),
-        loads: Vec::new(),
+        loads: latency.loads.iter().map(achieved).collect(),
         doubts: doubts(latency),
         file,
     }
+}
+
+fn achieved(load: &LoadDone) -> Achieved {
+    Achieved { load: load.name.clone(), per_s: load.per_s, unit: load.unit.clone() }
 }
 
 fn track(period_ns: u64, latency: &Latency) -> Track {
@@ -78,6 +82,9 @@ fn doubts(latency: &Latency) -> Vec<String> {
     for series in &latency.series {
         let of = |doubt: &String| format!("CPU {}: {doubt}", series.cpu);
         doubts.extend(series.doubts.iter().map(of));
+    }
+    for load in &latency.loads {
+        doubts.extend(load.doubts.iter().map(|doubt| format!("load {}: {doubt}", load.name)));
     }
     if latency.stopped {
         doubts.push("it was stopped before its time".to_owned());

@@ -174,6 +174,15 @@ impl Error {
         matches!(self.cause, Cause::Held { .. })
     }
 
+    /// The process that holds the lock, where it says so.
+    #[must_use]
+    pub fn holder(&self) -> Option<i32> {
+        match self.cause {
+            Cause::Held { pid } => pid.and_then(|pid| i32::try_from(pid).ok()),
+            _ => None,
+        }
+    }
+
     /// A test stopped the host here.
     #[must_use]
     pub fn is_stop(&self) -> bool {

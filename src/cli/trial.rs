@@ -1,0 +1,394 @@
+//! `cpushield trial`: a matrix of configurations and measurements.
+
+use super::Global;
+use super::lab::{Bench, NAME};
+use crate::apply;
+use crate::boot::{self, early};
+use crate::failure::{Failure, Kind};
+use crate::latency::instruments;
+use crate::plan::plan;
+use crate::report::trial as report;
+use crate::run::Place;
+use crate::survey::{Machine, survey};
+use crate::trial::journal::{Journal, Notebook, Phase};
+use crate::trial::{self, Ended, Matrix, Scene, Schedule, Trial, schedule};
+use crate::tunables;
+use crate::ui::{Tone, Ui};
+use cpushield_linux::{
+    CpuSet, Host, Lock, Store, can_write, process, read_document, signal, write_document,
+};
+use std::path::{Path, PathBuf, absolute};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Measure under many configurations, through reboots, and say which is best
+///
+/// The matrix (docs/trial.toml shows one) has rows of configurations and columns of measurements.
+/// They are measured in alternating order and repeated; each shield is taken down after its
+/// measurement. Whatever comes between, a crash or no power, --resume goes on. At the end the
+/// machine is as it was.
+#[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("what").required(true))]
+pub struct Args {
+    /// The matrix, a TOML file
+    #[arg(value_name = "MATRIX", group = "what")]
+    matrix: Option<PathBuf>,
+    /// Show the order, how long it takes and how often the machine reboots; do nothing
+    #[arg(long, requires = "matrix")]
+    dry_run: bool,
+    /// Reboot the machine, by itself and as often as it takes, for rows with kernel parameters;
+    /// without this they are not run
+    #[arg(long, requires = "matrix")]
+    reboot: bool,
+    /// Write the result here as JSON at the end
+    #[arg(long, short, value_name = "FILE", requires = "matrix")]
+    output: Option<PathBuf>,
+    /// Go on where it was interrupted
+    #[arg(long, group = "what")]
+    resume: bool,
+    /// Show what was measured so far, or by the last trial
+    #[arg(long, group = "what")]
+    status: bool,
+    /// End it, and put everything back
+    #[arg(long, group = "what")]
+    stop: bool,
+}
+
+/// How long a trial that is at work may take to end.
+const STOPPING: Duration = Duration::from_secs(60);
+
+/// Runs it.
+///
+/// # Errors
+/// The matrix is wrong, the machine cannot be measured so, or something cannot be put back.
+pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
+    let host = global.host()?;
+    let notebook = Notebook::new(&global.state);
+    if args.status {
+        return status(ui, &notebook);
+    }
+    if !host.is_live() && !args.dry_run {
+        return Err(Failure::usage("a recorded machine does not run: nothing to measure")
+            .hint("leave --root out"));
+    }
+    if let Some(file) = &args.matrix {
+        let text = read_document(file)?;
+        let name = file.display().to_string();
+        let matrix = Matrix::parse(&text, &name)?;
+        let schedule = schedule(&matrix, args.reboot);
+        if args.dry_run {
+            let outlook = trial::outlook(&matrix, &schedule, args.reboot);
+            return ui.show(&outlook, || report::outlook(&outlook, ui.width()));
+        }
+        let store = Store::new(&global.state);
+        let _turn = turn(&store, "a trial is at work")?;
+        let journal = Journal::new(name, text, CpuSet::new(), now_s());
+        let journal = begin(ui, global, args, &host, &store, &matrix, journal)?;
+        return go(ui, global, &host, &notebook, journal);
+    }
+    let store = Store::new(&global.state);
+    if args.stop {
+        return stop(ui, global, &host, &store, &notebook);
+    }
+    let _turn = turn(&store, "it is at work already")?;
+    match notebook.load()? {
+        Some(journal) => go(ui, global, &host, &notebook, journal),
+        None => Err(none()),
+    }
+}
+
+fn none() -> Failure {
+    Failure::usage("there is no trial").hint("begin one: cpushield trial MATRIX.toml")
+}
+
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}
+
+/// The right to run a trial; `else_` is what holds it.
+fn turn(store: &Store, else_: &str) -> Result<Lock, Failure> {
+    store.claim(NAME).map_err(|error| match error.is_held() {
+        true => Failure::machine(format!("{else_}: {}", error.reason()))
+            .hint("cpushield trial --status shows it, --stop ends it"),
+        false => error.into(),
+    })
+}
+
+/// Checks everything that can be checked before, and makes the first entry of the journal.
+fn begin(
+    ui: &Ui,
+    global: &Global,
+    args: &Args,
+    host: &Host,
+    store: &Store,
+    matrix: &Matrix,
+    journal: Journal,
+) -> Result<Journal, Failure> {
+    let notebook = Notebook::new(&global.state);
+    let old = notebook.load()?;
+    if let Some(old) = old.as_ref().filter(|old| old.phase == Phase::Running) {
+        let done = old.ends.len();
+        return Err(Failure::machine(format!(
+            "a trial is unfinished: {} ({done} steps)",
+            old.file
+        ))
+        .hint("go on with it: cpushield trial --resume")
+        .hint("or end it and put everything back: cpushield trial --stop"));
+    }
+    free(host, store, matrix, args.reboot)?;
+    let output = args.output.as_ref();
+    output.map_or(Ok(()), |file| can_write(file))?;
+    let whole = |path: &PathBuf| absolute(path).unwrap_or(path.clone()).display().to_string();
+    let machine = survey(host, &tunables::reads());
+    let (shielded, cpus) = cpus(host, &machine, matrix)?;
+    let journal = Journal {
+        reboot: args.reboot,
+        output: output.map(whole),
+        scene: scene(host, &machine),
+        shielded,
+        cpus,
+        ..journal
+    };
+    let schedule = schedule(matrix, args.reboot);
+    let bench = bench(ui, global, host, matrix, &schedule, &journal);
+    for words in schedule.boots.iter().skip(1) {
+        bench.check_boot(words)?;
+    }
+    for column in &matrix.columns {
+        if let Some(Err(why)) = instruments::by_name(&column.instrument).map(|it| it.possible(host))
+        {
+            let why = format!("{} cannot be measured here: {why}", column.instrument);
+            return Err(Failure::machine(format!("column {:?}: {why}", column.name)));
+        }
+    }
+    if !args.reboot && matrix.has_boots() {
+        ui.warn("rows with kernel parameters are not run: they need --reboot");
+    }
+    if schedule.steps.is_empty() {
+        return Err(Failure::usage("nothing is left to measure")
+            .hint("let the machine reboot as often as it takes: --reboot"));
+    }
+    let before = old.and_then(|old| Some(trial::schedule(&old.matrix().ok()?, true).steps.len()));
+    notebook.clear(before.unwrap_or(0).max(schedule.steps.len()))?;
+    notebook.save(&journal)?;
+    Ok(journal)
+}
+
+/// Nobody else has changed what a trial would change.
+fn free(host: &Host, store: &Store, matrix: &Matrix, reboot: bool) -> Result<(), Failure> {
+    if process::effective_user() != 0 {
+        return Err(Failure::machine("only root can shield CPUs").hint("run it as root"));
+    }
+    if let Some(active) = apply::active(host, store)? {
+        return Err(Failure::machine(format!("CPU {} is shielded already", active.shield.cpus))
+            .hint("take that shield down first: cpushield undo"));
+    }
+    if !reboot || !matrix.has_boots() {
+        return Ok(());
+    }
+    if boot::journal(store)?.is_some() {
+        return Err(Failure::machine(
+            "the boot loader has kernel parameters of cpushield's already",
+        )
+        .hint("see: cpushield status --boot")
+        .hint("take them back first: cpushield undo --boot"));
+    }
+    if let Some(kept) = early::installed(store)? {
+        let what = format!("each boot makes a shield ({}), in every row", kept.path);
+        return Err(Failure::machine(what).hint("take it away first: cpushield undo"));
+    }
+    Ok(())
+}
+
+/// CPUs of the shield, and those of them that are measured.
+fn cpus(host: &Host, machine: &Machine, matrix: &Matrix) -> Result<(CpuSet, CpuSet), Failure> {
+    let present = machine.topology.present.union(&machine.topology.online);
+    let list = |text: &String| CpuSet::parse_list(text, present.last());
+    let given = matrix.cpus.as_ref().map(list).transpose();
+    let given = given.map_err(|error| Failure::usage(error.to_string()))?;
+    let mut found = given.clone().map(|cpus| (cpus.clone(), cpus));
+    // Every shield is planned, so that what cannot be made is told before anything is.
+    for (n, row) in matrix.rows.iter().filter(|row| row.shield).enumerate() {
+        let chosen = found.as_ref().map(|(shielded, _)| shielded.clone());
+        let plan = plan(machine, &Bench::wish(matrix, row, chosen)).map_err(|refused| {
+            let failure = Failure::from(refused);
+            Failure { message: format!("row {:?}: {}", row.name, failure.message), ..failure }
+        })?;
+        if n == 0 {
+            found = Some((plan.shield.cpus.clone(), Place::of(host, &plan).cpus));
+        }
+    }
+    found.ok_or_else(|| {
+        Failure::usage("it is not known which CPUs to measure: no row has a shield")
+            .hint("name them in the matrix: cpus = \"3\"")
+    })
+}
+
+/// What a reader needs to repeat it.
+fn scene(host: &Host, machine: &Machine) -> Scene {
+    let dmi = |names: [&str; 2]| {
+        let read = |name| host.read_line(&format!("/sys/class/dmi/id/{name}")).ok();
+        let words: Vec<String> = names.into_iter().filter_map(read).collect();
+        let text = words.join(" ").trim().to_owned();
+        Some(text).filter(|text| !text.is_empty())
+    };
+    let os = host.read("/etc/os-release").unwrap_or_default();
+    let pretty = os.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
+    let guest = machine.virt.guest == Some(true);
+    Scene {
+        machine: dmi(["sys_vendor", "product_name"]),
+        board: dmi(["board_vendor", "board_name"]),
+        firmware: dmi(["bios_version", "bios_date"]),
+        processor: machine.topology.model.clone(),
+        distribution: pretty.map(|name| name.trim_matches(['"', '\'']).to_owned()),
+        kernel: machine.kernel.release.clone(),
+        realtime: machine.kernel.realtime,
+        cmdline: machine.kernel.cmdline.clone(),
+        hypervisor: machine.virt.hypervisor.clone().or(guest.then(|| "unknown".to_owned())),
+        settings: machine.firmware.iter().map(|finding| finding.seen.clone()).collect(),
+    }
+}
+
+fn bench<'a>(
+    ui: &'a Ui,
+    global: &'a Global,
+    host: &'a Host,
+    matrix: &'a Matrix,
+    schedule: &'a Schedule,
+    journal: &Journal,
+) -> Bench<'a> {
+    Bench {
+        ui,
+        global,
+        host,
+        store: Store::new(&global.state),
+        matrix,
+        schedule,
+        shielded: journal.shielded.clone(),
+        cpus: journal.cpus.clone(),
+        home: journal.scene.cmdline.clone(),
+    }
+}
+
+fn go(
+    ui: &Ui,
+    global: &Global,
+    host: &Host,
+    notebook: &Notebook,
+    mut journal: Journal,
+) -> Result<(), Failure> {
+    signal::catch_stops().map_err(|e| Failure::machine(format!("cannot catch signals: {e}")))?;
+    let matrix = journal.matrix()?;
+    let schedule = schedule(&matrix, journal.reboot);
+    let mut bench = bench(ui, global, host, &matrix, &schedule, &journal);
+    let later = "what was measured is kept; go on: cpushield trial --resume";
+    let ended = trial::go(&mut bench, notebook, &mut journal, &schedule)
+        .map_err(|failure| failure.hint(later).hint("or end it: cpushield trial --stop"))?;
+    match ended {
+        Ended::Finished => {}
+        Ended::Rebooting => {
+            let on = match host.exists("/run/systemd/system") {
+                true => "it goes on by itself after the boot; see: cpushield trial --status",
+                false => "after the boot: cpushield trial --resume",
+            };
+            ui.status(on);
+            return Ok(());
+        }
+        Ended::Interrupted => {
+            let signal = signal::stopped_by().unwrap_or(0);
+            let failure = Failure::new(Kind::Undone, format!("stopped by signal {signal}"));
+            return Err(failure.hint(later).hint("or end it: cpushield trial --stop"));
+        }
+        Ended::Elsewhere(why) => {
+            return Err(Failure::machine(format!("the machine is not as at the beginning: {why}"))
+                .hint("boot its entry of the beginning, then: cpushield trial --resume")
+                .hint("or end the trial: cpushield trial --stop"));
+        }
+    }
+    if journal.ended_s.is_none() {
+        journal.ended_s = Some(now_s());
+        notebook.save(&journal)?;
+    }
+    let trial = trial::told(&journal, &matrix, notebook);
+    if let Some(file) = &journal.output {
+        let text = serde_json::to_string_pretty(&trial).unwrap_or_default();
+        write_document(Path::new(file), &(text + "\n"))?;
+        ui.status(&format!("wrote {file}"));
+    }
+    show(ui, &trial)
+}
+
+fn show(ui: &Ui, trial: &Trial) -> Result<(), Failure> {
+    ui.show(trial, || report::text(trial, ui.width(), &paint))
+}
+
+fn status(ui: &Ui, notebook: &Notebook) -> Result<(), Failure> {
+    let Some(journal) = notebook.load()? else { return Err(none()) };
+    let matrix = journal.matrix()?;
+    show(ui, &trial::told(&journal, &matrix, notebook))
+}
+
+fn stop(
+    ui: &Ui,
+    global: &Global,
+    host: &Host,
+    store: &Store,
+    notebook: &Notebook,
+) -> Result<(), Failure> {
+    let _turn = ended(store)?;
+    let mut journal = match notebook.load() {
+        Ok(Some(journal)) => journal,
+        Ok(None) => return Err(none()),
+        Err(trial::journal::JournalError::Damaged { .. }) => return forget(ui, host, notebook),
+        Err(error) => return Err(error.into()),
+    };
+    let matrix = journal.matrix()?;
+    if journal.phase == Phase::Running {
+        let schedule = schedule(&matrix, journal.reboot);
+        let mut bench = bench(ui, global, host, &matrix, &schedule, &journal);
+        let away = trial::stop(&mut bench, notebook, &mut journal, now_s())?;
+        ui.status("stopped; everything is put back");
+        if away {
+            ui.warn(
+                "the kernel still runs with parameters of the trial: reboot, and they are gone",
+            );
+        }
+    }
+    show(ui, &trial::told(&journal, &matrix, notebook))
+}
+
+/// A journal that cannot be read: what it does not need is put back.
+fn forget(ui: &Ui, host: &Host, notebook: &Notebook) -> Result<(), Failure> {
+    trial::unit::remove(host)?;
+    let kept = notebook.forget()?;
+    ui.status(&format!("the journal cannot be read, and is now {kept}"));
+    ui.warn("a shield and kernel parameters may be left: cpushield undo; cpushield undo --boot");
+    Ok(())
+}
+
+/// Ends whoever is at work, and takes its place.
+fn ended(store: &Store) -> Result<Lock, Failure> {
+    let step = Duration::from_millis(100);
+    let mut waited = Duration::ZERO;
+    loop {
+        let error = match store.claim(NAME) {
+            Ok(lock) => return Ok(lock),
+            Err(error) => error,
+        };
+        match error.holder().filter(|_| waited < STOPPING) {
+            // It may be gone by now; then the next look takes the lock.
+            Some(pid) => drop(process::kill(pid, 15)),
+            None => return Err(error.into()),
+        }
+        std::thread::sleep(step);
+        waited += step;
+    }
+}
+
+fn paint(word: report::Word, words: &str) -> String {
+    match word {
+        report::Word::Good => Tone::Good.paint(words),
+        report::Word::Bad => Tone::Bad.paint(words),
+        report::Word::Doubt => Tone::Doubt.paint(words),
+        report::Word::Head => Tone::Head.paint(words),
+    }
+}

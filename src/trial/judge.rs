@@ -1,0 +1,330 @@
+//! The cells of a [`Trial`] → which row is best, and what each option does alone. Pure.
+//!
+//! One figure of each run is compared, which is fixed before anything is measured, by the test of
+//! `compare`. Runs of one boot are no repetitions of that boot: rows that are booted differently
+//! are compared by the worst of each boot.
+
+use super::{Best, Difference, Effect, Row, Trial};
+use crate::compare::{self, Answer, Finding};
+use std::collections::BTreeSet;
+
+/// A column and the period of its threads.
+type Track = (usize, u64);
+
+/// Says which row is best, and what each option does alone.
+pub(super) fn judge(trial: &mut Trial) {
+    let tracks = trial.tracks();
+    trial.best = tracks.iter().filter_map(|track| best(trial, *track)).collect();
+    trial.effects = effects(trial, &tracks);
+    let tested = trial.effects.iter().filter(|it| it.verdict != Difference::Unknown).count();
+    if tested > 1 {
+        trial.notes.push(format!(
+            "{tested} effects were tested, each by itself: one in {:.0} looks like more than chance \
+             when there is none",
+            1.0 / compare::ALPHA
+        ));
+    }
+}
+
+/// Two rows by one track: whether the second is better.
+struct Compared {
+    difference: Difference,
+    ratio: Option<f64>,
+    p: Option<f64>,
+    why: String,
+}
+
+fn compared(trial: &Trial, (one, other): (usize, usize), track: Track) -> Compared {
+    let unknown =
+        |why: String| Compared { difference: Difference::Unknown, ratio: None, p: None, why };
+    for row in [one, other] {
+        if let Some(why) = doubtful(trial, row, track.0) {
+            return unknown(why);
+        }
+    }
+    let boot = |row: usize| trial.rows.get(row).map(|row| row.boot.clone());
+    let apart = boot(one) != boot(other);
+    let (a, b) = (values(trial, one, track, apart), values(trial, other, track, apart));
+    if a.is_empty() || b.is_empty() {
+        return unknown("not measured".to_owned());
+    }
+    let (finding, estimate) = compare::one_figure(&a, &b);
+    let ratio = estimate.map(|estimate| estimate.ratio);
+    let difference = match (finding.answer, ratio) {
+        (Answer::Differs, Some(ratio)) if ratio < 1.0 => Difference::Better,
+        (Answer::Differs, Some(_)) => Difference::Worse,
+        (Answer::NotShown, _) => Difference::Chance,
+        _ => Difference::Unknown,
+    };
+    Compared { difference, ratio, p: finding.p, why: why(&finding, apart) }
+}
+
+fn why(finding: &Finding, apart: bool) -> String {
+    let what = if apart { "boots" } else { "repetitions" };
+    match (finding.p, finding.runs_needed) {
+        (_, Some(needed)) => format!("{needed} {what} of each are needed to tell it from chance"),
+        (Some(p), None) => format!("p {p:.3}"),
+        (None, None) => finding.why.join("; "),
+    }
+}
+
+/// Why nothing can be said of a row.
+fn doubtful(trial: &Trial, row: usize, column: usize) -> Option<String> {
+    let runs = &trial.cell(row, column)?.runs;
+    let name = trial.rows.get(row).map(|row| row.name.as_str()).unwrap_or_default();
+    let doubtful = runs.iter().any(|run| !run.doubts.is_empty() || run.held == Some(false));
+    doubtful.then(|| format!("a measurement of {name:?} is doubtful"))
+}
+
+/// The figure of each repetition, or the worst of each boot.
+fn values(trial: &Trial, row: usize, track: Track, by_boot: bool) -> Vec<f64> {
+    let figure = trial.figure(track);
+    let runs = trial.cell(row, track.0).map(|cell| cell.runs.as_slice()).unwrap_or_default();
+    let mut values: Vec<(usize, u64)> = Vec::new();
+    for run in runs {
+        let of = run.tracks.iter().find(|it| it.period_ns == track.1);
+        let Some(ns) = of.and_then(|it| it.figure(figure)) else { continue };
+        let unit = if by_boot { visit(trial, run.round) } else { run.round };
+        match values.iter_mut().find(|(known, _)| *known == unit) {
+            Some((_, worst)) => *worst = ns.max(*worst),
+            None => values.push((unit, ns)),
+        }
+    }
+    #[expect(clippy::cast_precision_loss, reason = "times are below 2^52 ns")]
+    let real = |(_, ns): (usize, u64)| ns as f64;
+    values.into_iter().map(real).collect()
+}
+
+/// In which boot of its kind a repetition is made.
+fn visit(trial: &Trial, round: usize) -> usize {
+    let (boots, repeats) = (trial.boots.max(1), trial.repeats.max(1));
+    (0..boots).rev().find(|visit| visit * repeats / boots <= round).unwrap_or(0)
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let half = values.len() / 2;
+    let upper = *values.get(half)?;
+    if values.len() % 2 == 1 {
+        return Some(upper);
+    }
+    Some(f64::midpoint(*values.get(half.checked_sub(1)?)?, upper))
+}
+
+/// Which row is best; `None` where nothing was measured.
+fn best(trial: &Trial, track: Track) -> Option<Best> {
+    let typical = |row: usize| Some((row, median(values(trial, row, track, false))?));
+    let mut rows: Vec<(usize, f64)> = (0..trial.rows.len()).filter_map(typical).collect();
+    rows.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let ((first, _), others) = rows.split_first()?;
+    let mut among = vec![*first];
+    let mut p = 0.0_f64;
+    let mut reasons: Vec<String> = Vec::new();
+    for (other, _) in others {
+        let compared = compared(trial, (*first, *other), track);
+        if compared.difference == Difference::Worse {
+            p = p.max(compared.p.unwrap_or(1.0));
+            continue;
+        }
+        among.push(*other);
+        let why = match compared.difference {
+            Difference::Unknown => compared.why,
+            _ => "chance may explain the difference".to_owned(),
+        };
+        if !reasons.contains(&why) {
+            reasons.push(why);
+        }
+    }
+    let winner = (others.len() + 1 > 1 && among.len() == 1).then_some(*first);
+    let why = match (winner, others) {
+        (Some(_), _) => format!("every other row is longer by more than chance, p {p:.3} at most"),
+        (None, []) => "no other row was measured".to_owned(),
+        (None, _) => reasons.join("; "),
+    };
+    let figure = trial.figure(track);
+    Some(Best { column: track.0, period_ns: track.1, figure, winner, among, why })
+}
+
+/// What a row has that another may not have.
+fn options(row: &Row) -> BTreeSet<String> {
+    let switch = |on: bool| if on { "on" } else { "off" };
+    let tunables = row.tunables.iter().map(|(name, on)| format!("{name} {}", switch(*on)));
+    let shield = row.shield.then(|| "shield".to_owned());
+    shield.into_iter().chain(tunables).chain(row.boot.iter().cloned()).collect()
+}
+
+/// Every pair of rows that differ by one option.
+fn effects(trial: &Trial, tracks: &[Track]) -> Vec<Effect> {
+    let options: Vec<BTreeSet<String>> = trial.rows.iter().map(options).collect();
+    let mut effects = Vec::new();
+    for (without, few) in options.iter().enumerate() {
+        for (with, many) in options.iter().enumerate() {
+            let mut more = many.difference(few);
+            let (Some(option), None, true) = (more.next(), more.next(), few.is_subset(many)) else {
+                continue;
+            };
+            for track in tracks {
+                let Compared { difference, ratio, why, .. } =
+                    compared(trial, (without, with), *track);
+                effects.push(Effect {
+                    option: option.clone(),
+                    without,
+                    with,
+                    column: track.0,
+                    period_ns: track.1,
+                    figure: trial.figure(*track),
+                    ratio,
+                    verdict: difference,
+                    why,
+                });
+            }
+        }
+    }
+    effects
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trial::{Cell, Column, Figure, Run, SCHEMA, Scene, State, Track};
+
+    /// A trial of one column whose rows have these options and found these jitters in µs.
+    fn trial(boots: usize, rows: &[(&str, &[u64])]) -> Trial {
+        let row = |(options, _): &(&str, &[u64])| {
+            let words = || options.split(' ');
+            Row {
+                name: (*options).to_owned(),
+                shield: words().any(|word| word == "shield"),
+                tunables: words()
+                    .filter_map(|word| Some((word.strip_prefix("no-")?.to_owned(), false)))
+                    .collect(),
+                boot: words().filter(|word| word.contains('=')).map(str::to_owned).collect(),
+                missing: None,
+            }
+        };
+        let run = |(round, us): (usize, &u64)| Run {
+            round,
+            began_s: round as u64,
+            span_ns: 1,
+            kernel: None,
+            held: None,
+            tracks: vec![Track {
+                period_ns: 1_000,
+                samples: 9,
+                missed: 0,
+                max_ns: Some(1),
+                jitter_ns: Some(us * 1_000),
+                percentiles: Vec::new(),
+                over: Vec::new(),
+            }],
+            loads: Vec::new(),
+            doubts: Vec::new(),
+            file: String::new(),
+        };
+        let cell = |(row, (_, found)): (usize, &(&str, &[u64]))| Cell {
+            row,
+            column: 0,
+            runs: found.iter().enumerate().map(run).collect(),
+            missing: Vec::new(),
+        };
+        let mut trial = Trial {
+            schema: SCHEMA,
+            name: "t".to_owned(),
+            version: String::new(),
+            state: State::Finished,
+            began_s: 0,
+            ended_s: None,
+            cpus: "3".parse().unwrap(),
+            span_ns: 1,
+            settle_ns: 0,
+            repeats: rows[0].1.len(),
+            boots,
+            scene: Scene::default(),
+            rows: rows.iter().map(row).collect(),
+            columns: vec![Column {
+                name: "c".to_owned(),
+                instrument: "timer".to_owned(),
+                periods_ns: vec![1_000],
+                other: false,
+                over_ns: Vec::new(),
+                load: Vec::new(),
+            }],
+            cells: rows.iter().enumerate().map(cell).collect(),
+            best: Vec::new(),
+            effects: Vec::new(),
+            notes: Vec::new(),
+        };
+        judge(&mut trial);
+        trial
+    }
+
+    #[test]
+    fn a_winner_is_named_only_where_chance_does_not_explain_it() {
+        let clear = trial(4, &[("base", &[90, 91, 92, 93]), ("shield", &[10, 11, 12, 13])]);
+        assert_eq!((clear.best[0].winner, clear.best[0].among.as_slice()), (Some(1), &[1][..]));
+        assert_eq!(clear.best[0].figure, Figure::MaxJitter);
+        let mixed = trial(
+            4,
+            &[
+                ("base", &[90, 91, 92, 93]),
+                ("shield", &[10, 21, 12, 23]),
+                ("shield no-thp", &[20, 11, 22, 13]),
+            ],
+        );
+        assert_eq!((mixed.best[0].winner, mixed.best[0].among.len()), (None, 2));
+        assert_eq!(mixed.best[0].why, "chance may explain the difference");
+        let few = trial(2, &[("base", &[90, 91]), ("shield", &[10, 11])]);
+        assert_eq!(few.best[0].winner, None);
+        assert_eq!(few.best[0].why, "4 repetitions of each are needed to tell it from chance");
+        let alone = trial(2, &[("base", &[90, 91])]);
+        assert_eq!(alone.best[0].winner, None);
+    }
+
+    #[test]
+    fn each_option_alone_is_told_by_the_rows_that_differ_by_it() {
+        let trial = trial(
+            4,
+            &[
+                ("base", &[90, 91, 92, 93]),
+                ("shield", &[10, 11, 12, 13]),
+                ("shield no-thp", &[10, 11, 12, 13]),
+                ("shield nohz_full=3", &[30, 31, 32, 33]),
+                ("shield no-thp nohz_full=3 x=1", &[1, 1, 1, 1]),
+            ],
+        );
+        let told: Vec<_> = trial
+            .effects
+            .iter()
+            .map(|it| (it.option.as_str(), it.without, it.with, it.verdict))
+            .collect();
+        let wanted = [
+            ("shield", 0, 1, Difference::Better),
+            ("thp off", 1, 2, Difference::Chance),
+            ("nohz_full=3", 1, 3, Difference::Worse),
+        ];
+        assert_eq!(told, wanted);
+        assert!(trial.effects[0].ratio.is_some_and(|ratio| ratio < 0.2));
+        assert!(trial.notes[0].starts_with("3 effects were tested"), "{:?}", trial.notes);
+    }
+
+    #[test]
+    fn runs_of_one_boot_are_no_repetitions_of_it() {
+        let rows: &[(&str, &[u64])] =
+            &[("base", &[90, 91, 92, 93]), ("nohz_full=3", &[10, 11, 12, 13])];
+        let few = trial(2, rows);
+        assert_eq!(few.effects[0].verdict, Difference::Unknown);
+        assert_eq!(few.effects[0].why, "4 boots of each are needed to tell it from chance");
+        assert_eq!(trial(4, rows).effects[0].verdict, Difference::Better);
+        assert_eq!(values(&few, 0, (0, 1_000), true), [91_000.0, 93_000.0]);
+    }
+
+    #[test]
+    fn what_is_doubtful_wins_nothing() {
+        let mut trial = trial(4, &[("base", &[90, 91, 92, 93]), ("shield", &[10, 11, 12, 13])]);
+        trial.cells[1].runs[2].held = Some(false);
+        judge(&mut trial);
+        assert_eq!(trial.best[0].winner, None);
+        assert_eq!(trial.best[0].why, "a measurement of \"shield\" is doubtful");
+        assert_eq!(trial.effects[0].verdict, Difference::Unknown);
+    }
+}

@@ -1,0 +1,500 @@
+//! A matrix file (TOML) → [`Matrix`]: rows of configurations, columns of measurements. Pure. What
+//! is wrong in it is told with file, line, column and what was expected.
+
+use super::{Column, Row};
+use crate::boot::line;
+use crate::latency::instruments;
+use crate::load;
+use crate::policy::{Workload, parse_span};
+use crate::tunables::{self, TUNABLES, nearest};
+use cpushield_linux::CpuSet;
+use cpushield_linux::cpuset::CPUS_MAX;
+use cpushield_linux::tally::LIMITS;
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::ops::Range;
+use toml::Spanned;
+
+/// What stands for the list of measured CPUs in a kernel parameter.
+pub const CPUS: &str = "{cpus}";
+/// Rows, columns and repetitions of one matrix at most: nobody waits for more.
+const MOST: usize = 64;
+/// A name is a cell of a table.
+const NAME_MAX: usize = 40;
+/// How often each cell is measured unless the matrix says so: the least with which a difference
+/// between two rows can be more than chance.
+const REPEATS: usize = 4;
+/// The period of a thread, unless another is given.
+const PERIOD_NS: u64 = 1_000_000;
+
+/// What is to be measured, and under which configurations.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Matrix {
+    /// Its name.
+    pub name: String,
+    /// The CPUs to measure (`N` is the last one); `None`: those that a shield would take.
+    pub cpus: Option<String>,
+    /// How often each cell is measured.
+    pub repeats: usize,
+    /// How often each configuration of boot parameters is booted; repetitions are spread over it.
+    pub boots: usize,
+    /// How long each measurement takes.
+    pub span_ns: u64,
+    /// How long the threads run before anything counts.
+    pub settle_ns: u64,
+    /// What will run on the CPUs.
+    pub workload: Workload,
+    /// Shielding half a core is accepted.
+    pub half_core: bool,
+    /// The configurations.
+    pub rows: Vec<Row>,
+    /// The measurements.
+    pub columns: Vec<Column>,
+}
+
+/// Why a matrix file is not accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MatrixError {
+    /// The file.
+    pub file: String,
+    /// Line and column, from 1; `None` when it is not about one place.
+    pub place: Option<(usize, usize)>,
+    /// What is wrong and what was expected.
+    pub why: String,
+}
+
+impl fmt::Display for MatrixError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.place {
+            Some((line, column)) => write!(f, "{}:{line}:{column}: {}", self.file, self.why),
+            None => write!(f, "{}: {}", self.file, self.why),
+        }
+    }
+}
+
+impl std::error::Error for MatrixError {}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Text {
+    name: Option<Spanned<String>>,
+    cpus: Option<Spanned<String>>,
+    repeats: Option<Spanned<usize>>,
+    boots: Option<Spanned<usize>>,
+    time: Option<Spanned<String>>,
+    settle: Option<Spanned<String>>,
+    #[serde(default)]
+    workload: Workload,
+    #[serde(default)]
+    half_core: bool,
+    #[serde(default)]
+    row: Vec<Spanned<RowText>>,
+    #[serde(default)]
+    column: Vec<Spanned<ColumnText>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RowText {
+    name: Spanned<String>,
+    #[serde(default)]
+    shield: bool,
+    #[serde(default)]
+    tunables: BTreeMap<Spanned<String>, bool>,
+    #[serde(default)]
+    boot: Vec<Spanned<String>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ColumnText {
+    name: Spanned<String>,
+    instrument: Spanned<String>,
+    #[serde(default)]
+    threads: Vec<Spanned<String>>,
+    #[serde(default)]
+    other: bool,
+    #[serde(default)]
+    over: Vec<Spanned<String>>,
+    #[serde(default)]
+    load: Vec<Spanned<String>>,
+}
+
+/// What is wrong, and where in the text.
+type Wrong = (Option<Range<usize>>, String);
+
+impl Matrix {
+    /// Parses a matrix file; `file` is its name for errors.
+    ///
+    /// # Errors
+    /// Names line and column and what was expected there; keys that are not known are refused.
+    pub fn parse(text: &str, file: &str) -> Result<Matrix, MatrixError> {
+        let place = |span: Option<Range<usize>>| span.map(|span| place(text, span.start));
+        let error =
+            |(span, why): Wrong| MatrixError { file: file.to_owned(), place: place(span), why };
+        let raw: Text =
+            toml::from_str(text).map_err(|e| error((e.span(), e.message().trim().to_owned())))?;
+        matrix(raw, file).map_err(error)
+    }
+
+    /// Whether a row has to be booted.
+    #[must_use]
+    pub fn has_boots(&self) -> bool {
+        self.rows.iter().any(|row| !row.boot.is_empty())
+    }
+}
+
+fn matrix(raw: Text, file: &str) -> Result<Matrix, Wrong> {
+    if let Some(list) = &raw.cpus {
+        CpuSet::parse_list(list.get_ref(), Some(CPUS_MAX - 1))
+            .map_err(|e| at(list, e.to_string()))?;
+    }
+    let repeats = number(raw.repeats.as_ref(), REPEATS, MOST, "repeats")?;
+    let boots = number(raw.boots.as_ref(), repeats, repeats, "boots")?;
+    let span_ns = raw.time.as_ref().map_or(Ok(10_000_000_000), time)?;
+    let settle_ns = raw
+        .settle
+        .as_ref()
+        .map_or(Ok(200_000_000), |text| parse_span(text.get_ref()).map_err(|why| at(text, why)))?;
+    let own = || file.rsplit('/').next().unwrap_or(file).trim_end_matches(".toml").to_owned();
+    let name = match &raw.name {
+        Some(given) => plain_name(given)?,
+        None => Some(own()).filter(|it| is_name(it)).unwrap_or_else(|| "trial".to_owned()),
+    };
+    let rows = raw.row.iter().map(|it| row(it.get_ref())).collect::<Result<Vec<_>, Wrong>>()?;
+    let columns: Vec<Column> =
+        raw.column.iter().map(|it| column(it.get_ref())).collect::<Result<_, Wrong>>()?;
+    for (count, what) in [(rows.len(), "row"), (columns.len(), "column")] {
+        if !(1..=MOST).contains(&count) {
+            let why = format!("found {count} tables [[{what}]], expected 1 to {MOST}");
+            return Err((None, why));
+        }
+    }
+    let row_names: Vec<_> = raw.row.iter().map(|it| &it.get_ref().name).collect();
+    let column_names: Vec<_> = raw.column.iter().map(|it| &it.get_ref().name).collect();
+    each_once(&row_names)?;
+    each_once(&column_names)?;
+    for (index, (one, text)) in rows.iter().zip(&raw.row).enumerate() {
+        let same = |it: &&Row| Row { name: one.name.clone(), ..(*it).clone() } == *one;
+        if let Some(other) = rows.iter().take(index).find(same) {
+            let why = format!("row {:?} is the same as row {:?}", one.name, other.name);
+            return Err((Some(text.span()), why));
+        }
+    }
+    Ok(Matrix {
+        name,
+        cpus: raw.cpus.map(Spanned::into_inner),
+        repeats,
+        boots,
+        span_ns,
+        settle_ns,
+        workload: raw.workload,
+        half_core: raw.half_core,
+        rows,
+        columns,
+    })
+}
+
+fn at<T>(text: &Spanned<T>, why: String) -> Wrong {
+    (Some(text.span()), why)
+}
+
+fn number(
+    given: Option<&Spanned<usize>>,
+    unless: usize,
+    most: usize,
+    what: &str,
+) -> Result<usize, Wrong> {
+    let Some(given) = given else { return Ok(unless) };
+    if (1..=most).contains(given.get_ref()) {
+        return Ok(*given.get_ref());
+    }
+    Err(at(given, format!("{what} is {}, expected 1 to {most}", given.get_ref())))
+}
+
+/// A time, more than none.
+fn time(text: &Spanned<String>) -> Result<u64, Wrong> {
+    match parse_span(text.get_ref()).map_err(|why| at(text, why))? {
+        0 => Err(at(text, "the time must be longer than nothing".to_owned())),
+        ns => Ok(ns),
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let plain = |c: char| !c.is_control();
+    !name.trim().is_empty() && name.chars().count() <= NAME_MAX && name.chars().all(plain)
+}
+
+fn plain_name(name: &Spanned<String>) -> Result<String, Wrong> {
+    if is_name(name.get_ref()) {
+        return Ok(name.get_ref().clone());
+    }
+    Err(at(name, format!("expected a name of 1 to {NAME_MAX} characters on one line")))
+}
+
+fn each_once(names: &[&Spanned<String>]) -> Result<(), Wrong> {
+    let mut seen = BTreeSet::new();
+    match names.iter().find(|name| !seen.insert(name.get_ref())) {
+        Some(twice) => {
+            Err(at(twice, format!("{:?} is the name of another one too", twice.get_ref())))
+        }
+        None => Ok(()),
+    }
+}
+
+fn row(text: &RowText) -> Result<Row, Wrong> {
+    let name = plain_name(&text.name)?;
+    if let Some((first, _)) = text.tunables.first_key_value()
+        && !text.shield
+    {
+        return Err(at(first, "tunables belong to a shield; expected shield = true".to_owned()));
+    }
+    for tunable in text.tunables.keys() {
+        if tunables::named(tunable.get_ref()).is_none() {
+            let known: Vec<&str> = TUNABLES.iter().map(|it| it.name()).collect();
+            let near = nearest(tunable.get_ref(), &known);
+            let near = near.first().map_or_else(
+                || "; `cpushield explain` lists them".to_owned(),
+                |it| format!("; did you mean {it}?"),
+            );
+            return Err(at(tunable, format!("there is no tunable {:?}{near}", tunable.get_ref())));
+        }
+    }
+    let mut names = BTreeSet::new();
+    for word in &text.boot {
+        if !line::plain(&word.get_ref().replace(CPUS, "0")) {
+            let why = format!("expected one plain kernel parameter, such as \"nohz_full={CPUS}\"");
+            return Err(at(word, why));
+        }
+        let name = word.get_ref().split('=').next().unwrap_or_default();
+        if !names.insert(name.to_owned()) {
+            return Err(at(word, format!("{name} is given twice")));
+        }
+    }
+    Ok(Row {
+        name,
+        shield: text.shield,
+        tunables: text.tunables.iter().map(|(name, on)| (name.get_ref().clone(), *on)).collect(),
+        boot: text.boot.iter().map(|word| word.get_ref().clone()).collect(),
+        missing: None,
+    })
+}
+
+fn column(text: &ColumnText) -> Result<Column, Wrong> {
+    let name = plain_name(&text.name)?;
+    let Some(instrument) = instruments::by_name(text.instrument.get_ref()) else {
+        let known: Vec<&str> = instruments::INSTRUMENTS.iter().map(|it| it.name()).collect();
+        let why = format!(
+            "there is no instrument {:?}, expected one of: {}",
+            text.instrument.get_ref(),
+            known.join(", ")
+        );
+        return Err(at(&text.instrument, why));
+    };
+    let mut periods_ns = text.threads.iter().map(time).collect::<Result<Vec<_>, Wrong>>()?;
+    if instrument.is_endless() {
+        if let Some(first) = text.threads.first() {
+            let why =
+                format!("a thread of {} never sleeps, so it has no period", instrument.name());
+            return Err(at(first, why));
+        }
+        periods_ns.push(0);
+    } else if periods_ns.is_empty() {
+        periods_ns.push(PERIOD_NS);
+    }
+    periods_ns.sort_unstable();
+    if let (Some(first), true) =
+        (text.threads.first(), periods_ns.windows(2).any(|pair| pair.first() == pair.get(1)))
+    {
+        let why = "two threads of one period on one CPU would hide each other".to_owned();
+        return Err(at(first, why));
+    }
+    let over_ns = text.over.iter().map(time).collect::<Result<Vec<_>, Wrong>>()?;
+    if let Some(last) = text.over.get(LIMITS) {
+        return Err(at(last, format!("expected {LIMITS} limits at most")));
+    }
+    let load: Vec<String> = text.load.iter().map(|word| word.get_ref().clone()).collect();
+    if let (Some(first), Err(error)) = (text.load.first(), load::wanted(&load)) {
+        return Err(at(first, error.to_string()));
+    }
+    Ok(Column {
+        name,
+        instrument: instrument.name().to_owned(),
+        periods_ns,
+        other: text.other || instrument.is_endless(),
+        over_ns,
+        load,
+    })
+}
+
+/// Line and column of a byte, from 1; columns are characters.
+fn place(text: &str, byte: usize) -> (usize, usize) {
+    let before = text.get(..byte).unwrap_or(text);
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    (1 + before.matches('\n').count(), 1 + line.chars().count())
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const GOOD: &str = r#"
+name = "lathe"
+cpus = "2-N"
+repeats = 6
+boots = 3
+time = "20s"
+settle = "1s"
+workload = "cyclic"
+
+[[row]]
+name = "as it is"
+
+[[row]]
+name = "shield, no watchdog"
+shield = true
+tunables = { watchdog = false }
+
+[[row]]
+name = "nohz_full"
+shield = true
+boot = ["nohz_full={cpus}", "nohlt"]
+
+[[column]]
+name = "LinuxCNC"
+instrument = "timer"
+threads = ["1ms", "25us"]
+over = ["20us", "50us"]
+load = ["messages"]
+
+[[column]]
+name = "spin"
+instrument = "spin"
+"#;
+
+    #[test]
+    fn a_matrix_is_read_whole() {
+        let matrix = Matrix::parse(GOOD, "/etc/x.toml").unwrap();
+        let row = |name: &str| Row {
+            name: name.to_owned(),
+            shield: true,
+            tunables: BTreeMap::new(),
+            boot: Vec::new(),
+            missing: None,
+        };
+        let column = |name: &str| Column {
+            name: name.to_owned(),
+            instrument: "timer".to_owned(),
+            periods_ns: vec![25_000, 1_000_000],
+            other: false,
+            over_ns: vec![20_000, 50_000],
+            load: vec!["messages".to_owned()],
+        };
+        let wanted = Matrix {
+            name: "lathe".to_owned(),
+            cpus: Some("2-N".to_owned()),
+            repeats: 6,
+            boots: 3,
+            span_ns: 20_000_000_000,
+            settle_ns: 1_000_000_000,
+            workload: Workload::Cyclic,
+            half_core: false,
+            rows: vec![
+                Row { shield: false, ..row("as it is") },
+                Row {
+                    tunables: [("watchdog".to_owned(), false)].into(),
+                    ..row("shield, no watchdog")
+                },
+                Row {
+                    boot: vec!["nohz_full={cpus}".to_owned(), "nohlt".to_owned()],
+                    ..row("nohz_full")
+                },
+            ],
+            columns: vec![
+                column("LinuxCNC"),
+                Column {
+                    instrument: "spin".to_owned(),
+                    periods_ns: vec![0],
+                    other: true,
+                    over_ns: Vec::new(),
+                    load: Vec::new(),
+                    ..column("spin")
+                },
+            ],
+        };
+        assert_eq!(matrix, wanted);
+        let short = "[[row]]\nname = 'a'\n[[column]]\nname = 'b'\ninstrument = 'timer'\n";
+        let short = Matrix::parse(short, "/etc/mill.toml").unwrap();
+        assert_eq!((short.name.as_str(), short.repeats, short.boots), ("mill", 4, 4));
+    }
+
+    #[test]
+    fn the_example_of_the_documents_is_a_matrix() {
+        let matrix = Matrix::parse(include_str!("../../docs/trial.toml"), "trial.toml").unwrap();
+        assert_eq!(
+            (matrix.name.as_str(), matrix.rows.len(), matrix.columns.len()),
+            ("lathe", 5, 2)
+        );
+        assert!(matrix.has_boots());
+    }
+
+    #[test]
+    fn errors_name_line_column_and_what_was_expected() {
+        let row = "[[row]]\nname = \"a\"\n";
+        let column = "[[column]]\nname = \"c\"\ninstrument = \"timer\"\n";
+        for (text, said) in [
+            (row.to_owned(), "m.toml: found 0 tables [[column]], expected 1 to 64"),
+            (format!("colour = 1\n{row}{column}"), "m.toml:1:1: unknown field `colour`, expected"),
+            (format!("repeats = 0\n{row}{column}"), "m.toml:1:11: repeats is 0, expected 1 to 64"),
+            (
+                format!("repeats = 3\nboots = 4\n{row}{column}"),
+                "m.toml:2:9: boots is 4, expected 1 to 3",
+            ),
+            (format!("time = \"5\"\n{row}{column}"), "m.toml:1:8: \"5\" is not a time"),
+            (format!("cpus = \"3-1\"\n{row}{column}"), "m.toml:1:8: \"3-1\" is not a CPU list"),
+            (format!("{row}[[row]]\nname = \"a\"\n{column}"), "m.toml:4:8: \"a\" is the name of"),
+            (
+                format!("{row}[[row]]\nname = \"b\"\n{column}"),
+                "m.toml:3:1: row \"b\" is the same as row \"a\"",
+            ),
+            (
+                format!("{row}tunables = {{ thp = false }}\n{column}"),
+                "m.toml:3:14: tunables belong to a shield; expected shield = true",
+            ),
+            (
+                format!("{row}shield = true\ntunables = {{ watchdgo = false }}\n{column}"),
+                "m.toml:4:14: there is no tunable \"watchdgo\"; did you mean watchdog?",
+            ),
+            (format!("{row}boot = [\"a b\"]\n{column}"), "m.toml:3:9: expected one plain kernel"),
+            (format!("{row}boot = [\"a=1\", \"a=2\"]\n{column}"), "m.toml:3:16: a is given twice"),
+            (
+                format!("{row}[[column]]\nname = \"c\"\ninstrument = \"sundial\"\n"),
+                "m.toml:5:14: there is no instrument \"sundial\", expected one of: timer",
+            ),
+            (
+                format!("{row}{column}threads = [\"1ms\", \"1000us\"]\n"),
+                "m.toml:6:12: two threads of one period",
+            ),
+            (format!("{row}{column}[[row]]\nname = \"\"\n"), "m.toml:7:8: expected a name of 1 to"),
+            (
+                format!("{row}{column}load = [\"bricks\"]\n"),
+                "m.toml:6:9: no load \"bricks\"; there are",
+            ),
+            ("[[row]".to_owned(), "m.toml:1:"),
+        ] {
+            let error = Matrix::parse(&text, "m.toml").unwrap_err().to_string();
+            assert!(error.starts_with(said), "{text}\n  said {error}\n  not  {said}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_parser_panic(text in ".{0,80}", cut in 0..GOOD.len()) {
+            let _ = Matrix::parse(&text, "m");
+            let _ = Matrix::parse(&format!("[[row]]\n{text}"), "m");
+            let _ = Matrix::parse(&format!("{}{text}", GOOD.get(..cut).unwrap_or_default()), "m");
+        }
+    }
+}

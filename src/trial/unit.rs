@@ -1,0 +1,58 @@
+//! The unit that goes on with a trial after each boot, where systemd is.
+
+use crate::boot::trial::quoted;
+use cpushield_linux::{Access, Error, Host};
+
+/// Its name.
+pub const UNIT: &str = "cpushield-matrix.service";
+/// How it begins.
+const MARK: &str = "# Made by cpushield;";
+
+/// Its path.
+#[must_use]
+pub fn path() -> String {
+    format!("/etc/systemd/system/{UNIT}")
+}
+
+/// Its text. `simple`: nobody who waits for the end of the boot waits for the trial too.
+#[must_use]
+pub fn text(program: &str, state: &str) -> String {
+    format!(
+        "{MARK} the end of the trial removes it, `cpushield trial --stop` does so too.\n\
+         [Unit]\n\
+         Description=cpushield: go on with a trial that reboots the machine\n\
+         After=multi-user.target\n\n\
+         [Service]\n\
+         Type=simple\n\
+         ExecStart={} --quiet --state {} trial --resume\n\n\
+         [Install]\n\
+         WantedBy=multi-user.target\n",
+        quoted(program),
+        quoted(state)
+    )
+}
+
+/// Puts it in place; where it is already nothing is done.
+///
+/// # Errors
+/// A file cannot be written, or systemd refuses it.
+pub fn install(host: &Host, program: &str, state: &str) -> Result<(), Error> {
+    let text = text(program, state);
+    if host.read(&path()).ok().as_ref() != Some(&text) {
+        host.replace_file(&path(), text.as_bytes(), Access { mode: 0o644, owner: None })?;
+    }
+    host.systemctl(&["enable", UNIT])
+}
+
+/// Takes it away; a file of that name that is not ours stays.
+///
+/// # Errors
+/// The file cannot be removed.
+pub fn remove(host: &Host) -> Result<(), Error> {
+    if !host.read(&path()).is_ok_and(|text| text.starts_with(MARK)) {
+        return Ok(());
+    }
+    // A link that is gone already is what is wanted.
+    let _ = host.systemctl(&["disable", UNIT]);
+    host.erase_file(&path())
+}

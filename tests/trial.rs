@@ -1,0 +1,430 @@
+//! A trial on a machine that is simulated: killed, or without power, before and after everything it
+//! does and at every write to the disk, it comes to the same end.
+
+use cpushield::latency::{Isolation, Latency, SCHEMA, Setting, Tracing};
+use cpushield::trial::journal::{At, End, Journal, Notebook, Phase};
+use cpushield::trial::{Ended, Lab, Matrix, Schedule, Step, Trouble, go, schedule, stop};
+use cpushield_linux::{CpuSet, Error};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+const MATRIX: &str = r#"
+repeats = 2
+[[row]]
+name = "base"
+[[row]]
+name = "shield"
+shield = true
+[[row]]
+name = "nohz"
+boot = ["nohz_full=3"]
+[[row]]
+name = "hlt"
+boot = ["nohlt"]
+[[column]]
+name = "timer"
+instrument = "timer"
+"#;
+
+/// How the program ends in the middle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cut {
+    Kill,
+    Power,
+}
+
+/// The machine: what survives a kill of the program.
+#[derive(Debug, Default)]
+struct World {
+    boot: u32,
+    /// Parameters of ours that the kernel runs with.
+    running: Vec<String>,
+    /// Boot files as we left them, and what they let boot once.
+    files: Option<Vec<String>>,
+    once: bool,
+    unit: bool,
+    shield: bool,
+    reboots: u32,
+    /// Parameters with which it hangs, and which the loader does not give.
+    hangs: Option<String>,
+    ignored: Option<String>,
+    /// What was measured: the row and what the kernel ran with.
+    seen: Vec<(Step, Vec<String>)>,
+}
+
+impl World {
+    fn power_on(&mut self) {
+        self.boot += 1;
+        self.shield = false;
+        let words = self.files.clone().filter(|_| self.once).unwrap_or_default();
+        self.once = false;
+        let hangs = self.hangs.as_ref().is_some_and(|word| words.contains(word));
+        // Somebody resets it, and the old entry comes up.
+        self.running = if hangs { Vec::new() } else { words };
+        self.running.retain(|word| self.ignored.as_ref() != Some(word));
+    }
+}
+
+/// The machine as the program sees it, until it is cut.
+struct Sim<'a> {
+    world: &'a mut World,
+    /// So many things are done before it is cut; each has a before and an after.
+    left: Option<u32>,
+    /// A signal comes before so many measurements more.
+    stop: Option<u32>,
+}
+
+#[derive(Debug)]
+enum Dead {
+    Cut,
+    Disk,
+}
+
+impl From<Error> for Dead {
+    fn from(_: Error) -> Dead {
+        Dead::Disk
+    }
+}
+
+impl Sim<'_> {
+    fn tick(&mut self) -> Result<(), Dead> {
+        match &mut self.left {
+            Some(0) => Err(Dead::Cut),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn act(&mut self, act: impl FnOnce(&mut World)) -> Result<(), Dead> {
+        self.tick()?;
+        act(self.world);
+        self.tick()
+    }
+}
+
+impl Lab for Sim<'_> {
+    type Error = Dead;
+
+    fn boot_id(&self) -> Result<String, Dead> {
+        Ok(self.world.boot.to_string())
+    }
+
+    fn clean(&mut self) -> Result<(), Dead> {
+        self.act(|world| world.shield = false)
+    }
+
+    fn arrived(&mut self, words: &[String]) -> Result<Result<(), String>, Dead> {
+        let same = self.world.running == words;
+        Ok(if same { Ok(()) } else { Err(format!("booted with {:?}", self.world.running)) })
+    }
+
+    fn carry_on(&mut self, on: bool) -> Result<(), Dead> {
+        self.act(|world| world.unit = on)
+    }
+
+    fn arm(&mut self, words: &[String]) -> Result<(), Trouble<Dead>> {
+        assert_eq!(self.world.files, None, "files are written over files of ours");
+        assert!(self.world.unit, "nobody would go on after the boot");
+        self.act(|world| world.files = Some(words.to_vec()))?;
+        Ok(self.act(|world| world.once = true)?)
+    }
+
+    fn disarm(&mut self) -> Result<(), Dead> {
+        self.act(|world| world.once = false)?;
+        self.act(|world| world.files = None)
+    }
+
+    fn reboot(&mut self) -> Result<(), Dead> {
+        self.act(|world| {
+            world.reboots += 1;
+            world.power_on();
+        })
+    }
+
+    fn measure(&mut self, step: &Step) -> Result<Latency, Trouble<Dead>> {
+        if self.stop == Some(0) {
+            return Err(Trouble::Stopped);
+        }
+        self.stop = self.stop.map(|left| left - 1);
+        self.act(|world| world.shield = true)?;
+        let running = self.world.running.clone();
+        self.world.seen.push((*step, running));
+        self.act(|world| world.shield = false)?;
+        Ok(latency())
+    }
+}
+
+fn latency() -> Latency {
+    Latency {
+        schema: SCHEMA,
+        instrument: "timer".to_owned(),
+        asked_ns: 1,
+        span_ns: 1,
+        settle_ns: 0,
+        stopped: false,
+        began_s: 1,
+        began_ns: 1,
+        series: Vec::new(),
+        loads: Vec::new(),
+        gates: Vec::new(),
+        isolation: Isolation::default(),
+        tracing: Tracing::default(),
+        setting: Setting::default(),
+        doubts: Vec::new(),
+        notes: Vec::new(),
+    }
+}
+
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        // In memory where that can be: everything is told to the disk, hundreds of times.
+        let memory = PathBuf::from("/dev/shm");
+        let base = if memory.is_dir() { memory } else { std::env::temp_dir() };
+        let dir = base.join(format!("cpushield-trial-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        Scratch(dir)
+    }
+
+    fn notebook(&self) -> Notebook {
+        Notebook::new(&self.0)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn begin(notebook: &Notebook) -> Schedule {
+    let matrix = Matrix::parse(MATRIX, "m.toml").unwrap();
+    notebook.clear(64).unwrap();
+    notebook
+        .save(&Journal::new("m.toml".to_owned(), MATRIX.to_owned(), CpuSet::one(3), 1))
+        .unwrap();
+    schedule(&matrix, true)
+}
+
+/// Calls the trial again and again, as the unit does after each boot, until it comes to an end.
+fn to_the_end(world: &mut World, notebook: &Notebook, schedule: &Schedule) -> (Ended, Journal) {
+    for _ in 0..40 {
+        let mut journal = notebook.load().unwrap().unwrap();
+        let mut sim = Sim { world, left: None, stop: None };
+        match go(&mut sim, notebook, &mut journal, schedule).unwrap() {
+            Ended::Rebooting => {}
+            ended => return (ended, journal),
+        }
+    }
+    panic!("it never ends");
+}
+
+fn missing(journal: &Journal) -> BTreeMap<usize, String> {
+    let why = |(n, end): (&usize, &End)| match end {
+        End::Missing { why } => Some((*n, why.clone())),
+        End::Measured { .. } => None,
+    };
+    journal.ends.iter().filter_map(why).collect()
+}
+
+/// The machine is as it was, and each row was measured under its own configuration.
+fn is_as_it_was(world: &World, schedule: &Schedule) -> Result<(), String> {
+    let wrong = |(step, running): &&(Step, Vec<String>)| schedule.boots[step.boot] != *running;
+    if let Some(wrong) = world.seen.iter().find(wrong) {
+        return Err(format!("measured in the wrong boot: {wrong:?}"));
+    }
+    let clean = world.running.is_empty() && world.files.is_none() && !world.once;
+    if clean && !world.unit && !world.shield { Ok(()) } else { Err(format!("{world:?}")) }
+}
+
+#[test]
+fn a_trial_measures_everything_and_ends_where_it_began() {
+    let scratch = Scratch::new("plain");
+    let notebook = scratch.notebook();
+    let schedule = begin(&notebook);
+    let mut world = World::default();
+    let (ended, journal) = to_the_end(&mut world, &notebook, &schedule);
+    assert_eq!((ended, journal.phase), (Ended::Finished, Phase::Finished));
+    assert_eq!(missing(&journal), BTreeMap::new());
+    let seen: Vec<Step> = world.seen.iter().map(|(step, _)| *step).collect();
+    assert_eq!(seen, schedule.steps);
+    assert_eq!(world.reboots as usize, schedule.reboots());
+    is_as_it_was(&world, &schedule).unwrap();
+    assert_eq!(notebook.measured(&Notebook::name(0)).unwrap(), latency());
+}
+
+/// Cuts the trial at its n-th act, or at its n-th write to the disk; `None` where there is none.
+fn cut(
+    scratch: &Scratch,
+    act: Option<u32>,
+    write: Option<usize>,
+    how: Cut,
+) -> Option<(World, Journal)> {
+    let notebook = scratch.notebook();
+    let schedule = begin(&notebook);
+    let mut world = World::default();
+    let mut left = act;
+    let mut frail = write.map_or(notebook.clone(), |n| notebook.clone().with_room_for(n));
+    let was_cut = loop {
+        let mut journal = notebook.load().unwrap().unwrap();
+        let mut sim = Sim { world: &mut world, left, stop: None };
+        let ended = go(&mut sim, &frail, &mut journal, &schedule);
+        left = sim.left;
+        match ended {
+            Ok(Ended::Rebooting) => {}
+            Ok(Ended::Finished) => break false,
+            Ok(ended) => panic!("{ended:?}"),
+            Err(_) => break true,
+        }
+    };
+    if !was_cut {
+        return None;
+    }
+    if how == Cut::Power {
+        world.power_on();
+    }
+    frail = notebook.clone();
+    let (ended, journal) = to_the_end(&mut world, &frail, &schedule);
+    assert_eq!(ended, Ended::Finished);
+    is_as_it_was(&world, &schedule)
+        .unwrap_or_else(|why| panic!("{act:?} {write:?} {how:?}: {why}"));
+    assert_eq!(journal.ends.len(), schedule.steps.len());
+    Some((world, journal))
+}
+
+#[test]
+fn cut_anywhere_it_goes_on_and_nothing_is_lost() {
+    let scratch = Scratch::new("cut");
+    let mut cuts = 0;
+    for how in [Cut::Kill, Cut::Power] {
+        for act in 0.. {
+            let Some((world, journal)) = cut(&scratch, Some(act), None, how) else { break };
+            assert_eq!(missing(&journal), BTreeMap::new(), "act {act} {how:?}");
+            assert!(world.reboots <= 8, "act {act} {how:?}: {}", world.reboots);
+            cuts += 1;
+        }
+        for write in 0.. {
+            let Some((_, journal)) = cut(&scratch, None, Some(write), how) else { break };
+            assert_eq!(missing(&journal), BTreeMap::new(), "write {write} {how:?}");
+            cuts += 1;
+        }
+    }
+    assert!(cuts > 200, "{cuts}");
+}
+
+#[test]
+fn a_boot_that_hangs_or_is_not_what_was_wanted_costs_its_rows_alone() {
+    let hang = World { hangs: Some("nohz_full=3".to_owned()), ..World::default() };
+    let ignored = World { ignored: Some("nohlt".to_owned()), ..World::default() };
+    for (mut world, row, reboots) in [(hang, 2, 4), (ignored, 3, 5)] {
+        let scratch = Scratch::new("hang");
+        let notebook = scratch.notebook();
+        let schedule = begin(&notebook);
+        let (ended, journal) = to_the_end(&mut world, &notebook, &schedule);
+        assert_eq!(ended, Ended::Finished);
+        is_as_it_was(&world, &schedule).unwrap();
+        let lost = missing(&journal);
+        assert!(lost.values().all(|why| why.starts_with("it did not come up: booted with [")));
+        let rows: Vec<usize> = lost.keys().map(|n| schedule.steps[*n].row).collect();
+        assert_eq!(rows, [row; 2]);
+        assert!(world.reboots <= reboots, "{}", world.reboots);
+    }
+}
+
+#[test]
+fn a_row_that_brings_the_machine_down_is_given_up() {
+    let scratch = Scratch::new("down");
+    let notebook = scratch.notebook();
+    let schedule = begin(&notebook);
+    let mut world = World::default();
+    let mut downs = 0;
+    let journal = loop {
+        let mut journal = notebook.load().unwrap().unwrap();
+        let open = (0..schedule.steps.len()).find(|n| !journal.ends.contains_key(n));
+        let is_bad = |n: usize| schedule.steps[n].row == 2;
+        let in_boot = world.running == ["nohz_full=3"];
+        // Its power goes as soon as the third row is measured.
+        let left = (open.is_some_and(is_bad) && in_boot).then_some(3);
+        let mut sim = Sim { world: &mut world, left, stop: None };
+        match go(&mut sim, &notebook, &mut journal, &schedule) {
+            Ok(Ended::Rebooting) => {}
+            Ok(ended) => {
+                assert_eq!(ended, Ended::Finished);
+                break journal;
+            }
+            Err(_) => {
+                downs += 1;
+                assert!(downs < 10);
+                world.power_on();
+            }
+        }
+    };
+    assert_eq!(downs, 2);
+    let lost = missing(&journal);
+    assert_eq!(lost.len(), 2, "{lost:?}");
+    assert!(lost.values().all(|why| why.contains("went down")), "{lost:?}");
+    is_as_it_was(&world, &schedule).unwrap();
+}
+
+#[test]
+fn stopped_it_goes_on_later_or_ends_with_everything_put_back() {
+    let scratch = Scratch::new("stop");
+    let notebook = scratch.notebook();
+    for stops in 0..8 {
+        let schedule = begin(&notebook);
+        let mut world = World::default();
+        let mut left = Some(stops);
+        loop {
+            let mut journal = notebook.load().unwrap().unwrap();
+            let mut sim = Sim { world: &mut world, left: None, stop: left };
+            let ended = go(&mut sim, &notebook, &mut journal, &schedule).unwrap();
+            left = sim.stop;
+            match ended {
+                Ended::Rebooting => {}
+                ended => {
+                    assert_eq!(ended, Ended::Interrupted);
+                    break;
+                }
+            }
+        }
+        let mut journal = notebook.load().unwrap().unwrap();
+        let mut sim = Sim { world: &mut world, left: None, stop: None };
+        let away = stop(&mut sim, &notebook, &mut journal, 2).unwrap();
+        assert_eq!(away, !world.running.is_empty(), "{stops}");
+        world.power_on();
+        is_as_it_was(&world, &schedule).unwrap();
+        assert_eq!(notebook.load().unwrap().unwrap().phase, Phase::Stopped);
+        assert_eq!(journal.ends.len(), stops as usize);
+    }
+}
+
+#[test]
+fn a_machine_that_was_booted_otherwise_meanwhile_is_not_measured() {
+    let scratch = Scratch::new("otherwise");
+    let notebook = scratch.notebook();
+    let schedule = begin(&notebook);
+    let mut world = World { boot: 4, running: vec!["single".to_owned()], ..World::default() };
+    let (ended, journal) = to_the_end(&mut world, &notebook, &schedule);
+    assert_eq!(ended, Ended::Elsewhere("booted with [\"single\"]".to_owned()));
+    assert_eq!((journal.at, journal.ends.len(), world.seen.len()), (At::Home, 0, 0));
+}
+
+#[test]
+fn a_torn_journal_is_never_gone_on_from() {
+    let scratch = Scratch::new("torn");
+    let notebook = scratch.notebook();
+    begin(&notebook);
+    let path = scratch.0.join(cpushield::trial::journal::DIR).join("journal.json");
+    let whole = std::fs::read(&path).unwrap();
+    let mut journals = 0;
+    for len in 0..whole.len() {
+        std::fs::write(&path, &whole[..len]).unwrap();
+        journals += usize::from(notebook.load().is_ok());
+    }
+    // The line end alone may be missing.
+    assert_eq!(journals, 1);
+}
