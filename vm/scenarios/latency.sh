@@ -1,0 +1,94 @@
+# `latency`: each instrument sees a delay that is known where it was and as long as it was, and names who made it;
+# what is doubtful, forbidden or not there is told.
+# guest: 6.12-rt timeout=400
+# guest, slow: 6.1-rt timeout=400
+. /host/lib.sh
+needs latency apply run
+echo 1 >/proc/sys/kernel/printk
+
+# Waits until a thread measures.
+measuring() {
+    local _
+    for _ in $(seq 300); do
+        grep -qs '^latency/' /proc/[0-9]*/task/*/comm && return
+        sleep 0.1
+    done
+}
+# held NAME COMMAND…: measures with --why until COMMAND has kept CPU 3 from everybody for 60 ms; claims about that.
+held() {
+    local name=$1 measurement code line period='--thread 10ms'
+    shift
+    [ "$name" = spin ] && period=''
+    cpushield latency ${name%% *} $period --cpus 3 --for 60s --why --max 5ms --json >/tmp/latency.json 2>/tmp/said &
+    measurement=$!
+    measuring
+    line=$("$@")
+    sleep 0.3
+    kill -TERM $measurement
+    wait $measurement
+    code=$?
+    python3 /host/guest/latency.py "$name" /tmp/latency.json "$line" $code || {
+        failed=$((failed + 1))
+        sed 's/^/#   /' /tmp/said
+    }
+}
+for instrument in timer timerfd wakeup spin; do held $instrument hold 3 1500 60; done
+
+# ---- in a shield -------------------------------------------------------------------------------------
+status "apply shields CPU 3" 0 cpushield apply --cpus 3
+# told EXPRESSION: what Python makes of it, where d is the document.
+told() { python3 -c 'import json, sys; d = json.load(open("/tmp/latency.json")); print(eval(sys.argv[1]))' "$1"; }
+held "timer in the shield" cpushield run --quiet -- hold 3 1500 60
+is "the shield is told, and that it was in force" "('cpushield', True)" \
+    told "(d['isolation']['shield'], d['isolation']['held'])"
+cpushield latency timer --for 3s --thread 5ms --thread 20ms --max 1h --histogram /tmp/histogram --json \
+    >/tmp/latency.json 2>/tmp/said &
+measurement=$!
+measuring
+sleep 1
+echo member >/sys/fs/cgroup/cpushield/cpuset.cpus.partition
+wait $measurement
+is "a shield that is taken away meanwhile leaves no limit certain" 1 echo $?
+claim "and it is told" grep "its partition is member" /tmp/latency.json
+# As plots of cyclictest's histograms are made (OSADL's latency plot): lines without #, a column for each thread.
+grep -v -e '^#' -e '^$' /tmp/histogram | tr ' ' '\t' >/tmp/plot
+for column in 2 3; do
+    cut -f 1,$column /tmp/plot >/tmp/plot.$column
+    beyond=$(sed -n 's/^# Histogram Overflows: //p' /tmp/histogram | cut -d ' ' -f $((column - 1)))
+    is "column $column of the histogram has all samples of its thread" \
+        "$(told "sorted(d['series'], key=lambda s: s['period_ns'])[$column - 2]['samples']")" \
+        awk -v n="$beyond" '{ n += $2 } END { print n }' /tmp/plot.$column
+done
+status "undo" 0 cpushield undo
+
+# ---- limits, and a CPU that goes ---------------------------------------------------------------------
+status "a limit that nothing reaches holds" 0 cpushield latency timer --thread 10ms --cpus 3 --for 1s --max 1h
+status "a limit that everything breaks does not" 1 cpushield latency timer --thread 10ms --cpus 3 --for 1s --max 1ns
+cpushield latency timer --thread 10ms --cpus 3 --for 4s --why --max 1h --json >/tmp/latency.json 2>/tmp/said &
+measurement=$!
+measuring
+sleep 1.5
+echo 0 >/sys/devices/system/cpu/cpu3/online
+wait $measurement
+is "a CPU that goes makes the limit uncertain" 1 echo $?
+echo 1 >/sys/devices/system/cpu/cpu3/online
+claim "it is told" grep "CPU 3 was offline" /tmp/latency.json
+is "what was measured before is kept" True told "d['series'][0]['samples'] > 50"
+is "and each of the worst has a cause or the reason why not" True \
+    told "all('why' in worst for worst in d['series'][0]['worst'])"
+
+# ---- without root ------------------------------------------------------------------------------------
+plain() {
+    setpriv --reuid 1000 --regid 1000 --clear-groups \
+        cpushield latency timer --thread 10ms --cpus 3 --for 1s --json "$@"
+}
+plain >/tmp/latency.json 2>/tmp/said
+is "a user may not have real-time threads" 3 echo $?
+claim "and is told so" grep "SCHED_FIFO 80" /tmp/said
+plain --other --why >/tmp/latency.json 2>/tmp/said
+is "ordinary threads are measured" 0 echo $?
+claim "without a cause, and with the reason" grep "no cause is known, as there was no trace" /tmp/latency.json
+claim "and with what the counters saw" grep "CPU 3 meanwhile, as counted: " /tmp/latency.json
+is "no thread and no trace is left" "" \
+    sh -c 'grep -ls "^latency/" /proc/[0-9]*/task/*/comm; ls /sys/kernel/tracing/instances 2>/dev/null'
+finish
