@@ -299,7 +299,8 @@ pub(super) fn paint(tone: report::Word, words: &str) -> String {
 
 /// The exit code.
 fn outcome(latency: &Latency) -> Result<(), Failure> {
-    if latency.worst().is_none() && !latency.stopped {
+    let is_silent = latency.silent_below_ns().is_some();
+    if latency.worst().is_none() && !latency.stopped && !is_silent {
         let why = latency.series.iter().flat_map(|series| series.doubts.first());
         let why = why.chain(&latency.doubts).next().map_or("no event came", String::as_str);
         return Err(Failure::machine(format!("nothing was measured: {why}")));

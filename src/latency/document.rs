@@ -67,6 +67,10 @@ pub struct Series {
     /// Shorter latencies are no samples, so that none is no doubt; `None` where every event is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threshold_ns: Option<u64>,
+    /// How often system management mode took its CPU meanwhile, as the processor counts it; `None`
+    /// where nobody asked or it does not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub smis: Option<u64>,
     /// Events that it saw.
     pub samples: u64,
     /// Events that it did not wait for, because it was late for longer than a period; they are no
@@ -244,6 +248,15 @@ impl Latency {
     pub fn whole(&self) -> Option<&str> {
         let has = |stage: &&str| self.series.iter().any(|one| one.stage.as_deref() == Some(*stage));
         ["user", "thread", "irq"].into_iter().find(has)
+    }
+
+    /// Where no series has a sample because none was as long as this: so long at least they would
+    /// have been.
+    #[must_use]
+    pub fn silent_below_ns(&self) -> Option<u64> {
+        let silent = |one: &Series| one.threshold_ns.filter(|_| one.samples == 0);
+        let all: Option<Vec<u64>> = self.series.iter().map(silent).collect();
+        all?.into_iter().max()
     }
 
     /// Whether every limit holds for certain.

@@ -107,15 +107,28 @@ impl<'h> Feed<'h> {
 
     /// Ends everything and leaves nothing behind. Says what makes the rows doubtful, each for
     /// itself, and the figures as a whole.
-    pub(super) fn dismiss(self) -> (Vec<Vec<String>>, Vec<String>) {
+    pub(super) fn dismiss(self) -> Rest {
         match self {
-            Feed::Crew(crew, rows) => {
+            Feed::Crew(crew, _) => {
                 crew.dismiss();
-                (vec![Vec::new(); rows.len()], Vec::new())
+                Rest::default()
             }
             Feed::Trace(trace) => trace.dismiss(),
         }
     }
+}
+
+/// What is known at the end only.
+#[derive(Debug, Default)]
+pub(super) struct Rest {
+    /// What makes the rows doubtful, each for itself; fewer than rows where nothing does.
+    pub(super) of_each: Vec<Vec<String>>,
+    /// What makes all figures doubtful.
+    pub(super) of_all: Vec<String>,
+    /// SMIs of each row's CPU while it was measured; fewer where nobody counted.
+    pub(super) smis: Vec<Option<u64>>,
+    /// What is good to know.
+    pub(super) notes: Vec<String>,
 }
 
 /// The threads of ours, in the cgroup they belong to.

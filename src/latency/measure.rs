@@ -82,9 +82,11 @@ pub fn measure(host: &Host, order: &Order<'_>) -> Result<Latency, LatencyError> 
     let mut series = run.told(&feed, &witness, (from_ns, end_ns), moved);
     let (tracing, notes) = witness.end();
     run.notes.extend(notes);
-    let (of_each, of_all) = feed.dismiss();
-    series.iter_mut().zip(of_each).for_each(|(one, doubts)| one.doubts.extend(doubts));
-    run.doubts.extend(of_all);
+    let rest = feed.dismiss();
+    series.iter_mut().zip(rest.of_each).for_each(|(one, doubts)| one.doubts.extend(doubts));
+    series.iter_mut().zip(rest.smis).for_each(|(one, smis)| one.smis = smis);
+    run.doubts.extend(rest.of_all);
+    run.notes.extend(rest.notes);
     drop(aside);
     series.sort_by_key(|series| std::cmp::Reverse(series.max_ns));
     let mut latency = Latency {
@@ -291,7 +293,10 @@ fn told(
     let (seat, figures) = (&row.seat, tally.figures());
     let histogram = histogram::collect(tally.counts());
     let some = |ns: u64| (figures.samples > 0).then_some(ns);
-    doubts.extend(doubtful(seat, tally.stage(), &figures, end_ns));
+    // Where short latencies are no samples, none at all is what one hopes for.
+    if figures.samples > 0 || row.threshold_ns == 0 || tally.stage() != Stage::Ended {
+        doubts.extend(doubtful(seat, tally.stage(), &figures, end_ns));
+    }
     let share = |count: u64| {
         #[expect(clippy::cast_precision_loss, reason = "a share is not exact")]
         let share = count as f64 * 100.0 / (figures.samples + figures.missed).max(1) as f64;
@@ -307,6 +312,7 @@ fn told(
         period_ns: seat.period_ns,
         policy: seat.policy.to_string(),
         threshold_ns: Some(row.threshold_ns).filter(|ns| *ns > 0),
+        smis: None,
         samples: figures.samples,
         missed: figures.missed,
         worst: figures
@@ -445,9 +451,11 @@ pub(super) fn exact(ns: u64) -> String {
 fn gate(latency: &Latency, most_ns: u64) -> Gate {
     let worst = latency.worst().map(|(_, worst)| worst.late_ns);
     let mut why = latency.every_doubt();
+    let least = latency.silent_below_ns();
     let held = match worst {
         Some(worst) if worst > most_ns => Some(false),
         Some(_) if why.is_empty() => Some(true),
+        None if why.is_empty() && least.is_some_and(|least| least <= most_ns) => Some(true),
         _ => None,
     };
     if held == Some(false) {
@@ -455,7 +463,11 @@ fn gate(latency: &Latency, most_ns: u64) -> Gate {
     }
     Gate {
         limit: format!("--max {}", exact(most_ns)),
-        found: worst.map_or_else(|| "nothing".to_owned(), exact),
+        found: match (worst, least) {
+            (Some(worst), _) => exact(worst),
+            (None, Some(least)) => format!("nothing of {} or more", exact(least)),
+            (None, None) => "nothing".to_owned(),
+        },
         held,
         why,
     }
@@ -497,6 +509,7 @@ pub(super) mod tests {
                 period_ns: 1_000_000,
                 policy: SEAT.policy.to_string(),
                 threshold_ns: None,
+                smis: None,
                 samples,
                 missed: 0,
                 worst: vec![Worst { at_ns: 2_000_000, late_ns: most, why: None }],
@@ -554,6 +567,18 @@ pub(super) mod tests {
         assert_eq!(held(&stopped, 31_000), None);
         assert_eq!(gate(&stopped, 31_000).why, ["it was stopped after 5ms of 5ms"]);
         assert_eq!(held(&stopped, 30_999), Some(false));
+        let mut silent = plain.clone();
+        silent.series[0] = Series {
+            threshold_ns: Some(1_000),
+            samples: 0,
+            worst: Vec::new(),
+            ..silent.series[0].clone()
+        };
+        assert_eq!(held(&silent, 1_000), Some(true));
+        assert_eq!(held(&silent, 999), None, "what is shorter was not seen");
+        assert_eq!(gate(&silent, 999).found, "nothing of 1us or more");
+        silent.doubts.push("the tracer did not look".to_owned());
+        assert_eq!(held(&silent, 1_000), None);
         let mut empty = plain;
         empty.series.clear();
         assert_eq!(held(&empty, 31_000), None);

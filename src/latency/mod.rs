@@ -13,6 +13,7 @@ mod feed;
 mod guard;
 mod histogram;
 pub mod instruments;
+mod kthreads;
 mod measure;
 mod order;
 mod settings;

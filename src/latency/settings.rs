@@ -66,20 +66,34 @@ impl<'h> Changed<'h> {
     /// # Errors
     /// The kernel's answer, or that of the disk; what was changed until then goes back on drop.
     pub(super) fn change(&mut self, settings: Vec<Setting>) -> Result<(), Error> {
-        let differs = |one: &Setting| one.was != one.wanted;
+        let differs = |one: &Setting| one.at_work || one.was != one.wanted;
         self.settings.extend(settings.into_iter().filter(differs));
+        self.keep()?;
+        self.settings.iter().filter(|one| !one.at_work).try_for_each(|one| self.write(one))
+    }
+
+    /// What was there is on the disk from here on.
+    fn keep(&mut self) -> Result<(), Error> {
         let kept = Kept { schema: SCHEMA, settings: self.settings.clone() };
         let text = serde_json::to_vec(&kept).unwrap_or_default();
         self.store.replace(FILE, &text)?;
         self.is_back = false;
-        self.settings.iter().filter(|one| !one.at_work).try_for_each(|one| self.write(one))
+        Ok(())
     }
 
-    /// Writes those that wait for the tracer to be at work.
+    /// Writes those that wait for the tracer to be at work; what it made of them goes back.
     ///
     /// # Errors
-    /// The kernel's answer.
-    pub(super) fn change_at_work(&self) -> Result<(), Error> {
+    /// The kernel's answer, or that of the disk.
+    pub(super) fn change_at_work(&mut self) -> Result<(), Error> {
+        let mut found = false;
+        for one in self.settings.iter_mut().filter(|one| one.at_work) {
+            one.was = self.host.read_line(&format!("{}/{}", self.root, one.file))?;
+            found = true;
+        }
+        if found {
+            self.keep()?;
+        }
         self.settings.iter().filter(|one| one.at_work).try_for_each(|one| self.write(one))
     }
 
@@ -170,8 +184,12 @@ fn put_back(host: &Host, root: &str, settings: &[Setting], at_work: bool) -> Vec
     wrong
 }
 
-/// Whether a file that shows this says what was written: all of it, or an option among others.
+/// Whether a file that shows this says what was written: all of it, the one that is chosen, or an
+/// option among others.
 fn shows(now: &str, written: &str) -> bool {
+    if let Some((_, chosen)) = now.split_once('[') {
+        return chosen.split_once(']').is_some_and(|(chosen, _)| chosen == written);
+    }
     now == written.trim() || now.split_whitespace().any(|word| word == written)
 }
 
@@ -260,6 +278,8 @@ mod tests {
     fn an_option_is_known_among_the_others() {
         assert!(shows(OPTIONS, "NO_OSNOISE_WORKLOAD"));
         assert!(!shows(OPTIONS, "OSNOISE_WORKLOAD"));
+        assert!(shows("none round-robin [per-cpu]", "per-cpu"));
+        assert!(!shows("none [round-robin] per-cpu", "per-cpu"));
         assert!(shows("", "\n") && shows("3", "3") && !shows("0-3", "3"));
     }
 }

@@ -2,25 +2,22 @@
 //! and its records, counted into tallies. Everything is read and written from a housekeeping CPU.
 
 use super::crew::{Crew, Seat, Times};
-use super::feed::{self, Row};
+use super::feed::{self, Rest, Row};
+use super::kthreads::{kernels, kernels_own, ran_ns};
 use super::order::{LatencyError, Order};
 use super::settings::Changed;
 use super::tracer::{Form, Job, Read, Sample, Threads, Tracer, Use};
 use cpushield_linux::ring_buffer::{self, Lost, PageLayout};
 use cpushield_linux::tally::{Board, LIMITS, Ledger, Tally, Terms};
 use cpushield_linux::tracefs::{Instance, Pipe, Tracefs, Wanted};
-use cpushield_linux::{CpuSet, Error, Host, Policy, clock, sched};
-use std::cell::{Cell, RefCell};
+use cpushield_linux::{CpuSet, Error, Host, clock};
+use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 /// The clock of the records, that of all figures.
 const CLOCK: &str = "mono";
-/// Threads of the kernel that were begun are there after this.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// An event that is under way is waited for as long, and its period.
 const GRACE: Duration = Duration::from_secs(2);
-/// What timerlat's threads give themselves (`DEFAULT_TIMERLAT_PRIO`, kernel/trace/trace_osnoise.c).
-const BORN: Policy = Policy::Fifo { priority: 95 };
 /// Pages read in one go, so that a writer faster than this reader does not keep it here.
 const PAGES_MAX: usize = 4096;
 /// EBUSY (asm-generic/errno-base.h).
@@ -44,8 +41,23 @@ pub(super) struct Trace<'h> {
     period_ns: u64,
     stages: usize,
     limits_ns: [u64; LIMITS],
-    began_ns: Cell<u64>,
+    host: &'h Host,
+    /// How many SMIs each CPU had had, where they are counted; why not.
+    smis: Option<Vec<Result<u64, Error>>>,
+    /// Threads that may see nothing for long: that they looked must be known.
+    lookers: Option<Lookers>,
 }
+
+/// Threads of the kernel that look for something.
+#[derive(Debug)]
+struct Lookers {
+    name: &'static str,
+    /// Number, when that was, and how long it had run by then, of each CPU's.
+    threads: Vec<(i32, u64, Option<u64>)>,
+}
+
+/// One that ran for less than this part of the time says nothing by its silence.
+const LOOKED: u64 = 8;
 
 /// One CPU's records.
 #[derive(Debug)]
@@ -128,8 +140,13 @@ impl<'h> Trace<'h> {
             period_ns,
             stages: uses.stages.len(),
             limits_ns: feed::limits(order),
-            began_ns: Cell::new(0),
+            host,
+            smis: None,
+            lookers: None,
         };
+        if uses.counts_smis {
+            trace.smis = Some(trace.count_smis());
+        }
         trace.threads(host, order, seats, &uses)?;
         Ok(trace)
     }
@@ -150,8 +167,11 @@ impl<'h> Trace<'h> {
                 self.crew = Some(crew);
                 tids
             }
-            Threads::Kernels(name) => kernels(host, name, seats, true)?,
-            Threads::Uninterruptible(_) => vec![0; seats.len()],
+            Threads::Kernels(name) => kernels(host, name, seats)?,
+            Threads::Uninterruptible(name) => {
+                self.lookers = Some(Lookers { name, threads: Vec::new() });
+                vec![0; seats.len()]
+            }
         };
         for (seat, tid) in seats.iter().zip(tids) {
             let threshold_ns = uses.threshold_ns;
@@ -175,7 +195,6 @@ impl<'h> Trace<'h> {
 
     /// The threads go, and what comes is recorded.
     pub(super) fn go(&mut self, times: Times) -> Result<(), LatencyError> {
-        self.began_ns.set(times.from_ns);
         for (nth, channel) in self.channels.get_mut().iter_mut().enumerate() {
             let terms = Terms {
                 cpu: channel.cpu,
@@ -196,7 +215,33 @@ impl<'h> Trace<'h> {
         if let Some(instance) = &self.instance {
             instance.borrow_mut().start()?;
         }
+        if let Some(lookers) = &mut self.lookers {
+            for cpu in self.cpus.iter() {
+                let tid = kernels_own(self.host, &format!("{}{cpu}", lookers.name), &|_| true)?;
+                let now = clock::monotonic_ns();
+                lookers.threads.push((tid, now, ran_ns(self.host, tid)));
+            }
+        }
         Ok(())
+    }
+
+    /// Those that did not look for long enough.
+    fn look_at_lookers(&self) {
+        let Some(lookers) = &self.lookers else { return };
+        for (cpu, (tid, since, before)) in self.cpus.iter().zip(&lookers.threads) {
+            let span = clock::monotonic_ns().saturating_sub(*since);
+            let ran =
+                ran_ns(self.host, *tid).zip(*before).map(|(now, was)| now.saturating_sub(was));
+            if ran.is_none_or(|ran| ran < span / LOOKED) {
+                let ran =
+                    ran.map_or("an unknown time".to_owned(), |ns| format!("{} ms", ns / 1_000_000));
+                self.doubts.borrow_mut().push(format!(
+                    "{}{cpu} ran for {ran} of {} ms: too little to say what did not come",
+                    lookers.name,
+                    span / 1_000_000
+                ));
+            }
+        }
     }
 
     /// Counts what was recorded since the last time.
@@ -230,6 +275,7 @@ impl<'h> Trace<'h> {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
+        self.look_at_lookers();
         if let Some(crew) = &self.crew {
             crew.stop(longest_period);
         }
@@ -249,31 +295,52 @@ impl<'h> Trace<'h> {
         }
     }
 
-    /// Ends everything. The doubts of each row, then those of all.
-    pub(super) fn dismiss(mut self) -> (Vec<Vec<String>>, Vec<String>) {
+    /// Interrupts each CPU once, so not while it is measured.
+    fn count_smis(&self) -> Vec<Result<u64, Error>> {
+        self.cpus.iter().map(|cpu| self.host.smi_count(cpu)).collect()
+    }
+
+    /// How many SMIs came, and why that is not known of some.
+    fn smis(&mut self, rest: &mut Rest) {
+        let Some(before) = self.smis.take() else { return };
+        let after = self.count_smis();
+        for ((cpu, before), after) in self.cpus.iter().zip(before).zip(after) {
+            let came = after.and_then(|after| before.map(|before| after.checked_sub(before)));
+            if let Err(error) = &came {
+                let (path, why) = (&error.path, error.reason());
+                rest.notes.push(format!(
+                    "SMIs of CPU {cpu} cannot be counted: {path}: {why} (modprobe msr; Intel only)"
+                ));
+            }
+            rest.smis.extend(std::iter::repeat_n(came.ok().flatten(), self.stages));
+        }
+    }
+
+    /// Ends everything.
+    pub(super) fn dismiss(mut self) -> Rest {
         if let Some(crew) = self.crew.take() {
             crew.dismiss();
         }
         let channels = std::mem::take(&mut *self.channels.borrow_mut());
-        let mut doubts = self.doubts.take();
-        let mut each = Vec::new();
+        let mut rest = Rest { of_all: self.doubts.take(), ..Rest::default() };
         for channel in channels {
             if let Some(instance) = &self.instance
                 && let Ok(stats) = instance.borrow().stats(channel.cpu)
                 && stats.lost() > 0
             {
                 let (cpu, lost) = (channel.cpu, stats.lost());
-                doubts.push(format!("the kernel lost {lost} records of CPU {cpu}"));
+                rest.of_all.push(format!("the kernel lost {lost} records of CPU {cpu}"));
             }
-            each.extend(channel.books.iter().map(|book| channel.doubts(book)));
+            rest.of_each.extend(channel.books.iter().map(|book| channel.doubts(book)));
             // The pipe closes here: an instance whose pipes are open cannot be removed.
         }
-        doubts.extend(self.settings.put_back_at_work());
+        rest.of_all.extend(self.settings.put_back_at_work());
         if let Some(Err(error)) = self.instance.take().map(|it| it.into_inner().close()) {
-            doubts.push(format!("the trace is still there: {error}"));
+            rest.of_all.push(format!("the trace is still there: {error}"));
         }
-        doubts.extend(self.settings.put_back());
-        (each, doubts)
+        rest.of_all.extend(self.settings.put_back());
+        self.smis(&mut rest);
+        rest
     }
 }
 
@@ -318,39 +385,6 @@ fn employ(instance: &mut Instance<'_>, tracer: &dyn Tracer) -> Result<(), String
         Some(22) => format!("this kernel has no {} in instances (5.17)", tracer.name()),
         _ => error.to_string(),
     })
-}
-
-/// The kernel's threads, with the policy that was asked for.
-fn kernels(
-    host: &Host,
-    name: &str,
-    seats: &[Seat],
-    settle: bool,
-) -> Result<Vec<i32>, LatencyError> {
-    let failed = |why: String| LatencyError::Threads { why };
-    let mut tids = Vec::new();
-    for seat in seats {
-        let wanted = format!("{name}{}", seat.cpu);
-        let give_up = Instant::now() + PATIENCE;
-        let tid = loop {
-            let tasks = host.tasks()?;
-            let found = tasks.iter().find(|task| task.comm == wanted).map(|task| task.pid);
-            // It takes a policy of its own first.
-            let born = |tid: &i32| host.scheduling(*tid).is_ok_and(|policy| policy == BORN);
-            if let Some(tid) = found.filter(|tid| !settle || born(tid)) {
-                break tid;
-            }
-            if Instant::now() >= give_up {
-                return Err(failed(format!("the kernel did not start {wanted}")));
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        };
-        let policy = seat.policy;
-        sched::set_policy(tid, policy)
-            .map_err(|error| LatencyError::Policy { policy, why: error.to_string() })?;
-        tids.push(tid);
-    }
-    Ok(tids)
 }
 
 impl Channel {

@@ -16,7 +16,8 @@ pub enum Threads {
     /// The kernel's, one for each CPU, of this name before the CPU's number. They get the policy
     /// that was asked for.
     Kernels(&'static str),
-    /// The kernel's, whose policy is of no matter.
+    /// The kernel's, of this name before the CPU's number, which begin when recording does. Nothing
+    /// can interrupt them, so that their policy is of no matter.
     Uninterruptible(&'static str),
 }
 
@@ -32,6 +33,8 @@ pub struct Use {
     pub stages: Vec<Option<&'static str>>,
     /// Shorter latencies are not recorded; 0 when all are.
     pub threshold_ns: u64,
+    /// SMIs of each CPU are counted beside it.
+    pub counts_smis: bool,
     /// What is good to know.
     pub notes: Vec<String>,
 }

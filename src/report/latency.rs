@@ -39,6 +39,11 @@ pub fn text(latency: &Latency, paint: &dyn Fn(Word, &str) -> String) -> String {
     for line in circumstances(latency) {
         let _ = writeln!(text, "{line}");
     }
+    for series in &latency.series {
+        if let Some(smis) = series.smis {
+            let _ = writeln!(text, "SMIs of CPU {}: {smis}", series.cpu);
+        }
+    }
     for doubt in doubts(latency) {
         let _ = writeln!(text, "{}: {doubt}", paint(Word::Doubt, "doubtful"));
     }
@@ -68,6 +73,14 @@ pub fn found(latency: &Latency, gate: &Gate) -> String {
 
 fn headline(latency: &Latency, paint: &dyn Fn(Word, &str) -> String) -> String {
     let Some((series, worst)) = latency.worst() else {
+        if let Some(least) = latency.silent_below_ns() {
+            return format!(
+                "{} in {} ({})",
+                paint(Word::Head, &format!("Nothing of {} or more", span(least))),
+                span(latency.span_ns),
+                latency.instrument
+            );
+        }
         let words = paint(Word::Doubt, "nothing was measured");
         return format!("{words} ({})", latency.instrument);
     };

@@ -147,7 +147,7 @@ impl Tracer for Kernel {
             );
         }
         let threads = if ours { Threads::Ours } else { Threads::Kernels("timerlat/") };
-        Ok(Use { settings, threads, stages, threshold_ns: 0, notes })
+        Ok(Use { settings, threads, stages, threshold_ns: 0, counts_smis: false, notes })
     }
 
     fn sample(&self, values: &[u64], at_ns: u64, job: &Job<'_>) -> Option<Sample> {

@@ -1,6 +1,7 @@
 //! The instruments: what threads wait for, one file each. An instrument that cannot run on a
 //! machine says why; it never gives a zero.
 
+mod hardware;
 mod kernel;
 mod rtc;
 mod spin;
@@ -21,6 +22,7 @@ pub const INSTRUMENTS: &[&dyn Instrument] = &[
     &wakeup::Wakeup,
     &rtc::RealTimeClock,
     &kernel::Kernel,
+    &hardware::Hardware,
 ];
 
 /// What a thread is to do.
