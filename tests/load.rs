@@ -166,16 +166,31 @@ fn what_each_kind_counts_the_kernel_counts_too() {
         let share = kernels as f64 / own as f64;
         assert!(share >= least, "{load}: {own}, and the kernel counted {kernels} {counter}");
     }
-    if cfg!(target_arch = "x86_64") {
-        // The count is the kernel's; that they are its doing shows without it.
-        let own = done(&latency, "interrupts").count.unwrap();
-        let before = kernel()["calls"];
-        let quiet = document(command(cpu, &dir, &["--for", "2s"]).spawn().unwrap());
-        let others = kernel()["calls"] - before;
-        assert!(quiet.loads.is_empty() && own > 10 * others, "{own} with, {others} without");
-    }
     let told = latency.notes.iter().any(|note| note.contains(&format!("measured CPU {cpu} too")));
     assert!(told, "{:?}", latency.notes);
+    empty(&dir);
+}
+
+/// Their count is the kernel's, of all there are: that they are the load's shows where it is not.
+/// Others may make some in one second and not in the next, so it is tried a few times.
+#[test]
+fn interrupts_come_with_the_load_and_go_with_it() {
+    let Some((_turn, cpu, dir)) = stage("interrupts") else { return };
+    if cfg!(not(target_arch = "x86_64")) {
+        return not_run("which row of /proc/interrupts is meant is known for x86 here");
+    }
+    let mut found = Vec::new();
+    let loaded = ["--for", "1s", "--load", "interrupts", "--load-cpus", "all"];
+    let is_seen = (0..8).any(|_| {
+        let with = document(command(cpu, &dir, &loaded).spawn().unwrap());
+        let before = kernel()["calls"];
+        let quiet = document(command(cpu, &dir, &["--for", "1s"]).spawn().unwrap());
+        let without = kernel()["calls"] - before;
+        assert!(quiet.loads.is_empty());
+        found.push((done(&with, "interrupts").count.unwrap(), without));
+        found.last().is_some_and(|(with, without)| *with > 3 * without)
+    });
+    assert!(is_seen, "with and without: {found:?}");
     empty(&dir);
 }
 
