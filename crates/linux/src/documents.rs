@@ -2,7 +2,8 @@
 //! inside a recorded machine.
 
 use crate::error::{Error, Result, Verb};
-use std::fs;
+use crate::whole;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -44,7 +45,7 @@ pub fn write_document(path: &Path, text: &str) -> Result<()> {
 /// # Errors
 /// The kernel's answer to the same steps as those of [`write_stream`].
 pub fn can_write(path: &Path) -> Result<()> {
-    if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+    if is_no_file(path) {
         return Ok(());
     }
     let name = path.display().to_string();
@@ -69,21 +70,51 @@ pub fn write_stream(
     path: &Path,
     fill: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
 ) -> Result<()> {
-    let name = path.display().to_string();
-    let fail = |e| Error::io(Verb::Write, &name, e);
-    let mut write = |to: &Path| {
-        let mut out = BufWriter::new(fs::File::create(to)?);
-        fill(&mut out)?;
-        out.flush()
-    };
-    // Renaming over a device or a pipe would replace it.
-    if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
-        return write(path).map_err(fail);
+    if is_no_file(path) {
+        return straight(path, fill);
     }
-    let beside = beside(path);
-    write(&beside).and_then(|()| fs::rename(&beside, path)).map_err(|e| {
-        // The error that counts is the first one.
-        let _ = fs::remove_file(&beside);
-        fail(e)
-    })
+    whole::put(path, &beside(path), 0o666, &mut |file| buffered(file, fill))
+        .map_err(|e| Error::io(Verb::Write, &path.display().to_string(), e))
+}
+
+/// Writes a document whole, on the disk when this returns: what was there before stays until then,
+/// whatever ends this program or the machine.
+///
+/// # Errors
+/// The kernel's answer.
+pub fn keep_document(path: &Path, text: &str) -> Result<()> {
+    if is_no_file(path) {
+        return straight(path, &mut |out| out.write_all(text.as_bytes()));
+    }
+    let mut fill = |file: &mut File| {
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
+    };
+    // Always the same name, so that what a killed writer left is gone with the next one.
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    whole::put(path, Path::new(&beside), 0o666, &mut fill)
+        .and_then(|()| whole::sync_dir_of(path))
+        .map_err(|e| Error::io(Verb::Write, &path.display().to_string(), e))
+}
+
+/// Whether it is a device or a pipe, which renaming would replace.
+fn is_no_file(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| !found.is_file())
+}
+
+/// Writes to a device or a pipe.
+fn straight(path: &Path, fill: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+    File::create(path)
+        .and_then(|mut file| buffered(&mut file, fill))
+        .map_err(|e| Error::io(Verb::Write, &path.display().to_string(), e))
+}
+
+fn buffered(
+    file: &mut File,
+    fill: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut out = BufWriter::new(file);
+    fill(&mut out)?;
+    out.flush()
 }

@@ -4,11 +4,12 @@
 
 use crate::error::{Error, Result, Verb};
 use crate::host::Host;
+use crate::whole;
 use std::ffi::CString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 /// What a file is beside its bytes.
@@ -60,31 +61,21 @@ impl Host {
         self.before_write(Verb::Write, path)?;
         let place = self.place(path);
         let new = beside(&place);
-        let put = || {
-            // What a killed writer left must not give its permissions to the new file.
-            match fs::remove_file(&new) {
-                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-                _ => {}
-            }
-            let mut options = OpenOptions::new();
-            let mut file = options.write(true).create_new(true).mode(0o600).open(&new)?;
+        let mut fill = |file: &mut File| {
             file.write_all(bytes)?;
             if let Some((uid, gid)) = access.owner.filter(|_| self.is_live()) {
                 // File systems without owners (FAT) refuse, and keep none.
-                match fchown(&file, Some(uid), Some(gid)) {
+                match fchown(&*file, Some(uid), Some(gid)) {
                     Err(e) if e.raw_os_error() != Some(libc::EPERM) => return Err(e),
                     _ => {}
                 }
             }
             file.set_permissions(fs::Permissions::from_mode(access.mode))?;
-            file.sync_all()?;
-            fs::rename(&new, &place)
+            file.sync_all()
         };
-        put().map_err(|e| {
-            let _ = fs::remove_file(&new);
-            Error::io(Verb::Write, path, e)
-        })?;
-        sync_dir(&place).map_err(|e| Error::io(Verb::Write, path, e))
+        whole::put(&place, &new, 0o600, &mut fill)
+            .and_then(|()| whole::sync_dir_of(&place))
+            .map_err(|e| Error::io(Verb::Write, path, e))
     }
 
     /// Removes a file, which is so on the disk when this returns. One that is not there is fine.
@@ -99,7 +90,7 @@ impl Host {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
             answer => answer.map_err(fail)?,
         }
-        sync_dir(&place).map_err(fail)
+        whole::sync_dir_of(&place).map_err(fail)
     }
 
     /// What the file system that a path lies in still takes.
@@ -130,13 +121,6 @@ impl Host {
 fn beside(place: &Path) -> PathBuf {
     let name = place.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     place.with_file_name(format!(".{name}.cpushield-new"))
-}
-
-fn sync_dir(place: &Path) -> io::Result<()> {
-    match place.parent() {
-        Some(dir) => File::open(dir)?.sync_all(),
-        None => Ok(()),
-    }
 }
 
 #[cfg(test)]

@@ -39,9 +39,10 @@ pub mod task;
 pub mod text;
 pub mod ties;
 pub mod tracefs;
+mod whole;
 
 pub use cpuset::CpuSet;
-pub use documents::{can_write, read_document, write_document, write_stream};
+pub use documents::{can_write, keep_document, read_document, write_document, write_stream};
 pub use error::{Error, Result, Verb};
 pub use files::{Access, Room};
 pub use hogs::Hog;

@@ -4,6 +4,7 @@
 //! a [`crate::Host`] shows.
 
 use crate::error::{Cause, Error, Result, Verb};
+use crate::whole;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::AsRawFd;
@@ -182,21 +183,13 @@ impl Store {
         let path = self.path(name);
         let fail = |e| Error::io(Verb::Write, &path, e);
         let new = self.dir.join(format!("{name}.new"));
-        let put = || {
-            let mut options = OpenOptions::new();
-            let options = options.write(true).create(true).truncate(true).mode(0o600);
-            let mut file = options.open(&new)?;
+        let mut fill = |file: &mut File| {
             self.room.take()?;
             file.write_all(bytes)?;
-            keep_room(&file, bytes.len() as u64, spare)?;
-            file.sync_all()?;
-            fs::rename(&new, self.dir.join(name))
+            keep_room(file, bytes.len() as u64, spare)?;
+            file.sync_all()
         };
-        put().map_err(|e| {
-            // A part of it is of no use, and may be what fills the disk.
-            let _ = fs::remove_file(&new);
-            fail(e)
-        })?;
+        whole::put(&self.dir.join(name), &new, 0o600, &mut fill).map_err(fail)?;
         self.sync_dir(&path)
     }
 
@@ -275,7 +268,7 @@ impl Store {
         found.iter().take(old).try_for_each(|(_, path)| fs::remove_file(path).map_err(fail))
     }
 
-    /// A rename is on the disk only when its directory is (fsync(2), notes).
+    /// What was renamed here stays so.
     fn sync_dir(&self, path: &str) -> Result<()> {
         let told = self.room.take().and_then(|()| File::open(&self.dir)?.sync_all());
         told.map_err(|e| Error::io(Verb::Write, path, e))
