@@ -149,6 +149,17 @@ impl Ui {
     }
 }
 
+/// A time as it is waited for: `9 s`, `3 min 20 s`, `23 h 59 min`.
+fn left(time: Duration) -> String {
+    let seconds = time.as_millis().div_ceil(1000);
+    let (minutes, hours) = (seconds / 60, seconds / 3600);
+    match (hours, minutes) {
+        (0, 0) => format!("{seconds} s"),
+        (0, _) => format!("{minutes} min {} s", seconds % 60),
+        _ => format!("{hours} h {} min", minutes % 60),
+    }
+}
+
 /// A line about progress, with the time that is left.
 #[derive(Debug)]
 pub struct Bar {
@@ -164,10 +175,10 @@ impl Bar {
     /// So much of it is done.
     pub fn part(&self, what: &str, done: Duration, of: Duration) {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let left = of.saturating_sub(done).as_secs_f64().ceil();
+        let left = left(of.saturating_sub(done));
         self.bar.set_length(ms(of));
         self.bar.set_position(ms(done));
-        self.show("{msg} [{bar:30}]", &format!("{what}, {left} s left"));
+        self.show("{msg} [{bar:30}]", &format!("{what}, {left} left"));
     }
 
     fn show(&self, template: &str, message: &str) {
@@ -205,5 +216,17 @@ fn print(text: &str) -> Result<bool, Failure> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(Failure::machine(format!("cannot write the result: {error}"))),
         Ok(()) => Ok(true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_is_told_in_units_that_fit() {
+        let told = |ms| left(Duration::from_millis(ms));
+        assert_eq!([told(8_001), told(60_000)], ["9 s", "1 min 0 s"]);
+        assert_eq!([told(200_000), told(86_399_000)], ["3 min 20 s", "23 h 59 min"]);
     }
 }

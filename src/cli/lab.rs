@@ -155,6 +155,7 @@ impl Bench<'_> {
                 guard,
                 store: self.store.clone(),
                 load,
+                keep: None,
                 force: false,
                 why: false,
                 progress: &|progress| match progress {

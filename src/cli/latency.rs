@@ -1,5 +1,6 @@
 //! `cpushield latency`: how late threads on shielded CPUs are.
 
+use super::kept::{self, Kept};
 use super::loads::LoadArgs;
 use super::{Global, verify};
 use crate::failure::{Failure, Kind};
@@ -13,7 +14,7 @@ use crate::report::latency as report;
 use crate::report::table;
 use crate::run::Place;
 use crate::tunables;
-use crate::ui::{Tone, Ui};
+use crate::ui::{Format, Tone, Ui};
 use crate::verify::Share;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use cpushield_linux::tally::LIMITS;
@@ -36,9 +37,15 @@ pub struct Args {
     /// The CPUs to measure (those of the active shield when left out)
     #[arg(long, value_name = "LIST")]
     cpus: Option<CpuSet>,
-    /// How long to measure
-    #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = span)]
-    time: Duration,
+    /// How long to measure; with --resume all parts together [default: 10s]
+    #[arg(long = "for", value_name = "TIME", value_parser = span)]
+    time: Option<Duration>,
+    /// Save the document here, renewed once a second while it is measured
+    #[arg(long, short, value_name = "FILE", conflicts_with = "resume")]
+    output: Option<PathBuf>,
+    /// Go on with the measurement that is saved here, by the options that it began with
+    #[arg(long, value_name = "FILE")]
+    resume: Option<PathBuf>,
     /// How long the threads run before anything counts [default: 200ms; 1s with a load]
     #[arg(long, value_name = "TIME", value_parser = settle)]
     settle: Option<Duration>,
@@ -58,8 +65,8 @@ pub struct Args {
     /// Limit: no latency longer than this
     #[arg(long, value_name = "TIME", value_parser = period)]
     max: Option<u64>,
-    /// Name what ran on the CPU while the worst waited, by the kernel's trace; makes every event of
-    /// the measured CPUs longer by some hundred nanoseconds
+    /// Name what ran on the CPU while the worst waited, by the kernel's trace; the kernel writes
+    /// it on the measured CPUs, and the time that takes is part of the figures
     #[arg(long)]
     why: bool,
     /// Write the histogram here as cyclictest does, for programs that draw it
@@ -112,13 +119,24 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     let instrument = chosen(args)?;
     let beats = beats(args, instrument)?;
     [&args.histogram, &args.hdr].into_iter().flatten().try_for_each(|file| can_write(file))?;
+    let kept = Kept::open(ui, args.output.as_deref(), args.resume.as_deref(), args.max)?;
     let scene = scene(&host, global, args)?;
     signal::catch_stops()
         .map_err(|e| Failure::machine(format!("signals cannot be caught: {e}")))?;
-    let mut latency = measured(ui, &host, args, instrument, beats, &scene)?;
+    let mut latency = measured(ui, &host, args, instrument, beats, &scene, kept.as_ref())?;
     name_remedies(&mut latency, &host, &scene);
+    let (latency, lost) = match kept {
+        Some(kept) => kept.end(latency)?,
+        None => (latency, None),
+    };
     ui.show(&latency, || report::text(&latency, &paint))?;
     write_files(ui, args, &latency)?;
+    if let Some(failure) = lost {
+        if ui.format == Format::Text {
+            ui.line(&latency)?;
+        }
+        return Err(failure);
+    }
     outcome(&latency)
 }
 
@@ -129,38 +147,45 @@ fn measured(
     instrument: &'static dyn Instrument,
     beats: Vec<Beat>,
     scene: &Scene,
+    kept: Option<&Kept<'_>>,
 ) -> Result<Latency, Failure> {
     let bar = ui.bar();
-    let worst = Cell::new(None::<u64>);
-    let latency = latency::measure(
-        host,
-        &Order {
-            instrument,
-            cpus: scene.cpus.clone(),
-            beats,
-            span: args.time,
-            settle: args.settle.unwrap_or(if args.load.any() { SETTLE_LOADED } else { SETTLE }),
-            over_ns: args.over.clone(),
-            max_ns: args.max,
-            cgroup: scene.cgroup.clone(),
-            guard: scene.guard.clone(),
-            store: scene.store.clone(),
-            load: scene.load.clone(),
-            force: args.force,
-            why: args.why,
-            progress: &|progress| match progress {
-                Progress::Starting => bar.tell("getting ready"),
-                Progress::Measuring { done, of, worst_ns } => {
-                    worst.set(worst.get().max(worst_ns));
-                    let so_far = worst
-                        .get()
-                        .map_or_else(String::new, |ns| format!(", worst {}", table::span(ns)));
-                    bar.part(&format!("measuring{so_far}"), done, of);
-                }
-            },
-            stop: &|| signal::stopped_by().is_some(),
+    let (over, worst) = kept.map_or((Duration::ZERO, None), Kept::over);
+    let worst = Cell::new(worst);
+    let keep = |latency| {
+        if let Some(kept) = kept {
+            kept.keep(latency);
+        }
+    };
+    let order = Order {
+        instrument,
+        cpus: scene.cpus.clone(),
+        beats,
+        span: kept::span(kept, args.time)?,
+        settle: args.settle.unwrap_or(if args.load.any() { SETTLE_LOADED } else { SETTLE }),
+        over_ns: args.over.clone(),
+        max_ns: args.max,
+        cgroup: scene.cgroup.clone(),
+        guard: scene.guard.clone(),
+        store: scene.store.clone(),
+        load: scene.load.clone(),
+        force: args.force,
+        why: args.why,
+        progress: &|progress| match progress {
+            Progress::Starting => bar.tell("getting ready"),
+            Progress::Measuring { done, of, worst_ns } => {
+                worst.set(worst.get().max(worst_ns));
+                let so_far = worst
+                    .get()
+                    .map_or_else(String::new, |ns| format!(", worst {}", table::span(ns)));
+                bar.part(&format!("measuring{so_far}"), over + done, over + of);
+            }
         },
-    );
+        keep: kept.is_some().then_some(&keep),
+        stop: &|| signal::stopped_by().is_some(),
+    };
+    kept.map_or(Ok(()), |kept| kept.fits(host, &order))?;
+    let latency = latency::measure(host, &order);
     bar.end();
     Ok(latency?)
 }

@@ -10,6 +10,7 @@ pub mod ending;
 pub mod explain;
 pub mod fix;
 pub mod guard;
+mod kept;
 mod lab;
 pub mod latency;
 mod loads;

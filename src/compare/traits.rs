@@ -56,6 +56,11 @@ fn of_latency(latency: &Latency) -> Vec<Trait> {
         (Some(_), Some(true)) => "in force".to_owned(),
         (Some(_), None) => "by affinities alone".to_owned(),
     };
+    let tracing = match (latency.tracing.asked, &latency.tracing.absent) {
+        (true, None) => "on",
+        (true, Some(_)) => "in part",
+        (false, _) => "off",
+    };
     let mut loads: Vec<String> =
         latency.loads.iter().map(|load| format!("{} ({})", load.name, load.what)).collect();
     if loads.is_empty() {
@@ -75,6 +80,7 @@ fn of_latency(latency: &Latency) -> Vec<Trait> {
         (Setting, "kernel.timer_migration", word(setting.timer_migration)),
         (Setting, "clock source", text(&setting.clocksource)),
         (Method, "policies", policies.into_iter().collect::<Vec<String>>().join(", ")),
+        (Method, "the kernel's trace", tracing.to_owned()),
         (Method, "loads", loads.join(", ")),
     ]
     .map(|(realm, what, value)| Trait { realm, what, value })

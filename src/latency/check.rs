@@ -125,6 +125,7 @@ mod tests {
             force: false,
             why: false,
             progress: &|_| {},
+            keep: None,
             stop: &|| false,
         }
     }

@@ -25,10 +25,18 @@ pub struct Latency {
     pub settle_ns: u64,
     /// It was stopped before its time; what it saw until then is here.
     pub stopped: bool,
+    /// It goes on, or whatever measured was ended by force; what it saw until then is here, and
+    /// `--resume` goes on with it.
+    #[serde(default)]
+    pub unfinished: bool,
     /// When it began, in seconds since 1970 by the wall clock.
     pub began_s: u64,
     /// The same by `CLOCK_MONOTONIC`, in nanoseconds; every other time counts from here.
     pub began_ns: u64,
+    /// What was measured one after the other, with pauses (`--resume`); empty when there was none.
+    /// Times in this document count what was measured, without the pauses.
+    #[serde(default)]
+    pub parts: Vec<Part>,
     /// One entry for each thread, worst first.
     pub series: Vec<Series>,
     /// What else the machine was given to do meanwhile (`--load`); empty without.
@@ -47,6 +55,23 @@ pub struct Latency {
     pub doubts: Vec<String>,
     /// What is good to know.
     pub notes: Vec<String>,
+}
+
+/// A part of a measurement that was gone on with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Part {
+    /// Where it begins, in nanoseconds of measured time.
+    pub at_ns: u64,
+    /// When it began, in seconds since 1970 by the wall clock.
+    pub began_s: u64,
+    /// The same by `CLOCK_MONOTONIC` of its boot, in nanoseconds.
+    pub began_ns: u64,
+    /// How long it was.
+    pub span_ns: u64,
+    /// Which boot it was measured in (`/proc/sys/kernel/random/boot_id`); `None` when that is not
+    /// known.
+    pub boot: Option<String>,
 }
 
 /// What one thread saw. A latency is the time from when an event was due until the thread saw it.
@@ -201,6 +226,10 @@ pub struct Setting {
     pub timer_migration: Option<bool>,
     /// Its command line.
     pub cmdline: Option<String>,
+    /// Which boot it was measured in (`/proc/sys/kernel/random/boot_id`); the last one's when it
+    /// was gone on with.
+    #[serde(default)]
+    pub boot: Option<String>,
     /// The processor's name.
     pub processor: Option<String>,
     /// CPUs in use.
@@ -235,6 +264,10 @@ impl Latency {
         }
         for load in &self.loads {
             doubts.extend(load.doubts.iter().map(|why| format!("the load {}: {why}", load.name)));
+        }
+        if self.unfinished {
+            let (span, asked) = (exact(self.span_ns), exact(self.asked_ns));
+            doubts.push(format!("it is not finished: {span} of {asked} are measured"));
         }
         if self.stopped {
             let (span, asked) = (exact(self.span_ns), exact(self.asked_ns));

@@ -86,7 +86,7 @@ pub fn percentiles_of(series: &[&Series]) -> Result<Vec<Percentile>, String> {
     let mut whole = empty();
     for one in series {
         let with_missed = with_missed(&decode(one)?, one.period_ns);
-        whole.add(with_missed).map_err(|e| format!("a histogram is too wide: {e:?}"))?;
+        whole.add(with_missed).map_err(|e| wide(&e))?;
     }
     let longest = series.iter().filter_map(|one| one.max_ns).max();
     Ok(percentiles(&whole, longest.unwrap_or(0)))
@@ -102,6 +102,19 @@ pub fn counts(series: &Series) -> Result<Vec<(u64, u64)>, String> {
     let histogram = decode(series)?;
     let steps = histogram.iter_recorded();
     Ok(steps.map(|step| (step.value_iterated_to().min(longest), step.count_at_value())).collect())
+}
+
+/// All latencies of several threads, without missed events.
+pub(super) fn sum(series: &[&Series]) -> Result<Histogram<u64>, String> {
+    let mut whole = empty();
+    for one in series {
+        whole.add(decode(one)?).map_err(|e| wide(&e))?;
+    }
+    Ok(whole)
+}
+
+fn wide(error: &hdrhistogram::AdditionError) -> String {
+    format!("a histogram is too wide: {error:?}")
 }
 
 /// All histograms as one HDR log of version 2; each has a tag with its CPU and period.

@@ -7,7 +7,7 @@ use super::feed::{Feed, Row};
 use super::histogram;
 use super::order::{LatencyError, Order, Progress};
 use super::witness::Witness;
-use super::{Isolation, Latency, Over, SCHEMA, Series, Setting, Timeline, Worst};
+use super::{Isolation, Latency, Over, SCHEMA, Series, Setting, Timeline, Tracing, Worst};
 use crate::load::Gang;
 use crate::survey::{Machine, survey_beside};
 use crate::verify::Gate;
@@ -50,17 +50,22 @@ pub fn measure(host: &Host, order: &Order<'_>) -> Result<Latency, LatencyError> 
     let mut feed = Feed::start(host, order, &seats)?;
     let rows = feed.rows().to_vec();
     witness.start(&rows);
-    let mut run = Run::new(host, order, &rows);
+    let nohz_full = machine.isolation.nohz_full.clone();
+    let isolation = isolation(&machine, order);
+    let blank = blank(order, isolation, setting(machine, migration));
+    let mut run = Run::new(host, order, &rows, blank);
     run.notes = beforehand(order, &online);
     run.notes.extend(feed.notes());
-    run.notes.extend(elsewhere(order, machine.isolation.nohz_full.as_ref(), migration));
+    run.notes.extend(elsewhere(order, nohz_full.as_ref(), migration));
     run.notes.append(&mut gang.notes);
     gang.go();
     let first = circumstances::take(host);
-    let began_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    run.blank.began_s =
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let begin_ns = monotonic_ns().saturating_add(LEAD_NS);
     let from_ns = begin_ns.saturating_add(nanos(order.settle));
     let until_ns = from_ns.saturating_add(nanos(order.span)).saturating_add(OVERTIME_NS);
+    run.blank.began_ns = from_ns;
     feed.go(Times { begin_ns, from_ns, until_ns })?;
     let (calm, stopped, moved, end_ns) = std::thread::scope(|scope| {
         drive(scope, order, &rows, feed.tallies(), begin_ns);
@@ -76,39 +81,47 @@ pub fn measure(host: &Host, order: &Order<'_>) -> Result<Latency, LatencyError> 
         (calm, stopped, moved, end_ns)
     });
     run.enter_peaks(&feed, end_ns.saturating_sub(from_ns));
-    let loads = gang.end(host);
+    run.blank.loads = gang.end(host);
     run.doubts.extend(circumstances::changed(&first, &calm, &circumstances::take(host)));
     witness.look(&feed);
-    let mut series = run.told(&feed, &witness, (from_ns, end_ns), moved);
+    let mut latency = run.told(&feed, &witness, (from_ns, end_ns), Some(moved));
     let (tracing, notes) = witness.end();
-    run.notes.extend(notes);
+    latency.tracing = tracing;
+    latency.notes.extend(notes);
     let rest = feed.dismiss();
-    series.iter_mut().zip(rest.of_each).for_each(|(one, doubts)| one.doubts.extend(doubts));
-    series.iter_mut().zip(rest.smis).for_each(|(one, smis)| one.smis = smis);
-    run.doubts.extend(rest.of_all);
-    run.notes.extend(rest.notes);
+    latency.series.iter_mut().zip(rest.of_each).for_each(|(one, more)| one.doubts.extend(more));
+    latency.series.iter_mut().zip(rest.smis).for_each(|(one, smis)| one.smis = smis);
+    latency.doubts.extend(rest.of_all);
+    latency.notes.extend(rest.notes);
     drop(aside);
-    series.sort_by_key(|series| std::cmp::Reverse(series.max_ns));
-    let mut latency = Latency {
+    latency.stopped = stopped;
+    latency.series.sort_by_key(|series| std::cmp::Reverse(series.max_ns));
+    latency.gates = order.max_ns.map(|most| gate(&latency, most)).into_iter().collect();
+    Ok(latency)
+}
+
+/// The document before anything was seen.
+fn blank(order: &Order<'_>, isolation: Isolation, setting: Setting) -> Latency {
+    Latency {
         schema: SCHEMA,
         instrument: order.instrument.name().to_owned(),
         asked_ns: nanos(order.span),
-        span_ns: end_ns.saturating_sub(from_ns),
+        span_ns: 0,
         settle_ns: nanos(order.settle),
-        stopped,
-        began_s,
-        began_ns: from_ns,
-        series,
-        loads,
+        stopped: false,
+        unfinished: false,
+        began_s: 0,
+        began_ns: 0,
+        parts: Vec::new(),
+        series: Vec::new(),
+        loads: Vec::new(),
         gates: Vec::new(),
-        tracing,
-        isolation: isolation(&machine, order, run.broken),
-        setting: setting(machine, migration),
-        doubts: run.doubts,
-        notes: run.notes,
-    };
-    latency.gates = order.max_ns.map(|most| gate(&latency, most)).into_iter().collect();
-    Ok(latency)
+        tracing: Tracing { asked: order.why, ..Tracing::default() },
+        isolation,
+        setting,
+        doubts: Vec::new(),
+        notes: Vec::new(),
+    }
 }
 
 fn nanos(time: Duration) -> u64 {
@@ -149,6 +162,8 @@ struct Run<'a> {
     host: &'a Host,
     order: &'a Order<'a>,
     rows: &'a [Row],
+    /// What is known of the document from the beginning on.
+    blank: Latency,
     timelines: Vec<Timeline>,
     doubts: Vec<String>,
     notes: Vec<String>,
@@ -158,10 +173,11 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(host: &'a Host, order: &'a Order<'a>, rows: &'a [Row]) -> Run<'a> {
+    fn new(host: &'a Host, order: &'a Order<'a>, rows: &'a [Row], blank: Latency) -> Run<'a> {
         let (doubts, notes, broken) = (Vec::new(), Vec::new(), Vec::new());
         let timelines = rows.iter().map(|_| Timeline::new(nanos(STEP))).collect();
-        Run { host, order, rows, timelines, doubts, notes, broken, known: BTreeSet::new() }
+        let known = BTreeSet::new();
+        Run { host, order, rows, blank, timelines, doubts, notes, broken, known }
     }
 
     /// Lets time go by until then, or until somebody stops it.
@@ -189,6 +205,9 @@ impl<'a> Run<'a> {
             witness.look(feed);
             if round.is_multiple_of(ROUNDS) {
                 self.look_around(done);
+                if let Some(keep) = self.order.keep {
+                    keep(self.told(feed, witness, (from_ns, monotonic_ns()), None));
+                }
             }
             if done >= self.order.span {
                 self.look_around(done);
@@ -234,27 +253,44 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What each row saw; `moved`: what is doubtful about it.
+    /// The document of what was seen from one time to another, its series in the order of the rows.
+    /// `moved`: what is doubtful about each; `None` while they still run.
     fn told(
-        &mut self,
+        &self,
         feed: &Feed<'_>,
         witness: &Witness<'_>,
         (from_ns, end_ns): (u64, u64),
-        moved: Vec<Vec<String>>,
-    ) -> Vec<Series> {
-        let lines = std::mem::take(&mut self.timelines);
-        let mut series = Vec::new();
-        let all = self.rows.iter().zip(feed.tallies()).zip(lines).zip(moved).enumerate();
-        for (nth, (((row, tally), line), doubts)) in all {
-            self.notes.extend(blurred(&row.seat, &tally.figures()));
-            let mut one = told(row, tally, self.order, from_ns, end_ns, line, doubts);
+        moved: Option<Vec<Vec<String>>>,
+    ) -> Latency {
+        let mut latency = self.blank.clone();
+        latency.unfinished = moved.is_none();
+        latency.span_ns = end_ns.saturating_sub(from_ns);
+        latency.doubts.clone_from(&self.doubts);
+        latency.notes.clone_from(&self.notes);
+        latency.isolation.held = latency.isolation.held.map(|_| self.broken.is_empty());
+        latency.isolation.broken.clone_from(&self.broken);
+        let moved = moved.unwrap_or_default().into_iter().chain(std::iter::repeat(Vec::new()));
+        let rows = self.rows.iter().zip(feed.tallies()).zip(&self.timelines).zip(moved);
+        for (nth, (((row, tally), line), mut doubts)) in rows.enumerate() {
+            let (figures, stage) = (tally.figures(), tally.stage());
+            // Who still runs is in doubt only when it should have run again long ago.
+            let next = figures.last_due_ns.max(from_ns).saturating_add(row.seat.period_ns);
+            let in_time = row.tid == 0 || next.saturating_add(nanos(LONG)) >= end_ns;
+            let busy = in_time && stage == Stage::Running;
+            // Where short latencies are no samples, none at all is what one hopes for.
+            let hoped = figures.samples == 0 && row.threshold_ns > 0 && stage == Stage::Ended;
+            if !(latency.unfinished && busy || hoped) {
+                doubts.extend(doubtful(&row.seat, stage, &figures, end_ns));
+            }
+            latency.notes.extend(blurred(&row.seat, &figures));
+            let mut one = of_row(row, tally, self.order, from_ns, line.clone(), doubts);
             for worst in &mut one.worst {
                 let due_ns = from_ns.saturating_add(worst.at_ns);
                 worst.why = witness.why(nth, &Moment { due_ns, late_ns: worst.late_ns });
             }
-            series.push(one);
+            latency.series.push(one);
         }
-        series
+        latency
     }
 
     /// What is not as it was made, for each thread: looked up while they still run.
@@ -281,22 +317,17 @@ impl<'a> Run<'a> {
 }
 
 /// What one thread saw.
-fn told(
+fn of_row(
     row: &Row,
     tally: &Tally,
     order: &Order<'_>,
     from_ns: u64,
-    end_ns: u64,
     timeline: Timeline,
-    mut doubts: Vec<String>,
+    doubts: Vec<String>,
 ) -> Series {
     let (seat, figures) = (&row.seat, tally.figures());
     let histogram = histogram::collect(tally.counts());
     let some = |ns: u64| (figures.samples > 0).then_some(ns);
-    // Where short latencies are no samples, none at all is what one hopes for.
-    if figures.samples > 0 || row.threshold_ns == 0 || tally.stage() != Stage::Ended {
-        doubts.extend(doubtful(seat, tally.stage(), &figures, end_ns));
-    }
     let share = |count: u64| {
         #[expect(clippy::cast_precision_loss, reason = "a share is not exact")]
         let share = count as f64 * 100.0 / (figures.samples + figures.missed).max(1) as f64;
@@ -410,12 +441,12 @@ fn blurred(seat: &Seat, figures: &Figures) -> Option<String> {
     })
 }
 
-fn isolation(machine: &Machine, order: &Order<'_>, broken: Vec<String>) -> Isolation {
+fn isolation(machine: &Machine, order: &Order<'_>) -> Isolation {
     let guard = order.guard.as_ref();
     Isolation {
         shield: guard.map(|guard| guard.name.clone()),
-        held: guard.filter(|guard| guard.group.is_some()).map(|_| broken.is_empty()),
-        broken,
+        held: guard.filter(|guard| guard.group.is_some()).map(|_| true),
+        broken: Vec::new(),
         isolated: machine.isolation.isolated.clone(),
         nohz_full: machine.isolation.nohz_full.clone(),
     }
@@ -430,6 +461,7 @@ fn setting(machine: Machine, migration: Option<bool>) -> Setting {
         realtime: machine.kernel.realtime,
         timer_migration: migration,
         cmdline: machine.kernel.cmdline,
+        boot: machine.boot_id,
         processor: machine.topology.model,
         online: machine.topology.online,
         hypervisor: machine.virt.hypervisor.or_else(|| guest.then(|| "unknown".to_owned())),
@@ -448,7 +480,7 @@ pub(super) fn exact(ns: u64) -> String {
 }
 
 /// Whether the worst is within the limit. What is over it is over it, whatever else is doubtful.
-fn gate(latency: &Latency, most_ns: u64) -> Gate {
+pub(super) fn gate(latency: &Latency, most_ns: u64) -> Gate {
     let worst = latency.worst().map(|(_, worst)| worst.late_ns);
     let mut why = latency.every_doubt();
     let least = latency.silent_below_ns();
@@ -476,7 +508,6 @@ fn gate(latency: &Latency, most_ns: u64) -> Gate {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::latency::Tracing;
     use crate::load::LoadDone;
     use cpushield_linux::Policy;
 
@@ -501,6 +532,8 @@ pub(super) mod tests {
             span_ns: 5_000_000,
             settle_ns: 0,
             stopped: false,
+            unfinished: false,
+            parts: Vec::new(),
             began_s: 1_800_000_000,
             began_ns: 7_000_000_000,
             series: vec![Series {

@@ -13,9 +13,11 @@ mod feed;
 mod guard;
 mod histogram;
 pub mod instruments;
+pub mod keep;
 mod kthreads;
 mod measure;
 mod order;
+mod parts;
 mod settings;
 mod timeline;
 mod trace;
@@ -32,5 +34,6 @@ pub use measure::measure;
 #[cfg(test)]
 pub(crate) use measure::tests::latency_of;
 pub use order::{Beat, LatencyError, Order, Progress};
+pub use parts::{Misfit, joined, misfit};
 pub use settings::{Setting as TracerSetting, recovered};
 pub use tracer::{Job, Sample, Threads, Tracer, Use};

@@ -1,6 +1,6 @@
 //! What a measurement is asked for, how it tells of its progress, and why there may be none.
 
-use super::{Guard, Instrument};
+use super::{Guard, Instrument, Latency};
 use crate::load::{self, LoadError};
 use cpushield_linux::{CpuSet, Policy, Store};
 use std::fmt;
@@ -46,6 +46,8 @@ pub struct Order<'a> {
     pub why: bool,
     /// Told about the progress several times a second.
     pub progress: &'a dyn Fn(Progress),
+    /// Told once a second what was seen so far, to keep it.
+    pub keep: Option<&'a dyn Fn(Latency)>,
     /// Asked several times a second whether to stop early; what was seen until then is kept.
     pub stop: &'a dyn Fn() -> bool,
 }

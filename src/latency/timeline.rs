@@ -12,15 +12,33 @@ impl Timeline {
         Timeline { step_ns, worst_ns: Vec::new() }
     }
 
+    /// The worst of two runs, the second of which began at this time of the first's.
+    pub(super) fn joined(before: &Timeline, after: &Timeline, at_ns: u64) -> Timeline {
+        let mut whole = before.clone();
+        // A long moment of the second would leave short ones of the first's kind without events.
+        while whole.step_ns > 0 && whole.step_ns < after.step_ns {
+            whole.halve();
+        }
+        for (nth, worst) in (0_u64..).zip(&after.worst_ns) {
+            whole.enter(at_ns.saturating_add(nth.saturating_mul(after.step_ns)), *worst);
+        }
+        whole
+    }
+
+    /// Two moments become one.
+    fn halve(&mut self) {
+        self.step_ns = self.step_ns.saturating_mul(2);
+        let pairs = self.worst_ns.chunks(2);
+        self.worst_ns = pairs.filter_map(|pair| pair.iter().copied().max()).collect();
+    }
+
     /// The worst of what came at this time since the beginning.
     pub(super) fn enter(&mut self, at_ns: u64, worst_ns: u64) {
         if self.step_ns == 0 {
             return;
         }
         while at_ns / self.step_ns >= MOMENTS_MAX as u64 {
-            self.step_ns = self.step_ns.saturating_mul(2);
-            let pairs = self.worst_ns.chunks(2);
-            self.worst_ns = pairs.filter_map(|pair| pair.iter().copied().max()).collect();
+            self.halve();
         }
         let at = usize::try_from(at_ns / self.step_ns).unwrap_or(0);
         if self.worst_ns.len() <= at {

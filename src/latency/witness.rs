@@ -118,8 +118,8 @@ impl<'h> Witness<'h> {
             notes.extend(before.into_iter().flat_map(|before| hints(before, &after, &self.cpus)));
         } else if self.told.asked {
             notes.push(
-                "traced (--why): each event costs its CPU some hundred nanoseconds, which are part \
-                 of the figures"
+                "traced (--why): the time in which the kernel writes its trace on the measured \
+                 CPUs is part of the figures"
                     .to_owned(),
             );
         }

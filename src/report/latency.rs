@@ -341,6 +341,9 @@ fn doubts(latency: &Latency) -> Vec<String> {
     for load in &latency.loads {
         doubts.extend(load.doubts.iter().map(|doubt| format!("the load {}: {doubt}", load.name)));
     }
+    if latency.unfinished {
+        doubts.push("it is not finished; --resume FILE goes on with it".to_owned());
+    }
     doubts.extend(latency.isolation.broken.iter().map(|why| format!("the shield, {why}")));
     for series in &latency.series {
         let thread = thread(series);

@@ -1,0 +1,148 @@
+//! `-o FILE` and `--resume FILE` of `cpushield latency`: the document that is kept while it is
+//! measured, and the one that is gone on with.
+
+use super::saved::Saved;
+use crate::failure::Failure;
+use crate::latency::keep::{self, Keeper};
+use crate::latency::{Latency, Misfit, Order, joined, misfit};
+use crate::ui::Ui;
+use cpushield_linux::{Host, can_write, keep_document};
+use std::cell::{Cell, RefCell};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long is measured, unless it is told.
+const SPAN: Duration = Duration::from_secs(10);
+
+/// Where a measurement is kept, and what was measured before.
+pub(super) struct Kept<'a> {
+    path: PathBuf,
+    before: Option<Box<Latency>>,
+    max_ns: Option<u64>,
+    keeper: RefCell<Keeper>,
+    /// Whether it was told that the file cannot be written.
+    warned: Cell<bool>,
+    ui: &'a Ui,
+}
+
+impl<'a> Kept<'a> {
+    /// For `-o` or `--resume`.
+    pub(super) fn open(
+        ui: &'a Ui,
+        output: Option<&Path>,
+        resume: Option<&Path>,
+        max_ns: Option<u64>,
+    ) -> Result<Option<Kept<'a>>, Failure> {
+        let (path, before) = match (output, resume) {
+            (None, None) => return Ok(None),
+            (_, Some(path)) => (path, Some(begun(path)?)),
+            (Some(path), None) => (path, None),
+        };
+        can_write(path)?;
+        if before.is_none()
+            && let Ok(Saved::Latency(latency)) = Saved::read(path)
+            && latency.unfinished
+        {
+            let file = path.display();
+            return Err(Failure::usage(format!("{file} holds a measurement that is not finished"))
+                .hint(format!("go on with it: --resume {file}"))
+                .hint("or remove it, or name another file"));
+        }
+        let keeper = RefCell::new(Keeper::new(path));
+        let (path, warned) = (path.to_owned(), Cell::new(false));
+        Ok(Some(Kept { path, before, max_ns, keeper, warned, ui }))
+    }
+
+    /// What of a resumed measurement is over, and its worst.
+    pub(super) fn over(&self) -> (Duration, Option<u64>) {
+        self.before.as_ref().map_or((Duration::ZERO, None), |before| {
+            let worst = before.worst().map(|(_, worst)| worst.late_ns);
+            (Duration::from_nanos(before.span_ns), worst)
+        })
+    }
+
+    /// Whether it can be gone on with by this order.
+    pub(super) fn fits(&self, host: &Host, order: &Order<'_>) -> Result<(), Failure> {
+        let Some(before) = &self.before else { return Ok(()) };
+        let line = |path: &str| host.read_line(path).ok();
+        let (kernel, cmdline) = (line("/proc/sys/kernel/osrelease"), line("/proc/cmdline"));
+        let Some(Misfit { what, was, is }) = misfit(before, order, kernel, cmdline) else {
+            return Ok(());
+        };
+        let file = self.path.display();
+        Err(Failure::usage(format!(
+            "{file} cannot be gone on with: {what} was {was}, and is {is} now"
+        ))
+        .hint("a measurement goes on as it began: give the options that it was given then")
+        .hint("or measure anew into another file: -o FILE"))
+    }
+
+    /// Puts what was seen so far on the disk. That it cannot be is told once.
+    pub(super) fn keep(&self, latency: Latency) {
+        let trouble = match self.whole(latency) {
+            Ok(whole) => self.keeper.borrow_mut().offer(&whole),
+            Err(failure) => Some(failure.message),
+        };
+        if let Some(why) = trouble.filter(|_| !self.warned.replace(true)) {
+            let file = self.path.display();
+            self.ui.warn(&format!(
+                "cannot write {file}: {why}; what is measured is kept in memory, and writing is \
+                 tried again every second"
+            ));
+        }
+    }
+
+    fn whole(&self, latency: Latency) -> Result<Latency, Failure> {
+        match &self.before {
+            None => Ok(latency),
+            Some(before) => joined(before, &latency, self.max_ns).map_err(|why| {
+                Failure::machine(format!("{} cannot be gone on with: {why}", self.path.display()))
+            }),
+        }
+    }
+
+    /// The whole document, saved; why it is not, when it could not be.
+    pub(super) fn end(self, latency: Latency) -> Result<(Latency, Option<Failure>), Failure> {
+        let mut whole = self.whole(latency)?;
+        whole.notes.extend(self.keeper.into_inner().end());
+        let text = keep::text(&whole).map_err(Failure::machine)?;
+        let lost = match keep_document(&self.path, &text) {
+            Ok(()) => {
+                self.ui.status(&format!("saved: {}", self.path.display()));
+                None
+            }
+            Err(error) => Some(
+                Failure::from(error)
+                    .hint("nothing is lost: the document stands on standard output"),
+            ),
+        };
+        Ok((whole, lost))
+    }
+}
+
+/// The document that is gone on with.
+fn begun(path: &Path) -> Result<Box<Latency>, Failure> {
+    match Saved::read(path)? {
+        Saved::Latency(latency) => Ok(latency),
+        other => {
+            let (file, from) = (path.display(), other.from());
+            let why = format!("{file} is no measurement: it is what `cpushield {from}` writes");
+            Err(Failure::usage(why).hint("begin one: cpushield latency timer -o FILE"))
+        }
+    }
+}
+
+/// How long is to be measured now: what was asked for, less what is measured.
+pub(super) fn span(kept: Option<&Kept<'_>>, asked: Option<Duration>) -> Result<Duration, Failure> {
+    let Some((kept, before)) = kept.and_then(|kept| Some((kept, kept.before.as_ref()?))) else {
+        return Ok(asked.unwrap_or(SPAN));
+    };
+    let asked = asked.unwrap_or(Duration::from_nanos(before.asked_ns));
+    let left = asked.saturating_sub(Duration::from_nanos(before.span_ns));
+    if left.is_zero() {
+        let file = kept.path.display();
+        return Err(Failure::usage(format!("{file} is finished: all of {asked:?} is measured"))
+            .hint("measure longer: --for TIME, the time of all parts together"));
+    }
+    Ok(left)
+}

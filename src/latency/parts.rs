@@ -1,0 +1,301 @@
+//! A measurement that was broken off and gone on with: two documents → one, with what is honest
+//! about the pause between them. Times in the whole count what was measured, without pauses. Pure.
+
+use super::measure::{exact, gate};
+use super::order::Order;
+use super::{Latency, Over, Part, Series, Timeline, histogram};
+use crate::load::LoadDone;
+use std::collections::BTreeSet;
+
+/// How many of the longest are kept.
+const WORST: usize = 16;
+
+/// Something that must be as it was when a measurement is gone on with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Misfit {
+    /// What.
+    pub what: &'static str,
+    /// What it was.
+    pub was: String,
+    /// What it is now.
+    pub is: String,
+}
+
+/// What must be as it was and is not, before anything is measured; `kernel` and `cmdline` are those
+/// that run now.
+#[must_use]
+pub fn misfit(
+    before: &Latency,
+    order: &Order<'_>,
+    kernel: Option<String>,
+    cmdline: Option<String>,
+) -> Option<Misfit> {
+    let unknown = || "unknown".to_owned();
+    let list = |all: BTreeSet<String>| all.into_iter().collect::<Vec<String>>().join(", ");
+    let was: BTreeSet<String> = before
+        .series
+        .iter()
+        .map(|one| format!("CPU {} {} {}", one.cpu, exact(one.period_ns), one.policy))
+        .collect();
+    let on = |cpu| {
+        order
+            .beats
+            .iter()
+            .map(move |beat| format!("CPU {cpu} {} {}", exact(beat.period_ns), beat.policy))
+    };
+    let is: BTreeSet<String> = order.cpus.iter().flat_map(on).collect();
+    let limits = |all: &mut dyn Iterator<Item = u64>| list(all.map(exact).collect());
+    let over = before.series.first().map_or(&[][..], |one| &one.over);
+    let shield = |name: &Option<String>| name.clone().unwrap_or_else(|| "none".to_owned());
+    let guard = order.guard.as_ref().map(|guard| guard.name.clone());
+    let all = [
+        ("the instrument", before.instrument.clone(), order.instrument.name().to_owned()),
+        ("the threads", list(was), list(is)),
+        (
+            "--over",
+            limits(&mut over.iter().map(|one| one.limit_ns)),
+            limits(&mut order.over_ns.iter().copied()),
+        ),
+        ("the shield", shield(&before.isolation.shield), shield(&guard)),
+        (
+            "the kernel",
+            before.setting.kernel.clone().unwrap_or_else(unknown),
+            kernel.unwrap_or_else(unknown),
+        ),
+        (
+            "its command line",
+            before.setting.cmdline.clone().unwrap_or_else(unknown),
+            cmdline.unwrap_or_else(unknown),
+        ),
+    ];
+    let differs = all.into_iter().find(|(_, was, is)| was != is);
+    differs.map(|(what, was, is)| Misfit { what, was, is })
+}
+
+/// The two as one. `max_ns` is the limit that was asked for.
+///
+/// # Errors
+/// They are not of the same threads, or a histogram is none.
+pub fn joined(before: &Latency, part: &Latency, max_ns: Option<u64>) -> Result<Latency, String> {
+    let mut whole = part.clone();
+    let offset = before.span_ns;
+    whole.asked_ns = offset.saturating_add(part.asked_ns);
+    whole.span_ns = offset.saturating_add(part.span_ns);
+    (whole.began_s, whole.began_ns) = (before.began_s, before.began_ns);
+    whole.parts = before.parts.clone();
+    if whole.parts.is_empty() {
+        whole.parts.push(of(before, 0));
+    }
+    whole.parts.push(of(part, offset));
+    for series in &mut whole.series {
+        let same = |one: &&Series| one.cpu == series.cpu && one.role() == series.role();
+        let earlier =
+            before.series.iter().find(same).ok_or_else(|| {
+                format!("CPU {}, {}: not measured before", series.cpu, series.role())
+            })?;
+        *series = join(earlier, series, offset)?;
+    }
+    whole.series.sort_by_key(|series| std::cmp::Reverse(series.max_ns));
+    for load in &mut whole.loads {
+        let same = |one: &&LoadDone| one.name == load.name && one.unit == load.unit;
+        match before.loads.iter().find(same) {
+            Some(earlier) => add(load, earlier),
+            // What was cut off had not counted it yet.
+            None => whole.notes.push(format!("load {}: counted in the last part alone", load.name)),
+        }
+    }
+    let number = whole.parts.len();
+    let of_part = part.isolation.broken.iter().map(|why| format!("in part {number}, {why}"));
+    whole.isolation.broken = before.isolation.broken.iter().cloned().chain(of_part).collect();
+    whole.isolation.held = match (before.isolation.held, part.isolation.held) {
+        (Some(a), Some(b)) => Some(a && b),
+        _ => None,
+    };
+    whole.doubts = union(&before.doubts, &part.doubts);
+    whole.notes = union(&before.notes, &whole.notes);
+    whole.notes.extend(pause(&whole.parts, before.unfinished));
+    whole.gates = max_ns.map(|most| gate(&whole, most)).into_iter().collect();
+    Ok(whole)
+}
+
+fn of(latency: &Latency, at_ns: u64) -> Part {
+    Part {
+        at_ns,
+        began_s: latency.began_s,
+        began_ns: latency.began_ns,
+        span_ns: latency.span_ns,
+        boot: latency.setting.boot.clone(),
+    }
+}
+
+fn union(a: &[String], b: &[String]) -> Vec<String> {
+    let new = b.iter().filter(|one| !a.contains(one));
+    a.iter().chain(new).cloned().collect()
+}
+
+/// What is to be known of the pause before the last part.
+fn pause(parts: &[Part], was_cut: bool) -> Option<String> {
+    let (last, rest) = parts.split_last()?;
+    let before = rest.last()?;
+    let same_boot = before.boot.is_some() && before.boot == last.boot;
+    let pause = if same_boot {
+        let ended = before.began_ns.saturating_add(before.span_ns);
+        exact(last.began_ns.saturating_sub(ended) / 1_000_000 * 1_000_000)
+    } else {
+        let ended = before.began_s.saturating_add(before.span_ns / 1_000_000_000);
+        format!("about {} s by the wall clock", last.began_s.saturating_sub(ended))
+    };
+    let boot = match (same_boot, &before.boot, &last.boot) {
+        (true, ..) => "",
+        (false, Some(_), Some(_)) => ", after another boot",
+        _ => ", and whether the machine was booted meanwhile is not known",
+    };
+    let lost = if was_cut { "; what the part before saw in its last second is lost" } else { "" };
+    let number = parts.len();
+    Some(format!("part {number} began {pause} after the one before it ended{boot}{lost}"))
+}
+
+/// One thread of both.
+fn join(before: &Series, part: &Series, offset: u64) -> Result<Series, String> {
+    let mut whole = part.clone();
+    let counts = histogram::sum(&[before, part])?;
+    whole.samples = before.samples.saturating_add(part.samples);
+    whole.missed = before.missed.saturating_add(part.missed);
+    for worst in &mut whole.worst {
+        worst.at_ns = worst.at_ns.saturating_add(offset);
+    }
+    whole.worst.extend(before.worst.iter().cloned());
+    whole.worst.sort_by_key(|worst| (std::cmp::Reverse(worst.late_ns), worst.at_ns));
+    whole.worst.truncate(WORST);
+    let least = before.min_ns.into_iter().chain(part.min_ns).min();
+    whole.min_ns = least;
+    whole.max_ns = before.max_ns.max(part.max_ns);
+    let sum = |one: &Series| u128::from(one.mean_ns.unwrap_or(0)) * u128::from(one.samples);
+    let mean = (sum(before) + sum(part)).checked_div(u128::from(whole.samples));
+    whole.mean_ns = mean.and_then(|mean| u64::try_from(mean).ok());
+    let with_missed = histogram::with_missed(&counts, whole.period_ns);
+    whole.percentiles = histogram::percentiles(&with_missed, whole.max_ns.unwrap_or(0));
+    let all = whole.samples.saturating_add(whole.missed);
+    for over in &mut whole.over {
+        let same = |one: &&Over| one.limit_ns == over.limit_ns;
+        over.count += before.over.iter().find(same).map_or(0, |one| one.count);
+        #[expect(clippy::cast_precision_loss, reason = "a share is not exact")]
+        let percent = over.count as f64 * 100.0 / all.max(1) as f64;
+        over.percent = percent;
+    }
+    whole.jitter_ns = before.jitter_ns.max(part.jitter_ns);
+    whole.elsewhere = before.elsewhere.zip(part.elsewhere).map(|(a, b)| a.saturating_add(b));
+    whole.timeline = Timeline::joined(&before.timeline, &part.timeline, offset);
+    whole.histogram = histogram::encode(&counts);
+    whole.doubts = union(&before.doubts, &part.doubts);
+    Ok(whole)
+}
+
+/// What a load did in both.
+fn add(load: &mut LoadDone, earlier: &LoadDone) {
+    load.count = load.count.zip(earlier.count).map(|(a, b)| a.saturating_add(b));
+    load.span_ns = load.span_ns.saturating_add(earlier.span_ns);
+    #[expect(clippy::cast_precision_loss, reason = "a rate is not exact")]
+    let per_s = load.count.map(|count| count as f64 * 1e9 / load.span_ns.max(1) as f64);
+    load.per_s = per_s;
+    load.doubts = union(&earlier.doubts, &load.doubts);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::measure::tests::latency_of;
+    use super::*;
+
+    /// A document of these latencies that began at this second of a boot.
+    fn part(counts: &[(u64, u64)], began_s: u64, boot: &str) -> Latency {
+        let mut latency = latency_of(counts);
+        (latency.asked_ns, latency.span_ns) = (10_000_000_000, 10_000_000_000);
+        (latency.began_s, latency.began_ns) = (began_s, began_s * 1_000_000_000);
+        latency.setting.boot = Some(boot.to_owned());
+        latency
+    }
+
+    #[test]
+    fn two_parts_have_the_figures_of_the_whole() {
+        let (a, b) = ([(1_000, 700), (9_000, 3)], [(500, 200), (1_000, 90), (70_000, 7)]);
+        let whole = part(&[(500, 200), (1_000, 790), (9_000, 3), (70_000, 7)], 100, "x");
+        let mut before = part(&a, 100, "x");
+        before.unfinished = true;
+        before.asked_ns *= 2;
+        let found = joined(&before, &part(&b, 117, "x"), Some(60_000)).unwrap();
+        let (one, other) = (&found.series[0], &whole.series[0]);
+        assert_eq!(one.histogram, other.histogram);
+        assert_eq!(one.percentiles, other.percentiles);
+        assert_eq!((one.samples, one.min_ns, one.max_ns), (1_000, Some(500), Some(70_000)));
+        // Each part's mean is in whole nanoseconds.
+        assert!(one.mean_ns.unwrap().abs_diff(other.mean_ns.unwrap()) <= 1);
+        let worst: Vec<(u64, u64)> = one.worst.iter().map(|w| (w.at_ns, w.late_ns)).collect();
+        assert_eq!(worst, [(10_002_000_000, 70_000), (2_000_000, 9_000)]);
+        // A count of each part, over all of both.
+        assert_eq!((one.over[0].count, one.over[0].percent), (2, 0.2));
+        let moments = &one.timeline;
+        let last = usize::try_from(10_000_000_000 / moments.step_ns).unwrap();
+        assert_eq!((moments.worst_ns[0], moments.worst_ns[last]), (9_000, 70_000));
+        assert_eq!((found.span_ns, found.asked_ns), (20_000_000_000, 20_000_000_000));
+        assert!(!found.unfinished && found.gates[0].held == Some(false));
+        assert_eq!(
+            found.notes,
+            [
+                "part 2 began 7s after the one before it ended; what the part before saw in its last \
+              second is lost"
+            ]
+        );
+        // A third part, of another boot.
+        let third = joined(&found, &part(&a, 500, "y"), None).unwrap();
+        let parts: Vec<u64> = third.parts.iter().map(|part| part.at_ns).collect();
+        assert_eq!(parts, [0, 10_000_000_000, 20_000_000_000]);
+        assert_eq!(
+            third.notes[1],
+            "part 3 began about 373 s by the wall clock after the one before it ended, after \
+             another boot"
+        );
+    }
+
+    #[test]
+    fn doubts_and_a_shield_that_broke_stay() {
+        let mut before = part(&[(1_000, 7)], 100, "x");
+        before.series[0].doubts.push("it ran on another CPU 3 times".to_owned());
+        before.isolation.held = Some(false);
+        before.isolation.broken.push("after 3 s: its cgroup is gone".to_owned());
+        let mut after = part(&[(1_000, 7)], 120, "x");
+        after.isolation.held = Some(true);
+        after.doubts.push("CPU 3 was offline".to_owned());
+        let whole = joined(&before, &after, Some(1_000_000)).unwrap();
+        assert_eq!(whole.isolation.held, Some(false));
+        assert_eq!(whole.gates[0].held, None);
+        assert_eq!(whole.every_doubt().len(), 3, "{:?}", whole.every_doubt());
+        let other = Latency { series: vec![Series { cpu: 9, ..after.series[0].clone() }], ..after };
+        assert!(joined(&before, &other, None).unwrap_err().contains("CPU 9"));
+    }
+
+    /// What a day leaves: 10 kHz on 4 CPUs, and every value that can be told apart came, as often
+    /// as makes it hard to pack.
+    #[test]
+    fn the_document_of_a_day_is_small_whatever_came() {
+        let mut random: u64 = 7;
+        let mut counts = Vec::new();
+        let mut value = 0;
+        while value < 1 << 30 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            counts.push((value, 1 + (random >> 33) % 120_000));
+            value += (value >> 10).max(1);
+        }
+        let mut day = part(&counts, 0, "x");
+        assert!(day.series[0].samples > 24 * 3600 * 10_000, "{}", day.series[0].samples);
+        let one = day.series.remove(0);
+        let mut line = Timeline::new(100_000_000);
+        (0..24 * 3600 * 10).for_each(|at| line.enter(at * 100_000_000, 900_000_000 + at));
+        let worst = (0..16).map(|n| super::super::Worst { at_ns: n << 46, ..one.worst[0].clone() });
+        let worst: Vec<_> = worst.collect();
+        let series =
+            |cpu| Series { cpu, timeline: line.clone(), worst: worst.clone(), ..one.clone() };
+        day.series = (0..4).map(series).collect();
+        let text = super::super::keep::text(&day).unwrap();
+        assert!(text.len() < 1 << 20, "{} bytes", text.len());
+    }
+}

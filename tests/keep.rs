@@ -1,0 +1,178 @@
+//! `cpushield latency -o FILE` and `--resume FILE`: what is on the disk while it is measured, after
+//! it was killed, and when the disk is full.
+
+use cpushield::latency::Latency;
+use cpushield_linux::{Host, process, sched};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// Two measurements on one CPU would see each other.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// A directory of one test, removed at its end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let dir = std::env::temp_dir().join(format!("cpushield-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(&dir).unwrap();
+        Scratch(dir)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn cpu() -> usize {
+    sched::affinity(0).unwrap().last().unwrap()
+}
+
+fn command(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cpushield"));
+    command.args(["latency", "timer", "--other", "--state", "/nonexistent/cpushield", "--cpus"]);
+    command.arg(cpu().to_string()).args(words).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn run(words: &[&str]) -> Output {
+    command(words).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The document in a file, which must be whole whenever somebody looks.
+fn saved(file: &Path) -> Option<Latency> {
+    let text = fs::read_to_string(file).ok()?;
+    Some(serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}")))
+}
+
+/// Waits until so many documents with events in them have stood in the file.
+fn wait_for(file: &Path, documents: usize) -> Latency {
+    let (mut last, mut seen) = (None, 0);
+    for _ in 0..6000 {
+        std::thread::sleep(Duration::from_millis(10));
+        let found = saved(file).filter(|latency| latency.series[0].samples > 0);
+        if found.is_some() && found != last {
+            (last, seen) = (found, seen + 1);
+        }
+        if seen == documents {
+            return last.unwrap();
+        }
+    }
+    panic!("no document");
+}
+
+/// The affinity of the thread that writes, and the memory of both processes in KiB.
+fn looked_at(child: &Child) -> (cpushield_linux::CpuSet, u64) {
+    let host = Host::live();
+    let pid = i32::try_from(child.id()).unwrap();
+    let tasks = host.tasks().unwrap();
+    // A name of the kernel has 15 letters at most.
+    let name = &cpushield::latency::keep::THREAD[..cpushield::latency::keep::THREAD.len().min(15)];
+    let writer = tasks.iter().find(|task| task.pid == pid && task.comm == name).unwrap();
+    let crew = tasks.iter().find(|task| task.parent == pid && task.comm.starts_with("latency/"));
+    let held = |pid| host.held_memory(pid).unwrap().resident_kib;
+    let memory = held(pid) + held(crew.unwrap().pid);
+    (host.online_affinity(writer.id.tid).unwrap(), memory)
+}
+
+#[test]
+fn what_was_killed_is_on_the_disk_and_is_gone_on_with() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
+    let scratch = Scratch::new("keep");
+    let file = scratch.0.join("day.json");
+    let name = file.to_str().unwrap();
+    let options = ["--thread", "100us", "--over", "1us,5ms"];
+    let mut day = command(&[&options[..], &["--for", "24h", "-o", name]].concat());
+    let mut child = day.spawn().unwrap();
+    wait_for(&file, 3);
+    let (affinity, kib) = looked_at(&child);
+    assert!(!affinity.contains(cpu()) || sched::affinity(0).unwrap().len() == 1, "{affinity}");
+    assert!(kib < 64 << 10, "{kib} KiB");
+    process::kill(i32::try_from(child.id()).unwrap(), 9).unwrap();
+    child.wait().unwrap();
+    let before = saved(&file).unwrap();
+    assert!(before.unfinished && !before.stopped && before.parts.is_empty(), "{before:?}");
+    assert!(before.span_ns > 2_000_000_000, "three looks, a second apart: {}", before.span_ns);
+    assert!(fs::metadata(&file).unwrap().len() < 1 << 20);
+    let text = fs::read_to_string(&file).unwrap();
+
+    // It is not written over, and goes on only as it began.
+    let again = run(&["--for", "1s", "-o", name]);
+    assert_eq!(again.status.code(), Some(2), "{}", said(&again));
+    assert!(said(&again).contains(&format!("--resume {name}")), "{}", said(&again));
+    for (words, what) in [
+        (&["--thread", "1ms"][..], "the threads"),
+        (&["--thread", "100us", "--over", "2us"], "--over"),
+    ] {
+        let refused = run(&[words, &["--resume", name]].concat());
+        assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
+        let wanted = format!("cannot be gone on with: {what} was ");
+        assert!(said(&refused).contains(&wanted), "{}", said(&refused));
+    }
+    let done = run(&[&options[..], &["--for", "1s", "--resume", name]].concat());
+    assert!(said(&done).contains("is finished"), "{}", said(&done));
+    assert_eq!(fs::read_to_string(&file).unwrap(), text, "nothing of that wrote");
+
+    let whole_ms = before.span_ns / 1_000_000 + 1500;
+    let time = format!("{whole_ms}ms");
+    let output = run(&[&options[..], &["--for", &time, "--resume", name, "--json"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let whole = saved(&file).unwrap();
+    let shown: Latency = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(shown, whole);
+    assert!(!whole.unfinished && !whole.stopped);
+    assert_eq!(whole.asked_ns, whole_ms * 1_000_000);
+    assert_eq!(whole.parts.len(), 2, "{:?}", whole.parts);
+    assert_eq!(whole.parts[1].at_ns, before.span_ns);
+    assert_eq!(whole.parts[0].boot, whole.parts[1].boot);
+    let (a, b) = (&before.series[0], &whole.series[0]);
+    assert!(b.samples > a.samples && b.max_ns >= a.max_ns && b.over[0].count >= a.over[0].count);
+    let periods = whole.span_ns / b.period_ns;
+    let ends = 200 + b.max_ns.unwrap() / b.period_ns;
+    assert!((b.samples + b.missed).abs_diff(periods) <= ends, "{periods}: {b:?}");
+    assert!(whole.notes.iter().any(|note| note.starts_with("part 2 began ")), "{:?}", whole.notes);
+    let left: Vec<_> = fs::read_dir(&scratch.0).unwrap().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+}
+
+#[test]
+fn a_full_disk_is_told_once_and_loses_nothing() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
+    let output = run(&["--for", "3s", "-o", "/dev/full"]);
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    let told = said(&output);
+    assert_eq!(told.matches("tried again every second").count(), 1, "{told}");
+    assert!(told.contains("No space left on device"), "{told}");
+    // The document stands behind the text.
+    let text = String::from_utf8_lossy(&output.stdout);
+    let last = text.lines().last().unwrap();
+    let latency: Latency = serde_json::from_str(last).unwrap();
+    assert!(latency.series[0].samples > 0 && !latency.unfinished, "{latency:?}");
+    assert!(latency.notes.iter().any(|note| note.contains("could not be saved")), "{latency:?}");
+}
+
+#[test]
+fn what_is_no_measurement_is_not_gone_on_with() {
+    let scratch = Scratch::new("resume");
+    let file = scratch.0.join("x.json");
+    fs::write(&file, "{}").unwrap();
+    for (words, code, wanted) in [
+        (["--resume", "/nonexistent/x.json"], 3, "cannot read /nonexistent/x.json"),
+        (["--resume", file.to_str().unwrap()], 2, "expected a document of cpushield"),
+        (["-o", "/nonexistent/x.json"], 3, "cannot write /nonexistent/x.json"),
+    ] {
+        let output = run(&words);
+        assert_eq!(output.status.code(), Some(code), "{}", said(&output));
+        assert!(said(&output).contains(wanted), "{}", said(&output));
+    }
+}
