@@ -1,0 +1,102 @@
+# guest: 6.12-rt grub timeout=1500
+# slow: six boots of systemd
+# A trial under systemd: a row of the running kernel, and one with a kernel parameter that boots once. It is killed
+# in the one and without power in the other, goes on by its unit, and ends on the entry and with the boot files that
+# were there at first.
+. /host/lib.sh
+n=$(boot_number)
+unit=/etc/systemd/system/cpushield-matrix.service
+journal=/var/lib/cpushield/trial/journal.json
+as_at_first() { # files of the boot loader and units, with their bytes and permissions
+    find /etc/grub.d /etc/default/grub /boot /etc/systemd/system -type f -exec stat -c '%a %u %n' {} + \
+        -exec sha256sum {} + | sort
+}
+unchanged() { as_at_first | diff /host/before -; }
+measured() { find /var/lib/cpushield/trial -name 'cell-*.json' 2>/dev/null | wc -l; }
+# What the trial of this boot has come to is told in the next one: it reboots the machine by itself.
+until_the_reboot() {
+    echo $failed >/host/failed
+    sleep 600
+    not_ok "the trial reboots the machine"
+    finish
+}
+wait_for() { # so many seconds, a command
+    local i
+    for i in $(seq "$1"); do
+        "${@:2}" >/dev/null 2>&1 && return 0
+        sleep 1
+    done
+    return 1
+}
+measuring() { pgrep -f __measure; }
+[ "$n" = 1 ] || is "systemd is up" 1 sh -c 'systemctl is-active multi-user.target | grep -cx active'
+case $n in
+1)
+    with_systemd
+    grub-editenv /boot/grub/grubenv set saved_entry=0
+    boot_again
+    ;;
+2)
+    as_at_first >/host/before
+    cat >/host/m.toml <<'END'
+cpus = "3"
+repeats = 1
+time = "8s"
+[[row]]
+name = "base"
+[[row]]
+name = "shield"
+shield = true
+[[row]]
+name = "nohz"
+boot = ["nohz_full={cpus}"]
+[[column]]
+name = "timer"
+instrument = "timer"
+END
+    status "without --reboot nothing is rebooted" 0 cpushield trial /host/m.toml --dry-run
+    is "and nothing is written" "" unchanged
+    cpushield trial /host/m.toml --reboot -o /host/trial.json >/host/said 2>&1 &
+    job=$!
+    claim "the shield's row comes" wait_for 120 grep -qx 3 /sys/fs/cgroup/cpuset.cpus.isolated
+    kill -9 $job
+    wait $job 2>/dev/null
+    claim "killed, its shield is undone" wait_for 60 sh -c '! grep -q . /sys/fs/cgroup/cpuset.cpus.isolated'
+    is "one cell was measured" 1 measured
+    status "another trial is refused" 3 cpushield trial /host/m.toml
+    echo $failed >/host/failed
+    cpushield trial --resume
+    until_the_reboot
+    ;;
+3)
+    is "the row booted" 3 cat /sys/devices/system/cpu/nohz_full
+    is "after what had to be measured before" 2 measured
+    is "its entry is not the default" 0 sh -c 'grep -c next_entry=. /boot/grub/grubenv'
+    claim "its unit measures" wait_for 120 measuring
+    sleep 2
+    echo $failed >/host/failed
+    # No power any more.
+    echo b >/proc/sysrq-trigger
+    sleep 60
+    ;;
+4)
+    is "without power the old entry came up" "" grep -o nohz_full /proc/cmdline
+    is "nothing was lost" 2 measured
+    until_the_reboot
+    ;;
+5)
+    is "the row booted again" 3 cat /sys/devices/system/cpu/nohz_full
+    until_the_reboot
+    ;;
+6)
+    is "the old entry is back" "" grep -o nohz_full /proc/cmdline
+    claim "the unit came to its end and is gone" wait_for 120 test ! -e $unit
+    is "every cell was measured" 3 measured
+    is "every file is as it was, to the byte" "" unchanged
+    is "no shield is left" "" cat /sys/fs/cgroup/cpuset.cpus.isolated
+    claim "the result was written" grep -q '"state": "finished"' /host/trial.json
+    is "nothing is missing in it" 0 grep -c '"why": "it did not' /host/trial.json
+    cpushield trial --status
+    ;;
+esac
+finish
