@@ -185,6 +185,8 @@ fn material(documents: &[Named], global: &Global) -> Result<Material, Failure> {
             Saved::Latency(it) => material.latencies.push(Labelled::new(label, *it)),
             Saved::Attempt(it) => material.add_attempt(label, *it),
             Saved::Fixed(it) => material.add_fixed(label, *it),
+            Saved::Comparison(it) => material.comparisons.push(Labelled::new(label, *it)),
+            Saved::Trial(it) => material.trials.push(Labelled::new(label, *it)),
             other => {
                 return Err(Failure::usage(format!(
                     "{file}: a report cannot show what `cpushield {}` prints",
@@ -231,6 +233,8 @@ fn bundle(report: &Report, documents: &[Named]) -> Result<String, Failure> {
             Saved::Latency(it) => serde_json::to_value(it),
             Saved::Attempt(it) => serde_json::to_value(it),
             Saved::Fixed(it) => serde_json::to_value(it),
+            Saved::Comparison(it) => serde_json::to_value(it),
+            Saved::Trial(it) => serde_json::to_value(it),
             Saved::Status(it) => serde_json::to_value(it),
         };
         let (label, from) = (named.label.clone(), named.saved.from());

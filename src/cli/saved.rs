@@ -5,6 +5,7 @@
 //! version is looked at before anything else is, because a newer form may mean something else by
 //! the same words.
 
+use crate::compare::{self, Comparison};
 use crate::failure::Failure;
 use crate::latency::{self, Latency};
 use crate::plan::{self, Plan};
@@ -12,6 +13,7 @@ use crate::report::attempt::{self, Attempt};
 use crate::report::fixed::{self, Fixed};
 use crate::run::{self, Status};
 use crate::survey::{self, Machine};
+use crate::trial::{self, Trial};
 use crate::verify::{self, Evidence, Verdict};
 use cpushield_linux::read_document;
 use serde::de::DeserializeOwned;
@@ -36,6 +38,10 @@ pub enum Saved {
     Attempt(Box<Attempt>),
     /// `verify --fix --json`.
     Fixed(Box<Fixed>),
+    /// `compare --json`.
+    Comparison(Box<Comparison>),
+    /// `trial --json`.
+    Trial(Box<Trial>),
     /// `status --json`.
     Status(Box<Status>),
 }
@@ -139,6 +145,18 @@ const KINDS: &[Kind] = &[
         read: |text| whole(text, Saved::Fixed),
     },
     Kind {
+        from: "compare --json",
+        keys: &["alpha", "groups", "pairs"],
+        schemas: &[(&[], compare::SCHEMA)],
+        read: |text| whole(text, Saved::Comparison),
+    },
+    Kind {
+        from: "trial --json",
+        keys: &["rows", "columns", "cells"],
+        schemas: &[(&[], trial::SCHEMA)],
+        read: |text| whole(text, Saved::Trial),
+    },
+    Kind {
         from: "status --json",
         keys: &["shield", "isolated", "nohz_full"],
         schemas: &[(&[], run::SCHEMA)],
@@ -184,6 +202,8 @@ impl Saved {
             Saved::Latency(_) => "latency --json",
             Saved::Attempt(_) => "try --json",
             Saved::Fixed(_) => "verify --fix --json",
+            Saved::Comparison(_) => "compare --json",
+            Saved::Trial(_) => "trial --json",
             Saved::Status(_) => "status --json",
         }
     }
@@ -384,6 +404,15 @@ mod tests {
         })
     }
 
+    fn trial() -> Value {
+        json!({
+            "schema": trial::SCHEMA, "name": "a", "version": "0", "state": "finished", "began_s": 0,
+            "ended_s": 1, "cpus": "3", "span_ns": 1, "settle_ns": 1, "repeats": 1, "boots": 1,
+            "scene": trial::Scene::default(), "rows": [], "columns": [], "cells": [], "best": [],
+            "effects": [], "notes": [],
+        })
+    }
+
     /// One document of each kind, as it is printed.
     fn every() -> Vec<Value> {
         let plan = plan::plan(&machine(), &Wish::default()).unwrap();
@@ -411,6 +440,8 @@ mod tests {
             latency(),
             json!(attempt),
             json!(fixed),
+            json!({ "schema": compare::SCHEMA, "alpha": 0.05, "groups": [], "pairs": [] }),
+            trial(),
             json!(status),
         ]
     }
@@ -493,7 +524,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_the_parser_panic(cut in 0usize..3000, noise in ".{0,20}", n in 0usize..7) {
+        fn no_text_makes_the_parser_panic(cut in 0usize..3000, noise in ".{0,20}", n in 0usize..9) {
             let good = format!("{:#}", every()[n]);
             let cut = (0..=cut.min(good.len())).rev().find(|i| good.is_char_boundary(*i)).unwrap();
             let _ = Saved::parse(&noise, "f");

@@ -138,7 +138,7 @@ fn tables(pair: &Pair) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-fn chance(row: &Row) -> String {
+pub(super) fn chance(row: &Row) -> String {
     let p = row.finding.p.map_or_else(String::new, |p| format!(", p {}", share(p)));
     match (row.finding.answer, row.is_better()) {
         (Answer::Differs, Some(true)) => format!("better{p}"),
@@ -160,7 +160,7 @@ fn spread(row: &Row, side: &Side) -> Option<String> {
 }
 
 /// `4.1 µs`, `0.25/s`, `-` when it is not known.
-fn value(row: &Row, value: Option<f64>) -> String {
+pub(super) fn value(row: &Row, value: Option<f64>) -> String {
     let Some(value) = value else { return "-".to_owned() };
     if row.unit == "ns" {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time")]
@@ -181,12 +181,12 @@ fn digits(value: f64) -> String {
 }
 
 /// `0.10`, `0.0021`, `13.4`.
-fn times(ratio: f64) -> String {
+pub(super) fn times(ratio: f64) -> String {
     if ratio > 0.0 && ratio < 0.1 { format!("{ratio:.4}") } else { digits(ratio) }
 }
 
 /// What a row is about.
-fn figure(row: &Row) -> String {
+pub(super) fn figure(row: &Row) -> String {
     match row.figure {
         Figure::Worst => "worst".to_owned(),
         Figure::Percentile { percent } if (percent - 50.0).abs() < 1e-9 => "median".to_owned(),

@@ -1,12 +1,14 @@
 //! What a report is made from: documents by kind, each kind in the order it was given.
 
 use crate::change::Outcome;
+use crate::compare::Comparison;
 use crate::latency::Latency;
 use crate::plan::{Plan, Step};
 use crate::report::attempt::Attempt;
 use crate::report::fixed::Fixed;
 use crate::run::Drift;
 use crate::survey::Machine;
+use crate::trial::Trial;
 use crate::verify::{Evidence, Verdict};
 
 /// A document with its name.
@@ -33,6 +35,10 @@ pub struct Material {
     pub latencies: Vec<Labelled<Latency>>,
     /// Rounds of looking and mending.
     pub fixes: Vec<Labelled<Fixed>>,
+    /// Repeated runs side by side.
+    pub comparisons: Vec<Labelled<Comparison>>,
+    /// Matrices of configurations.
+    pub trials: Vec<Labelled<Trial>>,
     /// What is doubtful about the report itself.
     pub doubts: Vec<String>,
     /// The words that made this report, for repeating it.
@@ -81,7 +87,8 @@ impl Material {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let machine = self.machines.is_empty() && self.settings.is_empty();
-        machine && self.looks.is_empty() && self.latencies.is_empty() && self.fixes.is_empty()
+        let runs = self.comparisons.is_empty() && self.trials.is_empty() && self.fixes.is_empty();
+        machine && runs && self.looks.is_empty() && self.latencies.is_empty()
     }
 
     /// What `try` found: a plan that was undone, a look before it and one under it.

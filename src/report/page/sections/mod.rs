@@ -1,5 +1,6 @@
 //! Documents → [`Report`]: one file for each section, in the order in which they are read.
 
+mod comparison;
 mod glance;
 mod histograms;
 mod latency;
@@ -9,6 +10,7 @@ mod remains;
 mod repeat;
 mod settings;
 mod topology;
+mod trial;
 
 use super::block::{Block, Report, Section};
 use super::material::Material;
@@ -22,6 +24,8 @@ pub fn report(material: &Material) -> Report {
         ("topology", "Where the shield is", topology::blocks(material)),
         ("interruptions", "What interrupts", noise::blocks(material)),
         ("latency", "How late threads are", latency::blocks(material)),
+        ("comparison", "What is more than chance", comparison::blocks(material)),
+        ("matrix", "Configurations side by side", trial::blocks(material)),
         ("remains", "What remains, and how to remove it", remains::blocks(material)),
         ("settings", "What was changed", settings::blocks(material)),
         ("machine", "The machine", machine::blocks(material)),

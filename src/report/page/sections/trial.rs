@@ -1,0 +1,119 @@
+//! Matrices of configurations and measurements: the worst of each cell, which row is best, what each
+//! option does alone.
+
+use crate::report::page::block::{Block, Cell, Column, Table, Tone};
+use crate::report::page::material::{Labelled, Material};
+use crate::report::page::words;
+use crate::report::table::span;
+use crate::trial::{Difference, Figure, State, Trial};
+
+/// The section.
+pub(super) fn blocks(material: &Material) -> Vec<Block> {
+    material.trials.iter().flat_map(of).collect()
+}
+
+fn of(trial: &Labelled<Trial>) -> Vec<Block> {
+    let it = &trial.it;
+    let mut blocks = vec![Block::Heading(it.name.clone())];
+    let doubts = doubts(it);
+    if !doubts.is_empty() {
+        let title = "Doubtful or not measured".to_owned();
+        blocks.push(Block::Doubts { title, items: doubts });
+    }
+    blocks.push(Block::Table(matrix(it)));
+    let best: Vec<String> = it.best.iter().map(|best| best.why.clone()).collect();
+    if !best.is_empty() {
+        blocks.push(Block::List(best));
+    }
+    let effects = effects(it);
+    if !effects.rows.is_empty() {
+        blocks.push(Block::Table(effects));
+    }
+    if !it.notes.is_empty() {
+        blocks.push(Block::List(it.notes.clone()));
+    }
+    blocks
+}
+
+fn name(trial: &Trial, (column, period_ns): (usize, u64)) -> String {
+    let name = trial.columns.get(column).map_or("", |column| column.name.as_str());
+    let figure = match trial.figure((column, period_ns)) {
+        Figure::MaxJitter => "max jitter",
+        Figure::Worst => "worst",
+    };
+    match period_ns {
+        0 => format!("{name}, {figure}"),
+        ns => format!("{name} {}, {figure}", words::time(words::float(ns))),
+    }
+}
+
+/// The worst of all repetitions, and the least of them where they differ.
+fn matrix(trial: &Trial) -> Table {
+    let tracks = trial.tracks();
+    let mut columns = vec![Column::words("configuration")];
+    columns.extend(tracks.iter().map(|track| Column::numbers(name(trial, *track))));
+    let cell = |row: usize, track: (usize, u64)| {
+        let figures = trial.figures(row, track);
+        let wins = |best: &crate::trial::Best| {
+            (best.column, best.period_ns) == track && best.winner == Some(row)
+        };
+        let tone = if trial.best.iter().any(wins) { Tone::Good } else { Tone::Plain };
+        match (figures.iter().min(), figures.iter().max()) {
+            (Some(least), Some(most)) if least == most => Cell::toned(tone, span(*most)),
+            (Some(least), Some(most)) => {
+                Cell::toned(tone, format!("{} ({} at best)", span(*most), span(*least)))
+            }
+            _ => Cell::toned(Tone::Doubt, "not measured"),
+        }
+    };
+    let row = |(n, row): (usize, &crate::trial::Row)| {
+        let mut cells = vec![Cell::new(&row.name)];
+        cells.extend(tracks.iter().map(|track| cell(n, *track)));
+        cells
+    };
+    let caption = format!("{}: the worst of {} repetitions", trial.name, trial.repeats);
+    Table { caption, columns, rows: trial.rows.iter().enumerate().map(row).collect() }
+}
+
+fn effects(trial: &Trial) -> Table {
+    let row = |effect: &crate::trial::Effect| {
+        let (tone, word) = match effect.verdict {
+            Difference::Better => (Tone::Good, "shorter"),
+            Difference::Worse => (Tone::Bad, "longer"),
+            Difference::Chance => (Tone::Plain, "chance explains it"),
+            Difference::Unknown => (Tone::Doubt, "unknown"),
+        };
+        let ratio = effect.ratio.map_or_else(Cell::unknown, |ratio| Cell::new(words::plain(ratio)));
+        let of = Cell::new(name(trial, (effect.column, effect.period_ns)));
+        let (option, word) = (Cell::new(&effect.option), Cell::toned(tone, word));
+        vec![option, of, ratio, word, Cell::new(&effect.why)]
+    };
+    let mut columns = vec![Column::words("option"), Column::words("of")];
+    columns.push(Column::numbers("times"));
+    columns.extend(["it is", "how that is known"].map(Column::words));
+    let caption = "What each option does alone".to_owned();
+    Table { caption, columns, rows: trial.effects.iter().map(row).collect() }
+}
+
+fn doubts(trial: &Trial) -> Vec<String> {
+    let mut doubts = Vec::new();
+    match trial.state {
+        State::Finished => {}
+        State::Unfinished => doubts.push("the trial has not ended".to_owned()),
+        State::Stopped => doubts.push("the trial was stopped before its end".to_owned()),
+    }
+    for row in &trial.rows {
+        doubts.extend(row.missing.iter().map(|why| format!("{}: {why}", row.name)));
+    }
+    for cell in &trial.cells {
+        let row = trial.rows.get(cell.row).map_or("", |row| row.name.as_str());
+        let of_runs = cell.runs.iter().flat_map(|run| &run.doubts);
+        let missing = cell.missing.iter().map(|missing| &missing.why);
+        for doubt in of_runs.chain(missing).map(|why| format!("{row}: {why}")) {
+            if !doubts.contains(&doubt) {
+                doubts.push(doubt);
+            }
+        }
+    }
+    doubts
+}
