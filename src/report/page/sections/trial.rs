@@ -1,5 +1,5 @@
-//! Matrices of configurations and measurements: the worst of each cell, which row is best, what each
-//! option does alone.
+//! Matrices of configurations and measurements: the worst of each cell, which row is best, what
+//! each option does alone.
 
 use crate::report::page::block::{Block, Cell, Column, Table, Tone};
 use crate::report::page::material::{Labelled, Material};
