@@ -1,7 +1,7 @@
 //! A measurement's document on the disk while it goes on: written whole once a second, so that a
 //! power cut loses at most what came since. A thread of its own writes, because a disk may take
-//! long and the figures are looked at meanwhile; it starts with the first document and so runs where
-//! that was made, on housekeeping CPUs. What cannot be written is kept here and tried again.
+//! long and the figures are looked at meanwhile; it starts with the first document and so runs
+//! where that was made, on housekeeping CPUs. What cannot be written is kept here and tried again.
 
 use super::Latency;
 use cpushield_linux::keep_document;

@@ -1,15 +1,16 @@
 //! Measure: `Host` → [`Latency`]. Starts the crew, lets the time go by, and makes a document of its
 //! figures. It looks at them from a housekeeping CPU, several times a second.
 
+use super::blank::blank;
 use super::check::{beforehand, check, elsewhere};
 use super::crew::{LONG, Seat, Times};
 use super::feed::{Feed, Row};
 use super::histogram;
 use super::order::{LatencyError, Order, Progress};
 use super::witness::Witness;
-use super::{Isolation, Latency, Over, SCHEMA, Series, Setting, Timeline, Tracing, Worst};
+use super::{Latency, Over, Series, Timeline, Worst};
 use crate::load::Gang;
-use crate::survey::{Machine, survey_beside};
+use crate::survey::survey_beside;
 use crate::verify::Gate;
 use crate::verify::aside::Aside;
 use crate::verify::circumstances;
@@ -30,8 +31,6 @@ const LEAD_NS: u64 = 20_000_000;
 const OVERTIME_NS: u64 = 2_000_000_000;
 /// A figure that may be wrong by more says little.
 const BLUR_NS: u64 = 20_000;
-/// Looks at the clock that its price is taken from.
-const LOOKS: u64 = 1000;
 
 /// Measures.
 ///
@@ -51,8 +50,7 @@ pub fn measure(host: &Host, order: &Order<'_>) -> Result<Latency, LatencyError> 
     let rows = feed.rows().to_vec();
     witness.start(&rows);
     let nohz_full = machine.isolation.nohz_full.clone();
-    let isolation = isolation(&machine, order);
-    let blank = blank(order, isolation, setting(machine, migration));
+    let blank = blank(order, machine, migration);
     let mut run = Run::new(host, order, &rows, blank);
     run.notes = beforehand(order, &online);
     run.notes.extend(feed.notes());
@@ -89,8 +87,9 @@ pub fn measure(host: &Host, order: &Order<'_>) -> Result<Latency, LatencyError> 
     latency.tracing = tracing;
     latency.notes.extend(notes);
     let rest = feed.dismiss();
-    latency.series.iter_mut().zip(rest.of_each).for_each(|(one, more)| one.doubts.extend(more));
-    latency.series.iter_mut().zip(rest.smis).for_each(|(one, smis)| one.smis = smis);
+    let series = &mut latency.series;
+    series.iter_mut().zip(rest.of_each).for_each(|(one, doubts)| one.doubts.extend(doubts));
+    series.iter_mut().zip(rest.smis).for_each(|(one, smis)| one.smis = smis);
     latency.doubts.extend(rest.of_all);
     latency.notes.extend(rest.notes);
     drop(aside);
@@ -100,31 +99,7 @@ pub fn measure(host: &Host, order: &Order<'_>) -> Result<Latency, LatencyError> 
     Ok(latency)
 }
 
-/// The document before anything was seen.
-fn blank(order: &Order<'_>, isolation: Isolation, setting: Setting) -> Latency {
-    Latency {
-        schema: SCHEMA,
-        instrument: order.instrument.name().to_owned(),
-        asked_ns: nanos(order.span),
-        span_ns: 0,
-        settle_ns: nanos(order.settle),
-        stopped: false,
-        unfinished: false,
-        began_s: 0,
-        began_ns: 0,
-        parts: Vec::new(),
-        series: Vec::new(),
-        loads: Vec::new(),
-        gates: Vec::new(),
-        tracing: Tracing { asked: order.why, ..Tracing::default() },
-        isolation,
-        setting,
-        doubts: Vec::new(),
-        notes: Vec::new(),
-    }
-}
-
-fn nanos(time: Duration) -> u64 {
+pub(super) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
@@ -278,8 +253,9 @@ impl<'a> Run<'a> {
             let in_time = row.tid == 0 || next.saturating_add(nanos(LONG)) >= end_ns;
             let busy = in_time && stage == Stage::Running;
             // Where short latencies are no samples, none at all is what one hopes for.
-            let hoped = figures.samples == 0 && row.threshold_ns > 0 && stage == Stage::Ended;
-            if !(latency.unfinished && busy || hoped) {
+            let silent = figures.samples == 0 && row.threshold_ns > 0 && stage == Stage::Ended;
+            let known = latency.unfinished && busy;
+            if !(silent || known) {
                 doubts.extend(doubtful(&row.seat, stage, &figures, end_ns));
             }
             latency.notes.extend(blurred(&row.seat, &figures));
@@ -441,36 +417,6 @@ fn blurred(seat: &Seat, figures: &Figures) -> Option<String> {
     })
 }
 
-fn isolation(machine: &Machine, order: &Order<'_>) -> Isolation {
-    let guard = order.guard.as_ref();
-    Isolation {
-        shield: guard.map(|guard| guard.name.clone()),
-        held: guard.filter(|guard| guard.group.is_some()).map(|_| true),
-        broken: Vec::new(),
-        isolated: machine.isolation.isolated.clone(),
-        nohz_full: machine.isolation.nohz_full.clone(),
-    }
-}
-
-fn setting(machine: Machine, migration: Option<bool>) -> Setting {
-    let before = monotonic_ns();
-    let last = (0..LOOKS).fold(before, |_, _| monotonic_ns());
-    let guest = machine.virt.guest == Some(true);
-    Setting {
-        kernel: machine.kernel.release,
-        realtime: machine.kernel.realtime,
-        timer_migration: migration,
-        cmdline: machine.kernel.cmdline,
-        boot: machine.boot_id,
-        processor: machine.topology.model,
-        online: machine.topology.online,
-        hypervisor: machine.virt.hypervisor.or_else(|| guest.then(|| "unknown".to_owned())),
-        clock: "CLOCK_MONOTONIC".to_owned(),
-        clocksource: machine.kernel.clocksource,
-        clock_read_ns: last.saturating_sub(before) / LOOKS,
-    }
-}
-
 /// A time as it can be given on the command line, nothing rounded.
 pub(super) fn exact(ns: u64) -> String {
     let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
@@ -508,6 +454,7 @@ pub(super) fn gate(latency: &Latency, most_ns: u64) -> Gate {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::latency::{Isolation, SCHEMA, Setting, Tracing};
     use crate::load::LoadDone;
     use cpushield_linux::Policy;
 

@@ -6,6 +6,7 @@
 //! makes the document (`measure`). Beside it the kernel's trace may tell what ran while the worst
 //! waited (`witness`). What is waited for is an instrument, one file each.
 
+mod blank;
 mod check;
 mod crew;
 mod document;

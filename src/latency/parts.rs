@@ -184,6 +184,7 @@ fn join(before: &Series, part: &Series, offset: u64) -> Result<Series, String> {
         over.percent = percent;
     }
     whole.jitter_ns = before.jitter_ns.max(part.jitter_ns);
+    whole.smis = before.smis.zip(part.smis).map(|(a, b)| a.saturating_add(b));
     whole.elsewhere = before.elsewhere.zip(part.elsewhere).map(|(a, b)| a.saturating_add(b));
     whole.timeline = Timeline::joined(&before.timeline, &part.timeline, offset);
     whole.histogram = histogram::encode(&counts);

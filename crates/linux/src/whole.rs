@@ -11,7 +11,8 @@ use std::path::Path;
 /// and calls `sync_all` when they are to be on the disk before the name is.
 ///
 /// # Errors
-/// The answer of the file system, or that of `fill`; the old file is as it was, and no part is left.
+/// The answer of the file system, or that of `fill`. The old file is as it was, and no part is
+/// left.
 pub(crate) fn put(
     place: &Path,
     beside: &Path,
