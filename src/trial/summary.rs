@@ -17,7 +17,7 @@ pub fn summary(round: usize, latency: &Latency, file: String) -> Run {
         held: latency.isolation.held,
         tracks: periods.into_iter().map(|period_ns| track(period_ns, latency)).collect(),
         loads: latency.loads.iter().map(achieved).collect(),
-        doubts: doubts(latency),
+        doubts: latency.every_doubt(),
         file,
     }
 }
@@ -73,21 +73,4 @@ fn over(of: &[&Series], events: u64) -> Vec<Over> {
         Over { limit_ns, count, percent }
     };
     first.over.iter().map(|over| sum(over.limit_ns)).collect()
-}
-
-/// Every doubt of the measurement, with the thread that it is about.
-fn doubts(latency: &Latency) -> Vec<String> {
-    let mut doubts = latency.doubts.clone();
-    doubts.extend(latency.isolation.broken.iter().map(|why| format!("the shield, {why}")));
-    for series in &latency.series {
-        let of = |doubt: &String| format!("CPU {}: {doubt}", series.cpu);
-        doubts.extend(series.doubts.iter().map(of));
-    }
-    for load in &latency.loads {
-        doubts.extend(load.doubts.iter().map(|doubt| format!("load {}: {doubt}", load.name)));
-    }
-    if latency.stopped {
-        doubts.push("it was stopped before its time".to_owned());
-    }
-    doubts
 }

@@ -21,7 +21,7 @@ fn of(trial: &Labelled<Trial>) -> Vec<Block> {
         blocks.push(Block::Doubts { title, items: doubts });
     }
     blocks.push(Block::Table(matrix(it)));
-    let best: Vec<String> = it.best.iter().map(|best| best.why.clone()).collect();
+    let best: Vec<String> = it.best.iter().map(|best| which(it, best)).collect();
     if !best.is_empty() {
         blocks.push(Block::List(best));
     }
@@ -33,6 +33,13 @@ fn of(trial: &Labelled<Trial>) -> Vec<Block> {
         blocks.push(Block::List(it.notes.clone()));
     }
     blocks
+}
+
+/// `LinuxCNC 25 µs, max jitter: no winner: 4 repetitions of each are needed`.
+fn which(trial: &Trial, best: &crate::trial::Best) -> String {
+    let winner = best.winner.and_then(|row| trial.rows.get(row));
+    let found = winner.map_or_else(|| "no winner".to_owned(), |row| format!("{} wins", row.name));
+    format!("{}: {found}: {}", name(trial, (best.column, best.period_ns)), best.why)
 }
 
 fn name(trial: &Trial, (column, period_ns): (usize, u64)) -> String {
