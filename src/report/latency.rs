@@ -178,7 +178,7 @@ fn moments(latency: &Latency) -> String {
 const PART: u64 = 20;
 
 /// Who had the time: `900.0 µs workqueue vmstat_update, rest 100.0 µs`.
-fn cause(why: &Why, late_ns: u64) -> String {
+pub(super) fn cause(why: &Why, late_ns: u64) -> String {
     if let Some(unknown) = &why.unknown {
         return format!("cause unknown: {unknown}");
     }

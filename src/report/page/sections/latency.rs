@@ -2,7 +2,8 @@
 //! longest with their times, and what loads got done meanwhile.
 
 use super::histograms;
-use crate::latency::{Latency, Series};
+use crate::latency::{Latency, Series, Worst};
+use crate::report::latency::cause;
 use crate::report::page::block::{Block, Cell, Column, Picture, Table, Tone};
 use crate::report::page::material::{Labelled, Material};
 use crate::report::page::words;
@@ -140,27 +141,42 @@ fn over(all: &[Labelled<Latency>]) -> Table {
 
 /// The longest of all threads with their times.
 fn moments(all: &[Labelled<Latency>]) -> Table {
+    let asked = all.iter().any(|latency| latency.it.tracing.asked);
     let mut rows = Vec::new();
     for latency in all {
-        let of = |series| -> Vec<(&Series, u64, u64)> {
+        let of = |series| -> Vec<(&Series, &Worst)> {
             let series: &Series = series;
-            series.worst.iter().map(|worst| (series, worst.late_ns, worst.at_ns)).collect()
+            series.worst.iter().map(|worst| (series, worst)).collect()
         };
         let mut worst: Vec<_> = latency.it.series.iter().flat_map(of).collect();
-        worst.sort_by_key(|(_, late_ns, _)| std::cmp::Reverse(*late_ns));
-        rows.extend(worst.into_iter().take(MOMENTS).map(|(series, late_ns, at_ns)| {
-            let (label, late, at) = (&latency.label, span(late_ns), span(at_ns));
-            vec![Cell::new(label), Cell::new(late), Cell::new(at), Cell::new(thread(series))]
+        worst.sort_by_key(|(_, worst)| std::cmp::Reverse(worst.late_ns));
+        rows.extend(worst.into_iter().take(MOMENTS).map(|(series, worst)| {
+            let times = [worst.late_ns, worst.at_ns].map(|ns| Cell::new(span(ns)));
+            let mut row = vec![Cell::new(&latency.label)];
+            row.extend(times);
+            row.push(Cell::new(thread(series)));
+            row.extend(asked.then(|| meanwhile(worst)));
+            row
         }));
     }
-    let columns = vec![
+    let mut columns = vec![
         Column::words("of"),
         Column::numbers("latency"),
         Column::numbers("after the beginning"),
         Column::words("thread"),
     ];
+    columns.extend(asked.then(|| Column::words("what ran meanwhile")));
     let caption = format!("The longest, at most {MOMENTS} of each");
     Table { caption, columns, rows }
+}
+
+/// What ran on the CPU while a thread waited.
+fn meanwhile(worst: &Worst) -> Cell {
+    match &worst.why {
+        None => Cell::unknown(),
+        Some(why) if why.unknown.is_some() => Cell::toned(Tone::Doubt, cause(why, worst.late_ns)),
+        Some(why) => Cell::new(cause(why, worst.late_ns)),
+    }
 }
 
 /// What kept others away, and by which clock.
