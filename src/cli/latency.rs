@@ -10,8 +10,8 @@ use crate::latency::{
 use crate::load;
 use crate::plan::Plan;
 use crate::policy::parse_span;
-use crate::report::latency as report;
 use crate::report::table;
+use crate::report::{Word, latency as report};
 use crate::run::Place;
 use crate::tunables;
 use crate::ui::{Format, Tone, Ui};
@@ -313,12 +313,12 @@ fn write_files(ui: &Ui, args: &Args, latency: &Latency) -> Result<(), Failure> {
     Ok(())
 }
 
-pub(super) fn paint(tone: report::Word, words: &str) -> String {
-    match tone {
-        report::Word::Good => Tone::Good.paint(words),
-        report::Word::Bad => Tone::Bad.paint(words),
-        report::Word::Doubt => Tone::Doubt.paint(words),
-        report::Word::Head => Tone::Head.paint(words),
+pub(super) fn paint(word: Word, words: &str) -> String {
+    match word {
+        Word::Good => Tone::Good.paint(words),
+        Word::Bad => Tone::Bad.paint(words),
+        Word::Doubt => Tone::Doubt.paint(words),
+        Word::Head => Tone::Head.paint(words),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::Global;
 use super::lab::{Bench, NAME};
+use super::latency::paint;
 use crate::apply;
 use crate::boot::{self, early};
 use crate::failure::{Failure, Kind};
@@ -13,7 +14,7 @@ use crate::survey::{Machine, survey};
 use crate::trial::journal::{Journal, Notebook, Phase};
 use crate::trial::{self, Ended, Matrix, Scene, Schedule, Trial, schedule};
 use crate::tunables;
-use crate::ui::{Tone, Ui};
+use crate::ui::Ui;
 use cpushield_linux::{
     CpuSet, Host, Lock, Store, can_write, process, read_document, signal, write_document,
 };
@@ -381,14 +382,5 @@ fn ended(store: &Store) -> Result<Lock, Failure> {
         }
         std::thread::sleep(step);
         waited += step;
-    }
-}
-
-fn paint(word: report::Word, words: &str) -> String {
-    match word {
-        report::Word::Good => Tone::Good.paint(words),
-        report::Word::Bad => Tone::Bad.paint(words),
-        report::Word::Doubt => Tone::Doubt.paint(words),
-        report::Word::Head => Tone::Head.paint(words),
     }
 }

@@ -1,6 +1,6 @@
 //! Comparison → text: what is more than chance first, then every figure with its spread. Pure.
 
-use super::latency::Word;
+use super::Word;
 use super::table::{Align, fold, lay_out, many, span};
 use crate::compare::{Answer, Comparison, Figure, Pair, Realm, Row, Sequence, Side};
 use std::collections::BTreeSet;

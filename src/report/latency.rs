@@ -1,23 +1,11 @@
 //! Latency → text: the worst first, then a row for each thread. Pure.
 
+use super::Word;
 use super::table::{Align, lay_out, span};
 use crate::change::When;
 use crate::latency::{Latency, Series, Worst};
 use crate::verify::{Gate, Share, Why};
 use std::fmt::Write;
-
-/// What a few words are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Word {
-    /// Holds.
-    Good,
-    /// Does not.
-    Bad,
-    /// Nobody can say.
-    Doubt,
-    /// A heading.
-    Head,
-}
 
 /// How many of the longest are told.
 const MOMENTS: usize = 5;

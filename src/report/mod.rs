@@ -19,3 +19,16 @@ pub use boot::{
 };
 pub use machine::machine_text;
 pub use plan::plan_text;
+
+/// What a few words of a text are; a terminal has a colour for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Word {
+    /// It holds, or is better.
+    Good,
+    /// It does not, or is worse.
+    Bad,
+    /// Nobody can say.
+    Doubt,
+    /// A heading.
+    Head,
+}

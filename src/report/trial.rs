@@ -1,22 +1,10 @@
 //! Trial → text: the table of the LinuxCNC wiki (a row for each configuration, a column for each
 //! measurement, the worst of all repetitions), then what it means. Pure.
 
+use super::Word;
 use super::table::{Align, fit, fold, lay_out, many, span};
 use crate::trial::{Best, Difference, Effect, Figure, Outlook, Row, State, Trial};
 use std::fmt::Write;
-
-/// What a few words are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Word {
-    /// Better.
-    Good,
-    /// Worse.
-    Bad,
-    /// Nobody can say.
-    Doubt,
-    /// A heading.
-    Head,
-}
 
 type Paint<'a> = &'a dyn Fn(Word, &str) -> String;
 
