@@ -171,8 +171,12 @@ fn what_each_kind_counts_the_kernel_counts_too() {
     empty(&dir);
 }
 
+/// Function call interrupts a second that hide those of a load.
+const HIDING: u64 = 1000;
+
 /// Their count is the kernel's, of all there are: that they are the load's shows where it is not.
-/// Others may make some in one second and not in the next, so it is tried a few times.
+/// Others may make some in one second and not in the next, so it is tried a few times; where they
+/// never leave the CPUs alone, nothing can be told.
 #[test]
 fn interrupts_come_with_the_load_and_go_with_it() {
     let Some((_turn, cpu, dir)) = stage("interrupts") else { return };
@@ -190,8 +194,12 @@ fn interrupts_come_with_the_load_and_go_with_it() {
         found.push((done(&with, "interrupts").count.unwrap(), without));
         found.last().is_some_and(|(with, without)| *with > 3 * without)
     });
-    assert!(is_seen, "with and without: {found:?}");
     empty(&dir);
+    let others = found.iter().map(|(_, without)| *without).min().unwrap_or(0);
+    if !is_seen && others > HIDING {
+        return not_run(&format!("other programs interrupt these CPUs {others} times a second"));
+    }
+    assert!(is_seen, "with and without: {found:?}");
 }
 
 #[test]
