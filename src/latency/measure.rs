@@ -239,8 +239,9 @@ impl<'a> Run<'a> {
     ) -> Latency {
         let mut latency = self.blank.clone();
         latency.unfinished = moved.is_none();
+        let (end_ns, late) = ended(self.order.span, from_ns, end_ns);
         latency.span_ns = end_ns.saturating_sub(from_ns);
-        latency.doubts.clone_from(&self.doubts);
+        latency.doubts = self.doubts.iter().cloned().chain(late).collect();
         latency.notes.clone_from(&self.notes);
         latency.isolation.held = latency.isolation.held.map(|_| self.broken.is_empty());
         latency.isolation.broken.clone_from(&self.broken);
@@ -290,6 +291,17 @@ impl<'a> Run<'a> {
         };
         self.rows.iter().map(look).collect()
     }
+}
+
+/// When the threads had ended at the latest, and what is doubtful when that was not noticed then.
+fn ended(span: Duration, from_ns: u64, looked_ns: u64) -> (u64, Option<String>) {
+    let last_ns = from_ns.saturating_add(nanos(span)).saturating_add(OVERTIME_NS);
+    let late_ns = looked_ns.saturating_sub(last_ns);
+    let why = (late_ns > 0).then(|| {
+        let late = exact(late_ns);
+        format!("the threads ended by themselves, as cpushield got no CPU to stop them: {late} ago")
+    });
+    (looked_ns.min(last_ns), why)
 }
 
 /// What one thread saw.
@@ -513,6 +525,15 @@ pub(super) mod tests {
             doubts: Vec::new(),
             notes: Vec::new(),
         }
+    }
+
+    #[test]
+    fn a_span_does_not_outlast_the_threads() {
+        let span = Duration::from_secs(3);
+        assert_eq!(ended(span, 7, 3_000_000_007), (3_000_000_007, None));
+        let (end_ns, why) = ended(span, 7, 9_700_000_007);
+        assert_eq!(end_ns, 5_000_000_007);
+        assert!(why.unwrap().ends_with("4700ms ago"));
     }
 
     #[test]
