@@ -25,7 +25,15 @@ plan = json.load(sys.stdin)
 plan["steps"] = [step for step in plan["steps"] if step["tunable"] != "settle"]
 json.dump(plan, open("/tmp/plan", "w"))'
 status "apply a plan that does not sweep" 0 cpushield apply /tmp/plan
-cpushield verify --fix --for 4s >/tmp/fixed 2>&1
+# The kernel kicks only while it takes the CPU for idle (`is_idle` in trigger_dyntick_cpu(), kernel/time/timer.c), and
+# does so under a program that began there without a tick. Where that had a tick at first (a guess, by
+# tick_nohz_idle_update_tick() in tick-sched.c, 6.12) nobody kicks, and the sampler begins anew.
+for try in 1 2 3 4 5 6 7 8; do
+    cpushield verify --fix --for 4s >/tmp/fixed 2>&1
+    ! grep -q '^Round 2' /tmp/fixed || break
+    sleep 1
+done
+echo "# looked $try times"
 cat /tmp/fixed
 first=$(sed -n '1,/^Round 2/p' /tmp/fixed)
 last=$(sed -n '/^Round 2/,$p' /tmp/fixed)
