@@ -77,6 +77,19 @@ pub fn realtime_offset_ns() -> i64 {
     i64::try_from(wall).unwrap_or(i64::MAX).saturating_sub_unsigned(since_boot)
 }
 
+/// The counter and a clock in nanoseconds at the same moment, and how many ticks apart the two may
+/// have been read; of some tries the one least disturbed.
+pub(crate) fn beside(clock: libc::clockid_t) -> (u64, u64, u64) {
+    let read = || {
+        let before = ticks();
+        let ns = nanoseconds(clock);
+        let apart = ticks().saturating_sub(before);
+        (before + apart / 2, ns, apart / 2 + 1)
+    };
+    let first = read();
+    (1..TRIES).map(|_| read()).fold(first, |best, next| if next.2 < best.2 { next } else { best })
+}
+
 /// The counter and `CLOCK_MONOTONIC_RAW` (which nobody adjusts) at the same moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Instant {
@@ -92,16 +105,8 @@ impl Instant {
     /// Now.
     #[must_use]
     pub fn now() -> Instant {
-        let read = || {
-            let before = ticks();
-            let raw_ns = nanoseconds(libc::CLOCK_MONOTONIC_RAW);
-            let apart = ticks().saturating_sub(before);
-            Instant { ticks: before + apart / 2, raw_ns, error_ticks: apart / 2 + 1 }
-        };
-        let first = read();
-        (1..TRIES)
-            .map(|_| read())
-            .fold(first, |best, next| if next.error_ticks < best.error_ticks { next } else { best })
+        let (ticks, raw_ns, error_ticks) = beside(libc::CLOCK_MONOTONIC_RAW);
+        Instant { ticks, raw_ns, error_ticks }
     }
 }
 

@@ -2,11 +2,8 @@
 //! counts ([`crate::clock::ticks`]): the two are read together now and then, and between two such
 //! readings lies a straight line. How far it may be off is said.
 
-use crate::clock::{monotonic_ns, ticks};
+use crate::clock::beside;
 use std::collections::VecDeque;
-
-/// How often a reading is tried; the one least disturbed is kept.
-const TRIES: usize = 32;
 
 /// The counter and `CLOCK_MONOTONIC`, which NTP makes quicker and slower, at the same moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,16 +20,8 @@ impl Tie {
     /// Now.
     #[must_use]
     pub fn now() -> Tie {
-        let read = || {
-            let before = ticks();
-            let monotonic_ns = monotonic_ns();
-            let apart = ticks().saturating_sub(before);
-            Tie { ticks: before + apart / 2, monotonic_ns, error_ticks: apart / 2 + 1 }
-        };
-        let better = |best: Tie, next: Tie| {
-            if next.error_ticks < best.error_ticks { next } else { best }
-        };
-        (1..TRIES).map(|_| read()).fold(read(), better)
+        let (ticks, monotonic_ns, error_ticks) = beside(libc::CLOCK_MONOTONIC);
+        Tie { ticks, monotonic_ns, error_ticks }
     }
 }
 
