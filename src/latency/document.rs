@@ -245,6 +245,15 @@ pub struct Setting {
     pub clock_read_ns: u64,
 }
 
+impl Series {
+    /// A percentile that the document names, in nanoseconds; `None` when it does not.
+    #[must_use]
+    pub fn percentile(&self, percent: f64) -> Option<u64> {
+        let same = |found: f64| (found - percent).abs() < 1e-6;
+        self.percentiles.iter().find(|one| same(one.percent)).map(|one| one.ns)
+    }
+}
+
 impl Latency {
     /// The worst of all, with its thread.
     #[must_use]

@@ -100,9 +100,9 @@ fn threads(latency: &Latency) -> String {
             period(series),
             series.policy.replace("SCHED_", ""),
             some(series.max_ns),
-            some(percentile(series, 99.9)),
-            some(percentile(series, 99.0)),
-            some(percentile(series, 50.0)),
+            some(series.percentile(99.9)),
+            some(series.percentile(99.0)),
+            some(series.percentile(50.0)),
             some(series.min_ns),
             some(series.jitter_ns),
             series.samples.to_string(),
@@ -125,11 +125,6 @@ fn thread(series: &Series) -> String {
         0 => format!("CPU {}", place(series)),
         period_ns => format!("CPU {}, {}", place(series), span(period_ns)),
     }
-}
-
-fn percentile(series: &Series, percent: f64) -> Option<u64> {
-    let same = |found: f64| (found - percent).abs() < 1e-6;
-    series.percentiles.iter().find(|one| same(one.percent)).map(|one| one.ns)
 }
 
 /// The longest of all threads with their times, and their causes where the trace was on.

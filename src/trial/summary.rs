@@ -53,11 +53,8 @@ fn track(period_ns: u64, latency: &Latency) -> Track {
 fn percentiles(of: &[&Series]) -> Vec<Percentile> {
     let Some(first) = of.first() else { return Vec::new() };
     let worst = |one: &Percentile| {
-        let ns = |series: &&Series| {
-            let same = |it: &&Percentile| (it.percent - one.percent).abs() < 1e-6;
-            series.percentiles.iter().find(same).map(|it| it.ns)
-        };
-        let all: Option<Vec<u64>> = of.iter().map(ns).collect();
+        let all: Option<Vec<u64>> =
+            of.iter().map(|series| series.percentile(one.percent)).collect();
         Some(Percentile { percent: one.percent, ns: all?.into_iter().max()? })
     };
     first.percentiles.iter().filter_map(worst).collect()

@@ -100,7 +100,7 @@ fn latency(latency: &Labelled<Latency>) -> Card {
 }
 
 fn typical(series: &Series) -> Option<String> {
-    let named = |percent: f64| super::latency::percentile(series, percent);
+    let named = |percent: f64| series.percentile(percent);
     let (percent, ns) = match named(99.9) {
         Some(ns) => ("99.9", ns),
         None => ("50", named(50.0)?),

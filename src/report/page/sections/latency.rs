@@ -85,12 +85,6 @@ pub(super) fn thread(series: &Series) -> String {
     }
 }
 
-/// A percentile that the document names.
-pub(super) fn percentile(series: &Series, percent: f64) -> Option<u64> {
-    let same = |found: f64| (found - percent).abs() < 1e-6;
-    series.percentiles.iter().find(|one| same(one.percent)).map(|one| one.ns)
-}
-
 fn threads(all: &[Labelled<Latency>]) -> Table {
     let mut columns = vec![Column::words("of"), Column::words("thread"), Column::words("policy")];
     let names = ["worst", "99.99 %", "99.9 %", "99 %", "median", "least", "max jitter"];
@@ -109,7 +103,7 @@ fn threads(all: &[Labelled<Latency>]) -> Table {
             let mut row = vec![Cell::new(&latency.label), Cell::new(thread(series))];
             row.push(Cell::new(series.policy.replace("SCHED_", "")));
             row.push(worst);
-            row.extend([99.99, 99.9, 99.0, 50.0].map(|p| some(percentile(series, p))));
+            row.extend([99.99, 99.9, 99.0, 50.0].map(|p| some(series.percentile(p))));
             row.extend([some(series.min_ns), some(series.jitter_ns)]);
             row.extend([Cell::new(words::grouped(series.samples)), missed]);
             rows.push(row);
