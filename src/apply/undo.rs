@@ -49,7 +49,6 @@ pub(super) fn undo_locked(host: &Host, store: &Store, _: &Lock) -> Result<Undone
     let mut log = Log::open(store, journal.whole);
     let undoing = affinities::decide(host, &journal, tasks)?;
     log.add(&journal::undoing(&undoing));
-    log.sync();
     let mut run =
         Run { host, journal: &journal, log, hogs, fated: Vec::new(), fresh: BTreeSet::new() };
     run.cpus_online()?;
@@ -95,6 +94,9 @@ fn put_away(store: &Store, boot: Option<&str>, undone: &mut Undone) {
 
 /// The journal while undo is at work. Undo is for machines that are in trouble, a full disk among
 /// them: what cannot be noted is done all the same, for the next undo decides by what is there.
+///
+/// Nothing waits for the disk: a line outlives this process as soon as it is written, and what only
+/// the death of the machine takes away nobody needs, for a machine that boots has nothing to undo.
 struct Log {
     file: Option<Appender>,
     failure: Option<Error>,
@@ -109,20 +111,10 @@ impl Log {
     }
 
     /// After a failure nothing is added any more: a part of a line may be at the end.
-    fn after(&mut self, answer: Option<Result<(), Error>>) {
-        if let Some(Err(error)) = answer {
+    fn add(&mut self, bytes: &[u8]) {
+        if let Some(Err(error)) = self.file.as_mut().map(|file| file.add(bytes)) {
             *self = Log { file: None, failure: Some(error) };
         }
-    }
-
-    fn add(&mut self, bytes: &[u8]) {
-        let answer = self.file.as_mut().map(|file| file.add(bytes));
-        self.after(answer);
-    }
-
-    fn sync(&mut self) {
-        let answer = self.file.as_mut().map(Appender::sync);
-        self.after(answer);
     }
 
     fn note(&self) -> Option<String> {
@@ -305,7 +297,6 @@ impl Run<'_> {
     fn end(&mut self, tasks: &affinities::Restored) {
         let pending = affinities::pending(self.host, tasks);
         self.log.add(&journal::affinities_done(&AffinitiesDone { pending }));
-        self.log.sync();
     }
 
     /// The fates of the steps that gave tasks an affinity.

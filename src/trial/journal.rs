@@ -237,7 +237,9 @@ impl Notebook {
     /// # Errors
     /// The answer of the file system.
     pub fn forget(&self) -> Result<String, Error> {
-        self.store.archive(JOURNAL, "forgotten-journal", "json")
+        let kept = self.store.archive(JOURNAL, "forgotten-journal", "json")?;
+        self.store.sync()?;
+        Ok(kept)
     }
 
     /// The name of a step's file.

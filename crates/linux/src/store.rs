@@ -190,7 +190,7 @@ impl Store {
             file.sync_all()
         };
         whole::put(&self.dir.join(name), &new, 0o600, &mut fill).map_err(fail)?;
-        self.sync_dir(&path)
+        self.sync()
     }
 
     /// Removes a file; one that is not there is fine.
@@ -223,7 +223,8 @@ impl Store {
     }
 
     /// Renames `name` to the first of `prefix-1.suffix`, `prefix-2.suffix`, … that is free, and
-    /// returns the new path.
+    /// returns the new path. The new name survives the death of this process at once, and that of
+    /// the machine after [`Store::sync`].
     ///
     /// # Errors
     /// The answer of the file system.
@@ -245,7 +246,6 @@ impl Store {
             let len = file.metadata()?.len();
             file.set_len(len)
         });
-        self.sync_dir(&path)?;
         Ok(self.path(&new))
     }
 
@@ -268,10 +268,13 @@ impl Store {
         found.iter().take(old).try_for_each(|(_, path)| fs::remove_file(path).map_err(fail))
     }
 
-    /// What was renamed here stays so.
-    fn sync_dir(&self, path: &str) -> Result<()> {
+    /// The names of all files are on the disk when this returns.
+    ///
+    /// # Errors
+    /// The answer of the file system.
+    pub fn sync(&self) -> Result<()> {
         let told = self.room.take().and_then(|()| File::open(&self.dir)?.sync_all());
-        told.map_err(|e| Error::io(Verb::Write, path, e))
+        told.map_err(|e| Error::io(Verb::Write, &self.dir.to_string_lossy(), e))
     }
 }
 
