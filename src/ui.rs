@@ -8,8 +8,9 @@ use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
-/// Columns where the width of the terminal is not known.
-const WIDTH: usize = 80;
+/// Columns where standard output is no terminal: a file is looked at in a wide window, or searched,
+/// and a line that is cut in two is found by nobody.
+const WIDTH: usize = 120;
 
 /// How results are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,7 +120,7 @@ impl Ui {
         size.ok().filter(|_| self.is_terminal()).map(|(columns, _)| columns)
     }
 
-    /// Columns of the terminal; those of the usual one where standard output is none.
+    /// Columns of the terminal; those of a wide one where standard output is none.
     #[must_use]
     pub fn width(&self) -> usize {
         self.columns().map_or(WIDTH, usize::from)

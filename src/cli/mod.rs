@@ -79,7 +79,22 @@ impl Global {
     pub fn host(&self) -> Result<Host, Failure> {
         match &self.root {
             None => Ok(Host::live()),
-            Some(dir) => Ok(Host::recorded(dir)?),
+            Some(dir) => {
+                let host = Host::recorded(dir)?;
+                // Of what a loader has written the boot commands need no more than these.
+                if ["/proc", "/sys", "/boot"].iter().any(|dir| host.exists(dir)) {
+                    return Ok(host);
+                }
+                let name = dir.display();
+                let failure = Failure::usage(format!(
+                    "{name} is no recorded machine: it has no proc, sys or boot"
+                ));
+                Err(failure.hint(if host.exists("/root/proc") {
+                    format!("its files are one level below: --root {}", dir.join("root").display())
+                } else {
+                    "`cpushield survey --record DIR` makes one".to_owned()
+                }))
+            }
         }
     }
 }
@@ -196,4 +211,23 @@ pub fn dispatch(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Status(args) => status::run(&ui, &cli.global, &args),
     }?;
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn a_directory_that_is_no_machine_is_refused_and_the_one_below_it_named() {
+        let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines");
+        let at = |root: PathBuf| {
+            Global { json: false, quiet: false, root: Some(root), state: PathBuf::new() }.host()
+        };
+        assert!(at(machines.join("6.1-rt-v1/root")).is_ok());
+        let near = at(machines.join("6.1-rt-v1")).unwrap_err();
+        assert!(near.hints.concat().ends_with("6.1-rt-v1/root"), "{near:?}");
+        let far = at(machines).unwrap_err();
+        assert!(far.hints.concat().contains("survey --record"), "{far:?}");
+    }
 }
