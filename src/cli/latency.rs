@@ -2,13 +2,13 @@
 
 use super::kept::{self, Kept};
 use super::loads::LoadArgs;
+use super::scene::Scene;
 use super::{Global, verify};
 use crate::failure::{Failure, Kind};
 use crate::latency::{
     self, Beat, Guard, INSTRUMENTS, Instrument, Latency, Order, Progress, instruments,
 };
 use crate::load;
-use crate::plan::Plan;
 use crate::policy::parse_span;
 use crate::report::table;
 use crate::report::{Word, latency as report};
@@ -96,10 +96,8 @@ const SETTLE_LOADED: Duration = Duration::from_secs(1);
 const PRIORITY: u32 = 80;
 
 /// Where it is measured.
-struct Scene {
-    /// The active shield's plan.
-    active: Option<Plan>,
-    cpus: CpuSet,
+struct Site {
+    scene: Scene,
     cgroup: Option<String>,
     guard: Option<Guard>,
     store: Store,
@@ -120,11 +118,11 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     let beats = beats(args, instrument)?;
     [&args.histogram, &args.hdr].into_iter().flatten().try_for_each(|file| can_write(file))?;
     let kept = Kept::open(ui, args.output.as_deref(), args.resume.as_deref(), args.max)?;
-    let scene = scene(&host, global, args)?;
+    let site = site(&host, global, args)?;
     signal::catch_stops()
         .map_err(|e| Failure::machine(format!("signals cannot be caught: {e}")))?;
-    let mut latency = measured(ui, &host, args, instrument, beats, &scene, kept.as_ref())?;
-    name_remedies(&mut latency, &host, &scene);
+    let mut latency = measured(ui, &host, args, instrument, beats, &site, kept.as_ref())?;
+    name_remedies(&mut latency, &host, &site);
     let (latency, lost) = match kept {
         Some(kept) => kept.end(latency)?,
         None => (latency, None),
@@ -146,7 +144,7 @@ fn measured(
     args: &Args,
     instrument: &'static dyn Instrument,
     beats: Vec<Beat>,
-    scene: &Scene,
+    site: &Site,
     kept: Option<&Kept<'_>>,
 ) -> Result<Latency, Failure> {
     let bar = ui.bar();
@@ -159,16 +157,16 @@ fn measured(
     };
     let order = Order {
         instrument,
-        cpus: scene.cpus.clone(),
+        cpus: site.scene.cpus.clone(),
         beats,
         span: kept::span(kept, args.time)?,
         settle: args.settle.unwrap_or(if args.load.any() { SETTLE_LOADED } else { SETTLE }),
         over_ns: args.over.clone(),
         max_ns: args.max,
-        cgroup: scene.cgroup.clone(),
-        guard: scene.guard.clone(),
-        store: scene.store.clone(),
-        load: scene.load.clone(),
+        cgroup: site.cgroup.clone(),
+        guard: site.guard.clone(),
+        store: site.store.clone(),
+        load: site.load.clone(),
         force: args.force,
         why: args.why,
         progress: &|progress| match progress {
@@ -228,47 +226,23 @@ fn beats(args: &Args, instrument: &dyn Instrument) -> Result<Vec<Beat>, Failure>
     Ok((0..).zip(periods).map(beat).collect())
 }
 
-fn scene(host: &Host, global: &Global, args: &Args) -> Result<Scene, Failure> {
+fn site(host: &Host, global: &Global, args: &Args) -> Result<Site, Failure> {
     let store = Store::new(&global.state);
-    let readable = verify::readable(host, &store)?;
-    let unread = readable.is_none();
-    let active = readable.flatten();
-    let place = active.as_ref().map(|plan| Place::of(host, plan));
-    let cpus = match (&args.cpus, &place) {
-        (Some(cpus), _) => cpus.clone(),
-        (None, Some(place)) => place.cpus.clone(),
-        (None, None) if unread => {
-            return Err(Failure::usage("which CPUs are shielded is not known without root")
-                .hint(format!("sudo cpushield latency {}", args.instrument))
-                .hint(format!(
-                    "or name the CPUs: cpushield latency {} --cpus 3",
-                    args.instrument
-                )));
-        }
-        (None, None) => {
-            return Err(Failure::usage("no shield is active, so it is not known where to measure")
-                .hint(format!("name the CPUs: cpushield latency {} --cpus 3", args.instrument))
-                .hint("or make a shield: cpushield apply"));
-        }
-    };
-    let shielded = place.as_ref().map_or_else(CpuSet::new, |place| place.cpus.clone());
-    let ours = place.filter(|place| place.cpus.intersects(&cpus));
-    if let Some(place) = ours.as_ref().filter(|place| !cpus.is_subset(&place.cpus)) {
-        let outside = cpus.minus(&place.cpus);
-        return Err(Failure::usage(format!("CPU {outside} is not of the active shield"))
-            .hint("measure CPUs inside and outside of the shield one after the other"));
+    let command = format!("latency {}", args.instrument);
+    let scene = Scene::find(host, &store, args.cpus.as_ref(), &command)?;
+    if let Some(place) = scene.ours() {
+        beside_others(host, place, &scene.cpus)?;
     }
-    if let Some(place) = &ours {
-        beside_others(host, place, &cpus)?;
-    }
-    let load = args.load.order(host, global, &cpus, &shielded)?;
-    let group = ours.as_ref().and_then(|place| place.group.clone());
-    let guard = ours.map(|place| Guard::new(host, place.name, place.group, cpus.clone()));
-    Ok(Scene { active, cpus, cgroup: args.cgroup.clone().or(group), guard, store, load })
+    let shielded = scene.place.as_ref().map_or_else(CpuSet::new, |place| place.cpus.clone());
+    let load = args.load.order(host, global, &scene.cpus, &shielded)?;
+    let cgroup = args.cgroup.clone().or_else(|| scene.group());
+    let ours = scene.ours().cloned();
+    let guard = ours.map(|place| Guard::new(host, place.name, place.group, scene.cpus.clone()));
+    Ok(Site { scene, cgroup, guard, store, load })
 }
 
 /// Says of what ran while the worst waited how it can be removed here.
-fn name_remedies(latency: &mut Latency, host: &Host, scene: &Scene) {
+fn name_remedies(latency: &mut Latency, host: &Host, site: &Site) {
     let series = latency.series.iter_mut();
     let worst = series.flat_map(|series| &mut series.worst);
     let shares: Vec<&mut Share> =
@@ -276,7 +250,8 @@ fn name_remedies(latency: &mut Latency, host: &Host, scene: &Scene) {
     if shares.is_empty() {
         return;
     }
-    let known = verify::known(host, &scene.store, scene.active.as_ref(), &scene.cpus);
+    let Scene { active, cpus, .. } = &site.scene;
+    let known = verify::known(host, &site.store, active.as_ref(), cpus);
     let Some((machine, shield)) = known else { return };
     for share in shares {
         share.remedy = tunables::remedy(&machine, &shield, share.cause, &share.culprit).ok();

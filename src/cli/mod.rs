@@ -21,6 +21,7 @@ pub mod report;
 pub mod run;
 pub mod sample;
 pub mod saved;
+mod scene;
 mod settle;
 pub mod status;
 pub mod survey;

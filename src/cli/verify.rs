@@ -1,7 +1,7 @@
 //! `cpushield verify`: watches shielded CPUs and says whether the shield holds.
 
+use super::scene::Scene;
 use super::{Global, ending, fix};
-use crate::apply;
 use crate::causes::Cause;
 use crate::export::perfetto::{self, Words};
 use crate::export::trace_dat;
@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::plan::{Plan, Shield, plan};
 use crate::policy::{Limits, Policy, Wish, parse_span};
 use crate::report::verdict as report;
-use crate::run::{self, Place, RunError};
+use crate::run::RunError;
 use crate::survey::{Machine, survey};
 use crate::tunables;
 use crate::ui::Ui;
@@ -109,16 +109,6 @@ pub struct Shown<'a> {
     pub(super) verdict: &'a Verdict,
 }
 
-/// What is watched, and where.
-pub(super) struct Scene {
-    /// The active shield's plan.
-    pub(super) active: Option<Plan>,
-    /// Where its programs go.
-    pub(super) place: Option<Place>,
-    pub(super) cpus: CpuSet,
-    cgroup: Option<String>,
-}
-
 /// Runs it.
 ///
 /// # Errors
@@ -208,32 +198,10 @@ fn limits(args: &Args) -> Result<Limits, Failure> {
     Ok(limits)
 }
 
+/// What is watched.
 fn scene(host: &Host, global: &Global, args: &Args) -> Result<Scene, Failure> {
-    let readable = readable(host, &Store::new(&global.state))?;
-    let unread = readable.is_none();
-    let active = readable.flatten();
-    let place = active.as_ref().map(|plan| Place::of(host, plan));
-    let cpus = match (&args.cpus, &place) {
-        (Some(cpus), _) => cpus.clone(),
-        (None, Some(place)) => place.cpus.clone(),
-        (None, None) if unread => {
-            return Err(Failure::usage("which CPUs are shielded is not known without root")
-                .hint("sudo cpushield verify")
-                .hint("or name the CPUs: cpushield verify --cpus 3"));
-        }
-        (None, None) => {
-            return Err(Failure::usage("no shield is active, so it is not known what to watch")
-                .hint("name the CPUs: cpushield verify --cpus 3")
-                .hint("or make a shield: cpushield apply"));
-        }
-    };
-    let ours = place.as_ref().filter(|place| place.cpus.intersects(&cpus));
-    if let Some(place) = ours.filter(|place| !cpus.is_subset(&place.cpus)) {
-        let outside = cpus.minus(&place.cpus);
-        return Err(Failure::usage(format!("CPU {outside} is not of the active shield"))
-            .hint("watch CPUs inside and outside of the shield one after the other"));
-    }
-    if !args.command.is_empty() && ours.is_none() {
+    let scene = Scene::find(host, &Store::new(&global.state), args.cpus.as_ref(), "verify")?;
+    if !args.command.is_empty() && scene.ours().is_none() {
         return Err(Failure::usage("a program is watched in a shield, and none is active there")
             .hint("make a shield: cpushield apply")
             .hint("or start the program by yourself and watch it: cpushield verify --busy"));
@@ -245,8 +213,7 @@ fn scene(host: &Host, global: &Global, args: &Args) -> Result<Scene, Failure> {
             RunError::Exec { program, error }
         })?;
     }
-    let cgroup = args.cgroup.clone().or_else(|| ours.and_then(|place| place.group.clone()));
-    Ok(Scene { active, place, cpus, cgroup })
+    Ok(scene)
 }
 
 /// Programs of the shield are on the watched CPUs already: one that runs would share its CPU with
@@ -271,18 +238,6 @@ fn beside_the_sampler(ui: &Ui, host: &Host, scene: &Scene) -> Result<(), Failure
         ));
     }
     Ok(())
-}
-
-/// The active shield's plan. A normal user cannot read the journal (the outer `None`), and can
-/// watch all the same.
-pub(super) fn readable(host: &Host, store: &Store) -> Result<Option<Option<Plan>>, Failure> {
-    match run::active(host, store) {
-        Ok(plan) => Ok(Some(plan)),
-        Err(RunError::Journal(apply::LoadError::Access(error))) if error.errno() == Some(13) => {
-            Ok(None)
-        }
-        Err(error) => Err(error.into()),
-    }
 }
 
 fn evidence(
@@ -319,7 +274,7 @@ fn evidence(
             settle: args.settle,
             threshold_ns,
             syscalls: args.syscalls,
-            cgroup: scene.cgroup.clone(),
+            cgroup: args.cgroup.clone().or_else(|| scene.group()),
             workload: given.then_some(Given { start: &start, threads: &threads, ended: &ended }),
             stacks: args.stacks,
             until: args

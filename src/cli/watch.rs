@@ -51,7 +51,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
         return Err(Failure::usage("a recorded machine does not run: nothing to watch"));
     }
     // A normal user cannot read the journal, and can watch all the same.
-    let readable = super::verify::readable(&host, &Store::new(&global.state))?;
+    let readable = super::scene::readable(&host, &Store::new(&global.state))?;
     let unread = readable.is_none() && args.cpus.is_none();
     let place = readable.flatten().map(|plan| Place::of(&host, &plan));
     let mut scene = Scene { unread, ..scene(&host, args, place.as_ref()) };
