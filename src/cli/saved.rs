@@ -377,6 +377,8 @@ mod tests {
     fn evidence() -> Evidence {
         Evidence {
             schema: verify::SCHEMA,
+            began_s: None,
+            began_ns: None,
             span_ns: 1,
             asked_ns: 1,
             ended: None,

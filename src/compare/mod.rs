@@ -217,7 +217,8 @@ impl GivenRun {
     }
 
     fn began_s(&self) -> Option<u64> {
-        self.latency().map(|latency| latency.began_s)
+        let measured = self.latency().map(|latency| latency.began_s);
+        measured.or_else(|| self.evidence()?.began_s)
     }
 
     fn span_ns(&self) -> u64 {

@@ -55,7 +55,7 @@ pub(super) fn doubts(sequence: Sequence, base: &Given, other: &Given) -> Vec<Str
 }
 
 /// Whether two runs of one machine were made at the same time; when a run began is known to a
-/// second.
+/// second. A document of `verify` does not tell its machine.
 fn overlap(one: &GivenRun, other: &GivenRun) -> bool {
     let time =
         |run: &GivenRun| Some((run.began_s()?, run.began_s()? + run.span_ns() / 1_000_000_000));
@@ -64,5 +64,5 @@ fn overlap(one: &GivenRun, other: &GivenRun) -> bool {
         let setting = run.latency().map(|latency| &latency.setting);
         setting.map(|setting| (setting.processor.clone(), setting.online.clone()))
     };
-    machine(one) == machine(other) && a.0 < b.1 && b.0 < a.1
+    machine(one).is_some() && machine(one) == machine(other) && a.0 < b.1 && b.0 < a.1
 }

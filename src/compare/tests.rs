@@ -199,6 +199,8 @@ fn verified(entries: [Option<u64>; 2]) -> GivenRun {
     };
     let evidence = Evidence {
         schema: crate::verify::SCHEMA,
+        began_s: None,
+        began_ns: None,
         span_ns: 2_000_000_000,
         asked_ns: 2_000_000_000,
         ended: None,
@@ -232,6 +234,17 @@ fn noise_and_throughput_are_compared_too() {
     // A ratio of pairs with a 0 among them is none.
     assert_eq!((noise.typical, pair.sequence), (None, Sequence::Unknown));
     assert!(pair.doubts[0].contains("does not tell when"), "{:?}", pair.doubts);
+    // Newer documents tell it.
+    let at = |began_s: u64, mut run: GivenRun| {
+        let Measured::Verify(evidence, _) = &mut run.measured else { unreachable!() };
+        evidence.began_s = Some(began_s);
+        run
+    };
+    let quiet = |n: u64| at(4 * n, quiet(n));
+    let sequence = |shift: u64| {
+        compared(&group("loud", &|n| at(4 * n + shift, loud(n))), &group("quiet", &quiet)).sequence
+    };
+    assert_eq!((sequence(2), sequence(100)), (Sequence::Alternated, Sequence::Apart));
 
     let (mut before, mut after) = clear();
     for n in 0..5 {

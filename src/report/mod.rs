@@ -7,6 +7,7 @@ pub mod compare;
 pub mod fixed;
 pub mod latency;
 mod machine;
+pub mod moment;
 pub mod page;
 mod plan;
 pub mod table;

@@ -2,6 +2,7 @@
 //! the longest stretch, what no witness could see, and the limits. Pure.
 
 use crate::causes::{Cause, known};
+use crate::report::moment::moment;
 use crate::report::table::{Align, fit, fold, lay_out, many, rate, span};
 use crate::verify::{
     Branch, Breach, Control, CpuEvidence, CpuVerdict, Evidence, Gaps, Interruptions, Joined, Kept,
@@ -24,7 +25,8 @@ pub fn text(evidence: &Evidence, verdict: &Verdict, paint: Paint<'_>, width: usi
     for (seen, judged) in evidence.cpus.iter().zip(&verdict.cpus) {
         text.push_str(&cpu(evidence, seen, judged, paint, width));
     }
-    text.push_str(&evidence.breach.as_ref().map(breach).unwrap_or_default());
+    let first = evidence.breach.as_ref().map(|it| breach(it, evidence.began_s));
+    text.push_str(&first.unwrap_or_default());
     text.push_str(&witnesses(evidence));
     for gate in &verdict.gates {
         let word = match gate.held {
@@ -42,10 +44,18 @@ pub fn text(evidence: &Evidence, verdict: &Verdict, paint: Paint<'_>, width: usi
     fold(&text, width)
 }
 
+/// When a breach was: since the span began, and where that is known by the wall clock.
+#[must_use]
+pub fn when(breach: &Breach, began_s: Option<u64>) -> String {
+    let at = span(breach.at_ns);
+    let by_clock = began_s.map(|s| moment(s.saturating_add(breach.at_ns / 1_000_000_000)));
+    by_clock.map_or_else(|| at.clone(), |clock| format!("{at} ({clock})"))
+}
+
 /// The first breach of a limit, and what ran then.
-fn breach(breach: &Breach) -> String {
-    let Breach { cpu, what, at_ns, tree } = breach;
-    let mut text = format!("first breach: CPU {cpu} at {}: {what}\n", span(*at_ns));
+fn breach(breach: &Breach, began_s: Option<u64>) -> String {
+    let Breach { cpu, what, tree, .. } = breach;
+    let mut text = format!("first breach: CPU {cpu} at {}: {what}\n", when(breach, began_s));
     if tree.is_empty() {
         text.push_str("  the trace shows nothing there\n");
     }
@@ -427,6 +437,8 @@ mod tests {
         };
         Evidence {
             schema: SCHEMA,
+            began_s: None,
+            began_ns: None,
             span_ns: 10_000_000_000,
             asked_ns: 10_000_000_000,
             ended: None,
@@ -457,6 +469,14 @@ mod tests {
             control: Control::Seen { what: "10 IPIs".to_owned() },
             breach: None,
         }
+    }
+
+    #[test]
+    fn a_breach_is_told_by_the_wall_clock_where_that_is_known() {
+        let (cpu, what, tree) = (2, "more than 0 entries".to_owned(), Vec::new());
+        let it = Breach { cpu, what, at_ns: 90_500_000_000, tree };
+        assert_eq!(when(&it, Some(1_800_000_000)), "90.50 s (2027-01-15 08:01:30 UTC)");
+        assert_eq!(when(&it, None), "90.50 s");
     }
 
     #[test]

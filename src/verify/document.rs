@@ -13,6 +13,14 @@ pub const SCHEMA: u32 = 1;
 pub struct Evidence {
     /// The version of this form: [`SCHEMA`].
     pub schema: u32,
+    /// When the span began, in seconds since 1970 by the wall clock; `None` in documents that are
+    /// older than this field.
+    #[serde(default)]
+    pub began_s: Option<u64>,
+    /// The same by `CLOCK_MONOTONIC`, in nanoseconds, as `dmesg` and other traces count; every
+    /// moment in this document counts from here. `None` as above.
+    #[serde(default)]
+    pub began_ns: Option<u64>,
     /// How long was watched, in nanoseconds.
     pub span_ns: u64,
     /// How long was to be watched, in nanoseconds; 0 when that is not known.

@@ -386,6 +386,8 @@ mod tests {
         let watched = |kind| Witness { kind, absent: None, blind: Vec::new() };
         Evidence {
             schema: SCHEMA,
+            began_s: None,
+            began_ns: None,
             span_ns: 1_000_000_000,
             asked_ns: 1_000_000_000,
             ended: None,

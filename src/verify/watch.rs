@@ -15,11 +15,11 @@ use crate::verify::order::{Progress, UntilBreach, WatchError, WatchOrder, Worst}
 use crate::verify::sampler::Sampler;
 use crate::verify::trace::{self, Recorder};
 use crate::verify::{Breach, Control, Ended, Evidence, SCHEMA, Watched, Witness, WitnessKind};
-use cpushield_linux::clock::Scale;
+use cpushield_linux::clock::{Scale, monotonic_ns};
 use cpushield_linux::spool::Spool;
 use cpushield_linux::{CpuSet, Host};
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often progress is told and the stop flag asked.
 const STEP: Duration = Duration::from_millis(100);
@@ -62,6 +62,11 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// The wall clock; `None` where it is set to before 1970.
+fn seconds_since_1970() -> Option<u64> {
+    SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|time| time.as_secs())
+}
+
 /// Watches the CPUs.
 ///
 /// # Errors
@@ -88,7 +93,7 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     bench.doubts.clear();
     bench.begin(order);
     let before = counters::take(host, &order.cpus);
-    let began = Instant::now();
+    let (began, began_s, began_ns) = (Instant::now(), seconds_since_1970(), monotonic_ns());
     if rest == Rest::Over {
         // Elsewhere the sampler has another clock.
         let rate = Scale::between(first.at, calm.at);
@@ -113,6 +118,8 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     let all = Gathered { before, after, smis, seen, own, doubts, span_ns };
     Ok(Evidence {
         schema: SCHEMA,
+        began_s,
+        began_ns: Some(began_ns),
         span_ns,
         asked_ns: nanos(order.span),
         stopped: rest == Rest::Stopped,

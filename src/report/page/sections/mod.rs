@@ -14,6 +14,7 @@ mod trial;
 
 use super::block::{Block, Report, Section};
 use super::material::Material;
+use crate::report::moment::day;
 use crate::survey::Machine;
 
 /// The report on this.
@@ -67,8 +68,10 @@ fn facts(material: &Material) -> Vec<String> {
     let guests = material.latencies.iter().map(|latency| latency.it.setting.hypervisor.clone());
     let guests = machines().map(guest).chain(guests).flatten();
     facts.extend(only(guests).map(|name| format!("guest of {name}")));
-    let began = material.latencies.iter().map(|latency| latency.it.began_s).min();
-    facts.extend(began.filter(|s| *s > 0).map(|s| format!("measured {}", day(s))));
+    let measured = material.latencies.iter().map(|latency| latency.it.began_s);
+    let watched = material.looks.iter().filter_map(|look| look.it.evidence.began_s);
+    let began = measured.chain(watched).filter(|s| *s > 0).min();
+    facts.extend(began.map(|s| format!("measured {}", day(s))));
     facts
 }
 
@@ -82,36 +85,4 @@ fn guest(machine: &Machine) -> Option<String> {
 fn only(mut values: impl Iterator<Item = String>) -> Option<String> {
     let first = values.next()?;
     values.all(|value| value == first).then_some(first)
-}
-
-/// The day of a time, UTC: `2026-05-09`. By the rules of the Gregorian calendar, counted from
-/// 1 March 0000, where the leap day is the last of a year.
-fn day(seconds: u64) -> String {
-    let days = seconds / 86_400 + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let date = day - (153 * month + 2) / 5 + 1;
-    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    format!("{:04}-{month:02}-{date:02}", era * 400 + year + next)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn days_are_those_of_the_calendar() {
-        // `date -u -d @N +%F`.
-        for (seconds, said) in [
-            (0, "1970-01-01"),
-            (951_782_400, "2000-02-29"),
-            (1_800_000_000, "2027-01-15"),
-            (4_107_542_399, "2100-02-28"),
-            (4_107_542_400, "2100-03-01"),
-        ] {
-            assert_eq!(day(seconds), said);
-        }
-    }
 }

@@ -7,6 +7,7 @@ use crate::report::page::block::{
 use crate::report::page::material::{Labelled, Look, Material};
 use crate::report::page::words;
 use crate::report::table::span;
+use crate::report::verdict::when;
 use crate::verify::{Branch, Breach, Evidence, WitnessKind};
 
 /// Rows of a table of culprits; the rest is counted.
@@ -25,7 +26,9 @@ pub(super) fn blocks(material: &Material) -> Vec<Block> {
     }
     blocks.push(Block::Table(gaps(looks)));
     for look in looks {
-        blocks.extend(look.it.evidence.breach.iter().map(|it| breach(&look.label, it)));
+        let evidence = &look.it.evidence;
+        let at = |it: &Breach| when(it, evidence.began_s);
+        blocks.extend(evidence.breach.iter().map(|it| breach(&look.label, it, &at(it))));
     }
     for look in looks {
         let table = culprits(look);
@@ -209,8 +212,8 @@ pub(super) fn who(culprit: &str) -> String {
 }
 
 /// The moment in which a limit was broken.
-fn breach(label: &str, breach: &Breach) -> Block {
-    let Breach { cpu, what, at_ns, tree } = breach;
+fn breach(label: &str, breach: &Breach, at: &str) -> Block {
+    let Breach { cpu, what, tree, .. } = breach;
     let mut text = String::new();
     for Branch { depth, kind, cause, culprit, after_ns, took_ns, stack } in tree {
         let indent = 2 * depth;
@@ -224,7 +227,6 @@ fn breach(label: &str, breach: &Breach) -> Block {
     if tree.is_empty() {
         text.push_str("the trace shows nothing there\n");
     }
-    let at = span(*at_ns);
     Block::Code { caption: format!("{label}: first breach, CPU {cpu} at {at}: {what}"), text }
 }
 
