@@ -181,8 +181,17 @@ minutes (`mce-check-interval`).";
 
 const SMI: &str = "\
 Firmware stops the CPU for its own work: legacy USB, memory errors, fans, power capping, writes
-to the flash. The kernel cannot see it begin, only that time is missing; Intel CPUs count SMIs
-(MSR 0x34, read through /dev/cpu/N/msr: `modprobe msr`). Only firmware settings remove it.
+to the flash. The kernel cannot see it begin, only that time is missing. Only firmware settings
+remove it.
+
+Processors count SMIs. Intel's do it in a register (MSR 0x34, read through /dev/cpu/N/msr:
+`modprobe msr`). AMD's have no such register; from Zen 2 on they have an event for it, which
+`verify` has counted from just before the span to just after it (perf event `ls_smi_rx`, PMCx02B:
+tools/perf/pmu-events/arch/x86/amdzen2/memory.json to amdzen5/load-store.json, 6.12; it has not
+been seen on such a machine yet). Neither says how long firmware took, and other processors, guests
+and AMD's of before Zen 2 say nothing at all. The witness there is `cpushield latency hardware`: a
+thread of the kernel that looks at the clock with interrupts off (hwlat), so that what is missing
+was taken below the kernel. It disturbs the CPU too much to run beside a workload.
 
 `verify` lays the gaps of its sampler beside the kernel's trace. A gap is explained when the trace
 shows what ran in it, up to 10 µs for the way in and out; what is left of the others was taken

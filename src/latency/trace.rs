@@ -7,6 +7,7 @@ use super::kthreads::{kernels, kernels_own, ran_ns};
 use super::order::{LatencyError, Order};
 use super::settings::Changed;
 use super::tracer::{Form, Job, Read, Sample, Threads, Tracer, Use};
+use crate::verify::firmware::{self, Meter, Smis};
 use cpushield_linux::ring_buffer::{self, Lost, PageLayout};
 use cpushield_linux::tally::{Board, LIMITS, Ledger, Tally, Terms};
 use cpushield_linux::tracefs::{Instance, Pipe, Tracefs, Wanted};
@@ -42,8 +43,8 @@ pub(super) struct Trace<'h> {
     stages: usize,
     limits_ns: [u64; LIMITS],
     host: &'h Host,
-    /// How many SMIs each CPU had had, where they are counted; why not.
-    smis: Option<Vec<Result<u64, Error>>>,
+    /// What counts SMIs, and what it said before; `None` where nobody asks for them.
+    smis: Option<(Meter<'h>, Smis)>,
     /// Threads that may see nothing for long: that they looked must be known.
     lookers: Option<Lookers>,
 }
@@ -145,7 +146,9 @@ impl<'h> Trace<'h> {
             lookers: None,
         };
         if uses.counts_smis {
-            trace.smis = Some(trace.count_smis());
+            let meter = Meter::start(host, &trace.cpus);
+            let before = meter.take();
+            trace.smis = Some((meter, before));
         }
         trace.threads(host, order, seats, &uses)?;
         Ok(trace)
@@ -295,24 +298,16 @@ impl<'h> Trace<'h> {
         }
     }
 
-    /// Interrupts each CPU once, so not while it is measured.
-    fn count_smis(&self) -> Vec<Result<u64, Error>> {
-        self.cpus.iter().map(|cpu| self.host.smi_count(cpu)).collect()
-    }
-
     /// How many SMIs came, and why that is not known of some.
     fn smis(&mut self, rest: &mut Rest) {
-        let Some(before) = self.smis.take() else { return };
-        let after = self.count_smis();
-        for ((cpu, before), after) in self.cpus.iter().zip(before).zip(after) {
-            let came = after.and_then(|after| before.map(|before| after.checked_sub(before)));
-            if let Err(error) = &came {
-                let (path, why) = (&error.path, error.reason());
-                rest.notes.push(format!(
-                    "SMIs of CPU {cpu} cannot be counted: {path}: {why} (modprobe msr; Intel only)"
-                ));
-            }
-            rest.smis.extend(std::iter::repeat_n(came.ok().flatten(), self.stages));
+        let Some((meter, before)) = self.smis.take() else { return };
+        let after = meter.take();
+        if let Some(why) = firmware::absent(&before, &after) {
+            rest.notes.push(format!("SMIs of CPU {} cannot be counted: {why}", self.cpus));
+        }
+        for cpu in self.cpus.iter() {
+            let came = firmware::between(&before, &after, cpu);
+            rest.smis.extend(std::iter::repeat_n(came, self.stages));
         }
     }
 

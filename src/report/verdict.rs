@@ -318,8 +318,8 @@ fn laid_beside(joined: &Joined, seen: &CpuEvidence, guest: Option<bool>) -> Stri
         },
         (0, _) if seen.smis.is_some() => "of no known cause: no SMI was counted".to_owned(),
         (0, _) => format!(
-            "firmware's, or of no known cause: SMIs cannot be counted here; `rtla hwnoise -c {}` \
-             looks with interrupts off",
+            "firmware's, or of no known cause: SMIs cannot be counted here; `cpushield latency \
+             hardware --cpus {}` looks with interrupts off",
             seen.cpu
         ),
         (n, _) if n == dark.count => "firmware's, by the SMI counter".to_owned(),
@@ -510,9 +510,9 @@ mod tests {
             text("firmware's in 1, by the SMI counter, the others of no known cause")
         );
         assert_eq!(told(None, Some(true)), text("the hypervisor's or its firmware's"));
-        let hwnoise = "firmware's, or of no known cause: SMIs cannot be counted here; `rtla hwnoise \
-                       -c 2` looks with interrupts off";
-        assert_eq!(told(None, Some(false)), text(hwnoise));
+        let hwlat = "firmware's, or of no known cause: SMIs cannot be counted here; `cpushield \
+                     latency hardware --cpus 2` looks with interrupts off";
+        assert_eq!(told(None, Some(false)), text(hwlat));
         let stolen = |steal_ns| {
             let seen = CpuEvidence { smis: None, steal_ns, ..evidence().cpus[0].clone() };
             laid_beside(&joined, &seen, Some(true))

@@ -6,7 +6,7 @@ use crate::verify::counters::Counts;
 use crate::verify::trace::TraceEvidence;
 use crate::verify::{Control, Interruptions};
 use cpushield_linux::CpuSet;
-use cpushield_linux::perf::CpuClock;
+use cpushield_linux::perf::{CpuEvent, Event};
 
 /// Interruptions provoked on each CPU.
 pub const TIMES: usize = 10;
@@ -37,7 +37,8 @@ pub struct Provocation {
 /// Says why that is not possible.
 pub fn provoke(cpus: &CpuSet) -> Result<Provoked, String> {
     for cpu in cpus.iter() {
-        let clock = CpuClock::open(cpu).map_err(|e| format!("perf_event_open(2): {e}"))?;
+        let clock = CpuEvent::open(cpu, Event::CPU_CLOCK)
+            .map_err(|e| format!("perf_event_open(2): {e}"))?;
         for _ in 0..TIMES {
             clock.read().map_err(|e| format!("perf_event_open(2): {e}"))?;
         }

@@ -1,11 +1,14 @@
 //! The processor's counter of system management interrupts as witness: firmware takes a CPU without
-//! the kernel's knowledge, and only this register tells.
+//! the kernel's knowledge, and only the processor tells. Intel's have a register (MSR 0x34); AMD's
+//! have none, but count an event from Zen 2 on, for as long as somebody asks for it.
 
 use crate::verify::{Witness, WitnessKind};
+use cpushield_linux::perf::{CpuEvent, Event};
 use cpushield_linux::{CpuSet, Host};
 use std::collections::BTreeMap;
+use std::io;
 
-/// The counters at one moment, or why there are none.
+/// The counters at one moment, or why there are none. Only their differences mean something.
 pub type Smis = Result<BTreeMap<usize, u64>, String>;
 
 /// Whether this machine is a guest, by the processor's flag for it (x86); `None` elsewhere.
@@ -16,21 +19,109 @@ pub fn guest(host: &Host) -> Option<bool> {
     Some(flags.split_whitespace().any(|flag| flag == "hypervisor"))
 }
 
-/// Reads them, which interrupts each of the CPUs: not while anything counts.
-pub fn take(host: &Host, cpus: &CpuSet, guest: Option<bool>) -> Smis {
-    if guest == Some(true) {
-        // KVM gives its guests a counter of their own, which is not that of the machine
-        // (arch/x86/kvm/x86.c, kvm_get_msr_common(), 4.17 to 6.18).
-        return Err("this is a guest, and the firmware is its host's".to_owned());
+/// How a processor counts them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// In a register, since power-on.
+    Register,
+    /// As an event of its performance counters.
+    Event(Event),
+}
+
+/// `ls_smi_rx`, "SMIs received" (`PMCx02B` of AMD's manuals).
+const LS_SMI_RX: Event = Event::of_processor(0x2b);
+
+/// How the processor that `/proc/cpuinfo` is about counts them.
+///
+/// AMD's event is in the kernel's lists for Zen 2 to Zen 5, not for Zen 1
+/// (tools/perf/pmu-events/arch/x86/amdzen2/memory.json, amdzen5/load-store.json), and mapfile.csv
+/// there says which processors these are: family 17h from model 30h on, 19h and 1ah (6.10). What a
+/// family without a list means by 2Bh is not known.
+fn way(cpuinfo: &str) -> Result<Way, String> {
+    let field = |name: &str| {
+        let mut fields = cpuinfo.lines().filter_map(|line| line.split_once(':'));
+        fields.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim())
+    };
+    let number = |name: &str| field(name).and_then(|value| value.parse::<u32>().ok());
+    if field("vendor_id") != Some("AuthenticAMD") {
+        return Ok(Way::Register);
     }
-    cpus.iter().map(|cpu| host.smi_count(cpu).map(|n| (cpu, n)).map_err(|e| why(&e))).collect()
+    match (number("cpu family"), number("model")) {
+        (Some(0x17), Some(0x30..)) | (Some(0x19 | 0x1a), _) => Ok(Way::Event(LS_SMI_RX)),
+        _ => Err("AMD's have no register for it, and of their events of this family none is \
+                  known to count it"
+            .to_owned()),
+    }
+}
+
+/// What counts them on some CPUs, for as long as it exists.
+#[derive(Debug)]
+pub struct Meter<'h> {
+    host: &'h Host,
+    cpus: CpuSet,
+    /// The events of each CPU; `None` where there is a register.
+    events: Result<Option<BTreeMap<usize, CpuEvent>>, String>,
+}
+
+impl<'h> Meter<'h> {
+    /// Begins to count, which may interrupt each of the CPUs; so do [`Meter::take`] and the end:
+    /// not while anything else counts.
+    #[must_use]
+    pub fn start(host: &'h Host, cpus: &CpuSet) -> Meter<'h> {
+        let events = match guest(host) {
+            // KVM gives its guests a counter of their own, which is not that of the machine
+            // (arch/x86/kvm/x86.c, kvm_get_msr_common(), 4.17 to 6.18).
+            Some(true) => Err("this is a guest, and the firmware is its host's".to_owned()),
+            _ => match way(&host.read("/proc/cpuinfo").unwrap_or_default()) {
+                Ok(Way::Register) => Ok(None),
+                Ok(Way::Event(event)) => opened(cpus, event).map(Some),
+                Err(why) => Err(why),
+            },
+        };
+        Meter { host, cpus: cpus.clone(), events }
+    }
+
+    /// The counters now.
+    pub fn take(&self) -> Smis {
+        match &self.events {
+            Ok(None) => {
+                let count = |cpu| self.host.smi_count(cpu).map(|n| (cpu, n)).map_err(|e| why(&e));
+                self.cpus.iter().map(count).collect()
+            }
+            Ok(Some(events)) => {
+                let count = |(cpu, event): (&usize, &CpuEvent)| {
+                    event.read().map(|n| (*cpu, n)).map_err(|e| why_no_event(&e))
+                };
+                events.iter().map(count).collect()
+            }
+            Err(why) => Err(why.clone()),
+        }
+    }
+}
+
+fn opened(cpus: &CpuSet, event: Event) -> Result<BTreeMap<usize, CpuEvent>, String> {
+    let open = |cpu| CpuEvent::open(cpu, event).map(|it| (cpu, it)).map_err(|e| why_no_event(&e));
+    cpus.iter().map(open).collect()
 }
 
 fn why(error: &cpushield_linux::Error) -> String {
     match error.errno() {
         Some(2 | 6) => "no MSR device: modprobe msr".to_owned(),
-        Some(5) => "this processor has no counter of them (Intel's have)".to_owned(),
+        Some(5) => "this processor has no register for it (Intel's have)".to_owned(),
         _ => error.to_string(),
+    }
+}
+
+fn why_no_event(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => {
+            "others use all performance counters of the processor".to_owned()
+        }
+        // EOPNOTSUPP.
+        io::ErrorKind::NotFound | io::ErrorKind::Unsupported => {
+            "the kernel has no performance counters here".to_owned()
+        }
+        _ => format!("perf_event_open(2): {error}"),
     }
 }
 
@@ -41,11 +132,16 @@ pub fn between(before: &Smis, after: &Smis, cpu: usize) -> Option<u64> {
     after.get(&cpu)?.checked_sub(*before.get(&cpu)?)
 }
 
+/// Why nobody can say how often it was between the two; `None` when that is known.
+#[must_use]
+pub fn absent(before: &Smis, after: &Smis) -> Option<String> {
+    before.as_ref().err().or(after.as_ref().err()).cloned()
+}
+
 /// The witness.
 #[must_use]
 pub fn witness(before: &Smis, after: &Smis) -> Witness {
-    let absent = before.as_ref().err().or(after.as_ref().err()).cloned();
-    Witness { kind: WitnessKind::Firmware, absent, blind: Vec::new() }
+    Witness { kind: WitnessKind::Firmware, absent: absent(before, after), blind: Vec::new() }
 }
 
 #[cfg(test)]
@@ -61,5 +157,46 @@ mod tests {
         assert_eq!(between(&counts(7), &counts(7), 2), None);
         assert_eq!(between(&counts(7), &Err("gone".to_owned()), 3), None);
         assert_eq!(witness(&counts(7), &Err("gone".to_owned())).absent.as_deref(), Some("gone"));
+    }
+
+    #[test]
+    fn the_processor_says_how_it_counts_them() {
+        let of = |vendor: &str, family: u32, model: u32| {
+            way(&format!(
+                "processor\t: 0\nvendor_id\t: {vendor}\ncpu family\t: {family}\nmodel\t\t: \
+                 {model}\nmodel name\t: x\n"
+            ))
+        };
+        let event = Ok(Way::Event(LS_SMI_RX));
+        assert_eq!(of("GenuineIntel", 6, 85), Ok(Way::Register));
+        // EPYC 7451, 7702, 9654 and 9755: Zen 1, 2, 4 and 5.
+        assert!(of("AuthenticAMD", 23, 1).is_err());
+        assert_eq!(of("AuthenticAMD", 23, 49), event);
+        assert_eq!(of("AuthenticAMD", 25, 17), event);
+        assert_eq!(of("AuthenticAMD", 26, 2), event);
+        // Before Zen, and what comes after what is listed.
+        assert!(of("AuthenticAMD", 21, 2).is_err());
+        assert!(of("AuthenticAMD", 27, 0).is_err());
+        assert!(way("vendor_id\t: AuthenticAMD\n").is_err());
+    }
+
+    #[test]
+    fn events_are_counted_between_two_looks_and_in_a_guest_nothing_is() {
+        let host = Host::live();
+        let cpus = CpuSet::one(host.online_cpus().unwrap().first().unwrap());
+        // Any event does: the clock of the CPU goes on.
+        match opened(&cpus, Event::CPU_CLOCK) {
+            Ok(events) => {
+                let meter = Meter { host: &host, cpus: cpus.clone(), events: Ok(Some(events)) };
+                let (before, after) = (meter.take(), meter.take());
+                let cpu = cpus.first().unwrap();
+                assert!(between(&before, &after, cpu).unwrap() > 0, "{before:?} {after:?}");
+            }
+            Err(why) => println!("NOT RUN: {why}"),
+        }
+        if guest(&host) == Some(true) {
+            let absent = Meter::start(&host, &cpus).take().unwrap_err();
+            assert!(absent.contains("guest"), "{absent}");
+        }
     }
 }

@@ -6,7 +6,7 @@ pub(crate) mod circumstances;
 mod control;
 pub mod counters;
 mod document;
-mod firmware;
+pub(crate) mod firmware;
 mod gathered;
 mod judge;
 mod order;

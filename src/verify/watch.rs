@@ -88,7 +88,8 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     let mut own = bench.workload(order);
     let control = bench.control(host, order);
     let guest = firmware::guest(host);
-    let smis = firmware::take(host, &order.cpus, guest);
+    let meter = firmware::Meter::start(host, &order.cpus);
+    let smis = meter.take();
     let calm = circumstances::take(host);
     bench.doubts.clear();
     bench.begin(order);
@@ -107,7 +108,7 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     let after = counters::take(host, &order.cpus);
     let seen = bench.end(order);
     let breach = bench.hand_over(order);
-    let smis = (smis, firmware::take(host, &order.cpus, guest));
+    let smis = (smis, meter.take());
     bench.doubts.extend(circumstances::changed(&first, &calm, &circumstances::take(host)));
     own.extend(bench.workload(order));
     // The trace's time encloses the reading of the counters, which takes long on a slow machine;

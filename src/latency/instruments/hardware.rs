@@ -40,9 +40,10 @@ impl Instrument for Hardware {
          later. What happens in the other half of the time is not seen: rare events need long \
          runs. That nothing was seen is a result.\n\n\
          Beside it stands how many SMIs the processor counted on each CPU (MSR 0x34 of Intel's, by \
-         the msr module). Gaps without an SMI are not the firmware's, or are those of a processor \
-         that does not count them. `latency spin` sees the same gaps without turning anything \
-         off, but cannot tell them from the kernel's.\n\n\
+         the msr module; an event of AMD's from Zen 2 on; `cpushield explain smi`). Gaps without \
+         an SMI are not the firmware's, or are those of a processor that does not count them. \
+         `latency spin` sees the same gaps without turning anything off, but cannot tell them \
+         from the kernel's.\n\n\
          The tracer's settings and tracing_thresh are for the whole machine, and are put back as \
          those of `kernel` are.\n\n\
          Source: Documentation/trace/hwlat_detector.rst; get_sample(), kthread_cpu_fn() and \
