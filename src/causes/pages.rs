@@ -76,7 +76,8 @@ task on the CPU. Since 4.17 nothing of it remains there; a tick once a second ru
 its behalf (kernel/sched/core.c, sched_tick_remote). Things that bring it back on a `nohz_full`
 CPU: a second runnable task, a POSIX CPU timer, perf events, an unstable clock source, an RCU
 grace period that waits for the CPU, and the fair server (see `fair-server`). The kernel says which
-of them it was (`timer:tick_stop`), and the tick's culprit repeats it: `kept for perf`.
+of them it was (`timer:tick_stop`, `enum tick_dep_bits` in include/linux/tick.h), and the tick's
+culprit repeats it: `kept for perf`.
 
 Seen as `Local timer interrupts` in /proc/interrupts and as `hrtimer_expire_entry` with
 `tick_nohz_handler` (`tick_sched_timer` before 6.8) in the trace.";
@@ -86,31 +87,48 @@ Timers of nanosleep, timerfd, POSIX timers, SCHED_DEADLINE budgets, the fair ser
 hardlockup watchdog. They fire on the CPU that armed them, unless they were moved to another one
 when that CPU was idle (`timer-migration`).
 
-A periodic workload sees its own wake-ups here: those are wanted.";
+A periodic workload sees its own wake-ups here: those are wanted.
+
+Source: hrtimer_interrupt() and get_target_base() in kernel/time/hrtimer.c, get_nohz_timer_target()
+in kernel/sched/core.c (6.12).";
 
 const TIMER: &str = "\
 Timers of the timer wheel (kernel/time/timer.c): network retransmission, delayed work, device
 polling. Those armed on the shield before it was one stay there: a timer that re-arms itself
 comes back for ever. Since 6.9 a global timer is expired by another CPU, but armed again on its
 old base, which kicks a `nohz_full` CPU each time. Taking the CPU offline and online once moves
-them all away (`settle`).";
+them all away (`settle`).
+
+Source: __mod_timer(), trigger_dyntick_cpu() and timers_dead_cpu() in kernel/time/timer.c,
+kernel/time/timer_migration.c (6.12).";
 
 const IRQ: &str = "\
 A device wants attention. It goes to a CPU of its mask, /proc/irq/N/smp_affinity_list; which one
 shows effective_affinity_list. Per-CPU and managed interrupts cannot be moved by the user. Managed
-ones that serve other CPUs too are sent to those by the boot parameter `isolcpus=managed_irq,…`.";
+ones that serve other CPUs too are sent to those by the boot parameter `isolcpus=managed_irq,…`.
+
+The name beside the number is the one under which the driver asked for the interrupt
+(/proc/interrupts): most drivers give the device's and the queue's.
+
+Source: irq_do_set_affinity() in kernel/irq/manage.c (6.12),
+Documentation/core-api/irq/irq-affinity.rst, Documentation/admin-guide/kernel-parameters.txt.";
 
 const SOFTIRQ: &str = "\
 The second half of an interrupt: network receive, block completion, timers, RCU callbacks. It
 runs on the CPU that raised it, after the interrupt or in ksoftirqd; what raised it is told beside
 its name. Move the interrupts and
-switch packet steering (`rps-xps`) away, and it goes with them; RCU callbacks go with
-`rcu_nocbs=`.";
+switch packet steering (`rps`) away, and it goes with them; RCU callbacks go with
+`rcu_nocbs=`.
+
+Source: raise_softirq_irqoff() and handle_softirqs() in kernel/softirq.c (6.12).";
 
 const IPI_RESCHEDULE: &str = "\
 Another CPU woke a task that shall run here, or wants this CPU to look at its run queue. On a
-closed shield only the workload itself is woken here. On a `nohz_full` CPU it is sent for a
-remote timer or a posted task as well.";
+closed shield only the workload itself is woken here. A timer that is armed for a busy `nohz_full`
+CPU from elsewhere does not use it, but a function call (`nohz_full_kick_func`).
+
+Source: resched_curr() and wake_up_nohz_cpu() in kernel/sched/core.c, tick_nohz_full_kick_cpu() in
+kernel/time/tick-sched.c (6.12).";
 
 const IPI_CALL: &str = "\
 Another CPU has a function run here and often waits for it: TLB flushes of programs that ran
@@ -119,7 +137,11 @@ cache control. The trace names the sender and the function.
 
 There is no mask against it. Keep programs with threads on both sides apart, load modules and
 toggle tracepoints before the shield is needed, and do not let untrusted users load modules by
-creating network namespaces or sockets of rare families.";
+creating network namespaces or sockets of rare families.
+
+Source: smp_call_function_many_cond() and generic_exec_single() in kernel/smp.c; the events that
+name function and sender, csd and ipi_send_cpu, are there since 6.4 (include/trace/events/csd.h,
+ipi.h).";
 
 const IPI_IRQ_WORK: &str = "\
 A function queued to run in interrupt context soon (kernel/irq_work.c): printk from a busy
@@ -130,26 +152,43 @@ the function: what ran when it was raised, or just before, is told.";
 const WORKQUEUE: &str = "\
 Kernel work run by a kworker. Work of unbound queues runs where their mask allows
 (`workqueues`). Work of per-CPU queues runs on the CPU that queued it: vmstat_update
-(`vm-stat-interval`), lru_add_drain_per_cpu, mce_timer, drain of network or slab caches after
-something ran there.";
+(`vm-stat-interval`), lru_add_drain_per_cpu, drain of network or slab caches after something ran
+there.
+
+Source: __queue_work() and wq_select_unbound_cpu() in kernel/workqueue.c (6.12),
+Documentation/core-api/workqueue.rst.";
 
 const KTHREAD: &str = "\
 A kernel thread ran here: one that may run anywhere and was not moved (`kthreads`), or one that
-belongs to this CPU (ksoftirqd, migration, rcuc, ktimers on PREEMPT_RT) and had work.";
+belongs to this CPU (ksoftirqd, migration, rcuc, ktimers on PREEMPT_RT) and had work.
+
+Source: Documentation/admin-guide/kernel-per-CPU-kthreads.rst, which says of each how to keep it
+quiet.";
 
 const USER_TASK: &str = "\
 Another program ran here. On a cpuset partition the scheduler places nobody here and refuses
 those that ask (`cpuset`). What was inside the partition's group, or where there is no cpuset
-whoever pins himself here, still runs.";
+whoever pins himself here, still runs.
+
+Source: cpuset_cpus_allowed() in kernel/cgroup/cpuset.c and __sched_setaffinity() in
+kernel/sched/syscalls.c (6.12; core.c before 6.11), `cpuset.cpus.partition` in
+Documentation/admin-guide/cgroup-v2.rst.";
 
 const PAGE_FAULT: &str = "\
 The workload touched memory that was not there yet: first use, copy-on-write after fork, a file
 page that was evicted, NUMA balancing's hinting faults (`numa-balancing`). Lock the memory
-(mlockall) and touch it before the work begins.";
+(mlockall) and touch it before the work begins.
+
+Source: handle_pte_fault() in mm/memory.c, exceptions:page_fault_user of arch/x86/mm/fault.c (6.12),
+mlockall(2).";
 
 const SYSCALL: &str = "\
 The workload called the kernel itself. For a periodic program that is how it sleeps; a polling
-one should not call at all while it works.";
+one should not call at all while it works. They are named with `verify --syscalls` only, as every
+process of the machine pays for that.
+
+Source: raw_syscalls:sys_enter in include/trace/events/syscalls.h, syscall_trace_enter() in
+kernel/entry/common.c (6.12).";
 
 const EXCEPTION: &str = "\
 The workload raised an exception: a breakpoint, a division by zero, a misaligned access, a debug
@@ -157,27 +196,41 @@ register, general protection. The kernel has events for page faults only; others
 signal that follows, or, on a `nohz_full` CPU, as an entry that has no event. Such an entry is an
 exception without a signal (an instruction that the kernel emulates, as `sgdt`) when system
 calls are traced too (`verify --syscalls`), because nothing else is left; without that it may be
-either.";
+either.
+
+Source: arch/x86/kernel/traps.c, fixup_umip_exception() in arch/x86/kernel/umip.c (6.12).";
 
 const SIGNAL: &str = "\
 A signal reached the workload: from a timer of its own (setitimer, timer_create), another program
 (kill, tgkill) or the kernel. The IPI that brings it to a busy CPU is counted with it. Timers by
 CPU time (ITIMER_PROF, CLOCK_PROCESS_CPUTIME_ID) also keep the tick. Block signals in the thread
-that must not be disturbed and take them in another (sigwait, signalfd).";
+that must not be disturbed and take them in another (sigwait, signalfd).
+
+Source: signal_wake_up_state() and get_signal() in kernel/signal.c, arm_timer() in
+kernel/time/posix-cpu-timers.c (6.12).";
 
 const FREQUENCY: &str = "\
 The kernel set a CPU's frequency from this CPU (`power:cpu_frequency`); the change itself may stop
 the clock of the core for some microseconds. A governor that does not change it (`cpu-governor`)
-ends this. Processors that choose by themselves (HWP) change it unseen.";
+ends this. Processors that choose by themselves (HWP) change it unseen.
+
+Source: cpufreq_notify_transition() and cpufreq_driver_fast_switch() in drivers/cpufreq/cpufreq.c
+(6.12), Documentation/admin-guide/pm/intel_pstate.rst.";
 
 const NMI: &str = "\
 A non-maskable interrupt. Sources: the hardlockup watchdog (a perf event that overflows about
-every ten seconds: `watchdog`), perf, `echo l > /proc/sysrq-trigger`, platform errors.";
+every ten seconds: `watchdog`), perf, `echo l > /proc/sysrq-trigger`, platform errors.
+
+Source: nmi_handle() in arch/x86/kernel/nmi.c, kernel/watchdog_perf.c (6.12; watchdog_hld.c before
+6.5), Documentation/admin-guide/lockup-watchdogs.rst.";
 
 const MACHINE_CHECK: &str = "\
 Corrected hardware errors and thermal or power-limit events (`Thermal event interrupts`,
 `Machine check polls` in /proc/interrupts). The poll comes from a timer on each CPU every five
-minutes (`mce-check-interval`).";
+minutes (`mce-check-interval`).
+
+Source: mce_timer_fn() in arch/x86/kernel/cpu/mce/core.c, drivers/thermal/intel/therm_throt.c
+(6.12).";
 
 const SMI: &str = "\
 Firmware stops the CPU for its own work: legacy USB, memory errors, fans, power capping, writes
@@ -204,8 +257,26 @@ the hypervisor may take the CPU at any time. With a program of your own there is
 const STEAL: &str = "\
 This machine is a guest: the host ran something else on the physical CPU, or handled an exit.
 Seen as `steal` in /proc/stat where the hypervisor says so, else as missing time. The remedy is
-in the host: give the guest's CPUs shielded CPUs there.";
+in the host: give the guest's CPUs shielded CPUs there.
+
+Source: `steal` in Documentation/filesystems/proc.rst, kvm_steal_clock() in arch/x86/kernel/kvm.c
+(6.12).";
 
 const UNATTRIBUTED: &str = "\
 Something was seen that this catalogue has no kind for. Save the evidence (`--json`) and report
 it.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_page_names_where_the_kernel_or_a_manual_says_so() {
+        for cause in Cause::ALL.iter().filter(|cause| **cause != Cause::Unattributed) {
+            let page = cause.page();
+            let files = [".c", ".h", ".rst", ".json"].iter().any(|end| page.contains(end));
+            assert!(files && page.contains('/'), "{cause}: {page}");
+            assert!(page.lines().all(|line| line.chars().count() <= 100), "{cause}");
+        }
+    }
+}
