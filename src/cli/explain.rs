@@ -133,7 +133,7 @@ fn page_of_culprit(known: &'static Known) -> Page {
 }
 
 /// The name of the page that a word of the screens leads to: a boot parameter, with its value or
-/// without, or what `verify` measures.
+/// without, what `verify` measures, or whom it names.
 fn led(word: &str) -> &str {
     let (parameter, value) = word.split_once('=').unwrap_or((word, ""));
     match parameter {
@@ -143,6 +143,10 @@ fn led(word: &str) -> &str {
         "nohz_full" => "nohz-full",
         "rcu_nocbs" => "rcu-nocbs",
         "gap" | "gaps" => "smi",
+        // Culprits of `verify`'s table that have no page of their own.
+        _ if word.starts_with("IRQ ") => "irq",
+        _ if word.starts_with("kworker/") => "workqueue",
+        _ if word.starts_with("SIG") => "signal",
         _ => word,
     }
 }
@@ -305,6 +309,13 @@ mod tests {
             let found = pages().into_iter().find(|page| page.name == name).unwrap();
             let about = word.trim_end_matches('s').split('=').next().unwrap();
             assert!(found.text.contains(about), "{word}: {}", found.text);
+        }
+        for (word, name) in [
+            ("IRQ 24 eth0", "irq"),
+            ("kworker/u8:1", "workqueue"),
+            ("SIGALRM by a timer", "signal"),
+        ] {
+            assert_eq!(led(word), name);
         }
         let names: Vec<_> = pages().into_iter().map(|page| page.name).collect();
         assert!(names.iter().any(|name| name == "latency-timer"));

@@ -30,8 +30,9 @@ const GOVERNOR_PAGE: &str = "\
 The frequency governor of a CPU decides how fast it runs; `performance` keeps it at its highest
 frequency, so that a program that wakes up need not wait for the CPU to speed up.
 
-Off unless asked for (`--on cpu-governor`): it interrupts nothing, costs power and heat, and on
-many machines CPUs share one frequency, so that others are changed too.
+Off unless asked for (`--on cpu-governor`): it costs power and heat, and on many machines CPUs
+share one frequency, so that others are changed too. A governor that never changes its mind sets
+no frequency any more (`frequency`).
 
 Source: Documentation/admin-guide/pm/cpufreq.rst.";
 
@@ -91,7 +92,7 @@ impl Tunable for CpuGovernor {
     }
 
     fn removes(&self) -> &'static [Cause] {
-        &[]
+        &[Cause::Frequency]
     }
 
     fn risk(&self) -> Risk {
@@ -99,7 +100,7 @@ impl Tunable for CpuGovernor {
     }
 
     fn optional(&self, _workload: Workload) -> Option<&'static str> {
-        Some("it costs power and interrupts nothing")
+        Some("it costs power")
     }
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> Wants {

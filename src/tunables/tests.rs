@@ -325,6 +325,7 @@ fn a_remedy_is_about_the_culprit() {
         (Cause::IpiCall, "rcu_exp_handler", "rcu-normal: echo 1 >"),
         (Cause::UserTask, "stress (812)", "cpuset: cpushield apply"),
         (Cause::Timer, "clocksource_watchdog", "clocksource-watchdog: tsc=reliable"),
+        (Cause::Frequency, "set from this CPU", "cpu-governor: echo performance >"),
     ] {
         let found = how(cause, culprit).unwrap_or_default();
         assert!(found.starts_with(said), "{cause} {culprit}\n  found {found}\n  not   {said}");
