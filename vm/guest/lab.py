@@ -123,6 +123,10 @@ WAY = re.compile("|".join([
 ]))
 
 
+# Rows of `counters` that are switches of tasks, not interrupts.
+SWITCHED = ("kworker", "rcuc", "provoke")
+
+
 def counters(cpu):
     with open("/proc/interrupts") as file:
         place = file.readline().split().index(f"CPU{cpu}") + 1
