@@ -136,6 +136,7 @@ fn attempt(ui: &Ui, stage: &Stage<'_>) -> Result<Attempt, Failure> {
     let verdict = judge(&shielded, &trying.limits, &|seen| {
         tunables::remedy(&under, &plan.shield, seen.cause, &seen.culprit)
     });
+    let verdict = verdict.with_devices(|irq| machine.device_of(irq));
     let (changed, refused) = outcomes(&applied);
     Ok(Attempt {
         schema: SCHEMA,

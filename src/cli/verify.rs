@@ -177,6 +177,10 @@ impl Order<'_> {
             let (machine, shield) = known.as_ref().ok_or(None)?;
             tunables::remedy(machine, shield, row.cause, &row.culprit)
         });
+        let verdict = match &known {
+            Some((machine, _)) => verdict.with_devices(|irq| machine.device_of(irq)),
+            None => verdict,
+        };
         Ok(Look { evidence, verdict, recording, known })
     }
 }

@@ -316,7 +316,7 @@ mod tests {
             when,
             how: how.to_owned(),
         });
-        Leak { interruptions, remedy, why_none: None }
+        Leak { interruptions, remedy, why_none: None, device: None }
     }
 
     fn deed(tunable: &str, subject: &str, result: Came) -> Deed {

@@ -396,7 +396,8 @@ fn activity(machine: &Machine) -> Vec<String> {
         let near = format!(", near CPU {}", list(&device.local));
         let near = if everywhere || device.local.is_empty() { "" } else { &near };
         let irqs = count(device.irqs.len(), "interrupt");
-        lines.push(format!("{} ({}): {irqs}{near}{node}", device.name, device.class));
+        let driver = device.driver.iter().map(|driver| format!(", {driver}")).collect::<String>();
+        lines.push(format!("{} ({}{driver}): {irqs}{near}{node}", device.name, device.class));
     }
     if machine.devices.len() > NAMES_MAX {
         lines.push(format!("and {} more devices", machine.devices.len() - NAMES_MAX));

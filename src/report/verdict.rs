@@ -230,7 +230,7 @@ fn row(leak: &Leak, span_ns: u64) -> Vec<String> {
     );
     vec![
         cause.to_string(),
-        who(culprit),
+        leak.device.as_ref().map_or_else(|| who(culprit), |it| format!("{culprit}: {it}")),
         number(count),
         rate(*count, span_ns),
         number(nested),

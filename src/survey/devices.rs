@@ -1,8 +1,8 @@
 //! Network interfaces and block devices that are real: their node, the CPUs near them and their
 //! interrupts. Devices of software only (loopback, dm, loop) are left out.
 
-use super::Device;
 use super::reader::{Reader, Spelling::List, Spelling::Mask};
+use super::{Device, Machine};
 use std::collections::BTreeSet;
 
 pub(super) fn devices(r: &Reader) -> Vec<Device> {
@@ -25,6 +25,10 @@ fn device(r: &Reader, class: &str, name: &str, entry: &str) -> Option<Device> {
     let mut irqs = BTreeSet::new();
     // The bus device is some steps up; the first that has each fact says it.
     for dir in parents(&path) {
+        if device.driver.is_none() {
+            let link = r.host.link(&format!("{dir}/driver")).ok();
+            device.driver = link.and_then(|to| Some(to.rsplit_once('/')?.1.to_owned()));
+        }
         if device.node.is_none() {
             let node = r.id(&format!("{dir}/numa_node"));
             device.node = node.and_then(|node| usize::try_from(node).ok());
@@ -48,6 +52,17 @@ fn device(r: &Reader, class: &str, name: &str, entry: &str) -> Option<Device> {
     }
     device.irqs = irqs.into_iter().collect();
     Some(device)
+}
+
+impl Machine {
+    /// The devices that raise an interrupt, each with its driver, in words: `vda, virtio_blk`.
+    #[must_use]
+    pub fn device_of(&self, irq: u32) -> Option<String> {
+        let of = self.devices.iter().filter(|device| device.irqs.contains(&irq));
+        let words = of.flat_map(|device| [Some(&device.name), device.driver.as_ref()]).flatten();
+        let words: Vec<&str> = words.map(String::as_str).collect();
+        (!words.is_empty()).then(|| words.join(", "))
+    }
 }
 
 /// The directories from a device up to, not including, `/sys/devices`.
@@ -81,6 +96,23 @@ mod tests {
         assert_eq!(resolve("/sys/class/net/lo", "../../devices/x"), "/sys/devices/x");
         assert_eq!(resolve("/sys/a", "/sys/b"), "/sys/b");
         assert_eq!(resolve("/sys/a", "../../../../b"), "/b");
+    }
+
+    #[test]
+    fn an_interrupt_is_of_its_devices_and_their_drivers() {
+        let device = |name: &str, driver: Option<&str>, irqs: &[u32]| Device {
+            name: name.to_owned(),
+            driver: driver.map(str::to_owned),
+            irqs: irqs.to_vec(),
+            ..Device::default()
+        };
+        let machine = Machine {
+            devices: vec![device("vda", Some("virtio_blk"), &[35, 36]), device("eth0", None, &[9])],
+            ..Machine::default()
+        };
+        assert_eq!(machine.device_of(36).as_deref(), Some("vda, virtio_blk"));
+        assert_eq!(machine.device_of(9).as_deref(), Some("eth0"));
+        assert_eq!(machine.device_of(1), None);
     }
 
     #[test]

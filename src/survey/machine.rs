@@ -364,6 +364,9 @@ pub struct Device {
     pub name: String,
     /// `net` or `block`.
     pub class: String,
+    /// Its driver (`virtio_blk`), where the bus says one.
+    #[serde(default)]
+    pub driver: Option<String>,
     /// NUMA node, where the bus says one.
     pub node: Option<usize>,
     /// CPUs local to it.

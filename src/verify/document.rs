@@ -408,6 +408,10 @@ pub struct Leak {
     pub remedy: Option<Remedy>,
     /// Why there is no remedy, where that is known.
     pub why_none: Option<String>,
+    /// Of an interrupt: the device that raises it and its driver, `vda, virtio_blk`, where the bus
+    /// says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
 }
 
 /// A limit asked for by the user.

@@ -46,6 +46,17 @@ fn kept(gates: &[Gate]) -> Option<Kept> {
 }
 
 impl Verdict {
+    /// Says of each interrupt whose it is; `device` knows them by number.
+    #[must_use]
+    pub fn with_devices(mut self, device: impl Fn(u32) -> Option<String>) -> Verdict {
+        for leak in self.cpus.iter_mut().flat_map(|cpu| &mut cpu.leaks) {
+            let number = leak.interruptions.culprit.strip_prefix("IRQ ");
+            let number = number.and_then(|rest| rest.split(' ').next()?.parse().ok());
+            leak.device = number.and_then(&device);
+        }
+        self
+    }
+
     /// Whether all is well: with limits, each of them held for certain; without, every CPU holds.
     #[must_use]
     pub fn holds(&self) -> bool {
@@ -350,9 +361,10 @@ fn unseen_below(evidence: &Evidence, cpu: &CpuEvidence) -> Vec<String> {
 
 fn leak(row: &Interruptions, remedy: Result<Remedy, Option<String>>) -> Leak {
     let interruptions = row.clone();
+    let device = None;
     match remedy {
-        Ok(remedy) => Leak { interruptions, remedy: Some(remedy), why_none: None },
-        Err(why_none) => Leak { interruptions, remedy: None, why_none },
+        Ok(remedy) => Leak { interruptions, remedy: Some(remedy), why_none: None, device },
+        Err(why_none) => Leak { interruptions, remedy: None, why_none, device },
     }
 }
 
@@ -613,6 +625,21 @@ mod tests {
     }
 
     #[test]
+    fn an_interrupt_is_told_with_its_device() {
+        let disk = Interruptions {
+            culprit: "IRQ 36 virtio1-req.0".to_owned(),
+            ..row(Cause::Irq, 2, None)
+        };
+        let tick = row(Cause::Tick, 250, None);
+        let evidence = with(untraced(clean()), |e| e.cpus[0].interruptions = vec![disk, tick]);
+        let verdict = judge(&evidence, &Limits::default(), &|_| Err(None));
+        let verdict = verdict.with_devices(|irq| (irq == 36).then(|| "vda, virtio_blk".to_owned()));
+        let told: Vec<_> =
+            verdict.cpus[0].leaks.iter().map(|leak| leak.device.as_deref()).collect();
+        assert_eq!(told, [Some("vda, virtio_blk"), None]);
+    }
+
+    #[test]
     fn what_was_seen_leaks_with_its_remedy_even_without_a_trace() {
         let remedy = Remedy {
             tunable: "nohz-full".to_owned(),
@@ -624,7 +651,8 @@ mod tests {
         let verdict = judge(&evidence, &Limits::default(), &|row| {
             if row.cause == Cause::Tick { Ok(remedy.clone()) } else { Err(None) }
         });
-        let leaks = vec![Leak { interruptions: tick, remedy: Some(remedy), why_none: None }];
+        let leaks =
+            vec![Leak { interruptions: tick, remedy: Some(remedy), why_none: None, device: None }];
         let cpu =
             CpuVerdict { cpu: 3, state: State::Leaks, limits: None, leaks, unknown: Vec::new() };
         assert_eq!(verdict, Verdict { schema: SCHEMA, cpus: vec![cpu], gates: Vec::new() });
