@@ -1,9 +1,9 @@
 //! What a measuring thread can wait for beside a sleep: a timer's file, the real-time clock, a word
-//! in shared memory.
+//! in shared memory, a counter that is a file.
 
 use std::fs::File;
-use std::io::{self, Read};
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::AtomicU32;
 
 /// A periodic timer that is a file (timerfd_create(2)).
@@ -147,6 +147,77 @@ impl Drop for Rtc {
     fn drop(&mut self) {
         // Closing it would do the same (rtc_dev_release()).
         let _ = self.ask(RTC_PIE_OFF, 0);
+    }
+}
+
+/// A counter that is a file (eventfd(2)): who reads sleeps while it is 0.
+#[derive(Debug)]
+pub struct EventFile {
+    file: File,
+}
+
+impl EventFile {
+    /// A new one, at 0.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub fn new() -> io::Result<EventFile> {
+        // SAFETY: the call takes no pointers.
+        EventFile::owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) })
+    }
+
+    /// The one with this number of another process (pidfd_getfd(2), of Linux 5.6). It cannot be
+    /// opened by `/proc/PID/fd`, as it has no inode of its own.
+    ///
+    /// # Errors
+    /// The kernel's answer: ENOSYS before 5.6, EPERM where ptrace(2) would not be allowed either.
+    pub fn of(pid: i32, number: i32) -> io::Result<EventFile> {
+        let new = |fd: libc::c_long| match fd {
+            0.. => i32::try_from(fd).map_err(io::Error::other),
+            _ => Err(io::Error::last_os_error()),
+        };
+        // SAFETY: the call takes no pointers.
+        let process = new(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;
+        // SAFETY: a new descriptor that nobody else owns.
+        let process = unsafe { OwnedFd::from_raw_fd(process) };
+        // SAFETY: the call takes no pointers.
+        let fd =
+            new(unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), number, 0) })?;
+        EventFile::owned(fd)
+    }
+
+    fn owned(fd: i32) -> io::Result<EventFile> {
+        match fd {
+            // SAFETY: a new descriptor that nobody else owns.
+            0.. => Ok(EventFile { file: unsafe { File::from_raw_fd(fd) } }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// By which number another process of the same user finds it.
+    #[must_use]
+    pub fn number(&self) -> i32 {
+        self.file.as_raw_fd()
+    }
+
+    /// One more, which wakes who reads.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    #[inline]
+    pub fn add(&self) -> io::Result<()> {
+        (&self.file).write_all(&1_u64.to_ne_bytes())
+    }
+
+    /// Waits until it is more than 0, says what it was, and makes it 0 again.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    #[inline]
+    pub fn wait(&self) -> io::Result<u64> {
+        let mut bytes = [0; 8];
+        (&self.file).read_exact(&mut bytes)?;
+        Ok(u64::from_ne_bytes(bytes))
     }
 }
 

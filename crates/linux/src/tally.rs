@@ -10,7 +10,7 @@ mod cpu;
 mod ledger;
 mod pace;
 
-pub use bell::{Ear, Heard};
+pub use bell::{Cord, Ear, Futex, Heard};
 pub use ledger::Ledger;
 
 use crate::region::{Region, Use};

@@ -1,6 +1,7 @@
 //! The instruments: what threads wait for, one file each. An instrument that cannot run on a
 //! machine says why; it never gives a zero.
 
+mod eventfd;
 mod hardware;
 mod kernel;
 mod rtc;
@@ -20,6 +21,7 @@ pub const INSTRUMENTS: &[&dyn Instrument] = &[
     &spin::Spin,
     &timerfd::TimerFd,
     &wakeup::Wakeup,
+    &eventfd::EventFd,
     &rtc::RealTimeClock,
     &kernel::Kernel,
     &hardware::Hardware,

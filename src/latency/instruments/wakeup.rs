@@ -2,7 +2,7 @@
 
 use super::{Instrument, Task};
 use cpushield_linux::clock::{monotonic_ns, sleep_until};
-use cpushield_linux::tally::{Ear, Source, Tally, Wake, measure};
+use cpushield_linux::tally::{Cord, Ear, Futex, Source, Tally, Wake, measure};
 use cpushield_linux::{Host, sched};
 use std::io;
 
@@ -33,6 +33,7 @@ impl Instrument for Wakeup {
          kept from running between its look at the clock and the end of its system call, that is \
          in the figure too; calls longer than 50 us are counted, and the worst is doubtful where \
          one of them may have made it.\n\n\
+         `eventfd` is the same by a file, as programs with an event loop wake each other.\n\n\
          A sleeper that has not answered when the next period begins is not woken again: that \
          period is counted as missed, as are those that the one who wakes let go by.\n\n\
          Source: futex(2); ttwu_queue() in kernel/sched/core.c (6.12)."
@@ -43,30 +44,12 @@ impl Instrument for Wakeup {
     }
 
     fn run(&self, task: &Task, tally: &Tally) {
-        let mut sleeper = Sleeper { tally, ear: tally.ear() };
+        let mut sleeper = Sleeper { tally, ear: tally.ear(), cord: Futex };
         measure(&mut sleeper, tally, task.terms);
     }
 
     fn drive(&self, period_ns: u64, begin_ns: u64, tally: &Tally) {
-        // Not of a real-time priority: with a short period it would take the housekeeping CPU.
-        let _hurry = sched::hurry();
-        let mut due = begin_ns;
-        while !tally.is_stopped() {
-            // In parts: nobody waits for a period of hours once it is stopped.
-            let step = due.min(monotonic_ns().saturating_add(STEP_NS));
-            if sleep_until(step).is_err() {
-                return;
-            }
-            if step < due {
-                continue;
-            }
-            tally.ring(monotonic_ns());
-            let skipped = skipped(due, monotonic_ns(), period_ns);
-            tally.skip(skipped);
-            due = due.saturating_add(period_ns.saturating_mul(skipped + 1));
-        }
-        // Whoever sleeps now has nobody else.
-        tally.ring(monotonic_ns());
+        ring(period_ns, begin_ns, tally, &Futex);
     }
 
     fn is_driven(&self) -> bool {
@@ -74,20 +57,45 @@ impl Instrument for Wakeup {
     }
 }
 
+/// Rings the bell of a tally once a period until it is stopped.
+pub(super) fn ring(period_ns: u64, begin_ns: u64, tally: &Tally, cord: &impl Cord) {
+    // Not of a real-time priority: with a short period it would take the housekeeping CPU.
+    let _hurry = sched::hurry();
+    let mut due = begin_ns;
+    while !tally.is_stopped() {
+        // In parts: nobody waits for a period of hours once it is stopped.
+        let step = due.min(monotonic_ns().saturating_add(STEP_NS));
+        if sleep_until(step).is_err() {
+            return;
+        }
+        if step < due {
+            continue;
+        }
+        tally.ring(monotonic_ns(), cord);
+        let skipped = skipped(due, monotonic_ns(), period_ns);
+        tally.skip(skipped);
+        due = due.saturating_add(period_ns.saturating_mul(skipped + 1));
+    }
+    // Whoever sleeps now has nobody else.
+    tally.ring(monotonic_ns(), cord);
+}
+
 /// Periods that are over before the next one can be begun.
 fn skipped(due_ns: u64, now_ns: u64, period_ns: u64) -> u64 {
     now_ns.saturating_sub(due_ns).checked_div(period_ns).unwrap_or(0)
 }
 
-struct Sleeper<'a> {
-    tally: &'a Tally,
-    ear: Ear,
+/// Who waits for the bell of its tally.
+pub(super) struct Sleeper<'a, C> {
+    pub(super) tally: &'a Tally,
+    pub(super) ear: Ear,
+    pub(super) cord: C,
 }
 
-impl Source for Sleeper<'_> {
+impl<C: Cord> Source for Sleeper<'_, C> {
     #[inline]
     fn wait(&mut self) -> io::Result<Wake> {
-        let bell = self.tally.listen(&mut self.ear)?;
+        let bell = self.tally.listen(&mut self.ear, &self.cord)?;
         let woke_ns = monotonic_ns();
         Ok(Wake { due_ns: bell.rung_ns, woke_ns, missed: bell.missed })
     }
@@ -107,6 +115,12 @@ mod tests {
 
     #[test]
     fn every_ring_is_heard_once_and_the_sleeper_ends() {
+        for instrument in [&Wakeup as &dyn Instrument, &super::super::eventfd::EventFd] {
+            heard_once(instrument);
+        }
+    }
+
+    fn heard_once(instrument: &dyn Instrument) {
         let board = Board::new(1).unwrap();
         let tally = &board.tallies()[0];
         let (period_ns, begin_ns) = (500_000, monotonic_ns() + 1_000_000);
@@ -120,8 +134,8 @@ mod tests {
         };
         let task = Task { period_ns, begin_ns, terms };
         std::thread::scope(|scope| {
-            scope.spawn(|| Wakeup.run(&task, tally));
-            scope.spawn(|| Wakeup.drive(period_ns, begin_ns, tally));
+            scope.spawn(|| instrument.run(&task, tally));
+            scope.spawn(|| instrument.drive(period_ns, begin_ns, tally));
             while tally.figures().samples < 20 {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }

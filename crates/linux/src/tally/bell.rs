@@ -2,12 +2,53 @@
 
 use super::{Tally, add};
 use crate::clock::monotonic_ns;
-use crate::events;
+use crate::events::{self, EventFile};
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Who rings for longer was kept from it meanwhile.
 const SLOW_NS: u64 = 50_000;
+
+/// By what a thread sleeps and is woken.
+pub trait Cord {
+    /// Wakes whoever sleeps; the word has its new value already.
+    fn pull(&self, word: &AtomicU32);
+
+    /// Sleeps until it is pulled. May return for no reason.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    fn sleep(&self, word: &AtomicU32, value: u32) -> io::Result<()>;
+}
+
+/// The word itself is slept on (futex(2)).
+#[derive(Debug, Clone, Copy)]
+pub struct Futex;
+
+impl Cord for Futex {
+    #[inline]
+    fn pull(&self, word: &AtomicU32) {
+        events::wake(word);
+    }
+
+    #[inline]
+    fn sleep(&self, word: &AtomicU32, value: u32) -> io::Result<()> {
+        events::wait_while(word, value)
+    }
+}
+
+impl Cord for EventFile {
+    #[inline]
+    fn pull(&self, _word: &AtomicU32) {
+        // It would have to be full, which takes 2^64 - 1 rings that nobody heard.
+        let _ = self.add();
+    }
+
+    #[inline]
+    fn sleep(&self, _word: &AtomicU32, _value: u32) -> io::Result<()> {
+        self.wait().map(|_| ())
+    }
+}
 
 /// Wakes the thread when that is what it waits for.
 #[derive(Debug, Default)]
@@ -24,6 +65,9 @@ pub(super) struct Bell {
     /// How often ringing it took long, and how long at most.
     pub(super) slow: AtomicU64,
     pub(super) slowest_ns: AtomicU64,
+    /// Where the file is by which the thread sleeps: the process in the upper half, its number
+    /// there in the lower; 0 when it has none.
+    file: AtomicU64,
 }
 
 /// What a listener has heard so far.
@@ -45,7 +89,7 @@ pub struct Heard {
 impl Tally {
     /// Rings the bell, unless the last ring was not heard yet. By one thread alone.
     #[inline]
-    pub fn ring(&self, now_ns: u64) {
+    pub fn ring(&self, now_ns: u64, cord: &impl Cord) {
         let rings = self.bell.rings.load(Ordering::Relaxed);
         if self.bell.heard.load(Ordering::Acquire) != rings {
             add(&self.bell.unheard, 1);
@@ -53,7 +97,7 @@ impl Tally {
         }
         self.bell.rung_ns.store(now_ns, Ordering::Relaxed);
         self.bell.rings.store(rings.wrapping_add(1), Ordering::Release);
-        events::wake(&self.bell.rings);
+        cord.pull(&self.bell.rings);
         let took = monotonic_ns().saturating_sub(now_ns);
         if took > SLOW_NS {
             add(&self.bell.slow, 1);
@@ -80,12 +124,31 @@ impl Tally {
         Ear { rings: self.bell.heard.load(Ordering::Relaxed), unheard }
     }
 
+    /// Tells the one who rings which file the thread sleeps by.
+    pub fn hang(&self, file: &EventFile) {
+        let [pid, number] = [std::process::id(), file.number().unsigned_abs()];
+        self.bell.file.store(u64::from(pid) << 32 | u64::from(number), Ordering::Release);
+    }
+
+    /// The file that the thread sleeps by; `None` before it has told.
+    ///
+    /// # Errors
+    /// It may not be had.
+    pub fn hung(&self) -> io::Result<Option<EventFile>> {
+        let place = self.bell.file.load(Ordering::Acquire);
+        let half = |n: u64| i32::try_from(n & u64::from(u32::MAX)).map_err(io::Error::other);
+        match place {
+            0 => Ok(None),
+            _ => EventFile::of(half(place >> 32)?, half(place)?).map(Some),
+        }
+    }
+
     /// Sleeps until the bell is rung again.
     ///
     /// # Errors
     /// The kernel's answer.
     #[inline]
-    pub fn listen(&self, ear: &mut Ear) -> io::Result<Heard> {
+    pub fn listen(&self, ear: &mut Ear, cord: &impl Cord) -> io::Result<Heard> {
         loop {
             let rings = self.bell.rings.load(Ordering::Acquire);
             if rings != ear.rings {
@@ -96,7 +159,7 @@ impl Tally {
                 self.bell.heard.store(rings, Ordering::Release);
                 return Ok(Heard { rung_ns, missed });
             }
-            events::wait_while(&self.bell.rings, rings)?;
+            cord.sleep(&self.bell.rings, rings)?;
         }
     }
 }
@@ -111,14 +174,14 @@ mod tests {
         let board = Board::new(1).unwrap();
         let tally = &board.tallies()[0];
         let mut ear = tally.ear();
-        tally.ring(monotonic_ns());
+        tally.ring(monotonic_ns(), &Futex);
         // Nobody listens meanwhile.
-        tally.ring(monotonic_ns());
+        tally.ring(monotonic_ns(), &Futex);
         tally.skip(3);
-        assert_eq!(tally.listen(&mut ear).unwrap().missed, 4);
+        assert_eq!(tally.listen(&mut ear, &Futex).unwrap().missed, 4);
         tally.skip(2);
-        tally.ring(monotonic_ns());
-        assert_eq!(tally.listen(&mut ear).unwrap().missed, 2);
+        tally.ring(monotonic_ns(), &Futex);
+        assert_eq!(tally.listen(&mut ear, &Futex).unwrap().missed, 2);
     }
 
     #[test]
@@ -126,9 +189,28 @@ mod tests {
         let board = Board::new(1).unwrap();
         let tally = &board.tallies()[0];
         let mut ear = tally.ear();
-        tally.ring(monotonic_ns() - 70_000_000);
-        tally.listen(&mut ear).unwrap();
+        tally.ring(monotonic_ns() - 70_000_000, &Futex);
+        tally.listen(&mut ear, &Futex).unwrap();
         let figures = tally.figures();
         assert!(figures.slow == 1 && figures.slowest_ns >= 70_000_000, "{figures:?}");
+    }
+
+    #[test]
+    fn a_file_wakes_as_the_word_does() {
+        let board = Board::new(1).unwrap();
+        let tally = &board.tallies()[0];
+        assert!(tally.hung().unwrap().is_none());
+        let file = EventFile::new().unwrap();
+        tally.hang(&file);
+        let rope = tally.hung().unwrap().unwrap();
+        let (mut ear, began_ns) = (tally.ear(), monotonic_ns());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+                tally.ring(monotonic_ns(), &rope);
+            });
+            let heard = tally.listen(&mut ear, &file).unwrap();
+            assert!(heard.rung_ns >= began_ns + 5_000_000 && heard.missed == 0, "{heard:?}");
+        });
     }
 }
