@@ -73,6 +73,7 @@ pub fn measure(host: &Host, order: &Order<'_>) -> Result<Latency, LatencyError> 
         let stopped = run.watch(&feed, &mut witness, from_ns);
         gang.count_until_now(host);
         let moved = run.look_at_threads();
+        run.notes.extend(order.instrument.told(host, &order.cpus));
         let end_ns = monotonic_ns();
         let longest = seats.iter().map(|seat| seat.period_ns).max().unwrap_or(0);
         feed.stop(Duration::from_nanos(longest));

@@ -37,6 +37,34 @@ status() {
         echo "$said" | sed 's/^/#   /'
     fi
 }
+# ---- latency -----------------------------------------------------------------------------------------
+# Waits until a thread of `latency` measures.
+measuring() {
+    local _
+    for _ in $(seq 300); do
+        grep -qs '^latency/' /proc/[0-9]*/task/*/comm && return
+        sleep 0.1
+    done
+}
+# held NAME COMMAND…: measures by the instrument NAME (its first word) with --why until COMMAND has kept CPU 3 from
+# everybody for 60 ms, and said when; claims about that.
+held() {
+    local name=$1 measurement code line period='--thread 10ms'
+    shift
+    [ "$name" = spin ] && period=''
+    cpushield latency ${name%% *} $period --cpus 3 --for 60s --why --max 5ms --json >/tmp/latency.json 2>/tmp/said &
+    measurement=$!
+    measuring
+    line=$("$@")
+    sleep 0.3
+    kill -TERM $measurement
+    wait $measurement
+    code=$?
+    python3 /host/guest/latency.py "$name" /tmp/latency.json "$line" $code || {
+        failed=$((failed + 1))
+        sed 's/^/#   /' /tmp/said
+    }
+}
 # ---- facts -----------------------------------------------------------------------------------------
 # snapshot FILE: everything a shield may touch, one fact per line: masks, cgroups, sysctls, workqueues,
 # mounts, units, and each thread (by id and start time) with its affinity, policy, priority and cgroup.

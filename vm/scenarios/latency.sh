@@ -6,33 +6,7 @@
 needs latency apply run
 echo 1 >/proc/sys/kernel/printk
 
-# Waits until a thread measures.
-measuring() {
-    local _
-    for _ in $(seq 300); do
-        grep -qs '^latency/' /proc/[0-9]*/task/*/comm && return
-        sleep 0.1
-    done
-}
-# held NAME COMMAND…: measures with --why until COMMAND has kept CPU 3 from everybody for 60 ms; claims about that.
-held() {
-    local name=$1 measurement code line period='--thread 10ms'
-    shift
-    [ "$name" = spin ] && period=''
-    cpushield latency ${name%% *} $period --cpus 3 --for 60s --why --max 5ms --json >/tmp/latency.json 2>/tmp/said &
-    measurement=$!
-    measuring
-    line=$("$@")
-    sleep 0.3
-    kill -TERM $measurement
-    wait $measurement
-    code=$?
-    python3 /host/guest/latency.py "$name" /tmp/latency.json "$line" $code || {
-        failed=$((failed + 1))
-        sed 's/^/#   /' /tmp/said
-    }
-}
-for instrument in timer timerfd wakeup spin; do held $instrument hold 3 1500 60; done
+for instrument in timer timerfd wakeup eventfd spin; do held $instrument hold 3 1500 60; done
 
 # ---- in a shield -------------------------------------------------------------------------------------
 status "apply shields CPU 3" 0 cpushield apply --cpus 3

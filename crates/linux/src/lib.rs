@@ -14,6 +14,7 @@ pub mod files;
 pub mod hired;
 pub mod hogs;
 pub mod host;
+pub mod hpet;
 pub mod irqbalance;
 pub mod kexec;
 pub mod memory;

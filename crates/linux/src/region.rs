@@ -72,7 +72,11 @@ impl Region {
         Region::map(&file, bytes, usage)
     }
 
-    fn map(file: &impl AsRawFd, bytes: usize, usage: Use) -> io::Result<Region> {
+    /// What a file maps from its beginning on.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub(crate) fn map(file: &impl AsRawFd, bytes: usize, usage: Use) -> io::Result<Region> {
         let prot = match usage {
             Use::Read => libc::PROT_READ,
             Use::Write => libc::PROT_READ | libc::PROT_WRITE,

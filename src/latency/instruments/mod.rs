@@ -3,6 +3,7 @@
 
 mod eventfd;
 mod hardware;
+mod hpet;
 mod kernel;
 mod rtc;
 mod spin;
@@ -11,8 +12,8 @@ mod timerfd;
 mod wakeup;
 
 use super::tracer::Tracer;
-use cpushield_linux::Host;
 use cpushield_linux::tally::{Tally, Terms};
+use cpushield_linux::{CpuSet, Host};
 use std::fmt;
 
 /// Every instrument, in the order of the help.
@@ -23,6 +24,7 @@ pub const INSTRUMENTS: &[&dyn Instrument] = &[
     &wakeup::Wakeup,
     &eventfd::EventFd,
     &rtc::RealTimeClock,
+    &hpet::DeviceTimer,
     &kernel::Kernel,
     &hardware::Hardware,
 ];
@@ -90,6 +92,11 @@ pub trait Instrument: Sync {
     /// Whether all CPUs have one thread each, of the same period.
     fn has_one_period(&self) -> bool {
         false
+    }
+
+    /// What is to be known of a measurement on these CPUs that can be seen only while it goes on.
+    fn told(&self, _host: &Host, _cpus: &CpuSet) -> Vec<String> {
+        Vec::new()
     }
 
     /// Measures until the tally is stopped. On its CPU, with its policy; must not allocate once it

@@ -1,0 +1,186 @@
+//! A timer of the HPET by `/dev/hpet`, and the page of its registers: what its counter says, and
+//! when the next interrupt is due.
+//!
+//! Not its job: what the difference of the two means.
+
+use crate::region::{Region, Use};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::AsRawFd;
+
+/// Requests of include/uapi/linux/hpet.h: `_IO('h', 1)`, `_IOR('h', 3, struct hpet_info)`,
+/// `_IOW('h', 6, unsigned long)`.
+const HPET_IE_ON: u64 = 0x6801;
+const HPET_INFO: u64 = (2 << 30) | ((size_of::<Info>() as u64) << 16) | 0x6803;
+const HPET_IRQFREQ: u64 = (1 << 30) | ((size_of::<libc::c_ulong>() as u64) << 16) | 0x6806;
+
+/// Bytes that the driver maps, no more and no less.
+const PAGE_BYTES: usize = 4096;
+/// Registers (IA-PC HPET specification 1.0a, 2.3; include/linux/hpet.h): femtoseconds in a tick,
+/// the counter, the comparator of the first timer and how far the next one's is.
+const PERIOD: usize = 0x004;
+const COUNTER: usize = 0x0f0;
+const COMPARATOR: usize = 0x108;
+const EACH_TIMER: usize = 0x20;
+/// A tick takes no longer, says the specification (2.3.4).
+const PERIOD_FS_MAX: u32 = 100_000_000;
+
+/// `struct hpet_info`.
+#[repr(C)]
+struct Info {
+    hz: libc::c_ulong,
+    flags: libc::c_ulong,
+    block: libc::c_ushort,
+    timer: libc::c_ushort,
+}
+
+/// A timer of the HPET. Its interrupt is one of a device: the chip raises it when its counter
+/// reaches the timer's comparator, and the driver writes the next one into it.
+#[derive(Debug)]
+pub struct Hpet {
+    file: File,
+}
+
+impl Hpet {
+    /// The device.
+    pub const PATH: &str = "/dev/hpet";
+
+    /// Takes the first timer that is free.
+    ///
+    /// # Errors
+    /// The kernel's answer: ENOENT without the driver, EBUSY when no timer is free or there is none.
+    pub fn open() -> io::Result<Hpet> {
+        Ok(Hpet { file: File::open(Hpet::PATH)? })
+    }
+
+    /// Its registers.
+    ///
+    /// # Errors
+    /// The kernel's answer: EACCES when it was booted or built without `hpet_mmap=1`, ENOSYS when
+    /// it was built without `CONFIG_HPET_MMAP` or the registers share their page.
+    pub fn page(&self) -> io::Result<HpetPage> {
+        let mut info = Info { hz: 0, flags: 0, block: 0, timer: 0 };
+        // SAFETY: the request writes one `struct hpet_info`, which lives through the call.
+        let answer = unsafe { libc::ioctl(self.file.as_raw_fd(), HPET_INFO as _, &raw mut info) };
+        if answer < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let region = Region::map(&self.file, PAGE_BYTES, Use::Read)?;
+        let comparator = COMPARATOR + EACH_TIMER * usize::from(info.timer);
+        let page = HpetPage { region, comparator, timer: info.timer };
+        match page.period_fs() {
+            1..=PERIOD_FS_MAX if comparator < PAGE_BYTES => Ok(page),
+            _ => Err(io::Error::from(io::ErrorKind::InvalidData)),
+        }
+    }
+
+    /// It raises its interrupt so many times a second, from now on.
+    ///
+    /// # Errors
+    /// The kernel's answer: EACCES above `dev.hpet.max-user-freq` (64) without `CAP_SYS_RESOURCE`,
+    /// EIO when its interrupt is not free.
+    pub fn begin(&mut self, hertz: u64) -> io::Result<()> {
+        self.ask(HPET_IRQFREQ, hertz)?;
+        self.ask(HPET_IE_ON, 0)
+    }
+
+    fn ask(&self, request: u64, value: u64) -> io::Result<()> {
+        // SAFETY: these requests take a number and no pointer (hpet_ioctl_common(),
+        // drivers/char/hpet.c); both numbers are far below the limits of their types.
+        match unsafe { libc::ioctl(self.file.as_raw_fd(), request as _, value) } {
+            0.. => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Waits for an interrupt, and says how many came since the last time.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    #[inline]
+    pub fn wait(&mut self) -> io::Result<u64> {
+        let mut bytes = [0; size_of::<libc::c_ulong>()];
+        self.file.read_exact(&mut bytes)?;
+        Ok(libc::c_ulong::from_ne_bytes(bytes))
+    }
+
+    /// Whether one came since then.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub fn is_pending(&self) -> io::Result<bool> {
+        let mut asked =
+            libc::pollfd { fd: self.file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one pollfd, valid for reads and writes.
+        match unsafe { libc::poll(&raw mut asked, 1, 0) } {
+            0.. => Ok(asked.revents & libc::POLLIN != 0),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+/// The registers of the HPET, to be read.
+#[derive(Debug)]
+pub struct HpetPage {
+    region: Region,
+    comparator: usize,
+    /// Which of its timers it is; its interrupt is called `hpetN`.
+    pub timer: u16,
+}
+
+impl HpetPage {
+    /// Femtoseconds in a tick.
+    #[must_use]
+    pub fn period_fs(&self) -> u32 {
+        self.register(PERIOD)
+    }
+
+    /// The lower half of the counter.
+    #[inline]
+    #[must_use]
+    pub fn counter(&self) -> u32 {
+        self.register(COUNTER)
+    }
+
+    /// At which value of it the next interrupt is due; the driver's timers compare the lower half
+    /// (`Tn_32MODE_CNF_MASK`).
+    #[inline]
+    #[must_use]
+    pub fn comparator(&self) -> u32 {
+        self.register(self.comparator)
+    }
+
+    #[inline]
+    fn register(&self, offset: usize) -> u32 {
+        // SAFETY: the offset is a multiple of four below the length of the mapping, which is there
+        // as long as `self`. These registers change by themselves, so each is read as often as it
+        // is asked for; reading them has no effect.
+        unsafe { self.region.start().byte_add(offset).cast::<u32>().read_volatile() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_requests_are_those_of_the_header() {
+        if size_of::<libc::c_ulong>() == 8 {
+            assert_eq!((HPET_INFO, HPET_IRQFREQ), (0x8018_6803, 0x4008_6806));
+        }
+    }
+
+    #[test]
+    fn the_device_is_used_or_refused() {
+        let error = match Hpet::open().and_then(|hpet| hpet.page()) {
+            Ok(page) => {
+                let first = page.counter();
+                while page.counter() == first {}
+                return;
+            }
+            Err(error) => error.raw_os_error(),
+        };
+        let known = [libc::ENOENT, libc::EBUSY, libc::EACCES, libc::ENOSYS, libc::EPERM];
+        assert!(known.map(Some).contains(&error), "{error:?}");
+    }
+}

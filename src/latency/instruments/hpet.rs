@@ -1,0 +1,368 @@
+//! `hpet`: the interrupt of a device, a timer of the HPET, with the device's own counter as the clock.
+
+use super::{Instrument, Task};
+use cpushield_linux::clock::{monotonic_ns, sleep_until};
+use cpushield_linux::hpet::{Hpet, HpetPage};
+use cpushield_linux::tally::{Source, Tally, Wake, measure};
+use cpushield_linux::text::interrupts;
+use cpushield_linux::{CpuSet, Host};
+use std::io;
+
+const SECOND_NS: u64 = 1_000_000_000;
+/// `dev.hpet.max-user-freq` when nobody changed it: what every user may ask for.
+const HERTZ_FOR_ALL: u64 = 64;
+/// Looks at the comparator until none came in between; a thread that needs more cannot keep up.
+const TRIES: u32 = 16;
+
+/// See the file.
+#[derive(Debug)]
+pub struct DeviceTimer;
+
+impl Instrument for DeviceTimer {
+    fn name(&self) -> &'static str {
+        "hpet"
+    }
+
+    fn summary(&self) -> &'static str {
+        "the interrupt of a device (a timer of the HPET), by the device's own counter"
+    }
+
+    fn page(&self) -> &'static str {
+        "A thread reads from /dev/hpet, which wakes it at each interrupt of a timer of the HPET. It \
+         is a device's interrupt as that of a network card is: a chip raises it, an interrupt \
+         controller sends it to a CPU, a driver's handler wakes who reads. In the figure: all that, \
+         and whatever ran meanwhile on the CPU that handles the interrupt and on the thread's own. \
+         When the interrupt was due is not guessed: the timer's comparator says at which value of \
+         the counter, and both are read from the device's page, which /dev/hpet maps. So the time \
+         that the chip and the controller take is in the figure too, which no software timer can \
+         tell. A look at the counter takes about a microsecond, many more in a guest, and is part \
+         of each figure.\n\n\
+         Which CPU handles it is up to the kernel and whoever sets /proc/irq/N/smp_affinity_list, \
+         not to cpushield; a shield keeps it away from its CPUs. It is told with the result; to \
+         have interrupt and thread on one CPU, write that CPU there: it is kept for the next run. \
+         On PREEMPT_RT kernels, and with threadirqs, the handler is a thread of the kernel, \
+         SCHED_FIFO 50.\n\n\
+         The driver sets the comparator anew in each handler, one period later than that ran. So \
+         an interrupt that came late delays all that follow, and no grid is kept: each event counts \
+         from its own comparator. Events that came before the thread looked are counted as missed. \
+         It is one thread on one CPU. Periods must be whole parts of a second; more than \
+         dev.hpet.max-user-freq (64) a second need CAP_SYS_RESOURCE.\n\n\
+         It is refused where the kernel does not let programs read the page: booted with \
+         hpet_mmap=1, one with CONFIG_HPET_MMAP does; without the page nobody knows when an \
+         interrupt was due. And where no timer is free: the kernel keeps the first two for itself \
+         where they replace the old timer and clock, and some processors have no further one.\n\n\
+         Source: drivers/char/hpet.c (6.7): hpet_open(), hpet_ioctl_ieon(), hpet_interrupt(), \
+         hpet_mmap(); hpet_reserve_platform_timers() in arch/x86/kernel/hpet.c; IA-PC HPET \
+         specification 1.0a, 2.3."
+    }
+
+    fn possible(&self, _host: &Host) -> Result<(), String> {
+        let path = Hpet::PATH;
+        let mut hpet = Hpet::open().map_err(|error| match error.raw_os_error() {
+            Some(2) => format!("there is no {path} (no HPET, or a kernel without CONFIG_HPET)"),
+            Some(16) => format!(
+                "no timer of {path} is free: the kernel has all of them, or another program one"
+            ),
+            _ => format!("{path}: {error}"),
+        })?;
+        let _page = hpet.page().map_err(|error| match error.raw_os_error() {
+            Some(13) => format!(
+                "the kernel lets nobody read the registers of {path}, so when an interrupt was due \
+                 is not known; boot with hpet_mmap=1"
+            ),
+            Some(38) => format!(
+                "the registers of {path} cannot be read (a kernel without CONFIG_HPET_MMAP, or \
+                 other registers in their page), so when an interrupt was due is not known"
+            ),
+            _ => format!("the registers of {path}: {error}"),
+        })?;
+        hpet.begin(HERTZ_FOR_ALL).map_err(|error| match error.raw_os_error() {
+            Some(5) => format!("the interrupt of the timer of {path} is not free"),
+            _ => format!("{path}: {error}"),
+        })
+    }
+
+    fn suits(&self, period_ns: u64) -> Result<(), String> {
+        if !SECOND_NS.is_multiple_of(period_ns.max(1)) || period_ns == 0 {
+            return Err("its period must be a whole part of a second; as 1ms, 10ms".to_owned());
+        }
+        Ok(())
+    }
+
+    fn threads_max(&self) -> usize {
+        1
+    }
+
+    fn told(&self, host: &Host, cpus: &CpuSet) -> Vec<String> {
+        handlers(host, cpus)
+    }
+
+    fn run(&self, task: &Task, tally: &Tally) {
+        match begin(task.begin_ns, task.period_ns) {
+            Ok(mut reader) => measure(&mut reader, tally, task.terms),
+            Err(error) => tally.fail(&error),
+        }
+    }
+}
+
+/// Who handles the interrupt. It has a name as long as somebody waits for it.
+fn handlers(host: &Host, cpus: &CpuSet) -> Vec<String> {
+    let text = host.read("/proc/interrupts").unwrap_or_default();
+    let rows = interrupts::parse(&text).map(|all| all.rows).unwrap_or_default();
+    let numbered = |name: &str| {
+        let number = name.trim().strip_prefix("hpet");
+        number
+            .is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
+    };
+    let mut said = Vec::new();
+    // The kernel's own timers of this name are sent as messages.
+    for row in rows.iter().filter(|row| !row.chip.contains("HPET")) {
+        let (Some(irq), true) = (row.irq(), row.name.split(',').any(numbered)) else { continue };
+        let dir = format!("/proc/irq/{irq}");
+        let list = |file: &str| host.read_line(&format!("{dir}/{file}")).ok();
+        let on = list("effective_affinity_list").or_else(|| list("smp_affinity_list"));
+        let Some(on) = on.and_then(|list| list.parse::<CpuSet>().ok()) else { continue };
+        said.push(if on == *cpus {
+            format!("interrupt {irq} of the HPET was handled on CPU {on}, where the thread is")
+        } else {
+            format!(
+                "interrupt {irq} of the HPET was handled on CPU {on}: what that CPU did, and the \
+                 way from it to CPU {cpus}, are part of the figures ({dir}/smp_affinity_list says \
+                 where it goes)"
+            )
+        });
+    }
+    said
+}
+
+/// The timer, with its first interrupt on its way.
+fn begin(at_ns: u64, period_ns: u64) -> io::Result<Reader<Device>> {
+    let mut hpet = Hpet::open()?;
+    let page = hpet.page()?;
+    sleep_until(at_ns)?;
+    hpet.begin(SECOND_NS / period_ns.max(1))?;
+    Ok(Reader::new(Device { hpet, page }, period_ns))
+}
+
+/// The device as the arithmetic sees it.
+trait Comparator {
+    /// Femtoseconds in a tick.
+    fn period_fs(&self) -> u32;
+    /// The counter.
+    fn counter(&self) -> u32;
+    /// When the next interrupt is due.
+    fn due(&self) -> u32;
+    /// Waits for interrupts; how many came.
+    fn wait(&mut self) -> io::Result<u64>;
+    /// Whether one came that was not waited for.
+    fn is_pending(&self) -> io::Result<bool>;
+}
+
+struct Device {
+    hpet: Hpet,
+    page: HpetPage,
+}
+
+impl Comparator for Device {
+    fn period_fs(&self) -> u32 {
+        self.page.period_fs()
+    }
+
+    #[inline]
+    fn counter(&self) -> u32 {
+        self.page.counter()
+    }
+
+    #[inline]
+    fn due(&self) -> u32 {
+        self.page.comparator()
+    }
+
+    #[inline]
+    fn wait(&mut self) -> io::Result<u64> {
+        self.hpet.wait()
+    }
+
+    fn is_pending(&self) -> io::Result<bool> {
+        self.hpet.is_pending()
+    }
+}
+
+struct Reader<C> {
+    clock: C,
+    /// When the event that is waited for is due, by the counter.
+    due: u32,
+    /// A period in ticks.
+    period: u32,
+    period_fs: u32,
+}
+
+impl<C: Comparator> Reader<C> {
+    fn new(clock: C, period_ns: u64) -> Reader<C> {
+        let (due, period_fs) = (clock.due(), clock.period_fs());
+        let ticks = u128::from(period_ns) * 1_000_000 / u128::from(period_fs.max(1));
+        Reader { clock, due, period: u32::try_from(ticks).unwrap_or(u32::MAX), period_fs }
+    }
+
+    #[inline]
+    fn ns(&self, ticks: u32) -> u64 {
+        u64::from(ticks) * u64::from(self.period_fs) / 1_000_000
+    }
+
+    /// Takes what came before the thread looked; how many, and when the next one is due.
+    #[cold]
+    fn catch_up(&mut self) -> io::Result<(u64, u32)> {
+        let mut missed = 0;
+        for _ in 0..TRIES {
+            if self.clock.is_pending()? {
+                missed += self.clock.wait()?;
+            }
+            let due = self.clock.due();
+            // None came since: it is that of the next event.
+            if !self.clock.is_pending()? {
+                return Ok((missed, due));
+            }
+        }
+        Ok((missed, self.clock.due()))
+    }
+}
+
+impl<C: Comparator> Source for Reader<C> {
+    #[inline]
+    fn wait(&mut self) -> io::Result<Wake> {
+        let count = self.clock.wait()?;
+        let now = self.clock.counter();
+        let woke_ns = monotonic_ns();
+        let late = now.wrapping_sub(self.due);
+        // Half of all values are in the past. An interrupt before its time is for the tally to see.
+        let due_ns = if late <= u32::MAX / 2 {
+            woke_ns.saturating_sub(self.ns(late))
+        } else {
+            woke_ns.saturating_add(self.ns(late.wrapping_neg()))
+        };
+        let mut missed = count.saturating_sub(1);
+        self.due = self.clock.due();
+        // Whoever is late by a period may have let others go by; they show in the comparator, too.
+        if late >= self.period || self.due.wrapping_sub(now) > self.period {
+            let (more, due) = self.catch_up()?;
+            missed += more;
+            self.due = due;
+        }
+        Ok(Wake { due_ns, woke_ns, missed })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    /// The chip and its driver: at each step the counter goes on, and what is due is handled a
+    /// given time later, as hpet_interrupt() does it.
+    struct Chip(RefCell<State>);
+
+    struct State {
+        now: u32,
+        comparator: u32,
+        period: u32,
+        handler: u32,
+        woken: u32,
+        count: u64,
+        waits: u64,
+    }
+
+    impl State {
+        /// Time goes by.
+        fn pass(&mut self, ticks: u32) {
+            for _ in 0..ticks {
+                self.now = self.now.wrapping_add(1);
+                if self.now == self.comparator.wrapping_add(self.handler) {
+                    self.count += 1;
+                    self.comparator = self.now.wrapping_add(self.period);
+                }
+            }
+        }
+    }
+
+    impl Comparator for Chip {
+        fn period_fs(&self) -> u32 {
+            10_000_000
+        }
+
+        fn counter(&self) -> u32 {
+            self.0.borrow().now
+        }
+
+        fn due(&self) -> u32 {
+            self.0.borrow().comparator
+        }
+
+        fn wait(&mut self) -> io::Result<u64> {
+            let state = self.0.get_mut();
+            while state.count == 0 {
+                state.pass(1);
+            }
+            let woken = state.woken;
+            state.pass(woken);
+            state.waits += 1;
+            Ok(std::mem::take(&mut state.count))
+        }
+
+        fn is_pending(&self) -> io::Result<bool> {
+            Ok(self.0.borrow().count > 0)
+        }
+    }
+
+    /// A timer of a thousand ticks of 10 ns that is about to wrap.
+    fn reader(handler: u32, woken: u32) -> Reader<Chip> {
+        let (now, period) = (u32::MAX - 2_500, 1_000);
+        let comparator = now.wrapping_add(period);
+        let state = State { now, comparator, period, handler, woken, count: 0, waits: 0 };
+        Reader::new(Chip(RefCell::new(state)), 10_000)
+    }
+
+    #[test]
+    fn each_event_counts_from_its_own_comparator() {
+        let mut reader = reader(30, 12);
+        assert_eq!(reader.period, 1_000);
+        for _ in 0..10 {
+            let wake = reader.wait().unwrap();
+            assert_eq!((wake.woke_ns - wake.due_ns, wake.missed), (420, 0));
+        }
+    }
+
+    #[test]
+    fn what_came_before_the_thread_looked_is_missed_and_no_event_is_lost() {
+        let mut reader = reader(30, 12);
+        reader.wait().unwrap();
+        reader.clock.0.get_mut().woken = 3_500;
+        let wake = reader.wait().unwrap();
+        // It was due 42 ticks less than a period ago; three more came, each 30 ticks later than due.
+        assert_eq!((wake.woke_ns - wake.due_ns, wake.missed), (35_300, 3));
+        reader.clock.0.get_mut().woken = 12;
+        let wake = reader.wait().unwrap();
+        assert_eq!((wake.woke_ns - wake.due_ns, wake.missed), (420, 0));
+    }
+
+    #[test]
+    fn an_event_between_the_counter_and_the_comparator_does_not_shift_the_others() {
+        let mut reader = reader(30, 12);
+        reader.wait().unwrap();
+        // As if the thread was kept from running right after it looked at the counter.
+        let due = reader.due;
+        let state = reader.clock.0.get_mut();
+        state.pass(1_500);
+        assert_eq!(state.count, 1);
+        let (missed, next) = reader.catch_up().unwrap();
+        assert_eq!((missed, next), (1, due.wrapping_add(1_030)));
+        assert_eq!(reader.clock.0.get_mut().waits, 2);
+    }
+
+    #[test]
+    fn periods_are_whole_parts_of_a_second() {
+        for (period, good) in [(1_000_000, true), (SECOND_NS, true), (3_000_000, false)] {
+            assert_eq!(DeviceTimer.suits(period).is_ok(), good, "{period}");
+        }
+        assert!(DeviceTimer.suits(0).is_err());
+    }
+}

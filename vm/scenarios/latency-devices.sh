@@ -1,0 +1,61 @@
+# `latency hpet` and `latency rtc` on devices: a delay of known length, every interrupt that the kernel counted, and a
+# clear word where a device cannot be had.
+# guest: 6.12 timeout=300
+# guest: 6.12 append=hpet_mmap=0
+# guest, slow: 6.1-rt timeout=400
+. /host/lib.sh
+needs latency
+echo 1 >/proc/sys/kernel/printk
+told() { python3 -c 'import json, sys; d = json.load(open("/tmp/latency.json")); print(eval(sys.argv[1]))' "$1"; }
+# Interrupts of timers of /dev/hpet so far; the kernel names them only while somebody has one.
+interrupts() { awk '/IO-APIC.* hpet[0-9]+$/ { for (i = 2; i <= 5; i++) n += $i } END { print n + 0 }' /proc/interrupts; }
+refused() { # INSTRUMENT WORDS
+    cpushield latency "$1" --cpus 3 --for 1s >/tmp/out 2>/tmp/said
+    is "latency $1 is refused" 3 echo $?
+    claim "and says why: $2" grep "$2" /tmp/said
+}
+cat /proc/interrupts
+ls -l /dev/hpet /dev/rtc0
+
+if grep -q hpet_mmap=0 /proc/cmdline; then
+    refused hpet "boot with hpet_mmap=1"
+    finish
+    exit
+fi
+
+# ---- the interrupt of a device ------------------------------------------------------------------------
+held hpet hold 3 1500 60
+cpushield latency hpet --cpus 3 --thread 10ms --for 4s --settle 0s --json >/tmp/latency.json 2>/tmp/said &
+measurement=$!
+measuring
+counted=0
+while kill -0 $measurement 2>/dev/null; do
+    now=$(interrupts)
+    [ "$now" = 0 ] || counted=$now
+done
+wait $measurement
+is "it ends well" 0 echo $?
+# The kernel's count goes on until the thread has ended, and was read a moment before that.
+is "it saw as many interrupts as the kernel counted, to a tenth" "True of $counted" \
+    told "f'{abs((d['series'][0]['samples'] + d['series'][0]['missed']) / $counted - 1) < 0.1} of $counted'"
+is "none of them before it was due" "[]" told "d['series'][0]['doubts']"
+claim "which CPU handled the interrupt is told" grep "interrupt [0-9]* of the HPET was handled on CPU" /tmp/latency.json
+is "its interrupt is gone afterwards" 0 interrupts
+status "a period that the device cannot have is refused" 2 cpushield latency hpet --cpus 3 --thread 3ms --for 1s
+exec 5</dev/hpet
+refused hpet "no timer of /dev/hpet is free"
+exec 5<&-
+status "and when it is free again, it measures" 0 cpushield latency hpet --cpus 3 --thread 10ms --for 1s
+
+# ---- the real-time clock ------------------------------------------------------------------------------
+held rtc hold 3 1500 60
+cpushield latency rtc --cpus 3 --thread 10ms --for 2s --json >/tmp/latency.json 2>/tmp/said
+is "the real-time clock is measured" 0 echo $?
+is "each of its events is a sample or was missed" True \
+    told "abs(d['series'][0]['samples'] + d['series'][0]['missed'] - d['span_ns'] / 1e7) <= 2 + d['series'][0]['max_ns'] / 1e7"
+is "and how exactly it is known when they were due" True \
+    told "any('may be too long by up to' in note for note in d['notes'])"
+exec 5</dev/rtc0
+refused rtc "another program has /dev/rtc0"
+exec 5<&-
+finish
