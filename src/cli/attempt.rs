@@ -2,6 +2,7 @@
 
 use super::Global;
 use super::guard::Guard;
+use super::price;
 use super::wish::WishArgs;
 use crate::apply::{self, Applied, Fate, Undone};
 use crate::change::Outcome;
@@ -10,6 +11,7 @@ use crate::load;
 use crate::plan::{Plan, plan};
 use crate::policy::Wish;
 use crate::report::attempt::{Attempt, SCHEMA};
+use crate::report::price::{Price, Window};
 use crate::run::Place;
 use crate::survey::{Machine, differences, survey, survey_beside};
 use crate::tunables;
@@ -31,6 +33,12 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 5,
           value_parser = clap::value_parser!(u64).range(1..=600))]
     pub seconds: u64,
+    /// Measure the price, too: what a load of all other programs does in a second before and under
+    /// the shield, for as long again; messages, or these kinds, see `explain load-messages` and the
+    /// like
+    #[arg(long, value_name = "KINDS", num_args = 0..=1, value_delimiter = ',',
+          default_missing_value = "messages")]
+    pub price: Vec<String>,
 }
 
 /// The name of its shield, by which its guard knows it.
@@ -63,8 +71,9 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
             .hint("`cpushield verify` watches it; `cpushield undo` takes the shield down first"));
     }
     let wish = args.wish.asked(&host, &machine)?.wish;
-    let (limits, seconds) = (Limits::default(), args.seconds);
-    let attempt = attempted(ui, global, &host, &store, &Trying { machine, wish, limits, seconds })?;
+    let (limits, seconds, price) = (Limits::default(), args.seconds, args.price.clone());
+    let trying = Trying { machine, wish, limits, seconds, price };
+    let attempt = attempted(ui, global, &host, &store, &trying)?;
     ui.show(&attempt, || attempt.text())?;
     if attempt.left.is_empty() && attempt.differences.is_empty() {
         Ok(())
@@ -83,6 +92,8 @@ pub(super) struct Trying {
     pub limits: Limits,
     /// How long to watch, before and while shielded.
     pub seconds: u64,
+    /// The loads that tell the price of the shield; none: it is not measured.
+    pub price: Vec<String>,
 }
 
 /// Shields, looks and puts everything back, with a guard that does so whatever happens to us.
@@ -94,8 +105,13 @@ pub(super) fn attempted(
     trying: &Trying,
 ) -> Result<Attempt, Failure> {
     let plan = plan(&trying.machine, &Wish { name: NAME.to_owned(), ..trying.wish.clone() })?;
+    let loads = |shielded: &CpuSet| {
+        let asked = (!trying.price.is_empty()).then_some(&trying.price);
+        asked.map(|kinds| price::order(host, global, kinds, shielded)).transpose()
+    };
+    let price = loads(&CpuSet::new())?.zip(loads(&plan.shield.cpus)?);
     let guard = Guard::start(global)?;
-    let attempt = attempt(ui, &Stage { host, store, plan, trying });
+    let attempt = attempt(ui, &Stage { host, store, plan, trying, price });
     guard.dismiss();
     attempt
 }
@@ -106,31 +122,47 @@ struct Stage<'a> {
     store: &'a Store,
     plan: Plan,
     trying: &'a Trying,
+    /// The load before and under the shield, when its price is to be told.
+    price: Option<(load::Order, load::Order)>,
+}
+
+impl Stage<'_> {
+    /// A modest load, so that the shield has something to keep out.
+    fn gentle(&self) -> Result<load::Load, Failure> {
+        let online = &self.trying.machine.topology.online;
+        load::start(online, 2 * self.trying.seconds + LOAD_SPARE)
+            .map_err(|e| Failure::machine(format!("cannot start the load: {e}")))
+    }
 }
 
 fn attempt(ui: &Ui, stage: &Stage<'_>) -> Result<Attempt, Failure> {
-    let Stage { host, store, plan, trying } = stage;
+    let Stage { host, store, plan, trying, price } = stage;
     let machine = &trying.machine;
     let cpus = &plan.shield.cpus;
-    let load = load::start(&machine.topology.online, 2 * trying.seconds + LOAD_SPARE)
-        .map_err(|e| Failure::machine(format!("cannot start the load: {e}")))?;
+    let load = stage.gentle()?;
     let home = sched::affinity(0).map_err(|e| Failure::machine(format!("no affinity: {e}")))?;
     keep_to(&machine.topology.online.minus(cpus))?;
     let before = look(ui, stage, None, &format!("CPU {cpus} as it is"))?;
+    let (load, free) = free(ui, stage, load)?;
     let applied = apply::apply(host, store, plan, &mut |_| {})?;
     let group = Place::of(host, plan).group;
     let shielded = look(ui, stage, group, &format!("CPU {cpus} shielded"));
     drop(load);
+    let paid = price.as_ref().filter(|_| shielded.is_ok()).map(|(_, rest)| {
+        price::window(ui, host, rest, trying.seconds, "the price: under the shield")
+    });
     // What is in force now decides what could still be done about a leak.
     let under = under(host, machine, cpus);
     // Whatever the watching came to, the shield comes down first.
     let undone = apply::undo(host, store)?;
     let (restored, left) = fates(&undone);
-    if shielded.is_err() && !left.is_empty() {
+    let price = paid.transpose();
+    if (shielded.is_err() || price.is_err()) && !left.is_empty() {
         let message = format!("not everything was put back:\n  {}", left.join("\n  "));
         return Err(Failure::new(Kind::NotUndone, message));
     }
     let shielded = shielded?;
+    let price = free.zip(price?).map(|(free, rest)| Price::of(&free, &rest));
     keep_to(&home)?;
     let after = survey(host, &tunables::reads());
     let verdict = judge(&shielded, &trying.limits, &|seen| {
@@ -146,10 +178,25 @@ fn attempt(ui: &Ui, stage: &Stage<'_>) -> Result<Attempt, Failure> {
         before,
         shielded,
         verdict,
+        price,
         restored,
         left,
         differences: differences(machine, &after),
     })
+}
+
+/// What the load that tells the price does without a shield. Beside the other one it would be
+/// measured how much that takes, so that one is begun anew.
+fn free(
+    ui: &Ui,
+    stage: &Stage<'_>,
+    load: load::Load,
+) -> Result<(load::Load, Option<Window>), Failure> {
+    let Some((free, _)) = &stage.price else { return Ok((load, None)) };
+    drop(load);
+    let seconds = stage.trying.seconds;
+    let window = price::window(ui, stage.host, free, seconds, "the price: without a shield")?;
+    Ok((stage.gentle()?, Some(window)))
 }
 
 /// The machine with the shield up; which interrupts can be moved was found out before.

@@ -16,6 +16,7 @@ pub mod latency;
 mod loads;
 pub mod mask;
 pub mod plan;
+mod price;
 pub mod remove;
 pub mod report;
 pub mod run;

@@ -426,6 +426,7 @@ mod tests {
             before: evidence(),
             shielded: evidence(),
             verdict: verdict(),
+            price: None,
             restored: 0,
             left: Vec::new(),
             differences: Vec::new(),

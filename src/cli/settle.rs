@@ -66,7 +66,8 @@ fn doubt(ui: &Ui, global: &Global, host: &Host, store: &Store, cpus: &CpuSet) ->
     };
     let wish = Wish { cpus: Some(cpus.clone()), count: None, share: None, ..asked.wish };
     let wish = Wish { near: None, node: None, ..wish };
-    let trying = Trying { machine, wish, limits: asked.limits, seconds: SECONDS };
+    let trying =
+        Trying { machine, wish, limits: asked.limits, seconds: SECONDS, price: Vec::new() };
     match attempt::attempted(ui, global, host, store, &trying) {
         Ok(attempt) if attempt.verdict.holds() => None,
         Ok(attempt) => Some(why(&attempt.verdict)),

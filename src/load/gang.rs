@@ -109,6 +109,17 @@ impl Gang {
         }
     }
 
+    /// When it is now, and how much each has done by now; `None` when nobody knows, or it counts
+    /// for itself.
+    #[must_use]
+    pub fn so_far(&self, host: &Host) -> Vec<(&'static str, u64, Option<u64>)> {
+        let now = |hand: &Hand| {
+            let (now_ns, count) = hand.now(host, &self.cpus);
+            (hand.kind.name(), now_ns, count.filter(|_| !hand.kind.is_program()))
+        };
+        self.hands.iter().map(now).collect()
+    }
+
     /// Until now it counted.
     pub fn count_until_now(&mut self, host: &Host) {
         for hand in &mut self.hands {
@@ -226,7 +237,9 @@ impl Hand {
     }
 }
 
-fn rate(count: Option<u64>, span_ns: u64) -> Option<f64> {
+/// How much that is in a second; `None` without a count, or without time.
+#[must_use]
+pub fn rate(count: Option<u64>, span_ns: u64) -> Option<f64> {
     #[expect(clippy::cast_precision_loss, reason = "a rate is not exact")]
     let rate = count? as f64 / (span_ns as f64 / 1e9);
     rate.is_finite().then_some(rate)

@@ -13,7 +13,7 @@ mod order;
 mod work;
 
 pub use document::LoadDone;
-pub use gang::{Gang, HIDDEN as WORKER, serve as serve_kind};
+pub use gang::{Gang, HIDDEN as WORKER, rate, serve as serve_kind};
 pub use gentle::{HIDDEN, Load, serve, start};
 pub use kinds::{KINDS, Kind};
 pub use order::{LoadError, Order, Wanted, wanted};

@@ -4,6 +4,7 @@
 
 use crate::causes::Cause;
 use crate::plan::Plan;
+use crate::report::price::Price;
 use crate::report::table::{Align, lay_out, many, rate, span};
 use crate::survey::Difference;
 use crate::verify::{Control, CpuEvidence, Evidence, Verdict, Witness};
@@ -33,6 +34,9 @@ pub struct Attempt {
     pub shielded: Evidence,
     /// What the evidence under the shield says.
     pub verdict: Verdict,
+    /// What it took from the rest of the machine; `None` when that was not asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
     /// How many changes were put back.
     pub restored: usize,
     /// What could not be put back, in sentences.
@@ -51,6 +55,7 @@ impl Attempt {
         for (before, shielded) in self.before.cpus.iter().zip(&self.shielded.cpus) {
             text.push_str(&self.interruptions(before, shielded));
         }
+        text.push_str(&self.price.as_ref().map_or_else(String::new, Price::text));
         text.push_str(&self.remains());
         text.push_str(&self.doubts());
         text.push_str(&self.put_back());

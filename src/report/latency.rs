@@ -259,7 +259,7 @@ fn loads(latency: &Latency) -> String {
 }
 
 /// `1.25 GB`, `871 k messages`: three digits.
-fn amount(number: f64, unit: &str) -> String {
+pub(super) fn amount(number: f64, unit: &str) -> String {
     let scales = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
     let scale = scales.into_iter().find(|(scale, _)| number >= *scale * 0.9995);
     let (scale, letter) = scale.unwrap_or((1.0, ""));

@@ -10,6 +10,7 @@ mod machine;
 pub mod moment;
 pub mod page;
 mod plan;
+pub mod price;
 pub mod table;
 pub mod trial;
 pub mod verdict;
