@@ -2,16 +2,22 @@
 //! one JSON document, or plots on the terminal.
 
 use super::Global;
-use super::saved::{Named, Saved};
+use super::saved::{Named, Saved, Verified};
 use crate::apply;
+use crate::compare::Comparison;
 use crate::failure::{Failure, Kind};
+use crate::latency::Latency;
+use crate::plan::Plan;
+use crate::report::attempt::Attempt;
+use crate::report::fixed::Fixed;
 use crate::report::page::{self, Labelled, Look, Material, Report, Settings, Tone};
 use crate::run::{self, Status};
+use crate::survey::Machine;
+use crate::trial::Trial;
 use crate::ui::{self, Ui};
 use clap::ValueEnum;
 use cpushield_linux::{Host, Store, can_write, process, write_document};
 use serde::Serialize;
-use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 /// The version of the form of `report --json`.
@@ -58,22 +64,87 @@ enum Form {
     Text,
 }
 
-/// What `report --json` prints.
+/// What `report --json` prints: every document that it was given, as it is.
 #[derive(Debug, Serialize)]
-struct Bundle {
-    /// [`SCHEMA`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Bundle<'a> {
+    /// The version of this form: [`SCHEMA`].
     schema: u32,
+    /// Of the page.
     title: String,
-    documents: Vec<Entry>,
+    /// In the order given.
+    documents: Vec<Entry<'a>>,
 }
 
-/// A document of a [`Bundle`].
+/// A document, with its name for the reader and the command that prints such a one.
 #[derive(Debug, Serialize)]
-struct Entry {
-    label: String,
-    /// The command that prints such a document.
-    from: &'static str,
-    document: Value,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "from")]
+enum Entry<'a> {
+    /// The machine; its form is that of `survey::Machine`.
+    #[serde(rename = "survey --json")]
+    Machine {
+        label: &'a str,
+        #[cfg_attr(feature = "schema", schemars(with = "Unspecified"))]
+        document: &'a Machine,
+    },
+    /// A plan; its form is that of `plan::Plan`.
+    #[serde(rename = "plan -o FILE")]
+    Plan {
+        label: &'a str,
+        #[cfg_attr(feature = "schema", schemars(with = "Unspecified"))]
+        document: &'a Plan,
+    },
+    /// What interrupted CPUs, and a verdict.
+    #[serde(rename = "verify --json")]
+    Verdict { label: &'a str, document: &'a Verified },
+    /// How late threads were.
+    #[serde(rename = "latency --json")]
+    Latency { label: &'a str, document: &'a Latency },
+    /// A shield that was tried; its form is that of `report::attempt::Attempt`.
+    #[serde(rename = "try --json")]
+    Attempt {
+        label: &'a str,
+        #[cfg_attr(feature = "schema", schemars(with = "Unspecified"))]
+        document: &'a Attempt,
+    },
+    /// What was put right.
+    #[serde(rename = "verify --fix --json")]
+    Fixed { label: &'a str, document: &'a Fixed },
+    /// Measurements beside each other.
+    #[serde(rename = "compare --json")]
+    Comparison { label: &'a str, document: &'a Comparison },
+    /// Many configurations.
+    #[serde(rename = "trial --json")]
+    Trial { label: &'a str, document: &'a Trial },
+    /// The shield in force; its form is that of `run::Status`.
+    #[serde(rename = "status --json")]
+    Status {
+        label: &'a str,
+        #[cfg_attr(feature = "schema", schemars(with = "Unspecified"))]
+        document: &'a Status,
+    },
+}
+
+/// An object whose form is not described here.
+#[cfg(feature = "schema")]
+type Unspecified = std::collections::BTreeMap<String, serde_json::Value>;
+
+impl<'a> Entry<'a> {
+    fn of(named: &'a Named) -> Entry<'a> {
+        let label = named.label.as_str();
+        match &named.saved {
+            Saved::Machine(document) => Entry::Machine { label, document },
+            Saved::Plan(document) => Entry::Plan { label, document },
+            Saved::Verdict(document) => Entry::Verdict { label, document },
+            Saved::Latency(document) => Entry::Latency { label, document },
+            Saved::Attempt(document) => Entry::Attempt { label, document },
+            Saved::Fixed(document) => Entry::Fixed { label, document },
+            Saved::Comparison(document) => Entry::Comparison { label, document },
+            Saved::Trial(document) => Entry::Trial { label, document },
+            Saved::Status(document) => Entry::Status { label, document },
+        }
+    }
 }
 
 /// Runs it.
@@ -225,22 +296,7 @@ fn chosen<'a>(report: &'a Report, name: Option<&str>) -> Result<&'a page::Pictur
 /// All documents in one.
 fn bundle(report: &Report, documents: &[Named]) -> Result<String, Failure> {
     let bug = |e: serde_json::Error| Failure::new(Kind::Bug, format!("cannot make JSON: {e}"));
-    let entry = |named: &Named| {
-        let document = match &named.saved {
-            Saved::Machine(it) => serde_json::to_value(it),
-            Saved::Plan(it) => serde_json::to_value(it),
-            Saved::Verdict(it) => serde_json::to_value(it),
-            Saved::Latency(it) => serde_json::to_value(it),
-            Saved::Attempt(it) => serde_json::to_value(it),
-            Saved::Fixed(it) => serde_json::to_value(it),
-            Saved::Comparison(it) => serde_json::to_value(it),
-            Saved::Trial(it) => serde_json::to_value(it),
-            Saved::Status(it) => serde_json::to_value(it),
-        };
-        let (label, from) = (named.label.clone(), named.saved.from());
-        document.map(|document| Entry { label, from, document })
-    };
-    let documents = documents.iter().map(entry).collect::<Result<_, _>>().map_err(bug)?;
+    let documents = documents.iter().map(Entry::of).collect();
     let bundle = Bundle { schema: SCHEMA, title: report.title.clone(), documents };
     Ok(serde_json::to_string_pretty(&bundle).map_err(bug)? + "\n")
 }

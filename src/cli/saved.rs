@@ -48,6 +48,7 @@ pub enum Saved {
 
 /// What `verify --json` prints, read back.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Verified {
     /// What was observed.
     pub evidence: Evidence,

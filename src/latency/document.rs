@@ -1,10 +1,14 @@
 //! The [`Latency`] document.
 
+use super::histogram::counts;
 use super::measure::exact;
 use crate::load::LoadDone;
 use crate::verify::{Gate, Why};
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
+
+/// A millisecond, in nanoseconds.
+const MS: u64 = 1_000_000;
 
 /// The version of the document's form.
 pub const SCHEMA: u32 = 1;
@@ -262,24 +266,29 @@ impl Latency {
         worst.max_by_key(|(_, worst)| worst.late_ns)
     }
 
-    /// Every doubt of the document, of its shield and of its threads.
+    /// Every doubt of the document, of its shield, its threads and its loads: whoever tells or
+    /// weighs doubts has these.
     #[must_use]
     pub fn every_doubt(&self) -> Vec<String> {
         let mut doubts = self.doubts.clone();
         let broken = self.isolation.broken.iter();
         doubts.extend(broken.map(|why| format!("the shield was broken {why}")));
         for series in &self.series {
-            doubts.extend(series.doubts.iter().map(|why| format!("CPU {}: {why}", series.cpu)));
+            let thread = series.thread();
+            doubts.extend(series.doubts.iter().map(|why| format!("{thread}: {why}")));
+            doubts.extend(counts(series).err().map(|why| format!("{thread}: {why}")));
         }
         for load in &self.loads {
             doubts.extend(load.doubts.iter().map(|why| format!("the load {}: {why}", load.name)));
         }
+        let round = |ns: u64| exact(if ns < MS { ns } else { ns / MS * MS });
+        let (span, asked) = (round(self.span_ns), round(self.asked_ns));
         if self.unfinished {
-            let (span, asked) = (exact(self.span_ns), exact(self.asked_ns));
-            doubts.push(format!("it is not finished: {span} of {asked} are measured"));
+            doubts.push(format!(
+                "it is not finished: {span} of {asked} are measured; --resume FILE goes on with it"
+            ));
         }
         if self.stopped {
-            let (span, asked) = (exact(self.span_ns), exact(self.asked_ns));
             doubts.push(format!("it was stopped after {span} of {asked}"));
         }
         doubts
@@ -309,6 +318,16 @@ impl Latency {
 }
 
 impl Series {
+    /// Which thread it is: `CPU 3, 1ms`, `CPU 3, 1ms (irq)`, `CPU 3` for one that never sleeps.
+    #[must_use]
+    pub fn thread(&self) -> String {
+        let stage = self.stage.as_ref().map_or_else(String::new, |stage| format!(" ({stage})"));
+        match self.period_ns {
+            0 => format!("CPU {}{stage}", self.cpu),
+            period_ns => format!("CPU {}, {}{stage}", self.cpu, exact(period_ns)),
+        }
+    }
+
     /// What its thread does, on whatever CPU: `threads of 1ms`, `threads of 1ms (irq)`.
     #[must_use]
     pub fn role(&self) -> String {

@@ -24,6 +24,10 @@ pub fn text(latency: &Latency, paint: &dyn Fn(Word, &str) -> String) -> String {
     text.push_str(&moments(latency));
     text.push_str(&over(latency));
     text.push_str(&loads(latency));
+    let linuxcnc = super::linuxcnc::lines(latency);
+    if !linuxcnc.is_empty() {
+        let _ = writeln!(text, "\n{}", linuxcnc.join("\n"));
+    }
     for line in circumstances(latency) {
         let _ = writeln!(text, "{line}");
     }
@@ -32,7 +36,7 @@ pub fn text(latency: &Latency, paint: &dyn Fn(Word, &str) -> String) -> String {
             let _ = writeln!(text, "SMIs of CPU {}: {smis}", series.cpu);
         }
     }
-    for doubt in doubts(latency) {
+    for doubt in latency.every_doubt() {
         let _ = writeln!(text, "{}: {doubt}", paint(Word::Doubt, "doubtful"));
     }
     for note in &latency.notes {
@@ -316,23 +320,6 @@ fn circumstances(latency: &Latency) -> Vec<String> {
         format!("clock: {clock}{looks}"),
         format!("kernel: {kernel}"),
     ]
-}
-
-/// Every doubt once, with its thread.
-fn doubts(latency: &Latency) -> Vec<String> {
-    let mut doubts = latency.doubts.clone();
-    for load in &latency.loads {
-        doubts.extend(load.doubts.iter().map(|doubt| format!("the load {}: {doubt}", load.name)));
-    }
-    if latency.unfinished {
-        doubts.push("it is not finished; --resume FILE goes on with it".to_owned());
-    }
-    doubts.extend(latency.isolation.broken.iter().map(|why| format!("the shield, {why}")));
-    for series in &latency.series {
-        let thread = thread(series);
-        doubts.extend(series.doubts.iter().map(|doubt| format!("{thread}: {doubt}")));
-    }
-    doubts
 }
 
 #[cfg(test)]

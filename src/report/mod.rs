@@ -6,6 +6,7 @@ mod boot;
 pub mod compare;
 pub mod fixed;
 pub mod latency;
+pub mod linuxcnc;
 mod machine;
 pub mod moment;
 pub mod page;

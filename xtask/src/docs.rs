@@ -4,6 +4,7 @@
 use cpushield::boot::parameters::{Offer, PARAMETERS};
 use cpushield::causes::Cause;
 use cpushield::change::When;
+use cpushield::cli::report::Bundle;
 use cpushield::cli::verify::Shown;
 use cpushield::compare::Comparison;
 use cpushield::latency::Latency;
@@ -28,7 +29,7 @@ pub fn write(dir: &Path) -> io::Result<()> {
 }
 
 /// Names and texts of the generated documents.
-fn files() -> [(&'static str, String); 9] {
+fn files() -> [(&'static str, String); 10] {
     [
         ("tunables.md", tunables()),
         ("boot.md", boot()),
@@ -38,6 +39,7 @@ fn files() -> [(&'static str, String); 9] {
         ("latency.schema.json", schema::<Latency>("cpushield latency --json")),
         ("trial.schema.json", schema::<Trial>("cpushield trial --json")),
         ("compare.schema.json", schema::<Comparison>("cpushield compare --json")),
+        ("report.schema.json", schema::<Bundle<'_>>("cpushield report --json")),
         ("watch.schema.json", schema::<Frame>("A line of cpushield watch --json")),
     ]
 }

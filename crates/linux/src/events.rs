@@ -1,10 +1,13 @@
 //! What a measuring thread can wait for beside a sleep: a timer's file, the real-time clock, a word
 //! in shared memory, a counter that is a file.
 
+use crate::sched;
+use crate::task::Policy;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::AtomicU32;
+use std::time::Duration;
 
 /// A periodic timer that is a file (timerfd_create(2)).
 #[derive(Debug)]
@@ -59,6 +62,8 @@ fn time(ns: u64) -> io::Result<libc::timespec> {
 const RTC_IRQP_SET: u64 = (1 << 30) | ((size_of::<libc::c_ulong>() as u64) << 16) | 0x700c;
 const RTC_PIE_ON: u64 = 0x7005;
 const RTC_PIE_OFF: u64 = 0x7006;
+/// A callback of the clock takes microseconds.
+const CALLBACK: Duration = Duration::from_millis(2);
 
 /// The real-time clock's device; one program at a time can have it.
 #[derive(Debug)]
@@ -145,8 +150,21 @@ impl Ticks {
 
 impl Drop for Rtc {
     fn drop(&mut self) {
-        // Closing it would do the same (rtc_dev_release()).
+        // rtc_irq_set_state() spins until the timer's callback is not running
+        // (drivers/rtc/interface.c, 2.6.38 to 6.12). On PREEMPT_RT that is a thread, which a
+        // real-time thread that it woke has preempted: neither would ever end. Closing the device
+        // does the same (rtc_dev_release()), so it happens while that one is an ordinary thread.
+        let was = sched::policy(0);
+        let lowered = was.as_ref().is_ok_and(|policy| policy.rt_priority() > 0)
+            && sched::set_policy(0, Policy::Other { nice: 0 }).is_ok();
+        if lowered {
+            // Whatever it preempted is done by then.
+            std::thread::sleep(CALLBACK);
+        }
         let _ = self.ask(RTC_PIE_OFF, 0);
+        if let (true, Ok(policy)) = (lowered, was) {
+            let _ = sched::set_policy(0, policy);
+        }
     }
 }
 

@@ -9,9 +9,10 @@ use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 
 /// Requests of include/uapi/linux/hpet.h: `_IO('h', 1)`, `_IOR('h', 3, struct hpet_info)`,
-/// `_IOW('h', 6, unsigned long)`.
+/// `_IO('h', 4)`, `_IOW('h', 6, unsigned long)`.
 const HPET_IE_ON: u64 = 0x6801;
 const HPET_INFO: u64 = (2 << 30) | ((size_of::<Info>() as u64) << 16) | 0x6803;
+const HPET_EPI: u64 = 0x6804;
 const HPET_IRQFREQ: u64 = (1 << 30) | ((size_of::<libc::c_ulong>() as u64) << 16) | 0x6806;
 
 /// Bytes that the driver maps, no more and no less.
@@ -74,14 +75,20 @@ impl Hpet {
         }
     }
 
-    /// It raises its interrupt so many times a second, from now on.
+    /// It raises its interrupt so many times a second, from now on; whether the chip itself repeats
+    /// it, which not every timer can. Else the driver asks for the next one in each handler.
     ///
     /// # Errors
     /// The kernel's answer: EACCES above `dev.hpet.max-user-freq` (64) without `CAP_SYS_RESOURCE`,
     /// EIO when its interrupt is not free.
-    pub fn begin(&mut self, hertz: u64) -> io::Result<()> {
+    pub fn begin(&mut self, hertz: u64) -> io::Result<bool> {
         self.ask(HPET_IRQFREQ, hertz)?;
-        self.ask(HPET_IE_ON, 0)
+        let repeats = match self.ask(HPET_EPI, 0) {
+            Err(error) if error.raw_os_error() == Some(libc::ENXIO) => false,
+            answer => answer.map(|()| true)?,
+        };
+        self.ask(HPET_IE_ON, 0)?;
+        Ok(repeats)
     }
 
     fn ask(&self, request: u64, value: u64) -> io::Result<()> {

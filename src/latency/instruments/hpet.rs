@@ -42,11 +42,14 @@ impl Instrument for DeviceTimer {
          have interrupt and thread on one CPU, write that CPU there: it is kept for the next run. \
          On PREEMPT_RT kernels, and with threadirqs, the handler is a thread of the kernel, \
          SCHED_FIFO 50.\n\n\
-         The driver sets the comparator anew in each handler, one period later than that ran. So \
-         an interrupt that came late delays all that follow, and no grid is kept: each event counts \
-         from its own comparator. Events that came before the thread looked are counted as missed. \
-         It is one thread on one CPU. Periods must be whole parts of a second; more than \
-         dev.hpet.max-user-freq (64) a second need CAP_SYS_RESOURCE.\n\n\
+         Where the timer can, the chip repeats the interrupt by itself, on a grid. Where it cannot \
+         (of many chips only the first can), the driver sets the comparator anew in each handler, \
+         one period later than that ran: no grid is kept, and when something below the kernel holds \
+         up that handler for longer than a period, the next interrupt comes only when the counter \
+         has gone round, minutes later; the result says then that no event came any more. Either way \
+         each event counts from its own comparator, and those that came before the thread looked \
+         are counted as missed. It is one thread on one CPU. Periods must be whole parts of a \
+         second; more than dev.hpet.max-user-freq (64) a second need CAP_SYS_RESOURCE.\n\n\
          It is refused where the kernel does not let programs read the page: booted with \
          hpet_mmap=1, one with CONFIG_HPET_MMAP does; without the page nobody knows when an \
          interrupt was due. And where no timer is free: the kernel keeps the first two for itself \
@@ -76,7 +79,7 @@ impl Instrument for DeviceTimer {
             ),
             _ => format!("the registers of {path}: {error}"),
         })?;
-        hpet.begin(HERTZ_FOR_ALL).map_err(|error| match error.raw_os_error() {
+        hpet.begin(HERTZ_FOR_ALL).map(|_| ()).map_err(|error| match error.raw_os_error() {
             Some(5) => format!("the interrupt of the timer of {path} is not free"),
             _ => format!("{path}: {error}"),
         })
@@ -140,8 +143,8 @@ fn begin(at_ns: u64, period_ns: u64) -> io::Result<Reader<Device>> {
     let mut hpet = Hpet::open()?;
     let page = hpet.page()?;
     sleep_until(at_ns)?;
-    hpet.begin(SECOND_NS / period_ns.max(1))?;
-    Ok(Reader::new(Device { hpet, page }, period_ns))
+    let repeats = hpet.begin(SECOND_NS / period_ns.max(1))?;
+    Reader::new(Device { hpet, page }, period_ns, repeats)
 }
 
 /// The device as the arithmetic sees it.
@@ -192,16 +195,23 @@ struct Reader<C> {
     clock: C,
     /// When the event that is waited for is due, by the counter.
     due: u32,
+    /// The counter at the last look.
+    last: u32,
     /// A period in ticks.
     period: u32,
     period_fs: u32,
+    /// The chip repeats it by itself.
+    repeats: bool,
 }
 
 impl<C: Comparator> Reader<C> {
-    fn new(clock: C, period_ns: u64) -> Reader<C> {
-        let (due, period_fs) = (clock.due(), clock.period_fs());
+    fn new(clock: C, period_ns: u64, repeats: bool) -> io::Result<Reader<C>> {
+        let (last, period_fs) = (clock.counter(), clock.period_fs());
         let ticks = u128::from(period_ns) * 1_000_000 / u128::from(period_fs.max(1));
-        Reader { clock, due, period: u32::try_from(ticks).unwrap_or(u32::MAX), period_fs }
+        let period = u32::try_from(ticks).unwrap_or(u32::MAX).max(1);
+        let mut reader = Reader { clock, due: 0, last, period, period_fs, repeats };
+        (_, reader.due) = reader.catch_up()?;
+        Ok(reader)
     }
 
     #[inline]
@@ -230,10 +240,22 @@ impl<C: Comparator> Reader<C> {
 impl<C: Comparator> Source for Reader<C> {
     #[inline]
     fn wait(&mut self) -> io::Result<Wake> {
-        let count = self.clock.wait()?;
-        let now = self.clock.counter();
-        let woke_ns = monotonic_ns();
-        let late = now.wrapping_sub(self.due);
+        let (count, now, woke_ns) = loop {
+            let count = self.clock.wait()?;
+            let now = self.clock.counter();
+            let woke_ns = monotonic_ns();
+            let wrapped = now < self.last;
+            self.last = now;
+            // A timer that does not repeat raises an interrupt, too, when the lower half of the
+            // counter begins anew (specification, 2.3.9.2.1); the handler then asks for another.
+            if wrapped && !self.repeats && now.wrapping_sub(self.due) > u32::MAX / 2 {
+                self.due = self.clock.due();
+                continue;
+            }
+            break (count, now, woke_ns);
+        };
+        let due = self.due;
+        let late = now.wrapping_sub(due);
         // Half of all values are in the past. An interrupt before its time is for the tally to see.
         let due_ns = if late <= u32::MAX / 2 {
             woke_ns.saturating_sub(self.ns(late))
@@ -244,9 +266,14 @@ impl<C: Comparator> Source for Reader<C> {
         self.due = self.clock.due();
         // Whoever is late by a period may have let others go by; they show in the comparator, too.
         if late >= self.period || self.due.wrapping_sub(now) > self.period {
-            let (more, due) = self.catch_up()?;
+            let (more, next) = self.catch_up()?;
             missed += more;
-            self.due = due;
+            if self.repeats {
+                // The next ones come while the handler of one waits, and are not counted then.
+                let periods = next.wrapping_sub(due).wrapping_add(self.period / 2) / self.period;
+                missed = missed.max(u64::from(periods.saturating_sub(1)));
+            }
+            self.due = next;
         }
         Ok(Wake { due_ns, woke_ns, missed })
     }
@@ -265,10 +292,14 @@ mod tests {
         now: u32,
         comparator: u32,
         period: u32,
+        repeats: bool,
         handler: u32,
         woken: u32,
         count: u64,
         waits: u64,
+        /// When the interrupt that is on its way is handled; another one is not counted meanwhile.
+        handled: Option<u32>,
+        raises_at_wrap: bool,
     }
 
     impl State {
@@ -276,7 +307,20 @@ mod tests {
         fn pass(&mut self, ticks: u32) {
             for _ in 0..ticks {
                 self.now = self.now.wrapping_add(1);
-                if self.now == self.comparator.wrapping_add(self.handler) {
+                if self.repeats {
+                    if self.now == self.comparator {
+                        self.comparator = self.now.wrapping_add(self.period);
+                        let handled = self.now.wrapping_add(self.handler);
+                        self.handled = self.handled.or(Some(handled));
+                    }
+                    if self.handled == Some(self.now) {
+                        self.handled = None;
+                        self.count += 1;
+                    }
+                    continue;
+                }
+                let wraps = self.now == 0 && self.raises_at_wrap;
+                if self.now == self.comparator.wrapping_add(self.handler) || wraps {
                     self.count += 1;
                     self.comparator = self.now.wrapping_add(self.period);
                 }
@@ -314,26 +358,40 @@ mod tests {
     }
 
     /// A timer of a thousand ticks of 10 ns that is about to wrap.
-    fn reader(handler: u32, woken: u32) -> Reader<Chip> {
+    fn reader(repeats: bool, handler: u32, woken: u32) -> Reader<Chip> {
         let (now, period) = (u32::MAX - 2_500, 1_000);
-        let comparator = now.wrapping_add(period);
-        let state = State { now, comparator, period, handler, woken, count: 0, waits: 0 };
-        Reader::new(Chip(RefCell::new(state)), 10_000)
+        let state = State {
+            now,
+            comparator: now.wrapping_add(period),
+            period,
+            repeats,
+            handler,
+            woken,
+            count: 0,
+            waits: 0,
+            handled: None,
+            raises_at_wrap: true,
+        };
+        Reader::new(Chip(RefCell::new(state)), 10_000, repeats).unwrap()
     }
 
     #[test]
     fn each_event_counts_from_its_own_comparator() {
-        let mut reader = reader(30, 12);
-        assert_eq!(reader.period, 1_000);
-        for _ in 0..10 {
-            let wake = reader.wait().unwrap();
-            assert_eq!((wake.woke_ns - wake.due_ns, wake.missed), (420, 0));
+        for repeats in [false, true] {
+            let mut reader = reader(repeats, 30, 12);
+            assert_eq!(reader.period, 1_000);
+            // The counter wraps meanwhile, and that interrupt is no event.
+            for _ in 0..10 {
+                let wake = reader.wait().unwrap();
+                assert_eq!((wake.woke_ns - wake.due_ns, wake.missed), (420, 0), "{repeats}");
+            }
         }
     }
 
     #[test]
     fn what_came_before_the_thread_looked_is_missed_and_no_event_is_lost() {
-        let mut reader = reader(30, 12);
+        let mut reader = reader(false, 30, 12);
+        reader.clock.0.get_mut().raises_at_wrap = false;
         reader.wait().unwrap();
         reader.clock.0.get_mut().woken = 3_500;
         let wake = reader.wait().unwrap();
@@ -346,7 +404,8 @@ mod tests {
 
     #[test]
     fn an_event_between_the_counter_and_the_comparator_does_not_shift_the_others() {
-        let mut reader = reader(30, 12);
+        let mut reader = reader(false, 30, 12);
+        reader.clock.0.get_mut().raises_at_wrap = false;
         reader.wait().unwrap();
         // As if the thread was kept from running right after it looked at the counter.
         let due = reader.due;
@@ -356,6 +415,21 @@ mod tests {
         let (missed, next) = reader.catch_up().unwrap();
         assert_eq!((missed, next), (1, due.wrapping_add(1_030)));
         assert_eq!(reader.clock.0.get_mut().waits, 2);
+    }
+
+    #[test]
+    fn of_a_timer_that_repeats_the_grid_tells_what_was_missed() {
+        // Each is handled so late that the second one after it is not counted.
+        let mut reader = reader(true, 1_500, 12);
+        let wake = reader.wait().unwrap();
+        assert_eq!((wake.woke_ns - wake.due_ns, wake.missed), (15_120, 1));
+        let state = reader.clock.0.get_mut();
+        (state.handler, state.woken, state.handled) = (30, 3_500, None);
+        let wake = reader.wait().unwrap();
+        assert_eq!((wake.woke_ns - wake.due_ns, wake.missed), (35_300, 3));
+        reader.clock.0.get_mut().woken = 12;
+        let wake = reader.wait().unwrap();
+        assert_eq!((wake.woke_ns - wake.due_ns, wake.missed), (420, 0));
     }
 
     #[test]

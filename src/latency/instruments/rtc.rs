@@ -42,7 +42,10 @@ impl Instrument for RealTimeClock {
          not counted. One program can have the device at a time, so it is one thread on one CPU; \
          above /sys/class/rtc/rtc0/max_user_freq (64 Hz) it needs CAP_SYS_RESOURCE, and periods \
          must be whole parts of a second, at least 1/8192.\n\n\
-         Source: rtc(4); rtc_pie_update_irq() and rtc_irq_set_freq() in drivers/rtc/interface.c \
+         On PREEMPT_RT switching the events off can hang for ever in a real-time thread, as it waits \
+         for the softirq thread that it has preempted; cpushield does that as an ordinary thread. A \
+         program with a real-time priority that is killed while it has the device may still hang.\n\n\
+         Source: rtc(4); rtc_irq_set_state(), rtc_pie_update_irq() and rtc_irq_set_freq() in drivers/rtc/interface.c \
          (2.6.38 to 6.12), commit 6610e0893b8b."
     }
 

@@ -39,6 +39,12 @@ impl Instrument for Timer {
          interrupt itself: with kernel.timer_migration=1, the default, the kernel starts its \
          timer on a housekeeping CPU, unless it would be the next to expire there. Then the way \
          from that CPU to this one is in the figure, and what kept that CPU busy.\n\n\
+         With a thread of 100 us or less and one of 500 us or more (--thread 25us --thread 1ms, the \
+         base and servo threads of LinuxCNC's latency test) it says what LinuxCNC makes of the max \
+         jitter of the first: 20 us or less are very good for step pulses made by software, up to \
+         50 us are good at a lower step rate, 100 us or more are no candidate for that, more than \
+         1 ms no candidate for LinuxCNC (docs/src/install/latency-test.adoc there). That test asks \
+         for several minutes on a busy machine.\n\n\
          Source: clock_nanosleep(2); in kernel/time/hrtimer.c (6.12) hrtimer_nanosleep(), which \
          takes the task's slack: 0 for real-time ones, set with their policy since commit \
          ed4fb6d7ef68 and by that function before; __hrtimer_init_sleeper(), get_target_base() \

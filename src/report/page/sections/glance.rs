@@ -201,25 +201,8 @@ fn of_look(look: &Labelled<Look>) -> Vec<String> {
 }
 
 fn of_latency(latency: &Labelled<Latency>) -> Vec<String> {
-    let it = &latency.it;
-    let mut doubts = it.doubts.clone();
-    doubts.extend(it.isolation.broken.iter().map(|why| format!("the shield, {why}")));
-    for series in &it.series {
-        let thread = super::latency::thread(series);
-        doubts.extend(series.doubts.iter().map(|doubt| format!("{thread}: {doubt}")));
-        if let Err(why) = crate::latency::counts(series) {
-            doubts.push(format!("{thread}: {why}"));
-        }
-    }
-    for load in &it.loads {
-        doubts.extend(load.doubts.iter().map(|doubt| format!("load {}: {doubt}", load.name)));
-    }
-    if it.stopped {
-        let (done, asked) = (words::float(it.span_ns), words::float(it.asked_ns));
-        let (done, asked) = (words::time(done), words::time(asked));
-        doubts.push(format!("it was stopped after {done} of {asked}"));
-    }
-    doubts.into_iter().map(|doubt| format!("{}: {doubt}", latency.label)).collect()
+    let doubts = latency.it.every_doubt().into_iter();
+    doubts.map(|doubt| format!("{}: {doubt}", latency.label)).collect()
 }
 
 /// The limits that were asked for.

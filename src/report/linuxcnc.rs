@@ -1,0 +1,123 @@
+//! LinuxCNC's words for the max jitter of a base and a servo thread. Pure.
+//!
+//! Source of the thresholds: docs/src/install/latency-test.adoc of LinuxCNC (0786cc1d8452), "what do
+//! the results mean". It says nothing of what lies between 50 and 100 µs, nor of what 100 µs to 1 ms
+//! are good for; that a machine for hardware stepping bears them is our reading.
+
+use super::table::span;
+use crate::latency::{Latency, Series};
+
+/// Base threads are this short at most: a pulse each, some thousand in a second.
+const BASE_NS_MAX: u64 = 100_000;
+/// Servo threads are this long at least.
+const SERVO_NS_MIN: u64 = 500_000;
+/// Upper limits of max jitter, in nanoseconds, and what they mean.
+const LIMITS: [(u64, &str); 4] = [
+    (20_000, "very good for software stepping (20 µs or less)"),
+    (50_000, "good for software stepping, at a lower step rate (50 µs or less)"),
+    (
+        99_999,
+        "doubtful for software stepping: LinuxCNC calls 50 µs good and 100 µs or more no candidate",
+    ),
+    (
+        1_000_000,
+        "no candidate for software stepping (100 µs or more); only for hardware that steps",
+    ),
+];
+const BEYOND: &str = "no candidate for LinuxCNC at all (more than 1 ms)";
+/// It asks for several minutes.
+const LONG_NS: u64 = 180_000_000_000;
+
+/// A line for each CPU where a base and a servo thread were measured, and what a verdict needs that
+/// this measurement has not; nothing for other measurements.
+#[must_use]
+pub fn lines(latency: &Latency) -> Vec<String> {
+    let mut lines: Vec<String> =
+        latency.series.iter().filter_map(|base| of_cpu(latency, base)).collect();
+    if lines.is_empty() {
+        return lines;
+    }
+    let mut lacks = Vec::new();
+    if latency.span_ns < LONG_NS {
+        lacks.push(format!("several minutes (these were {}; --for 10min)", span(latency.span_ns)));
+    }
+    if latency.loads.is_empty() {
+        lacks.push("a busy machine meanwhile (--load all)".to_owned());
+    }
+    if !lacks.is_empty() {
+        lines.push(format!("  LinuxCNC's test asks for {}", lacks.join(" and ")));
+    }
+    lines
+}
+
+/// The words for the CPU of this base thread.
+fn of_cpu(latency: &Latency, base: &Series) -> Option<String> {
+    let is_base = latency.instrument == "timer" && (1..=BASE_NS_MAX).contains(&base.period_ns);
+    let mut servos = latency.series.iter().filter(|one| one.cpu == base.cpu);
+    let servo = servos.find(|one| one.period_ns >= SERVO_NS_MIN).filter(|_| is_base)?;
+    let (pulse, motion) = (base.jitter_ns?, servo.jitter_ns?);
+    let word = match motion > 1_000_000 {
+        true => BEYOND,
+        false => word(pulse),
+    };
+    let sure = latency.every_doubt().is_empty() && !latency.stopped;
+    let doubt = if sure { "" } else { "; by figures that are doubtful" };
+    Some(format!(
+        "LinuxCNC, CPU {}: max jitter {} (base), {} (servo): {word}{doubt}",
+        base.cpu,
+        span(pulse),
+        span(motion)
+    ))
+}
+
+fn word(jitter_ns: u64) -> &'static str {
+    LIMITS.iter().find(|(limit, _)| jitter_ns <= *limit).map_or(BEYOND, |(_, word)| word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::latency::latency_of;
+
+    /// A base thread of 25 µs and a servo thread of 1 ms with these max jitters.
+    fn pair(base_ns: u64, servo_ns: u64) -> Latency {
+        let mut latency = latency_of(&[(2_000, 3)]);
+        let mut base = latency.series[0].clone();
+        (base.period_ns, base.jitter_ns) = (25_000, Some(base_ns));
+        latency.series[0].period_ns = 1_000_000;
+        latency.series[0].jitter_ns = Some(servo_ns);
+        latency.series.push(base);
+        latency
+    }
+
+    #[test]
+    fn the_words_are_those_of_the_documentation() {
+        for (base, servo, wanted) in [
+            (20_000, 30_000, "very good"),
+            (20_001, 30_000, "lower step rate"),
+            (50_000, 900_000, "lower step rate"),
+            (50_001, 30_000, "doubtful for software stepping"),
+            (100_000, 30_000, "only for hardware"),
+            (1_000_000, 30_000, "only for hardware"),
+            (1_000_001, 30_000, "at all"),
+            (20_000, 1_000_001, "at all"),
+        ] {
+            let said = lines(&pair(base, servo)).join("\n");
+            assert!(said.contains(wanted), "{base} {servo}: {said}");
+            assert!(said.contains("several minutes") && said.contains("--load all"), "{said}");
+        }
+    }
+
+    #[test]
+    fn other_measurements_get_no_such_words_and_doubts_are_told() {
+        let mut latency = pair(5_000, 5_000);
+        latency.series[0].period_ns = 200_000;
+        assert_eq!(lines(&latency), Vec::<String>::new());
+        let mut spin = pair(5_000, 5_000);
+        spin.instrument = "timerfd".to_owned();
+        assert_eq!(lines(&spin), Vec::<String>::new());
+        let mut doubtful = pair(5_000, 5_000);
+        doubtful.doubts.push("CPU 3 was offline".to_owned());
+        assert!(lines(&doubtful)[0].ends_with("by figures that are doubtful"));
+    }
+}
