@@ -1,11 +1,31 @@
 # `cpushield try` ends well everywhere and leaves nothing behind, killed at any moment too.
-# guest: 6.12-rt systemd timeout=400
-# guest: 6.1-rt cgroup=v1 timeout=400
+# guest: 6.12-rt systemd timeout=450
+# guest: 6.1-rt cgroup=v1 timeout=450
 . /host/lib.sh
 needs try undo
 snapshot /tmp/before
 status "try ends well" 0 cpushield try --seconds 3
 as_before "try leaves the machine as it was" /tmp/before
+
+# The price: the load was on every CPU before, and under the shield on those it left; the ratios are what they say.
+cpushield try --seconds 3 --price --json >/tmp/try.json 2>/tmp/said
+is "try --price ends well" 0 echo $?
+price() { python3 -c '
+import json
+attempt = json.load(open("/tmp/try.json"))
+price, shield = attempt["price"], attempt["plan"]["shield"]
+[load] = price["loads"]
+assert load["name"] == "messages", load
+assert price["cpus_before"] == "0-3" and price["cpus_shielded"] == shield["housekeeping"], price
+before, shielded = load["before"]["per_s"], load["shielded"]["per_s"]
+assert before > 0 and shielded > 0, load
+assert abs(load["ratio"] - shielded / before) < 1e-9, load
+assert abs(load["ratio_per_cpu"] - load["ratio"] * 4 / 3) < 1e-9, load
+for rate in (load["before"], load["shielded"]):
+    assert rate["least_per_s"] <= rate["per_s"] * 1.01 and rate["per_s"] <= rate["most_per_s"] * 1.01, rate
+'; }
+claim "its price is of the CPUs that programs had and have" price
+as_before "try --price leaves the machine as it was" /tmp/before
 
 # SIGKILL can hit any line; what is on disk must be enough for undo. Moments are spread over its run.
 for tenth in 5 17 41 70; do
