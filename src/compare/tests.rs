@@ -142,7 +142,7 @@ fn no_claim_stands_beside_a_doubt_or_on_unequal_chances() {
     let mut doubtful = after.clone();
     latency_in(&mut doubtful, 1).series[0].doubts.push("it is gone".to_owned());
     let all = compare(&[before.clone(), doubtful]).unwrap();
-    assert_eq!(all.doubts().collect::<Vec<_>>(), ["after1: CPU 3: it is gone"]);
+    assert_eq!(all.doubts().collect::<Vec<_>>(), ["after1: CPU 3, 1ms: it is gone"]);
     assert_eq!(answers(&all.pairs[0]), [Answer::Unknown; 6]);
     assert_eq!(all.pairs[0].rows[0].finding.why, ["doubtful: after1"]);
 

@@ -2,7 +2,7 @@
 //! had. [`Price`] is the document, a part of that of `try`. Pure.
 
 use super::table::{Align, lay_out, span};
-use crate::load::LoadDone;
+use crate::latency::LoadDone;
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 

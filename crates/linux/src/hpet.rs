@@ -49,7 +49,8 @@ impl Hpet {
     /// Takes the first timer that is free.
     ///
     /// # Errors
-    /// The kernel's answer: ENOENT without the driver, EBUSY when no timer is free or there is none.
+    /// The kernel's answer: ENOENT without the driver, EBUSY when no timer is free or there is
+    /// none.
     pub fn open() -> io::Result<Hpet> {
         Ok(Hpet { file: File::open(Hpet::PATH)? })
     }

@@ -1,4 +1,4 @@
-//! `hpet`: the interrupt of a device, a timer of the HPET, with the device's own counter as the clock.
+//! `hpet`: the interrupt of a device, a timer of the HPET, by the device's own counter.
 
 use super::{Instrument, Task};
 use cpushield_linux::clock::{monotonic_ns, sleep_until};
@@ -28,15 +28,15 @@ impl Instrument for DeviceTimer {
     }
 
     fn page(&self) -> &'static str {
-        "A thread reads from /dev/hpet, which wakes it at each interrupt of a timer of the HPET. It \
-         is a device's interrupt as that of a network card is: a chip raises it, an interrupt \
-         controller sends it to a CPU, a driver's handler wakes who reads. In the figure: all that, \
-         and whatever ran meanwhile on the CPU that handles the interrupt and on the thread's own. \
-         When the interrupt was due is not guessed: the timer's comparator says at which value of \
-         the counter, and both are read from the device's page, which /dev/hpet maps. So the time \
-         that the chip and the controller take is in the figure too, which no software timer can \
-         tell. A look at the counter takes about a microsecond, many more in a guest, and is part \
-         of each figure.\n\n\
+        "A thread reads from /dev/hpet, which wakes it at each interrupt of a timer of the HPET. \
+         It is a device's interrupt as that of a network card is: a chip raises it, an interrupt \
+         controller sends it to a CPU, a driver's handler wakes who reads. In the figure: all \
+         that, and whatever ran meanwhile on the CPU that handles the interrupt and on the \
+         thread's own. When the interrupt was due is not guessed: the timer's comparator says at \
+         which value of the counter, and both are read from the device's page, which /dev/hpet \
+         maps. So the time that the chip and the controller take is in the figure too, which no \
+         software timer can tell. A look at the counter takes about a microsecond, many more in a \
+         guest, and is part of each figure.\n\n\
          Which CPU handles it is up to the kernel and whoever sets /proc/irq/N/smp_affinity_list, \
          not to cpushield; a shield keeps it away from its CPUs. It is told with the result; to \
          have interrupt and thread on one CPU, write that CPU there: it is kept for the next run. \
@@ -44,12 +44,13 @@ impl Instrument for DeviceTimer {
          SCHED_FIFO 50.\n\n\
          Where the timer can, the chip repeats the interrupt by itself, on a grid. Where it cannot \
          (of many chips only the first can), the driver sets the comparator anew in each handler, \
-         one period later than that ran: no grid is kept, and when something below the kernel holds \
-         up that handler for longer than a period, the next interrupt comes only when the counter \
-         has gone round, minutes later; the result says then that no event came any more. Either way \
-         each event counts from its own comparator, and those that came before the thread looked \
-         are counted as missed. It is one thread on one CPU. Periods must be whole parts of a \
-         second; more than dev.hpet.max-user-freq (64) a second need CAP_SYS_RESOURCE.\n\n\
+         one period later than that ran: no grid is kept, and when something below the kernel \
+         holds up that handler for longer than a period, the next interrupt comes only when the \
+         counter has gone round, minutes later; the result says then that no event came any more. \
+         Either way each event counts from its own comparator, and those that came before the \
+         thread looked are counted as missed. It is one thread on one CPU. Periods must be whole \
+         parts of a second; more than dev.hpet.max-user-freq (64) a second need \
+         CAP_SYS_RESOURCE.\n\n\
          It is refused where the kernel does not let programs read the page: booted with \
          hpet_mmap=1, one with CONFIG_HPET_MMAP does; without the page nobody knows when an \
          interrupt was due. And where no timer is free: the kernel keeps the first two for itself \
@@ -395,7 +396,7 @@ mod tests {
         reader.wait().unwrap();
         reader.clock.0.get_mut().woken = 3_500;
         let wake = reader.wait().unwrap();
-        // It was due 42 ticks less than a period ago; three more came, each 30 ticks later than due.
+        // It is seen 3530 ticks after it was due; three more were handled by then.
         assert_eq!((wake.woke_ns - wake.due_ns, wake.missed), (35_300, 3));
         reader.clock.0.get_mut().woken = 12;
         let wake = reader.wait().unwrap();

@@ -29,12 +29,12 @@ impl Instrument for RealTimeClock {
     }
 
     fn page(&self) -> &'static str {
-        "A thread reads from /dev/rtc0, which tells of so many events a second. Since 2.6.38 \
-         these are no interrupts of the clock's chip: the kernel emulates them by a \
-         high-resolution timer, started on the CPU that asked for them (a nohz_full CPU's may \
-         expire on another, see `timer`); on PREEMPT_RT kernels it expires in a softirq thread, \
-         as that of `timerfd`. So the figure is comparable with old ones of RTC tests in its \
-         method, but not in what it measures: no interrupt of a device.\n\n\
+        "A thread reads from /dev/rtc0, which tells of so many events a second. Since 2.6.38 these \
+         are no interrupts of the clock's chip: the kernel emulates them by a high-resolution \
+         timer, started on the CPU that asked for them (a nohz_full CPU's may expire on another, \
+         see `timer`); on PREEMPT_RT kernels it expires in a softirq thread, as that of `timerfd`. \
+         So the figure is comparable with old ones of RTC tests in its method, but not in what it \
+         measures: no interrupt of a device.\n\n\
          Events are due on a grid that begins when they are switched on. The kernel takes that \
          moment within a system call, and the figure counts from its beginning, so that it is too \
          long by a part of that one call, never too short; how long the call took is told. A call \
@@ -42,11 +42,12 @@ impl Instrument for RealTimeClock {
          not counted. One program can have the device at a time, so it is one thread on one CPU; \
          above /sys/class/rtc/rtc0/max_user_freq (64 Hz) it needs CAP_SYS_RESOURCE, and periods \
          must be whole parts of a second, at least 1/8192.\n\n\
-         On PREEMPT_RT switching the events off can hang for ever in a real-time thread, as it waits \
-         for the softirq thread that it has preempted; cpushield does that as an ordinary thread. A \
-         program with a real-time priority that is killed while it has the device may still hang.\n\n\
-         Source: rtc(4); rtc_irq_set_state(), rtc_pie_update_irq() and rtc_irq_set_freq() in drivers/rtc/interface.c \
-         (2.6.38 to 6.12), commit 6610e0893b8b."
+         On PREEMPT_RT switching the events off can hang for ever in a real-time thread, as it \
+         waits for the softirq thread that it has preempted; cpushield does that as an ordinary \
+         thread. A program with a real-time priority that is killed while it has the device may \
+         still hang.\n\n\
+         Source: rtc(4); rtc_irq_set_state(), rtc_pie_update_irq() and rtc_irq_set_freq() in \
+         drivers/rtc/interface.c (2.6.38 to 6.12), commit 6610e0893b8b."
     }
 
     fn possible(&self, _host: &Host) -> Result<(), String> {

@@ -22,33 +22,33 @@ impl Instrument for Timer {
 
     fn page(&self) -> &'static str {
         "A thread sleeps with clock_nanosleep(2) until a point in time (TIMER_ABSTIME, \
-         CLOCK_MONOTONIC) and looks at the clock as soon as it runs again. In the figure: the \
-         time until the timer's interrupt was taken, its handler, waking the thread, the \
-         scheduler, and whatever ran on the CPU meanwhile, an idle state of the CPU too: unlike \
-         cyclictest by default, /dev/cpu_dma_latency is left alone, because what runs in the \
-         shield later will not hold it either.\n\n\
+         CLOCK_MONOTONIC) and looks at the clock as soon as it runs again. In the figure: the time \
+         until the timer's interrupt was taken, its handler, waking the thread, the scheduler, and \
+         whatever ran on the CPU meanwhile, an idle state of the CPU too: unlike cyclictest by \
+         default, /dev/cpu_dma_latency is left alone, because what runs in the shield later will \
+         not hold it either.\n\n\
          A thread that is late by more than its period sleeps until the next point that is still \
          to come; the points between are counted as missed and are no samples. In percentiles and \
          --over they count all the same, each as late as it would have been: who leaves them out \
-         counts one long wait as one event (coordinated omission). A real-time thread that is \
-         late by a period again and again for a second ends itself, as it would take its CPU from \
+         counts one long wait as one event (coordinated omission). A real-time thread that is late \
+         by a period again and again for a second ends itself, as it would take its CPU from \
          everybody else.\n\n\
          Threads that are not real-time may be woken later by their timer slack (50 us by \
-         default), as any program is; on PREEMPT_RT their timers expire in a softirq thread, \
-         those of real-time threads in the interrupt. A CPU of nohz_full does not always take the \
-         interrupt itself: with kernel.timer_migration=1, the default, the kernel starts its \
-         timer on a housekeeping CPU, unless it would be the next to expire there. Then the way \
-         from that CPU to this one is in the figure, and what kept that CPU busy.\n\n\
-         With a thread of 100 us or less and one of 500 us or more (--thread 25us --thread 1ms, the \
-         base and servo threads of LinuxCNC's latency test) it says what LinuxCNC makes of the max \
-         jitter of the first: 20 us or less are very good for step pulses made by software, up to \
-         50 us are good at a lower step rate, 100 us or more are no candidate for that, more than \
-         1 ms no candidate for LinuxCNC (docs/src/install/latency-test.adoc there). That test asks \
-         for several minutes on a busy machine.\n\n\
+         default), as any program is; on PREEMPT_RT their timers expire in a softirq thread, those \
+         of real-time threads in the interrupt. A CPU of nohz_full does not always take the \
+         interrupt itself: with kernel.timer_migration=1, the default, the kernel starts its timer \
+         on a housekeeping CPU, unless it would be the next to expire there. Then the way from \
+         that CPU to this one is in the figure, and what kept that CPU busy.\n\n\
+         With a thread of 100 us or less and one of 500 us or more (--thread 25us --thread 1ms, \
+         the base and servo threads of LinuxCNC's latency test) it says what LinuxCNC makes of the \
+         max jitter of the first: 20 us or less are very good for step pulses made by software, up \
+         to 50 us are good at a lower step rate, 100 us or more are no candidate for that, more \
+         than 1 ms no candidate for LinuxCNC (docs/src/install/latency-test.adoc there). That test \
+         asks for several minutes on a busy machine.\n\n\
          Source: clock_nanosleep(2); in kernel/time/hrtimer.c (6.12) hrtimer_nanosleep(), which \
          takes the task's slack: 0 for real-time ones, set with their policy since commit \
-         ed4fb6d7ef68 and by that function before; __hrtimer_init_sleeper(), get_target_base() \
-         and hrtimer_check_target(); get_nohz_timer_target() in kernel/sched/core.c."
+         ed4fb6d7ef68 and by that function before; __hrtimer_init_sleeper(), get_target_base() and \
+         hrtimer_check_target(); get_nohz_timer_target() in kernel/sched/core.c."
     }
 
     fn possible(&self, _host: &Host) -> Result<(), String> {
