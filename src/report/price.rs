@@ -6,6 +6,9 @@ use crate::latency::LoadDone;
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 
+/// A load that is faster or slower in a part of its time by this share does not run alone.
+const UNSTEADY: f64 = 0.5;
+
 /// What a load did before a shield and under it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Price {
@@ -159,6 +162,11 @@ fn one(first: &LoadDone, second: &LoadDone, before: &Window, shielded: &Window) 
         Some(false) => {}
         None => doubts.push("it is not counted in parts, so its spread is not known".to_owned()),
     }
+    for (when, rate) in [("before", &was), ("shielded", &is)] {
+        if rate.spread().is_some_and(|spread| spread > UNSTEADY) {
+            doubts.push(format!("{when}: it went up and down: other programs were busy, too"));
+        }
+    }
     PriceOf {
         name: first.name.clone(),
         what: second.what.clone(),
@@ -182,12 +190,18 @@ fn rate(load: &LoadDone, window: &Window) -> Rate {
 }
 
 impl Rate {
+    /// How far the slowest or the fastest part is from the whole, as a share of it.
+    fn spread(&self) -> Option<f64> {
+        let rate = self.per_s.filter(|rate| *rate > 0.0)?;
+        let (least, most) = self.least_per_s.zip(self.most_per_s)?;
+        Some((most - rate).max(rate - least) / rate)
+    }
+
     /// `12.3 k ±4 %`.
     fn words(&self, unit: &str) -> String {
         let Some(rate) = self.per_s else { return "unknown".to_owned() };
         let amount = super::latency::amount(rate, if unit == "bytes" { unit } else { "" });
-        let spread = self.least_per_s.zip(self.most_per_s).filter(|_| rate > 0.0);
-        let spread = spread.map(|(least, most)| 100.0 * (most - rate).max(rate - least) / rate);
+        let spread = self.spread().map(|spread| 100.0 * spread);
         spread.map_or(amount.clone(), |percent| format!("{amount} ±{percent:.0} %"))
     }
 }
@@ -232,6 +246,8 @@ mod tests {
         let before = window("0-3", 8_000.0, &[5_000.0, 9_000.0]);
         let price = Price::of(&before, &window("0-2", 5_400.0, &[5_300.0, 5_500.0]));
         assert!(price.text().contains("doubtful: messages: parts of one"), "{}", price.text());
+        let unsteady = Price::of(&before, &window("0-2", 2_000.0, &[100.0, 4_000.0]));
+        assert!(unsteady.text().contains("shielded: it went up and down"), "{}", unsteady.text());
         let mut silent = window("0-2", 0.0, &[]);
         silent.loads[0].per_s = None;
         silent.loads[0].doubts = vec!["the kernel does not count it".to_owned()];
