@@ -26,6 +26,14 @@ pub enum Conflict {
         /// What was to be added.
         wanted: String,
     },
+    /// The line lets the kernel know fewer CPUs than the list names: it refuses the whole list
+    /// ("Housekeeping: nohz_full= or isolcpus= incorrect CPU range", kernel/sched/isolation.c, 6.12).
+    Beyond {
+        /// What is there.
+        there: String,
+        /// What was to be added.
+        wanted: String,
+    },
     /// The line would be longer than the kernel reads.
     TooLong {
         /// Its bytes with the words added.
@@ -47,6 +55,11 @@ impl fmt::Display for Conflict {
                 f,
                 "{there} is there already; the kernel refuses {wanted} beside it, because the lists \
                  differ"
+            ),
+            Conflict::Beyond { there, wanted } => write!(
+                f,
+                "{there} is there already; the kernel refuses {wanted} beside it, because it does not \
+                 know all of these CPUs"
             ),
             Conflict::TooLong { bytes, limit } => write!(
                 f,
@@ -101,6 +114,13 @@ pub fn merge(line: &str, wanted: &[String], limit: usize) -> Result<Merged, Conf
                     return Err(Conflict::Mismatch { there: said, wanted: word.clone() });
                 }
             }
+            if LISTS.contains(&name) && cmdline::same_name(&param.name, "nr_cpus") {
+                let known = param.value.as_deref().and_then(|value| value.parse::<usize>().ok());
+                let highest = value.and_then(|value| value.parse::<CpuSet>().ok()?.last());
+                if known.zip(highest).is_some_and(|(known, highest)| highest >= known) {
+                    return Err(Conflict::Beyond { there: said, wanted: word.clone() });
+                }
+            }
             if !cmdline::same_name(&param.name, name) {
                 continue;
             }
@@ -116,6 +136,25 @@ pub fn merge(line: &str, wanted: &[String], limit: usize) -> Result<Merged, Conf
     if bytes > limit { Err(Conflict::TooLong { bytes, limit }) } else { Ok(merged) }
 }
 
+/// What a kernel older than 5.18 refuses of the line with these words: it knows one list for all
+/// of `nohz_full=` and `isolcpus=` (`housekeeping_mask` in kernel/sched/isolation.c, 5.17).
+#[must_use]
+pub fn doubt(line: &str, wanted: &[String]) -> Option<String> {
+    let list = wanted.iter().find(|word| word.starts_with("nohz_full="))?;
+    let (_, cpus) = split(list);
+    cmdline::parse(line).iter().find_map(|param| {
+        let value =
+            param.value.as_deref().filter(|_| cmdline::same_name(&param.name, "isolcpus"))?;
+        let asked = cmdline::isolcpus(value, None).ok().filter(|it| !same(&it.cpus, cpus))?;
+        let said = shown(param);
+        (!asked.nohz).then(|| {
+            format!(
+                "{said} and {list} are different lists; kernels before 5.18 refuse the second one"
+            )
+        })
+    })
+}
+
 /// The line with words in front, where no `--` of the line can hide them from the kernel.
 #[must_use]
 pub fn with(line: &str, words: &[String]) -> String {
@@ -124,6 +163,13 @@ pub fn with(line: &str, words: &[String]) -> String {
     }
     let gap = if line.is_empty() { "" } else { " " };
     format!("{}{gap}{line}", words.join(" "))
+}
+
+/// The same with those words alone that it does not have yet.
+#[must_use]
+pub fn with_missing(line: &str, words: &[String]) -> String {
+    let missing: Vec<String> = words.iter().filter(|word| !has(line, word)).cloned().collect();
+    with(line, &missing)
 }
 
 /// The line without these words, where they stand as they are.
@@ -206,6 +252,11 @@ mod tests {
         assert!(refused("isolcpus=nohz,domain,1").contains("the lists differ"));
         assert!(merge("isolcpus=domain,1", &wanted, 2048).is_ok());
         assert!(merge("isolcpus=nohz,2-3", &wanted, 2048).is_ok());
+        let doubt = |line| doubt(line, &wanted);
+        assert!(doubt("isolcpus=domain,1").unwrap().contains("before 5.18"));
+        assert_eq!((doubt("isolcpus=managed_irq,2-3"), doubt("ro")), (None, None));
+        assert!(refused("nr_cpus=3").contains("does not know all of these CPUs"));
+        assert!(merge("nr_cpus=4", &wanted, 2048).is_ok());
         assert!(refused("a=\"b").contains("never closed"));
         // What follows `--` is for init.
         assert!(merge("ro -- nohz_full=1", &wanted, 2048).is_ok());

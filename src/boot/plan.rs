@@ -32,8 +32,13 @@ struct Built {
     realtime: Option<bool>,
 }
 
-fn built(host: &Host, version: &str) -> Built {
-    let options = config(host, version);
+fn built(host: &Host, machine: &Machine, version: &str) -> Built {
+    let running = machine.kernel.release.as_deref() == Some(version);
+    let mut options = config(host, version);
+    if options.is_empty() && running {
+        // The running kernel may say it itself (`/proc/config.gz`).
+        options.clone_from(&machine.kernel.config);
+    }
     let set = |option| options.get(option).is_some_and(|value: &String| value == "y");
     let said =
         (!options.is_empty()).then(|| set("CONFIG_PREEMPT_RT") || set("CONFIG_PREEMPT_RT_FULL"));
@@ -43,7 +48,7 @@ fn built(host: &Host, version: &str) -> Built {
         let bytes = places.iter().find_map(|place| host.read_bytes(place).ok())?;
         Some(kernel_image::is_realtime(kernel_image::banner(&bytes)?))
     };
-    let realtime = said.or_else(image);
+    let realtime = said.or_else(image).or(machine.kernel.realtime.filter(|_| running));
     Built { options, realtime }
 }
 
@@ -51,6 +56,68 @@ fn config(host: &Host, version: &str) -> BTreeMap<String, String> {
     let places = [format!("/boot/config-{version}"), format!("/usr/lib/modules/{version}/config")];
     let text = places.iter().find_map(|place| host.read(place).ok());
     text.and_then(|text| kconfig::parse(&text).ok()).unwrap_or_default()
+}
+
+/// The kernels of a menu, and which of them get the parameters.
+struct Kernels<'a> {
+    versions: Vec<&'a Entry>,
+    built: BTreeMap<String, Built>,
+    rule: Rule,
+    arch: Option<&'a str>,
+}
+
+impl<'a> Kernels<'a> {
+    fn built(host: &Host, machine: &Machine, versions: &[&Entry]) -> BTreeMap<String, Built> {
+        let of = |entry: &&Entry| (entry.version.clone(), built(host, machine, &entry.version));
+        versions.iter().map(of).collect()
+    }
+
+    fn realtime(&self, entry: &Entry) -> Option<bool> {
+        self.built.get(&entry.version)?.realtime
+    }
+
+    fn is_chosen(&self, index: usize, entry: &Entry) -> bool {
+        match &self.rule {
+            Rule::Realtime => self.realtime(entry) == Some(true),
+            Rule::Newest => index == 0,
+            Rule::Matching { glob } => generator::matches(glob, &entry.version),
+        }
+    }
+
+    fn targets(&self) -> Vec<&'a Entry> {
+        let chosen = |(index, entry): &(usize, &&Entry)| self.is_chosen(*index, entry);
+        self.versions.iter().enumerate().filter(chosen).map(|(_, entry)| *entry).collect()
+    }
+
+    /// Why a kernel does not know a parameter, if it does not.
+    fn unknown(&self, parameter: &Parameter, entry: &Entry) -> Option<String> {
+        parameter.unknown_to(&self.built.get(&entry.version)?.options, self.arch)
+    }
+
+    /// The same where none of the chosen kernels knows it.
+    fn unknown_to_all(&self, parameter: &Parameter, targets: &[&Entry]) -> Option<String> {
+        let reasons: Vec<String> =
+            targets.iter().filter_map(|entry| self.unknown(parameter, entry)).collect();
+        (reasons.len() == targets.len()).then(|| reasons.first().cloned()).flatten()
+    }
+
+    fn shown(&self, parameters: &[&Parameter]) -> Vec<Kernel> {
+        let unknown = |entry: &Entry| -> Vec<Skipped> {
+            let skipped = |it: &&Parameter| {
+                Some(Skipped { name: it.name.to_owned(), reason: self.unknown(it, entry)? })
+            };
+            parameters.iter().filter_map(skipped).collect()
+        };
+        let kernel = |(index, entry): (usize, &&Entry)| Kernel {
+            version: entry.version.clone(),
+            title: entry.title.clone(),
+            realtime: self.realtime(entry),
+            chosen: self.is_chosen(index, entry),
+            panics: cmdline::values(&cmdline::parse(&entry.args), "panic").next().is_some(),
+            unknown: unknown(entry),
+        };
+        self.versions.iter().enumerate().map(kernel).collect()
+    }
 }
 
 /// Plans the boot.
@@ -68,54 +135,29 @@ pub fn plan(
     let none = Found::default();
     let found = menu.map_or(&none, |(_, found)| found);
     let versions = versions(found);
-    let of = |entry: &&Entry| (entry.version.clone(), built(host, &entry.version));
-    let configs: BTreeMap<String, Built> = versions.iter().map(of).collect();
-    let rule = rule(asked, found, &configs, &mut why)?;
-    let realtime = |entry: &Entry| configs.get(&entry.version).and_then(|it| it.realtime);
-    let chosen = |index: usize, entry: &Entry| match &rule {
-        Rule::Realtime => realtime(entry) == Some(true),
-        Rule::Newest => index == 0,
-        Rule::Matching { glob } => generator::matches(glob, &entry.version),
-    };
-    let targets: Vec<&Entry> =
-        versions.iter().enumerate().filter(|(i, it)| chosen(*i, it)).map(|(_, it)| *it).collect();
-    if targets.is_empty() && menu.is_some() {
-        return Err(no_kernel(asked, &versions));
-    }
+    let built = Kernels::built(host, machine, &versions);
+    let rule = rule(asked, found, &built, &mut why)?;
     let arch = machine.kernel.arch.as_deref();
-    let unknown = |parameter: &Parameter, entry: &Entry| {
-        parameter.unknown_to(&configs.get(&entry.version)?.options, arch)
-    };
-    let (mut parameters, mut skipped) = (Vec::new(), Vec::new());
+    let kernels = Kernels { versions, built, rule, arch };
+    let targets = kernels.targets();
+    if targets.is_empty() && menu.is_some() {
+        return Err(no_kernel(asked, &kernels.versions));
+    }
+    let (mut given, mut parameters, mut skipped) = (Vec::new(), Vec::new(), Vec::new());
     for parameter in PARAMETERS {
-        let reasons: Vec<String> = targets.iter().filter_map(|it| unknown(parameter, it)).collect();
-        let by_all = (reasons.len() == targets.len()).then(|| reasons.first().cloned()).flatten();
-        match unwanted(parameter, asked, named_cpus).or(by_all) {
+        let by_all = || kernels.unknown_to_all(parameter, &targets);
+        match unwanted(parameter, asked, named_cpus).or_else(by_all) {
             Some(reason) => skipped.push(Skipped { name: parameter.name.to_owned(), reason }),
-            None => parameters.push((*parameter, wanted(parameter, &site, machine, &targets))),
+            None => {
+                given.push(*parameter);
+                parameters.push(wanted(parameter, &site, machine, &targets));
+            }
         }
     }
-    let kernels: Vec<Kernel> = versions
-        .iter()
-        .enumerate()
-        .map(|(index, entry)| Kernel {
-            version: entry.version.clone(),
-            title: entry.title.clone(),
-            realtime: realtime(entry),
-            chosen: chosen(index, entry),
-            panics: cmdline::values(&cmdline::parse(&entry.args), "panic").next().is_some(),
-            unknown: parameters
-                .iter()
-                .filter_map(|(it, _)| {
-                    Some(Skipped { name: it.name.to_owned(), reason: unknown(it, entry)? })
-                })
-                .collect(),
-        })
-        .collect();
-    let parameters: Vec<Wanted> = parameters.into_iter().map(|(_, wanted)| wanted).collect();
     if let Some((loader, _)) = menu {
         check_lines(host, *loader, &targets, &parameters, arch)?;
     }
+    let shown = kernels.shown(&given);
     Ok(BootPlan {
         schema: SCHEMA,
         loader: menu.map(|(loader, _)| loader.name().to_owned()),
@@ -125,13 +167,23 @@ pub fn plan(
         housekeeping: site.rest,
         why,
         skipped,
-        rule,
         next: next(found),
-        warnings: worth_knowing(found, machine, &kernels),
+        warnings: worth_knowing(found, machine, &shown, older(&targets, &parameters)),
+        rule: kernels.rule,
         instructions: menu.map_or_else(|| by_hand(host, &parameters), |_| Vec::new()),
-        kernels,
+        kernels: shown,
         parameters,
     })
+}
+
+/// What older kernels refuse of the lines that the chosen ones would have.
+fn older(targets: &[&Entry], parameters: &[Wanted]) -> Vec<String> {
+    let words: Vec<String> = parameters.iter().map(|wanted| wanted.word.clone()).collect();
+    let doubt = |entry: &&Entry| {
+        let doubt = line::doubt(&entry.args, &words)?;
+        Some(format!("kernel {}: {doubt}", entry.version))
+    };
+    targets.iter().filter_map(doubt).collect()
 }
 
 /// A plan of these words and no others for the running kernel: what a person wrote, not what this
@@ -382,8 +434,14 @@ fn check_lines(
     Ok(())
 }
 
-fn worth_knowing(found: &Found, machine: &Machine, kernels: &[Kernel]) -> Vec<String> {
+fn worth_knowing(
+    found: &Found,
+    machine: &Machine,
+    kernels: &[Kernel],
+    older: Vec<String>,
+) -> Vec<String> {
     let mut warnings = found.warnings.clone();
+    warnings.extend(older);
     for kernel in kernels.iter().filter(|kernel| kernel.chosen) {
         for unknown in &kernel.unknown {
             warnings.push(format!(

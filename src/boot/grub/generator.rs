@@ -79,20 +79,7 @@ fn member(members: &[char], c: char) -> bool {
 /// [`crate::boot::line::plain`].
 #[must_use]
 pub fn script(rule: &Rule, words: &[String]) -> String {
-    let chosen = match rule {
-        Rule::Realtime => {
-            // Arch keeps no configurations: an image says it of itself in its first sectors.
-            "if [ -r \"/boot/config-$1\" ]; then
-        grep -Eqx 'CONFIG_PREEMPT_RT(_FULL)?=y' \"/boot/config-$1\"
-    else
-        head -c 65536 \"/boot/vmlinuz-$1\" 2>/dev/null | grep -aq ' PREEMPT_RT '
-    fi"
-            .to_owned()
-        }
-        // The first entry of 10_linux is that of the newest kernel.
-        Rule::Newest => "[ -z \"$seen\" ]".to_owned(),
-        Rule::Matching { glob } => format!("case $1 in ({glob}) : ;; (*) false ;; esac"),
-    };
+    let (chosen, words) = (chosen(rule), words.join(" "));
     format!(
         r#"{MARK} `cpushield undo --boot` removes it.
 # Entries with more kernel parameters for chosen kernels. Each is the one that 10_linux makes for
@@ -103,90 +90,28 @@ chosen() {{ # version
     {chosen}
 }}
 
-tell() {{
-    echo "cpushield: $*" >&2
-}}
-
-# A failure here must not keep a new kernel from being entered: it is told, and nothing is printed.
-dir=${{0%/*}}
-[ -x "$dir/10_linux" ] || {{
-    tell "there is no $dir/10_linux, so no entries are made"
-    exit 0
-}}
-GRUB_CMDLINE_LINUX="$parameters${{GRUB_CMDLINE_LINUX:+ $GRUB_CMDLINE_LINUX}}"
-GRUB_DISABLE_SUBMENU=y
-GRUB_DISABLE_RECOVERY=true
-GRUB_ACTUAL_DEFAULT=
-export GRUB_CMDLINE_LINUX GRUB_DISABLE_SUBMENU GRUB_DISABLE_RECOVERY GRUB_ACTUAL_DEFAULT
-entries=$("$dir/10_linux" 2>/dev/null) || {{
-    tell "$dir/10_linux failed, so no entries are made"
-    exit 0
-}}
-
-seen=
-entry=
-version=
-quote="'"
-printf '%s\n' "$entries" | while IFS= read -r line; do
-    # Old ones make submenus whatever they are told.
-    bare=${{line#"${{line%%[!	 ]*}}"}}
-    case $bare in
-    'menuentry '*)
-        entry=$bare
-        version=
-        continue
-        ;;
-    esac
-    [ -n "$entry" ] || continue
-    entry="$entry
-$line"
-    case $bare in
-    *linux*[/\ ]vmlinuz-* | *linux*[/\ ]vmlinux-* | *linux*[/\ ]kernel-*)
-        # The first word that is a kernel's file, without its directory.
-        set -f
-        for word in $line; do
-            case ${{word##*/}} in
-            vmlinuz-* | vmlinux-* | kernel-*)
-                [ -n "$version" ] || version=${{word##*/}}
-                ;;
-            esac
-        done
-        set +f
-        ;;
-    '}}')
-        version=${{version%.efi.signed}}
-        version=${{version#*-}}
-        case " $seen " in
-        *" $version "*) ;;
-        *)
-            if [ -n "$version" ] && chosen "$version"; then
-                head=${{entry%%"
-"*}}
-                rest=${{entry#*"
-"}}
-                before=${{head%%"$quote --class"*}}
-                # Without classes the title is left alone: the id tells the entries apart.
-                if [ "$before" != "$head" ]; then
-                    head="$before (cpushield)$quote --class${{head#*"$quote --class"}}"
-                fi
-                case $head in
-                *menuentry_id_option*)
-                    head="${{head%%menuentry_id_option*}}menuentry_id_option '{ID}$version' {{"
-                    ;;
-                *) head="${{head%\{{}}--id '{ID}$version' {{" ;;
-                esac
-                printf '%s\n%s\n' "$head" "$rest"
-            fi
-            seen="$seen $version"
-            ;;
-        esac
-        entry=
-        ;;
-    esac
-done
-"#,
-        words = words.join(" "),
+{}"#,
+        ENTRIES.replace("@ID@", ID)
     )
+}
+
+/// What the script does with every kernel, whatever the rule: `@ID@` stands for [`ID`].
+const ENTRIES: &str = include_str!("entries.sh");
+
+/// A command of the shell that succeeds for the version `$1` of a chosen kernel.
+fn chosen(rule: &Rule) -> String {
+    match rule {
+        // Arch keeps no configurations: an image says it of itself in its first sectors.
+        Rule::Realtime => "if [ -r \"/boot/config-$1\" ]; then
+        grep -Eqx 'CONFIG_PREEMPT_RT(_FULL)?=y' \"/boot/config-$1\"
+    else
+        head -c 65536 \"/boot/vmlinuz-$1\" 2>/dev/null | grep -aq ' PREEMPT_RT '
+    fi"
+        .to_owned(),
+        // The first entry of 10_linux is that of the newest kernel.
+        Rule::Newest => "[ -z \"$seen\" ]".to_owned(),
+        Rule::Matching { glob } => format!("case $1 in ({glob}) : ;; (*) false ;; esac"),
+    }
 }
 
 /// The text of `grub.cfg` without what a script of ours printed: the section between its marks and
