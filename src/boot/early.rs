@@ -102,13 +102,17 @@ fn unit(call: &Call) -> String {
     )
 }
 
+/// It stands behind what mounts file systems, under OpenRC's own names and under Debian's. Nothing
+/// is needed by name: OpenRC 0.56 does not start what needs a service that is not there.
 fn openrc(call: &Call) -> String {
-    let line = call.line(single);
+    let (line, program) = (call.line(single), single(&call.program));
     format!(
         "#!/sbin/openrc-run\n{MARK}\
          description='shield CPUs before services start'\n\n\
-         depend() {{\n    need localmount sysfs\n    after cgroups\n    before bootmisc\n}}\n\n\
-         start() {{\n    ebegin 'Shielding CPUs'\n    {line}\n    eend $?\n}}\n"
+         depend() {{\n    after sysfs cgroups localmount mountkernfs mountall\n    \
+         before bootmisc procps networking\n}}\n\n\
+         start() {{\n    [ -x {program} ] || return 0\n    \
+         ebegin 'Shielding CPUs'\n    {line}\n    eend $?\n}}\n"
     )
 }
 
@@ -130,6 +134,13 @@ fn sysv(call: &Call) -> String {
          *)\n    echo \"usage: $0 start\" >&2\n    exit 2\n    ;;\n\
          esac\n"
     )
+}
+
+/// The runlevel of OpenRC in which the machine is set up: `boot`, and with Debian's scripts
+/// `sysinit`, which has all that elsewhere is in both (`rcS` of its package, 0.56).
+fn level(host: &Host) -> &'static str {
+    let debian = host.exists("/etc/runlevels/sysinit/bootmisc.sh");
+    if debian { "sysinit" } else { "boot" }
 }
 
 /// The init system that runs.
@@ -179,7 +190,7 @@ pub fn install(host: &Host, store: &Store, call: &Call) -> Result<AtBoot, BootEr
         host.replace_file(&at_boot.path, text.as_bytes(), Access { mode, owner: None })?;
         match init {
             Init::Systemd => host.systemctl(&["enable", UNIT])?,
-            Init::Openrc => drop(host.order(&["rc-update", "add", "cpushield", "boot"])?),
+            Init::Openrc => drop(host.order(&["rc-update", "add", "cpushield", level(host)])?),
             Init::Sysv => drop(host.order(&["update-rc.d", "cpushield", "defaults"])?),
         }
         Ok(())
@@ -224,7 +235,7 @@ fn take_away(host: &Host, store: &Store, at_boot: &AtBoot) -> Result<(), BootErr
         // What was never enabled, or is gone, is as it shall be; links of a file that is gone are
         // looked for by its name.
         Init::Systemd => drop(host.systemctl(&["disable", UNIT])),
-        Init::Openrc => drop(host.order(&["rc-update", "del", "cpushield", "boot"])),
+        Init::Openrc => drop(host.order(&["rc-update", "--all", "del", "cpushield"])),
         Init::Sysv => {}
     }
     host.erase_file(&at_boot.path)?;

@@ -11,10 +11,12 @@ fn call(program: &str) -> Call {
     Call { program: program.to_owned(), state: "/var/lib/cpushield".to_owned(), words }
 }
 
-/// `update-rc.d` as Debian's: links below `/etc/rcS.d`, and away with them.
+/// `update-rc.d` as Debian's: links below `/etc/rcS.d`, and away with them; `rc-update` of OpenRC
+/// the same below `/etc/runlevels`.
 fn with_rc(host: Host) -> Host {
     host.with_programs(|root, words, _| {
         let link = root.join("etc/rcS.d/S01cpushield");
+        let levels = ["boot", "sysinit"].map(|it| root.join("etc/runlevels").join(it));
         match words {
             ["update-rc.d", "cpushield", "defaults"] => {
                 std::fs::create_dir_all(link.parent().unwrap()).unwrap();
@@ -22,6 +24,15 @@ fn with_rc(host: Host) -> Host {
             }
             ["update-rc.d", "cpushield", "remove"] => {
                 let _ = std::fs::remove_file(link);
+            }
+            ["rc-update", "add", "cpushield", level] => {
+                let at = levels.iter().find(|it| it.ends_with(level)).unwrap().join("cpushield");
+                std::os::unix::fs::symlink("../../init.d/cpushield", at).unwrap();
+            }
+            ["rc-update", "--all", "del", "cpushield"] => {
+                for level in levels {
+                    let _ = std::fs::remove_file(level.join("cpushield"));
+                }
             }
             _ => return None,
         }
@@ -35,7 +46,11 @@ fn machine(init: Init) -> Machine {
     machine.write("etc/init.d/README", "");
     match init {
         Init::Systemd => machine.write("run/systemd/system/.keep", ""),
-        Init::Openrc => machine.write("run/openrc/softlevel", ""),
+        Init::Openrc => {
+            machine.write("run/openrc/softlevel", "");
+            machine.write("etc/runlevels/boot/localmount", "");
+            machine.write("etc/runlevels/sysinit/sysfs", "");
+        }
         Init::Sysv => machine.program("usr/sbin/update-rc.d"),
     }
     machine
@@ -43,7 +58,7 @@ fn machine(init: Init) -> Machine {
 
 #[test]
 fn it_is_written_and_taken_away_whichever_write_is_refused_or_the_last_one() {
-    for init in [Init::Systemd, Init::Sysv] {
+    for init in [Init::Systemd, Init::Openrc, Init::Sysv] {
         let (before, count) = {
             let machine = machine(init);
             let (before, host) = (machine.files(), with_rc(machine.host()));
@@ -68,6 +83,23 @@ fn it_is_written_and_taken_away_whichever_write_is_refused_or_the_last_one() {
             early::remove(&with_rc(machine.host()), &machine.store()).unwrap().unwrap();
             assert_eq!(before, machine.files().len(), "killed at {at}");
         }
+    }
+}
+
+/// `vm/test init-scripts` runs it there.
+#[test]
+fn with_openrc_it_stands_in_the_runlevel_that_sets_the_machine_up() {
+    for (debian, level) in [(false, "boot"), (true, "sysinit")] {
+        let machine = machine(Init::Openrc);
+        if debian {
+            machine.write("etc/runlevels/sysinit/bootmisc.sh", "");
+        }
+        early::install(&with_rc(machine.host()), &machine.store(), &call("/x")).unwrap();
+        let link = machine.path(&format!("etc/runlevels/{level}/cpushield"));
+        assert!(link.symlink_metadata().is_ok(), "{level}");
+        // A service that is needed and not there would keep it from being started.
+        let script = machine.read("etc/init.d/cpushield");
+        assert!(!script.lines().any(|line| line.trim_start().starts_with("need ")), "{script}");
     }
 }
 
