@@ -133,6 +133,9 @@ pub struct Trial {
     /// CPUs that are shielded and watched after the boot.
     #[serde(default)]
     pub proves: CpuSet,
+    /// The argument of the reboot that begins it (`0 tryboot`); `None`: any reboot does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reboot: Option<String>,
     /// Units that had failed before: only others speak against the trial.
     #[serde(default)]
     pub failed: Vec<String>,
@@ -235,8 +238,11 @@ pub struct Written {
     pub next: Option<String>,
     /// Whether that entry has the words.
     pub next_has: bool,
-    /// The id of the newest entry that has them.
+    /// The id of the newest entry of ours that has them; `None`: they are in the entries that were
+    /// there.
     pub entry: Option<String>,
+    /// How to let that entry boot.
+    pub choice: Option<String>,
     /// How to reach the menu.
     pub menu: String,
     /// Whether the entry boots once, as a trial, and who looks after it.

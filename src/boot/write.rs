@@ -145,7 +145,9 @@ fn arm(
     let keep_default = how.keep_default;
     let failed = if unit { host.failed_units()? } else { Vec::new() };
     let proves = plan.proves.clone();
-    journal.trial = Some(Trial { entry: entry.clone(), unit, keep_default, proves, failed });
+    let reboot = loader.reboots_with().filter(|_| !how.kexec).map(str::to_owned);
+    let trial = Trial { entry: entry.clone(), unit, keep_default, proves, reboot, failed };
+    journal.trial = Some(trial);
     keep(store, journal)?;
     if unit {
         host.systemctl(&["enable", trial::UNIT])?;
@@ -224,7 +226,7 @@ fn originals(host: &Host, loader: &dyn Loader, recipe: &Recipe) -> Result<Vec<Ke
         };
         // What is left of an apply whose journal is lost is no original.
         let original = match (original, edit) {
-            (Some(bytes), Some(_)) if loader.is_ours(&bytes) => None,
+            (Some(bytes), Some(_)) if loader.is_ours(path, &bytes) => None,
             (Some(_), Some(edit)) if loader.makes_anew(path) => {
                 return Err(BootError::Foreign { path: edit.path.clone() });
             }
@@ -344,11 +346,13 @@ fn written(
     let boots = found.next.and_then(|index| found.entries.get(index));
     let has = |entry: &loaders::Entry| words.iter().all(|word| line::has(&entry.args, word));
     let entry = found.entries.iter().find(|entry| entry.ours && has(entry));
+    let entry = entry.and_then(|entry| entry.id.clone());
     Ok(Written {
         loader: loader.name().to_owned(),
         next: plan::next(&found),
         next_has: boots.is_some_and(has),
-        entry: entry.and_then(|entry| entry.id.clone()),
+        choice: entry.as_deref().map(|entry| loader.choice(host, entry)),
+        entry,
         menu: found.menu.clone(),
         words,
         kernels,

@@ -283,7 +283,11 @@ impl Lab for Bench<'_> {
     fn reboot(&mut self) -> Result<(), Failure> {
         self.ui.status("rebooting …");
         if self.has_systemd() {
-            return Ok(self.host.systemctl(&["reboot"])?);
+            // A loader that is asked for one boot by the reboot itself.
+            let armed = boot::journal(&self.store)?.and_then(|journal| journal.trial?.reboot);
+            let argument = armed.map(|it| format!("--reboot-argument={it}"));
+            let words: Vec<&str> = ["reboot"].into_iter().chain(argument.as_deref()).collect();
+            return Ok(self.host.systemctl(&words)?);
         }
         Ok(self.host.order(&["reboot"]).map(drop)?)
     }

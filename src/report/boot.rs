@@ -60,7 +60,8 @@ fn menu(plan: &BootPlan) -> String {
         .collect();
     text.push_str(&lay_out("  ", &[Align::Left, Align::Left, Align::Left], &rows));
     if plan.covers_later {
-        text.push_str(&format!("  A kernel that is installed later: {}\n", later(&plan.rule)));
+        let later = later(plan.loader.as_deref(), &plan.rule);
+        text.push_str(&format!("  A kernel that is installed later: {later}\n"));
     }
     if let Some(next) = &plan.next {
         text.push_str(&format!("  Boots next, as it is now: {next}\n"));
@@ -68,8 +69,9 @@ fn menu(plan: &BootPlan) -> String {
     text
 }
 
-fn later(rule: &Rule) -> String {
+fn later(loader: Option<&str>, rule: &Rule) -> String {
     match rule {
+        _ if loader == Some("raspberry-pi") => "gets them: there is one line for all".to_owned(),
         Rule::Realtime => "gets them when it is a PREEMPT_RT kernel".to_owned(),
         Rule::Newest => "gets them when it is the newest".to_owned(),
         Rule::Matching { glob } => format!("gets them when its version matches {glob}"),
@@ -116,11 +118,8 @@ pub fn boot_written_text(written: &Written) -> String {
         let has = if written.next_has { "with them" } else { "without them" };
         text.push_str(&format!("Boots next, {has}: {next}\n"));
     }
-    match &written.entry {
-        Some(entry) if !written.next_has => text.push_str(&format!(
-            "  once: grub-reboot {entry}; always: grub-set-default {entry}, with GRUB_DEFAULT=saved\n"
-        )),
-        _ => {}
+    if let Some(choice) = written.choice.as_ref().filter(|_| !written.next_has) {
+        text.push_str(&format!("  {choice}\n"));
     }
     text.push_str(&format!("  {}\n", written.menu));
     if let Some(trial) = &written.trial {
@@ -134,11 +133,26 @@ pub fn boot_written_text(written: &Written) -> String {
              shield on CPU {} holds they stay, else all is taken back. A machine that hangs boots its old entry at the next reset.\n",
             trial.entry, trial.proves
         ));
+        if let Some(argument) = &trial.reboot {
+            text.push_str(&format!(
+                "It is `reboot '{argument}'` that boots it; any other reboot takes the trial back.\n"
+            ));
+        }
     }
-    text.push_str("The entries without them stay in the menu.\n");
-    text.push_str(
-        "Next: reboot, then `cpushield status --boot`. `cpushield undo --boot` puts every byte back.\n",
-    );
+    text.push_str(match written.entry {
+        Some(_) => "The entries without them stay in the menu.\n",
+        None => {
+            "The entries that were there have them now, none is without; --trial or --keep-default \
+             makes one of its own.\n"
+        }
+    });
+    let reboot = match written.trial.as_ref().and_then(|trial| trial.reboot.as_ref()) {
+        Some(argument) => format!("reboot '{argument}'"),
+        None => "reboot".to_owned(),
+    };
+    text.push_str(&format!(
+        "Next: {reboot}, then `cpushield status --boot`. `cpushield undo --boot` puts every byte back.\n"
+    ));
     text
 }
 
@@ -195,7 +209,8 @@ pub fn boot_status_text(status: &BootStatus) -> String {
         let kernels = if kernels.is_empty() { "none" } else { &kernels };
         text.push_str(&format!("Kernels whose entries have them: {kernels}\n"));
         if let Some(rule) = status.rule.as_ref().filter(|_| status.covers_later) {
-            text.push_str(&format!("A kernel that is installed later: {}\n", later(rule)));
+            let later = later(status.loader.as_deref(), rule);
+            text.push_str(&format!("A kernel that is installed later: {later}\n"));
         }
     }
     if let Some(running) = &status.running {
@@ -207,7 +222,8 @@ pub fn boot_status_text(status: &BootStatus) -> String {
         _ => {}
     }
     if let Some(trial) = &status.trial {
-        text.push_str(&format!("Trial under way: {}\n", trial.entry));
+        let how = trial.reboot.as_ref().map(|it| format!(" (reboot '{it}')")).unwrap_or_default();
+        text.push_str(&format!("Trial under way: {}{how}\n", trial.entry));
     }
     if let Some(end) = &status.last_trial {
         let what = match end.end {

@@ -73,6 +73,7 @@ fn an_entry_of_systemd_boot_names_its_files_on_its_own_file_system() {
             next: None,
             next_has: true,
             entry: None,
+            choice: None,
             menu: String::new(),
             trial: None,
         };

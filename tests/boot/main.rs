@@ -6,9 +6,11 @@ mod data;
 mod early;
 mod grub;
 mod kexec;
+mod once;
 mod others;
 mod settle;
 
+use cpushield::boot::grub::generator::{self, Rule};
 use cpushield::boot::plan::{Asked, plan};
 use cpushield::boot::write::{self, How};
 use cpushield::boot::{BootError, BootPlan, Fate, SettledAs, loaders, status, trial};
@@ -62,6 +64,14 @@ fn rt_kernels_get_the_prepared_boot_and_the_others_stay_as_they_are() {
     assert!(undone.files.iter().all(|(_, fate)| *fate == Fate::Restored), "{undone:#?}");
     assert_eq!(before, machine.files());
     assert_eq!(write::undo(&machine.host(), &machine.store()).unwrap(), None);
+}
+
+/// What was written on machines before comes out to the byte, or a second `apply` would differ.
+#[test]
+fn the_generator_writes_what_it_wrote_before() {
+    let words = ["nohz_full=1-3", "rcu_nocbs=1-3"].map(str::to_owned);
+    let script = generator::script(&Rule::Realtime, &words);
+    assert_eq!(script, include_str!("07_cpushield"));
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub(super) static LINES: Lines = Lines {
     name: "bls",
     files,
     parse,
-    id,
+    id: |path, _| id(path),
     any_kernel: false,
     menu: "hold a key (space, Esc or Shift) while the machine starts to see the menu",
 };
@@ -89,18 +89,6 @@ impl Loader for Bls {
         Ok(recipe)
     }
 
-    fn source(&self, _host: &Host, _keyword: &str) -> Option<String> {
-        None
-    }
-
-    fn make(&self, host: &Host, path: &str) -> Result<Vec<u8>, BootError> {
-        LINES.make(host, path)
-    }
-
-    fn without_ours(&self, made: &[u8]) -> Vec<u8> {
-        made.to_vec()
-    }
-
     fn stripped(&self, now: &[u8], words: &[String]) -> Option<Vec<u8>> {
         LINES.stripped(now, words)
     }
@@ -127,7 +115,7 @@ impl Loader for Bls {
         hook::installs(host)
     }
 
-    fn is_ours(&self, bytes: &[u8]) -> bool {
+    fn is_ours(&self, _path: &str, bytes: &[u8]) -> bool {
         bytes.starts_with(MARK.as_bytes()) || bytes.starts_with(hook::MARK.as_bytes())
     }
 
@@ -143,16 +131,16 @@ impl Loader for Bls {
         Err(super::grub::cannot(format!("the loader does not make {entry} boot next")))
     }
 
+    fn choice(&self, host: &Host, entry: &str) -> String {
+        once::choice(host, entry)
+    }
+
     fn forget_once(&self, host: &Host, entry: &str) -> Result<(), BootError> {
         once::forget(host, entry)
     }
 
     fn makes_anew(&self, path: &str) -> bool {
         is_ours(path) || path == hook::PATH
-    }
-
-    fn is_made(&self, _path: &str) -> bool {
-        false
     }
 }
 
@@ -170,10 +158,8 @@ fn copies(host: &Host, order: &Order) -> Result<Recipe, BootError> {
                 continue;
             }
             let args = text.get(part.args.clone()).unwrap_or_default();
-            let missing = order.words.iter().filter(|word| !line::has(args, word));
-            let missing: Vec<String> = missing.cloned().collect();
             let mut new = text.clone();
-            new.replace_range(part.args, &line::with(args, &missing));
+            new.replace_range(part.args, &line::with_missing(args, order.words));
             let path = host.behind_links(&path);
             let mode = host.access(&path)?.mode;
             let dir = path.rsplit_once('/').map_or("", |(dir, _)| dir);

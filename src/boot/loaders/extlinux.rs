@@ -1,9 +1,15 @@
-//! `extlinux.conf`: extlinux itself, and U-Boot, which reads the same file. Each label has a kernel
-//! and a line `append`, in front of which the words go.
+//! `extlinux.conf`: EXTLINUX itself, and U-Boot, which reads the same file. Each label has a kernel
+//! and a line `append`, in front of which the words go; a trial, or entries that are to leave the
+//! default alone, get labels of their own at the end.
+//!
+//! EXTLINUX boots a label once (`extlinux --once`, kept in `ldlinux.sys` beside the file). U-Boot
+//! does not: it takes `default` each time and writes nothing back (boot/pxe_utils.c, v2025.01).
 
-use super::Files;
-use super::lines::{Lines, Part, Wrong, lines, value};
+use super::lines::{Lines, Part, Wrong, given, lines, value, whole};
+use super::{Files, Found, Loader, Order, Recipe, adv, grub};
+use crate::boot::error::BootError;
 use crate::boot::grub::menu::version_of;
+use crate::boot::line;
 use cpushield_linux::Host;
 
 const FILES: &[&str] = &[
@@ -12,17 +18,235 @@ const FILES: &[&str] = &[
     "/boot/extlinux.conf",
 ];
 
-pub(super) static EXTLINUX: Lines = Lines {
+/// What the names of our own labels begin with.
+const OURS: &str = "cpushield-";
+/// Our labels stand between these lines.
+const BEGIN: &str = "# Made by cpushield; `cpushield undo --boot` removes it.\n";
+const END: &str = "# The end of what cpushield made.\n";
+
+/// What a label of ours takes over from the one it is made of (`menu label` is one of its own).
+const TAKEN: &[&str] = &[
+    "kernel",
+    "linux",
+    "initrd",
+    "append",
+    "fdt",
+    "fdtdir",
+    "devicetree",
+    "devicetreedir",
+    "devicetree-overlay",
+    "fdtoverlays",
+    "kaslrseed",
+    "ipappend",
+    "sysappend",
+];
+
+pub(super) static LINES: Lines = Lines {
     name: "extlinux",
     files,
     parse,
-    id: |_| None,
+    id: |_, part| Some(part.title.clone()),
     any_kernel: false,
     menu: "press a key at the serial console or keyboard while the loader counts down",
 };
 
 fn files(host: &Host) -> Vec<String> {
     FILES.iter().find(|path| host.exists(path)).map(|path| (*path).to_owned()).into_iter().collect()
+}
+
+#[derive(Debug)]
+pub(super) struct Extlinux;
+
+impl Loader for Extlinux {
+    fn name(&self) -> &'static str {
+        LINES.name
+    }
+
+    fn find(&self, host: &Host) -> Result<Option<Found>, BootError> {
+        let Some(mut found) = LINES.find(host)? else { return Ok(None) };
+        for entry in &mut found.entries {
+            entry.ours = entry.id.as_deref().is_some_and(|id| id.starts_with(OURS));
+        }
+        let text = files(host).first().map(|path| host.read(path)).transpose()?;
+        let (label, why) = match armed(host) {
+            Some(label) => (Some(label), "boot-once of ldlinux.sys, for one boot"),
+            None => default(&text.unwrap_or_default()),
+        };
+        found.next = match &label {
+            Some(label) => found.entries.iter().position(|it| it.id.as_ref() == Some(label)),
+            None => (!found.entries.is_empty()).then_some(0),
+        };
+        if let (Some(label), None) = (label, found.next) {
+            found.warnings.push(format!("{why} is {label:?}, which is no label with a kernel"));
+        }
+        found.why = why.to_owned();
+        Ok(Some(found))
+    }
+
+    fn recipe(&self, host: &Host, order: &Order) -> Result<Recipe, BootError> {
+        let mut recipe = Recipe::default();
+        for path in files(host) {
+            let (there, _) = LINES.read(host, &path)?;
+            let text = without_ours(&there);
+            let wrong = |(line, what): Wrong| BootError::Unparsable {
+                path: path.clone(),
+                why: format!("line {line}: {what}"),
+            };
+            let parts = parse(&text).map_err(wrong)?;
+            let new = if order.last {
+                with_copies(&text, &parts, order)
+            } else {
+                given(host, &text, parts, order)
+            };
+            if new != there {
+                recipe.edits.push(whole(host, &path, new)?);
+            }
+        }
+        Ok(recipe)
+    }
+
+    fn stripped(&self, now: &[u8], words: &[String]) -> Option<Vec<u8>> {
+        let text = std::str::from_utf8(now).ok()?;
+        let bare = without_ours(text);
+        let stripped = LINES.stripped(bare.as_bytes(), words);
+        stripped.or_else(|| (bare != text).then(|| bare.into_bytes()))
+    }
+
+    fn covers_later(&self, _host: &Host) -> bool {
+        false
+    }
+
+    fn once(&self, host: &Host, entry: &str) -> Result<(), BootError> {
+        let Some((dir, vector)) = place(host) else {
+            return Err(grub::cannot(
+                "U-Boot boots what `default` says each time and takes nothing back by itself"
+                    .to_owned(),
+            ));
+        };
+        host.order(&["extlinux", &format!("--once={entry}"), &dir])?;
+        // Read back what the loader will do, not what was asked.
+        if host.read_bytes(&vector).ok().and_then(|bytes| adv::once(&bytes)).as_deref()
+            == Some(entry)
+        {
+            return Ok(());
+        }
+        self.forget_once(host, entry)?;
+        Err(grub::cannot(format!("{vector} does not hold {entry} for the next boot")))
+    }
+
+    fn choice(&self, host: &Host, entry: &str) -> String {
+        let file = files(host).into_iter().next().unwrap_or_default();
+        let always = format!("always: `default {entry}` in {file}");
+        match place(host) {
+            Some((dir, _)) => format!("once: extlinux --once={entry} {dir}; {always}"),
+            None => format!("once: choose {entry} in the menu; {always}"),
+        }
+    }
+
+    fn forget_once(&self, host: &Host, entry: &str) -> Result<(), BootError> {
+        if let Some((dir, _)) = place(host).filter(|_| armed(host).as_deref() == Some(entry)) {
+            host.order(&["extlinux", "--clear-once", &dir])?;
+        }
+        Ok(())
+    }
+}
+
+/// The directory of EXTLINUX, and its file that holds what boots once; `None` where another program
+/// reads the labels.
+fn place(host: &Host) -> Option<(String, String)> {
+    let file = files(host).into_iter().next()?;
+    let (dir, _) = file.rsplit_once('/')?;
+    let vector = format!("{dir}/ldlinux.sys");
+    let there = host.exists(&vector) && host.program("extlinux").is_some();
+    there.then(|| (dir.to_owned(), vector))
+}
+
+/// What EXTLINUX boots once.
+fn armed(host: &Host) -> Option<String> {
+    let (_, vector) = place(host)?;
+    // What follows the label is for the kernel.
+    let said = adv::once(&host.read_bytes(&vector).ok()?)?;
+    said.split_whitespace().next().map(str::to_owned)
+}
+
+/// The label that boots without a wish for one boot, and why; `None` for the first one.
+fn default(text: &str) -> (Option<String>, &'static str) {
+    let (mut asked, mut marked, mut label) = (None, None, None);
+    for (begin, _, line) in lines(text) {
+        let (key, range) = value(begin, line);
+        let said = text.get(range).unwrap_or_default();
+        let first = said.split_whitespace().next().unwrap_or_default();
+        match key.to_ascii_lowercase().as_str() {
+            // Old files name the menu's program there.
+            "default" if !first.ends_with(".c32") => asked = Some(first.to_owned()),
+            "label" => label = Some(said.to_owned()),
+            "menu" if said.eq_ignore_ascii_case("default") && marked.is_none() => {
+                marked.clone_from(&label);
+            }
+            _ => {}
+        }
+    }
+    match (asked, marked) {
+        (Some(asked), _) => (Some(asked), "default of extlinux.conf"),
+        (None, Some(marked)) => (Some(marked), "menu default of extlinux.conf"),
+        (None, None) => (None, "it is the first"),
+    }
+}
+
+/// A text without our labels.
+fn without_ours(text: &str) -> String {
+    let Some(from) = text.find(BEGIN) else { return text.to_owned() };
+    let Some(length) = text.get(from..).and_then(|rest| rest.find(END)) else {
+        return text.to_owned();
+    };
+    let rest = text.get(from + length + END.len()..).unwrap_or_default();
+    format!("{}{rest}", text.get(..from).unwrap_or_default())
+}
+
+/// A text with a label of ours for each chosen kernel, behind all others.
+fn with_copies(text: &str, parts: &[Part], order: &Order) -> String {
+    let mut seen: Vec<&str> = Vec::new();
+    let mut new = text.to_owned();
+    if !text.is_empty() && !text.ends_with('\n') {
+        new.push('\n');
+    }
+    new.push_str(BEGIN);
+    for part in parts {
+        let Some(version) = part.version.as_deref() else { continue };
+        let chosen = order.kernels.iter().any(|it| it == version);
+        if chosen && !seen.contains(&version) {
+            new.push_str(&copy(text, part, order.words));
+            seen.push(version);
+        }
+    }
+    new + END
+}
+
+/// The label of a part once more, under a name of its own and with the words.
+fn copy(text: &str, part: &Part, words: &[String]) -> String {
+    let mut copy = String::new();
+    let mut here = false;
+    for (begin, number, line) in lines(text) {
+        let (key, range) = value(begin, line);
+        let said = text.get(range).unwrap_or_default();
+        match key.to_ascii_lowercase().as_str() {
+            "label" => {
+                here = said == part.title;
+                if here {
+                    copy.push_str(&format!("label {OURS}{said}\n"));
+                    copy.push_str(&format!("\tmenu label {said} (cpushield)\n"));
+                }
+            }
+            _ if !here => {}
+            "append" if number == part.line => {
+                let args = text.get(part.args.clone()).unwrap_or_default();
+                copy.push_str(&format!("\tappend {}\n", line::with_missing(args, words)));
+            }
+            taken if TAKEN.contains(&taken) => copy.push_str(&format!("\t{key} {said}\n")),
+            _ => {}
+        }
+    }
+    copy
 }
 
 /// A label while it is read.

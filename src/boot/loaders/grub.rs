@@ -144,7 +144,7 @@ impl Loader for Grub {
         }
     }
 
-    fn is_ours(&self, bytes: &[u8]) -> bool {
+    fn is_ours(&self, _path: &str, bytes: &[u8]) -> bool {
         bytes.starts_with(MARK.as_bytes())
     }
 
@@ -158,6 +158,12 @@ impl Loader for Grub {
         }
         self.forget_once(host, entry)?;
         Err(cannot(format!("GRUB does not make {entry} boot next")))
+    }
+
+    fn choice(&self, host: &Host, entry: &str) -> String {
+        let (_, program) = place(host).unwrap_or(("", "grub-mkconfig"));
+        let [once, always] = ["reboot", "set-default"].map(|it| program.replace("mkconfig", it));
+        format!("once: {once} {entry}; always: {always} {entry}, with GRUB_DEFAULT=saved")
     }
 
     fn forget_once(&self, host: &Host, entry: &str) -> Result<(), BootError> {

@@ -32,8 +32,8 @@ pub(super) struct Lines {
     pub files: fn(&Host) -> Vec<String>,
     /// The kernels of one file.
     pub parse: fn(&str) -> Result<Vec<Part>, Wrong>,
-    /// What the loader calls the kernel of a file, where it is one a file.
-    pub id: fn(&str) -> Option<String>,
+    /// What the loader calls a kernel of a file.
+    pub id: fn(&str, &Part) -> Option<String>,
     /// Whether a line is for whichever kernel there is, later ones too.
     pub any_kernel: bool,
     /// How to reach the menu.
@@ -93,14 +93,13 @@ impl Loader for Lines {
         let mut entries = Vec::new();
         for path in files {
             let (text, parts) = self.read(host, &path)?;
-            let id = (self.id)(&path);
             entries.extend(parts.into_iter().map(|part| Entry {
+                id: (self.id)(&path, &part),
                 args: text.get(part.args).unwrap_or_default().to_owned(),
                 place: format!("{path}:{}", part.line),
                 version: part.version.unwrap_or_else(|| running.clone()),
                 title: part.title,
                 files: part.files,
-                id: id.clone(),
                 ours: false,
             }));
         }
@@ -113,40 +112,15 @@ impl Loader for Lines {
     }
 
     fn recipe(&self, host: &Host, order: &Order) -> Result<Recipe, BootError> {
-        let running = host.read_line("/proc/sys/kernel/osrelease").unwrap_or_default();
         let mut recipe = Recipe::default();
         for path in (self.files)(host) {
             let (text, parts) = self.read(host, &path)?;
-            let mut new = text.clone();
-            for part in parts.into_iter().rev() {
-                let version = part.version.unwrap_or_else(|| running.clone());
-                if !order.kernels.contains(&version) {
-                    continue;
-                }
-                let args = text.get(part.args.clone()).unwrap_or_default();
-                let missing: Vec<String> =
-                    order.words.iter().filter(|word| !line::has(args, word)).cloned().collect();
-                new.replace_range(part.args, &line::with(args, &missing));
-            }
+            let new = given(host, &text, parts, order);
             if new != text {
-                let path = host.behind_links(&path);
-                let mode = host.access(&path)?.mode;
-                recipe.edits.push(Edit { path, bytes: new.into_bytes(), mode });
+                recipe.edits.push(whole(host, &path, new)?);
             }
         }
         Ok(recipe)
-    }
-
-    fn source(&self, _host: &Host, _keyword: &str) -> Option<String> {
-        None
-    }
-
-    fn make(&self, _host: &Host, path: &str) -> Result<Vec<u8>, BootError> {
-        Err(BootError::Wrong { why: format!("{path} is made by no program"), hint: None })
-    }
-
-    fn without_ours(&self, made: &[u8]) -> Vec<u8> {
-        made.to_vec()
     }
 
     fn stripped(&self, now: &[u8], words: &[String]) -> Option<Vec<u8>> {
@@ -159,32 +133,38 @@ impl Loader for Lines {
         (new != text).then(|| new.into_bytes())
     }
 
-    fn is_ours(&self, _bytes: &[u8]) -> bool {
-        false
-    }
-
-    fn makes_anew(&self, _path: &str) -> bool {
-        false
-    }
-
-    fn is_made(&self, _path: &str) -> bool {
-        false
-    }
-
     fn covers_later(&self, _host: &Host) -> bool {
         self.any_kernel
     }
 
     fn once(&self, _host: &Host, _entry: &str) -> Result<(), BootError> {
-        Err(BootError::Wrong {
-            why: format!("a trial is not known to work with {}", self.name),
-            hint: Some("without a trial: cpushield apply --boot".to_owned()),
-        })
+        Err(super::grub::cannot(format!("{} boots no entry once", self.name)))
     }
 
-    fn forget_once(&self, _host: &Host, _entry: &str) -> Result<(), BootError> {
-        Ok(())
+    fn choice(&self, _host: &Host, entry: &str) -> String {
+        format!("choose {entry} in the menu")
     }
+}
+
+/// A text with the words of an order for the kernels that are to have them.
+pub(super) fn given(host: &Host, text: &str, parts: Vec<Part>, order: &Order) -> String {
+    let running = host.read_line("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut new = text.to_owned();
+    for part in parts.into_iter().rev() {
+        let version = part.version.unwrap_or_else(|| running.clone());
+        if order.kernels.contains(&version) {
+            let args = text.get(part.args.clone()).unwrap_or_default();
+            new.replace_range(part.args, &line::with_missing(args, order.words));
+        }
+    }
+    new
+}
+
+/// A file of a new text that keeps its permissions.
+pub(super) fn whole(host: &Host, path: &str, text: String) -> Result<Edit, BootError> {
+    let path = host.behind_links(path);
+    let mode = host.access(&path)?.mode;
+    Ok(Edit { path, bytes: text.into_bytes(), mode })
 }
 
 /// The lines of a text with the byte each begins at and its number, line ends taken off.

@@ -1,6 +1,7 @@
 //! Boot loaders, one file each. A loader reads its own menu and says what is to be written; it
 //! writes nothing itself: [`super::write`] does, for all of them, with the journal.
 
+mod adv;
 mod bls;
 mod extlinux;
 mod grub;
@@ -113,16 +114,22 @@ pub trait Loader: Sync {
     fn recipe(&self, host: &Host, order: &Order) -> Result<Recipe, BootError>;
 
     /// Where a word stands that a kernel is given already, for a person who wants to change it.
-    fn source(&self, host: &Host, keyword: &str) -> Option<String>;
+    fn source(&self, _host: &Host, _keyword: &str) -> Option<String> {
+        None
+    }
 
     /// Makes a file by the loader's own program, without writing it.
     ///
     /// # Errors
     /// There is no such program, or it fails.
-    fn make(&self, host: &Host, path: &str) -> Result<Vec<u8>, BootError>;
+    fn make(&self, _host: &Host, path: &str) -> Result<Vec<u8>, BootError> {
+        Err(BootError::Wrong { why: format!("{path} is made by no program"), hint: None })
+    }
 
     /// A made file without what is there because of us.
-    fn without_ours(&self, made: &[u8]) -> Vec<u8>;
+    fn without_ours(&self, made: &[u8]) -> Vec<u8> {
+        made.to_vec()
+    }
 
     /// A file that others changed since, without these words; `None` where the loader has no words
     /// of ours in files of others.
@@ -141,7 +148,9 @@ pub trait Loader: Sync {
     }
 
     /// Whether a file that is there is one of ours.
-    fn is_ours(&self, bytes: &[u8]) -> bool;
+    fn is_ours(&self, _path: &str, _bytes: &[u8]) -> bool {
+        false
+    }
 
     /// Lets this entry boot once and reads back that it will.
     ///
@@ -149,17 +158,32 @@ pub trait Loader: Sync {
     /// The loader cannot take a wish for one boot back by itself, or refuses it.
     fn once(&self, host: &Host, entry: &str) -> Result<(), BootError>;
 
+    /// What [`Loader::once`] leaves to the reboot: an argument of it, where the loader is asked
+    /// that way.
+    fn reboots_with(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// How a person lets this entry boot.
+    fn choice(&self, host: &Host, entry: &str) -> String;
+
     /// Takes that wish back, where it is still there.
     ///
     /// # Errors
     /// The loader refuses it.
-    fn forget_once(&self, host: &Host, entry: &str) -> Result<(), BootError>;
+    fn forget_once(&self, _host: &Host, _entry: &str) -> Result<(), BootError> {
+        Ok(())
+    }
 
     /// Whether an edit makes a file of ours, that cannot be there before.
-    fn makes_anew(&self, path: &str) -> bool;
+    fn makes_anew(&self, _path: &str) -> bool {
+        false
+    }
 
     /// Whether [`Loader::make`] makes this file.
-    fn is_made(&self, path: &str) -> bool;
+    fn is_made(&self, _path: &str) -> bool {
+        false
+    }
 }
 
 /// Reads bytes as a file of each loader that holds lines as they are, takes words in and out again,
@@ -169,14 +193,14 @@ pub trait Loader: Sync {
 /// Something else has.
 pub fn parsed(bytes: &[u8]) {
     let words = ["nohz_full=2-3".to_owned()];
-    for lines in [&bls::LINES, &extlinux::EXTLINUX, &raspberry::RASPBERRY] {
+    for lines in [&bls::LINES, &extlinux::LINES, &raspberry::LINES] {
         lines.round_trip(bytes, &words);
     }
 }
 
 /// Every loader, the surest sign first.
 pub const LOADERS: &[&dyn Loader] =
-    &[&grub::Grub, &bls::Bls, &extlinux::EXTLINUX, &raspberry::RASPBERRY];
+    &[&grub::Grub, &bls::Bls, &extlinux::Extlinux, &raspberry::Raspberry];
 
 /// The loader of this name.
 #[must_use]

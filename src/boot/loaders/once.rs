@@ -138,6 +138,16 @@ pub(super) fn arm(host: &Host, entry: &str) -> Result<(), BootError> {
     grub::arm(host, entry)
 }
 
+/// How a person lets an entry boot.
+pub(super) fn choice(host: &Host, entry: &str) -> String {
+    if is_systemd_boot(host) {
+        return format!(
+            "once: bootctl set-oneshot {entry}.conf; always: bootctl set-default {entry}.conf"
+        );
+    }
+    Grub.choice(host, entry)
+}
+
 /// Takes that wish back, where it is still there.
 pub(super) fn forget(host: &Host, entry: &str) -> Result<(), BootError> {
     let ours = |it: String| it.trim_end_matches(".conf") == entry;

@@ -1,25 +1,220 @@
 //! `cmdline.txt` of a Raspberry Pi: one line for whichever kernel `config.txt` names. The firmware
 //! reads the first line alone.
+//!
+//! A trial is a `tryboot.txt`: the firmware takes it in place of `config.txt` for the one boot that
+//! `reboot '0 tryboot'` asks for, and forgets that before it starts anything.
+//!
+//! Sources: Raspberry Pi's documentation, config.txt (`cmdline`, `os_prefix`, conditional filters),
+//! autoboot.txt (`tryboot_a_b`) and fail-safe updates (TRYBOOT); rpi_firmware_notify_reboot() in
+//! drivers/firmware/raspberrypi.c of Raspberry Pi's kernel 6.6, which the mainline driver lacks.
 
-use super::lines::{Lines, Part, Wrong};
+use super::lines::{Lines, Part, Wrong, lines};
+use super::{Edit, Entry, Found, Loader, Order, Recipe, grub};
+use crate::boot::error::BootError;
+use crate::boot::line;
 use cpushield_linux::Host;
 
 const DIRS: &[&str] = &["/boot/firmware", "/boot"];
 
-pub(super) static RASPBERRY: Lines = Lines {
+/// What the firmware takes in place of `config.txt`.
+const TRYBOOT: &str = "tryboot.txt";
+/// The command line of that boot.
+const CMDLINE: &str = "cpushield-cmdline.txt";
+/// The first line of our `tryboot.txt`.
+const MARK: &str = "# Made by cpushield; `cpushield undo --boot` removes it.\n";
+/// The argument of the reboot that asks for it.
+const ARGUMENT: &str = "0 tryboot";
+/// What the firmware says of that flag; older ones say nothing.
+const FLAG: &str = "/proc/device-tree/chosen/bootloader/tryboot";
+
+pub(super) static LINES: Lines = Lines {
     name: "raspberry-pi",
     files,
     parse,
-    id: |_| None,
+    id: |_, _| None,
     any_kernel: true,
     menu: "there is no menu: put the card into another machine and edit cmdline.txt",
 };
 
+/// What `config.txt` says of the command line.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Config {
+    /// What stands in front of the names of an operating system's files.
+    prefix: String,
+    /// The file of the command line.
+    cmdline: Option<String>,
+    /// The line at which a section for trials of others begins.
+    tryboot: Option<usize>,
+}
+
+impl Config {
+    /// The path of the command line, below the directory of `config.txt`.
+    fn line(&self, name: &str) -> String {
+        match name.strip_prefix('/') {
+            Some(whole) => whole.to_owned(),
+            None => format!("{}{name}", self.prefix),
+        }
+    }
+
+    fn cmdline(&self) -> String {
+        self.line(self.cmdline.as_deref().unwrap_or("cmdline.txt"))
+    }
+}
+
+/// Reads `config.txt` as far as the command line goes.
+fn config(text: &str) -> Result<Config, Wrong> {
+    let mut config = Config::default();
+    let mut section = "all".to_owned();
+    for (_, number, line) in lines(text) {
+        let line = line.trim();
+        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.split(']').next()) {
+            section = name.to_ascii_lowercase();
+            if section == "tryboot" {
+                config.tryboot.get_or_insert(number);
+            }
+            continue;
+        }
+        let Some((key, value)) = line.split_once('=') else { continue };
+        match (key.trim(), section.as_str()) {
+            ("cmdline" | "os_prefix", "none" | "tryboot") => {}
+            ("cmdline", "all") => config.cmdline = Some(value.trim().to_owned()),
+            ("os_prefix", "all") => value.trim().clone_into(&mut config.prefix),
+            ("cmdline" | "os_prefix", _) => {
+                return Err((number, "which command line counts depends on a condition"));
+            }
+            _ => {}
+        }
+    }
+    Ok(config)
+}
+
+/// The directory of `config.txt`, its text, and what it says; `None` where there is none.
+fn place(host: &Host) -> Result<Option<(&'static str, String, Config)>, BootError> {
+    for dir in DIRS {
+        let path = format!("{dir}/config.txt");
+        let Ok(bytes) = host.read_bytes(&path) else { continue };
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let config = config(&text).map_err(|(line, what)| BootError::Unparsable {
+            path,
+            why: format!("line {line}: {what}"),
+        })?;
+        if host.exists(&format!("{dir}/{}", config.cmdline())) {
+            return Ok(Some((dir, text, config)));
+        }
+    }
+    Ok(None)
+}
+
 fn files(host: &Host) -> Vec<String> {
-    let there = |dir: &&&str| {
-        host.exists(&format!("{dir}/cmdline.txt")) && host.exists(&format!("{dir}/config.txt"))
-    };
-    DIRS.iter().find(there).map(|dir| format!("{dir}/cmdline.txt")).into_iter().collect()
+    let found = place(host).ok().flatten();
+    found.map(|(dir, _, config)| format!("{dir}/{}", config.cmdline())).into_iter().collect()
+}
+
+#[derive(Debug)]
+pub(super) struct Raspberry;
+
+impl Loader for Raspberry {
+    fn name(&self) -> &'static str {
+        LINES.name
+    }
+
+    fn find(&self, host: &Host) -> Result<Option<Found>, BootError> {
+        let Some((dir, _, config)) = place(host)? else { return Ok(None) };
+        let Some(mut found) = LINES.find(host)? else { return Ok(None) };
+        let tryboot = format!("{dir}/{TRYBOOT}");
+        if host.read_bytes(&tryboot).is_ok_and(|bytes| self.is_ours(&tryboot, &bytes)) {
+            let path = format!("{dir}/{}", config.line(CMDLINE));
+            let (text, parts) = LINES.read(host, &path)?;
+            let running = host.read_line("/proc/sys/kernel/osrelease").unwrap_or_default();
+            found.entries.extend(parts.into_iter().map(|part| Entry {
+                version: running.clone(),
+                title: "the kernel of tryboot.txt".to_owned(),
+                id: Some(TRYBOOT.to_owned()),
+                args: text.get(part.args).unwrap_or_default().to_owned(),
+                ours: true,
+                files: None,
+                place: format!("{path}:{}", part.line),
+            }));
+        }
+        Ok(Some(found))
+    }
+
+    fn recipe(&self, host: &Host, order: &Order) -> Result<Recipe, BootError> {
+        let Some((dir, text, config)) = place(host)? else { return Ok(Recipe::default()) };
+        let ours = [format!("{dir}/{TRYBOOT}"), format!("{dir}/{}", config.line(CMDLINE))];
+        if !order.last {
+            let gone = ours
+                .into_iter()
+                .filter(|path| host.read_bytes(path).is_ok_and(|bytes| self.is_ours(path, &bytes)));
+            return Ok(Recipe { gone: gone.collect(), ..LINES.recipe(host, order)? });
+        }
+        let [tryboot, cmdline] = ours;
+        let path = format!("{dir}/{}", config.cmdline());
+        let (line, parts) = LINES.read(host, &path)?;
+        let args = parts.first().and_then(|part| line.get(part.args.clone())).unwrap_or_default();
+        let args = line::with_missing(args, order.words);
+        let mode = host.access(&path)?.mode;
+        let edit = |path, text: String| Edit { path, bytes: text.into_bytes(), mode };
+        let end = if text.ends_with('\n') || text.is_empty() { "" } else { "\n" };
+        let text = format!("{MARK}{text}{end}\n[all]\ncmdline={CMDLINE}\n");
+        let edits = vec![edit(cmdline, args + "\n"), edit(tryboot, text)];
+        Ok(Recipe { edits, ..Recipe::default() })
+    }
+
+    fn stripped(&self, now: &[u8], words: &[String]) -> Option<Vec<u8>> {
+        LINES.stripped(now, words)
+    }
+
+    fn is_ours(&self, path: &str, bytes: &[u8]) -> bool {
+        // One line cannot say whose it is: its name does.
+        path.ends_with(CMDLINE) || bytes.starts_with(MARK.as_bytes())
+    }
+
+    /// Nothing is written for it: the reboot asks. Whether anybody would hear is looked at.
+    fn once(&self, host: &Host, _entry: &str) -> Result<(), BootError> {
+        let cannot = |why: String| Err(grub::cannot(why));
+        let Some((dir, _, config)) = place(host)? else { return Err(BootError::NoTrial) };
+        if let Some(line) = config.tryboot {
+            return cannot(format!(
+                "{dir}/config.txt has a section [tryboot] in line {line}, so another program uses \
+                 that flag"
+            ));
+        }
+        let autoboot = host.read(&format!("{dir}/autoboot.txt")).unwrap_or_default();
+        if autoboot.lines().any(|line| line.replace(' ', "") == "tryboot_a_b=1") {
+            return cannot(format!(
+                "with tryboot_a_b=1 of {dir}/autoboot.txt the firmware does not read {TRYBOOT}"
+            ));
+        }
+        if !host.exists(FLAG) {
+            return cannot(format!(
+                "the firmware shows no {FLAG}: one that knows it comes with an update of the system"
+            ));
+        }
+        if !host.read("/proc/kallsyms").is_ok_and(|it| it.contains("rpi_firmware_notify_reboot")) {
+            return cannot(
+                "the running kernel hands no argument of a reboot to the firmware, as Raspberry \
+                 Pi's own kernels do"
+                    .to_owned(),
+            );
+        }
+        if !host.exists("/run/systemd/system") {
+            return cannot("only systemd is known to reboot with an argument".to_owned());
+        }
+        Ok(())
+    }
+
+    fn reboots_with(&self) -> Option<&'static str> {
+        Some(ARGUMENT)
+    }
+
+    fn choice(&self, _host: &Host, _entry: &str) -> String {
+        format!("once: reboot '{ARGUMENT}'")
+    }
+
+    fn makes_anew(&self, path: &str) -> bool {
+        path.ends_with(TRYBOOT) || path.ends_with(CMDLINE)
+    }
 }
 
 /// The one line.
@@ -47,5 +242,19 @@ mod tests {
         assert_eq!(&text[parse(text).unwrap()[0].args.clone()], text.trim());
         assert_eq!(parse("a\n\nb\n").unwrap_err().0, 3);
         assert_eq!(parse("").unwrap_err().0, 1);
+    }
+
+    #[test]
+    fn the_command_line_is_where_the_configuration_says() {
+        let path = |text: &str| config(text).unwrap().cmdline();
+        assert_eq!(path("arm_64bit=1\n[pi4]\nkernel=a\n"), "cmdline.txt");
+        assert_eq!(
+            path("[all]\nos_prefix=current/\n[tryboot]\nos_prefix=new/\n"),
+            "current/cmdline.txt"
+        );
+        assert_eq!(path("os_prefix=a-\ncmdline = line.txt # x"), "a-line.txt # x");
+        assert_eq!(path("os_prefix=a-\n[none]\ncmdline=x\n[all]\ncmdline=/b/c\n"), "b/c");
+        assert_eq!(config("\n[pi4]\ncmdline=x\n").unwrap_err().0, 3);
+        assert_eq!(config("a\n[tryboot]\n").unwrap().tryboot, Some(2));
     }
 }

@@ -1,0 +1,333 @@
+//! Trials and entries of our own with EXTLINUX, U-Boot and a Raspberry Pi: what boots once where
+//! the loader can, and a refusal that leaves nothing where it cannot.
+
+use super::grub::Machine;
+use super::{cpus, planned};
+use cpushield::boot::plan::Asked;
+use cpushield::boot::write::{self, How};
+use cpushield::boot::{BootError, SettledAs, Written, loaders, status, trial};
+use cpushield::report::boot_written_text;
+use cpushield_linux::{Host, Said};
+use std::process::Command;
+
+const FILE: &str = "boot/extlinux/extlinux.conf";
+const ADDED: &str = "nohz_full=2-3 rcu_nocbs=2-3 irqaffinity=0-1";
+const LABELS: &str = "\
+default l1
+timeout 50
+label l0
+\tmenu label Debian 6.1.0-rt
+\tlinux /vmlinuz-6.1.0-rt
+\tinitrd /initrd.img-6.1.0-rt
+\tfdtdir /dtb-6.1.0-rt/
+\tmenu default
+\tappend root=/dev/sda1 ro quiet
+label l1
+\tlinux /vmlinuz-6.1.0
+\tappend root=/dev/sda1 ro
+label l1r
+\tlinux /vmlinuz-6.1.0
+\tappend root=/dev/sda1 ro single";
+
+fn on_trial() -> How {
+    How { trial: true, ..How::default() }
+}
+
+fn rt() -> Asked {
+    Asked { kernels: Some("*-rt".to_owned()), ..cpus("2-3") }
+}
+
+fn u_boot() -> Machine {
+    let machine = Machine::without_loader();
+    machine.write(FILE, LABELS);
+    machine
+}
+
+/// EXTLINUX's own program is played: it keeps what it is told as the real one does.
+fn extlinux() -> (Machine, Host) {
+    let machine = u_boot();
+    machine.program("usr/bin/extlinux");
+    std::fs::write(machine.path("boot/extlinux/ldlinux.sys"), vector("")).unwrap();
+    let host = machine.host().with_programs(|root, words, _| {
+        let path = root.join("boot/extlinux/ldlinux.sys");
+        match words {
+            ["extlinux", "--clear-once", "/boot/extlinux"] => {
+                std::fs::write(path, vector("")).unwrap();
+            }
+            ["extlinux", once, "/boot/extlinux"] => {
+                std::fs::write(path, vector(once.strip_prefix("--once=").unwrap())).unwrap();
+            }
+            _ => return None,
+        }
+        Some(Said { status: Some(0), ..Said::default() })
+    });
+    (machine, host)
+}
+
+/// `ldlinux.sys` as far as it matters: two copies of the vector at its end.
+fn vector(once: &str) -> Vec<u8> {
+    let mut data = vec![0_u8; 500];
+    if !once.is_empty() {
+        data[0] = 1;
+        data[1] = u8::try_from(once.len()).unwrap();
+        data[2..2 + once.len()].copy_from_slice(once.as_bytes());
+    }
+    let word = |word: &[u8]| u32::from_le_bytes(word.try_into().unwrap());
+    let sum = data.chunks(4).fold(0_u32, |sum, it| sum.wrapping_add(word(it)));
+    let sum = 0xa304_1767_u32.wrapping_sub(sum).to_le_bytes();
+    let copy =
+        [&0x5a2d_2fa5_u32.to_le_bytes()[..], &sum, &data, &0xdd28_bf64_u32.to_le_bytes()].concat();
+    [vec![9; 77], copy.clone(), copy].concat()
+}
+
+fn ours(machine: &Machine) -> Vec<loaders::Entry> {
+    let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
+    found.entries.into_iter().filter(|entry| entry.ours).collect()
+}
+
+fn armed(machine: &Machine, host: &Host, asked: &Asked) -> Written {
+    let plan = planned(&machine.host(), asked).unwrap();
+    write::write(host, &machine.store(), &plan, &on_trial()).unwrap()
+}
+
+#[test]
+fn which_label_boots_is_said_and_it_is_the_one_that_gets_them() {
+    let machine = u_boot();
+    let plan = planned(&machine.host(), &cpus("2-3")).unwrap();
+    assert_eq!(plan.next.as_deref(), Some("l1 (default of extlinux.conf)"));
+    let chosen: Vec<_> = plan.kernels.iter().filter(|it| it.chosen).map(|it| &it.version).collect();
+    assert_eq!(chosen, ["6.1.0"]);
+    let next = |text: &str| {
+        machine.write(FILE, text);
+        let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
+        (found.next, found.why, found.warnings.len())
+    };
+    let menu = LABELS.replace("default l1", "DEFAULT menu.c32");
+    assert_eq!(next(&menu), (Some(0), "menu default of extlinux.conf".to_owned(), 1));
+    let none = LABELS.replace("default l1", "").replace("\tmenu default", "");
+    assert_eq!(next(&none), (Some(0), "it is the first".to_owned(), 1));
+    let lost = LABELS.replace("default l1", "default gone");
+    assert_eq!(next(&lost), (None, "default of extlinux.conf".to_owned(), 2));
+}
+
+#[test]
+fn labels_of_our_own_leave_the_default_alone_and_go_to_the_byte() {
+    let machine = u_boot();
+    let before = machine.files();
+    let plan = planned(&machine.host(), &rt()).unwrap();
+    let how = How { keep_default: true, ..How::default() };
+    let written = write::write(&machine.host(), &machine.store(), &plan, &how).unwrap();
+    assert!(!written.next_has && written.next.as_ref().unwrap().starts_with("l1 ("));
+    let text = machine.read(FILE);
+    assert!(text.starts_with(LABELS));
+    let own = "label cpushield-l0\n\tmenu label l0 (cpushield)\n\tlinux /vmlinuz-6.1.0-rt\n\tinitrd \
+               /initrd.img-6.1.0-rt\n\tfdtdir /dtb-6.1.0-rt/\n\tappend nohz_full=2-3 rcu_nocbs=2-3 \
+               irqaffinity=0-1 root=/dev/sda1 ro quiet\n";
+    assert!(text.contains(own), "{text}");
+    let said = boot_written_text(&written);
+    assert!(said.contains("always: `default cpushield-l0` in /boot/extlinux/"), "{said}");
+    assert!(said.contains("The entries without them stay"), "{said}");
+    let status = status::status(&machine.host(), &machine.store()).unwrap();
+    assert_eq!(status.kernels, ["6.1.0-rt"]);
+    write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
+    assert_eq!(before, machine.files());
+    // Another hand has written since: its words stay, our labels go.
+    write::write(&machine.host(), &machine.store(), &plan, &how).unwrap();
+    machine.write(FILE, &machine.read(FILE).replace("timeout 50", "timeout 9"));
+    write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
+    assert_eq!(machine.read(FILE), LABELS.replace("timeout 50", "timeout 9") + "\n");
+}
+
+#[test]
+fn extlinux_boots_a_label_once_and_a_trial_that_holds_is_permanent() {
+    let (machine, host) = extlinux();
+    let before = machine.files();
+    let written = armed(&machine, &host, &rt());
+    assert_eq!(written.next.unwrap(), "cpushield-l0 (boot-once of ldlinux.sys, for one boot)");
+    assert!(written.next_has && ours(&machine)[0].args.contains("panic=30"));
+    write::undo(&host, &machine.store()).unwrap().unwrap();
+    assert_eq!(before, machine.files());
+    // It hung: the loader has cleared the wish before it booted, and the default came back.
+    armed(&machine, &host, &rt());
+    std::fs::write(machine.path("boot/extlinux/ldlinux.sys"), vector("")).unwrap();
+    machine.write("proc/sys/kernel/random/boot_id", "b2\n");
+    let end = trial::settle(&host, &machine.store(), &[]).unwrap();
+    assert_eq!(end.end, SettledAs::TakenBack);
+    machine.write("proc/sys/kernel/random/boot_id", "b1\n");
+    assert_eq!(before, machine.files());
+    // Another, which holds.
+    armed(&machine, &host, &rt());
+    std::fs::write(machine.path("boot/extlinux/ldlinux.sys"), vector("")).unwrap();
+    boot(&machine);
+    assert_eq!(trial::settle(&host, &machine.store(), &[]).unwrap().end, SettledAs::Permanent);
+    assert_eq!(
+        machine.read(FILE),
+        LABELS.replacen("append ", &format!("append {ADDED} "), 1) + "\n"
+    );
+    write::undo(&host, &machine.store()).unwrap().unwrap();
+    assert_eq!(machine.read(FILE), LABELS);
+}
+
+/// The trial's boot, in which everything it wants is in force.
+fn boot(machine: &Machine) {
+    machine.write("proc/sys/kernel/random/boot_id", "b2\n");
+    machine.write("proc/cmdline", &format!("{ADDED} panic=30 ro\n"));
+    machine.write("sys/devices/system/cpu/nohz_full", "2-3\n");
+}
+
+#[test]
+fn what_the_real_extlinux_keeps_for_one_boot_is_read() {
+    let dir = std::env::temp_dir().join(format!("cpushield-adv-{}", std::process::id()));
+    std::fs::create_dir_all(dir.join("mnt")).unwrap();
+    // It writes to a directory of a file system that is mounted from a device alone.
+    let script = "set -e; cd \"$1\"; truncate -s 8M disk; mke2fs -q -F -t ext2 disk
+        mount -o loop disk mnt; trap 'umount mnt' EXIT
+        extlinux --install mnt >/dev/null 2>&1; extlinux --once=cpushield-l0 mnt 2>/dev/null
+        cat mnt/ldlinux.sys >set; extlinux --clear-once mnt 2>/dev/null; cat mnt/ldlinux.sys >clear";
+    let done =
+        Command::new("unshare").args(["--mount", "sh", "-c", script, "sh"]).arg(&dir).output();
+    let done = done.unwrap();
+    if done.status.success() {
+        for (file, wanted) in [("set", Some("cpushield-l0")), ("clear", Some("l1"))] {
+            let (machine, _) = extlinux();
+            std::fs::copy(dir.join(file), machine.path("boot/extlinux/ldlinux.sys")).unwrap();
+            machine.write(
+                FILE,
+                &format!("{LABELS}\nlabel cpushield-l0\nlinux /vmlinuz-1\nappend x\n"),
+            );
+            let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
+            let next = found.next.and_then(|index| found.entries[index].id.as_deref());
+            assert_eq!(next, wanted, "{file}");
+        }
+    } else {
+        let why = String::from_utf8_lossy(&done.stderr).into_owned();
+        eprintln!("NOT RUN: the real extlinux (package extlinux, as root): {why}");
+    }
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn u_boot_boots_nothing_once_so_no_trial_is_made_but_by_kexec() {
+    let machine = u_boot();
+    let before = machine.files();
+    let plan = planned(&machine.host(), &rt()).unwrap();
+    let (host, store) = (machine.host(), machine.store());
+    let error = write::write(&host, &store, &plan, &on_trial()).unwrap_err();
+    assert!(matches!(error, BootError::Failed { undone: None, .. }), "{error}");
+    assert!(error.to_string().contains("U-Boot boots what `default` says each time"), "{error}");
+    assert_eq!(before, machine.files());
+    // The running kernel starts the label, and a reset comes back to the default.
+    let how = How { kexec: true, ..on_trial() };
+    let written = write::write(&host, &store, &plan, &how).unwrap();
+    assert_eq!(written.trial.unwrap().entry, "cpushield-l0");
+    boot(&machine);
+    assert_eq!(trial::settle(&host, &store, &[]).unwrap().end, SettledAs::Permanent);
+    assert!(ours(&machine).is_empty());
+}
+
+const CONFIG: &str = "arm_64bit=1\n[pi4]\ndtoverlay=x\n[all]\nkernel=kernel8.img";
+const LINE: &str = "console=tty1 root=PARTUUID=1 rootwait\n";
+
+/// A Raspberry Pi whose firmware and kernel know of trials.
+fn raspberry() -> Machine {
+    let machine = Machine::without_loader();
+    machine.write("boot/firmware/config.txt", CONFIG);
+    machine.write("boot/firmware/cmdline.txt", LINE);
+    machine.write("proc/device-tree/chosen/bootloader/tryboot", "\0\0\0\0");
+    machine.write("proc/kallsyms", "0000000000000000 t rpi_firmware_notify_reboot\n");
+    machine.write("run/systemd/system/.keep", "");
+    machine
+}
+
+#[test]
+fn a_raspberry_pi_tries_them_for_the_boot_that_is_asked_for() {
+    let machine = raspberry();
+    let before = machine.files();
+    let (host, store) = (machine.host(), machine.store());
+    let written = armed(&machine, &host, &cpus("2-3"));
+    assert!(!written.next_has);
+    let said = boot_written_text(&written);
+    assert!(said.contains("Next: reboot '0 tryboot', then"), "{said}");
+    assert_eq!(
+        machine.read("boot/firmware/tryboot.txt"),
+        format!(
+            "# Made by cpushield; `cpushield undo --boot` removes it.\n{CONFIG}\n\n[all]\n\
+             cmdline=cpushield-cmdline.txt\n"
+        )
+    );
+    let wanted = format!("{ADDED} panic=30 {LINE}");
+    assert_eq!(machine.read("boot/firmware/cpushield-cmdline.txt"), wanted);
+    assert_eq!(machine.read("boot/firmware/cmdline.txt"), LINE);
+    // Another boot than the one that was asked for.
+    machine.write("proc/sys/kernel/random/boot_id", "b2\n");
+    assert_eq!(trial::settle(&host, &store, &[]).unwrap().end, SettledAs::TakenBack);
+    machine.write("proc/sys/kernel/random/boot_id", "b1\n");
+    assert_eq!(before, machine.files());
+    armed(&machine, &host, &cpus("2-3"));
+    boot(&machine);
+    assert_eq!(trial::settle(&host, &store, &[]).unwrap().end, SettledAs::Permanent);
+    assert_eq!(machine.read("boot/firmware/cmdline.txt"), format!("{ADDED} {LINE}"));
+    assert!(ours(&machine).is_empty() && !machine.path("boot/firmware/tryboot.txt").exists());
+    write::undo(&host, &store).unwrap().unwrap();
+    assert_eq!(machine.read("boot/firmware/cmdline.txt"), LINE);
+    // For good, beside the default.
+    machine.write("proc/sys/kernel/random/boot_id", "b1\n");
+    let plan = planned(&host, &cpus("3")).unwrap();
+    let how = How { keep_default: true, ..How::default() };
+    let said = boot_written_text(&write::write(&host, &store, &plan, &how).unwrap());
+    assert!(said.contains("  once: reboot '0 tryboot'\n"), "{said}");
+    write::undo(&host, &store).unwrap().unwrap();
+}
+
+/// A Raspberry Pi's own kernel keeps its configuration in itself alone.
+#[test]
+fn what_the_running_kernel_says_of_itself_counts() {
+    let machine = raspberry();
+    machine.write("proc/config.gz", "# CONFIG_NO_HZ_FULL is not set\nCONFIG_RCU_NOCB_CPU=y\n");
+    let plan = planned(&machine.host(), &cpus("2-3")).unwrap();
+    let skipped = plan.skipped.iter().find(|it| it.name == "nohz-full").unwrap();
+    assert_eq!(skipped.reason, "built without CONFIG_NO_HZ_FULL");
+    assert_eq!(plan.kernels[0].realtime, Some(false));
+}
+
+#[test]
+fn where_nobody_would_hear_a_raspberry_pi_makes_no_trial() {
+    let told = |breaks: &dyn Fn(&Machine)| {
+        let machine = raspberry();
+        breaks(&machine);
+        let before = machine.files();
+        let plan = planned(&machine.host(), &cpus("2-3")).unwrap();
+        let error =
+            write::write(&machine.host(), &machine.store(), &plan, &on_trial()).unwrap_err();
+        assert_eq!(before, machine.files(), "{error}");
+        error.to_string()
+    };
+    let config = |text: &'static str| {
+        move |machine: &Machine| machine.write("boot/firmware/config.txt", text)
+    };
+    assert!(told(&config("[tryboot]\nkernel=b\n")).contains("section [tryboot] in line 1"));
+    let autoboot = |machine: &Machine| {
+        machine.write("boot/firmware/autoboot.txt", "[all]\ntryboot_a_b = 1\nboot_partition=2\n");
+    };
+    assert!(told(&autoboot).contains("tryboot_a_b=1 of /boot/firmware/autoboot.txt"));
+    assert!(
+        told(&|it| it.remove("proc/device-tree/chosen/bootloader/tryboot")).contains("firmware")
+    );
+    assert!(told(&|it| it.write("proc/kallsyms", "0 t x\n")).contains("running kernel hands no"));
+    let theirs = |machine: &Machine| machine.write("boot/firmware/tryboot.txt", "kernel=b\n");
+    assert!(told(&theirs).contains("tryboot.txt is there and was not made by cpushield"));
+}
+
+#[test]
+fn the_command_line_that_the_firmware_reads_is_the_one_that_is_written() {
+    let machine = raspberry();
+    machine.write("boot/firmware/config.txt", "os_prefix=current/\ncmdline=line.txt\n");
+    machine.write("boot/firmware/current/line.txt", LINE);
+    let plan = planned(&machine.host(), &cpus("2-3")).unwrap();
+    write::write(&machine.host(), &machine.store(), &plan, &How::default()).unwrap();
+    assert_eq!(machine.read("boot/firmware/cmdline.txt"), LINE);
+    assert_eq!(machine.read("boot/firmware/current/line.txt"), format!("{ADDED} {LINE}"));
+    machine.write("boot/firmware/config.txt", "kernel=a\n[pi4]\ncmdline=line.txt\n");
+    let error = planned(&machine.host(), &cpus("2-3")).unwrap_err().to_string();
+    assert!(error.contains("/boot/firmware/config.txt") && error.contains("line 3: "), "{error}");
+}
