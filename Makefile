@@ -48,7 +48,10 @@ install:
 
 uninstall:
 	@set -e; binary="$(DESTDIR)$(PREFIX)/bin/cpushield"; \
-	[ -n "$(DESTDIR)" ] || { "$$binary" undo; "$$binary" undo --boot; }; rm -f "$$binary"
+	[ -n "$(DESTDIR)" ] || { state=/var/lib/cpushield; "$$binary" undo; "$$binary" undo --boot; \
+	    rm -f $$state/lock $$state/boot-trial.json; \
+	    [ ! -d $$state ] || rmdir --ignore-fail-on-non-empty $$state; }; \
+	rm -f "$$binary"
 
 clean:
 	cargo clean
