@@ -366,8 +366,9 @@ impl From<crate::boot::BootError> for Failure {
             BootError::NoKernel { .. } => {
                 Failure::machine(message).hint("choose others: --kernels GLOB")
             }
-            BootError::Conflict { .. } => Failure::machine(message)
-                .hint("take it out there, run update-grub, and try again; nothing was written"),
+            BootError::Conflict { .. } => Failure::machine(message).hint(
+                "change it there, with GRUB run update-grub, and try again; nothing was written",
+            ),
             BootError::Active { .. } => {
                 Failure::machine(message).hint("take them back first: cpushield undo --boot")
             }

@@ -348,6 +348,11 @@ fn rule(
         why.push("PREEMPT_RT kernels get the parameters, all others stay as they are".to_owned());
         return Ok(Rule::Realtime);
     }
+    let none = if configs.values().all(|it| it.realtime == Some(false)) {
+        "there is no PREEMPT_RT kernel"
+    } else {
+        "no kernel is known to be a PREEMPT_RT one"
+    };
     let boots = found.next.and_then(|index| found.entries.get(index));
     let newest = found.entries.iter().find(|entry| !entry.ours);
     Ok(match (boots, newest) {
@@ -357,16 +362,13 @@ fn rule(
         }
         (Some(boots), Some(newest)) if boots.version != newest.version => {
             why.push(format!(
-                "there is no PREEMPT_RT kernel: {}, which boots by default, gets the parameters; a \
-                 newer one does not",
+                "{none}: {}, which boots by default, gets the parameters; a newer one does not",
                 boots.version
             ));
             Rule::Matching { glob: boots.version.clone() }
         }
         _ => {
-            why.push(
-                "there is no PREEMPT_RT kernel: the newest one gets the parameters".to_owned(),
-            );
+            why.push(format!("{none}: the newest one gets the parameters"));
             Rule::Newest
         }
     })

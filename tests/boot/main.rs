@@ -5,6 +5,7 @@
 mod data;
 mod early;
 mod grub;
+mod init;
 mod kexec;
 mod once;
 mod others;

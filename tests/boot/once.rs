@@ -7,7 +7,7 @@ use cpushield::boot::plan::Asked;
 use cpushield::boot::write::{self, How};
 use cpushield::boot::{BootError, SettledAs, Written, loaders, status, trial};
 use cpushield::report::boot_written_text;
-use cpushield_linux::{Host, Said};
+use cpushield_linux::{Fault, Host, Said};
 use std::process::Command;
 
 const FILE: &str = "boot/extlinux/extlinux.conf";
@@ -43,12 +43,16 @@ fn u_boot() -> Machine {
     machine
 }
 
-/// EXTLINUX's own program is played: it keeps what it is told as the real one does.
-fn extlinux() -> (Machine, Host) {
+fn with_extlinux() -> Machine {
     let machine = u_boot();
     machine.program("usr/bin/extlinux");
     std::fs::write(machine.path("boot/extlinux/ldlinux.sys"), vector("")).unwrap();
-    let host = machine.host().with_programs(|root, words, _| {
+    machine
+}
+
+/// EXTLINUX's own program is played: it keeps what it is told as the real one does.
+fn playing(machine: &Machine) -> Host {
+    machine.host().with_programs(|root, words, _| {
         let path = root.join("boot/extlinux/ldlinux.sys");
         match words {
             ["extlinux", "--clear-once", "/boot/extlinux"] => {
@@ -60,7 +64,12 @@ fn extlinux() -> (Machine, Host) {
             _ => return None,
         }
         Some(Said { status: Some(0), ..Said::default() })
-    });
+    })
+}
+
+fn extlinux() -> (Machine, Host) {
+    let machine = with_extlinux();
+    let host = playing(&machine);
     (machine, host)
 }
 
@@ -277,6 +286,58 @@ fn a_raspberry_pi_tries_them_for_the_boot_that_is_asked_for() {
     let said = boot_written_text(&write::write(&host, &store, &plan, &how).unwrap());
     assert!(said.contains("  once: reboot '0 tryboot'\n"), "{said}");
     write::undo(&host, &store).unwrap().unwrap();
+}
+
+/// A machine, how its programs are played, and what is asked for.
+type Kind = (fn() -> Machine, fn(&Machine) -> Host, fn() -> Asked);
+
+#[test]
+fn killed_at_any_write_a_trial_is_taken_back_or_settled_by_the_next_call() {
+    let kinds: [Kind; 2] =
+        [(with_extlinux, playing, rt), (raspberry, Machine::host, || cpus("2-3"))];
+    for (make, host, asked) in kinds {
+        let machine = make();
+        let whole = host(&machine);
+        armed(&machine, &whole, &asked());
+        let arming = whole.writes();
+        boot(&machine);
+        assert_eq!(trial::settle(&whole, &machine.store(), &[]).unwrap().end, SettledAs::Permanent);
+        let settling = whole.writes() - arming;
+        assert!(arming >= 2 && settling >= 1, "{arming} {settling}");
+        for at in 0..arming {
+            let machine = make();
+            let before = machine.files();
+            let plan = planned(&machine.host(), &asked()).unwrap();
+            let killed = host(&machine).failing(Fault::Stop { at });
+            write::write(&killed, &machine.store(), &plan, &on_trial()).unwrap_err();
+            write::undo(&host(&machine), &machine.store()).unwrap().unwrap();
+            assert_eq!(before, machine.files(), "killed at write {at}");
+        }
+        for at in 0..settling {
+            let machine = make();
+            armed(&machine, &host(&machine), &asked());
+            boot(&machine);
+            let killed = host(&machine).failing(Fault::Stop { at });
+            trial::settle(&killed, &machine.store(), &[]).unwrap_err();
+            match trial::settle(&host(&machine), &machine.store(), &[]) {
+                Ok(end) => assert_eq!(end.end, SettledAs::Permanent, "killed at write {at}"),
+                Err(BootError::NoTrial) => {}
+                Err(error) => panic!("killed at write {at}: {error}"),
+            }
+            assert!(ours(&machine).is_empty(), "killed at write {at}");
+            write::undo(&host(&machine), &machine.store()).unwrap().unwrap();
+            assert_eq!(of_loader(&make()), of_loader(&machine), "killed at write {at}");
+        }
+    }
+}
+
+/// The files below `/boot` with their bytes.
+fn of_loader(machine: &Machine) -> Vec<(String, Vec<u8>)> {
+    let base = machine.path("boot");
+    let files = machine.files().into_iter().filter_map(|(path, (_, bytes))| {
+        Some((path.strip_prefix(&base).ok()?.display().to_string(), bytes))
+    });
+    files.collect()
 }
 
 /// A Raspberry Pi's own kernel keeps its configuration in itself alone.

@@ -44,11 +44,9 @@ fn valid(copy: &[u8]) -> Option<&[u8]> {
 #[cfg(test)]
 pub(super) fn vector(once: &str) -> Vec<u8> {
     let mut data = vec![0; SIZE - 12];
-    if let Ok(length) = u8::try_from(once.len()) {
-        if length > 0 {
-            data[0..2].copy_from_slice(&[ONCE, length]);
-            data[2..2 + once.len()].copy_from_slice(once.as_bytes());
-        }
+    if !once.is_empty() {
+        data[0..2].copy_from_slice(&[ONCE, u8::try_from(once.len()).unwrap()]);
+        data[2..2 + once.len()].copy_from_slice(once.as_bytes());
     }
     let sum = data
         .chunks(4)

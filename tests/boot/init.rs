@@ -1,0 +1,106 @@
+//! The scripts of `apply --at-boot` and those who start them without systemd: OpenRC, and insserv
+//! with sysvinit's rc, as Debian packages them. `vm/init-roots` makes their roots; they run here in
+//! namespaces of their own, `vm/test init-scripts` lets them shield a CPU.
+
+use cpushield::boot::early::{self, Call, Init};
+use cpushield_linux::{Host, Said, Store};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Takes away what would reach beyond the namespaces, then does what inittab does.
+const BOOT: &str = r#"
+cd "$1"
+for name in udev hwclock.sh kmod urandom brightness mount-configfs checkfs.sh checkroot.sh \
+    checkroot-bootclean.sh mountnfs.sh mountnfs-bootclean.sh cgroups mountdevsubfs.sh; do
+    rm -f etc/runlevels/sysinit/$name etc/rcS.d/S??$name
+done
+mount --bind . .
+cd .
+mount -t proc proc "$1/proc"
+mount -t sysfs -o ro sys "$1/sys"
+mount -t tmpfs run "$1/run"
+mount -t tmpfs dev "$1/dev"
+for node in null zero tty console random urandom; do
+    : >"$1/dev/$node"
+    mount --bind "/dev/$node" "$1/dev/$node" || :
+done
+exec chroot "$1" /etc/init.d/rcS
+"#;
+
+fn root(kind: &str) -> Result<PathBuf, String> {
+    let cache = std::env::var_os("CPUSHIELD_CACHE").map(PathBuf::from);
+    let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache/cpushield/vm"));
+    let tar = cache.or(home).unwrap_or_default().join(format!("init/{kind}.tar"));
+    if !tar.exists() {
+        return Err(format!("{} is not there: vm/init-roots", tar.display()));
+    }
+    let root = std::env::temp_dir().join(format!("cpushield-{kind}-{}", std::process::id()));
+    std::fs::create_dir_all(&root).unwrap();
+    let done = Command::new("tar").arg("-C").arg(&root).arg("-xf").arg(&tar).output().unwrap();
+    // Users cannot make the device files in it, nor enter it.
+    match done.status.success() {
+        true => Ok(root),
+        false => {
+            let _ = std::fs::remove_dir_all(root);
+            Err(String::from_utf8_lossy(&done.stderr).lines().next().unwrap_or("").to_owned())
+        }
+    }
+}
+
+/// Their own programs answer, in their root.
+fn host(root: &Path) -> Host {
+    Host::recorded(root).unwrap().with_programs(|root, words, _| {
+        let mut chroot = Command::new("chroot");
+        chroot.arg(root).args(words).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+        let done = chroot.output().ok()?;
+        let err = String::from_utf8_lossy(&done.stderr).into_owned();
+        Some(Said { status: done.status.code(), out: done.stdout, err })
+    })
+}
+
+#[test]
+fn those_who_start_it_on_real_machines_do() {
+    for (kind, init) in [("openrc", Init::Openrc), ("sysv-rc", Init::Sysv)] {
+        let root = match root(kind) {
+            Ok(root) => root,
+            Err(why) => {
+                eprintln!("NOT RUN: {kind}: {why}");
+                continue;
+            }
+        };
+        if init == Init::Openrc {
+            std::fs::create_dir_all(root.join("run/openrc")).unwrap();
+        }
+        let program = root.join("usr/sbin/stub");
+        std::fs::write(&program, "#!/bin/sh\nprintf '%s|' \"$@\" >>/said\n").unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&program, mode).unwrap();
+        let words = ["apply", "--cpus", "3", "it's $HOME"].map(str::to_owned).to_vec();
+        let state = "/var/lib/cpushield".to_owned();
+        let call = Call { program: "/usr/sbin/stub".to_owned(), state, words };
+        let store = Store::new(&root.join("var/lib/cpushield"));
+        let installed = early::install(&host(&root), &store, &call).unwrap();
+        assert_eq!(installed.init, init);
+        let mut boot = Command::new("unshare");
+        boot.args(["--mount", "--pid", "--fork", "--uts", "--net", "sh", "-c", BOOT, "sh"]);
+        let done = boot.arg(&root).env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+        let done = done.env("TERM", "dumb").output().unwrap();
+        let told = format!(
+            "{}{}",
+            String::from_utf8_lossy(&done.stdout),
+            String::from_utf8_lossy(&done.stderr)
+        );
+        let said = std::fs::read_to_string(root.join("said")).unwrap_or_default();
+        let wanted = "--quiet|--state|/var/lib/cpushield|apply|--cpus|3|it's $HOME|";
+        assert_eq!(said, wanted, "{kind}: {told}");
+        early::remove(&host(&root), &store).unwrap().unwrap();
+        for dir in ["etc/init.d", "etc/rcS.d", "etc/rc2.d", "etc/runlevels/sysinit"] {
+            let names = std::fs::read_dir(root.join(dir)).into_iter().flatten();
+            let ours =
+                |it: &std::fs::DirEntry| it.file_name().to_string_lossy().contains("cpushield");
+            let left: Vec<_> = names.flatten().filter(ours).collect();
+            assert!(left.is_empty(), "{kind}: {left:?}");
+        }
+        std::fs::remove_dir_all(root).unwrap();
+    }
+}
