@@ -139,8 +139,8 @@ fn sysv(call: &Call) -> String {
 /// The runlevel of OpenRC in which the machine is set up: `boot`, and with Debian's scripts
 /// `sysinit`, which has all that elsewhere is in both (`rcS` of its package, 0.56).
 fn level(host: &Host) -> &'static str {
-    let debian = host.exists("/etc/runlevels/sysinit/bootmisc.sh");
-    if debian { "sysinit" } else { "boot" }
+    let names = host.list("/etc/runlevels/sysinit").unwrap_or_default();
+    if names.iter().any(|name| name == "bootmisc.sh") { "sysinit" } else { "boot" }
 }
 
 /// The init system that runs.
