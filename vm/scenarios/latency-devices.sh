@@ -1,7 +1,7 @@
 # `latency hpet` and `latency rtc` on devices: a delay of known length, every interrupt that the kernel counted, and a
 # clear word where a device cannot be had.
-# guest: 6.12 timeout=300
 # guest: 6.12 append=hpet_mmap=0
+# guest, slow: 6.12 timeout=300
 # guest, slow: 6.1-rt timeout=400
 . /host/lib.sh
 needs latency
@@ -9,8 +9,8 @@ echo 1 >/proc/sys/kernel/printk
 told() { python3 -c 'import json, sys; d = json.load(open("/tmp/latency.json")); print(eval(sys.argv[1]))' "$1"; }
 # Interrupts that have the name of a timer of /dev/hpet: somebody waits for them.
 named() { grep -cE 'IO-APIC.* hpet[0-9]+$' /proc/interrupts; }
-# How often the kernel had interrupt $irq since the guest was booted.
-counted() { awk -v irq="$irq:" '$1 == irq { for (i = 2; i <= 5; i++) n += $i } END { print n + 0 }' /proc/interrupts; }
+# How often the kernel had interrupt $irq since the guest was booted; /proc/interrupts forgets it with its handler.
+counted() { awk -v irq="$irq" '$1 == "intr" { print $(irq + 3) }' /proc/stat; }
 refused() { # INSTRUMENT WORDS
     cpushield latency "$1" --cpus 3 --for 1s >/tmp/out 2>/tmp/said
     is "latency $1 is refused" 3 echo $?
@@ -34,8 +34,11 @@ claim "its interrupt has its name meanwhile" [ "$(named)" = 1 ]
 wait $measurement
 is "it ends well" 0 echo $?
 there=$(($(counted) - before))
-is "it saw as many interrupts as the kernel counted, to a tenth" "True of $there" \
-    told "f'{abs((d['series'][0]['samples'] + d['series'][0]['missed']) / max(1, $there) - 1) < 0.1} of $there'"
+# While one waits for its handler the chip raises others, which the kernel does not get to see.
+seen=$(told "d['series'][0]['samples']") missed=$(told "d['series'][0]['missed']")
+claim "it has many samples: $seen" [ "$seen" -gt 20 ]
+claim "each is one of the $there interrupts that the kernel counted" [ "$seen" -le "$((there + 1))" ]
+claim "none of those is neither a sample nor among the $missed missed" [ "$there" -le "$((seen + missed + 2))" ]
 is "none of them before it was due" "[]" told "d['series'][0]['doubts']"
 claim "which CPU handled the interrupt is told" grep "interrupt [0-9]* of the HPET was handled on CPU" /tmp/latency.json
 is "its interrupt is gone afterwards" 0 named

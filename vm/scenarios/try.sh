@@ -8,8 +8,7 @@ status "try ends well" 0 cpushield try --seconds 3
 as_before "try leaves the machine as it was" /tmp/before
 
 # The price: the load was on every CPU before, and under the shield on those it left; the ratios are what they say.
-cpushield try --seconds 3 --price --json >/tmp/try.json 2>/tmp/said
-is "try --price ends well" 0 echo $?
+# In one of the guests: it has nothing to do with their kernels.
 price() { python3 -c '
 import json
 attempt = json.load(open("/tmp/try.json"))
@@ -24,8 +23,12 @@ assert abs(load["ratio_per_cpu"] - load["ratio"] * 4 / 3) < 1e-9, load
 for rate in (load["before"], load["shielded"]):
     assert rate["least_per_s"] <= rate["per_s"] * 1.01 and rate["per_s"] <= rate["most_per_s"] * 1.01, rate
 '; }
-claim "its price is of the CPUs that programs had and have" price
-as_before "try --price leaves the machine as it was" /tmp/before
+if [ ! -d /run/systemd/system ]; then
+    cpushield try --seconds 3 --price --json >/tmp/try.json 2>/tmp/said
+    is "try --price ends well" 0 echo $?
+    claim "its price is of the CPUs that programs had and have" price
+    as_before "try --price leaves the machine as it was" /tmp/before
+fi
 
 # SIGKILL can hit any line; what is on disk must be enough for undo. Moments are spread over its run.
 for tenth in 5 17 41 70; do
