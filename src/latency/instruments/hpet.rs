@@ -394,6 +394,12 @@ mod tests {
         Reader::new(Chip(RefCell::new(state)), 10_000, repeats).unwrap()
     }
 
+    /// By how many nanoseconds the next event is seen late, and how many were missed.
+    fn next(reader: &mut Reader<Chip>) -> (u64, u64) {
+        let wake = reader.wait().unwrap();
+        (wake.woke_ns - wake.due_ns, wake.missed)
+    }
+
     #[test]
     fn each_event_counts_from_its_own_comparator() {
         for repeats in [false, true] {
@@ -401,8 +407,7 @@ mod tests {
             assert_eq!(reader.period, 1_000);
             // The counter wraps meanwhile, and that interrupt is no event.
             for _ in 0..10 {
-                let wake = reader.wait().unwrap();
-                assert_eq!((wake.woke_ns - wake.due_ns, wake.missed), (420, 0), "{repeats}");
+                assert_eq!(next(&mut reader), (420, 0), "{repeats}");
             }
         }
     }
@@ -413,12 +418,10 @@ mod tests {
         reader.clock.0.get_mut().raises_at_wrap = false;
         reader.wait().unwrap();
         reader.clock.0.get_mut().woken = 3_500;
-        let wake = reader.wait().unwrap();
         // It is seen 3530 ticks after it was due; three more were handled by then.
-        assert_eq!((wake.woke_ns - wake.due_ns, wake.missed), (35_300, 3));
+        assert_eq!(next(&mut reader), (35_300, 3));
         reader.clock.0.get_mut().woken = 12;
-        let wake = reader.wait().unwrap();
-        assert_eq!((wake.woke_ns - wake.due_ns, wake.missed), (420, 0));
+        assert_eq!(next(&mut reader), (420, 0));
     }
 
     #[test]
@@ -440,15 +443,12 @@ mod tests {
     fn of_a_timer_that_repeats_the_grid_tells_what_was_missed() {
         // Each is handled so late that the second one after it is not counted.
         let mut reader = reader(true, 1_500, 12);
-        let wake = reader.wait().unwrap();
-        assert_eq!((wake.woke_ns - wake.due_ns, wake.missed), (15_120, 1));
+        assert_eq!(next(&mut reader), (15_120, 1));
         let state = reader.clock.0.get_mut();
         (state.handler, state.woken, state.handled) = (30, 3_500, None);
-        let wake = reader.wait().unwrap();
-        assert_eq!((wake.woke_ns - wake.due_ns, wake.missed), (35_300, 3));
+        assert_eq!(next(&mut reader), (35_300, 3));
         reader.clock.0.get_mut().woken = 12;
-        let wake = reader.wait().unwrap();
-        assert_eq!((wake.woke_ns - wake.due_ns, wake.missed), (420, 0));
+        assert_eq!(next(&mut reader), (420, 0));
     }
 
     #[test]
@@ -456,13 +456,10 @@ mod tests {
         let mut reader = reader(true, 1_200, 4);
         reader.clock.0.get_mut().queues = true;
         // The first is handled when the second has been raised, and that one right after.
-        let wake = reader.wait().unwrap();
-        assert_eq!((wake.woke_ns - wake.due_ns, wake.missed), (12_040, 1));
+        assert_eq!(next(&mut reader), (12_040, 1));
         reader.clock.0.get_mut().handler = 30;
-        let wake = reader.wait().unwrap();
-        assert_eq!((wake.woke_ns - wake.due_ns, wake.missed), (2_140, 0));
-        let wake = reader.wait().unwrap();
-        assert_eq!((wake.woke_ns - wake.due_ns, wake.missed), (340, 0));
+        assert_eq!(next(&mut reader), (2_140, 0));
+        assert_eq!(next(&mut reader), (340, 0));
         // It had been told as missed: of the next that are, one is not told again.
         reader.clock.0.get_mut().woken = 2_500;
         assert_eq!(reader.wait().unwrap().missed, 1);
