@@ -20,6 +20,19 @@ case $n in
     cpushield plan --boot
     status "a list with every CPU is refused" 3 cpushield apply --boot --cpus 0-3
     status "a CPU that is not there is refused" 3 cpushield apply --boot --cpus 9
+    # Where nothing can be written, or not enough, that is known before anything is.
+    mount --bind /boot/grub /boot/grub
+    mount -o remount,ro,bind /boot/grub
+    status "a /boot/grub that is mounted read-only is refused" 3 cpushield apply --boot
+    claim "and the refusal says so" sh -c 'cpushield apply --boot 2>&1 | grep "/boot/grub.*mounted read-only"'
+    umount /boot/grub
+    mkdir /tmp/grub
+    cp -a $cfg /tmp/grub/
+    mount -t tmpfs -o size=128k boot /boot/grub
+    cp -a /tmp/grub/grub.cfg /boot/grub/
+    status "so is one without room" 3 cpushield apply --boot
+    claim "and the refusal says how much is wanted" sh -c 'cpushield apply --boot 2>&1 | grep "KiB are wanted"'
+    umount /boot/grub
     is "nothing was written by a refusal" "" sh -c "$(declare -f as_at_first); as_at_first | diff /host/before -"
     status "apply --boot" 0 cpushield apply --boot
     claim "the shell takes the generator" sh -n /etc/grub.d/07_cpushield
