@@ -314,6 +314,8 @@ pub struct WordStatus {
     pub shows: Option<String>,
     /// Whether that is what was wanted; `None` where the kernel shows nothing.
     pub in_force: Option<bool>,
+    /// What the kernel said of it at boot when it did not take it as written, in its own words.
+    pub refusals: Vec<String>,
 }
 
 #[cfg(test)]

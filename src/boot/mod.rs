@@ -14,6 +14,7 @@ pub mod line;
 pub mod loaders;
 pub mod parameters;
 pub mod plan;
+mod refusals;
 pub mod status;
 pub mod trial;
 pub mod write;

@@ -1,9 +1,9 @@
 //! Wanted, written, booted, in force: the journal, the loader's menu, `/proc/cmdline` and what the
 //! kernel shows, laid side by side. It writes nothing.
 
-use super::document::{BootStatus, SCHEMA, WordStatus};
+use super::document::{BootJournal, BootStatus, SCHEMA, WordStatus};
 use super::error::BootError;
-use super::{early, line, loaders, plan, trial, write};
+use super::{early, line, loaders, plan, refusals, trial, write};
 use cpushield_linux::text::cmdline;
 use cpushield_linux::{CpuSet, Host, Store};
 
@@ -16,7 +16,6 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
     let menu = loaders::find(host)?;
     let booted = host.read_line("/proc/cmdline").unwrap_or_default();
     let running = host.read_line("/proc/sys/kernel/osrelease").ok();
-    let mut differs = Vec::new();
     let words = journal.as_ref().map(|it| it.words.clone()).unwrap_or_default();
     let found = menu.as_ref().map(|(_, found)| found.clone()).unwrap_or_default();
     let mut kernels: Vec<String> = Vec::new();
@@ -27,44 +26,22 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
             kernels.push(entry.version.clone());
         }
     }
+    // Without a log nothing is said of refusals; what is in force shows all the same.
+    let log = host.kernel_log().unwrap_or_default();
     let written = |word: &str| found.entries.iter().any(|entry| line::has(&entry.args, word));
     let words: Vec<WordStatus> = words
         .iter()
         .map(|word| {
             let (shows, in_force) = shown(host, word);
             let (written, booted) = (written(word), line::has(&booted, word));
-            WordStatus { word: word.clone(), written, booted, shows, in_force }
+            let refusals = if booted { refusals::of(&log, word) } else { Vec::new() };
+            WordStatus { word: word.clone(), written, booted, shows, in_force, refusals }
         })
         .collect();
-    if let Some(journal) = &journal {
-        if !journal.complete {
-            differs.push(
-                "writing did not come to its end: `cpushield undo --boot` puts everything back"
-                    .to_owned(),
-            );
-        }
-        for version in journal.kernels.iter().filter(|version| !kernels.contains(version)) {
-            differs.push(format!(
-                "no entry of the menu gives them to {version} any more: was it removed, or the \
-                 loader's configuration changed?"
-            ));
-        }
-        let is_chosen = running.as_ref().is_some_and(|running| kernels.contains(running));
-        let missing: Vec<&str> =
-            words.iter().filter(|it| !it.booted).map(|it| it.word.as_str()).collect();
-        if !missing.is_empty() {
-            let why =
-                if is_chosen { "boot its entry" } else { "the running kernel is not one of them" };
-            differs.push(format!("not booted with {}: {why}", missing.join(" ")));
-        }
-        for word in words.iter().filter(|it| it.booted && it.in_force == Some(false)) {
-            differs.push(format!(
-                "{} was booted but is not in force: {}; dmesg may say why",
-                word.word,
-                word.shows.as_deref().unwrap_or("nothing is shown")
-            ));
-        }
-    }
+    let differs = journal
+        .as_ref()
+        .map(|journal| differences(journal, &words, &kernels, running.as_deref()))
+        .unwrap_or_default();
     let trial = journal.as_ref().and_then(|journal| journal.trial.clone());
     let last_trial = store.read(trial::TRIAL)?.and_then(|text| serde_json::from_slice(&text).ok());
     Ok(BootStatus {
@@ -81,6 +58,48 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
         at_boot: early::installed(store)?,
         differs,
     })
+}
+
+/// What differs from what was written, and what to do.
+fn differences(
+    journal: &BootJournal,
+    words: &[WordStatus],
+    kernels: &[String],
+    running: Option<&str>,
+) -> Vec<String> {
+    let mut differs = Vec::new();
+    if !journal.complete {
+        differs.push(
+            "writing did not come to its end: `cpushield undo --boot` puts everything back"
+                .to_owned(),
+        );
+    }
+    for version in journal.kernels.iter().filter(|version| !kernels.contains(version)) {
+        differs.push(format!(
+            "no entry of the menu gives them to {version} any more: was it removed, or the \
+             loader's configuration changed?"
+        ));
+    }
+    let is_chosen = running.is_some_and(|running| kernels.iter().any(|kernel| kernel == running));
+    let missing: Vec<&str> =
+        words.iter().filter(|it| !it.booted).map(|it| it.word.as_str()).collect();
+    if !missing.is_empty() {
+        let why =
+            if is_chosen { "boot its entry" } else { "the running kernel is not one of them" };
+        differs.push(format!("not booted with {}: {why}", missing.join(" ")));
+    }
+    for word in words.iter().filter(|it| it.booted && it.in_force == Some(false)) {
+        differs.push(format!(
+            "{} was booted but is not in force: {}",
+            word.word,
+            word.shows.as_deref().unwrap_or("nothing is shown")
+        ));
+    }
+    for word in words {
+        let told = word.refusals.iter().map(|said| refusals::told(&word.word, said));
+        differs.extend(told);
+    }
+    differs
 }
 
 /// What the kernel shows of a word, and whether that is what the word asks for; `None` where it

@@ -9,7 +9,7 @@
 use super::document::{BootJournal, SettledAs, TrialEnd};
 use super::error::BootError;
 use super::loaders::{self, Loader};
-use super::{line, status, write};
+use super::{line, refusals, status, write};
 use cpushield_linux::{CpuSet, Error, Host, Store};
 
 /// What became of the last trial, in the state directory.
@@ -163,6 +163,7 @@ pub fn settle(host: &Host, store: &Store, doubts: &[String]) -> Result<TrialEnd,
 /// Words that this boot does not have, or that the kernel does not show in force.
 fn missing(host: &Host, journal: &BootJournal) -> Result<Vec<String>, Error> {
     let booted = host.read_line("/proc/cmdline")?;
+    let log = host.kernel_log().unwrap_or_default();
     let mut missing = Vec::new();
     for word in &journal.words {
         let (shows, in_force) = status::shown(host, word);
@@ -170,6 +171,8 @@ fn missing(host: &Host, journal: &BootJournal) -> Result<Vec<String>, Error> {
             missing.push(format!("not booted with {word}"));
         } else if in_force == Some(false) {
             missing.push(format!("{word}: {}", shows.unwrap_or_default()));
+            let said = refusals::of(&log, word);
+            missing.extend(said.iter().map(|said| refusals::told(word, said)));
         }
     }
     Ok(missing)

@@ -233,6 +233,20 @@ fn status_says_what_is_written_booted_and_in_force() {
     // The words are booted and the kernel did not take them.
     machine.write("sys/devices/system/cpu/nohz_full", "2\n");
     assert!(look().differs[0].contains("not in force"));
+    // And says why, in its log, where a program said something too.
+    machine.write(
+        "dev/kmsg",
+        "5,0,0,-;Kernel command line: ro nohz_full=1-3 rcu_nocbs=1-3\n\
+         4,1,0,-;Housekeeping: nohz_full= must match isolcpus=\n\
+         30,2,9,-;Housekeeping: by hand\n",
+    );
+    let seen = look();
+    let said = "Housekeeping: nohz_full= must match isolcpus=";
+    assert_eq!(
+        (&seen.words[0].refusals[..], seen.words[1].refusals.len()),
+        (&[said.into()][..], 0)
+    );
+    assert_eq!(seen.differs[1], format!("the kernel said of nohz_full: {said}"));
 }
 
 fn on_trial() -> How {

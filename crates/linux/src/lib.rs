@@ -16,6 +16,7 @@ pub mod hogs;
 pub mod host;
 pub mod hpet;
 pub mod irqbalance;
+mod kernel_log;
 pub mod kexec;
 pub mod memory;
 pub mod meter;

@@ -7,6 +7,7 @@ pub mod interrupts;
 pub mod kallsyms;
 pub mod kconfig;
 pub mod kernel_image;
+pub mod kmsg;
 pub mod mounts;
 pub mod schedstat;
 pub mod size;

@@ -1,0 +1,77 @@
+//! Why a parameter was not taken, in the kernel's own words: what it prints while booting.
+
+use cpushield_linux::text::cmdline;
+
+/// How a message begins, and the parameters that it is about, as of 6.12.
+///
+/// - `Housekeeping`, `isolcpus`: `housekeeping_setup()` and `housekeeping_isolcpus_setup()`,
+///   kernel/sched/isolation.c.
+/// - `NO_HZ`: `tick_nohz_init()`, kernel/time/tick-sched.c; not all that it prints:
+///   `NO_HZ: Full dynticks CPUs: 1-3.` is good news.
+/// - `rcu`: `rcu_nocb_setup()` and `rcu_init_nohz()`, kernel/rcu/tree_nocb.h.
+/// - `workqueue`: `workqueue_unbound_cpus_setup()`, kernel/workqueue.c.
+/// - `clocksource`: `__clocksource_select()`, kernel/time/clocksource.c.
+const MESSAGES: [(&str, &[&str]); 8] = [
+    ("Housekeeping: ", &["nohz_full", "isolcpus"]),
+    ("isolcpus: ", &["isolcpus"]),
+    ("NO_HZ: Can't run full dynticks", &["nohz_full"]),
+    ("NO_HZ: Clearing ", &["nohz_full"]),
+    ("rcu: rcu_nocbs= ", &["rcu_nocbs"]),
+    ("rcu: \tNote: kernel parameter 'rcu_nocbs='", &["rcu_nocbs"]),
+    ("workqueue.unbound_cpus: ", &["workqueue.unbound_cpus"]),
+    ("clocksource: Override clocksource", &["clocksource"]),
+];
+
+/// Parameters that nothing in the kernel knows (`print_unknown_bootoptions()`, init/main.c, 6.12).
+const UNKNOWN: &str = "Unknown kernel command line parameters \"";
+
+/// What the kernel said of a word that it did not take as written.
+#[must_use]
+pub fn of(log: &[String], word: &str) -> Vec<String> {
+    let name = word.split_once('=').map_or(word, |(name, _)| name);
+    let about = |line: &&String| {
+        let known = MESSAGES.iter().any(|(begin, names)| {
+            line.starts_with(begin) && names.iter().any(|it| cmdline::same_name(it, name))
+        });
+        let unknown = line.strip_prefix(UNKNOWN).and_then(|rest| rest.rsplit_once('"'));
+        let listed = |words: &str| words.split(' ').any(|it| it == word);
+        known || unknown.is_some_and(|(words, _)| listed(words))
+    };
+    log.iter().filter(about).map(|line| line.replace('\t', "")).collect()
+}
+
+/// A sentence of it.
+#[must_use]
+pub fn told(word: &str, said: &str) -> String {
+    let name = word.split_once('=').map_or(word, |(name, _)| name);
+    format!("the kernel said of {name}: {said}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::of;
+
+    fn said(lines: &[&str], word: &str) -> Vec<String> {
+        of(&lines.iter().map(|&line| line.to_owned()).collect::<Vec<_>>(), word)
+    }
+
+    #[test]
+    fn a_message_is_of_the_parameters_that_it_is_about() {
+        let mismatch = "Housekeeping: nohz_full= must match isolcpus=";
+        let nonexistent = "rcu: \tNote: kernel parameter 'rcu_nocbs=', 'nohz_full', or 'isolcpus=' \
+                           contains nonexistent CPUs.";
+        let unknown = "Unknown kernel command line parameters \"rcu_nocb_poll nohz_full=1-3\", \
+                       will be passed to user space.";
+        let echo = "Kernel command line: ro nohz_full=1-3 rcu_nocbs=1-9";
+        let good = "NO_HZ: Full dynticks CPUs: 1-3.";
+        let log = [echo, mismatch, good, nonexistent];
+        assert_eq!(said(&log, "nohz_full=1-3"), [mismatch]);
+        assert_eq!(said(&log, "isolcpus=domain,1"), [mismatch]);
+        assert_eq!(said(&log, "rcu_nocbs=1-9"), [nonexistent.replace('\t', "")]);
+        assert_eq!(said(&[unknown], "nohz_full=1-3"), [unknown]);
+        assert_eq!(said(&[unknown], "rcu_nocb_poll"), [unknown]);
+        for word in ["nohz_full=1", "rcu_nocb", "skew_tick=1"] {
+            assert!(said(&[echo, good, unknown], word).is_empty(), "{word}");
+        }
+    }
+}
