@@ -424,6 +424,7 @@ mod tests {
         let clean = CpuEvidence {
             cpu: 2,
             entries: Some(0),
+            whole: true,
             interruptions: Vec::new(),
             longest_ns: Some(10_000_000_000),
             gaps: Some(Gaps { count: 0, ..gaps.clone() }),
@@ -453,7 +454,10 @@ mod tests {
                     interruptions: vec![
                         row(Cause::Tick, "tick_nohz_handler", 2, 0),
                         row(Cause::Softirq, "", 0, 5),
-                        row(Cause::Steal, "hypervisor", 1, 0),
+                        Interruptions {
+                            witness: WitnessKind::Counters,
+                            ..row(Cause::Steal, "hypervisor", 1, 0)
+                        },
                     ],
                     longest_ns: Some(9_999_999_999),
                     gaps: Some(gaps),

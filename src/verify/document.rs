@@ -115,6 +115,10 @@ pub struct CpuEvidence {
     /// Entries into the kernel (trace), or the sum of the counters where there is no trace; `None`
     /// when nothing could count.
     pub entries: Option<u64>,
+    /// Whether the workload's own entries (system calls, exceptions) are among them: they were
+    /// traced, or context tracking tells of them (on CPUs of `nohz_full=`).
+    #[serde(default)]
+    pub whole: bool,
     /// Interruptions by cause and culprit, most frequent first.
     pub interruptions: Vec<Interruptions>,
     /// Longest uninterrupted stretch in nanoseconds, by the best witness there was.
@@ -138,7 +142,7 @@ pub struct CpuEvidence {
     #[serde(default)]
     pub joined: Option<Joined>,
     /// Who sent interrupts to this CPU from others, most frequent first; empty where that cannot be
-    /// seen (before 6.4).
+    /// seen (before 6.5).
     #[serde(default)]
     pub senders: Vec<Sender>,
     /// What makes the figures of this CPU doubtful: it went offline, a counter went back.

@@ -60,6 +60,7 @@ impl Gathered {
                 CpuEvidence {
                     cpu,
                     entries: Some(trace.entries),
+                    whole: trace.whole,
                     interruptions: joined(trace, counts.interruptions, smis),
                     longest_ns: trace.longest_ns.or(by_eye),
                     gaps: gaps.map(|seen| seen.gaps),
@@ -75,6 +76,7 @@ impl Gathered {
             None => CpuEvidence {
                 cpu,
                 entries: counts.entries,
+                whole: false,
                 interruptions: counts.interruptions.into_iter().chain(by_smi(smis, None)).collect(),
                 longest_ns: by_eye,
                 gaps: gaps.map(|seen| seen.gaps),
@@ -195,6 +197,7 @@ mod tests {
             cpu: 3,
             span_ns: 1_000_000_000,
             entries,
+            whole: false,
             switches: 0,
             stays: entries,
             interruptions: vec![row(Cause::Tick, entries, WitnessKind::Trace)],
@@ -242,6 +245,7 @@ mod tests {
         let expected = CpuEvidence {
             cpu: 3,
             entries: Some(8),
+            whole: false,
             interruptions: vec![
                 row(Cause::Tick, 8, WitnessKind::Trace),
                 row(Cause::Nmi, 1, WitnessKind::Counters),

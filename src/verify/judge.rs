@@ -222,8 +222,16 @@ fn incomplete(evidence: &Evidence, cpu: &CpuEvidence) -> Vec<String> {
     why
 }
 
+/// Entries into the kernel, or interruptions where the trace saw more of those: a thread may run
+/// while the workload sleeps, and no interrupt brought it.
+fn entered(cpu: &CpuEvidence) -> Option<u64> {
+    let traced = cpu.interruptions.iter().filter(|row| row.witness == WitnessKind::Trace);
+    cpu.entries.map(|entries| entries.max(traced.map(|row| row.count).sum()))
+}
+
 fn entries_gate(evidence: &Evidence, cpus: &[CpuEvidence], most: u64) -> Gate {
-    let over = cpus.iter().any(|cpu| cpu.entries.is_some_and(|n| n > most));
+    let found = cpus.iter().filter_map(entered).max();
+    let over = found.is_some_and(|n| n > most);
     let mut why: Vec<String> = Vec::new();
     let no_trace = absent(evidence, WitnessKind::Trace);
     for cpu in cpus {
@@ -234,10 +242,14 @@ fn entries_gate(evidence: &Evidence, cpus: &[CpuEvidence], most: u64) -> Gate {
                 "without the kernel's trace nobody sees system calls, page faults and exceptions \
                  of the workload: {no_trace}"
             )),
+            _ if evidence.workload == Watched::Given && !cpu.whole => why.push(
+                "system calls of the workload are entries too, and were not counted: --syscalls \
+                 counts them"
+                    .to_owned(),
+            ),
             _ => {}
         }
     }
-    let found = cpus.iter().filter_map(|cpu| cpu.entries).max();
     let held = held(over, why.is_empty() && !cpus.is_empty());
     Gate {
         limit: format!("--max-entries {most}"),
@@ -409,6 +421,7 @@ mod tests {
             cpus: vec![CpuEvidence {
                 cpu: 3,
                 entries: Some(0),
+                whole: true,
                 interruptions: Vec::new(),
                 longest_ns: Some(1_000_000_000),
                 gaps: Some(gaps(0, 0)),
@@ -733,6 +746,11 @@ mod tests {
             (untraced(ten()), entries(10), Some(true)),
             (untraced(with(ten(), given)), entries(10), None),
             (with(ten(), |e| e.cpus[0].entries = None), entries(10), None),
+            // A thread that no interrupt brought counts as well.
+            (with(ten(), |e| e.cpus[0].entries = Some(9)), entries(9), Some(false)),
+            (with(ten(), given), entries(10), Some(true)),
+            (with(with(ten(), given), |e| e.cpus[0].whole = false), entries(10), None),
+            (with(ten(), |e| e.cpus[0].whole = false), entries(10), Some(true)),
             (ten(), gap(5_000), Some(true)),
             (ten(), gap(4_999), Some(false)),
             (clean(), gap(999), None),

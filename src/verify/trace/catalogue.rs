@@ -190,7 +190,7 @@ const OTHERS: [Spec; 27] = [
     spec("timer", "timer_expire_entry", What::Timer, &["function"]),
     spec("timer", "timer_expire_exit", What::TimerEnd, &[]),
     Spec {
-        blind: Some("what a function call IPI was for (csd events need Linux 6.4)"),
+        blind: Some("what a function call IPI was for (csd events need Linux 6.5)"),
         ..spec("csd", "csd_function_entry", What::Call, &["func"])
     },
     spec("csd", "csd_function_exit", What::CallEnd, &[]),

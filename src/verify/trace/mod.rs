@@ -86,9 +86,14 @@ pub struct TraceEvidence {
     pub cpu: usize,
     /// Length of the phase in nanoseconds.
     pub span_ns: u64,
-    /// Entries into the kernel that have an event of their own: vectors, device interrupts, user
-    /// page faults, NMIs, and system calls when asked for.
+    /// Entries into the kernel: those that have an event of their own (vectors, device interrupts,
+    /// user page faults, NMIs, and system calls when asked for), and on CPUs of `nohz_full=` those
+    /// that only context tracking tells of.
     pub entries: u64,
+    /// Whether no entry can have escaped: system calls were traced, or context tracking told of
+    /// this CPU.
+    #[serde(default)]
+    pub whole: bool,
     /// Switches from one task to another.
     pub switches: u64,
     /// Stays in the kernel or in another task: the sum of `count` over [`Self::interruptions`].
@@ -339,6 +344,7 @@ impl<'h> Recorder<'h> {
             let names = Names { symbols: &self.symbols, tasks: &self.tasks, stacks: Some(stacks) };
             let mut told = tell(channel.cpu, span_ns, &phase, &names, &scale, counted, ran);
             told.joined = channel.joiner.end(&names, &scale);
+            told.whole = self.syscalls || channel.stays.is_tracked();
             let senders = self.senders.as_ref();
             told.senders =
                 senders.map(|all| all.to(channel.cpu, &self.symbols)).unwrap_or_default();
@@ -480,6 +486,7 @@ fn tell(
         stays: seen.stays,
         interruptions: seen.rows.interruptions(names, scale),
         longest_ns,
+        whole: false,
         joined: None,
         senders: Vec::new(),
         lost,

@@ -14,8 +14,9 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// Culprits kept apart on one CPU; a machine that makes processes without end has no more rows.
 const ROWS_MAX: usize = 4096;
 
-/// The functions of the tick's hrtimer (kernel/time/tick-sched.c): up to 6.7 and from 6.8.
-pub const TICK: &[&str] = &["tick_sched_timer", "tick_nohz_handler"];
+/// The functions of the tick's hrtimer (kernel/time/tick-sched.c): up to 6.6, in 6.7 and 6.8 (since
+/// commit dba428a678c7), and from 6.9 on.
+pub const TICK: &[&str] = &["tick_sched_timer", "tick_nohz_highres_handler", "tick_nohz_handler"];
 
 /// Who, as far as the trace says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

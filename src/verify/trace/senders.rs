@@ -1,5 +1,5 @@
 //! Who sends interrupts to the watched CPUs: the other CPUs' side of each function call and each
-//! reschedule, in a trace instance of its own whose filters let only those through. From Linux 6.4
+//! reschedule, in a trace instance of its own whose filters let only those through. From Linux 6.5
 //! on (`csd:csd_queue_cpu`, `ipi:ipi_send_cpu`).
 //!
 //! What arrives is counted by the trace of the watched CPU; here only who asked for it, where in
@@ -336,7 +336,7 @@ impl<'h> Senders<'h> {
         let call = form("csd", "csd_queue_cpu", Some("func"))?;
         let reschedule = form("ipi", "ipi_send_cpu", None)?;
         let (Some(call), Some(reschedule)) = (call, reschedule) else {
-            return Err(format!("{BLIND} (csd and ipi events need Linux 6.4)"));
+            return Err(format!("{BLIND} (csd and ipi events need Linux 6.5)"));
         };
         let stack = tracefs.format(host, "ftrace", "kernel_stack").ok().flatten();
         let stack = stack.and_then(|format| StackForm::of(&format));

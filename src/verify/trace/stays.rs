@@ -75,6 +75,8 @@ pub struct Stays {
     tape: Option<Tape>,
     /// What must not happen.
     limit: Limit,
+    /// Context tracking has told of this CPU: it does for those of `nohz_full=` only.
+    tracked: bool,
     /// The first that did, in this phase.
     breached: Option<Breached>,
     /// The stacks behind events, where they are recorded.
@@ -103,6 +105,7 @@ impl Default for Stays {
             finished: None,
             tape: None,
             limit: Limit::default(),
+            tracked: false,
             breached: None,
             stacks: Stacks::default(),
             stackee: Stackee::Nobody,
@@ -163,10 +166,17 @@ impl Stays {
         self.stay.as_ref().map(|stay| (stay.begun, last(stay)))
     }
 
-    /// Entries of this phase so far.
+    /// Entries of this phase so far, or interruptions where those are more: a thread may run there
+    /// that no interrupt brought.
     #[must_use]
     pub fn entries(&self) -> u64 {
-        self.seen.entries
+        self.seen.entries.max(self.seen.stays)
+    }
+
+    /// Whether context tracking tells of entries here for which there is no event.
+    #[must_use]
+    pub fn is_tracked(&self) -> bool {
+        self.tracked
     }
 
     /// A record that is not understood.
@@ -239,15 +249,16 @@ impl Stays {
             (What::Syscall, With::Number(n)) => self.syscall(at, n),
             (What::SyscallEnd, _) => self.syscall_end(at),
             (What::UserExit, _) => self.user_exit(at),
-            (What::UserEnter, _) => self.user_enter(at),
+            (What::UserEnter, _) => {
+                self.tracked = true;
+                self.user_enter(at);
+            }
             _ => {}
         }
         if let Some(stay) = &mut self.stay {
             stay.resched = event.resched;
         }
-        if self.seen.entries > self.limit.entries {
-            self.breach(at, 0);
-        }
+        self.check_entries(at);
     }
 
     /// Ends a phase at this moment; the next begins.
@@ -259,7 +270,7 @@ impl Stays {
             self.charge(at);
             let first = self.frames.iter().find(|frame| frame.first);
             let primary = stay.primary.or(first.map(Frame::identity));
-            self.count(primary, (stay.begun, at), stay.loose);
+            self.count(&stay, primary, at);
             for i in 0..self.frames.len() {
                 let frame = self.frames[i];
                 if frame.kind != Kind::Kernel {
@@ -267,7 +278,7 @@ impl Stays {
                 }
                 self.frames[i].ticks = 0;
             }
-            self.stay = Some(Stay { begun: at, loose: 0, ..stay });
+            self.stay = Some(Stay { begun: at, loose: 0, silent: false, ..stay });
         } else {
             self.stretch(at);
             if let Rest::Since(_) = self.rest {
@@ -311,6 +322,7 @@ impl Stays {
             loose: 0,
             shared: None,
             fault: false,
+            silent: false,
         });
     }
 
@@ -329,20 +341,23 @@ impl Stays {
             self.pop(at);
         }
         if let Some(stay) = self.stay.take() {
-            self.count(stay.primary, (stay.begun, at), stay.loose);
+            self.count(&stay, stay.primary, at);
         }
         self.rest = Rest::Since(at);
         self.mark = at;
     }
 
-    fn count(&mut self, primary: Option<Key>, (begun, end): (u64, u64), loose: u64) {
+    fn count(&mut self, stay: &Stay, primary: Option<Key>, end: u64) {
+        let begun = stay.begun;
         let key = primary.unwrap_or(UNKNOWN);
         let row = self.seen.rows.row(key);
         row.count += 1;
-        row.ticks += loose;
+        row.ticks += stay.loose;
         row.max = row.max.max(end.saturating_sub(begun));
         self.seen.stays += 1;
+        self.seen.entries += u64::from(stay.silent);
         self.before = Some((end, key));
+        self.check_entries(begun);
         if end.saturating_sub(begun) > self.limit.ticks {
             self.breach(begun, end - begun);
         }

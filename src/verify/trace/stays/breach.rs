@@ -56,7 +56,14 @@ impl Stays {
 
     pub(super) fn breach(&mut self, at: u64, ticks: u64) {
         if self.breached.is_none() {
-            self.breached = Some(Breached { at, entries: self.seen.entries, ticks });
+            self.breached = Some(Breached { at, entries: self.entries(), ticks });
+        }
+    }
+
+    /// Whether the entries are too many by now.
+    pub(super) fn check_entries(&mut self, at: u64) {
+        if self.entries() > self.limit.entries {
+            self.breach(at, 0);
         }
     }
 

@@ -13,8 +13,16 @@ use crate::causes::Cause;
 const SOON_NS: u64 = 50_000;
 
 impl Stays {
-    pub(super) fn vector(&mut self, shared: &Shared, at: u64, vector: Vector) {
+    /// An entry into the kernel that an event tells of.
+    fn entry(&mut self) {
         self.seen.entries += 1;
+        if let Some(stay) = &mut self.stay {
+            stay.silent = false;
+        }
+    }
+
+    pub(super) fn vector(&mut self, shared: &Shared, at: u64, vector: Vector) {
+        self.entry();
         let (mut key, mut otherwise) = identity(vector);
         if vector == Vector::IrqWork {
             otherwise.who = Who::Raised(self.raiser(shared, at));
@@ -43,7 +51,7 @@ impl Stays {
     }
 
     pub(super) fn irq(&mut self, at: u64, number: u32, name: Name) {
-        self.seen.entries += 1;
+        self.entry();
         let who = Who::Irq { number, name };
         // The next handler of a shared line, not the next interrupt.
         let same = self.stay.is_some_and(|stay| match stay.shared {
@@ -180,7 +188,7 @@ impl Stays {
     }
 
     pub(super) fn page_fault(&mut self, at: u64, bits: u64) {
-        self.seen.entries += 1;
+        self.entry();
         if !self.ours {
             return;
         }
@@ -213,7 +221,7 @@ impl Stays {
             |stay| matches!(stay.shared, Some(Who::Function(first)) if first != handler),
         );
         if !same {
-            self.seen.entries += 1;
+            self.entry();
             self.enter(start);
         }
         self.charge(start);
@@ -238,7 +246,7 @@ impl Stays {
     }
 
     pub(super) fn syscall(&mut self, at: u64, number: u64) {
-        self.seen.entries += 1;
+        self.entry();
         if self.ours {
             self.enter(at);
             let who = Who::Syscall(number);
@@ -260,6 +268,9 @@ impl Stays {
             if self.stay.is_none() {
                 self.begin(at);
                 self.push(at, Kind::Kernel, UNKNOWN);
+                if let Some(stay) = &mut self.stay {
+                    stay.silent = true;
+                }
             }
         }
     }

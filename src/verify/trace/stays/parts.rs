@@ -111,6 +111,8 @@ pub(super) struct Stay {
     pub(super) shared: Option<Who>,
     /// A page fault that may still go to sleep.
     pub(super) fault: bool,
+    /// Context tracking told of it, and no event has counted it as an entry.
+    pub(super) silent: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
