@@ -80,7 +80,8 @@ of them it was (`timer:tick_stop`, `enum tick_dep_bits` in include/linux/tick.h)
 culprit repeats it: `kept for perf`.
 
 Seen as `Local timer interrupts` in /proc/interrupts and as `hrtimer_expire_entry` with
-`tick_nohz_handler` (`tick_sched_timer` before 6.8) in the trace.";
+`tick_nohz_handler` in the trace (`tick_nohz_highres_handler` in 6.7 and 6.8, `tick_sched_timer`
+before).";
 
 const HRTIMER: &str = "\
 Timers of nanosleep, timerfd, POSIX timers, SCHED_DEADLINE budgets, the fair server and the
@@ -140,7 +141,7 @@ toggle tracepoints before the shield is needed, and do not let untrusted users l
 creating network namespaces or sockets of rare families.
 
 Source: smp_call_function_many_cond() and generic_exec_single() in kernel/smp.c; the events that
-name function and sender, csd and ipi_send_cpu, are there since 6.4 (include/trace/events/csd.h,
+name function and sender, csd and ipi_send_cpu, are there since 6.5 (include/trace/events/csd.h,
 ipi.h).";
 
 const IPI_IRQ_WORK: &str = "\

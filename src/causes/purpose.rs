@@ -36,9 +36,9 @@ const fn row(
 }
 
 const LOADS: &str = "loads a module";
-const MODULES: &str = "load it before the shield (modprobe), and then allow no more: sysctl \
-                       kernel.modules_disabled=1; who makes user namespaces may cause it: sysctl \
-                       user.max_user_namespaces=0";
+const MODULES: &str = "load it before the shield (modprobe); who makes user namespaces may cause \
+                       it: sysctl user.max_user_namespaces=0; sysctl kernel.modules_disabled=1 \
+                       allows no module any more, until the next boot";
 const RINGS: &str = "sysctl kernel.io_uring_disabled=2, or have one io_uring open all the time";
 const STAMPS: &str = "have one socket with SO_TIMESTAMP open all the time";
 const SPACES: &str =
@@ -46,9 +46,11 @@ const SPACES: &str =
 const TRACING: &str = "switch tracing before the shield is needed";
 const PROGRAMS: &str =
     "load BPF programs before the shield; sysctl kernel.unprivileged_bpf_disabled=2";
-const PERF: &str = "sysctl kernel.perf_event_paranoid=3, and no perf by root";
+const PERF: &str = "no perf while the shield is up; users are kept from it by \
+                    sysctl kernel.perf_event_paranoid=3 on Debian, =4 on Ubuntu, by no sysctl on \
+                    a mainline kernel";
 
-/// Every way that is known (functions of 6.4 to 6.18).
+/// Every way that is known (functions of 6.5 to 6.18).
 pub const ROWS: &[Row] = &[
     row("load_module", LOADS, MODULES, "kernel/module/main.c"),
     row("do_init_module", LOADS, MODULES, "kernel/module/main.c"),

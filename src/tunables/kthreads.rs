@@ -14,8 +14,8 @@ const PAGE: &str = "\
 Kernel threads such as kswapd, khugepaged, jbd2, rcu_preempt and the threads of threaded
 interrupts may run on any CPU unless they are told otherwise. Each one whose affinity touches
 the shield gets the housekeeping CPUs of its own affinity. A thread born later does not inherit
-that: the kernel gives it all CPUs but those of `nohz_full=` and `isolcpus=` (kthread() in
-kernel/kthread.c, 6.12). On a machine booted without them, `status` shows such a newcomer.
+that: the kernel gives it all CPUs but those of `nohz_full=` (kthread() in kernel/kthread.c, 6.12;
+`isolcpus=` does not count there). On a machine booted without it, `status` shows such a newcomer.
 
 Threads that belong to one CPU (migration, ksoftirqd, cpuhp, per-CPU kworkers; on PREEMPT_RT
 also ktimers and rcuc) cannot be moved: the kernel answers EINVAL (PF_NO_SETAFFINITY). They run
