@@ -166,13 +166,6 @@ impl Stays {
         self.stay.as_ref().map(|stay| (stay.begun, last(stay)))
     }
 
-    /// Entries of this phase so far, or interruptions where those are more: a thread may run there
-    /// that no interrupt brought.
-    #[must_use]
-    pub fn entries(&self) -> u64 {
-        self.seen.entries.max(self.seen.stays)
-    }
-
     /// Whether context tracking tells of entries here for which there is no event.
     #[must_use]
     pub fn is_tracked(&self) -> bool {

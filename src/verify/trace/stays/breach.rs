@@ -48,6 +48,13 @@ impl Stays {
         self.limit = Limit { entries, ticks };
     }
 
+    /// Entries of this phase so far, or interruptions where those are more: a thread may run there
+    /// that no interrupt brought.
+    #[must_use]
+    pub fn entries(&self) -> u64 {
+        self.seen.entries.max(self.seen.stays)
+    }
+
     /// The first breach of this phase.
     #[must_use]
     pub fn breached(&self) -> Option<Breached> {
