@@ -1,7 +1,8 @@
 # The front door. `make try` and `make test` install what they miss and say so.
 .DEFAULT_GOAL := help
-.PHONY: help try test check build bench fuzz install uninstall guests clean
+.PHONY: help try test check build bench fuzz install pages uninstall guests clean
 PREFIX ?= /usr/local
+SHARE = $(DESTDIR)$(PREFIX)/share
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 help:
@@ -12,7 +13,7 @@ help:
 	@echo 'make guests   make the guests (kernels and a root from Debian, cached)'
 	@echo 'make fuzz     every fuzz target for FUZZ_SECONDS (60) each'
 	@echo 'make build    the static binary'
-	@echo 'make install  the static binary into PREFIX/bin (PREFIX=$(PREFIX))'
+	@echo 'make install  the static binary into PREFIX/bin (PREFIX=$(PREFIX)); make pages: man pages, completions'
 	@echo 'make uninstall  put back what it changed, boot files too, and remove it'
 
 try:
@@ -44,14 +45,27 @@ fuzz:
 	@scripts/fuzz
 
 install:
-	@binary=$$(scripts/static) && install -D -m 755 "$$binary" "$(DESTDIR)$(PREFIX)/bin/cpushield"
+	@scripts/need rust
+	@binary=$$(scripts/static) && $(SUDO) install -D -m 755 "$$binary" "$(DESTDIR)$(PREFIX)/bin/cpushield"
 
+pages:
+	@scripts/need rust
+	@set -e; made=$$(mktemp -d); trap 'rm -rf "$$made"' EXIT; \
+	cargo xtask man "$$made/man"; cargo xtask completions "$$made/completions"; cd "$$made"; \
+	$(SUDO) install -D -m 644 -t "$(SHARE)/man/man1" man/*; \
+	$(SUDO) install -D -m 644 completions/cpushield.bash "$(SHARE)/bash-completion/completions/cpushield"; \
+	$(SUDO) install -D -m 644 completions/_cpushield "$(SHARE)/zsh/site-functions/_cpushield"; \
+	$(SUDO) install -D -m 644 completions/cpushield.fish "$(SHARE)/fish/vendor_completions.d/cpushield.fish"
+
+# What was undone is history then; results of trials stay, and are named.
 uninstall:
 	@set -e; binary="$(DESTDIR)$(PREFIX)/bin/cpushield"; \
-	[ -n "$(DESTDIR)" ] || { state=/var/lib/cpushield; "$$binary" undo; "$$binary" undo --boot; \
-	    rm -f $$state/lock $$state/boot-trial.json; \
-	    [ ! -d $$state ] || rmdir --ignore-fail-on-non-empty $$state; }; \
-	rm -f "$$binary"
+	[ -n "$(DESTDIR)" ] || { state=/var/lib/cpushield; $(SUDO) "$$binary" undo; $(SUDO) "$$binary" undo --boot; \
+	    $(SUDO) rm -f $$state/lock $$state/boot-trial.json $$state/programs.json $$state/*journal-*.json*; \
+	    [ ! -d $$state ] || $(SUDO) rmdir $$state 2>/dev/null || echo "left: $$state"; }; \
+	$(SUDO) rm -f "$$binary" "$(SHARE)"/man/man1/cpushield.1 "$(SHARE)"/man/man1/cpushield-*.1 \
+	    "$(SHARE)/bash-completion/completions/cpushield" "$(SHARE)/zsh/site-functions/_cpushield" \
+	    "$(SHARE)/fish/vendor_completions.d/cpushield.fish"
 
 clean:
 	cargo clean

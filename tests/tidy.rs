@@ -58,7 +58,13 @@ struct Source {
 impl Source {
     /// The code before the tests at the end of the file.
     fn code(&self) -> &str {
-        self.text.split("\n#[cfg(test)]").next().unwrap_or(&self.text)
+        let mark = "\n#[cfg(test)]\n";
+        let ends = |at: &usize| {
+            let next = self.text[at + mark.len()..].lines().next().unwrap_or("");
+            next.contains("mod ") && next.ends_with('{')
+        };
+        let end = self.text.match_indices(mark).map(|(at, _)| at).find(ends);
+        &self.text[..end.unwrap_or(self.text.len())]
     }
 
     /// `survey` for `src/survey/irqs.rs` and for `src/survey.rs`; `None` outside the pipeline.
@@ -214,6 +220,9 @@ fn files_and_lines_stay_short() {
     check("files or lines that are too long", too_long);
     assert_eq!(too_long(&sample("src/x.rs", &"a\n".repeat(501))).len(), 1);
     assert_eq!(too_long(&sample("src/x.rs", &"a".repeat(101))).len(), 1);
+    // A module of tests in a file of its own does not end the code.
+    let text = format!("//!\n#[cfg(test)]\nmod x;\n{}", "a\n".repeat(500));
+    assert_eq!(too_long(&sample("src/x.rs", &text)).len(), 1);
 }
 
 fn untold(source: &Source) -> Vec<String> {

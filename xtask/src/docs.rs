@@ -1,5 +1,5 @@
-//! `docs/tunables.md` and `docs/causes.md` from the catalogues in the tool, and the schemas of what
-//! it prints with `--json` from the definitions of the documents.
+//! `docs/tunables.md`, `docs/boot.md` and `docs/causes.md` from the catalogues in the tool, and the
+//! schemas of what it prints with `--json` from the definitions of the documents.
 
 use cpushield::boot::parameters::{Offer, PARAMETERS};
 use cpushield::causes::Cause;

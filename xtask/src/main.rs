@@ -18,7 +18,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Chore {
-    /// Write docs/tunables.md, docs/causes.md and the schemas
+    /// Write docs/tunables.md, docs/boot.md, docs/causes.md and the schemas
     Docs {
         /// Where to
         #[arg(default_value = "docs")]

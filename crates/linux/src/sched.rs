@@ -139,13 +139,6 @@ impl Drop for Hurry {
     }
 }
 
-/// The CPU the calling thread runs on.
-#[must_use]
-pub fn current_cpu() -> Option<usize> {
-    // SAFETY: the call takes no pointers.
-    usize::try_from(unsafe { libc::sched_getcpu() }).ok()
-}
-
 /// The number of the calling thread.
 #[must_use]
 pub fn thread_id() -> i32 {

@@ -208,13 +208,6 @@ impl<'h> Recorder<'h> {
         &self.blind
     }
 
-    /// Whether time stamps are ticks of the TSC ([`clock::ticks`]); else they are nanoseconds of
-    /// `CLOCK_MONOTONIC`.
-    #[must_use]
-    pub fn counts_tsc(&self) -> bool {
-        self.tsc
-    }
-
     /// The threads that make up the workload, by number; may be told at any time, and children
     /// that they make on a watched CPU are taken in. Without a workload an idle CPU counts as
     /// undisturbed.

@@ -58,6 +58,17 @@ fn yes(answer: Option<bool>) -> Cell {
     known(answer.map(|yes| if yes { "yes" } else { "no" }))
 }
 
+/// Which CPUs can stop their tick, or why none.
+fn tick(machine: &Machine) -> Cell {
+    let config = machine.kernel.config.get("CONFIG_NO_HZ_FULL").map(String::as_str);
+    match (&machine.isolation.nohz_full, config) {
+        (Some(set), _) if !set.is_empty() => Cell::new(format!("CPU {set}")),
+        (Some(_), _) | (None, Some("y")) => Cell::new("none: not booted with nohz_full="),
+        (None, Some(_)) => Cell::new("none: built without NO_HZ_FULL"),
+        (None, None) => Cell::unknown(),
+    }
+}
+
 fn facts(machine: &Machine) -> Table {
     let Machine { kernel, topology, isolation, virt, power, .. } = machine;
     let cpus = |set: &Option<CpuSet>| match set {
@@ -98,7 +109,7 @@ fn facts(machine: &Machine) -> Table {
         ("Ticks in a second", known(kernel.hz.map(|hz| hz.to_string()))),
         ("Clock", known(kernel.clocksource.clone())),
         ("Isolated at boot (isolcpus)", cpus(&isolation.isolated)),
-        ("Tick can stop (nohz_full)", cpus(&isolation.nohz_full)),
+        ("Tick can stop (nohz_full)", tick(machine)),
         ("RCU callbacks elsewhere", cpus(&Some(isolation.rcu_nocbs.clone()))),
         ("Frequency", Cell::new(frequency)),
         ("Turbo", yes(power.turbo)),
