@@ -78,12 +78,14 @@ fn there<T>(reading: Result<T>) -> Result<Option<T>> {
 /// # Errors
 /// `/proc` cannot be read.
 pub fn of(host: &Host, tasks: &[Task]) -> Result<Masks> {
-    let movable = tasks.iter().filter(|task| !task.bound && !is_self(host, task));
+    let own = own_pid(host);
+    let movable = tasks.iter().filter(|task| !task.bound && Some(task.pid) != own);
     of_tasks(host, movable.map(|task| task.id))
 }
 
-fn is_self(host: &Host, task: &Task) -> bool {
-    host.is_live() && u32::try_from(task.pid) == Ok(std::process::id())
+/// This process, among the tasks of a live machine.
+fn own_pid(host: &Host) -> Option<i32> {
+    i32::try_from(std::process::id()).ok().filter(|_| host.is_live())
 }
 
 /// The originals of all tasks that are known.
@@ -325,7 +327,8 @@ pub fn decide(host: &Host, journal: &Journal, tasks: Vec<Task>) -> Result<Undoin
     // A shielded CPU may be offline just now, and cpusets give it back when it is there again.
     let all = online.as_ref().map(|online| online.union(&journal.header.plan.shield.cpus));
     let is_whole = |cpus: &CpuSet| all.as_ref().is_some_and(|all| all.is_subset(cpus));
-    for task in now.tasks.values().filter(|task| !task.bound && !is_self(host, task)) {
+    let own = own_pid(host);
+    for task in now.tasks.values().filter(|task| !task.bound && Some(task.pid) != own) {
         let Some(cpus) = now.mask(host, task, online.as_ref())? else { continue };
         match now.shall(host, task, &cpus) {
             Shall::Have(shall) => {

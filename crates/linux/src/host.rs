@@ -2,16 +2,14 @@
 //! touches the machine: the live one, or a recorded directory on which reads and writes land
 //! instead. Nothing else in the project opens a kernel file.
 
+use crate::calls::{comes_at_once, open};
 use crate::cpuset::CpuSet;
 use crate::error::{Cause, Error, Result, Verb, errno_name, errno_number};
 use crate::record::Recorder;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::ffi::CString;
 use std::fs;
 use std::io::{self, Read, Write};
-use std::os::fd::FromRawFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -71,7 +69,7 @@ impl Writer<'_> {
         let file = match &mut self.file {
             Some(file) => file,
             none => {
-                let file = fs::OpenOptions::new().write(true).open(self.host.place(self.path));
+                let file = open(&self.host.place(self.path), libc::O_WRONLY);
                 none.insert(file.map_err(fail)?)
             }
         };
@@ -281,7 +279,7 @@ impl Host {
             return self.read_bytes(path);
         }
         let fail = |e| Error::io(Verb::Read, path, e);
-        let mut file = open(&self.place(path)).map_err(fail)?;
+        let mut file = open(&self.place(path), libc::O_RDONLY).map_err(fail)?;
         CHUNK.with_borrow_mut(|chunk| {
             chunk.resize(CHUNK_BYTES, 0);
             let n = file.read(chunk).map_err(fail)?;
@@ -292,14 +290,20 @@ impl Host {
     fn read_file(&self, path: &str) -> Result<Vec<u8>> {
         let place = self.inside(Verb::Read, path)?;
         let fail = |e| Error::io(Verb::Read, path, e);
-        let mut file = open(&place).map_err(fail)?;
+        let mut file = open(&place, libc::O_RDONLY).map_err(fail)?;
+        let at_once = self.live && comes_at_once(path);
         CHUNK.with_borrow_mut(|chunk| {
             chunk.resize(CHUNK_BYTES, 0);
             let mut bytes = Vec::new();
             loop {
                 match file.read(chunk) {
                     Ok(0) => return Ok(bytes),
-                    Ok(n) => bytes.extend_from_slice(&chunk[..n]),
+                    Ok(n) => {
+                        bytes.extend_from_slice(&chunk[..n]);
+                        if at_once && n < chunk.len() {
+                            return Ok(bytes);
+                        }
+                    }
                     Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                     Err(e) => return Err(fail(e)),
                 }
@@ -342,6 +346,24 @@ impl Host {
         if let Some(recorder) = &self.recorder {
             recorder.save_dir(path);
         }
+        Ok(names)
+    }
+
+    /// The names of the directories in a directory of groups, sorted.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub fn groups_below(&self, path: &str) -> Result<Vec<String>> {
+        self.recorded_error(Verb::Read, path)?;
+        let fail = |e| Error::io(Verb::Read, path, e);
+        let mut names = Vec::new();
+        for entry in fs::read_dir(self.inside(Verb::Read, path)?).map_err(fail)? {
+            let entry = entry.map_err(fail)?;
+            if entry.file_type().map_err(fail)?.is_dir() {
+                names.push(entry.file_name().to_string_lossy().into_owned());
+            }
+        }
+        names.sort();
         Ok(names)
     }
 
@@ -406,7 +428,7 @@ impl Host {
     fn write_live(&self, path: &str, value: &str) -> Result<()> {
         let fail = |e| Error::io(Verb::Write, path, e);
         let bytes = if value.is_empty() { "\n" } else { value };
-        let mut file = fs::OpenOptions::new().write(true).open(self.place(path)).map_err(fail)?;
+        let mut file = open(&self.place(path), libc::O_WRONLY).map_err(fail)?;
         file.write_all(bytes.as_bytes()).map_err(fail)
     }
 
@@ -446,19 +468,6 @@ impl Host {
         self.before_write(Verb::Remove, path)?;
         fs::remove_file(self.place(path)).map_err(|e| Error::io(Verb::Remove, path, e))
     }
-}
-
-/// Opens a file for reading in one system call: musl's `open` makes two of it.
-fn open(place: &Path) -> io::Result<fs::File> {
-    let name = CString::new(place.as_os_str().as_bytes())?;
-    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-    // SAFETY: `name` ends with a zero byte and lives until the call returns.
-    let fd = unsafe { libc::openat(libc::AT_FDCWD, name.as_ptr(), flags) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor is new and nobody else's.
-    Ok(unsafe { fs::File::from_raw_fd(fd) })
 }
 
 fn parse_errors(text: &str) -> Result<BTreeMap<(Verb, String), i32>> {

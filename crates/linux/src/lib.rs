@@ -3,6 +3,7 @@
 //! [`Host`] is the machine as a parameter; [`text`] parses what it reads; the rest are small
 //! wrappers of system calls. Nothing here decides anything.
 
+mod calls;
 pub mod chores;
 pub mod clock;
 pub mod companion;
