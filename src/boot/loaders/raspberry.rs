@@ -4,7 +4,7 @@
 //! A trial is a `tryboot.txt`: the firmware takes it in place of `config.txt` for the one boot that
 //! `reboot '0 tryboot'` asks for, and forgets that before it starts anything.
 //!
-//! Sources: Raspberry Pi's documentation, config.txt (`cmdline`, `os_prefix`, conditional filters),
+//! Sources: Raspberry Pi's documentation, config.txt (`cmdline`, `os_prefix`, `include`, filters),
 //! autoboot.txt (`tryboot_a_b`) and fail-safe updates (TRYBOOT); rpi_firmware_notify_reboot() in
 //! drivers/firmware/raspberrypi.c of Raspberry Pi's kernel 6.6, which the mainline driver lacks.
 
@@ -43,9 +43,12 @@ struct Config {
     prefix: String,
     /// The file of the command line.
     cmdline: Option<String>,
-    /// The line at which a section for trials of others begins.
-    tryboot: Option<usize>,
+    /// Where a section for trials of others begins: file and line.
+    tryboot: Option<(String, usize)>,
 }
+
+/// How deep files may include others.
+const DEPTH_MAX: usize = 8;
 
 impl Config {
     /// The path of the command line, below the directory of `config.txt`.
@@ -61,16 +64,45 @@ impl Config {
     }
 }
 
-/// Reads `config.txt` as far as the command line goes.
-fn config(text: &str) -> Result<Config, Wrong> {
-    let mut config = Config::default();
-    let mut section = "all".to_owned();
-    for (_, number, line) in lines(text) {
+/// Reads `config.txt` as far as the command line goes. `read` gives the files that it includes.
+fn config(text: &str, read: &dyn Fn(&str) -> Option<String>) -> Result<Config, (String, Wrong)> {
+    let (mut config, mut section) = (Config::default(), "all".to_owned());
+    let file = Included { name: "config.txt", text, depth: 0 };
+    take(&file, read, &mut section, &mut config)?;
+    Ok(config)
+}
+
+/// A file whose text stands in place of the line that includes it.
+struct Included<'a> {
+    name: &'a str,
+    text: &'a str,
+    depth: usize,
+}
+
+fn take(
+    file: &Included<'_>,
+    read: &dyn Fn(&str) -> Option<String>,
+    section: &mut String,
+    config: &mut Config,
+) -> Result<(), (String, Wrong)> {
+    let file_name = file.name.to_owned();
+    for (_, number, line) in lines(file.text) {
         let line = line.trim();
+        if let Some(other) = line.strip_prefix("include").filter(|it| it.starts_with([' ', '\t'])) {
+            if file.depth == DEPTH_MAX {
+                return Err((file_name, (number, "files include each other without an end")));
+            }
+            // One that is not there says nothing.
+            if let Some(text) = read(other.trim()) {
+                let file = Included { name: other.trim(), text: &text, depth: file.depth + 1 };
+                take(&file, read, section, config)?;
+            }
+            continue;
+        }
         if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.split(']').next()) {
-            section = name.to_ascii_lowercase();
+            *section = name.to_ascii_lowercase();
             if section == "tryboot" {
-                config.tryboot.get_or_insert(number);
+                config.tryboot.get_or_insert((file_name.clone(), number));
             }
             continue;
         }
@@ -80,12 +112,13 @@ fn config(text: &str) -> Result<Config, Wrong> {
             ("cmdline", "all") => config.cmdline = Some(value.trim().to_owned()),
             ("os_prefix", "all") => value.trim().clone_into(&mut config.prefix),
             ("cmdline" | "os_prefix", _) => {
-                return Err((number, "which command line counts depends on a condition"));
+                let why = "which command line counts depends on a condition";
+                return Err((file_name, (number, why)));
             }
             _ => {}
         }
     }
-    Ok(config)
+    Ok(())
 }
 
 /// The directory of `config.txt`, its text, and what it says; `None` where there is none.
@@ -94,10 +127,12 @@ fn place(host: &Host) -> Result<Option<(&'static str, String, Config)>, BootErro
         let path = format!("{dir}/config.txt");
         let Ok(bytes) = host.read_bytes(&path) else { continue };
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        let config = config(&text).map_err(|(line, what)| BootError::Unparsable {
-            path,
-            why: format!("line {line}: {what}"),
-        })?;
+        let read = |name: &str| host.read(&format!("{dir}/{name}")).ok();
+        let config =
+            config(&text, &read).map_err(|(name, (line, what))| BootError::Unparsable {
+                path: format!("{dir}/{name}"),
+                why: format!("line {line}: {what}"),
+            })?;
         if host.exists(&format!("{dir}/{}", config.cmdline())) {
             return Ok(Some((dir, text, config)));
         }
@@ -174,10 +209,10 @@ impl Loader for Raspberry {
     fn once(&self, host: &Host, _entry: &str) -> Result<(), BootError> {
         let cannot = |why: String| Err(grub::cannot(why));
         let Some((dir, _, config)) = place(host)? else { return Err(BootError::NoTrial) };
-        if let Some(line) = config.tryboot {
+        if let Some((name, line)) = config.tryboot {
             return cannot(format!(
-                "{dir}/config.txt has a section [tryboot] in line {line}, so another program uses \
-                 that flag"
+                "{dir}/{name} has a section [tryboot] in line {line}, so another program uses that \
+                 flag"
             ));
         }
         let autoboot = host.read(&format!("{dir}/autoboot.txt")).unwrap_or_default();
@@ -246,6 +281,7 @@ mod tests {
 
     #[test]
     fn the_command_line_is_where_the_configuration_says() {
+        let config = |text: &str| super::config(text, &|_| None);
         let path = |text: &str| config(text).unwrap().cmdline();
         assert_eq!(path("arm_64bit=1\n[pi4]\nkernel=a\n"), "cmdline.txt");
         assert_eq!(
@@ -254,7 +290,28 @@ mod tests {
         );
         assert_eq!(path("os_prefix=a-\ncmdline = line.txt # x"), "a-line.txt # x");
         assert_eq!(path("os_prefix=a-\n[none]\ncmdline=x\n[all]\ncmdline=/b/c\n"), "b/c");
-        assert_eq!(config("\n[pi4]\ncmdline=x\n").unwrap_err().0, 3);
-        assert_eq!(config("a\n[tryboot]\n").unwrap().tryboot, Some(2));
+        assert_eq!(config("\n[pi4]\ncmdline=x\n").unwrap_err().1.0, 3);
+        assert_eq!(config("a\n[tryboot]\n").unwrap().tryboot, Some(("config.txt".to_owned(), 2)));
+    }
+
+    #[test]
+    fn included_files_stand_where_they_are_included() {
+        let read = |name: &str| match name {
+            "extra.txt" => Some("cmdline=extra\n[pi4]\n".to_owned()),
+            "trial.txt" => Some("[tryboot]\nos_prefix=new/\n[all]\n".to_owned()),
+            "loop.txt" => Some("include loop.txt\n".to_owned()),
+            _ => None,
+        };
+        let config = |text: &str| super::config(text, &read);
+        let line = |text: &str| config(text).map(|config| config.cmdline());
+        assert_eq!(line("include extra.txt\n"), Ok("extra".to_owned()));
+        assert_eq!(line("include extra.txt\n[all]\ncmdline=x\n"), Ok("x".to_owned()));
+        assert_eq!(line("include none.txt\nincludes=1\n"), Ok("cmdline.txt".to_owned()));
+        // A condition lasts over the end of the file.
+        let wrong = line("include extra.txt\ncmdline=x\n").unwrap_err();
+        assert_eq!((wrong.0.as_str(), wrong.1.0), ("config.txt", 2));
+        let trial = config("include trial.txt\n").unwrap().tryboot;
+        assert_eq!(trial, Some(("trial.txt".to_owned(), 1)));
+        assert_eq!(line("include loop.txt\n").unwrap_err().0, "loop.txt");
     }
 }
