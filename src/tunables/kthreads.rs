@@ -48,6 +48,12 @@ impl Tunable for Kthreads {
         &[Cause::Kthread, Cause::IpiReschedule]
     }
 
+    fn spares(&self, machine: &Machine, culprit: &str) -> bool {
+        let name = culprit.split([':', ' ']).next().unwrap_or("");
+        let tasks = machine.tasks.iter().map(|placed| &placed.task);
+        tasks.filter(|task| task.kthread && task.bound).any(|task| task.comm == name)
+    }
+
     fn risk(&self) -> Risk {
         Risk::None
     }

@@ -76,6 +76,10 @@ pub trait Tunable: Sync {
     fn remains(&self, _machine: &Machine, _shield: &Shield) -> Remains {
         Remains::default()
     }
+    /// Whether it leaves this very culprit alone, though it removes others of its kind.
+    fn spares(&self, _machine: &Machine, _culprit: &str) -> bool {
+        false
+    }
     /// What removes this very culprit, or why nothing does, where it can be told from all others.
     fn settles(
         &self,

@@ -31,7 +31,9 @@ pub fn remedy(
     culprit: &str,
 ) -> Result<Remedy, Option<String>> {
     let names = |tunable: &dyn Tunable| tunable.culprits().iter().any(|n| culprit.contains(n));
-    let removes = |tunable: &&dyn Tunable| tunable.removes().contains(&cause);
+    let removes = |tunable: &&dyn Tunable| {
+        tunable.removes().contains(&cause) && !tunable.spares(machine, culprit)
+    };
     // Those that name the culprit know better than those for all.
     let (named, others): (Vec<&dyn Tunable>, Vec<_>) =
         TUNABLES.iter().copied().filter(removes).partition(|tunable| names(*tunable));
@@ -109,14 +111,14 @@ fn at_boot(
 /// Whether a change is about this culprit: the interrupt of `IRQ 24 nvme0q3`, the thread of
 /// `kswapd0 (88)`.
 fn is_about(wanted: &Wanted, culprit: &str) -> bool {
-    let mut words = culprit.split(|c: char| !c.is_ascii_alphanumeric());
     match &wanted.change {
         Change::Write { path, .. } => {
             let irq = path.strip_prefix("/proc/irq/").and_then(|rest| rest.split('/').next());
-            irq.is_some_and(|irq| words.any(|word| word == irq))
+            let number = culprit.strip_prefix("IRQ ").and_then(|rest| rest.split(' ').next());
+            irq.is_some() && irq == number
         }
         Change::Affinity { task, comm, .. } => {
-            culprit == comm || words.any(|word| word == task.tid.to_string())
+            culprit == comm || culprit.ends_with(&format!("({})", task.tid))
         }
         _ => false,
     }

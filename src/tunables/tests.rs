@@ -307,7 +307,9 @@ fn bandwidths_are_changed_before_the_scheduling_domain_is_taken_away() {
 
 #[test]
 fn a_remedy_is_about_the_culprit() {
-    let m = busy(CgroupMode::V2);
+    let mut m = busy(CgroupMode::V2);
+    // Its number is that of a CPU.
+    m.tasks.push(thread(3, "pool_workqueue_release", true, false, "0-3"));
     let shield = shield(&m);
     let how = |cause, culprit: &str| {
         let remedy = remedy(&m, &shield, cause, culprit).ok()?;
@@ -331,6 +333,8 @@ fn a_remedy_is_about_the_culprit() {
         assert!(found.starts_with(said), "{cause} {culprit}\n  found {found}\n  not   {said}");
     }
     assert_eq!(how(Cause::Smi, ""), None);
+    // It is bound to its CPU: to move others helps nothing against it.
+    assert_eq!(how(Cause::Kthread, "ksoftirqd/3: soft interrupts that were put off"), None);
     // All runtime tunables are in force: what is left is for the boot.
     let mut plain = plain(4);
     plain.isolation.nohz_full = Some(CpuSet::new());

@@ -48,9 +48,7 @@ pub fn arm<'h>(host: &'h Host, order: &Order) -> Result<Armed<'h>, Absent> {
     let formats = formats(host, &tracefs, order, &mut blind).map_err(|e| refused(&e))?;
     let events: Vec<_> = formats.iter().map(|(spec, _)| (spec.system, spec.name)).collect();
     if !formats.iter().any(|(spec, _)| spec.what == catalogue::What::Switch) {
-        return Err(Absent {
-            why: "this kernel has no trace event for switches (CONFIG_EVENT_TRACING)".to_owned(),
-        });
+        return Err(no_events(host));
     }
     let tsc = tsc_counts(host);
     let online = host.online_cpus().unwrap_or_default();
@@ -135,6 +133,20 @@ fn would_hang(hog: &Hog) -> Absent {
             hog.task.cpu
         ),
     }
+}
+
+/// What a locked-down kernel says instead of making the files of tracefs (`tracing_init_dentry()`,
+/// kernel/trace/trace.c, 6.12).
+const LOCKED: &str = "due to lockdown";
+
+fn no_events(host: &Host) -> Absent {
+    let log = host.kernel_log().unwrap_or_default();
+    let said = log.into_iter().find(|line| line.starts_with("Trac") && line.ends_with(LOCKED));
+    let why = match said {
+        Some(said) => format!("the kernel is locked down, and said at boot: {said}"),
+        None => "this kernel has no trace event for switches (CONFIG_EVENT_TRACING)".to_owned(),
+    };
+    Absent { why }
 }
 
 fn no_tracefs(error: &Error) -> Absent {
