@@ -47,6 +47,7 @@ static struct job {
 } jobs[16], *volatile job = jobs;
 static int cpu;
 static pid_t victim;
+static struct job *volatile seen; /* the one at which the victim looks */
 static volatile int go; /* the job is on; before, its action only prepares itself */
 static uint32_t word, begun;
 static const size_t page = 4096;
@@ -580,6 +581,7 @@ static int lives(void *unused)
 	for (;;) {
 		const struct action *action;
 
+		seen = job;
 		if (job->action->sleep)
 			job->action->sleep();
 		else
@@ -680,6 +682,9 @@ int main(int argc, char **argv)
 			syscall(SYS_futex, &begun, FUTEX_WAKE, 1, NULL, NULL, 0);
 			usleep(100000);
 		}
+		/* What it has begun for the job before, it must have ended, or its next act is of both. */
+		while (victim && job->action->where == INSIDE && seen != job)
+			usleep(1000);
 		int before = switches();
 		go = 1;
 		syscall(SYS_futex, &go, FUTEX_WAKE, 1, NULL, NULL, 0);
@@ -689,6 +694,8 @@ int main(int argc, char **argv)
 			else
 				act(), rest();
 		}
+		while (job->state == 1) /* its timer still goes off */
+			usleep(1000);
 		usleep(50000); /* what the last one leaves behind belongs to it */
 		go = 0;
 		printf("done %d\n", job->action->where == SLEEPER ? switches() - before : job->done);
