@@ -6,6 +6,8 @@ use cpushield_linux::CpuSet;
 use serde::Serialize;
 
 /// CPU lists and masks, one into the other
+///
+/// A word with `0x`, with a letter or with groups of eight digits is a mask, any other is a list.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// A list (`0-3,8`, `0-31:2/8`) or a mask (`0x80`, `8000,00000000`)

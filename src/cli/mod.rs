@@ -118,47 +118,28 @@ pub(crate) fn beside(host: &Host, store: &Store, plan: &Plan) -> Machine {
     machine
 }
 
-/// The subcommands
+/// The subcommands; the help of each is what its `Args` say: docs here would take their place
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Shield a CPU for a few seconds, prove it, put everything back
     Try(attempt::Args),
-    /// The machine, what is isolated, what stands in the way
     Survey(survey::Args),
-    /// Choose CPUs and show what would be changed, what stays and why
     Plan(plan::Args),
-    /// Shield CPUs: put a plan in force
     Apply(apply::Args),
-    /// Take the shield down and put everything back
     Undo(undo::Args),
-    /// What a tunable does, or a cause of interruptions means
     Explain(explain::Args),
-    /// CPU lists and masks, one into the other
     Mask(mask::Args),
-    /// Run a program in the shield
     Run(run::Args),
-    /// Take running processes into the shield
     Add(add::Args),
-    /// Let processes out of the shield
     Remove(remove::Args),
-    /// The shield in force and everything that is on its CPUs
     Status(status::Args),
-    /// Watch shielded CPUs and say whether the shield holds
     Verify(verify::Args),
-    /// Measure how late threads on CPUs are, worst first
     Latency(latency::Args),
-    /// Compare measurements, and say what of the difference is more than chance
     Compare(compare::Args),
-    /// A page with everything that was found: what it is, what changed, what remains
     Report(report::Args),
-    /// Measure under many configurations, through reboots, and say which is best
     Trial(trial::Args),
-    /// A live view of all CPUs
     Watch(watch::Args),
-    /// The guard of `try`; not for people
     #[command(name = guard::HIDDEN, hide = true)]
     Guard(guard::Args),
-    /// The load of `try`; not for people
     #[command(name = crate::load::HIDDEN, hide = true)]
     Load(busy::Args),
     /// A load of `latency`; not for people
@@ -216,20 +197,4 @@ pub fn dispatch(cli: Cli) -> Result<ExitCode, Failure> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::path::Path;
-
-    #[test]
-    fn a_directory_that_is_no_machine_is_refused_and_the_one_below_it_named() {
-        let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines");
-        let at = |root: PathBuf| {
-            Global { json: false, quiet: false, root: Some(root), state: PathBuf::new() }.host()
-        };
-        assert!(at(machines.join("6.1-rt-v1/root")).is_ok());
-        let near = at(machines.join("6.1-rt-v1")).unwrap_err();
-        assert!(near.hints.concat().ends_with("6.1-rt-v1/root"), "{near:?}");
-        let far = at(machines).unwrap_err();
-        assert!(far.hints.concat().contains("survey --record"), "{far:?}");
-    }
-}
+mod tests;

@@ -13,11 +13,12 @@ use crate::verify::trace::{Order, Recorder};
 use cpushield_linux::{CpuSet, Host, Store, sched, signal};
 use std::time::{Duration, Instant};
 
-/// A live view of all CPUs: which are shielded, and what enters the kernel there
+/// A live view of all CPUs
 ///
-/// Rates come from the kernel's counters, which say how often, and rarely who. Nothing of this runs
-/// on a shielded CPU. On a terminal: `q` ends it, `s` shows shielded CPUs only, arrows scroll.
-/// Elsewhere it prints one frame, and with --json a line for every interval until it is ended.
+/// Which are shielded, and what enters the kernel there. Rates come from the kernel's counters,
+/// which say how often, and rarely who. Nothing of this runs on a shielded CPU. On a terminal: `q`
+/// ends it, `s` shows shielded CPUs only, arrows scroll. Elsewhere it prints one frame, and with
+/// --json a line for every interval until it is ended.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Time between two looks
