@@ -35,9 +35,16 @@ fn cpu() -> usize {
 }
 
 fn command(words: &[&str]) -> Command {
+    let mut command = latency(&["timer"]);
+    command.args(words);
+    command
+}
+
+fn latency(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cpushield"));
-    command.args(["latency", "timer", "--other", "--state", "/nonexistent/cpushield", "--cpus"]);
-    command.arg(cpu().to_string()).args(words).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.arg("latency").args(words);
+    command.args(["--other", "--state", "/nonexistent/cpushield", "--cpus"]);
+    command.arg(cpu().to_string()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
@@ -119,13 +126,18 @@ fn what_was_killed_is_on_the_disk_and_is_gone_on_with() {
         let wanted = format!("cannot be gone on with: {what} was ");
         assert!(said(&refused).contains(&wanted), "{}", said(&refused));
     }
+    let other = latency(&["timerfd", "--resume", name]).output().unwrap();
+    assert_eq!(other.status.code(), Some(2), "{}", said(&other));
+    let wanted = "the instrument was timer, and is timerfd now";
+    assert!(said(&other).contains(wanted), "{}", said(&other));
     let done = run(&[&options[..], &["--for", "1s", "--resume", name]].concat());
     assert!(said(&done).contains("is finished"), "{}", said(&done));
     assert_eq!(fs::read_to_string(&file).unwrap(), text, "nothing of that wrote");
 
     let whole_ms = before.span_ns / 1_000_000 + 1500;
     let time = format!("{whole_ms}ms");
-    let output = run(&[&options[..], &["--for", &time, "--resume", name, "--json"]].concat());
+    let words = [&options[..], &["--for", &time, "--resume", name, "--json"]].concat();
+    let output = latency(&words).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     let whole = saved(&file).unwrap();
     let shown: Latency = serde_json::from_slice(&output.stdout).unwrap();

@@ -53,6 +53,20 @@ impl<'a> Kept<'a> {
         Ok(Some(Kept { path, before, max_ns, keeper, warned, ui }))
     }
 
+    /// What the threads wait for: as it was asked for, which a measurement that is gone on with
+    /// knows itself.
+    pub(super) fn instrument<'b>(
+        &'b self,
+        asked: Option<&'b str>,
+    ) -> Result<Option<&'b str>, Failure> {
+        let Some(before) = &self.before else { return Ok(asked) };
+        let was = before.instrument.as_str();
+        match asked.filter(|asked| *asked != was) {
+            None => Ok(Some(was)),
+            Some(is) => Err(self.unlike("the instrument", was, is)),
+        }
+    }
+
     /// What of a resumed measurement is over, and its worst.
     pub(super) fn over(&self) -> (Duration, Option<u64>) {
         self.before.as_ref().map_or((Duration::ZERO, None), |before| {
@@ -69,12 +83,15 @@ impl<'a> Kept<'a> {
         let Some(Misfit { what, was, is }) = misfit(before, order, kernel, cmdline) else {
             return Ok(());
         };
+        Err(self.unlike(what, &was, &is))
+    }
+
+    /// It would not go on as it began.
+    fn unlike(&self, what: &str, was: &str, is: &str) -> Failure {
         let file = self.path.display();
-        Err(Failure::usage(format!(
-            "{file} cannot be gone on with: {what} was {was}, and is {is} now"
-        ))
-        .hint("a measurement goes on as it began: give the options that it was given then")
-        .hint("or measure anew into another file: -o FILE"))
+        Failure::usage(format!("{file} cannot be gone on with: {what} was {was}, and is {is} now"))
+            .hint("a measurement goes on as it began: give the options that it was given then")
+            .hint("or measure anew into another file: -o FILE")
     }
 
     /// Puts what was seen so far on the disk. That it cannot be is told once.

@@ -31,9 +31,10 @@ use std::time::Duration;
 /// --max does not hold, or it cannot be said.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What the threads wait for
-    #[arg(value_name = "INSTRUMENT", value_parser = instrument())]
-    instrument: String,
+    /// What the threads wait for; with --resume that of the measurement
+    #[arg(value_name = "INSTRUMENT", value_parser = instrument(),
+          required_unless_present = "resume")]
+    instrument: Option<String>,
     /// The CPUs to measure (those of the active shield when left out)
     #[arg(long, value_name = "LIST")]
     cpus: Option<CpuSet>,
@@ -114,11 +115,11 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
         return Err(Failure::usage("a recorded machine does not run: nothing to measure")
             .hint("leave --root out"));
     }
-    let instrument = chosen(args)?;
+    let kept = Kept::open(ui, args.output.as_deref(), args.resume.as_deref(), args.max)?;
+    let instrument = chosen(args, kept.as_ref())?;
     let beats = beats(args, instrument)?;
     [&args.histogram, &args.hdr].into_iter().flatten().try_for_each(|file| can_write(file))?;
-    let kept = Kept::open(ui, args.output.as_deref(), args.resume.as_deref(), args.max)?;
-    let site = site(&host, global, args)?;
+    let site = site(&host, global, args, instrument)?;
     signal::catch_stops()
         .map_err(|e| Failure::machine(format!("signals cannot be caught: {e}")))?;
     let mut latency = measured(ui, &host, args, instrument, beats, &site, kept.as_ref())?;
@@ -188,9 +189,15 @@ fn measured(
     Ok(latency?)
 }
 
-fn chosen(args: &Args) -> Result<&'static dyn Instrument, Failure> {
-    instruments::by_name(&args.instrument)
-        .ok_or_else(|| Failure::usage(format!("no instrument {}", args.instrument)))
+/// The instrument that was asked for, or that of the measurement that is gone on with.
+fn chosen(args: &Args, kept: Option<&Kept<'_>>) -> Result<&'static dyn Instrument, Failure> {
+    let asked = args.instrument.as_deref();
+    let name = match kept {
+        Some(kept) => kept.instrument(asked)?,
+        None => asked,
+    };
+    let name = name.unwrap_or_default();
+    instruments::by_name(name).ok_or_else(|| Failure::usage(format!("no instrument {name:?}")))
 }
 
 /// The threads of each CPU: the shorter the period, the higher the priority, as LinuxCNC has them.
@@ -226,9 +233,14 @@ fn beats(args: &Args, instrument: &dyn Instrument) -> Result<Vec<Beat>, Failure>
     Ok((0..).zip(periods).map(beat).collect())
 }
 
-fn site(host: &Host, global: &Global, args: &Args) -> Result<Site, Failure> {
+fn site(
+    host: &Host,
+    global: &Global,
+    args: &Args,
+    instrument: &dyn Instrument,
+) -> Result<Site, Failure> {
     let store = Store::new(&global.state);
-    let command = format!("latency {}", args.instrument);
+    let command = format!("latency {}", instrument.name());
     let scene = Scene::find(host, &store, args.cpus.as_ref(), &command)?;
     if let Some(place) = scene.ours() {
         beside_others(host, place, &scene.cpus)?;
@@ -349,7 +361,7 @@ mod tests {
     use clap::Parser;
 
     fn beats(args: &Args) -> Result<Vec<Beat>, Failure> {
-        super::beats(args, chosen(args)?)
+        super::beats(args, chosen(args, None)?)
     }
 
     fn args(line: &str) -> Result<Args, String> {
@@ -372,6 +384,8 @@ mod tests {
         for line in ["sundial", "timer --thread 0us", "timer --thread 5", "timer --fifo 99"] {
             assert!(args(&format!("cpushield latency {line}")).is_err(), "{line}");
         }
+        assert!(args("cpushield latency --for 1s").is_err(), "nothing says what to measure");
+        assert_eq!(args("cpushield latency --resume day.json").unwrap().instrument, None);
         let twice = args("cpushield latency timer --thread 1ms --thread 1000us").unwrap();
         assert!(beats(&twice).is_err());
         let many = "1us,2us,3us,4us,5us,6us,7us,8us,9us";
