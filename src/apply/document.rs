@@ -137,7 +137,7 @@ pub enum ApplyError {
     },
     /// A real-time task keeps the kernel from ever ending what a shield needs; nothing was written.
     Hog(InTheWay),
-    /// The plan was made in another boot or for another form of plans.
+    /// The plan was made in another boot, for other CPUs or for another form of plans.
     Stale {
         /// Why.
         why: String,

@@ -26,13 +26,8 @@ pub fn apply(
     plan: &Plan,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Applied, ApplyError> {
-    check(plan)?;
+    let boot = check(host, plan)?;
     let lock = store.lock()?;
-    let boot = boot_id(host)?;
-    if boot != plan.boot_id && plan.boot_id.is_some() {
-        let why = "the plan was made before the machine was last booted".to_owned();
-        return Err(ApplyError::Stale { why });
-    }
     let notes = clear_the_way(host, store)?;
     host.stay_on(&plan.shield.housekeeping);
     let tasks = host.tasks()?;
@@ -117,16 +112,29 @@ fn clear_the_way(host: &Host, store: &Store) -> Result<Vec<String>, ApplyError> 
     }
 }
 
-/// What no plan may ask for, whoever wrote it.
-fn check(plan: &Plan) -> Result<(), ApplyError> {
+/// Whether a plan, whoever wrote it, asks for what none may ask for, and whether it is about this
+/// machine as it was booted. Returns the boot.
+///
+/// # Errors
+/// It is not fit, or stale, or the machine does not say what it is.
+pub fn check(host: &Host, plan: &Plan) -> Result<Option<String>, ApplyError> {
+    let stale = |why: String| Err(ApplyError::Stale { why });
     if plan.schema != crate::plan::SCHEMA {
-        let why = format!("the plan has schema {}, not {}", plan.schema, crate::plan::SCHEMA);
-        return Err(ApplyError::Stale { why });
+        return stale(format!("the plan has schema {}, not {}", plan.schema, crate::plan::SCHEMA));
     }
-    match plan.unfit() {
-        Some((step, why)) => Err(ApplyError::Plan { step: step + 1, why }),
-        None => Ok(()),
+    if let Some((step, why)) = plan.unfit() {
+        return Err(ApplyError::Plan { step: step + 1, why });
     }
+    let boot = boot_id(host)?;
+    if boot != plan.boot_id && plan.boot_id.is_some() {
+        return stale("the plan was made in another boot, or on another machine".to_owned());
+    }
+    let online = host.online_cpus()?;
+    let missing = plan.shield.cpus.minus(&online);
+    if !missing.is_empty() {
+        return stale(format!("the plan shields CPU {missing}; in use here are {online}"));
+    }
+    Ok(boot)
 }
 
 /// What to do about a change that failed.

@@ -24,7 +24,7 @@ mod undo;
 
 pub use amend::{AmendError, Amended, amend};
 pub use document::*;
-pub use executor::apply;
+pub use executor::{apply, check};
 pub use hogs::InTheWay;
 pub use journal::{Done, Fate, JournalError, Moved};
 pub use undo::undo;

@@ -3,7 +3,7 @@
 use super::Global;
 use super::boot::{BootArgs, WriteArgs};
 use super::wish::WishArgs;
-use crate::apply::{Progress, apply};
+use crate::apply::{ApplyError, Progress, apply, check};
 use crate::failure::Failure;
 use crate::plan::Plan;
 use crate::report::applied_text;
@@ -90,7 +90,15 @@ fn plan(host: &Host, store: &Store, args: &Args) -> Result<Plan, Failure> {
     };
     let stdin = Path::new("/dev/stdin");
     let text = read_document(if file.as_os_str() == "-" { stdin } else { file })?;
-    Ok(Plan::parse(&text, &file.display().to_string())?)
+    let plan = Plan::parse(&text, &file.display().to_string())?;
+    // What would not be done is not shown either.
+    check(host, &plan).map_err(|error| {
+        let recorded = args.dry_run && matches!(error, ApplyError::Stale { .. });
+        let failure = Failure::from(error);
+        let hint = "or name the machine that it is for: --root DIR";
+        if recorded { failure.hint(hint) } else { failure }
+    })?;
+    Ok(plan)
 }
 
 /// The commands, for `sh`.
@@ -101,4 +109,42 @@ fn script(plan: &Plan) -> String {
         text.push('\n');
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[test]
+    fn a_plan_that_would_not_be_applied_is_not_shown_by_a_dry_run() {
+        let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines");
+        let recorded = |name: &str| Host::recorded(&machines.join(name).join("root")).unwrap();
+        let (here, there) = (recorded("6.12-rt-4"), recorded("6.1-rt-v1"));
+        let scratch = format!("cpushield-dry-run-{}", std::process::id());
+        let scratch = std::env::temp_dir().join(scratch);
+        std::fs::create_dir_all(&scratch).unwrap();
+        let (file, store) = (scratch.join("plan.json"), Store::new(&scratch));
+        let args = |line: &str| {
+            let line = format!("cpushield apply --dry-run {line}");
+            let cli = super::super::Cli::try_parse_from(line.split(' ')).unwrap();
+            let super::super::Command::Apply(args) = cli.command else { panic!("apply") };
+            args
+        };
+        let wished = plan(&here, &store, &args("--cpus 3")).unwrap();
+        let saved = args(file.to_str().unwrap());
+        let shown = |cpus: &str, host: &Host| {
+            let mut edited = wished.clone();
+            edited.shield.cpus = cpus.parse().unwrap();
+            std::fs::write(&file, serde_json::to_string(&edited).unwrap()).unwrap();
+            plan(host, &store, &saved).map_err(|failure| failure.to_string())
+        };
+        assert_eq!(shown("3", &here), Ok(wished.clone()));
+        let elsewhere = shown("3", &there).unwrap_err();
+        assert!(elsewhere.contains("another machine"), "{elsewhere}");
+        assert!(elsewhere.contains("--root DIR"), "{elsewhere}");
+        let missing = shown("77", &here).unwrap_err();
+        assert!(missing.starts_with("the plan shields CPU 77; in use here are 0-3"), "{missing}");
+        std::fs::remove_dir_all(&scratch).unwrap();
+    }
 }
