@@ -26,6 +26,12 @@ pub struct Args {
         ]
     )]
     plan: Option<PathBuf>,
+    /// Shield them at every boot too, before services start, until `cpushield undo`
+    #[arg(long, conflicts_with_all = ["boot", "dry_run", "plan"])]
+    at_boot: bool,
+    /// Print the shell commands that would do the same, and change nothing
+    #[arg(long)]
+    dry_run: bool,
     /// The shield
     #[command(flatten)]
     wish: WishArgs,
@@ -35,12 +41,6 @@ pub struct Args {
     /// The next boot
     #[command(flatten)]
     write: WriteArgs,
-    /// Shield them at every boot too, before services start, until `cpushield undo`
-    #[arg(long, conflicts_with_all = ["boot", "dry_run", "plan"])]
-    at_boot: bool,
-    /// Print the shell commands that would do the same, and change nothing
-    #[arg(long)]
-    dry_run: bool,
 }
 
 /// Runs it.

@@ -26,9 +26,6 @@ use std::time::Duration;
 /// shows what was found on one screen. Interrupted or killed, it puts everything back too.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The shield
-    #[command(flatten)]
-    pub wish: WishArgs,
     /// How long to watch, before and while shielded, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 5,
           value_parser = clap::value_parser!(u64).range(1..=600))]
@@ -39,6 +36,9 @@ pub struct Args {
     #[arg(long, value_name = "KINDS", num_args = 0..=1, value_delimiter = ',',
           default_missing_value = "messages")]
     pub price: Vec<String>,
+    /// The shield
+    #[command(flatten)]
+    pub wish: WishArgs,
 }
 
 /// The name of its shield, by which its guard knows it.

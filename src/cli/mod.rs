@@ -58,6 +58,7 @@ pub struct Cli {
 
 /// Options of every subcommand
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Options of every subcommand")]
 pub struct Global {
     /// Print one JSON document instead of text
     #[arg(long, global = true)]

@@ -14,18 +14,18 @@ use std::path::PathBuf;
 /// Nothing is changed. `cpushield apply` does what the plan says.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The shield
-    #[command(flatten)]
-    pub wish: WishArgs,
-    /// The next boot
-    #[command(flatten)]
-    pub boot: BootArgs,
     /// Show every step with its command
     #[arg(long, short)]
     pub verbose: bool,
     /// Save the plan for `cpushield apply FILE`
     #[arg(long, short, value_name = "FILE", conflicts_with = "boot")]
     pub output: Option<PathBuf>,
+    /// The shield
+    #[command(flatten)]
+    pub wish: WishArgs,
+    /// The next boot
+    #[command(flatten)]
+    pub boot: BootArgs,
 }
 
 /// Runs it.

@@ -14,6 +14,63 @@ fn every_subcommand_says_more_in_its_long_help_than_in_the_list() {
     }
 }
 
+/// The long options of a subcommand by heading, in the order of its help.
+fn options(sub: &clap::Command) -> Vec<(&str, Vec<&str>)> {
+    // Those without a heading come first.
+    let mut found = vec![("Options", Vec::new())];
+    for arg in sub.get_arguments().filter(|arg| !arg.is_hide_set()) {
+        let Some(long) = arg.get_long() else { continue };
+        let heading = arg.get_help_heading().unwrap_or("Options");
+        match found.iter_mut().find(|(known, _)| *known == heading) {
+            Some((_, names)) => names.push(long),
+            None => found.push((heading, vec![long])),
+        }
+    }
+    found
+}
+
+#[test]
+fn each_option_stands_under_its_heading_and_those_of_all_come_last() {
+    let shield = [
+        "cpus",
+        "count",
+        "near",
+        "node",
+        "share",
+        "half-core",
+        "workload",
+        "on",
+        "off",
+        "policy",
+        "shield",
+    ];
+    let boot = ["boot", "kernels", "keep-default", "trial", "kexec", "settle"];
+    let global = ["json", "quiet", "root", "state"];
+    let mut command = Cli::command();
+    command.build();
+    for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
+        if sub.get_name() == "help" {
+            continue;
+        }
+        let found = options(sub);
+        let under = |heading: &str| {
+            let names = found.iter().find(|(name, _)| *name == heading);
+            names.map(|(_, names)| names.clone()).unwrap_or_default()
+        };
+        let (wishes, boots) = match sub.get_name() {
+            "try" => (true, 0),
+            "plan" => (true, 2),
+            "apply" => (true, boot.len()),
+            _ => (false, 0),
+        };
+        assert_eq!(under("The shield"), if wishes { &shield[..] } else { &[] });
+        assert_eq!(under("The next boot"), boot[..boots]);
+        assert_eq!(found.last().unwrap(), &("Options of every subcommand", global.to_vec()));
+    }
+    let apply = command.find_subcommand("apply").unwrap();
+    assert_eq!(options(apply)[0], ("Options", vec!["at-boot", "dry-run", "help", "version"]));
+}
+
 #[test]
 fn a_directory_that_is_no_machine_is_refused_and_the_one_below_it_named() {
     let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines");

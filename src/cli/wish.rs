@@ -7,7 +7,7 @@ use crate::survey::Machine;
 use cpushield_linux::{CpuSet, Host, read_document};
 use std::path::Path;
 
-/// Which CPUs, and for what
+/// Which CPUs, and for what; behind all other options of a subcommand, as the heading stays
 #[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "The shield")]
 pub struct WishArgs {
