@@ -6,6 +6,7 @@ use cpushield_linux::cpuset::CPUS_MAX;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
+use toml::Spanned;
 
 /// Where the policy is looked for when none is named.
 pub const DEFAULT_PATH: &str = "/etc/cpushield/policy.toml";
@@ -145,7 +146,7 @@ pub struct Policy {
 #[serde(deny_unknown_fields, rename_all = "snake_case", default)]
 pub struct ShieldPolicy {
     /// A CPU list (`N` is the last CPU), or a choice by the other keys.
-    pub cpus: Option<String>,
+    pub cpus: Option<Spanned<String>>,
     /// How many CPUs.
     pub count: Option<usize>,
     /// What whole groups share.
@@ -158,8 +159,8 @@ pub struct ShieldPolicy {
     pub half_core: bool,
     /// What will run there.
     pub workload: Workload,
-    /// Tunables forced on or off.
-    pub tunables: BTreeMap<String, bool>,
+    /// Tunables, and parameters of the next boot, forced on or off.
+    pub tunables: BTreeMap<Spanned<String>, bool>,
     /// What `verify` gates on.
     pub limits: Limits,
 }
@@ -195,7 +196,7 @@ impl Policy {
         let policy: Policy = toml::from_str(text).map_err(|error| PolicyError {
             file: file.to_owned(),
             line: error.span().map(|span| line_of(text, span.start)),
-            why: error.message().trim().to_owned(),
+            why: plainly(error.message()),
         })?;
         for (name, shield) in &policy.shield {
             let wrong = |why: String| PolicyError {
@@ -217,11 +218,33 @@ impl Policy {
                 ));
             }
             if let Some(list) = &shield.cpus {
-                CpuSet::parse_list(list, Some(CPUS_MAX - 1))
-                    .map_err(|error| wrong(error.to_string()))?;
+                CpuSet::parse_list(list.get_ref(), Some(CPUS_MAX - 1)).map_err(|error| {
+                    let line = Some(line_of(text, list.span().start));
+                    PolicyError { line, ..wrong(error.to_string()) }
+                })?;
             }
         }
         Ok(policy)
+    }
+
+    /// Looks at the names of tunables: `objection` says what is wrong with one.
+    ///
+    /// # Errors
+    /// Names the line of the first that is objected to.
+    pub fn check_tunables(
+        &self,
+        text: &str,
+        file: &str,
+        objection: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<(), PolicyError> {
+        let names = self.shield.values().flat_map(|shield| shield.tunables.keys());
+        let wrong = names.filter_map(|name| Some((name.span().start, objection(name.get_ref())?)));
+        match wrong.min_by_key(|(at, _)| *at) {
+            None => Ok(()),
+            Some((at, why)) => {
+                Err(PolicyError { file: file.to_owned(), line: Some(line_of(text, at)), why })
+            }
+        }
     }
 
     /// The shield of this name, or the only one.
@@ -261,7 +284,10 @@ impl ShieldPolicy {
     /// # Errors
     /// The list is not one.
     pub fn wish(&self, name: &str, last: Option<usize>) -> Result<Wish, String> {
-        let list = |text: &String| CpuSet::parse_list(text, last).map_err(|e| e.to_string());
+        let list = |text: &Spanned<String>| {
+            CpuSet::parse_list(text.get_ref(), last).map_err(|e| e.to_string())
+        };
+        let tunables = self.tunables.iter().map(|(name, on)| (name.get_ref().clone(), *on));
         Ok(Wish {
             name: name.to_owned(),
             cpus: self.cpus.as_ref().map(list).transpose()?,
@@ -271,9 +297,24 @@ impl ShieldPolicy {
             node: self.node,
             half_core: self.half_core,
             workload: self.workload,
-            tunables: self.tunables.clone(),
+            tunables: tunables.collect(),
         })
     }
+}
+
+/// What the parser of TOML says, without words of a programming language.
+pub(crate) fn plainly(message: &str) -> String {
+    const WORDS: &[(&str, &str)] = &[
+        ("expected usize", "expected a whole number"),
+        ("expected u64", "expected a whole number"),
+        ("expected a boolean", "expected true or false"),
+        ("expected a map", "expected a table"),
+        ("expected struct ShieldPolicy", "expected a table [shield.NAME]"),
+        ("expected struct Limits", "expected a table [shield.NAME.limits]"),
+        ("wanted string or table", "expected a word in quotes"),
+    ];
+    let message = message.trim().to_owned();
+    WORDS.iter().fold(message, |text, (theirs, plain)| text.replace(theirs, plain))
 }
 
 /// The line of a byte, from 1.
@@ -350,9 +391,17 @@ workload = "vm"
         for (text, said) in [
             ("[shield.a]\ncount = 1\ncolour = 2\n", "p.toml:3: unknown field `colour`, expected"),
             ("[shield.a]\nshare = \"l9\"\n", "p.toml:2: unknown variant `l9`, expected one of"),
-            ("[shield.a]\ncount = \"x\"\n", "p.toml:2: invalid type: string \"x\", expected usize"),
+            (
+                "[shield.a]\ncount = \"x\"\n",
+                "p.toml:2: invalid type: string \"x\", expected a whole",
+            ),
+            ("shield = 3\n", "p.toml:1: invalid type: integer `3`, expected a table"),
+            ("[shield]\na = 3\n", "p.toml:2: invalid type: integer `3`, expected a table [sh"),
+            ("[shield.a]\nlimits = 3\n", "p.toml:2: invalid type: integer `3`, expected a table"),
+            ("[shield.a]\nshare = 3\n", "p.toml:2: expected a word in quotes"),
+            ("[shield.a]\nhalf_core = 3\n", "p.toml:2: invalid type: integer `3`, expected true"),
             ("[shields.a]\n", "p.toml:1: unknown field `shields`, expected `shield`"),
-            ("\n[shield.a]\ncpus = \"3-1\"\n", "p.toml:2: shield \"a\": \"3-1\" is not a CPU list"),
+            ("\n[shield.a]\ncpus = \"3-1\"\n", "p.toml:3: shield \"a\": \"3-1\" is not a CPU list"),
             ("[shield.a]\ncpus = \"3\"\ncount = 1\n", "p.toml:1: shield \"a\": expected either"),
             ("[shield.a.limits]\nmax_gap = \"5\"\n", "p.toml:2: \"5\" is not a time"),
             ("[shield.a\n", "p.toml:1: "),

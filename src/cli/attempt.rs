@@ -5,7 +5,7 @@ use super::guard::Guard;
 use super::price;
 use super::wish::WishArgs;
 use crate::apply::{self, Applied, Fate, Undone};
-use crate::change::Outcome;
+use crate::change::{Outcome, When};
 use crate::failure::{Failure, Kind};
 use crate::load;
 use crate::plan::{Plan, plan};
@@ -70,7 +70,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
         return Err(Failure::machine(format!("CPU {} is shielded already", active.shield.cpus))
             .hint("`cpushield verify` watches it; `cpushield undo` takes the shield down first"));
     }
-    let wish = args.wish.asked(&host, &machine)?.wish;
+    let wish = args.wish.asked(&host, &machine, When::Runtime)?.wish;
     let (limits, seconds, price) = (Limits::default(), args.seconds, args.price.clone());
     let trying = Trying { machine, wish, limits, seconds, price };
     let attempt = attempted(ui, global, &host, &store, &trying)?;

@@ -4,6 +4,7 @@ use super::Global;
 use super::wish::WishArgs;
 use crate::boot::plan::{Asked, plan};
 use crate::boot::{BootPlan, Written, early, kexec, loaders, status, write};
+use crate::change::When;
 use crate::failure::Failure;
 use crate::report::{boot_plan_text, boot_status_text, boot_undone_text, boot_written_text};
 use crate::ui::Ui;
@@ -50,7 +51,8 @@ fn planned(
     args: &BootArgs,
 ) -> Result<BootPlan, Failure> {
     let machine = super::surveyed(host, store);
-    let asked = Asked { wish: wish.asked(host, &machine)?.wish, kernels: args.kernels.clone() };
+    let wish = wish.asked(host, &machine, When::Boot)?.wish;
+    let asked = Asked { wish, kernels: args.kernels.clone() };
     let menu = loaders::find(host)?;
     Ok(plan(host, &machine, &asked, menu.as_ref())?)
 }

@@ -8,7 +8,7 @@ use crate::change::{Risk, When};
 use crate::failure::Failure;
 use crate::latency::{INSTRUMENTS, Instrument, instruments};
 use crate::load::{self, KINDS, kinds};
-use crate::report::table::{Align, lay_out};
+use crate::report::table::{Align, fit, fold, lay_out, wrap};
 use crate::tunables::{TUNABLES, Tunable, named, nearest, removers};
 use crate::ui::Ui;
 use serde::Serialize;
@@ -24,14 +24,10 @@ pub struct Args {
     pub name: Option<String>,
 }
 
-const POLICY: &str = "\
-/etc/cpushield/policy.toml says what is to be shielded: `[shield.NAME]` with `cpus` or `count`, the
-workload, tunables forced on or off, and the limits that `verify` gates on. `plan`, `apply` and
-`try` read it when no flag says which CPUs; `--policy FILE` reads another one, and flags win over
-the file. docs/policy.md has every key.
-
-The policy of a thread that `status` shows is another thing: how the kernel schedules it
-(sched(7)).";
+/// The page about policy files.
+const POLICY: &str = include_str!("../../docs/policy.md");
+/// Prose that is wider is hard to read.
+const WIDEST: usize = 80;
 
 /// One page.
 #[derive(Debug, Serialize)]
@@ -73,7 +69,7 @@ pub fn run(ui: &Ui, args: &Args) -> Result<(), Failure> {
         .or_else(|| name.strip_prefix("load-").and_then(kinds::by_name).map(page_of_load))
         .or_else(|| (name == "policy").then(page_of_policy))
         .ok_or_else(|| unknown(name))?;
-    ui.show(&page, || page.text())
+    ui.show(&page, || page.text(ui.width()))
 }
 
 fn pages() -> Vec<Page> {
@@ -156,7 +152,7 @@ fn page_of_policy() -> Page {
         name: "policy".into(),
         kind: "file",
         summary: "what you want shielded, kept in a file",
-        text: POLICY,
+        text: POLICY.trim_start_matches("# The policy file\n"),
         removes: None,
         removed_by: None,
         risk: None,
@@ -209,54 +205,73 @@ fn page_of_cause(cause: Cause) -> Page {
 }
 
 impl Page {
-    fn text(&self) -> String {
-        let mut text = format!("{} ({}): {}\n\n", self.name, self.kind, self.summary);
-        for paragraph in self.text.split("\n\n") {
-            text.push_str(&wrapped(paragraph));
-            text.push('\n');
-        }
+    fn text(&self, width: usize) -> String {
+        let width = width.min(WIDEST);
+        let head = format!("{} ({}): {}\n", self.name, self.kind, self.summary);
         let named = |title: &str, names: &[&str]| match names {
             [] => format!("{title}: nothing\n"),
             names => format!("{title}: {}\n", names.join(", ")),
         };
+        let mut ends = String::new();
         if let Some(causes) = &self.removes {
-            text.push_str(&named("removes", causes));
+            ends.push_str(&named("removes", causes));
         }
         if let Some(tunables) = &self.removed_by {
-            text.push_str(&named("removed by", tunables));
+            ends.push_str(&named("removed by", tunables));
         }
         if let Some(risk) = self.risk {
-            text.push_str(&format!("risk: {}\n", risk.word()));
+            ends.push_str(&format!("risk: {}\n", risk.word()));
         }
-        text
+        let parts = [fold(&head, width), body(self.text, width), fold(&ends, width)];
+        let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        parts.join("\n")
     }
 }
 
-/// A paragraph in lines of at most 80 columns; lists keep their lines.
-fn wrapped(paragraph: &str) -> String {
-    let mut text = String::new();
-    let mut column = 0;
-    for line in paragraph.lines() {
-        if line.starts_with("* ") && column > 0 {
-            text.push('\n');
-            column = 0;
+/// The text of a page: paragraphs, lists, and of a document tables and examples.
+fn body(text: &str, width: usize) -> String {
+    let mut parts = Vec::new();
+    for (n, part) in text.split("```").enumerate() {
+        // Between fences stands an example, behind the name of its language.
+        if n % 2 == 1 {
+            let lines = part.lines().skip(1).map(|line| format!("    {line}"));
+            parts.push(lines.map(|line| line.trim_end().to_owned() + "\n").collect());
+            continue;
         }
-        for word in line.split_whitespace() {
-            let width = word.chars().count();
-            if column > 0 && column + 1 + width > 80 {
-                text.push('\n');
-                column = 0;
-            }
-            if column > 0 {
-                text.push(' ');
-                column += 1;
-            }
-            text.push_str(word);
-            column += width;
+        let paragraphs = part.split("\n\n").map(str::trim).filter(|it| !it.is_empty());
+        parts.extend(paragraphs.map(|paragraph| match paragraph.starts_with('|') {
+            true => table_of(paragraph, width),
+            false => paragraph_of(paragraph, width),
+        }));
+    }
+    parts.join("\n")
+}
+
+/// A table of Markdown.
+fn table_of(text: &str, width: usize) -> String {
+    let cells =
+        |line: &str| line.trim_matches('|').split('|').map(|it| it.trim().to_owned()).collect();
+    let rows: Vec<Vec<String>> =
+        text.lines().filter(|line| !line.starts_with("|--")).map(cells).collect();
+    fit("  ", &[Align::Left, Align::Left], &rows, width)
+}
+
+/// A paragraph; what begins with a star is an item of a list.
+fn paragraph_of(text: &str, width: usize) -> String {
+    let mut items: Vec<String> = Vec::new();
+    for line in text.lines().map(str::trim) {
+        match items.last_mut().filter(|_| !line.starts_with("* ")) {
+            Some(item) => *item = format!("{item} {line}"),
+            None => items.push(line.to_owned()),
         }
     }
-    text.push('\n');
-    text
+    let lines = items.iter().flat_map(|item| {
+        let deeper = if item.starts_with("* ") { "  " } else { "" };
+        let lines = wrap(item, width.saturating_sub(deeper.len()));
+        let line = move |(n, line)| format!("{}{line}\n", if n == 0 { "" } else { deeper });
+        lines.into_iter().enumerate().map(line).collect::<Vec<_>>()
+    });
+    lines.collect()
 }
 
 fn list(pages: &[Page]) -> String {
@@ -321,7 +336,28 @@ mod tests {
         assert!(names.iter().any(|name| name == "latency-timer"));
         assert!(names.iter().any(|name| name == "load-messages"));
         assert!(names.iter().all(|name| names.iter().filter(|other| *other == name).count() == 1));
-        assert!(page_of_policy().text().contains("docs/policy.md"));
-        assert!(page_of_cause(Cause::Irq).text().contains("irq-affinity, isolcpus=managed_irq"));
+        let irq = page_of_cause(Cause::Irq).text(80);
+        assert!(irq.contains("irq-affinity, isolcpus=managed_irq"), "{irq}");
+    }
+
+    #[test]
+    fn the_page_about_policies_has_every_key_and_its_example_is_one() {
+        let text = page_of_policy().text(80);
+        let (said, example) = text.split_once("\n    # The lathe").unwrap();
+        assert!(said.contains("/etc/cpushield/policy.toml"), "{text}");
+        let (example, keys) = example.split_once("\n  key ").unwrap();
+        let policy =
+            super::super::wish::read_policy(&format!("#{example}"), "policy.toml").unwrap();
+        assert_eq!(policy.shield.keys().collect::<Vec<_>>(), ["guest", "lathe"]);
+        for key in ["cpus", "count", "share", "near", "node", "half_core", "workload", "limits"] {
+            assert!(keys.lines().any(|line| line.starts_with(&format!("  `{key}` "))), "{text}");
+        }
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+
+    #[test]
+    fn a_list_keeps_its_items() {
+        let text = body("Some words\nof prose.\n\n* one that is\nlonger\n* two\n", 12);
+        assert_eq!(text, "Some words\nof prose.\n\n* one that\n  is longer\n* two\n");
     }
 }

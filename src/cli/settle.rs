@@ -6,6 +6,7 @@ use super::wish::WishArgs;
 use super::{Global, ending};
 use crate::apply;
 use crate::boot::trial;
+use crate::change::When;
 use crate::failure::{Failure, Kind};
 use crate::policy::Wish;
 use crate::report::boot_trial_text;
@@ -60,7 +61,7 @@ fn doubt(ui: &Ui, global: &Global, host: &Host, store: &Store, cpus: &CpuSet) ->
         Err(error) => return Some(Failure::from(error).message),
     }
     let machine = survey(host, &tunables::reads());
-    let asked = match WishArgs::default().asked(host, &machine) {
+    let asked = match WishArgs::default().asked(host, &machine, When::Runtime) {
         Ok(asked) => asked,
         Err(failure) => return Some(failure.message),
     };

@@ -1,13 +1,14 @@
 //! `cpushield verify`: watches shielded CPUs and says whether the shield holds.
 
 use super::scene::Scene;
+use super::wish::read_policy;
 use super::{Global, ending, fix};
 use crate::causes::Cause;
 use crate::export::perfetto::{self, Words};
 use crate::export::trace_dat;
 use crate::failure::Failure;
 use crate::plan::{Plan, Shield, plan};
-use crate::policy::{Limits, Policy, Wish, parse_span};
+use crate::policy::{Limits, Wish, parse_span};
 use crate::report::verdict as report;
 use crate::run::RunError;
 use crate::survey::{Machine, survey};
@@ -190,8 +191,7 @@ fn limits(args: &Args) -> Result<Limits, Failure> {
     let mut limits = Limits::default();
     if let Some(file) = &args.policy {
         let name = file.display().to_string();
-        let policy = Policy::parse(&read_document(file)?, &name)
-            .map_err(|error| Failure::usage(error.to_string()))?;
+        let policy = read_policy(&read_document(file)?, &name)?;
         let (_, shield) = policy
             .shield(args.shield.as_deref(), &name)
             .map_err(|error| Failure::usage(error.to_string()))?;

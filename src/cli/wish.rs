@@ -1,9 +1,12 @@
 //! What `plan`, `apply` and `try` ask the user: which CPUs and for what, by flags or by a policy.
 
+use crate::boot::parameters::{self, PARAMETERS};
+use crate::change::When;
 use crate::failure::Failure;
 use crate::plan::{Plan, plan};
 use crate::policy::{DEFAULT_PATH, Limits, Policy, Share, Wish, Workload};
 use crate::survey::Machine;
+use crate::tunables::{self, TUNABLES, nearest};
 use cpushield_linux::{CpuSet, Host, read_document};
 use std::path::Path;
 
@@ -80,14 +83,16 @@ impl WishArgs {
         words
     }
 
-    /// The wish: the policy's, with flags on top.
+    /// The wish for the running kernel or for the next boot: the policy's, with flags on top.
     ///
     /// # Errors
     /// The policy cannot be read or is wrong, or a list is not one.
-    pub fn asked(&self, host: &Host, machine: &Machine) -> Result<Asked, Failure> {
+    pub fn asked(&self, host: &Host, machine: &Machine, when: When) -> Result<Asked, Failure> {
         let present = machine.topology.present.union(&machine.topology.online);
         let mut asked = self.policy_wish(host, present.last())?;
         let wish = &mut asked.wish;
+        // A policy is for both.
+        wish.tunables.retain(|name, _| when == When::Boot || tunables::named(name).is_some());
         if let Some(list) = &self.cpus {
             let list = CpuSet::parse_list(list, present.last()).map_err(|error| {
                 Failure::usage(error.to_string()).hint("a list looks like 3, 2-3 or 2-N")
@@ -116,22 +121,27 @@ impl WishArgs {
     fn policy_wish(&self, host: &Host, last: Option<usize>) -> Result<Asked, Failure> {
         let file = match (&self.policy, &self.shield) {
             (Some(file), _) => file.as_str(),
+            (None, Some(_)) if !host.exists(DEFAULT_PATH) => {
+                let why =
+                    format!("--shield names a shield of a policy; {DEFAULT_PATH} is not there");
+                return Err(Failure::usage(why).hint("name the policy: --policy FILE"));
+            }
             (None, Some(_)) => DEFAULT_PATH,
             // A flag that says which CPUs makes the default policy needless.
             (None, None) if self.cpus.is_some() || self.chooses() => return Ok(Asked::default()),
             (None, None) if host.exists(DEFAULT_PATH) => DEFAULT_PATH,
             (None, None) => return Ok(Asked::default()),
         };
-        let wrong = |why: String| Failure::usage(why).hint("docs/policy.md shows every key");
         let text = match &self.policy {
             Some(file) => read_document(Path::new(file))?,
             None => host.read(file)?,
         };
-        let policy = Policy::parse(&text, file).map_err(|error| wrong(error.to_string()))?;
+        let policy = read_policy(&text, file)?;
         let (name, shield) = policy
             .shield(self.shield.as_deref(), file)
-            .map_err(|error| wrong(error.to_string()))?;
-        let wish = shield.wish(name, last).map_err(|why| wrong(format!("{file}: {why}")))?;
+            .map_err(|error| Failure::usage(error.to_string()))?;
+        let wish = shield.wish(name, last);
+        let wish = wish.map_err(|why| Failure::usage(format!("{file}: {why}")))?;
         Ok(Asked { wish, limits: shield.limits })
     }
 
@@ -140,9 +150,33 @@ impl WishArgs {
     /// # Errors
     /// The wish is wrong, unsafe or impossible.
     pub fn plan(&self, host: &Host, machine: &Machine) -> Result<(Plan, Limits), Failure> {
-        let asked = self.asked(host, machine)?;
+        let asked = self.asked(host, machine, When::Runtime)?;
         Ok((plan(machine, &asked.wish)?, asked.limits))
     }
+}
+
+/// The policy in a file, in which every name is known.
+pub(super) fn read_policy(text: &str, file: &str) -> Result<Policy, Failure> {
+    let checked = Policy::parse(text, file)
+        .and_then(|policy| policy.check_tunables(text, file, &unknown).map(|()| policy));
+    checked.map_err(|error| {
+        Failure::usage(error.to_string()).hint("`cpushield explain policy` shows every key")
+    })
+}
+
+/// Why there is nothing to switch under this name; `None` when there is.
+fn unknown(name: &str) -> Option<String> {
+    if tunables::named(name).is_some() || parameters::named(name).is_some() {
+        return None;
+    }
+    let of_now = TUNABLES.iter().map(|tunable| tunable.name());
+    let known: Vec<&str> = of_now.chain(PARAMETERS.iter().map(|it| it.name)).collect();
+    let near = nearest(name, &known);
+    let near = near.first().map_or_else(
+        || "; `cpushield explain` lists them".to_owned(),
+        |it| format!("; did you mean {it}?"),
+    );
+    Some(format!("there is no tunable {name:?}{near}"))
 }
 
 #[cfg(test)]
@@ -166,7 +200,7 @@ mod tests {
         let mut machine = Machine::default();
         machine.topology.present = (0..8).collect();
         let args = Line::try_parse_from(format!("x {line}").split_whitespace()).unwrap();
-        let asked = args.wish.asked(&host, &machine);
+        let asked = args.wish.asked(&host, &machine, When::Runtime);
         std::fs::remove_dir_all(dir).unwrap();
         asked
     }
@@ -220,5 +254,27 @@ mod tests {
         assert!(error.starts_with("/etc/cpushield/policy.toml:2: unknown field"), "{error}");
         let error = asked("list", POLICY, "--cpus 3-1").unwrap_err().to_string();
         assert!(error.contains("runs backwards"), "{error}");
+    }
+
+    #[test]
+    fn a_name_that_nobody_knows_is_told_with_its_place() {
+        let wrong = "[shield.rt]\ncount = 1\n[shield.rt.tunables]\nthp = true\nwatchdg = true\n";
+        let error = asked("name", wrong, "").unwrap_err().to_string();
+        let said = "/etc/cpushield/policy.toml:5: there is no tunable \"watchdg\"; did you mean w";
+        assert!(error.starts_with(said), "{error}");
+        assert!(error.ends_with("hint:  `cpushield explain policy` shows every key"), "{error}");
+        // A policy is for the next boot too.
+        let both = "[shield.rt]\n[shield.rt.tunables]\nskew-tick = true\nthp = false\n";
+        let wish = asked("both", both, "").unwrap().wish;
+        assert_eq!(wish.tunables, [("thp".to_owned(), false)].into());
+    }
+
+    #[test]
+    fn a_shield_of_no_policy_is_a_mistake_on_the_command_line() {
+        let args = Line::try_parse_from(["x", "--shield", "rt"]).unwrap();
+        let host = Host::recorded(Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap();
+        let failure = args.wish.asked(&host, &Machine::default(), When::Runtime).unwrap_err();
+        assert_eq!(failure.kind, crate::failure::Kind::Usage);
+        assert_eq!(failure.hints, ["name the policy: --policy FILE"]);
     }
 }

@@ -74,7 +74,8 @@ fn columns_of(word: &str) -> usize {
 }
 
 /// Lines no longer than `width`, broken between words; a longer word has a line of its own.
-fn wrap(text: &str, width: usize) -> Vec<String> {
+#[must_use]
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
         match lines.last_mut() {

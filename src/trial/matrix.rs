@@ -5,7 +5,7 @@ use super::{Column, Row};
 use crate::boot::line;
 use crate::latency::instruments;
 use crate::load;
-use crate::policy::{Workload, parse_span};
+use crate::policy::{Workload, parse_span, plainly};
 use crate::tunables::{self, TUNABLES, nearest};
 use cpushield_linux::CpuSet;
 use cpushield_linux::cpuset::CPUS_MAX;
@@ -134,7 +134,7 @@ impl Matrix {
         let error =
             |(span, why): Wrong| MatrixError { file: file.to_owned(), place: place(span), why };
         let raw: Text =
-            toml::from_str(text).map_err(|e| error((e.span(), e.message().trim().to_owned())))?;
+            toml::from_str(text).map_err(|e| error((e.span(), plainly(e.message()))))?;
         matrix(raw, file).map_err(error)
     }
 

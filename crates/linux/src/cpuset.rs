@@ -185,7 +185,10 @@ impl CpuSet {
             if word == "N" {
                 return last.ok_or_else(|| wrong(text, "N has no meaning here"));
             }
-            if word.is_empty() || !word.bytes().all(|b| b.is_ascii_digit()) {
+            if word.is_empty() {
+                return Err(wrong(text, "a CPU number is missing"));
+            }
+            if !word.bytes().all(|b| b.is_ascii_digit()) {
                 return Err(wrong(text, format!("{word:?} is not a CPU number")));
             }
             let cpu: usize = word.parse().unwrap_or(CPUS_MAX);
@@ -367,7 +370,8 @@ mod tests {
         for (text, why) in [
             ("a", "\"a\" is not a CPU number"),
             ("3-1", "runs backwards"),
-            ("-1", "not a CPU number"),
+            ("-1", "a CPU number is missing"),
+            ("1-", "a CPU number is missing"),
             ("1:1/2", "needs a range"),
             ("0-7:2", "needs used/group"),
             ("0-7:3/2", "must not exceed"),
