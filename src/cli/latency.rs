@@ -53,7 +53,7 @@ pub struct Args {
     /// A thread of this period on each CPU; given more than once, that many threads [default: 1ms]
     #[arg(long, value_name = "TIME", value_parser = period)]
     thread: Vec<u64>,
-    /// Real-time priority of the thread with the shortest period, each other one is below
+    /// Real-time priority of the thread with the shortest period, 1 to 98, each other one is below
     /// [default: 80]
     #[arg(long, value_name = "PRIORITY", value_parser = clap::value_parser!(u32).range(1..=98))]
     fifo: Option<u32>,

@@ -16,8 +16,8 @@ use std::process::ExitCode;
 /// when it cannot be executed); signals are passed on.
 ///
 /// With --fifo and --rr the kernel's own threads of that CPU (rcuc, ktimers, ksoftirqd and the
-/// like) are raised above the program until it ends, because a kernel hangs without them; so no
-/// priority above 98 is given.
+/// like) are raised above the program until it ends, because a kernel hangs without them; so 98 is
+/// the highest priority that a program gets.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The shield's name, when it must be that one
@@ -32,16 +32,17 @@ pub struct Args {
     /// programs that place their threads themselves.
     #[arg(long)]
     spread: bool,
-    /// SCHED_FIFO with this priority, 1 to 98
+    /// SCHED_FIFO with this priority, 1 to 99; 99 becomes 98, as the kernel needs one above it
     #[arg(long, value_name = "P", group = "policy", value_parser = priority(99))]
     fifo: Option<u32>,
-    /// SCHED_RR with this priority, 1 to 98
+    /// SCHED_RR with this priority, 1 to 99; 99 becomes 98, as the kernel needs one above it
     #[arg(long, value_name = "P", group = "policy", value_parser = priority(99))]
     rr: Option<u32>,
     /// SCHED_DEADLINE: RUNTIME/DEADLINE/PERIOD, as 300us/1ms/1ms
     #[arg(long, value_name = "R/D/P", group = "policy", value_parser = deadline)]
     deadline: Option<Policy>,
-    /// Keep the kernel's threads above a program that sets its own priorities, up to this one
+    /// Keep the kernel's threads above a program that sets its own priorities, up to this one, 1 to
+    /// 98
     #[arg(long, value_name = "P", group = "policy", value_parser = priority(98))]
     own_priority: Option<u32>,
     /// Nice value under SCHED_OTHER, -20 to 19

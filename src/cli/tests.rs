@@ -72,6 +72,31 @@ fn each_option_stands_under_its_heading_and_those_of_all_come_last() {
 }
 
 #[test]
+fn the_help_of_a_priority_says_what_is_taken() {
+    for (sub, rest, flags) in [
+        ("run", &["--", "true"][..], &["fifo", "rr", "own-priority"][..]),
+        ("latency", &["timer"], &["fifo"]),
+    ] {
+        let command = Cli::command();
+        let command = command.find_subcommand(sub).unwrap();
+        for flag in flags {
+            let taken = |priority: u32| {
+                let flag = format!("--{flag}={priority}");
+                let line = [&["cpushield", sub, &flag][..], rest].concat();
+                Cli::try_parse_from(line).is_ok()
+            };
+            let most = (1..200).rev().find(|priority| taken(*priority)).unwrap();
+            assert!(!taken(0) && (1..=most).all(taken), "{sub} --{flag}");
+            let arg = command.get_arguments().find(|arg| arg.get_long() == Some(flag)).unwrap();
+            let help = arg.get_help().unwrap().to_string();
+            assert!(help.contains(&format!(", 1 to {most}")), "{sub} --{flag}: {help}");
+            let lowered = crate::run::PRIORITY_MAX < most;
+            assert_eq!(help.contains("99 becomes 98"), lowered, "{sub} --{flag}: {help}");
+        }
+    }
+}
+
+#[test]
 fn a_directory_that_is_no_machine_is_refused_and_the_one_below_it_named() {
     let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines");
     let at = |root: PathBuf| {
