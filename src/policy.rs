@@ -6,6 +6,7 @@ use cpushield_linux::cpuset::CPUS_MAX;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::num::{IntErrorKind, ParseIntError};
 use toml::Spanned;
 
 /// Where the policy is looked for when none is named.
@@ -106,8 +107,9 @@ fn gap<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Err
 /// Parses a time span with its unit into nanoseconds: `800ns`, `5us`, `1.5ms`, `30s`, `2min`.
 ///
 /// # Errors
-/// Says what a span looks like.
+/// Says what a span looks like, or how long it may be.
 pub fn parse_span(text: &str) -> Result<u64, String> {
+    const HOUR_NS: u64 = 3_600_000_000_000;
     const UNITS: &[(&str, u64)] = &[
         ("ns", 1),
         ("us", 1_000),
@@ -115,7 +117,7 @@ pub fn parse_span(text: &str) -> Result<u64, String> {
         ("ms", 1_000_000),
         ("s", 1_000_000_000),
         ("min", 60_000_000_000),
-        ("h", 3_600_000_000_000),
+        ("h", HOUR_NS),
     ];
     let wrong = || format!("{text:?} is not a time; write a number and a unit, such as 5us or 30s");
     let trimmed = text.trim();
@@ -123,13 +125,17 @@ pub fn parse_span(text: &str) -> Result<u64, String> {
     let (number, unit) = trimmed.split_at_checked(split).ok_or_else(wrong)?;
     let (_, scale) = UNITS.iter().find(|(name, _)| *name == unit.trim()).ok_or_else(wrong)?;
     let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
-    let whole: u64 = whole.parse().map_err(|_| wrong())?;
+    let long = || format!("{text:?} is too long; {}h is the longest time", u64::MAX / HOUR_NS);
+    let whole: u64 = whole.parse().map_err(|error: ParseIntError| match error.kind() {
+        IntErrorKind::PosOverflow => long(),
+        _ => wrong(),
+    })?;
     let digits =
         u32::try_from(part.len()).ok().filter(|n| (1..=9).contains(n)).ok_or_else(wrong)?;
     let part: u64 = part.parse().map_err(|_| wrong())?;
     let fraction = u128::from(part) * u128::from(*scale) / 10u128.pow(digits);
     let all = u128::from(whole) * u128::from(*scale) + fraction;
-    u64::try_from(all).map_err(|_| wrong())
+    u64::try_from(all).map_err(|_| long())
 }
 
 /// A policy file: named shields.
@@ -425,9 +431,15 @@ workload = "vm"
         ] {
             assert_eq!(parse_span(text), Ok(ns), "{text}");
         }
-        for text in ["", "5", "us", "-5us", "5 parsecs", "1.us", ".5us", "99999999999h", "1.2.3s"] {
-            assert!(parse_span(text).is_err(), "{text:?}");
+        for text in ["", "5", "us", "-5us", "5 parsecs", "1.us", ".5us", "1.2.3s"] {
+            let error = parse_span(text).unwrap_err();
+            assert!(error.contains("is not a time; write a number and a unit"), "{error}");
         }
+        for text in ["5124096h", "99999999999999s", "99999999999999999999999ns"] {
+            let error = parse_span(text).unwrap_err();
+            assert!(error.ends_with("is too long; 5124095h is the longest time"), "{error}");
+        }
+        assert!(parse_span("5124095h").is_ok());
     }
 
     proptest! {

@@ -9,7 +9,7 @@ use crate::change::{Outcome, When};
 use crate::failure::{Failure, Kind};
 use crate::load;
 use crate::plan::{Plan, plan};
-use crate::policy::Wish;
+use crate::policy::{Wish, parse_span};
 use crate::report::attempt::{Attempt, SCHEMA};
 use crate::report::price::{Price, Window};
 use crate::run::Place;
@@ -26,10 +26,13 @@ use std::time::Duration;
 /// shows what was found on one screen. Interrupted or killed, it puts everything back too.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// How long to watch, before and while shielded, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 5,
-          value_parser = clap::value_parser!(u64).range(1..=600))]
-    pub seconds: u64,
+    /// How long to watch, before and while shielded, 1s to 10min
+    #[arg(long = "for", value_name = "TIME", default_value = "5s", value_parser = span)]
+    pub time: Duration,
+    /// The same in seconds, without a unit, as it was called at first
+    #[arg(long, value_name = "SECONDS", hide = true, conflicts_with = "time",
+          value_parser = seconds)]
+    pub seconds: Option<Duration>,
     /// Measure the price, too: what a load of all other programs does in a second before and under
     /// the shield, for as long again; messages, or these kinds, see `explain load-messages` and the
     /// like
@@ -48,6 +51,9 @@ pub(super) const NAME: &str = "try";
 const LOAD_SPARE: u64 = 60;
 /// How long the workload runs before anything counts.
 const SETTLE: Duration = Duration::from_secs(1);
+/// How long may be watched: shorter shows nothing, longer is what `verify` is for.
+const SHORTEST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_mins(10);
 /// Gaps from this many nanoseconds on count.
 const THRESHOLD_NS: u64 = 1_000;
 
@@ -71,8 +77,8 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
             .hint("`cpushield verify` watches it; `cpushield undo` takes the shield down first"));
     }
     let wish = args.wish.asked(&host, &machine, When::Runtime)?.wish;
-    let (limits, seconds, price) = (Limits::default(), args.seconds, args.price.clone());
-    let trying = Trying { machine, wish, limits, seconds, price };
+    let (limits, price) = (Limits::default(), args.price.clone());
+    let trying = Trying { machine, wish, limits, span: args.span(), price };
     let attempt = attempted(ui, global, &host, &store, &trying)?;
     ui.show(&attempt, || attempt.text())?;
     if attempt.left.is_empty() && attempt.differences.is_empty() {
@@ -80,6 +86,28 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     } else {
         Err(Failure::new(Kind::NotUndone, "the machine is not quite as it was (see above)"))
     }
+}
+
+impl Args {
+    /// How long each of both is watched.
+    fn span(&self) -> Duration {
+        self.seconds.unwrap_or(self.time)
+    }
+}
+
+/// A time with its unit.
+fn span(text: &str) -> Result<Duration, String> {
+    let span = Duration::from_nanos(parse_span(text)?);
+    match (SHORTEST..=LONGEST).contains(&span) {
+        true => Ok(span),
+        false => Err("try watches for 1s to 10min".to_owned()),
+    }
+}
+
+/// A number of seconds.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: u64 = text.parse().map_err(|_| format!("{text:?} is not a number of seconds"))?;
+    span(&format!("{seconds}s"))
 }
 
 /// What is tried.
@@ -91,7 +119,7 @@ pub(super) struct Trying {
     /// What the verdict gates on.
     pub limits: Limits,
     /// How long to watch, before and while shielded.
-    pub seconds: u64,
+    pub span: Duration,
     /// The loads that tell the price of the shield; none: it is not measured.
     pub price: Vec<String>,
 }
@@ -130,7 +158,7 @@ impl Stage<'_> {
     /// A modest load, so that the shield has something to keep out.
     fn gentle(&self) -> Result<load::Load, Failure> {
         let online = &self.trying.machine.topology.online;
-        load::start(online, 2 * self.trying.seconds + LOAD_SPARE)
+        load::start(online, 2 * self.trying.span.as_secs().saturating_add(1) + LOAD_SPARE)
             .map_err(|e| Failure::machine(format!("cannot start the load: {e}")))
     }
 }
@@ -148,9 +176,10 @@ fn attempt(ui: &Ui, stage: &Stage<'_>) -> Result<Attempt, Failure> {
     let group = Place::of(host, plan).group;
     let shielded = look(ui, stage, group, &format!("CPU {cpus} shielded"));
     drop(load);
-    let paid = price.as_ref().filter(|_| shielded.is_ok()).map(|(_, rest)| {
-        price::window(ui, host, rest, trying.seconds, "the price: under the shield")
-    });
+    let paid = price
+        .as_ref()
+        .filter(|_| shielded.is_ok())
+        .map(|(_, rest)| price::window(ui, host, rest, trying.span, "the price: under the shield"));
     // What is in force now decides what could still be done about a leak.
     let under = under(host, machine, cpus);
     // Whatever the watching came to, the shield comes down first.
@@ -194,8 +223,8 @@ fn free(
 ) -> Result<(load::Load, Option<Window>), Failure> {
     let Some((free, _)) = &stage.price else { return Ok((load, None)) };
     drop(load);
-    let seconds = stage.trying.seconds;
-    let window = price::window(ui, stage.host, free, seconds, "the price: without a shield")?;
+    let span = stage.trying.span;
+    let window = price::window(ui, stage.host, free, span, "the price: without a shield")?;
     Ok((stage.gentle()?, Some(window)))
 }
 
@@ -222,7 +251,7 @@ fn look(
         stage.host,
         &WatchOrder {
             cpus: stage.plan.shield.cpus.clone(),
-            span: Duration::from_secs(stage.trying.seconds),
+            span: stage.trying.span,
             settle: SETTLE,
             threshold_ns: THRESHOLD_NS,
             syscalls: false,
@@ -278,4 +307,38 @@ fn fates(undone: &Undone) -> (usize, Vec<String>) {
         _ => None,
     });
     (restored, left.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[test]
+    fn a_time_has_its_unit_and_plain_seconds_go_on_working() {
+        let span = |line: &str| {
+            let words = format!("cpushield try {line}");
+            let cli = super::super::Cli::try_parse_from(words.split_whitespace()).ok()?;
+            let super::super::Command::Try(args) = cli.command else { panic!("try") };
+            Some(args.span())
+        };
+        let seconds = |n| Some(Duration::from_secs(n));
+        assert_eq!(span(""), seconds(5));
+        assert_eq!(span("--seconds 3"), seconds(3));
+        assert_eq!(span("--for 2s"), seconds(2));
+        assert_eq!(span("--for 1.5s"), Some(Duration::from_millis(1500)));
+        assert_eq!((span("--for 10min"), span("--seconds 600")), (seconds(600), seconds(600)));
+        for wrong in [
+            "--for 3",
+            "--for 999ms",
+            "--for 11min",
+            "--seconds 0",
+            "--seconds 601",
+            "--seconds 99999999999999999999",
+            "--seconds 3s",
+            "--for 3s --seconds 3",
+        ] {
+            assert_eq!(span(wrong), None, "{wrong}");
+        }
+    }
 }

@@ -44,14 +44,13 @@ pub(super) fn window(
     ui: &Ui,
     host: &Host,
     order: &Order,
-    seconds: u64,
+    span: Duration,
     what: &str,
 ) -> Result<Window, Failure> {
     let bar = ui.bar();
     bar.tell(what);
     let mut gang = Gang::start(order)?;
     gang.go();
-    let span = Duration::from_secs(seconds);
     pass(SETTLE, &|_| {})?;
     let begin_ns = monotonic_ns();
     gang.count_from_now(host);

@@ -2,6 +2,7 @@
 
 use super::Global;
 use crate::failure::Failure;
+use crate::policy::parse_span;
 use crate::run::{self, Care, Place, Start};
 use crate::ui::{self, Ui};
 use cpushield_linux::{CpuSet, Host, Policy, Store};
@@ -144,28 +145,13 @@ fn priority(max: i64) -> clap::builder::RangedI64ValueParser<u32> {
 
 /// `RUNTIME/DEADLINE/PERIOD` or `RUNTIME/PERIOD`.
 fn deadline(text: &str) -> Result<Policy, String> {
-    let times = text.split('/').map(time).collect::<Result<Vec<u64>, String>>()?;
+    let times = text.split('/').map(parse_span).collect::<Result<Vec<u64>, String>>()?;
     let (runtime_ns, deadline_ns, period_ns) = match times.as_slice() {
         [runtime, period] => (*runtime, *period, *period),
         [runtime, deadline, period] => (*runtime, *deadline, *period),
         _ => return Err("wanted are RUNTIME/DEADLINE/PERIOD, as 300us/1ms/1ms".to_owned()),
     };
     Ok(Policy::Deadline { runtime_ns, deadline_ns, period_ns })
-}
-
-/// A time with its unit, in nanoseconds.
-fn time(text: &str) -> Result<u64, String> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let factor = match unit {
-        "ns" => 1,
-        "us" | "µs" => 1_000,
-        "ms" => 1_000_000,
-        "s" => 1_000_000_000,
-        _ => return Err(format!("{text:?} is no time: wanted is a number and ns, us, ms or s")),
-    };
-    let number: u64 = number.parse().map_err(|_| format!("{text:?} is no time"))?;
-    number.checked_mul(factor).ok_or_else(|| format!("{text:?} is too long"))
 }
 
 #[cfg(test)]
@@ -178,6 +164,8 @@ mod tests {
         let budget = deadline("300us/1ms/2ms").unwrap();
         let (runtime_ns, deadline_ns, period_ns) = (300_000, 1_000_000, 2_000_000);
         assert_eq!(budget, Policy::Deadline { runtime_ns, deadline_ns, period_ns });
+        assert_eq!(deadline("0.3ms/1000us/0.002s").unwrap(), budget);
+        assert_eq!(deadline("1s/1min").unwrap(), deadline("1s/60s").unwrap());
         assert_eq!(deadline("1ms/4ms").unwrap(), deadline("1ms/4ms/4ms").unwrap());
         for wrong in ["1/2/3", "1ms", "1ms/2ms/3ms/4ms", "ms/ms", "99999999999999999999s/1s", ""] {
             assert!(deadline(wrong).is_err(), "{wrong}");

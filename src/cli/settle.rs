@@ -15,6 +15,7 @@ use crate::tunables;
 use crate::ui::Ui;
 use crate::verify::Verdict;
 use cpushield_linux::{CpuSet, Host, Store, process, signal};
+use std::time::Duration;
 
 /// Right after a boot much is still settling; a shield that leaks then may hold a moment later.
 const LOOKS: u32 = 3;
@@ -67,8 +68,13 @@ fn doubt(ui: &Ui, global: &Global, host: &Host, store: &Store, cpus: &CpuSet) ->
     };
     let wish = Wish { cpus: Some(cpus.clone()), count: None, share: None, ..asked.wish };
     let wish = Wish { near: None, node: None, ..wish };
-    let trying =
-        Trying { machine, wish, limits: asked.limits, seconds: SECONDS, price: Vec::new() };
+    let trying = Trying {
+        machine,
+        wish,
+        limits: asked.limits,
+        span: Duration::from_secs(SECONDS),
+        price: Vec::new(),
+    };
     match attempt::attempted(ui, global, host, store, &trying) {
         Ok(attempt) if attempt.verdict.holds() => None,
         Ok(attempt) => Some(why(&attempt.verdict)),
