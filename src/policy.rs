@@ -224,10 +224,12 @@ impl Policy {
                 ));
             }
             if let Some(list) = &shield.cpus {
-                CpuSet::parse_list(list.get_ref(), Some(CPUS_MAX - 1)).map_err(|error| {
-                    let line = Some(line_of(text, list.span().start));
-                    PolicyError { line, ..wrong(error.to_string()) }
-                })?;
+                let line = Some(line_of(text, list.span().start));
+                let here = |why: String| PolicyError { line, ..wrong(why) };
+                let cpus = CpuSet::parse_list(list.get_ref(), Some(CPUS_MAX - 1));
+                if cpus.map_err(|error| here(error.to_string()))?.is_empty() {
+                    return Err(here("expected at least one CPU".to_owned()));
+                }
             }
         }
         Ok(policy)
@@ -408,6 +410,7 @@ workload = "vm"
             ("[shield.a]\nhalf_core = 3\n", "p.toml:2: invalid type: integer `3`, expected true"),
             ("[shields.a]\n", "p.toml:1: unknown field `shields`, expected `shield`"),
             ("\n[shield.a]\ncpus = \"3-1\"\n", "p.toml:3: shield \"a\": \"3-1\" is not a CPU list"),
+            ("[shield.a]\ncpus = \"\"\n", "p.toml:2: shield \"a\": expected at least one CPU"),
             ("[shield.a]\ncpus = \"3\"\ncount = 1\n", "p.toml:1: shield \"a\": expected either"),
             ("[shield.a.limits]\nmax_gap = \"5\"\n", "p.toml:2: \"5\" is not a time"),
             ("[shield.a\n", "p.toml:1: "),

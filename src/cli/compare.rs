@@ -45,7 +45,7 @@ fn group(word: &str) -> Result<Given, Failure> {
 }
 
 fn read(file: &str) -> Result<GivenRun, Failure> {
-    let measured = match Saved::read(Path::new(file))? {
+    let measured = match Saved::read_for(Path::new(file), &["latency --json", "verify --json"])? {
         Saved::Latency(latency) => Measured::Latency(latency),
         Saved::Verdict(one) => Measured::Verify(Box::new(one.evidence), Box::new(one.verdict)),
         other => {

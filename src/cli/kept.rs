@@ -139,7 +139,7 @@ impl<'a> Kept<'a> {
 
 /// The document that is gone on with.
 fn begun(path: &Path) -> Result<Box<Latency>, Failure> {
-    match Saved::read(path)? {
+    match Saved::read_for(path, &["latency --json"])? {
         Saved::Latency(latency) => Ok(latency),
         other => {
             let (file, from) = (path.display(), other.from());

@@ -83,7 +83,14 @@ impl Global {
         match &self.root {
             None => Ok(Host::live()),
             Some(dir) => {
-                let host = Host::recorded(dir)?;
+                let host = match Host::recorded(dir) {
+                    Err(error) if error.is_absent() => {
+                        let why = format!("{} is not there: no recorded machine", dir.display());
+                        let hint = "`cpushield survey --record DIR` makes one";
+                        return Err(Failure::usage(why).hint(hint));
+                    }
+                    host => host?,
+                };
                 // Of what a loader has written the boot commands need no more than these.
                 if ["/proc", "/sys", "/boot"].iter().any(|dir| host.exists(dir)) {
                     return Ok(host);

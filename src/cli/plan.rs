@@ -15,7 +15,7 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Show every step with its command
-    #[arg(long, short)]
+    #[arg(long, short, conflicts_with = "boot")]
     pub verbose: bool,
     /// Save the plan for `cpushield apply FILE`
     #[arg(long, short, value_name = "FILE", conflicts_with = "boot")]

@@ -171,10 +171,15 @@ impl Saved {
     /// # Errors
     /// Names the place and what was expected there.
     pub fn parse(text: &str, file: &str) -> Result<Saved, SavedError> {
+        Saved::parse_for(text, file, &[])
+    }
+
+    /// The same for who wants what these commands print, and is told no others; none: any.
+    fn parse_for(text: &str, file: &str, wanted: &[&str]) -> Result<Saved, SavedError> {
         let place = Place { text, file };
         let top: BTreeMap<String, &RawValue> =
             serde_json::from_str(text).map_err(|error| place.not_an_object(&error))?;
-        let kind = kind_of(&top).map_err(|why| place.wrong(1, 1, why).hint(&known()))?;
+        let kind = kind_of(&top).map_err(|why| place.wrong(1, 1, why).hint(&known(wanted)))?;
         for (keys, newest) in kind.schemas {
             place.check_schema(&top, keys, *newest, kind)?;
         }
@@ -189,8 +194,17 @@ impl Saved {
     /// # Errors
     /// The file cannot be read, or is none of our documents.
     pub fn read(file: &Path) -> Result<Saved, Failure> {
+        Saved::read_for(file, &[])
+    }
+
+    /// Reads a document for who wants what these commands print (`latency --json`). Another kind is
+    /// read too: only the caller knows why it is none for it.
+    ///
+    /// # Errors
+    /// As [`Saved::read`]; the hint names no other commands.
+    pub fn read_for(file: &Path, wanted: &[&str]) -> Result<Saved, Failure> {
         let name = file.display().to_string();
-        Ok(Saved::parse(&read_document(file)?, &name)?)
+        Ok(Saved::parse_for(&read_document(file)?, &name, wanted)?)
     }
 
     /// The command that prints this kind: `latency --json`.
@@ -245,8 +259,10 @@ fn kind_of(top: &BTreeMap<String, &RawValue>) -> Result<&'static Kind, String> {
 }
 
 /// What can be read, for a hint.
-fn known() -> String {
-    let names: Vec<String> = KINDS.iter().map(|kind| format!("cpushield {}", kind.from)).collect();
+fn known(wanted: &[&str]) -> String {
+    let all = KINDS.iter().map(|kind| kind.from);
+    let known = all.filter(|from| wanted.is_empty() || wanted.contains(from));
+    let names: Vec<String> = known.map(|from| format!("cpushield {from}")).collect();
     format!("what these print can be read: {}", names.join(", "))
 }
 
@@ -497,6 +513,8 @@ mod tests {
         let period = good.replace("\"asked_ns\": 1", "\"asked_ns\": \"1s\"");
         let whole = format!("{good}\n{good}");
         let end = lines + 1;
+        let hint = Saved::parse_for("{}", "f", &["latency --json"]).unwrap_err().hint.unwrap();
+        assert_eq!(hint, "what these print can be read: cpushield latency --json");
         for (text, said) in [
             ("", "f:1:1: expected a document of cpushield, found an empty file".to_owned()),
             ("{}", "f:1:1: expected a document of cpushield, found other keys".to_owned()),

@@ -1,6 +1,7 @@
 //! What holds of the command line as a whole.
 
 use super::*;
+use crate::failure::Kind;
 use clap::CommandFactory;
 use std::path::Path;
 
@@ -105,6 +106,9 @@ fn a_directory_that_is_no_machine_is_refused_and_the_one_below_it_named() {
     assert!(at(machines.join("6.1-rt-v1/root")).is_ok());
     let near = at(machines.join("6.1-rt-v1")).unwrap_err();
     assert!(near.hints.concat().ends_with("6.1-rt-v1/root"), "{near:?}");
-    let far = at(machines).unwrap_err();
+    let far = at(machines.clone()).unwrap_err();
     assert!(far.hints.concat().contains("survey --record"), "{far:?}");
+    let nowhere = at(machines.join("nowhere")).unwrap_err();
+    assert!(nowhere.hints.concat().contains("survey --record"), "{nowhere:?}");
+    assert_eq!((far.kind, nowhere.kind), (Kind::Usage, Kind::Usage));
 }

@@ -18,7 +18,7 @@ pub struct WishArgs {
     #[arg(long, value_name = "LIST", conflicts_with_all = ["count", "near", "node", "share"])]
     pub cpus: Option<String>,
     /// So many CPUs, chosen by the tool
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count)]
     pub count: Option<usize>,
     /// Near this device, `eth0` or `nvme0n1`
     #[arg(long, value_name = "DEVICE")]
@@ -88,6 +88,7 @@ impl WishArgs {
     /// # Errors
     /// The policy cannot be read or is wrong, or a list is not one.
     pub fn asked(&self, host: &Host, machine: &Machine, when: When) -> Result<Asked, Failure> {
+        self.check_switches(when)?;
         let present = machine.topology.present.union(&machine.topology.online);
         let mut asked = self.policy_wish(host, present.last())?;
         let wish = &mut asked.wish;
@@ -97,6 +98,11 @@ impl WishArgs {
             let list = CpuSet::parse_list(list, present.last()).map_err(|error| {
                 Failure::usage(error.to_string()).hint("a list looks like 3, 2-3 or 2-N")
             })?;
+            if list.is_empty() {
+                return Err(
+                    Failure::usage("--cpus names no CPU").hint("a list looks like 3, 2-3 or 2-N")
+                );
+            }
             // The list on the command line replaces every choice of the policy.
             *wish = Wish { cpus: Some(list), count: None, share: None, near: None, ..wish.clone() };
             wish.node = None;
@@ -112,6 +118,32 @@ impl WishArgs {
         wish.tunables.extend(self.on.iter().map(|name| (name.clone(), true)));
         wish.tunables.extend(self.off.iter().map(|name| (name.clone(), false)));
         Ok(asked)
+    }
+
+    /// What is switched by a flag is something that is there to be switched, in one direction.
+    fn check_switches(&self, when: When) -> Result<(), Failure> {
+        if let Some(both) = self.on.iter().find(|name| self.off.contains(name)) {
+            let why = format!("--on {both} and --off {both} contradict each other");
+            return Err(Failure::usage(why).hint("leave one of them out"));
+        }
+        let on = self.on.iter().map(|name| ("--on", name));
+        for (flag, name) in on.chain(self.off.iter().map(|name| ("--off", name))) {
+            let now = tunables::named(name).is_some();
+            let boot = parameters::named(name).is_some();
+            let (why, hint) = match when {
+                When::Runtime if boot && !now => (
+                    "is a boot parameter, and no tunable of the running kernel",
+                    format!("cpushield plan --boot {flag} {name}"),
+                ),
+                When::Boot if now && !boot => (
+                    "is a tunable of the running kernel, and no boot parameter",
+                    format!("leave --boot out: cpushield plan {flag} {name}"),
+                ),
+                _ => continue,
+            };
+            return Err(Failure::usage(format!("{name} {why}")).hint(hint));
+        }
+        Ok(())
     }
 
     fn chooses(&self) -> bool {
@@ -152,6 +184,15 @@ impl WishArgs {
     pub fn plan(&self, host: &Host, machine: &Machine) -> Result<(Plan, Limits), Failure> {
         let asked = self.asked(host, machine, When::Runtime)?;
         Ok((plan(machine, &asked.wish)?, asked.limits))
+    }
+}
+
+/// How many CPUs.
+fn count(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("a shield has 1 CPU at least".to_owned()),
+        Ok(count) => Ok(count),
+        Err(_) => Err("expected a number of CPUs".to_owned()),
     }
 }
 
@@ -267,6 +308,30 @@ mod tests {
         let both = "[shield.rt]\n[shield.rt.tunables]\nskew-tick = true\nthp = false\n";
         let wish = asked("both", both, "").unwrap().wish;
         assert_eq!(wish.tunables, [("thp".to_owned(), false)].into());
+    }
+
+    #[test]
+    fn what_cannot_be_switched_is_refused_with_where_it_can_be() {
+        let refused = |line: &str, when| {
+            let args = Line::try_parse_from(format!("x {line}").split_whitespace()).unwrap();
+            args.wish.check_switches(when).map_err(|failure| failure.hints.concat())
+        };
+        let (now, boot) = (When::Runtime, When::Boot);
+        let hint = |hint: &str| Err(hint.to_owned());
+        let plan = hint("cpushield plan --boot --on skew-tick");
+        assert_eq!(refused("--on skew-tick", now), plan);
+        assert_eq!(
+            refused("--off thp --off skew-tick", boot),
+            hint("leave --boot out: cpushield plan --off thp")
+        );
+        assert_eq!(refused("--on thp --off ksm", now), Ok(()));
+        assert_eq!(refused("--on skew-tick --off nohz-full", boot), Ok(()));
+        assert_eq!(refused("--on thp --on ksm --off thp", now), hint("leave one of them out"));
+        // A policy is for both, so it stays silent there.
+        assert!(
+            asked("empty", POLICY, "--cpus ,").unwrap_err().message.contains("--cpus names no")
+        );
+        assert!(Line::try_parse_from(["x", "--count", "0"]).is_err());
     }
 
     #[test]

@@ -181,6 +181,9 @@ impl Refused {
                 near.chain(["`cpushield explain` lists them".to_owned()]).collect()
             }
             Refused::NoOwnCache { .. } => vec!["leave out --share, or --share core".to_owned()],
+            Refused::EmptyList => {
+                vec!["name its CPUs (--cpus 3), or say how many (--count 1)".to_owned()]
+            }
             Refused::NoTopology => vec!["see the notes of `cpushield survey`".to_owned()],
             _ => Vec::new(),
         }
