@@ -7,12 +7,12 @@ use crate::apply;
 use crate::boot::{self, early};
 use crate::failure::{Failure, Kind};
 use crate::latency::instruments;
-use crate::plan::plan;
+use crate::plan::{Refused, plan};
 use crate::report::trial as report;
 use crate::run::Place;
 use crate::survey::{Machine, survey};
 use crate::trial::journal::{Journal, Notebook, Phase};
-use crate::trial::{self, Ended, Matrix, Scene, Schedule, Trial, schedule};
+use crate::trial::{self, Ended, Matrix, Outlook, Scene, Schedule, Trial, schedule};
 use crate::tunables;
 use crate::ui::Ui;
 use cpushield_linux::{
@@ -77,7 +77,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
         let matrix = Matrix::parse(&text, &name)?;
         let schedule = schedule(&matrix, args.reboot);
         if args.dry_run {
-            let outlook = trial::outlook(&matrix, &schedule, args.reboot);
+            let outlook = outlook(ui, global, &host, args, &matrix, &schedule)?;
             return ui.show(&outlook, || report::outlook(&outlook, ui.width()));
         }
         let store = Store::new(&global.state);
@@ -95,6 +95,26 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
         Some(journal) => go(ui, global, &host, &notebook, journal),
         None => Err(none()),
     }
+}
+
+/// What a trial would do, of which everything is checked that can be without being it.
+fn outlook(
+    ui: &Ui,
+    global: &Global,
+    host: &Host,
+    args: &Args,
+    matrix: &Matrix,
+    schedule: &Schedule,
+) -> Result<Outlook, Failure> {
+    let machine = super::surveyed(host, &Store::new(&global.state));
+    let (shielded, cpus) = cpus(host, &machine, matrix)?;
+    // What a recording, or an ordinary user, does not show may still be there.
+    if host.is_live() && process::effective_user() == 0 {
+        let journal = Journal::new(String::new(), String::new(), cpus.clone(), 0);
+        let journal = Journal { scene: scene(host, &machine), shielded, ..journal };
+        possible(&bench(ui, global, host, matrix, schedule, &journal))?;
+    }
+    Ok(trial::outlook(matrix, schedule, cpus, args.reboot))
 }
 
 fn none() -> Failure {
@@ -150,17 +170,7 @@ fn begin(
         ..journal
     };
     let schedule = schedule(matrix, args.reboot);
-    let bench = bench(ui, global, host, matrix, &schedule, &journal);
-    for words in schedule.boots.iter().skip(1) {
-        bench.check_boot(words)?;
-    }
-    for column in &matrix.columns {
-        if let Some(Err(why)) = instruments::by_name(&column.instrument).map(|it| it.possible(host))
-        {
-            let why = format!("{} cannot be measured here: {why}", column.instrument);
-            return Err(Failure::machine(format!("column {:?}: {why}", column.name)));
-        }
-    }
+    possible(&bench(ui, global, host, matrix, &schedule, &journal))?;
     if !args.reboot && matrix.has_boots() {
         ui.warn("rows with kernel parameters are not run: they need --reboot");
     }
@@ -172,6 +182,21 @@ fn begin(
     notebook.clear(before.unwrap_or(0).max(schedule.steps.len()))?;
     notebook.save(&journal)?;
     Ok(journal)
+}
+
+/// Whether the boot loader takes the parameters and each column can be measured.
+fn possible(bench: &Bench<'_>) -> Result<(), Failure> {
+    for words in bench.schedule.boots.iter().skip(1) {
+        bench.check_boot(words)?;
+    }
+    for column in &bench.matrix.columns {
+        let instrument = instruments::by_name(&column.instrument);
+        if let Some(Err(why)) = instrument.map(|it| it.possible(bench.host)) {
+            let why = format!("{} cannot be measured here: {why}", column.instrument);
+            return Err(Failure::machine(format!("column {:?}: {why}", column.name)));
+        }
+    }
+    Ok(())
 }
 
 /// Nobody else has changed what a trial would change.
@@ -206,6 +231,15 @@ fn cpus(host: &Host, machine: &Machine, matrix: &Matrix) -> Result<(CpuSet, CpuS
     let list = |text: &String| CpuSet::parse_list(text, present.last());
     let given = matrix.cpus.as_ref().map(list).transpose();
     let given = given.map_err(|error| Failure::usage(error.to_string()))?;
+    if let Some(cpus) = &given {
+        let (missing, offline) = (cpus.minus(&present), cpus.minus(&machine.topology.online));
+        if !missing.is_empty() {
+            return Err(Refused::NoSuchCpu { cpus: missing, present }.into());
+        }
+        if !offline.is_empty() {
+            return Err(Refused::Offline { cpus: offline }.into());
+        }
+    }
     let mut found = given.clone().map(|cpus| (cpus.clone(), cpus));
     // Every shield is planned, so that what cannot be made is told before anything is.
     for (n, row) in matrix.rows.iter().filter(|row| row.shield).enumerate() {
@@ -382,5 +416,49 @@ fn ended(store: &Store) -> Result<Lock, Failure> {
         }
         std::thread::sleep(step);
         waited += step;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ui::Format;
+
+    /// The outlook of a matrix with these first lines on a recorded machine of 4 CPUs.
+    fn outlook(head: &str) -> Result<Outlook, String> {
+        let rows = "[[row]]\nname = \"as it is\"\n[[row]]\nname = \"shield\"\nshield = true\n\
+                    [[row]]\nname = \"shield, nohz_full\"\nshield = true\nboot = [\"nohz_full=3\"]\n";
+        let column = "[[column]]\nname = \"timer\"\ninstrument = \"timer\"\n";
+        let matrix = Matrix::parse(&format!("{head}\n{rows}{column}"), "m.toml").unwrap();
+        let ui = Ui { format: Format::Text, quiet: true };
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines/6.12-rt-4/root");
+        let state = std::env::temp_dir().join("cpushield-no-trial");
+        let global = Global { json: false, quiet: true, root: Some(root), state };
+        let args = Args {
+            matrix: None,
+            dry_run: true,
+            reboot: false,
+            output: None,
+            resume: false,
+            status: false,
+            stop: false,
+        };
+        let host = global.host().unwrap();
+        let schedule = schedule(&matrix, args.reboot);
+        super::outlook(&ui, &global, &host, &args, &matrix, &schedule)
+            .map_err(|failure| failure.message)
+    }
+
+    #[test]
+    fn a_dry_run_chooses_the_cpus_and_refuses_what_the_trial_would() {
+        assert_eq!(outlook("cpus = \"2\"").unwrap().cpus, CpuSet::one(2));
+        let chosen = outlook("").unwrap();
+        assert!(!chosen.cpus.is_empty() && !chosen.cpus.contains(0), "{}", chosen.cpus);
+        let text = report::outlook(&chosen, 120);
+        assert!(text.contains("not run without --reboot: \"shield, nohz_full\"\n"), "{text}");
+        let missing = outlook("cpus = \"99\"").unwrap_err();
+        assert_eq!(missing, "CPU 99 is not in this machine; it has 0-3");
+        let all = outlook("cpus = \"0-3\"").unwrap_err();
+        assert!(all.starts_with("row \"shield\": all CPUs (0-3) cannot be shielded"), "{all}");
     }
 }

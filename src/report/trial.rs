@@ -3,6 +3,7 @@
 
 use super::Word;
 use super::table::{Align, fit, fold, lay_out, many, span};
+use crate::plan::named;
 use crate::trial::{Best, Difference, Effect, Figure, Outlook, Row, State, Trial};
 use std::fmt::Write;
 
@@ -35,9 +36,10 @@ pub fn text(trial: &Trial, width: usize, paint: Paint<'_>) -> String {
 #[must_use]
 pub fn outlook(outlook: &Outlook, width: usize) -> String {
     let mut text = format!(
-        "Trial {}: {}, {} of measuring, {}\n",
+        "Trial {}: {} of {}, {} of measuring, {}\n",
         outlook.name,
         many(outlook.measurements, "measurement"),
+        named(&outlook.cpus),
         long(outlook.span_ns),
         many(outlook.reboots, "reboot"),
     );
@@ -52,8 +54,9 @@ pub fn outlook(outlook: &Outlook, width: usize) -> String {
         let _ = writeln!(text, "  {boot}: {}", rows.join(" "));
     }
     if !outlook.left_out.is_empty() {
-        let rows = outlook.left_out.join(", ");
-        let _ = writeln!(text, "  not run without --reboot: {rows}");
+        // A name may have commas in it.
+        let rows: Vec<String> = outlook.left_out.iter().map(|name| format!("{name:?}")).collect();
+        let _ = writeln!(text, "  not run without --reboot: {}", rows.join(", "));
     }
     text.push_str("nothing of this was done\n");
     fold(&text, width)

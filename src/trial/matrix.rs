@@ -147,8 +147,10 @@ impl Matrix {
 
 fn matrix(raw: Text, file: &str) -> Result<Matrix, Wrong> {
     if let Some(list) = &raw.cpus {
-        CpuSet::parse_list(list.get_ref(), Some(CPUS_MAX - 1))
-            .map_err(|e| at(list, e.to_string()))?;
+        let cpus = CpuSet::parse_list(list.get_ref(), Some(CPUS_MAX - 1));
+        if cpus.map_err(|e| at(list, e.to_string()))?.is_empty() {
+            return Err(at(list, "expected at least one CPU".to_owned()));
+        }
     }
     let repeats = number(raw.repeats.as_ref(), REPEATS, MOST, "repeats")?;
     let boots = number(raw.boots.as_ref(), repeats, repeats, "boots")?;
@@ -453,6 +455,7 @@ instrument = "spin"
                 "m.toml:2:9: boots is 4, expected 1 to 3",
             ),
             (format!("time = \"5\"\n{row}{column}"), "m.toml:1:8: \"5\" is not a time"),
+            (format!("cpus = \"\"\n{row}{column}"), "m.toml:1:8: expected at least one CPU"),
             (format!("cpus = \"3-1\"\n{row}{column}"), "m.toml:1:8: \"3-1\" is not a CPU list"),
             (format!("{row}[[row]]\nname = \"a\"\n{column}"), "m.toml:4:8: \"a\" is the name of"),
             (

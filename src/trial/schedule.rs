@@ -6,6 +6,7 @@
 //! reboot is needed.
 
 use super::{Matrix, Row};
+use cpushield_linux::CpuSet;
 use serde::Serialize;
 
 /// What a trial would do, for `--dry-run`.
@@ -13,6 +14,8 @@ use serde::Serialize;
 pub struct Outlook {
     /// The matrix's name.
     pub name: String,
+    /// The CPUs that are measured.
+    pub cpus: CpuSet,
     /// The names of all rows.
     pub rows: Vec<String>,
     /// How many measurements there are.
@@ -36,9 +39,9 @@ pub struct Stay {
     pub rows: Vec<usize>,
 }
 
-/// What a trial would do.
+/// What a trial would do on these CPUs.
 #[must_use]
-pub fn outlook(matrix: &Matrix, schedule: &Schedule, reboot: bool) -> Outlook {
+pub fn outlook(matrix: &Matrix, schedule: &Schedule, cpus: CpuSet, reboot: bool) -> Outlook {
     let mut stays: Vec<(usize, Stay)> = Vec::new();
     let mut last = None;
     for step in &schedule.steps {
@@ -55,6 +58,7 @@ pub fn outlook(matrix: &Matrix, schedule: &Schedule, reboot: bool) -> Outlook {
     let needs = |row: &&Row| !reboot && !row.boot.is_empty();
     Outlook {
         name: matrix.name.clone(),
+        cpus,
         rows: matrix.rows.iter().map(|row| row.name.clone()).collect(),
         measurements: schedule.steps.len(),
         span_ns: schedule.span_ns(matrix),
@@ -197,11 +201,12 @@ mod tests {
         assert_eq!(all.boots, [vec![], vec!["nohz_full=3".to_owned()], vec!["nohlt".to_owned()]]);
         assert_eq!(all.reboots(), 4, "there, on, and back the same way");
         assert_eq!(rows(&schedule(&booted, false)), "ACCAACCA");
-        let plan = outlook(&booted, &all, true);
+        let plan = outlook(&booted, &all, CpuSet::one(3), true);
         let stays: Vec<Vec<usize>> = plan.stays.into_iter().map(|stay| stay.rows).collect();
         let wanted: [&[usize]; 5] = [&[1, 3, 3, 1], &[2, 2], &[4, 4, 4, 4], &[2, 2], &[1, 3, 3, 1]];
         assert_eq!(stays, wanted);
-        let left_out = outlook(&booted, &schedule(&booted, false), false).left_out;
+        let some = schedule(&booted, false);
+        let left_out = outlook(&booted, &some, CpuSet::one(3), false).left_out;
         assert_eq!(left_out, ["r1", "r3"]);
         let odd = matrix(&["-", "nohlt"], 1, 3, 1);
         assert_eq!(
