@@ -4,7 +4,7 @@ mod recorded;
 
 use cpushield::plan::{Choice, choose, plan};
 use cpushield::policy::{Share, Wish};
-use cpushield::report::plan_text;
+use cpushield::report::{machine_text, plan_text};
 use cpushield::survey::{Machine, survey};
 use cpushield::tunables;
 use cpushield_linux::Host;
@@ -117,4 +117,14 @@ fn own_machines_are_planned_as_expected() {
         assert!(!text.is_empty(), "{name}");
         recorded::expect(&dir.join("plan.txt"), &text);
     }
+}
+
+#[test]
+fn interrupts_that_no_device_has_asked_for_are_told_apart_as_the_survey_does() {
+    let root = recorded::own().into_iter().find(|(name, _)| name == "6.12-rt-4").unwrap().1;
+    let machine = survey(&Host::recorded(&root.join("root")).unwrap(), &tunables::reads());
+    let survey = machine_text(&machine);
+    assert!(survey.contains("  17 interrupts in use, 12 can be moved\n"), "{survey}");
+    let text = plan_text(&plan(&machine, &Wish::default()).unwrap(), false);
+    assert!(text.contains(" 22 interrupts, 12 in use, to CPU 0-2: 1, 2, 3, 4, 5 and 17"), "{text}");
 }

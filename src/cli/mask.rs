@@ -1,6 +1,7 @@
 //! `cpushield mask`: CPU lists and hexadecimal masks, one into the other.
 
 use crate::failure::Failure;
+use crate::report::table::many;
 use crate::ui::Ui;
 use cpushield_linux::CpuSet;
 use serde::Serialize;
@@ -36,7 +37,9 @@ pub fn run(ui: &Ui, args: &Args) -> Result<(), Failure> {
         args.words.iter().map(|word| parse(word, args.mask)).collect::<Result<Vec<_>, _>>()?;
     let sets: Vec<Spelled> = sets.into_iter().map(spell).collect();
     ui.show(&sets, || {
-        let line = |s: &Spelled| format!("{}  {}  {}  ({} CPUs)\n", s.list, s.hex, s.mask, s.count);
+        let line = |s: &Spelled| {
+            format!("{}  {}  {}  ({})\n", s.list, s.hex, s.mask, many(s.count, "CPU"))
+        };
         sets.iter().map(line).collect()
     })
 }

@@ -44,7 +44,7 @@ use std::process::ExitCode;
 
 /// CPUs that nothing interrupts, proven
 ///
-/// survey → plan → apply → run → verify → latency → undo. Start with `cpushield try`.
+/// survey → plan → apply → run → verify → latency → report → undo. Start with `cpushield try`.
 #[derive(Debug, Parser)]
 #[command(name = "cpushield", version, propagate_version = true)]
 pub struct Cli {
@@ -133,9 +133,6 @@ pub enum Command {
     Survey(survey::Args),
     Plan(plan::Args),
     Apply(apply::Args),
-    Undo(undo::Args),
-    Explain(explain::Args),
-    Mask(mask::Args),
     Run(run::Args),
     Add(add::Args),
     Remove(remove::Args),
@@ -143,9 +140,12 @@ pub enum Command {
     Verify(verify::Args),
     Latency(latency::Args),
     Compare(compare::Args),
-    Report(report::Args),
     Trial(trial::Args),
     Watch(watch::Args),
+    Report(report::Args),
+    Undo(undo::Args),
+    Explain(explain::Args),
+    Mask(mask::Args),
     #[command(name = guard::HIDDEN, hide = true)]
     Guard(guard::Args),
     #[command(name = crate::load::HIDDEN, hide = true)]

@@ -15,6 +15,25 @@ fn every_subcommand_says_more_in_its_long_help_than_in_the_list() {
     }
 }
 
+#[test]
+fn subcommands_are_listed_in_the_order_of_the_stages_as_the_readme_tells_them() {
+    let readme = include_str!("../../README.md");
+    let command = Cli::command();
+    let chain = readme.lines().find(|line| line.trim().starts_with("survey → ")).unwrap().trim();
+    let about = command.get_long_about().unwrap().to_string();
+    assert!(about.contains(&format!("\n{chain}. ")), "{about}");
+    let (_, tour) = readme.split_once("## A tour").unwrap();
+    let words = tour.lines().filter_map(|line| line.strip_prefix("cpushield "));
+    let mut told: Vec<&str> = words.filter_map(|rest| rest.split(' ').next()).collect();
+    told.dedup();
+    let end = 1 + told.iter().position(|name| *name == "undo").unwrap();
+    told.truncate(end);
+    let listed: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
+    let listed: Vec<&str> = listed.into_iter().filter(|name| told.contains(name)).collect();
+    assert_eq!(listed, told);
+    assert!(told.len() > 10, "{told:?}");
+}
+
 /// The long options of a subcommand by heading, in the order of its help.
 fn options(sub: &clap::Command) -> Vec<(&str, Vec<&str>)> {
     // Those without a heading come first.

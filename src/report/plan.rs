@@ -63,8 +63,9 @@ fn changes(plan: &Plan, verbose: bool) -> String {
     let mut text = format!("\n{} {word}{so}\n", plan.steps.len());
     if verbose {
         for step in &plan.steps {
-            let now = step.now.as_deref().unwrap_or("?");
-            text.push_str(&format!("  {}: {} (now: {now})\n", step.tunable, step.reason));
+            // What is made anew, or is no value, has none now.
+            let now = step.now.as_ref().map(|now| format!(" (now: {now})")).unwrap_or_default();
+            text.push_str(&format!("  {}: {}{now}\n", step.tunable, step.reason));
             text.push_str(&format!("      {}\n", step.change.shell()));
         }
         return text;
@@ -86,22 +87,34 @@ fn changes(plan: &Plan, verbose: bool) -> String {
 
 /// A few lines for the steps of one tunable: many of a kind become one line with a count.
 fn lines(steps: &[Step]) -> Vec<String> {
-    let mut kinds: Vec<(String, Vec<String>)> = Vec::new();
+    let mut kinds: Vec<(String, Vec<String>, usize)> = Vec::new();
     for step in steps {
         let (kind, name) = kind_and_name(step);
-        match kinds.iter_mut().find(|(known, _)| *known == kind) {
-            Some((_, names)) => names.push(name),
-            None => kinds.push((kind, vec![name])),
+        let used = usize::from(is_in_use(step));
+        match kinds.iter_mut().find(|(known, ..)| *known == kind) {
+            Some((_, names, sum)) => {
+                names.push(name);
+                *sum += used;
+            }
+            None => kinds.push((kind, vec![name], used)),
         }
     }
-    let line = |(kind, names): (String, Vec<String>)| match names.as_slice() {
-        [only] => kind.replace("{n}", "1").replace("{name}", only).replace("(s)", ""),
-        many => {
-            let n = many.len().to_string();
-            kind.replace("{n}", &n).replace("{name}", &listed(many)).replace("(s)", "s")
-        }
+    let line = |(kind, names, used): (String, Vec<String>, usize)| {
+        let unused = if used < names.len() { format!(", {used} in use,") } else { String::new() };
+        let plural = if names.len() == 1 { "" } else { "s" };
+        let kind = kind.replace("{used}", &unused).replace("(s)", plural);
+        kind.replace("{n}", &names.len().to_string()).replace("{name}", &listed(&names))
     };
     kinds.into_iter().map(line).collect()
+}
+
+/// Whether a device has asked for the interrupt that a step is about, whose name the reason has
+/// then; what is about no interrupt is in use.
+fn is_in_use(step: &Step) -> bool {
+    let Change::Write { path, .. } = &step.change else { return true };
+    let irq =
+        path.strip_prefix("/proc/irq/").and_then(|rest| rest.strip_suffix("/smp_affinity_list"));
+    irq.is_none_or(|irq| step.reason.starts_with(&format!("irq {irq} (")))
 }
 
 fn kind_and_name(step: &Step) -> (String, String) {
@@ -115,7 +128,7 @@ fn kind_and_name(step: &Step) -> (String, String) {
             let irq = path.strip_prefix("/proc/irq/").and_then(|rest| rest.split_once('/'));
             match (irq, path.rsplit_once('/')) {
                 (Some((irq, "smp_affinity_list")), _) => {
-                    (format!("{{n}} interrupt(s) to CPU {value}: {{name}}"), irq.to_owned())
+                    (format!("{{n}} interrupt(s){{used}} to CPU {value}: {{name}}"), irq.to_owned())
                 }
                 (_, Some((dir, file))) if collapses(dir) => {
                     (format!("{file} of {{name}}: {now}{value}"), last_name(dir).to_owned())
