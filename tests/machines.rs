@@ -246,7 +246,7 @@ fn own_machines_are_surveyed_as_expected() {
     for (name, dir) in own() {
         assert!(dir.join("note.md").is_file(), "{name} has no note");
         let machine = survey(&Host::recorded(&dir.join("root")).unwrap(), &tunables::reads());
-        expect(&dir.join("survey.txt"), &machine_text(&machine));
+        expect(&dir.join("survey.txt"), &machine_text(&machine, 120));
     }
 }
 

@@ -2,9 +2,10 @@
 
 mod recorded;
 
+use cpushield::boot;
 use cpushield::plan::{Choice, choose, plan};
 use cpushield::policy::{Share, Wish};
-use cpushield::report::{machine_text, plan_text};
+use cpushield::report::{boot_plan_text, machine_text, plan_text};
 use cpushield::survey::{Machine, survey};
 use cpushield::tunables;
 use cpushield_linux::Host;
@@ -111,7 +112,7 @@ fn own_machines_are_planned_as_expected() {
         let host = Host::recorded(&dir.join("root")).unwrap();
         let machine = survey(&host, &tunables::reads());
         let text = match plan(&machine, &Wish::default()) {
-            Ok(plan) => plan_text(&plan, true),
+            Ok(plan) => plan_text(&plan, true, 120),
             Err(refused) => format!("refused: {refused}\n"),
         };
         assert!(!text.is_empty(), "{name}");
@@ -123,8 +124,42 @@ fn own_machines_are_planned_as_expected() {
 fn interrupts_that_no_device_has_asked_for_are_told_apart_as_the_survey_does() {
     let root = recorded::own().into_iter().find(|(name, _)| name == "6.12-rt-4").unwrap().1;
     let machine = survey(&Host::recorded(&root.join("root")).unwrap(), &tunables::reads());
-    let survey = machine_text(&machine);
+    let survey = machine_text(&machine, 120);
     assert!(survey.contains("  17 interrupts in use, 12 can be moved\n"), "{survey}");
-    let text = plan_text(&plan(&machine, &Wish::default()).unwrap(), false);
+    let text = plan_text(&plan(&machine, &Wish::default()).unwrap(), false, 120);
     assert!(text.contains(" 22 interrupts, 12 in use, to CPU 0-2: 1, 2, 3, 4, 5 and 17"), "{text}");
+}
+
+#[test]
+fn surveys_and_plans_of_own_machines_fit_the_terminal() {
+    for (name, dir) in recorded::own() {
+        let host = Host::recorded(&dir.join("root")).unwrap();
+        let machine = survey(&host, &tunables::reads());
+        let plan = plan(&machine, &Wish::default()).unwrap();
+        let asked = boot::plan::Asked { wish: Wish::default(), kernels: None };
+        let menu = boot::loaders::find(&host).unwrap();
+        let boot = boot::plan::plan(&host, &machine, &asked, menu.as_ref()).unwrap();
+        // Commands and lines of files stay whole.
+        let commands: String = plan.steps.iter().map(|step| step.change.shell() + "\n").collect();
+        let files: String = boot.instructions.iter().map(|line| line.to_owned() + "\n").collect();
+        let is_whole = |line: &str| {
+            let of_file = files.lines().any(|it| it.starts_with("  ") && it.trim() == line.trim());
+            of_file || commands.lines().any(|it| it == line.trim())
+        };
+        for width in [80, 100] {
+            for (what, text) in [
+                ("survey", machine_text(&machine, width)),
+                ("plan", plan_text(&plan, false, width)),
+                ("plan -v", plan_text(&plan, true, width)),
+                ("plan --boot", boot_plan_text(&boot, width)),
+            ] {
+                // A word that is longer has a line of its own.
+                let fits = |line: &str| {
+                    line.chars().count() <= width || !line.trim().contains(' ') || is_whole(line)
+                };
+                let wide = text.lines().find(|line| !fits(line));
+                assert_eq!(wide, None, "{name}, {what} at {width}");
+            }
+        }
+    }
 }

@@ -80,7 +80,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     let (limits, price) = (Limits::default(), args.price.clone());
     let trying = Trying { machine, wish, limits, span: args.span(), price };
     let attempt = attempted(ui, global, &host, &store, &trying)?;
-    ui.show(&attempt, || attempt.text())?;
+    ui.show(&attempt, || attempt.text(ui.width()))?;
     if attempt.left.is_empty() && attempt.differences.is_empty() {
         Ok(())
     } else {

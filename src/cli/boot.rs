@@ -64,7 +64,7 @@ fn planned(
 pub fn show(ui: &Ui, global: &Global, wish: &WishArgs, args: &BootArgs) -> Result<(), Failure> {
     let host = global.host()?;
     let plan = planned(&host, &Store::new(&global.state), wish, args)?;
-    ui.show(&plan, || boot_plan_text(&plan))
+    ui.show(&plan, || boot_plan_text(&plan, ui.width()))
 }
 
 /// Runs `apply --boot`.

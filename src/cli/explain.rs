@@ -8,7 +8,7 @@ use crate::change::{Risk, When};
 use crate::failure::Failure;
 use crate::latency::{INSTRUMENTS, Instrument, instruments};
 use crate::load::{self, KINDS, kinds};
-use crate::report::table::{Align, fit, fold, lay_out, wrap};
+use crate::report::table::{Align, fit, fold, wrap};
 use crate::tunables::{TUNABLES, Tunable, named, nearest, removers};
 use crate::ui::Ui;
 use serde::Serialize;
@@ -55,7 +55,7 @@ struct Page {
 pub fn run(ui: &Ui, args: &Args) -> Result<(), Failure> {
     let Some(name) = &args.name else {
         let pages = pages();
-        return ui.show(&pages, || list(&pages));
+        return ui.show(&pages, || list(&pages, ui.width()));
     };
     let name = led(name);
     let page = named(name)
@@ -274,12 +274,12 @@ fn paragraph_of(text: &str, width: usize) -> String {
     lines.collect()
 }
 
-fn list(pages: &[Page]) -> String {
+fn list(pages: &[Page], width: usize) -> String {
     let rows = |kind: &str| {
         let of_kind = pages.iter().filter(|page| page.kind == kind);
         let rows: Vec<Vec<String>> =
             of_kind.map(|page| vec![page.name.to_string(), page.summary.to_owned()]).collect();
-        lay_out("  ", &[Align::Left, Align::Left], &rows)
+        fit("  ", &[Align::Left, Align::Left], &rows, width)
     };
     format!(
         "Tunables, in the order of their changes\n{}\nBoot parameters (plan --boot)\n{}\nCauses of interruptions\n{}\n\
@@ -353,6 +353,20 @@ mod tests {
             assert!(keys.lines().any(|line| line.starts_with(&format!("  `{key}` "))), "{text}");
         }
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+
+    #[test]
+    fn every_page_and_the_list_fit_the_terminal() {
+        for width in [60, 80] {
+            let texts = pages().into_iter().map(|page| page.text(width));
+            for text in texts.chain([list(&pages(), width)]) {
+                // A word that is longer has a line of its own.
+                let fits =
+                    |line: &&str| line.chars().count() <= width || !line.trim().contains(' ');
+                let wide = text.lines().find(|line| !fits(line));
+                assert_eq!(wide, None, "at {width}");
+            }
+        }
     }
 
     #[test]

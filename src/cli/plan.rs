@@ -45,5 +45,5 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
         write_document(file, &(text + "\n"))?;
         ui.status(&format!("saved: {}", file.display()));
     }
-    ui.show(&plan, || plan_text(&plan, args.verbose))
+    ui.show(&plan, || plan_text(&plan, args.verbose, ui.width()))
 }

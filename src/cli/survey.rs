@@ -36,7 +36,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
         })?;
     }
     let machine = super::surveyed(&host, &Store::new(&global.state));
-    ui.show(&machine, || machine_text(&machine))?;
+    ui.show(&machine, || machine_text(&machine, ui.width()))?;
     if let Some(dir) = &args.record {
         match host.recording_failure() {
             Some(failure) => ui.warn(&format!("the recording is not complete: {failure}")),

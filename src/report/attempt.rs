@@ -5,7 +5,7 @@
 use crate::causes::Cause;
 use crate::plan::Plan;
 use crate::report::price::Price;
-use crate::report::table::{Align, lay_out, many, rate, span};
+use crate::report::table::{Align, fit, fold, many, rate, span};
 use crate::survey::Difference;
 use crate::verify::{Control, CpuEvidence, Evidence, Verdict, Witness};
 use serde::{Deserialize, Serialize};
@@ -46,20 +46,20 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// The screen.
+    /// The screen, no wider than `width` where that is possible.
     #[must_use]
-    pub fn text(&self) -> String {
+    pub fn text(&self, width: usize) -> String {
         let mut text = String::new();
         text.push_str(&self.choice());
         text.push_str(&self.changes());
         for (before, shielded) in self.before.cpus.iter().zip(&self.shielded.cpus) {
-            text.push_str(&self.interruptions(before, shielded));
+            text.push_str(&self.interruptions(before, shielded, width));
         }
         text.push_str(&self.price.as_ref().map_or_else(String::new, Price::text));
         text.push_str(&self.remains());
         text.push_str(&self.doubts());
         text.push_str(&self.put_back());
-        text
+        fold(&text, width)
     }
 
     fn choice(&self) -> String {
@@ -81,11 +81,11 @@ impl Attempt {
         if self.refused > 0 {
             text.push_str(&format!(" ({} refused by the kernel)", self.refused));
         }
-        text.push_str(&wrapped(": ", &list));
+        text.push_str(&format!(": {}\n", list.join(", ")));
         text
     }
 
-    fn interruptions(&self, before: &CpuEvidence, shielded: &CpuEvidence) -> String {
+    fn interruptions(&self, before: &CpuEvidence, shielded: &CpuEvidence, width: usize) -> String {
         let mut rows = vec![vec![
             format!("Interruptions of CPU {} per second", before.cpu),
             String::new(),
@@ -115,7 +115,7 @@ impl Attempt {
         };
         let longest = |cpu: &CpuEvidence| cpu.longest_ns.map_or("unknown".to_owned(), span);
         rows.push(vec![
-            "  all kernel entries, while others ran too".to_owned(),
+            "  all entries, while others ran too".to_owned(),
             String::new(),
             entries(&self.before, before),
             entries(&self.shielded, shielded),
@@ -127,7 +127,7 @@ impl Attempt {
             longest(shielded),
         ]);
         let columns = [Align::Left, Align::Left, Align::Right, Align::Right];
-        format!("\n{}", lay_out("", &columns, &rows))
+        format!("\n{}", fit("", &columns, &rows, width))
     }
 
     fn remains(&self) -> String {
@@ -204,26 +204,6 @@ fn when(when: crate::change::When) -> &'static str {
         crate::change::When::Runtime => "now",
         crate::change::When::Boot => "at the next boot",
     }
-}
-
-/// A list after a lead, broken at 80 columns.
-fn wrapped(lead: &str, items: &[String]) -> String {
-    let mut text = lead.to_owned();
-    let mut column = 30;
-    for (i, item) in items.iter().enumerate() {
-        if column + item.len() > 78 {
-            text.truncate(text.trim_end().len());
-            text.push_str("\n  ");
-            column = 2;
-        }
-        text.push_str(item);
-        if i + 1 < items.len() {
-            text.push_str(", ");
-        }
-        column += item.len() + 2;
-    }
-    text.push('\n');
-    text
 }
 
 /// Cause, culprit, count before, count under the shield.

@@ -1,18 +1,18 @@
 //! The documents about booting for people. Pure.
 
-use super::table::{Align, lay_out};
+use super::table::{Align, fit, fold, lay_out};
 use crate::boot::grub::generator::Rule;
 use crate::boot::{BootPlan, BootStatus, Fate, SettledAs, TrialEnd, Unwritten, Written};
 use crate::plan::named;
 
-/// The text of `cpushield plan --boot`.
+/// The text of `cpushield plan --boot`, no wider than `width` where that is possible.
 #[must_use]
-pub fn boot_plan_text(plan: &BootPlan) -> String {
+pub fn boot_plan_text(plan: &BootPlan, width: usize) -> String {
     let mut text = format!("Prepare {} at boot\n", named(&plan.cpus));
     for why in &plan.why {
         text.push_str(&format!("  {why}\n"));
     }
-    text.push_str("\nKernel parameters\n");
+    text = fold(&text, width) + "\nKernel parameters\n";
     let rows: Vec<Vec<String>> = plan
         .parameters
         .iter()
@@ -25,7 +25,7 @@ pub fn boot_plan_text(plan: &BootPlan) -> String {
             vec![it.word.clone(), it.reason.clone(), state.to_owned()]
         })
         .collect();
-    text.push_str(&lay_out("  ", &[Align::Left, Align::Left, Align::Left], &rows));
+    text.push_str(&fit("  ", &[Align::Left, Align::Left, Align::Left], &rows, width));
     let substitutes: Vec<String> = plan
         .parameters
         .iter()
@@ -33,14 +33,30 @@ pub fn boot_plan_text(plan: &BootPlan) -> String {
         .collect();
     if !substitutes.is_empty() {
         text.push_str("\nWithout a boot, on the running kernel\n");
-        text.extend(substitutes);
+        text.push_str(&fold(&substitutes.concat(), width));
     }
-    text.push_str(&menu(plan));
-    text.push_str(&lists(plan));
-    text
+    text.push_str(&menu(plan, width));
+    text.push_str(&lists(plan, width));
+    // What is indented is a line of a file, and stays one.
+    let fold = |line: &str| {
+        if line.is_empty() || line.starts_with("   ") {
+            format!("{line}\n")
+        } else {
+            fold(line, width)
+        }
+    };
+    text + &listed("By hand", &plan.instructions).lines().map(fold).collect::<String>()
 }
 
-fn menu(plan: &BootPlan) -> String {
+fn listed(title: &str, lines: &[String]) -> String {
+    if lines.is_empty() {
+        return String::new();
+    }
+    let lines: String = lines.iter().map(|line| format!("  {line}\n")).collect();
+    format!("\n{title}\n{lines}")
+}
+
+fn menu(plan: &BootPlan, width: usize) -> String {
     let Some(loader) = &plan.loader else {
         return "\nNo boot loader that cpushield can write for was found\n".to_owned();
     };
@@ -58,15 +74,16 @@ fn menu(plan: &BootPlan) -> String {
             vec![kernel.version.clone(), gets.to_owned(), kind.to_owned()]
         })
         .collect();
-    text.push_str(&lay_out("  ", &[Align::Left, Align::Left, Align::Left], &rows));
+    text.push_str(&fit("  ", &[Align::Left, Align::Left, Align::Left], &rows, width));
+    let mut ends = String::new();
     if plan.covers_later {
         let later = later(plan.loader.as_deref(), &plan.rule);
-        text.push_str(&format!("  A kernel that is installed later: {later}\n"));
+        ends.push_str(&format!("  A kernel that is installed later: {later}\n"));
     }
     if let Some(next) = &plan.next {
-        text.push_str(&format!("  Boots next, as it is now: {next}\n"));
+        ends.push_str(&format!("  Boots next, as it is now: {next}\n"));
     }
-    text
+    text + &fold(&ends, width)
 }
 
 fn later(loader: Option<&str>, rule: &Rule) -> String {
@@ -78,7 +95,7 @@ fn later(loader: Option<&str>, rule: &Rule) -> String {
     }
 }
 
-fn lists(plan: &BootPlan) -> String {
+fn lists(plan: &BootPlan, width: usize) -> String {
     let mut text = String::new();
     let (asked, other): (Vec<_>, Vec<_>) =
         plan.skipped.iter().partition(|it| it.reason.ends_with(&format!("(--on {})", it.name)));
@@ -86,19 +103,14 @@ fn lists(plan: &BootPlan) -> String {
         text.push_str("\nNot given\n");
         let rows: Vec<Vec<String>> =
             other.iter().map(|it| vec![it.name.clone(), it.reason.clone()]).collect();
-        text.push_str(&lay_out("  ", &[Align::Left, Align::Left], &rows));
+        text.push_str(&fit("  ", &[Align::Left, Align::Left], &rows, width));
     }
     if !asked.is_empty() {
         let names: Vec<&str> = asked.iter().map(|it| it.name.as_str()).collect();
-        text.push_str(&format!("\nOff unless asked for (--on NAME)\n  {}\n", names.join(", ")));
+        let names = format!("\nOff unless asked for (--on NAME)\n  {}\n", names.join(", "));
+        text.push_str(&fold(&names, width));
     }
-    for (title, lines) in [("Mind", &plan.warnings), ("By hand", &plan.instructions)] {
-        if !lines.is_empty() {
-            text.push_str(&format!("\n{title}\n"));
-            lines.iter().for_each(|line| text.push_str(&format!("  {line}\n")));
-        }
-    }
-    text
+    text + &fold(&listed("Mind", &plan.warnings), width)
 }
 
 /// The text of `cpushield apply --boot`.

@@ -1,6 +1,7 @@
 //! A [`Machine`] for people, one screen: what it is, how its CPUs lie, what is isolated, what
 //! stands in the way, what could not be read. Pure.
 
+use super::table::{Align, fit, fold};
 use crate::survey::{CgroupMode, CoreKind, Finding, Irq, Machine, Movable, Topology};
 use cpushield_linux::CpuSet;
 use std::collections::BTreeMap;
@@ -12,13 +13,10 @@ const CPUS_MAX: usize = 32;
 /// Names in one line; more are counted.
 const NAMES_MAX: usize = 6;
 
-/// Longer lines are broken.
-const COLUMNS: usize = 96;
-
-/// The text of `cpushield survey`.
+/// The text of `cpushield survey`, no wider than `width` where that is possible.
 #[must_use]
-pub fn machine_text(machine: &Machine) -> String {
-    let mut text = head(machine);
+pub fn machine_text(machine: &Machine, width: usize) -> String {
+    let mut text = head(machine, width);
     text.push_str("\nCPUs\n");
     text.push_str(&tree(&machine.topology));
     text.push_str("\nIsolated now\n");
@@ -27,17 +25,17 @@ pub fn machine_text(machine: &Machine) -> String {
     }
     text.push_str("\nWhat runs\n");
     for line in activity(machine) {
-        text.push_str(&wrapped("  ", &line));
+        text.push_str(&format!("  {line}\n"));
     }
     text.push_str(&findings("In the way", &machine.conflicts));
     text.push_str(&findings("Firmware and hardware", &machine.firmware));
     if !machine.notes.is_empty() {
         text.push_str("\nNot read, and why\n");
         for note in &machine.notes {
-            text.push_str(&wrapped("  ", &format!("{}: {}", note.what, note.why)));
+            text.push_str(&format!("  {}: {}\n", note.what, note.why));
         }
     }
-    text
+    fold(&text, width)
 }
 
 /// `1 core`, `2 cores`.
@@ -45,18 +43,16 @@ fn count(n: usize, one: &str) -> String {
     if n == 1 { format!("1 {one}") } else { format!("{n} {one}s") }
 }
 
-fn head(machine: &Machine) -> String {
-    let mut rows = Vec::new();
-    let mut add = |name: &str, text: String| {
-        let text = wrapped(&" ".repeat(10), &text);
-        rows.push(format!("{name:<10}{}", text.trim_start()));
-    };
-    add("Machine", identity(machine));
-    add("Kernel", kernel(machine));
-    add("Cgroups", cgroups(machine));
-    add("Power", power(machine));
-    add("Tracing", tracing(machine));
-    rows.concat()
+fn head(machine: &Machine, width: usize) -> String {
+    let row = |(name, text): (&str, String)| vec![format!("{name:<8}"), text];
+    let rows = [
+        ("Machine", identity(machine)),
+        ("Kernel", kernel(machine)),
+        ("Cgroups", cgroups(machine)),
+        ("Power", power(machine)),
+        ("Tracing", tracing(machine)),
+    ];
+    fit("", &[Align::Left, Align::Left], &rows.map(row), width)
 }
 
 fn identity(machine: &Machine) -> String {
@@ -435,29 +431,7 @@ fn findings(title: &str, findings: &[Finding]) -> String {
     }
     let mut text = format!("\n{title}\n");
     for finding in findings {
-        text.push_str(&wrapped("  ", &finding.seen));
-        text.push_str(&wrapped("      ", &finding.advice));
+        text.push_str(&format!("  {}\n      {}\n", finding.seen, finding.advice));
     }
     text
-}
-
-/// The words in lines of at most [`COLUMNS`], each with the indent.
-fn wrapped(indent: &str, text: &str) -> String {
-    // A line that begins deeper stays deeper.
-    let deeper = " ".repeat(text.len() - text.trim_start().len());
-    let start = format!("{indent}{deeper}");
-    let mut out = String::new();
-    let mut line = start.clone();
-    for word in text.split_whitespace() {
-        let blank = usize::from(line.len() > start.len());
-        if blank == 1 && line.chars().count() + 1 + word.chars().count() > COLUMNS {
-            out.push_str(&line);
-            out.push('\n');
-            line = format!("{start}  {word}");
-        } else {
-            line.push_str(&" ".repeat(blank));
-            line.push_str(word);
-        }
-    }
-    out + &line + "\n"
 }

@@ -1,6 +1,6 @@
 //! A [`Plan`] for people: the choice, one line for each tunable, what stays and why. Pure.
 
-use super::table::{Align, lay_out};
+use super::table::{Align, fit, fold};
 use crate::change::{Change, Risk};
 use crate::plan::{Immovable, Plan, Skipped, Step, named};
 use std::collections::BTreeMap;
@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 /// Names in one line; more are counted.
 const NAMES_MAX: usize = 5;
 
-/// The text of `cpushield plan`; `verbose` shows every step with its command.
+/// The text of `cpushield plan`, no wider than `width` where that is possible; `verbose` shows each
+/// step with its command, which stays in one line.
 #[must_use]
-pub fn plan_text(plan: &Plan, verbose: bool) -> String {
+pub fn plan_text(plan: &Plan, verbose: bool, width: usize) -> String {
     let shield = &plan.shield;
     let (cpus, rest) = (named(&shield.cpus), named(&shield.housekeeping));
     let keep = if shield.housekeeping.len() == 1 { "keeps" } else { "keep" };
@@ -18,8 +19,19 @@ pub fn plan_text(plan: &Plan, verbose: bool) -> String {
     for why in &plan.why {
         text.push_str(&format!("  {why}\n"));
     }
-    text.push_str(&changes(plan, verbose));
-    text.push_str(&immovable(&plan.immovable));
+    let mut text = fold(&text, width) + &changes(plan, verbose, width);
+    text.push_str(&fold(&stays(plan), width));
+    text.push_str(&skipped(plan, width));
+    if !plan.warnings.is_empty() {
+        let lines: String = plan.warnings.iter().map(|it| format!("  {it}\n")).collect();
+        text.push_str(&fold(&format!("\nMind\n{lines}"), width));
+    }
+    text
+}
+
+/// What stays in spite of the plan.
+fn stays(plan: &Plan) -> String {
+    let mut text = immovable(&plan.immovable);
     if !plan.boot.is_empty() {
         text.push_str("\nWhat only a boot parameter removes\n");
         for advice in &plan.boot {
@@ -28,18 +40,11 @@ pub fn plan_text(plan: &Plan, verbose: bool) -> String {
             text.push_str(&format!("      {}\n", advice.reason));
         }
     }
-    text.push_str(&skipped(plan));
-    if !plan.warnings.is_empty() {
-        text.push_str("\nMind\n");
-        for warning in &plan.warnings {
-            text.push_str(&format!("  {warning}\n"));
-        }
-    }
     text
 }
 
 /// What does nothing here, and in one line what nobody asked for.
-fn skipped(plan: &Plan) -> String {
+fn skipped(plan: &Plan, width: usize) -> String {
     let asked = |s: &&Skipped| !s.reason.ends_with(&format!("(--on {})", s.tunable));
     let (nothing, off): (Vec<&Skipped>, Vec<_>) = plan.skipped.iter().partition(asked);
     let mut text = String::new();
@@ -47,16 +52,17 @@ fn skipped(plan: &Plan) -> String {
         text.push_str("\nDoes nothing here\n");
         let row = |s: &&Skipped| vec![s.tunable.clone(), s.reason.clone()];
         let rows: Vec<Vec<String>> = nothing.iter().map(row).collect();
-        text.push_str(&lay_out("  ", &[Align::Left, Align::Left], &rows));
+        text.push_str(&fit("  ", &[Align::Left, Align::Left], &rows, width));
     }
     if !off.is_empty() {
         let names: Vec<&str> = off.iter().map(|s| s.tunable.as_str()).collect();
-        text.push_str(&format!("\nOff unless asked for (--on NAME)\n  {}\n", names.join(", ")));
+        let names = format!("\nOff unless asked for (--on NAME)\n  {}\n", names.join(", "));
+        text.push_str(&fold(&names, width));
     }
     text
 }
 
-fn changes(plan: &Plan, verbose: bool) -> String {
+fn changes(plan: &Plan, verbose: bool, width: usize) -> String {
     let already: usize = plan.already.values().sum();
     let so = if already > 0 { format!("; {already} more already so") } else { String::new() };
     let word = if plan.steps.len() == 1 { "change" } else { "changes" };
@@ -65,7 +71,8 @@ fn changes(plan: &Plan, verbose: bool) -> String {
         for step in &plan.steps {
             // What is made anew, or is no value, has none now.
             let now = step.now.as_ref().map(|now| format!(" (now: {now})")).unwrap_or_default();
-            text.push_str(&format!("  {}: {}{now}\n", step.tunable, step.reason));
+            let line = format!("  {}: {}{now}\n", step.tunable, step.reason);
+            text.push_str(&fold(&line, width));
             text.push_str(&format!("      {}\n", step.change.shell()));
         }
         return text;
@@ -82,7 +89,7 @@ fn changes(plan: &Plan, verbose: bool) -> String {
             rows.push(vec![name.to_owned(), format!("{line}{risk}")]);
         }
     }
-    text + &lay_out("  ", &[Align::Left, Align::Left], &rows)
+    text + &fit("  ", &[Align::Left, Align::Left], &rows, width)
 }
 
 /// A few lines for the steps of one tunable: many of a kind become one line with a count.
