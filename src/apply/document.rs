@@ -194,6 +194,19 @@ impl From<Error> for UndoError {
     }
 }
 
+impl ApplyError {
+    /// The kernel's answer where it made no partition because CPUs of it are those of `isolcpus=`
+    /// (`PERR_HKEEPING` in kernel/cgroup/cpuset.c, 6.7), and everything is as it was before.
+    #[must_use]
+    pub fn no_partition(&self) -> Option<&str> {
+        let ApplyError::Failed { subject, reason, undone, .. } = self else { return None };
+        let complete = undone.as_ref().as_ref().is_ok_and(Undone::is_complete);
+        let refused =
+            subject.ends_with("/cpuset.cpus.partition") && reason.contains("housekeeping");
+        (refused && complete).then_some(reason)
+    }
+}
+
 impl fmt::Display for ApplyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -142,7 +142,8 @@ fn hint(change: &Change, reason: &str) -> Option<&'static str> {
     match change {
         Change::Write { path, .. } if path.ends_with("/cpuset.cpus.partition") => {
             Some(if reason.contains("housekeeping") {
-                "these CPUs are isolated by isolcpus= at boot; boot without it, or shield others"
+                "these CPUs are isolated by isolcpus= at boot; boot without it, or shield others; \
+                 `cpushield apply` without a saved plan does without the partition"
             } else if reason.contains("exclusive") {
                 "another control group has these CPUs; `cpushield survey` names it"
             } else {

@@ -460,8 +460,8 @@ fn worth_knowing(
     }
     if !machine.isolation.isolcpus_domain.is_empty() {
         warnings.push(format!(
-            "the running kernel has isolcpus={}: a cpuset partition there is invalid; take it out of \
-             the loader's configuration",
+            "the running kernel has isolcpus={}: a shield needs it not, and kernels from 6.7 to \
+             6.17.2 make no cpuset partition there; take it out of the loader's configuration",
             machine.isolation.isolcpus_domain
         ));
     }

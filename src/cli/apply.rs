@@ -2,11 +2,14 @@
 
 use super::Global;
 use super::boot::{BootArgs, WriteArgs};
+use super::shielding::{Origin, shield};
 use super::wish::WishArgs;
-use crate::apply::{ApplyError, Progress, apply, check};
+use crate::apply::{ApplyError, Progress, check};
 use crate::failure::Failure;
 use crate::plan::Plan;
+use crate::policy::Wish;
 use crate::report::applied_text;
+use crate::survey::Machine;
 use crate::ui::Ui;
 use cpushield_linux::{Host, Store, read_document, sched, signal};
 use std::path::{Path, PathBuf};
@@ -43,6 +46,9 @@ pub struct Args {
     write: WriteArgs,
 }
 
+/// What a plan was made of.
+type Made = (Machine, Wish);
+
 /// Runs it.
 ///
 /// # Errors
@@ -59,7 +65,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     }
     let store = Store::new(&global.state);
     let _hurry = (!args.dry_run).then(sched::hurry);
-    let plan = plan(&host, &store, args)?;
+    let (plan, origin) = plan(&host, &store, args)?;
     if args.dry_run {
         return ui.show(&plan, || script(&plan));
     }
@@ -70,9 +76,10 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
             bar.tell(&format!("shielding: {}", p.what));
         }
     };
-    let applied = apply(&host, &store, &plan, &mut progress);
+    let origin = origin.as_ref().map(|(machine, wish)| Origin { machine, wish });
+    let applied = shield(&host, &store, plan, origin.as_ref(), &mut progress);
     bar.end();
-    let applied = applied?;
+    let (applied, plan) = applied?;
     let kept = args.at_boot.then(|| super::boot::keep(&host, global, &store, &args.wish));
     ui.show(&applied, || applied_text(&applied, &plan))?;
     match kept {
@@ -83,10 +90,12 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-fn plan(host: &Host, store: &Store, args: &Args) -> Result<Plan, Failure> {
+/// The plan; of a wish also what it was made of.
+fn plan(host: &Host, store: &Store, args: &Args) -> Result<(Plan, Option<Made>), Failure> {
     let Some(file) = &args.plan else {
         let machine = super::surveyed(host, store);
-        return Ok(args.wish.plan(host, &machine)?.0);
+        let wish = args.wish.asked(host, &machine)?.wish;
+        return Ok((crate::plan::plan(&machine, &wish)?, Some((machine, wish))));
     };
     let stdin = Path::new("/dev/stdin");
     let text = read_document(if file.as_os_str() == "-" { stdin } else { file })?;
@@ -98,7 +107,7 @@ fn plan(host: &Host, store: &Store, args: &Args) -> Result<Plan, Failure> {
         let hint = "or name the machine that it is for: --root DIR";
         if recorded { failure.hint(hint) } else { failure }
     })?;
-    Ok(plan)
+    Ok((plan, None))
 }
 
 /// The commands, for `sh`.
@@ -131,13 +140,13 @@ mod tests {
             let super::super::Command::Apply(args) = cli.command else { panic!("apply") };
             args
         };
-        let wished = plan(&here, &store, &args("--cpus 3")).unwrap();
+        let (wished, _) = plan(&here, &store, &args("--cpus 3")).unwrap();
         let saved = args(file.to_str().unwrap());
         let shown = |cpus: &str, host: &Host| {
             let mut edited = wished.clone();
             edited.shield.cpus = cpus.parse().unwrap();
             std::fs::write(&file, serde_json::to_string(&edited).unwrap()).unwrap();
-            plan(host, &store, &saved).map_err(|failure| failure.to_string())
+            plan(host, &store, &saved).map(|it| it.0).map_err(|failure| failure.to_string())
         };
         assert_eq!(shown("3", &here), Ok(wished.clone()));
         let elsewhere = shown("3", &there).unwrap_err();

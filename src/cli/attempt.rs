@@ -3,6 +3,7 @@
 use super::Global;
 use super::guard::Guard;
 use super::price;
+use super::shielding::{Origin, shield};
 use super::wish::WishArgs;
 use crate::apply::{self, Applied, Fate, Undone};
 use crate::change::{Outcome, When};
@@ -132,14 +133,15 @@ pub(super) fn attempted(
     store: &Store,
     trying: &Trying,
 ) -> Result<Attempt, Failure> {
-    let plan = plan(&trying.machine, &Wish { name: NAME.to_owned(), ..trying.wish.clone() })?;
+    let wish = Wish { name: NAME.to_owned(), ..trying.wish.clone() };
+    let plan = plan(&trying.machine, &wish)?;
     let loads = |shielded: &CpuSet| {
         let asked = (!trying.price.is_empty()).then_some(&trying.price);
         asked.map(|kinds| price::order(host, global, kinds, shielded)).transpose()
     };
     let price = loads(&CpuSet::new())?.zip(loads(&plan.shield.cpus)?);
     let guard = Guard::start(global)?;
-    let attempt = attempt(ui, &Stage { host, store, plan, trying, price });
+    let attempt = attempt(ui, &Stage { host, store, plan, wish, trying, price });
     guard.dismiss();
     attempt
 }
@@ -149,6 +151,8 @@ struct Stage<'a> {
     host: &'a Host,
     store: &'a Store,
     plan: Plan,
+    /// What the plan was made for.
+    wish: Wish,
     trying: &'a Trying,
     /// The load before and under the shield, when its price is to be told.
     price: Option<(load::Order, load::Order)>,
@@ -164,7 +168,7 @@ impl Stage<'_> {
 }
 
 fn attempt(ui: &Ui, stage: &Stage<'_>) -> Result<Attempt, Failure> {
-    let Stage { host, store, plan, trying, price } = stage;
+    let Stage { host, store, plan, wish, trying, price } = stage;
     let machine = &trying.machine;
     let cpus = &plan.shield.cpus;
     let load = stage.gentle()?;
@@ -172,7 +176,9 @@ fn attempt(ui: &Ui, stage: &Stage<'_>) -> Result<Attempt, Failure> {
     keep_to(&machine.topology.online.minus(cpus))?;
     let before = look(ui, stage, None, &format!("CPU {cpus} as it is"))?;
     let (load, free) = free(ui, stage, load)?;
-    let applied = apply::apply(host, store, plan, &mut |_| {})?;
+    let origin = Origin { machine, wish };
+    let (applied, plan) = shield(host, store, plan.clone(), Some(&origin), &mut |_| {})?;
+    let plan = &plan;
     let group = Place::of(host, plan).group;
     let shielded = look(ui, stage, group, &format!("CPU {cpus} shielded"));
     drop(load);
@@ -181,7 +187,7 @@ fn attempt(ui: &Ui, stage: &Stage<'_>) -> Result<Attempt, Failure> {
         .filter(|_| shielded.is_ok())
         .map(|(_, rest)| price::window(ui, host, rest, trying.span, "the price: under the shield"));
     // What is in force now decides what could still be done about a leak.
-    let under = under(host, machine, cpus);
+    let under = under(host, machine, plan);
     // Whatever the watching came to, the shield comes down first.
     let undone = apply::undo(host, store)?;
     let (restored, left) = fates(&undone);
@@ -229,13 +235,14 @@ fn free(
 }
 
 /// The machine with the shield up; which interrupts can be moved was found out before.
-fn under(host: &Host, before: &Machine, cpus: &CpuSet) -> Machine {
-    let mut under = survey_beside(host, &tunables::reads(), cpus);
+fn under(host: &Host, before: &Machine, plan: &Plan) -> Machine {
+    let mut under = survey_beside(host, &tunables::reads(), &plan.shield.cpus);
     for irq in &mut under.irqs {
         if let Some(known) = before.irqs.iter().find(|known| known.irq == irq.irq) {
             irq.movable = known.movable.clone();
         }
     }
+    tunables::recall(&mut under, plan, &[]);
     under
 }
 

@@ -4,6 +4,7 @@
 use super::Global;
 use super::guard::Guard;
 use super::loads::{LoadArgs, LoadCpus};
+use super::shielding::{Origin, shield};
 use crate::apply::{self, ApplyError};
 use crate::boot::{self, BootError, line, loaders, plan as boot_plan, status, trial, write};
 use crate::change::Outcome;
@@ -85,7 +86,8 @@ impl Bench<'_> {
         let plan = plan(&machine, &wish).map_err(|refused| Trouble::Cell(refused.to_string()))?;
         keep_to(&machine.topology.online.minus(&plan.shield.cpus))?;
         let guard = Guard::start(self.global)?;
-        let latency = self.in_shield(&plan, row, column);
+        let origin = Origin { machine: &machine, wish: &wish };
+        let latency = self.in_shield(plan, &origin, row, column);
         // It undoes what could not be undone here, when this process ends.
         match &latency {
             Err(Trouble::Machine(_)) => drop(guard),
@@ -96,12 +98,14 @@ impl Bench<'_> {
 
     fn in_shield(
         &self,
-        plan: &Plan,
+        plan: Plan,
+        origin: &Origin<'_>,
         row: &Row,
         column: &Column,
     ) -> Result<Latency, Trouble<Failure>> {
-        let applied = apply::apply(self.host, &self.store, plan, &mut |_| {}).map_err(applied)?;
-        let place = Place::of(self.host, plan);
+        let (applied, plan) =
+            shield(self.host, &self.store, plan, Some(origin), &mut |_| {}).map_err(applied)?;
+        let place = Place::of(self.host, &plan);
         let latency = self.look(row, column, Some(place));
         // Whatever the measurement came to, the shield comes down first.
         let undone = apply::undo(self.host, &self.store).map_err(Failure::from)?;

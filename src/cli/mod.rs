@@ -24,6 +24,7 @@ pub mod sample;
 pub mod saved;
 mod scene;
 mod settle;
+mod shielding;
 pub mod status;
 pub mod survey;
 pub mod trial;

@@ -114,8 +114,9 @@ fn boot_parameters(machine: &Machine) -> Vec<Finding> {
         found.push(finding(
             "isolcpus-domain",
             format!("the kernel was booted with isolcpus= (domain) for CPU {cpus}"),
-            "a cgroup v2 partition on these CPUs is invalid, and any task may pin itself there; \
-             boot with nohz_full= and rcu_nocbs= instead and let the shield come and go at runtime",
+            "kernels from 6.7 to 6.17.2 make no cgroup v2 partition of these CPUs, and any task may \
+             then pin itself there; boot with nohz_full= and rcu_nocbs= instead and let the shield \
+             come and go at runtime",
         ));
     }
     if machine.kernel.cmdline.as_deref().is_some_and(|line| line.contains("cgroup_disable=cpuset"))

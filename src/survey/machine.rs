@@ -295,6 +295,10 @@ pub struct Cgroup {
     pub balanced: Option<bool>,
     /// Members of the root group: processes (v2) or threads (v1).
     pub root_tasks: Option<usize>,
+    /// The kernel's answer when it was asked for a partition with CPUs of `isolcpus=` and refused;
+    /// `None` when it did not refuse, or was not asked, which only apply does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_partition: Option<String>,
 }
 
 /// A cpuset below the root.

@@ -23,8 +23,8 @@ kernel stops it while one task alone runs there. It must be told at boot (up to 
 the kernel must be built with CONFIG_NO_HZ_FULL, as those of Debian, Ubuntu and Fedora are.
 
 One prepared boot is enough: give `nohz_full=` every CPU that may ever be shielded, all but CPU
-0. Shields then come and go at runtime. Do not add `isolcpus=` for the same CPUs: it makes a
-cpuset partition there invalid and leaves them open to any program that pins itself.
+0. Shields then come and go at runtime. Do not add `isolcpus=` for the same CPUs: kernels from
+6.7 to 6.17.2 then make no partition of them, and any program that pins itself runs there.
 
 Cost: entering and leaving the kernel takes a little longer on those CPUs, shielded or not, and
 RCU callbacks run elsewhere (`rcu_nocbs=` is implied).

@@ -165,7 +165,7 @@ impl Tunable for IrqAffinity {
 
 /// Tells a machine that was surveyed beside a shield, where no interrupt is tried, what is known
 /// of its interrupts from the shield's plan and from what came of its steps.
-pub fn recall(machine: &mut Machine, plan: &Plan, outcomes: &[(Step, Outcome)]) {
+pub(super) fn recall(machine: &mut Machine, plan: &Plan, outcomes: &[(Step, Outcome)]) {
     for irq in &mut machine.irqs {
         if !matches!(irq.movable, Movable::Unknown(_)) || irq.actions.is_empty() {
             continue;

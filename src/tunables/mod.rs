@@ -29,13 +29,12 @@ mod workqueues;
 mod writeback_interval;
 
 pub use boot::{CLOCKSOURCE_PAGE, NOCBS_PAGE, NOHZ_PAGE};
-pub use irq_affinity::recall;
 pub use remedy::{Remedy, remedy};
 pub use want::Wanted;
 
 use crate::causes::Cause;
-use crate::change::{Risk, When};
-use crate::plan::{BootAdvice, Immovable, Shield};
+use crate::change::{Outcome, Risk, When};
+use crate::plan::{BootAdvice, Immovable, Plan, Shield, Step};
 use crate::policy::Workload;
 use crate::survey::Machine;
 
@@ -185,6 +184,13 @@ pub fn in_force(machine: &Machine, shield: &Shield, tunable: &dyn Tunable) -> Fo
             }
         }
     }
+}
+
+/// Tells a machine that was surveyed beside a shield what the shield's plan and the outcomes of its
+/// steps know: which interrupts can be moved, and that the kernel refused a partition.
+pub fn recall(machine: &mut Machine, plan: &Plan, outcomes: &[(Step, Outcome)]) {
+    irq_affinity::recall(machine, plan, outcomes);
+    cpuset::recall(machine, plan);
 }
 
 /// The tunables that remove a cause, in order.

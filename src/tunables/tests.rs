@@ -256,15 +256,44 @@ fn v1_cpusets_are_shrunk_from_the_deepest_up_and_the_root_is_emptied_last() {
 }
 
 #[test]
-fn isolcpus_and_missing_cpusets_are_told_and_programs_moved_one_by_one() {
+fn a_partition_is_asked_for_with_isolcpus_too_until_the_kernel_refused_it() {
     let mut m = busy(CgroupMode::V2);
     m.isolation.isolcpus_domain = set("3");
+    let asks = |m: &Machine| shell(m, "cpuset").last().unwrap().contains("echo isolated");
+    let warned = |m: &Machine| plan(m, &wish()).unwrap().warnings.join("\n");
+    for (version, told) in [((6, 1), false), ((6, 12), true), ((6, 18), false)] {
+        m.kernel.version = Some(version);
+        assert!(asks(&m), "{version:?}");
+        assert_eq!(warned(&m).contains("If this one refuses"), told, "{version:?}");
+    }
+    m.kernel.version = None;
+    assert!(asks(&m) && warned(&m).contains("If this one refuses"));
+    // Beside a shield that was made without, the next look knows it; beside one with it, too.
+    let with = plan(&m, &wish()).unwrap();
+    let mut beside = m.clone();
+    recall(&mut beside, &with, &[]);
+    assert_eq!(beside.cgroup.no_partition, None);
+    m.cgroup.no_partition = Some("the kernel says so".to_owned());
+    let without = plan(&m, &wish()).unwrap();
+    assert!(warned(&m).contains("makes no partition of it (the kernel says so)"), "{}", warned(&m));
+    recall(&mut beside, &without, &[]);
+    assert!(beside.cgroup.no_partition.is_some());
+    // Other CPUs of the same machine are not concerned.
+    m.isolation.isolcpus_domain = set("2");
+    assert!(asks(&m));
+}
+
+#[test]
+fn refused_partitions_and_missing_cpusets_are_told_and_programs_moved_one_by_one() {
+    let mut m = busy(CgroupMode::V2);
+    m.isolation.isolcpus_domain = set("3");
+    m.cgroup.no_partition = Some("the kernel says so".to_owned());
     m.tasks.push(thread(600, "stray", false, false, "0-3"));
     m.tasks.push(thread(601, "mine", false, false, "3"));
     let moved = |m: &Machine| shell(m, "cpuset").concat();
     assert!(moved(&m).starts_with("taskset -pc 0-2 600 "), "{}", moved(&m));
     let warnings = plan(&m, &wish()).unwrap().warnings.join("\n");
-    assert!(warnings.contains("makes a partition there invalid"), "{warnings}");
+    assert!(warnings.contains("Boot without isolcpus="), "{warnings}");
     assert!(warnings.contains("1 thread(s) are pinned to CPU 3 alone"), "{warnings}");
     m.isolation.isolcpus_domain = CpuSet::new();
     m.cgroup.mode = CgroupMode::None;

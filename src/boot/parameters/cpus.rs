@@ -94,8 +94,9 @@ The kernel places managed interrupts itself and lets nobody move them. With `iso
 it prefers housekeeping CPUs for each queue that has one among its CPUs. A queue all of whose CPUs
 are shielded still interrupts them, when a program there does input and output.
 
-The flag `domain` is left out on purpose: it makes a cpuset partition on the same CPUs invalid and
-leaves them open to programs that pin themselves. Without it shields come and go at runtime.
+The flag `domain` is left out on purpose: kernels from 6.7 to 6.17.2 make no cpuset partition of its
+CPUs (commit 216217ebee16 corrects that), which leaves them open to programs that pin themselves.
+Without it shields come and go at runtime.
 
 Source: housekeeping_isolcpus_setup() in kernel/sched/isolation.c, irq_do_set_affinity() in
 kernel/irq/manage.c (6.12).",

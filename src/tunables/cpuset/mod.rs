@@ -6,8 +6,8 @@ mod v2;
 use super::want::away;
 use super::{Remains, Tunable, Wanted, Wants};
 use crate::causes::Cause;
-use crate::change::Risk;
-use crate::plan::Shield;
+use crate::change::{Change, Risk};
+use crate::plan::{Plan, Shield, Step};
 use crate::survey::{CgroupMode, CpusetGroup, Machine, Placed};
 
 #[derive(Debug)]
@@ -30,13 +30,16 @@ root is switched off, because its domain would span the shield.
 Other cpusets that hold CPUs of the shield (containers, slices with AllowedCPUs=) lose them and
 get them back by undo.
 
-Without cpusets, and with `isolcpus=` on the same CPUs (which makes a partition invalid),
-programs are moved away one by one and nothing keeps them out.
+CPUs of `isolcpus=` can be a partition too, before 6.7 and from 6.17.3 on. Kernels between them
+refuse it by mistake (`partition config conflicts with housekeeping setup`). apply asks; where the
+kernel refuses it puts everything back and begins again without. Then, as on a machine without
+cpusets, programs are moved away one by one and nothing keeps them out.
 
 Cost: others have fewer CPUs. On v1, programs that pinned themselves have the affinity of their
 cpuset meanwhile.
 
-Source: kernel/cgroup/cpuset.c, validate_partition() (6.12);
+Source: kernel/cgroup/cpuset.c, validate_partition() (6.12); commits 4a74e418881f (6.7) and
+216217ebee16 (6.18, 6.17.3) about isolcpus=, tried on 6.1, 6.12.107 and 7.2.13;
 Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/cpusets.rst; systemd.resource-control(5).";
 
 impl Tunable for Cpuset {
@@ -81,21 +84,22 @@ impl Tunable for Cpuset {
     fn remains(&self, machine: &Machine, shield: &Shield) -> Remains {
         let mut warnings = match way(machine, shield) {
             Way::V1 => v1::warnings(machine, shield),
-            Way::V2 => Vec::new(),
+            Way::V2 => might_refuse(machine, shield).into_iter().collect(),
             Way::NoCpusets => vec![
                 "this machine has no cpusets: programs are moved away once, but any program can \
                  move itself onto the shield"
                     .to_owned(),
             ],
-            Way::Isolcpus => vec![format!(
-                "isolcpus= took CPU {} out of scheduling at boot, which makes a partition there \
-                 invalid: any program can move itself onto the shield. Boot without isolcpus= (or \
-                 with isolcpus=managed_irq,… only) and the shield is closed",
-                machine.isolation.isolcpus_domain.and(&shield.cpus)
+            Way::Refused => vec![format!(
+                "isolcpus= took CPU {} out of scheduling at boot, and this kernel makes no \
+                 partition of it ({}): any program can move itself onto the shield. Boot without \
+                 isolcpus= (or with isolcpus=managed_irq,… only) and the shield is closed",
+                machine.isolation.isolcpus_domain.and(&shield.cpus),
+                machine.cgroup.no_partition.as_deref().unwrap_or("no reason given")
             )],
         };
         let pinned = pinned(machine, shield);
-        if matches!(way(machine, shield), Way::NoCpusets | Way::Isolcpus) && pinned > 0 {
+        if matches!(way(machine, shield), Way::NoCpusets | Way::Refused) && pinned > 0 {
             warnings.push(format!(
                 "{pinned} thread(s) are pinned to CPU {} alone; they are left there, in case they \
                  are your workload",
@@ -111,20 +115,59 @@ impl Tunable for Cpuset {
 enum Way {
     V2,
     V1,
-    /// `isolcpus=` forbids a partition (commit 4a74e418881f, 6.1: "partition config conflicts with
-    /// housekeeping setup").
-    Isolcpus,
+    /// The kernel was asked for a partition with CPUs of `isolcpus=` and refused.
+    Refused,
     NoCpusets,
 }
 
+fn has_isolcpus(machine: &Machine, shield: &Shield) -> bool {
+    machine.isolation.isolcpus_domain.intersects(&shield.cpus)
+}
+
 fn way(machine: &Machine, shield: &Shield) -> Way {
-    let isolcpus = machine.isolation.isolcpus_domain.intersects(&shield.cpus);
+    let refused = machine.cgroup.no_partition.is_some() && has_isolcpus(machine, shield);
     match machine.cgroup.mode {
         _ if machine.cgroup.mount.is_none() => Way::NoCpusets,
         CgroupMode::None => Way::NoCpusets,
-        CgroupMode::V2 if isolcpus => Way::Isolcpus,
+        CgroupMode::V2 if refused => Way::Refused,
         CgroupMode::V2 => Way::V2,
         CgroupMode::V1 | CgroupMode::Hybrid => Way::V1,
+    }
+}
+
+/// Kernels of these versions are known to refuse a partition with CPUs of `isolcpus=`: commit
+/// 4a74e418881f (6.7) checks the new kind of partition before it is set, 216217ebee16 (6.18, also
+/// in 6.17.3) corrects that. What a kernel really does apply finds out.
+const REFUSING: std::ops::Range<(u32, u32)> = (6, 7)..(6, 18);
+
+/// What a plan says before the kernel was asked.
+fn might_refuse(machine: &Machine, shield: &Shield) -> Option<String> {
+    let known = machine.kernel.version.is_some_and(|version| !REFUSING.contains(&version));
+    if known || !has_isolcpus(machine, shield) {
+        return None;
+    }
+    Some(format!(
+        "isolcpus= took CPU {} out of scheduling at boot; kernels from 6.7 to 6.17.2 make no \
+         partition of such a CPU. If this one refuses, apply begins again without, and any program \
+         can move itself onto the shield. Boot without isolcpus= (or with isolcpus=managed_irq,… \
+         only) and the shield is closed",
+        machine.isolation.isolcpus_domain.and(&shield.cpus)
+    ))
+}
+
+/// Tells a machine that was surveyed beside a shield that the kernel refused it a partition: the
+/// plan that was applied then has none.
+pub(super) fn recall(machine: &mut Machine, plan: &Plan) {
+    let partition = |step: &Step| match &step.change {
+        Change::Write { path, .. } => path.ends_with("/cpuset.cpus.partition"),
+        _ => false,
+    };
+    let without = !plan.steps.iter().any(partition)
+        && !plan.already.contains_key("cpuset")
+        && !plan.skipped.iter().any(|it| it.tunable == "cpuset");
+    if without && way(machine, &plan.shield) == Way::V2 && has_isolcpus(machine, &plan.shield) {
+        let answer = "it refused when the shield was made".to_owned();
+        machine.cgroup.no_partition = Some(answer);
     }
 }
 

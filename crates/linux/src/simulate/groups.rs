@@ -308,10 +308,27 @@ impl Host {
             return Err(Error::os(Verb::Write, &path, libc::EINVAL));
         }
         let cpus = self.list_in(&format!("{dir}/cpuset.cpus")).unwrap_or_default();
-        let bad = value != "member" && cpus.is_empty();
-        let why = if bad { " invalid (Cpu list in cpuset.cpus not exclusive)" } else { "" };
+        let why = match value {
+            "member" => "",
+            _ if cpus.is_empty() => " invalid (Cpu list in cpuset.cpus not exclusive)",
+            _ if self.conflicts_with_boot(&cpus) => {
+                " invalid (partition config conflicts with housekeeping setup)"
+            }
+            _ => "",
+        };
         self.say(&path, &format!("{value}{why}\n"))?;
         self.refresh(dir.rsplit_once('/').map_or("", |(parent, _)| parent))
+    }
+
+    /// Whether CPUs of `isolcpus=` are refused to a partition: from 6.7 (commit 4a74e418881f) until
+    /// 6.18 (216217ebee16).
+    fn conflicts_with_boot(&self, cpus: &CpuSet) -> bool {
+        let release = self.text("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+        let version = numbers.next().zip(numbers.next());
+        let isolated = self.list_in("/sys/devices/system/cpu/isolated").unwrap_or_default();
+        version.is_some_and(|version| ((6, 7)..(6, 18)).contains(&version))
+            && isolated.intersects(cpus)
     }
 
     /// The CPUs that partitions right below `dir` have taken.

@@ -1,0 +1,30 @@
+# A CPU of isolcpus= is shielded too: as a partition where the kernel makes one of it, and by affinities where the
+# kernel refuses, which apply finds out. In both cases undo leaves what isolcpus= did at boot.
+# guest: 6.1-rt append="isolcpus=3"
+# guest: 6.12-rt append="isolcpus=3"
+# guest: 6.12 systemd append="isolcpus=3"
+. /host/lib.sh
+partition() { cat /sys/fs/cgroup/cpushield*/cpuset.cpus.partition; }
+# Whether a program of somebody else's can go there.
+enters() { taskset -c 3 true 2>/dev/null && echo open || echo closed; }
+kernel=$(uname -r)
+sleep 1000 &
+snapshot /tmp/before
+status "the shield comes up" 0 sh -c 'cpushield apply --cpus 3 >/tmp/told'
+case $kernel in
+6.12*)
+    is "there is no group, for the kernel makes no partition of it" none sh -c \
+        'ls -d /sys/fs/cgroup/cpushield* 2>/dev/null || echo none'
+    claim "and the kernel's answer is told" grep 'partition config conflicts' /tmp/told
+    claim "a plan beside the shield knows it" \
+        sh -c 'cpushield plan --cpus 3 | grep "makes no partition of it (it refused"'
+    is "others can enter" open enters
+    ;;
+*)
+    is "it is a partition" isolated partition
+    is "others cannot enter" closed enters
+    ;;
+esac
+status "undo is clean" 0 cpushield undo
+as_before "everything is as it was, what isolcpus= did too" /tmp/before
+finish
