@@ -55,6 +55,8 @@ pub struct Wanted {
     pub substitute: Option<String>,
     /// Whether the running kernel was booted with it.
     pub booted: bool,
+    /// What it was booted with in its place: the same parameter with another value.
+    pub instead: Option<String>,
     /// Whether every chosen kernel is given it already, by the loader's own configuration.
     pub already: bool,
 }

@@ -5,6 +5,7 @@
 //! `line`, `grub` and `parameters` are pure; `loaders` read; `write` alone writes, and knows no
 //! loader. The journal of the runtime shield ends with the boot; this one outlives it.
 
+mod by_hand;
 mod document;
 pub mod early;
 pub mod error;
@@ -17,6 +18,7 @@ pub mod plan;
 mod refusals;
 pub mod status;
 pub mod trial;
+mod warnings;
 pub mod write;
 
 pub use document::*;

@@ -1,13 +1,15 @@
 //! `Machine` + `Wish` + the loader's menu → [`BootPlan`]: which parameters, for which kernels. It
 //! refuses what is unsafe or contradicts before anything is written, and writes nothing.
 
+use super::by_hand;
 use super::document::{BootPlan, Kernel, SCHEMA, Skipped, Wanted};
 use super::error::BootError;
 use super::grub::generator::{self, Rule};
 use super::line;
 use super::loaders::{Entry, Found, Loader};
 use super::parameters::{Offer, PARAMETERS, Parameter, Site};
-use crate::plan::{Refused, choose, named};
+use super::warnings::{asked_for_here, older, worth_knowing};
+use crate::plan::{Refused, Shield, choose, named};
 use crate::policy::Wish;
 use crate::survey::Machine;
 use crate::tunables::nearest;
@@ -131,7 +133,8 @@ pub fn plan(
     menu: Option<&(&'static dyn Loader, Found)>,
 ) -> Result<BootPlan, BootError> {
     check_names(asked)?;
-    let (site, named_cpus, mut why) = site(machine, &asked.wish)?;
+    let (shield, named_cpus, mut why) = shield(machine, &asked.wish)?;
+    let site = site(machine, &shield);
     let none = Found::default();
     let found = menu.map_or(&none, |(_, found)| found);
     let versions = versions(found);
@@ -145,7 +148,10 @@ pub fn plan(
     }
     let (mut given, mut parameters, mut skipped) = (Vec::new(), Vec::new(), Vec::new());
     for parameter in PARAMETERS {
-        let by_all = || kernels.unknown_to_all(parameter, &targets);
+        let by_all = || match menu {
+            Some(_) => kernels.unknown_to_all(parameter, &targets),
+            None => by_hand::unknown(parameter, machine),
+        };
         match unwanted(parameter, asked, named_cpus).or_else(by_all) {
             Some(reason) => skipped.push(Skipped { name: parameter.name.to_owned(), reason }),
             None => {
@@ -158,6 +164,12 @@ pub fn plan(
         check_lines(host, *loader, &targets, &parameters, arch)?;
     }
     let shown = kernels.shown(&given);
+    let mut warnings = worth_knowing(found, machine, &shown, older(&targets, &parameters));
+    warnings.extend(asked_for_here(machine, &shield, &parameters));
+    let by_hand = |now: Option<&str>, arch, parameters: &[Wanted]| match menu {
+        Some(_) => Vec::new(),
+        None => by_hand::steps(host, now, arch, parameters),
+    };
     Ok(BootPlan {
         schema: SCHEMA,
         loader: menu.map(|(loader, _)| loader.name().to_owned()),
@@ -168,22 +180,12 @@ pub fn plan(
         why,
         skipped,
         next: next(found),
-        warnings: worth_knowing(found, machine, &shown, older(&targets, &parameters)),
+        warnings,
         rule: kernels.rule,
-        instructions: menu.map_or_else(|| by_hand(host, &parameters), |_| Vec::new()),
+        instructions: by_hand(machine.kernel.cmdline.as_deref(), arch, &parameters),
         kernels: shown,
         parameters,
     })
-}
-
-/// What older kernels refuse of the lines that the chosen ones would have.
-fn older(targets: &[&Entry], parameters: &[Wanted]) -> Vec<String> {
-    let words: Vec<String> = parameters.iter().map(|wanted| wanted.word.clone()).collect();
-    let doubt = |entry: &&Entry| {
-        let doubt = line::doubt(&entry.args, &words)?;
-        Some(format!("kernel {}: {doubt}", entry.version))
-    };
-    targets.iter().filter_map(doubt).collect()
 }
 
 /// A plan of these words and no others for the running kernel: what a person wrote, not what this
@@ -214,6 +216,7 @@ pub fn of_words(
         reason: "asked for by its word".to_owned(),
         substitute: None,
         booted: line::has(&booted, word),
+        instead: by_hand::instead(&booted, word),
         already: targets.iter().any(|entry| line::has(&entry.args, word)),
     };
     let parameters: Vec<Wanted> = words.iter().map(wanted).collect();
@@ -240,7 +243,13 @@ pub fn of_words(
         rule: Rule::Matching { glob: version },
         next: next(found),
         warnings: found.warnings.clone(),
-        instructions: menu.map_or_else(|| by_hand(host, &parameters), |_| Vec::new()),
+        instructions: match menu {
+            Some(_) => Vec::new(),
+            None => {
+                let arch = host.own_arch();
+                by_hand::steps(host, Some(&booted), arch.as_deref(), &parameters)
+            }
+        },
         kernels: targets.iter().map(kernel).collect(),
         parameters,
     })
@@ -300,37 +309,40 @@ fn check_names(asked: &Asked) -> Result<(), BootError> {
 }
 
 /// The CPUs: those of the wish, or every one that could ever be shielded.
-fn site(machine: &Machine, wish: &Wish) -> Result<(Site, bool, Vec<String>), BootError> {
+fn shield(machine: &Machine, wish: &Wish) -> Result<(Shield, bool, Vec<String>), BootError> {
     let named_cpus =
         wish.cpus.is_some() || wish.count.is_some() || wish.near.is_some() || wish.node.is_some();
-    let all = machine.topology.possible.union(&machine.topology.online);
-    let (cpus, why) = if named_cpus {
+    let (shield, why) = if named_cpus {
         let choice = choose(machine, wish)?;
-        (choice.shield.cpus, choice.why)
+        (choice.shield, choice.why)
     } else {
-        let cpus = shieldable(machine, wish)?;
+        let shield = shieldable(machine, wish)?;
         let why = format!(
             "{} can be shielded at any time after this boot; the boot CPU's core, and a core of \
              each memory node, stay as they are",
-            named(&cpus)
+            named(&shield.cpus)
         );
-        (cpus, vec![why])
+        (shield, vec![why])
     };
-    if cpus.contains(0) {
-        return Err(BootError::BootCpu { cpus });
+    if shield.cpus.contains(0) {
+        return Err(BootError::BootCpu { cpus: shield.cpus });
     }
-    let rest = all.minus(&cpus);
-    Ok((Site { cpus, rest }, named_cpus, why))
+    Ok((shield, named_cpus, why))
 }
 
-fn shieldable(machine: &Machine, wish: &Wish) -> Result<CpuSet, Refused> {
+fn site(machine: &Machine, shield: &Shield) -> Site {
+    let all = machine.topology.possible.union(&machine.topology.online);
+    Site { cpus: shield.cpus.clone(), rest: all.minus(&shield.cpus) }
+}
+
+fn shieldable(machine: &Machine, wish: &Wish) -> Result<Shield, Refused> {
     let most = |count| Wish { count: Some(count), share: None, ..wish.clone() };
     let online = machine.topology.online.len();
     match choose(machine, &most(online)) {
         Err(Refused::TooMany { possible, .. }) if possible > 0 => {
-            choose(machine, &most(possible)).map(|choice| choice.shield.cpus)
+            choose(machine, &most(possible)).map(|choice| choice.shield)
         }
-        answer => answer.map(|choice| choice.shield.cpus),
+        answer => answer.map(|choice| choice.shield),
     }
 }
 
@@ -391,7 +403,8 @@ fn unwanted(parameter: &Parameter, asked: &Asked, named_cpus: bool) -> Option<St
 
 fn wanted(parameter: &Parameter, site: &Site, machine: &Machine, targets: &[&Entry]) -> Wanted {
     let word = parameter.word(site);
-    let booted = machine.kernel.cmdline.as_deref().is_some_and(|text| line::has(text, &word));
+    let line = machine.kernel.cmdline.as_deref().unwrap_or_default();
+    let (booted, instead) = (line::has(line, &word), by_hand::instead(line, &word));
     let already = !targets.is_empty() && targets.iter().all(|entry| line::has(&entry.args, &word));
     Wanted {
         name: parameter.name.to_owned(),
@@ -399,6 +412,7 @@ fn wanted(parameter: &Parameter, site: &Site, machine: &Machine, targets: &[&Ent
         substitute: parameter.substitute.map(str::to_owned),
         word,
         booted,
+        instead,
         already,
     }
 }
@@ -434,49 +448,4 @@ fn check_lines(
         }
     }
     Ok(())
-}
-
-fn worth_knowing(
-    found: &Found,
-    machine: &Machine,
-    kernels: &[Kernel],
-    older: Vec<String>,
-) -> Vec<String> {
-    let mut warnings = found.warnings.clone();
-    warnings.extend(older);
-    for kernel in kernels.iter().filter(|kernel| kernel.chosen) {
-        for unknown in &kernel.unknown {
-            warnings.push(format!(
-                "kernel {} does not know {}: {}",
-                kernel.version, unknown.name, unknown.reason
-            ));
-        }
-        if kernel.realtime.is_none() {
-            warnings.push(format!(
-                "what kernel {0} can do is not known: there is no /boot/config-{0}",
-                kernel.version
-            ));
-        }
-    }
-    if !machine.isolation.isolcpus_domain.is_empty() {
-        warnings.push(format!(
-            "the running kernel has isolcpus={}: a shield needs it not, and kernels from 6.7 to \
-             6.17.2 make no cpuset partition there; take it out of the loader's configuration",
-            machine.isolation.isolcpus_domain
-        ));
-    }
-    warnings
-}
-
-fn by_hand(host: &Host, parameters: &[Wanted]) -> Vec<String> {
-    let words: Vec<String> = parameters.iter().map(|wanted| wanted.word.clone()).collect();
-    if let Some((name, steps)) = super::loaders::manual(host, &words) {
-        return [format!("this machine has {name}:")].into_iter().chain(steps).collect();
-    }
-    vec![
-        "add these words to the kernel's command line in your boot loader's configuration:"
-            .to_owned(),
-        format!("    {}", words.join(" ")),
-        "boot, then see: cpushield status --boot".to_owned(),
-    ]
 }

@@ -22,7 +22,11 @@ pub fn boot_plan_text(plan: &BootPlan, width: usize) -> String {
                 (false, true) => "booted with it",
                 (false, false) => "not booted with it",
             };
-            vec![it.word.clone(), it.reason.clone(), state.to_owned()]
+            let state = match &it.instead {
+                Some(there) if !it.already => format!("booted with {there}"),
+                _ => state.to_owned(),
+            };
+            vec![it.word.clone(), it.reason.clone(), state]
         })
         .collect();
     text.push_str(&fit("  ", &[Align::Left, Align::Left, Align::Left], &rows, width));

@@ -2,6 +2,7 @@
 //! the byte, whichever write is refused or the last one. The loader's programs are played by this
 //! test; our generator runs in a real shell.
 
+mod by_hand;
 mod data;
 mod early;
 mod grub;

@@ -1,0 +1,70 @@
+//! What a person should know before the boot is changed. Pure.
+
+use super::document::{Kernel, Wanted};
+use super::line;
+use super::loaders::{Entry, Found};
+use crate::plan::Shield;
+use crate::survey::Machine;
+use crate::tunables;
+
+/// The parameter that is only for machines with such interrupts.
+const MANAGED_IRQ: &str = "isolcpus-managed-irq";
+
+/// What the loader found, what kernels do not know, and what the running one was booted with.
+pub(super) fn worth_knowing(
+    found: &Found,
+    machine: &Machine,
+    kernels: &[Kernel],
+    older: Vec<String>,
+) -> Vec<String> {
+    let mut warnings = found.warnings.clone();
+    warnings.extend(older);
+    for kernel in kernels.iter().filter(|kernel| kernel.chosen) {
+        for unknown in &kernel.unknown {
+            warnings.push(format!(
+                "kernel {} does not know {}: {}",
+                kernel.version, unknown.name, unknown.reason
+            ));
+        }
+        if kernel.realtime.is_none() {
+            warnings.push(format!(
+                "what kernel {0} can do is not known: there is no /boot/config-{0}",
+                kernel.version
+            ));
+        }
+    }
+    if !machine.isolation.isolcpus_domain.is_empty() {
+        warnings.push(format!(
+            "the running kernel has isolcpus={}: a shield needs it not, and kernels from 6.7 to \
+             6.17.2 make no cpuset partition there; take it out of the loader's configuration",
+            machine.isolation.isolcpus_domain
+        ));
+    }
+    warnings
+}
+
+/// What older kernels refuse of the lines that the chosen ones would have.
+pub(super) fn older(targets: &[&Entry], parameters: &[Wanted]) -> Vec<String> {
+    let words: Vec<String> = parameters.iter().map(|wanted| wanted.word.clone()).collect();
+    let doubt = |entry: &&Entry| {
+        let doubt = line::doubt(&entry.args, &words)?;
+        Some(format!("kernel {}: {doubt}", entry.version))
+    };
+    targets.iter().filter_map(doubt).collect()
+}
+
+/// What `plan` advises on this machine and is only given when it is asked for.
+pub(super) fn asked_for_here(
+    machine: &Machine,
+    shield: &Shield,
+    parameters: &[Wanted],
+) -> Option<String> {
+    let given = parameters.iter().any(|it| it.name == MANAGED_IRQ);
+    let tunable = tunables::named("irq-affinity").filter(|_| !given)?;
+    let remains = tunable.remains(machine, shield);
+    let advice = remains.boot.first()?;
+    Some(format!(
+        "interrupts that only {} keeps off these CPUs are here: --on {MANAGED_IRQ} adds it",
+        advice.parameter
+    ))
+}

@@ -1,0 +1,73 @@
+//! Machines without a loader that is written: what a person is told to type fits the running
+//! kernel, which is all that is known.
+
+use super::{planned, words};
+use cpushield::boot::plan::Asked;
+use cpushield::policy::Wish;
+use cpushield::report::boot_plan_text;
+use cpushield_linux::Host;
+use std::path::Path;
+
+use super::grub::Machine;
+
+/// The plan of a recorded machine, and what it says.
+fn told(machine: &str, wish: Wish) -> (Vec<String>, String) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines").join(machine).join("root");
+    let asked = Asked { wish, kernels: None };
+    let plan = planned(&Host::recorded(&root).unwrap(), &asked).unwrap();
+    (words(&plan).into_iter().map(str::to_owned).collect(), boot_plan_text(&plan))
+}
+
+#[test]
+fn a_word_that_the_running_kernel_does_not_know_is_not_told_to_be_typed() {
+    let (given, text) = told("6.18-hybrid", Wish::default());
+    assert_eq!(given, ["rcu_nocbs=1"]);
+    assert!(text.contains("running kernel does not know it: built without CONFIG_NO_HZ_FULL"));
+    // One that shows no configuration, but no list of such CPUs either.
+    let machine = Machine::without_loader();
+    machine.write("sys/devices/system/cpu/isolated", "\n");
+    let asked = Asked { wish: Wish { count: Some(1), ..Wish::default() }, kernels: None };
+    let both = planned(&machine.host(), &asked).unwrap();
+    assert_eq!(words(&both), ["nohz_full=3", "rcu_nocbs=3", "irqaffinity=0-2"]);
+    machine.remove("sys/devices/system/cpu/nohz_full");
+    let one = planned(&machine.host(), &asked).unwrap();
+    assert_eq!(words(&one), ["rcu_nocbs=3", "irqaffinity=0-2"]);
+}
+
+#[test]
+fn a_word_that_is_there_with_another_value_is_replaced_and_not_added_a_second_time() {
+    let (_, text) = told("6.12-rt-smt", Wish::default());
+    assert!(text.contains("booted with nohz_full=1-3,5-7\n"), "{text}");
+    assert!(text.contains("    nohz_full=1-3,5-7  by  nohz_full=2-7\n"), "{text}");
+    assert!(!text.contains("add these words"), "{text}");
+    // Another value and a new word beside it.
+    let machine = Machine::without_loader();
+    let tell = |line: &str| {
+        machine.write("proc/cmdline", line);
+        let wish = Wish { cpus: Some("2-3".parse().unwrap()), ..Wish::default() };
+        planned(&machine.host(), &Asked { wish, kernels: None }).unwrap().instructions.join("\n")
+    };
+    let mixed = tell("ro nohz_full=3 rcu_nocbs=2,3\n");
+    assert!(mixed.contains("    nohz_full=3  by  nohz_full=2-3\n"), "{mixed}");
+    assert!(mixed.contains("\n    irqaffinity=0-1\n") && !mixed.contains("rcu_nocbs"), "{mixed}");
+    assert!(tell("ro nr_cpus=3\n").starts_with("first: nr_cpus=3 is there already"));
+    let all = tell("ro nohz_full=2-3 rcu_nocbs=2-3 irqaffinity=0-1\n");
+    assert_eq!(all, "the running kernel was booted with all of them: nothing is to be added");
+    machine.write("run/ostree-booted", "");
+    let named = tell("ro nohz_full=3\n");
+    assert!(named.starts_with("take out of the kernel's command line first: nohz_full=3"));
+    assert!(named.contains("--append-if-missing=nohz_full=2-3"), "{named}");
+}
+
+#[test]
+fn what_plan_advises_on_this_machine_is_offered() {
+    let offer = "--on isolcpus-managed-irq adds it";
+    let (_, text) = told("6.18-hybrid", Wish::default());
+    assert!(text.contains(offer), "{text}");
+    let tunables = [("isolcpus-managed-irq".to_owned(), true)].into();
+    let (given, text) = told("6.18-hybrid", Wish { tunables, ..Wish::default() });
+    assert_eq!(given, ["rcu_nocbs=1", "isolcpus=managed_irq,1"]);
+    assert!(!text.contains(offer), "{text}");
+    // Its queues that arrive on shielded CPUs serve those alone.
+    assert!(!told("6.12-nvme", Wish::default()).1.contains(offer));
+}
