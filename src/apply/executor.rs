@@ -147,7 +147,7 @@ fn hint(change: &Change, reason: &str) -> Option<&'static str> {
             } else if reason.contains("exclusive") {
                 "another control group has these CPUs; `cpushield survey` names it"
             } else {
-                "`cpushield plan --off cpuset` shields by affinities only"
+                "`cpushield plan --off cpuset` does without, and nothing keeps programs out"
             })
         }
         Change::Write { path, .. } if reason.starts_with("EBUSY") && path.contains("cpuset") => {

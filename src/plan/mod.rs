@@ -70,6 +70,9 @@ pub fn plan(machine: &Machine, wish: &Wish) -> Result<Plan, Refused> {
             }
         }
     }
+    if wish.tunables.get("cpuset") == Some(&false) {
+        plan.warn_that_it_is_open(machine);
+    }
     plan.warn_of_newcomers(machine);
     Ok(plan)
 }
@@ -106,6 +109,21 @@ impl Plan {
     fn skip(&mut self, tunable: &dyn Tunable, reason: &str) {
         let tunable = tunable.name().to_owned();
         self.skipped.push(Skipped { tunable, reason: reason.to_owned() });
+    }
+
+    /// Without the tunable no program is moved away, and none is kept out.
+    fn warn_that_it_is_open(&mut self, machine: &Machine) {
+        let cpus = &self.shield.cpus;
+        // Out of load balancing, nobody comes there unasked.
+        let who = if cpus.is_subset(&machine.isolation.isolcpus_domain) {
+            "any program can move itself"
+        } else {
+            "the scheduler may put any program"
+        };
+        self.warnings.push(format!(
+            "the shield is open, for cpuset is switched off: {who} onto CPU {cpus}, and those that \
+             are there stay"
+        ));
     }
 
     /// A kernel thread that is born later gets all CPUs but those of `nohz_full=`, whatever the
@@ -201,6 +219,23 @@ mod tests {
         let stays: Vec<&str> = plan.immovable.iter().map(|i| i.what.as_str()).collect();
         assert_eq!(stays, ["kthread ksoftirqd/3", "irq 25 (nvme0q4)"]);
         assert_eq!(plan.boot[0].parameter, "rcu_nocbs=3");
+    }
+
+    #[test]
+    fn a_shield_without_cpuset_is_told_to_be_open() {
+        let warned = |machine: &Machine, off: bool| {
+            let tunables = off.then(|| ("cpuset".to_owned(), false)).into_iter().collect();
+            let cpus = Some("3".parse().unwrap());
+            let plan = plan(machine, &Wish { cpus, tunables, ..Wish::default() }).unwrap();
+            plan.warnings.into_iter().find(|text| text.starts_with("the shield is open"))
+        };
+        let mut machine = four();
+        assert_eq!(warned(&machine, false), None);
+        let said = warned(&machine, true).unwrap();
+        assert!(said.contains("the scheduler may put any program onto CPU 3"), "{said}");
+        machine.isolation.isolcpus_domain = "3".parse().unwrap();
+        let said = warned(&machine, true).unwrap();
+        assert!(said.contains("any program can move itself onto CPU 3"), "{said}");
     }
 
     #[test]
