@@ -54,6 +54,16 @@ counter really is unreliable the clock then goes wrong unnoticed.
 Source: clocksource_watchdog() in kernel/time/clocksource.c (6.12);
 Documentation/admin-guide/kernel-parameters.txt.";
 
+/// The kernel keeps the boot CPU's tick for the time of all others and takes that CPU out of
+/// `nohz_full=` (tick_nohz_init() in kernel/time/tick-sched.c, 6.12); this tool prepares it for
+/// nothing at boot.
+const BOOT_CPU: usize = 0;
+
+/// CPUs of a shield that a boot parameter is advised for.
+pub(super) fn preparable(shield: &Shield) -> CpuSet {
+    shield.cpus.minus(&CpuSet::one(BOOT_CPU))
+}
+
 /// A boot parameter that is for the shielded CPUs it was not yet given for.
 fn advice(name: &str, missing: &CpuSet, removes: &[Cause], reason: &str) -> Remains {
     let parameter = format!("{name}={missing}");
@@ -98,6 +108,9 @@ impl Tunable for NohzFull {
                     .to_owned(),
             ),
             Some(cpus) if shield.cpus.is_subset(cpus) => Wants::Changes(Vec::new()),
+            Some(cpus) if preparable(shield).is_subset(cpus) => {
+                Wants::Nothing(format!("the tick of CPU {BOOT_CPU} cannot be stopped"))
+            }
             Some(_) => Wants::Nothing("only a boot parameter does that".to_owned()),
         }
     }
@@ -105,17 +118,23 @@ impl Tunable for NohzFull {
     fn remains(&self, machine: &Machine, shield: &Shield) -> Remains {
         let Some(nohz_full) = &machine.isolation.nohz_full else { return Remains::default() };
         let missing = shield.cpus.minus(nohz_full);
-        if missing.is_empty() {
-            return Remains::default();
+        let mut remains = Remains::default();
+        if !missing.minus(&CpuSet::one(BOOT_CPU)).is_empty() {
+            remains = advice(
+                "nohz_full",
+                &nohz_full.union(&preparable(shield)),
+                &[Cause::Tick, Cause::Softirq, Cause::Kthread],
+                "the tick then stops while one task alone runs there; name every CPU that may \
+                 ever be shielded, but not the boot CPU",
+            );
         }
-        let all = nohz_full.union(&shield.cpus);
-        advice(
-            "nohz_full",
-            &all,
-            &[Cause::Tick, Cause::Softirq, Cause::Kthread],
-            "the tick then stops while one task alone runs there; name every CPU that may ever be \
-             shielded, but not the boot CPU",
-        )
+        if missing.contains(BOOT_CPU) {
+            remains.warnings.push(format!(
+                "the tick of CPU {BOOT_CPU} cannot be stopped, for it keeps the time of all \
+                 others: shield other CPUs where the tick matters"
+            ));
+        }
+        remains
     }
 }
 
@@ -164,10 +183,10 @@ impl Tunable for RcuNocbs {
 
     fn remains(&self, machine: &Machine, shield: &Shield) -> Remains {
         let offloaded = offloaded(machine);
-        if lacks_nocbs(machine) || shield.cpus.is_subset(&offloaded) {
+        if lacks_nocbs(machine) || preparable(shield).is_subset(&offloaded) {
             return Remains::default();
         }
-        let all = offloaded.union(&shield.cpus);
+        let all = offloaded.union(&preparable(shield));
         let reason = "RCU callbacks then run in threads on the housekeeping CPUs";
         advice("rcu_nocbs", &all, &[Cause::Softirq, Cause::Kthread], reason)
     }

@@ -1,5 +1,6 @@
 //! `irq-affinity`: device interrupts leave the shield. Pure.
 
+use super::boot::preparable;
 use super::want::away;
 use super::{Remains, Remedy, Tunable, Wanted, Wants};
 use crate::causes::Cause;
@@ -12,6 +13,10 @@ const DEFAULT: &str = "/proc/irq/default_smp_affinity";
 /// How the reason of one that stays begins; the kernel's answer follows, and a parenthesis.
 const REFUSES: &str = "the kernel refuses (";
 const OWN: &str = "it arrives only for what the shield itself asked for";
+/// Of one that is no message of a device: the same answer has three reasons
+/// (irq_can_set_affinity_usr() in kernel/irq/manage.c, 6.12).
+const UNKNOWN: &str = "whether it is bound to its CPU, its chip cannot move any, or the kernel \
+                       manages it, for which isolcpus=managed_irq may help, is not known";
 
 #[derive(Debug)]
 pub(super) struct IrqAffinity;
@@ -21,8 +26,10 @@ An interrupt takes the CPU from whatever runs there. The mask for interrupts tha
 later, /proc/irq/default_smp_affinity, is set first; then each interrupt whose mask touches the
 shield gets the housekeeping CPUs of its mask.
 
-Some cannot be moved: per-CPU interrupts, and queues whose place the kernel manages (NVMe,
-virtio, many network cards). The kernel answers EIO, since 6.12 EPERM. They are listed. A
+Some cannot be moved: per-CPU interrupts, those of chips that move none, and queues whose place
+the kernel manages (NVMe, virtio, many network cards). The kernel answers EIO, since 6.12 EPERM,
+to all of them, and tells which it is in debugfs only, where most kernels are built without that.
+They are listed; a message of a device (MSI, MSI-X) is taken for a managed queue, no other is. A
 managed queue serves the CPUs of its mask. Where that mask has housekeeping CPUs too, the boot
 parameter `isolcpus=managed_irq,…` sends it to those; where it has shielded CPUs only, it
 interrupts them only for what they themselves asked for.
@@ -97,7 +104,7 @@ impl Tunable for IrqAffinity {
 
     fn remains(&self, machine: &Machine, shield: &Shield) -> Remains {
         let mut remains = Remains::default();
-        let mut steerable = false;
+        let (mut steerable, prepared) = (false, preparable(shield));
         for irq in machine.irqs.iter().filter(|irq| !irq.actions.is_empty()) {
             let Movable::No(answer) = &irq.movable else { continue };
             let place = irq.effective.as_ref().filter(|e| !e.is_empty()).or(irq.affinity.as_ref());
@@ -106,14 +113,18 @@ impl Tunable for IrqAffinity {
             }
             let mask = irq.affinity.clone().unwrap_or_default();
             let shared = mask.intersects(&shield.housekeeping);
-            steerable |= shared;
-            let serves =
-                if shared { format!("; it serves CPU {mask}") } else { format!("; {OWN}") };
-            let reason = format!("{REFUSES}{answer}){serves}");
+            let message = is_message(irq);
+            steerable |= shared && message && place.is_some_and(|at| at.intersects(&prepared));
+            let serves = match (message, shared) {
+                (true, true) => format!("it serves CPU {mask}"),
+                (true, false) => OWN.to_owned(),
+                (false, _) => UNKNOWN.to_owned(),
+            };
+            let reason = format!("{REFUSES}{answer}); {serves}");
             remains.immovable.push(Immovable { what: title(irq), reason });
         }
         remains.warnings.extend(untried(machine, shield));
-        let managed = shield.cpus.is_subset(&machine.isolation.managed_irq);
+        let managed = prepared.is_subset(&machine.isolation.managed_irq);
         if steerable && !managed {
             remains.boot.push(BootAdvice {
                 parameter: managed_irq(machine, shield),
@@ -145,10 +156,13 @@ impl Tunable for IrqAffinity {
             how: format!("echo {} > {}{end}", away(mask, shield), path(irq)),
         };
         Some(match &irq.movable {
+            Movable::No(answer) if !is_message(irq) => {
+                Err(format!("the kernel refuses to move it ({answer}); {UNKNOWN}"))
+            }
             Movable::No(answer) if !mask.intersects(&shield.housekeeping) => {
                 Err(format!("the kernel refuses to move it ({answer}); {OWN}"))
             }
-            Movable::No(answer) if shield.cpus.is_subset(&machine.isolation.managed_irq) => {
+            Movable::No(answer) if preparable(shield).is_subset(&machine.isolation.managed_irq) => {
                 let covered = "isolcpus=managed_irq has the shield already";
                 Err(format!("the kernel refuses to move it ({answer}), and {covered}"))
             }
@@ -202,6 +216,13 @@ fn untried(machine: &Machine, shield: &Shield) -> Option<String> {
     })
 }
 
+/// Whether an interrupt is a message of a device, as those are that the kernel manages: it spreads
+/// the queues of devices that ask for that (pci_alloc_irq_vectors_affinity() in
+/// drivers/pci/msi/api.c, 6.12). That one which is refused is managed is a guess, if a good one.
+fn is_message(irq: &Irq) -> bool {
+    irq.chip.contains("MSI")
+}
+
 /// The kernel's answer in the reason of one that stays.
 fn answer_in(reason: &str) -> &str {
     let answer = reason.strip_prefix(REFUSES).and_then(|rest| rest.split_once(')'));
@@ -210,7 +231,7 @@ fn answer_in(reason: &str) -> &str {
 
 /// The boot parameter that sends managed interrupts to other CPUs of their masks.
 fn managed_irq(machine: &Machine, shield: &Shield) -> String {
-    format!("isolcpus=managed_irq,{}", machine.isolation.managed_irq.union(&shield.cpus))
+    format!("isolcpus=managed_irq,{}", machine.isolation.managed_irq.union(&preparable(shield)))
 }
 
 fn path(irq: &Irq) -> String {

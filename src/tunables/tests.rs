@@ -196,6 +196,47 @@ fn managed_irq_is_reported_not_failed() {
 }
 
 #[test]
+fn an_interrupt_that_is_refused_and_no_message_is_not_told_to_be_managed() {
+    let mut m = plain(4);
+    let no = || Movable::No("EPERM: not permitted".to_owned());
+    m.irqs = vec![irq(9, "acpi", "0-3", no()), irq(30, "hisi_sas", "3", no())];
+    m.irqs[0].effective = Some(set("3"));
+    for irq in &mut m.irqs {
+        irq.chip = "IO-APIC".to_owned();
+    }
+    let plan = plan(&m, &wish()).unwrap();
+    for stays in &plan.immovable {
+        assert!(stays.reason.ends_with("is not known"), "{}", stays.reason);
+    }
+    assert_eq!(plan.immovable.len(), 2);
+    assert!(!plan.boot.iter().any(|advice| advice.parameter.contains("managed_irq")));
+    for culprit in ["IRQ 9 acpi", "IRQ 30 hisi_sas"] {
+        let why = remedy(&m, &shield(&m), Cause::Irq, culprit).unwrap_err().unwrap();
+        assert!(why.ends_with("is not known"), "{why}");
+    }
+}
+
+#[test]
+fn what_is_advised_for_the_boot_leaves_the_boot_cpu_out() {
+    let mut m = plain(4);
+    m.isolation.nohz_full = Some(CpuSet::new());
+    m.irqs.push(irq(30, "nvme0q4", "2-3", Movable::No("EPERM: not permitted".to_owned())));
+    let boot = |m: &Machine| -> (Vec<String>, bool) {
+        let plan = plan(m, &Wish { cpus: Some(set("0-2")), ..Wish::default() }).unwrap();
+        let told = plan.warnings.iter().any(|it| it.starts_with("the tick of CPU 0 cannot"));
+        (plan.boot.into_iter().map(|advice| advice.parameter).collect(), told)
+    };
+    let words = ["isolcpus=managed_irq,1-2", "nohz_full=1-2", "rcu_nocbs=1-2"];
+    assert_eq!(boot(&m), (words.map(str::to_owned).to_vec(), true));
+    // After that boot there is nothing more to advise, and the tick of CPU 0 is still there.
+    m.isolation.nohz_full = Some(set("1-2"));
+    m.isolation.managed_irq = set("1-2");
+    assert_eq!(boot(&m), (Vec::new(), true));
+    let others = plan(&m, &Wish { cpus: Some(set("2")), ..Wish::default() }).unwrap();
+    assert!(!others.warnings.iter().any(|it| it.contains("CPU 0")), "{:?}", others.warnings);
+}
+
+#[test]
 fn a_plan_of_a_normal_user_says_what_was_not_tried() {
     let denied = || Movable::Unknown("EACCES: Permission denied".to_owned());
     let mut m = plain(4);
