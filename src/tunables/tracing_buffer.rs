@@ -5,7 +5,7 @@ use super::{Tunable, Wanted, Wants};
 use crate::causes::Cause;
 use crate::change::{Compare, Risk};
 use crate::plan::Shield;
-use crate::survey::Machine;
+use crate::survey::{Machine, Reading};
 use cpushield_linux::text::size::will_grow;
 
 #[derive(Debug)]
@@ -71,12 +71,49 @@ impl Tunable for TracingBuffer {
             return Wants::Nothing("each trace of this kernel has buffers of its own".to_owned());
         }
         let (Some(size), Some(switch)) = (now(SIZE), now(SWITCH)) else {
-            return Wants::Nothing("this kernel has no trace of switches".to_owned());
+            let missing = [SIZE, SWITCH].map(|file| format!("{tracefs}/{file}"));
+            let why = missing.iter().find_map(|path| why_none(machine, path));
+            return Wants::Nothing(why.unwrap_or_default());
         };
         let path = format!("{tracefs}/{SWITCH}");
         let reason = "the kernel enlarges its main buffer now, not when somebody traces";
         let switch = Some(switch.to_owned());
         let wanted = Wanted::over(switch, &path, "0", Compare::Again, reason);
         Wants::Changes(vec![wanted.already(!will_grow(size))])
+    }
+}
+
+/// Why a file has no text; `None` when it has.
+fn why_none(machine: &Machine, path: &str) -> Option<String> {
+    match machine.settings.get(path) {
+        Some(Reading::Value(_)) => None,
+        Some(Reading::Unreadable(reason)) => Some(format!("{path} cannot be read: {reason}")),
+        Some(Reading::Absent) | None => Some(format!("{path} is not there")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{choose, fake::plain};
+    use crate::policy::Wish;
+
+    #[test]
+    fn what_could_not_be_read_is_told_as_that_and_not_as_the_kernels_lack() {
+        let mut m = plain(2);
+        m.tracing.tracefs = Some("/t".to_owned());
+        let shield = choose(&m, &Wish::default()).unwrap().shield;
+        let why = |m: &Machine| match TracingBuffer.wants(m, &shield) {
+            Wants::Nothing(why) => why,
+            Wants::Changes(wanted) => format!("{} changes", wanted.len()),
+        };
+        m.settings.insert(format!("/t/{SIZE}"), Reading::Value("7 (expanded: 1408)".to_owned()));
+        assert_eq!(why(&m), format!("/t/{SWITCH} is not there"));
+        let now = Reading::Unreadable("EACCES: Permission denied".to_owned());
+        m.settings.insert(format!("/t/{SWITCH}"), now);
+        assert_eq!(why(&m), format!("/t/{SWITCH} cannot be read: EACCES: Permission denied"));
+        let now = Reading::Value("0".to_owned());
+        m.settings.insert(format!("/t/{SWITCH}"), now);
+        assert_eq!(why(&m), "1 changes");
     }
 }
