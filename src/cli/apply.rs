@@ -5,6 +5,7 @@ use super::boot::{BootArgs, WriteArgs};
 use super::shielding::{Origin, shield};
 use super::wish::WishArgs;
 use crate::apply::{ApplyError, Progress, check};
+use crate::change::When;
 use crate::failure::Failure;
 use crate::plan::Plan;
 use crate::policy::Wish;
@@ -94,7 +95,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
 fn plan(host: &Host, store: &Store, args: &Args) -> Result<(Plan, Option<Made>), Failure> {
     let Some(file) = &args.plan else {
         let machine = super::surveyed(host, store);
-        let wish = args.wish.asked(host, &machine)?.wish;
+        let wish = args.wish.asked(host, &machine, When::Runtime)?.wish;
         return Ok((crate::plan::plan(&machine, &wish)?, Some((machine, wish))));
     };
     let stdin = Path::new("/dev/stdin");

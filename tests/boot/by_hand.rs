@@ -15,7 +15,7 @@ fn told(machine: &str, wish: Wish) -> (Vec<String>, String) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines").join(machine).join("root");
     let asked = Asked { wish, kernels: None };
     let plan = planned(&Host::recorded(&root).unwrap(), &asked).unwrap();
-    (words(&plan).into_iter().map(str::to_owned).collect(), boot_plan_text(&plan))
+    (words(&plan).into_iter().map(str::to_owned).collect(), boot_plan_text(&plan, usize::MAX))
 }
 
 #[test]
