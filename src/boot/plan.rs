@@ -166,9 +166,9 @@ pub fn plan(
     let shown = kernels.shown(&given);
     let mut warnings = worth_knowing(found, machine, &shown, older(&targets, &parameters));
     warnings.extend(asked_for_here(machine, &shield, &parameters));
-    let by_hand = |now: Option<&str>, arch, parameters: &[Wanted]| match menu {
+    let instructions = match menu {
         Some(_) => Vec::new(),
-        None => by_hand::steps(host, now, arch, parameters),
+        None => by_hand::steps(host, machine.kernel.cmdline.as_deref(), arch, &parameters),
     };
     Ok(BootPlan {
         schema: SCHEMA,
@@ -182,7 +182,7 @@ pub fn plan(
         next: next(found),
         warnings,
         rule: kernels.rule,
-        instructions: by_hand(machine.kernel.cmdline.as_deref(), arch, &parameters),
+        instructions,
         kernels: shown,
         parameters,
     })

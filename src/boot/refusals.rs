@@ -28,7 +28,7 @@ const UNKNOWN: &str = "Unknown kernel command line parameters \"";
 /// What the kernel said of a word that it did not take as written.
 #[must_use]
 pub fn of(log: &[String], word: &str) -> Vec<String> {
-    let name = word.split_once('=').map_or(word, |(name, _)| name);
+    let name = name_of(word);
     let about = |line: &&String| {
         let known = MESSAGES.iter().any(|(begin, names)| {
             line.starts_with(begin) && names.iter().any(|it| cmdline::same_name(it, name))
@@ -43,8 +43,11 @@ pub fn of(log: &[String], word: &str) -> Vec<String> {
 /// A sentence of it.
 #[must_use]
 pub fn told(word: &str, said: &str) -> String {
-    let name = word.split_once('=').map_or(word, |(name, _)| name);
-    format!("the kernel said of {name}: {said}")
+    format!("the kernel said of {}: {said}", name_of(word))
+}
+
+fn name_of(word: &str) -> &str {
+    word.split_once('=').map_or(word, |(name, _)| name)
 }
 
 #[cfg(test)]

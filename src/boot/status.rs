@@ -27,7 +27,8 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
         }
     }
     // Without a log nothing is said of refusals; what is in force shows all the same.
-    let log = host.kernel_log().unwrap_or_default();
+    let any_booted = words.iter().any(|word| line::has(&booted, word));
+    let log = if any_booted { host.kernel_log().unwrap_or_default() } else { Vec::new() };
     let written = |word: &str| found.entries.iter().any(|entry| line::has(&entry.args, word));
     let words: Vec<WordStatus> = words
         .iter()

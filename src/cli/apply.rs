@@ -101,13 +101,15 @@ fn plan(host: &Host, store: &Store, args: &Args) -> Result<(Plan, Option<Made>),
     let stdin = Path::new("/dev/stdin");
     let text = read_document(if file.as_os_str() == "-" { stdin } else { file })?;
     let plan = Plan::parse(&text, &file.display().to_string())?;
-    // What would not be done is not shown either.
-    check(host, &plan).map_err(|error| {
-        let recorded = args.dry_run && matches!(error, ApplyError::Stale { .. });
-        let failure = Failure::from(error);
-        let hint = "or name the machine that it is for: --root DIR";
-        if recorded { failure.hint(hint) } else { failure }
-    })?;
+    if args.dry_run {
+        // What would not be done, for `apply` looks by itself, is not shown either.
+        check(host, &plan).map_err(|error| {
+            let stale = matches!(error, ApplyError::Stale { .. });
+            let failure = Failure::from(error);
+            let hint = "or name the machine that it is for: --root DIR";
+            if stale { failure.hint(hint) } else { failure }
+        })?;
+    }
     Ok((plan, None))
 }
 

@@ -7,7 +7,7 @@ use crate::apply;
 use crate::boot::{self, early};
 use crate::failure::{Failure, Kind};
 use crate::latency::instruments;
-use crate::plan::{Refused, plan};
+use crate::plan::{in_use, plan};
 use crate::report::trial as report;
 use crate::run::Place;
 use crate::survey::{Machine, survey};
@@ -231,15 +231,7 @@ fn cpus(host: &Host, machine: &Machine, matrix: &Matrix) -> Result<(CpuSet, CpuS
     let list = |text: &String| CpuSet::parse_list(text, present.last());
     let given = matrix.cpus.as_ref().map(list).transpose();
     let given = given.map_err(|error| Failure::usage(error.to_string()))?;
-    if let Some(cpus) = &given {
-        let (missing, offline) = (cpus.minus(&present), cpus.minus(&machine.topology.online));
-        if !missing.is_empty() {
-            return Err(Refused::NoSuchCpu { cpus: missing, present }.into());
-        }
-        if !offline.is_empty() {
-            return Err(Refused::Offline { cpus: offline }.into());
-        }
-    }
+    given.as_ref().map_or(Ok(()), |cpus| in_use(machine, cpus))?;
     let mut found = given.clone().map(|cpus| (cpus.clone(), cpus));
     // Every shield is planned, so that what cannot be made is told before anything is.
     for (n, row) in matrix.rows.iter().filter(|row| row.shield).enumerate() {

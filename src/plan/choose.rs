@@ -62,6 +62,23 @@ pub fn choose(machine: &Machine, wish: &Wish) -> Result<Choice, Refused> {
     Ok(Choice { shield, why: told.why, warnings: told.warnings })
 }
 
+/// Whether all CPUs of a list are in this machine, and online.
+///
+/// # Errors
+/// Names those that are not.
+pub fn in_use(machine: &Machine, list: &CpuSet) -> Result<(), Refused> {
+    let topology = &machine.topology;
+    let known = topology.present.union(&topology.online);
+    let unknown = list.minus(&known);
+    let offline = list.minus(&topology.online);
+    if !unknown.is_empty() {
+        return Err(Refused::NoSuchCpu { cpus: unknown, present: known });
+    } else if !offline.is_empty() {
+        return Err(Refused::Offline { cpus: offline });
+    }
+    Ok(())
+}
+
 /// The user's list, when it is safe.
 fn listed(
     machine: &Machine,
@@ -70,16 +87,11 @@ fn listed(
     told: &mut Told,
 ) -> Result<CpuSet, Refused> {
     let topology = &machine.topology;
-    let known = topology.present.union(&topology.online);
-    let unknown = list.minus(&known);
-    let offline = list.minus(&topology.online);
     if list.is_empty() {
         return Err(Refused::EmptyList);
-    } else if !unknown.is_empty() {
-        return Err(Refused::NoSuchCpu { cpus: unknown, present: known });
-    } else if !offline.is_empty() {
-        return Err(Refused::Offline { cpus: offline });
-    } else if topology.online.len() == 1 {
+    }
+    in_use(machine, list)?;
+    if topology.online.len() == 1 {
         return Err(Refused::OneCpu);
     } else if *list == topology.online {
         return Err(Refused::AllCpus { online: list.clone() });

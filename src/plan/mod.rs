@@ -14,7 +14,7 @@ mod properties;
 mod refused;
 mod sites;
 
-pub use choose::{Choice, choose};
+pub use choose::{Choice, choose, in_use};
 pub use document::*;
 pub use groups::named;
 pub use missing::missing;

@@ -333,16 +333,10 @@ impl Host {
     /// # Errors
     /// The kernel's answer.
     pub fn list(&self, path: &str) -> Result<Vec<String>> {
-        self.recorded_error(Verb::Read, path)?;
-        let fail = |e| Error::io(Verb::Read, path, e);
-        let mut names = Vec::new();
-        for entry in fs::read_dir(self.inside(Verb::Read, path)?).map_err(fail)? {
-            names.push(entry.map_err(fail)?.file_name().to_string_lossy().into_owned());
-        }
+        let mut names = self.entries(path, |_| Ok(true))?;
         if !self.live {
             names.retain(|name| name != KEPT_EMPTY);
         }
-        names.sort();
         if let Some(recorder) = &self.recorder {
             recorder.save_dir(path);
         }
@@ -354,12 +348,21 @@ impl Host {
     /// # Errors
     /// The kernel's answer.
     pub fn groups_below(&self, path: &str) -> Result<Vec<String>> {
+        self.entries(path, |entry| Ok(entry.file_type()?.is_dir()))
+    }
+
+    /// The names of the entries that are wanted, sorted.
+    fn entries(
+        &self,
+        path: &str,
+        wanted: impl Fn(&fs::DirEntry) -> io::Result<bool>,
+    ) -> Result<Vec<String>> {
         self.recorded_error(Verb::Read, path)?;
         let fail = |e| Error::io(Verb::Read, path, e);
         let mut names = Vec::new();
         for entry in fs::read_dir(self.inside(Verb::Read, path)?).map_err(fail)? {
             let entry = entry.map_err(fail)?;
-            if entry.file_type().map_err(fail)?.is_dir() {
+            if wanted(&entry).map_err(fail)? {
                 names.push(entry.file_name().to_string_lossy().into_owned());
             }
         }

@@ -1,11 +1,11 @@
 //! The kernel's log.
 
+use crate::calls::open;
 use crate::error::{Error, Result, Verb};
 use crate::host::Host;
 use crate::text::kmsg;
-use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 const KMSG: &str = "/dev/kmsg";
 
@@ -25,9 +25,8 @@ impl Host {
             return self.read(KMSG).map(|text| text.lines().filter_map(kept).collect());
         }
         let fail = |e| Error::io(Verb::Read, KMSG, e);
-        let mut options = OpenOptions::new();
-        let mut file =
-            options.read(true).custom_flags(libc::O_NONBLOCK).open(KMSG).map_err(fail)?;
+        let access = libc::O_RDONLY | libc::O_NONBLOCK;
+        let mut file = open(Path::new(KMSG), access).map_err(fail)?;
         let (mut said, mut record) = (Vec::new(), vec![0; RECORD_BYTES]);
         loop {
             match file.read(&mut record) {

@@ -85,12 +85,14 @@ fn take(
     section: &mut String,
     config: &mut Config,
 ) -> Result<(), (String, Wrong)> {
-    let file_name = file.name.to_owned();
     for (_, number, line) in lines(file.text) {
         let line = line.trim();
         if let Some(other) = line.strip_prefix("include").filter(|it| it.starts_with([' ', '\t'])) {
             if file.depth == DEPTH_MAX {
-                return Err((file_name, (number, "files include each other without an end")));
+                return Err((
+                    file.name.to_owned(),
+                    (number, "files include each other without an end"),
+                ));
             }
             // One that is not there says nothing.
             if let Some(text) = read(other.trim()) {
@@ -102,7 +104,7 @@ fn take(
         if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.split(']').next()) {
             *section = name.to_ascii_lowercase();
             if section == "tryboot" {
-                config.tryboot.get_or_insert((file_name.clone(), number));
+                config.tryboot.get_or_insert((file.name.to_owned(), number));
             }
             continue;
         }
@@ -113,7 +115,7 @@ fn take(
             ("os_prefix", "all") => value.trim().clone_into(&mut config.prefix),
             ("cmdline" | "os_prefix", _) => {
                 let why = "which command line counts depends on a condition";
-                return Err((file_name, (number, why)));
+                return Err((file.name.to_owned(), (number, why)));
             }
             _ => {}
         }

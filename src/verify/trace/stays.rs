@@ -242,10 +242,7 @@ impl Stays {
             (What::Syscall, With::Number(n)) => self.syscall(at, n),
             (What::SyscallEnd, _) => self.syscall_end(at),
             (What::UserExit, _) => self.user_exit(at),
-            (What::UserEnter, _) => {
-                self.tracked = true;
-                self.user_enter(at);
-            }
+            (What::UserEnter, _) => self.user_enter(at),
             _ => {}
         }
         if let Some(stay) = &mut self.stay {

@@ -276,6 +276,7 @@ impl Stays {
     }
 
     pub(super) fn user_enter(&mut self, at: u64) {
+        self.tracked = true;
         if !self.ours || self.task == Some(0) {
             return;
         }
