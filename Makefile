@@ -3,7 +3,14 @@
 .PHONY: help try test check build bench fuzz install pages uninstall guests clean
 PREFIX ?= /usr/local
 SHARE = $(DESTDIR)$(PREFIX)/share
+# A packager (DESTDIR) is no root and has what it takes to build: no sudo, no package manager.
+ifneq ($(DESTDIR),)
+SUDO :=
+NEED :=
+else
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+NEED := scripts/need rust
+endif
 
 help:
 	@echo 'make try      build, shield a CPU for a few seconds, prove it, put everything back'
@@ -13,7 +20,7 @@ help:
 	@echo 'make guests   make the guests (kernels and a root from Debian, cached)'
 	@echo 'make fuzz     every fuzz target for FUZZ_SECONDS (60) each'
 	@echo 'make build    the static binary'
-	@echo 'make install  the static binary into PREFIX/bin (PREFIX=$(PREFIX)); make pages: man pages, completions'
+	@echo 'make install  the static binary, man pages and completions into PREFIX ($(PREFIX)); DESTDIR=DIR for packages'
 	@echo 'make uninstall  put back what it changed, boot files too, and remove it'
 
 try:
@@ -45,13 +52,18 @@ fuzz:
 	@scripts/fuzz
 
 install:
-	@scripts/need rust
-	@binary=$$(scripts/static) && $(SUDO) install -D -m 755 "$$binary" "$(DESTDIR)$(PREFIX)/bin/cpushield"
+	@$(NEED)
+	@set -e; binary=$$(scripts/static); made=$$(mktemp -d); trap 'rm -rf "$$made"' EXIT; \
+	$(SUDO) install -D -m 755 "$$binary" "$(DESTDIR)$(PREFIX)/bin/cpushield"; \
+	$(PAGES)
 
 pages:
-	@scripts/need rust
-	@set -e; made=$$(mktemp -d); trap 'rm -rf "$$made"' EXIT; \
-	cargo xtask man "$$made/man"; cargo xtask completions "$$made/completions"; cd "$$made"; \
+	@$(NEED)
+	@set -e; made=$$(mktemp -d); trap 'rm -rf "$$made"' EXIT; $(PAGES)
+
+# The chore that makes them is built as the binary is, so that most of it is built already.
+PAGES = scripts/static xtask man "$$made/man"; scripts/static xtask completions "$$made/completions"; \
+	cd "$$made"; \
 	$(SUDO) install -D -m 644 -t "$(SHARE)/man/man1" man/*; \
 	$(SUDO) install -D -m 644 completions/cpushield.bash "$(SHARE)/bash-completion/completions/cpushield"; \
 	$(SUDO) install -D -m 644 completions/_cpushield "$(SHARE)/zsh/site-functions/_cpushield"; \

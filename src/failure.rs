@@ -2,11 +2,14 @@
 //! from errors of the stages are here, so that wording and hints sit together.
 
 use crate::verify::WatchError;
+use clap::error::{ContextKind, ContextValue};
+use serde::Serialize;
 use std::fmt;
 use std::process::ExitCode;
 
 /// The kind of a failure; it decides the exit code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// A verdict or a gate does not hold. A result, not an error.
     DoesNotHold,
@@ -18,6 +21,8 @@ pub enum Kind {
     Undone,
     /// It failed half-way and not everything could be undone; the journal is kept.
     NotUndone,
+    /// `run` failed before the program was started.
+    NotStarted,
     /// The command of `run` is there but cannot be executed.
     NotExecutable,
     /// The command of `run` is not there.
@@ -33,9 +38,8 @@ impl Kind {
         match self {
             Kind::DoesNotHold => 1,
             Kind::Usage => 2,
-            Kind::Machine => 3,
-            Kind::Undone => 4,
-            Kind::NotUndone => 5,
+            Kind::Machine | Kind::Undone | Kind::NotUndone => 3,
+            Kind::NotStarted => 125,
             Kind::NotExecutable => 126,
             Kind::NotFound => 127,
             Kind::Bug => 70,
@@ -106,12 +110,38 @@ impl From<cpushield_linux::Error> for Failure {
         }
         message.push_str(&format!("\n  cause: {}", error.reason()));
         let failure = Failure::machine(message);
+        if matches!(error.cause, cpushield_linux::error::Cause::NotRegular(_)) {
+            return failure.hint("cpushield did not put it there: look at it, and move it away");
+        }
         match error.errno() {
             Some(1 | 13) if cpushield_linux::process::effective_user() != 0 => {
                 failure.hint("run it as root")
             }
             _ => failure,
         }
+    }
+}
+
+impl From<clap::Error> for Failure {
+    fn from(error: clap::Error) -> Failure {
+        let text = error.to_string();
+        // A message, then the usage and where to find help, each a paragraph.
+        let message = text.split("\n\n").next().unwrap_or_default();
+        let message = message.strip_prefix("error: ").unwrap_or(message).trim_end();
+        let mut failure = Failure::usage(message);
+        for (kind, value) in error.context() {
+            match (kind, value) {
+                (
+                    ContextKind::SuggestedSubcommand | ContextKind::SuggestedValue,
+                    ContextValue::String(near),
+                ) => failure = failure.hint(format!("did you mean {near}?")),
+                (ContextKind::SuggestedSubcommand, ContextValue::Strings(near)) => {
+                    failure = failure.hint(format!("did you mean {}?", near.join(" or ")));
+                }
+                _ => {}
+            }
+        }
+        failure
     }
 }
 
@@ -205,7 +235,7 @@ impl From<crate::apply::LoadError> for Failure {
     fn from(error: crate::apply::LoadError) -> Failure {
         match error {
             crate::apply::LoadError::Access(error) => error.into(),
-            crate::apply::LoadError::Journal(error) => not_a_journal(crate::apply::JOURNAL, &error),
+            crate::apply::LoadError::Journal { path, error } => not_a_journal(&path, &error),
         }
     }
 }
@@ -332,9 +362,12 @@ impl From<crate::run::RunError> for Failure {
             RunError::Task { hint, .. } => {
                 Failure { kind: Kind::Machine, message, hints: hint.into_iter().collect() }
             }
-            RunError::Journal(crate::apply::LoadError::Access(error))
-            | RunError::Machine(error) => error.into(),
-            RunError::Journal(_) | RunError::Record(_) => Failure::machine(message),
+            RunError::Unfinished { unfinished, .. } => {
+                Failure::machine(message).hint(unfinished.advice())
+            }
+            RunError::Journal(error) => error.into(),
+            RunError::Machine(error) => error.into(),
+            RunError::Record(_) => Failure::machine(message),
         }
     }
 }
@@ -352,7 +385,7 @@ impl From<crate::boot::BootError> for Failure {
         match error {
             BootError::Access(error) => error.into(),
             BootError::Refused(refused) => refused.into(),
-            BootError::BootCpu { .. } => Failure::machine(message).hint("leave CPU 0 out"),
+            BootError::BootCpu { .. } => Failure::usage(message).hint("leave CPU 0 out"),
             BootError::NotPlain { .. } => {
                 Failure::usage(message).hint("a pattern looks like *-rt-* or 6.12.*")
             }
@@ -364,11 +397,17 @@ impl From<crate::boot::BootError> for Failure {
                 Failure::usage(message).hint(format!("cpushield explain {name}"))
             }
             BootError::NoKernel { .. } => {
-                Failure::machine(message).hint("choose others: --kernels GLOB")
+                Failure::usage(message).hint("choose others: --kernels GLOB")
             }
             BootError::Conflict { .. } => Failure::machine(message).hint(
                 "change it there, with GRUB run update-grub, and try again; nothing was written",
             ),
+            BootError::ListsDiffer { isolcpus, .. } if isolcpus.is_empty() => {
+                Failure::machine(message).hint("take isolcpus= out where it is given")
+            }
+            BootError::ListsDiffer { isolcpus, .. } => Failure::machine(message).hint(format!(
+                "take isolcpus= out where it is given, or give both the same list: --cpus {isolcpus}"
+            )),
             BootError::Active { .. } => {
                 Failure::machine(message).hint("take them back first: cpushield undo --boot")
             }
@@ -400,6 +439,7 @@ impl From<crate::boot::BootError> for Failure {
             BootError::Killed => Failure::new(Kind::Bug, message),
             BootError::Unparsable { .. }
             | BootError::ByHand { .. }
+            | BootError::NothingApplies { .. }
             | BootError::Wrong { .. }
             | BootError::Journal { .. }
             | BootError::NoRoom { .. } => Failure::machine(message),

@@ -1,8 +1,7 @@
-//! Parse, dispatch, show the failure, exit code.
+//! The words of the command line go to [`cli::run_words`]; its exit code comes back.
 #![forbid(unsafe_code)]
 
-use clap::Parser;
-use cpushield::{cli, ui};
+use cpushield::cli;
 use std::process::ExitCode;
 
 // musl's own asks the kernel for memory, and gives it back, at every second file that is read: a
@@ -12,11 +11,5 @@ use std::process::ExitCode;
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
 fn main() -> ExitCode {
-    match cli::dispatch(cli::Cli::parse()) {
-        Ok(status) => status,
-        Err(failure) => {
-            ui::show_failure(&failure);
-            failure.exit_code()
-        }
-    }
+    cli::run_words(&cpushield_linux::process::arguments())
 }

@@ -25,6 +25,16 @@ pub enum Workload {
     Vm,
 }
 
+impl std::fmt::Display for Workload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Workload::Polling => "polling",
+            Workload::Cyclic => "cyclic",
+            Workload::Vm => "vm",
+        })
+    }
+}
+
 /// How much of the machine a shield does not share with everyone else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
@@ -88,6 +98,9 @@ pub struct Limits {
     /// The longest gap in nanoseconds, at most. In a policy with its unit: `"5us"`.
     #[serde(default, rename = "max_gap", deserialize_with = "gap")]
     pub max_gap_ns: Option<u64>,
+    /// Every class of entry must have been watched by two witnesses, or nothing is proven.
+    #[serde(default)]
+    pub two_witnesses: bool,
 }
 
 fn gap<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
@@ -104,7 +117,8 @@ fn gap<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Err
     }
 }
 
-/// Parses a time span with its unit into nanoseconds: `800ns`, `5us`, `1.5ms`, `30s`, `2min`.
+/// Parses a time span with its unit into nanoseconds: `800ns`, `5us`, `1.5ms`, `30s`,
+/// `2m` (or `2min`), `1h`, `1d`.
 ///
 /// # Errors
 /// Says what a span looks like, or how long it may be.
@@ -116,10 +130,13 @@ pub fn parse_span(text: &str) -> Result<u64, String> {
         ("µs", 1_000),
         ("ms", 1_000_000),
         ("s", 1_000_000_000),
+        ("m", 60_000_000_000),
         ("min", 60_000_000_000),
         ("h", HOUR_NS),
+        ("d", 24 * HOUR_NS),
     ];
-    let wrong = || format!("{text:?} is not a time; write a number and a unit, such as 5us or 30s");
+    let wrong =
+        || format!("{text:?} is not a time; write a number and a unit, such as 5us, 30s or 10m");
     let trimmed = text.trim();
     let split = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
     let (number, unit) = trimmed.split_at_checked(split).ok_or_else(wrong)?;
@@ -313,8 +330,8 @@ impl ShieldPolicy {
 /// What the parser of TOML says, without words of a programming language.
 pub(crate) fn plainly(message: &str) -> String {
     const WORDS: &[(&str, &str)] = &[
-        ("expected usize", "expected a whole number"),
-        ("expected u64", "expected a whole number"),
+        ("expected usize", "expected a whole number, 0 or more"),
+        ("expected u64", "expected a whole number, 0 or more"),
         ("expected a boolean", "expected true or false"),
         ("expected a map", "expected a table"),
         ("expected struct ShieldPolicy", "expected a table [shield.NAME]"),
@@ -378,7 +395,9 @@ workload = "vm"
                 ..Wish::default()
             }
         );
-        assert_eq!(rt.limits, Limits { max_entries: Some(0), max_gap_ns: Some(5_000) });
+        let two_witnesses = false;
+        let limits = Limits { max_entries: Some(0), max_gap_ns: Some(5_000), two_witnesses };
+        assert_eq!(rt.limits, limits);
         let vm = policy.shield["vm"].wish("vm", Some(7)).unwrap();
         assert_eq!(vm.cpus, Some("4-7".parse().unwrap()));
         let error = policy.shield(None, "p.toml").unwrap_err().to_string();
@@ -430,7 +449,10 @@ workload = "vm"
             ("5 µs", 5_000),
             ("1.5ms", 1_500_000),
             ("30s", 30_000_000_000),
+            ("2m", 120_000_000_000),
             ("2min", 120_000_000_000),
+            ("1.5h", 5_400_000_000_000),
+            ("1d", 86_400_000_000_000),
         ] {
             assert_eq!(parse_span(text), Ok(ns), "{text}");
         }

@@ -1,10 +1,11 @@
 //! The terminal as a screen of its own: taken over, drawn on, and in any case given back as it was.
 //! What is drawn is somebody else's matter.
 
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use cpushield_linux::terminal::{Input, Keyboard};
+use ratatui::crossterm::terminal;
 use ratatui::{DefaultTerminal, Frame};
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What the user wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,14 +16,18 @@ pub enum Key {
     Up(isize),
     /// Any other letter.
     Letter(char),
-    /// To see it anew: the size has changed.
+    /// To see it drawn again: the size has changed.
     Redraw,
+    /// Nothing any more: the terminal is gone.
+    Gone,
 }
 
 /// The terminal while it is ours. Given back when this is dropped, and before a panic is told.
 #[derive(Debug)]
 pub struct Screen {
     terminal: DefaultTerminal,
+    keyboard: Keyboard,
+    size: Option<(u16, u16)>,
 }
 
 /// A page of scrolling.
@@ -34,7 +39,8 @@ impl Screen {
     /// # Errors
     /// There is none, or it does not do what is asked.
     pub fn take() -> io::Result<Screen> {
-        Ok(Screen { terminal: ratatui::try_init()? })
+        let keyboard = Keyboard::open()?;
+        Ok(Screen { terminal: ratatui::try_init()?, keyboard, size: terminal::size().ok() })
     }
 
     /// Draws anew.
@@ -45,18 +51,23 @@ impl Screen {
         self.terminal.draw(view).map(|_| ())
     }
 
-    /// Waits for a key, at most so long. A signal ends the waiting early.
+    /// Waits for a key, at most this long. A signal ends the wait early.
     ///
     /// # Errors
-    /// The terminal is gone.
+    /// The terminal cannot be read.
     pub fn wait(&mut self, time: Duration) -> io::Result<Option<Key>> {
-        let until = Instant::now() + time;
-        match event::poll(until.saturating_duration_since(Instant::now())) {
-            Ok(false) => Ok(None),
-            Ok(true) => Ok(meaning(&event::read()?)),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
-            Err(error) => Err(error),
+        match self.keyboard.wait(time)? {
+            Input::Typed(bytes) => Ok(key_of(&bytes)),
+            Input::Gone => Ok(Some(Key::Gone)),
+            Input::Nothing => Ok(self.resized().then_some(Key::Redraw)),
         }
+    }
+
+    /// Whether the size is another one than at the last call.
+    fn resized(&mut self) -> bool {
+        let before = self.size;
+        self.size = terminal::size().ok();
+        self.size != before
     }
 }
 
@@ -67,22 +78,19 @@ impl Drop for Screen {
     }
 }
 
-fn meaning(event: &Event) -> Option<Key> {
-    let key = match event {
-        Event::Resize(..) => return Some(Key::Redraw),
-        Event::Key(key) if key.kind != KeyEventKind::Release => key,
-        _ => return None,
-    };
-    let control = key.modifiers.contains(KeyModifiers::CONTROL);
-    match key.code {
-        KeyCode::Char('c' | 'd') if control => Some(Key::Quit),
-        KeyCode::Char('q') | KeyCode::Esc => Some(Key::Quit),
-        KeyCode::Up | KeyCode::Char('k') => Some(Key::Up(1)),
-        KeyCode::Down | KeyCode::Char('j') => Some(Key::Up(-1)),
-        KeyCode::PageUp => Some(Key::Up(PAGE)),
-        KeyCode::PageDown => Some(Key::Up(-PAGE)),
-        KeyCode::Home => Some(Key::Up(isize::MAX)),
-        KeyCode::Char(letter) => Some(Key::Letter(letter)),
+/// The first key of what was typed; more than one come together only when a key is held down.
+/// Keys with more than one byte are those of xterm-ctlseqs, in both modes of the cursor keys.
+fn key_of(bytes: &[u8]) -> Option<Key> {
+    match bytes {
+        [b'q' | 0x03 | 0x04, ..] | [0x1b] => Some(Key::Quit),
+        [b'k', ..] | [0x1b, b'[' | b'O', b'A', ..] => Some(Key::Up(1)),
+        [b'j', ..] | [0x1b, b'[' | b'O', b'B', ..] => Some(Key::Up(-1)),
+        [0x1b, b'[', b'5', b'~', ..] => Some(Key::Up(PAGE)),
+        [0x1b, b'[', b'6', b'~', ..] => Some(Key::Up(-PAGE)),
+        [0x1b, b'[' | b'O', b'H', ..] | [0x1b, b'[', b'1' | b'7', b'~', ..] => {
+            Some(Key::Up(isize::MAX))
+        }
+        [letter, ..] if letter.is_ascii_graphic() => Some(Key::Letter(char::from(*letter))),
         _ => None,
     }
 }
@@ -90,19 +98,25 @@ fn meaning(event: &Event) -> Option<Key> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ratatui::crossterm::event::KeyEvent;
 
     #[test]
-    fn every_usual_way_out_is_a_way_out() {
-        let key = |code, modifiers| meaning(&Event::Key(KeyEvent::new(code, modifiers)));
-        let none = KeyModifiers::NONE;
-        assert_eq!(key(KeyCode::Char('q'), none), Some(Key::Quit));
-        assert_eq!(key(KeyCode::Esc, none), Some(Key::Quit));
-        assert_eq!(key(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Key::Quit));
-        assert_eq!(key(KeyCode::Char('d'), KeyModifiers::CONTROL), Some(Key::Quit));
-        assert_eq!(key(KeyCode::Char('c'), none), Some(Key::Letter('c')));
-        assert_eq!(key(KeyCode::Down, none), Some(Key::Up(-1)));
-        assert_eq!(meaning(&Event::Resize(80, 24)), Some(Key::Redraw));
-        assert_eq!(meaning(&Event::FocusLost), None);
+    fn every_usual_way_out_is_a_way_out_and_half_a_key_is_none() {
+        for way_out in ["q", "\x1b", "\x03", "\x04"] {
+            assert_eq!(key_of(way_out.as_bytes()), Some(Key::Quit), "{way_out:?}");
+        }
+        for (typed, key) in [
+            ("c", Some(Key::Letter('c'))),
+            ("\x1b[B", Some(Key::Up(-1))),
+            ("\x1bOA", Some(Key::Up(1))),
+            ("\x1b[6~", Some(Key::Up(-PAGE))),
+            ("\x1b[H", Some(Key::Up(isize::MAX))),
+            ("\x1b[", None),
+            ("\x1b[5", None),
+            ("\x1b[1;5C", None),
+            ("é", None),
+            ("", None),
+        ] {
+            assert_eq!(key_of(typed.as_bytes()), key, "{typed:?}");
+        }
     }
 }

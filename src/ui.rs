@@ -5,6 +5,7 @@ use crate::failure::{Failure, Kind};
 use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
+use std::cell::Cell;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
@@ -22,12 +23,29 @@ pub enum Format {
 }
 
 /// Where and how a command shows what it has to say.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub struct Ui {
     /// Text or JSON.
     pub format: Format,
     /// Only results, warnings and errors.
     pub quiet: bool,
+    /// Whether something is on standard output already.
+    shown: Cell<bool>,
+}
+
+/// A failure as a document. Its form stays: programs read it.
+#[derive(Debug, Serialize)]
+struct FailureDocument<'a> {
+    schema: u32,
+    error: FailureFields<'a>,
+}
+
+#[derive(Debug, Serialize)]
+struct FailureFields<'a> {
+    kind: Kind,
+    exit_code: u8,
+    message: &'a str,
+    hints: &'a [String],
 }
 
 /// Emphasis by meaning, not by colour.
@@ -66,6 +84,27 @@ impl Tone {
 }
 
 impl Ui {
+    /// One that shows results so; `quiet`: nothing but results, warnings and errors.
+    #[must_use]
+    pub fn new(format: Format, quiet: bool) -> Ui {
+        Ui { format, quiet, shown: Cell::new(false) }
+    }
+
+    /// Shows a failure, on standard error. Where JSON was asked for and nothing is on standard
+    /// output yet, a document about it goes there: what reads one document gets one.
+    pub fn show_failure(&self, failure: &Failure) {
+        say(&format!("{}: {failure}", Tone::Bad.paint("error")));
+        if self.format != Format::Json || self.shown.get() {
+            return;
+        }
+        let Failure { kind, message, hints } = failure;
+        let error = FailureFields { kind: *kind, exit_code: kind.code(), message, hints };
+        if let Ok(text) = serde_json::to_string_pretty(&FailureDocument { schema: 1, error }) {
+            // The failure is told on standard error, whatever becomes of this.
+            let _ = self.print(&text);
+        }
+    }
+
     /// Shows a document: as JSON, or by its text.
     ///
     /// # Errors
@@ -80,7 +119,7 @@ impl Ui {
             Format::Json => serde_json::to_string_pretty(document)
                 .map_err(|e| Failure::new(Kind::Bug, format!("cannot make JSON: {e}")))?,
         };
-        print(&out).map(|_| ())
+        self.print(&out).map(|_| ())
     }
 
     /// Shows a text as it is.
@@ -88,7 +127,7 @@ impl Ui {
     /// # Errors
     /// Standard output cannot be written; a closed pipe is not an error.
     pub fn text(&self, text: &str) -> Result<(), Failure> {
-        print(text).map(|_| ())
+        self.print(text).map(|_| ())
     }
 
     /// Shows one document of many, on a line of its own; `false` when nobody reads any more.
@@ -98,7 +137,12 @@ impl Ui {
     pub fn line<T: Serialize>(&self, document: &T) -> Result<bool, Failure> {
         let line = serde_json::to_string(document)
             .map_err(|e| Failure::new(Kind::Bug, format!("cannot make JSON: {e}")))?;
-        print(&line)
+        self.print(&line)
+    }
+
+    fn print(&self, text: &str) -> Result<bool, Failure> {
+        self.shown.set(true);
+        print(text)
     }
 
     /// Whether standard output is a terminal.
@@ -194,11 +238,6 @@ impl Bar {
     pub fn end(&self) {
         self.bar.finish_and_clear();
     }
-}
-
-/// Shows a failure, on standard error.
-pub fn show_failure(failure: &Failure) {
-    say(&format!("{}: {failure}", Tone::Bad.paint("error")));
 }
 
 fn say(line: &str) {

@@ -145,6 +145,7 @@ fn recording((trace, texts, events): (TraceDat, Texts, Vec<(String, String)>)) -
         workload: Vec::new(),
         tasks: HashMap::new(),
         gaps: Vec::new(),
+        stacks: true,
         spool,
     }
 }

@@ -179,7 +179,7 @@ fn what_is_no_measurement_is_not_gone_on_with() {
     let file = scratch.0.join("x.json");
     fs::write(&file, "{}").unwrap();
     for (words, code, wanted) in [
-        (["--resume", "/nonexistent/x.json"], 3, "cannot read /nonexistent/x.json"),
+        (["--resume", "/nonexistent/x.json"], 2, "cannot read /nonexistent/x.json"),
         (["--resume", file.to_str().unwrap()], 2, "expected a document of cpushield"),
         (["-o", "/nonexistent/x.json"], 3, "cannot write /nonexistent/x.json"),
     ] {

@@ -236,6 +236,6 @@ fn orders_that_make_no_sense_are_told_at_once() {
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains(&format!("CPU {beyond} is not online")), "{said}");
+    assert!(said.contains(&format!("CPU {beyond} is not in this machine")), "{said}");
     assert_eq!(output.status.code(), Some(2));
 }

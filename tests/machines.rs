@@ -55,7 +55,6 @@ fn ours(machine: &Machine) -> BTreeMap<&'static str, Division> {
         ("node", nodes),
         ("package", division(machine, |cpu| Some(&cpu.package_cpus))),
         ("core", division(machine, |cpu| Some(&cpu.siblings))),
-        ("L1d", division(machine, |cpu| cpu.sharing(1))),
         ("L2", division(machine, |cpu| cpu.sharing(2))),
         ("L3", division(machine, |cpu| cpu.sharing(3))),
     ])
@@ -83,7 +82,6 @@ fn lscpu(text: &str) -> BTreeMap<&'static str, Division> {
         let shared: Vec<&str> = shared.split(':').collect();
         for (name, value) in caches.iter().zip(&shared).filter(|_| caches.len() == shared.len()) {
             match *name {
-                "L1d" => put("L1d", value),
                 "L2" | "L2d" => put("L2", value),
                 "L3" => put("L3", value),
                 _ => {}
@@ -118,7 +116,6 @@ fn lstopo(text: &str) -> BTreeMap<&'static str, Division> {
             "Package" => "package",
             "L3Cache" => "L3",
             "L2Cache" => "L2",
-            "L1dCache" => "L1d",
             "Core" => "core",
             "NUMANode" => {
                 // Its CPUs are those of the object above, also those printed later.
@@ -409,29 +406,60 @@ fn by_shape(root: &Path) -> BTreeMap<String, Vec<PathBuf>> {
     shapes
 }
 
-/// Files whose text stands for itself: any text is as good as another.
+/// Files whose text stands for itself: any text is as good as another. And those of older
+/// recordings that are not read any more, because another file says the same or nothing needs it.
 const OPAQUE: &[&str] = &[
     ".dockerenv",
     ".gitkeep",
     "arch",
     "available_clocksource",
     "boot_id",
+    "cluster_cpus",
+    "cluster_id",
     "cmdline",
     "control",
+    "core_id",
     "cpuinfo",
     "cpuset.cpus",
     "current_clocksource",
     "current_driver",
+    "die_cpus",
+    "die_id",
     "filesystems",
     "msi_irqs/#",
     "name",
     "osrelease",
     "parameters/policy",
     "smp_affinity",
+    "smp_affinity_list",
     "tasks",
     "type",
     "version",
 ];
+
+#[test]
+fn a_recording_keeps_what_only_directories_and_links_tell() {
+    let dir = fresh("bare");
+    let sys = dir.join("sys/devices/system");
+    for cpu in ["cpu0", "cpu1"] {
+        fs::create_dir_all(sys.join("cpu").join(cpu)).unwrap();
+    }
+    fs::create_dir_all(sys.join("node/node0")).unwrap();
+    fs::create_dir_all(sys.join("node/node1")).unwrap();
+    for (node, cpu) in [("node0", "cpu0"), ("node1", "cpu1")] {
+        let link = sys.join("node").join(node).join(cpu);
+        std::os::unix::fs::symlink(format!("../../cpu/{cpu}"), link).unwrap();
+    }
+    fs::create_dir_all(dir.join("proc")).unwrap();
+    let model = "system type : generic\n\nprocessor : 0\nModel Name : Loongson-3A5000-HV\n";
+    fs::write(dir.join("proc/cpuinfo"), model).unwrap();
+    let machine = survey(&Host::recorded(&dir).unwrap(), &[]);
+    assert_eq!(machine.topology.online.to_string(), "0-1");
+    let nodes: Vec<String> = machine.topology.nodes.iter().map(|it| it.cpus.to_string()).collect();
+    assert_eq!(nodes, ["0", "1"]);
+    assert_eq!(machine.topology.model.as_deref(), Some("Loongson-3A5000-HV"));
+    assert_recording_is_the_machine("bare-again", Host::recorded(&dir).unwrap());
+}
 
 #[test]
 fn damaged_files_are_notes_and_never_failures() {

@@ -4,8 +4,8 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use hdrhistogram::Histogram;
-use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
+use clap::Parser;
+use cpushield::cli::Cli;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::Write;
@@ -15,10 +15,9 @@ use std::process::Command;
 #[path = "support/browser.rs"]
 mod browser;
 use browser::Browser;
-
-/// A name as an enemy would choose it.
-const HOSTILE: &str = "</script><script>window.hacked=1</script><img src=x onerror=\"window.hacked=2\
-                       \">'\"&lt;\u{1b}[31m\u{202e}\u{0}";
+#[path = "support/documents.rs"]
+mod documents;
+use documents::{HOSTILE, latency, verified};
 
 fn not_run(why: &str) {
     let _ = writeln!(std::io::stderr(), "NOT RUN: {why}");
@@ -53,99 +52,6 @@ impl Drop for Dir {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
-}
-
-/// A histogram as documents have it.
-fn histogram(counts: &[(u64, u64)]) -> String {
-    let mut histogram = Histogram::<u64>::new_with_bounds(1, 1 << 40, 3).unwrap();
-    counts.iter().for_each(|(ns, count)| histogram.record_n(*ns, *count).unwrap());
-    let mut bytes = Vec::new();
-    V2DeflateSerializer::new().serialize(&histogram, &mut bytes).unwrap();
-    STANDARD.encode(bytes)
-}
-
-/// Latencies of threads on these CPUs around `typical_ns`.
-fn latency(cpus: &[usize], seconds: u64, per_second: u64, typical_ns: u64) -> Value {
-    let each = seconds * per_second;
-    let series = cpus.iter().map(|cpu| {
-        // Each power of two is half as frequent as the one before it.
-        let counts: Vec<(u64, u64)> = (0..2000)
-            .map(|n: u64| (typical_ns + n * n * typical_ns / 4000, (each / 2) >> (n / 60)))
-            .filter(|(_, count)| *count > 0)
-            .collect();
-        let (worst, samples) = (counts.last().unwrap().0, counts.iter().map(|c| c.1).sum::<u64>());
-        let moments: Vec<u64> = (0..600).map(|n| typical_ns * (2 + n * 7919 % 23)).collect();
-        json!({
-            "cpu": cpu, "period_ns": 1_000_000_000 / per_second, "policy": "SCHED_FIFO 80",
-            "samples": samples, "missed": 0,
-            "worst": [{ "at_ns": seconds * 500_000_000, "late_ns": worst }],
-            "min_ns": typical_ns, "mean_ns": typical_ns * 2, "max_ns": worst,
-            "percentiles": [{ "percent": 50.0, "ns": typical_ns }, { "percent": 99.9, "ns": worst }],
-            "over": [{ "limit_ns": 20_000, "count": 7, "percent": 0.01 }],
-            "jitter_ns": worst, "elsewhere": 0,
-            "timeline": { "step_ns": seconds * 1_000_000_000 / 600, "worst_ns": moments },
-            "histogram": histogram(&counts), "doubts": ["it ran on another CPU"],
-        })
-    });
-    let series: Vec<Value> = series.collect();
-    json!({
-        "schema": 1, "instrument": "timer", "asked_ns": seconds * 1_000_000_000,
-        "span_ns": seconds * 1_000_000_000, "settle_ns": 0, "stopped": false,
-        "began_s": 1_800_000_000_u64, "began_ns": 0, "series": series, "gates": [],
-        "isolation": {
-            "shield": HOSTILE, "held": true, "broken": [], "isolated": null, "nohz_full": "2-3"
-        },
-        "setting": {
-            "kernel": HOSTILE, "realtime": true, "timer_migration": false, "cmdline": HOSTILE,
-            "processor": "a processor", "online": "0-3", "hypervisor": null,
-            "clock": "CLOCK_MONOTONIC", "clocksource": "tsc", "clock_read_ns": 20
-        },
-        "doubts": [HOSTILE], "notes": [HOSTILE],
-    })
-}
-
-/// What `verify --json` prints of a CPU with these leaks.
-fn verified(cpu: usize, leaks: &[(&str, &str, u64)]) -> Value {
-    let seen = |(cause, culprit, count): &(&str, &str, u64)| {
-        json!({
-            "cause": cause, "culprit": culprit, "count": count, "nested": 0, "time_ns": 900,
-            "max_ns": 4_000, "witness": "trace"
-        })
-    };
-    let interruptions: Vec<Value> = leaks.iter().map(seen).collect();
-    let leak = |(n, seen): (usize, &Value)| {
-        let remedy = json!({ "tunable": "watchdog", "when": "runtime", "how": HOSTILE });
-        let remedy = if n == 0 { remedy } else { Value::Null };
-        json!({ "interruptions": seen, "remedy": remedy, "why_none": null })
-    };
-    let leaks: Vec<Value> = interruptions.iter().enumerate().map(leak).collect();
-    let entries: u64 = interruptions.iter().filter_map(|seen| seen["count"].as_u64()).sum();
-    let state = if leaks.is_empty() { "holds" } else { "leaks" };
-    json!({
-        "evidence": {
-            "schema": 1, "span_ns": 4_000_000_000_u64, "asked_ns": 4_000_000_000_u64,
-            "stopped": false, "workload": "sampler", "guest": false,
-            "cpus": [{
-                "cpu": cpu, "entries": entries, "interruptions": interruptions,
-                "longest_ns": 3_000_000, "lost": 0, "steal_ns": 0, "doubts": [],
-                "gaps": {
-                    "resolution_ns": 20.0, "threshold_ns": 1000, "count": 3, "max_ns": 9_000,
-                    "sum_ns": 20_000, "longest_ns": 1_000_000, "overflow": 0
-                }
-            }],
-            "witnesses": [
-                { "kind": "trace", "absent": null, "blind": [HOSTILE] },
-                { "kind": "firmware", "absent": "cannot be read", "blind": [] }
-            ],
-            "control": { "control": "seen", "what": "3 IPIs" }
-        },
-        "verdict": {
-            "schema": 1, "gates": [],
-            "cpus": [{
-                "cpu": cpu, "state": state, "limits": null, "leaks": leaks, "unknown": []
-            }]
-        }
-    })
 }
 
 /// Documents of every kind, and the words that show them.
@@ -209,6 +115,105 @@ fn the_page_loads_alone_and_no_name_is_taken_for_markup() {
     );
     assert_eq!(browser.value("typeof window.hacked"), "undefined");
     assert!(!browser.complaints().is_empty(), "complaints are heard");
+}
+
+/// What the shell made of the lines of a recipe: the words of each command, and the files that
+/// were there when it began. The file that a command writes is made by the shell or by its `-o`.
+fn calls(dir: &Dir, recipe: &str) -> Vec<(Vec<String>, Vec<String>)> {
+    let script = format!(
+        "exec 3>../calls; cpushield() {{ for f in *; do [ -s \"$f\" ] && printf '%s\\0' \"$f\" >&3; done; \
+         printf '\\1\\0' >&3; was=; for w; do printf '%s\\0' \"$w\" >&3; \
+         if [ \"$was\" = -o ]; then echo made > \"$w\"; fi; was=$w; done; printf '\\2\\0' >&3; echo made; }}\n\
+         {recipe}"
+    );
+    let work = dir.0.join("recipe");
+    fs::create_dir_all(&work).unwrap();
+    let status = Command::new("sh").args(["-eu", "-c", &script]).current_dir(&work).status();
+    assert!(status.unwrap().success(), "{recipe}");
+    let told = String::from_utf8(fs::read(dir.0.join("calls")).unwrap()).unwrap();
+    let words = |text: &str| {
+        text.split('\0').filter(|word| !word.is_empty()).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let calls = told.split_terminator("\u{2}\0").map(|call| call.split_once("\u{1}\0").unwrap());
+    calls.map(|(files, call)| (words(call), words(files))).collect()
+}
+
+/// The lines of the recipe of a report in Markdown.
+fn recipe(markdown: &str) -> String {
+    let (_, rest) = markdown.split_once("In a shell, as root").unwrap();
+    let (_, rest) = rest.split_once("```").unwrap();
+    let (_, rest) = rest.split_once('\n').unwrap();
+    rest.split_once("```").unwrap().0.to_owned()
+}
+
+#[test]
+fn the_recipe_of_a_report_can_be_followed() {
+    let dir = Dir::new("page-recipe");
+    let mut files = documents(&dir);
+    // The second half was measured under the shield.
+    let mut shielded = latency(&[2, 3], 60, 1_000, 3_000);
+    shielded["isolation"]["shield"] = json!("cpushield");
+    dir.put("latency-after.json", &shielded);
+    let mut before = latency(&[2, 3], 60, 1_000, 40_000);
+    before["isolation"]["shield"] = Value::Null;
+    dir.put("latency-before.json", &before);
+    files.extend(["before=verify-before.json", "before=latency-before.json"].map(str::to_owned));
+    let mut words = vec!["report", "--quiet", "-o", "report.md", "--title", "It's repeated"];
+    words.extend(files.iter().map(String::as_str));
+    dir.run(&words);
+    let recipe = recipe(&fs::read_to_string(dir.0.join("report.md")).unwrap());
+    let calls = calls(&dir, &recipe);
+    for (words, there) in &calls {
+        let line = std::iter::once("cpushield").chain(words.iter().map(String::as_str));
+        let cli = Cli::try_parse_from(line);
+        let cli = cli.unwrap_or_else(|error| panic!("{words:?}: {error}"));
+        let read: Vec<&str> = match words[0].as_str() {
+            "report" => words[5..].iter().map(|it| it.rsplit('=').next().unwrap()).collect(),
+            "apply" => vec![&words[1]],
+            _ => Vec::new(),
+        };
+        for file in read {
+            assert!(
+                there.iter().any(|it| it == file),
+                "{file} is read before it is written: {recipe}"
+            );
+        }
+        drop(cli);
+    }
+    let at = |part: &str| recipe.lines().position(|line| line.contains(part)).unwrap();
+    let apply = at("cpushield apply ");
+    assert!(at("latency-before.json") < apply && at("verify-before.json") < apply, "{recipe}");
+    let after = recipe.lines().skip(apply).filter(|line| line.contains(" > ")).count();
+    assert_eq!(after, 2, "{recipe}");
+    assert_eq!(recipe.lines().last(), Some("cpushield undo"), "{recipe}");
+    let mut written: Vec<&str> =
+        recipe.lines().filter_map(|line| line.rsplit_once(" > ")).map(|(_, file)| file).collect();
+    let all = written.len();
+    written.sort_unstable();
+    written.dedup();
+    assert_eq!((written.len(), all), (7, 7), "no document overwrites another: {recipe}");
+}
+
+#[test]
+fn a_report_in_a_pipe_has_lines_of_120_columns() {
+    let dir = Dir::new("page-width");
+    let mut words = vec!["report", "--quiet"];
+    documents(&dir);
+    // A name without a blank has no place to be broken at.
+    let hostile = json!(HOSTILE).to_string();
+    for file in ["machine", "plan", "verify-before", "verify-after", "latency-before"] {
+        let path = dir.0.join(format!("{file}.json"));
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(path, text.replace(&hostile, "\"a name of some words\"")).unwrap();
+    }
+    words.extend(["machine.json", "plan.json", "verify-before.json", "verify-after.json"]);
+    words.push("latency-before.json");
+    let text = dir.run(&words);
+    // What has no place to be broken at is kept whole: a path, a quoted word.
+    let wide = |line: &&str| line.chars().count() > 120 && line.trim().split(' ').count() > 2;
+    let quoted = |line: &&str| !line.contains('\'');
+    assert_eq!(text.lines().filter(wide).filter(quoted).collect::<Vec<_>>(), Vec::<&str>::new());
+    assert!(text.contains("logarithmic scale"), "{text}");
 }
 
 #[test]

@@ -1,6 +1,10 @@
 //! Small machines made up of a few files, each for one thing that the survey must see.
 
-use cpushield::survey::{CgroupMode, CoreKind, Machine, Movable, Reading, survey, survey_beside};
+use cpushield::policy::Wish;
+use cpushield::report::machine_text;
+use cpushield::survey::{
+    CgroupMode, CoreKind, KindSource, Machine, Movable, Reading, survey, survey_beside,
+};
 use cpushield_linux::Host;
 use std::fs;
 use std::path::Path;
@@ -40,6 +44,49 @@ fn boot_parameters_mean_what_the_kernel_takes_them_for() {
     let found = machine("null", &nohz, &[]);
     assert_eq!(found.isolation.nohz_full, Some("".parse().unwrap()));
     assert_eq!(machine("none", &[], &[]).isolation.nohz_full, None);
+}
+
+#[test]
+fn isolation_parameters_that_the_kernel_does_not_take_are_findings() {
+    let line = "isolcpus=1 isolcpus=2-3 nohz_full=1-9 irqaffinity=0-1";
+    let release = ("/proc/sys/kernel/osrelease", "6.12.9");
+    let found = machine("faults", &[("/proc/cmdline", line), release], &[]);
+    assert_eq!(found.isolation.isolcpus_domain.to_string(), "1");
+    let names = names(&found.conflicts);
+    for name in ["isolation-lists-differ", "cpus-beyond-last", "irqaffinity-on-isolated"] {
+        assert!(names.contains(&name), "{names:?}");
+    }
+}
+
+/// A copy of `/sys/devices/system/cpu` alone, with isolated CPUs and without a governor.
+#[test]
+fn what_a_partial_recording_does_not_show_stays_not_known() {
+    let cpu = "/sys/devices/system/cpu";
+    let (isolated, policy) = (format!("{cpu}/isolated"), format!("{cpu}/cpufreq/policy0"));
+    let governor = format!("{policy}/scaling_governor");
+    let files = [(isolated.as_str(), "2"), (governor.as_str(), "")];
+    let found = machine("partial", &files, &cpushield::tunables::reads());
+    assert_eq!(found.can_stop_tick(), None);
+    assert!(found.power.governors.is_empty());
+    assert!(found.notes.iter().any(|note| note.what == governor));
+    let text = cpushield::report::machine_text(&found, 100);
+    assert!(text.contains("CPU 2: shown as isolated by the kernel; how is not known"), "{text}");
+    let plan = cpushield::plan::plan(&found, &Wish::default()).unwrap();
+    // Isolated CPUs count as prepared, with the doubt said.
+    assert_eq!(plan.shield.cpus.to_string(), "2");
+    assert!(plan.why.iter().any(|why| why.contains("the command line is not known")));
+    assert!(plan.boot.iter().any(|it| it.parameter == "nohz_full=2"), "{:?}", plan.boot);
+    for (name, reason) in [
+        ("nohz-full", "whether this kernel can stop the tick of a busy CPU is not known"),
+        ("watchdog", "whether this kernel has lockup detectors is not known"),
+        ("irq-affinity", "the masks of interrupts are not known"),
+    ] {
+        let skipped = plan.skipped.iter().find(|it| it.tunable == name);
+        assert_eq!(skipped.map(|it| it.reason.as_str()), Some(reason), "{name}");
+    }
+    // With the command line the same absence is an answer.
+    let whole = machine("whole", &[(&isolated, "2"), ("/proc/cmdline", "isolcpus=2")], &[]);
+    assert_eq!(whole.can_stop_tick(), Some(false));
 }
 
 #[test]
@@ -140,6 +187,7 @@ fn interrupts_answer_as_the_machine_did() {
             "  CPU0 CPU1 CPU2 CPU3\n 9: 1 0 0 0 IO-APIC 9-fasteoi acpi\n10: 0 0 0 5 PCI-MSI 1-edge nvme0q4\nLOC: 1 1 1 1 Local",
         ),
         ("/proc/irq/9/smp_affinity", "f"),
+        ("/proc/irq/9/effective_affinity_list", "0"),
         ("/proc/irq/10/smp_affinity", "8"),
         ("/proc/irq/10/effective_affinity_list", "3"),
         ("/proc/irq/11/smp_affinity", "f"),
@@ -235,6 +283,56 @@ fn core_kinds_come_from_the_best_source() {
         files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
     assert_eq!(kinds(&machine("capacity", &files, &[])), [small, strong, strong, strong]);
     assert_eq!(kinds(&machine("equal", &files[1..], &[])), [None; 4]);
+}
+
+#[test]
+fn part_numbers_and_modules_tell_cores_that_frequencies_do_not() {
+    let kinds = |found: &Machine| -> Vec<Option<CoreKind>> {
+        found.topology.cpus.iter().map(|cpu| cpu.kind).collect()
+    };
+    let file = |cpu: usize, name: &str| format!("/sys/devices/system/cpu/cpu{cpu}/{name}");
+    let frequencies = |khz: [&'static str; 4]| -> Vec<(String, String)> {
+        let each = khz.into_iter().enumerate();
+        each.map(|(cpu, khz)| (file(cpu, "cpufreq/cpuinfo_max_freq"), khz.to_owned())).collect()
+    };
+    let survey = |name: &str, files: &[(String, String)]| {
+        let files: Vec<(&str, &str)> =
+            files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+        machine(name, &files, &[])
+    };
+    let (strong, small) = (Some(CoreKind::Performance), Some(CoreKind::Efficiency));
+
+    // Two Cortex-A55, an A76 of the same clock and one of a higher.
+    let block = |cpu: usize, part: &str| {
+        format!("processor\t: {cpu}\nCPU implementer\t: 0x41\nCPU part\t: {part}\n\n")
+    };
+    let parts = ["0xd05", "0xd05", "0xd0b", "0xd0b"];
+    let cpuinfo = parts.iter().enumerate().map(|(cpu, part)| block(cpu, part)).collect();
+    let mut files = frequencies(["1800000", "1800000", "1800000", "2800000"]);
+    files.push(("/proc/cpuinfo".to_owned(), cpuinfo));
+    let found = survey("a76-a55", &files);
+    assert_eq!(kinds(&found), [small, small, strong, strong]);
+    assert_eq!(found.topology.kind_source, Some(KindSource::PartNumber));
+    assert!(machine_text(&found, 200).contains("kinds of cores by part number"));
+
+    // Two strong cores, and a module of two small ones that is 15 % slower; no PMUs are shown.
+    let mut files = frequencies(["5400000", "5500000", "4600000", "4600000"]);
+    for (cpu, shared) in [(0, "0"), (1, "1"), (2, "2-3"), (3, "2-3")] {
+        for (name, text) in [("level", "2"), ("type", "Unified"), ("shared_cpu_list", shared)] {
+            files.push((file(cpu, &format!("cache/index2/{name}")), text.to_owned()));
+        }
+    }
+    let found = survey("modules", &files);
+    assert_eq!(kinds(&found), [strong, strong, small, small]);
+    assert_eq!(found.topology.kind_source, Some(KindSource::Clusters));
+}
+
+#[test]
+fn the_board_of_an_old_arm_kernel_is_not_its_processor() {
+    let cpuinfo =
+        "Processor\t: ARMv7 Processor rev 2 (v7l)\nCPU part\t: 0xc08\n\nHardware\t: herring";
+    let found = machine("board", &[("/proc/cpuinfo", cpuinfo)], &[]);
+    assert_eq!(found.topology.model.as_deref(), Some("ARMv7 Processor rev 2 (v7l)"));
 }
 
 #[test]

@@ -104,7 +104,13 @@ fn what_was_seen_is_told_with_its_proof_and_the_exit_code_follows() {
     let kinds: Vec<WitnessKind> = evidence.witnesses.iter().map(|w| w.kind).collect();
     assert_eq!(
         kinds,
-        [WitnessKind::Trace, WitnessKind::Counters, WitnessKind::Sampler, WitnessKind::Firmware]
+        [
+            WitnessKind::Trace,
+            WitnessKind::Counters,
+            WitnessKind::EventCounters,
+            WitnessKind::Sampler,
+            WitnessKind::Firmware,
+        ]
     );
 }
 
@@ -239,19 +245,19 @@ fn differences_of_counters_are_those_that_another_program_found() {
 fn what_cannot_be_watched_is_refused_with_the_reason() {
     let online = Host::live().read_line("/sys/devices/system/cpu/online").unwrap();
     let machine = concat!(env!("CARGO_MANIFEST_DIR"), "/machines/6.18-hybrid/root");
-    for (words, why) in [
-        (vec!["--cpus", "8000"], "CPU 8000 is not online"),
-        (vec!["--cpus", online.as_str()], "none be left to watch from"),
-        (vec!["--cpus", "0", "--for", "0s"], "longer than nothing"),
-        (vec!["--cpus", "zero"], "not a CPU number"),
-        (vec![], "no shield is active"),
-        (vec!["--root", machine], "cannot be verified"),
-        (vec!["--cpus", "0", "--", "true"], "a program is watched in a shield"),
+    for (words, code, why) in [
+        (vec!["--cpus", "8000"], 2, "CPU 8000 is not in this machine"),
+        (vec!["--cpus", online.as_str()], 2, "none be left to watch from"),
+        (vec!["--cpus", "0", "--for", "0s"], 2, "longer than nothing"),
+        (vec!["--cpus", "zero"], 2, "not a CPU number"),
+        (vec![], 3, "no shield is in force"),
+        (vec!["--root", machine], 2, "cannot be verified"),
+        (vec!["--cpus", "0", "--", "true"], 3, "a program is watched in a shield"),
     ] {
         let output = verify(&words).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(text.contains(why), "{words:?}: {text}");
-        assert_eq!(output.status.code(), Some(2), "{words:?}: {text}");
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {text}");
         assert!(output.stdout.is_empty());
     }
 }

@@ -2,9 +2,9 @@
 //! gives the terminal back.
 
 use cpushield::live::{Frame, Role};
-use cpushield_linux::{CpuSet, Host, sched};
+use cpushield_linux::{CpuSet, Host, process, sched};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A CPU to take for shielded, when there is another.
@@ -89,47 +89,94 @@ fn in_a_pipe_it_prints_one_frame() {
     }
 }
 
-#[test]
-fn the_terminal_is_given_back_after_a_key_and_after_a_signal() {
-    if Command::new("script").arg("--version").output().is_err() {
-        let _ = writeln!(std::io::stderr(), "NOT RUN: no script(1) to make a terminal");
-        return;
-    }
-    let program = env!("CARGO_BIN_EXE_cpushield");
-    for end in [Some("q"), Some("\x03"), None] {
+/// `cpushield watch` in a terminal of its own, which `script` makes and shows here.
+struct Terminal {
+    script: Child,
+    keys: ChildStdin,
+    out: ChildStdout,
+    seen: Vec<u8>,
+}
+
+impl Terminal {
+    /// Waits until the first frame is drawn; `None` where `script` is missing. `before`: what the
+    /// shell does before it becomes the program.
+    fn start(before: &str) -> Option<Terminal> {
+        if Command::new("script").arg("--version").output().is_err() {
+            let _ = writeln!(std::io::stderr(), "NOT RUN: no script(1) to make a terminal");
+            return None;
+        }
+        let program = env!("CARGO_BIN_EXE_cpushield");
         // The modes of the terminal before and after, and the number of the process.
         let line = format!(
-            "stty rows 24 cols 80; stty -a; sh -c 'echo pid=$$.; exec {program} watch --interval \
-             100ms --state /nonexistent/cpushield'; echo code=$?; stty -a"
+            "stty rows 24 cols 80; stty -a; sh -c '{before} echo pid=$$.; exec {program} watch \
+             --interval 100ms --state /nonexistent/cpushield'; echo code=$?; stty -a"
         );
-        let mut child = Command::new("script")
+        let mut script = Command::new("script")
             .args(["-qec", &line, "/dev/null"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut keys = child.stdin.take().unwrap();
-        let mut out = child.stdout.take().unwrap();
-        let mut seen = Vec::new();
+        let keys = script.stdin.take().unwrap();
+        let out = script.stdout.take().unwrap();
+        let mut terminal = Terminal { script, keys, out, seen: Vec::new() };
+        terminal.read_until("entries/s");
+        Some(terminal)
+    }
+
+    fn read_until(&mut self, text: &str) {
         let mut buffer = [0; 4096];
-        // The second screenful: it is running.
-        while !String::from_utf8_lossy(&seen).contains("entries/s") {
-            let n = out.read(&mut buffer).unwrap();
-            assert!(n > 0, "{}", String::from_utf8_lossy(&seen));
-            seen.extend_from_slice(&buffer[..n]);
+        while !self.text().contains(text) {
+            let n = self.out.read(&mut buffer).unwrap();
+            assert!(n > 0, "{}", self.text());
+            self.seen.extend_from_slice(&buffer[..n]);
         }
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.seen).into_owned()
+    }
+
+    fn pid(&self) -> i32 {
+        let text = self.text();
+        let (_, rest) = text.split_once("pid=").unwrap();
+        rest.split('.').next().unwrap().parse().unwrap()
+    }
+}
+
+/// The process must end within ten seconds; it is not left behind in any case.
+fn ends_by_itself(pid: i32) {
+    let ended = process::wait_for_end(pid, Duration::from_secs(10)).unwrap();
+    if !ended {
+        process::kill(pid, 9).unwrap();
+    }
+    assert!(ended, "the watch goes on");
+}
+
+/// How a watch is ended, and what is typed before.
+enum End {
+    Key(&'static str),
+    Signal { typed: &'static str },
+}
+
+#[test]
+fn the_terminal_is_given_back_after_a_key_and_after_a_signal() {
+    // The terminal sends the first bytes of a key that has more of them, and then nothing.
+    let half_a_key = End::Signal { typed: "\x1b[" };
+    for end in [End::Key("q"), End::Key("\x03"), End::Signal { typed: "" }, half_a_key] {
+        let Some(mut terminal) = Terminal::start("") else { return };
         match end {
-            Some(key) => keys.write_all(key.as_bytes()).unwrap(),
-            None => {
-                let text = String::from_utf8_lossy(&seen).into_owned();
-                let (_, rest) = text.split_once("pid=").unwrap();
-                let pid = rest.split('.').next().unwrap().parse().unwrap();
-                cpushield_linux::process::kill(pid, 15).unwrap();
+            End::Key(key) => terminal.keys.write_all(key.as_bytes()).unwrap(),
+            End::Signal { typed } => {
+                terminal.keys.write_all(typed.as_bytes()).unwrap();
+                std::thread::sleep(Duration::from_millis(300));
+                process::kill(terminal.pid(), 15).unwrap();
             }
         }
-        out.read_to_end(&mut seen).unwrap();
-        assert_eq!(ends(&mut child), Some(0));
-        let text = String::from_utf8_lossy(&seen);
+        ends_by_itself(terminal.pid());
+        terminal.out.read_to_end(&mut terminal.seen).unwrap();
+        assert_eq!(ends(&mut terminal.script), Some(0));
+        let text = terminal.text();
         let (on, off) = (text.find("\x1b[?1049h").unwrap(), text.rfind("\x1b[?1049l").unwrap());
         assert!(on < off, "{text:?}");
         assert!(text.contains("code=0"), "{text:?}");
@@ -138,5 +185,18 @@ fn the_terminal_is_given_back_after_a_key_and_after_a_signal() {
             text.lines().map(str::trim_end).filter(|line| line.contains("icanon")).collect();
         assert_eq!(modes.len(), 2, "{text:?}");
         assert_eq!(modes[0], modes[1]);
+    }
+}
+
+#[test]
+fn a_watch_ends_when_its_terminal_is_gone() {
+    // With and without the signal that the kernel sends then: nohup(1) has it ignored.
+    for before in ["", "trap \"\" HUP;"] {
+        let Some(mut terminal) = Terminal::start(before) else { return };
+        let pid = terminal.pid();
+        // The master side closes with its only owner.
+        terminal.script.kill().unwrap();
+        terminal.script.wait().unwrap();
+        ends_by_itself(pid);
     }
 }

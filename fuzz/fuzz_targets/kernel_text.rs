@@ -12,6 +12,8 @@ fuzz_target!(|text: &str| {
     let _ = text::kconfig::parse(text);
     let _ = text::mounts::parse(text);
     let _ = text::size::kib(text);
+    let _ = text::cpuinfo::parse(text);
+    let _ = text::timer_list::parse(text);
     let _ = text::kmsg::said(text);
     let _ = text::kallsyms::Symbols::parse(text);
 });

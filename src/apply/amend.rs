@@ -59,9 +59,8 @@ impl From<Error> for LoadError {
 impl fmt::Display for AmendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            AmendError::Load(LoadError::Access(error)) => error.fmt(f),
-            AmendError::Load(LoadError::Journal(error)) => error.fmt(f),
-            AmendError::NoShield => f.write_str("no shield is active"),
+            AmendError::Load(error) => error.fmt(f),
+            AmendError::NoShield => f.write_str("no shield is in force"),
             AmendError::Unfinished => {
                 f.write_str("the shield is not whole: apply or undo did not come to its end")
             }

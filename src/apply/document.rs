@@ -213,7 +213,7 @@ impl fmt::Display for ApplyError {
             ApplyError::Access(error) => error.fmt(f),
             ApplyError::Journal { path, error } => write!(f, "{path}: {error}"),
             ApplyError::Active { shield, .. } => {
-                write!(f, "a shield is up already: {} on CPU {}", shield.name, shield.cpus)
+                write!(f, "a shield is in force already: {} on CPU {}", shield.name, shield.cpus)
             }
             ApplyError::Plan { step, why } => write!(f, "step {step} of the plan: {why}"),
             ApplyError::Stale { why } => f.write_str(why),

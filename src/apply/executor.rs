@@ -108,7 +108,7 @@ fn clear_the_way(host: &Host, store: &Store) -> Result<Vec<String>, ApplyError> 
             )])
         }
         Err(super::LoadError::Access(error)) => Err(error.into()),
-        Err(super::LoadError::Journal(error)) => Err(ApplyError::Journal { path, error }),
+        Err(super::LoadError::Journal { path, error }) => Err(ApplyError::Journal { path, error }),
     }
 }
 

@@ -325,6 +325,18 @@ pub fn undone(fated: &Fated) -> Vec<u8> {
 }
 
 impl Journal {
+    /// The plan, with the boot it was applied in.
+    #[must_use]
+    pub fn plan(self) -> Plan {
+        Plan { boot_id: self.header.boot_id, ..self.header.plan }
+    }
+
+    /// Whether the plan and what was changed since was applied to its end, and no undo has begun.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.applied.is_some() && self.amending.is_empty() && self.undoing.is_none()
+    }
+
     /// Takes in what is changed of the shield. What came of a step that is made once more is not
     /// known any more, unless it had changed something: then undo has that to put back in any case.
     pub fn amend(&mut self, amendment: Amendment) {

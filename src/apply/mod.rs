@@ -17,6 +17,7 @@ pub mod journal;
 mod make;
 mod moves;
 mod original;
+mod presence;
 mod restore;
 mod slice;
 mod unbound;
@@ -27,6 +28,8 @@ pub use document::*;
 pub use executor::{apply, check};
 pub use hogs::InTheWay;
 pub use journal::{Done, Fate, JournalError, Moved};
+pub use presence::{ShieldPresence, ShieldWork, Unfinished, find_shield};
+pub use slice::dir as slice_dir;
 pub use undo::undo;
 
 use crate::change::{Change, Outcome};
@@ -44,7 +47,12 @@ pub enum LoadError {
     /// It cannot be read.
     Access(Error),
     /// It is not a journal.
-    Journal(JournalError),
+    Journal {
+        /// Where it lies.
+        path: String,
+        /// Why not.
+        error: JournalError,
+    },
 }
 
 /// What journal there is.
@@ -66,22 +74,19 @@ fn load(host: &Host, store: &Store) -> Result<Found, LoadError> {
         Some(origin) if origin.boot_id != boot => Ok(Found::OtherBoot(Box::new(origin))),
         _ => match Journal::parse(&bytes) {
             Ok(journal) => Ok(Found::Here(Box::new(journal))),
-            Err(error) => Err(LoadError::Journal(error)),
+            Err(error) => Err(LoadError::Journal { path: store.path(JOURNAL), error }),
         },
     }
 }
 
-/// The plan of the shield that is in force, with the boot it was applied in; `None` when no shield
-/// was made in this boot.
+/// The plan of the journal of this boot, with the boot it was applied in, whether or not it was
+/// applied to its end ([`find_shield`] tells); `None` when no shield was made in this boot.
 ///
 /// # Errors
 /// The journal cannot be read, or is none.
 pub fn active(host: &Host, store: &Store) -> Result<Option<Plan>, LoadError> {
     Ok(match load(host, store)? {
-        Found::Here(journal) => {
-            let boot_id = journal.header.boot_id;
-            Some(Plan { boot_id, ..journal.header.plan })
-        }
+        Found::Here(journal) => Some(journal.plan()),
         Found::Nothing | Found::OtherBoot(_) => None,
     })
 }

@@ -45,6 +45,61 @@ pub fn members(host: &Host, group: &str) -> Result<Vec<TaskId>> {
     Ok(numbers.into_iter().filter_map(id).collect())
 }
 
+/// The most tasks that a note names.
+const NAMED_MAX: usize = 5;
+
+/// Tasks that were moved out of a group: how many, and the names of the first.
+#[derive(Debug, Default)]
+pub struct MovedOut {
+    /// How many.
+    pub count: usize,
+    names: Vec<String>,
+}
+
+impl MovedOut {
+    /// Moves all tasks of `from` to `to` and notes which.
+    ///
+    /// # Errors
+    /// As [`move_all`].
+    pub fn move_out(&mut self, host: &Host, from: &str, to: &str) -> Result<()> {
+        // Read before: a task that was moved cannot be told from others of its new group.
+        let tasks = members(host, from)?;
+        let moved = move_all(host, from, to, &BTreeSet::new())?.moved;
+        self.count += moved;
+        if moved > 0 {
+            let free = NAMED_MAX.saturating_sub(self.names.len());
+            self.names.extend(tasks.iter().take(free).filter_map(|id| name_of(host, *id)));
+        }
+        Ok(())
+    }
+
+    /// The note of an undo; `None` when none was moved.
+    #[must_use]
+    pub fn note(&self, to: &str) -> Option<String> {
+        let tasks = match self.count {
+            0 => return None,
+            1 => "1 task that ran in it is".to_owned(),
+            n => format!("{n} tasks that ran in it are"),
+        };
+        let names = self.names.join(", ");
+        let more = match self.count.saturating_sub(self.names.len()) {
+            _ if names.is_empty() => String::new(),
+            0 => format!(": {names}"),
+            n => format!(": {names} and {n} more"),
+        };
+        Some(format!("{tasks} now in {to}{more}"))
+    }
+}
+
+/// A task as a note names it.
+fn name_of(host: &Host, id: TaskId) -> Option<String> {
+    let comm = host
+        .read_line(&format!("/proc/{}/comm", id.tid))
+        .ok()
+        .or_else(|| host.task(id.tid, id.tid).ok().map(|task| task.comm))?;
+    Some(format!("{comm} ({})", id.tid))
+}
+
 /// Moves all tasks of `from` to `to`, but for those in `keep`.
 ///
 /// # Errors

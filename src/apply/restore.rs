@@ -3,8 +3,9 @@
 
 use super::journal::{Done, Fate, Journal, Original};
 use super::make::{is_original, writable};
+use super::moves::{self, MovedOut};
 use super::unbound::{self, shown_by};
-use super::{cycle, irqbalance, makes, moves, slice};
+use super::{cycle, irqbalance, makes, slice};
 use crate::change::{Change, Compare, Outcome};
 use crate::plan::Step;
 use cpushield_linux::{Host, Policy, Result, TaskId};
@@ -275,10 +276,9 @@ fn remove_group(host: &Host, path: &str) -> Result<Back> {
         return Ok(Fate::Gone.into());
     }
     let above = path.rsplit_once('/').map_or("/", |(above, _)| above);
-    let mut moved = 0;
+    let mut moved = MovedOut::default();
     remove_below(host, path, above, &mut moved, 0)?;
-    let note = (moved > 0).then(|| format!("tasks that ran in it and are now in {above}: {moved}"));
-    Ok(Back { fate: Some(Fate::Restored), note })
+    Ok(Back { fate: Some(Fate::Restored), note: moved.note(above) })
 }
 
 /// How deep groups may be nested in ours.
@@ -288,7 +288,7 @@ pub(super) fn remove_below(
     host: &Host,
     path: &str,
     above: &str,
-    moved: &mut usize,
+    moved: &mut MovedOut,
     depth: usize,
 ) -> Result<()> {
     let is_group = |dir: &str| host.exists(&format!("{dir}/cgroup.procs"));
@@ -302,7 +302,7 @@ pub(super) fn remove_below(
     }
     for _ in 0..BUSY_TRIES {
         if is_group(path) {
-            *moved += moves::move_all(host, path, above, &BTreeSet::new())?.moved;
+            moved.move_out(host, path, above)?;
         }
         match host.remove_dir(path) {
             Err(error) if error.is_busy() && host.is_live() => std::thread::sleep(BUSY_STEP),

@@ -4,6 +4,7 @@
 
 use super::journal::{Done, Fate, Original};
 use super::make::{Made, writable};
+use super::moves::MovedOut;
 use super::restore::{Back, needed_by, remove_below};
 use crate::change::{Compare, Outcome};
 use cpushield_linux::{CpuSet, Host, Result};
@@ -28,7 +29,8 @@ const UNIT_DIRS: &[&str] = &[
 ];
 
 /// The directory of the slice.
-pub(super) fn dir(unit: &str) -> String {
+#[must_use]
+pub fn dir(unit: &str) -> String {
     format!("{TREE}/{unit}")
 }
 
@@ -116,7 +118,7 @@ pub(super) fn restore(
     let group = dir(unit);
     let there =
         host.exists(&group) || configured(host, unit).is_some() || is_empty(host, CONTROL_DIR);
-    let mut moved = 0;
+    let mut moved = MovedOut::default();
     // Killed while it asked systemd: the answer may still be on its way, and systemd takes one
     // request after the other.
     if there || done.is_none() {
@@ -126,8 +128,7 @@ pub(super) fn restore(
             remove_below(host, &group, TREE, &mut moved, 0)?;
         }
     }
-    let mut note =
-        (moved > 0).then(|| format!("programs that ran in it and are now in {TREE}: {moved}"));
+    let mut note = moved.note(TREE);
     for (path, text) in files {
         let words = writable(Compare::Member, text, &host.read_line(path)?);
         // Only cpusets came because of the slice; other controllers are systemd's own business.
@@ -141,7 +142,7 @@ pub(super) fn restore(
 }
 
 /// Moves the programs in the slice out of it, those in groups below too.
-fn empty(host: &Host, group: &str, moved: &mut usize) -> Result<()> {
+fn empty(host: &Host, group: &str, moved: &mut MovedOut) -> Result<()> {
     if !host.exists(&format!("{group}/cgroup.procs")) {
         return Ok(());
     }
@@ -151,11 +152,8 @@ fn empty(host: &Host, group: &str, moved: &mut usize) -> Result<()> {
             remove_below(host, &below, TREE, moved, 0)?;
         }
     }
-    let all = std::collections::BTreeSet::new();
-    match super::moves::move_all(host, group, TREE, &all) {
-        Ok(done) => *moved += done.moved,
-        Err(error) if error.is_absent() => {}
-        Err(error) => return Err(error),
+    match moved.move_out(host, group, TREE) {
+        Err(error) if error.is_absent() => Ok(()),
+        answer => answer,
     }
-    Ok(())
 }

@@ -35,10 +35,8 @@ pub(super) fn undo_locked(host: &Host, store: &Store, _: &Lock) -> Result<Undone
         Ok(Found::Here(journal)) => journal,
         Ok(Found::OtherBoot(origin)) => return Ok(gone(store, *origin)),
         Ok(Found::Nothing) => return Ok(Undone::nothing()),
+        Err(LoadError::Journal { path, error }) => return Err(UndoError::Journal { path, error }),
         Err(LoadError::Access(error)) => return Err(error.into()),
-        Err(LoadError::Journal(error)) => {
-            return Err(UndoError::Journal { path: store.path(JOURNAL), error });
-        }
     };
     host.stay_on(&journal.header.plan.shield.housekeeping);
     let tasks = host.tasks()?;

@@ -6,18 +6,17 @@ use super::document::Wanted;
 use super::line::{self, Conflict};
 use super::loaders;
 use super::parameters::Parameter;
+use super::status::possible_cpus;
 use crate::survey::Machine;
 use cpushield_linux::Host;
+use cpushield_linux::text::kernel_version::KernelVersion;
 
 /// Why the running kernel does not know a parameter, if it does not.
 pub(super) fn unknown(parameter: &Parameter, machine: &Machine) -> Option<String> {
-    let by_config = parameter.unknown_to(&machine.kernel.config, machine.kernel.arch.as_deref());
-    // One file of the kernel makes both, the second only with CONFIG_NO_HZ_FULL
-    // (drivers/base/cpu.c, 6.12).
-    let isolation = &machine.isolation;
-    let no_tick = parameter.keyword == "nohz_full"
-        && isolation.isolated.is_some()
-        && isolation.nohz_full.is_none();
+    let kernel = &machine.kernel;
+    let version = kernel.version.map(|(major, minor)| KernelVersion::new(major, minor));
+    let by_config = parameter.unknown_to(&kernel.config, kernel.arch.as_deref(), version);
+    let no_tick = parameter.keyword == "nohz_full" && machine.can_stop_tick() == Some(false);
     let by_file = || no_tick.then(|| "built without CONFIG_NO_HZ_FULL".to_owned());
     let reason = by_config.or_else(by_file)?;
     Some(format!("the running kernel does not know it: {reason}"))
@@ -47,7 +46,7 @@ pub(super) fn steps(
     }
     let words: Vec<String> = todo.iter().map(|wanted| wanted.word.clone()).collect();
     let there: Vec<&str> = todo.iter().filter_map(|it| it.instead.as_deref()).collect();
-    let mut lines: Vec<String> = conflicts(now, arch, &words);
+    let mut lines: Vec<String> = conflicts(host, now, arch, &words);
     if let Some((name, steps)) = loaders::manual(host, &words) {
         if !there.is_empty() {
             lines.push(format!("take out of the kernel's command line first: {}", there.join(" ")));
@@ -77,7 +76,7 @@ pub(super) fn steps(
 }
 
 /// What stands in the way of the words beside other values of the same parameters.
-fn conflicts(now: &str, arch: Option<&str>, words: &[String]) -> Vec<String> {
+fn conflicts(host: &Host, now: &str, arch: Option<&str>, words: &[String]) -> Vec<String> {
     let conflict =
         |word: &String| match line::merge(now, std::slice::from_ref(word), line::limit(arch))
             .err()?
@@ -87,5 +86,9 @@ fn conflicts(now: &str, arch: Option<&str>, words: &[String]) -> Vec<String> {
         };
     let mut lines: Vec<String> = words.iter().filter_map(conflict).collect();
     lines.dedup();
+    let release = host.read_line("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let version = KernelVersion::of_release(&release);
+    let ignored = line::ignored_beside(now, words, &possible_cpus(host), version);
+    lines.extend(ignored.map(|fault| format!("first: {}; otherwise {fault}", fault.advice())));
     lines
 }

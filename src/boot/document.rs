@@ -3,6 +3,7 @@
 
 use super::early::AtBoot;
 use super::grub::generator::Rule;
+use crate::survey::CommandLineFault;
 use cpushield_linux::{Access, CpuSet};
 use serde::{Deserialize, Serialize};
 
@@ -240,7 +241,7 @@ pub struct Written {
     pub next: Option<String>,
     /// Whether that entry has the words.
     pub next_has: bool,
-    /// The id of the newest entry of ours that has them; `None`: they are in the entries that were
+    /// The id of the first entry of ours that has them; `None`: they are in the entries that were
     /// there.
     pub entry: Option<String>,
     /// How to let that entry boot.
@@ -295,12 +296,33 @@ pub struct BootStatus {
     pub next: Option<String>,
     /// The trial that is under way.
     pub trial: Option<Trial>,
+    /// How far that trial is.
+    pub trial_state: Option<TrialState>,
     /// What became of the last trial.
     pub last_trial: Option<TrialEnd>,
     /// What is started at each boot (`apply --at-boot`).
     pub at_boot: Option<AtBoot>,
     /// What differs from what was written, and what to do.
     pub differs: Vec<String>,
+    /// Isolation parameters of the running kernel that it did not take as they are written.
+    pub faults: Vec<CommandLineFault>,
+}
+
+/// How far a trial is, as the running boot shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", rename_all = "kebab-case")]
+pub enum TrialState {
+    /// The machine was not booted since the trial was armed.
+    Armed,
+    /// The machine was booted since, but the loader still has the trial's entry for one boot.
+    NotTaken,
+    /// This boot is the trial; nothing was concluded yet.
+    Booted,
+    /// The trial's boot began and was never concluded; the machine is back on another entry.
+    FellBack {
+        /// When this boot began, in seconds since 1970.
+        since_s: Option<u64>,
+    },
 }
 
 /// One word: is it written, was it booted, does the kernel show it?

@@ -1,6 +1,8 @@
 //! Why boot parameters are not planned, written or taken back.
 
+use super::document::Skipped;
 use crate::plan::Refused;
+use crate::survey::CommandLineFault;
 use cpushield_linux::{CpuSet, Error};
 use std::fmt;
 
@@ -59,6 +61,22 @@ pub enum BootError {
         place: String,
         /// What contradicts.
         why: String,
+    },
+    /// The kernel would ignore a parameter that it is given already, because its list is another.
+    ListsDiffer {
+        /// The kernel.
+        version: String,
+        /// The file and the line where that stands, as far as is known.
+        place: String,
+        /// What the kernel would do.
+        fault: Box<CommandLineFault>,
+        /// CPUs that are out of the scheduling domains now.
+        isolcpus: CpuSet,
+    },
+    /// None of the parameters applies to the chosen kernels.
+    NothingApplies {
+        /// Parameters that would be given, each with the reason why not.
+        skipped: Vec<Skipped>,
     },
     /// Nothing can be written here.
     ByHand {
@@ -160,6 +178,15 @@ impl fmt::Display for BootError {
             ),
             BootError::Conflict { version, place, why } => {
                 write!(f, "kernel {version}: {why}\n  file:  {place}")
+            }
+            BootError::ListsDiffer { version, place, fault, .. } => {
+                write!(f, "kernel {version}: {fault}\n  file:  {place}")
+            }
+            BootError::NothingApplies { skipped } => {
+                f.write_str(
+                    "no kernel parameter applies to the chosen kernels: nothing is written",
+                )?;
+                skipped.iter().try_for_each(|it| write!(f, "\n  {}: {}", it.name, it.reason))
             }
             BootError::ByHand { why, instructions } => {
                 write!(f, "{why}; nothing was written. By hand:")?;

@@ -28,7 +28,7 @@ pub struct Started {
     pub now: bool,
 }
 
-/// Whether the newest of the chosen kernels can be loaded, before anything is written.
+/// Whether the first of the chosen kernels can be loaded, before anything is written.
 ///
 /// # Errors
 /// Its files are not found, or its line is made by the loader.
@@ -43,7 +43,7 @@ pub fn possible(host: &Host, plan: &BootPlan) -> Result<(), BootError> {
         .map_err(|why| BootError::Wrong { why, hint: Some(hint.to_owned()) })
 }
 
-/// The newest kernel that was given the words, as its entry boots it.
+/// The first kernel that was given the words, as its entry boots it.
 ///
 /// # Errors
 /// It has no such entry, its files are not found, or its line is made by the loader.

@@ -1,8 +1,10 @@
 //! A kernel command line as text that is added to: words, what is there already, what contradicts,
 //! how long it may be. Pure. The words that were there stay as they are, to the byte.
 
+use crate::survey::{CommandLineFault, LIST_PER_KIND_SINCE, isolation_setup};
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::cmdline;
+use cpushield_linux::text::kernel_version::KernelVersion;
 use std::fmt;
 
 /// Parameters whose values are CPU lists: equal sets are equal values.
@@ -136,22 +138,67 @@ pub fn merge(line: &str, wanted: &[String], limit: usize) -> Result<Merged, Conf
     if bytes > limit { Err(Conflict::TooLong { bytes, limit }) } else { Ok(merged) }
 }
 
-/// What a kernel older than 5.18 refuses of the line with these words: it knows one list for all
-/// of `nohz_full=` and `isolcpus=` (`housekeeping_mask` in kernel/sched/isolation.c, 5.17).
+/// `nohz_full=` and `isolcpus=` with different lists, which a kernel takes or not by its version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DifferentLists {
+    /// `isolcpus=…`, which is there.
+    pub isolcpus: String,
+    /// `nohz_full=…`, which is to be added.
+    pub nohz_full: String,
+    /// Whether the kernel is known to take both.
+    pub both_taken: bool,
+}
+
+impl fmt::Display for DifferentLists {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let DifferentLists { isolcpus, nohz_full, both_taken } = self;
+        write!(f, "{nohz_full} and {isolcpus} are different lists: ")?;
+        match both_taken {
+            true => f.write_str("this kernel takes both"),
+            false => write!(
+                f,
+                "kernels before {LIST_PER_KIND_SINCE} ignore {isolcpus}, later ones take both; \
+                 which one this is could not be read"
+            ),
+        }
+    }
+}
+
+/// Whether the line with these words has two lists that a kernel of this version takes.
 #[must_use]
-pub fn doubt(line: &str, wanted: &[String]) -> Option<String> {
-    let list = wanted.iter().find(|word| word.starts_with("nohz_full="))?;
-    let (_, cpus) = split(list);
+pub fn different_lists(
+    line: &str,
+    wanted: &[String],
+    version: Option<KernelVersion>,
+) -> Option<DifferentLists> {
+    let nohz_full = wanted.iter().find(|word| word.starts_with("nohz_full="))?;
+    let (_, cpus) = split(nohz_full);
+    let both_taken = version.is_some();
     cmdline::parse(line).iter().find_map(|param| {
         let value =
             param.value.as_deref().filter(|_| cmdline::same_name(&param.name, "isolcpus"))?;
         let asked = cmdline::isolcpus(value, None).ok().filter(|it| !same(&it.cpus, cpus))?;
-        let said = shown(param);
-        (!asked.nohz).then(|| {
-            format!(
-                "{said} and {list} are different lists; kernels before 5.18 refuse the second one"
-            )
-        })
+        let (isolcpus, nohz_full) = (shown(param), nohz_full.clone());
+        (!asked.nohz).then_some(DifferentLists { isolcpus, nohz_full, both_taken })
+    })
+}
+
+/// What a kernel of this version would ignore of the line because these words are added to it.
+#[must_use]
+pub fn ignored_beside(
+    line: &str,
+    wanted: &[String],
+    possible: &CpuSet,
+    version: Option<KernelVersion>,
+) -> Option<CommandLineFault> {
+    let before = isolation_setup(line, possible, version).faults;
+    let after = isolation_setup(&with_missing(line, wanted), possible, version).faults;
+    after.into_iter().find(|fault| match fault {
+        // Two values of one parameter are a conflict that `merge` finds.
+        CommandLineFault::ListDiffers { refused, kept, .. } => {
+            split(refused).0 != split(kept).0 && !before.contains(fault)
+        }
+        _ => false,
     })
 }
 
@@ -252,9 +299,16 @@ mod tests {
         assert!(refused("isolcpus=nohz,domain,1").contains("the lists differ"));
         assert!(merge("isolcpus=domain,1", &wanted, 2048).is_ok());
         assert!(merge("isolcpus=nohz,2-3", &wanted, 2048).is_ok());
-        let doubt = |line| doubt(line, &wanted);
-        assert!(doubt("isolcpus=domain,1").unwrap().contains("before 5.18"));
-        assert_eq!((doubt("isolcpus=managed_irq,2-3"), doubt("ro")), (None, None));
+        let differ = |line, version| {
+            different_lists(line, &wanted, version).map(|it| it.to_string()).unwrap_or_default()
+        };
+        assert!(differ("isolcpus=domain,1", None).contains("before 5.18"));
+        let recent = Some(KernelVersion::new(6, 12));
+        assert!(differ("isolcpus=domain,1", recent).ends_with("takes both"));
+        assert_eq!(
+            (differ("isolcpus=managed_irq,2-3", None), differ("ro", None)),
+            Default::default()
+        );
         assert!(refused("nr_cpus=3").contains("does not know all of these CPUs"));
         assert!(merge("nr_cpus=4", &wanted, 2048).is_ok());
         assert!(refused("a=\"b").contains("never closed"));

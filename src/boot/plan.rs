@@ -8,11 +8,13 @@ use super::grub::generator::{self, Rule};
 use super::line;
 use super::loaders::{Entry, Found, Loader};
 use super::parameters::{Offer, PARAMETERS, Parameter, Site};
-use super::warnings::{asked_for_here, older, worth_knowing};
+use super::status;
+use super::warnings::{asked_for_here, different_lists, worth_knowing};
 use crate::plan::{Refused, Shield, choose, named};
 use crate::policy::Wish;
-use crate::survey::Machine;
+use crate::survey::{IsolationKind, Machine, isolation_setup};
 use crate::tunables::nearest;
+use cpushield_linux::text::kernel_version::KernelVersion;
 use cpushield_linux::text::{cmdline, kconfig, kernel_image};
 use cpushield_linux::{CpuSet, Host};
 use std::collections::BTreeMap;
@@ -81,7 +83,7 @@ impl<'a> Kernels<'a> {
     fn is_chosen(&self, index: usize, entry: &Entry) -> bool {
         match &self.rule {
             Rule::Realtime => self.realtime(entry) == Some(true),
-            Rule::Newest => index == 0,
+            Rule::First => index == 0,
             Rule::Matching { glob } => generator::matches(glob, &entry.version),
         }
     }
@@ -93,7 +95,8 @@ impl<'a> Kernels<'a> {
 
     /// Why a kernel does not know a parameter, if it does not.
     fn unknown(&self, parameter: &Parameter, entry: &Entry) -> Option<String> {
-        parameter.unknown_to(&self.built.get(&entry.version)?.options, self.arch)
+        let version = KernelVersion::of_release(&entry.version);
+        parameter.unknown_to(&self.built.get(&entry.version)?.options, self.arch, version)
     }
 
     /// The same where none of the chosen kernels knows it.
@@ -164,7 +167,8 @@ pub fn plan(
         check_lines(host, *loader, &targets, &parameters, arch)?;
     }
     let shown = kernels.shown(&given);
-    let mut warnings = worth_knowing(found, machine, &shown, older(&targets, &parameters));
+    let mut warnings =
+        worth_knowing(found, machine, &shown, different_lists(&targets, &parameters));
     warnings.extend(asked_for_here(machine, &shield, &parameters));
     let instructions = match menu {
         Some(_) => Vec::new(),
@@ -366,22 +370,23 @@ fn rule(
         "no kernel is known to be a PREEMPT_RT one"
     };
     let boots = found.next.and_then(|index| found.entries.get(index));
-    let newest = found.entries.iter().find(|entry| !entry.ours);
-    Ok(match (boots, newest) {
+    let first = found.entries.iter().find(|entry| !entry.ours);
+    Ok(match (boots, first) {
         (_, None) => {
             why.push("which kernels there are is not known".to_owned());
-            Rule::Newest
+            Rule::First
         }
-        (Some(boots), Some(newest)) if boots.version != newest.version => {
+        (Some(boots), Some(first)) if boots.version != first.version => {
             why.push(format!(
-                "{none}: {}, which boots by default, gets the parameters; a newer one does not",
-                boots.version
+                "{none}: {}, which boots by default, gets the parameters; {}, the first one of the \
+                 menu, does not",
+                boots.version, first.version
             ));
             Rule::Matching { glob: boots.version.clone() }
         }
         _ => {
-            why.push(format!("{none}: the newest one gets the parameters"));
-            Rule::Newest
+            why.push(format!("{none}: the first one of the menu gets the parameters"));
+            Rule::First
         }
     })
 }
@@ -417,6 +422,28 @@ fn wanted(parameter: &Parameter, site: &Site, machine: &Machine, targets: &[&Ent
     }
 }
 
+/// A kernel that has one list for `nohz_full=` and `isolcpus=` must not be given two: it would take
+/// ours, which comes first, and drop the isolation that the user asked for.
+fn check_lists(
+    host: &Host,
+    loader: &dyn Loader,
+    entry: &Entry,
+    words: &[String],
+) -> Result<(), BootError> {
+    let Some(version) = KernelVersion::of_release(&entry.version) else { return Ok(()) };
+    let possible = status::possible_cpus(host);
+    match line::ignored_beside(&entry.args, words, &possible, Some(version)) {
+        None => Ok(()),
+        Some(fault) => Err(BootError::ListsDiffer {
+            version: entry.version.clone(),
+            place: loader.source(host, "isolcpus").unwrap_or_else(|| entry.place.clone()),
+            isolcpus: isolation_setup(&entry.args, &possible, Some(version))
+                .cpus(IsolationKind::Domain),
+            fault: Box::new(fault),
+        }),
+    }
+}
+
 /// Every chosen kernel must be able to take the words beside what it is given already.
 fn check_lines(
     host: &Host,
@@ -446,6 +473,7 @@ fn check_lines(
                 why: conflict.to_string(),
             });
         }
+        check_lists(host, loader, entry, &words)?;
     }
     Ok(())
 }

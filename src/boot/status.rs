@@ -1,10 +1,12 @@
 //! Wanted, written, booted, in force: the journal, the loader's menu, `/proc/cmdline` and what the
 //! kernel shows, laid side by side. It writes nothing.
 
-use super::document::{BootJournal, BootStatus, SCHEMA, WordStatus};
+use super::document::{BootJournal, BootStatus, SCHEMA, TrialState, WordStatus};
 use super::error::BootError;
 use super::{early, line, loaders, plan, refusals, trial, write};
+use crate::survey::{CommandLineFault, isolation_setup};
 use cpushield_linux::text::cmdline;
+use cpushield_linux::text::kernel_version::KernelVersion;
 use cpushield_linux::{CpuSet, Host, Store};
 
 /// Looks.
@@ -39,6 +41,7 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
             WordStatus { word: word.clone(), written, booted, shows, in_force, refusals }
         })
         .collect();
+    let trial_state = journal.as_ref().and_then(|it| trial_state(host, it, &words, &found));
     let differs = journal
         .as_ref()
         .map(|journal| differences(journal, &words, &kernels, running.as_deref()))
@@ -52,13 +55,49 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
         words,
         rule: journal.map(|journal| journal.rule),
         kernels,
-        running,
         next: plan::next(&found),
         trial,
+        trial_state,
         last_trial,
         at_boot: early::installed(store)?,
+        faults: command_line_faults(host, &booted, running.as_deref()),
         differs,
+        running,
     })
+}
+
+/// How far the trial is that the journal knows; `None` when there is none.
+fn trial_state(
+    host: &Host,
+    journal: &BootJournal,
+    words: &[WordStatus],
+    found: &loaders::Found,
+) -> Option<TrialState> {
+    let trial = journal.trial.as_ref()?;
+    if host.read_line("/proc/sys/kernel/random/boot_id").ok() == journal.boot_id {
+        return Some(TrialState::Armed);
+    }
+    if words.iter().all(|word| word.booted) {
+        return Some(TrialState::Booted);
+    }
+    let boots_next = found.next.and_then(|index| found.entries.get(index));
+    if boots_next.is_some_and(|entry| entry.id.as_ref() == Some(&trial.entry)) {
+        return Some(TrialState::NotTaken);
+    }
+    let stat = host.read("/proc/stat").unwrap_or_default();
+    let since_s = stat.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok());
+    Some(TrialState::FellBack { since_s })
+}
+
+/// What the running kernel did not take of its own command line.
+fn command_line_faults(host: &Host, line: &str, release: Option<&str>) -> Vec<CommandLineFault> {
+    let version = release.and_then(KernelVersion::of_release);
+    isolation_setup(line, &possible_cpus(host), version).faults
+}
+
+pub(super) fn possible_cpus(host: &Host) -> CpuSet {
+    let text = host.read_line("/sys/devices/system/cpu/possible").unwrap_or_default();
+    text.parse().unwrap_or_default()
 }
 
 /// What differs from what was written, and what to do.
@@ -84,7 +123,8 @@ fn differences(
     let is_chosen = running.is_some_and(|running| kernels.iter().any(|kernel| kernel == running));
     let missing: Vec<&str> =
         words.iter().filter(|it| !it.booted).map(|it| it.word.as_str()).collect();
-    if !missing.is_empty() {
+    // The trial itself says what became of its boot.
+    if !missing.is_empty() && journal.trial.is_none() {
         let why =
             if is_chosen { "boot its entry" } else { "the running kernel is not one of them" };
         differs.push(format!("not booted with {}: {why}", missing.join(" ")));

@@ -6,6 +6,7 @@ use super::loaders::{Entry, Found};
 use crate::plan::Shield;
 use crate::survey::Machine;
 use crate::tunables;
+use cpushield_linux::text::kernel_version::KernelVersion;
 
 /// The parameter that is only for machines with such interrupts.
 const MANAGED_IRQ: &str = "isolcpus-managed-irq";
@@ -15,10 +16,10 @@ pub(super) fn worth_knowing(
     found: &Found,
     machine: &Machine,
     kernels: &[Kernel],
-    older: Vec<String>,
+    different_lists: Vec<String>,
 ) -> Vec<String> {
     let mut warnings = found.warnings.clone();
-    warnings.extend(older);
+    warnings.extend(different_lists);
     for kernel in kernels.iter().filter(|kernel| kernel.chosen) {
         for unknown in &kernel.unknown {
             warnings.push(format!(
@@ -43,14 +44,16 @@ pub(super) fn worth_knowing(
     warnings
 }
 
-/// What older kernels refuse of the lines that the chosen ones would have.
-pub(super) fn older(targets: &[&Entry], parameters: &[Wanted]) -> Vec<String> {
+/// Chosen kernels that would have different lists in `nohz_full=` and `isolcpus=`, and what they do
+/// with them.
+pub(super) fn different_lists(targets: &[&Entry], parameters: &[Wanted]) -> Vec<String> {
     let words: Vec<String> = parameters.iter().map(|wanted| wanted.word.clone()).collect();
-    let doubt = |entry: &&Entry| {
-        let doubt = line::doubt(&entry.args, &words)?;
-        Some(format!("kernel {}: {doubt}", entry.version))
+    let of_entry = |entry: &&Entry| {
+        let version = KernelVersion::of_release(&entry.version);
+        let lists = line::different_lists(&entry.args, &words, version)?;
+        Some(format!("kernel {}: {lists}", entry.version))
     };
-    targets.iter().filter_map(doubt).collect()
+    targets.iter().filter_map(of_entry).collect()
 }
 
 /// What `plan` advises on this machine and is only given when it is asked for.

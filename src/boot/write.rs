@@ -3,10 +3,11 @@
 //! looked at before it is put in place; and undo puts the original bytes back.
 
 use super::document::{
-    BootJournal, BootPlan, Bytes, Fate, Kept, SCHEMA, Trial, Unwritten, Written,
+    BootJournal, BootPlan, Bytes, Fate, Kept, SCHEMA, Skipped, Trial, Unwritten, Written,
 };
 use super::error::BootError;
 use super::loaders::{self, Edit, Found, Loader, Order, Recipe};
+use super::parameters::{Offer, named};
 use super::{JOURNAL, kexec, line, plan, trial};
 use cpushield_linux::{Host, Store};
 
@@ -25,9 +26,24 @@ pub fn words(plan: &BootPlan) -> Vec<String> {
 /// # Errors
 /// Nothing can be written here.
 pub fn preview(host: &Host, plan: &BootPlan, last: bool) -> Result<Recipe, BootError> {
+    check_applies(plan)?;
     let (words, kernels) = (words(plan), kernels(plan));
+    if words.is_empty() {
+        return Ok(Recipe::default());
+    }
     let order = Order { rule: &plan.rule, kernels: &kernels, words: &words, last };
     loader_of(plan)?.recipe(host, &order)
+}
+
+/// A plan without any parameter is nothing to write, and not the same as one whose parameters are
+/// all there.
+fn check_applies(plan: &BootPlan) -> Result<(), BootError> {
+    if !plan.parameters.is_empty() {
+        return Ok(());
+    }
+    let offered = |it: &&Skipped| named(&it.name).is_some_and(|it| it.offer == Offer::Always);
+    let skipped = plan.skipped.iter().filter(offered).cloned().collect();
+    Err(BootError::NothingApplies { skipped })
 }
 
 fn kernels(plan: &BootPlan) -> Vec<String> {
@@ -61,6 +77,7 @@ pub struct How {
 /// Nothing can be written, and nothing was; or it failed half-way and was put back.
 pub fn write(host: &Host, store: &Store, plan: &BootPlan, how: &How) -> Result<Written, BootError> {
     let loader = loader_of(plan)?;
+    check_applies(plan)?;
     let words = words(plan);
     let kernels = kernels(plan);
     let _lock = store.lock()?;
@@ -129,7 +146,7 @@ pub fn write(host: &Host, store: &Store, plan: &BootPlan, how: &How) -> Result<W
     }
 }
 
-/// Lets the newest of our entries boot once. The journal says so before it is so.
+/// Lets the first of our entries boot once. The journal says so before it is so.
 fn arm(
     host: &Host,
     store: &Store,

@@ -2,8 +2,10 @@
 //! user code. One place, pure; `tunables/` says what removes each, `verify/` counts them.
 
 pub mod known;
+pub mod lookup;
 mod pages;
 pub mod purpose;
+pub mod topics;
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

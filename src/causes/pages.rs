@@ -81,7 +81,10 @@ culprit repeats it: `kept for perf`.
 
 Seen as `Local timer interrupts` in /proc/interrupts and as `hrtimer_expire_entry` with
 `tick_nohz_handler` in the trace (`tick_nohz_highres_handler` in 6.7 and 6.8, `tick_sched_timer`
-before).";
+before).
+
+Source: kernel/time/tick-sched.c and sched_tick_remote() in kernel/sched/core.c (6.12),
+Documentation/timers/no_hz.rst.";
 
 const HRTIMER: &str = "\
 Timers of nanosleep, timerfd, POSIX timers, SCHED_DEADLINE budgets, the fair server and the
@@ -148,7 +151,11 @@ const IPI_IRQ_WORK: &str = "\
 A function queued to run in interrupt context soon (kernel/irq_work.c): printk from a busy
 context, perf and BPF wake-ups, RCU, and the kick of a `nohz_full` CPU (nohz_full_kick_func)
 when a timer was armed on it or a task needs the tick. Of what a CPU sends to itself no event names
-the function: what ran when it was raised, or just before, is told.";
+the function: what ran when it was raised, or just before, is told.
+
+Source: irq_work_queue() and irq_work_run() in kernel/irq_work.c, nohz_full_kick_func() in
+kernel/time/tick-sched.c, the events irq_work_entry and irq_work_exit in
+arch/x86/include/asm/trace/irq_vectors.h (6.12).";
 
 const WORKQUEUE: &str = "\
 Kernel work run by a kworker. Work of unbound queues runs where their mask allows
@@ -253,7 +260,10 @@ below the kernel. As many of these as the processor counted SMIs are firmware's.
 counted and a gap of 10 µs or more is left, the verdict is `unknown`: something took the CPU, and
 no witness can say what. In a guest such gaps are told, and count against `--max-gap` only, because
 the hypervisor may take the CPU at any time. With a program of your own there is no sampler:
-`--max-gap` then holds only where no SMI was counted and there is no hypervisor.";
+`--max-gap` then holds only where no SMI was counted and there is no hypervisor.
+
+Source: MSR_SMI_COUNT in arch/x86/include/asm/msr-index.h and its use in
+tools/power/x86/turbostat/turbostat.c, Documentation/trace/hwlat_detector.rst (6.12).";
 
 const STEAL: &str = "\
 This machine is a guest: the host ran something else on the physical CPU, or handled an exit.
@@ -264,8 +274,14 @@ Source: `steal` in Documentation/filesystems/proc.rst, kvm_steal_clock() in arch
 (6.12).";
 
 const UNATTRIBUTED: &str = "\
-Something was seen that this catalogue has no kind for. Save the evidence (`--json`) and report
-it.";
+Something was seen that this catalogue has no kind for: an entry into the kernel without an event,
+an interrupt vector or a row of /proc/interrupts that has no meaning here, a record that was not
+asked for. `others` stands for all culprits beyond the first 4096 of a CPU. Save the evidence
+(`--json`) and report it.
+
+Source: vectors in arch/x86/include/asm/irq_vectors.h, rows in arch_show_interrupts() of
+arch/x86/kernel/irq.c, entries on `nohz_full` CPUs by context_tracking:user_exit in
+include/trace/events/context_tracking.h (6.12).";
 
 #[cfg(test)]
 mod tests {
@@ -273,7 +289,7 @@ mod tests {
 
     #[test]
     fn every_page_names_where_the_kernel_or_a_manual_says_so() {
-        for cause in Cause::ALL.iter().filter(|cause| **cause != Cause::Unattributed) {
+        for cause in Cause::ALL {
             let page = cause.page();
             let files = [".c", ".h", ".rst", ".json"].iter().any(|end| page.contains(end));
             assert!(files && page.contains('/'), "{cause}: {page}");

@@ -14,7 +14,7 @@ pub struct Purpose {
 }
 
 /// Functions of the kernel, what they are for, and what keeps them from being called.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
     /// With a star at its end, how it begins.
     pub function: &'static str,
@@ -46,6 +46,8 @@ const SPACES: &str =
 const TRACING: &str = "switch tracing before the shield is needed";
 const PROGRAMS: &str =
     "load BPF programs before the shield; sysctl kernel.unprivileged_bpf_disabled=2";
+const FLUSHES: &str = "fewer processes and threads that end; before a critical phase \
+                       `modprobe dummy; modprobe -r dummy`: cpushield explain kernel-tlb-flush";
 const PERF: &str = "no perf while the shield is up; users are kept from it by \
                     sysctl kernel.perf_event_paranoid=3 on Debian, =4 on Ubuntu, by no sysctl on \
                     a mainline kernel";
@@ -69,7 +71,7 @@ pub const ROWS: &[Row] = &[
     row("__do_sys_perf_event_open", "perf_event_open(2)", PERF, "kernel/events/core.c"),
     row("perf_read", "perf reads a counter", PERF, "kernel/events/core.c"),
     row("_free_event", "a perf event goes", PERF, "kernel/events/core.c"),
-    row("drain_vmap_area_work", "gives back addresses of the kernel", "", "mm/vmalloc.c"),
+    row("drain_vmap_area_work", "gives back addresses of the kernel", FLUSHES, "mm/vmalloc.c"),
     row("delayed_vfree_work", "gives back memory of the kernel", "", "mm/vmalloc.c"),
     row("cleanup_net", "a network namespace goes", SPACES, "net/core/net_namespace.c"),
     row("proc_sys_call_handler", "writes a sysctl", "", "fs/proc/proc_sysctl.c"),
@@ -78,14 +80,25 @@ pub const ROWS: &[Row] = &[
 /// What it was for: the way there, innermost function first. `None` where nothing tells.
 #[must_use]
 pub fn of(way: &[&str]) -> Option<Purpose> {
-    let known = |function: &&str| ROWS.iter().find(|row| matches(row.function, function));
-    if let Some(row) = way.iter().find_map(known) {
+    if let Some(row) = way.iter().find_map(|function| of_function(function)) {
         let module = row.what == LOADS;
         return Some(Purpose { what: row.what.to_owned(), remedy: row.remedy, module });
     }
     let start = ["__x64_sys_", "__ia32_sys_", "__arm64_sys_", "__do_sys_"];
     let call = way.iter().find_map(|f| start.iter().find_map(|start| f.strip_prefix(start)))?;
     Some(Purpose { what: format!("system call {call}"), remedy: "", module: false })
+}
+
+/// The row of a function.
+#[must_use]
+pub fn of_function(function: &str) -> Option<&'static Row> {
+    ROWS.iter().find(|row| matches(row.function, function))
+}
+
+/// The first row with this purpose, in the words of a report: `loads a module (dummy), asked for`.
+#[must_use]
+pub fn of_words(words: &str) -> Option<&'static Row> {
+    ROWS.iter().find(|row| words.starts_with(row.what))
 }
 
 fn matches(pattern: &str, function: &str) -> bool {

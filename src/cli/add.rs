@@ -1,10 +1,9 @@
 //! `cpushield add`: running processes into the shield.
 
-use super::Global;
+use super::{Global, input};
 use crate::failure::Failure;
 use crate::run::{self, Moved, Onto, Place};
 use crate::ui::Ui;
-use cpushield_linux::Store;
 
 /// Take running processes into the shield
 ///
@@ -17,13 +16,14 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     shield: Option<String>,
     /// The shielded CPU to run on
-    #[arg(long, value_name = "N", conflicts_with = "spread")]
+    #[arg(long, value_name = "N", conflicts_with = "spread",
+          value_parser = input::cpu_number)]
     cpu: Option<usize>,
     /// Place the threads over all shielded CPUs, one per CPU
     #[arg(long)]
     spread: bool,
     /// Processes, or threads
-    #[arg(required = true, value_name = "PID|TID")]
+    #[arg(required = true, value_name = "PID|TID", value_parser = input::process_number)]
     tids: Vec<i32>,
 }
 
@@ -33,7 +33,7 @@ pub struct Args {
 /// There is no shield, or a task cannot be taken in; those before it stay in.
 pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     let host = global.host()?;
-    let store = Store::new(&global.state);
+    let store = global.store();
     let place = Place::of(&host, &run::shield(&host, &store, args.shield.as_deref())?);
     let onto = if args.spread { Onto::All } else { Onto::One(args.cpu) };
     let mut moved = Vec::new();

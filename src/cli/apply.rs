@@ -1,9 +1,10 @@
 //! `cpushield apply`: a plan, or the one for a wish, is put in force.
 
-use super::Global;
 use super::boot::{BootArgs, WriteArgs};
+use super::saved::Saved;
 use super::shielding::{Origin, shield};
 use super::wish::WishArgs;
+use super::{Global, input};
 use crate::apply::{ApplyError, Progress, check};
 use crate::change::When;
 use crate::failure::Failure;
@@ -12,7 +13,7 @@ use crate::policy::Wish;
 use crate::report::applied_text;
 use crate::survey::Machine;
 use crate::ui::Ui;
-use cpushield_linux::{Host, Store, read_document, sched, signal};
+use cpushield_linux::{Host, Store, sched, signal};
 use std::path::{Path, PathBuf};
 
 /// Shield CPUs: put a plan in force
@@ -64,7 +65,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
         return Err(Failure::usage("a recorded machine cannot be shielded")
             .hint("--dry-run prints the commands for it"));
     }
-    let store = Store::new(&global.state);
+    let store = global.store();
     let _hurry = (!args.dry_run).then(sched::hurry);
     let (plan, origin) = plan(&host, &store, args)?;
     if args.dry_run {
@@ -99,8 +100,11 @@ fn plan(host: &Host, store: &Store, args: &Args) -> Result<(Plan, Option<Made>),
         return Ok((crate::plan::plan(&machine, &wish)?, Some((machine, wish))));
     };
     let stdin = Path::new("/dev/stdin");
-    let text = read_document(if file.as_os_str() == "-" { stdin } else { file })?;
-    let plan = Plan::parse(&text, &file.display().to_string())?;
+    let (file, name) = match file.as_os_str() == "-" {
+        true => (stdin, "standard input".to_owned()),
+        false => (file.as_path(), file.display().to_string()),
+    };
+    let plan = saved_plan(&input::read_file(file)?, &name)?;
     if args.dry_run {
         // What would not be done, for `apply` looks by itself, is not shown either.
         check(host, &plan).map_err(|error| {
@@ -111,6 +115,23 @@ fn plan(host: &Host, store: &Store, args: &Args) -> Result<(Plan, Option<Made>),
         })?;
     }
     Ok((plan, None))
+}
+
+/// The plan in a file. Another document of ours, or no document, is named as what it is.
+fn saved_plan(text: &str, name: &str) -> Result<Plan, Failure> {
+    Plan::parse(text, name).map_err(|error| match Saved::parse(text, name) {
+        Ok(Saved::Plan(_)) => error.into(),
+        Ok(other) => Failure::usage(format!(
+            "{name} is not a plan: it is what `cpushield {}` writes",
+            other.from()
+        ))
+        .hint("make a plan: cpushield plan -o FILE"),
+        Err(_) if !text.trim_start().starts_with('{') => {
+            Failure::usage(format!("{name} is not a plan of cpushield"))
+                .hint("make a plan: cpushield plan -o FILE")
+        }
+        Err(_) => error.into(),
+    })
 }
 
 /// The commands, for `sh`.

@@ -27,7 +27,7 @@ use std::time::Duration;
 /// shows what was found on one screen. Interrupted or killed, it puts everything back too.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// How long to watch, before and while shielded, 1s to 10min
+    /// How long to watch, before and while shielded, 1s to 10m
     #[arg(long = "for", value_name = "TIME", default_value = "5s", value_parser = span)]
     pub time: Duration,
     /// The same in seconds, without a unit, as it was called at first
@@ -68,7 +68,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
         return Err(Failure::usage("a recorded machine cannot be tried")
             .hint("`cpushield plan --root DIR` shows what would be done"));
     }
-    let store = Store::new(&global.state);
+    let store = global.store();
     // Two would measure each other's load and shield.
     let _turn = store.claim(NAME)?;
     signal::catch_stops().map_err(|e| Failure::machine(format!("cannot catch signals: {e}")))?;
@@ -101,7 +101,7 @@ fn span(text: &str) -> Result<Duration, String> {
     let span = Duration::from_nanos(parse_span(text)?);
     match (SHORTEST..=LONGEST).contains(&span) {
         true => Ok(span),
-        false => Err("try watches for 1s to 10min".to_owned()),
+        false => Err("try watches for 1s to 10m".to_owned()),
     }
 }
 

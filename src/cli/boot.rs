@@ -3,9 +3,9 @@
 use super::Global;
 use super::wish::WishArgs;
 use crate::boot::plan::{Asked, plan};
-use crate::boot::{BootPlan, Written, early, kexec, loaders, status, write};
+use crate::boot::{BootPlan, WordStatus, Written, early, kexec, loaders, status, write};
 use crate::change::When;
-use crate::failure::Failure;
+use crate::failure::{Failure, Kind};
 use crate::report::{boot_plan_text, boot_status_text, boot_undone_text, boot_written_text};
 use crate::ui::Ui;
 use cpushield_linux::{Host, Store};
@@ -63,7 +63,7 @@ fn planned(
 /// The wish is wrong, unsafe or impossible, or the loader's files are not understood.
 pub fn show(ui: &Ui, global: &Global, wish: &WishArgs, args: &BootArgs) -> Result<(), Failure> {
     let host = global.host()?;
-    let plan = planned(&host, &Store::new(&global.state), wish, args)?;
+    let plan = planned(&host, &global.store(), wish, args)?;
     ui.show(&plan, || boot_plan_text(&plan, ui.width()))
 }
 
@@ -84,7 +84,7 @@ pub fn apply(
         return Err(Failure::usage("a recorded machine has no boot")
             .hint("--dry-run prints the files that would be written"));
     }
-    let store = Store::new(&global.state);
+    let store = global.store();
     if how.settle {
         return super::settle::run(ui, global, &host, &store);
     }
@@ -92,6 +92,9 @@ pub fn apply(
     if dry_run {
         let recipe = write::preview(&host, &plan, how.keep_default)?;
         return ui.show(&plan, || {
+            if write::words(&plan).is_empty() {
+                return "# nothing would be written: every parameter is there already\n".to_owned();
+            }
             let mut text = "# nothing of this was done\n".to_owned();
             for edit in &recipe.edits {
                 let bytes = String::from_utf8_lossy(&edit.bytes);
@@ -106,7 +109,7 @@ pub fn apply(
     }
     ui.status("writing boot files …");
     let program = host.link("/proc/self/exe").ok().filter(|_| host.exists("/run/systemd/system"));
-    let state = absolute(&global.state).unwrap_or(global.state.clone()).display().to_string();
+    let state = absolute(global.state_dir()).unwrap_or(global.state_dir()).display().to_string();
     let how = write::How {
         keep_default: how.keep_default,
         trial: how.trial,
@@ -143,7 +146,7 @@ pub(super) fn keep(
     let policy = wish.policy.as_ref().map(|path| whole(Path::new(path)));
     let wish = WishArgs { policy, ..wish.clone() };
     let words = ["apply".to_owned()].into_iter().chain(wish.words()).collect();
-    let state = whole(&global.state);
+    let state = whole(&global.state_dir());
     let call = early::Call { program: host.link("/proc/self/exe")?, state, words };
     let kept = early::install(host, store, &call).map_err(Failure::from);
     Ok(kept.map_err(|failure| failure.hint("the shield is up until the next boot"))?.path)
@@ -158,16 +161,29 @@ pub fn undo(ui: &Ui, global: &Global) -> Result<(), Failure> {
     if !host.is_live() {
         return Err(Failure::usage("a recorded machine has no boot"));
     }
-    let undone = write::undo(&host, &Store::new(&global.state))?;
+    let undone = write::undo(&host, &global.store())?;
     ui.show(&undone, || boot_undone_text(undone.as_ref()))
+}
+
+/// Where the kernel shows nothing of a word, the command line it was booted with decides.
+fn is_in_force(word: &WordStatus) -> bool {
+    word.written && word.booted && word.in_force != Some(false)
 }
 
 /// Runs `status --boot`.
 ///
 /// # Errors
-/// The journal or the loader's files cannot be read.
+/// The journal or the loader's files cannot be read, or not everything is in force.
 pub fn status(ui: &Ui, global: &Global) -> Result<(), Failure> {
     let host = global.host()?;
-    let status = status::status(&host, &Store::new(&global.state))?;
-    ui.show(&status, || boot_status_text(&status))
+    let status = status::status(&host, &global.store())?;
+    ui.show(&status, || boot_status_text(&status))?;
+    if status.words.is_empty() {
+        return Err(Failure::machine("no kernel parameters were written"));
+    }
+    if status.words.iter().all(is_in_force) {
+        Ok(())
+    } else {
+        Err(Failure::new(Kind::DoesNotHold, "not all of these kernel parameters are in force"))
+    }
 }

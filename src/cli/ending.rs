@@ -6,17 +6,28 @@ use crate::ui::Tone;
 use crate::verify::{Leak, State, Verdict};
 use cpushield_linux::CpuSet;
 
+/// What a verdict is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Subject {
+    /// CPUs of the shield that is in force.
+    Shield,
+    /// The same after `--fix` did what it could.
+    FixedShield,
+    /// CPUs that no shield of ours has.
+    Cpus,
+}
+
 /// The exit code of a verdict.
 ///
 /// # Errors
-/// It does not hold; `can_fix` says whether there is a shield that can be changed.
-pub(super) fn outcome(verdict: &Verdict, can_fix: bool) -> Result<(), Failure> {
+/// It does not hold.
+pub(super) fn outcome(verdict: &Verdict, subject: Subject) -> Result<(), Failure> {
     if verdict.holds() {
         return Ok(());
     }
-    let failure = Failure::new(Kind::DoesNotHold, summary(verdict));
+    let failure = Failure::new(Kind::DoesNotHold, summary(verdict, subject));
     let now = |leak: &Leak| leak.remedy.as_ref().is_some_and(|remedy| remedy.when == When::Runtime);
-    if can_fix && verdict.cpus.iter().flat_map(|cpu| &cpu.leaks).any(now) {
+    if subject == Subject::Shield && verdict.cpus.iter().flat_map(|cpu| &cpu.leaks).any(now) {
         return Err(
             failure.hint("`cpushield verify --fix` does what can be done now, and looks again")
         );
@@ -35,7 +46,7 @@ pub(super) fn paint(state: State, words: &str) -> String {
 }
 
 /// Why the exit code is 1.
-pub(super) fn summary(verdict: &Verdict) -> String {
+pub(super) fn summary(verdict: &Verdict, subject: Subject) -> String {
     let broken: Vec<String> = verdict
         .gates
         .iter()
@@ -52,14 +63,44 @@ pub(super) fn summary(verdict: &Verdict) -> String {
         verdict.cpus.iter().filter(|cpu| cpu.state == state).map(|cpu| cpu.cpu).collect()
     };
     let mut parts = Vec::new();
-    for (state, words) in [
-        (State::Leaks, "the shield leaks on CPU"),
-        (State::Unknown, "it is not proven that the shield holds on CPU"),
-    ] {
+    let (leaks, unknown) = match subject {
+        Subject::Shield | Subject::FixedShield => {
+            ("the shield leaks on CPU", "it is not proven that the shield holds on CPU")
+        }
+        Subject::Cpus => (
+            "no shield is in force there, and the kernel interrupts CPU",
+            "no shield is in force there, and it is not proven that nothing interrupts CPU",
+        ),
+    };
+    for (state, words) in [(State::Leaks, leaks), (State::Unknown, unknown)] {
         let cpus = of(state);
         if !cpus.is_empty() {
             parts.push(format!("{words} {cpus}"));
         }
     }
     parts.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verify::{CpuVerdict, SCHEMA};
+
+    #[test]
+    fn without_a_shield_no_shield_leaks() {
+        let cpu = CpuVerdict {
+            cpu: 1,
+            state: State::Leaks,
+            limits: None,
+            leaks: Vec::new(),
+            one_witness: Vec::new(),
+            unwatched: Vec::new(),
+            unknown: Vec::new(),
+        };
+        let verdict = Verdict { schema: SCHEMA, cpus: vec![cpu], gates: Vec::new() };
+        assert_eq!(summary(&verdict, Subject::Shield), "the shield leaks on CPU 1");
+        let words = summary(&verdict, Subject::Cpus);
+        assert_eq!(words, "no shield is in force there, and the kernel interrupts CPU 1");
+        assert_eq!(outcome(&verdict, Subject::Cpus).unwrap_err().hints.len(), 0);
+    }
 }

@@ -1,9 +1,13 @@
-//! `cpushield explain`: the page of a tunable, a cause, an instrument or a load, and the way from
-//! one to the other.
+//! `cpushield explain`: the page of a tunable, a cause, an instrument or a load, or of whatever a
+//! table shows, and the way from one to the other.
 
+use super::completions::KnownWord;
 use crate::boot::parameters::{self, PARAMETERS, Parameter};
 use crate::causes::Cause;
-use crate::causes::known::{self, Known};
+use crate::causes::known::Known;
+use crate::causes::lookup::{self, Subject};
+use crate::causes::purpose::Row;
+use crate::causes::topics::{TOPICS, Topic};
 use crate::change::{Risk, When};
 use crate::failure::Failure;
 use crate::latency::{INSTRUMENTS, Instrument, instruments};
@@ -14,14 +18,16 @@ use crate::ui::Ui;
 use serde::Serialize;
 use std::borrow::Cow;
 
-/// What a tunable does, or a cause of interruptions means
+/// Explain a tunable, a cause of interruptions, or a name that a table shows
 ///
-/// Without a name: lists all.
+/// Without a name: lists all pages.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A tunable (`irq-affinity`), a cause (`tick`), a culprit of the kernel (`vmstat_update`),
-    /// an instrument (`latency-timer`) or a load (`load-messages`)
-    pub name: Option<String>,
+    /// A tunable (`irq-affinity`), a cause (`tick`), a culprit, thread or sender as a table shows
+    /// it (`vmstat_update`, `irq/24-eth0`), an instrument (`latency-timer`) or a load
+    /// (`load-messages`); several words are one name
+    #[arg(num_args = 0.., value_parser = KnownWord(static_names), hide_possible_values = true)]
+    pub name: Vec<String>,
 }
 
 /// The page about policy files.
@@ -35,7 +41,7 @@ struct Page {
     name: Cow<'static, str>,
     kind: &'static str,
     summary: &'static str,
-    text: &'static str,
+    text: Cow<'static, str>,
     /// Causes that a tunable removes.
     #[serde(skip_serializing_if = "Option::is_none")]
     removes: Option<Vec<&'static str>>,
@@ -53,23 +59,48 @@ struct Page {
 /// # Errors
 /// There is no such name.
 pub fn run(ui: &Ui, args: &Args) -> Result<(), Failure> {
-    let Some(name) = &args.name else {
+    if args.name.is_empty() {
         let pages = pages();
         return ui.show(&pages, || list(&pages, ui.width()));
-    };
-    let name = led(name);
-    let page = named(name)
+    }
+    let words = args.name.join(" ");
+    if words.trim().is_empty() {
+        return Err(
+            Failure::usage("the name to explain is empty").hint("`cpushield explain` lists all")
+        );
+    }
+    let page = page_for(&words).ok_or_else(|| unknown(&words))?;
+    ui.show(&page, || page.text(ui.width()))
+}
+
+/// The page of a name, or of a word that a table shows.
+fn page_for(words: &str) -> Option<Page> {
+    let name = keyword(words);
+    named(name)
         .map(page_of_tunable)
         .or_else(|| parameters::named(name).map(page_of_parameter))
         .or_else(|| Cause::named(name).map(page_of_cause))
-        .or_else(|| known::of(name).map(page_of_culprit))
         .or_else(|| {
             name.strip_prefix("latency-").and_then(instruments::by_name).map(page_of_instrument)
         })
         .or_else(|| name.strip_prefix("load-").and_then(kinds::by_name).map(page_of_load))
         .or_else(|| (name == "policy").then(page_of_policy))
-        .ok_or_else(|| unknown(name))?;
-    ui.show(&page, || page.text(ui.width()))
+        .or_else(|| {
+            Some(match lookup::subject(name)? {
+                Subject::Topic(topic) => page_of_topic(topic),
+                Subject::Known(known) => page_of_culprit(known),
+                Subject::Way(row) => page_of_way(row),
+                Subject::Cause(cause) => page_of_cause(cause),
+            })
+        })
+}
+
+/// Names that shells complete.
+fn static_names() -> Vec<&'static str> {
+    let tunables = TUNABLES.iter().map(|tunable| tunable.name());
+    let parameters = only_at_boot().map(|parameter| parameter.name);
+    let causes = Cause::ALL.iter().map(|cause| cause.name());
+    tunables.chain(parameters).chain(causes).chain(["policy"]).collect()
 }
 
 fn pages() -> Vec<Page> {
@@ -78,6 +109,8 @@ fn pages() -> Vec<Page> {
     let causes = Cause::ALL.iter().copied().map(page_of_cause);
     let instruments = INSTRUMENTS.iter().copied().map(page_of_instrument);
     let loads = KINDS.iter().copied().map(page_of_load);
+    let topics = TOPICS.iter().map(page_of_topic);
+    let causes = causes.chain(topics);
     tunables.chain(parameters).chain(causes).chain(instruments).chain(loads).collect()
 }
 
@@ -86,7 +119,7 @@ fn page_of_tunable(tunable: &dyn Tunable) -> Page {
         name: tunable.name().into(),
         kind: "tunable",
         summary: tunable.summary(),
-        text: tunable.page(),
+        text: tunable.page().into(),
         removes: Some(tunable.removes().iter().map(|cause| cause.name()).collect()),
         removed_by: None,
         risk: Some(tunable.risk()),
@@ -104,7 +137,7 @@ fn page_of_parameter(parameter: &'static Parameter) -> Page {
         name: parameter.name.into(),
         kind: "boot parameter",
         summary: parameter.summary,
-        text: parameter.page,
+        text: parameter.page.into(),
         removes: Some(parameter.removes.iter().map(|cause| cause.name()).collect()),
         removed_by: None,
         risk: Some(parameter.risk),
@@ -112,25 +145,68 @@ fn page_of_parameter(parameter: &'static Parameter) -> Page {
     }
 }
 
-/// A culprit has a line, and the tunables that are about it by name.
+/// A culprit has a line, the tunables that are about it by name, and its cause.
 fn page_of_culprit(known: &'static Known) -> Page {
     let about =
         |tunable: &&&dyn Tunable| tunable.culprits().iter().any(|part| known.name.contains(part));
+    let removers: Vec<_> = TUNABLES.iter().filter(about).map(|tunable| tunable.name()).collect();
+    let Known { name, what, source, cause } = known;
     Page {
-        name: known.name.into(),
+        name: (*name).into(),
         kind: "culprit",
-        summary: known.what,
-        text: known.source,
+        summary: what,
+        text: format!(
+            "It is counted as `{cause}`, {}; `cpushield explain {cause}` says what that is and \
+             what removes it.\n\nSource: {source}.",
+            cause.summary()
+        )
+        .into(),
         removes: None,
-        removed_by: Some(TUNABLES.iter().filter(about).map(|tunable| tunable.name()).collect()),
+        removed_by: (!removers.is_empty()).then_some(removers),
         risk: None,
         when: None,
     }
 }
 
-/// The name of the page that a word of the screens leads to: a boot parameter, with its value or
-/// without, what `verify` measures, or whom it names.
-fn led(word: &str) -> &str {
+/// A way through the kernel that sends interrupts to other CPUs, and what avoids it.
+fn page_of_way(row: &'static Row) -> Page {
+    let remedy = match row.remedy {
+        "" => "Nothing keeps it from interrupting other CPUs but not doing it.".to_owned(),
+        remedy => format!("What helps: {remedy}."),
+    };
+    Page {
+        name: row.function.into(),
+        kind: "sender",
+        summary: row.what,
+        text: format!(
+            "It has a function called on other CPUs; `cpushield explain ipi-call` says how.\n\n\
+             {remedy}\n\nSource: {}.",
+            row.source
+        )
+        .into(),
+        removes: None,
+        removed_by: None,
+        risk: None,
+        when: None,
+    }
+}
+
+/// What the kernel does under several names.
+fn page_of_topic(topic: &'static Topic) -> Page {
+    Page {
+        name: topic.name.into(),
+        kind: "cause",
+        summary: topic.summary,
+        text: topic.text.into(),
+        removes: None,
+        removed_by: None,
+        risk: None,
+        when: None,
+    }
+}
+
+/// The name of the page of a boot parameter, with its value or without; other words as they are.
+fn keyword(word: &str) -> &str {
     let (parameter, value) = word.split_once('=').unwrap_or((word, ""));
     match parameter {
         "isolcpus" if value.starts_with("managed_irq") => "irq-affinity",
@@ -138,11 +214,6 @@ fn led(word: &str) -> &str {
         "isolcpus" => "cpuset",
         "nohz_full" => "nohz-full",
         "rcu_nocbs" => "rcu-nocbs",
-        "gap" | "gaps" => "smi",
-        // Culprits of `verify`'s table that have no page of their own.
-        _ if word.starts_with("IRQ ") => "irq",
-        _ if word.starts_with("kworker/") => "workqueue",
-        _ if word.starts_with("SIG") => "signal",
         _ => word,
     }
 }
@@ -152,7 +223,7 @@ fn page_of_policy() -> Page {
         name: "policy".into(),
         kind: "file",
         summary: "what you want shielded, kept in a file",
-        text: POLICY.trim_start_matches("# The policy file\n"),
+        text: POLICY.trim_start_matches("# The policy file\n").into(),
         removes: None,
         removed_by: None,
         risk: None,
@@ -166,7 +237,7 @@ fn page_of_instrument(instrument: &'static dyn Instrument) -> Page {
         name: format!("latency-{}", instrument.name()).into(),
         kind: "instrument",
         summary: instrument.summary(),
-        text: instrument.page(),
+        text: instrument.page().into(),
         removes: None,
         removed_by: None,
         risk: None,
@@ -179,7 +250,7 @@ fn page_of_load(kind: &'static dyn load::Kind) -> Page {
         name: format!("load-{}", kind.name()).into(),
         kind: "load",
         summary: kind.summary(),
-        text: kind.page(),
+        text: kind.page().into(),
         removes: None,
         removed_by: None,
         risk: None,
@@ -196,7 +267,7 @@ fn page_of_cause(cause: Cause) -> Page {
         name: cause.name().into(),
         kind: "cause",
         summary: cause.summary(),
-        text: cause.page(),
+        text: cause.page().into(),
         removes: None,
         removed_by: Some(removed_by),
         risk: None,
@@ -222,7 +293,7 @@ impl Page {
         if let Some(risk) = self.risk {
             ends.push_str(&format!("risk: {}\n", risk.word()));
         }
-        let parts = [fold(&head, width), body(self.text, width), fold(&ends, width)];
+        let parts = [fold(&head, width), body(&self.text, width), fold(&ends, width)];
         let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         parts.join("\n")
     }
@@ -295,9 +366,12 @@ fn list(pages: &[Page], width: usize) -> String {
 fn unknown(name: &str) -> Failure {
     let pages = pages();
     let known: Vec<&str> = pages.iter().map(|page| page.name.as_ref()).collect();
-    let mut failure = Failure::usage(format!(
-        "no tunable, boot parameter, cause, instrument, load or known culprit is called {name:?}"
-    ));
+    let mut failure = Failure::usage(format!("there is no page about {name:?}"));
+    if name.contains('_') {
+        failure = failure.hint(format!(
+            "give the cause of a kernel function too: `cpushield explain workqueue {name}`"
+        ));
+    }
     for near in nearest(name, &known) {
         failure = failure.hint(format!("did you mean {near}?"));
     }
@@ -318,20 +392,24 @@ mod tests {
             ("nohz_full", "nohz-full"),
             ("nohz_full=3", "nohz-full"),
             ("rcu_nocbs", "rcu-nocbs"),
-            ("gaps", "smi"),
         ] {
-            assert_eq!(led(word), name);
+            assert_eq!(keyword(word), name);
             let found = pages().into_iter().find(|page| page.name == name).unwrap();
             let about = word.trim_end_matches('s').split('=').next().unwrap();
             assert!(found.text.contains(about), "{word}: {}", found.text);
         }
-        for (word, name) in [
+        for (words, name) in [
+            ("gaps", "smi"),
             ("IRQ 24 eth0", "irq"),
-            ("kworker/u8:1", "workqueue"),
-            ("SIGALRM by a timer", "signal"),
+            ("tick tick_nohz_handler", "tick"),
+            ("load (9972)", "user-task"),
+            ("refresh_vm_stats", "refresh_vm_stats"),
+            ("do_flush_tlb_all", "kernel-tlb-flush"),
+            ("bpf_prog_load", "bpf_prog_load"),
         ] {
-            assert_eq!(led(word), name);
+            assert_eq!(page_for(words).map(|page| page.name), Some(name.into()), "{words}");
         }
+        assert!(page_for("nonsense").is_none() && page_for("linuxcnc").is_none());
         let names: Vec<_> = pages().into_iter().map(|page| page.name).collect();
         assert!(names.iter().any(|name| name == "latency-timer"));
         assert!(names.iter().any(|name| name == "load-messages"));
@@ -353,6 +431,17 @@ mod tests {
             assert!(keys.lines().any(|line| line.starts_with(&format!("  `{key}` "))), "{text}");
         }
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+
+    #[test]
+    fn every_page_names_its_sources() {
+        let culprits = crate::causes::known::KNOWN.iter().map(page_of_culprit);
+        let ways = crate::causes::purpose::ROWS.iter().map(page_of_way);
+        let sourced = ["tunable", "boot parameter", "cause", "culprit", "sender", "instrument"];
+        let pages = pages().into_iter().chain(culprits).chain(ways);
+        let bare =
+            pages.filter(|page| sourced.contains(&page.kind) && !page.text.contains("Source"));
+        assert_eq!(bare.map(|page| page.name).collect::<Vec<_>>(), Vec::<String>::new());
     }
 
     #[test]

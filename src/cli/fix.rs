@@ -28,19 +28,19 @@ const TRIES_MAX: usize = 2;
 /// There is no shield to change, its journal cannot be used, or the last look does not hold.
 pub(super) fn run(order: &Order<'_>) -> Result<(), Failure> {
     refuse(order)?;
-    let mut mending = Mending { order, store: Store::new(&order.global.state), tried: Vec::new() };
+    let mut mending = Mending { order, store: order.global.store(), tried: Vec::new() };
     let (fixed, recording) = mending.rounds()?;
     order.ui.show(&fixed, || fixed.text(&ending::paint, order.ui.width()))?;
     let Some(Round { evidence, verdict, .. }) = fixed.rounds.last() else { return Ok(()) };
     verify::export(order.ui, order.args, recording, &Shown { evidence, verdict })?;
-    ending::outcome(verdict, false)
+    ending::outcome(verdict, ending::Subject::FixedShield)
 }
 
 /// Only CPUs of the active shield can be mended: what is changed goes into its journal.
 fn refuse(order: &Order<'_>) -> Result<(), Failure> {
     let shield = order.scene.active.as_ref().map(|plan| &plan.shield);
     match shield {
-        None => Err(Failure::usage("--fix changes a shield, and none is active")
+        None => Err(Failure::machine("no shield is in force, and --fix changes one")
             .hint("make one: cpushield apply")
             .hint("without --fix, `cpushield verify --cpus LIST` says what each CPU would need")),
         Some(shield) if !order.scene.cpus.is_subset(&shield.cpus) => Err(Failure::usage(format!(

@@ -5,7 +5,7 @@ use super::{Global, attempt, lab};
 use crate::apply;
 use crate::failure::Failure;
 use crate::plan::Plan;
-use cpushield_linux::{Error, Store, Verb, process, tracefs};
+use cpushield_linux::{Error, Verb, process, tracefs};
 use std::process::Child;
 use std::time::Duration;
 
@@ -31,9 +31,9 @@ impl Guard {
     /// # Errors
     /// The kernel's answer.
     pub fn start(global: &Global) -> Result<Guard, Failure> {
-        let state = global.state.display().to_string();
+        let state = global.state_dir().display().to_string();
         let pid = std::process::id().to_string();
-        process::spawn_self(&["--state", &state, HIDDEN, &pid])
+        process::spawn_self(&[HIDDEN, "--state", &state, &pid])
             .map(|child| Guard { child })
             .map_err(|e| Error::io(Verb::Call, "the guard process", e).into())
     }
@@ -54,7 +54,7 @@ pub fn run(global: &Global, args: &Args) -> Result<(), Failure> {
     let fail = |e| Failure::from(Error::io(Verb::Call, &format!("/proc/{}", args.pid), e));
     while !process::wait_for_end(args.pid, Duration::from_secs(60)).map_err(fail)? {}
     let host = global.host()?;
-    let store = Store::new(&global.state);
+    let store = global.store();
     // Undo tells what was found; here nobody listens.
     let _ = crate::latency::recovered(&host, &store);
     tracefs::sweep(&host);

@@ -246,7 +246,7 @@ impl Lab for Bench<'_> {
         if !self.has_systemd() {
             return Ok(());
         }
-        let state = absolute(&self.global.state).unwrap_or(self.global.state.clone());
+        let state = absolute(self.global.state_dir()).unwrap_or(self.global.state_dir());
         let program = self.host.link("/proc/self/exe")?;
         Ok(unit::install(self.host, &program, &state.display().to_string())?)
     }

@@ -3,14 +3,14 @@
 use super::kept::{self, Kept};
 use super::loads::LoadArgs;
 use super::scene::Scene;
-use super::{Global, verify};
+use super::{Global, input, verify};
 use crate::failure::{Failure, Kind};
 use crate::latency::{
     self, Beat, Guard, INSTRUMENTS, Instrument, Latency, Order, Progress, instruments,
 };
 use crate::load;
 use crate::policy::parse_span;
-use crate::report::table;
+use crate::report::table::{self, fold};
 use crate::report::{Word, latency as report};
 use crate::run::Place;
 use crate::tunables;
@@ -30,13 +30,14 @@ use std::time::Duration;
 /// shows what was seen until then. Exit code 0: it was measured, and --max holds. Exit code 1:
 /// --max does not hold, or it cannot be said.
 #[derive(Debug, clap::Args)]
+#[command(override_usage = "cpushield latency [OPTIONS] <INSTRUMENT>\n       \
+                            cpushield latency [OPTIONS] --resume <FILE>")]
 pub struct Args {
     /// What the threads wait for; with --resume that of the measurement
-    #[arg(value_name = "INSTRUMENT", value_parser = instrument(),
-          required_unless_present = "resume")]
+    #[arg(value_name = "INSTRUMENT", value_parser = instrument())]
     instrument: Option<String>,
     /// The CPUs to measure (those of the active shield when left out)
-    #[arg(long, value_name = "LIST")]
+    #[arg(long, value_name = "LIST", value_parser = input::cpu_list)]
     cpus: Option<CpuSet>,
     /// How long to measure; with --resume all parts together [default: 10s]
     #[arg(long = "for", value_name = "TIME", value_parser = span)]
@@ -55,7 +56,7 @@ pub struct Args {
     thread: Vec<u64>,
     /// Real-time priority of the thread with the shortest period, 1 to 98, each other one is below
     /// [default: 80]
-    #[arg(long, value_name = "PRIORITY", value_parser = clap::value_parser!(u32).range(1..=98))]
+    #[arg(long, value_name = "PRIORITY", value_parser = input::lower_priority)]
     fifo: Option<u32>,
     /// Ordinary threads (SCHED_OTHER)
     #[arg(long, conflicts_with = "fifo")]
@@ -118,6 +119,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     let kept = Kept::open(ui, args.output.as_deref(), args.resume.as_deref(), args.max)?;
     let instrument = chosen(args, kept.as_ref())?;
     let beats = beats(args, instrument)?;
+    args.load.check()?;
     [&args.histogram, &args.hdr].into_iter().flatten().try_for_each(|file| can_write(file))?;
     let site = site(&host, global, args, instrument)?;
     signal::catch_stops()
@@ -128,7 +130,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
         Some(kept) => kept.end(latency)?,
         None => (latency, None),
     };
-    ui.show(&latency, || report::text(&latency, &paint))?;
+    ui.show(&latency, || fold(&report::text(&latency, &paint), ui.width()))?;
     write_files(ui, args, &latency)?;
     if let Some(failure) = lost {
         if ui.format == Format::Text {
@@ -196,8 +198,18 @@ fn chosen(args: &Args, kept: Option<&Kept<'_>>) -> Result<&'static dyn Instrumen
         Some(kept) => kept.instrument(asked)?,
         None => asked,
     };
-    let name = name.unwrap_or_default();
-    instruments::by_name(name).ok_or_else(|| Failure::usage(format!("no instrument {name:?}")))
+    name.and_then(instruments::by_name).ok_or_else(no_instrument)
+}
+
+/// Nothing says what the threads wait for: every instrument with its meaning.
+fn no_instrument() -> Failure {
+    let mut message = "name an instrument, which says what the threads wait for".to_owned();
+    for one in INSTRUMENTS {
+        message.push_str(&format!("\n  {:<9} {}", one.name(), one.summary()));
+    }
+    Failure::usage(message)
+        .hint("most begin with: cpushield latency timer")
+        .hint("`cpushield explain latency-timer` and the like say more")
 }
 
 /// The threads of each CPU: the shorter the period, the higher the priority, as LinuxCNC has them.
@@ -239,7 +251,7 @@ fn site(
     args: &Args,
     instrument: &dyn Instrument,
 ) -> Result<Site, Failure> {
-    let store = Store::new(&global.state);
+    let store = global.store();
     let command = format!("latency {}", instrument.name());
     let scene = Scene::find(host, &store, args.cpus.as_ref(), &command)?;
     if let Some(place) = scene.ours() {
@@ -384,7 +396,7 @@ mod tests {
         for line in ["sundial", "timer --thread 0us", "timer --thread 5", "timer --fifo 99"] {
             assert!(args(&format!("cpushield latency {line}")).is_err(), "{line}");
         }
-        assert!(args("cpushield latency --for 1s").is_err(), "nothing says what to measure");
+        assert!(beats(&args("cpushield latency --for 1s").unwrap()).is_err(), "no instrument");
         assert_eq!(args("cpushield latency --resume day.json").unwrap().instrument, None);
         let twice = args("cpushield latency timer --thread 1ms --thread 1000us").unwrap();
         assert!(beats(&twice).is_err());

@@ -1,8 +1,9 @@
 //! The flags of a load: `--load`, `--load-cpus`, and where that is.
 
-use super::Global;
+use super::completions::KnownWord;
+use super::{Global, input};
 use crate::failure::Failure;
-use crate::load::{self, Order, wanted};
+use crate::load::{self, KINDS, Order, wanted};
 use cpushield_linux::{CpuSet, Host, scratch};
 use std::str::FromStr;
 
@@ -12,12 +13,18 @@ pub struct LoadArgs {
     /// Make the rest of the machine busy, and count what it does: messages, memory, disk, network,
     /// fork, timers, interrupts, or all of them; stress-ng or hackbench where they are installed,
     /// as 'stress-ng:--cpu 2'. See `explain load-messages` and the like
-    #[arg(long, value_name = "KINDS", value_delimiter = ',', default_value = "none")]
+    #[arg(long, value_name = "KINDS", value_delimiter = ',', default_value = "none",
+          value_parser = KnownWord(kinds), hide_possible_values = true)]
     pub load: Vec<String>,
     /// The CPUs of the load: a list, `rest`: every CPU but the measured and the shielded ones, or
     /// `all`: every CPU but the shielded ones, as programs have them
     #[arg(long, value_name = "LIST", default_value = "rest")]
     pub load_cpus: LoadCpus,
+}
+
+/// What `--load` takes.
+fn kinds() -> Vec<&'static str> {
+    ["all", "none"].into_iter().chain(KINDS.iter().map(|kind| kind.name())).collect()
 }
 
 /// Which CPUs a load gets.
@@ -38,7 +45,10 @@ impl FromStr for LoadCpus {
         match text {
             "rest" => Ok(LoadCpus::Rest),
             "all" => Ok(LoadCpus::All),
-            list => list.parse().map(LoadCpus::These).map_err(|e| format!("{e}; or rest, or all")),
+            list => {
+                let cpus = input::cpu_list(list).map(LoadCpus::These);
+                cpus.map_err(|why| format!("{why}; or rest, or all"))
+            }
         }
     }
 }
@@ -48,6 +58,14 @@ impl LoadArgs {
     #[must_use]
     pub fn any(&self) -> bool {
         self.load.iter().any(|word| word != "none")
+    }
+
+    /// Refuses kinds that there are not, before anything is looked at.
+    ///
+    /// # Errors
+    /// There is no such load.
+    pub fn check(&self) -> Result<(), Failure> {
+        Ok(wanted(&self.load).map(drop)?)
     }
 
     /// What they come to, where these CPUs are measured and those are shielded.
@@ -69,7 +87,7 @@ impl LoadArgs {
         let isolated: CpuSet = isolated.and_then(|text| text.parse().ok()).unwrap_or_default();
         let taken = shielded.union(&isolated);
         let cpus = self.load_cpus.among(&host.online_cpus()?, &taken, measured)?;
-        Ok(load::Order { wanted, cpus, dir: scratch::directory(&global.state) })
+        Ok(load::Order { wanted, cpus, dir: scratch::directory(&global.state_dir()) })
     }
 }
 

@@ -64,10 +64,15 @@ fn parse(word: &str, as_mask: bool) -> Result<CpuSet, Failure> {
     } else {
         CpuSet::parse_list(word, None)
     };
-    parsed.map_err(|e| {
-        Failure::usage(e.to_string())
-            .hint("a list looks like 0-3,8 and a mask like 0x10f or 8000,00000000")
-    })
+    let hint = "a list looks like 0-3,8 and a mask like 0x10f or 8000,00000000";
+    // A mask of zeros says what it is; an empty word is most often a variable that is not set.
+    let digits = word.bytes().any(|b| b.is_ascii_hexdigit());
+    match parsed {
+        Ok(cpus) if cpus.is_empty() && !digits => {
+            Err(Failure::usage(format!("{word:?} names no CPU")).hint(hint))
+        }
+        parsed => parsed.map_err(|e| Failure::usage(e.to_string()).hint(hint)),
+    }
 }
 
 #[cfg(test)]
@@ -87,6 +92,9 @@ mod tests {
             assert_eq!(parse(word, false).unwrap().to_string(), list, "{word}");
         }
         assert_eq!(parse("80", true).unwrap().to_string(), "7");
-        assert!(parse("x", false).is_err());
+        assert!(parse("0x0", false).unwrap().is_empty());
+        for wrong in ["x", "", " ", ","] {
+            assert!(parse(wrong, false).is_err() && parse(wrong, true).is_err(), "{wrong:?}");
+        }
     }
 }

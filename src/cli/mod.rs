@@ -6,10 +6,14 @@ pub mod attempt;
 pub mod boot;
 pub mod busy;
 pub mod compare;
+pub mod completions;
 pub mod ending;
 pub mod explain;
 pub mod fix;
 pub mod guard;
+pub mod help;
+mod inner;
+mod input;
 mod kept;
 mod lab;
 pub mod latency;
@@ -33,21 +37,27 @@ pub mod verify;
 pub mod watch;
 pub mod wish;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Kind};
 use crate::plan::Plan;
 use crate::survey::{Machine, survey_beside};
 use crate::tunables;
 use crate::ui::{Format, Ui};
-use clap::{Parser, Subcommand};
-use cpushield_linux::{Host, Store};
-use std::path::PathBuf;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use cpushield_linux::{EventLog, Host, Store, process};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// CPUs that nothing interrupts, proven
 ///
 /// survey → plan → apply → run → verify → latency → report → undo. Start with `cpushield try`.
 #[derive(Debug, Parser)]
-#[command(name = "cpushield", version, propagate_version = true)]
+#[command(
+    name = "cpushield",
+    version,
+    long_version = concat!(env!("CARGO_PKG_VERSION"), "\nfor Linux on x86_64 only, so far"),
+    propagate_version = true
+)]
 pub struct Cli {
     /// What all subcommands know
     #[command(flatten)]
@@ -58,7 +68,7 @@ pub struct Cli {
 }
 
 /// Options of every subcommand
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Options of every subcommand")]
 pub struct Global {
     /// Print one JSON document instead of text
@@ -70,19 +80,53 @@ pub struct Global {
     /// Work on a machine recorded by `survey --record` instead of the live one
     #[arg(long, global = true, value_name = "DIR")]
     pub root: Option<PathBuf>,
-    /// Where the journal is kept
-    #[arg(long, global = true, value_name = "DIR", default_value = "/var/lib/cpushield")]
-    pub state: PathBuf,
+    /// Where the journal is kept [default: /var/lib/cpushield of the machine]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+    /// Add a line to this file for each file read or written and each command run
+    ///
+    /// Each line has the time, the process, what was done, and the kernel's answer. It is written
+    /// at once, so a run that was killed has its lines too.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+    #[arg(skip)]
+    event_log: Option<EventLog>,
 }
 
+/// The state directory of a machine.
+const STATE: &str = "var/lib/cpushield";
+
 impl Global {
+    /// The state directory: the one that was named, else that of the machine. A recorded machine
+    /// has its own, so that nothing of the live machine's shield is looked at.
+    #[must_use]
+    pub fn state_dir(&self) -> PathBuf {
+        let root = self.root.as_deref().unwrap_or(Path::new("/"));
+        self.state.clone().unwrap_or_else(|| root.join(STATE))
+    }
+
+    /// What is kept in the state directory.
+    #[must_use]
+    pub fn store(&self) -> Store {
+        Store::new(&self.state_dir()).logging(self.event_log.clone())
+    }
+
+    /// Opens the log that was asked for, and notes what was called.
+    fn open_log(&mut self) -> Result<(), Failure> {
+        let Some(path) = &self.log else { return Ok(()) };
+        let log = EventLog::open(path)?;
+        log.note("start", &process::command_line());
+        self.event_log = Some(log);
+        Ok(())
+    }
+
     /// The machine to work on: the live one, or the recorded one of `--root`.
     ///
     /// # Errors
     /// The recording cannot be read.
     pub fn host(&self) -> Result<Host, Failure> {
         match &self.root {
-            None => Ok(Host::live()),
+            None => Ok(Host::live().logging(self.event_log.clone())),
             Some(dir) => {
                 let host = match Host::recorded(dir) {
                     Err(error) if error.is_absent() => {
@@ -90,7 +134,7 @@ impl Global {
                         let hint = "`cpushield survey --record DIR` makes one";
                         return Err(Failure::usage(why).hint(hint));
                     }
-                    host => host?,
+                    host => host?.logging(self.event_log.clone()),
                 };
                 // Of what a loader has written the boot commands need no more than these.
                 if ["/proc", "/sys", "/boot"].iter().any(|dir| host.exists(dir)) {
@@ -110,9 +154,10 @@ impl Global {
     }
 }
 
-/// The machine as it is. While a shield is up, what would interrupt its CPUs is not looked at.
+/// The machine as it is. While a shield is up, or a part of one, what would interrupt its CPUs is
+/// not looked at.
 pub(crate) fn surveyed(host: &Host, store: &Store) -> Machine {
-    match crate::run::active(host, store) {
+    match crate::apply::active(host, store) {
         Ok(Some(plan)) if host.is_live() => beside(host, store, &plan),
         _ => crate::survey::survey(host, &tunables::reads()),
     }
@@ -147,60 +192,121 @@ pub enum Command {
     Undo(undo::Args),
     Explain(explain::Args),
     Mask(mask::Args),
-    #[command(name = guard::HIDDEN, hide = true)]
-    Guard(guard::Args),
-    #[command(name = crate::load::HIDDEN, hide = true)]
-    Load(busy::Args),
-    /// A load of `latency`; not for people
-    #[command(name = crate::load::WORKER, hide = true)]
-    Work,
-    /// The gap sampler of `verify`; not for people
-    #[command(name = crate::verify::SAMPLER, hide = true)]
-    Sample,
-    /// The threads of `latency`; not for people
-    #[command(name = crate::latency::HIDDEN, hide = true)]
-    Measure,
+    Completions(completions::Args),
+}
+
+/// Parses these words, runs what they ask for, and shows what went wrong.
+#[must_use]
+pub fn run_words(words: &[OsString]) -> ExitCode {
+    if inner::is_inner(words) {
+        let ui = Ui::new(Format::Text, false);
+        return ended(
+            &ui,
+            inner::run(&inner::Inner::parse_from(words)).map(|()| ExitCode::SUCCESS),
+        );
+    }
+    match parse(words) {
+        Ok(cli) => {
+            let format = if cli.global.json { Format::Json } else { Format::Text };
+            let ui = Ui::new(format, cli.global.quiet);
+            ended(&ui, dispatch(&ui, cli))
+        }
+        // Words behind `--` are another program's.
+        Err(error)
+            if error.use_stderr()
+                && words.iter().take_while(|word| *word != "--").any(|word| word == "--json") =>
+        {
+            let failure = Failure::from(error);
+            let failure = if is_run(words) { run::before_start(failure) } else { failure };
+            ended(&Ui::new(Format::Json, false), Err(failure))
+        }
+        Err(error) if error.use_stderr() && is_run(words) => {
+            // As `env` has it: all others are the program's own.
+            let _ = error.print();
+            ExitCode::from(Kind::NotStarted.code())
+        }
+        Err(error) => {
+            // Nowhere is left to report that standard error is closed.
+            let _ = error.print();
+            ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(Kind::Usage.code()))
+        }
+    }
+}
+
+/// The definition of the command line, with examples and exit codes.
+#[must_use]
+pub fn command() -> clap::Command {
+    let command = Cli::command().after_long_help(help::tail(None));
+    let names: Vec<String> =
+        command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
+    names.into_iter().fold(command, |command, name| {
+        let tail = help::tail(Some(&name));
+        command.mut_subcommand(name, |sub| sub.after_long_help(tail))
+    })
+}
+
+fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
+    let mut matches = command().try_get_matches_from(words)?;
+    Cli::from_arg_matches_mut(&mut matches)
+}
+
+/// Whether these words, which are not understood, are meant for `run`.
+fn is_run(words: &[OsString]) -> bool {
+    let mut words = words.iter().skip(1);
+    while let Some(word) = words.next() {
+        match word.to_str() {
+            Some("--root" | "--state") => drop(words.next()),
+            Some(option) if option.starts_with('-') => {}
+            word => return word == Some("run"),
+        }
+    }
+    false
+}
+
+fn ended(ui: &Ui, end: Result<ExitCode, Failure>) -> ExitCode {
+    end.unwrap_or_else(|failure| {
+        ui.show_failure(&failure);
+        failure.exit_code()
+    })
 }
 
 /// Runs the subcommand. The exit code is 0, or the status of the program that `run` started.
 ///
 /// # Errors
 /// Whatever went wrong, with its exit code and hints.
-pub fn dispatch(cli: Cli) -> Result<ExitCode, Failure> {
-    let format = if cli.global.json { Format::Json } else { Format::Text };
-    let ui = Ui { format, quiet: cli.global.quiet };
+fn dispatch(ui: &Ui, mut cli: Cli) -> Result<ExitCode, Failure> {
+    cli.global.open_log()?;
+    let log = cli.global.event_log.clone();
+    let ended = run_command(ui, cli);
+    if let Some(log) = log {
+        let failure = ended.as_ref().err().map(ToString::to_string);
+        log.note("end", failure.as_deref().unwrap_or("without an error"));
+    }
+    ended
+}
+
+fn run_command(ui: &Ui, cli: Cli) -> Result<ExitCode, Failure> {
     match cli.command {
-        Command::Try(args) => attempt::run(&ui, &cli.global, &args),
-        Command::Guard(args) => guard::run(&cli.global, &args),
-        Command::Load(args) => busy::run(&args),
-        Command::Survey(args) => survey::run(&ui, &cli.global, &args),
-        Command::Plan(args) => plan::run(&ui, &cli.global, &args),
-        Command::Apply(args) => apply::run(&ui, &cli.global, &args),
-        Command::Undo(args) => undo::run(&ui, &cli.global, &args),
-        Command::Explain(args) => explain::run(&ui, &args),
-        Command::Mask(args) => mask::run(&ui, &args),
-        Command::Verify(args) => verify::run(&ui, &cli.global, &args),
-        Command::Watch(args) => watch::run(&ui, &cli.global, &args),
-        Command::Report(args) => report::run(&ui, &cli.global, &args),
-        Command::Latency(args) => latency::run(&ui, &cli.global, &args),
-        Command::Compare(args) => compare::run(&ui, &args),
-        Command::Trial(args) => trial::run(&ui, &cli.global, &args),
-        Command::Sample => {
-            sample::run();
-            Ok(())
+        Command::Try(args) => attempt::run(ui, &cli.global, &args),
+        Command::Survey(args) => survey::run(ui, &cli.global, &args),
+        Command::Plan(args) => plan::run(ui, &cli.global, &args),
+        Command::Apply(args) => apply::run(ui, &cli.global, &args),
+        Command::Undo(args) => undo::run(ui, &cli.global, &args),
+        Command::Explain(args) => explain::run(ui, &args),
+        Command::Mask(args) => mask::run(ui, &args),
+        Command::Completions(args) => completions::run(ui, &args),
+        Command::Verify(args) => verify::run(ui, &cli.global, &args),
+        Command::Watch(args) => watch::run(ui, &cli.global, &args),
+        Command::Report(args) => report::run(ui, &cli.global, &args),
+        Command::Latency(args) => latency::run(ui, &cli.global, &args),
+        Command::Compare(args) => compare::run(ui, &args),
+        Command::Trial(args) => trial::run(ui, &cli.global, &args),
+        Command::Add(args) => add::run(ui, &cli.global, &args),
+        Command::Remove(args) => remove::run(ui, &cli.global, &args),
+        Command::Run(args) => {
+            return run::run(ui, &cli.global, &args).map_err(run::before_start);
         }
-        Command::Work => {
-            crate::load::serve_kind(&Host::live());
-            Ok(())
-        }
-        Command::Measure => {
-            crate::latency::serve(&Host::live());
-            Ok(())
-        }
-        Command::Add(args) => add::run(&ui, &cli.global, &args),
-        Command::Remove(args) => remove::run(&ui, &cli.global, &args),
-        Command::Run(args) => return run::run(&ui, &cli.global, &args),
-        Command::Status(args) => status::run(&ui, &cli.global, &args),
+        Command::Status(args) => return status::run(ui, &cli.global, &args),
     }?;
     Ok(ExitCode::SUCCESS)
 }

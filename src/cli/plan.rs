@@ -6,7 +6,7 @@ use super::wish::WishArgs;
 use crate::failure::{Failure, Kind};
 use crate::report::plan_text;
 use crate::ui::Ui;
-use cpushield_linux::{Store, write_document};
+use cpushield_linux::write_document;
 use std::path::PathBuf;
 
 /// Choose CPUs and show what would be changed, what stays and why
@@ -37,7 +37,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
         return super::boot::show(ui, global, &args.wish, &args.boot);
     }
     let host = global.host()?;
-    let machine = super::surveyed(&host, &Store::new(&global.state));
+    let machine = super::surveyed(&host, &global.store());
     let (plan, _) = args.wish.plan(&host, &machine)?;
     if let Some(file) = &args.output {
         let text = serde_json::to_string_pretty(&plan)

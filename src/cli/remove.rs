@@ -1,10 +1,9 @@
 //! `cpushield remove`: processes out of the shield.
 
-use super::{Global, add};
+use super::{Global, add, input};
 use crate::failure::Failure;
 use crate::run::{self, Place};
 use crate::ui::Ui;
-use cpushield_linux::Store;
 
 /// Let processes out of the shield
 ///
@@ -14,7 +13,7 @@ use cpushield_linux::Store;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Processes, or threads that were added alone
-    #[arg(required = true, value_name = "PID|TID")]
+    #[arg(required = true, value_name = "PID|TID", value_parser = input::process_number)]
     tids: Vec<i32>,
 }
 
@@ -24,7 +23,7 @@ pub struct Args {
 /// There is no shield, or a task is not in it or cannot be moved.
 pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     let host = global.host()?;
-    let store = Store::new(&global.state);
+    let store = global.store();
     let place = Place::of(&host, &run::shield(&host, &store, None)?);
     let mut moved = Vec::new();
     for tid in &args.tids {

@@ -10,7 +10,7 @@ use crate::latency::Latency;
 use crate::plan::Plan;
 use crate::report::attempt::Attempt;
 use crate::report::fixed::Fixed;
-use crate::report::page::{self, Labelled, Look, Material, Report, Settings, Tone};
+use crate::report::page::{self, Labelled, Look, Material, Origin, Report, Settings, Tone};
 use crate::run::{self, Status};
 use crate::survey::Machine;
 use crate::trial::Trial;
@@ -164,7 +164,8 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     let mut material = material(&documents, global)?;
     material.doubts.extend(doubts);
     material.title.clone_from(&args.title);
-    material.command = command(args);
+    material.output = args.output.as_ref().map(|file| file.display().to_string());
+    material.live = args.files.is_empty();
     let report = page::report(&material);
     let written = match form {
         Form::Html => page::page(&report),
@@ -219,7 +220,7 @@ fn form(ui: &Ui, args: &Args) -> Result<Form, Failure> {
 /// This machine as it is, with the shield in force.
 fn here(global: &Global) -> Result<(Vec<Named>, Vec<String>), Failure> {
     let host = global.host()?;
-    let store = Store::new(&global.state);
+    let store = global.store();
     let named = |label: &str, saved| Named { label: label.to_owned(), file: String::new(), saved };
     let machine = super::surveyed(&host, &store);
     let mut documents = vec![named("now", Saved::Machine(Box::new(machine)))];
@@ -243,14 +244,15 @@ fn material(documents: &[Named], global: &Global) -> Result<Material, Failure> {
         match saved.clone() {
             Saved::Machine(it) => material.machines.push(Labelled::new(label, *it)),
             Saved::Plan(plan) if file.is_empty() => {
-                let settings = in_force(&global.host()?, &Store::new(&global.state), *plan)?;
+                let settings = in_force(&global.host()?, &global.store(), *plan)?;
                 material.settings.push(Labelled::new(label, settings));
             }
             Saved::Plan(plan) => {
                 material.settings.push(Labelled::new(label, Settings::planned(*plan)));
             }
             Saved::Verdict(it) => {
-                let look = Look { evidence: it.evidence, verdict: Some(it.verdict) };
+                let (evidence, verdict) = (it.evidence, Some(it.verdict));
+                let look = Look { origin: Origin::Verify, evidence, verdict };
                 material.looks.push(Labelled::new(label, look));
             }
             Saved::Latency(it) => material.latencies.push(Labelled::new(label, *it)),
@@ -299,19 +301,6 @@ fn bundle(report: &Report, documents: &[Named]) -> Result<String, Failure> {
     let documents = documents.iter().map(Entry::of).collect();
     let bundle = Bundle { schema: SCHEMA, title: report.title.clone(), documents };
     Ok(serde_json::to_string_pretty(&bundle).map_err(bug)? + "\n")
-}
-
-/// The words that make this report again.
-fn command(args: &Args) -> Vec<String> {
-    let mut words = vec!["cpushield".to_owned(), "report".to_owned()];
-    if let Some(title) = &args.title {
-        words.extend(["--title".to_owned(), title.clone()]);
-    }
-    if let Some(file) = &args.output {
-        words.extend(["-o".to_owned(), file.display().to_string()]);
-    }
-    words.extend(args.files.iter().cloned());
-    words
 }
 
 fn paint(tone: Tone, words: &str) -> String {

@@ -1,10 +1,10 @@
 //! `cpushield run`: a program in the shield.
 
-use super::Global;
-use crate::failure::Failure;
+use super::{Global, input};
+use crate::failure::{Failure, Kind};
 use crate::policy::parse_span;
 use crate::run::{self, Care, Place, Start};
-use crate::ui::{self, Ui};
+use crate::ui::Ui;
 use cpushield_linux::{CpuSet, Host, Policy, Store};
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -13,8 +13,7 @@ use std::process::ExitCode;
 ///
 /// The program runs under SCHED_OTHER on one shielded CPU, the one with fewest programs: nothing
 /// competes with it there, so a real-time priority gains nothing unless its threads compete with
-/// each other. Its exit status is passed through (128+n for signal n, 127 when it is not found, 126
-/// when it cannot be executed); signals are passed on.
+/// each other. Its exit status is passed through (128+n for signal n); signals are passed on.
 ///
 /// With --fifo and --rr the kernel's own threads of that CPU (rcuc, ktimers, ksoftirqd and the
 /// like) are raised above the program until it ends, because a kernel hangs without them; so 98 is
@@ -25,7 +24,8 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     shield: Option<String>,
     /// The shielded CPU to run on
-    #[arg(long, value_name = "N", conflicts_with = "spread")]
+    #[arg(long, value_name = "N", conflicts_with = "spread",
+          value_parser = input::cpu_number)]
     cpu: Option<usize>,
     /// One thread per CPU: place the program's threads over the shielded CPUs as they appear
     ///
@@ -34,21 +34,21 @@ pub struct Args {
     #[arg(long)]
     spread: bool,
     /// SCHED_FIFO with this priority, 1 to 99; 99 becomes 98, as the kernel needs one above it
-    #[arg(long, value_name = "P", group = "policy", value_parser = priority(99))]
+    #[arg(long, value_name = "P", group = "policy", value_parser = input::priority)]
     fifo: Option<u32>,
     /// SCHED_RR with this priority, 1 to 99; 99 becomes 98, as the kernel needs one above it
-    #[arg(long, value_name = "P", group = "policy", value_parser = priority(99))]
+    #[arg(long, value_name = "P", group = "policy", value_parser = input::priority)]
     rr: Option<u32>,
     /// SCHED_DEADLINE: RUNTIME/DEADLINE/PERIOD, as 300us/1ms/1ms
     #[arg(long, value_name = "R/D/P", group = "policy", value_parser = deadline)]
     deadline: Option<Policy>,
     /// Keep the kernel's threads above a program that sets its own priorities, up to this one, 1 to
     /// 98
-    #[arg(long, value_name = "P", group = "policy", value_parser = priority(98))]
+    #[arg(long, value_name = "P", group = "policy", value_parser = input::lower_priority)]
     own_priority: Option<u32>,
     /// Nice value under SCHED_OTHER, -20 to 19
     #[arg(long, value_name = "N", group = "policy", allow_negative_numbers = true,
-          value_parser = clap::value_parser!(i32).range(-20..=19))]
+          value_parser = input::nice)]
     nice: Option<i32>,
     /// Who it runs as, by name or number
     #[arg(long, value_name = "USER[:GROUP]")]
@@ -72,19 +72,28 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<ExitCode, Failure> {
             Failure::usage("a program cannot run on a recorded machine").hint("leave --root out")
         );
     }
-    let store = Store::new(&global.state);
+    let store = global.store();
     let (start, care) = prepare(ui, &host, &store, args)?;
     if !care.is_needed() {
         return Err(run::become_program(&host, &start).into());
     }
     let fail = |error: run::RunError| {
-        let failure = Failure::from(error);
-        ui::show_failure(&failure);
+        let failure = before_start(Failure::from(error));
+        ui.show_failure(&failure);
         failure.kind.code()
     };
     let mut told = |line: String| ui.status(&line);
     let ended = run::attend(&host, &store, &start, &care, &mut told, fail)?;
     Ok(ExitCode::from(ended.status()))
+}
+
+/// A failure before the program ran. Its exit code is none that the program itself may have meant.
+pub(super) fn before_start(failure: Failure) -> Failure {
+    let kind = match failure.kind {
+        Kind::NotFound | Kind::NotExecutable | Kind::Bug => failure.kind,
+        _ => Kind::NotStarted,
+    };
+    Failure { kind, ..failure }
 }
 
 fn prepare(ui: &Ui, host: &Host, store: &Store, args: &Args) -> Result<(Start, Care), Failure> {
@@ -137,10 +146,6 @@ fn policy(args: &Args) -> Option<Policy> {
     let rr = args.rr.map(|priority| Policy::Rr { priority });
     let nice = args.nice.map(|nice| Policy::Other { nice });
     fifo.or(rr).or(args.deadline).or(nice)
-}
-
-fn priority(max: i64) -> clap::builder::RangedI64ValueParser<u32> {
-    clap::value_parser!(u32).range(1..=max)
 }
 
 /// `RUNTIME/DEADLINE/PERIOD` or `RUNTIME/PERIOD`.

@@ -5,6 +5,7 @@
 //! version is looked at before anything else is, because a newer form may mean something else by
 //! the same words.
 
+use super::input;
 use crate::compare::{self, Comparison};
 use crate::failure::Failure;
 use crate::latency::{self, Latency};
@@ -15,7 +16,6 @@ use crate::run::{self, Status};
 use crate::survey::{self, Machine};
 use crate::trial::{self, Trial};
 use crate::verify::{self, Evidence, Verdict};
-use cpushield_linux::read_document;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -204,7 +204,7 @@ impl Saved {
     /// As [`Saved::read`]; the hint names no other commands.
     pub fn read_for(file: &Path, wanted: &[&str]) -> Result<Saved, Failure> {
         let name = file.display().to_string();
-        Ok(Saved::parse_for(&read_document(file)?, &name, wanted)?)
+        Ok(Saved::parse_for(&input::read_file(file)?, &name, wanted)?)
     }
 
     /// The command that prints this kind: `latency --json`.
@@ -405,6 +405,8 @@ mod tests {
             cpus: Vec::new(),
             witnesses: Vec::new(),
             control: Control::NotDone { why: "a test".to_owned() },
+            interference: Vec::new(),
+            traced: None,
             breach: None,
         }
     }
@@ -452,7 +454,8 @@ mod tests {
         let (rounds, remains, lacks) = (vec![round], Vec::new(), Vec::new());
         let fixed = Fixed { schema: fixed::SCHEMA, rounds, end: End::Holds, remains, lacks };
         let (shield, isolated, nohz_full, swept) = (None, None, None, 0);
-        let status = Status { schema: run::SCHEMA, shield, isolated, nohz_full, swept };
+        let state = run::ShieldState::NoShield.into();
+        let status = Status { schema: run::SCHEMA, state, shield, isolated, nohz_full, swept };
         vec![
             json!(machine()),
             json!(plan),

@@ -1,5 +1,6 @@
 //! Which CPUs a command looks at: those it was told, else those of the active shield.
 
+use super::input;
 use crate::apply;
 use crate::failure::Failure;
 use crate::plan::Plan;
@@ -28,21 +29,28 @@ impl Scene {
         cpus: Option<&CpuSet>,
         command: &str,
     ) -> Result<Scene, Failure> {
-        let readable = readable(host, store)?;
+        let readable = match readable(host, store) {
+            // Which CPUs are meant is known, and what is half made or damaged protects none.
+            Err(_) if cpus.is_some() => None,
+            answer => answer?,
+        };
         let unread = readable.is_none();
         let active = readable.flatten();
         let place = active.as_ref().map(|plan| Place::of(host, plan));
         let cpus = match (cpus, &place) {
-            (Some(cpus), _) => cpus.clone(),
+            (Some(cpus), _) => {
+                input::check_cpus(host, cpus)?;
+                cpus.clone()
+            }
             (None, Some(place)) => place.cpus.clone(),
             (None, None) if unread => {
-                return Err(Failure::usage("which CPUs are shielded is not known without root")
+                return Err(Failure::machine("which CPUs are shielded is not known without root")
                     .hint(format!("sudo cpushield {command}"))
                     .hint(format!("or name the CPUs: cpushield {command} --cpus 3")));
             }
             (None, None) => {
-                return Err(Failure::usage(
-                    "no shield is active, so it is not known which CPUs are meant",
+                return Err(Failure::machine(
+                    "no shield is in force, so it is not known which CPUs are meant",
                 )
                 .hint(format!("name the CPUs: cpushield {command} --cpus 3"))
                 .hint("or make a shield: cpushield apply"));

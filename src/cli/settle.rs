@@ -84,7 +84,7 @@ fn doubt(ui: &Ui, global: &Global, host: &Host, store: &Store, cpus: &CpuSet) ->
 
 /// The active shield, watched by a `verify` of its own.
 fn watched(global: &Global) -> Option<String> {
-    let (state, time) = (global.state.display().to_string(), format!("{SECONDS}s"));
+    let (state, time) = (global.state_dir().display().to_string(), format!("{SECONDS}s"));
     let ended = process::spawn_self(&["--state", &state, "verify", "--for", &time])
         .and_then(|mut child| child.wait());
     match ended {
@@ -96,7 +96,7 @@ fn watched(global: &Global) -> Option<String> {
 
 /// The words of a verdict, with what leaks and what is not known.
 fn why(verdict: &Verdict) -> String {
-    let mut parts = vec![ending::summary(verdict)];
+    let mut parts = vec![ending::summary(verdict, ending::Subject::FixedShield)];
     for cpu in &verdict.cpus {
         parts.extend(cpu.leaks.iter().map(|leak| {
             let seen = &leak.interruptions;

@@ -1,18 +1,20 @@
 //! `cpushield status`: the shield in force and everything that is on its CPUs.
 
 use super::Global;
-use crate::apply::LoadError;
-use crate::failure::Failure;
+use crate::failure::{Failure, Kind};
 use crate::latency;
-use crate::run::{self, Guard, OnCpu, Role, RunError, Shielded, Status};
+use crate::run::{self, Guard, OnCpu, Role, ShieldState, Shielded, Status};
 use crate::ui::{Tone, Ui};
-use cpushield_linux::{CpuSet, Store};
+use cpushield_linux::{CpuSet, process};
+use std::process::ExitCode;
 
 /// The shield in force and everything that is on its CPUs
 ///
 /// For each shielded CPU: whether other programs, interrupts and the timer tick are kept away,
 /// every thread whose last CPU it is, and every interrupt that is delivered there. A thread that
-/// does not belong there is named first.
+/// does not belong there is named first. It ends with 0 when the shield is in force as it was left,
+/// with 3 when there is no shield, and with 1 in every other case: something has changed, a foreign
+/// task is on a shielded CPU, the shield is half made, or this user cannot read the journal.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Kernel parameters: wanted, written, booted, in force
@@ -23,39 +25,32 @@ pub struct Args {
 /// Runs it.
 ///
 /// # Errors
-/// The journal or `/proc` cannot be read.
-pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
+/// `/proc` cannot be read.
+pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<ExitCode, Failure> {
     if args.boot {
-        return super::boot::status(ui, global);
+        return super::boot::status(ui, global).map(|()| ExitCode::SUCCESS);
     }
     let host = global.host()?;
-    let store = Store::new(&global.state);
+    let store = global.store();
     if let Some(note) = latency::recovered(&host, &store) {
         ui.status(&note);
     }
-    let status = run::status(&host, &store).map_err(unread)?;
-    ui.show(&status, || text(&status))
-}
-
-/// Only root can read the journal: without it nothing is known of a shield.
-fn unread(error: RunError) -> Failure {
-    match error {
-        RunError::Journal(LoadError::Access(error)) if error.is_denied() => {
-            let why = format!("{}: {}", error.path, error.reason());
-            Failure::machine(format!(
-                "whether a shield is in force, on which CPUs and what runs there is not known \
-                 without root\n  cause: {why}"
-            ))
-            .hint("sudo cpushield status")
-        }
-        error => error.into(),
-    }
+    let status = run::status(&host, &store)?;
+    ui.show(&status, || text(&status))?;
+    Ok(match status.state.state {
+        ShieldState::InForce => ExitCode::SUCCESS,
+        ShieldState::NoShield => ExitCode::from(Kind::Machine.code()),
+        _ => ExitCode::from(Kind::DoesNotHold.code()),
+    })
 }
 
 fn text(status: &Status) -> String {
     let mut out = match &status.shield {
-        Some(shield) => of_shield(shield),
-        None => "No shield is in force.\n".to_owned(),
+        Some(shield) => of_shield(shield, &status.state.state),
+        None if status.state.state == ShieldState::NoShield => {
+            "No shield is in force.\n".to_owned()
+        }
+        None => format!("Shield: {}\n", Tone::Bad.paint(&status.state.sentence)),
     };
     let has = |set: &Option<CpuSet>| set.clone().filter(|cpus| !cpus.is_empty());
     if let Some(cpus) = has(&status.isolated) {
@@ -69,21 +64,24 @@ fn text(status: &Status) -> String {
             "Trace: a `verify` that was killed had left it recording; it is removed now\n",
         );
     }
-    if status.shield.is_none() {
+    if status.state.state == ShieldState::NoShield {
         out.push_str(
             "Next: `cpushield try` shows what a shield does here, `cpushield apply` makes one.\n",
         );
     }
+    if matches!(status.state.state, ShieldState::Unknown { .. }) {
+        out.push_str(match process::effective_user() {
+            0 => "Next: `cpushield undo` reports what can be done.\n",
+            _ => "Next: sudo cpushield status\n",
+        });
+    }
     out
 }
 
-fn of_shield(shield: &Shielded) -> String {
+fn of_shield(shield: &Shielded, state: &ShieldState) -> String {
     let cpus: CpuSet = shield.cpus.iter().map(|on| on.cpu).collect();
-    let state = match shield.drift.len() {
-        0 => Tone::Good.paint("in force, as it was left"),
-        1 => Tone::Bad.paint("in force, but 1 setting has changed since"),
-        n => Tone::Bad.paint(&format!("in force, but {n} settings have changed since")),
-    };
+    let tone = if *state == ShieldState::InForce { Tone::Good } else { Tone::Bad };
+    let state = tone.paint(&state.to_string());
     let mut out = format!("Shield {} on CPU {cpus}: {state}\n", shield.name);
     if !shield.idle_siblings.is_empty() {
         out.push_str(&format!("  kept idle     CPU {}\n", shield.idle_siblings));

@@ -4,7 +4,6 @@ use super::Global;
 use crate::failure::Failure;
 use crate::report::machine_text;
 use crate::ui::Ui;
-use cpushield_linux::Store;
 use std::path::PathBuf;
 
 /// The machine, what is isolated, what stands in the way
@@ -35,7 +34,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
             failure.hint("name a directory that is new or empty: `survey --record machine`")
         })?;
     }
-    let machine = super::surveyed(&host, &Store::new(&global.state));
+    let machine = super::surveyed(&host, &global.store());
     ui.show(&machine, || machine_text(&machine, ui.width()))?;
     if let Some(dir) = &args.record {
         match host.recording_failure() {

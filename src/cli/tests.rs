@@ -1,9 +1,6 @@
 //! What holds of the command line as a whole.
 
 use super::*;
-use crate::failure::Kind;
-use clap::CommandFactory;
-use std::path::Path;
 
 #[test]
 fn every_subcommand_says_more_in_its_long_help_than_in_the_list() {
@@ -13,6 +10,14 @@ fn every_subcommand_says_more_in_its_long_help_than_in_the_list() {
         let rest = long.strip_prefix(&format!("{about}\n\n")).unwrap_or_default();
         assert!(rest.ends_with('.'), "{name}: {long:?}");
     }
+}
+
+#[test]
+fn the_readme_and_the_version_name_the_only_architecture() {
+    let readme = include_str!("../../README.md");
+    assert!(readme.contains("x86_64 (only, so far)"));
+    let version = Cli::command().render_long_version();
+    assert!(version.ends_with("for Linux on x86_64 only, so far\n"), "{version}");
 }
 
 #[test]
@@ -32,6 +37,18 @@ fn subcommands_are_listed_in_the_order_of_the_stages_as_the_readme_tells_them() 
     let listed: Vec<&str> = listed.into_iter().filter(|name| told.contains(name)).collect();
     assert_eq!(listed, told);
     assert!(told.len() > 10, "{told:?}");
+}
+
+#[test]
+fn a_recorded_machine_has_a_state_directory_of_its_own() {
+    for (words, dir) in [
+        ("cpushield plan", "/var/lib/cpushield"),
+        ("cpushield plan --root REC", "REC/var/lib/cpushield"),
+        ("cpushield plan --root REC --state DIR", "DIR"),
+    ] {
+        let cli = Cli::try_parse_from(words.split(' ')).unwrap();
+        assert_eq!(cli.global.state_dir(), Path::new(dir), "{words}");
+    }
 }
 
 /// The long options of a subcommand by heading, in the order of its help.
@@ -65,7 +82,7 @@ fn each_option_stands_under_its_heading_and_those_of_all_come_last() {
         "shield",
     ];
     let boot = ["boot", "kernels", "keep-default", "trial", "kexec", "settle"];
-    let global = ["json", "quiet", "root", "state"];
+    let global = ["json", "quiet", "root", "state", "log"];
     let mut command = Cli::command();
     command.build();
     for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
@@ -119,9 +136,7 @@ fn the_help_of_a_priority_says_what_is_taken() {
 #[test]
 fn a_directory_that_is_no_machine_is_refused_and_the_one_below_it_named() {
     let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines");
-    let at = |root: PathBuf| {
-        Global { json: false, quiet: false, root: Some(root), state: PathBuf::new() }.host()
-    };
+    let at = |root: PathBuf| Global { root: Some(root), ..Global::default() }.host();
     assert!(at(machines.join("6.1-rt-v1/root")).is_ok());
     let near = at(machines.join("6.1-rt-v1")).unwrap_err();
     assert!(near.hints.concat().ends_with("6.1-rt-v1/root"), "{near:?}");

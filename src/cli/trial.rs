@@ -1,13 +1,13 @@
 //! `cpushield trial`: a matrix of configurations and measurements.
 
-use super::Global;
 use super::lab::{Bench, NAME};
 use super::latency::paint;
+use super::{Global, input};
 use crate::apply;
 use crate::boot::{self, early};
 use crate::failure::{Failure, Kind};
 use crate::latency::instruments;
-use crate::plan::{in_use, plan};
+use crate::plan::{Step, in_use, plan};
 use crate::report::trial as report;
 use crate::run::Place;
 use crate::survey::{Machine, survey};
@@ -15,9 +15,7 @@ use crate::trial::journal::{Journal, Notebook, Phase};
 use crate::trial::{self, Ended, Matrix, Outlook, Scene, Schedule, Trial, schedule};
 use crate::tunables;
 use crate::ui::Ui;
-use cpushield_linux::{
-    CpuSet, Host, Lock, Store, can_write, process, read_document, signal, write_document,
-};
+use cpushield_linux::{CpuSet, Host, Lock, Store, can_write, process, signal, write_document};
 use std::path::{Path, PathBuf, absolute};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -63,7 +61,7 @@ const STOPPING: Duration = Duration::from_secs(60);
 /// The matrix is wrong, the machine cannot be measured so, or something cannot be put back.
 pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     let host = global.host()?;
-    let notebook = Notebook::new(&global.state);
+    let notebook = Notebook::new(&global.state_dir());
     if args.status {
         return status(ui, &notebook);
     }
@@ -72,7 +70,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
             .hint("leave --root out"));
     }
     if let Some(file) = &args.matrix {
-        let text = read_document(file)?;
+        let text = input::read_file(file)?;
         let name = file.display().to_string();
         let matrix = Matrix::parse(&text, &name)?;
         let schedule = schedule(&matrix, args.reboot);
@@ -80,13 +78,13 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
             let outlook = outlook(ui, global, &host, args, &matrix, &schedule)?;
             return ui.show(&outlook, || report::outlook(&outlook, ui.width()));
         }
-        let store = Store::new(&global.state);
+        let store = global.store();
         let _turn = turn(&store, "a trial is at work")?;
         let journal = Journal::new(name, text, CpuSet::new(), now_s());
         let journal = begin(ui, global, args, &host, &store, &matrix, journal)?;
         return go(ui, global, &host, &notebook, journal);
     }
-    let store = Store::new(&global.state);
+    let store = global.store();
     if args.stop {
         return stop(ui, global, &host, &store, &notebook);
     }
@@ -106,7 +104,7 @@ fn outlook(
     matrix: &Matrix,
     schedule: &Schedule,
 ) -> Result<Outlook, Failure> {
-    let machine = super::surveyed(host, &Store::new(&global.state));
+    let machine = super::surveyed(host, &global.store());
     let (shielded, cpus) = cpus(host, &machine, matrix)?;
     // What a recording, or an ordinary user, does not show may still be there.
     if host.is_live() && process::effective_user() == 0 {
@@ -118,7 +116,7 @@ fn outlook(
 }
 
 fn none() -> Failure {
-    Failure::usage("there is no trial").hint("begin one: cpushield trial MATRIX.toml")
+    Failure::machine("there is no trial").hint("begin one: cpushield trial MATRIX.toml")
 }
 
 fn now_s() -> u64 {
@@ -144,7 +142,7 @@ fn begin(
     matrix: &Matrix,
     journal: Journal,
 ) -> Result<Journal, Failure> {
-    let notebook = Notebook::new(&global.state);
+    let notebook = Notebook::new(&global.state_dir());
     let old = notebook.load()?;
     if let Some(old) = old.as_ref().filter(|old| old.phase == Phase::Running) {
         let done = old.ends.len();
@@ -233,6 +231,7 @@ fn cpus(host: &Host, machine: &Machine, matrix: &Matrix) -> Result<(CpuSet, CpuS
     let given = given.map_err(|error| Failure::usage(error.to_string()))?;
     given.as_ref().map_or(Ok(()), |cpus| in_use(machine, cpus))?;
     let mut found = given.clone().map(|cpus| (cpus.clone(), cpus));
+    let mut planned: Vec<(&trial::Row, Vec<Step>)> = Vec::new();
     // Every shield is planned, so that what cannot be made is told before anything is.
     for (n, row) in matrix.rows.iter().filter(|row| row.shield).enumerate() {
         let chosen = found.as_ref().map(|(shielded, _)| shielded.clone());
@@ -240,6 +239,14 @@ fn cpus(host: &Host, machine: &Machine, matrix: &Matrix) -> Result<(CpuSet, CpuS
             let failure = Failure::from(refused);
             Failure { message: format!("row {:?}: {}", row.name, failure.message), ..failure }
         })?;
+        if let Some((other, _)) =
+            planned.iter().find(|(other, steps)| other.boot == row.boot && *steps == plan.steps)
+        {
+            let why = format!("rows {:?} and {:?} make the same shield here", other.name, row.name);
+            return Err(Failure::usage(why)
+                .hint("a tunable that is off by itself needs no `= false`: see cpushield plan"));
+        }
+        planned.push((row, plan.steps.clone()));
         if n == 0 {
             found = Some((plan.shield.cpus.clone(), Place::of(host, &plan).cpus));
         }
@@ -287,7 +294,7 @@ fn bench<'a>(
         ui,
         global,
         host,
-        store: Store::new(&global.state),
+        store: global.store(),
         matrix,
         schedule,
         shielded: journal.shielded.clone(),
@@ -422,10 +429,11 @@ mod tests {
                     [[row]]\nname = \"shield, nohz_full\"\nshield = true\nboot = [\"nohz_full=3\"]\n";
         let column = "[[column]]\nname = \"timer\"\ninstrument = \"timer\"\n";
         let matrix = Matrix::parse(&format!("{head}\n{rows}{column}"), "m.toml").unwrap();
-        let ui = Ui { format: Format::Text, quiet: true };
+        let ui = Ui::new(Format::Text, true);
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines/6.12-rt-4/root");
         let state = std::env::temp_dir().join("cpushield-no-trial");
-        let global = Global { json: false, quiet: true, root: Some(root), state };
+        let global =
+            Global { quiet: true, root: Some(root), state: Some(state), ..Global::default() };
         let args = Args {
             matrix: None,
             dry_run: true,

@@ -9,8 +9,8 @@ use crate::report::table::many;
 use crate::report::undone_text;
 use crate::run;
 use crate::ui::Ui;
+use cpushield_linux::sched;
 use cpushield_linux::tracefs;
-use cpushield_linux::{Store, sched};
 
 /// Take the shield down and put everything back
 ///
@@ -35,7 +35,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
         return super::boot::undo(ui, global);
     }
     let host = global.host()?;
-    let store = Store::new(&global.state);
+    let store = global.store();
     let _hurry = sched::hurry();
     let tracer = latency::recovered(&host, &store);
     let swept = tracefs::sweep(&host);

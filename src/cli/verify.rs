@@ -2,7 +2,7 @@
 
 use super::scene::Scene;
 use super::wish::read_policy;
-use super::{Global, ending, fix};
+use super::{Global, ending, fix, input};
 use crate::causes::Cause;
 use crate::export::perfetto::{self, Words};
 use crate::export::trace_dat;
@@ -19,9 +19,7 @@ use crate::verify::{
     self, Evidence, Given, Keep, Leak, Progress, UntilBreach, Verdict, WatchOrder, Watched, Worst,
 };
 use cpushield_linux::companion::Beside;
-use cpushield_linux::{
-    CpuSet, Host, Store, Task, can_write, process, read_document, signal, write_stream,
-};
+use cpushield_linux::{CpuSet, Host, Store, Task, can_write, process, signal, write_stream};
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
@@ -40,7 +38,7 @@ use std::time::Duration;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The CPUs to watch (those of the active shield when left out)
-    #[arg(long, value_name = "LIST")]
+    #[arg(long, value_name = "LIST", value_parser = input::cpu_list)]
     cpus: Option<CpuSet>,
     /// How long to watch
     #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = span)]
@@ -49,7 +47,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = settle)]
     settle: Duration,
     /// Limit: at most N entries into the kernel on each CPU
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = input::amount)]
     max_entries: Option<u64>,
     /// Limit: no gap longer than this, as 5us; with a program of your own known only where SMIs are
     /// counted and there is no hypervisor
@@ -130,6 +128,12 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     if args.command.is_empty() && !args.busy {
         beside_the_sampler(ui, &host, &scene)?;
     }
+    for tracer in verify::other_tracers(&host) {
+        ui.warn(&format!(
+            "{tracer} may be tracing too: it can switch off what verify records, and then the \
+             verdict is unknown"
+        ));
+    }
     signal::catch_stops()
         .map_err(|e| Failure::machine(format!("signals cannot be caught: {e}")))?;
     let order = Order { ui, global, args, host: &host, scene, limits };
@@ -141,7 +145,11 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
         report::text(&evidence, &verdict, &ending::paint, ui.width())
     })?;
     export(ui, args, recording, &Shown { evidence: &evidence, verdict: &verdict })?;
-    ending::outcome(&verdict, order.scene.active.is_some())
+    let subject = match order.scene.ours() {
+        Some(_) => ending::Subject::Shield,
+        None => ending::Subject::Cpus,
+    };
+    ending::outcome(&verdict, subject)
 }
 
 /// What a look needs.
@@ -170,7 +178,7 @@ impl Order<'_> {
         let (evidence, recording) = evidence(ui, global, args, host, scene, limits)?;
         let seen = evidence.cpus.iter().any(|cpu| !cpu.interruptions.is_empty());
         // Only now: a survey during the span would be work for nothing when all is well.
-        let store = Store::new(&global.state);
+        let store = global.store();
         let known =
             (seen || survey).then(|| known(host, &store, scene.active.as_ref(), &scene.cpus));
         let known = known.flatten();
@@ -191,7 +199,7 @@ fn limits(args: &Args) -> Result<Limits, Failure> {
     let mut limits = Limits::default();
     if let Some(file) = &args.policy {
         let name = file.display().to_string();
-        let policy = read_policy(&read_document(file)?, &name)?;
+        let policy = read_policy(&input::read_file(file)?, &name)?;
         let (_, shield) = policy
             .shield(args.shield.as_deref(), &name)
             .map_err(|error| Failure::usage(error.to_string()))?;
@@ -204,11 +212,13 @@ fn limits(args: &Args) -> Result<Limits, Failure> {
 
 /// What is watched.
 fn scene(host: &Host, global: &Global, args: &Args) -> Result<Scene, Failure> {
-    let scene = Scene::find(host, &Store::new(&global.state), args.cpus.as_ref(), "verify")?;
+    let scene = Scene::find(host, &global.store(), args.cpus.as_ref(), "verify")?;
     if !args.command.is_empty() && scene.ours().is_none() {
-        return Err(Failure::usage("a program is watched in a shield, and none is active there")
-            .hint("make a shield: cpushield apply")
-            .hint("or start the program by yourself and watch it: cpushield verify --busy"));
+        return Err(Failure::machine(
+            "no shield is in force there; a program is watched in a shield",
+        )
+        .hint("make a shield: cpushield apply")
+        .hint("or start the program by yourself and watch it: cpushield verify --busy"));
     }
     if let Some(program) = args.command.first() {
         // `run` would say so too, but only when everything else is ready.
@@ -365,7 +375,7 @@ fn start_program(global: &Global, command: &[OsString]) -> Result<Beside, String
     let mut words: Vec<OsString> = vec!["run".into()];
     words.extend(global.quiet.then(|| "--quiet".into()));
     words.push("--state".into());
-    words.push(global.state.clone().into_os_string());
+    words.push(global.state_dir().into_os_string());
     words.push("--".into());
     words.extend(command.iter().cloned());
     Beside::start(&words).map_err(|error| error.to_string())

@@ -1,6 +1,6 @@
 //! `cpushield watch`: a live view of all CPUs.
 
-use super::Global;
+use super::{Global, input};
 use crate::failure::Failure;
 use crate::live::{self, Frame, Look, Model, Reading, Scene};
 use crate::policy::parse_span;
@@ -10,7 +10,7 @@ use crate::survey;
 use crate::ui::{Format, Ui};
 use crate::verify::counters;
 use crate::verify::trace::{Order, Recorder};
-use cpushield_linux::{CpuSet, Host, Store, sched, signal};
+use cpushield_linux::{CpuSet, Host, sched, signal};
 use std::time::{Duration, Instant};
 
 /// A live view of all CPUs
@@ -28,7 +28,7 @@ pub struct Args {
     #[arg(long)]
     once: bool,
     /// Take these CPUs for shielded (those of the active shield when left out)
-    #[arg(long, value_name = "LIST")]
+    #[arg(long, value_name = "LIST", value_parser = input::cpu_list)]
     cpus: Option<CpuSet>,
     /// Trace the shielded CPUs, which names culprits; starting and ending it interrupts every CPU
     #[arg(long)]
@@ -51,8 +51,14 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     if !host.is_live() {
         return Err(Failure::usage("a recorded machine does not run: nothing to watch"));
     }
+    if let Some(cpus) = &args.cpus {
+        input::check_cpus(&host, cpus)?;
+    }
     // A normal user cannot read the journal, and can watch all the same.
-    let readable = super::scene::readable(&host, &Store::new(&global.state))?;
+    let readable = super::scene::readable(&host, &global.store()).unwrap_or_else(|failure| {
+        ui.warn(&failure.message);
+        None
+    });
     let unread = readable.is_none() && args.cpus.is_none();
     let place = readable.flatten().map(|plan| Place::of(&host, &plan));
     let mut scene = Scene { unread, ..scene(&host, args, place.as_ref()) };
@@ -200,7 +206,7 @@ fn on_screen(
         let key = screen.wait(left.min(STEP)).map_err(lost)?;
         watcher.poll();
         match key {
-            Some(Key::Quit) => break,
+            Some(Key::Quit | Key::Gone) => break,
             Some(Key::Up(lines)) => {
                 let lines_in_all = frame.as_ref().map_or(0, |frame| 2 * frame.cpus.len());
                 look.scroll = look.scroll.saturating_add_signed(lines.saturating_neg());

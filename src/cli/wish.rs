@@ -1,5 +1,7 @@
 //! What `plan`, `apply` and `try` ask the user: which CPUs and for what, by flags or by a policy.
 
+use super::completions::KnownWord;
+use super::input;
 use crate::boot::parameters::{self, PARAMETERS};
 use crate::change::When;
 use crate::failure::Failure;
@@ -7,7 +9,7 @@ use crate::plan::{Plan, plan};
 use crate::policy::{DEFAULT_PATH, Limits, Policy, Share, Wish, Workload};
 use crate::survey::Machine;
 use crate::tunables::{self, TUNABLES, nearest};
-use cpushield_linux::{CpuSet, Host, read_document};
+use cpushield_linux::{CpuSet, Host};
 use std::path::Path;
 
 /// Which CPUs, and for what; behind all other options of a subcommand, as the heading stays
@@ -24,7 +26,7 @@ pub struct WishArgs {
     #[arg(long, value_name = "DEVICE")]
     pub near: Option<String>,
     /// On this NUMA node
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = input::node_number)]
     pub node: Option<usize>,
     /// Whole groups that share nothing of this with everyone else
     #[arg(long, value_enum)]
@@ -36,10 +38,12 @@ pub struct WishArgs {
     #[arg(long, value_enum)]
     pub workload: Option<Workload>,
     /// Switch a tunable on (see `cpushield explain`)
-    #[arg(long, value_name = "TUNABLE")]
+    #[arg(long, value_name = "TUNABLE", value_parser = KnownWord(switches),
+          hide_possible_values = true)]
     pub on: Vec<String>,
     /// Switch a tunable off
-    #[arg(long, value_name = "TUNABLE")]
+    #[arg(long, value_name = "TUNABLE", value_parser = KnownWord(switches),
+          hide_possible_values = true)]
     pub off: Vec<String>,
     /// Read the wish from this policy [default: /etc/cpushield/policy.toml when it is there]
     #[arg(long, value_name = "FILE")]
@@ -96,12 +100,12 @@ impl WishArgs {
         wish.tunables.retain(|name, _| when == When::Boot || tunables::named(name).is_some());
         if let Some(list) = &self.cpus {
             let list = CpuSet::parse_list(list, present.last()).map_err(|error| {
-                Failure::usage(error.to_string()).hint("a list looks like 3, 2-3 or 2-N")
+                let hint = input::mask_hint(list);
+                Failure::usage(error.to_string())
+                    .hint(hint.unwrap_or_else(|| input::LIST_HINT.to_owned()))
             })?;
             if list.is_empty() {
-                return Err(
-                    Failure::usage("--cpus names no CPU").hint("a list looks like 3, 2-3 or 2-N")
-                );
+                return Err(Failure::usage("--cpus names no CPU").hint(input::LIST_HINT));
             }
             // The list on the command line replaces every choice of the policy.
             *wish = Wish { cpus: Some(list), count: None, share: None, near: None, ..wish.clone() };
@@ -165,7 +169,7 @@ impl WishArgs {
             (None, None) => return Ok(Asked::default()),
         };
         let text = match &self.policy {
-            Some(file) => read_document(Path::new(file))?,
+            Some(file) => input::read_file(Path::new(file))?,
             None => host.read(file)?,
         };
         let policy = read_policy(&text, file)?;
@@ -185,6 +189,13 @@ impl WishArgs {
         let asked = self.asked(host, machine, When::Runtime)?;
         Ok((plan(machine, &asked.wish)?, asked.limits))
     }
+}
+
+/// What `--on` and `--off` switch.
+fn switches() -> Vec<&'static str> {
+    let of_now = TUNABLES.iter().map(|tunable| tunable.name());
+    let only_at_boot = PARAMETERS.iter().map(|it| it.name);
+    of_now.chain(only_at_boot.filter(|name| tunables::named(name).is_none())).collect()
 }
 
 /// How many CPUs.
@@ -210,9 +221,7 @@ fn unknown(name: &str) -> Option<String> {
     if tunables::named(name).is_some() || parameters::named(name).is_some() {
         return None;
     }
-    let of_now = TUNABLES.iter().map(|tunable| tunable.name());
-    let known: Vec<&str> = of_now.chain(PARAMETERS.iter().map(|it| it.name)).collect();
-    let near = nearest(name, &known);
+    let near = nearest(name, &switches());
     let near = near.first().map_or_else(
         || "; `cpushield explain` lists them".to_owned(),
         |it| format!("; did you mean {it}?"),

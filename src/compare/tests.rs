@@ -210,6 +210,8 @@ fn verified(entries: [Option<u64>; 2]) -> GivenRun {
         cpus: entries.into_iter().enumerate().map(cpu).collect(),
         witnesses: Vec::new(),
         control: Control::NotDone { why: "a test".to_owned() },
+        interference: Vec::new(),
+        traced: None,
         breach: None,
     };
     let verdict = Verdict { schema: crate::verify::SCHEMA, cpus: Vec::new(), gates: Vec::new() };

@@ -15,7 +15,7 @@ use crate::verify::Gate;
 use crate::verify::aside::Aside;
 use crate::verify::circumstances;
 use cpushield_linux::clock::monotonic_ns;
-use cpushield_linux::tally::{Figures, Moment, Stage, Tally};
+use cpushield_linux::tally::{Figures, MOMENT_NS, Moment, Stage, Tally};
 use cpushield_linux::{CpuSet, Host};
 use std::collections::BTreeSet;
 use std::thread::Scope;
@@ -79,7 +79,7 @@ pub fn measure(host: &Host, order: &Order<'_>) -> Result<Latency, LatencyError> 
         feed.stop(Duration::from_nanos(longest));
         (calm, stopped, moved, end_ns)
     });
-    run.enter_peaks(&feed, end_ns.saturating_sub(from_ns));
+    run.enter_peaks(&feed, nanos(order.span).min(end_ns.saturating_sub(from_ns)).saturating_sub(1));
     run.blank.loads = gang.end(host);
     run.doubts.extend(circumstances::changed(&first, &calm, &circumstances::take(host)));
     witness.look(&feed);
@@ -151,7 +151,7 @@ struct Run<'a> {
 impl<'a> Run<'a> {
     fn new(host: &'a Host, order: &'a Order<'a>, rows: &'a [Row], blank: Latency) -> Run<'a> {
         let (doubts, notes, broken) = (Vec::new(), Vec::new(), Vec::new());
-        let timelines = rows.iter().map(|_| Timeline::new(nanos(STEP))).collect();
+        let timelines = rows.iter().map(|_| Timeline::new(MOMENT_NS)).collect();
         let known = BTreeSet::new();
         Run { host, order, rows, blank, timelines, doubts, notes, broken, known }
     }
@@ -175,7 +175,7 @@ impl<'a> Run<'a> {
         let mut worst_ns = None;
         for round in 0_u64.. {
             let done = monotonic_ns().saturating_sub(from_ns);
-            worst_ns = worst_ns.max(self.enter_peaks(feed, done.min(of.saturating_sub(1))));
+            worst_ns = worst_ns.max(self.enter_peaks(feed, of.saturating_sub(1)));
             let done = Duration::from_nanos(done.min(of));
             (self.order.progress)(Progress::Measuring { done, of: self.order.span, worst_ns });
             witness.look(feed);
@@ -198,15 +198,15 @@ impl<'a> Run<'a> {
         true
     }
 
-    /// The longest since the last time, of each thread; gives the longest of all.
-    fn enter_peaks(&mut self, feed: &Feed<'_>, at_ns: u64) -> Option<u64> {
+    /// The longest of each moment since the last time, of each thread, at the time when its event
+    /// was due, but not after `end_ns`; gives the longest of all.
+    fn enter_peaks(&mut self, feed: &Feed<'_>, end_ns: u64) -> Option<u64> {
         feed.look();
         let mut worst_ns = None;
         for (tally, line) in feed.tallies().iter().zip(&mut self.timelines) {
-            let peak = tally.take_peak();
-            line.enter(at_ns, peak);
-            if tally.has_samples() {
-                worst_ns = worst_ns.max(Some(peak));
+            for peak in tally.take_peaks() {
+                line.enter(peak.at_ns.min(end_ns), peak.late_ns);
+                worst_ns = worst_ns.max(Some(peak.late_ns));
             }
         }
         worst_ns

@@ -12,7 +12,7 @@ use super::pick::picked;
 use super::refused::Refused;
 use super::sites::{boot_cpu, mems, used_up_node};
 use crate::policy::Wish;
-use crate::survey::Machine;
+use crate::survey::{CoreKind, Machine};
 use cpushield_linux::CpuSet;
 
 /// The CPUs of a shield and how they were found.
@@ -51,10 +51,13 @@ pub fn choose(machine: &Machine, wish: &Wish) -> Result<Choice, Refused> {
         None => picked(machine, wish, &mut told)?,
     };
     told.caches(machine, &cpus);
+    told.core_kinds(machine, &cpus);
+    let (mems, warning) = mems(machine, &cpus);
+    told.warnings.extend(warning);
     let shield = Shield {
         name: wish.name.clone(),
         housekeeping: online.minus(&cpus),
-        mems: mems(machine, &cpus),
+        mems,
         cpus,
         idle_siblings,
         workload: wish.workload,
@@ -160,12 +163,19 @@ impl Told {
         if others.is_empty() {
             return;
         }
-        if cluster == machine.topology.online {
+        let clusters = groups(&machine.topology, Group::L2);
+        if clusters.len() == 1 {
             self.why.push(
                 "All CPUs share one L2 cache, so the shield cannot have its own: what others do \
                  in memory can be felt there."
                     .to_owned(),
             );
+        } else if cluster == machine.topology.online {
+            self.why.push(format!(
+                "The shield has a CPU of every L2 cache ({} of them), so each is shared with \
+                 others: what they do in memory can be felt there.",
+                clusters.len()
+            ));
         } else {
             self.warnings.push(format!(
                 "{} shares an L2 cache with {}, which stays with everyone else; where latency must \
@@ -175,6 +185,29 @@ impl Told {
             ));
         }
     }
+
+    /// Cores of different strength in one shield.
+    fn core_kinds(&mut self, machine: &Machine, cpus: &CpuSet) {
+        let of_kind = |kind: CoreKind| -> CpuSet {
+            let cores = machine.topology.cpus.iter().filter(|cpu| cpu.kind == Some(kind));
+            cores.map(|cpu| cpu.cpu).collect::<CpuSet>().and(cpus)
+        };
+        let (strong, small) = (of_kind(CoreKind::Performance), of_kind(CoreKind::Efficiency));
+        if strong.is_empty() || small.is_empty() {
+            return;
+        }
+        let source = machine.topology.kind_source;
+        let source = source.map(|source| format!(" (known by {source})")).unwrap_or_default();
+        let are = |cpus: &CpuSet| if cpus.len() == 1 { "is" } else { "are" };
+        self.warnings.push(format!(
+            "{} {} of the performance kind and {} {} of the efficiency kind{source}: the same work \
+             takes longer on the latter",
+            named(&strong),
+            are(&strong),
+            named(&small),
+            are(&small)
+        ));
+    }
 }
 
 #[cfg(test)]
@@ -182,7 +215,7 @@ mod tests {
     use super::super::fake::{irq, machine, plain, set};
     use super::*;
     use crate::policy::Share;
-    use crate::survey::{CoreKind, Movable};
+    use crate::survey::{KindSource, Movable};
 
     fn chosen(machine: &Machine, wish: &Wish) -> String {
         match choose(machine, wish) {
@@ -298,5 +331,73 @@ mod tests {
         assert_eq!(chosen(&m, &wish()), "3");
         m.isolation.nohz_full = Some(set("4"));
         assert_eq!(chosen(&m, &wish()), "4");
+    }
+
+    #[test]
+    fn a_cache_that_the_machine_does_not_show_is_not_chosen_by() {
+        let bare = machine(&["0", "1", "2", "3"], &[], &["0-3"]);
+        for (share, level) in [(Share::L2, 2), (Share::L3, 3)] {
+            let refused = choose(&bare, &Wish { share: Some(share), ..wish() }).unwrap_err();
+            assert_eq!(refused, Refused::NoCacheShown { level });
+            assert_eq!(refused.hints(), ["leave out --share, or --share core"]);
+        }
+        assert_eq!(chosen(&bare, &Wish { share: Some(Share::Core), ..wish() }), "3");
+    }
+
+    #[test]
+    fn one_cache_for_all_is_said_only_where_it_is_one() {
+        let said = |machine: &Machine, cpus: &str| {
+            choose(machine, &list(cpus)).unwrap().why.into_iter().find(|why| why.contains("L2"))
+        };
+        let pairs = machine(&["0", "1", "2", "3"], &["0-1", "2-3"], &["0-3"]);
+        let each = said(&pairs, "1,3").unwrap();
+        assert!(each.starts_with("The shield has a CPU of every L2 cache (2 of them)"), "{each}");
+        let one = machine(&["0", "1"], &["0-1"], &["0-1"]);
+        assert!(said(&one, "1").unwrap().starts_with("All CPUs share one L2 cache"));
+    }
+
+    #[test]
+    fn a_shield_of_strong_and_small_cores_is_warned_of() {
+        let mut hybrid = plain(4);
+        for (cpu, kind) in
+            [CoreKind::Performance, CoreKind::Efficiency].iter().cycle().take(4).enumerate()
+        {
+            hybrid.topology.cpus[cpu].kind = Some(*kind);
+        }
+        hybrid.topology.kind_source = Some(KindSource::Capacity);
+        let warned = |cpus: &str| choose(&hybrid, &list(cpus)).unwrap().warnings;
+        assert_eq!(
+            warned("2-3"),
+            ["CPU 2 is of the performance kind and CPU 3 is of the efficiency kind (known by \
+                 capacity): the same work takes longer on the latter"]
+        );
+        assert_eq!(warned("3"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn memory_of_other_nodes_is_used_with_a_reason() {
+        let with = |node1: Option<u64>, usable: &str| {
+            let mut m = machine(&["0", "1", "2", "3"], &[], &["0-1", "2-3"]);
+            m.topology.nodes[1].memory_kib = node1;
+            m.cgroup.mems = set(usable);
+            let Choice { shield, warnings, .. } = choose(&m, &list("3")).unwrap();
+            (shield.mems.to_string(), warnings.join("\n"))
+        };
+        assert_eq!(with(Some(1 << 20), "0-1"), ("1".to_owned(), String::new()));
+        let (mems, why) = with(Some(0), "0");
+        assert_eq!(mems, "0");
+        assert!(why.starts_with("node 1 of the shield has no memory; it uses node 0"), "{why}");
+        let (mems, why) = with(Some(1 << 20), "0");
+        assert_eq!(mems, "0");
+        assert!(
+            why.starts_with("cpusets here may not use node 1 of the shield; it uses node 0"),
+            "{why}"
+        );
+        // Where a machine says nothing of nodes there is one, and nothing to warn of.
+        let mut bare = plain(2);
+        bare.topology.nodes.clear();
+        bare.cgroup.mems = CpuSet::new();
+        let bare = choose(&bare, &list("1")).unwrap();
+        assert_eq!((bare.shield.mems.to_string(), bare.warnings), ("0".to_owned(), vec![]));
     }
 }

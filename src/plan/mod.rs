@@ -24,7 +24,7 @@ pub use refused::Refused;
 use crate::change::Change;
 use crate::policy::Wish;
 use crate::survey::Machine;
-use crate::tunables::{TUNABLES, Tunable, Wanted, Wants, nearest};
+use crate::tunables::{TUNABLES, Tunable, Wanted, Wants, leftovers, nearest};
 use std::collections::BTreeMap;
 
 /// Why a tunable is skipped that the user does not want.
@@ -74,6 +74,7 @@ pub fn plan(machine: &Machine, wish: &Wish) -> Result<Plan, Refused> {
         plan.warn_that_it_is_open(machine);
     }
     plan.warn_of_newcomers(machine);
+    plan.warn_of_leftovers(machine, wish);
     Ok(plan)
 }
 
@@ -143,6 +144,13 @@ impl Plan {
                  nohz_full={cpus} at boot keeps them away; `cpushield status` shows them"
             ));
         }
+    }
+
+    /// Timers that were armed on the CPUs before stay there, unless the CPUs go offline once.
+    fn warn_of_leftovers(&mut self, machine: &Machine, wish: &Wish) {
+        let asked = wish.tunables.contains_key("settle");
+        let leftovers = leftovers(machine, &self.shield).filter(|_| !asked);
+        self.warnings.extend(leftovers.map(|leftovers| leftovers.to_string()));
     }
 
     /// Adds what one tunable wants and what stays in spite of it.
@@ -218,7 +226,38 @@ mod tests {
         assert!(!shell.iter().any(|line| line.contains("kswapd0") || line.contains("/25/")));
         let stays: Vec<&str> = plan.immovable.iter().map(|i| i.what.as_str()).collect();
         assert_eq!(stays, ["kthread ksoftirqd/3", "irq 25 (nvme0q4)"]);
-        assert_eq!(plan.boot[0].parameter, "rcu_nocbs=3");
+        // Whether it can stop the tick is not known, so that is advised too.
+        let advised: Vec<&str> = plan.boot.iter().map(|it| it.parameter.as_str()).collect();
+        assert_eq!(advised[..2], ["nohz_full=3", "rcu_nocbs=3"]);
+    }
+
+    #[test]
+    fn what_was_armed_on_a_ticking_cpu_is_named_and_the_cpu_cycle_offered() {
+        let warned = |machine: &Machine, on: bool| {
+            let tunables = on.then(|| ("settle".to_owned(), true)).into_iter().collect();
+            let wish = Wish { cpus: Some("3".parse().unwrap()), tunables, ..Wish::default() };
+            let plan = plan(machine, &wish).unwrap();
+            plan.warnings.into_iter().find(|text| text.starts_with("timers and delayed works"))
+        };
+        let mut machine = four();
+        let online = "/sys/devices/system/cpu/cpu3/online".to_owned();
+        machine.settings.insert(online, Reading::Value("1".to_owned()));
+        let said = warned(&machine, false).unwrap();
+        assert!(said.contains("/proc/timer_list was not read"), "{said}");
+        let text = "cpu: 1\n #0: <1>, other, S:01\ncpu: 3\n #0: <2>, tick_nohz_handler, S:01\n \
+                    #1: <3>, psi_timer, S:01\n #2: <4>, psi_timer, S:01\n #3: <5>, perf, S:01\n";
+        machine.timers = Some(cpushield_linux::text::timer_list::parse(text));
+        let said = warned(&machine, false).unwrap();
+        assert!(said.contains("Seen: perf, psi_timer (2). "), "{said}");
+        assert!(said.contains("shown by no kernel file"), "{said}");
+        assert!(said.contains("`--on settle`") && said.contains("all CPUs stop"), "{said}");
+        assert_eq!(warned(&machine, true), None);
+        // Without a way to do it the reason is said, and on a CPU that does not tick it is done.
+        machine.cgroup.mode = CgroupMode::V1;
+        let said = warned(&machine, false).unwrap();
+        assert!(said.contains("Nothing moves them here: a v1 cpuset"), "{said}");
+        machine.isolation.nohz_full = Some("3".parse().unwrap());
+        assert_eq!(warned(&machine, false), None);
     }
 
     #[test]

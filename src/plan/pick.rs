@@ -39,10 +39,13 @@ pub(super) fn picked(
         clusters: groups(&machine.topology, Group::L2),
         prepared: prepared(machine),
     };
+    if let Some(level @ (Share::L2 | Share::L3)) = wish.share {
+        cache_is_shown(machine, level)?;
+    }
     let (allowed, place) = picker.allowed(told)?;
     let units = picker.units(&allowed);
     if let (true, Some(level @ (Share::L2 | Share::L3))) = (units.is_empty(), wish.share) {
-        return Err(Refused::NoOwnCache { level: if level == Share::L2 { 2 } else { 3 }, place });
+        return Err(Refused::NoOwnCache { level: level_of(level), place });
     }
     let count = wish.count.unwrap_or(1).max(1);
     let taken = match wish.count {
@@ -57,6 +60,22 @@ pub(super) fn picked(
     }
     picker.explain(&units, &cpus, &work, told);
     Ok((cpus.clone(), cpus.minus(&work)))
+}
+
+fn level_of(share: Share) -> u32 {
+    if share == Share::L3 { 3 } else { 2 }
+}
+
+/// Refuses to choose by caches that the machine does not show. A machine without a level-3 cache
+/// shares its level 2.
+fn cache_is_shown(machine: &Machine, share: Share) -> Result<(), Refused> {
+    let shown = |level: u32| machine.topology.cpus.iter().any(|cpu| cpu.sharing(level).is_some());
+    match share {
+        Share::L3 if shown(3) || shown(2) => Ok(()),
+        Share::L2 if shown(2) => Ok(()),
+        Share::L2 | Share::L3 => Err(Refused::NoCacheShown { level: level_of(share) }),
+        Share::Core => Ok(()),
+    }
 }
 
 impl Picker<'_> {
@@ -221,7 +240,11 @@ impl Picker<'_> {
         if !self.prepared.is_empty() {
             let no = if cpus.is_subset(&self.prepared) { "" } else { "not " };
             let prepared = named(&self.prepared);
-            told.why(format!("{} {no}prepared at boot ({prepared}).", named(cpus)));
+            let doubt = match self.machine.isolated_somehow().is_empty() {
+                true => "",
+                false => " as the kernel shows it; the command line is not known",
+            };
+            told.why(format!("{} {no}prepared at boot ({prepared}){doubt}.", named(cpus)));
         }
         let weak = |unit: &CpuSet| weakness(self.machine, unit);
         if weak(cpus) == 0 && units.iter().any(|unit| weak(unit) > 0) {

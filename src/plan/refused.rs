@@ -77,6 +77,11 @@ pub enum Refused {
         /// What limits the choice, ` on node 1` or empty.
         place: String,
     },
+    /// The machine shows no cache of this level.
+    NoCacheShown {
+        /// The level.
+        level: u32,
+    },
     /// No such tunable.
     NoSuchTunable {
         /// The name.
@@ -134,6 +139,10 @@ impl fmt::Display for Refused {
                 "no L{level} cache{place} can be the shield's own: each is shared with the boot \
                  CPU, or is all that a node has"
             ),
+            Refused::NoCacheShown { level } => write!(
+                f,
+                "this machine shows no L{level} cache, so it is not known which CPUs share one"
+            ),
             Refused::NoSuchTunable { name, .. } => write!(f, "there is no tunable {name:?}"),
             Refused::BadName { name } => {
                 write!(f, "{name:?} cannot be a shield's name; use letters, digits and underscores")
@@ -145,10 +154,27 @@ impl fmt::Display for Refused {
 impl std::error::Error for Refused {}
 
 impl Refused {
-    /// Whether the wish itself is wrong, whatever the machine.
+    /// Whether the wish is wrong: another one can be granted here. Otherwise the machine lacks
+    /// something.
     #[must_use]
     pub fn is_usage(&self) -> bool {
-        matches!(self, Refused::EmptyList | Refused::NoSuchTunable { .. } | Refused::BadName { .. })
+        match self {
+            Refused::EmptyList
+            | Refused::NoSuchCpu { .. }
+            | Refused::AllCpus { .. }
+            | Refused::HalfCore { .. }
+            | Refused::WholeNode { .. }
+            | Refused::NoSuchNode { .. }
+            | Refused::NoSuchDevice { .. }
+            | Refused::NoSuchTunable { .. }
+            | Refused::BadName { .. } => true,
+            Refused::NoTopology
+            | Refused::OneCpu
+            | Refused::Offline { .. }
+            | Refused::TooMany { .. }
+            | Refused::NoCacheShown { .. }
+            | Refused::NoOwnCache { .. } => false,
+        }
     }
 
     /// What to do next.
@@ -180,7 +206,9 @@ impl Refused {
                 let near = near.iter().map(|name| format!("did you mean {name}?"));
                 near.chain(["`cpushield explain` lists them".to_owned()]).collect()
             }
-            Refused::NoOwnCache { .. } => vec!["leave out --share, or --share core".to_owned()],
+            Refused::NoOwnCache { .. } | Refused::NoCacheShown { .. } => {
+                vec!["leave out --share, or --share core".to_owned()]
+            }
             Refused::EmptyList => {
                 vec!["name its CPUs (--cpus 3), or say how many (--count 1)".to_owned()]
             }

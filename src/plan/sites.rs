@@ -16,22 +16,34 @@ pub(super) fn used_up_node(machine: &Machine, cpus: &CpuSet) -> Option<(usize, C
     nodes.into_iter().find(|(_, all)| !all.is_empty() && all.is_subset(cpus))
 }
 
-/// The nodes of the CPUs that have memory; all usable ones where that is not known.
-pub(super) fn mems(machine: &Machine, cpus: &CpuSet) -> CpuSet {
-    let local: CpuSet = machine
-        .topology
-        .nodes
-        .iter()
-        .filter(|node| node.cpus.intersects(cpus) && node.memory_kib != Some(0))
-        .map(|node| node.node)
-        .collect();
+/// The nodes of the CPUs that have memory, else others with a warning.
+pub(super) fn mems(machine: &Machine, cpus: &CpuSet) -> (CpuSet, Option<String>) {
+    let nodes = &machine.topology.nodes;
+    let here = nodes.iter().filter(|node| node.cpus.intersects(cpus));
+    let own: CpuSet = here.clone().map(|node| node.node).collect();
+    let local: CpuSet =
+        here.filter(|node| node.memory_kib != Some(0)).map(|node| node.node).collect();
     let usable = &machine.cgroup.mems;
-    match (local.is_empty(), usable.is_empty()) {
-        (false, true) => local,
-        (false, false) if local.intersects(usable) => local.and(usable),
-        (_, false) => usable.clone(),
-        (true, true) => CpuSet::one(0),
+    let found = if usable.is_empty() { local.clone() } else { local.and(usable) };
+    if !found.is_empty() {
+        return (found, None);
     }
+    let others = || nodes.iter().filter(|node| node.memory_kib != Some(0)).map(|node| node.node);
+    let mems = match (usable.is_empty(), others().next()) {
+        (false, _) => usable.clone(),
+        (true, Some(_)) => others().collect(),
+        (true, None) => CpuSet::one(0),
+    };
+    let why = match (own.is_empty(), local.is_empty()) {
+        // A kernel without NUMA has node 0 alone.
+        (true, _) if nodes.is_empty() => return (mems, None),
+        (true, _) => format!("no node is known for CPU {cpus}; the shield uses node {mems}"),
+        (false, true) => format!("node {own} of the shield has no memory; it uses node {mems}"),
+        (false, false) => {
+            format!("cpusets here may not use node {local} of the shield; it uses node {mems}")
+        }
+    };
+    (mems, Some(format!("{why}, whose memory is slower from there")))
 }
 
 /// How many interrupts that cannot be moved are handled on these CPUs.
@@ -54,7 +66,8 @@ pub(super) fn prepared(machine: &Machine) -> CpuSet {
     let isolation = &machine.isolation;
     let none = CpuSet::new();
     let nohz = isolation.nohz_full.as_ref().unwrap_or(&none);
-    if nohz.is_empty() { isolation.isolcpus_domain.clone() } else { nohz.clone() }
+    let isolated = isolation.isolcpus_domain.union(&machine.isolated_somehow());
+    if nohz.is_empty() { isolated } else { nohz.clone() }
 }
 
 /// CPUs that someone else's cpuset holds alone.

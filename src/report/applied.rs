@@ -135,7 +135,7 @@ pub fn undone_text(undone: &Undone) -> String {
     let Some(shield) = &undone.shield else {
         return match &undone.journal {
             Some(kept) => format!("nothing was undone; the journal is forgotten and now {kept}\n"),
-            None => "nothing to undo: no shield is up\n".to_owned(),
+            None => "nothing to undo: no shield is in force\n".to_owned(),
         };
     };
     let of = |fate: fn(&Fate) -> bool| undone.steps.iter().filter(move |step| fate(&step.fate));

@@ -1,8 +1,11 @@
 //! The documents about booting for people. Pure.
 
+use super::moment::moment;
 use super::table::{Align, fit, fold, lay_out};
 use crate::boot::grub::generator::Rule;
-use crate::boot::{BootPlan, BootStatus, Fate, SettledAs, TrialEnd, Unwritten, Written};
+use crate::boot::{
+    BootPlan, BootStatus, Fate, SettledAs, Trial, TrialEnd, TrialState, Unwritten, Written,
+};
 use crate::plan::named;
 
 /// The text of `cpushield plan --boot`, no wider than `width` where that is possible.
@@ -29,6 +32,9 @@ pub fn boot_plan_text(plan: &BootPlan, width: usize) -> String {
             vec![it.word.clone(), it.reason.clone(), state]
         })
         .collect();
+    if rows.is_empty() {
+        text.push_str("  none applies to the chosen kernels\n");
+    }
     text.push_str(&fit("  ", &[Align::Left, Align::Left, Align::Left], &rows, width));
     let substitutes: Vec<String> = plan
         .parameters
@@ -74,13 +80,14 @@ fn menu(plan: &BootPlan, width: usize) -> String {
                 Some(false) => "",
                 None => "configuration unknown",
             };
-            let gets = if kernel.chosen { "gets them" } else { "stays as it is" };
+            let gets = kernel.chosen && !plan.parameters.is_empty();
+            let gets = if gets { "gets them" } else { "stays as it is" };
             vec![kernel.version.clone(), gets.to_owned(), kind.to_owned()]
         })
         .collect();
     text.push_str(&fit("  ", &[Align::Left, Align::Left, Align::Left], &rows, width));
     let mut ends = String::new();
-    if plan.covers_later {
+    if plan.covers_later && !plan.parameters.is_empty() {
         let later = later(plan.loader.as_deref(), &plan.rule);
         ends.push_str(&format!("  A kernel that is installed later: {later}\n"));
     }
@@ -94,7 +101,7 @@ fn later(loader: Option<&str>, rule: &Rule) -> String {
     match rule {
         _ if loader == Some("raspberry-pi") => "gets them: there is one line for all".to_owned(),
         Rule::Realtime => "gets them when it is a PREEMPT_RT kernel".to_owned(),
-        Rule::Newest => "gets them when it is the newest".to_owned(),
+        Rule::First => "gets them when it is the first one of the menu".to_owned(),
         Rule::Matching { glob } => format!("gets them when its version matches {glob}"),
     }
 }
@@ -203,6 +210,48 @@ pub fn boot_undone_text(undone: Option<&Unwritten>) -> String {
     text
 }
 
+/// How far a trial is, and what to do.
+fn trial_text(trial: &Trial, state: Option<&TrialState>) -> String {
+    let entry = &trial.entry;
+    let settle = match trial.unit {
+        true => "a unit of systemd concludes it soon; by hand: cpushield apply --boot --settle",
+        false => "next: cpushield apply --boot --settle",
+    };
+    match state {
+        None | Some(TrialState::Armed) => {
+            let reboot = trial.reboot.as_ref().map(|argument| format!("reboot '{argument}'"));
+            let reboot = reboot.unwrap_or_else(|| "reboot".to_owned());
+            format!("Trial: {entry} has not booted yet; next: {reboot}\n")
+        }
+        Some(TrialState::NotTaken) => format!(
+            "Trial: {entry} has not booted yet: the machine was booted since, but with another \
+             entry; the next boot takes it\n"
+        ),
+        Some(TrialState::Booted) => {
+            format!("Trial: this is the boot of {entry}, not concluded yet; {settle}\n")
+        }
+        Some(TrialState::FellBack { since_s }) => {
+            let since = since_s.map(|at| format!(" since {}", moment(at))).unwrap_or_default();
+            let began = match &trial.reboot {
+                None => format!("{entry} was booted and the boot did not end well"),
+                Some(argument) => format!(
+                    "either {entry} was booted and the boot did not end well, or the reboot was \
+                     not `reboot '{argument}'`"
+                ),
+            };
+            format!(
+                "Trial failed: {began}. The machine fell back: another entry runs{since}.\n  what \
+                 that boot said last: journalctl --boot=-1 --dmesg, or /sys/fs/pstore\n  to put \
+                 every boot file back: {}\n",
+                match trial.unit {
+                    true => "a unit of systemd does it soon; by hand: cpushield undo --boot",
+                    false => "cpushield undo --boot",
+                }
+            )
+        }
+    }
+}
+
 /// The text of `cpushield status --boot`.
 #[must_use]
 pub fn boot_status_text(status: &BootStatus) -> String {
@@ -238,8 +287,7 @@ pub fn boot_status_text(status: &BootStatus) -> String {
         _ => {}
     }
     if let Some(trial) = &status.trial {
-        let how = trial.reboot.as_ref().map(|it| format!(" (reboot '{it}')")).unwrap_or_default();
-        text.push_str(&format!("Trial under way: {}{how}\n", trial.entry));
+        text.push_str(&trial_text(trial, status.trial_state.as_ref()));
     }
     if let Some(end) = &status.last_trial {
         let what = match end.end {
@@ -253,5 +301,8 @@ pub fn boot_status_text(status: &BootStatus) -> String {
         text.push_str(&format!("At each boot: cpushield {words} ({})\n", at_boot.path));
     }
     status.differs.iter().for_each(|line| text.push_str(&format!("Mind: {line}\n")));
+    for fault in &status.faults {
+        text.push_str(&format!("Mind: {fault}; {}\n", fault.advice()));
+    }
     text
 }

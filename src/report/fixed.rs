@@ -335,7 +335,9 @@ mod tests {
         });
         let evidence: Evidence = serde_json::from_value(evidence).unwrap();
         let state = if leaks.is_empty() { State::Holds } else { State::Leaks };
-        let cpu = CpuVerdict { cpu: 3, state, limits: None, leaks, unknown: Vec::new() };
+        let (one_witness, unwatched, unknown) = (Vec::new(), Vec::new(), Vec::new());
+        let (cpu, limits) = (3, None);
+        let cpu = CpuVerdict { cpu, state, limits, leaks, one_witness, unwatched, unknown };
         let verdict = Verdict { schema: 1, cpus: vec![cpu], gates: Vec::new() };
         Round { evidence, verdict, done }
     }

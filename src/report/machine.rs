@@ -75,6 +75,7 @@ fn identity(machine: &Machine) -> String {
     if topology.nodes.len() > 1 {
         parts.push(count(topology.nodes.len(), "NUMA node"));
     }
+    parts.extend(topology.kind_source.map(|source| format!("kinds of cores by {source}")));
     match (machine.virt.guest, &machine.virt.hypervisor) {
         (Some(true), Some(name)) => parts.push(format!("guest of {name}")),
         (Some(true), None) => parts.push("guest".to_owned()),
@@ -322,7 +323,7 @@ fn list(cpus: &CpuSet) -> String {
 }
 
 /// KiB as `48 KiB`, `1.25 MiB`, `30.9 GiB`.
-fn size(kib: u64) -> String {
+pub(super) fn size(kib: u64) -> String {
     #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
     let of = |unit: u64| kib as f64 / unit as f64;
     let (value, unit) = match kib {
@@ -344,7 +345,15 @@ fn isolation(machine: &Machine) -> Vec<String> {
     };
     let kernel = now.isolated.as_ref().filter(|cpus| !cpus.is_empty());
     let domain = kernel.unwrap_or(&now.isolcpus_domain);
-    say(Some(domain), "out of load balancing since boot (isolcpus)");
+    match machine.isolated_somehow() {
+        somehow if somehow.is_empty() => {
+            say(Some(domain), "out of load balancing since boot (isolcpus)");
+        }
+        somehow => say(
+            Some(&somehow),
+            "shown as isolated by the kernel; how is not known, for the command line is not",
+        ),
+    }
     say(now.nohz_full.as_ref(), "the tick stops while one task runs (nohz_full)");
     say(Some(&now.rcu_nocbs), "RCU callbacks run elsewhere (rcu_nocbs)");
     say(Some(&now.managed_irq), "managed interrupts keep away (isolcpus=managed_irq)");
@@ -361,15 +370,12 @@ fn isolation(machine: &Machine) -> Vec<String> {
         lines.push("nothing".to_owned());
     }
     if now.nohz_full.as_ref().is_none_or(CpuSet::is_empty) {
-        let config = machine.kernel.config.get("CONFIG_NO_HZ_FULL").map(String::as_str);
-        lines.push(match (now.nohz_full.is_some(), config) {
-            (true, _) | (_, Some("y")) => {
+        lines.push(match machine.can_stop_tick() {
+            Some(true) => {
                 "the kernel can stop the tick, but only when booted with nohz_full=".to_owned()
             }
-            (false, Some(_)) => {
-                "this kernel cannot stop the tick (built without NO_HZ_FULL)".to_owned()
-            }
-            (false, None) => "whether the kernel can stop the tick is not known".to_owned(),
+            Some(false) => "this kernel cannot stop the tick (built without NO_HZ_FULL)".to_owned(),
+            None => "whether the kernel can stop the tick is not known".to_owned(),
         });
     }
     lines

@@ -1,6 +1,6 @@
 //! A [`Plan`] for people: the choice, one line for each tunable, what stays and why. Pure.
 
-use super::table::{Align, fit, fold};
+use super::table::{Align, fit, fold, fold_shell};
 use crate::change::{Change, Risk};
 use crate::plan::{Immovable, Plan, Skipped, Step, named};
 use std::collections::BTreeMap;
@@ -73,7 +73,7 @@ fn changes(plan: &Plan, verbose: bool, width: usize) -> String {
             let now = step.now.as_ref().map(|now| format!(" (now: {now})")).unwrap_or_default();
             let line = format!("  {}: {}{now}\n", step.tunable, step.reason);
             text.push_str(&fold(&line, width));
-            text.push_str(&format!("      {}\n", step.change.shell()));
+            text.push_str(&fold_shell(&step.change.shell(), 6, width));
         }
         return text;
     }

@@ -1,5 +1,7 @@
 //! Plain tables for terminals: columns as wide as their widest cell, numbers to the right. Pure.
 
+use unicode_width::UnicodeWidthStr;
+
 /// Where the text of a column stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Align {
@@ -13,16 +15,17 @@ pub enum Align {
 #[must_use]
 pub fn lay_out(indent: &str, columns: &[Align], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
-        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| columns_of(cell)).max()
     };
     let widths: Vec<usize> = (0..columns.len()).map(|column| width(column).unwrap_or(0)).collect();
     let mut text = String::new();
     for row in rows {
         let mut line = indent.to_owned();
         for ((cell, align), width) in row.iter().zip(columns).zip(&widths) {
+            let blank = " ".repeat(width.saturating_sub(columns_of(cell)));
             match align {
-                Align::Left => line.push_str(&format!("{cell:<width$}  ")),
-                Align::Right => line.push_str(&format!("{cell:>width$}  ")),
+                Align::Left => line.push_str(&format!("{cell}{blank}  ")),
+                Align::Right => line.push_str(&format!("{blank}{cell}  ")),
             }
         }
         text.push_str(line.trim_end());
@@ -33,6 +36,8 @@ pub fn lay_out(indent: &str, columns: &[Align], rows: &[Vec<String>]) -> String 
 
 /// No column of words is made narrower than this.
 const NARROW: usize = 14;
+/// Where that is not enough, this is the least.
+const NARROWEST: usize = 6;
 
 /// The same as [`lay_out`], no wider than `width` where that is possible: the widest columns of
 /// words are made narrower, and their cells go on below.
@@ -40,15 +45,17 @@ const NARROW: usize = 14;
 pub fn fit(indent: &str, columns: &[Align], rows: &[Vec<String>], width: usize) -> String {
     let widest = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        cells.map(|cell| columns_of(cell)).max().unwrap_or(0)
     };
     let mut widths: Vec<usize> = (0..columns.len()).map(widest).collect();
     let room = width.saturating_sub(indent.chars().count() + 2 * columns.len().saturating_sub(1));
-    while widths.iter().sum::<usize>() > room {
-        let words = widths.iter_mut().zip(columns).filter(|(_, align)| **align == Align::Left);
-        match words.map(|(width, _)| width).filter(|width| **width > NARROW).max() {
-            Some(width) => *width -= 1,
-            None => break,
+    for narrowest in [NARROW, NARROWEST] {
+        while widths.iter().sum::<usize>() > room {
+            let words = widths.iter_mut().zip(columns).filter(|(_, align)| **align == Align::Left);
+            match words.map(|(width, _)| width).filter(|width| **width > narrowest).max() {
+                Some(width) => *width -= 1,
+                None => break,
+            }
         }
     }
     let mut lines = Vec::new();
@@ -63,30 +70,69 @@ pub fn fit(indent: &str, columns: &[Align], rows: &[Vec<String>], width: usize) 
     lay_out(indent, columns, &lines)
 }
 
-/// Columns that a word takes on a terminal; escapes for colours take none.
-fn columns_of(word: &str) -> usize {
-    let mut pieces = word.split('\x1b');
-    let first = pieces.next().map_or(0, |piece| piece.chars().count());
+/// Columns that a text takes on a terminal: two for a wide character, none for a mark on another
+/// one, and none for an escape that sets a colour.
+#[must_use]
+pub fn columns_of(text: &str) -> usize {
+    let mut pieces = text.split('\x1b');
+    let first = pieces.next().map_or(0, UnicodeWidthStr::width);
     pieces.fold(first, |sum, piece| {
         let shown = piece.split_once('m').map_or("", |(_, rest)| rest);
-        sum + shown.chars().count()
+        sum + shown.width()
     })
 }
 
-/// Lines no longer than `width`, broken between words; a longer word has a line of its own.
+/// Lines no longer than `width`, broken between words, and a list behind its commas where it is
+/// longer than a line; any other longer word has a line of its own.
 #[must_use]
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
-        match lines.last_mut() {
-            Some(line) if columns_of(line) + 1 + columns_of(word) <= width => {
-                line.push(' ');
-                line.push_str(word);
+        let pieces: Vec<&str> = match columns_of(word) > width {
+            true => word.split_inclusive(',').collect(),
+            false => vec![word],
+        };
+        for (nth, piece) in pieces.into_iter().enumerate() {
+            let between = if nth == 0 { " " } else { "" };
+            match lines.last_mut() {
+                Some(line) if columns_of(line) + between.len() + columns_of(piece) <= width => {
+                    line.push_str(between);
+                    line.push_str(piece);
+                }
+                _ => lines.push(piece.to_owned()),
             }
-            _ => lines.push(word.to_owned()),
         }
     }
     lines
+}
+
+/// A command no wider than `width`: what is too long goes on below behind a backslash, so that a
+/// shell takes it as it is. Never broken inside quotes.
+#[must_use]
+pub fn fold_shell(command: &str, indent: usize, width: usize) -> String {
+    let mut words: Vec<String> = Vec::new();
+    let mut quoted = false;
+    for part in command.split(' ') {
+        match words.last_mut().filter(|_| quoted) {
+            Some(word) => *word = format!("{word} {part}"),
+            None => words.push(part.to_owned()),
+        }
+        quoted ^= part.matches('\'').count() % 2 == 1;
+    }
+    let room = width.saturating_sub(indent + 6);
+    let mut lines: Vec<String> = Vec::new();
+    for word in words {
+        match lines.last_mut() {
+            Some(line) if columns_of(line) + 1 + columns_of(&word) <= room => {
+                line.push(' ');
+                line.push_str(&word);
+            }
+            _ => lines.push(word),
+        }
+    }
+    let (first, further) = (" ".repeat(indent), " ".repeat(indent + 4));
+    let text = lines.join(&format!(" \\\n{further}"));
+    format!("{first}{text}\n")
 }
 
 /// A whole text no wider than `width`: lines that are too long go on below, indented further.
@@ -182,6 +228,23 @@ mod tests {
             "short\n  some words\n      that are too\n      long\n\x1b[1mCPU\x1b[0m 3 holds\n";
         assert_eq!(fold(text, 18), folded);
         assert_eq!(fold(text, 80), text);
+    }
+
+    #[test]
+    fn wide_characters_and_marks_keep_columns_straight() {
+        let row = |name: &str| vec![name.to_owned(), "1".to_owned()];
+        let rows = [row("\u{65e5}\u{672c}"), row("abcd"), row("e\u{301}"), row("\x1b[1mab\x1b[0m")];
+        let text = lay_out("", &[Align::Left, Align::Left], &rows);
+        assert_eq!(text, "\u{65e5}\u{672c}  1\nabcd  1\ne\u{301}     1\n\x1b[1mab\x1b[0m    1\n");
+        assert_eq!(wrap("\u{65e5}\u{672c} abc", 7), ["\u{65e5}\u{672c}", "abc"]);
+    }
+
+    #[test]
+    fn a_long_list_is_broken_behind_commas_and_a_long_command_as_a_shell_takes_it() {
+        assert_eq!(wrap("on 0-26,28-30,32 house", 9), ["on 0-26,", "28-30,32", "house"]);
+        let folded = fold_shell("echo 'a b  c' d > /sys/x", 2, 24);
+        assert_eq!(folded, "  echo 'a b  c' d \\\n      > /sys/x\n");
+        assert_eq!(fold_shell("echo 1 > /sys/x", 2, 80), "  echo 1 > /sys/x\n");
     }
 
     #[test]

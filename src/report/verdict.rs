@@ -5,8 +5,8 @@ use crate::causes::{Cause, known};
 use crate::report::moment::moment;
 use crate::report::table::{Align, fit, fold, lay_out, many, rate, span};
 use crate::verify::{
-    Branch, Breach, Control, CpuEvidence, CpuVerdict, Evidence, Gaps, Interruptions, Joined, Kept,
-    Leak, Sender, State, Verdict, Witness, WitnessKind,
+    Branch, Breach, Control, CpuEvidence, CpuVerdict, EntryClass, Evidence, Gaps, Interruptions,
+    Joined, Kept, Leak, Sender, State, Verdict, Witness, WitnessKind, list_classes,
 };
 
 /// Rows of the table of one CPU; the rest is summed up in one line.
@@ -111,25 +111,35 @@ fn cpu(
     width: usize,
 ) -> String {
     let mut text = format!("CPU {}: {}", seen.cpu, headline(judged, paint));
-    let watched = span(evidence.span_ns);
-    match seen.entries {
-        Some(0) => text.push_str(&format!(", no kernel entry in {watched}\n")),
-        Some(1) => text.push_str(&format!(", 1 kernel entry in {watched}\n")),
-        Some(n) => {
-            let rate = rate(n, evidence.span_ns);
-            text.push_str(&format!(", {n} kernel entries in {watched} ({rate}/s)\n"));
-        }
-        None => text.push_str(&format!(", watched for {watched}\n")),
-    }
+    text.push_str(&entered(seen, evidence.span_ns));
     for why in &judged.unknown {
         text.push_str(&format!("  not proven: {why}\n"));
     }
     if !judged.leaks.is_empty() {
-        text.push_str(&table(&judged.leaks, evidence.span_ns, width));
+        text.push_str(&table(&judged.leaks, seen, evidence.span_ns, width));
     }
     text.push_str(&senders(seen));
     text.push_str(&stretch(evidence, seen));
+    text.push_str(&coverage(judged));
     text
+}
+
+/// Both figures of one CPU: entries from user mode, and interrupts that hit the kernel itself.
+fn entered(seen: &CpuEvidence, span_ns: u64) -> String {
+    let watched = span(span_ns);
+    let entries = match seen.entries {
+        Some(0) => format!(", no kernel entry in {watched}\n"),
+        Some(1) => format!(", 1 kernel entry in {watched}\n"),
+        Some(n) => format!(", {n} kernel entries in {watched} ({}/s)\n", rate(n, span_ns)),
+        None => format!(", watched for {watched}\n"),
+    };
+    match (seen.entries, seen.kernel_interrupts) {
+        (Some(user), Some(kernel)) if kernel > 0 => format!(
+            "{entries}  entries from user mode: {user}, interrupts that hit the kernel itself: \
+             {kernel}\n"
+        ),
+        _ => entries,
+    }
 }
 
 /// Who sent interrupts from other CPUs, and what for.
@@ -162,13 +172,13 @@ fn senders(seen: &CpuEvidence) -> String {
     text
 }
 
-fn table(leaks: &[Leak], span_ns: u64, width: usize) -> String {
+fn table(leaks: &[Leak], seen: &CpuEvidence, span_ns: u64, width: usize) -> String {
     let left = Align::Left;
     let right = Align::Right;
     let columns = [left, left, right, right, right, right, right, left];
     let head = ["cause", "culprit", "count", "rate/s", "inside", "time", "longest", "remedy"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
-    rows.extend(leaks.iter().take(ROWS_MAX).map(|leak| row(leak, span_ns)));
+    rows.extend(leaks.iter().take(ROWS_MAX).map(|leak| row(leak, seen, span_ns)));
     let mut text = lay_out("  ", &columns, &rows);
     if text.lines().any(|line| line.chars().count() > width) {
         text = narrow(&columns, rows, width);
@@ -217,7 +227,7 @@ fn narrow(columns: &[Align], rows: Vec<Vec<String>>, width: usize) -> String {
     text
 }
 
-fn row(leak: &Leak, span_ns: u64) -> Vec<String> {
+fn row(leak: &Leak, seen: &CpuEvidence, span_ns: u64) -> Vec<String> {
     let Interruptions { cause, culprit, count, nested, time_ns, max_ns, .. } = &leak.interruptions;
     let number = |n: &u64| if *n == 0 { "-".to_owned() } else { n.to_string() };
     let time = |ns: &Option<u64>| ns.map_or_else(|| "-".to_owned(), span);
@@ -230,7 +240,10 @@ fn row(leak: &Leak, span_ns: u64) -> Vec<String> {
     );
     vec![
         cause.to_string(),
-        leak.device.as_ref().map_or_else(|| who(culprit), |it| format!("{culprit}: {it}")),
+        match &leak.device {
+            Some(device) => format!("{culprit}: {device}"),
+            None => who(culprit) + &sent_by(&leak.interruptions, seen),
+        },
         number(count),
         rate(*count, span_ns),
         number(nested),
@@ -238,6 +251,29 @@ fn row(leak: &Leak, span_ns: u64) -> Vec<String> {
         time(max_ns),
         remedy,
     ]
+}
+
+/// What sent a function call, where all that sent it did so for one purpose: `, because the kernel
+/// gives back addresses`. A function alone does not say who is to blame.
+pub(super) fn sent_by(row: &Interruptions, seen: &CpuEvidence) -> String {
+    if row.cause != Cause::IpiCall || row.culprit.is_empty() {
+        return String::new();
+    }
+    let of_row = seen.senders.iter().filter(|sender| sender.what == row.culprit);
+    let origin = |sender: &Sender| match (sender.within.is_empty(), sender.purpose.is_empty()) {
+        (false, true) => sender.within.clone(),
+        (false, false) => format!("{} ({})", sender.within, sender.purpose),
+        (true, false) => sender.purpose.clone(),
+        (true, true) => sender.by.clone(),
+    };
+    let mut origins: Vec<String> = of_row.map(origin).collect();
+    origins.sort();
+    origins.dedup();
+    match origins.as_slice() {
+        [] => String::new(),
+        [only] => format!(", sent by {only}"),
+        [first, others @ ..] => format!(", sent by {first} and {} more", others.len()),
+    }
 }
 
 /// The culprit, and what it is for where that is known.
@@ -365,12 +401,16 @@ fn witnesses(evidence: &Evidence) -> String {
         let name = match witness.kind {
             WitnessKind::Trace => "kernel trace",
             WitnessKind::Counters => "counters",
+            WitnessKind::EventCounters => "perf event counters",
             WitnessKind::Sampler => "gap sampler",
             WitnessKind::Firmware => "SMI counter",
         };
         match &witness.absent {
             Some(why) => text.push_str(&format!("{name}: not there: {why}\n")),
             // What the counters cannot see is no loss where the trace can.
+            None if witness.kind == WitnessKind::EventCounters => {
+                text.push_str(&format!("{name}: watched; {}\n", agreement(evidence)));
+            }
             None if traced && witness.kind == WitnessKind::Counters || witness.blind.is_empty() => {
                 text.push_str(&format!("{name}: watched\n"));
             }
@@ -386,11 +426,40 @@ fn witnesses(evidence: &Evidence) -> String {
     text
 }
 
+/// How the perf events compare with the trace.
+fn agreement(evidence: &Evidence) -> String {
+    let events = || evidence.cpus.iter().flat_map(|cpu| &cpu.events);
+    let counted: u64 = events().filter_map(|event| event.counted).sum();
+    if evidence.cpus.iter().any(|cpu| !cpu.witness_doubts.is_empty()) {
+        return "they DISAGREE with the kernel trace".to_owned();
+    }
+    format!("they agree with the kernel trace ({counted} events counted)")
+}
+
+/// The classes of entries that fewer than two witnesses watched.
+fn coverage(judged: &CpuVerdict) -> String {
+    let mut text = String::new();
+    if !judged.one_witness.is_empty() {
+        let classes = list_classes(&judged.one_witness);
+        text.push_str(&format!("  watched by one witness only: {classes}\n"));
+    }
+    if !judged.unwatched.is_empty() {
+        let classes = list_classes(&judged.unwatched);
+        let hint = match judged.unwatched.contains(&EntryClass::SystemCall) {
+            true => " (--syscalls watches system calls)",
+            false => "",
+        };
+        text.push_str(&format!("  not watched: {classes}{hint}\n"));
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::change::When;
     use crate::policy::Limits;
+    use crate::verify::judge::examples;
     use crate::verify::{Part, Remedy, SCHEMA, Unexplained, Watched, judge};
 
     fn row(cause: Cause, culprit: &str, count: u64, nested: u64) -> Interruptions {
@@ -423,18 +492,10 @@ mod tests {
         };
         let clean = CpuEvidence {
             cpu: 2,
-            entries: Some(0),
-            whole: true,
-            interruptions: Vec::new(),
             longest_ns: Some(10_000_000_000),
             gaps: Some(Gaps { count: 0, ..gaps.clone() }),
-            lost: Some(0),
-            steal_ns: Some(0),
-            idle_ns: Some(0),
-            smis: Some(0),
             joined: None,
-            senders: Vec::new(),
-            doubts: Vec::new(),
+            ..examples::clean().cpus.remove(0)
         };
         Evidence {
             schema: SCHEMA,
@@ -451,6 +512,7 @@ mod tests {
                 CpuEvidence {
                     cpu: 3,
                     entries: Some(2),
+                    kernel_interrupts: Some(5),
                     interruptions: vec![
                         row(Cause::Tick, "tick_nohz_handler", 2, 0),
                         row(Cause::Softirq, "", 0, 5),
@@ -471,6 +533,8 @@ mod tests {
                 witness(WitnessKind::Sampler, Some("no CPU for it"), &[]),
             ],
             control: Control::Seen { what: "10 IPIs".to_owned() },
+            interference: Vec::new(),
+            traced: None,
             breach: None,
         }
     }
@@ -554,9 +618,37 @@ mod tests {
     }
 
     #[test]
+    fn a_function_call_is_named_by_its_sender() {
+        let sender = |what: &str, within: &str, purpose: &str| Sender {
+            what: what.to_owned(),
+            by: "kworker/0:1 (9)".to_owned(),
+            site: "__purge_vmap_area_lazy".to_owned(),
+            within: within.to_owned(),
+            purpose: purpose.to_owned(),
+            remedy: String::new(),
+            count: 1,
+            stack: Vec::new(),
+        };
+        let flush = row(Cause::IpiCall, "do_flush_tlb_all", 1, 0);
+        let mut seen = evidence().cpus[0].clone();
+        assert_eq!(sent_by(&flush, &seen), "");
+        let purpose = "gives back addresses of the kernel";
+        seen.senders = vec![
+            sender("do_flush_tlb_all", "work drain_vmap_area_work", purpose),
+            sender("do_sync_core", "", "loads a module"),
+        ];
+        let drain = ", sent by work drain_vmap_area_work (gives back addresses of the kernel)";
+        assert_eq!(sent_by(&flush, &seen), drain);
+        seen.senders.push(sender("do_flush_tlb_all", "", "loads a module"));
+        assert_eq!(sent_by(&flush, &seen), ", sent by loads a module and 1 more");
+        assert_eq!(sent_by(&row(Cause::Tick, "do_flush_tlb_all", 1, 0), &seen), "");
+    }
+
+    #[test]
     fn the_text_says_who_how_often_how_long_and_what_to_do() {
         let evidence = evidence();
-        let limits = Limits { max_entries: Some(0), max_gap_ns: Some(50_000) };
+        let limits =
+            Limits { max_entries: Some(0), max_gap_ns: Some(50_000), two_witnesses: false };
         let verdict = judge(&evidence, &limits, &|row| {
             (row.cause == Cause::Tick)
                 .then(|| Remedy {
@@ -571,6 +663,7 @@ CPU 2: within the limits (without limits: holds), no kernel entry in 10.00 s
   longest stretch: 10.00 s (100.00 %)
   no gap of 1.0 µs or more in user space
 CPU 3: beyond the limits (without limits: leaks), 2 kernel entries in 10.00 s (0.20/s)
+  entries from user mode: 2, interrupts that hit the kernel itself: 5
   cause    culprit            count  rate/s  inside     time  longest  remedy
   tick     tick_nohz_handler      2    0.20       -  5.00 ms   4.1 µs  at boot: nohz_full=3
   softirq  -                      -       -       5  2.50 ms        -  -

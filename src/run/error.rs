@@ -65,6 +65,13 @@ pub enum RunError {
         /// What to do instead, if anything.
         hint: Option<String>,
     },
+    /// Only a part of a shield is there.
+    Unfinished {
+        /// Its journal.
+        path: String,
+        /// Why.
+        unfinished: crate::apply::Unfinished,
+    },
     /// The journal of the shield cannot be used.
     Journal(crate::apply::LoadError),
     /// The record of what runs in the shield cannot be used.
@@ -102,8 +109,10 @@ impl fmt::Display for RunError {
             }
             RunError::Exec { program, error } => write!(f, "cannot start {program}: {error}"),
             RunError::Task { tid, why, .. } => write!(f, "task {tid} {why}"),
-            RunError::Journal(crate::apply::LoadError::Access(error)) => error.fmt(f),
-            RunError::Journal(crate::apply::LoadError::Journal(error)) => error.fmt(f),
+            RunError::Unfinished { path, unfinished } => {
+                write!(f, "no shield is in force: {unfinished}\n  file:  {path}")
+            }
+            RunError::Journal(error) => error.fmt(f),
             RunError::Record(why) => f.write_str(why),
             RunError::Machine(error) => error.fmt(f),
         }

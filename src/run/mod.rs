@@ -12,6 +12,7 @@
 
 mod added;
 mod confine;
+mod drift;
 mod error;
 mod limits;
 mod order;
@@ -24,6 +25,7 @@ mod status;
 mod user;
 
 pub use added::{Moved, Onto, Released, add, release, remove};
+pub use drift::Drift;
 pub use error::RunError;
 pub use limits::{check as check_policy, sentences as limits};
 pub use order::{Order, PRIORITY_MAX, Thread, is_vital, order};
@@ -36,16 +38,22 @@ pub use start::{
 pub use status::*;
 pub use user::{User, look_up};
 
-use crate::apply;
+use crate::apply::{self, ShieldPresence};
 use crate::plan::Plan;
 use cpushield_linux::{Host, Store};
 
 /// The plan of the shield that is in force in this boot.
 ///
 /// # Errors
-/// The journal cannot be read, or is none.
+/// The journal cannot be read or is none, or only a part of a shield is there.
 pub fn active(host: &Host, store: &Store) -> Result<Option<Plan>, RunError> {
-    apply::active(host, store).map_err(RunError::Journal)
+    match apply::find_shield(host, store).map_err(RunError::Journal)? {
+        ShieldPresence::Absent => Ok(None),
+        ShieldPresence::Whole(journal) => Ok(Some(journal.plan())),
+        ShieldPresence::Part(_, unfinished) => {
+            Err(RunError::Unfinished { path: store.path(apply::JOURNAL), unfinished })
+        }
+    }
 }
 
 /// The same, with the name that the user asked for.

@@ -40,6 +40,11 @@ impl Place {
         }
     }
 
+    /// What the directory of a shield's cgroup can be called.
+    pub(super) fn names(shield: &Shield) -> [String; 2] {
+        [shield.group(), format!("{}.slice", shield.group())]
+    }
+
     /// The value of `CGNAME`: the group as seen from its hierarchy's root.
     #[must_use]
     pub fn group_name(&self) -> Option<String> {
@@ -102,7 +107,7 @@ impl Place {
 /// The cgroup of the shield: the directory below a cgroup mount that the plan's steps write to and
 /// that is called as the shield's group or slice.
 fn group(host: &Host, plan: &Plan) -> Option<String> {
-    let names = names(&plan.shield);
+    let names = Place::names(&plan.shield);
     plan.steps.iter().find_map(|step| {
         let path = match &step.change {
             Change::MakeDir { path } | Change::Write { path, .. } => path,
@@ -111,10 +116,6 @@ fn group(host: &Host, plan: &Plan) -> Option<String> {
         let dir = names.iter().find_map(|name| up_to(path, name))?;
         host.exists(&format!("{dir}/cgroup.procs")).then_some(dir)
     })
-}
-
-fn names(shield: &Shield) -> [String; 2] {
-    [shield.group(), format!("{}.slice", shield.group())]
 }
 
 /// `path` up to and with its component `name`.

@@ -6,6 +6,7 @@ use super::spread::Spread;
 use super::user::User;
 use super::{RunError, raise, record};
 use cpushield_linux::process::{self, Ended, Inbox};
+use cpushield_linux::text::kernel_version::RT_GROUP_SCHED_SINCE;
 use cpushield_linux::{CpuSet, Host, Policy, Store, TaskId, memory};
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
@@ -155,9 +156,10 @@ fn group_hints(groups: &str) -> Vec<String> {
                 "with CONFIG_RT_GROUP_SCHED only the root cgroup may hold real-time programs on \
                  cgroup v2, and this is {path}"
             ),
-            "boot with rt_group_sched=0 (Linux 6.16 and later), or run it without --fifo: nothing \
-             competes with it in a shield"
-                .to_owned(),
+            format!(
+                "boot with rt_group_sched=0 (Linux {RT_GROUP_SCHED_SINCE} and later), or run it \
+                 without --fifo: nothing competes with it in a shield"
+            ),
         ],
         (None, None) => Vec::new(),
     }
@@ -299,7 +301,7 @@ mod tests {
         let v2 = "0::/user.slice/user-0.slice/session-1.scope\n";
         let hints = group_hints(v2);
         assert!(hints[0].contains("session-1.scope"), "{hints:?}");
-        assert!(hints[1].contains("rt_group_sched=0"), "{hints:?}");
+        assert!(hints[1].contains("rt_group_sched=0 (Linux 6.16 and later)"), "{hints:?}");
         assert!(group_hints("").is_empty());
     }
 }

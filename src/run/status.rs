@@ -2,15 +2,16 @@
 //! its CPUs: threads and interrupts. It reads no more than that, and decides nothing; the one thing
 //! it changes is a trace that a killed `verify` left recording, which it removes.
 
+use super::drift::{Drift, drift};
 use super::record::{self, Raised};
-use super::{Place, RunError, active};
+use super::{Place, RunError};
 use crate::apply::journal::Journal;
-use crate::apply::{JOURNAL, LoadError};
-use crate::change::{Change, Compare, Outcome};
-use crate::plan::Plan;
+use crate::apply::{LoadError, ShieldPresence, ShieldWork, Unfinished, find_shield, slice_dir};
+use crate::change::{Change, Outcome};
 use cpushield_linux::tracefs;
 use cpushield_linux::{CpuSet, Host, Store, Task};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// The version of the document's form.
 pub const SCHEMA: u32 = 1;
@@ -20,7 +21,9 @@ pub const SCHEMA: u32 = 1;
 pub struct Status {
     /// [`SCHEMA`].
     pub schema: u32,
-    /// The shield in force; `None` when there is none.
+    /// What there is of a shield, in one word and in a sentence.
+    pub state: StateReport,
+    /// The shield; `None` when there is none, or nothing can be said of it.
     pub shield: Option<Shielded>,
     /// CPUs that were isolated at boot (`/sys/devices/system/cpu/isolated`); `None` when the kernel
     /// does not say.
@@ -33,7 +36,108 @@ pub struct Status {
     pub swept: usize,
 }
 
-/// A shield in force.
+/// What there is of a shield, by the journal and by the machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "tag", rename_all = "kebab-case")]
+pub enum ShieldState {
+    /// No shield was made in this boot.
+    NoShield,
+    /// Everything is as it was left, and nothing foreign is on its CPUs.
+    InForce,
+    /// It is in force, but something of it has changed.
+    Drifted {
+        /// Settings that are no longer as they were left.
+        settings: usize,
+        /// Tasks on its CPUs that do not belong there.
+        foreign: usize,
+    },
+    /// Its control group is gone, and with it what keeps other programs out.
+    GroupGone {
+        /// The directory.
+        path: String,
+    },
+    /// Only a part of it is there.
+    Part(Unfinished),
+    /// Nothing can be said, because the journal cannot be read.
+    Unknown {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl ShieldState {
+    fn of(journal: &Journal, shield: &Shielded) -> ShieldState {
+        let settings = shield.drift.len();
+        let strangers = |on: &OnCpu| on.threads.iter().filter(|t| t.role == Role::Stranger).count();
+        let foreign = shield.cpus.iter().map(strangers).sum();
+        match group_gone(journal, shield) {
+            Some(path) => ShieldState::GroupGone { path },
+            None if settings + foreign == 0 => ShieldState::InForce,
+            None => ShieldState::Drifted { settings, foreign },
+        }
+    }
+}
+
+impl fmt::Display for ShieldState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ShieldState::NoShield => f.write_str("no shield is in force"),
+            ShieldState::InForce => f.write_str("in force, as it was left"),
+            ShieldState::Drifted { settings, foreign } => {
+                f.write_str("in force, but ")?;
+                match settings {
+                    0 => {}
+                    1 => f.write_str("1 setting has changed since")?,
+                    n => write!(f, "{n} settings have changed since")?,
+                }
+                if *settings > 0 && *foreign > 0 {
+                    f.write_str(", and ")?;
+                }
+                match foreign {
+                    0 => Ok(()),
+                    1 => f.write_str("1 task on its CPUs does not belong there"),
+                    n => write!(f, "{n} tasks on its CPUs do not belong there"),
+                }
+            }
+            ShieldState::GroupGone { path } => {
+                write!(f, "not in force: its control group {path} is gone")
+            }
+            ShieldState::Part(Unfinished::UnderWay { work, pid }) => {
+                let word = match work {
+                    ShieldWork::Apply => "applied",
+                    ShieldWork::Undo => "undone",
+                    ShieldWork::Change => "changed",
+                };
+                match pid {
+                    Some(pid) => write!(f, "being {word} by process {pid}"),
+                    None => write!(f, "being {word} by another process"),
+                }
+            }
+            ShieldState::Part(unfinished) => {
+                write!(f, "not in force: {unfinished}; {}", unfinished.advice())
+            }
+            ShieldState::Unknown { reason } => write!(f, "not known: {reason}"),
+        }
+    }
+}
+
+/// A state with its sentence.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateReport {
+    /// The state.
+    #[serde(flatten)]
+    pub state: ShieldState,
+    /// The same for people.
+    pub sentence: String,
+}
+
+impl From<ShieldState> for StateReport {
+    fn from(state: ShieldState) -> StateReport {
+        StateReport { sentence: state.to_string(), state }
+    }
+}
+
+/// A shield, or what is there of one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shielded {
     /// Its name.
@@ -50,19 +154,6 @@ pub struct Shielded {
     pub cpus: Vec<OnCpu>,
     /// Kernel threads that were raised above real-time programs.
     pub raised: Vec<Raised>,
-}
-
-/// Something that is no longer as it was left.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Drift {
-    /// The file or the task.
-    pub what: String,
-    /// What was left there.
-    pub left: String,
-    /// What is there now; `None` when it is gone.
-    pub now: Option<String>,
-    /// The tunable that wanted it.
-    pub tunable: String,
 }
 
 /// What protects one shielded CPU, and what is on it.
@@ -137,21 +228,63 @@ pub fn status(host: &Host, store: &Store) -> Result<Status, RunError> {
     let set = |name: &str| list(name)?.parse().ok();
     let (isolated, nohz_full): (Option<CpuSet>, Option<CpuSet>) =
         (set("isolated"), set("nohz_full"));
-    let shield = match active(host, store)? {
-        Some(plan) => Some(shielded(host, store, &plan, nohz_full.as_ref())?),
-        None => None,
+    let (state, shield) = match find_shield(host, store) {
+        Ok(ShieldPresence::Absent) => (ShieldState::NoShield, None),
+        Ok(ShieldPresence::Whole(journal)) => {
+            let mut shield = shielded(host, store, &journal, nohz_full.as_ref())?;
+            shield.drift = drift(host, &journal);
+            (ShieldState::of(&journal, &shield), Some(shield))
+        }
+        // What is not as it was left is no drift while it is being made or taken back.
+        Ok(ShieldPresence::Part(journal, unfinished)) => {
+            let shield = journal.map(|it| shielded(host, store, &it, nohz_full.as_ref()));
+            (ShieldState::Part(unfinished), shield.transpose()?)
+        }
+        Err(error) => (ShieldState::Unknown { reason: unread(&error) }, None),
     };
     // Nobody else would.
     let swept = if host.is_live() { tracefs::sweep(host) } else { 0 };
-    Ok(Status { schema: SCHEMA, shield, isolated, nohz_full, swept })
+    Ok(Status { schema: SCHEMA, state: state.into(), shield, isolated, nohz_full, swept })
+}
+
+/// Why nothing can be said of a shield.
+fn unread(error: &LoadError) -> String {
+    match error {
+        LoadError::Access(error) if error.is_denied() => {
+            format!("only root can read {}", error.path)
+        }
+        error => error.to_string(),
+    }
+}
+
+/// The directory of the shield's control group, when the shield made one and it is not there.
+fn group_gone(journal: &Journal, shield: &Shielded) -> Option<String> {
+    if shield.group.is_some() {
+        return None;
+    }
+    let names = Place::names(&journal.header.plan.shield);
+    let made = journal.intents.iter().filter(|intent| {
+        let done = journal.outcomes.get(&intent.step).map(|done| &done.outcome);
+        matches!(done, Some(Outcome::Changed | Outcome::AlreadySo))
+    });
+    made.filter_map(|intent| journal.step(intent)).find_map(|step| match &step.change {
+        Change::MakeDir { path }
+            if names.iter().any(|name| path.ends_with(&format!("/{name}"))) =>
+        {
+            Some(path.clone())
+        }
+        Change::Slice { unit, .. } => Some(slice_dir(unit)),
+        _ => None,
+    })
 }
 
 fn shielded(
     host: &Host,
     store: &Store,
-    plan: &Plan,
+    journal: &Journal,
     nohz_full: Option<&CpuSet>,
 ) -> Result<Shielded, RunError> {
+    let plan = &journal.header.plan;
     let place = Place::of(host, plan);
     let shield = &plan.shield;
     let threads = threads_on(host, &shield.cpus, &place)?;
@@ -177,7 +310,7 @@ fn shielded(
         group: place.group,
         housekeeping: shield.housekeeping.clone(),
         idle_siblings: shield.idle_siblings.clone(),
-        drift: drift(host, store)?,
+        drift: Vec::new(),
         raised: record::read(host, store)?.raised,
     })
 }
@@ -297,67 +430,4 @@ fn tick(cpu: usize, nohz_full: Option<&CpuSet>) -> Guard {
         Some(_) => guard(false, "ticks; only nohz_full= at boot stops it"),
         None => guard(false, "ticks; this kernel has no nohz_full"),
     }
-}
-
-/// What is no longer as it was left: the files, directories and tasks of the journal.
-fn drift(host: &Host, store: &Store) -> Result<Vec<Drift>, RunError> {
-    let Some(bytes) = store.read(JOURNAL)? else { return Ok(Vec::new()) };
-    let journal = Journal::parse(&bytes).map_err(|e| RunError::Journal(LoadError::Journal(e)))?;
-    let mut drift = Vec::new();
-    for intent in &journal.intents {
-        let (Some(step), Some(done)) = (journal.step(intent), journal.outcomes.get(&intent.step))
-        else {
-            continue;
-        };
-        // Of several steps about one thing the last one left it.
-        let last = journal.last_about(&step.change).is_none_or(|last| last == intent);
-        if !last || !matches!(done.outcome, Outcome::Changed | Outcome::AlreadySo) {
-            continue;
-        }
-        if let Some((what, left, now)) = drifted(host, &step.change, done.left.as_deref()) {
-            drift.push(Drift { what, left, now, tunable: step.tunable.clone() });
-        }
-    }
-    Ok(drift)
-}
-
-/// What a change is about, what was left, and what is there now, when these differ. What was not
-/// noted or cannot be read now is no drift.
-fn drifted(
-    host: &Host,
-    change: &Change,
-    left: Option<&str>,
-) -> Option<(String, String, Option<String>)> {
-    let now = |path: &str| match host.read_line(path) {
-        Ok(text) => Some(Some(text)),
-        Err(error) if error.is_absent() => Some(None),
-        Err(_) => None,
-    };
-    match change {
-        Change::Write { path, compare, .. } => {
-            let left = left?;
-            let now = now(path)?;
-            let same = now.as_deref().is_some_and(|now| same(*compare, now, left));
-            (!same).then(|| (path.clone(), left.to_owned(), now))
-        }
-        Change::MakeDir { path } => {
-            (!host.exists(path)).then(|| (path.clone(), "a directory".to_owned(), None))
-        }
-        Change::Affinity { task, comm, cpus } if host.is_same_task(*task) => {
-            let now = host.affinity(task.tid).ok()?;
-            let what = format!("affinity of {comm} ({})", task.tid);
-            (now != *cpus).then(|| (what, cpus.to_string(), Some(now.to_string())))
-        }
-        Change::Scheduling { task, comm, policy } if host.is_same_task(*task) => {
-            let now = host.scheduling(task.tid).ok()?;
-            let what = format!("policy of {comm} ({})", task.tid);
-            (now != *policy).then(|| (what, policy.to_string(), Some(now.to_string())))
-        }
-        _ => None,
-    }
-}
-
-/// Whether the text now says what the text left said.
-fn same(compare: Compare, now: &str, left: &str) -> bool {
-    now.trim() == left.trim() || compare.same(now, left)
 }

@@ -1,7 +1,9 @@
 //! Programs and settings that work against isolation, each with what to do about it.
 
+use super::command_line::isolation_setup;
 use super::reader::Reader;
 use super::{CgroupMode, Finding, Machine};
+use cpushield_linux::text::kernel_version::{KernelVersion, RT_GROUP_SCHED_SINCE};
 
 /// Programs by command name: what they do, what to do about them.
 const PROGRAMS: &[(&str, &str, &str)] = &[
@@ -75,8 +77,11 @@ pub(super) fn conflicts(r: &Reader, machine: &Machine) -> Vec<Finding> {
         found.push(finding(
             "rt-group-sched",
             "the kernel has RT_GROUP_SCHED",
-            "SCHED_FIFO is refused in cgroups of the cpu controller without a runtime of their own; \
-             boot with rt_group_sched=0 (from 6.15) or keep the workload in its root group",
+            &format!(
+                "SCHED_FIFO is refused in cgroups of the cpu controller without a runtime of their \
+                 own; boot with rt_group_sched=0 (Linux {RT_GROUP_SCHED_SINCE} and later) or keep \
+                 the workload in its root group"
+            ),
         ));
     }
     if r.host.exists("/var/lib/kubelet/cpu_manager_state") {
@@ -108,7 +113,7 @@ fn programs(machine: &Machine) -> Vec<Finding> {
 
 fn boot_parameters(machine: &Machine) -> Vec<Finding> {
     let isolation = &machine.isolation;
-    let mut found = Vec::new();
+    let mut found = command_line_faults(machine);
     if !isolation.isolcpus_domain.is_empty() {
         let cpus = &isolation.isolcpus_domain;
         found.push(finding(
@@ -135,6 +140,14 @@ fn boot_parameters(machine: &Machine) -> Vec<Finding> {
         ));
     }
     found
+}
+
+/// Isolation parameters that the kernel did not take as they are written.
+fn command_line_faults(machine: &Machine) -> Vec<Finding> {
+    let line = machine.kernel.cmdline.as_deref().unwrap_or_default();
+    let version = machine.kernel.version.map(|(major, minor)| KernelVersion::new(major, minor));
+    let setup = isolation_setup(line, &machine.topology.possible, version);
+    setup.faults.iter().map(|it| finding(it.name(), it.to_string(), it.advice())).collect()
 }
 
 /// cpusets of others (ours are called after this program) that claim CPUs for themselves.

@@ -24,12 +24,11 @@ pub(super) fn irqs(r: &Reader, shielded: &CpuSet) -> (Vec<Irq>, Option<CpuSet>) 
         table.rows.iter().filter_map(|row| Some((row.irq()?, row))).collect();
     let dirs: BTreeSet<u32> = r.names(IRQ).iter().filter_map(|name| name.parse().ok()).collect();
     let numbers: BTreeSet<u32> = dirs.iter().chain(rows.keys()).copied().collect();
+    let is_requested = |irq: &&u32| rows.get(*irq).is_some_and(|row| !row.name.is_empty());
+    let example = dirs.iter().find(is_requested).or_else(|| dirs.first());
+    let files = Files::of(r, example.copied());
     let irq = |irq: u32| {
         let dir = format!("{IRQ}/{irq}");
-        let set = |list: &str, mask: &str| {
-            let (list, mask) = (format!("{dir}/{list}"), format!("{dir}/{mask}"));
-            r.set(&[(&list, List), (&mask, Mask)])
-        };
         let row = rows.get(&irq);
         let actions = row.map(|row| row.name.clone()).unwrap_or_default();
         let movable = if shielded.is_empty() {
@@ -37,19 +36,66 @@ pub(super) fn irqs(r: &Reader, shielded: &CpuSet) -> (Vec<Irq>, Option<CpuSet>) 
         } else {
             Movable::Unknown(not_tried(shielded))
         };
+        // What nobody has requested arrives nowhere.
+        let effective = files.effective.filter(|_| !actions.is_empty());
         Irq {
             irq,
-            actions,
             chip: row.map(|row| row.chip.clone()).unwrap_or_default(),
-            affinity: set("smp_affinity_list", "smp_affinity"),
-            effective: set("effective_affinity_list", "effective_affinity"),
+            affinity: files.affinity.and_then(|pair| pair.read(r, &dir)),
+            effective: effective.and_then(|pair| pair.read(r, &dir)),
             movable,
             counts: row.map(|row| table.by_cpu(row).collect()).unwrap_or_default(),
+            actions,
         }
     };
     let default = format!("{IRQ}/default_smp_affinity");
     let default = r.set(&[(&default, Mask)]);
     (numbers.into_iter().map(irq).collect(), default)
+}
+
+/// A set of CPUs of an interrupt, which the kernel shows as a mask and as a list.
+#[derive(Clone, Copy)]
+struct Pair {
+    mask: &'static str,
+    list: &'static str,
+    /// The list is asked first.
+    by_list: bool,
+}
+
+impl Pair {
+    /// The pair when one of both is there. The mask comes first: it is what is written back.
+    fn found(mask: &'static str, list: &'static str, there: &[String]) -> Option<Pair> {
+        let has = |wanted: &str| there.iter().any(|name| name == wanted);
+        let by_list = !has(mask);
+        (has(mask) || has(list)).then_some(Pair { mask, list, by_list })
+    }
+
+    /// The other file is asked only where the first is not there, as in a recording.
+    fn read(self, r: &Reader, dir: &str) -> Option<CpuSet> {
+        let (mask, list) = (format!("{dir}/{}", self.mask), format!("{dir}/{}", self.list));
+        let mut files = [(mask.as_str(), Mask), (list.as_str(), List)];
+        if self.by_list {
+            files.reverse();
+        }
+        r.set(&files)
+    }
+}
+
+/// The files that are read for each interrupt. A kernel has them for all or for none
+/// (`register_irq_proc()` in kernel/irq/proc.c, 6.12).
+struct Files {
+    affinity: Option<Pair>,
+    effective: Option<Pair>,
+}
+
+impl Files {
+    fn of(r: &Reader, example: Option<u32>) -> Files {
+        let there = example.map(|irq| r.names(&format!("{IRQ}/{irq}"))).unwrap_or_default();
+        Files {
+            affinity: Pair::found("smp_affinity", "smp_affinity_list", &there),
+            effective: Pair::found("effective_affinity", "effective_affinity_list", &there),
+        }
+    }
 }
 
 /// When a mask is written the chip chooses among its CPUs anew, and the one that is left is

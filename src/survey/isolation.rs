@@ -1,9 +1,11 @@
 //! What is isolated already: by the command line, by the kernel's own account, by partitions.
 
+use super::command_line::{IsolationKind, isolation_setup};
 use super::reader::{Reader, Spelling};
 use super::{Isolation, Kernel, Topology};
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::cmdline;
+use cpushield_linux::text::kernel_version::KernelVersion;
 
 const CPU: &str = "/sys/devices/system/cpu";
 
@@ -16,20 +18,17 @@ pub(super) fn isolation(r: &Reader, kernel: &Kernel, topology: &Topology) -> Iso
         unbound_work: r.set(&[("/sys/devices/virtual/workqueue/cpumask", Spelling::Mask)]),
         ..Isolation::default()
     };
+    found.isolcpus = cmdline::values(&params, "isolcpus").next().map(str::to_owned);
     for value in cmdline::values(&params, "isolcpus") {
-        found.isolcpus.get_or_insert_with(|| value.to_owned());
-        match cmdline::isolcpus(value, last) {
-            Ok(asked) => {
-                let cpus = asked.cpus.and(&topology.possible);
-                if asked.domain {
-                    found.isolcpus_domain = found.isolcpus_domain.union(&cpus);
-                }
-                if asked.managed_irq {
-                    found.managed_irq = found.managed_irq.union(&cpus);
-                }
-            }
-            Err(error) => r.note("isolcpus= of the command line", format!("refused: {error}")),
+        if let Err(error) = cmdline::isolcpus(value, last) {
+            r.note("isolcpus= of the command line", format!("refused: {error}"));
         }
+    }
+    if let Some(line) = &kernel.cmdline {
+        let version = kernel.version.map(|(major, minor)| KernelVersion::new(major, minor));
+        let setup = isolation_setup(line, &topology.possible, version);
+        found.isolcpus_domain = setup.cpus(IsolationKind::Domain);
+        found.managed_irq = setup.cpus(IsolationKind::ManagedIrq);
     }
     for value in cmdline::values(&params, "rcu_nocbs") {
         let cpus = CpuSet::parse_list(value, last).unwrap_or_else(|error| {

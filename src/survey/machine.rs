@@ -4,6 +4,7 @@
 use cpushield_linux::{CpuSet, Task};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// The version of the document's form; a reader refuses what it does not know.
 pub const SCHEMA: u32 = 1;
@@ -29,6 +30,10 @@ pub struct Machine {
     pub irq_default: Option<CpuSet>,
     /// Every thread.
     pub tasks: Vec<Placed>,
+    /// Functions of the high-resolution timers armed on each CPU, with their number
+    /// (`/proc/timer_list`); `None` when it was not read.
+    #[serde(default)]
+    pub timers: Option<BTreeMap<usize, BTreeMap<String, usize>>>,
     /// Network interfaces and block devices with their node and interrupts.
     pub devices: Vec<Device>,
     /// Power management drivers.
@@ -45,6 +50,43 @@ pub struct Machine {
     pub settings: BTreeMap<String, Reading>,
     /// What could not be read, and why.
     pub notes: Vec<Note>,
+}
+
+impl Machine {
+    /// Whether the kernel can stop the tick of a busy CPU; `None` when nothing says so. One file of
+    /// the kernel makes `isolated` and `nohz_full`, the second only with `CONFIG_NO_HZ_FULL`
+    /// (drivers/base/cpu.c, 6.12), but a partial recording may lack it for another reason.
+    #[must_use]
+    pub fn can_stop_tick(&self) -> Option<bool> {
+        if self.isolation.nohz_full.is_some() {
+            return Some(true);
+        }
+        let config = &self.kernel.config;
+        if !config.is_empty() {
+            return Some(config.get("CONFIG_NO_HZ_FULL").is_some_and(|value| value == "y"));
+        }
+        let whole = self.isolation.isolated.is_some() && self.kernel.cmdline.is_some();
+        whole.then_some(false)
+    }
+
+    /// Whether anything of `/proc` could be read; else a file that is absent there says nothing of
+    /// the kernel.
+    #[must_use]
+    pub fn shows_proc(&self) -> bool {
+        self.kernel.release.is_some() || self.kernel.cmdline.is_some() || !self.tasks.is_empty()
+    }
+
+    /// CPUs that the kernel shows as isolated, although the command line that says how is not
+    /// known. From 7.0 the file names live partitions too, which are left out.
+    #[must_use]
+    pub fn isolated_somehow(&self) -> CpuSet {
+        match (&self.kernel.cmdline, &self.isolation.isolated) {
+            (None, Some(isolated)) => {
+                isolated.minus(self.isolation.partitions.as_ref().unwrap_or(&CpuSet::new()))
+            }
+            _ => CpuSet::new(),
+        }
+    }
 }
 
 /// What a file of a tunable held.
@@ -133,6 +175,9 @@ pub struct Topology {
     pub cpus: Vec<Cpu>,
     /// NUMA nodes, those without CPUs too. Empty on machines without `/sys/devices/system/node`.
     pub nodes: Vec<Node>,
+    /// How strong and small cores are told apart; `None` where all are alike.
+    #[serde(default)]
+    pub kind_source: Option<KindSource>,
     /// `/sys/devices/system/cpu/smt/active`.
     pub smt_active: Option<bool>,
     /// `/sys/devices/system/cpu/smt/control`.
@@ -166,29 +211,21 @@ pub struct Cpu {
     pub cpu: usize,
     /// Physical package (socket).
     pub package: Option<i64>,
-    /// Die within the package.
-    pub die: Option<i64>,
-    /// Cluster within the die.
-    pub cluster: Option<i64>,
     /// Core within the package.
     pub core: Option<i64>,
     /// SMT siblings, itself included.
     pub siblings: CpuSet,
-    /// CPUs of the same cluster, itself included; empty when the kernel does not say.
-    pub cluster_cpus: CpuSet,
     /// CPUs of the same package, itself included; empty when the kernel does not say.
     pub package_cpus: CpuSet,
-    /// CPUs of the same die, itself included; empty when the kernel does not say.
-    pub die_cpus: CpuSet,
-    /// Caches from near to far.
+    /// Caches from near to far, from level 2 on.
     pub caches: Vec<Cache>,
     /// NUMA node.
     pub node: Option<usize>,
-    /// Core type of hybrid parts, from `cpu_core`/`cpu_atom` or from capacity.
+    /// Core type of hybrid parts; [`Topology::kind_source`] says how that is known.
     pub kind: Option<CoreKind>,
-    /// `cpu_capacity` (1024 is the strongest CPU of the machine).
+    /// `cpu_capacity` (1024 is the strongest CPU of the machine); not read where PMUs tell.
     pub capacity: Option<u32>,
-    /// Highest frequency in kHz (`cpuinfo_max_freq`).
+    /// Highest frequency in kHz (`cpuinfo_max_freq`); not read where there is a capacity.
     pub max_khz: Option<u64>,
 }
 
@@ -202,12 +239,40 @@ pub enum CoreKind {
     Efficiency,
 }
 
+/// How the kinds of cores are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KindSource {
+    /// The kernel has a PMU for each kind (`cpu_core`, `cpu_atom`).
+    Pmu,
+    /// ARM part numbers of `/proc/cpuinfo`.
+    PartNumber,
+    /// `cpu_capacity`.
+    Capacity,
+    /// Highest frequencies that differ by a fifth or more.
+    Frequency,
+    /// Cores that share a level-2 cache are slower than all that have their own.
+    Clusters,
+}
+
+impl fmt::Display for KindSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            KindSource::Pmu => "the kernel's PMUs",
+            KindSource::PartNumber => "part number",
+            KindSource::Capacity => "capacity",
+            KindSource::Frequency => "highest frequency",
+            KindSource::Clusters => "highest frequency and shared L2 caches",
+        })
+    }
+}
+
 /// One cache of a CPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cache {
-    /// 1, 2, 3, …
+    /// 2, 3, …
     pub level: u32,
-    /// `Data`, `Instruction` or `Unified`.
+    /// `Data` or `Unified`.
     pub kind: String,
     /// Size in KiB.
     pub size_kib: Option<u64>,
@@ -219,7 +284,7 @@ impl Cpu {
     /// CPUs that share this CPU's data or unified cache of a level, itself included.
     #[must_use]
     pub fn sharing(&self, level: u32) -> Option<&CpuSet> {
-        let cache = self.caches.iter().find(|c| c.level == level && c.kind != "Instruction")?;
+        let cache = self.caches.iter().find(|c| c.level == level)?;
         Some(&cache.shared)
     }
 }

@@ -2,7 +2,9 @@
 //! with the reason, never a failure and never a zero. Its only writes are those of [`irqs`], which
 //! put back what they read.
 
+mod caches;
 mod cgroup;
+mod command_line;
 mod compare;
 mod conflicts;
 mod devices;
@@ -10,15 +12,20 @@ mod firmware;
 mod irqs;
 mod isolation;
 mod kernel;
+mod kinds;
 mod machine;
 mod power;
 mod reader;
 mod settings;
 mod tasks;
+mod timers;
 mod topology;
 mod tracing;
 mod virt;
 
+pub use command_line::{
+    CommandLineFault, IsolationKind, IsolationSetup, LIST_PER_KIND_SINCE, isolation_setup,
+};
 pub use compare::{Difference, differences};
 pub use machine::*;
 
@@ -70,6 +77,7 @@ pub fn survey_beside(host: &Host, wanted: &[&str], shielded: &CpuSet) -> Machine
         devices: devices::devices(&r),
         settings: settings::settings(&r, wanted),
         tasks: tasks::tasks(&r),
+        timers: timers::timers(&r, shielded),
         kernel,
         topology,
         isolation,

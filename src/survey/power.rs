@@ -36,16 +36,29 @@ pub(super) fn power(r: &Reader, topology: &Topology) -> Power {
 fn frequency(r: &Reader, topology: &Topology) -> (Option<String>, BTreeMap<String, CpuSet>) {
     let mut driver = None;
     let mut governors: BTreeMap<String, CpuSet> = BTreeMap::new();
-    let policies = r.numbered(&format!("{CPU}/cpufreq"), "policy");
-    let mut policies: Vec<String> =
-        policies.iter().map(|n| format!("{CPU}/cpufreq/policy{n}")).collect();
-    if policies.is_empty() {
-        // Before 4.1 each CPU had its own.
-        policies = topology.online.iter().map(|n| format!("{CPU}/cpu{n}/cpufreq")).collect();
+    for cpu in topology.online.iter() {
+        let own = format!("{CPU}/cpu{cpu}/cpufreq");
+        // A tunable asks for this very file.
+        let Some(governor) = r.kept_line(&format!("{own}/scaling_governor")) else { continue };
+        driver = driver.or_else(|| r.line(&format!("{own}/scaling_driver")));
+        governors.entry(governor).or_default().insert(cpu);
     }
-    for policy in policies {
+    if governors.is_empty() { policies(r) } else { (driver, governors) }
+}
+
+/// The same where the CPUs have no link to their policy.
+fn policies(r: &Reader) -> (Option<String>, BTreeMap<String, CpuSet>) {
+    let mut driver = None;
+    let mut governors: BTreeMap<String, CpuSet> = BTreeMap::new();
+    for number in r.numbered(&format!("{CPU}/cpufreq"), "policy") {
+        let policy = format!("{CPU}/cpufreq/policy{number}");
         driver = driver.or_else(|| r.line(&format!("{policy}/scaling_driver")));
-        let Some(governor) = r.line(&format!("{policy}/scaling_governor")) else { continue };
+        let path = format!("{policy}/scaling_governor");
+        let Some(governor) = r.line(&path) else { continue };
+        if governor.trim().is_empty() {
+            r.note(&path, "it is empty: the governor is not known");
+            continue;
+        }
         // Written with blanks: `0 1 2`.
         let cpus = r.line(&format!("{policy}/affected_cpus")).map(|text| text.replace(' ', ","));
         let cpus = cpus.and_then(|list| CpuSet::parse_list(&list, None).ok());

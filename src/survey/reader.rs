@@ -4,18 +4,20 @@
 use super::Note;
 use cpushield_linux::{CpuSet, Error, Host};
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
 /// A host, and what could not be read from it so far.
 pub(super) struct Reader<'a> {
     pub(super) host: &'a Host,
     notes: RefCell<BTreeSet<Note>>,
+    /// Lines that are asked for more than once.
+    kept: RefCell<BTreeMap<String, String>>,
 }
 
 impl<'a> Reader<'a> {
     pub(super) fn new(host: &'a Host) -> Reader<'a> {
-        Reader { host, notes: RefCell::default() }
+        Reader { host, notes: RefCell::default(), kept: RefCell::default() }
     }
 
     /// The notes in order.
@@ -50,6 +52,18 @@ impl<'a> Reader<'a> {
     /// A one-line file.
     pub(super) fn line(&self, path: &str) -> Option<String> {
         self.given(self.host.read_line(path))
+    }
+
+    /// A one-line file that will be asked for again; see [`Reader::kept`].
+    pub(super) fn kept_line(&self, path: &str) -> Option<String> {
+        let line = self.line(path)?;
+        self.kept.borrow_mut().insert(path.to_owned(), line.clone());
+        Some(line)
+    }
+
+    /// What [`Reader::kept_line`] read from this file.
+    pub(super) fn kept(&self, path: &str) -> Option<String> {
+        self.kept.borrow().get(path).cloned()
     }
 
     /// A one-line file that is part of every kernel: its absence is a note too.

@@ -14,7 +14,8 @@ pub(super) fn settings(r: &Reader, wanted: &[&str]) -> BTreeMap<String, Reading>
             if found.contains_key(&path) {
                 continue;
             }
-            let reading = match r.host.read_line(&path) {
+            let line = r.kept(&path).map_or_else(|| r.host.read_line(&path), Ok);
+            let reading = match line {
                 Ok(text) => Reading::Value(text),
                 Err(error) if error.is_absent() => Reading::Absent,
                 Err(error) => Reading::Unreadable(error.reason()),

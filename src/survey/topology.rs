@@ -5,44 +5,35 @@
 //! contents. Very old and some embedded kernels have no topology at all: then a CPU is its own core
 //! and a note says so.
 
+use super::caches::CacheReader;
 use super::reader::{Reader, Spelling::List, Spelling::Mask};
-use super::{Cache, CoreKind, Cpu, Node, Topology};
+use super::{Cpu, Node, Topology, kinds};
 use cpushield_linux::CpuSet;
-use cpushield_linux::text::size;
+use cpushield_linux::text::cpuinfo::{self, Cpuinfo};
 use std::collections::BTreeMap;
 
 const CPU: &str = "/sys/devices/system/cpu";
 const NODE: &str = "/sys/devices/system/node";
 
-/// Neighbouring classes of cores differ at least so much in strength; less is binning of equal
-/// cores (favoured cores of one part differ by up to 15 % in their highest frequency).
-const CLASS_GAP_PERCENT: u64 = 120;
-
 pub(super) fn topology(r: &Reader, cpuinfo: Option<&str>) -> Topology {
+    let cpuinfo = cpuinfo.map(cpuinfo::parse).unwrap_or_default();
     let mut all = cpu_sets(r);
-    all.model = cpuinfo.and_then(model);
+    all.model.clone_from(&cpuinfo.model);
     all.nodes = nodes(r, &all.online);
-    all.cpus = all.online.iter().map(|cpu| one_cpu(r, cpu, &all)).collect();
+    let pmus = kinds::pmus(r);
+    all.cpus = cpus(r, &all, &cpuinfo, pmus.as_ref());
     fill_packages(&mut all.cpus);
     if all.cpus.iter().all(|cpu| cpu.core.is_none() && cpu.package_cpus.is_empty()) {
         r.note(&format!("{CPU}/cpu*/topology"), "the kernel does not say which CPUs share a core");
     }
-    classify(r, &mut all.cpus);
+    all.kind_source = kinds::classify(&mut all.cpus, pmus.as_ref(), cpuinfo.parts().as_ref());
     all.smt_active = r.flag(&format!("{CPU}/smt/active"));
     all.smt_control = r.line(&format!("{CPU}/smt/control"));
     all
 }
 
-/// x86, loongarch and older ARM say `model name`; newer ARM have numbers only.
-fn model(cpuinfo: &str) -> Option<String> {
-    let fields = cpuinfo.lines().filter_map(|line| line.split_once(':'));
-    let mut names = fields.filter(|(key, _)| key.trim().eq_ignore_ascii_case("model name"));
-    let words: Vec<&str> = names.next()?.1.split_whitespace().collect();
-    (!words.is_empty()).then(|| words.join(" "))
-}
-
 fn cpu_sets(r: &Reader) -> Topology {
-    let listed: CpuSet = r.numbered(CPU, "cpu").into_iter().collect();
+    let listed = listed(r);
     let online = r.list(&format!("{CPU}/online")).unwrap_or_else(|| {
         // Before 2.6.26 only the directories tell; `cpuN/online` is missing where a CPU cannot go.
         let on = |cpu: &usize| r.flag(&format!("{CPU}/cpu{cpu}/online")).unwrap_or(true);
@@ -56,39 +47,145 @@ fn cpu_sets(r: &Reader) -> Topology {
     Topology { offline: present.minus(&online), possible, present, online, ..Topology::default() }
 }
 
-fn one_cpu(r: &Reader, cpu: usize, all: &Topology) -> Cpu {
-    let dir = format!("{CPU}/cpu{cpu}/topology");
-    let id = |name: &str| r.id(&format!("{dir}/{name}"));
-    let set = |names: [&str; 4]| {
-        let [a, b, c, d] = names.map(|name| format!("{dir}/{name}"));
-        r.set(&[(&a, Mask), (&b, Mask), (&c, List), (&d, List)]).map(|cpus| cpus.and(&all.online))
-    };
-    let siblings = set(["core_cpus", "thread_siblings", "core_cpus_list", "thread_siblings_list"]);
-    if siblings.as_ref().is_some_and(|siblings| !siblings.contains(cpu)) {
-        r.note(&dir, "the SMT siblings of this CPU do not contain it: taken as a core of its own");
+/// CPUs that have a directory. Where no file lists them each is looked at, because a recording
+/// keeps what was asked for.
+fn listed(r: &Reader) -> CpuSet {
+    let cpus = r.numbered(CPU, "cpu").into_iter();
+    let files = ["online", "present"].map(|name| format!("{CPU}/{name}"));
+    if files.iter().all(|file| r.host.exists(file)) {
+        return cpus.collect();
     }
-    let siblings = siblings.filter(|siblings| siblings.contains(cpu));
-    let package = ["package_cpus", "core_siblings", "package_cpus_list", "core_siblings_list"];
-    let pair = |name: &str| {
-        let (list, mask) = (format!("{dir}/{name}_list"), format!("{dir}/{name}"));
-        r.set(&[(&mask, Mask), (&list, List)]).map(|cpus| cpus.and(&all.online))
+    cpus.filter(|cpu| r.host.exists(&format!("{CPU}/cpu{cpu}"))).collect()
+}
+
+fn cpus(
+    r: &Reader,
+    all: &Topology,
+    cpuinfo: &Cpuinfo,
+    pmus: Option<&(CpuSet, CpuSet)>,
+) -> Vec<Cpu> {
+    let mut cores = Shared::new(r, &all.online, CORE, "core_id");
+    let mut packages = Shared::new(r, &all.online, PACKAGE, "physical_package_id");
+    let mut caches = CacheReader::new(r, &all.online);
+    let mut strengths = Strengths::new(r, pmus.is_some());
+    let describe = |cpu: usize| {
+        let own = cpuinfo.processors.get(&cpu);
+        let core = cores.of(cpu, own.and_then(|own| own.core));
+        if core.cpus.as_ref().is_some_and(|siblings| !siblings.contains(cpu)) {
+            let dir = format!("{CPU}/cpu{cpu}/topology");
+            let why = "the SMT siblings of this CPU do not contain it: taken as a core of its own";
+            r.note(&dir, why);
+        }
+        let siblings = core.cpus.filter(|siblings| siblings.contains(cpu));
+        let package = packages.of(cpu, None);
+        let (capacity, max_khz) = strengths.of(cpu);
+        let kind = pmus.map(|(strong, _)| strong.contains(cpu));
+        let model = (own.map(|own| (&own.name, own.part)), kind, capacity, max_khz);
+        Cpu {
+            cpu,
+            package: package.id,
+            core: core.id,
+            siblings: siblings.unwrap_or_else(|| CpuSet::one(cpu)),
+            package_cpus: package.cpus.unwrap_or_default(),
+            caches: caches.read(cpu, model),
+            node: all.nodes.iter().find(|node| node.cpus.contains(cpu)).map(|node| node.node),
+            kind: None,
+            capacity,
+            max_khz,
+        }
     };
-    Cpu {
-        cpu,
-        package: id("physical_package_id"),
-        die: id("die_id"),
-        // x86 prints 65535 (BAD_APICID of a u16) where it knows none.
-        cluster: id("cluster_id").filter(|id| *id != 0xffff),
-        core: id("core_id"),
-        siblings: siblings.unwrap_or_else(|| CpuSet::one(cpu)),
-        cluster_cpus: pair("cluster_cpus").unwrap_or_default(),
-        package_cpus: set(package).unwrap_or_default(),
-        die_cpus: pair("die_cpus").unwrap_or_default(),
-        caches: caches(r, cpu, &all.online),
-        node: all.nodes.iter().find(|node| node.cpus.contains(cpu)).map(|node| node.node),
-        kind: None,
-        capacity: r.number(&format!("{CPU}/cpu{cpu}/cpu_capacity")),
-        max_khz: r.number(&format!("{CPU}/cpu{cpu}/cpufreq/cpuinfo_max_freq")),
+    all.online.iter().map(describe).collect()
+}
+
+/// The sets of CPUs of a core, with the older names and both spellings.
+const CORE: [&str; 4] = ["core_cpus", "thread_siblings", "core_cpus_list", "thread_siblings_list"];
+const PACKAGE: [&str; 4] =
+    ["package_cpus", "core_siblings", "package_cpus_list", "core_siblings_list"];
+
+/// A set of CPUs and its number; `None` where the kernel does not say.
+#[derive(Debug, Clone, Default)]
+struct Numbered {
+    cpus: Option<CpuSet>,
+    id: Option<i64>,
+}
+
+/// Sets that divide the CPUs. The first CPU of a set is asked; the kernel makes the relation
+/// symmetric (`update_siblings_masks()` in drivers/base/arch_topology.c, `link_mask()` in
+/// arch/x86/kernel/smpboot.c, 6.12).
+struct Shared<'a> {
+    r: &'a Reader<'a>,
+    online: &'a CpuSet,
+    /// Names of the set, the one that this kernel has first.
+    names: [&'static str; 4],
+    /// Name of the number.
+    id: &'static str,
+    known: BTreeMap<usize, Numbered>,
+}
+
+impl<'a> Shared<'a> {
+    fn new(
+        r: &'a Reader<'a>,
+        online: &'a CpuSet,
+        names: [&'static str; 4],
+        id: &'static str,
+    ) -> Shared<'a> {
+        Shared { r, online, names, id, known: BTreeMap::new() }
+    }
+
+    /// The set of a CPU; `id` is its number where another source has said it.
+    fn of(&mut self, cpu: usize, id: Option<i64>) -> Numbered {
+        if let Some(known) = self.known.get(&cpu) {
+            return known.clone();
+        }
+        let dir = format!("{CPU}/cpu{cpu}/topology");
+        let mut found = None;
+        for place in 0..self.names.len() {
+            let name = self.names[place];
+            let spelling = if name.ends_with("_list") { List } else { Mask };
+            found = self.r.set(&[(&format!("{dir}/{name}"), spelling)]);
+            if found.is_some() {
+                self.names.swap(0, place);
+                break;
+            }
+        }
+        let cpus = found.map(|cpus| cpus.and(self.online));
+        let id = id.or_else(|| self.r.id(&format!("{dir}/{}", self.id)));
+        let set = Numbered { cpus, id };
+        for member in set.cpus.iter().flat_map(CpuSet::iter) {
+            self.known.entry(member).or_insert_with(|| set.clone());
+        }
+        set
+    }
+}
+
+/// How strong CPUs are: `cpu_capacity`, which a kernel has for all CPUs or for none
+/// (`register_cpu_capacity_sysctl()` in drivers/base/arch_topology.c, 6.12), else the highest
+/// frequency.
+struct Strengths<'a> {
+    r: &'a Reader<'a>,
+    has_capacity: Option<bool>,
+    /// Another source says which CPUs are strong.
+    known: bool,
+}
+
+impl<'a> Strengths<'a> {
+    fn new(r: &'a Reader<'a>, known: bool) -> Strengths<'a> {
+        Strengths { r, has_capacity: None, known }
+    }
+
+    fn of(&mut self, cpu: usize) -> (Option<u32>, Option<u64>) {
+        if self.known {
+            return (None, None);
+        }
+        let dir = format!("{CPU}/cpu{cpu}");
+        if self.has_capacity != Some(false) {
+            let capacity = self.r.number(&format!("{dir}/cpu_capacity"));
+            self.has_capacity = self.has_capacity.or(Some(capacity.is_some()));
+            if capacity.is_some() {
+                return (capacity, None);
+            }
+        }
+        (None, self.r.number(&format!("{dir}/cpufreq/cpuinfo_max_freq")))
     }
 }
 
@@ -110,42 +207,21 @@ fn fill_packages(cpus: &mut [Cpu]) {
     }
 }
 
-fn caches(r: &Reader, cpu: usize, online: &CpuSet) -> Vec<Cache> {
-    let dir = format!("{CPU}/cpu{cpu}/cache");
-    let mut caches: Vec<Cache> = r
-        .numbered(&dir, "index")
-        .into_iter()
-        .filter_map(|index| {
-            let file = |name: &str| format!("{dir}/index{index}/{name}");
-            let (list, mask) = (file("shared_cpu_list"), file("shared_cpu_map"));
-            let shared = r.set(&[(&mask, Mask), (&list, List)]).unwrap_or_default();
-            let size = r.line(&file("size"));
-            Some(Cache {
-                level: r.number(&file("level"))?,
-                kind: r.line(&file("type"))?,
-                size_kib: size.and_then(|text| {
-                    let kib = size::kib(&text).map_err(|e| e.at(&file("size")));
-                    r.wanted(kib).filter(|kib| *kib > 0)
-                }),
-                // A machine that does not say who shares it: its own.
-                shared: shared.union(&CpuSet::one(cpu)).and(online),
-            })
-        })
-        .collect();
-    caches.sort_by(|a, b| (a.level, &a.kind).cmp(&(b.level, &b.kind)));
-    caches
-}
-
 fn nodes(r: &Reader, online: &CpuSet) -> Vec<Node> {
     let node = |node: usize| {
         let file = |name: &str| format!("{NODE}/node{node}/{name}");
         let (list, mask) = (file("cpulist"), file("cpumap"));
-        // Without either file the links to its CPUs still tell.
-        let linked = || r.numbered(&format!("{NODE}/node{node}"), "cpu").into_iter().collect();
-        let cpus = r.set(&[(&mask, Mask), (&list, List)]).unwrap_or_else(linked);
+        let cpus = r.set(&[(&mask, Mask), (&list, List)]).unwrap_or_else(|| linked_cpus(r, node));
         Node { node, cpus: cpus.and(online), memory_kib: memory_kib(r, &file("meminfo")) }
     };
     r.numbered(NODE, "node").into_iter().map(node).collect()
+}
+
+/// The CPUs that a node has links to. Each is asked for, because a recording keeps what was.
+fn linked_cpus(r: &Reader, node: usize) -> CpuSet {
+    let dir = format!("{NODE}/node{node}");
+    let cpus = r.numbered(&dir, "cpu").into_iter();
+    cpus.filter(|cpu| r.host.exists(&format!("{dir}/cpu{cpu}"))).collect()
 }
 
 /// `Node 0 MemTotal:       32489480 kB`.
@@ -160,45 +236,4 @@ fn memory_kib(r: &Reader, path: &str) -> Option<u64> {
         r.note(path, "no line MemTotal: in it");
     }
     found
-}
-
-/// Tells strong cores from small ones: by the PMUs of hybrid x86 parts, else by capacity, else by
-/// the highest frequency.
-fn classify(r: &Reader, cpus: &mut [Cpu]) {
-    let pmu = |name: &str| r.list(&format!("/sys/devices/{name}/cpus")).unwrap_or_default();
-    let strong = pmu("cpu_core");
-    let small = pmu("cpu_atom").union(&pmu("cpu_lowpower"));
-    if !strong.is_empty() && !small.is_empty() {
-        for cpu in cpus {
-            cpu.kind = if strong.contains(cpu.cpu) {
-                Some(CoreKind::Performance)
-            } else if small.contains(cpu.cpu) {
-                Some(CoreKind::Efficiency)
-            } else {
-                None
-            };
-        }
-        return;
-    }
-    let capacity = |cpu: &Cpu| cpu.capacity.map(u64::from);
-    let frequency = |cpu: &Cpu| cpu.max_khz;
-    let limit = threshold(cpus, capacity).map(|limit| (limit, true));
-    let limit = limit.or_else(|| threshold(cpus, frequency).map(|limit| (limit, false)));
-    let Some((limit, by_capacity)) = limit else { return };
-    for cpu in cpus {
-        let strength = if by_capacity { capacity(cpu) } else { frequency(cpu) };
-        cpu.kind = strength.map(|strength| {
-            if strength >= limit { CoreKind::Performance } else { CoreKind::Efficiency }
-        });
-    }
-}
-
-/// The lowest strength of the strong class: above the widest gap, when that is wide enough.
-fn threshold(cpus: &[Cpu], strength: impl Fn(&Cpu) -> Option<u64>) -> Option<u64> {
-    let mut values: Vec<u64> = cpus.iter().filter_map(strength).collect();
-    values.sort_unstable();
-    values.dedup();
-    let gap = |pair: &&[u64]| pair[1].saturating_mul(100) / pair[0].max(1);
-    let widest = values.windows(2).max_by_key(gap)?;
-    (gap(&widest) >= CLASS_GAP_PERCENT).then(|| widest[1])
 }

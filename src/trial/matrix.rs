@@ -145,6 +145,15 @@ impl Matrix {
     }
 }
 
+/// What makes two rows differ: not their names, nor a tunable switched off that is off anyway.
+fn configuration(row: &Row, workload: Workload) -> Row {
+    let is_off =
+        |name: &str| tunables::named(name).is_some_and(|it| it.optional(workload).is_some());
+    let mut row = Row { name: String::new(), ..row.clone() };
+    row.tunables.retain(|name, on| *on || !is_off(name));
+    row
+}
+
 fn matrix(raw: Text, file: &str) -> Result<Matrix, Wrong> {
     if let Some(list) = &raw.cpus {
         let cpus = CpuSet::parse_list(list.get_ref(), Some(CPUS_MAX - 1));
@@ -178,7 +187,7 @@ fn matrix(raw: Text, file: &str) -> Result<Matrix, Wrong> {
     each_once(&row_names)?;
     each_once(&column_names)?;
     for (index, (one, text)) in rows.iter().zip(&raw.row).enumerate() {
-        let same = |it: &&Row| Row { name: one.name.clone(), ..(*it).clone() } == *one;
+        let same = |it: &&Row| configuration(it, raw.workload) == configuration(one, raw.workload);
         if let Some(other) = rows.iter().take(index).find(same) {
             let why = format!("row {:?} is the same as row {:?}", one.name, other.name);
             return Err((Some(text.span()), why));
@@ -461,6 +470,13 @@ instrument = "spin"
             (
                 format!("{row}[[row]]\nname = \"b\"\n{column}"),
                 "m.toml:3:1: row \"b\" is the same as row \"a\"",
+            ),
+            (
+                format!(
+                    "{row}shield = true\n[[row]]\nname = \"b\"\nshield = true\n\
+                     tunables = {{ cpu-idle = false }}\n{column}"
+                ),
+                "m.toml:4:1: row \"b\" is the same as row \"a\"",
             ),
             (
                 format!("{row}tunables = {{ thp = false }}\n{column}"),

@@ -104,8 +104,15 @@ impl Tunable for NohzFull {
     fn wants(&self, machine: &Machine, shield: &Shield) -> Wants {
         match &machine.isolation.nohz_full {
             None => Wants::Nothing(
-                "this kernel cannot stop the tick of a busy CPU (built without CONFIG_NO_HZ_FULL)"
-                    .to_owned(),
+                match machine.can_stop_tick() {
+                    Some(true) => "only a boot parameter does that",
+                    Some(false) => {
+                        "this kernel cannot stop the tick of a busy CPU (built without \
+                         CONFIG_NO_HZ_FULL)"
+                    }
+                    None => "whether this kernel can stop the tick of a busy CPU is not known",
+                }
+                .to_owned(),
             ),
             Some(cpus) if shield.cpus.is_subset(cpus) => Wants::Changes(Vec::new()),
             Some(cpus) if preparable(shield).is_subset(cpus) => {
@@ -116,7 +123,11 @@ impl Tunable for NohzFull {
     }
 
     fn remains(&self, machine: &Machine, shield: &Shield) -> Remains {
-        let Some(nohz_full) = &machine.isolation.nohz_full else { return Remains::default() };
+        let can_stop = machine.can_stop_tick();
+        if can_stop == Some(false) {
+            return Remains::default();
+        }
+        let nohz_full = &machine.isolation.nohz_full.clone().unwrap_or_default();
         let missing = shield.cpus.minus(nohz_full);
         let mut remains = Remains::default();
         if !missing.minus(&CpuSet::one(BOOT_CPU)).is_empty() {
@@ -124,8 +135,17 @@ impl Tunable for NohzFull {
                 "nohz_full",
                 &nohz_full.union(&preparable(shield)),
                 &[Cause::Tick, Cause::Softirq, Cause::Kthread],
-                "the tick then stops while one task alone runs there; name every CPU that may \
-                 ever be shielded, but not the boot CPU",
+                match can_stop {
+                    Some(_) => {
+                        "the tick then stops while one task alone runs there; name every CPU that \
+                         may ever be shielded, but not the boot CPU"
+                    }
+                    None => {
+                        "the tick then stops while one task alone runs there, if the kernel was \
+                         built with CONFIG_NO_HZ_FULL, which is not known; name every CPU that may \
+                         ever be shielded, but not the boot CPU"
+                    }
+                },
             );
         }
         if missing.contains(BOOT_CPU) {

@@ -97,7 +97,10 @@ impl Tunable for IrqAffinity {
             ));
         }
         if wanted.is_empty() {
-            return Wants::Nothing("this machine shows no interrupt masks".to_owned());
+            return Wants::Nothing(match machine.shows_proc() {
+                true => "this machine shows no interrupt masks".to_owned(),
+                false => "the masks of interrupts are not known".to_owned(),
+            });
         }
         Wants::Changes(wanted)
     }

@@ -10,6 +10,7 @@ mod irqbalance;
 mod keep_affinities;
 mod ksm;
 mod kthreads;
+mod leftovers;
 mod mce_check_interval;
 mod numa_balancing;
 mod packet_steering;
@@ -29,6 +30,7 @@ mod workqueues;
 mod writeback_interval;
 
 pub use boot::{CLOCKSOURCE_PAGE, NOCBS_PAGE, NOHZ_PAGE};
+pub use leftovers::Leftovers;
 pub use remedy::{Remedy, remedy};
 pub use want::Wanted;
 
@@ -170,6 +172,13 @@ pub fn named(name: &str) -> Option<&'static dyn Tunable> {
     TUNABLES.iter().copied().find(|tunable| tunable.name() == name)
 }
 
+/// What was armed on the CPUs of a shield whose tick stays; nothing where the tick stops, for there
+/// the plan has the CPU cycle.
+#[must_use]
+pub fn leftovers(machine: &Machine, shield: &Shield) -> Option<Leftovers> {
+    settle::leftovers(machine, shield)
+}
+
 /// Whether a tunable is in force on a machine for a shield.
 #[must_use]
 pub fn in_force(machine: &Machine, shield: &Shield, tunable: &dyn Tunable) -> Force {
@@ -203,29 +212,16 @@ pub fn removers(cause: Cause) -> Vec<&'static str> {
 /// The names nearest to a word, best first; empty when none is near.
 #[must_use]
 pub fn nearest(word: &str, names: &[&str]) -> Vec<String> {
+    if word.is_empty() {
+        return Vec::new();
+    }
     let mut near: Vec<(usize, &str)> = names
         .iter()
-        .map(|name| (distance(word, name), *name))
+        .map(|name| (strsim::levenshtein(word, name), *name))
         .filter(|(d, name)| *d <= 1 + name.len() / 3 || name.contains(word))
         .collect();
     near.sort();
     near.into_iter().take(3).map(|(_, name)| name.to_owned()).collect()
-}
-
-/// Levenshtein's distance; words are a few letters long.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut next = vec![i + 1];
-        for ((j, y), above) in b.iter().enumerate().zip(row.iter().skip(1)) {
-            let diagonal = row.get(j).copied().unwrap_or(0) + usize::from(x != *y);
-            let left = next.last().copied().unwrap_or(0) + 1;
-            next.push(diagonal.min(left).min(above + 1));
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -20,7 +20,8 @@ pub struct Remedy {
 }
 
 /// How to remove an interruption of a shield: by a tunable that is not in force, else by a boot
-/// parameter. `culprit` is who it was, where known, and picks the change that is about it.
+/// parameter, else by moving out the task that it is. `culprit` is who it was, where known, and
+/// picks the change that is about it.
 ///
 /// # Errors
 /// There is none; with the reason when a tunable would remove it but does nothing on this machine.
@@ -60,7 +61,18 @@ pub fn remedy(
             _ => None,
         })
     };
-    found.ok_or_else(why_none)
+    found.or_else(|| removal(cause, culprit)).ok_or_else(why_none)
+}
+
+/// A task that is on the shield although nothing is lacking was put there: it can be moved out.
+fn removal(cause: Cause, culprit: &str) -> Option<Remedy> {
+    if cause != Cause::UserTask {
+        return None;
+    }
+    let (_, pid) = culprit.strip_suffix(')')?.rsplit_once('(')?;
+    let pid: i32 = pid.parse().ok()?;
+    let how = format!("cpushield remove {pid}");
+    Some(Remedy { tunable: "cpuset".to_owned(), when: When::Runtime, how })
 }
 
 fn at_runtime(

@@ -78,6 +78,9 @@ impl Tunable for Setting {
             return Wants::Nothing(why);
         }
         match machine.settings.get(*file) {
+            None | Some(Reading::Absent) if file.starts_with("/proc") && !machine.shows_proc() => {
+                Wants::Nothing(format!("whether this kernel has {file} is not known"))
+            }
             None | Some(Reading::Absent) => Wants::Nothing(format!("this kernel has no {file}")),
             Some(Reading::Unreadable(why)) => Wants::Nothing(format!("{file}: {why}")),
             Some(Reading::Value(now)) => Wants::Changes(vec![Wanted::over(

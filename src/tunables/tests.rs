@@ -376,6 +376,20 @@ fn bandwidths_are_changed_before_the_scheduling_domain_is_taken_away() {
 }
 
 #[test]
+fn a_task_on_a_whole_shield_is_moved_out_by_its_number() {
+    let m = busy(CgroupMode::V2);
+    let plan = plan(&m, &Wish { cpus: Some(set("3")), ..Wish::default() }).unwrap();
+    let done = after(m.clone(), &plan);
+    let how = |culprit: &str| {
+        let remedy = super::remedy(&done, &plan.shield, Cause::UserTask, culprit).ok()?;
+        Some(format!("{}: {}", remedy.tunable, remedy.how))
+    };
+    assert_eq!(how("python3 (309)").unwrap(), "cpuset: cpushield remove 309");
+    assert_eq!(how("a (b) (7)").unwrap(), "cpuset: cpushield remove 7");
+    assert_eq!(how("python3"), None);
+}
+
+#[test]
 fn a_remedy_is_about_the_culprit() {
     let mut m = busy(CgroupMode::V2);
     // Its number is that of a CPU.

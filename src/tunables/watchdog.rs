@@ -62,7 +62,10 @@ impl Tunable for Watchdog {
         let now = setting(machine, CPUS);
         let Some((text, cpus)) = now.and_then(|text| Some((text, text.parse::<CpuSet>().ok()?)))
         else {
-            return Wants::Nothing("this kernel has no lockup detectors".to_owned());
+            return Wants::Nothing(match machine.shows_proc() {
+                true => "this kernel has no lockup detectors".to_owned(),
+                false => "whether this kernel has lockup detectors is not known".to_owned(),
+            });
         };
         let value = away(&cpus, shield).to_string();
         let reason = "the detectors otherwise run a timer on the shield";

@@ -20,13 +20,36 @@ pub struct Provoked {
     pub seen: Vec<(usize, usize)>,
 }
 
+/// At which end of the span.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ControlAt {
+    /// Before it.
+    BeforeSpan,
+    /// After it.
+    AfterSpan,
+}
+
+impl ControlAt {
+    const fn words(self) -> &'static str {
+        match self {
+            ControlAt::BeforeSpan => "before the span",
+            ControlAt::AfterSpan => "after the span",
+        }
+    }
+}
+
 /// What was provoked and what was seen of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Provocation {
+    /// At which end of the span.
+    pub at: ControlAt,
     /// What was provoked, or why nothing could be.
     pub provoked: Result<Provoked, String>,
     /// CPU and function-call interrupts counted meanwhile; `None` when they could not be counted.
     pub counted: Vec<(usize, Option<u64>)>,
+    /// CPU and function-call interrupts that perf events counted meanwhile; `None` when they could
+    /// not be counted.
+    pub perf: Vec<(usize, Option<u64>)>,
     /// CPU and function-call interrupts traced meanwhile; `None` without a trace.
     pub traced: Option<Vec<(usize, u64)>>,
 }
@@ -63,6 +86,25 @@ pub fn traced(seen: &[TraceEvidence]) -> Vec<(usize, u64)> {
     seen.iter().map(|cpu| (cpu.cpu, calls(&cpu.interruptions))).collect()
 }
 
+impl Control {
+    /// Both ends of the span together: the worse of the two.
+    #[must_use]
+    pub fn and(self, other: Control) -> Control {
+        match (self, other) {
+            (Control::Missed { what }, Control::Missed { what: more }) => {
+                Control::Missed { what: format!("{what}; {more}") }
+            }
+            (missed @ Control::Missed { .. }, _) | (_, missed @ Control::Missed { .. }) => missed,
+            (not_done @ Control::NotDone { .. }, _) | (_, not_done @ Control::NotDone { .. }) => {
+                not_done
+            }
+            (Control::Seen { what }, Control::Seen { what: more }) => {
+                Control::Seen { what: format!("{what}; {more}") }
+            }
+        }
+    }
+}
+
 /// What came of it.
 #[must_use]
 pub fn judge(provocation: &Provocation) -> Control {
@@ -71,7 +113,8 @@ pub fn judge(provocation: &Provocation) -> Control {
         Err(why) => return Control::NotDone { why: why.clone() },
     };
     let how = provoked.how;
-    let what = format!("{TIMES} function-call IPIs by {how} to each CPU");
+    let at = provocation.at.words();
+    let what = format!("{TIMES} function-call IPIs by {how} to each CPU {at}");
     // A spinner that is just not on its CPU is not interrupted, so not all of them must be seen.
     let enough = TIMES.div_ceil(2);
     let mut missed = Vec::new();
@@ -82,6 +125,10 @@ pub fn judge(provocation: &Provocation) -> Control {
     let counted = provocation.counted.iter().filter_map(|(cpu, n)| Some((cpu, (*n)?)));
     for (cpu, n) in counted.filter(|(_, n)| *n < enough as u64) {
         missed.push(format!("the counters of CPU {cpu} saw {n}"));
+    }
+    let perf = provocation.perf.iter().filter_map(|(cpu, n)| Some((cpu, (*n)?)));
+    for (cpu, n) in perf.filter(|(_, n)| *n < enough as u64) {
+        missed.push(format!("the perf events of CPU {cpu} counted {n}"));
     }
     let traced = provocation.traced.iter().flatten();
     for (cpu, n) in traced.filter(|(_, n)| *n < enough as u64) {
@@ -104,6 +151,8 @@ mod tests {
         traced: Option<&[(usize, u64)]>,
     ) -> Control {
         judge(&Provocation {
+            at: ControlAt::BeforeSpan,
+            perf: Vec::new(),
             provoked: Ok(Provoked { how: "membarrier(2)", seen: seen.to_vec() }),
             counted: counted.to_vec(),
             traced: traced.map(<[_]>::to_vec),
@@ -112,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_witness_that_misses_what_was_provoked_is_named() {
-        let what = "10 function-call IPIs by membarrier(2) to each CPU";
+        let what = "10 function-call IPIs by membarrier(2) to each CPU before the span";
         let seen = Control::Seen { what: what.to_owned() };
         assert_eq!(of(&[(3, 10)], &[(3, Some(11))], Some(&[(3, 10)])), seen);
         assert_eq!(of(&[], &[(3, None)], None), seen);
@@ -123,7 +172,26 @@ mod tests {
             missed("the counters of CPU 3 saw 0, the trace of CPU 2 saw 0")
         );
         let why = "ENOSYS".to_owned();
-        let not = Provocation { provoked: Err(why.clone()), counted: Vec::new(), traced: None };
+        let at = ControlAt::AfterSpan;
+        let (counted, perf) = (Vec::new(), Vec::new());
+        let not = Provocation { at, provoked: Err(why.clone()), counted, perf, traced: None };
         assert_eq!(judge(&not), Control::NotDone { why });
+        let provoked = Ok(Provoked { how: "perf_event_open(2)", seen: Vec::new() });
+        let perf = vec![(3, Some(0))];
+        let blind = judge(&Provocation { provoked, perf, ..not });
+        let what = "10 function-call IPIs by perf_event_open(2) to each CPU after the span, but \
+                    the perf events of CPU 3 counted 0";
+        assert_eq!(blind, Control::Missed { what: what.to_owned() });
+    }
+
+    #[test]
+    fn the_worse_end_of_the_span_decides() {
+        let seen = || Control::Seen { what: "a".to_owned() };
+        let missed = || Control::Missed { what: "b".to_owned() };
+        let not_done = || Control::NotDone { why: "c".to_owned() };
+        assert_eq!(seen().and(missed()), missed());
+        assert_eq!(missed().and(not_done()), missed());
+        assert_eq!(not_done().and(seen()), not_done());
+        assert_eq!(seen().and(seen()), Control::Seen { what: "a; a".to_owned() });
     }
 }

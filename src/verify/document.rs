@@ -2,6 +2,7 @@
 
 use crate::causes::Cause;
 pub use crate::tunables::Remedy;
+use crate::verify::{EntryClass, EventEvidence, Interference, WitnessDoubt};
 use serde::{Deserialize, Serialize};
 
 /// The version of both documents' form.
@@ -44,9 +45,29 @@ pub struct Evidence {
     pub witnesses: Vec<Witness>,
     /// The provoked interruption that proves the instrument sees.
     pub control: Control,
+    /// What other processes did to the trace while it recorded. An instrument that was interfered
+    /// with proves nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interference: Vec<Interference>,
+    /// The span on the clock of the trace, as `--trace-dat` has it; `None` without a trace.
+    #[serde(default)]
+    pub traced: Option<TracedSpan>,
     /// The first breach of a limit, when the watch was to end with it and a trace saw it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub breach: Option<Breach>,
+}
+
+/// A span on the clock of the trace: what was recorded later than `began`, and not later than
+/// `ended`, counts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct TracedSpan {
+    /// `trace_clock`: `x86-tsc` counts ticks, others nanoseconds.
+    pub clock: String,
+    /// When it began.
+    pub began: u64,
+    /// When it ended.
+    pub ended: u64,
 }
 
 /// The first breach of a limit.
@@ -112,13 +133,20 @@ pub enum Watched {
 pub struct CpuEvidence {
     /// The CPU.
     pub cpu: usize,
-    /// Entries into the kernel (trace), or the sum of the counters where there is no trace; `None`
-    /// when nothing could count.
+    /// Entries into the kernel from user mode (trace); where there is no trace, interrupts of any
+    /// kind (counters); `None` when nothing could count.
     pub entries: Option<u64>,
+    /// Interrupts that hit the kernel itself: a system call, a page fault, another interrupt, a
+    /// kernel thread, the idle loop; `None` without a trace.
+    #[serde(default)]
+    pub kernel_interrupts: Option<u64>,
     /// Whether the workload's own entries (system calls, exceptions) are among them: they were
     /// traced, or context tracking tells of them (on CPUs of `nohz_full=`).
     #[serde(default)]
     pub whole: bool,
+    /// Whether context tracking reports entries from user mode here (on CPUs of `nohz_full=`).
+    #[serde(default)]
+    pub tracked: bool,
     /// Interruptions by cause and culprit, most frequent first.
     pub interruptions: Vec<Interruptions>,
     /// Longest uninterrupted stretch in nanoseconds, by the best witness there was.
@@ -145,6 +173,13 @@ pub struct CpuEvidence {
     /// seen (before 6.5).
     #[serde(default)]
     pub senders: Vec<Sender>,
+    /// Each event that reports an entry, by the trace and by the perf event that counts it; empty
+    /// without a trace.
+    #[serde(default)]
+    pub events: Vec<EventEvidence>,
+    /// Why these two witnesses cannot be believed; empty when they agree.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub witness_doubts: Vec<WitnessDoubt>,
     /// What makes the figures of this CPU doubtful: it went offline, a counter went back.
     pub doubts: Vec<String>,
 }
@@ -306,6 +341,8 @@ pub enum WitnessKind {
     Trace,
     /// `/proc/interrupts`, `/proc/softirqs`, `/proc/stat`, schedstat.
     Counters,
+    /// Perf events that count the events of the trace.
+    EventCounters,
     /// The gap sampler in user space.
     Sampler,
     /// The processor's counter of system management interrupts.
@@ -372,6 +409,12 @@ pub struct CpuVerdict {
     pub limits: Option<Kept>,
     /// What leaks, with the remedy.
     pub leaks: Vec<Leak>,
+    /// Classes of entries that one witness alone could see here.
+    #[serde(default)]
+    pub one_witness: Vec<EntryClass>,
+    /// Classes of entries that nothing watched here.
+    #[serde(default)]
+    pub unwatched: Vec<EntryClass>,
     /// Why the verdict is unknown, when it is.
     pub unknown: Vec<String>,
 }

@@ -2,6 +2,7 @@
 
 use crate::causes::Cause;
 use crate::verify::counters::{self, Counts, Snapshot};
+use crate::verify::event_counters::ComparedCpu;
 use crate::verify::firmware::{self, Smis};
 use crate::verify::sampler;
 use crate::verify::trace::TraceEvidence;
@@ -27,6 +28,8 @@ pub struct Gathered {
     pub smis: (Smis, Smis),
     /// The other witnesses.
     pub seen: Seen,
+    /// The trace beside the perf events that count the same.
+    pub compared: Vec<ComparedCpu>,
     /// Threads of the workload.
     pub own: Vec<i32>,
     /// What happened in the span that makes all figures doubtful.
@@ -44,6 +47,10 @@ impl Gathered {
         let gaps = gaps.and_then(|(_, seen)| seen.clone());
         let trace = self.seen.trace.as_ref();
         let trace = trace.and_then(|cpus| cpus.iter().find(|seen| seen.cpu == cpu));
+        let compared = self.compared.iter().find(|compared| compared.cpu == cpu);
+        let (events, witness_doubts) = compared
+            .cloned()
+            .map_or_else(Default::default, |compared| (compared.events, compared.doubts));
         let smis = firmware::between(&self.smis.0, &self.smis.1, cpu);
         let mut doubts = self.doubts.clone();
         doubts.extend(counts.doubts.iter().cloned());
@@ -60,7 +67,9 @@ impl Gathered {
                 CpuEvidence {
                     cpu,
                     entries: Some(trace.entries),
+                    kernel_interrupts: Some(trace.kernel_interrupts),
                     whole: trace.whole,
+                    tracked: trace.tracked,
                     interruptions: joined(trace, counts.interruptions, smis),
                     longest_ns: trace.longest_ns.or(by_eye),
                     gaps: gaps.map(|seen| seen.gaps),
@@ -70,13 +79,17 @@ impl Gathered {
                     smis,
                     joined: trace.joined.clone(),
                     senders: trace.senders.clone(),
+                    events,
+                    witness_doubts,
                     doubts,
                 }
             }
             None => CpuEvidence {
                 cpu,
                 entries: counts.entries,
+                kernel_interrupts: None,
                 whole: false,
+                tracked: false,
                 interruptions: counts.interruptions.into_iter().chain(by_smi(smis, None)).collect(),
                 longest_ns: by_eye,
                 gaps: gaps.map(|seen| seen.gaps),
@@ -86,6 +99,8 @@ impl Gathered {
                 smis,
                 joined: None,
                 senders: Vec::new(),
+                events,
+                witness_doubts,
                 doubts,
             },
         }
@@ -145,8 +160,9 @@ fn joined(
 
 /// The trace's time encloses that of the counters, so it cannot have seen less than they.
 fn disagreement(trace: &TraceEvidence, counts: &Counts) -> Option<String> {
-    let counted = counts.entries.filter(|counted| *counted > trace.entries)?;
-    Some(format!("the counters saw {counted} interrupts, the trace {} entries", trace.entries))
+    let traced = trace.entries.saturating_add(trace.kernel_interrupts);
+    let counted = counts.entries.filter(|counted| *counted > traced)?;
+    Some(format!("the counters saw {counted} interrupts, the trace {traced} entries"))
 }
 
 /// The counters as witness.
@@ -197,7 +213,9 @@ mod tests {
             cpu: 3,
             span_ns: 1_000_000_000,
             entries,
+            kernel_interrupts: 0,
             whole: false,
+            tracked: false,
             switches: 0,
             stays: entries,
             interruptions: vec![row(Cause::Tick, entries, WitnessKind::Trace)],
@@ -230,6 +248,7 @@ mod tests {
             after: snapshot(106, 2, 8),
             smis: (Err(String::new()), Err(String::new())),
             seen: Seen { trace: trace.map(|seen| vec![seen]), gaps: vec![(3, gaps)] },
+            compared: Vec::new(),
             own: Vec::new(),
             doubts: Vec::new(),
             span_ns: 1_000_000_000,
@@ -245,7 +264,9 @@ mod tests {
         let expected = CpuEvidence {
             cpu: 3,
             entries: Some(8),
+            kernel_interrupts: Some(0),
             whole: false,
+            tracked: false,
             interruptions: vec![
                 row(Cause::Tick, 8, WitnessKind::Trace),
                 row(Cause::Nmi, 1, WitnessKind::Counters),
@@ -259,6 +280,8 @@ mod tests {
             smis: None,
             joined: None,
             senders: Vec::new(),
+            events: Vec::new(),
+            witness_doubts: Vec::new(),
             doubts: vec!["2 events lost".to_owned()],
         };
         assert_eq!(seen, expected);

@@ -8,9 +8,10 @@
 //! count against `--max-gap` only.
 
 use crate::policy::Limits;
+use crate::verify::class_coverage::ClassCoverage;
 use crate::verify::{
-    Control, CpuEvidence, CpuVerdict, Evidence, Gate, Interruptions, Kept, LONG_NS, Leak, Remedy,
-    SCHEMA, State, Verdict, Watched, Witness, WitnessKind,
+    Control, CpuEvidence, CpuVerdict, Evidence, Gate, Interference, Interruptions, Kept, LONG_NS,
+    Leak, Remedy, SCHEMA, State, Verdict, Watched, Witness, WitnessKind,
 };
 
 /// Judges. `remedy` says how an interruption can be removed, or why it cannot, where known.
@@ -22,7 +23,7 @@ pub fn judge(
 ) -> Verdict {
     let one = |cpu| CpuVerdict {
         limits: kept(&gates(evidence, std::slice::from_ref(cpu), limits)),
-        ..judge_cpu(evidence, cpu, remedy)
+        ..judge_cpu(evidence, cpu, limits, remedy)
     };
     let cpus = evidence.cpus.iter().map(one).collect();
     Verdict { schema: SCHEMA, cpus, gates: gates(evidence, &evidence.cpus, limits) }
@@ -30,8 +31,8 @@ pub fn judge(
 
 /// The limits, as these CPUs keep them.
 fn gates(evidence: &Evidence, cpus: &[CpuEvidence], limits: &Limits) -> Vec<Gate> {
-    let entries = limits.max_entries.map(|most| entries_gate(evidence, cpus, most));
-    let gap = limits.max_gap_ns.map(|most_ns| gap_gate(evidence, cpus, most_ns));
+    let entries = limits.max_entries.map(|most| entries_gate(evidence, cpus, most, limits));
+    let gap = limits.max_gap_ns.map(|most_ns| gap_gate(evidence, cpus, most_ns, limits));
     entries.into_iter().chain(gap).collect()
 }
 
@@ -83,6 +84,7 @@ fn absent(evidence: &Evidence, kind: WitnessKind) -> Option<String> {
 fn judge_cpu(
     evidence: &Evidence,
     cpu: &CpuEvidence,
+    limits: &Limits,
     remedy: &dyn Fn(&Interruptions) -> Result<Remedy, Option<String>>,
 ) -> CpuVerdict {
     let leaks: Vec<Leak> = cpu
@@ -100,18 +102,35 @@ fn judge_cpu(
     if leaks.is_empty() {
         unknown.extend(unproven(evidence, cpu));
     }
+    let coverage = ClassCoverage::of(evidence, cpu);
+    unknown.extend(coverage.lack().filter(|_| limits.two_witnesses));
     let state = match (broken.is_empty(), leaks.is_empty(), unknown.is_empty()) {
         (false, ..) => State::Unknown,
         (true, false, _) => State::Leaks,
         (true, true, false) => State::Unknown,
         (true, true, true) => State::Holds,
     };
-    CpuVerdict { cpu: cpu.cpu, state, limits: None, leaks, unknown }
+    let ClassCoverage { one_witness, unwatched } = coverage;
+    CpuVerdict { cpu: cpu.cpu, state, limits: None, leaks, one_witness, unwatched, unknown }
+}
+
+/// Interferences that are told one by one; the document has all of them.
+const INTERFERENCES_MAX: usize = 4;
+
+fn interfered(all: &[Interference]) -> Vec<String> {
+    let mut why: Vec<String> =
+        all.iter().take(INTERFERENCES_MAX).map(ToString::to_string).collect();
+    match all.len().saturating_sub(INTERFERENCES_MAX) {
+        0 => {}
+        more => why.push(format!("and {more} more changes of what the trace records")),
+    }
+    why
 }
 
 /// What makes an instrument worthless: neither what it saw nor what it did not see counts.
 fn broken(evidence: &Evidence, cpu: &CpuEvidence) -> Vec<String> {
-    let mut why = Vec::new();
+    let mut why = interfered(&evidence.interference);
+    why.extend(cpu.witness_doubts.iter().map(ToString::to_string));
     if let Some(lost) = cpu.lost.filter(|lost| *lost > 0) {
         why.push(format!("the trace lost {lost} events"));
     }
@@ -208,8 +227,10 @@ fn dark(evidence: &Evidence, cpu: &CpuEvidence) -> Option<String> {
 }
 
 /// Why not everything on this CPU may have been seen.
-fn incomplete(evidence: &Evidence, cpu: &CpuEvidence) -> Vec<String> {
+fn incomplete(evidence: &Evidence, cpu: &CpuEvidence, limits: &Limits) -> Vec<String> {
     let mut why = broken(evidence, cpu);
+    let lack = ClassCoverage::of(evidence, cpu).lack();
+    why.extend(lack.filter(|_| limits.two_witnesses));
     why.extend(cpu.doubts.iter().cloned());
     why.extend(short(evidence));
     why.extend(deserted(evidence, cpu));
@@ -229,13 +250,13 @@ fn entered(cpu: &CpuEvidence) -> Option<u64> {
     cpu.entries.map(|entries| entries.max(traced.map(|row| row.count).sum()))
 }
 
-fn entries_gate(evidence: &Evidence, cpus: &[CpuEvidence], most: u64) -> Gate {
+fn entries_gate(evidence: &Evidence, cpus: &[CpuEvidence], most: u64, limits: &Limits) -> Gate {
     let found = cpus.iter().filter_map(entered).max();
     let over = found.is_some_and(|n| n > most);
     let mut why: Vec<String> = Vec::new();
     let no_trace = absent(evidence, WitnessKind::Trace);
     for cpu in cpus {
-        why.extend(incomplete(evidence, cpu));
+        why.extend(incomplete(evidence, cpu, limits));
         match (&no_trace, cpu.entries) {
             (_, None) => why.push("nothing could count entries into the kernel".to_owned()),
             (Some(no_trace), _) if evidence.workload == Watched::Given => why.push(format!(
@@ -259,10 +280,10 @@ fn entries_gate(evidence: &Evidence, cpus: &[CpuEvidence], most: u64) -> Gate {
     }
 }
 
-fn gap_gate(evidence: &Evidence, cpus: &[CpuEvidence], most_ns: u64) -> Gate {
+fn gap_gate(evidence: &Evidence, cpus: &[CpuEvidence], most_ns: u64, limits: &Limits) -> Gate {
     let longest: Vec<Option<u64>> = cpus.iter().map(longest_gap).collect();
     let over = longest.iter().flatten().any(|ns| *ns > most_ns);
-    let escapes = cpus.iter().flat_map(|cpu| escapes(evidence, cpu, most_ns));
+    let escapes = cpus.iter().flat_map(|cpu| escapes(evidence, cpu, most_ns, limits));
     let why = once(escapes.collect());
     let held = held(over, why.is_empty() && !cpus.is_empty());
     let found = longest.iter().flatten().max();
@@ -327,8 +348,8 @@ fn longest_gap(cpu: &CpuEvidence) -> Option<u64> {
 }
 
 /// Why a gap of that length could have escaped; nothing when it could not.
-fn escapes(evidence: &Evidence, cpu: &CpuEvidence, limit_ns: u64) -> Vec<String> {
-    let mut why = incomplete(evidence, cpu);
+fn escapes(evidence: &Evidence, cpu: &CpuEvidence, limit_ns: u64, limits: &Limits) -> Vec<String> {
+    let mut why = incomplete(evidence, cpu, limits);
     match (&cpu.gaps, absent(evidence, WitnessKind::Trace)) {
         (Some(gaps), _) if gaps.threshold_ns > limit_ns => {
             why.push(format!("the sampler counts gaps from {} on only", limit(gaps.threshold_ns)));
@@ -381,19 +402,27 @@ fn leak(row: &Interruptions, remedy: Result<Remedy, Option<String>>) -> Leak {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod examples {
     use super::*;
-    use crate::causes::Cause;
-    use crate::change::When;
-    use crate::verify::{Ended, Gaps, Joined, Part};
+    use crate::verify::{EntryClass, EventEvidence, Gaps, Joined};
 
-    fn row(cause: Cause, count: u64, max_ns: Option<u64>) -> Interruptions {
-        let witness = WitnessKind::Trace;
-        let culprit = String::new();
-        Interruptions { max_ns, ..Interruptions::counted(cause, culprit, count, witness) }
+    /// Every event but system calls, seen by both witnesses: nothing happened.
+    pub fn both_witnesses() -> Vec<EventEvidence> {
+        let classes = EntryClass::all().filter(|class| *class != EntryClass::SystemCall);
+        let events = classes.flat_map(|class| {
+            class.witnesses().events.iter().map(move |event| (class, (*event).to_owned()))
+        });
+        let quiet = |(class, event)| EventEvidence {
+            class,
+            event,
+            recorded_least: 0,
+            recorded_most: 0,
+            counted: Some(0),
+        };
+        events.map(quiet).collect()
     }
 
-    fn gaps(count: u64, max_ns: u64) -> Gaps {
+    pub fn gaps(count: u64, max_ns: u64) -> Gaps {
         Gaps {
             resolution_ns: 12.0,
             threshold_ns: 1_000,
@@ -406,7 +435,7 @@ mod tests {
     }
 
     /// One CPU on which all three witnesses watched and saw nothing.
-    fn clean() -> Evidence {
+    pub fn clean() -> Evidence {
         let watched = |kind| Witness { kind, absent: None, blind: Vec::new() };
         Evidence {
             schema: SCHEMA,
@@ -421,6 +450,7 @@ mod tests {
             cpus: vec![CpuEvidence {
                 cpu: 3,
                 entries: Some(0),
+                kernel_interrupts: Some(0),
                 whole: true,
                 interruptions: Vec::new(),
                 longest_ns: Some(1_000_000_000),
@@ -431,6 +461,9 @@ mod tests {
                 smis: Some(0),
                 joined: Some(Joined::default()),
                 senders: Vec::new(),
+                tracked: true,
+                events: both_witnesses(),
+                witness_doubts: Vec::new(),
                 doubts: Vec::new(),
             }],
             witnesses: vec![
@@ -440,8 +473,25 @@ mod tests {
                 watched(WitnessKind::Firmware),
             ],
             control: Control::Seen { what: "10 IPIs".to_owned() },
+            interference: Vec::new(),
+            traced: None,
             breach: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::examples::{clean, gaps};
+    use super::*;
+    use crate::causes::Cause;
+    use crate::change::When;
+    use crate::verify::{Ended, EntryClass, EventEvidence, Joined, Part};
+
+    fn row(cause: Cause, count: u64, max_ns: Option<u64>) -> Interruptions {
+        let witness = WitnessKind::Trace;
+        let culprit = String::new();
+        Interruptions { max_ns, ..Interruptions::counted(cause, culprit, count, witness) }
     }
 
     fn untraced(mut evidence: Evidence) -> Evidence {
@@ -483,7 +533,7 @@ mod tests {
         // A shield cannot keep the hypervisor away; its gaps count where gaps are limited.
         let guest = with(dark(None), |e| e.guest = Some(true));
         assert_eq!(state(&guest), (State::Holds, Vec::new()));
-        let limits = Limits { max_entries: None, max_gap_ns: Some(20_000) };
+        let limits = Limits { max_entries: None, max_gap_ns: Some(20_000), two_witnesses: false };
         assert_eq!(judge(&guest, &limits, &|_| Err(None)).gates[0].held, Some(false));
     }
 
@@ -499,7 +549,8 @@ mod tests {
                     .push(Interruptions { nested: 3, ..row(Cause::Softirq, 0, None) });
                 change(e);
             });
-            let limits = Limits { max_entries: None, max_gap_ns: Some(5_000) };
+            let limits =
+                Limits { max_entries: None, max_gap_ns: Some(5_000), two_witnesses: false };
             let gate = judge(&evidence, &limits, &|_| Err(None)).gates.remove(0);
             (gate.held, gate.why)
         };
@@ -548,6 +599,53 @@ mod tests {
         assert_eq!(state(&explained), (State::Holds, Vec::new()));
         // Counters and a sampler without a gap are proof enough of a sampler's CPU.
         assert_eq!(state(&untraced(clean())), (State::Holds, Vec::new()));
+    }
+
+    #[test]
+    fn an_instrument_that_was_interfered_with_proves_nothing() {
+        let written = |file: String| Interference::Written { file, by: None };
+        let interfered = |n: usize| {
+            with(clean(), |e| {
+                e.interference = (0..n).map(|i| written(format!("file{i}"))).collect();
+                e.cpus[0].interruptions.push(row(Cause::Tick, 9, None));
+            })
+        };
+        let (one, why) = state(&interfered(1));
+        assert_eq!(one, State::Unknown, "what it saw counts no more than what it did not see");
+        assert_eq!(why, ["another process wrote to file0 of the trace that verify records"]);
+        let (_, why) = state(&interfered(9));
+        assert_eq!(why.len(), 5);
+        assert_eq!(why[4], "and 5 more changes of what the trace records");
+        let limits = Limits { max_entries: Some(10), max_gap_ns: None, two_witnesses: false };
+        assert_eq!(judge(&interfered(1), &limits, &|_| Err(None)).gates[0].held, None);
+    }
+
+    #[test]
+    fn witnesses_that_disagree_prove_nothing_and_both_figures_are_shown() {
+        let blind = with(clean(), |e| {
+            let faults = e.cpus[0].events.iter_mut();
+            let faults = faults.filter(|event| event.class == EntryClass::PageFault);
+            faults.for_each(|event| event.counted = Some(1_382));
+            let doubts = e.cpus[0].events.iter().filter_map(EventEvidence::disagreement);
+            e.cpus[0].witness_doubts = doubts.collect();
+        });
+        let (unknown, why) = state(&blind);
+        assert_eq!(unknown, State::Unknown);
+        assert_eq!(
+            why,
+            ["the witnesses of page faults disagree: perf counted 1382 of \
+              exceptions:page_fault_user, the trace recorded 0"]
+        );
+    }
+
+    #[test]
+    fn two_witnesses_can_be_asked_for() {
+        let limits = Limits { two_witnesses: true, ..Limits::default() };
+        let judged = |evidence: &Evidence| judge(evidence, &limits, &|_| Err(None));
+        assert!(judged(&clean()).holds());
+        let alone = with(clean(), |e| e.cpus[0].events.iter_mut().for_each(|it| it.counted = None));
+        assert!(!judged(&alone).holds());
+        assert_eq!(state(&alone).0, State::Holds, "named, and no failure unless asked for");
     }
 
     #[test]
@@ -621,7 +719,7 @@ mod tests {
         // A leak of its own stays one; what came after its end is none of it.
         assert_eq!(state(&tick(after(2_840_000))), (State::Leaks, vec![short.clone()]));
         assert_eq!(state(&tick(after(0))), (State::Unknown, vec![late.clone()]));
-        let limits = Limits { max_entries: Some(1), max_gap_ns: Some(5_000) };
+        let limits = Limits { max_entries: Some(1), max_gap_ns: Some(5_000), two_witnesses: false };
         for (after_ns, held, why) in [
             (2_840_000, None, vec![short]),
             (0, None, vec![late]),
@@ -632,7 +730,7 @@ mod tests {
             assert_eq!(verdict.gates[1].held, held);
             assert_eq!(verdict.holds(), held == Some(true));
         }
-        let limits = Limits { max_entries: Some(0), max_gap_ns: None };
+        let limits = Limits { max_entries: Some(0), max_gap_ns: None, two_witnesses: false };
         let verdict = judge(&tick(after(2_840_000)), &limits, &|_| Err(None));
         assert_eq!(verdict.gates[0].held, Some(false), "a limit that was broken stays broken");
     }
@@ -666,8 +764,7 @@ mod tests {
         });
         let leaks =
             vec![Leak { interruptions: tick, remedy: Some(remedy), why_none: None, device: None }];
-        let cpu =
-            CpuVerdict { cpu: 3, state: State::Leaks, limits: None, leaks, unknown: Vec::new() };
+        let cpu = CpuVerdict { leaks, state: State::Leaks, ..verdict.cpus[0].clone() };
         assert_eq!(verdict, Verdict { schema: SCHEMA, cpus: vec![cpu], gates: Vec::new() });
         let nested = with(clean(), |e| {
             e.cpus[0]
@@ -679,7 +776,7 @@ mod tests {
 
     #[test]
     fn an_idle_cpu_proves_nothing_where_something_was_to_be_watched() {
-        let limits = Limits { max_entries: Some(0), max_gap_ns: None };
+        let limits = Limits { max_entries: Some(0), max_gap_ns: None, two_witnesses: false };
         let judged = |workload, idle_ns| {
             let evidence = with(clean(), |e| {
                 (e.workload, e.cpus[0].idle_ns) = (workload, idle_ns);
@@ -714,7 +811,7 @@ mod tests {
             e.cpus.extend([busy, lost]);
         });
         let kept = |max_entries, max_gap_ns| {
-            let limits = Limits { max_entries, max_gap_ns };
+            let limits = Limits { max_entries, max_gap_ns, two_witnesses: false };
             let verdict = judge(&evidence, &limits, &|_| Err(None));
             verdict.cpus.iter().map(|cpu| cpu.limits).collect::<Vec<_>>()
         };
@@ -727,8 +824,8 @@ mod tests {
 
     #[test]
     fn limits_are_held_broken_or_not_known() {
-        let entries = |n| Limits { max_entries: Some(n), max_gap_ns: None };
-        let gap = |ns| Limits { max_entries: None, max_gap_ns: Some(ns) };
+        let entries = |n| Limits { max_entries: Some(n), max_gap_ns: None, two_witnesses: false };
+        let gap = |ns| Limits { max_entries: None, max_gap_ns: Some(ns), two_witnesses: false };
         let ten = || {
             with(clean(), |e| {
                 e.cpus[0].entries = Some(10);

@@ -198,7 +198,8 @@ mod tests {
 
     #[test]
     fn a_limit_is_broken_by_what_was_seen_and_by_nothing_else() {
-        let limits = |max_entries, max_gap_ns| Limits { max_entries, max_gap_ns };
+        let limits =
+            |max_entries, max_gap_ns| Limits { max_entries, max_gap_ns, two_witnesses: false };
         let worst = |entries, gap_ns| Worst { entries, gap_ns };
         for (worst, limits, broken) in [
             (worst(Some(1), Some(5_000)), limits(Some(0), None), true),

@@ -7,14 +7,18 @@
 use crate::verify::aside::Aside;
 use crate::verify::breach::{self, Breached, Broken};
 use crate::verify::circumstances;
-use crate::verify::control::{self, Provocation};
-use crate::verify::counters;
-use crate::verify::firmware;
+use crate::verify::control::{self, ControlAt, Provocation};
+use crate::verify::counters::{self, Snapshot};
+use crate::verify::event_counters::SecondWitness;
+use crate::verify::firmware::{self, Smis};
 use crate::verify::gathered::{self, Gathered, Seen};
 use crate::verify::order::{Progress, UntilBreach, WatchError, WatchOrder, Worst};
 use crate::verify::sampler::Sampler;
 use crate::verify::trace::{self, Recorder};
-use crate::verify::{Breach, Control, Ended, Evidence, SCHEMA, Watched, Witness, WitnessKind};
+use crate::verify::{
+    Breach, Control, Ended, Evidence, Interference, SCHEMA, TracedSpan, Watched, Witness,
+    WitnessKind,
+};
 use cpushield_linux::clock::{Scale, monotonic_ns};
 use cpushield_linux::spool::Spool;
 use cpushield_linux::{CpuSet, Host};
@@ -86,7 +90,7 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     (order.progress)(Progress::Settling);
     let mut rest = bench.wait(order, order.settle, &|_, _| ()).before_the_span();
     let mut own = bench.workload(order);
-    let control = bench.control(host, order);
+    let control = bench.control(order, ControlAt::BeforeSpan);
     let guest = firmware::guest(host);
     let meter = firmware::Meter::start(host, &order.cpus);
     let smis = meter.take();
@@ -108,6 +112,8 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     let after = counters::take(host, &order.cpus);
     let seen = bench.end(order);
     let breach = bench.hand_over(order);
+    let control = control.and(bench.control(order, ControlAt::AfterSpan));
+    let interference = bench.interference();
     let smis = (smis, meter.take());
     bench.doubts.extend(circumstances::changed(&first, &calm, &circumstances::take(host)));
     own.extend(bench.workload(order));
@@ -116,7 +122,9 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     let traced = seen.trace.iter().flatten().map(|cpu| cpu.span_ns).max();
     let span_ns = traced.unwrap_or(nanos(span));
     let doubts = std::mem::take(&mut bench.doubts);
-    let all = Gathered { before, after, smis, seen, own, doubts, span_ns };
+    let witnesses = bench.witnesses(&before, &after, &smis);
+    let (sampled, compared) = (bench.sampled, bench.second.into_compared());
+    let all = Gathered { before, after, smis, seen, compared, own, doubts, span_ns };
     Ok(Evidence {
         schema: SCHEMA,
         began_s,
@@ -125,16 +133,13 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
         asked_ns: nanos(order.span),
         stopped: rest == Rest::Stopped,
         ended: rest.ended(),
-        workload: if bench.sampled { Watched::Sampler } else { Watched::Given },
+        workload: if sampled { Watched::Sampler } else { Watched::Given },
         guest,
-        cpus: order.cpus.iter().map(|cpu| all.of(cpu, bench.sampled)).collect(),
-        witnesses: vec![
-            bench.trace_witness(),
-            gathered::counters_witness(&all.before, &all.after),
-            bench.sampler_witness(),
-            firmware::witness(&all.smis.0, &all.smis.1),
-        ],
+        cpus: order.cpus.iter().map(|cpu| all.of(cpu, sampled)).collect(),
+        witnesses,
+        interference,
         control,
+        traced: bench.traced.take(),
         breach,
     })
 }
@@ -163,6 +168,8 @@ struct Bench<'h> {
     host: &'h Host,
     trace: Result<Recorder<'h>, String>,
     sampler: Result<Sampler, String>,
+    /// Counts what the trace records.
+    second: SecondWitness,
     /// The sampler is the workload.
     sampled: bool,
     /// What happened that should not have.
@@ -179,6 +186,8 @@ struct Bench<'h> {
     began: u64,
     /// The first breach of a limit in the span.
     breached: Option<Breached>,
+    /// The span on the clock of the trace.
+    traced: Option<TracedSpan>,
 }
 
 impl<'h> Bench<'h> {
@@ -195,14 +204,18 @@ impl<'h> Bench<'h> {
             (None, Some(keep)) => Some((Spool::beside(keep.beside), None)),
             (None, None) => None,
         };
-        Bench {
-            host,
-            trace: Recorder::arm(host, &wanted).map_err(|absent| absent.why).map(|mut recorder| {
+        let trace =
+            Recorder::arm(host, &wanted).map_err(|absent| absent.why).map(|mut recorder| {
+                recorder.watch_privilege();
                 if let Some((spool, last_ns)) = spool() {
                     recorder.keep(spool, last_ns);
                 }
                 recorder
-            }),
+            });
+        Bench {
+            host,
+            second: SecondWitness::arm(&order.cpus, &trace),
+            trace,
             sampler: Err("a workload was given, and two cannot share a CPU".to_owned()),
             sampled: order.workload.is_none(),
             doubts: Vec::new(),
@@ -212,6 +225,7 @@ impl<'h> Bench<'h> {
             rate: None,
             began: 0,
             breached: None,
+            traced: None,
         }
     }
 
@@ -250,7 +264,7 @@ impl<'h> Bench<'h> {
         }
     }
 
-    /// The raw trace goes to whom it may concern; the breach that ended the watch is told.
+    /// Hands the raw trace over and finds the breach in it, before newer records push that out.
     fn hand_over(&mut self, order: &WatchOrder) -> Option<Breach> {
         let recorder = self.trace.as_mut().ok()?;
         let mut recording = recorder.recording()?;
@@ -359,28 +373,45 @@ impl<'h> Bench<'h> {
         }
     }
 
-    fn control(&mut self, host: &Host, order: &WatchOrder) -> Control {
+    /// The positive control: before the span, and again after it, because an instrument may have
+    /// gone blind meanwhile.
+    fn control(&mut self, order: &WatchOrder, at: ControlAt) -> Control {
         self.with_trace(Recorder::cut);
         self.name_phase("positive control");
-        let before = counters::take(host, &order.cpus);
-        let provoked = match &mut self.sampler {
-            Ok(sampler) => sampler.control().or_else(|why| {
+        let before = counters::take(self.host, &order.cpus);
+        let first = self.second.read();
+        let provoked = match (&mut self.sampler, at) {
+            // It goes through its phases once.
+            (Ok(sampler), ControlAt::BeforeSpan) => sampler.control().or_else(|why| {
                 control::provoke(&order.cpus).map_err(|other| format!("{why}; {other}"))
             }),
-            Err(_) => control::provoke(&order.cpus),
+            _ => control::provoke(&order.cpus),
         };
-        let after = counters::take(host, &order.cpus);
+        let last = self.second.read();
+        let calls = |cpu| (cpu, self.second.function_calls(&first, &last, cpu));
+        let perf = order.cpus.iter().map(calls).collect();
+        let after = counters::take(self.host, &order.cpus);
         let traced = self.with_trace(Recorder::cut);
         let counted = |cpu| control::counted(&counters::compare(&before, &after, cpu, &[]));
         control::judge(&Provocation {
+            at,
             provoked,
             counted: order.cpus.iter().map(|cpu| (cpu, counted(cpu))).collect(),
+            perf,
             traced: traced.as_deref().map(control::traced),
         })
     }
 
+    /// What other processes did to the recording.
+    fn interference(&mut self) -> Vec<Interference> {
+        self.trace.as_mut().map(Recorder::interference).unwrap_or_default()
+    }
+
     /// From here on everything counts.
     fn begin(&mut self, order: &WatchOrder) {
+        if let Ok(recorder) = &mut self.trace {
+            self.second.open(recorder);
+        }
         if let Ok(sampler) = &mut self.sampler
             && let Err(why) = sampler.begin()
         {
@@ -402,8 +433,15 @@ impl<'h> Bench<'h> {
     fn end(&mut self, order: &WatchOrder) -> Seen {
         self.poll();
         self.is_broken(order);
+        let began = self.trace.as_ref().ok().map(Recorder::phase_began);
         let trace = self.with_trace(Recorder::cut);
+        self.traced = began.and_then(|began| Some(self.trace.as_ref().ok()?.span_since(began)));
         self.name_phase("over");
+        if let Ok(recorder) = &mut self.trace
+            && let Err(error) = self.second.close(recorder)
+        {
+            self.trace = Err(error.to_string());
+        }
         let mut gaps = Vec::new();
         if let Ok(sampler) = &mut self.sampler {
             match sampler.end() {
@@ -412,6 +450,21 @@ impl<'h> Bench<'h> {
             }
         }
         Seen { trace, gaps }
+    }
+
+    /// What became of every witness.
+    fn witnesses(&self, before: &Snapshot, after: &Snapshot, smis: &(Smis, Smis)) -> Vec<Witness> {
+        vec![
+            self.trace_witness(),
+            gathered::counters_witness(before, after),
+            Witness {
+                kind: WitnessKind::EventCounters,
+                absent: self.second.absent().map(str::to_owned),
+                blind: Vec::new(),
+            },
+            self.sampler_witness(),
+            firmware::witness(&smis.0, &smis.1),
+        ]
     }
 
     fn trace_witness(&self) -> Witness {

@@ -34,6 +34,33 @@ fn a_word_that_the_running_kernel_does_not_know_is_not_told_to_be_typed() {
     assert_eq!(words(&one), ["rcu_nocbs=3", "irqaffinity=0-2"]);
 }
 
+/// An RTAI machine with GRUB 0.97 and without its configuration.
+#[test]
+fn a_kernel_that_is_too_old_for_a_word_is_not_given_it() {
+    let machine = Machine::without_loader();
+    machine.remove("sys/devices/system/cpu/nohz_full");
+    machine.write(
+        "boot/grub/menu.lst",
+        "title a\nkernel /vmlinuz-2.6.32-122 ro\ntitle b\nkernel /vmlinuz-3.9.1 ro\n",
+    );
+    let tell = |release: &str| {
+        machine.write("proc/sys/kernel/osrelease", release);
+        let plan = planned(&machine.host(), &Asked::default()).unwrap();
+        (words(&plan).join(" "), boot_plan_text(&plan, 200), plan.instructions.join("\n"))
+    };
+    let (given, text, steps) = tell("2.6.32-122-rtai\n");
+    assert_eq!(given, "");
+    for since in ["it came with Linux 3.10", "it came with Linux 3.8"] {
+        assert!(text.contains(since), "{text}");
+    }
+    assert!(!steps.contains("nohz_full") && !steps.contains("rcu_nocbs"), "{steps}");
+    // The running kernel knows them; those of the menu are looked at one by one.
+    let (given, _, steps) = tell("3.10.0\n");
+    assert_eq!(given, "nohz_full=1-3 rcu_nocbs=1-3");
+    assert!(steps.contains("line 2: leave it, this kernel knows none of them"), "{steps}");
+    assert!(steps.contains("line 4: kernel /vmlinuz-3.9.1 ro rcu_nocbs=1-3"), "{steps}");
+}
+
 #[test]
 fn a_word_that_is_there_with_another_value_is_replaced_and_not_added_a_second_time() {
     let (_, text) = told("6.12-rt-smt", Wish::default());

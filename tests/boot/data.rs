@@ -90,16 +90,22 @@ fn round_trip(name: &str, machine: &Machine) -> Became {
     let (host, store) = (machine.host(), machine.store());
     let became = match write::write(&host, &store, &plan, &How::default()) {
         Ok(written) => {
-            assert_eq!(written.words.join(" "), WORDS, "{name}");
+            // Kernels before 3.8 and 3.10 do not know all of them.
+            let words = written.words.join(" ");
+            assert!(!words.is_empty() && WORDS.ends_with(&words), "{name}: {words}");
             let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
             for version in &written.kernels {
-                let with = |it: &&loaders::Entry| it.version == *version && it.args.contains(WORDS);
+                let with =
+                    |it: &&loaders::Entry| it.version == *version && it.args.contains(&words);
                 assert!(found.entries.iter().any(|it| with(&it)), "{name}: {version}");
             }
             Became::Written
         }
         Err(BootError::ByHand { instructions, .. }) => {
-            assert!(instructions.iter().any(|line| line.contains(WORDS)), "{name}");
+            // Kernels before 3.8 and 3.10 do not know all of them.
+            let known = ["irqaffinity=0-1", "rcu_nocbs=2-3 irqaffinity=0-1", WORDS];
+            let given = |line: &String| known.iter().any(|words| line.ends_with(words));
+            assert!(instructions.iter().any(given), "{name}: {instructions:#?}");
             Became::Instructions
         }
         Err(error) => panic!("{name}: {error}"),

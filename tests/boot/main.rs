@@ -15,7 +15,7 @@ mod settle;
 use cpushield::boot::grub::generator::{self, Rule};
 use cpushield::boot::plan::{Asked, plan};
 use cpushield::boot::write::{self, How};
-use cpushield::boot::{BootError, BootPlan, Fate, SettledAs, loaders, status, trial};
+use cpushield::boot::{BootError, BootPlan, Fate, SettledAs, TrialState, loaders, status, trial};
 use cpushield::policy::Wish;
 use cpushield::survey::survey;
 use cpushield_linux::{Fault, Host};
@@ -192,6 +192,54 @@ fn what_is_unsafe_or_contradicts_is_refused_before_anything_is_written() {
 }
 
 #[test]
+fn before_5_18_nohz_full_is_not_written_next_to_an_isolcpus_with_another_list() {
+    let given = |version: &str, line: &str| {
+        let machine = Machine::with(&[(version, true)]);
+        machine.write("etc/default/grub", &format!("GRUB_CMDLINE_LINUX=\"{line}\"\n"));
+        machine.update_grub();
+        machine
+    };
+    for line in ["isolcpus=2-3", "isolcpus=managed_irq,domain,3 quiet"] {
+        let machine = given("5.10.0-rt-amd64", line);
+        let before = machine.files();
+        let error = planned(&machine.host(), &Asked::default()).unwrap_err();
+        let BootError::ListsDiffer { place, .. } = &error else { panic!("{error}") };
+        assert_eq!(place, "/etc/default/grub:1");
+        let said = error.to_string();
+        let isolcpus = line.split(' ').next().unwrap();
+        let ignores = format!("the kernel ignores {isolcpus}: nohz_full=1-3 comes first");
+        assert!(said.contains(&ignores), "{said}");
+        assert_eq!(before, machine.files());
+    }
+    // The same list is taken, and the hint says how to get it.
+    let machine = given("5.10.0-rt-amd64", "isolcpus=2-3");
+    let error = planned(&machine.host(), &Asked::default()).unwrap_err();
+    let failure = cpushield::failure::Failure::from(error).to_string();
+    assert!(failure.contains("--cpus 2-3"), "{failure}");
+    assert_eq!(words(&planned(&machine.host(), &cpus("2-3")).unwrap())[0], "nohz_full=2-3");
+    // Later kernels take both, and the plan says so.
+    let machine = given("5.18.0-rt-amd64", "isolcpus=2-3");
+    let warnings = planned(&machine.host(), &Asked::default()).unwrap().warnings;
+    let taken = "nohz_full=1-3 and isolcpus=2-3 are different lists: this kernel takes both";
+    assert!(warnings.iter().any(|it| it.contains(taken)), "{warnings:#?}");
+}
+
+#[test]
+fn status_names_the_isolation_parameters_that_the_running_kernel_did_not_take() {
+    let machine = Machine::debian();
+    let line = "ro isolcpus=1 nohz_full=1-3 isolcpus=2 irqaffinity=0-1\n";
+    machine.write("proc/cmdline", line);
+    let status = status::status(&machine.host(), &machine.store()).unwrap();
+    let text = cpushield::report::boot_status_text(&status);
+    for said in [
+        "the kernel ignores isolcpus=2: isolcpus=1 comes first and names other CPUs",
+        "irqaffinity=0-1 sends interrupts to CPU 1, which isolcpus=1 isolates",
+    ] {
+        assert!(text.contains(said), "{text}");
+    }
+}
+
+#[test]
 fn files_that_are_not_understood_or_not_ours_are_left_alone() {
     let machine = Machine::debian();
     let plan = planned(&machine.host(), &Asked::default()).unwrap();
@@ -291,6 +339,70 @@ fn a_trial_boots_once_and_is_permanent_when_it_holds() {
             .collect::<Vec<_>>()
     };
     assert_eq!(boot(&before), boot(&now));
+}
+
+#[test]
+fn a_trial_boot_that_crashed_is_not_called_under_way() {
+    let machine = Machine::debian();
+    let plan = planned(&machine.host(), &Asked::default()).unwrap();
+    write::write(&machine.host(), &machine.store(), &plan, &on_trial()).unwrap();
+    let state = || status::status(&machine.host(), &machine.store()).unwrap();
+    assert_eq!(state().trial_state, Some(TrialState::Armed));
+    // Booted, but GRUB still has the entry for one boot.
+    machine.write("proc/sys/kernel/random/boot_id", "b2\n");
+    assert_eq!(state().trial_state, Some(TrialState::NotTaken));
+    // GRUB took it, it crashed before anything was concluded, and the old entry booted.
+    machine.save("next_entry", "");
+    machine.write("proc/sys/kernel/random/boot_id", "b3\n");
+    machine.write("proc/stat", "cpu  1 2 3\nbtime 1778335402\n");
+    let status = state();
+    assert_eq!(status.trial_state, Some(TrialState::FellBack { since_s: Some(1_778_335_402) }));
+    assert_eq!(status.differs, [""; 0]);
+    let text = cpushield::report::boot_status_text(&status);
+    let said = "Trial failed: cpushield-6.12.9-rt-amd64 was booted and the boot did not end well. \
+                The machine fell back: another entry runs since 2026-05-09 14:03:22 UTC.";
+    assert!(text.contains(said) && text.contains("cpushield undo --boot"), "{text}");
+    assert!(!text.contains("boot its entry"), "{text}");
+    // The same boot with the words is the trial itself.
+    machine.write("proc/cmdline", "ro nohz_full=1-3 rcu_nocbs=1-3 panic=30\n");
+    assert_eq!(state().trial_state, Some(TrialState::Booted));
+}
+
+#[test]
+fn where_no_parameter_applies_nothing_is_written_and_the_reason_is_given() {
+    let machine = Machine::with(&[("6.12.9-amd64", false)]);
+    machine.write("boot/config-6.12.9-amd64", "# CONFIG_NO_HZ_FULL is not set\nCONFIG_HZ=250\n");
+    let before = machine.files();
+    let plan = planned(&machine.host(), &Asked::default()).unwrap();
+    assert_eq!(words(&plan), [""; 0]);
+    let refused = write::write(&machine.host(), &machine.store(), &plan, &How::default());
+    let preview = write::preview(&machine.host(), &plan, false).map(drop);
+    for error in [refused.unwrap_err(), preview.unwrap_err()] {
+        let said = error.to_string();
+        assert!(said.contains("nohz-full: built without CONFIG_NO_HZ_FULL"), "{said}");
+        assert!(said.contains("rcu-nocbs: built without CONFIG_RCU_NOCB_CPU"), "{said}");
+    }
+    let text = cpushield::report::boot_plan_text(&plan, 80);
+    assert!(text.contains("none applies") && !text.contains("gets them"), "{text}");
+    assert_eq!(before, machine.files());
+    // What the loader gives already is no such case, and writes nothing either.
+    let machine = Machine::debian();
+    let all = "GRUB_CMDLINE_LINUX=\"nohz_full=1-3 rcu_nocbs=1-3\"\n";
+    machine.write("etc/default/grub", all);
+    machine.update_grub();
+    let plan = planned(&machine.host(), &Asked::default()).unwrap();
+    assert_eq!(write::preview(&machine.host(), &plan, false).unwrap(), Default::default());
+    let written = write::write(&machine.host(), &machine.store(), &plan, &How::default()).unwrap();
+    assert_eq!(written.files, [""; 0]);
+}
+
+#[test]
+fn the_first_kernel_of_a_menu_is_not_called_the_newest() {
+    let machine = Machine::with(&[("6.12.9-amd64", false), ("6.1.4-amd64", false)]);
+    let plan = planned(&machine.host(), &Asked::default()).unwrap();
+    let text = cpushield::report::boot_plan_text(&plan, 200);
+    let said = "there is no PREEMPT_RT kernel: the first one of the menu gets the parameters";
+    assert!(text.contains(said) && !text.contains("newe"), "{text}");
 }
 
 #[test]

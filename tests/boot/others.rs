@@ -304,13 +304,13 @@ fn elsewhere_nothing_is_written_and_what_to_do_is_said() {
         ("run/ostree-booted", "rpm-ostree kargs --append-if-missing=nohz_full=2-3"),
         ("etc/kernel/proxmox-boot-uuids", "proxmox-boot-tool refresh"),
         ("boot/efi/EFI/Linux/x.efi", "/etc/kernel/cmdline: nohz_full=2-3"),
-        ("boot/grub/menu.lst", "line 3: kernel /vmlinuz-2.6-rtai ro nohz_full=2-3"),
+        ("boot/grub/menu.lst", "line 3: kernel /vmlinuz-5.4-rtai ro nohz_full=2-3"),
         ("etc/nothing", "cpushield status --boot"),
     ] {
         let machine = Machine::without_loader();
         machine.write(
             sign,
-            "title RT\nroot (hd0,0)\nkernel /vmlinuz-2.6-rtai ro\nkernel /vmlinuz-2.6 ro\n",
+            "title RT\nroot (hd0,0)\nkernel /vmlinuz-5.4-rtai ro\nkernel /vmlinuz-5.4 ro\n",
         );
         if sign.ends_with("bootc") {
             machine.write("run/ostree-booted", "");
@@ -319,7 +319,7 @@ fn elsewhere_nothing_is_written_and_what_to_do_is_said() {
         let plan = planned(&machine.host(), &asked(None)).unwrap();
         let said = plan.instructions.join("\n");
         assert!(said.contains(wanted), "{said}");
-        assert!(!said.contains("kernel /vmlinuz-2.6 ro"), "{said}");
+        assert!(!said.contains("kernel /vmlinuz-5.4 ro"), "{said}");
         let error =
             write::write(&machine.host(), &machine.store(), &plan, &How::default()).unwrap_err();
         assert!(matches!(error, BootError::ByHand { .. }), "{error}");

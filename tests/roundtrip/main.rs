@@ -8,6 +8,7 @@ mod bench;
 mod cycle;
 mod hogs;
 mod journals;
+mod status;
 mod trees;
 mod workqueues;
 
@@ -192,7 +193,10 @@ fn what_somebody_else_changed_meanwhile_is_left_alone_and_told() {
     assert_eq!(drifted, ["/proc/irq/24/smp_affinity", "/proc/sys/vm/stat_interval"]);
     assert_eq!(bench.host().affinity(100).unwrap().to_string(), "0-3", "it was in the shield");
     let told = undone.steps.iter().filter_map(|step| step.note.as_deref());
-    assert_eq!(told.collect::<Vec<_>>(), ["tasks that ran in it and are now in /sys/fs/cgroup: 1"]);
+    assert_eq!(
+        told.collect::<Vec<_>>(),
+        ["1 task that ran in it is now in /sys/fs/cgroup: sshd (100)"]
+    );
     for kept in ["sys/vm/stat_interval", "irq/24/smp_affinity", "irq/24/smp_affinity_list"] {
         let path = Path::new("proc").join(kept);
         before.insert(path.clone(), now[&path].clone());

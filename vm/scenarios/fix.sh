@@ -6,7 +6,7 @@
 . /host/lib.sh
 needs apply undo verify
 grep -q nohz_full= /proc/cmdline && prepared=1 || prepared=''
-status "without a shield there is nothing to fix" 2 cpushield verify --fix --cpus 3 --for 1s
+status "without a shield there is nothing to fix" 3 cpushield verify --fix --cpus 3 --for 1s
 snapshot /tmp/before
 status "apply shields CPU 3" 0 cpushield apply --cpus 3
 

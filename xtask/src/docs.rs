@@ -1,8 +1,10 @@
-//! `docs/tunables.md`, `docs/boot.md` and `docs/causes.md` from the catalogues in the tool, and the
-//! schemas of what it prints with `--json` from the definitions of the documents.
+//! `docs/tunables.md`, `docs/boot.md`, `docs/causes.md` and `docs/witnesses.md` from the catalogues
+//! in the tool, and the schemas of what it prints with `--json` from the definitions of the
+//! documents.
 
 use cpushield::boot::parameters::{Offer, PARAMETERS};
 use cpushield::causes::Cause;
+use cpushield::causes::topics::TOPICS;
 use cpushield::change::When;
 use cpushield::cli::report::Bundle;
 use cpushield::cli::verify::Shown;
@@ -29,11 +31,12 @@ pub fn write(dir: &Path) -> io::Result<()> {
 }
 
 /// Names and texts of the generated documents.
-fn files() -> [(&'static str, String); 10] {
+fn files() -> [(&'static str, String); 11] {
     [
         ("tunables.md", tunables()),
         ("boot.md", boot()),
         ("causes.md", causes()),
+        ("witnesses.md", witnesses()),
         ("verify.schema.json", schema::<Shown<'_>>("cpushield verify --json")),
         ("fix.schema.json", schema::<Fixed>("cpushield verify --fix --json")),
         ("latency.schema.json", schema::<Latency>("cpushield latency --json")),
@@ -88,6 +91,14 @@ fn tunables() -> String {
 
 /// Where parameters are written, for `docs/boot.md`.
 const LOADERS: &str = include_str!("loaders.md");
+
+/// What sees each class of entries, for `docs/witnesses.md`.
+const WITNESSES: &str = include_str!("witnesses.md");
+
+fn witnesses() -> String {
+    let table = cpushield::verify::table_of_classes();
+    format!("# Witnesses of `verify`\n\n{NOTE}\n\n{WITNESSES}\n{table}")
+}
 
 fn boot() -> String {
     let mut text = format!(
@@ -155,12 +166,19 @@ fn causes() -> String {
     for cause in Cause::ALL {
         text.push_str(&format!("| [{cause}](#{cause}) | {} | {} |\n", cause.summary(), by(*cause)));
     }
+    for topic in TOPICS {
+        let (name, summary) = (topic.name, topic.summary);
+        text.push_str(&format!("| [{name}](#{name}) | {summary} | see there |\n"));
+    }
     for cause in Cause::ALL {
         text.push_str(&format!(
             "\n## {cause}\n\n{}\n\nRemoved by: {}.\n",
             cause.page(),
             by(*cause)
         ));
+    }
+    for topic in TOPICS {
+        text.push_str(&format!("\n## {}\n\n{}\n", topic.name, topic.text));
     }
     text
 }

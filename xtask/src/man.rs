@@ -1,38 +1,14 @@
 //! Man pages and completions from the command definitions, with the sections clap does not know.
 
-use clap::CommandFactory;
 use clap_complete::Shell;
+use cpushield::cli::help;
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::process::Command;
 
-/// Sections that every page ends with.
-const TAIL: &str = ".SH EXIT STATUS
-.TP
-.B 0
-done; the shield holds
-.TP
-.B 1
-it does not hold, or the evidence does not carry a claim
-.TP
-.B 2
-the command line, a policy or a plan is wrong
-.TP
-.B 3
-this machine cannot
-.TP
-.B 4
-failed, and everything was undone
-.TP
-.B 5
-failed, and not everything could be undone; the journal is kept
-.TP
-.B 70
-a defect of cpushield
-.PP
-.B cpushield run
-passes the exit status of the program through.
-.SH FILES
+/// Section that every page ends with.
+const FILES: &str = ".SH FILES
 .TP
 .I /var/lib/cpushield/journal.jsonl
 the originals of everything that was changed; there while a shield is up
@@ -44,30 +20,99 @@ what the user wants
 /// Writes `cpushield.1` and a page for each subcommand.
 pub fn pages(dir: &Path) -> io::Result<()> {
     fs::create_dir_all(dir)?;
-    let mut command = cpushield::cli::Cli::command();
+    let mut command = cpushield::cli::command();
     command.build();
-    page(dir, &command)?;
+    page(dir, &command, None)?;
     for sub in
         command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help")
     {
-        page(dir, sub)?;
+        page(dir, sub, Some(sub.get_name()))?;
     }
     Ok(())
 }
 
-fn page(dir: &Path, command: &clap::Command) -> io::Result<()> {
-    let name = command.get_display_name().unwrap_or(command.get_name()).to_owned();
+fn page(dir: &Path, command: &clap::Command, name: Option<&str>) -> io::Result<()> {
+    let file = command.get_display_name().unwrap_or(command.get_name()).to_owned();
+    let man = clap_mangen::Man::new(command.clone())
+        .title(&file)
+        .date(date())
+        .source(format!("cpushield {}", command.get_version().unwrap_or_default()))
+        .manual("User Commands");
     let mut text = Vec::new();
-    clap_mangen::Man::new(command.clone()).title(&name).render(&mut text)?;
-    text.extend_from_slice(TAIL.as_bytes());
-    fs::write(dir.join(format!("{name}.1")), text)
+    man.render_title(&mut text)?;
+    man.render_name_section(&mut text)?;
+    text.extend_from_slice(synopsis(command, name).as_bytes());
+    man.render_description_section(&mut text)?;
+    man.render_options_section(&mut text)?;
+    if command.has_subcommands() {
+        man.render_subcommands_section(&mut text)?;
+    }
+    text.extend_from_slice(tail(name).as_bytes());
+    fs::write(dir.join(format!("{file}.1")), text)
+}
+
+/// The usage as the help shows it: with what each option takes.
+fn synopsis(command: &clap::Command, name: Option<&str>) -> String {
+    let usage = command.clone().render_usage().to_string();
+    let usage = usage.trim_start_matches("Usage:").trim();
+    let mut text = ".SH SYNOPSIS\n".to_owned();
+    for line in usage.lines() {
+        text.push_str(&format!("{}\n.br\n", roff(line.trim())));
+    }
+    // An option of one subcommand has its value named here, too.
+    if name.is_some() {
+        for arg in command.get_arguments().filter(|arg| !arg.is_hide_set()) {
+            let Some(long) = arg.get_long().filter(|_| arg.get_action().takes_values()) else {
+                continue;
+            };
+            let values = arg.get_value_names().unwrap_or_default();
+            let values: Vec<String> = values.iter().map(|it| format!("<{it}>")).collect();
+            text.push_str(&format!(
+                "[{} {}]\n",
+                roff(&format!("--{long}")),
+                roff(&values.join(" "))
+            ));
+        }
+    }
+    text
+}
+
+/// Examples and exit codes.
+fn tail(name: Option<&str>) -> String {
+    let mut text = ".SH EXAMPLES\n".to_owned();
+    for (command, what) in help::examples(name) {
+        text.push_str(&format!(".TP\n.B {}\n{}\n", roff(command), roff(what)));
+    }
+    text.push_str(".SH EXIT STATUS\n");
+    for (code, what) in help::exit_codes(name) {
+        text.push_str(&format!(".TP\n.B {code}\n{}\n", roff(what)));
+    }
+    if name.is_none() {
+        text.push_str(".PP\n.B cpushield run\npasses the exit status of the program through.\n");
+    }
+    text + FILES
+}
+
+/// Text that means nothing to troff.
+fn roff(text: &str) -> String {
+    let text = text.replace('\\', "\\e").replace('-', "\\-");
+    if text.starts_with(['.', '\'']) { format!("\\&{text}") } else { text }
+}
+
+/// The day of the last commit, or no date where there is none: the same source makes the same page.
+fn date() -> String {
+    let git = Command::new("git").args(["log", "-1", "--format=%cs"]).output();
+    git.map_or_else(
+        |_| String::new(),
+        |done| String::from_utf8_lossy(&done.stdout).trim().to_owned(),
+    )
 }
 
 /// Writes the completions.
 pub fn completions(dir: &Path) -> io::Result<()> {
     fs::create_dir_all(dir)?;
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-        clap_complete::generate_to(shell, &mut cpushield::cli::Cli::command(), "cpushield", dir)?;
+        clap_complete::generate_to(shell, &mut cpushield::cli::command(), "cpushield", dir)?;
     }
     Ok(())
 }

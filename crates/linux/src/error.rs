@@ -1,6 +1,7 @@
 //! The one error of the kernel boundary: what was tried, on which file, with which value, and why
 //! it failed.
 
+use crate::regular::{FileKind, OpenError};
 use std::fmt;
 use std::io;
 
@@ -82,6 +83,17 @@ pub enum Cause {
         /// Its number, when it has written it already.
         pid: Option<u32>,
     },
+    /// Something else lies where a regular file should be.
+    NotRegular(FileKind),
+}
+
+impl From<OpenError> for Cause {
+    fn from(error: OpenError) -> Cause {
+        match error {
+            OpenError::Io(source) => Cause::Io(source),
+            OpenError::Not(kind) => Cause::NotRegular(kind),
+        }
+    }
 }
 
 /// A failed access to the machine.
@@ -105,6 +117,12 @@ impl Error {
     #[must_use]
     pub fn io(verb: Verb, path: &str, source: io::Error) -> Error {
         Error { verb, path: path.to_owned(), value: None, cause: Cause::Io(source) }
+    }
+
+    /// Why a file was not opened.
+    #[must_use]
+    pub fn open(verb: Verb, path: &str, error: OpenError) -> Error {
+        Error { verb, path: path.to_owned(), value: None, cause: error.into() }
     }
 
     /// The kernel's answer as an error number.
@@ -145,7 +163,7 @@ impl Error {
     pub fn errno(&self) -> Option<i32> {
         match &self.cause {
             Cause::Io(source) => source.raw_os_error(),
-            Cause::Malformed { .. } | Cause::Stopped | Cause::Said(_) | Cause::Held { .. } => None,
+            _ => None,
         }
     }
 
@@ -221,6 +239,7 @@ impl Error {
             Cause::Said(words) => words.clone(),
             Cause::Held { pid: Some(pid) } => format!("process {pid} is at work on it"),
             Cause::Held { pid: None } => "another process is at work on it".to_owned(),
+            Cause::NotRegular(kind) => format!("it is {kind}, not a regular file"),
         }
     }
 }
@@ -239,7 +258,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.cause {
             Cause::Io(source) => Some(source),
-            Cause::Malformed { .. } | Cause::Stopped | Cause::Said(_) | Cause::Held { .. } => None,
+            _ => None,
         }
     }
 }

@@ -73,9 +73,10 @@ impl Host {
             file.set_permissions(fs::Permissions::from_mode(access.mode))?;
             file.sync_all()
         };
-        whole::put(&place, &new, 0o600, &mut fill)
+        let answer = whole::put(&place, &new, 0o600, &mut fill)
             .and_then(|()| whole::sync_dir_of(&place))
-            .map_err(|e| Error::io(Verb::Write, path, e))
+            .map_err(|e| Error::io(Verb::Write, path, e));
+        self.logged(Verb::Write, path, None, answer)
     }
 
     /// Removes a file, which is so on the disk when this returns. One that is not there is fine.
@@ -88,7 +89,7 @@ impl Host {
         let fail = |e| Error::io(Verb::Remove, path, e);
         match fs::remove_file(&place) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-            answer => answer.map_err(fail)?,
+            answer => self.logged(Verb::Remove, path, None, answer.map_err(fail))?,
         }
         whole::sync_dir_of(&place).map_err(fail)
     }

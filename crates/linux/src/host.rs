@@ -2,10 +2,16 @@
 //! touches the machine: the live one, or a recorded directory on which reads and writes land
 //! instead. Nothing else in the project opens a kernel file.
 
+mod writer;
+
+pub use writer::Writer;
+
 use crate::calls::{comes_at_once, open};
 use crate::cpuset::CpuSet;
-use crate::error::{Cause, Error, Result, Verb, errno_name, errno_number};
+use crate::error::{Cause, Error, Result, Verb, errno_name};
+use crate::event_log::EventLog;
 use crate::record::Recorder;
+use crate::root_dir::{self, RootDir, parse_errors};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
@@ -37,44 +43,21 @@ thread_local! {
 #[derive(Debug)]
 pub struct Host {
     root: PathBuf,
+    /// The directory of a recorded machine; `None` for the live one.
+    recorded: Option<RootDir>,
     live: bool,
+    /// Whether the errors of a recorded machine are known.
+    has_errors: bool,
     /// Errors that a recorded machine answers, as the live one did.
     errors: Mutex<BTreeMap<(Verb, String), i32>>,
     recorder: Option<Recorder>,
+    /// Where every access is noted.
+    pub(crate) log: Option<EventLog>,
     fault: Option<Fault>,
     writes: AtomicUsize,
+    operations: AtomicUsize,
     /// Who answers for the programs of a recorded machine.
     pub(crate) answers: crate::programs::Answers,
-}
-
-/// A kernel file that is opened once for many writes; see [`Host::writer`].
-#[derive(Debug)]
-pub struct Writer<'a> {
-    host: &'a Host,
-    path: &'a str,
-    file: Option<fs::File>,
-}
-
-impl Writer<'_> {
-    /// Writes a value, as [`Host::write`] does.
-    ///
-    /// # Errors
-    /// The kernel's answer, with the value.
-    pub fn write(&mut self, value: &str) -> Result<()> {
-        if !self.host.live {
-            return self.host.write(self.path, value);
-        }
-        let fail = |e| Error::io(Verb::Write, self.path, e).with_value(value);
-        self.host.before_write(Verb::Write, self.path).map_err(|e| e.with_value(value))?;
-        let file = match &mut self.file {
-            Some(file) => file,
-            none => {
-                let file = open(&self.host.place(self.path), libc::O_WRONLY);
-                none.insert(file.map_err(fail)?)
-            }
-        };
-        file.write_all(value.as_bytes()).map_err(fail)
-    }
 }
 
 /// What a test wants to happen at the n-th write (counted from 0).
@@ -98,7 +81,7 @@ impl Host {
     /// The machine this runs on.
     #[must_use]
     pub fn live() -> Host {
-        Host::at(PathBuf::from("/"), true)
+        Host::at(PathBuf::from("/"), None)
     }
 
     /// A directory made by `survey --record` (or any copy of `/proc` and `/sys`).
@@ -108,23 +91,31 @@ impl Host {
     pub fn recorded(dir: &Path) -> Result<Host> {
         let name = dir.display().to_string();
         let root = dir.canonicalize().map_err(|e| Error::io(Verb::Read, &name, e))?;
-        let host = Host::at(root, false);
+        let dir = RootDir::open(&root).map_err(|e| Error::io(Verb::Read, &name, e))?;
+        let mut host = Host::at(root, Some(dir));
         match host.read_file(ERRORS_FILE) {
-            Ok(text) => *host.lock_errors() = parse_errors(&String::from_utf8_lossy(&text))?,
+            Ok(text) => {
+                *host.lock_errors() = parse_errors(&String::from_utf8_lossy(&text))?;
+                host.has_errors = true;
+            }
             Err(error) if error.is_absent() => {}
             Err(error) => return Err(error),
         }
         Ok(host)
     }
 
-    fn at(root: PathBuf, live: bool) -> Host {
+    fn at(root: PathBuf, recorded: Option<RootDir>) -> Host {
         Host {
             root,
-            live,
+            live: recorded.is_none(),
+            recorded,
+            has_errors: false,
             errors: Mutex::default(),
             recorder: None,
+            log: None,
             fault: None,
             writes: AtomicUsize::new(0),
+            operations: AtomicUsize::new(0),
             answers: crate::programs::Answers::default(),
         }
     }
@@ -134,7 +125,7 @@ impl Host {
     /// # Errors
     /// `dir` cannot be made or is not empty.
     pub fn recording(mut self, dir: &Path) -> Result<Host> {
-        let tried = self.live || self.place(ERRORS_FILE).is_file();
+        let tried = self.live || self.has_errors;
         self.recorder = Some(Recorder::new(dir, &self.root, tried)?);
         Ok(self)
     }
@@ -178,6 +169,17 @@ impl Host {
         self.writes.load(Ordering::Relaxed)
     }
 
+    /// How often the machine was asked or told something so far: files and links read, looked for
+    /// or written, and directories listed.
+    #[must_use]
+    pub fn operations(&self) -> usize {
+        self.operations.load(Ordering::Relaxed)
+    }
+
+    fn count_operation(&self) {
+        self.operations.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Where `path` of the machine lies for this process.
     pub(crate) fn place(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
@@ -201,7 +203,7 @@ impl Host {
     /// and for a directory that this program did not record, which has no `errors.tsv`.
     #[must_use]
     pub fn tried(&self, verb: Verb, path: &str) -> Option<Result<()>> {
-        if self.live || !self.place(ERRORS_FILE).is_file() {
+        if self.live || !self.has_errors {
             return None;
         }
         Some(self.recorded_error(verb, path))
@@ -217,7 +219,7 @@ impl Host {
         let path = format!("/dev/cpu/{cpu}/msr");
         let answer = self.recorded_error(Verb::Read, &path).and_then(|()| {
             let fail = |e| Error::io(Verb::Read, &path, e);
-            let file = fs::File::open(self.inside(Verb::Read, &path)?).map_err(fail)?;
+            let file = self.open_to_read(&path).map_err(fail)?;
             let mut bytes = [0; 8];
             // A recording keeps the eight bytes alone.
             let offset = if self.live { MSR_SMI_COUNT } else { 0 };
@@ -256,6 +258,7 @@ impl Host {
     /// The kernel's answer.
     pub fn read_bytes(&self, path: &str) -> Result<Vec<u8>> {
         let answer = self.recorded_error(Verb::Read, path).and_then(|()| self.read_file(path));
+        let answer = self.logged(Verb::Read, path, None, answer);
         match (&answer, &self.recorder) {
             (Ok(bytes), Some(recorder)) => recorder.save_file(path, bytes),
             (Err(error), Some(_)) if !error.is_absent() => self.note_error(error),
@@ -278,20 +281,19 @@ impl Host {
         if !self.live || self.recorder.is_some() {
             return self.read_bytes(path);
         }
-        let fail = |e| Error::io(Verb::Read, path, e);
-        let mut file = open(&self.place(path), libc::O_RDONLY).map_err(fail)?;
-        CHUNK.with_borrow_mut(|chunk| {
+        let answer = CHUNK.with_borrow_mut(|chunk| {
             chunk.resize(CHUNK_BYTES, 0);
-            let n = file.read(chunk).map_err(fail)?;
-            Ok(chunk[..n].to_vec())
-        })
+            let mut file = self.open_to_read(path)?;
+            file.read(chunk).map(|n| chunk[..n].to_vec())
+        });
+        self.logged(Verb::Read, path, None, answer.map_err(|e| Error::io(Verb::Read, path, e)))
     }
 
     fn read_file(&self, path: &str) -> Result<Vec<u8>> {
-        let place = self.inside(Verb::Read, path)?;
         let fail = |e| Error::io(Verb::Read, path, e);
-        let mut file = open(&place, libc::O_RDONLY).map_err(fail)?;
-        let at_once = self.live && comes_at_once(path);
+        let mut file = self.open_to_read(path).map_err(fail)?;
+        // A recording has plain files, of which a short read is the end.
+        let at_once = !self.live || comes_at_once(path);
         CHUNK.with_borrow_mut(|chunk| {
             chunk.resize(CHUNK_BYTES, 0);
             let mut bytes = Vec::new();
@@ -314,17 +316,11 @@ impl Host {
         })
     }
 
-    /// The place of `path`, refusing links of a recording that lead out of it.
-    fn inside(&self, verb: Verb, path: &str) -> Result<PathBuf> {
-        let place = self.place(path);
-        if self.live {
-            return Ok(place);
-        }
-        let real = place.canonicalize().map_err(|e| Error::io(verb, path, e))?;
-        if real.starts_with(&self.root) {
-            Ok(real)
-        } else {
-            Err(Error::os(verb, path, libc::ENOENT))
+    fn open_to_read(&self, path: &str) -> io::Result<fs::File> {
+        self.count_operation();
+        match &self.recorded {
+            Some(dir) => dir.read(path),
+            None => open(&self.place(path), libc::O_RDONLY),
         }
     }
 
@@ -333,7 +329,8 @@ impl Host {
     /// # Errors
     /// The kernel's answer.
     pub fn list(&self, path: &str) -> Result<Vec<String>> {
-        let mut names = self.entries(path, |_| Ok(true))?;
+        let names = self.entries(path, false);
+        let mut names = self.logged(Verb::Read, path, None, names)?;
         if !self.live {
             names.retain(|name| name != KEPT_EMPTY);
         }
@@ -348,24 +345,19 @@ impl Host {
     /// # Errors
     /// The kernel's answer.
     pub fn groups_below(&self, path: &str) -> Result<Vec<String>> {
-        self.entries(path, |entry| Ok(entry.file_type()?.is_dir()))
+        self.entries(path, true)
     }
 
-    /// The names of the entries that are wanted, sorted.
-    fn entries(
-        &self,
-        path: &str,
-        wanted: impl Fn(&fs::DirEntry) -> io::Result<bool>,
-    ) -> Result<Vec<String>> {
+    /// The names in a directory, sorted.
+    fn entries(&self, path: &str, only_dirs: bool) -> Result<Vec<String>> {
         self.recorded_error(Verb::Read, path)?;
-        let fail = |e| Error::io(Verb::Read, path, e);
-        let mut names = Vec::new();
-        for entry in fs::read_dir(self.inside(Verb::Read, path)?).map_err(fail)? {
-            let entry = entry.map_err(fail)?;
-            if wanted(&entry).map_err(fail)? {
-                names.push(entry.file_name().to_string_lossy().into_owned());
-            }
-        }
+        self.count_operation();
+        let names = match &self.recorded {
+            Some(dir) => dir.list(path, only_dirs),
+            None => open(&self.place(path), libc::O_RDONLY | libc::O_DIRECTORY)
+                .and_then(|dir| root_dir::names(dir.into(), only_dirs)),
+        };
+        let mut names = names.map_err(|e| Error::io(Verb::Read, path, e))?;
         names.sort();
         Ok(names)
     }
@@ -376,7 +368,9 @@ impl Host {
     /// The kernel's answer.
     pub fn link(&self, path: &str) -> Result<String> {
         self.recorded_error(Verb::Read, path)?;
-        let target = fs::read_link(self.place(path)).map_err(|e| Error::io(Verb::Read, path, e))?;
+        self.count_operation();
+        let target = fs::read_link(self.place(path)).map_err(|e| Error::io(Verb::Read, path, e));
+        let target = self.logged(Verb::Read, path, None, target)?;
         let target = target.to_string_lossy().into_owned();
         if let Some(recorder) = &self.recorder {
             recorder.save_link(path);
@@ -397,7 +391,11 @@ impl Host {
     /// Whether something is there.
     #[must_use]
     pub fn exists(&self, path: &str) -> bool {
-        let there = self.inside(Verb::Read, path).is_ok_and(|place| place.exists());
+        self.count_operation();
+        let there = match &self.recorded {
+            Some(dir) => dir.has(path),
+            None => self.place(path).exists(),
+        };
         if there && let Some(recorder) = &self.recorder {
             recorder.save_presence(path, self.place(path).is_dir());
         }
@@ -406,6 +404,7 @@ impl Host {
 
     /// Every write of any kind passes here first: it counts, and a test's fault strikes.
     pub(crate) fn before_write(&self, verb: Verb, path: &str) -> Result<()> {
+        self.count_operation();
         let n = self.writes.fetch_add(1, Ordering::Relaxed);
         match self.fault {
             Some(Fault::Refuse { at, errno }) if n == at => Err(Error::os(verb, path, errno)),
@@ -425,7 +424,7 @@ impl Host {
         self.before_write(Verb::Write, path).map_err(|e| e.with_value(value))?;
         let answer =
             if self.live { self.write_live(path, value) } else { self.simulate(path, value) };
-        answer.map_err(|e| e.with_value(value))
+        self.logged(Verb::Write, path, Some(value), answer.map_err(|e| e.with_value(value)))
     }
 
     fn write_live(&self, path: &str, value: &str) -> Result<()> {
@@ -447,7 +446,9 @@ impl Host {
     /// The kernel's answer.
     pub fn make_dir(&self, path: &str) -> Result<()> {
         self.before_write(Verb::MakeDir, path)?;
-        fs::create_dir(self.place(path)).map_err(|e| Error::io(Verb::MakeDir, path, e))?;
+        let made = fs::create_dir(self.place(path));
+        let made = made.map_err(|e| Error::io(Verb::MakeDir, path, e));
+        self.logged(Verb::MakeDir, path, None, made)?;
         if self.live { Ok(()) } else { self.simulate_make_dir(path) }
     }
 
@@ -460,7 +461,9 @@ impl Host {
         if !self.live {
             self.simulate_remove_dir(path)?;
         }
-        fs::remove_dir(self.place(path)).map_err(|e| Error::io(Verb::Remove, path, e))
+        let removed = fs::remove_dir(self.place(path));
+        let removed = removed.map_err(|e| Error::io(Verb::Remove, path, e));
+        self.logged(Verb::Remove, path, None, removed)
     }
 
     /// Removes a file that this project made (a systemd drop-in, a state file).
@@ -469,25 +472,8 @@ impl Host {
     /// The kernel's answer.
     pub fn remove_file(&self, path: &str) -> Result<()> {
         self.before_write(Verb::Remove, path)?;
-        fs::remove_file(self.place(path)).map_err(|e| Error::io(Verb::Remove, path, e))
+        let removed = fs::remove_file(self.place(path));
+        let removed = removed.map_err(|e| Error::io(Verb::Remove, path, e));
+        self.logged(Verb::Remove, path, None, removed)
     }
-}
-
-fn parse_errors(text: &str) -> Result<BTreeMap<(Verb, String), i32>> {
-    let mut errors = BTreeMap::new();
-    for (i, line) in text.lines().enumerate() {
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let mut words = line.split('\t');
-        let entry = (|| {
-            let verb = Verb::from_word(words.next()?)?;
-            let path = words.next()?.to_owned();
-            Some(((verb, path), errno_number(words.next()?)?))
-        })();
-        let (key, errno) = entry
-            .ok_or_else(|| Error::malformed(ERRORS_FILE, i + 1, "verb, path and errno", line))?;
-        errors.insert(key, errno);
-    }
-    Ok(errors)
 }

@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::FromRawFd;
+use std::os::fd::{AsRawFd, FromRawFd};
 
 /// The first bytes of `struct perf_event_attr` (include/uapi/linux/perf_event.h), version 0; the
 /// rest stays zero.
@@ -27,11 +27,14 @@ struct Attr {
 
 const _: () = assert!(size_of::<Attr>() == 64);
 
-/// `PERF_TYPE_SOFTWARE` and `PERF_TYPE_RAW`.
+/// `PERF_TYPE_SOFTWARE`, `PERF_TYPE_TRACEPOINT` and `PERF_TYPE_RAW`.
 const SOFTWARE: u32 = 1;
+const TRACEPOINT: u32 = 2;
 const RAW: u32 = 4;
 /// The bit `pinned` of the flags: the event is counted all the time, or reading it ends at once.
 const PINNED: u64 = 1 << 2;
+/// `PERF_FORMAT_TOTAL_TIME_ENABLED`, `PERF_FORMAT_TOTAL_TIME_RUNNING` and `PERF_FORMAT_GROUP`.
+const GROUP_FORMAT: u64 = 1 | 1 << 1 | 1 << 3;
 
 /// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +54,31 @@ impl Event {
     pub const fn of_processor(number: u64) -> Event {
         Event { kind: RAW, config: number, flags: PINNED }
     }
+
+    /// A tracepoint, by the number after `ID:` in its `format` file. It is counted by the kernel
+    /// on its own (`perf_swevent_event()`, kernel/events/core.c, 4.17 to 7.2): neither
+    /// `tracing_on` nor the filters of a tracing instance have a say in it.
+    #[must_use]
+    pub const fn tracepoint(id: u16) -> Event {
+        Event { kind: TRACEPOINT, config: id as u64, flags: 0 }
+    }
+}
+
+/// `perf_event_open(2)` for any task on one CPU.
+fn open_on(cpu: usize, event: Event, read_format: u64, group: Option<&File>) -> io::Result<File> {
+    let Event { kind, config, flags } = event;
+    let attr = Attr { kind, size: 64, config, flags, read_format, ..Attr::default() };
+    let cpu = libc::c_int::try_from(cpu).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let group = group.map_or(-1, AsRawFd::as_raw_fd);
+    // SAFETY: `attr` is valid for reads of the size it states; the other arguments are numbers:
+    // any task, this CPU, a group's leader or none, close on exec.
+    let fd =
+        unsafe { libc::syscall(libc::SYS_perf_event_open, &raw const attr, -1, cpu, group, 8) };
+    match i32::try_from(fd) {
+        // SAFETY: a new file descriptor that nobody else owns.
+        Ok(fd) if fd >= 0 => Ok(unsafe { File::from_raw_fd(fd) }),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// An event of one CPU that is counted for as long as this exists.
@@ -66,18 +94,7 @@ impl CpuEvent {
     /// The kernel's answer: EACCES without the right (`perf_event_paranoid`), ENOSYS without perf,
     /// ENOENT or EOPNOTSUPP where the kernel cannot count it.
     pub fn open(cpu: usize, event: Event) -> io::Result<CpuEvent> {
-        let Event { kind, config, flags } = event;
-        let attr = Attr { kind, size: 64, config, flags, ..Attr::default() };
-        let cpu = libc::c_int::try_from(cpu).map_err(|_| io::ErrorKind::InvalidInput)?;
-        // SAFETY: `attr` is valid for reads of the size it states; the other arguments are numbers:
-        // any task, this CPU, no group, close on exec.
-        let fd =
-            unsafe { libc::syscall(libc::SYS_perf_event_open, &raw const attr, -1, cpu, -1, 8) };
-        match i32::try_from(fd) {
-            // SAFETY: a new file descriptor that nobody else owns.
-            Ok(fd) if fd >= 0 => Ok(CpuEvent { file: unsafe { File::from_raw_fd(fd) } }),
-            _ => Err(io::Error::last_os_error()),
-        }
+        open_on(cpu, event, 0, None).map(|file| CpuEvent { file })
     }
 
     /// How often it was since it was opened.
@@ -88,6 +105,57 @@ impl CpuEvent {
         let mut bytes = [0; 8];
         (&self.file).read_exact(&mut bytes)?;
         Ok(u64::from_ne_bytes(bytes))
+    }
+}
+
+/// Events of one CPU that are counted together for as long as this exists.
+#[derive(Debug)]
+pub struct EventGroup {
+    leader: File,
+    /// They count for as long as they are open.
+    _members: Vec<File>,
+    len: usize,
+}
+
+/// What the events of a group counted since they were opened.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GroupReading {
+    /// Nanoseconds for which the group was enabled; stops when its CPU goes offline.
+    pub enabled_ns: u64,
+    /// Nanoseconds for which it was counted.
+    pub running_ns: u64,
+    /// One count for each event, in the order in which they were given. Fewer where the kernel
+    /// took the group apart, which it does when its CPU goes offline (`perf_event_exit_cpu()`).
+    pub counts: Vec<u64>,
+}
+
+impl EventGroup {
+    /// Begins to count these events; there must be at least one.
+    ///
+    /// # Errors
+    /// As for [`CpuEvent::open`]; EMFILE where this process may not have so many files.
+    pub fn open(cpu: usize, events: &[Event]) -> io::Result<EventGroup> {
+        let (first, others) = events.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        let leader = open_on(cpu, *first, GROUP_FORMAT, None)?;
+        let members = others.iter().map(|event| open_on(cpu, *event, GROUP_FORMAT, Some(&leader)));
+        let members = members.collect::<io::Result<_>>()?;
+        Ok(EventGroup { leader, _members: members, len: events.len() })
+    }
+
+    /// Reads all of them at one moment. Interrupts the CPU once (`perf_event_read()` asks it by
+    /// `smp_call_function_single()`).
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub fn read(&self) -> io::Result<GroupReading> {
+        let mut bytes = vec![0; (3 + self.len) * 8];
+        let filled = (&self.leader).read(&mut bytes)?;
+        let mut words = bytes[..filled].chunks_exact(8).map(|word| {
+            u64::from_ne_bytes(word.try_into().unwrap_or_default()) // always 8 bytes
+        });
+        let mut next = || words.next().ok_or(io::ErrorKind::UnexpectedEof);
+        let (_, enabled_ns, running_ns) = (next()?, next()?, next()?);
+        Ok(GroupReading { enabled_ns, running_ns, counts: words.collect() })
     }
 }
 
@@ -118,5 +186,32 @@ mod tests {
         }
         let error = CpuEvent::open(usize::MAX, switches).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn a_group_is_read_at_one_moment() {
+        let switches = Event { kind: SOFTWARE, config: 3, flags: 0 };
+        let cpu = sched::affinity(0).unwrap().iter().next().unwrap();
+        let job = move || {
+            sched::set_affinity(0, &crate::CpuSet::one(cpu)).unwrap();
+            let group = EventGroup::open(cpu, &[switches, Event::CPU_CLOCK])?;
+            let before = group.read()?;
+            for _ in 0..20 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Ok::<_, io::Error>((before, group.read()?))
+        };
+        match std::thread::spawn(job).join().unwrap() {
+            Ok((before, after)) => {
+                assert_eq!((before.counts.len(), after.counts.len()), (2, 2));
+                assert!(after.counts[0] >= before.counts[0] + 20, "{before:?} {after:?}");
+                let enabled = after.enabled_ns - before.enabled_ns;
+                assert!(enabled >= 20_000_000, "{before:?} {after:?}");
+                assert_eq!(enabled, after.running_ns - before.running_ns);
+            }
+            Err(error) => println!("NOT RUN: no right to count, or no perf: {error}"),
+        }
+        let none = EventGroup::open(cpu, &[]).unwrap_err();
+        assert_eq!(none.kind(), io::ErrorKind::InvalidInput);
     }
 }

@@ -1,6 +1,6 @@
 //! Processes: fork, exec, wait, signals passed on, and whose rights a program has.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
@@ -156,6 +156,13 @@ pub fn speaks_utf8() -> bool {
     locale.ends_with("utf-8") || locale.ends_with("utf8")
 }
 
+/// The words this process was started with, as one line.
+#[must_use]
+pub fn command_line() -> String {
+    let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    words.collect::<Vec<_>>().join(" ")
+}
+
 /// The effective user of this process.
 #[must_use]
 pub fn effective_user() -> u32 {
@@ -272,6 +279,12 @@ pub fn spawn_self(arguments: &[&str]) -> io::Result<Child> {
         .stderr(Stdio::null())
         .process_group(0)
         .spawn()
+}
+
+/// The words of this program's command line, its name first.
+#[must_use]
+pub fn arguments() -> Vec<OsString> {
+    std::env::args_os().collect()
 }
 
 /// This process is killed when its parent ends. False when the parent has ended already.

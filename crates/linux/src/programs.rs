@@ -68,6 +68,11 @@ impl Host {
     /// # Errors
     /// There is no such program, or it cannot be started or ends with another status than 0.
     pub fn consult(&self, words: &[&str], input: &[u8]) -> Result<Said> {
+        let answer = self.run_program(words, input);
+        self.logged(Verb::Call, &words.join(" "), None, answer)
+    }
+
+    fn run_program(&self, words: &[&str], input: &[u8]) -> Result<Said> {
         let called = words.join(" ");
         let fail = |cause| Error { verb: Verb::Call, path: called.clone(), value: None, cause };
         let said = if self.is_live() {

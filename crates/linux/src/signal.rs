@@ -12,16 +12,22 @@ extern "C" fn note(signal: libc::c_int) {
 }
 
 /// From now on the stopping signals set the flag instead of ending the process. Blocking calls
-/// return with EINTR (no `SA_RESTART`), so that loops look at the flag soon.
+/// return with EINTR (no `SA_RESTART`), so that loops look at the flag soon. SIGHUP stays
+/// ignored where the caller ignores it, as nohup(1) does.
 ///
 /// # Errors
 /// The kernel's answer.
 pub fn catch_stops() -> io::Result<()> {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         // SAFETY: an all-zero sigaction is a valid value; the handler only stores to an atomic,
-        // which is async-signal-safe; both pointers are valid for the call.
+        // which is async-signal-safe; all pointers are valid for the calls.
         let answer = unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
+            match libc::sigaction(signal, std::ptr::null(), &raw mut action) {
+                0 if signal == libc::SIGHUP && action.sa_sigaction == libc::SIG_IGN => continue,
+                _ => {}
+            }
+            action = std::mem::zeroed();
             action.sa_sigaction = note as extern "C" fn(libc::c_int) as libc::sighandler_t;
             libc::sigaction(signal, &raw const action, std::ptr::null_mut())
         };

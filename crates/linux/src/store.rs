@@ -4,6 +4,8 @@
 //! a [`crate::Host`] shows.
 
 use crate::error::{Cause, Error, Result, Verb};
+use crate::event_log::{EventLog, logged};
+use crate::regular::{OpenError, open_regular};
 use crate::whole;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -25,6 +27,7 @@ const LOCK_WAIT: Duration = Duration::from_secs(10);
 pub struct Store {
     dir: PathBuf,
     room: Room,
+    log: Option<EventLog>,
 }
 
 /// How many more writes a test lets the disk take.
@@ -49,19 +52,27 @@ pub struct Lock {
     _file: File,
 }
 
+/// Who holds the lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LockHolder {
+    /// Its number; `None` when it has not written it yet.
+    pub pid: Option<i32>,
+}
+
 /// A file of the store that lines are added to.
 #[derive(Debug)]
 pub struct Appender {
     file: File,
     path: String,
     room: Room,
+    log: Option<EventLog>,
 }
 
 impl Store {
     /// The store in this directory. Nothing is touched yet.
     #[must_use]
     pub fn new(dir: &Path) -> Store {
-        Store { dir: dir.to_owned(), room: Room::default() }
+        Store { dir: dir.to_owned(), room: Room::default(), log: None }
     }
 
     /// The same store on a disk that takes so many writes more and is full then; for tests of what
@@ -69,6 +80,16 @@ impl Store {
     #[must_use]
     pub fn with_room_for(self, writes: usize) -> Store {
         Store { room: Room(Some(Arc::new(AtomicUsize::new(writes)))), ..self }
+    }
+
+    /// The same store; every access from now on is noted in this log.
+    #[must_use]
+    pub fn logging(self, log: Option<EventLog>) -> Store {
+        Store { log, ..self }
+    }
+
+    fn logged<T>(&self, verb: Verb, name: &str, answer: Result<T>) -> Result<T> {
+        logged(self.log.as_ref(), verb, &self.path(name), None, answer)
     }
 
     /// The path of one of its files.
@@ -112,20 +133,54 @@ impl Store {
         self.try_lock(&format!("{what}.{LOCK}"))
     }
 
+    /// The other process that holds the lock now; `None` when nobody does. Nothing is made and no
+    /// holder is disturbed: the look takes a shared lock for a moment.
+    ///
+    /// # Errors
+    /// The answer of the file system.
+    pub fn holder(&self) -> Result<Option<LockHolder>> {
+        let path = self.path(LOCK);
+        let mut file = match open_regular(&self.dir.join(LOCK), OpenOptions::new().read(true)) {
+            Ok(file) => file,
+            Err(OpenError::Io(e)) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(Error::open(Verb::Lock, &path, e)),
+        };
+        match file.try_lock_shared() {
+            Ok(()) => return Ok(None),
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(e)) => return Err(Error::io(Verb::Lock, &path, e)),
+        }
+        let mut text = String::new();
+        let _ = file.read_to_string(&mut text);
+        let pid: Option<i32> = text.trim().parse().ok();
+        if pid.is_some_and(|pid| u32::try_from(pid) == Ok(std::process::id())) {
+            return Ok(None);
+        }
+        // The number of the holder before may still be in the file.
+        let pid = pid.filter(|pid| Path::new(&format!("/proc/{pid}")).exists());
+        Ok(Some(LockHolder { pid }))
+    }
+
     fn try_lock(&self, name: &str) -> Result<Lock> {
+        self.logged(Verb::Lock, name, self.take_lock(name))
+    }
+
+    fn take_lock(&self, name: &str) -> Result<Lock> {
         self.make()?;
         let path = self.path(name);
         let fail = |e| Error::io(Verb::Lock, &path, e);
         let place = self.dir.join(name);
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let mut file = match options.open(&place) {
+        let mut file = match open_regular(&place, options) {
             // A lock needs no write (flock(2)): what was done before the file system became
             // read-only can be undone.
-            Err(e) if e.raw_os_error() == Some(libc::EROFS) => File::open(&place),
+            Err(OpenError::Io(e)) if e.raw_os_error() == Some(libc::EROFS) => {
+                open_regular(&place, OpenOptions::new().read(true))
+            }
             answer => answer,
         }
-        .map_err(fail)?;
+        .map_err(|e| Error::open(Verb::Lock, &path, e))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -154,11 +209,20 @@ impl Store {
     /// A file's bytes, or `None` when it is not there.
     ///
     /// # Errors
-    /// The answer of the file system.
+    /// The answer of the file system, or it is no regular file.
     pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        match fs::read(self.dir.join(name)) {
-            Ok(bytes) => Ok(Some(bytes)),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        self.logged(Verb::Read, name, self.read_file(name))
+    }
+
+    fn read_file(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        let mut file = match open_regular(&self.dir.join(name), OpenOptions::new().read(true)) {
+            Ok(file) => file,
+            Err(OpenError::Io(e)) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(Error::open(Verb::Read, &self.path(name), e)),
+        };
+        let mut bytes = Vec::new();
+        match file.read_to_end(&mut bytes) {
+            Ok(_) => Ok(Some(bytes)),
             Err(e) => Err(Error::io(Verb::Read, &self.path(name), e)),
         }
     }
@@ -189,7 +253,8 @@ impl Store {
             keep_room(file, bytes.len() as u64, spare)?;
             file.sync_all()
         };
-        whole::put(&self.dir.join(name), &new, 0o600, &mut fill).map_err(fail)?;
+        let answer = whole::put(&self.dir.join(name), &new, 0o600, &mut fill).map_err(fail);
+        self.logged(Verb::Write, name, answer)?;
         self.sync()
     }
 
@@ -198,12 +263,13 @@ impl Store {
     /// # Errors
     /// The answer of the file system.
     pub fn remove(&self, name: &str) -> Result<()> {
-        match fs::remove_file(self.dir.join(name)) {
+        let answer = match fs::remove_file(self.dir.join(name)) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => {
                 Err(Error::io(Verb::Remove, &self.path(name), e))
             }
             _ => Ok(()),
-        }
+        };
+        self.logged(Verb::Remove, name, answer)
     }
 
     /// Opens a file to add to it, after cutting it to its first `len` bytes (a line that a crash
@@ -215,11 +281,12 @@ impl Store {
         let path = self.path(name);
         let fail = |e| Error::io(Verb::Write, &path, e);
         self.room.take().map_err(fail)?;
-        let file = OpenOptions::new().append(true).open(self.dir.join(name)).map_err(fail)?;
+        let file = open_regular(&self.dir.join(name), OpenOptions::new().append(true))
+            .map_err(|e| Error::open(Verb::Write, &path, e))?;
         if file.metadata().map_err(fail)?.len() != len {
             file.set_len(len).map_err(fail)?;
         }
-        Ok(Appender { file, path, room: self.room.clone() })
+        Ok(Appender { file, path, room: self.room.clone(), log: self.log.clone() })
     }
 
     /// Renames `name` to the first of `prefix-1.suffix`, `prefix-2.suffix`, … that is free, and
@@ -242,10 +309,9 @@ impl Store {
         fs::rename(self.dir.join(name), self.dir.join(&new)).map_err(fail)?;
         // Nothing is added any more: room that was kept behind its end is free again (fallocate(2),
         // FALLOC_FL_KEEP_SIZE). It costs nothing but that room when this fails.
-        let _ = OpenOptions::new().append(true).open(self.dir.join(&new)).and_then(|file| {
-            let len = file.metadata()?.len();
-            file.set_len(len)
-        });
+        if let Ok(file) = open_regular(&self.dir.join(&new), OpenOptions::new().append(true)) {
+            let _ = file.metadata().and_then(|found| file.set_len(found.len()));
+        }
         Ok(self.path(&new))
     }
 
@@ -311,7 +377,8 @@ impl Appender {
     /// The answer of the file system.
     pub fn add(&mut self, bytes: &[u8]) -> Result<()> {
         let added = self.room.take().and_then(|()| self.file.write_all(bytes));
-        added.map_err(|e| Error::io(Verb::Write, &self.path, e))
+        let added = added.map_err(|e| Error::io(Verb::Write, &self.path, e));
+        logged(self.log.as_ref(), Verb::Write, &self.path, None, added)
     }
 
     /// Everything added is on the disk when this returns.
@@ -358,6 +425,36 @@ mod tests {
         );
         drop(held);
         store.lock().unwrap();
+    }
+
+    /// Under each of these names lies something that is no regular file.
+    fn make_others(dir: &Path) -> Vec<(&'static str, &'static str)> {
+        fs::create_dir(dir.join("directory")).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", dir.join("link")).unwrap();
+        std::os::unix::net::UnixListener::bind(dir.join("socket")).unwrap();
+        let status = std::process::Command::new("mkfifo").arg(dir.join("fifo")).status().unwrap();
+        assert!(status.success());
+        vec![
+            ("directory", "a directory"),
+            ("link", "a symbolic link"),
+            ("socket", "a socket"),
+            ("fifo", "a FIFO"),
+        ]
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_named_and_not_waited_for() {
+        let scratch = Scratch::new("store-others");
+        let store = Store::new(&scratch.0);
+        store.replace("a", b"one\n").unwrap();
+        for (name, kind) in make_others(&scratch.0) {
+            let reason = format!("it is {kind}, not a regular file");
+            assert_eq!(store.read(name).unwrap_err().reason(), reason);
+            assert_eq!(store.append(name, 0).unwrap_err().reason(), reason);
+            fs::rename(scratch.0.join(name), scratch.0.join("x.lock")).unwrap();
+            assert_eq!(store.claim("x").unwrap_err().reason(), reason);
+            store.archive("x.lock", name, "old").unwrap();
+        }
     }
 
     #[test]

@@ -66,6 +66,12 @@ pub fn name(number: u64) -> Option<&'static str> {
     names.split(' ').nth(usize::try_from(number - first).ok()?)
 }
 
+/// Whether a system call of any architecture has this name.
+#[must_use]
+pub fn is_known(name: &str) -> bool {
+    !name.is_empty() && [X86_64, ALL].iter().any(|names| names.split(' ').any(|it| it == name))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -44,6 +44,10 @@ impl Host {
     }
 
     fn ask_systemd(&self, name: &str, words: &[&str]) -> Result<String> {
+        self.logged(Verb::Call, name, None, self.call_systemctl(name, words))
+    }
+
+    fn call_systemctl(&self, name: &str, words: &[&str]) -> Result<String> {
         let fail = |e| Error::io(Verb::Call, name, e);
         let place = PLACES.iter().find(|place| self.place(place).exists());
         let place = place.ok_or_else(|| Error::os(Verb::Call, name, libc::ENOENT))?;

@@ -9,9 +9,11 @@ mod bell;
 mod cpu;
 mod ledger;
 mod pace;
+mod peaks;
 
 pub use bell::{Cord, Ear, Futex, Heard};
 pub use ledger::Ledger;
+pub use peaks::{MOMENT_NS, Peak};
 
 use crate::region::{Region, Use};
 use bell::Bell;
@@ -19,6 +21,7 @@ use bell::Bell;
 use cpu::cpu_number;
 use cpu::has_cpu_number;
 use pace::Pace;
+use peaks::Peaks;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -114,15 +117,13 @@ struct Slot {
 #[repr(C, align(64))]
 struct Line(AtomicU64);
 
-/// The shared memory of one thread. It is written by that thread alone, but for `stop`, `peak` and
+/// The shared memory of one thread. It is written by that thread alone, but for `stop`, `peaks` and
 /// who rings the bell.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Tally {
     /// Not 0: the thread is to end.
     stop: Line,
-    /// The longest since a reader last asked.
-    peak: Line,
     bell: Bell,
     /// 0 waiting, 1 running, 2 ended, 3 gave up, 4 and more failed with this number less 4.
     stage: AtomicU64,
@@ -143,6 +144,8 @@ pub struct Tally {
     /// Odd while `worst` is written.
     version: AtomicU64,
     worst: [Slot; WORST],
+    /// The longest of each moment that no reader took yet.
+    peaks: Peaks,
     counts: [AtomicU64; COUNTERS],
 }
 
@@ -263,10 +266,10 @@ impl Tally {
         self.samples.load(Ordering::Relaxed) > 0
     }
 
-    /// The longest since this was asked the last time; 0 when nothing came.
-    #[must_use]
-    pub fn take_peak(&self) -> u64 {
-        self.peak.0.swap(0, Ordering::Relaxed)
+    /// The longest of each moment since this was asked the last time, in no order; nothing of a
+    /// moment in which no event was due.
+    pub fn take_peaks(&self) -> impl Iterator<Item = Peak> {
+        self.peaks.take()
     }
 
     /// The figures as they are now. While its thread runs, they may be one event apart.
@@ -330,6 +333,8 @@ struct Book<'a> {
     terms: Terms,
     /// Among the longest from here on.
     bar: u64,
+    /// The number of the moment of the last event.
+    moment: u64,
     /// When the last event was seen; 0 before the first.
     last: u64,
     /// [`has_cpu_number`], asked once: in a guest the question costs an exit to the hypervisor.
@@ -362,9 +367,7 @@ impl Book<'_> {
         if late > tally.max.load(Ordering::Relaxed) {
             tally.max.store(late, Ordering::Relaxed);
         }
-        if late > tally.peak.0.load(Ordering::Relaxed) {
-            tally.peak.0.fetch_max(late, Ordering::Relaxed);
-        }
+        self.moment = tally.peaks.enter(self.moment, wake.due_ns - self.terms.from_ns, late);
         for (limit, over) in self.terms.limits_ns.iter().zip(&tally.over) {
             if *limit == 0 {
                 break;
@@ -421,7 +424,7 @@ impl Book<'_> {
 /// keep up, or the source fails.
 pub fn measure(source: &mut impl Source, tally: &Tally, terms: Terms) {
     tally.stage.store(1, Ordering::Release);
-    let mut book = Book { tally, terms, bar: 0, last: 0, knows_cpu: has_cpu_number() };
+    let mut book = Book { tally, terms, bar: 0, moment: 0, last: 0, knows_cpu: has_cpu_number() };
     let mut pace = Pace::default();
     let stage = loop {
         if tally.is_stopped() {
@@ -553,8 +556,17 @@ mod tests {
         // What comes after the late one comes soon.
         assert_eq!((figures.shortest_ns, figures.longest_ns), (500_501, 4_499_501));
         assert_eq!(board.tallies()[0].counts().map(|(_, count)| count).sum::<u64>(), 1000);
-        assert_eq!(board.tallies()[0].take_peak(), 3_500_000);
-        assert_eq!(board.tallies()[0].take_peak(), 0, "it was taken");
+        let mut peaks: Vec<Peak> = board.tallies()[0].take_peaks().collect();
+        peaks.sort_by_key(|peak| peak.at_ns);
+        // Events are due each millisecond: a hundred of them in each moment.
+        assert!(
+            peaks.windows(2).all(|pair| pair[1].at_ns == pair[0].at_ns + MOMENT_NS),
+            "{peaks:?}"
+        );
+        let longest = peaks.iter().max_by_key(|peak| peak.late_ns).unwrap();
+        assert_eq!(longest.late_ns, 3_500_000);
+        assert_eq!(longest.at_ns, (500_000_000 - TERMS.from_ns) / MOMENT_NS * MOMENT_NS);
+        assert_eq!(board.tallies()[0].take_peaks().count(), 0, "they were taken");
     }
 
     #[test]

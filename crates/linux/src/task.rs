@@ -299,8 +299,9 @@ impl Host {
         if !self.is_live() {
             return self.simulate_affinity(tid, cpus);
         }
-        crate::sched::set_affinity(tid, cpus)
-            .map_err(|e| Error::io(Verb::SetAffinity, &path, e).with_value(&list))
+        let answer = crate::sched::set_affinity(tid, cpus)
+            .map_err(|e| Error::io(Verb::SetAffinity, &path, e).with_value(&list));
+        self.logged(Verb::SetAffinity, &path, Some(&list), answer)
     }
 
     /// Keeps the calling thread on these CPUs from now on, so that it does not run on the CPUs it
@@ -336,8 +337,9 @@ impl Host {
         if !self.is_live() {
             return self.simulate_scheduling(tid, policy);
         }
-        crate::sched::set_policy(tid, policy)
-            .map_err(|e| Error::io(Verb::SetScheduling, &path, e).with_value(&value))
+        let answer = crate::sched::set_policy(tid, policy)
+            .map_err(|e| Error::io(Verb::SetScheduling, &path, e).with_value(&value));
+        self.logged(Verb::SetScheduling, &path, Some(&value), answer)
     }
 
     fn simulate_scheduling(&self, tid: i32, policy: Policy) -> Result<()> {

@@ -7,10 +7,14 @@
 //! An [`Instance`] is removed when it is dropped. What a killed run left behind is removed by the
 //! next one ([`sweep`]).
 
+mod instance_watch;
 mod pipe;
+mod settings;
 mod tracer;
 
+pub use instance_watch::{Access, InstanceWatch, Touch};
 pub use pipe::{Pipe, Stats};
+pub use settings::{Setting, changed_settings};
 pub use tracer::{TimerlatFile, list_for_tracer};
 
 use crate::cpuset::CpuSet;
@@ -304,6 +308,15 @@ impl<'h> Instance<'h> {
         self.write("options/stacktrace", "1")
     }
 
+    /// From now on a stack of the kernel is recorded behind this event alone. Linux before 5.18
+    /// writes it into the top-level buffer instead.
+    ///
+    /// # Errors
+    /// The kernel has no stacks, or refuses.
+    pub fn add_stack(&mut self, system: &str, event: &str) -> Result<()> {
+        self.write(&format!("events/{system}/{event}/trigger"), "stacktrace")
+    }
+
     /// Recording begins. Touches no other CPU.
     ///
     /// # Errors
@@ -387,18 +400,26 @@ fn usual_place(host: &Host) -> Option<&'static str> {
     PLACES.iter().copied().find(|root| host.exists(&format!("{root}/instances")))
 }
 
+/// The processes whose instances there are, by the number in the name.
+#[must_use]
+pub fn instance_owners(host: &Host) -> Vec<i32> {
+    let names = usual_place(host).and_then(|root| host.list(&format!("{root}/instances")).ok());
+    let names = names.unwrap_or_default();
+    names.iter().filter_map(|name| owner(name)?.try_into().ok()).collect()
+}
+
+/// The process that made an instance of ours.
+fn owner(name: &str) -> Option<u32> {
+    name.strip_prefix(INSTANCE)?.strip_prefix('-')?.split('-').next()?.parse().ok()
+}
+
 /// Removes instances of ours whose process is gone, and counts them. Those in use answer EBUSY and
 /// stay.
 pub fn remove_leftovers(host: &Host, root: &str) -> usize {
     let dir = format!("{root}/instances");
     let mut removed = 0;
     for name in host.list(&dir).unwrap_or_default() {
-        let pid = name
-            .strip_prefix(INSTANCE)
-            .and_then(|rest| rest.strip_prefix('-'))
-            .and_then(|rest| rest.split('-').next())
-            .and_then(|pid| pid.parse::<u32>().ok());
-        if let Some(pid) = pid
+        if let Some(pid) = owner(&name)
             && !host.exists(&format!("/proc/{pid}"))
         {
             removed += usize::from(host.remove_dir(&format!("{dir}/{name}")).is_ok());

@@ -17,8 +17,8 @@ pub const ID: &str = "cpushield-";
 pub enum Rule {
     /// PREEMPT_RT kernels, by their configuration: a name alone says nothing.
     Realtime,
-    /// The newest kernel.
-    Newest,
+    /// The first kernel of the menu; menus that sort their kernels have the newest one there.
+    First,
     /// Kernels whose version matches.
     Matching {
         /// A pattern of the shell: `*-rt-*`.
@@ -108,8 +108,8 @@ fn chosen(rule: &Rule) -> String {
         head -c 65536 \"/boot/vmlinuz-$1\" 2>/dev/null | grep -aq ' PREEMPT_RT '
     fi"
         .to_owned(),
-        // The first entry of 10_linux is that of the newest kernel.
-        Rule::Newest => "[ -z \"$seen\" ]".to_owned(),
+        // 10_linux lists its kernels by version, the newest first.
+        Rule::First => "[ -z \"$seen\" ]".to_owned(),
         Rule::Matching { glob } => format!("case $1 in ({glob}) : ;; (*) false ;; esac"),
     }
 }
@@ -154,7 +154,7 @@ mod tests {
     fn the_shell_takes_every_script() {
         let words = ["nohz_full=1-3".to_owned(), "isolcpus=managed_irq,1-3".to_owned()];
         for rule in
-            [Rule::Realtime, Rule::Newest, Rule::Matching { glob: "*-rt-[!a-c]?".to_owned() }]
+            [Rule::Realtime, Rule::First, Rule::Matching { glob: "*-rt-[!a-c]?".to_owned() }]
         {
             let script = script(&rule, &words);
             assert!(sh(&["-n"], &script).0, "{script}");

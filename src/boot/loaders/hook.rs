@@ -31,7 +31,7 @@ pub(super) fn script(rule: &Rule, words: &[String]) -> String {
     done
     head -c 65536 \"$2\" 2>/dev/null | grep -aq ' PREEMPT_RT '"
             .to_owned(),
-        Rule::Newest => {
+        Rule::First => {
             "[ \"$(printf '%s\\n' /lib/modules/* | sort -V | tail -n 1)\" = \"/lib/modules/$1\" ]"
                 .to_owned()
         }
@@ -142,7 +142,7 @@ mod tests {
         let glob = script_of(Rule::Matching { glob: "16.*".to_owned() });
         assert!(run(&glob, &dir, &["add", "16.99", "/e", plain]));
         assert_eq!(read("m-16.99.conf"), "options nohz_full=1-3 rcu_nocbs=1-3 root=UUID=a");
-        assert!(run(&script_of(Rule::Newest), &dir, &["add", "6.98", "/e", plain]));
+        assert!(run(&script_of(Rule::First), &dir, &["add", "6.98", "/e", plain]));
         assert_eq!(std::fs::read_dir(&entries).unwrap().count(), 3);
         std::fs::remove_dir_all(dir).unwrap();
     }

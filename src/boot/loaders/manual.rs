@@ -1,12 +1,15 @@
 //! Loaders that are not written: what to type, exactly, with the words of this plan.
 
+use crate::boot::grub::menu::version_of;
+use crate::boot::parameters::known_words;
 use cpushield_linux::Host;
+use cpushield_linux::text::kernel_version::KernelVersion;
 
 /// A sign of a loader, and what to do there.
 struct Manual {
     name: &'static str,
     signs: &'static [&'static str],
-    steps: fn(&Host, &str) -> Vec<String>,
+    steps: fn(&Host, &[String]) -> Vec<String>,
 }
 
 const MANUALS: &[Manual] = &[
@@ -16,8 +19,7 @@ const MANUALS: &[Manual] = &[
         steps: |host, words| {
             // An image that bootc alone updates: its kernels' lines come with it.
             if host.exists("/usr/bin/bootc") && !host.exists("/usr/bin/rpm-ostree") {
-                let list: Vec<String> =
-                    words.split_whitespace().map(|word| format!("{word:?}")).collect();
+                let list: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
                 return vec![
                     "in the source of the image: /usr/lib/bootc/kargs.d/10-cpushield.toml:"
                         .to_owned(),
@@ -27,8 +29,7 @@ const MANUALS: &[Manual] = &[
                 ];
             }
             let each = |verb: &str| {
-                let words = words.split_whitespace();
-                words.map(|word| format!(" --{verb}={word}")).collect::<String>()
+                words.iter().map(|word| format!(" --{verb}={word}")).collect::<String>()
             };
             vec![
                 format!("rpm-ostree kargs{}", each("append-if-missing")),
@@ -42,6 +43,7 @@ const MANUALS: &[Manual] = &[
         name: "proxmox-boot-tool",
         signs: &["/etc/kernel/proxmox-boot-uuids"],
         steps: |_, words| {
+            let words = words.join(" ");
             vec![
                 format!("with systemd-boot: add to the line of /etc/kernel/cmdline: {words}"),
                 format!(
@@ -56,6 +58,7 @@ const MANUALS: &[Manual] = &[
         name: "unified kernel images",
         signs: &["/efi/EFI/Linux", "/boot/EFI/Linux", "/boot/efi/EFI/Linux"],
         steps: |_, words| {
+            let words = words.join(" ");
             vec![
                 format!("add to the line of /etc/kernel/cmdline: {words}"),
                 "make the images anew: kernel-install add-all".to_owned(),
@@ -70,7 +73,7 @@ const MANUALS: &[Manual] = &[
 ];
 
 /// Copies of every line that loads an RT kernel, or else any kernel, with the words.
-fn menu_lst(host: &Host, words: &str) -> Vec<String> {
+fn menu_lst(host: &Host, words: &[String]) -> Vec<String> {
     let files = ["/boot/grub/menu.lst", "/boot/grub/grub.conf"];
     let Some((path, text)) = files.iter().find_map(|path| Some((path, host.read(path).ok()?)))
     else {
@@ -84,7 +87,12 @@ fn menu_lst(host: &Host, words: &str) -> Vec<String> {
     let wanted = kernels().filter(|(_, line)| !any_rt || line.contains("-rt"));
     let mut steps = vec![format!("in {path}, for the kernels that are to have them:")];
     for (index, line) in wanted {
-        steps.push(format!("line {}: {} {words}", index + 1, line.trim()));
+        let kernel = line.split_whitespace().nth(1).and_then(version_of);
+        let known = known_words(words, kernel.and_then(KernelVersion::of_release));
+        steps.push(match known.is_empty() {
+            true => format!("line {}: leave it, this kernel knows none of them", index + 1),
+            false => format!("line {}: {} {}", index + 1, line.trim(), known.join(" ")),
+        });
     }
     steps
 }
@@ -95,7 +103,7 @@ fn menu_lst(host: &Host, words: &str) -> Vec<String> {
 pub fn manual(host: &Host, words: &[String]) -> Option<(&'static str, Vec<String>)> {
     let there = |it: &&Manual| it.signs.iter().any(|sign| host.exists(sign));
     let found = MANUALS.iter().find(there)?;
-    Some((found.name, (found.steps)(host, &words.join(" "))))
+    Some((found.name, (found.steps)(host, words)))
 }
 
 /// Whether what looks like another loader's files is in truth kept by one of these.

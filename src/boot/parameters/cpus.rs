@@ -4,6 +4,7 @@ use super::{Offer, Parameter, Site};
 use crate::causes::Cause;
 use crate::change::Risk;
 use crate::tunables::{NOCBS_PAGE, NOHZ_PAGE};
+use cpushield_linux::text::kernel_version::KernelVersion;
 
 fn cpus(site: &Site) -> Option<String> {
     Some(site.cpus.to_string())
@@ -22,6 +23,7 @@ pub(super) const NOHZ_FULL: Parameter = Parameter {
     risk: Risk::Low,
     offer: Offer::Always,
     needs: &["CONFIG_NO_HZ_FULL"],
+    since: Some(KernelVersion::new(3, 10)),
     arches: &[],
     substitute: None,
     value: cpus,
@@ -36,6 +38,7 @@ pub(super) const RCU_NOCBS: Parameter = Parameter {
     risk: Risk::None,
     offer: Offer::Always,
     needs: &["CONFIG_RCU_NOCB_CPU"],
+    since: Some(KernelVersion::new(3, 8)),
     arches: &[],
     substitute: None,
     value: cpus,
@@ -56,6 +59,7 @@ Source: rcu_nocb_poll in kernel/rcu/tree_nocb.h (6.12); Documentation/admin-guid
     risk: Risk::Low,
     offer: Offer::Asked("housekeeping CPUs are woken all the time"),
     needs: &["CONFIG_RCU_NOCB_CPU"],
+    since: Some(KernelVersion::new(3, 8)),
     arches: &[],
     substitute: None,
     value: |_| None,
@@ -80,6 +84,7 @@ Source: irq_affinity_setup() in kernel/irq/irqdesc.c (6.12).",
     risk: Risk::Low,
     offer: Offer::ForNamedCpus,
     needs: &[],
+    since: None,
     arches: &[],
     substitute: Some("irq-affinity"),
     value: rest,
@@ -104,6 +109,7 @@ kernel/irq/manage.c (6.12).",
     risk: Risk::Low,
     offer: Offer::Asked("only where managed interrupts are on the shield"),
     needs: &["CONFIG_CPU_ISOLATION"],
+    since: None,
     arches: &[],
     substitute: None,
     value: |site| Some(format!("managed_irq,{}", site.cpus)),
@@ -123,6 +129,7 @@ Source: workqueue_unbound_cpus_setup() and wq_unbound_cpumask in kernel/workqueu
     risk: Risk::None,
     offer: Offer::Asked("nohz_full= does the same; for kernels without it"),
     needs: &[],
+    since: None,
     arches: &[],
     substitute: Some("workqueues"),
     value: rest,
@@ -142,6 +149,7 @@ Source: kthread() and housekeeping_cpumask(HK_TYPE_KTHREAD) in kernel/kthread.c 
     risk: Risk::None,
     offer: Offer::Never("mainline kernels do not know it; nohz_full= does the same"),
     needs: &[],
+    since: None,
     arches: &[],
     substitute: Some("kthreads"),
     value: rest,

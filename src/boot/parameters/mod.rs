@@ -9,6 +9,8 @@ mod watchdogs;
 use crate::causes::Cause;
 use crate::change::Risk;
 use cpushield_linux::CpuSet;
+use cpushield_linux::text::cmdline;
+use cpushield_linux::text::kernel_version::KernelVersion;
 use std::collections::BTreeMap;
 
 /// When a parameter is proposed.
@@ -43,6 +45,9 @@ pub struct Parameter {
     pub offer: Offer,
     /// Kernel options of which one must be set; none: every kernel knows it.
     pub needs: &'static [&'static str],
+    /// The first kernel that knows it, where its configuration cannot be read; `None`: older than
+    /// what this tool is for, or not known.
+    pub since: Option<KernelVersion>,
     /// Architectures that know it, as `uname -m` says; none: all.
     pub arches: &'static [&'static str],
     /// What does the same on the running kernel, if anything does.
@@ -90,6 +95,17 @@ pub fn named(name: &str) -> Option<&'static Parameter> {
     PARAMETERS.iter().copied().find(|parameter| parameter.name == name)
 }
 
+/// The words that a kernel of this version knows, as far as versions say so.
+pub fn known_words(words: &[String], version: Option<KernelVersion>) -> Vec<&str> {
+    let is_known = |word: &&str| {
+        let name = word.split('=').next().unwrap_or_default();
+        let parameter = PARAMETERS.iter().find(|it| cmdline::same_name(it.keyword, name));
+        let since = parameter.and_then(|it| it.since);
+        since.zip(version).is_none_or(|(since, version)| version >= since)
+    };
+    words.iter().map(String::as_str).filter(is_known).collect()
+}
+
 impl Parameter {
     /// The word for the command line.
     #[must_use]
@@ -100,17 +116,25 @@ impl Parameter {
         }
     }
 
-    /// Why a kernel does not know it; `None` when it does, or when its configuration is not there.
+    /// Why a kernel does not know it; `None` when it does, or when neither its configuration nor
+    /// its version is known. The configuration decides where it is there: distributions take
+    /// parameters over into older kernels.
     #[must_use]
     pub fn unknown_to(
         &self,
         config: &BTreeMap<String, String>,
         arch: Option<&str>,
+        version: Option<KernelVersion>,
     ) -> Option<String> {
         if let Some(arch) =
             arch.filter(|arch| !self.arches.is_empty() && !self.arches.contains(arch))
         {
             return Some(format!("{arch} has no such parameter"));
+        }
+        if let (true, Some(since), Some(version)) = (config.is_empty(), self.since, version)
+            && version < since
+        {
+            return Some(format!("it came with Linux {since}"));
         }
         let set = |option: &&&str| config.get(**option).is_some_and(|value| value == "y");
         if config.is_empty() || self.needs.is_empty() || self.needs.iter().any(|o| set(&o)) {
@@ -148,10 +172,11 @@ mod tests {
     fn a_kernel_without_the_option_is_said_so_and_one_without_a_configuration_is_not() {
         let config =
             |value: &str| BTreeMap::from([("CONFIG_NO_HZ_FULL".to_owned(), value.to_owned())]);
-        let why = |config: BTreeMap<_, _>| cpus::NOHZ_FULL.unknown_to(&config, Some("x86_64"));
+        let why =
+            |config: BTreeMap<_, _>| cpus::NOHZ_FULL.unknown_to(&config, Some("x86_64"), None);
         assert_eq!(why(config("y")), None);
         assert_eq!(why(BTreeMap::new()), None);
         assert_eq!(why(config("n")).unwrap(), "built without CONFIG_NO_HZ_FULL");
-        assert!(power::IDLE.unknown_to(&config("y"), Some("aarch64")).is_some());
+        assert!(power::IDLE.unknown_to(&config("y"), Some("aarch64"), None).is_some());
     }
 }

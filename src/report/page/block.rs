@@ -268,8 +268,19 @@ pub struct Curves {
     pub x: Axis,
     /// From bottom to top; always logarithmic.
     pub y: Axis,
+    /// How they are drawn.
+    pub stroke: Stroke,
     /// Curves that are drawn over each other.
     pub series: Vec<Curve>,
+}
+
+/// How curves are drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stroke {
+    /// Down to the axis, with the area below it filled: amounts, of which none is 0.
+    Area,
+    /// A line that is broken where nothing is known.
+    Line,
 }
 
 /// An axis.

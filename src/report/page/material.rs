@@ -41,8 +41,10 @@ pub struct Material {
     pub trials: Vec<Labelled<Trial>>,
     /// What is doubtful about the report itself.
     pub doubts: Vec<String>,
-    /// The words that made this report, for repeating it.
-    pub command: Vec<String>,
+    /// The name of the file that the report is written to, for repeating it.
+    pub output: Option<String>,
+    /// No document was given: it is about this machine and the shield in force.
+    pub live: bool,
 }
 
 /// A plan and what came of it.
@@ -58,9 +60,22 @@ pub struct Settings {
     pub undone: bool,
 }
 
+/// The command that watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// `verify`.
+    Verify,
+    /// `verify --fix`, one of its rounds.
+    Fix,
+    /// `try`, before its shield or under it.
+    Attempt,
+}
+
 /// What was watched, and what that means.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Look {
+    /// The command that watched.
+    pub origin: Origin,
     /// What was observed.
     pub evidence: Evidence,
     /// What that means; `None` where nobody judged.
@@ -94,12 +109,13 @@ impl Material {
     /// What `try` found: a plan that was undone, a look before it and one under it.
     pub fn add_attempt(&mut self, label: &str, attempt: Attempt) {
         let Attempt { plan, before, shielded, verdict, left, .. } = attempt;
-        let undone = left.is_empty();
+        let (undone, origin) = (left.is_empty(), Origin::Attempt);
         self.settings.push(Labelled::new(label, Settings { undone, ..Settings::planned(plan) }));
         let name =
             |what: &str| if label.is_empty() { what.into() } else { format!("{label}: {what}") };
-        self.looks.push(Labelled::new(name("before"), Look { evidence: before, verdict: None }));
-        let look = Look { evidence: shielded, verdict: Some(verdict) };
+        self.looks
+            .push(Labelled::new(name("before"), Look { origin, evidence: before, verdict: None }));
+        let look = Look { origin, evidence: shielded, verdict: Some(verdict) };
         self.looks.push(Labelled::new(name("shielded"), look));
         let left = left.into_iter().map(|what| format!("{label}: not put back: {what}"));
         self.doubts.extend(left);
@@ -115,7 +131,7 @@ impl Material {
                 _ => continue,
             };
             let (evidence, verdict) = (round.evidence.clone(), Some(round.verdict.clone()));
-            let look = Look { evidence, verdict };
+            let look = Look { origin: Origin::Fix, evidence, verdict };
             self.looks.push(Labelled::new(format!("{label}: {when}"), look));
         }
         self.fixes.push(Labelled::new(label, fixed));

@@ -14,7 +14,7 @@ mod words;
 pub use block::{Picture, Report, Tone};
 pub use html::page;
 pub use markdown::markdown;
-pub use material::{Labelled, Look, Material, Settings};
+pub use material::{Labelled, Look, Material, Origin, Settings};
 pub use sections::report;
 pub use svg::alone as picture;
 pub use terminal::terminal;

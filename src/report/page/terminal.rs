@@ -5,7 +5,7 @@ use super::block::{
     Amount, Bars, Block, Cell, Curve, Curves, Drawing, Map, Picture, Report, Role, Table, Tone,
 };
 use super::words;
-use crate::report::table::{Align, fit, fold};
+use crate::report::table::{Align, fit, fold, fold_shell};
 
 /// Gives a few words the colour of what they mean.
 pub type Paint<'a> = &'a dyn Fn(Tone, &str) -> String;
@@ -51,7 +51,7 @@ impl Look<'_> {
         };
         match block {
             Block::Text(text) => fold(&format!("{}\n", safe(text)), self.width),
-            Block::Heading(text) => format!("\n{}\n", safe(text)),
+            Block::Heading(text) => fold(&format!("\n{}\n", safe(text)), self.width),
             Block::Cards(cards) => {
                 let mut text = String::new();
                 for card in cards {
@@ -69,19 +69,23 @@ impl Look<'_> {
                 fold(&text, self.width)
             }
             Block::Doubts { title, items } => {
-                format!("\n{}\n{}", (self.paint)(Tone::Doubt, &format!("? {title}")), list(items))
+                let title = (self.paint)(Tone::Doubt, &format!("? {}", safe(title)));
+                fold(&format!("\n{title}\n"), self.width) + &list(items)
             }
             Block::Table(table) => self.table(table),
             Block::Picture(picture) => self.picture(picture),
             Block::Code { caption, text } => {
-                let lines: String =
-                    text.lines().map(|line| format!("  {}\n", safe(line))).collect();
-                format!("\n{}:\n{lines}", safe(caption))
+                let lines = text.lines().map(|line| match line.starts_with("cpushield ") {
+                    true => fold_shell(&safe(line), 2, self.width),
+                    false => fold(&format!("  {}\n", safe(line)), self.width),
+                });
+                let lines: String = lines.collect();
+                fold(&format!("\n{}:\n", safe(caption)), self.width) + &lines
             }
             Block::List(items) => list(items),
             // What is folded on a page is left out here: --json and the page have it.
             Block::Fold { title, .. } => {
-                format!("\n{} (on the page: -o report.html)\n", safe(title))
+                fold(&format!("\n{} (on the page: -o report.html)\n", safe(title)), self.width)
             }
         }
     }
@@ -94,17 +98,18 @@ impl Look<'_> {
             .collect();
         let mut rows = vec![table.columns.iter().map(|column| column.name.clone()).collect()];
         rows.extend(table.rows.iter().map(|row| row.iter().map(words_of).collect::<Vec<_>>()));
-        format!("\n{}\n{}", safe(&table.caption), fit("  ", &columns, &rows, self.width))
+        let caption = fold(&format!("\n{}\n", safe(&table.caption)), self.width);
+        caption + &fit("  ", &columns, &rows, self.width)
     }
 
     fn picture(&self, picture: &Picture) -> String {
         let drawn = match &picture.drawing {
-            Drawing::Map(map) => self::map(map),
+            Drawing::Map(map) => fold(&self::map(map), self.width),
             Drawing::Bars(bars) => self.bars(bars),
             Drawing::Curves(curves) if curves.x.log => self.histogram(curves),
             Drawing::Curves(curves) => self.moments(curves),
         };
-        format!("\n{}\n{drawn}", safe(&picture.title))
+        fold(&format!("\n{}\n", safe(&picture.title)), self.width) + &drawn
     }
 
     /// A bar for a part of the whole.
@@ -127,7 +132,7 @@ impl Look<'_> {
         });
         let (least, most) = known.fold((f64::MAX, 0.0_f64), |(a, b), n| (a.min(n), b.max(n)));
         let from = least / 10.0;
-        let mut text = String::new();
+        let mut text = "  bars on a logarithmic scale\n".to_owned();
         for row in &bars.rows {
             text.push_str(&format!("  {}\n", safe(&row.label)));
             for (name, amount) in bars.series.iter().zip(&row.amounts) {
@@ -148,7 +153,7 @@ impl Look<'_> {
 
     /// A row for each half of a power of ten, a bar for each document.
     fn histogram(&self, curves: &Curves) -> String {
-        let mut text = String::new();
+        let mut text = "  bars on a logarithmic scale\n".to_owned();
         let most = curves.y.to.log10();
         for curve in &curves.series {
             text.push_str(&format!("  {}\n", safe(&curve.label)));
@@ -193,7 +198,10 @@ impl Look<'_> {
             text.push_str(&worst.unwrap_or_default());
         }
         let (low, high) = (words::time(curves.y.from), words::time(curves.y.to));
-        format!("{text}    0 to {}, {low} to {high} (logarithmic)\n", words::time(curves.x.to))
+        format!(
+            "{text}    0 to {}, {low} to {high} (logarithmic); blank: no sample\n",
+            words::time(curves.x.to)
+        )
     }
 }
 

@@ -1,6 +1,8 @@
 //! Which events are recorded and what each of them means. One table; everything else in
 //! `verify::trace` speaks of [`What`], not of names. Pure.
 
+use crate::verify::EntryClass;
+
 /// What an event says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum What {
@@ -85,6 +87,31 @@ impl What {
                 | What::MachineCheck
                 | What::TlbFlush
         )
+    }
+}
+
+impl What {
+    /// The class of entry that it reports; `None` when it is no entry of its own.
+    #[must_use]
+    pub fn entry_class(self) -> Option<EntryClass> {
+        Some(match self {
+            What::UserExit => EntryClass::UserModeExit,
+            What::Vector(Vector::LocalTimer) => EntryClass::TimerInterrupt,
+            What::Vector(Vector::Reschedule) => EntryClass::RescheduleIpi,
+            What::Vector(Vector::CallMany | Vector::CallOne) => EntryClass::FunctionCallIpi,
+            What::Vector(Vector::IrqWork) => EntryClass::IrqWork,
+            What::Vector(Vector::Platform) => EntryClass::PlatformIpi,
+            What::Vector(Vector::Spurious | Vector::Error) => EntryClass::ApicInterrupt,
+            What::Vector(Vector::Thermal | Vector::Threshold | Vector::Deferred) => {
+                EntryClass::HardwareAlarm
+            }
+            What::Irq => EntryClass::DeviceInterrupt,
+            What::PageFault => EntryClass::PageFault,
+            What::Syscall => EntryClass::SystemCall,
+            What::Nmi => EntryClass::Nmi,
+            What::Switch => EntryClass::TaskSwitch,
+            _ => return None,
+        })
     }
 }
 
@@ -247,5 +274,19 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), count);
         assert!(events().all(|spec| spec.fields.len() <= 3));
+    }
+
+    #[test]
+    fn every_event_of_a_class_is_in_the_table_of_classes() {
+        for class in EntryClass::all() {
+            let mut events: Vec<String> = events()
+                .filter(|spec| spec.what.entry_class() == Some(class))
+                .map(|spec| format!("{}:{}", spec.system, spec.name))
+                .collect();
+            let mut listed = class.witnesses().events.to_vec();
+            events.sort_unstable();
+            listed.sort_unstable();
+            assert_eq!(events, listed, "{class}");
+        }
     }
 }

@@ -3,6 +3,7 @@
 use super::catalogue::{self, Spec};
 use super::decode::{Decoded, Decoder};
 use super::join::Joiner;
+use super::record_window::RecordWindow;
 use super::rows::Who;
 use super::stays::{Seen, Shared, Stays};
 use cpushield_linux::ring_buffer::{self, Lost, PageLayout};
@@ -52,6 +53,8 @@ pub struct Channel {
     /// Where its interruptions meet the gaps.
     pub joiner: Joiner,
     phase: Phase,
+    /// The records between two reads of the counters.
+    pub window: RecordWindow,
     /// The kernel's counters at the beginning of the phase.
     pub stats: Stats,
     /// The thread that was running at the beginning of the phase, with its CPU time then.
@@ -70,6 +73,7 @@ impl Channel {
             stays,
             joiner: Joiner::new(),
             phase: Phase::default(),
+            window: RecordWindow::default(),
             stats: Stats::default(),
             runner: None,
         }
@@ -108,8 +112,15 @@ impl Channel {
                 spool.add(self.cpu, page, layout.page_size());
             }
             let end = end.filter(|_| ended.is_none());
-            let mut into = Into { stays: &mut self.stays, phase: &mut self.phase };
+            let mut into = Into {
+                stays: &mut self.stays,
+                phase: &mut self.phase,
+                window: Some(&mut self.window),
+            };
             ended = into.page(&layout, page, decoder, shared, end).or(ended);
+        }
+        if end.is_some() && ended.is_none() {
+            self.stays.release(shared);
         }
         Ok(ended)
     }
@@ -122,6 +133,7 @@ impl Channel {
 
     /// Everything before this moment was read.
     pub fn heard(&mut self, at: u64) {
+        let at = self.stays.held_since().map_or(at, |held| at.min(held));
         let open = self.stays.unfinished().filter(|(begun, _)| *begun < at);
         self.joiner.stays(self.stays.take_finished(at), open, at);
     }
@@ -140,6 +152,8 @@ pub struct Into<'a> {
     pub stays: &'a mut Stays,
     /// The counts.
     pub phase: &'a mut Phase,
+    /// Where the counters of the kernel are read too.
+    pub window: Option<&'a mut RecordWindow>,
 }
 
 impl Into<'_> {
@@ -157,19 +171,24 @@ impl Into<'_> {
             Lost::Nothing => {}
             Lost::Count(count) => {
                 self.phase.lost = self.phase.lost.saturating_add(count);
+                self.stays.release(shared);
                 self.stays.gap();
             }
             Lost::Some => {
                 self.phase.lost_unknown = true;
+                self.stays.release(shared);
                 self.stays.gap();
             }
         }
         let mut ended = None;
         let mut records = page.records();
         for record in records.by_ref() {
+            // The stack of an event that came in time may come late.
+            let stack = self.stays.awaits_stack() && decoder.callers(record.bytes).is_some();
             if ended.is_none()
-                && let Some(end) = end.filter(|end| record.timestamp > *end)
+                && let Some(end) = end.filter(|end| record.timestamp > *end && !stack)
             {
+                self.stays.release(shared);
                 let seen = self.stays.cut(end);
                 ended = Some(Phase { seen, ..std::mem::take(self.phase) });
             }
@@ -179,10 +198,13 @@ impl Into<'_> {
                         self.phase.events.resize(index + 1, 0);
                     }
                     self.phase.events[index] += 1;
+                    if let Some(window) = &mut self.window {
+                        window.record(index, record.timestamp);
+                    }
                     self.stays.event(shared, &event);
                 }
                 Decoded::Foreign(id) => match decoder.callers(record.bytes) {
-                    Some(callers) => self.stays.stack(callers),
+                    Some(callers) => self.stays.stack(shared, callers),
                     None => self.stays.odd(Who::Foreign(id)),
                 },
                 Decoded::Short(index) => {
@@ -193,6 +215,7 @@ impl Into<'_> {
         }
         if records.skipped() > 0 {
             self.phase.skipped = self.phase.skipped.saturating_add(records.skipped());
+            self.stays.release(shared);
             self.stays.gap();
         }
         ended

@@ -23,8 +23,12 @@ mod arm;
 mod catalogue;
 mod channel;
 mod decode;
+mod entry_events;
+mod interference;
 mod join;
 mod lately;
+mod privilege;
+mod record_window;
 pub mod recording;
 pub mod replay;
 mod rows;
@@ -32,6 +36,7 @@ mod senders;
 mod stacks;
 mod stays;
 pub mod story;
+mod tasks;
 mod words;
 
 use crate::verify::breach::{Breached, Broken};
@@ -45,7 +50,10 @@ use cpushield_linux::text::kallsyms::Symbols;
 use cpushield_linux::tracefs::Instance;
 use cpushield_linux::{CpuSet, Host};
 use decode::Decoder;
+pub use entry_events::{EntryEvent, RecordedEvent};
+use interference::InterferenceMonitor;
 use lately::Lately;
+pub use record_window::ReadSpan;
 use recording::Keeping;
 use rows::Names;
 pub use rows::TaskName;
@@ -53,9 +61,7 @@ use senders::Senders;
 use serde::{Deserialize, Serialize};
 use stays::Shared;
 use std::collections::HashMap;
-
-/// Tasks whose names are kept; more are told by their number and the trace's own name alone.
-const TASKS_MAX: usize = 16 << 10;
+use tasks::{cpu_time, look_up, ran};
 
 /// What is said when senders were too many to be kept apart, or too quick to be read.
 const SOME_SENDERS: &str = "some of those who sent IPIs";
@@ -86,14 +92,21 @@ pub struct TraceEvidence {
     pub cpu: usize,
     /// Length of the phase in nanoseconds.
     pub span_ns: u64,
-    /// Entries into the kernel: those that have an event of their own (vectors, device interrupts,
-    /// user page faults, NMIs, and system calls when asked for), and on CPUs of `nohz_full=` those
-    /// that only context tracking tells of.
+    /// Entries into the kernel from user mode: those that have an event of their own (vectors,
+    /// device interrupts, page faults, NMIs, and system calls when asked for), and on CPUs of
+    /// `nohz_full=` those that only context tracking reports.
     pub entries: u64,
+    /// Interrupts and NMIs that hit the kernel itself: a system call, a page fault, another
+    /// interrupt, a kernel thread, the idle loop.
+    #[serde(default)]
+    pub kernel_interrupts: u64,
     /// Whether no entry can have escaped: system calls were traced, or context tracking told of
     /// this CPU.
     #[serde(default)]
     pub whole: bool,
+    /// Whether context tracking told of this CPU.
+    #[serde(default)]
+    pub tracked: bool,
     /// Switches from one task to another.
     pub switches: u64,
     /// Stays in the kernel or in another task: the sum of `count` over [`Self::interruptions`].
@@ -140,8 +153,14 @@ pub struct Recorder<'h> {
     begun: u64,
     /// System calls are recorded.
     syscalls: bool,
+    /// A stack is recorded behind every event, and shown.
+    stacks: bool,
     /// System and name of the events that are recorded.
     events: Vec<(&'static str, &'static str)>,
+    /// Those of them that report an entry, in the order of the catalogue.
+    entry_events: Vec<EntryEvent>,
+    /// Whether another process changed what is recorded; `None` before the start.
+    interference: Option<InterferenceMonitor>,
     /// The raw pages, when somebody wants them.
     keeping: Option<Keeping>,
     /// What happened lately, when somebody wants to know.
@@ -158,6 +177,7 @@ impl<'h> Recorder<'h> {
         let Armed { instance, formats, tsc, busy, stack, mut blind } = arm::arm(host, order)?;
         let refused = |error| Absent { why: format!("the trace could not be opened: {error}") };
         let events = formats.iter().map(|(spec, _)| (spec.system, spec.name)).collect();
+        let entry_events = entry_events::in_formats(&formats);
         let mut channels = Vec::new();
         for cpu in order.cpus.iter() {
             channels.push(Channel::new(cpu, instance.pipe(cpu).map_err(refused)?));
@@ -190,7 +210,10 @@ impl<'h> Recorder<'h> {
             armed,
             begun: 0,
             syscalls: order.syscalls,
+            stacks: order.stacks,
             events,
+            entry_events,
+            interference: None,
             keeping: None,
             lately: None,
         })
@@ -221,6 +244,23 @@ impl<'h> Recorder<'h> {
         }
     }
 
+    /// The clock of the trace.
+    #[must_use]
+    pub fn now(&self) -> u64 {
+        if self.tsc { clock::ticks() } else { clock::monotonic_ns() }
+    }
+
+    /// What a tick of that clock is worth.
+    #[must_use]
+    pub fn scale(&self) -> Scale {
+        let nanoseconds = Scale { ns_per_tick: 1.0, error_ppm: 0.0 };
+        if self.tsc {
+            Scale::between(self.armed, clock::Instant::now()).unwrap_or(nanoseconds)
+        } else {
+            nanoseconds
+        }
+    }
+
     /// Recording begins.
     ///
     /// # Errors
@@ -233,6 +273,9 @@ impl<'h> Recorder<'h> {
             channel.stats = self.instance.stats(channel.cpu)?;
         }
         self.instance.start()?;
+        let cpus = self.channels.iter().map(|channel| channel.cpu).collect();
+        let events = self.events.clone();
+        self.interference = Some(InterferenceMonitor::start(&self.instance, cpus, events));
         let begun = self.now();
         for channel in &mut self.channels {
             channel.stays.since(begun);
@@ -254,6 +297,9 @@ impl<'h> Recorder<'h> {
         }
         if let Some(senders) = &mut self.senders {
             senders.poll();
+        }
+        if let Some(monitor) = &mut self.interference {
+            monitor.poll(self.host);
         }
         self.look_up_tasks();
         self.note(heard);
@@ -306,8 +352,7 @@ impl<'h> Recorder<'h> {
     /// # Errors
     /// The kernel's answer.
     pub fn cut(&mut self) -> cpushield_linux::Result<Vec<TraceEvidence>> {
-        let (begun, end) = (self.begun, self.now());
-        let scale = self.scale();
+        let (begun, end, scale) = (self.begun, self.now(), self.scale());
         let mut phases = Vec::new();
         for channel in &mut self.channels {
             let keep = self.keeping.as_mut().map(|kept| &mut kept.spool);
@@ -333,11 +378,12 @@ impl<'h> Recorder<'h> {
             let counted = stats.lost().saturating_sub(channel.stats.lost());
             channel.stats = stats;
             let ran = ran(self.host, channel.runner, span_ns);
-            let stacks = channel.stays.stacks();
-            let names = Names { symbols: &self.symbols, tasks: &self.tasks, stacks: Some(stacks) };
+            let stacks = self.stacks.then(|| channel.stays.stacks());
+            let names = Names { symbols: &self.symbols, tasks: &self.tasks, stacks };
             let mut told = tell(channel.cpu, span_ns, &phase, &names, &scale, counted, ran);
             told.joined = channel.joiner.end(&names, &scale);
-            told.whole = self.syscalls || channel.stays.is_tracked();
+            told.tracked = channel.stays.is_tracked();
+            told.whole = self.syscalls || told.tracked;
             let senders = self.senders.as_ref();
             told.senders =
                 senders.map(|all| all.to(channel.cpu, &self.symbols)).unwrap_or_default();
@@ -359,19 +405,6 @@ impl<'h> Recorder<'h> {
     pub fn close(self) -> cpushield_linux::Result<()> {
         drop(self.channels);
         self.instance.close()
-    }
-
-    fn now(&self) -> u64 {
-        if self.tsc { clock::ticks() } else { clock::monotonic_ns() }
-    }
-
-    fn scale(&self) -> Scale {
-        let nanoseconds = Scale { ns_per_tick: 1.0, error_ppm: 0.0 };
-        if self.tsc {
-            Scale::between(self.armed, clock::Instant::now()).unwrap_or(nanoseconds)
-        } else {
-            nanoseconds
-        }
     }
 
     /// A phase begins: notes who of the workload runs where.
@@ -406,31 +439,6 @@ impl<'h> Recorder<'h> {
             }
         }
     }
-}
-
-fn look_up(host: &Host, tasks: &mut HashMap<i32, TaskName>, pid: i32) {
-    if tasks.len() < TASKS_MAX && !tasks.contains_key(&pid) {
-        let task = host.task(pid, pid);
-        let name = task.map(|task| TaskName { comm: task.comm, kthread: task.kthread });
-        let gone = |_| TaskName { comm: String::new(), kthread: false };
-        tasks.insert(pid, name.unwrap_or_else(gone));
-    }
-}
-
-/// User and system time of a thread in clock ticks of 10 ms, fields 14 and 15 of `stat`. On CPUs
-/// without a tick the kernel works it out when asked (kernel/sched/cputime.c).
-fn cpu_time(host: &Host, tid: i32) -> Option<u64> {
-    let text = host.read(&format!("/proc/{tid}/stat")).ok()?;
-    let (_, rest) = text.rsplit_once(')')?;
-    let words: Vec<&str> = rest.split_whitespace().collect();
-    Some(words.get(11)?.parse::<u64>().ok()? + words.get(12)?.parse::<u64>().ok()?)
-}
-
-/// Whether the thread got most of the time; `None` when that cannot be told.
-fn ran(host: &Host, runner: Option<(i32, u64)>, span_ns: u64) -> Option<bool> {
-    let (tid, before) = runner?;
-    let took_ns = cpu_time(host, tid)?.saturating_sub(before) * 10_000_000;
-    Some(took_ns + 20_000_000 >= span_ns / 2)
 }
 
 /// The evidence of one CPU.
@@ -475,11 +483,13 @@ fn tell(
         cpu,
         span_ns,
         entries: seen.entries,
+        kernel_interrupts: seen.kernel_interrupts,
         switches: seen.switches,
         stays: seen.stays,
         interruptions: seen.rows.interruptions(names, scale),
         longest_ns,
         whole: false,
+        tracked: false,
         joined: None,
         senders: Vec::new(),
         lost,

@@ -4,6 +4,7 @@
 use super::Recorder;
 use super::rows::TaskName;
 use super::stays::ticks;
+use crate::verify::TracedSpan;
 use cpushield_linux::Host;
 use cpushield_linux::clock::Scale;
 use cpushield_linux::ring_buffer::PageLayout;
@@ -39,6 +40,8 @@ pub struct Recording {
     pub tasks: HashMap<i32, TaskName>,
     /// Gaps that the sampler saw, with their CPU, in ticks; none where it ran by another clock.
     pub gaps: Vec<(usize, Gap)>,
+    /// A stack is behind every event, and is to be shown.
+    pub stacks: bool,
     /// The pages.
     pub spool: Spool,
 }
@@ -128,6 +131,7 @@ impl Recorder<'_> {
             workload: kept.workload,
             tasks: self.tasks.clone(),
             gaps: kept.gaps,
+            stacks: self.stacks,
             spool: kept.spool,
         })
     }
@@ -143,6 +147,19 @@ impl Recorder<'_> {
         {
             kept.forget_before(heard.saturating_sub(ticks(last_ns, per_ns)), page_size);
         }
+    }
+
+    /// When the present phase began, on the clock of the trace.
+    #[must_use]
+    pub fn phase_began(&self) -> u64 {
+        self.begun
+    }
+
+    /// From then to the beginning of the present phase.
+    #[must_use]
+    pub fn span_since(&self, began: u64) -> TracedSpan {
+        let clock = if self.tsc { cpushield_linux::clock::TRACE_CLOCK } else { "mono" };
+        TracedSpan { clock: clock.to_owned(), began, ended: self.begun }
     }
 
     /// What the phase is that began last, for people.

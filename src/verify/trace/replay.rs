@@ -7,7 +7,7 @@ use super::channel::{Into, Phase};
 use super::decode::Decoder;
 use super::rows::Names;
 use super::stacks::{StackForm, Stacks};
-use super::stays::{Piece, Shared, Stays};
+use super::stays::{EntryText, Piece, Shared, Stays};
 use super::{TraceEvidence, catalogue, tell};
 use cpushield_linux::clock::Scale;
 use cpushield_linux::ring_buffer::PageLayout;
@@ -58,14 +58,16 @@ impl Replay {
                 recorded.formats.iter().find(same).map(|(_, _, form)| (spec, form.clone()))
             })
             .collect();
-        let shared = Shared {
+        let mut shared = Shared {
             workload: recorded.workload.iter().copied().collect(),
             ticks_per_ns: 1.0 / recorded.scale.ns_per_tick,
             ..Shared::knowing(&recorded.symbols)
         };
         let (mut decoder, _) = Decoder::new(&formats);
         let stack = recorded.formats.iter().find(|(_, name, _)| name == "kernel_stack");
-        decoder.expect_stacks(stack.and_then(|(_, _, form)| StackForm::of(form)));
+        let stack = stack.and_then(|(_, _, form)| StackForm::of(form));
+        shared.entry_text = EntryText::of(&recorded.symbols).filter(|_| stack.is_some());
+        decoder.expect_stacks(stack);
         Replay {
             cpu: recorded.cpu,
             layout: recorded.layout,
@@ -81,20 +83,21 @@ impl Replay {
 
     /// The next page.
     pub fn page(&mut self, page: &[u8]) {
-        let mut into = Into { stays: &mut self.stays, phase: &mut self.phase };
+        let mut into = Into { stays: &mut self.stays, phase: &mut self.phase, window: None };
         into.page(&self.layout, page, &self.decoder, &mut self.shared, None);
     }
 
     /// The next page, whose records after `end` belong to the next phase; evidence of the phase
     /// that ends when there was such a record.
     pub fn page_until(&mut self, page: &[u8], end: u64) -> Option<TraceEvidence> {
-        let mut into = Into { stays: &mut self.stays, phase: &mut self.phase };
+        let mut into = Into { stays: &mut self.stays, phase: &mut self.phase, window: None };
         let phase = into.page(&self.layout, page, &self.decoder, &mut self.shared, Some(end))?;
         Some(self.told(&phase, end))
     }
 
     /// Ends a phase at this moment.
     pub fn cut(&mut self, at: u64) -> TraceEvidence {
+        self.stays.release(&mut self.shared);
         let seen = self.stays.cut(at);
         let phase = Phase { seen, ..std::mem::take(&mut self.phase) };
         self.told(&phase, at)
@@ -118,6 +121,7 @@ impl Replay {
 
     /// Nothing more comes.
     pub(super) fn finish(&mut self, at: u64) {
+        self.stays.release(&mut self.shared);
         self.stays.finish(at);
     }
 

@@ -12,6 +12,7 @@
 mod breach;
 mod handlers;
 mod parts;
+mod privilege;
 mod tape;
 
 pub use breach::Breached;
@@ -19,6 +20,8 @@ use breach::{Limit, Stackee};
 pub use handlers::ticks;
 pub use parts::{Finished, Seen, Shared};
 use parts::{Frame, Kind, Rest, Stay, names};
+pub use privilege::EntryText;
+use privilege::Level;
 use tape::Tape;
 pub use tape::{Drawn, Piece};
 
@@ -83,6 +86,8 @@ pub struct Stays {
     stacks: Stacks,
     /// Whose the stack behind the last event is.
     stackee: Stackee,
+    /// What is known of the privilege level.
+    level: Level,
 }
 
 impl Default for Stays {
@@ -109,6 +114,7 @@ impl Default for Stays {
             breached: None,
             stacks: Stacks::default(),
             stackee: Stackee::Nobody,
+            level: Level::default(),
         }
     }
 }
@@ -137,6 +143,7 @@ impl Stays {
         }
         self.task = None;
         self.since = None;
+        self.level = Level::default();
         self.raised = 0;
         self.suspended.clear();
     }
@@ -177,8 +184,8 @@ impl Stays {
         self.seen.rows.row(Key { cause: Cause::Unattributed, who }).nested += 1;
     }
 
-    /// The next event.
-    pub fn event(&mut self, shared: &mut Shared, event: &Event) {
+    /// What an event does.
+    fn apply(&mut self, shared: &mut Shared, event: &Event) {
         let mut event = *event;
         if event.at < self.last {
             self.seen.backwards += 1;
@@ -268,7 +275,7 @@ impl Stays {
                 }
                 self.frames[i].ticks = 0;
             }
-            self.stay = Some(Stay { begun: at, loose: 0, silent: false, ..stay });
+            self.stay = Some(Stay { begun: at, loose: 0, ..stay });
         } else {
             self.stretch(at);
             if let Rest::Since(_) = self.rest {
@@ -312,7 +319,6 @@ impl Stays {
             loose: 0,
             shared: None,
             fault: false,
-            silent: false,
         });
     }
 
@@ -345,7 +351,6 @@ impl Stays {
         row.ticks += stay.loose;
         row.max = row.max.max(end.saturating_sub(begun));
         self.seen.stays += 1;
-        self.seen.entries += u64::from(stay.silent);
         self.before = Some((end, key));
         self.check_entries(begun);
         if end.saturating_sub(begun) > self.limit.ticks {
@@ -391,18 +396,6 @@ impl Stays {
         }
     }
 
-    /// Something from outside: nested in what is open, or a stay of its own.
-    fn enter(&mut self, at: u64) {
-        match self.stay {
-            Some(stay) if !self.frames.is_empty() || stay.resched => {}
-            Some(_) => {
-                self.settle();
-                self.begin(at);
-            }
-            None => self.begin(at),
-        }
-    }
-
     /// Gives the time since the last event to whoever had it.
     fn charge(&mut self, at: u64) {
         let ticks = at.saturating_sub(self.mark);
@@ -437,17 +430,18 @@ impl Stays {
             below.key = key;
             merged = true;
         }
+        let names_entry = self.is_unnamed() && matches!(kind, Kind::Syscall | Kind::PageFault);
         let Some(stay) = &mut self.stay else { return };
         if merged && self.frames.last().is_some_and(|below| below.first) {
             stay.primary = key;
         }
-        let first = !merged && !stay.has_first && kind != Kind::Kernel;
+        let first = !merged && (!stay.has_first || names_entry) && kind != Kind::Kernel;
         if first {
             stay.has_first = true;
             stay.primary = key;
         }
         stay.shared = None;
-        stay.fault = false;
+        stay.fault &= !self.frames.is_empty();
         self.stackee = Stackee::Frame(self.frames.len());
         let stack = None;
         self.frames.push(Frame { kind, begun: at, key, otherwise, ticks: 0, first, merged, stack });

@@ -73,7 +73,7 @@ pub fn story(
     let last = recording.phases.last().map_or(0, |(at, _)| *at);
     // Of what was forgotten before, nothing is known.
     replay.draw_from(recording.spool.forgot_until(cpu).unwrap_or(first));
-    let Recording { layout, scale, tasks, spool, .. } = recording;
+    let Recording { layout, scale, tasks, spool, stacks: shown, .. } = recording;
     let names = Names { symbols: &symbols, tasks, stacks: None };
     let mut hand_over = |pieces: Vec<Piece>, stacks: &Stacks| -> io::Result<()> {
         pieces.into_iter().try_for_each(|piece| {
@@ -91,7 +91,8 @@ pub fn story(
                 Drawn::Lost => What::Lost,
             };
             let (begun_ns, end_ns) = (scale.ns(piece.begun), scale.ns(piece.end));
-            let stack = stacks.told(piece.stack, &symbols);
+            let stack = piece.stack.filter(|_| *shown);
+            let stack = stacks.told(stack, &symbols);
             tell(&Told { begun_ns, end_ns, depth: piece.depth, what, stack })
         })
     };

@@ -24,7 +24,7 @@ impl Ledger {
     pub fn enter(&mut self, tally: &Tally, wake: Wake) {
         let Ledger { terms, bar, last } = *self;
         // Where this runs says nothing about where the event was.
-        let mut book = Book { tally, terms, bar, last, knows_cpu: false };
+        let mut book = Book { tally, terms, bar, moment: 0, last, knows_cpu: false };
         book.enter(wake);
         (self.bar, self.last) = (book.bar, book.last);
     }

@@ -96,16 +96,18 @@ fn split_word(text: &str) -> (&str, &str) {
 
 /// `PCI-MSIX-0000:00:02.0   1-edge      virtio1-req.0` → controller and actions. Between them
 /// stand, each optional, the number in the controller (with the flow handler behind a dash) and the
-/// trigger; kernels up to 4.x join the flow handler to the controller (`IO-APIC-edge`).
+/// trigger; kernels up to 4.x join the flow handler to the controller (`IO-APIC-edge`). The name of
+/// a controller may have blanks (`R-Car PCIe MSI`, `MVEBU PCIe MSI`): then it ends at a number that
+/// a trigger follows, or that has a flow handler.
 fn chip_and_name(text: &str) -> (String, String) {
-    let (chip, mut rest) = split_word(text);
+    let (mut chip, mut rest) = named_with_blanks(text).unwrap_or_else(|| split_word(text));
+    chip = chip.trim();
     let (word, after) = split_word(rest);
-    let number = word.split('-').next().unwrap_or("");
-    if !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) {
+    if is_hardware_number(word) {
         rest = after;
     }
     let (word, after) = split_word(rest);
-    if word == "Level" || word == "Edge" {
+    if is_trigger(word) {
         rest = after;
     }
     let (word, after) = split_word(rest);
@@ -113,6 +115,39 @@ fn chip_and_name(text: &str) -> (String, String) {
         rest = after;
     }
     (chip.to_owned(), rest.trim().to_owned())
+}
+
+/// Parts the name of a controller from what follows, where it has several words.
+fn named_with_blanks(text: &str) -> Option<(&str, &str)> {
+    let (first, mut rest) = split_word(text);
+    let (second, _) = split_word(rest);
+    if first.is_empty() || is_hardware_number(second) || is_trigger(second) {
+        return None;
+    }
+    loop {
+        let here = rest.trim_start();
+        let (word, after) = split_word(here);
+        if word.is_empty() {
+            return None;
+        }
+        let flow = word.contains('-');
+        if is_hardware_number(word) && (flow || is_trigger(split_word(after).0)) {
+            return Some(text.split_at(text.len() - here.len()));
+        }
+        rest = after;
+    }
+}
+
+/// `5`, `5-edge`.
+fn is_hardware_number(word: &str) -> bool {
+    let (number, flow) = word.split_once('-').unwrap_or((word, "edge"));
+    let is_flow =
+        ["edge", "fasteoi", "level", "percpu", "simple"].iter().any(|it| flow.starts_with(it));
+    !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) && is_flow
+}
+
+fn is_trigger(word: &str) -> bool {
+    matches!(word, "Level" | "Edge")
 }
 
 #[cfg(test)]
@@ -138,6 +173,30 @@ mod tests {
 
     /// Linux 2.6.32, x86-64.
     const OLD: &str = "           CPU0       \n  0:   5  IO-APIC-edge      timer\n";
+
+    #[test]
+    fn a_controller_whose_name_has_blanks_is_one_controller() {
+        // Linux 5.10 and 6.1 on ARM: PCIe controllers (drivers/pci/controller), and a GPIO bank.
+        let text = "      CPU0       CPU1       \n\
+ 58:    0    0  MVEBU PCIe MSI   3 Edge      nvme0q1\n\
+ 59:    9    0  R-Car PCIe MSI 524288 Edge      PCIe PME, aerdrv\n\
+ 60:    7    0  Brcm_MSI 524288 Edge      xhci_hcd\n\
+ 61:    7    0  DWC PCIe MSI   0-edge      eth0 4 Edge\n\
+ 62:    1    0  dummy  mmc0 cd\n";
+        let names: Vec<(String, String)> =
+            parse(text).unwrap().rows.into_iter().map(|row| (row.chip, row.name)).collect();
+        let of = |chip: &str, name: &str| (chip.to_owned(), name.to_owned());
+        assert_eq!(
+            names,
+            [
+                of("MVEBU PCIe MSI", "nvme0q1"),
+                of("R-Car PCIe MSI", "PCIe PME, aerdrv"),
+                of("Brcm_MSI", "xhci_hcd"),
+                of("DWC PCIe MSI", "eth0 4 Edge"),
+                of("dummy", "mmc0 cd"),
+            ]
+        );
+    }
 
     fn names(text: &str) -> Vec<(String, String, String)> {
         let rows = parse(text).unwrap().rows;

@@ -2,17 +2,20 @@
 //! returns a wrong number: what it does not understand is an error with the line.
 
 pub mod cmdline;
+pub mod cpuinfo;
 pub mod gzip;
 pub mod interrupts;
 pub mod kallsyms;
 pub mod kconfig;
 pub mod kernel_image;
+pub mod kernel_version;
 pub mod kmsg;
 pub mod mounts;
 pub mod schedstat;
 pub mod size;
 pub mod softirqs;
 pub mod stat;
+pub mod timer_list;
 pub mod trace_format;
 
 use std::fmt;

@@ -17,6 +17,14 @@ pub(super) fn blocks(material: &Material) -> Vec<Block> {
         blocks.push(Block::Cards(cards));
     }
     blocks.extend(changes(material).into_iter().map(Block::Text));
+    let times = !material.looks.is_empty() || !material.latencies.is_empty();
+    blocks.extend(super::guests(material).next().filter(|_| times).map(|name| {
+        Block::Text(format!(
+            "These are times of a guest of {name}. Longest gaps and latencies contain what the \
+             hypervisor or emulator took from the CPU, which no shield in the guest can prevent; \
+             judge the shield by what interrupted, not by these times."
+        ))
+    }));
     let doubts = doubts(material);
     if !doubts.is_empty() {
         let title = "Doubtful or not known".to_owned();
@@ -27,7 +35,7 @@ pub(super) fn blocks(material: &Material) -> Vec<Block> {
 }
 
 fn look(look: &Labelled<Look>) -> Card {
-    let Look { evidence, verdict } = &look.it;
+    let Look { evidence, verdict, .. } = &look.it;
     let (value, tone) = match verdict {
         Some(verdict) => word(verdict),
         None => ("not judged".to_owned(), Tone::Plain),
@@ -161,7 +169,7 @@ fn doubts(material: &Material) -> Vec<String> {
 }
 
 fn of_look(look: &Labelled<Look>) -> Vec<String> {
-    let Look { evidence, verdict } = &look.it;
+    let Look { evidence, verdict, .. } = &look.it;
     let mut doubts = Vec::new();
     for judged in verdict.iter().flat_map(|verdict| &verdict.cpus) {
         let whys = judged.unknown.iter();

@@ -3,7 +3,7 @@
 
 use crate::latency::{self, Latency, Series};
 use crate::report::page::block::{
-    Axis, Cell, Column, Curve, Curves, Drawing, Picture, Table, Tone,
+    Axis, Cell, Column, Curve, Curves, Drawing, Picture, Stroke, Table, Tone,
 };
 use crate::report::page::material::Labelled;
 use crate::report::page::words;
@@ -75,7 +75,7 @@ impl Chosen<'_> {
                   Both scales are logarithmic, so that a single event is as easy to see as a \
                   million."
                     .to_owned(),
-            drawing: Drawing::Curves(Curves { x, y, series }),
+            drawing: Drawing::Curves(Curves { x, y, stroke: Stroke::Area, series }),
             table: table(&counted, least, most),
         })
     }
@@ -108,10 +108,10 @@ impl Chosen<'_> {
             title: format!("The worst of each moment: {kind}"),
             about: format!("The worst moment of each. {}.", told.collect::<Vec<_>>().join("; ")),
             how: "Lower is better; a peak is a moment in which a thread had to wait. Dots are the \
-                  longest of all."
+                  longest of all. Where a line is broken, no sample came."
                 .to_owned(),
             table: moments_table(&series, end),
-            drawing: Drawing::Curves(Curves { x, y, series }),
+            drawing: Drawing::Curves(Curves { x, y, stroke: Stroke::Line, series }),
         })
     }
 }

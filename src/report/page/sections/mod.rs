@@ -42,9 +42,17 @@ pub fn report(material: &Material) -> Report {
     }
 }
 
+/// A longer list of CPUs is no title.
+const LIST_MAX: usize = 24;
+
 fn title(material: &Material) -> String {
     if let Some(settings) = material.settings.last() {
-        return format!("A shield on CPU {}", settings.it.plan.shield.cpus);
+        let cpus = &settings.it.plan.shield.cpus;
+        let list = cpus.to_string();
+        return match list.len() > LIST_MAX {
+            true => format!("A shield on {} CPUs", cpus.len()),
+            false => format!("A shield on CPU {list}"),
+        };
     }
     match (material.looks.is_empty(), material.latencies.is_empty()) {
         (false, true) => "What interrupts these CPUs".to_owned(),
@@ -65,14 +73,18 @@ fn facts(material: &Material) -> Vec<String> {
     let kernels = settings.filter_map(|setting| setting.kernel.clone());
     let released = machines().filter_map(|machine| machine.kernel.release.clone());
     facts.extend(only(released.chain(plans).chain(kernels)).map(|name| format!("Linux {name}")));
-    let guests = material.latencies.iter().map(|latency| latency.it.setting.hypervisor.clone());
-    let guests = machines().map(guest).chain(guests).flatten();
-    facts.extend(only(guests).map(|name| format!("guest of {name}")));
+    facts.extend(only(guests(material)).map(|name| format!("guest of {name}")));
     let measured = material.latencies.iter().map(|latency| latency.it.began_s);
     let watched = material.looks.iter().filter_map(|look| look.it.evidence.began_s);
     let began = measured.chain(watched).filter(|s| *s > 0).min();
     facts.extend(began.map(|s| format!("measured {}", day(s))));
     facts
+}
+
+/// The hypervisors of all documents that name one.
+fn guests(material: &Material) -> impl Iterator<Item = String> {
+    let settings = material.latencies.iter().map(|it| it.it.setting.hypervisor.clone());
+    material.machines.iter().map(|it| guest(&it.it)).chain(settings).flatten()
 }
 
 /// The hypervisor; nothing on a machine of its own.

@@ -50,17 +50,30 @@ pub(super) fn witness(kind: WitnessKind) -> &'static str {
     match kind {
         WitnessKind::Trace => "the kernel's trace",
         WitnessKind::Counters => "the kernel's counters",
+        WitnessKind::EventCounters => "perf's event counters",
         WitnessKind::Sampler => "the gap sampler",
         WitnessKind::Firmware => "the SMI counter",
     }
 }
 
-/// Causes that were seen in any look.
+/// Causes that were seen in any look, the most frequent first.
 fn causes(looks: &[Labelled<Look>]) -> Vec<Cause> {
     let count = |cause: Cause| -> u64 {
         looks.iter().filter_map(|look| counted(&look.it.evidence, cause)).sum()
     };
-    Cause::ALL.iter().copied().filter(|cause| count(*cause) > 0).collect()
+    let mut causes: Vec<Cause> =
+        Cause::ALL.iter().copied().filter(|cause| count(*cause) > 0).collect();
+    causes.sort_by(|a, b| rate(looks, *b).total_cmp(&rate(looks, *a)));
+    causes
+}
+
+/// The highest rate of a cause in any look.
+fn rate(looks: &[Labelled<Look>], cause: Cause) -> f64 {
+    let rates = looks.iter().map(|look| match per_second(&look.it.evidence, cause) {
+        Amount::Known(rate) => rate,
+        Amount::Unknown => 0.0,
+    });
+    rates.fold(0.0, f64::max)
 }
 
 /// How often a cause was seen, inside others too; `None` when nothing could count it.

@@ -1,52 +1,208 @@
-//! How to repeat it: the commands that make the same documents and the same report.
+//! How to repeat it: the commands that make the same documents and the same report, in an order
+//! that works and with nothing left behind.
 
 use crate::latency::Latency;
 use crate::report::page::block::Block;
-use crate::report::page::material::{Labelled, Look, Material, Settings};
+use crate::report::page::material::{Labelled, Look, Material, Origin, Settings};
+use crate::verify::{Evidence, Watched};
 use cpushield_linux::CpuSet;
 
 /// The section.
 pub(super) fn blocks(material: &Material) -> Vec<Block> {
-    let mut lines: Vec<String> = Vec::new();
-    lines.extend(material.settings.iter().map(shield));
-    lines.extend(material.looks.iter().map(verify));
-    lines.extend(material.latencies.iter().map(latency));
-    if !material.command.is_empty() {
-        let words: Vec<String> = material.command.iter().map(|word| quoted(word)).collect();
-        lines.push(words.join(" "));
-    }
+    let lines = recipe(material);
     if lines.is_empty() {
         return Vec::new();
     }
     let caption = "In a shell, as root; every document says what it was measured on".to_owned();
-    vec![
+    let mut blocks = vec![
         Block::Code { caption, text: lines.join("\n") },
         Block::Text(
-            "Figures of two runs are never the same: repeat each several times, by turns, and let \
-             `cpushield compare` say what is more than chance."
+            "Figures of two runs are never the same. Repeat each measurement several times, \
+             alternating, and let `cpushield compare` tell which differences are significant. \
+             Tunables that were switched on or off by hand are not in these lines."
                 .to_owned(),
         ),
-    ]
+    ];
+    if !material.comparisons.is_empty() || !material.trials.is_empty() {
+        blocks.push(Block::Text(
+            "Comparisons and matrices are not in these lines: they need their own measurements, \
+             or the matrix file that `cpushield trial` was given."
+                .to_owned(),
+        ));
+    }
+    blocks
 }
 
-fn shield(settings: &Labelled<Settings>) -> String {
+/// The commands in an order that works: what was measured without a shield comes before `apply`,
+/// what was measured under it follows, then the report, then `undo`.
+fn recipe(material: &Material) -> Vec<String> {
+    let mut recipe = Recipe::default();
+    for machine in &material.machines {
+        let file = recipe.save("machine", &machine.label);
+        recipe.lines.push(format!("cpushield survey --json > {file}"));
+    }
+    let kept = material.settings.iter().find(|settings| !settings.it.undone);
+    let shield = kept.or(material.settings.first()).map(|settings| &settings.it.plan.shield);
+    let (before, shielded) = measurements(material, shield.is_some());
+    for measurement in before {
+        recipe.measure(&measurement);
+    }
+    for tried in material.settings.iter().filter(|settings| settings.it.undone) {
+        let attempt = attempt(tried, material);
+        let file = recipe.save("try", &tried.label);
+        recipe.lines.push(format!("{attempt} --json > {file}"));
+    }
+    let needed = kept.is_some() || !shielded.is_empty();
+    let applied = needed && (!shielded.is_empty() || material.live || applied(kept));
+    if let Some(shield) = shield.filter(|_| needed) {
+        let label = kept.map_or("shield", |settings| settings.label.as_str());
+        let file = recipe.save("plan", label);
+        let workload = shield.workload;
+        let line = format!("cpushield plan --cpus {} --workload {workload}", shield.cpus);
+        recipe.lines.push(format!("{line} -o {file}"));
+        if applied {
+            recipe.lines.push(format!("cpushield apply {file}"));
+        }
+    }
+    for measurement in shielded {
+        recipe.measure(&measurement);
+    }
+    if !recipe.lines.is_empty() {
+        let report = recipe.report(material);
+        recipe.lines.push(report);
+    }
+    if applied && shield.is_some() {
+        recipe.lines.push("cpushield undo".to_owned());
+    }
+    recipe.lines
+}
+
+/// Whether the settings are of a shield in force, not of a plan that was only made.
+fn applied(settings: Option<&Labelled<Settings>>) -> bool {
+    settings.is_some_and(|settings| !settings.it.outcomes.is_empty())
+}
+
+/// The lines so far, and the files that they wrote.
+#[derive(Default)]
+struct Recipe {
+    lines: Vec<String>,
+    /// Label and name of each file, in the order of the report.
+    files: Vec<(String, String)>,
+}
+
+/// A command that measures, without where its document goes.
+struct Measurement<'a> {
+    kind: &'static str,
+    label: &'a str,
+    command: String,
+}
+
+impl Recipe {
+    /// The name of the file of a document: `verify-before.json`; no two are the same.
+    fn save(&mut self, kind: &str, label: &str) -> String {
+        let ending = if kind == "plan" { "plan" } else { "json" };
+        let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+        let words: String = label.chars().take(40).map(plain).collect();
+        let words = words.trim_matches('-');
+        let stem = match words.strip_prefix(kind) {
+            _ if words.is_empty() => kind.to_owned(),
+            Some(_) => words.to_owned(),
+            None => format!("{kind}-{words}"),
+        };
+        let numbered = (2..).map(|n| format!("{stem}-{n}.{ending}"));
+        let mut names = std::iter::once(format!("{stem}.{ending}")).chain(numbered);
+        let is_free = |name: &String| self.files.iter().all(|(_, known)| known != name);
+        let name = names.find(is_free).unwrap_or(stem);
+        self.files.push((label.to_owned(), name.clone()));
+        name
+    }
+
+    fn measure(&mut self, measurement: &Measurement<'_>) {
+        let file = self.save(measurement.kind, measurement.label);
+        self.lines.push(format!("{} --json > {file}", measurement.command));
+    }
+
+    /// The command that makes the report of these files.
+    fn report(&self, material: &Material) -> String {
+        let mut words = vec!["cpushield report".to_owned()];
+        if let Some(title) = &material.title {
+            words.push(format!("--title {}", quoted(title)));
+        }
+        let output = material.output.as_deref().filter(|file| *file != "-");
+        words.extend(output.map(|file| format!("-o {}", quoted(file))));
+        if !material.live {
+            words.extend(self.files.iter().map(|(label, file)| {
+                let stem = file.rsplit_once('.').map_or("", |(stem, _)| stem);
+                // A label ends at the first `=` and has no slash.
+                let bare = label.is_empty() || label == stem || label.contains(['=', '/']);
+                if bare { file.clone() } else { quoted(&format!("{label}={file}")) }
+            }));
+        }
+        words.join(" ")
+    }
+}
+
+/// What was measured without a shield, and what was measured under one.
+fn measurements(material: &Material, shield: bool) -> (Vec<Measurement<'_>>, Vec<Measurement<'_>>) {
+    let mut all: Vec<(bool, Measurement<'_>)> = Vec::new();
+    let looks = material.looks.iter().filter(|look| look.it.origin == Origin::Verify);
+    let several = looks.clone().count() > 1;
+    for (nth, look) in looks.enumerate() {
+        let label = look.label.as_str();
+        // Evidence does not say whether there was a shield; the threads of the same name do, else
+        // the order that documents are given in: first what was before.
+        let beside = material.latencies.iter().find(|latency| latency.label == label);
+        let shielded = beside.map_or(shield && (nth > 0 || !several), |it| is_shielded(&it.it));
+        all.push((shielded, Measurement { kind: "verify", label, command: verify(&look.it) }));
+    }
+    for it in &material.latencies {
+        let measurement =
+            Measurement { kind: "latency", label: &it.label, command: latency(&it.it) };
+        all.push((is_shielded(&it.it), measurement));
+    }
+    for it in &material.fixes {
+        let rounds = it.it.rounds.first();
+        let command = rounds.map(|round| format!("{} --fix", watched(&round.evidence)));
+        let command = command.unwrap_or_else(|| "cpushield verify --fix".to_owned());
+        all.push((shield, Measurement { kind: "fix", label: &it.label, command }));
+    }
+    let (shielded, before): (Vec<_>, Vec<_>) = all.into_iter().partition(|(shielded, _)| *shielded);
+    let alone = |all: Vec<(bool, _)>| all.into_iter().map(|(_, it)| it).collect();
+    (alone(before), alone(shielded))
+}
+
+/// Whether a shield was in force, or was to be.
+fn is_shielded(latency: &Latency) -> bool {
+    latency.isolation.shield.is_some()
+}
+
+/// A shield that was tried and undone.
+fn attempt(settings: &Labelled<Settings>, material: &Material) -> String {
     let shield = &settings.it.plan.shield;
-    let verb = if settings.it.undone { "try" } else { "apply" };
-    format!("cpushield {verb} --cpus {}", shield.cpus)
+    let looks = material.looks.iter().filter(|look| look.it.origin == Origin::Attempt);
+    let asked_ns = looks.map(|look| look.it.evidence.asked_ns).find(|ns| *ns > 0);
+    let span = asked_ns.map(|ns| format!(" --for {}", exact(ns))).unwrap_or_default();
+    format!("cpushield try --cpus {} --workload {}{span}", shield.cpus, shield.workload)
 }
 
-fn verify(look: &Labelled<Look>) -> String {
-    let evidence = &look.it.evidence;
+/// A command that watches CPUs, without limits.
+fn watched(evidence: &Evidence) -> String {
     let cpus: CpuSet = evidence.cpus.iter().map(|cpu| cpu.cpu).collect();
     let span = exact(if evidence.asked_ns > 0 { evidence.asked_ns } else { evidence.span_ns });
-    let limits = look.it.verdict.iter().flat_map(|verdict| &verdict.gates);
-    let limits: String = limits.map(|gate| format!(" {}", gate.limit)).collect();
-    let file = quoted(&format!("{}.json", look.label));
-    format!("cpushield verify --cpus {cpus} --for {span}{limits} --json > {file}")
+    let busy = match evidence.workload {
+        Watched::Sampler => "",
+        Watched::Given => " --busy",
+    };
+    format!("cpushield verify --cpus {cpus} --for {span}{busy}")
 }
 
-fn latency(latency: &Labelled<Latency>) -> String {
-    let it = &latency.it;
+fn verify(look: &Look) -> String {
+    let limits = look.verdict.iter().flat_map(|verdict| &verdict.gates);
+    let limits: String = limits.map(|gate| format!(" {}", gate.limit)).collect();
+    watched(&look.evidence) + &limits
+}
+
+fn latency(it: &Latency) -> String {
     let cpus: CpuSet = it.series.iter().map(|series| series.cpu).collect();
     let mut periods: Vec<u64> = it.series.iter().map(|series| series.period_ns).collect();
     periods.sort_unstable();
@@ -74,8 +230,11 @@ fn latency(latency: &Labelled<Latency>) -> String {
         .map_or_else(Vec::new, |series| series.over.iter().map(|over| over.limit_ns).collect());
     words.extend(limits.iter().map(|ns| format!(" --over {}", exact(*ns))));
     words.extend(it.loads.iter().map(|load| format!(" --load {}", quoted(&load.name))));
+    if it.tracing.asked {
+        words.push_str(" --why");
+    }
     words.extend(it.gates.iter().map(|gate| format!(" {}", gate.limit)));
-    format!("{words} --json > {}", quoted(&format!("{}.json", latency.label)))
+    words
 }
 
 /// A time as the command line takes it: `10s`, `1ms`, `1500us`.
@@ -88,8 +247,9 @@ fn exact(ns: u64) -> String {
 /// A word for a shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+    let word = word.replace(char::is_control, "_");
     if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
+        return word;
     }
     format!("'{}'", word.replace('\'', "'\\''"))
 }

@@ -146,10 +146,7 @@ fn cache(cpu: &Cpu, level: u32) -> Option<String> {
     let of_level = |cache: &&crate::survey::Cache| cache.level == level;
     let cache = cpu.caches.iter().find(|c| of_level(c) && c.kind != "Instruction")?;
     Some(match cache.size_kib {
-        Some(kib) if kib >= 1024 && kib.is_multiple_of(1024) => {
-            format!("L{level} {} MiB", kib / 1024)
-        }
-        Some(kib) => format!("L{level} {kib} KiB"),
+        Some(kib) => format!("L{level} {}", crate::report::machine::size(kib)),
         None => format!("L{level}"),
     })
 }

@@ -1,8 +1,8 @@
 //! Curves of steps over each other. What the script needs for zooming stands in attributes; without
 //! it the picture is whole all the same.
 
-use super::{Drawn, px, series};
-use crate::report::page::block::{Axis, Curve, Curves};
+use super::{Drawn, px, series, text_width};
+use crate::report::page::block::{Axis, Curve, Curves, Stroke};
 use crate::report::page::words;
 use maud::{Markup, html};
 use std::fmt::Write;
@@ -21,6 +21,7 @@ pub(super) fn draw(curves: &Curves, id: &str) -> Drawn {
     let clip = format!("{id}-clip");
     let (x, y) = (&curves.x, &curves.y);
     let (inner, bottom) = (WIDTH - LEFT - RIGHT, HEIGHT - BOTTOM);
+    let mut named = Vec::new();
     let inside = html! {
         defs { clipPath id=(clip) {
             rect x=(px(LEFT)) y="0" width=(px(inner)) height=(px(bottom + 1.0)) {}
@@ -43,7 +44,7 @@ pub(super) fn draw(curves: &Curves, id: &str) -> Drawn {
         }
         g clip-path=(format!("url(#{clip})")) { g class="zoomed" {
             @for (n, curve) in curves.series.iter().enumerate() {
-                (drawn(curves, curve, n, bottom))
+                (drawn(curves, curve, n, &mut named))
             }
         } }
         line class="axis" x1=(px(LEFT)) x2=(px(WIDTH - RIGHT)) y1=(px(bottom)) y2=(px(bottom)) {}
@@ -58,23 +59,75 @@ pub(super) fn draw(curves: &Curves, id: &str) -> Drawn {
     Drawn { class: "curves", width: WIDTH, height: HEIGHT, inside, plot: Some(plot) }
 }
 
-fn drawn(curves: &Curves, curve: &Curve, n: usize, bottom: f64) -> Markup {
+/// The words of a mark and where they stand.
+#[derive(Debug, Clone, PartialEq)]
+struct Name {
+    /// The side of the words that the mark is at.
+    x: f64,
+    /// They stand to the left of the mark.
+    is_left: bool,
+    /// The line they stand on.
+    y: f64,
+    /// How far they reach.
+    width: f64,
+}
+
+/// The height of a line of words.
+const LINE: f64 = 15.0;
+
+impl Name {
+    /// Beside a mark, below those that would stand in the same place.
+    fn place(left: f64, top: f64, said: &str, others: &[Name]) -> Name {
+        let width = text_width(said, 11.5);
+        let is_left = left > WIDTH * 0.7 || left + width > WIDTH - RIGHT;
+        let y = if top < 24.0 { top + 4.0 } else { top - 9.0 };
+        let x = if is_left { left - 9.0 } else { left + 9.0 };
+        let mut name = Name { x, is_left, y, width };
+        while others.iter().any(|other| name.meets(other)) {
+            name.y += LINE;
+        }
+        name
+    }
+
+    fn meets(&self, other: &Name) -> bool {
+        let ((from, to), (start, end)) = (self.span(), other.span());
+        from < end && start < to && (self.y - other.y).abs() < LINE
+    }
+
+    fn span(&self) -> (f64, f64) {
+        if self.is_left { (self.x - self.width, self.x) } else { (self.x, self.x + self.width) }
+    }
+}
+
+fn drawn(curves: &Curves, curve: &Curve, n: usize, named: &mut Vec<Name>) -> Markup {
     let (x, y) = (&curves.x, &curves.y);
-    let outline = outline(curves, curve, bottom);
+    let names: Vec<Name> = curve
+        .marks
+        .iter()
+        .take(NAMED)
+        .map(|(at, much, said)| {
+            let name = Name::place(along(x, *at), up(y, *much), said, named);
+            named.push(name.clone());
+            name
+        })
+        .collect();
     html! {
         g class=(format!("curve {}", series(n))) data-steps=(steps(curve)) data-label=(curve.label) {
-            path class="area" d=(outline) {}
-            path class="line" d=(outline) {}
+            @match curves.stroke {
+                Stroke::Area => {
+                    @let outline = outline(curves, curve, HEIGHT - BOTTOM);
+                    path class="area" d=(outline) {}
+                    path class="line" d=(outline) {}
+                }
+                Stroke::Line => path class="line thin" d=(line(curves, curve)) {}
+            }
             @for (nth, (at, much, said)) in curve.marks.iter().enumerate() {
                 @let (left, top) = (along(x, *at), up(y, *much));
                 // A dot that zooming does not stretch: a line of no length with a round end.
                 path class="mark" d=(format!("M{} {}h0", px(left), px(top))) { title { (said) } }
-                @if nth < NAMED {
-                    @let end = left > WIDTH * 0.7;
-                    @let top = if top < 24.0 { top + 4.0 } else { top - 9.0 };
-                    text class="marked" x=(px(if end { left - 9.0 } else { left + 9.0 }))
-                        y=(px(top)) text-anchor=(if end { "end" } else { "start" })
-                        { (said) }
+                @if let Some(name) = names.get(nth) {
+                    text class="marked" x=(px(name.x)) y=(px(name.y))
+                        text-anchor=(if name.is_left { "end" } else { "start" }) { (said) }
                 }
             }
         }
@@ -108,6 +161,23 @@ fn outline(curves: &Curves, curve: &Curve, bottom: f64) -> String {
     }
     if last.is_some() {
         let _ = write!(path, "V{}", px(bottom));
+    }
+    path
+}
+
+/// Steps as a path that begins anew where nothing is known.
+fn line(curves: &Curves, curve: &Curve) -> String {
+    let (x, y) = (&curves.x, &curves.y);
+    let mut path = String::new();
+    let mut last = None;
+    for (from, to, much) in &curve.steps {
+        let (left, right, top) = (px(along(x, *from)), px(along(x, *to)), px(up(y, *much)));
+        let begins = match &last {
+            Some(end) if *end == left => format!("V{top}"),
+            _ => format!("M{left} {top}"),
+        };
+        let _ = write!(path, "{begins}H{right}");
+        last = Some(right);
     }
     path
 }
@@ -150,4 +220,39 @@ fn ticks(axis: &Axis) -> Vec<f64> {
     let all = (0..30).flat_map(|power| marks.iter().map(move |m| first * 10.0_f64.powi(power) * m));
     let whole = |n: &f64| axis.is_time || *n >= 1.0;
     all.filter(|n| whole(n) && *n >= axis.from * 0.999 && *n <= axis.to * 1.001).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn curves(steps: &[(f64, f64, f64)]) -> (Curves, Curve) {
+        let axis = |log, from| Axis { label: String::new(), from, to: 1e3, log, is_time: true };
+        let (steps, marks, label) = (steps.to_vec(), Vec::new(), String::new());
+        let curve = Curve { label, steps, marks };
+        let series = Vec::new();
+        (Curves { x: axis(false, 0.0), y: axis(true, 1.0), stroke: Stroke::Line, series }, curve)
+    }
+
+    #[test]
+    fn a_gap_breaks_the_line_and_never_falls_to_the_axis() {
+        let (curves, curve) =
+            curves(&[(0.0, 100.0, 10.0), (100.0, 200.0, 20.0), (300.0, 400.0, 10.0)]);
+        let path = line(&curves, &curve);
+        assert_eq!(path.matches('M').count(), 2, "{path}");
+        let bottom = px(HEIGHT - BOTTOM);
+        assert!(!path.contains(&format!("V{bottom}")), "{path}");
+    }
+
+    #[test]
+    fn words_of_marks_in_one_place_stand_below_each_other() {
+        let mut named: Vec<Name> = Vec::new();
+        for _ in 0..3 {
+            let name = Name::place(400.0, 100.0, "49.00 ms on CPU 3 at 12.30 s", &named);
+            assert!(named.iter().all(|other| !name.meets(other)), "{named:?}");
+            named.push(name);
+        }
+        let far = Name::place(100.0, 100.0, "1 ms", &named);
+        assert_eq!(far.y, named[0].y, "what is elsewhere stays where it is");
+    }
 }

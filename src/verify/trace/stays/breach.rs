@@ -74,12 +74,12 @@ impl Stays {
         }
     }
 
-    /// The stack of the last event, callers innermost first.
-    pub fn stack(&mut self, callers: impl Iterator<Item = u64>) {
+    /// Keeps the stack of the last event, callers innermost first.
+    pub(super) fn keep_stack(&mut self, callers: Vec<u64>) {
         if self.stackee == Stackee::Nobody {
             return;
         }
-        let number = self.stacks.number(callers.collect());
+        let number = self.stacks.number(callers);
         match self.stackee {
             Stackee::Frame(depth) => {
                 if let Some(frame) = self.frames.get_mut(depth) {

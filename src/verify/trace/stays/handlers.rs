@@ -6,6 +6,7 @@ use super::super::rows::{By, Key, Who};
 use super::super::words;
 use super::breach::Stackee;
 use super::parts::{Kind, Rest};
+use super::privilege::Privilege;
 use super::{HRTIMER_SOFTIRQ, SUSPENDED_MAX, Shared, Stays, UNKNOWN};
 use crate::causes::Cause;
 
@@ -13,24 +14,18 @@ use crate::causes::Cause;
 const SOON_NS: u64 = 50_000;
 
 impl Stays {
-    /// An entry into the kernel that an event tells of.
-    fn entry(&mut self) {
-        self.seen.entries += 1;
-        if let Some(stay) = &mut self.stay {
-            stay.silent = false;
-        }
-    }
-
     pub(super) fn vector(&mut self, shared: &Shared, at: u64, vector: Vector) {
-        self.entry();
+        let privilege = self.count_interrupt();
         let (mut key, mut otherwise) = identity(vector);
         if vector == Vector::IrqWork {
             otherwise.who = Who::Raised(self.raiser(shared, at));
             key = Some(otherwise);
         }
-        self.enter(at);
+        self.enter_from(at, privilege);
         let alone = self.stay.is_some_and(|stay| !stay.has_first);
+        let fault = self.stay.is_some_and(|stay| stay.fault);
         self.open(at, Kind::Vector(vector), key, otherwise);
+        self.stays_in_fault(fault);
         if alone
             && matches!(vector, Vector::Reschedule | Vector::CallOne)
             && let Some(stay) = &mut self.stay
@@ -50,8 +45,14 @@ impl Stays {
         now.or(before).map_or(By::Nobody, |key| By::of(key.who))
     }
 
+    /// The page fault that was interrupted still goes on.
+    fn stays_in_fault(&mut self, fault: bool) {
+        if let Some(stay) = &mut self.stay {
+            stay.fault = fault;
+        }
+    }
+
     pub(super) fn irq(&mut self, at: u64, number: u32, name: Name) {
-        self.entry();
         let who = Who::Irq { number, name };
         // The next handler of a shared line, not the next interrupt.
         let same = self.stay.is_some_and(|stay| match stay.shared {
@@ -60,9 +61,12 @@ impl Stays {
         });
         let line = self.stay.and_then(|stay| stay.shared).filter(|_| same);
         if !same {
-            self.enter(at);
+            let privilege = self.count_interrupt();
+            self.enter_from(at, privilege);
         }
+        let fault = self.stay.is_some_and(|stay| stay.fault);
         self.push(at, Kind::Irq, Key { cause: Cause::Irq, who });
+        self.stays_in_fault(fault);
         if let Some(stay) = &mut self.stay {
             stay.shared = line.or(Some(who));
         }
@@ -148,6 +152,7 @@ impl Stays {
         let key = Key { cause, who: Who::Signal { number, code } };
         let fault = self.stay.is_some_and(|stay| stay.fault);
         if exception && !fault {
+            self.count_exception();
             self.enter(at);
         } else if self.stay.is_none() {
             self.begin(at);
@@ -155,12 +160,13 @@ impl Stays {
         self.charge(at);
         self.stackee = Stackee::Row(key);
         self.seen.rows.row(key).untimed += 1;
+        let names_entry = exception && self.is_unnamed();
         let Some(stay) = &mut self.stay else { return };
         let brought = stay.carrier && self.frames.iter().all(|frame| frame.kind == Kind::Kernel);
         if let (true, Some(way)) = (brought, stay.primary) {
             self.seen.rows.row(way).nested += 1;
         }
-        if brought || !stay.has_first {
+        if brought || !stay.has_first || names_entry {
             (stay.has_first, stay.carrier, stay.primary) = (true, false, Some(key));
         } else {
             self.seen.rows.row(key).nested += 1;
@@ -188,7 +194,7 @@ impl Stays {
     }
 
     pub(super) fn page_fault(&mut self, at: u64, bits: u64) {
-        self.entry();
+        self.count_user_entry();
         if !self.ours {
             return;
         }
@@ -220,14 +226,20 @@ impl Stays {
         let same = self.stay.is_some_and(
             |stay| matches!(stay.shared, Some(Who::Function(first)) if first != handler),
         );
+        let mut inside = false;
         if !same {
-            self.entry();
-            self.enter(start);
+            let privilege = self.count_nmi();
+            self.enter_from(start, privilege);
+            inside = privilege == Privilege::Kernel && !self.frames.is_empty();
         }
         self.charge(start);
         self.mark = at;
         let Some(stay) = &mut self.stay else { return };
-        if !stay.has_first || (same && handled) {
+        let is_first = match same {
+            true => handled && stay.primary.map(|first| first.who) == stay.shared,
+            false => !stay.has_first && !inside,
+        };
+        if is_first {
             stay.has_first = true;
             stay.primary = Some(key);
         } else if !same {
@@ -246,7 +258,7 @@ impl Stays {
     }
 
     pub(super) fn syscall(&mut self, at: u64, number: u64) {
-        self.entry();
+        self.count_user_entry();
         if self.ours {
             self.enter(at);
             let who = Who::Syscall(number);
@@ -263,20 +275,21 @@ impl Stays {
     }
 
     pub(super) fn user_exit(&mut self, at: u64) {
+        self.tracked = true;
+        self.seen.entries += 1;
+        (self.level.unnamed, self.level.in_user) = (true, false);
         if self.ours && self.task != Some(0) {
             self.settle();
             if self.stay.is_none() {
                 self.begin(at);
                 self.push(at, Kind::Kernel, UNKNOWN);
-                if let Some(stay) = &mut self.stay {
-                    stay.silent = true;
-                }
             }
         }
     }
 
     pub(super) fn user_enter(&mut self, at: u64) {
         self.tracked = true;
+        (self.level.unnamed, self.level.in_user) = (false, true);
         if !self.ours || self.task == Some(0) {
             return;
         }
@@ -298,6 +311,7 @@ impl Stays {
     ) {
         let at = event.at;
         self.seen.switches += 1;
+        self.level.unnamed = false;
         self.leave(at, event.pid, blocks);
         self.runs(shared, next);
         let back = self.ours && !self.frames.is_empty();
@@ -361,7 +375,7 @@ impl Stays {
         self.stackee = Stackee::Row(key);
         self.charge(at);
         if let Some(stay) = &mut self.stay
-            && !stay.has_first
+            && (!stay.has_first || stay.primary == Some(UNKNOWN))
         {
             stay.has_first = true;
             stay.primary = Some(key);

@@ -2,6 +2,7 @@
 
 use super::super::catalogue::Vector;
 use super::super::rows::{Key, Rows, TICK, Who};
+use super::EntryText;
 use cpushield_linux::text::kallsyms::Symbols;
 use std::collections::HashSet;
 
@@ -16,6 +17,8 @@ pub struct Shared {
     pub tick: Vec<u64>,
     /// Ticks in a nanosecond.
     pub ticks_per_ns: f64,
+    /// Where the entry code lies, when stacks of interrupts are recorded.
+    pub entry_text: Option<EntryText>,
 }
 
 impl Shared {
@@ -42,8 +45,11 @@ pub struct Seen {
     pub rows: Rows,
     /// Stays that ended.
     pub stays: u64,
-    /// Entries into the kernel that have an event of their own.
+    /// Entries into the kernel from user mode: those that have an event of their own, and all that
+    /// context tracking reports.
     pub entries: u64,
+    /// Interrupts that hit the kernel itself.
+    pub kernel_interrupts: u64,
     /// Switches.
     pub switches: u64,
     /// Longest undisturbed time in ticks; `None` when there was none that could be measured.
@@ -111,8 +117,6 @@ pub(super) struct Stay {
     pub(super) shared: Option<Who>,
     /// A page fault that may still go to sleep.
     pub(super) fault: bool,
-    /// Context tracking told of it, and no event has counted it as an entry.
-    pub(super) silent: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -47,9 +47,17 @@ impl Bench {
                 if TICK.contains(name) {
                     self.shared.tick.push(hex(address));
                 }
+                self.shared.entry_text = EntryText::of(&Symbols::parse(&self.symbols));
             }
             ["gap"] => self.stays.gap(),
-            ["cut", at] => self.cut(at.parse().unwrap()),
+            ["stack", callers @ ..] => {
+                let callers = callers.iter().map(|caller| hex(caller));
+                self.stays.stack(&mut self.shared, callers);
+            }
+            ["cut", at] => {
+                self.stays.release(&mut self.shared);
+                self.cut(at.parse().unwrap());
+            }
             _ => {
                 let event = event(&words).unwrap_or_else(|| panic!("no event: {line}"));
                 self.stays.event(&mut self.shared, &event);
@@ -80,10 +88,11 @@ impl Bench {
             self.out.push('\n');
         }
         let longest = number(seen.longest);
-        self.out.push_str(&format!(
-            "entries {} switches {} longest {longest}",
-            seen.entries, seen.switches
-        ));
+        self.out.push_str(&format!("entries {}", seen.entries));
+        if seen.kernel_interrupts > 0 {
+            self.out.push_str(&format!(" kernel {}", seen.kernel_interrupts));
+        }
+        self.out.push_str(&format!(" switches {} longest {longest}", seen.switches));
         for (n, what) in [(seen.backwards, "backwards"), (seen.resyncs, "resyncs")] {
             if n > 0 {
                 self.out.push_str(&format!(" {what} {n}"));

@@ -1,0 +1,105 @@
+//! [`EventLog`]: a debug log of what this program asks of the machine: one line for each file read
+//! or written and each command run, with the time, the process and the kernel's answer.
+//!
+//! Each line is one write(2) with `O_APPEND` and is not buffered. So nothing is lost when the
+//! process is killed, and lines of several processes do not mix.
+
+use crate::error::{Cause, Error, Result, Verb, errno_name};
+use crate::host::Host;
+use crate::regular::open_regular;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The most characters of a value that one line shows.
+const VALUE_CHARS_MAX: usize = 200;
+
+/// A log that lines are added to.
+#[derive(Debug, Clone)]
+pub struct EventLog {
+    file: Arc<File>,
+}
+
+impl EventLog {
+    /// Opens the log, and adds to it where it is there already.
+    ///
+    /// # Errors
+    /// The answer of the file system, or something else than a regular file lies there.
+    pub fn open(path: &Path) -> Result<EventLog> {
+        let mut options = OpenOptions::new();
+        let file = open_regular(path, options.append(true).create(true).mode(0o600))
+            .map_err(|e| Error::open(Verb::Write, &path.display().to_string(), e))?;
+        Ok(EventLog { file: Arc::new(file) })
+    }
+
+    /// Adds a line about this process itself.
+    pub fn note(&self, event: &str, text: &str) {
+        self.add(&format!("{event} {}", text.escape_debug()));
+    }
+
+    /// Adds a line about an access, with the value that was written and the answer.
+    pub fn access<T>(&self, verb: Verb, path: &str, value: Option<&str>, answer: &Result<T>) {
+        let mut line = format!("{} {path}", verb.word());
+        if let Some(value) = value {
+            let shown: String = value.chars().take(VALUE_CHARS_MAX).collect();
+            line.push_str(&format!(" {shown:?}"));
+        }
+        match answer {
+            Ok(_) => line.push_str(": ok"),
+            Err(error) => line.push_str(&format!(": {}", answer_of(error))),
+        }
+        self.add(&line);
+    }
+
+    fn add(&self, event: &str) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let pid = std::process::id();
+        let line = format!("{}.{:06} {pid} {event}\n", now.as_secs(), now.subsec_micros());
+        // A full disk must not keep the program from its work.
+        let _ = (&*self.file).write_all(line.as_bytes());
+    }
+}
+
+/// The name of the error, or what else went wrong.
+fn answer_of(error: &Error) -> String {
+    match (&error.cause, error.errno()) {
+        (Cause::Io(_), Some(errno)) => errno_name(errno),
+        _ => error.reason().replace('\n', " "),
+    }
+}
+
+impl Host {
+    /// The same host; every access from now on is noted in this log.
+    #[must_use]
+    pub fn logging(mut self, log: Option<EventLog>) -> Host {
+        self.log = log;
+        self
+    }
+
+    pub(crate) fn logged<T>(
+        &self,
+        verb: Verb,
+        path: &str,
+        value: Option<&str>,
+        answer: Result<T>,
+    ) -> Result<T> {
+        logged(self.log.as_ref(), verb, path, value, answer)
+    }
+}
+
+/// Notes an access where there is a log, and gives its answer back.
+pub(crate) fn logged<T>(
+    log: Option<&EventLog>,
+    verb: Verb,
+    path: &str,
+    value: Option<&str>,
+    answer: Result<T>,
+) -> Result<T> {
+    if let Some(log) = log {
+        log.access(verb, path, value, &answer);
+    }
+    answer
+}

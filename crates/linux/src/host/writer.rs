@@ -1,0 +1,38 @@
+//! Many values to one kernel file, one write each: the file is opened once.
+
+use super::Host;
+use crate::calls::open;
+use crate::error::{Error, Result, Verb};
+use std::fs::File;
+use std::io::Write;
+
+/// A kernel file that is opened once for many writes; see [`Host::writer`].
+#[derive(Debug)]
+pub struct Writer<'a> {
+    pub(super) host: &'a Host,
+    pub(super) path: &'a str,
+    pub(super) file: Option<File>,
+}
+
+impl Writer<'_> {
+    /// Writes a value, as [`Host::write`] does.
+    ///
+    /// # Errors
+    /// The kernel's answer, with the value.
+    pub fn write(&mut self, value: &str) -> Result<()> {
+        if !self.host.live {
+            return self.host.write(self.path, value);
+        }
+        let fail = |e| Error::io(Verb::Write, self.path, e).with_value(value);
+        self.host.before_write(Verb::Write, self.path).map_err(|e| e.with_value(value))?;
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => {
+                let file = open(&self.host.place(self.path), libc::O_WRONLY);
+                none.insert(file.map_err(fail)?)
+            }
+        };
+        let answer = file.write_all(value.as_bytes()).map_err(fail);
+        self.host.logged(Verb::Write, self.path, Some(value), answer)
+    }
+}

@@ -1,0 +1,175 @@
+//! The root directory of a recorded machine. Files are opened below it in one system call, and
+//! links that lead out of it are not followed.
+
+use crate::error::{Error, Result, Verb, errno_number};
+use crate::host::ERRORS_FILE;
+use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, openat2};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+/// How often an open is repeated that a rename elsewhere disturbed (EAGAIN of openat2(2)).
+const TRIES: usize = 8;
+
+/// A directory with copies of `/proc` and `/sys`.
+#[derive(Debug)]
+pub(crate) struct RootDir {
+    path: PathBuf,
+    /// The directory for `openat2`; `None` where the kernel is older than 5.6 or a filter refuses
+    /// the call.
+    handle: Option<OwnedFd>,
+}
+
+impl RootDir {
+    /// Opens the directory. `path` has no links in it.
+    pub(crate) fn open(path: &Path) -> io::Result<RootDir> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let handle = match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::empty()) {
+            Ok(handle) => Some(handle),
+            Err(Errno::NOSYS | Errno::PERM) => None,
+            Err(errno) => return Err(errno.into()),
+        };
+        Ok(RootDir { path: path.to_owned(), handle })
+    }
+
+    /// Opens a file for reading.
+    pub(crate) fn read(&self, path: &str) -> io::Result<fs::File> {
+        self.open_below(path, OFlags::RDONLY).map(fs::File::from)
+    }
+
+    /// Whether a file or directory is there.
+    pub(crate) fn has(&self, path: &str) -> bool {
+        self.open_below(path, OFlags::PATH).is_ok()
+    }
+
+    /// The names in a directory.
+    pub(crate) fn list(&self, path: &str, only_dirs: bool) -> io::Result<Vec<String>> {
+        names(self.open_below(path, OFlags::RDONLY | OFlags::DIRECTORY)?, only_dirs)
+    }
+
+    fn open_below(&self, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
+        let flags = flags | OFlags::CLOEXEC;
+        let Some(handle) = &self.handle else { return self.open_checked(path, flags) };
+        // The root itself has no name below it.
+        let below = Some(path.trim_start_matches('/')).filter(|path| !path.is_empty());
+        for _ in 0..TRIES {
+            let resolve = ResolveFlags::IN_ROOT;
+            match openat2(handle, below.unwrap_or("."), flags, Mode::empty(), resolve) {
+                Err(Errno::AGAIN) => {}
+                answer => return answer.map_err(io::Error::from),
+            }
+        }
+        Err(Errno::AGAIN.into())
+    }
+
+    /// The same on kernels without `openat2`, where each part of the path is looked at first.
+    fn open_checked(&self, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
+        let real = self.path.join(path.trim_start_matches('/')).canonicalize()?;
+        if !real.starts_with(&self.path) {
+            return Err(io::Error::from_raw_os_error(libc::ENOENT));
+        }
+        Ok(rustix::fs::open(real, flags, Mode::empty())?)
+    }
+}
+
+/// The names in a directory, without itself and the one above.
+pub(crate) fn names(dir: OwnedFd, only_dirs: bool) -> io::Result<Vec<String>> {
+    let mut dir = Dir::new(dir)?;
+    let mut names = Vec::new();
+    while let Some(entry) = dir.next() {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name == c"." || name == c".." {
+            continue;
+        }
+        let wanted = match entry.file_type() {
+            _ if !only_dirs => true,
+            FileType::Unknown => {
+                let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
+                let found = rustix::fs::statat(dir.fd()?, name, flags)?;
+                FileType::from_raw_mode(found.st_mode).is_dir()
+            }
+            kind => kind.is_dir(),
+        };
+        if wanted {
+            names.push(name.to_string_lossy().into_owned());
+        }
+    }
+    Ok(names)
+}
+
+/// The errors that the kernel of a recorded machine answered, by what was tried.
+pub(crate) fn parse_errors(text: &str) -> Result<BTreeMap<(Verb, String), i32>> {
+    let mut errors = BTreeMap::new();
+    for (i, line) in text.lines().enumerate() {
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let mut words = line.split('\t');
+        let entry = (|| {
+            let verb = Verb::from_word(words.next()?)?;
+            let path = words.next()?.to_owned();
+            Some(((verb, path), errno_number(words.next()?)?))
+        })();
+        let (key, errno) = entry
+            .ok_or_else(|| Error::malformed(ERRORS_FILE, i + 1, "verb, path and errno", line))?;
+        errors.insert(key, errno);
+    }
+    Ok(errors)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    /// A root with links inside and out of it, opened both ways.
+    fn roots(name: &str) -> [RootDir; 2] {
+        let place = std::env::temp_dir().join(format!("cpushield-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&place);
+        let root = place.join("root");
+        fs::create_dir_all(root.join("sys/devices/cpu0")).unwrap();
+        fs::write(place.join("secret"), "outside").unwrap();
+        fs::write(root.join("sys/devices/cpu0/online"), "1\n").unwrap();
+        symlink("../devices", root.join("sys/near")).unwrap();
+        symlink("devices/cpu0", root.join("sys/cpu0")).unwrap();
+        symlink("../../../secret", root.join("sys/up")).unwrap();
+        symlink(place.join("secret"), root.join("sys/away")).unwrap();
+        symlink("loop", root.join("sys/loop")).unwrap();
+        let root = RootDir::open(&root.canonicalize().unwrap()).unwrap();
+        let checked = RootDir { path: root.path.clone(), handle: None };
+        [root, checked]
+    }
+
+    #[test]
+    fn links_are_followed_inside_the_root_and_never_out_of_it() {
+        for root in roots("links") {
+            let read = |path: &str| io::read_to_string(root.read(path).unwrap()).unwrap();
+            assert_eq!(read("/sys/cpu0/online"), "1\n");
+            assert!(root.has("/sys/cpu0") && root.has("/") && !root.has("/sys/cpu1"));
+            for out in ["/sys/up", "/sys/away", "/../secret"] {
+                let error = root.read(out).unwrap_err();
+                assert_eq!(error.kind(), io::ErrorKind::NotFound, "{out}");
+            }
+            let error = root.read("/sys/loop").unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::ELOOP));
+        }
+    }
+
+    #[test]
+    fn a_listing_has_the_names_and_on_request_the_directories_alone() {
+        for root in roots("names") {
+            let sorted = |only_dirs: bool| {
+                let mut names = root.list("/sys", only_dirs).unwrap();
+                names.sort();
+                names
+            };
+            assert_eq!(sorted(false), ["away", "cpu0", "devices", "loop", "near", "up"]);
+            assert_eq!(sorted(true), ["devices"]);
+            assert_eq!(root.list("/", true).unwrap(), ["sys"]);
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! What decides which events an [`Instance`] records, as text: read when it is armed and read again
+//! at the end, so that nothing that changed meanwhile stays unnoticed.
+
+use super::Instance;
+use crate::cpuset::CpuSet;
+use crate::error::Result;
+use crate::tracefs::InstanceWatch;
+
+/// Files of the instance itself. `set_event_notrace_pid` is of 5.8 (commit 2768362603018),
+/// `buffer_subbuf_size_kb` of 6.8 (commit 2808e31ec12e).
+const FILES: &[&str] = &[
+    "tracing_on",
+    "tracing_cpumask",
+    "trace_clock",
+    "current_tracer",
+    "set_event_pid",
+    "set_event_notrace_pid",
+    "buffer_subbuf_size_kb",
+];
+
+/// Files of each event.
+const EVENT_FILES: &[&str] = &["enable", "filter", "trigger"];
+
+/// One line of a control file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    /// Below the instance's directory.
+    pub file: String,
+    /// Its text, or one line of it; `None` where the kernel does not have the file.
+    pub text: Option<String>,
+}
+
+impl Instance<'_> {
+    /// What this instance records of these CPUs and events. Touches no other CPU.
+    #[must_use]
+    pub fn settings(&self, cpus: &CpuSet, events: &[(&str, &str)]) -> Vec<Setting> {
+        let mut files: Vec<String> = FILES.iter().map(|file| (*file).to_owned()).collect();
+        files.extend(cpus.iter().map(|cpu| format!("per_cpu/cpu{cpu}/buffer_size_kb")));
+        for (system, event) in events {
+            files.extend(EVENT_FILES.iter().map(|file| format!("events/{system}/{event}/{file}")));
+        }
+        let mut settings: Vec<Setting> = files.into_iter().map(|file| self.setting(file)).collect();
+        // One option a line.
+        let options = self.host.read(&self.path("trace_options")).unwrap_or_default();
+        settings.extend(options.lines().map(|option| Setting {
+            file: format!("options/{}", option.strip_prefix("no").unwrap_or(option)),
+            text: Some(option.to_owned()),
+        }));
+        settings
+    }
+
+    fn setting(&self, file: String) -> Setting {
+        let text = self.host.read(&self.path(&file)).ok();
+        Setting { file, text: text.map(|text| text.trim().to_owned()) }
+    }
+
+    /// Begins to watch the files that decide what is recorded of these CPUs and events.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub fn watch_files(&self, cpus: &CpuSet, events: &[(&str, &str)]) -> Result<InstanceWatch> {
+        let mut dirs = vec![String::new(), "events".to_owned()];
+        dirs.extend(cpus.iter().map(|cpu| format!("per_cpu/cpu{cpu}")));
+        for (system, event) in events {
+            let system = format!("events/{system}");
+            dirs.push(format!("{system}/{event}"));
+            dirs.push(system);
+        }
+        if self.host.exists(&self.path("options")) {
+            dirs.push("options".to_owned());
+        }
+        dirs.sort_unstable();
+        dirs.dedup();
+        InstanceWatch::start(self.host, &self.dir, &dirs)
+    }
+}
+
+/// The settings that are no longer as they were armed, each with the text that is there now.
+#[must_use]
+pub fn changed_settings(armed: &[Setting], now: &[Setting]) -> Vec<(Setting, Option<String>)> {
+    let found = |file: &str| now.iter().find(|setting| setting.file == file);
+    let mut changed = Vec::new();
+    for setting in armed {
+        let text = found(&setting.file).and_then(|now| now.text.clone());
+        if text != setting.text {
+            changed.push((setting.clone(), text));
+        }
+    }
+    changed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_that_differs_or_went_away_is_reported_with_both_texts() {
+        let of = |file: &str, text: Option<&str>| Setting {
+            file: file.to_owned(),
+            text: text.map(str::to_owned),
+        };
+        let armed = [of("tracing_on", Some("1")), of("options/overwrite", Some("overwrite"))];
+        assert_eq!(changed_settings(&armed, &armed), []);
+        let now = [of("tracing_on", Some("0"))];
+        assert_eq!(
+            changed_settings(&armed, &now),
+            [(armed[0].clone(), Some("0".to_owned())), (armed[1].clone(), None)]
+        );
+    }
+}

@@ -1,0 +1,228 @@
+//! From a word of any table to what explains it: culprits, functions, threads and senders, as
+//! `verify`, `watch`, `latency --why` and `status` show them. Pure.
+
+use super::Cause;
+use super::known::{self, Known};
+use super::purpose::{self, Row};
+use super::topics::{self, Topic};
+use cpushield_linux::syscalls;
+
+/// What explains a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Subject {
+    /// A page of its own.
+    Topic(&'static Topic),
+    /// A function or thread of the kernel.
+    Known(&'static Known),
+    /// A way through the kernel that sends interrupts to other CPUs.
+    Way(&'static Row),
+    /// A kind of interruption.
+    Cause(Cause),
+}
+
+/// Culprits that are words, and their causes. With a star at its end: how it begins.
+const WORDS: &[(&str, Cause)] = &[
+    ("tick_nohz_handler", Cause::Tick),
+    ("tick_nohz_highres_handler", Cause::Tick),
+    ("tick_sched_timer", Cause::Tick),
+    ("local timer", Cause::Tick),
+    ("timer broadcast", Cause::Tick),
+    ("Hyper-V timer", Cause::Tick),
+    ("no hrtimer expired in it", Cause::Hrtimer),
+    ("timers that expire in a softirq", Cause::Hrtimer),
+    ("IRQ *", Cause::Irq),
+    ("hypervisor callback", Cause::Irq),
+    ("softirq *", Cause::Softirq),
+    ("reschedule", Cause::IpiReschedule),
+    ("an idle CPU", Cause::IpiReschedule),
+    ("an interrupt on CPU *", Cause::IpiCall),
+    ("TLB shootdown", Cause::IpiCall),
+    ("raised by *", Cause::IpiIrqWork),
+    ("kworker/*", Cause::Workqueue),
+    ("first read of a page*", Cause::PageFault),
+    ("first write to a page*", Cause::PageFault),
+    ("write to a page that was shared*", Cause::PageFault),
+    ("access that the page forbids*", Cause::PageFault),
+    ("instructions that were not there*", Cause::PageFault),
+    ("system call *", Cause::Syscall),
+    ("went to sleep*", Cause::Syscall),
+    ("without a signal*", Cause::Exception),
+    ("SIGILL", Cause::Exception),
+    ("SIGTRAP", Cause::Exception),
+    ("SIGBUS", Cause::Exception),
+    ("SIGFPE", Cause::Exception),
+    ("SIGSEGV", Cause::Exception),
+    ("SIG*", Cause::Signal),
+    ("signal *", Cause::Signal),
+    ("bank *", Cause::MachineCheck),
+    ("error interrupt of the APIC", Cause::MachineCheck),
+    ("machine check threshold", Cause::MachineCheck),
+    ("deferred machine check", Cause::MachineCheck),
+    ("thermal interrupt", Cause::MachineCheck),
+    ("Machine check*", Cause::MachineCheck),
+    ("Thermal *", Cause::MachineCheck),
+    ("Threshold *", Cause::MachineCheck),
+    ("Deferred Error*", Cause::MachineCheck),
+    ("set from this CPU", Cause::Frequency),
+    ("firmware", Cause::Smi),
+    ("gap", Cause::Smi),
+    ("gaps", Cause::Smi),
+    ("hypervisor", Cause::Steal),
+    ("an entry into the kernel without an event", Cause::Unattributed),
+    ("a system call or an exception*", Cause::Unattributed),
+    ("platform IPI", Cause::Unattributed),
+    ("spurious interrupt", Cause::Unattributed),
+    ("event number *", Cause::Unattributed),
+    ("a record of *", Cause::Unattributed),
+    ("others", Cause::Unattributed),
+];
+
+/// Softirqs (include/linux/interrupt.h); what raised one follows behind a comma.
+const SOFTIRQS: &[&str] =
+    &["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
+
+/// What explains a word of a table, with the name of its cause in front or without.
+#[must_use]
+pub fn subject(shown: &str) -> Option<Subject> {
+    let shown = shown.trim();
+    if let Some(cause) = Cause::named(shown) {
+        return Some(Subject::Cause(cause));
+    }
+    if let Some((first, rest)) = shown.split_once(' ')
+        && let Some(cause) = kind(first)
+    {
+        return subject(rest).or(Some(Subject::Cause(cause)));
+    }
+    let (begins, _) = shown.split_once(", ").unwrap_or((shown, ""));
+    // `wb_workfn (unbound)`, `do_sync_core()`.
+    let function = begins.split(' ').next().unwrap_or_default().trim_end_matches("()");
+    topics::of(function)
+        .map(Subject::Topic)
+        .or_else(|| purpose::of_function(function).map(Subject::Way))
+        .or_else(|| purpose::of_words(shown).map(Subject::Way))
+        .or_else(|| cause(shown, begins).map(Subject::Cause))
+        .or_else(|| known::of(function).map(Subject::Known))
+}
+
+/// The cause that a table has in front of a culprit, or what runs a function.
+fn kind(word: &str) -> Option<Cause> {
+    Cause::named(word).or_else(|| (word == "work").then_some(Cause::Workqueue))
+}
+
+fn cause(shown: &str, begins: &str) -> Option<Cause> {
+    let matches = |pattern: &str| match pattern.strip_suffix('*') {
+        Some(start) => begins.starts_with(start),
+        None => begins == pattern,
+    };
+    WORDS
+        .iter()
+        .find(|(pattern, _)| matches(pattern))
+        .map(|(_, cause)| *cause)
+        .or_else(|| SOFTIRQS.contains(&begins).then_some(Cause::Softirq))
+        .or_else(|| syscalls::is_known(begins).then_some(Cause::Syscall))
+        .or_else(|| is_task(shown).then_some(Cause::UserTask))
+}
+
+/// A task is shown with its number: `load (9972)`.
+fn is_task(shown: &str) -> bool {
+    let number = shown.rsplit_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
+    number.is_some_and(|n| !n.is_empty() && n.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(shown: &str) -> Option<&'static str> {
+        subject(shown).map(|subject| match subject {
+            Subject::Topic(topic) => topic.name,
+            Subject::Known(known) => known.name,
+            Subject::Way(row) => row.function,
+            Subject::Cause(cause) => cause.name(),
+        })
+    }
+
+    /// The `cause` and `culprit` of every result of the table of counted sequences.
+    fn counted() -> Vec<(&'static str, &'static str)> {
+        let cases = include_str!("../verify/trace/stays/cases.txt").split("\n== ").skip(1);
+        let results = cases.flat_map(|case| case.split_once("\n--\n").unwrap().1.lines());
+        let rows = results.filter(|line| line.starts_with(|c: char| c.is_ascii_digit()));
+        // COUNT TIME MAX CAUSE CULPRIT
+        let named = rows.filter_map(|line| line.splitn(4, ' ').nth(3));
+        named.map(|named| named.split_once(' ').unwrap_or((named, ""))).collect()
+    }
+
+    #[test]
+    fn every_culprit_that_was_ever_counted_is_explained() {
+        let rows = counted();
+        assert!(rows.len() > 50);
+        for (cause, culprit) in rows {
+            let shown = format!("{cause} {culprit}");
+            assert!(name(&shown).is_some(), "{shown}");
+            // A name that is only a function of the test stands for any that is not known.
+            if !["", "flush_work"].contains(&culprit) {
+                assert!(name(culprit).is_some(), "{culprit}");
+            }
+        }
+    }
+
+    /// What the lab provokes (vm/guest/lab.py), as its tables show it (vm/bench/LAB.md).
+    #[test]
+    fn every_culprit_of_the_lab_is_explained() {
+        let lab = include_str!("../../vm/guest/lab.py");
+        let provoked = lab.lines().filter(|line| line.contains("action(")).collect::<String>();
+        for function in provoked.split('"').filter(|it| it.contains('_') && !it.contains('*')) {
+            let plain = function.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+            assert!(!plain || name(function).is_some(), "{function}");
+        }
+        let table = include_str!("../../vm/bench/LAB.md");
+        let rows = table.lines().filter(|line| line.starts_with("| ")).skip(2);
+        let seen = rows.filter_map(|line| line.split('|').nth(4)).flat_map(|it| it.split(", "));
+        for shown in seen.filter_map(|it| it.trim().split_once(' ')) {
+            let is_count = shown.0.chars().all(|c| c.is_ascii_digit());
+            assert!(!is_count || shown.1 == "more" || name(shown.1).is_some(), "{}", shown.1);
+        }
+        for (shown, found) in [
+            ("flush_tlb_func", "flush_tlb_func*"),
+            ("__rdmsr_safe_on_cpu", "__rdmsr_safe_on_cpu"),
+            ("mce_cpu_restart", "mce_cpu_restart"),
+            ("migration/3", "migration/*"),
+            ("rcuc/3", "rcuc/*"),
+            ("provoke (812)", "user-task"),
+            ("SIGUSR1 by kill(2)", "signal"),
+            ("SIGTRAP", "exception"),
+            ("IRQ 36 virtio1-req.0", "irq"),
+            ("getppid", "syscall"),
+        ] {
+            assert_eq!(name(shown), Some(found), "{shown}");
+        }
+    }
+
+    #[test]
+    fn threads_functions_and_senders_are_explained_as_the_tables_show_them() {
+        for (shown, found) in [
+            ("tick_nohz_handler", "tick"),
+            ("tick_nohz_handler, kept for the scheduler: another runnable task", "tick"),
+            ("load (9972)", "user-task"),
+            ("SCHED, raised by tick_nohz_handler", "softirq"),
+            ("raised by perf_swevent_hrtimer", "ipi-irq-work"),
+            ("refresh_vm_stats", "refresh_vm_stats"),
+            ("workqueue refresh_vm_stats", "refresh_vm_stats"),
+            ("irq/30-virtio0-", "irq/*"),
+            ("IRQ 24 eth0", "irq"),
+            ("kworker/u8:1", "workqueue"),
+            ("wb_workfn (unbound)", "wb_workfn"),
+            ("do_flush_tlb_all", "kernel-tlb-flush"),
+            ("work drain_vmap_area_work", "kernel-tlb-flush"),
+            ("__purge_vmap_area_lazy()", "kernel-tlb-flush"),
+            ("timer tcp_keepalive_timer", "tcp_*"),
+            ("loads a module (dummy), asked for by ip (800)", "load_module"),
+            ("system call madvise", "syscall"),
+            ("an interrupt on CPU 2", "ipi-call"),
+            ("modprobe (812)", "user-task"),
+        ] {
+            assert_eq!(name(shown), Some(found), "{shown}");
+        }
+        assert_eq!([name("nonsense"), name("linuxcnc"), name(""), name("(x)")], [None; 4]);
+    }
+}

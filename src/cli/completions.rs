@@ -1,0 +1,50 @@
+//! `cpushield completions`: what a shell reads to complete words of the command line.
+
+use crate::failure::Failure;
+use crate::ui::Ui;
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use clap_complete::Shell;
+use std::ffi::OsStr;
+
+/// Print the completions of a shell
+///
+/// Save the text where the shell looks for it, or let the shell read it at once:
+/// `source <(cpushield completions bash)`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The shell
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn run(ui: &Ui, args: &Args) -> Result<(), Failure> {
+    let mut text = Vec::new();
+    clap_complete::generate(args.shell, &mut super::command(), "cpushield", &mut text);
+    ui.text(&String::from_utf8_lossy(&text))
+}
+
+/// A word that shells complete to known names. Any word is taken: what reads it says better what is
+/// wrong with it, and what is near to it.
+#[derive(Debug, Clone)]
+pub(super) struct KnownWord(pub(super) fn() -> Vec<&'static str>);
+
+impl TypedValueParser for KnownWord {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        arg: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new((self.0)().into_iter().map(PossibleValue::new)))
+    }
+}

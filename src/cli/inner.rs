@@ -1,0 +1,70 @@
+//! The subcommands that only cpushield itself calls. They are a command line of their own, so no
+//! help, completion, list or suggestion shows them.
+
+use super::{Global, busy, guard, sample};
+use crate::failure::Failure;
+use clap::{Parser, Subcommand};
+use cpushield_linux::Host;
+use std::ffi::OsString;
+
+/// What cpushield calls itself for; not for people
+#[derive(Debug, Parser)]
+#[command(name = "cpushield", disable_help_subcommand = true)]
+pub struct Inner {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: InnerCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum InnerCommand {
+    #[command(name = guard::HIDDEN)]
+    Guard(guard::Args),
+    #[command(name = crate::load::HIDDEN)]
+    Load(busy::Args),
+    /// A load of `latency`
+    #[command(name = crate::load::WORKER)]
+    Work,
+    /// The gap sampler of `verify`
+    #[command(name = crate::verify::SAMPLER)]
+    Sample,
+    /// The threads of `latency`
+    #[command(name = crate::latency::HIDDEN)]
+    Measure,
+}
+
+/// Whether these words call one of them: its name comes first.
+pub(super) fn is_inner(words: &[OsString]) -> bool {
+    let names = [
+        guard::HIDDEN,
+        crate::load::HIDDEN,
+        crate::load::WORKER,
+        crate::verify::SAMPLER,
+        crate::latency::HIDDEN,
+    ];
+    words.get(1).is_some_and(|word| names.iter().any(|name| word == name))
+}
+
+/// Runs it.
+///
+/// # Errors
+/// Whatever went wrong.
+pub(super) fn run(inner: &Inner) -> Result<(), Failure> {
+    match &inner.command {
+        InnerCommand::Guard(args) => guard::run(&inner.global, args),
+        InnerCommand::Load(args) => busy::run(args),
+        InnerCommand::Work => {
+            crate::load::serve_kind(&Host::live());
+            Ok(())
+        }
+        InnerCommand::Sample => {
+            sample::run();
+            Ok(())
+        }
+        InnerCommand::Measure => {
+            crate::latency::serve(&Host::live());
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! [`Drift`]: what a shield left and what is there now. It reads files and tasks of the journal and
+//! decides nothing but whether they are the same.
+
+use crate::apply::journal::Journal;
+use crate::change::{Change, Compare, Outcome};
+use cpushield_linux::{CpuSet, Host};
+use serde::{Deserialize, Serialize};
+
+/// Something that is no longer as it was left.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drift {
+    /// The file or the task.
+    pub what: String,
+    /// What was left there.
+    pub left: String,
+    /// What is there now; `None` when it is gone.
+    pub now: Option<String>,
+    /// The tunable that wanted it.
+    pub tunable: String,
+}
+
+/// What is no longer as it was left: the files, directories and tasks of the journal.
+pub(super) fn drift(host: &Host, journal: &Journal) -> Vec<Drift> {
+    let mut drift = Vec::new();
+    for intent in &journal.intents {
+        let (Some(step), Some(done)) = (journal.step(intent), journal.outcomes.get(&intent.step))
+        else {
+            continue;
+        };
+        // Of several steps about one thing the last one left it.
+        let last = journal.last_about(&step.change).is_none_or(|last| last == intent);
+        if !last || !matches!(done.outcome, Outcome::Changed | Outcome::AlreadySo) {
+            continue;
+        }
+        if let Some((what, left, now)) = drifted(host, &step.change, done.left.as_deref()) {
+            drift.push(Drift { what, left, now, tunable: step.tunable.clone() });
+        }
+    }
+    drift
+}
+
+/// What a change is about, what was left, and what is there now, when these differ. What was not
+/// noted or cannot be read now is no drift.
+fn drifted(
+    host: &Host,
+    change: &Change,
+    left: Option<&str>,
+) -> Option<(String, String, Option<String>)> {
+    let now = |path: &str| match host.read_line(path) {
+        Ok(text) => Some(Some(text)),
+        Err(error) if error.is_absent() => Some(None),
+        Err(_) => None,
+    };
+    match change {
+        Change::Write { path, compare, .. } => {
+            let left = left?;
+            let now = now(path)?;
+            let same = now.as_deref().is_some_and(|now| same(*compare, now, left));
+            (!same).then(|| (path.clone(), left.to_owned(), now))
+        }
+        Change::MakeDir { path } => {
+            (!host.exists(path)).then(|| (path.clone(), "a directory".to_owned(), None))
+        }
+        Change::Affinity { task, comm, cpus } if host.is_same_task(*task) => {
+            let now = host.affinity(task.tid).ok()?;
+            let what = format!("affinity of {comm} ({})", task.tid);
+            let same = now == *cpus || is_of_interrupt(host, comm, &now);
+            (!same).then(|| (what, cpus.to_string(), Some(now.to_string())))
+        }
+        Change::Scheduling { task, comm, policy } if host.is_same_task(*task) => {
+            let now = host.scheduling(task.tid).ok()?;
+            let what = format!("policy of {comm} ({})", task.tid);
+            (now != *policy).then(|| (what, policy.to_string(), Some(now.to_string())))
+        }
+        _ => None,
+    }
+}
+
+/// Whether a thread of an interrupt has the CPUs of its interrupt. The kernel gives it those
+/// whenever it wakes after the interrupt was moved (`irq_thread_check_affinity()` in
+/// kernel/irq/manage.c, 6.12: the effective affinity), so they are no drift.
+fn is_of_interrupt(host: &Host, comm: &str, now: &CpuSet) -> bool {
+    let digits = comm.strip_prefix("irq/").and_then(|rest| rest.split('-').next());
+    let Some(irq) = digits.and_then(|digits| digits.parse::<u32>().ok()) else { return false };
+    ["effective_affinity_list", "smp_affinity_list"].iter().any(|name| {
+        let text = host.read_line(&format!("/proc/irq/{irq}/{name}"));
+        text.ok().and_then(|text| text.parse::<CpuSet>().ok()).as_ref() == Some(now)
+    })
+}
+
+/// Whether the text now says what the text left said.
+fn same(compare: Compare, now: &str, left: &str) -> bool {
+    now.trim() == left.trim() || compare.same(now, left)
+}

@@ -1,0 +1,383 @@
+//! What the kernel does with `nohz_full=`, `isolcpus=` and `irqaffinity=` of a command line, and
+//! which of them it refuses, replaces or takes in part. Pure.
+//!
+//! Three rules exist, by version (kernel/sched/isolation.c, read in 5.10, 6.0 and 7.0):
+//! - before 4.15 the two are independent, and a second `isolcpus=` replaces the first one
+//!   (`isolated_cpu_setup()`, kernel/sched/topology.c, 4.13);
+//! - from 4.15 to 5.17 one list serves both, whatever the flags: the first parameter sets it, and
+//!   a later one with another list is refused (`housekeeping_mask`);
+//! - from 5.18 each kind of isolation has its own list: a later parameter is refused only when it
+//!   asks for a kind that an earlier one has with another list (`housekeeping.cpumasks[]`).
+
+use cpushield_linux::CpuSet;
+use cpushield_linux::text::cmdline::{self, Param};
+use cpushield_linux::text::kernel_version::KernelVersion;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The first kernel with one list for `nohz_full=` and `isolcpus=`.
+const ONE_LIST_SINCE: KernelVersion = KernelVersion::new(4, 15);
+/// The first kernel with a list for each kind of isolation.
+pub const LIST_PER_KIND_SINCE: KernelVersion = KernelVersion::new(5, 18);
+/// The first kernel whose list parser always ends at the last possible CPU: `nr_cpumask_bits` is
+/// `nr_cpu_ids` (include/linux/cpumask.h, 6.3, commit 596ff4a09b89). Before, that was so with
+/// `CONFIG_CPUMASK_OFFSTACK` only; kernels before 5.18 compare with `nr_cpu_ids` themselves.
+const STRICT_RANGE_SINCE: KernelVersion = KernelVersion::new(6, 3);
+
+/// A parameter that the kernel does not take as it is written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "fault", rename_all = "kebab-case")]
+pub enum CommandLineFault {
+    /// Another parameter came first with another list; the kernel ignores this one.
+    ListDiffers {
+        /// The parameter that is ignored.
+        refused: String,
+        /// The parameter that stays in force.
+        kept: String,
+        /// Whether the kernel has one list for both parameters.
+        one_list: bool,
+    },
+    /// A later parameter of the same name takes its place.
+    Replaced {
+        /// The parameter that has no effect.
+        lost: String,
+        /// The parameter that stays in force.
+        by: String,
+    },
+    /// The list names CPUs beyond the last one; the kernel ignores the whole list.
+    BeyondLast {
+        /// The parameter.
+        parameter: String,
+        /// The CPUs.
+        cpus: CpuSet,
+        /// The last CPU that this machine could have.
+        last: usize,
+        /// Whether the kernel ignores the whole list in any case.
+        certain: bool,
+    },
+    /// The list names CPUs that this machine cannot have; the kernel leaves them out.
+    NoSuchCpus {
+        /// The parameter.
+        parameter: String,
+        /// The CPUs.
+        cpus: CpuSet,
+    },
+    /// Interrupts are sent to isolated CPUs.
+    InterruptsOnIsolated {
+        /// `irqaffinity=…`.
+        irqaffinity: String,
+        /// `isolcpus=…`.
+        isolcpus: String,
+        /// CPUs that both name.
+        cpus: CpuSet,
+    },
+}
+
+impl CommandLineFault {
+    /// A short stable name.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            CommandLineFault::ListDiffers { .. } => "isolation-lists-differ",
+            CommandLineFault::Replaced { .. } => "isolcpus-replaced",
+            CommandLineFault::BeyondLast { .. } => "cpus-beyond-last",
+            CommandLineFault::NoSuchCpus { .. } => "no-such-cpus",
+            CommandLineFault::InterruptsOnIsolated { .. } => "irqaffinity-on-isolated",
+        }
+    }
+
+    /// What to do.
+    #[must_use]
+    pub fn advice(&self) -> &'static str {
+        match self {
+            CommandLineFault::ListDiffers { .. } => {
+                "give both parameters the same list, or keep only one of them"
+            }
+            CommandLineFault::Replaced { .. } => "keep one of them",
+            CommandLineFault::BeyondLast { .. } | CommandLineFault::NoSuchCpus { .. } => {
+                "name only CPUs of /sys/devices/system/cpu/possible"
+            }
+            CommandLineFault::InterruptsOnIsolated { .. } => {
+                "take the isolated CPUs out of irqaffinity="
+            }
+        }
+    }
+}
+
+impl fmt::Display for CommandLineFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CommandLineFault::ListDiffers { refused, kept, one_list: true } => write!(
+                f,
+                "the kernel ignores {refused}: {kept} comes first, and kernels before \
+                 {LIST_PER_KIND_SINCE} have one list for nohz_full= and isolcpus="
+            ),
+            CommandLineFault::ListDiffers { refused, kept, one_list: false } => {
+                write!(f, "the kernel ignores {refused}: {kept} comes first and names other CPUs")
+            }
+            CommandLineFault::Replaced { lost, by } => {
+                write!(f, "{lost} has no effect: {by} comes later and replaces it")
+            }
+            CommandLineFault::BeyondLast { parameter, cpus, last, certain } => {
+                write!(f, "{parameter} names CPU {cpus}, but the last CPU is {last}: ")?;
+                f.write_str(match certain {
+                    true => "the kernel ignores the whole list",
+                    false => {
+                        "a kernel with CONFIG_CPUMASK_OFFSTACK ignores the whole list, another \
+                         one leaves these CPUs out"
+                    }
+                })
+            }
+            CommandLineFault::NoSuchCpus { parameter, cpus } => write!(
+                f,
+                "{parameter} names CPU {cpus}, which this machine cannot have; the kernel leaves \
+                 it out"
+            ),
+            CommandLineFault::InterruptsOnIsolated { irqaffinity, isolcpus, cpus } => write!(
+                f,
+                "{irqaffinity} sends interrupts to CPU {cpus}, which {isolcpus} isolates; the \
+                 kernel does not compare the two"
+            ),
+        }
+    }
+}
+
+/// A kind of isolation that a parameter asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IsolationKind {
+    /// No tick (`nohz_full=`, `isolcpus=nohz,`).
+    Tick,
+    /// Out of the scheduling domains (`isolcpus=`, `isolcpus=domain,`).
+    Domain,
+    /// Managed interrupts kept away (`isolcpus=managed_irq,`).
+    ManagedIrq,
+}
+
+/// `nohz_full=` or `isolcpus=` as the kernel took it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IsolationParameter {
+    /// The word: `isolcpus=domain,2-3`.
+    pub word: String,
+    /// What it asks for.
+    pub kinds: Vec<IsolationKind>,
+    /// Its CPUs, without those that the machine cannot have.
+    pub cpus: CpuSet,
+}
+
+/// What a kernel makes of a command line.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct IsolationSetup {
+    /// Parameters that are in force, in order.
+    pub taken: Vec<IsolationParameter>,
+    /// Parameters that are not, or not as written.
+    pub faults: Vec<CommandLineFault>,
+}
+
+impl IsolationSetup {
+    /// CPUs that are isolated in this way.
+    #[must_use]
+    pub fn cpus(&self, kind: IsolationKind) -> CpuSet {
+        let of_kind = self.taken.iter().filter(|it| it.kinds.contains(&kind));
+        of_kind.fold(CpuSet::new(), |all, it| all.union(&it.cpus))
+    }
+}
+
+/// What the kernel of this version makes of a command line on a machine with these possible CPUs.
+/// Lists that it cannot parse are left out; an unknown version is taken for a recent one.
+#[must_use]
+pub fn isolation_setup(
+    line: &str,
+    possible: &CpuSet,
+    version: Option<KernelVersion>,
+) -> IsolationSetup {
+    let params = cmdline::parse(line);
+    let mut setup = IsolationSetup::default();
+    let Some(last) = possible.last() else { return setup };
+    for param in &params {
+        let Some((kinds, cpus)) = asked_for(param, last) else { continue };
+        let beyond: CpuSet = cpus.iter().filter(|cpu| *cpu > last).collect();
+        let word = shown(param);
+        if !beyond.is_empty() {
+            let certain = version.is_none_or(|version| {
+                version < LIST_PER_KIND_SINCE || version >= STRICT_RANGE_SINCE
+            });
+            setup.faults.push(CommandLineFault::BeyondLast {
+                parameter: word,
+                cpus: beyond,
+                last,
+                certain,
+            });
+            continue;
+        }
+        let absent = cpus.minus(possible);
+        if !absent.is_empty() {
+            let parameter = word.clone();
+            setup.faults.push(CommandLineFault::NoSuchCpus { parameter, cpus: absent });
+        }
+        take(&mut setup, IsolationParameter { word, kinds, cpus: cpus.and(possible) }, version);
+    }
+    setup.faults.extend(interrupts_on_isolated(&params, &setup.taken, last));
+    setup
+}
+
+/// Adds a parameter to those in force, as the kernel of this version does.
+fn take(setup: &mut IsolationSetup, parameter: IsolationParameter, version: Option<KernelVersion>) {
+    if version.is_some_and(|version| version < ONE_LIST_SINCE) {
+        let same = |it: &IsolationParameter| it.kinds == parameter.kinds;
+        if let Some(at) = setup.taken.iter().position(same) {
+            let lost = setup.taken.remove(at).word;
+            let by = parameter.word.clone();
+            setup.faults.push(CommandLineFault::Replaced { lost, by });
+        }
+        setup.taken.push(parameter);
+        return;
+    }
+    let one_list = version.is_some_and(|version| version < LIST_PER_KIND_SINCE);
+    let rival = setup.taken.iter().find(|earlier| {
+        let shares = one_list || earlier.kinds.iter().any(|kind| parameter.kinds.contains(kind));
+        shares && earlier.cpus != parameter.cpus
+    });
+    match rival {
+        Some(earlier) => {
+            let (refused, kept) = (parameter.word, earlier.word.clone());
+            setup.faults.push(CommandLineFault::ListDiffers { refused, kept, one_list });
+        }
+        None => setup.taken.push(parameter),
+    }
+}
+
+/// What a parameter asks for; `None` for other parameters and for lists that are none.
+fn asked_for(param: &Param, last: usize) -> Option<(Vec<IsolationKind>, CpuSet)> {
+    let value = param.value.as_deref()?;
+    if cmdline::same_name(&param.name, "nohz_full") {
+        let cpus = CpuSet::parse_list(value, Some(last)).ok()?;
+        return Some((vec![IsolationKind::Tick], cpus));
+    }
+    if !cmdline::same_name(&param.name, "isolcpus") {
+        return None;
+    }
+    let asked = cmdline::isolcpus(value, Some(last)).ok()?;
+    let kinds = [
+        (asked.nohz, IsolationKind::Tick),
+        (asked.domain, IsolationKind::Domain),
+        (asked.managed_irq, IsolationKind::ManagedIrq),
+    ];
+    Some((kinds.into_iter().filter(|(is, _)| *is).map(|(_, kind)| kind).collect(), asked.cpus))
+}
+
+/// The default mask of interrupts is what the last `irqaffinity=` says and the boot CPU
+/// (`irq_affinity_setup()`, kernel/irq/irqdesc.c, 6.12).
+fn interrupts_on_isolated(
+    params: &[Param],
+    taken: &[IsolationParameter],
+    last: usize,
+) -> Option<CommandLineFault> {
+    let param = params.iter().rfind(|param| cmdline::same_name(&param.name, "irqaffinity"))?;
+    let interrupts = CpuSet::parse_list(param.value.as_deref()?, Some(last)).ok()?;
+    let isolcpus = taken
+        .iter()
+        .find(|it| it.word.starts_with("isolcpus") && it.cpus.intersects(&interrupts))?;
+    Some(CommandLineFault::InterruptsOnIsolated {
+        irqaffinity: shown(param),
+        isolcpus: isolcpus.word.clone(),
+        cpus: isolcpus.cpus.and(&interrupts),
+    })
+}
+
+fn shown(param: &Param) -> String {
+    format!("{}={}", param.name, param.value.as_deref().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setup(line: &str, version: (u32, u32)) -> (Vec<String>, Vec<String>) {
+        let possible = "0-3".parse().unwrap();
+        let version = KernelVersion::new(version.0, version.1);
+        let setup = isolation_setup(line, &possible, Some(version));
+        (
+            setup.taken.into_iter().map(|it| it.word).collect(),
+            setup.faults.iter().map(ToString::to_string).collect(),
+        )
+    }
+
+    #[test]
+    fn before_5_18_one_list_serves_nohz_full_and_isolcpus() {
+        for (line, refused) in [
+            ("nohz_full=1-3 isolcpus=2-3", "isolcpus=2-3"),
+            ("isolcpus=2-3 ro nohz_full=1-3", "nohz_full=1-3"),
+            ("nohz_full=1-3 isolcpus=managed_irq,2-3", "isolcpus=managed_irq,2-3"),
+        ] {
+            for version in [(4, 15), (5, 10), (5, 17)] {
+                let (taken, faults) = setup(line, version);
+                assert_eq!((taken.len(), faults.len()), (1, 1), "{line}");
+                assert!(faults[0].starts_with(&format!("the kernel ignores {refused}: ")));
+                assert!(faults[0].contains("before 5.18"), "{faults:?}");
+            }
+            for version in [(4, 14), (5, 18), (6, 12)] {
+                let (taken, faults) = setup(line, version);
+                assert_eq!((taken.len(), faults), (2, Vec::new()), "{line}");
+            }
+        }
+        assert_eq!(setup("nohz_full=1-3 isolcpus=1-3", (5, 10)).1, [""; 0]);
+        // The same kind twice is refused by every later kernel too.
+        let (taken, faults) = setup("isolcpus=nohz,2-3 nohz_full=1-3", (6, 12));
+        assert_eq!(taken, ["isolcpus=nohz,2-3"]);
+        assert!(faults[0].starts_with("the kernel ignores nohz_full=1-3: "), "{faults:?}");
+    }
+
+    #[test]
+    fn of_two_isolcpus_the_first_one_counts_and_before_4_15_the_last_one() {
+        let line = "isolcpus=1 quiet isolcpus=2-3";
+        let (taken, faults) = setup(line, (6, 12));
+        assert_eq!(taken, ["isolcpus=1"]);
+        assert_eq!(
+            faults,
+            ["the kernel ignores isolcpus=2-3: isolcpus=1 comes first and names other CPUs"]
+        );
+        let (taken, faults) = setup(line, (4, 9));
+        assert_eq!(taken, ["isolcpus=2-3"]);
+        assert_eq!(faults, ["isolcpus=1 has no effect: isolcpus=2-3 comes later and replaces it"]);
+        assert_eq!(setup("isolcpus=1 isolcpus=1", (6, 12)).1, [""; 0]);
+        // Two kinds of isolation have two lists.
+        let two = "isolcpus=domain,1 isolcpus=managed_irq,2-3";
+        assert_eq!(setup(two, (6, 12)).0.len(), 2);
+        assert_eq!(setup(two, (5, 10)).0.len(), 1);
+    }
+
+    #[test]
+    fn cpus_that_the_machine_cannot_have_are_named_with_what_the_kernel_does() {
+        let whole = "isolcpus=2-9 names CPU 4-9, but the last CPU is 3: the kernel ignores the \
+                     whole list";
+        for version in [(4, 19), (5, 17), (6, 3), (6, 12)] {
+            let (taken, faults) = setup("isolcpus=2-9", version);
+            assert_eq!((taken, faults), (Vec::new(), vec![whole.to_owned()]));
+        }
+        let (_, faults) = setup("isolcpus=2-9", (6, 1));
+        assert!(faults[0].contains("CONFIG_CPUMASK_OFFSTACK"), "{faults:?}");
+        // N is the last CPU; numbers in a gap are left out.
+        assert_eq!(setup("isolcpus=1-N", (6, 12)).1, [""; 0]);
+        let sparse = isolation_setup("isolcpus=1-2", &"0,2".parse().unwrap(), None);
+        assert_eq!(sparse.cpus(IsolationKind::Domain), "2".parse().unwrap());
+        let absent = CommandLineFault::NoSuchCpus {
+            parameter: "isolcpus=1-2".to_owned(),
+            cpus: "1".parse().unwrap(),
+        };
+        assert_eq!(sparse.faults, [absent]);
+    }
+
+    #[test]
+    fn interrupts_that_are_sent_to_isolated_cpus_are_a_contradiction() {
+        let (_, faults) = setup("isolcpus=2-3 irqaffinity=0-2", (6, 12));
+        assert_eq!(
+            faults,
+            ["irqaffinity=0-2 sends interrupts to CPU 2, which isolcpus=2-3 isolates; the kernel \
+              does not compare the two"]
+        );
+        assert_eq!(setup("isolcpus=2-3 irqaffinity=0-1", (6, 12)).1, [""; 0]);
+        // The last one counts, and nohz_full= alone prepares CPUs without isolating them.
+        assert_eq!(setup("isolcpus=2-3 irqaffinity=0-3 irqaffinity=0-1", (6, 12)).1, [""; 0]);
+        assert_eq!(setup("nohz_full=1-3 irqaffinity=0-3", (6, 12)).1, [""; 0]);
+    }
+}

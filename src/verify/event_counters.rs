@@ -1,0 +1,251 @@
+//! Opens and reads the second witness: for each watched CPU one group of perf events that count the
+//! tracepoints that the trace records. A read interrupts the CPU once; between two reads the
+//! counters cost it nothing while it stays in user mode.
+
+use crate::verify::EntryClass;
+use crate::verify::second_witness::{EventEvidence, WitnessDoubt, uncovered};
+use crate::verify::trace::{EntryEvent, ReadSpan, RecordedEvent, Recorder};
+use cpushield_linux::CpuSet;
+use cpushield_linux::clock::Scale;
+use cpushield_linux::perf::{Event, EventGroup, GroupReading};
+
+/// The groups of all watched CPUs.
+#[derive(Debug)]
+pub struct EventCounters {
+    events: Vec<EntryEvent>,
+    groups: Vec<(usize, EventGroup)>,
+}
+
+/// One read of the group of one CPU.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CountersRead {
+    /// The CPU.
+    pub cpu: usize,
+    /// When, on the clock of the trace.
+    pub span: ReadSpan,
+    /// What was read, or the kernel's answer.
+    pub counts: Result<GroupReading, String>,
+}
+
+impl EventCounters {
+    /// Begins to count these events on these CPUs. Patches the kernel's code for each event that
+    /// nobody traces yet, which interrupts every CPU.
+    ///
+    /// # Errors
+    /// Why there is no second witness here.
+    pub fn open(cpus: &CpuSet, events: Vec<EntryEvent>) -> Result<EventCounters, String> {
+        let tracepoints: Vec<Event> = events.iter().map(|it| Event::tracepoint(it.id)).collect();
+        let mut groups = Vec::new();
+        for cpu in cpus.iter() {
+            let group = EventGroup::open(cpu, &tracepoints)
+                .map_err(|e| format!("perf_event_open(2) on CPU {cpu}: {e}"))?;
+            groups.push((cpu, group));
+        }
+        Ok(EventCounters { events, groups })
+    }
+
+    /// Reads every group; `now` is the clock of the trace.
+    #[must_use]
+    pub fn read(&self, now: &dyn Fn() -> u64) -> Vec<CountersRead> {
+        let read = |(cpu, group): &(usize, EventGroup)| {
+            let begun = now();
+            let counts = group.read().map_err(|e| e.to_string());
+            CountersRead { cpu: *cpu, span: ReadSpan { begun, ended: now() }, counts }
+        };
+        self.groups.iter().map(read).collect()
+    }
+
+    /// How many function-call IPIs were counted on a CPU between two reads; `None` when they could
+    /// not be.
+    #[must_use]
+    pub fn function_calls(
+        &self,
+        before: &[CountersRead],
+        after: &[CountersRead],
+        cpu: usize,
+    ) -> Option<u64> {
+        let (before, after) = (counts_of(before, cpu)?, counts_of(after, cpu)?);
+        let events = self.events.iter().zip(before.counts.iter().zip(&after.counts));
+        let calls = events.filter(|(event, _)| event.class == EntryClass::FunctionCallIpi);
+        Some(calls.map(|(_, (a, b))| b.saturating_sub(*a)).sum())
+    }
+}
+
+fn counts_of(reads: &[CountersRead], cpu: usize) -> Option<&GroupReading> {
+    reads.iter().find(|read| read.cpu == cpu)?.counts.as_ref().ok()
+}
+
+/// The second witness beside a trace, from arming to the end.
+#[derive(Debug)]
+pub struct SecondWitness {
+    counters: Result<EventCounters, String>,
+    /// The read before the span.
+    first: Vec<CountersRead>,
+    /// What came of it on each CPU.
+    compared: Vec<ComparedCpu>,
+}
+
+/// Both witnesses of one CPU, put together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ComparedCpu {
+    /// The CPU.
+    pub cpu: usize,
+    /// Each event that reports an entry.
+    pub events: Vec<EventEvidence>,
+    /// Why the two cannot be believed.
+    pub doubts: Vec<WitnessDoubt>,
+}
+
+impl SecondWitness {
+    /// Begins to count what the trace records. Comes after everything else that changes the kernel,
+    /// because each change interrupts.
+    pub fn arm(cpus: &CpuSet, trace: &Result<Recorder<'_>, String>) -> SecondWitness {
+        let counters = match trace {
+            Ok(recorder) => EventCounters::open(cpus, recorder.entry_events().to_vec()),
+            Err(_) => Err("there is no trace beside which it could count".to_owned()),
+        };
+        SecondWitness { counters, first: Vec::new(), compared: Vec::new() }
+    }
+
+    /// Why it does not count; `None` when it does.
+    #[must_use]
+    pub fn absent(&self) -> Option<&str> {
+        self.counters.as_ref().err().map(String::as_str)
+    }
+
+    /// Reads the counters for themselves, beside a provoked interruption.
+    #[must_use]
+    pub fn read(&self) -> Vec<CountersRead> {
+        self.counters.as_ref().map(|counters| counters.read(&|| 0)).unwrap_or_default()
+    }
+
+    /// Function-call IPIs that were counted on a CPU between two reads; `None` when they could not
+    /// be.
+    #[must_use]
+    pub fn function_calls(
+        &self,
+        before: &[CountersRead],
+        after: &[CountersRead],
+        cpu: usize,
+    ) -> Option<u64> {
+        self.counters.as_ref().ok()?.function_calls(before, after, cpu)
+    }
+
+    /// The read before the span. Interrupts each CPU once.
+    pub fn open(&mut self, recorder: &mut Recorder<'_>) {
+        let Ok(counters) = &self.counters else { return };
+        self.first = counters.read(&|| recorder.now());
+        for read in &self.first {
+            recorder.open_window(read.cpu, read.span);
+        }
+    }
+
+    /// The read after the span, and the comparison. Interrupts each CPU once.
+    ///
+    /// # Errors
+    /// The trace cannot be read to its end.
+    pub fn close(&mut self, recorder: &mut Recorder<'_>) -> cpushield_linux::Result<()> {
+        let Ok(counters) = &self.counters else { return Ok(()) };
+        let last = counters.read(&|| recorder.now());
+        for read in &last {
+            recorder.close_window(read.cpu, read.span);
+        }
+        recorder.poll()?;
+        let scale = recorder.scale();
+        for (first, last) in self.first.iter().zip(&last) {
+            let (events, doubts) = compare(&recorder.recorded(last.cpu), first, last, &scale);
+            self.compared.push(ComparedCpu { cpu: last.cpu, events, doubts });
+        }
+        Ok(())
+    }
+
+    /// What came of it.
+    pub fn into_compared(self) -> Vec<ComparedCpu> {
+        self.compared
+    }
+}
+
+/// Puts the two witnesses of one CPU together: the records of the trace, in the order of the
+/// counters, and the reads at both ends. Pure.
+#[must_use]
+pub fn compare(
+    recorded: &[RecordedEvent],
+    first: &CountersRead,
+    last: &CountersRead,
+    scale: &Scale,
+) -> (Vec<EventEvidence>, Vec<WitnessDoubt>) {
+    let mut doubts = Vec::new();
+    let counted = match (&first.counts, &last.counts) {
+        (Ok(first), Ok(last)) => Some((first, last)),
+        (Err(why), _) | (_, Err(why)) => {
+            doubts.push(WitnessDoubt::Unreadable { why: why.clone() });
+            None
+        }
+    };
+    if let Some((a, b)) = counted {
+        if a.counts.len() != recorded.len() || b.counts.len() != recorded.len() {
+            doubts.push(WitnessDoubt::GroupTakenApart);
+        }
+        let span_ns = scale.ns(last.span.begun.saturating_sub(first.span.ended));
+        let enabled_ns = b.enabled_ns.saturating_sub(a.enabled_ns);
+        let running_ns = b.running_ns.saturating_sub(a.running_ns);
+        doubts.extend(uncovered(enabled_ns, running_ns, span_ns));
+    }
+    let count_of = |place: usize| {
+        let (first, last) = counted?;
+        last.counts.get(place)?.checked_sub(*first.counts.get(place)?)
+    };
+    let events: Vec<EventEvidence> = recorded
+        .iter()
+        .enumerate()
+        .map(|(place, event)| EventEvidence {
+            class: event.event.class,
+            event: event.event.to_string(),
+            recorded_least: event.least,
+            recorded_most: event.most,
+            counted: count_of(place),
+        })
+        .collect();
+    doubts.extend(events.iter().filter_map(EventEvidence::disagreement));
+    (events, doubts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCALE: Scale = Scale { ns_per_tick: 1.0, error_ppm: 0.0 };
+
+    fn recorded(least: u64, most: u64) -> RecordedEvent {
+        let event = EntryEvent::new(EntryClass::PageFault, "exceptions", "page_fault_user", 7);
+        RecordedEvent { event, least, most }
+    }
+
+    fn read(at: u64, time_ns: u64, counts: &[u64]) -> CountersRead {
+        let counts =
+            GroupReading { enabled_ns: time_ns, running_ns: time_ns, counts: counts.to_vec() };
+        CountersRead { cpu: 3, span: ReadSpan { begun: at, ended: at + 10 }, counts: Ok(counts) }
+    }
+
+    #[test]
+    fn counts_that_fit_the_trace_leave_no_doubt() {
+        let (first, last) = (read(1_000, 50, &[5]), read(3_000, 2_060, &[9]));
+        let (events, doubts) = compare(&[recorded(4, 4)], &first, &last, &SCALE);
+        assert_eq!((events[0].counted, doubts.as_slice()), (Some(4), [].as_slice()));
+        let (_, doubts) = compare(&[recorded(0, 3)], &first, &last, &SCALE);
+        assert!(matches!(doubts[..], [WitnessDoubt::Disagreement { counted: 4, .. }]));
+    }
+
+    #[test]
+    fn counters_that_stopped_or_came_apart_or_cannot_be_read_are_doubted() {
+        let first = read(1_000, 50, &[5]);
+        let (_, doubts) = compare(&[recorded(0, 0)], &first, &read(3_000, 60, &[5]), &SCALE);
+        assert!(matches!(doubts[..], [WitnessDoubt::NotCovering { .. }]), "{doubts:?}");
+        let (events, doubts) = compare(&[recorded(0, 0)], &first, &read(3_000, 2_060, &[]), &SCALE);
+        assert_eq!((events[0].counted, doubts), (None, vec![WitnessDoubt::GroupTakenApart]));
+        let failed = CountersRead { counts: Err("EIO".to_owned()), ..first.clone() };
+        let (events, doubts) = compare(&[recorded(2, 2)], &first, &failed, &SCALE);
+        assert_eq!(events[0].counted, None);
+        assert!(matches!(&doubts[..], [WitnessDoubt::Unreadable { why }] if why == "EIO"));
+    }
+}

@@ -1,0 +1,39 @@
+//! Programs that trace this machine now. They can switch off what a watch records, and what they
+//! enable interrupts every CPU; a watch warns of them before it begins.
+
+use cpushield_linux::Host;
+use cpushield_linux::tracefs::instance_owners;
+use std::fmt;
+
+/// Programs that use the kernel's tracers, by command name.
+const TRACERS: &[&str] = &["trace-cmd", "perf", "rtla", "bpftrace", "kernelshark"];
+
+/// A program that traces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OtherTracer {
+    /// Its command name.
+    pub comm: String,
+    /// Its process number.
+    pub pid: i32,
+}
+
+impl fmt::Display for OtherTracer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.comm, self.pid)
+    }
+}
+
+/// Those that run beside this process.
+#[must_use]
+pub fn other_tracers(host: &Host) -> Vec<OtherTracer> {
+    let me = i32::try_from(std::process::id()).unwrap_or(0);
+    let owners = instance_owners(host);
+    let mut found = Vec::new();
+    for task in host.tasks().unwrap_or_default() {
+        let traces = TRACERS.contains(&task.comm.as_str()) || owners.contains(&task.pid);
+        if traces && task.id.tid == task.pid && task.pid != me {
+            found.push(OtherTracer { comm: task.comm, pid: task.pid });
+        }
+    }
+    found
+}

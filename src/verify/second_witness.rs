@@ -1,0 +1,219 @@
+//! The second witness: perf events that count the tracepoints that the trace records. This is what
+//! is compared, and what is wrong when the two differ. Pure.
+//!
+//! The counters are read once before the span and once after it. A read lasts from `a0` to `a1`
+//! and from `b0` to `b1` on the clock of the trace. An event before `a0` cannot be in the
+//! difference, one between `a1` and `b0` must be. So the difference lies between the number of
+//! records in (a1, b0) and in (a0, b1). There is no other tolerance.
+
+use crate::verify::EntryClass;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// One event of the trace on one CPU, seen by both witnesses.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct EventEvidence {
+    /// The class of entry that it reports.
+    pub class: EntryClass,
+    /// System and name: `irq_vectors:local_timer_entry`.
+    pub event: String,
+    /// Records of the trace between the two reads of the counter: those that it must have counted.
+    pub recorded_least: u64,
+    /// The same with those during the reads: those that it can have counted.
+    pub recorded_most: u64,
+    /// What the perf event counted between the reads; `None` where there was no such counter.
+    pub counted: Option<u64>,
+}
+
+impl EventEvidence {
+    /// How the two differ; `None` when they agree, or when nothing was counted.
+    #[must_use]
+    pub fn disagreement(&self) -> Option<WitnessDoubt> {
+        let counted = self.counted?;
+        let agree = (self.recorded_least..=self.recorded_most).contains(&counted);
+        (!agree).then(|| WitnessDoubt::Disagreement { event: self.clone(), counted })
+    }
+}
+
+/// Why the second witness, or the trace beside it, cannot be believed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "doubt", rename_all = "kebab-case")]
+pub enum WitnessDoubt {
+    /// Trace and counter saw different numbers.
+    Disagreement {
+        /// The event.
+        event: EventEvidence,
+        /// What was counted.
+        counted: u64,
+    },
+    /// The counters did not count all the time.
+    NotCovering {
+        /// Nanoseconds for which they were enabled between the reads.
+        enabled_ns: u64,
+        /// Nanoseconds for which they counted.
+        running_ns: u64,
+        /// Nanoseconds between the end of the first read and the beginning of the second.
+        span_ns: u64,
+    },
+    /// The kernel took the group of counters apart, as it does when a CPU goes offline.
+    GroupTakenApart,
+    /// The counters could not be read.
+    Unreadable {
+        /// The kernel's answer.
+        why: String,
+    },
+}
+
+impl fmt::Display for WitnessDoubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WitnessDoubt::Disagreement { event, counted } => {
+                let EventEvidence { class, event, recorded_least, recorded_most, .. } = event;
+                write!(
+                    f,
+                    "the witnesses of {class} disagree: perf counted {counted} of {event}, "
+                )?;
+                match recorded_least == recorded_most {
+                    true => write!(f, "the trace recorded {recorded_least}"),
+                    false => write!(f, "the trace recorded {recorded_least} to {recorded_most}"),
+                }
+            }
+            WitnessDoubt::NotCovering { enabled_ns, running_ns, span_ns } => {
+                let ms = |ns: &u64| ns / 1_000_000;
+                write!(
+                    f,
+                    "the counters were enabled for {} ms and counted for {} ms of {} ms: the CPU \
+                     was offline, or something stopped them",
+                    ms(enabled_ns),
+                    ms(running_ns),
+                    ms(span_ns)
+                )
+            }
+            WitnessDoubt::GroupTakenApart => {
+                f.write_str("the kernel took the counters apart: the CPU went offline")
+            }
+            WitnessDoubt::Unreadable { why } => write!(f, "the counters could not be read: {why}"),
+        }
+    }
+}
+
+/// The enabled time is the kernel's `local_clock()` and the span that of the trace. Their rates
+/// differ by less than one part in so many (the refined and the first calibration of the TSC,
+/// arch/x86/kernel/tsc.c), and reading takes time.
+const CLOCKS_DIFFER: u64 = 100;
+
+/// Whether counters that were enabled for so long cover the span.
+#[must_use]
+pub fn uncovered(enabled_ns: u64, running_ns: u64, span_ns: u64) -> Option<WitnessDoubt> {
+    let least_ns = span_ns - span_ns / CLOCKS_DIFFER;
+    let covered = enabled_ns >= least_ns && running_ns >= least_ns;
+    (!covered).then_some(WitnessDoubt::NotCovering { enabled_ns, running_ns, span_ns })
+}
+
+/// What another process did to the recording.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "interference", rename_all = "kebab-case")]
+pub enum Interference {
+    /// It wrote to a control file of the recording, or emptied it.
+    Written {
+        /// Below the directory of the tracing instance.
+        file: String,
+        /// `trace-cmd (812)`; `None` where the kernel does not say.
+        by: Option<String>,
+    },
+    /// It opened a file that takes records away from other readers.
+    Opened {
+        /// Below the directory of the tracing instance.
+        file: String,
+        /// As above.
+        by: Option<String>,
+    },
+    /// The directory of the recording, or a part of it, was removed.
+    Removed {
+        /// Below the directory of the tracing instance.
+        file: String,
+    },
+    /// More happened to the files than the kernel could report.
+    Unreported,
+    /// A setting is not what it was when the trace was armed.
+    SettingChanged {
+        /// Below the directory of the tracing instance.
+        file: String,
+        /// What was set.
+        armed: String,
+        /// What is there now; empty when the file is gone.
+        found: String,
+    },
+}
+
+impl fmt::Display for Interference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let who = |by: &Option<String>| by.clone().unwrap_or_else(|| "another process".to_owned());
+        match self {
+            Interference::Written { file, by } => {
+                write!(f, "{} wrote to {file} of the trace that verify records", who(by))
+            }
+            Interference::Opened { file, by } => {
+                write!(f, "{} opened {file} of the trace that verify records", who(by))
+            }
+            Interference::Removed { file } => {
+                write!(f, "{file} of the trace that verify records was removed")
+            }
+            Interference::Unreported => f.write_str(
+                "so many files of the trace were touched that the kernel did not report all",
+            ),
+            Interference::SettingChanged { file, armed, found } => write!(
+                f,
+                "{file} of the trace that verify records is {found:?} and was set to {armed:?}"
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(recorded: (u64, u64), counted: Option<u64>) -> EventEvidence {
+        EventEvidence {
+            class: EntryClass::PageFault,
+            event: "exceptions:page_fault_user".to_owned(),
+            recorded_least: recorded.0,
+            recorded_most: recorded.1,
+            counted,
+        }
+    }
+
+    #[test]
+    fn a_count_outside_of_what_the_trace_recorded_is_a_disagreement_with_both_figures() {
+        for (recorded, counted) in [((0, 0), Some(0)), ((3, 5), Some(3)), ((3, 5), Some(5))] {
+            assert_eq!(event(recorded, counted).disagreement(), None);
+        }
+        assert_eq!(event((0, 0), None).disagreement(), None, "nothing to compare with");
+        let text = |recorded, counted| event(recorded, Some(counted)).disagreement().unwrap();
+        assert_eq!(
+            text((0, 0), 1382).to_string(),
+            "the witnesses of page faults disagree: perf counted 1382 of \
+             exceptions:page_fault_user, the trace recorded 0"
+        );
+        assert_eq!(
+            text((3, 5), 2).to_string(),
+            "the witnesses of page faults disagree: perf counted 2 of \
+             exceptions:page_fault_user, the trace recorded 3 to 5"
+        );
+        assert!(event((3, 5), Some(6)).disagreement().is_some());
+    }
+
+    #[test]
+    fn counters_that_stood_still_do_not_cover_the_span() {
+        let second = 1_000_000_000;
+        assert_eq!(uncovered(second, second, second), None);
+        assert_eq!(uncovered(second + 9_000_000, second, second), None, "reading takes time");
+        let doubt = uncovered(900_000_000, 900_000_000, second);
+        assert!(matches!(doubt, Some(WitnessDoubt::NotCovering { .. })));
+        assert!(uncovered(second, 900_000_000, second).is_some());
+    }
+}

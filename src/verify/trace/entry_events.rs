@@ -1,0 +1,99 @@
+//! The events that report entries into the kernel, and how many of them lie between two reads of
+//! the counters that count them too: what a [`Recorder`] gives a second witness to compare with.
+
+use super::Recorder;
+use super::catalogue::{self, Spec};
+use super::record_window::ReadSpan;
+use crate::verify::{EntryClass, Interference};
+use cpushield_linux::text::trace_format::EventFormat;
+
+/// An event that reports an entry into the kernel or a switch of tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EntryEvent {
+    /// What it reports.
+    pub class: EntryClass,
+    /// Its directory below `events`.
+    pub system: &'static str,
+    /// Its name.
+    pub name: &'static str,
+    /// Its place in the catalogue.
+    pub(super) place: usize,
+    /// Its number in the running kernel.
+    pub id: u16,
+}
+
+#[cfg(test)]
+impl EntryEvent {
+    /// One for tests, at the first place.
+    pub fn new(class: EntryClass, system: &'static str, name: &'static str, id: u16) -> EntryEvent {
+        EntryEvent { class, system, name, place: 0, id }
+    }
+}
+
+impl std::fmt::Display for EntryEvent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.system, self.name)
+    }
+}
+
+/// How often an event was recorded between two reads of the counters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordedEvent {
+    /// Which.
+    pub event: EntryEvent,
+    /// Records between the reads.
+    pub least: u64,
+    /// The same with those during the reads.
+    pub most: u64,
+}
+
+/// The events of this kernel that report entries, in the order of the catalogue.
+pub fn in_formats(formats: &[(&'static Spec, EventFormat)]) -> Vec<EntryEvent> {
+    let mut found = Vec::new();
+    for (place, spec) in catalogue::events().enumerate() {
+        let format = formats.iter().find(|(known, _)| *known == spec);
+        if let (Some(class), Some((_, format))) = (spec.what.entry_class(), format) {
+            let Spec { system, name, .. } = *spec;
+            found.push(EntryEvent { class, system, name, place, id: format.id });
+        }
+    }
+    found
+}
+
+impl Recorder<'_> {
+    /// The events that report entries: what a second witness has to count.
+    #[must_use]
+    pub fn entry_events(&self) -> &[EntryEvent] {
+        &self.entry_events
+    }
+
+    /// The counters of a CPU were read for the first time; nothing was polled since the read began.
+    pub fn open_window(&mut self, cpu: usize, read: ReadSpan) {
+        self.channels.iter_mut().filter(|it| it.cpu == cpu).for_each(|it| it.window.open(read));
+    }
+
+    /// The counters of a CPU were read for the last time; nothing was polled since the read began.
+    pub fn close_window(&mut self, cpu: usize, read: ReadSpan) {
+        self.channels.iter_mut().filter(|it| it.cpu == cpu).for_each(|it| it.window.close(read));
+    }
+
+    /// What was recorded of each entry event between the two reads, in the order of
+    /// [`Recorder::entry_events`].
+    #[must_use]
+    pub fn recorded(&self, cpu: usize) -> Vec<RecordedEvent> {
+        let Some(channel) = self.channels.iter().find(|channel| channel.cpu == cpu) else {
+            return Vec::new();
+        };
+        let recorded = |event: &EntryEvent| {
+            let (least, most) = channel.window.bounds(event.place);
+            RecordedEvent { event: *event, least, most }
+        };
+        self.entry_events.iter().map(recorded).collect()
+    }
+
+    /// What other processes did to the recording until now.
+    pub fn interference(&mut self) -> Vec<Interference> {
+        let monitor = self.interference.as_mut();
+        monitor.map(|it| it.found(self.host, &self.instance)).unwrap_or_default()
+    }
+}

@@ -1,0 +1,73 @@
+//! Watches over the tracing instance itself: whether another process changed what it records, and
+//! who. An instrument that was interfered with proves nothing.
+
+use crate::verify::second_witness::Interference;
+use cpushield_linux::tracefs::{Access, Instance, InstanceWatch, Setting, Touch, changed_settings};
+use cpushield_linux::{CpuSet, Host};
+
+/// Interferences that are kept; more say nothing new.
+const KEPT_MAX: usize = 32;
+
+/// The instance as it was armed, and what was done to it since.
+#[derive(Debug)]
+pub struct InterferenceMonitor {
+    cpus: CpuSet,
+    events: Vec<(&'static str, &'static str)>,
+    armed: Vec<Setting>,
+    /// `None` where files cannot be watched; their texts are compared all the same.
+    watch: Option<InstanceWatch>,
+    found: Vec<Interference>,
+}
+
+impl InterferenceMonitor {
+    /// Begins, right after the recording began.
+    pub fn start(
+        instance: &Instance<'_>,
+        cpus: CpuSet,
+        events: Vec<(&'static str, &'static str)>,
+    ) -> InterferenceMonitor {
+        let watch = instance.watch_files(&cpus, &events).ok();
+        let armed = instance.settings(&cpus, &events);
+        InterferenceMonitor { cpus, events, armed, watch, found: Vec::new() }
+    }
+
+    /// Takes in what happened since the last time, while the processes that did it may still live.
+    pub fn poll(&mut self, host: &Host) {
+        let touches = self.watch.as_mut().map(InstanceWatch::drain).unwrap_or_default();
+        for Touch { file, access, pid } in touches {
+            let by = pid.map(|pid| process_name(host, pid));
+            self.add(match access {
+                Access::Written => Interference::Written { file, by },
+                Access::Opened => Interference::Opened { file, by },
+                Access::Removed => Interference::Removed { file },
+                Access::Unknown => Interference::Unreported,
+            });
+        }
+    }
+
+    /// What was done until now. Reads the settings again and compares them with those of the
+    /// beginning.
+    pub fn found(&mut self, host: &Host, instance: &Instance<'_>) -> Vec<Interference> {
+        self.poll(host);
+        let now = instance.settings(&self.cpus, &self.events);
+        for (Setting { file, text }, found) in changed_settings(&self.armed, &now) {
+            let (armed, found) = (text.unwrap_or_default(), found.unwrap_or_default());
+            self.add(Interference::SettingChanged { file, armed, found });
+        }
+        self.found.clone()
+    }
+
+    fn add(&mut self, interference: Interference) {
+        if self.found.len() < KEPT_MAX && !self.found.contains(&interference) {
+            self.found.push(interference);
+        }
+    }
+}
+
+/// `trace-cmd (812)`, or the number alone when it has ended.
+fn process_name(host: &Host, pid: i32) -> String {
+    match host.task(pid, pid) {
+        Ok(task) => format!("{} ({pid})", task.comm),
+        Err(_) => format!("process {pid}, which has ended,"),
+    }
+}

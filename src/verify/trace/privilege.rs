@@ -1,0 +1,89 @@
+//! Makes the kernel record a stack behind each interrupt, which says whether it hit user mode or
+//! the kernel itself; see [`super::stays::EntryText`].
+
+use super::Recorder;
+use super::catalogue::{self, Vector, What};
+use super::stacks::StackForm;
+use super::stays::EntryText;
+use cpushield_linux::Host;
+use cpushield_linux::text::trace_format::EventFormat;
+
+/// What is said where the stacks of interrupts are not recorded.
+const BLIND: &str = "whether an interrupt came from user mode or inside a page fault";
+
+/// The first kernel whose stack trigger writes into the instance that it belongs to
+/// (commit ce33c845b030, kernel/trace/trace_events_trigger.c).
+const TRIGGER_SINCE: (u32, u32) = (5, 18);
+
+impl Recorder<'_> {
+    /// From [`Recorder::start`] on it is known what each interrupt hit. Costs the watched CPUs a
+    /// microsecond or two more at each interrupt, and nothing while there is none.
+    pub fn watch_privilege(&mut self) {
+        if let Err(why) = self.arm_privilege() {
+            self.blind.push(format!("{BLIND} ({why})"));
+        }
+    }
+
+    fn arm_privilege(&mut self) -> Result<(), String> {
+        let entry_text = EntryText::of(&self.symbols)
+            .ok_or("/proc/kallsyms does not say where the entry code lies")?;
+        if !self.stacks {
+            let release = self.host.read_line("/proc/sys/kernel/osrelease").unwrap_or_default();
+            if version(&release) < Some(TRIGGER_SINCE) {
+                return Err("the stack trigger of this kernel is not of one instance".to_owned());
+            }
+            if has_hog(self.host) {
+                return Err("a CPU is busy with a real-time task".to_owned());
+            }
+            let form = EventFormat::parse(&self.instance.format_text("ftrace", "kernel_stack"));
+            let form = form.ok().and_then(|format| StackForm::of(&format));
+            let form = form.ok_or("CONFIG_STACKTRACE")?;
+            let interrupts = catalogue::events()
+                .filter(|spec| is_frequent(spec.what))
+                .filter(|spec| self.events.contains(&(spec.system, spec.name)));
+            for spec in interrupts {
+                let added = self.instance.add_stack(spec.system, spec.name);
+                added.map_err(|error| error.to_string())?;
+            }
+            self.decoder.expect_stacks(Some(form));
+        }
+        self.shared.entry_text = Some(entry_text);
+        Ok(())
+    }
+}
+
+/// Interrupts that are worth a trigger: the kernel waits a grace period of RCU for each when it is
+/// removed (`trigger_data_free()`, kernel/trace/trace_events_trigger.c, 6.12). What the others hit
+/// is inferred.
+fn is_frequent(what: What) -> bool {
+    use Vector::{CallMany, CallOne, IrqWork, LocalTimer, Reschedule};
+    matches!(
+        what,
+        What::Irq
+            | What::Nmi
+            | What::Vector(LocalTimer | Reschedule | CallMany | CallOne | IrqWork)
+    )
+}
+
+/// Whether a real-time task never leaves one of the CPUs.
+fn has_hog(host: &Host) -> bool {
+    host.hogs().is_ok_and(|hogs| !hogs.is_empty())
+}
+
+/// The first two numbers of a release.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_is_compared_by_number() {
+        assert_eq!(version("6.12.107+deb13-rt-amd64"), Some((6, 12)));
+        assert!(version("5.9.16") < Some(TRIGGER_SINCE));
+        assert!(version("") < Some(TRIGGER_SINCE));
+    }
+}

@@ -1,0 +1,81 @@
+//! Counts the records of each event between two moments that are known only as spans: the reads of
+//! the counters that the trace is compared with. Pure.
+
+/// A read of the counters, on the clock of the trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadSpan {
+    /// Just before it.
+    pub begun: u64,
+    /// Just after it.
+    pub ended: u64,
+}
+
+/// The records of one CPU between two reads.
+#[derive(Debug, Default)]
+pub struct RecordWindow {
+    first: Option<ReadSpan>,
+    last: Option<ReadSpan>,
+    /// By place in the catalogue: records between the reads, and records during them.
+    between: Vec<u64>,
+    during: Vec<u64>,
+}
+
+impl RecordWindow {
+    /// The first read is over. Records older than its end may still come.
+    pub fn open(&mut self, first: ReadSpan) {
+        *self = RecordWindow { first: Some(first), ..RecordWindow::default() };
+    }
+
+    /// The last read is over. No record younger than its beginning came yet.
+    pub fn close(&mut self, last: ReadSpan) {
+        self.last = Some(last);
+    }
+
+    /// The next record, of the event at this place in the catalogue.
+    pub fn record(&mut self, place: usize, at: u64) {
+        let Some(first) = self.first.filter(|first| at >= first.begun) else { return };
+        let counts = match self.last {
+            _ if at <= first.ended => &mut self.during,
+            Some(last) if at > last.ended => return,
+            Some(last) if at >= last.begun => &mut self.during,
+            _ => &mut self.between,
+        };
+        if counts.len() <= place {
+            counts.resize(place + 1, 0);
+        }
+        counts[place] += 1;
+    }
+
+    /// Records of an event between the reads, and between and during them.
+    #[must_use]
+    pub fn bounds(&self, place: usize) -> (u64, u64) {
+        let count = |counts: &[u64]| counts.get(place).copied().unwrap_or(0);
+        let between = count(&self.between);
+        (between, between + count(&self.during))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_during_a_read_may_be_counted_and_those_outside_are_not() {
+        let mut window = RecordWindow::default();
+        window.record(0, 5);
+        assert_eq!(window.bounds(0), (0, 0), "nothing was read yet");
+        window.open(ReadSpan { begun: 10, ended: 20 });
+        for at in [9, 10, 20, 21, 30] {
+            window.record(2, at);
+        }
+        window.close(ReadSpan { begun: 40, ended: 50 });
+        for at in [39, 40, 50, 51] {
+            window.record(2, at);
+        }
+        assert_eq!(window.bounds(2), (3, 7));
+        assert_eq!(window.bounds(1), (0, 0));
+        assert_eq!(window.bounds(9), (0, 0));
+        window.open(ReadSpan { begun: 60, ended: 70 });
+        assert_eq!(window.bounds(2), (0, 0), "a new window begins with nothing");
+    }
+}

@@ -1,0 +1,151 @@
+//! Snapshots of the command line as a program: every command of `tests/cli/*.txt` with its exit
+//! code, standard output and standard error. `SNAPSHOTS=overwrite cargo test --test cli` writes
+//! what the program says now; the difference is the review.
+//!
+//! A snapshot is a text: `#` is a remark, `$` a line for the shell, `?` its exit code, `|` a line
+//! of standard output and `!` a line of standard error. The shell runs in a directory of its own
+//! with the recorded machines under their names, the project's `docs/`, a few measurements, and its
+//! state in `state/`. Nothing here may depend on the machine or the user.
+
+use serde_json::Value;
+use snapbox::{Assert, Data, cmd};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+#[path = "../support/documents.rs"]
+mod documents;
+use documents::{HOSTILE, latency, verified};
+
+/// What each line is run in: no standard input, and the state of this test alone.
+const PRELUDE: &str = "exec < /dev/null; cpushield() { command cpushield --state state \"$@\"; }\n";
+
+/// Columns of the help. Standard output is no terminal, so the screens take their own width.
+const COLUMNS: &str = "100";
+
+/// Far more than any line takes: one that hangs must not hang the test.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The recorded machines that lines name.
+const MACHINES: &[&str] =
+    &["6.1-rt-v1", "6.12-rt-numa", "6.12-rt-smt", "6.12-rt-systemd", "6.18-hybrid"];
+
+/// The directory that the lines run in, removed at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let dir = std::env::temp_dir().join(format!("cpushield-cli-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(&dir).unwrap();
+        let project = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let link = |from: &str, to: &str| {
+            std::os::unix::fs::symlink(project.join(from), dir.join(to)).unwrap();
+        };
+        ["machines", "docs"].iter().for_each(|part| link(part, part));
+        for name in MACHINES {
+            link(&format!("machines/{name}/root"), name);
+        }
+        let scratch = Scratch(dir);
+        for (n, typical_ns) in [30_000, 31_000, 32_000, 33_000].into_iter().enumerate() {
+            scratch.put(&format!("slow{n}.json"), &latency(&[2, 3], 60, 1_000, typical_ns));
+            scratch.put(&format!("fast{n}.json"), &latency(&[2, 3], 60, 1_000, typical_ns / 10));
+        }
+        let leaks = [("tick", "", 4_000), ("irq", "eth0", 77), ("user-task", "ruby", 3)];
+        scratch.put("leaks.json", &verified(2, &leaks));
+        scratch.put("holds.json", &verified(2, &[]));
+        scratch
+    }
+
+    /// Writes a measurement. Its names are plain here: `tests/page.rs` is about hostile ones.
+    fn put(&self, name: &str, document: &Value) {
+        let hostile = Value::from(HOSTILE).to_string();
+        let text = document.to_string().replace(&hostile, "\"a name\"");
+        fs::write(self.0.join(name), text).unwrap();
+    }
+
+    /// Runs a line and shows what came of it.
+    fn run(&self, line: &str) -> String {
+        let program = Path::new(env!("CARGO_BIN_EXE_cpushield"));
+        let path = format!("{}:/usr/bin:/bin", program.parent().unwrap().display());
+        let done = cmd::Command::new("/bin/sh")
+            .args(["-c", &format!("{PRELUDE}{line}")])
+            .current_dir(&self.0)
+            .env_clear()
+            .env("PATH", path)
+            .env("COLUMNS", COLUMNS)
+            .timeout(PATIENCE)
+            .output()
+            .unwrap();
+        let code = done.status.code().map_or("a signal".to_owned(), |code| code.to_string());
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let marked = |mark: char, text: String| -> String {
+            text.lines().map(|line| format!("{mark} {line}").trim_end().to_owned() + "\n").collect()
+        };
+        format!("? {code}\n{}{}", marked('|', text(&done.stdout)), marked('!', text(&done.stderr)))
+            .replace(env!("CARGO_PKG_VERSION"), "[VERSION]")
+            .replace(&present(), &present_as("[PRESENT]"))
+    }
+}
+
+/// What is said of a CPU that no machine has.
+fn present_as(list: &str) -> String {
+    format!("CPU 8191 is not in this machine; it has {list}")
+}
+
+/// The same with the CPUs of this machine.
+fn present() -> String {
+    present_as(fs::read_to_string("/sys/devices/system/cpu/present").unwrap().trim())
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs the lines of a snapshot, in their order, and compares all of it.
+fn check(name: &str) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/cli/{name}.txt"));
+    let expected = fs::read_to_string(&file).unwrap();
+    let scratch = Scratch::new(name);
+    let mut actual = String::new();
+    for line in expected.lines() {
+        if let Some(command) = line.strip_prefix("$ ") {
+            actual += &format!("{line}\n{}\n", scratch.run(command));
+        } else if line.starts_with('#') {
+            actual += &format!("{line}\n");
+        }
+    }
+    let expected = Data::read_from(&file, None).raw();
+    Assert::new().action_env("SNAPSHOTS").eq(actual, expected);
+}
+
+/// One test for each file, so that they run at the same time.
+macro_rules! snapshots {
+    ($($name:ident)*) => {
+        mod of {
+            $(#[test]
+            fn $name() {
+                super::check(stringify!($name));
+            })*
+        }
+
+        #[test]
+        fn every_snapshot_is_a_test() {
+            let mut names = vec![$(stringify!($name).to_owned()),*];
+            let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli");
+            let files = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+            let mut texts: Vec<String> = files
+                .filter(|path| path.extension().is_some_and(|ending| ending == "txt"))
+                .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
+                .collect();
+            names.sort();
+            texts.sort();
+            assert_eq!(names, texts);
+        }
+    };
+}
+
+snapshots! { apply attempt boot compare completions explain general help latency mask plan report
+run status survey trial undo verify watch wish }

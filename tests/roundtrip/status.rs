@@ -1,0 +1,133 @@
+//! What `status` says of a shield, of a part of one, and of one that something else has changed:
+//! it judges by the machine, and `run` agrees with it.
+
+use super::bench::Bench;
+use super::trees::{Task, affinity, machines, step, v2, v2_plan};
+use cpushield::apply::{self, ShieldWork, Unfinished};
+use cpushield::run::{self, RunError, ShieldState};
+use cpushield_linux::CpuSet;
+use std::fs;
+use std::process::{Command, Output};
+
+fn state(bench: &Bench) -> ShieldState {
+    run::status(&bench.host(), &bench.store()).unwrap().state.state
+}
+
+/// The program on this machine.
+fn cpushield(bench: &Bench, words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cpushield"));
+    command.arg("--root").arg(bench.scratch.0.join("root"));
+    command.arg("--state").arg(bench.scratch.0.join("state"));
+    command.args(words).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_shield_is_in_force_only_when_its_journal_has_come_to_its_end() {
+    for (name, tree, plan) in machines() {
+        let bench = Bench::of(&tree);
+        assert_eq!(state(&bench), ShieldState::NoShield, "{name}");
+        bench.apply(&bench.host(), &plan).unwrap();
+        assert_eq!(state(&bench), ShieldState::InForce, "{name}");
+        let whole = fs::read_to_string(bench.journal()).unwrap();
+        let begin = whole.find("{\"begin\"").unwrap();
+        let applied = whole.find("{\"applied\"").unwrap();
+        let ends = whole.match_indices('\n').map(|(at, _)| at + 1);
+        for end in ends.chain([0, 17, begin + 5, applied + 9]) {
+            fs::write(bench.journal(), &whole[..end]).unwrap();
+            let when = format!("{name}: {end} bytes");
+            let shield = run::shield(&bench.host(), &bench.store(), None);
+            match state(&bench) {
+                ShieldState::InForce => {
+                    assert_eq!(end, whole.len(), "{when}");
+                    assert!(shield.is_ok(), "{when}");
+                }
+                ShieldState::Part(unfinished) => {
+                    assert!(end > begin && end < whole.len(), "{when}");
+                    let apply = Unfinished::Interrupted { work: ShieldWork::Apply };
+                    assert_eq!(unfinished, apply, "{when}");
+                    assert!(matches!(shield, Err(RunError::Unfinished { .. })), "{when}");
+                }
+                ShieldState::Unknown { reason } => {
+                    assert!(end < applied, "{when}");
+                    let path = bench.journal().display().to_string();
+                    assert!(reason.starts_with(&path), "{when}: {reason}");
+                    assert!(matches!(shield, Err(RunError::Journal(_))), "{when}");
+                }
+                other => panic!("{when}: {other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn the_exit_code_says_whether_all_is_in_force_as_it_was_left() {
+    let bench = Bench::of(&v2());
+    let said = |code: i32, sentence: &str| {
+        let ended = cpushield(&bench, &["status"]);
+        let out = text(&ended.stdout);
+        assert!(out.contains(sentence), "{sentence}: {out}");
+        assert_eq!(ended.status.code(), Some(code), "{out}");
+        let json = cpushield(&bench, &["status", "--json"]);
+        assert_eq!(json.status.code(), Some(code));
+        let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+        assert!(json["state"]["tag"].is_string(), "{json}");
+        assert!(json["state"]["sentence"].is_string(), "{json}");
+    };
+    said(3, "No shield is in force.");
+    bench.apply(&bench.host(), &v2_plan()).unwrap();
+    said(0, "in force, as it was left");
+    let whole = fs::read_to_string(bench.journal()).unwrap();
+    let irq = bench.scratch.0.join("root/proc/irq/24/smp_affinity");
+    let ours = fs::read(&irq).unwrap();
+    fs::write(&irq, "8\n").unwrap();
+    said(1, "in force, but 1 setting has changed since");
+    fs::write(&irq, ours).unwrap();
+    said(0, "in force, as it was left");
+    {
+        // A reader does not mistake a shield that is being changed for one that has changed.
+        let _lock = bench.store().lock().unwrap();
+        // This process is the holder here and not one that the program could be.
+        said(1, &format!("being changed by process {}", std::process::id()));
+    }
+    let begin = whole.find("{\"begin\"").unwrap();
+    let opening = begin + whole[begin..].find('\n').unwrap() + 1;
+    fs::write(bench.journal(), &whole[..opening]).unwrap();
+    said(1, "not in force: an apply was interrupted; `cpushield undo` puts back what it changed");
+    {
+        let _lock = bench.store().lock().unwrap();
+        said(1, &format!("being applied by process {}", std::process::id()));
+        let add = cpushield(&bench, &["add", "40"]);
+        let told = format!("an apply by process {} is under way", std::process::id());
+        assert!(text(&add.stderr).contains(&told), "{}", text(&add.stderr));
+        fs::write(bench.journal(), "").unwrap();
+        said(1, &format!("being applied by process {}", std::process::id()));
+    }
+    said(1, "line 1: expected the header of a cpushield journal");
+    fs::write(bench.journal(), &whole).unwrap();
+    let group = bench.scratch.0.join("root/sys/fs/cgroup/cpushield");
+    fs::remove_dir_all(group).unwrap();
+    said(1, "not in force: its control group /sys/fs/cgroup/cpushield is gone");
+}
+
+#[test]
+fn a_thread_that_follows_its_interrupt_has_not_drifted() {
+    let (mut tree, mut plan) = (v2(), v2_plan());
+    Task::new(300, "irq/24-eth0", 0x0020_8040, "0-3").put(&mut tree);
+    plan.steps.push(step(affinity(300, "irq/24-eth0"), false));
+    let bench = Bench::of(&tree);
+    bench.apply(&bench.host(), &plan).unwrap();
+    assert_eq!(bench.host().affinity(300).unwrap().to_string(), "0-2");
+    let effective = bench.scratch.0.join("root/proc/irq/24/effective_affinity_list");
+    fs::write(effective, "0\n").unwrap();
+    bench.host().set_affinity(300, &CpuSet::one(0)).unwrap();
+    assert_eq!(state(&bench), ShieldState::InForce);
+    bench.host().set_affinity(300, &CpuSet::one(1)).unwrap();
+    assert_eq!(state(&bench), ShieldState::Drifted { settings: 1, foreign: 0 });
+    let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
+    assert!(undone.is_complete() && undone.drifted_tasks.is_empty(), "{undone:#?}");
+    assert_eq!(bench.host().affinity(300).unwrap().to_string(), "0-3");
+}

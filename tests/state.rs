@@ -1,0 +1,123 @@
+//! The program and its state directory: what lies there, whoever writes there, and what each
+//! command says about it. Nothing of the machine is changed.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A state directory of one test, removed at its end.
+struct StateDir(PathBuf);
+
+impl StateDir {
+    fn new(name: &str) -> StateDir {
+        let dir = std::env::temp_dir().join(format!("cpushield-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).unwrap();
+        StateDir(dir)
+    }
+}
+
+impl Drop for StateDir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What a command did.
+#[derive(Debug)]
+struct Ended {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+/// Runs the program with this state directory; it must end within twenty seconds.
+fn run(state: &Path, words: &[&str]) -> Ended {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_cpushield"))
+        .arg("--state")
+        .arg(state)
+        .args(words)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let began = Instant::now();
+    // Nothing of what is printed here fills a pipe.
+    while child.try_wait().unwrap().is_none() {
+        if began.elapsed() > Duration::from_secs(20) {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            panic!("{words:?} does not end");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Ended { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+}
+
+#[test]
+fn a_fifo_where_the_journal_lies_is_named_and_hangs_nobody() {
+    let state = StateDir::new("state-fifo");
+    for (file, commands) in [
+        ("journal.jsonl", &["undo", "run true", "remove 1"][..]),
+        ("boot.json", &["status --boot", "undo --boot"]),
+    ] {
+        let path = state.0.join(file);
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        for command in commands {
+            let words: Vec<&str> = command.split(' ').collect();
+            let ended = run(&state.0, &words);
+            // What fails before the program starts is no exit code of the program.
+            let code = if command.starts_with("run ") { 125 } else { 3 };
+            assert_eq!(ended.code, Some(code), "{command}: {ended:?}");
+            let told = format!("cannot read {}\n  cause: it is a FIFO", path.display());
+            assert!(ended.err.contains(&told), "{command}: {ended:?}");
+            assert!(ended.err.contains("look at it, and move it away"), "{command}: {ended:?}");
+            assert_eq!(ended.out, "", "{command}");
+        }
+        if file == "journal.jsonl" {
+            let told = format!("{}: it is a FIFO, not a regular file", path.display());
+            let status = run(&state.0, &["status"]);
+            assert_eq!(status.code, Some(1), "{status:?}");
+            assert!(status.out.contains(&told), "{status:?}");
+            let watch = run(&state.0, &["watch", "--once"]);
+            assert_eq!(watch.code, Some(0), "{watch:?}");
+            assert!(watch.err.contains("it is a FIFO, not a regular file"), "{watch:?}");
+        }
+        std::fs::remove_file(path).unwrap();
+    }
+}
+
+#[test]
+fn the_log_has_a_line_for_each_access_and_is_written_to_no_other_kind_of_file() {
+    let state = StateDir::new("state-log");
+    let log = state.0.join("log");
+    let name = log.display().to_string();
+    let ended = run(&state.0, &["--log", &name, "status"]);
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    let text = std::fs::read_to_string(&log).unwrap();
+    let journal = format!(" read {}: ok", state.0.join("journal.jsonl").display());
+    for part in [" start ", "--log", &journal, " read /sys/devices/system/cpu/isolated: ", " end "]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let whole = |line: &str| {
+        let mut words = line.split(' ');
+        let time = words.next().and_then(|time| time.parse::<f64>().ok());
+        time.is_some() && words.next().is_some_and(|pid| pid.parse::<u32>().is_ok())
+    };
+    assert!(text.lines().all(whole), "{text}");
+    // It is added to, never overwritten.
+    run(&state.0, &["--log", &name, "mask", "0"]);
+    let more = std::fs::read_to_string(&log).unwrap();
+    assert!(more.starts_with(&text) && more.len() > text.len(), "{more}");
+    std::os::unix::fs::symlink(&log, state.0.join("link")).unwrap();
+    for other in ["/dev/null", &state.0.join("link").display().to_string()] {
+        let refused = run(&state.0, &["--log", other, "status"]);
+        assert_eq!(refused.code, Some(3), "{refused:?}");
+        assert!(refused.err.contains("not a regular file"), "{refused:?}");
+    }
+    assert_eq!(std::fs::read_to_string(&log).unwrap(), more);
+}

@@ -1,0 +1,13 @@
+# verify never says `holds` when another process blinded its instruments, whatever the way.
+# slow: it takes five minutes and more where the host has other work
+# guest: 6.12-rt timeout=1500 append="nohz_full=3 rcu_nocbs=3 irqaffinity=0"
+# guest, slow: 6.1-rt timeout=900 append="nohz_full=3 rcu_nocbs=3 irqaffinity=0"
+# guest, slow: sid-rt timeout=900 append="nohz_full=3 rcu_nocbs=3 irqaffinity=0"
+# guest, slow: 6.12 timeout=900 append="nohz_full=3 rcu_nocbs=3 irqaffinity=0"
+# guest, slow: 6.12-rt timeout=3600 append="nohz_full=3 rcu_nocbs=3 irqaffinity=0 blind=all"
+. /host/lib.sh
+needs apply run verify
+status "apply shields CPU 3" 0 cpushield apply --cpus 3
+grep -q blind=all /proc/cmdline && every=all || every=''
+python3 /host/guest/blind.py 3 $every || failed=$((failed + 1))
+finish
