@@ -10,6 +10,7 @@ use crate::report::{boot_plan_text, boot_status_text, boot_undone_text, boot_wri
 use crate::ui::Ui;
 use cpushield_linux::{Host, Store};
 use std::path::{Path, absolute};
+use std::process::ExitCode;
 
 /// What the next boot shall have
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -170,20 +171,18 @@ fn is_in_force(word: &WordStatus) -> bool {
     word.written && word.booted && word.in_force != Some(false)
 }
 
-/// Runs `status --boot`.
+/// Runs `status --boot`. The exit code is 0 when every parameter is in force, 1 when one is not, and
+/// 3 when none was written.
 ///
 /// # Errors
-/// The journal or the loader's files cannot be read, or not everything is in force.
-pub fn status(ui: &Ui, global: &Global) -> Result<(), Failure> {
+/// The journal or the loader's files cannot be read.
+pub fn status(ui: &Ui, global: &Global) -> Result<ExitCode, Failure> {
     let host = global.host()?;
     let status = status::status(&host, &global.store())?;
     ui.show(&status, || boot_status_text(&status))?;
-    if status.words.is_empty() {
-        return Err(Failure::machine("no kernel parameters were written"));
-    }
-    if status.words.iter().all(is_in_force) {
-        Ok(())
-    } else {
-        Err(Failure::new(Kind::DoesNotHold, "not all of these kernel parameters are in force"))
-    }
+    Ok(match status.words.as_slice() {
+        [] => ExitCode::from(Kind::Machine.code()),
+        words if words.iter().all(is_in_force) => ExitCode::SUCCESS,
+        _ => ExitCode::from(Kind::DoesNotHold.code()),
+    })
 }

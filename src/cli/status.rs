@@ -28,7 +28,7 @@ pub struct Args {
 /// `/proc` cannot be read.
 pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<ExitCode, Failure> {
     if args.boot {
-        return super::boot::status(ui, global).map(|()| ExitCode::SUCCESS);
+        return super::boot::status(ui, global);
     }
     let host = global.host()?;
     let store = global.store();
