@@ -25,3 +25,4 @@ pub mod trial;
 pub mod tunables;
 pub mod ui;
 pub mod verify;
+pub mod with_text;

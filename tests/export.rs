@@ -1,6 +1,6 @@
 //! Files for other programs, given to those programs.
 
-use cpushield::causes::Cause;
+use cpushield::causes::{Cause, Culprit};
 use cpushield::export::perfetto::{self, Words};
 use cpushield::export::trace_dat;
 use cpushield::verify::trace::recording::Recording;
@@ -321,7 +321,7 @@ fn perfetto_reads_every_piece_of_the_story_where_it_was() {
     recording.phases = vec![(0, "settling"), (5, ""), (5, "watched"), (1 << 60, "over")];
     recording.gaps = vec![(1, Gap { start: 7, end: 9 }), (1, Gap { start: 9, end: 12 })];
     let path = scratch("perfetto");
-    let remedy = |cause: Cause, culprit: &str| {
+    let remedy = |cause: Cause, culprit: &Culprit| {
         (cause == Cause::UserTask).then(|| format!("keep {culprit} away"))
     };
     let words = Words { workload: None, remedy: &remedy };

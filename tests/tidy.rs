@@ -13,8 +13,9 @@ const COLUMNS_MAX: usize = 100;
 /// The modules of `src/` and what each may import of the others; only `cli` imports freely.
 const IMPORTS: &[(&str, &[&str])] = &[
     ("boot", &["causes", "change", "plan", "policy", "survey", "tunables"]),
-    ("causes", &[]),
+    ("causes", &["with_text"]),
     ("change", &[]),
+    ("with_text", &[]),
     ("compare", &["latency", "load", "verify"]),
     ("export", &["causes", "verify"]),
     (
@@ -32,7 +33,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("apply", &["change", "plan"]),
     ("run", &["apply", "change", "plan"]),
     ("latency", &["load", "policy", "survey", "verify"]),
-    ("live", &["causes", "survey", "verify"]),
+    ("live", &["causes", "survey", "verify", "with_text"]),
     ("load", &[]),
     ("screen", &[]),
     (
@@ -43,7 +44,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
         ],
     ),
     ("trial", &["boot", "compare", "latency", "load", "policy", "tunables"]),
-    ("verify", &["causes", "change", "plan", "policy", "survey", "tunables"]),
+    ("verify", &["causes", "change", "plan", "policy", "survey", "tunables", "with_text"]),
 ];
 
 /// Modules that are pure: they may not name the machine.

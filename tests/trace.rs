@@ -58,7 +58,7 @@ fn a_live_trace_counts_the_workloads_system_calls_one_by_one() {
     let seen = &evidence[0];
     assert_eq!((seen.cpu, seen.lost, seen.skipped_bytes), (cpu, 0, 0));
     assert!(seen.doubts.is_empty(), "{:?}", seen.doubts);
-    let calls = seen.interruptions.iter().filter(|row| row.culprit == SCHED_YIELD);
+    let calls = seen.interruptions.iter().filter(|row| row.culprit.to_string() == SCHED_YIELD);
     assert_eq!(calls.map(|row| row.count + row.nested).sum::<u64>(), CALLS, "{seen:#?}");
     assert!(!seen.interruptions.iter().any(|row| row.cause == Cause::Unattributed), "{seen:#?}");
 }

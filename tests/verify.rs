@@ -231,7 +231,10 @@ fn differences_of_counters_are_those_that_another_program_found() {
             let (Some(delta), Some(label)) = (delta, words[0].strip_suffix(':')) else { continue };
             sum += delta;
             let device = format!("IRQ {label} ");
-            let row = counts.interruptions.iter().find(|row| row.culprit.starts_with(&device));
+            let row = counts
+                .interruptions
+                .iter()
+                .find(|row| row.culprit.to_string().starts_with(&device));
             assert!(row.is_none_or(|row| row.count == delta), "CPU {cpu}: {line} {row:?}");
         }
         assert_eq!(counts.entries, Some(sum), "CPU {cpu}");

@@ -1,7 +1,7 @@
 //! Culprits that are known by name: functions and threads of the kernel, what each is for, and
 //! where the kernel has it. One table; a name that is not here is shown as it is. Pure.
 
-use super::Cause;
+use super::{Cause, Culprit};
 
 /// A culprit of the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -174,11 +174,31 @@ pub const KNOWN: &[Known] = &[
     nmi("ghes_notify_nmi", "error that firmware tells of", "drivers/acpi/apei/ghes.c"),
 ];
 
-/// What is known of a culprit: its first word, as `wb_workfn (unbound)` and `x, kept for RCU` have
-/// more behind it.
+impl Known {
+    /// As the trace names it.
+    #[must_use]
+    pub fn culprit(&self) -> Culprit {
+        let name = self.name.trim_end_matches('*').to_owned();
+        match self.cause {
+            Cause::Kthread => Culprit::Kthread { comm: name },
+            Cause::Workqueue => Culprit::Work { function: name, unbound: false },
+            _ => Culprit::Function { name },
+        }
+    }
+}
+
+/// What is known of a culprit: its function, or the name of a kernel thread.
 #[must_use]
-pub fn of(culprit: &str) -> Option<&'static Known> {
-    let name = culprit.split([' ', ',']).next().filter(|name| !name.is_empty())?;
+pub fn of(culprit: &Culprit) -> Option<&'static Known> {
+    match culprit {
+        Culprit::Kthread { comm } => named(comm),
+        culprit => culprit.kernel_function().and_then(named),
+    }
+}
+
+/// What is known of a function or a kernel thread by its name.
+#[must_use]
+pub fn named(name: &str) -> Option<&'static Known> {
     let exact = KNOWN.iter().find(|known| known.name == name);
     exact.or_else(|| {
         let begins = |known: &&Known| {
@@ -198,12 +218,16 @@ mod tests {
         let names: BTreeSet<_> = KNOWN.iter().map(|known| known.name).collect();
         assert_eq!(names.len(), KNOWN.len(), "one line for each");
         assert!(KNOWN.iter().all(|known| known.source.contains('/') && known.what.len() < 42));
-        let what = |culprit| of(culprit).map(|known| known.what);
+        let what = |name| named(name).map(|known| known.what);
         assert_eq!(what("flush_tlb_func_remote"), Some("TLB shootdown"));
         assert_eq!(what("__perf_event_read"), Some("perf reads a counter"));
         assert_eq!(what("__perf_event_enable"), Some("perf"));
-        assert_eq!(what("wb_workfn (unbound)"), Some("writeback"));
-        assert_eq!(what("ksoftirqd/3"), Some("soft interrupts that were put off"));
-        assert_eq!((what(""), what("IRQ 24 eth0"), what("sh (812)")), (None, None, None));
+        let is_known = |culprit: Culprit| of(&culprit).map(|known| known.what);
+        let unbound = Culprit::Work { function: "wb_workfn".to_owned(), unbound: true };
+        assert_eq!(is_known(unbound), Some("writeback"));
+        let thread = is_known(Culprit::kthread("ksoftirqd/3"));
+        assert_eq!(thread, Some("soft interrupts that were put off"));
+        let unknown = [Culprit::Unknown, Culprit::irq(24, "eth0"), Culprit::task(812, "rcuc/3")];
+        assert_eq!(unknown.map(is_known), [None; 3], "a task may call itself what it likes");
     }
 }

@@ -2,6 +2,7 @@
 //! `verify`, `watch`, `latency --why` and `status` show them. Pure.
 
 use super::Cause;
+use super::culprit::{KernelEvent, PageAccess, SOFTIRQS};
 use super::known::{self, Known};
 use super::purpose::{self, Row};
 use super::topics::{self, Topic};
@@ -20,66 +21,67 @@ pub enum Subject {
     Cause(Cause),
 }
 
-/// Culprits that are words, and their causes. With a star at its end: how it begins.
+/// How culprits begin that have a name or a number behind it, and their causes.
+const BEGINNINGS: &[(&str, Cause)] = &[
+    ("IRQ ", Cause::Irq),
+    ("softirq ", Cause::Softirq),
+    ("an interrupt on CPU ", Cause::IpiCall),
+    ("raised by ", Cause::IpiIrqWork),
+    ("kworker/", Cause::Workqueue),
+    ("system call ", Cause::Syscall),
+    ("SIG", Cause::Signal),
+    ("signal ", Cause::Signal),
+    ("bank ", Cause::MachineCheck),
+    // Rows of /proc/interrupts.
+    ("Machine check", Cause::MachineCheck),
+    ("Thermal ", Cause::MachineCheck),
+    ("Threshold ", Cause::MachineCheck),
+    ("Deferred Error", Cause::MachineCheck),
+    ("event number ", Cause::Unattributed),
+    ("a record of ", Cause::Unattributed),
+];
+
+/// Culprits that are words, and their causes.
 const WORDS: &[(&str, Cause)] = &[
     ("tick_nohz_handler", Cause::Tick),
     ("tick_nohz_highres_handler", Cause::Tick),
     ("tick_sched_timer", Cause::Tick),
-    ("local timer", Cause::Tick),
-    ("timer broadcast", Cause::Tick),
-    ("Hyper-V timer", Cause::Tick),
-    ("no hrtimer expired in it", Cause::Hrtimer),
-    ("timers that expire in a softirq", Cause::Hrtimer),
-    ("IRQ *", Cause::Irq),
-    ("hypervisor callback", Cause::Irq),
-    ("softirq *", Cause::Softirq),
     ("reschedule", Cause::IpiReschedule),
     ("an idle CPU", Cause::IpiReschedule),
-    ("an interrupt on CPU *", Cause::IpiCall),
-    ("TLB shootdown", Cause::IpiCall),
-    ("raised by *", Cause::IpiIrqWork),
-    ("kworker/*", Cause::Workqueue),
-    ("first read of a page*", Cause::PageFault),
-    ("first write to a page*", Cause::PageFault),
-    ("write to a page that was shared*", Cause::PageFault),
-    ("access that the page forbids*", Cause::PageFault),
-    ("instructions that were not there*", Cause::PageFault),
-    ("system call *", Cause::Syscall),
-    ("went to sleep*", Cause::Syscall),
-    ("without a signal*", Cause::Exception),
     ("SIGILL", Cause::Exception),
     ("SIGTRAP", Cause::Exception),
     ("SIGBUS", Cause::Exception),
     ("SIGFPE", Cause::Exception),
     ("SIGSEGV", Cause::Exception),
-    ("SIG*", Cause::Signal),
-    ("signal *", Cause::Signal),
-    ("bank *", Cause::MachineCheck),
-    ("error interrupt of the APIC", Cause::MachineCheck),
-    ("machine check threshold", Cause::MachineCheck),
-    ("deferred machine check", Cause::MachineCheck),
-    ("thermal interrupt", Cause::MachineCheck),
-    ("Machine check*", Cause::MachineCheck),
-    ("Thermal *", Cause::MachineCheck),
-    ("Threshold *", Cause::MachineCheck),
-    ("Deferred Error*", Cause::MachineCheck),
-    ("set from this CPU", Cause::Frequency),
     ("firmware", Cause::Smi),
     ("gap", Cause::Smi),
     ("gaps", Cause::Smi),
     ("hypervisor", Cause::Steal),
-    ("an entry into the kernel without an event", Cause::Unattributed),
-    ("a system call or an exception*", Cause::Unattributed),
-    ("platform IPI", Cause::Unattributed),
-    ("spurious interrupt", Cause::Unattributed),
-    ("event number *", Cause::Unattributed),
-    ("a record of *", Cause::Unattributed),
     ("others", Cause::Unattributed),
 ];
 
-/// Softirqs (include/linux/interrupt.h); what raised one follows behind a comma.
-const SOFTIRQS: &[&str] =
-    &["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
+/// The cause that an event of the kernel is counted under.
+fn cause_of_event(event: KernelEvent) -> Cause {
+    match event {
+        KernelEvent::LocalTimer | KernelEvent::TimerBroadcast | KernelEvent::HyperVTimer => {
+            Cause::Tick
+        }
+        KernelEvent::HypervisorCallback => Cause::Irq,
+        KernelEvent::NoHrtimerExpired | KernelEvent::HrtimersInSoftirq => Cause::Hrtimer,
+        KernelEvent::TlbShootdown => Cause::IpiCall,
+        KernelEvent::ApicError
+        | KernelEvent::Thermal
+        | KernelEvent::MachineCheckThreshold
+        | KernelEvent::DeferredMachineCheck => Cause::MachineCheck,
+        KernelEvent::FrequencySet => Cause::Frequency,
+        KernelEvent::Slept => Cause::Syscall,
+        KernelEvent::ExceptionWithoutSignal => Cause::Exception,
+        KernelEvent::PlatformIpi
+        | KernelEvent::SpuriousInterrupt
+        | KernelEvent::WithoutEvent
+        | KernelEvent::SyscallOrException => Cause::Unattributed,
+    }
+}
 
 /// What explains a word of a table, with the name of its cause in front or without.
 #[must_use]
@@ -101,7 +103,7 @@ pub fn subject(shown: &str) -> Option<Subject> {
         .or_else(|| purpose::of_function(function).map(Subject::Way))
         .or_else(|| purpose::of_words(shown).map(Subject::Way))
         .or_else(|| cause(shown, begins).map(Subject::Cause))
-        .or_else(|| known::of(function).map(Subject::Known))
+        .or_else(|| known::named(function).map(Subject::Known))
 }
 
 /// The cause that a table has in front of a culprit, or what runs a function.
@@ -110,14 +112,16 @@ fn kind(word: &str) -> Option<Cause> {
 }
 
 fn cause(shown: &str, begins: &str) -> Option<Cause> {
-    let matches = |pattern: &str| match pattern.strip_suffix('*') {
-        Some(start) => begins.starts_with(start),
-        None => begins == pattern,
-    };
-    WORDS
+    let event = KernelEvent::ALL.iter().find(|event| shown.starts_with(event.text()));
+    let access = PageAccess::ALL
         .iter()
-        .find(|(pattern, _)| matches(pattern))
-        .map(|(_, cause)| *cause)
+        .find(|access| **access != PageAccess::Unknown && shown.starts_with(access.text()));
+    let word = WORDS.iter().find(|(word, _)| *word == begins);
+    let beginning = BEGINNINGS.iter().find(|(beginning, _)| begins.starts_with(beginning));
+    event
+        .map(|event| cause_of_event(*event))
+        .or_else(|| access.map(|_| Cause::PageFault))
+        .or_else(|| word.or(beginning).map(|(_, cause)| *cause))
         .or_else(|| SOFTIRQS.contains(&begins).then_some(Cause::Softirq))
         .or_else(|| syscalls::is_known(begins).then_some(Cause::Syscall))
         .or_else(|| is_task(shown).then_some(Cause::UserTask))

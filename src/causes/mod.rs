@@ -1,12 +1,14 @@
 //! The catalogue of causes: every kind of thing that can run on a CPU instead of the workload's
 //! user code. One place, pure; `tunables/` says what removes each, `verify/` counts them.
 
+pub mod culprit;
 pub mod known;
 pub mod lookup;
 mod pages;
 pub mod purpose;
 pub mod topics;
 
+pub use culprit::Culprit;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

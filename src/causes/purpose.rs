@@ -2,15 +2,62 @@
 //! and what keeps it from being sent. One table; what is not in it is told by the system call that
 //! it was sent from. Pure.
 
-/// What something was for.
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What an interrupt was sent for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "purpose", rename_all = "kebab-case")]
+pub enum Purpose {
+    /// A module is loaded.
+    ModuleLoad {
+        /// Which, and for whom, where that was seen.
+        #[serde(default)]
+        asked_for: Option<ModuleRequest>,
+    },
+    /// One of [`ROWS`].
+    Known {
+        /// What.
+        what: String,
+    },
+    /// It came from this system call.
+    Syscall {
+        /// Its name.
+        name: String,
+    },
+}
+
+/// A module that a task asked for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ModuleRequest {
+    /// The module.
+    pub module: String,
+    /// The task: `ip (800)`.
+    pub by: String,
+}
+
+impl fmt::Display for Purpose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Purpose::ModuleLoad { asked_for: None } => f.write_str(LOADS),
+            Purpose::ModuleLoad { asked_for: Some(ModuleRequest { module, by }) } => {
+                write!(f, "{LOADS} ({module}), asked for by {by}")
+            }
+            Purpose::Known { what } => f.write_str(what),
+            Purpose::Syscall { name } => write!(f, "system call {name}"),
+        }
+    }
+}
+
+/// A purpose, and what keeps it from happening.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Purpose {
-    /// In words.
-    pub what: String,
+pub struct KnownPurpose {
+    /// The purpose.
+    pub purpose: Purpose,
     /// What keeps it from happening; empty when nothing but not doing it.
     pub remedy: &'static str,
-    /// A module is loaded, which somebody may have asked for.
-    pub module: bool,
 }
 
 /// Functions of the kernel, what they are for, and what keeps them from being called.
@@ -34,6 +81,9 @@ const fn row(
 ) -> Row {
     Row { function, what, remedy, source }
 }
+
+/// Functions that load a module.
+const LOADERS: &[&str] = &["load_module", "do_init_module"];
 
 const LOADS: &str = "loads a module";
 const MODULES: &str = "load it before the shield (modprobe); who makes user namespaces may cause \
@@ -79,14 +129,17 @@ pub const ROWS: &[Row] = &[
 
 /// What it was for: the way there, innermost function first. `None` where nothing tells.
 #[must_use]
-pub fn of(way: &[&str]) -> Option<Purpose> {
+pub fn of(way: &[&str]) -> Option<KnownPurpose> {
     if let Some(row) = way.iter().find_map(|function| of_function(function)) {
-        let module = row.what == LOADS;
-        return Some(Purpose { what: row.what.to_owned(), remedy: row.remedy, module });
+        let purpose = match LOADERS.contains(&row.function) {
+            true => Purpose::ModuleLoad { asked_for: None },
+            false => Purpose::Known { what: row.what.to_owned() },
+        };
+        return Some(KnownPurpose { purpose, remedy: row.remedy });
     }
     let start = ["__x64_sys_", "__ia32_sys_", "__arm64_sys_", "__do_sys_"];
     let call = way.iter().find_map(|f| start.iter().find_map(|start| f.strip_prefix(start)))?;
-    Some(Purpose { what: format!("system call {call}"), remedy: "", module: false })
+    Some(KnownPurpose { purpose: Purpose::Syscall { name: call.to_owned() }, remedy: "" })
 }
 
 /// The row of a function.
@@ -115,13 +168,15 @@ mod tests {
 
     #[test]
     fn the_innermost_function_that_is_known_says_what_for() {
-        let what = |way: &[&str]| of(way).map(|known| (known.what, known.module));
-        let some = |what: &str, module| Some((what.to_owned(), module));
+        let what = |way: &[&str]| of(way).map(|known| known.purpose);
         let poke = "text_poke_bp_batch";
-        assert_eq!(what(&[poke, "load_module.isra.0", "do_syscall_64"]), some(LOADS, true));
+        assert_eq!(
+            what(&[poke, "load_module.isra.0", "do_syscall_64"]),
+            Some(Purpose::ModuleLoad { asked_for: None })
+        );
         assert_eq!(
             what(&[poke, "static_key_enable", "__x64_sys_frob", "do_syscall_64"]),
-            some("system call frob", false)
+            Some(Purpose::Syscall { name: "frob".to_owned() })
         );
         assert_eq!(what(&[poke, "process_two_works"]), None);
         assert_eq!(what(&[]), None);

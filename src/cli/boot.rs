@@ -171,8 +171,8 @@ fn is_in_force(word: &WordStatus) -> bool {
     word.written && word.booted && word.in_force != Some(false)
 }
 
-/// Runs `status --boot`. The exit code is 0 when every parameter is in force, 1 when one is not, and
-/// 3 when none was written.
+/// Runs `status --boot`. The exit code is 0 when every parameter is in force, 1 when one is not,
+/// and 3 when none was written.
 ///
 /// # Errors
 /// The journal or the loader's files cannot be read.

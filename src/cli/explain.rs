@@ -148,7 +148,7 @@ fn page_of_parameter(parameter: &'static Parameter) -> Page {
 /// A culprit has a line, the tunables that are about it by name, and its cause.
 fn page_of_culprit(known: &'static Known) -> Page {
     let about =
-        |tunable: &&&dyn Tunable| tunable.culprits().iter().any(|part| known.name.contains(part));
+        |tunable: &&&dyn Tunable| tunable.culprits().iter().any(|it| it.matches(&known.culprit()));
     let removers: Vec<_> = TUNABLES.iter().filter(about).map(|tunable| tunable.name()).collect();
     let Known { name, what, source, cause } = known;
     Page {

@@ -3,7 +3,7 @@
 use super::scene::Scene;
 use super::wish::read_policy;
 use super::{Global, ending, fix, input};
-use crate::causes::Cause;
+use crate::causes::{Cause, Culprit};
 use crate::export::perfetto::{self, Words};
 use crate::export::trace_dat;
 use crate::failure::Failure;
@@ -354,9 +354,9 @@ pub(super) fn export(
     }
     if let Some(file) = &args.perfetto {
         let leaks = || shown.verdict.cpus.iter().flat_map(|cpu| &cpu.leaks);
-        let remedy = |cause: Cause, culprit: &str| {
+        let remedy = |cause: Cause, culprit: &Culprit| {
             let same = |leak: &&Leak| {
-                leak.interruptions.cause == cause && leak.interruptions.culprit == culprit
+                leak.interruptions.cause == cause && leak.interruptions.culprit == *culprit
             };
             let remedy = leaks().find(same)?.remedy.as_ref()?;
             Some(format!("{}: {}", remedy.tunable, remedy.how))

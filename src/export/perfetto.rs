@@ -5,7 +5,7 @@
 //! `debug_annotation.proto`, `interned_data.proto`).
 
 use super::protobuf::Message;
-use crate::causes::Cause;
+use crate::causes::{Cause, Culprit};
 use crate::verify::trace::recording::Recording;
 use crate::verify::trace::story::{Told, What, story};
 use std::collections::HashMap;
@@ -73,7 +73,7 @@ pub struct Words<'a> {
     /// What the workload is called; by its threads' own names when left out.
     pub workload: Option<&'a str>,
     /// What removes an interruption, where that is known.
-    pub remedy: &'a dyn Fn(Cause, &str) -> Option<String>,
+    pub remedy: &'a dyn Fn(Cause, &Culprit) -> Option<String>,
 }
 
 impl std::fmt::Debug for Words<'_> {
@@ -218,7 +218,7 @@ impl Lane {
         match &told.what {
             What::Interruption(cause, culprit) => {
                 event = said(event, "cause", cause.name());
-                event = said(event, "culprit", culprit);
+                event = said(event, "culprit", &culprit.to_string());
                 if let Some(remedy) = (words.remedy)(*cause, culprit) {
                     event = said(event, "removed by", &remedy);
                 }
@@ -250,8 +250,9 @@ impl Lane {
 
 /// What is written on a piece, and its category: by it the colour is chosen.
 fn name(what: &What, workload: Option<&str>) -> (String, &'static str) {
-    let with = |head: &str, culprit: &str| {
-        if culprit.is_empty() { head.to_owned() } else { format!("{head}: {culprit}") }
+    let with = |head: &str, culprit: &Culprit| match culprit.to_string() {
+        text if text.is_empty() => head.to_owned(),
+        text => format!("{head}: {text}"),
     };
     match what {
         What::Undisturbed(who) => (workload.unwrap_or(who).to_owned(), "workload"),

@@ -1,6 +1,6 @@
 //! [`Model`]: what is known from earlier readings; [`Frame`]: what one interval says, a document.
 
-use crate::causes::Cause;
+use crate::causes::{Cause, Culprit};
 use crate::survey::{Cpu, Topology};
 use crate::verify::counters::{self, Snapshot};
 use crate::verify::trace::TraceEvidence;
@@ -127,7 +127,9 @@ pub struct Last {
     /// The kind.
     pub cause: Cause,
     /// Who; empty when nobody can say.
-    pub culprit: String,
+    #[serde(with = "crate::with_text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<Culprit>"))]
+    pub culprit: Culprit,
     /// How long ago the interval was in which it was seen, in milliseconds; 0 is this one.
     pub ms_ago: u64,
 }
@@ -139,7 +141,7 @@ pub struct Model {
     before: Reading,
     begun: Duration,
     /// Who was seen last on each CPU, and when.
-    last: BTreeMap<usize, (Duration, Cause, String)>,
+    last: BTreeMap<usize, (Duration, Cause, Culprit)>,
     history: BTreeMap<usize, Vec<f64>>,
 }
 
@@ -195,7 +197,7 @@ fn line(
     before: &Reading,
     now: &Reading,
     interval: Duration,
-) -> (CpuLine, Option<(Cause, String)>) {
+) -> (CpuLine, Option<(Cause, Culprit)>) {
     let counts = counters::compare(&before.counters, &now.counters, cpu.cpu, &now.own);
     let traced = now.traced.iter().find(|seen| seen.cpu == cpu.cpu);
     let seconds = interval.as_secs_f64();
@@ -268,7 +270,7 @@ fn busy(before: &Reading, now: &Reading, cpu: usize) -> Option<f64> {
 
 /// Whom to name: the most frequent that is not the tick, which is always there; softirqs run inside
 /// what is named already.
-fn whom(rows: &[Interruptions]) -> Option<(Cause, String)> {
+fn whom(rows: &[Interruptions]) -> Option<(Cause, Culprit)> {
     let often = |row: &&Interruptions| row.count.saturating_add(row.nested);
     let weight = |row: &&Interruptions| {
         let kind = match row.cause {
@@ -367,7 +369,7 @@ pub(super) mod tests {
         assert_eq!((zero.entries_per_s, zero.switches_per_s), (Some(290.0), Some(10.0)));
         assert_eq!(zero.busy_percent, Some(75.0));
         let named = zero.last.as_ref().unwrap();
-        assert_eq!((named.culprit.as_str(), named.ms_ago), ("IRQ 24 nvme0q1", 0));
+        assert_eq!((named.culprit.to_string().as_str(), named.ms_ago), ("IRQ 24 nvme0q1", 0));
         assert_eq!(zero.causes_per_s[&Cause::Irq], 40.0);
         let six: Vec<_> = frames.iter().map(|frame| of(frame, 6)).collect();
         assert_eq!(
@@ -375,7 +377,7 @@ pub(super) mod tests {
             [0., 1., 0., 0.]
         );
         assert_eq!(six[0].last, None);
-        let last = Last { cause: Cause::IpiReschedule, culprit: String::new(), ms_ago: 2000 };
+        let last = Last { cause: Cause::IpiReschedule, culprit: Culprit::Unknown, ms_ago: 2000 };
         assert_eq!(six[3].last, Some(last));
         assert_eq!(six[3].history, [0., 1., 0., 0.]);
         assert_eq!((frames[3].at_ms, frames[3].interval_ms), (4000, 1000));
@@ -398,7 +400,7 @@ pub(super) mod tests {
         let mut model = Model::new(scene(), reading(0));
         let row = |cause, culprit: &str, count, nested| Interruptions {
             cause,
-            culprit: culprit.to_owned(),
+            culprit: Culprit::shown(cause, culprit),
             count,
             nested,
             time_ns: None,
@@ -419,7 +421,7 @@ pub(super) mod tests {
         let frame = model.next(Reading { traced: vec![seen], ..reading(1) });
         let one = of(&frame, 1);
         assert_eq!((one.witness, one.entries_per_s), (WitnessKind::Trace, Some(3.0)));
-        assert_eq!(one.last.as_ref().unwrap().culprit, "vmstat_update");
+        assert_eq!(one.last.as_ref().unwrap().culprit.to_string(), "vmstat_update");
         assert_eq!(one.doubts.len(), 1);
         assert_eq!(of(&frame, 2).witness, WitnessKind::Counters);
     }

@@ -2,7 +2,7 @@
 //! before and while shielded, what remains and what would remove it, and that everything is back.
 //! Pure.
 
-use crate::causes::Cause;
+use crate::causes::{Cause, Culprit};
 use crate::plan::Plan;
 use crate::report::price::Price;
 use crate::report::table::{Align, fit, fold, many, rate, span};
@@ -96,7 +96,7 @@ impl Attempt {
         for (cause, culprit, was, is) in both.iter().take(ROWS_MAX) {
             rows.push(vec![
                 format!("  {cause}"),
-                culprit.clone(),
+                culprit.to_string(),
                 rate(*was, self.before.span_ns),
                 rate(*is, self.shielded.span_ns),
             ]);
@@ -207,11 +207,11 @@ fn when(when: crate::change::When) -> &'static str {
 }
 
 /// Cause, culprit, count before, count under the shield.
-type Row = (Cause, String, u64, u64);
+type Row = (Cause, Culprit, u64, u64);
 
 /// Both evidences by cause and culprit; the most frequent first.
 fn side_by_side(before: &CpuEvidence, shielded: &CpuEvidence) -> Vec<Row> {
-    let mut counts: BTreeMap<(Cause, String), (u64, u64)> = BTreeMap::new();
+    let mut counts: BTreeMap<(Cause, Culprit), (u64, u64)> = BTreeMap::new();
     for seen in &before.interruptions {
         counts.entry((seen.cause, seen.culprit.clone())).or_default().0 += seen.count;
     }

@@ -252,7 +252,7 @@ impl Round {
                 vec![
                     format!("CPU {}", cpu.cpu),
                     seen.cause.to_string(),
-                    seen.culprit.clone(),
+                    seen.culprit.to_string(),
                     seen.count.max(seen.nested).to_string(),
                     remedy.unwrap_or_default(),
                 ]
@@ -296,14 +296,14 @@ fn some(head: &str, columns: &[Align], rows: &[Vec<String>], width: usize) -> St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::causes::Cause;
+    use crate::causes::{Cause, Culprit};
     use crate::tunables::Remedy;
     use crate::verify::{CpuVerdict, Interruptions, State, WitnessKind};
 
     fn leak(cause: Cause, culprit: &str, remedy: Option<(&str, When, &str)>) -> Leak {
         let interruptions = Interruptions {
             cause,
-            culprit: culprit.to_owned(),
+            culprit: Culprit::shown(cause, culprit),
             count: 7,
             nested: 0,
             time_ns: None,

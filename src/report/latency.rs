@@ -325,7 +325,7 @@ fn circumstances(latency: &Latency) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::causes::Cause;
+    use crate::causes::{Cause, Culprit};
     use crate::tunables::Remedy;
 
     fn share(cause: Cause, culprit: &str, took_ns: u64, how: Option<&str>) -> Share {
@@ -334,7 +334,7 @@ mod tests {
             when: When::Runtime,
             how: "do it".to_owned(),
         });
-        Share { cause, culprit: culprit.to_owned(), took_ns, remedy }
+        Share { cause, culprit: Culprit::shown(cause, culprit), took_ns, remedy }
     }
 
     #[test]

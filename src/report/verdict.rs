@@ -1,9 +1,10 @@
 //! The text of `cpushield verify`: per CPU the verdict, what interrupted it and how to remove that,
 //! the longest stretch, what no witness could see, and the limits. Pure.
 
-use crate::causes::{Cause, known};
+use crate::causes::{Cause, Culprit, known};
 use crate::report::moment::moment;
 use crate::report::table::{Align, fit, fold, lay_out, many, rate, span};
+use crate::verify::SentIpi;
 use crate::verify::{
     Branch, Breach, Control, CpuEvidence, CpuVerdict, EntryClass, Evidence, Gaps, Interruptions,
     Joined, Kept, Leak, Sender, State, Verdict, Witness, WitnessKind, list_classes,
@@ -149,16 +150,17 @@ fn senders(seen: &CpuEvidence) -> String {
     for sender in seen.senders.iter().take(SENDERS_MAX) {
         let Sender { what, by, site, within, purpose, remedy, count, stack } = sender;
         let times = many(usize::try_from(*count).unwrap_or(usize::MAX), "time");
-        let from = match (purpose.as_str(), site.as_str()) {
-            ("", "") => String::new(),
-            ("", site) => format!(" in {site}()"),
-            (purpose, _) => format!(", {purpose}"),
+        let from = match (purpose, site.as_str()) {
+            (None, "") => String::new(),
+            (None, site) => format!(" in {site}()"),
+            (Some(purpose), _) => format!(", {purpose}"),
         };
-        let within = if within.is_empty() { String::new() } else { format!(" for {within}") };
-        text.push_str(&format!(
-            "  sent from elsewhere: {} by {by}{from}{within}, {times}\n",
-            who(what)
-        ));
+        let within = within.as_ref().map(|within| format!(" for {within}")).unwrap_or_default();
+        let what = match what {
+            SentIpi::Reschedule => what.to_string(),
+            SentIpi::Call { function } => who(&Culprit::function(function)),
+        };
+        text.push_str(&format!("  sent from elsewhere: {what} by {by}{from}{within}, {times}\n"));
         text.push_str(&way(4, stack));
         if !remedy.is_empty() && !remedies.contains(remedy) {
             text.push_str(&format!("    remedy: {remedy}\n"));
@@ -256,15 +258,16 @@ fn row(leak: &Leak, seen: &CpuEvidence, span_ns: u64) -> Vec<String> {
 /// What sent a function call, where all that sent it did so for one purpose: `, because the kernel
 /// gives back addresses`. A function alone does not say who is to blame.
 pub(super) fn sent_by(row: &Interruptions, seen: &CpuEvidence) -> String {
-    if row.cause != Cause::IpiCall || row.culprit.is_empty() {
+    let (Cause::IpiCall, Culprit::Function { name }) = (row.cause, &row.culprit) else {
         return String::new();
-    }
-    let of_row = seen.senders.iter().filter(|sender| sender.what == row.culprit);
-    let origin = |sender: &Sender| match (sender.within.is_empty(), sender.purpose.is_empty()) {
-        (false, true) => sender.within.clone(),
-        (false, false) => format!("{} ({})", sender.within, sender.purpose),
-        (true, false) => sender.purpose.clone(),
-        (true, true) => sender.by.clone(),
+    };
+    let call = SentIpi::Call { function: name.clone() };
+    let of_row = seen.senders.iter().filter(|sender| sender.what == call);
+    let origin = |sender: &Sender| match (&sender.within, &sender.purpose) {
+        (Some(within), None) => within.to_string(),
+        (Some(within), Some(purpose)) => format!("{within} ({purpose})"),
+        (None, Some(purpose)) => purpose.to_string(),
+        (None, None) => sender.by.to_string(),
     };
     let mut origins: Vec<String> = of_row.map(origin).collect();
     origins.sort();
@@ -277,11 +280,11 @@ pub(super) fn sent_by(row: &Interruptions, seen: &CpuEvidence) -> String {
 }
 
 /// The culprit, and what it is for where that is known.
-fn who(culprit: &str) -> String {
-    match known::of(culprit) {
-        _ if culprit.is_empty() => "-".to_owned(),
-        Some(known) => format!("{culprit}: {}", known.what),
-        None => culprit.to_owned(),
+fn who(culprit: &Culprit) -> String {
+    match (culprit.to_string(), known::of(culprit)) {
+        (text, _) if text.is_empty() => "-".to_owned(),
+        (text, Some(known)) => format!("{text}: {}", known.what),
+        (text, None) => text,
     }
 }
 
@@ -457,15 +460,18 @@ fn coverage(judged: &CpuVerdict) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::causes::purpose::Purpose;
     use crate::change::When;
     use crate::policy::Limits;
     use crate::verify::judge::examples;
-    use crate::verify::{Part, Remedy, SCHEMA, Unexplained, Watched, judge};
+    use crate::verify::{
+        DeferredBy, DeferredFunction, IpiOrigin, Part, Remedy, SCHEMA, Unexplained, Watched, judge,
+    };
 
     fn row(cause: Cause, culprit: &str, count: u64, nested: u64) -> Interruptions {
         Interruptions {
             cause,
-            culprit: culprit.to_owned(),
+            culprit: Culprit::shown(cause, culprit),
             count,
             nested,
             time_ns: Some(2_500_000 * count.max(1)),
@@ -473,6 +479,10 @@ mod tests {
             witness: WitnessKind::Trace,
             stack: Vec::new(),
         }
+    }
+
+    fn work(function: &str) -> DeferredFunction {
+        DeferredFunction { by: DeferredBy::Work, function: function.to_owned() }
     }
 
     fn evidence() -> Evidence {
@@ -594,11 +604,11 @@ mod tests {
     #[test]
     fn the_text_says_who_sends_interrupts_and_what_for() {
         let sender = |n: usize| Sender {
-            what: "do_sync_core".to_owned(),
-            by: format!("modprobe ({n})"),
+            what: SentIpi::Call { function: "do_sync_core".to_owned() },
+            by: IpiOrigin::Task { pid: i32::try_from(n).unwrap(), comm: "modprobe".to_owned() },
             site: "text_poke_bp_batch".to_owned(),
-            within: if n == 0 { "work bpf_prog_free_deferred".to_owned() } else { String::new() },
-            purpose: if n == 1 { "loads a module".to_owned() } else { String::new() },
+            within: (n == 0).then(|| work("bpf_prog_free_deferred")),
+            purpose: (n == 1).then_some(Purpose::ModuleLoad { asked_for: None }),
             remedy: if n == 1 { "load it before".to_owned() } else { String::new() },
             count: 3,
             stack: Vec::new(),
@@ -619,12 +629,12 @@ mod tests {
 
     #[test]
     fn a_function_call_is_named_by_its_sender() {
-        let sender = |what: &str, within: &str, purpose: &str| Sender {
-            what: what.to_owned(),
-            by: "kworker/0:1 (9)".to_owned(),
+        let sender = |what: &str, within: Option<DeferredFunction>, purpose: Purpose| Sender {
+            what: SentIpi::Call { function: what.to_owned() },
+            by: IpiOrigin::Task { pid: 9, comm: "kworker/0:1".to_owned() },
             site: "__purge_vmap_area_lazy".to_owned(),
-            within: within.to_owned(),
-            purpose: purpose.to_owned(),
+            within,
+            purpose: Some(purpose),
             remedy: String::new(),
             count: 1,
             stack: Vec::new(),
@@ -632,14 +642,15 @@ mod tests {
         let flush = row(Cause::IpiCall, "do_flush_tlb_all", 1, 0);
         let mut seen = evidence().cpus[0].clone();
         assert_eq!(sent_by(&flush, &seen), "");
-        let purpose = "gives back addresses of the kernel";
+        let what = "gives back addresses of the kernel".to_owned();
+        let load = Purpose::ModuleLoad { asked_for: None };
         seen.senders = vec![
-            sender("do_flush_tlb_all", "work drain_vmap_area_work", purpose),
-            sender("do_sync_core", "", "loads a module"),
+            sender("do_flush_tlb_all", Some(work("drain_vmap_area_work")), Purpose::Known { what }),
+            sender("do_sync_core", None, load.clone()),
         ];
         let drain = ", sent by work drain_vmap_area_work (gives back addresses of the kernel)";
         assert_eq!(sent_by(&flush, &seen), drain);
-        seen.senders.push(sender("do_flush_tlb_all", "", "loads a module"));
+        seen.senders.push(sender("do_flush_tlb_all", None, load));
         assert_eq!(sent_by(&flush, &seen), ", sent by loads a module and 1 more");
         assert_eq!(sent_by(&row(Cause::Tick, "do_flush_tlb_all", 1, 0), &seen), "");
     }

@@ -2,6 +2,7 @@
 
 use super::{Remains, Tunable, Wants};
 use crate::causes::Cause;
+use crate::causes::culprit::{CulpritPattern, TickDependency};
 use crate::change::{Risk, When};
 use crate::plan::{BootAdvice, Shield};
 use crate::survey::Machine;
@@ -179,8 +180,14 @@ impl Tunable for RcuNocbs {
         &[Cause::Softirq, Cause::Kthread]
     }
 
-    fn culprits(&self) -> &'static [&'static str] {
-        &["RCU", "rcu"]
+    fn culprits(&self) -> &'static [CulpritPattern] {
+        &[
+            CulpritPattern::Softirq("RCU"),
+            CulpritPattern::Function("rcu"),
+            CulpritPattern::Kthread("rcu"),
+            CulpritPattern::TickKeptBy(TickDependency::Rcu),
+            CulpritPattern::TickKeptBy(TickDependency::RcuExpedited),
+        ]
     }
 
     fn risk(&self) -> Risk {
@@ -244,8 +251,8 @@ impl Tunable for ClocksourceWatchdog {
         &[Cause::Timer]
     }
 
-    fn culprits(&self) -> &'static [&'static str] {
-        &["clocksource_watchdog"]
+    fn culprits(&self) -> &'static [CulpritPattern] {
+        &[CulpritPattern::Function("clocksource_watchdog")]
     }
 
     fn risk(&self) -> Risk {

@@ -3,6 +3,7 @@
 use super::want::setting;
 use super::{Tunable, Wanted, Wants};
 use crate::causes::Cause;
+use crate::causes::culprit::{CulpritPattern, TickDependency};
 use crate::change::{Compare, Risk};
 use crate::plan::Shield;
 use crate::survey::Machine;
@@ -49,8 +50,13 @@ impl Tunable for FairServer {
         &[Cause::Hrtimer, Cause::Tick]
     }
 
-    fn culprits(&self) -> &'static [&'static str] {
-        &["dl_task_timer", "dl_server", "inactive_task_timer", "kept for the scheduler"]
+    fn culprits(&self) -> &'static [CulpritPattern] {
+        &[
+            CulpritPattern::Function("dl_task_timer"),
+            CulpritPattern::Function("dl_server"),
+            CulpritPattern::Function("inactive_task_timer"),
+            CulpritPattern::TickKeptBy(TickDependency::Scheduler),
+        ]
     }
 
     fn risk(&self) -> Risk {

@@ -3,7 +3,8 @@
 use super::boot::preparable;
 use super::want::away;
 use super::{Remains, Remedy, Tunable, Wanted, Wants};
-use crate::causes::Cause;
+use crate::causes::culprit::CulpritPattern;
+use crate::causes::{Cause, Culprit};
 use crate::change::{Change, Compare, Outcome, Risk, When};
 use crate::plan::{BootAdvice, Immovable, Plan, Shield, Step};
 use crate::survey::{Irq, Machine, Movable};
@@ -64,8 +65,16 @@ impl Tunable for IrqAffinity {
         &[Cause::Irq, Cause::Softirq]
     }
 
-    fn culprits(&self) -> &'static [&'static str] {
-        &["IRQ", "NET_RX", "NET_TX", "BLOCK", "TASKLET", "HI"]
+    fn culprits(&self) -> &'static [CulpritPattern] {
+        &[
+            CulpritPattern::AnyIrq,
+            CulpritPattern::Softirq("NET_RX"),
+            CulpritPattern::Softirq("NET_TX"),
+            CulpritPattern::Softirq("BLOCK"),
+            CulpritPattern::Softirq("IRQ_POLL"),
+            CulpritPattern::Softirq("TASKLET"),
+            CulpritPattern::Softirq("HI"),
+        ]
     }
 
     fn risk(&self) -> Risk {
@@ -142,10 +151,10 @@ impl Tunable for IrqAffinity {
         &self,
         machine: &Machine,
         shield: &Shield,
-        culprit: &str,
+        culprit: &Culprit,
     ) -> Option<Result<Remedy, String>> {
-        let number: u32 = culprit.strip_prefix("IRQ ")?.split(' ').next()?.parse().ok()?;
-        let irq = machine.irqs.iter().find(|irq| irq.irq == number)?;
+        let Culprit::Irq { irq: number, .. } = culprit else { return None };
+        let irq = machine.irqs.iter().find(|irq| irq.irq == *number)?;
         let mask = irq.affinity.as_ref()?;
         let on_shield = mask.intersects(&shield.cpus);
         let boot = || Remedy {
@@ -237,8 +246,13 @@ fn managed_irq(machine: &Machine, shield: &Shield) -> String {
     format!("isolcpus=managed_irq,{}", machine.isolation.managed_irq.union(&preparable(shield)))
 }
 
+/// The file of an interrupt's affinity.
+pub(super) fn affinity_file(irq: u32) -> String {
+    format!("/proc/irq/{irq}/smp_affinity_list")
+}
+
 fn path(irq: &Irq) -> String {
-    format!("/proc/irq/{}/smp_affinity_list", irq.irq)
+    affinity_file(irq.irq)
 }
 
 /// The mask of an interrupt that touches the shield.

@@ -2,6 +2,7 @@
 
 use super::setting::{Setting, anywhere};
 use crate::causes::Cause;
+use crate::causes::culprit::CulpritPattern;
 use crate::change::{Compare, Risk};
 use crate::policy::Workload;
 
@@ -24,7 +25,7 @@ Source: mm/ksm.c; Documentation/admin-guide/mm/ksm.rst.",
     compare: Compare::Text,
     reason: "merging write-protects pages of the guest and provokes page faults",
     removes: &[Cause::PageFault, Cause::IpiCall],
-    culprits: &["ksm"],
+    culprits: &[CulpritPattern::Kthread("ksm")],
     risk: Risk::Low,
     optional: for_guests,
     applies: anywhere,

@@ -2,7 +2,7 @@
 
 use super::want::away;
 use super::{Remains, Tunable, Wanted, Wants};
-use crate::causes::Cause;
+use crate::causes::{Cause, Culprit};
 use crate::change::Risk;
 use crate::plan::{Immovable, Shield};
 use crate::survey::{Machine, Placed};
@@ -48,10 +48,10 @@ impl Tunable for Kthreads {
         &[Cause::Kthread, Cause::IpiReschedule]
     }
 
-    fn spares(&self, machine: &Machine, culprit: &str) -> bool {
-        let name = culprit.split([':', ' ']).next().unwrap_or("");
+    fn spares(&self, machine: &Machine, culprit: &Culprit) -> bool {
+        let Culprit::Kthread { comm } = culprit else { return false };
         let tasks = machine.tasks.iter().map(|placed| &placed.task);
-        tasks.filter(|task| task.kthread && task.bound).any(|task| task.comm == name)
+        tasks.filter(|task| task.kthread && task.bound).any(|task| task.comm == *comm)
     }
 
     fn risk(&self) -> Risk {

@@ -2,6 +2,7 @@
 
 use super::setting::{Setting, always, anywhere};
 use crate::causes::Cause;
+use crate::causes::culprit::CulpritPattern;
 use crate::change::{Compare, Risk};
 
 pub(super) const MCE_CHECK_INTERVAL: Setting = Setting {
@@ -23,7 +24,7 @@ Documentation/ABI/testing/sysfs-mce.",
     compare: Compare::Text,
     reason: "each CPU otherwise polls for corrected errors by a timer of its own",
     removes: &[Cause::Timer, Cause::MachineCheck],
-    culprits: &["mce_timer_fn", "mce_timer"],
+    culprits: &[CulpritPattern::Function("mce_timer")],
     risk: Risk::Low,
     optional: always,
     applies: anywhere,

@@ -34,7 +34,8 @@ pub use leftovers::Leftovers;
 pub use remedy::{Remedy, remedy};
 pub use want::Wanted;
 
-use crate::causes::Cause;
+use crate::causes::culprit::CulpritPattern;
+use crate::causes::{Cause, Culprit};
 use crate::change::{Outcome, Risk, When};
 use crate::plan::{BootAdvice, Immovable, Plan, Shield, Step};
 use crate::policy::Workload;
@@ -52,9 +53,9 @@ pub trait Tunable: Sync {
     fn reads(&self) -> &'static [&'static str];
     /// Causes it removes.
     fn removes(&self) -> &'static [Cause];
-    /// Parts of the names of those whose interruptions it removes (`vmstat_update`), where it is
-    /// not for all of its causes. Empty: for all.
-    fn culprits(&self) -> &'static [&'static str] {
+    /// Whose interruptions it removes (`vmstat_update`), where it is not for all of its causes.
+    /// Empty: for all.
+    fn culprits(&self) -> &'static [CulpritPattern] {
         &[]
     }
     /// What it can harm.
@@ -78,7 +79,7 @@ pub trait Tunable: Sync {
         Remains::default()
     }
     /// Whether it leaves this very culprit alone, though it removes others of its kind.
-    fn spares(&self, _machine: &Machine, _culprit: &str) -> bool {
+    fn spares(&self, _machine: &Machine, _culprit: &Culprit) -> bool {
         false
     }
     /// What removes this very culprit, or why nothing does, where it can be told from all others.
@@ -86,7 +87,7 @@ pub trait Tunable: Sync {
         &self,
         _machine: &Machine,
         _shield: &Shield,
-        _culprit: &str,
+        _culprit: &Culprit,
     ) -> Option<Result<Remedy, String>> {
         None
     }

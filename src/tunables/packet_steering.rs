@@ -3,6 +3,7 @@
 use super::want::{setting, settings};
 use super::{Tunable, Wanted, Wants};
 use crate::causes::Cause;
+use crate::causes::culprit::CulpritPattern;
 use crate::change::{Compare, Risk};
 use crate::plan::Shield;
 use crate::policy::Workload;
@@ -61,8 +62,12 @@ impl Tunable for Rps {
         &[Cause::IpiCall, Cause::Softirq]
     }
 
-    fn culprits(&self) -> &'static [&'static str] {
-        &["rps_trigger_softirq", "net_rx", "NET_RX"]
+    fn culprits(&self) -> &'static [CulpritPattern] {
+        &[
+            CulpritPattern::Function("rps_trigger_softirq"),
+            CulpritPattern::Function("net_rx"),
+            CulpritPattern::Softirq("NET_RX"),
+        ]
     }
 
     fn risk(&self) -> Risk {
@@ -99,8 +104,8 @@ impl Tunable for Xps {
         &[Cause::Softirq]
     }
 
-    fn culprits(&self) -> &'static [&'static str] {
-        &["net_tx", "NET_TX"]
+    fn culprits(&self) -> &'static [CulpritPattern] {
+        &[CulpritPattern::Function("net_tx"), CulpritPattern::Softirq("NET_TX")]
     }
 
     fn risk(&self) -> Risk {

@@ -2,6 +2,7 @@
 
 use super::setting::{Setting, always, anywhere};
 use crate::causes::Cause;
+use crate::causes::culprit::CulpritPattern;
 use crate::change::{Compare, Risk};
 
 pub(super) const RCU_NORMAL: Setting = Setting {
@@ -25,7 +26,11 @@ Documentation/RCU/Design/Expedited-Grace-Periods.",
     compare: Compare::Text,
     reason: "expedited RCU grace periods otherwise send an IPI to every busy CPU",
     removes: &[Cause::IpiCall],
-    culprits: &["rcu_exp_handler", "rcu_exp", "synchronize_rcu_expedited"],
+    culprits: &[
+        CulpritPattern::Function("rcu_exp"),
+        CulpritPattern::Function("synchronize_rcu_expedited"),
+        CulpritPattern::Kthread("rcu_exp"),
+    ],
     risk: Risk::Low,
     optional: always,
     applies: anywhere,

@@ -1,7 +1,8 @@
 //! [`remedy`]: from an interruption to what removes it. Pure.
 
+use super::irq_affinity;
 use super::{Force, TUNABLES, Tunable, Wanted, Wants, in_force};
-use crate::causes::Cause;
+use crate::causes::{Cause, Culprit};
 use crate::change::{Change, When};
 use crate::plan::Shield;
 use crate::survey::Machine;
@@ -29,9 +30,10 @@ pub fn remedy(
     machine: &Machine,
     shield: &Shield,
     cause: Cause,
-    culprit: &str,
+    culprit: &Culprit,
 ) -> Result<Remedy, Option<String>> {
-    let names = |tunable: &dyn Tunable| tunable.culprits().iter().any(|n| culprit.contains(n));
+    let names =
+        |tunable: &dyn Tunable| tunable.culprits().iter().any(|pattern| pattern.matches(culprit));
     let removes = |tunable: &&dyn Tunable| {
         tunable.removes().contains(&cause) && !tunable.spares(machine, culprit)
     };
@@ -43,7 +45,7 @@ pub fn remedy(
         return answer.map_err(Some);
     }
     let open = |tunable: &&dyn Tunable| {
-        let guess = culprit.is_empty() && tunable.when() == When::Runtime;
+        let guess = culprit.is_unknown() && tunable.when() == When::Runtime;
         tunable.culprits().is_empty() || guess
     };
     let others: Vec<&dyn Tunable> = others.into_iter().filter(open).collect();
@@ -65,12 +67,8 @@ pub fn remedy(
 }
 
 /// A task that is on the shield although nothing is lacking was put there: it can be moved out.
-fn removal(cause: Cause, culprit: &str) -> Option<Remedy> {
-    if cause != Cause::UserTask {
-        return None;
-    }
-    let (_, pid) = culprit.strip_suffix(')')?.rsplit_once('(')?;
-    let pid: i32 = pid.parse().ok()?;
+fn removal(cause: Cause, culprit: &Culprit) -> Option<Remedy> {
+    let (Cause::UserTask, Culprit::Task { pid, .. }) = (cause, culprit) else { return None };
     let how = format!("cpushield remove {pid}");
     Some(Remedy { tunable: "cpuset".to_owned(), when: When::Runtime, how })
 }
@@ -79,7 +77,7 @@ fn at_runtime(
     machine: &Machine,
     shield: &Shield,
     tunable: &dyn Tunable,
-    culprit: &str,
+    culprit: &Culprit,
 ) -> Option<Remedy> {
     let Force::NotInForce(missing) = in_force(machine, shield, tunable) else { return None };
     let about = missing.iter().find(|wanted| is_about(wanted, culprit));
@@ -122,16 +120,86 @@ fn at_boot(
 
 /// Whether a change is about this culprit: the interrupt of `IRQ 24 nvme0q3`, the thread of
 /// `kswapd0 (88)`.
-fn is_about(wanted: &Wanted, culprit: &str) -> bool {
+fn is_about(wanted: &Wanted, culprit: &Culprit) -> bool {
     match &wanted.change {
         Change::Write { path, .. } => {
-            let irq = path.strip_prefix("/proc/irq/").and_then(|rest| rest.split('/').next());
-            let number = culprit.strip_prefix("IRQ ").and_then(|rest| rest.split(' ').next());
-            irq.is_some() && irq == number
+            let Culprit::Irq { irq, .. } = culprit else { return false };
+            *path == irq_affinity::affinity_file(*irq)
         }
-        Change::Affinity { task, comm, .. } => {
-            culprit == comm || culprit.ends_with(&format!("({})", task.tid))
-        }
+        Change::Affinity { task, comm, .. } => match culprit {
+            Culprit::Kthread { comm: name } => name == comm,
+            Culprit::Task { pid, .. } => *pid == task.tid,
+            _ => false,
+        },
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{after, busy, shield};
+    use super::*;
+    use crate::causes::culprit::TickDependency;
+    use crate::plan::fake::{plain, set, thread};
+    use crate::plan::plan;
+    use crate::policy::Wish;
+    use crate::survey::CgroupMode;
+    use cpushield_linux::CpuSet;
+
+    #[test]
+    fn a_task_on_a_whole_shield_is_moved_out_by_its_number() {
+        let m = busy(CgroupMode::V2);
+        let plan = plan(&m, &Wish { cpus: Some(set("3")), ..Wish::default() }).unwrap();
+        let done = after(m.clone(), &plan);
+        let how = |culprit: Culprit| {
+            let remedy = remedy(&done, &plan.shield, Cause::UserTask, &culprit).ok()?;
+            Some(format!("{}: {}", remedy.tunable, remedy.how))
+        };
+        assert_eq!(how(Culprit::task(309, "python3")).unwrap(), "cpuset: cpushield remove 309");
+        assert_eq!(how(Culprit::task(7, "a (b)")).unwrap(), "cpuset: cpushield remove 7");
+        assert_eq!(how(Culprit::Unknown), None);
+    }
+
+    #[test]
+    fn a_remedy_is_about_the_culprit() {
+        let mut m = busy(CgroupMode::V2);
+        // Its number is that of a CPU.
+        m.tasks.push(thread(3, "pool_workqueue_release", true, false, "0-3"));
+        let shield = shield(&m);
+        let how = |cause, culprit: &str| {
+            let remedy = remedy(&m, &shield, cause, &Culprit::shown(cause, culprit)).ok()?;
+            Some(format!("{}: {}", remedy.tunable, remedy.how))
+        };
+        for (cause, culprit, said) in [
+            (Cause::Irq, "IRQ 24 eth0", "irq-affinity: echo 0-2 > /proc/irq/24/smp_affinity_list"),
+            (Cause::Kthread, "kthreadd", "kthreads: taskset -pc 0-2 2 "),
+            (Cause::Workqueue, "vmstat_update", "vm-stat-interval: echo 3600 >"),
+            (Cause::Workqueue, "wb_workfn (unbound)", "workqueues: "),
+            (Cause::Hrtimer, "watchdog_timer_fn", "watchdog: echo 0-2 >"),
+            (Cause::Hrtimer, "dl_task_timer", "fair-server: echo 0 >"),
+            (Cause::Softirq, "NET_RX", "irq-affinity: cpushield apply"),
+            (Cause::IpiCall, "rcu_exp_handler", "rcu-normal: echo 1 >"),
+            (Cause::UserTask, "stress (812)", "cpuset: cpushield apply"),
+            (Cause::Timer, "clocksource_watchdog", "clocksource-watchdog: tsc=reliable"),
+            (Cause::Frequency, "set from this CPU", "cpu-governor: echo performance >"),
+        ] {
+            let found = how(cause, culprit).unwrap_or_default();
+            assert!(found.starts_with(said), "{cause} {culprit}\n  found {found}\n  not   {said}");
+        }
+        let kept = Culprit::Tick {
+            function: "tick_nohz_handler".to_owned(),
+            kept_by: vec![TickDependency::Scheduler],
+        };
+        let found = remedy(&m, &shield, Cause::Tick, &kept).unwrap();
+        assert_eq!(found.tunable, "fair-server");
+        assert_eq!(how(Cause::Smi, ""), None);
+        // It is bound to its CPU: to move others helps nothing against it.
+        assert_eq!(how(Cause::Kthread, "ksoftirqd/3"), None);
+        // All runtime tunables are in force: what is left is for the boot.
+        let mut plain = plain(4);
+        plain.isolation.nohz_full = Some(CpuSet::new());
+        let left =
+            remedy(&plain, &shield, Cause::Tick, &Culprit::function("tick_nohz_handler")).unwrap();
+        assert_eq!((left.when, left.how.as_str()), (When::Boot, "nohz_full=3"));
     }
 }

@@ -2,6 +2,7 @@
 
 use super::setting::Setting;
 use crate::causes::Cause;
+use crate::causes::culprit::CulpritPattern;
 use crate::change::{Compare, Risk};
 use crate::policy::Workload;
 use crate::survey::Machine;
@@ -29,7 +30,7 @@ Documentation/scheduler/sched-rt-group.rst.",
     compare: Compare::Text,
     reason: "a real-time task is otherwise stopped when it runs for 0.95 s of a second",
     removes: &[Cause::Hrtimer],
-    culprits: &["sched_rt_period_timer"],
+    culprits: &[CulpritPattern::Function("sched_rt_period_timer")],
     risk: Risk::Medium,
     optional: for_cyclic,
     applies: throttled,

@@ -3,6 +3,7 @@
 use super::want::Wanted;
 use super::{Tunable, Wants};
 use crate::causes::Cause;
+use crate::causes::culprit::CulpritPattern;
 use crate::change::{Compare, Risk};
 use crate::plan::Shield;
 use crate::policy::Workload;
@@ -21,7 +22,7 @@ pub(super) struct Setting {
     /// Why, in one sentence.
     pub(super) reason: &'static str,
     pub(super) removes: &'static [Cause],
-    pub(super) culprits: &'static [&'static str],
+    pub(super) culprits: &'static [CulpritPattern],
     pub(super) risk: Risk,
     /// Whether it is off unless asked for, and why.
     pub(super) optional: fn(Workload) -> Option<&'static str>,
@@ -60,7 +61,7 @@ impl Tunable for Setting {
         self.removes
     }
 
-    fn culprits(&self) -> &'static [&'static str] {
+    fn culprits(&self) -> &'static [CulpritPattern] {
         self.culprits
     }
 

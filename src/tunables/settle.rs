@@ -3,7 +3,7 @@
 use super::leftovers::Leftovers;
 use super::want::setting;
 use super::{Remedy, Tunable, Wanted, Wants};
-use crate::causes::Cause;
+use crate::causes::{Cause, Culprit};
 use crate::change::{Change, Risk, When};
 use crate::plan::Shield;
 use crate::survey::{CgroupMode, Machine};
@@ -114,9 +114,9 @@ impl Tunable for Settle {
         &self,
         machine: &Machine,
         shield: &Shield,
-        culprit: &str,
+        culprit: &Culprit,
     ) -> Option<Result<Remedy, String>> {
-        if !culprit.starts_with(KICK) {
+        if !culprit.kernel_function().is_some_and(|name| name.starts_with(KICK)) {
             return None;
         }
         Some(match self.wants_when_asked(machine, shield) {

@@ -10,7 +10,7 @@ use cpushield_linux::CpuSet;
 use std::collections::BTreeSet;
 
 /// A busy machine of four CPUs with everything a tunable can want; CPU 3 is to be shielded.
-fn busy(mode: CgroupMode) -> Machine {
+pub(super) fn busy(mode: CgroupMode) -> Machine {
     let mut m = machine(&["0", "1", "2", "3"], &[], &["0-1", "2-3"]);
     m.kernel.version = Some((6, 12));
     m.cgroup.mode = mode;
@@ -76,7 +76,7 @@ fn group<'a>(m: &'a mut Machine, dir: &str) -> &'a mut CpusetGroup {
 }
 
 /// The machine as a survey would find it after the changes.
-fn after(mut m: Machine, plan: &Plan) -> Machine {
+pub(super) fn after(mut m: Machine, plan: &Plan) -> Machine {
     for step in &plan.steps {
         match &step.change {
             Change::Write { path, value, .. } => written(&mut m, path, value),
@@ -165,7 +165,7 @@ fn every_tunable_has_a_name_and_a_page_with_its_source() {
     }
 }
 
-fn shield(m: &Machine) -> Shield {
+pub(super) fn shield(m: &Machine) -> Shield {
     plan(m, &Wish { cpus: Some(set("3")), ..Wish::default() }).unwrap().shield
 }
 
@@ -211,7 +211,9 @@ fn an_interrupt_that_is_refused_and_no_message_is_not_told_to_be_managed() {
     assert_eq!(plan.immovable.len(), 2);
     assert!(!plan.boot.iter().any(|advice| advice.parameter.contains("managed_irq")));
     for culprit in ["IRQ 9 acpi", "IRQ 30 hisi_sas"] {
-        let why = remedy(&m, &shield(&m), Cause::Irq, culprit).unwrap_err().unwrap();
+        let why = remedy(&m, &shield(&m), Cause::Irq, &Culprit::shown(Cause::Irq, culprit))
+            .unwrap_err()
+            .unwrap();
         assert!(why.ends_with("is not known"), "{why}");
     }
 }
@@ -352,12 +354,18 @@ fn settling_needs_nohz_full_v2_and_a_cpu_that_can_go_offline() {
     assert!(unasked.steps.iter().all(|step| step.tunable != "settle"));
     assert_eq!(shell(&m, "settle").len(), 1, "asked for by name");
     let done = after(m.clone(), &unasked);
-    let leftover = super::remedy(&done, &unasked.shield, Cause::Workqueue, "neigh_managed_work");
+    let leftover = super::remedy(
+        &done,
+        &unasked.shield,
+        Cause::Workqueue,
+        &Culprit::function("neigh_managed_work"),
+    );
     let leftover = leftover.unwrap();
     assert_eq!(leftover.how, "cpushield apply --on settle");
     let mut m = good;
     let kicked = |m: &Machine| {
-        let kick = super::remedy(m, &shield(m), Cause::IpiCall, "nohz_full_kick_func");
+        let kick =
+            super::remedy(m, &shield(m), Cause::IpiCall, &Culprit::function("nohz_full_kick_func"));
         kick.map(|remedy| (remedy.tunable, remedy.how))
     };
     let how = "cpushield verify --fix (CPU 3 offline and online)".to_owned();
@@ -373,57 +381,6 @@ fn bandwidths_are_changed_before_the_scheduling_domain_is_taken_away() {
     assert!(at("settle") < at("fair-server") && at("fair-server") < at("cpuset"));
     assert!(at("rt-throttling") < at("cpuset") && at("cpuset") < at("kthreads"));
     assert!(at("irqbalance") < at("irq-affinity") && at("keep-affinities") == 0);
-}
-
-#[test]
-fn a_task_on_a_whole_shield_is_moved_out_by_its_number() {
-    let m = busy(CgroupMode::V2);
-    let plan = plan(&m, &Wish { cpus: Some(set("3")), ..Wish::default() }).unwrap();
-    let done = after(m.clone(), &plan);
-    let how = |culprit: &str| {
-        let remedy = super::remedy(&done, &plan.shield, Cause::UserTask, culprit).ok()?;
-        Some(format!("{}: {}", remedy.tunable, remedy.how))
-    };
-    assert_eq!(how("python3 (309)").unwrap(), "cpuset: cpushield remove 309");
-    assert_eq!(how("a (b) (7)").unwrap(), "cpuset: cpushield remove 7");
-    assert_eq!(how("python3"), None);
-}
-
-#[test]
-fn a_remedy_is_about_the_culprit() {
-    let mut m = busy(CgroupMode::V2);
-    // Its number is that of a CPU.
-    m.tasks.push(thread(3, "pool_workqueue_release", true, false, "0-3"));
-    let shield = shield(&m);
-    let how = |cause, culprit: &str| {
-        let remedy = remedy(&m, &shield, cause, culprit).ok()?;
-        Some(format!("{}: {}", remedy.tunable, remedy.how))
-    };
-    for (cause, culprit, said) in [
-        (Cause::Irq, "IRQ 24 eth0", "irq-affinity: echo 0-2 > /proc/irq/24/smp_affinity_list"),
-        (Cause::Kthread, "kthreadd", "kthreads: taskset -pc 0-2 2 "),
-        (Cause::Workqueue, "vmstat_update", "vm-stat-interval: echo 3600 >"),
-        (Cause::Workqueue, "wb_workfn (unbound)", "workqueues: "),
-        (Cause::Hrtimer, "watchdog_timer_fn", "watchdog: echo 0-2 >"),
-        (Cause::Hrtimer, "dl_task_timer", "fair-server: echo 0 >"),
-        (Cause::Tick, "tick_nohz_handler, kept for the scheduler", "fair-server: echo 0 >"),
-        (Cause::Softirq, "NET_RX", "irq-affinity: cpushield apply"),
-        (Cause::IpiCall, "rcu_exp_handler", "rcu-normal: echo 1 >"),
-        (Cause::UserTask, "stress (812)", "cpuset: cpushield apply"),
-        (Cause::Timer, "clocksource_watchdog", "clocksource-watchdog: tsc=reliable"),
-        (Cause::Frequency, "set from this CPU", "cpu-governor: echo performance >"),
-    ] {
-        let found = how(cause, culprit).unwrap_or_default();
-        assert!(found.starts_with(said), "{cause} {culprit}\n  found {found}\n  not   {said}");
-    }
-    assert_eq!(how(Cause::Smi, ""), None);
-    // It is bound to its CPU: to move others helps nothing against it.
-    assert_eq!(how(Cause::Kthread, "ksoftirqd/3: soft interrupts that were put off"), None);
-    // All runtime tunables are in force: what is left is for the boot.
-    let mut plain = plain(4);
-    plain.isolation.nohz_full = Some(CpuSet::new());
-    let left = super::remedy(&plain, &shield, Cause::Tick, "tick_nohz_handler").unwrap();
-    assert_eq!((left.when, left.how.as_str()), (When::Boot, "nohz_full=3"));
 }
 
 /// What `recall` makes of a machine whose survey tried nothing.
@@ -467,7 +424,12 @@ fn what_the_shield_knows_of_an_interrupt_decides_its_remedy() {
     let eio = Movable::No("EIO: Input/output error".to_owned());
     let untried = Movable::Unknown("not tried".to_owned());
     assert_eq!(movable, [&Movable::Yes, &eio, &no(), &no(), &untried]);
-    let said = |m: &Machine, culprit: &str| match remedy(m, &shield, Cause::Irq, culprit) {
+    let said = |m: &Machine, culprit: &str| match remedy(
+        m,
+        &shield,
+        Cause::Irq,
+        &Culprit::shown(Cause::Irq, culprit),
+    ) {
         Ok(remedy) => remedy.how,
         Err(why) => why.unwrap(),
     };

@@ -2,6 +2,7 @@
 
 use super::setting::{Setting, anywhere};
 use crate::causes::Cause;
+use crate::causes::culprit::CulpritPattern;
 use crate::change::{Compare, Risk};
 use crate::policy::Workload;
 
@@ -24,7 +25,10 @@ Source: mm/khugepaged.c; Documentation/admin-guide/mm/transhuge.rst.",
     compare: Compare::Word,
     reason: "khugepaged otherwise may collapse pages of the workload while it runs",
     removes: &[Cause::PageFault, Cause::IpiCall],
-    culprits: &["khugepaged", "collapse_huge_page"],
+    culprits: &[
+        CulpritPattern::Kthread("khugepaged"),
+        CulpritPattern::Function("collapse_huge_page"),
+    ],
     risk: Risk::Low,
     optional: on_request,
     applies: anywhere,

@@ -2,6 +2,7 @@
 
 use super::setting::{Setting, always, anywhere};
 use crate::causes::Cause;
+use crate::causes::culprit::CulpritPattern;
 use crate::change::{Compare, Risk};
 
 pub(super) const VM_STAT_INTERVAL: Setting = Setting {
@@ -23,7 +24,10 @@ Source: vmstat_shepherd() in mm/vmstat.c; Documentation/admin-guide/sysctl/vm.rs
     compare: Compare::Text,
     reason: "each CPU otherwise runs vmstat_update every second",
     removes: &[Cause::Workqueue, Cause::Timer],
-    culprits: &["vmstat_update", "vmstat_shepherd"],
+    culprits: &[
+        CulpritPattern::Function("vmstat_update"),
+        CulpritPattern::Function("vmstat_shepherd"),
+    ],
     risk: Risk::Low,
     optional: always,
     applies: anywhere,

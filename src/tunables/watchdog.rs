@@ -3,6 +3,7 @@
 use super::want::{away, setting};
 use super::{Tunable, Wanted, Wants};
 use crate::causes::Cause;
+use crate::causes::culprit::CulpritPattern;
 use crate::change::{Compare, Risk};
 use crate::plan::Shield;
 use crate::survey::Machine;
@@ -47,8 +48,13 @@ impl Tunable for Watchdog {
         &[Cause::Hrtimer, Cause::Nmi, Cause::Kthread]
     }
 
-    fn culprits(&self) -> &'static [&'static str] {
-        &["watchdog_timer_fn", "softlockup", "perf_event_nmi", "NMI", "migration/"]
+    fn culprits(&self) -> &'static [CulpritPattern] {
+        &[
+            CulpritPattern::Function("watchdog_timer_fn"),
+            CulpritPattern::Function("softlockup"),
+            CulpritPattern::Function("perf_event_nmi"),
+            CulpritPattern::Kthread("migration/"),
+        ]
     }
 
     fn risk(&self) -> Risk {

@@ -3,6 +3,7 @@
 use super::want::{away, settings};
 use super::{Tunable, Wanted, Wants};
 use crate::causes::Cause;
+use crate::causes::culprit::CulpritPattern;
 use crate::change::{Compare, Risk};
 use crate::plan::Shield;
 use crate::survey::Machine;
@@ -55,9 +56,9 @@ impl Tunable for Workqueues {
         &[Cause::Workqueue]
     }
 
-    fn culprits(&self) -> &'static [&'static str] {
+    fn culprits(&self) -> &'static [CulpritPattern] {
         // Work of a CPU's own queue follows no mask.
-        &["(unbound)", "kworker/u"]
+        &[CulpritPattern::UnboundWork, CulpritPattern::Kthread("kworker/u")]
     }
 
     fn risk(&self) -> Risk {

@@ -2,6 +2,7 @@
 
 use super::setting::{Setting, anywhere};
 use crate::causes::Cause;
+use crate::causes::culprit::CulpritPattern;
 use crate::change::{Compare, Risk};
 use crate::policy::Workload;
 
@@ -22,7 +23,11 @@ Source: wb_wakeup_delayed() in fs/fs-writeback.c; Documentation/admin-guide/sysc
     compare: Compare::Text,
     reason: "the timer of writeback then fires seldom",
     removes: &[Cause::Timer, Cause::Workqueue],
-    culprits: &["wb_workfn", "wb_wakeup", "delayed_work_timer_fn"],
+    culprits: &[
+        CulpritPattern::Function("wb_workfn"),
+        CulpritPattern::Function("wb_wakeup"),
+        CulpritPattern::Function("delayed_work_timer_fn"),
+    ],
     risk: Risk::Medium,
     optional: on_request,
     applies: anywhere,

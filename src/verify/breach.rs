@@ -96,7 +96,7 @@ impl Grove {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::causes::Cause;
+    use crate::causes::{Cause, Culprit};
 
     #[test]
     fn the_tree_is_that_of_the_interruption_that_the_breach_lies_in() {
@@ -107,8 +107,8 @@ mod tests {
             what,
             stack: Vec::new(),
         };
-        let stay = |name: &str| What::Interruption(Cause::Tick, name.to_owned());
-        let inside = |name: &str| What::Inside("softirq", Cause::Softirq, name.to_owned());
+        let stay = |name: &str| What::Interruption(Cause::Tick, Culprit::function(name));
+        let inside = |name: &str| What::Inside("softirq", Cause::Softirq, Culprit::function(name));
         let story = [
             told(0, 100, 0, What::Undisturbed(String::new())),
             told(100, 200, 0, stay("before")),
@@ -126,7 +126,7 @@ mod tests {
             let short = |b: &Branch| (b.depth, b.culprit.clone(), b.after_ns, b.took_ns);
             grove.found.iter().map(short).collect::<Vec<_>>()
         };
-        let it = "it".to_owned();
+        let it = Culprit::function("it");
         let whole = [(0, it.clone(), 0, 100), (1, it.clone(), 10, 40), (2, it, 20, 10)];
         assert_eq!(found(300, 300), whole, "an entry");
         assert_eq!(found(290, 900), whole, "a gap that another one follows");

@@ -2,7 +2,8 @@
 //! housekeeping CPU; none of these files makes the kernel ask another CPU), [`compare`] makes two
 //! of them into [`Counts`]. Counters say how often, rarely who, and never how long.
 
-use crate::causes::Cause;
+use crate::causes::culprit::{KernelEvent, RaisedBy};
+use crate::causes::{Cause, Culprit};
 use crate::verify::rows::{self, Meaning};
 use crate::verify::{Interruptions, WitnessKind};
 use cpushield_linux::text::stat::{self, CpuTime};
@@ -129,23 +130,30 @@ pub fn compare(before: &Snapshot, after: &Snapshot, cpu: usize, own: &[i32]) -> 
     }
     if let Some(ns) = counts.steal_ns.filter(|ns| *ns > 0) {
         // Accounted as time only: how often is not known, but once at least.
-        let mut steal = seen(Cause::Steal, "hypervisor".to_owned(), 1);
+        let mut steal = seen(Cause::Steal, Culprit::Hypervisor, 1);
         steal.time_ns = Some(ns);
         counts.interruptions.push(steal);
     }
     counts.interruptions.sort_by(|a, b| {
         let frequency = (b.count, b.nested).cmp(&(a.count, a.nested));
-        frequency.then(a.cause.cmp(&b.cause)).then_with(|| a.culprit.cmp(&b.culprit))
+        frequency
+            .then(a.cause.cmp(&b.cause))
+            .then_with(|| a.culprit.to_string().cmp(&b.culprit.to_string()))
     });
     counts
 }
 
-fn seen(cause: Cause, culprit: String, count: u64) -> Interruptions {
+/// A softirq; what raised it is not counted.
+fn softirq(name: &str) -> Culprit {
+    Culprit::Softirq { name: name.to_owned(), raised_by: RaisedBy::Unknown }
+}
+
+fn seen(cause: Cause, culprit: Culprit, count: u64) -> Interruptions {
     Interruptions::counted(cause, culprit, count, WitnessKind::Counters)
 }
 
 /// Something that ran inside interruptions that are counted elsewhere.
-fn inside(cause: Cause, culprit: String, times: u64) -> Interruptions {
+fn inside(cause: Cause, culprit: Culprit, times: u64) -> Interruptions {
     Interruptions { nested: times, ..seen(cause, culprit, 0) }
 }
 
@@ -198,7 +206,7 @@ fn split_shootdowns(counts: &mut Counts, calls: Option<(usize, u64)>, shootdowns
         Some(_) => drop(counts.interruptions.remove(at)),
         None => {}
     }
-    counts.interruptions.push(seen(Cause::IpiCall, "TLB shootdown".to_owned(), flushes));
+    counts.interruptions.push(seen(Cause::IpiCall, KernelEvent::TlbShootdown.into(), flushes));
 }
 
 fn soft(before: &Snapshot, after: &Snapshot, cpu: usize, counts: &mut Counts) {
@@ -209,7 +217,7 @@ fn soft(before: &Snapshot, after: &Snapshot, cpu: usize, counts: &mut Counts) {
         match now.checked_sub(past) {
             Some(0) => {}
             Some(delta) => {
-                counts.interruptions.push(inside(Cause::Softirq, name.to_owned(), delta));
+                counts.interruptions.push(inside(Cause::Softirq, softirq(name), delta));
             }
             None => counts.doubts.push(format!("counter {name} of /proc/softirqs went back")),
         }
@@ -236,9 +244,9 @@ fn tasks_between(
         let (cause, culprit) = if now.kthread {
             let kworker = now.comm.starts_with("kworker/");
             let cause = if kworker { Cause::Workqueue } else { Cause::Kthread };
-            (cause, now.comm.clone())
+            (cause, Culprit::kthread(now.comm.clone()))
         } else {
-            (Cause::UserTask, format!("{} ({})", now.comm, id.tid))
+            (Cause::UserTask, Culprit::task(id.tid, now.comm.clone()))
         };
         // What put it on the CPU was an interrupt, which is counted already.
         let mut row = inside(cause, culprit, times);
@@ -300,11 +308,11 @@ ERR:          0
         let expected = Counts {
             entries: Some(250 + 10 + 2 + 1),
             interruptions: vec![
-                seen(Cause::Tick, "local timer".to_owned(), 250),
-                seen(Cause::IpiCall, String::new(), 7),
-                seen(Cause::IpiCall, "TLB shootdown".to_owned(), 3),
-                seen(Cause::Irq, "IRQ 36 virtio1-req.0".to_owned(), 2),
-                seen(Cause::Nmi, String::new(), 1),
+                seen(Cause::Tick, KernelEvent::LocalTimer.into(), 250),
+                seen(Cause::IpiCall, Culprit::Unknown, 7),
+                seen(Cause::IpiCall, KernelEvent::TlbShootdown.into(), 3),
+                seen(Cause::Irq, Culprit::irq(36, "virtio1-req.0"), 2),
+                seen(Cause::Nmi, Culprit::Unknown, 1),
             ],
             ..Counts::default()
         };
@@ -314,7 +322,7 @@ ERR:          0
     #[test]
     fn more_flushes_than_interrupts_are_no_more_than_interrupts() {
         let counts = between(&[("45475", "45477"), ("4798", "4803")]);
-        let expected = [seen(Cause::IpiCall, "TLB shootdown".to_owned(), 2)];
+        let expected = [seen(Cause::IpiCall, KernelEvent::TlbShootdown.into(), 2)];
         assert_eq!((counts.entries, counts.interruptions.as_slice()), (Some(2), &expected[..]));
     }
 
@@ -374,14 +382,14 @@ ERR:          0
         );
         let task = |cause, culprit: &str, times, ns| Interruptions {
             time_ns: Some(ns),
-            ..inside(cause, culprit.to_owned(), times)
+            ..inside(cause, Culprit::shown(cause, culprit), times)
         };
-        let mut steal = seen(Cause::Steal, "hypervisor".to_owned(), 1);
+        let mut steal = seen(Cause::Steal, Culprit::Hypervisor, 1);
         steal.time_ns = Some(20_000_000);
         let expected = vec![
             steal,
             task(Cause::UserTask, "ls (77)", 4, 60),
-            inside(Cause::Softirq, "TIMER".to_owned(), 2),
+            inside(Cause::Softirq, softirq("TIMER"), 2),
             task(Cause::Kthread, "ksoftirqd/1", 2, 800),
             task(Cause::Workqueue, "kworker/1:0-events", 1, 50),
         ];

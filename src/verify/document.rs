@@ -1,8 +1,11 @@
 //! The [`Evidence`] and [`Verdict`] documents.
 
-use crate::causes::Cause;
+use crate::causes::purpose::Purpose;
+use crate::causes::{Cause, Culprit};
 pub use crate::tunables::Remedy;
-use crate::verify::{EntryClass, EventEvidence, Interference, WitnessDoubt};
+use crate::verify::{
+    DeferredFunction, EntryClass, EventEvidence, Interference, IpiOrigin, SentIpi, WitnessDoubt,
+};
 use serde::{Deserialize, Serialize};
 
 /// The version of both documents' form.
@@ -96,7 +99,9 @@ pub struct Branch {
     /// Its cause.
     pub cause: Cause,
     /// Its culprit.
-    pub culprit: String,
+    #[serde(with = "crate::with_text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<Culprit>"))]
+    pub culprit: Culprit,
     /// When it began, in nanoseconds since the interruption began.
     pub after_ns: u64,
     /// How long it took, in nanoseconds; 0 when nothing tells its end.
@@ -190,8 +195,10 @@ pub struct CpuEvidence {
 pub struct Interruptions {
     /// The kind.
     pub cause: Cause,
-    /// Who: `IRQ 24 nvme0q3`, `vmstat_update`, `irqbalance (812)`; empty when nobody can say.
-    pub culprit: String,
+    /// Who: `IRQ 24 nvme0q3`, `vmstat_update`, `irqbalance (812)`.
+    #[serde(with = "crate::with_text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<Culprit>"))]
+    pub culprit: Culprit,
     /// How many interruptions began with it.
     pub count: u64,
     /// How often it ran inside an interruption that something else had begun (a softirq inside a
@@ -215,7 +222,7 @@ impl Interruptions {
     #[must_use]
     pub fn counted(
         cause: Cause,
-        culprit: String,
+        culprit: Culprit,
         count: u64,
         witness: WitnessKind,
     ) -> Interruptions {
@@ -298,7 +305,9 @@ pub struct MadeGap {
     /// The kind.
     pub cause: Cause,
     /// Who.
-    pub culprit: String,
+    #[serde(with = "crate::with_text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<Culprit>"))]
+    pub culprit: Culprit,
     /// The gaps.
     pub gaps: Part,
 }
@@ -307,20 +316,28 @@ pub struct MadeGap {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Sender {
-    /// The function that was to run there, or `reschedule`.
-    pub what: String,
-    /// The task: `modprobe (812)`, or `an interrupt on CPU 2`.
-    pub by: String,
+    /// What was sent.
+    #[serde(with = "crate::with_text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<SentIpi>"))]
+    pub what: SentIpi,
+    /// From where.
+    #[serde(with = "crate::with_text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<IpiOrigin>"))]
+    pub by: IpiOrigin,
     /// Where in the kernel it was sent from: `text_poke_bp_batch`; empty when that is hidden.
     pub site: String,
-    /// The timer or work item whose function sent it: `timer tcp_keepalive_timer`; empty when it
-    /// was none, or its stack was not seen.
-    #[serde(default)]
-    pub within: String,
-    /// What for, by the way through the kernel to there: `loads a module (dummy), asked for by ip
-    /// (800)`, `system call madvise`; empty when that cannot be told.
-    #[serde(default)]
-    pub purpose: String,
+    /// The timer or work item whose function sent it; `None` when it was none, or its stack was not
+    /// seen.
+    #[serde(default, with = "crate::with_text::option")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Option<crate::with_text::WithText<DeferredFunction>>")
+    )]
+    pub within: Option<DeferredFunction>,
+    /// What for, by the way through the kernel to there; `None` when that is not known.
+    #[serde(default, with = "crate::with_text::option")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<crate::with_text::WithText<Purpose>>"))]
+    pub purpose: Option<Purpose>,
     /// What keeps it from being sent, where that is known; else empty.
     #[serde(default)]
     pub remedy: String,

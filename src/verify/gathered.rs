@@ -1,6 +1,6 @@
 //! What the witnesses saw, put together: for each fact the best witness there was. Pure.
 
-use crate::causes::Cause;
+use crate::causes::{Cause, Culprit};
 use crate::verify::counters::{self, Counts, Snapshot};
 use crate::verify::event_counters::ComparedCpu;
 use crate::verify::firmware::{self, Smis};
@@ -136,8 +136,7 @@ impl Gathered {
 fn by_smi(smis: Option<u64>, joined: Option<&Joined>) -> Option<Interruptions> {
     let count = smis?.min(joined.map_or(u64::MAX, |joined| joined.unexplained.count));
     (count > 0).then(|| {
-        let culprit = "firmware".to_owned();
-        Interruptions::counted(Cause::Smi, culprit, count, WitnessKind::Firmware)
+        Interruptions::counted(Cause::Smi, Culprit::Firmware, count, WitnessKind::Firmware)
     })
 }
 
@@ -204,7 +203,10 @@ mod tests {
     }
 
     fn row(cause: Cause, count: u64, witness: WitnessKind) -> Interruptions {
-        let culprit = if cause == Cause::Tick { "tick_nohz_handler" } else { "" }.to_owned();
+        let culprit = match cause {
+            Cause::Tick => Culprit::function("tick_nohz_handler"),
+            _ => Culprit::Unknown,
+        };
         Interruptions::counted(cause, culprit, count, witness)
     }
 
@@ -259,7 +261,7 @@ mod tests {
     fn the_trace_is_the_best_witness_and_counters_add_what_it_cannot_see() {
         let seen = gathered(Some(trace(8)), Some(sampled(999_000_000))).of(3, true);
         let mut steal = row(Cause::Steal, 1, WitnessKind::Counters);
-        steal.culprit = "hypervisor".to_owned();
+        steal.culprit = Culprit::Hypervisor;
         steal.time_ns = Some(30_000_000);
         let expected = CpuEvidence {
             cpu: 3,
@@ -302,8 +304,8 @@ mod tests {
             let smi = seen.interruptions.into_iter().filter(|row| row.cause == Cause::Smi);
             smi.map(|row| (row.culprit, row.count)).collect::<Vec<_>>()
         };
-        assert_eq!(rows(Some(2)), [("firmware".to_owned(), 2)]);
-        assert_eq!(rows(None), [("firmware".to_owned(), 3)]);
+        assert_eq!(rows(Some(2)), [(Culprit::Firmware, 2)]);
+        assert_eq!(rows(None), [(Culprit::Firmware, 3)]);
         assert_eq!(rows(Some(0)), [], "they were before or after the span");
     }
 

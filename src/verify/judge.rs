@@ -7,6 +7,7 @@
 //! where the hypervisor may take any moment and the shield has no say in it, they are told, and
 //! count against `--max-gap` only.
 
+use crate::causes::Culprit;
 use crate::policy::Limits;
 use crate::verify::class_coverage::ClassCoverage;
 use crate::verify::{
@@ -51,9 +52,10 @@ impl Verdict {
     #[must_use]
     pub fn with_devices(mut self, device: impl Fn(u32) -> Option<String>) -> Verdict {
         for leak in self.cpus.iter_mut().flat_map(|cpu| &mut cpu.leaks) {
-            let number = leak.interruptions.culprit.strip_prefix("IRQ ");
-            let number = number.and_then(|rest| rest.split(' ').next()?.parse().ok());
-            leak.device = number.and_then(&device);
+            leak.device = match leak.interruptions.culprit {
+                Culprit::Irq { irq, .. } => device(irq),
+                _ => None,
+            };
         }
         self
     }
@@ -490,8 +492,8 @@ mod tests {
 
     fn row(cause: Cause, count: u64, max_ns: Option<u64>) -> Interruptions {
         let witness = WitnessKind::Trace;
-        let culprit = String::new();
-        Interruptions { max_ns, ..Interruptions::counted(cause, culprit, count, witness) }
+        let counted = Interruptions::counted(cause, Culprit::Unknown, count, witness);
+        Interruptions { max_ns, ..counted }
     }
 
     fn untraced(mut evidence: Evidence) -> Evidence {
@@ -738,7 +740,7 @@ mod tests {
     #[test]
     fn an_interrupt_is_told_with_its_device() {
         let disk = Interruptions {
-            culprit: "IRQ 36 virtio1-req.0".to_owned(),
+            culprit: Culprit::irq(36, "virtio1-req.0"),
             ..row(Cause::Irq, 2, None)
         };
         let tick = row(Cause::Tick, 250, None);

@@ -2,14 +2,15 @@
 //! row, and which cause each is. By the description where there is one, as labels differ between
 //! architectures (arch/{x86,arm64,riscv,arm}/kernel, 4.17 to 6.18). Pure.
 
-use crate::causes::Cause;
+use crate::causes::culprit::KernelEvent;
+use crate::causes::{Cause, Culprit};
 use cpushield_linux::text::interrupts::Row;
 
 /// What a row counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Meaning {
     /// Entries into the kernel, of this cause by this culprit.
-    Entry(Cause, String),
+    Entry(Cause, Culprit),
     /// TLB flushes: a part of the function-call row.
     Shootdown,
     /// A detail of other rows, or no entry at all (retries, polls out of a timer).
@@ -19,53 +20,54 @@ pub enum Meaning {
 /// What a row counts.
 #[must_use]
 pub fn meaning(row: &Row) -> Meaning {
-    let entry = |cause, culprit: &str| Meaning::Entry(cause, culprit.to_owned());
-    if row.irq().is_some() {
-        return numbered(row);
+    if let Some(irq) = row.irq() {
+        return numbered(row, irq);
     }
+    let event = |cause, event: KernelEvent| Meaning::Entry(cause, event.into());
     match row.label.as_str() {
         // Counted inside NMI (arch/x86/events/core.c, `perf_event_nmi_handler`).
         "PMI" => return Meaning::Detail,
         // Reads of the ICR that had to be done again, and polls out of a timer.
         "RTR" | "MCP" => return Meaning::Detail,
-        "HYP" => return entry(Cause::Irq, "hypervisor callback"),
-        "HVS" => return entry(Cause::Tick, "Hyper-V timer"),
+        "HYP" => return event(Cause::Irq, KernelEvent::HypervisorCallback),
+        "HVS" => return event(Cause::Tick, KernelEvent::HyperVTimer),
         _ => {}
     }
     let text = row.name.to_ascii_lowercase();
     let has = |word| text.contains(word);
+    let unnamed = |cause| Meaning::Entry(cause, Culprit::Unknown);
+    let named = |cause, name: &str| Meaning::Entry(cause, Culprit::Interrupt { name: name.into() });
     if has("local timer") || has("timer interrupts") {
-        entry(Cause::Tick, "local timer")
+        event(Cause::Tick, KernelEvent::LocalTimer)
     } else if has("timer broadcast") {
-        entry(Cause::Tick, "timer broadcast")
+        event(Cause::Tick, KernelEvent::TimerBroadcast)
     } else if has("rescheduling") {
-        entry(Cause::IpiReschedule, "")
+        unnamed(Cause::IpiReschedule)
     } else if has("tlb shootdown") {
         Meaning::Shootdown
     } else if has("function call") {
-        entry(Cause::IpiCall, "")
+        unnamed(Cause::IpiCall)
     } else if has("irq work") {
-        entry(Cause::IpiIrqWork, "")
+        unnamed(Cause::IpiIrqWork)
     } else if has("non-maskable") || has("backtrace") {
-        entry(Cause::Nmi, "")
+        unnamed(Cause::Nmi)
     } else if has("machine check") || has("thermal") || has("threshold") || has("deferred error") {
-        entry(Cause::MachineCheck, &row.name)
+        named(Cause::MachineCheck, &row.name)
     } else if row.name.is_empty() {
-        entry(Cause::Unattributed, &row.label)
+        named(Cause::Unattributed, &row.label)
     } else {
-        entry(Cause::Irq, &row.name)
+        named(Cause::Irq, &row.name)
     }
 }
 
 /// A device interrupt, or the timer of the tick where that is one (arm64, riscv, Exynos, the PIT).
-fn numbered(row: &Row) -> Meaning {
+fn numbered(row: &Row, irq: u32) -> Meaning {
     // The last word, because the name of riscv's controller, `RISC-V INTC`, is two.
     let device = row.name.split_whitespace().next_back().unwrap_or("");
     if ["arch_timer", "riscv-timer", "timer"].contains(&device) || device.starts_with("mct_tick") {
-        return Meaning::Entry(Cause::Tick, "local timer".to_owned());
+        return Meaning::Entry(Cause::Tick, KernelEvent::LocalTimer.into());
     }
-    let culprit = format!("IRQ {} {}", row.label, row.name);
-    Meaning::Entry(Cause::Irq, culprit.trim_end().to_owned())
+    Meaning::Entry(Cause::Irq, Culprit::irq(irq, row.name.trim_end()))
 }
 
 #[cfg(test)]
@@ -75,29 +77,36 @@ mod tests {
 
     #[test]
     fn rows_of_every_architecture_get_their_cause() {
-        let entry = |cause, culprit: &str| Meaning::Entry(cause, culprit.to_owned());
+        let local_timer = || Meaning::Entry(Cause::Tick, KernelEvent::LocalTimer.into());
+        let irq = |irq, name| Meaning::Entry(Cause::Irq, Culprit::irq(irq, name));
+        let unnamed = |cause| Meaning::Entry(cause, Culprit::Unknown);
+        let named =
+            |cause, name: &str| Meaning::Entry(cause, Culprit::Interrupt { name: name.to_owned() });
         for (line, expected) in [
-            ("24: 1 IO-APIC   5-edge      ACPI:Ged", entry(Cause::Irq, "IRQ 24 ACPI:Ged")),
-            ("50: 1 PCI-MSI 524288-edge", entry(Cause::Irq, "IRQ 50")),
-            ("49: 1 GICv3  23 Level     arm-pmu", entry(Cause::Irq, "IRQ 49 arm-pmu")),
-            ("10: 1 GICv3  27 Level     arch_timer", entry(Cause::Tick, "local timer")),
-            ("5: 1 RISC-V INTC  5 Edge  riscv-timer", entry(Cause::Tick, "local timer")),
-            ("153: 1 GIC  mct_tick1", entry(Cause::Tick, "local timer")),
-            ("0: 1 IO-APIC 2-edge timer", entry(Cause::Tick, "local timer")),
-            ("LOC: 1 Local timer interrupts", entry(Cause::Tick, "local timer")),
-            ("IPI0: 1 Timer broadcast interrupts", entry(Cause::Tick, "timer broadcast")),
-            ("IPI1: 1 Rescheduling interrupts", entry(Cause::IpiReschedule, "")),
-            ("IPI3: 1 Single function call interrupts", entry(Cause::IpiCall, "")),
-            ("CAL: 1 Function call interrupts", entry(Cause::IpiCall, "")),
-            ("IPI5: 1 IRQ work interrupts", entry(Cause::IpiIrqWork, "")),
-            ("IPI5: 1 CPU backtrace", entry(Cause::Nmi, "")),
+            ("24: 1 IO-APIC   5-edge      ACPI:Ged", irq(24, "ACPI:Ged")),
+            ("50: 1 PCI-MSI 524288-edge", irq(50, "")),
+            ("49: 1 GICv3  23 Level     arm-pmu", irq(49, "arm-pmu")),
+            ("10: 1 GICv3  27 Level     arch_timer", local_timer()),
+            ("5: 1 RISC-V INTC  5 Edge  riscv-timer", local_timer()),
+            ("153: 1 GIC  mct_tick1", local_timer()),
+            ("0: 1 IO-APIC 2-edge timer", local_timer()),
+            ("LOC: 1 Local timer interrupts", local_timer()),
+            (
+                "IPI0: 1 Timer broadcast interrupts",
+                Meaning::Entry(Cause::Tick, KernelEvent::TimerBroadcast.into()),
+            ),
+            ("IPI1: 1 Rescheduling interrupts", unnamed(Cause::IpiReschedule)),
+            ("IPI3: 1 Single function call interrupts", unnamed(Cause::IpiCall)),
+            ("CAL: 1 Function call interrupts", unnamed(Cause::IpiCall)),
+            ("IPI5: 1 IRQ work interrupts", unnamed(Cause::IpiIrqWork)),
+            ("IPI5: 1 CPU backtrace", unnamed(Cause::Nmi)),
             ("TLB: 1 TLB shootdowns", Meaning::Shootdown),
             ("PMI: 1 Performance monitoring interrupts", Meaning::Detail),
             ("MCP: 1 Machine check polls", Meaning::Detail),
             ("DFR: 1 Deferred Error APIC interrupts", {
-                entry(Cause::MachineCheck, "Deferred Error APIC interrupts")
+                named(Cause::MachineCheck, "Deferred Error APIC interrupts")
             }),
-            ("NEW: 1", entry(Cause::Unattributed, "NEW")),
+            ("NEW: 1", named(Cause::Unattributed, "NEW")),
         ] {
             let table = interrupts::parse(&format!(" CPU0\n {line}\n")).unwrap();
             assert_eq!(meaning(&table.rows[0]), expected, "{line}");

@@ -1,6 +1,6 @@
 //! The [`Why`] document: what ran on a CPU while a thread waited for it.
 
-use crate::causes::Cause;
+use crate::causes::{Cause, Culprit};
 use crate::tunables::Remedy;
 use serde::{Deserialize, Serialize};
 
@@ -31,7 +31,9 @@ pub struct Share {
     /// The kind.
     pub cause: Cause,
     /// Who.
-    pub culprit: String,
+    #[serde(with = "crate::with_text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<Culprit>"))]
+    pub culprit: Culprit,
     /// For how long, without what interrupted it, in nanoseconds.
     pub took_ns: u64,
     /// How to remove it; `None` when nothing is known that could here.

@@ -63,7 +63,7 @@ pub fn latency(cpus: &[usize], seconds: u64, per_second: u64, typical_ns: u64) -
 pub fn verified(cpu: usize, leaks: &[(&str, &str, u64)]) -> Value {
     let seen = |(cause, culprit, count): &(&str, &str, u64)| {
         json!({
-            "cause": cause, "culprit": culprit, "count": count, "nested": 0, "time_ns": 900,
+            "cause": cause, "culprit": { "kind": "function", "name": culprit }, "count": count, "nested": 0, "time_ns": 900,
             "max_ns": 4_000, "witness": "trace"
         })
     };

@@ -7,13 +7,19 @@ import sys
 from jsonschema import Draft202012Validator
 
 
-def close(schema):
-    """A schema for readers lets later versions add fields; a test does not."""
+def close(schema, alternative=False):
+    """A schema for readers lets later versions add fields; a test does not. Fields beside alternatives belong to
+    each of them."""
     if isinstance(schema, dict):
-        if "properties" in schema:
-            schema.setdefault("additionalProperties", False)
-        for inner in schema.values():
-            close(inner)
+        beside = "oneOf" in schema and "properties" in schema
+        if "properties" in schema and not alternative:
+            schema.setdefault("unevaluatedProperties" if beside else "additionalProperties", False)
+        for name, inner in schema.items():
+            if beside and name == "oneOf":
+                for one in inner:
+                    close(one, alternative=True)
+            else:
+                close(inner)
     elif isinstance(schema, list):
         for inner in schema:
             close(inner)

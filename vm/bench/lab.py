@@ -19,7 +19,7 @@ TRACE = "/sys/kernel/tracing"
 def by_cpushield(name):
     seen = lab.watch(CPU, lab.Window(False, [] if name == "quiet" else [name]))
     rows = seen.document["evidence"]["cpus"][0]["interruptions"]
-    told = [f"{row['count'] or row['nested']} {row['cause']} {row['culprit']}".strip() for row in rows[:3]]
+    told = [f"{row['count'] or row['nested']} {row['cause']} {row['culprit']['text']}".strip() for row in rows[:3]]
     more = f", {len(rows) - 3} more" if len(rows) > 3 else ""
     counted = ", ".join(f"{label} {n}" for label, n in seen.counted["all"].items())
     return seen.done.get(name, 0), counted or "nothing", ", ".join(told) + more or "nothing"

@@ -221,7 +221,7 @@ def trial(act, back, kind, busy):
     within = base is not None and began <= at and done <= began + span
     if seen:
         delay = max(0.5, (began - seen) / 1e9 + 0.5)
-    leaks = [leak["interruptions"]["culprit"] for leak in cpu["leaks"]]
+    leaks = [leak["interruptions"]["culprit"]["text"] for leak in cpu["leaks"]]
     return cpu["state"], f"{cpu['unknown']} {leaks} {err}", within
 
 

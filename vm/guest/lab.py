@@ -255,7 +255,7 @@ def judge(window, seen):
     if window.actions and window.actions[0].startswith("neighbour."):
         return pierced(seen.document["evidence"]["cpus"][0]), {}
     evidence = seen.document["evidence"]["cpus"][0]
-    rows = [(row["cause"], row["culprit"], row["count"], row["nested"]) for row in evidence["interruptions"]]
+    rows = [(row["cause"], row["culprit"]["text"], row["count"], row["nested"]) for row in evidence["interruptions"]]
     wrong, expected, truths, slacks, more_of = [], set(), collections.Counter(), {}, collections.Counter()
     # Actions that have one name are told together; what the kernel counted is that of the whole time.
     for name in window.actions:
@@ -296,24 +296,28 @@ def judge(window, seen):
     return wrong, truths
 
 
+def purpose_of(sender):
+    return (sender["purpose"] or {}).get("text", "")
+
+
 def pierced(evidence):
     """What is wrong with what was said of neighbours: each call has a sender with name, number and purpose; and of
     the module that they cause to be loaded is said who asked for it, and what keeps it away."""
     wrong, senders = [], evidence["senders"]
     for row in evidence["interruptions"]:
-        if row["cause"] == "ipi-call" or row["culprit"] == "nohz_full_kick_func":
-            sent = sum(sender["count"] for sender in senders if sender["what"] == row["culprit"])
+        if row["cause"] == "ipi-call" or row["culprit"]["text"] == "nohz_full_kick_func":
+            sent = sum(sender["count"] for sender in senders if sender["what"]["text"] == row["culprit"]["text"])
             if sent < row["count"] + row["nested"]:
-                wrong.append(f"{row['culprit']}: {row['count']}+{row['nested']}, but sent {sent}")
+                wrong.append(f"{row['culprit']['text']}: {row['count']}+{row['nested']}, but sent {sent}")
         elif row["cause"] not in ("tick", "ipi-irq-work", "ipi-reschedule") and row["count"]:
-            wrong.append(f"{row['cause']} {row['culprit']}: {row['count']}")
+            wrong.append(f"{row['cause']} {row['culprit']['text']}: {row['count']}")
     for sender in senders:
         what_for = sender["purpose"] or sender["within"]
-        if not re.fullmatch(r".+ \(\d+\)|an interrupt on CPU \d+", sender["by"]) or not what_for:
-            wrong.append(f"{sender['what']} by {sender['by']!r} for {sender['purpose']!r}")
-        print(f"#   {sender['count']} {sender['what']} by {sender['by']}: {sender['purpose']}")
+        if not re.fullmatch(r".+ \(\d+\)|an interrupt on CPU \d+", sender["by"]["text"]) or not what_for:
+            wrong.append(f"{sender['what']['text']} by {sender['by']['text']!r} for {sender['purpose']!r}")
+        print(f"#   {sender['count']} {sender['what']['text']} by {sender['by']['text']}: {purpose_of(sender)}")
     for name in ["ip", "python3"]:
-        asked = [sender for sender in senders if re.search(rf"asked for by {name} \(\d+\)", sender["purpose"])]
+        asked = [sender for sender in senders if re.search(rf"asked for by {name} \(\d+\)", purpose_of(sender))]
         if not asked or not all(sender["remedy"] for sender in asked):
             wrong.append(f"nobody says that {name} asked for a module, and what to do")
     return wrong
@@ -321,7 +325,7 @@ def pierced(evidence):
 
 def show(seen):
     for row in seen.document["evidence"]["cpus"][0]["interruptions"]:
-        print(f"#   {row['count']}+{row['nested']} {row['cause']} {row['culprit']}")
+        print(f"#   {row['count']}+{row['nested']} {row['cause']} {row['culprit']['text']}")
     for name, counted in seen.counted.items():
         print(f"#   {name}: {seen.done.get(name, '')} done, counted {counted}")
     for sender in seen.document["evidence"]["cpus"][0]["senders"][:8]:

@@ -39,7 +39,7 @@ def main(what, file, held, code):
         why = worst["why"]
         if why["unknown"] is not None:
             continue
-        took = sum(share["took_ns"] for share in why["shares"] if share["culprit"].startswith("hold ("))
+        took = sum(share["took_ns"] for share in why["shares"] if share["culprit"]["text"].startswith("hold ("))
         alone = end - max(due, begin)
         claim(f"{what}: it is the one who held the CPU, for as long", took >= alone * 2 / 3, json.dumps(why, indent=1))
         whole = sum(share["took_ns"] for share in why["shares"]) + why["unseen_ns"] + why["rest_ns"]

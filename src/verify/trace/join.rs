@@ -258,6 +258,7 @@ impl Joiner {
 mod tests {
     use super::*;
     use crate::causes::Cause;
+    use crate::causes::culprit::KernelEvent;
     use crate::verify::trace::rows::Who;
     use cpushield_linux::text::kallsyms::Symbols;
     use proptest::prelude::*;
@@ -273,7 +274,11 @@ mod tests {
     const SCALE: Scale = Scale { ns_per_tick: 1.0, error_ppm: 0.0 };
 
     fn tick(begun: u64, end: u64) -> Finished {
-        Finished { begun, end, key: Key { cause: Cause::Tick, who: Who::Words("t") } }
+        Finished {
+            begun,
+            end,
+            key: Key { cause: Cause::Tick, who: Who::Event(KernelEvent::LocalTimer) },
+        }
     }
 
     fn gap(start: u64, end: u64) -> Gap {
@@ -308,7 +313,7 @@ mod tests {
         joiner.gaps(&[gap(699_999, 750_000)], 800_000);
         let by = |count, sum, max| MadeGap {
             cause: Cause::Tick,
-            culprit: "t".to_owned(),
+            culprit: KernelEvent::LocalTimer.into(),
             gaps: part(count, sum, max),
         };
         let expected = Joined {

@@ -196,8 +196,9 @@ impl Recorder<'_> {
                 None => shares.push(Share { cause, culprit, took_ns, remedy: None }),
             }
         }
-        let by = |share: &Share| (std::cmp::Reverse(share.took_ns), share.culprit.clone());
-        shares.sort_by_key(by);
+        shares.sort_by_cached_key(|share| {
+            (std::cmp::Reverse(share.took_ns), share.culprit.to_string())
+        });
         let others = shares.drain(SHARES_MAX.min(shares.len())..);
         let rest_ns = others.map(|share| share.took_ns).sum::<u64>() + scale.ns(time.rest);
         let (unseen_ns, error_ns) = (scale.ns(time.unseen), scale.ns(error.max(other)));
@@ -208,9 +209,10 @@ impl Recorder<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::causes::culprit::KernelEvent;
 
-    const IRQ: Key = Key { cause: Cause::Hrtimer, who: Who::Words("irq") };
-    const HOG: Key = Key { cause: Cause::UserTask, who: Who::Words("hog") };
+    const IRQ: Key = Key { cause: Cause::Hrtimer, who: Who::Event(KernelEvent::LocalTimer) };
+    const HOG: Key = Key { cause: Cause::UserTask, who: Who::Others };
     const SELF: i32 = 7;
 
     fn piece(begun: u64, end: u64, depth: usize, what: Drawn) -> Piece {

@@ -37,7 +37,6 @@ mod stacks;
 mod stays;
 pub mod story;
 mod tasks;
-mod words;
 
 use crate::verify::breach::{Breached, Broken};
 use crate::verify::{Interruptions, Joined, Sender};

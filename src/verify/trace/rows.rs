@@ -2,8 +2,10 @@
 
 use super::decode::Name;
 use super::stacks::Stacks;
-use super::words;
 use crate::causes::Cause;
+use crate::causes::culprit::{
+    self, Culprit, KernelEvent, PageAccess, RaisedBy, SignalSender, TickDependency,
+};
 use crate::verify::{Interruptions, WitnessKind};
 use cpushield_linux::clock::Scale;
 use cpushield_linux::syscalls;
@@ -21,8 +23,10 @@ pub const TICK: &[&str] = &["tick_sched_timer", "tick_nohz_highres_handler", "ti
 /// Who, as far as the trace says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Who {
-    /// In words.
-    Words(&'static str),
+    /// Not known.
+    Unknown,
+    /// Something that the kernel reports without a name of its own.
+    Event(KernelEvent),
     /// A function of the kernel, by address.
     Function(u64),
     /// A device interrupt.
@@ -210,7 +214,7 @@ impl Rows {
     #[must_use]
     pub fn interruptions(&self, names: &Names<'_>, scale: &Scale) -> Vec<Interruptions> {
         let stack = |row: &Row| Some(names.stacks?.told(row.stack, names.symbols));
-        let mut merged: BTreeMap<(Cause, String), Row> = BTreeMap::new();
+        let mut merged: BTreeMap<(Cause, Culprit), Row> = BTreeMap::new();
         for (key, row) in &self.rows {
             let into = merged.entry(names.of(*key)).or_default();
             into.count += row.count;
@@ -236,7 +240,9 @@ impl Rows {
                 }
             })
             .collect();
-        list.sort_by_key(|i| std::cmp::Reverse((i.count, i.nested)));
+        list.sort_by_cached_key(|row| {
+            (std::cmp::Reverse((row.count, row.nested)), row.cause, row.culprit.to_string())
+        });
         list
     }
 }
@@ -262,78 +268,96 @@ pub struct Names<'a> {
 }
 
 impl Names<'_> {
-    /// The cause and the culprit's name.
-    pub(super) fn of(&self, key: Key) -> (Cause, String) {
-        let function = |address| self.symbols.name(address);
+    /// The cause and the culprit.
+    pub(super) fn of(&self, key: Key) -> (Cause, Culprit) {
         match (key.cause, key.who) {
             (Cause::Hrtimer, Who::Function(address)) => {
-                let name = function(address);
-                let tick = TICK.contains(&name.as_str());
-                (if tick { Cause::Tick } else { Cause::Hrtimer }, name)
+                let name = self.symbols.name(address);
+                match TICK.contains(&name.as_str()) {
+                    true => (Cause::Tick, Culprit::Tick { function: name, kept_by: Vec::new() }),
+                    false => (Cause::Hrtimer, Culprit::Function { name }),
+                }
             }
-            (cause, Who::Function(address)) => (cause, function(address)),
             (_, Who::Task { pid, comm }) => self.task(pid, &comm.text()),
-            (cause, Who::Words(words)) => (cause, words.to_owned()),
-            (cause, Who::Irq { number, name }) => (cause, format!("IRQ {number} {}", name.text())),
-            (cause, Who::Tick { function: at, needed }) => {
-                (cause, format!("{}{}", function(at), words::kept(needed)))
+            (cause, who) => (cause, self.culprit(who)),
+        }
+    }
+
+    fn culprit(&self, who: Who) -> Culprit {
+        match who {
+            Who::Unknown => Culprit::Unknown,
+            Who::Event(event) => event.into(),
+            Who::Function(address) => Culprit::function(self.symbols.name(address)),
+            Who::Irq { number, name } => Culprit::irq(number, name.text()),
+            Who::Task { pid, comm } => self.task(pid, &comm.text()).1,
+            Who::Tick { function, needed } => Culprit::Tick {
+                function: self.symbols.name(function),
+                kept_by: TickDependency::from_bits(needed),
+            },
+            Who::Work { function, unbound } => {
+                Culprit::Work { function: self.symbols.name(function), unbound }
             }
-            (cause, Who::Work { function: at, unbound }) => {
-                (cause, function(at) + if unbound { " (unbound)" } else { "" })
+            Who::Softirq { number, by } => {
+                let name = culprit::softirq_name(number);
+                Culprit::Softirq { name, raised_by: self.raised_by(by) }
             }
-            (cause, Who::Softirq { number, by }) => {
-                (cause, words::softirq(number) + &self.raised(by))
-            }
-            (cause, Who::Raised(by)) => {
-                (cause, self.raised(by).trim_start_matches(", ").to_owned())
-            }
-            (cause, Who::Fault(bits)) => (cause, words::fault(bits).to_owned()),
-            (cause, Who::KernelFault(bits)) => {
-                (cause, format!("{}, by a system call", words::fault(bits)))
-            }
-            (cause, Who::Signal { number, code }) => (cause, words::signal(number, code)),
-            (cause, Who::Bank(bank)) => (cause, format!("bank {bank}")),
-            (cause, Who::Syscall(number)) => {
+            Who::Raised(by) => Culprit::IrqWork { raised_by: self.raised_by(by) },
+            Who::Fault(bits) => page_fault(bits, false),
+            Who::KernelFault(bits) => page_fault(bits, true),
+            Who::Signal { number, code } => Culprit::Signal {
+                name: culprit::signal_name(number),
+                sent_by: SignalSender::from_code(code),
+            },
+            Who::Bank(bank) => Culprit::MachineCheckBank { bank },
+            Who::Syscall(number) => {
                 let name = syscalls::name(number).map(str::to_owned);
-                (cause, name.unwrap_or_else(|| format!("system call {number}")))
+                let name = name.unwrap_or_else(|| format!("system call {number}"));
+                Culprit::Syscall { name }
             }
-            (cause, Who::Foreign(id)) => (cause, format!("event number {id}")),
-            (cause, Who::Short(name)) => (cause, format!("a record of {name} that is too short")),
-            (cause, Who::Others) => (cause, "others".to_owned()),
+            Who::Foreign(id) => Culprit::UnexpectedRecord { id },
+            Who::Short(event) => Culprit::TruncatedRecord { event: event.to_owned() },
+            Who::Others => Culprit::Others,
         }
     }
 
     /// A thread of the workload.
     pub(super) fn thread(&self, pid: i32) -> String {
         let comm = self.tasks.get(&pid).map_or("", |task| &task.comm);
-        format!("{comm} ({pid})").trim_start().to_owned()
+        Culprit::task(pid, comm).to_string()
     }
 
-    /// Who asked for a softirq.
-    fn raised(&self, by: By) -> String {
-        let who = match by {
-            By::Nobody => return String::new(),
-            By::Task(pid) => self.task(pid, "").1,
-            By::Irq(number) => format!("IRQ {number}"),
-            By::Function(at) => self.symbols.name(at),
-            By::Softirq(number) => words::softirq(number),
-        };
-        format!(", raised by {who}")
+    fn raised_by(&self, by: By) -> RaisedBy {
+        match by {
+            By::Nobody => RaisedBy::Unknown,
+            By::Task(pid) => match self.task(pid, "").1 {
+                Culprit::Kthread { comm } => RaisedBy::Kthread { comm },
+                Culprit::Task { pid, comm } => RaisedBy::Task { pid, comm },
+                _ => RaisedBy::Unknown,
+            },
+            By::Irq(irq) => RaisedBy::Irq { irq },
+            By::Function(at) => RaisedBy::Function { name: self.symbols.name(at) },
+            By::Softirq(number) => RaisedBy::Softirq { name: culprit::softirq_name(number) },
+        }
     }
 
-    fn task(&self, pid: i32, comm: &str) -> (Cause, String) {
+    fn task(&self, pid: i32, comm: &str) -> (Cause, Culprit) {
         // /proc shows more of a kernel thread's name: `kworker/3:1-events`. Another name is another
         // task with the same number; what was gone when it was looked up was no kernel thread.
         let known = self.tasks.get(&pid).filter(|task| task.comm.starts_with(comm));
         let comm = if comm.is_empty() { known.map_or("", |task| &task.comm) } else { comm };
         match known {
-            Some(TaskName { kthread: true, .. }) if comm.starts_with("kworker/") => {
-                (Cause::Workqueue, comm.to_owned())
+            Some(TaskName { kthread: true, .. }) => {
+                let kworker = comm.starts_with("kworker/");
+                let cause = if kworker { Cause::Workqueue } else { Cause::Kthread };
+                (cause, Culprit::kthread(comm))
             }
-            Some(TaskName { kthread: true, .. }) => (Cause::Kthread, comm.to_owned()),
-            _ => (Cause::UserTask, format!("{comm} ({pid})").trim_start().to_owned()),
+            _ => (Cause::UserTask, Culprit::task(pid, comm)),
         }
     }
+}
+
+fn page_fault(bits: u8, in_kernel: bool) -> Culprit {
+    Culprit::PageFault { access: PageAccess::from_error_code(bits), in_kernel }
 }
 
 #[cfg(test)]

@@ -8,8 +8,11 @@
 //! program of the kernel's own. Several calls may arrive with one interrupt.
 
 use super::stacks::{self, StackForm, Stacks};
-use crate::causes::{Cause, purpose};
-use crate::verify::{Interruptions, Joined, Sender};
+use crate::causes::purpose::{self, ModuleRequest, Purpose};
+use crate::causes::{Cause, Culprit};
+use crate::verify::{
+    DeferredBy, DeferredFunction, Interruptions, IpiOrigin, Joined, Sender, SentIpi,
+};
 use cpushield_linux::ring_buffer::{self, Lost, PageLayout};
 use cpushield_linux::text::kallsyms::Symbols;
 use cpushield_linux::text::trace_format::{EventFormat, Field};
@@ -58,13 +61,13 @@ impl Form {
     }
 }
 
-/// What is sent without a function.
-const RESCHEDULE: &str = "reschedule";
-
 /// Who calls functions that others have left behind, and what these are called: a timer
 /// (`call_timer_fn()`, kernel/time/timer.c), a high-resolution timer, a work item.
-const RUNNERS: [(&str, &str); 3] =
-    [("call_timer_fn", "timer"), ("__hrtimer_run_queues", "hrtimer"), ("process_one_work", "work")];
+const RUNNERS: [(&str, DeferredBy); 3] = [
+    ("call_timer_fn", DeferredBy::Timer),
+    ("__hrtimer_run_queues", DeferredBy::Hrtimer),
+    ("process_one_work", DeferredBy::Work),
+];
 
 /// `module:module_request`: a task asks for a module, and modprobe is started for it.
 #[derive(Debug, Clone, Copy)]
@@ -99,6 +102,24 @@ struct Request {
 /// Modules that were asked for and are kept.
 const REQUESTS_MAX: usize = 1024;
 
+/// From where something was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum SentBy {
+    /// This task; 0 is an idle CPU.
+    Task(i32),
+    /// An interrupt on this CPU.
+    Interrupt(usize),
+}
+
+impl SentBy {
+    fn task(self) -> Option<i32> {
+        match self {
+            SentBy::Task(pid) => Some(pid),
+            SentBy::Interrupt(_) => None,
+        }
+    }
+}
+
 /// Who sent what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Sent {
@@ -106,8 +127,8 @@ struct Sent {
     to: u64,
     /// What shall run there; `None` for a reschedule.
     function: Option<u64>,
-    /// The task that sent it; `None` for an interrupt on that CPU.
-    by: Result<i32, usize>,
+    /// From where.
+    by: SentBy,
     /// Where in the kernel.
     site: u64,
     /// Which of the stacks that are known; `None` when it was not seen.
@@ -152,7 +173,7 @@ impl Tally {
             }
             before = self.sent(from, bytes);
             match (before.as_ref().map(|sent: &Sent| sent.by), self.request_form) {
-                (Some(Ok(pid)), _) if self.first.len() < SENDERS_MAX => {
+                (Some(SentBy::Task(pid)), _) if self.first.len() < SENDERS_MAX => {
                     self.first.entry(pid).or_insert(at);
                 }
                 (None, Some(form)) if self.requests.len() < REQUESTS_MAX => {
@@ -187,7 +208,7 @@ impl Tally {
                 Some(field) => Some(field.unsigned(bytes)?),
                 None => None,
             },
-            by: if interrupt { Err(from) } else { Ok(pid) },
+            by: if interrupt { SentBy::Interrupt(from) } else { SentBy::Task(pid) },
             site: form.site.unsigned(bytes)?,
             stack: None,
         })
@@ -235,28 +256,32 @@ impl Tally {
     ) -> Sender {
         let task = |pid| {
             let comm = comms.get(&pid).map_or("", String::as_str);
-            format!("{comm} ({pid})").trim_start().to_owned()
+            IpiOrigin::Task { pid, comm: comm.to_owned() }
         };
-        let within = run_by(way).unwrap_or_default();
-        let purpose = purpose::of(way);
-        let mut what_for = purpose.as_ref().map_or("", |known| &known.what).to_owned();
-        if purpose.as_ref().is_some_and(|known| known.module)
-            && let Some(request) = sent.by.ok().and_then(|pid| self.request_of(pid))
+        let known = purpose::of(way);
+        let remedy = known.as_ref().map(|known| known.remedy).unwrap_or_default().to_owned();
+        let mut purpose = known.map(|known| known.purpose);
+        if let Some(Purpose::ModuleLoad { asked_for, .. }) = &mut purpose
+            && let Some(request) = sent.by.task().and_then(|pid| self.request_of(pid))
         {
-            what_for =
-                format!("{what_for} ({}), asked for by {}", request.module, task(request.by));
+            *asked_for = Some(ModuleRequest {
+                module: request.module.clone(),
+                by: task(request.by).to_string(),
+            });
         }
         Sender {
-            what: sent.function.map_or(RESCHEDULE.to_owned(), |at| symbols.name(at)),
+            what: sent
+                .function
+                .map_or(SentIpi::Reschedule, |at| SentIpi::Call { function: symbols.name(at) }),
             by: match sent.by {
-                Err(from) => format!("an interrupt on CPU {from}"),
-                Ok(0) => "an idle CPU".to_owned(),
-                Ok(pid) => task(pid),
+                SentBy::Interrupt(cpu) => IpiOrigin::Interrupt { cpu },
+                SentBy::Task(0) => IpiOrigin::IdleCpu,
+                SentBy::Task(pid) => task(pid),
             },
             site: symbols.around(sent.site).unwrap_or_default().to_owned(),
-            within,
-            purpose: what_for,
-            remedy: purpose.map(|known| known.remedy).unwrap_or_default().to_owned(),
+            within: run_by(way),
+            purpose,
+            remedy,
             count: 0,
             stack: Vec::new(),
         }
@@ -272,11 +297,11 @@ impl Tally {
 }
 
 /// The timer or work item whose function is on a stack; `None` when there is none.
-fn run_by(way: &[&str]) -> Option<String> {
+fn run_by(way: &[&str]) -> Option<DeferredFunction> {
     way.windows(2).find_map(|pair| {
         let [function, caller] = pair else { return None };
-        let (_, kind) = RUNNERS.iter().find(|(runner, _)| runner == caller)?;
-        Some(format!("{kind} {function}"))
+        let (_, by) = RUNNERS.iter().find(|(runner, _)| runner == caller)?;
+        Some(DeferredFunction { by: *by, function: (*function).to_owned() })
     })
 }
 
@@ -284,20 +309,25 @@ fn run_by(way: &[&str]) -> Option<String> {
 /// function call runs without an event (`__flush_smp_call_function_queue()`, kernel/smp.c, 6.12).
 /// Where one function alone was sent and not seen there, that is it.
 pub fn name_calls(rows: &mut [Interruptions], joined: &mut Option<Joined>, senders: &[Sender]) {
-    let is_seen =
-        |what: &str| rows.iter().any(|row| row.cause == Cause::IpiCall && row.culprit == what);
-    let mut unseen: Vec<&str> = senders.iter().map(|sender| sender.what.as_str()).collect();
-    unseen.retain(|what| *what != RESCHEDULE && !is_seen(what));
+    let calls = senders.iter().filter_map(|sender| match &sender.what {
+        SentIpi::Call { function } => Some(Culprit::function(function)),
+        SentIpi::Reschedule => None,
+    });
+    let mut unseen: Vec<Culprit> = calls.collect();
+    unseen
+        .retain(|call| !rows.iter().any(|row| row.cause == Cause::IpiCall && row.culprit == *call));
     unseen.sort_unstable();
     unseen.dedup();
     let [only] = unseen.as_slice() else { return };
-    let unnamed = |cause, culprit: &str| cause == Cause::IpiCall && culprit.is_empty();
-    for row in rows.iter_mut().filter(|row| unnamed(row.cause, &row.culprit)) {
-        (*only).clone_into(&mut row.culprit);
+    for row in rows.iter_mut() {
+        if row.cause == Cause::IpiCall && row.culprit.is_unknown() {
+            row.culprit.clone_from(only);
+        }
     }
-    let gaps = joined.iter_mut().flat_map(|joined| &mut joined.by);
-    for made in gaps.filter(|made| unnamed(made.cause, &made.culprit)) {
-        (*only).clone_into(&mut made.culprit);
+    for made in joined.iter_mut().flat_map(|joined| &mut joined.by) {
+        if made.cause == Cause::IpiCall && made.culprit.is_unknown() {
+            made.culprit.clone_from(only);
+        }
     }
 }
 
@@ -384,7 +414,7 @@ impl<'h> Senders<'h> {
             }
         }
         // While they live.
-        let senders = self.tally.counts.keys().filter_map(|sent| sent.by.ok());
+        let senders = self.tally.counts.keys().filter_map(|sent| sent.by.task());
         for pid in senders.chain(self.tally.requests.iter().map(|request| request.by)) {
             if !self.comms.contains_key(&pid)
                 && let Ok(task) = self.host.task(pid, pid)
@@ -479,22 +509,24 @@ mod tests {
         let symbols =
             Symbols::parse("1000 t text_poke_bp_batch\n2000 t do_sync_core\n3000 t resched_curr\n");
         let comms = [(812, "modprobe".to_owned())].into_iter().collect();
-        let sender = |what: &str, by: &str, site: &str, count| Sender {
-            what: what.to_owned(),
-            by: by.to_owned(),
+        let sender = |what: &SentIpi, by: IpiOrigin, site: &str, count| Sender {
+            what: what.clone(),
+            by,
             site: site.to_owned(),
-            within: String::new(),
-            purpose: String::new(),
+            within: None,
+            purpose: None,
             remedy: String::new(),
             count,
             stack: Vec::new(),
         };
+        let call = SentIpi::Call { function: "do_sync_core".to_owned() };
+        let task = |pid, comm: &str| IpiOrigin::Task { pid, comm: comm.to_owned() };
         assert_eq!(
             tally.to(3, &symbols, &comms),
             [
-                sender("do_sync_core", "modprobe (812)", "text_poke_bp_batch", 2),
-                sender("do_sync_core", "an interrupt on CPU 1", "text_poke_bp_batch", 1),
-                sender("reschedule", "(7)", "resched_curr", 1),
+                sender(&call, task(812, "modprobe"), "text_poke_bp_batch", 2),
+                sender(&call, IpiOrigin::Interrupt { cpu: 1 }, "text_poke_bp_batch", 1),
+                sender(&SentIpi::Reschedule, task(7, ""), "resched_curr", 1),
             ]
         );
     }
@@ -528,8 +560,11 @@ mod tests {
              7000 t process_one_work\n",
         );
         let sent = tally.to(3, &symbols, &HashMap::new());
-        let told: Vec<_> = sent.iter().map(|s| (s.within.as_str(), s.count)).collect();
-        assert_eq!(told, [("", 3), ("timer tcp_orphan_update", 2), ("work vmstat_update", 2)]);
+        let within = |sender: &Sender| sender.within.as_ref().map(ToString::to_string);
+        let counted: Vec<_> =
+            sent.iter().map(|s| (within(s).unwrap_or_default(), s.count)).collect();
+        let expected = [("", 3), ("timer tcp_orphan_update", 2), ("work vmstat_update", 2)];
+        assert_eq!(counted, expected.map(|(text, count)| (text.to_owned(), count)));
     }
 
     #[test]
@@ -558,28 +593,31 @@ mod tests {
         let comms = [(812, "modprobe".to_owned()), (800, "ip".to_owned())].into_iter().collect();
         let sent = tally.to(3, &symbols, &comms);
         assert_eq!(sent.len(), 1);
-        assert_eq!(sent[0].purpose, "loads a module (dummy), asked for by ip (800)");
+        assert_eq!(
+            sent[0].purpose.as_ref().unwrap().to_string(),
+            "loads a module (dummy), asked for by ip (800)"
+        );
         assert!(sent[0].remedy.contains("modules_disabled"), "{sent:?}");
     }
 
     #[test]
     fn a_call_without_a_name_has_that_of_the_one_function_that_was_sent_and_not_seen() {
-        let row = |cause, culprit: &str| Interruptions {
-            cause,
-            culprit: culprit.to_owned(),
-            count: 1,
-            nested: 0,
-            time_ns: None,
-            max_ns: None,
-            witness: WitnessKind::Trace,
-            stack: Vec::new(),
+        let call = |function: &str| match function {
+            "" => Culprit::Unknown,
+            function => Culprit::function(function),
+        };
+        let row = |cause, function: &str| {
+            Interruptions::counted(cause, call(function), 1, WitnessKind::Trace)
         };
         let sender = |what: &str| Sender {
-            what: what.to_owned(),
-            by: String::new(),
+            what: match what {
+                "reschedule" => SentIpi::Reschedule,
+                function => SentIpi::Call { function: function.to_owned() },
+            },
+            by: IpiOrigin::IdleCpu,
             site: String::new(),
-            within: String::new(),
-            purpose: String::new(),
+            within: None,
+            purpose: None,
             remedy: String::new(),
             count: 1,
             stack: Vec::new(),
@@ -590,7 +628,7 @@ mod tests {
             let mut joined = None;
             let senders: Vec<Sender> = sent.iter().map(|what| sender(what)).collect();
             name_calls(&mut rows, &mut joined, &senders);
-            rows.map(|row| row.culprit)
+            rows.map(|row| row.culprit.to_string())
         };
         let kick = "nohz_full_kick_func";
         assert_eq!(named(&["do_sync_core", kick, "reschedule", kick]), ["do_sync_core", kick, ""]);

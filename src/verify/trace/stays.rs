@@ -15,6 +15,7 @@ mod parts;
 mod privilege;
 mod tape;
 
+use crate::causes::culprit::KernelEvent;
 pub use breach::Breached;
 use breach::{Limit, Stackee};
 pub use handlers::ticks;
@@ -25,7 +26,6 @@ use privilege::Level;
 use tape::Tape;
 pub use tape::{Drawn, Piece};
 
-use super::afterwards::WITHOUT_EVENT;
 use super::catalogue::What;
 use super::decode::{Event, Name, With};
 use super::rows::{By, Key, Rows, Who};
@@ -43,7 +43,7 @@ const SUSPENDED_MAX: usize = 256;
 const HRTIMER_SOFTIRQ: u8 = 8;
 
 /// A stay of which nothing was seen but that it was.
-const UNKNOWN: Key = Key { cause: Cause::Unattributed, who: Who::Words(WITHOUT_EVENT) };
+const UNKNOWN: Key = Key { cause: Cause::Unattributed, who: Who::Event(KernelEvent::WithoutEvent) };
 
 /// The state of one CPU.
 #[derive(Debug)]
@@ -238,7 +238,9 @@ impl Stays {
                 self.needed = if stopped { 0 } else { needed };
             }
             (What::Signal, With::Signal { number, code }) => self.signal(at, number, code),
-            (What::Frequency, _) => self.aside(Cause::Frequency, Who::Words("set from this CPU")),
+            (What::Frequency, _) => {
+                self.aside(Cause::Frequency, Who::Event(KernelEvent::FrequencySet));
+            }
             (What::MachineCheck, With::Number(bank)) => {
                 self.aside(Cause::MachineCheck, Who::Bank(u8::try_from(bank).unwrap_or(u8::MAX)));
             }

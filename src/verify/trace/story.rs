@@ -7,7 +7,7 @@ use super::replay::{Recorded, Replay};
 use super::rows::Names;
 use super::stacks::Stacks;
 use super::stays::{Drawn, Piece};
-use crate::causes::Cause;
+use crate::causes::{Cause, Culprit};
 use cpushield_linux::text::kallsyms::Symbols;
 use cpushield_linux::text::trace_format::EventFormat;
 use std::io;
@@ -33,9 +33,9 @@ pub enum What {
     /// This task ran undisturbed; `idle` where there is no workload.
     Undisturbed(String),
     /// An interruption, by cause and culprit.
-    Interruption(Cause, String),
+    Interruption(Cause, Culprit),
     /// Something inside one: in words what it was, its cause and its culprit.
-    Inside(&'static str, Cause, String),
+    Inside(&'static str, Cause, Culprit),
     /// Events are missing here.
     Lost,
 }

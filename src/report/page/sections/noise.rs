@@ -1,6 +1,6 @@
 //! What interrupts: how often each cause came, before and after, who it was, what nobody could see.
 
-use crate::causes::{Cause, known};
+use crate::causes::{Cause, Culprit, known};
 use crate::report::page::block::{
     Amount, BarRow, Bars, Block, Cell, Column, Drawing, Picture, Table, Tone,
 };
@@ -216,11 +216,11 @@ fn culprits(look: &Labelled<Look>) -> Table {
 }
 
 /// The culprit, and what it is for where that is known.
-pub(super) fn who(culprit: &str) -> String {
-    match known::of(culprit) {
-        _ if culprit.is_empty() => "nobody can say".to_owned(),
-        Some(known) => format!("{culprit}: {}", known.what),
-        None => culprit.to_owned(),
+pub(super) fn who(culprit: &Culprit) -> String {
+    match (culprit.to_string(), known::of(culprit)) {
+        (text, _) if text.is_empty() => "nobody can say".to_owned(),
+        (text, Some(known)) => format!("{text}: {}", known.what),
+        (text, None) => text,
     }
 }
 

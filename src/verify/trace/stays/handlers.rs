@@ -3,12 +3,12 @@
 use super::super::catalogue::Vector;
 use super::super::decode::{Event, Name};
 use super::super::rows::{By, Key, Who};
-use super::super::words;
 use super::breach::Stackee;
 use super::parts::{Kind, Rest};
 use super::privilege::Privilege;
 use super::{HRTIMER_SOFTIRQ, SUSPENDED_MAX, Shared, Stays, UNKNOWN};
 use crate::causes::Cause;
+use crate::causes::culprit::{KernelEvent, is_exception_signal};
 
 /// An interrupt that a CPU sends to itself comes within this time after what sent it has ended.
 const SOON_NS: u64 = 50_000;
@@ -96,7 +96,7 @@ impl Stays {
             && frame.kind == Kind::Vector(Vector::LocalTimer)
             && number == HRTIMER_SOFTIRQ
         {
-            let who = Who::Words("timers that expire in a softirq");
+            let who = Who::Event(KernelEvent::HrtimersInSoftirq);
             frame.otherwise = Key { cause: Cause::Hrtimer, who };
         }
     }
@@ -136,7 +136,7 @@ impl Stays {
             && frame.key.is_none()
             && matches!(frame.kind, Kind::Vector(Vector::CallMany | Vector::CallOne))
         {
-            frame.otherwise.who = Who::Words("TLB shootdown");
+            frame.otherwise.who = Who::Event(KernelEvent::TlbShootdown);
         }
     }
 
@@ -146,7 +146,7 @@ impl Stays {
         if !self.ours || self.task == Some(0) {
             return;
         }
-        let exception = words::is_exception(number, code);
+        let exception = is_exception_signal(number, code);
         let cause = if exception { Cause::Exception } else { Cause::Signal };
         let code = if code == 0x80 { i8::MIN } else { i8::try_from(code).unwrap_or(1) };
         let key = Key { cause, who: Who::Signal { number, code } };
@@ -366,7 +366,7 @@ impl Stays {
 
     /// The workload waits for something; what follows does not interrupt it.
     fn sleeps(&mut self, at: u64) {
-        let who = Who::Words("went to sleep (in a system call that was not traced)");
+        let who = Who::Event(KernelEvent::Slept);
         let key = Key { cause: Cause::Syscall, who };
         if self.stay.is_none() {
             self.begin(at);
@@ -407,18 +407,19 @@ impl Stays {
 
 /// What a vector is: known at once, or else this when nothing inside names it.
 fn identity(vector: Vector) -> (Option<Key>, Key) {
-    let key = |cause, words| Key { cause, who: Who::Words(words) };
+    let key = |cause, event| Key { cause, who: Who::Event(event) };
+    let unnamed = |cause| Key { cause, who: Who::Unknown };
     let known = match vector {
-        Vector::LocalTimer => return (None, key(Cause::Hrtimer, "no hrtimer expired in it")),
-        Vector::CallMany | Vector::CallOne => return (None, key(Cause::IpiCall, "")),
-        Vector::Reschedule => key(Cause::IpiReschedule, ""),
-        Vector::IrqWork => key(Cause::IpiIrqWork, ""),
-        Vector::Platform => key(Cause::Unattributed, "platform IPI"),
-        Vector::Spurious => key(Cause::Unattributed, "spurious interrupt"),
-        Vector::Error => key(Cause::MachineCheck, "error interrupt of the APIC"),
-        Vector::Thermal => key(Cause::MachineCheck, "thermal interrupt"),
-        Vector::Threshold => key(Cause::MachineCheck, "machine check threshold"),
-        Vector::Deferred => key(Cause::MachineCheck, "deferred machine check"),
+        Vector::LocalTimer => return (None, key(Cause::Hrtimer, KernelEvent::NoHrtimerExpired)),
+        Vector::CallMany | Vector::CallOne => return (None, unnamed(Cause::IpiCall)),
+        Vector::Reschedule => unnamed(Cause::IpiReschedule),
+        Vector::IrqWork => unnamed(Cause::IpiIrqWork),
+        Vector::Platform => key(Cause::Unattributed, KernelEvent::PlatformIpi),
+        Vector::Spurious => key(Cause::Unattributed, KernelEvent::SpuriousInterrupt),
+        Vector::Error => key(Cause::MachineCheck, KernelEvent::ApicError),
+        Vector::Thermal => key(Cause::MachineCheck, KernelEvent::Thermal),
+        Vector::Threshold => key(Cause::MachineCheck, KernelEvent::MachineCheckThreshold),
+        Vector::Deferred => key(Cause::MachineCheck, KernelEvent::DeferredMachineCheck),
     };
     (Some(known), known)
 }

@@ -1,0 +1,229 @@
+//! Names for the numbers of the kernel's interface: what keeps the tick, page faults, signals,
+//! softirqs, and events that have no name of their own. Pure.
+
+use super::Culprit;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Makes a unit enum with a fixed text for each variant, and a list of all of them.
+macro_rules! named {
+    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident => $text:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+        #[serde(rename_all = "kebab-case")]
+        pub enum $name { $($(#[$doc])* $variant,)* }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: &[$name] = &[$($name::$variant,)*];
+
+            /// As tables show it.
+            #[must_use]
+            pub fn text(self) -> &'static str {
+                match self { $($name::$variant => $text,)* }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.text())
+            }
+        }
+    };
+}
+
+named! {
+    /// What keeps the tick (`enum tick_dep_bits`, include/linux/tick.h, 4.6 to 6.18).
+    TickDependency {
+        /// A POSIX CPU timer.
+        PosixTimer => "a POSIX CPU timer",
+        /// Perf.
+        PerfEvents => "perf",
+        /// Another runnable task, or a bandwidth limit.
+        Scheduler => "the scheduler: another runnable task or a bandwidth",
+        /// The clock is not stable.
+        ClockUnstable => "an unstable clock",
+        /// RCU.
+        Rcu => "RCU",
+        /// An expedited RCU grace period (since 6.1).
+        RcuExpedited => "an expedited RCU grace period",
+    }
+}
+
+impl TickDependency {
+    /// Those whose bits are set; bits that are not known say nothing.
+    #[must_use]
+    pub fn from_bits(bits: u8) -> Vec<TickDependency> {
+        let by_bit = TickDependency::ALL.iter().enumerate();
+        by_bit.filter(|(bit, _)| bits & (1 << bit) != 0).map(|(_, needs)| *needs).collect()
+    }
+}
+
+named! {
+    /// The access that a page fault answered.
+    PageAccess {
+        /// Not known: only x86 reports it.
+        Unknown => "",
+        /// A fetch of an instruction.
+        Fetch => "instructions that were not there",
+        /// A write to a page that was not there.
+        FirstWrite => "first write to a page",
+        /// A read of a page that was not there.
+        FirstRead => "first read of a page",
+        /// A write to a page that was there.
+        CopyOnWrite => "write to a page that was shared (copy on write)",
+        /// An access that the page forbids.
+        Forbidden => "access that the page forbids",
+    }
+}
+
+impl PageAccess {
+    /// From the error code of x86 (`enum x86_pf_error_code`, arch/x86/include/asm/trap_pf.h).
+    #[must_use]
+    pub fn from_error_code(bits: u8) -> PageAccess {
+        /// The page was there.
+        const PRESENT: u8 = 1;
+        /// It was a write.
+        const WRITE: u8 = 2;
+        /// It was the fetch of an instruction.
+        const FETCH: u8 = 16;
+        if !cfg!(target_arch = "x86_64") {
+            return PageAccess::Unknown;
+        }
+        match (bits & PRESENT != 0, bits & WRITE != 0, bits & FETCH != 0) {
+            (_, _, true) => PageAccess::Fetch,
+            (false, true, _) => PageAccess::FirstWrite,
+            (false, false, _) => PageAccess::FirstRead,
+            (true, true, _) => PageAccess::CopyOnWrite,
+            (true, false, _) => PageAccess::Forbidden,
+        }
+    }
+}
+
+named! {
+    /// Who sent a signal (`si_code`, include/uapi/asm-generic/siginfo.h).
+    SignalSender {
+        /// Not known.
+        Unknown => "",
+        /// A process, with kill(2).
+        Kill => "kill(2)",
+        /// The kernel.
+        Kernel => "the kernel",
+        /// A process, with sigqueue(3).
+        Queue => "sigqueue(3)",
+        /// A timer.
+        Timer => "a timer",
+        /// A message queue.
+        MessageQueue => "a message queue",
+        /// Finished input or output.
+        Io => "finished input or output",
+        /// A thread, with tgkill(2).
+        Tgkill => "tgkill(2)",
+    }
+}
+
+impl SignalSender {
+    /// From `si_code`, cut to 8 bits: `SI_KERNEL` is the smallest number then.
+    #[must_use]
+    pub fn from_code(code: i8) -> SignalSender {
+        match code {
+            0 => SignalSender::Kill,
+            i8::MIN => SignalSender::Kernel,
+            -1 => SignalSender::Queue,
+            -2 => SignalSender::Timer,
+            -3 => SignalSender::MessageQueue,
+            -4 | -5 => SignalSender::Io,
+            -6 => SignalSender::Tgkill,
+            _ => SignalSender::Unknown,
+        }
+    }
+
+    pub(super) fn by(self) -> Option<&'static str> {
+        (self != SignalSender::Unknown).then(|| self.text())
+    }
+}
+
+named! {
+    /// Something that the kernel reports without a name of its own.
+    KernelEvent {
+        /// The local timer of a CPU.
+        LocalTimer => "local timer",
+        /// The timer of another CPU, on behalf of one whose own is off.
+        TimerBroadcast => "timer broadcast",
+        /// The timer of Hyper-V.
+        HyperVTimer => "Hyper-V timer",
+        /// The hypervisor's interrupt.
+        HypervisorCallback => "hypervisor callback",
+        /// The local timer's interrupt, in which no high-resolution timer expired.
+        NoHrtimerExpired => "no hrtimer expired in it",
+        /// High-resolution timers that may wait expire in a softirq.
+        HrtimersInSoftirq => "timers that expire in a softirq",
+        /// A function call that flushes the TLB.
+        TlbShootdown => "TLB shootdown",
+        /// An IPI of the platform.
+        PlatformIpi => "platform IPI",
+        /// A spurious interrupt.
+        SpuriousInterrupt => "spurious interrupt",
+        /// The error interrupt of the APIC.
+        ApicError => "error interrupt of the APIC",
+        /// A thermal interrupt.
+        Thermal => "thermal interrupt",
+        /// Machine checks passed a threshold.
+        MachineCheckThreshold => "machine check threshold",
+        /// A deferred machine check.
+        DeferredMachineCheck => "deferred machine check",
+        /// A frequency was set from this CPU.
+        FrequencySet => "set from this CPU",
+        /// The workload went to sleep in a system call that was not traced.
+        Slept => "went to sleep (in a system call that was not traced)",
+        /// Only context tracking reports the entry.
+        WithoutEvent => "an entry into the kernel without an event",
+        /// The same where system calls were traced: what no event reports on x86
+        /// (arch/x86/kernel/traps.c, 6.12).
+        ExceptionWithoutSignal => "without a signal: an instruction that the kernel emulates, or debug",
+        /// The same where they were not.
+        SyscallOrException => "a system call or an exception: --syscalls tells them apart",
+    }
+}
+
+impl From<KernelEvent> for Culprit {
+    fn from(event: KernelEvent) -> Culprit {
+        Culprit::Event { event }
+    }
+}
+
+/// Names of the softirqs, by number (include/linux/interrupt.h).
+pub const SOFTIRQS: &[&str] =
+    &["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
+
+/// The name of a softirq.
+#[must_use]
+pub fn softirq_name(number: u8) -> String {
+    let name = SOFTIRQS.get(usize::from(number));
+    name.map_or_else(|| format!("softirq {number}"), |name| (*name).to_owned())
+}
+
+/// Names of the signals of x86-64 and arm64, by number from 1 on (signal(7)).
+const SIGNALS: &[&str] = &[
+    "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2",
+    "PIPE", "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG",
+    "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
+];
+
+/// The name of a signal.
+#[must_use]
+pub fn signal_name(number: u8) -> String {
+    let name = usize::from(number).checked_sub(1).and_then(|n| SIGNALS.get(n));
+    name.map_or_else(|| format!("signal {number}"), |name| format!("SIG{name}"))
+}
+
+/// Whether a signal is the kernel's answer to an exception of the task: `si_code` is above 0
+/// (sigaction(2)). Breakpoints and general protection come as `SI_KERNEL` (`do_trap()` and
+/// `gp_user_force_sig_segv()`, arch/x86/kernel/traps.c, 6.12).
+#[must_use]
+pub fn is_exception_signal(number: u8, code: i32) -> bool {
+    /// ILL, TRAP, BUS, FPE and SEGV.
+    const OF_EXCEPTIONS: &[u8] = &[4, 5, 7, 8, 11];
+    OF_EXCEPTIONS.contains(&number) && code > 0
+}
