@@ -2,7 +2,7 @@
 
 use cpushield::causes::Cause;
 use cpushield::verify::trace::replay::{Recorded, Replay};
-use cpushield::verify::trace::{Order, Recorder};
+use cpushield::verify::trace::{Order, Recorder, TraceEvidence};
 use cpushield_linux::clock::Scale;
 use cpushield_linux::ring_buffer::{self, PageLayout};
 use cpushield_linux::text::kallsyms::Symbols;
@@ -17,16 +17,40 @@ use trace_dat::TraceDat;
 #[path = "../crates/linux/tests/support/trace_dat.rs"]
 mod trace_dat;
 
-/// Puts a thread on a CPU of this machine, lets it make system calls, and counts them.
+/// System calls that the thread makes.
+const CALLS: u64 = 1000;
+
+/// A busy machine may take the CPU away in the middle of a task switch that the trace saw half of,
+/// which is a doubt: then it is tried again.
 #[test]
 fn a_live_trace_counts_the_workloads_system_calls_one_by_one() {
-    const CALLS: u64 = 1000;
+    let mut doubts = Vec::new();
+    for _ in 0..5 {
+        let Some(seen) = traced_calls() else { return };
+        if !seen.doubts.is_empty() {
+            doubts.push(seen.doubts);
+            continue;
+        }
+        assert_eq!((seen.lost, seen.skipped_bytes), (0, 0));
+        let calls = seen.interruptions.iter().filter(|row| row.culprit.to_string() == SCHED_YIELD);
+        assert_eq!(calls.map(|row| row.count + row.nested).sum::<u64>(), CALLS, "{seen:#?}");
+        let unnamed = seen.interruptions.iter().any(|row| row.cause == Cause::Unattributed);
+        return assert!(!unnamed, "{seen:#?}");
+    }
+    panic!("each of 5 traces is doubtful: {doubts:?}");
+}
+
+/// Puts a thread on a CPU of this machine, and lets it make system calls. `None` without a trace.
+fn traced_calls() -> Option<TraceEvidence> {
     let host = Host::live();
     let cpu = sched::affinity(0).unwrap().last().unwrap();
     let order = Order { cpus: CpuSet::one(cpu), syscalls: true, stacks: false };
     let mut recorder = match Recorder::arm(&host, &order) {
         Ok(recorder) => recorder,
-        Err(absent) => return eprintln!("NOT RUN: no trace here: {}", absent.why),
+        Err(absent) => {
+            eprintln!("NOT RUN: no trace here: {}", absent.why);
+            return None;
+        }
     };
     let step = AtomicU32::new(0);
     let wait_for = |wanted| while step.load(SeqCst) != wanted {};
@@ -55,12 +79,9 @@ fn a_live_trace_counts_the_workloads_system_calls_one_by_one() {
         evidence
     });
     recorder.close().unwrap();
-    let seen = &evidence[0];
-    assert_eq!((seen.cpu, seen.lost, seen.skipped_bytes), (cpu, 0, 0));
-    assert!(seen.doubts.is_empty(), "{:?}", seen.doubts);
-    let calls = seen.interruptions.iter().filter(|row| row.culprit.to_string() == SCHED_YIELD);
-    assert_eq!(calls.map(|row| row.count + row.nested).sum::<u64>(), CALLS, "{seen:#?}");
-    assert!(!seen.interruptions.iter().any(|row| row.cause == Cause::Unattributed), "{seen:#?}");
+    let seen = evidence.into_iter().next().unwrap();
+    assert_eq!(seen.cpu, cpu);
+    Some(seen)
 }
 
 /// The number of the calling thread.
