@@ -1,7 +1,7 @@
 //! The closed list of what may be done to a machine. A [`Change`] is data: one executor writes,
 //! reads back and journals it, one undo restores it (`apply/`). Pure.
 
-use cpushield_linux::{CpuSet, Policy, TaskId};
+use cpushield_linux::{CpuSet, Error, Policy, TaskId};
 use serde::{Deserialize, Serialize};
 
 /// One thing to be done to the machine.
@@ -136,6 +136,69 @@ pub fn chosen_word(text: &str) -> &str {
     }
 }
 
+/// What kind of answer refused a change, as far as it decides what to do about it.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum RefusalKind {
+    /// Something else has it (EBUSY).
+    Busy,
+    /// The kernel does not take the value (EINVAL).
+    Invalid,
+    /// A cpuset has no CPUs or no memory nodes (ENOSPC).
+    NoSpace,
+    /// The task is exiting, and stays where it is.
+    Exiting,
+    /// A partition with CPUs that `isolcpus=` has isolated at boot.
+    IsolatedAtBoot,
+    /// A partition with CPUs that another control group has.
+    NotExclusive,
+    /// Any other answer.
+    #[default]
+    Other,
+}
+
+impl RefusalKind {
+    /// Of the answer to a system call.
+    #[must_use]
+    pub fn of(error: &Error) -> RefusalKind {
+        match () {
+            () if error.is_busy() => RefusalKind::Busy,
+            () if error.is_invalid() => RefusalKind::Invalid,
+            () if error.is_no_space() => RefusalKind::NoSpace,
+            () => RefusalKind::Other,
+        }
+    }
+
+    /// Of what `cpuset.cpus.partition` shows of a partition that is not valid: `isolated invalid
+    /// (partition config conflicts with housekeeping setup)`, `root invalid (Cpu list in
+    /// cpuset.cpus not exclusive)` (`perr_strings`, kernel/cgroup/cpuset.c, 6.12).
+    #[must_use]
+    pub fn of_partition(shown: &str) -> RefusalKind {
+        match () {
+            () if shown.contains("housekeeping") => RefusalKind::IsolatedAtBoot,
+            () if shown.contains("exclusive") => RefusalKind::NotExclusive,
+            () => RefusalKind::Other,
+        }
+    }
+}
+
+/// Why something was refused.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Refusal {
+    /// The kind of answer.
+    pub kind: RefusalKind,
+    /// The answer.
+    pub reason: String,
+}
+
+impl From<&Error> for Refusal {
+    fn from(error: &Error) -> Refusal {
+        Refusal { kind: RefusalKind::of(error), reason: error.reason() }
+    }
+}
+
 /// What came of a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
@@ -146,6 +209,9 @@ pub enum Outcome {
     Changed,
     /// The kernel refused; nothing changed.
     Refused {
+        /// What kind of answer it was.
+        #[serde(default)]
+        kind: RefusalKind,
         /// The kernel's answer, `EIO: Input/output error`.
         reason: String,
     },

@@ -29,7 +29,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("survey", &[]),
     ("policy", &[]),
     ("tunables", &["causes", "change", "plan", "policy", "survey"]),
-    ("plan", &["causes", "change", "policy", "survey", "tunables"]),
+    ("plan", &["causes", "change", "policy", "survey", "tunables", "with_text"]),
     ("apply", &["change", "plan"]),
     ("run", &["apply", "change", "plan"]),
     ("latency", &["load", "policy", "survey", "verify"]),

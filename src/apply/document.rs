@@ -2,6 +2,7 @@
 
 use super::hogs::InTheWay;
 use super::journal::{Done, Fate, JournalError};
+use crate::change::{Refusal, RefusalKind};
 use crate::plan::Shield;
 use cpushield_linux::{Error, TaskId};
 use serde::Serialize;
@@ -146,8 +147,8 @@ pub enum ApplyError {
     Failed {
         /// What was to be changed.
         subject: String,
-        /// The kernel's reason.
-        reason: String,
+        /// The kernel's answer.
+        refusal: Refusal,
         /// What to do about it, where that is known.
         hint: Option<String>,
         /// What became of the steps before it.
@@ -199,11 +200,9 @@ impl ApplyError {
     /// (`PERR_HKEEPING` in kernel/cgroup/cpuset.c, 6.7), and everything is as it was before.
     #[must_use]
     pub fn no_partition(&self) -> Option<&str> {
-        let ApplyError::Failed { subject, reason, undone, .. } = self else { return None };
+        let ApplyError::Failed { refusal, undone, .. } = self else { return None };
         let complete = undone.as_ref().as_ref().is_ok_and(Undone::is_complete);
-        let refused =
-            subject.ends_with("/cpuset.cpus.partition") && reason.contains("housekeeping");
-        (refused && complete).then_some(reason)
+        (refusal.kind == RefusalKind::IsolatedAtBoot && complete).then_some(&refusal.reason)
     }
 }
 
@@ -218,8 +217,8 @@ impl fmt::Display for ApplyError {
             ApplyError::Plan { step, why } => write!(f, "step {step} of the plan: {why}"),
             ApplyError::Stale { why } => f.write_str(why),
             ApplyError::Hog(hog) => f.write_str(&hog.why),
-            ApplyError::Failed { subject, reason, .. } => {
-                write!(f, "cannot change {subject}\n  cause: {reason}")
+            ApplyError::Failed { subject, refusal, .. } => {
+                write!(f, "cannot change {subject}\n  cause: {}", refusal.reason)
             }
             ApplyError::Stopped { signal, .. } => write!(f, "stopped by signal {signal}"),
             ApplyError::Killed => f.write_str("killed"),

@@ -8,7 +8,7 @@ use super::hogs::{self, Hogs};
 use super::journal::{self, Header, Intent, Original};
 use super::make::{self, Made};
 use super::{Found, JOURNAL, boot_id, load, original, undo};
-use crate::change::{Change, Outcome};
+use crate::change::{Change, Outcome, Refusal, RefusalKind};
 use crate::plan::{Plan, Step};
 use cpushield_linux::store::Appender;
 use cpushield_linux::{Host, Store, signal};
@@ -63,12 +63,12 @@ pub fn apply(
             let undone = Box::new(undo::undo_locked(host, store, &lock));
             Err(match halt {
                 Halt::Signal(signal) => ApplyError::Stopped { signal, undone },
-                Halt::Failed { subject, reason, hint } => {
-                    ApplyError::Failed { subject, reason, hint, undone }
+                Halt::Failed { subject, refusal, hint } => {
+                    ApplyError::Failed { subject, refusal, hint, undone }
                 }
                 Halt::Access(error) => ApplyError::Failed {
                     subject: error.path.clone(),
-                    reason: error.reason(),
+                    refusal: Refusal::from(&error),
                     hint: None,
                     undone,
                 },
@@ -138,23 +138,25 @@ pub fn check(host: &Host, plan: &Plan) -> Result<Option<String>, ApplyError> {
 }
 
 /// What to do about a change that failed.
-fn hint(change: &Change, reason: &str) -> Option<&'static str> {
+fn hint(change: &Change, kind: RefusalKind) -> Option<&'static str> {
     match change {
         Change::Write { path, .. } if path.ends_with("/cpuset.cpus.partition") => {
-            Some(if reason.contains("housekeeping") {
-                "these CPUs are isolated by isolcpus= at boot; boot without it, or shield others; \
+            Some(match kind {
+                RefusalKind::IsolatedAtBoot => {
+                    "these CPUs are isolated by isolcpus= at boot; boot without it, or shield others; \
                  `cpushield apply` without a saved plan does without the partition"
-            } else if reason.contains("exclusive") {
-                "another control group has these CPUs; `cpushield survey` names it"
-            } else {
-                "`cpushield plan --off cpuset` does without, and nothing keeps programs out"
+                }
+                RefusalKind::NotExclusive => {
+                    "another control group has these CPUs; `cpushield survey` names it"
+                }
+                _ => "`cpushield plan --off cpuset` does without, and nothing keeps programs out",
             })
         }
-        Change::Write { path, .. } if reason.starts_with("EBUSY") && path.contains("cpuset") => {
+        Change::Write { path, .. } if kind == RefusalKind::Busy && path.contains("cpuset") => {
             Some("another control group has these CPUs; `cpushield survey` names it")
         }
         Change::Slice { .. } => Some("`systemctl status cpushield.slice` may tell more"),
-        Change::MoveTasks { .. } if reason.starts_with("ENOSPC") => {
+        Change::MoveTasks { .. } if kind == RefusalKind::NoSpace => {
             Some("that cpuset has no CPUs or no memory nodes")
         }
         Change::CycleCpu { .. } => Some("`dmesg` tells why; `cpushield undo` tries again"),
@@ -164,7 +166,7 @@ fn hint(change: &Change, reason: &str) -> Option<&'static str> {
 
 /// Why the executor stopped before the end.
 enum Halt {
-    Failed { subject: String, reason: String, hint: Option<String> },
+    Failed { subject: String, refusal: Refusal, hint: Option<String> },
     Signal(i32),
     Access(cpushield_linux::Error),
 }
@@ -212,14 +214,19 @@ impl Run<'_> {
         let broken = self.make(intent, step)?;
         let Some(AppliedStep { subject, done, .. }) = self.steps.last() else { return Ok(()) };
         let failure = match &done.outcome {
-            Outcome::Refused { reason } if step.required => Some(reason.clone()),
-            Outcome::Absent if step.required => Some("it is not there".to_owned()),
-            _ => broken,
+            Outcome::Refused { kind, reason } if step.required => {
+                Some(Refusal { kind: *kind, reason: reason.clone() })
+            }
+            Outcome::Absent if step.required => {
+                let reason = "it is not there".to_owned();
+                Some(Refusal { kind: RefusalKind::Other, reason })
+            }
+            _ => broken.map(|reason| Refusal { kind: RefusalKind::Other, reason }),
         };
         match failure {
-            Some(reason) => {
-                let hint = hint(&step.change, &reason).map(str::to_owned);
-                Err(Halt::Failed { subject: subject.clone(), reason, hint })
+            Some(refusal) => {
+                let hint = hint(&step.change, refusal.kind).map(str::to_owned);
+                Err(Halt::Failed { subject: subject.clone(), refusal, hint })
             }
             None => Ok(()),
         }

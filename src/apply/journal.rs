@@ -13,7 +13,7 @@ mod parse;
 pub use parse::{Dropped, JournalError, Origin};
 
 use super::affinities::Masks;
-use crate::change::{Change, Outcome};
+use crate::change::{Change, Outcome, Refusal};
 use crate::plan::{Plan, Step};
 use cpushield_linux::{CpuSet, Policy, TaskId};
 use serde::{Deserialize, Serialize};
@@ -123,8 +123,18 @@ pub struct Done {
 pub struct Moved {
     /// Tasks moved.
     pub moved: usize,
-    /// Tasks that stayed, counted by the kernel's answer.
-    pub stayed: BTreeMap<String, usize>,
+    /// Tasks that stayed, by the kernel's answer.
+    pub stayed: Vec<Stayed>,
+}
+
+/// Tasks that stayed for one reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stayed {
+    /// The kernel's answer.
+    pub refusal: Refusal,
+    /// How many.
+    pub tasks: usize,
 }
 
 /// The plan is applied.
@@ -399,7 +409,7 @@ mod tests {
             tunable: "irq-affinity".to_owned(),
             change,
             now: Some("f".to_owned()),
-            reason: "a reason".to_owned(),
+            reason: "a reason".into(),
             risk: Risk::None,
             when: When::Runtime,
             removes: Vec::new(),

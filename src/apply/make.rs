@@ -5,7 +5,7 @@
 use super::journal::{Done, Original};
 use super::original;
 use super::{cycle, irqbalance, moves, slice, unbound};
-use crate::change::{Change, Compare, Outcome, chosen_word};
+use crate::change::{Change, Compare, Outcome, Refusal, RefusalKind, chosen_word};
 use cpushield_linux::{CpuSet, Error, Host, Policy, Result, TaskId};
 use std::collections::BTreeSet;
 
@@ -33,8 +33,14 @@ impl Made {
         Made { left: Some(left), ..Made::plain(Outcome::Changed) }
     }
 
+    /// Refused, for a reason that no code asks for.
     pub(super) fn refused(reason: impl Into<String>) -> Made {
-        Made::plain(Outcome::Refused { reason: reason.into() })
+        Made::refused_by(Refusal { kind: RefusalKind::Other, reason: reason.into() })
+    }
+
+    pub(super) fn refused_by(refusal: Refusal) -> Made {
+        let Refusal { kind, reason } = refusal;
+        Made::plain(Outcome::Refused { kind, reason })
     }
 
     /// The line of the journal.
@@ -49,7 +55,7 @@ fn answered(answer: Result<Made>) -> Result<Made> {
     match answer {
         Err(error) if error.is_stop() => Err(error),
         Err(error) if error.is_absent() => Ok(Made::plain(Outcome::Absent)),
-        Err(error) => Ok(Made::refused(error.reason())),
+        Err(error) => Ok(Made::refused_by(Refusal::from(&error))),
         made => made,
     }
 }
@@ -100,7 +106,7 @@ fn write(host: &Host, path: &str, value: &str, compare: Compare) -> Result<Made>
         // Before 6.1 the kernel knows `root` and `member` only (`sched_partition_write()`,
         // kernel/cgroup/cpuset.c, 5.10 and 5.15) and answers EINVAL to `isolated`.
         Err(error) if is_partition(path) && error.is_invalid() => {
-            return partition(host, path, value, &before, &error.reason());
+            return partition(host, path, value, &before, &Refusal::from(&error));
         }
         answer => answer?,
     }
@@ -109,10 +115,12 @@ fn write(host: &Host, path: &str, value: &str, compare: Compare) -> Result<Made>
         return Ok(Made::changed(left));
     }
     if is_partition(path) {
-        return partition(host, path, value, &before, &left);
+        let kind = RefusalKind::of_partition(&left);
+        return partition(host, path, value, &before, &Refusal { kind, reason: left });
     }
     let verb = if compare.same(&left, &before) { "kept" } else { "made it" };
-    taken_back(host, path, compare, &before, format!("the kernel {verb} {left:?}"))
+    let reason = format!("the kernel {verb} {left:?}");
+    taken_back(host, path, compare, &before, Refusal { kind: RefusalKind::Other, reason })
 }
 
 /// Puts back what was there the moment before. Where that fails the file stays ours, so that undo
@@ -122,13 +130,14 @@ fn taken_back(
     path: &str,
     compare: Compare,
     before: &str,
-    reason: String,
+    refusal: Refusal,
 ) -> Result<Made> {
     match put_back(host, path, compare, before) {
-        Ok(()) => Ok(Made::refused(reason)),
+        Ok(()) => Ok(Made::refused_by(refusal)),
         Err(error) if error.is_stop() => Err(error),
         Err(error) => {
             let left = host.read_line(path)?;
+            let Refusal { reason, .. } = refusal;
             let note = format!("{reason}, and {:?} cannot be put back: {}", before, error.reason());
             Ok(Made { note: Some(note), ..Made::changed(left) })
         }
@@ -141,7 +150,14 @@ fn is_partition(path: &str) -> bool {
 
 /// `isolated` that the kernel refuses or calls invalid: `root` keeps others out too, though the
 /// scheduler still balances between its CPUs.
-fn partition(host: &Host, path: &str, value: &str, before: &str, left: &str) -> Result<Made> {
+fn partition(
+    host: &Host,
+    path: &str,
+    value: &str,
+    before: &str,
+    refusal: &Refusal,
+) -> Result<Made> {
+    let left = &refusal.reason;
     if value == "isolated" {
         host.write(path, "root")?;
         let second = host.read_line(path)?;
@@ -150,7 +166,8 @@ fn partition(host: &Host, path: &str, value: &str, before: &str, left: &str) -> 
             return Ok(Made { note: Some(note), ..Made::changed(second) });
         }
     }
-    taken_back(host, path, Compare::Text, before, format!("the kernel says {left:?}"))
+    let reason = format!("the kernel says {left:?}");
+    taken_back(host, path, Compare::Text, before, Refusal { kind: refusal.kind, reason })
 }
 
 fn put_back(host: &Host, path: &str, compare: Compare, before: &str) -> Result<()> {
@@ -229,7 +246,9 @@ fn move_tasks(host: &Host, from: &str, to: &str) -> Result<Made> {
     }
     let moved = moves::move_all(host, from, to, &BTreeSet::new())?;
     let outcome = match moves::failure(&moved) {
-        Some(reason) if moved.moved == 0 => Outcome::Refused { reason: reason.to_owned() },
+        Some(Refusal { kind, reason }) if moved.moved == 0 => {
+            Outcome::Refused { kind: *kind, reason: reason.clone() }
+        }
         _ if moved.moved == 0 => Outcome::AlreadySo,
         _ => Outcome::Changed,
     };

@@ -1,7 +1,8 @@
 //! Moving every task of one cgroup into another, again until none is left that can be moved: tasks
 //! fork meanwhile. Bound kernel threads stay, which is counted and is no failure.
 
-use super::journal::Moved;
+use super::journal::{Moved, Stayed};
+use crate::change::{Refusal, RefusalKind};
 use cpushield_linux::{Error, Host, Result, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -108,7 +109,7 @@ fn name_of(host: &Host, id: TaskId) -> Option<String> {
 pub fn move_all(host: &Host, from: &str, to: &str, keep: &BTreeSet<TaskId>) -> Result<Moved> {
     let target = list_of(host, to);
     let mut writer = host.writer(&target);
-    let mut tried: BTreeMap<i32, Option<String>> = BTreeMap::new();
+    let mut tried: BTreeMap<i32, Option<Refusal>> = BTreeMap::new();
     let mut moved = 0;
     for _ in 0..ROUNDS_MAX {
         let mut fresh = false;
@@ -120,7 +121,8 @@ pub fn move_all(host: &Host, from: &str, to: &str, keep: &BTreeSet<TaskId>) -> R
             match writer.write(&tid.to_string()) {
                 // The kernel takes a task that is exiting and leaves it where it is.
                 Ok(()) if tried.contains_key(&tid) => {
-                    tried.insert(tid, Some(EXITING.to_owned()));
+                    let reason = EXITING.to_owned();
+                    tried.insert(tid, Some(Refusal { kind: RefusalKind::Exiting, reason }));
                 }
                 Ok(()) => {
                     moved += 1;
@@ -129,13 +131,13 @@ pub fn move_all(host: &Host, from: &str, to: &str, keep: &BTreeSet<TaskId>) -> R
                 Err(error) if error.is_stop() => return Err(error),
                 // It has ended, unless it is the group that is no more.
                 Err(error) if error.is_absent() && tried.contains_key(&tid) => {
-                    tried.insert(tid, Some(error.reason()));
+                    tried.insert(tid, Some(Refusal::from(&error)));
                 }
                 Err(error) if error.is_absent() && host.exists(&target) => {
                     tried.insert(tid, None);
                 }
                 Err(error) => {
-                    tried.insert(tid, Some(error.reason()));
+                    tried.insert(tid, Some(Refusal::from(&error)));
                 }
             }
         }
@@ -143,19 +145,22 @@ pub fn move_all(host: &Host, from: &str, to: &str, keep: &BTreeSet<TaskId>) -> R
             break;
         }
     }
-    let mut stayed = BTreeMap::new();
-    for reason in tried.into_values().flatten() {
-        *stayed.entry(reason).or_insert(0) += 1;
+    let mut counts: BTreeMap<Refusal, usize> = BTreeMap::new();
+    for refusal in tried.into_values().flatten() {
+        *counts.entry(refusal).or_default() += 1;
     }
+    let stayed = counts.into_iter().map(|(refusal, tasks)| Stayed { refusal, tasks }).collect();
     Ok(Moved { moved, stayed })
 }
 
 /// Why tasks stayed that the kernel would have let go: anything but bound kernel threads (EINVAL)
 /// and tasks that are exiting.
 #[must_use]
-pub fn failure(moved: &Moved) -> Option<&str> {
-    let harmless = |reason: &str| reason.starts_with("EINVAL") || reason == EXITING;
-    moved.stayed.keys().map(String::as_str).find(|reason| !harmless(reason))
+pub fn failure(moved: &Moved) -> Option<&Refusal> {
+    let refusals = moved.stayed.iter().map(|stayed| &stayed.refusal);
+    refusals
+        .into_iter()
+        .find(|refusal| !matches!(refusal.kind, RefusalKind::Invalid | RefusalKind::Exiting))
 }
 
 fn kept(host: &Host, tid: i32, keep: &BTreeSet<TaskId>) -> bool {

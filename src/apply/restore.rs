@@ -1,12 +1,12 @@
 //! Putting one change back: what is there now decides. The original: nothing to do. What we left:
 //! the original is written. Anything else is somebody's and is left alone.
 
-use super::journal::{Done, Fate, Journal, Original};
+use super::journal::{Done, Fate, Journal, Original, Stayed};
 use super::make::{is_original, writable};
 use super::moves::{self, MovedOut};
 use super::unbound::{self, shown_by};
 use super::{cycle, irqbalance, makes, slice};
-use crate::change::{Change, Compare, Outcome};
+use crate::change::{Change, Compare, Outcome, Refusal};
 use crate::plan::Step;
 use cpushield_linux::{Host, Policy, Result, TaskId};
 use std::collections::BTreeSet;
@@ -253,15 +253,16 @@ fn move_back(
         return Ok(Fate::Restored.into());
     }
     let moved = moves::move_all(host, to, from, &keep)?;
-    let stayed: usize = moved.stayed.values().sum();
+    let stayed: usize = moved.stayed.iter().map(|stayed| stayed.tasks).sum();
     if done.is_none() && moved.moved == 0 {
         return Ok(NOTHING);
     }
-    if let Some(reason) = moves::failure(&moved) {
-        return Ok(Fate::Failed { reason: format!("tasks stay in {to}: {reason}") }.into());
+    if let Some(refusal) = moves::failure(&moved) {
+        let reason = format!("tasks stay in {to}: {}", refusal.reason);
+        return Ok(Fate::Failed { reason }.into());
     }
-    let note = match moved.stayed.first_key_value() {
-        Some((reason, _)) => {
+    let note = match moved.stayed.first() {
+        Some(Stayed { refusal: Refusal { reason, .. }, .. }) => {
             format!("tasks moved back: {}; {stayed} stayed: {reason}", moved.moved)
         }
         None => format!("tasks moved back: {}", moved.moved),

@@ -7,6 +7,7 @@ use crate::policy::Workload;
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// The version of the document's form; a reader refuses what it does not know.
 pub const SCHEMA: u32 = 1;
@@ -67,8 +68,9 @@ pub struct Step {
     pub change: Change,
     /// What is there now; `None` when it could not be read or is not a value.
     pub now: Option<String>,
-    /// Why, in one sentence.
-    pub reason: String,
+    /// Why.
+    #[serde(with = "crate::with_text")]
+    pub reason: StepReason,
     /// What it can harm.
     pub risk: Risk,
     /// When it takes effect.
@@ -85,18 +87,164 @@ pub struct Step {
 pub struct Skipped {
     /// The tunable.
     pub tunable: String,
+    /// The kind of reason.
+    pub kind: SkipKind,
     /// Why.
     pub reason: String,
+}
+
+/// Why a tunable does nothing, as far as it decides how that is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SkipKind {
+    /// The user does not want it.
+    SwitchedOff,
+    /// It is only for those who ask for it by name.
+    OnlyWhenAsked,
+    /// It has nothing to do on this machine.
+    NotApplicable,
 }
 
 /// Something that stays on the shielded CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Immovable {
-    /// `irq 24 (nvme0q3)`, `kthread ksoftirqd/3`.
-    pub what: String,
-    /// The kernel's reason.
-    pub reason: String,
+    /// What.
+    #[serde(with = "crate::with_text")]
+    pub what: ImmovableThing,
+    /// Why.
+    #[serde(with = "crate::with_text")]
+    pub reason: ImmovableReason,
+}
+
+/// What stays.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum ImmovableThing {
+    /// An interrupt.
+    Irq {
+        /// Its number.
+        irq: u32,
+        /// The names it was requested with.
+        actions: String,
+    },
+    /// A kernel thread.
+    Kthread {
+        /// Its name.
+        comm: String,
+    },
+}
+
+impl fmt::Display for ImmovableThing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ImmovableThing::Irq { irq, actions } if actions.is_empty() => write!(f, "irq {irq}"),
+            ImmovableThing::Irq { irq, actions } => write!(f, "irq {irq} ({actions})"),
+            ImmovableThing::Kthread { comm } => write!(f, "kthread {comm}"),
+        }
+    }
+}
+
+/// Why something stays.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum ImmovableReason {
+    /// The kernel refuses to move an interrupt.
+    Refused {
+        /// Its answer.
+        answer: String,
+        /// When the interrupt arrives all the same.
+        arrives: RefusedIrq,
+    },
+    /// The kernel has bound a thread.
+    Bound {
+        /// To these CPUs.
+        cpus: CpuSet,
+    },
+}
+
+impl fmt::Display for ImmovableReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ImmovableReason::Refused { answer, arrives } => {
+                write!(f, "the kernel refuses ({answer}); {arrives}")
+            }
+            ImmovableReason::Bound { cpus } => write!(f, "bound to CPU {cpus} by the kernel"),
+        }
+    }
+}
+
+/// What an interrupt that the kernel does not let move does on the shield.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum RefusedIrq {
+    /// It serves CPUs outside the shield too.
+    ServesOthers {
+        /// All that it serves.
+        cpus: CpuSet,
+    },
+    /// It serves shielded CPUs only.
+    OwnRequests,
+    /// It is no message of a device: the same answer has three reasons
+    /// (`irq_can_set_affinity_usr()` in kernel/irq/manage.c, 6.12).
+    NotKnown,
+}
+
+impl fmt::Display for RefusedIrq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RefusedIrq::ServesOthers { cpus } => write!(f, "it serves CPU {cpus}"),
+            RefusedIrq::OwnRequests => {
+                f.write_str("it arrives only for what the shield itself asked for")
+            }
+            RefusedIrq::NotKnown => f.write_str(
+                "whether it is bound to its CPU, its chip cannot move any, or the kernel manages \
+                 it, for which isolcpus=managed_irq may help, is not known",
+            ),
+        }
+    }
+}
+
+/// Why a step is taken.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum StepReason {
+    /// This interrupt may interrupt the shield.
+    Irq {
+        /// Its number.
+        irq: u32,
+        /// The names it was requested with; empty when no driver has requested it.
+        actions: String,
+    },
+    /// What the tunable says.
+    Tunable {
+        /// One sentence.
+        why: String,
+    },
+}
+
+impl From<&str> for StepReason {
+    fn from(why: &str) -> StepReason {
+        StepReason::Tunable { why: why.to_owned() }
+    }
+}
+
+impl From<&String> for StepReason {
+    fn from(why: &String) -> StepReason {
+        StepReason::from(why.as_str())
+    }
+}
+
+impl fmt::Display for StepReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StepReason::Irq { irq, actions } => {
+                let (irq, actions) = (*irq, actions.clone());
+                write!(f, "{} may interrupt the shield", ImmovableThing::Irq { irq, actions })
+            }
+            StepReason::Tunable { why } => f.write_str(why),
+        }
+    }
 }
 
 /// What only a boot parameter removes.

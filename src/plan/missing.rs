@@ -1,7 +1,7 @@
 //! [`missing`]: what a shield that is up lacks, because somebody changed it, because something came
 //! since, or because a leak asks for more. Pure.
 
-use super::{OFF, Plan, Step, step};
+use super::{Plan, SkipKind, Step, step};
 use crate::change::{Change, Outcome, Risk, When};
 use crate::survey::Machine;
 use crate::tunables::{TUNABLES, Tunable, Wants};
@@ -57,7 +57,9 @@ fn was_refused(change: &Change, outcomes: &[(Step, Outcome)]) -> bool {
 impl Plan {
     /// Whether the user does not want what a tunable does.
     fn is_off(&self, tunable: &dyn Tunable) -> bool {
-        self.skipped.iter().any(|it| it.tunable == tunable.name() && it.reason == OFF)
+        self.skipped
+            .iter()
+            .any(|it| it.tunable == tunable.name() && it.kind == SkipKind::SwitchedOff)
     }
 
     /// Whether a tunable did something, or found it done.
@@ -83,6 +85,7 @@ impl Plan {
 mod tests {
     use super::super::fake::{irq, plain, set, thread};
     use super::*;
+    use crate::change::RefusalKind;
     use crate::plan::plan;
     use crate::policy::Wish;
     use crate::survey::{CgroupMode, Movable, Reading};
@@ -157,7 +160,7 @@ mod tests {
     fn what_the_kernel_refused_is_tried_again_only_when_that_is_asked_for() {
         let machine = shielded(&[(STAT, "1")]);
         let plan = planned(&machine, &[]);
-        let refused = Outcome::Refused { reason: "EPERM".to_owned() };
+        let refused = Outcome::Refused { kind: RefusalKind::Other, reason: "EPERM".to_owned() };
         let of = |step: &Step| (step.clone(), refused.clone());
         let outcomes: Vec<_> = plan.steps.iter().map(of).collect();
         let asked = BTreeSet::from(["vm-stat-interval".to_owned()]);

@@ -27,9 +27,6 @@ use crate::survey::Machine;
 use crate::tunables::{TUNABLES, Tunable, Wanted, Wants, leftovers, nearest};
 use std::collections::BTreeMap;
 
-/// Why a tunable is skipped that the user does not want.
-const OFF: &str = "switched off by the wish";
-
 /// Plans a shield.
 ///
 /// # Errors
@@ -53,8 +50,12 @@ pub fn plan(machine: &Machine, wish: &Wish) -> Result<Plan, Refused> {
     for tunable in TUNABLES {
         let name = tunable.name();
         match (wish.tunables.get(name), tunable.optional(wish.workload)) {
-            (Some(false), _) => plan.skip(*tunable, OFF),
-            (None, Some(why)) => plan.skip(*tunable, &format!("{why} (--on {name})")),
+            (Some(false), _) => {
+                plan.skip(*tunable, SkipKind::SwitchedOff, "switched off by the wish");
+            }
+            (None, Some(why)) => {
+                plan.skip(*tunable, SkipKind::OnlyWhenAsked, &format!("{why} (--on {name})"));
+            }
             (Some(true), _) => {
                 let wants = tunable.wants_when_asked(machine, &plan.shield);
                 plan.add(machine, *tunable, wants);
@@ -107,9 +108,9 @@ fn step(tunable: &dyn Tunable, wanted: Wanted) -> Step {
 }
 
 impl Plan {
-    fn skip(&mut self, tunable: &dyn Tunable, reason: &str) {
+    fn skip(&mut self, tunable: &dyn Tunable, kind: SkipKind, reason: &str) {
         let tunable = tunable.name().to_owned();
-        self.skipped.push(Skipped { tunable, reason: reason.to_owned() });
+        self.skipped.push(Skipped { tunable, kind, reason: reason.to_owned() });
     }
 
     /// Without the tunable no program is moved away, and none is kept out.
@@ -158,9 +159,13 @@ impl Plan {
         match wants {
             Wants::Nothing(reason) => {
                 let asked = tunable.wants_when_asked(machine, &self.shield);
-                let (name, on) = (tunable.name(), matches!(asked, Wants::Changes(_)));
-                let asked = if on { format!(" (--on {name})") } else { String::new() };
-                self.skip(tunable, &(reason + &asked));
+                match asked {
+                    Wants::Changes(_) => {
+                        let reason = format!("{reason} (--on {})", tunable.name());
+                        self.skip(tunable, SkipKind::OnlyWhenAsked, &reason);
+                    }
+                    Wants::Nothing(_) => self.skip(tunable, SkipKind::NotApplicable, &reason),
+                }
             }
             Wants::Changes(wanted) => {
                 let (already, todo): (Vec<_>, Vec<_>) = wanted.into_iter().partition(|w| w.already);
@@ -224,7 +229,7 @@ mod tests {
         let isolated = "echo isolated > /sys/fs/cgroup/cpushield/cpuset.cpus.partition".to_owned();
         assert!(shell.contains(&isolated), "{shell:#?}");
         assert!(!shell.iter().any(|line| line.contains("kswapd0") || line.contains("/25/")));
-        let stays: Vec<&str> = plan.immovable.iter().map(|i| i.what.as_str()).collect();
+        let stays: Vec<String> = plan.immovable.iter().map(|i| i.what.to_string()).collect();
         assert_eq!(stays, ["kthread ksoftirqd/3", "irq 25 (nvme0q4)"]);
         // Whether it can stop the tick is not known, so that is advised too.
         let advised: Vec<&str> = plan.boot.iter().map(|it| it.parameter.as_str()).collect();

@@ -73,7 +73,7 @@ fn counts(steps: &[&AppliedStep]) -> String {
         }
     }
     for moved in steps.iter().filter_map(|step| step.done.moved.as_ref()) {
-        let stayed: usize = moved.stayed.values().sum();
+        let stayed: usize = moved.stayed.iter().map(|stayed| stayed.tasks).sum();
         words.push(format!("{} moved", many(moved.moved, "task")));
         if stayed > 0 {
             words.push(format!("{stayed} stay, being bound"));
@@ -86,7 +86,7 @@ fn counts(steps: &[&AppliedStep]) -> String {
 fn refusals(steps: &[AppliedStep]) -> String {
     let mut by_reason: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
     for step in steps {
-        if let Outcome::Refused { reason } = &step.done.outcome {
+        if let Outcome::Refused { reason, .. } = &step.done.outcome {
             by_reason.entry((&step.tunable, reason)).or_default().push(&step.subject);
         }
     }

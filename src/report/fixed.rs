@@ -121,7 +121,7 @@ impl Deed {
         let (result, why) = match &step.done.outcome {
             Outcome::Changed => (Came::Changed, step.done.note.clone()),
             Outcome::AlreadySo => (Came::AlreadySo, None),
-            Outcome::Refused { reason } => (Came::Refused, Some(reason.clone())),
+            Outcome::Refused { reason, .. } => (Came::Refused, Some(reason.clone())),
             Outcome::Absent => (Came::Absent, None),
         };
         Deed { tunable: step.tunable.clone(), subject: step.subject.clone(), result, why }

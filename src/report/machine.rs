@@ -417,7 +417,7 @@ fn interrupts(irqs: &[Irq]) -> Vec<String> {
         let (refused, why) = match &irq.movable {
             Movable::Yes => continue,
             Movable::No(why) => (true, why),
-            Movable::Unknown(why) => (false, why),
+            Movable::Unknown(why) | Movable::Denied(why) => (false, why),
         };
         stuck.entry((!refused, why)).or_default().push(format!("{} {}", irq.irq, irq.actions));
     }

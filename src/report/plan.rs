@@ -2,7 +2,7 @@
 
 use super::table::{Align, fit, fold, fold_shell};
 use crate::change::{Change, Risk};
-use crate::plan::{Immovable, Plan, Skipped, Step, named};
+use crate::plan::{Immovable, Plan, SkipKind, Skipped, Step, StepReason, named};
 use std::collections::BTreeMap;
 
 /// Names in one line; more are counted.
@@ -45,8 +45,8 @@ fn stays(plan: &Plan) -> String {
 
 /// What does nothing here, and in one line what nobody asked for.
 fn skipped(plan: &Plan, width: usize) -> String {
-    let asked = |s: &&Skipped| !s.reason.ends_with(&format!("(--on {})", s.tunable));
-    let (nothing, off): (Vec<&Skipped>, Vec<_>) = plan.skipped.iter().partition(asked);
+    let (off, nothing): (Vec<&Skipped>, Vec<_>) =
+        plan.skipped.iter().partition(|skipped| skipped.kind == SkipKind::OnlyWhenAsked);
     let mut text = String::new();
     if !nothing.is_empty() {
         text.push_str("\nDoes nothing here\n");
@@ -115,13 +115,10 @@ fn lines(steps: &[Step]) -> Vec<String> {
     kinds.into_iter().map(line).collect()
 }
 
-/// Whether a device has asked for the interrupt that a step is about, whose name the reason has
-/// then; what is about no interrupt is in use.
+/// Whether a device has requested the interrupt that a step is about; what is about no interrupt is
+/// in use.
 fn is_in_use(step: &Step) -> bool {
-    let Change::Write { path, .. } = &step.change else { return true };
-    let irq =
-        path.strip_prefix("/proc/irq/").and_then(|rest| rest.strip_suffix("/smp_affinity_list"));
-    irq.is_none_or(|irq| step.reason.starts_with(&format!("irq {irq} (")))
+    !matches!(&step.reason, StepReason::Irq { actions, .. } if actions.is_empty())
 }
 
 fn kind_and_name(step: &Step) -> (String, String) {
@@ -131,18 +128,15 @@ fn kind_and_name(step: &Step) -> (String, String) {
         Change::Affinity { comm, cpus, .. } => {
             (format!("{{n}} thread(s) to CPU {cpus}: {{name}}"), comm.clone())
         }
-        Change::Write { path, value, .. } => {
-            let irq = path.strip_prefix("/proc/irq/").and_then(|rest| rest.split_once('/'));
-            match (irq, path.rsplit_once('/')) {
-                (Some((irq, "smp_affinity_list")), _) => {
-                    (format!("{{n}} interrupt(s){{used}} to CPU {value}: {{name}}"), irq.to_owned())
-                }
-                (_, Some((dir, file))) if collapses(dir) => {
-                    (format!("{file} of {{name}}: {now}{value}"), last_name(dir).to_owned())
-                }
-                _ => (format!("{path}: {now}{value}"), String::new()),
+        Change::Write { path, value, .. } => match (&step.reason, path.rsplit_once('/')) {
+            (StepReason::Irq { irq, .. }, _) => {
+                (format!("{{n}} interrupt(s){{used}} to CPU {value}: {{name}}"), irq.to_string())
             }
-        }
+            (_, Some((dir, file))) if collapses(dir) => {
+                (format!("{file} of {{name}}: {now}{value}"), last_name(dir).to_owned())
+            }
+            _ => (format!("{path}: {now}{value}"), String::new()),
+        },
         other => (other.subject(), String::new()),
     }
 }
@@ -168,9 +162,9 @@ fn listed(names: &[String]) -> String {
 }
 
 fn immovable(all: &[Immovable]) -> String {
-    let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let mut by_reason: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for stays in all {
-        by_reason.entry(&stays.reason).or_default().push(stays.what.clone());
+        by_reason.entry(stays.reason.to_string()).or_default().push(stays.what.to_string());
     }
     let mut text = String::new();
     if !all.is_empty() {

@@ -129,7 +129,7 @@ fn movable(r: &Reader, dir: &str, actions: &str) -> Movable {
     }
     match answer {
         Ok(()) => Movable::Yes,
-        Err(error) if error.is_denied() => Movable::Unknown(error.reason()),
+        Err(error) if error.is_denied() => Movable::Denied(error.reason()),
         Err(error) => Movable::No(error.reason()),
     }
 }

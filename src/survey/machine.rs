@@ -393,7 +393,9 @@ pub enum Movable {
     Yes,
     /// It refused: EIO before 6.12, EPERM since (managed or per-CPU interrupts).
     No(String),
-    /// Not tried (not root, or a recording that did not try).
+    /// This user has not the right to try (EACCES).
+    Denied(String),
+    /// Not tried (a recording that did not try, a shield that must not be disturbed).
     Unknown(String),
 }
 

@@ -5,19 +5,14 @@ use super::want::away;
 use super::{Remains, Remedy, Tunable, Wanted, Wants};
 use crate::causes::culprit::CulpritPattern;
 use crate::causes::{Cause, Culprit};
-use crate::change::{Change, Compare, Outcome, Risk, When};
-use crate::plan::{BootAdvice, Immovable, Plan, Shield, Step};
+use crate::change::{Compare, Outcome, Risk, When};
+use crate::plan::{
+    BootAdvice, Immovable, ImmovableReason, ImmovableThing, Plan, RefusedIrq, Shield, Step,
+    StepReason,
+};
 use crate::survey::{Irq, Machine, Movable};
 
 const DEFAULT: &str = "/proc/irq/default_smp_affinity";
-
-/// How the reason of one that stays begins; the kernel's answer follows, and a parenthesis.
-const REFUSES: &str = "the kernel refuses (";
-const OWN: &str = "it arrives only for what the shield itself asked for";
-/// Of one that is no message of a device: the same answer has three reasons
-/// (irq_can_set_affinity_usr() in kernel/irq/manage.c, 6.12).
-const UNKNOWN: &str = "whether it is bound to its CPU, its chip cannot move any, or the kernel \
-                       manages it, for which isolcpus=managed_irq may help, is not known";
 
 #[derive(Debug)]
 pub(super) struct IrqAffinity;
@@ -102,7 +97,7 @@ impl Tunable for IrqAffinity {
                 &path(irq),
                 &away(affinity, shield).to_string(),
                 Compare::List,
-                &format!("{} may interrupt the shield", title(irq)),
+                StepReason::Irq { irq: irq.irq, actions: irq.actions.clone() },
             ));
         }
         if wanted.is_empty() {
@@ -127,13 +122,13 @@ impl Tunable for IrqAffinity {
             let shared = mask.intersects(&shield.housekeeping);
             let message = is_message(irq);
             steerable |= shared && message && place.is_some_and(|at| at.intersects(&prepared));
-            let serves = match (message, shared) {
-                (true, true) => format!("it serves CPU {mask}"),
-                (true, false) => OWN.to_owned(),
-                (false, _) => UNKNOWN.to_owned(),
+            let arrives = match (message, shared) {
+                (true, true) => RefusedIrq::ServesOthers { cpus: mask },
+                (true, false) => RefusedIrq::OwnRequests,
+                (false, _) => RefusedIrq::NotKnown,
             };
-            let reason = format!("{REFUSES}{answer}); {serves}");
-            remains.immovable.push(Immovable { what: title(irq), reason });
+            let reason = ImmovableReason::Refused { answer: answer.clone(), arrives };
+            remains.immovable.push(Immovable { what: thing(irq), reason });
         }
         remains.warnings.extend(untried(machine, shield));
         let managed = prepared.is_subset(&machine.isolation.managed_irq);
@@ -169,18 +164,21 @@ impl Tunable for IrqAffinity {
         };
         Some(match &irq.movable {
             Movable::No(answer) if !is_message(irq) => {
-                Err(format!("the kernel refuses to move it ({answer}); {UNKNOWN}"))
+                Err(format!("the kernel refuses to move it ({answer}); {}", RefusedIrq::NotKnown))
             }
-            Movable::No(answer) if !mask.intersects(&shield.housekeeping) => {
-                Err(format!("the kernel refuses to move it ({answer}); {OWN}"))
-            }
+            Movable::No(answer) if !mask.intersects(&shield.housekeeping) => Err(format!(
+                "the kernel refuses to move it ({answer}); {}",
+                RefusedIrq::OwnRequests
+            )),
             Movable::No(answer) if preparable(shield).is_subset(&machine.isolation.managed_irq) => {
                 let covered = "isolcpus=managed_irq has the shield already";
                 Err(format!("the kernel refuses to move it ({answer}), and {covered}"))
             }
             Movable::No(_) => Ok(boot()),
             Movable::Yes if on_shield => Ok(echo("")),
-            Movable::Unknown(_) if on_shield => Ok(echo("  # the kernel may refuse")),
+            Movable::Unknown(_) | Movable::Denied(_) if on_shield => {
+                Ok(echo("  # the kernel may refuse"))
+            }
             _ if irq.effective.as_ref().is_some_and(|e| e.intersects(&shield.cpus)) => {
                 Err(format!("its mask is CPU {mask} already; it moves when it next arrives"))
             }
@@ -193,21 +191,22 @@ impl Tunable for IrqAffinity {
 /// of its interrupts from the shield's plan and from what came of its steps.
 pub(super) fn recall(machine: &mut Machine, plan: &Plan, outcomes: &[(Step, Outcome)]) {
     for irq in &mut machine.irqs {
-        if !matches!(irq.movable, Movable::Unknown(_)) || irq.actions.is_empty() {
+        let known = matches!(irq.movable, Movable::Yes | Movable::No(_));
+        if known || irq.actions.is_empty() {
             continue;
         }
-        let title = title(irq);
-        let own = |step: &Step| match &step.change {
-            // Numbers are used again: the reason has the name.
-            Change::Write { path: to, .. } => *to == path(irq) && step.reason.contains(&title),
-            _ => false,
-        };
+        // Numbers are used again: the name must be the same, too.
+        let reason = StepReason::Irq { irq: irq.irq, actions: irq.actions.clone() };
+        let own = |step: &Step| step.reason == reason;
         let made = outcomes.iter().find(|(step, _)| own(step)).map(|(_, outcome)| outcome);
-        let stays = plan.immovable.iter().find(|stays| stays.what == title);
+        let stays = plan.immovable.iter().find_map(|stays| match &stays.reason {
+            ImmovableReason::Refused { answer, .. } if stays.what == thing(irq) => Some(answer),
+            _ => None,
+        });
         irq.movable = match (made, stays) {
             (Some(Outcome::Changed), _) => Movable::Yes,
-            (Some(Outcome::Refused { reason }), _) => Movable::No(reason.clone()),
-            (_, Some(stays)) => Movable::No(answer_in(&stays.reason).to_owned()),
+            (Some(Outcome::Refused { reason, .. }), _) => Movable::No(reason.clone()),
+            (_, Some(answer)) => Movable::No(answer.clone()),
             _ => continue,
         };
     }
@@ -215,10 +214,8 @@ pub(super) fn recall(machine: &mut Machine, plan: &Plan, outcomes: &[(Step, Outc
 
 /// What a plan does not know when its survey had no right to try.
 fn untried(machine: &Machine, shield: &Shield) -> Option<String> {
-    let denied = |irq: &&Irq| match &irq.movable {
-        Movable::Unknown(why) => why.starts_with("EACCES") && touching(irq, shield).is_some(),
-        _ => false,
-    };
+    let denied =
+        |irq: &&Irq| matches!(irq.movable, Movable::Denied(_)) && touching(irq, shield).is_some();
     let count = machine.irqs.iter().filter(denied).count();
     (count > 0).then(|| {
         format!(
@@ -233,12 +230,6 @@ fn untried(machine: &Machine, shield: &Shield) -> Option<String> {
 /// drivers/pci/msi/api.c, 6.12). That one which is refused is managed is a guess, if a good one.
 fn is_message(irq: &Irq) -> bool {
     irq.chip.contains("MSI")
-}
-
-/// The kernel's answer in the reason of one that stays.
-fn answer_in(reason: &str) -> &str {
-    let answer = reason.strip_prefix(REFUSES).and_then(|rest| rest.split_once(')'));
-    answer.map_or(reason, |(answer, _)| answer)
 }
 
 /// The boot parameter that sends managed interrupts to other CPUs of their masks.
@@ -260,10 +251,6 @@ fn touching<'a>(irq: &'a Irq, shield: &Shield) -> Option<&'a cpushield_linux::Cp
     irq.affinity.as_ref().filter(|affinity| affinity.intersects(&shield.cpus))
 }
 
-fn title(irq: &Irq) -> String {
-    if irq.actions.is_empty() {
-        format!("irq {}", irq.irq)
-    } else {
-        format!("irq {} ({})", irq.irq, irq.actions)
-    }
+fn thing(irq: &Irq) -> ImmovableThing {
+    ImmovableThing::Irq { irq: irq.irq, actions: irq.actions.clone() }
 }

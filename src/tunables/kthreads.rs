@@ -4,7 +4,7 @@ use super::want::away;
 use super::{Remains, Tunable, Wanted, Wants};
 use crate::causes::{Cause, Culprit};
 use crate::change::Risk;
-use crate::plan::{Immovable, Shield};
+use crate::plan::{Immovable, ImmovableReason, ImmovableThing, Shield};
 use crate::survey::{Machine, Placed};
 
 #[derive(Debug)]
@@ -82,7 +82,7 @@ impl Tunable for Kthreads {
 /// A bound thread that belongs to the shield; those of many CPUs follow a workqueue's mask.
 fn stays(placed: &Placed, shield: &Shield) -> Option<Immovable> {
     placed.affinity.is_subset(&shield.cpus).then(|| Immovable {
-        what: format!("kthread {}", placed.task.comm),
-        reason: format!("bound to CPU {} by the kernel", placed.affinity),
+        what: ImmovableThing::Kthread { comm: placed.task.comm.clone() },
+        reason: ImmovableReason::Bound { cpus: placed.affinity.clone() },
     })
 }

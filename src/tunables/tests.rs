@@ -1,9 +1,9 @@
 //! What holds for all tunables, and the cases that are easy to get wrong.
 
 use super::*;
-use crate::change::{Change, Outcome};
+use crate::change::{Change, Outcome, RefusalKind};
 use crate::plan::fake::{irq, machine, plain, set, thread};
-use crate::plan::{Plan, Step, plan};
+use crate::plan::{ImmovableReason, Plan, RefusedIrq, Step, plan};
 use crate::policy::Wish;
 use crate::survey::{CgroupMode, CpusetGroup, Movable, Reading};
 use cpushield_linux::CpuSet;
@@ -182,8 +182,11 @@ fn managed_irq_is_reported_not_failed() {
     let mut m = plain(4);
     m.irqs.push(irq(30, "nvme0q4", "3", Movable::No("EPERM: not permitted".to_owned())));
     let alone = plan(&m, &wish()).unwrap();
-    assert_eq!(alone.immovable[0].what, "irq 30 (nvme0q4)");
-    assert!(alone.immovable[0].reason.contains("only for what the shield itself asked for"));
+    assert_eq!(alone.immovable[0].what.to_string(), "irq 30 (nvme0q4)");
+    assert!(matches!(
+        alone.immovable[0].reason,
+        ImmovableReason::Refused { arrives: RefusedIrq::OwnRequests, .. }
+    ));
     assert!(!alone.boot.iter().any(|advice| advice.parameter.contains("managed_irq")));
     m.irqs[0].affinity = Some(set("2-3"));
     m.irqs[0].effective = Some(set("3"));
@@ -206,7 +209,10 @@ fn an_interrupt_that_is_refused_and_no_message_is_not_told_to_be_managed() {
     }
     let plan = plan(&m, &wish()).unwrap();
     for stays in &plan.immovable {
-        assert!(stays.reason.ends_with("is not known"), "{}", stays.reason);
+        assert!(matches!(
+            stays.reason,
+            ImmovableReason::Refused { arrives: RefusedIrq::NotKnown, .. }
+        ));
     }
     assert_eq!(plan.immovable.len(), 2);
     assert!(!plan.boot.iter().any(|advice| advice.parameter.contains("managed_irq")));
@@ -240,7 +246,7 @@ fn what_is_advised_for_the_boot_leaves_the_boot_cpu_out() {
 
 #[test]
 fn a_plan_of_a_normal_user_says_what_was_not_tried() {
-    let denied = || Movable::Unknown("EACCES: Permission denied".to_owned());
+    let denied = || Movable::Denied("EACCES: Permission denied".to_owned());
     let mut m = plain(4);
     m.irqs = vec![irq(30, "nvme0q4", "3", denied()), irq(31, "nvme0q3", "2", denied())];
     let warned = |m: &Machine| {
@@ -408,7 +414,7 @@ fn recalled(before: &Machine, made: &[(u32, Outcome)]) -> (Machine, Shield) {
 #[test]
 fn what_the_shield_knows_of_an_interrupt_decides_its_remedy() {
     let no = || Movable::No("EPERM: Operation not permitted".to_owned());
-    let unknown = || Movable::Unknown("EACCES: Permission denied".to_owned());
+    let unknown = || Movable::Denied("EACCES: Permission denied".to_owned());
     let mut m = plain(4);
     m.irqs = vec![
         irq(24, "virtio3-rx", "0-3", Movable::Yes),
@@ -418,7 +424,8 @@ fn what_the_shield_knows_of_an_interrupt_decides_its_remedy() {
         irq(38, "late", "0-3", unknown()),
     ];
     m.irqs[2].effective = Some(set("3"));
-    let refused = Outcome::Refused { reason: "EIO: Input/output error".to_owned() };
+    let refused =
+        Outcome::Refused { kind: RefusalKind::Other, reason: "EIO: Input/output error".to_owned() };
     let (mut beside, shield) = recalled(&m, &[(24, Outcome::Changed), (25, refused)]);
     let movable: Vec<&Movable> = beside.irqs.iter().map(|irq| &irq.movable).collect();
     let eio = Movable::No("EIO: Input/output error".to_owned());

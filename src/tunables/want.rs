@@ -1,6 +1,7 @@
 //! [`Wanted`]: one change with its now and its reason, and the ways tunables make one. Pure.
 
 use crate::change::{Change, Compare};
+use crate::plan::StepReason;
 use crate::survey::{Machine, Placed, Reading};
 use cpushield_linux::CpuSet;
 
@@ -11,8 +12,8 @@ pub struct Wanted {
     pub change: Change,
     /// What is there now.
     pub now: Option<String>,
-    /// Why, in one sentence.
-    pub reason: String,
+    /// Why.
+    pub reason: StepReason,
     /// The shield is worthless without it.
     pub required: bool,
     /// The machine is like that: nothing needs to be done.
@@ -21,8 +22,8 @@ pub struct Wanted {
 
 impl Wanted {
     /// A change of which nothing is known about now.
-    pub(super) fn new(change: Change, reason: &str) -> Wanted {
-        Wanted { change, now: None, reason: reason.to_owned(), required: false, already: false }
+    pub(super) fn new(change: Change, reason: impl Into<StepReason>) -> Wanted {
+        Wanted { change, now: None, reason: reason.into(), required: false, already: false }
     }
 
     /// A value for a file of which `now` may be known.
@@ -31,7 +32,7 @@ impl Wanted {
         path: &str,
         value: &str,
         compare: Compare,
-        reason: &str,
+        reason: impl Into<StepReason>,
     ) -> Wanted {
         let already = now.as_deref().is_some_and(|now| compare.already(now, value));
         let change = Change::Write { path: path.to_owned(), value: value.to_owned(), compare };

@@ -4,7 +4,7 @@ use super::bench::{Bench, Tree, same};
 use super::trees;
 use cpushield::apply::journal::{Journal, Original};
 use cpushield::apply::{self, Applied};
-use cpushield::change::{Change, Outcome};
+use cpushield::change::{Change, Outcome, RefusalKind};
 use cpushield::plan::Plan;
 use cpushield_linux::Fault;
 use std::fs;
@@ -142,6 +142,9 @@ fn a_cpu_that_is_all_of_a_v1_cpuset_stays_online() {
     let reason = "/sys/fs/cgroup/cpuset/mine has no other CPU, and its programs would be moved out \
                   of it for good";
     let reason = reason.to_owned();
-    assert_eq!(outcome(&applied), (&Outcome::Refused { reason }, None, None));
+    assert_eq!(
+        outcome(&applied),
+        (&Outcome::Refused { kind: RefusalKind::Other, reason }, None, None)
+    );
     assert_eq!(host.writes(), 0);
 }

@@ -64,7 +64,7 @@ fn steps() -> Vec<Change> {
 
 fn refused(applied: &Applied) -> Vec<(&str, &str)> {
     let steps = applied.steps.iter().filter_map(|step| match &step.done.outcome {
-        Outcome::Refused { reason } => Some((step.subject.as_str(), reason.as_str())),
+        Outcome::Refused { reason, .. } => Some((step.subject.as_str(), reason.as_str())),
         _ => None,
     });
     steps.collect()

@@ -3,6 +3,7 @@
 use super::bench::{Bench, same};
 use super::trees::{machines, v2, v2_plan};
 use cpushield::apply::{self, ApplyError, Fate, UndoError};
+use cpushield::change::Refusal;
 use std::fs;
 
 #[test]
@@ -156,7 +157,7 @@ fn a_full_disk_stops_apply_without_a_trace_and_the_next_one_can_shield() {
             match apply::apply(&bench.host(), &full, &plan, &mut |_| {}) {
                 Ok(_) => return true,
                 Err(ApplyError::Access(error)) => assert_eq!(error.errno(), Some(28), "{when}"),
-                Err(ApplyError::Failed { undone, reason, .. }) => {
+                Err(ApplyError::Failed { undone, refusal: Refusal { reason, .. }, .. }) => {
                     assert!(reason.starts_with("ENOSPC"), "{when}: {reason}");
                     let undone = undone.unwrap();
                     assert!(undone.is_complete(), "{when}: {undone:#?}");

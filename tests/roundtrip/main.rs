@@ -14,7 +14,7 @@ mod workqueues;
 
 use bench::{Bench, Tree, same};
 use cpushield::apply::{self, ApplyError, Fate, UndoError};
-use cpushield::change::Change;
+use cpushield::change::{Change, Refusal};
 use cpushield::plan::Plan;
 use cpushield::policy::Wish;
 use cpushield_linux::{CpuSet, Fault, Host};
@@ -262,7 +262,7 @@ fn a_partition_that_the_kernel_calls_invalid_ends_apply_with_its_reason() {
     let bench = Bench::of(&tree);
     let before = bench.tree();
     match bench.apply(&bench.host(), &plan).unwrap_err() {
-        ApplyError::Failed { reason, undone, .. } => {
+        ApplyError::Failed { refusal: Refusal { reason, .. }, undone, .. } => {
             assert!(reason.contains("isolated invalid (Cpu list"), "{reason}");
             assert!(undone.unwrap().is_complete());
         }

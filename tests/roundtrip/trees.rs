@@ -169,7 +169,7 @@ pub fn step(change: Change, required: bool) -> Step {
         tunable: "test".to_owned(),
         change,
         now: None,
-        reason: "because".to_owned(),
+        reason: "because".into(),
         risk: Risk::None,
         when: When::Runtime,
         removes: Vec::new(),

@@ -173,6 +173,12 @@ impl Error {
         self.errno() == Some(libc::EINVAL)
     }
 
+    /// There is no room for it (ENOSPC); of a cpuset: it has no CPUs or no memory nodes.
+    #[must_use]
+    pub fn is_no_space(&self) -> bool {
+        self.errno() == Some(libc::ENOSPC)
+    }
+
     /// The file, directory, task or call is not there (ENOENT, ESRCH, ENODEV, ENOTDIR).
     #[must_use]
     pub fn is_absent(&self) -> bool {

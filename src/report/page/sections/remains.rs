@@ -95,7 +95,9 @@ fn advice(settings: &Labelled<Settings>) -> Vec<Block> {
     }
     if !plan.immovable.is_empty() {
         let columns = ["what", "the kernel's reason"].map(Column::words).to_vec();
-        let row = |it: &crate::plan::Immovable| vec![Cell::new(&it.what), Cell::new(&it.reason)];
+        let row = |it: &crate::plan::Immovable| {
+            vec![Cell::new(it.what.to_string()), Cell::new(it.reason.to_string())]
+        };
         let rows = plan.immovable.iter().map(row).collect();
         let caption = "What cannot be moved away from the shielded CPUs".to_owned();
         let title = format!("{} things cannot be moved away", plan.immovable.len());

@@ -81,7 +81,8 @@ fn by_tunable(settings: &Settings) -> Table {
             Risk::Medium => Cell::toned(Tone::Doubt, risk.word()),
             _ => Cell::new(risk.word()),
         };
-        let why = of.first().map_or("it is like that already", |step| step.reason.as_str());
+        let why = of.first().map(|step| step.reason.to_string());
+        let why = why.unwrap_or_else(|| "it is like that already".to_owned());
         let so = already.get(name).copied().unwrap_or(0).to_string();
         let cells =
             [Cell::new(name), Cell::new(of.len().to_string()), Cell::new(so), refused, risk];
@@ -109,7 +110,7 @@ fn every(settings: &Settings) -> Table {
             (None, Some(Outcome::Changed)) => Cell { tone: Tone::Good, ..Cell::code(set.clone()) },
             (None, Some(Outcome::AlreadySo)) => Cell::new("as it was"),
             (None, Some(Outcome::Absent)) => Cell::new("not there"),
-            (None, Some(Outcome::Refused { reason })) => {
+            (None, Some(Outcome::Refused { reason, .. })) => {
                 Cell::toned(Tone::Bad, format!("refused: {reason}"))
             }
         };
