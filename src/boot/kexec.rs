@@ -5,7 +5,7 @@
 use super::document::{BootJournal, BootPlan, Written};
 use super::error::BootError;
 use super::loaders::{self, Entry};
-use super::{line, write};
+use super::{kernel_file, line, write};
 use cpushield_linux::{Host, Store};
 
 /// A kernel that can be loaded.
@@ -109,18 +109,11 @@ fn first(host: &Host, places: &[String]) -> Option<String> {
     places.iter().find(|path| host.exists(path)).cloned()
 }
 
-/// Where a file is that an entry names. Loaders count from the root of a file system that is
-/// mounted somewhere above the entry; a name that ends in the version is known in `/boot` too,
+/// Where a file is that an entry names. A name that ends in the version is known in `/boot` too,
 /// where that is a subvolume or a dataset.
 fn file(host: &Host, entry: &Entry, name: &str) -> Result<String, String> {
-    let mut dir = entry.place.as_str();
-    let path = name.strip_prefix("($root)").unwrap_or(name).trim_start_matches('/');
-    let mut places = Vec::new();
-    while let Some((above, _)) = dir.rsplit_once('/') {
-        places.push(format!("{above}/{path}"));
-        dir = above;
-    }
-    let last = path.rsplit('/').next().unwrap_or(path);
+    let mut places = kernel_file::places(&entry.place, name);
+    let last = name.rsplit('/').next().unwrap_or(name);
     let there = format!("/boot/{last}");
     if last.contains(&entry.version) && !places.contains(&there) {
         places.push(there);

@@ -10,6 +10,7 @@ mod document;
 pub mod early;
 pub mod error;
 pub mod grub;
+mod kernel_file;
 pub mod kexec;
 pub mod line;
 pub mod loaders;

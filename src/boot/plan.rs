@@ -5,6 +5,7 @@ use super::by_hand;
 use super::document::{BootPlan, Kernel, SCHEMA, Skipped, Wanted};
 use super::error::BootError;
 use super::grub::generator::{self, Rule};
+use super::kernel_file;
 use super::line;
 use super::loaders::{Entry, Found, Loader};
 use super::parameters::{Offer, PARAMETERS, Parameter, Site};
@@ -36,7 +37,8 @@ struct Built {
     realtime: Option<bool>,
 }
 
-fn built(host: &Host, machine: &Machine, version: &str) -> Built {
+fn built(host: &Host, machine: &Machine, entry: &Entry) -> Built {
+    let version = entry.version.as_str();
     let running = machine.kernel.release.as_deref() == Some(version);
     let mut options = config(host, version);
     if options.is_empty() && running {
@@ -48,9 +50,11 @@ fn built(host: &Host, machine: &Machine, version: &str) -> Built {
         (!options.is_empty()).then(|| set("CONFIG_PREEMPT_RT") || set("CONFIG_PREEMPT_RT_FULL"));
     // Arch keeps no configurations beside its kernels.
     let image = || {
-        let places = [format!("/boot/vmlinuz-{version}"), format!("/boot/kernel-{version}")];
-        let bytes = places.iter().find_map(|place| host.read_bytes(place).ok())?;
-        Some(kernel_image::is_realtime(kernel_image::banner(&bytes)?))
+        let mut places =
+            vec![format!("/boot/vmlinuz-{version}"), format!("/boot/kernel-{version}")];
+        let named = entry.files.iter().flat_map(|it| kernel_file::places(&entry.place, &it.kernel));
+        places.extend(named);
+        Some(kernel_image::is_realtime(&kernel_file::banner(host, &places)?))
     };
     let realtime = said.or_else(image).or(machine.kernel.realtime.filter(|_| running));
     Built { options, realtime }
@@ -72,7 +76,7 @@ struct Kernels<'a> {
 
 impl<'a> Kernels<'a> {
     fn built(host: &Host, machine: &Machine, versions: &[&Entry]) -> BTreeMap<String, Built> {
-        let of = |entry: &&Entry| (entry.version.clone(), built(host, machine, &entry.version));
+        let of = |entry: &&Entry| (entry.version.clone(), built(host, machine, entry));
         versions.iter().map(of).collect()
     }
 

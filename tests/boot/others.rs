@@ -297,6 +297,73 @@ fn labels_of_extlinux_and_the_line_of_a_raspberry_pi_get_them() {
     round_trip(&machine, None, "boot/firmware/cmdline.txt", &wanted);
 }
 
+/// As NVIDIA's Jetson Linux 36 sets it up, and one of the user's own beside it.
+const JETSON: &str = "TIMEOUT 30
+DEFAULT primary
+
+MENU TITLE L4T boot options
+
+LABEL primary
+      MENU LABEL primary kernel
+      LINUX /boot/Image
+      INITRD /boot/initrd
+      APPEND ${cbootargs} root=PARTUUID=ab rw rootwait
+
+# LABEL backup
+#    LINUX /boot/Image.backup
+";
+
+/// U-Boot takes whatever is called `Image`.
+#[test]
+fn a_kernel_without_a_version_in_its_name_is_known_by_its_own_bytes() {
+    let path = "boot/extlinux/extlinux.conf";
+    let wanted = JETSON.replace("APPEND ", &format!("APPEND {ADDED}"));
+    let said = "Linux version 5.15.148-rt-tegra (b@h) (gcc) #1 SMP PREEMPT_RT Tue Jan 7\n";
+    let mut packed = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 1];
+    let length = u16::try_from(said.len()).unwrap();
+    packed.extend(length.to_le_bytes().into_iter().chain((!length).to_le_bytes()));
+    packed.extend(said.bytes());
+    for bytes in [said.as_bytes(), &packed] {
+        let machine = Machine::without_loader();
+        machine.write(path, JETSON);
+        std::fs::write(machine.path("boot/Image"), bytes).unwrap();
+        let plan = planned(&machine.host(), &asked(None)).unwrap();
+        let kernel = &plan.kernels[0];
+        assert_eq!((kernel.version.as_str(), kernel.realtime), ("5.15.148-rt-tegra", Some(true)));
+        round_trip(&machine, None, path, &wanted);
+    }
+}
+
+#[test]
+fn a_kernel_that_says_nothing_is_the_only_one_installed_or_a_person_gets_the_steps() {
+    let path = "boot/extlinux/extlinux.conf";
+    let machine = Machine::without_loader();
+    machine.write(path, JETSON);
+    machine.write("boot/Image", "MZ");
+    machine.write("lib/modules/5.15.148-tegra/modules.dep", "");
+    let plan = planned(&machine.host(), &asked(None)).unwrap();
+    assert_eq!(plan.kernels[0].version, "5.15.148-tegra");
+    round_trip(&machine, None, path, &JETSON.replace("APPEND ", &format!("APPEND {ADDED}")));
+    // Which of two is not known.
+    machine.write(path, JETSON);
+    machine.write("lib/modules/5.15.148-other/modules.dep", "");
+    let plan = planned(&machine.host(), &asked(None)).unwrap();
+    let told = plan.instructions.join("\n");
+    let line = "line 10, which is for /boot/Image: append nohz_full=2-3 rcu_nocbs=2-3 irqaffinity=0-1 ${cbootargs} root=PARTUUID=ab rw rootwait";
+    assert!(told.contains(line), "{told}");
+    let error =
+        write::write(&machine.host(), &machine.store(), &plan, &How::default()).unwrap_err();
+    assert!(matches!(error, BootError::ByHand { .. }), "{error}");
+    // Beside one that is known, it is left alone, and that is said.
+    let both = format!("{JETSON}LABEL mine\n  LINUX /boot/vmlinuz-6.1-rt\n  APPEND ro\n");
+    machine.write(path, &both);
+    let plan = planned(&machine.host(), &asked(None)).unwrap();
+    assert_eq!(plan.kernels.len(), 1);
+    let left = "/boot/extlinux/extlinux.conf:10: which kernel /boot/Image is cannot be told";
+    assert!(plan.warnings.iter().any(|it| it.starts_with(left)), "{:?}", plan.warnings);
+    round_trip(&machine, None, path, &both.replace("APPEND ro", &format!("APPEND {ADDED}ro")));
+}
+
 #[test]
 fn elsewhere_nothing_is_written_and_what_to_do_is_said() {
     for (sign, wanted) in [

@@ -4,7 +4,7 @@
 //! `kernel-install` adds later get them from a hook of ours.
 
 use super::hook;
-use super::lines::{Lines, Part, Wrong, lines, value};
+use super::lines::{Lines, Part, Wrong, lines, running, value};
 use super::{Edit, Files, Found, Loader, Order, Recipe, once};
 use crate::boot::error::BootError;
 use crate::boot::grub::menu::version_of;
@@ -26,6 +26,7 @@ pub(super) static LINES: Lines = Lines {
     files,
     parse,
     id: |path, _| id(path),
+    version: running,
     any_kernel: false,
     menu: "hold a key (space, Esc or Shift) while the machine starts to see the menu",
 };

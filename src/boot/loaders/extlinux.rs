@@ -2,6 +2,9 @@
 //! and a line `append`, in front of which the words go; a trial, or entries that are to leave the
 //! default alone, get labels of their own at the end.
 //!
+//! Where every kernel has one name (`LINUX /boot/Image` of NVIDIA's Jetson), its own bytes say which
+//! it is; where they do not, the steps for a person do.
+//!
 //! EXTLINUX boots a label once (`extlinux --once`, kept in `ldlinux.sys` beside the file). U-Boot
 //! does not: it takes `default` each time and writes nothing back (boot/pxe_utils.c, v2025.01).
 
@@ -9,10 +12,10 @@ use super::lines::{Lines, Part, Wrong, given, lines, value, whole};
 use super::{Files, Found, Loader, Order, Recipe, adv, grub};
 use crate::boot::error::BootError;
 use crate::boot::grub::menu::version_of;
-use crate::boot::line;
+use crate::boot::{kernel_file, line};
 use cpushield_linux::Host;
 
-const FILES: &[&str] = &[
+pub(super) const FILES: &[&str] = &[
     "/boot/extlinux/extlinux.conf",
     "/boot/firmware/extlinux/extlinux.conf",
     "/boot/extlinux.conf",
@@ -46,6 +49,7 @@ pub(super) static LINES: Lines = Lines {
     files,
     parse,
     id: |_, part| Some(part.title.clone()),
+    version: |host, path, part| kernel_file::release(host, path, &part.files.as_ref()?.kernel),
     any_kernel: false,
     menu: "press a key at the serial console or keyboard while the loader counts down",
 };
@@ -92,11 +96,11 @@ impl Loader for Extlinux {
                 path: path.clone(),
                 why: format!("line {line}: {what}"),
             };
-            let parts = parse(&text).map_err(wrong)?;
+            let parts = LINES.parts(host, &path, &text).map_err(wrong)?;
             let new = if order.last {
                 with_copies(&text, &parts, order)
             } else {
-                given(host, &text, parts, order)
+                given(&text, parts, order)
             };
             if new != there {
                 recipe.edits.push(whole(host, &path, new)?);
@@ -288,13 +292,43 @@ pub(super) fn parse(text: &str) -> Result<Vec<Part>, Wrong> {
     let mut parts = Vec::new();
     for label in labels {
         let Some(kernel) = label.kernel else { continue };
-        // Other programs (memtest, menus) are loaded the same way and have no version.
-        let Some(version) = version_of(&kernel).map(str::to_owned) else { continue };
+        // Other programs (memtest, menus) are loaded the same way.
+        let version = version_of(&kernel).map(str::to_owned);
+        if version.is_none() && !is_kernel(&kernel) {
+            continue;
+        }
         let (args, line) = label.args.ok_or((label.line, "a label without a line `append`"))?;
         let files = Some(Files { kernel, ramdisks: label.ramdisks });
-        parts.push(Part { version: Some(version), title: label.title, files, args, line });
+        parts.push(Part { version, title: label.title, files, args, line });
     }
     Ok(parts)
+}
+
+/// Whether a file without a version has a name that builds of a kernel give it: `Image`,
+/// `Image.gz`, `zImage-backup`, `vmlinuz` (arch/*/boot/Makefile of Linux 6.12).
+fn is_kernel(path: &str) -> bool {
+    const NAMES: &[&str] = &["Image", "zImage", "bzImage", "uImage", "vmlinuz", "vmlinux", "linux"];
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let mut rests = NAMES.iter().filter_map(|kernel| name.strip_prefix(kernel));
+    let ends = |rest: &str| !rest.starts_with(|c: char| c.is_ascii_alphanumeric());
+    rests.any(ends) && !name.ends_with(".c32")
+}
+
+/// What a person is to change where no kernel of the menu is known: each line that loads one.
+pub(super) fn by_hand(host: &Host, words: &[String]) -> Vec<String> {
+    let mut steps = Vec::new();
+    for path in files(host) {
+        steps.push(format!("in {path}, for the kernels that are to have them:"));
+        // A text that is not understood has been an error before.
+        let Ok((text, parts)) = LINES.read(host, &path) else { continue };
+        for part in parts {
+            let (args, line) = (text.get(part.args).unwrap_or_default(), part.line);
+            let kernel = part.files.map(|it| it.kernel).unwrap_or_default();
+            let new = line::with_missing(args, words);
+            steps.push(format!("line {line}, which is for {kernel}: append {new}"));
+        }
+    }
+    steps
 }
 
 #[cfg(test)]
@@ -316,6 +350,9 @@ mod tests {
         assert_eq!(ramdisks("initrd ../a\nappend ro"), ["../a"]);
         assert_eq!(ramdisks("append initrd=/a,/b ro"), ["/a", "/b"]);
         assert_eq!(parse("label a\nkernel /vmlinuz-1\n").unwrap_err().0, 1);
+        let names =
+            ["Image", "Image.gz", "Image-backup", "vmlinuz", "memtest", "Imager", "linux.c32"];
+        assert_eq!(names.map(is_kernel), [true, true, true, true, false, false, false]);
         assert_eq!(parse("label a\nappend x\nappend y\n").unwrap_err().0, 3);
     }
 

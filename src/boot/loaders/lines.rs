@@ -10,7 +10,7 @@ use std::ops::Range;
 /// A kernel in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Part {
-    /// The kernel's version; `None` where the file does not say it.
+    /// The kernel's version; `None` where nothing says it.
     pub version: Option<String>,
     /// What the menu shows.
     pub title: String,
@@ -34,6 +34,8 @@ pub(super) struct Lines {
     pub parse: fn(&str) -> Result<Vec<Part>, Wrong>,
     /// What the loader calls a kernel of a file.
     pub id: fn(&str, &Part) -> Option<String>,
+    /// The version of a kernel where the file does not say it.
+    pub version: fn(&Host, &str, &Part) -> Option<String>,
     /// Whether a line is for whichever kernel there is, later ones too.
     pub any_kernel: bool,
     /// How to reach the menu.
@@ -51,9 +53,23 @@ impl Lines {
             let before = error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or(&[]);
             wrong(1 + before.iter().filter(|b| **b == b'\n').count(), "expected UTF-8 text")
         })?;
-        let parts = (self.parse)(&text).map_err(|(line, what)| wrong(line, what))?;
+        let parts = self.parts(host, path, &text).map_err(|(line, what)| wrong(line, what))?;
         Ok((text, parts))
     }
+
+    /// The kernels of a text, with every version that can be known.
+    pub(super) fn parts(&self, host: &Host, path: &str, text: &str) -> Result<Vec<Part>, Wrong> {
+        let mut parts = (self.parse)(text)?;
+        for part in parts.iter_mut().filter(|it| it.version.is_none()) {
+            part.version = (self.version)(host, path, part);
+        }
+        Ok(parts)
+    }
+}
+
+/// The version of a kernel that is taken for the running one, because nothing else is said of it.
+pub(super) fn running(host: &Host, _path: &str, _part: &Part) -> Option<String> {
+    Some(host.read_line("/proc/sys/kernel/osrelease").unwrap_or_default())
 }
 
 impl Lines {
@@ -89,25 +105,30 @@ impl Loader for Lines {
         if files.is_empty() {
             return Ok(None);
         }
-        let running = host.read_line("/proc/sys/kernel/osrelease").unwrap_or_default();
-        let mut entries = Vec::new();
+        let (mut entries, mut warnings) = (Vec::new(), Vec::new());
         for path in files {
             let (text, parts) = self.read(host, &path)?;
-            entries.extend(parts.into_iter().map(|part| Entry {
-                id: (self.id)(&path, &part),
-                args: text.get(part.args).unwrap_or_default().to_owned(),
-                place: format!("{path}:{}", part.line),
-                version: part.version.unwrap_or_else(|| running.clone()),
-                title: part.title,
-                files: part.files,
-                ours: false,
-            }));
+            for part in parts {
+                let (id, place) = ((self.id)(&path, &part), format!("{path}:{}", part.line));
+                let Some(version) = part.version else {
+                    let kernel = part.files.map(|it| it.kernel).unwrap_or_default();
+                    warnings.push(format!(
+                        "{place}: which kernel {kernel} is cannot be told, and it is left as it is"
+                    ));
+                    continue;
+                };
+                let args = text.get(part.args).unwrap_or_default().to_owned();
+                let (title, files) = (part.title, part.files);
+                entries.push(Entry { version, title, id, args, ours: false, files, place });
+            }
         }
         let only = (entries.len() == 1).then_some(0);
         let why = "it is the only one".to_owned();
         let later = "nothing here gives them to a kernel that is installed later: take them back and \
                      apply again";
-        let warnings = if self.any_kernel { Vec::new() } else { vec![later.to_owned()] };
+        if !self.any_kernel {
+            warnings.insert(0, later.to_owned());
+        }
         Ok(Some(Found { entries, next: only, why, warnings, menu: self.menu.to_owned() }))
     }
 
@@ -115,7 +136,7 @@ impl Loader for Lines {
         let mut recipe = Recipe::default();
         for path in (self.files)(host) {
             let (text, parts) = self.read(host, &path)?;
-            let new = given(host, &text, parts, order);
+            let new = given(&text, parts, order);
             if new != text {
                 recipe.edits.push(whole(host, &path, new)?);
             }
@@ -147,12 +168,10 @@ impl Loader for Lines {
 }
 
 /// A text with the words of an order for the kernels that are to have them.
-pub(super) fn given(host: &Host, text: &str, parts: Vec<Part>, order: &Order) -> String {
-    let running = host.read_line("/proc/sys/kernel/osrelease").unwrap_or_default();
+pub(super) fn given(text: &str, parts: Vec<Part>, order: &Order) -> String {
     let mut new = text.to_owned();
     for part in parts.into_iter().rev() {
-        let version = part.version.unwrap_or_else(|| running.clone());
-        if order.kernels.contains(&version) {
+        if part.version.is_some_and(|version| order.kernels.contains(&version)) {
             let args = text.get(part.args.clone()).unwrap_or_default();
             new.replace_range(part.args, &line::with_missing(args, order.words));
         }

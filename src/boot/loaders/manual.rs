@@ -1,5 +1,6 @@
 //! Loaders that are not written: what to type, exactly, with the words of this plan.
 
+use super::extlinux;
 use crate::boot::grub::menu::version_of;
 use crate::boot::parameters::known_words;
 use cpushield_linux::Host;
@@ -69,6 +70,11 @@ const MANUALS: &[Manual] = &[
         name: "GRUB 0.97 (menu.lst)",
         signs: &["/boot/grub/menu.lst", "/boot/grub/grub.conf"],
         steps: |host, words| menu_lst(host, words),
+    },
+    Manual {
+        name: "an extlinux.conf whose kernels do not say which they are",
+        signs: extlinux::FILES,
+        steps: extlinux::by_hand,
     },
 ];
 

@@ -208,7 +208,8 @@ pub fn named(name: &str) -> Option<&'static dyn Loader> {
     LOADERS.iter().copied().find(|loader| loader.name() == name)
 }
 
-/// The loader of this machine with what it found.
+/// The loader of this machine with what it found; `None` where a person has to write its files,
+/// because it is none of these or none of its kernels is known.
 ///
 /// # Errors
 /// The files of a loader cannot be read, or are not understood.
@@ -218,7 +219,7 @@ pub fn find(host: &Host) -> Result<Option<(&'static dyn Loader, Found)>, BootErr
     }
     for loader in LOADERS {
         if let Some(found) = loader.find(host)? {
-            return Ok(Some((*loader, found)));
+            return Ok((!found.entries.is_empty()).then_some((*loader, found)));
         }
     }
     Ok(None)

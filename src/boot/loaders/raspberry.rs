@@ -8,7 +8,7 @@
 //! autoboot.txt (`tryboot_a_b`) and fail-safe updates (TRYBOOT); rpi_firmware_notify_reboot() in
 //! drivers/firmware/raspberrypi.c of Raspberry Pi's kernel 6.6, which the mainline driver lacks.
 
-use super::lines::{Lines, Part, Wrong, lines};
+use super::lines::{Lines, Part, Wrong, lines, running};
 use super::{Edit, Entry, Found, Loader, Order, Recipe, grub};
 use crate::boot::error::BootError;
 use crate::boot::line;
@@ -32,6 +32,7 @@ pub(super) static LINES: Lines = Lines {
     files,
     parse,
     id: |_, _| None,
+    version: running,
     any_kernel: true,
     menu: "there is no menu: put the card into another machine and edit cmdline.txt",
 };

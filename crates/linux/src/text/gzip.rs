@@ -1,4 +1,4 @@
-//! The gzip frame (RFC 1952) of `/proc/config.gz`.
+//! The gzip frame (RFC 1952) of `/proc/config.gz` and of packed kernels.
 
 use super::TextError;
 use miniz_oxide::inflate::decompress_to_vec_with_limit;
@@ -25,6 +25,14 @@ pub fn unpack(bytes: &[u8]) -> Result<Vec<u8>, TextError> {
     let wrong = |wanted| TextError::new(0, wanted, "other bytes");
     let data = body(bytes).ok_or_else(|| wrong("a gzip header"))?;
     decompress_to_vec_with_limit(data, BYTES_MAX).map_err(|_| wrong("deflated data"))
+}
+
+/// As much of the contents as there is up to a limit, which a damaged or a longer file reaches
+/// too; nothing where it is no such file.
+#[must_use]
+pub fn unpack_some(bytes: &[u8], limit: usize) -> Vec<u8> {
+    let Some(data) = body(bytes) else { return Vec::new() };
+    decompress_to_vec_with_limit(data, limit).unwrap_or_else(|error| error.output)
 }
 
 /// What follows the header.
@@ -61,6 +69,8 @@ mod tests {
     #[test]
     fn a_named_member_is_unpacked() {
         assert_eq!(unpack(NAMED).unwrap(), b"CONFIG_HZ=250\n");
+        assert_eq!(unpack_some(NAMED, 6), b"CONFIG");
+        assert_eq!(unpack_some(b"CONFIG", 6), b"");
     }
 
     #[test]

@@ -1,21 +1,67 @@
 //! What the file of a kernel says of itself before it is booted.
 //!
-//! Source: Documentation/arch/x86/boot.rst (6.12), fields `header` and `kernel_version`.
+//! Sources: Documentation/arch/x86/boot.rst (6.12), fields `header` and `kernel_version`;
+//! `linux_banner` of init/version-timestamp.c (6.12), which every kernel has in its data.
 
-/// The version and build of an x86 `bzImage`, as `uname -r` and `-v` would tell them:
-/// `6.12.9-rt-amd64 (…) #1 SMP PREEMPT_RT …`; `None` for anything else.
+use super::gzip;
+
+/// A banner is shorter; what is longer is something else.
+const BANNER_MAX: usize = 512;
+/// As much of a packed kernel is looked at: an `Image` for arm64 has some 40 MiB.
+const IMAGE_BYTES_MAX: usize = 64 << 20;
+/// What the banner of a kernel begins with.
+const MARK: &[u8] = b"Linux version ";
+
+/// The version and build of a kernel, as `uname -r` and `-v` would tell them:
+/// `6.12.9-rt-amd64 (…) #1 SMP PREEMPT_RT …`. An x86 `bzImage` says them in its header, an
+/// `Image` as arm64 and RISC-V boot it, packed by gzip or not, among its data. `None` for anything
+/// else.
 #[must_use]
-pub fn banner(image: &[u8]) -> Option<&str> {
-    if image.get(0x202..0x206)? != b"HdrS" {
-        return None;
+pub fn banner(image: &[u8]) -> Option<String> {
+    if image.get(0x202..0x206) == Some(b"HdrS") {
+        return of_header(image).map(str::to_owned);
     }
+    if gzip::is_gzip(image) {
+        return of_data(&gzip::unpack_some(image, IMAGE_BYTES_MAX)).map(str::to_owned);
+    }
+    of_data(image).map(str::to_owned)
+}
+
+/// The version that a banner begins with.
+#[must_use]
+pub fn release(banner: &str) -> Option<&str> {
+    banner.split_whitespace().next()
+}
+
+fn of_header(image: &[u8]) -> Option<&str> {
     let [low, high] = *image.get(0x20e..0x210)? else { return None };
     let at = match u16::from_le_bytes([low, high]) {
         0 => return None,
         offset => 0x200 + usize::from(offset),
     };
     let text = image.get(at..)?.split(|byte| *byte == 0).next()?;
-    std::str::from_utf8(text).ok().filter(|text| text.len() < 512)
+    std::str::from_utf8(text).ok().filter(|text| text.len() < BANNER_MAX)
+}
+
+fn of_data(image: &[u8]) -> Option<&str> {
+    let mut rest = image;
+    loop {
+        let at = rest.iter().position(|byte| *byte == MARK[0])?;
+        rest = rest.get(at..)?;
+        let Some(said) = rest.strip_prefix(MARK) else {
+            rest = rest.get(1..)?;
+            continue;
+        };
+        let text = said.split(|byte| matches!(byte, 0 | b'\n')).next()?;
+        let text = text.get(..BANNER_MAX).unwrap_or(text);
+        if let Some(text) = std::str::from_utf8(text).ok().filter(|_| text.len() < BANNER_MAX)
+            // A format has a `%` in this place.
+            && text.starts_with(|first: char| first.is_ascii_digit())
+        {
+            return Some(text);
+        }
+        rest = said;
+    }
 }
 
 /// Whether a banner is that of a PREEMPT_RT kernel (init/version-timestamp.c; patches before 5.3
@@ -43,15 +89,34 @@ mod tests {
         // As Debian's 6.12 have it, at this offset.
         let rt = "6.12.107+deb13-rt-amd64 (debian) #1 SMP PREEMPT_RT Debian 6.12.107-1";
         let other = "6.12.107+deb13-amd64 (debian) #1 SMP PREEMPT_DYNAMIC Debian 6.12.107-1";
-        assert_eq!(banner(&image(rt)), Some(rt));
+        assert_eq!(banner(&image(rt)).as_deref(), Some(rt));
         assert!(is_realtime(rt) && !is_realtime(other));
         assert_eq!(banner(b"\x7fELF"), None);
+    }
+
+    #[test]
+    fn an_image_without_a_header_is_known_by_its_banner_packed_or_not() {
+        let said =
+            "5.15.148-tegra (build@host) (gcc 11) #1 SMP PREEMPT Tue Jan 7 17:14:38 PST 2025";
+        let text = format!("L\0Linux version %s\nLinux Linux version {said}\n\0more");
+        assert_eq!(banner(text.as_bytes()).as_deref(), Some(said));
+        assert_eq!(release(said), Some("5.15.148-tegra"));
+        // One block that is not deflated, and its end is missing.
+        let length = u16::try_from(text.len() + 1).unwrap();
+        let mut packed = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 0];
+        packed.extend(length.to_le_bytes().into_iter().chain((!length).to_le_bytes()));
+        packed.extend(text.bytes());
+        assert_eq!(banner(&packed).as_deref(), Some(said));
+        let long = format!("Linux version 5{}", "x".repeat(600));
+        assert_eq!((banner(b"Linux version 5\xff\n"), banner(long.as_bytes())), (None, None));
     }
 
     proptest! {
         #[test]
         fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..0x300)) {
             let _ = banner(&bytes);
+            let _ = banner(&[b"Linux version ", &bytes[..]].concat());
+            let _ = banner(&[&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3], &bytes[..]].concat());
             let _ = banner(&[&image("")[..0x20e], &bytes].concat());
         }
     }
