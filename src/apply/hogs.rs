@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 const WATCHDOG_CPUS: &str = "/proc/sys/kernel/watchdog_cpumask";
 const RT_RUNTIME: &str = "/proc/sys/kernel/sched_rt_runtime_us";
-const FAIR_SERVER: &str = "/sys/kernel/debug/sched/fair_server/cpu";
+pub(super) const FAIR_SERVER: &str = "/sys/kernel/debug/sched/fair_server/cpu";
 const CPU: &str = "/sys/devices/system/cpu";
 
 /// For how long a look at all tasks is worth something.

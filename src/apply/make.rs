@@ -4,7 +4,7 @@
 
 use super::journal::{Done, Original};
 use super::original;
-use super::{cycle, irqbalance, moves, slice, unbound};
+use super::{cycle, fair_server, irqbalance, moves, slice, unbound};
 use crate::change::{Change, Compare, Outcome, Refusal, RefusalKind, chosen_word};
 use cpushield_linux::{CpuSet, Error, Host, Policy, Result, TaskId};
 use std::collections::BTreeSet;
@@ -70,7 +70,7 @@ pub fn make(host: &Host, change: &Change, was: &Original) -> Result<Made> {
             "it could not be put back, for it cannot be read: {reason}"
         )));
     }
-    answered(match change {
+    let made = answered(match change {
         Change::Write { path, value, compare } => write(host, path, value, *compare),
         Change::MakeDir { path } => make_dir(host, path),
         Change::Affinity { task, cpus, .. } => affinity(host, *task, cpus),
@@ -80,7 +80,14 @@ pub fn make(host: &Host, change: &Change, was: &Original) -> Result<Made> {
         Change::BanFromIrqbalance { cpus } => irqbalance::make(host, cpus),
         Change::Slice { unit, cpus, mems } => slice::make(host, unit, cpus, mems, was),
         Change::CycleCpu { cpu } => cycle::make(host, *cpu),
-    })
+    })?;
+    match &made.outcome {
+        Outcome::Refused { reason } => match fair_server::words(change, reason) {
+            Some(reason) => Ok(Made::refused(reason)),
+            None => Ok(made),
+        },
+        _ => Ok(made),
+    }
 }
 
 /// Whether the kernel took a part of a set that was written: it leaves out CPUs that are offline or
@@ -144,7 +151,7 @@ fn taken_back(
     }
 }
 
-fn is_partition(path: &str) -> bool {
+pub(super) fn is_partition(path: &str) -> bool {
     path.ends_with("/cpuset.cpus.partition")
 }
 

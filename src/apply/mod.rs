@@ -11,6 +11,7 @@ mod besides;
 mod cycle;
 mod document;
 mod executor;
+mod fair_server;
 mod hogs;
 mod irqbalance;
 pub mod journal;

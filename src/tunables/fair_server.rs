@@ -20,14 +20,19 @@ some kernels it brings back the tick of a `nohz_full` CPU. A runtime of 0 switch
 one CPU.
 
 It is done before the CPUs become a partition: the kernel checks the bandwidth of the scheduling
-domain, and a CPU that was taken out of all domains has none to give back (the write fails).
+domain, and a CPU that was taken out of all domains has none to give back (the write fails). Some
+kernels lose count of that bandwidth when domains are rebuilt, as an earlier shield makes them do,
+and then refuse with EBUSY. Then it is done in the partition, which is a `root` one for a moment
+and has a domain of its own, before that becomes `isolated`. Where this cannot be (cgroup v1), a
+reboot helps, or the CPU cycle (`--on settle`).
 
 Cost: on the shield nothing then saves an ordinary task, kworkers of that CPU included, from a
 real-time task that never sleeps; who waits for such a kworker waits for ever. The kernel logs a
 warning about it. `cpushield run` warns before it starts such a task.
 
-Source: kernel/sched/deadline.c (dl_server) and sched_fair_server_write() in
-kernel/sched/debug.c (6.12). The file needs debugfs.";
+Source: kernel/sched/deadline.c (dl_server, dl_server_apply_params()) and
+sched_fair_server_write() in kernel/sched/debug.c (6.12); \"sched/deadline: Restore dl_server
+bandwidth on non-destructive root domain changes\" is the cure. The file needs debugfs.";
 
 impl Tunable for FairServer {
     fn name(&self) -> &'static str {

@@ -6,6 +6,7 @@ mod amend;
 mod asked;
 mod bench;
 mod cycle;
+mod fair_server;
 mod hogs;
 mod journals;
 mod status;
