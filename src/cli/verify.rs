@@ -19,6 +19,7 @@ use crate::verify::{
     self, Evidence, Given, Keep, Leak, Progress, UntilBreach, Verdict, WatchOrder, Watched, Worst,
 };
 use cpushield_linux::companion::Beside;
+use cpushield_linux::orphans::LeftBehind;
 use cpushield_linux::{CpuSet, Host, Store, Task, can_write, process, signal, write_stream};
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
@@ -315,7 +316,32 @@ fn evidence(
     if let Some(how) = ended() {
         ui.status(&format!("the program ended by itself: {how}"));
     }
+    if let Some(program) = program.borrow_mut().as_mut() {
+        left_behind(ui, &program.end());
+    }
     Ok((evidence?, recording.into_inner()))
+}
+
+/// What the program had started and did not end with it.
+fn left_behind(ui: &Ui, left: &LeftBehind) {
+    let named = |tasks: &[(i32, String)]| {
+        let names: Vec<String> =
+            tasks.iter().map(|(pid, comm)| format!("{comm} ({pid})")).collect();
+        names.join(", ")
+    };
+    if !left.ended.is_empty() {
+        ui.status(&format!(
+            "ended too, as the program had left it running: {}",
+            named(&left.ended)
+        ));
+    }
+    if let Some((pid, _)) = left.there.first() {
+        ui.warn(&format!(
+            "what the program left running cannot be ended and stays on the shield: {}; take it \
+             off: cpushield remove {pid}",
+            named(&left.there)
+        ));
+    }
 }
 
 /// What is told while the span goes by.

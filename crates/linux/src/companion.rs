@@ -4,6 +4,7 @@
 //!
 //! Not their job: what the lines or words say.
 
+use crate::orphans::{LeftBehind, Orphans};
 use std::ffi::OsString;
 use std::io::{self, BufRead, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
@@ -102,10 +103,11 @@ impl Drop for Companion {
     }
 }
 
-/// A subcommand that runs beside this one.
+/// A subcommand that runs beside this one, with all that it starts.
 #[derive(Debug)]
 pub struct Beside {
     child: Child,
+    orphans: Orphans,
 }
 
 impl Beside {
@@ -117,13 +119,14 @@ impl Beside {
     /// The program cannot be started.
     pub fn start(words: &[OsString]) -> io::Result<Beside> {
         let errors = io::stderr().as_fd().try_clone_to_owned()?;
+        let orphans = Orphans::adopt()?;
         let child = Command::new("/proc/self/exe")
             .args(words)
             .stdin(Stdio::null())
             .stdout(errors)
             .process_group(0)
             .spawn()?;
-        Ok(Beside { child })
+        Ok(Beside { child, orphans })
     }
 
     /// Its process number.
@@ -134,12 +137,19 @@ impl Beside {
 
     /// How it ended, in words; `None` while it runs.
     pub fn ended(&mut self) -> Option<String> {
+        self.orphans.bury(self.pid());
         self.child.try_wait().ok().flatten().map(|status| status.to_string())
     }
 }
 
-impl Drop for Beside {
-    fn drop(&mut self) {
+impl Beside {
+    /// Ends it, and all that it started and left behind.
+    pub fn end(&mut self) -> LeftBehind {
+        self.end_child();
+        self.orphans.end()
+    }
+
+    fn end_child(&mut self) {
         if self.ended().is_some() {
             return;
         }
@@ -153,6 +163,12 @@ impl Drop for Beside {
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        let _ = self.end();
     }
 }
 

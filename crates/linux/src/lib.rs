@@ -22,6 +22,7 @@ mod kernel_log;
 pub mod kexec;
 pub mod memory;
 pub mod meter;
+pub mod orphans;
 pub mod perf;
 pub mod private;
 pub mod process;
