@@ -2,9 +2,9 @@
 
 use super::Global;
 use super::guard::Guard;
-use super::price;
 use super::shielding::{Origin, shield};
 use super::wish::WishArgs;
+use super::{price, standing};
 use crate::apply::{self, Applied, Fate, Undone};
 use crate::change::{Outcome, When};
 use crate::failure::{Failure, Kind};
@@ -73,10 +73,8 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     let _turn = store.claim(NAME)?;
     signal::catch_stops().map_err(|e| Failure::machine(format!("cannot catch signals: {e}")))?;
     let machine = survey(&host, &tunables::reads());
-    if let Some(active) = apply::active(&host, &store)? {
-        return Err(Failure::machine(format!("CPU {} is shielded already", active.shield.cpus))
-            .hint("`cpushield verify` watches it; `cpushield undo` takes the shield down first"));
-    }
+    let hint = "`cpushield verify` watches it; `cpushield undo` takes the shield down first";
+    standing::refuse(&host, &store, hint)?;
     let wish = args.wish.asked(&host, &machine, When::Runtime)?.wish;
     let (limits, price) = (Limits::default(), args.price.clone());
     let trying = Trying { machine, wish, limits, span: args.span(), price };

@@ -1,10 +1,8 @@
 //! The guard of `try` and of `trial`: a process beside it that outlives `kill -9`. When the one it
 //! guards ends without dismissing it, it undoes what was applied.
 
-use super::{Global, attempt, lab};
-use crate::apply;
+use super::{Global, attempt, lab, standing};
 use crate::failure::Failure;
-use crate::plan::Plan;
 use cpushield_linux::{Error, Verb, process, tracefs};
 use std::process::Child;
 use std::time::Duration;
@@ -59,12 +57,5 @@ pub fn run(global: &Global, args: &Args) -> Result<(), Failure> {
     let _ = crate::latency::recovered(&host, &store);
     tracefs::sweep(&host);
     // Somebody else's shield is none of its business.
-    let host = global.host()?;
-    let names = [attempt::NAME, lab::NAME];
-    let ours = |plan: Plan| names.contains(&plan.shield.name.as_str());
-    let ours = apply::active(&host, &store)?.is_some_and(ours);
-    if ours {
-        apply::undo(&host, &store)?;
-    }
-    Ok(())
+    standing::undo_own(&global.host()?, &store, &[attempt::NAME, lab::NAME])
 }

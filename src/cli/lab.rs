@@ -5,6 +5,7 @@ use super::Global;
 use super::guard::Guard;
 use super::loads::{LoadArgs, LoadCpus};
 use super::shielding::{Origin, shield};
+use super::standing;
 use crate::apply::{self, ApplyError};
 use crate::boot::{self, BootError, line, loaders, plan as boot_plan, status, trial, write};
 use crate::change::Outcome;
@@ -202,11 +203,7 @@ impl Lab for Bench<'_> {
     }
 
     fn clean(&mut self) -> Result<(), Failure> {
-        let ours = |plan: Plan| plan.shield.name == NAME;
-        if apply::active(self.host, &self.store)?.is_some_and(ours) {
-            apply::undo(self.host, &self.store)?;
-        }
-        Ok(())
+        standing::undo_own(self.host, &self.store, &[NAME])
     }
 
     fn arrived(&mut self, words: &[String]) -> Result<Result<(), String>, Failure> {

@@ -29,6 +29,7 @@ pub mod saved;
 mod scene;
 mod settle;
 mod shielding;
+pub mod standing;
 pub mod status;
 pub mod survey;
 pub mod trial;

@@ -3,8 +3,8 @@
 
 use super::attempt::{self, Trying};
 use super::wish::WishArgs;
-use super::{Global, ending};
-use crate::apply;
+use super::{Global, ending, standing};
+use crate::apply::ShieldPresence;
 use crate::boot::trial;
 use crate::change::When;
 use crate::failure::{Failure, Kind};
@@ -53,12 +53,16 @@ pub(super) fn run(ui: &Ui, global: &Global, host: &Host, store: &Store) -> Resul
 
 /// Why a shield on these CPUs does not hold; `None` when it does.
 fn doubt(ui: &Ui, global: &Global, host: &Host, store: &Store, cpus: &CpuSet) -> Option<String> {
-    match apply::active(host, store) {
+    match standing::after_others(host, store) {
         // The shield that is restored at boot is the one that counts.
-        Ok(Some(active)) => {
+        Ok(ShieldPresence::Whole(journal)) => {
+            let active = journal.plan();
             return trial::unproved(cpus, &active.shield.cpus).or_else(|| watched(global));
         }
-        Ok(None) => {}
+        Ok(ShieldPresence::Part(_, unfinished)) => {
+            return Some(format!("no whole shield is there to be watched: {unfinished}"));
+        }
+        Ok(ShieldPresence::Absent) => {}
         Err(error) => return Some(Failure::from(error).message),
     }
     let machine = survey(host, &tunables::reads());

@@ -2,8 +2,7 @@
 
 use super::lab::{Bench, NAME};
 use super::latency::paint;
-use super::{Global, input};
-use crate::apply;
+use super::{Global, input, standing};
 use crate::boot::{self, early};
 use crate::failure::{Failure, Kind};
 use crate::latency::instruments;
@@ -202,10 +201,7 @@ fn free(host: &Host, store: &Store, matrix: &Matrix, reboot: bool) -> Result<(),
     if process::effective_user() != 0 {
         return Err(Failure::machine("only root can shield CPUs").hint("run it as root"));
     }
-    if let Some(active) = apply::active(host, store)? {
-        return Err(Failure::machine(format!("CPU {} is shielded already", active.shield.cpus))
-            .hint("take that shield down first: cpushield undo"));
-    }
+    standing::refuse(host, store, "take that shield down first: cpushield undo")?;
     if !reboot || !matrix.has_boots() {
         return Ok(());
     }
@@ -425,10 +421,15 @@ mod tests {
 
     /// The outlook of a matrix with these first lines on a recorded machine of 4 CPUs.
     fn outlook(head: &str) -> Result<Outlook, String> {
+        outlook_with(head, "")
+    }
+
+    /// The same with further rows.
+    fn outlook_with(head: &str, more: &str) -> Result<Outlook, String> {
         let rows = "[[row]]\nname = \"as it is\"\n[[row]]\nname = \"shield\"\nshield = true\n\
                     [[row]]\nname = \"shield, nohz_full\"\nshield = true\nboot = [\"nohz_full=3\"]\n";
         let column = "[[column]]\nname = \"timer\"\ninstrument = \"timer\"\n";
-        let matrix = Matrix::parse(&format!("{head}\n{rows}{column}"), "m.toml").unwrap();
+        let matrix = Matrix::parse(&format!("{head}\n{rows}{more}{column}"), "m.toml").unwrap();
         let ui = Ui::new(Format::Text, true);
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines/6.12-rt-4/root");
         let state = std::env::temp_dir().join("cpushield-no-trial");
@@ -458,6 +459,16 @@ mod tests {
         assert!(text.contains("not run without --reboot: \"shield, nohz_full\"\n"), "{text}");
         let missing = outlook("cpus = \"99\"").unwrap_err();
         assert_eq!(missing, "CPU 99 is not in this machine; it has 0-3");
+        // Two rows that differ in the file, and make the same shield on this machine, where
+        // irqbalance does not run; with other kernel parameters they are two.
+        let row = |boot: &str| {
+            format!(
+                "[[row]]\nname = \"again\"\nshield = true\ntunables = {{ irqbalance = false }}\n{boot}"
+            )
+        };
+        let twice = outlook_with("", &row("")).unwrap_err();
+        assert_eq!(twice, "rows \"shield\" and \"again\" make the same shield here");
+        assert!(outlook_with("", &row("boot = [\"nohz_full=2\"]\n")).is_ok());
         let all = outlook("cpus = \"0-3\"").unwrap_err();
         assert!(all.starts_with("row \"shield\": all CPUs (0-3) cannot be shielded"), "{all}");
     }

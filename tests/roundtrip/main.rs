@@ -9,6 +9,7 @@ mod cycle;
 mod fair_server;
 mod hogs;
 mod journals;
+mod standing;
 mod status;
 mod trees;
 mod workqueues;

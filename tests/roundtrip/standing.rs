@@ -1,0 +1,67 @@
+//! What makes a shield for a while asks one question: is there anything of a shield already? A part
+//! of one, and somebody at work on it, are answers of their own.
+
+use super::bench::{Bench, same};
+use super::trees::{v2, v2_plan};
+use cpushield::apply::ShieldPresence;
+use cpushield::cli::standing::{after_others, refuse, undo_own};
+use cpushield_linux::Fault;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+fn refused(bench: &Bench) -> Option<String> {
+    refuse(&bench.host(), &bench.store(), "hint").err().map(|failure| failure.message)
+}
+
+#[test]
+fn a_shield_a_part_of_one_and_somebody_at_work_are_refused_each_with_its_reason() {
+    let bench = Bench::of(&v2());
+    assert_eq!(refused(&bench), None);
+    // Somebody is about to make one; no journal is there yet.
+    let lock = bench.scratch.0.join("state/lock");
+    std::fs::create_dir_all(lock.parent().unwrap()).unwrap();
+    let mut other = Command::new("flock")
+        .arg("--no-fork")
+        .arg(&lock)
+        .args(["sleep", "100"])
+        .stdin(Stdio::null())
+        .spawn()
+        .expect("flock of util-linux");
+    while bench.store().holder().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let why = refused(&bench).expect("somebody is at work");
+    assert!(why.contains("under way"), "{why}");
+    other.kill().unwrap();
+    other.wait().unwrap();
+    // A shield that was killed while it was made.
+    let stopped = bench.host().failing(Fault::Stop { at: 9 });
+    bench.apply(&stopped, &v2_plan()).unwrap_err();
+    let why = refused(&bench).expect("a part is there");
+    assert!(why.contains("an apply was interrupted"), "{why}");
+    cpushield::apply::undo(&bench.host(), &bench.store()).unwrap();
+    bench.apply(&bench.host(), &v2_plan()).unwrap();
+    assert_eq!(refused(&bench).as_deref(), Some("CPU 3 is shielded already"));
+}
+
+#[test]
+fn the_guard_undoes_its_own_shield_whole_or_a_part_and_no_other() {
+    let plan = v2_plan();
+    let name = plan.shield.name.clone();
+    for fault in [None, Some(Fault::Stop { at: 9 })] {
+        let bench = Bench::of(&v2());
+        let before = bench.tree();
+        let host = match fault {
+            None => bench.host(),
+            Some(fault) => bench.host().failing(fault),
+        };
+        let _ = bench.apply(&host, &plan);
+        let there = bench.tree();
+        undo_own(&bench.host(), &bench.store(), &["somebody else's"]).unwrap();
+        same(&there, &bench.tree(), "not its own");
+        undo_own(&bench.host(), &bench.store(), &["try", &name]).unwrap();
+        same(&before, &bench.tree(), "its own");
+        let found = after_others(&bench.host(), &bench.store()).unwrap();
+        assert!(matches!(found, ShieldPresence::Absent), "{found:?}");
+    }
+}
