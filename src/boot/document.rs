@@ -69,6 +69,8 @@ pub struct Skipped {
     pub name: String,
     /// Why.
     pub reason: String,
+    /// Whether it is given to who asks for it by name (`--on NAME`).
+    pub on_request: bool,
 }
 
 /// One kernel of the menu.

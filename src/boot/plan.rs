@@ -112,9 +112,7 @@ impl<'a> Kernels<'a> {
 
     fn shown(&self, parameters: &[&Parameter]) -> Vec<Kernel> {
         let unknown = |entry: &Entry| -> Vec<Skipped> {
-            let skipped = |it: &&Parameter| {
-                Some(Skipped { name: it.name.to_owned(), reason: self.unknown(it, entry)? })
-            };
+            let skipped = |it: &&Parameter| Some(skipped(it, self.unknown(it, entry)?, false));
             parameters.iter().filter_map(skipped).collect()
         };
         let kernel = |(index, entry): (usize, &&Entry)| Kernel {
@@ -159,8 +157,9 @@ pub fn plan(
             Some(_) => kernels.unknown_to_all(parameter, &targets),
             None => by_hand::unknown(parameter, machine),
         };
+        let by_all = || by_all().map(|reason| self::skipped(parameter, reason, false));
         match unwanted(parameter, asked, named_cpus).or_else(by_all) {
-            Some(reason) => skipped.push(Skipped { name: parameter.name.to_owned(), reason }),
+            Some(it) => skipped.push(it),
             None => {
                 given.push(*parameter);
                 parameters.push(wanted(parameter, &site, machine, &targets));
@@ -396,18 +395,22 @@ fn rule(
 }
 
 /// Why a parameter is not wanted, if it is not.
-fn unwanted(parameter: &Parameter, asked: &Asked, named_cpus: bool) -> Option<String> {
+fn unwanted(parameter: &Parameter, asked: &Asked, named_cpus: bool) -> Option<Skipped> {
     let name = parameter.name;
+    let no = |reason: &str| Some(skipped(parameter, reason.to_owned(), false));
+    let unasked = |reason: &str| Some(skipped(parameter, format!("{reason} (--on {name})"), true));
     match (asked.wish.tunables.get(name), parameter.offer) {
-        (Some(false), _) => Some("switched off by the wish".to_owned()),
-        (_, Offer::Never(why)) => Some(why.to_owned()),
+        (Some(false), _) => no("switched off by the wish"),
+        (_, Offer::Never(why)) => no(why),
         (Some(true), _) | (None, Offer::Always) => None,
         (None, Offer::ForNamedCpus) if named_cpus => None,
-        (None, Offer::ForNamedCpus) => {
-            Some(format!("only with CPUs of your own choice, --cpus LIST (--on {name})"))
-        }
-        (None, Offer::Asked(why)) => Some(format!("{why} (--on {name})")),
+        (None, Offer::ForNamedCpus) => unasked("only with CPUs of your own choice, --cpus LIST"),
+        (None, Offer::Asked(why)) => unasked(why),
     }
+}
+
+fn skipped(parameter: &Parameter, reason: String, on_request: bool) -> Skipped {
+    Skipped { name: parameter.name.to_owned(), reason, on_request }
 }
 
 fn wanted(parameter: &Parameter, site: &Site, machine: &Machine, targets: &[&Entry]) -> Wanted {

@@ -108,8 +108,7 @@ fn later(loader: Option<&str>, rule: &Rule) -> String {
 
 fn lists(plan: &BootPlan, width: usize) -> String {
     let mut text = String::new();
-    let (asked, other): (Vec<_>, Vec<_>) =
-        plan.skipped.iter().partition(|it| it.reason.ends_with(&format!("(--on {})", it.name)));
+    let (asked, other): (Vec<_>, Vec<_>) = plan.skipped.iter().partition(|it| it.on_request);
     if !other.is_empty() {
         text.push_str("\nNot given\n");
         let rows: Vec<Vec<String>> =
