@@ -69,7 +69,7 @@ pub fn run(ui: &Ui, args: &Args) -> Result<(), Failure> {
             Failure::usage("the name to explain is empty").hint("`cpushield explain` lists all")
         );
     }
-    let page = page_for(&words).ok_or_else(|| unknown(&words))?;
+    let page = namesake(page_for(&words).ok_or_else(|| unknown(&words))?);
     ui.show(&page, || page.text(ui.width()))
 }
 
@@ -85,6 +85,9 @@ fn page_for(words: &str) -> Option<Page> {
         })
         .or_else(|| name.strip_prefix("load-").and_then(kinds::by_name).map(page_of_load))
         .or_else(|| (name == "policy").then(page_of_policy))
+        // By the name that `latency` and `--load` take, where nothing else has it.
+        .or_else(|| instruments::by_name(name).map(page_of_instrument))
+        .or_else(|| kinds::by_name(name).map(page_of_load))
         .or_else(|| {
             Some(match lookup::subject(name)? {
                 Subject::Topic(topic) => page_of_topic(topic),
@@ -95,12 +98,28 @@ fn page_for(words: &str) -> Option<Page> {
         })
 }
 
+/// The page with where an instrument of the same name is told of.
+fn namesake(mut page: Page) -> Page {
+    if let Some(instrument) = instruments::by_name(&page.name) {
+        let other = page_of_instrument(instrument).name;
+        let more = format!("\n\nThe instrument of this name: `cpushield explain {other}`.");
+        page.text.to_mut().push_str(&more);
+    }
+    page
+}
+
 /// Names that shells complete.
 fn static_names() -> Vec<&'static str> {
     let tunables = TUNABLES.iter().map(|tunable| tunable.name());
     let parameters = only_at_boot().map(|parameter| parameter.name);
     let causes = Cause::ALL.iter().map(|cause| cause.name());
-    tunables.chain(parameters).chain(causes).chain(["policy"]).collect()
+    let instruments = INSTRUMENTS.iter().map(|instrument| instrument.name());
+    let loads = KINDS.iter().map(|kind| kind.name());
+    let known = tunables.chain(parameters).chain(causes).chain(["policy"]);
+    let mut names: Vec<&str> = known.chain(instruments).chain(loads).collect();
+    let mut seen = std::collections::BTreeSet::new();
+    names.retain(|name| seen.insert(*name));
+    names
 }
 
 fn pages() -> Vec<Page> {

@@ -24,11 +24,11 @@ pub fn read_document(path: &Path) -> Result<String> {
         return Err(Error::os(Verb::Read, &name, libc::EFBIG));
     }
     String::from_utf8(bytes).map_err(|e| {
-        let line = 1 + e.as_bytes()[..e.utf8_error().valid_up_to()]
-            .iter()
-            .filter(|byte| **byte == b'\n')
-            .count();
-        Error::malformed(&name, line, "UTF-8 text", "other bytes")
+        let at = e.utf8_error().valid_up_to();
+        let (before, rest) = e.as_bytes().split_at(at);
+        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+        let byte = rest.first().copied().unwrap_or_default();
+        Error::malformed(&name, line, "UTF-8 text", &format!("byte {byte:#04x} at offset {at}"))
     })
 }
 
