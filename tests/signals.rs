@@ -1,0 +1,168 @@
+//! Whatever tells a long-running subcommand to end, it ends soon and leaves nothing behind: no
+//! process of its own, no trace that goes on recording. Those that change the machine are in the
+//! guests' scenarios; here are those that any machine can run.
+
+use cpushield_linux::{Host, process, sched};
+use std::io::{Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_cpushield");
+const SIGHUP: i32 = 1;
+const SIGINT: i32 = 2;
+const SIGTERM: i32 = 15;
+
+/// Far more than any of them takes on a crowded machine, and far less than for ever.
+const SOON: Duration = Duration::from_secs(30);
+
+/// What runs for longer than any test, with `CPU` for a CPU's number.
+const LONG: &[&str] = &[
+    "verify --cpus CPU --for 1h --settle 1ms",
+    "verify --cpus CPU --for 1s --settle 1h --json",
+    "verify --cpus CPU --for 1h --settle 1ms --stop-on-breach --max-gap 1h",
+    "latency timer --cpus CPU --other --for 1h",
+    "latency timer --cpus CPU --other --for 1h --settle 1h",
+    "latency timer --cpus CPU --other --thread 1h --for 2h",
+    "latency timer --cpus CPU --other --for 1h --load messages",
+    "latency timer --cpus CPU --other --for 1h --why",
+    "latency spin --cpus CPU --other --for 1h",
+    "watch --json --interval 60s",
+    "watch --interval 60s",
+];
+
+/// A CPU to measure, when there is another.
+fn cpu() -> Option<usize> {
+    let allowed = sched::affinity(0).unwrap();
+    if allowed.len() < 2 {
+        let _ = writeln!(std::io::stderr(), "NOT RUN: one CPU is too few to measure one of them");
+        return None;
+    }
+    allowed.last()
+}
+
+fn line(words: &str, cpu: usize) -> String {
+    format!("{} --state /nonexistent/cpushield", words.replace("CPU", &cpu.to_string()))
+}
+
+fn start(words: &str, cpu: usize) -> Child {
+    let mut command = Command::new(PROGRAM);
+    command.args(line(words, cpu).split_whitespace()).stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// A process and its descendants, each with when it started.
+fn family(pid: i32) -> Vec<(i32, Option<u64>)> {
+    let host = Host::live();
+    let tasks = host.tasks().unwrap();
+    let mut found = vec![pid];
+    let mut next = 0;
+    while let Some(parent) = found.get(next).copied() {
+        let born = tasks.iter().filter(|task| task.parent == parent && task.pid == task.id.tid);
+        found.extend(born.map(|task| task.pid));
+        next += 1;
+    }
+    found.into_iter().map(|pid| (pid, host.started(pid))).collect()
+}
+
+fn runs((pid, started): &(i32, Option<u64>)) -> bool {
+    let now = Host::live().task(*pid, *pid).ok().filter(|task| !task.has_ended());
+    now.is_some_and(|task| Some(task.id.started) == *started)
+}
+
+/// All of a family end soon, and no trace of theirs is left; they are not left behind in any case.
+#[track_caller]
+fn all_end(family: &[(i32, Option<u64>)], what: &str) {
+    let began = Instant::now();
+    while family.iter().any(runs) && began.elapsed() < SOON {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let left: Vec<i32> = family.iter().filter(|it| runs(it)).map(|(pid, _)| *pid).collect();
+    for pid in &left {
+        let _ = process::kill(*pid, 9);
+    }
+    assert!(left.is_empty(), "{what}: {left:?} of {family:?} go on");
+    for dir in ["/sys/kernel/tracing/instances", "/sys/kernel/debug/tracing/instances"] {
+        for name in Host::live().list(dir).unwrap_or_default() {
+            let own = |(pid, _): &(i32, Option<u64>)| name.ends_with(&format!("-{pid}"));
+            assert!(!name.starts_with("cpushield") || !family.iter().any(own), "{what}: {name}");
+        }
+    }
+}
+
+#[test]
+fn a_signal_ends_each_of_them_soon_and_nothing_of_it_goes_on() {
+    let Some(cpu) = cpu() else { return };
+    for words in LONG {
+        for (signal, after_ms) in [(SIGTERM, 1500), (SIGHUP, 300), (SIGINT, 30)] {
+            let what = format!("{words}: signal {signal} after {after_ms} ms");
+            let mut child = start(words, cpu);
+            let pid = i32::try_from(child.id()).unwrap();
+            std::thread::sleep(Duration::from_millis(after_ms));
+            let family = family(pid);
+            if let Some(status) = child.try_wait().unwrap() {
+                let mut said = String::new();
+                child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+                let _ = writeln!(std::io::stderr(), "NOT RUN: {words}: {status}: {said}");
+                break;
+            }
+            process::kill(pid, signal).unwrap();
+            all_end(&family, &what);
+            let status = child.wait().unwrap();
+            let mut said = String::new();
+            child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+            assert!(!said.contains("panicked"), "{what}: {status}: {said}");
+        }
+    }
+}
+
+#[test]
+fn without_a_reader_each_comes_to_its_end() {
+    let Some(cpu) = cpu() else { return };
+    for words in [
+        "verify --cpus CPU --for 300ms --settle 1ms",
+        "verify --cpus CPU --for 300ms --settle 1ms --json",
+        "latency timer --cpus CPU --other --for 300ms",
+        "watch --json --interval 100ms",
+        "watch --interval 100ms",
+        "report --title x",
+    ] {
+        let mut child = start(words, cpu);
+        let family = family(i32::try_from(child.id()).unwrap());
+        drop((child.stdout.take(), child.stderr.take()));
+        all_end(&family, words);
+        // 101 is a panic; a signal gives no code.
+        assert!(child.wait().unwrap().code().is_some_and(|code| code < 4), "{words}");
+    }
+}
+
+#[test]
+fn with_a_terminal_that_goes_away_each_of_them_ends() {
+    let Some(cpu) = cpu() else { return };
+    if Command::new("script").arg("--version").output().is_err() {
+        let _ = writeln!(std::io::stderr(), "NOT RUN: no script(1) to make a terminal");
+        return;
+    }
+    // Who has SIGHUP ignored, as nohup(1) does, wants them to go on; they end all the same.
+    let ignoring = [
+        "verify --cpus CPU --for 2s --settle 1ms",
+        "latency timer --cpus CPU --other --for 2s",
+        "watch --interval 100ms",
+    ];
+    let cases = LONG.iter().map(|words| ("", *words));
+    for (before, words) in cases.chain(ignoring.map(|words| ("trap \"\" HUP; ", words))) {
+        let shell = format!("{before}exec {PROGRAM} {}", line(words, cpu));
+        let mut script = Command::new("script")
+            .args(["-qec", &shell, "/dev/null"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(1200));
+        let family = family(i32::try_from(script.id()).unwrap());
+        // The master side closes with its only owner.
+        script.kill().unwrap();
+        script.wait().unwrap();
+        all_end(&family, &format!("{before}{words}"));
+    }
+}
