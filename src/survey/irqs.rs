@@ -115,7 +115,10 @@ fn movable(r: &Reader, dir: &str, actions: &str) -> Movable {
     let path = format!("{dir}/smp_affinity");
     let answer = if r.host.is_live() {
         match r.host.read_line(&path) {
-            Ok(mask) => r.host.write(&path, &mask),
+            Ok(mask) => {
+                r.keep(&path, &mask);
+                r.host.write(&path, &mask)
+            }
             Err(error) => return Movable::Unknown(error.reason()),
         }
     } else {

@@ -49,16 +49,21 @@ impl<'a> Reader<'a> {
         self.note(&error.path, error.reason());
     }
 
-    /// A one-line file.
+    /// A one-line file; one that is kept is not read again.
     pub(super) fn line(&self, path: &str) -> Option<String> {
-        self.given(self.host.read_line(path))
+        self.kept(path).or_else(|| self.given(self.host.read_line(path)))
     }
 
     /// A one-line file that will be asked for again; see [`Reader::kept`].
     pub(super) fn kept_line(&self, path: &str) -> Option<String> {
         let line = self.line(path)?;
-        self.kept.borrow_mut().insert(path.to_owned(), line.clone());
+        self.keep(path, &line);
         Some(line)
+    }
+
+    /// What a file said, where it will be asked for again.
+    pub(super) fn keep(&self, path: &str, line: &str) {
+        self.kept.borrow_mut().insert(path.to_owned(), line.to_owned());
     }
 
     /// What [`Reader::kept_line`] read from this file.

@@ -77,15 +77,16 @@ fn cpus(
             r.note(&dir, why);
         }
         let siblings = core.cpus.filter(|siblings| siblings.contains(cpu));
+        let siblings = siblings.unwrap_or_else(|| CpuSet::one(cpu));
         let package = packages.of(cpu, None);
-        let (capacity, max_khz) = strengths.of(cpu);
+        let (capacity, max_khz) = strengths.of(cpu, &siblings);
         let kind = pmus.map(|(strong, _)| strong.contains(cpu));
         let model = (own.map(|own| (&own.name, own.part)), kind, capacity, max_khz);
         Cpu {
             cpu,
             package: package.id,
             core: core.id,
-            siblings: siblings.unwrap_or_else(|| CpuSet::one(cpu)),
+            siblings,
             package_cpus: package.cpus.unwrap_or_default(),
             caches: caches.read(cpu, model),
             node: all.nodes.iter().find(|node| node.cpus.contains(cpu)).map(|node| node.node),
@@ -160,23 +161,34 @@ impl<'a> Shared<'a> {
 
 /// How strong CPUs are: `cpu_capacity`, which a kernel has for all CPUs or for none
 /// (`register_cpu_capacity_sysctl()` in drivers/base/arch_topology.c, 6.12), else the highest
-/// frequency.
+/// frequency. Both are a core's, so that one of its threads is asked.
 struct Strengths<'a> {
     r: &'a Reader<'a>,
     has_capacity: Option<bool>,
     /// Another source says which CPUs are strong.
     known: bool,
+    /// What was read, by each thread of the core.
+    of_core: BTreeMap<usize, (Option<u32>, Option<u64>)>,
 }
 
 impl<'a> Strengths<'a> {
     fn new(r: &'a Reader<'a>, known: bool) -> Strengths<'a> {
-        Strengths { r, has_capacity: None, known }
+        Strengths { r, has_capacity: None, known, of_core: BTreeMap::new() }
     }
 
-    fn of(&mut self, cpu: usize) -> (Option<u32>, Option<u64>) {
+    fn of(&mut self, cpu: usize, siblings: &CpuSet) -> (Option<u32>, Option<u64>) {
         if self.known {
             return (None, None);
         }
+        if let Some(strength) = self.of_core.get(&cpu) {
+            return *strength;
+        }
+        let strength = self.read(cpu);
+        self.of_core.extend(siblings.iter().map(|sibling| (sibling, strength)));
+        strength
+    }
+
+    fn read(&mut self, cpu: usize) -> (Option<u32>, Option<u64>) {
         let dir = format!("{CPU}/cpu{cpu}");
         if self.has_capacity != Some(false) {
             let capacity = self.r.number(&format!("{dir}/cpu_capacity"));
