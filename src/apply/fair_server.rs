@@ -13,13 +13,18 @@ use super::executor::Run;
 use super::hogs::FAIR_SERVER;
 use super::journal;
 use super::make::{self, is_partition};
-use crate::change::{Change, Outcome};
+use crate::change::{Change, Outcome, RefusalKind};
 use cpushield_linux::Result;
 
+/// Whether the kernel refused to switch a fair server off because it has miscounted.
+fn is_miscounted(change: &Change, kind: RefusalKind) -> bool {
+    kind == RefusalKind::Busy
+        && matches!(change, Change::Write { path, .. } if path.starts_with(FAIR_SERVER))
+}
+
 /// What a refusal means; `None` where it is another one.
-pub(super) fn words(change: &Change, reason: &str) -> Option<String> {
-    let of_server = matches!(change, Change::Write { path, .. } if path.starts_with(FAIR_SERVER));
-    (of_server && reason.starts_with("EBUSY")).then(|| {
+pub(super) fn words(change: &Change, kind: RefusalKind, reason: &str) -> Option<String> {
+    is_miscounted(change, kind).then(|| {
         format!(
             "{reason}: when scheduling domains were rebuilt, this kernel forgot that this CPU's \
              server has a share of them, and now cannot take the share back; after a reboot it can, \
@@ -63,7 +68,7 @@ impl Run<'_> {
         let step = self.steps.get(at);
         let change = step.and_then(|it| self.plan.steps.get(it.done.step)).map(|it| &it.change);
         match (change, step.map(|it| &it.done.outcome)) {
-            (Some(change), Some(Outcome::Refused { reason })) => words(change, reason).is_some(),
+            (Some(change), Some(Outcome::Refused { kind, .. })) => is_miscounted(change, *kind),
             _ => false,
         }
     }

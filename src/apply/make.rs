@@ -82,8 +82,8 @@ pub fn make(host: &Host, change: &Change, was: &Original) -> Result<Made> {
         Change::CycleCpu { cpu } => cycle::make(host, *cpu),
     })?;
     match &made.outcome {
-        Outcome::Refused { reason } => match fair_server::words(change, reason) {
-            Some(reason) => Ok(Made::refused(reason)),
+        Outcome::Refused { kind, reason } => match fair_server::words(change, *kind, reason) {
+            Some(reason) => Ok(Made::refused_by(Refusal { kind: *kind, reason })),
             None => Ok(made),
         },
         _ => Ok(made),

@@ -66,7 +66,7 @@ fn where_it_stays_busy_the_reason_is_told_and_a_kill_at_any_write_loses_nothing(
     let (before, host) = (bench.tree(), bench.host());
     let applied = bench.apply(&host, &plan).unwrap();
     match outcomes(&applied)[..] {
-        [Outcome::Refused { reason }] => {
+        [Outcome::Refused { reason, .. }] => {
             assert!(reason.contains("when scheduling domains were rebuilt"), "{reason}");
         }
         ref others => panic!("{others:?}"),
