@@ -9,8 +9,7 @@ use crate::report::table::many;
 use crate::report::undone_text;
 use crate::run;
 use crate::ui::Ui;
-use cpushield_linux::sched;
-use cpushield_linux::tracefs;
+use cpushield_linux::{sched, signal, tracefs};
 
 /// Take the shield down and put everything back
 ///
@@ -36,6 +35,9 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     }
     let host = global.host()?;
     let store = global.store();
+    // It ends by itself soon, and half a shield helps nobody: neither a key nor a connection that
+    // is lost stops it on its way.
+    signal::catch_stops().map_err(|e| Failure::machine(format!("cannot catch signals: {e}")))?;
     let _hurry = sched::hurry();
     let tracer = latency::recovered(&host, &store);
     let swept = tracefs::sweep(&host);

@@ -11,6 +11,7 @@ mod hogs;
 mod journals;
 mod standing;
 mod status;
+mod stopped;
 mod trees;
 mod workqueues;
 

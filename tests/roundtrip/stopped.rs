@@ -1,0 +1,55 @@
+//! Undo as a process that is told to end at any moment: it has not begun, or it comes to its end.
+
+use super::bench::{Bench, same};
+use super::planned;
+use cpushield_linux::process;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const SIGHUP: i32 = 1;
+const SIGTERM: i32 = 15;
+
+#[test]
+fn an_undo_that_is_told_to_end_leaves_no_half_of_a_shield() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines/6.12-rt-4/root");
+    let (mut none, mut long) = (0, Duration::ZERO);
+    // The first one is left alone, and tells how long it takes here; most of the others are stopped
+    // within that time.
+    for n in 0..=24_u32 {
+        let bench = Bench::of_recording(&root);
+        let (before, plan) = (bench.tree(), planned(&bench.host(), None));
+        bench.apply(&bench.host(), &plan).unwrap();
+        let applied = bench.tree();
+        let began = Instant::now();
+        let mut undo = Command::new(env!("CARGO_BIN_EXE_cpushield"))
+            .arg("undo")
+            .arg("--root")
+            .arg(bench.scratch.0.join("root"))
+            .arg("--state")
+            .arg(bench.scratch.0.join("state"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let after = long * n / 18;
+        if n > 0 {
+            std::thread::sleep(after);
+            let signal = if n % 2 == 0 { SIGTERM } else { SIGHUP };
+            let _ = process::kill(i32::try_from(undo.id()).unwrap(), signal);
+        }
+        let when = format!("stopped after {after:?} of {long:?}");
+        match undo.wait().unwrap().code() {
+            Some(0) => {
+                same(&before, &bench.tree(), &when);
+                none += 1;
+            }
+            Some(code) => panic!("{when}: exit code {code}"),
+            None => same(&applied, &bench.tree(), &when),
+        }
+        if n == 0 {
+            long = began.elapsed();
+        }
+    }
+    assert!(none > 1, "none came to its end");
+}
