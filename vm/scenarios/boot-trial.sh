@@ -1,6 +1,6 @@
-# guest: 6.12-rt grub reset-after=60 timeout=600
+# guest: 6.12-rt grub reset-after=60 timeout=900
 # A trial boot with a real GRUB: one that holds becomes permanent, one that hangs is ended by a reset and
-# comes back on the old entry by itself.
+# comes back on the old entry by itself, as does one that crashes.
 . /host/lib.sh
 n=$(boot_number)
 cfg=/boot/grub/grub.cfg
@@ -40,6 +40,28 @@ case $n in
     is "which says that it did not hold" 1 sh -c 'cpushield status --boot | grep -c "^Last trial: taken back"'
     cpushield status --boot
     is "every file is as it was before, to the byte" "" unchanged
+    status "a third trial" 0 cpushield apply --boot --trial
+    boot_again
+    ;;
+5)
+    is "the third trial booted" 1-3 cat /sys/devices/system/cpu/nohz_full
+    is "status says that it is not concluded" 1 sh -c 'cpushield status --boot | grep -c "not concluded yet"'
+    echo "$failed" >/host/failed
+    sync
+    # Before anything is concluded. The kernel waits as long as panic= says and starts the machine again.
+    echo c >/proc/sysrq-trigger
+    ;;
+6)
+    is "after the crash the old entry booted" "" grep -o nohz_full /proc/cmdline
+    fell_back() { cpushield status --boot | tr '\n' ' ' | grep -c "$1"; }
+    is "status says that the boot did not end well" 1 fell_back 'Trial failed: cpushield-[^ ]* was booted and the boot did not end well'
+    is "and that the machine fell back, and since when" 1 fell_back 'The machine fell back: another entry runs since 20'
+    is "and what to do" 1 fell_back 'to put every boot file back: cpushield undo --boot'
+    is "nothing tells to boot the entry of the trial" 0 fell_back 'boot its entry'
+    cpushield status --boot
+    status "undo --boot" 0 cpushield undo --boot
+    is "every file is as it was, to the byte" "" unchanged
+    is "no trial is left" 0 fell_back 'Trial failed'
     ;;
 esac
 finish
