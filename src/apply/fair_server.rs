@@ -27,8 +27,8 @@ pub(super) fn words(change: &Change, kind: RefusalKind, reason: &str) -> Option<
     is_miscounted(change, kind).then(|| {
         format!(
             "{reason}: when scheduling domains were rebuilt, this kernel forgot that this CPU's \
-             server has a share of them, and now cannot take the share back; after a reboot it can, \
-             or after the CPU was offline (--on settle)"
+             server has a share of them, and now cannot take the share back; after a reboot it \
+             can, or after the CPU was offline (--on settle)"
         )
     })
 }

@@ -2,8 +2,8 @@
 //! and a line `append`, in front of which the words go; a trial, or entries that are to leave the
 //! default alone, get labels of their own at the end.
 //!
-//! Where every kernel has one name (`LINUX /boot/Image` of NVIDIA's Jetson), its own bytes say which
-//! it is; where they do not, the steps for a person do.
+//! Where every kernel has one name (`LINUX /boot/Image` of NVIDIA's Jetson), its own bytes say
+//! which it is; where they do not, the steps for a person do.
 //!
 //! EXTLINUX boots a label once (`extlinux --once`, kept in `ldlinux.sys` beside the file). U-Boot
 //! does not: it takes `default` each time and writes nothing back (boot/pxe_utils.c, v2025.01).
