@@ -365,7 +365,7 @@ fn verify_writes_files_that_agree_with_its_evidence() {
     }
     let (dat, picture) = (scratch("verify.dat"), scratch("verify.pftrace"));
     let output = Command::new(env!("CARGO_BIN_EXE_cpushield"))
-        .args(["verify", "--for", "500ms", "--settle", "100ms", "--json", "--cpus"])
+        .args(["verify", "--for", "500ms", "--warmup", "100ms", "--json", "--cpus"])
         .arg(allowed.last().unwrap().to_string())
         .args(["--state", "/nonexistent/cpushield", "--trace-dat"])
         .arg(&dat)

@@ -305,7 +305,7 @@ fn loads_that_make_no_sense_are_told_at_once() {
         (&["--load", "interrupts", "--load-cpus", &other], 3, "it needs two CPUs"),
         (&["--load", "fork", "--load-cpus", &measured], 0, ""),
     ] {
-        let words = [words, &["--for", "200ms", "--settle", "50ms"]].concat();
+        let words = [words, &["--for", "200ms", "--warmup", "50ms"]].concat();
         let output = command(cpu, &dir, &words).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{words:?} {said}");

@@ -48,7 +48,7 @@ const MATRIX: &str = r#"
 repeats = 1
 cpus = "CPU"
 time = "300ms"
-settle = "50ms"
+warmup = "50ms"
 [[row]]
 name = "as it is"
 [[column]]
@@ -82,7 +82,7 @@ fn trials_and_reports_of_all_of_them_have_the_form_that_is_described_and_others_
     }
     let mut trial: Value = serde_json::from_slice(&trial.stdout).unwrap();
     assert_eq!(trial["cells"].as_array().map(Vec::len), Some(1), "{trial}");
-    let span = ["--cpus", &cpu, "--for", "300ms", "--settle", "100ms"];
+    let span = ["--cpus", &cpu, "--for", "300ms", "--warmup", "100ms"];
     let verdict = printed(&[&["verify"], &span[..]].concat());
     let latency = printed(&[&["latency", "timer", "--other"], &span[..]].concat());
     for (name, document) in
@@ -134,7 +134,7 @@ fn verdicts_frames_and_latencies_have_the_form_that_is_described_and_others_do_n
         return not_run("one CPU is too few to watch one from another");
     }
     let cpu = allowed.last().unwrap().to_string();
-    let span = ["verify", "--cpus", &cpu, "--for", "300ms", "--settle", "100ms"];
+    let span = ["verify", "--cpus", &cpu, "--for", "300ms", "--warmup", "100ms"];
     let limits = [&span[..], &["--max-entries", "0", "--max-gap", "5us", "--syscalls"]].concat();
     let busy = [&span[..], &["--busy"]].concat();
     let mut documents = vec![printed(&limits), printed(&busy)];

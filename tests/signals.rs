@@ -17,11 +17,11 @@ const SOON: Duration = Duration::from_secs(30);
 
 /// What runs for longer than any test, with `CPU` for a CPU's number.
 const LONG: &[&str] = &[
-    "verify --cpus CPU --for 1h --settle 1ms",
-    "verify --cpus CPU --for 1s --settle 1h --json",
-    "verify --cpus CPU --for 1h --settle 1ms --stop-on-breach --max-gap 1h",
+    "verify --cpus CPU --for 1h --warmup 1ms",
+    "verify --cpus CPU --for 1s --warmup 1h --json",
+    "verify --cpus CPU --for 1h --warmup 1ms --stop-on-breach --max-gap 1h",
     "latency timer --cpus CPU --other --for 1h",
-    "latency timer --cpus CPU --other --for 1h --settle 1h",
+    "latency timer --cpus CPU --other --for 1h --warmup 1h",
     "latency timer --cpus CPU --other --thread 1h --for 2h",
     "latency timer --cpus CPU --other --for 1h --load messages",
     "latency timer --cpus CPU --other --for 1h --why",
@@ -119,8 +119,8 @@ fn a_signal_ends_each_of_them_soon_and_nothing_of_it_goes_on() {
 fn without_a_reader_each_comes_to_its_end() {
     let Some(cpu) = cpu() else { return };
     for words in [
-        "verify --cpus CPU --for 300ms --settle 1ms",
-        "verify --cpus CPU --for 300ms --settle 1ms --json",
+        "verify --cpus CPU --for 300ms --warmup 1ms",
+        "verify --cpus CPU --for 300ms --warmup 1ms --json",
         "latency timer --cpus CPU --other --for 300ms",
         "watch --json --interval 100ms",
         "watch --interval 100ms",
@@ -144,7 +144,7 @@ fn with_a_terminal_that_goes_away_each_of_them_ends() {
     }
     // Who has SIGHUP ignored, as nohup(1) does, wants them to go on; they end all the same.
     let ignoring = [
-        "verify --cpus CPU --for 2s --settle 1ms",
+        "verify --cpus CPU --for 2s --warmup 1ms",
         "latency timer --cpus CPU --other --for 2s",
         "watch --interval 100ms",
     ];

@@ -163,7 +163,7 @@ fn latency() -> Latency {
         instrument: "timer".to_owned(),
         asked_ns: 1,
         span_ns: 1,
-        settle_ns: 0,
+        warmup_ns: 0,
         stopped: false,
         unfinished: false,
         began_s: 1,

@@ -83,7 +83,7 @@ fn what_was_seen_is_told_with_its_proof_and_the_exit_code_follows() {
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let Some(cpu) = cpu() else { return };
     let list = cpu.to_string();
-    let args = ["--cpus", &list, "--for", "500ms", "--settle", "200ms", "--json"];
+    let args = ["--cpus", &list, "--for", "500ms", "--warmup", "200ms", "--json"];
     let output = verify(&args).output().unwrap();
     let Shown { evidence, verdict } = shown(&output);
     assert_eq!(output.status.code(), Some(i32::from(!verdict.holds())));
@@ -119,7 +119,7 @@ fn limits_decide_the_exit_code() {
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let Some(cpu) = cpu() else { return };
     let list = cpu.to_string();
-    let args = ["--cpus", &list, "--for", "200ms", "--settle", "1ms", "--json"];
+    let args = ["--cpus", &list, "--for", "200ms", "--warmup", "1ms", "--json"];
     let mut words = args.to_vec();
     words.extend(["--max-entries", "1000000000", "--max-gap", "1h"]);
     let output = verify(&words).output().unwrap();
@@ -138,7 +138,7 @@ fn the_first_breach_of_a_limit_ends_it_when_that_is_asked_for() {
     let Some(cpu) = cpu() else { return };
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let cpu = cpu.to_string();
-    let words = ["--cpus", &cpu, "--for", "60s", "--settle", "200ms", "--stop-on-breach"];
+    let words = ["--cpus", &cpu, "--for", "60s", "--warmup", "200ms", "--stop-on-breach"];
     let output = verify(&words).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "no limit, no breach");
     let limits = ["--max-entries", "0", "--max-gap", "1us", "--json"];
@@ -155,7 +155,7 @@ fn interrupted_it_tells_what_it_saw_and_none_of_it_ran_on_the_watched_cpu() {
     let Some(cpu) = cpu() else { return };
     let host = Host::live();
     let list = cpu.to_string();
-    let args = ["--cpus", &list, "--for", "60s", "--settle", "1ms", "--json"];
+    let args = ["--cpus", &list, "--for", "60s", "--warmup", "1ms", "--json"];
     let mut child = verify(&args).spawn().unwrap();
     let pid = i32::try_from(child.id()).unwrap();
     wait_until("the sampler starts", || spinner(&host, &family(&host, pid), cpu).is_some());

@@ -28,7 +28,7 @@ pub(super) fn words(change: &Change, kind: RefusalKind, reason: &str) -> Option<
         format!(
             "{reason}: when scheduling domains were rebuilt, this kernel forgot that this CPU's \
              server has a share of them, and now cannot take the share back; after a reboot it \
-             can, or after the CPU was offline (--on settle)"
+             can, or after the CPU was offline (--on cpu-hotplug-cycle)"
         )
     })
 }

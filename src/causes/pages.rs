@@ -101,7 +101,7 @@ Timers of the timer wheel (kernel/time/timer.c): network retransmission, delayed
 polling. Those armed on the shield before it was one stay there: a timer that re-arms itself
 comes back for ever. Since 6.9 a global timer is expired by another CPU, but armed again on its
 old base, which kicks a `nohz_full` CPU each time. Taking the CPU offline and online once moves
-them all away (`settle`).
+them all away (`cpu-hotplug-cycle`).
 
 Source: __mod_timer(), trigger_dyntick_cpu() and timers_dead_cpu() in kernel/time/timer.c,
 kernel/time/timer_migration.c (6.12).";

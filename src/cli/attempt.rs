@@ -51,7 +51,7 @@ pub(super) const NAME: &str = "try";
 /// machine. It ends by itself then, whatever became of this process.
 const LOAD_SPARE: u64 = 60;
 /// How long the workload runs before anything counts.
-const SETTLE: Duration = Duration::from_secs(1);
+const WARMUP: Duration = Duration::from_secs(1);
 /// How long may be watched: shorter shows nothing, longer is what `verify` is for.
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_mins(10);
@@ -257,7 +257,7 @@ fn look(
         &WatchOrder {
             cpus: stage.plan.shield.cpus.clone(),
             span: stage.trying.span,
-            settle: SETTLE,
+            warmup: WARMUP,
             threshold_ns: THRESHOLD_NS,
             syscalls: false,
             cgroup,

@@ -153,7 +153,7 @@ impl Bench<'_> {
                 cpus: self.cpus.clone(),
                 beats: beats(column),
                 span: Duration::from_nanos(self.matrix.span_ns),
-                settle: Duration::from_nanos(self.matrix.settle_ns),
+                warmup: Duration::from_nanos(self.matrix.warmup_ns),
                 over_ns: column.over_ns.clone(),
                 max_ns: None,
                 cgroup: group,

@@ -49,8 +49,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     resume: Option<PathBuf>,
     /// How long the threads run before anything counts [default: 200ms; 1s with a load]
-    #[arg(long, value_name = "TIME", value_parser = settle)]
-    settle: Option<Duration>,
+    #[arg(long, value_name = "TIME", value_parser = warmup)]
+    warmup: Option<Duration>,
     /// A thread of this period on each CPU; given more than once, that many threads [default: 1ms]
     #[arg(long, value_name = "TIME", value_parser = period)]
     thread: Vec<u64>,
@@ -90,10 +90,10 @@ pub struct Args {
 
 /// The period of a thread, unless another is given.
 const PERIOD_NS: u64 = 1_000_000;
-/// How long threads settle, unless it is said.
-const SETTLE: Duration = Duration::from_millis(200);
+/// How long threads warmup, unless it is said.
+const WARMUP: Duration = Duration::from_millis(200);
 /// The same with a load, which has to fill its buffers first.
-const SETTLE_LOADED: Duration = Duration::from_secs(1);
+const WARMUP_LOADED: Duration = Duration::from_secs(1);
 /// The priority of the first thread, unless another is given.
 const PRIORITY: u32 = 80;
 
@@ -163,7 +163,7 @@ fn measured(
         cpus: site.scene.cpus.clone(),
         beats,
         span: kept::span(kept, args.time)?,
-        settle: args.settle.unwrap_or(if args.load.any() { SETTLE_LOADED } else { SETTLE }),
+        warmup: args.warmup.unwrap_or(if args.load.any() { WARMUP_LOADED } else { WARMUP }),
         over_ns: args.over.clone(),
         max_ns: args.max,
         cgroup: site.cgroup.clone(),
@@ -350,7 +350,7 @@ fn instrument() -> impl TypedValueParser<Value = String> {
 }
 
 /// A time with its unit.
-fn settle(text: &str) -> Result<Duration, String> {
+fn warmup(text: &str) -> Result<Duration, String> {
     parse_span(text).map(Duration::from_nanos)
 }
 

@@ -419,7 +419,7 @@ mod tests {
     fn latency() -> Value {
         json!({
             "schema": latency::SCHEMA, "instrument": "timer", "asked_ns": 1, "span_ns": 1,
-            "settle_ns": 0, "stopped": false, "began_s": 0, "began_ns": 0, "series": [],
+            "warmup_ns": 0, "stopped": false, "began_s": 0, "began_ns": 0, "series": [],
             "gates": [], "isolation": Isolation::default(), "setting": Setting::default(),
             "doubts": [], "notes": [],
         })
@@ -428,7 +428,7 @@ mod tests {
     fn trial() -> Value {
         json!({
             "schema": trial::SCHEMA, "name": "a", "version": "0", "state": "finished", "began_s": 0,
-            "ended_s": 1, "cpus": "3", "span_ns": 1, "settle_ns": 1, "repeats": 1, "boots": 1,
+            "ended_s": 1, "cpus": "3", "span_ns": 1, "warmup_ns": 1, "repeats": 1, "boots": 1,
             "scene": trial::Scene::default(), "rows": [], "columns": [], "cells": [], "best": [],
             "effects": [], "notes": [],
         })

@@ -45,8 +45,8 @@ pub struct Args {
     #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = span)]
     time: Duration,
     /// How long the workload runs before anything counts; 0s for a program that ends soon
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = settle)]
-    settle: Duration,
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = warmup)]
+    warmup: Duration,
     /// Limit: at most N entries into the kernel on each CPU
     #[arg(long, value_name = "N", value_parser = input::amount)]
     max_entries: Option<u64>,
@@ -286,7 +286,7 @@ fn evidence(
         &WatchOrder {
             cpus: scene.cpus.clone(),
             span: args.time,
-            settle: args.settle,
+            warmup: args.warmup,
             threshold_ns,
             syscalls: args.syscalls,
             cgroup: args.cgroup.clone().or_else(|| scene.group()),
@@ -453,7 +453,7 @@ fn nanos(time: Duration) -> u64 {
 }
 
 /// A time with its unit.
-fn settle(text: &str) -> Result<Duration, String> {
+fn warmup(text: &str) -> Result<Duration, String> {
     parse_span(text).map(Duration::from_nanos)
 }
 

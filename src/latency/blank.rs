@@ -17,7 +17,7 @@ pub(super) fn blank(order: &Order<'_>, machine: Machine, migration: Option<bool>
         instrument: order.instrument.name().to_owned(),
         asked_ns: nanos(order.span),
         span_ns: 0,
-        settle_ns: nanos(order.settle),
+        warmup_ns: nanos(order.warmup),
         stopped: false,
         unfinished: false,
         began_s: 0,

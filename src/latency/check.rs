@@ -115,7 +115,7 @@ mod tests {
             cpus: cpus.parse().unwrap(),
             beats: vec![Beat { period_ns, policy }],
             span: Duration::from_secs(1),
-            settle: Duration::ZERO,
+            warmup: Duration::ZERO,
             over_ns: Vec::new(),
             max_ns: None,
             cgroup: None,

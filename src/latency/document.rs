@@ -26,7 +26,7 @@ pub struct Latency {
     /// How long was measured, in nanoseconds.
     pub span_ns: u64,
     /// How long the threads ran before anything counted.
-    pub settle_ns: u64,
+    pub warmup_ns: u64,
     /// It was stopped before its time; what it saw until then is here.
     pub stopped: bool,
     /// It goes on, or whatever measured was ended by force; what it saw until then is here, and

@@ -61,7 +61,7 @@ pub fn measure(host: &Host, order: &Order<'_>) -> Result<Latency, LatencyError> 
     run.blank.began_s =
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let begin_ns = monotonic_ns().saturating_add(LEAD_NS);
-    let from_ns = begin_ns.saturating_add(nanos(order.settle));
+    let from_ns = begin_ns.saturating_add(nanos(order.warmup));
     let until_ns = from_ns.saturating_add(nanos(order.span)).saturating_add(OVERTIME_NS);
     run.blank.began_ns = from_ns;
     feed.go(Times { begin_ns, from_ns, until_ns })?;
@@ -490,7 +490,7 @@ pub(super) mod tests {
             instrument: "timer".to_owned(),
             asked_ns: 5_000_000,
             span_ns: 5_000_000,
-            settle_ns: 0,
+            warmup_ns: 0,
             stopped: false,
             unfinished: false,
             parts: Vec::new(),

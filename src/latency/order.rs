@@ -26,7 +26,7 @@ pub struct Order<'a> {
     /// For how long.
     pub span: Duration,
     /// How long the threads run before anything counts: the first events find cold caches.
-    pub settle: Duration,
+    pub warmup: Duration,
     /// Events that take longer than these are counted; at most
     /// [`LIMITS`](cpushield_linux::tally::LIMITS).
     pub over_ns: Vec<u64>,

@@ -152,7 +152,7 @@ mod tests {
         let mut machine = shielded(&[]);
         machine.cgroup.mode = CgroupMode::V2;
         let plan = planned(&machine, &[]);
-        assert_eq!(told(&machine, &plan, &["settle"]), ["CPU 3 offline and online"]);
+        assert_eq!(told(&machine, &plan, &["cpu-hotplug-cycle"]), ["CPU 3 offline and online"]);
         assert_eq!(told(&machine, &plan, &[]), [""; 0]);
     }
 

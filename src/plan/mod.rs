@@ -149,7 +149,7 @@ impl Plan {
 
     /// Timers that were armed on the CPUs before stay there, unless the CPUs go offline once.
     fn warn_of_leftovers(&mut self, machine: &Machine, wish: &Wish) {
-        let asked = wish.tunables.contains_key("settle");
+        let asked = wish.tunables.contains_key("cpu-hotplug-cycle");
         let leftovers = leftovers(machine, &self.shield).filter(|_| !asked);
         self.warnings.extend(leftovers.map(|leftovers| leftovers.to_string()));
     }
@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn what_was_armed_on_a_ticking_cpu_is_named_and_the_cpu_cycle_offered() {
         let warned = |machine: &Machine, on: bool| {
-            let tunables = on.then(|| ("settle".to_owned(), true)).into_iter().collect();
+            let tunables = on.then(|| ("cpu-hotplug-cycle".to_owned(), true)).into_iter().collect();
             let wish = Wish { cpus: Some("3".parse().unwrap()), tunables, ..Wish::default() };
             let plan = plan(machine, &wish).unwrap();
             plan.warnings.into_iter().find(|text| text.starts_with("timers and delayed works"))
@@ -255,7 +255,10 @@ mod tests {
         let said = warned(&machine, false).unwrap();
         assert!(said.contains("Seen: perf, psi_timer (2). "), "{said}");
         assert!(said.contains("shown by no kernel file"), "{said}");
-        assert!(said.contains("`--on settle`") && said.contains("all CPUs stop"), "{said}");
+        assert!(
+            said.contains("`--on cpu-hotplug-cycle`") && said.contains("all CPUs stop"),
+            "{said}"
+        );
         assert_eq!(warned(&machine, true), None);
         // Without a way to do it the reason is said, and on a CPU that does not tick it is done.
         machine.cgroup.mode = CgroupMode::V1;

@@ -32,7 +32,7 @@ pub struct Trial {
     /// How long each measurement takes, in nanoseconds.
     pub span_ns: u64,
     /// How long the threads run before anything counts, in nanoseconds.
-    pub settle_ns: u64,
+    pub warmup_ns: u64,
     /// How often each cell is measured.
     pub repeats: usize,
     /// How often each configuration of boot parameters is booted.

@@ -236,7 +236,7 @@ mod tests {
             ended_s: None,
             cpus: "3".parse().unwrap(),
             span_ns: 1,
-            settle_ns: 0,
+            warmup_ns: 0,
             repeats: rows[0].1.len(),
             boots,
             scene: Scene::default(),

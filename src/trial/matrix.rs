@@ -42,7 +42,7 @@ pub struct Matrix {
     /// How long each measurement takes.
     pub span_ns: u64,
     /// How long the threads run before anything counts.
-    pub settle_ns: u64,
+    pub warmup_ns: u64,
     /// What will run on the CPUs.
     pub workload: Workload,
     /// Shielding half a core is accepted.
@@ -83,7 +83,7 @@ struct Text {
     repeats: Option<Spanned<usize>>,
     boots: Option<Spanned<usize>>,
     time: Option<Spanned<String>>,
-    settle: Option<Spanned<String>>,
+    warmup: Option<Spanned<String>>,
     #[serde(default)]
     workload: Workload,
     #[serde(default)]
@@ -164,8 +164,8 @@ fn matrix(raw: Text, file: &str) -> Result<Matrix, Wrong> {
     let repeats = number(raw.repeats.as_ref(), REPEATS, MOST, "repeats")?;
     let boots = number(raw.boots.as_ref(), repeats, repeats, "boots")?;
     let span_ns = raw.time.as_ref().map_or(Ok(10_000_000_000), time)?;
-    let settle_ns = raw
-        .settle
+    let warmup_ns = raw
+        .warmup
         .as_ref()
         .map_or(Ok(200_000_000), |text| parse_span(text.get_ref()).map_err(|why| at(text, why)))?;
     let own = || file.rsplit('/').next().unwrap_or(file).trim_end_matches(".toml").to_owned();
@@ -199,7 +199,7 @@ fn matrix(raw: Text, file: &str) -> Result<Matrix, Wrong> {
         repeats,
         boots,
         span_ns,
-        settle_ns,
+        warmup_ns,
         workload: raw.workload,
         half_core: raw.half_core,
         rows,
@@ -357,7 +357,7 @@ cpus = "2-N"
 repeats = 6
 boots = 3
 time = "20s"
-settle = "1s"
+warmup = "1s"
 workload = "cyclic"
 
 [[row]]
@@ -409,7 +409,7 @@ instrument = "spin"
             repeats: 6,
             boots: 3,
             span_ns: 20_000_000_000,
-            settle_ns: 1_000_000_000,
+            warmup_ns: 1_000_000_000,
             workload: Workload::Cyclic,
             half_core: false,
             rows: vec![

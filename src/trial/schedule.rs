@@ -152,7 +152,7 @@ impl Schedule {
     /// How long all measurements take, without the time that a machine takes to boot.
     #[must_use]
     pub fn span_ns(&self, matrix: &Matrix) -> u64 {
-        let one = matrix.span_ns.saturating_add(matrix.settle_ns);
+        let one = matrix.span_ns.saturating_add(matrix.warmup_ns);
         one.saturating_mul(u64::try_from(self.steps.len()).unwrap_or(u64::MAX))
     }
 }

@@ -39,7 +39,7 @@ pub fn told(journal: &Journal, matrix: &Matrix, notebook: &Notebook) -> Trial {
         ended_s: journal.ended_s,
         cpus: journal.cpus.clone(),
         span_ns: matrix.span_ns,
-        settle_ns: matrix.settle_ns,
+        warmup_ns: matrix.warmup_ns,
         repeats: matrix.repeats,
         boots: matrix.boots,
         scene: journal.scene.clone(),

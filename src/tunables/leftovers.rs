@@ -64,7 +64,7 @@ impl fmt::Display for Leftovers {
         match &self.cycle {
             Ok(()) => write!(
                 f,
-                "`--on settle` moves all of them: it takes the CPU offline and online. Price: all \
+                "`--on cpu-hotplug-cycle` moves all of them: it takes the CPU offline and online. Price: all \
                  CPUs stop meanwhile (stop_machine), for an unknown time"
             ),
             Err(why) => write!(f, "Nothing moves them here: {why}"),

@@ -3,6 +3,7 @@
 //! no write and no undo code.
 
 mod boot;
+mod cpu_hotplug_cycle;
 mod cpuset;
 mod fair_server;
 mod irq_affinity;
@@ -19,7 +20,6 @@ mod rcu_normal;
 mod remedy;
 mod rt_throttling;
 mod setting;
-mod settle;
 mod thp;
 mod timer_migration;
 mod tracing_buffer;
@@ -135,7 +135,7 @@ pub enum Force {
 pub const TUNABLES: &[&dyn Tunable] = &[
     &keep_affinities::KeepAffinities,
     &tracing_buffer::TracingBuffer,
-    &settle::Settle,
+    &cpu_hotplug_cycle::CpuHotplugCycle,
     &rt_throttling::RT_THROTTLING,
     &fair_server::FairServer,
     &cpuset::Cpuset,
@@ -177,7 +177,7 @@ pub fn named(name: &str) -> Option<&'static dyn Tunable> {
 /// the plan has the CPU cycle.
 #[must_use]
 pub fn leftovers(machine: &Machine, shield: &Shield) -> Option<Leftovers> {
-    settle::leftovers(machine, shield)
+    cpu_hotplug_cycle::leftovers(machine, shield)
 }
 
 /// Whether a tunable is in force on a machine for a shield.

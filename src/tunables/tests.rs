@@ -136,7 +136,7 @@ fn what_a_tunable_wanted_is_in_force_once_it_is_done() {
         for tunable in TUNABLES.iter().filter(|tunable| tunable.when() == When::Runtime) {
             let name = tunable.name();
             let was = in_force(&before, &plan.shield, *tunable);
-            let on_v1 = name == "settle" && mode != CgroupMode::V2;
+            let on_v1 = name == "cpu-hotplug-cycle" && mode != CgroupMode::V2;
             let gone = on_v1 || name == "rt-throttling";
             assert_eq!(matches!(was, Force::NotApplicable(_)), gone, "{name}: {was:?}");
             let force = in_force(&done, &plan.shield, *tunable);
@@ -352,13 +352,13 @@ fn refused_partitions_and_missing_cpusets_are_told_and_programs_moved_one_by_one
 #[test]
 fn settling_needs_nohz_full_v2_and_a_cpu_that_can_go_offline() {
     let good = busy(CgroupMode::V2);
-    assert_eq!(shell(&good, "settle").len(), 1);
-    assert!(shell(&busy(CgroupMode::V1), "settle").is_empty());
+    assert_eq!(shell(&good, "cpu-hotplug-cycle").len(), 1);
+    assert!(shell(&busy(CgroupMode::V1), "cpu-hotplug-cycle").is_empty());
     let mut m = good.clone();
     m.isolation.nohz_full = Some(CpuSet::new());
     let unasked = plan(&m, &Wish { cpus: Some(set("3")), ..Wish::default() }).unwrap();
-    assert!(unasked.steps.iter().all(|step| step.tunable != "settle"));
-    assert_eq!(shell(&m, "settle").len(), 1, "asked for by name");
+    assert!(unasked.steps.iter().all(|step| step.tunable != "cpu-hotplug-cycle"));
+    assert_eq!(shell(&m, "cpu-hotplug-cycle").len(), 1, "asked for by name");
     let done = after(m.clone(), &unasked);
     let leftover = super::remedy(
         &done,
@@ -367,7 +367,7 @@ fn settling_needs_nohz_full_v2_and_a_cpu_that_can_go_offline() {
         &Culprit::function("neigh_managed_work"),
     );
     let leftover = leftover.unwrap();
-    assert_eq!(leftover.how, "cpushield apply --on settle");
+    assert_eq!(leftover.how, "cpushield apply --on cpu-hotplug-cycle");
     let mut m = good;
     let kicked = |m: &Machine| {
         let kick =
@@ -375,16 +375,16 @@ fn settling_needs_nohz_full_v2_and_a_cpu_that_can_go_offline() {
         kick.map(|remedy| (remedy.tunable, remedy.how))
     };
     let how = "cpushield verify --fix (CPU 3 offline and online)".to_owned();
-    assert_eq!(kicked(&m), Ok(("settle".to_owned(), how)));
+    assert_eq!(kicked(&m), Ok(("cpu-hotplug-cycle".to_owned(), how)));
     m.settings.remove("/sys/devices/system/cpu/cpu3/online");
-    assert!(shell(&m, "settle").is_empty());
+    assert!(shell(&m, "cpu-hotplug-cycle").is_empty());
     assert_eq!(kicked(&m), Err(Some("CPU 3 cannot be taken offline".to_owned())));
 }
 
 #[test]
 fn bandwidths_are_changed_before_the_scheduling_domain_is_taken_away() {
     let at = |name: &str| TUNABLES.iter().position(|tunable| tunable.name() == name).unwrap();
-    assert!(at("settle") < at("fair-server") && at("fair-server") < at("cpuset"));
+    assert!(at("cpu-hotplug-cycle") < at("fair-server") && at("fair-server") < at("cpuset"));
     assert!(at("rt-throttling") < at("cpuset") && at("cpuset") < at("kthreads"));
     assert!(at("irqbalance") < at("irq-affinity") && at("keep-affinities") == 0);
 }

@@ -50,7 +50,7 @@ pub fn take(host: &Host) -> Circumstances {
     }
 }
 
-/// What was different at the end, for people; `first` is from before the workload settled.
+/// What was different at the end, for people; `first` is from before the warm-up.
 pub fn changed(
     first: &Circumstances,
     before: &Circumstances,

@@ -144,7 +144,7 @@ fn broken(evidence: &Evidence, cpu: &CpuEvidence) -> Vec<String> {
 }
 
 /// What shows more of a program that ends by itself.
-const MORE: &str = "--settle 0s or a longer program shows more";
+const MORE: &str = "--warmup 0s or a longer program shows more";
 
 /// Nothing that was seen is the program's, because it had ended before.
 fn too_late(evidence: &Evidence) -> Option<String> {
@@ -705,7 +705,7 @@ mod tests {
                 e.ended = Some(Ended { how: "exit status: 0".to_owned(), after_ns });
             })
         };
-        let more = "--settle 0s or a longer program shows more";
+        let more = "--warmup 0s or a longer program shows more";
         let short = format!("the program ended after 2840us of the 2s asked for; {more}");
         let late =
             format!("the program ended before anything was watched (exit status: 0); {more}");

@@ -15,7 +15,7 @@ pub struct WatchOrder<'a> {
     pub span: Duration,
     /// How long the workload runs before anything counts, so that what its start leaves behind
     /// (migration, deferred work, the tick's last rounds) is over.
-    pub settle: Duration,
+    pub warmup: Duration,
     /// Gaps of the sampler from this many nanoseconds on count.
     pub threshold_ns: u64,
     /// The workload's system calls are traced too, which costs every process of the machine a
@@ -82,7 +82,7 @@ impl fmt::Debug for WatchOrder<'_> {
         f.debug_struct("WatchOrder")
             .field("cpus", &self.cpus)
             .field("span", &self.span)
-            .field("settle", &self.settle)
+            .field("warmup", &self.warmup)
             .field("threshold_ns", &self.threshold_ns)
             .field("syscalls", &self.syscalls)
             .field("cgroup", &self.cgroup)
@@ -119,7 +119,7 @@ impl Worst {
 pub enum Progress {
     /// The witnesses are made ready.
     Arming,
-    /// The workload settles, and the control is provoked.
+    /// The workload warms up, and the control is provoked.
     Settling,
     /// The span goes by.
     Watching {

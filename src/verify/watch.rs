@@ -88,7 +88,7 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     bench.start();
     let first = circumstances::take(host);
     (order.progress)(Progress::Settling);
-    let mut rest = bench.wait(order, order.settle, &|_, _| ()).before_the_span();
+    let mut rest = bench.wait(order, order.warmup, &|_, _| ()).before_the_span();
     let mut own = bench.workload(order);
     let control = bench.control(order, ControlAt::BeforeSpan);
     let guest = firmware::guest(host);
@@ -231,7 +231,7 @@ impl<'h> Bench<'h> {
 
     /// Starts the sampler.
     fn seat_sampler(&mut self, order: &WatchOrder) {
-        let whole = order.settle + order.span;
+        let whole = order.warmup + order.span;
         let files = order.cgroup.iter().map(|dir| format!("{dir}/cgroup.procs")).collect();
         self.sampler = Sampler::start(&order.cpus, files, order.threshold_ns, whole);
         if let (Ok(sampler), Some(note)) = (&mut self.sampler, distrust(self.host)) {

@@ -45,7 +45,7 @@ pub fn latency(cpus: &[usize], seconds: u64, per_second: u64, typical_ns: u64) -
     let series: Vec<Value> = series.collect();
     json!({
         "schema": 1, "instrument": "timer", "asked_ns": seconds * 1_000_000_000,
-        "span_ns": seconds * 1_000_000_000, "settle_ns": 0, "stopped": false,
+        "span_ns": seconds * 1_000_000_000, "warmup_ns": 0, "stopped": false,
         "began_s": 1_800_000_000_u64, "began_ns": 0, "series": series, "gates": [],
         "isolation": {
             "shield": HOSTILE, "held": true, "broken": [], "isolated": null, "nohz_full": "2-3"

@@ -30,7 +30,7 @@ class Verify:
 
     def __init__(self, *flags):
         screen, stderr = pty.openpty()
-        words = ["cpushield", "verify", "--busy", "--json", "--for", "900s", "--settle", "300ms", *flags]
+        words = ["cpushield", "verify", "--busy", "--json", "--for", "900s", "--warmup", "300ms", *flags]
         self.job = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=stderr, text=True,
                                     env={**os.environ, "TERM": "xterm"})
         os.close(stderr)

@@ -159,7 +159,7 @@ class Interrupts:
 
 def watch():
     return subprocess.Popen(
-        ["cpushield", "verify", "--busy", "--settle", "300ms", "--for", f"{SPAN_S}s", "--json"],
+        ["cpushield", "verify", "--busy", "--warmup", "300ms", "--for", f"{SPAN_S}s", "--json"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

@@ -224,7 +224,7 @@ def watch(cpu, window):
 
 
 def under_verify(cpu, window, provokers):
-    words = ["cpushield", "verify", "--json", "--for", "300s", "--settle", "300ms", *window.flags]
+    words = ["cpushield", "verify", "--json", "--for", "300s", "--warmup", "300ms", *window.flags]
     done, counted, rcuc = {}, {}, counters(cpu)["rcuc"]
     screen, stderr = pty.openpty()
     verify = subprocess.Popen(words + ["--busy"] * window.busy, stdout=subprocess.PIPE, stderr=stderr, text=True,

@@ -90,7 +90,7 @@ def main():
     monitor("log int")
     screen, stderr = lab.pty.openpty()
     verify = subprocess.Popen(
-        ["cpushield", "verify", "--busy", "--syscalls", "--json", "--for", "3600s", "--settle", "300ms",
+        ["cpushield", "verify", "--busy", "--syscalls", "--json", "--for", "3600s", "--warmup", "300ms",
          "--trace-dat", f"{out}/trace.dat"],
         stdout=open(f"{out}/verdict", "w"), stderr=stderr, env={**os.environ, "TERM": "xterm"})
     os.close(stderr)

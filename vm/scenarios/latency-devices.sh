@@ -27,7 +27,7 @@ fi
 held hpet hold 3 1500 60
 irq=$(grep -o 'interrupt [0-9]* of the HPET' /tmp/latency.json | cut -d ' ' -f 2)
 before=$(counted)
-cpushield latency hpet --cpus 3 --thread 10ms --for 4s --settle 0s --json >/tmp/latency.json 2>/tmp/said &
+cpushield latency hpet --cpus 3 --thread 10ms --for 4s --warmup 0s --json >/tmp/latency.json 2>/tmp/said &
 measurement=$!
 measuring
 claim "its interrupt has its name meanwhile" [ "$(named)" = 1 ]

@@ -22,7 +22,7 @@ for i in $(seq 100); do grep -q armed /tmp/armed && break; sleep 0.1; done
 cpushield plan --cpus 3 --json | python3 -c '
 import json, sys
 plan = json.load(sys.stdin)
-plan["steps"] = [step for step in plan["steps"] if step["tunable"] != "settle"]
+plan["steps"] = [step for step in plan["steps"] if step["tunable"] != "cpu-hotplug-cycle"]
 json.dump(plan, open("/tmp/plan", "w"))'
 status "apply a plan that does not sweep" 0 cpushield apply /tmp/plan
 # The kernel kicks only while it takes the CPU for idle (`is_idle` in trigger_dyntick_cpu(), kernel/time/timer.c), and
@@ -37,8 +37,8 @@ echo "# looked $try times"
 cat /tmp/fixed
 first=$(sed -n '1,/^Round 2/p' /tmp/fixed)
 last=$(sed -n '/^Round 2/,$p' /tmp/fixed)
-claim "the kick is named, with its remedy" grep -q 'ipi-call *nohz_full_kick_func .*settle' <<<"$first"
-claim "it is swept away" grep -q '^    settle  *CPU 3 offline and online$' <<<"$first"
+claim "the kick is named, with its remedy" grep -q 'ipi-call *nohz_full_kick_func .*cpu-hotplug-cycle' <<<"$first"
+claim "it is swept away" grep -q '^    cpu-hotplug-cycle  *CPU 3 offline and online$' <<<"$first"
 claim "and that timer kicks no more" eval '! grep -q tcp_keepalive_timer <<<"$last"'
 status "undo" 0 cpushield undo
 finish

@@ -208,10 +208,10 @@ fn latency(it: &Latency) -> String {
     periods.sort_unstable();
     periods.dedup();
     let mut words = format!(
-        "cpushield latency {} --cpus {cpus} --for {} --settle {}",
+        "cpushield latency {} --cpus {cpus} --for {} --warmup {}",
         quoted(&it.instrument),
         exact(it.asked_ns),
-        exact(it.settle_ns)
+        exact(it.warmup_ns)
     );
     for period in periods.iter().filter(|period| **period > 0) {
         words.push_str(&format!(" --thread {}", exact(*period)));

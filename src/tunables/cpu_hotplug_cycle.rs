@@ -1,4 +1,4 @@
-//! `settle`: what was left on the CPUs before they were shielded is swept away. Pure.
+//! `cpu-hotplug-cycle`: what was left on the CPUs before they were shielded is swept away. Pure.
 
 use super::leftovers::Leftovers;
 use super::want::setting;
@@ -9,7 +9,7 @@ use crate::plan::Shield;
 use crate::survey::{CgroupMode, Machine};
 
 #[derive(Debug)]
-pub(super) struct Settle;
+pub(super) struct CpuHotplugCycle;
 
 /// What a CPU of `nohz_full=` is told to run when a timer is armed on it from elsewhere
 /// (`wake_up_full_nohz_cpu()` in kernel/sched/core.c, 6.12).
@@ -26,7 +26,7 @@ it and the timer; `verify --fix` does this step on a shield that is up.
 It is done before everything else, because interrupts, threads and cpusets are disturbed by it.
 Unasked it is done only on CPUs prepared with `nohz_full=`. Elsewhere the tick interrupts hundreds
 of times more often. There the plan names the high-resolution timers that the survey saw armed
-(`/proc/timer_list`, as root) and offers `--on settle`. Delayed works and the timers of the wheel
+(`/proc/timer_list`, as root) and offers `--on cpu-hotplug-cycle`. Delayed works and the timers of the wheel
 are shown by no kernel file; seen on 6.12-rt were `neigh_periodic_work` and `psi_avgs_work`, 18
 times in 20 s, and none after the cycle. Cpusets must be v2 (a v1 cpuset loses the CPU for good),
 and the CPU one that can be taken offline.
@@ -48,7 +48,7 @@ pub(super) fn leftovers(machine: &Machine, shield: &Shield) -> Option<Leftovers>
     if is_tickless(machine, shield) {
         return None;
     }
-    let cycle = match Settle.wants_when_asked(machine, shield) {
+    let cycle = match CpuHotplugCycle.wants_when_asked(machine, shield) {
         Wants::Changes(_) => Ok(()),
         Wants::Nothing(why) => Err(why),
     };
@@ -60,9 +60,9 @@ fn is_tickless(machine: &Machine, shield: &Shield) -> bool {
     machine.isolation.nohz_full.as_ref().is_some_and(|cpus| shield.cpus.is_subset(cpus))
 }
 
-impl Tunable for Settle {
+impl Tunable for CpuHotplugCycle {
     fn name(&self) -> &'static str {
-        "settle"
+        "cpu-hotplug-cycle"
     }
 
     fn summary(&self) -> &'static str {
