@@ -26,8 +26,8 @@ it and the timer; `verify --fix` does this step on a shield that is up.
 It is done before everything else, because interrupts, threads and cpusets are disturbed by it.
 Unasked it is done only on CPUs prepared with `nohz_full=`. Elsewhere the tick interrupts hundreds
 of times more often. There the plan names the high-resolution timers that the survey saw armed
-(`/proc/timer_list`, as root) and offers `--on cpu-hotplug-cycle`. Delayed works and the timers of the wheel
-are shown by no kernel file; seen on 6.12-rt were `neigh_periodic_work` and `psi_avgs_work`, 18
+(`/proc/timer_list`, as root) and offers `--on cpu-hotplug-cycle`. Delayed works and the timers
+of the wheel are shown by no kernel file; seen on 6.12-rt were `neigh_periodic_work` and `psi_avgs_work`, 18
 times in 20 s, and none after the cycle. Cpusets must be v2 (a v1 cpuset loses the CPU for good),
 and the CPU one that can be taken offline.
 

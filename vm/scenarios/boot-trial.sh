@@ -1,4 +1,4 @@
-# guest: 6.12-rt grub reset-after=60 timeout=900
+# guest: 6.12-rt grub reset-after=90 timeout=1000
 # A trial boot with a real GRUB: one that holds becomes permanent, one that hangs is ended by a reset and
 # comes back on the old entry by itself, as does one that crashes.
 . /host/lib.sh
