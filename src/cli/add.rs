@@ -5,21 +5,20 @@ use crate::failure::Failure;
 use crate::run::{self, Moved, Onto, Place};
 use crate::ui::Ui;
 
-/// Take running processes into the shield
+/// Move running processes into the shield
 ///
-/// All threads of a process go in together. A single thread (a number that is no process) can be
-/// taken in where cpusets are of cgroup version 1 only. Where each thread was before is kept, and
-/// `remove` and `undo` put it back.
+/// All threads of a process move together. A single thread can only move where cpusets use cgroup
+/// version 1. The journal keeps the previous place of each thread; `remove` and `undo` restore it.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The shield's name, when it must be that one
+    /// Fail unless the active shield has this name
     #[arg(long, value_name = "NAME")]
     shield: Option<String>,
     /// The shielded CPU to run on
     #[arg(long, value_name = "N", conflicts_with = "spread",
           value_parser = input::cpu_number)]
     cpu: Option<usize>,
-    /// Place the threads over all shielded CPUs, one per CPU
+    /// Spread the threads over all shielded CPUs, one per CPU
     #[arg(long)]
     spread: bool,
     /// Processes, or threads

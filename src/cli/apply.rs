@@ -16,13 +16,13 @@ use crate::ui::Ui;
 use cpushield_linux::{Host, Store, sched, signal};
 use std::path::{Path, PathBuf};
 
-/// Shield CPUs: put a plan in force
+/// Shield CPUs: apply a plan
 ///
-/// Every original is on the disk before the first change. When a change fails without which the
-/// shield is worthless, or when it is stopped (Ctrl-C, kill), everything is put back at once.
+/// All original values are saved on disk before the first change. If an essential change fails, or
+/// the command is stopped (Ctrl-C, kill), it restores them immediately.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A plan that `cpushield plan -o FILE` saved (`-` is standard input), instead of a wish
+    /// A plan saved with `cpushield plan -o FILE` (`-` is standard input)
     #[arg(
         value_name = "PLAN",
         conflicts_with_all = [
@@ -31,10 +31,10 @@ pub struct Args {
         ]
     )]
     plan: Option<PathBuf>,
-    /// Shield them at every boot too, before services start, until `cpushield undo`
+    /// Also shield the CPUs at every boot, before services start, until `cpushield undo`
     #[arg(long, conflicts_with_all = ["boot", "dry_run", "plan"])]
     at_boot: bool,
-    /// Print the shell commands that would do the same, and change nothing
+    /// Print the equivalent shell commands and change nothing
     #[arg(long)]
     dry_run: bool,
     /// The shield

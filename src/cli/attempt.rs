@@ -21,22 +21,21 @@ use crate::verify::{Evidence, Limits, Progress, WatchOrder, judge, watch};
 use cpushield_linux::{CpuSet, Host, Store, sched, signal};
 use std::time::Duration;
 
-/// Shield a CPU for a few seconds, prove it, put everything back
+/// Shield a CPU for a few seconds, verify the shield, then undo everything
 ///
-/// Watches the CPU under a busy workload as it is, shields it, watches again, undoes everything and
-/// shows what was found on one screen. Interrupted or killed, it puts everything back too.
+/// Watches a busy CPU without a shield, shields it and watches it again. Then it undoes every change
+/// and shows the results on one screen. It also undoes every change when it is interrupted or killed.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// How long to watch, before and while shielded, 1s to 10m
+    /// How long to watch without and with the shield, 1s to 10m
     #[arg(long = "for", value_name = "TIME", default_value = "5s", value_parser = span)]
     pub time: Duration,
     /// The same in seconds, without a unit, as it was called at first
     #[arg(long, value_name = "SECONDS", hide = true, conflicts_with = "time",
           value_parser = seconds)]
     pub seconds: Option<Duration>,
-    /// Measure the price, too: what a load of all other programs does in a second before and under
-    /// the shield, for as long again; messages, or these kinds, see `explain load-messages` and the
-    /// like
+    /// Also measure the cost to the rest of the system: throughput of a load before and under the
+    /// shield [default: messages]
     #[arg(long, value_name = "KINDS", num_args = 0..=1, value_delimiter = ',',
           default_missing_value = "messages")]
     pub price: Vec<String>,

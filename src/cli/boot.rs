@@ -16,11 +16,11 @@ use std::process::ExitCode;
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "The next boot")]
 pub struct BootArgs {
-    /// Kernel parameters for the next boot, instead of a shield on the running kernel
+    /// Use kernel parameters for the next boot instead of a shield on the running kernel
     #[arg(long)]
     pub boot: bool,
-    /// Kernels that get them, by version, a pattern of the shell: `*-rt-*` [default: PREEMPT_RT
-    /// kernels where there are any, else the one that boots by default]
+    /// Kernels to configure, as a version glob: `*-rt-*` [default: all PREEMPT_RT kernels, or the
+    /// default kernel if there are none]
     #[arg(long, value_name = "GLOB", requires = "boot")]
     pub kernels: Option<String>,
 }
@@ -29,18 +29,18 @@ pub struct BootArgs {
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "The next boot")]
 pub struct WriteArgs {
-    /// Put the new entries behind all others, so that what boots by default stays
+    /// Add the new entries after all others, so that the default entry does not change
     #[arg(long, requires = "boot")]
     pub keep_default: bool,
-    /// Boot with them once: when they are in force then and `verify` holds, they stay, else the old
-    /// entry boots again
+    /// Boot with the parameters once; keep them if they are in force and `verify` holds, otherwise
+    /// boot the old entry again
     #[arg(long, requires = "boot", conflicts_with = "dry_run")]
     pub trial: bool,
-    /// Start the chosen kernel with them at once, without the firmware and the boot loader;
-    /// everything that runs is ended as by a reboot
+    /// Start the chosen kernel immediately with kexec, without firmware and boot loader; running
+    /// programs end as in a reboot
     #[arg(long, requires = "boot", conflicts_with_all = ["dry_run", "settle"])]
     pub kexec: bool,
-    /// End a trial after its boot: keep it when it holds, else take everything back
+    /// Conclude a trial boot: keep the parameters if the shield holds, otherwise remove them
     #[arg(long, requires = "boot", conflicts_with_all = ["trial", "dry_run", "kernels"])]
     pub settle: bool,
 }

@@ -8,14 +8,14 @@ use crate::report::compare as report;
 use crate::ui::Ui;
 use std::path::Path;
 
-/// Compare measurements, and say what of the difference is more than chance
+/// Compare measurements and tell which differences are significant
 ///
-/// A file is what `latency --json` or `verify --json` printed. The first file or group is the base
-/// of all others. Only repeated runs can tell a difference from chance: 5 of each, made by turns
-/// (before, after, before, after, …), tell most.
+/// A file is the output of `latency --json` or `verify --json`. The first file or group is the
+/// baseline. Only repeated runs can tell a difference from chance. 5 interleaved runs of each
+/// (before, after, before, after, …) are best.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A file, or the repeated runs of one configuration: before=a1.json,a2.json
+    /// A file, or repeated runs of one configuration: before=a1.json,a2.json
     #[arg(required = true, value_name = "GROUP")]
     groups: Vec<String>,
 }

@@ -6,9 +6,9 @@ use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap_complete::Shell;
 use std::ffi::OsStr;
 
-/// Print the completions of a shell
+/// Print shell completions
 ///
-/// Save the text where the shell looks for it, or let the shell read it at once:
+/// Save the output where the shell looks for completions, or load it directly:
 /// `source <(cpushield completions bash)`.
 #[derive(Debug, clap::Args)]
 pub struct Args {

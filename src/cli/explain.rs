@@ -18,13 +18,13 @@ use crate::ui::Ui;
 use serde::Serialize;
 use std::borrow::Cow;
 
-/// Explain a tunable, a cause of interruptions, or a name that a table shows
+/// Explain a tunable, a cause of interruptions, or a name from a table
 ///
-/// Without a name: lists all pages.
+/// Without a name, lists all pages.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A tunable (`irq-affinity`), a cause (`tick`), a culprit, thread or sender as a table shows
-    /// it (`vmstat_update`, `irq/24-eth0`), an instrument (`latency-timer`) or a load
+    /// A tunable (`irq-affinity`), a cause (`tick`), a culprit, thread or sender from a table
+    /// (`vmstat_update`, `irq/24-eth0`), an instrument (`latency-timer`) or a load
     /// (`load-messages`); several words are one name
     #[arg(num_args = 0.., value_parser = KnownWord(static_names), hide_possible_values = true)]
     pub name: Vec<String>,

@@ -5,15 +5,15 @@ pub type Example = (&'static str, &'static str);
 
 /// The exit codes, and what each means.
 pub const EXIT_CODES: &[(&str, &str)] = &[
-    ("0", "yes: done; it holds; it is in force"),
-    ("1", "no: it does not hold, is not in force, breaks a limit, or is unknown"),
-    ("2", "wrong usage or wrong input"),
+    ("0", "success: the operation is complete, the shield holds, or the shield is active"),
+    ("1", "negative or unknown result: the shield or a limit does not hold, or has changed"),
+    ("2", "invalid usage or input"),
     (
         "3",
-        "cannot: the machine lacks what it takes, there is no shield, or it failed; the message says \
-         whether everything was undone",
+        "failure: no shield, an operation that failed, or a machine that lacks a feature; the \
+         message says whether all changes were undone",
     ),
-    ("70", "a defect of cpushield"),
+    ("70", "a bug in cpushield"),
 ];
 
 /// What `run` ends with, beside the status of the program.
@@ -35,11 +35,11 @@ pub fn exit_codes(name: Option<&str>) -> &'static [(&'static str, &'static str)]
 pub fn examples(name: Option<&str>) -> &'static [Example] {
     let Some(name) = name else {
         return &[
-            ("cpushield try", "shield a CPU for seconds and see what that does"),
+            ("cpushield try", "shield a CPU for a few seconds and see the effect"),
             ("cpushield apply --count 1", "shield a CPU that cpushield chooses"),
-            ("cpushield run -- ./control", "run a program there"),
-            ("cpushield verify --for 1m", "watch whether the shield holds"),
-            ("cpushield undo", "put everything back"),
+            ("cpushield run -- ./control", "run a program in the shield"),
+            ("cpushield verify --for 1m", "verify the shield for a minute"),
+            ("cpushield undo", "restore the original settings"),
         ];
     };
     EXAMPLES.iter().find(|(of, _)| *of == name).map_or(&[], |(_, examples)| examples)
@@ -49,17 +49,17 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     (
         "try",
         &[
-            ("cpushield try", "5 seconds before and 5 seconds under a shield"),
-            ("cpushield try --cpus 3 --for 1m", "this CPU, for longer"),
-            ("cpushield try --price", "also what the shield costs all other programs"),
+            ("cpushield try", "5 seconds without and 5 seconds with a shield"),
+            ("cpushield try --cpus 3 --for 1m", "shield CPU 3, for a longer time"),
+            ("cpushield try --price", "also measure the cost to all other programs"),
         ],
     ),
     (
         "survey",
         &[
-            ("cpushield survey", "what this machine is, and what is isolated"),
-            ("cpushield survey --record machine", "save a recording for another computer"),
-            ("cpushield survey --root machine", "read the recording there"),
+            ("cpushield survey", "show this machine and what is isolated"),
+            ("cpushield survey --record machine", "save a recording of this machine"),
+            ("cpushield survey --root machine", "read that recording on another computer"),
         ],
     ),
     (
@@ -75,7 +75,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         "apply",
         &[
             ("cpushield apply --cpus 3", "shield CPU 3"),
-            ("cpushield apply shield.json", "put a saved plan in force"),
+            ("cpushield apply shield.json", "apply a saved plan"),
             ("cpushield apply --cpus 3 --dry-run", "print the shell commands only"),
             ("cpushield apply --boot --trial", "boot once with the kernel parameters"),
         ],
@@ -83,12 +83,12 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     (
         "run",
         &[
-            ("cpushield run -- ./control --rate 1000", "on the shielded CPU with fewest programs"),
-            ("cpushield run --cpu 3 --fifo 80 -- ./control", "on CPU 3 with a real-time priority"),
             (
-                "cpushield run --spread --user ada -- ./solver",
-                "a thread for each CPU, as this user",
+                "cpushield run -- ./control --rate 1000",
+                "on the shielded CPU with the fewest programs",
             ),
+            ("cpushield run --cpu 3 --fifo 80 -- ./control", "on CPU 3 with a real-time priority"),
+            ("cpushield run --spread --user ada -- ./solver", "one thread per CPU, as user ada"),
         ],
     ),
     (
@@ -102,7 +102,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         "remove",
         &[
             ("cpushield remove 4711", "move process 4711 out of the shield"),
-            ("cpushield remove $(pidof control)", "every process of this name"),
+            ("cpushield remove $(pidof control)", "move every process of this name"),
         ],
     ),
     (
@@ -117,18 +117,21 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         "verify",
         &[
             ("cpushield verify", "watch the shield for 10 seconds"),
-            ("cpushield verify --for 10m --max-entries 5", "with a limit"),
-            ("cpushield verify --cpus 3 -- ./control", "with a program instead of a busy loop"),
-            ("cpushield verify --fix", "remove what leaks, and look again"),
+            ("cpushield verify --for 10m --max-entries 5", "check a limit"),
+            ("cpushield verify --cpus 3 -- ./control", "with a program instead of the busy loop"),
+            ("cpushield verify --fix", "fix leaks, then verify again"),
         ],
     ),
     (
         "latency",
         &[
-            ("cpushield latency timer", "as cyclictest measures it, on the shield"),
-            ("cpushield latency timer --for 1h --max 50us", "with a limit"),
-            ("cpushield latency spin --cpus 3 --load all", "while the other CPUs are busy"),
-            ("cpushield latency timer --why -o after.json", "name what ran meanwhile; save it"),
+            ("cpushield latency timer", "measure the shielded CPUs as cyclictest does"),
+            ("cpushield latency timer --for 1h --max 50us", "check a limit"),
+            ("cpushield latency spin --cpus 3 --load all", "with a load on the other CPUs"),
+            (
+                "cpushield latency timer --why -o after.json",
+                "report what ran during the worst latencies; save the results",
+            ),
         ],
     ),
     (
@@ -138,23 +141,23 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             (
                 "cpushield compare off=a1.json,a2.json,a3.json,a4.json \
                  on=b1.json,b2.json,b3.json,b4.json",
-                "repeated runs, which tell a difference from chance",
+                "repeated runs, to tell differences from chance",
             ),
         ],
     ),
     (
         "trial",
         &[
-            ("cpushield trial matrix.toml --dry-run", "the order and how long it takes"),
-            ("cpushield trial matrix.toml --reboot -o result.json", "measure, through reboots"),
-            ("cpushield trial --status", "what was measured so far"),
+            ("cpushield trial matrix.toml --dry-run", "show the order and the duration"),
+            ("cpushield trial matrix.toml --reboot -o result.json", "measure across reboots"),
+            ("cpushield trial --status", "show the results so far"),
         ],
     ),
     (
         "watch",
         &[
             ("cpushield watch", "all CPUs, once a second"),
-            ("cpushield watch --trace", "with the names of what interrupts the shield"),
+            ("cpushield watch --trace", "also name what interrupts the shield"),
             ("cpushield watch --once --json", "one frame for a program"),
         ],
     ),
@@ -169,8 +172,8 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     (
         "undo",
         &[
-            ("cpushield undo", "take the shield down and put everything back"),
-            ("cpushield undo --boot", "take back kernel parameters"),
+            ("cpushield undo", "take the shield down and restore the original settings"),
+            ("cpushield undo --boot", "remove the kernel parameters"),
         ],
     ),
     (
@@ -178,7 +181,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         &[
             ("cpushield explain", "list all pages"),
             ("cpushield explain irq-affinity", "what a tunable does"),
-            ("cpushield explain vmstat_update", "what a function of the kernel means"),
+            ("cpushield explain vmstat_update", "what a kernel function means"),
         ],
     ),
     (
@@ -191,10 +194,10 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     (
         "completions",
         &[
-            ("source <(cpushield completions bash)", "in this shell"),
+            ("source <(cpushield completions bash)", "for this shell"),
             (
                 "cpushield completions fish > ~/.config/fish/completions/cpushield.fish",
-                "in every shell that starts later",
+                "for every new shell",
             ),
         ],
     ),

@@ -7,7 +7,7 @@ use clap::{Parser, Subcommand};
 use cpushield_linux::Host;
 use std::ffi::OsString;
 
-/// What cpushield calls itself for; not for people
+/// Internal subcommands
 #[derive(Debug, Parser)]
 #[command(name = "cpushield", disable_help_subcommand = true)]
 pub struct Inner {

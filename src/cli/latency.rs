@@ -23,67 +23,69 @@ use std::cell::Cell;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Measure how late threads on CPUs are, worst first
+/// Measure wake-up latency on the shielded CPUs
 ///
-/// A thread on each CPU waits for an event again and again, and looks at the clock when it runs.
-/// The time from when the event was due until then is its latency. Ctrl-C ends the measurement and
-/// shows what was seen until then. Exit code 0: it was measured, and --max holds. Exit code 1:
-/// --max does not hold, or it cannot be said.
+/// A thread on each CPU repeatedly waits for an event and reads the clock when it runs. The latency
+/// is the time from when the event was due until the thread ran. Ctrl-C ends the measurement and
+/// shows its results so far.
+///
+/// Exit code 0: the measurement is complete, and --max holds. Exit code 1: --max does not hold or is
+/// unknown.
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "cpushield latency [OPTIONS] <INSTRUMENT>\n       \
                             cpushield latency [OPTIONS] --resume <FILE>")]
 pub struct Args {
-    /// What the threads wait for; with --resume that of the measurement
+    /// Event that the threads wait for; --resume takes it from the saved measurement
     #[arg(value_name = "INSTRUMENT", value_parser = instrument())]
     instrument: Option<String>,
-    /// The CPUs to measure (those of the active shield when left out)
+    /// CPUs to measure [default: the CPUs of the active shield]
     #[arg(long, value_name = "LIST", value_parser = input::cpu_list)]
     cpus: Option<CpuSet>,
-    /// How long to measure; with --resume all parts together [default: 10s]
+    /// How long to measure; with --resume, the total of all parts [default: 10s]
     #[arg(long = "for", value_name = "TIME", value_parser = span)]
     time: Option<Duration>,
-    /// Save the document here, renewed once a second while it is measured
+    /// Save the results as JSON in this file, once a second
     #[arg(long, short, value_name = "FILE", conflicts_with = "resume")]
     output: Option<PathBuf>,
-    /// Go on with the measurement that is saved here, by the options that it began with
+    /// Resume the measurement saved in FILE, with its original options
     #[arg(long, value_name = "FILE")]
     resume: Option<PathBuf>,
-    /// How long the threads run before anything counts [default: 200ms; 1s with a load]
+    /// Warm-up: how long the threads run before the measurement [default: 200ms; 1s with a load]
     #[arg(long, value_name = "TIME", value_parser = warmup)]
     warmup: Option<Duration>,
-    /// A thread of this period on each CPU; given more than once, that many threads [default: 1ms]
+    /// Period of a thread on each CPU; repeat the option for more threads [default: 1ms]
     #[arg(long, value_name = "TIME", value_parser = period)]
     thread: Vec<u64>,
-    /// Real-time priority of the thread with the shortest period, 1 to 98, each other one is below
-    /// [default: 80]
+    /// Real-time priority of the thread with the shortest period, 1 to 98; the others get lower
+    /// ones [default: 80]
     #[arg(long, value_name = "PRIORITY", value_parser = input::lower_priority)]
     fifo: Option<u32>,
-    /// Ordinary threads (SCHED_OTHER)
+    /// Use ordinary threads (SCHED_OTHER)
     #[arg(long, conflicts_with = "fifo")]
     other: bool,
-    /// Count latencies longer than this, as 20us; may be given up to 8 times
+    /// Count latencies longer than this, for example 20us; can be given up to 8 times
     #[arg(long, value_name = "TIME", value_parser = period, value_delimiter = ',')]
     over: Vec<u64>,
     /// Limit: no latency longer than this
     #[arg(long, value_name = "TIME", value_parser = period)]
     max: Option<u64>,
-    /// Name what ran on the CPU while the worst waited, by the kernel's trace; the kernel writes
-    /// it on the measured CPUs, and the time that takes is part of the figures
+    /// Trace the CPUs and report what ran during each worst latency. Tracing overhead is included in
+    /// the results
     #[arg(long)]
     why: bool,
-    /// Write the histogram here as cyclictest does, for programs that draw it
+    /// Write the histogram to this file in the format of cyclictest
     #[arg(long, value_name = "FILE")]
     histogram: Option<PathBuf>,
-    /// Write the histograms here as an HDR log
+    /// Write the histograms to this file as an HDR log
     #[arg(long, value_name = "FILE")]
     hdr: Option<PathBuf>,
     /// The load
     #[command(flatten)]
     load: LoadArgs,
-    /// Let real-time threads have every CPU of the machine
+    /// Allow real-time threads on every CPU of the machine
     #[arg(long)]
     force: bool,
-    /// The cgroup directory that the threads join, when the shield is not cpushield's
+    /// Cgroup directory that the threads join, if another tool made the shield
     #[arg(long, value_name = "DIR")]
     cgroup: Option<String>,
 }

@@ -10,14 +10,14 @@ use std::str::FromStr;
 /// What else the machine is given to do
 #[derive(Debug, clap::Args)]
 pub struct LoadArgs {
-    /// Make the rest of the machine busy, and count what it does: messages, memory, disk, network,
-    /// fork, timers, interrupts, or all of them; stress-ng or hackbench where they are installed,
-    /// as 'stress-ng:--cpu 2'. See `explain load-messages` and the like
+    /// Run a load on the rest of the machine and report its throughput: messages, memory, disk,
+    /// network, fork, timers, interrupts, or all of them. If installed, also stress-ng or
+    /// hackbench, for example 'stress-ng:--cpu 2'. See `explain load-messages`
     #[arg(long, value_name = "KINDS", value_delimiter = ',', default_value = "none",
           value_parser = KnownWord(kinds), hide_possible_values = true)]
     pub load: Vec<String>,
-    /// The CPUs of the load: a list, `rest`: every CPU but the measured and the shielded ones, or
-    /// `all`: every CPU but the shielded ones, as programs have them
+    /// CPUs of the load: a list, `rest` (all except the measured and the shielded CPUs) or `all`
+    /// (all except the shielded CPUs)
     #[arg(long, value_name = "LIST", default_value = "rest")]
     pub load_cpus: LoadCpus,
 }

@@ -6,15 +6,15 @@ use crate::ui::Ui;
 use cpushield_linux::CpuSet;
 use serde::Serialize;
 
-/// CPU lists and masks, one into the other
+/// Convert between CPU lists and masks
 ///
-/// A word with `0x`, with a letter or with groups of eight digits is a mask, any other is a list.
+/// A word with `0x`, a letter or groups of eight digits is a mask; any other word is a list.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// A list (`0-3,8`, `0-31:2/8`) or a mask (`0x80`, `8000,00000000`)
     #[arg(required = true, value_name = "LIST|MASK")]
     words: Vec<String>,
-    /// Read words of digits as masks too: `80` is CPU 7, not CPU 80
+    /// Read words of digits as masks: `80` is CPU 7, not CPU 80
     #[arg(long)]
     mask: bool,
 }

@@ -49,7 +49,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// CPUs that nothing interrupts, proven
+/// Give a workload CPUs of its own, and prove that nothing interrupts it
 ///
 /// survey → plan → apply → run → verify → latency → report → undo. Start with `cpushield try`.
 #[derive(Debug, Parser)]
@@ -78,16 +78,16 @@ pub struct Global {
     /// Print only results, warnings and errors
     #[arg(long, short, global = true)]
     pub quiet: bool,
-    /// Work on a machine recorded by `survey --record` instead of the live one
+    /// Use a machine recorded by `survey --record` instead of the live one
     #[arg(long, global = true, value_name = "DIR")]
     pub root: Option<PathBuf>,
-    /// Where the journal is kept [default: /var/lib/cpushield of the machine]
+    /// Directory of the journal [default: /var/lib/cpushield of the machine]
     #[arg(long, global = true, value_name = "DIR")]
     pub state: Option<PathBuf>,
-    /// Add a line to this file for each file read or written and each command run
+    /// Log each file access and each command to this file
     ///
-    /// Each line has the time, the process, what was done, and the kernel's answer. It is written
-    /// at once, so a run that was killed has its lines too.
+    /// Each line has the time, the process, the operation and the kernel's answer. Lines are
+    /// written immediately, so the log of a killed run is complete.
     #[arg(long, global = true, value_name = "FILE")]
     pub log: Option<PathBuf>,
     #[arg(skip)]

@@ -9,9 +9,9 @@ use crate::ui::Ui;
 use cpushield_linux::write_document;
 use std::path::PathBuf;
 
-/// Choose CPUs and show what would be changed, what stays and why
+/// Choose CPUs and show which settings would change, which would not, and why
 ///
-/// Nothing is changed. `cpushield apply` does what the plan says.
+/// The command changes nothing. `cpushield apply` carries the plan out.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Show every step with its command

@@ -5,14 +5,13 @@ use crate::failure::Failure;
 use crate::run::{self, Place};
 use crate::ui::Ui;
 
-/// Let processes out of the shield
+/// Move processes out of the shield
 ///
-/// What was added goes back to the cgroup and the CPUs it had before. A program that was started by
-/// `run` goes to the cgroup that this command is in, as an ordinary program on the housekeeping
-/// CPUs.
+/// A process that `add` moved returns to its previous cgroup and CPUs. A program that `run` started
+/// moves to the cgroup of this command, as an ordinary program on the housekeeping CPUs.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Processes, or threads that were added alone
+    /// Processes, or threads that were added one by one
     #[arg(required = true, value_name = "PID|TID", value_parser = input::process_number)]
     tids: Vec<i32>,
 }

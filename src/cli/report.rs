@@ -23,28 +23,30 @@ use std::path::{Path, PathBuf};
 /// The version of the form of `report --json`.
 pub const SCHEMA: u32 = 1;
 
-/// A page with everything that was found: what it is, what changed, what remains
+/// Make a report: the machine, the changes and the remaining interruptions
 ///
-/// Reads what other subcommands saved with --json (survey, verify, latency, try) and the plans of
-/// `plan -o`, in the order given: first what was before, then what was after. Without any file it
-/// is about this machine as it is now and the shield in force. The page needs nothing but itself:
-/// no network, no script to be read. Without -o the report is shown here, with plots.
+/// Reads documents that other subcommands saved with --json (survey, verify, latency, try) and plans
+/// of `plan -o`. Give the files before the change first. Without a file, the report describes this
+/// machine and its active shield.
+///
+/// The page is self-contained: it needs no network and no script. Without -o, the report is shown on
+/// the terminal, with plots.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Saved documents, each with a name for the reader if you like: `before=a.json`
+    /// Saved documents, optionally with a label: `before=a.json`
     #[arg(value_name = "[LABEL=]FILE")]
     files: Vec<String>,
-    /// Write it here: .html, .svg, .md or .json; `-` is standard output
+    /// Write the report to this file: .html, .svg, .md or .json; `-` is standard output
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// What to write, where the name of the file does not say it
+    /// Output format, if the file name does not determine it
     #[arg(long, value_enum)]
     format: Option<Form>,
-    /// Which picture an .svg is of: `map`, `noise`, `histogram`, `timeline`; the second of a kind
-    /// is `histogram-2` [default: the first there is]
+    /// Picture for an .svg file: `map`, `noise`, `histogram` or `timeline`; the second of a kind is
+    /// `histogram-2` [default: the first picture]
     #[arg(long, value_name = "NAME")]
     picture: Option<String>,
-    /// The title
+    /// Title of the report
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
 }

@@ -11,49 +11,48 @@ use std::process::ExitCode;
 
 /// Run a program in the shield
 ///
-/// The program runs under SCHED_OTHER on one shielded CPU, the one with fewest programs: nothing
-/// competes with it there, so a real-time priority gains nothing unless its threads compete with
-/// each other. Its exit status is passed through (128+n for signal n); signals are passed on.
+/// The program runs under SCHED_OTHER on the shielded CPU with the fewest programs. Nothing competes
+/// with it there, so a real-time priority only helps if its own threads compete with each other.
+/// Signals are forwarded to the program. Its exit status is returned (128+n for signal n).
 ///
-/// With --fifo and --rr the kernel's own threads of that CPU (rcuc, ktimers, ksoftirqd and the
-/// like) are raised above the program until it ends, because a kernel hangs without them; so 98 is
-/// the highest priority that a program gets.
+/// With --fifo and --rr, the kernel threads of that CPU (rcuc, ktimers, ksoftirqd and others) run at
+/// a higher priority until the program ends. A kernel hangs without them, so the highest priority of
+/// a program is 98.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The shield's name, when it must be that one
+    /// Fail unless the active shield has this name
     #[arg(long, value_name = "NAME")]
     shield: Option<String>,
     /// The shielded CPU to run on
     #[arg(long, value_name = "N", conflicts_with = "spread",
           value_parser = input::cpu_number)]
     cpu: Option<usize>,
-    /// One thread per CPU: place the program's threads over the shielded CPUs as they appear
+    /// Spread the program's threads over the shielded CPUs as they start, one per CPU
     ///
-    /// A shield has no load balancing, so threads stay on the CPU they are born on. Not for
-    /// programs that place their threads themselves.
+    /// A shield has no load balancing, so threads stay on the CPU where they start. Do not use this
+    /// for programs that place their threads themselves.
     #[arg(long)]
     spread: bool,
-    /// SCHED_FIFO with this priority, 1 to 99; 99 becomes 98, as the kernel needs one above it
+    /// SCHED_FIFO with this priority, 1 to 99; 99 becomes 98, because kernel threads need a higher one
     #[arg(long, value_name = "P", group = "policy", value_parser = input::priority)]
     fifo: Option<u32>,
-    /// SCHED_RR with this priority, 1 to 99; 99 becomes 98, as the kernel needs one above it
+    /// SCHED_RR with this priority, 1 to 99; 99 becomes 98, because kernel threads need a higher one
     #[arg(long, value_name = "P", group = "policy", value_parser = input::priority)]
     rr: Option<u32>,
-    /// SCHED_DEADLINE: RUNTIME/DEADLINE/PERIOD, as 300us/1ms/1ms
+    /// SCHED_DEADLINE: RUNTIME/DEADLINE/PERIOD, for example 300us/1ms/1ms
     #[arg(long, value_name = "R/D/P", group = "policy", value_parser = deadline)]
     deadline: Option<Policy>,
-    /// Keep the kernel's threads above a program that sets its own priorities, up to this one, 1 to
-    /// 98
+    /// Highest priority (1 to 98) that the program sets by itself; kernel threads get a higher one
     #[arg(long, value_name = "P", group = "policy", value_parser = input::lower_priority)]
     own_priority: Option<u32>,
     /// Nice value under SCHED_OTHER, -20 to 19
     #[arg(long, value_name = "N", group = "policy", allow_negative_numbers = true,
           value_parser = input::nice)]
     nice: Option<i32>,
-    /// Who it runs as, by name or number
+    /// User and group of the program, by name or number
     #[arg(long, value_name = "USER[:GROUP]")]
     user: Option<String>,
-    /// Let it lock its memory without limit, and say a second later whether it did
+    /// Remove the limit on locked memory, and report after a second whether the program locked any
     #[arg(long)]
     lock_memory: bool,
     /// The program and its arguments
@@ -154,7 +153,7 @@ fn deadline(text: &str) -> Result<Policy, String> {
     let (runtime_ns, deadline_ns, period_ns) = match times.as_slice() {
         [runtime, period] => (*runtime, *period, *period),
         [runtime, deadline, period] => (*runtime, *deadline, *period),
-        _ => return Err("wanted are RUNTIME/DEADLINE/PERIOD, as 300us/1ms/1ms".to_owned()),
+        _ => return Err("wanted are RUNTIME/DEADLINE/PERIOD, for example 300us/1ms/1ms".to_owned()),
     };
     Ok(Policy::Deadline { runtime_ns, deadline_ns, period_ns })
 }

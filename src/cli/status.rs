@@ -8,16 +8,18 @@ use crate::ui::{Tone, Ui};
 use cpushield_linux::{CpuSet, process};
 use std::process::ExitCode;
 
-/// The shield in force and everything that is on its CPUs
+/// Show the active shield and everything that is on its CPUs
 ///
-/// For each shielded CPU: whether other programs, interrupts and the timer tick are kept away,
-/// every thread whose last CPU it is, and every interrupt that is delivered there. A thread that
-/// does not belong there is named first. It ends with 0 when the shield is in force as it was left,
-/// with 3 when there is no shield, and with 1 in every other case: something has changed, a foreign
-/// task is on a shielded CPU, the shield is half made, or this user cannot read the journal.
+/// For each shielded CPU, shows whether other programs, interrupts and the timer tick are kept away.
+/// Lists every thread that last ran there, foreign threads first, and every interrupt that is
+/// delivered there.
+///
+/// Exit code 0: the shield is active and unchanged. Exit code 3: there is no shield. Exit code 1 is
+/// every other case: a setting has changed, a foreign task is on a shielded CPU, the shield is
+/// incomplete, or this user cannot read the journal.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Kernel parameters: wanted, written, booted, in force
+    /// Show kernel parameters: requested, written, booted, in force
     #[arg(long)]
     boot: bool,
 }

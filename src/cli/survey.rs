@@ -6,18 +6,17 @@ use crate::report::machine_text;
 use crate::ui::Ui;
 use std::path::PathBuf;
 
-/// The machine, what is isolated, what stands in the way
+/// Show the machine, its isolated CPUs and obstacles to isolation
 ///
-/// Reads everything and changes nothing. To find out which interrupts can be moved it writes each
-/// one's own mask back, which the kernel accepts or refuses as it would another one (as root only).
-/// What cannot be read is listed at the end with the reason.
+/// The survey changes nothing. As root it writes each interrupt's current affinity back, to find out
+/// which interrupts can be moved. It lists what it could not read at the end, with the reasons.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Also save the files that are read below DIR, with nothing private in them
+    /// Also save the files that the survey reads in DIR, without private data
     ///
-    /// For reports of defects and for trying plans on another machine: `--root DIR` then works on
-    /// it. Left out are names of user programs, command lines, host names, hardware addresses and
-    /// serial numbers.
+    /// Use the recording for bug reports, or with `--root DIR` to try plans on another machine. It
+    /// leaves out names of user programs, command lines, host names, hardware addresses and serial
+    /// numbers.
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
 }

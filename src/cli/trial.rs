@@ -18,35 +18,35 @@ use cpushield_linux::{CpuSet, Host, Lock, Store, can_write, process, signal, wri
 use std::path::{Path, PathBuf, absolute};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Measure under many configurations, through reboots, and say which is best
+/// Measure many configurations, across reboots, and report which is best
 ///
-/// The matrix (docs/trial.toml shows one) has rows of configurations and columns of measurements.
-/// They are measured in alternating order and repeated; each shield is taken down after its
-/// measurement. Whatever comes between, a crash or no power, --resume goes on. At the end the
-/// machine is as it was.
+/// The matrix (docs/trial.toml is an example) has rows of configurations and columns of
+/// measurements. Measurements are interleaved and repeated, and each shield is undone after its
+/// measurement. After a crash or a power failure, --resume continues. At the end the machine is in
+/// its original state.
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("what").required(true))]
 pub struct Args {
-    /// The matrix, a TOML file
+    /// TOML file with the matrix
     #[arg(value_name = "MATRIX", group = "what")]
     matrix: Option<PathBuf>,
-    /// Show the order, how long it takes and how often the machine reboots; do nothing
+    /// Show the order, the duration and the number of reboots, and do nothing
     #[arg(long, requires = "matrix")]
     dry_run: bool,
-    /// Reboot the machine, by itself and as often as it takes, for rows with kernel parameters;
-    /// without this they are not run
+    /// Reboot the machine automatically for rows with kernel parameters; without this option, those
+    /// rows are skipped
     #[arg(long, requires = "matrix")]
     reboot: bool,
-    /// Write the result here as JSON at the end
+    /// Write the results as JSON to this file at the end
     #[arg(long, short, value_name = "FILE", requires = "matrix")]
     output: Option<PathBuf>,
-    /// Go on where it was interrupted
+    /// Resume an interrupted run
     #[arg(long, group = "what")]
     resume: bool,
-    /// Show what was measured so far, or by the last trial
+    /// Show the results of the current or the last run
     #[arg(long, group = "what")]
     status: bool,
-    /// End it, and put everything back
+    /// Stop the run and undo every change
     #[arg(long, group = "what")]
     stop: bool,
 }

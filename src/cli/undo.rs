@@ -11,16 +11,16 @@ use crate::run;
 use crate::ui::Ui;
 use cpushield_linux::{sched, signal, tracefs};
 
-/// Take the shield down and put everything back
+/// Take the shield down and restore the original settings
 ///
-/// What somebody else changed meanwhile is left alone and told. After a crash it completes what was
-/// begun; after a boot there is nothing to put back.
+/// Settings that another process has changed since are reported and left as they are. After a crash,
+/// undo completes an interrupted operation. After a reboot there is nothing to undo.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Forget what cannot be put back, or a journal that cannot be read
+    /// Forget settings that cannot be restored, or an unreadable journal
     #[arg(long)]
     forget: bool,
-    /// Take back the kernel parameters of `apply --boot`, not the shield
+    /// Remove the kernel parameters of `apply --boot` instead of the shield
     #[arg(long, conflicts_with = "forget")]
     boot: bool,
 }

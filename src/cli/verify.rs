@@ -29,69 +29,72 @@ use std::time::Duration;
 
 /// Watch shielded CPUs and say whether the shield holds
 ///
-/// Without a command, a busy loop that looks at the clock runs on the CPUs; a gap in its time is
-/// time that something else took. Exit code 0: every CPU holds, or with limits, all limits hold.
-/// Exit code 1: something does not hold, or is not proven. A program that ends before half of the
-/// time is over proves nothing.
+/// Without a command, a busy loop runs on the CPUs and reads the clock. A gap between two reads is
+/// time that something else took. A program must run for at least half of the time to prove
+/// anything.
 ///
-/// With --fix what is done becomes part of the active shield, and `cpushield undo` puts it back; a
-/// program that was given is started anew for each look; the last look decides the exit code.
+/// With --fix, every change becomes part of the active shield, and `cpushield undo` reverts it. A
+/// given program is started again for each verification. The last verification decides the exit
+/// code.
+///
+/// Exit code 0: every CPU holds, or with limits, all limits hold. Exit code 1: something does not
+/// hold, or is not proven.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The CPUs to watch (those of the active shield when left out)
+    /// CPUs to watch [default: the CPUs of the active shield]
     #[arg(long, value_name = "LIST", value_parser = input::cpu_list)]
     cpus: Option<CpuSet>,
     /// How long to watch
     #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = span)]
     time: Duration,
-    /// How long the workload runs before anything counts; 0s for a program that ends soon
+    /// Warm-up: how long the workload runs before the watch starts; 0s for a short program
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = warmup)]
     warmup: Duration,
     /// Limit: at most N entries into the kernel on each CPU
     #[arg(long, value_name = "N", value_parser = input::amount)]
     max_entries: Option<u64>,
-    /// Limit: no gap longer than this, as 5us; with a program of your own known only where SMIs are
-    /// counted and there is no hypervisor
+    /// Limit: no gap longer than this, for example 5us. With your own program this can only be
+    /// checked on bare metal with an SMI counter
     #[arg(long, value_name = "TIME", value_parser = span)]
     max_gap: Option<Duration>,
-    /// Take the limits from this policy where no flag gives them
+    /// Policy file with the limits that no flag gives
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
-    /// The shield of the policy
+    /// Name of the shield in the policy file
     #[arg(long, value_name = "NAME", requires = "policy")]
     shield: Option<String>,
-    /// Watch what runs on the CPUs already, and start nothing there
+    /// Watch the programs that already run on the CPUs, and start none
     #[arg(long, conflicts_with = "command")]
     busy: bool,
-    /// Trace system calls too; costs every process of the machine a little on each of its own
+    /// Also trace system calls (slightly slows every system call on the machine)
     #[arg(long)]
     syscalls: bool,
-    /// End at the first breach of a limit, and tell what ran then; only the end of the trace is
-    /// kept, so it may watch for days; --trace-dat and --perfetto get that end
+    /// Stop at the first breach of a limit, and report what ran then. Only the end of the trace is
+    /// kept, also for --trace-dat and --perfetto, so a watch can last for days
     #[arg(long)]
     stop_on_breach: bool,
-    /// With --stop-on-breach: how much of the trace before the breach is kept, at least
+    /// Minimum time before the breach that --stop-on-breach keeps of the trace
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = span)]
     before: Duration,
-    /// Record the stack of the kernel behind each event: how it came to run there; costs the
-    /// watched CPUs some microseconds more at each of them
+    /// Record the kernel stack of each event. This costs the watched CPUs some microseconds per
+    /// event
     #[arg(long)]
     stacks: bool,
-    /// Do at once what removes the leaks and what the shield lacks, and look again, until it holds
-    /// or nothing more can be done; what needs a boot is told
+    /// Fix leaks and drift, then verify again until the shield holds or nothing more can be done.
+    /// Fixes that need a reboot are only listed
     #[arg(long)]
     fix: bool,
-    /// The cgroup directory that the busy loop joins, when the shield is not cpushield's
+    /// Cgroup directory that the busy loop joins, if another tool made the shield
     #[arg(long, value_name = "DIR")]
     cgroup: Option<String>,
-    /// Write the kernel's raw trace of the CPUs here, for trace-cmd report and KernelShark, which
-    /// opens what ends in .dat
+    /// Write the raw kernel trace of the CPUs to this file, for trace-cmd and KernelShark (which
+    /// opens .dat files)
     #[arg(long, value_name = "FILE")]
     trace_dat: Option<PathBuf>,
-    /// Write a picture of what happened on the CPUs here, for ui.perfetto.dev
+    /// Write a timeline of the CPUs to this file, for ui.perfetto.dev
     #[arg(long, value_name = "FILE")]
     perfetto: Option<PathBuf>,
-    /// A program to watch in the shield; it is ended when the time is over
+    /// Program to watch in the shield; it is stopped when the time is over
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
 }

@@ -13,24 +13,25 @@ use crate::verify::trace::{Order, Recorder};
 use cpushield_linux::{CpuSet, Host, sched, signal};
 use std::time::{Duration, Instant};
 
-/// A live view of all CPUs
+/// Show a live view of all CPUs
 ///
-/// Which are shielded, and what enters the kernel there. Rates come from the kernel's counters,
-/// which say how often, and rarely who. Nothing of this runs on a shielded CPU. On a terminal: `q`
-/// ends it, `s` shows shielded CPUs only, arrows scroll. Elsewhere it prints one frame, and with
-/// --json a line for every interval until it is ended.
+/// Shows which CPUs are shielded and what enters the kernel there. The rates come from kernel
+/// counters, which rarely name a culprit. The view itself never runs on a shielded CPU.
+///
+/// On a terminal, `q` quits, `s` shows shielded CPUs only, and the arrow keys scroll. Otherwise it
+/// prints one frame. With --json it prints a line per interval until it is stopped.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Time between two looks
+    /// Time between two updates
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Duration,
-    /// Print one frame and end
+    /// Print one frame and exit
     #[arg(long)]
     once: bool,
-    /// Take these CPUs for shielded (those of the active shield when left out)
+    /// Treat these CPUs as shielded [default: the CPUs of the active shield]
     #[arg(long, value_name = "LIST", value_parser = input::cpu_list)]
     cpus: Option<CpuSet>,
-    /// Trace the shielded CPUs, which names culprits; starting and ending it interrupts every CPU
+    /// Trace the shielded CPUs to name culprits; starting and stopping the trace interrupts every CPU
     #[arg(long)]
     trace: bool,
 }

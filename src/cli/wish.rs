@@ -16,39 +16,39 @@ use std::path::Path;
 #[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "The shield")]
 pub struct WishArgs {
-    /// These CPUs: `3`, `2-3`, `2-N` (`N` is the last CPU)
+    /// CPUs to shield: `3`, `2-3`, `2-N` (`N` is the last CPU)
     #[arg(long, value_name = "LIST", conflicts_with_all = ["count", "near", "node", "share"])]
     pub cpus: Option<String>,
-    /// So many CPUs, chosen by the tool
+    /// Number of CPUs; cpushield chooses them
     #[arg(long, value_name = "N", value_parser = count)]
     pub count: Option<usize>,
-    /// Near this device, `eth0` or `nvme0n1`
+    /// Choose CPUs near this device, for example `eth0` or `nvme0n1`
     #[arg(long, value_name = "DEVICE")]
     pub near: Option<String>,
-    /// On this NUMA node
+    /// Choose CPUs of this NUMA node
     #[arg(long, value_name = "N", value_parser = input::node_number)]
     pub node: Option<usize>,
-    /// Whole groups that share nothing of this with everyone else
+    /// Only whole groups of CPUs that share no core, L2 or L3 with housekeeping CPUs
     #[arg(long, value_enum)]
     pub share: Option<Share>,
-    /// Accept single SMT siblings: the other half of the core stays with everyone else
+    /// Accept single SMT siblings; the other sibling stays a housekeeping CPU
     #[arg(long)]
     pub half_core: bool,
-    /// What will run there
+    /// Kind of workload that will run on the CPUs
     #[arg(long, value_enum)]
     pub workload: Option<Workload>,
-    /// Switch a tunable on (see `cpushield explain`)
+    /// Enable a tunable (see `cpushield explain`)
     #[arg(long, value_name = "TUNABLE", value_parser = KnownWord(switches),
           hide_possible_values = true)]
     pub on: Vec<String>,
-    /// Switch a tunable off
+    /// Disable a tunable
     #[arg(long, value_name = "TUNABLE", value_parser = KnownWord(switches),
           hide_possible_values = true)]
     pub off: Vec<String>,
-    /// Read the wish from this policy [default: /etc/cpushield/policy.toml when it is there]
+    /// Read the shield from this policy file [default: /etc/cpushield/policy.toml if it exists]
     #[arg(long, value_name = "FILE")]
     pub policy: Option<String>,
-    /// The shield of the policy
+    /// Name of the shield in the policy file
     #[arg(long, value_name = "NAME")]
     pub shield: Option<String>,
 }
