@@ -392,7 +392,7 @@ impl From<crate::boot::BootError> for Failure {
             BootError::NoSuchParameter { near, .. } => near
                 .iter()
                 .fold(Failure::usage(message), |f, name| f.hint(format!("did you mean {name}?")))
-                .hint("`cpushield plan --boot` lists them"),
+                .hint("`cpushield boot plan` lists them"),
             BootError::Never { name, .. } => {
                 Failure::usage(message).hint(format!("cpushield explain {name}"))
             }
@@ -409,10 +409,10 @@ impl From<crate::boot::BootError> for Failure {
                 "take isolcpus= out where it is given, or give both the same list: --cpus {isolcpus}"
             )),
             BootError::Active { .. } => {
-                Failure::machine(message).hint("take them back first: cpushield undo --boot")
+                Failure::machine(message).hint("take them back first: cpushield boot undo")
             }
             BootError::Unfinished => {
-                Failure::machine(message).hint("put everything back first: cpushield undo --boot")
+                Failure::machine(message).hint("put everything back first: cpushield boot undo")
             }
             BootError::Foreign { .. } => {
                 Failure::machine(message).hint("look at it, and move it out of the way")
@@ -425,15 +425,15 @@ impl From<crate::boot::BootError> for Failure {
                     None => failure,
                 };
                 match undone {
-                    Some(_) => failure.hint("`cpushield undo --boot` tries again"),
+                    Some(_) => failure.hint("`cpushield boot undo` tries again"),
                     None => failure,
                 }
             }
             BootError::NoTrial => {
-                Failure::machine(message).hint("begin one: cpushield apply --boot --trial")
+                Failure::machine(message).hint("begin one: cpushield boot apply --trial")
             }
             BootError::NotBooted { .. } => {
-                Failure::machine(message).hint("reboot; or give it up: cpushield undo --boot")
+                Failure::machine(message).hint("reboot; or give it up: cpushield boot undo")
             }
             BootError::Wrong { hint: Some(hint), .. } => Failure::machine(message).hint(hint),
             BootError::Killed => Failure::new(Kind::Bug, message),

@@ -151,7 +151,7 @@ fn surveys_and_plans_of_own_machines_fit_the_terminal() {
                 ("survey", machine_text(&machine, width)),
                 ("plan", plan_text(&plan, false, width)),
                 ("plan -v", plan_text(&plan, true, width)),
-                ("plan --boot", boot_plan_text(&boot, width)),
+                ("boot plan", boot_plan_text(&boot, width)),
             ] {
                 // A word that is longer has a line of its own.
                 let fits = |line: &str| {

@@ -62,7 +62,7 @@ fn a_fifo_where_the_journal_lies_is_named_and_hangs_nobody() {
     let state = StateDir::new("state-fifo");
     for (file, commands) in [
         ("journal.jsonl", &["undo", "run true", "remove 1"][..]),
-        ("boot.json", &["status --boot", "undo --boot"]),
+        ("boot.json", &["boot status", "boot undo"]),
     ] {
         let path = state.0.join(file);
         assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());

@@ -71,7 +71,7 @@ pub(super) fn steps(
         );
         lines.push(format!("    {}", new.join(" ")));
     }
-    lines.push("boot, then see: cpushield status --boot".to_owned());
+    lines.push("boot, then see: cpushield boot status".to_owned());
     lines
 }
 

@@ -284,7 +284,7 @@ pub struct BootStatus {
     pub schema: u32,
     /// The boot loader of this machine.
     pub loader: Option<String>,
-    /// The words of `apply --boot`; empty when nothing was written.
+    /// The words of `boot apply`; empty when nothing was written.
     pub words: Vec<WordStatus>,
     /// Which kernels get them.
     pub rule: Option<Rule>,

@@ -196,7 +196,7 @@ impl fmt::Display for BootError {
                 write!(f, "other boot parameters are written already: {}", words.join(" "))
             }
             BootError::Unfinished => {
-                f.write_str("an earlier `apply --boot` or `undo --boot` did not come to its end")
+                f.write_str("an earlier `boot apply` or `boot undo` did not come to its end")
             }
             BootError::Journal { path, why } => write!(f, "{path}: {why}"),
             BootError::Foreign { path } => {

@@ -172,7 +172,7 @@ fn instead(host: &Host, store: &Store, written: &Written, error: BootError) -> B
                 Ok(()) => "the trial is written, and boots once: reboot instead".to_owned(),
                 Err(BootError::Killed) => return BootError::Killed,
                 Err(why) => {
-                    format!("take the trial back: cpushield undo --boot ({why})")
+                    format!("take the trial back: cpushield boot undo ({why})")
                 }
             }
         }

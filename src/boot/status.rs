@@ -110,7 +110,7 @@ fn differences(
     let mut differs = Vec::new();
     if !journal.complete {
         differs.push(
-            "writing did not come to its end: `cpushield undo --boot` puts everything back"
+            "writing did not come to its end: `cpushield boot undo` puts everything back"
                 .to_owned(),
         );
     }

@@ -35,13 +35,13 @@ pub fn unit_path() -> String {
 #[must_use]
 pub fn unit(program: &str, state: &str) -> String {
     format!(
-        "{MARK} `cpushield undo --boot` removes it.\n\
+        "{MARK} `cpushield boot undo` removes it.\n\
          [Unit]\n\
          Description=cpushield: keep or take back the boot parameters that this boot tries\n\
          After=multi-user.target\n\n\
          [Service]\n\
          Type=simple\n\
-         ExecStart={} --state {} apply --boot --settle\n\n\
+         ExecStart={} --state {} boot conclude\n\n\
          [Install]\n\
          WantedBy=multi-user.target\n",
         quoted(program),
@@ -225,8 +225,6 @@ mod tests {
     fn a_word_of_a_unit_says_what_it_says_whatever_is_in_it() {
         assert_eq!(quoted("/usr/bin/cpushield"), "\"/usr/bin/cpushield\"");
         assert_eq!(quoted(r#"/a b/$x/100%"\"#), r#""/a b/$$x/100%%\"\\""#);
-        assert!(
-            unit("/x", "/y").contains("ExecStart=\"/x\" --state \"/y\" apply --boot --settle\n")
-        );
+        assert!(unit("/x", "/y").contains("ExecStart=\"/x\" --state \"/y\" boot conclude\n"));
     }
 }

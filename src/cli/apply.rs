@@ -1,6 +1,5 @@
 //! `cpushield apply`: a plan, or the one for a wish, is put in force.
 
-use super::boot::{BootArgs, WriteArgs};
 use super::saved::Saved;
 use super::shielding::{Origin, shield};
 use super::wish::WishArgs;
@@ -27,12 +26,12 @@ pub struct Args {
         value_name = "PLAN",
         conflicts_with_all = [
             "cpus", "count", "near", "node", "share", "half_core", "workload", "on", "off",
-            "policy", "shield", "boot", "at_boot",
+            "policy", "shield", "at_boot",
         ]
     )]
     plan: Option<PathBuf>,
     /// Also shield the CPUs at every boot, before services start, until `cpushield undo`
-    #[arg(long, conflicts_with_all = ["boot", "dry_run", "plan"])]
+    #[arg(long, conflicts_with_all = ["dry_run", "plan"])]
     at_boot: bool,
     /// Print the equivalent shell commands and change nothing
     #[arg(long)]
@@ -40,12 +39,6 @@ pub struct Args {
     /// The shield
     #[command(flatten)]
     wish: WishArgs,
-    /// The next boot
-    #[command(flatten)]
-    boot: BootArgs,
-    /// The next boot
-    #[command(flatten)]
-    write: WriteArgs,
 }
 
 /// What a plan was made of.
@@ -56,10 +49,6 @@ type Made = (Machine, Wish);
 /// # Errors
 /// The wish or the plan is wrong, or the shield could not be made and was undone.
 pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
-    if args.boot.boot {
-        let (boot, write) = (&args.boot, &args.write);
-        return super::boot::apply(ui, global, &args.wish, boot, write, args.dry_run);
-    }
     let host = global.host()?;
     if !host.is_live() && !args.dry_run {
         return Err(Failure::usage("a recorded machine cannot be shielded")

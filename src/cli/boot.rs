@@ -1,4 +1,4 @@
-//! `--boot` of `plan`, `apply`, `undo` and `status`: kernel parameters for the next boot.
+//! `cpushield boot`: kernel parameters for the next boot.
 
 use super::Global;
 use super::wish::WishArgs;
@@ -12,44 +12,100 @@ use cpushield_linux::{Host, Store};
 use std::path::{Path, absolute};
 use std::process::ExitCode;
 
-/// What the next boot shall have
-#[derive(Debug, Clone, Default, clap::Args)]
-#[command(next_help_heading = "The next boot")]
-pub struct BootArgs {
-    /// Use kernel parameters for the next boot instead of a shield on the running kernel
-    #[arg(long)]
-    pub boot: bool,
-    /// Kernels to configure, as a version glob: `*-rt-*` [default: all PREEMPT_RT kernels, or the
-    /// default kernel if there are none]
-    #[arg(long, value_name = "GLOB", requires = "boot")]
-    pub kernels: Option<String>,
+/// Plan, write, show and remove kernel parameters for the next boot
+///
+/// What the running kernel can be told needs no boot: `cpushield apply`. These parameters remove
+/// what only a boot can: the timer tick, RCU callbacks, managed interrupts.
+#[derive(Debug, clap::Args)]
+#[command(subcommand_required = true, arg_required_else_help = false)]
+pub struct Args {
+    /// What to do
+    #[command(subcommand)]
+    command: BootCommand,
 }
 
-/// How they are written
+#[derive(Debug, clap::Subcommand)]
+enum BootCommand {
+    /// Show the kernel parameters and which kernels would get them
+    ///
+    /// The command changes nothing. `cpushield boot apply` writes the parameters.
+    Plan(PlanArgs),
+    /// Write the kernel parameters into the boot loader's files
+    ///
+    /// Every file that is changed is saved first; `cpushield boot undo` restores it.
+    Apply(ApplyArgs),
+    /// Show kernel parameters: requested, written, booted, in force
+    Status,
+    /// Remove the kernel parameters that `boot apply` wrote
+    Undo,
+    /// Conclude a trial boot: keep the parameters if the shield holds, otherwise remove them
+    #[command(hide = true)]
+    Conclude,
+}
+
+/// The kernels that get the parameters
 #[derive(Debug, Clone, Default, clap::Args)]
-#[command(next_help_heading = "The next boot")]
-pub struct WriteArgs {
+struct KernelArgs {
+    /// Kernels to configure, as a version glob: `*-rt-*` [default: all PREEMPT_RT kernels, or the
+    /// default kernel if there are none]
+    #[arg(long, value_name = "GLOB")]
+    kernels: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+struct PlanArgs {
+    /// The kernels
+    #[command(flatten)]
+    kernels: KernelArgs,
+    /// The shield
+    #[command(flatten)]
+    wish: WishArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct ApplyArgs {
+    /// Print the files that would be written and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// The kernels
+    #[command(flatten)]
+    kernels: KernelArgs,
     /// Add the new entries after all others, so that the default entry does not change
-    #[arg(long, requires = "boot")]
-    pub keep_default: bool,
+    #[arg(long)]
+    keep_default: bool,
     /// Boot with the parameters once; keep them if they are in force and `verify` holds, otherwise
     /// boot the old entry again
-    #[arg(long, requires = "boot", conflicts_with = "dry_run")]
-    pub trial: bool,
+    #[arg(long, conflicts_with = "dry_run")]
+    trial: bool,
     /// Start the chosen kernel immediately with kexec, without firmware and boot loader; running
     /// programs end as in a reboot
-    #[arg(long, requires = "boot", conflicts_with_all = ["dry_run", "settle"])]
-    pub kexec: bool,
-    /// Conclude a trial boot: keep the parameters if the shield holds, otherwise remove them
-    #[arg(long, requires = "boot", conflicts_with_all = ["trial", "dry_run", "kernels"])]
-    pub settle: bool,
+    #[arg(long, conflicts_with = "dry_run")]
+    kexec: bool,
+    /// The shield
+    #[command(flatten)]
+    wish: WishArgs,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// The wish is wrong, or the boot loader's files cannot be read or written.
+pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<ExitCode, Failure> {
+    match &args.command {
+        BootCommand::Plan(args) => show(ui, global, args),
+        BootCommand::Apply(args) => apply(ui, global, args),
+        BootCommand::Status => return status(ui, global),
+        BootCommand::Undo => undo(ui, global),
+        BootCommand::Conclude => conclude(ui, global),
+    }?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn planned(
     host: &Host,
     store: &Store,
     wish: &WishArgs,
-    args: &BootArgs,
+    args: &KernelArgs,
 ) -> Result<BootPlan, Failure> {
     let machine = super::surveyed(host, store);
     let wish = wish.asked(host, &machine, When::Boot)?.wish;
@@ -58,40 +114,30 @@ fn planned(
     Ok(plan(host, &machine, &asked, menu.as_ref())?)
 }
 
-/// Runs `plan --boot`.
+/// Runs `boot plan`.
 ///
 /// # Errors
 /// The wish is wrong, unsafe or impossible, or the loader's files are not understood.
-pub fn show(ui: &Ui, global: &Global, wish: &WishArgs, args: &BootArgs) -> Result<(), Failure> {
+fn show(ui: &Ui, global: &Global, args: &PlanArgs) -> Result<(), Failure> {
     let host = global.host()?;
-    let plan = planned(&host, &global.store(), wish, args)?;
+    let plan = planned(&host, &global.store(), &args.wish, &args.kernels)?;
     ui.show(&plan, || boot_plan_text(&plan, ui.width()))
 }
 
-/// Runs `apply --boot`.
+/// Runs `boot apply`.
 ///
 /// # Errors
 /// As [`show`], or nothing can be written here.
-pub fn apply(
-    ui: &Ui,
-    global: &Global,
-    wish: &WishArgs,
-    args: &BootArgs,
-    how: &WriteArgs,
-    dry_run: bool,
-) -> Result<(), Failure> {
+fn apply(ui: &Ui, global: &Global, args: &ApplyArgs) -> Result<(), Failure> {
     let host = global.host()?;
-    if !host.is_live() && !dry_run {
+    if !host.is_live() && !args.dry_run {
         return Err(Failure::usage("a recorded machine has no boot")
             .hint("--dry-run prints the files that would be written"));
     }
     let store = global.store();
-    if how.settle {
-        return super::settle::run(ui, global, &host, &store);
-    }
-    let plan = planned(&host, &store, wish, args)?;
-    if dry_run {
-        let recipe = write::preview(&host, &plan, how.keep_default)?;
+    let plan = planned(&host, &store, &args.wish, &args.kernels)?;
+    if args.dry_run {
+        let recipe = write::preview(&host, &plan, args.keep_default)?;
         return ui.show(&plan, || {
             if write::words(&plan).is_empty() {
                 return "# nothing would be written: every parameter is there already\n".to_owned();
@@ -105,21 +151,33 @@ pub fn apply(
             text
         });
     }
-    if how.kexec {
+    if args.kexec {
         kexec::possible(&host, &plan)?;
     }
     ui.status("writing boot files …");
     let program = host.link("/proc/self/exe").ok().filter(|_| host.exists("/run/systemd/system"));
     let state = absolute(global.state_dir()).unwrap_or(global.state_dir()).display().to_string();
     let how = write::How {
-        keep_default: how.keep_default,
-        trial: how.trial,
-        kexec: how.kexec,
+        keep_default: args.keep_default,
+        trial: args.trial,
+        kexec: args.kexec,
         unit: program.map(|program| (program, state)),
     };
     let written = write::write(&host, &store, &plan, &how)?;
     ui.show(&written, || boot_written_text(&written))?;
-    if how.kexec { start(ui, &host, &store, &written) } else { Ok(()) }
+    if args.kexec { start(ui, &host, &store, &written) } else { Ok(()) }
+}
+
+/// Runs `boot conclude`.
+///
+/// # Errors
+/// There is no trial boot, or its end cannot be written.
+fn conclude(ui: &Ui, global: &Global) -> Result<(), Failure> {
+    let host = global.host()?;
+    if !host.is_live() {
+        return Err(Failure::usage("a recorded machine has no boot"));
+    }
+    super::settle::run(ui, global, &host, &global.store())
 }
 
 /// Starts the kernel of what was written.
@@ -153,11 +211,11 @@ pub(super) fn keep(
     Ok(kept.map_err(|failure| failure.hint("the shield is up until the next boot"))?.path)
 }
 
-/// Runs `undo --boot`.
+/// Runs `boot undo`.
 ///
 /// # Errors
 /// A file could not be put back.
-pub fn undo(ui: &Ui, global: &Global) -> Result<(), Failure> {
+fn undo(ui: &Ui, global: &Global) -> Result<(), Failure> {
     let host = global.host()?;
     if !host.is_live() {
         return Err(Failure::usage("a recorded machine has no boot"));
@@ -171,12 +229,12 @@ fn is_in_force(word: &WordStatus) -> bool {
     word.written && word.booted && word.in_force != Some(false)
 }
 
-/// Runs `status --boot`. The exit code is 0 when every parameter is in force, 1 when one is not,
+/// Runs `boot status`. The exit code is 0 when every parameter is in force, 1 when one is not,
 /// and 3 when none was written.
 ///
 /// # Errors
 /// The journal or the loader's files cannot be read.
-pub fn status(ui: &Ui, global: &Global) -> Result<ExitCode, Failure> {
+fn status(ui: &Ui, global: &Global) -> Result<ExitCode, Failure> {
     let host = global.host()?;
     let status = status::status(&host, &global.store())?;
     ui.show(&status, || boot_status_text(&status))?;

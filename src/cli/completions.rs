@@ -23,8 +23,18 @@ pub struct Args {
 /// Standard output cannot be written.
 pub fn run(ui: &Ui, args: &Args) -> Result<(), Failure> {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut super::command(), "cpushield", &mut text);
+    clap_complete::generate(args.shell, &mut shown(), "cpushield", &mut text);
     ui.text(&String::from_utf8_lossy(&text))
+}
+
+/// The command line without what its help hides, which shells would complete all the same.
+#[must_use]
+pub fn shown() -> clap::Command {
+    super::command().mut_subcommand("boot", |boot| {
+        let shown = boot.get_subcommands().filter(|sub| !sub.is_hide_set()).cloned();
+        let about = boot.get_about().cloned().unwrap_or_default();
+        clap::Command::new("boot").about(about).subcommands(shown.collect::<Vec<_>>())
+    })
 }
 
 /// A word that shells complete to known names. Any word is taken: what reads it says better what is

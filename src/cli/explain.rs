@@ -372,7 +372,7 @@ fn list(pages: &[Page], width: usize) -> String {
         fit("  ", &[Align::Left, Align::Left], &rows, width)
     };
     format!(
-        "Tunables, in the order of their changes\n{}\nBoot parameters (plan --boot)\n{}\nCauses of interruptions\n{}\n\
+        "Tunables, in the order of their changes\n{}\nBoot parameters (boot plan)\n{}\nCauses of interruptions\n{}\n\
          Instruments (latency)\n{}\nLoads (latency --load)\n{}",
         rows("tunable"),
         rows("boot parameter"),

@@ -68,7 +68,15 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ("cpushield plan --count 2", "choose two CPUs and list the changes"),
             ("cpushield plan --cpus 2-3 -o shield.json", "save the plan for `apply`"),
             ("cpushield plan --near eth0 --workload cyclic -v", "show every command"),
-            ("cpushield plan --boot --cpus 2-3", "kernel parameters for the next boot"),
+        ],
+    ),
+    (
+        "boot",
+        &[
+            ("cpushield boot plan --cpus 2-3", "kernel parameters for the next boot"),
+            ("cpushield boot apply --trial", "boot once with them, and keep them if they hold"),
+            ("cpushield boot status", "parameters: requested, written, booted, in force"),
+            ("cpushield boot undo", "remove them"),
         ],
     ),
     (
@@ -77,7 +85,6 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ("cpushield apply --cpus 3", "shield CPU 3"),
             ("cpushield apply shield.json", "apply a saved plan"),
             ("cpushield apply --cpus 3 --dry-run", "print the shell commands only"),
-            ("cpushield apply --boot --trial", "boot once with the kernel parameters"),
         ],
     ),
     (
@@ -110,7 +117,6 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         &[
             ("cpushield status", "the shield and what is on its CPUs"),
             ("cpushield status --json", "the same for a program"),
-            ("cpushield status --boot", "kernel parameters: written, booted, in force"),
         ],
     ),
     (
@@ -169,13 +175,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ("cpushield report a.json --picture histogram -o a.svg", "one picture"),
         ],
     ),
-    (
-        "undo",
-        &[
-            ("cpushield undo", "take the shield down and restore the original settings"),
-            ("cpushield undo --boot", "remove the kernel parameters"),
-        ],
-    ),
+    ("undo", &[("cpushield undo", "take the shield down and restore the original settings")]),
     (
         "explain",
         &[
@@ -223,4 +223,4 @@ pub fn tail(name: Option<&str>) -> String {
 }
 
 /// Subcommands whose exit code is an answer.
-const WITH_CODES: &[&str] = &["try", "apply", "run", "status", "verify", "latency", "undo"];
+const WITH_CODES: &[&str] = &["try", "apply", "boot", "run", "status", "verify", "latency", "undo"];

@@ -267,7 +267,7 @@ impl Lab for Bench<'_> {
     }
 
     fn disarm(&mut self) -> Result<(), Failure> {
-        // What `apply --boot` wrote stays.
+        // What `boot apply` wrote stays.
         if !boot::journal(&self.store)?.is_some_and(|journal| self.is_ours(&journal)) {
             return Ok(());
         }

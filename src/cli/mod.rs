@@ -180,6 +180,7 @@ pub enum Command {
     Survey(survey::Args),
     Plan(plan::Args),
     Apply(apply::Args),
+    Boot(boot::Args),
     Run(run::Args),
     Add(add::Args),
     Remove(remove::Args),
@@ -308,6 +309,7 @@ fn run_command(ui: &Ui, cli: Cli) -> Result<ExitCode, Failure> {
             return run::run(ui, &cli.global, &args).map_err(run::before_start);
         }
         Command::Status(args) => return status::run(ui, &cli.global, &args),
+        Command::Boot(args) => return boot::run(ui, &cli.global, &args),
     }?;
     Ok(ExitCode::SUCCESS)
 }

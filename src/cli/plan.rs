@@ -1,7 +1,6 @@
 //! `cpushield plan`: the choice of CPUs and the ordered changes, without doing any.
 
 use super::Global;
-use super::boot::BootArgs;
 use super::wish::WishArgs;
 use crate::failure::{Failure, Kind};
 use crate::report::plan_text;
@@ -15,17 +14,14 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Show every step with its command
-    #[arg(long, short, conflicts_with = "boot")]
+    #[arg(long, short)]
     pub verbose: bool,
     /// Save the plan for `cpushield apply FILE`
-    #[arg(long, short, value_name = "FILE", conflicts_with = "boot")]
+    #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// The shield
     #[command(flatten)]
     pub wish: WishArgs,
-    /// The next boot
-    #[command(flatten)]
-    pub boot: BootArgs,
 }
 
 /// Runs it.
@@ -33,9 +29,6 @@ pub struct Args {
 /// # Errors
 /// The wish is wrong, unsafe or impossible, or the plan cannot be saved.
 pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
-    if args.boot.boot {
-        return super::boot::show(ui, global, &args.wish, &args.boot);
-    }
     let host = global.host()?;
     let machine = super::surveyed(&host, &global.store());
     let (plan, _) = args.wish.plan(&host, &machine)?;

@@ -1,4 +1,4 @@
-//! `cpushield apply --boot --settle`: the end of a trial boot. The words are in force, the machine
+//! `cpushield boot conclude`: the end of a trial boot. The words are in force, the machine
 //! is up and a shield holds: then they stay; else everything is taken back.
 
 use super::attempt::{self, Trying};
@@ -41,7 +41,7 @@ pub(super) fn run(ui: &Ui, global: &Global, host: &Host, store: &Store) -> Resul
         if let Some(signal) = signal::stopped_by() {
             // Nothing is decided: whoever boots again without settling is on the old entry.
             let stopped = Failure::new(Kind::Undone, format!("stopped by signal {signal}"));
-            return Err(stopped.hint("the trial is not settled: cpushield apply --boot --settle"));
+            return Err(stopped.hint("the trial is not settled: cpushield boot conclude"));
         }
         if doubts.is_empty() {
             break;

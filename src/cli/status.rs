@@ -18,20 +18,13 @@ use std::process::ExitCode;
 /// every other case: a setting has changed, a foreign task is on a shielded CPU, the shield is
 /// incomplete, or this user cannot read the journal.
 #[derive(Debug, clap::Args)]
-pub struct Args {
-    /// Show kernel parameters: requested, written, booted, in force
-    #[arg(long)]
-    boot: bool,
-}
+pub struct Args {}
 
 /// Runs it.
 ///
 /// # Errors
 /// `/proc` cannot be read.
-pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<ExitCode, Failure> {
-    if args.boot {
-        return super::boot::status(ui, global);
-    }
+pub fn run(ui: &Ui, global: &Global, _args: &Args) -> Result<ExitCode, Failure> {
     let host = global.host()?;
     let store = global.store();
     if let Some(note) = latency::recovered(&host, &store) {

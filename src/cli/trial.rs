@@ -209,8 +209,8 @@ fn free(host: &Host, store: &Store, matrix: &Matrix, reboot: bool) -> Result<(),
         return Err(Failure::machine(
             "the boot loader has kernel parameters of cpushield's already",
         )
-        .hint("see: cpushield status --boot")
-        .hint("take them back first: cpushield undo --boot"));
+        .hint("see: cpushield boot status")
+        .hint("take them back first: cpushield boot undo"));
     }
     if let Some(kept) = early::installed(store)? {
         let what = format!("each boot makes a shield ({}), in every row", kept.path);
@@ -391,7 +391,7 @@ fn forget(ui: &Ui, host: &Host, notebook: &Notebook) -> Result<(), Failure> {
     trial::unit::remove(host)?;
     let kept = notebook.forget()?;
     ui.status(&format!("the journal cannot be read, and is now {kept}"));
-    ui.warn("a shield and kernel parameters may be left: cpushield undo; cpushield undo --boot");
+    ui.warn("a shield and kernel parameters may be left: cpushield undo; cpushield boot undo");
     Ok(())
 }
 

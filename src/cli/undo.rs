@@ -20,9 +20,6 @@ pub struct Args {
     /// Forget settings that cannot be restored, or an unreadable journal
     #[arg(long)]
     forget: bool,
-    /// Remove the kernel parameters of `apply --boot` instead of the shield
-    #[arg(long, conflicts_with = "forget")]
-    boot: bool,
 }
 
 /// Runs it.
@@ -30,9 +27,6 @@ pub struct Args {
 /// # Errors
 /// The journal cannot be used, or something could not be put back.
 pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
-    if args.boot {
-        return super::boot::undo(ui, global);
-    }
     let host = global.host()?;
     let store = global.store();
     // It ends by itself soon, and half a shield helps nobody: neither a key nor a connection that

@@ -137,11 +137,11 @@ impl WishArgs {
             let (why, hint) = match when {
                 When::Runtime if boot && !now => (
                     "is a boot parameter, and no tunable of the running kernel",
-                    format!("cpushield plan --boot {flag} {name}"),
+                    format!("cpushield boot plan {flag} {name}"),
                 ),
                 When::Boot if now && !boot => (
                     "is a tunable of the running kernel, and no boot parameter",
-                    format!("leave --boot out: cpushield plan {flag} {name}"),
+                    format!("cpushield plan {flag} {name}"),
                 ),
                 _ => continue,
             };
@@ -327,12 +327,9 @@ mod tests {
         };
         let (now, boot) = (When::Runtime, When::Boot);
         let hint = |hint: &str| Err(hint.to_owned());
-        let plan = hint("cpushield plan --boot --on skew-tick");
+        let plan = hint("cpushield boot plan --on skew-tick");
         assert_eq!(refused("--on skew-tick", now), plan);
-        assert_eq!(
-            refused("--off thp --off skew-tick", boot),
-            hint("leave --boot out: cpushield plan --off thp")
-        );
+        assert_eq!(refused("--off thp --off skew-tick", boot), hint("cpushield plan --off thp"));
         assert_eq!(refused("--on thp --off ksm", now), Ok(()));
         assert_eq!(refused("--on skew-tick --off nohz-full", boot), Ok(()));
         assert_eq!(refused("--on thp --on ksm --off thp", now), hint("leave one of them out"));

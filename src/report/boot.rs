@@ -8,7 +8,7 @@ use crate::boot::{
 };
 use crate::plan::named;
 
-/// The text of `cpushield plan --boot`, no wider than `width` where that is possible.
+/// The text of `cpushield boot plan`, no wider than `width` where that is possible.
 #[must_use]
 pub fn boot_plan_text(plan: &BootPlan, width: usize) -> String {
     let mut text = format!("Prepare {} at boot\n", named(&plan.cpus));
@@ -123,7 +123,7 @@ fn lists(plan: &BootPlan, width: usize) -> String {
     text + &fold(&listed("Mind", &plan.warnings), width)
 }
 
-/// The text of `cpushield apply --boot`.
+/// The text of `cpushield boot apply`.
 #[must_use]
 pub fn boot_written_text(written: &Written) -> String {
     let words = written.words.join(" ");
@@ -148,7 +148,7 @@ pub fn boot_written_text(written: &Written) -> String {
         let who = if trial.unit {
             "a unit of systemd looks after that boot"
         } else {
-            "after it: cpushield apply --boot --settle"
+            "after it: cpushield boot conclude"
         };
         text.push_str(&format!(
             "A trial: {} boots once; {who}. When the parameters are in force and a \
@@ -173,12 +173,12 @@ pub fn boot_written_text(written: &Written) -> String {
         None => "reboot".to_owned(),
     };
     text.push_str(&format!(
-        "Next: {reboot}, then `cpushield status --boot`. `cpushield undo --boot` puts every byte back.\n"
+        "Next: {reboot}, then `cpushield boot status`. `cpushield boot undo` puts every byte back.\n"
     ));
     text
 }
 
-/// The text of `cpushield apply --boot --settle`.
+/// The text of `cpushield boot conclude`.
 #[must_use]
 pub fn boot_trial_text(end: &TrialEnd) -> String {
     let what = match end.end {
@@ -188,7 +188,7 @@ pub fn boot_trial_text(end: &TrialEnd) -> String {
     format!("{what}: {}\n", end.why)
 }
 
-/// The text of `cpushield undo --boot`.
+/// The text of `cpushield boot undo`.
 #[must_use]
 pub fn boot_undone_text(undone: Option<&Unwritten>) -> String {
     let Some(undone) = undone else {
@@ -213,8 +213,8 @@ pub fn boot_undone_text(undone: Option<&Unwritten>) -> String {
 fn trial_text(trial: &Trial, state: Option<&TrialState>) -> String {
     let entry = &trial.entry;
     let settle = match trial.unit {
-        true => "a unit of systemd concludes it soon; by hand: cpushield apply --boot --settle",
-        false => "next: cpushield apply --boot --settle",
+        true => "a unit of systemd concludes it soon; by hand: cpushield boot conclude",
+        false => "next: cpushield boot conclude",
     };
     match state {
         None | Some(TrialState::Armed) => {
@@ -243,15 +243,15 @@ fn trial_text(trial: &Trial, state: Option<&TrialState>) -> String {
                  that boot said last: journalctl --boot=-1 --dmesg, or /sys/fs/pstore\n  to put \
                  every boot file back: {}\n",
                 match trial.unit {
-                    true => "a unit of systemd does it soon; by hand: cpushield undo --boot",
-                    false => "cpushield undo --boot",
+                    true => "a unit of systemd does it soon; by hand: cpushield boot undo",
+                    false => "cpushield boot undo",
                 }
             )
         }
     }
 }
 
-/// The text of `cpushield status --boot`.
+/// The text of `cpushield boot status`.
 #[must_use]
 pub fn boot_status_text(status: &BootStatus) -> String {
     let mut text = String::new();

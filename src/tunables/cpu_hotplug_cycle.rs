@@ -27,9 +27,9 @@ It is done before everything else, because interrupts, threads and cpusets are d
 Unasked it is done only on CPUs prepared with `nohz_full=`. Elsewhere the tick interrupts hundreds
 of times more often. There the plan names the high-resolution timers that the survey saw armed
 (`/proc/timer_list`, as root) and offers `--on cpu-hotplug-cycle`. Delayed works and the timers
-of the wheel are shown by no kernel file; seen on 6.12-rt were `neigh_periodic_work` and `psi_avgs_work`, 18
-times in 20 s, and none after the cycle. Cpusets must be v2 (a v1 cpuset loses the CPU for good),
-and the CPU one that can be taken offline.
+of the wheel are shown by no kernel file; seen on 6.12-rt were `neigh_periodic_work` and
+`psi_avgs_work`, 18 times in 20 s, and none after the cycle. Cpusets must be v2 (a v1 cpuset loses
+the CPU for good), and the CPU one that can be taken offline.
 
 Going offline changes other things by the way: masks of interrupts and of network queues that a
 driver spreads anew, the CPU's group of resctrl, partitions that have it, settings of its

@@ -171,5 +171,5 @@ fn when_it_is_refused_nothing_stays_loaded_and_the_loader_boots_the_trial_once()
     machine.remove(LOADED);
     let host = machine.probing("abstraction", "lvm");
     let (_, hint) = hinted(&kexec::start(&host, &machine.store(), &it).unwrap_err());
-    assert!(hint.contains("cpushield undo --boot") && hint.contains("lvm"), "{hint}");
+    assert!(hint.contains("cpushield boot undo") && hint.contains("lvm"), "{hint}");
 }

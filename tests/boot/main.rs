@@ -361,7 +361,7 @@ fn a_trial_boot_that_crashed_is_not_called_under_way() {
     let text = cpushield::report::boot_status_text(&status);
     let said = "Trial failed: cpushield-6.12.9-rt-amd64 was booted and the boot did not end well. \
                 The machine fell back: another entry runs since 2026-05-09 14:03:22 UTC.";
-    assert!(text.contains(said) && text.contains("cpushield undo --boot"), "{text}");
+    assert!(text.contains(said) && text.contains("cpushield boot undo"), "{text}");
     assert!(!text.contains("boot its entry"), "{text}");
     // The same boot with the words is the trial itself.
     machine.write("proc/cmdline", "ro nohz_full=1-3 rcu_nocbs=1-3 panic=30\n");

@@ -260,7 +260,7 @@ fn a_raspberry_pi_tries_them_for_the_boot_that_is_asked_for() {
     assert_eq!(
         machine.read("boot/firmware/tryboot.txt"),
         format!(
-            "# Made by cpushield; `cpushield undo --boot` removes it.\n{CONFIG}\n\n[all]\n\
+            "# Made by cpushield; `cpushield boot undo` removes it.\n{CONFIG}\n\n[all]\n\
              cmdline=cpushield-cmdline.txt\n"
         )
     );

@@ -372,7 +372,7 @@ fn elsewhere_nothing_is_written_and_what_to_do_is_said() {
         ("etc/kernel/proxmox-boot-uuids", "proxmox-boot-tool refresh"),
         ("boot/efi/EFI/Linux/x.efi", "/etc/kernel/cmdline: nohz_full=2-3"),
         ("boot/grub/menu.lst", "line 3: kernel /vmlinuz-5.4-rtai ro nohz_full=2-3"),
-        ("etc/nothing", "cpushield status --boot"),
+        ("etc/nothing", "cpushield boot status"),
     ] {
         let machine = Machine::without_loader();
         machine.write(

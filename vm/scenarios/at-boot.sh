@@ -24,7 +24,7 @@ case $n in
     for script in /etc/rcS.d/S*cpushield; do status "${script##*/} start" 0 "$script" start; done
     is "the script has shielded the CPU" 3 isolated
     status "status" 0 cpushield status
-    is "status --boot tells of it" 1 sh -c 'cpushield status --boot | grep -c "^At each boot: cpushield apply --cpus 3"'
+    is "boot status tells of it" 1 sh -c 'cpushield boot status | grep -c "^At each boot: cpushield apply --cpus 3"'
     status "undo" 0 cpushield undo
     is "the CPU is free" "" isolated
     is "what starts at boot is as it was" "" sh -c "$(declare -f settings); settings | diff /host/before -"

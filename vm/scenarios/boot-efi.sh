@@ -21,9 +21,9 @@ case $n in
     printf 'layout=bls\nBOOT_ROOT=/boot\ninitrd_generator=none\n' >/etc/kernel/install.conf
     echo guest >/etc/kernel/entry-token
     as_at_first >/host/before
-    status "plan --boot" 0 cpushield plan --boot
-    cpushield plan --boot
-    status "apply --boot --trial" 0 cpushield apply --boot --trial --cpus 3
+    status "boot plan" 0 cpushield boot plan
+    cpushield boot plan
+    status "boot apply --trial" 0 cpushield boot apply --trial --cpus 3
     is "an entry of its own has the parameters" "a-cpushield-$rt.conf" has
     is "the loader is told to boot it once" "a-cpushield-$rt.conf" efi_says LoaderEntryOneShot
     boot_again
@@ -31,20 +31,20 @@ case $n in
 2)
     is "the trial booted" 3 cat /sys/devices/system/cpu/nohz_full
     is "by its own entry" "a-cpushield-$rt.conf" efi_says LoaderEntrySelected
-    is "which is not the default" 1 sh -c 'cpushield status --boot | grep -c "^Boots next: Debian GNU/Linux ([^)]*) (it is the first)"'
+    is "which is not the default" 1 sh -c 'cpushield boot status | grep -c "^Boots next: Debian GNU/Linux ([^)]*) (it is the first)"'
     boot_again # as a button would do it: nobody has settled the trial
     ;;
 3)
     is "the old entry booted by itself" "" grep -o nohz_full /proc/cmdline
-    status "the trial is settled" 0 cpushield apply --boot --settle
+    status "the trial is settled" 0 cpushield boot conclude
     is "every file is as it was, to the byte" "" unchanged
-    status "apply --boot" 0 cpushield apply --boot --cpus 3
+    status "boot apply" 0 cpushield boot apply --cpus 3
     is "the RT kernel's entry has them, the other has not" "guest-$rt.conf" has
     boot_again
     ;;
 4)
     is "the RT kernel booted with them" 3 cat /sys/devices/system/cpu/nohz_full
-    is "status says that nothing differs" 0 sh -c 'cpushield status --boot | grep -c ^Mind'
+    is "status says that nothing differs" 0 sh -c 'cpushield boot status | grep -c ^Mind'
     # Two kernel packages; kernel-install takes the running kernel's line for their entries.
     for version in "$rt" "$plain"; do
         status "kernel-install add 9.$version" 0 kernel-install add "9.$version" "/boot/vmlinuz-$version"
@@ -59,7 +59,7 @@ case $n in
     is "without them" "" grep -o nohz_full /proc/cmdline
     kernel-install add "9.$rt" "/boot/vmlinuz-$rt" >/dev/null 2>&1
     is "the later RT kernel has them" "guest-$rt.conf guest-9.$rt.conf" has
-    status "undo --boot" 0 cpushield undo --boot
+    status "boot undo" 0 cpushield boot undo
     is "undo takes them out of its entry too" "" sh -c "grep -l nohz_full $entries/*.conf"
     kernel-install remove "9.$rt"
     is "every file is as it was, to the byte" "" unchanged

@@ -16,25 +16,25 @@ case $n in
         grep -o nohz_full /proc/cmdline
     as_at_first >/host/before
     cp $cfg /host/cfg.before
-    status "plan --boot" 0 cpushield plan --boot
-    cpushield plan --boot
-    status "a list with every CPU is refused" 2 cpushield apply --boot --cpus 0-3
-    status "a CPU that is not there is refused" 2 cpushield apply --boot --cpus 9
+    status "boot plan" 0 cpushield boot plan
+    cpushield boot plan
+    status "a list with every CPU is refused" 2 cpushield boot apply --cpus 0-3
+    status "a CPU that is not there is refused" 2 cpushield boot apply --cpus 9
     # Where nothing can be written, or not enough, that is known before anything is.
     mount --bind /boot/grub /boot/grub
     mount -o remount,ro,bind /boot/grub
-    status "a /boot/grub that is mounted read-only is refused" 3 cpushield apply --boot
-    claim "and the refusal says so" sh -c 'cpushield apply --boot 2>&1 | grep "/boot/grub.*mounted read-only"'
+    status "a /boot/grub that is mounted read-only is refused" 3 cpushield boot apply
+    claim "and the refusal says so" sh -c 'cpushield boot apply 2>&1 | grep "/boot/grub.*mounted read-only"'
     umount /boot/grub
     mkdir /tmp/grub
     cp -a $cfg /tmp/grub/
     mount -t tmpfs -o size=128k boot /boot/grub
     cp -a /tmp/grub/grub.cfg /boot/grub/
-    status "so is one without room" 3 cpushield apply --boot
-    claim "and the refusal says how much is wanted" sh -c 'cpushield apply --boot 2>&1 | grep "KiB are wanted"'
+    status "so is one without room" 3 cpushield boot apply
+    claim "and the refusal says how much is wanted" sh -c 'cpushield boot apply 2>&1 | grep "KiB are wanted"'
     umount /boot/grub
     is "nothing was written by a refusal" "" sh -c "$(declare -f as_at_first); as_at_first | diff /host/before -"
-    status "apply --boot" 0 cpushield apply --boot
+    status "boot apply" 0 cpushield boot apply
     claim "the shell takes the generator" sh -n /etc/grub.d/07_cpushield
     claim "GRUB's own checker takes grub.cfg" grub-script-check $cfg
     is "one line of grub.cfg has the parameters" 1 lines 'nohz_full=1-3 rcu_nocbs=1-3'
@@ -45,9 +45,9 @@ case $n in
     is "the RT kernel booted by default" "$rt" uname -r
     is "with nohz_full in force" 1-3 cat /sys/devices/system/cpu/nohz_full
     claim "and rcu_nocbs on its line" grep -q rcu_nocbs=1-3 /proc/cmdline
-    status "status --boot" 0 cpushield status --boot
-    is "which says that nothing differs" 0 sh -c 'cpushield status --boot | grep -c ^Mind'
-    cpushield status --boot
+    status "boot status" 0 cpushield boot status
+    is "which says that nothing differs" 0 sh -c 'cpushield boot status | grep -c ^Mind'
+    cpushield boot status
     grub-reboot "$(sed -n "s/.*menuentry_id_option '\(gnulinux-advanced-[^']*\)'.*/\1/p" $cfg)>$(
         sed -n "s/.*menuentry_id_option '\(gnulinux-$plain-advanced-[^']*\)'.*/\1/p" $cfg)"
     boot_again
@@ -61,9 +61,9 @@ case $n in
     is "a kernel installed later has the parameters" 1 lines "linux.*vmlinuz-9.$rt .*nohz_full=1-3"
     rm /boot/*-"9.$rt"
     grub-mkconfig -o $cfg 2>/dev/null
-    status "undo --boot" 0 cpushield undo --boot
+    status "boot undo" 0 cpushield boot undo
     is "every file is as it was, to the byte" "" sh -c "$(declare -f as_at_first); as_at_first | diff /host/before -"
-    status "a second undo has nothing to do" 0 cpushield undo --boot
+    status "a second undo has nothing to do" 0 cpushield boot undo
     ;;
 esac
 finish

@@ -12,40 +12,40 @@ case $n in
 1)
     grub-editenv /boot/grub/grubenv set saved_entry=0
     as_at_first >/host/before
-    status "apply --boot --trial" 0 cpushield apply --boot --trial
+    status "boot apply --trial" 0 cpushield boot apply --trial
     claim "GRUB's own checker takes grub.cfg" grub-script-check $cfg
     claim "GRUB is told to boot it once" grep -q next_entry=cpushield- /boot/grub/grubenv
-    status "before the boot there is nothing to settle" 3 cpushield apply --boot --settle
+    status "before the boot there is nothing to settle" 3 cpushield boot conclude
     boot_again
     ;;
 2)
     is "the trial booted" 1-3 cat /sys/devices/system/cpu/nohz_full
     is "GRUB has taken the wish" 0 sh -c 'grep -c next_entry=. /boot/grub/grubenv'
-    is "its entry is not the default" 1 sh -c 'cpushield status --boot | grep -c "^Boots next: Debian GNU/Linux (saved"'
-    status "the trial is settled" 0 cpushield apply --boot --settle
+    is "its entry is not the default" 1 sh -c 'cpushield boot status | grep -c "^Boots next: Debian GNU/Linux (saved"'
+    status "the trial is settled" 0 cpushield boot conclude
     boot_again
     ;;
 3)
     is "the parameters are permanent" 1-3 cat /sys/devices/system/cpu/nohz_full
-    status "undo --boot" 0 cpushield undo --boot
+    status "boot undo" 0 cpushield boot undo
     is "every file is as it was, to the byte" "" unchanged
-    status "another trial" 0 cpushield apply --boot --trial
+    status "another trial" 0 cpushield boot apply --trial
     # It will find no init, and stop there for good.
     sed -i '/nohz_full=1-3/s/$/ rdinit=\/nope panic=0/' $cfg
     boot_again
     ;;
 4)
     is "after the hang the old entry booted" "" grep -o nohz_full /proc/cmdline
-    status "the trial is settled" 0 cpushield apply --boot --settle
-    is "which says that it did not hold" 1 sh -c 'cpushield status --boot | grep -c "^Last trial: taken back"'
-    cpushield status --boot
+    status "the trial is settled" 0 cpushield boot conclude
+    is "which says that it did not hold" 1 sh -c 'cpushield boot status | grep -c "^Last trial: taken back"'
+    cpushield boot status
     is "every file is as it was before, to the byte" "" unchanged
-    status "a third trial" 0 cpushield apply --boot --trial
+    status "a third trial" 0 cpushield boot apply --trial
     boot_again
     ;;
 5)
     is "the third trial booted" 1-3 cat /sys/devices/system/cpu/nohz_full
-    is "status says that it is not concluded" 1 sh -c 'cpushield status --boot | grep -c "not concluded yet"'
+    is "status says that it is not concluded" 1 sh -c 'cpushield boot status | grep -c "not concluded yet"'
     echo "$failed" >/host/failed
     sync
     # Before anything is concluded. The kernel waits as long as panic= says and starts the machine again.
@@ -53,13 +53,13 @@ case $n in
     ;;
 6)
     is "after the crash the old entry booted" "" grep -o nohz_full /proc/cmdline
-    fell_back() { cpushield status --boot | tr '\n' ' ' | grep -c "$1"; }
+    fell_back() { cpushield boot status | tr '\n' ' ' | grep -c "$1"; }
     is "status says that the boot did not end well" 1 fell_back 'Trial failed: cpushield-[^ ]* was booted and the boot did not end well'
     is "and that the machine fell back, and since when" 1 fell_back 'The machine fell back: another entry runs since 20'
-    is "and what to do" 1 fell_back 'to put every boot file back: cpushield undo --boot'
+    is "and what to do" 1 fell_back 'to put every boot file back: cpushield boot undo'
     is "nothing tells to boot the entry of the trial" 0 fell_back 'boot its entry'
-    cpushield status --boot
-    status "undo --boot" 0 cpushield undo --boot
+    cpushield boot status
+    status "boot undo" 0 cpushield boot undo
     is "every file is as it was, to the byte" "" unchanged
     is "no trial is left" 0 fell_back 'Trial failed'
     ;;

@@ -22,7 +22,7 @@ settled() { # waits until the unit has done its work
     done
     return 1
 }
-last_trial() { cpushield status --boot | sed -n 's/^Last trial: \([a-z ]*\): .*/\1/p'; }
+last_trial() { cpushield boot status | sed -n 's/^Last trial: \([a-z ]*\): .*/\1/p'; }
 [ "$n" = 1 ] || is "systemd is up" 1 sh -c 'systemctl is-active multi-user.target | grep -cx active'
 case $n in
 1)
@@ -34,16 +34,16 @@ case $n in
     as_at_first >/host/before
     # Killed anywhere: what GRUB reads is whole, and undo puts every byte back.
     for delay in 0.3 1 2 4 6 9; do
-        cpushield apply --boot --trial --cpus 3 >/dev/null 2>&1 &
+        cpushield boot apply --trial --cpus 3 >/dev/null 2>&1 &
         job=$!
         sleep $delay
         kill -9 $job 2>/dev/null
         wait $job 2>/dev/null
         claim "killed after $delay s GRUB's checker takes grub.cfg" grub-script-check $cfg
-        claim "and undo ends well" cpushield undo --boot
+        claim "and undo ends well" cpushield boot undo
         is "with every file as it was, to the byte" "" unchanged
     done
-    status "apply --boot --trial" 0 cpushield apply --boot --trial --cpus 3
+    status "boot apply --trial" 0 cpushield boot apply --trial --cpus 3
     is "the unit is enabled" enabled systemctl is-enabled cpushield-trial
     claim "systemd takes it" systemd-analyze verify $unit
     boot_again
@@ -52,12 +52,12 @@ case $n in
     is "the trial booted" 3 cat /sys/devices/system/cpu/nohz_full
     claim "the unit came to its end" settled
     journalctl -b --no-pager -u cpushield-trial 2>/dev/null | tail -n 5
-    cpushield status --boot
+    cpushield boot status
     case $(last_trial) in
     "made permanent") ok "a shield held, and the parameters are permanent" ;;
     *)
         # A guest loses time to its host, and then the verdict is an honest doubt.
-        said=$(cpushield status --boot | grep '^Last trial')
+        said=$(cpushield boot status | grep '^Last trial')
         case $said in
         *"the trial booted, and does not hold"*)
             skip "a shield held, and the parameters are permanent" "$said"
@@ -74,9 +74,9 @@ case $n in
 4)
     is "they are booted by default" 3 cat /sys/devices/system/cpu/nohz_full
     is "without the word of the trial" "" grep -o panic=30 /proc/cmdline
-    status "undo --boot" 0 cpushield undo --boot
+    status "boot undo" 0 cpushield boot undo
     is "every file is as it was, to the byte" "" unchanged
-    status "another trial" 0 cpushield apply --boot --trial --cpus 3
+    status "another trial" 0 cpushield boot apply --trial --cpus 3
     sed -i 's/nohz_full=3/nohz_full=2/' $cfg # what boots is not what was wanted
     boot_again
     ;;
@@ -84,7 +84,7 @@ case $n in
     is "a wrong parameter booted" 2 cat /sys/devices/system/cpu/nohz_full
     claim "the unit came to its end" settled
     is "it took the trial back" "taken back" last_trial
-    cpushield status --boot
+    cpushield boot status
     is "every file is as it was before, to the byte" "" unchanged
     ;;
 esac

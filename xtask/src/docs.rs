@@ -102,9 +102,9 @@ fn witnesses() -> String {
 
 fn boot() -> String {
     let mut text = format!(
-        "# Kernel parameters\n\n{NOTE}\n\nWhat `cpushield plan --boot` and `apply --boot` give to \
+        "# Kernel parameters\n\n{NOTE}\n\nWhat `cpushield boot plan` and `boot apply` give to \
          the kernel at the next boot. `cpushield explain NAME` shows the same page; `--on NAME` \
-         and `--off NAME` switch one on or off. `cpushield undo --boot` takes all of them back.\n\n\
+         and `--off NAME` switch one on or off. `cpushield boot undo` takes all of them back.\n\n\
          {LOADERS}\n\
          | parameter | to the kernel | what it does | given |\n|---|---|---|---|\n"
     );

@@ -27,6 +27,11 @@ pub fn pages(dir: &Path) -> io::Result<()> {
         command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help")
     {
         page(dir, sub, Some(sub.get_name()))?;
+        for of_group in sub.get_subcommands() {
+            if !of_group.is_hide_set() && of_group.get_name() != "help" {
+                page(dir, of_group, Some(sub.get_name()))?;
+            }
+        }
     }
     Ok(())
 }
@@ -112,7 +117,12 @@ fn date() -> String {
 pub fn completions(dir: &Path) -> io::Result<()> {
     fs::create_dir_all(dir)?;
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-        clap_complete::generate_to(shell, &mut cpushield::cli::command(), "cpushield", dir)?;
+        clap_complete::generate_to(
+            shell,
+            &mut cpushield::cli::completions::shown(),
+            "cpushield",
+            dir,
+        )?;
     }
     Ok(())
 }

@@ -81,7 +81,7 @@ fn member(members: &[char], c: char) -> bool {
 pub fn script(rule: &Rule, words: &[String]) -> String {
     let (chosen, words) = (chosen(rule), words.join(" "));
     format!(
-        r#"{MARK} `cpushield undo --boot` removes it.
+        r#"{MARK} `cpushield boot undo` removes it.
 # Entries with more kernel parameters for chosen kernels. Each is the one that 10_linux makes for
 # that kernel; the entries of 10_linux itself stay as they are, without these parameters.
 parameters='{words}'

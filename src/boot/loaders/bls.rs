@@ -19,7 +19,7 @@ const DIRS: &[&str] = &["/boot/loader/entries", "/boot/efi/loader/entries", "/ef
 const OURS: &str = "a-cpushield-";
 
 /// The first line of our own entries.
-const MARK: &str = "# Made by cpushield; `cpushield undo --boot` removes it.\n";
+const MARK: &str = "# Made by cpushield; `cpushield boot undo` removes it.\n";
 
 pub(super) static LINES: Lines = Lines {
     name: "bls",

@@ -24,7 +24,7 @@ pub(super) const FILES: &[&str] = &[
 /// What the names of our own labels begin with.
 const OURS: &str = "cpushield-";
 /// Our labels stand between these lines.
-const BEGIN: &str = "# Made by cpushield; `cpushield undo --boot` removes it.\n";
+const BEGIN: &str = "# Made by cpushield; `cpushield boot undo` removes it.\n";
 const END: &str = "# The end of what cpushield made.\n";
 
 /// What a label of ours takes over from the one it is made of (`menu label` is one of its own).

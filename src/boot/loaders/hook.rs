@@ -38,7 +38,7 @@ pub(super) fn script(rule: &Rule, words: &[String]) -> String {
         Rule::Matching { glob } => format!("case $1 in ({glob}) : ;; (*) false ;; esac"),
     };
     format!(
-        r#"{MARK} `cpushield undo --boot` removes it.
+        r#"{MARK} `cpushield boot undo` removes it.
 # A kernel that is installed gets more parameters when it is one of the chosen ones. Any other is
 # left without them, also where its entry was made of the command line of the running kernel.
 [ "$1" = add ] || exit 0

@@ -21,7 +21,7 @@ const TRYBOOT: &str = "tryboot.txt";
 /// The command line of that boot.
 const CMDLINE: &str = "cpushield-cmdline.txt";
 /// The first line of our `tryboot.txt`.
-const MARK: &str = "# Made by cpushield; `cpushield undo --boot` removes it.\n";
+const MARK: &str = "# Made by cpushield; `cpushield boot undo` removes it.\n";
 /// The argument of the reboot that asks for it.
 const ARGUMENT: &str = "0 tryboot";
 /// What the firmware says of that flag; older ones say nothing.

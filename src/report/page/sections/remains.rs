@@ -89,7 +89,7 @@ fn advice(settings: &Labelled<Settings>) -> Vec<Block> {
             vec![Cell::code(&it.parameter), Cell::new(removes.join(", ")), Cell::new(&it.reason)]
         };
         let columns = ["parameter", "removes", "why"].map(Column::words).to_vec();
-        let caption = "Kernel parameters that would remove more (cpushield apply --boot)";
+        let caption = "Kernel parameters that would remove more (cpushield boot apply)";
         let rows = plan.boot.iter().map(row).collect();
         blocks.push(Block::Table(Table { caption: caption.to_owned(), columns, rows }));
     }
