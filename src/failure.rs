@@ -197,7 +197,7 @@ impl From<crate::compare::CompareError> for Failure {
                 failure.hint("cpushield compare before=a1.json,a2.json after=b1.json,b2.json")
             }
             CompareError::Same { .. } => {
-                failure.hint("a run that is counted twice is no repetition: leave one of them out")
+                failure.hint("a repetition needs a new run: remove one of the two")
             }
             CompareError::Instruments { .. } => {
                 failure.hint("instruments wait for different things; compare runs of one of them")
@@ -215,8 +215,9 @@ impl From<crate::load::LoadError> for Failure {
         use crate::load::LoadError;
         let message = error.to_string();
         match error {
-            LoadError::Unknown { .. } => Failure::usage(message)
-                .hint("`cpushield explain load-messages` and the like tell more"),
+            LoadError::Unknown { .. } => {
+                Failure::usage(message).hint("`cpushield explain load-messages` describes a load")
+            }
             LoadError::Senseless { .. } => Failure::usage(message),
             LoadError::Impossible { load, .. } => Failure::machine(message)
                 .hint(format!("cpushield explain load-{load}"))
@@ -288,7 +289,7 @@ impl From<crate::apply::AmendError> for Failure {
             AmendError::Load(error) => error.into(),
             AmendError::NoShield => Failure::machine(message).hint("make one: cpushield apply"),
             AmendError::Unfinished => Failure::machine(message)
-                .hint("`cpushield undo` puts everything back, then `cpushield apply` again"),
+                .hint("run `cpushield undo` to restore everything, then `cpushield apply` again"),
             AmendError::Step { .. } | AmendError::Killed => Failure::new(Kind::Bug, message),
             AmendError::Hog(hog) => Failure::machine(message).hint(hog.hint),
         }
@@ -323,7 +324,7 @@ fn undone_after(
 
 impl From<crate::trial::MatrixError> for Failure {
     fn from(error: crate::trial::MatrixError) -> Failure {
-        Failure::usage(error.to_string()).hint("docs/trial.toml shows every key")
+        Failure::usage(error.to_string()).hint("docs/trial.toml lists all keys")
     }
 }
 
@@ -345,7 +346,7 @@ impl From<crate::run::RunError> for Failure {
         let message = error.to_string();
         match error {
             RunError::NoShield => Failure::machine(message)
-                .hint("`cpushield plan` shows what a shield would do, `cpushield apply` makes one"),
+                .hint("`cpushield plan` previews a shield, `cpushield apply` makes one"),
             RunError::OtherShield { .. } => {
                 Failure::usage(message).hint("leave --shield out, or see `cpushield status`")
             }
@@ -412,7 +413,7 @@ impl From<crate::boot::BootError> for Failure {
                 Failure::machine(message).hint("take them back first: cpushield boot undo")
             }
             BootError::Unfinished => {
-                Failure::machine(message).hint("put everything back first: cpushield boot undo")
+                Failure::machine(message).hint("first undo the existing changes: cpushield undo --boot")
             }
             BootError::Foreign { .. } => {
                 Failure::machine(message).hint("look at it, and move it out of the way")
@@ -430,7 +431,7 @@ impl From<crate::boot::BootError> for Failure {
                 }
             }
             BootError::NoTrial => {
-                Failure::machine(message).hint("begin one: cpushield boot apply --trial")
+                Failure::machine(message).hint("start a trial: cpushield apply --boot --trial")
             }
             BootError::NotBooted { .. } => {
                 Failure::machine(message).hint("reboot; or give it up: cpushield boot undo")

@@ -143,7 +143,7 @@ impl Hogs {
         let mut hogs = self.look(host)?.iter().filter(|hog| cpus.contains(hog.task.cpu));
         let starves = hogs.find(|hog| !is_served(host, hog.task.cpu));
         Ok(starves.map(|hog| {
-            let words = "the kernel would wait for ever for a thread of this CPU";
+            let words = "the kernel would wait forever for a thread of this CPU";
             format!("{}, and {words}; {}", busy(hog), remedy(hog))
         }))
     }

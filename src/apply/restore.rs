@@ -120,7 +120,7 @@ impl Written<'_> {
                 ours: self.value.to_owned(),
                 original: self.original.to_owned(),
             };
-            let note = format!("{by} has CPUs of its own by now, so cpusets stay");
+            let note = format!("{by} now has its own CPUs, so cpusets stay enabled");
             return Ok(Back { fate: Some(drifted), note: Some(note) });
         }
         for value in words {

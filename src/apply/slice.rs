@@ -44,7 +44,7 @@ pub(super) fn original(host: &Host, unit: &str) -> Result<Original> {
         return Ok(Original::Present);
     }
     if let Some(file) = configured(host, unit) {
-        let reason = format!("{file} is there, so the slice is somebody else's");
+        let reason = format!("{file} exists, so the slice belongs to another program");
         return Ok(Original::Unreadable { reason });
     }
     let text = host.read_line(CONTROL)?;
@@ -134,7 +134,7 @@ pub(super) fn restore(
         // Only cpusets came because of the slice; other controllers are systemd's own business.
         let words: Vec<String> = words.into_iter().filter(|word| word == "-cpuset").collect();
         match needed_by(host, path, &words) {
-            Some(by) => note = Some(format!("{by} has CPUs of its own by now, so cpusets stay")),
+            Some(by) => note = Some(format!("{by} now has its own CPUs, so cpusets stay enabled")),
             None => words.iter().try_for_each(|word| host.write(path, word))?,
         }
     }

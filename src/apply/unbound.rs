@@ -28,8 +28,8 @@ pub(super) fn names_isolated(host: &Host, path: &str, before: &str) -> Result<Op
         return Ok(None);
     }
     Ok(Some(format!(
-        "{asked} was asked for, and a partition of somebody else keeps it at {before}: when it is \
-         put back, unbound work would run on the CPUs of that partition"
+        "{asked} was requested, but another partition keeps it at {before}: if it is restored, \
+         unbound work would run on the CPUs of that partition"
     )))
 }
 

@@ -163,10 +163,9 @@ impl fmt::Display for BootError {
             BootError::Unparsable { path, why } => {
                 write!(f, "{path} is not understood, so nothing was written\n  cause: {why}")
             }
-            BootError::NotPlain { what, text } => write!(
-                f,
-                "{what} {text:?} has characters that a boot loader takes for something else"
-            ),
+            BootError::NotPlain { what, text } => {
+                write!(f, "{what} {text:?} contains characters that are special to a boot loader")
+            }
             BootError::NoSuchParameter { name, .. } => {
                 write!(f, "there is no boot parameter {name:?}")
             }

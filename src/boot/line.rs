@@ -55,12 +55,12 @@ impl fmt::Display for Conflict {
             }
             Conflict::Mismatch { there, wanted } => write!(
                 f,
-                "{there} is there already; the kernel refuses {wanted} beside it, because the lists \
+                "{there} is there already; the kernel refuses {wanted} together with it, because the lists \
                  differ"
             ),
             Conflict::Beyond { there, wanted } => write!(
                 f,
-                "{there} is there already; the kernel refuses {wanted} beside it, because it does not \
+                "{there} is there already; the kernel refuses {wanted} together with it, because it does not \
                  know all of these CPUs"
             ),
             Conflict::TooLong { bytes, limit } => write!(

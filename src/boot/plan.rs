@@ -376,7 +376,7 @@ fn rule(
     let first = found.entries.iter().find(|entry| !entry.ours);
     Ok(match (boots, first) {
         (_, None) => {
-            why.push("which kernels there are is not known".to_owned());
+            why.push("could not list the installed kernels".to_owned());
             Rule::First
         }
         (Some(boots), Some(first)) if boots.version != first.version => {

@@ -110,7 +110,7 @@ fn differences(
     let mut differs = Vec::new();
     if !journal.complete {
         differs.push(
-            "writing did not come to its end: `cpushield boot undo` puts everything back"
+            "writing was interrupted: `cpushield undo --boot` restores the original files"
                 .to_owned(),
         );
     }

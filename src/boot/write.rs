@@ -442,8 +442,8 @@ fn put_back(
     let dir = path.rsplit_once('/').map_or("/", |(dir, _)| dir);
     if now.is_none() && original.is_some() && !host.exists(dir) {
         return Err(wrong(
-            format!("{dir} is not there, so {path} cannot be put back"),
-            Some("is its file system mounted? then: cpushield boot undo"),
+            format!("{dir} does not exist, so {path} cannot be restored"),
+            Some("is its file system mounted? then: cpushield undo --boot"),
         ));
     }
     if now == original {

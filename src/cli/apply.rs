@@ -125,7 +125,7 @@ fn saved_plan(text: &str, name: &str) -> Result<Plan, Failure> {
 
 /// The commands, for `sh`.
 fn script(plan: &Plan) -> String {
-    let mut text = format!("# shields CPU {}; nothing of this was done\n", plan.shield.cpus);
+    let mut text = format!("# shields CPU {}; dry run: nothing was changed\n", plan.shield.cpus);
     for step in plan.steps.iter().filter(|step| step.is_runtime()) {
         text.push_str(&step.change.shell());
         text.push('\n');

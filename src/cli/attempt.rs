@@ -305,9 +305,10 @@ fn fates(undone: &Undone) -> (usize, Vec<String>) {
     let restored = undone.steps.iter().filter(|step| matches!(step.fate, Fate::Restored)).count();
     let left = undone.steps.iter().filter_map(|step| match &step.fate {
         Fate::Failed { reason } => Some(format!("{}: {reason}", step.subject)),
-        Fate::Drifted { now, original, .. } => {
-            Some(format!("{}: somebody made it {now} meanwhile; it was {original}", step.subject))
-        }
+        Fate::Drifted { now, original, .. } => Some(format!(
+            "{}: another process set it to {now}; the original was {original}",
+            step.subject
+        )),
         _ => None,
     });
     (restored, left.collect())

@@ -130,8 +130,8 @@ fn show(ui: &Ui, global: &Global, args: &PlanArgs) -> Result<(), Failure> {
 /// As [`show`], or nothing can be written here.
 fn apply(ui: &Ui, global: &Global, args: &ApplyArgs) -> Result<(), Failure> {
     let host = global.host()?;
-    if !host.is_live() && !args.dry_run {
-        return Err(Failure::usage("a recorded machine has no boot")
+    if !host.is_live() && !dry_run {
+        return Err(Failure::usage("a recorded machine cannot boot")
             .hint("--dry-run prints the files that would be written"));
     }
     let store = global.store();
@@ -142,12 +142,15 @@ fn apply(ui: &Ui, global: &Global, args: &ApplyArgs) -> Result<(), Failure> {
             if write::words(&plan).is_empty() {
                 return "# nothing would be written: every parameter is there already\n".to_owned();
             }
-            let mut text = "# nothing of this was done\n".to_owned();
+            let mut text = "# dry run: nothing was changed\n".to_owned();
             for edit in &recipe.edits {
                 let bytes = String::from_utf8_lossy(&edit.bytes);
                 text.push_str(&format!("# {} (mode {:o}):\n{bytes}", edit.path, edit.mode));
             }
-            recipe.made.iter().for_each(|path| text.push_str(&format!("# then anew: {path}\n")));
+            recipe
+                .made
+                .iter()
+                .for_each(|path| text.push_str(&format!("# then made again: {path}\n")));
             text
         });
     }
@@ -218,7 +221,7 @@ pub(super) fn keep(
 fn undo(ui: &Ui, global: &Global) -> Result<(), Failure> {
     let host = global.host()?;
     if !host.is_live() {
-        return Err(Failure::usage("a recorded machine has no boot"));
+        return Err(Failure::usage("a recorded machine cannot boot"));
     }
     let undone = write::undo(&host, &global.store())?;
     ui.show(&undone, || boot_undone_text(undone.as_ref()))

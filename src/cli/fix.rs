@@ -207,8 +207,7 @@ fn failed(change: &Change, deed: &Deed) -> Option<String> {
             Some(format!("the kernel refuses: {}", deed.why.as_deref().unwrap_or("no reason")))
         }
         Came::Absent => Some("it is not there".to_owned()),
-        Came::Changed | Came::AlreadySo => {
-            shows(change).then(|| "it was done, and somebody has changed it since".to_owned())
-        }
+        Came::Changed | Came::AlreadySo => shows(change)
+            .then(|| "it was done, but another process has changed it since".to_owned()),
     }
 }

@@ -45,7 +45,7 @@ impl<'a> Kept<'a> {
         {
             let file = path.display();
             return Err(Failure::usage(format!("{file} holds a measurement that is not finished"))
-                .hint(format!("go on with it: --resume {file}"))
+                .hint(format!("resume it: --resume {file}"))
                 .hint("or remove it, or name another file"));
         }
         let keeper = RefCell::new(Keeper::new(path));
@@ -89,9 +89,9 @@ impl<'a> Kept<'a> {
     /// It would not go on as it began.
     fn unlike(&self, what: &str, was: &str, is: &str) -> Failure {
         let file = self.path.display();
-        Failure::usage(format!("{file} cannot be gone on with: {what} was {was}, and is {is} now"))
-            .hint("a measurement goes on as it began: give the options that it was given then")
-            .hint("or measure anew into another file: -o FILE")
+        Failure::usage(format!("cannot resume {file}: {what} was {was}, now it is {is}"))
+            .hint("resume with the original options")
+            .hint("or start a new measurement in another file: -o FILE")
     }
 
     /// Puts what was seen so far on the disk. That it cannot be is told once.
@@ -103,8 +103,8 @@ impl<'a> Kept<'a> {
         if let Some(why) = trouble.filter(|_| !self.warned.replace(true)) {
             let file = self.path.display();
             self.ui.warn(&format!(
-                "cannot write {file}: {why}; what is measured is kept in memory, and writing is \
-                 tried again every second"
+                "cannot write {file}: {why}; the results stay in memory, and cpushield tries to write \
+                 them again every second"
             ));
         }
     }
@@ -113,7 +113,7 @@ impl<'a> Kept<'a> {
         match &self.before {
             None => Ok(latency),
             Some(before) => joined(before, &latency, self.max_ns).map_err(|why| {
-                Failure::machine(format!("{} cannot be gone on with: {why}", self.path.display()))
+                Failure::machine(format!("cannot resume {}: {why}", self.path.display()))
             }),
         }
     }
@@ -129,8 +129,7 @@ impl<'a> Kept<'a> {
                 None
             }
             Err(error) => Some(
-                Failure::from(error)
-                    .hint("nothing is lost: the document stands on standard output"),
+                Failure::from(error).hint("nothing is lost: the document is on standard output"),
             ),
         };
         Ok((whole, lost))
@@ -143,8 +142,9 @@ fn begun(path: &Path) -> Result<Box<Latency>, Failure> {
         Saved::Latency(latency) => Ok(latency),
         other => {
             let (file, from) = (path.display(), other.from());
-            let why = format!("{file} is no measurement: it is what `cpushield {from}` writes");
-            Err(Failure::usage(why).hint("begin one: cpushield latency timer -o FILE"))
+            let why =
+                format!("{file} is not a measurement: it is a document of `cpushield {from}`");
+            Err(Failure::usage(why).hint("start a measurement: cpushield latency timer -o FILE"))
         }
     }
 }
@@ -158,8 +158,8 @@ pub(super) fn span(kept: Option<&Kept<'_>>, asked: Option<Duration>) -> Result<D
     let left = asked.saturating_sub(Duration::from_nanos(before.span_ns));
     if left.is_zero() {
         let file = kept.path.display();
-        return Err(Failure::usage(format!("{file} is finished: all of {asked:?} is measured"))
-            .hint("measure longer: --for TIME, the time of all parts together"));
+        return Err(Failure::usage(format!("{file} is complete: it covers all of {asked:?}"))
+            .hint("measure longer: --for TIME, the total of all parts"));
     }
     Ok(left)
 }

@@ -274,7 +274,7 @@ impl Lab for Bench<'_> {
         let undone = write::undo(self.host, &self.store)?.unwrap_or_default();
         for (path, fate) in &undone.files {
             if *fate == boot::Fate::Drifted {
-                self.ui.warn(&format!("{path} was changed by somebody else and is left so"));
+                self.ui.warn(&format!("another process changed {path}, so it is left as it is"));
             }
         }
         undone.notes.iter().for_each(|note| self.ui.warn(note));

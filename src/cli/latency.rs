@@ -211,7 +211,7 @@ fn no_instrument() -> Failure {
     }
     Failure::usage(message)
         .hint("most begin with: cpushield latency timer")
-        .hint("`cpushield explain latency-timer` and the like say more")
+        .hint("`cpushield explain latency-timer` describes an instrument")
 }
 
 /// The threads of each CPU: the shorter the period, the higher the priority, as LinuxCNC has them.

@@ -106,7 +106,7 @@ impl LoadCpus {
         };
         if cpus.is_empty() {
             return Err(Failure::usage("no CPU is left for the load").hint(
-                "measure fewer CPUs, or let it run beside the measurement: --load-cpus all",
+                "measure fewer CPUs, or run the load on measured CPUs too: --load-cpus all",
             ));
         }
         Ok(cpus)

@@ -131,7 +131,10 @@ impl Global {
             Some(dir) => {
                 let host = match Host::recorded(dir) {
                     Err(error) if error.is_absent() => {
-                        let why = format!("{} is not there: no recorded machine", dir.display());
+                        let why = format!(
+                            "{} does not exist, so it is not a recorded machine",
+                            dir.display()
+                        );
                         let hint = "`cpushield survey --record DIR` makes one";
                         return Err(Failure::usage(why).hint(hint));
                     }
@@ -143,7 +146,7 @@ impl Global {
                 }
                 let name = dir.display();
                 let failure = Failure::usage(format!(
-                    "{name} is no recorded machine: it has no proc, sys or boot"
+                    "{name} is not a recorded machine: it has no proc, sys or boot"
                 ));
                 Err(failure.hint(if host.exists("/root/proc") {
                     format!("its files are one level below: --root {}", dir.join("root").display())

@@ -206,7 +206,7 @@ fn form(ui: &Ui, args: &Args) -> Result<Form, Failure> {
         }
         (None, Some(file), _) => {
             return Err(Failure::usage(format!(
-                "the name {} does not say what to write",
+                "cannot tell the format from the name {}",
                 file.display()
             ))
             .hint("let it end in .html, .svg, .md, .json or .txt, or give --format"));

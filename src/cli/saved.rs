@@ -311,7 +311,7 @@ impl Place<'_> {
             }
             Some('{') => wrong(format!("expected JSON: {why}")),
             Some(_) => wrong("expected a JSON document of cpushield, found other text".to_owned())
-                .hint("the text that people read cannot be read back; save it with --json"),
+                .hint("text output cannot be read back; save the document with --json"),
         }
     }
 

@@ -60,8 +60,8 @@ impl Scene {
         match scene.ours() {
             Some(place) if !scene.cpus.is_subset(&place.cpus) => {
                 let outside = scene.cpus.minus(&place.cpus);
-                Err(Failure::usage(format!("CPU {outside} is not of the active shield"))
-                    .hint("look at CPUs inside and outside of the shield one after the other"))
+                Err(Failure::usage(format!("CPU {outside} is not part of the active shield"))
+                    .hint("use separate runs for CPUs inside and outside the shield"))
             }
             _ => Ok(scene),
         }

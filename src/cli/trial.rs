@@ -78,7 +78,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
             return ui.show(&outlook, || report::outlook(&outlook, ui.width()));
         }
         let store = global.store();
-        let _turn = turn(&store, "a trial is at work")?;
+        let _turn = turn(&store, "a trial is running")?;
         let journal = Journal::new(name, text, CpuSet::new(), now_s());
         let journal = begin(ui, global, args, &host, &store, &matrix, journal)?;
         return go(ui, global, &host, &notebook, journal);
@@ -87,7 +87,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     if args.stop {
         return stop(ui, global, &host, &store, &notebook);
     }
-    let _turn = turn(&store, "it is at work already")?;
+    let _turn = turn(&store, "it is already running")?;
     match notebook.load()? {
         Some(journal) => go(ui, global, &host, &notebook, journal),
         None => Err(none()),
@@ -115,7 +115,7 @@ fn outlook(
 }
 
 fn none() -> Failure {
-    Failure::machine("there is no trial").hint("begin one: cpushield trial MATRIX.toml")
+    Failure::machine("there is no trial").hint("start a trial: cpushield trial MATRIX.toml")
 }
 
 fn now_s() -> u64 {
@@ -149,8 +149,8 @@ fn begin(
             "a trial is unfinished: {} ({done} steps)",
             old.file
         ))
-        .hint("go on with it: cpushield trial --resume")
-        .hint("or end it and put everything back: cpushield trial --stop"));
+        .hint("resume it: cpushield trial --resume")
+        .hint("or stop it and undo every change: cpushield trial --stop"));
     }
     free(host, store, matrix, args.reboot)?;
     let output = args.output.as_ref();
@@ -172,8 +172,7 @@ fn begin(
         ui.warn("rows with kernel parameters are not run: they need --reboot");
     }
     if schedule.steps.is_empty() {
-        return Err(Failure::usage("nothing is left to measure")
-            .hint("let the machine reboot as often as it takes: --reboot"));
+        return Err(Failure::usage("nothing is left to measure").hint("allow reboots: --reboot"));
     }
     let before = old.and_then(|old| Some(trial::schedule(&old.matrix().ok()?, true).steps.len()));
     notebook.clear(before.unwrap_or(0).max(schedule.steps.len()))?;
@@ -189,7 +188,7 @@ fn possible(bench: &Bench<'_>) -> Result<(), Failure> {
     for column in &bench.matrix.columns {
         let instrument = instruments::by_name(&column.instrument);
         if let Some(Err(why)) = instrument.map(|it| it.possible(bench.host)) {
-            let why = format!("{} cannot be measured here: {why}", column.instrument);
+            let why = format!("`latency {}` cannot run here: {why}", column.instrument);
             return Err(Failure::machine(format!("column {:?}: {why}", column.name)));
         }
     }
@@ -310,14 +309,14 @@ fn go(
     let matrix = journal.matrix()?;
     let schedule = schedule(&matrix, journal.reboot);
     let mut bench = bench(ui, global, host, &matrix, &schedule, &journal);
-    let later = "what was measured is kept; go on: cpushield trial --resume";
+    let later = "the results so far are saved; resume: cpushield trial --resume";
     let ended = trial::go(&mut bench, notebook, &mut journal, &schedule)
-        .map_err(|failure| failure.hint(later).hint("or end it: cpushield trial --stop"))?;
+        .map_err(|failure| failure.hint(later).hint("or stop it: cpushield trial --stop"))?;
     match ended {
         Ended::Finished => {}
         Ended::Rebooting => {
             let on = match host.exists("/run/systemd/system") {
-                true => "it goes on by itself after the boot; see: cpushield trial --status",
+                true => "it resumes automatically after the boot; see: cpushield trial --status",
                 false => "after the boot: cpushield trial --resume",
             };
             ui.status(on);
@@ -326,7 +325,7 @@ fn go(
         Ended::Interrupted => {
             let signal = signal::stopped_by().unwrap_or(0);
             let failure = Failure::new(Kind::Undone, format!("stopped by signal {signal}"));
-            return Err(failure.hint(later).hint("or end it: cpushield trial --stop"));
+            return Err(failure.hint(later).hint("or stop it: cpushield trial --stop"));
         }
         Ended::Elsewhere(why) => {
             return Err(Failure::machine(format!("the machine is not as at the beginning: {why}"))
@@ -376,7 +375,7 @@ fn stop(
         let schedule = schedule(&matrix, journal.reboot);
         let mut bench = bench(ui, global, host, &matrix, &schedule, &journal);
         let away = trial::stop(&mut bench, notebook, &mut journal, now_s())?;
-        ui.status("stopped; everything is put back");
+        ui.status("stopped; all changes are undone");
         if away {
             ui.warn(
                 "the kernel still runs with parameters of the trial: reboot, and they are gone",

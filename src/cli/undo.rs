@@ -75,7 +75,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
         return Ok(());
     }
     let failed = undone.failed().count();
-    let message = format!("{} could not be put back", many(failed, "change"));
+    let message = format!("{} could not be restored", many(failed, "change"));
     Err(Failure::new(Kind::NotUndone, message)
         .hint("call `cpushield undo` again; `cpushield undo --forget` gives up what is left"))
 }

@@ -212,7 +212,7 @@ pub(super) fn read_policy(text: &str, file: &str) -> Result<Policy, Failure> {
     let checked = Policy::parse(text, file)
         .and_then(|policy| policy.check_tunables(text, file, &unknown).map(|()| policy));
     checked.map_err(|error| {
-        Failure::usage(error.to_string()).hint("`cpushield explain policy` shows every key")
+        Failure::usage(error.to_string()).hint("`cpushield explain policy` lists all keys")
     })
 }
 
@@ -312,7 +312,7 @@ mod tests {
         let error = asked("name", wrong, "").unwrap_err().to_string();
         let said = "/etc/cpushield/policy.toml:5: there is no tunable \"watchdg\"; did you mean w";
         assert!(error.starts_with(said), "{error}");
-        assert!(error.ends_with("hint:  `cpushield explain policy` shows every key"), "{error}");
+        assert!(error.ends_with("hint:  `cpushield explain policy` lists all keys"), "{error}");
         // A policy is for the next boot too.
         let both = "[shield.rt]\n[shield.rt.tunables]\nskew-tick = true\nthp = false\n";
         let wish = asked("both", both, "").unwrap().wish;

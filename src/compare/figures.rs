@@ -75,7 +75,7 @@ pub(super) fn notes(base: &Given, other: &Given) -> Vec<String> {
     only(other, &theirs, &ours);
     if base.runs.len() != other.runs.len() {
         notes.push(format!(
-            "the worst of {} runs stands beside that of {}: of more runs it is worse by itself",
+            "the worst of {} runs is compared with that of {}: more runs have a worse maximum",
             base.runs.len(),
             other.runs.len()
         ));

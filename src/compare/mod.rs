@@ -94,11 +94,11 @@ pub enum CompareError {
 impl fmt::Display for CompareError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            CompareError::TooFew => f.write_str("one group is no comparison"),
+            CompareError::TooFew => f.write_str("a comparison needs at least two groups"),
             CompareError::Name { name } => write!(f, "two groups have the name {name}"),
             CompareError::Empty { group } => write!(f, "group {group} has no runs"),
             CompareError::Same { one, other } => {
-                write!(f, "{one} and {other} are one and the same run")
+                write!(f, "{one} and {other} are the same run")
             }
             CompareError::Instruments { one, other } => write!(
                 f,

@@ -33,15 +33,15 @@ pub(super) fn doubts(sequence: Sequence, base: &Given, other: &Given) -> Vec<Str
     let repeated = base.runs.len() > 1 && other.runs.len() > 1;
     if sequence == Sequence::Apart && repeated {
         doubts.push(format!(
-            "all runs of the one were made before those of the other: what changed with time \
-             cannot be told from what {} and {} differ in; make them by turns",
+            "all runs of one group come before those of the other: a drift with time \
+             cannot be distinguished from an effect of {} and {}; interleave the runs",
             base.name, other.name
         ));
     }
     if sequence == Sequence::Unknown && repeated {
         doubts.push(
-            "a document does not tell when its run began, so that a drift with time cannot be \
-             told from an effect"
+            "a document has no start time of its run, so a drift with time cannot be \
+             distinguished from an effect"
                 .to_owned(),
         );
     }

@@ -79,7 +79,7 @@ fn what_so_few_runs_cannot_tell_is_not_told() {
     let b = &[(20, 20), (60, 40), (100, 60), (140, 80)];
     let mixed = compared(&group("a", a), &group("b", b));
     assert!(answers(&mixed).iter().all(|one| *one == Answer::NotShown), "{:?}", mixed.rows[0]);
-    assert!(mixed.notes[0].starts_with("the worst of 5 runs stands beside that of 4"));
+    assert!(mixed.notes[0].starts_with("the worst of 5 runs is compared with that of 4"));
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn the_order_of_the_runs_is_told() {
     ] {
         let pair = compared(&group("a", &at(a)), &group("b", &at(b)));
         assert_eq!(pair.sequence, sequence, "{a:?} {b:?}");
-        let told = pair.doubts.iter().any(|doubt| doubt.contains("make them by turns"));
+        let told = pair.doubts.iter().any(|doubt| doubt.contains("interleave the runs"));
         assert_eq!(told, sequence == Sequence::Apart, "{:?}", pair.doubts);
     }
     let pair = compared(&group("a", &[(0, 5)]), &group("b", &[(9, 5)]));
@@ -168,13 +168,13 @@ fn no_claim_stands_beside_a_doubt_or_on_unequal_chances() {
 fn what_cannot_be_compared_is_refused() {
     let (before, after) = clear();
     let refused = |groups: &[Given]| compare(groups).unwrap_err().to_string();
-    assert_eq!(refused(std::slice::from_ref(&before)), "one group is no comparison");
+    assert_eq!(refused(std::slice::from_ref(&before)), "a comparison needs at least two groups");
     let named = Given { name: "before".to_owned(), ..after.clone() };
     assert_eq!(refused(&[before.clone(), named]), "two groups have the name before");
     let empty = Given { name: "none".to_owned(), runs: Vec::new() };
     assert_eq!(refused(&[before.clone(), empty]), "group none has no runs");
     let twice = Given { name: "again".to_owned(), runs: vec![before.runs[3].clone()] };
-    assert_eq!(refused(&[before.clone(), twice]), "before3 and before3 are one and the same run");
+    assert_eq!(refused(&[before.clone(), twice]), "before3 and before3 are the same run");
     let mut other = after.clone();
     latency_in(&mut other, 0).instrument = "rtc".to_owned();
     let said = refused(&[before.clone(), other]);

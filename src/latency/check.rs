@@ -73,7 +73,7 @@ pub(super) fn beforehand(order: &Order<'_>, online: &CpuSet) -> Vec<String> {
     let mut notes = Vec::new();
     if online.minus(&order.cpus).is_empty() {
         notes.push(
-            "every CPU is measured, so that cpushield itself runs beside the threads".to_owned(),
+            "every CPU is measured, so cpushield itself runs together with the threads".to_owned(),
         );
     }
     let both = order.cpus.and(&order.load.cpus);

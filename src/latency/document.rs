@@ -285,7 +285,7 @@ impl Latency {
         let (span, asked) = (round(self.span_ns), round(self.asked_ns));
         if self.unfinished {
             doubts.push(format!(
-                "it is not finished: {span} of {asked} are measured; --resume FILE goes on with it"
+                "it is incomplete: {span} of {asked} are measured; --resume FILE continues it"
             ));
         }
         if self.stopped {

@@ -280,12 +280,12 @@ impl<'a> Run<'a> {
             }
             match self.host.online_affinity(*tid) {
                 Ok(cpus) if cpus == CpuSet::one(seat.cpu) => {}
-                Ok(cpus) => doubts.push(format!("somebody let it run on CPU {cpus}")),
+                Ok(cpus) => doubts.push(format!("another process moved it to CPU {cpus}")),
                 Err(_) => doubts.push("it is gone".to_owned()),
             }
             match self.host.scheduling(*tid) {
                 Ok(policy) if policy == seat.policy => {}
-                Ok(policy) => doubts.push(format!("somebody gave it {policy}")),
+                Ok(policy) => doubts.push(format!("another process set its policy to {policy}")),
                 Err(_) => {}
             }
             doubts

@@ -136,7 +136,7 @@ impl fmt::Display for LatencyError {
                 write!(f, "CPU {cpus} is not online; online are {online}")
             }
             LatencyError::Impossible { instrument, why } => {
-                write!(f, "{instrument} cannot be measured here: {why}")
+                write!(f, "`latency {instrument}` cannot run here: {why}")
             }
             LatencyError::Unsuited { instrument, why } => write!(f, "{instrument}: {why}"),
             LatencyError::Policy { policy, why } => {

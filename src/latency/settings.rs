@@ -133,14 +133,16 @@ impl Drop for Changed<'_> {
 pub fn recovered(host: &Host, store: &Store) -> Option<String> {
     match recover(host, store) {
         Ok(true) => Some(
-            "a killed measurement left a tracer of the kernel at work; it has ended, and its \
-             settings are put back"
+            "a killed measurement left a kernel tracer running; cpushield stopped it and restored \
+             its settings"
                 .to_owned(),
         ),
         Ok(false) => None,
         // Nobody but root can have left something.
         Err(error) if error.is_denied() => None,
-        Err(error) => Some(format!("what a killed measurement left cannot be put back: {error}")),
+        Err(error) => {
+            Some(format!("could not restore tracer settings left by a killed measurement: {error}"))
+        }
     }
 }
 

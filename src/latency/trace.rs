@@ -107,8 +107,8 @@ impl<'h> Trace<'h> {
             })?;
         if let Some((dir, name)) = tracefs.tracers_at_work(host, tracer.rivals()).first() {
             return Err(impossible(format!(
-                "somebody has the {name} tracer at work in {dir}, which the settings would change; \
-                 wait until it ends (rtla?), or end it: echo nop > {dir}/current_tracer"
+                "another process uses the {name} tracer in {dir}, which the settings would change; \
+                 wait until it ends (rtla?), or stop it: echo nop > {dir}/current_tracer"
             )));
         }
         let period_ns = seats.first().map_or(0, |seat| seat.period_ns);
@@ -375,7 +375,7 @@ fn channels(
 /// The tracer begins its work.
 fn employ(instance: &mut Instance<'_>, tracer: &dyn Tracer) -> Result<(), String> {
     instance.employ(tracer.name()).map_err(|error| match error.errno() {
-        Some(EBUSY) => format!("somebody has one of the kernel's tracers at work: {error}"),
+        Some(EBUSY) => format!("another process uses a kernel tracer: {error}"),
         // Before 5.17 osnoise and timerlat were for the top level alone.
         Some(22) => format!("this kernel has no {} in instances (5.17)", tracer.name()),
         _ => error.to_string(),

@@ -90,7 +90,7 @@ fn head_lines(frame: &Frame, width: usize) -> Vec<Line<'static>> {
     let seconds = frame.interval_ms as f64 / 1e3;
     words.push_str(&format!(" · every {seconds:.1} s"));
     let bold = Style::new().add_modifier(Modifier::BOLD);
-    let mut columns = format!("  {:<5}{:<9}{:>9}", "CPU", "role", "entries/s");
+    let mut columns = format!("  {:<5}{:<13}{:>9}", "CPU", "role", "entries/s");
     for (name, _, _) in RATES.iter().filter(|(_, _, from)| width >= *from) {
         columns.push_str(&format!("{name:>RATE_WIDTH$}"));
     }
@@ -145,11 +145,12 @@ fn cpu_line(frame: &Frame, cpu: &CpuLine, look: Look, width: usize) -> Line<'sta
         (Role::Idle, _) => ('○', "idle", Style::new()),
         (Role::Isolated, _) => ('○', "isolated", Style::new()),
         (Role::Unknown, _) => ('?', "unknown", Style::new()),
-        (Role::Housekeeping, _) => (' ', "house", Style::new().add_modifier(Modifier::DIM)),
+        (Role::Housekeeping, _) => (' ', "housekeeping", Style::new().add_modifier(Modifier::DIM)),
     };
     let own = matches!(cpu.role, Role::Shielded);
     let strong = if own { style.add_modifier(Modifier::BOLD) } else { style };
-    let head = format!("{sign}{}{:<5}{word:<9}{:>9}", branch(frame, cpu), cpu.cpu, number(entries));
+    let head =
+        format!("{sign}{}{:<5}{word:<13}{:>9}", branch(frame, cpu), cpu.cpu, number(entries));
     let mut rest = String::new();
     for (_, causes, _) in RATES.iter().filter(|(_, _, from)| width >= *from) {
         let known = entries.filter(|_| !causes.iter().any(|cause| cpu.unseen.contains(cause)));
@@ -303,17 +304,17 @@ mod tests {
     fn eighty_columns_show_topology_roles_rates_and_culprits() {
         let expected = "\
 8 CPUs, 1 shielded, 1 of them quiet · seen from CPU 0-4 · every 1.0 s
-  CPU  role     entries/s   timer/s     irq/s  last culprit
+  CPU  role         entries/s   timer/s     irq/s  last culprit
 node 0 · package 0 · CPU 0-3
- ┌0    house          290       250        40  IRQ 24 nvme0q1
- └1    house          250       250         0  tick local timer
- ┌2    house          250       250         0  tick local timer
- └3    house          250       250         0  tick local timer
+ ┌0    housekeeping       290       250        40  IRQ 24 nvme0q1
+ └1    housekeeping       250       250         0  tick local timer
+ ┌2    housekeeping       250       250         0  tick local timer
+ └3    housekeeping       250       250         0  tick local timer
 node 1 · package 1 · CPU 4-7
- ┌4    house          250       250         0  tick local timer
-○└5    isolated       250       250         0  tick local timer
-●┌6    shielded         0         0         0  ipi-reschedule, 2 s ago
-○└7    idle           250       250         0  tick local timer
+ ┌4    housekeeping       250       250         0  tick local timer
+○└5    isolated           250       250         0  tick local timer
+●┌6    shielded             0         0         0  ipi-reschedule, 2 …
+○└7    idle               250       250         0  tick local timer
 
  q quit · s shielded only · counters rarely know who: --trace does";
         assert_eq!(text(&screen(80, 14, Look::default())).join("\n"), expected);
@@ -324,12 +325,12 @@ node 1 · package 1 · CPU 4-7
         let wide = text(&screen(160, 14, Look::default()));
         assert_eq!(
             wide[3],
-            " ┌0    house          290       250        40         0         ?        10    75%  \
+            " ┌0    housekeeping       290       250        40         0         ?        10    75%  \
              ████              IRQ 24 nvme0q1"
         );
         let narrow = text(&screen(40, 14, Look::default()));
-        assert_eq!(narrow[1], "  CPU  role     entries/s  last culprit");
-        assert_eq!(narrow[3], " ┌0    house          290  IRQ 24 nvme0…");
+        assert_eq!(narrow[1], "  CPU  role         entries/s  last cul…");
+        assert_eq!(narrow[3], " ┌0    housekeeping       290  IRQ 24 n…");
         // Whatever the size, nothing panics.
         for (width, height) in [(1, 1), (7, 2), (24, 3), (300, 2), (80, 4)] {
             screen(width, height, Look { scroll: 99, ..Look::default() });
@@ -346,7 +347,7 @@ node 1 · package 1 · CPU 4-7
         assert!(lines[0].contains("which are shielded is not known without root"), "{lines:?}");
         assert!(lines[3].starts_with("?┌0    unknown"), "{lines:?}");
         let text = lines.join("\n");
-        assert!(!text.contains("house") && !text.contains("none shielded"), "{text}");
+        assert!(!text.contains("housekeeping") && !text.contains("none shielded"), "{text}");
     }
 
     #[test]
@@ -383,7 +384,7 @@ node 1 · package 1 · CPU 4-7
         frame.cpus[6].doubts = vec!["cannot read /proc/interrupts".to_owned()];
         let lines = lines_of(&frame, 110);
         let line = lines.iter().find(|line| line.contains("┌6")).unwrap();
-        assert!(line.starts_with("?┌6    shielded         ?         ?"), "{line}");
+        assert!(line.starts_with("?┌6    shielded             ?         ?"), "{line}");
         assert!(line.ends_with("- (cannot read /proc/interrupts)"), "{line}");
     }
 }

@@ -85,7 +85,9 @@ pub fn wanted(words: &[String]) -> Result<Vec<Wanted>, LoadError> {
     if words.iter().any(|word| word == NONE) {
         return match words {
             [_] => Ok(Vec::new()),
-            _ => Err(LoadError::Senseless { why: format!("{NONE} is no load beside others") }),
+            _ => Err(LoadError::Senseless {
+                why: format!("{NONE} cannot be combined with other loads"),
+            }),
         };
     }
     let mut wanted: Vec<Wanted> = Vec::new();
@@ -143,7 +145,7 @@ mod tests {
         let all = told(&["all", "disk"]).unwrap();
         assert_eq!(all.iter().filter(|name| name.ends_with('?')).count(), all.len() - 1);
         assert!(all.contains(&"disk".to_owned()) && !all.iter().any(|name| name.contains("ng")));
-        assert!(told(&["none", "disk"]).unwrap_err().contains("beside others"));
+        assert!(told(&["none", "disk"]).unwrap_err().contains("combined with other loads"));
         assert!(told(&["sundial"]).unwrap_err().contains("all, none, messages"));
         assert!(told(&["disk:--fast"]).unwrap_err().contains("only a program"));
     }

@@ -99,15 +99,15 @@ fn listed(
     } else if *list == topology.online {
         return Err(Refused::AllCpus { online: list.clone() });
     }
-    told.why.push(format!("{}: your list.", named(list)));
+    told.why.push(format!("{}: as given with --cpus.", named(list)));
     whole_cores(machine, wish, list, told)?;
     if let Some((node, cpus)) = used_up_node(machine, list) {
         return Err(Refused::WholeNode { node, cpus });
     }
     if let Some(boot) = boot_cpu(machine).filter(|cpu| list.contains(*cpu)) {
         told.warnings.push(format!(
-            "CPU {boot} is the boot CPU: firmware, timers and some drivers use it whatever is \
-             configured; choose another one if you can"
+            "CPU {boot} is the boot CPU: firmware, timers and some drivers use it regardless of \
+             configuration; choose another CPU if possible"
         ));
     }
     Ok(list.clone())
@@ -148,8 +148,8 @@ impl Told {
 
     pub(super) fn half_core(&mut self, cpus: &CpuSet, siblings: &CpuSet) {
         self.warnings.push(format!(
-            "{} shares a core with {}, which runs everyone else's work and slows it down \
-             (accepted: half a core)",
+            "{} shares a core with {}, a housekeeping CPU whose work slows it down \
+             (accepted with half a core)",
             named(cpus),
             named(siblings)
         ));
@@ -166,20 +166,20 @@ impl Told {
         let clusters = groups(&machine.topology, Group::L2);
         if clusters.len() == 1 {
             self.why.push(
-                "All CPUs share one L2 cache, so the shield cannot have its own: what others do \
-                 in memory can be felt there."
+                "All CPUs share one L2 cache, so the shield cannot have its own: memory \
+                 accesses of housekeeping CPUs can slow it down."
                     .to_owned(),
             );
         } else if cluster == machine.topology.online {
             self.why.push(format!(
                 "The shield has a CPU of every L2 cache ({} of them), so each is shared with \
-                 others: what they do in memory can be felt there.",
+                 other CPUs, whose memory accesses can slow the shield down.",
                 clusters.len()
             ));
         } else {
             self.warnings.push(format!(
-                "{} shares an L2 cache with {}, which stays with everyone else; where latency must \
-                 be lowest take the whole cluster: --cpus {cluster}",
+                "{} shares an L2 cache with {}, which is not shielded; for the lowest latency, take \
+                 the whole cluster: --cpus {cluster}",
                 named(cpus),
                 named(&others)
             ));

@@ -111,7 +111,7 @@ impl Picker<'_> {
         }
         let held = held_by_others(self.machine, "cpushield").and(&allowed);
         if !held.is_empty() {
-            told.why(format!("Held by somebody else's exclusive cpuset: {}.", named(&held)));
+            told.why(format!("In an exclusive cpuset of another program: {}.", named(&held)));
             allowed = allowed.minus(&held);
         }
         Ok((allowed, place))
@@ -162,8 +162,8 @@ impl Picker<'_> {
         match cluster {
             Some(cluster) if cluster.len() > best.len() => {
                 told.why(format!(
-                    "{} share an L2 cache with nobody else: a program alone there has it for \
-                     itself.",
+                    "{} share an L2 cache with no other CPU: a program alone there has the whole \
+                     cache.",
                     named(&cluster)
                 ));
                 vec![cluster]
@@ -192,7 +192,7 @@ impl Picker<'_> {
         let taken = self.fill(units.to_vec(), count);
         if order.len() > 1 && self.workers(&joined(taken.iter())).len() >= count {
             told.warnings.push(
-                "no single NUMA node has so many CPUs to give; memory of the other node is slower"
+                "no single NUMA node has enough free CPUs; memory of the other node is slower"
                     .to_owned(),
             );
         }
@@ -235,7 +235,7 @@ impl Picker<'_> {
         let topology = &self.machine.topology;
         let idle = cpus.minus(work);
         if let Some(boot) = boot_cpu(self.machine) {
-            told.why(format!("CPU {boot}, the boot CPU, stays with everyone else."));
+            told.why(format!("CPU {boot} is the boot CPU and stays a housekeeping CPU."));
         }
         if !self.prepared.is_empty() {
             let no = if cpus.is_subset(&self.prepared) { "" } else { "not " };
@@ -248,12 +248,12 @@ impl Picker<'_> {
         }
         let weak = |unit: &CpuSet| weakness(self.machine, unit);
         if weak(cpus) == 0 && units.iter().any(|unit| weak(unit) > 0) {
-            told.why(format!("{}: of the strongest kind of this machine.", named(cpus)));
+            told.why(format!("{}: the fastest kind of core in this machine.", named(cpus)));
         }
         let stuck = |unit: &CpuSet| immovable_on(self.machine, unit);
         if units.iter().any(|unit| stuck(unit) > stuck(cpus)) {
             told.why(format!(
-                "{}: fewer interrupts that cannot be moved are handled there than elsewhere.",
+                "{}: fewer immovable interrupts are handled there than elsewhere.",
                 named(cpus)
             ));
         }
@@ -261,7 +261,7 @@ impl Picker<'_> {
             let (work, siblings) = (named(work), named(&idle));
             let stay = if idle.len() == 1 { "stays" } else { "stay" };
             told.why(format!(
-                "Whole cores: work runs on {work}; the other half, {siblings}, {stay} idle."
+                "Whole cores: work runs on {work}; the SMT siblings {siblings} {stay} idle."
             ));
         }
         if self.wish.half_core {
@@ -273,10 +273,13 @@ impl Picker<'_> {
         let touched = topology.nodes.iter().filter(|node| node.cpus.intersects(cpus));
         let nodes: Vec<usize> = touched.map(|node| node.node).collect();
         if let ([node], true) = (nodes.as_slice(), topology.nodes.len() > 1) {
-            told.why(format!("All in node {node}, where others keep a CPU too."));
+            told.why(format!("All in node {node}, which also keeps a housekeeping CPU."));
         }
         if cpus.last() == topology.online.last() && work.len() == 1 {
-            told.why(format!("Among equals the highest number is taken: {}.", named(work)));
+            told.why(format!(
+                "Several CPUs are equally suitable; chose the highest: {}.",
+                named(work)
+            ));
         }
     }
 }

@@ -29,7 +29,7 @@ pub enum Refused {
         /// Every CPU in use.
         online: CpuSet,
     },
-    /// SMT siblings of wished CPUs would stay with everyone else.
+    /// SMT siblings of wished CPUs would stay housekeeping CPUs.
     HalfCore {
         /// The wished CPUs whose core is cut.
         cpus: CpuSet,
@@ -112,7 +112,7 @@ impl fmt::Display for Refused {
             ),
             Refused::HalfCore { cpus, siblings, .. } => write!(
                 f,
-                "CPU {cpus} shares its core with CPU {siblings}, which would run everyone else's work"
+                "CPU {cpus} shares its core with CPU {siblings}, which would stay a housekeeping CPU"
             ),
             Refused::WholeNode { node, cpus } => write!(
                 f,
@@ -127,12 +127,12 @@ impl fmt::Display for Refused {
             Refused::TooMany { possible: 0, place, .. } => write!(
                 f,
                 "no CPU can be shielded{place}: the boot CPU with its core, and one CPU of each \
-                 node, stay with everyone else"
+                 node, stay housekeeping CPUs"
             ),
             Refused::TooMany { count, possible, place, .. } => write!(
                 f,
                 "{count} CPUs cannot be shielded{place}, at most {possible}: the boot CPU with \
-                 its core, and one CPU of each node, stay with everyone else"
+                 its core, and one CPU of each node, stay housekeeping CPUs"
             ),
             Refused::NoOwnCache { level, place } => write!(
                 f,

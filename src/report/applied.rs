@@ -15,7 +15,7 @@ const LINES_MAX: usize = 8;
 pub fn applied_text(applied: &Applied, plan: &Plan) -> String {
     let shield = &applied.shield;
     let mut text =
-        format!("CPU {} is shielded; CPU {} keeps house\n", shield.cpus, shield.housekeeping);
+        format!("Shielded: CPU {}. Housekeeping: CPU {}.\n", shield.cpus, shield.housekeeping);
     let mut rows = Vec::new();
     for (tunable, steps) in grouped(&applied.steps) {
         let kept = |step: &&AppliedStep| {
@@ -30,7 +30,7 @@ pub fn applied_text(applied: &Applied, plan: &Plan) -> String {
         Some(format!("{}: {note}", step.subject))
     });
     let told = plan.warnings.iter().chain(&applied.notes).cloned();
-    text.push_str(&listed("Mind", told.chain(notes).collect()));
+    text.push_str(&listed("Note", told.chain(notes).collect()));
     text.push_str(&refusals(&applied.steps));
     let boot = plan.boot.iter().map(|advice| {
         let causes: Vec<&str> = advice.removes.iter().map(|cause| cause.name()).collect();
@@ -38,9 +38,9 @@ pub fn applied_text(applied: &Applied, plan: &Plan) -> String {
     });
     text.push_str(&listed("What remains", boot.collect()));
     text.push_str(
-        "\nNext\n  cpushield run -- PROGRAM   runs a program there\n  \
+        "\nNext\n  cpushield run -- PROGRAM   runs a program in the shield\n  \
          cpushield verify           shows what still interrupts it\n  \
-         cpushield undo             puts everything back\n",
+         cpushield undo             restores the original settings\n",
     );
     text
 }
@@ -64,7 +64,7 @@ fn counts(steps: &[&AppliedStep]) -> String {
     let changed = of(|outcome| *outcome == Outcome::Changed);
     let mut words = if changed > 0 { vec![format!("{changed} changed")] } else { Vec::new() };
     for (count, word) in [
-        (of(|outcome| *outcome == Outcome::AlreadySo), "so already"),
+        (of(|outcome| *outcome == Outcome::AlreadySo), "already right"),
         (of(|outcome| matches!(outcome, Outcome::Refused { .. })), "refused"),
         (of(|outcome| *outcome == Outcome::Absent), "gone"),
     ] {
@@ -76,7 +76,7 @@ fn counts(steps: &[&AppliedStep]) -> String {
         let stayed: usize = moved.stayed.iter().map(|stayed| stayed.tasks).sum();
         words.push(format!("{} moved", many(moved.moved, "task")));
         if stayed > 0 {
-            words.push(format!("{stayed} stay, being bound"));
+            words.push(format!("{stayed} bound to their CPU"));
         }
     }
     words.join(", ")
@@ -125,11 +125,11 @@ pub fn undone_text(undone: &Undone) -> String {
         let what =
             shield.map_or_else(|| "a CPU".to_owned(), |shield| format!("CPU {}", shield.cpus));
         let mut text = format!(
-            "nothing to undo: the machine was booted since {what} was shielded, and the kernel \
-             forgot all of it\n"
+            "nothing to undo: the machine has rebooted since {what} was shielded, which removed \
+             every change\n"
         );
         let kept = undone.journal.iter().map(|path| format!("the journal is now {path}"));
-        text.push_str(&listed("Mind", undone.notes.iter().cloned().chain(kept).collect()));
+        text.push_str(&listed("Note", undone.notes.iter().cloned().chain(kept).collect()));
         return text;
     }
     let Some(shield) = &undone.shield else {
@@ -141,7 +141,7 @@ pub fn undone_text(undone: &Undone) -> String {
     let of = |fate: fn(&Fate) -> bool| undone.steps.iter().filter(move |step| fate(&step.fate));
     let restored = of(|fate| *fate == Fate::Restored).count();
     let mut text =
-        format!("CPU {} is no longer shielded: {} put back", shield.cpus, many(restored, "change"));
+        format!("CPU {} is no longer shielded: {} undone", shield.cpus, many(restored, "change"));
     if undone.restored_tasks > 0 {
         text.push_str(&format!(
             ", affinities of {} rewritten",
@@ -150,19 +150,18 @@ pub fn undone_text(undone: &Undone) -> String {
     }
     text.push('\n');
     let notes = undone.steps.iter().filter_map(|step| step.note.clone());
-    text.push_str(&listed("Mind", undone.notes.iter().cloned().chain(notes).collect()));
+    text.push_str(&listed("Note", undone.notes.iter().cloned().chain(notes).collect()));
     let drifted = of(|fate| matches!(fate, Fate::Drifted { .. }));
     let tasks = undone.drifted_tasks.len();
     let tasks = (tasks > 0).then(|| format!("{} with an affinity set since", many(tasks, "task")));
     let asked = undone.asked_tasks.len();
-    let asked = (asked > 0).then(|| {
-        format!("{} that asked for just the CPUs which the shield left", many(asked, "task"))
-    });
+    let asked = (asked > 0)
+        .then(|| format!("{} that requested exactly the housekeeping CPUs", many(asked, "task")));
     let drifted = drifted.map(line).chain(tasks).chain(asked).collect();
-    text.push_str(&listed("Changed by somebody else meanwhile, left alone", drifted));
+    text.push_str(&listed("Changed since by another process, left as they are", drifted));
     let gone = of(|fate| *fate == Fate::Gone).map(line).collect();
-    text.push_str(&listed("Gone, with nothing to put back", gone));
-    text.push_str(&listed("Could not be put back", undone.failed().map(line).collect()));
+    text.push_str(&listed("Gone, so there is nothing to restore", gone));
+    text.push_str(&listed("Could not be restored", undone.failed().map(line).collect()));
     text
 }
 
@@ -172,7 +171,7 @@ fn line(step: &UndoneStep) -> String {
         Fate::Restored | Fate::Gone => subject.clone(),
         Fate::Failed { reason } => format!("{subject}: {reason}"),
         Fate::Drifted { now, ours, original } => {
-            format!("{subject}: is {now:?}, we left {ours:?}, before it was {original:?}")
+            format!("{subject}: now {now:?}, cpushield set {ours:?}, the original was {original:?}")
         }
     }
 }

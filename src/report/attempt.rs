@@ -64,8 +64,8 @@ impl Attempt {
 
     fn choice(&self) -> String {
         let shield = &self.plan.shield;
-        let mut text = format!("CPU {} was shielded", shield.cpus);
-        text.push_str(&format!("; CPU {} kept house\n", shield.housekeeping));
+        let mut text =
+            format!("Shielded: CPU {}. Housekeeping: CPU {}.\n", shield.cpus, shield.housekeeping);
         for why in &self.plan.why {
             text.push_str(&format!("  {why}\n"));
         }
@@ -77,7 +77,7 @@ impl Attempt {
         let list: Vec<String> =
             self.changed.iter().map(|(name, count)| format!("{name} {count}")).collect();
         let sum: usize = self.changed.iter().map(|(_, count)| count).sum();
-        let mut text = format!("\nChanged {}", many(sum, "thing"));
+        let mut text = format!("\nChanged {}", many(sum, "setting"));
         if self.refused > 0 {
             text.push_str(&format!(" ({} refused by the kernel)", self.refused));
         }
@@ -115,7 +115,7 @@ impl Attempt {
         };
         let longest = |cpu: &CpuEvidence| cpu.longest_ns.map_or("unknown".to_owned(), span);
         rows.push(vec![
-            "  all entries, while others ran too".to_owned(),
+            "  all entries, nested ones included".to_owned(),
             String::new(),
             entries(&self.before, before),
             entries(&self.shielded, shielded),

@@ -81,7 +81,7 @@ fn menu(plan: &BootPlan, width: usize) -> String {
                 None => "configuration unknown",
             };
             let gets = kernel.chosen && !plan.parameters.is_empty();
-            let gets = if gets { "gets them" } else { "stays as it is" };
+            let gets = if gets { "gets the parameters" } else { "stays as it is" };
             vec![kernel.version.clone(), gets.to_owned(), kind.to_owned()]
         })
         .collect();
@@ -120,7 +120,7 @@ fn lists(plan: &BootPlan, width: usize) -> String {
         let names = format!("\nOff unless asked for (--on NAME)\n  {}\n", names.join(", "));
         text.push_str(&fold(&names, width));
     }
-    text + &fold(&listed("Mind", &plan.warnings), width)
+    text + &fold(&listed("Note", &plan.warnings), width)
 }
 
 /// The text of `cpushield boot apply`.
@@ -199,7 +199,7 @@ pub fn boot_undone_text(undone: Option<&Unwritten>) -> String {
         let fate = match fate {
             Fate::Restored => "as it was",
             Fate::AlreadySo => "was as before",
-            Fate::MadeAnew => "had changed since; made anew without the parameters",
+            Fate::MadeAnew => "had changed since; made again without the parameters",
             Fate::Drifted => "had changed since; left alone",
         };
         text.push_str(&format!("  {file}: {fate}\n"));

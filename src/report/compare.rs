@@ -51,16 +51,16 @@ fn beside(pair: &Pair, paint: &dyn Fn(Word, &str) -> String) -> Vec<String> {
             Realm::Machine => paint(Word::Doubt, "other machine"),
             Realm::Kernel => paint(Word::Doubt, "other kernel"),
             Realm::Setting => "other setting".to_owned(),
-            Realm::Method => "measured otherwise".to_owned(),
+            Realm::Method => "not comparable".to_owned(),
         };
         lines.push(format!("{what}: {}: {base} → {other}", difference.what));
     }
     if pair.differences.is_empty() {
-        lines.push("nothing else is known to differ".to_owned());
+        lines.push("no other known differences".to_owned());
     }
     if pair.rows.iter().any(|row| spread(row, &row.base).or(spread(row, &row.other)).is_some()) {
-        let times = "how many times the base's a run of the other is, at 95 %";
-        lines.push(format!("below a figure: the spread of its runs; below times: {times}"));
+        let times = "the 95 % interval of the ratio of two runs";
+        lines.push(format!("below a figure: the spread of its runs; below a ratio: {times}"));
     }
     // What holds for many rows is told once.
     let why: BTreeSet<&String> = pair.rows.iter().flat_map(|row| &row.finding.why).collect();
@@ -77,19 +77,23 @@ fn headline(pair: &Pair, paint: &dyn Fn(Word, &str) -> String) -> String {
     let Some(row) = worst.or_else(|| pair.rows.first()) else {
         return format!("{} against {}", pair.other, pair.base);
     };
-    let times = row.ratio.map_or_else(String::new, |ratio| format!("{} times ", times(ratio)));
+    let times = match row.ratio {
+        Some(ratio) => format!("{}× that of {} ", times(ratio), pair.base),
+        None => String::new(),
+    };
     let figures = format!(
-        "{times}the {} of {}, {} instead of {}",
+        "{} {times}({} vs {})",
         figure(row),
-        pair.base,
         value(row, row.other.value),
         value(row, row.base.value)
     );
     let chance = match (row.finding.answer, row.is_better()) {
-        (Answer::Differs, Some(true)) => paint(Word::Good, "better, and more than chance"),
-        (Answer::Differs, _) => paint(Word::Bad, "worse, and more than chance"),
-        (Answer::NotShown, _) => paint(Word::Doubt, "which chance may have done"),
-        (Answer::Unknown, _) => paint(Word::Doubt, "whether by chance is not known"),
+        (Answer::Differs, Some(true)) => paint(Word::Good, "significantly better"),
+        (Answer::Differs, _) => paint(Word::Bad, "significantly worse"),
+        (Answer::NotShown, _) => paint(Word::Doubt, "may be chance"),
+        (Answer::Unknown, _) => {
+            paint(Word::Doubt, "too little data to tell whether that is chance")
+        }
     };
     format!("{}: {figures}; {chance}", paint(Word::Head, &pair.other))
 }
@@ -101,7 +105,7 @@ fn runs(comparison: &Comparison, pair: &Pair) -> String {
         many(group.map_or(0, |group| group.runs.len()), "run")
     };
     let order = match pair.sequence {
-        Sequence::Alternated => ", by turns",
+        Sequence::Alternated => ", interleaved",
         Sequence::Mixed => ", in mixed order",
         Sequence::Apart => ", one after the other",
         Sequence::Unknown => "",
@@ -114,7 +118,7 @@ fn runs(comparison: &Comparison, pair: &Pair) -> String {
 /// interval that the runs leave open.
 fn tables(pair: &Pair) -> Vec<String> {
     let mut rows =
-        vec![["", &pair.base, &pair.other, "times", "beyond chance"].map(str::to_owned).to_vec()];
+        vec![["", &pair.base, &pair.other, "ratio", "significant"].map(str::to_owned).to_vec()];
     let mut subject = "";
     for row in &pair.rows {
         if row.subject != subject {

@@ -174,13 +174,13 @@ pub(super) fn cause(why: &Why, late_ns: u64) -> String {
     let mut parts: Vec<(u64, String)> =
         shares.map(|share| (share.took_ns, culprit(share))).collect();
     if counts(why.unseen_ns) {
-        parts.push((why.unseen_ns, "until anything was seen on the CPU".to_owned()));
+        parts.push((why.unseen_ns, "with no event in the trace".to_owned()));
     }
     parts.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
     let named: u64 = parts.iter().map(|(ns, _)| ns).sum();
     let mut words: Vec<String> =
         parts.into_iter().map(|(ns, who)| format!("{} {who}", span(ns))).collect();
-    words.push(format!("rest {}", span(late_ns.saturating_sub(named))));
+    words.push(format!("{} other", span(late_ns.saturating_sub(named))));
     words.join(", ")
 }
 
@@ -299,14 +299,14 @@ fn circumstances(latency: &Latency) -> Vec<String> {
     let nohz = list("nohz_full", &isolation.nohz_full).unwrap_or_default();
     let setting = &latency.setting;
     let clock = format!(
-        "{} by {}, {} a look",
+        "{} ({}), {} per read",
         setting.clock,
         setting.clocksource.as_deref().unwrap_or("unknown"),
         span(setting.clock_read_ns)
     );
     let looks = latency.series.iter().filter_map(|series| series.look_ns);
     let slowest = looks.reduce(f64::max);
-    let looks = slowest.map_or_else(String::new, |ns| format!("; {ns:.1} ns a look of spin"));
+    let looks = slowest.map_or_else(String::new, |ns| format!("; {ns:.1} ns per read of spin"));
     let mut kernel = setting.kernel.clone().unwrap_or_else(|| "unknown".to_owned());
     if setting.realtime == Some(true) {
         kernel.push_str(" (PREEMPT_RT)");
@@ -349,11 +349,11 @@ mod tests {
             ..Why::default()
         };
         let all = "900.0 µs workqueue vmstat_update, \
-                   100.0 µs until anything was seen on the CPU, rest 40.0 µs";
+                   100.0 µs with no event in the trace, 40.0 µs other";
         assert_eq!(cause(&why, 1_040_000), all);
         let lost = "cause unknown: events were lost";
         assert_eq!(cause(&Why::unknown("events were lost"), 1_040_000), lost);
-        assert_eq!(cause(&Why { rest_ns: 500, ..Why::default() }, 500), "rest 500 ns");
+        assert_eq!(cause(&Why { rest_ns: 500, ..Why::default() }, 500), "500 ns other");
     }
 
     #[test]

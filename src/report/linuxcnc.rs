@@ -42,7 +42,7 @@ pub fn lines(latency: &Latency) -> Vec<String> {
         lacks.push(format!("several minutes (these were {}; --for 10min)", span(latency.span_ns)));
     }
     if latency.loads.is_empty() {
-        lacks.push("a busy machine meanwhile (--load all)".to_owned());
+        lacks.push("a load during the measurement (--load all)".to_owned());
     }
     if !lacks.is_empty() {
         lines.push(format!("  LinuxCNC's test asks for {}", lacks.join(" and ")));

@@ -106,7 +106,7 @@ fn cgroups(machine: &Machine) -> String {
     let (mode, beside) = match cgroup.mode {
         CgroupMode::None => return "no cpusets to be had".to_owned(),
         CgroupMode::V1 => ("v1", ""),
-        CgroupMode::Hybrid => ("v1 for cpusets", ", v2 beside it"),
+        CgroupMode::Hybrid => ("v1 for cpusets", ", together with v2"),
         CgroupMode::V2 => ("v2", ""),
     };
     let owner = if cgroup.systemd { "systemd owns the tree" } else { "no systemd" };
@@ -356,7 +356,7 @@ fn isolation(machine: &Machine) -> Vec<String> {
     }
     say(now.nohz_full.as_ref(), "the tick stops while one task runs (nohz_full)");
     say(Some(&now.rcu_nocbs), "RCU callbacks run elsewhere (rcu_nocbs)");
-    say(Some(&now.managed_irq), "managed interrupts keep away (isolcpus=managed_irq)");
+    say(Some(&now.managed_irq), "managed interrupts avoid these CPUs (isolcpus=managed_irq)");
     say(now.partitions.as_ref(), "isolated by a cgroup partition");
     let online = &machine.topology.online;
     let mut only = |cpus: Option<&CpuSet>, what: &str| {

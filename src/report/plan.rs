@@ -14,8 +14,7 @@ const NAMES_MAX: usize = 5;
 pub fn plan_text(plan: &Plan, verbose: bool, width: usize) -> String {
     let shield = &plan.shield;
     let (cpus, rest) = (named(&shield.cpus), named(&shield.housekeeping));
-    let keep = if shield.housekeeping.len() == 1 { "keeps" } else { "keep" };
-    let mut text = format!("Shield {cpus}; {rest} {keep} house\n");
+    let mut text = format!("Shield: {cpus}. Housekeeping: {rest}.\n");
     for why in &plan.why {
         text.push_str(&format!("  {why}\n"));
     }
@@ -24,7 +23,7 @@ pub fn plan_text(plan: &Plan, verbose: bool, width: usize) -> String {
     text.push_str(&skipped(plan, width));
     if !plan.warnings.is_empty() {
         let lines: String = plan.warnings.iter().map(|it| format!("  {it}\n")).collect();
-        text.push_str(&fold(&format!("\nMind\n{lines}"), width));
+        text.push_str(&fold(&format!("\nNote\n{lines}"), width));
     }
     text
 }
@@ -49,7 +48,7 @@ fn skipped(plan: &Plan, width: usize) -> String {
         plan.skipped.iter().partition(|skipped| skipped.kind == SkipKind::OnlyWhenAsked);
     let mut text = String::new();
     if !nothing.is_empty() {
-        text.push_str("\nDoes nothing here\n");
+        text.push_str("\nNot applicable here\n");
         let row = |s: &&Skipped| vec![s.tunable.clone(), s.reason.clone()];
         let rows: Vec<Vec<String>> = nothing.iter().map(row).collect();
         text.push_str(&fit("  ", &[Align::Left, Align::Left], &rows, width));
@@ -64,7 +63,11 @@ fn skipped(plan: &Plan, width: usize) -> String {
 
 fn changes(plan: &Plan, verbose: bool, width: usize) -> String {
     let already: usize = plan.already.values().sum();
-    let so = if already > 0 { format!("; {already} more already so") } else { String::new() };
+    let so = match already {
+        0 => String::new(),
+        1 => "; 1 setting is already right".to_owned(),
+        n => format!("; {n} settings are already right"),
+    };
     let word = if plan.steps.len() == 1 { "change" } else { "changes" };
     let mut text = format!("\n{} {word}{so}\n", plan.steps.len());
     if verbose {

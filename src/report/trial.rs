@@ -58,7 +58,7 @@ pub fn outlook(outlook: &Outlook, width: usize) -> String {
         let rows: Vec<String> = outlook.left_out.iter().map(|name| format!("{name:?}")).collect();
         let _ = writeln!(text, "  not run without --reboot: {}", rows.join(", "));
     }
-    text.push_str("nothing of this was done\n");
+    text.push_str("dry run: nothing was changed\n");
     fold(&text, width)
 }
 
@@ -300,7 +300,7 @@ fn price(trial: &Trial, paint: Paint<'_>) -> String {
         return String::new();
     }
     let columns = [Align::Left, Align::Left, Align::Left, Align::Right, Align::Right];
-    let head = paint(Word::Head, "What the load got done meanwhile, the mean");
+    let head = paint(Word::Head, "Mean throughput of the load during the measurements");
     format!("\n{head}\n{}", lay_out("  ", &columns, &rows))
 }
 

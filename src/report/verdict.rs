@@ -350,7 +350,7 @@ fn laid_beside(joined: &Joined, seen: &CpuEvidence, guest: Option<bool>) -> Stri
             0 => "the hypervisor's or its firmware's".to_owned(),
             ns if ns == dark.sum_ns => "the hypervisor's, by the steal counter".to_owned(),
             ns => format!(
-                "the hypervisor's for {} by the steal counter; nothing counts whose the other {} is",
+                "the hypervisor's for {}, by the steal counter; the other {} is unexplained",
                 span(ns),
                 span(dark.sum_ns - ns)
             ),
@@ -596,8 +596,8 @@ mod tests {
             laid_beside(&joined, &seen, Some(true))
         };
         assert_eq!(stolen(Some(90_000)), text("the hypervisor's, by the steal counter"));
-        let part = "the hypervisor's for 60.0 µs by the steal counter; nothing counts whose the \
-                    other 20.0 µs is";
+        let part = "the hypervisor's for 60.0 µs, by the steal counter; the other 20.0 µs is \
+                    unexplained";
         assert_eq!(stolen(Some(60_000)), text(part));
     }
 

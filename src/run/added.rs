@@ -367,7 +367,7 @@ fn move_back(
     let now = group_of(host, shield, place.v2, task)?;
     if now != *shield {
         if now != *group {
-            notes.push(format!("it is in {now} meanwhile, and stays there"));
+            notes.push(format!("another process moved it to {now}, so it stays there"));
         }
         return Ok(());
     }
@@ -430,13 +430,16 @@ fn restore(
     if ours {
         asks.set(host, thread.id, &added.affinity)?;
     } else {
-        notes.push(format!("{} ({tid}) was given CPU {now} meanwhile, and keeps it", added.comm));
+        notes.push(format!(
+            "another process moved {} ({tid}) to CPU {now}, so it stays there",
+            added.comm
+        ));
     }
     if let Some(policy) = added.lowered_from.filter(|_| added.task == thread.id) {
         if host.scheduling(tid)?.rt_priority() == PRIORITY_MAX {
             host.set_scheduling(tid, policy)?;
         } else {
-            notes.push(format!("{} ({tid}) was given another policy meanwhile", added.comm));
+            notes.push(format!("another process changed the policy of {} ({tid})", added.comm));
         }
     }
     Ok(ours)

@@ -213,11 +213,11 @@ pub fn attend(
                 told(format!("still raised: {kept}"));
             }
             for drifted in &settled.drifted {
-                told(format!("changed by somebody else meanwhile and left alone: {drifted}"));
+                told(format!("left as it is, because another process changed it: {drifted}"));
             }
         }
         // What is still raised is on record, and the next run or undo puts it back.
-        Err(error) if ended.is_ok() => told(format!("not all could be put back: {error}")),
+        Err(error) if ended.is_ok() => told(format!("could not restore everything: {error}")),
         Err(_) => {}
     }
     ended

@@ -82,9 +82,9 @@ impl fmt::Display for ShieldState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ShieldState::NoShield => f.write_str("no shield is in force"),
-            ShieldState::InForce => f.write_str("in force, as it was left"),
+            ShieldState::InForce => f.write_str("active, unchanged"),
             ShieldState::Drifted { settings, foreign } => {
-                f.write_str("in force, but ")?;
+                f.write_str("active, but ")?;
                 match settings {
                     0 => {}
                     1 => f.write_str("1 setting has changed since")?,

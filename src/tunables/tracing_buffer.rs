@@ -76,7 +76,7 @@ impl Tunable for TracingBuffer {
             return Wants::Nothing(why.unwrap_or_default());
         };
         let path = format!("{tracefs}/{SWITCH}");
-        let reason = "the kernel enlarges its main buffer now, not when somebody traces";
+        let reason = "the kernel enlarges its main buffer now, not when a trace starts";
         let switch = Some(switch.to_owned());
         let wanted = Wanted::over(switch, &path, "0", Compare::Again, reason);
         Wants::Changes(vec![wanted.already(!will_grow(size))])

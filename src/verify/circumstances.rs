@@ -86,13 +86,15 @@ fn others(before: Option<&Tracer>, after: Option<&Tracer>) -> Option<String> {
     let tracer = |at: &Tracer| (at.current != "nop").then(|| at.current.clone());
     match (tracer(before), tracer(after)) {
         (None, None) if before.events == after.events => None,
-        (None, None) => Some("somebody else switched trace events on or off meanwhile".to_owned()),
+        (None, None) => {
+            Some("another process enabled or disabled trace events during the run".to_owned())
+        }
         (Some(a), Some(b)) if a == b => {
-            Some(format!("somebody else runs the tracer {a}, which makes the kernel slower"))
+            Some(format!("another process runs the tracer {a}, which makes the kernel slower"))
         }
         (a, b) => {
             let tracer = b.or(a).unwrap_or_default();
-            Some(format!("somebody else switched the tracer {tracer} on or off meanwhile"))
+            Some(format!("another process switched the tracer {tracer} on or off during the run"))
         }
     }
 }
@@ -162,11 +164,11 @@ mod tests {
         };
         assert_eq!(
             with(&|c| c.tracer = tracer("function", "0")),
-            ["somebody else switched the tracer function on or off meanwhile"]
+            ["another process switched the tracer function on or off during the run"]
         );
         assert_eq!(
             with(&|c| c.tracer = tracer("nop", "X")),
-            ["somebody else switched trace events on or off meanwhile"]
+            ["another process enabled or disabled trace events during the run"]
         );
         assert_eq!(with(&|c| c.tracer = None), Vec::<String>::new());
         let mut before = before.clone();
@@ -175,7 +177,7 @@ mod tests {
         after.tracer = tracer("function", "0");
         assert_eq!(
             changed(&first, &before, &after),
-            ["somebody else runs the tracer function, which makes the kernel slower"]
+            ["another process runs the tracer function, which makes the kernel slower"]
         );
     }
 

@@ -102,7 +102,7 @@ impl SecondWitness {
     pub fn arm(cpus: &CpuSet, trace: &Result<Recorder<'_>, String>) -> SecondWitness {
         let counters = match trace {
             Ok(recorder) => EventCounters::open(cpus, recorder.entry_events().to_vec()),
-            Err(_) => Err("there is no trace beside which it could count".to_owned()),
+            Err(_) => Err("there is no trace to count together with".to_owned()),
         };
         SecondWitness { counters, first: Vec::new(), compared: Vec::new() }
     }

@@ -169,29 +169,26 @@ const TICKS_NS: u64 = 20_000_000;
 /// Nothing ran that could have been interrupted, where something was to be watched.
 fn deserted(evidence: &Evidence, cpu: &CpuEvidence) -> Option<String> {
     let idle_ns = cpu.idle_ns.filter(|_| evidence.workload == Watched::Given)?;
-    (idle_ns > 0 && idle_ns.saturating_add(TICKS_NS) >= evidence.span_ns).then(|| {
-        "nothing ran there: it was idle all the time, and who leaves an idle CPU alone proves \
-         nothing"
-            .to_owned()
-    })
+    (idle_ns > 0 && idle_ns.saturating_add(TICKS_NS) >= evidence.span_ns)
+        .then(|| "the CPU was idle the whole time, so this proves nothing".to_owned())
 }
 
 /// What is missing for the claim that nothing happened.
 fn unproven(evidence: &Evidence, cpu: &CpuEvidence) -> Vec<String> {
     let mut why = Vec::new();
     if evidence.stopped {
-        why.push("it was stopped before its time".to_owned());
+        why.push("it was stopped early".to_owned());
     }
     if let Control::NotDone { why: reason } = &evidence.control {
-        why.push(format!("no interruption was provoked to prove that the witnesses see: {reason}"));
+        why.push(format!("the positive control could not be run: {reason}"));
     }
     if cpu.entries.is_none() {
-        why.push("nothing could count entries into the kernel".to_owned());
+        why.push("no counter of kernel entries is available".to_owned());
     }
     let Some(no_trace) = absent(evidence, WitnessKind::Trace) else { return why };
     match (evidence.workload, &cpu.gaps) {
         (Watched::Given, _) => why.push(format!(
-            "without the kernel's trace nobody sees system calls, page faults and exceptions of \
+            "without the kernel trace, no witness sees system calls, page faults and exceptions of \
              the workload: {no_trace}"
         )),
         (Watched::Sampler, None) => {
@@ -199,7 +196,7 @@ fn unproven(evidence: &Evidence, cpu: &CpuEvidence) -> Vec<String> {
         }
         (Watched::Sampler, Some(gaps)) if gaps.count > 0 => why.push(format!(
             "{} gaps that no counter explains: firmware, the hypervisor or uncounted kernel work; \
-             the kernel's trace could tell: {no_trace}",
+             the kernel trace could name them: {no_trace}",
             gaps.count
         )),
         (Watched::Sampler, Some(_)) => {}
@@ -237,10 +234,10 @@ fn incomplete(evidence: &Evidence, cpu: &CpuEvidence, limits: &Limits) -> Vec<St
     why.extend(short(evidence));
     why.extend(deserted(evidence, cpu));
     if evidence.stopped {
-        why.push("it was stopped before its time".to_owned());
+        why.push("it was stopped early".to_owned());
     }
     if let Control::NotDone { why: reason } = &evidence.control {
-        why.push(format!("no interruption was provoked to prove that the witnesses see: {reason}"));
+        why.push(format!("the positive control could not be run: {reason}"));
     }
     why
 }
@@ -260,9 +257,9 @@ fn entries_gate(evidence: &Evidence, cpus: &[CpuEvidence], most: u64, limits: &L
     for cpu in cpus {
         why.extend(incomplete(evidence, cpu, limits));
         match (&no_trace, cpu.entries) {
-            (_, None) => why.push("nothing could count entries into the kernel".to_owned()),
+            (_, None) => why.push("no counter of kernel entries is available".to_owned()),
             (Some(no_trace), _) if evidence.workload == Watched::Given => why.push(format!(
-                "without the kernel's trace nobody sees system calls, page faults and exceptions \
+                "without the kernel trace, no witness sees system calls, page faults and exceptions \
                  of the workload: {no_trace}"
             )),
             _ if evidence.workload == Watched::Given && !cpu.whole => why.push(
@@ -363,7 +360,7 @@ fn escapes(evidence: &Evidence, cpu: &CpuEvidence, limit_ns: u64, limits: &Limit
         (None, None) => {
             let began = cpu.interruptions.iter().filter(|row| row.count > 0);
             let untimed = began.filter(|row| row.max_ns.is_none()).map(|row| row.cause);
-            why.extend(untimed.map(|cause| format!("nobody can say how long {cause} took")));
+            why.extend(untimed.map(|cause| format!("the duration of {cause} is unknown")));
             why.extend(unseen_below(evidence, cpu));
         }
     }
@@ -380,7 +377,7 @@ fn unseen_below(evidence: &Evidence, cpu: &CpuEvidence) -> Vec<String> {
     let mut why = Vec::new();
     match cpu.smis {
         Some(0) => {}
-        Some(n) => why.push(format!("firmware took the CPU {n} times, nobody knows how long")),
+        Some(n) => why.push(format!("firmware took the CPU {n} times, for an unknown time")),
         None => why.push(format!(
             "the trace does not see what firmware takes, and SMIs cannot be counted: {}",
             absent(evidence, WitnessKind::Firmware).unwrap_or_else(|| "no counter".to_owned())
@@ -571,7 +568,7 @@ mod tests {
             )
         );
         let smis = |e: &mut Evidence| e.cpus[0].smis = Some(2);
-        assert_eq!(gate(&smis), unknown("firmware took the CPU 2 times, nobody knows how long"));
+        assert_eq!(gate(&smis), unknown("firmware took the CPU 2 times, for an unknown time"));
         let steal = |e: &mut Evidence| e.cpus[0].steal_ns = Some(10_000_000);
         assert_eq!(gate(&steal), unknown("the hypervisor took 10ms"));
         let guest = |e: &mut Evidence| e.guest = Some(true);
@@ -584,7 +581,7 @@ mod tests {
         );
         let untimed =
             |e: &mut Evidence| e.cpus[0].interruptions.push(row(Cause::PageFault, 1, None));
-        assert_eq!(gate(&untimed), unknown("nobody can say how long page-fault took"));
+        assert_eq!(gate(&untimed), unknown("the duration of page-fault is unknown"));
     }
 
     fn state(evidence: &Evidence) -> (State, Vec<String>) {
@@ -666,7 +663,7 @@ mod tests {
             ),
             (
                 with(clean(), |e| e.control = Control::NotDone { why: "x".to_owned() }),
-                why("no interruption was provoked to prove that the witnesses see: x"),
+                why("the positive control could not be run: x"),
             ),
             (
                 with(clean(), |e| e.cpus[0].doubts.push("it was offline".to_owned())),
@@ -674,16 +671,16 @@ mod tests {
             ),
             (
                 with(clean(), |e| e.cpus[0].entries = None),
-                why("nothing could count entries into the kernel"),
+                why("no counter of kernel entries is available"),
             ),
-            (with(clean(), |e| e.stopped = true), why("it was stopped before its time")),
+            (with(clean(), |e| e.stopped = true), why("it was stopped early")),
             (
                 with(untraced(clean()), |e| e.cpus[0].gaps = None),
                 why("neither the trace nor the gap sampler watched: no tracefs"),
             ),
             (
                 with(untraced(clean()), |e| e.workload = Watched::Given),
-                why("without the kernel's trace nobody sees system calls, page faults and \
+                why("without the kernel trace, no witness sees system calls, page faults and \
                      exceptions of the workload: no tracefs"),
             ),
             (

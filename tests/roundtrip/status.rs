@@ -79,14 +79,14 @@ fn the_exit_code_says_whether_all_is_in_force_as_it_was_left() {
     };
     said(3, "No shield is in force.");
     bench.apply(&bench.host(), &v2_plan()).unwrap();
-    said(0, "in force, as it was left");
+    said(0, "active, unchanged");
     let whole = fs::read_to_string(bench.journal()).unwrap();
     let irq = bench.scratch.0.join("root/proc/irq/24/smp_affinity");
     let ours = fs::read(&irq).unwrap();
     fs::write(&irq, "8\n").unwrap();
     said(1, "in force, but 1 setting has changed since");
     fs::write(&irq, ours).unwrap();
-    said(0, "in force, as it was left");
+    said(0, "active, unchanged");
     {
         // A reader does not mistake a shield that is being changed for one that has changed.
         let _lock = bench.store().lock().unwrap();

@@ -69,7 +69,7 @@ fn a_mask_that_could_not_be_put_back_beside_their_partition_is_not_written() {
     let applied = bench.apply(&bench.host(), &plan).unwrap();
     match &applied.steps[1].done.outcome {
         Outcome::Refused { reason, .. } => {
-            let wanted = "f was asked for, and a partition of somebody else keeps it at b";
+            let wanted = "f was requested, but another partition keeps it at b";
             assert!(reason.starts_with(wanted), "{reason}");
         }
         outcome => panic!("{outcome:?}"),

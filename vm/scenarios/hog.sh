@@ -90,7 +90,7 @@ spin
 status "apply ends without a group" 0 shield apply --cpus 3 --off cpuset
 is "the watchdog could not be told" 0-3 cat /proc/sys/kernel/watchdog_cpumask
 claim "and the task is named" \
-    grep -qF "for ever for a thread of this CPU; stop it, or make it an ordinary task (chrt -o -p 0 $spinner)" \
+    grep -qF "forever for a thread of this CPU; stop it, or make it an ordinary task (chrt -o -p 0 $spinner)" \
     /var/lib/cpushield/journal.jsonl
 status "undo ends" 0 shield undo
 is "spin is what it was" "50 3" spinning

@@ -207,8 +207,8 @@ pub(super) fn cannot(why: String) -> BootError {
     BootError::Wrong {
         why: format!("a trial cannot be made here: {why}"),
         hint: Some(
-            "without the loader: --trial --kexec; without a trial, beside the entry that boots now: \
-             cpushield boot apply --keep-default"
+            "without the loader: --trial --kexec; without a trial, in addition to the current entry: \
+             cpushield apply --boot --keep-default"
                 .to_owned(),
         ),
     }

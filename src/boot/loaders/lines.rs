@@ -113,7 +113,7 @@ impl Loader for Lines {
                 let Some(version) = part.version else {
                     let kernel = part.files.map(|it| it.kernel).unwrap_or_default();
                     warnings.push(format!(
-                        "{place}: which kernel {kernel} is cannot be told, and it is left as it is"
+                        "{place}: the version of {kernel} is not known, so the entry is left as it is"
                     ));
                     continue;
                 };

@@ -62,7 +62,7 @@ const MANUALS: &[Manual] = &[
             let words = words.join(" ");
             vec![
                 format!("add to the line of /etc/kernel/cmdline: {words}"),
-                "make the images anew: kernel-install add-all".to_owned(),
+                "make the images again: kernel-install add-all".to_owned(),
             ]
         },
     },

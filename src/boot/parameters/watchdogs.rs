@@ -61,7 +61,7 @@ Source: mcheck_enable() in arch/x86/kernel/cpu/mce/core.c (6.12);
 Documentation/arch/x86/x86_64/boot-options.rst.",
     removes: &[Cause::Timer, Cause::Irq],
     risk: Risk::Medium,
-    offer: Offer::Asked("memory errors are not told any more"),
+    offer: Offer::Asked("memory errors are no longer reported"),
     needs: &[],
     since: None,
     arches: &["x86_64", "i686", "i386"],

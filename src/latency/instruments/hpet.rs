@@ -71,8 +71,8 @@ impl Instrument for DeviceTimer {
         })?;
         let _page = hpet.page().map_err(|error| match error.raw_os_error() {
             Some(13) => format!(
-                "the kernel lets nobody read the registers of {path}, so when an interrupt was due \
-                 is not known; boot with hpet_mmap=1"
+                "the kernel does not allow access to the registers of {path}, so the due time of an \
+                 interrupt is not known; boot with hpet_mmap=1"
             ),
             Some(38) => format!(
                 "the registers of {path} cannot be read (a kernel without CONFIG_HPET_MMAP, or \

@@ -47,7 +47,7 @@ impl Kind for Hackbench {
         installed(site, "hackbench", "rt-tests")?;
         match site.words.as_slice() {
             [] => Ok(()),
-            words => Err(format!("it takes no words of yours: {}", words.join(" "))),
+            words => Err(format!("it takes no arguments: {}", words.join(" "))),
         }
     }
 

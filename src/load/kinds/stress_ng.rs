@@ -154,7 +154,7 @@ fn close(
     match why {
         Some(why) if told.is_empty() => return one(why),
         Some(why) => told.iter_mut().for_each(|one| one.doubts.push(why.clone())),
-        None if told.is_empty() => return one("it told no figures".to_owned()),
+        None if told.is_empty() => return one("it reported no figures".to_owned()),
         None => {}
     }
     told

@@ -13,7 +13,7 @@ pub(super) fn wants(machine: &Machine, shield: &Shield, mount: &str) -> Vec<Want
     let mut wanted = shrunk(machine, shield);
     let rest = format!("{mount}/{}_housekeeping", shield.group());
     let own = format!("{mount}/{}", shield.group());
-    let house = Half { dir: &rest, title: "everyone else", cpus: &shield.housekeeping };
+    let house = Half { dir: &rest, title: "housekeeping programs", cpus: &shield.housekeeping };
     wanted.extend(house.wants(machine, &machine.cgroup.mems));
     let half = Half { dir: &own, title: "the shield", cpus: &shield.cpus };
     wanted.extend(half.wants(machine, &shield.mems));
@@ -55,7 +55,7 @@ fn shrunk(machine: &Machine, shield: &Shield) -> Vec<Wanted> {
     let name = format!("{}cpus", machine.cgroup.prefix);
     let shrinks = overlapping(machine, shield).into_iter().filter_map(|group| {
         let rest = group.cpus.minus(&shield.cpus);
-        let reason = "this cpuset has CPUs of the shield, which must be nobody else's";
+        let reason = "this cpuset has CPUs of the shield, which must be exclusive";
         let now = Some(group.cpus.to_string());
         let path = format!("{}/{name}", group.path);
         (!rest.is_empty())

@@ -26,7 +26,7 @@ pub(super) fn wants(machine: &Machine, shield: &Shield, mount: &str) -> Vec<Want
     // A group that is there without this file lives on a kernel before 6.7.
     let can = machine.kernel.version.is_none_or(|version| version >= (6, 7));
     if now.is_some() || (group.is_none() && can) {
-        let reason = "nobody else's group may then have them";
+        let reason = "no other group can then use these CPUs";
         wanted.push(Wanted::over(now, &path, &cpus, Compare::List, reason));
     }
     let now = group.and_then(|group| group.partition.clone());
@@ -48,7 +48,7 @@ fn siblings(machine: &Machine, shield: &Shield, mount: &str) -> Vec<Wanted> {
         let rest = group.cpus.minus(&shield.cpus).to_string();
         let now = Some(group.cpus.to_string());
         let path = format!("{}/cpuset.cpus", group.path);
-        let reason = "this group has CPUs of the shield, which must be nobody else's";
+        let reason = "this group has CPUs of the shield, which must be exclusive";
         Wanted::over(now, &path, &rest, Compare::List, reason)
     };
     beside.map(shrink).collect()

@@ -29,7 +29,7 @@ fn of(comparison: &Labelled<Comparison>) -> Vec<Block> {
             let names = ["what", pair.base.as_str(), pair.other.as_str()];
             let columns = names.map(Column::words).to_vec();
             let rows = pair.differences.iter().map(row).collect();
-            let caption = "What was different beside the figures".to_owned();
+            let caption = "What else was different".to_owned();
             blocks.push(Block::Table(Table { caption, columns, rows }));
         }
         if !pair.notes.is_empty() {
@@ -60,7 +60,7 @@ fn figures(pair: &Pair) -> Table {
     };
     let mut columns = vec![Column::words("figure"), Column::words("of")];
     columns.extend([pair.base.as_str(), pair.other.as_str(), "times"].map(Column::numbers));
-    columns.extend(["more than chance", "why not known"].map(Column::words));
+    columns.extend(["significant", "why not known"].map(Column::words));
     let caption = format!("{} against {}", pair.other, pair.base);
     Table { caption, columns, rows: pair.rows.iter().map(row).collect() }
 }

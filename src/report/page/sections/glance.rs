@@ -152,8 +152,8 @@ fn changes(material: &Material) -> Vec<String> {
     }
     if compared {
         told.push(
-            "That is one run beside another; `cpushield compare` with several runs of each tells \
-             whether a difference is more than chance."
+            "These are single runs. `cpushield compare` with several runs of each tells whether a \
+             difference is significant."
                 .to_owned(),
         );
     }

@@ -105,10 +105,10 @@ impl Chosen<'_> {
         });
         Some(Picture {
             id: self.id("timeline"),
-            title: format!("The worst of each moment: {kind}"),
-            about: format!("The worst moment of each. {}.", told.collect::<Vec<_>>().join("; ")),
-            how: "Lower is better; a peak is a moment in which a thread had to wait. Dots are the \
-                  longest of all. Where a line is broken, no sample came."
+            title: format!("Worst latency over time: {kind}"),
+            about: format!("The worst latency of each. {}.", told.collect::<Vec<_>>().join("; ")),
+            how: "Lower is better; at a peak, a thread had to wait. Dots mark the longest latencies. A \
+                  line is broken where there was no sample."
                 .to_owned(),
             table: moments_table(&series, end),
             drawing: Drawing::Curves(Curves { x, y, stroke: Stroke::Line, series }),

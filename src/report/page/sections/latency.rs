@@ -86,7 +86,7 @@ pub(super) fn thread(series: &Series) -> String {
 }
 
 fn threads(all: &[Labelled<Latency>]) -> Table {
-    let mut columns = vec![Column::words("of"), Column::words("thread"), Column::words("policy")];
+    let mut columns = vec![Column::words("run"), Column::words("thread"), Column::words("policy")];
     let names = ["worst", "99.99 %", "99.9 %", "99 %", "median", "least", "max jitter"];
     columns.extend(names.map(Column::numbers));
     columns.extend(["samples", "missed"].map(Column::numbers));
@@ -113,7 +113,7 @@ fn threads(all: &[Labelled<Latency>]) -> Table {
 }
 
 fn over(all: &[Labelled<Latency>]) -> Table {
-    let mut columns = vec![Column::words("of"), Column::words("thread")];
+    let mut columns = vec![Column::words("run"), Column::words("thread")];
     columns.extend(["longer than", "how many", "of all"].map(Column::numbers));
     let mut rows = Vec::new();
     for latency in all {
@@ -154,7 +154,7 @@ fn moments(all: &[Labelled<Latency>]) -> Table {
         }));
     }
     let mut columns = vec![
-        Column::words("of"),
+        Column::words("run"),
         Column::numbers("latency"),
         Column::numbers("after the beginning"),
         Column::words("thread"),
@@ -175,23 +175,23 @@ fn meanwhile(worst: &Worst) -> Cell {
 
 /// What kept others away, and by which clock.
 fn circumstances(all: &[Labelled<Latency>]) -> Table {
-    let columns = ["of", "shield", "isolated at boot", "nohz_full", "clock", "a look takes"];
+    let columns = ["run", "shield", "isolated at boot", "nohz_full", "clock", "clock read"];
     let row = |latency: &Labelled<Latency>| {
         let (isolation, setting) = (&latency.it.isolation, &latency.it.setting);
         let shield = match (&isolation.shield, isolation.held) {
             (None, _) => Cell::new("none"),
             (Some(name), Some(true)) => {
-                Cell::toned(Tone::Good, format!("{name}, in force at every look"))
+                Cell::toned(Tone::Good, format!("{name}, in force at every check"))
             }
             (Some(name), Some(false)) => {
                 Cell::toned(Tone::Bad, format!("{name}, did not stay in force"))
             }
             (Some(name), None) => {
-                Cell::toned(Tone::Doubt, format!("{name}, by affinities alone: not looked at"))
+                Cell::toned(Tone::Doubt, format!("{name}, by affinities alone: not checked"))
             }
         };
         let cpus = |cpus: &Option<cpushield_linux::CpuSet>| match cpus {
-            None => Cell::new("not told by this kernel"),
+            None => Cell::new("not reported by this kernel"),
             Some(cpus) if cpus.is_empty() => Cell::new("none"),
             Some(cpus) => Cell::new(format!("CPU {cpus}")),
         };

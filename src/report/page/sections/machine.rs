@@ -72,7 +72,7 @@ fn tick(machine: &Machine) -> Cell {
 fn facts(machine: &Machine) -> Table {
     let Machine { kernel, topology, isolation, virt, power, .. } = machine;
     let cpus = |set: &Option<CpuSet>| match set {
-        None => Cell::new("not told by this kernel"),
+        None => Cell::new("not reported by this kernel"),
         Some(set) if set.is_empty() => Cell::new("none"),
         Some(set) => Cell::new(format!("CPU {set}")),
     };

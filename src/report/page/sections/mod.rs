@@ -25,7 +25,7 @@ pub fn report(material: &Material) -> Report {
         ("topology", "Where the shield is", topology::blocks(material)),
         ("interruptions", "What interrupts", noise::blocks(material)),
         ("latency", "How late threads are", latency::blocks(material)),
-        ("comparison", "What is more than chance", comparison::blocks(material)),
+        ("comparison", "Significant differences", comparison::blocks(material)),
         ("matrix", "Configurations side by side", trial::blocks(material)),
         ("remains", "What remains, and how to remove it", remains::blocks(material)),
         ("settings", "What was changed", settings::blocks(material)),

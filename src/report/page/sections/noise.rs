@@ -218,7 +218,7 @@ fn culprits(look: &Labelled<Look>) -> Table {
 /// The culprit, and what it is for where that is known.
 pub(super) fn who(culprit: &Culprit) -> String {
     match (culprit.to_string(), known::of(culprit)) {
-        (text, _) if text.is_empty() => "nobody can say".to_owned(),
+        (text, _) if text.is_empty() => "unknown".to_owned(),
         (text, Some(known)) => format!("{text}: {}", known.what),
         (text, None) => text,
     }

@@ -25,7 +25,7 @@ fn of(settings: &Labelled<Settings>, several: bool) -> Vec<Block> {
     let state = match (it.undone, it.outcomes.is_empty()) {
         (true, _) => "They were made for a trial, and everything was put back.",
         (false, true) => "This is a plan: it says nothing about whether it was applied.",
-        (false, false) => "They are in force; `cpushield undo` puts everything back.",
+        (false, false) => "They are in force; `cpushield undo` restores the original settings.",
     };
     let steps = many(it.plan.steps.len(), "change");
     let cpus = &shield.cpus;
@@ -82,14 +82,14 @@ fn by_tunable(settings: &Settings) -> Table {
             _ => Cell::new(risk.word()),
         };
         let why = of.first().map(|step| step.reason.to_string());
-        let why = why.unwrap_or_else(|| "it is like that already".to_owned());
+        let why = why.unwrap_or_else(|| "the setting is already right".to_owned());
         let so = already.get(name).copied().unwrap_or(0).to_string();
         let cells =
             [Cell::new(name), Cell::new(of.len().to_string()), Cell::new(so), refused, risk];
         cells.into_iter().chain([Cell::new(why)]).collect()
     };
     let mut columns = vec![Column::words("tunable")];
-    columns.extend(["changes", "already so", "refused"].map(Column::numbers));
+    columns.extend(["changes", "already right", "refused"].map(Column::numbers));
     columns.extend(["risk", "why"].map(Column::words));
     let rows = names.into_iter().map(row).collect();
     Table { caption: "Changes by tunable".to_owned(), columns, rows }
@@ -105,7 +105,7 @@ fn every(settings: &Settings) -> Table {
             (Some(drift), _) => {
                 Cell::toned(Tone::Bad, short(drift.now.as_deref().unwrap_or("nothing")))
             }
-            (None, None) if settings.undone => Cell::new("put back"),
+            (None, None) if settings.undone => Cell::new("restored"),
             (None, None) => Cell::new("–"),
             (None, Some(Outcome::Changed)) => Cell { tone: Tone::Good, ..Cell::code(set.clone()) },
             (None, Some(Outcome::AlreadySo)) => Cell::new("as it was"),
