@@ -166,7 +166,7 @@ fn above_rcu(host: &Host, hog: &Hog, cpu: usize, words: &str) -> Result<Option<I
     Ok(Some(InTheWay {
         why: format!(
             "{}, and {name} ({policy}) {words}: this kernel cannot finish an RCU grace period \
-             then, and whoever waits for one waits for ever",
+             then, so a task that waits for one would wait forever",
             busy(hog)
         ),
         hint: format!(

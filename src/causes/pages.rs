@@ -99,7 +99,7 @@ in kernel/sched/core.c (6.12).";
 const TIMER: &str = "\
 Timers of the timer wheel (kernel/time/timer.c): network retransmission, delayed work, device
 polling. Those armed on the shield before it was one stay there: a timer that re-arms itself
-comes back for ever. Since 6.9 a global timer is expired by another CPU, but armed again on its
+comes back forever. Since 6.9 a global timer is expired by another CPU, but armed again on its
 old base, which kicks a `nohz_full` CPU each time. Taking the CPU offline and online once moves
 them all away (`cpu-hotplug-cycle`).
 
@@ -111,7 +111,7 @@ A device wants attention. It goes to a CPU of its mask, /proc/irq/N/smp_affinity
 shows effective_affinity_list. Per-CPU and managed interrupts cannot be moved by the user. Managed
 ones that serve other CPUs too are sent to those by the boot parameter `isolcpus=managed_irq,…`.
 
-The name beside the number is the one under which the driver asked for the interrupt
+The name after the number is the one under which the driver asked for the interrupt
 (/proc/interrupts): most drivers give the device's and the queue's.
 
 Source: irq_do_set_affinity() in kernel/irq/manage.c (6.12),
@@ -119,8 +119,8 @@ Documentation/core-api/irq/irq-affinity.rst, Documentation/admin-guide/kernel-pa
 
 const SOFTIRQ: &str = "\
 The second half of an interrupt: network receive, block completion, timers, RCU callbacks. It
-runs on the CPU that raised it, after the interrupt or in ksoftirqd; what raised it is told beside
-its name. Move the interrupts and
+runs on the CPU that raised it, after the interrupt or in ksoftirqd; its name is shown with what
+raised it. Move the interrupts and
 switch packet steering (`rps`) away, and it goes with them; RCU callbacks go with
 `rcu_nocbs=`.
 
@@ -151,7 +151,7 @@ const IPI_IRQ_WORK: &str = "\
 A function queued to run in interrupt context soon (kernel/irq_work.c): printk from a busy
 context, perf and BPF wake-ups, RCU, and the kick of a `nohz_full` CPU (nohz_full_kick_func)
 when a timer was armed on it or a task needs the tick. Of what a CPU sends to itself no event names
-the function: what ran when it was raised, or just before, is told.
+the function: what ran when it was raised, or just before, is reported.
 
 Source: irq_work_queue() and irq_work_run() in kernel/irq_work.c, nohz_full_kick_func() in
 kernel/time/tick-sched.c, the events irq_work_entry and irq_work_exit in
@@ -174,9 +174,9 @@ Source: Documentation/admin-guide/kernel-per-CPU-kthreads.rst, which says of eac
 quiet.";
 
 const USER_TASK: &str = "\
-Another program ran here. On a cpuset partition the scheduler places nobody here and refuses
-those that ask (`cpuset`). What was inside the partition's group, or where there is no cpuset
-whoever pins himself here, still runs.
+Another program ran here. On a cpuset partition the scheduler places no other task here and
+refuses those that ask (`cpuset`). Tasks already in the partition's cgroup still run here; without a
+cpuset, so does any task that pins itself here.
 
 Source: cpuset_cpus_allowed() in kernel/cgroup/cpuset.c and __sched_setaffinity() in
 kernel/sched/syscalls.c (6.12; core.c before 6.11), `cpuset.cpus.partition` in
@@ -200,7 +200,7 @@ kernel/entry/common.c (6.12).";
 
 const EXCEPTION: &str = "\
 The workload raised an exception: a breakpoint, a division by zero, a misaligned access, a debug
-register, general protection. The kernel has events for page faults only; others are told by the
+register, general protection. The kernel has events for page faults only; others show as the
 signal that follows, or, on a `nohz_full` CPU, as an entry that has no event. Such an entry is an
 exception without a signal (an instruction that the kernel emulates, as `sgdt`) when system
 calls are traced too (`verify --syscalls`), because nothing else is left; without that it may be
@@ -252,13 +252,13 @@ tools/perf/pmu-events/arch/x86/amdzen2/memory.json to amdzen5/load-store.json, 6
 been seen on such a machine yet). Neither says how long firmware took, and other processors, guests
 and AMD's of before Zen 2 say nothing at all. The witness there is `cpushield latency hardware`: a
 thread of the kernel that looks at the clock with interrupts off (hwlat), so that what is missing
-was taken below the kernel. It disturbs the CPU too much to run beside a workload.
+was taken below the kernel. It disturbs the CPU too much to run together with a workload.
 
-`verify` lays the gaps of its sampler beside the kernel's trace. A gap is explained when the trace
+`verify` compares the gaps of its sampler with the kernel's trace. A gap is explained when the trace
 shows what ran in it, up to 10 µs for the way in and out; what is left of the others was taken
 below the kernel. As many of these as the processor counted SMIs are firmware's. Where nothing was
 counted and a gap of 10 µs or more is left, the verdict is `unknown`: something took the CPU, and
-no witness can say what. In a guest such gaps are told, and count against `--max-gap` only, because
+no witness can say what. In a guest such gaps are shown, and count against `--max-gap` only, because
 the hypervisor may take the CPU at any time. With a program of your own there is no sampler:
 `--max-gap` then holds only where no SMI was counted and there is no hypervisor.
 

@@ -67,7 +67,7 @@ interrupts every CPU a few times). The count then begins at 0.
 builds. Threads that stay cost nothing.
 * Load modules and BPF programs before the shield is needed, and keep them loaded.
 
-Where it sends no interrupt. From 6.15 on, AMD processors with INVLPGB are told by that instruction
+Where it sends no interrupt. From 6.15 on, AMD processors with INVLPGB flush by that instruction
 (kernel_tlb_flush_all() in arch/x86/mm/tlb.c, commit 82378c6c2f43); look for `invlpgb` among the
 flags in /proc/cpuinfo. On arm64 the hardware broadcasts it (flush_tlb_kernel_range() in
 arch/arm64/include/asm/tlbflush.h). A series that puts the flush off until a `nohz_full` CPU enters

@@ -235,7 +235,7 @@ fn noise_and_throughput_are_compared_too() {
     assert_eq!((noise.finding.answer, noise.is_better()), (Answer::Differs, Some(true)));
     // A ratio of pairs with a 0 among them is none.
     assert_eq!((noise.typical, pair.sequence), (None, Sequence::Unknown));
-    assert!(pair.doubts[0].contains("does not tell when"), "{:?}", pair.doubts);
+    assert!(pair.doubts[0].contains("has no start time"), "{:?}", pair.doubts);
     // Newer documents tell it.
     let at = |began_s: u64, mut run: GivenRun| {
         let Measured::Verify(evidence, _) = &mut run.measured else { unreachable!() };

@@ -353,7 +353,7 @@ fn instance<'h>(host: &'h Host, tracefs: Tracefs, cpus: &CpuSet) -> Result<Insta
     Instance::prepare(host, tracefs, &wanted).map_err(|error| match (hog, error.errno()) {
         (Some(hog), Some(EBUSY)) => format!(
             "CPU {} is busy with the real-time task {hog}, and this kernel must run a work item on \
-             every CPU before it can record anything: it would wait for ever",
+             every CPU before it can record anything: it would wait forever",
             hog.task.cpu
         ),
         _ => format!("the trace could not be set up: {error}"),

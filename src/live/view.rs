@@ -313,7 +313,7 @@ node 0 · package 0 · CPU 0-3
 node 1 · package 1 · CPU 4-7
  ┌4    housekeeping       250       250         0  tick local timer
 ○└5    isolated           250       250         0  tick local timer
-●┌6    shielded             0         0         0  ipi-reschedule, 2 …
+●┌6    shielded             0         0         0  ipi-reschedule, 2 s ago
 ○└7    idle               250       250         0  tick local timer
 
  q quit · s shielded only · counters rarely know who: --trace does";

@@ -194,7 +194,7 @@ impl fmt::Display for RefusedIrq {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             RefusedIrq::ServesOthers { cpus } => write!(f, "it serves CPU {cpus}"),
-            RefusedIrq::OwnRequests => f.write_str("fires only for I/O issued from the shield"),
+            RefusedIrq::OwnRequests => f.write_str("it fires only for I/O issued from the shield"),
             RefusedIrq::NotKnown => f.write_str(
                 "whether it is bound to its CPU, its chip cannot move any, or the kernel manages \
                  it, for which isolcpus=managed_irq may help, is not known",

@@ -259,10 +259,8 @@ impl Picker<'_> {
         }
         if !idle.is_empty() {
             let (work, siblings) = (named(work), named(&idle));
-            let stay = if idle.len() == 1 { "stays" } else { "stay" };
-            told.why(format!(
-                "Whole cores: work runs on {work}; the SMT siblings {siblings} {stay} idle."
-            ));
+            let stay = if idle.len() == 1 { "its SMT sibling stays" } else { "SMT siblings stay" };
+            told.why(format!("Whole cores: work runs on {work}; {stay} idle: {siblings}."));
         }
         if self.wish.half_core {
             let others = spread(&groups(topology, Group::Core), cpus).minus(cpus);

@@ -45,7 +45,7 @@ const PROGRAMS: &[(&str, &str, &str)] = &[
     (
         "kubelet",
         "owns cpusets of its pods; its static CPU manager gives whole CPUs to containers",
-        "shield CPUs that it is told to leave: `reservedSystemCPUs` and `--reserved-cpus`",
+        "shield CPUs that it is configured to leave: `reservedSystemCPUs`, `--reserved-cpus`",
     ),
     (
         "dockerd",

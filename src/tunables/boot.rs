@@ -20,7 +20,7 @@ pub(super) struct ClocksourceWatchdog;
 /// The page of the tunable and of the kernel parameter.
 pub const NOHZ_PAGE: &str = "\
 The tick interrupts every busy CPU 100 to 1000 times a second. On the CPUs of `nohz_full=` the
-kernel stops it while one task alone runs there. It must be told at boot (up to Linux 7.2), and
+kernel stops it while one task alone runs there. It must be set at boot (up to Linux 7.2), and
 the kernel must be built with CONFIG_NO_HZ_FULL, as those of Debian, Ubuntu and Fedora are.
 
 One prepared boot is enough: give `nohz_full=` every CPU that may ever be shielded, all but CPU

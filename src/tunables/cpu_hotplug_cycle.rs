@@ -17,7 +17,7 @@ const KICK: &str = "nohz_full_kick_func";
 
 const PAGE: &str = "\
 Before a CPU was shielded it armed timers, queued work and ran other programs. A timer that arms
-itself again stays on its CPU for ever. Since 6.9 another CPU runs it, but arms it on the old
+itself again stays on its CPU forever. Since 6.9 another CPU runs it, but arms it on the old
 base again, and each time sends an IPI to a `nohz_full` CPU. Taking the CPU offline moves all of
 that to other CPUs; online again it is clean. In the guests of the benchmark the left-over was
 one IPI every 0.1 s (`nohz_full_kick_func`), and none after this step. `verify` names who sends
@@ -32,9 +32,9 @@ of the wheel are shown by no kernel file; seen on 6.12-rt were `neigh_periodic_w
 the CPU for good), and the CPU one that can be taken offline.
 
 Going offline changes other things by the way: masks of interrupts and of network queues that a
-driver spreads anew, the CPU's group of resctrl, partitions that have it, settings of its
+driver spreads again, the CPU's group of resctrl, partitions that have it, settings of its
 frequency, idle states and machine-check thresholds. All of these are read before and put back at
-once; what cannot be is told, and undo tries again.
+once; failures are reported, and undo tries again.
 
 Cost: all CPUs stop for a moment. Programs pinned to that CPU alone are moved; undo puts their
 affinity back. Counters that `perf` keeps on that CPU alone end.

@@ -27,8 +27,8 @@ and has a domain of its own, before that becomes `isolated`. Where this cannot b
 reboot helps, or the CPU cycle (`--on cpu-hotplug-cycle`).
 
 Cost: on the shield nothing then saves an ordinary task, kworkers of that CPU included, from a
-real-time task that never sleeps; who waits for such a kworker waits for ever. The kernel logs a
-warning about it. `cpushield run` warns before it starts such a task.
+real-time task that never sleeps; a task that waits for such a kworker waits forever. The
+kernel logs a warning about it. `cpushield run` warns before it starts such a task.
 
 Source: kernel/sched/deadline.c (dl_server, dl_server_apply_params()) and
 sched_fair_server_write() in kernel/sched/debug.c (6.12); \"sched/deadline: Restore dl_server

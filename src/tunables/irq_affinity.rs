@@ -31,7 +31,7 @@ parameter `isolcpus=managed_irq,…` sends it to those; where it has shielded CP
 interrupts them only for what they themselves asked for.
 
 An IO-APIC interrupt moves when it next arrives; until then `effective_affinity` shows the old
-CPU. Drivers that request their interrupts anew, as many network cards do when the link comes
+CPU. Drivers that request their interrupts again, as many network cards do when the link comes
 up, get the default mask.
 
 Cost: the housekeeping CPUs handle all interrupts.

@@ -10,7 +10,7 @@ use crate::survey::Machine;
 pub(super) struct KeepAffinities;
 
 const PAGE: &str = "\
-When a cpuset changes, the kernel computes the affinity of every task in it anew. Before 6.2 a
+When a cpuset changes, the kernel computes the affinity of every task in it again. Before 6.2 a
 program that had pinned itself to one CPU comes back with all CPUs of its cpuset; since then the
 kernel remembers what the program asked for (`user_cpus_ptr`, commit 8f9ea86fdf99). Taking a CPU
 offline has the same effect on programs pinned to it. So every affinity is written to the
@@ -20,8 +20,8 @@ A program may pin itself, while the shield is up, to exactly the CPUs that the s
 Since 6.2 undo can tell: when the cpusets are gone, a program that was narrowed by them alone has
 its CPUs again by itself, and one that has not asked for what it has (or was started by one that
 did), so it is left as it asked and counted. Where affinities were set task by task, and before
-6.2, nobody can tell; then it gets what it had before, and a program started since gets what the
-program that started it had.
+6.2, this cannot be known; then it gets what it had before, and a program started since gets what
+the program that started it had.
 
 Cost: some kilobytes of journal. It changes nothing and removes no interruption.
 

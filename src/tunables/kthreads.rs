@@ -12,7 +12,7 @@ pub(super) struct Kthreads;
 
 const PAGE: &str = "\
 Kernel threads such as kswapd, khugepaged, jbd2, rcu_preempt and the threads of threaded
-interrupts may run on any CPU unless they are told otherwise. Each one whose affinity touches
+interrupts may run on any CPU unless their affinity is restricted. Each one whose affinity touches
 the shield gets the housekeeping CPUs of its own affinity. A thread born later does not inherit
 that: the kernel gives it all CPUs but those of `nohz_full=` (kthread() in kernel/kthread.c, 6.12;
 `isolcpus=` does not count there). On a machine booted without it, `status` shows such a newcomer.

@@ -444,8 +444,8 @@ fn what_the_shield_knows_of_an_interrupt_decides_its_remedy() {
     assert_eq!(said(&beside, "IRQ 24 virtio3-rx"), moved);
     assert_eq!(said(&beside, "IRQ 25 virtio0-stats"), "isolcpus=managed_irq,3");
     assert_eq!(said(&beside, "IRQ 36 virtio1-req.0"), "isolcpus=managed_irq,3");
-    let own = "the kernel refuses to move it (EPERM: Operation not permitted); it arrives only \
-               for what the shield itself asked for";
+    let own = "the kernel refuses to move it (EPERM: Operation not permitted); it fires only \
+               for I/O issued from the shield";
     assert_eq!(said(&beside, "IRQ 37 nvme0q4"), own);
     let late = "echo 0-2 > /proc/irq/38/smp_affinity_list  # the kernel may refuse";
     assert_eq!(said(&beside, "IRQ 38 late"), late);

@@ -14,15 +14,14 @@ pub(super) struct TracingBuffer;
 const PAGE: &str = "\
 `cpushield verify` reads the kernel's own trace. Below 6.7 the first event that anybody enables
 since the boot makes the kernel enlarge its main buffer, by work on every CPU; on a CPU that a
-real-time task never leaves, that work never runs, and whoever enabled the event hangs. So it is
-enlarged while the shield is still empty: a 0 is written where 0 stands, to the switch of an
+real-time task never leaves, that work never runs, and the task that enabled the event hangs. So it
+is enlarged while the shield is still empty: a 0 is written where 0 stands, to the switch of an
 event. Nothing is traced.
 
 Since 6.7 (commit 6d98a0f2ac3c) the trace of `verify` has buffers of its own from the start, and
 nothing is to be done where the size of sub-buffers can be chosen, which came with 6.8.
 
-Cost: 1.4 MiB of memory for each CPU, until the next boot, as for whoever traces at all. It removes
-no interruption.
+Cost: 1.4 MiB per CPU until reboot (as with any use of tracing). It removes no interruption.
 
 Source: tracing_update_buffers() in kernel/trace/trace.c, event_enable_write() in
 kernel/trace/trace_events.c, ring_buffer_resize() in kernel/trace/ring_buffer.c (6.1);

@@ -25,8 +25,8 @@ Work queued for one CPU (schedule_work_on(), per-CPU queues) is not touched: it 
 was queued. What queues it there is named by `verify`.
 
 Since 6.8 the kernel keeps the CPUs of isolated partitions out of the global mask by itself, and
-shows in cpumask_requested what was written; that is what undo puts back. While the partition of
-somebody else is isolated, the mask is not written, for the kernel would take it as it is and run
+shows in cpumask_requested what was written; that is what undo puts back. While another
+partition is isolated, the mask is not written, for the kernel would take it as it is and run
 unbound work on that partition's CPUs.
 
 Cost: none.

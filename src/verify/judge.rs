@@ -686,7 +686,7 @@ mod tests {
             (
                 with(untraced(clean()), |e| e.cpus[0].gaps = Some(gaps(2, 50_000))),
                 why("2 gaps that no counter explains: firmware, the hypervisor or uncounted \
-                     kernel work; the kernel's trace could tell: no tracefs"),
+                     kernel work; the kernel trace could name them: no tracefs"),
             ),
         ] {
             assert_eq!(state(&evidence), expected);

@@ -84,7 +84,7 @@ fn the_exit_code_says_whether_all_is_in_force_as_it_was_left() {
     let irq = bench.scratch.0.join("root/proc/irq/24/smp_affinity");
     let ours = fs::read(&irq).unwrap();
     fs::write(&irq, "8\n").unwrap();
-    said(1, "in force, but 1 setting has changed since");
+    said(1, "active, but 1 setting has changed since");
     fs::write(&irq, ours).unwrap();
     said(0, "active, unchanged");
     {

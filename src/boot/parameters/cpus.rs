@@ -95,7 +95,7 @@ pub(super) const MANAGED_IRQ: Parameter = Parameter {
     keyword: "isolcpus",
     summary: "keep managed interrupts (queues of NVMe, network cards) away where it can be",
     page: "\
-The kernel places managed interrupts itself and lets nobody move them. With `isolcpus=managed_irq,`
+The kernel places managed interrupts itself and refuses to move them. With `isolcpus=managed_irq,`
 it prefers housekeeping CPUs for each queue that has one among its CPUs. A queue all of whose CPUs
 are shielded still interrupts them, when a program there does input and output.
 

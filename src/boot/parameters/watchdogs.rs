@@ -13,7 +13,7 @@ The kernel's watchdogs run a timer and a stopper thread on every CPU every few s
 `watchdog` takes the shielded CPUs out of their mask at runtime, and CPUs of `nohz_full=` are left
 out from the start. The parameter switches them off everywhere.
 
-Cost: a CPU that hangs is told by nobody.
+Cost: a hung CPU is not reported.
 
 Source: nowatchdog_setup() and lockup_detector_init() in kernel/watchdog.c (6.12).",
     removes: &[Cause::Timer, Cause::Kthread],
@@ -34,7 +34,7 @@ pub(super) const NOSOFTLOCKUP: Parameter = Parameter {
 As `nowatchdog`, for the soft lockup detector alone: the one that tells of a real-time task that
 does not let go of its CPU.
 
-Cost: a CPU on which nothing is scheduled any more is told by nobody.
+Cost: a CPU that no longer schedules tasks is not reported.
 
 Source: nosoftlockup_setup() in kernel/watchdog.c (6.12).",
     removes: &[Cause::Timer, Cause::Kthread],

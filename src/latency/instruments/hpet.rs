@@ -37,13 +37,13 @@ impl Instrument for DeviceTimer {
          maps. So the time that the chip and the controller take is in the figure too, which no \
          software timer can tell. A look at the counter takes about a microsecond, many more in a \
          guest, and is part of each figure.\n\n\
-         Which CPU handles it is up to the kernel and whoever sets /proc/irq/N/smp_affinity_list, \
-         not to cpushield; a shield keeps it away from its CPUs. It is told with the result; to \
+         The kernel and /proc/irq/N/smp_affinity_list determine which CPU handles it, not \
+         cpushield; a shield keeps it away from its CPUs. The result names that CPU; to \
          have interrupt and thread on one CPU, write that CPU there: it is kept for the next run. \
          On PREEMPT_RT kernels, and with threadirqs, the handler is a thread of the kernel, \
          SCHED_FIFO 50.\n\n\
          Where the timer can, the chip repeats the interrupt by itself, on a grid. Where it cannot \
-         (of many chips only the first can), the driver sets the comparator anew in each handler, \
+         (of many chips only the first can), the driver sets the comparator again in each handler, \
          one period later than that ran: no grid is kept, and when something below the kernel \
          holds up that handler for longer than a period, the next interrupt comes only when the \
          counter has gone round, minutes later; the result says then that no event came any more. \
@@ -52,7 +52,7 @@ impl Instrument for DeviceTimer {
          parts of a second; more than dev.hpet.max-user-freq (64) a second need \
          CAP_SYS_RESOURCE.\n\n\
          It is refused where the kernel does not let programs read the page: booted with \
-         hpet_mmap=1, one with CONFIG_HPET_MMAP does; without the page nobody knows when an \
+         hpet_mmap=1, one with CONFIG_HPET_MMAP does; without the page it is not known when an \
          interrupt was due. And where no timer is free: the kernel keeps the first two for itself \
          where they replace the old timer and clock, and some processors have no further one.\n\n\
          Source: drivers/char/hpet.c (6.7): hpet_open(), hpet_ioctl_ieon(), hpet_interrupt(), \
@@ -71,7 +71,7 @@ impl Instrument for DeviceTimer {
         })?;
         let _page = hpet.page().map_err(|error| match error.raw_os_error() {
             Some(13) => format!(
-                "the kernel does not allow access to the registers of {path}, so the due time of an \
+                "the kernel denies access to the registers of {path}, so the due time of an \
                  interrupt is not known; boot with hpet_mmap=1"
             ),
             Some(38) => format!(

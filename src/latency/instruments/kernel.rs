@@ -33,7 +33,7 @@ impl Instrument for Kernel {
          `thread`: the thread that it woke ran; what came to it is the scheduler, softirqs, \
          threads of higher priority, code that cannot be preempted. `user`: that thread was \
          back in user mode and made its next system call. A later stage contains those before \
-         it; they are told apart, never added up or mixed.\n\n\
+         it; they are shown separately, never added up or mixed.\n\n\
          From 6.5 on the threads are those of cpushield: in the shield's cgroup, with the \
          policy that was asked for, as with `timer`. Older kernels have no `user` stage and use \
          threads of their own, timerlat/N, which are born SCHED_FIFO 95; they get the policy \
@@ -44,7 +44,7 @@ impl Instrument for Kernel {
          interrupt, softirq and switch of every CPU, which takes a little time of each. Its \
          settings are for the whole machine: they are put back at the end, by `undo`, `status` \
          or the next measurement by a tracer if this one is killed, and nothing is measured \
-         while somebody else has this tracer or osnoise at work. Records come from a private \
+         while another process uses this tracer or osnoise. Records come from a private \
          instance, as raw pages, read by a housekeeping CPU. A record that is missing makes its \
          series doubtful.\n\n\
          Source: Documentation/trace/timerlat-tracer.rst; timerlat_irq(), timerlat_main(), \

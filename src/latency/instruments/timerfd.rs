@@ -27,7 +27,7 @@ impl Instrument for TimerFd {
          a softirq thread (ktimers/N, in the kernel since 6.13 and in the RT patches before, or \
          ksoftirqd/N) and not in the interrupt itself. As with `timer`, a nohz_full CPU's timer \
          may expire on another CPU.\n\n\
-         The file counts expirations that nobody has read; all but the first of a reading are \
+         The file counts expirations that were not read; all but the first of a reading are \
          counted as missed.\n\n\
          Source: timerfd_create(2); timerfd_setup() in fs/timerfd.c and hrtimer_init() in \
          kernel/time/hrtimer.c (6.12), where a timer without HRTIMER_MODE_HARD is a soft one on \

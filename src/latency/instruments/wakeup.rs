@@ -24,7 +24,7 @@ impl Instrument for Wakeup {
 
     fn page(&self) -> &'static str {
         "A thread sleeps on a word in shared memory (futex(2)); once a period a process on a \
-         housekeeping CPU looks at the clock, writes the time beside the word, and wakes it. In \
+         housekeeping CPU looks at the clock, writes the time next to the word, and wakes it. In \
          the figure: the system call of the one who wakes, the interrupt to the other CPU (or its \
          polling idle loop), the scheduler, and whatever ran there meanwhile. It is what a message \
          from an ordinary program to one in the shield costs. How late the one who wakes is, is \

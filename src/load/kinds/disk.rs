@@ -37,7 +37,7 @@ impl Kind for Disk {
          hypervisor's has it. Ten times a second each thread writes one block and waits until it \
          is on the disk (fdatasync), so that the file system works too; it does not write more, \
          because flash memory wears out by it. Where the file system does not take O_DIRECT the \
-         page cache is told to forget after each read, and the result says so. A directory in \
+         page cache drops the data after each read, and the result says so. A directory in \
          memory (tmpfs) is refused.\n\n\
          Bytes that were read and written count.\n\n\
          Source: open(2), O_DIRECT and O_TMPFILE; posix_fadvise(2)."

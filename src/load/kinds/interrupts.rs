@@ -25,7 +25,7 @@ impl Kind for Interrupts {
         "On each CPU a thread that calls membarrier(2), then computes for a moment, again and \
          again: the kernel interrupts every other CPU on which a thread of the same process runs \
          just then, and waits until all have answered. No other CPU is interrupted by it: the \
-         threads are bound to the CPUs of the load, so it needs two of them. Beside other loads \
+         threads are bound to the CPUs of the load, so it needs two of them. With other loads \
          the threads run together less often, and there are fewer interrupts.\n\n\
          Interrupts of devices come with `disk`, of the timer with `timers`; a program cannot \
          make others.\n\n\

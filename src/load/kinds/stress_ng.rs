@@ -50,13 +50,13 @@ impl Kind for StressNg {
         "Runs stress-ng(1) on the CPUs of the load. Words after a colon are given to it as they \
          are, split at blanks, without a shell: `--load 'stress-ng:--cpu 2 --vm 1'`; without \
          words: a `--cpu` and a `--sock` stressor for each CPU. How long, where its files go and \
-         how its figures are told is cpushield's to say, and such words are refused.\n\n\
+         how its figures are reported is set by cpushield, and such words are refused.\n\n\
          Each stressor is a load of its own in the result, in stress-ng's bogo operations: they \
-         say how this stressor fared with one setting and another, and nothing beside. stress-ng \
+         say how this stressor fared with one setting and another, and nothing else. stress-ng \
          counts all its time, the settling time too.\n\n\
          Some stressors need care: stress-ng(1) tells which of them can harm a system. Stressors \
          that choose their CPUs themselves (--affinity) leave the CPUs of the load; what was seen \
-         elsewhere is told.\n\n\
+         elsewhere is reported.\n\n\
          Source: stress-ng(1), --metrics and --yaml (0.15)."
     }
 

@@ -14,7 +14,7 @@ use crate::survey::{CgroupMode, CpusetGroup, Machine, Placed};
 pub(super) struct Cpuset;
 
 const PAGE: &str = "\
-A cpuset partition takes CPUs away from every other program: the scheduler places nobody there,
+A cpuset partition takes CPUs away from every other program: the scheduler places no task there,
 does not balance load there, and refuses with EINVAL a program that asks for these CPUs. Nothing
 else keeps others out; an affinity or `isolcpus=` does not.
 

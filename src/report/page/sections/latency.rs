@@ -201,7 +201,7 @@ fn circumstances(all: &[Labelled<Latency>]) -> Table {
             shield,
             cpus(&isolation.isolated),
             cpus(&isolation.nohz_full),
-            Cell::new(format!("{} by {source}", setting.clock)),
+            Cell::new(format!("{} ({source})", setting.clock)),
             Cell::new(span(setting.clock_read_ns)),
         ]
     };
