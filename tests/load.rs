@@ -299,7 +299,7 @@ fn loads_that_make_no_sense_are_told_at_once() {
     let other = sched::affinity(0).unwrap().first().unwrap().to_string();
     for (words, code, wanted) in [
         (&["--load", "sundial"][..], 2, "no load \"sundial\""),
-        (&["--load", "none,disk"], 2, "none is no load beside others"),
+        (&["--load", "none,disk"], 2, "none cannot be combined with other loads"),
         (&["--load", "disk:-x"], 2, "only a program takes words"),
         (&["--load", "disk", "--load-cpus", "4000"], 2, "CPU 4000 is not online"),
         (&["--load", "interrupts", "--load-cpus", &other], 3, "it needs two CPUs"),

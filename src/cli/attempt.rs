@@ -23,8 +23,9 @@ use std::time::Duration;
 
 /// Shield a CPU for a few seconds, verify the shield, then undo everything
 ///
-/// Watches a busy CPU without a shield, shields it and watches it again. Then it undoes every change
-/// and shows the results on one screen. It also undoes every change when it is interrupted or killed.
+/// Watches a busy CPU without a shield, shields it and watches it again. Then it undoes every
+/// change and shows the results on one screen. It also undoes every change when it is interrupted
+/// or killed.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// How long to watch without and with the shield, 1s to 10m

@@ -29,8 +29,8 @@ use std::time::Duration;
 /// is the time from when the event was due until the thread ran. Ctrl-C ends the measurement and
 /// shows its results so far.
 ///
-/// Exit code 0: the measurement is complete, and --max holds. Exit code 1: --max does not hold or is
-/// unknown.
+/// Exit code 0: the measurement is complete, and --max holds. Exit code 1: --max does not hold or
+/// is unknown.
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "cpushield latency [OPTIONS] <INSTRUMENT>\n       \
                             cpushield latency [OPTIONS] --resume <FILE>")]
@@ -69,8 +69,8 @@ pub struct Args {
     /// Limit: no latency longer than this
     #[arg(long, value_name = "TIME", value_parser = period)]
     max: Option<u64>,
-    /// Trace the CPUs and report what ran during each worst latency. Tracing overhead is included in
-    /// the results
+    /// Trace the CPUs and report what ran during each worst latency. Tracing overhead is included
+    /// in the results
     #[arg(long)]
     why: bool,
     /// Write the histogram to this file in the format of cyclictest

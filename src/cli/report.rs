@@ -25,12 +25,12 @@ pub const SCHEMA: u32 = 1;
 
 /// Make a report: the machine, the changes and the remaining interruptions
 ///
-/// Reads documents that other subcommands saved with --json (survey, verify, latency, try) and plans
-/// of `plan -o`. Give the files before the change first. Without a file, the report describes this
-/// machine and its active shield.
+/// Reads documents that other subcommands saved with --json (survey, verify, latency, try) and
+/// plans of `plan -o`. Give the files before the change first. Without a file, the report describes
+/// this machine and its active shield.
 ///
-/// The page is self-contained: it needs no network and no script. Without -o, the report is shown on
-/// the terminal, with plots.
+/// The page is self-contained: it needs no network and no script. Without -o, the report is shown
+/// on the terminal, with plots.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Saved documents, optionally with a label: `before=a.json`

@@ -11,13 +11,13 @@ use std::process::ExitCode;
 
 /// Run a program in the shield
 ///
-/// The program runs under SCHED_OTHER on the shielded CPU with the fewest programs. Nothing competes
-/// with it there, so a real-time priority only helps if its own threads compete with each other.
-/// Signals are forwarded to the program. Its exit status is returned (128+n for signal n).
+/// The program runs under SCHED_OTHER on the shielded CPU with the fewest programs. Nothing
+/// competes with it there, so a real-time priority only helps if its own threads compete with each
+/// other. Signals are forwarded to the program. Its exit status is returned (128+n for signal n).
 ///
-/// With --fifo and --rr, the kernel threads of that CPU (rcuc, ktimers, ksoftirqd and others) run at
-/// a higher priority until the program ends. A kernel hangs without them, so the highest priority of
-/// a program is 98.
+/// With --fifo and --rr, the kernel threads of that CPU (rcuc, ktimers, ksoftirqd and others) run
+/// at a higher priority until the program ends. A kernel hangs without them, so the highest
+/// priority of a program is 98.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Fail unless the active shield has this name
@@ -33,10 +33,12 @@ pub struct Args {
     /// for programs that place their threads themselves.
     #[arg(long)]
     spread: bool,
-    /// SCHED_FIFO with this priority, 1 to 99; 99 becomes 98, because kernel threads need a higher one
+    /// SCHED_FIFO with this priority, 1 to 99; 99 becomes 98, because kernel threads need a higher
+    /// one
     #[arg(long, value_name = "P", group = "policy", value_parser = input::priority)]
     fifo: Option<u32>,
-    /// SCHED_RR with this priority, 1 to 99; 99 becomes 98, because kernel threads need a higher one
+    /// SCHED_RR with this priority, 1 to 99; 99 becomes 98, because kernel threads need a higher
+    /// one
     #[arg(long, value_name = "P", group = "policy", value_parser = input::priority)]
     rr: Option<u32>,
     /// SCHED_DEADLINE: RUNTIME/DEADLINE/PERIOD, for example 300us/1ms/1ms

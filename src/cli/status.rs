@@ -10,8 +10,8 @@ use std::process::ExitCode;
 
 /// Show the active shield and everything that is on its CPUs
 ///
-/// For each shielded CPU, shows whether other programs, interrupts and the timer tick are kept away.
-/// Lists every thread that last ran there, foreign threads first, and every interrupt that is
+/// For each shielded CPU, shows whether other programs, interrupts and the timer tick are kept
+/// away. Lists every thread that last ran there, foreign threads first, and every interrupt that is
 /// delivered there.
 ///
 /// Exit code 0: the shield is active and unchanged. Exit code 3: there is no shield. Exit code 1 is

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 
 /// Show the machine, its isolated CPUs and obstacles to isolation
 ///
-/// The survey changes nothing. As root it writes each interrupt's current affinity back, to find out
-/// which interrupts can be moved. It lists what it could not read at the end, with the reasons.
+/// The survey changes nothing. As root it writes each interrupt's current affinity back, to find
+/// out which interrupts can be moved. It lists what it could not read at the end, with the reasons.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Also save the files that the survey reads in DIR, without private data

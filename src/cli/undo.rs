@@ -13,8 +13,8 @@ use cpushield_linux::{sched, signal, tracefs};
 
 /// Take the shield down and restore the original settings
 ///
-/// Settings that another process has changed since are reported and left as they are. After a crash,
-/// undo completes an interrupted operation. After a reboot there is nothing to undo.
+/// Settings that another process has changed since are reported and left as they are. After a
+/// crash, undo completes an interrupted operation. After a reboot there is nothing to undo.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Forget settings that cannot be restored, or an unreadable journal

@@ -31,7 +31,8 @@ pub struct Args {
     /// Treat these CPUs as shielded [default: the CPUs of the active shield]
     #[arg(long, value_name = "LIST", value_parser = input::cpu_list)]
     cpus: Option<CpuSet>,
-    /// Trace the shielded CPUs to name culprits; starting and stopping the trace interrupts every CPU
+    /// Trace the shielded CPUs to name culprits; starting and stopping the trace interrupts every
+    /// CPU
     #[arg(long)]
     trace: bool,
 }

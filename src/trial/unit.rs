@@ -20,7 +20,7 @@ pub fn text(program: &str, state: &str) -> String {
     format!(
         "{MARK} the end of the trial removes it, `cpushield trial --stop` does so too.\n\
          [Unit]\n\
-         Description=cpushield: go on with a trial that reboots the machine\n\
+         Description=cpushield: resume a trial that reboots the machine\n\
          After=multi-user.target\n\n\
          [Service]\n\
          Type=simple\n\

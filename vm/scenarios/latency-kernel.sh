@@ -87,7 +87,7 @@ echo timerlat >$tracing/instances/other/current_tracer
 settings >/tmp/settings.other
 measure --for 1s
 is "a tracer that somebody has at work is left alone" 3 echo $?
-claim "who it is, is told" grep -q "timerlat tracer at work in $tracing/instances/other" /tmp/errors
+claim "who it is, is told" grep -q "timerlat tracer in $tracing/instances/other" /tmp/errors
 settings >/tmp/settings.now
 claim "nothing was touched" diff /tmp/settings.other /tmp/settings.now
 rmdir $tracing/instances/other

@@ -39,7 +39,7 @@ impl Instrument for Hardware {
          tracer tells whole microseconds. Its time is that of the end of the look, up to 10 ms \
          later. What happens in the other half of the time is not seen: rare events need long \
          runs. That nothing was seen is a result.\n\n\
-         Beside it stands how many SMIs the processor counted on each CPU (MSR 0x34 of Intel's, by \
+         It also shows how many SMIs the processor counted on each CPU (MSR 0x34 of Intel's, by \
          the msr module; an event of AMD's from Zen 2 on; `cpushield explain smi`). Gaps without \
          an SMI are not the firmware's, or are those of a processor that does not count them. \
          `latency spin` sees the same gaps without turning anything off, but cannot tell them \
