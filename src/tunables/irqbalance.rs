@@ -12,8 +12,8 @@ pub(super) struct Irqbalance;
 const PAGE: &str = "\
 The daemon irqbalance looks at the load of interrupts every ten seconds and moves them about.
 cpushield asks it over its socket not to use the shielded CPUs; it is neither stopped nor
-reconfigured. Undo takes that back. A daemon that is restarted meanwhile has forgotten it (`cpushield status`
-shows the drift).
+reconfigured. Undo takes that back. A daemon that is restarted meanwhile has forgotten it
+(`cpushield status` shows the drift).
 
 Cost: none.
 

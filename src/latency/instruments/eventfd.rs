@@ -30,8 +30,8 @@ impl Instrument for EventFd {
          figure: what is in that of `wakeup`, and instead of the futex's hash bucket the file: two \
          system calls through the VFS, the counter's lock and its wait queue. It is what a message \
          costs between programs that wait with read, poll or epoll, as those of io_uring, KVM's \
-         irqfd and most event loops; a thread in epoll_wait has that on top. Compared with a run of \
-         `wakeup` it tells what the file adds.\n\n\
+         irqfd and most event loops; a thread in epoll_wait has that on top. Compared with a run \
+         of `wakeup` it tells what the file adds.\n\n\
          How late the one who wakes is, is not in the figure, and what is said of it in `wakeup` \
          holds here too: it is an ordinary program, its slow calls are counted, and a period in \
          which the sleeper has not answered yet is missed.\n\n\
