@@ -413,7 +413,7 @@ impl From<crate::boot::BootError> for Failure {
                 Failure::machine(message).hint("take them back first: cpushield boot undo")
             }
             BootError::Unfinished => {
-                Failure::machine(message).hint("first undo the existing changes: cpushield undo --boot")
+                Failure::machine(message).hint("first undo the existing changes: cpushield boot undo")
             }
             BootError::Foreign { .. } => {
                 Failure::machine(message).hint("look at it, and move it out of the way")
@@ -431,7 +431,7 @@ impl From<crate::boot::BootError> for Failure {
                 }
             }
             BootError::NoTrial => {
-                Failure::machine(message).hint("start a trial: cpushield apply --boot --trial")
+                Failure::machine(message).hint("start a trial: cpushield boot apply --trial")
             }
             BootError::NotBooted { .. } => {
                 Failure::machine(message).hint("reboot; or give it up: cpushield boot undo")

@@ -110,8 +110,7 @@ fn differences(
     let mut differs = Vec::new();
     if !journal.complete {
         differs.push(
-            "writing was interrupted: `cpushield undo --boot` restores the original files"
-                .to_owned(),
+            "writing was interrupted: `cpushield boot undo` restores the original files".to_owned(),
         );
     }
     for version in journal.kernels.iter().filter(|version| !kernels.contains(version)) {

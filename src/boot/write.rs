@@ -443,7 +443,7 @@ fn put_back(
     if now.is_none() && original.is_some() && !host.exists(dir) {
         return Err(wrong(
             format!("{dir} does not exist, so {path} cannot be restored"),
-            Some("is its file system mounted? then: cpushield undo --boot"),
+            Some("is its file system mounted? then: cpushield boot undo"),
         ));
     }
     if now == original {

@@ -14,8 +14,8 @@ use std::process::ExitCode;
 
 /// Plan, write, show and remove kernel parameters for the next boot
 ///
-/// What the running kernel can be told needs no boot: `cpushield apply`. These parameters remove
-/// what only a boot can: the timer tick, RCU callbacks, managed interrupts.
+/// Kernel parameters remove what `cpushield apply` cannot remove from the running kernel: the timer
+/// tick, RCU callbacks, managed interrupts. They take effect at the next boot.
 #[derive(Debug, clap::Args)]
 #[command(subcommand_required = true, arg_required_else_help = false)]
 pub struct Args {
@@ -130,7 +130,7 @@ fn show(ui: &Ui, global: &Global, args: &PlanArgs) -> Result<(), Failure> {
 /// As [`show`], or nothing can be written here.
 fn apply(ui: &Ui, global: &Global, args: &ApplyArgs) -> Result<(), Failure> {
     let host = global.host()?;
-    if !host.is_live() && !dry_run {
+    if !host.is_live() && !args.dry_run {
         return Err(Failure::usage("a recorded machine cannot boot")
             .hint("--dry-run prints the files that would be written"));
     }

@@ -33,7 +33,7 @@ pub fn shown() -> clap::Command {
     super::command().mut_subcommand("boot", |boot| {
         let shown = boot.get_subcommands().filter(|sub| !sub.is_hide_set()).cloned();
         let about = boot.get_about().cloned().unwrap_or_default();
-        clap::Command::new("boot").about(about).subcommands(shown.collect::<Vec<_>>())
+        clap::Command::default().name("boot").about(about).subcommands(shown.collect::<Vec<_>>())
     })
 }
 

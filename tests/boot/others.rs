@@ -218,7 +218,7 @@ fn without_its_file_system_undo_keeps_what_it_knows() {
     let (boot, elsewhere) = (machine.path("boot"), machine.path("elsewhere"));
     std::fs::rename(&boot, &elsewhere).unwrap();
     let error = write::undo(&machine.host(), &machine.store()).unwrap_err();
-    assert!(error.to_string().contains("/boot/loader/entries is not there"), "{error}");
+    assert!(error.to_string().contains("/boot/loader/entries does not exist"), "{error}");
     std::fs::rename(elsewhere, boot).unwrap();
     write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
     assert_eq!(before, machine.files());

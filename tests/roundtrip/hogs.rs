@@ -85,7 +85,7 @@ fn a_step_that_would_wait_for_a_busy_cpu_is_refused_with_the_task() {
         assert_eq!(
             reason,
             "CPU 3 is busy with spin (300, SCHED_FIFO 50), which does not sleep, and the kernel \
-             would wait for ever for a thread of this CPU; stop it, or make it an ordinary task \
+             would wait forever for a thread of this CPU; stop it, or make it an ordinary task \
              (chrt -o -p 0 300)"
         );
     }

@@ -44,7 +44,7 @@ case $n in
     ;;
 4)
     is "the RT kernel booted with them" 3 cat /sys/devices/system/cpu/nohz_full
-    is "status says that nothing differs" 0 sh -c 'cpushield status --boot | grep -c ^Note'
+    is "status says that nothing differs" 0 sh -c 'cpushield boot status | grep -c ^Note'
     # Two kernel packages; kernel-install takes the running kernel's line for their entries.
     for version in "$rt" "$plain"; do
         status "kernel-install add 9.$version" 0 kernel-install add "9.$version" "/boot/vmlinuz-$version"

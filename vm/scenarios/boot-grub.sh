@@ -45,9 +45,9 @@ case $n in
     is "the RT kernel booted by default" "$rt" uname -r
     is "with nohz_full in force" 1-3 cat /sys/devices/system/cpu/nohz_full
     claim "and rcu_nocbs on its line" grep -q rcu_nocbs=1-3 /proc/cmdline
-    status "status --boot" 0 cpushield status --boot
-    is "which says that nothing differs" 0 sh -c 'cpushield status --boot | grep -c ^Note'
-    cpushield status --boot
+    status "boot status" 0 cpushield boot status
+    is "which says that nothing differs" 0 sh -c 'cpushield boot status | grep -c ^Note'
+    cpushield boot status
     grub-reboot "$(sed -n "s/.*menuentry_id_option '\(gnulinux-advanced-[^']*\)'.*/\1/p" $cfg)>$(
         sed -n "s/.*menuentry_id_option '\(gnulinux-$plain-advanced-[^']*\)'.*/\1/p" $cfg)"
     boot_again

@@ -208,7 +208,7 @@ pub(super) fn cannot(why: String) -> BootError {
         why: format!("a trial cannot be made here: {why}"),
         hint: Some(
             "without the loader: --trial --kexec; without a trial, in addition to the current entry: \
-             cpushield apply --boot --keep-default"
+             cpushield boot apply --keep-default"
                 .to_owned(),
         ),
     }

@@ -39,8 +39,8 @@ impl Instrument for RealTimeClock {
          moment within a system call, and the figure counts from its beginning, so that it is too \
          long by a part of that one call, never too short; the duration of the call is \
          reported. A call that another process delayed, by reading the clock, is repeated. Alarms \
-         of other programs are not counted. One program can have the device at a time, so it is one \
-         thread on one CPU; above /sys/class/rtc/rtc0/max_user_freq (64 Hz) it needs \
+         of other programs are not counted. One program can have the device at a time, so it is \
+         one thread on one CPU; above /sys/class/rtc/rtc0/max_user_freq (64 Hz) it needs \
          CAP_SYS_RESOURCE, and periods must be whole parts of a second, at least 1/8192.\n\n\
          On PREEMPT_RT switching the events off can hang forever in a real-time thread, as it \
          waits for the softirq thread that it has preempted; cpushield does that as an ordinary \
