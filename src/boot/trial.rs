@@ -103,7 +103,7 @@ pub fn unproved(proves: &CpuSet, shielded: &CpuSet) -> Option<String> {
 ///
 /// # Errors
 /// There is none, the machine was not booted, or a file cannot be written.
-pub fn settle(host: &Host, store: &Store, doubts: &[String]) -> Result<TrialEnd, BootError> {
+pub fn conclude(host: &Host, store: &Store, doubts: &[String]) -> Result<TrialEnd, BootError> {
     let _lock = store.lock()?;
     let mut against = look(host, store)?.against;
     let booted = against.is_empty();

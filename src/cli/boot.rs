@@ -180,7 +180,7 @@ fn conclude(ui: &Ui, global: &Global) -> Result<(), Failure> {
     if !host.is_live() {
         return Err(Failure::usage("a recorded machine has no boot"));
     }
-    super::settle::run(ui, global, &host, &global.store())
+    super::conclude::run(ui, global, &host, &global.store())
 }
 
 /// Starts the kernel of what was written.

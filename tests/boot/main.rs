@@ -310,7 +310,7 @@ fn a_trial_boots_once_and_is_permanent_when_it_holds() {
     let written = write::write(&machine.host(), &machine.store(), &plan, &on_trial()).unwrap();
     assert!(written.next_has && written.trial.is_some(), "{written:#?}");
     assert!(written.next.unwrap().contains("for one boot"));
-    let early = trial::settle(&machine.host(), &machine.store(), &[]).unwrap_err();
+    let early = trial::conclude(&machine.host(), &machine.store(), &[]).unwrap_err();
     assert!(matches!(early, BootError::NotBooted { .. }), "{early}");
     // GRUB has taken the wish, and the default is the old entry again.
     machine.save("next_entry", "");
@@ -320,7 +320,7 @@ fn a_trial_boots_once_and_is_permanent_when_it_holds() {
     machine.write("proc/sys/kernel/random/boot_id", "b2\n");
     machine.write("proc/cmdline", "ro nohz_full=1-3 rcu_nocbs=1-3 panic=30\n");
     machine.write("sys/devices/system/cpu/nohz_full", "1-3\n");
-    let end = trial::settle(&machine.host(), &machine.store(), &[]).unwrap();
+    let end = trial::conclude(&machine.host(), &machine.store(), &[]).unwrap();
     assert_eq!(end.end, SettledAs::Permanent, "{end:#?}");
     let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
     assert!(found.entries[found.next.unwrap()].ours);
@@ -417,14 +417,14 @@ fn a_trial_that_does_not_hold_is_taken_back_to_the_byte() {
     let taken = env.replace("next_entry=cpushield-6.12.9-rt-amd64", "next_entry=");
     machine.write("boot/grub/grubenv", &format!("{taken:#<1024}"));
     machine.write("proc/sys/kernel/random/boot_id", "b2\n");
-    let end = trial::settle(&machine.host(), &machine.store(), &[]).unwrap();
+    let end = trial::conclude(&machine.host(), &machine.store(), &[]).unwrap();
     assert_eq!(end.end, SettledAs::TakenBack, "{end:#?}");
     machine.write("proc/sys/kernel/random/boot_id", "b1\n");
     assert_eq!(before, machine.files());
     let told = status::status(&machine.host(), &machine.store()).unwrap();
     assert_eq!(told.last_trial.unwrap().end, SettledAs::TakenBack);
     assert!(matches!(
-        trial::settle(&machine.host(), &machine.store(), &[]).unwrap_err(),
+        trial::conclude(&machine.host(), &machine.store(), &[]).unwrap_err(),
         BootError::NoTrial
     ));
 }
@@ -446,7 +446,7 @@ fn a_trial_in_force_whose_shield_does_not_hold_is_taken_back_to_the_byte() {
     let seen = trial::look(&machine.host(), &machine.store()).unwrap();
     assert_eq!((seen.proves.to_string().as_str(), seen.against.len()), ("3", 0));
     let leaks = ["the shield leaks on CPU 3, tick 12 times".to_owned()];
-    let end = trial::settle(&machine.host(), &machine.store(), &leaks).unwrap();
+    let end = trial::conclude(&machine.host(), &machine.store(), &leaks).unwrap();
     assert_eq!(end.end, SettledAs::TakenBack);
     assert!(end.why.contains("does not hold: the shield leaks on CPU 3"), "{}", end.why);
     boot("b1\n", "BOOT_IMAGE=/boot/vmlinuz-6.12.9-rt-amd64 root=UUID=ab ro quiet\n", "  (null)\n");

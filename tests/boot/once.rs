@@ -160,7 +160,7 @@ fn extlinux_boots_a_label_once_and_a_trial_that_holds_is_permanent() {
     armed(&machine, &host, &rt());
     std::fs::write(machine.path("boot/extlinux/ldlinux.sys"), vector("")).unwrap();
     machine.write("proc/sys/kernel/random/boot_id", "b2\n");
-    let end = trial::settle(&host, &machine.store(), &[]).unwrap();
+    let end = trial::conclude(&host, &machine.store(), &[]).unwrap();
     assert_eq!(end.end, SettledAs::TakenBack);
     machine.write("proc/sys/kernel/random/boot_id", "b1\n");
     assert_eq!(before, machine.files());
@@ -168,7 +168,7 @@ fn extlinux_boots_a_label_once_and_a_trial_that_holds_is_permanent() {
     armed(&machine, &host, &rt());
     std::fs::write(machine.path("boot/extlinux/ldlinux.sys"), vector("")).unwrap();
     boot(&machine);
-    assert_eq!(trial::settle(&host, &machine.store(), &[]).unwrap().end, SettledAs::Permanent);
+    assert_eq!(trial::conclude(&host, &machine.store(), &[]).unwrap().end, SettledAs::Permanent);
     assert_eq!(
         machine.read(FILE),
         LABELS.replacen("append ", &format!("append {ADDED} "), 1) + "\n"
@@ -230,7 +230,7 @@ fn u_boot_boots_nothing_once_so_no_trial_is_made_but_by_kexec() {
     let written = write::write(&host, &store, &plan, &how).unwrap();
     assert_eq!(written.trial.unwrap().entry, "cpushield-l0");
     boot(&machine);
-    assert_eq!(trial::settle(&host, &store, &[]).unwrap().end, SettledAs::Permanent);
+    assert_eq!(trial::conclude(&host, &store, &[]).unwrap().end, SettledAs::Permanent);
     assert!(ours(&machine).is_empty());
 }
 
@@ -269,12 +269,12 @@ fn a_raspberry_pi_tries_them_for_the_boot_that_is_asked_for() {
     assert_eq!(machine.read("boot/firmware/cmdline.txt"), LINE);
     // Another boot than the one that was asked for.
     machine.write("proc/sys/kernel/random/boot_id", "b2\n");
-    assert_eq!(trial::settle(&host, &store, &[]).unwrap().end, SettledAs::TakenBack);
+    assert_eq!(trial::conclude(&host, &store, &[]).unwrap().end, SettledAs::TakenBack);
     machine.write("proc/sys/kernel/random/boot_id", "b1\n");
     assert_eq!(before, machine.files());
     armed(&machine, &host, &cpus("2-3"));
     boot(&machine);
-    assert_eq!(trial::settle(&host, &store, &[]).unwrap().end, SettledAs::Permanent);
+    assert_eq!(trial::conclude(&host, &store, &[]).unwrap().end, SettledAs::Permanent);
     assert_eq!(machine.read("boot/firmware/cmdline.txt"), format!("{ADDED} {LINE}"));
     assert!(ours(&machine).is_empty() && !machine.path("boot/firmware/tryboot.txt").exists());
     write::undo(&host, &store).unwrap().unwrap();
@@ -301,7 +301,10 @@ fn killed_at_any_write_a_trial_is_taken_back_or_settled_by_the_next_call() {
         armed(&machine, &whole, &asked());
         let arming = whole.writes();
         boot(&machine);
-        assert_eq!(trial::settle(&whole, &machine.store(), &[]).unwrap().end, SettledAs::Permanent);
+        assert_eq!(
+            trial::conclude(&whole, &machine.store(), &[]).unwrap().end,
+            SettledAs::Permanent
+        );
         let settling = whole.writes() - arming;
         assert!(arming >= 2 && settling >= 1, "{arming} {settling}");
         for at in 0..arming {
@@ -318,8 +321,8 @@ fn killed_at_any_write_a_trial_is_taken_back_or_settled_by_the_next_call() {
             armed(&machine, &host(&machine), &asked());
             boot(&machine);
             let killed = host(&machine).failing(Fault::Stop { at });
-            trial::settle(&killed, &machine.store(), &[]).unwrap_err();
-            match trial::settle(&host(&machine), &machine.store(), &[]) {
+            trial::conclude(&killed, &machine.store(), &[]).unwrap_err();
+            match trial::conclude(&host(&machine), &machine.store(), &[]) {
                 Ok(end) => assert_eq!(end.end, SettledAs::Permanent, "killed at write {at}"),
                 Err(BootError::NoTrial) => {}
                 Err(error) => panic!("killed at write {at}: {error}"),

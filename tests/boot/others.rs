@@ -138,7 +138,7 @@ fn a_trial_with_systemd_boot_is_an_entry_of_its_own_that_boots_once() {
     // It hung; the loader has taken the variable, and the old entry booted.
     machine.remove(&format!("{EFI}/LoaderEntryOneShot-{VENDOR}"));
     machine.write("proc/sys/kernel/random/boot_id", "b2\n");
-    let end = trial::settle(&host, &store, &[]).unwrap();
+    let end = trial::conclude(&host, &store, &[]).unwrap();
     assert_eq!(end.end, SettledAs::TakenBack);
     machine.write("proc/sys/kernel/random/boot_id", "b1\n");
     assert_eq!(before, machine.files());
@@ -148,7 +148,7 @@ fn a_trial_with_systemd_boot_is_an_entry_of_its_own_that_boots_once() {
     machine.write("proc/sys/kernel/random/boot_id", "b2\n");
     machine.write("proc/cmdline", &format!("{ADDED}root=UUID=ab ro panic=30\n"));
     machine.write("sys/devices/system/cpu/nohz_full", "2-3\n");
-    assert_eq!(trial::settle(&host, &store, &[]).unwrap().end, SettledAs::Permanent);
+    assert_eq!(trial::conclude(&host, &store, &[]).unwrap().end, SettledAs::Permanent);
     let wanted = entry("6.12.1-rt", &format!("{ADDED}root=UUID=ab ro"));
     assert_eq!(machine.read("boot/loader/entries/m-6.12.1-rt.conf"), wanted);
     let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();

@@ -31,7 +31,7 @@ fn boot(machine: &Machine) {
 /// What the unit does.
 fn settle(machine: &Machine, host: &Host) -> Result<TrialEnd, BootError> {
     trial::clear(host, &machine.store())?;
-    trial::settle(host, &machine.store(), &[])
+    trial::conclude(host, &machine.store(), &[])
 }
 
 fn ours_boots(machine: &Machine) -> bool {

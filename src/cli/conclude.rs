@@ -41,13 +41,13 @@ pub(super) fn run(ui: &Ui, global: &Global, host: &Host, store: &Store) -> Resul
         if let Some(signal) = signal::stopped_by() {
             // Nothing is decided: whoever boots again without settling is on the old entry.
             let stopped = Failure::new(Kind::Undone, format!("stopped by signal {signal}"));
-            return Err(stopped.hint("the trial is not settled: cpushield boot conclude"));
+            return Err(stopped.hint("the trial is not concluded: cpushield boot conclude"));
         }
         if doubts.is_empty() {
             break;
         }
     }
-    let end = trial::settle(host, store, &doubts)?;
+    let end = trial::conclude(host, store, &doubts)?;
     ui.show(&end, || boot_trial_text(&end))
 }
 
