@@ -1,8 +1,12 @@
 //! `cpushield survey`: the machine, what is isolated, what stands in the way.
 
 use super::Global;
+use crate::apply;
 use crate::failure::Failure;
+use crate::plan::Readiness;
 use crate::report::machine_text;
+use crate::report::table::fold;
+use crate::survey::Machine;
 use crate::ui::Ui;
 use std::path::PathBuf;
 
@@ -33,8 +37,14 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
             failure.hint("name a directory that is new or empty: `survey --record machine`")
         })?;
     }
-    let machine = super::surveyed(&host, &global.store());
-    ui.show(&machine, || machine_text(&machine, ui.width()))?;
+    let store = global.store();
+    let machine = super::surveyed(&host, &store);
+    // Of a machine that is shielded already the plan of another shield says nothing.
+    let shielded = !matches!(apply::active(&host, &store), Ok(None));
+    ui.show(&machine, || match shielded {
+        true => machine_text(&machine, ui.width()),
+        false => with_verdict(&machine, ui.width()),
+    })?;
     if let Some(dir) = &args.record {
         match host.recording_failure() {
             Some(failure) => ui.warn(&format!("the recording is not complete: {failure}")),
@@ -42,4 +52,12 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// The verdict, the machine, and what to do next.
+fn with_verdict(machine: &Machine, width: usize) -> String {
+    let readiness = Readiness::of(machine);
+    let next = readiness.next().map(|next| format!("\nNext: {next}\n")).unwrap_or_default();
+    let verdict = fold(&format!("Verdict   {readiness}\n"), width);
+    verdict + &machine_text(machine, width) + &fold(&next, width)
 }

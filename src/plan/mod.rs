@@ -11,6 +11,7 @@ mod parse;
 mod pick;
 #[cfg(test)]
 mod properties;
+mod readiness;
 mod refused;
 mod sites;
 
@@ -19,6 +20,7 @@ pub use document::*;
 pub use groups::named;
 pub use missing::missing;
 pub use parse::PlanError;
+pub use readiness::Readiness;
 pub use refused::Refused;
 
 use crate::change::Change;

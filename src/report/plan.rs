@@ -25,7 +25,9 @@ pub fn plan_text(plan: &Plan, verbose: bool, width: usize) -> String {
         let lines: String = plan.warnings.iter().map(|it| format!("  {it}\n")).collect();
         text.push_str(&fold(&format!("\nNote\n{lines}"), width));
     }
-    text
+    let next = "`cpushield apply` with the same options makes this shield; with `--dry-run` it \
+                prints the commands";
+    text + &fold(&format!("\nNext: {next}\n"), width)
 }
 
 /// What stays in spite of the plan.

@@ -1,0 +1,95 @@
+//! [`Readiness`]: whether this machine can be shielded, in one sentence. Pure.
+
+use super::plan;
+use crate::policy::Wish;
+use crate::survey::Machine;
+use std::fmt;
+
+/// Whether this machine can be shielded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Readiness {
+    /// No boot parameter is missing.
+    Ready,
+    /// A shield can be made now; some interruptions remain until a boot with these parameters.
+    AfterBoot {
+        /// The parameters: `nohz_full=3`.
+        parameters: Vec<String>,
+    },
+    /// A shield can be made now; the timer tick remains, because this kernel cannot stop it.
+    TickRemains,
+    /// No shield can be made.
+    Cannot {
+        /// Why.
+        why: String,
+    },
+}
+
+impl Readiness {
+    /// Of a shield that cpushield chooses.
+    #[must_use]
+    pub fn of(machine: &Machine) -> Readiness {
+        match plan(machine, &Wish::default()) {
+            Err(refused) => Readiness::Cannot { why: refused.to_string() },
+            Ok(_) if machine.can_stop_tick() == Some(false) => Readiness::TickRemains,
+            Ok(plan) if plan.boot.is_empty() => Readiness::Ready,
+            Ok(plan) => {
+                let parameters = plan.boot.into_iter().map(|advice| advice.parameter).collect();
+                Readiness::AfterBoot { parameters }
+            }
+        }
+    }
+
+    /// What to do next.
+    #[must_use]
+    pub fn next(&self) -> Option<&'static str> {
+        match self {
+            Readiness::Ready | Readiness::TickRemains => {
+                Some("`cpushield plan` shows the changes, `cpushield try` makes them for 5 seconds")
+            }
+            Readiness::AfterBoot { .. } => Some(
+                "`cpushield boot plan` shows the parameters, `cpushield plan` a shield for now",
+            ),
+            Readiness::Cannot { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for Readiness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Readiness::Ready => f.write_str("ready: a shield needs no other boot parameters"),
+            Readiness::AfterBoot { parameters } => {
+                let parameters = parameters.join(" ");
+                write!(f, "ready; some interruptions remain until a boot with {parameters}")
+            }
+            Readiness::TickRemains => f.write_str(
+                "ready, but the timer tick remains: this kernel is built without \
+                 CONFIG_NO_HZ_FULL",
+            ),
+            Readiness::Cannot { why } => write!(f, "cannot be shielded: {why}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::fake::plain;
+    use cpushield_linux::CpuSet;
+
+    #[test]
+    fn a_machine_is_ready_or_ready_after_a_boot_or_it_cannot_be_shielded() {
+        let mut machine = plain(4);
+        machine.isolation.nohz_full = Some(CpuSet::new());
+        let Readiness::AfterBoot { parameters } = Readiness::of(&machine) else {
+            panic!("{:?}", Readiness::of(&machine))
+        };
+        assert!(parameters.contains(&"nohz_full=3".to_owned()), "{parameters:?}");
+        let prepared: CpuSet = "1-3".parse().unwrap();
+        machine.isolation.nohz_full = Some(prepared.clone());
+        machine.isolation.rcu_nocbs = prepared;
+        assert_eq!(Readiness::of(&machine), Readiness::Ready);
+        let why = Readiness::of(&plain(1)).to_string();
+        assert!(why.starts_with("cannot be shielded: "), "{why}");
+    }
+}
