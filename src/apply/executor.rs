@@ -239,7 +239,6 @@ impl Run<'_> {
         step: &Step,
     ) -> Result<Option<String>, cpushield_linux::Error> {
         let original = self.late(intent, step)?;
-        self.serve_again(&step.change)?;
         let mut made = match self.hogs.refuse(self.host, &step.change)? {
             Some(reason) => Made::refused(reason),
             None => make::make(self.host, &step.change, &original)?,

@@ -151,7 +151,7 @@ fn taken_back(
     }
 }
 
-pub(super) fn is_partition(path: &str) -> bool {
+fn is_partition(path: &str) -> bool {
     path.ends_with("/cpuset.cpus.partition")
 }
 

@@ -22,9 +22,7 @@ one CPU.
 It is done before the CPUs become a partition: the kernel checks the bandwidth of the scheduling
 domain, and a CPU that was taken out of all domains has none to give back (the write fails). Some
 kernels lose count of that bandwidth when domains are rebuilt, as an earlier shield makes them do,
-and then refuse with EBUSY. Then it is done in the partition, which is a `root` one for a moment
-and has a domain of its own, before that becomes `isolated`. Where this cannot be (cgroup v1), a
-reboot helps, or the CPU cycle (`--on cpu-hotplug-cycle`).
+and then refuse with EBUSY. A reboot helps, or the CPU cycle (`--on cpu-hotplug-cycle`).
 
 Cost: on the shield nothing then saves an ordinary task, kworkers of that CPU included, from a
 real-time task that never sleeps; a task that waits for such a kworker waits forever. The

@@ -1,5 +1,5 @@
-//! A fair server that the kernel refuses to switch off before the partition is made, because it
-//! lost count of its bandwidth (6.12).
+//! A fair server that the kernel refuses to switch off, because it lost count of its bandwidth
+//! (6.12).
 
 use super::bench::{Bench, Tree, same};
 use super::trees;
@@ -10,7 +10,6 @@ use cpushield_linux::Fault;
 
 const SERVER: &str = "/sys/kernel/debug/sched/fair_server/cpu3/runtime";
 const PARTITION: &str = "/sys/fs/cgroup/cpushield/cpuset.cpus.partition";
-const EBUSY: i32 = 16;
 
 fn machine() -> (Tree, Plan) {
     let mut tree = trees::v2();
@@ -31,34 +30,7 @@ fn outcomes(applied: &apply::Applied) -> Vec<&Outcome> {
 }
 
 #[test]
-fn a_fair_server_that_is_busy_is_switched_off_in_the_partition() {
-    let (tree, plan) = machine();
-    let count = {
-        let bench = Bench::of(&tree);
-        let host = bench.host();
-        bench.apply(&host, &plan).unwrap();
-        host.writes()
-    };
-    let mut later = 0;
-    for at in 0..count {
-        let bench = Bench::of(&tree);
-        let before = bench.tree();
-        let host = bench.host().failing(Fault::Refuse { at, errno: EBUSY });
-        let Ok(applied) = bench.apply(&host, &plan) else { continue };
-        assert_eq!(applied.steps.len(), plan.steps.len());
-        assert_eq!(outcomes(&applied), [&Outcome::Changed], "write {at}");
-        assert_eq!(host.read_line(SERVER).unwrap(), "0", "write {at}");
-        assert_eq!(host.read_line(PARTITION).unwrap(), "isolated", "write {at}");
-        // The partition was written twice, and the server once more.
-        later += usize::from(host.writes() == count + 2);
-        assert!(apply::undo(&bench.host(), &bench.store()).unwrap().is_complete());
-        same(&before, &bench.tree(), "busy");
-    }
-    assert!(later > 0);
-}
-
-#[test]
-fn where_it_stays_busy_the_reason_is_told_and_a_kill_at_any_write_loses_nothing() {
+fn of_one_that_is_busy_the_reason_is_told_and_a_kill_at_any_write_loses_nothing() {
     let (mut tree, plan) = machine();
     let errors = format!("write\t{SERVER}\tEBUSY\n");
     tree.insert("errors.tsv".into(), Some(errors.into_bytes()));
@@ -73,7 +45,7 @@ fn where_it_stays_busy_the_reason_is_told_and_a_kill_at_any_write_loses_nothing(
     }
     assert_eq!(host.read_line(PARTITION).unwrap(), "isolated");
     apply::undo(&bench.host(), &bench.store()).unwrap();
-    same(&before, &bench.tree(), "refused twice");
+    same(&before, &bench.tree(), "refused");
     for at in 0..host.writes() {
         let killed = bench.apply(&bench.host().failing(Fault::Stop { at }), &plan).unwrap_err();
         assert!(matches!(killed, ApplyError::Killed), "{at}: {killed}");
