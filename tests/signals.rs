@@ -7,6 +7,9 @@ use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+#[path = "support/family.rs"]
+mod family;
+
 const PROGRAM: &str = env!("CARGO_BIN_EXE_cpushield");
 const SIGHUP: i32 = 1;
 const SIGINT: i32 = 2;
@@ -51,17 +54,9 @@ fn start(words: &str, cpu: usize) -> Child {
 }
 
 /// A process and its descendants, each with when it started.
-fn family(pid: i32) -> Vec<(i32, Option<u64>)> {
+fn started_family(pid: i32) -> Vec<(i32, Option<u64>)> {
     let host = Host::live();
-    let tasks = host.tasks().unwrap();
-    let mut found = vec![pid];
-    let mut next = 0;
-    while let Some(parent) = found.get(next).copied() {
-        let born = tasks.iter().filter(|task| task.parent == parent && task.pid == task.id.tid);
-        found.extend(born.map(|task| task.pid));
-        next += 1;
-    }
-    found.into_iter().map(|pid| (pid, host.started(pid))).collect()
+    family::family(&host, pid).into_iter().map(|pid| (pid, host.started(pid))).collect()
 }
 
 fn runs((pid, started): &(i32, Option<u64>)) -> bool {
@@ -98,7 +93,7 @@ fn a_signal_ends_each_of_them_soon_and_nothing_of_it_goes_on() {
             let mut child = start(words, cpu);
             let pid = i32::try_from(child.id()).unwrap();
             std::thread::sleep(Duration::from_millis(after_ms));
-            let family = family(pid);
+            let family = started_family(pid);
             if let Some(status) = child.try_wait().unwrap() {
                 let mut said = String::new();
                 child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
@@ -127,7 +122,7 @@ fn without_a_reader_each_comes_to_its_end() {
         "report --title x",
     ] {
         let mut child = start(words, cpu);
-        let family = family(i32::try_from(child.id()).unwrap());
+        let family = started_family(i32::try_from(child.id()).unwrap());
         drop((child.stdout.take(), child.stderr.take()));
         all_end(&family, words);
         // 101 is a panic; a signal gives no code.
@@ -159,7 +154,7 @@ fn with_a_terminal_that_goes_away_each_of_them_ends() {
             .spawn()
             .unwrap();
         std::thread::sleep(Duration::from_millis(1200));
-        let family = family(i32::try_from(script.id()).unwrap());
+        let family = started_family(i32::try_from(script.id()).unwrap());
         // The master side closes with its only owner.
         script.kill().unwrap();
         script.wait().unwrap();

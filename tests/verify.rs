@@ -12,6 +12,11 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+#[path = "support/family.rs"]
+mod family;
+
+use family::family;
+
 /// Both documents, as `--json` prints them.
 #[derive(serde::Deserialize)]
 struct Shown {
@@ -45,19 +50,6 @@ fn shown(output: &Output) -> Shown {
     serde_json::from_str(&text).unwrap_or_else(|error| {
         panic!("{error}: {text}\n{}", String::from_utf8_lossy(&output.stderr))
     })
-}
-
-/// The processes that descend from this one, this one first.
-fn family(host: &Host, pid: i32) -> Vec<i32> {
-    let tasks = host.tasks().unwrap();
-    let mut found = vec![pid];
-    let mut next = 0;
-    while let Some(parent) = found.get(next).copied() {
-        let born = tasks.iter().filter(|task| task.parent == parent && task.pid == task.id.tid);
-        found.extend(born.map(|task| task.pid));
-        next += 1;
-    }
-    found
 }
 
 fn wait_until(what: &str, mut is: impl FnMut() -> bool) {

@@ -11,15 +11,10 @@
 use super::hogs::FAIR_SERVER;
 use crate::change::{Change, RefusalKind};
 
-/// Whether the kernel refused to switch a fair server off because it has miscounted.
-fn is_miscounted(change: &Change, kind: RefusalKind) -> bool {
-    kind == RefusalKind::Busy
-        && matches!(change, Change::Write { path, .. } if path.starts_with(FAIR_SERVER))
-}
-
 /// What a refusal means; `None` where it is another one.
 pub(super) fn words(change: &Change, kind: RefusalKind, reason: &str) -> Option<String> {
-    is_miscounted(change, kind).then(|| {
+    let of_server = matches!(change, Change::Write { path, .. } if path.starts_with(FAIR_SERVER));
+    (of_server && kind == RefusalKind::Busy).then(|| {
         format!(
             "{reason}: when scheduling domains were rebuilt, this kernel forgot that this CPU's \
              server has a share of them, and now cannot take the share back; after a reboot it \

@@ -224,7 +224,11 @@ impl fmt::Display for Culprit {
     }
 }
 
-fn write_task(f: &mut fmt::Formatter<'_>, pid: i32, comm: &str) -> fmt::Result {
+/// Writes a user task as tables show it: `irqbalance (812)`.
+///
+/// # Errors
+/// Those of the formatter.
+pub fn write_task(f: &mut fmt::Formatter<'_>, pid: i32, comm: &str) -> fmt::Result {
     if comm.is_empty() { write!(f, "({pid})") } else { write!(f, "{comm} ({pid})") }
 }
 

@@ -196,6 +196,17 @@ pub fn of(culprit: &Culprit) -> Option<&'static Known> {
     }
 }
 
+/// A culprit as tables show it, and what it is for where that is known; `None` when nothing names
+/// the culprit.
+#[must_use]
+pub fn explained(culprit: &Culprit) -> Option<String> {
+    match (culprit.to_string(), of(culprit)) {
+        (text, _) if text.is_empty() => None,
+        (text, Some(known)) => Some(format!("{text}: {}", known.what)),
+        (text, None) => Some(text),
+    }
+}
+
 /// What is known of a function or a kernel thread by its name.
 #[must_use]
 pub fn named(name: &str) -> Option<&'static Known> {

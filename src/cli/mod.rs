@@ -161,8 +161,13 @@ impl Global {
 /// The machine as it is. While a shield is up, or a part of one, what would interrupt its CPUs is
 /// not looked at.
 pub(crate) fn surveyed(host: &Host, store: &Store) -> Machine {
-    match crate::apply::active(host, store) {
-        Ok(Some(plan)) if host.is_live() => beside(host, store, &plan),
+    surveyed_under(host, store, crate::apply::active(host, store).ok().flatten().as_ref())
+}
+
+/// The same where it is known which shield is up.
+fn surveyed_under(host: &Host, store: &Store, active: Option<&Plan>) -> Machine {
+    match active {
+        Some(plan) if host.is_live() => beside(host, store, plan),
         _ => crate::survey::survey(host, &tunables::reads()),
     }
 }

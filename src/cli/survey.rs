@@ -38,12 +38,13 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
         })?;
     }
     let store = global.store();
-    let machine = super::surveyed(&host, &store);
-    // Of a machine that is shielded already the plan of another shield says nothing.
-    let shielded = !matches!(apply::active(&host, &store), Ok(None));
-    ui.show(&machine, || match shielded {
-        true => machine_text(&machine, ui.width()),
-        false => with_verdict(&machine, ui.width()),
+    let active = apply::active(&host, &store);
+    let shield = active.as_ref().ok().and_then(Option::as_ref);
+    let machine = super::surveyed_under(&host, &store, shield);
+    ui.show(&machine, || match active {
+        Ok(None) => with_verdict(&machine, ui.width()),
+        // Of a machine that is shielded already the plan of another shield says nothing.
+        Ok(Some(_)) | Err(_) => machine_text(&machine, ui.width()),
     })?;
     if let Some(dir) = &args.record {
         match host.recording_failure() {

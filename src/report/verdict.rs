@@ -281,11 +281,7 @@ pub(super) fn sent_by(row: &Interruptions, seen: &CpuEvidence) -> String {
 
 /// The culprit, and what it is for where that is known.
 fn who(culprit: &Culprit) -> String {
-    match (culprit.to_string(), known::of(culprit)) {
-        (text, _) if text.is_empty() => "-".to_owned(),
-        (text, Some(known)) => format!("{text}: {}", known.what),
-        (text, None) => text,
-    }
+    known::explained(culprit).unwrap_or_else(|| "-".to_owned())
 }
 
 fn percent(part: u64, whole: u64) -> String {

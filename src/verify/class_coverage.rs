@@ -59,8 +59,7 @@ fn applies(class: EntryClass, evidence: &Evidence, cpu: &CpuEvidence) -> bool {
 }
 
 fn is_there(evidence: &Evidence, kind: WitnessKind) -> bool {
-    let mut all = evidence.witnesses.iter();
-    all.any(|witness| witness.kind == kind && witness.absent.is_none())
+    evidence.witness(kind).is_some_and(|witness| witness.absent.is_none())
 }
 
 fn witnesses(class: EntryClass, evidence: &Evidence, cpu: &CpuEvidence) -> usize {

@@ -9,6 +9,7 @@ use crate::verify::{Interruptions, WitnessKind};
 use cpushield_linux::text::stat::{self, CpuTime};
 use cpushield_linux::text::{TextError, interrupts, schedstat, softirqs};
 use cpushield_linux::{CpuSet, Host, TaskId};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Nanoseconds of one `USER_HZ` tick of `/proc/stat`.
@@ -134,11 +135,8 @@ pub fn compare(before: &Snapshot, after: &Snapshot, cpu: usize, own: &[i32]) -> 
         steal.time_ns = Some(ns);
         counts.interruptions.push(steal);
     }
-    counts.interruptions.sort_by(|a, b| {
-        let frequency = (b.count, b.nested).cmp(&(a.count, a.nested));
-        frequency
-            .then(a.cause.cmp(&b.cause))
-            .then_with(|| a.culprit.to_string().cmp(&b.culprit.to_string()))
+    counts.interruptions.sort_by_cached_key(|row| {
+        (Reverse((row.count, row.nested)), row.cause, row.culprit.to_string())
     });
     counts
 }

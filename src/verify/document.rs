@@ -60,6 +60,14 @@ pub struct Evidence {
     pub breach: Option<Breach>,
 }
 
+impl Evidence {
+    /// What became of a witness; `None` when it was not asked for.
+    #[must_use]
+    pub fn witness(&self, kind: WitnessKind) -> Option<&Witness> {
+        self.witnesses.iter().find(|witness| witness.kind == kind)
+    }
+}
+
 /// A span on the clock of the trace: what was recorded later than `began`, and not later than
 /// `ended`, counts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,6 +1,7 @@
 //! An interrupt that one CPU sent to another: what, from where, and for which timer or work item.
 //! Pure.
 
+use crate::causes::culprit::write_task;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -51,8 +52,7 @@ pub enum IpiOrigin {
 impl fmt::Display for IpiOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            IpiOrigin::Task { pid, comm } if comm.is_empty() => write!(f, "({pid})"),
-            IpiOrigin::Task { pid, comm } => write!(f, "{comm} ({pid})"),
+            IpiOrigin::Task { pid, comm } => write_task(f, *pid, comm),
             IpiOrigin::IdleCpu => f.write_str("an idle CPU"),
             IpiOrigin::Interrupt { cpu } => write!(f, "an interrupt on CPU {cpu}"),
         }

@@ -12,7 +12,7 @@ use crate::policy::Limits;
 use crate::verify::class_coverage::ClassCoverage;
 use crate::verify::{
     Control, CpuEvidence, CpuVerdict, Evidence, Gate, Interference, Interruptions, Kept, LONG_NS,
-    Leak, Remedy, SCHEMA, State, Verdict, Watched, Witness, WitnessKind,
+    Leak, Remedy, SCHEMA, State, Verdict, Watched, WitnessKind,
 };
 
 /// Judges. `remedy` says how an interruption can be removed, or why it cannot, where known.
@@ -71,13 +71,9 @@ impl Verdict {
     }
 }
 
-fn witness(evidence: &Evidence, kind: WitnessKind) -> Option<&Witness> {
-    evidence.witnesses.iter().find(|witness| witness.kind == kind)
-}
-
 /// Why a witness did not watch; `None` when it did.
 fn absent(evidence: &Evidence, kind: WitnessKind) -> Option<String> {
-    match witness(evidence, kind) {
+    match evidence.witness(kind) {
         Some(witness) => witness.absent.clone(),
         None => Some("it was not asked".to_owned()),
     }
@@ -403,7 +399,7 @@ fn leak(row: &Interruptions, remedy: Result<Remedy, Option<String>>) -> Leak {
 #[cfg(test)]
 pub(crate) mod examples {
     use super::*;
-    use crate::verify::{EntryClass, EventEvidence, Gaps, Joined};
+    use crate::verify::{EntryClass, EventEvidence, Gaps, Joined, Witness};
 
     /// Every event but system calls, seen by both witnesses: nothing happened.
     pub fn both_witnesses() -> Vec<EventEvidence> {

@@ -217,11 +217,7 @@ fn culprits(look: &Labelled<Look>) -> Table {
 
 /// The culprit, and what it is for where that is known.
 pub(super) fn who(culprit: &Culprit) -> String {
-    match (culprit.to_string(), known::of(culprit)) {
-        (text, _) if text.is_empty() => "unknown".to_owned(),
-        (text, Some(known)) => format!("{text}: {}", known.what),
-        (text, None) => text,
-    }
+    known::explained(culprit).unwrap_or_else(|| "unknown".to_owned())
 }
 
 /// The moment in which a limit was broken.
