@@ -69,7 +69,7 @@ PAGES = scripts/static xtask man "$$made/man"; scripts/static xtask completions 
 	$(SUDO) install -D -m 644 completions/_cpushield "$(SHARE)/zsh/site-functions/_cpushield"; \
 	$(SUDO) install -D -m 644 completions/cpushield.fish "$(SHARE)/fish/vendor_completions.d/cpushield.fish"
 
-# What was undone is history then; results of trials stay, and are named.
+# What was undone is history then; results of experiments stay, and are named.
 uninstall:
 	@set -e; binary="$(DESTDIR)$(PREFIX)/bin/cpushield"; \
 	[ -n "$(DESTDIR)" ] || { state=/var/lib/cpushield; $(SUDO) "$$binary" undo; $(SUDO) "$$binary" boot undo; \

@@ -322,20 +322,20 @@ fn undone_after(
     }
 }
 
-impl From<crate::trial::MatrixError> for Failure {
-    fn from(error: crate::trial::MatrixError) -> Failure {
-        Failure::usage(error.to_string()).hint("docs/trial.toml lists all keys")
+impl From<crate::experiment::MatrixError> for Failure {
+    fn from(error: crate::experiment::MatrixError) -> Failure {
+        Failure::usage(error.to_string()).hint("docs/experiment.toml lists all keys")
     }
 }
 
-impl From<crate::trial::journal::JournalError> for Failure {
-    fn from(error: crate::trial::journal::JournalError) -> Failure {
-        use crate::trial::journal::JournalError;
+impl From<crate::experiment::journal::JournalError> for Failure {
+    fn from(error: crate::experiment::journal::JournalError) -> Failure {
+        use crate::experiment::journal::JournalError;
         let message = error.to_string();
         match error {
             JournalError::Access(error) => error.into(),
             JournalError::Damaged { .. } => Failure::machine(message)
-                .hint("`cpushield trial --stop` puts the file away and everything else back"),
+                .hint("`cpushield experiment --stop` puts the file away and everything else back"),
         }
     }
 }

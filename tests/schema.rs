@@ -43,8 +43,8 @@ fn validate(python: &Path, schema: &str, documents: &[Value]) -> Vec<String> {
     String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
-/// A trial of one cell, which needs no shield.
-const MATRIX: &str = r#"
+/// An experiment of one cell, which needs no shield.
+const ROWS: &str = r#"
 repeats = 1
 cpus = "CPU"
 time = "300ms"
@@ -59,7 +59,7 @@ other = true
 "#;
 
 #[test]
-fn trials_and_reports_of_all_of_them_have_the_form_that_is_described_and_others_do_not() {
+fn experiments_and_reports_of_all_of_them_have_the_form_that_is_described_and_others_do_not() {
     let Some(python) = python() else { return };
     let allowed = sched::affinity(0).unwrap();
     if allowed.len() < 2 {
@@ -69,30 +69,30 @@ fn trials_and_reports_of_all_of_them_have_the_form_that_is_described_and_others_
     std::fs::create_dir_all(&dir).unwrap();
     let (cpu, state) = (allowed.last().unwrap().to_string(), dir.join("state"));
     let file = |name: &str| dir.join(name).display().to_string();
-    std::fs::write(dir.join("matrix.toml"), MATRIX.replace("CPU", &cpu)).unwrap();
-    let trial = Command::new(env!("CARGO_BIN_EXE_cpushield"))
-        .args(["trial", &file("matrix.toml"), "--json", "--state"])
+    std::fs::write(dir.join("experiment.toml"), ROWS.replace("CPU", &cpu)).unwrap();
+    let experiment = Command::new(env!("CARGO_BIN_EXE_cpushield"))
+        .args(["experiment", &file("experiment.toml"), "--json", "--state"])
         .arg(&state)
         .output()
         .unwrap();
-    if !trial.status.success() {
-        let why = String::from_utf8_lossy(&trial.stderr).trim().to_owned();
+    if !experiment.status.success() {
+        let why = String::from_utf8_lossy(&experiment.stderr).trim().to_owned();
         std::fs::remove_dir_all(&dir).unwrap();
-        return not_run(&format!("no trial for this user: {why}"));
+        return not_run(&format!("no experiment for this user: {why}"));
     }
-    let mut trial: Value = serde_json::from_slice(&trial.stdout).unwrap();
-    assert_eq!(trial["cells"].as_array().map(Vec::len), Some(1), "{trial}");
+    let mut experiment: Value = serde_json::from_slice(&experiment.stdout).unwrap();
+    assert_eq!(experiment["cells"].as_array().map(Vec::len), Some(1), "{experiment}");
     let span = ["--cpus", &cpu, "--for", "300ms", "--warmup", "100ms"];
     let verdict = printed(&[&["verify"], &span[..]].concat());
     let latency = printed(&[&["latency", "timer", "--other"], &span[..]].concat());
     for (name, document) in
-        [("trial.json", &trial), ("verify.json", &verdict), ("latency.json", &latency)]
+        [("experiment.json", &experiment), ("verify.json", &verdict), ("latency.json", &latency)]
     {
         std::fs::write(dir.join(name), document.to_string()).unwrap();
     }
     let machine = printed(&["survey"]);
     std::fs::write(dir.join("machine.json"), machine.to_string()).unwrap();
-    let names = ["machine.json", "verify.json", "before=latency.json", "trial.json"];
+    let names = ["machine.json", "verify.json", "before=latency.json", "experiment.json"];
     let files: Vec<String> = names
         .iter()
         .map(|name| match name.split_once('=') {
@@ -103,13 +103,16 @@ fn trials_and_reports_of_all_of_them_have_the_form_that_is_described_and_others_
     let words: Vec<&str> = ["report"].into_iter().chain(files.iter().map(String::as_str)).collect();
     let mut bundle = printed(&words);
     assert_eq!(bundle["documents"].as_array().map(Vec::len), Some(4), "{bundle}");
-    assert_eq!(bundle["documents"][3]["document"], trial);
+    assert_eq!(bundle["documents"][3]["document"], experiment);
     let whole = [bundle.clone()];
-    assert_eq!(validate(&python, "trial.schema.json", std::slice::from_ref(&trial)), ["valid"]);
+    assert_eq!(
+        validate(&python, "experiment.schema.json", std::slice::from_ref(&experiment)),
+        ["valid"]
+    );
     assert_eq!(validate(&python, "report.schema.json", &whole), ["valid"]);
     // The judge can say no, of what is in a document too.
-    trial["rows"][0]["surprise"] = Value::from(1);
-    assert_ne!(validate(&python, "trial.schema.json", &[trial]), ["valid"]);
+    experiment["rows"][0]["surprise"] = Value::from(1);
+    assert_ne!(validate(&python, "experiment.schema.json", &[experiment]), ["valid"]);
     bundle["documents"][2]["document"]["series"][0].as_object_mut().unwrap().remove("missed");
     assert_ne!(validate(&python, "report.schema.json", &[bundle]), ["valid"]);
     std::fs::remove_dir_all(dir).unwrap();

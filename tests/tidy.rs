@@ -21,7 +21,15 @@ const IMPORTS: &[(&str, &[&str])] = &[
     (
         "failure",
         &[
-            "apply", "boot", "compare", "latency", "load", "plan", "policy", "run", "trial",
+            "apply",
+            "boot",
+            "compare",
+            "experiment",
+            "latency",
+            "load",
+            "plan",
+            "policy",
+            "run",
             "verify",
         ],
     ),
@@ -39,11 +47,20 @@ const IMPORTS: &[(&str, &[&str])] = &[
     (
         "report",
         &[
-            "apply", "boot", "causes", "change", "compare", "latency", "plan", "run", "survey",
-            "trial", "verify",
+            "apply",
+            "boot",
+            "causes",
+            "change",
+            "compare",
+            "experiment",
+            "latency",
+            "plan",
+            "run",
+            "survey",
+            "verify",
         ],
     ),
-    ("trial", &["boot", "compare", "latency", "load", "policy", "tunables"]),
+    ("experiment", &["boot", "compare", "latency", "load", "policy", "tunables"]),
     ("verify", &["causes", "change", "plan", "policy", "survey", "tunables", "with_text"]),
 ];
 

@@ -1,5 +1,5 @@
-//! The guard of `try` and of `trial`: a process beside it that outlives `kill -9`. When the one it
-//! guards ends without dismissing it, it undoes what was applied.
+//! The guard of `try` and of `experiment`: a process beside it that outlives `kill -9`. When the
+//! one it guards ends without dismissing it, it undoes what was applied.
 
 use super::{Global, attempt, lab, standing};
 use crate::failure::Failure;

@@ -152,11 +152,11 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
-        "trial",
+        "experiment",
         &[
-            ("cpushield trial matrix.toml --dry-run", "show the order and the duration"),
-            ("cpushield trial matrix.toml --reboot -o result.json", "measure across reboots"),
-            ("cpushield trial --status", "show the results so far"),
+            ("cpushield experiment lathe.toml --dry-run", "show the order and the duration"),
+            ("cpushield experiment lathe.toml --reboot -o result.json", "measure across reboots"),
+            ("cpushield experiment --status", "show the results so far"),
         ],
     ),
     (

@@ -1,5 +1,5 @@
-//! The machine of a trial: makes a row's configuration, measures a column in it and puts everything
-//! back; goes to boots with other parameters and back.
+//! The machine of an experiment: makes a row's configuration, measures a column in it and puts
+//! everything back; goes to boots with other parameters and back.
 
 use super::Global;
 use super::guard::Guard;
@@ -9,6 +9,8 @@ use super::standing;
 use crate::apply::{self, ApplyError};
 use crate::boot::{self, BootError, line, loaders, plan as boot_plan, status, trial, write};
 use crate::change::Outcome;
+use crate::experiment::matrix::CPUS;
+use crate::experiment::{Column, Lab, Matrix, Row, Schedule, Step, Trouble, unit};
 use crate::failure::{Failure, Kind};
 use crate::latency::{self, Beat, Latency, LatencyError, Order, Progress, instruments};
 use crate::plan::{Plan, plan};
@@ -16,8 +18,6 @@ use crate::policy::Wish;
 use crate::report::table;
 use crate::run::Place;
 use crate::survey::survey;
-use crate::trial::matrix::CPUS;
-use crate::trial::{Column, Lab, Matrix, Row, Schedule, Step, Trouble, unit};
 use crate::tunables;
 use crate::ui::Ui;
 use cpushield_linux::{CpuSet, Host, Policy, Store, sched, signal};
@@ -27,7 +27,7 @@ use std::path::absolute;
 use std::time::Duration;
 
 /// The name of its shields, by which its guard knows them.
-pub(super) const NAME: &str = "trial";
+pub(super) const NAME: &str = "experiment";
 /// The priority of the thread with the shortest period.
 const PRIORITY: u32 = 80;
 
@@ -114,7 +114,7 @@ impl Bench<'_> {
             let failed = undone.failed().map(|step| step.subject.clone()).collect::<Vec<_>>();
             let message = format!("could not be put back: {}", failed.join(", "));
             let failure = Failure::new(Kind::NotUndone, message);
-            return Err(failure.hint("cpushield undo; then: cpushield trial --resume").into());
+            return Err(failure.hint("cpushield undo; then: cpushield experiment --resume").into());
         }
         let mut latency = latency?;
         let refused =
@@ -185,7 +185,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Whether what lies in the boot loader's files is this trial's.
+    /// Whether what lies in the boot loader's files is this experiment's.
     fn is_ours(&self, journal: &boot::BootJournal) -> bool {
         let of = |boot: &Vec<String>| {
             let words = self.words(boot);
@@ -316,7 +316,7 @@ fn keep_to(cpus: &CpuSet) -> Result<(), Failure> {
         .map_err(|e| Failure::machine(format!("cannot keep to CPU {cpus}: {e}")))
 }
 
-/// A shield that cannot be made costs a cell; one that cannot be taken back costs the trial.
+/// A shield that cannot be made costs a cell; one that cannot be taken back costs the experiment.
 fn applied(error: ApplyError) -> Trouble<Failure> {
     let failure = Failure::from(error);
     match failure.kind {

@@ -9,6 +9,7 @@ pub mod compare;
 pub mod completions;
 mod conclude;
 pub mod ending;
+pub mod experiment;
 pub mod explain;
 pub mod fix;
 pub mod guard;
@@ -32,7 +33,6 @@ mod shielding;
 pub mod standing;
 pub mod status;
 pub mod survey;
-pub mod trial;
 pub mod undo;
 pub mod verify;
 pub mod watch;
@@ -196,7 +196,7 @@ pub enum Command {
     Verify(verify::Args),
     Latency(latency::Args),
     Compare(compare::Args),
-    Trial(trial::Args),
+    Experiment(experiment::Args),
     Watch(watch::Args),
     Report(report::Args),
     Undo(undo::Args),
@@ -310,7 +310,7 @@ fn run_command(ui: &Ui, cli: Cli) -> Result<ExitCode, Failure> {
         Command::Report(args) => report::run(ui, &cli.global, &args),
         Command::Latency(args) => latency::run(ui, &cli.global, &args),
         Command::Compare(args) => compare::run(ui, &args),
-        Command::Trial(args) => trial::run(ui, &cli.global, &args),
+        Command::Experiment(args) => experiment::run(ui, &cli.global, &args),
         Command::Add(args) => add::run(ui, &cli.global, &args),
         Command::Remove(args) => remove::run(ui, &cli.global, &args),
         Command::Run(args) => {

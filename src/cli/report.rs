@@ -5,6 +5,7 @@ use super::Global;
 use super::saved::{Named, Saved, Verified};
 use crate::apply;
 use crate::compare::Comparison;
+use crate::experiment::Experiment;
 use crate::failure::{Failure, Kind};
 use crate::latency::Latency;
 use crate::plan::Plan;
@@ -13,7 +14,6 @@ use crate::report::fixed::Fixed;
 use crate::report::page::{self, Labelled, Look, Material, Origin, Report, Settings, Tone};
 use crate::run::{self, Status};
 use crate::survey::Machine;
-use crate::trial::Trial;
 use crate::ui::{self, Ui};
 use clap::ValueEnum;
 use cpushield_linux::{Host, Store, can_write, process, write_document};
@@ -117,8 +117,8 @@ enum Entry<'a> {
     #[serde(rename = "compare --json")]
     Comparison { label: &'a str, document: &'a Comparison },
     /// Many configurations.
-    #[serde(rename = "trial --json")]
-    Trial { label: &'a str, document: &'a Trial },
+    #[serde(rename = "experiment --json")]
+    Experiment { label: &'a str, document: &'a Experiment },
     /// The shield in force; its form is that of `run::Status`.
     #[serde(rename = "status --json")]
     Status {
@@ -143,7 +143,7 @@ impl<'a> Entry<'a> {
             Saved::Attempt(document) => Entry::Attempt { label, document },
             Saved::Fixed(document) => Entry::Fixed { label, document },
             Saved::Comparison(document) => Entry::Comparison { label, document },
-            Saved::Trial(document) => Entry::Trial { label, document },
+            Saved::Experiment(document) => Entry::Experiment { label, document },
             Saved::Status(document) => Entry::Status { label, document },
         }
     }
@@ -261,7 +261,7 @@ fn material(documents: &[Named], global: &Global) -> Result<Material, Failure> {
             Saved::Attempt(it) => material.add_attempt(label, *it),
             Saved::Fixed(it) => material.add_fixed(label, *it),
             Saved::Comparison(it) => material.comparisons.push(Labelled::new(label, *it)),
-            Saved::Trial(it) => material.trials.push(Labelled::new(label, *it)),
+            Saved::Experiment(it) => material.experiments.push(Labelled::new(label, *it)),
             other => {
                 return Err(Failure::usage(format!(
                     "{file}: a report cannot show what `cpushield {}` prints",

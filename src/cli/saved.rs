@@ -7,6 +7,7 @@
 
 use super::input;
 use crate::compare::{self, Comparison};
+use crate::experiment::{self, Experiment};
 use crate::failure::Failure;
 use crate::latency::{self, Latency};
 use crate::plan::{self, Plan};
@@ -14,7 +15,6 @@ use crate::report::attempt::{self, Attempt};
 use crate::report::fixed::{self, Fixed};
 use crate::run::{self, Status};
 use crate::survey::{self, Machine};
-use crate::trial::{self, Trial};
 use crate::verify::{self, Evidence, Verdict};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -40,8 +40,8 @@ pub enum Saved {
     Fixed(Box<Fixed>),
     /// `compare --json`.
     Comparison(Box<Comparison>),
-    /// `trial --json`.
-    Trial(Box<Trial>),
+    /// `experiment --json`.
+    Experiment(Box<Experiment>),
     /// `status --json`.
     Status(Box<Status>),
 }
@@ -152,10 +152,10 @@ const KINDS: &[Kind] = &[
         read: |text| whole(text, Saved::Comparison),
     },
     Kind {
-        from: "trial --json",
+        from: "experiment --json",
         keys: &["rows", "columns", "cells"],
-        schemas: &[(&[], trial::SCHEMA)],
-        read: |text| whole(text, Saved::Trial),
+        schemas: &[(&[], experiment::SCHEMA)],
+        read: |text| whole(text, Saved::Experiment),
     },
     Kind {
         from: "status --json",
@@ -218,7 +218,7 @@ impl Saved {
             Saved::Attempt(_) => "try --json",
             Saved::Fixed(_) => "verify --fix --json",
             Saved::Comparison(_) => "compare --json",
-            Saved::Trial(_) => "trial --json",
+            Saved::Experiment(_) => "experiment --json",
             Saved::Status(_) => "status --json",
         }
     }
@@ -425,11 +425,11 @@ mod tests {
         })
     }
 
-    fn trial() -> Value {
+    fn experiment() -> Value {
         json!({
-            "schema": trial::SCHEMA, "name": "a", "version": "0", "state": "finished", "began_s": 0,
+            "schema": experiment::SCHEMA, "name": "a", "version": "0", "state": "finished", "began_s": 0,
             "ended_s": 1, "cpus": "3", "span_ns": 1, "warmup_ns": 1, "repeats": 1, "boots": 1,
-            "scene": trial::Scene::default(), "rows": [], "columns": [], "cells": [], "best": [],
+            "scene": experiment::Scene::default(), "rows": [], "columns": [], "cells": [], "best": [],
             "effects": [], "notes": [],
         })
     }
@@ -464,7 +464,7 @@ mod tests {
             json!(attempt),
             json!(fixed),
             json!({ "schema": compare::SCHEMA, "alpha": 0.05, "groups": [], "pairs": [] }),
-            trial(),
+            experiment(),
             json!(status),
         ]
     }

@@ -4,6 +4,7 @@ mod applied;
 pub mod attempt;
 mod boot;
 pub mod compare;
+pub mod experiment;
 pub mod fixed;
 pub mod latency;
 pub mod linuxcnc;
@@ -13,7 +14,6 @@ pub mod page;
 mod plan;
 pub mod price;
 pub mod table;
-pub mod trial;
 pub mod verdict;
 
 pub use applied::{applied_text, undone_text};

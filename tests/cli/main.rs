@@ -147,5 +147,5 @@ macro_rules! snapshots {
     };
 }
 
-snapshots! { apply attempt boot compare completions explain general help latency mask plan report
-run status survey trial undo verify watch wish }
+snapshots! { apply attempt boot compare completions experiment explain general help latency mask
+plan report run status survey undo verify watch wish }

@@ -9,11 +9,11 @@ use cpushield::change::When;
 use cpushield::cli::report::Bundle;
 use cpushield::cli::verify::Shown;
 use cpushield::compare::Comparison;
+use cpushield::experiment::Experiment;
 use cpushield::latency::Latency;
 use cpushield::live::Frame;
 use cpushield::policy::Workload;
 use cpushield::report::fixed::Fixed;
-use cpushield::trial::Trial;
 use cpushield::tunables::{TUNABLES, Tunable, removers};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -40,7 +40,7 @@ fn files() -> [(&'static str, String); 11] {
         ("verify.schema.json", schema::<Shown<'_>>("cpushield verify --json")),
         ("fix.schema.json", schema::<Fixed>("cpushield verify --fix --json")),
         ("latency.schema.json", schema::<Latency>("cpushield latency --json")),
-        ("trial.schema.json", schema::<Trial>("cpushield trial --json")),
+        ("experiment.schema.json", schema::<Experiment>("cpushield experiment --json")),
         ("compare.schema.json", schema::<Comparison>("cpushield compare --json")),
         ("report.schema.json", schema::<Bundle<'_>>("cpushield report --json")),
         ("watch.schema.json", schema::<Frame>("A line of cpushield watch --json")),

@@ -2,13 +2,13 @@
 
 use crate::change::Outcome;
 use crate::compare::Comparison;
+use crate::experiment::Experiment;
 use crate::latency::Latency;
 use crate::plan::{Plan, Step};
 use crate::report::attempt::Attempt;
 use crate::report::fixed::Fixed;
 use crate::run::Drift;
 use crate::survey::Machine;
-use crate::trial::Trial;
 use crate::verify::{Evidence, Verdict};
 
 /// A document with its name.
@@ -38,7 +38,7 @@ pub struct Material {
     /// Repeated runs side by side.
     pub comparisons: Vec<Labelled<Comparison>>,
     /// Matrices of configurations.
-    pub trials: Vec<Labelled<Trial>>,
+    pub experiments: Vec<Labelled<Experiment>>,
     /// What is doubtful about the report itself.
     pub doubts: Vec<String>,
     /// The name of the file that the report is written to, for repeating it.
@@ -102,7 +102,8 @@ impl Material {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let machine = self.machines.is_empty() && self.settings.is_empty();
-        let runs = self.comparisons.is_empty() && self.trials.is_empty() && self.fixes.is_empty();
+        let runs =
+            self.comparisons.is_empty() && self.experiments.is_empty() && self.fixes.is_empty();
         machine && runs && self.looks.is_empty() && self.latencies.is_empty()
     }
 

@@ -1,6 +1,7 @@
 //! Documents → [`Report`]: one file for each section, in the order in which they are read.
 
 mod comparison;
+mod experiment;
 mod glance;
 mod histograms;
 mod latency;
@@ -10,7 +11,6 @@ mod remains;
 mod repeat;
 mod settings;
 mod topology;
-mod trial;
 
 use super::block::{Block, Report, Section};
 use super::material::Material;
@@ -26,7 +26,7 @@ pub fn report(material: &Material) -> Report {
         ("interruptions", "What interrupts", noise::blocks(material)),
         ("latency", "How late threads are", latency::blocks(material)),
         ("comparison", "Significant differences", comparison::blocks(material)),
-        ("matrix", "Configurations side by side", trial::blocks(material)),
+        ("experiment", "Configurations side by side", experiment::blocks(material)),
         ("remains", "What remains, and how to remove it", remains::blocks(material)),
         ("settings", "What was changed", settings::blocks(material)),
         ("machine", "The machine", machine::blocks(material)),

@@ -23,10 +23,10 @@ pub(super) fn blocks(material: &Material) -> Vec<Block> {
                 .to_owned(),
         ),
     ];
-    if !material.comparisons.is_empty() || !material.trials.is_empty() {
+    if !material.comparisons.is_empty() || !material.experiments.is_empty() {
         blocks.push(Block::Text(
             "Comparisons and matrices are not in these lines: they need their own measurements, \
-             or the matrix file that `cpushield trial` was given."
+             or the file that `cpushield experiment` was given."
                 .to_owned(),
         ));
     }

@@ -23,7 +23,7 @@ fn of(settings: &Labelled<Settings>, several: bool) -> Vec<Block> {
     }
     let shield = &it.plan.shield;
     let state = match (it.undone, it.outcomes.is_empty()) {
-        (true, _) => "They were made for a trial, and everything was put back.",
+        (true, _) => "They were made for an experiment, and everything was put back.",
         (false, true) => "This is a plan: it says nothing about whether it was applied.",
         (false, false) => "They are in force; `cpushield undo` restores the original settings.",
     };

@@ -1,5 +1,6 @@
-//! How far a trial is, on the disk: replaced whole before each step, so that whatever happens then
-//! (a kill, a crash, no power) the next call goes on. The measurements lie beside it, a file each.
+//! How far an experiment is, on the disk: replaced whole before each step, so that whatever happens
+//! then (a kill, a crash, no power) the next call goes on. The measurements lie beside it, a file
+//! each.
 
 use super::{Matrix, MatrixError, Scene};
 use crate::latency::Latency;
@@ -11,16 +12,16 @@ use std::path::Path;
 
 /// The version of the journal's form.
 pub const SCHEMA: u32 = 1;
-/// The directory of a trial, in the state directory.
-pub const DIR: &str = "trial";
+/// The directory of an experiment, in the state directory.
+pub const DIR: &str = "experiment";
 const JOURNAL: &str = "journal.json";
-const MARK: &str = "cpushield-trial";
+const MARK: &str = "cpushield-experiment";
 
-/// How far a trial is.
+/// How far an experiment is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Journal {
-    /// `cpushield-trial`.
+    /// `cpushield-experiment`.
     pub journal: String,
     /// [`SCHEMA`].
     pub schema: u32,
@@ -154,7 +155,7 @@ impl From<Error> for JournalError {
 }
 
 impl Journal {
-    /// A journal of a trial that begins.
+    /// A journal of an experiment that begins.
     #[must_use]
     pub fn new(file: String, matrix: String, cpus: CpuSet, began_s: u64) -> Journal {
         Journal {
@@ -187,7 +188,7 @@ impl Journal {
     }
 }
 
-/// The directory of a trial.
+/// The directory of an experiment.
 #[derive(Debug, Clone)]
 pub struct Notebook {
     store: Store,
@@ -276,7 +277,7 @@ impl Notebook {
         serde_json::from_slice(&bytes).map_err(|error| wrong(error.to_string()))
     }
 
-    /// Removes what another trial has measured.
+    /// Removes what another experiment has measured.
     ///
     /// # Errors
     /// The answer of the file system.

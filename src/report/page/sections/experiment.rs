@@ -1,19 +1,19 @@
 //! Matrices of configurations and measurements: the worst of each cell, which row is best, what
 //! each option does alone.
 
+use crate::experiment::{Difference, Experiment, Figure, State};
 use crate::report::page::block::{Block, Cell, Column, Table, Tone};
 use crate::report::page::material::{Labelled, Material};
 use crate::report::page::words;
 use crate::report::table::span;
-use crate::trial::{Difference, Figure, State, Trial};
 
 /// The section.
 pub(super) fn blocks(material: &Material) -> Vec<Block> {
-    material.trials.iter().flat_map(of).collect()
+    material.experiments.iter().flat_map(of).collect()
 }
 
-fn of(trial: &Labelled<Trial>) -> Vec<Block> {
-    let it = &trial.it;
+fn of(experiment: &Labelled<Experiment>) -> Vec<Block> {
+    let it = &experiment.it;
     let mut blocks = vec![Block::Heading(it.name.clone())];
     let doubts = doubts(it);
     if !doubts.is_empty() {
@@ -36,15 +36,15 @@ fn of(trial: &Labelled<Trial>) -> Vec<Block> {
 }
 
 /// `LinuxCNC 25 µs, max jitter: no winner: 4 repetitions of each are needed`.
-fn which(trial: &Trial, best: &crate::trial::Best) -> String {
-    let winner = best.winner.and_then(|row| trial.rows.get(row));
+fn which(experiment: &Experiment, best: &crate::experiment::Best) -> String {
+    let winner = best.winner.and_then(|row| experiment.rows.get(row));
     let found = winner.map_or_else(|| "no winner".to_owned(), |row| format!("{} wins", row.name));
-    format!("{}: {found}: {}", name(trial, (best.column, best.period_ns)), best.why)
+    format!("{}: {found}: {}", name(experiment, (best.column, best.period_ns)), best.why)
 }
 
-fn name(trial: &Trial, (column, period_ns): (usize, u64)) -> String {
-    let name = trial.columns.get(column).map_or("", |column| column.name.as_str());
-    let figure = match trial.figure((column, period_ns)) {
+fn name(experiment: &Experiment, (column, period_ns): (usize, u64)) -> String {
+    let name = experiment.columns.get(column).map_or("", |column| column.name.as_str());
+    let figure = match experiment.figure((column, period_ns)) {
         Figure::MaxJitter => "max jitter",
         Figure::Worst => "worst",
     };
@@ -55,16 +55,16 @@ fn name(trial: &Trial, (column, period_ns): (usize, u64)) -> String {
 }
 
 /// The worst of all repetitions, and the least of them where they differ.
-fn matrix(trial: &Trial) -> Table {
-    let tracks = trial.tracks();
+fn matrix(experiment: &Experiment) -> Table {
+    let tracks = experiment.tracks();
     let mut columns = vec![Column::words("configuration")];
-    columns.extend(tracks.iter().map(|track| Column::numbers(name(trial, *track))));
+    columns.extend(tracks.iter().map(|track| Column::numbers(name(experiment, *track))));
     let cell = |row: usize, track: (usize, u64)| {
-        let figures = trial.figures(row, track);
-        let wins = |best: &crate::trial::Best| {
+        let figures = experiment.figures(row, track);
+        let wins = |best: &crate::experiment::Best| {
             (best.column, best.period_ns) == track && best.winner == Some(row)
         };
-        let tone = if trial.best.iter().any(wins) { Tone::Good } else { Tone::Plain };
+        let tone = if experiment.best.iter().any(wins) { Tone::Good } else { Tone::Plain };
         match (figures.iter().min(), figures.iter().max()) {
             (Some(least), Some(most)) if least == most => Cell::toned(tone, span(*most)),
             (Some(least), Some(most)) => {
@@ -73,17 +73,17 @@ fn matrix(trial: &Trial) -> Table {
             _ => Cell::toned(Tone::Doubt, "not measured"),
         }
     };
-    let row = |(n, row): (usize, &crate::trial::Row)| {
+    let row = |(n, row): (usize, &crate::experiment::Row)| {
         let mut cells = vec![Cell::new(&row.name)];
         cells.extend(tracks.iter().map(|track| cell(n, *track)));
         cells
     };
-    let caption = format!("{}: the worst of {} repetitions", trial.name, trial.repeats);
-    Table { caption, columns, rows: trial.rows.iter().enumerate().map(row).collect() }
+    let caption = format!("{}: the worst of {} repetitions", experiment.name, experiment.repeats);
+    Table { caption, columns, rows: experiment.rows.iter().enumerate().map(row).collect() }
 }
 
-fn effects(trial: &Trial) -> Table {
-    let row = |effect: &crate::trial::Effect| {
+fn effects(experiment: &Experiment) -> Table {
+    let row = |effect: &crate::experiment::Effect| {
         let (tone, word) = match effect.verdict {
             Difference::Better => (Tone::Good, "shorter"),
             Difference::Worse => (Tone::Bad, "longer"),
@@ -91,7 +91,7 @@ fn effects(trial: &Trial) -> Table {
             Difference::Unknown => (Tone::Doubt, "unknown"),
         };
         let ratio = effect.ratio.map_or_else(Cell::unknown, |ratio| Cell::new(words::plain(ratio)));
-        let of = Cell::new(name(trial, (effect.column, effect.period_ns)));
+        let of = Cell::new(name(experiment, (effect.column, effect.period_ns)));
         let (option, word) = (Cell::new(&effect.option), Cell::toned(tone, word));
         vec![option, of, ratio, word, Cell::new(&effect.why)]
     };
@@ -99,21 +99,21 @@ fn effects(trial: &Trial) -> Table {
     columns.push(Column::numbers("times"));
     columns.extend(["it is", "how that is known"].map(Column::words));
     let caption = "What each option does alone".to_owned();
-    Table { caption, columns, rows: trial.effects.iter().map(row).collect() }
+    Table { caption, columns, rows: experiment.effects.iter().map(row).collect() }
 }
 
-fn doubts(trial: &Trial) -> Vec<String> {
+fn doubts(experiment: &Experiment) -> Vec<String> {
     let mut doubts = Vec::new();
-    match trial.state {
+    match experiment.state {
         State::Finished => {}
-        State::Unfinished => doubts.push("the trial has not ended".to_owned()),
-        State::Stopped => doubts.push("the trial was stopped before its end".to_owned()),
+        State::Unfinished => doubts.push("the experiment has not ended".to_owned()),
+        State::Stopped => doubts.push("the experiment was stopped before its end".to_owned()),
     }
-    for row in &trial.rows {
+    for row in &experiment.rows {
         doubts.extend(row.missing.iter().map(|why| format!("{}: {why}", row.name)));
     }
-    for cell in &trial.cells {
-        let row = trial.rows.get(cell.row).map_or("", |row| row.name.as_str());
+    for cell in &experiment.cells {
+        let row = experiment.rows.get(cell.row).map_or("", |row| row.name.as_str());
         let of_runs = cell.runs.iter().flat_map(|run| &run.doubts);
         let missing = cell.missing.iter().map(|missing| &missing.why);
         for doubt in of_runs.chain(missing).map(|why| format!("{row}: {why}")) {

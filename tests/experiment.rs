@@ -1,9 +1,9 @@
-//! A trial on a machine that is simulated: killed, or without power, before and after everything it
-//! does and at every write to the disk, it comes to the same end.
+//! An experiment on a machine that is simulated: killed, or without power, before and after
+//! everything it does and at every write to the disk, it comes to the same end.
 
+use cpushield::experiment::journal::{At, End, Journal, Notebook, Phase};
+use cpushield::experiment::{Ended, Lab, Matrix, Schedule, Step, Trouble, go, schedule, stop};
 use cpushield::latency::{Isolation, Latency, SCHEMA, Setting, Tracing};
-use cpushield::trial::journal::{At, End, Journal, Notebook, Phase};
-use cpushield::trial::{Ended, Lab, Matrix, Schedule, Step, Trouble, go, schedule, stop};
 use cpushield_linux::{CpuSet, Error};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -187,7 +187,7 @@ impl Scratch {
         // In memory where that can be: everything is told to the disk, hundreds of times.
         let memory = PathBuf::from("/dev/shm");
         let base = if memory.is_dir() { memory } else { std::env::temp_dir() };
-        let dir = base.join(format!("cpushield-trial-{name}-{}", std::process::id()));
+        let dir = base.join(format!("cpushield-experiment-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
         Scratch(dir)
     }
@@ -212,7 +212,7 @@ fn begin(notebook: &Notebook) -> Schedule {
     schedule(&matrix, true)
 }
 
-/// Calls the trial again and again, as the unit does after each boot, until it comes to an end.
+/// Calls the experiment again and again, as the unit does after each boot, until it ends.
 fn to_the_end(world: &mut World, notebook: &Notebook, schedule: &Schedule) -> (Ended, Journal) {
     for _ in 0..40 {
         let mut journal = notebook.load().unwrap().unwrap();
@@ -244,7 +244,7 @@ fn is_as_it_was(world: &World, schedule: &Schedule) -> Result<(), String> {
 }
 
 #[test]
-fn a_trial_measures_everything_and_ends_where_it_began() {
+fn a_experiment_measures_everything_and_ends_where_it_began() {
     let scratch = Scratch::new("plain");
     let notebook = scratch.notebook();
     let schedule = begin(&notebook);
@@ -259,7 +259,7 @@ fn a_trial_measures_everything_and_ends_where_it_began() {
     assert_eq!(notebook.measured(&Notebook::name(0)).unwrap(), latency());
 }
 
-/// Cuts the trial at its n-th act, or at its n-th write to the disk; `None` where there is none.
+/// Cuts the experiment at its n-th act, or its n-th write to the disk; `None` where there is none.
 fn cut(
     scratch: &Scratch,
     act: Option<u32>,
@@ -420,7 +420,7 @@ fn a_torn_journal_is_never_gone_on_from() {
     let scratch = Scratch::new("torn");
     let notebook = scratch.notebook();
     begin(&notebook);
-    let path = scratch.0.join(cpushield::trial::journal::DIR).join("journal.json");
+    let path = scratch.0.join(cpushield::experiment::journal::DIR).join("journal.json");
     let whole = std::fs::read(&path).unwrap();
     let mut journals = 0;
     for len in 0..whole.len() {

@@ -1,17 +1,17 @@
-//! `cpushield trial`: a matrix of configurations and measurements.
+//! `cpushield experiment`: a matrix of configurations and measurements.
 
 use super::lab::{Bench, NAME};
 use super::latency::paint;
 use super::{Global, input, standing};
 use crate::boot::{self, early};
+use crate::experiment::journal::{Journal, Notebook, Phase};
+use crate::experiment::{self, Ended, Experiment, Matrix, Outlook, Scene, Schedule, schedule};
 use crate::failure::{Failure, Kind};
 use crate::latency::instruments;
 use crate::plan::{Step, in_use, plan};
-use crate::report::trial as report;
+use crate::report::experiment as report;
 use crate::run::Place;
 use crate::survey::{Machine, survey};
-use crate::trial::journal::{Journal, Notebook, Phase};
-use crate::trial::{self, Ended, Matrix, Outlook, Scene, Schedule, Trial, schedule};
 use crate::tunables;
 use crate::ui::Ui;
 use cpushield_linux::{CpuSet, Host, Lock, Store, can_write, process, signal, write_document};
@@ -20,25 +20,25 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Measure many configurations, across reboots, and report which is best
 ///
-/// The matrix (docs/trial.toml is an example) has rows of configurations and columns of
-/// measurements. Measurements are interleaved and repeated, and each shield is undone after its
-/// measurement. After a crash or a power failure, --resume continues. At the end the machine is in
-/// its original state.
+/// The file (docs/experiment.toml is an example) has rows, which are configurations, and columns,
+/// which are measurements. Measurements are interleaved and repeated, and each shield is undone
+/// after its measurement. After a crash or a power failure, --resume continues. At the end the
+/// machine is in its original state.
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("what").required(true))]
 pub struct Args {
-    /// TOML file with the matrix
-    #[arg(value_name = "MATRIX", group = "what")]
-    matrix: Option<PathBuf>,
+    /// TOML file with the rows and columns
+    #[arg(value_name = "FILE", group = "what")]
+    file: Option<PathBuf>,
     /// Show the order, the duration and the number of reboots, and do nothing
-    #[arg(long, requires = "matrix")]
+    #[arg(long, requires = "file")]
     dry_run: bool,
     /// Reboot the machine automatically for rows with kernel parameters; without this option, those
     /// rows are skipped
-    #[arg(long, requires = "matrix")]
+    #[arg(long, requires = "file")]
     reboot: bool,
     /// Write the results as JSON to this file at the end
-    #[arg(long, short, value_name = "FILE", requires = "matrix")]
+    #[arg(long, short, value_name = "FILE", requires = "file")]
     output: Option<PathBuf>,
     /// Resume an interrupted run
     #[arg(long, group = "what")]
@@ -51,7 +51,7 @@ pub struct Args {
     stop: bool,
 }
 
-/// How long a trial that is at work may take to end.
+/// How long an experiment that is at work may take to end.
 const STOPPING: Duration = Duration::from_secs(60);
 
 /// Runs it.
@@ -68,7 +68,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
         return Err(Failure::usage("a recorded machine does not run: nothing to measure")
             .hint("leave --root out"));
     }
-    if let Some(file) = &args.matrix {
+    if let Some(file) = &args.file {
         let text = input::read_file(file)?;
         let name = file.display().to_string();
         let matrix = Matrix::parse(&text, &name)?;
@@ -78,7 +78,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
             return ui.show(&outlook, || report::outlook(&outlook, ui.width()));
         }
         let store = global.store();
-        let _turn = turn(&store, "a trial is running")?;
+        let _turn = turn(&store, "an experiment is running")?;
         let journal = Journal::new(name, text, CpuSet::new(), now_s());
         let journal = begin(ui, global, args, &host, &store, &matrix, journal)?;
         return go(ui, global, &host, &notebook, journal);
@@ -94,7 +94,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// What a trial would do, of which everything is checked that can be without being it.
+/// What an experiment would do, of which everything is checked that can be without being it.
 fn outlook(
     ui: &Ui,
     global: &Global,
@@ -111,22 +111,23 @@ fn outlook(
         let journal = Journal { scene: scene(host, &machine), shielded, ..journal };
         possible(&bench(ui, global, host, matrix, schedule, &journal))?;
     }
-    Ok(trial::outlook(matrix, schedule, cpus, args.reboot))
+    Ok(experiment::outlook(matrix, schedule, cpus, args.reboot))
 }
 
 fn none() -> Failure {
-    Failure::machine("there is no trial").hint("start a trial: cpushield trial MATRIX.toml")
+    Failure::machine("there is no experiment")
+        .hint("start an experiment: cpushield experiment FILE")
 }
 
 fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
-/// The right to run a trial; `else_` is what holds it.
+/// The right to run an experiment; `else_` is what holds it.
 fn turn(store: &Store, else_: &str) -> Result<Lock, Failure> {
     store.claim(NAME).map_err(|error| match error.is_held() {
         true => Failure::machine(format!("{else_}: {}", error.reason()))
-            .hint("cpushield trial --status shows it, --stop ends it"),
+            .hint("cpushield experiment --status shows it, --stop ends it"),
         false => error.into(),
     })
 }
@@ -146,11 +147,11 @@ fn begin(
     if let Some(old) = old.as_ref().filter(|old| old.phase == Phase::Running) {
         let done = old.ends.len();
         return Err(Failure::machine(format!(
-            "a trial is unfinished: {} ({done} steps)",
+            "an experiment is unfinished: {} ({done} steps)",
             old.file
         ))
-        .hint("resume it: cpushield trial --resume")
-        .hint("or stop it and undo every change: cpushield trial --stop"));
+        .hint("resume it: cpushield experiment --resume")
+        .hint("or stop it and undo every change: cpushield experiment --stop"));
     }
     free(host, store, matrix, args.reboot)?;
     let output = args.output.as_ref();
@@ -174,7 +175,8 @@ fn begin(
     if schedule.steps.is_empty() {
         return Err(Failure::usage("nothing is left to measure").hint("allow reboots: --reboot"));
     }
-    let before = old.and_then(|old| Some(trial::schedule(&old.matrix().ok()?, true).steps.len()));
+    let before =
+        old.and_then(|old| Some(experiment::schedule(&old.matrix().ok()?, true).steps.len()));
     notebook.clear(before.unwrap_or(0).max(schedule.steps.len()))?;
     notebook.save(&journal)?;
     Ok(journal)
@@ -195,7 +197,7 @@ fn possible(bench: &Bench<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Nobody else has changed what a trial would change.
+/// Nobody else has changed what an experiment would change.
 fn free(host: &Host, store: &Store, matrix: &Matrix, reboot: bool) -> Result<(), Failure> {
     if process::effective_user() != 0 {
         return Err(Failure::machine("only root can shield CPUs").hint("run it as root"));
@@ -226,7 +228,7 @@ fn cpus(host: &Host, machine: &Machine, matrix: &Matrix) -> Result<(CpuSet, CpuS
     let given = given.map_err(|error| Failure::usage(error.to_string()))?;
     given.as_ref().map_or(Ok(()), |cpus| in_use(machine, cpus))?;
     let mut found = given.clone().map(|cpus| (cpus.clone(), cpus));
-    let mut planned: Vec<(&trial::Row, Vec<Step>)> = Vec::new();
+    let mut planned: Vec<(&experiment::Row, Vec<Step>)> = Vec::new();
     // Every shield is planned, so that what cannot be made is told before anything is.
     for (n, row) in matrix.rows.iter().filter(|row| row.shield).enumerate() {
         let chosen = found.as_ref().map(|(shielded, _)| shielded.clone());
@@ -248,7 +250,7 @@ fn cpus(host: &Host, machine: &Machine, matrix: &Matrix) -> Result<(CpuSet, CpuS
     }
     found.ok_or_else(|| {
         Failure::usage("it is not known which CPUs to measure: no row has a shield")
-            .hint("name them in the matrix: cpus = \"3\"")
+            .hint("name them in the file: cpus = \"3\"")
     })
 }
 
@@ -309,15 +311,17 @@ fn go(
     let matrix = journal.matrix()?;
     let schedule = schedule(&matrix, journal.reboot);
     let mut bench = bench(ui, global, host, &matrix, &schedule, &journal);
-    let later = "the results so far are saved; resume: cpushield trial --resume";
-    let ended = trial::go(&mut bench, notebook, &mut journal, &schedule)
-        .map_err(|failure| failure.hint(later).hint("or stop it: cpushield trial --stop"))?;
+    let later = "the results so far are saved; resume: cpushield experiment --resume";
+    let ended = experiment::go(&mut bench, notebook, &mut journal, &schedule)
+        .map_err(|failure| failure.hint(later).hint("or stop it: cpushield experiment --stop"))?;
     match ended {
         Ended::Finished => {}
         Ended::Rebooting => {
             let on = match host.exists("/run/systemd/system") {
-                true => "it resumes automatically after the boot; see: cpushield trial --status",
-                false => "after the boot: cpushield trial --resume",
+                true => {
+                    "it resumes automatically after the boot; see: cpushield experiment --status"
+                }
+                false => "after the boot: cpushield experiment --resume",
             };
             ui.status(on);
             return Ok(());
@@ -325,35 +329,35 @@ fn go(
         Ended::Interrupted => {
             let signal = signal::stopped_by().unwrap_or(0);
             let failure = Failure::new(Kind::Undone, format!("stopped by signal {signal}"));
-            return Err(failure.hint(later).hint("or stop it: cpushield trial --stop"));
+            return Err(failure.hint(later).hint("or stop it: cpushield experiment --stop"));
         }
         Ended::Elsewhere(why) => {
             return Err(Failure::machine(format!("the machine is not as at the beginning: {why}"))
-                .hint("boot its entry of the beginning, then: cpushield trial --resume")
-                .hint("or end the trial: cpushield trial --stop"));
+                .hint("boot its entry of the beginning, then: cpushield experiment --resume")
+                .hint("or end the experiment: cpushield experiment --stop"));
         }
     }
     if journal.ended_s.is_none() {
         journal.ended_s = Some(now_s());
         notebook.save(&journal)?;
     }
-    let trial = trial::told(&journal, &matrix, notebook);
+    let experiment = experiment::told(&journal, &matrix, notebook);
     if let Some(file) = &journal.output {
-        let text = serde_json::to_string_pretty(&trial).unwrap_or_default();
+        let text = serde_json::to_string_pretty(&experiment).unwrap_or_default();
         write_document(Path::new(file), &(text + "\n"))?;
         ui.status(&format!("wrote {file}"));
     }
-    show(ui, &trial)
+    show(ui, &experiment)
 }
 
-fn show(ui: &Ui, trial: &Trial) -> Result<(), Failure> {
-    ui.show(trial, || report::text(trial, ui.width(), &paint))
+fn show(ui: &Ui, experiment: &Experiment) -> Result<(), Failure> {
+    ui.show(experiment, || report::text(experiment, ui.width(), &paint))
 }
 
 fn status(ui: &Ui, notebook: &Notebook) -> Result<(), Failure> {
     let Some(journal) = notebook.load()? else { return Err(none()) };
     let matrix = journal.matrix()?;
-    show(ui, &trial::told(&journal, &matrix, notebook))
+    show(ui, &experiment::told(&journal, &matrix, notebook))
 }
 
 fn stop(
@@ -367,27 +371,29 @@ fn stop(
     let mut journal = match notebook.load() {
         Ok(Some(journal)) => journal,
         Ok(None) => return Err(none()),
-        Err(trial::journal::JournalError::Damaged { .. }) => return forget(ui, host, notebook),
+        Err(experiment::journal::JournalError::Damaged { .. }) => {
+            return forget(ui, host, notebook);
+        }
         Err(error) => return Err(error.into()),
     };
     let matrix = journal.matrix()?;
     if journal.phase == Phase::Running {
         let schedule = schedule(&matrix, journal.reboot);
         let mut bench = bench(ui, global, host, &matrix, &schedule, &journal);
-        let away = trial::stop(&mut bench, notebook, &mut journal, now_s())?;
+        let away = experiment::stop(&mut bench, notebook, &mut journal, now_s())?;
         ui.status("stopped; all changes are undone");
         if away {
             ui.warn(
-                "the kernel still runs with parameters of the trial: reboot, and they are gone",
+                "the kernel still runs with parameters of the experiment: reboot, and they are gone",
             );
         }
     }
-    show(ui, &trial::told(&journal, &matrix, notebook))
+    show(ui, &experiment::told(&journal, &matrix, notebook))
 }
 
 /// A journal that cannot be read: what it does not need is put back.
 fn forget(ui: &Ui, host: &Host, notebook: &Notebook) -> Result<(), Failure> {
-    trial::unit::remove(host)?;
+    experiment::unit::remove(host)?;
     let kept = notebook.forget()?;
     ui.status(&format!("the journal cannot be read, and is now {kept}"));
     ui.warn("a shield and kernel parameters may be left: cpushield undo; cpushield boot undo");
@@ -431,11 +437,11 @@ mod tests {
         let matrix = Matrix::parse(&format!("{head}\n{rows}{more}{column}"), "m.toml").unwrap();
         let ui = Ui::new(Format::Text, true);
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines/6.12-rt-4/root");
-        let state = std::env::temp_dir().join("cpushield-no-trial");
+        let state = std::env::temp_dir().join("cpushield-no-experiment");
         let global =
             Global { quiet: true, root: Some(root), state: Some(state), ..Global::default() };
         let args = Args {
-            matrix: None,
+            file: None,
             dry_run: true,
             reboot: false,
             output: None,
@@ -450,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dry_run_chooses_the_cpus_and_refuses_what_the_trial_would() {
+    fn a_dry_run_chooses_the_cpus_and_refuses_what_the_experiment_would() {
         assert_eq!(outlook("cpus = \"2\"").unwrap().cpus, CpuSet::one(2));
         let chosen = outlook("").unwrap();
         assert!(!chosen.cpus.is_empty() && !chosen.cpus.contains(0), "{}", chosen.cpus);

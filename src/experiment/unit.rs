@@ -1,10 +1,10 @@
-//! The unit that goes on with a trial after each boot, where systemd is.
+//! The unit that goes on with an experiment after each boot, where systemd is.
 
 use crate::boot::trial::quoted;
 use cpushield_linux::{Access, Error, Host};
 
 /// Its name.
-pub const UNIT: &str = "cpushield-matrix.service";
+pub const UNIT: &str = "cpushield-experiment.service";
 /// How it begins.
 const MARK: &str = "# Made by cpushield;";
 
@@ -14,17 +14,17 @@ pub fn path() -> String {
     format!("/etc/systemd/system/{UNIT}")
 }
 
-/// Its text. `simple`: nobody who waits for the end of the boot waits for the trial too.
+/// Its text. `simple`: nobody who waits for the end of the boot waits for the experiment too.
 #[must_use]
 pub fn text(program: &str, state: &str) -> String {
     format!(
-        "{MARK} the end of the trial removes it, `cpushield trial --stop` does so too.\n\
+        "{MARK} the end of the experiment removes it, `cpushield experiment --stop` does so too.\n\
          [Unit]\n\
-         Description=cpushield: resume a trial that reboots the machine\n\
+         Description=cpushield: resume an experiment that reboots the machine\n\
          After=multi-user.target\n\n\
          [Service]\n\
          Type=simple\n\
-         ExecStart={} --quiet --state {} trial --resume\n\n\
+         ExecStart={} --quiet --state {} experiment --resume\n\n\
          [Install]\n\
          WantedBy=multi-user.target\n",
         quoted(program),

@@ -171,7 +171,7 @@ fn matrix(raw: Text, file: &str) -> Result<Matrix, Wrong> {
     let own = || file.rsplit('/').next().unwrap_or(file).trim_end_matches(".toml").to_owned();
     let name = match &raw.name {
         Some(given) => plain_name(given)?,
-        None => Some(own()).filter(|it| is_name(it)).unwrap_or_else(|| "trial".to_owned()),
+        None => Some(own()).filter(|it| is_name(it)).unwrap_or_else(|| "experiment".to_owned()),
     };
     let rows = raw.row.iter().map(|it| row(it.get_ref())).collect::<Result<Vec<_>, Wrong>>()?;
     let columns: Vec<Column> =
@@ -443,7 +443,8 @@ instrument = "spin"
 
     #[test]
     fn the_example_of_the_documents_is_a_matrix() {
-        let matrix = Matrix::parse(include_str!("../../docs/trial.toml"), "trial.toml").unwrap();
+        let matrix =
+            Matrix::parse(include_str!("../../docs/experiment.toml"), "experiment.toml").unwrap();
         assert_eq!(
             (matrix.name.as_str(), matrix.rows.len(), matrix.columns.len()),
             ("lathe", 5, 2)

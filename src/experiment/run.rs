@@ -1,5 +1,5 @@
-//! Runs a trial from where its journal says that it is: measures, goes from boot to boot, and ends
-//! where it began. The machine is a [`Lab`], so that every crash can be tested without one.
+//! Runs an experiment from where its journal says that it is: measures, goes from boot to boot, and
+//! ends where it began. The machine is a [`Lab`], so that every crash can be tested without one.
 //!
 //! Whatever is done is in the journal before. A boot counts before it is made and a measurement
 //! before it begins, so that nothing is tried for ever.
@@ -28,7 +28,7 @@ impl<E> From<E> for Trouble<E> {
     }
 }
 
-/// The machine of a trial. What it does to the machine can be asked for twice.
+/// The machine of an experiment. What it does to the machine can be asked for twice.
 pub trait Lab {
     /// What it cannot go on after.
     type Error: From<cpushield_linux::Error>;
@@ -39,7 +39,7 @@ pub trait Lab {
     /// The machine does not say.
     fn boot_id(&self) -> Result<String, Self::Error>;
 
-    /// Takes down a shield that a killed trial has left.
+    /// Takes down a shield that a killed experiment has left.
     ///
     /// # Errors
     /// It cannot be undone.
@@ -52,7 +52,7 @@ pub trait Lab {
     /// The machine does not say.
     fn arrived(&mut self, words: &[String]) -> Result<Result<(), String>, Self::Error>;
 
-    /// Lets whoever boots call the trial again, or not any more.
+    /// Lets whoever boots call the experiment again, or not any more.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -128,7 +128,7 @@ pub fn go<L: Lab>(
     }
 }
 
-/// Ends a trial before its time: puts everything back. True when the machine still runs with
+/// Ends an experiment before its time: puts everything back. True when the machine still runs with
 /// parameters of ours, until it is booted.
 ///
 /// # Errors
@@ -175,7 +175,7 @@ impl<L: Lab> Walk<'_, L> {
         self.schedule.boots.get(boot).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Finds out where the machine is. Why it is not where a trial can go on, if it is not.
+    /// Finds out where the machine is. Why it is not where an experiment can go on, if it is not.
     fn arrive(&mut self) -> Result<Option<String>, L::Error> {
         let now = self.lab.boot_id()?;
         match self.journal.at.clone() {

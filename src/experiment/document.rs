@@ -1,5 +1,5 @@
-//! The [`Trial`] document: rows are configurations, columns measurements, and each cell has what
-//! every repetition found. Plain data, and the few questions that everybody asks it.
+//! The [`Experiment`] document: rows are configurations, columns measurements, and each cell has
+//! what every repetition found. Plain data, and the few questions that everybody asks it.
 
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
@@ -10,13 +10,13 @@ use crate::latency::{Over, Percentile};
 /// The version of the document's form.
 pub const SCHEMA: u32 = 1;
 
-/// What a matrix of configurations and measurements came to.
+/// What the rows and columns of an experiment came to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Trial {
+pub struct Experiment {
     /// The version of this form: [`SCHEMA`].
     pub schema: u32,
-    /// The name that the matrix gives itself.
+    /// The name of the experiment.
     pub name: String,
     /// The version of cpushield that ran it.
     pub version: String,
@@ -39,9 +39,9 @@ pub struct Trial {
     pub boots: usize,
     /// What was measured on, before the first row.
     pub scene: Scene,
-    /// The configurations, in the order of the matrix; the first one is the base.
+    /// The configurations, in the order of the file; the first one is the base.
     pub rows: Vec<Row>,
-    /// The measurements, in the order of the matrix.
+    /// The measurements, in the order of the file.
     pub columns: Vec<Column>,
     /// One for each row and column, row by row.
     pub cells: Vec<Cell>,
@@ -53,12 +53,12 @@ pub struct Trial {
     pub notes: Vec<String>,
 }
 
-/// How far a trial is.
+/// How far an experiment is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// It goes on, or waits for `cpushield trial --resume`.
+    /// It goes on, or waits for `cpushield experiment --resume`.
     Unfinished,
     /// Every cell was measured or is told missing, and the machine is as it was.
     Finished,
@@ -289,7 +289,7 @@ impl Track {
     }
 }
 
-impl Trial {
+impl Experiment {
     /// The cell of a row and a column.
     #[must_use]
     pub fn cell(&self, row: usize, column: usize) -> Option<&Cell> {

@@ -3,7 +3,7 @@
 use super::{Achieved, Run, Track};
 use crate::latency::{Latency, LoadDone, Over, Percentile, Series};
 
-/// What a trial keeps of a measurement whose whole document is in `file`.
+/// What an experiment keeps of a measurement whose whole document is in `file`.
 #[must_use]
 pub fn summary(round: usize, latency: &Latency, file: String) -> Run {
     let mut periods: Vec<u64> = latency.series.iter().map(|series| series.period_ns).collect();

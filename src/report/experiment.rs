@@ -1,42 +1,42 @@
-//! Trial → text: the table of the LinuxCNC wiki (a row for each configuration, a column for each
-//! measurement, the worst of all repetitions), then what it means. Pure.
+//! Experiment → text: the table of the LinuxCNC wiki (a row for each configuration, a column for
+//! each measurement, the worst of all repetitions), then what it means. Pure.
 
 use super::Word;
 use super::table::{Align, fit, fold, lay_out, many, span};
+use crate::experiment::{Best, Difference, Effect, Experiment, Figure, Outlook, Row, State};
 use crate::plan::named;
-use crate::trial::{Best, Difference, Effect, Figure, Outlook, Row, State, Trial};
 use std::fmt::Write;
 
 type Paint<'a> = &'a dyn Fn(Word, &str) -> String;
 
 /// The text, no wider than `width` where that is possible; `paint` gives words their colour.
 #[must_use]
-pub fn text(trial: &Trial, width: usize, paint: Paint<'_>) -> String {
-    let mut text = format!("{}\n", headline(trial, paint));
-    text.push_str(&fold(&scene(trial), width));
+pub fn text(experiment: &Experiment, width: usize, paint: Paint<'_>) -> String {
+    let mut text = format!("{}\n", headline(experiment, paint));
+    text.push_str(&fold(&scene(experiment), width));
     text.push('\n');
-    text.push_str(&table(trial, width));
-    text.push_str(&fold(&legend(trial), width));
+    text.push_str(&table(experiment, width));
+    text.push_str(&fold(&legend(experiment), width));
     let more = [
-        price(trial, paint),
-        best(trial, paint),
-        effects(trial, width, paint),
-        spoilt(trial, paint),
+        price(experiment, paint),
+        best(experiment, paint),
+        effects(experiment, width, paint),
+        spoilt(experiment, paint),
     ];
     for part in more {
         text.push_str(&fold(&part, width));
     }
-    for note in &trial.notes {
+    for note in &experiment.notes {
         text.push_str(&fold(&format!("note: {note}\n"), width));
     }
     text
 }
 
-/// What a trial would do.
+/// What an experiment would do.
 #[must_use]
 pub fn outlook(outlook: &Outlook, width: usize) -> String {
     let mut text = format!(
-        "Trial {}: {} of {}, {} of measuring, {}\n",
+        "Experiment {}: {} of {}, {} of measuring, {}\n",
         outlook.name,
         many(outlook.measurements, "measurement"),
         named(&outlook.cpus),
@@ -72,25 +72,25 @@ fn long(ns: u64) -> String {
     }
 }
 
-fn headline(trial: &Trial, paint: Paint<'_>) -> String {
-    let measured: usize = trial.cells.iter().map(|cell| cell.runs.len()).sum();
-    let all = trial.rows.len() * trial.columns.len() * trial.repeats;
-    let state = match trial.state {
+fn headline(experiment: &Experiment, paint: Paint<'_>) -> String {
+    let measured: usize = experiment.cells.iter().map(|cell| cell.runs.len()).sum();
+    let all = experiment.rows.len() * experiment.columns.len() * experiment.repeats;
+    let state = match experiment.state {
         State::Finished => format!("{measured} of {all} measurements"),
         State::Unfinished => format!("unfinished, {measured} of {all} measurements so far"),
         State::Stopped => format!("stopped, {measured} of {all} measurements"),
     };
     format!(
         "{} on CPU {} ({state}, {} each)",
-        paint(Word::Head, &format!("Trial {}", trial.name)),
-        trial.cpus,
-        span(trial.span_ns)
+        paint(Word::Head, &format!("Experiment {}", experiment.name)),
+        experiment.cpus,
+        span(experiment.span_ns)
     )
 }
 
 /// What it was measured on, a line for each thing that is known.
-fn scene(trial: &Trial) -> String {
-    let scene = &trial.scene;
+fn scene(experiment: &Experiment) -> String {
+    let scene = &experiment.scene;
     let mut kernel = scene.kernel.clone();
     if let (Some(kernel), Some(true)) = (&mut kernel, scene.realtime) {
         kernel.push_str(" (PREEMPT_RT)");
@@ -117,8 +117,8 @@ fn scene(trial: &Trial) -> String {
 }
 
 /// The head of a column: its name, and the period where that tells it from another.
-fn head(trial: &Trial, (column, period_ns): (usize, u64)) -> String {
-    let Some(it) = trial.columns.get(column) else { return String::new() };
+fn head(experiment: &Experiment, (column, period_ns): (usize, u64)) -> String {
+    let Some(it) = experiment.columns.get(column) else { return String::new() };
     let mut head = it.name.clone();
     if it.periods_ns.len() > 1 {
         let _ = write!(head, " {}", period(period_ns));
@@ -134,19 +134,19 @@ fn period(ns: u64) -> String {
 }
 
 /// Rows and columns, as many columns side by side as fit.
-fn table(trial: &Trial, width: usize) -> String {
-    let tracks = trial.tracks();
+fn table(experiment: &Experiment, width: usize) -> String {
+    let tracks = experiment.tracks();
     let name = |row: &Row| row.name.clone();
     let cells: Vec<Vec<String>> = tracks
         .iter()
         .map(|track| {
-            let cell = |row: usize| shown(trial, row, *track);
-            let heads = [head(trial, *track)];
-            heads.into_iter().chain((0..trial.rows.len()).map(cell)).collect()
+            let cell = |row: usize| shown(experiment, row, *track);
+            let heads = [head(experiment, *track)];
+            heads.into_iter().chain((0..experiment.rows.len()).map(cell)).collect()
         })
         .collect();
     let names: Vec<String> =
-        ["configuration".to_owned()].into_iter().chain(trial.rows.iter().map(name)).collect();
+        ["configuration".to_owned()].into_iter().chain(experiment.rows.iter().map(name)).collect();
     let wide = |cells: &[String]| cells.iter().map(|it| it.chars().count()).max().unwrap_or(0) + 2;
     let mut text = String::new();
     let mut rest = cells.as_slice();
@@ -176,19 +176,19 @@ fn table(trial: &Trial, width: usize) -> String {
 }
 
 /// The worst of all repetitions; `*` where one of them is doubtful.
-fn shown(trial: &Trial, row: usize, track: (usize, u64)) -> String {
-    let Some(worst) = trial.figures(row, track).into_iter().max() else {
+fn shown(experiment: &Experiment, row: usize, track: (usize, u64)) -> String {
+    let Some(worst) = experiment.figures(row, track).into_iter().max() else {
         return "-".to_owned();
     };
-    let runs = trial.cell(row, track.0).map(|cell| cell.runs.as_slice()).unwrap_or_default();
+    let runs = experiment.cell(row, track.0).map(|cell| cell.runs.as_slice()).unwrap_or_default();
     let doubtful = runs.iter().any(|run| !run.doubts.is_empty() || run.held == Some(false));
     format!("{}{}", span(worst), if doubtful { "*" } else { "" })
 }
 
-fn legend(trial: &Trial) -> String {
+fn legend(experiment: &Experiment) -> String {
     let mut kinds = Vec::new();
-    for track in trial.tracks() {
-        let kind = match trial.figure(track) {
+    for track in experiment.tracks() {
+        let kind = match experiment.figure(track) {
             Figure::MaxJitter => "max jitter (as LinuxCNC's latency test has it)",
             Figure::Worst => "longest latency",
         };
@@ -199,9 +199,9 @@ fn legend(trial: &Trial) -> String {
     let mut text = format!(
         "  {}, the worst of {} in alternating order; * doubtful, - not measured\n",
         kinds.join(", or "),
-        many(trial.repeats, "repetition")
+        many(experiment.repeats, "repetition")
     );
-    for column in &trial.columns {
+    for column in &experiment.columns {
         let periods: Vec<String> =
             column.periods_ns.iter().filter(|ns| **ns > 0).map(|ns| period(*ns)).collect();
         let threads =
@@ -218,25 +218,25 @@ fn legend(trial: &Trial) -> String {
 }
 
 /// What a row is called in a sentence.
-fn row(trial: &Trial, row: usize) -> String {
-    trial.rows.get(row).map_or_else(String::new, |row| format!("\"{}\"", row.name))
+fn row(experiment: &Experiment, row: usize) -> String {
+    experiment.rows.get(row).map_or_else(String::new, |row| format!("\"{}\"", row.name))
 }
 
-fn best(trial: &Trial, paint: Paint<'_>) -> String {
+fn best(experiment: &Experiment, paint: Paint<'_>) -> String {
     let mut text = String::new();
-    for one in &trial.best {
+    for one in &experiment.best {
         let track = (one.column, one.period_ns);
-        let _ = writeln!(text, "  {}: {}", head(trial, track), judged(trial, one, paint));
+        let _ = writeln!(text, "  {}: {}", head(experiment, track), judged(experiment, one, paint));
     }
     if text.is_empty() { text } else { format!("\n{}\n{text}", paint(Word::Head, "The best")) }
 }
 
-fn judged(trial: &Trial, best: &Best, paint: Paint<'_>) -> String {
+fn judged(experiment: &Experiment, best: &Best, paint: Paint<'_>) -> String {
     let why = &best.why;
     match best.winner {
-        Some(winner) => format!("{} ({why})", paint(Word::Good, &row(trial, winner))),
+        Some(winner) => format!("{} ({why})", paint(Word::Good, &row(experiment, winner))),
         None => {
-            let among: Vec<String> = best.among.iter().map(|it| row(trial, *it)).collect();
+            let among: Vec<String> = best.among.iter().map(|it| row(experiment, *it)).collect();
             let none = paint(Word::Doubt, "no winner");
             match among.as_slice() {
                 [] | [_] => format!("{none}: {why}"),
@@ -246,8 +246,8 @@ fn judged(trial: &Trial, best: &Best, paint: Paint<'_>) -> String {
     }
 }
 
-fn effects(trial: &Trial, width: usize, paint: Paint<'_>) -> String {
-    if trial.effects.is_empty() {
+fn effects(experiment: &Experiment, width: usize, paint: Paint<'_>) -> String {
+    if experiment.effects.is_empty() {
         return String::new();
     }
     let line = |effect: &Effect| {
@@ -262,25 +262,25 @@ fn effects(trial: &Trial, width: usize, paint: Paint<'_>) -> String {
         let why = if effect.why.is_empty() { String::new() } else { format!(" ({})", effect.why) };
         vec![
             effect.option.clone(),
-            format!("{} → {}", row(trial, effect.without), row(trial, effect.with)),
-            head(trial, track),
+            format!("{} → {}", row(experiment, effect.without), row(experiment, effect.with)),
+            head(experiment, track),
             times,
             format!("{word}{why}"),
         ]
     };
-    let rows: Vec<Vec<String>> = trial.effects.iter().map(line).collect();
+    let rows: Vec<Vec<String>> = experiment.effects.iter().map(line).collect();
     let columns = [Align::Left, Align::Left, Align::Left, Align::Right, Align::Left];
     let head = paint(Word::Head, "What each option does alone");
     format!("\n{head}\n{}", fit("  ", &columns, &rows, width))
 }
 
 /// What loads got done in each row: the price of a shield stands beside its gain.
-fn price(trial: &Trial, paint: Paint<'_>) -> String {
+fn price(experiment: &Experiment, paint: Paint<'_>) -> String {
     let mut rows: Vec<Vec<String>> = Vec::new();
-    for (n, column) in trial.columns.iter().enumerate() {
+    for (n, column) in experiment.columns.iter().enumerate() {
         let mut base: Vec<(String, f64)> = Vec::new();
-        for (index, row) in trial.rows.iter().enumerate() {
-            for (load, unit, mean) in trial.achieved(index, n) {
+        for (index, row) in experiment.rows.iter().enumerate() {
+            for (load, unit, mean) in experiment.achieved(index, n) {
                 let first = base.iter().find(|(name, _)| *name == load).map(|(_, mean)| *mean);
                 let times = first.filter(|first| *first > 0.0).map(|first| mean / first);
                 rows.push(vec![
@@ -305,10 +305,10 @@ fn price(trial: &Trial, paint: Paint<'_>) -> String {
 }
 
 /// What is missing and what is doubtful, each reason once for its row.
-fn spoilt(trial: &Trial, paint: Paint<'_>) -> String {
+fn spoilt(experiment: &Experiment, paint: Paint<'_>) -> String {
     let mut lines: Vec<Vec<String>> = Vec::new();
-    for (index, row) in trial.rows.iter().enumerate() {
-        let cells = || trial.cells.iter().filter(|cell| cell.row == index);
+    for (index, row) in experiment.rows.iter().enumerate() {
+        let cells = || experiment.cells.iter().filter(|cell| cell.row == index);
         let missing = cells().flat_map(|cell| &cell.missing).map(|it| it.why.clone());
         let mut reasons: Vec<(Word, String)> = Vec::new();
         let why = row.missing.iter().cloned().chain(missing).map(|why| (Word::Bad, why));

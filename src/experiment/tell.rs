@@ -1,15 +1,15 @@
-//! [`Journal`] + the measurements beside it → [`Trial`].
+//! [`Journal`] + the measurements beside it → [`Experiment`].
 
 use super::journal::{End, Journal, Notebook, Phase};
 use super::judge::judge;
-use super::{Cell, Matrix, Missing, Row, SCHEMA, Schedule, State, Trial, schedule, summary};
+use super::{Cell, Experiment, Matrix, Missing, Row, SCHEMA, Schedule, State, schedule, summary};
 
 /// Why a row with kernel parameters is not measured without leave to reboot.
 const NO_REBOOT: &str = "not run: it needs a reboot, and --reboot was not given";
 
-/// What a trial has come to so far.
+/// What an experiment has come to so far.
 #[must_use]
-pub fn told(journal: &Journal, matrix: &Matrix, notebook: &Notebook) -> Trial {
+pub fn told(journal: &Journal, matrix: &Matrix, notebook: &Notebook) -> Experiment {
     let schedule = schedule(matrix, journal.reboot);
     let cells: Vec<Cell> = (0..matrix.rows.len())
         .flat_map(|row| (0..matrix.columns.len()).map(move |column| (row, column)))
@@ -26,7 +26,7 @@ pub fn told(journal: &Journal, matrix: &Matrix, notebook: &Notebook) -> Trial {
         Row { missing, ..row.clone() }
     };
     let rows = matrix.rows.iter().enumerate().map(row).collect();
-    let mut trial = Trial {
+    let mut experiment = Experiment {
         schema: SCHEMA,
         name: matrix.name.clone(),
         version: journal.version.clone(),
@@ -50,8 +50,8 @@ pub fn told(journal: &Journal, matrix: &Matrix, notebook: &Notebook) -> Trial {
         effects: Vec::new(),
         notes: notes(matrix),
     };
-    judge(&mut trial);
-    trial
+    judge(&mut experiment);
+    experiment
 }
 
 fn cell(

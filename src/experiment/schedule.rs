@@ -9,10 +9,10 @@ use super::{Matrix, Row};
 use cpushield_linux::CpuSet;
 use serde::Serialize;
 
-/// What a trial would do, for `--dry-run`.
+/// What an experiment would do, for `--dry-run`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Outlook {
-    /// The matrix's name.
+    /// The name of the experiment.
     pub name: String,
     /// The CPUs that are measured.
     pub cpus: CpuSet,
@@ -39,7 +39,7 @@ pub struct Stay {
     pub rows: Vec<usize>,
 }
 
-/// What a trial would do on these CPUs.
+/// What an experiment would do on these CPUs.
 #[must_use]
 pub fn outlook(matrix: &Matrix, schedule: &Schedule, cpus: CpuSet, reboot: bool) -> Outlook {
     let mut stays: Vec<(usize, Stay)> = Vec::new();
@@ -81,7 +81,7 @@ pub struct Step {
     pub round: usize,
 }
 
-/// Every measurement of a trial in its order.
+/// Every measurement of an experiment in its order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
     /// The kernel parameters of each kind of boot; the first has none of ours.

@@ -1,10 +1,10 @@
-//! The cells of a [`Trial`] → which row is best, and what each option does alone. Pure.
+//! The cells of a [`Experiment`] → which row is best, and what each option does alone. Pure.
 //!
 //! One figure of each run is compared, which is fixed before anything is measured, by the test of
 //! `compare`. Runs of one boot are no repetitions of that boot: rows that are booted differently
 //! are compared by the worst of each boot.
 
-use super::{Best, Difference, Effect, Row, Trial};
+use super::{Best, Difference, Effect, Experiment, Row};
 use crate::compare::{self, Answer, Finding};
 use std::collections::BTreeSet;
 
@@ -12,13 +12,13 @@ use std::collections::BTreeSet;
 type Track = (usize, u64);
 
 /// Says which row is best, and what each option does alone.
-pub(super) fn judge(trial: &mut Trial) {
-    let tracks = trial.tracks();
-    trial.best = tracks.iter().filter_map(|track| best(trial, *track)).collect();
-    trial.effects = effects(trial, &tracks);
-    let tested = trial.effects.iter().filter(|it| it.verdict != Difference::Unknown).count();
+pub(super) fn judge(experiment: &mut Experiment) {
+    let tracks = experiment.tracks();
+    experiment.best = tracks.iter().filter_map(|track| best(experiment, *track)).collect();
+    experiment.effects = effects(experiment, &tracks);
+    let tested = experiment.effects.iter().filter(|it| it.verdict != Difference::Unknown).count();
     if tested > 1 {
-        trial.notes.push(format!(
+        experiment.notes.push(format!(
             "{tested} effects were tested, each by itself: one in {:.0} looks like more than chance \
              when there is none",
             1.0 / compare::ALPHA
@@ -34,17 +34,17 @@ struct Compared {
     why: String,
 }
 
-fn compared(trial: &Trial, (one, other): (usize, usize), track: Track) -> Compared {
+fn compared(experiment: &Experiment, (one, other): (usize, usize), track: Track) -> Compared {
     let unknown =
         |why: String| Compared { difference: Difference::Unknown, ratio: None, p: None, why };
     for row in [one, other] {
-        if let Some(why) = doubtful(trial, row, track.0) {
+        if let Some(why) = doubtful(experiment, row, track.0) {
             return unknown(why);
         }
     }
-    let boot = |row: usize| trial.rows.get(row).map(|row| row.boot.clone());
+    let boot = |row: usize| experiment.rows.get(row).map(|row| row.boot.clone());
     let apart = boot(one) != boot(other);
-    let (a, b) = (values(trial, one, track, apart), values(trial, other, track, apart));
+    let (a, b) = (values(experiment, one, track, apart), values(experiment, other, track, apart));
     if a.is_empty() || b.is_empty() {
         return unknown("not measured".to_owned());
     }
@@ -69,22 +69,22 @@ fn why(finding: &Finding, apart: bool) -> String {
 }
 
 /// Why nothing can be said of a row.
-fn doubtful(trial: &Trial, row: usize, column: usize) -> Option<String> {
-    let runs = &trial.cell(row, column)?.runs;
-    let name = trial.rows.get(row).map(|row| row.name.as_str()).unwrap_or_default();
+fn doubtful(experiment: &Experiment, row: usize, column: usize) -> Option<String> {
+    let runs = &experiment.cell(row, column)?.runs;
+    let name = experiment.rows.get(row).map(|row| row.name.as_str()).unwrap_or_default();
     let doubtful = runs.iter().any(|run| !run.doubts.is_empty() || run.held == Some(false));
     doubtful.then(|| format!("a measurement of {name:?} is doubtful"))
 }
 
 /// The figure of each repetition, or the worst of each boot.
-fn values(trial: &Trial, row: usize, track: Track, by_boot: bool) -> Vec<f64> {
-    let figure = trial.figure(track);
-    let runs = trial.cell(row, track.0).map(|cell| cell.runs.as_slice()).unwrap_or_default();
+fn values(experiment: &Experiment, row: usize, track: Track, by_boot: bool) -> Vec<f64> {
+    let figure = experiment.figure(track);
+    let runs = experiment.cell(row, track.0).map(|cell| cell.runs.as_slice()).unwrap_or_default();
     let mut values: Vec<(usize, u64)> = Vec::new();
     for run in runs {
         let of = run.tracks.iter().find(|it| it.period_ns == track.1);
         let Some(ns) = of.and_then(|it| it.figure(figure)) else { continue };
-        let unit = if by_boot { visit(trial, run.round) } else { run.round };
+        let unit = if by_boot { visit(experiment, run.round) } else { run.round };
         match values.iter_mut().find(|(known, _)| *known == unit) {
             Some((_, worst)) => *worst = ns.max(*worst),
             None => values.push((unit, ns)),
@@ -96,8 +96,8 @@ fn values(trial: &Trial, row: usize, track: Track, by_boot: bool) -> Vec<f64> {
 }
 
 /// In which boot of its kind a repetition is made.
-fn visit(trial: &Trial, round: usize) -> usize {
-    let (boots, repeats) = (trial.boots.max(1), trial.repeats.max(1));
+fn visit(experiment: &Experiment, round: usize) -> usize {
+    let (boots, repeats) = (experiment.boots.max(1), experiment.repeats.max(1));
     (0..boots).rev().find(|visit| visit * repeats / boots <= round).unwrap_or(0)
 }
 
@@ -112,16 +112,16 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 }
 
 /// Which row is best; `None` where nothing was measured.
-fn best(trial: &Trial, track: Track) -> Option<Best> {
-    let typical = |row: usize| Some((row, median(values(trial, row, track, false))?));
-    let mut rows: Vec<(usize, f64)> = (0..trial.rows.len()).filter_map(typical).collect();
+fn best(experiment: &Experiment, track: Track) -> Option<Best> {
+    let typical = |row: usize| Some((row, median(values(experiment, row, track, false))?));
+    let mut rows: Vec<(usize, f64)> = (0..experiment.rows.len()).filter_map(typical).collect();
     rows.sort_by(|a, b| a.1.total_cmp(&b.1));
     let ((first, _), others) = rows.split_first()?;
     let mut among = vec![*first];
     let mut p = 0.0_f64;
     let mut reasons: Vec<String> = Vec::new();
     for (other, _) in others {
-        let compared = compared(trial, (*first, *other), track);
+        let compared = compared(experiment, (*first, *other), track);
         if compared.difference == Difference::Worse {
             p = p.max(compared.p.unwrap_or(1.0));
             continue;
@@ -141,7 +141,7 @@ fn best(trial: &Trial, track: Track) -> Option<Best> {
         (None, []) => "no other row was measured".to_owned(),
         (None, _) => reasons.join("; "),
     };
-    let figure = trial.figure(track);
+    let figure = experiment.figure(track);
     Some(Best { column: track.0, period_ns: track.1, figure, winner, among, why })
 }
 
@@ -154,8 +154,8 @@ fn options(row: &Row) -> BTreeSet<String> {
 }
 
 /// Every pair of rows that differ by one option.
-fn effects(trial: &Trial, tracks: &[Track]) -> Vec<Effect> {
-    let options: Vec<BTreeSet<String>> = trial.rows.iter().map(options).collect();
+fn effects(experiment: &Experiment, tracks: &[Track]) -> Vec<Effect> {
+    let options: Vec<BTreeSet<String>> = experiment.rows.iter().map(options).collect();
     let mut effects = Vec::new();
     for (without, few) in options.iter().enumerate() {
         for (with, many) in options.iter().enumerate() {
@@ -165,14 +165,14 @@ fn effects(trial: &Trial, tracks: &[Track]) -> Vec<Effect> {
             };
             for track in tracks {
                 let Compared { difference, ratio, why, .. } =
-                    compared(trial, (without, with), *track);
+                    compared(experiment, (without, with), *track);
                 effects.push(Effect {
                     option: option.clone(),
                     without,
                     with,
                     column: track.0,
                     period_ns: track.1,
-                    figure: trial.figure(*track),
+                    figure: experiment.figure(*track),
                     ratio,
                     verdict: difference,
                     why,
@@ -186,10 +186,10 @@ fn effects(trial: &Trial, tracks: &[Track]) -> Vec<Effect> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trial::{Cell, Column, Figure, Run, SCHEMA, Scene, State, Track};
+    use crate::experiment::{Cell, Column, Figure, Run, SCHEMA, Scene, State, Track};
 
-    /// A trial of one column whose rows have these options and found these jitters in µs.
-    fn trial(boots: usize, rows: &[(&str, &[u64])]) -> Trial {
+    /// An experiment of one column whose rows have these options and found these jitters in µs.
+    fn experiment(boots: usize, rows: &[(&str, &[u64])]) -> Experiment {
         let row = |(options, _): &(&str, &[u64])| {
             let words = || options.split(' ');
             Row {
@@ -227,7 +227,7 @@ mod tests {
             runs: found.iter().enumerate().map(run).collect(),
             missing: Vec::new(),
         };
-        let mut trial = Trial {
+        let mut experiment = Experiment {
             schema: SCHEMA,
             name: "t".to_owned(),
             version: String::new(),
@@ -254,16 +254,16 @@ mod tests {
             effects: Vec::new(),
             notes: Vec::new(),
         };
-        judge(&mut trial);
-        trial
+        judge(&mut experiment);
+        experiment
     }
 
     #[test]
     fn a_winner_is_named_only_where_chance_does_not_explain_it() {
-        let clear = trial(4, &[("base", &[90, 91, 92, 93]), ("shield", &[10, 11, 12, 13])]);
+        let clear = experiment(4, &[("base", &[90, 91, 92, 93]), ("shield", &[10, 11, 12, 13])]);
         assert_eq!((clear.best[0].winner, clear.best[0].among.as_slice()), (Some(1), &[1][..]));
         assert_eq!(clear.best[0].figure, Figure::MaxJitter);
-        let mixed = trial(
+        let mixed = experiment(
             4,
             &[
                 ("base", &[90, 91, 92, 93]),
@@ -273,16 +273,16 @@ mod tests {
         );
         assert_eq!((mixed.best[0].winner, mixed.best[0].among.len()), (None, 2));
         assert_eq!(mixed.best[0].why, "chance may explain the difference");
-        let few = trial(2, &[("base", &[90, 91]), ("shield", &[10, 11])]);
+        let few = experiment(2, &[("base", &[90, 91]), ("shield", &[10, 11])]);
         assert_eq!(few.best[0].winner, None);
         assert_eq!(few.best[0].why, "4 repetitions of each are needed to tell it from chance");
-        let alone = trial(2, &[("base", &[90, 91])]);
+        let alone = experiment(2, &[("base", &[90, 91])]);
         assert_eq!(alone.best[0].winner, None);
     }
 
     #[test]
     fn each_option_alone_is_told_by_the_rows_that_differ_by_it() {
-        let trial = trial(
+        let experiment = experiment(
             4,
             &[
                 ("base", &[90, 91, 92, 93]),
@@ -292,7 +292,7 @@ mod tests {
                 ("shield no-thp nohz_full=3 x=1", &[1, 1, 1, 1]),
             ],
         );
-        let told: Vec<_> = trial
+        let told: Vec<_> = experiment
             .effects
             .iter()
             .map(|it| (it.option.as_str(), it.without, it.with, it.verdict))
@@ -303,28 +303,29 @@ mod tests {
             ("nohz_full=3", 1, 3, Difference::Worse),
         ];
         assert_eq!(told, wanted);
-        assert!(trial.effects[0].ratio.is_some_and(|ratio| ratio < 0.2));
-        assert!(trial.notes[0].starts_with("3 effects were tested"), "{:?}", trial.notes);
+        assert!(experiment.effects[0].ratio.is_some_and(|ratio| ratio < 0.2));
+        assert!(experiment.notes[0].starts_with("3 effects were tested"), "{:?}", experiment.notes);
     }
 
     #[test]
     fn runs_of_one_boot_are_no_repetitions_of_it() {
         let rows: &[(&str, &[u64])] =
             &[("base", &[90, 91, 92, 93]), ("nohz_full=3", &[10, 11, 12, 13])];
-        let few = trial(2, rows);
+        let few = experiment(2, rows);
         assert_eq!(few.effects[0].verdict, Difference::Unknown);
         assert_eq!(few.effects[0].why, "4 boots of each are needed to tell it from chance");
-        assert_eq!(trial(4, rows).effects[0].verdict, Difference::Better);
+        assert_eq!(experiment(4, rows).effects[0].verdict, Difference::Better);
         assert_eq!(values(&few, 0, (0, 1_000), true), [91_000.0, 93_000.0]);
     }
 
     #[test]
     fn what_is_doubtful_wins_nothing() {
-        let mut trial = trial(4, &[("base", &[90, 91, 92, 93]), ("shield", &[10, 11, 12, 13])]);
-        trial.cells[1].runs[2].held = Some(false);
-        judge(&mut trial);
-        assert_eq!(trial.best[0].winner, None);
-        assert_eq!(trial.best[0].why, "a measurement of \"shield\" is doubtful");
-        assert_eq!(trial.effects[0].verdict, Difference::Unknown);
+        let mut experiment =
+            experiment(4, &[("base", &[90, 91, 92, 93]), ("shield", &[10, 11, 12, 13])]);
+        experiment.cells[1].runs[2].held = Some(false);
+        judge(&mut experiment);
+        assert_eq!(experiment.best[0].winner, None);
+        assert_eq!(experiment.best[0].why, "a measurement of \"shield\" is doubtful");
+        assert_eq!(experiment.effects[0].verdict, Difference::Unknown);
     }
 }

@@ -1,23 +1,23 @@
 # guest: 6.12-rt grub timeout=1500
 # slow: six boots of systemd
-# A trial under systemd: a row of the running kernel, and one with a kernel parameter that boots once. It is killed
-# in the one and without power in the other, goes on by its unit, and ends on the entry and with the boot files that
-# were there at first.
+# An experiment under systemd: a row of the running kernel, and one with a kernel parameter that boots once. It is
+# killed in the one and without power in the other, goes on by its unit, and ends on the entry and with the boot files
+# that were there at first.
 . /host/lib.sh
 n=$(boot_number)
-unit=/etc/systemd/system/cpushield-matrix.service
-journal=/var/lib/cpushield/trial/journal.json
+unit=/etc/systemd/system/cpushield-experiment.service
+journal=/var/lib/cpushield/experiment/journal.json
 as_at_first() { # files of the boot loader and units, with their bytes and permissions
     find /etc/grub.d /etc/default/grub /boot /etc/systemd/system -type f -exec stat -c '%a %u %n' {} + \
         -exec sha256sum {} + | sort
 }
 unchanged() { as_at_first | diff /host/before -; }
-measured() { find /var/lib/cpushield/trial -name 'cell-*.json' 2>/dev/null | wc -l; }
-# What the trial of this boot has come to is told in the next one: it reboots the machine by itself.
+measured() { find /var/lib/cpushield/experiment -name 'cell-*.json' 2>/dev/null | wc -l; }
+# What the experiment of this boot has come to is told in the next one: it reboots the machine by itself.
 until_the_reboot() {
     echo $failed >/host/failed
     sleep 600
-    not_ok "the trial reboots the machine"
+    not_ok "the experiment reboots the machine"
     finish
 }
 wait_for() { # so many seconds, a command
@@ -54,18 +54,18 @@ boot = ["nohz_full={cpus}"]
 name = "timer"
 instrument = "timer"
 END
-    status "without --reboot nothing is rebooted" 0 cpushield trial /host/m.toml --dry-run
+    status "without --reboot nothing is rebooted" 0 cpushield experiment /host/m.toml --dry-run
     is "and nothing is written" "" unchanged
-    cpushield trial /host/m.toml --reboot -o /host/trial.json >/host/said 2>&1 &
+    cpushield experiment /host/m.toml --reboot -o /host/experiment.json >/host/said 2>&1 &
     job=$!
     claim "the shield's row comes" wait_for 120 grep -qx 3 /sys/fs/cgroup/cpuset.cpus.isolated
     kill -9 $job
     wait $job 2>/dev/null
     claim "killed, its shield is undone" wait_for 60 sh -c '! grep -q . /sys/fs/cgroup/cpuset.cpus.isolated'
     is "one cell was measured" 1 measured
-    status "another trial is refused" 3 cpushield trial /host/m.toml
+    status "another experiment is refused" 3 cpushield experiment /host/m.toml
     echo $failed >/host/failed
-    cpushield trial --resume
+    cpushield experiment --resume
     until_the_reboot
     ;;
 3)
@@ -94,9 +94,9 @@ END
     is "every cell was measured" 3 measured
     is "every file is as it was, to the byte" "" unchanged
     is "no shield is left" "" cat /sys/fs/cgroup/cpuset.cpus.isolated
-    claim "the result was written" grep -q '"state": "finished"' /host/trial.json
-    is "nothing is missing in it" 0 grep -c '"why": "it did not' /host/trial.json
-    cpushield trial --status
+    claim "the result was written" grep -q '"state": "finished"' /host/experiment.json
+    is "nothing is missing in it" 0 grep -c '"why": "it did not' /host/experiment.json
+    cpushield experiment --status
     ;;
 esac
 finish

@@ -1,5 +1,6 @@
-//! Trial: a matrix of configurations and measurements → [`Trial`]: the same measurements under each
-//! configuration, in alternating order, repeated, through reboots where a configuration needs them.
+//! Experiment: a matrix of configurations and measurements → [`Experiment`]: the same measurements
+//! under each configuration, in alternating order, repeated, through reboots where a configuration
+//! needs them.
 
 mod document;
 pub mod journal;
