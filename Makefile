@@ -72,7 +72,7 @@ PAGES = scripts/static xtask man "$$made/man"; scripts/static xtask completions 
 # What was undone is history then; results of experiments stay, and are named.
 uninstall:
 	@set -e; binary="$(DESTDIR)$(PREFIX)/bin/cpushield"; \
-	[ -n "$(DESTDIR)" ] || { state=/var/lib/cpushield; $(SUDO) "$$binary" undo; $(SUDO) "$$binary" boot undo; \
+	[ -n "$(DESTDIR)" ] || { state=/var/lib/cpushield; $(SUDO) "$$binary" disable --now; $(SUDO) "$$binary" boot undo; \
 	    $(SUDO) rm -f $$state/lock $$state/boot-trial.json $$state/programs.json $$state/*journal-*.json*; \
 	    [ ! -d $$state ] || $(SUDO) rmdir $$state 2>/dev/null || echo "left: $$state"; }; \
 	$(SUDO) rm -f "$$binary" "$(SHARE)"/man/man1/cpushield.1 "$(SHARE)"/man/man1/cpushield-*.1 \

@@ -1,7 +1,7 @@
 //! The documents about booting: what is wanted ([`BootPlan`]), what was there before
 //! ([`BootJournal`]), what became of it ([`BootStatus`]). Plain data.
 
-use super::early::AtBoot;
+use super::early::Enabled;
 use super::grub::generator::Rule;
 use crate::survey::CommandLineFault;
 use cpushield_linux::{Access, CpuSet};
@@ -302,8 +302,8 @@ pub struct BootStatus {
     pub trial_state: Option<TrialState>,
     /// What became of the last trial.
     pub last_trial: Option<TrialEnd>,
-    /// What is started at each boot (`apply --at-boot`).
-    pub at_boot: Option<AtBoot>,
+    /// The shield that is made at every boot (`cpushield enable`).
+    pub enabled: Option<Enabled>,
     /// What differs from what was written, and what to do.
     pub differs: Vec<String>,
     /// Isolation parameters of the running kernel that it did not take as they are written.

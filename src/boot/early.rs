@@ -13,7 +13,7 @@ pub const JOURNAL: &str = "at-boot.json";
 /// The unit.
 pub const UNIT: &str = "cpushield.service";
 /// The line by which a file of ours is known.
-pub const MARK: &str = "# Made by cpushield; `cpushield undo` removes it.\n";
+pub const MARK: &str = "# Made by cpushield; `cpushield disable` removes it.\n";
 /// The script where systemd is not.
 const SCRIPT: &str = "/etc/init.d/cpushield";
 
@@ -29,10 +29,10 @@ pub enum Init {
     Sysv,
 }
 
-/// What is started at boot.
+/// The shield that is made at every boot: what `cpushield enable` wrote.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct AtBoot {
+pub struct Enabled {
     /// Who starts it.
     pub init: Init,
     /// The file that was written.
@@ -158,7 +158,7 @@ fn init(host: &Host) -> Option<Init> {
 ///
 /// # Errors
 /// The journal cannot be read, or is none.
-pub fn installed(store: &Store) -> Result<Option<AtBoot>, BootError> {
+pub fn installed(store: &Store) -> Result<Option<Enabled>, BootError> {
     let Some(bytes) = store.read(JOURNAL)? else { return Ok(None) };
     let wrong =
         |e: serde_json::Error| BootError::Journal { path: store.path(JOURNAL), why: e.to_string() };
@@ -170,7 +170,7 @@ pub fn installed(store: &Store) -> Result<Option<AtBoot>, BootError> {
 /// # Errors
 /// No init system is known here, a file of its name is not ours, or something is refused; then
 /// nothing is left.
-pub fn install(host: &Host, store: &Store, call: &Call) -> Result<AtBoot, BootError> {
+pub fn install(host: &Host, store: &Store, call: &Call) -> Result<Enabled, BootError> {
     let _lock = store.lock()?;
     let Some(init) = init(host) else {
         return Err(BootError::ByHand {
@@ -183,11 +183,11 @@ pub fn install(host: &Host, store: &Store, call: &Call) -> Result<AtBoot, BootEr
     };
     let (path, text, mode) = file(init, call);
     ours(host, &path)?;
-    let at_boot = AtBoot { init, path, words: call.words.clone() };
-    let journal = serde_json::to_string_pretty(&at_boot).unwrap_or_default();
+    let enabled = Enabled { init, path, words: call.words.clone() };
+    let journal = serde_json::to_string_pretty(&enabled).unwrap_or_default();
     store.replace(JOURNAL, journal.as_bytes())?;
     let put = || -> Result<(), BootError> {
-        host.replace_file(&at_boot.path, text.as_bytes(), Access { mode, owner: None })?;
+        host.replace_file(&enabled.path, text.as_bytes(), Access { mode, owner: None })?;
         match init {
             Init::Systemd => host.systemctl(&["enable", UNIT])?,
             Init::Openrc => drop(host.order(&["rc-update", "add", "cpushield", level(host)])?),
@@ -196,10 +196,10 @@ pub fn install(host: &Host, store: &Store, call: &Call) -> Result<AtBoot, BootEr
         Ok(())
     };
     match put() {
-        Ok(()) => Ok(at_boot),
+        Ok(()) => Ok(enabled),
         Err(BootError::Killed) => Err(BootError::Killed),
         Err(error) => {
-            let left = take_away(host, store, &at_boot).err();
+            let left = take_away(host, store, &enabled).err();
             Err(BootError::Failed {
                 why: error.to_string(),
                 undone: left.map(|error| error.to_string()),
@@ -222,24 +222,24 @@ fn ours(host: &Host, path: &str) -> Result<(), BootError> {
 ///
 /// # Errors
 /// A file cannot be removed; the journal is kept then.
-pub fn remove(host: &Host, store: &Store) -> Result<Option<AtBoot>, BootError> {
-    let Some(at_boot) = installed(store)? else { return Ok(None) };
+pub fn remove(host: &Host, store: &Store) -> Result<Option<Enabled>, BootError> {
+    let Some(enabled) = installed(store)? else { return Ok(None) };
     let _lock = store.lock()?;
-    take_away(host, store, &at_boot)?;
-    Ok(Some(at_boot))
+    take_away(host, store, &enabled)?;
+    Ok(Some(enabled))
 }
 
-fn take_away(host: &Host, store: &Store, at_boot: &AtBoot) -> Result<(), BootError> {
-    ours(host, &at_boot.path)?;
-    match at_boot.init {
+fn take_away(host: &Host, store: &Store, enabled: &Enabled) -> Result<(), BootError> {
+    ours(host, &enabled.path)?;
+    match enabled.init {
         // What was never enabled, or is gone, is as it shall be; links of a file that is gone are
         // looked for by its name.
         Init::Systemd => drop(host.systemctl(&["disable", UNIT])),
         Init::Openrc => drop(host.order(&["rc-update", "--all", "del", "cpushield"])),
         Init::Sysv => {}
     }
-    host.erase_file(&at_boot.path)?;
-    match at_boot.init {
+    host.erase_file(&enabled.path)?;
+    match enabled.init {
         Init::Systemd => drop(host.systemctl(&["daemon-reload"])),
         Init::Openrc => {}
         // It removes the links of a script that is gone.

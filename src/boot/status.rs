@@ -59,7 +59,7 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
         trial,
         trial_state,
         last_trial,
-        at_boot: early::installed(store)?,
+        enabled: early::installed(store)?,
         faults: command_line_faults(host, &booted, running.as_deref()),
         differs,
         running,

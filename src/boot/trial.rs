@@ -93,7 +93,7 @@ pub fn unproved(proves: &CpuSet, shielded: &CpuSet) -> Option<String> {
     (!missing.is_empty()).then(|| {
         format!(
             "CPU {shielded} is shielded, not CPU {missing}, so no shield on CPU {proves} was \
-             watched (`cpushield undo`, or `apply --at-boot` with these CPUs, before the trial)"
+             watched (before a trial: `cpushield disable`, or `cpushield enable` with these CPUs)"
         )
     })
 }

@@ -4,7 +4,7 @@ use super::saved::Saved;
 use super::shielding::{Origin, shield};
 use super::wish::WishArgs;
 use super::{Global, input};
-use crate::apply::{ApplyError, Progress, check};
+use crate::apply::{Applied, ApplyError, Progress, check};
 use crate::change::When;
 use crate::failure::Failure;
 use crate::plan::Plan;
@@ -26,13 +26,10 @@ pub struct Args {
         value_name = "PLAN",
         conflicts_with_all = [
             "cpus", "count", "near", "node", "share", "half_core", "workload", "on", "off",
-            "policy", "shield", "at_boot",
+            "policy", "shield",
         ]
     )]
     plan: Option<PathBuf>,
-    /// Also shield the CPUs at every boot, before services start, until `cpushield undo`
-    #[arg(long, conflicts_with_all = ["dry_run", "plan"])]
-    at_boot: bool,
     /// Print the equivalent shell commands and change nothing
     #[arg(long)]
     dry_run: bool,
@@ -42,7 +39,7 @@ pub struct Args {
 }
 
 /// What a plan was made of.
-type Made = (Machine, Wish);
+pub(super) type Made = (Machine, Wish);
 
 /// Runs it.
 ///
@@ -61,32 +58,52 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
         return ui.show(&plan, || script(&plan));
     }
     signal::catch_stops().map_err(|e| Failure::machine(format!("cannot catch signals: {e}")))?;
+    let (applied, plan) = put_in_force(ui, &host, &store, plan, origin.as_ref())?;
+    ui.show(&applied, || applied_text(&applied, &plan))
+}
+
+/// Applies a plan and tells how far it is. Returns the plan that is in force.
+///
+/// # Errors
+/// The shield could not be made and was undone.
+pub(super) fn put_in_force(
+    ui: &Ui,
+    host: &Host,
+    store: &Store,
+    plan: Plan,
+    origin: Option<&Made>,
+) -> Result<(Applied, Plan), Failure> {
     let bar = ui.bar();
     let mut progress = |p: Progress<'_>| {
         if !p.what.is_empty() {
             bar.tell(&format!("shielding: {}", p.what));
         }
     };
-    let origin = origin.as_ref().map(|(machine, wish)| Origin { machine, wish });
-    let applied = shield(&host, &store, plan, origin.as_ref(), &mut progress);
+    let origin = origin.map(|(machine, wish)| Origin { machine, wish });
+    let applied = shield(host, store, plan, origin.as_ref(), &mut progress);
     bar.end();
-    let (applied, plan) = applied?;
-    let kept = args.at_boot.then(|| super::boot::keep(&host, global, &store, &args.wish));
-    ui.show(&applied, || applied_text(&applied, &plan))?;
-    match kept {
-        Some(Ok(path)) => ui.status(&format!("at every boot again, by {path}")),
-        Some(Err(failure)) => return Err(failure),
-        None => {}
-    }
-    Ok(())
+    Ok(applied?)
+}
+
+/// The plan for a request, with what it was made of.
+///
+/// # Errors
+/// The request is wrong, or this machine cannot have such a shield.
+pub(super) fn planned(
+    host: &Host,
+    store: &Store,
+    wish: &WishArgs,
+) -> Result<(Plan, Made), Failure> {
+    let machine = super::surveyed(host, store);
+    let wish = wish.asked(host, &machine, When::Runtime)?.wish;
+    Ok((crate::plan::plan(&machine, &wish)?, (machine, wish)))
 }
 
 /// The plan; of a wish also what it was made of.
 fn plan(host: &Host, store: &Store, args: &Args) -> Result<(Plan, Option<Made>), Failure> {
     let Some(file) = &args.plan else {
-        let machine = super::surveyed(host, store);
-        let wish = args.wish.asked(host, &machine, When::Runtime)?.wish;
-        return Ok((crate::plan::plan(&machine, &wish)?, Some((machine, wish))));
+        let (plan, made) = planned(host, store, &args.wish)?;
+        return Ok((plan, Some(made)));
     };
     let stdin = Path::new("/dev/stdin");
     let (file, name) = match file.as_os_str() == "-" {

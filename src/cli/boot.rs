@@ -3,13 +3,13 @@
 use super::Global;
 use super::wish::WishArgs;
 use crate::boot::plan::{Asked, plan};
-use crate::boot::{BootPlan, WordStatus, Written, early, kexec, loaders, status, write};
+use crate::boot::{BootPlan, WordStatus, Written, kexec, loaders, status, write};
 use crate::change::When;
 use crate::failure::{Failure, Kind};
 use crate::report::{boot_plan_text, boot_status_text, boot_undone_text, boot_written_text};
 use crate::ui::Ui;
 use cpushield_linux::{Host, Store};
-use std::path::{Path, absolute};
+use std::path::absolute;
 use std::process::ExitCode;
 
 /// Plan, write, show and remove kernel parameters for the next boot
@@ -195,23 +195,6 @@ fn start(ui: &Ui, host: &Host, store: &Store, written: &Written) -> Result<(), F
         ),
     });
     Ok(())
-}
-
-/// Lets every boot apply this wish again. Returns the file that does.
-pub(super) fn keep(
-    host: &Host,
-    global: &Global,
-    store: &Store,
-    wish: &WishArgs,
-) -> Result<String, Failure> {
-    let whole = |path: &Path| absolute(path).unwrap_or(path.to_owned()).display().to_string();
-    let policy = wish.policy.as_ref().map(|path| whole(Path::new(path)));
-    let wish = WishArgs { policy, ..wish.clone() };
-    let words = ["apply".to_owned()].into_iter().chain(wish.words()).collect();
-    let state = whole(&global.state_dir());
-    let call = early::Call { program: host.link("/proc/self/exe")?, state, words };
-    let kept = early::install(host, store, &call).map_err(Failure::from);
-    Ok(kept.map_err(|failure| failure.hint("the shield is up until the next boot"))?.path)
 }
 
 /// Runs `boot undo`.

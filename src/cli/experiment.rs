@@ -215,7 +215,7 @@ fn free(host: &Host, store: &Store, matrix: &Matrix, reboot: bool) -> Result<(),
     }
     if let Some(kept) = early::installed(store)? {
         let what = format!("each boot makes a shield ({}), in every row", kept.path);
-        return Err(Failure::machine(what).hint("take it away first: cpushield undo"));
+        return Err(Failure::machine(what).hint("take it away first: cpushield disable"));
     }
     Ok(())
 }

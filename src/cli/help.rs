@@ -88,6 +88,20 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "enable",
+        &[
+            ("cpushield enable --cpus 3", "shield CPU 3 at every boot"),
+            ("cpushield enable --now --cpus 3", "also shield it now"),
+        ],
+    ),
+    (
+        "disable",
+        &[
+            ("cpushield disable", "no shield at the next boot"),
+            ("cpushield disable --now", "also take the active shield down"),
+        ],
+    ),
+    (
         "run",
         &[
             (

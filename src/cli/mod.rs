@@ -8,6 +8,8 @@ pub mod busy;
 pub mod compare;
 pub mod completions;
 mod conclude;
+pub mod disable;
+pub mod enable;
 pub mod ending;
 pub mod experiment;
 pub mod explain;
@@ -188,6 +190,8 @@ pub enum Command {
     Survey(survey::Args),
     Plan(plan::Args),
     Apply(apply::Args),
+    Enable(enable::Args),
+    Disable(disable::Args),
     Boot(boot::Args),
     Run(run::Args),
     Add(add::Args),
@@ -301,6 +305,8 @@ fn run_command(ui: &Ui, cli: Cli) -> Result<ExitCode, Failure> {
         Command::Survey(args) => survey::run(ui, &cli.global, &args),
         Command::Plan(args) => plan::run(ui, &cli.global, &args),
         Command::Apply(args) => apply::run(ui, &cli.global, &args),
+        Command::Enable(args) => enable::run(ui, &cli.global, &args),
+        Command::Disable(args) => disable::run(ui, &cli.global, &args),
         Command::Undo(args) => undo::run(ui, &cli.global, &args),
         Command::Explain(args) => explain::run(ui, &args),
         Command::Mask(args) => mask::run(ui, &args),

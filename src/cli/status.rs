@@ -1,11 +1,13 @@
 //! `cpushield status`: the shield in force and everything that is on its CPUs.
 
 use super::Global;
+use super::enable::AtEveryBoot;
 use crate::failure::{Failure, Kind};
 use crate::latency;
 use crate::run::{self, Guard, OnCpu, Role, ShieldState, Shielded, Status};
 use crate::ui::{Tone, Ui};
 use cpushield_linux::{CpuSet, process};
+use serde::Serialize;
 use std::process::ExitCode;
 
 /// Show the active shield and everything that is on its CPUs
@@ -20,6 +22,15 @@ use std::process::ExitCode;
 #[derive(Debug, clap::Args)]
 pub struct Args {}
 
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Document {
+    #[serde(flatten)]
+    status: Status,
+    #[serde(flatten)]
+    at_every_boot: AtEveryBoot,
+}
+
 /// Runs it.
 ///
 /// # Errors
@@ -31,15 +42,17 @@ pub fn run(ui: &Ui, global: &Global, _args: &Args) -> Result<ExitCode, Failure> 
         ui.status(&note);
     }
     let status = run::status(&host, &store)?;
-    ui.show(&status, || text(&status))?;
-    Ok(match status.state.state {
+    let document = Document { status, at_every_boot: AtEveryBoot::of(&store) };
+    ui.show(&document, || text(&document))?;
+    Ok(match document.status.state.state {
         ShieldState::InForce => ExitCode::SUCCESS,
         ShieldState::NoShield => ExitCode::from(Kind::Machine.code()),
         _ => ExitCode::from(Kind::DoesNotHold.code()),
     })
 }
 
-fn text(status: &Status) -> String {
+fn text(document: &Document) -> String {
+    let status = &document.status;
     let mut out = match &status.shield {
         Some(shield) => of_shield(shield, &status.state.state),
         None if status.state.state == ShieldState::NoShield => {
@@ -54,6 +67,7 @@ fn text(status: &Status) -> String {
     if let Some(cpus) = has(&status.nohz_full) {
         out.push_str(&format!("Tick stops while one thread runs (nohz_full): CPU {cpus}\n"));
     }
+    out.push_str(&document.at_every_boot.text());
     if status.swept > 0 {
         out.push_str(
             "Trace: a `verify` that was killed had left it recording; it is removed now\n",

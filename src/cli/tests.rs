@@ -93,12 +93,12 @@ fn each_option_stands_under_its_heading_and_those_of_all_come_last() {
             let names = found.iter().find(|(name, _)| *name == heading);
             names.map(|(_, names)| names.clone()).unwrap_or_default()
         };
-        let wishes = ["try", "plan", "apply"].contains(&sub.get_name());
+        let wishes = ["try", "plan", "apply", "enable"].contains(&sub.get_name());
         assert_eq!(under("The shield"), if wishes { &shield[..] } else { &[] });
         assert_eq!(found.last().unwrap(), &("Options of every subcommand", global.to_vec()));
     }
     let apply = command.find_subcommand("apply").unwrap();
-    assert_eq!(options(apply)[0], ("Options", vec!["at-boot", "dry-run", "help", "version"]));
+    assert_eq!(options(apply)[0], ("Options", vec!["dry-run", "help", "version"]));
 }
 
 #[test]

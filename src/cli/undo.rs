@@ -1,25 +1,36 @@
 //! `cpushield undo`: the active shield is taken down.
 
 use super::Global;
+use super::enable::AtEveryBoot;
 use crate::apply::{self, UndoError, Undone, undo};
-use crate::boot::early;
 use crate::failure::{Failure, Kind};
 use crate::latency;
 use crate::report::table::many;
 use crate::report::undone_text;
 use crate::run;
 use crate::ui::Ui;
-use cpushield_linux::{sched, signal, tracefs};
+use cpushield_linux::{Host, Store, sched, signal, tracefs};
+use serde::Serialize;
 
 /// Take the shield down and restore the original settings
 ///
 /// Settings that another process has changed since are reported and left as they are. After a
-/// crash, undo completes an interrupted operation. After a reboot there is nothing to undo.
+/// crash, undo completes an interrupted operation. After a reboot there is nothing to undo. A
+/// shield that `cpushield enable` makes at every boot stays enabled.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Forget settings that cannot be restored, or an unreadable journal
     #[arg(long)]
     forget: bool,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Document {
+    #[serde(flatten)]
+    undone: Undone,
+    #[serde(flatten)]
+    at_every_boot: AtEveryBoot,
 }
 
 /// Runs it.
@@ -29,16 +40,46 @@ pub struct Args {
 pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     let host = global.host()?;
     let store = global.store();
-    // It ends by itself soon, and half a shield helps nobody: neither a key nor a connection that
-    // is lost stops it on its way.
-    signal::catch_stops().map_err(|e| Failure::machine(format!("cannot catch signals: {e}")))?;
+    catch_stops()?;
+    let undone = take_down(&host, &store, args.forget)?;
+    let document = Document { undone, at_every_boot: AtEveryBoot::of(&store) };
+    ui.show(&document, || text(&document))?;
+    if args.forget { Ok(()) } else { check(&document.undone) }
+}
+
+fn text(document: &Document) -> String {
+    let mut text = undone_text(&document.undone);
+    match &document.at_every_boot.enabled {
+        Some(enabled) => text.push_str(&format!(
+            "Still enabled at every boot ({}); to disable it: cpushield disable\n",
+            enabled.path
+        )),
+        None => text.push_str(&document.at_every_boot.text()),
+    }
+    text
+}
+
+/// It ends by itself soon, and half a shield helps nobody: neither a key nor a connection that is
+/// lost stops it on its way.
+///
+/// # Errors
+/// The kernel refuses it.
+pub(super) fn catch_stops() -> Result<(), Failure> {
+    signal::catch_stops().map_err(|e| Failure::machine(format!("cannot catch signals: {e}")))
+}
+
+/// Takes down the shield, with what ran in it and what was left beside it.
+///
+/// # Errors
+/// The journal cannot be used.
+pub(super) fn take_down(host: &Host, store: &Store, forget: bool) -> Result<Undone, Failure> {
     let _hurry = sched::hurry();
-    let tracer = latency::recovered(&host, &store);
-    let swept = tracefs::sweep(&host);
-    let released = run::release(&host, &store);
-    let mut undone = match undo(&host, &store) {
-        Err(UndoError::Journal { .. }) if args.forget => {
-            Undone { journal: apply::forget(&store)?, ..Undone::nothing() }
+    let tracer = latency::recovered(host, store);
+    let swept = tracefs::sweep(host);
+    let released = run::release(host, store);
+    let mut undone = match undo(host, store) {
+        Err(UndoError::Journal { .. }) if forget => {
+            Undone { journal: apply::forget(store)?, ..Undone::nothing() }
         }
         answer => answer?,
     };
@@ -55,23 +96,21 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
         }
         Err(error) => undone.notes.push(format!("programs in the shield: {error}")),
     }
-    let kept = if host.is_live() { early::remove(&host, &store) } else { Ok(None) };
-    match kept {
-        Ok(Some(kept)) => undone
-            .notes
-            .push(format!("the next boot does not shield CPUs any more: {} is removed", kept.path)),
-        Ok(None) => {}
-        Err(error) => undone.notes.push(format!("the shield at boot: {error}")),
-    }
     if swept > 0 {
         undone.notes.push(format!("removed the trace of {swept} watches that were killed"));
     }
-    let complete = undone.is_complete();
-    if !complete && args.forget {
-        undone.journal = apply::forget(&store)?;
+    if forget && !undone.is_complete() {
+        undone.journal = apply::forget(store)?;
     }
-    ui.show(&undone, || undone_text(&undone))?;
-    if complete || args.forget {
+    Ok(undone)
+}
+
+/// Fails where something could not be put back.
+///
+/// # Errors
+/// It could not.
+pub(super) fn check(undone: &Undone) -> Result<(), Failure> {
+    if undone.is_complete() {
         return Ok(());
     }
     let failed = undone.failed().count();

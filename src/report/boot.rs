@@ -2,6 +2,7 @@
 
 use super::moment::moment;
 use super::table::{Align, fit, fold, lay_out};
+use crate::boot::early::Enabled;
 use crate::boot::grub::generator::Rule;
 use crate::boot::{
     BootPlan, BootStatus, Fate, SettledAs, Trial, TrialEnd, TrialState, Unwritten, Written,
@@ -209,6 +210,12 @@ pub fn boot_undone_text(undone: Option<&Unwritten>) -> String {
     text
 }
 
+/// The shield that every boot makes.
+#[must_use]
+pub fn enabled_text(enabled: &Enabled) -> String {
+    format!("Enabled at every boot: cpushield {} ({})\n", enabled.words.join(" "), enabled.path)
+}
+
 /// How far a trial is, and what to do.
 fn trial_text(trial: &Trial, state: Option<&TrialState>) -> String {
     let entry = &trial.entry;
@@ -295,10 +302,7 @@ pub fn boot_status_text(status: &BootStatus) -> String {
         };
         text.push_str(&format!("Last trial: {what}: {}\n", end.why));
     }
-    if let Some(at_boot) = &status.at_boot {
-        let words = at_boot.words.join(" ");
-        text.push_str(&format!("At each boot: cpushield {words} ({})\n", at_boot.path));
-    }
+    text.extend(status.enabled.as_ref().map(enabled_text));
     status.differs.iter().for_each(|line| text.push_str(&format!("Mind: {line}\n")));
     for fault in &status.faults {
         text.push_str(&format!("Mind: {fault}; {}\n", fault.advice()));

@@ -19,6 +19,7 @@ pub mod verdict;
 pub use applied::{applied_text, undone_text};
 pub use boot::{
     boot_plan_text, boot_status_text, boot_trial_text, boot_undone_text, boot_written_text,
+    enabled_text,
 };
 pub use machine::machine_text;
 pub use plan::plan_text;

@@ -1,8 +1,13 @@
 //! What shields CPUs at each boot: written, taken away, and understood by those who read it.
 
 use super::grub::Machine;
-use cpushield::boot::BootError;
+use clap::Parser;
+use cpushield::apply;
 use cpushield::boot::early::{self, Call, Init};
+use cpushield::boot::{BootError, write};
+use cpushield::cli::Cli;
+use cpushield::cli::enable::words;
+use cpushield::cli::wish::WishArgs;
 use cpushield_linux::{Fault, Host, Said};
 use std::process::Command;
 
@@ -57,33 +62,79 @@ fn machine(init: Init) -> Machine {
 }
 
 #[test]
-fn it_is_written_and_taken_away_whichever_write_is_refused_or_the_last_one() {
+fn it_is_written_and_taken_away_to_the_byte_whichever_write_is_refused_or_the_last_one() {
     for init in [Init::Systemd, Init::Openrc, Init::Sysv] {
-        let (before, count) = {
-            let machine = machine(init);
-            let (before, host) = (machine.files(), with_rc(machine.host()));
-            let put = early::install(&host, &machine.store(), &call("/usr/bin/cpushield")).unwrap();
-            assert_eq!(put.init, init);
-            assert_eq!(early::installed(&machine.store()).unwrap().as_ref(), Some(&put));
-            assert!(machine.files().len() > before.len());
-            early::remove(&host, &machine.store()).unwrap().unwrap();
-            assert_eq!(before.len(), machine.files().len());
-            assert_eq!(early::remove(&host, &machine.store()).unwrap(), None);
-            (before.len(), 2)
-        };
-        for at in 0..count {
-            let machine = machine(init);
+        let machine = machine(init);
+        let (before, host) = (machine.files(), with_rc(machine.host()));
+        let put = early::install(&host, &machine.store(), &call("/usr/bin/cpushield")).unwrap();
+        assert_eq!(put.init, init);
+        assert_eq!(early::installed(&machine.store()).unwrap().as_ref(), Some(&put));
+        assert_ne!(before, machine.files());
+        assert_eq!(early::remove(&host, &machine.store()).unwrap(), Some(put));
+        assert_eq!(before, machine.files());
+        assert_eq!(early::remove(&host, &machine.store()).unwrap(), None);
+        for at in 0..2 {
             let host = with_rc(machine.host()).failing(Fault::Refuse { at, errno: 30 });
             let error = early::install(&host, &machine.store(), &call("/x")).unwrap_err();
             assert!(matches!(error, BootError::Failed { undone: None, .. }), "{at}: {error}");
-            assert_eq!(before, machine.files().len(), "refused at {at}");
+            assert_eq!(before, machine.files(), "refused at {at}");
             assert_eq!(early::installed(&machine.store()).unwrap(), None);
             let host = with_rc(machine.host()).failing(Fault::Stop { at });
             early::install(&host, &machine.store(), &call("/x")).unwrap_err();
             early::remove(&with_rc(machine.host()), &machine.store()).unwrap().unwrap();
-            assert_eq!(before, machine.files().len(), "killed at {at}");
+            assert_eq!(before, machine.files(), "killed at {at}");
         }
     }
+}
+
+/// Only what makes programs start at boot is written: no setting of the running kernel, no group.
+#[test]
+fn to_enable_a_shield_changes_nothing_of_the_running_system() {
+    for init in [Init::Systemd, Init::Openrc, Init::Sysv] {
+        let machine = machine(init);
+        let before = machine.files();
+        let host = with_rc(machine.host());
+        early::install(&host, &machine.store(), &call("/usr/bin/cpushield")).unwrap();
+        let root = machine.path("");
+        for (path, file) in machine.files() {
+            let inside = path.strip_prefix(&root).unwrap();
+            if !inside.starts_with("etc") {
+                assert_eq!(before.get(&path), Some(&file), "{}", path.display());
+            }
+        }
+        assert_eq!(apply::active(&host, &machine.store()).unwrap(), None);
+    }
+}
+
+#[test]
+fn undo_leaves_what_is_enabled_and_boot_undo_too() {
+    for init in [Init::Systemd, Init::Openrc, Init::Sysv] {
+        let machine = machine(init);
+        let host = with_rc(machine.host());
+        let put = early::install(&host, &machine.store(), &call("/usr/bin/cpushield")).unwrap();
+        let enabled = machine.files();
+        assert_eq!(apply::undo(&host, &machine.store()).unwrap().shield, None);
+        assert_eq!(write::undo(&host, &machine.store()).unwrap(), None);
+        assert_eq!(enabled, machine.files());
+        assert_eq!(early::installed(&machine.store()).unwrap(), Some(put));
+    }
+}
+
+/// What is called at boot is what was asked for, from whichever directory.
+#[test]
+fn the_call_says_the_request_again() {
+    let wish = WishArgs {
+        cpus: Some("2-3".to_owned()),
+        half_core: true,
+        policy: Some("/etc/mill.toml".to_owned()),
+        ..WishArgs::default()
+    };
+    let said = ["apply", "--cpus", "2-3", "--policy", "/etc/mill.toml", "--half-core"];
+    assert_eq!(words(&wish), said);
+    let cli = Cli::try_parse_from(["cpushield"].into_iter().chain(said)).unwrap();
+    assert!(matches!(cli.command, cpushield::cli::Command::Apply(_)));
+    let near = WishArgs { policy: Some("mill.toml".to_owned()), ..WishArgs::default() };
+    assert!(words(&near)[2].starts_with('/'), "{:?}", words(&near));
 }
 
 /// `vm/test init-scripts` runs it there.

@@ -1,4 +1,4 @@
-//! The scripts of `apply --at-boot` and those who start them without systemd: OpenRC, and insserv
+//! The scripts of `cpushield enable` and those who start them without systemd: OpenRC, and insserv
 //! with sysvinit's rc, as Debian packages them. `vm/init-roots` makes their roots; they run here in
 //! namespaces of their own, `vm/test init-scripts` lets them shield a CPU.
 

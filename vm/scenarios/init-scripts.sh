@@ -1,6 +1,6 @@
 # guest: 6.12-rt grub init-roots timeout=900
 # slow: three boots
-# The scripts of `apply --at-boot` without systemd are started by those who start them on a real machine: OpenRC
+# The scripts of `cpushield enable` without systemd are started by those who start them on a real machine: OpenRC
 # and sysvinit's rc as Debian packages them, in roots of their own, each after a boot.
 . /host/lib.sh
 isolated() { cat /sys/fs/cgroup/cpuset.cpus.isolated; }
@@ -28,7 +28,7 @@ settings() { # what makes programs start, with bytes; what insserv and OpenRC no
 }
 installed() { # kind
     settings "$1" >"/host/before-$1"
-    status "$1: apply --at-boot" 0 inside "$1" cpushield apply --cpus 3 --at-boot
+    status "$1: enable --now" 0 inside "$1" cpushield enable --now --cpus 3
     is "$1: the CPU is shielded" 3 isolated
 }
 started() { # kind
@@ -39,7 +39,7 @@ started() { # kind
     claim "$1: it was so before ordinary services" test -e "/$1/var/lib/cpushield/early"
     claim "$1: nothing was said against the script" sh -c "! grep -i -E 'cpushield.*(error|fail|needs|warning)' /host/$1.log"
     status "$1: status" 0 inside "$1" cpushield status
-    status "$1: undo" 0 inside "$1" cpushield undo
+    status "$1: disable --now" 0 inside "$1" cpushield disable --now
     is "$1: the CPU is free" "" isolated
     settings "$1" >"/host/after-$1"
     claim "$1: what starts at boot is as it was" diff "/host/before-$1" "/host/after-$1"

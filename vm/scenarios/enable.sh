@@ -1,7 +1,7 @@
 # guest: 6.12-rt grub timeout=600
 # slow: four boots, two of systemd
-# The shield of `apply --at-boot` is there before services start, with a script of sysvinit and with systemd;
-# undo leaves nothing of it.
+# The shield of `cpushield enable` is there before services start, with a script of sysvinit and with systemd;
+# undo leaves it enabled, disable leaves nothing of it.
 . /host/lib.sh
 n=$(boot_number)
 settings() { # what makes programs start at boot, with bytes
@@ -12,8 +12,14 @@ when() { systemctl show -p "$1" --value "$2"; }
 case $n in
 1)
     settings >/host/before
-    status "apply --at-boot without systemd" 0 cpushield apply --cpus 3 --at-boot
-    is "the CPU is shielded" 3 isolated
+    status "a request that no machine can have" 2 cpushield enable --cpus 0-3
+    is "it wrote nothing" "" sh -c "$(declare -f settings); settings | diff /host/before -"
+    status "enable without systemd" 0 cpushield enable --cpus 3
+    is "nothing is shielded now" "" isolated
+    status "apply" 0 cpushield apply --cpus 3
+    status "enable beside the active shield" 0 cpushield enable --cpus 3
+    status "undo" 0 cpushield undo
+    is "the CPU is free" "" isolated
     claim "the shell takes the script" sh -n /etc/init.d/cpushield
     is "it is one of those that run at boot" 1 sh -c 'ls /etc/rcS.d/S*cpushield | wc -l'
     boot_again
@@ -24,7 +30,10 @@ case $n in
     for script in /etc/rcS.d/S*cpushield; do status "${script##*/} start" 0 "$script" start; done
     is "the script has shielded the CPU" 3 isolated
     status "status" 0 cpushield status
-    is "boot status tells of it" 1 sh -c 'cpushield boot status | grep -c "^At each boot: cpushield apply --cpus 3"'
+    is "status tells of it" 1 sh -c 'cpushield status | grep -c "^Enabled at every boot: cpushield apply --cpus 3"'
+    status "disable" 0 cpushield disable
+    is "the active shield stays" 3 isolated
+    status "disable again" 0 cpushield disable
     status "undo" 0 cpushield undo
     is "the CPU is free" "" isolated
     is "what starts at boot is as it was" "" sh -c "$(declare -f settings); settings | diff /host/before -"
@@ -33,7 +42,10 @@ case $n in
     ;;
 3)
     settings >/host/before
-    status "apply --at-boot with systemd" 0 cpushield apply --cpus 3 --at-boot
+    status "enable --now with systemd" 0 cpushield enable --now --cpus 3
+    is "the CPU is shielded" 3 isolated
+    status "undo" 0 cpushield undo
+    is "it is still enabled" enabled systemctl is-enabled cpushield
     claim "systemd takes the unit" systemd-analyze verify /etc/systemd/system/cpushield.service
     boot_again
     ;;
@@ -44,7 +56,7 @@ case $n in
         "$(when ActiveEnterTimestampMonotonic basic.target)"
     is "no program may run there" "" threads_allowed_on 3 user
     status "status" 0 cpushield status
-    status "undo" 0 cpushield undo
+    status "disable --now" 0 cpushield disable --now
     is "the CPU is free" "" isolated
     is "what starts at boot is as it was" "" sh -c "$(declare -f settings); settings | diff /host/before -"
     is "systemd has forgotten it" not-found when LoadState cpushield
