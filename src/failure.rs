@@ -347,9 +347,6 @@ impl From<crate::run::RunError> for Failure {
         match error {
             RunError::NoShield => Failure::machine(message)
                 .hint("`cpushield plan` previews a shield, `cpushield apply` makes one"),
-            RunError::OtherShield { .. } => {
-                Failure::usage(message).hint("leave --shield out, or see `cpushield status`")
-            }
             RunError::NotOffered { offered, .. } => {
                 Failure::usage(message).hint(format!("programs may run on CPU {offered}"))
             }

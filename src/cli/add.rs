@@ -1,5 +1,6 @@
 //! `cpushield add`: running processes into the shield.
 
+use super::standing::ActiveArgs;
 use super::{Global, input};
 use crate::failure::Failure;
 use crate::run::{self, Moved, Onto, Place};
@@ -11,9 +12,9 @@ use crate::ui::Ui;
 /// version 1. The journal keeps the previous place of each thread; `remove` and `undo` restore it.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Fail unless the active shield has this name
-    #[arg(long, value_name = "NAME")]
-    shield: Option<String>,
+    /// The active shield
+    #[command(flatten)]
+    active: ActiveArgs,
     /// The shielded CPU to run on
     #[arg(long, value_name = "N", conflicts_with = "spread",
           value_parser = input::cpu_number)]
@@ -33,7 +34,8 @@ pub struct Args {
 pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     let host = global.host()?;
     let store = global.store();
-    let place = Place::of(&host, &run::shield(&host, &store, args.shield.as_deref())?);
+    args.active.check(&host, &store)?;
+    let place = Place::of(&host, &run::shield(&host, &store)?);
     let onto = if args.spread { Onto::All } else { Onto::One(args.cpu) };
     let mut moved = Vec::new();
     for tid in &args.tids {

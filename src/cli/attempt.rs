@@ -4,13 +4,13 @@ use super::Global;
 use super::guard::Guard;
 use super::shielding::{Origin, shield};
 use super::wish::WishArgs;
-use super::{price, standing};
+use super::{input, price, standing};
 use crate::apply::{self, Applied, Fate, Undone};
 use crate::change::{Outcome, When};
 use crate::failure::{Failure, Kind};
 use crate::load;
 use crate::plan::{Plan, plan};
-use crate::policy::{Wish, parse_span};
+use crate::policy::Wish;
 use crate::report::attempt::{Attempt, SCHEMA};
 use crate::report::price::{Price, Window};
 use crate::run::Place;
@@ -31,10 +31,6 @@ pub struct Args {
     /// How long to watch without and with the shield, 1s to 10m
     #[arg(long = "for", value_name = "TIME", default_value = "5s", value_parser = span)]
     pub time: Duration,
-    /// The same in seconds, without a unit, as it was called at first
-    #[arg(long, value_name = "SECONDS", hide = true, conflicts_with = "time",
-          value_parser = seconds)]
-    pub seconds: Option<Duration>,
     /// Also measure the cost to the rest of the system: throughput of a load before and under the
     /// shield [default: messages]
     #[arg(long, value_name = "KINDS", num_args = 0..=1, value_delimiter = ',',
@@ -77,7 +73,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     standing::refuse(&host, &store, hint)?;
     let wish = args.wish.asked(&host, &machine, When::Runtime)?.wish;
     let (limits, price) = (Limits::default(), args.price.clone());
-    let trying = Trying { machine, wish, limits, span: args.span(), price };
+    let trying = Trying { machine, wish, limits, span: args.time, price };
     let attempt = attempted(ui, global, &host, &store, &trying)?;
     ui.show(&attempt, || attempt.text(ui.width()))?;
     if attempt.left.is_empty() && attempt.differences.is_empty() {
@@ -87,26 +83,13 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     }
 }
 
-impl Args {
-    /// How long each of both is watched.
-    fn span(&self) -> Duration {
-        self.seconds.unwrap_or(self.time)
-    }
-}
-
 /// A time with its unit.
 fn span(text: &str) -> Result<Duration, String> {
-    let span = Duration::from_nanos(parse_span(text)?);
+    let span = input::time(text)?;
     match (SHORTEST..=LONGEST).contains(&span) {
         true => Ok(span),
         false => Err("try watches for 1s to 10m".to_owned()),
     }
-}
-
-/// A number of seconds.
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: u64 = text.parse().map_err(|_| format!("{text:?} is not a number of seconds"))?;
-    span(&format!("{seconds}s"))
 }
 
 /// What is tried.
@@ -321,29 +304,21 @@ mod tests {
     use clap::Parser;
 
     #[test]
-    fn a_time_has_its_unit_and_plain_seconds_go_on_working() {
+    fn a_time_has_its_unit() {
         let span = |line: &str| {
             let words = format!("cpushield try {line}");
             let cli = super::super::Cli::try_parse_from(words.split_whitespace()).ok()?;
             let super::super::Command::Try(args) = cli.command else { panic!("try") };
-            Some(args.span())
+            Some(args.time)
         };
         let seconds = |n| Some(Duration::from_secs(n));
         assert_eq!(span(""), seconds(5));
-        assert_eq!(span("--seconds 3"), seconds(3));
         assert_eq!(span("--for 2s"), seconds(2));
         assert_eq!(span("--for 1.5s"), Some(Duration::from_millis(1500)));
-        assert_eq!((span("--for 10min"), span("--seconds 600")), (seconds(600), seconds(600)));
-        for wrong in [
-            "--for 3",
-            "--for 999ms",
-            "--for 11min",
-            "--seconds 0",
-            "--seconds 601",
-            "--seconds 99999999999999999999",
-            "--seconds 3s",
-            "--for 3s --seconds 3",
-        ] {
+        assert_eq!((span("--for 10m"), span("--for 10min")), (seconds(600), seconds(600)));
+        for wrong in
+            ["--for 3", "--for 999ms", "--for 11min", "--for 99999999999999999999", "--seconds 3"]
+        {
             assert_eq!(span(wrong), None, "{wrong}");
         }
     }

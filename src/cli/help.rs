@@ -224,6 +224,9 @@ pub fn tail(name: Option<&str>) -> String {
     for (command, what) in examples(name) {
         text.push_str(&format!("  {command}\n      {what}\n"));
     }
+    if name.is_none_or(|name| WITH_TIMES.contains(&name)) {
+        text.push_str(&format!("\nTimes:\n  {TIMES}\n"));
+    }
     if name.is_none_or(|name| WITH_CODES.contains(&name)) {
         text.push_str("\nExit codes:\n");
         for (code, what) in exit_codes(name) {
@@ -235,6 +238,12 @@ pub fn tail(name: Option<&str>) -> String {
     }
     text
 }
+
+/// What every TIME is.
+pub const TIMES: &str = "TIME is a number and its unit: 800ns, 5us, 1.5ms, 30s, 10m, 1h, 1d";
+
+/// Subcommands with options that take a time.
+pub const WITH_TIMES: &[&str] = &["try", "verify", "latency", "watch"];
 
 /// Subcommands whose exit code is an answer.
 const WITH_CODES: &[&str] = &["try", "apply", "boot", "run", "status", "verify", "latency", "undo"];

@@ -3,10 +3,12 @@
 
 use crate::failure::{Failure, Kind};
 use crate::plan::Refused;
+use crate::policy::parse_span;
 use cpushield_linux::{CpuSet, Host, read_document};
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::str::FromStr;
+use std::time::Duration;
 
 /// What a CPU list looks like.
 pub(super) const LIST_HINT: &str = "a list looks like 3, 2-3 or 2-N";
@@ -118,6 +120,33 @@ pub(super) fn lower_priority(text: &str) -> Result<u32, String> {
 /// It is not one.
 pub(super) fn nice(text: &str) -> Result<i32, String> {
     number(text, -20..=19, "a nice value, -20 to 19")
+}
+
+/// A time with its unit, as every option takes it ([`parse_span`]).
+///
+/// # Errors
+/// It is not one.
+pub(super) fn time(text: &str) -> Result<Duration, String> {
+    parse_span(text).map(Duration::from_nanos)
+}
+
+/// The same, longer than nothing.
+///
+/// # Errors
+/// It is not one, or is none.
+pub(super) fn span(text: &str) -> Result<Duration, String> {
+    span_ns(text).map(Duration::from_nanos)
+}
+
+/// The same in nanoseconds.
+///
+/// # Errors
+/// As [`span`].
+pub(super) fn span_ns(text: &str) -> Result<u64, String> {
+    match parse_span(text)? {
+        0 => Err("the time must be longer than nothing".to_owned()),
+        ns => Ok(ns),
+    }
 }
 
 fn number<T: FromStr + PartialOrd>(

@@ -3,13 +3,13 @@
 use super::kept::{self, Kept};
 use super::loads::LoadArgs;
 use super::scene::Scene;
+use super::standing::ActiveArgs;
 use super::{Global, input, verify};
 use crate::failure::{Failure, Kind};
 use crate::latency::{
     self, Beat, Guard, INSTRUMENTS, Instrument, Latency, Order, Progress, instruments,
 };
 use crate::load;
-use crate::policy::parse_span;
 use crate::report::table::{self, fold};
 use crate::report::{Word, latency as report};
 use crate::run::Place;
@@ -42,7 +42,7 @@ pub struct Args {
     #[arg(long, value_name = "LIST", value_parser = input::cpu_list)]
     cpus: Option<CpuSet>,
     /// How long to measure; with --resume, the total of all parts [default: 10s]
-    #[arg(long = "for", value_name = "TIME", value_parser = span)]
+    #[arg(long = "for", value_name = "TIME", value_parser = input::span)]
     time: Option<Duration>,
     /// Save the results as JSON in this file, once a second
     #[arg(long, short, value_name = "FILE", conflicts_with = "resume")]
@@ -51,10 +51,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     resume: Option<PathBuf>,
     /// Warm-up: how long the threads run before the measurement [default: 200ms; 1s with a load]
-    #[arg(long, value_name = "TIME", value_parser = warmup)]
+    #[arg(long, value_name = "TIME", value_parser = input::time)]
     warmup: Option<Duration>,
     /// Period of a thread on each CPU; repeat the option for more threads [default: 1ms]
-    #[arg(long, value_name = "TIME", value_parser = period)]
+    #[arg(long, value_name = "TIME", value_parser = input::span_ns)]
     thread: Vec<u64>,
     /// Real-time priority of the thread with the shortest period, 1 to 98; the others get lower
     /// ones [default: 80]
@@ -64,10 +64,10 @@ pub struct Args {
     #[arg(long, conflicts_with = "fifo")]
     other: bool,
     /// Count latencies longer than this, for example 20us; can be given up to 8 times
-    #[arg(long, value_name = "TIME", value_parser = period, value_delimiter = ',')]
+    #[arg(long, value_name = "TIME", value_parser = input::span_ns, value_delimiter = ',')]
     over: Vec<u64>,
     /// Limit: no latency longer than this
-    #[arg(long, value_name = "TIME", value_parser = period)]
+    #[arg(long, value_name = "TIME", value_parser = input::span_ns)]
     max: Option<u64>,
     /// Trace the CPUs and report what ran during each worst latency. Tracing overhead is included
     /// in the results
@@ -88,6 +88,9 @@ pub struct Args {
     /// Cgroup directory that the threads join, if another tool made the shield
     #[arg(long, value_name = "DIR")]
     cgroup: Option<String>,
+    /// The active shield
+    #[command(flatten)]
+    active: ActiveArgs,
 }
 
 /// The period of a thread, unless another is given.
@@ -118,6 +121,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
         return Err(Failure::usage("a recorded machine does not run: nothing to measure")
             .hint("leave --root out"));
     }
+    args.active.check(&host, &global.store())?;
     let kept = Kept::open(ui, args.output.as_deref(), args.resume.as_deref(), args.max)?;
     let instrument = chosen(args, kept.as_ref())?;
     let beats = beats(args, instrument)?;
@@ -349,24 +353,6 @@ fn outcome(latency: &Latency) -> Result<(), Failure> {
 fn instrument() -> impl TypedValueParser<Value = String> {
     let value = |one: &&'static dyn Instrument| PossibleValue::new(one.name()).help(one.summary());
     PossibleValuesParser::new(INSTRUMENTS.iter().map(value))
-}
-
-/// A time with its unit.
-fn warmup(text: &str) -> Result<Duration, String> {
-    parse_span(text).map(Duration::from_nanos)
-}
-
-/// A time with its unit, more than none.
-fn span(text: &str) -> Result<Duration, String> {
-    period(text).map(Duration::from_nanos)
-}
-
-/// The same in nanoseconds.
-fn period(text: &str) -> Result<u64, String> {
-    match parse_span(text)? {
-        0 => Err("the time must be longer than nothing".to_owned()),
-        ns => Ok(ns),
-    }
 }
 
 #[cfg(test)]

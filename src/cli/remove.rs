@@ -1,5 +1,6 @@
 //! `cpushield remove`: processes out of the shield.
 
+use super::standing::ActiveArgs;
 use super::{Global, add, input};
 use crate::failure::Failure;
 use crate::run::{self, Place};
@@ -11,6 +12,9 @@ use crate::ui::Ui;
 /// moves to the cgroup of this command, as an ordinary program on the housekeeping CPUs.
 #[derive(Debug, clap::Args)]
 pub struct Args {
+    /// The active shield
+    #[command(flatten)]
+    active: ActiveArgs,
     /// Processes, or threads that were added one by one
     #[arg(required = true, value_name = "PID|TID", value_parser = input::process_number)]
     tids: Vec<i32>,
@@ -23,7 +27,8 @@ pub struct Args {
 pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     let host = global.host()?;
     let store = global.store();
-    let place = Place::of(&host, &run::shield(&host, &store, None)?);
+    args.active.check(&host, &store)?;
+    let place = Place::of(&host, &run::shield(&host, &store)?);
     let mut moved = Vec::new();
     for tid in &args.tids {
         moved.push(run::remove(&host, &store, &place, *tid)?);

@@ -3,6 +3,7 @@
 
 use super::Global;
 use super::saved::{Named, Saved, Verified};
+use super::standing::ActiveArgs;
 use crate::apply;
 use crate::compare::Comparison;
 use crate::experiment::Experiment;
@@ -34,7 +35,7 @@ pub const SCHEMA: u32 = 1;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Saved documents, optionally with a label: `before=a.json`
-    #[arg(value_name = "[LABEL=]FILE")]
+    #[arg(value_name = "[LABEL=]FILE", conflicts_with = "shield")]
     files: Vec<String>,
     /// Write the report to this file: .html, .svg, .md or .json; `-` is standard output
     #[arg(long, short, value_name = "FILE")]
@@ -49,6 +50,9 @@ pub struct Args {
     /// Title of the report
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
+    /// The active shield
+    #[command(flatten)]
+    active: ActiveArgs,
 }
 
 /// What a report is written as.
@@ -154,6 +158,7 @@ impl<'a> Entry<'a> {
 /// # Errors
 /// A file is none of our documents, or the report cannot be written.
 pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
+    args.active.check(&global.host()?, &global.store())?;
     let form = form(ui, args)?;
     let target = args.output.as_deref().filter(|file| *file != Path::new("-"));
     target.map_or(Ok(()), can_write)?;

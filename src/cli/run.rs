@@ -1,5 +1,6 @@
 //! `cpushield run`: a program in the shield.
 
+use super::standing::ActiveArgs;
 use super::{Global, input};
 use crate::failure::{Failure, Kind};
 use crate::policy::parse_span;
@@ -20,9 +21,9 @@ use std::process::ExitCode;
 /// priority of a program is 98.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Fail unless the active shield has this name
-    #[arg(long, value_name = "NAME")]
-    shield: Option<String>,
+    /// The active shield
+    #[command(flatten)]
+    active: ActiveArgs,
     /// The shielded CPU to run on
     #[arg(long, value_name = "N", conflicts_with = "spread",
           value_parser = input::cpu_number)]
@@ -98,7 +99,8 @@ pub(super) fn before_start(failure: Failure) -> Failure {
 }
 
 fn prepare(ui: &Ui, host: &Host, store: &Store, args: &Args) -> Result<(Start, Care), Failure> {
-    let plan = run::shield(host, store, args.shield.as_deref())?;
+    args.active.check(host, store)?;
+    let plan = run::shield(host, store)?;
     let place = Place::of(host, &plan);
     let asked = policy(args);
     let cpus = match asked {

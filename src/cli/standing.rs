@@ -4,9 +4,35 @@
 
 use crate::apply::{self, LoadError, ShieldPresence, Unfinished};
 use crate::failure::Failure;
-use crate::run;
+use crate::run::{self, RunError};
 use cpushield_linux::{Host, Store};
 use std::time::Duration;
+
+/// Which shield a subcommand is about
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct ActiveArgs {
+    /// Fail unless the active shield has this name
+    #[arg(long, value_name = "NAME", help_heading = "The active shield")]
+    pub shield: Option<String>,
+}
+
+impl ActiveArgs {
+    /// Refuses where the user named a shield and the active one, whole or a part of it, has another
+    /// name.
+    ///
+    /// # Errors
+    /// It has, there is none, or the journal cannot be read.
+    pub fn check(&self, host: &Host, store: &Store) -> Result<(), Failure> {
+        let Some(asked) = &self.shield else { return Ok(()) };
+        let active = apply::active(host, store)?.ok_or(RunError::NoShield)?.shield.name;
+        if *asked == active {
+            return Ok(());
+        }
+        Err(Failure::machine(format!("the active shield is named {active:?}, not {asked:?}"))
+            .hint(format!("give its name: --shield {active}"))
+            .hint("or leave --shield out"))
+    }
+}
 
 /// How long somebody at work on a shield is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);

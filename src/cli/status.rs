@@ -2,6 +2,7 @@
 
 use super::Global;
 use super::enable::AtEveryBoot;
+use super::standing::ActiveArgs;
 use crate::failure::{Failure, Kind};
 use crate::latency;
 use crate::run::{self, Guard, OnCpu, Role, ShieldState, Shielded, Status};
@@ -20,7 +21,11 @@ use std::process::ExitCode;
 /// every other case: a setting has changed, a foreign task is on a shielded CPU, the shield is
 /// incomplete, or this user cannot read the journal.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// The active shield
+    #[command(flatten)]
+    active: ActiveArgs,
+}
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -35,9 +40,10 @@ struct Document {
 ///
 /// # Errors
 /// `/proc` cannot be read.
-pub fn run(ui: &Ui, global: &Global, _args: &Args) -> Result<ExitCode, Failure> {
+pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<ExitCode, Failure> {
     let host = global.host()?;
     let store = global.store();
+    args.active.check(&host, &store)?;
     if let Some(note) = latency::recovered(&host, &store) {
         ui.status(&note);
     }

@@ -95,10 +95,44 @@ fn each_option_stands_under_its_heading_and_those_of_all_come_last() {
         };
         let wishes = ["try", "plan", "apply", "enable"].contains(&sub.get_name());
         assert_eq!(under("The shield"), if wishes { &shield[..] } else { &[] });
+        let active: &[&str] = if ACTIVE.contains(&sub.get_name()) { &["shield"] } else { &[] };
+        assert_eq!(under("The active shield"), active, "{}", sub.get_name());
         assert_eq!(found.last().unwrap(), &("Options of every subcommand", global.to_vec()));
     }
     let apply = command.find_subcommand("apply").unwrap();
     assert_eq!(options(apply)[0], ("Options", vec!["dry-run", "help", "version"]));
+}
+
+/// Subcommands that look at the active shield or change it.
+const ACTIVE: [&str; 9] =
+    ["run", "add", "remove", "status", "verify", "latency", "watch", "report", "undo"];
+
+#[test]
+fn every_time_is_a_number_and_a_unit_and_the_help_says_so_once() {
+    let mut command = Cli::command();
+    command.build();
+    for sub in command.get_subcommands() {
+        let is_time = |arg: &&clap::Arg| {
+            let names = arg.get_value_names().unwrap_or_default();
+            names.iter().any(|name| name == "TIME")
+        };
+        let times: Vec<_> = sub.get_arguments().filter(is_time).collect();
+        let name = sub.get_name();
+        assert_eq!(help::WITH_TIMES.contains(&name), !times.is_empty(), "{name}");
+        for flag in times.iter().filter_map(|arg| arg.get_long()) {
+            // `try` watches for 10 minutes at most.
+            let spans = if name == "try" { &["10m"][..] } else { &["10m", "1h", "1d"] };
+            for span in spans {
+                let given = format!("--{flag}={span}");
+                let line = ["cpushield", name, &given];
+                assert!(Cli::try_parse_from(line).is_ok(), "{line:?}");
+            }
+            for wrong in ["10", "10x", "m", ""] {
+                let given = format!("--{flag}={wrong}");
+                assert!(Cli::try_parse_from(["cpushield", name, &given]).is_err(), "{given}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::Global;
 use super::enable::AtEveryBoot;
+use super::standing::ActiveArgs;
 use crate::apply::{self, UndoError, Undone, undo};
 use crate::failure::{Failure, Kind};
 use crate::latency;
@@ -22,6 +23,9 @@ pub struct Args {
     /// Forget settings that cannot be restored, or an unreadable journal
     #[arg(long)]
     forget: bool,
+    /// The active shield
+    #[command(flatten)]
+    active: ActiveArgs,
 }
 
 /// What `--json` prints.
@@ -40,6 +44,7 @@ struct Document {
 pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     let host = global.host()?;
     let store = global.store();
+    args.active.check(&host, &store)?;
     catch_stops()?;
     let undone = take_down(&host, &store, args.forget)?;
     let document = Document { undone, at_every_boot: AtEveryBoot::of(&store) };

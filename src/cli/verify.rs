@@ -1,6 +1,7 @@
 //! `cpushield verify`: watches shielded CPUs and says whether the shield holds.
 
 use super::scene::Scene;
+use super::standing::ActiveArgs;
 use super::wish::read_policy;
 use super::{Global, ending, fix, input};
 use crate::causes::{Cause, Culprit};
@@ -8,7 +9,7 @@ use crate::export::perfetto::{self, Words};
 use crate::export::trace_dat;
 use crate::failure::Failure;
 use crate::plan::{Plan, Shield, plan};
-use crate::policy::{Limits, Wish, parse_span};
+use crate::policy::{Limits, Wish};
 use crate::report::verdict as report;
 use crate::run::RunError;
 use crate::survey::{Machine, survey};
@@ -45,24 +46,21 @@ pub struct Args {
     #[arg(long, value_name = "LIST", value_parser = input::cpu_list)]
     cpus: Option<CpuSet>,
     /// How long to watch
-    #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = span)]
+    #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = input::span)]
     time: Duration,
     /// Warm-up: how long the workload runs before the watch starts; 0s for a short program
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = warmup)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = input::time)]
     warmup: Duration,
     /// Limit: at most N entries into the kernel on each CPU
     #[arg(long, value_name = "N", value_parser = input::amount)]
     max_entries: Option<u64>,
     /// Limit: no gap longer than this, for example 5us. With your own program this can only be
     /// checked on bare metal with an SMI counter
-    #[arg(long, value_name = "TIME", value_parser = span)]
+    #[arg(long, value_name = "TIME", value_parser = input::span)]
     max_gap: Option<Duration>,
-    /// Policy file with the limits that no flag gives
+    /// Policy file with the limits that no flag gives; of several shields in it, --shield names one
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
-    /// Name of the shield in the policy file
-    #[arg(long, value_name = "NAME", requires = "policy")]
-    shield: Option<String>,
     /// Watch the programs that already run on the CPUs, and start none
     #[arg(long, conflicts_with = "command")]
     busy: bool,
@@ -74,7 +72,7 @@ pub struct Args {
     #[arg(long)]
     stop_on_breach: bool,
     /// Minimum time before the breach that --stop-on-breach keeps of the trace
-    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = span)]
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = input::span)]
     before: Duration,
     /// Record the kernel stack of each event. This costs the watched CPUs some microseconds per
     /// event
@@ -97,6 +95,9 @@ pub struct Args {
     /// Program to watch in the shield; it is stopped when the time is over
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
+    /// The active shield
+    #[command(flatten)]
+    active: ActiveArgs,
 }
 
 /// Gaps from this many nanoseconds on count, unless a limit is shorter.
@@ -122,6 +123,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
         return Err(Failure::usage("a recorded machine does not run, so it cannot be verified")
             .hint("leave --root out; `cpushield plan --root DIR` shows what would be done there"));
     }
+    args.active.check(&host, &global.store())?;
     let limits = limits(args)?;
     if args.stop_on_breach && limits == Limits::default() {
         return Err(Failure::usage("--stop-on-breach needs a limit to be broken")
@@ -205,7 +207,7 @@ fn limits(args: &Args) -> Result<Limits, Failure> {
         let name = file.display().to_string();
         let policy = read_policy(&input::read_file(file)?, &name)?;
         let (_, shield) = policy
-            .shield(args.shield.as_deref(), &name)
+            .shield(args.active.shield.as_deref(), &name)
             .map_err(|error| Failure::usage(error.to_string()))?;
         limits = shield.limits;
     }
@@ -453,17 +455,4 @@ pub(super) fn known(
 
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// A time with its unit.
-fn warmup(text: &str) -> Result<Duration, String> {
-    parse_span(text).map(Duration::from_nanos)
-}
-
-/// A time with its unit, more than none.
-fn span(text: &str) -> Result<Duration, String> {
-    match parse_span(text)? {
-        0 => Err("the time must be longer than nothing".to_owned()),
-        ns => Ok(Duration::from_nanos(ns)),
-    }
 }

@@ -1,9 +1,9 @@
 //! `cpushield watch`: a live view of all CPUs.
 
+use super::standing::ActiveArgs;
 use super::{Global, input};
 use crate::failure::Failure;
 use crate::live::{self, Frame, Look, Model, Reading, Scene};
-use crate::policy::parse_span;
 use crate::run::Place;
 use crate::screen::{Key, Screen};
 use crate::survey;
@@ -35,6 +35,9 @@ pub struct Args {
     /// CPU
     #[arg(long)]
     trace: bool,
+    /// The active shield
+    #[command(flatten)]
+    active: ActiveArgs,
 }
 
 /// The first look is short, so that there is something to see.
@@ -53,6 +56,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     if !host.is_live() {
         return Err(Failure::usage("a recorded machine does not run: nothing to watch"));
     }
+    args.active.check(&host, &global.store())?;
     if let Some(cpus) = &args.cpus {
         input::check_cpus(&host, cpus)?;
     }
@@ -234,7 +238,7 @@ fn on_screen(
 
 /// A time from 50 ms on: faster than that, reading is most of what would be seen.
 fn interval(text: &str) -> Result<Duration, String> {
-    match Duration::from_nanos(parse_span(text)?) {
+    match input::time(text)? {
         time if time < Duration::from_millis(50) => Err("50ms is the shortest".to_owned()),
         time => Ok(time),
     }

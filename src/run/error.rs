@@ -8,13 +8,6 @@ use std::fmt;
 pub enum RunError {
     /// There is no shield to run in.
     NoShield,
-    /// The active shield has another name.
-    OtherShield {
-        /// The name asked for.
-        asked: String,
-        /// The name of the active one.
-        active: String,
-    },
     /// The CPU is not one that programs may have.
     NotOffered {
         /// The CPU asked for.
@@ -98,9 +91,6 @@ impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             RunError::NoShield => f.write_str("no shield is in force"),
-            RunError::OtherShield { asked, active } => {
-                write!(f, "there is no shield {asked:?}: the one in force is {active:?}")
-            }
             RunError::NotOffered { cpu, why, .. } => write!(f, "CPU {cpu} {why}"),
             RunError::Unknown { what, name, file } => write!(f, "no {what} {name:?} in {file}"),
             RunError::Unsafe { why, .. } => f.write_str(why),

@@ -56,17 +56,10 @@ pub fn active(host: &Host, store: &Store) -> Result<Option<Plan>, RunError> {
     }
 }
 
-/// The same, with the name that the user asked for.
+/// The same where there must be one.
 ///
 /// # Errors
-/// As [`active`]; there is none, or it has another name.
-pub fn shield(host: &Host, store: &Store, name: Option<&str>) -> Result<Plan, RunError> {
-    let plan = active(host, store)?.ok_or(RunError::NoShield)?;
-    match name {
-        Some(asked) if asked != plan.shield.name => {
-            let (asked, active) = (asked.to_owned(), plan.shield.name);
-            Err(RunError::OtherShield { asked, active })
-        }
-        _ => Ok(plan),
-    }
+/// As [`active`], or there is none.
+pub fn shield(host: &Host, store: &Store) -> Result<Plan, RunError> {
+    active(host, store)?.ok_or(RunError::NoShield)
 }

@@ -39,7 +39,7 @@ fn a_shield_is_in_force_only_when_its_journal_has_come_to_its_end() {
         for end in ends.chain([0, 17, begin + 5, applied + 9]) {
             fs::write(bench.journal(), &whole[..end]).unwrap();
             let when = format!("{name}: {end} bytes");
-            let shield = run::shield(&bench.host(), &bench.store(), None);
+            let shield = run::shield(&bench.host(), &bench.store());
             match state(&bench) {
                 ShieldState::InForce => {
                     assert_eq!(end, whole.len(), "{when}");
@@ -111,6 +111,42 @@ fn the_exit_code_says_whether_all_is_in_force_as_it_was_left() {
     let group = bench.scratch.0.join("root/sys/fs/cgroup/cpushield");
     fs::remove_dir_all(group).unwrap();
     said(1, "not in force: its control group /sys/fs/cgroup/cpushield is gone");
+}
+
+/// Whatever looks at the active shield, or changes it, leaves one of another name alone.
+#[test]
+fn a_shield_of_another_name_is_refused_and_the_active_one_named() {
+    let bench = Bench::of(&v2());
+    let none = cpushield(&bench, &["status", "--shield", "mill"]);
+    assert_eq!(none.status.code(), Some(3), "{}", text(&none.stderr));
+    bench.apply(&bench.host(), &v2_plan()).unwrap();
+    let whole = fs::read_to_string(bench.journal()).unwrap();
+    let name = v2_plan().shield.name;
+    let wrong = format!("the active shield is named {name:?}, not \"mill\"");
+    let commands: [&[&str]; 6] = [
+        &["status"],
+        &["undo"],
+        &["undo", "--forget"],
+        &["report"],
+        &["add", "40"],
+        &["remove", "40"],
+    ];
+    for words in commands {
+        let ended = cpushield(&bench, &[words, &["--shield", "mill"]].concat());
+        let said = text(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(3), "{words:?}: {said}");
+        assert!(said.contains(&wrong), "{words:?}: {said}");
+        assert!(said.contains(&format!("--shield {name}")), "{words:?}: {said}");
+        assert_eq!(whole, fs::read_to_string(bench.journal()).unwrap(), "{words:?}");
+    }
+    // A part of a shield has its name too.
+    let begin = whole.find("{\"begin\"").unwrap();
+    fs::write(bench.journal(), &whole[..begin + whole[begin..].find('\n').unwrap() + 1]).unwrap();
+    let part = cpushield(&bench, &["undo", "--shield", "mill"]);
+    assert!(text(&part.stderr).contains(&wrong), "{}", text(&part.stderr));
+    fs::write(bench.journal(), &whole).unwrap();
+    let right = cpushield(&bench, &["status", "--shield", &name]);
+    assert_eq!(right.status.code(), Some(0), "{}", text(&right.stderr));
 }
 
 #[test]

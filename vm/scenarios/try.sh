@@ -4,7 +4,7 @@
 . /host/lib.sh
 needs try undo
 snapshot /tmp/before
-status "try ends well" 0 cpushield try --seconds 3
+status "try ends well" 0 cpushield try --for 3s
 as_before "try leaves the machine as it was" /tmp/before
 
 # The price: the load was on every CPU before, and under the shield on those it left; the ratios are what they say.
@@ -24,7 +24,7 @@ for rate in (load["before"], load["shielded"]):
     assert rate["least_per_s"] <= rate["per_s"] * 1.01 and rate["per_s"] <= rate["most_per_s"] * 1.01, rate
 '; }
 if [ ! -d /run/systemd/system ]; then
-    cpushield try --seconds 3 --price --json >/tmp/try.json 2>/tmp/said
+    cpushield try --for 3s --price --json >/tmp/try.json 2>/tmp/said
     is "try --price ends well" 0 echo $?
     claim "its price is of the CPUs that programs had and have" price
     as_before "try --price leaves the machine as it was" /tmp/before
@@ -32,7 +32,7 @@ fi
 
 # SIGKILL can hit any line; what is on disk must be enough for undo. Moments are spread over its run.
 for tenth in 5 17 41 70; do
-    cpushield try --seconds 2 >/tmp/try 2>&1 &
+    cpushield try --for 2s >/tmp/try 2>&1 &
     job=$!
     sleep $((tenth / 10)).$((tenth % 10))
     kill -9 $job 2>/dev/null
@@ -44,7 +44,7 @@ for tenth in 5 17 41 70; do
 done
 
 # A polite end needs no undo at all.
-cpushield try --seconds 4 >/tmp/try 2>&1 &
+cpushield try --for 4s >/tmp/try 2>&1 &
 job=$!
 sleep 6
 kill -TERM $job

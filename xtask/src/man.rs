@@ -82,11 +82,14 @@ fn synopsis(command: &clap::Command, name: Option<&str>) -> String {
     text
 }
 
-/// Examples and exit codes.
+/// Examples, times and exit codes.
 fn tail(name: Option<&str>) -> String {
     let mut text = ".SH EXAMPLES\n".to_owned();
     for (command, what) in help::examples(name) {
         text.push_str(&format!(".TP\n.B {}\n{}\n", roff(command), roff(what)));
+    }
+    if name.is_none_or(|name| help::WITH_TIMES.contains(&name)) {
+        text.push_str(&format!(".SH TIMES\n{}\n", roff(help::TIMES)));
     }
     text.push_str(".SH EXIT STATUS\n");
     for (code, what) in help::exit_codes(name) {
