@@ -2,7 +2,8 @@
 //! sentence that a person reads. Programs match the tag; the sentence may change. Pure.
 //!
 //! A field of such a type has `#[serde(with = "with_text")]`, one that may be absent
-//! `#[serde(with = "with_text::option")]`, and for the schema `WithText` of the type.
+//! `#[serde(with = "with_text::option")]`, a list `#[serde(with = "with_text::list")]`, and for the
+//! schema `WithText` of the type.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt::Display;
@@ -68,5 +69,33 @@ pub mod option {
     ) -> Result<Option<T>, D::Error> {
         let value = Option::<WithText<T>>::deserialize(deserializer)?;
         Ok(value.map(|with_text| with_text.value))
+    }
+}
+
+/// The same for a list of values.
+pub mod list {
+    use super::{Deserialize, Deserializer, Display, Serialize, Serializer, WithText};
+
+    /// Writes each value together with its sentence.
+    ///
+    /// # Errors
+    /// Those of the serializer.
+    pub fn serialize<T: Serialize + Display, S: Serializer>(
+        values: &[T],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer
+            .collect_seq(values.iter().map(|value| WithText { value, text: value.to_string() }))
+    }
+
+    /// Reads the values.
+    ///
+    /// # Errors
+    /// Those of the deserializer.
+    pub fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<T>, D::Error> {
+        let values = Vec::<WithText<T>>::deserialize(deserializer)?;
+        Ok(values.into_iter().map(|with_text| with_text.value).collect())
     }
 }

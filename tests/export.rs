@@ -267,7 +267,7 @@ fn trace_cmd_counts_in_a_live_recording_what_the_evidence_counts() {
     let mut recorder =
         match Recorder::arm(&host, &Order { cpus: cpus.clone(), syscalls: false, stacks: false }) {
             Ok(recorder) => recorder,
-            Err(absent) => return not_run(&format!("no trace here: {}", absent.why)),
+            Err(absent) => return not_run(&format!("no trace here: {}", absent)),
         };
     let ours = scratch("live.dat");
     // So little memory that most pages go through files.

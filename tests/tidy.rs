@@ -40,9 +40,9 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("plan", &["causes", "change", "policy", "survey", "tunables", "with_text"]),
     ("apply", &["change", "plan"]),
     ("run", &["apply", "change", "plan"]),
-    ("latency", &["load", "policy", "survey", "verify"]),
+    ("latency", &["load", "policy", "survey", "verify", "with_text"]),
     ("live", &["causes", "survey", "verify", "with_text"]),
-    ("load", &[]),
+    ("load", &["with_text"]),
     ("screen", &[]),
     (
         "report",

@@ -48,7 +48,7 @@ fn traced_calls() -> Option<TraceEvidence> {
     let mut recorder = match Recorder::arm(&host, &order) {
         Ok(recorder) => recorder,
         Err(absent) => {
-            eprintln!("NOT RUN: no trace here: {}", absent.why);
+            eprintln!("NOT RUN: no trace here: {}", absent);
             return None;
         }
     };

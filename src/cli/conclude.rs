@@ -106,7 +106,7 @@ fn why(verdict: &Verdict) -> String {
             let seen = &leak.interruptions;
             format!("{} {} times", seen.cause.name(), seen.count)
         }));
-        parts.extend(cpu.unknown.iter().cloned());
+        parts.extend(cpu.unknown.iter().map(ToString::to_string));
     }
     parts.join(", ")
 }

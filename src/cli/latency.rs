@@ -7,7 +7,8 @@ use super::standing::ActiveArgs;
 use super::{Global, input, verify};
 use crate::failure::{Failure, Kind};
 use crate::latency::{
-    self, Beat, Guard, INSTRUMENTS, Instrument, Latency, Order, Progress, instruments,
+    self, Beat, Guard, INSTRUMENTS, Instrument, Latency, LatencyDoubt, Order, Progress,
+    ThreadDoubt, instruments,
 };
 use crate::load;
 use crate::report::table::{self, fold};
@@ -331,15 +332,17 @@ pub(super) fn paint(word: Word, words: &str) -> String {
 fn outcome(latency: &Latency) -> Result<(), Failure> {
     let is_silent = latency.silent_below_ns().is_some();
     if latency.worst().is_none() && !latency.stopped && !is_silent {
-        let why = latency.series.iter().flat_map(|series| series.doubts.first());
-        let why = why.chain(&latency.doubts).next().map_or("no event came", String::as_str);
+        let of_threads = latency.series.iter().flat_map(|series| series.doubts.first());
+        let of_threads = of_threads.map(ToString::to_string).next();
+        let of_all = latency.doubts.first().map(ToString::to_string);
+        let why = of_threads.or(of_all).unwrap_or_else(|| ThreadDoubt::NoEvent.to_string());
         return Err(Failure::machine(format!("nothing was measured: {why}")));
     }
     if latency.holds() {
         return Ok(());
     }
     let broken = latency.gates.iter().filter(|gate| gate.held != Some(true));
-    let words = |gate: &crate::verify::Gate| match gate.held {
+    let words = |gate: &crate::verify::Gate<LatencyDoubt>| match gate.held {
         None => {
             let why = gate.why.first().map_or_else(String::new, |why| format!(": {why}"));
             format!("it is not known whether {} holds{why}", gate.limit)

@@ -117,7 +117,7 @@ fn trace<'h>(ui: &Ui, host: &'h Host, cpus: &CpuSet) -> Option<Recorder<'h>> {
         return None;
     }
     let armed = Recorder::arm(host, &Order { cpus: cpus.clone(), syscalls: false, stacks: false });
-    let started = armed.map_err(|absent| absent.why).and_then(|mut recorder| {
+    let started = armed.map_err(|absent| absent.to_string()).and_then(|mut recorder| {
         recorder.start().map_err(|error| error.to_string())?;
         Ok(recorder)
     });

@@ -231,13 +231,12 @@ impl GivenRun {
     /// What makes its figures doubtful.
     fn doubts(&self) -> Vec<String> {
         match &self.measured {
-            Measured::Latency(latency) => latency.every_doubt(),
+            Measured::Latency(latency) => {
+                latency.every_doubt().iter().map(ToString::to_string).collect()
+            }
             Measured::Verify(evidence, verdict) => {
-                let of_cpu = |cpu: usize, why: &Vec<String>| {
-                    why.iter().map(|why| format!("CPU {cpu}: {why}")).collect::<Vec<String>>()
-                };
-                let seen = evidence.cpus.iter().flat_map(|one| of_cpu(one.cpu, &one.doubts));
-                let judged = verdict.cpus.iter().flat_map(|one| of_cpu(one.cpu, &one.unknown));
+                let seen = evidence.cpus.iter().flat_map(|one| named(one.cpu, &one.doubts));
+                let judged = verdict.cpus.iter().flat_map(|one| named(one.cpu, &one.unknown));
                 let mut doubts: Vec<String> = seen.collect();
                 for why in judged {
                     if !doubts.contains(&why) {
@@ -251,6 +250,11 @@ impl GivenRun {
             }
         }
     }
+}
+
+/// Doubts of a CPU, with its name.
+fn named<T: fmt::Display>(cpu: usize, doubts: &[T]) -> Vec<String> {
+    doubts.iter().map(|doubt| format!("CPU {cpu}: {doubt}")).collect()
 }
 
 #[cfg(test)]

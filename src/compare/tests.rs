@@ -1,7 +1,7 @@
 //! Comparisons of made-up documents.
 
 use super::*;
-use crate::latency::latency_of;
+use crate::latency::{ThreadDoubt, latency_of};
 use crate::load::LoadDone;
 use crate::verify::{Control, CpuEvidence, Watched};
 
@@ -140,7 +140,7 @@ fn what_differs_beside_the_figures_is_marked() {
 fn no_claim_stands_beside_a_doubt_or_on_unequal_chances() {
     let (before, after) = clear();
     let mut doubtful = after.clone();
-    latency_in(&mut doubtful, 1).series[0].doubts.push("it is gone".to_owned());
+    latency_in(&mut doubtful, 1).series[0].doubts.push(ThreadDoubt::Gone);
     let all = compare(&[before.clone(), doubtful]).unwrap();
     assert_eq!(all.doubts().collect::<Vec<_>>(), ["after1: CPU 3, 1ms: it is gone"]);
     assert_eq!(answers(&all.pairs[0]), [Answer::Unknown; 6]);

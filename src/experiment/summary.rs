@@ -17,7 +17,7 @@ pub fn summary(round: usize, latency: &Latency, file: String) -> Run {
         held: latency.isolation.held,
         tracks: periods.into_iter().map(|period_ns| track(period_ns, latency)).collect(),
         loads: latency.loads.iter().map(achieved).collect(),
-        doubts: latency.every_doubt(),
+        doubts: latency.every_doubt().iter().map(ToString::to_string).collect(),
         file,
     }
 }

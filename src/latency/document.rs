@@ -2,13 +2,11 @@
 
 use super::histogram::counts;
 use super::measure::exact;
+use super::{LatencyDoubt, ShieldBreach, ThreadDoubt};
 use crate::load::LoadDone;
-use crate::verify::{Gate, Why};
+use crate::verify::{AbsenceReason, BlindSpot, Gate, Why};
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
-
-/// A millisecond, in nanoseconds.
-const MS: u64 = 1_000_000;
 
 /// The version of the document's form.
 pub const SCHEMA: u32 = 1;
@@ -47,7 +45,7 @@ pub struct Latency {
     #[serde(default)]
     pub loads: Vec<LoadDone>,
     /// The limit that was asked for.
-    pub gates: Vec<Gate>,
+    pub gates: Vec<Gate<LatencyDoubt>>,
     /// Whether the kernel's trace told the causes of the worst.
     #[serde(default)]
     pub tracing: Tracing,
@@ -56,7 +54,12 @@ pub struct Latency {
     /// What was measured on.
     pub setting: Setting,
     /// What makes the figures doubtful, of all threads.
-    pub doubts: Vec<String>,
+    #[serde(with = "crate::with_text::list")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Vec<crate::with_text::WithText<LatencyDoubt>>")
+    )]
+    pub doubts: Vec<LatencyDoubt>,
     /// What is good to know.
     pub notes: Vec<String>,
 }
@@ -136,7 +139,12 @@ pub struct Series {
     /// encoded as V2 with DEFLATE, in base64.
     pub histogram: String,
     /// What makes these figures doubtful: it ran elsewhere, its CPU went away.
-    pub doubts: Vec<String>,
+    #[serde(with = "crate::with_text::list")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Vec<crate::with_text::WithText<ThreadDoubt>>")
+    )]
+    pub doubts: Vec<ThreadDoubt>,
 }
 
 /// One of the longest latencies.
@@ -159,9 +167,16 @@ pub struct Tracing {
     /// It was asked for (`--why`).
     pub asked: bool,
     /// Why there was none all the same, or why it ended before its time.
-    pub absent: Option<String>,
+    #[serde(with = "crate::with_text::option")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Option<crate::with_text::WithText<AbsenceReason>>")
+    )]
+    pub absent: Option<AbsenceReason>,
     /// What it cannot see on this kernel.
-    pub blind: Vec<String>,
+    #[serde(with = "crate::with_text::list")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::with_text::WithText<BlindSpot>>"))]
+    pub blind: Vec<BlindSpot>,
 }
 
 /// A latency below which a part of all are.
@@ -207,7 +222,12 @@ pub struct Isolation {
     /// nothing that can be looked at.
     pub held: Option<bool>,
     /// Since when it did not, and why.
-    pub broken: Vec<String>,
+    #[serde(with = "crate::with_text::list")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Vec<crate::with_text::WithText<ShieldBreach>>")
+    )]
+    pub broken: Vec<ShieldBreach>,
     /// CPUs that the kernel keeps out of scheduling since it was booted
     /// (`/sys/devices/system/cpu/isolated`).
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
@@ -269,27 +289,33 @@ impl Latency {
     /// Every doubt of the document, of its shield, its threads and its loads: whoever tells or
     /// weighs doubts has these.
     #[must_use]
-    pub fn every_doubt(&self) -> Vec<String> {
+    pub fn every_doubt(&self) -> Vec<LatencyDoubt> {
         let mut doubts = self.doubts.clone();
-        let broken = self.isolation.broken.iter();
-        doubts.extend(broken.map(|why| format!("the shield was broken {why}")));
+        let broken = self.isolation.broken.iter().cloned();
+        doubts.extend(broken.map(|breach| LatencyDoubt::ShieldBroken { breach }));
         for series in &self.series {
-            let thread = series.thread();
-            doubts.extend(series.doubts.iter().map(|why| format!("{thread}: {why}")));
-            doubts.extend(counts(series).err().map(|why| format!("{thread}: {why}")));
+            let unreadable = counts(series).err();
+            let unreadable = unreadable.map(|why| ThreadDoubt::HistogramUnreadable { why });
+            let of_thread = series.doubts.iter().cloned().chain(unreadable);
+            doubts.extend(
+                of_thread
+                    .map(|doubt| LatencyDoubt::ThreadDoubtful { thread: series.thread(), doubt }),
+            );
         }
         for load in &self.loads {
-            doubts.extend(load.doubts.iter().map(|why| format!("the load {}: {why}", load.name)));
+            doubts.extend(
+                load.doubts
+                    .iter()
+                    .cloned()
+                    .map(|doubt| LatencyDoubt::LoadDoubtful { load: load.name.clone(), doubt }),
+            );
         }
-        let round = |ns: u64| exact(if ns < MS { ns } else { ns / MS * MS });
-        let (span, asked) = (round(self.span_ns), round(self.asked_ns));
+        let (span_ns, asked_ns) = (self.span_ns, self.asked_ns);
         if self.unfinished {
-            doubts.push(format!(
-                "it is incomplete: {span} of {asked} are measured; --resume FILE continues it"
-            ));
+            doubts.push(LatencyDoubt::Incomplete { span_ns, asked_ns });
         }
         if self.stopped {
-            doubts.push(format!("it was stopped after {span} of {asked}"));
+            doubts.push(LatencyDoubt::Stopped { span_ns, asked_ns });
         }
         doubts
     }

@@ -5,6 +5,7 @@
 use super::crew::{Crew, Seat, Times};
 use super::order::{LatencyError, Order};
 use super::trace::Trace;
+use super::{LatencyDoubt, ThreadDoubt};
 use cpushield_linux::Host;
 use cpushield_linux::tally::{LIMITS, Tally};
 use std::time::Duration;
@@ -122,9 +123,9 @@ impl<'h> Feed<'h> {
 #[derive(Debug, Default)]
 pub(super) struct Rest {
     /// What makes the rows doubtful, each for itself; fewer than rows where nothing does.
-    pub(super) of_each: Vec<Vec<String>>,
+    pub(super) of_each: Vec<Vec<ThreadDoubt>>,
     /// What makes all figures doubtful.
-    pub(super) of_all: Vec<String>,
+    pub(super) of_all: Vec<LatencyDoubt>,
     /// SMIs of each row's CPU while it was measured; fewer where nobody counted.
     pub(super) smis: Vec<Option<u64>>,
     /// What is good to know.

@@ -1,6 +1,7 @@
 //! Whether a shield is in force while something is measured in it. Read from a housekeeping CPU;
 //! nothing here touches the shielded ones.
 
+use super::GuardBreach;
 use cpushield_linux::{CpuSet, Host};
 
 /// A shield that is looked at now and then.
@@ -16,6 +17,17 @@ pub struct Guard {
     partition: Option<String>,
 }
 
+/// What a look at a shield says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GuardState {
+    /// It has no cgroup that could be looked at.
+    NothingToSee,
+    /// It is in force.
+    InForce,
+    /// It is not in force.
+    Broken(GuardBreach),
+}
+
 const PARTITION: &str = "cpuset.cpus.partition";
 
 impl Guard {
@@ -27,26 +39,28 @@ impl Guard {
         Guard { name, group, cpus, partition }
     }
 
-    /// Why it is not in force now; the outer `None` when there is nothing to look at.
-    pub(super) fn broken(&self, host: &Host) -> Option<Option<String>> {
-        let group = self.group.as_ref()?;
+    /// Whether it is in force now.
+    pub(super) fn look(&self, host: &Host) -> GuardState {
+        let Some(group) = &self.group else { return GuardState::NothingToSee };
         let line = |file: &str| host.read_line(&format!("{group}/{file}")).ok();
         if !host.exists(group) {
-            return Some(Some("its cgroup is gone".to_owned()));
+            return GuardState::Broken(GuardBreach::GroupGone);
         }
         let cpus = line("cpuset.cpus.effective").or_else(|| line("cpuset.cpus"));
         let Some(cpus) = cpus.and_then(|text| text.parse::<CpuSet>().ok()) else {
-            return Some(Some("the CPUs of its cgroup cannot be read".to_owned()));
+            return GuardState::Broken(GuardBreach::CpusUnreadable);
         };
         let missing = self.cpus.minus(&cpus);
         if !missing.is_empty() {
-            return Some(Some(format!("its cgroup has lost CPU {missing}")));
+            return GuardState::Broken(GuardBreach::CpusLost { cpus: missing.to_string() });
         }
         // A partition of version 2 can turn invalid (Documentation/admin-guide/cgroup-v2.rst).
         let state = line(PARTITION).filter(|state| {
             state.contains("invalid") || self.partition.as_ref().is_some_and(|was| was != state)
         });
-        Some(state.map(|state| format!("its partition is {state}")))
+        state.map_or(GuardState::InForce, |state| {
+            GuardState::Broken(GuardBreach::Partition { state })
+        })
     }
 }
 
@@ -65,18 +79,22 @@ mod tests {
         write("cpuset.cpus.partition", "isolated\n");
         let group = Some("/sys/fs/cgroup/rt".to_owned());
         let guard = Guard::new(&host, "rt".to_owned(), group, "2-3".parse().unwrap());
-        assert_eq!(guard.broken(&host), Some(None));
+        let said = |guard: &Guard| match guard.look(&host) {
+            GuardState::Broken(how) => how.to_string(),
+            other => format!("{other:?}"),
+        };
+        assert_eq!(guard.look(&host), GuardState::InForce);
         write("cpuset.cpus.partition", "isolated invalid (Cpu list empty)\n");
-        let why = guard.broken(&host).flatten().unwrap();
+        let why = said(&guard);
         assert_eq!(why, "its partition is isolated invalid (Cpu list empty)");
         write("cpuset.cpus.partition", "member\n");
-        assert_eq!(guard.broken(&host).flatten().unwrap(), "its partition is member");
+        assert_eq!(said(&guard), "its partition is member");
         write("cpuset.cpus.effective", "3\n");
-        assert_eq!(guard.broken(&host).flatten().unwrap(), "its cgroup has lost CPU 2");
+        assert_eq!(said(&guard), "its cgroup has lost CPU 2");
         std::fs::remove_dir_all(dir.join("sys/fs/cgroup/rt")).unwrap();
-        assert_eq!(guard.broken(&host).flatten().unwrap(), "its cgroup is gone");
+        assert_eq!(said(&guard), "its cgroup is gone");
         let bare = Guard { group: None, ..guard };
-        assert_eq!(bare.broken(&host), None);
+        assert_eq!(bare.look(&host), GuardState::NothingToSee);
         std::fs::remove_dir_all(dir).unwrap();
     }
 }

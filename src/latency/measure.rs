@@ -8,7 +8,9 @@ use super::feed::{Feed, Row};
 use super::histogram;
 use super::order::{LatencyError, Order, Progress};
 use super::witness::Witness;
-use super::{Latency, Over, Series, Timeline, Worst};
+use super::{
+    GuardState, Latency, LatencyDoubt, Over, Series, ShieldBreach, ThreadDoubt, Timeline, Worst,
+};
 use crate::load::Gang;
 use crate::survey::survey_beside;
 use crate::verify::Gate;
@@ -17,7 +19,6 @@ use crate::verify::circumstances;
 use cpushield_linux::clock::monotonic_ns;
 use cpushield_linux::tally::{Figures, MOMENT_NS, Moment, Stage, Tally};
 use cpushield_linux::{CpuSet, Host};
-use std::collections::BTreeSet;
 use std::thread::Scope;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -81,7 +82,9 @@ pub fn measure(host: &Host, order: &Order<'_>) -> Result<Latency, LatencyError> 
     });
     run.enter_peaks(&feed, nanos(order.span).min(end_ns.saturating_sub(from_ns)).saturating_sub(1));
     run.blank.loads = gang.end(host);
-    run.doubts.extend(circumstances::changed(&first, &calm, &circumstances::take(host)));
+    let changes = circumstances::changed(&first, &calm, &circumstances::take(host));
+    let changes = changes.into_iter();
+    run.doubts.extend(changes.map(|change| LatencyDoubt::CircumstanceChanged { change }));
     witness.look(&feed);
     let mut latency = run.told(&feed, &witness, (from_ns, end_ns), Some(moved));
     let (tracing, notes) = witness.end();
@@ -141,19 +144,17 @@ struct Run<'a> {
     /// What is known of the document from the beginning on.
     blank: Latency,
     timelines: Vec<Timeline>,
-    doubts: Vec<String>,
+    doubts: Vec<LatencyDoubt>,
     notes: Vec<String>,
     /// When the shield was found broken, and how; each way once.
-    broken: Vec<String>,
-    known: BTreeSet<String>,
+    broken: Vec<ShieldBreach>,
 }
 
 impl<'a> Run<'a> {
     fn new(host: &'a Host, order: &'a Order<'a>, rows: &'a [Row], blank: Latency) -> Run<'a> {
         let (doubts, notes, broken) = (Vec::new(), Vec::new(), Vec::new());
         let timelines = rows.iter().map(|_| Timeline::new(MOMENT_NS)).collect();
-        let known = BTreeSet::new();
-        Run { host, order, rows, blank, timelines, doubts, notes, broken, known }
+        Run { host, order, rows, blank, timelines, doubts, notes, broken }
     }
 
     /// Lets time go by until then, or until somebody stops it.
@@ -214,17 +215,16 @@ impl<'a> Run<'a> {
 
     /// Whether the shield is in force and the CPUs are there.
     fn look_around(&mut self, done: Duration) {
-        let at = done.as_secs();
-        if let Some(why) =
-            self.order.guard.as_ref().and_then(|guard| guard.broken(self.host)).flatten()
-            && self.known.insert(why.clone())
+        if let Some(guard) = &self.order.guard
+            && let GuardState::Broken(how) = guard.look(self.host)
+            && !self.broken.iter().any(|breach| breach.how == how)
         {
-            self.broken.push(format!("after {at} s: {why}"));
+            self.broken.push(ShieldBreach { part: None, after_s: done.as_secs(), how });
         }
-        if let Some(gone) = circumstances::offline(self.host, &self.order.cpus) {
-            let why = format!("CPU {gone} was offline");
-            if self.known.insert(why.clone()) {
-                self.doubts.push(why);
+        if let Some(cpus) = circumstances::offline(self.host, &self.order.cpus) {
+            let doubt = LatencyDoubt::CpusOffline { cpus };
+            if !self.doubts.contains(&doubt) {
+                self.doubts.push(doubt);
             }
         }
     }
@@ -236,7 +236,7 @@ impl<'a> Run<'a> {
         feed: &Feed<'_>,
         witness: &Witness<'_>,
         (from_ns, end_ns): (u64, u64),
-        moved: Option<Vec<Vec<String>>>,
+        moved: Option<Vec<Vec<ThreadDoubt>>>,
     ) -> Latency {
         let mut latency = self.blank.clone();
         latency.unfinished = moved.is_none();
@@ -272,7 +272,7 @@ impl<'a> Run<'a> {
     }
 
     /// What is not as it was made, for each thread: looked up while they still run.
-    fn look_at_threads(&self) -> Vec<Vec<String>> {
+    fn look_at_threads(&self) -> Vec<Vec<ThreadDoubt>> {
         let look = |Row { seat, tid, .. }: &Row| {
             let mut doubts = Vec::new();
             if *tid == 0 {
@@ -280,12 +280,14 @@ impl<'a> Run<'a> {
             }
             match self.host.online_affinity(*tid) {
                 Ok(cpus) if cpus == CpuSet::one(seat.cpu) => {}
-                Ok(cpus) => doubts.push(format!("another process moved it to CPU {cpus}")),
-                Err(_) => doubts.push("it is gone".to_owned()),
+                Ok(cpus) => doubts.push(ThreadDoubt::Moved { cpus }),
+                Err(_) => doubts.push(ThreadDoubt::Gone),
             }
             match self.host.scheduling(*tid) {
                 Ok(policy) if policy == seat.policy => {}
-                Ok(policy) => doubts.push(format!("another process set its policy to {policy}")),
+                Ok(policy) => {
+                    doubts.push(ThreadDoubt::PolicyChanged { policy: policy.to_string() });
+                }
                 Err(_) => {}
             }
             doubts
@@ -295,14 +297,11 @@ impl<'a> Run<'a> {
 }
 
 /// When the threads had ended at the latest, and what is doubtful when that was not noticed then.
-fn ended(span: Duration, from_ns: u64, looked_ns: u64) -> (u64, Option<String>) {
+fn ended(span: Duration, from_ns: u64, looked_ns: u64) -> (u64, Option<LatencyDoubt>) {
     let last_ns = from_ns.saturating_add(nanos(span)).saturating_add(OVERTIME_NS);
     let late_ns = looked_ns.saturating_sub(last_ns);
-    let why = (late_ns > 0).then(|| {
-        let late = exact(late_ns);
-        format!("the threads ended by themselves, as cpushield got no CPU to stop them: {late} ago")
-    });
-    (looked_ns.min(last_ns), why)
+    let doubt = (late_ns > 0).then_some(LatencyDoubt::NotStopped { late_ns });
+    (looked_ns.min(last_ns), doubt)
 }
 
 /// What one thread saw.
@@ -312,7 +311,7 @@ fn of_row(
     order: &Order<'_>,
     from_ns: u64,
     timeline: Timeline,
-    doubts: Vec<String>,
+    doubts: Vec<ThreadDoubt>,
 ) -> Series {
     let (seat, figures) = (&row.seat, tally.figures());
     let histogram = histogram::collect(tally.counts());
@@ -367,57 +366,45 @@ fn of_row(
 }
 
 /// What makes the figures of a thread doubtful.
-fn doubtful(seat: &Seat, stage: Stage, figures: &Figures, end_ns: u64) -> Vec<String> {
+fn doubtful(seat: &Seat, stage: Stage, figures: &Figures, end_ns: u64) -> Vec<ThreadDoubt> {
     let mut doubts = Vec::new();
     match stage {
         Stage::Ended => {}
-        Stage::Waiting => doubts.push("it never began".to_owned()),
+        Stage::Waiting => doubts.push(ThreadDoubt::NeverBegan),
         Stage::Running => {
             let due = figures.last_due_ns.saturating_add(seat.period_ns);
-            let late = end_ns.saturating_sub(due) / 1_000_000;
             if figures.samples == 0 && seat.period_ns > nanos(LONG) {
-                doubts.push("no event came: its period was not over".to_owned());
+                doubts.push(ThreadDoubt::PeriodNotOver);
             } else if figures.samples == 0 {
-                doubts.push("it saw nothing at all, and did not end".to_owned());
+                doubts.push(ThreadDoubt::SawNothing);
             } else if due < end_ns.saturating_add(nanos(LONG)) {
-                doubts.push(format!(
-                    "it did not run again: its last event was {late} ms late at the end"
-                ));
+                doubts.push(ThreadDoubt::DidNotRunAgain { late_ns: end_ns.saturating_sub(due) });
             }
         }
-        Stage::Overrun => doubts.push(
-            "it ended itself: most of its events came a period late for a second, and a real-time \
-             thread that never sleeps takes its CPU from everybody else; take a longer --thread"
-                .to_owned(),
-        ),
+        Stage::Overrun => doubts.push(ThreadDoubt::Overrun),
         Stage::Failed(number) => {
-            let error = std::io::Error::from_raw_os_error(number);
-            doubts.push(format!("it ended before its time: {error}"));
+            let answer = std::io::Error::from_raw_os_error(number).to_string();
+            doubts.push(ThreadDoubt::Failed { answer });
         }
     }
     if figures.samples == 0 && stage == Stage::Ended {
-        doubts.push("no event came".to_owned());
+        doubts.push(ThreadDoubt::NoEvent);
     }
-    if let Some(elsewhere) = figures.elsewhere.filter(|elsewhere| *elsewhere > 0) {
-        doubts.push(format!("it ran on another CPU {elsewhere} times"));
+    if let Some(count) = figures.elsewhere.filter(|elsewhere| *elsewhere > 0) {
+        doubts.push(ThreadDoubt::Elsewhere { count });
     }
     if figures.missed > figures.samples {
-        doubts.push("more periods were missed than met; this machine cannot keep up".to_owned());
+        doubts.push(ThreadDoubt::MostlyMissed);
     }
     if figures.early > 0 {
-        let early = figures.early;
-        doubts.push(format!("{early} events came before they were due: the rest is too short"));
+        doubts.push(ThreadDoubt::EventsEarly { count: figures.early });
     }
     if figures.slow > 0 && figures.slowest_ns >= figures.max_ns / 2 {
-        doubts.push(format!(
-            "the one who wakes it was itself kept from running {} times, for {} at most: the worst \
-             may be that",
-            figures.slow,
-            exact(figures.slowest_ns)
-        ));
+        let (times, longest_ns) = (figures.slow, figures.slowest_ns);
+        doubts.push(ThreadDoubt::WakerLate { times, longest_ns });
     }
     if figures.blur_ns > BLUR_NS {
-        doubts.push(format!("when its events are due is known to {} only", exact(figures.blur_ns)));
+        doubts.push(ThreadDoubt::DueBlurred { blur_ns: figures.blur_ns });
     }
     doubts
 }
@@ -439,7 +426,7 @@ pub(super) fn exact(ns: u64) -> String {
 }
 
 /// Whether the worst is within the limit. What is over it is over it, whatever else is doubtful.
-pub(super) fn gate(latency: &Latency, most_ns: u64) -> Gate {
+pub(super) fn gate(latency: &Latency, most_ns: u64) -> Gate<LatencyDoubt> {
     let worst = latency.worst().map(|(_, worst)| worst.late_ns);
     let mut why = latency.every_doubt();
     let least = latency.silent_below_ns();
@@ -467,8 +454,10 @@ pub(super) fn gate(latency: &Latency, most_ns: u64) -> Gate {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::latency::GuardBreach;
     use crate::latency::{Isolation, SCHEMA, Setting, Tracing};
     use crate::load::LoadDone;
+    use crate::load::LoadDoubt;
     use cpushield_linux::Policy;
 
     const SEAT: Seat = Seat { cpu: 3, period_ns: 1_000_000, policy: Policy::Fifo { priority: 80 } };
@@ -534,7 +523,7 @@ pub(super) mod tests {
         assert_eq!(ended(span, 7, 3_000_000_007), (3_000_000_007, None));
         let (end_ns, why) = ended(span, 7, 9_700_000_007);
         assert_eq!(end_ns, 5_000_000_007);
-        assert!(why.unwrap().ends_with("4700ms ago"));
+        assert!(why.unwrap().to_string().ends_with("4700ms ago"));
     }
 
     #[test]
@@ -544,7 +533,7 @@ pub(super) mod tests {
         assert_eq!(held(&plain, 31_000), Some(true));
         assert_eq!(held(&plain, 30_999), Some(false));
         let mut doubtful = plain.clone();
-        doubtful.series[0].doubts.push("it ran on another CPU 3 times".to_owned());
+        doubtful.series[0].doubts.push(ThreadDoubt::Elsewhere { count: 3 });
         assert_eq!(held(&doubtful, 31_000), None);
         assert_eq!(held(&doubtful, 30_999), Some(false));
         let mut idle = plain.clone();
@@ -557,17 +546,18 @@ pub(super) mod tests {
             count: Some(0),
             per_s: Some(0.0),
             span_ns: 1,
-            doubts: vec!["it did nothing".to_owned()],
+            doubts: vec![LoadDoubt::DidNothing],
         });
-        assert_eq!(gate(&idle, 31_000).why, ["the load disk: it did nothing"]);
+        assert_eq!(gate(&idle, 31_000).reasons(), "the load disk: it did nothing");
         assert_eq!(held(&idle, 30_999), Some(false));
         let mut broken = plain.clone();
-        broken.isolation.broken.push("after 3 s: its cgroup is gone".to_owned());
+        let breach = ShieldBreach { part: None, after_s: 3, how: GuardBreach::GroupGone };
+        broken.isolation.broken.push(breach);
         assert_eq!(held(&broken, 31_000), None);
         let mut stopped = plain.clone();
         stopped.stopped = true;
         assert_eq!(held(&stopped, 31_000), None);
-        assert_eq!(gate(&stopped, 31_000).why, ["it was stopped after 5ms of 5ms"]);
+        assert_eq!(gate(&stopped, 31_000).reasons(), "it was stopped after 5ms of 5ms");
         assert_eq!(held(&stopped, 30_999), Some(false));
         let mut silent = plain.clone();
         silent.series[0] = Series {
@@ -579,7 +569,7 @@ pub(super) mod tests {
         assert_eq!(held(&silent, 1_000), Some(true));
         assert_eq!(held(&silent, 999), None, "what is shorter was not seen");
         assert_eq!(gate(&silent, 999).found, "nothing of 1us or more");
-        silent.doubts.push("the tracer did not look".to_owned());
+        silent.doubts.push(LatencyDoubt::RecordsLost { cpu: 3, count: 1 });
         assert_eq!(held(&silent, 1_000), None);
         let mut empty = plain;
         empty.series.clear();
@@ -597,24 +587,27 @@ pub(super) mod tests {
             elsewhere: Some(0),
             ..Figures::default()
         };
-        assert_eq!(doubtful(&SEAT, Stage::Ended, &figures, 11_000_000), Vec::<String>::new());
+        assert_eq!(doubtful(&SEAT, Stage::Ended, &figures, 11_000_000), []);
         assert_eq!(
             doubtful(&SEAT, Stage::Running, &figures, 911_000_000),
-            ["it did not run again: its last event was 900 ms late at the end"]
+            [ThreadDoubt::DidNotRunAgain { late_ns: 900_000_000 }]
         );
         let hourly = Seat { period_ns: 3_600_000_000_000, ..SEAT };
         let asleep = doubtful(&hourly, Stage::Running, &figures, 911_000_000);
-        assert_eq!(asleep, Vec::<String>::new(), "it sleeps until its next event");
+        assert_eq!(asleep, [], "it sleeps until its next event");
         let none = Figures { elsewhere: Some(2), ..Figures::default() };
         let said = doubtful(&SEAT, Stage::Ended, &none, 0);
-        assert_eq!(said, ["no event came", "it ran on another CPU 2 times"]);
+        assert_eq!(said, [ThreadDoubt::NoEvent, ThreadDoubt::Elsewhere { count: 2 }]);
         let said = doubtful(&SEAT, Stage::Failed(19), &figures, 0);
-        assert!(said[0].starts_with("it ended before its time: No such device"), "{said:?}");
+        assert!(said[0].to_string().starts_with("it ended before its time: No such device"));
     }
 
     #[test]
     fn a_thread_that_cannot_keep_up_is_no_good_result() {
-        let said = |figures| doubtful(&SEAT, Stage::Ended, &figures, 0).join(", ");
+        let said = |figures| {
+            let doubts = doubtful(&SEAT, Stage::Ended, &figures, 0);
+            doubts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+        };
         let figures = Figures { samples: 7, missed: 7, blur_ns: BLUR_NS, ..Figures::default() };
         assert_eq!(said(figures.clone()), "");
         assert!(said(Figures { missed: 8, ..figures.clone() }).contains("cannot keep up"));
@@ -625,6 +618,6 @@ pub(super) mod tests {
         assert!(said(Figures { blur_ns: 20_001, ..figures.clone() }).contains("20001ns"));
         assert!(blurred(&SEAT, &figures).is_some_and(|note| note.contains("20us")));
         let given_up = doubtful(&SEAT, Stage::Overrun, &figures, 0);
-        assert!(given_up[0].starts_with("it ended itself"), "{given_up:?}");
+        assert_eq!(given_up[0], ThreadDoubt::Overrun);
     }
 }

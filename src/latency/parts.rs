@@ -3,7 +3,7 @@
 
 use super::measure::{exact, gate};
 use super::order::Order;
-use super::{Latency, Over, Part, Series, Timeline, histogram};
+use super::{Latency, Over, Part, Series, ShieldBreach, Timeline, histogram};
 use crate::load::LoadDone;
 use std::collections::BTreeSet;
 
@@ -105,7 +105,8 @@ pub fn joined(before: &Latency, part: &Latency, max_ns: Option<u64>) -> Result<L
         }
     }
     let number = whole.parts.len();
-    let of_part = part.isolation.broken.iter().map(|why| format!("in part {number}, {why}"));
+    let of_part = part.isolation.broken.iter().cloned();
+    let of_part = of_part.map(|breach| ShieldBreach { part: Some(number), ..breach });
     whole.isolation.broken = before.isolation.broken.iter().cloned().chain(of_part).collect();
     whole.isolation.held = match (before.isolation.held, part.isolation.held) {
         (Some(a), Some(b)) => Some(a && b),
@@ -128,7 +129,7 @@ fn of(latency: &Latency, at_ns: u64) -> Part {
     }
 }
 
-fn union(a: &[String], b: &[String]) -> Vec<String> {
+fn union<T: Clone + PartialEq>(a: &[T], b: &[T]) -> Vec<T> {
     let new = b.iter().filter(|one| !a.contains(one));
     a.iter().chain(new).cloned().collect()
 }
@@ -206,6 +207,8 @@ fn add(load: &mut LoadDone, earlier: &LoadDone) {
 mod tests {
     use super::super::measure::tests::latency_of;
     use super::*;
+    use crate::latency::{GuardBreach, LatencyDoubt, ThreadDoubt};
+    use cpushield_linux::CpuSet;
 
     /// A document of these latencies that began at this second of a boot.
     fn part(counts: &[(u64, u64)], began_s: u64, boot: &str) -> Latency {
@@ -260,12 +263,13 @@ mod tests {
     #[test]
     fn doubts_and_a_shield_that_broke_stay() {
         let mut before = part(&[(1_000, 7)], 100, "x");
-        before.series[0].doubts.push("it ran on another CPU 3 times".to_owned());
+        before.series[0].doubts.push(ThreadDoubt::Elsewhere { count: 3 });
         before.isolation.held = Some(false);
-        before.isolation.broken.push("after 3 s: its cgroup is gone".to_owned());
+        let breach = ShieldBreach { part: None, after_s: 3, how: GuardBreach::GroupGone };
+        before.isolation.broken.push(breach);
         let mut after = part(&[(1_000, 7)], 120, "x");
         after.isolation.held = Some(true);
-        after.doubts.push("CPU 3 was offline".to_owned());
+        after.doubts.push(LatencyDoubt::CpusOffline { cpus: CpuSet::one(3) });
         let whole = joined(&before, &after, Some(1_000_000)).unwrap();
         assert_eq!(whole.isolation.held, Some(false));
         assert_eq!(whole.gates[0].held, None);

@@ -180,7 +180,7 @@ fn put_back(host: &Host, root: &str, settings: &[Setting], at_work: bool) -> Vec
         let path = format!("{root}/{}", one.file);
         let ours = host.read_line(&path).is_ok_and(|now| shows(&now, &one.wanted));
         if ours && let Err(error) = host.write(&path, &one.was) {
-            wrong.push(format!("a setting of the kernel's tracer could not be put back: {error}"));
+            wrong.push(error.to_string());
         }
     }
     wrong

@@ -7,6 +7,7 @@ use super::kthreads::{kernels, kernels_own, ran_ns};
 use super::order::{LatencyError, Order};
 use super::settings::Changed;
 use super::tracer::{Form, Job, Read, Sample, Threads, Tracer, Use};
+use super::{LatencyDoubt, ThreadDoubt};
 use crate::verify::firmware::{self, Meter, Smis};
 use cpushield_linux::ring_buffer::{self, Lost, PageLayout};
 use cpushield_linux::tally::{Board, LIMITS, Ledger, Tally, Terms};
@@ -35,7 +36,7 @@ pub(super) struct Trace<'h> {
     board: Board,
     rows: Vec<Row>,
     notes: Vec<String>,
-    doubts: RefCell<Vec<String>>,
+    doubts: RefCell<Vec<LatencyDoubt>>,
     tracer: &'static dyn Tracer,
     form: Form,
     cpus: CpuSet,
@@ -236,13 +237,9 @@ impl<'h> Trace<'h> {
             let ran =
                 ran_ns(self.host, *tid).zip(*before).map(|(now, was)| now.saturating_sub(was));
             if ran.is_none_or(|ran| ran < span / LOOKED) {
-                let ran =
-                    ran.map_or("an unknown time".to_owned(), |ns| format!("{} ms", ns / 1_000_000));
-                self.doubts.borrow_mut().push(format!(
-                    "{}{cpu} ran for {ran} of {} ms: too little to say what did not come",
-                    lookers.name,
-                    span / 1_000_000
-                ));
+                let thread = format!("{}{cpu}", lookers.name);
+                let doubt = LatencyDoubt::LookerKeptAway { thread, ran_ns: ran, span_ns: span };
+                self.doubts.borrow_mut().push(doubt);
             }
         }
     }
@@ -255,10 +252,11 @@ impl<'h> Trace<'h> {
             channels.iter_mut().zip(self.board.tallies().chunks(self.stages.max(1)))
         {
             if let Err(error) = channel.read(self.tracer, &self.form, &job, tallies) {
-                let why = format!("the records of CPU {} cannot be read: {error}", channel.cpu);
+                let (cpu, answer) = (channel.cpu, error.to_string());
+                let doubt = LatencyDoubt::RecordsUnreadable { cpu, answer };
                 let mut doubts = self.doubts.borrow_mut();
-                if !doubts.contains(&why) {
-                    doubts.push(why);
+                if !doubts.contains(&doubt) {
+                    doubts.push(doubt);
                 }
             }
         }
@@ -285,7 +283,8 @@ impl<'h> Trace<'h> {
         if let Some(instance) = &self.instance
             && let Err(error) = instance.borrow_mut().stop()
         {
-            self.doubts.borrow_mut().push(error.to_string());
+            let answer = error.to_string();
+            self.doubts.borrow_mut().push(LatencyDoubt::TracerNotStopped { answer });
         }
         self.look();
         let mut channels = self.channels.borrow_mut();
@@ -323,20 +322,24 @@ impl<'h> Trace<'h> {
                 && let Ok(stats) = instance.borrow().stats(channel.cpu)
                 && stats.lost() > 0
             {
-                let (cpu, lost) = (channel.cpu, stats.lost());
-                rest.of_all.push(format!("the kernel lost {lost} records of CPU {cpu}"));
+                let (cpu, count) = (channel.cpu, stats.lost());
+                rest.of_all.push(LatencyDoubt::RecordsLost { cpu, count });
             }
             rest.of_each.extend(channel.books.iter().map(|book| channel.doubts(book)));
             // The pipe closes here: an instance whose pipes are open cannot be removed.
         }
-        rest.of_all.extend(self.settings.put_back_at_work());
+        rest.of_all.extend(settings_left(self.settings.put_back_at_work()));
         if let Some(Err(error)) = self.instance.take().map(|it| it.into_inner().close()) {
-            rest.of_all.push(format!("the trace is still there: {error}"));
+            rest.of_all.push(LatencyDoubt::TraceLeft { answer: error.to_string() });
         }
-        rest.of_all.extend(self.settings.put_back());
+        rest.of_all.extend(settings_left(self.settings.put_back()));
         self.smis(&mut rest);
         rest
     }
+}
+
+fn settings_left(answers: Vec<String>) -> impl Iterator<Item = LatencyDoubt> {
+    answers.into_iter().map(|answer| LatencyDoubt::SettingLeft { answer })
 }
 
 /// An instance that records nothing yet.
@@ -407,14 +410,14 @@ impl Channel {
         self.books.iter().map(|book| period_ns == 0 || book.due_ns >= after).collect()
     }
 
-    fn doubts(&self, book: &Book) -> Vec<String> {
+    fn doubts(&self, book: &Book) -> Vec<ThreadDoubt> {
         let mut doubts = Vec::new();
         if book.gone > 0 {
-            doubts.push(format!("{} of its events are missing from the trace", book.gone));
+            doubts.push(ThreadDoubt::EventsMissing { count: book.gone });
         }
         if self.lost > 0 || self.torn {
-            let lost = if self.lost > 0 { self.lost.to_string() } else { "some".to_owned() };
-            doubts.push(format!("{lost} records of its CPU were lost"));
+            let count = Some(self.lost).filter(|lost| *lost > 0);
+            doubts.push(ThreadDoubt::RecordsLost { count });
         }
         doubts
     }

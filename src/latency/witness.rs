@@ -6,9 +6,9 @@
 use super::Tracing;
 use super::feed::{Feed, Row};
 use super::order::Order;
-use crate::verify::Why;
 use crate::verify::counters::{self, Snapshot};
 use crate::verify::trace::{self, Recorder};
+use crate::verify::{AbsenceReason, Why};
 use cpushield_linux::tally::Moment;
 use cpushield_linux::{CpuSet, Host};
 
@@ -43,7 +43,7 @@ impl<'h> Witness<'h> {
                 Some(recorder)
             }
             Err(absent) => {
-                told.absent = Some(absent.why);
+                told.absent = Some(absent);
                 None
             }
         });
@@ -67,7 +67,7 @@ impl<'h> Witness<'h> {
     /// Asks something of the trace; when that fails, there is no trace any more.
     fn ask(&mut self, ask: impl FnOnce(&mut Recorder<'h>) -> cpushield_linux::Result<()>) {
         if let Some(Err(error)) = self.recorder.as_mut().map(ask) {
-            self.told.absent = Some(format!("it ended before its time: {error}"));
+            self.told.absent = Some(AbsenceReason::TraceEnded { answer: error.to_string() });
             self.recorder = None;
         }
     }

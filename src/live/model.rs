@@ -4,7 +4,7 @@ use crate::causes::{Cause, Culprit};
 use crate::survey::{Cpu, Topology};
 use crate::verify::counters::{self, Snapshot};
 use crate::verify::trace::TraceEvidence;
-use crate::verify::{Interruptions, WitnessKind};
+use crate::verify::{CpuDoubt, Interruptions, WitnessKind};
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::stat::CpuTime;
 use serde::{Deserialize, Serialize};
@@ -117,7 +117,9 @@ pub struct CpuLine {
     /// Entries per second of this interval and those before it, oldest first.
     pub history: Vec<f64>,
     /// What makes these figures doubtful.
-    pub doubts: Vec<String>,
+    #[serde(with = "crate::with_text::list")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::with_text::WithText<CpuDoubt>>"))]
+    pub doubts: Vec<CpuDoubt>,
 }
 
 /// Who was seen last.
@@ -415,7 +417,7 @@ pub(super) mod tests {
                 row(Cause::Tick, "tick_nohz_handler", 2, 0),
                 row(Cause::Workqueue, "vmstat_update", 0, 1),
             ],
-            doubts: vec!["7 events of the trace were lost".to_owned()],
+            doubts: vec![CpuDoubt::EventsLost { count: 7 }],
             ..TraceEvidence::default()
         };
         let frame = model.next(Reading { traced: vec![seen], ..reading(1) });
@@ -436,6 +438,7 @@ pub(super) mod tests {
         blind.counters.interrupts = Err("cannot read /proc/interrupts".to_owned());
         let frame = model.next(blind);
         assert!(frame.cpus.iter().all(|line| line.entries_per_s.is_none()));
-        assert_eq!(frame.cpus[0].doubts, ["cannot read /proc/interrupts"]);
+        let answer = "cannot read /proc/interrupts".to_owned();
+        assert_eq!(frame.cpus[0].doubts, [CpuDoubt::CountersUnreadable { answer }]);
     }
 }

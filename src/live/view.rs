@@ -282,6 +282,7 @@ fn cut(text: &str, width: usize) -> String {
 mod tests {
     use super::super::model::tests::frames;
     use super::*;
+    use crate::verify::CpuDoubt;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
     use ratatui::buffer::Buffer;
@@ -381,7 +382,8 @@ node 1 · package 1 · CPU 4-7
     fn what_nobody_counted_is_not_shown_as_none() {
         let mut frame = frames(1).pop().unwrap();
         frame.cpus[6].entries_per_s = None;
-        frame.cpus[6].doubts = vec!["cannot read /proc/interrupts".to_owned()];
+        let answer = "cannot read /proc/interrupts".to_owned();
+        frame.cpus[6].doubts = vec![CpuDoubt::CountersUnreadable { answer }];
         let lines = lines_of(&frame, 110);
         let line = lines.iter().find(|line| line.contains("┌6")).unwrap();
         assert!(line.starts_with("?┌6    shielded             ?         ?"), "{line}");

@@ -1,5 +1,6 @@
 //! The [`LoadDone`] document: what a load did while something else was measured.
 
+use super::LoadDoubt;
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +29,7 @@ pub struct LoadDone {
     /// programs that count for themselves, which count all their time.
     pub span_ns: u64,
     /// What makes its figure doubtful: it ended early, it did nothing, it ran elsewhere.
-    #[serde(default)]
-    pub doubts: Vec<String>,
+    #[serde(with = "crate::with_text::list")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::with_text::WithText<LoadDoubt>>"))]
+    pub doubts: Vec<LoadDoubt>,
 }

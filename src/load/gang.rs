@@ -2,9 +2,9 @@
 //! wait for each other), so that what one does to its memory does not hold up another. Both sides
 //! of the conversation are here: [`Gang`] asks, [`serve`] answers.
 
-use super::LoadDone;
 use super::kinds::{self, Kind, Site, Told};
 use super::order::{LoadError, Order, Wanted};
+use super::{LoadDone, LoadDoubt};
 use cpushield_linux::clock::monotonic_ns;
 use cpushield_linux::companion::{Companion, Duty};
 use cpushield_linux::meter::{Meters, State};
@@ -60,7 +60,7 @@ struct Hand {
     /// When it began to count, and how much was done by then; `None` when nobody knows.
     from: (u64, Option<u64>),
     until: (u64, Option<u64>),
-    doubts: Vec<String>,
+    doubts: Vec<LoadDoubt>,
 }
 
 /// One process of it.
@@ -96,7 +96,7 @@ impl Gang {
         for hand in &mut self.hands {
             for crew in &mut hand.crews {
                 if let Err(why) = crew.talk(&Ask::Go) {
-                    hand.doubts.push(format!("it did not begin: {why}"));
+                    hand.doubts.push(LoadDoubt::DidNotBegin { why });
                 }
             }
         }
@@ -157,7 +157,7 @@ impl Gang {
                 .map(|task| task.cpu)
                 .collect();
             if !away.is_empty() {
-                hand.doubts.push(format!("a thread of it ran on CPU {away}"));
+                hand.doubts.push(LoadDoubt::RanElsewhere { cpus: away });
             }
         }
     }
@@ -182,7 +182,7 @@ impl Hand {
         let missing = order.cpus.minus(&on);
         let mut doubts = Vec::new();
         if !missing.is_empty() {
-            doubts.push(format!("the kernel did not let it run on CPU {missing}"));
+            doubts.push(LoadDoubt::CpusRefused { cpus: missing });
         }
         Ok(Hand { kind, what, program, crews, from: (0, None), until: (0, None), doubts })
     }
@@ -200,14 +200,17 @@ impl Hand {
         for crew in &mut self.crews {
             match crew.talk(&Ask::End) {
                 Ok(Answer::Done { told: more }) => told.extend(more),
-                Ok(_) => self.doubts.push("an answer out of turn".to_owned()),
-                Err(why) => self.doubts.push(why),
+                Ok(_) => {
+                    let why = "an answer out of turn".to_owned();
+                    self.doubts.push(LoadDoubt::NoAnswer { why });
+                }
+                Err(why) => self.doubts.push(LoadDoubt::NoAnswer { why }),
             }
         }
         if told.is_empty() {
             let count = self.until.1.zip(self.from.1).map(|(until, from)| until.wrapping_sub(from));
             let span_ns = self.until.0.saturating_sub(self.from.0);
-            let silent = count.is_none().then(|| "the kernel does not count it".to_owned());
+            let silent = count.is_none().then_some(LoadDoubt::NotCounted);
             let doubts = silent.into_iter().collect();
             told.push(Told { part: None, count, span_ns, doubts });
         }
@@ -217,8 +220,8 @@ impl Hand {
             doubts.extend(told.doubts);
             if told.count == Some(0) {
                 doubts.push(match closes {
-                    true => "nothing of it was done before the end".to_owned(),
-                    false => "it did nothing".to_owned(),
+                    true => LoadDoubt::NothingFinished,
+                    false => LoadDoubt::DidNothing,
                 });
             }
             LoadDone {
@@ -246,17 +249,17 @@ pub fn rate(count: Option<u64>, span_ns: u64) -> Option<f64> {
 }
 
 /// Which of its threads do not work any more, and why.
-fn ended_early(crews: &[Crew]) -> Vec<String> {
+fn ended_early(crews: &[Crew]) -> Vec<LoadDoubt> {
     let states: Vec<State> =
         crews.iter().flat_map(|crew| crew.meters.each().map(|meter| meter.state())).collect();
     let of = |test: fn(&State) -> bool| states.iter().filter(|state| test(state)).count();
-    let mut doubts = Vec::new();
+    let (mut doubts, all) = (Vec::new(), states.len());
     let (idle, ended) = (of(|it| *it == State::Waiting), of(|it| *it == State::Ended));
     if idle > 0 {
-        doubts.push(format!("{idle} of {} threads never began", states.len()));
+        doubts.push(LoadDoubt::ThreadsIdle { count: idle, of: all });
     }
     if ended > 0 {
-        doubts.push(format!("{ended} of {} threads ended before the end", states.len()));
+        doubts.push(LoadDoubt::ThreadsEnded { count: ended, of: all });
     }
     let failed: BTreeSet<i32> = states
         .iter()
@@ -267,8 +270,8 @@ fn ended_early(crews: &[Crew]) -> Vec<String> {
         .collect();
     for number in failed {
         let count = states.iter().filter(|state| **state == State::Failed(number)).count();
-        let error = std::io::Error::from_raw_os_error(number);
-        doubts.push(format!("{count} of {} threads failed: {error}", states.len()));
+        let answer = std::io::Error::from_raw_os_error(number).to_string();
+        doubts.push(LoadDoubt::ThreadsFailed { count, of: all, answer });
     }
     doubts
 }

@@ -6,6 +6,7 @@
 //! shared memory, so that nothing is asked of it while it works.
 
 mod document;
+mod doubt;
 mod gang;
 mod gentle;
 pub mod kinds;
@@ -13,6 +14,7 @@ mod order;
 mod work;
 
 pub use document::LoadDone;
+pub use doubt::LoadDoubt;
 pub use gang::{Gang, HIDDEN as WORKER, rate, serve as serve_kind};
 pub use gentle::{HIDDEN, Load, serve, start};
 pub use kinds::{KINDS, Kind};

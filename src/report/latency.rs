@@ -3,7 +3,7 @@
 use super::Word;
 use super::table::{Align, lay_out, span};
 use crate::change::When;
-use crate::latency::{Latency, Series, Worst};
+use crate::latency::{Latency, LatencyDoubt, Series, Worst};
 use crate::verify::{Gate, Share, Why};
 use std::fmt::Write;
 
@@ -56,7 +56,7 @@ pub fn text(latency: &Latency, paint: &dyn Fn(Word, &str) -> String) -> String {
 
 /// What was found, readable and exact: `9.64 ms (9635321ns)`.
 #[must_use]
-pub fn found(latency: &Latency, gate: &Gate) -> String {
+pub fn found(latency: &Latency, gate: &Gate<LatencyDoubt>) -> String {
     match latency.worst() {
         Some((_, worst)) => format!("{} ({})", span(worst.late_ns), gate.found),
         None => gate.found.clone(),

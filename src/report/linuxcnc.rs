@@ -77,7 +77,9 @@ fn word(jitter_ns: u64) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::latency::LatencyDoubt;
     use crate::latency::latency_of;
+    use cpushield_linux::CpuSet;
 
     /// A base thread of 25 µs and a servo thread of 1 ms with these max jitters.
     fn pair(base_ns: u64, servo_ns: u64) -> Latency {
@@ -117,7 +119,7 @@ mod tests {
         spin.instrument = "timerfd".to_owned();
         assert_eq!(lines(&spin), Vec::<String>::new());
         let mut doubtful = pair(5_000, 5_000);
-        doubtful.doubts.push("CPU 3 was offline".to_owned());
+        doubtful.doubts.push(LatencyDoubt::CpusOffline { cpus: CpuSet::one(3) });
         assert!(lines(&doubtful)[0].ends_with("by figures that are doubtful"));
     }
 }

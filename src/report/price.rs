@@ -209,6 +209,7 @@ impl Rate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::LoadDoubt;
 
     fn window(cpus: &str, per_s: f64, parts: &[f64]) -> Window {
         let cpus: CpuSet = cpus.parse().unwrap();
@@ -250,7 +251,7 @@ mod tests {
         assert!(unsteady.text().contains("shielded: it went up and down"), "{}", unsteady.text());
         let mut silent = window("0-2", 0.0, &[]);
         silent.loads[0].per_s = None;
-        silent.loads[0].doubts = vec!["the kernel does not count it".to_owned()];
+        silent.loads[0].doubts = vec![LoadDoubt::NotCounted];
         let price = Price::of(&before, &silent);
         assert_eq!((price.loads[0].ratio, price.loads[0].ratio_per_cpu), (None, None));
         assert_eq!(price.loads[0].doubts.len(), 2);

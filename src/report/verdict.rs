@@ -36,7 +36,7 @@ pub fn text(evidence: &Evidence, verdict: &Verdict, paint: Paint<'_>, width: usi
             None => "UNKNOWN: the evidence cannot say",
         };
         text.push_str(&format!("limit {}: found {}: {word}", gate.limit, gate.found));
-        match (gate.held, gate.why.join("; ")) {
+        match (gate.held, gate.reasons()) {
             (_, why) if why.is_empty() => text.push('\n'),
             (None, why) => text.push_str(&format!(": {why}\n")),
             (Some(_), why) => text.push_str(&format!(" {why}\n")),
@@ -414,7 +414,8 @@ fn witnesses(evidence: &Evidence) -> String {
                 text.push_str(&format!("{name}: watched\n"));
             }
             None => {
-                let blind = witness.blind.join("; ");
+                let blind: Vec<String> = witness.blind.iter().map(ToString::to_string).collect();
+                let blind = blind.join("; ");
                 text.push_str(&format!("{name}: watched; cannot see: {blind}\n"));
             }
         }
@@ -461,7 +462,8 @@ mod tests {
     use crate::policy::Limits;
     use crate::verify::judge::examples;
     use crate::verify::{
-        DeferredBy, DeferredFunction, IpiOrigin, Part, Remedy, SCHEMA, Unexplained, Watched, judge,
+        AbsenceReason, BlindSpot, DeferredBy, DeferredFunction, IpiOrigin, Part, Remedy, SCHEMA,
+        Unexplained, Watched, judge,
     };
 
     fn row(cause: Cause, culprit: &str, count: u64, nested: u64) -> Interruptions {
@@ -482,11 +484,8 @@ mod tests {
     }
 
     fn evidence() -> Evidence {
-        let witness = |kind, absent: Option<&str>, blind: &[&str]| Witness {
-            kind,
-            absent: absent.map(str::to_owned),
-            blind: blind.iter().map(|what| (*what).to_owned()).collect(),
-        };
+        let witness =
+            |kind, absent, blind: &[BlindSpot]| Witness { kind, absent, blind: blind.to_vec() };
         let gaps = Gaps {
             resolution_ns: 12.0,
             threshold_ns: 1_000,
@@ -534,9 +533,9 @@ mod tests {
                 },
             ],
             witnesses: vec![
-                witness(WitnessKind::Trace, None, &["system calls", "signals"]),
+                witness(WitnessKind::Trace, None, &[BlindSpot::SystemCalls, BlindSpot::Signals]),
                 witness(WitnessKind::Counters, None, &[]),
-                witness(WitnessKind::Sampler, Some("no CPU for it"), &[]),
+                witness(WitnessKind::Sampler, Some(AbsenceReason::failed("no CPU for it")), &[]),
             ],
             control: Control::Seen { what: "10 IPIs".to_owned() },
             interference: Vec::new(),
@@ -680,7 +679,8 @@ CPU 3: beyond the limits (without limits: leaks), 2 kernel entries in 10.00 s (0
   the kernel's work explains 7.50 ms, firmware or the hypervisor took 1.50 ms
   the hypervisor took 30.00 ms
 positive control: seen by every witness: 10 IPIs
-kernel trace: watched; cannot see: system calls; signals
+kernel trace: watched; cannot see: system calls of the workload (not asked for); signals of the
+    workload (no signal:signal_deliver)
 counters: watched
 gap sampler: not there: no CPU for it
 limit --max-entries 0: found 2: NOT held

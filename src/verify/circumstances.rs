@@ -3,6 +3,7 @@
 //! source, the time stamp counter its rate, and nobody else uses the tracer on the way.
 //! [`take`] reads it, [`changed`] is pure and says what was different.
 
+use crate::verify::{CircumstanceChange, CpuDoubt};
 use cpushield_linux::clock::{Instant, Scale, realtime_offset_ns};
 use cpushield_linux::{CpuSet, Host};
 use std::collections::BTreeSet;
@@ -50,51 +51,47 @@ pub fn take(host: &Host) -> Circumstances {
     }
 }
 
-/// What was different at the end, for people; `first` is from before the warm-up.
+/// What was different at the end; `first` is from before the warm-up.
 pub fn changed(
     first: &Circumstances,
     before: &Circumstances,
     after: &Circumstances,
-) -> Vec<String> {
-    let mut why = Vec::new();
+) -> Vec<CircumstanceChange> {
+    let mut changes = Vec::new();
     if let (Some(a), Some(b)) = (&before.clocksource, &after.clocksource)
         && a != b
     {
-        why.push(format!("the kernel changed its clock source from {a} to {b}"));
+        changes.push(CircumstanceChange::Clocksource { from: a.clone(), to: b.clone() });
     }
     let step = after.offset_ns.abs_diff(before.offset_ns);
     let slewed = after.at.raw_ns.saturating_sub(before.at.raw_ns) / 2_000;
     if step > STEP_NS.max(slewed) {
-        why.push(format!("the clock was set, by {} ms", step / 1_000_000));
+        changes.push(CircumstanceChange::ClockSet { by_ns: step });
     }
     if let (Some(a), Some(b)) =
         (Scale::between(first.at, before.at), Scale::between(before.at, after.at))
     {
         let apart_ppm = (a.ns_per_tick / b.ns_per_tick - 1.0).abs() * 1e6;
         if apart_ppm > RATE_PPM + a.error_ppm + b.error_ppm {
-            why.push(format!("the time stamp counter changed its rate by {apart_ppm:.0} ppm"));
+            changes.push(CircumstanceChange::CounterRate { by_ppm: apart_ppm });
         }
     }
-    why.extend(others(before.tracer.as_ref(), after.tracer.as_ref()));
-    why
+    changes.extend(others(before.tracer.as_ref(), after.tracer.as_ref()));
+    changes
 }
 
 /// What others do with the tracer: a tracer that runs makes the kernel slower, and switching one
 /// on or off interrupts every CPU.
-fn others(before: Option<&Tracer>, after: Option<&Tracer>) -> Option<String> {
+fn others(before: Option<&Tracer>, after: Option<&Tracer>) -> Option<CircumstanceChange> {
     let (before, after) = (before?, after?);
     let tracer = |at: &Tracer| (at.current != "nop").then(|| at.current.clone());
     match (tracer(before), tracer(after)) {
         (None, None) if before.events == after.events => None,
-        (None, None) => {
-            Some("another process enabled or disabled trace events during the run".to_owned())
-        }
-        (Some(a), Some(b)) if a == b => {
-            Some(format!("another process runs the tracer {a}, which makes the kernel slower"))
-        }
+        (None, None) => Some(CircumstanceChange::TraceEvents),
+        (Some(tracer), Some(b)) if tracer == b => Some(CircumstanceChange::TracerRuns { tracer }),
         (a, b) => {
             let tracer = b.or(a).unwrap_or_default();
-            Some(format!("another process switched the tracer {tracer} on or off during the run"))
+            Some(CircumstanceChange::TracerSwitched { tracer })
         }
     }
 }
@@ -111,15 +108,15 @@ pub fn strayed(
     threads: &[i32],
     cpus: &CpuSet,
     seated: &mut BTreeSet<i32>,
-) -> Option<String> {
+) -> Option<CpuDoubt> {
     let mut strayed = None;
     for tid in threads {
         let Ok(task) = host.task(*tid, *tid) else { continue };
         if cpus.contains(task.cpu) {
             seated.insert(*tid);
         } else if seated.remove(tid) {
-            let why = format!("the workload's {} ({tid}) moved to CPU {}", task.comm, task.cpu);
-            strayed = Some(why);
+            let (comm, cpu) = (task.comm, task.cpu);
+            strayed = Some(CpuDoubt::WorkloadMoved { comm, tid: *tid, cpu });
         }
     }
     strayed
@@ -145,7 +142,7 @@ mod tests {
         let with = |change: &dyn Fn(&mut Circumstances)| {
             let mut after = after.clone();
             change(&mut after);
-            changed(&first, &before, &after)
+            changed(&first, &before, &after).iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         assert_eq!(with(&|_| ()), Vec::<String>::new());
         assert_eq!(with(&|c| c.offset_ns += 4_000_000), Vec::<String>::new(), "slewed");
@@ -177,7 +174,7 @@ mod tests {
         after.tracer = tracer("function", "0");
         assert_eq!(
             changed(&first, &before, &after),
-            ["another process runs the tracer function, which makes the kernel slower"]
+            [CircumstanceChange::TracerRuns { tracer: "function".to_owned() }]
         );
     }
 
@@ -191,7 +188,7 @@ mod tests {
         assert_eq!(strayed(&host, &[me], &elsewhere, &mut seated), None, "it never was there");
         assert_eq!(strayed(&host, &[me], &everywhere, &mut seated), None);
         let moved = strayed(&host, &[me], &elsewhere, &mut seated);
-        assert!(moved.is_some_and(|why| why.contains("moved to CPU")));
+        assert!(matches!(moved, Some(CpuDoubt::WorkloadMoved { tid, .. }) if tid == me));
         assert_eq!(offline(&host, &CpuSet::one(4095)), Some(CpuSet::one(4095)));
     }
 }

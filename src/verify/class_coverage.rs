@@ -1,6 +1,6 @@
 //! How many witnesses watched each class of entries on a CPU. Pure.
 
-use crate::verify::{CpuEvidence, EntryClass, Evidence, Watched, WitnessKind};
+use crate::verify::{CpuEvidence, EntryClass, Evidence, JudgeReason, Watched, WitnessKind};
 
 /// Classes that too few witnesses watched.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -28,14 +28,13 @@ impl ClassCoverage {
 
     /// Why this is less than two witnesses for every class; `None` when it is not.
     #[must_use]
-    pub fn lack(&self) -> Option<String> {
+    pub fn lack(&self) -> Option<JudgeReason> {
         let ClassCoverage { one_witness, unwatched } = self;
-        let one = (!one_witness.is_empty())
-            .then(|| format!("one witness alone watched {}", list(one_witness)));
-        let none = (!unwatched.is_empty()).then(|| format!("nothing watched {}", list(unwatched)));
-        let lacks: Vec<String> = [one, none].into_iter().flatten().collect();
-        (!lacks.is_empty())
-            .then(|| format!("the policy asks for two witnesses, and {}", lacks.join("; ")))
+        let enough = one_witness.is_empty() && unwatched.is_empty();
+        (!enough).then(|| JudgeReason::TooFewWitnesses {
+            one_witness: one_witness.clone(),
+            unwatched: unwatched.clone(),
+        })
     }
 }
 
@@ -82,8 +81,8 @@ fn witnesses(class: EntryClass, evidence: &Evidence, cpu: &CpuEvidence) -> usize
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verify::EventEvidence;
     use crate::verify::judge::examples::clean;
+    use crate::verify::{AbsenceReason, EventEvidence};
 
     fn event(class: EntryClass, counted: Option<u64>) -> EventEvidence {
         let event = class.witnesses().events[0].to_owned();
@@ -121,14 +120,18 @@ mod tests {
             EntryClass::TaskSwitch,
         ];
         assert_eq!(alone.one_witness, expected);
-        assert!(alone.lack().is_some_and(|why| why.contains("page faults, other exceptions")));
+        assert!(
+            alone
+                .lack()
+                .is_some_and(|why| why.to_string().contains("page faults, other exceptions"))
+        );
         assert_eq!(nothing.lack(), None);
     }
 
     #[test]
     fn without_a_trace_the_counters_of_the_kernel_are_alone() {
         let mut evidence = clean();
-        evidence.witnesses[0].absent = Some("no tracefs".to_owned());
+        evidence.witnesses[0].absent = Some(AbsenceReason::NoTracefs);
         evidence.cpus[0].tracked = false;
         evidence.cpus[0].events.clear();
         let found = ClassCoverage::of(&evidence, &evidence.cpus[0]);

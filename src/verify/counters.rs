@@ -5,7 +5,7 @@
 use crate::causes::culprit::{KernelEvent, RaisedBy};
 use crate::causes::{Cause, Culprit};
 use crate::verify::rows::{self, Meaning};
-use crate::verify::{Interruptions, WitnessKind};
+use crate::verify::{CpuDoubt, Interruptions, WitnessKind};
 use cpushield_linux::text::stat::{self, CpuTime};
 use cpushield_linux::text::{TextError, interrupts, schedstat, softirqs};
 use cpushield_linux::{CpuSet, Host, TaskId};
@@ -59,7 +59,7 @@ pub struct Counts {
     /// Times another task than the workload was put on the CPU.
     pub switches: Option<u64>,
     /// What makes these figures doubtful.
-    pub doubts: Vec<String>,
+    pub doubts: Vec<CpuDoubt>,
 }
 
 /// Reads the counters; tasks only of these CPUs.
@@ -155,14 +155,19 @@ fn inside(cause: Cause, culprit: Culprit, times: u64) -> Interruptions {
     Interruptions { nested: times, ..seen(cause, culprit, 0) }
 }
 
+fn went_back(counter: &str, file: &str) -> CpuDoubt {
+    CpuDoubt::CounterWentBack { counter: counter.to_owned(), file: file.to_owned() }
+}
+
 fn hard(before: &Snapshot, after: &Snapshot, cpu: usize, counts: &mut Counts) {
     let (a, b) = match (&before.interrupts, &after.interrupts) {
         (Ok(a), Ok(b)) => (a, b),
-        (Err(why), _) | (_, Err(why)) => return counts.doubts.push(why.clone()),
+        (Err(why), _) | (_, Err(why)) => {
+            return counts.doubts.push(CpuDoubt::CountersUnreadable { answer: why.clone() });
+        }
     };
     let (Some(a), Some(b)) = (rows_of(a, cpu), rows_of(b, cpu)) else {
-        let why = format!("CPU {cpu} has no column in /proc/interrupts: it was offline");
-        return counts.doubts.push(why);
+        return counts.doubts.push(CpuDoubt::NoColumn { cpu });
     };
     let mut entries = 0_u64;
     let mut calls: Option<(usize, u64)> = None;
@@ -171,8 +176,7 @@ fn hard(before: &Snapshot, after: &Snapshot, cpu: usize, counts: &mut Counts) {
         // A row that is new has counted from zero on.
         let past = a.iter().find(|(old, _)| old.label == row.label).map_or(0, |(_, n)| *n);
         let Some(delta) = now.checked_sub(past) else {
-            let why = format!("counter {} of /proc/interrupts went back", row.label);
-            counts.doubts.push(why);
+            counts.doubts.push(went_back(&row.label, "/proc/interrupts"));
             continue;
         };
         if delta == 0 {
@@ -217,7 +221,7 @@ fn soft(before: &Snapshot, after: &Snapshot, cpu: usize, counts: &mut Counts) {
             Some(delta) => {
                 counts.interruptions.push(inside(Cause::Softirq, softirq(name), delta));
             }
-            None => counts.doubts.push(format!("counter {name} of /proc/softirqs went back")),
+            None => counts.doubts.push(went_back(name, "/proc/softirqs")),
         }
     }
 }
@@ -332,11 +336,11 @@ ERR:          0
     #[test]
     fn counters_that_go_back_and_cpus_that_vanish_are_doubts() {
         let counts = between(&[("50344", "50343")]);
-        assert_eq!(counts.doubts, ["counter LOC of /proc/interrupts went back"]);
+        assert_eq!(counts.doubts, [went_back("LOC", "/proc/interrupts")]);
         let one = "           CPU0\nLOC:      43708   Local timer interrupts\n";
         let counts = compare(&snapshot(INTERRUPTS), &snapshot(one), 1, &[]);
         assert_eq!(counts.entries, None);
-        assert_eq!(counts.doubts, ["CPU 1 has no column in /proc/interrupts: it was offline"]);
+        assert_eq!(counts.doubts, [CpuDoubt::NoColumn { cpu: 1 }]);
         let counts = compare(&snapshot(""), &snapshot(INTERRUPTS), 1, &[]);
         assert_eq!((counts.entries, counts.doubts.len()), (None, 1));
     }

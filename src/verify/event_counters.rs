@@ -2,9 +2,9 @@
 //! tracepoints that the trace records. A read interrupts the CPU once; between two reads the
 //! counters cost it nothing while it stays in user mode.
 
-use crate::verify::EntryClass;
 use crate::verify::second_witness::{EventEvidence, WitnessDoubt, uncovered};
 use crate::verify::trace::{EntryEvent, ReadSpan, RecordedEvent, Recorder};
+use crate::verify::{AbsenceReason, EntryClass};
 use cpushield_linux::CpuSet;
 use cpushield_linux::clock::Scale;
 use cpushield_linux::perf::{Event, EventGroup, GroupReading};
@@ -33,12 +33,13 @@ impl EventCounters {
     ///
     /// # Errors
     /// Why there is no second witness here.
-    pub fn open(cpus: &CpuSet, events: Vec<EntryEvent>) -> Result<EventCounters, String> {
+    pub fn open(cpus: &CpuSet, events: Vec<EntryEvent>) -> Result<EventCounters, AbsenceReason> {
         let tracepoints: Vec<Event> = events.iter().map(|it| Event::tracepoint(it.id)).collect();
         let mut groups = Vec::new();
         for cpu in cpus.iter() {
-            let group = EventGroup::open(cpu, &tracepoints)
-                .map_err(|e| format!("perf_event_open(2) on CPU {cpu}: {e}"))?;
+            let group = EventGroup::open(cpu, &tracepoints).map_err(|e| {
+                AbsenceReason::failed(format_args!("perf_event_open(2) on CPU {cpu}: {e}"))
+            })?;
             groups.push((cpu, group));
         }
         Ok(EventCounters { events, groups })
@@ -78,7 +79,7 @@ fn counts_of(reads: &[CountersRead], cpu: usize) -> Option<&GroupReading> {
 /// The second witness beside a trace, from arming to the end.
 #[derive(Debug)]
 pub struct SecondWitness {
-    counters: Result<EventCounters, String>,
+    counters: Result<EventCounters, AbsenceReason>,
     /// The read before the span.
     first: Vec<CountersRead>,
     /// What came of it on each CPU.
@@ -99,18 +100,18 @@ pub struct ComparedCpu {
 impl SecondWitness {
     /// Begins to count what the trace records. Comes after everything else that changes the kernel,
     /// because each change interrupts.
-    pub fn arm(cpus: &CpuSet, trace: &Result<Recorder<'_>, String>) -> SecondWitness {
+    pub fn arm(cpus: &CpuSet, trace: &Result<Recorder<'_>, AbsenceReason>) -> SecondWitness {
         let counters = match trace {
             Ok(recorder) => EventCounters::open(cpus, recorder.entry_events().to_vec()),
-            Err(_) => Err("there is no trace to count together with".to_owned()),
+            Err(_) => Err(AbsenceReason::NoTrace),
         };
         SecondWitness { counters, first: Vec::new(), compared: Vec::new() }
     }
 
     /// Why it does not count; `None` when it does.
     #[must_use]
-    pub fn absent(&self) -> Option<&str> {
-        self.counters.as_ref().err().map(String::as_str)
+    pub fn absent(&self) -> Option<&AbsenceReason> {
+        self.counters.as_ref().err()
     }
 
     /// Reads the counters for themselves, beside a provoked interruption.

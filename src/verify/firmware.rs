@@ -2,14 +2,14 @@
 //! the kernel's knowledge, and only the processor tells. Intel's have a register (MSR 0x34); AMD's
 //! have none, but count an event from Zen 2 on, for as long as somebody asks for it.
 
-use crate::verify::{Witness, WitnessKind};
+use crate::verify::{AbsenceReason, Witness, WitnessKind};
 use cpushield_linux::perf::{CpuEvent, Event};
 use cpushield_linux::{CpuSet, Host};
 use std::collections::BTreeMap;
 use std::io;
 
 /// The counters at one moment, or why there are none. Only their differences mean something.
-pub type Smis = Result<BTreeMap<usize, u64>, String>;
+pub type Smis = Result<BTreeMap<usize, u64>, AbsenceReason>;
 
 /// Whether this machine is a guest, by the processor's flag for it (x86); `None` elsewhere.
 #[must_use]
@@ -37,7 +37,7 @@ const LS_SMI_RX: Event = Event::of_processor(0x2b);
 /// (tools/perf/pmu-events/arch/x86/amdzen2/memory.json, amdzen5/load-store.json), and mapfile.csv
 /// there says which processors these are: family 17h from model 30h on, 19h and 1ah (6.10). What a
 /// family without a list means by 2Bh is not known.
-fn way(cpuinfo: &str) -> Result<Way, String> {
+fn way(cpuinfo: &str) -> Result<Way, AbsenceReason> {
     let field = |name: &str| {
         let mut fields = cpuinfo.lines().filter_map(|line| line.split_once(':'));
         fields.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim())
@@ -48,9 +48,7 @@ fn way(cpuinfo: &str) -> Result<Way, String> {
     }
     match (number("cpu family"), number("model")) {
         (Some(0x17), Some(0x30..)) | (Some(0x19 | 0x1a), _) => Ok(Way::Event(LS_SMI_RX)),
-        _ => Err("AMD's have no register for it, and of their events of this family none is \
-                  known to count it"
-            .to_owned()),
+        _ => Err(AbsenceReason::NoSmiEvent),
     }
 }
 
@@ -60,7 +58,7 @@ pub struct Meter<'h> {
     host: &'h Host,
     cpus: CpuSet,
     /// The events of each CPU; `None` where there is a register.
-    events: Result<Option<BTreeMap<usize, CpuEvent>>, String>,
+    events: Result<Option<BTreeMap<usize, CpuEvent>>, AbsenceReason>,
 }
 
 impl<'h> Meter<'h> {
@@ -71,7 +69,7 @@ impl<'h> Meter<'h> {
         let events = match guest(host) {
             // KVM gives its guests a counter of their own, which is not that of the machine
             // (arch/x86/kvm/x86.c, kvm_get_msr_common(), 4.17 to 6.18).
-            Some(true) => Err("this is a guest, and the firmware is its host's".to_owned()),
+            Some(true) => Err(AbsenceReason::Guest),
             _ => match way(&host.read("/proc/cpuinfo").unwrap_or_default()) {
                 Ok(Way::Register) => Ok(None),
                 Ok(Way::Event(event)) => opened(cpus, event).map(Some),
@@ -99,29 +97,27 @@ impl<'h> Meter<'h> {
     }
 }
 
-fn opened(cpus: &CpuSet, event: Event) -> Result<BTreeMap<usize, CpuEvent>, String> {
+fn opened(cpus: &CpuSet, event: Event) -> Result<BTreeMap<usize, CpuEvent>, AbsenceReason> {
     let open = |cpu| CpuEvent::open(cpu, event).map(|it| (cpu, it)).map_err(|e| why_no_event(&e));
     cpus.iter().map(open).collect()
 }
 
-fn why(error: &cpushield_linux::Error) -> String {
+fn why(error: &cpushield_linux::Error) -> AbsenceReason {
     match error.errno() {
-        Some(2 | 6) => "no MSR device: modprobe msr".to_owned(),
-        Some(5) => "this processor has no register for it (Intel's have)".to_owned(),
-        _ => error.to_string(),
+        Some(2 | 6) => AbsenceReason::NoMsrDevice,
+        Some(5) => AbsenceReason::NoSmiRegister,
+        _ => AbsenceReason::failed(error),
     }
 }
 
-fn why_no_event(error: &io::Error) -> String {
+fn why_no_event(error: &io::Error) -> AbsenceReason {
     match error.kind() {
-        io::ErrorKind::UnexpectedEof => {
-            "others use all performance counters of the processor".to_owned()
-        }
+        io::ErrorKind::UnexpectedEof => AbsenceReason::CountersInUse,
         // EOPNOTSUPP.
         io::ErrorKind::NotFound | io::ErrorKind::Unsupported => {
-            "the kernel has no performance counters here".to_owned()
+            AbsenceReason::NoPerformanceCounters
         }
-        _ => format!("perf_event_open(2): {error}"),
+        _ => AbsenceReason::failed(format_args!("perf_event_open(2): {error}")),
     }
 }
 
@@ -134,7 +130,7 @@ pub fn between(before: &Smis, after: &Smis, cpu: usize) -> Option<u64> {
 
 /// Why nobody can say how often it was between the two; `None` when that is known.
 #[must_use]
-pub fn absent(before: &Smis, after: &Smis) -> Option<String> {
+pub fn absent(before: &Smis, after: &Smis) -> Option<AbsenceReason> {
     before.as_ref().err().or(after.as_ref().err()).cloned()
 }
 
@@ -155,8 +151,9 @@ mod tests {
         assert_eq!(between(&counts(7), &counts(7), 3), Some(0));
         assert_eq!(between(&counts(7), &counts(6), 3), None);
         assert_eq!(between(&counts(7), &counts(7), 2), None);
-        assert_eq!(between(&counts(7), &Err("gone".to_owned()), 3), None);
-        assert_eq!(witness(&counts(7), &Err("gone".to_owned())).absent.as_deref(), Some("gone"));
+        let unread = Err(AbsenceReason::NoMsrDevice);
+        assert_eq!(between(&counts(7), &unread, 3), None);
+        assert_eq!(witness(&counts(7), &unread).absent, unread.err());
     }
 
     #[test]
@@ -196,7 +193,7 @@ mod tests {
         }
         if guest(&host) == Some(true) {
             let absent = Meter::start(&host, &cpus).take().unwrap_err();
-            assert!(absent.contains("guest"), "{absent}");
+            assert_eq!(absent, AbsenceReason::Guest);
         }
     }
 }

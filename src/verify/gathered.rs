@@ -6,7 +6,9 @@ use crate::verify::event_counters::ComparedCpu;
 use crate::verify::firmware::{self, Smis};
 use crate::verify::sampler;
 use crate::verify::trace::TraceEvidence;
-use crate::verify::{CpuEvidence, Interruptions, Joined, Witness, WitnessKind};
+use crate::verify::{
+    AbsenceReason, BlindSpot, CpuDoubt, CpuEvidence, Interruptions, Joined, Witness, WitnessKind,
+};
 
 /// What trace and sampler saw in the span.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,7 +35,7 @@ pub struct Gathered {
     /// Threads of the workload.
     pub own: Vec<i32>,
     /// What happened in the span that makes all figures doubtful.
-    pub doubts: Vec<String>,
+    pub doubts: Vec<CpuDoubt>,
     /// How long was watched, in nanoseconds.
     pub span_ns: u64,
 }
@@ -56,7 +58,7 @@ impl Gathered {
         doubts.extend(counts.doubts.iter().cloned());
         match &gaps {
             Some(seen) => doubts.extend(self.doubts(seen)),
-            None if sampled => doubts.push("the gap sampler did not watch this CPU".to_owned()),
+            None if sampled => doubts.push(CpuDoubt::NoSampler),
             None => {}
         }
         let by_eye = gaps.as_ref().map(|seen| seen.gaps.longest_ns);
@@ -114,18 +116,18 @@ const WHOLE_PERCENT: u64 = 98;
 const TRACED_PERCENT: u64 = 90;
 
 impl Gathered {
-    fn doubts(&self, seen: &sampler::Seen) -> Vec<String> {
+    fn doubts(&self, seen: &sampler::Seen) -> Vec<CpuDoubt> {
         let mut doubts = Vec::new();
         if seen.backwards > 0 {
-            doubts.push(format!("the sampler's clock went back {} times", seen.backwards));
+            doubts.push(CpuDoubt::SamplerClockBackwards { times: seen.backwards });
         }
         if seen.moved {
-            doubts.push("the sampler was moved off this CPU".to_owned());
+            doubts.push(CpuDoubt::SamplerMoved);
         }
         let least = if self.seen.trace.is_some() { TRACED_PERCENT } else { WHOLE_PERCENT };
         if seen.span_ns < self.span_ns / 100 * least {
-            let (part, whole) = (seen.span_ns / 1_000_000, self.span_ns / 1_000_000);
-            doubts.push(format!("the sampler looked for {part} ms of {whole} ms only"));
+            let (looked_ns, span_ns) = (seen.span_ns, self.span_ns);
+            doubts.push(CpuDoubt::SamplerAway { looked_ns, span_ns });
         }
         doubts
     }
@@ -158,28 +160,24 @@ fn joined(
 }
 
 /// The trace's time encloses that of the counters, so it cannot have seen less than they.
-fn disagreement(trace: &TraceEvidence, counts: &Counts) -> Option<String> {
+fn disagreement(trace: &TraceEvidence, counts: &Counts) -> Option<CpuDoubt> {
     let traced = trace.entries.saturating_add(trace.kernel_interrupts);
     let counted = counts.entries.filter(|counted| *counted > traced)?;
-    Some(format!("the counters saw {counted} interrupts, the trace {traced} entries"))
+    Some(CpuDoubt::CountersSawMore { counted, traced })
 }
 
 /// The counters as witness.
 #[must_use]
 pub fn counters_witness(before: &Snapshot, after: &Snapshot) -> Witness {
-    let mut blind = vec![
-        "system calls, page faults and exceptions".to_owned(),
-        "the tick from other timers, and what a timer or an IPI was for".to_owned(),
-        "how long an interrupt took".to_owned(),
-    ];
-    let mut missing = |what: &str, why: Option<&String>| {
-        if let Some(why) = why {
-            blind.push(format!("{what} ({why})"));
-        }
-    };
-    missing("soft interrupts", after.softirqs.as_ref().err());
-    missing("time taken by the hypervisor", after.times.as_ref().err());
-    let absent = before.interrupts.as_ref().err().or(after.interrupts.as_ref().err()).cloned();
+    let mut blind = vec![BlindSpot::Exceptions, BlindSpot::Purposes, BlindSpot::Durations];
+    if let Err(answer) = &after.softirqs {
+        blind.push(BlindSpot::SoftirqCounts { answer: answer.clone() });
+    }
+    if let Err(answer) = &after.times {
+        blind.push(BlindSpot::StolenTime { answer: answer.clone() });
+    }
+    let unread = before.interrupts.as_ref().err().or(after.interrupts.as_ref().err());
+    let absent = unread.map(AbsenceReason::failed);
     Witness { kind: WitnessKind::Counters, absent, blind }
 }
 
@@ -187,6 +185,7 @@ pub fn counters_witness(before: &Snapshot, after: &Snapshot) -> Witness {
 mod tests {
     use super::*;
     use crate::verify::{Gaps, Part};
+    use cpushield_linux::CpuSet;
     use cpushield_linux::text::{interrupts, stat};
 
     fn snapshot(local: u64, nmi: u64, steal: u64) -> Snapshot {
@@ -227,7 +226,7 @@ mod tests {
             lost: 2,
             skipped_bytes: 0,
             events: Vec::new(),
-            doubts: vec!["2 events lost".to_owned()],
+            doubts: vec![CpuDoubt::EventsLost { count: 2 }],
         }
     }
 
@@ -248,7 +247,7 @@ mod tests {
         Gathered {
             before: snapshot(100, 1, 5),
             after: snapshot(106, 2, 8),
-            smis: (Err(String::new()), Err(String::new())),
+            smis: (Err(AbsenceReason::Guest), Err(AbsenceReason::Guest)),
             seen: Seen { trace: trace.map(|seen| vec![seen]), gaps: vec![(3, gaps)] },
             compared: Vec::new(),
             own: Vec::new(),
@@ -284,7 +283,7 @@ mod tests {
             senders: Vec::new(),
             events: Vec::new(),
             witness_doubts: Vec::new(),
-            doubts: vec!["2 events lost".to_owned()],
+            doubts: vec![CpuDoubt::EventsLost { count: 2 }],
         };
         assert_eq!(seen, expected);
     }
@@ -312,20 +311,20 @@ mod tests {
     #[test]
     fn a_trace_that_saw_less_than_the_counters_is_doubted() {
         let seen = gathered(Some(trace(6)), Some(sampled(999_000_000))).of(3, true);
-        let why = "the counters saw 7 interrupts, the trace 6 entries";
-        assert_eq!(seen.doubts, ["2 events lost", why]);
+        let more = CpuDoubt::CountersSawMore { counted: 7, traced: 6 };
+        assert_eq!(seen.doubts, [CpuDoubt::EventsLost { count: 2 }, more]);
     }
 
     #[test]
     fn without_a_trace_the_others_tell_what_they_can() {
         let seen = gathered(None, Some(sampled(999_000_000))).of(3, true);
         assert_eq!((seen.entries, seen.longest_ns, seen.lost), (Some(7), Some(300_000_000), None));
-        assert_eq!(seen.doubts, Vec::<String>::new());
+        assert_eq!(seen.doubts, []);
     }
 
     #[test]
     fn what_happened_to_the_machine_makes_every_cpu_doubtful() {
-        let doubts = vec!["the clock was set, by 3000 ms".to_owned()];
+        let doubts = vec![CpuDoubt::CpusOffline { cpus: CpuSet::one(3) }];
         let all = Gathered { doubts: doubts.clone(), ..gathered(None, Some(sampled(1 << 30))) };
         assert_eq!(all.of(3, true).doubts, doubts);
     }
@@ -333,14 +332,15 @@ mod tests {
     #[test]
     fn a_sampler_that_did_not_look_all_the_time_is_doubted() {
         let doubts = |seen| gathered(None, seen).of(3, true).doubts;
-        assert_eq!(doubts(None), ["the gap sampler did not watch this CPU"]);
-        assert_eq!(gathered(None, None).of(3, false).doubts, Vec::<String>::new());
+        assert_eq!(doubts(None), [CpuDoubt::NoSampler]);
+        assert_eq!(gathered(None, None).of(3, false).doubts, []);
         let late = sampled(900_000_000);
-        assert_eq!(doubts(Some(late)), ["the sampler looked for 900 ms of 1000 ms only"]);
+        let away = CpuDoubt::SamplerAway { looked_ns: 900_000_000, span_ns: 1_000_000_000 };
+        assert_eq!(doubts(Some(late)), [away]);
         let strayed = sampler::Seen { backwards: 3, moved: true, ..sampled(1_000_000_000) };
         assert_eq!(
             doubts(Some(strayed)),
-            ["the sampler's clock went back 3 times", "the sampler was moved off this CPU"]
+            [CpuDoubt::SamplerClockBackwards { times: 3 }, CpuDoubt::SamplerMoved]
         );
     }
 }

@@ -1,5 +1,6 @@
 //! Verify: watch (`Host` → [`Evidence`]) and judge ([`Evidence`] → [`Verdict`], pure).
 
+mod absence;
 pub(crate) mod aside;
 mod breach;
 pub(crate) mod circumstances;
@@ -7,6 +8,7 @@ mod class_coverage;
 mod control;
 pub mod counters;
 mod document;
+mod doubt;
 mod entry_class;
 mod event_counters;
 pub(crate) mod firmware;
@@ -15,22 +17,28 @@ mod ipi;
 pub(crate) mod judge;
 mod order;
 mod other_tracers;
+mod reason;
 mod rows;
 pub mod sampler;
 mod second_witness;
 pub mod trace;
+mod verdict;
 mod watch;
 mod why;
 
 pub use crate::policy::Limits;
+pub use absence::{AbsenceReason, BlindReason, BlindSpot};
 pub use class_coverage::list as list_classes;
 pub use document::*;
+pub use doubt::{CircumstanceChange, CpuDoubt};
 pub use entry_class::{EntryClass, table as table_of_classes};
 pub use ipi::{DeferredBy, DeferredFunction, IpiOrigin, SentIpi};
 pub use judge::judge;
 pub use order::{Given, Keep, Progress, UntilBreach, WatchError, WatchOrder, Worst};
 pub use other_tracers::other_tracers;
+pub use reason::{HiddenTime, JudgeReason};
 pub use sampler::HIDDEN as SAMPLER;
 pub use second_witness::{EventEvidence, Interference, WitnessDoubt};
+pub use verdict::*;
 pub use watch::watch;
 pub use why::{Share, Why};

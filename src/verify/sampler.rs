@@ -3,8 +3,8 @@
 //! because it must sit in the shield's cgroup. Both sides of the conversation are here: [`Sampler`]
 //! asks, [`serve`] answers.
 
-use crate::verify::Gaps;
 use crate::verify::control::{Provoked, TIMES};
+use crate::verify::{AbsenceReason, BlindSpot, Gaps};
 use cpushield_linux::companion::{Companion, Duty};
 use cpushield_linux::sampler::{self, Gap, Phase, Reader, Sample, Spinner};
 use cpushield_linux::{CpuSet, Host, Policy, sched};
@@ -34,11 +34,11 @@ enum Ask {
 /// What it answers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 enum Answer {
-    Ready { seats: Vec<Seat>, notes: Vec<String> },
+    Ready { seats: Vec<Seat>, blind: Vec<BlindSpot> },
     Provoked { seen: Vec<(usize, usize)> },
     Spanning,
     Done { gaps: Vec<(usize, Option<Seen>)> },
-    Failed { why: String },
+    Failed { reason: AbsenceReason },
 }
 
 /// Where a spinner is.
@@ -73,8 +73,8 @@ pub struct Sampler {
     pub seats: Vec<Seat>,
     /// CPU and gaps of those whose gaps can be read while they run.
     rings: Vec<(usize, Reader)>,
-    /// What is not as it should be, for people.
-    pub notes: Vec<String>,
+    /// What it cannot see.
+    pub blind: Vec<BlindSpot>,
 }
 
 impl Sampler {
@@ -88,15 +88,15 @@ impl Sampler {
         files: Vec<String>,
         threshold_ns: u64,
         span: Duration,
-    ) -> Result<Sampler, String> {
-        let companion = Companion::start(&[HIDDEN]).map_err(|e| format!("cannot start: {e}"))?;
-        let (seats, rings, notes) = (Vec::new(), Vec::new(), Vec::new());
-        let mut sampler = Sampler { companion, seats, rings, notes };
+    ) -> Result<Sampler, AbsenceReason> {
+        let companion = Companion::start(&[HIDDEN]).map_err(|e| failed("cannot start", &e))?;
+        let (seats, rings, blind) = (Vec::new(), Vec::new(), Vec::new());
+        let mut sampler = Sampler { companion, seats, rings, blind };
         let limit_ns = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX).saturating_add(GRACE_NS);
         let ask = Ask::Start { cpus: cpus.clone(), files, threshold_ns, limit_ns };
         match sampler.ask(&ask)? {
-            Answer::Ready { seats, notes } => {
-                (sampler.seats, sampler.notes) = (seats, notes);
+            Answer::Ready { seats, blind } => {
+                (sampler.seats, sampler.blind) = (seats, blind);
                 sampler.open_rings();
                 Ok(sampler)
             }
@@ -109,7 +109,10 @@ impl Sampler {
         for seat in &self.seats {
             match Reader::open(pid, seat.ring, ROOM) {
                 Ok(ring) => self.rings.push((seat.cpu, ring)),
-                Err(e) => self.notes.push(format!("CPU {}: when gaps were: {e}", seat.cpu)),
+                Err(e) => {
+                    let (cpu, answer) = (seat.cpu, e.to_string());
+                    self.blind.push(BlindSpot::GapMoments { cpu, answer });
+                }
             }
         }
     }
@@ -125,14 +128,14 @@ impl Sampler {
         self.rings.iter_mut().map(read).collect()
     }
 
-    fn ask(&mut self, ask: &Ask) -> Result<Answer, String> {
-        let line = serde_json::to_string(ask).map_err(|e| e.to_string())?;
-        self.companion.tell(&line).map_err(|e| format!("it is gone: {e}"))?;
-        let line = self.companion.hear(PATIENCE).map_err(|e| format!("no answer: {e}"))?;
+    fn ask(&mut self, ask: &Ask) -> Result<Answer, AbsenceReason> {
+        let line = serde_json::to_string(ask).map_err(AbsenceReason::failed)?;
+        self.companion.tell(&line).map_err(|e| failed("it is gone", &e))?;
+        let line = self.companion.hear(PATIENCE).map_err(|e| failed("no answer", &e))?;
         match serde_json::from_str(&line) {
-            Ok(Answer::Failed { why }) => Err(why),
+            Ok(Answer::Failed { reason }) => Err(reason),
             Ok(answer) => Ok(answer),
-            Err(e) => Err(format!("an answer that makes no sense: {e}")),
+            Err(e) => Err(failed("an answer that makes no sense", &e)),
         }
     }
 
@@ -140,7 +143,7 @@ impl Sampler {
     ///
     /// # Errors
     /// Says why it could not.
-    pub fn control(&mut self) -> Result<Provoked, String> {
+    pub fn control(&mut self) -> Result<Provoked, AbsenceReason> {
         match self.ask(&Ask::Control)? {
             Answer::Provoked { seen } => Ok(Provoked { how: "membarrier(2)", seen }),
             other => Err(unexpected(&other)),
@@ -151,7 +154,7 @@ impl Sampler {
     ///
     /// # Errors
     /// It is gone.
-    pub fn begin(&mut self) -> Result<(), String> {
+    pub fn begin(&mut self) -> Result<(), AbsenceReason> {
         match self.ask(&Ask::Span)? {
             Answer::Spanning => Ok(()),
             other => Err(unexpected(&other)),
@@ -162,7 +165,7 @@ impl Sampler {
     ///
     /// # Errors
     /// It is gone.
-    pub fn end(&mut self) -> Result<Vec<(usize, Option<Seen>)>, String> {
+    pub fn end(&mut self) -> Result<Vec<(usize, Option<Seen>)>, AbsenceReason> {
         match self.ask(&Ask::End)? {
             Answer::Done { mut gaps } => {
                 for (cpu, ring) in &self.rings {
@@ -178,8 +181,12 @@ impl Sampler {
     }
 }
 
-fn unexpected(answer: &Answer) -> String {
-    format!("an answer out of turn: {answer:?}")
+fn failed(what: &str, error: &dyn std::fmt::Display) -> AbsenceReason {
+    AbsenceReason::Failed { what: format!("{what}: {error}") }
+}
+
+fn unexpected(answer: &Answer) -> AbsenceReason {
+    AbsenceReason::failed(format_args!("an answer out of turn: {answer:?}"))
 }
 
 /// The sampler's own side: answers until there is nobody to ask.
@@ -188,8 +195,10 @@ pub fn serve(host: &Host) {
     let mut crew: Option<Crew> = None;
     while let Some(line) = duty.next() {
         let answer = match serde_json::from_str(&line) {
-            Ok(ask) => obey(host, &ask, &mut crew).unwrap_or_else(|why| Answer::Failed { why }),
-            Err(e) => Answer::Failed { why: e.to_string() },
+            Ok(ask) => {
+                obey(host, &ask, &mut crew).unwrap_or_else(|reason| Answer::Failed { reason })
+            }
+            Err(e) => Answer::Failed { reason: AbsenceReason::failed(e) },
         };
         let line = serde_json::to_string(&answer).unwrap_or_default();
         if duty.answer(&line).is_err() {
@@ -198,7 +207,7 @@ pub fn serve(host: &Host) {
     }
 }
 
-fn obey(host: &Host, ask: &Ask, crew: &mut Option<Crew>) -> Result<Answer, String> {
+fn obey(host: &Host, ask: &Ask, crew: &mut Option<Crew>) -> Result<Answer, AbsenceReason> {
     if let Ask::Start { cpus, files, threshold_ns, limit_ns } = ask {
         let made = Crew::start(host, cpus, files, *threshold_ns, *limit_ns)?;
         let seat = |(cpu, spinner): &(usize, Spinner)| Seat {
@@ -207,11 +216,11 @@ fn obey(host: &Host, ask: &Ask, crew: &mut Option<Crew>) -> Result<Answer, Strin
             ring: spinner.ring(),
         };
         let seats = made.spinners.iter().map(seat).collect();
-        let notes = made.notes.clone();
+        let blind = made.blind.clone();
         *crew = Some(made);
-        return Ok(Answer::Ready { seats, notes });
+        return Ok(Answer::Ready { seats, blind });
     }
-    let crew = crew.as_ref().ok_or("not started")?;
+    let crew = crew.as_ref().ok_or_else(|| AbsenceReason::failed("not started"))?;
     match ask {
         Ask::Control => crew.control(),
         Ask::Span => {
@@ -226,7 +235,7 @@ fn obey(host: &Host, ask: &Ask, crew: &mut Option<Crew>) -> Result<Answer, Strin
 #[derive(Debug)]
 struct Crew {
     spinners: Vec<(usize, Spinner)>,
-    notes: Vec<String>,
+    blind: Vec<BlindSpot>,
     threshold_ns: u64,
     start: Moment,
 }
@@ -272,16 +281,16 @@ impl Crew {
         files: &[String],
         threshold_ns: u64,
         limit_ns: u64,
-    ) -> Result<Crew, String> {
+    ) -> Result<Crew, AbsenceReason> {
         let start = Moment::now();
         // Long enough to know the clock's rate to a thousandth, which is all a threshold needs.
         std::thread::sleep(Duration::from_millis(20));
         let now = Moment::now();
         let rate = now.rate(start);
         let in_ticks = |ns: u64| as_u64(as_f64(ns) * rate);
-        let mut notes = Vec::new();
+        let mut blind = Vec::new();
         if let Err(e) = sampler::register_barrier() {
-            notes.push(format!("membarrier: {e}"));
+            blind.push(BlindSpot::NoBarrier { answer: e.to_string() });
         }
         let order = sampler::Order {
             deadline: now.ticks.saturating_add(in_ticks(limit_ns)),
@@ -291,20 +300,20 @@ impl Crew {
         };
         let mut spinners = Vec::new();
         for cpu in cpus.iter() {
-            let spinner = Spinner::start(order).map_err(|e| format!("CPU {cpu}: {e}"))?;
+            let spinner = Spinner::start(order).map_err(|e| failed(&format!("CPU {cpu}"), &e))?;
             for file in files {
-                host.write(file, &spinner.tid().to_string()).map_err(|e| e.to_string())?;
+                host.write(file, &spinner.tid().to_string()).map_err(AbsenceReason::failed)?;
             }
             sched::set_affinity(spinner.tid(), &CpuSet::one(cpu))
                 .map_err(|e| not_there(cpu, &e))?;
-            keep_harmless(spinner.tid()).map_err(|e| format!("CPU {cpu}: {e}"))?;
+            keep_harmless(spinner.tid()).map_err(|e| failed(&format!("CPU {cpu}"), &e))?;
             if !spinner.locked {
-                notes.push(format!("CPU {cpu}: the sampler's memory could not be locked"));
+                blind.push(BlindSpot::UnlockedMemory { cpu });
             }
             spinner.set_phase(Phase::Idle);
             spinners.push((cpu, spinner));
         }
-        Ok(Crew { spinners, notes, threshold_ns, start })
+        Ok(Crew { spinners, blind, threshold_ns, start })
     }
 
     fn set_phase(&self, phase: Phase) {
@@ -345,13 +354,13 @@ impl Crew {
 
     /// Each barrier interrupts every CPU of the crew between two readings of the clock; a gap of
     /// the spinner that lies across that time is the proof that it sees.
-    fn control(&self) -> Result<Answer, String> {
+    fn control(&self) -> Result<Answer, AbsenceReason> {
         self.set_phase(Phase::Control);
         let mut windows = Vec::new();
         for _ in 0..TIMES {
             self.wait_on_cpus();
             let before = sampler::ticks();
-            sampler::barrier().map_err(|e| format!("membarrier: {e}"))?;
+            sampler::barrier().map_err(|e| failed("membarrier", &e))?;
             windows.push((before, sampler::ticks()));
         }
         self.set_phase(Phase::Idle);
@@ -392,11 +401,11 @@ fn keep_harmless(tid: i32) -> std::io::Result<()> {
 
 /// Why the sampler cannot be on a CPU: EINVAL says that its cpuset is without that CPU
 /// (kernel/sched/syscalls.c, `__sched_setaffinity()`).
-fn not_there(cpu: usize, error: &std::io::Error) -> String {
+fn not_there(cpu: usize, error: &std::io::Error) -> AbsenceReason {
     if error.raw_os_error() == Some(22) {
-        format!("CPU {cpu} belongs to a cpuset that the sampler is not in; --cgroup DIR names it")
+        AbsenceReason::OutsideCpuset { cpu }
     } else {
-        format!("the kernel does not let the sampler run on CPU {cpu}: {error}")
+        AbsenceReason::CpuRefused { cpu, answer: error.to_string() }
     }
 }
 

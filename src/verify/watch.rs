@@ -16,8 +16,8 @@ use crate::verify::order::{Progress, UntilBreach, WatchError, WatchOrder, Worst}
 use crate::verify::sampler::Sampler;
 use crate::verify::trace::{self, Recorder};
 use crate::verify::{
-    Breach, Control, Ended, Evidence, Interference, SCHEMA, TracedSpan, Watched, Witness,
-    WitnessKind,
+    AbsenceReason, BlindSpot, Breach, Control, CpuDoubt, Ended, Evidence, Interference, SCHEMA,
+    TracedSpan, Watched, Witness, WitnessKind,
 };
 use cpushield_linux::clock::{Scale, monotonic_ns};
 use cpushield_linux::spool::Spool;
@@ -115,7 +115,8 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     let control = control.and(bench.control(order, ControlAt::AfterSpan));
     let interference = bench.interference();
     let smis = (smis, meter.take());
-    bench.doubts.extend(circumstances::changed(&first, &calm, &circumstances::take(host)));
+    let changes = circumstances::changed(&first, &calm, &circumstances::take(host)).into_iter();
+    bench.doubts.extend(changes.map(|change| CpuDoubt::CircumstanceChanged { change }));
     own.extend(bench.workload(order));
     // The trace's time encloses the reading of the counters, which takes long on a slow machine;
     // where there is a trace, entries and the longest stretch are those of its time.
@@ -166,14 +167,14 @@ fn check(host: &Host, order: &WatchOrder) -> Result<CpuSet, WatchError> {
 /// The witnesses that run.
 struct Bench<'h> {
     host: &'h Host,
-    trace: Result<Recorder<'h>, String>,
-    sampler: Result<Sampler, String>,
+    trace: Result<Recorder<'h>, AbsenceReason>,
+    sampler: Result<Sampler, AbsenceReason>,
     /// Counts what the trace records.
     second: SecondWitness,
     /// The sampler is the workload.
     sampled: bool,
     /// What happened that should not have.
-    doubts: Vec<String>,
+    doubts: Vec<CpuDoubt>,
     /// Threads of the workload that were on the watched CPUs.
     seated: BTreeSet<i32>,
     /// The longest gap of the span so far, in ticks of the sampler.
@@ -204,19 +205,18 @@ impl<'h> Bench<'h> {
             (None, Some(keep)) => Some((Spool::beside(keep.beside), None)),
             (None, None) => None,
         };
-        let trace =
-            Recorder::arm(host, &wanted).map_err(|absent| absent.why).map(|mut recorder| {
-                recorder.watch_privilege();
-                if let Some((spool, last_ns)) = spool() {
-                    recorder.keep(spool, last_ns);
-                }
-                recorder
-            });
+        let trace = Recorder::arm(host, &wanted).map(|mut recorder| {
+            recorder.watch_privilege();
+            if let Some((spool, last_ns)) = spool() {
+                recorder.keep(spool, last_ns);
+            }
+            recorder
+        });
         Bench {
             host,
             second: SecondWitness::arm(&order.cpus, &trace),
             trace,
-            sampler: Err("a workload was given, and two cannot share a CPU".to_owned()),
+            sampler: Err(AbsenceReason::WorkloadGiven),
             sampled: order.workload.is_none(),
             doubts: Vec::new(),
             seated: BTreeSet::new(),
@@ -235,7 +235,7 @@ impl<'h> Bench<'h> {
         let files = order.cgroup.iter().map(|dir| format!("{dir}/cgroup.procs")).collect();
         self.sampler = Sampler::start(&order.cpus, files, order.threshold_ns, whole);
         if let (Ok(sampler), Some(note)) = (&mut self.sampler, distrust(self.host)) {
-            sampler.notes.push(note);
+            sampler.blind.push(note);
         }
     }
 
@@ -287,7 +287,7 @@ impl<'h> Bench<'h> {
         match ask(recorder) {
             Ok(answer) => Some(answer),
             Err(error) => {
-                self.trace = Err(error.to_string());
+                self.trace = Err(AbsenceReason::failed(error));
                 None
             }
         }
@@ -363,7 +363,7 @@ impl<'h> Bench<'h> {
     /// Notices when a CPU or the workload went away; each once.
     fn look_after(&mut self, order: &WatchOrder, threads: &[i32]) {
         let offline = circumstances::offline(self.host, &order.cpus);
-        let offline = offline.map(|cpus| format!("CPU {cpus} was offline"));
+        let offline = offline.map(|cpus| CpuDoubt::CpusOffline { cpus });
         let seated = &mut self.seated;
         let strayed = circumstances::strayed(self.host, threads, &order.cpus, seated);
         for doubt in [offline, strayed].into_iter().flatten() {
@@ -440,7 +440,7 @@ impl<'h> Bench<'h> {
         if let Ok(recorder) = &mut self.trace
             && let Err(error) = self.second.close(recorder)
         {
-            self.trace = Err(error.to_string());
+            self.trace = Err(AbsenceReason::failed(error));
         }
         let mut gaps = Vec::new();
         if let Ok(sampler) = &mut self.sampler {
@@ -459,7 +459,7 @@ impl<'h> Bench<'h> {
             gathered::counters_witness(before, after),
             Witness {
                 kind: WitnessKind::EventCounters,
-                absent: self.second.absent().map(str::to_owned),
+                absent: self.second.absent().cloned(),
                 blind: Vec::new(),
             },
             self.sampler_witness(),
@@ -478,8 +478,8 @@ impl<'h> Bench<'h> {
     fn sampler_witness(&self) -> Witness {
         let (absent, blind) = match &self.sampler {
             Ok(sampler) => {
-                let who = self.trace.is_err().then(|| "who or what made a gap".to_owned());
-                (None, who.into_iter().chain(sampler.notes.iter().cloned()).collect())
+                let who = self.trace.is_err().then_some(BlindSpot::GapCulprits);
+                (None, who.into_iter().chain(sampler.blind.iter().cloned()).collect())
             }
             Err(why) => (Some(why.clone()), Vec::new()),
         };
@@ -489,12 +489,12 @@ impl<'h> Bench<'h> {
 
 /// What is doubtful about the clock of the sampler: on x86 the kernel offers the time stamp counter
 /// as clocksource only where it found it stable and the same on all CPUs.
-fn distrust(host: &Host) -> Option<String> {
+fn distrust(host: &Host) -> Option<BlindSpot> {
     if !cfg!(target_arch = "x86_64") {
         return None;
     }
     let path = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
     let text = host.read_line(path).ok()?;
     let trusted = text.split_whitespace().any(|name| name == "tsc");
-    (!trusted).then(|| "time for certain: the kernel does not trust the TSC here".to_owned())
+    (!trusted).then_some(BlindSpot::UntrustedTsc)
 }

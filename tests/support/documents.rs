@@ -39,7 +39,7 @@ pub fn latency(cpus: &[usize], seconds: u64, per_second: u64, typical_ns: u64) -
             "over": [{ "limit_ns": 20_000, "count": 7, "percent": 0.01 }],
             "jitter_ns": worst, "elsewhere": 0,
             "timeline": { "step_ns": seconds * 1_000_000_000 / 600, "worst_ns": moments },
-            "histogram": histogram(&counts), "doubts": ["it ran on another CPU"],
+            "histogram": histogram(&counts), "doubts": [{ "doubt": "elsewhere", "count": 3 }],
         })
     });
     let series: Vec<Value> = series.collect();
@@ -55,7 +55,7 @@ pub fn latency(cpus: &[usize], seconds: u64, per_second: u64, typical_ns: u64) -
             "processor": "a processor", "online": "0-3", "hypervisor": null,
             "clock": "CLOCK_MONOTONIC", "clocksource": "tsc", "clock_read_ns": 20
         },
-        "doubts": [HOSTILE], "notes": [HOSTILE],
+        "doubts": [{ "about": "tracer-not-stopped", "answer": HOSTILE }], "notes": [HOSTILE],
     })
 }
 
@@ -89,8 +89,8 @@ pub fn verified(cpu: usize, leaks: &[(&str, &str, u64)]) -> Value {
                 }
             }],
             "witnesses": [
-                { "kind": "trace", "absent": null, "blind": [HOSTILE] },
-                { "kind": "firmware", "absent": "cannot be read", "blind": [] }
+                { "kind": "trace", "absent": null, "blind": [{ "blind": "event-fields", "event": HOSTILE }] },
+                { "kind": "firmware", "absent": { "absence": "no-msr-device" }, "blind": [] }
             ],
             "control": { "control": "seen", "what": "3 IPIs" }
         },

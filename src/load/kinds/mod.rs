@@ -11,6 +11,7 @@ mod network;
 mod stress_ng;
 mod timers;
 
+use super::LoadDoubt;
 use cpushield_linux::meter::Meter;
 use cpushield_linux::{CpuSet, Host};
 use serde::{Deserialize, Serialize};
@@ -75,7 +76,7 @@ pub struct Told {
     /// In which time.
     pub span_ns: u64,
     /// What is wrong with it.
-    pub doubts: Vec<String>,
+    pub doubts: Vec<LoadDoubt>,
 }
 
 /// A way to make a machine busy.

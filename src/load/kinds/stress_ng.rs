@@ -2,6 +2,7 @@
 
 use super::hackbench::installed;
 use super::{Kind, Ready, Site, Told, Work};
+use crate::load::LoadDoubt;
 use cpushield_linux::hired::{Hired, Sheet};
 use cpushield_linux::process;
 use std::ffi::OsString;
@@ -137,8 +138,6 @@ fn close(
     ended: &Receiver<(bool, Option<String>)>,
     sheet: &Mutex<Sheet>,
 ) -> Vec<Told> {
-    let one =
-        |doubt: String| vec![Told { part: None, count: None, span_ns: 0, doubts: vec![doubt] }];
     let pid = pid.load(Ordering::SeqCst);
     if pid > 0 {
         // When it is gone by now it has ended by itself.
@@ -146,18 +145,23 @@ fn close(
     }
     let why = match ended.recv_timeout(PATIENCE) {
         Ok((true, _)) => None,
-        Ok((false, why)) => Some(why.unwrap_or_else(|| "it failed without a word".to_owned())),
-        Err(_) => return one("it did not end in time, and its figures are lost".to_owned()),
+        Ok((false, said)) => Some(LoadDoubt::ProgramFailed { said }),
+        Err(_) => return vec![no_figures(LoadDoubt::NotEnded)],
     };
     let text = sheet.lock().unwrap_or_else(PoisonError::into_inner).text().unwrap_or_default();
     let mut told = figures(&text);
     match why {
-        Some(why) if told.is_empty() => return one(why),
+        Some(why) if told.is_empty() => return vec![no_figures(why)],
         Some(why) => told.iter_mut().for_each(|one| one.doubts.push(why.clone())),
-        None if told.is_empty() => return one("it reported no figures".to_owned()),
+        None if told.is_empty() => return vec![no_figures(LoadDoubt::NoFigures)],
         None => {}
     }
     told
+}
+
+/// What it reported nothing of, and why.
+fn no_figures(doubt: LoadDoubt) -> Told {
+    Told { part: None, count: None, span_ns: 0, doubts: vec![doubt] }
 }
 
 /// The `metrics` of its YAML: a list of stressors, each a few lines of `key: value`.

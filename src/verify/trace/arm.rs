@@ -1,9 +1,10 @@
 //! Getting a trace ready, or saying why there is none: which events this kernel has, and whether
 //! arming now would hang.
 
+use super::Order;
 use super::catalogue::{self, Spec};
 use super::stacks::StackForm;
-use super::{Absent, Order};
+use crate::verify::{AbsenceReason, BlindSpot};
 use cpushield_linux::text::trace_format::EventFormat;
 use cpushield_linux::tracefs::{Instance, Tracefs, Wanted};
 use cpushield_linux::{Error, Hog, Host, clock};
@@ -28,20 +29,20 @@ pub struct Armed<'h> {
     pub busy: bool,
     /// How a stack looks behind an event, when stacks are recorded.
     pub stack: Option<StackForm>,
-    /// What cannot be seen here, for people.
-    pub blind: Vec<String>,
+    /// What cannot be seen here.
+    pub blind: Vec<BlindSpot>,
 }
 
 /// Makes everything ready.
 ///
 /// # Errors
 /// Why there is no trace here.
-pub fn arm<'h>(host: &'h Host, order: &Order) -> Result<Armed<'h>, Absent> {
+pub fn arm<'h>(host: &'h Host, order: &Order) -> Result<Armed<'h>, AbsenceReason> {
     if !host.is_live() {
-        return Err(Absent { why: "a recorded machine cannot be traced".to_owned() });
+        return Err(AbsenceReason::RecordedMachine);
     }
     if cfg!(target_endian = "big") {
-        return Err(Absent { why: "traces of big-endian machines are not understood".to_owned() });
+        return Err(AbsenceReason::BigEndian);
     }
     let tracefs = Tracefs::find(host).map_err(|error| no_tracefs(&error))?;
     let mut blind = Vec::new();
@@ -73,14 +74,10 @@ pub fn arm<'h>(host: &'h Host, order: &Order) -> Result<Armed<'h>, Absent> {
         })?;
     let stack = stack.filter(|_| instance.keep_stacks().is_ok());
     if order.stacks && stack.is_none() {
-        blind.push("stacks (CONFIG_STACKTRACE)".to_owned());
+        blind.push(BlindSpot::Stacks);
     }
     if let Some(hog) = hog {
-        blind.push(format!(
-            "more than the kernel's default buffer holds, because CPU {} is busy with the \
-             real-time task {hog}",
-            hog.task.cpu
-        ));
+        blind.push(BlindSpot::SmallBuffer { cpu: hog.task.cpu, task: hog.to_string() });
     }
     Ok(Armed { instance, formats, tsc, busy, stack, blind })
 }
@@ -93,7 +90,7 @@ fn formats(
     host: &Host,
     tracefs: &Tracefs,
     order: &Order,
-    blind: &mut Vec<String>,
+    blind: &mut Vec<BlindSpot>,
 ) -> cpushield_linux::Result<Vec<(&'static Spec, EventFormat)>> {
     let mut formats = Vec::new();
     for spec in catalogue::events() {
@@ -106,12 +103,12 @@ fn formats(
         }
         match (tracefs.format(host, spec.system, spec.name)?, spec.blind) {
             (Some(format), _) => formats.push((spec, format)),
-            (None, Some(what)) => blind.push(what.to_owned()),
+            (None, Some(what)) => blind.push(what.clone()),
             (None, None) => {}
         }
     }
     if !order.syscalls {
-        blind.push("system calls of the workload (not asked for)".to_owned());
+        blind.push(BlindSpot::SystemCalls);
     }
     Ok(formats)
 }
@@ -124,46 +121,29 @@ fn tsc_counts(host: &Host) -> bool {
         && host.read(list).is_ok_and(|text| text.split_whitespace().any(|word| word == "tsc"))
 }
 
-fn would_hang(hog: &Hog) -> Absent {
-    Absent {
-        why: format!(
-            "CPU {} is busy with the real-time task {hog}, and this kernel must run a work item on \
-             every CPU before it can record the first event: arming the trace would hang. Start \
-             `verify` before the workload, or let `apply` enlarge the trace buffer",
-            hog.task.cpu
-        ),
-    }
+fn would_hang(hog: &Hog) -> AbsenceReason {
+    AbsenceReason::WouldHang { cpu: hog.task.cpu, task: hog.to_string() }
 }
 
 /// What a locked-down kernel says instead of making the files of tracefs (`tracing_init_dentry()`,
 /// kernel/trace/trace.c, 6.12).
 const LOCKED: &str = "due to lockdown";
 
-fn no_events(host: &Host) -> Absent {
+fn no_events(host: &Host) -> AbsenceReason {
     let log = host.kernel_log().unwrap_or_default();
     let said = log.into_iter().find(|line| line.starts_with("Trac") && line.ends_with(LOCKED));
-    let why = match said {
-        Some(said) => format!("the kernel is locked down, and said at boot: {said}"),
-        None => "this kernel has no trace event for switches (CONFIG_EVENT_TRACING)".to_owned(),
-    };
-    Absent { why }
+    said.map_or(AbsenceReason::NoSwitchEvent, |said| AbsenceReason::LockedDown { said })
 }
 
-fn no_tracefs(error: &Error) -> Absent {
-    let why = match error.errno() {
-        Some(1 | 13) => format!(
-            "not allowed to use tracefs ({}): it needs root, and a kernel that is not locked down",
-            error.reason()
-        ),
-        Some(19) => "this kernel has no tracefs (CONFIG_TRACING)".to_owned(),
-        Some(38) => "tracefs is not mounted, and this kernel (before 5.2) cannot mount it for one \
-                     process alone: mount -t tracefs tracefs /sys/kernel/tracing"
-            .to_owned(),
-        _ => error.to_string(),
-    };
-    Absent { why }
+fn no_tracefs(error: &Error) -> AbsenceReason {
+    match error.errno() {
+        Some(1 | 13) => AbsenceReason::TracefsDenied { answer: error.reason().to_string() },
+        Some(19) => AbsenceReason::NoTracefs,
+        Some(38) => AbsenceReason::TracefsNotMounted,
+        _ => AbsenceReason::failed(error),
+    }
 }
 
-fn refused(error: &Error) -> Absent {
-    Absent { why: format!("the trace could not be set up: {error}") }
+fn refused(error: &Error) -> AbsenceReason {
+    AbsenceReason::TraceRefused { answer: error.to_string() }
 }

@@ -1,7 +1,7 @@
 //! Which events are recorded and what each of them means. One table; everything else in
 //! `verify::trace` speaks of [`What`], not of names. Pure.
 
-use crate::verify::EntryClass;
+use crate::verify::{BlindSpot, EntryClass};
 
 /// What an event says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -154,7 +154,7 @@ pub struct Spec {
     /// Fields that are needed, in the order in which they are decoded.
     pub fields: &'static [&'static str],
     /// What cannot be seen where the kernel does not have it; `None` when nothing is lost.
-    pub blind: Option<&'static str>,
+    pub blind: Option<&'static BlindSpot>,
     /// It is recorded only when system calls are asked for.
     pub syscalls_only: bool,
     /// It is recorded only where the kernel lacks this event, which says more.
@@ -173,8 +173,8 @@ const fn spec(
 /// A pair of events around the handler of a vector; not every kernel has every vector.
 const fn vector(entry: &'static str, exit: &'static str, vector: Vector) -> [Spec; 2] {
     let blind = match vector {
-        Vector::LocalTimer => Some("timer interrupts (no irq_vectors events)"),
-        Vector::CallOne => Some("IPIs (no irq_vectors events)"),
+        Vector::LocalTimer => Some(&BlindSpot::TimerInterrupts),
+        Vector::CallOne => Some(&BlindSpot::Ipis),
         _ => None,
     };
     [
@@ -199,46 +199,46 @@ const VECTORS: [[Spec; 2]; 11] = [
 
 const OTHERS: [Spec; 27] = [
     Spec {
-        blind: Some("device interrupts (no irq:irq_handler_entry)"),
+        blind: Some(&BlindSpot::DeviceInterrupts),
         ..spec("irq", "irq_handler_entry", What::Irq, &["irq", "name"])
     },
     spec("irq", "irq_handler_exit", What::IrqEnd, &[]),
     Spec {
-        blind: Some("softirqs (no irq:softirq_entry)"),
+        blind: Some(&BlindSpot::Softirqs),
         ..spec("irq", "softirq_entry", What::Softirq, &["vec"])
     },
     spec("irq", "softirq_exit", What::SoftirqEnd, &[]),
     spec("irq", "softirq_raise", What::SoftirqRaise, &["vec"]),
     Spec {
-        blind: Some("which timer an interrupt was for, and so what is the tick"),
+        blind: Some(&BlindSpot::TimerFunctions),
         ..spec("timer", "hrtimer_expire_entry", What::Hrtimer, &["function"])
     },
     spec("timer", "hrtimer_expire_exit", What::HrtimerEnd, &[]),
     spec("timer", "timer_expire_entry", What::Timer, &["function"]),
     spec("timer", "timer_expire_exit", What::TimerEnd, &[]),
     Spec {
-        blind: Some("what a function call IPI was for (csd events need Linux 6.5)"),
+        blind: Some(&BlindSpot::CallFunctions),
         ..spec("csd", "csd_function_entry", What::Call, &["func"])
     },
     spec("csd", "csd_function_exit", What::CallEnd, &[]),
     Spec {
-        blind: Some("which work item a kworker runs"),
+        blind: Some(&BlindSpot::WorkItems),
         ..spec("workqueue", "workqueue_execute_start", What::Work, &["function"])
     },
     spec("workqueue", "workqueue_execute_end", What::WorkEnd, &[]),
     Spec {
-        blind: Some("switches to other tasks (no sched:sched_switch)"),
+        blind: Some(&BlindSpot::TaskSwitches),
         ..spec("sched", "sched_switch", What::Switch, &["prev_state", "next_pid", "next_comm"])
     },
     spec("sched", "sched_process_fork", What::Fork, &["parent_pid", "child_pid"]),
     Spec {
-        blind: Some("page faults of the workload"),
+        blind: Some(&BlindSpot::PageFaults),
         ..spec("exceptions", "page_fault_user", What::PageFault, &["error_code"])
     },
     spec("exceptions", "page_fault_kernel", What::KernelFault, &["error_code"]),
     spec("timer", "tick_stop", What::TickStop, &["success", "dependency"]),
     Spec {
-        blind: Some("signals of the workload (no signal:signal_deliver)"),
+        blind: Some(&BlindSpot::Signals),
         ..spec("signal", "signal_deliver", What::Signal, &["sig", "code"])
     },
     spec("power", "cpu_frequency", What::Frequency, &[]),
@@ -248,7 +248,7 @@ const OTHERS: [Spec; 27] = [
         ..spec("tlb", "tlb_flush", What::TlbFlush, &["reason"])
     },
     Spec {
-        blind: Some("NMIs (no nmi:nmi_handler)"),
+        blind: Some(&BlindSpot::Nmis),
         ..spec("nmi", "nmi_handler", What::Nmi, &["handler", "delta_ns", "handled"])
     },
     Spec { syscalls_only: true, ..spec("raw_syscalls", "sys_enter", What::Syscall, &["id"]) },

@@ -39,7 +39,9 @@ pub mod story;
 mod tasks;
 
 use crate::verify::breach::{Breached, Broken};
-use crate::verify::{Interruptions, Joined, Sender};
+use crate::verify::{
+    AbsenceReason, BlindReason, BlindSpot, CpuDoubt, Interruptions, Joined, Sender,
+};
 use arm::Armed;
 use channel::{Channel, Phase};
 use cpushield_linux::clock::{self, Scale};
@@ -47,7 +49,7 @@ use cpushield_linux::sampler::Gap;
 use cpushield_linux::spool::Spool;
 use cpushield_linux::text::kallsyms::Symbols;
 use cpushield_linux::tracefs::Instance;
-use cpushield_linux::{CpuSet, Host};
+use cpushield_linux::{CpuSet, Error, Host};
 use decode::Decoder;
 pub use entry_events::{EntryEvent, RecordedEvent};
 use interference::InterferenceMonitor;
@@ -62,9 +64,6 @@ use stays::Shared;
 use std::collections::HashMap;
 use tasks::{cpu_time, look_up, ran};
 
-/// What is said when senders were too many to be kept apart, or too quick to be read.
-const SOME_SENDERS: &str = "some of those who sent IPIs";
-
 /// What is to be recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Order {
@@ -75,13 +74,6 @@ pub struct Order {
     pub syscalls: bool,
     /// The stack behind each event, which costs some microseconds more for each of them.
     pub stacks: bool,
-}
-
-/// Why there is no trace here.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Absent {
-    /// For people: what is missing and what would help.
-    pub why: String,
 }
 
 /// What the trace saw on one CPU in one phase.
@@ -127,8 +119,8 @@ pub struct TraceEvidence {
     pub skipped_bytes: u64,
     /// How often each event was seen, by name.
     pub events: Vec<(String, u64)>,
-    /// What weakens the evidence, for people: lost events, a clock that went backwards, …
-    pub doubts: Vec<String>,
+    /// What weakens the evidence: lost events, a clock that went backwards, …
+    pub doubts: Vec<CpuDoubt>,
 }
 
 /// A running trace of some CPUs.
@@ -144,7 +136,7 @@ pub struct Recorder<'h> {
     shared: Shared,
     symbols: Symbols,
     tasks: HashMap<i32, TaskName>,
-    blind: Vec<String>,
+    blind: Vec<BlindSpot>,
     tsc: bool,
     /// When it was armed, for the rate of the clock.
     armed: clock::Instant,
@@ -171,10 +163,10 @@ impl<'h> Recorder<'h> {
     ///
     /// # Errors
     /// There is no tracing here, it is not allowed, or arming it now would hang.
-    pub fn arm(host: &'h Host, order: &Order) -> Result<Recorder<'h>, Absent> {
+    pub fn arm(host: &'h Host, order: &Order) -> Result<Recorder<'h>, AbsenceReason> {
         let armed = clock::Instant::now();
         let Armed { instance, formats, tsc, busy, stack, mut blind } = arm::arm(host, order)?;
-        let refused = |error| Absent { why: format!("the trace could not be opened: {error}") };
+        let refused = |error: Error| AbsenceReason::TraceNotOpened { answer: error.to_string() };
         let events = formats.iter().map(|(spec, _)| (spec.system, spec.name)).collect();
         let entry_events = entry_events::in_formats(&formats);
         let mut channels = Vec::new();
@@ -183,18 +175,19 @@ impl<'h> Recorder<'h> {
         }
         let (mut decoder, unusable) = Decoder::new(&formats);
         decoder.expect_stacks(stack);
-        blind.extend(unusable.iter().map(|name| format!("{name}: its fields are not understood")));
+        let unusable = unusable.into_iter();
+        blind.extend(unusable.map(|event| BlindSpot::EventFields { event: event.to_owned() }));
         let symbols = Symbols::parse(&host.read("/proc/kallsyms").unwrap_or_default());
         if symbols.is_empty() {
-            blind.push("names of kernel functions (/proc/kallsyms hides the addresses)".to_owned());
+            blind.push(BlindSpot::FunctionNames);
         }
         let shared = Shared::knowing(&symbols);
         let clock = if tsc { clock::TRACE_CLOCK } else { "mono" };
         let senders = match busy {
             false => Senders::arm(host, &order.cpus, clock, order.stacks),
-            true => Err(format!("{} (a CPU is busy with a real-time task)", senders::BLIND)),
+            true => Err(BlindReason::CpuBusy),
         };
-        let senders = senders.map_err(|why| blind.push(why)).ok();
+        let senders = senders.map_err(|reason| blind.push(BlindSpot::Senders { reason })).ok();
         Ok(Recorder {
             host,
             channels,
@@ -224,9 +217,9 @@ impl<'h> Recorder<'h> {
         self.keeping = Some(Keeping::new(spool, last_ns));
     }
 
-    /// What this trace cannot see on this kernel, for people.
+    /// What this trace cannot see on this kernel.
     #[must_use]
-    pub fn blind(&self) -> &[String] {
+    pub fn blind(&self) -> &[BlindSpot] {
         &self.blind
     }
 
@@ -362,8 +355,8 @@ impl<'h> Recorder<'h> {
         if let Some(senders) = &mut self.senders {
             senders.poll();
             senders.name_the_dead();
-            if senders.is_partial() && !self.blind.iter().any(|what| what == SOME_SENDERS) {
-                self.blind.push(SOME_SENDERS.to_owned());
+            if senders.is_partial() && !self.blind.contains(&BlindSpot::SomeSenders) {
+                self.blind.push(BlindSpot::SomeSenders);
             }
         }
         self.look_up_tasks();
@@ -452,18 +445,15 @@ fn tell(
 ) -> TraceEvidence {
     let seen = &phase.seen;
     let lost = phase.lost.max(counted_lost).max(u64::from(phase.lost_unknown));
-    let mut doubts = Vec::new();
-    let mut doubt = |n: u64, what: &str| {
-        if n > 0 {
-            doubts.push(format!("{n} {what}"));
-        }
-    };
-    doubt(lost, "events of the trace were lost");
-    doubt(phase.skipped, "bytes of the trace were not understood");
-    doubt(seen.backwards, "events came with a time before the one before them");
-    let left = seen.silent.map(|pid| format!(", first after {}", names.thread(pid)));
-    let left = left.unwrap_or_default();
-    doubt(seen.resyncs, &format!("times a task ran that no event had announced{left}"));
+    let after = seen.silent.map(|pid| names.thread(pid));
+    let counted = [
+        (lost, CpuDoubt::EventsLost { count: lost }),
+        (phase.skipped, CpuDoubt::BytesNotUnderstood { count: phase.skipped }),
+        (seen.backwards, CpuDoubt::EventsBackwards { count: seen.backwards }),
+        (seen.resyncs, CpuDoubt::TaskNotAnnounced { times: seen.resyncs, after }),
+    ];
+    let happened = counted.into_iter().filter(|(times, _)| *times > 0);
+    let mut doubts: Vec<CpuDoubt> = happened.map(|(_, doubt)| doubt).collect();
     // Without a single event nothing but its CPU time shows that the workload ran at all; and with
     // it, that it ran all the time, for a switch would have been an event.
     let silent = phase.records() == 0;
@@ -473,10 +463,10 @@ fn tell(
         _ => seen.longest.map(|ticks| scale.ns(ticks)),
     };
     if silent && ran == Some(false) {
-        doubts.push("no event was seen, but the workload did not run either".to_owned());
+        doubts.push(CpuDoubt::WorkloadDidNotRun);
     }
     if scale.error_ppm > 1000.0 {
-        doubts.push(format!("the clock is known to {:.0} ppm only", scale.error_ppm));
+        doubts.push(CpuDoubt::ClockInaccurate { error_ppm: scale.error_ppm });
     }
     TraceEvidence {
         cpu,

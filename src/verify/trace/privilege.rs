@@ -5,11 +5,9 @@ use super::Recorder;
 use super::catalogue::{self, Vector, What};
 use super::stacks::StackForm;
 use super::stays::EntryText;
+use crate::verify::{BlindReason, BlindSpot};
 use cpushield_linux::Host;
 use cpushield_linux::text::trace_format::EventFormat;
-
-/// What is said where the stacks of interrupts are not recorded.
-const BLIND: &str = "whether an interrupt came from user mode or inside a page fault";
 
 /// The first kernel whose stack trigger writes into the instance that it belongs to
 /// (commit ce33c845b030, kernel/trace/trace_events_trigger.c).
@@ -19,31 +17,29 @@ impl Recorder<'_> {
     /// From [`Recorder::start`] on it is known what each interrupt hit. Costs the watched CPUs a
     /// microsecond or two more at each interrupt, and nothing while there is none.
     pub fn watch_privilege(&mut self) {
-        if let Err(why) = self.arm_privilege() {
-            self.blind.push(format!("{BLIND} ({why})"));
+        if let Err(reason) = self.arm_privilege() {
+            self.blind.push(BlindSpot::InterruptOrigin { reason });
         }
     }
 
-    fn arm_privilege(&mut self) -> Result<(), String> {
-        let entry_text = EntryText::of(&self.symbols)
-            .ok_or("/proc/kallsyms does not say where the entry code lies")?;
+    fn arm_privilege(&mut self) -> Result<(), BlindReason> {
+        let entry_text = EntryText::of(&self.symbols).ok_or(BlindReason::EntryCodeHidden)?;
         if !self.stacks {
             let release = self.host.read_line("/proc/sys/kernel/osrelease").unwrap_or_default();
             if version(&release) < Some(TRIGGER_SINCE) {
-                return Err("the stack trigger of this kernel is not of one instance".to_owned());
+                return Err(BlindReason::SharedTrigger);
             }
             if has_hog(self.host) {
-                return Err("a CPU is busy with a real-time task".to_owned());
+                return Err(BlindReason::CpuBusy);
             }
             let form = EventFormat::parse(&self.instance.format_text("ftrace", "kernel_stack"));
             let form = form.ok().and_then(|format| StackForm::of(&format));
-            let form = form.ok_or("CONFIG_STACKTRACE")?;
+            let form = form.ok_or(BlindReason::NoStackTrace)?;
             let interrupts = catalogue::events()
                 .filter(|spec| is_frequent(spec.what))
                 .filter(|spec| self.events.contains(&(spec.system, spec.name)));
             for spec in interrupts {
-                let added = self.instance.add_stack(spec.system, spec.name);
-                added.map_err(|error| error.to_string())?;
+                self.instance.add_stack(spec.system, spec.name)?;
             }
             self.decoder.expect_stacks(Some(form));
         }

@@ -11,13 +11,13 @@ use super::stacks::{self, StackForm, Stacks};
 use crate::causes::purpose::{self, ModuleRequest, Purpose};
 use crate::causes::{Cause, Culprit};
 use crate::verify::{
-    DeferredBy, DeferredFunction, Interruptions, IpiOrigin, Joined, Sender, SentIpi,
+    BlindReason, DeferredBy, DeferredFunction, Interruptions, IpiOrigin, Joined, Sender, SentIpi,
 };
 use cpushield_linux::ring_buffer::{self, Lost, PageLayout};
 use cpushield_linux::text::kallsyms::Symbols;
 use cpushield_linux::text::trace_format::{EventFormat, Field};
 use cpushield_linux::tracefs::{Instance, Pipe, Tracefs, Wanted};
-use cpushield_linux::{CpuSet, Error, Host};
+use cpushield_linux::{CpuSet, Host};
 use std::collections::HashMap;
 
 /// KiB of buffer of each sending CPU: some thousand sends between two looks.
@@ -343,9 +343,6 @@ pub struct Senders<'h> {
     root: String,
 }
 
-/// Why nobody can say who sends.
-pub const BLIND: &str = "who sends IPIs";
-
 impl<'h> Senders<'h> {
     /// Makes it ready and begins.
     ///
@@ -356,17 +353,16 @@ impl<'h> Senders<'h> {
         to: &CpuSet,
         clock: &str,
         stacks: bool,
-    ) -> Result<Senders<'h>, String> {
-        let why = |error: Error| format!("{BLIND} ({error})");
-        let tracefs = Tracefs::find(host).map_err(why)?;
-        let form = |system, name, function| -> Result<Option<Form>, String> {
-            let format = tracefs.format(host, system, name).map_err(why)?;
+    ) -> Result<Senders<'h>, BlindReason> {
+        let tracefs = Tracefs::find(host)?;
+        let form = |system, name, function| -> cpushield_linux::Result<Option<Form>> {
+            let format = tracefs.format(host, system, name)?;
             Ok(format.and_then(|format| Form::of(&format, function)))
         };
         let call = form("csd", "csd_queue_cpu", Some("func"))?;
         let reschedule = form("ipi", "ipi_send_cpu", None)?;
         let (Some(call), Some(reschedule)) = (call, reschedule) else {
-            return Err(format!("{BLIND} (csd and ipi events need Linux 6.5)"));
+            return Err(BlindReason::NoIpiEvents);
         };
         let stack = tracefs.format(host, "ftrace", "kernel_stack").ok().flatten();
         let stack = stack.and_then(|format| StackForm::of(&format));
@@ -377,8 +373,8 @@ impl<'h> Senders<'h> {
         let alone = format!("callback == 0 && ({any})");
         let filters =
             [("csd", "csd_queue_cpu", any.as_str()), ("ipi", "ipi_send_cpu", alone.as_str())];
-        let online = host.read_line("/sys/devices/system/cpu/online").map_err(why)?;
-        let online: CpuSet = online.parse().map_err(|_| format!("{BLIND} (no list of CPUs)"))?;
+        let online = host.read_line("/sys/devices/system/cpu/online")?;
+        let online: CpuSet = online.parse().map_err(|_| BlindReason::NoCpuList)?;
         let events =
             [("csd", "csd_queue_cpu"), ("ipi", "ipi_send_cpu"), ("module", "module_request")];
         let wanted = Wanted {
@@ -390,14 +386,14 @@ impl<'h> Senders<'h> {
             no_work: false,
         };
         let root = tracefs.root().to_owned();
-        let mut instance = Instance::separate(host, tracefs, &wanted, &filters).map_err(why)?;
+        let mut instance = Instance::separate(host, tracefs, &wanted, &filters)?;
         // Only names are at stake.
         let stack_form = stack.filter(|_| instance.keep_stacks().is_ok());
         let mut pipes = Vec::new();
         for cpu in online.iter() {
-            pipes.push((cpu, instance.pipe(cpu).map_err(why)?));
+            pipes.push((cpu, instance.pipe(cpu)?));
         }
-        instance.start().map_err(why)?;
+        instance.start()?;
         let forms = vec![call, reschedule];
         let tally =
             Tally { forms, stack_form, request_form, tell_stacks: stacks, ..Tally::default() };

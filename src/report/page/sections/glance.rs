@@ -229,12 +229,12 @@ fn limits(material: &Material) -> Option<Block> {
     (!rows.is_empty()).then_some(Block::Table(Table { caption, columns, rows }))
 }
 
-fn limit(label: &str, gate: &Gate) -> Vec<Cell> {
+fn limit<R: std::fmt::Display>(label: &str, gate: &Gate<R>) -> Vec<Cell> {
     let held = match gate.held {
         Some(true) => Cell::toned(Tone::Good, "held"),
         Some(false) => Cell::toned(Tone::Bad, "not held"),
         None => Cell::unknown(),
     };
     let found = Cell::new(&gate.found);
-    vec![Cell::new(label), Cell::code(&gate.limit), found, held, Cell::new(gate.why.join("; "))]
+    vec![Cell::new(label), Cell::code(&gate.limit), found, held, Cell::new(gate.reasons())]
 }

@@ -1,0 +1,360 @@
+//! What makes a measurement doubtful: as a whole, of one thread, of its shield. Pure.
+
+use super::measure::exact;
+use crate::load::LoadDoubt;
+use crate::verify::CircumstanceChange;
+use cpushield_linux::CpuSet;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A millisecond, in nanoseconds.
+const MS: u64 = 1_000_000;
+
+/// What makes a measurement doubtful.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "about", rename_all = "kebab-case")]
+pub enum LatencyDoubt {
+    /// The machine did not stay as it was.
+    CircumstanceChanged {
+        /// What changed.
+        change: CircumstanceChange,
+    },
+    /// CPUs were offline meanwhile.
+    CpusOffline {
+        /// Which.
+        #[cfg_attr(feature = "schema", schemars(with = "String"))]
+        cpus: CpuSet,
+    },
+    /// The process that was to stop the threads had no CPU when they ended.
+    NotStopped {
+        /// So long before it noticed, in nanoseconds.
+        late_ns: u64,
+    },
+    /// The kernel's thread that looks for gaps had too little CPU time.
+    LookerKeptAway {
+        /// The thread.
+        thread: String,
+        /// How long it ran, in nanoseconds; `None` when that cannot be read.
+        ran_ns: Option<u64>,
+        /// Of how long, in nanoseconds.
+        span_ns: u64,
+    },
+    /// The records of a CPU cannot be read.
+    RecordsUnreadable {
+        /// The CPU.
+        cpu: usize,
+        /// The kernel's answer.
+        answer: String,
+    },
+    /// The kernel lost records of a CPU.
+    RecordsLost {
+        /// The CPU.
+        cpu: usize,
+        /// How many.
+        count: u64,
+    },
+    /// The tracer could not be stopped.
+    TracerNotStopped {
+        /// The kernel's answer.
+        answer: String,
+    },
+    /// The trace could not be removed.
+    TraceLeft {
+        /// The kernel's answer.
+        answer: String,
+    },
+    /// A setting of the tracer could not be put back.
+    SettingLeft {
+        /// The kernel's answer.
+        answer: String,
+    },
+    /// The shield was not in force all the time.
+    ShieldBroken {
+        /// When and how.
+        breach: ShieldBreach,
+    },
+    /// The figures of a thread are doubtful.
+    ThreadDoubtful {
+        /// Which: `CPU 3, 1ms`.
+        thread: String,
+        /// Why.
+        doubt: ThreadDoubt,
+    },
+    /// The figures of a load are doubtful.
+    LoadDoubtful {
+        /// Its name.
+        load: String,
+        /// Why.
+        doubt: LoadDoubt,
+    },
+    /// It is not measured to its end yet.
+    Incomplete {
+        /// So much is measured, in nanoseconds.
+        span_ns: u64,
+        /// Of so much, in nanoseconds.
+        asked_ns: u64,
+    },
+    /// It was stopped.
+    Stopped {
+        /// After so long, in nanoseconds.
+        span_ns: u64,
+        /// Of so long, in nanoseconds.
+        asked_ns: u64,
+    },
+}
+
+impl LatencyDoubt {
+    /// What removes the doubt, where that is known.
+    #[must_use]
+    pub fn advice(&self) -> Option<&'static str> {
+        match self {
+            LatencyDoubt::Incomplete { .. } => Some("--resume FILE continues it"),
+            LatencyDoubt::ThreadDoubtful { doubt, .. } => doubt.advice(),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for LatencyDoubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let advice = self.advice().unwrap_or_default();
+        match self {
+            LatencyDoubt::CircumstanceChanged { change } => change.fmt(f),
+            LatencyDoubt::CpusOffline { cpus } => write!(f, "CPU {cpus} was offline"),
+            LatencyDoubt::NotStopped { late_ns } => write!(
+                f,
+                "the threads ended by themselves, as cpushield got no CPU to stop them: {} ago",
+                exact(*late_ns)
+            ),
+            LatencyDoubt::LookerKeptAway { thread, ran_ns, span_ns } => {
+                let ran = ran_ns.map(|ns| format!("{} ms", ns / MS));
+                let ran = ran.as_deref().unwrap_or("an unknown time");
+                let span = span_ns / MS;
+                write!(
+                    f,
+                    "{thread} ran for {ran} of {span} ms: too little to say what did not come"
+                )
+            }
+            LatencyDoubt::RecordsUnreadable { cpu, answer } => {
+                write!(f, "the records of CPU {cpu} cannot be read: {answer}")
+            }
+            LatencyDoubt::RecordsLost { cpu, count } => {
+                write!(f, "the kernel lost {count} records of CPU {cpu}")
+            }
+            LatencyDoubt::TracerNotStopped { answer } => f.write_str(answer),
+            LatencyDoubt::TraceLeft { answer } => write!(f, "the trace is still there: {answer}"),
+            LatencyDoubt::SettingLeft { answer } => {
+                write!(f, "a setting of the kernel's tracer could not be put back: {answer}")
+            }
+            LatencyDoubt::ShieldBroken { breach } => write!(f, "the shield was broken {breach}"),
+            LatencyDoubt::ThreadDoubtful { thread, doubt } => write!(f, "{thread}: {doubt}"),
+            LatencyDoubt::LoadDoubtful { load, doubt } => write!(f, "the load {load}: {doubt}"),
+            LatencyDoubt::Incomplete { span_ns, asked_ns } => {
+                let (span, asked) = (rounded(*span_ns), rounded(*asked_ns));
+                write!(f, "it is incomplete: {span} of {asked} are measured; {advice}")
+            }
+            LatencyDoubt::Stopped { span_ns, asked_ns } => {
+                write!(f, "it was stopped after {} of {}", rounded(*span_ns), rounded(*asked_ns))
+            }
+        }
+    }
+}
+
+/// A time in whole milliseconds, where it is longer than one.
+fn rounded(ns: u64) -> String {
+    exact(if ns < MS { ns } else { ns / MS * MS })
+}
+
+/// What makes the figures of one thread doubtful.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "doubt", rename_all = "kebab-case")]
+pub enum ThreadDoubt {
+    /// Another process moved it.
+    Moved {
+        /// To these CPUs.
+        #[cfg_attr(feature = "schema", schemars(with = "String"))]
+        cpus: CpuSet,
+    },
+    /// It is gone.
+    Gone,
+    /// Another process changed its scheduling policy.
+    PolicyChanged {
+        /// To this one.
+        policy: String,
+    },
+    /// It never began.
+    NeverBegan,
+    /// Its period is longer than the measurement.
+    PeriodNotOver,
+    /// It saw no event, and was still there at the end.
+    SawNothing,
+    /// Its last event was late at the end.
+    DidNotRunAgain {
+        /// By so many nanoseconds.
+        late_ns: u64,
+    },
+    /// It ended itself, because it could not keep up.
+    Overrun,
+    /// A system call of it failed.
+    Failed {
+        /// The kernel's answer.
+        answer: String,
+    },
+    /// No event came.
+    NoEvent,
+    /// It saw events on another CPU.
+    Elsewhere {
+        /// How many.
+        count: u64,
+    },
+    /// It missed more periods than it met.
+    MostlyMissed,
+    /// Events came before they were due.
+    EventsEarly {
+        /// How many.
+        count: u64,
+    },
+    /// The thread that makes its events was itself late.
+    WakerLate {
+        /// How often.
+        times: u64,
+        /// At most so many nanoseconds.
+        longest_ns: u64,
+    },
+    /// When its events are due is not known well.
+    DueBlurred {
+        /// To so many nanoseconds.
+        blur_ns: u64,
+    },
+    /// Its events are missing from the trace.
+    EventsMissing {
+        /// How many.
+        count: u64,
+    },
+    /// Records of its CPU were lost.
+    RecordsLost {
+        /// How many; `None` when the kernel did not say.
+        count: Option<u64>,
+    },
+    /// Its histogram cannot be read.
+    HistogramUnreadable {
+        /// Why.
+        why: String,
+    },
+}
+
+impl ThreadDoubt {
+    /// What removes the doubt, where that is known.
+    #[must_use]
+    pub fn advice(&self) -> Option<&'static str> {
+        matches!(self, ThreadDoubt::Overrun).then_some("take a longer --thread")
+    }
+}
+
+impl fmt::Display for ThreadDoubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ThreadDoubt::Moved { cpus } => write!(f, "another process moved it to CPU {cpus}"),
+            ThreadDoubt::Gone => f.write_str("it is gone"),
+            ThreadDoubt::PolicyChanged { policy } => {
+                write!(f, "another process set its policy to {policy}")
+            }
+            ThreadDoubt::NeverBegan => f.write_str("it never began"),
+            ThreadDoubt::PeriodNotOver => f.write_str("no event came: its period was not over"),
+            ThreadDoubt::SawNothing => f.write_str("it saw nothing at all, and did not end"),
+            ThreadDoubt::DidNotRunAgain { late_ns } => write!(
+                f,
+                "it did not run again: its last event was {} ms late at the end",
+                late_ns / MS
+            ),
+            ThreadDoubt::Overrun => write!(
+                f,
+                "it ended itself: most of its events came a period late for a second, and a \
+                 real-time thread that never sleeps takes its CPU from everybody else; {}",
+                self.advice().unwrap_or_default()
+            ),
+            ThreadDoubt::Failed { answer } => write!(f, "it ended before its time: {answer}"),
+            ThreadDoubt::NoEvent => f.write_str("no event came"),
+            ThreadDoubt::Elsewhere { count } => write!(f, "it ran on another CPU {count} times"),
+            ThreadDoubt::MostlyMissed => {
+                f.write_str("more periods were missed than met; this machine cannot keep up")
+            }
+            ThreadDoubt::EventsEarly { count } => {
+                write!(f, "{count} events came before they were due: the rest is too short")
+            }
+            ThreadDoubt::WakerLate { times, longest_ns } => write!(
+                f,
+                "the one who wakes it was itself kept from running {times} times, for {} at most: \
+                 the worst may be that",
+                exact(*longest_ns)
+            ),
+            ThreadDoubt::DueBlurred { blur_ns } => {
+                write!(f, "when its events are due is known to {} only", exact(*blur_ns))
+            }
+            ThreadDoubt::EventsMissing { count } => {
+                write!(f, "{count} of its events are missing from the trace")
+            }
+            ThreadDoubt::RecordsLost { count: Some(count) } => {
+                write!(f, "{count} records of its CPU were lost")
+            }
+            ThreadDoubt::RecordsLost { count: None } => {
+                f.write_str("some records of its CPU were lost")
+            }
+            ThreadDoubt::HistogramUnreadable { why } => f.write_str(why),
+        }
+    }
+}
+
+/// When a shield was found broken, and how.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ShieldBreach {
+    /// In which part of a measurement that was resumed, from 1 on; `None` in the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<usize>,
+    /// So many seconds after the beginning of its part.
+    pub after_s: u64,
+    /// How.
+    pub how: GuardBreach,
+}
+
+impl fmt::Display for ShieldBreach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.part.iter().try_for_each(|part| write!(f, "in part {part}, "))?;
+        write!(f, "after {} s: {}", self.after_s, self.how)
+    }
+}
+
+/// How a shield is broken.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "breach", rename_all = "kebab-case")]
+pub enum GuardBreach {
+    /// Its cgroup is gone.
+    GroupGone,
+    /// The CPUs of its cgroup cannot be read.
+    CpusUnreadable,
+    /// Its cgroup lost CPUs.
+    CpusLost {
+        /// Which, as a list.
+        cpus: String,
+    },
+    /// Its partition is another one, or invalid.
+    Partition {
+        /// What the kernel says of it.
+        state: String,
+    },
+}
+
+impl fmt::Display for GuardBreach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            GuardBreach::GroupGone => f.write_str("its cgroup is gone"),
+            GuardBreach::CpusUnreadable => f.write_str("the CPUs of its cgroup cannot be read"),
+            GuardBreach::CpusLost { cpus } => write!(f, "its cgroup has lost CPU {cpus}"),
+            GuardBreach::Partition { state } => write!(f, "its partition is {state}"),
+        }
+    }
+}
