@@ -285,7 +285,7 @@ fn name_remedies(latency: &mut Latency, host: &Host, site: &Site) {
     let known = verify::known(host, &site.store, active.as_ref(), cpus);
     let Some((machine, shield)) = known else { return };
     for share in shares {
-        share.remedy = tunables::remedy(&machine, &shield, share.cause, &share.culprit).ok();
+        share.remedy = tunables::remedy(&machine, &shield, share.cause, &share.culprit).remedy();
     }
 }
 

@@ -29,13 +29,13 @@ impl Scene {
         cpus: Option<&CpuSet>,
         command: &str,
     ) -> Result<Scene, Failure> {
-        let readable = match readable(host, store) {
+        let active = match active_shield(host, store) {
             // Which CPUs are meant is known, and what is half made or damaged protects none.
-            Err(_) if cpus.is_some() => None,
+            Err(_) if cpus.is_some() => ActiveShield::Denied,
             answer => answer?,
         };
-        let unread = readable.is_none();
-        let active = readable.flatten();
+        let unread = matches!(active, ActiveShield::Denied);
+        let active = active.plan();
         let place = active.as_ref().map(|plan| Place::of(host, plan));
         let cpus = match (cpus, &place) {
             (Some(cpus), _) => {
@@ -78,13 +78,33 @@ impl Scene {
     }
 }
 
-/// The active shield's plan. A normal user cannot read the journal (the outer `None`), and can
-/// watch all the same.
-pub(super) fn readable(host: &Host, store: &Store) -> Result<Option<Option<Plan>>, Failure> {
+/// Which shield is active, as far as this user can read that.
+pub(super) enum ActiveShield {
+    /// This one.
+    Plan(Box<Plan>),
+    /// None.
+    Absent,
+    /// The journal is not for normal users.
+    Denied,
+}
+
+impl ActiveShield {
+    /// Its plan, where that can be read.
+    pub(super) fn plan(self) -> Option<Plan> {
+        match self {
+            ActiveShield::Plan(plan) => Some(*plan),
+            ActiveShield::Absent | ActiveShield::Denied => None,
+        }
+    }
+}
+
+/// The active shield. A normal user cannot read the journal, and can watch all the same.
+pub(super) fn active_shield(host: &Host, store: &Store) -> Result<ActiveShield, Failure> {
     match run::active(host, store) {
-        Ok(plan) => Ok(Some(plan)),
+        Ok(Some(plan)) => Ok(ActiveShield::Plan(Box::new(plan))),
+        Ok(None) => Ok(ActiveShield::Absent),
         Err(RunError::Journal(apply::LoadError::Access(error))) if error.errno() == Some(13) => {
-            Ok(None)
+            Ok(ActiveShield::Denied)
         }
         Err(error) => Err(error.into()),
     }

@@ -13,7 +13,7 @@ use crate::policy::{Limits, Wish};
 use crate::report::verdict as report;
 use crate::run::RunError;
 use crate::survey::{Machine, survey};
-use crate::tunables;
+use crate::tunables::{self, RemedyAnswer};
 use crate::ui::Ui;
 use crate::verify::trace::recording::Recording;
 use crate::verify::{
@@ -189,8 +189,9 @@ impl Order<'_> {
             (seen || survey).then(|| known(host, &store, scene.active.as_ref(), &scene.cpus));
         let known = known.flatten();
         let verdict = verify::judge(&evidence, limits, &|row| {
-            let (machine, shield) = known.as_ref().ok_or(None)?;
-            tunables::remedy(machine, shield, row.cause, &row.culprit)
+            known.as_ref().map_or(RemedyAnswer::Unknown, |(machine, shield)| {
+                tunables::remedy(machine, shield, row.cause, &row.culprit)
+            })
         });
         let verdict = match &known {
             Some((machine, _)) => verdict.with_devices(|irq| machine.device_of(irq)),

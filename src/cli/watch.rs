@@ -1,5 +1,6 @@
 //! `cpushield watch`: a live view of all CPUs.
 
+use super::scene::{ActiveShield, active_shield};
 use super::standing::ActiveArgs;
 use super::{Global, input};
 use crate::failure::Failure;
@@ -61,12 +62,12 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
         input::check_cpus(&host, cpus)?;
     }
     // A normal user cannot read the journal, and can watch all the same.
-    let readable = super::scene::readable(&host, &global.store()).unwrap_or_else(|failure| {
+    let active = active_shield(&host, &global.store()).unwrap_or_else(|failure| {
         ui.warn(&failure.message);
-        None
+        ActiveShield::Denied
     });
-    let unread = readable.is_none() && args.cpus.is_none();
-    let place = readable.flatten().map(|plan| Place::of(&host, &plan));
+    let unread = matches!(active, ActiveShield::Denied) && args.cpus.is_none();
+    let place = active.plan().map(|plan| Place::of(&host, &plan));
     let mut scene = Scene { unread, ..scene(&host, args, place.as_ref()) };
     scene.from = keep_off(&scene);
     scene.topology = survey::topology(&host);

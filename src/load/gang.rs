@@ -2,7 +2,7 @@
 //! wait for each other), so that what one does to its memory does not hold up another. Both sides
 //! of the conversation are here: [`Gang`] asks, [`serve`] answers.
 
-use super::kinds::{self, Kind, Site, Told};
+use super::kinds::{self, CountSource, Kind, Site, Told};
 use super::order::{LoadError, Order, Wanted};
 use super::{LoadDone, LoadDoubt};
 use cpushield_linux::clock::monotonic_ns;
@@ -188,9 +188,14 @@ impl Hand {
     }
 
     fn now(&self, host: &Host, cpus: &CpuSet) -> (u64, Option<u64>) {
-        let total = |sum: u64, crew: &Crew| sum.wrapping_add(crew.meters.total());
-        let own = || Some(self.crews.iter().fold(0, total));
-        (monotonic_ns(), self.kind.counted(host, cpus).unwrap_or_else(own))
+        let count = match self.kind.counted(host, cpus) {
+            CountSource::Kernel(count) => count,
+            CountSource::Meters => {
+                let totals = self.crews.iter().map(|crew| crew.meters.total());
+                Some(totals.fold(0, u64::wrapping_add))
+            }
+        };
+        (monotonic_ns(), count)
     }
 
     fn end(mut self, cpus: &CpuSet) -> Vec<LoadDone> {

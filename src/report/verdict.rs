@@ -460,6 +460,7 @@ mod tests {
     use crate::causes::purpose::Purpose;
     use crate::change::When;
     use crate::policy::Limits;
+    use crate::tunables::RemedyAnswer;
     use crate::verify::judge::examples;
     use crate::verify::{
         AbsenceReason, BlindSpot, DeferredBy, DeferredFunction, IpiOrigin, Part, Remedy, SCHEMA,
@@ -655,14 +656,13 @@ mod tests {
         let evidence = evidence();
         let limits =
             Limits { max_entries: Some(0), max_gap_ns: Some(50_000), two_witnesses: false };
-        let verdict = judge(&evidence, &limits, &|row| {
-            (row.cause == Cause::Tick)
-                .then(|| Remedy {
-                    tunable: "nohz-full".to_owned(),
-                    when: When::Boot,
-                    how: "nohz_full=3".to_owned(),
-                })
-                .ok_or(None)
+        let verdict = judge(&evidence, &limits, &|row| match row.cause {
+            Cause::Tick => RemedyAnswer::Remedy(Remedy {
+                tunable: "nohz-full".to_owned(),
+                when: When::Boot,
+                how: "nohz_full=3".to_owned(),
+            }),
+            _ => RemedyAnswer::Unknown,
         });
         let expected = "\
 CPU 2: within the limits (without limits: holds), no kernel entry in 10.00 s
@@ -693,7 +693,7 @@ limit --max-gap 50us: found 41us: held by the gap sampler
         let below = "\n  tick     tick_nohz_handler      2    0.20       -  5.00 ms   4.1 µs\n      \
                      remedy: at boot: nohz_full=3\n  softirq  -    ";
         assert!(narrow.contains(below), "{narrow}");
-        let verdict = judge(&evidence, &Limits::default(), &|_| Err(None));
+        let verdict = judge(&evidence, &Limits::default(), &|_| RemedyAnswer::Unknown);
         let headlines: Vec<_> = verdict.cpus.iter().map(|cpu| headline(cpu, &paint)).collect();
         assert_eq!(headlines, ["holds", "leaks"]);
     }

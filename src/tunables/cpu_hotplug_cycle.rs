@@ -2,7 +2,7 @@
 
 use super::leftovers::Leftovers;
 use super::want::setting;
-use super::{Remedy, Tunable, Wanted, Wants};
+use super::{Remedy, RemedyAnswer, Tunable, Wanted, Wants};
 use crate::causes::{Cause, Culprit};
 use crate::change::{Change, Risk, When};
 use crate::plan::Shield;
@@ -115,13 +115,13 @@ impl Tunable for CpuHotplugCycle {
         machine: &Machine,
         shield: &Shield,
         culprit: &Culprit,
-    ) -> Option<Result<Remedy, String>> {
+    ) -> Option<RemedyAnswer> {
         if !culprit.kernel_function().is_some_and(|name| name.starts_with(KICK)) {
             return None;
         }
         Some(match self.wants_when_asked(machine, shield) {
-            Wants::Nothing(why) => Err(why),
-            Wants::Changes(_) => Ok(Remedy {
+            Wants::Nothing(why) => RemedyAnswer::Impossible { why },
+            Wants::Changes(_) => RemedyAnswer::Remedy(Remedy {
                 tunable: self.name().to_owned(),
                 when: When::Runtime,
                 how: format!("cpushield verify --fix (CPU {} offline and online)", shield.cpus),

@@ -2,7 +2,7 @@
 
 use super::boot::preparable;
 use super::want::away;
-use super::{Remains, Remedy, Tunable, Wanted, Wants};
+use super::{Remains, Remedy, RemedyAnswer, Tunable, Wanted, Wants};
 use crate::causes::culprit::CulpritPattern;
 use crate::causes::{Cause, Culprit};
 use crate::change::{Compare, Outcome, Risk, When};
@@ -147,7 +147,7 @@ impl Tunable for IrqAffinity {
         machine: &Machine,
         shield: &Shield,
         culprit: &Culprit,
-    ) -> Option<Result<Remedy, String>> {
+    ) -> Option<RemedyAnswer> {
         let Culprit::Irq { irq: number, .. } = culprit else { return None };
         let irq = machine.irqs.iter().find(|irq| irq.irq == *number)?;
         let mask = irq.affinity.as_ref()?;
@@ -163,26 +163,35 @@ impl Tunable for IrqAffinity {
             how: format!("echo {} > {}{end}", away(mask, shield), path(irq)),
         };
         Some(match &irq.movable {
-            Movable::No(answer) if !is_message(irq) => {
-                Err(format!("the kernel refuses to move it ({answer}); {}", RefusedIrq::NotKnown))
-            }
-            Movable::No(answer) if !mask.intersects(&shield.housekeeping) => Err(format!(
+            Movable::No(answer) if !is_message(irq) => RemedyAnswer::impossible(format!(
                 "the kernel refuses to move it ({answer}); {}",
-                RefusedIrq::OwnRequests
+                RefusedIrq::NotKnown
             )),
+            Movable::No(answer) if !mask.intersects(&shield.housekeeping) => {
+                RemedyAnswer::impossible(format!(
+                    "the kernel refuses to move it ({answer}); {}",
+                    RefusedIrq::OwnRequests
+                ))
+            }
             Movable::No(answer) if preparable(shield).is_subset(&machine.isolation.managed_irq) => {
                 let covered = "isolcpus=managed_irq has the shield already";
-                Err(format!("the kernel refuses to move it ({answer}), and {covered}"))
+                RemedyAnswer::impossible(format!(
+                    "the kernel refuses to move it ({answer}), and {covered}"
+                ))
             }
-            Movable::No(_) => Ok(boot()),
-            Movable::Yes if on_shield => Ok(echo("")),
+            Movable::No(_) => RemedyAnswer::Remedy(boot()),
+            Movable::Yes if on_shield => RemedyAnswer::Remedy(echo("")),
             Movable::Unknown(_) | Movable::Denied(_) if on_shield => {
-                Ok(echo("  # the kernel may refuse"))
+                RemedyAnswer::Remedy(echo("  # the kernel may refuse"))
             }
             _ if irq.effective.as_ref().is_some_and(|e| e.intersects(&shield.cpus)) => {
-                Err(format!("its mask is CPU {mask} already; it moves when it next arrives"))
+                RemedyAnswer::impossible(format!(
+                    "its mask is CPU {mask} already; it moves when it next arrives"
+                ))
             }
-            _ => Err(format!("its mask is CPU {mask} now; this came before that took effect")),
+            _ => RemedyAnswer::impossible(format!(
+                "its mask is CPU {mask} now; this came before that took effect"
+            )),
         })
     }
 }

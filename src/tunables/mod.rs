@@ -31,7 +31,7 @@ mod writeback_interval;
 
 pub use boot::{CLOCKSOURCE_PAGE, NOCBS_PAGE, NOHZ_PAGE};
 pub use leftovers::Leftovers;
-pub use remedy::{Remedy, remedy};
+pub use remedy::{Remedy, RemedyAnswer, remedy};
 pub use want::Wanted;
 
 use crate::causes::culprit::CulpritPattern;
@@ -88,7 +88,7 @@ pub trait Tunable: Sync {
         _machine: &Machine,
         _shield: &Shield,
         _culprit: &Culprit,
-    ) -> Option<Result<Remedy, String>> {
+    ) -> Option<RemedyAnswer> {
         None
     }
     /// The boot parameter that removes a cause which is still there.

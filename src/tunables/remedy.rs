@@ -20,18 +20,40 @@ pub struct Remedy {
     pub how: String,
 }
 
+/// What is known of how to remove an interruption.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RemedyAnswer {
+    /// This removes it.
+    Remedy(Remedy),
+    /// A tunable would remove it and does nothing on this machine.
+    Impossible {
+        /// Why.
+        why: String,
+    },
+    /// No tunable is known that removes it.
+    Unknown,
+}
+
+impl RemedyAnswer {
+    /// The remedy, where there is one.
+    #[must_use]
+    pub fn remedy(self) -> Option<Remedy> {
+        match self {
+            RemedyAnswer::Remedy(remedy) => Some(remedy),
+            RemedyAnswer::Impossible { .. } | RemedyAnswer::Unknown => None,
+        }
+    }
+
+    pub(super) fn impossible(why: impl Into<String>) -> RemedyAnswer {
+        RemedyAnswer::Impossible { why: why.into() }
+    }
+}
+
 /// How to remove an interruption of a shield: by a tunable that is not in force, else by a boot
 /// parameter, else by moving out the task that it is. `culprit` is who it was, where known, and
 /// picks the change that is about it.
-///
-/// # Errors
-/// There is none; with the reason when a tunable would remove it but does nothing on this machine.
-pub fn remedy(
-    machine: &Machine,
-    shield: &Shield,
-    cause: Cause,
-    culprit: &Culprit,
-) -> Result<Remedy, Option<String>> {
+#[must_use]
+pub fn remedy(machine: &Machine, shield: &Shield, cause: Cause, culprit: &Culprit) -> RemedyAnswer {
     let names =
         |tunable: &dyn Tunable| tunable.culprits().iter().any(|pattern| pattern.matches(culprit));
     let removes = |tunable: &&dyn Tunable| {
@@ -42,7 +64,7 @@ pub fn remedy(
         TUNABLES.iter().copied().filter(removes).partition(|tunable| names(*tunable));
     let settled = |tunable: &&dyn Tunable| tunable.settles(machine, shield, culprit);
     if let Some(answer) = named.iter().chain(&others).find_map(settled) {
-        return answer.map_err(Some);
+        return answer;
     }
     let open = |tunable: &&dyn Tunable| {
         let guess = culprit.is_unknown() && tunable.when() == When::Runtime;
@@ -55,15 +77,16 @@ pub fn remedy(
         let boot = || tunables.iter().find_map(|t| at_boot(machine, shield, *t, cause));
         now.next().or_else(asked).or_else(boot)
     });
+    if let Some(remedy) = found.or_else(|| removal(cause, culprit)) {
+        return RemedyAnswer::Remedy(remedy);
+    }
     // What only a boot can do says so in its parameter, or why there is none.
-    let why_none = || {
-        let boot = named.iter().chain(&others).filter(|tunable| tunable.when() == When::Boot);
-        boot.into_iter().find_map(|tunable| match in_force(machine, shield, *tunable) {
-            Force::NotApplicable(why) => Some(why),
-            _ => None,
-        })
-    };
-    found.or_else(|| removal(cause, culprit)).ok_or_else(why_none)
+    let mut boot = named.iter().chain(&others).filter(|tunable| tunable.when() == When::Boot);
+    let why_none = boot.find_map(|tunable| match in_force(machine, shield, *tunable) {
+        Force::NotApplicable(why) => Some(why),
+        _ => None,
+    });
+    why_none.map_or(RemedyAnswer::Unknown, |why| RemedyAnswer::Impossible { why })
 }
 
 /// A task that is on the shield although nothing is lacking was put there: it can be moved out.
@@ -152,7 +175,7 @@ mod tests {
         let plan = plan(&m, &Wish { cpus: Some(set("3")), ..Wish::default() }).unwrap();
         let done = after(m.clone(), &plan);
         let how = |culprit: Culprit| {
-            let remedy = remedy(&done, &plan.shield, Cause::UserTask, &culprit).ok()?;
+            let remedy = remedy(&done, &plan.shield, Cause::UserTask, &culprit).remedy()?;
             Some(format!("{}: {}", remedy.tunable, remedy.how))
         };
         assert_eq!(how(Culprit::task(309, "python3")).unwrap(), "cpuset: cpushield remove 309");
@@ -167,7 +190,7 @@ mod tests {
         m.tasks.push(thread(3, "pool_workqueue_release", true, false, "0-3"));
         let shield = shield(&m);
         let how = |cause, culprit: &str| {
-            let remedy = remedy(&m, &shield, cause, &Culprit::shown(cause, culprit)).ok()?;
+            let remedy = remedy(&m, &shield, cause, &Culprit::shown(cause, culprit)).remedy()?;
             Some(format!("{}: {}", remedy.tunable, remedy.how))
         };
         for (cause, culprit, said) in [
@@ -190,7 +213,7 @@ mod tests {
             function: "tick_nohz_handler".to_owned(),
             kept_by: vec![TickDependency::Scheduler],
         };
-        let found = remedy(&m, &shield, Cause::Tick, &kept).unwrap();
+        let found = remedy(&m, &shield, Cause::Tick, &kept).remedy().unwrap();
         assert_eq!(found.tunable, "fair-server");
         assert_eq!(how(Cause::Smi, ""), None);
         // It is bound to its CPU: to move others helps nothing against it.
@@ -198,8 +221,8 @@ mod tests {
         // All runtime tunables are in force: what is left is for the boot.
         let mut plain = plain(4);
         plain.isolation.nohz_full = Some(CpuSet::new());
-        let left =
-            remedy(&plain, &shield, Cause::Tick, &Culprit::function("tick_nohz_handler")).unwrap();
+        let left = remedy(&plain, &shield, Cause::Tick, &Culprit::function("tick_nohz_handler"));
+        let left = left.remedy().unwrap();
         assert_eq!((left.when, left.how.as_str()), (When::Boot, "nohz_full=3"));
     }
 }

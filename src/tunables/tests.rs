@@ -1,7 +1,7 @@
 //! What holds for all tunables, and the cases that are easy to get wrong.
 
 use super::*;
-use crate::change::{Change, Outcome, RefusalKind};
+use crate::change::{Change, Outcome, RefusalKind, When};
 use crate::plan::fake::{irq, machine, plain, set, thread};
 use crate::plan::{ImmovableReason, Plan, RefusedIrq, Step, plan};
 use crate::policy::Wish;
@@ -217,9 +217,8 @@ fn an_interrupt_that_is_refused_and_no_message_is_not_told_to_be_managed() {
     assert_eq!(plan.immovable.len(), 2);
     assert!(!plan.boot.iter().any(|advice| advice.parameter.contains("managed_irq")));
     for culprit in ["IRQ 9 acpi", "IRQ 30 hisi_sas"] {
-        let why = remedy(&m, &shield(&m), Cause::Irq, &Culprit::shown(Cause::Irq, culprit))
-            .unwrap_err()
-            .unwrap();
+        let answer = remedy(&m, &shield(&m), Cause::Irq, &Culprit::shown(Cause::Irq, culprit));
+        let RemedyAnswer::Impossible { why } = answer else { panic!("{answer:?}") };
         assert!(why.ends_with("is not known"), "{why}");
     }
 }
@@ -366,19 +365,18 @@ fn settling_needs_nohz_full_v2_and_a_cpu_that_can_go_offline() {
         Cause::Workqueue,
         &Culprit::function("neigh_managed_work"),
     );
-    let leftover = leftover.unwrap();
+    let leftover = leftover.remedy().unwrap();
     assert_eq!(leftover.how, "cpushield apply --on cpu-hotplug-cycle");
     let mut m = good;
     let kicked = |m: &Machine| {
-        let kick =
-            super::remedy(m, &shield(m), Cause::IpiCall, &Culprit::function("nohz_full_kick_func"));
-        kick.map(|remedy| (remedy.tunable, remedy.how))
+        super::remedy(m, &shield(m), Cause::IpiCall, &Culprit::function("nohz_full_kick_func"))
     };
     let how = "cpushield verify --fix (CPU 3 offline and online)".to_owned();
-    assert_eq!(kicked(&m), Ok(("cpu-hotplug-cycle".to_owned(), how)));
+    let (tunable, when) = ("cpu-hotplug-cycle".to_owned(), When::Runtime);
+    assert_eq!(kicked(&m), RemedyAnswer::Remedy(Remedy { tunable, when, how }));
     m.settings.remove("/sys/devices/system/cpu/cpu3/online");
     assert!(shell(&m, "cpu-hotplug-cycle").is_empty());
-    assert_eq!(kicked(&m), Err(Some("CPU 3 cannot be taken offline".to_owned())));
+    assert_eq!(kicked(&m), RemedyAnswer::impossible("CPU 3 cannot be taken offline"));
 }
 
 #[test]
@@ -437,8 +435,9 @@ fn what_the_shield_knows_of_an_interrupt_decides_its_remedy() {
         Cause::Irq,
         &Culprit::shown(Cause::Irq, culprit),
     ) {
-        Ok(remedy) => remedy.how,
-        Err(why) => why.unwrap(),
+        RemedyAnswer::Remedy(remedy) => remedy.how,
+        RemedyAnswer::Impossible { why } => why,
+        RemedyAnswer::Unknown => panic!("{culprit}"),
     };
     let moved = "its mask is CPU 0-2 now; this came before that took effect";
     assert_eq!(said(&beside, "IRQ 24 virtio3-rx"), moved);

@@ -9,10 +9,11 @@
 
 use crate::causes::Culprit;
 use crate::policy::Limits;
+use crate::tunables::RemedyAnswer;
 use crate::verify::class_coverage::ClassCoverage;
 use crate::verify::{
     AbsenceReason, Control, CpuEvidence, CpuVerdict, Evidence, Gate, HiddenTime, Interference,
-    Interruptions, JudgeReason, Kept, Leak, Remedy, SCHEMA, State, Verdict, Watched, WitnessKind,
+    Interruptions, JudgeReason, Kept, Leak, SCHEMA, State, Verdict, Watched, WitnessKind,
 };
 
 /// Judges. `remedy` says how an interruption can be removed, or why it cannot, where known.
@@ -20,7 +21,7 @@ use crate::verify::{
 pub fn judge(
     evidence: &Evidence,
     limits: &Limits,
-    remedy: &dyn Fn(&Interruptions) -> Result<Remedy, Option<String>>,
+    remedy: &dyn Fn(&Interruptions) -> RemedyAnswer,
 ) -> Verdict {
     let one = |cpu| CpuVerdict {
         limits: kept(&gates(evidence, std::slice::from_ref(cpu), limits)),
@@ -83,7 +84,7 @@ fn judge_cpu(
     evidence: &Evidence,
     cpu: &CpuEvidence,
     limits: &Limits,
-    remedy: &dyn Fn(&Interruptions) -> Result<Remedy, Option<String>>,
+    remedy: &dyn Fn(&Interruptions) -> RemedyAnswer,
 ) -> CpuVerdict {
     let leaks: Vec<Leak> = cpu
         .interruptions
@@ -365,12 +366,17 @@ fn unseen_below(evidence: &Evidence, cpu: &CpuEvidence) -> Vec<JudgeReason> {
     hidden.map(|by| JudgeReason::TimeHidden { by }).collect()
 }
 
-fn leak(row: &Interruptions, remedy: Result<Remedy, Option<String>>) -> Leak {
+fn leak(row: &Interruptions, remedy: RemedyAnswer) -> Leak {
     let interruptions = row.clone();
     let device = None;
     match remedy {
-        Ok(remedy) => Leak { interruptions, remedy: Some(remedy), why_none: None, device },
-        Err(why_none) => Leak { interruptions, remedy: None, why_none, device },
+        RemedyAnswer::Remedy(remedy) => {
+            Leak { interruptions, remedy: Some(remedy), why_none: None, device }
+        }
+        RemedyAnswer::Impossible { why } => {
+            Leak { interruptions, remedy: None, why_none: Some(why), device }
+        }
+        RemedyAnswer::Unknown => Leak { interruptions, remedy: None, why_none: None, device },
     }
 }
 
@@ -459,6 +465,7 @@ mod tests {
     use super::*;
     use crate::causes::Cause;
     use crate::change::When;
+    use crate::tunables::Remedy;
     use crate::verify::{CpuDoubt, Ended, EntryClass, EventEvidence, Joined, Part};
 
     fn row(cause: Cause, count: u64, max_ns: Option<u64>) -> Interruptions {
@@ -507,7 +514,7 @@ mod tests {
         let guest = with(dark(None), |e| e.guest = Some(true));
         assert_eq!(state(&guest), (State::Holds, Vec::new()));
         let limits = Limits { max_entries: None, max_gap_ns: Some(20_000), two_witnesses: false };
-        assert_eq!(judge(&guest, &limits, &|_| Err(None)).gates[0].held, Some(false));
+        assert_eq!(judge(&guest, &limits, &|_| RemedyAnswer::Unknown).gates[0].held, Some(false));
     }
 
     #[test]
@@ -524,7 +531,7 @@ mod tests {
             });
             let limits =
                 Limits { max_entries: None, max_gap_ns: Some(5_000), two_witnesses: false };
-            let gate = judge(&evidence, &limits, &|_| Err(None)).gates.remove(0);
+            let gate = judge(&evidence, &limits, &|_| RemedyAnswer::Unknown).gates.remove(0);
             (gate.held, texts(&gate.why))
         };
         let by = "by the trace; no SMI was counted, and there is no hypervisor".to_owned();
@@ -563,7 +570,7 @@ mod tests {
     }
 
     fn state(evidence: &Evidence) -> (State, Vec<String>) {
-        let mut verdict = judge(evidence, &Limits::default(), &|_| Err(None));
+        let mut verdict = judge(evidence, &Limits::default(), &|_| RemedyAnswer::Unknown);
         let cpu = verdict.cpus.remove(0);
         (cpu.state, texts(&cpu.unknown))
     }
@@ -594,7 +601,7 @@ mod tests {
         assert_eq!(why.len(), 5);
         assert_eq!(why[4], "and 5 more changes of what the trace records");
         let limits = Limits { max_entries: Some(10), max_gap_ns: None, two_witnesses: false };
-        assert_eq!(judge(&interfered(1), &limits, &|_| Err(None)).gates[0].held, None);
+        assert_eq!(judge(&interfered(1), &limits, &|_| RemedyAnswer::Unknown).gates[0].held, None);
     }
 
     #[test]
@@ -618,7 +625,7 @@ mod tests {
     #[test]
     fn two_witnesses_can_be_asked_for() {
         let limits = Limits { two_witnesses: true, ..Limits::default() };
-        let judged = |evidence: &Evidence| judge(evidence, &limits, &|_| Err(None));
+        let judged = |evidence: &Evidence| judge(evidence, &limits, &|_| RemedyAnswer::Unknown);
         assert!(judged(&clean()).holds());
         let alone = with(clean(), |e| e.cpus[0].events.iter_mut().for_each(|it| it.counted = None));
         assert!(!judged(&alone).holds());
@@ -668,7 +675,7 @@ mod tests {
             ),
         ] {
             assert_eq!(state(&evidence), expected);
-            assert!(!judge(&evidence, &Limits::default(), &|_| Err(None)).holds());
+            assert!(!judge(&evidence, &Limits::default(), &|_| RemedyAnswer::Unknown).holds());
         }
     }
 
@@ -702,13 +709,13 @@ mod tests {
             (0, None, vec![late]),
             (2_000_000_000, Some(true), Vec::new()),
         ] {
-            let verdict = judge(&tick(after(after_ns)), &limits, &|_| Err(None));
+            let verdict = judge(&tick(after(after_ns)), &limits, &|_| RemedyAnswer::Unknown);
             assert_eq!((verdict.gates[0].held, texts(&verdict.gates[0].why)), (held, why));
             assert_eq!(verdict.gates[1].held, held);
             assert_eq!(verdict.holds(), held == Some(true));
         }
         let limits = Limits { max_entries: Some(0), max_gap_ns: None, two_witnesses: false };
-        let verdict = judge(&tick(after(2_840_000)), &limits, &|_| Err(None));
+        let verdict = judge(&tick(after(2_840_000)), &limits, &|_| RemedyAnswer::Unknown);
         assert_eq!(verdict.gates[0].held, Some(false), "a limit that was broken stays broken");
     }
 
@@ -720,7 +727,7 @@ mod tests {
         };
         let tick = row(Cause::Tick, 250, None);
         let evidence = with(untraced(clean()), |e| e.cpus[0].interruptions = vec![disk, tick]);
-        let verdict = judge(&evidence, &Limits::default(), &|_| Err(None));
+        let verdict = judge(&evidence, &Limits::default(), &|_| RemedyAnswer::Unknown);
         let verdict = verdict.with_devices(|irq| (irq == 36).then(|| "vda, virtio_blk".to_owned()));
         let told: Vec<_> =
             verdict.cpus[0].leaks.iter().map(|leak| leak.device.as_deref()).collect();
@@ -737,7 +744,11 @@ mod tests {
         let tick = row(Cause::Tick, 250, None);
         let evidence = with(untraced(clean()), |e| e.cpus[0].interruptions.push(tick.clone()));
         let verdict = judge(&evidence, &Limits::default(), &|row| {
-            if row.cause == Cause::Tick { Ok(remedy.clone()) } else { Err(None) }
+            if row.cause == Cause::Tick {
+                RemedyAnswer::Remedy(remedy.clone())
+            } else {
+                RemedyAnswer::Unknown
+            }
         });
         let leaks =
             vec![Leak { interruptions: tick, remedy: Some(remedy), why_none: None, device: None }];
@@ -758,7 +769,7 @@ mod tests {
             let evidence = with(clean(), |e| {
                 (e.workload, e.cpus[0].idle_ns) = (workload, idle_ns);
             });
-            let verdict = judge(&evidence, &limits, &|_| Err(None));
+            let verdict = judge(&evidence, &limits, &|_| RemedyAnswer::Unknown);
             (state(&evidence).0, verdict.gates[0].held)
         };
         let held = (State::Holds, Some(true));
@@ -789,7 +800,7 @@ mod tests {
         });
         let kept = |max_entries, max_gap_ns| {
             let limits = Limits { max_entries, max_gap_ns, two_witnesses: false };
-            let verdict = judge(&evidence, &limits, &|_| Err(None));
+            let verdict = judge(&evidence, &limits, &|_| RemedyAnswer::Unknown);
             verdict.cpus.iter().map(|cpu| cpu.limits).collect::<Vec<_>>()
         };
         let (within, beyond) = (Some(Kept::Within), Some(Kept::Beyond));
@@ -832,7 +843,7 @@ mod tests {
             (with(ten(), given), gap(3_999), Some(false)),
             (untraced(with(ten(), given)), gap(4_000), None),
         ] {
-            let verdict = judge(&evidence, &limits, &|_| Err(None));
+            let verdict = judge(&evidence, &limits, &|_| RemedyAnswer::Unknown);
             let found: Vec<_> = verdict.gates.iter().map(|gate| gate.held).collect();
             assert_eq!(found, [held], "{limits:?} {evidence:?}");
             let kept = match held {

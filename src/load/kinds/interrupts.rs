@@ -1,6 +1,6 @@
 //! `interrupts`: CPUs that interrupt each other.
 
-use super::{Kind, Ready, Site, Work, own};
+use super::{CountSource, Kind, Ready, Site, Work, own};
 use cpushield_linux::text::interrupts::{self, Interrupts as Rows};
 use cpushield_linux::{CpuSet, Host, chores};
 use std::time::{Duration, Instant};
@@ -39,9 +39,9 @@ impl Kind for Interrupts {
         "interrupts"
     }
 
-    fn counted(&self, host: &Host, cpus: &CpuSet) -> Option<Option<u64>> {
+    fn counted(&self, host: &Host, cpus: &CpuSet) -> CountSource {
         let text = host.read("/proc/interrupts").unwrap_or_default();
-        Some(interrupts::parse(&text).ok().and_then(|all| calls(&all, cpus)))
+        CountSource::Kernel(interrupts::parse(&text).ok().and_then(|all| calls(&all, cpus)))
     }
 
     fn possible(&self, site: &Site<'_>) -> Result<(), String> {

@@ -79,6 +79,15 @@ pub struct Told {
     pub doubts: Vec<LoadDoubt>,
 }
 
+/// What counts what a load did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CountSource {
+    /// Its own meters.
+    Meters,
+    /// The kernel alone, with its count; `None` where the kernel does not say.
+    Kernel(Option<u64>),
+}
+
 /// A way to make a machine busy.
 pub trait Kind: Sync {
     /// The word for it on the command line.
@@ -104,10 +113,9 @@ pub trait Kind: Sync {
         false
     }
 
-    /// What the kernel has counted on these CPUs until now, where that alone tells what was done:
-    /// the outer `None` where the meters do, the inner one where the kernel does not tell.
-    fn counted(&self, _host: &Host, _cpus: &CpuSet) -> Option<Option<u64>> {
-        None
+    /// What counts what it did until now on these CPUs.
+    fn counted(&self, _host: &Host, _cpus: &CpuSet) -> CountSource {
+        CountSource::Meters
     }
 
     /// Why it cannot run there.
