@@ -7,7 +7,8 @@ use crate::verify::firmware::{self, Smis};
 use crate::verify::sampler;
 use crate::verify::trace::TraceEvidence;
 use crate::verify::{
-    AbsenceReason, BlindSpot, CpuDoubt, CpuEvidence, Interruptions, Joined, Witness, WitnessKind,
+    AbsenceReason, BlindSpot, CpuDoubt, CpuEvidence, Interruptions, Joined, Watched, Witness,
+    WitnessKind,
 };
 
 /// What trace and sampler saw in the span.
@@ -41,9 +42,9 @@ pub struct Gathered {
 }
 
 impl Gathered {
-    /// What is known about one CPU. `sampled`: the sampler was the workload.
+    /// What is known about one CPU.
     #[must_use]
-    pub fn of(&self, cpu: usize, sampled: bool) -> CpuEvidence {
+    pub fn of(&self, cpu: usize, workload: Watched) -> CpuEvidence {
         let counts = counters::compare(&self.before, &self.after, cpu, &self.own);
         let gaps = self.seen.gaps.iter().find(|(at, _)| *at == cpu);
         let gaps = gaps.and_then(|(_, seen)| seen.clone());
@@ -58,7 +59,7 @@ impl Gathered {
         doubts.extend(counts.doubts.iter().cloned());
         match &gaps {
             Some(seen) => doubts.extend(self.doubts(seen)),
-            None if sampled => doubts.push(CpuDoubt::NoSampler),
+            None if workload == Watched::Sampler => doubts.push(CpuDoubt::NoSampler),
             None => {}
         }
         let by_eye = gaps.as_ref().map(|seen| seen.gaps.longest_ns);
@@ -258,7 +259,7 @@ mod tests {
 
     #[test]
     fn the_trace_is_the_best_witness_and_counters_add_what_it_cannot_see() {
-        let seen = gathered(Some(trace(8)), Some(sampled(999_000_000))).of(3, true);
+        let seen = gathered(Some(trace(8)), Some(sampled(999_000_000))).of(3, Watched::Sampler);
         let mut steal = row(Cause::Steal, 1, WitnessKind::Counters);
         steal.culprit = Culprit::Hypervisor;
         steal.time_ns = Some(30_000_000);
@@ -298,7 +299,7 @@ mod tests {
                 ..Joined::default()
             });
             let smis = (counts(40), counts(43));
-            let seen = Gathered { smis, ..gathered(Some(trace), None) }.of(3, false);
+            let seen = Gathered { smis, ..gathered(Some(trace), None) }.of(3, Watched::Given);
             assert_eq!(seen.smis, Some(3));
             let smi = seen.interruptions.into_iter().filter(|row| row.cause == Cause::Smi);
             smi.map(|row| (row.culprit, row.count)).collect::<Vec<_>>()
@@ -310,14 +311,14 @@ mod tests {
 
     #[test]
     fn a_trace_that_saw_less_than_the_counters_is_doubted() {
-        let seen = gathered(Some(trace(6)), Some(sampled(999_000_000))).of(3, true);
+        let seen = gathered(Some(trace(6)), Some(sampled(999_000_000))).of(3, Watched::Sampler);
         let more = CpuDoubt::CountersSawMore { counted: 7, traced: 6 };
         assert_eq!(seen.doubts, [CpuDoubt::EventsLost { count: 2 }, more]);
     }
 
     #[test]
     fn without_a_trace_the_others_tell_what_they_can() {
-        let seen = gathered(None, Some(sampled(999_000_000))).of(3, true);
+        let seen = gathered(None, Some(sampled(999_000_000))).of(3, Watched::Sampler);
         assert_eq!((seen.entries, seen.longest_ns, seen.lost), (Some(7), Some(300_000_000), None));
         assert_eq!(seen.doubts, []);
     }
@@ -326,14 +327,14 @@ mod tests {
     fn what_happened_to_the_machine_makes_every_cpu_doubtful() {
         let doubts = vec![CpuDoubt::CpusOffline { cpus: CpuSet::one(3) }];
         let all = Gathered { doubts: doubts.clone(), ..gathered(None, Some(sampled(1 << 30))) };
-        assert_eq!(all.of(3, true).doubts, doubts);
+        assert_eq!(all.of(3, Watched::Sampler).doubts, doubts);
     }
 
     #[test]
     fn a_sampler_that_did_not_look_all_the_time_is_doubted() {
-        let doubts = |seen| gathered(None, seen).of(3, true).doubts;
+        let doubts = |seen| gathered(None, seen).of(3, Watched::Sampler).doubts;
         assert_eq!(doubts(None), [CpuDoubt::NoSampler]);
-        assert_eq!(gathered(None, None).of(3, false).doubts, []);
+        assert_eq!(gathered(None, None).of(3, Watched::Given).doubts, []);
         let late = sampled(900_000_000);
         let away = CpuDoubt::SamplerAway { looked_ns: 900_000_000, span_ns: 1_000_000_000 };
         assert_eq!(doubts(Some(late)), [away]);

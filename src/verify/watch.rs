@@ -124,7 +124,7 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     let span_ns = traced.unwrap_or(nanos(span));
     let doubts = std::mem::take(&mut bench.doubts);
     let witnesses = bench.witnesses(&before, &after, &smis);
-    let (sampled, compared) = (bench.sampled, bench.second.into_compared());
+    let (workload, compared) = (bench.watched, bench.second.into_compared());
     let all = Gathered { before, after, smis, seen, compared, own, doubts, span_ns };
     Ok(Evidence {
         schema: SCHEMA,
@@ -134,9 +134,9 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
         asked_ns: nanos(order.span),
         stopped: rest == Rest::Stopped,
         ended: rest.ended(),
-        workload: if sampled { Watched::Sampler } else { Watched::Given },
+        workload,
         guest,
-        cpus: order.cpus.iter().map(|cpu| all.of(cpu, sampled)).collect(),
+        cpus: order.cpus.iter().map(|cpu| all.of(cpu, workload)).collect(),
         witnesses,
         interference,
         control,
@@ -171,8 +171,8 @@ struct Bench<'h> {
     sampler: Result<Sampler, AbsenceReason>,
     /// Counts what the trace records.
     second: SecondWitness,
-    /// The sampler is the workload.
-    sampled: bool,
+    /// What runs on the CPUs.
+    watched: Watched,
     /// What happened that should not have.
     doubts: Vec<CpuDoubt>,
     /// Threads of the workload that were on the watched CPUs.
@@ -217,7 +217,10 @@ impl<'h> Bench<'h> {
             second: SecondWitness::arm(&order.cpus, &trace),
             trace,
             sampler: Err(AbsenceReason::WorkloadGiven),
-            sampled: order.workload.is_none(),
+            watched: match order.workload {
+                Some(_) => Watched::Given,
+                None => Watched::Sampler,
+            },
             doubts: Vec::new(),
             seated: BTreeSet::new(),
             longest: 0,

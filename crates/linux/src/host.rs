@@ -11,7 +11,7 @@ use crate::cpuset::CpuSet;
 use crate::error::{Cause, Error, Result, Verb, errno_name};
 use crate::event_log::EventLog;
 use crate::record::Recorder;
-use crate::root_dir::{self, RootDir, parse_errors};
+use crate::root_dir::{self, Listed, RootDir, parse_errors};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
@@ -329,7 +329,7 @@ impl Host {
     /// # Errors
     /// The kernel's answer.
     pub fn list(&self, path: &str) -> Result<Vec<String>> {
-        let names = self.entries(path, false);
+        let names = self.entries(path, Listed::All);
         let mut names = self.logged(Verb::Read, path, None, names)?;
         if !self.live {
             names.retain(|name| name != KEPT_EMPTY);
@@ -345,17 +345,17 @@ impl Host {
     /// # Errors
     /// The kernel's answer.
     pub fn groups_below(&self, path: &str) -> Result<Vec<String>> {
-        self.entries(path, true)
+        self.entries(path, Listed::Directories)
     }
 
     /// The names in a directory, sorted.
-    fn entries(&self, path: &str, only_dirs: bool) -> Result<Vec<String>> {
+    fn entries(&self, path: &str, listed: Listed) -> Result<Vec<String>> {
         self.recorded_error(Verb::Read, path)?;
         self.count_operation();
         let names = match &self.recorded {
-            Some(dir) => dir.list(path, only_dirs),
+            Some(dir) => dir.list(path, listed),
             None => open(&self.place(path), libc::O_RDONLY | libc::O_DIRECTORY)
-                .and_then(|dir| root_dir::names(dir.into(), only_dirs)),
+                .and_then(|dir| root_dir::names(dir.into(), listed)),
         };
         let mut names = names.map_err(|e| Error::io(Verb::Read, path, e))?;
         names.sort();

@@ -46,8 +46,8 @@ impl RootDir {
     }
 
     /// The names in a directory.
-    pub(crate) fn list(&self, path: &str, only_dirs: bool) -> io::Result<Vec<String>> {
-        names(self.open_below(path, OFlags::RDONLY | OFlags::DIRECTORY)?, only_dirs)
+    pub(crate) fn list(&self, path: &str, listed: Listed) -> io::Result<Vec<String>> {
+        names(self.open_below(path, OFlags::RDONLY | OFlags::DIRECTORY)?, listed)
     }
 
     fn open_below(&self, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
@@ -75,8 +75,17 @@ impl RootDir {
     }
 }
 
+/// Which names of a directory are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Listed {
+    /// All.
+    All,
+    /// Those of directories.
+    Directories,
+}
+
 /// The names in a directory, without itself and the one above.
-pub(crate) fn names(dir: OwnedFd, only_dirs: bool) -> io::Result<Vec<String>> {
+pub(crate) fn names(dir: OwnedFd, listed: Listed) -> io::Result<Vec<String>> {
     let mut dir = Dir::new(dir)?;
     let mut names = Vec::new();
     while let Some(entry) = dir.next() {
@@ -86,7 +95,7 @@ pub(crate) fn names(dir: OwnedFd, only_dirs: bool) -> io::Result<Vec<String>> {
             continue;
         }
         let wanted = match entry.file_type() {
-            _ if !only_dirs => true,
+            _ if listed == Listed::All => true,
             FileType::Unknown => {
                 let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
                 let found = rustix::fs::statat(dir.fd()?, name, flags)?;
@@ -162,14 +171,14 @@ mod tests {
     #[test]
     fn a_listing_has_the_names_and_on_request_the_directories_alone() {
         for root in roots("names") {
-            let sorted = |only_dirs: bool| {
-                let mut names = root.list("/sys", only_dirs).unwrap();
+            let sorted = |listed: Listed| {
+                let mut names = root.list("/sys", listed).unwrap();
                 names.sort();
                 names
             };
-            assert_eq!(sorted(false), ["away", "cpu0", "devices", "loop", "near", "up"]);
-            assert_eq!(sorted(true), ["devices"]);
-            assert_eq!(root.list("/", true).unwrap(), ["sys"]);
+            assert_eq!(sorted(Listed::All), ["away", "cpu0", "devices", "loop", "near", "up"]);
+            assert_eq!(sorted(Listed::Directories), ["devices"]);
+            assert_eq!(root.list("/", Listed::Directories).unwrap(), ["sys"]);
         }
     }
 }
