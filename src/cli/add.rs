@@ -11,7 +11,7 @@ use crate::ui::Ui;
 /// All threads of a process move together. A single thread can only move where cpusets use cgroup
 /// version 1. The journal keeps the previous place of each thread; `remove` and `undo` restore it.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct AddArgs {
     /// The active shield
     #[command(flatten)]
     active: ActiveArgs,
@@ -31,7 +31,7 @@ pub struct Args {
 ///
 /// # Errors
 /// There is no shield, or a task cannot be taken in; those before it stay in.
-pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
+pub fn run(ui: &Ui, global: &Global, args: &AddArgs) -> Result<(), Failure> {
     let host = global.host()?;
     let store = global.store();
     args.active.check(&host, &store)?;

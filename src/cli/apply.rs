@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 /// All original values are saved on disk before the first change. If an essential change fails, or
 /// the command is stopped (Ctrl-C, kill), it restores them immediately.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct ApplyArgs {
     /// A plan saved with `cpushield plan -o FILE` (`-` is standard input)
     #[arg(
         value_name = "PLAN",
@@ -45,7 +45,7 @@ pub(super) type Made = (Machine, Wish);
 ///
 /// # Errors
 /// The wish or the plan is wrong, or the shield could not be made and was undone.
-pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
+pub fn run(ui: &Ui, global: &Global, args: &ApplyArgs) -> Result<(), Failure> {
     let host = global.host()?;
     if !host.is_live() && !args.dry_run {
         return Err(Failure::usage("a recorded machine cannot be shielded")
@@ -100,7 +100,7 @@ pub(super) fn planned(
 }
 
 /// The plan; of a wish also what it was made of.
-fn plan(host: &Host, store: &Store, args: &Args) -> Result<(Plan, Option<Made>), Failure> {
+fn plan(host: &Host, store: &Store, args: &ApplyArgs) -> Result<(Plan, Option<Made>), Failure> {
     let Some(file) = &args.plan else {
         let (plan, made) = planned(host, store, &args.wish)?;
         return Ok((plan, Some(made)));

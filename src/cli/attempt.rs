@@ -27,7 +27,7 @@ use std::time::Duration;
 /// change and shows the results on one screen. It also undoes every change when it is interrupted
 /// or killed.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct TryArgs {
     /// How long to watch without and with the shield, 1s to 10m
     #[arg(long = "for", value_name = "TIME", default_value = "5s", value_parser = span)]
     pub time: Duration,
@@ -58,7 +58,7 @@ const THRESHOLD_NS: u64 = 1_000;
 ///
 /// # Errors
 /// The machine cannot be shielded, or something could not be put back.
-pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
+pub fn run(ui: &Ui, global: &Global, args: &TryArgs) -> Result<(), Failure> {
     let host = global.host()?;
     if !host.is_live() {
         return Err(Failure::usage("a recorded machine cannot be tried")

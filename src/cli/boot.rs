@@ -18,7 +18,7 @@ use std::process::ExitCode;
 /// tick, RCU callbacks, managed interrupts. They take effect at the next boot.
 #[derive(Debug, clap::Args)]
 #[command(subcommand_required = true, arg_required_else_help = false)]
-pub struct Args {
+pub struct BootArgs {
     /// What to do
     #[command(subcommand)]
     command: BootCommand,
@@ -29,11 +29,11 @@ enum BootCommand {
     /// Show the kernel parameters and which kernels would get them
     ///
     /// The command changes nothing. `cpushield boot apply` writes the parameters.
-    Plan(PlanArgs),
+    Plan(BootPlanArgs),
     /// Write the kernel parameters into the boot loader's files
     ///
     /// Every file that is changed is saved first; `cpushield boot undo` restores it.
-    Apply(ApplyArgs),
+    Apply(BootApplyArgs),
     /// Show kernel parameters: requested, written, booted, in force
     Status,
     /// Remove the kernel parameters that `boot apply` wrote
@@ -53,7 +53,7 @@ struct KernelArgs {
 }
 
 #[derive(Debug, clap::Args)]
-struct PlanArgs {
+struct BootPlanArgs {
     /// The kernels
     #[command(flatten)]
     kernels: KernelArgs,
@@ -63,7 +63,7 @@ struct PlanArgs {
 }
 
 #[derive(Debug, clap::Args)]
-struct ApplyArgs {
+struct BootApplyArgs {
     /// Print the files that would be written and change nothing
     #[arg(long)]
     dry_run: bool,
@@ -90,7 +90,7 @@ struct ApplyArgs {
 ///
 /// # Errors
 /// The wish is wrong, or the boot loader's files cannot be read or written.
-pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<ExitCode, Failure> {
+pub fn run(ui: &Ui, global: &Global, args: &BootArgs) -> Result<ExitCode, Failure> {
     match &args.command {
         BootCommand::Plan(args) => show(ui, global, args),
         BootCommand::Apply(args) => apply(ui, global, args),
@@ -118,7 +118,7 @@ fn planned(
 ///
 /// # Errors
 /// The wish is wrong, unsafe or impossible, or the loader's files are not understood.
-fn show(ui: &Ui, global: &Global, args: &PlanArgs) -> Result<(), Failure> {
+fn show(ui: &Ui, global: &Global, args: &BootPlanArgs) -> Result<(), Failure> {
     let host = global.host()?;
     let plan = planned(&host, &global.store(), &args.wish, &args.kernels)?;
     ui.show(&plan, || boot_plan_text(&plan, ui.width()))
@@ -128,7 +128,7 @@ fn show(ui: &Ui, global: &Global, args: &PlanArgs) -> Result<(), Failure> {
 ///
 /// # Errors
 /// As [`show`], or nothing can be written here.
-fn apply(ui: &Ui, global: &Global, args: &ApplyArgs) -> Result<(), Failure> {
+fn apply(ui: &Ui, global: &Global, args: &BootApplyArgs) -> Result<(), Failure> {
     let host = global.host()?;
     if !host.is_live() && !args.dry_run {
         return Err(Failure::usage("a recorded machine cannot boot")

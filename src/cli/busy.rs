@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// Keep CPUs modestly busy
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct BusyArgs {
     /// The CPUs
     cpus: CpuSet,
     /// The process it is to end with
@@ -20,7 +20,7 @@ pub struct Args {
 ///
 /// # Errors
 /// The kernel's answer.
-pub fn run(args: &Args) -> Result<(), Failure> {
+pub fn run(args: &BusyArgs) -> Result<(), Failure> {
     load::serve(&args.cpus, args.parent, Duration::from_secs(args.seconds))
         .map_err(|e| Error::io(Verb::Call, "the load", e).into())
 }

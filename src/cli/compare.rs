@@ -14,7 +14,7 @@ use std::path::Path;
 /// baseline. Only repeated runs can tell a difference from chance. 5 interleaved runs of each
 /// (before, after, before, after, …) are best.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct CompareArgs {
     /// A file, or repeated runs of one configuration: before=a1.json,a2.json
     #[arg(required = true, value_name = "GROUP")]
     groups: Vec<String>,
@@ -24,7 +24,7 @@ pub struct Args {
 ///
 /// # Errors
 /// A file is not what it should be, or the groups cannot be compared.
-pub fn run(ui: &Ui, args: &Args) -> Result<(), Failure> {
+pub fn run(ui: &Ui, args: &CompareArgs) -> Result<(), Failure> {
     let groups = args.groups.iter().map(|word| group(word)).collect::<Result<Vec<_>, _>>()?;
     let comparison = compare::compare(&groups)?;
     ui.show(&comparison, || report::text(&comparison, ui.width(), &paint))

@@ -11,7 +11,7 @@ use std::ffi::OsStr;
 /// Save the output where the shell looks for completions, or load it directly:
 /// `source <(cpushield completions bash)`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct CompletionsArgs {
     /// The shell
     #[arg(value_enum)]
     shell: Shell,
@@ -21,7 +21,7 @@ pub struct Args {
 ///
 /// # Errors
 /// Standard output cannot be written.
-pub fn run(ui: &Ui, args: &Args) -> Result<(), Failure> {
+pub fn run(ui: &Ui, args: &CompletionsArgs) -> Result<(), Failure> {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut shown(), "cpushield", &mut text);
     ui.text(&String::from_utf8_lossy(&text))

@@ -14,7 +14,7 @@ use serde::Serialize;
 /// Removes the file that `cpushield enable` wrote. The active shield stays, unless `--now` is
 /// given.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct DisableArgs {
     /// Also take the active shield down now, as `cpushield undo` does
     #[arg(long)]
     now: bool,
@@ -37,7 +37,7 @@ struct Document {
 ///
 /// # Errors
 /// The file cannot be removed, or the shield cannot be undone.
-pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
+pub fn run(ui: &Ui, global: &Global, args: &DisableArgs) -> Result<(), Failure> {
     let host = global.host()?;
     if !host.is_live() {
         return Err(Failure::usage("a recorded machine cannot boot").hint("leave --root out"));

@@ -17,7 +17,7 @@ use std::path::{Path, absolute};
 /// Writes a systemd unit or an init script that applies this shield at every boot. The running
 /// system does not change, unless `--now` is given. `cpushield disable` removes the file.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct EnableArgs {
     /// Also apply the shield now
     #[arg(long)]
     now: bool,
@@ -67,7 +67,7 @@ impl AtEveryBoot {
 ///
 /// # Errors
 /// The request cannot be planned, the shield cannot be applied, or the file cannot be written.
-pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
+pub fn run(ui: &Ui, global: &Global, args: &EnableArgs) -> Result<(), Failure> {
     let host = global.host()?;
     if !host.is_live() {
         return Err(Failure::usage("a recorded machine cannot boot")

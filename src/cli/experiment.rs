@@ -26,7 +26,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// machine is in its original state.
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("what").required(true))]
-pub struct Args {
+pub struct ExperimentArgs {
     /// TOML file with the rows and columns
     #[arg(value_name = "FILE", group = "what")]
     file: Option<PathBuf>,
@@ -58,7 +58,7 @@ const STOPPING: Duration = Duration::from_secs(60);
 ///
 /// # Errors
 /// The matrix is wrong, the machine cannot be measured so, or something cannot be put back.
-pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
+pub fn run(ui: &Ui, global: &Global, args: &ExperimentArgs) -> Result<(), Failure> {
     let host = global.host()?;
     let notebook = Notebook::new(&global.state_dir());
     if args.status {
@@ -99,7 +99,7 @@ fn outlook(
     ui: &Ui,
     global: &Global,
     host: &Host,
-    args: &Args,
+    args: &ExperimentArgs,
     matrix: &Matrix,
     schedule: &Schedule,
 ) -> Result<Outlook, Failure> {
@@ -136,7 +136,7 @@ fn turn(store: &Store, else_: &str) -> Result<Lock, Failure> {
 fn begin(
     ui: &Ui,
     global: &Global,
-    args: &Args,
+    args: &ExperimentArgs,
     host: &Host,
     store: &Store,
     matrix: &Matrix,
@@ -440,7 +440,7 @@ mod tests {
         let state = std::env::temp_dir().join("cpushield-no-experiment");
         let global =
             Global { quiet: true, root: Some(root), state: Some(state), ..Global::default() };
-        let args = Args {
+        let args = ExperimentArgs {
             file: None,
             dry_run: true,
             reboot: false,

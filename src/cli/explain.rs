@@ -22,7 +22,7 @@ use std::borrow::Cow;
 ///
 /// Without a name, lists all pages.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct ExplainArgs {
     /// A tunable (`irq-affinity`), a cause (`tick`), a culprit, thread or sender from a table
     /// (`vmstat_update`, `irq/24-eth0`), an instrument (`latency-timer`) or a load
     /// (`load-messages`); several words are one name
@@ -58,7 +58,7 @@ struct Page {
 ///
 /// # Errors
 /// There is no such name.
-pub fn run(ui: &Ui, args: &Args) -> Result<(), Failure> {
+pub fn run(ui: &Ui, args: &ExplainArgs) -> Result<(), Failure> {
     if args.name.is_empty() {
         let pages = pages();
         return ui.show(&pages, || list(&pages, ui.width()));

@@ -12,7 +12,7 @@ pub const HIDDEN: &str = "__guard";
 
 /// Watch over a shield that is only tried, and undo when who tries it dies
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct GuardArgs {
     /// The process to watch over
     pid: i32,
 }
@@ -48,7 +48,7 @@ impl Guard {
 ///
 /// # Errors
 /// The guarded process cannot be waited for, or undo failed.
-pub fn run(global: &Global, args: &Args) -> Result<(), Failure> {
+pub fn run(global: &Global, args: &GuardArgs) -> Result<(), Failure> {
     let fail = |e| Failure::from(Error::io(Verb::Call, &format!("/proc/{}", args.pid), e));
     while !process::wait_for_end(args.pid, Duration::from_secs(60)).map_err(fail)? {}
     let host = global.host()?;

@@ -20,9 +20,9 @@ pub struct Inner {
 #[derive(Debug, Subcommand)]
 enum InnerCommand {
     #[command(name = guard::HIDDEN)]
-    Guard(guard::Args),
+    Guard(guard::GuardArgs),
     #[command(name = crate::load::HIDDEN)]
-    Load(busy::Args),
+    Load(busy::BusyArgs),
     /// A load of `latency`
     #[command(name = crate::load::WORKER)]
     Work,

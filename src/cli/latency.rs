@@ -35,7 +35,7 @@ use std::time::Duration;
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "cpushield latency [OPTIONS] <INSTRUMENT>\n       \
                             cpushield latency [OPTIONS] --resume <FILE>")]
-pub struct Args {
+pub struct LatencyArgs {
     /// Event that the threads wait for; --resume takes it from the saved measurement
     #[arg(value_name = "INSTRUMENT", value_parser = instrument())]
     instrument: Option<String>,
@@ -116,7 +116,7 @@ struct Site {
 ///
 /// # Errors
 /// The CPUs cannot be measured, or the limit does not hold.
-pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
+pub fn run(ui: &Ui, global: &Global, args: &LatencyArgs) -> Result<(), Failure> {
     let host = global.host()?;
     if !host.is_live() {
         return Err(Failure::usage("a recorded machine does not run: nothing to measure")
@@ -151,7 +151,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
 fn measured(
     ui: &Ui,
     host: &Host,
-    args: &Args,
+    args: &LatencyArgs,
     instrument: &'static dyn Instrument,
     beats: Vec<Beat>,
     site: &Site,
@@ -199,7 +199,7 @@ fn measured(
 }
 
 /// The instrument that was asked for, or that of the measurement that is gone on with.
-fn chosen(args: &Args, kept: Option<&Kept<'_>>) -> Result<&'static dyn Instrument, Failure> {
+fn chosen(args: &LatencyArgs, kept: Option<&Kept<'_>>) -> Result<&'static dyn Instrument, Failure> {
     let asked = args.instrument.as_deref();
     let name = match kept {
         Some(kept) => kept.instrument(asked)?,
@@ -220,7 +220,7 @@ fn no_instrument() -> Failure {
 }
 
 /// The threads of each CPU: the shorter the period, the higher the priority, as LinuxCNC has them.
-fn beats(args: &Args, instrument: &dyn Instrument) -> Result<Vec<Beat>, Failure> {
+fn beats(args: &LatencyArgs, instrument: &dyn Instrument) -> Result<Vec<Beat>, Failure> {
     if args.over.len() > LIMITS {
         return Err(Failure::usage(format!("--over can be given {LIMITS} times at most")));
     }
@@ -255,7 +255,7 @@ fn beats(args: &Args, instrument: &dyn Instrument) -> Result<Vec<Beat>, Failure>
 fn site(
     host: &Host,
     global: &Global,
-    args: &Args,
+    args: &LatencyArgs,
     instrument: &dyn Instrument,
 ) -> Result<Site, Failure> {
     let store = global.store();
@@ -304,7 +304,7 @@ fn beside_others(host: &Host, place: &Place, cpus: &CpuSet) -> Result<(), Failur
     Ok(())
 }
 
-fn write_files(ui: &Ui, args: &Args, latency: &Latency) -> Result<(), Failure> {
+fn write_files(ui: &Ui, args: &LatencyArgs, latency: &Latency) -> Result<(), Failure> {
     let bug = |why: String| Failure::new(Kind::Bug, why);
     if let Some(file) = &args.histogram {
         let text = latency::cyclictest(latency).map_err(bug)?;
@@ -363,11 +363,11 @@ mod tests {
     use super::*;
     use clap::Parser;
 
-    fn beats(args: &Args) -> Result<Vec<Beat>, Failure> {
+    fn beats(args: &LatencyArgs) -> Result<Vec<Beat>, Failure> {
         super::beats(args, chosen(args, None)?)
     }
 
-    fn args(line: &str) -> Result<Args, String> {
+    fn args(line: &str) -> Result<LatencyArgs, String> {
         let words = line.split(' ');
         let cli = super::super::Cli::try_parse_from(words).map_err(|e| e.to_string())?;
         let super::super::Command::Latency(args) = cli.command else { panic!("latency") };

@@ -10,7 +10,7 @@ use serde::Serialize;
 ///
 /// A word with `0x`, a letter or groups of eight digits is a mask; any other word is a list.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct MaskArgs {
     /// A list (`0-3,8`, `0-31:2/8`) or a mask (`0x80`, `8000,00000000`)
     #[arg(required = true, value_name = "LIST|MASK")]
     words: Vec<String>,
@@ -32,7 +32,7 @@ struct Spelled {
 ///
 /// # Errors
 /// A word is neither a list nor a mask.
-pub fn run(ui: &Ui, args: &Args) -> Result<(), Failure> {
+pub fn run(ui: &Ui, args: &MaskArgs) -> Result<(), Failure> {
     let sets =
         args.words.iter().map(|word| parse(word, args.mask)).collect::<Result<Vec<_>, _>>()?;
     let sets: Vec<Spelled> = sets.into_iter().map(spell).collect();

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 ///
 /// The command changes nothing. `cpushield apply` carries the plan out.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct PlanArgs {
     /// Show every step with its command
     #[arg(long, short)]
     pub verbose: bool,
@@ -28,7 +28,7 @@ pub struct Args {
 ///
 /// # Errors
 /// The wish is wrong, unsafe or impossible, or the plan cannot be saved.
-pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
+pub fn run(ui: &Ui, global: &Global, args: &PlanArgs) -> Result<(), Failure> {
     let host = global.host()?;
     let machine = super::surveyed(&host, &global.store());
     let (plan, _) = args.wish.plan(&host, &machine)?;

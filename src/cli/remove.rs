@@ -11,7 +11,7 @@ use crate::ui::Ui;
 /// A process that `add` moved returns to its previous cgroup and CPUs. A program that `run` started
 /// moves to the cgroup of this command, as an ordinary program on the housekeeping CPUs.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct RemoveArgs {
     /// The active shield
     #[command(flatten)]
     active: ActiveArgs,
@@ -24,7 +24,7 @@ pub struct Args {
 ///
 /// # Errors
 /// There is no shield, or a task is not in it or cannot be moved.
-pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
+pub fn run(ui: &Ui, global: &Global, args: &RemoveArgs) -> Result<(), Failure> {
     let host = global.host()?;
     let store = global.store();
     args.active.check(&host, &store)?;

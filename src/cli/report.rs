@@ -33,7 +33,7 @@ pub const SCHEMA: u32 = 1;
 /// The page is self-contained: it needs no network and no script. Without -o, the report is shown
 /// on the terminal, with plots.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct ReportArgs {
     /// Saved documents, optionally with a label: `before=a.json`
     #[arg(value_name = "[LABEL=]FILE", conflicts_with = "shield")]
     files: Vec<String>,
@@ -157,7 +157,7 @@ impl<'a> Entry<'a> {
 ///
 /// # Errors
 /// A file is none of our documents, or the report cannot be written.
-pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
+pub fn run(ui: &Ui, global: &Global, args: &ReportArgs) -> Result<(), Failure> {
     args.active.check(&global.host()?, &global.store())?;
     let form = form(ui, args)?;
     let target = args.output.as_deref().filter(|file| *file != Path::new("-"));
@@ -192,7 +192,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
 }
 
 /// What is to be written, by the name of the file where nothing else says it.
-fn form(ui: &Ui, args: &Args) -> Result<Form, Failure> {
+fn form(ui: &Ui, args: &ReportArgs) -> Result<Form, Failure> {
     let named = args.output.as_deref().and_then(Path::extension);
     let named = named.map(|ending| ending.to_string_lossy().to_lowercase());
     let form = match (args.format, &args.output, named.as_deref()) {

@@ -20,7 +20,7 @@ use std::process::ExitCode;
 /// at a higher priority until the program ends. A kernel hangs without them, so the highest
 /// priority of a program is 98.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct RunArgs {
     /// The active shield
     #[command(flatten)]
     active: ActiveArgs,
@@ -67,7 +67,7 @@ pub struct Args {
 ///
 /// # Errors
 /// There is no shield, or the program cannot be started as asked.
-pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<ExitCode, Failure> {
+pub fn run(ui: &Ui, global: &Global, args: &RunArgs) -> Result<ExitCode, Failure> {
     let host = global.host()?;
     if !host.is_live() {
         return Err(
@@ -98,7 +98,7 @@ pub(super) fn before_start(failure: Failure) -> Failure {
     Failure { kind, ..failure }
 }
 
-fn prepare(ui: &Ui, host: &Host, store: &Store, args: &Args) -> Result<(Start, Care), Failure> {
+fn prepare(ui: &Ui, host: &Host, store: &Store, args: &RunArgs) -> Result<(Start, Care), Failure> {
     args.active.check(host, store)?;
     let plan = run::shield(host, store)?;
     let place = Place::of(host, &plan);
@@ -144,7 +144,7 @@ fn prepare(ui: &Ui, host: &Host, store: &Store, args: &Args) -> Result<(Start, C
     Ok((start, Care { order, spread, look_at_memory: args.lock_memory }))
 }
 
-fn policy(args: &Args) -> Option<Policy> {
+fn policy(args: &RunArgs) -> Option<Policy> {
     let fifo = args.fifo.map(|priority| Policy::Fifo { priority });
     let rr = args.rr.map(|priority| Policy::Rr { priority });
     let nice = args.nice.map(|nice| Policy::Other { nice });

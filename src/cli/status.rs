@@ -21,7 +21,7 @@ use std::process::ExitCode;
 /// every other case: a setting has changed, a foreign task is on a shielded CPU, the shield is
 /// incomplete, or this user cannot read the journal.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct StatusArgs {
     /// The active shield
     #[command(flatten)]
     active: ActiveArgs,
@@ -40,7 +40,7 @@ struct Document {
 ///
 /// # Errors
 /// `/proc` cannot be read.
-pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<ExitCode, Failure> {
+pub fn run(ui: &Ui, global: &Global, args: &StatusArgs) -> Result<ExitCode, Failure> {
     let host = global.host()?;
     let store = global.store();
     args.active.check(&host, &store)?;

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 /// The survey changes nothing. As root it writes each interrupt's current affinity back, to find
 /// out which interrupts can be moved. It lists what it could not read at the end, with the reasons.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct SurveyArgs {
     /// Also save the files that the survey reads in DIR, without private data
     ///
     /// Use the recording for bug reports, or with `--root DIR` to try plans on another machine. It
@@ -29,7 +29,7 @@ pub struct Args {
 ///
 /// # Errors
 /// The recording cannot be read or begun.
-pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
+pub fn run(ui: &Ui, global: &Global, args: &SurveyArgs) -> Result<(), Failure> {
     let mut host = global.host()?;
     if let Some(dir) = &args.record {
         host = host.recording(dir).map_err(|error| {

@@ -19,7 +19,7 @@ use serde::Serialize;
 /// crash, undo completes an interrupted operation. After a reboot there is nothing to undo. A
 /// shield that `cpushield enable` makes at every boot stays enabled.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct UndoArgs {
     /// Forget settings that cannot be restored, or an unreadable journal
     #[arg(long)]
     forget: bool,
@@ -41,7 +41,7 @@ struct Document {
 ///
 /// # Errors
 /// The journal cannot be used, or something could not be put back.
-pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
+pub fn run(ui: &Ui, global: &Global, args: &UndoArgs) -> Result<(), Failure> {
     let host = global.host()?;
     let store = global.store();
     args.active.check(&host, &store)?;

@@ -41,7 +41,7 @@ use std::time::Duration;
 /// Exit code 0: every CPU holds, or with limits, all limits hold. Exit code 1: something does not
 /// hold, or is not proven.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct VerifyArgs {
     /// CPUs to watch [default: the CPUs of the active shield]
     #[arg(long, value_name = "LIST", value_parser = input::cpu_list)]
     cpus: Option<CpuSet>,
@@ -117,7 +117,7 @@ pub struct Shown<'a> {
 ///
 /// # Errors
 /// The CPUs cannot be watched, or something does not hold.
-pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
+pub fn run(ui: &Ui, global: &Global, args: &VerifyArgs) -> Result<(), Failure> {
     let host = global.host()?;
     if !host.is_live() {
         return Err(Failure::usage("a recorded machine does not run, so it cannot be verified")
@@ -162,7 +162,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
 pub(super) struct Order<'a> {
     pub(super) ui: &'a Ui,
     pub(super) global: &'a Global,
-    pub(super) args: &'a Args,
+    pub(super) args: &'a VerifyArgs,
     pub(super) host: &'a Host,
     pub(super) scene: Scene,
     limits: Limits,
@@ -202,7 +202,7 @@ impl Order<'_> {
 }
 
 /// The limits: flags, else those of the policy.
-fn limits(args: &Args) -> Result<Limits, Failure> {
+fn limits(args: &VerifyArgs) -> Result<Limits, Failure> {
     let mut limits = Limits::default();
     if let Some(file) = &args.policy {
         let name = file.display().to_string();
@@ -218,7 +218,7 @@ fn limits(args: &Args) -> Result<Limits, Failure> {
 }
 
 /// What is watched.
-fn scene(host: &Host, global: &Global, args: &Args) -> Result<Scene, Failure> {
+fn scene(host: &Host, global: &Global, args: &VerifyArgs) -> Result<Scene, Failure> {
     let scene = Scene::find(host, &global.store(), args.cpus.as_ref(), "verify")?;
     if !args.command.is_empty() && scene.ours().is_none() {
         return Err(Failure::machine(
@@ -264,7 +264,7 @@ fn beside_the_sampler(ui: &Ui, host: &Host, scene: &Scene) -> Result<(), Failure
 fn evidence(
     ui: &Ui,
     global: &Global,
-    args: &Args,
+    args: &VerifyArgs,
     host: &Host,
     scene: &Scene,
     limits: &Limits,
@@ -363,14 +363,14 @@ fn so_far(worst: &Worst) -> String {
 }
 
 /// The files that were asked for.
-fn files(args: &Args) -> impl Iterator<Item = &Path> {
+fn files(args: &VerifyArgs) -> impl Iterator<Item = &Path> {
     args.trace_dat.iter().chain(&args.perfetto).map(PathBuf::as_path)
 }
 
 /// Writes the files that were asked for.
 pub(super) fn export(
     ui: &Ui,
-    args: &Args,
+    args: &VerifyArgs,
     recording: Option<Recording>,
     shown: &Shown<'_>,
 ) -> Result<(), Failure> {

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 /// On a terminal, `q` quits, `s` shows shielded CPUs only, and the arrow keys scroll. Otherwise it
 /// prints one frame. With --json it prints a line per interval until it is stopped.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct WatchArgs {
     /// Time between two updates
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Duration,
@@ -52,7 +52,7 @@ const COLUMNS: u16 = 120;
 ///
 /// # Errors
 /// The machine cannot be read, or the terminal cannot be used.
-pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
+pub fn run(ui: &Ui, global: &Global, args: &WatchArgs) -> Result<(), Failure> {
     let host = global.host()?;
     if !host.is_live() {
         return Err(Failure::usage("a recorded machine does not run: nothing to watch"));
@@ -87,7 +87,7 @@ pub fn run(ui: &Ui, global: &Global, args: &Args) -> Result<(), Failure> {
     }
 }
 
-fn scene(host: &Host, args: &Args, place: Option<&Place>) -> Scene {
+fn scene(host: &Host, args: &WatchArgs, place: Option<&Place>) -> Scene {
     let list = |name: &str| -> CpuSet {
         let text = host.read_line(&format!("/sys/devices/system/cpu/{name}"));
         text.ok().and_then(|text| text.parse().ok()).unwrap_or_default()
@@ -176,7 +176,7 @@ impl Watcher<'_> {
 }
 
 /// A line of JSON for every interval, or for one.
-fn stream(ui: &Ui, args: &Args, mut watcher: Watcher<'_>, mut model: Model) -> Result<(), Failure> {
+fn stream(ui: &Ui, args: &WatchArgs, mut watcher: Watcher<'_>, mut model: Model) -> Result<(), Failure> {
     while watcher.wait(args.interval) {
         let read = ui.line(&model.next(watcher.read()))?;
         if args.once || !read {
@@ -187,7 +187,7 @@ fn stream(ui: &Ui, args: &Args, mut watcher: Watcher<'_>, mut model: Model) -> R
 }
 
 /// One frame as text.
-fn once(ui: &Ui, args: &Args, mut watcher: Watcher<'_>, mut model: Model) -> Result<(), Failure> {
+fn once(ui: &Ui, args: &WatchArgs, mut watcher: Watcher<'_>, mut model: Model) -> Result<(), Failure> {
     if !watcher.wait(args.interval) {
         return Ok(());
     }
@@ -199,7 +199,7 @@ fn once(ui: &Ui, args: &Args, mut watcher: Watcher<'_>, mut model: Model) -> Res
 /// On a terminal, until it is ended.
 fn on_screen(
     ui: &Ui,
-    args: &Args,
+    args: &WatchArgs,
     mut watcher: Watcher<'_>,
     mut model: Model,
 ) -> Result<(), Failure> {
