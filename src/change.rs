@@ -1,7 +1,7 @@
 //! The closed list of what may be done to a machine. A [`Change`] is data: one executor writes,
 //! reads back and journals it, one undo restores it (`apply/`). Pure.
 
-use cpushield_linux::{CpuSet, Error, Policy, TaskId};
+use cpushield_linux::{CpuSet, Error, SchedPolicy, TaskId};
 use serde::{Deserialize, Serialize};
 
 /// One thing to be done to the machine.
@@ -15,7 +15,7 @@ pub enum Change {
         /// The value to write.
         value: String,
         /// How the value read back is compared with what was written.
-        compare: Compare,
+        compare: ValueComparison,
     },
     /// Make a directory (a cgroup, a tracing instance). Undo removes it.
     MakeDir {
@@ -38,7 +38,7 @@ pub enum Change {
         /// Its command name, for people.
         comm: String,
         /// The policy it has afterwards.
-        policy: Policy,
+        policy: SchedPolicy,
     },
     /// Move every task of one cgroup into another, again until none is left. Undo moves all of
     /// them back, those born since too.
@@ -76,7 +76,7 @@ pub enum Change {
 /// How the kernel's answer is compared with what was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Compare {
+pub enum ValueComparison {
     /// The same text but for white space around it.
     Text,
     /// The same set in list form (`0-2,5`).
@@ -94,11 +94,11 @@ pub enum Compare {
     Again,
 }
 
-impl Compare {
+impl ValueComparison {
     /// Whether a file that shows `found` need not be written.
     #[must_use]
     pub fn already(self, found: &str, wanted: &str) -> bool {
-        self != Compare::Again && self.same(found, wanted)
+        self != ValueComparison::Again && self.same(found, wanted)
     }
 
     /// Whether `found` (read back) says the same as `wanted` (written).
@@ -106,17 +106,19 @@ impl Compare {
     pub fn same(self, found: &str, wanted: &str) -> bool {
         let (found, wanted) = (found.trim(), wanted.trim());
         match self {
-            Compare::Text | Compare::Again => found == wanted,
-            Compare::List => match (found.parse::<CpuSet>(), wanted.parse::<CpuSet>()) {
+            ValueComparison::Text | ValueComparison::Again => found == wanted,
+            ValueComparison::List => match (found.parse::<CpuSet>(), wanted.parse::<CpuSet>()) {
                 (Ok(a), Ok(b)) => a == b,
                 _ => false,
             },
-            Compare::Mask => match (CpuSet::parse_mask(found), CpuSet::parse_mask(wanted)) {
-                (Ok(a), Ok(b)) => a == b,
-                _ => false,
-            },
-            Compare::Word => chosen_word(found) == wanted,
-            Compare::Member => wanted.split_whitespace().all(|word| {
+            ValueComparison::Mask => {
+                match (CpuSet::parse_mask(found), CpuSet::parse_mask(wanted)) {
+                    (Ok(a), Ok(b)) => a == b,
+                    _ => false,
+                }
+            }
+            ValueComparison::Word => chosen_word(found) == wanted,
+            ValueComparison::Member => wanted.split_whitespace().all(|word| {
                 let (present, name) = match word.strip_prefix('-') {
                     Some(name) => (false, name),
                     None => (true, word.trim_start_matches('+')),
@@ -247,7 +249,7 @@ impl Risk {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
-pub enum When {
+pub enum EffectTime {
     /// Now, on the running kernel.
     Runtime,
     /// Only by a kernel parameter at the next boot.
@@ -328,16 +330,16 @@ impl Change {
 }
 
 /// The command that gives a scheduling policy.
-fn chrt(policy: Policy) -> String {
+fn chrt(policy: SchedPolicy) -> String {
     match policy {
-        Policy::Fifo { priority } => format!("chrt -f -p {priority}"),
-        Policy::Rr { priority } => format!("chrt -r -p {priority}"),
-        Policy::Batch { .. } => "chrt -b -p 0".to_owned(),
-        Policy::Idle => "chrt -i -p 0".to_owned(),
-        Policy::Deadline { runtime_ns, deadline_ns, period_ns } => {
+        SchedPolicy::Fifo { priority } => format!("chrt -f -p {priority}"),
+        SchedPolicy::Rr { priority } => format!("chrt -r -p {priority}"),
+        SchedPolicy::Batch { .. } => "chrt -b -p 0".to_owned(),
+        SchedPolicy::Idle => "chrt -i -p 0".to_owned(),
+        SchedPolicy::Deadline { runtime_ns, deadline_ns, period_ns } => {
             format!("chrt -d -T {runtime_ns} -D {deadline_ns} -P {period_ns} -p 0")
         }
-        Policy::Other { .. } | Policy::Unknown { .. } => "chrt -o -p 0".to_owned(),
+        SchedPolicy::Other { .. } | SchedPolicy::Unknown { .. } => "chrt -o -p 0".to_owned(),
     }
 }
 
@@ -362,15 +364,15 @@ mod tests {
 
     #[test]
     fn values_read_back_are_compared_by_meaning() {
-        assert!(Compare::Mask.same("00000000,00000007\n", "7"));
-        assert!(!Compare::Mask.same("f", "7"));
-        assert!(Compare::List.same("0-2\n", "0,1,2"));
-        assert!(Compare::Word.same("always [madvise] never\n", "madvise"));
-        assert!(!Compare::Word.same("always [madvise] never\n", "never"));
-        assert!(Compare::Word.same("1408 (expanded: 1408)", "1408"));
-        assert!(Compare::Text.same("-1\n", "-1"));
-        assert!(Compare::Member.same("cpu cpuset io\n", "+cpuset"));
-        assert!(!Compare::Member.same("cpu io\n", "+cpuset"));
-        assert!(Compare::Member.same("cpu io\n", "-cpuset"));
+        assert!(ValueComparison::Mask.same("00000000,00000007\n", "7"));
+        assert!(!ValueComparison::Mask.same("f", "7"));
+        assert!(ValueComparison::List.same("0-2\n", "0,1,2"));
+        assert!(ValueComparison::Word.same("always [madvise] never\n", "madvise"));
+        assert!(!ValueComparison::Word.same("always [madvise] never\n", "never"));
+        assert!(ValueComparison::Word.same("1408 (expanded: 1408)", "1408"));
+        assert!(ValueComparison::Text.same("-1\n", "-1"));
+        assert!(ValueComparison::Member.same("cpu cpuset io\n", "+cpuset"));
+        assert!(!ValueComparison::Member.same("cpu io\n", "+cpuset"));
+        assert!(ValueComparison::Member.same("cpu io\n", "-cpuset"));
     }
 }

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 /// The kind of a failure; it decides the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum FailureKind {
     /// A verdict or a gate does not hold. A result, not an error.
     DoesNotHold,
     /// The command line, a policy file or a plan is wrong.
@@ -31,18 +31,18 @@ pub enum Kind {
     Bug,
 }
 
-impl Kind {
+impl FailureKind {
     /// The stable exit code.
     #[must_use]
     pub fn code(self) -> u8 {
         match self {
-            Kind::DoesNotHold => 1,
-            Kind::Usage => 2,
-            Kind::Machine | Kind::Undone | Kind::NotUndone => 3,
-            Kind::NotStarted => 125,
-            Kind::NotExecutable => 126,
-            Kind::NotFound => 127,
-            Kind::Bug => 70,
+            FailureKind::DoesNotHold => 1,
+            FailureKind::Usage => 2,
+            FailureKind::Machine | FailureKind::Undone | FailureKind::NotUndone => 3,
+            FailureKind::NotStarted => 125,
+            FailureKind::NotExecutable => 126,
+            FailureKind::NotFound => 127,
+            FailureKind::Bug => 70,
         }
     }
 }
@@ -51,7 +51,7 @@ impl Kind {
 #[derive(Debug)]
 pub struct Failure {
     /// The kind.
-    pub kind: Kind,
+    pub kind: FailureKind,
     /// One sentence without a full stop, object first in the user's words; may go on in indented
     /// `file:`, `value:` and `cause:` lines.
     pub message: String,
@@ -62,7 +62,7 @@ pub struct Failure {
 impl Failure {
     /// A failure of a kind.
     #[must_use]
-    pub fn new(kind: Kind, message: impl Into<String>) -> Failure {
+    pub fn new(kind: FailureKind, message: impl Into<String>) -> Failure {
         Failure { kind, message: message.into(), hints: Vec::new() }
     }
 
@@ -76,13 +76,13 @@ impl Failure {
     /// A wrong command line, policy or plan.
     #[must_use]
     pub fn usage(message: impl Into<String>) -> Failure {
-        Failure::new(Kind::Usage, message)
+        Failure::new(FailureKind::Usage, message)
     }
 
     /// This machine cannot.
     #[must_use]
     pub fn machine(message: impl Into<String>) -> Failure {
-        Failure::new(Kind::Machine, message)
+        Failure::new(FailureKind::Machine, message)
     }
 
     /// The exit code of its kind.
@@ -110,7 +110,7 @@ impl From<cpushield_linux::Error> for Failure {
         }
         message.push_str(&format!("\n  cause: {}", error.reason()));
         let failure = Failure::machine(message);
-        if matches!(error.cause, cpushield_linux::error::Cause::NotRegular(_)) {
+        if matches!(error.cause, cpushield_linux::error::ErrorCause::NotRegular(_)) {
             return failure.hint("cpushield did not put it there: look at it, and move it away");
         }
         match error.errno() {
@@ -145,10 +145,10 @@ impl From<clap::Error> for Failure {
     }
 }
 
-impl From<crate::plan::Refused> for Failure {
-    fn from(refused: crate::plan::Refused) -> Failure {
+impl From<crate::plan::PlanRefusal> for Failure {
+    fn from(refused: crate::plan::PlanRefusal) -> Failure {
         let hints = refused.hints();
-        let kind = if refused.is_usage() { Kind::Usage } else { Kind::Machine };
+        let kind = if refused.is_usage() { FailureKind::Usage } else { FailureKind::Machine };
         Failure { kind, message: refused.to_string(), hints }
     }
 }
@@ -232,11 +232,11 @@ fn not_a_journal(path: &str, error: &crate::apply::JournalError) -> Failure {
         .hint("what a shield changed then stays so until the next boot")
 }
 
-impl From<crate::apply::LoadError> for Failure {
-    fn from(error: crate::apply::LoadError) -> Failure {
+impl From<crate::apply::JournalLoadError> for Failure {
+    fn from(error: crate::apply::JournalLoadError) -> Failure {
         match error {
-            crate::apply::LoadError::Access(error) => error.into(),
-            crate::apply::LoadError::Journal { path, error } => not_a_journal(&path, &error),
+            crate::apply::JournalLoadError::Access(error) => error.into(),
+            crate::apply::JournalLoadError::Journal { path, error } => not_a_journal(&path, &error),
         }
     }
 }
@@ -247,9 +247,9 @@ impl From<crate::apply::UndoError> for Failure {
         match error {
             UndoError::Access(error) => error.into(),
             UndoError::Journal { path, error } => not_a_journal(&path, &error),
-            UndoError::Hog(hog) => Failure::new(Kind::NotUndone, hog.why)
+            UndoError::Hog(hog) => Failure::new(FailureKind::NotUndone, hog.why)
                 .hint(format!("{}; then call `cpushield undo` again", hog.hint)),
-            UndoError::Killed => Failure::new(Kind::Bug, "killed by a test"),
+            UndoError::Killed => Failure::new(FailureKind::Bug, "killed by a test"),
         }
     }
 }
@@ -276,7 +276,7 @@ impl From<crate::apply::ApplyError> for Failure {
                 }
             }
             ApplyError::Stopped { undone, .. } => undone_after(message, *undone),
-            ApplyError::Killed => Failure::new(Kind::Bug, message),
+            ApplyError::Killed => Failure::new(FailureKind::Bug, message),
         }
     }
 }
@@ -290,7 +290,7 @@ impl From<crate::apply::AmendError> for Failure {
             AmendError::NoShield => Failure::machine(message).hint("make one: cpushield apply"),
             AmendError::Unfinished => Failure::machine(message)
                 .hint("run `cpushield undo` to restore everything, then `cpushield apply` again"),
-            AmendError::Step { .. } | AmendError::Killed => Failure::new(Kind::Bug, message),
+            AmendError::Step { .. } | AmendError::Killed => Failure::new(FailureKind::Bug, message),
             AmendError::Hog(hog) => Failure::machine(message).hint(hog.hint),
         }
     }
@@ -299,25 +299,28 @@ impl From<crate::apply::AmendError> for Failure {
 /// A failed apply with what became of the changes before it: both errors are kept.
 fn undone_after(
     message: String,
-    undone: Result<crate::apply::Undone, crate::apply::UndoError>,
+    undone: Result<crate::apply::UndoneShield, crate::apply::UndoError>,
 ) -> Failure {
     let retry = "`cpushield undo` tries again to put the rest back";
     match undone {
-        Ok(undone) if undone.is_complete() => {
-            Failure::new(Kind::Undone, format!("{message}\n  undone: everything is as it was"))
-        }
+        Ok(undone) if undone.is_complete() => Failure::new(
+            FailureKind::Undone,
+            format!("{message}\n  undone: everything is as it was"),
+        ),
         Ok(undone) => {
             let mut message = message;
             for step in undone.failed() {
-                if let crate::apply::Fate::Failed { reason } = &step.fate {
+                if let crate::apply::ChangeFate::Failed { reason } = &step.fate {
                     message.push_str(&format!("\n  not undone: {}: {reason}", step.subject));
                 }
             }
             let journal = undone.journal.unwrap_or_default();
-            Failure::new(Kind::NotUndone, format!("{message}\n  journal: {journal}")).hint(retry)
+            Failure::new(FailureKind::NotUndone, format!("{message}\n  journal: {journal}"))
+                .hint(retry)
         }
         Err(error) => {
-            Failure::new(Kind::NotUndone, format!("{message}\n  not undone: {error}")).hint(retry)
+            Failure::new(FailureKind::NotUndone, format!("{message}\n  not undone: {error}"))
+                .hint(retry)
         }
     }
 }
@@ -328,13 +331,13 @@ impl From<crate::experiment::MatrixError> for Failure {
     }
 }
 
-impl From<crate::experiment::journal::JournalError> for Failure {
-    fn from(error: crate::experiment::journal::JournalError) -> Failure {
-        use crate::experiment::journal::JournalError;
+impl From<crate::experiment::journal::ExperimentJournalError> for Failure {
+    fn from(error: crate::experiment::journal::ExperimentJournalError) -> Failure {
+        use crate::experiment::journal::ExperimentJournalError;
         let message = error.to_string();
         match error {
-            JournalError::Access(error) => error.into(),
-            JournalError::Damaged { .. } => Failure::machine(message)
+            ExperimentJournalError::Access(error) => error.into(),
+            ExperimentJournalError::Damaged { .. } => Failure::machine(message)
                 .hint("`cpushield experiment --stop` puts the file away and everything else back"),
         }
     }
@@ -352,13 +355,15 @@ impl From<crate::run::RunError> for Failure {
             }
             RunError::Unknown { .. } => Failure::usage(message).hint("numbers work too: 1000:1000"),
             RunError::Unsafe { instead, .. } => Failure::usage(message).hint(instead),
-            RunError::Scheduling { hints, .. } => Failure { kind: Kind::Machine, message, hints },
+            RunError::Scheduling { hints, .. } => {
+                Failure { kind: FailureKind::Machine, message, hints }
+            }
             RunError::Exec { error, .. } => match error.kind() {
-                std::io::ErrorKind::NotFound => Failure::new(Kind::NotFound, message),
-                _ => Failure::new(Kind::NotExecutable, message),
+                std::io::ErrorKind::NotFound => Failure::new(FailureKind::NotFound, message),
+                _ => Failure::new(FailureKind::NotExecutable, message),
             },
             RunError::Task { hint, .. } => {
-                Failure { kind: Kind::Machine, message, hints: hint.into_iter().collect() }
+                Failure { kind: FailureKind::Machine, message, hints: hint.into_iter().collect() }
             }
             RunError::Unfinished { unfinished, .. } => {
                 Failure::machine(message).hint(unfinished.advice())
@@ -416,7 +421,7 @@ impl From<crate::boot::BootError> for Failure {
                 Failure::machine(message).hint("look at it, and move it out of the way")
             }
             BootError::Failed { undone, hint, .. } => {
-                let kind = if undone.is_none() { Kind::Undone } else { Kind::NotUndone };
+                let kind = if undone.is_none() { FailureKind::Undone } else { FailureKind::NotUndone };
                 let failure = Failure::new(kind, message);
                 let failure = match hint {
                     Some(hint) => failure.hint(hint),
@@ -434,7 +439,7 @@ impl From<crate::boot::BootError> for Failure {
                 Failure::machine(message).hint("reboot; or give it up: cpushield boot undo")
             }
             BootError::Wrong { hint: Some(hint), .. } => Failure::machine(message).hint(hint),
-            BootError::Killed => Failure::new(Kind::Bug, message),
+            BootError::Killed => Failure::new(FailureKind::Bug, message),
             BootError::Unparsable { .. }
             | BootError::ByHand { .. }
             | BootError::NothingApplies { .. }

@@ -1,5 +1,6 @@
-//! What the user wants: the [`Wish`] for one shield and the [`Limits`] that `verify` gates on, from
-//! flags or from `/etc/cpushield/policy.toml`, which users keep under version control. Pure.
+//! What the user wants: the [`ShieldRequest`] for one shield and the [`VerifyLimits`] that `verify`
+//! gates on, from flags or from `/etc/cpushield/policy.toml`, which users keep under version
+//! control. Pure.
 
 use cpushield_linux::CpuSet;
 use cpushield_linux::cpuset::CPUS_MAX;
@@ -38,7 +39,7 @@ impl std::fmt::Display for Workload {
 /// How much of the machine a shield does not share with everyone else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
-pub enum Share {
+pub enum ShareLevel {
     /// Whole cores; caches behind them are shared with everyone else.
     Core,
     /// Everything that shares a level-2 cache.
@@ -49,17 +50,17 @@ pub enum Share {
 
 /// What the user wants for one shield.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wish {
+pub struct ShieldRequest {
     /// The shield's name; its cgroup and slice are called after it.
     pub name: String,
-    /// These CPUs exactly, or a choice by [`Wish::count`].
+    /// These CPUs exactly, or a choice by [`ShieldRequest::count`].
     pub cpus: Option<CpuSet>,
     /// How many CPUs work in the shield, when the tool chooses; idle SMT siblings come on top.
     /// `None` is one core, or one small L2 cluster.
     pub count: Option<usize>,
     /// Take whole groups of CPUs that share this. `None`: whole cores, and whole L2 clusters where
     /// the tool chooses how many CPUs and the cluster is small.
-    pub share: Option<Share>,
+    pub share: Option<ShareLevel>,
     /// Near this device (`eth0`, `nvme0n1`).
     pub near: Option<String>,
     /// On this NUMA node.
@@ -72,9 +73,9 @@ pub struct Wish {
     pub tunables: BTreeMap<String, bool>,
 }
 
-impl Default for Wish {
-    fn default() -> Wish {
-        Wish {
+impl Default for ShieldRequest {
+    fn default() -> ShieldRequest {
+        ShieldRequest {
             name: "cpushield".to_owned(),
             cpus: None,
             count: None,
@@ -91,7 +92,7 @@ impl Default for Wish {
 /// What `verify` gates on; a limit that is not given gates nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Limits {
+pub struct VerifyLimits {
     /// Entries into the kernel on one CPU, at most.
     #[serde(default)]
     pub max_entries: Option<u64>,
@@ -106,14 +107,14 @@ pub struct Limits {
 fn gap<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "a time with its unit, such as \"5us\"")]
-    enum Span {
+    enum SpanText {
         Text(String),
         Nanoseconds(u64),
     }
-    match Option::<Span>::deserialize(deserializer)? {
+    match Option::<SpanText>::deserialize(deserializer)? {
         None => Ok(None),
-        Some(Span::Nanoseconds(ns)) => Ok(Some(ns)),
-        Some(Span::Text(text)) => parse_span(&text).map(Some).map_err(serde::de::Error::custom),
+        Some(SpanText::Nanoseconds(ns)) => Ok(Some(ns)),
+        Some(SpanText::Text(text)) => parse_span(&text).map(Some).map_err(serde::de::Error::custom),
     }
 }
 
@@ -158,7 +159,7 @@ pub fn parse_span(text: &str) -> Result<u64, String> {
 /// A policy file: named shields.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Policy {
+pub struct PolicyFile {
     /// The shields, by name.
     #[serde(default)]
     pub shield: BTreeMap<String, ShieldPolicy>,
@@ -173,7 +174,7 @@ pub struct ShieldPolicy {
     /// How many CPUs.
     pub count: Option<usize>,
     /// What whole groups share.
-    pub share: Option<Share>,
+    pub share: Option<ShareLevel>,
     /// A device to be near to.
     pub near: Option<String>,
     /// A NUMA node.
@@ -185,7 +186,7 @@ pub struct ShieldPolicy {
     /// Tunables, and parameters of the next boot, forced on or off.
     pub tunables: BTreeMap<Spanned<String>, bool>,
     /// What `verify` gates on.
-    pub limits: Limits,
+    pub limits: VerifyLimits,
 }
 
 /// Why a policy file is not accepted: where and what was expected.
@@ -210,13 +211,13 @@ impl fmt::Display for PolicyError {
 
 impl std::error::Error for PolicyError {}
 
-impl Policy {
+impl PolicyFile {
     /// Parses a policy file; `file` is its name for errors.
     ///
     /// # Errors
     /// Names the line and what was expected there; keys that are not known are refused.
-    pub fn parse(text: &str, file: &str) -> Result<Policy, PolicyError> {
-        let policy: Policy = toml::from_str(text).map_err(|error| PolicyError {
+    pub fn parse(text: &str, file: &str) -> Result<PolicyFile, PolicyError> {
+        let policy: PolicyFile = toml::from_str(text).map_err(|error| PolicyError {
             file: file.to_owned(),
             line: error.span().map(|span| line_of(text, span.start)),
             why: plainly(error.message()),
@@ -308,12 +309,12 @@ impl ShieldPolicy {
     ///
     /// # Errors
     /// The list is not one.
-    pub fn wish(&self, name: &str, last: Option<usize>) -> Result<Wish, String> {
+    pub fn wish(&self, name: &str, last: Option<usize>) -> Result<ShieldRequest, String> {
         let list = |text: &Spanned<String>| {
             CpuSet::parse_list(text.get_ref(), last).map_err(|e| e.to_string())
         };
         let tunables = self.tunables.iter().map(|(name, on)| (name.get_ref().clone(), *on));
-        Ok(Wish {
+        Ok(ShieldRequest {
             name: name.to_owned(),
             cpus: self.cpus.as_ref().map(list).transpose()?,
             count: self.count,
@@ -380,23 +381,23 @@ workload = "vm"
 
     #[test]
     fn named_shields_are_read_whole() {
-        let policy = Policy::parse(GOOD, "p.toml").unwrap();
+        let policy = PolicyFile::parse(GOOD, "p.toml").unwrap();
         let (name, rt) = policy.shield(Some("rt"), "p.toml").unwrap();
         let wish = rt.wish(name, Some(7)).unwrap();
         assert_eq!(
             wish,
-            Wish {
+            ShieldRequest {
                 name: "rt".to_owned(),
                 count: Some(2),
-                share: Some(Share::L2),
+                share: Some(ShareLevel::L2),
                 near: Some("eth0".to_owned()),
                 workload: Workload::Cyclic,
                 tunables: [("watchdog".to_owned(), false)].into(),
-                ..Wish::default()
+                ..ShieldRequest::default()
             }
         );
         let two_witnesses = false;
-        let limits = Limits { max_entries: Some(0), max_gap_ns: Some(5_000), two_witnesses };
+        let limits = VerifyLimits { max_entries: Some(0), max_gap_ns: Some(5_000), two_witnesses };
         assert_eq!(rt.limits, limits);
         let vm = policy.shield["vm"].wish("vm", Some(7)).unwrap();
         assert_eq!(vm.cpus, Some("4-7".parse().unwrap()));
@@ -408,7 +409,7 @@ workload = "vm"
     fn the_example_of_the_document_is_a_policy() {
         let document = include_str!("../docs/policy.md");
         let example = document.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
-        let policy = Policy::parse(example, "policy.md").unwrap();
+        let policy = PolicyFile::parse(example, "policy.md").unwrap();
         assert_eq!(policy.shield.keys().collect::<Vec<_>>(), ["guest", "lathe"]);
         assert_eq!(policy.shield["lathe"].limits.max_gap_ns, Some(5_000));
     }
@@ -436,7 +437,7 @@ workload = "vm"
             ("[shield.a-b]\n", "p.toml:1: shield \"a-b\": expected letters"),
             ("[shield.a]\ncount = 0\n", "p.toml:1: shield \"a\": expected a count of at least 1"),
         ] {
-            let error = Policy::parse(text, "p.toml").unwrap_err().to_string();
+            let error = PolicyFile::parse(text, "p.toml").unwrap_err().to_string();
             assert!(error.starts_with(said), "{text:?}\n  said {error}\n  not  {said}");
         }
     }
@@ -470,8 +471,8 @@ workload = "vm"
     proptest! {
         #[test]
         fn no_text_makes_the_parsers_panic(text in ".{0,80}", span in "[0-9.a-z ]{0,12}") {
-            let _ = Policy::parse(&text, "p");
-            let _ = Policy::parse(&format!("[shield.a]\n{text}"), "p");
+            let _ = PolicyFile::parse(&text, "p");
+            let _ = PolicyFile::parse(&format!("[shield.a]\n{text}"), "p");
             let _ = parse_span(&span);
         }
     }

@@ -1,7 +1,7 @@
 //! The terminal as a screen of its own: taken over, drawn on, and in any case given back as it was.
 //! What is drawn is somebody else's matter.
 
-use cpushield_linux::terminal::{Input, Keyboard};
+use cpushield_linux::terminal::{Keyboard, TerminalInput};
 use ratatui::crossterm::terminal;
 use ratatui::{DefaultTerminal, Frame};
 use std::io;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// What the user wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Key {
+pub enum UserAction {
     /// To leave: `q`, Esc, Ctrl-C, Ctrl-D.
     Quit,
     /// Up by so many lines, or down when negative.
@@ -55,11 +55,11 @@ impl Screen {
     ///
     /// # Errors
     /// The terminal cannot be read.
-    pub fn wait(&mut self, time: Duration) -> io::Result<Option<Key>> {
+    pub fn wait(&mut self, time: Duration) -> io::Result<Option<UserAction>> {
         match self.keyboard.wait(time)? {
-            Input::Typed(bytes) => Ok(key_of(&bytes)),
-            Input::Gone => Ok(Some(Key::Gone)),
-            Input::Nothing => Ok(self.resized().then_some(Key::Redraw)),
+            TerminalInput::Typed(bytes) => Ok(key_of(&bytes)),
+            TerminalInput::Gone => Ok(Some(UserAction::Gone)),
+            TerminalInput::Nothing => Ok(self.resized().then_some(UserAction::Redraw)),
         }
     }
 
@@ -80,17 +80,17 @@ impl Drop for Screen {
 
 /// The first key of what was typed; more than one come together only when a key is held down.
 /// Keys with more than one byte are those of xterm-ctlseqs, in both modes of the cursor keys.
-fn key_of(bytes: &[u8]) -> Option<Key> {
+fn key_of(bytes: &[u8]) -> Option<UserAction> {
     match bytes {
-        [b'q' | 0x03 | 0x04, ..] | [0x1b] => Some(Key::Quit),
-        [b'k', ..] | [0x1b, b'[' | b'O', b'A', ..] => Some(Key::Up(1)),
-        [b'j', ..] | [0x1b, b'[' | b'O', b'B', ..] => Some(Key::Up(-1)),
-        [0x1b, b'[', b'5', b'~', ..] => Some(Key::Up(PAGE)),
-        [0x1b, b'[', b'6', b'~', ..] => Some(Key::Up(-PAGE)),
+        [b'q' | 0x03 | 0x04, ..] | [0x1b] => Some(UserAction::Quit),
+        [b'k', ..] | [0x1b, b'[' | b'O', b'A', ..] => Some(UserAction::Up(1)),
+        [b'j', ..] | [0x1b, b'[' | b'O', b'B', ..] => Some(UserAction::Up(-1)),
+        [0x1b, b'[', b'5', b'~', ..] => Some(UserAction::Up(PAGE)),
+        [0x1b, b'[', b'6', b'~', ..] => Some(UserAction::Up(-PAGE)),
         [0x1b, b'[' | b'O', b'H', ..] | [0x1b, b'[', b'1' | b'7', b'~', ..] => {
-            Some(Key::Up(isize::MAX))
+            Some(UserAction::Up(isize::MAX))
         }
-        [letter, ..] if letter.is_ascii_graphic() => Some(Key::Letter(char::from(*letter))),
+        [letter, ..] if letter.is_ascii_graphic() => Some(UserAction::Letter(char::from(*letter))),
         _ => None,
     }
 }
@@ -102,14 +102,14 @@ mod tests {
     #[test]
     fn every_usual_way_out_is_a_way_out_and_half_a_key_is_none() {
         for way_out in ["q", "\x1b", "\x03", "\x04"] {
-            assert_eq!(key_of(way_out.as_bytes()), Some(Key::Quit), "{way_out:?}");
+            assert_eq!(key_of(way_out.as_bytes()), Some(UserAction::Quit), "{way_out:?}");
         }
         for (typed, key) in [
-            ("c", Some(Key::Letter('c'))),
-            ("\x1b[B", Some(Key::Up(-1))),
-            ("\x1bOA", Some(Key::Up(1))),
-            ("\x1b[6~", Some(Key::Up(-PAGE))),
-            ("\x1b[H", Some(Key::Up(isize::MAX))),
+            ("c", Some(UserAction::Letter('c'))),
+            ("\x1b[B", Some(UserAction::Up(-1))),
+            ("\x1bOA", Some(UserAction::Up(1))),
+            ("\x1b[6~", Some(UserAction::Up(-PAGE))),
+            ("\x1b[H", Some(UserAction::Up(isize::MAX))),
             ("\x1b[", None),
             ("\x1b[5", None),
             ("\x1b[1;5C", None),

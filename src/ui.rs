@@ -1,7 +1,7 @@
 //! The only printing. Results go to standard output, status, warnings and errors to standard error;
 //! colour only on a terminal and never with `NO_COLOR`.
 
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
@@ -15,7 +15,7 @@ const WIDTH: usize = 120;
 
 /// How results are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum OutputFormat {
     /// Text for people.
     Text,
     /// One JSON document.
@@ -26,7 +26,7 @@ pub enum Format {
 #[derive(Debug)]
 pub struct Ui {
     /// Text or JSON.
-    pub format: Format,
+    pub format: OutputFormat,
     /// Only results, warnings and errors.
     pub quiet: bool,
     /// Whether something is on standard output already.
@@ -42,7 +42,7 @@ struct FailureDocument<'a> {
 
 #[derive(Debug, Serialize)]
 struct FailureFields<'a> {
-    kind: Kind,
+    kind: FailureKind,
     exit_code: u8,
     message: &'a str,
     hints: &'a [String],
@@ -50,7 +50,7 @@ struct FailureFields<'a> {
 
 /// Emphasis by meaning, not by colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tone {
+pub enum Emphasis {
     /// Holds, restored.
     Good,
     /// Leaks, refused.
@@ -63,15 +63,15 @@ pub enum Tone {
     Dim,
 }
 
-impl Tone {
+impl Emphasis {
     fn style(self) -> Style {
         let colour = |c: AnsiColor| Style::new().fg_color(Some(c.into()));
         match self {
-            Tone::Good => colour(AnsiColor::Green).bold(),
-            Tone::Bad => colour(AnsiColor::Red).bold(),
-            Tone::Doubt => colour(AnsiColor::Yellow).bold(),
-            Tone::Head => Style::new().bold(),
-            Tone::Dim => Style::new().dimmed(),
+            Emphasis::Good => colour(AnsiColor::Green).bold(),
+            Emphasis::Bad => colour(AnsiColor::Red).bold(),
+            Emphasis::Doubt => colour(AnsiColor::Yellow).bold(),
+            Emphasis::Head => Style::new().bold(),
+            Emphasis::Dim => Style::new().dimmed(),
         }
     }
 
@@ -86,15 +86,15 @@ impl Tone {
 impl Ui {
     /// One that shows results so; `quiet`: nothing but results, warnings and errors.
     #[must_use]
-    pub fn new(format: Format, quiet: bool) -> Ui {
+    pub fn new(format: OutputFormat, quiet: bool) -> Ui {
         Ui { format, quiet, shown: Cell::new(false) }
     }
 
     /// Shows a failure, on standard error. Where JSON was asked for and nothing is on standard
     /// output yet, a document about it goes there: what reads one document gets one.
     pub fn show_failure(&self, failure: &Failure) {
-        say(&format!("{}: {failure}", Tone::Bad.paint("error")));
-        if self.format != Format::Json || self.shown.get() {
+        say(&format!("{}: {failure}", Emphasis::Bad.paint("error")));
+        if self.format != OutputFormat::Json || self.shown.get() {
             return;
         }
         let Failure { kind, message, hints } = failure;
@@ -115,9 +115,9 @@ impl Ui {
         text: impl FnOnce() -> String,
     ) -> Result<(), Failure> {
         let out = match self.format {
-            Format::Text => text(),
-            Format::Json => serde_json::to_string_pretty(document)
-                .map_err(|e| Failure::new(Kind::Bug, format!("cannot make JSON: {e}")))?,
+            OutputFormat::Text => text(),
+            OutputFormat::Json => serde_json::to_string_pretty(document)
+                .map_err(|e| Failure::new(FailureKind::Bug, format!("cannot make JSON: {e}")))?,
         };
         self.print(&out).map(|_| ())
     }
@@ -136,7 +136,7 @@ impl Ui {
     /// Standard output cannot be written.
     pub fn line<T: Serialize>(&self, document: &T) -> Result<bool, Failure> {
         let line = serde_json::to_string(document)
-            .map_err(|e| Failure::new(Kind::Bug, format!("cannot make JSON: {e}")))?;
+            .map_err(|e| Failure::new(FailureKind::Bug, format!("cannot make JSON: {e}")))?;
         self.print(&line)
     }
 
@@ -179,18 +179,18 @@ impl Ui {
 
     /// What is going on, on a terminal: one line that changes and vanishes at its end.
     #[must_use]
-    pub fn bar(&self) -> Bar {
+    pub fn bar(&self) -> ProgressLine {
         let bar = ProgressBar::new(0);
         // Standard error that is no terminal hides it by itself.
         if self.quiet {
             bar.set_draw_target(ProgressDrawTarget::hidden());
         }
-        Bar { bar }
+        ProgressLine { bar }
     }
 
     /// A warning, on standard error.
     pub fn warn(&self, line: &str) {
-        say(&format!("{}: {line}", Tone::Doubt.paint("warning")));
+        say(&format!("{}: {line}", Emphasis::Doubt.paint("warning")));
     }
 }
 
@@ -207,11 +207,11 @@ fn left(time: Duration) -> String {
 
 /// A line about progress, with the time that is left.
 #[derive(Debug)]
-pub struct Bar {
+pub struct ProgressLine {
     bar: ProgressBar,
 }
 
-impl Bar {
+impl ProgressLine {
     /// Doing something of which the length is not known.
     pub fn tell(&self, what: &str) {
         self.show("{msg} …", what);

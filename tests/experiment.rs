@@ -1,9 +1,16 @@
 //! An experiment on a machine that is simulated: killed, or without power, before and after
 //! everything it does and at every write to the disk, it comes to the same end.
 
-use cpushield::experiment::journal::{At, End, Journal, Notebook, Phase};
-use cpushield::experiment::{Ended, Lab, Matrix, Schedule, Step, Trouble, go, schedule, stop};
-use cpushield::latency::{Isolation, Latency, SCHEMA, Setting, Tracing};
+use cpushield::experiment::journal::{
+    BootState, ExperimentJournal, ExperimentPhase, ExperimentStore, StepEnd,
+};
+use cpushield::experiment::{
+    ExperimentEnd, ExperimentMachine, MachineTrouble, Matrix, MeasurementStep, Schedule, go,
+    schedule, stop,
+};
+use cpushield::latency::{
+    LatencyMeasurement, MeasuredIsolation, MeasuredSetting, SCHEMA, TraceUse,
+};
 use cpushield_linux::{CpuSet, Error};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -49,7 +56,7 @@ struct World {
     hangs: Option<String>,
     ignored: Option<String>,
     /// What was measured: the row and what the kernel ran with.
-    seen: Vec<(Step, Vec<String>)>,
+    seen: Vec<(MeasurementStep, Vec<String>)>,
 }
 
 impl World {
@@ -105,7 +112,7 @@ impl Sim<'_> {
     }
 }
 
-impl Lab for Sim<'_> {
+impl ExperimentMachine for Sim<'_> {
     type Error = Dead;
 
     fn boot_id(&self) -> Result<String, Dead> {
@@ -125,7 +132,7 @@ impl Lab for Sim<'_> {
         self.act(|world| world.unit = on)
     }
 
-    fn arm(&mut self, words: &[String]) -> Result<(), Trouble<Dead>> {
+    fn arm(&mut self, words: &[String]) -> Result<(), MachineTrouble<Dead>> {
         assert_eq!(self.world.files, None, "files are written over files of ours");
         assert!(self.world.unit, "nobody would go on after the boot");
         self.act(|world| world.files = Some(words.to_vec()))?;
@@ -144,9 +151,12 @@ impl Lab for Sim<'_> {
         })
     }
 
-    fn measure(&mut self, step: &Step) -> Result<Latency, Trouble<Dead>> {
+    fn measure(
+        &mut self,
+        step: &MeasurementStep,
+    ) -> Result<LatencyMeasurement, MachineTrouble<Dead>> {
         if self.stop == Some(0) {
-            return Err(Trouble::Stopped);
+            return Err(MachineTrouble::Stopped);
         }
         self.stop = self.stop.map(|left| left - 1);
         self.act(|world| world.shield = true)?;
@@ -157,8 +167,8 @@ impl Lab for Sim<'_> {
     }
 }
 
-fn latency() -> Latency {
-    Latency {
+fn latency() -> LatencyMeasurement {
+    LatencyMeasurement {
         schema: SCHEMA,
         instrument: "timer".to_owned(),
         asked_ns: 1,
@@ -172,9 +182,9 @@ fn latency() -> Latency {
         series: Vec::new(),
         loads: Vec::new(),
         gates: Vec::new(),
-        isolation: Isolation::default(),
-        tracing: Tracing::default(),
-        setting: Setting::default(),
+        isolation: MeasuredIsolation::default(),
+        tracing: TraceUse::default(),
+        setting: MeasuredSetting::default(),
         doubts: Vec::new(),
         notes: Vec::new(),
     }
@@ -192,8 +202,8 @@ impl Scratch {
         Scratch(dir)
     }
 
-    fn notebook(&self) -> Notebook {
-        Notebook::new(&self.0)
+    fn notebook(&self) -> ExperimentStore {
+        ExperimentStore::new(&self.0)
     }
 }
 
@@ -203,39 +213,44 @@ impl Drop for Scratch {
     }
 }
 
-fn begin(notebook: &Notebook) -> Schedule {
+fn begin(notebook: &ExperimentStore) -> Schedule {
     let matrix = Matrix::parse(MATRIX, "m.toml").unwrap();
     notebook.clear(64).unwrap();
     notebook
-        .save(&Journal::new("m.toml".to_owned(), MATRIX.to_owned(), CpuSet::one(3), 1))
+        .save(&ExperimentJournal::new("m.toml".to_owned(), MATRIX.to_owned(), CpuSet::one(3), 1))
         .unwrap();
     schedule(&matrix, true)
 }
 
 /// Calls the experiment again and again, as the unit does after each boot, until it ends.
-fn to_the_end(world: &mut World, notebook: &Notebook, schedule: &Schedule) -> (Ended, Journal) {
+fn to_the_end(
+    world: &mut World,
+    notebook: &ExperimentStore,
+    schedule: &Schedule,
+) -> (ExperimentEnd, ExperimentJournal) {
     for _ in 0..40 {
         let mut journal = notebook.load().unwrap().unwrap();
         let mut sim = Sim { world, left: None, stop: None };
         match go(&mut sim, notebook, &mut journal, schedule).unwrap() {
-            Ended::Rebooting => {}
+            ExperimentEnd::Rebooting => {}
             ended => return (ended, journal),
         }
     }
     panic!("it never ends");
 }
 
-fn missing(journal: &Journal) -> BTreeMap<usize, String> {
-    let why = |(n, end): (&usize, &End)| match end {
-        End::Missing { why } => Some((*n, why.clone())),
-        End::Measured { .. } => None,
+fn missing(journal: &ExperimentJournal) -> BTreeMap<usize, String> {
+    let why = |(n, end): (&usize, &StepEnd)| match end {
+        StepEnd::Missing { why } => Some((*n, why.clone())),
+        StepEnd::Measured { .. } => None,
     };
     journal.ends.iter().filter_map(why).collect()
 }
 
 /// The machine is as it was, and each row was measured under its own configuration.
 fn is_as_it_was(world: &World, schedule: &Schedule) -> Result<(), String> {
-    let wrong = |(step, running): &&(Step, Vec<String>)| schedule.boots[step.boot] != *running;
+    let wrong =
+        |(step, running): &&(MeasurementStep, Vec<String>)| schedule.boots[step.boot] != *running;
     if let Some(wrong) = world.seen.iter().find(wrong) {
         return Err(format!("measured in the wrong boot: {wrong:?}"));
     }
@@ -250,13 +265,13 @@ fn a_experiment_measures_everything_and_ends_where_it_began() {
     let schedule = begin(&notebook);
     let mut world = World::default();
     let (ended, journal) = to_the_end(&mut world, &notebook, &schedule);
-    assert_eq!((ended, journal.phase), (Ended::Finished, Phase::Finished));
+    assert_eq!((ended, journal.phase), (ExperimentEnd::Finished, ExperimentPhase::Finished));
     assert_eq!(missing(&journal), BTreeMap::new());
-    let seen: Vec<Step> = world.seen.iter().map(|(step, _)| *step).collect();
+    let seen: Vec<MeasurementStep> = world.seen.iter().map(|(step, _)| *step).collect();
     assert_eq!(seen, schedule.steps);
     assert_eq!(world.reboots as usize, schedule.reboots());
     is_as_it_was(&world, &schedule).unwrap();
-    assert_eq!(notebook.measured(&Notebook::name(0)).unwrap(), latency());
+    assert_eq!(notebook.measured(&ExperimentStore::name(0)).unwrap(), latency());
 }
 
 /// Cuts the experiment at its n-th act, or its n-th write to the disk; `None` where there is none.
@@ -265,7 +280,7 @@ fn cut(
     act: Option<u32>,
     write: Option<usize>,
     how: Cut,
-) -> Option<(World, Journal)> {
+) -> Option<(World, ExperimentJournal)> {
     let notebook = scratch.notebook();
     let schedule = begin(&notebook);
     let mut world = World::default();
@@ -277,8 +292,8 @@ fn cut(
         let ended = go(&mut sim, &frail, &mut journal, &schedule);
         left = sim.left;
         match ended {
-            Ok(Ended::Rebooting) => {}
-            Ok(Ended::Finished) => break false,
+            Ok(ExperimentEnd::Rebooting) => {}
+            Ok(ExperimentEnd::Finished) => break false,
             Ok(ended) => panic!("{ended:?}"),
             Err(_) => break true,
         }
@@ -291,7 +306,7 @@ fn cut(
     }
     frail = notebook.clone();
     let (ended, journal) = to_the_end(&mut world, &frail, &schedule);
-    assert_eq!(ended, Ended::Finished);
+    assert_eq!(ended, ExperimentEnd::Finished);
     is_as_it_was(&world, &schedule)
         .unwrap_or_else(|why| panic!("{act:?} {write:?} {how:?}: {why}"));
     assert_eq!(journal.ends.len(), schedule.steps.len());
@@ -327,7 +342,7 @@ fn a_boot_that_hangs_or_is_not_what_was_wanted_costs_its_rows_alone() {
         let notebook = scratch.notebook();
         let schedule = begin(&notebook);
         let (ended, journal) = to_the_end(&mut world, &notebook, &schedule);
-        assert_eq!(ended, Ended::Finished);
+        assert_eq!(ended, ExperimentEnd::Finished);
         is_as_it_was(&world, &schedule).unwrap();
         let lost = missing(&journal);
         assert!(lost.values().all(|why| why.starts_with("it did not come up: booted with [")));
@@ -353,9 +368,9 @@ fn a_row_that_brings_the_machine_down_is_given_up() {
         let left = (open.is_some_and(is_bad) && in_boot).then_some(3);
         let mut sim = Sim { world: &mut world, left, stop: None };
         match go(&mut sim, &notebook, &mut journal, &schedule) {
-            Ok(Ended::Rebooting) => {}
+            Ok(ExperimentEnd::Rebooting) => {}
             Ok(ended) => {
-                assert_eq!(ended, Ended::Finished);
+                assert_eq!(ended, ExperimentEnd::Finished);
                 break journal;
             }
             Err(_) => {
@@ -386,9 +401,9 @@ fn stopped_it_goes_on_later_or_ends_with_everything_put_back() {
             let ended = go(&mut sim, &notebook, &mut journal, &schedule).unwrap();
             left = sim.stop;
             match ended {
-                Ended::Rebooting => {}
+                ExperimentEnd::Rebooting => {}
                 ended => {
-                    assert_eq!(ended, Ended::Interrupted);
+                    assert_eq!(ended, ExperimentEnd::Interrupted);
                     break;
                 }
             }
@@ -399,7 +414,7 @@ fn stopped_it_goes_on_later_or_ends_with_everything_put_back() {
         assert_eq!(away, !world.running.is_empty(), "{stops}");
         world.power_on();
         is_as_it_was(&world, &schedule).unwrap();
-        assert_eq!(notebook.load().unwrap().unwrap().phase, Phase::Stopped);
+        assert_eq!(notebook.load().unwrap().unwrap().phase, ExperimentPhase::Stopped);
         assert_eq!(journal.ends.len(), stops as usize);
     }
 }
@@ -411,8 +426,8 @@ fn a_machine_that_was_booted_otherwise_meanwhile_is_not_measured() {
     let schedule = begin(&notebook);
     let mut world = World { boot: 4, running: vec!["single".to_owned()], ..World::default() };
     let (ended, journal) = to_the_end(&mut world, &notebook, &schedule);
-    assert_eq!(ended, Ended::Elsewhere("booted with [\"single\"]".to_owned()));
-    assert_eq!((journal.at, journal.ends.len(), world.seen.len()), (At::Home, 0, 0));
+    assert_eq!(ended, ExperimentEnd::Elsewhere("booted with [\"single\"]".to_owned()));
+    assert_eq!((journal.at, journal.ends.len(), world.seen.len()), (BootState::Home, 0, 0));
 }
 
 #[test]

@@ -1,18 +1,18 @@
 //! Files for other programs, given to those programs.
 
 use cpushield::causes::{Cause, Culprit};
-use cpushield::export::perfetto::{self, Words};
+use cpushield::export::perfetto::{self, ExportContext};
 use cpushield::export::trace_dat;
-use cpushield::verify::trace::recording::Recording;
-use cpushield::verify::trace::replay::{Recorded, Replay};
-use cpushield::verify::trace::story::{What, story};
-use cpushield::verify::trace::{Order, Recorder};
+use cpushield::verify::trace::recording::TraceRecording;
+use cpushield::verify::trace::replay::{PageReplay, RecordedTrace};
+use cpushield::verify::trace::story::{TimelineKind, story};
+use cpushield::verify::trace::{RecordRequest, TraceRecorder};
 use cpushield::verify::{Evidence, WitnessKind};
-use cpushield_linux::clock::Scale;
+use cpushield_linux::clock::TickScale;
 use cpushield_linux::sampler::Gap;
-use cpushield_linux::spool::Spool;
-use cpushield_linux::text::kallsyms::Symbols;
-use cpushield_linux::tracefs::Texts;
+use cpushield_linux::spool::PageBuffer;
+use cpushield_linux::text::kallsyms::KernelSymbols;
+use cpushield_linux::tracefs::TraceTexts;
 use cpushield_linux::{CpuSet, Host, sched};
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
@@ -118,27 +118,29 @@ fn scratch(name: &str) -> PathBuf {
     env::temp_dir().join(format!("cpushield-export-{}-{name}", std::process::id()))
 }
 
-fn write(path: &Path, mut recording: Recording) {
+fn write(path: &Path, mut recording: TraceRecording) {
     let mut file = fs::File::create(path).unwrap();
     trace_dat::write(&mut recording, &mut file).unwrap();
 }
 
 /// A trace of others as a recording; every CPU has a lane.
-fn recording((trace, texts, events): (TraceDat, Texts, Vec<(String, String)>)) -> Recording {
+fn recording(
+    (trace, texts, events): (TraceDat, TraceTexts, Vec<(String, String)>),
+) -> TraceRecording {
     assert_eq!(trace.events.len(), events.len() + texts.ftrace.len());
-    let mut spool = Spool::beside(Path::new("x"));
+    let mut spool = PageBuffer::beside(Path::new("x"));
     for (cpu, pages) in trace.pages.iter().enumerate() {
         for page in pages.chunks(trace.layout.page_size()) {
             spool.add(cpu, page, trace.layout.page_size());
         }
     }
-    Recording {
+    TraceRecording {
         layout: trace.layout,
         texts,
         events,
         kallsyms: trace.kallsyms,
         clock: "local",
-        scale: Scale { ns_per_tick: 1.0, error_ppm: 0.0 },
+        scale: TickScale { ns_per_tick: 1.0, error_ppm: 0.0 },
         kernel: String::new(),
         cpus: (0..trace.pages.len()).map(|cpu| (cpu, String::new())).collect(),
         phases: Vec::new(),
@@ -202,16 +204,16 @@ fn a_story_tells_each_interruption_that_the_sums_count_and_what_lay_inside_lies_
     let file = fs::read(traces.join("lisa_sched_load_arm64/trace.dat")).unwrap();
     let (trace, texts, events) = TraceDat::read(&file);
     let (layout, formats, pages) = (trace.layout, trace.events.clone(), trace.pages.clone());
-    let symbols = Symbols::parse(&trace.kallsyms);
+    let symbols = KernelSymbols::parse(&trace.kallsyms);
     let mut recording = recording((trace, texts, events));
     let mut told_in_all = 0;
     for (cpu, pages) in pages.iter().enumerate() {
-        let mut replay = Replay::new(Recorded {
+        let mut replay = PageReplay::new(RecordedTrace {
             cpu,
             layout,
             formats: &formats,
             symbols: symbols.clone(),
-            scale: Scale { ns_per_tick: 1.0, error_ppm: 0.0 },
+            scale: TickScale { ns_per_tick: 1.0, error_ppm: 0.0 },
             workload: &[],
         });
         pages.chunks(layout.page_size()).for_each(|page| replay.page(page));
@@ -234,7 +236,7 @@ fn a_story_tells_each_interruption_that_the_sums_count_and_what_lay_inside_lies_
             assert_eq!(around.len(), piece.depth, "a level is missing around {piece:?}");
             assert!(around.iter().all(|end| piece.end_ns <= *end), "{piece:?} sticks out");
             around.push(piece.end_ns);
-            if let What::Interruption(cause, culprit) = &piece.what {
+            if let TimelineKind::Interruption(cause, culprit) = &piece.what {
                 let row = told.entry((*cause, culprit.clone())).or_default();
                 row.0 += 1;
                 row.1 = row.1.max(Some(piece.end_ns - piece.begun_ns));
@@ -264,14 +266,16 @@ fn trace_cmd_counts_in_a_live_recording_what_the_evidence_counts() {
     }
     let host = Host::live();
     let cpus: CpuSet = sched::affinity(0).unwrap().last().into_iter().collect();
-    let mut recorder =
-        match Recorder::arm(&host, &Order { cpus: cpus.clone(), syscalls: false, stacks: false }) {
-            Ok(recorder) => recorder,
-            Err(absent) => return not_run(&format!("no trace here: {}", absent)),
-        };
+    let mut recorder = match TraceRecorder::arm(
+        &host,
+        &RecordRequest { cpus: cpus.clone(), syscalls: false, stacks: false },
+    ) {
+        Ok(recorder) => recorder,
+        Err(absent) => return not_run(&format!("no trace here: {}", absent)),
+    };
     let ours = scratch("live.dat");
     // So little memory that most pages go through files.
-    recorder.keep(Spool::beside(&ours).with_memory(20_000), None);
+    recorder.keep(PageBuffer::beside(&ours).with_memory(20_000), None);
     recorder.start().unwrap();
     let mut evidence = Vec::new();
     for _ in 0..2 {
@@ -324,7 +328,7 @@ fn perfetto_reads_every_piece_of_the_story_where_it_was() {
     let remedy = |cause: Cause, culprit: &Culprit| {
         (cause == Cause::UserTask).then(|| format!("keep {culprit} away"))
     };
-    let words = Words { workload: None, remedy: &remedy };
+    let words = ExportContext { workload: None, remedy: &remedy };
     perfetto::write(&mut recording, &words, &mut fs::File::create(&path).unwrap()).unwrap();
     let tracks = tracks(&python, &path);
     fs::remove_file(&path).unwrap();

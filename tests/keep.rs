@@ -1,7 +1,7 @@
 //! `cpushield latency -o FILE` and `--resume FILE`: what is on the disk while it is measured, after
 //! it was killed, and when the disk is full.
 
-use cpushield::latency::Latency;
+use cpushield::latency::LatencyMeasurement;
 use cpushield_linux::{Host, process, sched};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -57,13 +57,13 @@ fn said(output: &Output) -> String {
 }
 
 /// The document in a file, which must be whole whenever somebody looks.
-fn saved(file: &Path) -> Option<Latency> {
+fn saved(file: &Path) -> Option<LatencyMeasurement> {
     let text = fs::read_to_string(file).ok()?;
     Some(serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}")))
 }
 
 /// Waits until so many documents with events in them have stood in the file.
-fn wait_for(file: &Path, documents: usize) -> Latency {
+fn wait_for(file: &Path, documents: usize) -> LatencyMeasurement {
     let (mut last, mut seen) = (None, 0);
     for _ in 0..6000 {
         std::thread::sleep(Duration::from_millis(10));
@@ -140,7 +140,7 @@ fn what_was_killed_is_on_the_disk_and_is_gone_on_with() {
     let output = latency(&words).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     let whole = saved(&file).unwrap();
-    let shown: Latency = serde_json::from_slice(&output.stdout).unwrap();
+    let shown: LatencyMeasurement = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(shown, whole);
     assert!(!whole.unfinished && !whole.stopped);
     assert_eq!(whole.asked_ns, whole_ms * 1_000_000);
@@ -168,7 +168,7 @@ fn a_full_disk_is_told_once_and_loses_nothing() {
     // The document stands behind the text.
     let text = String::from_utf8_lossy(&output.stdout);
     let last = text.lines().last().unwrap();
-    let latency: Latency = serde_json::from_str(last).unwrap();
+    let latency: LatencyMeasurement = serde_json::from_str(last).unwrap();
     assert!(latency.series[0].samples > 0 && !latency.unfinished, "{latency:?}");
     assert!(latency.notes.iter().any(|note| note.contains("could not be saved")), "{latency:?}");
 }

@@ -1,8 +1,8 @@
 //! `cpushield latency` on the machine that runs the tests: that it sees a thread that is late, says
 //! when, keeps what it saw when it is stopped, and leaves nothing behind.
 
-use cpushield::latency::{Latency, LatencyDoubt};
-use cpushield_linux::{CpuSet, Host, Policy, sched};
+use cpushield::latency::{LatencyDoubt, LatencyMeasurement};
+use cpushield_linux::{CpuSet, Host, SchedPolicy, sched};
 use std::process::{Command, Output, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ fn cpu() -> usize {
 
 /// Whether this user may have real-time threads.
 fn may_be_real_time() -> bool {
-    std::thread::spawn(|| sched::set_policy(0, Policy::Fifo { priority: 1 }).is_ok())
+    std::thread::spawn(|| sched::set_policy(0, SchedPolicy::Fifo { priority: 1 }).is_ok())
         .join()
         .unwrap()
 }
@@ -45,7 +45,7 @@ fn worst_of(output: &Output) -> String {
     worst.unwrap_or_else(|| panic!("{text}")).0.to_owned()
 }
 
-fn document(output: &Output) -> Latency {
+fn document(output: &Output) -> LatencyMeasurement {
     serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)))
 }

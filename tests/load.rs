@@ -1,7 +1,7 @@
 //! `cpushield latency --load` on the machine that runs the tests: that every kind does what it
 //! counts, as the kernel counts it, stays on its CPUs, and leaves nothing behind.
 
-use cpushield::latency::{Latency, LoadDone};
+use cpushield::latency::{LatencyMeasurement, LoadDone};
 use cpushield::load::KINDS;
 use cpushield_linux::{CpuSet, Host, Task, sched};
 use std::collections::BTreeMap;
@@ -41,7 +41,7 @@ fn command(cpu: usize, dir: &Path, words: &[&str]) -> Command {
     command
 }
 
-fn document(child: Child) -> Latency {
+fn document(child: Child) -> LatencyMeasurement {
     let output = child.wait_with_output().unwrap();
     serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)))
@@ -127,7 +127,7 @@ fn empty(dir: &Path) {
     std::fs::remove_dir(dir).unwrap();
 }
 
-fn done<'a>(latency: &'a Latency, name: &str) -> &'a LoadDone {
+fn done<'a>(latency: &'a LatencyMeasurement, name: &str) -> &'a LoadDone {
     let found = latency.loads.iter().find(|load| load.name == name);
     found.unwrap_or_else(|| panic!("no {name}: {:?} {:?}", latency.loads, latency.notes))
 }
@@ -286,7 +286,7 @@ fn programs_are_run_where_they_are_and_end_too() {
     child.wait().unwrap();
     assert_gone(&found);
     let output = command(cpu, &dir, &["--for", "1s", "--load", "stress-ng:--nonsense"]).output();
-    let latency: Latency = serde_json::from_slice(&output.unwrap().stdout).unwrap();
+    let latency: LatencyMeasurement = serde_json::from_slice(&output.unwrap().stdout).unwrap();
     let load = done(&latency, "stress-ng");
     assert!(load.count.is_none() && load.per_s.is_none() && !load.doubts.is_empty(), "{load:?}");
     empty(&dir);

@@ -3,8 +3,8 @@
 mod recorded;
 
 use cpushield::boot;
-use cpushield::plan::{Choice, choose, plan};
-use cpushield::policy::{Share, Wish};
+use cpushield::plan::{CpuChoice, choose, plan};
+use cpushield::policy::{ShareLevel, ShieldRequest};
 use cpushield::report::{boot_plan_text, machine_text, plan_text};
 use cpushield::survey::{Machine, survey};
 use cpushield::tunables;
@@ -57,10 +57,10 @@ const PROPOSED: &[(&str, &str, &str, &str)] = &[
     ("nto-sno-sno", "11", "10-11", "no L3"),
 ];
 
-fn proposed(machine: &Machine, wish: &Wish) -> String {
+fn proposed(machine: &Machine, wish: &ShieldRequest) -> String {
     match choose(machine, wish) {
-        Ok(Choice { shield, .. }) if shield.idle_siblings.is_empty() => shield.cpus.to_string(),
-        Ok(Choice { shield, .. }) => format!("{}/{}", shield.cpus, shield.idle_siblings),
+        Ok(CpuChoice { shield, .. }) if shield.idle_siblings.is_empty() => shield.cpus.to_string(),
+        Ok(CpuChoice { shield, .. }) => format!("{}/{}", shield.cpus, shield.idle_siblings),
         Err(refused) => refused.to_string(),
     }
 }
@@ -72,9 +72,9 @@ fn real_machines_get_the_shield_that_a_person_would_choose() {
     for (name, alone, two, own_cache) in PROPOSED {
         let machine = recorded::machine(&data, name);
         for (wish, wanted) in [
-            (Wish::default(), alone),
-            (Wish { count: Some(2), ..Wish::default() }, two),
-            (Wish { share: Some(Share::L3), ..Wish::default() }, own_cache),
+            (ShieldRequest::default(), alone),
+            (ShieldRequest { count: Some(2), ..ShieldRequest::default() }, two),
+            (ShieldRequest { share: Some(ShareLevel::L3), ..ShieldRequest::default() }, own_cache),
         ] {
             let found = proposed(&machine, &wish);
             let refused = wanted.contains(|c: char| c.is_alphabetic());
@@ -96,7 +96,7 @@ fn every_real_machine_gets_a_plan_or_a_reason() {
             continue;
         }
         let machine = recorded::machine(&data, &name);
-        if let Ok(plan) = plan(&machine, &Wish::default()) {
+        if let Ok(plan) = plan(&machine, &ShieldRequest::default()) {
             let text = serde_json::to_string_pretty(&plan).unwrap();
             let read = cpushield::plan::Plan::parse(&text, &name).unwrap();
             assert_eq!(read, plan, "{name}");
@@ -111,7 +111,7 @@ fn own_machines_are_planned_as_expected() {
     for (name, dir) in recorded::own() {
         let host = Host::recorded(&dir.join("root")).unwrap();
         let machine = survey(&host, &tunables::reads());
-        let text = match plan(&machine, &Wish::default()) {
+        let text = match plan(&machine, &ShieldRequest::default()) {
             Ok(plan) => plan_text(&plan, true, 120),
             Err(refused) => format!("refused: {refused}\n"),
         };
@@ -126,7 +126,7 @@ fn interrupts_that_no_device_has_asked_for_are_told_apart_as_the_survey_does() {
     let machine = survey(&Host::recorded(&root.join("root")).unwrap(), &tunables::reads());
     let survey = machine_text(&machine, 120);
     assert!(survey.contains("  17 interrupts in use, 12 can be moved\n"), "{survey}");
-    let text = plan_text(&plan(&machine, &Wish::default()).unwrap(), false, 120);
+    let text = plan_text(&plan(&machine, &ShieldRequest::default()).unwrap(), false, 120);
     assert!(text.contains(" 22 interrupts, 12 in use, to CPU 0-2: 1, 2, 3, 4, 5 and 17"), "{text}");
 }
 
@@ -135,8 +135,8 @@ fn surveys_and_plans_of_own_machines_fit_the_terminal() {
     for (name, dir) in recorded::own() {
         let host = Host::recorded(&dir.join("root")).unwrap();
         let machine = survey(&host, &tunables::reads());
-        let plan = plan(&machine, &Wish::default()).unwrap();
-        let asked = boot::plan::Asked { wish: Wish::default(), kernels: None };
+        let plan = plan(&machine, &ShieldRequest::default()).unwrap();
+        let asked = boot::plan::BootRequest { wish: ShieldRequest::default(), kernels: None };
         let menu = boot::loaders::find(&host).unwrap();
         let boot = boot::plan::plan(&host, &machine, &asked, menu.as_ref()).unwrap();
         // Commands and lines of files stay whole.

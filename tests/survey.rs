@@ -1,9 +1,9 @@
 //! Small machines made up of a few files, each for one thing that the survey must see.
 
-use cpushield::policy::Wish;
+use cpushield::policy::ShieldRequest;
 use cpushield::report::machine_text;
 use cpushield::survey::{
-    CgroupMode, CoreKind, KindSource, Machine, Movable, Reading, survey, survey_beside,
+    CgroupMode, CoreKind, IrqMovability, KindSource, Machine, TunableReading, survey, survey_beside,
 };
 use cpushield_linux::Host;
 use std::fs;
@@ -23,7 +23,7 @@ fn machine(name: &str, files: &[(&str, &str)], wanted: &[&str]) -> Machine {
     survey(&Host::recorded(&dir).unwrap(), wanted)
 }
 
-fn names(found: &[cpushield::survey::Finding]) -> Vec<&str> {
+fn names(found: &[cpushield::survey::SurveyFinding]) -> Vec<&str> {
     found.iter().map(|finding| finding.name.as_str()).collect()
 }
 
@@ -71,7 +71,7 @@ fn what_a_partial_recording_does_not_show_stays_not_known() {
     assert!(found.notes.iter().any(|note| note.what == governor));
     let text = cpushield::report::machine_text(&found, 100);
     assert!(text.contains("CPU 2: shown as isolated by the kernel; how is not known"), "{text}");
-    let plan = cpushield::plan::plan(&found, &Wish::default()).unwrap();
+    let plan = cpushield::plan::plan(&found, &ShieldRequest::default()).unwrap();
     // Isolated CPUs count as prepared, with the doubt said.
     assert_eq!(plan.shield.cpus.to_string(), "2");
     assert!(plan.why.iter().any(|why| why.contains("the command line is not known")));
@@ -194,18 +194,18 @@ fn interrupts_answer_as_the_machine_did() {
         ("/proc/irq/default_smp_affinity", "7"),
     ];
     let untried = machine("irq-untried", &files, &[]);
-    assert!(untried.irqs.iter().all(|irq| matches!(irq.movable, Movable::Unknown(_))));
+    assert!(untried.irqs.iter().all(|irq| matches!(irq.movable, IrqMovability::Unknown(_))));
     let errors = ("/errors.tsv", "write\t/proc/irq/10/smp_affinity\tEIO");
     let found = machine("irq", &[&files[..], &[errors]].concat(), &[]);
     assert_eq!(found.irq_default, Some("0-2".parse().unwrap()));
-    let movable: Vec<(u32, Movable)> =
+    let movable: Vec<(u32, IrqMovability)> =
         found.irqs.iter().map(|irq| (irq.irq, irq.movable.clone())).collect();
     assert_eq!(
         movable,
         [
-            (9, Movable::Yes),
-            (10, Movable::No("EIO: Input/output error".to_owned())),
-            (11, Movable::Unknown("no driver has requested it".to_owned())),
+            (9, IrqMovability::Yes),
+            (10, IrqMovability::No("EIO: Input/output error".to_owned())),
+            (11, IrqMovability::Unknown("no driver has requested it".to_owned())),
         ]
     );
     assert_eq!(found.irqs[1].counts, [(3, 5)].into());
@@ -230,10 +230,10 @@ fn settings_are_values_absent_or_unreadable() {
         "/sys/class/*/no_such_file",
     ];
     let found = machine("settings", &files, &wanted).settings;
-    let value = |text: &str| Reading::Value(text.to_owned());
-    let unreadable = Reading::Unreadable("EPERM: Operation not permitted".to_owned());
+    let value = |text: &str| TunableReading::Value(text.to_owned());
+    let unreadable = TunableReading::Unreadable("EPERM: Operation not permitted".to_owned());
     let wanted = [
-        ("/proc/sys/kernel/no_such_file", Reading::Absent),
+        ("/proc/sys/kernel/no_such_file", TunableReading::Absent),
         ("/proc/sys/kernel/secret", unreadable),
         ("/proc/sys/vm/stat_interval", value("1")),
         ("/sys/class/net/eth0/queues/rx-0/rps_cpus", value("0")),
@@ -358,12 +358,12 @@ fn beside_a_shield_no_interrupt_is_tried_and_a_note_says_so() {
         ("/errors.tsv", ""),
     ];
     let before = machine("quiet", &files, &[]);
-    assert_eq!(before.irqs[0].movable, Movable::Yes);
+    assert_eq!(before.irqs[0].movable, IrqMovability::Yes);
     assert_eq!(before.topology.model.as_deref(), Some("one"));
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("small/quiet");
     let host = Host::recorded(&dir).unwrap();
     let beside = survey_beside(&host, &[], &"3".parse().unwrap());
-    assert!(matches!(beside.irqs[0].movable, Movable::Unknown(_)), "{:?}", beside.irqs);
+    assert!(matches!(beside.irqs[0].movable, IrqMovability::Unknown(_)), "{:?}", beside.irqs);
     assert_eq!(beside.topology.model, None);
     let notes: Vec<&str> = beside.notes.iter().map(|note| note.what.as_str()).collect();
     assert!(notes.contains(&"/proc/irq") && notes.contains(&"/proc/cpuinfo"), "{notes:?}");

@@ -1,11 +1,11 @@
 //! The trace witness as a whole: from binary pages, live or recorded, to interruptions by culprit.
 
 use cpushield::causes::Cause;
-use cpushield::verify::trace::replay::{Recorded, Replay};
-use cpushield::verify::trace::{Order, Recorder, TraceEvidence};
-use cpushield_linux::clock::Scale;
+use cpushield::verify::trace::replay::{PageReplay, RecordedTrace};
+use cpushield::verify::trace::{RecordRequest, TraceEvidence, TraceRecorder};
+use cpushield_linux::clock::TickScale;
 use cpushield_linux::ring_buffer::{self, PageLayout};
-use cpushield_linux::text::kallsyms::Symbols;
+use cpushield_linux::text::kallsyms::KernelSymbols;
 use cpushield_linux::text::trace_format::EventFormat;
 use cpushield_linux::{CpuSet, Host, sched};
 use std::sync::atomic::AtomicU32;
@@ -44,8 +44,8 @@ fn a_live_trace_counts_the_workloads_system_calls_one_by_one() {
 fn traced_calls() -> Option<TraceEvidence> {
     let host = Host::live();
     let cpu = sched::affinity(0).unwrap().last().unwrap();
-    let order = Order { cpus: CpuSet::one(cpu), syscalls: true, stacks: false };
-    let mut recorder = match Recorder::arm(&host, &order) {
+    let order = RecordRequest { cpus: CpuSet::one(cpu), syscalls: true, stacks: false };
+    let mut recorder = match TraceRecorder::arm(&host, &order) {
         Ok(recorder) => recorder,
         Err(absent) => {
             eprintln!("NOT RUN: no trace here: {}", absent);
@@ -102,7 +102,7 @@ const SCHED_YIELD: &str =
 fn speed_of_decoding() {
     let path = env::var("CPUSHIELD_TRACE").expect("CPUSHIELD_TRACE names a trace.dat");
     let (trace, ..) = TraceDat::read(&fs::read(path).unwrap());
-    let symbols = Symbols::parse(&trace.kallsyms);
+    let symbols = KernelSymbols::parse(&trace.kallsyms);
     let count = |pages: &Vec<u8>| -> usize {
         let pages = pages.chunks(trace.layout.page_size());
         pages.map(|page| ring_buffer::decode(&trace.layout, page).records().count()).sum()
@@ -112,12 +112,12 @@ fn speed_of_decoding() {
         let mut rows = 0;
         let begun = Instant::now();
         for (cpu, pages) in trace.pages.iter().enumerate() {
-            let mut replay = Replay::new(Recorded {
+            let mut replay = PageReplay::new(RecordedTrace {
                 cpu,
                 layout: trace.layout,
                 formats: &trace.events,
                 symbols: symbols.clone(),
-                scale: Scale { ns_per_tick: 1.0, error_ppm: 0.0 },
+                scale: TickScale { ns_per_tick: 1.0, error_ppm: 0.0 },
                 workload: &[],
             });
             for page in pages.chunks(trace.layout.page_size()) {
@@ -157,12 +157,12 @@ fn counts_of_a_run() {
     let mhz: f64 = value("mhz=").parse().unwrap();
     let (begin, end) = (value("tsc0=").parse().unwrap(), value("tsc1=").parse().unwrap());
     let layout = PageLayout::parse(&text("header_page")).unwrap();
-    let mut replay = Replay::new(Recorded {
+    let mut replay = PageReplay::new(RecordedTrace {
         cpu: value("cpu=").parse().unwrap(),
         layout,
         formats: &formats,
-        symbols: Symbols::parse(&text("kallsyms")),
-        scale: Scale { ns_per_tick: 1000.0 / mhz, error_ppm: 0.0 },
+        symbols: KernelSymbols::parse(&text("kallsyms")),
+        scale: TickScale { ns_per_tick: 1000.0 / mhz, error_ppm: 0.0 },
         workload: &[value("busy=").parse().unwrap()],
     });
     let mut before = None;
@@ -212,12 +212,12 @@ fn page_of_switches(n: u64) -> Vec<u8> {
 fn memory_of_decoding() {
     let pages: u64 = env::var("CPUSHIELD_PAGES").unwrap().parse().unwrap();
     let form = EventFormat::parse(SWITCH).unwrap();
-    let mut replay = Replay::new(Recorded {
+    let mut replay = PageReplay::new(RecordedTrace {
         cpu: 3,
         layout: PageLayout::COMMON,
         formats: &[("sched".to_owned(), "sched_switch".to_owned(), form)],
-        symbols: Symbols::default(),
-        scale: Scale { ns_per_tick: 1.0, error_ppm: 0.0 },
+        symbols: KernelSymbols::default(),
+        scale: TickScale { ns_per_tick: 1.0, error_ppm: 0.0 },
         workload: &[100],
     });
     for n in 0..pages {

@@ -1,8 +1,10 @@
 //! `cpushield verify` on the machine that runs the tests: what is claimed, what is left behind, and
 //! that nothing of it runs on the CPU that is watched.
 
-use cpushield::verify::counters::{Snapshot, compare};
-use cpushield::verify::{Control, Evidence, State, Verdict, Watched, WitnessKind};
+use cpushield::verify::counters::{CounterSnapshot, compare};
+use cpushield::verify::{
+    Evidence, PositiveControl, Verdict, VerdictState, WatchedWorkload, WitnessKind,
+};
 use cpushield_linux::text::interrupts;
 use cpushield_linux::{Host, sched};
 use std::collections::BTreeMap;
@@ -79,7 +81,7 @@ fn what_was_seen_is_told_with_its_proof_and_the_exit_code_follows() {
     let output = verify(&args).output().unwrap();
     let Shown { evidence, verdict } = shown(&output);
     assert_eq!(output.status.code(), Some(i32::from(!verdict.holds())));
-    assert_eq!((evidence.stopped, evidence.workload), (false, Watched::Sampler));
+    assert_eq!((evidence.stopped, evidence.workload), (false, WatchedWorkload::Sampler));
     assert!(evidence.span_ns >= 500_000_000, "{}", evidence.span_ns);
     let [seen] = evidence.cpus.as_slice() else { panic!("{:?}", evidence.cpus) };
     assert_eq!(seen.cpu, cpu);
@@ -88,11 +90,14 @@ fn what_was_seen_is_told_with_its_proof_and_the_exit_code_follows() {
     let [judged] = verdict.cpus.as_slice() else { panic!("{:?}", verdict.cpus) };
     // A verdict without its proof would be the worst defect of this program.
     match judged.state {
-        State::Holds => assert!(seen.entries == Some(0) && judged.unknown.is_empty()),
-        State::Leaks => assert!(!judged.leaks.is_empty()),
-        State::Unknown => assert!(!judged.unknown.is_empty()),
+        VerdictState::Holds => assert!(seen.entries == Some(0) && judged.unknown.is_empty()),
+        VerdictState::Leaks => assert!(!judged.leaks.is_empty()),
+        VerdictState::Unknown => assert!(!judged.unknown.is_empty()),
     }
-    assert!(matches!(evidence.control, Control::Seen { .. } | Control::Missed { .. }));
+    assert!(matches!(
+        evidence.control,
+        PositiveControl::Seen { .. } | PositiveControl::Missed { .. }
+    ));
     let kinds: Vec<WitnessKind> = evidence.witnesses.iter().map(|w| w.kind).collect();
     assert_eq!(
         kinds,
@@ -202,7 +207,7 @@ fn differences_of_counters_are_those_that_another_program_found() {
     let snapshot = |name: &str| {
         let text = std::fs::read_to_string(dir.join(name)).unwrap();
         let absent = || "not there".to_owned();
-        Snapshot {
+        CounterSnapshot {
             interrupts: interrupts::parse(&text).map_err(|e| e.to_string()),
             softirqs: Err(absent()),
             times: Err(absent()),

@@ -1,7 +1,7 @@
 //! `cpushield watch` on the machine that runs the tests: what it prints, where it runs, and that it
 //! gives the terminal back.
 
-use cpushield::live::{Frame, Role};
+use cpushield::live::{CpuRole, LiveFrame};
 use cpushield_linux::{CpuSet, Host, process, sched};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -45,7 +45,7 @@ fn every_interval_is_a_line_and_nothing_of_it_may_run_on_a_shielded_cpu() {
     let args = ["--json", "--interval", "100ms", "--cpus", &list];
     let mut child = watch(&args).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let frames: Vec<Frame> =
+    let frames: Vec<LiveFrame> =
         (0..3).map(|_| serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap()).collect();
     let pid = i32::try_from(child.id()).unwrap();
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
@@ -59,7 +59,7 @@ fn every_interval_is_a_line_and_nothing_of_it_may_run_on_a_shielded_cpu() {
     for frame in &frames {
         assert!(frame.interval_ms >= 100, "{}", frame.interval_ms);
         let shielded: CpuSet =
-            frame.cpus.iter().filter(|l| l.role == Role::Shielded).map(|l| l.cpu).collect();
+            frame.cpus.iter().filter(|l| l.role == CpuRole::Shielded).map(|l| l.cpu).collect();
         assert_eq!(shielded, CpuSet::one(cpu));
         let online = Host::live().read_line("/sys/devices/system/cpu/online").unwrap();
         let all: CpuSet = frame.cpus.iter().map(|line| line.cpu).collect();

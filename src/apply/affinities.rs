@@ -13,7 +13,7 @@
 //! task that a step of the plan has narrowed, or a child of one, cannot be told from one that asked
 //! for the same, and is given its original.
 
-use super::journal::{Intent, Journal, Original, Undoing};
+use super::journal::{ApplyJournal, OriginalState, StepOriginal, UndoDecision};
 use crate::change::Change;
 use crate::plan::{Plan, Shield};
 use cpushield_linux::{CpuSet, Error, Host, Result, Task, TaskId};
@@ -22,46 +22,46 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Tasks with their masks; on disk grouped by mask.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Vec<Masked>", into = "Vec<Masked>")]
-pub struct Masks(pub BTreeMap<TaskId, CpuSet>);
+#[serde(from = "Vec<TasksWithMask>", into = "Vec<TasksWithMask>")]
+pub struct TaskMasks(pub BTreeMap<TaskId, CpuSet>);
 
 /// Tasks with one mask.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Masked {
+struct TasksWithMask {
     cpus: CpuSet,
     tasks: Vec<(i32, u64)>,
 }
 
-impl From<Vec<Masked>> for Masks {
-    fn from(groups: Vec<Masked>) -> Masks {
-        let tasks = |g: Masked| {
+impl From<Vec<TasksWithMask>> for TaskMasks {
+    fn from(groups: Vec<TasksWithMask>) -> TaskMasks {
+        let tasks = |g: TasksWithMask| {
             let ids = g.tasks.into_iter().map(|(tid, started)| TaskId { tid, started });
             ids.map(move |id| (id, g.cpus.clone()))
         };
-        Masks(groups.into_iter().flat_map(tasks).collect())
+        TaskMasks(groups.into_iter().flat_map(tasks).collect())
     }
 }
 
-impl From<Masks> for Vec<Masked> {
-    fn from(masks: Masks) -> Vec<Masked> {
+impl From<TaskMasks> for Vec<TasksWithMask> {
+    fn from(masks: TaskMasks) -> Vec<TasksWithMask> {
         let mut groups: BTreeMap<CpuSet, Vec<(i32, u64)>> = BTreeMap::new();
         for (id, cpus) in masks.0 {
             groups.entry(cpus).or_default().push((id.tid, id.started));
         }
-        groups.into_iter().map(|(cpus, tasks)| Masked { cpus, tasks }).collect()
+        groups.into_iter().map(|(cpus, tasks)| TasksWithMask { cpus, tasks }).collect()
     }
 }
 
 /// The masks of these tasks now; those that are gone are left out.
-fn of_tasks(host: &Host, tasks: impl Iterator<Item = TaskId>) -> Result<Masks> {
+fn of_tasks(host: &Host, tasks: impl Iterator<Item = TaskId>) -> Result<TaskMasks> {
     let mut masks = BTreeMap::new();
     for id in tasks {
         if let Some(cpus) = there(host.affinity(id.tid))? {
             masks.insert(id, cpus);
         }
     }
-    Ok(Masks(masks))
+    Ok(TaskMasks(masks))
 }
 
 /// A reading of a task, `None` when the task is gone.
@@ -77,7 +77,7 @@ fn there<T>(reading: Result<T>) -> Result<Option<T>> {
 ///
 /// # Errors
 /// `/proc` cannot be read.
-pub fn of(host: &Host, tasks: &[Task]) -> Result<Masks> {
+pub fn of(host: &Host, tasks: &[Task]) -> Result<TaskMasks> {
     let own = own_pid(host);
     let movable = tasks.iter().filter(|task| !task.bound && Some(task.pid) != own);
     of_tasks(host, movable.map(|task| task.id))
@@ -89,14 +89,14 @@ fn own_pid(host: &Host) -> Option<i32> {
 }
 
 /// The originals of all tasks that are known.
-fn originals(plan: &Plan, intents: &[Intent]) -> Masks {
-    let mut masks = Masks::default();
+fn originals(plan: &Plan, intents: &[StepOriginal]) -> TaskMasks {
+    let mut masks = TaskMasks::default();
     for intent in intents {
         match (plan.steps.get(intent.step).map(|s| &s.change), &intent.original) {
-            (Some(Change::KeepAffinities), Original::Affinities { masks: kept }) => {
+            (Some(Change::KeepAffinities), OriginalState::Affinities { masks: kept }) => {
                 masks.0.extend(kept.0.clone());
             }
-            (Some(Change::Affinity { task, .. }), Original::Cpus { cpus }) => {
+            (Some(Change::Affinity { task, .. }), OriginalState::Cpus { cpus }) => {
                 masks.0.entry(*task).or_insert_with(|| cpus.clone());
             }
             _ => {}
@@ -110,7 +110,7 @@ fn originals(plan: &Plan, intents: &[Intent]) -> Masks {
 ///
 /// # Errors
 /// `/proc` cannot be read.
-pub fn left(host: &Host, plan: &Plan, intents: &[Intent]) -> Result<Masks> {
+pub fn left(host: &Host, plan: &Plan, intents: &[StepOriginal]) -> Result<TaskMasks> {
     let online = host.online_cpus().ok();
     let mut masks = BTreeMap::new();
     for (id, original) in originals(plan, intents).0 {
@@ -121,31 +121,31 @@ pub fn left(host: &Host, plan: &Plan, intents: &[Intent]) -> Result<Masks> {
             masks.insert(id, now);
         }
     }
-    Ok(Masks(masks))
+    Ok(TaskMasks(masks))
 }
 
 /// What is known of the machine when undo begins.
-struct Now<'a> {
-    journal: &'a Journal,
-    originals: Masks,
+struct UndoSnapshot<'a> {
+    journal: &'a ApplyJournal,
+    originals: TaskMasks,
     /// What each task was told by the plan itself.
     wanted: BTreeMap<TaskId, &'a CpuSet>,
     tasks: BTreeMap<i32, Task>,
 }
 
-impl<'a> Now<'a> {
-    fn of(journal: &'a Journal, originals: Masks, tasks: Vec<Task>) -> Now<'a> {
+impl<'a> UndoSnapshot<'a> {
+    fn of(journal: &'a ApplyJournal, originals: TaskMasks, tasks: Vec<Task>) -> UndoSnapshot<'a> {
         let steps = journal.intents.iter().filter_map(|intent| journal.step(intent));
         let wanted = steps.filter_map(|step| match &step.change {
             Change::Affinity { task, cpus, .. } => Some((*task, cpus)),
             _ => None,
         });
         let tasks = tasks.into_iter().map(|task| (task.id.tid, task)).collect();
-        Now { journal, originals, wanted: wanted.collect(), tasks }
+        UndoSnapshot { journal, originals, wanted: wanted.collect(), tasks }
     }
 }
 
-impl Now<'_> {
+impl UndoSnapshot<'_> {
     /// Whether `cpus` may be what the plan, or the kernel because of it, left with this task.
     fn is_ours(&self, id: TaskId, cpus: &CpuSet, original: &CpuSet) -> bool {
         if cpus == original {
@@ -221,7 +221,7 @@ fn is_in_shield(host: &Host, id: TaskId, cpus: &CpuSet, shield: &Shield) -> bool
     })
 }
 
-impl Now<'_> {
+impl UndoSnapshot<'_> {
     /// Whether a step of the plan set the affinity of a task, or of the process it may have its
     /// mask from.
     fn is_told(&self, task: &Task) -> bool {
@@ -243,7 +243,7 @@ impl Now<'_> {
 }
 
 /// What is to become of the mask of one task.
-enum Shall {
+enum AffinityDecision {
     /// It is ours, and gives way to this one.
     Have(CpuSet),
     /// It is somebody else's, though we had left another.
@@ -252,13 +252,15 @@ enum Shall {
     Keep,
 }
 
-impl Now<'_> {
-    fn shall(&self, host: &Host, task: &Task, cpus: &CpuSet) -> Shall {
+impl UndoSnapshot<'_> {
+    fn shall(&self, host: &Host, task: &Task, cpus: &CpuSet) -> AffinityDecision {
         let shield = &self.journal.header.plan.shield;
         let original = self.originals.0.get(&task.id);
         if is_in_shield(host, task.id, cpus, shield) {
             let free = original.cloned().or_else(|| self.nearest(task));
-            return Shall::Have(free.unwrap_or_else(|| shield.cpus.union(&shield.housekeeping)));
+            return AffinityDecision::Have(
+                free.unwrap_or_else(|| shield.cpus.union(&shield.housekeeping)),
+            );
         }
         let before = self.journal.undoing.as_ref();
         if let Some(shall) = before.and_then(|before| self.shall_still(before, task, cpus)) {
@@ -266,36 +268,43 @@ impl Now<'_> {
         }
         match original {
             // The kernel itself moves the thread of an interrupt after the interrupt.
-            Some(original) if follows_interrupt(task) => Shall::Have(original.clone()),
-            Some(original) if cpus == original => Shall::Keep,
+            Some(original) if follows_interrupt(task) => AffinityDecision::Have(original.clone()),
+            Some(original) if cpus == original => AffinityDecision::Keep,
             Some(original) if self.is_ours(task.id, cpus, original) => {
-                Shall::Have(original.clone())
+                AffinityDecision::Have(original.clone())
             }
-            Some(_) => Shall::Drift,
-            None => self.inherited(task, cpus).map_or(Shall::Keep, Shall::Have),
+            Some(_) => AffinityDecision::Drift,
+            None => {
+                self.inherited(task, cpus).map_or(AffinityDecision::Keep, AffinityDecision::Have)
+            }
         }
     }
 
     /// What an earlier undo decided, where nobody changed the mask since; `None` when that undo did
     /// not come to its end and knew nothing of the task.
-    fn shall_still(&self, before: &Undoing, task: &Task, cpus: &CpuSet) -> Option<Shall> {
+    fn shall_still(
+        &self,
+        before: &UndoDecision,
+        task: &Task,
+        cpus: &CpuSet,
+    ) -> Option<AffinityDecision> {
         let (id, shield) = (task.id, &self.journal.header.plan.shield);
         let ours = before.masks.0.get(&id);
         let shall = ours.or_else(|| before.kept.0.get(&id));
         if let Some(done) = &self.journal.affinities {
-            let Some(left) = done.pending.0.get(&id) else { return Some(Shall::Keep) };
+            let Some(left) = done.pending.0.get(&id) else { return Some(AffinityDecision::Keep) };
             let shall = shall.filter(|_| left == cpus || follows_interrupt(task));
-            return Some(shall.cloned().map_or(Shall::Drift, Shall::Have));
+            return Some(shall.cloned().map_or(AffinityDecision::Drift, AffinityDecision::Have));
         }
         let shall = shall?;
         let was = if ours.is_some() { before.was.0.get(&id) } else { Some(shall) };
         let known = cpus == shall || was.is_none_or(|was| was == cpus);
         Some(if known || is_widened(shield, cpus, shall) || follows_interrupt(task) {
-            Shall::Have(shall.clone())
+            AffinityDecision::Have(shall.clone())
         } else if ours.is_some() {
-            Shall::Drift
+            AffinityDecision::Drift
         } else {
-            Shall::Keep
+            AffinityDecision::Keep
         })
     }
 }
@@ -316,13 +325,13 @@ fn follows_interrupt(task: &Task) -> bool {
 ///
 /// # Errors
 /// `/proc` cannot be read.
-pub fn decide(host: &Host, journal: &Journal, tasks: Vec<Task>) -> Result<Undoing> {
+pub fn decide(host: &Host, journal: &ApplyJournal, tasks: Vec<Task>) -> Result<UndoDecision> {
     let originals = originals(&journal.header.plan, &journal.intents);
-    let mut undoing = Undoing::default();
+    let mut undoing = UndoDecision::default();
     if originals.0.is_empty() {
         return Ok(undoing);
     }
-    let now = Now::of(journal, originals, tasks);
+    let now = UndoSnapshot::of(journal, originals, tasks);
     let online = host.online_cpus().ok();
     // A shielded CPU may be offline just now, and cpusets give it back when it is there again.
     let all = online.as_ref().map(|online| online.union(&journal.header.plan.shield.cpus));
@@ -331,7 +340,7 @@ pub fn decide(host: &Host, journal: &Journal, tasks: Vec<Task>) -> Result<Undoin
     for task in now.tasks.values().filter(|task| !task.bound && Some(task.pid) != own) {
         let Some(cpus) = now.mask(host, task, online.as_ref())? else { continue };
         match now.shall(host, task, &cpus) {
-            Shall::Have(shall) => {
+            AffinityDecision::Have(shall) => {
                 if now.is_limited(host, task, &cpus, &shall) {
                     undoing.limited.push(task.id);
                 }
@@ -339,8 +348,8 @@ pub fn decide(host: &Host, journal: &Journal, tasks: Vec<Task>) -> Result<Undoin
                 undoing.was.0.insert(task.id, cpus);
                 continue;
             }
-            Shall::Drift => undoing.drifted.push(task.id),
-            Shall::Keep => {}
+            AffinityDecision::Drift => undoing.drifted.push(task.id),
+            AffinityDecision::Keep => {}
         }
         if !is_whole(&cpus) {
             undoing.kept.0.insert(task.id, cpus);
@@ -354,12 +363,16 @@ pub fn decide(host: &Host, journal: &Journal, tasks: Vec<Task>) -> Result<Undoin
 ///
 /// # Errors
 /// `/proc` cannot be read.
-pub fn unlimited(host: &Host, journal: &Journal, tasks: &[(Task, CpuSet)]) -> Result<Masks> {
+pub fn unlimited(
+    host: &Host,
+    journal: &ApplyJournal,
+    tasks: &[(Task, CpuSet)],
+) -> Result<TaskMasks> {
     let originals = originals(&journal.header.plan, &journal.intents);
-    let now = Now::of(journal, originals, host.tasks()?);
-    let mut masks = Masks::default();
+    let now = UndoSnapshot::of(journal, originals, host.tasks()?);
+    let mut masks = TaskMasks::default();
     for (task, cpus) in tasks.iter().filter(|(task, _)| !now.is_told(task)) {
-        if let Shall::Have(shall) = now.shall(host, task, cpus) {
+        if let AffinityDecision::Have(shall) = now.shall(host, task, cpus) {
             masks.0.insert(task.id, shall);
         }
     }
@@ -368,7 +381,7 @@ pub fn unlimited(host: &Host, journal: &Journal, tasks: &[(Task, CpuSet)]) -> Re
 
 /// What became of the affinities.
 #[derive(Debug, Default)]
-pub struct Restored {
+pub struct RestoredAffinities {
     /// Tasks that were given their mask again.
     pub restored: BTreeSet<TaskId>,
     /// Tasks whose mask could not be put back, with the kernel's answer.
@@ -389,21 +402,21 @@ pub struct Restored {
 pub fn restore(
     host: &Host,
     shield: &Shield,
-    undoing: &Undoing,
+    undoing: &UndoDecision,
     complete: bool,
-) -> Result<Restored> {
-    let look = Look { host, shield, online: host.online_cpus().ok() };
-    let mut done = Restored::default();
+) -> Result<RestoredAffinities> {
+    let look = AffinityScan { host, shield, online: host.online_cpus().ok() };
+    let mut done = RestoredAffinities::default();
     let kept = undoing.kept.0.iter().map(|(id, cpus)| (id, cpus, Some(cpus)));
     let ours = undoing.masks.0.iter().map(|(id, cpus)| (id, cpus, undoing.was.0.get(id)));
     let limited: BTreeSet<&TaskId> = undoing.limited.iter().collect();
     for (id, cpus, was) in ours.chain(kept) {
         match look.restore_one(*id, cpus, was, limited.contains(id)) {
-            Ok(Is::Narrow) if complete => done.asked.push(*id),
-            Ok(Is::Narrow) => done.waiting.push(*id),
-            Ok(Is::Written) => drop(done.restored.insert(*id)),
-            Ok(Is::Theirs) => done.drifted.push(*id),
-            Ok(Is::So) => {}
+            Ok(FoundAffinity::Narrow) if complete => done.asked.push(*id),
+            Ok(FoundAffinity::Narrow) => done.waiting.push(*id),
+            Ok(FoundAffinity::Written) => drop(done.restored.insert(*id)),
+            Ok(FoundAffinity::Theirs) => done.drifted.push(*id),
+            Ok(FoundAffinity::So) => {}
             Err(error) if error.is_stop() => return Err(error),
             Err(error) => drop(done.failed.insert(*id, error.reason())),
         }
@@ -412,9 +425,9 @@ pub fn restore(
 }
 
 /// What an undo leaves to the next one: tasks whose mask could not be put back, or not yet.
-pub fn pending(host: &Host, restored: &Restored) -> Masks {
+pub fn pending(host: &Host, restored: &RestoredAffinities) -> TaskMasks {
     let now = |id: &TaskId| Some((*id, host.affinity(id.tid).ok()?));
-    Masks(restored.failed.keys().chain(&restored.waiting).filter_map(now).collect())
+    TaskMasks(restored.failed.keys().chain(&restored.waiting).filter_map(now).collect())
 }
 
 fn has_ended(host: &Host, tid: i32) -> bool {
@@ -422,7 +435,7 @@ fn has_ended(host: &Host, tid: i32) -> bool {
 }
 
 /// What was found of one task.
-enum Is {
+enum FoundAffinity {
     /// It had to be given its mask.
     Written,
     /// It has its mask, or it is no more.
@@ -433,13 +446,13 @@ enum Is {
     Narrow,
 }
 
-struct Look<'a> {
+struct AffinityScan<'a> {
     host: &'a Host,
     shield: &'a Shield,
     online: Option<CpuSet>,
 }
 
-impl Look<'_> {
+impl AffinityScan<'_> {
     /// A mask on the CPUs that are there now, on which two masks must agree.
     fn real(&self, cpus: &CpuSet) -> CpuSet {
         self.online.as_ref().map_or_else(|| cpus.clone(), |online| cpus.and(online))
@@ -451,38 +464,40 @@ impl Look<'_> {
         cpus: &CpuSet,
         was: Option<&CpuSet>,
         limited: bool,
-    ) -> Result<Is> {
+    ) -> Result<FoundAffinity> {
         let (host, shall) = (self.host, self.real(cpus));
         let Some(now) = there(host.online_affinity(id.tid))?.map(|now| self.real(&now)) else {
-            return Ok(Is::So);
+            return Ok(FoundAffinity::So);
         };
         if now == shall || !host.is_same_task(id) {
-            return Ok(Is::So);
+            return Ok(FoundAffinity::So);
         }
         let unchanged = was.is_none_or(|was| self.real(was) == now);
         if unchanged && limited {
-            return Ok(Is::Narrow);
+            return Ok(FoundAffinity::Narrow);
         }
         let known = unchanged || is_widened(self.shield, &now, &shall);
         if !known && !host.task(id.tid, id.tid).is_ok_and(|task| follows_interrupt(&task)) {
-            return Ok(Is::Theirs);
+            return Ok(FoundAffinity::Theirs);
         }
         match there(host.set_affinity(id.tid, cpus)) {
             Ok(Some(())) => {}
-            Ok(None) => return Ok(Is::So),
+            Ok(None) => return Ok(FoundAffinity::So),
             // It has ended, and nobody has asked yet how.
-            Err(error) if !error.is_stop() && has_ended(host, id.tid) => return Ok(Is::So),
+            Err(error) if !error.is_stop() && has_ended(host, id.tid) => {
+                return Ok(FoundAffinity::So);
+            }
             Err(error) => return Err(error),
         }
         match there(host.online_affinity(id.tid))? {
-            Some(now) if self.real(&now) == shall => Ok(Is::Written),
+            Some(now) if self.real(&now) == shall => Ok(FoundAffinity::Written),
             Some(now) => Err(Error::malformed(
                 &format!("/proc/{}/status", id.tid),
                 0,
                 "the affinity it had",
                 &now.to_string(),
             )),
-            None => Ok(Is::So),
+            None => Ok(FoundAffinity::So),
         }
     }
 }

@@ -2,12 +2,12 @@
 //! that the shield has changed before keep the original of the first time, so that undo puts back
 //! what was there before the shield, whatever happened between.
 
-use super::affinities::{self, Masks};
+use super::affinities::{self, TaskMasks};
 use super::document::AppliedStep;
-use super::executor::Run;
-use super::hogs::{Hogs, InTheWay};
-use super::journal::{self, Added, Amendment, Intent, Journal};
-use super::{Found, JOURNAL, LoadError, cycle, load, original};
+use super::executor::PlanExecution;
+use super::hogs::{BlockedBy, RtHogs};
+use super::journal::{self, AddedStep, Amendment, ApplyJournal, StepOriginal};
+use super::{FoundJournal, JOURNAL, JournalLoadError, cycle, load, original};
 use crate::change::Change;
 use crate::plan::Step;
 use cpushield_linux::{CpuSet, Error, Host, Store, TaskId, signal};
@@ -15,7 +15,7 @@ use std::fmt;
 
 /// What was changed of a shield.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Amended {
+pub struct AmendedShield {
     /// What came of each step that was made.
     pub steps: Vec<AppliedStep>,
     /// Why it ended before the last step.
@@ -26,7 +26,7 @@ pub struct Amended {
 #[derive(Debug)]
 pub enum AmendError {
     /// The journal cannot be used.
-    Load(LoadError),
+    Load(JournalLoadError),
     /// No shield is up.
     NoShield,
     /// The shield is not whole: apply or undo did not come to its end.
@@ -39,7 +39,7 @@ pub enum AmendError {
         why: String,
     },
     /// A real-time task keeps the kernel from ever ending what this needs; nothing was written.
-    Hog(InTheWay),
+    Hog(BlockedBy),
     /// A test killed the host; nothing more was done.
     Killed,
 }
@@ -50,9 +50,9 @@ impl From<Error> for AmendError {
     }
 }
 
-impl From<Error> for LoadError {
-    fn from(error: Error) -> LoadError {
-        LoadError::Access(error)
+impl From<Error> for JournalLoadError {
+    fn from(error: Error) -> JournalLoadError {
+        JournalLoadError::Access(error)
     }
 }
 
@@ -78,17 +78,17 @@ impl std::error::Error for AmendError {}
 ///
 /// # Errors
 /// Nothing was written, or the journal cannot be written any more; what was done is in it.
-pub fn amend(host: &Host, store: &Store, steps: &[Step]) -> Result<Amended, AmendError> {
+pub fn amend(host: &Host, store: &Store, steps: &[Step]) -> Result<AmendedShield, AmendError> {
     let _lock = store.lock()?;
     let mut journal = match load(host, store).map_err(AmendError::Load)? {
-        Found::Here(journal) => *journal,
-        Found::Nothing | Found::OtherBoot(_) => return Err(AmendError::NoShield),
+        FoundJournal::Here(journal) => *journal,
+        FoundJournal::Nothing | FoundJournal::OtherBoot(_) => return Err(AmendError::NoShield),
     };
     if journal.applied.is_none() || journal.undoing.is_some() || cycle::was_cut(&journal) {
         return Err(AmendError::Unfinished);
     }
     host.stay_on(&journal.header.plan.shield.housekeeping);
-    let mut hogs = Hogs::default();
+    let mut hogs = RtHogs::default();
     if let Some(hog) = hogs.above_rcu(host)? {
         return Err(AmendError::Hog(hog));
     }
@@ -101,28 +101,31 @@ pub fn amend(host: &Host, store: &Store, steps: &[Step]) -> Result<Amended, Amen
         let subject = step.map(|step| step.change.subject()).unwrap_or_default();
         return Err(AmendError::Step { subject, why });
     }
-    let intents: Vec<Intent> = journal
+    let intents: Vec<StepOriginal> = journal
         .intents
         .iter()
-        .map(|intent| Intent { step: intent.step, original: journal.original(intent).clone() })
+        .map(|intent| StepOriginal {
+            step: intent.step,
+            original: journal.original(intent).clone(),
+        })
         .collect();
     let before = affinities::left(host, &journal.header.plan, &intents)?;
     let mut log = store.append(JOURNAL, whole)?;
     log.add(&opening)?;
     log.sync()?;
     let plan = &journal.header.plan;
-    let mut run = Run { host, plan, intents: &intents, log, hogs, steps: Vec::new() };
+    let mut run = PlanExecution { host, plan, intents: &intents, log, hogs, steps: Vec::new() };
     let halted = all(&mut run, &journal)?;
     let now = affinities::left(host, plan, &intents)?;
     run.log.add(&journal::applied(&left_by(&journal, &before, now)))?;
     run.log.sync()?;
-    Ok(Amended { steps: run.steps, halted })
+    Ok(AmendedShield { steps: run.steps, halted })
 }
 
 /// The masks that are ours after an amendment: who has another than before it has that because of
 /// it, and who has what a step asks for has it because of that step, perhaps one of an amendment
 /// that was killed. Other masks that are not those of the last time are somebody's.
-fn left_by(journal: &Journal, before: &Masks, now: Masks) -> Masks {
+fn left_by(journal: &ApplyJournal, before: &TaskMasks, now: TaskMasks) -> TaskMasks {
     let mut left = journal.applied.clone().unwrap_or_default();
     let steps = || journal.intents.iter().filter_map(|intent| journal.step(intent));
     let wanted = |id: &TaskId, now: &CpuSet| {
@@ -141,7 +144,7 @@ fn left_by(journal: &Journal, before: &Masks, now: Masks) -> Masks {
 }
 
 /// What is made once more and what is added, with its original.
-fn amendment(host: &Host, journal: &Journal, steps: &[Step]) -> Result<Amendment, AmendError> {
+fn amendment(host: &Host, journal: &ApplyJournal, steps: &[Step]) -> Result<Amendment, AmendError> {
     let mut amendment = Amendment::default();
     for step in steps {
         let known = journal.last_about(&step.change);
@@ -149,11 +152,11 @@ fn amendment(host: &Host, journal: &Journal, steps: &[Step]) -> Result<Amendment
             Some((intent, own)) if own.change == step.change => amendment.again.push(intent.step),
             Some((intent, _)) => {
                 let original = journal.original(intent).clone();
-                amendment.added.push(Added { step: optional(step), original });
+                amendment.added.push(AddedStep { step: optional(step), original });
             }
             None => {
                 let original = original::of_change(host, &step.change)?;
-                amendment.added.push(Added { step: optional(step), original });
+                amendment.added.push(AddedStep { step: optional(step), original });
             }
         }
     }
@@ -166,7 +169,7 @@ fn optional(step: &Step) -> Step {
 }
 
 /// Makes the steps, those of the plan first; says why not all of them.
-fn all(run: &mut Run<'_>, journal: &Journal) -> Result<Option<String>, AmendError> {
+fn all(run: &mut PlanExecution<'_>, journal: &ApplyJournal) -> Result<Option<String>, AmendError> {
     for intent in run.intents.iter().filter(|intent| journal.amending.contains(&intent.step)) {
         if let Some(signal) = signal::stopped_by() {
             return Ok(Some(format!("stopped by signal {signal}")));

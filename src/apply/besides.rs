@@ -3,7 +3,7 @@
 //! here, they are kept by their own step; events of perf that count on that CPU end, and nobody can
 //! start them again for their owners.
 
-use crate::change::{Compare, chosen_word};
+use crate::change::{ValueComparison, chosen_word};
 use cpushield_linux::{CpuSet, Host, Result};
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ const FREQUENCY: &[&str] = &[
 ];
 
 /// The files, with what they say.
-struct Files<'a> {
+struct SideEffectFiles<'a> {
     host: &'a Host,
     cpu: usize,
     texts: BTreeMap<String, String>,
@@ -38,7 +38,7 @@ struct Files<'a> {
 
 /// What the kernel and its drivers may change besides.
 pub(super) fn besides(host: &Host, cpu: usize) -> BTreeMap<String, String> {
-    let mut files = Files { host, cpu, texts: BTreeMap::new() };
+    let mut files = SideEffectFiles { host, cpu, texts: BTreeMap::new() };
     files.interrupts();
     files.queues();
     for dir in CPUSETS {
@@ -56,7 +56,7 @@ pub(super) fn besides(host: &Host, cpu: usize) -> BTreeMap<String, String> {
     files.texts
 }
 
-impl Files<'_> {
+impl SideEffectFiles<'_> {
     fn keep(&mut self, path: String) {
         if let Ok(text) = self.host.read_line(&path)
             && !text.starts_with('<')
@@ -184,12 +184,12 @@ fn one(host: &Host, cpu: usize, path: &str, text: &str) -> Result<Option<String>
             Ok(cpus) => cpus.union(&CpuSet::one(cpu)).to_string(),
             Err(_) => text.to_owned(),
         },
-        () if Compare::List.same(&now, text) => return Ok(None),
+        () if ValueComparison::List.same(&now, text) => return Ok(None),
         () if path.ends_with(".partition") => chosen_word(text).to_owned(),
         () => text.to_owned(),
     };
     host.write(path, &value)?;
     let left = host.read_line(path)?;
-    let same = left == value || left == text || Compare::List.same(&left, &value);
+    let same = left == value || left == text || ValueComparison::List.same(&left, &value);
     Ok((!same).then(|| format!("the kernel made it {left:?}, it was {text:?}")))
 }

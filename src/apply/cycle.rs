@@ -2,9 +2,9 @@
 //! before and put back after (`besides`). What cannot be put back is told, and undo tries again.
 
 use super::besides::{NotBack, besides, put_back, would_be_emptied};
-use super::journal::{Done, Fate, Intent, Journal, Original};
-use super::make::Made;
-use super::restore::{Back, NOTHING};
+use super::journal::{ApplyJournal, ChangeFate, OriginalState, StepDone, StepOriginal};
+use super::make::PerformedChange;
+use super::restore::{NOTHING, RevertedChange};
 use crate::change::{Change, Outcome};
 use cpushield_linux::{Host, Result};
 use std::collections::BTreeMap;
@@ -23,20 +23,20 @@ fn online(cpu: usize) -> String {
     format!("/sys/devices/system/cpu/cpu{cpu}/online")
 }
 
-pub(super) fn original(host: &Host, cpu: usize) -> Result<Original> {
+pub(super) fn original(host: &Host, cpu: usize) -> Result<OriginalState> {
     host.read_line(&online(cpu))?;
-    Ok(Original::Files { files: besides(host, cpu) })
+    Ok(OriginalState::Files { files: besides(host, cpu) })
 }
 
-pub(super) fn make(host: &Host, cpu: usize) -> Result<Made> {
+pub(super) fn make(host: &Host, cpu: usize) -> Result<PerformedChange> {
     let path = online(cpu);
     let now = host.read_line(&path)?;
     if now != "1" {
-        return Ok(Made::refused(format!("it is offline: {path} reads {now:?}")));
+        return Ok(PerformedChange::refused(format!("it is offline: {path} reads {now:?}")));
     }
     let files = besides(host, cpu);
     if let Some(group) = would_be_emptied(cpu, &files) {
-        return Ok(Made::refused(format!(
+        return Ok(PerformedChange::refused(format!(
             "{group} has no other CPU, and its programs would be moved out of it for good"
         )));
     }
@@ -44,16 +44,16 @@ pub(super) fn make(host: &Host, cpu: usize) -> Result<Made> {
     if let Some(reason) = bring_back(host, &path)? {
         let note = Some(format!("CPU {cpu} does not come back: {reason}"));
         let broken = note.clone();
-        return Ok(Made { note, broken, ..Made::changed("0".to_owned()) });
+        return Ok(PerformedChange { note, broken, ..PerformedChange::changed("0".to_owned()) });
     }
     let failed = put_back(host, cpu, &files)?;
     if failed.is_empty() {
-        return Ok(Made::changed(BACK.to_owned()));
+        return Ok(PerformedChange::changed(BACK.to_owned()));
     }
     let paths: Vec<&str> = failed.iter().map(|file| file.path.as_str()).collect();
     let left = format!("{BUT_FOR}{}", paths.join("\n"));
     let note = Some(format!("{}; undo tries again", told(&failed)));
-    Ok(Made { note, ..Made::changed(left) })
+    Ok(PerformedChange { note, ..PerformedChange::changed(left) })
 }
 
 /// What is not as it was, in a sentence.
@@ -86,24 +86,24 @@ fn bring_back(host: &Host, path: &str) -> Result<Option<String>> {
 }
 
 /// Whether the CPU may have been offline: it is the first step that has no outcome.
-fn may_have_begun(journal: &Journal, cpu: usize) -> bool {
-    let without = |intent: &&Intent| !journal.outcomes.contains_key(&intent.step);
+fn may_have_begun(journal: &ApplyJournal, cpu: usize) -> bool {
+    let without = |intent: &&StepOriginal| !journal.outcomes.contains_key(&intent.step);
     let first = journal.intents.iter().find(without).and_then(|intent| journal.step(intent));
     first.is_some_and(|step| step.change == Change::CycleCpu { cpu })
 }
 
 pub(super) fn restore(
     host: &Host,
-    journal: &Journal,
+    journal: &ApplyJournal,
     cpu: usize,
     files: &BTreeMap<String, String>,
-    done: Option<&Done>,
-) -> Result<Back> {
+    done: Option<&StepDone>,
+) -> Result<RevertedChange> {
     if is_finished(done) || (done.is_none() && !may_have_begun(journal, cpu)) {
         return Ok(NOTHING);
     }
     if let Some(reason) = bring_online(host, cpu)? {
-        return Ok(Fate::Failed { reason }.into());
+        return Ok(ChangeFate::Failed { reason }.into());
     }
     let left = done.and_then(|done| done.left.as_deref());
     let some = left.and_then(|left| left.strip_prefix(BUT_FOR)).map(|paths| {
@@ -114,18 +114,18 @@ pub(super) fn restore(
     // What is no more has nothing to be put back to.
     failed.retain(|file| host.exists(&file.path));
     Ok(match failed.as_slice() {
-        [] => Fate::Restored.into(),
-        failed => Fate::Failed { reason: told(failed) }.into(),
+        [] => ChangeFate::Restored.into(),
+        failed => ChangeFate::Failed { reason: told(failed) }.into(),
     })
 }
 
 /// Whether the CPU came back; if it is offline by now, that is somebody else's doing.
-pub(super) fn is_finished(done: Option<&Done>) -> bool {
+pub(super) fn is_finished(done: Option<&StepDone>) -> bool {
     done.is_some_and(|done| done.outcome != Outcome::Changed || done.left.as_deref() == Some(BACK))
 }
 
 /// Whether a cycle was cut off: what its CPU's files said before is in the journal only.
-pub(super) fn was_cut(journal: &Journal) -> bool {
+pub(super) fn was_cut(journal: &ApplyJournal) -> bool {
     journal.intents.iter().any(|intent| {
         let change = journal.step(intent).map(|step| &step.change);
         matches!(change, Some(Change::CycleCpu { .. }))

@@ -1,7 +1,7 @@
-//! The documents of this stage: [`Applied`] and [`Undone`].
+//! The documents of this stage: [`AppliedPlan`] and [`UndoneShield`].
 
-use super::hogs::InTheWay;
-use super::journal::{Done, Fate, JournalError};
+use super::hogs::BlockedBy;
+use super::journal::{ChangeFate, JournalError, StepDone};
 use crate::change::{Refusal, RefusalKind};
 use crate::plan::Shield;
 use cpushield_linux::{Error, TaskId};
@@ -10,7 +10,7 @@ use std::fmt;
 
 /// What is being done, for a progress bar.
 #[derive(Debug, Clone, Copy)]
-pub struct Progress<'a> {
+pub struct ApplyProgress<'a> {
     /// Steps done.
     pub done: usize,
     /// Steps in all.
@@ -21,7 +21,7 @@ pub struct Progress<'a> {
 
 /// A plan that is in force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Applied {
+pub struct AppliedPlan {
     /// The shield.
     pub shield: Shield,
     /// What came of each runtime step.
@@ -41,12 +41,12 @@ pub struct AppliedStep {
     pub subject: String,
     /// What came of it.
     #[serde(flatten)]
-    pub done: Done,
+    pub done: StepDone,
 }
 
 /// What became of a shield that was taken down.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Undone {
+pub struct UndoneShield {
     /// The shield; `None` when none was up.
     pub shield: Option<Shield>,
     /// It was applied in another boot: the kernel forgot everything by itself.
@@ -77,16 +77,16 @@ pub struct UndoneStep {
     pub subject: String,
     /// What became of it.
     #[serde(flatten)]
-    pub fate: Fate,
+    pub fate: ChangeFate,
     /// What else there is to tell.
     pub note: Option<String>,
 }
 
-impl Undone {
+impl UndoneShield {
     /// Nothing was up.
     #[must_use]
-    pub fn nothing() -> Undone {
-        Undone {
+    pub fn nothing() -> UndoneShield {
+        UndoneShield {
             shield: None,
             other_boot: false,
             steps: Vec::new(),
@@ -100,7 +100,7 @@ impl Undone {
 
     /// The steps that could not be put back.
     pub fn failed(&self) -> impl Iterator<Item = &UndoneStep> {
-        self.steps.iter().filter(|step| matches!(step.fate, Fate::Failed { .. }))
+        self.steps.iter().filter(|step| matches!(step.fate, ChangeFate::Failed { .. }))
     }
 
     /// Whether everything that was still ours is as it was.
@@ -137,7 +137,7 @@ pub enum ApplyError {
         why: String,
     },
     /// A real-time task keeps the kernel from ever ending what a shield needs; nothing was written.
-    Hog(InTheWay),
+    Hog(BlockedBy),
     /// The plan was made in another boot, for other CPUs or for another form of plans.
     Stale {
         /// Why.
@@ -152,14 +152,14 @@ pub enum ApplyError {
         /// What to do about it, where that is known.
         hint: Option<String>,
         /// What became of the steps before it.
-        undone: Box<Result<Undone, UndoError>>,
+        undone: Box<Result<UndoneShield, UndoError>>,
     },
     /// A signal asked to stop; what was done was undone.
     Stopped {
         /// The signal's number.
         signal: i32,
         /// What became of the steps before it.
-        undone: Box<Result<Undone, UndoError>>,
+        undone: Box<Result<UndoneShield, UndoError>>,
     },
     /// A test killed the host; nothing more was done.
     Killed,
@@ -178,7 +178,7 @@ pub enum UndoError {
         error: JournalError,
     },
     /// A real-time task keeps the kernel from ever ending what undo needs; nothing was written.
-    Hog(InTheWay),
+    Hog(BlockedBy),
     /// A test killed the host; nothing more was done.
     Killed,
 }
@@ -201,7 +201,7 @@ impl ApplyError {
     #[must_use]
     pub fn no_partition(&self) -> Option<&str> {
         let ApplyError::Failed { refusal, undone, .. } = self else { return None };
-        let complete = undone.as_ref().as_ref().is_ok_and(Undone::is_complete);
+        let complete = undone.as_ref().as_ref().is_ok_and(UndoneShield::is_complete);
         (refusal.kind == RefusalKind::IsolatedAtBoot && complete).then_some(&refusal.reason)
     }
 }

@@ -3,11 +3,11 @@
 //! asks to stop, what was done is undone at once.
 
 use super::affinities;
-use super::document::{Applied, AppliedStep, ApplyError, Progress};
-use super::hogs::{self, Hogs};
-use super::journal::{self, Header, Intent, Original};
-use super::make::{self, Made};
-use super::{Found, JOURNAL, boot_id, load, original, undo};
+use super::document::{AppliedPlan, AppliedStep, ApplyError, ApplyProgress};
+use super::hogs::{self, RtHogs};
+use super::journal::{self, JournalHeader, OriginalState, StepOriginal};
+use super::make::{self, PerformedChange};
+use super::{FoundJournal, JOURNAL, boot_id, load, original, undo};
 use crate::change::{Change, Outcome, Refusal, RefusalKind};
 use crate::plan::{Plan, Step};
 use cpushield_linux::store::Appender;
@@ -24,14 +24,14 @@ pub fn apply(
     host: &Host,
     store: &Store,
     plan: &Plan,
-    progress: &mut dyn FnMut(Progress<'_>),
-) -> Result<Applied, ApplyError> {
+    progress: &mut dyn FnMut(ApplyProgress<'_>),
+) -> Result<AppliedPlan, ApplyError> {
     let boot = check(host, plan)?;
     let lock = store.lock()?;
     let notes = clear_the_way(host, store)?;
     host.stay_on(&plan.shield.housekeeping);
     let tasks = host.tasks()?;
-    let mut hogs = Hogs::among(host, &tasks);
+    let mut hogs = RtHogs::among(host, &tasks);
     let mut in_the_way = hogs.above_rcu(host)?;
     if in_the_way.is_none() {
         in_the_way = hogs.above_rcu_elsewhere(host, plan)?;
@@ -39,7 +39,7 @@ pub fn apply(
     if let Some(hog) = in_the_way {
         return Err(ApplyError::Hog(hog));
     }
-    let header = Header {
+    let header = JournalHeader {
         journal: "cpushield".to_owned(),
         schema: journal::SCHEMA,
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -49,24 +49,24 @@ pub fn apply(
     let intents = original::of_plan(host, plan, &tasks)?;
     let opening = journal::opening(&header, &intents);
     let log = begin(store, &opening)?;
-    let mut run = Run { host, plan, intents: &intents, log, hogs, steps: Vec::new() };
+    let mut run = PlanExecution { host, plan, intents: &intents, log, hogs, steps: Vec::new() };
     let halt = run.all(progress).err();
     let steps = std::mem::take(&mut run.steps);
     drop(run);
     match halt {
         None => {
             let shield = plan.shield.clone();
-            Ok(Applied { shield, steps, journal: store.path(JOURNAL), notes })
+            Ok(AppliedPlan { shield, steps, journal: store.path(JOURNAL), notes })
         }
-        Some(Halt::Access(error)) if error.is_stop() => Err(ApplyError::Killed),
+        Some(ExecutionStop::Access(error)) if error.is_stop() => Err(ApplyError::Killed),
         Some(halt) => {
             let undone = Box::new(undo::undo_locked(host, store, &lock));
             Err(match halt {
-                Halt::Signal(signal) => ApplyError::Stopped { signal, undone },
-                Halt::Failed { subject, refusal, hint } => {
+                ExecutionStop::Signal(signal) => ApplyError::Stopped { signal, undone },
+                ExecutionStop::Failed { subject, refusal, hint } => {
                     ApplyError::Failed { subject, refusal, hint, undone }
                 }
-                Halt::Access(error) => ApplyError::Failed {
+                ExecutionStop::Access(error) => ApplyError::Failed {
                     subject: error.path.clone(),
                     refusal: Refusal::from(&error),
                     hint: None,
@@ -93,12 +93,12 @@ fn begin(store: &Store, opening: &[u8]) -> Result<Appender, cpushield_linux::Err
 fn clear_the_way(host: &Host, store: &Store) -> Result<Vec<String>, ApplyError> {
     let path = store.path(JOURNAL);
     match load(host, store) {
-        Ok(Found::Nothing) => Ok(Vec::new()),
-        Ok(Found::Here(journal)) => {
+        Ok(FoundJournal::Nothing) => Ok(Vec::new()),
+        Ok(FoundJournal::Here(journal)) => {
             let shield = Box::new(journal.header.plan.shield);
             Err(ApplyError::Active { shield, path })
         }
-        Ok(Found::OtherBoot(origin)) => {
+        Ok(FoundJournal::OtherBoot(origin)) => {
             let kept = undo::archive(store, origin.boot_id.as_deref())?;
             let shield = origin.plan.map(|plan| format!("shield {}", plan.shield.name));
             let shield = shield.as_deref().unwrap_or("a shield");
@@ -107,8 +107,10 @@ fn clear_the_way(host: &Host, store: &Store) -> Result<Vec<String>, ApplyError> 
                  its journal is now {kept}"
             )])
         }
-        Err(super::LoadError::Access(error)) => Err(error.into()),
-        Err(super::LoadError::Journal { path, error }) => Err(ApplyError::Journal { path, error }),
+        Err(super::JournalLoadError::Access(error)) => Err(error.into()),
+        Err(super::JournalLoadError::Journal { path, error }) => {
+            Err(ApplyError::Journal { path, error })
+        }
     }
 }
 
@@ -165,52 +167,52 @@ fn hint(change: &Change, kind: RefusalKind) -> Option<&'static str> {
 }
 
 /// Why the executor stopped before the end.
-enum Halt {
+enum ExecutionStop {
     Failed { subject: String, refusal: Refusal, hint: Option<String> },
     Signal(i32),
     Access(cpushield_linux::Error),
 }
 
-impl From<cpushield_linux::Error> for Halt {
-    fn from(error: cpushield_linux::Error) -> Halt {
-        Halt::Access(error)
+impl From<cpushield_linux::Error> for ExecutionStop {
+    fn from(error: cpushield_linux::Error) -> ExecutionStop {
+        ExecutionStop::Access(error)
     }
 }
 
 /// Steps being made.
-pub(super) struct Run<'a> {
+pub(super) struct PlanExecution<'a> {
     pub(super) host: &'a Host,
     pub(super) plan: &'a Plan,
     /// The originals of all steps.
-    pub(super) intents: &'a [Intent],
+    pub(super) intents: &'a [StepOriginal],
     pub(super) log: Appender,
-    pub(super) hogs: Hogs,
+    pub(super) hogs: RtHogs,
     /// What came of those that were made.
     pub(super) steps: Vec<AppliedStep>,
 }
 
-impl Run<'_> {
-    fn all(&mut self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<(), Halt> {
+impl PlanExecution<'_> {
+    fn all(&mut self, progress: &mut dyn FnMut(ApplyProgress<'_>)) -> Result<(), ExecutionStop> {
         let total = self.intents.len();
         for (done, intent) in self.intents.iter().enumerate() {
             if let Some(signal) = signal::stopped_by() {
-                return Err(Halt::Signal(signal));
+                return Err(ExecutionStop::Signal(signal));
             }
             let Some(step) = self.plan.steps.get(intent.step) else { continue };
-            progress(Progress { done, total, what: &step.tunable });
+            progress(ApplyProgress { done, total, what: &step.tunable });
             self.one(intent, step)?;
         }
         if let Some(signal) = signal::stopped_by() {
-            return Err(Halt::Signal(signal));
+            return Err(ExecutionStop::Signal(signal));
         }
-        progress(Progress { done: total, total, what: "" });
+        progress(ApplyProgress { done: total, total, what: "" });
         let masks = affinities::left(self.host, self.plan, self.intents)?;
         self.log.add(&journal::applied(&masks))?;
         self.log.sync()?;
         Ok(())
     }
 
-    fn one(&mut self, intent: &Intent, step: &Step) -> Result<(), Halt> {
+    fn one(&mut self, intent: &StepOriginal, step: &Step) -> Result<(), ExecutionStop> {
         let broken = self.make(intent, step)?;
         let Some(AppliedStep { subject, done, .. }) = self.steps.last() else { return Ok(()) };
         let failure = match &done.outcome {
@@ -226,7 +228,7 @@ impl Run<'_> {
         match failure {
             Some(refusal) => {
                 let hint = hint(&step.change, refusal.kind).map(str::to_owned);
-                Err(Halt::Failed { subject: subject.clone(), refusal, hint })
+                Err(ExecutionStop::Failed { subject: subject.clone(), refusal, hint })
             }
             None => Ok(()),
         }
@@ -235,12 +237,12 @@ impl Run<'_> {
     /// Makes one change and notes what came of it. Says why everything must be undone, if so.
     pub(super) fn make(
         &mut self,
-        intent: &Intent,
+        intent: &StepOriginal,
         step: &Step,
     ) -> Result<Option<String>, cpushield_linux::Error> {
         let original = self.late(intent, step)?;
         let mut made = match self.hogs.refuse(self.host, &step.change)? {
-            Some(reason) => Made::refused(reason),
+            Some(reason) => PerformedChange::refused(reason),
             None => make::make(self.host, &step.change, &original)?,
         };
         if hogs::moves_tasks(&step.change) {
@@ -256,14 +258,20 @@ impl Run<'_> {
 
     /// The original of a step. A file that was missing at first and is there now is read and
     /// journaled before it is written, unless it vanishes with a directory that we made.
-    fn late(&mut self, intent: &Intent, step: &Step) -> Result<Original, cpushield_linux::Error> {
+    fn late(
+        &mut self,
+        intent: &StepOriginal,
+        step: &Step,
+    ) -> Result<OriginalState, cpushield_linux::Error> {
         let Change::Write { path, .. } = &step.change else { return Ok(intent.original.clone()) };
-        if intent.original != Original::Missing || self.is_in_ours(path) || !self.host.exists(path)
+        if intent.original != OriginalState::Missing
+            || self.is_in_ours(path)
+            || !self.host.exists(path)
         {
             return Ok(intent.original.clone());
         }
         let original = original::of_change(self.host, &step.change)?;
-        let late = Intent { step: intent.step, original: original.clone() };
+        let late = StepOriginal { step: intent.step, original: original.clone() };
         self.log.add(&journal::late(&late))?;
         self.log.sync()?;
         Ok(original)

@@ -3,11 +3,11 @@
 //! waits for RCU. Whoever makes such a write is then in state D, holds locks that others need, and
 //! cannot be killed; so it is not made. It finds out and says why; the executor and undo decide.
 
-use super::journal::Original;
+use super::journal::OriginalState;
 use super::make::is_original;
-use crate::change::{Change, Compare};
+use crate::change::{Change, ValueComparison};
 use crate::plan::Plan;
-use cpushield_linux::{CpuSet, Hog, Host, Result, Task};
+use cpushield_linux::{CpuSet, Host, Result, RtHog, Task};
 use std::time::{Duration, Instant};
 
 const WATCHDOG_CPUS: &str = "/proc/sys/kernel/watchdog_cpumask";
@@ -20,26 +20,26 @@ const LOOK_LASTS: Duration = Duration::from_secs(1);
 
 /// The real-time tasks that keep a CPU to themselves, looked for when a step asks.
 #[derive(Debug, Default)]
-pub struct Hogs {
-    found: Option<(Instant, Vec<Hog>)>,
+pub struct RtHogs {
+    found: Option<(Instant, Vec<RtHog>)>,
 }
 
 /// A real-time task that must go first, and what can be done about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InTheWay {
+pub struct BlockedBy {
     /// Who is where, and what waits for it.
     pub why: String,
     /// What to do.
     pub hint: String,
 }
 
-impl Hogs {
+impl RtHogs {
     /// Those among tasks that were listed just now.
-    pub fn among(host: &Host, tasks: &[Task]) -> Hogs {
-        Hogs { found: Some((Instant::now(), host.hogs_among(tasks))) }
+    pub fn among(host: &Host, tasks: &[Task]) -> RtHogs {
+        RtHogs { found: Some((Instant::now(), host.hogs_among(tasks))) }
     }
 
-    fn look(&mut self, host: &Host) -> Result<&[Hog]> {
+    fn look(&mut self, host: &Host) -> Result<&[RtHog]> {
         let fresh = self.found.as_ref().is_some_and(|(when, _)| when.elapsed() < LOOK_LASTS);
         if !fresh {
             self.found = None;
@@ -63,7 +63,7 @@ impl Hogs {
     ///
     /// # Errors
     /// `/proc` cannot be read.
-    pub fn above_rcu(&mut self, host: &Host) -> Result<Option<InTheWay>> {
+    pub fn above_rcu(&mut self, host: &Host) -> Result<Option<BlockedBy>> {
         for hog in self.look(host)? {
             if let Some(found) = above_rcu(host, hog, hog.task.cpu, "is not above it")? {
                 return Ok(Some(found));
@@ -76,7 +76,7 @@ impl Hogs {
     ///
     /// # Errors
     /// `/proc` cannot be read.
-    pub fn above_rcu_elsewhere(&mut self, host: &Host, plan: &Plan) -> Result<Option<InTheWay>> {
+    pub fn above_rcu_elsewhere(&mut self, host: &Host, plan: &Plan) -> Result<Option<BlockedBy>> {
         if !plan.steps.iter().any(|step| is_cpuset(&step.change)) {
             return Ok(None);
         }
@@ -125,10 +125,10 @@ impl Hogs {
         &mut self,
         host: &Host,
         change: &Change,
-        was: &Original,
+        was: &OriginalState,
     ) -> Result<Option<String>> {
         let cpus = match (change, was) {
-            (Change::Write { path, compare, .. }, Original::Text { text }) if waits(path) => {
+            (Change::Write { path, compare, .. }, OriginalState::Text { text }) if waits(path) => {
                 let now = host.read_line(path).ok().filter(|now| !is_original(*compare, now, text));
                 now.and_then(|now| on(host, path, &now, text))
             }
@@ -150,7 +150,7 @@ impl Hogs {
 }
 
 /// What a task on a CPU means for RCU there.
-fn above_rcu(host: &Host, hog: &Hog, cpu: usize, words: &str) -> Result<Option<InTheWay>> {
+fn above_rcu(host: &Host, hog: &RtHog, cpu: usize, words: &str) -> Result<Option<BlockedBy>> {
     if list(host, &format!("{CPU}/nohz_full")).is_some_and(|quiet| quiet.contains(cpu)) {
         return Ok(None);
     }
@@ -163,7 +163,7 @@ fn above_rcu(host: &Host, hog: &Hog, cpu: usize, words: &str) -> Result<Option<I
         return Ok(None);
     }
     let above = (priority + 1).min(99);
-    Ok(Some(InTheWay {
+    Ok(Some(BlockedBy {
         why: format!(
             "{}, and {name} ({policy}) {words}: this kernel cannot finish an RCU grace period \
              then, so a task that waits for one would wait forever",
@@ -178,11 +178,11 @@ fn above_rcu(host: &Host, hog: &Hog, cpu: usize, words: &str) -> Result<Option<I
     }))
 }
 
-fn busy(hog: &Hog) -> String {
+fn busy(hog: &RtHog) -> String {
     format!("CPU {} is busy with {hog}, which does not sleep", hog.task.cpu)
 }
 
-fn remedy(hog: &Hog) -> String {
+fn remedy(hog: &RtHog) -> String {
     format!("stop it, or make it an ordinary task (chrt -o -p 0 {})", hog.task.id.tid)
 }
 
@@ -206,7 +206,7 @@ fn is_cpuset(change: &Change) -> bool {
 }
 
 /// What a file shows now, when writing the value would change it.
-fn to_be_written(host: &Host, path: &str, value: &str, compare: Compare) -> Option<String> {
+fn to_be_written(host: &Host, path: &str, value: &str, compare: ValueComparison) -> Option<String> {
     host.read_line(path).ok().filter(|now| !compare.already(now, value))
 }
 

@@ -1,27 +1,27 @@
 //! irqbalance and the shield: it is told to leave the CPUs alone, and told back. It shows what it
 //! was told only after its next scan, so its answer decides nothing but drift.
 
-use super::journal::{Done, Fate, Original};
-use super::make::Made;
-use super::restore::{Back, NOTHING};
+use super::journal::{ChangeFate, OriginalState, StepDone};
+use super::make::PerformedChange;
+use super::restore::{NOTHING, RevertedChange};
 use crate::change::Outcome;
 use cpushield_linux::{CpuSet, Error, Host, Result};
 
-pub(super) fn original(host: &Host) -> Result<Original> {
+pub(super) fn original(host: &Host) -> Result<OriginalState> {
     match host.irqbalance()? {
-        Some(it) => Ok(Original::Cpus { cpus: it.banned }),
-        None => Ok(Original::Missing),
+        Some(it) => Ok(OriginalState::Cpus { cpus: it.banned }),
+        None => Ok(OriginalState::Missing),
     }
 }
 
-pub(super) fn make(host: &Host, cpus: &CpuSet) -> Result<Made> {
+pub(super) fn make(host: &Host, cpus: &CpuSet) -> Result<PerformedChange> {
     let it = host.irqbalance()?.ok_or_else(|| Error::absent("irqbalance"))?;
     if cpus.is_subset(&it.banned) {
-        return Ok(Made::plain(Outcome::AlreadySo));
+        return Ok(PerformedChange::plain(Outcome::AlreadySo));
     }
     let all = it.banned.union(cpus);
     host.ban_from_irqbalance(&it, Some(&all))?;
-    Ok(Made::changed(left(&it.socket, &all)))
+    Ok(PerformedChange::changed(left(&it.socket, &all)))
 }
 
 fn left(socket: &str, cpus: &CpuSet) -> String {
@@ -32,19 +32,19 @@ pub(super) fn restore(
     host: &Host,
     cpus: &CpuSet,
     was: &CpuSet,
-    done: Option<&Done>,
-) -> Result<Back> {
+    done: Option<&StepDone>,
+) -> Result<RevertedChange> {
     let it = host.irqbalance()?.ok_or_else(|| Error::absent("irqbalance"))?;
     let ours = was.union(cpus);
     if let Some(told) = done.and_then(|done| done.left.as_deref())
         && told != left(&it.socket, &ours)
     {
         let note = Some("it was started again since, and has forgotten".to_owned());
-        return Ok(Back { fate: Some(Fate::Gone), note });
+        return Ok(RevertedChange { fate: Some(ChangeFate::Gone), note });
     }
     if it.banned != ours && it.banned != *was {
         let (now, original) = (it.banned.to_string(), was.to_string());
-        return Ok(Fate::Drifted { now, ours: ours.to_string(), original }.into());
+        return Ok(ChangeFate::Drifted { now, ours: ours.to_string(), original }.into());
     }
     if done.is_none() && it.banned == *was {
         // Either it was not told, or it has not looked yet: telling it back does no harm.
@@ -52,7 +52,7 @@ pub(super) fn restore(
         return Ok(NOTHING);
     }
     host.ban_from_irqbalance(&it, told_back(host, was))?;
-    Ok(Fate::Restored.into())
+    Ok(ChangeFate::Restored.into())
 }
 
 /// What irqbalance must be told so that it leaves alone what it left alone before.

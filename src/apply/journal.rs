@@ -1,5 +1,5 @@
-//! The [`Journal`] of one shield: JSON lines, written before and while a plan is applied and while
-//! it is undone.
+//! The [`ApplyJournal`] of one shield: JSON lines, written before and while a plan is applied and
+//! while it is undone.
 //!
 //! The order is the safety: a header with the plan, the original of every step, and `begin` are put
 //! in place as one file, on the disk before the first write. Then outcomes follow, then what undo
@@ -10,12 +10,12 @@
 
 mod parse;
 
-pub use parse::{Dropped, JournalError, Origin};
+pub use parse::{DroppedLine, JournalError, JournalOrigin};
 
-use super::affinities::Masks;
+use super::affinities::TaskMasks;
 use crate::change::{Change, Outcome, Refusal};
 use crate::plan::{Plan, Step};
-use cpushield_linux::{CpuSet, Policy, TaskId};
+use cpushield_linux::{CpuSet, SchedPolicy, TaskId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ pub const SCHEMA: u32 = 1;
 /// The first line: whose journal it is, and the plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Header {
+pub struct JournalHeader {
     /// `cpushield`.
     pub journal: String,
     /// [`SCHEMA`].
@@ -41,7 +41,7 @@ pub struct Header {
 /// What was there before a step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "was", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Original {
+pub enum OriginalState {
     /// The text of a file, without its line end.
     Text {
         /// The text.
@@ -64,7 +64,7 @@ pub enum Original {
     /// The scheduling policy of a task.
     Scheduling {
         /// The policy.
-        policy: Policy,
+        policy: SchedPolicy,
     },
     /// Tasks that were in the group before others were moved there.
     Members {
@@ -74,7 +74,7 @@ pub enum Original {
     /// The affinity of every task.
     Affinities {
         /// The masks.
-        masks: Masks,
+        masks: TaskMasks,
     },
     /// Texts of files that the step changes by the way.
     Files {
@@ -86,17 +86,17 @@ pub enum Original {
 /// The original of one step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Intent {
+pub struct StepOriginal {
     /// Which step of the plan.
     pub step: usize,
     /// What was there before it.
-    pub original: Original,
+    pub original: OriginalState,
 }
 
 /// The end of the intents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Begin {
+struct BeginLine {
     /// How many intents there are.
     intents: usize,
 }
@@ -104,7 +104,7 @@ struct Begin {
 /// What came of one step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Done {
+pub struct StepDone {
     /// Which step of the plan.
     pub step: usize,
     /// What came of it.
@@ -114,23 +114,23 @@ pub struct Done {
     /// What else there is to tell, a fall-back for instance.
     pub note: Option<String>,
     /// Tasks that were moved.
-    pub moved: Option<Moved>,
+    pub moved: Option<MovedTasks>,
 }
 
 /// How many tasks were moved, and why some stayed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Moved {
+pub struct MovedTasks {
     /// Tasks moved.
     pub moved: usize,
     /// Tasks that stayed, by the kernel's answer.
-    pub stayed: Vec<Stayed>,
+    pub stayed: Vec<StayedTasks>,
 }
 
 /// Tasks that stayed for one reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Stayed {
+pub struct StayedTasks {
     /// The kernel's answer.
     pub refusal: Refusal,
     /// How many.
@@ -140,9 +140,9 @@ pub struct Stayed {
 /// The plan is applied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Complete {
+struct CompleteLine {
     /// The affinities that were left, of all tasks whose original is known.
-    masks: Masks,
+    masks: TaskMasks,
 }
 
 /// What is changed of a shield that is up, on the disk before the first write of it.
@@ -152,34 +152,34 @@ pub struct Amendment {
     /// Steps that are made once more; what was there before the first time stays their original.
     pub again: Vec<usize>,
     /// Steps that follow those of the plan.
-    pub added: Vec<Added>,
+    pub added: Vec<AddedStep>,
 }
 
 /// A step that is added to those of a shield that is up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Added {
+pub struct AddedStep {
     /// The step.
     pub step: Step,
     /// What was there before it; where an earlier step is about the same thing, before that one.
-    pub original: Original,
+    pub original: OriginalState,
 }
 
 /// What undo is going to make of the affinities, decided before its first write, because taking
 /// cpusets away changes them again.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Undoing {
+pub struct UndoDecision {
     /// What each task that has its mask because of us shall have at the end.
-    pub masks: Masks,
+    pub masks: TaskMasks,
     /// What those tasks had when undo began. Whoever has something else later was changed since.
-    pub was: Masks,
+    pub was: TaskMasks,
     /// Those of them that only cpusets can have narrowed: they get their CPUs with the cpusets, and
     /// one that does not asked for what it has (6.2 and later).
     pub limited: Vec<TaskId>,
     /// Masks that are none of ours, of tasks to which the kernel may give more CPUs when cpusets go
     /// (before 6.2): they keep them.
-    pub kept: Masks,
+    pub kept: TaskMasks,
     /// Tasks whose mask is no longer what we left: they keep it.
     pub drifted: Vec<TaskId>,
 }
@@ -190,17 +190,17 @@ pub struct Undoing {
 #[serde(deny_unknown_fields)]
 pub struct AffinitiesDone {
     /// Tasks whose mask could not be put back, with the one they have.
-    pub pending: Masks,
+    pub pending: TaskMasks,
 }
 
 /// What undo did about one step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Fated {
+pub struct StepFate {
     /// Which step of the plan.
     pub step: usize,
     /// What became of it.
-    pub fate: Fate,
+    pub fate: ChangeFate,
     /// What else there is to tell.
     pub note: Option<String>,
 }
@@ -208,7 +208,7 @@ pub struct Fated {
 /// What became of a change when it was undone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "fate", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Fate {
+pub enum ChangeFate {
     /// The original is there again.
     Restored,
     /// It is no longer what we left, so it was left alone.
@@ -232,38 +232,38 @@ pub enum Fate {
 /// One line of the file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Line {
-    Header(Box<Header>),
-    Intent(Intent),
-    Begin(Begin),
-    Late(Intent),
-    Outcome(Done),
-    Applied(Complete),
+enum JournalLine {
+    Header(Box<JournalHeader>),
+    Intent(StepOriginal),
+    Begin(BeginLine),
+    Late(StepOriginal),
+    Outcome(StepDone),
+    Applied(CompleteLine),
     Amend(Amendment),
-    Undoing(Undoing),
-    Undone(Fated),
+    Undoing(UndoDecision),
+    Undone(StepFate),
     AffinitiesDone(AffinitiesDone),
 }
 
 /// A journal that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Journal {
+pub struct ApplyJournal {
     /// The first line.
-    pub header: Header,
+    pub header: JournalHeader,
     /// The original of every runtime step, in the order of the plan.
-    pub intents: Vec<Intent>,
+    pub intents: Vec<StepOriginal>,
     /// Originals of files that appeared while the plan was applied.
-    pub late: BTreeMap<usize, Original>,
+    pub late: BTreeMap<usize, OriginalState>,
     /// Outcomes by step; a step without one may or may not have been done.
-    pub outcomes: BTreeMap<usize, Done>,
+    pub outcomes: BTreeMap<usize, StepDone>,
     /// The affinities left at the end; `None` when the plan was not applied to its end.
-    pub applied: Option<Masks>,
+    pub applied: Option<TaskMasks>,
     /// The steps of an amendment that did not come to its end.
     pub amending: BTreeSet<usize>,
     /// What the last undo decided, once it has begun.
-    pub undoing: Option<Undoing>,
+    pub undoing: Option<UndoDecision>,
     /// What undo did, by step.
-    pub fates: BTreeMap<usize, Fated>,
+    pub fates: BTreeMap<usize, StepFate>,
     /// Steps that an undo has dealt with to its end: it has looked again at what it put back.
     pub settled: BTreeSet<usize>,
     /// What the last undo left of the affinities; `None` when it did not come that far.
@@ -271,11 +271,11 @@ pub struct Journal {
     /// Bytes of whole lines; what follows them was torn by a crash.
     pub whole: u64,
     /// Lines that cannot be read.
-    pub dropped: Vec<Dropped>,
+    pub dropped: Vec<DroppedLine>,
 }
 
 /// A line as bytes with its line end.
-fn line(line: &Line) -> Vec<u8> {
+fn line(line: &JournalLine) -> Vec<u8> {
     let mut bytes = serde_json::to_vec(line).unwrap_or_default();
     bytes.push(b'\n');
     bytes
@@ -283,58 +283,58 @@ fn line(line: &Line) -> Vec<u8> {
 
 /// The part of a journal that must be on the disk before the first write.
 #[must_use]
-pub fn opening(header: &Header, intents: &[Intent]) -> Vec<u8> {
-    let mut bytes = line(&Line::Header(Box::new(header.clone())));
+pub fn opening(header: &JournalHeader, intents: &[StepOriginal]) -> Vec<u8> {
+    let mut bytes = line(&JournalLine::Header(Box::new(header.clone())));
     for intent in intents {
-        bytes.extend(line(&Line::Intent(intent.clone())));
+        bytes.extend(line(&JournalLine::Intent(intent.clone())));
     }
-    bytes.extend(line(&Line::Begin(Begin { intents: intents.len() })));
+    bytes.extend(line(&JournalLine::Begin(BeginLine { intents: intents.len() })));
     bytes
 }
 
 /// The line of an original that was read late, because the file appeared while applying.
 #[must_use]
-pub fn late(intent: &Intent) -> Vec<u8> {
-    line(&Line::Late(intent.clone()))
+pub fn late(intent: &StepOriginal) -> Vec<u8> {
+    line(&JournalLine::Late(intent.clone()))
 }
 
 /// The line of an outcome.
 #[must_use]
-pub fn outcome(done: &Done) -> Vec<u8> {
-    line(&Line::Outcome(done.clone()))
+pub fn outcome(done: &StepDone) -> Vec<u8> {
+    line(&JournalLine::Outcome(done.clone()))
 }
 
 /// The line of what is changed of a shield that is up.
 #[must_use]
 pub fn amend(amendment: &Amendment) -> Vec<u8> {
-    line(&Line::Amend(amendment.clone()))
+    line(&JournalLine::Amend(amendment.clone()))
 }
 
 /// The line that ends a complete apply, or an amendment.
 #[must_use]
-pub fn applied(masks: &Masks) -> Vec<u8> {
-    line(&Line::Applied(Complete { masks: masks.clone() }))
+pub fn applied(masks: &TaskMasks) -> Vec<u8> {
+    line(&JournalLine::Applied(CompleteLine { masks: masks.clone() }))
 }
 
 /// The line that begins an undo.
 #[must_use]
-pub fn undoing(undoing: &Undoing) -> Vec<u8> {
-    line(&Line::Undoing(undoing.clone()))
+pub fn undoing(undoing: &UndoDecision) -> Vec<u8> {
+    line(&JournalLine::Undoing(undoing.clone()))
 }
 
 /// The line that ends an undo's work.
 #[must_use]
 pub fn affinities_done(done: &AffinitiesDone) -> Vec<u8> {
-    line(&Line::AffinitiesDone(done.clone()))
+    line(&JournalLine::AffinitiesDone(done.clone()))
 }
 
 /// The line of what undo did about a step.
 #[must_use]
-pub fn undone(fated: &Fated) -> Vec<u8> {
-    line(&Line::Undone(fated.clone()))
+pub fn undone(fated: &StepFate) -> Vec<u8> {
+    line(&JournalLine::Undone(fated.clone()))
 }
 
-impl Journal {
+impl ApplyJournal {
     /// The plan, with the boot it was applied in.
     #[must_use]
     pub fn plan(self) -> Plan {
@@ -356,18 +356,18 @@ impl Journal {
             }
             self.amending.insert(step);
         }
-        for Added { step, original } in amendment.added {
+        for AddedStep { step, original } in amendment.added {
             let n = self.header.plan.steps.len();
             self.header.plan.steps.push(step);
-            self.intents.push(Intent { step: n, original });
+            self.intents.push(StepOriginal { step: n, original });
             self.amending.insert(n);
         }
     }
 
     /// Takes in what came of a step. One that had changed something before stays one that did,
     /// whatever came of it the second time: undo has that to put back.
-    fn came_of(&mut self, done: Done) {
-        let changed = |done: &Done| done.outcome == Outcome::Changed;
+    fn came_of(&mut self, done: StepDone) {
+        let changed = |done: &StepDone| done.outcome == Outcome::Changed;
         if changed(&done) || !self.outcomes.get(&done.step).is_some_and(changed) {
             self.outcomes.insert(done.step, done);
         }
@@ -375,8 +375,8 @@ impl Journal {
 
     /// The last step that is about the same thing as a change.
     #[must_use]
-    pub fn last_about(&self, change: &Change) -> Option<&Intent> {
-        let same = |intent: &&Intent| {
+    pub fn last_about(&self, change: &Change) -> Option<&StepOriginal> {
+        let same = |intent: &&StepOriginal| {
             self.step(intent).is_some_and(|step| step.change.is_about_same(change))
         };
         self.intents.iter().rev().find(same)
@@ -384,13 +384,13 @@ impl Journal {
 
     /// The step of an intent.
     #[must_use]
-    pub fn step(&self, intent: &Intent) -> Option<&Step> {
+    pub fn step(&self, intent: &StepOriginal) -> Option<&Step> {
         self.header.plan.steps.get(intent.step)
     }
 
     /// What was there before a step: read late when the file appeared late.
     #[must_use]
-    pub fn original<'a>(&'a self, intent: &'a Intent) -> &'a Original {
+    pub fn original<'a>(&'a self, intent: &'a StepOriginal) -> &'a OriginalState {
         self.late.get(&intent.step).unwrap_or(&intent.original)
     }
 }
@@ -398,20 +398,23 @@ impl Journal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::change::{Compare, Risk, When};
+    use crate::change::{EffectTime, Risk, ValueComparison};
     use crate::plan::Shield;
     use proptest::prelude::*;
 
     fn written(path: &str) -> Step {
-        let change =
-            Change::Write { path: path.to_owned(), value: "7".to_owned(), compare: Compare::Mask };
+        let change = Change::Write {
+            path: path.to_owned(),
+            value: "7".to_owned(),
+            compare: ValueComparison::Mask,
+        };
         Step {
             tunable: "irq-affinity".to_owned(),
             change,
             now: Some("f".to_owned()),
             reason: "a reason".into(),
             risk: Risk::None,
-            when: When::Runtime,
+            when: EffectTime::Runtime,
             removes: Vec::new(),
             required: false,
         }
@@ -426,7 +429,7 @@ mod tests {
             mems: CpuSet::one(0),
             workload: crate::policy::Workload::Polling,
         };
-        let boot = Step { when: When::Boot, ..written("/proc/irq/9/smp_affinity") };
+        let boot = Step { when: EffectTime::Boot, ..written("/proc/irq/9/smp_affinity") };
         let plan = Plan {
             schema: crate::plan::SCHEMA,
             boot_id: Some("one".to_owned()),
@@ -444,58 +447,58 @@ mod tests {
             boot: Vec::new(),
             warnings: Vec::new(),
         };
-        let header = Header {
+        let header = JournalHeader {
             journal: "cpushield".to_owned(),
             schema: SCHEMA,
             version: "0".to_owned(),
             boot_id: Some("one".to_owned()),
             plan,
         };
-        let text = Original::Text { text: "f".to_owned() };
-        let intents = [0, 2].map(|step| Intent { step, original: text.clone() });
+        let text = OriginalState::Text { text: "f".to_owned() };
+        let intents = [0, 2].map(|step| StepOriginal { step, original: text.clone() });
         let mut bytes = opening(&header, &intents);
         let id = TaskId { tid: 40, started: 4 };
-        let masks = Masks(BTreeMap::from([(id, CpuSet::one(1))]));
-        let done = |step| Done {
+        let masks = TaskMasks(BTreeMap::from([(id, CpuSet::one(1))]));
+        let done = |step| StepDone {
             step,
             outcome: Outcome::Changed,
             left: Some("7".to_owned()),
             note: None,
             moved: None,
         };
-        bytes.extend(late(&Intent { step: 2, original: Original::Missing }));
+        bytes.extend(late(&StepOriginal { step: 2, original: OriginalState::Missing }));
         bytes.extend(outcome(&done(0)));
         bytes.extend(outcome(&done(2)));
         bytes.extend(applied(&masks));
-        let added = Added { step: written("/proc/irq/3/smp_affinity"), original: text };
+        let added = AddedStep { step: written("/proc/irq/3/smp_affinity"), original: text };
         bytes.extend(amend(&Amendment { again: vec![2], added: vec![added] }));
         bytes.extend(outcome(&done(3)));
         bytes.extend(applied(&masks));
         let kept = masks.clone();
-        bytes.extend(undoing(&Undoing {
+        bytes.extend(undoing(&UndoDecision {
             masks,
             was: kept.clone(),
             limited: vec![id],
             kept,
             drifted: vec![id],
         }));
-        let fate = Fate::Failed { reason: "EIO".to_owned() };
-        bytes.extend(undone(&Fated { step: 2, fate, note: None }));
+        let fate = ChangeFate::Failed { reason: "EIO".to_owned() };
+        bytes.extend(undone(&StepFate { step: 2, fate, note: None }));
         bytes
     }
 
     #[test]
     fn every_line_is_read_as_it_was_written() {
         let bytes = sample();
-        let journal = Journal::parse(&bytes).unwrap();
+        let journal = ApplyJournal::parse(&bytes).unwrap();
         assert_eq!(journal.whole, bytes.len() as u64);
         assert_eq!(journal.intents.iter().map(|i| i.step).collect::<Vec<_>>(), [0, 2, 3]);
         assert_eq!(journal.header.plan.steps[3], written("/proc/irq/3/smp_affinity"));
         assert!(journal.amending.is_empty());
-        assert_eq!(journal.original(&journal.intents[1]), &Original::Missing);
+        assert_eq!(journal.original(&journal.intents[1]), &OriginalState::Missing);
         assert_eq!(journal.outcomes.len(), 3);
         assert_eq!(journal.applied.as_ref(), journal.undoing.as_ref().map(|u| &u.masks));
-        assert_eq!(journal.fates[&2].fate, Fate::Failed { reason: "EIO".to_owned() });
+        assert_eq!(journal.fates[&2].fate, ChangeFate::Failed { reason: "EIO".to_owned() });
     }
 
     #[test]
@@ -505,7 +508,7 @@ mod tests {
         let with = |n: usize, line: &str| {
             let mut lines = lines.clone();
             lines[n] = line;
-            Journal::parse((lines.join("\n") + "\n").as_bytes()).unwrap_err().to_string()
+            ApplyJournal::parse((lines.join("\n") + "\n").as_bytes()).unwrap_err().to_string()
         };
         let again = lines[8].replace("[2]", "[4]");
         let newer = lines[0].replace("\"schema\":1,\"version\"", "\"schema\":2,\"version\"");
@@ -523,24 +526,24 @@ mod tests {
             let error = with(n, line);
             assert!(error.starts_with(told), "{error}");
         }
-        let error = Journal::parse(lines[0].as_bytes()).unwrap_err();
+        let error = ApplyJournal::parse(lines[0].as_bytes()).unwrap_err();
         assert_eq!(error.found, "the end of the file");
-        let error = Journal::parse(b"rm -rf").unwrap_err();
+        let error = ApplyJournal::parse(b"rm -rf").unwrap_err();
         assert_eq!((error.line, error.found.as_str()), (1, "\"rm -rf\""));
     }
 
     #[test]
     fn lines_behind_begin_that_cannot_be_read_are_dropped_and_told() {
-        let whole = Journal::parse(&sample()).unwrap();
+        let whole = ApplyJournal::parse(&sample()).unwrap();
         assert_eq!(whole.dropped, []);
         let text = String::from_utf8(sample()).unwrap();
         let at = text.find("{\"outcome\"").unwrap();
         let torn = [&text[..at], "{\"outco\n", &text[at..], "\0\0\0\n{\"und"].concat();
-        let journal = Journal::parse(torn.as_bytes()).unwrap();
-        let dropped = [(6, 7), (15, 3), (16, 5)].map(|(line, bytes)| Dropped { line, bytes });
+        let journal = ApplyJournal::parse(torn.as_bytes()).unwrap();
+        let dropped = [(6, 7), (15, 3), (16, 5)].map(|(line, bytes)| DroppedLine { line, bytes });
         assert_eq!(journal.dropped, dropped);
         assert_eq!(journal.whole, torn.len() as u64 - 5);
-        let same = Journal { dropped: Vec::new(), whole: whole.whole, ..journal };
+        let same = ApplyJournal { dropped: Vec::new(), whole: whole.whole, ..journal };
         assert_eq!(same, whole);
     }
 
@@ -550,7 +553,7 @@ mod tests {
         let text = String::from_utf8(bytes.clone()).unwrap();
         let begin = text.find("{\"late\"").unwrap();
         for len in 0..bytes.len() {
-            let cut = Journal::parse(&bytes[..len]);
+            let cut = ApplyJournal::parse(&bytes[..len]);
             assert_eq!(cut.is_ok(), len >= begin, "{len} bytes");
             if let Ok(journal) = cut {
                 let whole = usize::try_from(journal.whole).unwrap();
@@ -570,10 +573,10 @@ mod tests {
             let at = at.min(bytes.len());
             let end = (at + cut).min(bytes.len());
             bytes.splice(at..end, put.iter().copied());
-            if let Err(error) = Journal::parse(&bytes) {
+            if let Err(error) = ApplyJournal::parse(&bytes) {
                 prop_assert!(error.line >= 1 && error.line <= 2 + bytes.len());
             }
-            let _ = Journal::parse(&put);
+            let _ = ApplyJournal::parse(&put);
         }
     }
 }

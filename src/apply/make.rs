@@ -2,16 +2,16 @@
 //! kernel made something else of it is only what was there the moment before; originals and the
 //! journal are the executor's.
 
-use super::journal::{Done, Original};
+use super::journal::{OriginalState, StepDone};
 use super::original;
 use super::{cycle, fair_server, irqbalance, moves, slice, unbound};
-use crate::change::{Change, Compare, Outcome, Refusal, RefusalKind, chosen_word};
-use cpushield_linux::{CpuSet, Error, Host, Policy, Result, TaskId};
+use crate::change::{Change, Outcome, Refusal, RefusalKind, ValueComparison, chosen_word};
+use cpushield_linux::{CpuSet, Error, Host, Result, SchedPolicy, TaskId};
 use std::collections::BTreeSet;
 
 /// What came of one change, without its step.
 #[derive(Debug)]
-pub struct Made {
+pub struct PerformedChange {
     /// What came of it.
     pub outcome: Outcome,
     /// What was read back.
@@ -19,43 +19,49 @@ pub struct Made {
     /// What else there is to tell.
     pub note: Option<String>,
     /// Tasks moved.
-    pub moved: Option<super::journal::Moved>,
+    pub moved: Option<super::journal::MovedTasks>,
     /// The machine is worse off than before, and everything must be undone whatever the plan says.
     pub broken: Option<String>,
 }
 
-impl Made {
-    pub(super) fn plain(outcome: Outcome) -> Made {
-        Made { outcome, left: None, note: None, moved: None, broken: None }
+impl PerformedChange {
+    pub(super) fn plain(outcome: Outcome) -> PerformedChange {
+        PerformedChange { outcome, left: None, note: None, moved: None, broken: None }
     }
 
-    pub(super) fn changed(left: String) -> Made {
-        Made { left: Some(left), ..Made::plain(Outcome::Changed) }
+    pub(super) fn changed(left: String) -> PerformedChange {
+        PerformedChange { left: Some(left), ..PerformedChange::plain(Outcome::Changed) }
     }
 
     /// Refused, for a reason that no code asks for.
-    pub(super) fn refused(reason: impl Into<String>) -> Made {
-        Made::refused_by(Refusal { kind: RefusalKind::Other, reason: reason.into() })
+    pub(super) fn refused(reason: impl Into<String>) -> PerformedChange {
+        PerformedChange::refused_by(Refusal { kind: RefusalKind::Other, reason: reason.into() })
     }
 
-    pub(super) fn refused_by(refusal: Refusal) -> Made {
+    pub(super) fn refused_by(refusal: Refusal) -> PerformedChange {
         let Refusal { kind, reason } = refusal;
-        Made::plain(Outcome::Refused { kind, reason })
+        PerformedChange::plain(Outcome::Refused { kind, reason })
     }
 
     /// The line of the journal.
     #[must_use]
-    pub fn of_step(self, step: usize) -> Done {
-        Done { step, outcome: self.outcome, left: self.left, note: self.note, moved: self.moved }
+    pub fn of_step(self, step: usize) -> StepDone {
+        StepDone {
+            step,
+            outcome: self.outcome,
+            left: self.left,
+            note: self.note,
+            moved: self.moved,
+        }
     }
 }
 
 /// Turns the kernel's answers about one change into an outcome; only a stopped host is an error.
-fn answered(answer: Result<Made>) -> Result<Made> {
+fn answered(answer: Result<PerformedChange>) -> Result<PerformedChange> {
     match answer {
         Err(error) if error.is_stop() => Err(error),
-        Err(error) if error.is_absent() => Ok(Made::plain(Outcome::Absent)),
-        Err(error) => Ok(Made::refused_by(Refusal::from(&error))),
+        Err(error) if error.is_absent() => Ok(PerformedChange::plain(Outcome::Absent)),
+        Err(error) => Ok(PerformedChange::refused_by(Refusal::from(&error))),
         made => made,
     }
 }
@@ -64,9 +70,9 @@ fn answered(answer: Result<Made>) -> Result<Made> {
 ///
 /// # Errors
 /// Only when a test stopped the host.
-pub fn make(host: &Host, change: &Change, was: &Original) -> Result<Made> {
-    if let Original::Unreadable { reason } = was {
-        return Ok(Made::refused(format!(
+pub fn make(host: &Host, change: &Change, was: &OriginalState) -> Result<PerformedChange> {
+    if let OriginalState::Unreadable { reason } = was {
+        return Ok(PerformedChange::refused(format!(
             "it could not be put back, for it cannot be read: {reason}"
         )));
     }
@@ -76,14 +82,14 @@ pub fn make(host: &Host, change: &Change, was: &Original) -> Result<Made> {
         Change::Affinity { task, cpus, .. } => affinity(host, *task, cpus),
         Change::Scheduling { task, policy, .. } => scheduling(host, *task, *policy),
         Change::MoveTasks { from, to } => move_tasks(host, from, to),
-        Change::KeepAffinities => Ok(Made::plain(Outcome::AlreadySo)),
+        Change::KeepAffinities => Ok(PerformedChange::plain(Outcome::AlreadySo)),
         Change::BanFromIrqbalance { cpus } => irqbalance::make(host, cpus),
         Change::Slice { unit, cpus, mems } => slice::make(host, unit, cpus, mems, was),
         Change::CycleCpu { cpu } => cycle::make(host, *cpu),
     })?;
     match &made.outcome {
         Outcome::Refused { kind, reason } => match fair_server::words(change, *kind, reason) {
-            Some(reason) => Ok(Made::refused_by(Refusal { kind: *kind, reason })),
+            Some(reason) => Ok(PerformedChange::refused_by(Refusal { kind: *kind, reason })),
             None => Ok(made),
         },
         _ => Ok(made),
@@ -92,22 +98,33 @@ pub fn make(host: &Host, change: &Change, was: &Original) -> Result<Made> {
 
 /// Whether the kernel took a part of a set that was written: it leaves out CPUs that are offline or
 /// outside a parent's set.
-fn narrowed(compare: Compare, left: &str, value: &str) -> bool {
+fn narrowed(compare: ValueComparison, left: &str, value: &str) -> bool {
     let sets = match compare {
-        Compare::List => (left.parse::<CpuSet>(), value.parse::<CpuSet>()),
-        Compare::Mask => (CpuSet::parse_mask(left), CpuSet::parse_mask(value)),
-        Compare::Text | Compare::Word | Compare::Member | Compare::Again => return false,
+        ValueComparison::List => (left.parse::<CpuSet>(), value.parse::<CpuSet>()),
+        ValueComparison::Mask => (CpuSet::parse_mask(left), CpuSet::parse_mask(value)),
+        ValueComparison::Text
+        | ValueComparison::Word
+        | ValueComparison::Member
+        | ValueComparison::Again => return false,
     };
     matches!(sets, (Ok(left), Ok(value)) if !left.is_empty() && left.is_subset(&value))
 }
 
-fn write(host: &Host, path: &str, value: &str, compare: Compare) -> Result<Made> {
+fn write(
+    host: &Host,
+    path: &str,
+    value: &str,
+    compare: ValueComparison,
+) -> Result<PerformedChange> {
     let before = host.read_line(path)?;
     if compare.already(&before, value) {
-        return Ok(Made { left: Some(before), ..Made::plain(Outcome::AlreadySo) });
+        return Ok(PerformedChange {
+            left: Some(before),
+            ..PerformedChange::plain(Outcome::AlreadySo)
+        });
     }
     if let Some(reason) = unbound::names_isolated(host, path, &before)? {
-        return Ok(Made::refused(reason));
+        return Ok(PerformedChange::refused(reason));
     }
     match host.write(path, value) {
         // Before 6.1 the kernel knows `root` and `member` only (`sched_partition_write()`,
@@ -119,7 +136,7 @@ fn write(host: &Host, path: &str, value: &str, compare: Compare) -> Result<Made>
     }
     let left = host.read_line(path)?;
     if compare.same(&left, value) || narrowed(compare, &left, value) {
-        return Ok(Made::changed(left));
+        return Ok(PerformedChange::changed(left));
     }
     if is_partition(path) {
         let kind = RefusalKind::of_partition(&left);
@@ -135,18 +152,18 @@ fn write(host: &Host, path: &str, value: &str, compare: Compare) -> Result<Made>
 fn taken_back(
     host: &Host,
     path: &str,
-    compare: Compare,
+    compare: ValueComparison,
     before: &str,
     refusal: Refusal,
-) -> Result<Made> {
+) -> Result<PerformedChange> {
     match put_back(host, path, compare, before) {
-        Ok(()) => Ok(Made::refused_by(refusal)),
+        Ok(()) => Ok(PerformedChange::refused_by(refusal)),
         Err(error) if error.is_stop() => Err(error),
         Err(error) => {
             let left = host.read_line(path)?;
             let Refusal { reason, .. } = refusal;
             let note = format!("{reason}, and {:?} cannot be put back: {}", before, error.reason());
-            Ok(Made { note: Some(note), ..Made::changed(left) })
+            Ok(PerformedChange { note: Some(note), ..PerformedChange::changed(left) })
         }
     }
 }
@@ -163,21 +180,21 @@ fn partition(
     value: &str,
     before: &str,
     refusal: &Refusal,
-) -> Result<Made> {
+) -> Result<PerformedChange> {
     let left = &refusal.reason;
     if value == "isolated" {
         host.write(path, "root")?;
         let second = host.read_line(path)?;
         if second == "root" {
             let note = format!("the kernel says {left:?}, so the partition is a `root` one");
-            return Ok(Made { note: Some(note), ..Made::changed(second) });
+            return Ok(PerformedChange { note: Some(note), ..PerformedChange::changed(second) });
         }
     }
     let reason = format!("the kernel says {left:?}");
-    taken_back(host, path, Compare::Text, before, Refusal { kind: refusal.kind, reason })
+    taken_back(host, path, ValueComparison::Text, before, Refusal { kind: refusal.kind, reason })
 }
 
-fn put_back(host: &Host, path: &str, compare: Compare, before: &str) -> Result<()> {
+fn put_back(host: &Host, path: &str, compare: ValueComparison, before: &str) -> Result<()> {
     let now = host.read_line(path)?;
     for value in writable(compare, before, &now) {
         host.write(path, &value)?;
@@ -188,9 +205,9 @@ fn put_back(host: &Host, path: &str, compare: Compare, before: &str) -> Result<(
 /// What must be written so that a file that shows `now` shows `original` again; nothing when it
 /// does.
 #[must_use]
-pub fn writable(compare: Compare, original: &str, now: &str) -> Vec<String> {
+pub fn writable(compare: ValueComparison, original: &str, now: &str) -> Vec<String> {
     match compare {
-        Compare::Member => {
+        ValueComparison::Member => {
             let words = |text: &str| -> BTreeSet<String> {
                 text.split_whitespace().map(str::to_owned).collect()
             };
@@ -199,8 +216,11 @@ pub fn writable(compare: Compare, original: &str, now: &str) -> Vec<String> {
             on.chain(now.difference(&original).map(|word| format!("-{word}"))).collect()
         }
         _ if is_original(compare, now, original) => Vec::new(),
-        Compare::Word => vec![chosen_word(original).to_owned()],
-        Compare::Text | Compare::List | Compare::Mask | Compare::Again => {
+        ValueComparison::Word => vec![chosen_word(original).to_owned()],
+        ValueComparison::Text
+        | ValueComparison::List
+        | ValueComparison::Mask
+        | ValueComparison::Again => {
             vec![original.trim().to_owned()]
         }
     }
@@ -208,46 +228,46 @@ pub fn writable(compare: Compare, original: &str, now: &str) -> Vec<String> {
 
 /// Whether a file that shows `now` says what it said when it showed `original`.
 #[must_use]
-pub fn is_original(compare: Compare, now: &str, original: &str) -> bool {
+pub fn is_original(compare: ValueComparison, now: &str, original: &str) -> bool {
     match compare {
-        Compare::Word => compare.same(now, chosen_word(original)),
-        Compare::Member => writable(compare, original, now).is_empty(),
+        ValueComparison::Word => compare.same(now, chosen_word(original)),
+        ValueComparison::Member => writable(compare, original, now).is_empty(),
         _ => compare.same(now, original) || now.trim() == original.trim(),
     }
 }
 
-fn make_dir(host: &Host, path: &str) -> Result<Made> {
+fn make_dir(host: &Host, path: &str) -> Result<PerformedChange> {
     if host.exists(path) {
-        return Ok(Made::plain(Outcome::AlreadySo));
+        return Ok(PerformedChange::plain(Outcome::AlreadySo));
     }
     host.make_dir(path)?;
-    Ok(Made::plain(Outcome::Changed))
+    Ok(PerformedChange::plain(Outcome::Changed))
 }
 
-fn affinity(host: &Host, task: TaskId, cpus: &CpuSet) -> Result<Made> {
+fn affinity(host: &Host, task: TaskId, cpus: &CpuSet) -> Result<PerformedChange> {
     original::same_task(host, task)?;
     if host.online_affinity(task.tid)? == *cpus {
-        return Ok(Made::plain(Outcome::AlreadySo));
+        return Ok(PerformedChange::plain(Outcome::AlreadySo));
     }
     host.set_affinity(task.tid, cpus)?;
     let left = host.online_affinity(task.tid)?;
     if left.is_subset(cpus) {
-        Ok(Made::changed(left.to_string()))
+        Ok(PerformedChange::changed(left.to_string()))
     } else {
-        Ok(Made::refused(format!("the kernel made it {left}")))
+        Ok(PerformedChange::refused(format!("the kernel made it {left}")))
     }
 }
 
-fn scheduling(host: &Host, task: TaskId, policy: Policy) -> Result<Made> {
+fn scheduling(host: &Host, task: TaskId, policy: SchedPolicy) -> Result<PerformedChange> {
     original::same_task(host, task)?;
     if host.scheduling(task.tid)? == policy {
-        return Ok(Made::plain(Outcome::AlreadySo));
+        return Ok(PerformedChange::plain(Outcome::AlreadySo));
     }
     host.set_scheduling(task.tid, policy)?;
-    Ok(Made::changed(host.scheduling(task.tid)?.to_string()))
+    Ok(PerformedChange::changed(host.scheduling(task.tid)?.to_string()))
 }
 
-fn move_tasks(host: &Host, from: &str, to: &str) -> Result<Made> {
+fn move_tasks(host: &Host, from: &str, to: &str) -> Result<PerformedChange> {
     if !host.exists(to) {
         return Err(Error::absent(to));
     }
@@ -259,5 +279,5 @@ fn move_tasks(host: &Host, from: &str, to: &str) -> Result<Made> {
         _ if moved.moved == 0 => Outcome::AlreadySo,
         _ => Outcome::Changed,
     };
-    Ok(Made { moved: Some(moved), ..Made::plain(outcome) })
+    Ok(PerformedChange { moved: Some(moved), ..PerformedChange::plain(outcome) })
 }

@@ -24,19 +24,19 @@ mod slice;
 mod unbound;
 mod undo;
 
-pub use amend::{AmendError, Amended, amend};
+pub use amend::{AmendError, AmendedShield, amend};
 pub use document::*;
 pub use executor::{apply, check};
-pub use hogs::InTheWay;
-pub use journal::{Done, Fate, JournalError, Moved};
-pub use presence::{ShieldPresence, ShieldWork, Unfinished, find_shield};
+pub use hogs::BlockedBy;
+pub use journal::{ChangeFate, JournalError, MovedTasks, StepDone};
+pub use presence::{ShieldPresence, ShieldWork, UnfinishedWork, find_shield};
 pub use slice::dir as slice_dir;
 pub use undo::undo;
 
 use crate::change::{Change, Outcome};
 use crate::plan::{Plan, Step};
 use cpushield_linux::{CpuSet, Error, Host, Store, Task, TaskId};
-use journal::{Intent, Journal, Origin, Original};
+use journal::{ApplyJournal, JournalOrigin, OriginalState, StepOriginal};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The journal of the active shield.
@@ -44,7 +44,7 @@ pub const JOURNAL: &str = "journal.jsonl";
 
 /// Why there is no journal to be had.
 #[derive(Debug)]
-pub enum LoadError {
+pub enum JournalLoadError {
     /// It cannot be read.
     Access(Error),
     /// It is not a journal.
@@ -57,25 +57,25 @@ pub enum LoadError {
 }
 
 /// What journal there is.
-enum Found {
+enum FoundJournal {
     Nothing,
     /// One of another boot: the kernel forgot all of it. The rest of it is not asked.
-    OtherBoot(Box<Origin>),
-    Here(Box<Journal>),
+    OtherBoot(Box<JournalOrigin>),
+    Here(Box<ApplyJournal>),
 }
 
 /// The journal of the active shield. Its first line decides first: what a crash left of the rest
 /// stands in nobody's way when the machine was booted since.
-fn load(host: &Host, store: &Store) -> Result<Found, LoadError> {
-    let Some(bytes) = store.read(JOURNAL).map_err(LoadError::Access)? else {
-        return Ok(Found::Nothing);
+fn load(host: &Host, store: &Store) -> Result<FoundJournal, JournalLoadError> {
+    let Some(bytes) = store.read(JOURNAL).map_err(JournalLoadError::Access)? else {
+        return Ok(FoundJournal::Nothing);
     };
-    let boot = boot_id(host).map_err(LoadError::Access)?;
-    match Origin::parse(&bytes) {
-        Some(origin) if origin.boot_id != boot => Ok(Found::OtherBoot(Box::new(origin))),
-        _ => match Journal::parse(&bytes) {
-            Ok(journal) => Ok(Found::Here(Box::new(journal))),
-            Err(error) => Err(LoadError::Journal { path: store.path(JOURNAL), error }),
+    let boot = boot_id(host).map_err(JournalLoadError::Access)?;
+    match JournalOrigin::parse(&bytes) {
+        Some(origin) if origin.boot_id != boot => Ok(FoundJournal::OtherBoot(Box::new(origin))),
+        _ => match ApplyJournal::parse(&bytes) {
+            Ok(journal) => Ok(FoundJournal::Here(Box::new(journal))),
+            Err(error) => Err(JournalLoadError::Journal { path: store.path(JOURNAL), error }),
         },
     }
 }
@@ -85,10 +85,10 @@ fn load(host: &Host, store: &Store) -> Result<Found, LoadError> {
 ///
 /// # Errors
 /// The journal cannot be read, or is none.
-pub fn active(host: &Host, store: &Store) -> Result<Option<Plan>, LoadError> {
+pub fn active(host: &Host, store: &Store) -> Result<Option<Plan>, JournalLoadError> {
     Ok(match load(host, store)? {
-        Found::Here(journal) => Some(journal.plan()),
-        Found::Nothing | Found::OtherBoot(_) => None,
+        FoundJournal::Here(journal) => Some(journal.plan()),
+        FoundJournal::Nothing | FoundJournal::OtherBoot(_) => None,
     })
 }
 
@@ -96,10 +96,10 @@ pub fn active(host: &Host, store: &Store) -> Result<Option<Plan>, LoadError> {
 ///
 /// # Errors
 /// The journal cannot be read, or is none.
-pub fn outcomes(host: &Host, store: &Store) -> Result<Vec<(Step, Outcome)>, LoadError> {
-    let Found::Here(journal) = load(host, store)? else { return Ok(Vec::new()) };
-    let step = |done: &Done| journal.header.plan.steps.get(done.step).cloned();
-    let with = |done: &Done| Some((step(done)?, done.outcome.clone()));
+pub fn outcomes(host: &Host, store: &Store) -> Result<Vec<(Step, Outcome)>, JournalLoadError> {
+    let FoundJournal::Here(journal) = load(host, store)? else { return Ok(Vec::new()) };
+    let step = |done: &StepDone| journal.header.plan.steps.get(done.step).cloned();
+    let with = |done: &StepDone| Some((step(done)?, done.outcome.clone()));
     Ok(journal.outcomes.values().filter_map(with).collect())
 }
 
@@ -107,11 +107,14 @@ pub fn outcomes(host: &Host, store: &Store) -> Result<Vec<(Step, Outcome)>, Load
 ///
 /// # Errors
 /// The journal cannot be read, or is none.
-pub fn lived_before(host: &Host, store: &Store) -> Result<Option<BTreeSet<TaskId>>, LoadError> {
-    let Found::Here(journal) = load(host, store)? else { return Ok(None) };
+pub fn lived_before(
+    host: &Host,
+    store: &Store,
+) -> Result<Option<BTreeSet<TaskId>>, JournalLoadError> {
+    let FoundJournal::Here(journal) = load(host, store)? else { return Ok(None) };
     let mut intents = journal.intents.iter();
     Ok(intents.find_map(|intent| match &intent.original {
-        Original::Affinities { masks } => Some(masks.0.keys().copied().collect()),
+        OriginalState::Affinities { masks } => Some(masks.0.keys().copied().collect()),
         _ => None,
     }))
 }
@@ -126,9 +129,9 @@ pub fn unlimited(
     host: &Host,
     store: &Store,
     tasks: &[(Task, CpuSet)],
-) -> Result<BTreeMap<TaskId, CpuSet>, LoadError> {
-    let Found::Here(journal) = load(host, store)? else { return Ok(BTreeMap::new()) };
-    let masks = affinities::unlimited(host, &journal, tasks).map_err(LoadError::Access)?;
+) -> Result<BTreeMap<TaskId, CpuSet>, JournalLoadError> {
+    let FoundJournal::Here(journal) = load(host, store)? else { return Ok(BTreeMap::new()) };
+    let masks = affinities::unlimited(host, &journal, tasks).map_err(JournalLoadError::Access)?;
     Ok(masks.0)
 }
 
@@ -155,10 +158,10 @@ fn boot_id(host: &Host) -> Result<Option<String>, Error> {
 }
 
 /// Whether a step made a directory that `path` lies in.
-fn makes(plan: &Plan, intent: &Intent, path: &str) -> bool {
+fn makes(plan: &Plan, intent: &StepOriginal, path: &str) -> bool {
     let dir = match plan.steps.get(intent.step).map(|step| &step.change) {
-        Some(Change::MakeDir { path }) if intent.original == Original::Missing => path.clone(),
-        Some(Change::Slice { unit, .. }) if intent.original != Original::Present => {
+        Some(Change::MakeDir { path }) if intent.original == OriginalState::Missing => path.clone(),
+        Some(Change::Slice { unit, .. }) if intent.original != OriginalState::Present => {
             slice::dir(unit)
         }
         _ => return false,

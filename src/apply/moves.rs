@@ -1,7 +1,7 @@
 //! Moving every task of one cgroup into another, again until none is left that can be moved: tasks
 //! fork meanwhile. Bound kernel threads stay, which is counted and is no failure.
 
-use super::journal::{Moved, Stayed};
+use super::journal::{MovedTasks, StayedTasks};
 use crate::change::{Refusal, RefusalKind};
 use cpushield_linux::{Error, Host, Result, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -106,7 +106,7 @@ fn name_of(host: &Host, id: TaskId) -> Option<String> {
 /// # Errors
 /// `from` cannot be read, or a test stopped the host. What the kernel says about single tasks is
 /// counted.
-pub fn move_all(host: &Host, from: &str, to: &str, keep: &BTreeSet<TaskId>) -> Result<Moved> {
+pub fn move_all(host: &Host, from: &str, to: &str, keep: &BTreeSet<TaskId>) -> Result<MovedTasks> {
     let target = list_of(host, to);
     let mut writer = host.writer(&target);
     let mut tried: BTreeMap<i32, Option<Refusal>> = BTreeMap::new();
@@ -149,14 +149,15 @@ pub fn move_all(host: &Host, from: &str, to: &str, keep: &BTreeSet<TaskId>) -> R
     for refusal in tried.into_values().flatten() {
         *counts.entry(refusal).or_default() += 1;
     }
-    let stayed = counts.into_iter().map(|(refusal, tasks)| Stayed { refusal, tasks }).collect();
-    Ok(Moved { moved, stayed })
+    let stayed =
+        counts.into_iter().map(|(refusal, tasks)| StayedTasks { refusal, tasks }).collect();
+    Ok(MovedTasks { moved, stayed })
 }
 
 /// Why tasks stayed that the kernel would have let go: anything but bound kernel threads (EINVAL)
 /// and tasks that are exiting.
 #[must_use]
-pub fn failure(moved: &Moved) -> Option<&Refusal> {
+pub fn failure(moved: &MovedTasks) -> Option<&Refusal> {
     let refusals = moved.stayed.iter().map(|stayed| &stayed.refusal);
     refusals
         .into_iter()

@@ -1,8 +1,8 @@
 //! What is there before a change: read for every step of a plan before the first write. It writes
 //! nothing.
 
-use super::affinities::{self, Masks};
-use super::journal::{Intent, Original};
+use super::affinities::{self, TaskMasks};
+use super::journal::{OriginalState, StepOriginal};
 use super::moves;
 use super::{cycle, irqbalance, slice};
 use crate::change::Change;
@@ -13,25 +13,25 @@ use cpushield_linux::{Error, Host, Result, Task, TaskId};
 ///
 /// # Errors
 /// `/proc` cannot be read at all.
-pub fn of_plan(host: &Host, plan: &Plan, tasks: &[Task]) -> Result<Vec<Intent>> {
-    let mut intents: Vec<Intent> = Vec::new();
-    let mut kept: Option<Masks> = None;
+pub fn of_plan(host: &Host, plan: &Plan, tasks: &[Task]) -> Result<Vec<StepOriginal>> {
+    let mut intents: Vec<StepOriginal> = Vec::new();
+    let mut kept: Option<TaskMasks> = None;
     for (step, wanted) in plan.steps.iter().enumerate().filter(|(_, s)| s.is_runtime()) {
         let original = match (&wanted.change, &kept) {
             // It was read with all others a moment ago.
             (Change::Affinity { task, .. }, Some(kept)) if kept.0.contains_key(task) => {
                 let cpus = kept.0.get(task).cloned().unwrap_or_default();
-                Original::Cpus { cpus }
+                OriginalState::Cpus { cpus }
             }
             (Change::KeepAffinities, _) => {
-                Original::Affinities { masks: affinities::of(host, tasks)? }
+                OriginalState::Affinities { masks: affinities::of(host, tasks)? }
             }
             (change, _) => of_change(host, change)?,
         };
-        if let Original::Affinities { masks } = &original {
+        if let OriginalState::Affinities { masks } = &original {
             kept = Some(masks.clone());
         }
-        intents.push(Intent { step, original });
+        intents.push(StepOriginal { step, original });
     }
     Ok(intents)
 }
@@ -40,27 +40,27 @@ pub fn of_plan(host: &Host, plan: &Plan, tasks: &[Task]) -> Result<Vec<Intent>> 
 ///
 /// # Errors
 /// `/proc` cannot be read at all.
-pub fn of_change(host: &Host, change: &Change) -> Result<Original> {
+pub fn of_change(host: &Host, change: &Change) -> Result<OriginalState> {
     Ok(match change {
         Change::Write { path, .. } => {
             let shown_by = super::unbound::shown_by(host, path);
-            known(host.read_line(shown_by).map(|text| Original::Text { text }))
+            known(host.read_line(shown_by).map(|text| OriginalState::Text { text }))
         }
-        Change::MakeDir { path } if host.exists(path) => Original::Present,
-        Change::MakeDir { .. } => Original::Missing,
+        Change::MakeDir { path } if host.exists(path) => OriginalState::Present,
+        Change::MakeDir { .. } => OriginalState::Missing,
         Change::Affinity { task, .. } => known(same_task(host, *task).and_then(|()| {
             let cpus = host.affinity(task.tid)?;
-            Ok(Original::Cpus { cpus })
+            Ok(OriginalState::Cpus { cpus })
         })),
         Change::Scheduling { task, .. } => known(same_task(host, *task).and_then(|()| {
             let policy = host.scheduling(task.tid)?;
-            Ok(Original::Scheduling { policy })
+            Ok(OriginalState::Scheduling { policy })
         })),
         Change::MoveTasks { to, .. } => {
-            known(moves::members(host, to).map(|tasks| Original::Members { tasks }))
+            known(moves::members(host, to).map(|tasks| OriginalState::Members { tasks }))
         }
         Change::KeepAffinities => {
-            Original::Affinities { masks: affinities::of(host, &host.tasks()?)? }
+            OriginalState::Affinities { masks: affinities::of(host, &host.tasks()?)? }
         }
         Change::BanFromIrqbalance { .. } => known(irqbalance::original(host)),
         Change::Slice { unit, .. } => known(slice::original(host, unit)),
@@ -73,10 +73,10 @@ pub fn same_task(host: &Host, task: TaskId) -> Result<()> {
     if host.is_same_task(task) { Ok(()) } else { Err(Error::no_task(task.tid)) }
 }
 
-fn known(reading: Result<Original>) -> Original {
+fn known(reading: Result<OriginalState>) -> OriginalState {
     match reading {
         Ok(original) => original,
-        Err(error) if error.is_absent() => Original::Missing,
-        Err(error) => Original::Unreadable { reason: error.reason() },
+        Err(error) if error.is_absent() => OriginalState::Missing,
+        Err(error) => OriginalState::Unreadable { reason: error.reason() },
     }
 }

@@ -1,8 +1,8 @@
 //! [`find_shield`]: the one answer to "is a shield up?". It looks at the journal and at who holds
 //! the lock, and never says that a half-made shield is one. What the machine says is `status`'s.
 
-use super::journal::Journal;
-use super::{Found, LoadError, load};
+use super::journal::ApplyJournal;
+use super::{FoundJournal, JournalLoadError, load};
 use cpushield_linux::{Host, Store};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -36,7 +36,7 @@ impl fmt::Display for ShieldWork {
 /// Why a shield is neither in force nor gone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "unfinished", rename_all = "kebab-case")]
-pub enum Unfinished {
+pub enum UnfinishedWork {
     /// A process is at work on it.
     UnderWay {
         /// What it does.
@@ -51,28 +51,30 @@ pub enum Unfinished {
     },
 }
 
-impl Unfinished {
+impl UnfinishedWork {
     /// What to do next.
     #[must_use]
     pub fn advice(&self) -> &'static str {
         match self {
-            Unfinished::UnderWay { .. } => "wait until it has ended",
-            Unfinished::Interrupted { work: ShieldWork::Undo } => "`cpushield undo` completes it",
-            Unfinished::Interrupted { .. } => "`cpushield undo` puts back what it changed",
+            UnfinishedWork::UnderWay { .. } => "wait until it has ended",
+            UnfinishedWork::Interrupted { work: ShieldWork::Undo } => {
+                "`cpushield undo` completes it"
+            }
+            UnfinishedWork::Interrupted { .. } => "`cpushield undo` puts back what it changed",
         }
     }
 }
 
-impl fmt::Display for Unfinished {
+impl fmt::Display for UnfinishedWork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unfinished::UnderWay { work, pid: Some(pid) } => {
+            UnfinishedWork::UnderWay { work, pid: Some(pid) } => {
                 write!(f, "{work} by process {pid} is under way")
             }
-            Unfinished::UnderWay { work, pid: None } => {
+            UnfinishedWork::UnderWay { work, pid: None } => {
                 write!(f, "{work} by another process is under way")
             }
-            Unfinished::Interrupted { work } => write!(f, "{work} was interrupted"),
+            UnfinishedWork::Interrupted { work } => write!(f, "{work} was interrupted"),
         }
     }
 }
@@ -83,50 +85,52 @@ pub enum ShieldPresence {
     /// No shield.
     Absent,
     /// A shield whose journal is whole.
-    Whole(Box<Journal>),
+    Whole(Box<ApplyJournal>),
     /// A part of one. Its journal, where there is one already.
-    Part(Option<Box<Journal>>, Unfinished),
+    Part(Option<Box<ApplyJournal>>, UnfinishedWork),
 }
 
 /// Finds the shield of this boot. A writer that ends within a moment is waited for.
 ///
 /// # Errors
 /// The journal cannot be read, or it is none and nobody is writing it.
-pub fn find_shield(host: &Host, store: &Store) -> Result<ShieldPresence, LoadError> {
+pub fn find_shield(host: &Host, store: &Store) -> Result<ShieldPresence, JournalLoadError> {
     let first = look(host, store);
     match first {
-        Ok(ShieldPresence::Part(_, Unfinished::UnderWay { .. })) => std::thread::sleep(WRITER_WAIT),
+        Ok(ShieldPresence::Part(_, UnfinishedWork::UnderWay { .. })) => {
+            std::thread::sleep(WRITER_WAIT)
+        }
         // A writer may have begun between the look at the lock and the one at the journal.
-        Ok(ShieldPresence::Part(..)) | Err(LoadError::Journal { .. }) => {}
+        Ok(ShieldPresence::Part(..)) | Err(JournalLoadError::Journal { .. }) => {}
         found => return found,
     }
     look(host, store)
 }
 
 /// The lock first, then the journal.
-fn look(host: &Host, store: &Store) -> Result<ShieldPresence, LoadError> {
-    let writer = store.holder().map_err(LoadError::Access)?;
+fn look(host: &Host, store: &Store) -> Result<ShieldPresence, JournalLoadError> {
+    let writer = store.holder().map_err(JournalLoadError::Access)?;
     let journal = match load(host, store) {
-        Ok(Found::Here(journal)) => Some(journal),
-        Ok(Found::Nothing | Found::OtherBoot(_)) => None,
-        Err(LoadError::Journal { .. }) if writer.is_some() => None,
+        Ok(FoundJournal::Here(journal)) => Some(journal),
+        Ok(FoundJournal::Nothing | FoundJournal::OtherBoot(_)) => None,
+        Err(JournalLoadError::Journal { .. }) if writer.is_some() => None,
         Err(error) => return Err(error),
     };
     if let Some(holder) = writer {
         let work = journal.as_ref().map_or(ShieldWork::Apply, |journal| work_on(journal));
-        let unfinished = Unfinished::UnderWay { work, pid: holder.pid };
+        let unfinished = UnfinishedWork::UnderWay { work, pid: holder.pid };
         return Ok(ShieldPresence::Part(journal, unfinished));
     }
     let Some(journal) = journal else { return Ok(ShieldPresence::Absent) };
     if journal.is_whole() {
         return Ok(ShieldPresence::Whole(journal));
     }
-    let unfinished = Unfinished::Interrupted { work: work_on(&journal) };
+    let unfinished = UnfinishedWork::Interrupted { work: work_on(&journal) };
     Ok(ShieldPresence::Part(Some(journal), unfinished))
 }
 
 /// What is being done, or was when it was interrupted.
-fn work_on(journal: &Journal) -> ShieldWork {
+fn work_on(journal: &ApplyJournal) -> ShieldWork {
     if journal.undoing.is_some() {
         ShieldWork::Undo
     } else if journal.applied.is_none() {
@@ -136,11 +140,11 @@ fn work_on(journal: &Journal) -> ShieldWork {
     }
 }
 
-impl fmt::Display for LoadError {
+impl fmt::Display for JournalLoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LoadError::Access(error) => error.fmt(f),
-            LoadError::Journal { path, error } => write!(f, "{path}: {error}"),
+            JournalLoadError::Access(error) => error.fmt(f),
+            JournalLoadError::Journal { path, error } => write!(f, "{path}: {error}"),
         }
     }
 }

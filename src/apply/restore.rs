@@ -1,33 +1,33 @@
 //! Putting one change back: what is there now decides. The original: nothing to do. What we left:
 //! the original is written. Anything else is somebody's and is left alone.
 
-use super::journal::{Done, Fate, Journal, Original, Stayed};
+use super::journal::{ApplyJournal, ChangeFate, OriginalState, StayedTasks, StepDone};
 use super::make::{is_original, writable};
 use super::moves::{self, MovedOut};
 use super::unbound::{self, shown_by};
 use super::{cycle, irqbalance, makes, slice};
-use crate::change::{Change, Compare, Outcome, Refusal};
+use crate::change::{Change, Outcome, Refusal, ValueComparison};
 use crate::plan::Step;
-use cpushield_linux::{Host, Policy, Result, TaskId};
+use cpushield_linux::{Host, Result, SchedPolicy, TaskId};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// What became of a change; no fate when it had changed nothing.
 #[derive(Debug)]
-pub struct Back {
+pub struct RevertedChange {
     /// What became of it.
-    pub fate: Option<Fate>,
+    pub fate: Option<ChangeFate>,
     /// What else there is to tell.
     pub note: Option<String>,
 }
 
-impl From<Fate> for Back {
-    fn from(fate: Fate) -> Back {
-        Back { fate: Some(fate), note: None }
+impl From<ChangeFate> for RevertedChange {
+    fn from(fate: ChangeFate) -> RevertedChange {
+        RevertedChange { fate: Some(fate), note: None }
     }
 }
 
-pub(super) const NOTHING: Back = Back { fate: None, note: None };
+pub(super) const NOTHING: RevertedChange = RevertedChange { fate: None, note: None };
 
 /// How long a cgroup may be busy with tasks that are exiting, in steps of [`BUSY_STEP`].
 const BUSY_TRIES: usize = 100;
@@ -39,31 +39,32 @@ const BUSY_STEP: Duration = Duration::from_millis(10);
 /// Only when a test stopped the host.
 pub fn restore(
     host: &Host,
-    journal: &Journal,
+    journal: &ApplyJournal,
     step: &Step,
-    was: &Original,
-    done: Option<&Done>,
-) -> Result<Back> {
-    if let Some(Done { outcome: Outcome::Refused { .. } | Outcome::Absent, .. }) = done {
+    was: &OriginalState,
+    done: Option<&StepDone>,
+) -> Result<RevertedChange> {
+    if let Some(StepDone { outcome: Outcome::Refused { .. } | Outcome::Absent, .. }) = done {
         return Ok(NOTHING);
     }
     let answer = match (&step.change, was) {
-        (Change::Write { path, value, compare }, Original::Text { text }) => {
+        (Change::Write { path, value, compare }, OriginalState::Text { text }) => {
             let left = done.and_then(|done| done.left.as_deref());
-            let file = Written { path, value, compare: *compare, original: text, left };
+            let file = RestoredFile { path, value, compare: *compare, original: text, left };
             file.restore(host, journal, done)
         }
-        (Change::MakeDir { path }, Original::Missing) => remove_group(host, path),
-        (Change::Scheduling { task, policy, .. }, Original::Scheduling { policy: original }) => {
-            scheduling(host, *task, *policy, *original, done)
-        }
-        (Change::BanFromIrqbalance { cpus }, Original::Cpus { cpus: was }) => {
+        (Change::MakeDir { path }, OriginalState::Missing) => remove_group(host, path),
+        (
+            Change::Scheduling { task, policy, .. },
+            OriginalState::Scheduling { policy: original },
+        ) => scheduling(host, *task, *policy, *original, done),
+        (Change::BanFromIrqbalance { cpus }, OriginalState::Cpus { cpus: was }) => {
             irqbalance::restore(host, cpus, was, done)
         }
-        (Change::Slice { unit, .. }, Original::Files { files }) => {
+        (Change::Slice { unit, .. }, OriginalState::Files { files }) => {
             slice::restore(host, unit, files, done)
         }
-        (Change::CycleCpu { cpu }, Original::Files { files }) => {
+        (Change::CycleCpu { cpu }, OriginalState::Files { files }) => {
             cycle::restore(host, journal, *cpu, files, done)
         }
         (Change::MoveTasks { from, to }, was) => {
@@ -73,35 +74,40 @@ pub fn restore(
     };
     match answer {
         Err(error) if error.is_stop() => Err(error),
-        Err(error) if error.is_absent() => Ok(Fate::Gone.into()),
-        Err(error) => Ok(Fate::Failed { reason: error.reason() }.into()),
+        Err(error) if error.is_absent() => Ok(ChangeFate::Gone.into()),
+        Err(error) => Ok(ChangeFate::Failed { reason: error.reason() }.into()),
         // A step that was not reached and has nothing to put back is not worth a word.
-        Ok(Back { fate: Some(Fate::Gone), .. }) if done.is_none() => Ok(NOTHING),
+        Ok(RevertedChange { fate: Some(ChangeFate::Gone), .. }) if done.is_none() => Ok(NOTHING),
         back => back,
     }
 }
 
 /// A file that was written.
-struct Written<'a> {
+struct RestoredFile<'a> {
     path: &'a str,
     value: &'a str,
-    compare: Compare,
+    compare: ValueComparison,
     original: &'a str,
     left: Option<&'a str>,
 }
 
-impl Written<'_> {
-    fn restore(&self, host: &Host, journal: &Journal, done: Option<&Done>) -> Result<Back> {
+impl RestoredFile<'_> {
+    fn restore(
+        &self,
+        host: &Host,
+        journal: &ApplyJournal,
+        done: Option<&StepDone>,
+    ) -> Result<RevertedChange> {
         let changed = done.is_some_and(|done| done.outcome == Outcome::Changed);
         let now = host.read_line(shown_by(host, self.path))?;
         if is_original(self.compare, &now, self.original) {
-            return Ok(if changed { Fate::Restored.into() } else { NOTHING });
+            return Ok(if changed { ChangeFate::Restored.into() } else { NOTHING });
         }
         if done.is_none() && self.is_of_another_step(journal, &now) {
             return Ok(NOTHING);
         }
         if !self.is_ours(&now) {
-            let drifted = Fate::Drifted {
+            let drifted = ChangeFate::Drifted {
                 now,
                 ours: self.left.unwrap_or(self.value).to_owned(),
                 original: self.original.to_owned(),
@@ -113,20 +119,20 @@ impl Written<'_> {
             let within = format!("{by}/cpuset.cpus");
             if journal.intents.iter().any(|it| makes(&journal.header.plan, it, &within)) {
                 let reason = format!("{by} could not be removed, and needs cpusets");
-                return Ok(Fate::Failed { reason }.into());
+                return Ok(ChangeFate::Failed { reason }.into());
             }
-            let drifted = Fate::Drifted {
+            let drifted = ChangeFate::Drifted {
                 now,
                 ours: self.value.to_owned(),
                 original: self.original.to_owned(),
             };
             let note = format!("{by} now has its own CPUs, so cpusets stay enabled");
-            return Ok(Back { fate: Some(drifted), note: Some(note) });
+            return Ok(RevertedChange { fate: Some(drifted), note: Some(note) });
         }
         for value in words {
             host.write(self.path, &value)?;
         }
-        Ok(Fate::Restored.into())
+        Ok(ChangeFate::Restored.into())
     }
 
     fn is_ours(&self, now: &str) -> bool {
@@ -135,7 +141,7 @@ impl Written<'_> {
     }
 
     /// Whether another step left the file so; then this one was not reached.
-    fn is_of_another_step(&self, journal: &Journal, now: &str) -> bool {
+    fn is_of_another_step(&self, journal: &ApplyJournal, now: &str) -> bool {
         let steps = journal.intents.iter().filter_map(|intent| journal.step(intent));
         let values = steps.filter_map(|step| match &step.change {
             Change::Write { path, value, .. } if path == self.path => Some(value),
@@ -148,7 +154,7 @@ impl Written<'_> {
     /// Words that others added meanwhile stay; of all other files the original is written.
     fn to_write(&self, now: &str) -> Vec<String> {
         let words = writable(self.compare, self.original, now);
-        if self.compare != Compare::Member {
+        if self.compare != ValueComparison::Member {
             return words;
         }
         let name = |word: &str| word.trim_start_matches(['+', '-']).to_owned();
@@ -166,15 +172,16 @@ impl Written<'_> {
 pub fn settle(
     host: &Host,
     change: &Change,
-    was: &Original,
-    done: Option<&Done>,
+    was: &OriginalState,
+    done: Option<&StepDone>,
     only_ours: bool,
 ) -> Result<std::result::Result<(), String>> {
-    let (Change::Write { path, compare, value }, Original::Text { text }) = (change, was) else {
+    let (Change::Write { path, compare, value }, OriginalState::Text { text }) = (change, was)
+    else {
         return Ok(Ok(()));
     };
     let left = done.and_then(|done| done.left.as_deref());
-    let file = Written { path, value, compare: *compare, original: text, left };
+    let file = RestoredFile { path, value, compare: *compare, original: text, left };
     let look = || -> Result<Option<String>> {
         let now = host.read_line(shown_by(host, path))?;
         if file.to_write(&now).is_empty() { unbound::stale(host, path) } else { Ok(Some(now)) }
@@ -217,40 +224,40 @@ pub(super) fn needed_by(host: &Host, path: &str, words: &[String]) -> Option<Str
 fn scheduling(
     host: &Host,
     task: TaskId,
-    ours: Policy,
-    original: Policy,
-    done: Option<&Done>,
-) -> Result<Back> {
+    ours: SchedPolicy,
+    original: SchedPolicy,
+    done: Option<&StepDone>,
+) -> Result<RevertedChange> {
     super::original::same_task(host, task)?;
     let now = host.scheduling(task.tid)?;
     if now == original {
-        return Ok(if done.is_some() { Fate::Restored.into() } else { NOTHING });
+        return Ok(if done.is_some() { ChangeFate::Restored.into() } else { NOTHING });
     }
     if now != ours {
         let (now, ours) = (now.to_string(), ours.to_string());
-        return Ok(Fate::Drifted { now, ours, original: original.to_string() }.into());
+        return Ok(ChangeFate::Drifted { now, ours, original: original.to_string() }.into());
     }
     host.set_scheduling(task.tid, original)?;
-    Ok(Fate::Restored.into())
+    Ok(ChangeFate::Restored.into())
 }
 
 fn move_back(
     host: &Host,
-    journal: &Journal,
+    journal: &ApplyJournal,
     (from, to): (&str, &str),
-    was: &Original,
-    done: Option<&Done>,
-) -> Result<Back> {
+    was: &OriginalState,
+    done: Option<&StepDone>,
+) -> Result<RevertedChange> {
     let keep: BTreeSet<TaskId> = match was {
-        Original::Members { tasks } => tasks.iter().copied().collect(),
-        Original::Unreadable { .. } => return Ok(NOTHING),
+        OriginalState::Members { tasks } => tasks.iter().copied().collect(),
+        OriginalState::Unreadable { .. } => return Ok(NOTHING),
         _ => BTreeSet::new(),
     };
     let plan = &journal.header.plan;
     let within = format!("{to}/tasks");
     if !host.exists(to) && journal.intents.iter().any(|intent| makes(plan, intent, &within)) {
         // An earlier undo came as far as removing the group, so it is empty.
-        return Ok(Fate::Restored.into());
+        return Ok(ChangeFate::Restored.into());
     }
     let moved = moves::move_all(host, to, from, &keep)?;
     let stayed: usize = moved.stayed.iter().map(|stayed| stayed.tasks).sum();
@@ -259,27 +266,27 @@ fn move_back(
     }
     if let Some(refusal) = moves::failure(&moved) {
         let reason = format!("tasks stay in {to}: {}", refusal.reason);
-        return Ok(Fate::Failed { reason }.into());
+        return Ok(ChangeFate::Failed { reason }.into());
     }
     let note = match moved.stayed.first() {
-        Some(Stayed { refusal: Refusal { reason, .. }, .. }) => {
+        Some(StayedTasks { refusal: Refusal { reason, .. }, .. }) => {
             format!("tasks moved back: {}; {stayed} stayed: {reason}", moved.moved)
         }
         None => format!("tasks moved back: {}", moved.moved),
     };
-    Ok(Back { fate: Some(Fate::Restored), note: Some(note) })
+    Ok(RevertedChange { fate: Some(ChangeFate::Restored), note: Some(note) })
 }
 
 /// Removes a cgroup that we made, with the groups that users made in it; tasks in them go to the
 /// group above.
-fn remove_group(host: &Host, path: &str) -> Result<Back> {
+fn remove_group(host: &Host, path: &str) -> Result<RevertedChange> {
     if !host.exists(path) {
-        return Ok(Fate::Gone.into());
+        return Ok(ChangeFate::Gone.into());
     }
     let above = path.rsplit_once('/').map_or("/", |(above, _)| above);
     let mut moved = MovedOut::default();
     remove_below(host, path, above, &mut moved, 0)?;
-    Ok(Back { fate: Some(Fate::Restored), note: moved.note(above) })
+    Ok(RevertedChange { fate: Some(ChangeFate::Restored), note: moved.note(above) })
 }
 
 /// How deep groups may be nested in ours.

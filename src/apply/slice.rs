@@ -2,11 +2,11 @@
 //! away again, after the programs in it have been moved out, because stopping a slice ends what
 //! runs in it.
 
-use super::journal::{Done, Fate, Original};
-use super::make::{Made, writable};
+use super::journal::{ChangeFate, OriginalState, StepDone};
+use super::make::{PerformedChange, writable};
 use super::moves::MovedOut;
-use super::restore::{Back, needed_by, remove_below};
-use crate::change::{Compare, Outcome};
+use super::restore::{RevertedChange, needed_by, remove_below};
+use crate::change::{Outcome, ValueComparison};
 use cpushield_linux::{CpuSet, Host, Result};
 use std::collections::BTreeMap;
 
@@ -39,16 +39,16 @@ fn configured(host: &Host, unit: &str) -> Option<String> {
     files.into_iter().find(|file| host.exists(file))
 }
 
-pub(super) fn original(host: &Host, unit: &str) -> Result<Original> {
+pub(super) fn original(host: &Host, unit: &str) -> Result<OriginalState> {
     if host.exists(&dir(unit)) {
-        return Ok(Original::Present);
+        return Ok(OriginalState::Present);
     }
     if let Some(file) = configured(host, unit) {
         let reason = format!("{file} exists, so the slice belongs to another program");
-        return Ok(Original::Unreadable { reason });
+        return Ok(OriginalState::Unreadable { reason });
     }
     let text = host.read_line(CONTROL)?;
-    Ok(Original::Files { files: BTreeMap::from([(CONTROL.to_owned(), text)]) })
+    Ok(OriginalState::Files { files: BTreeMap::from([(CONTROL.to_owned(), text)]) })
 }
 
 pub(super) fn make(
@@ -56,10 +56,10 @@ pub(super) fn make(
     unit: &str,
     cpus: &CpuSet,
     mems: &CpuSet,
-    was: &Original,
-) -> Result<Made> {
-    if *was == Original::Present {
-        return Ok(Made::refused(format!(
+    was: &OriginalState,
+) -> Result<PerformedChange> {
+    if *was == OriginalState::Present {
+        return Ok(PerformedChange::refused(format!(
             "{} is there already, and not of this shield",
             dir(unit)
         )));
@@ -69,16 +69,16 @@ pub(super) fn make(
     host.systemctl(&["set-property", "--runtime", unit, &cpus_set, &mems_set])?;
     let started = host.systemctl(&["start", unit]).and_then(|()| {
         let shown = host.read_line(&format!("{}/cpuset.cpus", dir(unit)))?;
-        Ok((!Compare::List.same(&shown, &cpus.to_string())).then_some(shown))
+        Ok((!ValueComparison::List.same(&shown, &cpus.to_string())).then_some(shown))
     });
     let reason = match started {
-        Ok(None) => return Ok(Made::plain(Outcome::Changed)),
+        Ok(None) => return Ok(PerformedChange::plain(Outcome::Changed)),
         Err(error) if error.is_stop() => return Err(error),
         Ok(Some(shown)) => format!("systemd gave it the CPUs {shown:?}"),
         Err(error) => error.reason(),
     };
     take_away(host, unit)?;
-    Ok(Made::refused(reason))
+    Ok(PerformedChange::refused(reason))
 }
 
 /// Whether a directory is left over from what was in it.
@@ -113,8 +113,8 @@ pub(super) fn restore(
     host: &Host,
     unit: &str,
     files: &BTreeMap<String, String>,
-    done: Option<&Done>,
-) -> Result<Back> {
+    done: Option<&StepDone>,
+) -> Result<RevertedChange> {
     let group = dir(unit);
     let there =
         host.exists(&group) || configured(host, unit).is_some() || is_empty(host, CONTROL_DIR);
@@ -130,7 +130,7 @@ pub(super) fn restore(
     }
     let mut note = moved.note(TREE);
     for (path, text) in files {
-        let words = writable(Compare::Member, text, &host.read_line(path)?);
+        let words = writable(ValueComparison::Member, text, &host.read_line(path)?);
         // Only cpusets came because of the slice; other controllers are systemd's own business.
         let words: Vec<String> = words.into_iter().filter(|word| word == "-cpuset").collect();
         match needed_by(host, path, &words) {
@@ -138,7 +138,7 @@ pub(super) fn restore(
             None => words.iter().try_for_each(|word| host.write(path, word))?,
         }
     }
-    Ok(Back { fate: (there || done.is_some()).then_some(Fate::Restored), note })
+    Ok(RevertedChange { fate: (there || done.is_some()).then_some(ChangeFate::Restored), note })
 }
 
 /// Moves the programs in the slice out of it, those in groups below too.

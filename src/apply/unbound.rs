@@ -1,6 +1,6 @@
 //! The mask of unbound workqueues, which the kernel changes by itself beside isolated partitions.
 
-use crate::change::Compare;
+use crate::change::ValueComparison;
 use cpushield_linux::{CpuSet, Host, Result};
 
 /// The mask that is in force, and what was asked for.
@@ -24,7 +24,7 @@ pub(super) fn names_isolated(host: &Host, path: &str, before: &str) -> Result<Op
         return Ok(None);
     }
     let asked = host.read_line(REQUESTED)?;
-    if Compare::Mask.same(&asked, before) {
+    if ValueComparison::Mask.same(&asked, before) {
         return Ok(None);
     }
     Ok(Some(format!(

@@ -2,26 +2,29 @@
 //! Affinities come last of all, for the kernel changes them when cpusets go. It goes on after a
 //! failure, and it can be killed and called again at any moment: it decides by what is there.
 
-use super::document::{UndoError, Undone, UndoneStep};
-use super::hogs::Hogs;
-use super::journal::{self, AffinitiesDone, Done, Fate, Fated, Intent, Journal, Origin, Original};
-use super::restore::{self, Back};
-use super::{Found, JOURNAL, LoadError, load};
+use super::document::{UndoError, UndoneShield, UndoneStep};
+use super::hogs::RtHogs;
+use super::journal::{
+    self, AffinitiesDone, ApplyJournal, ChangeFate, JournalOrigin, OriginalState, StepDone,
+    StepFate, StepOriginal,
+};
+use super::restore::{self, RevertedChange};
+use super::{FoundJournal, JOURNAL, JournalLoadError, load};
 use super::{affinities, cycle};
 use crate::change::{Change, Outcome};
 use crate::plan::Step;
-use cpushield_linux::store::{Appender, Lock};
+use cpushield_linux::store::{Appender, StoreLock};
 use cpushield_linux::{Error, Host, Store, TaskId};
 use std::collections::BTreeSet;
 
 /// Takes the active shield down.
 ///
 /// # Errors
-/// Nothing was done; a step that could not be put back is told in [`Undone`].
-pub fn undo(host: &Host, store: &Store) -> Result<Undone, UndoError> {
+/// Nothing was done; a step that could not be put back is told in [`UndoneShield`].
+pub fn undo(host: &Host, store: &Store) -> Result<UndoneShield, UndoError> {
     match store.read(JOURNAL) {
         // Nothing to lock for, and the directory may not be there either.
-        Ok(None) => return Ok(Undone::nothing()),
+        Ok(None) => return Ok(UndoneShield::nothing()),
         Ok(Some(_)) => {}
         Err(error) => return Err(error.into()),
     }
@@ -30,25 +33,31 @@ pub fn undo(host: &Host, store: &Store) -> Result<Undone, UndoError> {
 }
 
 /// The same under a lock that is held already.
-pub(super) fn undo_locked(host: &Host, store: &Store, _: &Lock) -> Result<Undone, UndoError> {
+pub(super) fn undo_locked(
+    host: &Host,
+    store: &Store,
+    _: &StoreLock,
+) -> Result<UndoneShield, UndoError> {
     let journal = match load(host, store) {
-        Ok(Found::Here(journal)) => journal,
-        Ok(Found::OtherBoot(origin)) => return Ok(gone(store, *origin)),
-        Ok(Found::Nothing) => return Ok(Undone::nothing()),
-        Err(LoadError::Journal { path, error }) => return Err(UndoError::Journal { path, error }),
-        Err(LoadError::Access(error)) => return Err(error.into()),
+        Ok(FoundJournal::Here(journal)) => journal,
+        Ok(FoundJournal::OtherBoot(origin)) => return Ok(gone(store, *origin)),
+        Ok(FoundJournal::Nothing) => return Ok(UndoneShield::nothing()),
+        Err(JournalLoadError::Journal { path, error }) => {
+            return Err(UndoError::Journal { path, error });
+        }
+        Err(JournalLoadError::Access(error)) => return Err(error.into()),
     };
     host.stay_on(&journal.header.plan.shield.housekeeping);
     let tasks = host.tasks()?;
-    let mut hogs = Hogs::among(host, &tasks);
+    let mut hogs = RtHogs::among(host, &tasks);
     if let Some(hog) = hogs.above_rcu(host)? {
         return Err(UndoError::Hog(hog));
     }
-    let mut log = Log::open(store, journal.whole);
+    let mut log = UndoLog::open(store, journal.whole);
     let undoing = affinities::decide(host, &journal, tasks)?;
     log.add(&journal::undoing(&undoing));
     let mut run =
-        Run { host, journal: &journal, log, hogs, fated: Vec::new(), fresh: BTreeSet::new() };
+        UndoRun { host, journal: &journal, log, hogs, fated: Vec::new(), fresh: BTreeSet::new() };
     run.cpus_online()?;
     run.backwards()?;
     run.settle()?;
@@ -56,7 +65,7 @@ pub(super) fn undo_locked(host: &Host, store: &Store, _: &Lock) -> Result<Undone
         affinities::restore(host, &journal.header.plan.shield, &undoing, run.is_complete())?;
     run.tell_affinities(&undoing, &tasks);
     run.end(&tasks);
-    let mut undone = Undone::nothing();
+    let mut undone = UndoneShield::nothing();
     undone.shield = Some(journal.header.plan.shield.clone());
     undone.drifted_tasks = undoing.drifted.iter().chain(&tasks.drifted).copied().collect();
     undone.asked_tasks.clone_from(&tasks.asked);
@@ -73,7 +82,7 @@ pub(super) fn undo_locked(host: &Host, store: &Store, _: &Lock) -> Result<Undone
 }
 
 /// The journal of a shield that is no more must not stand in the way of the next one.
-fn put_away(store: &Store, boot: Option<&str>, undone: &mut Undone) {
+fn put_away(store: &Store, boot: Option<&str>, undone: &mut UndoneShield) {
     let failed = match archive(store, boot) {
         Ok(kept) => return undone.journal = Some(kept),
         Err(error) => error.reason(),
@@ -95,23 +104,23 @@ fn put_away(store: &Store, boot: Option<&str>, undone: &mut Undone) {
 ///
 /// Nothing waits for the disk: a line outlives this process as soon as it is written, and what only
 /// the death of the machine takes away nobody needs, for a machine that boots has nothing to undo.
-struct Log {
+struct UndoLog {
     file: Option<Appender>,
     failure: Option<Error>,
 }
 
-impl Log {
-    fn open(store: &Store, len: u64) -> Log {
+impl UndoLog {
+    fn open(store: &Store, len: u64) -> UndoLog {
         match store.append(JOURNAL, len) {
-            Ok(file) => Log { file: Some(file), failure: None },
-            Err(error) => Log { file: None, failure: Some(error) },
+            Ok(file) => UndoLog { file: Some(file), failure: None },
+            Err(error) => UndoLog { file: None, failure: Some(error) },
         }
     }
 
     /// After a failure nothing is added any more: a part of a line may be at the end.
     fn add(&mut self, bytes: &[u8]) {
         if let Some(Err(error)) = self.file.as_mut().map(|file| file.add(bytes)) {
-            *self = Log { file: None, failure: Some(error) };
+            *self = UndoLog { file: None, failure: Some(error) };
         }
     }
 
@@ -135,15 +144,21 @@ pub(super) fn archive(store: &Store, boot: Option<&str>) -> Result<String, Error
 }
 
 /// The machine was booted since: nothing is written, whatever the journal says.
-fn gone(store: &Store, origin: Origin) -> Undone {
-    let mut undone = Undone::nothing();
+fn gone(store: &Store, origin: JournalOrigin) -> UndoneShield {
+    let mut undone = UndoneShield::nothing();
     undone.other_boot = true;
     // Told where it can be read; nothing depends on it.
-    if let Some(journal) = store.read(JOURNAL).ok().flatten().map(|bytes| Journal::parse(&bytes)) {
+    if let Some(journal) =
+        store.read(JOURNAL).ok().flatten().map(|bytes| ApplyJournal::parse(&bytes))
+    {
         match journal {
             Ok(journal) => {
                 let touched = journal.intents.iter().filter(|intent| touched(&journal, intent));
-                let fated = touched.map(|it| Fated { step: it.step, fate: Fate::Gone, note: None });
+                let fated = touched.map(|it| StepFate {
+                    step: it.step,
+                    fate: ChangeFate::Gone,
+                    note: None,
+                });
                 undone.steps = fated.filter_map(|fated| told(&journal, fated)).collect();
             }
             Err(error) => undone.notes.push(format!("the journal is not whole: {error}")),
@@ -155,10 +170,10 @@ fn gone(store: &Store, origin: Origin) -> Undone {
 }
 
 /// Whether a step may have changed something.
-fn touched(journal: &Journal, intent: &Intent) -> bool {
+fn touched(journal: &ApplyJournal, intent: &StepOriginal) -> bool {
     match journal.outcomes.get(&intent.step) {
-        Some(Done { outcome: Outcome::Refused { .. } | Outcome::Absent, .. }) => false,
-        Some(Done { outcome: Outcome::AlreadySo, .. }) => false,
+        Some(StepDone { outcome: Outcome::Refused { .. } | Outcome::Absent, .. }) => false,
+        Some(StepDone { outcome: Outcome::AlreadySo, .. }) => false,
         Some(_) | None => !matches!(
             journal.step(intent).map(|step| &step.change),
             Some(Change::KeepAffinities) | None
@@ -166,7 +181,7 @@ fn touched(journal: &Journal, intent: &Intent) -> bool {
     }
 }
 
-fn told(journal: &Journal, fated: Fated) -> Option<UndoneStep> {
+fn told(journal: &ApplyJournal, fated: StepFate) -> Option<UndoneStep> {
     let step = journal.header.plan.steps.get(fated.step)?;
     Some(UndoneStep {
         step: fated.step,
@@ -177,17 +192,17 @@ fn told(journal: &Journal, fated: Fated) -> Option<UndoneStep> {
     })
 }
 
-struct Run<'a> {
+struct UndoRun<'a> {
     host: &'a Host,
-    journal: &'a Journal,
-    log: Log,
-    hogs: Hogs,
-    fated: Vec<Fated>,
+    journal: &'a ApplyJournal,
+    log: UndoLog,
+    hogs: RtHogs,
+    fated: Vec<StepFate>,
     /// Steps that this undo dealt with, not an earlier one.
     fresh: BTreeSet<usize>,
 }
 
-impl Run<'_> {
+impl UndoRun<'_> {
     /// A CPU that was left offline comes back first: masks that name it alone are refused before.
     fn cpus_online(&mut self) -> Result<(), UndoError> {
         for intent in &self.journal.intents {
@@ -229,31 +244,32 @@ impl Run<'_> {
             match self.hogs.delay(self.host, &step.change, was)? {
                 None => self.one(intent, step)?,
                 Some(reason) => {
-                    let fate = Fate::Failed { reason };
-                    self.tell(Fated { step: intent.step, fate, note: None });
+                    let fate = ChangeFate::Failed { reason };
+                    self.tell(StepFate { step: intent.step, fate, note: None });
                 }
             }
         }
         Ok(())
     }
 
-    fn one(&mut self, intent: &Intent, step: &Step) -> Result<(), UndoError> {
+    fn one(&mut self, intent: &StepOriginal, step: &Step) -> Result<(), UndoError> {
         let was = self.journal.original(intent);
         let done = self.journal.outcomes.get(&intent.step);
-        let Back { fate, note } = restore::restore(self.host, self.journal, step, was, done)?;
+        let RevertedChange { fate, note } =
+            restore::restore(self.host, self.journal, step, was, done)?;
         if let Some(fate) = fate {
-            self.tell(Fated { step: intent.step, fate, note });
+            self.tell(StepFate { step: intent.step, fate, note });
         }
         Ok(())
     }
 
     /// What an earlier undo did about a step, unless it failed.
-    fn fated_before(&self, step: usize) -> Option<&'_ Fated> {
+    fn fated_before(&self, step: usize) -> Option<&'_ StepFate> {
         let fated = self.journal.fates.get(&step);
-        fated.filter(|fated| !matches!(fated.fate, Fate::Failed { .. }))
+        fated.filter(|fated| !matches!(fated.fate, ChangeFate::Failed { .. }))
     }
 
-    fn tell(&mut self, fated: Fated) {
+    fn tell(&mut self, fated: StepFate) {
         self.log.add(&journal::undone(&fated));
         self.fresh.insert(fated.step);
         self.fated.push(fated);
@@ -264,7 +280,7 @@ impl Run<'_> {
     /// undo looked at is not looked at again; where it was killed before, only what says again what
     /// we had left is ours.
     fn settle(&mut self) -> Result<(), UndoError> {
-        let restored = self.fated.iter().filter(|fated| fated.fate == Fate::Restored);
+        let restored = self.fated.iter().filter(|fated| fated.fate == ChangeFate::Restored);
         let restored = restored.filter(|fated| {
             self.fresh.contains(&fated.step) || !self.journal.settled.contains(&fated.step)
         });
@@ -279,7 +295,8 @@ impl Run<'_> {
                 None => restore::settle(self.host, &step.change, was, done, only_ours)?,
             };
             if let Err(reason) = settled {
-                let fated = Fated { step: intent.step, fate: Fate::Failed { reason }, note: None };
+                let fated =
+                    StepFate { step: intent.step, fate: ChangeFate::Failed { reason }, note: None };
                 self.fated.retain(|known| known.step != intent.step);
                 self.tell(fated);
             }
@@ -288,25 +305,31 @@ impl Run<'_> {
     }
 
     fn is_complete(&self) -> bool {
-        !self.fated.iter().any(|fated| matches!(fated.fate, Fate::Failed { .. }))
+        !self.fated.iter().any(|fated| matches!(fated.fate, ChangeFate::Failed { .. }))
     }
 
     /// Notes that all was looked at, and what is left to the next undo.
-    fn end(&mut self, tasks: &affinities::Restored) {
+    fn end(&mut self, tasks: &affinities::RestoredAffinities) {
         let pending = affinities::pending(self.host, tasks);
         self.log.add(&journal::affinities_done(&AffinitiesDone { pending }));
     }
 
     /// The fates of the steps that gave tasks an affinity.
-    fn tell_affinities(&mut self, undoing: &journal::Undoing, tasks: &affinities::Restored) {
+    fn tell_affinities(
+        &mut self,
+        undoing: &journal::UndoDecision,
+        tasks: &affinities::RestoredAffinities,
+    ) {
         for intent in &self.journal.intents {
             let Some(step) = self.journal.step(intent) else { continue };
             if step.change == Change::KeepAffinities
                 && let Some(fate) = self.fate_of_all(tasks)
             {
-                self.tell(Fated { step: intent.step, fate, note: None });
+                self.tell(StepFate { step: intent.step, fate, note: None });
             }
-            let Original::Cpus { cpus: original } = self.journal.original(intent) else { continue };
+            let OriginalState::Cpus { cpus: original } = self.journal.original(intent) else {
+                continue;
+            };
             let Change::Affinity { task, cpus, .. } = &step.change else { continue };
             if !touched(self.journal, intent) {
                 continue;
@@ -318,23 +341,23 @@ impl Run<'_> {
             let drifted = undoing.drifted.contains(task) || tasks.drifted.contains(task);
             let changed = self.journal.outcomes.contains_key(&intent.step);
             let fate = match (tasks.failed.get(task), self.host.affinity(task.tid)) {
-                _ if !self.host.is_same_task(*task) => Fate::Gone,
-                (Some(reason), _) => Fate::Failed { reason: reason.clone() },
-                (None, Ok(now)) if drifted => Fate::Drifted {
+                _ if !self.host.is_same_task(*task) => ChangeFate::Gone,
+                (Some(reason), _) => ChangeFate::Failed { reason: reason.clone() },
+                (None, Ok(now)) if drifted => ChangeFate::Drifted {
                     now: now.to_string(),
                     ours: cpus.to_string(),
                     original: original.to_string(),
                 },
-                (None, Err(_)) => Fate::Gone,
+                (None, Err(_)) => ChangeFate::Gone,
                 _ if !changed && !tasks.restored.contains(task) => continue,
-                _ => Fate::Restored,
+                _ => ChangeFate::Restored,
             };
-            self.tell(Fated { step: intent.step, fate, note: None });
+            self.tell(StepFate { step: intent.step, fate, note: None });
         }
     }
 
     /// The fate of the affinities that no step of their own gave.
-    fn fate_of_all(&self, tasks: &affinities::Restored) -> Option<Fate> {
+    fn fate_of_all(&self, tasks: &affinities::RestoredAffinities) -> Option<ChangeFate> {
         let steps = self.journal.intents.iter().filter_map(|intent| self.journal.step(intent));
         let own: BTreeSet<TaskId> = steps
             .filter_map(|step| match &step.change {
@@ -347,9 +370,11 @@ impl Run<'_> {
             Some((id, reason)) => {
                 let others = failed.len() - 1;
                 let reason = format!("task {}: {reason}, and {others} others", id.tid);
-                Some(Fate::Failed { reason })
+                Some(ChangeFate::Failed { reason })
             }
-            None => tasks.restored.iter().any(|id| !own.contains(id)).then_some(Fate::Restored),
+            None => {
+                tasks.restored.iter().any(|id| !own.contains(id)).then_some(ChangeFate::Restored)
+            }
         }
     }
 

@@ -2,17 +2,17 @@
 //! for the entries of a menu: what it was built with and what it was given. Pure but for signs of
 //! loaders, which [`loaders::manual`] looks for.
 
-use super::document::Wanted;
-use super::line::{self, Conflict};
+use super::document::WantedParameter;
+use super::line::{self, ParameterConflict};
 use super::loaders;
-use super::parameters::Parameter;
+use super::parameters::KernelParameter;
 use super::status::possible_cpus;
 use crate::survey::Machine;
 use cpushield_linux::Host;
 use cpushield_linux::text::kernel_version::KernelVersion;
 
 /// Why the running kernel does not know a parameter, if it does not.
-pub(super) fn unknown(parameter: &Parameter, machine: &Machine) -> Option<String> {
+pub(super) fn unknown(parameter: &KernelParameter, machine: &Machine) -> Option<String> {
     let kernel = &machine.kernel;
     let version = kernel.version.map(|(major, minor)| KernelVersion::new(major, minor));
     let by_config = parameter.unknown_to(&kernel.config, kernel.arch.as_deref(), version);
@@ -25,7 +25,7 @@ pub(super) fn unknown(parameter: &Parameter, machine: &Machine) -> Option<String
 /// What a command line has in the place of a word.
 pub(super) fn instead(line: &str, word: &str) -> Option<String> {
     match line::merge(line, &[word.to_owned()], usize::MAX) {
-        Err(Conflict::Differs { there, .. }) => Some(there),
+        Err(ParameterConflict::Differs { there, .. }) => Some(there),
         _ => None,
     }
 }
@@ -35,10 +35,10 @@ pub(super) fn steps(
     host: &Host,
     now: Option<&str>,
     arch: Option<&str>,
-    parameters: &[Wanted],
+    parameters: &[WantedParameter],
 ) -> Vec<String> {
     let now = now.unwrap_or_default();
-    let todo: Vec<&Wanted> = parameters.iter().filter(|it| !it.booted).collect();
+    let todo: Vec<&WantedParameter> = parameters.iter().filter(|it| !it.booted).collect();
     if todo.is_empty() && !parameters.is_empty() {
         return vec![
             "the running kernel was booted with all of them: nothing is to be added".into(),
@@ -81,7 +81,7 @@ fn conflicts(host: &Host, now: &str, arch: Option<&str>, words: &[String]) -> Ve
         |word: &String| match line::merge(now, std::slice::from_ref(word), line::limit(arch))
             .err()?
         {
-            Conflict::Differs { .. } => None,
+            ParameterConflict::Differs { .. } => None,
             conflict => Some(format!("first: {conflict}")),
         };
     let mut lines: Vec<String> = words.iter().filter_map(conflict).collect();

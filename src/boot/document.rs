@@ -2,9 +2,9 @@
 //! ([`BootJournal`]), what became of it ([`BootStatus`]). Plain data.
 
 use super::early::Enabled;
-use super::grub::generator::Rule;
+use super::grub::generator::KernelRule;
 use crate::survey::CommandLineFault;
-use cpushield_linux::{Access, CpuSet};
+use cpushield_linux::{CpuSet, FileAttributes};
 use serde::{Deserialize, Serialize};
 
 /// The version of the documents' form.
@@ -28,13 +28,13 @@ pub struct BootPlan {
     /// Why these CPUs and these kernels, in sentences.
     pub why: Vec<String>,
     /// The parameters.
-    pub parameters: Vec<Wanted>,
+    pub parameters: Vec<WantedParameter>,
     /// Parameters that are not wanted, each with the reason.
-    pub skipped: Vec<Skipped>,
+    pub skipped: Vec<SkippedParameter>,
     /// Which kernels get them.
-    pub rule: Rule,
+    pub rule: KernelRule,
     /// The kernels of the boot menu.
-    pub kernels: Vec<Kernel>,
+    pub kernels: Vec<BootKernel>,
     /// Which entry boots next as it is now, and why.
     pub next: Option<String>,
     /// What a person should know before.
@@ -45,7 +45,7 @@ pub struct BootPlan {
 
 /// One parameter that is wanted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Wanted {
+pub struct WantedParameter {
     /// Its name for `explain`.
     pub name: String,
     /// The word for the command line.
@@ -64,7 +64,7 @@ pub struct Wanted {
 
 /// One parameter that is not wanted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Skipped {
+pub struct SkippedParameter {
     /// Its name for `explain`.
     pub name: String,
     /// Why.
@@ -75,7 +75,7 @@ pub struct Skipped {
 
 /// One kernel of the menu.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Kernel {
+pub struct BootKernel {
     /// Its version.
     pub version: String,
     /// What the menu shows.
@@ -87,7 +87,7 @@ pub struct Kernel {
     /// Whether its line says what happens after a panic (`panic=`).
     pub panics: bool,
     /// Wanted parameters that it does not know, each with the reason.
-    pub unknown: Vec<Skipped>,
+    pub unknown: Vec<SkippedParameter>,
 }
 
 /// What was there before the first write; kept until it is put back, over boots too.
@@ -105,7 +105,7 @@ pub struct BootJournal {
     /// The boot loader.
     pub loader: String,
     /// Which kernels get the words.
-    pub rule: Rule,
+    pub rule: KernelRule,
     /// The words.
     pub words: Vec<String>,
     /// Kernels that were chosen then.
@@ -116,19 +116,19 @@ pub struct BootJournal {
     pub complete: bool,
     /// The trial that is under way.
     #[serde(default)]
-    pub trial: Option<Trial>,
+    pub trial: Option<TrialBoot>,
     /// The boot in which `--kexec` loaded a kernel with the words; `None`: it did not, or that is
     /// over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loaded: Option<String>,
     /// The files, in the order they are written.
-    pub files: Vec<Kept>,
+    pub files: Vec<SavedFile>,
 }
 
 /// One boot that is tried.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Trial {
+pub struct TrialBoot {
     /// The entry that boots once.
     pub entry: String,
     /// Whether a unit of systemd looks after the boot.
@@ -172,36 +172,36 @@ pub enum SettledAs {
 /// A file that is written, as it was before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Kept {
+pub struct SavedFile {
     /// The file, links followed.
     pub path: String,
     /// Its bytes; `None`: it was not there.
-    pub original: Option<Bytes>,
+    pub original: Option<FileBytes>,
     /// Its permission bits.
     pub mode: u32,
     /// Its owner and group.
     pub owner: Option<(u32, u32)>,
     /// What was left there; `None` when it is not known yet.
-    pub left: Option<Bytes>,
+    pub left: Option<FileBytes>,
 }
 
 /// Bytes in JSON: as text where they are text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Bytes {
+pub enum FileBytes {
     /// UTF-8.
     Text(String),
     /// Two digits for each byte.
     Hex(String),
 }
 
-impl Bytes {
+impl FileBytes {
     /// The same bytes for JSON.
     #[must_use]
-    pub fn of(bytes: &[u8]) -> Bytes {
+    pub fn of(bytes: &[u8]) -> FileBytes {
         match std::str::from_utf8(bytes) {
-            Ok(text) => Bytes::Text(text.to_owned()),
-            Err(_) => Bytes::Hex(bytes.iter().map(|byte| format!("{byte:02x}")).collect()),
+            Ok(text) => FileBytes::Text(text.to_owned()),
+            Err(_) => FileBytes::Hex(bytes.iter().map(|byte| format!("{byte:02x}")).collect()),
         }
     }
 
@@ -209,8 +209,8 @@ impl Bytes {
     #[must_use]
     pub fn get(&self) -> Option<Vec<u8>> {
         match self {
-            Bytes::Text(text) => Some(text.clone().into_bytes()),
-            Bytes::Hex(digits) => {
+            FileBytes::Text(text) => Some(text.clone().into_bytes()),
+            FileBytes::Hex(digits) => {
                 let pairs = digits.as_bytes().chunks(2);
                 pairs
                     .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
@@ -220,17 +220,17 @@ impl Bytes {
     }
 }
 
-impl Kept {
+impl SavedFile {
     /// Its permissions and owner.
     #[must_use]
-    pub fn access(&self) -> Access {
-        Access { mode: self.mode, owner: self.owner }
+    pub fn access(&self) -> FileAttributes {
+        FileAttributes { mode: self.mode, owner: self.owner }
     }
 }
 
 /// What [`super::write::write`] did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Written {
+pub struct WrittenParameters {
     /// The boot loader.
     pub loader: String,
     /// The words that were written.
@@ -251,14 +251,14 @@ pub struct Written {
     /// How to reach the menu.
     pub menu: String,
     /// Whether the entry boots once, as a trial, and who looks after it.
-    pub trial: Option<Trial>,
+    pub trial: Option<TrialBoot>,
 }
 
 /// What [`super::write::undo`] did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Unwritten {
+pub struct RemovedParameters {
     /// Files, each with what became of it.
-    pub files: Vec<(String, Fate)>,
+    pub files: Vec<(String, FileFate)>,
     /// What else there is to tell.
     pub notes: Vec<String>,
 }
@@ -266,7 +266,7 @@ pub struct Unwritten {
 /// What became of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Fate {
+pub enum FileFate {
     /// Its original bytes are there.
     Restored,
     /// It was as before already.
@@ -287,7 +287,7 @@ pub struct BootStatus {
     /// The words of `boot apply`; empty when nothing was written.
     pub words: Vec<WordStatus>,
     /// Which kernels get them.
-    pub rule: Option<Rule>,
+    pub rule: Option<KernelRule>,
     /// Whether a kernel that is installed later is covered too.
     pub covers_later: bool,
     /// Kernels whose entries have all words now.
@@ -297,7 +297,7 @@ pub struct BootStatus {
     /// Which entry boots next, and why.
     pub next: Option<String>,
     /// The trial that is under way.
-    pub trial: Option<Trial>,
+    pub trial: Option<TrialBoot>,
     /// How far that trial is.
     pub trial_state: Option<TrialState>,
     /// What became of the last trial.
@@ -352,8 +352,8 @@ mod tests {
     proptest! {
         #[test]
         fn bytes_go_through_json_as_they_are(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
-            let text = serde_json::to_string(&Bytes::of(&bytes)).unwrap();
-            let back: Bytes = serde_json::from_str(&text).unwrap();
+            let text = serde_json::to_string(&FileBytes::of(&bytes)).unwrap();
+            let back: FileBytes = serde_json::from_str(&text).unwrap();
             prop_assert_eq!(back.get(), Some(bytes));
         }
     }

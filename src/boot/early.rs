@@ -5,7 +5,7 @@
 
 use super::error::BootError;
 use super::trial::quoted;
-use cpushield_linux::{Access, Host, Store};
+use cpushield_linux::{FileAttributes, Host, Store};
 use serde::{Deserialize, Serialize};
 
 /// What was written, in the state directory.
@@ -20,7 +20,7 @@ const SCRIPT: &str = "/etc/init.d/cpushield";
 /// Who starts it at boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Init {
+pub enum InitSystem {
     /// systemd.
     Systemd,
     /// OpenRC.
@@ -34,7 +34,7 @@ pub enum Init {
 #[serde(deny_unknown_fields)]
 pub struct Enabled {
     /// Who starts it.
-    pub init: Init,
+    pub init: InitSystem,
     /// The file that was written.
     pub path: String,
     /// The words behind `cpushield`.
@@ -43,7 +43,7 @@ pub struct Enabled {
 
 /// The program and its words, as the init system calls them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Call {
+pub struct StartCommand {
     /// This program.
     pub program: String,
     /// Its state directory.
@@ -52,7 +52,7 @@ pub struct Call {
     pub words: Vec<String>,
 }
 
-impl Call {
+impl StartCommand {
     fn line(&self, quoted: fn(&str) -> String) -> String {
         let head = [self.program.as_str(), "--quiet", "--state", self.state.as_str()];
         let words = head.into_iter().chain(self.words.iter().map(String::as_str));
@@ -67,18 +67,18 @@ fn single(word: &str) -> String {
 
 /// The file for an init system, its path and permissions.
 #[must_use]
-pub fn file(init: Init, call: &Call) -> (String, String, u32) {
+pub fn file(init: InitSystem, call: &StartCommand) -> (String, String, u32) {
     match init {
-        Init::Systemd => (format!("/etc/systemd/system/{UNIT}"), unit(call), 0o644),
-        Init::Openrc => (SCRIPT.to_owned(), openrc(call), 0o755),
-        Init::Sysv => (SCRIPT.to_owned(), sysv(call), 0o755),
+        InitSystem::Systemd => (format!("/etc/systemd/system/{UNIT}"), unit(call), 0o644),
+        InitSystem::Openrc => (SCRIPT.to_owned(), openrc(call), 0o755),
+        InitSystem::Sysv => (SCRIPT.to_owned(), sysv(call), 0o755),
     }
 }
 
 /// Without the default dependencies, which would put it behind `basic.target`. A shield that cannot
 /// be made in a minute is put back, and the boot goes on: nothing requires it. Neither does
 /// anything fail when the program is removed and its unit forgotten.
-fn unit(call: &Call) -> String {
+fn unit(call: &StartCommand) -> String {
     let (state, program) = (quoted(&call.state), quoted(&call.program));
     let line = call.line(quoted);
     // A path, not a word: nothing but `%` means something there.
@@ -104,7 +104,7 @@ fn unit(call: &Call) -> String {
 
 /// It stands behind what mounts file systems, under OpenRC's own names and under Debian's. Nothing
 /// is needed by name: OpenRC 0.56 does not start what needs a service that is not there.
-fn openrc(call: &Call) -> String {
+fn openrc(call: &StartCommand) -> String {
     let (line, program) = (call.line(single), single(&call.program));
     format!(
         "#!/sbin/openrc-run\n{MARK}\
@@ -116,7 +116,7 @@ fn openrc(call: &Call) -> String {
     )
 }
 
-fn sysv(call: &Call) -> String {
+fn sysv(call: &StartCommand) -> String {
     let (line, program) = (call.line(single), single(&call.program));
     format!(
         "#!/bin/sh\n### BEGIN INIT INFO\n\
@@ -144,13 +144,13 @@ fn level(host: &Host) -> &'static str {
 }
 
 /// The init system that runs.
-fn init(host: &Host) -> Option<Init> {
+fn init(host: &Host) -> Option<InitSystem> {
     if host.exists("/run/systemd/system") {
-        Some(Init::Systemd)
+        Some(InitSystem::Systemd)
     } else if host.exists("/run/openrc") {
-        Some(Init::Openrc)
+        Some(InitSystem::Openrc)
     } else {
-        host.program("update-rc.d").map(|_| Init::Sysv)
+        host.program("update-rc.d").map(|_| InitSystem::Sysv)
     }
 }
 
@@ -170,7 +170,7 @@ pub fn installed(store: &Store) -> Result<Option<Enabled>, BootError> {
 /// # Errors
 /// No init system is known here, a file of its name is not ours, or something is refused; then
 /// nothing is left.
-pub fn install(host: &Host, store: &Store, call: &Call) -> Result<Enabled, BootError> {
+pub fn install(host: &Host, store: &Store, call: &StartCommand) -> Result<Enabled, BootError> {
     let _lock = store.lock()?;
     let Some(init) = init(host) else {
         return Err(BootError::ByHand {
@@ -187,11 +187,13 @@ pub fn install(host: &Host, store: &Store, call: &Call) -> Result<Enabled, BootE
     let journal = serde_json::to_string_pretty(&enabled).unwrap_or_default();
     store.replace(JOURNAL, journal.as_bytes())?;
     let put = || -> Result<(), BootError> {
-        host.replace_file(&enabled.path, text.as_bytes(), Access { mode, owner: None })?;
+        host.replace_file(&enabled.path, text.as_bytes(), FileAttributes { mode, owner: None })?;
         match init {
-            Init::Systemd => host.systemctl(&["enable", UNIT])?,
-            Init::Openrc => drop(host.order(&["rc-update", "add", "cpushield", level(host)])?),
-            Init::Sysv => drop(host.order(&["update-rc.d", "cpushield", "defaults"])?),
+            InitSystem::Systemd => host.systemctl(&["enable", UNIT])?,
+            InitSystem::Openrc => {
+                drop(host.order(&["rc-update", "add", "cpushield", level(host)])?)
+            }
+            InitSystem::Sysv => drop(host.order(&["update-rc.d", "cpushield", "defaults"])?),
         }
         Ok(())
     };
@@ -234,16 +236,16 @@ fn take_away(host: &Host, store: &Store, enabled: &Enabled) -> Result<(), BootEr
     match enabled.init {
         // What was never enabled, or is gone, is as it shall be; links of a file that is gone are
         // looked for by its name.
-        Init::Systemd => drop(host.systemctl(&["disable", UNIT])),
-        Init::Openrc => drop(host.order(&["rc-update", "--all", "del", "cpushield"])),
-        Init::Sysv => {}
+        InitSystem::Systemd => drop(host.systemctl(&["disable", UNIT])),
+        InitSystem::Openrc => drop(host.order(&["rc-update", "--all", "del", "cpushield"])),
+        InitSystem::Sysv => {}
     }
     host.erase_file(&enabled.path)?;
     match enabled.init {
-        Init::Systemd => drop(host.systemctl(&["daemon-reload"])),
-        Init::Openrc => {}
+        InitSystem::Systemd => drop(host.systemctl(&["daemon-reload"])),
+        InitSystem::Openrc => {}
         // It removes the links of a script that is gone.
-        Init::Sysv => drop(host.order(&["update-rc.d", "cpushield", "remove"])?),
+        InitSystem::Sysv => drop(host.order(&["update-rc.d", "cpushield", "remove"])?),
     }
     Ok(store.remove(JOURNAL)?)
 }

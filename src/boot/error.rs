@@ -1,7 +1,7 @@
 //! Why boot parameters are not planned, written or taken back.
 
-use super::document::Skipped;
-use crate::plan::Refused;
+use super::document::SkippedParameter;
+use crate::plan::PlanRefusal;
 use crate::survey::CommandLineFault;
 use cpushield_linux::{CpuSet, Error};
 use std::fmt;
@@ -12,7 +12,7 @@ pub enum BootError {
     /// The machine's answer.
     Access(Error),
     /// The CPUs cannot be shielded.
-    Refused(Refused),
+    Refused(PlanRefusal),
     /// The boot CPU is among them.
     BootCpu {
         /// The wished CPUs.
@@ -76,7 +76,7 @@ pub enum BootError {
     /// None of the parameters applies to the chosen kernels.
     NothingApplies {
         /// Parameters that would be given, each with the reason why not.
-        skipped: Vec<Skipped>,
+        skipped: Vec<SkippedParameter>,
     },
     /// Nothing can be written here.
     ByHand {
@@ -144,8 +144,8 @@ impl From<Error> for BootError {
     }
 }
 
-impl From<Refused> for BootError {
-    fn from(refused: Refused) -> BootError {
+impl From<PlanRefusal> for BootError {
+    fn from(refused: PlanRefusal) -> BootError {
         BootError::Refused(refused)
     }
 }

@@ -2,15 +2,15 @@
 //! with the line and the files of its entry. What it loaded is in the journal, because the next
 //! reboot by systemd would start it (`reboot` in systemctl(1), SYSTEMCTL_SKIP_AUTO_KEXEC).
 
-use super::document::{BootJournal, BootPlan, Written};
+use super::document::{BootJournal, BootPlan, WrittenParameters};
 use super::error::BootError;
-use super::loaders::{self, Entry};
+use super::loaders::{self, LoaderEntry};
 use super::{kernel_file, line, write};
 use cpushield_linux::{Host, Store};
 
 /// A kernel that can be loaded.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Image {
+pub struct KexecImage {
     /// The kernel's file.
     pub kernel: String,
     /// Its initial RAM disk; `None` where its entry has none.
@@ -21,9 +21,9 @@ pub struct Image {
 
 /// A kernel that is loaded.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Started {
+pub struct LoadedKernel {
     /// What was loaded.
-    pub image: Image,
+    pub image: KexecImage,
     /// Whether the init system was told to start it now.
     pub now: bool,
 }
@@ -34,7 +34,8 @@ pub struct Started {
 /// Its files are not found, or its line is made by the loader.
 pub fn possible(host: &Host, plan: &BootPlan) -> Result<(), BootError> {
     let found = loaders::find(host)?.map(|(_, found)| found).unwrap_or_default();
-    let chosen = |it: &&Entry| plan.kernels.iter().any(|k| k.chosen && k.version == it.version);
+    let chosen =
+        |it: &&LoaderEntry| plan.kernels.iter().any(|k| k.chosen && k.version == it.version);
     // Where there is none nothing can be written either, and that is told with its reason.
     let Some(entry) = found.entries.iter().find(chosen) else { return Ok(()) };
     let hint = "nothing was written; without --kexec the parameters come with the next reboot";
@@ -47,11 +48,11 @@ pub fn possible(host: &Host, plan: &BootPlan) -> Result<(), BootError> {
 ///
 /// # Errors
 /// It has no such entry, its files are not found, or its line is made by the loader.
-pub fn image(host: &Host, written: &Written) -> Result<Image, BootError> {
+pub fn image(host: &Host, written: &WrittenParameters) -> Result<KexecImage, BootError> {
     let wrong = |why: String| BootError::Wrong { why, hint: None };
     let found = loaders::find(host)?.map(|(_, found)| found).unwrap_or_default();
-    let words = |it: &Entry| written.words.iter().all(|word| line::has(&it.args, word));
-    let has = |it: &&Entry| written.kernels.contains(&it.version) && words(it);
+    let words = |it: &LoaderEntry| written.words.iter().all(|word| line::has(&it.args, word));
+    let has = |it: &&LoaderEntry| written.kernels.contains(&it.version) && words(it);
     let Some(entry) = found.entries.iter().find(has) else {
         return Err(wrong("no entry of the menu has the parameters".to_owned()));
     };
@@ -60,7 +61,7 @@ pub fn image(host: &Host, written: &Written) -> Result<Image, BootError> {
 
 /// What an entry loads, or why that is not known. A kernel without the RAM disk of its entry does
 /// not find its root, so nothing is left out.
-fn of_entry(host: &Host, entry: &Entry) -> Result<Image, String> {
+fn of_entry(host: &Host, entry: &LoaderEntry) -> Result<KexecImage, String> {
     let (place, version) = (&entry.place, &entry.version);
     if entry.args.contains('$') {
         return Err(format!("{place}: the loader makes the line as it boots: {}", entry.args));
@@ -102,7 +103,7 @@ fn of_entry(host: &Host, entry: &Entry) -> Result<Image, String> {
             (named("file", &kernels)?, Some(named("initial RAM disk", &ramdisks)?))
         }
     };
-    Ok(Image { line: format!("BOOT_IMAGE={kernel} {}", entry.args), kernel, initrd })
+    Ok(KexecImage { line: format!("BOOT_IMAGE={kernel} {}", entry.args), kernel, initrd })
 }
 
 fn first(host: &Host, places: &[String]) -> Option<String> {
@@ -111,7 +112,7 @@ fn first(host: &Host, places: &[String]) -> Option<String> {
 
 /// Where a file is that an entry names. A name that ends in the version is known in `/boot` too,
 /// where that is a subvolume or a dataset.
-fn file(host: &Host, entry: &Entry, name: &str) -> Result<String, String> {
+fn file(host: &Host, entry: &LoaderEntry, name: &str) -> Result<String, String> {
     let mut places = kernel_file::places(&entry.place, name);
     let last = name.rsplit('/').next().unwrap_or(name);
     let there = format!("/boot/{last}");
@@ -127,12 +128,20 @@ fn file(host: &Host, entry: &Entry, name: &str) -> Result<String, String> {
 ///
 /// # Errors
 /// Its files are not found, or the kernel or the init system refuses; the parameters stay written.
-pub fn start(host: &Host, store: &Store, written: &Written) -> Result<Started, BootError> {
+pub fn start(
+    host: &Host,
+    store: &Store,
+    written: &WrittenParameters,
+) -> Result<LoadedKernel, BootError> {
     let started = load(host, store, written);
     started.map_err(|error| instead(host, store, written, error))
 }
 
-fn load(host: &Host, store: &Store, written: &Written) -> Result<Started, BootError> {
+fn load(
+    host: &Host,
+    store: &Store,
+    written: &WrittenParameters,
+) -> Result<LoadedKernel, BootError> {
     let _lock = store.lock()?;
     let image = image(host, written)?;
     // First: undo has to know of it, also after a kill between the two.
@@ -145,7 +154,7 @@ fn load(host: &Host, store: &Store, written: &Written) -> Result<Started, BootEr
         false => Ok(()),
     });
     match begun {
-        Ok(()) => Ok(Started { image, now }),
+        Ok(()) => Ok(LoadedKernel { image, now }),
         Err(error) if error.is_stop() => Err(BootError::Killed),
         Err(error) => {
             // What stays loaded stays known to undo; what was loaded before is not ours.
@@ -158,7 +167,7 @@ fn load(host: &Host, store: &Store, written: &Written) -> Result<Started, BootEr
 }
 
 /// What is left to do after an error. A trial that was to start at once is not armed yet.
-fn instead(host: &Host, store: &Store, written: &Written, error: BootError) -> BootError {
+fn instead(host: &Host, store: &Store, written: &WrittenParameters, error: BootError) -> BootError {
     if matches!(error, BootError::Killed) {
         return error;
     }

@@ -12,7 +12,7 @@ const LISTS: &[&str] = &["nohz_full", "rcu_nocbs", "irqaffinity", "workqueue.unb
 
 /// Why words cannot be added to a command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Conflict {
+pub enum ParameterConflict {
     /// The parameter is there with another value. The kernel takes one of both, or none.
     Differs {
         /// What is there.
@@ -29,7 +29,8 @@ pub enum Conflict {
         wanted: String,
     },
     /// The line lets the kernel know fewer CPUs than the list names: it refuses the whole list
-    /// ("Housekeeping: nohz_full= or isolcpus= incorrect CPU range", kernel/sched/isolation.c, 6.12).
+    /// ("Housekeeping: nohz_full= or isolcpus= incorrect CPU range", kernel/sched/isolation.c,
+    /// 6.12).
     Beyond {
         /// What is there.
         there: String,
@@ -47,35 +48,37 @@ pub enum Conflict {
     OpenQuote,
 }
 
-impl fmt::Display for Conflict {
+impl fmt::Display for ParameterConflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Conflict::Differs { there, wanted } => {
+            ParameterConflict::Differs { there, wanted } => {
                 write!(f, "{there} is there already, which contradicts {wanted}")
             }
-            Conflict::Mismatch { there, wanted } => write!(
+            ParameterConflict::Mismatch { there, wanted } => write!(
                 f,
                 "{there} is there already; the kernel refuses {wanted} together with it, because the lists \
                  differ"
             ),
-            Conflict::Beyond { there, wanted } => write!(
+            ParameterConflict::Beyond { there, wanted } => write!(
                 f,
                 "{there} is there already; the kernel refuses {wanted} together with it, because it does not \
                  know all of these CPUs"
             ),
-            Conflict::TooLong { bytes, limit } => write!(
+            ParameterConflict::TooLong { bytes, limit } => write!(
                 f,
                 "the command line would have {bytes} bytes; this kernel reads {limit} and drops the \
                  rest"
             ),
-            Conflict::OpenQuote => f.write_str("a quote in the command line is never closed"),
+            ParameterConflict::OpenQuote => {
+                f.write_str("a quote in the command line is never closed")
+            }
         }
     }
 }
 
 /// What became of the words.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Merged {
+pub struct MergedLine {
     /// Words that are to be added, in the order they were wanted.
     pub add: Vec<String>,
     /// Words that say what the line says already.
@@ -99,12 +102,12 @@ pub fn limit(arch: Option<&str>) -> usize {
 ///
 /// # Errors
 /// A word contradicts the line, or there is no room for all of them.
-pub fn merge(line: &str, wanted: &[String], limit: usize) -> Result<Merged, Conflict> {
+pub fn merge(line: &str, wanted: &[String], limit: usize) -> Result<MergedLine, ParameterConflict> {
     if line.matches('"').count() % 2 == 1 {
-        return Err(Conflict::OpenQuote);
+        return Err(ParameterConflict::OpenQuote);
     }
     let there = cmdline::parse(line);
-    let mut merged = Merged::default();
+    let mut merged = MergedLine::default();
     for word in wanted {
         let (name, value) = split(word);
         let mut known = false;
@@ -113,21 +116,21 @@ pub fn merge(line: &str, wanted: &[String], limit: usize) -> Result<Merged, Conf
             if name == "nohz_full" && cmdline::same_name(&param.name, "isolcpus") {
                 let asked = param.value.as_deref().map(|value| cmdline::isolcpus(value, None));
                 if asked.and_then(Result::ok).is_some_and(|it| it.nohz && !same(&it.cpus, value)) {
-                    return Err(Conflict::Mismatch { there: said, wanted: word.clone() });
+                    return Err(ParameterConflict::Mismatch { there: said, wanted: word.clone() });
                 }
             }
             if LISTS.contains(&name) && cmdline::same_name(&param.name, "nr_cpus") {
                 let known = param.value.as_deref().and_then(|value| value.parse::<usize>().ok());
                 let highest = value.and_then(|value| value.parse::<CpuSet>().ok()?.last());
                 if known.zip(highest).is_some_and(|(known, highest)| highest >= known) {
-                    return Err(Conflict::Beyond { there: said, wanted: word.clone() });
+                    return Err(ParameterConflict::Beyond { there: said, wanted: word.clone() });
                 }
             }
             if !cmdline::same_name(&param.name, name) {
                 continue;
             }
             if !alike(name, param.value.as_deref(), value) {
-                return Err(Conflict::Differs { there: said, wanted: word.clone() });
+                return Err(ParameterConflict::Differs { there: said, wanted: word.clone() });
             }
             known = true;
         }
@@ -135,7 +138,7 @@ pub fn merge(line: &str, wanted: &[String], limit: usize) -> Result<Merged, Conf
     }
     let added: usize = merged.add.iter().map(|word| word.len() + 1).sum();
     let bytes = line.trim_end().len() + added + 1;
-    if bytes > limit { Err(Conflict::TooLong { bytes, limit }) } else { Ok(merged) }
+    if bytes > limit { Err(ParameterConflict::TooLong { bytes, limit }) } else { Ok(merged) }
 }
 
 /// `nohz_full=` and `isolcpus=` with different lists, which a kernel takes or not by its version.
@@ -258,7 +261,7 @@ fn split(word: &str) -> (&str, Option<&str>) {
     }
 }
 
-fn shown(param: &cmdline::Param) -> String {
+fn shown(param: &cmdline::KernelParam) -> String {
     match &param.value {
         Some(value) => format!("{}={value}", param.name),
         None => param.name.clone(),
@@ -321,7 +324,7 @@ mod tests {
         let wanted = words("skew_tick=1");
         let line = "x".repeat(2048 - 1 - 1 - "skew_tick=1".len());
         assert!(merge(&line, &wanted, limit(Some("x86_64"))).is_ok());
-        let too_long = Conflict::TooLong { bytes: 2049, limit: 2048 };
+        let too_long = ParameterConflict::TooLong { bytes: 2049, limit: 2048 };
         assert_eq!(merge(&(line + "x"), &wanted, 2048), Err(too_long));
     }
 

@@ -1,18 +1,19 @@
-//! `Machine` + `Wish` + the loader's menu → [`BootPlan`]: which parameters, for which kernels. It
-//! refuses what is unsafe or contradicts before anything is written, and writes nothing.
+//! `Machine` + `ShieldRequest` + the loader's menu → [`BootPlan`]: which parameters, for which
+//! kernels. It refuses what is unsafe or contradicts before anything is written, and writes
+//! nothing.
 
 use super::by_hand;
-use super::document::{BootPlan, Kernel, SCHEMA, Skipped, Wanted};
+use super::document::{BootKernel, BootPlan, SCHEMA, SkippedParameter, WantedParameter};
 use super::error::BootError;
-use super::grub::generator::{self, Rule};
+use super::grub::generator::{self, KernelRule};
 use super::kernel_file;
 use super::line;
-use super::loaders::{Entry, Found, Loader};
-use super::parameters::{Offer, PARAMETERS, Parameter, Site};
+use super::loaders::{BootLoader, FoundLoader, LoaderEntry};
+use super::parameters::{KernelParameter, PARAMETERS, ParameterOffer, ParameterTarget};
 use super::status;
 use super::warnings::{asked_for_here, different_lists, worth_knowing};
-use crate::plan::{Refused, Shield, choose, named};
-use crate::policy::Wish;
+use crate::plan::{PlanRefusal, Shield, choose, named};
+use crate::policy::ShieldRequest;
 use crate::survey::{IsolationKind, Machine, isolation_setup};
 use crate::tunables::nearest;
 use cpushield_linux::text::kernel_version::KernelVersion;
@@ -22,22 +23,22 @@ use std::collections::BTreeMap;
 
 /// What the user asks of the boot.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct BootRequest {
     /// Which CPUs; switched parameters are in `tunables`.
-    pub wish: Wish,
+    pub wish: ShieldRequest,
     /// Which kernels, a pattern of the shell; `None` leaves the choice to the tool.
     pub kernels: Option<String>,
 }
 
 /// What an installed kernel says of itself.
-struct Built {
+struct KernelBuild {
     /// `CONFIG_NO_HZ_FULL` → `y`; empty when its options are not to be had.
     options: BTreeMap<String, String>,
     /// Whether it is a PREEMPT_RT kernel; `None` when nothing says it.
     realtime: Option<bool>,
 }
 
-fn built(host: &Host, machine: &Machine, entry: &Entry) -> Built {
+fn built(host: &Host, machine: &Machine, entry: &LoaderEntry) -> KernelBuild {
     let version = entry.version.as_str();
     let running = machine.kernel.release.as_deref() == Some(version);
     let mut options = config(host, version);
@@ -57,7 +58,7 @@ fn built(host: &Host, machine: &Machine, entry: &Entry) -> Built {
         Some(kernel_image::is_realtime(&kernel_file::banner(host, &places)?))
     };
     let realtime = said.or_else(image).or(machine.kernel.realtime.filter(|_| running));
-    Built { options, realtime }
+    KernelBuild { options, realtime }
 }
 
 fn config(host: &Host, version: &str) -> BTreeMap<String, String> {
@@ -67,55 +68,64 @@ fn config(host: &Host, version: &str) -> BTreeMap<String, String> {
 }
 
 /// The kernels of a menu, and which of them get the parameters.
-struct Kernels<'a> {
-    versions: Vec<&'a Entry>,
-    built: BTreeMap<String, Built>,
-    rule: Rule,
+struct SelectedKernels<'a> {
+    versions: Vec<&'a LoaderEntry>,
+    built: BTreeMap<String, KernelBuild>,
+    rule: KernelRule,
     arch: Option<&'a str>,
 }
 
-impl<'a> Kernels<'a> {
-    fn built(host: &Host, machine: &Machine, versions: &[&Entry]) -> BTreeMap<String, Built> {
-        let of = |entry: &&Entry| (entry.version.clone(), built(host, machine, entry));
+impl<'a> SelectedKernels<'a> {
+    fn built(
+        host: &Host,
+        machine: &Machine,
+        versions: &[&LoaderEntry],
+    ) -> BTreeMap<String, KernelBuild> {
+        let of = |entry: &&LoaderEntry| (entry.version.clone(), built(host, machine, entry));
         versions.iter().map(of).collect()
     }
 
-    fn realtime(&self, entry: &Entry) -> Option<bool> {
+    fn realtime(&self, entry: &LoaderEntry) -> Option<bool> {
         self.built.get(&entry.version)?.realtime
     }
 
-    fn is_chosen(&self, index: usize, entry: &Entry) -> bool {
+    fn is_chosen(&self, index: usize, entry: &LoaderEntry) -> bool {
         match &self.rule {
-            Rule::Realtime => self.realtime(entry) == Some(true),
-            Rule::First => index == 0,
-            Rule::Matching { glob } => generator::matches(glob, &entry.version),
+            KernelRule::Realtime => self.realtime(entry) == Some(true),
+            KernelRule::First => index == 0,
+            KernelRule::Matching { glob } => generator::matches(glob, &entry.version),
         }
     }
 
-    fn targets(&self) -> Vec<&'a Entry> {
-        let chosen = |(index, entry): &(usize, &&Entry)| self.is_chosen(*index, entry);
+    fn targets(&self) -> Vec<&'a LoaderEntry> {
+        let chosen = |(index, entry): &(usize, &&LoaderEntry)| self.is_chosen(*index, entry);
         self.versions.iter().enumerate().filter(chosen).map(|(_, entry)| *entry).collect()
     }
 
     /// Why a kernel does not know a parameter, if it does not.
-    fn unknown(&self, parameter: &Parameter, entry: &Entry) -> Option<String> {
+    fn unknown(&self, parameter: &KernelParameter, entry: &LoaderEntry) -> Option<String> {
         let version = KernelVersion::of_release(&entry.version);
         parameter.unknown_to(&self.built.get(&entry.version)?.options, self.arch, version)
     }
 
     /// The same where none of the chosen kernels knows it.
-    fn unknown_to_all(&self, parameter: &Parameter, targets: &[&Entry]) -> Option<String> {
+    fn unknown_to_all(
+        &self,
+        parameter: &KernelParameter,
+        targets: &[&LoaderEntry],
+    ) -> Option<String> {
         let reasons: Vec<String> =
             targets.iter().filter_map(|entry| self.unknown(parameter, entry)).collect();
         (reasons.len() == targets.len()).then(|| reasons.first().cloned()).flatten()
     }
 
-    fn shown(&self, parameters: &[&Parameter]) -> Vec<Kernel> {
-        let unknown = |entry: &Entry| -> Vec<Skipped> {
-            let skipped = |it: &&Parameter| Some(skipped(it, self.unknown(it, entry)?, false));
+    fn shown(&self, parameters: &[&KernelParameter]) -> Vec<BootKernel> {
+        let unknown = |entry: &LoaderEntry| -> Vec<SkippedParameter> {
+            let skipped =
+                |it: &&KernelParameter| Some(skipped(it, self.unknown(it, entry)?, false));
             parameters.iter().filter_map(skipped).collect()
         };
-        let kernel = |(index, entry): (usize, &&Entry)| Kernel {
+        let kernel = |(index, entry): (usize, &&LoaderEntry)| BootKernel {
             version: entry.version.clone(),
             title: entry.title.clone(),
             realtime: self.realtime(entry),
@@ -134,19 +144,19 @@ impl<'a> Kernels<'a> {
 pub fn plan(
     host: &Host,
     machine: &Machine,
-    asked: &Asked,
-    menu: Option<&(&'static dyn Loader, Found)>,
+    asked: &BootRequest,
+    menu: Option<&(&'static dyn BootLoader, FoundLoader)>,
 ) -> Result<BootPlan, BootError> {
     check_names(asked)?;
     let (shield, named_cpus, mut why) = shield(machine, &asked.wish)?;
     let site = site(machine, &shield);
-    let none = Found::default();
+    let none = FoundLoader::default();
     let found = menu.map_or(&none, |(_, found)| found);
     let versions = versions(found);
-    let built = Kernels::built(host, machine, &versions);
+    let built = SelectedKernels::built(host, machine, &versions);
     let rule = rule(asked, found, &built, &mut why)?;
     let arch = machine.kernel.arch.as_deref();
-    let kernels = Kernels { versions, built, rule, arch };
+    let kernels = SelectedKernels { versions, built, rule, arch };
     let targets = kernels.targets();
     if targets.is_empty() && menu.is_some() {
         return Err(no_kernel(asked, &kernels.versions));
@@ -204,20 +214,20 @@ pub fn plan(
 pub fn of_words(
     host: &Host,
     words: &[String],
-    menu: Option<&(&'static dyn Loader, Found)>,
+    menu: Option<&(&'static dyn BootLoader, FoundLoader)>,
 ) -> Result<BootPlan, BootError> {
     let version = host.read_line("/proc/sys/kernel/osrelease")?;
     let booted = host.read_line("/proc/cmdline")?;
-    let none = Found::default();
+    let none = FoundLoader::default();
     let found = menu.map_or(&none, |(_, found)| found);
     let versions = versions(found);
     let target = versions.iter().find(|entry| entry.version == version).copied();
-    let targets: Vec<&Entry> = target.into_iter().collect();
+    let targets: Vec<&LoaderEntry> = target.into_iter().collect();
     if targets.is_empty() && menu.is_some() {
         let known = versions.iter().map(|entry| entry.version.clone()).collect();
         return Err(BootError::NoKernel { asked: version, known });
     }
-    let wanted = |word: &String| Wanted {
+    let wanted = |word: &String| WantedParameter {
         name: word.split('=').next().unwrap_or_default().to_owned(),
         word: word.clone(),
         reason: "asked for by its word".to_owned(),
@@ -226,11 +236,11 @@ pub fn of_words(
         instead: by_hand::instead(&booted, word),
         already: targets.iter().any(|entry| line::has(&entry.args, word)),
     };
-    let parameters: Vec<Wanted> = words.iter().map(wanted).collect();
+    let parameters: Vec<WantedParameter> = words.iter().map(wanted).collect();
     if let Some((loader, _)) = menu {
         check_lines(host, *loader, &targets, &parameters, host.own_arch().as_deref())?;
     }
-    let kernel = |entry: &&Entry| Kernel {
+    let kernel = |entry: &&LoaderEntry| BootKernel {
         version: entry.version.clone(),
         title: entry.title.clone(),
         realtime: None,
@@ -247,7 +257,7 @@ pub fn of_words(
         proves: CpuSet::new(),
         why: Vec::new(),
         skipped: Vec::new(),
-        rule: Rule::Matching { glob: version },
+        rule: KernelRule::Matching { glob: version },
         next: next(found),
         warnings: found.warnings.clone(),
         instructions: match menu {
@@ -264,25 +274,25 @@ pub fn of_words(
 
 /// CPUs that were named shall hold. Of a prepared boot one is enough: a shield on all of them at
 /// once would leave nearly none to whatever starts.
-fn proves(site: &Site, named_cpus: bool) -> CpuSet {
+fn proves(site: &ParameterTarget, named_cpus: bool) -> CpuSet {
     if named_cpus { site.cpus.clone() } else { site.cpus.last().into_iter().collect() }
 }
 
-fn no_kernel(asked: &Asked, versions: &[&Entry]) -> BootError {
+fn no_kernel(asked: &BootRequest, versions: &[&LoaderEntry]) -> BootError {
     let known = versions.iter().map(|entry| entry.version.clone()).collect();
     let asked = asked.kernels.clone().unwrap_or_else(|| "a PREEMPT_RT kernel".to_owned());
     BootError::NoKernel { asked, known }
 }
 
 /// Which entry boots next, and why.
-pub(super) fn next(found: &Found) -> Option<String> {
+pub(super) fn next(found: &FoundLoader) -> Option<String> {
     let entry = found.entries.get(found.next?)?;
     Some(format!("{} ({})", entry.title, found.why))
 }
 
 /// One entry of each kernel, that of the loader's own configuration: the first one.
-fn versions(found: &Found) -> Vec<&Entry> {
-    let mut seen: Vec<&Entry> = Vec::new();
+fn versions(found: &FoundLoader) -> Vec<&LoaderEntry> {
+    let mut seen: Vec<&LoaderEntry> = Vec::new();
     for entry in found.entries.iter().filter(|entry| !entry.ours) {
         if seen.iter().all(|known| known.version != entry.version) {
             seen.push(entry);
@@ -291,10 +301,10 @@ fn versions(found: &Found) -> Vec<&Entry> {
     seen
 }
 
-fn check_names(asked: &Asked) -> Result<(), BootError> {
+fn check_names(asked: &BootRequest) -> Result<(), BootError> {
     for (name, on) in &asked.wish.tunables {
         match super::parameters::named(name) {
-            Some(Parameter { offer: Offer::Never(why), .. }) if *on => {
+            Some(KernelParameter { offer: ParameterOffer::Never(why), .. }) if *on => {
                 return Err(BootError::Never { name: name.clone(), why });
             }
             Some(_) => {}
@@ -316,7 +326,10 @@ fn check_names(asked: &Asked) -> Result<(), BootError> {
 }
 
 /// The CPUs: those of the wish, or every one that could ever be shielded.
-fn shield(machine: &Machine, wish: &Wish) -> Result<(Shield, bool, Vec<String>), BootError> {
+fn shield(
+    machine: &Machine,
+    wish: &ShieldRequest,
+) -> Result<(Shield, bool, Vec<String>), BootError> {
     let named_cpus =
         wish.cpus.is_some() || wish.count.is_some() || wish.near.is_some() || wish.node.is_some();
     let (shield, why) = if named_cpus {
@@ -337,16 +350,16 @@ fn shield(machine: &Machine, wish: &Wish) -> Result<(Shield, bool, Vec<String>),
     Ok((shield, named_cpus, why))
 }
 
-fn site(machine: &Machine, shield: &Shield) -> Site {
+fn site(machine: &Machine, shield: &Shield) -> ParameterTarget {
     let all = machine.topology.possible.union(&machine.topology.online);
-    Site { cpus: shield.cpus.clone(), rest: all.minus(&shield.cpus) }
+    ParameterTarget { cpus: shield.cpus.clone(), rest: all.minus(&shield.cpus) }
 }
 
-fn shieldable(machine: &Machine, wish: &Wish) -> Result<Shield, Refused> {
-    let most = |count| Wish { count: Some(count), share: None, ..wish.clone() };
+fn shieldable(machine: &Machine, wish: &ShieldRequest) -> Result<Shield, PlanRefusal> {
+    let most = |count| ShieldRequest { count: Some(count), share: None, ..wish.clone() };
     let online = machine.topology.online.len();
     match choose(machine, &most(online)) {
-        Err(Refused::TooMany { possible, .. }) if possible > 0 => {
+        Err(PlanRefusal::TooMany { possible, .. }) if possible > 0 => {
             choose(machine, &most(possible)).map(|choice| choice.shield)
         }
         answer => answer.map(|choice| choice.shield),
@@ -355,17 +368,17 @@ fn shieldable(machine: &Machine, wish: &Wish) -> Result<Shield, Refused> {
 
 /// Which kernels: those asked for; else RT kernels when there are any; else the one that boots.
 fn rule(
-    asked: &Asked,
-    found: &Found,
-    configs: &BTreeMap<String, Built>,
+    asked: &BootRequest,
+    found: &FoundLoader,
+    configs: &BTreeMap<String, KernelBuild>,
     why: &mut Vec<String>,
-) -> Result<Rule, BootError> {
+) -> Result<KernelRule, BootError> {
     if let Some(glob) = &asked.kernels {
-        return Ok(Rule::Matching { glob: glob.clone() });
+        return Ok(KernelRule::Matching { glob: glob.clone() });
     }
     if configs.values().any(|it| it.realtime == Some(true)) {
         why.push("PREEMPT_RT kernels get the parameters, all others stay as they are".to_owned());
-        return Ok(Rule::Realtime);
+        return Ok(KernelRule::Realtime);
     }
     let none = if configs.values().all(|it| it.realtime == Some(false)) {
         "there is no PREEMPT_RT kernel"
@@ -377,7 +390,7 @@ fn rule(
     Ok(match (boots, first) {
         (_, None) => {
             why.push("could not list the installed kernels".to_owned());
-            Rule::First
+            KernelRule::First
         }
         (Some(boots), Some(first)) if boots.version != first.version => {
             why.push(format!(
@@ -385,40 +398,51 @@ fn rule(
                  menu, does not",
                 boots.version, first.version
             ));
-            Rule::Matching { glob: boots.version.clone() }
+            KernelRule::Matching { glob: boots.version.clone() }
         }
         _ => {
             why.push(format!("{none}: the first one of the menu gets the parameters"));
-            Rule::First
+            KernelRule::First
         }
     })
 }
 
 /// Why a parameter is not wanted, if it is not.
-fn unwanted(parameter: &Parameter, asked: &Asked, named_cpus: bool) -> Option<Skipped> {
+fn unwanted(
+    parameter: &KernelParameter,
+    asked: &BootRequest,
+    named_cpus: bool,
+) -> Option<SkippedParameter> {
     let name = parameter.name;
     let no = |reason: &str| Some(skipped(parameter, reason.to_owned(), false));
     let unasked = |reason: &str| Some(skipped(parameter, format!("{reason} (--on {name})"), true));
     match (asked.wish.tunables.get(name), parameter.offer) {
         (Some(false), _) => no("switched off by the wish"),
-        (_, Offer::Never(why)) => no(why),
-        (Some(true), _) | (None, Offer::Always) => None,
-        (None, Offer::ForNamedCpus) if named_cpus => None,
-        (None, Offer::ForNamedCpus) => unasked("only with CPUs of your own choice, --cpus LIST"),
-        (None, Offer::Asked(why)) => unasked(why),
+        (_, ParameterOffer::Never(why)) => no(why),
+        (Some(true), _) | (None, ParameterOffer::Always) => None,
+        (None, ParameterOffer::ForNamedCpus) if named_cpus => None,
+        (None, ParameterOffer::ForNamedCpus) => {
+            unasked("only with CPUs of your own choice, --cpus LIST")
+        }
+        (None, ParameterOffer::Asked(why)) => unasked(why),
     }
 }
 
-fn skipped(parameter: &Parameter, reason: String, on_request: bool) -> Skipped {
-    Skipped { name: parameter.name.to_owned(), reason, on_request }
+fn skipped(parameter: &KernelParameter, reason: String, on_request: bool) -> SkippedParameter {
+    SkippedParameter { name: parameter.name.to_owned(), reason, on_request }
 }
 
-fn wanted(parameter: &Parameter, site: &Site, machine: &Machine, targets: &[&Entry]) -> Wanted {
+fn wanted(
+    parameter: &KernelParameter,
+    site: &ParameterTarget,
+    machine: &Machine,
+    targets: &[&LoaderEntry],
+) -> WantedParameter {
     let word = parameter.word(site);
     let line = machine.kernel.cmdline.as_deref().unwrap_or_default();
     let (booted, instead) = (line::has(line, &word), by_hand::instead(line, &word));
     let already = !targets.is_empty() && targets.iter().all(|entry| line::has(&entry.args, &word));
-    Wanted {
+    WantedParameter {
         name: parameter.name.to_owned(),
         reason: parameter.summary.to_owned(),
         substitute: parameter.substitute.map(str::to_owned),
@@ -433,8 +457,8 @@ fn wanted(parameter: &Parameter, site: &Site, machine: &Machine, targets: &[&Ent
 /// ours, which comes first, and drop the isolation that the user asked for.
 fn check_lists(
     host: &Host,
-    loader: &dyn Loader,
-    entry: &Entry,
+    loader: &dyn BootLoader,
+    entry: &LoaderEntry,
     words: &[String],
 ) -> Result<(), BootError> {
     let Some(version) = KernelVersion::of_release(&entry.version) else { return Ok(()) };
@@ -454,9 +478,9 @@ fn check_lists(
 /// Every chosen kernel must be able to take the words beside what it is given already.
 fn check_lines(
     host: &Host,
-    loader: &dyn Loader,
-    targets: &[&Entry],
-    parameters: &[Wanted],
+    loader: &dyn BootLoader,
+    targets: &[&LoaderEntry],
+    parameters: &[WantedParameter],
     arch: Option<&str>,
 ) -> Result<(), BootError> {
     let words: Vec<String> = parameters.iter().map(|wanted| wanted.word.clone()).collect();
@@ -468,7 +492,8 @@ fn check_lines(
         let text = format!("BOOT_IMAGE=/boot/vmlinuz-{} {}", entry.version, entry.args);
         if let Err(conflict) = line::merge(&text, &words, line::limit(arch)) {
             let keyword = match &conflict {
-                line::Conflict::Differs { there, .. } | line::Conflict::Mismatch { there, .. } => {
+                line::ParameterConflict::Differs { there, .. }
+                | line::ParameterConflict::Mismatch { there, .. } => {
                     there.split('=').next().unwrap_or("").to_owned()
                 }
                 _ => String::new(),

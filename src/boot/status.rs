@@ -71,7 +71,7 @@ fn trial_state(
     host: &Host,
     journal: &BootJournal,
     words: &[WordStatus],
-    found: &loaders::Found,
+    found: &loaders::FoundLoader,
 ) -> Option<TrialState> {
     let trial = journal.trial.as_ref()?;
     if host.read_line("/proc/sys/kernel/random/boot_id").ok() == journal.boot_id {

@@ -8,7 +8,7 @@
 
 use super::document::{BootJournal, SettledAs, TrialEnd};
 use super::error::BootError;
-use super::loaders::{self, Loader};
+use super::loaders::{self, BootLoader};
 use super::{line, refusals, status, write};
 use cpushield_linux::{CpuSet, Error, Host, Store};
 
@@ -59,7 +59,7 @@ pub fn quoted(word: &str) -> String {
 
 /// What this boot says of a trial before anything is tried.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct TrialObservation {
     /// CPUs that are to be shielded and watched.
     pub proves: CpuSet,
     /// What speaks against it already.
@@ -70,7 +70,7 @@ pub struct Seen {
 ///
 /// # Errors
 /// There is no trial, or the machine was not booted since it was armed.
-pub fn look(host: &Host, store: &Store) -> Result<Seen, BootError> {
+pub fn look(host: &Host, store: &Store) -> Result<TrialObservation, BootError> {
     let Some(journal) = super::journal(store)? else { return Err(BootError::NoTrial) };
     let Some(trial) = &journal.trial else { return Err(BootError::NoTrial) };
     let now = host.read_line("/proc/sys/kernel/random/boot_id").ok();
@@ -83,7 +83,7 @@ pub fn look(host: &Host, store: &Store) -> Result<Seen, BootError> {
         let new = failed.into_iter().filter(|unit| !trial.failed.contains(unit));
         against.extend(new.map(|unit| format!("{unit} failed, and had not before")));
     }
-    Ok(Seen { proves: trial.proves.clone(), against })
+    Ok(TrialObservation { proves: trial.proves.clone(), against })
 }
 
 /// Why watching the shield that is up proves nothing of these CPUs; `None` when it has them all.
@@ -181,7 +181,7 @@ fn missing(host: &Host, journal: &BootJournal) -> Result<Vec<String>, Error> {
 /// Takes the wish for one boot back.
 pub(super) fn forget(
     host: &Host,
-    loader: &dyn Loader,
+    loader: &dyn BootLoader,
     journal: &BootJournal,
 ) -> Result<(), BootError> {
     journal.trial.as_ref().map_or(Ok(()), |trial| loader.forget_once(host, &trial.entry))

@@ -1,8 +1,8 @@
 //! What a person should know before the boot is changed. Pure.
 
-use super::document::{Kernel, Wanted};
+use super::document::{BootKernel, WantedParameter};
 use super::line;
-use super::loaders::{Entry, Found};
+use super::loaders::{FoundLoader, LoaderEntry};
 use crate::plan::Shield;
 use crate::survey::Machine;
 use crate::tunables;
@@ -13,9 +13,9 @@ const MANAGED_IRQ: &str = "isolcpus-managed-irq";
 
 /// What the loader found, what kernels do not know, and what the running one was booted with.
 pub(super) fn worth_knowing(
-    found: &Found,
+    found: &FoundLoader,
     machine: &Machine,
-    kernels: &[Kernel],
+    kernels: &[BootKernel],
     different_lists: Vec<String>,
 ) -> Vec<String> {
     let mut warnings = found.warnings.clone();
@@ -46,9 +46,12 @@ pub(super) fn worth_knowing(
 
 /// Chosen kernels that would have different lists in `nohz_full=` and `isolcpus=`, and what they do
 /// with them.
-pub(super) fn different_lists(targets: &[&Entry], parameters: &[Wanted]) -> Vec<String> {
+pub(super) fn different_lists(
+    targets: &[&LoaderEntry],
+    parameters: &[WantedParameter],
+) -> Vec<String> {
     let words: Vec<String> = parameters.iter().map(|wanted| wanted.word.clone()).collect();
-    let of_entry = |entry: &&Entry| {
+    let of_entry = |entry: &&LoaderEntry| {
         let version = KernelVersion::of_release(&entry.version);
         let lists = line::different_lists(&entry.args, &words, version)?;
         Some(format!("kernel {}: {lists}", entry.version))
@@ -60,7 +63,7 @@ pub(super) fn different_lists(targets: &[&Entry], parameters: &[Wanted]) -> Vec<
 pub(super) fn asked_for_here(
     machine: &Machine,
     shield: &Shield,
-    parameters: &[Wanted],
+    parameters: &[WantedParameter],
 ) -> Option<String> {
     let given = parameters.iter().any(|it| it.name == MANAGED_IRQ);
     let tunable = tunables::named("irq-affinity").filter(|_| !given)?;

@@ -3,11 +3,12 @@
 //! looked at before it is put in place; and undo puts the original bytes back.
 
 use super::document::{
-    BootJournal, BootPlan, Bytes, Fate, Kept, SCHEMA, Skipped, Trial, Unwritten, Written,
+    BootJournal, BootPlan, FileBytes, FileFate, RemovedParameters, SCHEMA, SavedFile,
+    SkippedParameter, TrialBoot, WrittenParameters,
 };
 use super::error::BootError;
-use super::loaders::{self, Edit, Found, Loader, Order, Recipe};
-use super::parameters::{Offer, named};
+use super::loaders::{self, BootFilePlan, BootLoader, FileEdit, FoundLoader, ParameterAssignment};
+use super::parameters::{ParameterOffer, named};
 use super::{JOURNAL, kexec, line, plan, trial};
 use cpushield_linux::{Host, Store};
 
@@ -25,13 +26,13 @@ pub fn words(plan: &BootPlan) -> Vec<String> {
 ///
 /// # Errors
 /// Nothing can be written here.
-pub fn preview(host: &Host, plan: &BootPlan, last: bool) -> Result<Recipe, BootError> {
+pub fn preview(host: &Host, plan: &BootPlan, last: bool) -> Result<BootFilePlan, BootError> {
     check_applies(plan)?;
     let (words, kernels) = (words(plan), kernels(plan));
     if words.is_empty() {
-        return Ok(Recipe::default());
+        return Ok(BootFilePlan::default());
     }
-    let order = Order { rule: &plan.rule, kernels: &kernels, words: &words, last };
+    let order = ParameterAssignment { rule: &plan.rule, kernels: &kernels, words: &words, last };
     loader_of(plan)?.recipe(host, &order)
 }
 
@@ -41,7 +42,9 @@ fn check_applies(plan: &BootPlan) -> Result<(), BootError> {
     if !plan.parameters.is_empty() {
         return Ok(());
     }
-    let offered = |it: &&Skipped| named(&it.name).is_some_and(|it| it.offer == Offer::Always);
+    let offered = |it: &&SkippedParameter| {
+        named(&it.name).is_some_and(|it| it.offer == ParameterOffer::Always)
+    };
     let skipped = plan.skipped.iter().filter(offered).cloned().collect();
     Err(BootError::NothingApplies { skipped })
 }
@@ -50,7 +53,7 @@ fn kernels(plan: &BootPlan) -> Vec<String> {
     plan.kernels.iter().filter(|it| it.chosen).map(|it| it.version.clone()).collect()
 }
 
-fn loader_of(plan: &BootPlan) -> Result<&'static dyn Loader, BootError> {
+fn loader_of(plan: &BootPlan) -> Result<&'static dyn BootLoader, BootError> {
     plan.loader.as_deref().and_then(loaders::named).ok_or_else(|| BootError::ByHand {
         why: "this machine's boot loader is not known".to_owned(),
         instructions: plan.instructions.clone(),
@@ -59,7 +62,7 @@ fn loader_of(plan: &BootPlan) -> Result<&'static dyn Loader, BootError> {
 
 /// How the parameters are written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct How {
+pub struct WriteMode {
     /// Our entries stand behind all others, and none of them becomes the default.
     pub keep_default: bool,
     /// They boot once, as a trial.
@@ -75,7 +78,12 @@ pub struct How {
 ///
 /// # Errors
 /// Nothing can be written, and nothing was; or it failed half-way and was put back.
-pub fn write(host: &Host, store: &Store, plan: &BootPlan, how: &How) -> Result<Written, BootError> {
+pub fn write(
+    host: &Host,
+    store: &Store,
+    plan: &BootPlan,
+    how: &WriteMode,
+) -> Result<WrittenParameters, BootError> {
     let loader = loader_of(plan)?;
     check_applies(plan)?;
     let words = words(plan);
@@ -96,12 +104,13 @@ pub fn write(host: &Host, store: &Store, plan: &BootPlan, how: &How) -> Result<W
     }
     let mut recipe = {
         let last = how.trial || how.keep_default;
-        let order = Order { rule: &plan.rule, kernels: &kernels, words: &given, last };
+        let order =
+            ParameterAssignment { rule: &plan.rule, kernels: &kernels, words: &given, last };
         loader.recipe(host, &order)?
     };
     if let Some((program, state)) = how.unit.as_ref().filter(|_| how.trial) {
         let bytes = trial::unit(program, state).into_bytes();
-        recipe.edits.push(Edit { path: trial::unit_path(), bytes, mode: 0o644 });
+        recipe.edits.push(FileEdit { path: trial::unit_path(), bytes, mode: 0o644 });
     }
     let files = originals(host, loader, &recipe)?;
     let mut journal = BootJournal {
@@ -150,8 +159,8 @@ pub fn write(host: &Host, store: &Store, plan: &BootPlan, how: &How) -> Result<W
 fn arm(
     host: &Host,
     store: &Store,
-    loader: &dyn Loader,
-    (plan, how): (&BootPlan, &How),
+    loader: &dyn BootLoader,
+    (plan, how): (&BootPlan, &WriteMode),
     journal: &mut BootJournal,
 ) -> Result<(), BootError> {
     let found = loader.find(host)?.unwrap_or_default();
@@ -163,7 +172,7 @@ fn arm(
     let failed = if unit { host.failed_units()? } else { Vec::new() };
     let proves = plan.proves.clone();
     let reboot = loader.reboots_with().filter(|_| !how.kexec).map(str::to_owned);
-    let trial = Trial { entry: entry.clone(), unit, keep_default, proves, reboot, failed };
+    let trial = TrialBoot { entry: entry.clone(), unit, keep_default, proves, reboot, failed };
     journal.trial = Some(trial);
     keep(store, journal)?;
     if unit {
@@ -189,7 +198,10 @@ pub(super) fn make_permanent(
     }
     let recipe = {
         let (kernels, words) = (&journal.kernels, &journal.words);
-        loader.recipe(host, &Order { rule: &journal.rule, kernels, words, last: keep_default })?
+        loader.recipe(
+            host,
+            &ParameterAssignment { rule: &journal.rule, kernels, words, last: keep_default },
+        )?
     };
     for kept in originals(host, loader, &recipe)? {
         match journal.files.iter_mut().find(|known| known.path == kept.path) {
@@ -229,7 +241,11 @@ pub(super) fn keep(store: &Store, journal: &BootJournal) -> Result<(), BootError
 }
 
 /// Every file that will be written as it is now, when all of them can be.
-fn originals(host: &Host, loader: &dyn Loader, recipe: &Recipe) -> Result<Vec<Kept>, BootError> {
+fn originals(
+    host: &Host,
+    loader: &dyn BootLoader,
+    recipe: &BootFilePlan,
+) -> Result<Vec<SavedFile>, BootError> {
     let mut files = Vec::new();
     let edits = recipe.edits.iter().map(|edit| (&edit.path, Some(edit)));
     for (path, edit) in edits.chain(recipe.made.iter().map(|path| (path, None))) {
@@ -237,7 +253,7 @@ fn originals(host: &Host, loader: &dyn Loader, recipe: &Recipe) -> Result<Vec<Ke
             Ok(bytes) => (Some(bytes), host.access(path)?),
             Err(error) if error.is_absent() => {
                 let mode = edit.map_or(0o644, |edit| edit.mode);
-                (None, cpushield_linux::Access { mode, owner: None })
+                (None, cpushield_linux::FileAttributes { mode, owner: None })
             }
             Err(error) => return Err(error.into()),
         };
@@ -252,12 +268,12 @@ fn originals(host: &Host, loader: &dyn Loader, recipe: &Recipe) -> Result<Vec<Ke
         };
         let size = original.as_ref().map_or(0, Vec::len).max(edit.map_or(0, |e| e.bytes.len()));
         room(host, path, size as u64)?;
-        files.push(Kept {
+        files.push(SavedFile {
             path: path.clone(),
-            original: original.as_deref().map(Bytes::of),
+            original: original.as_deref().map(FileBytes::of),
             mode: access.mode,
             owner: access.owner,
-            left: edit.map(|edit| Bytes::of(&edit.bytes)),
+            left: edit.map(|edit| FileBytes::of(&edit.bytes)),
         });
     }
     Ok(files)
@@ -281,13 +297,15 @@ fn room(host: &Host, path: &str, size: u64) -> Result<(), BootError> {
 /// Puts the files in place.
 fn put(
     host: &Host,
-    loader: &dyn Loader,
-    recipe: &Recipe,
+    loader: &dyn BootLoader,
+    recipe: &BootFilePlan,
     journal: &mut BootJournal,
 ) -> Result<(), BootError> {
     for edit in &recipe.edits {
-        let access = journal.files.iter().find(|kept| kept.path == edit.path).map(Kept::access);
-        let access = access.map(|found| cpushield_linux::Access { mode: edit.mode, ..found });
+        let access =
+            journal.files.iter().find(|kept| kept.path == edit.path).map(SavedFile::access);
+        let access =
+            access.map(|found| cpushield_linux::FileAttributes { mode: edit.mode, ..found });
         let Some(access) = access else { continue };
         host.replace_file(&edit.path, &edit.bytes, access)?;
     }
@@ -297,13 +315,13 @@ fn put(
     for path in &recipe.made {
         let made = loader.make(host, path)?;
         let Some(kept) = journal.files.iter_mut().find(|kept| kept.path == *path) else { continue };
-        let original = kept.original.as_ref().and_then(Bytes::get).unwrap_or_default();
+        let original = kept.original.as_ref().and_then(FileBytes::get).unwrap_or_default();
         untouched(path, &original, &loader.without_ours(&made))?;
         host.replace_file(path, &made, kept.access())?;
         if host.read_bytes(path)? != made {
             return Err(wrong(format!("{path} does not hold what was written"), None));
         }
-        kept.left = Some(Bytes::of(&made));
+        kept.left = Some(FileBytes::of(&made));
     }
     let Some(found) = loader.find(host)? else {
         return Err(wrong("the boot menu is gone".to_owned(), None));
@@ -342,11 +360,11 @@ fn untouched(path: &str, original: &[u8], others: &[u8]) -> Result<(), BootError
 
 /// The entry of a kernel that has all words.
 pub(super) fn with_words<'a>(
-    found: &'a Found,
+    found: &'a FoundLoader,
     version: &str,
     words: &[String],
-) -> Option<&'a loaders::Entry> {
-    let has = |entry: &&loaders::Entry| {
+) -> Option<&'a loaders::LoaderEntry> {
+    let has = |entry: &&loaders::LoaderEntry| {
         entry.version == version && words.iter().all(|word| line::has(&entry.args, word))
     };
     found.entries.iter().find(has)
@@ -354,17 +372,17 @@ pub(super) fn with_words<'a>(
 
 fn written(
     host: &Host,
-    loader: &dyn Loader,
+    loader: &dyn BootLoader,
     journal: BootJournal,
     files: Vec<String>,
-) -> Result<Written, BootError> {
+) -> Result<WrittenParameters, BootError> {
     let BootJournal { words, kernels, trial, .. } = journal;
     let found = loader.find(host)?.unwrap_or_default();
     let boots = found.next.and_then(|index| found.entries.get(index));
-    let has = |entry: &loaders::Entry| words.iter().all(|word| line::has(&entry.args, word));
+    let has = |entry: &loaders::LoaderEntry| words.iter().all(|word| line::has(&entry.args, word));
     let entry = found.entries.iter().find(|entry| entry.ours && has(entry));
     let entry = entry.and_then(|entry| entry.id.clone());
-    Ok(Written {
+    Ok(WrittenParameters {
         loader: loader.name().to_owned(),
         next: plan::next(&found),
         next_has: boots.is_some_and(has),
@@ -382,7 +400,7 @@ fn written(
 ///
 /// # Errors
 /// A file cannot be put back; the journal is kept then.
-pub fn undo(host: &Host, store: &Store) -> Result<Option<Unwritten>, BootError> {
+pub fn undo(host: &Host, store: &Store) -> Result<Option<RemovedParameters>, BootError> {
     let _lock = store.lock()?;
     let Some(journal) = super::journal(store)? else { return Ok(None) };
     if let Some(loader) = loaders::named(&journal.loader) {
@@ -398,12 +416,12 @@ pub(super) fn take_back(
     host: &Host,
     store: &Store,
     journal: &BootJournal,
-) -> Result<Unwritten, BootError> {
+) -> Result<RemovedParameters, BootError> {
     let loader = loaders::named(&journal.loader).ok_or_else(|| BootError::Journal {
         path: store.path(JOURNAL),
         why: format!("this version knows no boot loader {:?}", journal.loader),
     })?;
-    let mut undone = Unwritten::default();
+    let mut undone = RemovedParameters::default();
     let unit = trial::unit_path();
     let (unit, files): (Vec<_>, Vec<_>) = journal.files.iter().partition(|it| it.path == unit);
     for kept in files {
@@ -413,7 +431,7 @@ pub(super) fn take_back(
     let known: Vec<&str> = journal.files.iter().map(|kept| kept.path.as_str()).collect();
     for (path, bytes) in loader.later(host, &known, &journal.words) {
         host.replace_file(&path, &bytes, host.access(&path)?)?;
-        undone.files.push((path, Fate::MadeAnew));
+        undone.files.push((path, FileFate::MadeAnew));
     }
     // Last: until then the next boot takes back what a kill has left.
     for kept in unit {
@@ -427,18 +445,18 @@ pub(super) fn take_back(
 
 fn put_back(
     host: &Host,
-    loader: &dyn Loader,
-    kept: &Kept,
+    loader: &dyn BootLoader,
+    kept: &SavedFile,
     words: &[String],
     notes: &mut Vec<String>,
-) -> Result<Fate, BootError> {
+) -> Result<FileFate, BootError> {
     let path = kept.path.as_str();
     let now = match host.read_bytes(path) {
         Ok(bytes) => Some(bytes),
         Err(error) if error.is_absent() => None,
         Err(error) => return Err(error.into()),
     };
-    let original = kept.original.as_ref().and_then(Bytes::get);
+    let original = kept.original.as_ref().and_then(FileBytes::get);
     let dir = path.rsplit_once('/').map_or("/", |(dir, _)| dir);
     if now.is_none() && original.is_some() && !host.exists(dir) {
         return Err(wrong(
@@ -447,16 +465,16 @@ fn put_back(
         ));
     }
     if now == original {
-        return Ok(Fate::AlreadySo);
+        return Ok(FileFate::AlreadySo);
     }
-    let left = kept.left.as_ref().and_then(Bytes::get);
+    let left = kept.left.as_ref().and_then(FileBytes::get);
     let made = loader.is_made(path);
     let only_ours =
         now == left || made && now.as_ref().map(|now| loader.without_ours(now)) == original;
     match original {
         Some(original) if only_ours => {
             host.replace_file(path, &original, kept.access())?;
-            return Ok(Fate::Restored);
+            return Ok(FileFate::Restored);
         }
         // A file of ours goes, whatever became of it.
         None if !made => {
@@ -464,15 +482,15 @@ fn put_back(
                 notes.push(format!("{path} had been changed since it was written; it is removed"));
             }
             host.erase_file(path)?;
-            return Ok(Fate::Restored);
+            return Ok(FileFate::Restored);
         }
         _ if made => {}
         // What others wrote since stays; our words go.
         _ => {
             let stripped = now.as_ref().and_then(|now| loader.stripped(now, words));
-            let Some(stripped) = stripped else { return Ok(Fate::Drifted) };
+            let Some(stripped) = stripped else { return Ok(FileFate::Drifted) };
             host.replace_file(path, &stripped, host.access(path)?)?;
-            return Ok(Fate::MadeAnew);
+            return Ok(FileFate::MadeAnew);
         }
     }
     // Another hand made the file anew since, for a new kernel for instance.
@@ -482,5 +500,5 @@ fn put_back(
     }
     let access = host.access(path).unwrap_or_else(|_| kept.access());
     host.replace_file(path, &anew, access)?;
-    Ok(Fate::MadeAnew)
+    Ok(FileFate::MadeAnew)
 }

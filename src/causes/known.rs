@@ -5,7 +5,7 @@ use super::{Cause, Culprit};
 
 /// A culprit of the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownCulprit {
     /// The name of the function or thread; with a star at its end, how it begins.
     pub name: &'static str,
     /// What it is for, in a few words.
@@ -16,38 +16,66 @@ pub struct Known {
     pub cause: Cause,
 }
 
-type Text = &'static str;
+type DescribeCulprit = &'static str;
 
-const fn call(name: Text, what: Text, source: Text) -> Known {
-    Known { name, what, source, cause: Cause::IpiCall }
+const fn call(
+    name: DescribeCulprit,
+    what: DescribeCulprit,
+    source: DescribeCulprit,
+) -> KnownCulprit {
+    KnownCulprit { name, what, source, cause: Cause::IpiCall }
 }
 
-const fn irq_work(name: Text, what: Text, source: Text) -> Known {
-    Known { name, what, source, cause: Cause::IpiIrqWork }
+const fn irq_work(
+    name: DescribeCulprit,
+    what: DescribeCulprit,
+    source: DescribeCulprit,
+) -> KnownCulprit {
+    KnownCulprit { name, what, source, cause: Cause::IpiIrqWork }
 }
 
-const fn hrtimer(name: Text, what: Text, source: Text) -> Known {
-    Known { name, what, source, cause: Cause::Hrtimer }
+const fn hrtimer(
+    name: DescribeCulprit,
+    what: DescribeCulprit,
+    source: DescribeCulprit,
+) -> KnownCulprit {
+    KnownCulprit { name, what, source, cause: Cause::Hrtimer }
 }
 
-const fn timer(name: Text, what: Text, source: Text) -> Known {
-    Known { name, what, source, cause: Cause::Timer }
+const fn timer(
+    name: DescribeCulprit,
+    what: DescribeCulprit,
+    source: DescribeCulprit,
+) -> KnownCulprit {
+    KnownCulprit { name, what, source, cause: Cause::Timer }
 }
 
-const fn work(name: Text, what: Text, source: Text) -> Known {
-    Known { name, what, source, cause: Cause::Workqueue }
+const fn work(
+    name: DescribeCulprit,
+    what: DescribeCulprit,
+    source: DescribeCulprit,
+) -> KnownCulprit {
+    KnownCulprit { name, what, source, cause: Cause::Workqueue }
 }
 
-const fn thread(name: Text, what: Text, source: Text) -> Known {
-    Known { name, what, source, cause: Cause::Kthread }
+const fn thread(
+    name: DescribeCulprit,
+    what: DescribeCulprit,
+    source: DescribeCulprit,
+) -> KnownCulprit {
+    KnownCulprit { name, what, source, cause: Cause::Kthread }
 }
 
-const fn nmi(name: Text, what: Text, source: Text) -> Known {
-    Known { name, what, source, cause: Cause::Nmi }
+const fn nmi(
+    name: DescribeCulprit,
+    what: DescribeCulprit,
+    source: DescribeCulprit,
+) -> KnownCulprit {
+    KnownCulprit { name, what, source, cause: Cause::Nmi }
 }
 
 /// Every culprit that is known (names of 4.17 to 6.18).
-pub const KNOWN: &[Known] = &[
+pub const KNOWN: &[KnownCulprit] = &[
     // Function calls.
     call("flush_tlb_func*", "TLB shootdown", "arch/x86/mm/tlb.c"),
     call("do_flush_tlb_all", "TLB shootdown, all", "arch/x86/mm/tlb.c"),
@@ -174,7 +202,7 @@ pub const KNOWN: &[Known] = &[
     nmi("ghes_notify_nmi", "error that firmware tells of", "drivers/acpi/apei/ghes.c"),
 ];
 
-impl Known {
+impl KnownCulprit {
     /// As the trace names it.
     #[must_use]
     pub fn culprit(&self) -> Culprit {
@@ -189,7 +217,7 @@ impl Known {
 
 /// What is known of a culprit: its function, or the name of a kernel thread.
 #[must_use]
-pub fn of(culprit: &Culprit) -> Option<&'static Known> {
+pub fn of(culprit: &Culprit) -> Option<&'static KnownCulprit> {
     match culprit {
         Culprit::Kthread { comm } => named(comm),
         culprit => culprit.kernel_function().and_then(named),
@@ -209,10 +237,10 @@ pub fn explained(culprit: &Culprit) -> Option<String> {
 
 /// What is known of a function or a kernel thread by its name.
 #[must_use]
-pub fn named(name: &str) -> Option<&'static Known> {
+pub fn named(name: &str) -> Option<&'static KnownCulprit> {
     let exact = KNOWN.iter().find(|known| known.name == name);
     exact.or_else(|| {
-        let begins = |known: &&Known| {
+        let begins = |known: &&KnownCulprit| {
             known.name.strip_suffix('*').is_some_and(|start| name.starts_with(start))
         };
         KNOWN.iter().find(begins)

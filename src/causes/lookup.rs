@@ -3,20 +3,20 @@
 
 use super::Cause;
 use super::culprit::{KernelEvent, PageAccess, SOFTIRQS};
-use super::known::{self, Known};
-use super::purpose::{self, Row};
+use super::known::{self, KnownCulprit};
+use super::purpose::{self, FunctionGroup};
 use super::topics::{self, Topic};
 use cpushield_linux::syscalls;
 
 /// What explains a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Subject {
+pub enum ExplainSubject {
     /// A page of its own.
     Topic(&'static Topic),
     /// A function or thread of the kernel.
-    Known(&'static Known),
+    Known(&'static KnownCulprit),
     /// A way through the kernel that sends interrupts to other CPUs.
-    Way(&'static Row),
+    Way(&'static FunctionGroup),
     /// A kind of interruption.
     Cause(Cause),
 }
@@ -85,25 +85,25 @@ fn cause_of_event(event: KernelEvent) -> Cause {
 
 /// What explains a word of a table, with the name of its cause in front or without.
 #[must_use]
-pub fn subject(shown: &str) -> Option<Subject> {
+pub fn subject(shown: &str) -> Option<ExplainSubject> {
     let shown = shown.trim();
     if let Some(cause) = Cause::named(shown) {
-        return Some(Subject::Cause(cause));
+        return Some(ExplainSubject::Cause(cause));
     }
     if let Some((first, rest)) = shown.split_once(' ')
         && let Some(cause) = kind(first)
     {
-        return subject(rest).or(Some(Subject::Cause(cause)));
+        return subject(rest).or(Some(ExplainSubject::Cause(cause)));
     }
     let (begins, _) = shown.split_once(", ").unwrap_or((shown, ""));
     // `wb_workfn (unbound)`, `do_sync_core()`.
     let function = begins.split(' ').next().unwrap_or_default().trim_end_matches("()");
     topics::of(function)
-        .map(Subject::Topic)
-        .or_else(|| purpose::of_function(function).map(Subject::Way))
-        .or_else(|| purpose::of_words(shown).map(Subject::Way))
-        .or_else(|| cause(shown, begins).map(Subject::Cause))
-        .or_else(|| known::named(function).map(Subject::Known))
+        .map(ExplainSubject::Topic)
+        .or_else(|| purpose::of_function(function).map(ExplainSubject::Way))
+        .or_else(|| purpose::of_words(shown).map(ExplainSubject::Way))
+        .or_else(|| cause(shown, begins).map(ExplainSubject::Cause))
+        .or_else(|| known::named(function).map(ExplainSubject::Known))
 }
 
 /// The cause that a table has in front of a culprit, or what runs a function.
@@ -139,10 +139,10 @@ mod tests {
 
     fn name(shown: &str) -> Option<&'static str> {
         subject(shown).map(|subject| match subject {
-            Subject::Topic(topic) => topic.name,
-            Subject::Known(known) => known.name,
-            Subject::Way(row) => row.function,
-            Subject::Cause(cause) => cause.name(),
+            ExplainSubject::Topic(topic) => topic.name,
+            ExplainSubject::Known(known) => known.name,
+            ExplainSubject::Way(row) => row.function,
+            ExplainSubject::Cause(cause) => cause.name(),
         })
     }
 

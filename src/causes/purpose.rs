@@ -9,7 +9,7 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "purpose", rename_all = "kebab-case")]
-pub enum Purpose {
+pub enum InterruptPurpose {
     /// A module is loaded.
     ModuleLoad {
         /// Which, and for whom, where that was seen.
@@ -38,15 +38,15 @@ pub struct ModuleRequest {
     pub by: String,
 }
 
-impl fmt::Display for Purpose {
+impl fmt::Display for InterruptPurpose {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Purpose::ModuleLoad { asked_for: None } => f.write_str(LOADS),
-            Purpose::ModuleLoad { asked_for: Some(ModuleRequest { module, by }) } => {
+            InterruptPurpose::ModuleLoad { asked_for: None } => f.write_str(LOADS),
+            InterruptPurpose::ModuleLoad { asked_for: Some(ModuleRequest { module, by }) } => {
                 write!(f, "{LOADS} ({module}), asked for by {by}")
             }
-            Purpose::Known { what } => f.write_str(what),
-            Purpose::Syscall { name } => write!(f, "system call {name}"),
+            InterruptPurpose::Known { what } => f.write_str(what),
+            InterruptPurpose::Syscall { name } => write!(f, "system call {name}"),
         }
     }
 }
@@ -55,14 +55,14 @@ impl fmt::Display for Purpose {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownPurpose {
     /// The purpose.
-    pub purpose: Purpose,
+    pub purpose: InterruptPurpose,
     /// What keeps it from happening; empty when nothing but not doing it.
     pub remedy: &'static str,
 }
 
 /// Functions of the kernel, what they are for, and what keeps them from being called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Row {
+pub struct FunctionGroup {
     /// With a star at its end, how it begins.
     pub function: &'static str,
     /// What it is for.
@@ -78,8 +78,8 @@ const fn row(
     what: &'static str,
     remedy: &'static str,
     source: &'static str,
-) -> Row {
-    Row { function, what, remedy, source }
+) -> FunctionGroup {
+    FunctionGroup { function, what, remedy, source }
 }
 
 /// Functions that load a module.
@@ -103,7 +103,7 @@ const PERF: &str = "no perf while the shield is up; users are kept from it by \
                     a mainline kernel";
 
 /// Every way that is known (functions of 6.5 to 6.18).
-pub const ROWS: &[Row] = &[
+pub const ROWS: &[FunctionGroup] = &[
     row("load_module", LOADS, MODULES, "kernel/module/main.c"),
     row("do_init_module", LOADS, MODULES, "kernel/module/main.c"),
     row("__do_sys_delete_module", "removes a module", MODULES, "kernel/module/main.c"),
@@ -132,25 +132,25 @@ pub const ROWS: &[Row] = &[
 pub fn of(way: &[&str]) -> Option<KnownPurpose> {
     if let Some(row) = way.iter().find_map(|function| of_function(function)) {
         let purpose = match LOADERS.contains(&row.function) {
-            true => Purpose::ModuleLoad { asked_for: None },
-            false => Purpose::Known { what: row.what.to_owned() },
+            true => InterruptPurpose::ModuleLoad { asked_for: None },
+            false => InterruptPurpose::Known { what: row.what.to_owned() },
         };
         return Some(KnownPurpose { purpose, remedy: row.remedy });
     }
     let start = ["__x64_sys_", "__ia32_sys_", "__arm64_sys_", "__do_sys_"];
     let call = way.iter().find_map(|f| start.iter().find_map(|start| f.strip_prefix(start)))?;
-    Some(KnownPurpose { purpose: Purpose::Syscall { name: call.to_owned() }, remedy: "" })
+    Some(KnownPurpose { purpose: InterruptPurpose::Syscall { name: call.to_owned() }, remedy: "" })
 }
 
 /// The row of a function.
 #[must_use]
-pub fn of_function(function: &str) -> Option<&'static Row> {
+pub fn of_function(function: &str) -> Option<&'static FunctionGroup> {
     ROWS.iter().find(|row| matches(row.function, function))
 }
 
 /// The first row with this purpose, in the words of a report: `loads a module (dummy), asked for`.
 #[must_use]
-pub fn of_words(words: &str) -> Option<&'static Row> {
+pub fn of_words(words: &str) -> Option<&'static FunctionGroup> {
     ROWS.iter().find(|row| words.starts_with(row.what))
 }
 
@@ -172,11 +172,11 @@ mod tests {
         let poke = "text_poke_bp_batch";
         assert_eq!(
             what(&[poke, "load_module.isra.0", "do_syscall_64"]),
-            Some(Purpose::ModuleLoad { asked_for: None })
+            Some(InterruptPurpose::ModuleLoad { asked_for: None })
         );
         assert_eq!(
             what(&[poke, "static_key_enable", "__x64_sys_frob", "do_syscall_64"]),
-            Some(Purpose::Syscall { name: "frob".to_owned() })
+            Some(InterruptPurpose::Syscall { name: "frob".to_owned() })
         );
         assert_eq!(what(&[poke, "process_two_works"]), None);
         assert_eq!(what(&[]), None);

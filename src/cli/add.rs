@@ -1,9 +1,9 @@
 //! `cpushield add`: running processes into the shield.
 
 use super::standing::ActiveArgs;
-use super::{Global, input};
+use super::{GlobalArgs, input};
 use crate::failure::Failure;
-use crate::run::{self, Moved, Onto, Place};
+use crate::run::{self, CpuAssignment, MovedProcess, ShieldPlacement};
 use crate::ui::Ui;
 
 /// Move running processes into the shield
@@ -31,12 +31,12 @@ pub struct AddArgs {
 ///
 /// # Errors
 /// There is no shield, or a task cannot be taken in; those before it stay in.
-pub fn run(ui: &Ui, global: &Global, args: &AddArgs) -> Result<(), Failure> {
+pub fn run(ui: &Ui, global: &GlobalArgs, args: &AddArgs) -> Result<(), Failure> {
     let host = global.host()?;
     let store = global.store();
     args.active.check(&host, &store)?;
-    let place = Place::of(&host, &run::shield(&host, &store)?);
-    let onto = if args.spread { Onto::All } else { Onto::One(args.cpu) };
+    let place = ShieldPlacement::of(&host, &run::shield(&host, &store)?);
+    let onto = if args.spread { CpuAssignment::All } else { CpuAssignment::One(args.cpu) };
     let mut moved = Vec::new();
     for tid in &args.tids {
         moved.push(run::add(&host, &store, &place, *tid, onto)?);
@@ -45,12 +45,12 @@ pub fn run(ui: &Ui, global: &Global, args: &AddArgs) -> Result<(), Failure> {
 }
 
 /// A line about what was moved, with its notes below.
-pub(super) fn text(moved: &Moved, whereto: &str) -> String {
+pub(super) fn text(moved: &MovedProcess, whereto: &str) -> String {
     let threads = match moved.threads {
         1 => "1 thread".to_owned(),
         n => format!("{n} threads"),
     };
-    let Moved { tid, comm, cpus, .. } = moved;
+    let MovedProcess { tid, comm, cpus, .. } = moved;
     let mut out = format!("{tid} ({comm}, {threads}) is {whereto}, on CPU {cpus}\n");
     moved.notes.iter().for_each(|note| out.push_str(&format!("  {note}\n")));
     out

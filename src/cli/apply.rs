@@ -1,14 +1,14 @@
 //! `cpushield apply`: a plan, or the one for a wish, is put in force.
 
-use super::saved::Saved;
-use super::shielding::{Origin, shield};
-use super::wish::WishArgs;
-use super::{Global, input};
-use crate::apply::{Applied, ApplyError, Progress, check};
-use crate::change::When;
+use super::saved::SavedDocument;
+use super::shielding::{PlanOrigin, shield};
+use super::wish::RequestArgs;
+use super::{GlobalArgs, input};
+use crate::apply::{AppliedPlan, ApplyError, ApplyProgress, check};
+use crate::change::EffectTime;
 use crate::failure::Failure;
 use crate::plan::Plan;
-use crate::policy::Wish;
+use crate::policy::ShieldRequest;
 use crate::report::applied_text;
 use crate::survey::Machine;
 use crate::ui::Ui;
@@ -35,17 +35,17 @@ pub struct ApplyArgs {
     dry_run: bool,
     /// The shield
     #[command(flatten)]
-    wish: WishArgs,
+    wish: RequestArgs,
 }
 
 /// What a plan was made of.
-pub(super) type Made = (Machine, Wish);
+pub(super) type PlanInputs = (Machine, ShieldRequest);
 
 /// Runs it.
 ///
 /// # Errors
 /// The wish or the plan is wrong, or the shield could not be made and was undone.
-pub fn run(ui: &Ui, global: &Global, args: &ApplyArgs) -> Result<(), Failure> {
+pub fn run(ui: &Ui, global: &GlobalArgs, args: &ApplyArgs) -> Result<(), Failure> {
     let host = global.host()?;
     if !host.is_live() && !args.dry_run {
         return Err(Failure::usage("a recorded machine cannot be shielded")
@@ -71,15 +71,15 @@ pub(super) fn put_in_force(
     host: &Host,
     store: &Store,
     plan: Plan,
-    origin: Option<&Made>,
-) -> Result<(Applied, Plan), Failure> {
+    origin: Option<&PlanInputs>,
+) -> Result<(AppliedPlan, Plan), Failure> {
     let bar = ui.bar();
-    let mut progress = |p: Progress<'_>| {
+    let mut progress = |p: ApplyProgress<'_>| {
         if !p.what.is_empty() {
             bar.tell(&format!("shielding: {}", p.what));
         }
     };
-    let origin = origin.map(|(machine, wish)| Origin { machine, wish });
+    let origin = origin.map(|(machine, wish)| PlanOrigin { machine, wish });
     let applied = shield(host, store, plan, origin.as_ref(), &mut progress);
     bar.end();
     Ok(applied?)
@@ -92,15 +92,19 @@ pub(super) fn put_in_force(
 pub(super) fn planned(
     host: &Host,
     store: &Store,
-    wish: &WishArgs,
-) -> Result<(Plan, Made), Failure> {
+    wish: &RequestArgs,
+) -> Result<(Plan, PlanInputs), Failure> {
     let machine = super::surveyed(host, store);
-    let wish = wish.asked(host, &machine, When::Runtime)?.wish;
+    let wish = wish.asked(host, &machine, EffectTime::Runtime)?.wish;
     Ok((crate::plan::plan(&machine, &wish)?, (machine, wish)))
 }
 
 /// The plan; of a wish also what it was made of.
-fn plan(host: &Host, store: &Store, args: &ApplyArgs) -> Result<(Plan, Option<Made>), Failure> {
+fn plan(
+    host: &Host,
+    store: &Store,
+    args: &ApplyArgs,
+) -> Result<(Plan, Option<PlanInputs>), Failure> {
     let Some(file) = &args.plan else {
         let (plan, made) = planned(host, store, &args.wish)?;
         return Ok((plan, Some(made)));
@@ -125,8 +129,8 @@ fn plan(host: &Host, store: &Store, args: &ApplyArgs) -> Result<(Plan, Option<Ma
 
 /// The plan in a file. Another document of ours, or no document, is named as what it is.
 fn saved_plan(text: &str, name: &str) -> Result<Plan, Failure> {
-    Plan::parse(text, name).map_err(|error| match Saved::parse(text, name) {
-        Ok(Saved::Plan(_)) => error.into(),
+    Plan::parse(text, name).map_err(|error| match SavedDocument::parse(text, name) {
+        Ok(SavedDocument::Plan(_)) => error.into(),
         Ok(other) => Failure::usage(format!(
             "{name} is not a plan: it is what `cpushield {}` writes",
             other.from()
@@ -167,7 +171,7 @@ mod tests {
         let args = |line: &str| {
             let line = format!("cpushield apply --dry-run {line}");
             let cli = super::super::Cli::try_parse_from(line.split(' ')).unwrap();
-            let super::super::Command::Apply(args) = cli.command else { panic!("apply") };
+            let super::super::CliCommand::Apply(args) = cli.command else { panic!("apply") };
             args
         };
         let (wished, _) = plan(&here, &store, &args("--cpus 3")).unwrap();

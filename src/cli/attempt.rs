@@ -1,23 +1,23 @@
 //! `cpushield try`: shield a CPU for a few seconds, prove it, put everything back.
 
-use super::Global;
-use super::guard::Guard;
-use super::shielding::{Origin, shield};
-use super::wish::WishArgs;
+use super::GlobalArgs;
+use super::guard::UndoWatchdog;
+use super::shielding::{PlanOrigin, shield};
+use super::wish::RequestArgs;
 use super::{input, price, standing};
-use crate::apply::{self, Applied, Fate, Undone};
-use crate::change::{Outcome, When};
-use crate::failure::{Failure, Kind};
+use crate::apply::{self, AppliedPlan, ChangeFate, UndoneShield};
+use crate::change::{EffectTime, Outcome};
+use crate::failure::{Failure, FailureKind};
 use crate::load;
 use crate::plan::{Plan, plan};
-use crate::policy::Wish;
-use crate::report::attempt::{Attempt, SCHEMA};
-use crate::report::price::{Price, Window};
-use crate::run::Place;
+use crate::policy::ShieldRequest;
+use crate::report::attempt::{SCHEMA, TryReport};
+use crate::report::price::{LoadPrice, PriceWindow};
+use crate::run::ShieldPlacement;
 use crate::survey::{Machine, differences, survey, survey_beside};
 use crate::tunables;
 use crate::ui::Ui;
-use crate::verify::{Evidence, Limits, Progress, WatchOrder, judge, watch};
+use crate::verify::{Evidence, VerifyLimits, WatchOrder, WatchProgress, judge, watch};
 use cpushield_linux::{CpuSet, Host, Store, sched, signal};
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub struct TryArgs {
     pub price: Vec<String>,
     /// The shield
     #[command(flatten)]
-    pub wish: WishArgs,
+    pub wish: RequestArgs,
 }
 
 /// The name of its shield, by which its guard knows it.
@@ -58,7 +58,7 @@ const THRESHOLD_NS: u64 = 1_000;
 ///
 /// # Errors
 /// The machine cannot be shielded, or something could not be put back.
-pub fn run(ui: &Ui, global: &Global, args: &TryArgs) -> Result<(), Failure> {
+pub fn run(ui: &Ui, global: &GlobalArgs, args: &TryArgs) -> Result<(), Failure> {
     let host = global.host()?;
     if !host.is_live() {
         return Err(Failure::usage("a recorded machine cannot be tried")
@@ -71,15 +71,15 @@ pub fn run(ui: &Ui, global: &Global, args: &TryArgs) -> Result<(), Failure> {
     let machine = survey(&host, &tunables::reads());
     let hint = "`cpushield verify` watches it; `cpushield undo` takes the shield down first";
     standing::refuse(&host, &store, hint)?;
-    let wish = args.wish.asked(&host, &machine, When::Runtime)?.wish;
-    let (limits, price) = (Limits::default(), args.price.clone());
-    let trying = Trying { machine, wish, limits, span: args.time, price };
+    let wish = args.wish.asked(&host, &machine, EffectTime::Runtime)?.wish;
+    let (limits, price) = (VerifyLimits::default(), args.price.clone());
+    let trying = TryRequest { machine, wish, limits, span: args.time, price };
     let attempt = attempted(ui, global, &host, &store, &trying)?;
     ui.show(&attempt, || attempt.text(ui.width()))?;
     if attempt.left.is_empty() && attempt.differences.is_empty() {
         Ok(())
     } else {
-        Err(Failure::new(Kind::NotUndone, "the machine is not quite as it was (see above)"))
+        Err(Failure::new(FailureKind::NotUndone, "the machine is not quite as it was (see above)"))
     }
 }
 
@@ -93,13 +93,13 @@ fn span(text: &str) -> Result<Duration, String> {
 }
 
 /// What is tried.
-pub(super) struct Trying {
+pub(super) struct TryRequest {
     /// The machine before.
     pub machine: Machine,
     /// The shield.
-    pub wish: Wish,
+    pub wish: ShieldRequest,
     /// What the verdict gates on.
-    pub limits: Limits,
+    pub limits: VerifyLimits,
     /// How long to watch, before and while shielded.
     pub span: Duration,
     /// The loads that tell the price of the shield; none: it is not measured.
@@ -109,47 +109,47 @@ pub(super) struct Trying {
 /// Shields, looks and puts everything back, with a guard that does so whatever happens to us.
 pub(super) fn attempted(
     ui: &Ui,
-    global: &Global,
+    global: &GlobalArgs,
     host: &Host,
     store: &Store,
-    trying: &Trying,
-) -> Result<Attempt, Failure> {
-    let wish = Wish { name: NAME.to_owned(), ..trying.wish.clone() };
+    trying: &TryRequest,
+) -> Result<TryReport, Failure> {
+    let wish = ShieldRequest { name: NAME.to_owned(), ..trying.wish.clone() };
     let plan = plan(&trying.machine, &wish)?;
     let loads = |shielded: &CpuSet| {
         let asked = (!trying.price.is_empty()).then_some(&trying.price);
         asked.map(|kinds| price::order(host, global, kinds, shielded)).transpose()
     };
     let price = loads(&CpuSet::new())?.zip(loads(&plan.shield.cpus)?);
-    let guard = Guard::start(global)?;
-    let attempt = attempt(ui, &Stage { host, store, plan, wish, trying, price });
+    let guard = UndoWatchdog::start(global)?;
+    let attempt = attempt(ui, &TryStage { host, store, plan, wish, trying, price });
     guard.dismiss();
     attempt
 }
 
 /// What every step of an attempt needs.
-struct Stage<'a> {
+struct TryStage<'a> {
     host: &'a Host,
     store: &'a Store,
     plan: Plan,
     /// What the plan was made for.
-    wish: Wish,
-    trying: &'a Trying,
+    wish: ShieldRequest,
+    trying: &'a TryRequest,
     /// The load before and under the shield, when its price is to be told.
-    price: Option<(load::Order, load::Order)>,
+    price: Option<(load::LoadRequest, load::LoadRequest)>,
 }
 
-impl Stage<'_> {
+impl TryStage<'_> {
     /// A modest load, so that the shield has something to keep out.
-    fn gentle(&self) -> Result<load::Load, Failure> {
+    fn gentle(&self) -> Result<load::GentleLoad, Failure> {
         let online = &self.trying.machine.topology.online;
         load::start(online, 2 * self.trying.span.as_secs().saturating_add(1) + LOAD_SPARE)
             .map_err(|e| Failure::machine(format!("cannot start the load: {e}")))
     }
 }
 
-fn attempt(ui: &Ui, stage: &Stage<'_>) -> Result<Attempt, Failure> {
-    let Stage { host, store, plan, wish, trying, price } = stage;
+fn attempt(ui: &Ui, stage: &TryStage<'_>) -> Result<TryReport, Failure> {
+    let TryStage { host, store, plan, wish, trying, price } = stage;
     let machine = &trying.machine;
     let cpus = &plan.shield.cpus;
     let load = stage.gentle()?;
@@ -157,10 +157,10 @@ fn attempt(ui: &Ui, stage: &Stage<'_>) -> Result<Attempt, Failure> {
     keep_to(&machine.topology.online.minus(cpus))?;
     let before = look(ui, stage, None, &format!("CPU {cpus} as it is"))?;
     let (load, free) = free(ui, stage, load)?;
-    let origin = Origin { machine, wish };
+    let origin = PlanOrigin { machine, wish };
     let (applied, plan) = shield(host, store, plan.clone(), Some(&origin), &mut |_| {})?;
     let plan = &plan;
-    let group = Place::of(host, plan).group;
+    let group = ShieldPlacement::of(host, plan).group;
     let shielded = look(ui, stage, group, &format!("CPU {cpus} shielded"));
     drop(load);
     let paid = price
@@ -175,10 +175,10 @@ fn attempt(ui: &Ui, stage: &Stage<'_>) -> Result<Attempt, Failure> {
     let price = paid.transpose();
     if (shielded.is_err() || price.is_err()) && !left.is_empty() {
         let message = format!("not everything was put back:\n  {}", left.join("\n  "));
-        return Err(Failure::new(Kind::NotUndone, message));
+        return Err(Failure::new(FailureKind::NotUndone, message));
     }
     let shielded = shielded?;
-    let price = free.zip(price?).map(|(free, rest)| Price::of(&free, &rest));
+    let price = free.zip(price?).map(|(free, rest)| LoadPrice::of(&free, &rest));
     keep_to(&home)?;
     let after = survey(host, &tunables::reads());
     let verdict = judge(&shielded, &trying.limits, &|seen| {
@@ -186,7 +186,7 @@ fn attempt(ui: &Ui, stage: &Stage<'_>) -> Result<Attempt, Failure> {
     });
     let verdict = verdict.with_devices(|irq| machine.device_of(irq));
     let (changed, refused) = outcomes(&applied);
-    Ok(Attempt {
+    Ok(TryReport {
         schema: SCHEMA,
         plan: plan.clone(),
         changed,
@@ -205,9 +205,9 @@ fn attempt(ui: &Ui, stage: &Stage<'_>) -> Result<Attempt, Failure> {
 /// measured how much that takes, so that one is begun anew.
 fn free(
     ui: &Ui,
-    stage: &Stage<'_>,
-    load: load::Load,
-) -> Result<(load::Load, Option<Window>), Failure> {
+    stage: &TryStage<'_>,
+    load: load::GentleLoad,
+) -> Result<(load::GentleLoad, Option<PriceWindow>), Failure> {
     let Some((free, _)) = &stage.price else { return Ok((load, None)) };
     drop(load);
     let span = stage.trying.span;
@@ -230,7 +230,7 @@ fn under(host: &Host, before: &Machine, plan: &Plan) -> Machine {
 /// Watches the CPUs for a while; asked to stop, it says so as a failure.
 fn look(
     ui: &Ui,
-    stage: &Stage<'_>,
+    stage: &TryStage<'_>,
     cgroup: Option<String>,
     what: &str,
 ) -> Result<Evidence, Failure> {
@@ -249,16 +249,20 @@ fn look(
             until: None,
             keep: None,
             progress: &|progress| match progress {
-                Progress::Watching { done, of, .. } => bar.part(what, done, of),
-                Progress::Arming | Progress::Settling | Progress::Gathering => bar.tell(what),
+                WatchProgress::Watching { done, of, .. } => bar.part(what, done, of),
+                WatchProgress::Arming | WatchProgress::Settling | WatchProgress::Gathering => {
+                    bar.tell(what)
+                }
             },
             stop: &|| signal::stopped_by().is_some(),
         },
     );
     bar.end();
     match signal::stopped_by() {
-        Some(signal) => Err(Failure::new(Kind::Undone, format!("stopped by signal {signal}"))
-            .hint("everything is as it was")),
+        Some(signal) => {
+            Err(Failure::new(FailureKind::Undone, format!("stopped by signal {signal}"))
+                .hint("everything is as it was"))
+        }
         None => Ok(evidence?),
     }
 }
@@ -270,7 +274,7 @@ fn keep_to(cpus: &CpuSet) -> Result<(), Failure> {
 }
 
 /// How many changes took effect by tunable, in their order, and how many the kernel refused.
-fn outcomes(applied: &Applied) -> (Vec<(String, usize)>, usize) {
+fn outcomes(applied: &AppliedPlan) -> (Vec<(String, usize)>, usize) {
     let mut changed: Vec<(String, usize)> = Vec::new();
     let mut refused = 0;
     for step in &applied.steps {
@@ -285,11 +289,12 @@ fn outcomes(applied: &Applied) -> (Vec<(String, usize)>, usize) {
 }
 
 /// How many steps were put back, and sentences about those that were not.
-fn fates(undone: &Undone) -> (usize, Vec<String>) {
-    let restored = undone.steps.iter().filter(|step| matches!(step.fate, Fate::Restored)).count();
+fn fates(undone: &UndoneShield) -> (usize, Vec<String>) {
+    let restored =
+        undone.steps.iter().filter(|step| matches!(step.fate, ChangeFate::Restored)).count();
     let left = undone.steps.iter().filter_map(|step| match &step.fate {
-        Fate::Failed { reason } => Some(format!("{}: {reason}", step.subject)),
-        Fate::Drifted { now, original, .. } => Some(format!(
+        ChangeFate::Failed { reason } => Some(format!("{}: {reason}", step.subject)),
+        ChangeFate::Drifted { now, original, .. } => Some(format!(
             "{}: another process set it to {now}; the original was {original}",
             step.subject
         )),
@@ -308,7 +313,7 @@ mod tests {
         let span = |line: &str| {
             let words = format!("cpushield try {line}");
             let cli = super::super::Cli::try_parse_from(words.split_whitespace()).ok()?;
-            let super::super::Command::Try(args) = cli.command else { panic!("try") };
+            let super::super::CliCommand::Try(args) = cli.command else { panic!("try") };
             Some(args.time)
         };
         let seconds = |n| Some(Duration::from_secs(n));

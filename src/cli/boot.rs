@@ -1,11 +1,11 @@
 //! `cpushield boot`: kernel parameters for the next boot.
 
-use super::Global;
-use super::wish::WishArgs;
-use crate::boot::plan::{Asked, plan};
-use crate::boot::{BootPlan, WordStatus, Written, kexec, loaders, status, write};
-use crate::change::When;
-use crate::failure::{Failure, Kind};
+use super::GlobalArgs;
+use super::wish::RequestArgs;
+use crate::boot::plan::{BootRequest, plan};
+use crate::boot::{BootPlan, WordStatus, WrittenParameters, kexec, loaders, status, write};
+use crate::change::EffectTime;
+use crate::failure::{Failure, FailureKind};
 use crate::report::{boot_plan_text, boot_status_text, boot_undone_text, boot_written_text};
 use crate::ui::Ui;
 use cpushield_linux::{Host, Store};
@@ -59,7 +59,7 @@ struct BootPlanArgs {
     kernels: KernelArgs,
     /// The shield
     #[command(flatten)]
-    wish: WishArgs,
+    wish: RequestArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -83,14 +83,14 @@ struct BootApplyArgs {
     kexec: bool,
     /// The shield
     #[command(flatten)]
-    wish: WishArgs,
+    wish: RequestArgs,
 }
 
 /// Runs it.
 ///
 /// # Errors
 /// The wish is wrong, or the boot loader's files cannot be read or written.
-pub fn run(ui: &Ui, global: &Global, args: &BootArgs) -> Result<ExitCode, Failure> {
+pub fn run(ui: &Ui, global: &GlobalArgs, args: &BootArgs) -> Result<ExitCode, Failure> {
     match &args.command {
         BootCommand::Plan(args) => show(ui, global, args),
         BootCommand::Apply(args) => apply(ui, global, args),
@@ -104,12 +104,12 @@ pub fn run(ui: &Ui, global: &Global, args: &BootArgs) -> Result<ExitCode, Failur
 fn planned(
     host: &Host,
     store: &Store,
-    wish: &WishArgs,
+    wish: &RequestArgs,
     args: &KernelArgs,
 ) -> Result<BootPlan, Failure> {
     let machine = super::surveyed(host, store);
-    let wish = wish.asked(host, &machine, When::Boot)?.wish;
-    let asked = Asked { wish, kernels: args.kernels.clone() };
+    let wish = wish.asked(host, &machine, EffectTime::Boot)?.wish;
+    let asked = BootRequest { wish, kernels: args.kernels.clone() };
     let menu = loaders::find(host)?;
     Ok(plan(host, &machine, &asked, menu.as_ref())?)
 }
@@ -118,7 +118,7 @@ fn planned(
 ///
 /// # Errors
 /// The wish is wrong, unsafe or impossible, or the loader's files are not understood.
-fn show(ui: &Ui, global: &Global, args: &BootPlanArgs) -> Result<(), Failure> {
+fn show(ui: &Ui, global: &GlobalArgs, args: &BootPlanArgs) -> Result<(), Failure> {
     let host = global.host()?;
     let plan = planned(&host, &global.store(), &args.wish, &args.kernels)?;
     ui.show(&plan, || boot_plan_text(&plan, ui.width()))
@@ -128,7 +128,7 @@ fn show(ui: &Ui, global: &Global, args: &BootPlanArgs) -> Result<(), Failure> {
 ///
 /// # Errors
 /// As [`show`], or nothing can be written here.
-fn apply(ui: &Ui, global: &Global, args: &BootApplyArgs) -> Result<(), Failure> {
+fn apply(ui: &Ui, global: &GlobalArgs, args: &BootApplyArgs) -> Result<(), Failure> {
     let host = global.host()?;
     if !host.is_live() && !args.dry_run {
         return Err(Failure::usage("a recorded machine cannot boot")
@@ -160,7 +160,7 @@ fn apply(ui: &Ui, global: &Global, args: &BootApplyArgs) -> Result<(), Failure> 
     ui.status("writing boot files …");
     let program = host.link("/proc/self/exe").ok().filter(|_| host.exists("/run/systemd/system"));
     let state = absolute(global.state_dir()).unwrap_or(global.state_dir()).display().to_string();
-    let how = write::How {
+    let how = write::WriteMode {
         keep_default: args.keep_default,
         trial: args.trial,
         kexec: args.kexec,
@@ -175,7 +175,7 @@ fn apply(ui: &Ui, global: &Global, args: &BootApplyArgs) -> Result<(), Failure> 
 ///
 /// # Errors
 /// There is no trial boot, or its end cannot be written.
-fn conclude(ui: &Ui, global: &Global) -> Result<(), Failure> {
+fn conclude(ui: &Ui, global: &GlobalArgs) -> Result<(), Failure> {
     let host = global.host()?;
     if !host.is_live() {
         return Err(Failure::usage("a recorded machine has no boot"));
@@ -184,7 +184,7 @@ fn conclude(ui: &Ui, global: &Global) -> Result<(), Failure> {
 }
 
 /// Starts the kernel of what was written.
-fn start(ui: &Ui, host: &Host, store: &Store, written: &Written) -> Result<(), Failure> {
+fn start(ui: &Ui, host: &Host, store: &Store, written: &WrittenParameters) -> Result<(), Failure> {
     let started = kexec::start(host, store, written)?;
     ui.status(&match started.now {
         true => format!("{} starts now", started.image.kernel),
@@ -201,7 +201,7 @@ fn start(ui: &Ui, host: &Host, store: &Store, written: &Written) -> Result<(), F
 ///
 /// # Errors
 /// A file could not be put back.
-fn undo(ui: &Ui, global: &Global) -> Result<(), Failure> {
+fn undo(ui: &Ui, global: &GlobalArgs) -> Result<(), Failure> {
     let host = global.host()?;
     if !host.is_live() {
         return Err(Failure::usage("a recorded machine cannot boot"));
@@ -220,13 +220,13 @@ fn is_in_force(word: &WordStatus) -> bool {
 ///
 /// # Errors
 /// The journal or the loader's files cannot be read.
-fn status(ui: &Ui, global: &Global) -> Result<ExitCode, Failure> {
+fn status(ui: &Ui, global: &GlobalArgs) -> Result<ExitCode, Failure> {
     let host = global.host()?;
     let status = status::status(&host, &global.store())?;
     ui.show(&status, || boot_status_text(&status))?;
     Ok(match status.words.as_slice() {
-        [] => ExitCode::from(Kind::Machine.code()),
+        [] => ExitCode::from(FailureKind::Machine.code()),
         words if words.iter().all(is_in_force) => ExitCode::SUCCESS,
-        _ => ExitCode::from(Kind::DoesNotHold.code()),
+        _ => ExitCode::from(FailureKind::DoesNotHold.code()),
     })
 }

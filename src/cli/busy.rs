@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::load;
-use cpushield_linux::{CpuSet, Error, Verb};
+use cpushield_linux::{CpuSet, Error, Operation};
 use std::time::Duration;
 
 /// Keep CPUs modestly busy
@@ -22,5 +22,5 @@ pub struct BusyArgs {
 /// The kernel's answer.
 pub fn run(args: &BusyArgs) -> Result<(), Failure> {
     load::serve(&args.cpus, args.parent, Duration::from_secs(args.seconds))
-        .map_err(|e| Error::io(Verb::Call, "the load", e).into())
+        .map_err(|e| Error::io(Operation::Call, "the load", e).into())
 }

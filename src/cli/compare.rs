@@ -1,8 +1,8 @@
 //! `cpushield compare`: repeated measurements side by side, and what of the difference is chance.
 
 use super::latency::paint;
-use super::saved::Saved;
-use crate::compare::{self, Given, GivenRun, Measured};
+use super::saved::SavedDocument;
+use crate::compare::{self, GivenGroup, GivenRun, MeasuredDocument};
 use crate::failure::Failure;
 use crate::report::compare as report;
 use crate::ui::Ui;
@@ -31,7 +31,7 @@ pub fn run(ui: &Ui, args: &CompareArgs) -> Result<(), Failure> {
 }
 
 /// A group as it was named: `NAME=FILE,FILE`, or a file alone.
-fn group(word: &str) -> Result<Given, Failure> {
+fn group(word: &str) -> Result<GivenGroup, Failure> {
     let (name, files) = match word.split_once('=') {
         // A path may have anything in it.
         Some((name, files)) if !name.is_empty() && !name.contains('/') => {
@@ -41,20 +41,23 @@ fn group(word: &str) -> Result<Given, Failure> {
     };
     let files = files.into_iter().filter(|file| !file.is_empty());
     let runs = files.map(read).collect::<Result<Vec<GivenRun>, Failure>>()?;
-    Ok(Given { name: name.to_owned(), runs })
+    Ok(GivenGroup { name: name.to_owned(), runs })
 }
 
 fn read(file: &str) -> Result<GivenRun, Failure> {
-    let measured = match Saved::read_for(Path::new(file), &["latency --json", "verify --json"])? {
-        Saved::Latency(latency) => Measured::Latency(latency),
-        Saved::Verdict(one) => Measured::Verify(Box::new(one.evidence), Box::new(one.verdict)),
-        other => {
-            let from = other.from();
-            let why = format!("{file} is no measurement: it is what `cpushield {from}` writes");
-            return Err(Failure::usage(why)
-                .hint("measure: cpushield latency timer --json > FILE")
-                .hint("or watch: cpushield verify --json > FILE"));
-        }
-    };
+    let measured =
+        match SavedDocument::read_for(Path::new(file), &["latency --json", "verify --json"])? {
+            SavedDocument::Latency(latency) => MeasuredDocument::Latency(latency),
+            SavedDocument::Verdict(one) => {
+                MeasuredDocument::Verify(Box::new(one.evidence), Box::new(one.verdict))
+            }
+            other => {
+                let from = other.from();
+                let why = format!("{file} is no measurement: it is what `cpushield {from}` writes");
+                return Err(Failure::usage(why)
+                    .hint("measure: cpushield latency timer --json > FILE")
+                    .hint("or watch: cpushield verify --json > FILE"));
+            }
+        };
     Ok(GivenRun { name: file.to_owned(), measured })
 }

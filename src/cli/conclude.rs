@@ -1,14 +1,14 @@
 //! `cpushield boot conclude`: the end of a trial boot. The words are in force, the machine
 //! is up and a shield holds: then they stay; else everything is taken back.
 
-use super::attempt::{self, Trying};
-use super::wish::WishArgs;
-use super::{Global, ending, standing};
+use super::attempt::{self, TryRequest};
+use super::wish::RequestArgs;
+use super::{GlobalArgs, ending, standing};
 use crate::apply::ShieldPresence;
 use crate::boot::trial;
-use crate::change::When;
-use crate::failure::{Failure, Kind};
-use crate::policy::Wish;
+use crate::change::EffectTime;
+use crate::failure::{Failure, FailureKind};
+use crate::policy::ShieldRequest;
 use crate::report::boot_trial_text;
 use crate::survey::survey;
 use crate::tunables;
@@ -26,7 +26,7 @@ const SECONDS: u64 = 10;
 ///
 /// # Errors
 /// There is no trial, the machine was not booted since, or a boot file cannot be written.
-pub(super) fn run(ui: &Ui, global: &Global, host: &Host, store: &Store) -> Result<(), Failure> {
+pub(super) fn run(ui: &Ui, global: &GlobalArgs, host: &Host, store: &Store) -> Result<(), Failure> {
     signal::catch_stops().map_err(|e| Failure::machine(format!("cannot catch signals: {e}")))?;
     trial::clear(host, store)?;
     let seen = trial::look(host, store)?;
@@ -40,7 +40,7 @@ pub(super) fn run(ui: &Ui, global: &Global, host: &Host, store: &Store) -> Resul
         doubts = doubt(ui, global, host, store, &seen.proves).into_iter().collect();
         if let Some(signal) = signal::stopped_by() {
             // Nothing is decided: whoever boots again without settling is on the old entry.
-            let stopped = Failure::new(Kind::Undone, format!("stopped by signal {signal}"));
+            let stopped = Failure::new(FailureKind::Undone, format!("stopped by signal {signal}"));
             return Err(stopped.hint("the trial is not concluded: cpushield boot conclude"));
         }
         if doubts.is_empty() {
@@ -52,7 +52,13 @@ pub(super) fn run(ui: &Ui, global: &Global, host: &Host, store: &Store) -> Resul
 }
 
 /// Why a shield on these CPUs does not hold; `None` when it does.
-fn doubt(ui: &Ui, global: &Global, host: &Host, store: &Store, cpus: &CpuSet) -> Option<String> {
+fn doubt(
+    ui: &Ui,
+    global: &GlobalArgs,
+    host: &Host,
+    store: &Store,
+    cpus: &CpuSet,
+) -> Option<String> {
     match standing::after_others(host, store) {
         // The shield that is restored at boot is the one that counts.
         Ok(ShieldPresence::Whole(journal)) => {
@@ -66,13 +72,13 @@ fn doubt(ui: &Ui, global: &Global, host: &Host, store: &Store, cpus: &CpuSet) ->
         Err(error) => return Some(Failure::from(error).message),
     }
     let machine = survey(host, &tunables::reads());
-    let asked = match WishArgs::default().asked(host, &machine, When::Runtime) {
+    let asked = match RequestArgs::default().asked(host, &machine, EffectTime::Runtime) {
         Ok(asked) => asked,
         Err(failure) => return Some(failure.message),
     };
-    let wish = Wish { cpus: Some(cpus.clone()), count: None, share: None, ..asked.wish };
-    let wish = Wish { near: None, node: None, ..wish };
-    let trying = Trying {
+    let wish = ShieldRequest { cpus: Some(cpus.clone()), count: None, share: None, ..asked.wish };
+    let wish = ShieldRequest { near: None, node: None, ..wish };
+    let trying = TryRequest {
         machine,
         wish,
         limits: asked.limits,
@@ -87,7 +93,7 @@ fn doubt(ui: &Ui, global: &Global, host: &Host, store: &Store, cpus: &CpuSet) ->
 }
 
 /// The active shield, watched by a `verify` of its own.
-fn watched(global: &Global) -> Option<String> {
+fn watched(global: &GlobalArgs) -> Option<String> {
     let (state, time) = (global.state_dir().display().to_string(), format!("{SECONDS}s"));
     let ended = process::spawn_self(&["--state", &state, "verify", "--for", &time])
         .and_then(|mut child| child.wait());
@@ -100,7 +106,7 @@ fn watched(global: &Global) -> Option<String> {
 
 /// The words of a verdict, with what leaks and what is not known.
 fn why(verdict: &Verdict) -> String {
-    let mut parts = vec![ending::summary(verdict, ending::Subject::FixedShield)];
+    let mut parts = vec![ending::summary(verdict, ending::VerdictSubject::FixedShield)];
     for cpu in &verdict.cpus {
         parts.extend(cpu.leaks.iter().map(|leak| {
             let seen = &leak.interruptions;

@@ -1,7 +1,7 @@
 //! `cpushield disable`: no boot makes the shield any more.
 
-use super::{Global, undo};
-use crate::apply::{self, Undone};
+use super::{GlobalArgs, undo};
+use crate::apply::{self, UndoneShield};
 use crate::boot::early::{self, Enabled};
 use crate::failure::Failure;
 use crate::plan::{Shield, named};
@@ -22,7 +22,7 @@ pub struct DisableArgs {
 
 /// What `--json` prints.
 #[derive(Debug, Serialize)]
-struct Document {
+struct DisableDocument {
     /// What was removed; `None` when nothing was enabled.
     disabled: Option<Enabled>,
     /// The shield that stays active.
@@ -30,14 +30,14 @@ struct Document {
     /// Why it is not known whether one does.
     active_unknown: Option<String>,
     /// What `--now` undid.
-    undone: Option<Undone>,
+    undone: Option<UndoneShield>,
 }
 
 /// Runs it.
 ///
 /// # Errors
 /// The file cannot be removed, or the shield cannot be undone.
-pub fn run(ui: &Ui, global: &Global, args: &DisableArgs) -> Result<(), Failure> {
+pub fn run(ui: &Ui, global: &GlobalArgs, args: &DisableArgs) -> Result<(), Failure> {
     let host = global.host()?;
     if !host.is_live() {
         return Err(Failure::usage("a recorded machine cannot boot").hint("leave --root out"));
@@ -56,12 +56,12 @@ pub fn run(ui: &Ui, global: &Global, args: &DisableArgs) -> Result<(), Failure> 
             Err(error) => (None, Some(error.to_string())),
         },
     };
-    let document = Document { disabled, active, active_unknown, undone };
+    let document = DisableDocument { disabled, active, active_unknown, undone };
     ui.show(&document, || text(&document))?;
     document.undone.as_ref().map_or(Ok(()), undo::check)
 }
 
-fn text(document: &Document) -> String {
+fn text(document: &DisableDocument) -> String {
     let mut text = match &document.disabled {
         Some(disabled) => {
             format!("Disabled: {} is removed, so the next boot shields no CPU\n", disabled.path)

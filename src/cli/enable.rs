@@ -1,9 +1,9 @@
 //! `cpushield enable`: the shield that every boot makes, by a unit or an init script.
 
-use super::wish::WishArgs;
-use super::{Global, apply, undo};
-use crate::apply::Applied;
-use crate::boot::early::{self, Call, Enabled};
+use super::wish::RequestArgs;
+use super::{GlobalArgs, apply, undo};
+use crate::apply::AppliedPlan;
+use crate::boot::early::{self, Enabled, StartCommand};
 use crate::failure::Failure;
 use crate::plan::Plan;
 use crate::report::{applied_text, enabled_text};
@@ -23,16 +23,16 @@ pub struct EnableArgs {
     now: bool,
     /// The shield
     #[command(flatten)]
-    wish: WishArgs,
+    wish: RequestArgs,
 }
 
 /// What `--json` prints.
 #[derive(Debug, Serialize)]
-struct Document {
+struct EnableDocument {
     /// What every boot calls, and the file that does.
     enabled: Enabled,
     /// What `--now` did.
-    applied: Option<Applied>,
+    applied: Option<AppliedPlan>,
 }
 
 /// What is enabled, as other subcommands tell of it.
@@ -67,7 +67,7 @@ impl AtEveryBoot {
 ///
 /// # Errors
 /// The request cannot be planned, the shield cannot be applied, or the file cannot be written.
-pub fn run(ui: &Ui, global: &Global, args: &EnableArgs) -> Result<(), Failure> {
+pub fn run(ui: &Ui, global: &GlobalArgs, args: &EnableArgs) -> Result<(), Failure> {
     let host = global.host()?;
     if !host.is_live() {
         return Err(Failure::usage("a recorded machine cannot boot")
@@ -89,22 +89,27 @@ pub fn run(ui: &Ui, global: &Global, args: &EnableArgs) -> Result<(), Failure> {
         (enabled, _) => enabled?,
     };
     let (applied, plan) = applied.unzip();
-    let document = Document { enabled, applied };
+    let document = EnableDocument { enabled, applied };
     ui.show(&document, || text(&document, plan.as_ref()))
 }
 
 /// Writes what makes every boot apply this request.
-fn write(host: &Host, global: &Global, store: &Store, wish: &WishArgs) -> Result<Enabled, Failure> {
+fn write(
+    host: &Host,
+    global: &GlobalArgs,
+    store: &Store,
+    wish: &RequestArgs,
+) -> Result<Enabled, Failure> {
     let state = whole(&global.state_dir());
-    let call = Call { program: host.link("/proc/self/exe")?, state, words: words(wish) };
+    let call = StartCommand { program: host.link("/proc/self/exe")?, state, words: words(wish) };
     Ok(early::install(host, store, &call)?)
 }
 
 /// The words behind `cpushield` that apply this request, from whichever directory.
 #[must_use]
-pub fn words(wish: &WishArgs) -> Vec<String> {
+pub fn words(wish: &RequestArgs) -> Vec<String> {
     let policy = wish.policy.as_ref().map(|path| whole(Path::new(path)));
-    let wish = WishArgs { policy, ..wish.clone() };
+    let wish = RequestArgs { policy, ..wish.clone() };
     ["apply".to_owned()].into_iter().chain(wish.words()).collect()
 }
 
@@ -112,7 +117,7 @@ fn whole(path: &Path) -> String {
     absolute(path).unwrap_or(path.to_owned()).display().to_string()
 }
 
-fn text(document: &Document, plan: Option<&Plan>) -> String {
+fn text(document: &EnableDocument, plan: Option<&Plan>) -> String {
     let mut text = enabled_text(&document.enabled);
     match document.applied.as_ref().zip(plan) {
         Some((applied, plan)) => text.insert_str(0, &applied_text(applied, plan)),

@@ -1,14 +1,14 @@
 //! How a verdict ends `cpushield verify`: its exit code, why, and the colours of its words.
 
-use crate::change::When;
-use crate::failure::{Failure, Kind};
-use crate::ui::Tone;
-use crate::verify::{Leak, State, Verdict};
+use crate::change::EffectTime;
+use crate::failure::{Failure, FailureKind};
+use crate::ui::Emphasis;
+use crate::verify::{Leak, Verdict, VerdictState};
 use cpushield_linux::CpuSet;
 
 /// What a verdict is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Subject {
+pub(super) enum VerdictSubject {
     /// CPUs of the shield that is in force.
     Shield,
     /// The same after `--fix` did what it could.
@@ -21,13 +21,15 @@ pub(super) enum Subject {
 ///
 /// # Errors
 /// It does not hold.
-pub(super) fn outcome(verdict: &Verdict, subject: Subject) -> Result<(), Failure> {
+pub(super) fn outcome(verdict: &Verdict, subject: VerdictSubject) -> Result<(), Failure> {
     if verdict.holds() {
         return Ok(());
     }
-    let failure = Failure::new(Kind::DoesNotHold, summary(verdict, subject));
-    let now = |leak: &Leak| leak.remedy.as_ref().is_some_and(|remedy| remedy.when == When::Runtime);
-    if subject == Subject::Shield && verdict.cpus.iter().flat_map(|cpu| &cpu.leaks).any(now) {
+    let failure = Failure::new(FailureKind::DoesNotHold, summary(verdict, subject));
+    let now =
+        |leak: &Leak| leak.remedy.as_ref().is_some_and(|remedy| remedy.when == EffectTime::Runtime);
+    if subject == VerdictSubject::Shield && verdict.cpus.iter().flat_map(|cpu| &cpu.leaks).any(now)
+    {
         return Err(
             failure.hint("`cpushield verify --fix` does what can be done now, and looks again")
         );
@@ -36,17 +38,17 @@ pub(super) fn outcome(verdict: &Verdict, subject: Subject) -> Result<(), Failure
 }
 
 /// The word of a verdict in its colour.
-pub(super) fn paint(state: State, words: &str) -> String {
+pub(super) fn paint(state: VerdictState, words: &str) -> String {
     let tone = match state {
-        State::Holds => Tone::Good,
-        State::Leaks => Tone::Bad,
-        State::Unknown => Tone::Doubt,
+        VerdictState::Holds => Emphasis::Good,
+        VerdictState::Leaks => Emphasis::Bad,
+        VerdictState::Unknown => Emphasis::Doubt,
     };
     tone.paint(words)
 }
 
 /// Why the exit code is 1.
-pub(super) fn summary(verdict: &Verdict, subject: Subject) -> String {
+pub(super) fn summary(verdict: &Verdict, subject: VerdictSubject) -> String {
     let broken: Vec<String> = verdict
         .gates
         .iter()
@@ -64,15 +66,15 @@ pub(super) fn summary(verdict: &Verdict, subject: Subject) -> String {
     };
     let mut parts = Vec::new();
     let (leaks, unknown) = match subject {
-        Subject::Shield | Subject::FixedShield => {
+        VerdictSubject::Shield | VerdictSubject::FixedShield => {
             ("the shield leaks on CPU", "it is not proven that the shield holds on CPU")
         }
-        Subject::Cpus => (
+        VerdictSubject::Cpus => (
             "no shield is in force there, and the kernel interrupts CPU",
             "no shield is in force there, and it is not proven that nothing interrupts CPU",
         ),
     };
-    for (state, words) in [(State::Leaks, leaks), (State::Unknown, unknown)] {
+    for (state, words) in [(VerdictState::Leaks, leaks), (VerdictState::Unknown, unknown)] {
         let cpus = of(state);
         if !cpus.is_empty() {
             parts.push(format!("{words} {cpus}"));
@@ -90,7 +92,7 @@ mod tests {
     fn without_a_shield_no_shield_leaks() {
         let cpu = CpuVerdict {
             cpu: 1,
-            state: State::Leaks,
+            state: VerdictState::Leaks,
             limits: None,
             leaks: Vec::new(),
             one_witness: Vec::new(),
@@ -98,9 +100,9 @@ mod tests {
             unknown: Vec::new(),
         };
         let verdict = Verdict { schema: SCHEMA, cpus: vec![cpu], gates: Vec::new() };
-        assert_eq!(summary(&verdict, Subject::Shield), "the shield leaks on CPU 1");
-        let words = summary(&verdict, Subject::Cpus);
+        assert_eq!(summary(&verdict, VerdictSubject::Shield), "the shield leaks on CPU 1");
+        let words = summary(&verdict, VerdictSubject::Cpus);
         assert_eq!(words, "no shield is in force there, and the kernel interrupts CPU 1");
-        assert_eq!(outcome(&verdict, Subject::Cpus).unwrap_err().hints.len(), 0);
+        assert_eq!(outcome(&verdict, VerdictSubject::Cpus).unwrap_err().hints.len(), 0);
     }
 }

@@ -1,20 +1,22 @@
 //! `cpushield experiment`: a matrix of configurations and measurements.
 
-use super::lab::{Bench, NAME};
+use super::lab::{LiveExperimentMachine, NAME};
 use super::latency::paint;
-use super::{Global, input, standing};
+use super::{GlobalArgs, input, standing};
 use crate::boot::{self, early};
-use crate::experiment::journal::{Journal, Notebook, Phase};
-use crate::experiment::{self, Ended, Experiment, Matrix, Outlook, Scene, Schedule, schedule};
-use crate::failure::{Failure, Kind};
+use crate::experiment::journal::{ExperimentJournal, ExperimentPhase, ExperimentStore};
+use crate::experiment::{
+    self, DryRun, Experiment, ExperimentEnd, ExperimentSetup, Matrix, Schedule, schedule,
+};
+use crate::failure::{Failure, FailureKind};
 use crate::latency::instruments;
 use crate::plan::{Step, in_use, plan};
 use crate::report::experiment as report;
-use crate::run::Place;
+use crate::run::ShieldPlacement;
 use crate::survey::{Machine, survey};
 use crate::tunables;
 use crate::ui::Ui;
-use cpushield_linux::{CpuSet, Host, Lock, Store, can_write, process, signal, write_document};
+use cpushield_linux::{CpuSet, Host, Store, StoreLock, can_write, process, signal, write_document};
 use std::path::{Path, PathBuf, absolute};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -58,9 +60,9 @@ const STOPPING: Duration = Duration::from_secs(60);
 ///
 /// # Errors
 /// The matrix is wrong, the machine cannot be measured so, or something cannot be put back.
-pub fn run(ui: &Ui, global: &Global, args: &ExperimentArgs) -> Result<(), Failure> {
+pub fn run(ui: &Ui, global: &GlobalArgs, args: &ExperimentArgs) -> Result<(), Failure> {
     let host = global.host()?;
-    let notebook = Notebook::new(&global.state_dir());
+    let notebook = ExperimentStore::new(&global.state_dir());
     if args.status {
         return status(ui, &notebook);
     }
@@ -79,7 +81,7 @@ pub fn run(ui: &Ui, global: &Global, args: &ExperimentArgs) -> Result<(), Failur
         }
         let store = global.store();
         let _turn = turn(&store, "an experiment is running")?;
-        let journal = Journal::new(name, text, CpuSet::new(), now_s());
+        let journal = ExperimentJournal::new(name, text, CpuSet::new(), now_s());
         let journal = begin(ui, global, args, &host, &store, &matrix, journal)?;
         return go(ui, global, &host, &notebook, journal);
     }
@@ -97,18 +99,18 @@ pub fn run(ui: &Ui, global: &Global, args: &ExperimentArgs) -> Result<(), Failur
 /// What an experiment would do, of which everything is checked that can be without being it.
 fn outlook(
     ui: &Ui,
-    global: &Global,
+    global: &GlobalArgs,
     host: &Host,
     args: &ExperimentArgs,
     matrix: &Matrix,
     schedule: &Schedule,
-) -> Result<Outlook, Failure> {
+) -> Result<DryRun, Failure> {
     let machine = super::surveyed(host, &global.store());
     let (shielded, cpus) = cpus(host, &machine, matrix)?;
     // What a recording, or an ordinary user, does not show may still be there.
     if host.is_live() && process::effective_user() == 0 {
-        let journal = Journal::new(String::new(), String::new(), cpus.clone(), 0);
-        let journal = Journal { scene: scene(host, &machine), shielded, ..journal };
+        let journal = ExperimentJournal::new(String::new(), String::new(), cpus.clone(), 0);
+        let journal = ExperimentJournal { scene: scene(host, &machine), shielded, ..journal };
         possible(&bench(ui, global, host, matrix, schedule, &journal))?;
     }
     Ok(experiment::outlook(matrix, schedule, cpus, args.reboot))
@@ -124,7 +126,7 @@ fn now_s() -> u64 {
 }
 
 /// The right to run an experiment; `else_` is what holds it.
-fn turn(store: &Store, else_: &str) -> Result<Lock, Failure> {
+fn turn(store: &Store, else_: &str) -> Result<StoreLock, Failure> {
     store.claim(NAME).map_err(|error| match error.is_held() {
         true => Failure::machine(format!("{else_}: {}", error.reason()))
             .hint("cpushield experiment --status shows it, --stop ends it"),
@@ -135,16 +137,16 @@ fn turn(store: &Store, else_: &str) -> Result<Lock, Failure> {
 /// Checks everything that can be checked before, and makes the first entry of the journal.
 fn begin(
     ui: &Ui,
-    global: &Global,
+    global: &GlobalArgs,
     args: &ExperimentArgs,
     host: &Host,
     store: &Store,
     matrix: &Matrix,
-    journal: Journal,
-) -> Result<Journal, Failure> {
-    let notebook = Notebook::new(&global.state_dir());
+    journal: ExperimentJournal,
+) -> Result<ExperimentJournal, Failure> {
+    let notebook = ExperimentStore::new(&global.state_dir());
     let old = notebook.load()?;
-    if let Some(old) = old.as_ref().filter(|old| old.phase == Phase::Running) {
+    if let Some(old) = old.as_ref().filter(|old| old.phase == ExperimentPhase::Running) {
         let done = old.ends.len();
         return Err(Failure::machine(format!(
             "an experiment is unfinished: {} ({done} steps)",
@@ -159,7 +161,7 @@ fn begin(
     let whole = |path: &PathBuf| absolute(path).unwrap_or(path.clone()).display().to_string();
     let machine = survey(host, &tunables::reads());
     let (shielded, cpus) = cpus(host, &machine, matrix)?;
-    let journal = Journal {
+    let journal = ExperimentJournal {
         reboot: args.reboot,
         output: output.map(whole),
         scene: scene(host, &machine),
@@ -183,7 +185,7 @@ fn begin(
 }
 
 /// Whether the boot loader takes the parameters and each column can be measured.
-fn possible(bench: &Bench<'_>) -> Result<(), Failure> {
+fn possible(bench: &LiveExperimentMachine<'_>) -> Result<(), Failure> {
     for words in bench.schedule.boots.iter().skip(1) {
         bench.check_boot(words)?;
     }
@@ -228,14 +230,16 @@ fn cpus(host: &Host, machine: &Machine, matrix: &Matrix) -> Result<(CpuSet, CpuS
     let given = given.map_err(|error| Failure::usage(error.to_string()))?;
     given.as_ref().map_or(Ok(()), |cpus| in_use(machine, cpus))?;
     let mut found = given.clone().map(|cpus| (cpus.clone(), cpus));
-    let mut planned: Vec<(&experiment::Row, Vec<Step>)> = Vec::new();
+    let mut planned: Vec<(&experiment::ExperimentRow, Vec<Step>)> = Vec::new();
     // Every shield is planned, so that what cannot be made is told before anything is.
     for (n, row) in matrix.rows.iter().filter(|row| row.shield).enumerate() {
         let chosen = found.as_ref().map(|(shielded, _)| shielded.clone());
-        let plan = plan(machine, &Bench::wish(matrix, row, chosen)).map_err(|refused| {
-            let failure = Failure::from(refused);
-            Failure { message: format!("row {:?}: {}", row.name, failure.message), ..failure }
-        })?;
+        let plan = plan(machine, &LiveExperimentMachine::wish(matrix, row, chosen)).map_err(
+            |refused| {
+                let failure = Failure::from(refused);
+                Failure { message: format!("row {:?}: {}", row.name, failure.message), ..failure }
+            },
+        )?;
         if let Some((other, _)) =
             planned.iter().find(|(other, steps)| other.boot == row.boot && *steps == plan.steps)
         {
@@ -245,7 +249,7 @@ fn cpus(host: &Host, machine: &Machine, matrix: &Matrix) -> Result<(CpuSet, CpuS
         }
         planned.push((row, plan.steps.clone()));
         if n == 0 {
-            found = Some((plan.shield.cpus.clone(), Place::of(host, &plan).cpus));
+            found = Some((plan.shield.cpus.clone(), ShieldPlacement::of(host, &plan).cpus));
         }
     }
     found.ok_or_else(|| {
@@ -255,7 +259,7 @@ fn cpus(host: &Host, machine: &Machine, matrix: &Matrix) -> Result<(CpuSet, CpuS
 }
 
 /// What a reader needs to repeat it.
-fn scene(host: &Host, machine: &Machine) -> Scene {
+fn scene(host: &Host, machine: &Machine) -> ExperimentSetup {
     let dmi = |names: [&str; 2]| {
         let read = |name| host.read_line(&format!("/sys/class/dmi/id/{name}")).ok();
         let words: Vec<String> = names.into_iter().filter_map(read).collect();
@@ -265,7 +269,7 @@ fn scene(host: &Host, machine: &Machine) -> Scene {
     let os = host.read("/etc/os-release").unwrap_or_default();
     let pretty = os.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
     let guest = machine.virt.guest == Some(true);
-    Scene {
+    ExperimentSetup {
         machine: dmi(["sys_vendor", "product_name"]),
         board: dmi(["board_vendor", "board_name"]),
         firmware: dmi(["bios_version", "bios_date"]),
@@ -281,13 +285,13 @@ fn scene(host: &Host, machine: &Machine) -> Scene {
 
 fn bench<'a>(
     ui: &'a Ui,
-    global: &'a Global,
+    global: &'a GlobalArgs,
     host: &'a Host,
     matrix: &'a Matrix,
     schedule: &'a Schedule,
-    journal: &Journal,
-) -> Bench<'a> {
-    Bench {
+    journal: &ExperimentJournal,
+) -> LiveExperimentMachine<'a> {
+    LiveExperimentMachine {
         ui,
         global,
         host,
@@ -302,10 +306,10 @@ fn bench<'a>(
 
 fn go(
     ui: &Ui,
-    global: &Global,
+    global: &GlobalArgs,
     host: &Host,
-    notebook: &Notebook,
-    mut journal: Journal,
+    notebook: &ExperimentStore,
+    mut journal: ExperimentJournal,
 ) -> Result<(), Failure> {
     signal::catch_stops().map_err(|e| Failure::machine(format!("cannot catch signals: {e}")))?;
     let matrix = journal.matrix()?;
@@ -315,8 +319,8 @@ fn go(
     let ended = experiment::go(&mut bench, notebook, &mut journal, &schedule)
         .map_err(|failure| failure.hint(later).hint("or stop it: cpushield experiment --stop"))?;
     match ended {
-        Ended::Finished => {}
-        Ended::Rebooting => {
+        ExperimentEnd::Finished => {}
+        ExperimentEnd::Rebooting => {
             let on = match host.exists("/run/systemd/system") {
                 true => {
                     "it resumes automatically after the boot; see: cpushield experiment --status"
@@ -326,12 +330,12 @@ fn go(
             ui.status(on);
             return Ok(());
         }
-        Ended::Interrupted => {
+        ExperimentEnd::Interrupted => {
             let signal = signal::stopped_by().unwrap_or(0);
-            let failure = Failure::new(Kind::Undone, format!("stopped by signal {signal}"));
+            let failure = Failure::new(FailureKind::Undone, format!("stopped by signal {signal}"));
             return Err(failure.hint(later).hint("or stop it: cpushield experiment --stop"));
         }
-        Ended::Elsewhere(why) => {
+        ExperimentEnd::Elsewhere(why) => {
             return Err(Failure::machine(format!("the machine is not as at the beginning: {why}"))
                 .hint("boot its entry of the beginning, then: cpushield experiment --resume")
                 .hint("or end the experiment: cpushield experiment --stop"));
@@ -354,7 +358,7 @@ fn show(ui: &Ui, experiment: &Experiment) -> Result<(), Failure> {
     ui.show(experiment, || report::text(experiment, ui.width(), &paint))
 }
 
-fn status(ui: &Ui, notebook: &Notebook) -> Result<(), Failure> {
+fn status(ui: &Ui, notebook: &ExperimentStore) -> Result<(), Failure> {
     let Some(journal) = notebook.load()? else { return Err(none()) };
     let matrix = journal.matrix()?;
     show(ui, &experiment::told(&journal, &matrix, notebook))
@@ -362,22 +366,22 @@ fn status(ui: &Ui, notebook: &Notebook) -> Result<(), Failure> {
 
 fn stop(
     ui: &Ui,
-    global: &Global,
+    global: &GlobalArgs,
     host: &Host,
     store: &Store,
-    notebook: &Notebook,
+    notebook: &ExperimentStore,
 ) -> Result<(), Failure> {
     let _turn = ended(store)?;
     let mut journal = match notebook.load() {
         Ok(Some(journal)) => journal,
         Ok(None) => return Err(none()),
-        Err(experiment::journal::JournalError::Damaged { .. }) => {
+        Err(experiment::journal::ExperimentJournalError::Damaged { .. }) => {
             return forget(ui, host, notebook);
         }
         Err(error) => return Err(error.into()),
     };
     let matrix = journal.matrix()?;
-    if journal.phase == Phase::Running {
+    if journal.phase == ExperimentPhase::Running {
         let schedule = schedule(&matrix, journal.reboot);
         let mut bench = bench(ui, global, host, &matrix, &schedule, &journal);
         let away = experiment::stop(&mut bench, notebook, &mut journal, now_s())?;
@@ -392,7 +396,7 @@ fn stop(
 }
 
 /// A journal that cannot be read: what it does not need is put back.
-fn forget(ui: &Ui, host: &Host, notebook: &Notebook) -> Result<(), Failure> {
+fn forget(ui: &Ui, host: &Host, notebook: &ExperimentStore) -> Result<(), Failure> {
     experiment::unit::remove(host)?;
     let kept = notebook.forget()?;
     ui.status(&format!("the journal cannot be read, and is now {kept}"));
@@ -401,7 +405,7 @@ fn forget(ui: &Ui, host: &Host, notebook: &Notebook) -> Result<(), Failure> {
 }
 
 /// Ends whoever is at work, and takes its place.
-fn ended(store: &Store) -> Result<Lock, Failure> {
+fn ended(store: &Store) -> Result<StoreLock, Failure> {
     let step = Duration::from_millis(100);
     let mut waited = Duration::ZERO;
     loop {
@@ -422,24 +426,28 @@ fn ended(store: &Store) -> Result<Lock, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ui::Format;
+    use crate::ui::OutputFormat;
 
     /// The outlook of a matrix with these first lines on a recorded machine of 4 CPUs.
-    fn outlook(head: &str) -> Result<Outlook, String> {
+    fn outlook(head: &str) -> Result<DryRun, String> {
         outlook_with(head, "")
     }
 
     /// The same with further rows.
-    fn outlook_with(head: &str, more: &str) -> Result<Outlook, String> {
+    fn outlook_with(head: &str, more: &str) -> Result<DryRun, String> {
         let rows = "[[row]]\nname = \"as it is\"\n[[row]]\nname = \"shield\"\nshield = true\n\
                     [[row]]\nname = \"shield, nohz_full\"\nshield = true\nboot = [\"nohz_full=3\"]\n";
         let column = "[[column]]\nname = \"timer\"\ninstrument = \"timer\"\n";
         let matrix = Matrix::parse(&format!("{head}\n{rows}{more}{column}"), "m.toml").unwrap();
-        let ui = Ui::new(Format::Text, true);
+        let ui = Ui::new(OutputFormat::Text, true);
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines/6.12-rt-4/root");
         let state = std::env::temp_dir().join("cpushield-no-experiment");
-        let global =
-            Global { quiet: true, root: Some(root), state: Some(state), ..Global::default() };
+        let global = GlobalArgs {
+            quiet: true,
+            root: Some(root),
+            state: Some(state),
+            ..GlobalArgs::default()
+        };
         let args = ExperimentArgs {
             file: None,
             dry_run: true,

@@ -2,13 +2,13 @@
 //! table shows, and the way from one to the other.
 
 use super::completions::KnownWord;
-use crate::boot::parameters::{self, PARAMETERS, Parameter};
+use crate::boot::parameters::{self, KernelParameter, PARAMETERS};
 use crate::causes::Cause;
-use crate::causes::known::Known;
-use crate::causes::lookup::{self, Subject};
-use crate::causes::purpose::Row;
+use crate::causes::known::KnownCulprit;
+use crate::causes::lookup::{self, ExplainSubject};
+use crate::causes::purpose::FunctionGroup;
 use crate::causes::topics::{TOPICS, Topic};
-use crate::change::{Risk, When};
+use crate::change::{EffectTime, Risk};
 use crate::failure::Failure;
 use crate::latency::{INSTRUMENTS, Instrument, instruments};
 use crate::load::{self, KINDS, kinds};
@@ -37,7 +37,7 @@ const WIDEST: usize = 80;
 
 /// One page.
 #[derive(Debug, Serialize)]
-struct Page {
+struct ExplainPage {
     name: Cow<'static, str>,
     kind: &'static str,
     summary: &'static str,
@@ -51,7 +51,7 @@ struct Page {
     #[serde(skip_serializing_if = "Option::is_none")]
     risk: Option<Risk>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    when: Option<When>,
+    when: Option<EffectTime>,
 }
 
 /// Runs it.
@@ -74,7 +74,7 @@ pub fn run(ui: &Ui, args: &ExplainArgs) -> Result<(), Failure> {
 }
 
 /// The page of a name, or of a word that a table shows.
-fn page_for(words: &str) -> Option<Page> {
+fn page_for(words: &str) -> Option<ExplainPage> {
     let name = keyword(words);
     named(name)
         .map(page_of_tunable)
@@ -90,16 +90,16 @@ fn page_for(words: &str) -> Option<Page> {
         .or_else(|| kinds::by_name(name).map(page_of_load))
         .or_else(|| {
             Some(match lookup::subject(name)? {
-                Subject::Topic(topic) => page_of_topic(topic),
-                Subject::Known(known) => page_of_culprit(known),
-                Subject::Way(row) => page_of_way(row),
-                Subject::Cause(cause) => page_of_cause(cause),
+                ExplainSubject::Topic(topic) => page_of_topic(topic),
+                ExplainSubject::Known(known) => page_of_culprit(known),
+                ExplainSubject::Way(row) => page_of_way(row),
+                ExplainSubject::Cause(cause) => page_of_cause(cause),
             })
         })
 }
 
 /// The page with where an instrument of the same name is told of.
-fn namesake(mut page: Page) -> Page {
+fn namesake(mut page: ExplainPage) -> ExplainPage {
     if let Some(instrument) = instruments::by_name(&page.name) {
         let other = page_of_instrument(instrument).name;
         let more = format!("\n\nThe instrument of this name: `cpushield explain {other}`.");
@@ -122,7 +122,7 @@ fn static_names() -> Vec<&'static str> {
     names
 }
 
-fn pages() -> Vec<Page> {
+fn pages() -> Vec<ExplainPage> {
     let tunables = TUNABLES.iter().copied().map(page_of_tunable);
     let parameters = only_at_boot().map(page_of_parameter);
     let causes = Cause::ALL.iter().copied().map(page_of_cause);
@@ -133,8 +133,8 @@ fn pages() -> Vec<Page> {
     tunables.chain(parameters).chain(causes).chain(instruments).chain(loads).collect()
 }
 
-fn page_of_tunable(tunable: &dyn Tunable) -> Page {
-    Page {
+fn page_of_tunable(tunable: &dyn Tunable) -> ExplainPage {
+    ExplainPage {
         name: tunable.name().into(),
         kind: "tunable",
         summary: tunable.summary(),
@@ -147,12 +147,12 @@ fn page_of_tunable(tunable: &dyn Tunable) -> Page {
 }
 
 /// Parameters that are no tunables of the running kernel's plan too.
-fn only_at_boot() -> impl Iterator<Item = &'static Parameter> {
+fn only_at_boot() -> impl Iterator<Item = &'static KernelParameter> {
     PARAMETERS.iter().copied().filter(|parameter| named(parameter.name).is_none())
 }
 
-fn page_of_parameter(parameter: &'static Parameter) -> Page {
-    Page {
+fn page_of_parameter(parameter: &'static KernelParameter) -> ExplainPage {
+    ExplainPage {
         name: parameter.name.into(),
         kind: "boot parameter",
         summary: parameter.summary,
@@ -160,17 +160,17 @@ fn page_of_parameter(parameter: &'static Parameter) -> Page {
         removes: Some(parameter.removes.iter().map(|cause| cause.name()).collect()),
         removed_by: None,
         risk: Some(parameter.risk),
-        when: Some(When::Boot),
+        when: Some(EffectTime::Boot),
     }
 }
 
 /// A culprit has a line, the tunables that are about it by name, and its cause.
-fn page_of_culprit(known: &'static Known) -> Page {
+fn page_of_culprit(known: &'static KnownCulprit) -> ExplainPage {
     let about =
         |tunable: &&&dyn Tunable| tunable.culprits().iter().any(|it| it.matches(&known.culprit()));
     let removers: Vec<_> = TUNABLES.iter().filter(about).map(|tunable| tunable.name()).collect();
-    let Known { name, what, source, cause } = known;
-    Page {
+    let KnownCulprit { name, what, source, cause } = known;
+    ExplainPage {
         name: (*name).into(),
         kind: "culprit",
         summary: what,
@@ -188,12 +188,12 @@ fn page_of_culprit(known: &'static Known) -> Page {
 }
 
 /// A way through the kernel that sends interrupts to other CPUs, and what avoids it.
-fn page_of_way(row: &'static Row) -> Page {
+fn page_of_way(row: &'static FunctionGroup) -> ExplainPage {
     let remedy = match row.remedy {
         "" => "Nothing keeps it from interrupting other CPUs but not doing it.".to_owned(),
         remedy => format!("What helps: {remedy}."),
     };
-    Page {
+    ExplainPage {
         name: row.function.into(),
         kind: "sender",
         summary: row.what,
@@ -211,8 +211,8 @@ fn page_of_way(row: &'static Row) -> Page {
 }
 
 /// What the kernel does under several names.
-fn page_of_topic(topic: &'static Topic) -> Page {
-    Page {
+fn page_of_topic(topic: &'static Topic) -> ExplainPage {
+    ExplainPage {
         name: topic.name.into(),
         kind: "cause",
         summary: topic.summary,
@@ -237,8 +237,8 @@ fn keyword(word: &str) -> &str {
     }
 }
 
-fn page_of_policy() -> Page {
-    Page {
+fn page_of_policy() -> ExplainPage {
+    ExplainPage {
         name: "policy".into(),
         kind: "file",
         summary: "what you want shielded, kept in a file",
@@ -250,8 +250,8 @@ fn page_of_policy() -> Page {
     }
 }
 
-fn page_of_instrument(instrument: &'static dyn Instrument) -> Page {
-    Page {
+fn page_of_instrument(instrument: &'static dyn Instrument) -> ExplainPage {
+    ExplainPage {
         // A cause may have the same name.
         name: format!("latency-{}", instrument.name()).into(),
         kind: "instrument",
@@ -264,8 +264,8 @@ fn page_of_instrument(instrument: &'static dyn Instrument) -> Page {
     }
 }
 
-fn page_of_load(kind: &'static dyn load::Kind) -> Page {
-    Page {
+fn page_of_load(kind: &'static dyn load::LoadKind) -> ExplainPage {
+    ExplainPage {
         name: format!("load-{}", kind.name()).into(),
         kind: "load",
         summary: kind.summary(),
@@ -277,12 +277,12 @@ fn page_of_load(kind: &'static dyn load::Kind) -> Page {
     }
 }
 
-fn page_of_cause(cause: Cause) -> Page {
+fn page_of_cause(cause: Cause) -> ExplainPage {
     let mut removed_by = removers(cause);
     if cause == Cause::Irq {
         removed_by.push("isolcpus=managed_irq (at boot)");
     }
-    Page {
+    ExplainPage {
         name: cause.name().into(),
         kind: "cause",
         summary: cause.summary(),
@@ -294,7 +294,7 @@ fn page_of_cause(cause: Cause) -> Page {
     }
 }
 
-impl Page {
+impl ExplainPage {
     fn text(&self, width: usize) -> String {
         let width = width.min(WIDEST);
         let head = format!("{} ({}): {}\n", self.name, self.kind, self.summary);
@@ -364,7 +364,7 @@ fn paragraph_of(text: &str, width: usize) -> String {
     lines.collect()
 }
 
-fn list(pages: &[Page], width: usize) -> String {
+fn list(pages: &[ExplainPage], width: usize) -> String {
     let rows = |kind: &str| {
         let of_kind = pages.iter().filter(|page| page.kind == kind);
         let rows: Vec<Vec<String>> =

@@ -2,16 +2,18 @@
 //! looks again. What it does becomes part of the active shield, through the shield's journal.
 
 use super::ending;
-use super::verify::{self, Look, Order, Shown};
+use super::verify::{self, EvidenceRequest, VerifyOutput, VerifyResult};
 use crate::apply;
-use crate::change::{Change, When};
+use crate::change::{Change, EffectTime};
 use crate::failure::Failure;
 use crate::plan::{Step, missing};
-use crate::report::fixed::{Came, Deed, End, Fixed, Lacking, Round, SCHEMA, remains};
+use crate::report::fixed::{
+    AppliedFix, FixEnd, FixOutcome, FixReport, FixRound, MissingPart, SCHEMA, remains,
+};
 use crate::run;
 use crate::survey::Machine;
 use crate::verify::Verdict;
-use crate::verify::trace::recording::Recording;
+use crate::verify::trace::recording::TraceRecording;
 use cpushield_linux::{Store, signal};
 use std::collections::BTreeSet;
 
@@ -26,18 +28,18 @@ const TRIES_MAX: usize = 2;
 ///
 /// # Errors
 /// There is no shield to change, its journal cannot be used, or the last look does not hold.
-pub(super) fn run(order: &Order<'_>) -> Result<(), Failure> {
+pub(super) fn run(order: &EvidenceRequest<'_>) -> Result<(), Failure> {
     refuse(order)?;
-    let mut mending = Mending { order, store: order.global.store(), tried: Vec::new() };
+    let mut mending = FixLoop { order, store: order.global.store(), tried: Vec::new() };
     let (fixed, recording) = mending.rounds()?;
     order.ui.show(&fixed, || fixed.text(&ending::paint, order.ui.width()))?;
-    let Some(Round { evidence, verdict, .. }) = fixed.rounds.last() else { return Ok(()) };
-    verify::export(order.ui, order.args, recording, &Shown { evidence, verdict })?;
-    ending::outcome(verdict, ending::Subject::FixedShield)
+    let Some(FixRound { evidence, verdict, .. }) = fixed.rounds.last() else { return Ok(()) };
+    verify::export(order.ui, order.args, recording, &VerifyOutput { evidence, verdict })?;
+    ending::outcome(verdict, ending::VerdictSubject::FixedShield)
 }
 
 /// Only CPUs of the active shield can be mended: what is changed goes into its journal.
-fn refuse(order: &Order<'_>) -> Result<(), Failure> {
+fn refuse(order: &EvidenceRequest<'_>) -> Result<(), Failure> {
     let shield = order.scene.active.as_ref().map(|plan| &plan.shield);
     match shield {
         None => Err(Failure::machine("no shield is in force, and --fix changes one")
@@ -53,35 +55,35 @@ fn refuse(order: &Order<'_>) -> Result<(), Failure> {
 }
 
 /// Rounds of looking and mending.
-struct Mending<'a> {
-    order: &'a Order<'a>,
+struct FixLoop<'a> {
+    order: &'a EvidenceRequest<'a>,
     store: Store,
     /// What was tried.
-    tried: Vec<(Change, Deed)>,
+    tried: Vec<(Change, AppliedFix)>,
 }
 
-impl Mending<'_> {
-    fn rounds(&mut self) -> Result<(Fixed, Option<Recording>), Failure> {
+impl FixLoop<'_> {
+    fn rounds(&mut self) -> Result<(FixReport, Option<TraceRecording>), Failure> {
         let (mut rounds, mut looks) = (Vec::new(), 0);
         loop {
-            let Look { evidence, verdict, recording, known } = self.order.look(true)?;
+            let VerifyResult { evidence, verdict, recording, known } = self.order.look(true)?;
             let lacking = match &known {
                 Some((machine, _)) => self.lacking(machine, &verdict)?,
                 None => Vec::new(),
             };
             let (todo, lacks) = self.sort(lacking);
             let stopped = evidence.stopped;
-            let mut round = Round { evidence, verdict, done: Vec::new() };
+            let mut round = FixRound { evidence, verdict, done: Vec::new() };
             let mut end = match () {
-                () if stopped => Some(End::Stopped),
-                () if todo.is_empty() && round.verdict.holds() => Some(End::Holds),
+                () if stopped => Some(FixEnd::Stopped),
+                () if todo.is_empty() && round.verdict.holds() => Some(FixEnd::Holds),
                 // What could not be seen is looked at again: that is nobody's doing.
                 () if todo.is_empty() && proves_nothing(&round.verdict) && looks < LOOKS_MAX => {
                     looks += 1;
                     None
                 }
-                () if todo.is_empty() => Some(End::NothingMore),
-                () if rounds.len() + 1 == ROUNDS_MAX => Some(End::TooOften),
+                () if todo.is_empty() => Some(FixEnd::NothingMore),
+                () if rounds.len() + 1 == ROUNDS_MAX => Some(FixEnd::TooOften),
                 () => None,
             };
             if end.is_none() && !todo.is_empty() {
@@ -90,7 +92,7 @@ impl Mending<'_> {
             rounds.push(round);
             if let Some(end) = end {
                 let remains = remains(&rounds, &lacks);
-                return Ok((Fixed { schema: SCHEMA, rounds, end, remains, lacks }, recording));
+                return Ok((FixReport { schema: SCHEMA, rounds, end, remains, lacks }, recording));
             }
         }
     }
@@ -101,17 +103,17 @@ impl Mending<'_> {
         let outcomes = apply::outcomes(self.order.host, &self.store)?;
         let leaks = verdict.cpus.iter().flat_map(|cpu| &cpu.leaks);
         let remedies = leaks.filter_map(|leak| leak.remedy.as_ref());
-        let now = remedies.filter(|remedy| remedy.when == When::Runtime);
+        let now = remedies.filter(|remedy| remedy.when == EffectTime::Runtime);
         let asked: BTreeSet<String> = now.map(|remedy| remedy.tunable.clone()).collect();
         Ok(missing(machine, &plan, &outcomes, &asked))
     }
 
     /// What can be done, and what not with the reason.
-    fn sort(&self, lacking: Vec<Step>) -> (Vec<Step>, Vec<Lacking>) {
+    fn sort(&self, lacking: Vec<Step>) -> (Vec<Step>, Vec<MissingPart>) {
         let (mut todo, mut lacks) = (Vec::new(), Vec::new());
         for step in lacking {
             let tried = self.tried.iter().filter(|(change, _)| *change == step.change);
-            let tried: Vec<&Deed> = tried.map(|(_, deed)| deed).collect();
+            let tried: Vec<&AppliedFix> = tried.map(|(_, deed)| deed).collect();
             let why = match tried.last() {
                 Some(deed) if is_over(&step.change, deed, tried.len()) => {
                     failed(&step.change, deed)
@@ -125,7 +127,7 @@ impl Mending<'_> {
                 },
             };
             let (tunable, subject) = (step.tunable, step.change.subject());
-            lacks.extend(why.map(|why| Lacking { tunable, subject, why }));
+            lacks.extend(why.map(|why| MissingPart { tunable, subject, why }));
         }
         (todo, lacks)
     }
@@ -149,9 +151,9 @@ impl Mending<'_> {
     fn mend(
         &mut self,
         number: usize,
-        round: &mut Round,
+        round: &mut FixRound,
         mut todo: Vec<Step>,
-    ) -> Result<Option<End>, Failure> {
+    ) -> Result<Option<FixEnd>, Failure> {
         let ui = self.order.ui;
         let sum = round.sum(&|_, word| word.to_owned());
         ui.status(&format!("round {number}: {sum}; changes to make: {}", todo.len()));
@@ -162,7 +164,7 @@ impl Mending<'_> {
                 todo.retain(cycle);
             }
             let amended = apply::amend(self.order.host, &self.store, &todo)?;
-            let deeds: Vec<Deed> = amended.steps.iter().map(Deed::of).collect();
+            let deeds: Vec<AppliedFix> = amended.steps.iter().map(AppliedFix::of).collect();
             for step in todo {
                 let subject = step.change.subject();
                 let done = deeds.iter().rev().find(|deed| deed.subject == subject);
@@ -172,7 +174,7 @@ impl Mending<'_> {
             if let Some(why) = amended.halted {
                 ui.warn(&format!("{why}; what was done is part of the shield: `cpushield undo`"));
                 let stopped = signal::stopped_by().is_some();
-                return Ok(Some(if stopped { End::Stopped } else { End::NothingMore }));
+                return Ok(Some(if stopped { FixEnd::Stopped } else { FixEnd::NothingMore }));
             }
             let Some(plan) = &self.order.scene.active else { break };
             let machine = super::beside(self.order.host, &self.store, plan);
@@ -190,8 +192,8 @@ fn proves_nothing(verdict: &Verdict) -> bool {
 
 /// Whether a change was tried often enough: what shows may have gone with another change, so it is
 /// done once more.
-fn is_over(change: &Change, deed: &Deed, times: usize) -> bool {
-    let refused = matches!(deed.result, Came::Refused | Came::Absent);
+fn is_over(change: &Change, deed: &AppliedFix, times: usize) -> bool {
+    let refused = matches!(deed.result, FixOutcome::Refused | FixOutcome::Absent);
     refused || !shows(change) || times >= TRIES_MAX
 }
 
@@ -201,13 +203,13 @@ fn shows(change: &Change) -> bool {
 }
 
 /// Why what was tried is still lacking; `None` where nobody can see whether it is.
-fn failed(change: &Change, deed: &Deed) -> Option<String> {
+fn failed(change: &Change, deed: &AppliedFix) -> Option<String> {
     match deed.result {
-        Came::Refused => {
+        FixOutcome::Refused => {
             Some(format!("the kernel refuses: {}", deed.why.as_deref().unwrap_or("no reason")))
         }
-        Came::Absent => Some("it is not there".to_owned()),
-        Came::Changed | Came::AlreadySo => shows(change)
+        FixOutcome::Absent => Some("it is not there".to_owned()),
+        FixOutcome::Changed | FixOutcome::AlreadySo => shows(change)
             .then(|| "it was done, but another process has changed it since".to_owned()),
     }
 }

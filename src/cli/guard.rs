@@ -1,9 +1,9 @@
 //! The guard of `try` and of `experiment`: a process beside it that outlives `kill -9`. When the
 //! one it guards ends without dismissing it, it undoes what was applied.
 
-use super::{Global, attempt, lab, standing};
+use super::{GlobalArgs, attempt, lab, standing};
 use crate::failure::Failure;
-use cpushield_linux::{Error, Verb, process, tracefs};
+use cpushield_linux::{Error, Operation, process, tracefs};
 use std::process::Child;
 use std::time::Duration;
 
@@ -19,21 +19,21 @@ pub struct GuardArgs {
 
 /// A guard at work.
 #[derive(Debug)]
-pub struct Guard {
+pub struct UndoWatchdog {
     child: Child,
 }
 
-impl Guard {
+impl UndoWatchdog {
     /// Starts it, in a process group of its own: a Ctrl-C does not reach it.
     ///
     /// # Errors
     /// The kernel's answer.
-    pub fn start(global: &Global) -> Result<Guard, Failure> {
+    pub fn start(global: &GlobalArgs) -> Result<UndoWatchdog, Failure> {
         let state = global.state_dir().display().to_string();
         let pid = std::process::id().to_string();
         process::spawn_self(&[HIDDEN, "--state", &state, &pid])
-            .map(|child| Guard { child })
-            .map_err(|e| Error::io(Verb::Call, "the guard process", e).into())
+            .map(|child| UndoWatchdog { child })
+            .map_err(|e| Error::io(Operation::Call, "the guard process", e).into())
     }
 
     /// Lets it go: everything was put back in the ordinary way.
@@ -48,8 +48,8 @@ impl Guard {
 ///
 /// # Errors
 /// The guarded process cannot be waited for, or undo failed.
-pub fn run(global: &Global, args: &GuardArgs) -> Result<(), Failure> {
-    let fail = |e| Failure::from(Error::io(Verb::Call, &format!("/proc/{}", args.pid), e));
+pub fn run(global: &GlobalArgs, args: &GuardArgs) -> Result<(), Failure> {
+    let fail = |e| Failure::from(Error::io(Operation::Call, &format!("/proc/{}", args.pid), e));
     while !process::wait_for_end(args.pid, Duration::from_secs(60)).map_err(fail)? {}
     let host = global.host()?;
     let store = global.store();

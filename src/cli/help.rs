@@ -1,7 +1,7 @@
 //! What stands at the end of a help and of a man page: examples and exit codes.
 
 /// An example: the command, and what it does.
-pub type Example = (&'static str, &'static str);
+pub type HelpExample = (&'static str, &'static str);
 
 /// The exit codes, and what each means.
 pub const EXIT_CODES: &[(&str, &str)] = &[
@@ -32,7 +32,7 @@ pub fn exit_codes(name: Option<&str>) -> &'static [(&'static str, &'static str)]
 
 /// Examples of each subcommand; `None` is the command itself.
 #[must_use]
-pub fn examples(name: Option<&str>) -> &'static [Example] {
+pub fn examples(name: Option<&str>) -> &'static [HelpExample] {
     let Some(name) = name else {
         return &[
             ("cpushield try", "shield a CPU for a few seconds and see the effect"),
@@ -45,7 +45,7 @@ pub fn examples(name: Option<&str>) -> &'static [Example] {
     EXAMPLES.iter().find(|(of, _)| *of == name).map_or(&[], |(_, examples)| examples)
 }
 
-const EXAMPLES: &[(&str, &[Example])] = &[
+const EXAMPLES: &[(&str, &[HelpExample])] = &[
     (
         "try",
         &[

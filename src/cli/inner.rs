@@ -1,7 +1,7 @@
 //! The subcommands that only cpushield itself calls. They are a command line of their own, so no
 //! help, completion, list or suggestion shows them.
 
-use super::{Global, busy, guard, sample};
+use super::{GlobalArgs, busy, guard, sample};
 use crate::failure::Failure;
 use clap::{Parser, Subcommand};
 use cpushield_linux::Host;
@@ -10,15 +10,15 @@ use std::ffi::OsString;
 /// Internal subcommands
 #[derive(Debug, Parser)]
 #[command(name = "cpushield", disable_help_subcommand = true)]
-pub struct Inner {
+pub struct InternalArgs {
     #[command(flatten)]
-    global: Global,
+    global: GlobalArgs,
     #[command(subcommand)]
-    command: InnerCommand,
+    command: InternalCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum InnerCommand {
+enum InternalCommand {
     #[command(name = guard::HIDDEN)]
     Guard(guard::GuardArgs),
     #[command(name = crate::load::HIDDEN)]
@@ -50,19 +50,19 @@ pub(super) fn is_inner(words: &[OsString]) -> bool {
 ///
 /// # Errors
 /// Whatever went wrong.
-pub(super) fn run(inner: &Inner) -> Result<(), Failure> {
+pub(super) fn run(inner: &InternalArgs) -> Result<(), Failure> {
     match &inner.command {
-        InnerCommand::Guard(args) => guard::run(&inner.global, args),
-        InnerCommand::Load(args) => busy::run(args),
-        InnerCommand::Work => {
+        InternalCommand::Guard(args) => guard::run(&inner.global, args),
+        InternalCommand::Load(args) => busy::run(args),
+        InternalCommand::Work => {
             crate::load::serve_kind(&Host::live());
             Ok(())
         }
-        InnerCommand::Sample => {
+        InternalCommand::Sample => {
             sample::run();
             Ok(())
         }
-        InnerCommand::Measure => {
+        InternalCommand::Measure => {
             crate::latency::serve(&Host::live());
             Ok(())
         }

@@ -1,8 +1,8 @@
 //! What the command line and the files it names may say: numbers, CPU lists and documents. What is
 //! wrong there is wrong input (exit code 2), whatever command reads it.
 
-use crate::failure::{Failure, Kind};
-use crate::plan::Refused;
+use crate::failure::{Failure, FailureKind};
+use crate::plan::PlanRefusal;
 use crate::policy::parse_span;
 use cpushield_linux::{CpuSet, Host, read_document};
 use std::ops::RangeInclusive;
@@ -21,7 +21,7 @@ pub(super) fn read_file(file: &Path) -> Result<String, Failure> {
     read_document(file).map_err(|error| {
         let forbidden = matches!(error.errno(), Some(1 | 13));
         let failure = Failure::from(error);
-        if forbidden { failure } else { Failure { kind: Kind::Usage, ..failure } }
+        if forbidden { failure } else { Failure { kind: FailureKind::Usage, ..failure } }
     })
 }
 
@@ -58,10 +58,10 @@ pub(super) fn check_cpus(host: &Host, cpus: &CpuSet) -> Result<(), Failure> {
     let present: CpuSet = present.ok().and_then(|text| text.parse().ok()).unwrap_or_default();
     let present = present.union(&online);
     if !cpus.is_subset(&present) {
-        return Err(Refused::NoSuchCpu { cpus: cpus.minus(&present), present }.into());
+        return Err(PlanRefusal::NoSuchCpu { cpus: cpus.minus(&present), present }.into());
     }
     if !cpus.is_subset(&online) {
-        return Err(Refused::Offline { cpus: cpus.minus(&online) }.into());
+        return Err(PlanRefusal::Offline { cpus: cpus.minus(&online) }.into());
     }
     Ok(())
 }

@@ -1,10 +1,10 @@
 //! `-o FILE` and `--resume FILE` of `cpushield latency`: the document that is kept while it is
 //! measured, and the one that is gone on with.
 
-use super::saved::Saved;
+use super::saved::SavedDocument;
 use crate::failure::Failure;
-use crate::latency::keep::{self, Keeper};
-use crate::latency::{Latency, Misfit, Order, joined, misfit};
+use crate::latency::keep::{self, Autosave};
+use crate::latency::{LatencyMeasurement, MeasureRequest, ResumeMismatch, joined, misfit};
 use crate::ui::Ui;
 use cpushield_linux::{Host, can_write, keep_document};
 use std::cell::{Cell, RefCell};
@@ -15,24 +15,24 @@ use std::time::Duration;
 const SPAN: Duration = Duration::from_secs(10);
 
 /// Where a measurement is kept, and what was measured before.
-pub(super) struct Kept<'a> {
+pub(super) struct MeasurementCheckpoint<'a> {
     path: PathBuf,
-    before: Option<Box<Latency>>,
+    before: Option<Box<LatencyMeasurement>>,
     max_ns: Option<u64>,
-    keeper: RefCell<Keeper>,
+    keeper: RefCell<Autosave>,
     /// Whether it was told that the file cannot be written.
     warned: Cell<bool>,
     ui: &'a Ui,
 }
 
-impl<'a> Kept<'a> {
+impl<'a> MeasurementCheckpoint<'a> {
     /// For `-o` or `--resume`.
     pub(super) fn open(
         ui: &'a Ui,
         output: Option<&Path>,
         resume: Option<&Path>,
         max_ns: Option<u64>,
-    ) -> Result<Option<Kept<'a>>, Failure> {
+    ) -> Result<Option<MeasurementCheckpoint<'a>>, Failure> {
         let (path, before) = match (output, resume) {
             (None, None) => return Ok(None),
             (_, Some(path)) => (path, Some(begun(path)?)),
@@ -40,7 +40,7 @@ impl<'a> Kept<'a> {
         };
         can_write(path)?;
         if before.is_none()
-            && let Ok(Saved::Latency(latency)) = Saved::read(path)
+            && let Ok(SavedDocument::Latency(latency)) = SavedDocument::read(path)
             && latency.unfinished
         {
             let file = path.display();
@@ -48,9 +48,9 @@ impl<'a> Kept<'a> {
                 .hint(format!("resume it: --resume {file}"))
                 .hint("or remove it, or name another file"));
         }
-        let keeper = RefCell::new(Keeper::new(path));
+        let keeper = RefCell::new(Autosave::new(path));
         let (path, warned) = (path.to_owned(), Cell::new(false));
-        Ok(Some(Kept { path, before, max_ns, keeper, warned, ui }))
+        Ok(Some(MeasurementCheckpoint { path, before, max_ns, keeper, warned, ui }))
     }
 
     /// What the threads wait for: as it was asked for, which a measurement that is gone on with
@@ -76,11 +76,11 @@ impl<'a> Kept<'a> {
     }
 
     /// Whether it can be gone on with by this order.
-    pub(super) fn fits(&self, host: &Host, order: &Order<'_>) -> Result<(), Failure> {
+    pub(super) fn fits(&self, host: &Host, order: &MeasureRequest<'_>) -> Result<(), Failure> {
         let Some(before) = &self.before else { return Ok(()) };
         let line = |path: &str| host.read_line(path).ok();
         let (kernel, cmdline) = (line("/proc/sys/kernel/osrelease"), line("/proc/cmdline"));
-        let Some(Misfit { what, was, is }) = misfit(before, order, kernel, cmdline) else {
+        let Some(ResumeMismatch { what, was, is }) = misfit(before, order, kernel, cmdline) else {
             return Ok(());
         };
         Err(self.unlike(what, &was, &is))
@@ -95,7 +95,7 @@ impl<'a> Kept<'a> {
     }
 
     /// Puts what was seen so far on the disk. That it cannot be is told once.
-    pub(super) fn keep(&self, latency: Latency) {
+    pub(super) fn keep(&self, latency: LatencyMeasurement) {
         let trouble = match self.whole(latency) {
             Ok(whole) => self.keeper.borrow_mut().offer(&whole),
             Err(failure) => Some(failure.message),
@@ -109,7 +109,7 @@ impl<'a> Kept<'a> {
         }
     }
 
-    fn whole(&self, latency: Latency) -> Result<Latency, Failure> {
+    fn whole(&self, latency: LatencyMeasurement) -> Result<LatencyMeasurement, Failure> {
         match &self.before {
             None => Ok(latency),
             Some(before) => joined(before, &latency, self.max_ns).map_err(|why| {
@@ -119,7 +119,10 @@ impl<'a> Kept<'a> {
     }
 
     /// The whole document, saved; why it is not, when it could not be.
-    pub(super) fn end(self, latency: Latency) -> Result<(Latency, Option<Failure>), Failure> {
+    pub(super) fn end(
+        self,
+        latency: LatencyMeasurement,
+    ) -> Result<(LatencyMeasurement, Option<Failure>), Failure> {
         let mut whole = self.whole(latency)?;
         whole.notes.extend(self.keeper.into_inner().end());
         let text = keep::text(&whole).map_err(Failure::machine)?;
@@ -137,9 +140,9 @@ impl<'a> Kept<'a> {
 }
 
 /// The document that is gone on with.
-fn begun(path: &Path) -> Result<Box<Latency>, Failure> {
-    match Saved::read_for(path, &["latency --json"])? {
-        Saved::Latency(latency) => Ok(latency),
+fn begun(path: &Path) -> Result<Box<LatencyMeasurement>, Failure> {
+    match SavedDocument::read_for(path, &["latency --json"])? {
+        SavedDocument::Latency(latency) => Ok(latency),
         other => {
             let (file, from) = (path.display(), other.from());
             let why =
@@ -150,7 +153,10 @@ fn begun(path: &Path) -> Result<Box<Latency>, Failure> {
 }
 
 /// How long is to be measured now: what was asked for, less what is measured.
-pub(super) fn span(kept: Option<&Kept<'_>>, asked: Option<Duration>) -> Result<Duration, Failure> {
+pub(super) fn span(
+    kept: Option<&MeasurementCheckpoint<'_>>,
+    asked: Option<Duration>,
+) -> Result<Duration, Failure> {
     let Some((kept, before)) = kept.and_then(|kept| Some((kept, kept.before.as_ref()?))) else {
         return Ok(asked.unwrap_or(SPAN));
     };

@@ -1,26 +1,32 @@
 //! The machine of an experiment: makes a row's configuration, measures a column in it and puts
 //! everything back; goes to boots with other parameters and back.
 
-use super::Global;
-use super::guard::Guard;
+use super::GlobalArgs;
+use super::guard::UndoWatchdog;
 use super::loads::{LoadArgs, LoadCpus};
-use super::shielding::{Origin, shield};
+use super::shielding::{PlanOrigin, shield};
 use super::standing;
 use crate::apply::{self, ApplyError};
 use crate::boot::{self, BootError, line, loaders, plan as boot_plan, status, trial, write};
 use crate::change::Outcome;
 use crate::experiment::matrix::CPUS;
-use crate::experiment::{Column, Lab, Matrix, Row, Schedule, Step, Trouble, unit};
-use crate::failure::{Failure, Kind};
-use crate::latency::{self, Beat, Latency, LatencyError, Order, Progress, instruments};
+use crate::experiment::{
+    ExperimentColumn, ExperimentMachine, ExperimentRow, MachineTrouble, Matrix, MeasurementStep,
+    Schedule, unit,
+};
+use crate::failure::{Failure, FailureKind};
+use crate::latency::{
+    self, LatencyError, LatencyMeasurement, MeasureProgress, MeasureRequest, ThreadSpec,
+    instruments,
+};
 use crate::plan::{Plan, plan};
-use crate::policy::Wish;
+use crate::policy::ShieldRequest;
 use crate::report::table;
-use crate::run::Place;
+use crate::run::ShieldPlacement;
 use crate::survey::survey;
 use crate::tunables;
 use crate::ui::Ui;
-use cpushield_linux::{CpuSet, Host, Policy, Store, sched, signal};
+use cpushield_linux::{CpuSet, Host, SchedPolicy, Store, sched, signal};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::path::absolute;
@@ -32,9 +38,9 @@ pub(super) const NAME: &str = "experiment";
 const PRIORITY: u32 = 80;
 
 /// The machine.
-pub(super) struct Bench<'a> {
+pub(super) struct LiveExperimentMachine<'a> {
     pub ui: &'a Ui,
-    pub global: &'a Global,
+    pub global: &'a GlobalArgs,
     pub host: &'a Host,
     pub store: Store,
     pub matrix: &'a Matrix,
@@ -47,16 +53,16 @@ pub(super) struct Bench<'a> {
     pub home: Option<String>,
 }
 
-impl Bench<'_> {
+impl LiveExperimentMachine<'_> {
     /// What a row wants of the running kernel.
-    pub fn wish(matrix: &Matrix, row: &Row, cpus: Option<CpuSet>) -> Wish {
-        Wish {
+    pub fn wish(matrix: &Matrix, row: &ExperimentRow, cpus: Option<CpuSet>) -> ShieldRequest {
+        ShieldRequest {
             name: NAME.to_owned(),
             cpus,
             half_core: matrix.half_core,
             workload: matrix.workload,
             tunables: row.tunables.clone(),
-            ..Wish::default()
+            ..ShieldRequest::default()
         }
     }
 
@@ -81,17 +87,22 @@ impl Bench<'_> {
         self.host.exists("/run/systemd/system")
     }
 
-    fn shield(&mut self, row: &Row, column: &Column) -> Result<Latency, Trouble<Failure>> {
+    fn shield(
+        &mut self,
+        row: &ExperimentRow,
+        column: &ExperimentColumn,
+    ) -> Result<LatencyMeasurement, MachineTrouble<Failure>> {
         let machine = survey(self.host, &tunables::reads());
-        let wish = Bench::wish(self.matrix, row, Some(self.shielded.clone()));
-        let plan = plan(&machine, &wish).map_err(|refused| Trouble::Cell(refused.to_string()))?;
+        let wish = LiveExperimentMachine::wish(self.matrix, row, Some(self.shielded.clone()));
+        let plan =
+            plan(&machine, &wish).map_err(|refused| MachineTrouble::Cell(refused.to_string()))?;
         keep_to(&machine.topology.online.minus(&plan.shield.cpus))?;
-        let guard = Guard::start(self.global)?;
-        let origin = Origin { machine: &machine, wish: &wish };
+        let guard = UndoWatchdog::start(self.global)?;
+        let origin = PlanOrigin { machine: &machine, wish: &wish };
         let latency = self.in_shield(plan, &origin, row, column);
         // It undoes what could not be undone here, when this process ends.
         match &latency {
-            Err(Trouble::Machine(_)) => drop(guard),
+            Err(MachineTrouble::Machine(_)) => drop(guard),
             _ => guard.dismiss(),
         }
         latency
@@ -100,20 +111,20 @@ impl Bench<'_> {
     fn in_shield(
         &self,
         plan: Plan,
-        origin: &Origin<'_>,
-        row: &Row,
-        column: &Column,
-    ) -> Result<Latency, Trouble<Failure>> {
+        origin: &PlanOrigin<'_>,
+        row: &ExperimentRow,
+        column: &ExperimentColumn,
+    ) -> Result<LatencyMeasurement, MachineTrouble<Failure>> {
         let (applied, plan) =
             shield(self.host, &self.store, plan, Some(origin), &mut |_| {}).map_err(applied)?;
-        let place = Place::of(self.host, &plan);
+        let place = ShieldPlacement::of(self.host, &plan);
         let latency = self.look(row, column, Some(place));
         // Whatever the measurement came to, the shield comes down first.
         let undone = apply::undo(self.host, &self.store).map_err(Failure::from)?;
         if !undone.is_complete() {
             let failed = undone.failed().map(|step| step.subject.clone()).collect::<Vec<_>>();
             let message = format!("could not be put back: {}", failed.join(", "));
-            let failure = Failure::new(Kind::NotUndone, message);
+            let failure = Failure::new(FailureKind::NotUndone, message);
             return Err(failure.hint("cpushield undo; then: cpushield experiment --resume").into());
         }
         let mut latency = latency?;
@@ -127,12 +138,12 @@ impl Bench<'_> {
 
     fn look(
         &self,
-        row: &Row,
-        column: &Column,
-        place: Option<Place>,
-    ) -> Result<Latency, Trouble<Failure>> {
+        row: &ExperimentRow,
+        column: &ExperimentColumn,
+        place: Option<ShieldPlacement>,
+    ) -> Result<LatencyMeasurement, MachineTrouble<Failure>> {
         let Some(instrument) = instruments::by_name(&column.instrument) else {
-            return Err(Trouble::Cell(format!("no instrument {}", column.instrument)));
+            return Err(MachineTrouble::Cell(format!("no instrument {}", column.instrument)));
         };
         let what = format!("{} × {}", row.name, column.name);
         // As programs have the machine: everywhere but on the shield.
@@ -140,15 +151,15 @@ impl Bench<'_> {
         let shielded = place.as_ref().map_or_else(CpuSet::new, |_| self.shielded.clone());
         let load = asked
             .order(self.host, self.global, &self.cpus, &shielded)
-            .map_err(|failure| Trouble::Cell(failure.message))?;
+            .map_err(|failure| MachineTrouble::Cell(failure.message))?;
         let bar = self.ui.bar();
         let worst = Cell::new(None::<u64>);
         let group = place.as_ref().and_then(|place| place.group.clone());
-        let guard =
-            place.map(|it| latency::Guard::new(self.host, it.name, it.group, self.cpus.clone()));
+        let guard = place
+            .map(|it| latency::ShieldMonitor::new(self.host, it.name, it.group, self.cpus.clone()));
         let measured = latency::measure(
             self.host,
-            &Order {
+            &MeasureRequest {
                 instrument,
                 cpus: self.cpus.clone(),
                 beats: beats(column),
@@ -164,8 +175,8 @@ impl Bench<'_> {
                 force: false,
                 why: false,
                 progress: &|progress| match progress {
-                    Progress::Starting => bar.tell(&what),
-                    Progress::Measuring { done, of, worst_ns } => {
+                    MeasureProgress::Starting => bar.tell(&what),
+                    MeasureProgress::Measuring { done, of, worst_ns } => {
                         worst.set(worst.get().max(worst_ns));
                         let so_far = worst
                             .get()
@@ -178,10 +189,10 @@ impl Bench<'_> {
         );
         bar.end();
         match measured {
-            Ok(_) if signal::stopped_by().is_some() => Err(Trouble::Stopped),
+            Ok(_) if signal::stopped_by().is_some() => Err(MachineTrouble::Stopped),
             Ok(latency) => Ok(latency),
             Err(LatencyError::Linux(error)) => Err(Failure::from(error).into()),
-            Err(error) => Err(Trouble::Cell(error.to_string())),
+            Err(error) => Err(MachineTrouble::Cell(error.to_string())),
         }
     }
 
@@ -195,7 +206,7 @@ impl Bench<'_> {
     }
 }
 
-impl Lab for Bench<'_> {
+impl ExperimentMachine for LiveExperimentMachine<'_> {
     type Error = Failure;
 
     fn boot_id(&self) -> Result<String, Failure> {
@@ -248,21 +259,21 @@ impl Lab for Bench<'_> {
         Ok(unit::install(self.host, &program, &state.display().to_string())?)
     }
 
-    fn arm(&mut self, words: &[String]) -> Result<(), Trouble<Failure>> {
+    fn arm(&mut self, words: &[String]) -> Result<(), MachineTrouble<Failure>> {
         let words = self.words(words);
         self.ui.status(&format!("preparing a boot with {} …", words.join(" ")));
-        let how = write::How { keep_default: true, trial: true, kexec: false, unit: None };
+        let how = write::WriteMode { keep_default: true, trial: true, kexec: false, unit: None };
         let cell = |error: BootError| match error {
             BootError::Access(_) | BootError::Failed { undone: Some(_), .. } => {
-                Trouble::Machine(error.into())
+                MachineTrouble::Machine(error.into())
             }
-            error => Trouble::Cell(error.to_string()),
+            error => MachineTrouble::Cell(error.to_string()),
         };
         let plan = self.boot_plan(&words).map_err(cell)?;
         let written = write::write(self.host, &self.store, &plan, &how).map_err(cell)?;
         match written.trial {
             Some(_) => Ok(()),
-            None => Err(Trouble::Cell("every boot has these parameters already".to_owned())),
+            None => Err(MachineTrouble::Cell("every boot has these parameters already".to_owned())),
         }
     }
 
@@ -273,7 +284,7 @@ impl Lab for Bench<'_> {
         }
         let undone = write::undo(self.host, &self.store)?.unwrap_or_default();
         for (path, fate) in &undone.files {
-            if *fate == boot::Fate::Drifted {
+            if *fate == boot::FileFate::Drifted {
                 self.ui.warn(&format!("another process changed {path}, so it is left as it is"));
             }
         }
@@ -293,14 +304,17 @@ impl Lab for Bench<'_> {
         Ok(self.host.order(&["reboot"]).map(drop)?)
     }
 
-    fn measure(&mut self, step: &Step) -> Result<Latency, Trouble<Failure>> {
+    fn measure(
+        &mut self,
+        step: &MeasurementStep,
+    ) -> Result<LatencyMeasurement, MachineTrouble<Failure>> {
         if signal::stopped_by().is_some() {
-            return Err(Trouble::Stopped);
+            return Err(MachineTrouble::Stopped);
         }
         let row = self.matrix.rows.get(step.row);
         let column = self.matrix.columns.get(step.column);
         let (Some(row), Some(column)) = (row, column) else {
-            return Err(Failure::new(Kind::Bug, "a step is outside of its matrix").into());
+            return Err(Failure::new(FailureKind::Bug, "a step is outside of its matrix").into());
         };
         let home = sched::affinity(0).map_err(|e| Failure::machine(format!("no affinity: {e}")))?;
         let latency =
@@ -317,21 +331,24 @@ fn keep_to(cpus: &CpuSet) -> Result<(), Failure> {
 }
 
 /// A shield that cannot be made costs a cell; one that cannot be taken back costs the experiment.
-fn applied(error: ApplyError) -> Trouble<Failure> {
+fn applied(error: ApplyError) -> MachineTrouble<Failure> {
     let failure = Failure::from(error);
     match failure.kind {
-        Kind::Undone => Trouble::Cell(failure.message),
-        _ => Trouble::Machine(failure),
+        FailureKind::Undone => MachineTrouble::Cell(failure.message),
+        _ => MachineTrouble::Machine(failure),
     }
 }
 
 /// The threads of each CPU: the shorter the period, the higher the priority, as LinuxCNC has them.
-fn beats(column: &Column) -> Vec<Beat> {
+fn beats(column: &ExperimentColumn) -> Vec<ThreadSpec> {
     let beat = |(below, period_ns): (u32, &u64)| {
         let priority = PRIORITY.saturating_sub(below).max(1);
-        let policy =
-            if column.other { Policy::Other { nice: 0 } } else { Policy::Fifo { priority } };
-        Beat { period_ns: *period_ns, policy }
+        let policy = if column.other {
+            SchedPolicy::Other { nice: 0 }
+        } else {
+            SchedPolicy::Fifo { priority }
+        };
+        ThreadSpec { period_ns: *period_ns, policy }
     };
     (0..).zip(&column.periods_ns).map(beat).collect()
 }

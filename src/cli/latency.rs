@@ -1,25 +1,25 @@
 //! `cpushield latency`: how late threads on shielded CPUs are.
 
-use super::kept::{self, Kept};
+use super::kept::{self, MeasurementCheckpoint};
 use super::loads::LoadArgs;
-use super::scene::Scene;
+use super::scene::WatchTarget;
 use super::standing::ActiveArgs;
-use super::{Global, input, verify};
-use crate::failure::{Failure, Kind};
+use super::{GlobalArgs, input, verify};
+use crate::failure::{Failure, FailureKind};
 use crate::latency::{
-    self, Beat, Guard, INSTRUMENTS, Instrument, Latency, LatencyDoubt, Order, Progress,
-    ThreadDoubt, instruments,
+    self, INSTRUMENTS, Instrument, LatencyDoubt, LatencyMeasurement, MeasureProgress,
+    MeasureRequest, ShieldMonitor, ThreadDoubt, ThreadSpec, instruments,
 };
 use crate::load;
 use crate::report::table::{self, fold};
-use crate::report::{Word, latency as report};
-use crate::run::Place;
+use crate::report::{TextStyle, latency as report};
+use crate::run::ShieldPlacement;
 use crate::tunables;
-use crate::ui::{Format, Tone, Ui};
-use crate::verify::Share;
+use crate::ui::{Emphasis, OutputFormat, Ui};
+use crate::verify::TimeShare;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use cpushield_linux::tally::LIMITS;
-use cpushield_linux::{CpuSet, Host, Policy, Store, can_write, signal, write_stream};
+use cpushield_linux::{CpuSet, Host, SchedPolicy, Store, can_write, signal, write_stream};
 use std::cell::Cell;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -104,26 +104,27 @@ const WARMUP_LOADED: Duration = Duration::from_secs(1);
 const PRIORITY: u32 = 80;
 
 /// Where it is measured.
-struct Site {
-    scene: Scene,
+struct LatencyTarget {
+    scene: WatchTarget,
     cgroup: Option<String>,
-    guard: Option<Guard>,
+    guard: Option<ShieldMonitor>,
     store: Store,
-    load: load::Order,
+    load: load::LoadRequest,
 }
 
 /// Runs it.
 ///
 /// # Errors
 /// The CPUs cannot be measured, or the limit does not hold.
-pub fn run(ui: &Ui, global: &Global, args: &LatencyArgs) -> Result<(), Failure> {
+pub fn run(ui: &Ui, global: &GlobalArgs, args: &LatencyArgs) -> Result<(), Failure> {
     let host = global.host()?;
     if !host.is_live() {
         return Err(Failure::usage("a recorded machine does not run: nothing to measure")
             .hint("leave --root out"));
     }
     args.active.check(&host, &global.store())?;
-    let kept = Kept::open(ui, args.output.as_deref(), args.resume.as_deref(), args.max)?;
+    let kept =
+        MeasurementCheckpoint::open(ui, args.output.as_deref(), args.resume.as_deref(), args.max)?;
     let instrument = chosen(args, kept.as_ref())?;
     let beats = beats(args, instrument)?;
     args.load.check()?;
@@ -140,7 +141,7 @@ pub fn run(ui: &Ui, global: &Global, args: &LatencyArgs) -> Result<(), Failure> 
     ui.show(&latency, || fold(&report::text(&latency, &paint), ui.width()))?;
     write_files(ui, args, &latency)?;
     if let Some(failure) = lost {
-        if ui.format == Format::Text {
+        if ui.format == OutputFormat::Text {
             ui.line(&latency)?;
         }
         return Err(failure);
@@ -153,19 +154,19 @@ fn measured(
     host: &Host,
     args: &LatencyArgs,
     instrument: &'static dyn Instrument,
-    beats: Vec<Beat>,
-    site: &Site,
-    kept: Option<&Kept<'_>>,
-) -> Result<Latency, Failure> {
+    beats: Vec<ThreadSpec>,
+    site: &LatencyTarget,
+    kept: Option<&MeasurementCheckpoint<'_>>,
+) -> Result<LatencyMeasurement, Failure> {
     let bar = ui.bar();
-    let (over, worst) = kept.map_or((Duration::ZERO, None), Kept::over);
+    let (over, worst) = kept.map_or((Duration::ZERO, None), MeasurementCheckpoint::over);
     let worst = Cell::new(worst);
     let keep = |latency| {
         if let Some(kept) = kept {
             kept.keep(latency);
         }
     };
-    let order = Order {
+    let order = MeasureRequest {
         instrument,
         cpus: site.scene.cpus.clone(),
         beats,
@@ -180,8 +181,8 @@ fn measured(
         force: args.force,
         why: args.why,
         progress: &|progress| match progress {
-            Progress::Starting => bar.tell("getting ready"),
-            Progress::Measuring { done, of, worst_ns } => {
+            MeasureProgress::Starting => bar.tell("getting ready"),
+            MeasureProgress::Measuring { done, of, worst_ns } => {
                 worst.set(worst.get().max(worst_ns));
                 let so_far = worst
                     .get()
@@ -199,7 +200,10 @@ fn measured(
 }
 
 /// The instrument that was asked for, or that of the measurement that is gone on with.
-fn chosen(args: &LatencyArgs, kept: Option<&Kept<'_>>) -> Result<&'static dyn Instrument, Failure> {
+fn chosen(
+    args: &LatencyArgs,
+    kept: Option<&MeasurementCheckpoint<'_>>,
+) -> Result<&'static dyn Instrument, Failure> {
     let asked = args.instrument.as_deref();
     let name = match kept {
         Some(kept) => kept.instrument(asked)?,
@@ -220,7 +224,7 @@ fn no_instrument() -> Failure {
 }
 
 /// The threads of each CPU: the shorter the period, the higher the priority, as LinuxCNC has them.
-fn beats(args: &LatencyArgs, instrument: &dyn Instrument) -> Result<Vec<Beat>, Failure> {
+fn beats(args: &LatencyArgs, instrument: &dyn Instrument) -> Result<Vec<ThreadSpec>, Failure> {
     if args.over.len() > LIMITS {
         return Err(Failure::usage(format!("--over can be given {LIMITS} times at most")));
     }
@@ -233,7 +237,7 @@ fn beats(args: &LatencyArgs, instrument: &dyn Instrument) -> Result<Vec<Beat>, F
             .hint("it has no real-time priority either, as it would starve the kernel's threads")
             .hint("leave --thread and --fifo out"));
         }
-        return Ok(vec![Beat { period_ns: 0, policy: Policy::Other { nice: 0 } }]);
+        return Ok(vec![ThreadSpec { period_ns: 0, policy: SchedPolicy::Other { nice: 0 } }]);
     }
     let mut periods = args.thread.clone();
     if periods.is_empty() {
@@ -246,21 +250,25 @@ fn beats(args: &LatencyArgs, instrument: &dyn Instrument) -> Result<Vec<Beat>, F
     }
     let beat = |(below, period_ns): (u32, u64)| {
         let priority = args.fifo.unwrap_or(PRIORITY).saturating_sub(below).max(1);
-        let policy = if args.other { Policy::Other { nice: 0 } } else { Policy::Fifo { priority } };
-        Beat { period_ns, policy }
+        let policy = if args.other {
+            SchedPolicy::Other { nice: 0 }
+        } else {
+            SchedPolicy::Fifo { priority }
+        };
+        ThreadSpec { period_ns, policy }
     };
     Ok((0..).zip(periods).map(beat).collect())
 }
 
 fn site(
     host: &Host,
-    global: &Global,
+    global: &GlobalArgs,
     args: &LatencyArgs,
     instrument: &dyn Instrument,
-) -> Result<Site, Failure> {
+) -> Result<LatencyTarget, Failure> {
     let store = global.store();
     let command = format!("latency {}", instrument.name());
-    let scene = Scene::find(host, &store, args.cpus.as_ref(), &command)?;
+    let scene = WatchTarget::find(host, &store, args.cpus.as_ref(), &command)?;
     if let Some(place) = scene.ours() {
         beside_others(host, place, &scene.cpus)?;
     }
@@ -268,20 +276,21 @@ fn site(
     let load = args.load.order(host, global, &scene.cpus, &shielded)?;
     let cgroup = args.cgroup.clone().or_else(|| scene.group());
     let ours = scene.ours().cloned();
-    let guard = ours.map(|place| Guard::new(host, place.name, place.group, scene.cpus.clone()));
-    Ok(Site { scene, cgroup, guard, store, load })
+    let guard =
+        ours.map(|place| ShieldMonitor::new(host, place.name, place.group, scene.cpus.clone()));
+    Ok(LatencyTarget { scene, cgroup, guard, store, load })
 }
 
 /// Says of what ran while the worst waited how it can be removed here.
-fn name_remedies(latency: &mut Latency, host: &Host, site: &Site) {
+fn name_remedies(latency: &mut LatencyMeasurement, host: &Host, site: &LatencyTarget) {
     let series = latency.series.iter_mut();
     let worst = series.flat_map(|series| &mut series.worst);
-    let shares: Vec<&mut Share> =
+    let shares: Vec<&mut TimeShare> =
         worst.filter_map(|worst| worst.why.as_mut()).flat_map(|why| &mut why.shares).collect();
     if shares.is_empty() {
         return;
     }
-    let Scene { active, cpus, .. } = &site.scene;
+    let WatchTarget { active, cpus, .. } = &site.scene;
     let known = verify::known(host, &site.store, active.as_ref(), cpus);
     let Some((machine, shield)) = known else { return };
     for share in shares {
@@ -290,7 +299,7 @@ fn name_remedies(latency: &mut Latency, host: &Host, site: &Site) {
 }
 
 /// A program that runs in the shield would be part of every figure, and would be late itself.
-fn beside_others(host: &Host, place: &Place, cpus: &CpuSet) -> Result<(), Failure> {
+fn beside_others(host: &Host, place: &ShieldPlacement, cpus: &CpuSet) -> Result<(), Failure> {
     for tid in place.members(host)? {
         let Ok(task) = host.task(tid, tid) else { continue };
         if task.state == 'R' && cpus.contains(task.cpu) {
@@ -304,8 +313,8 @@ fn beside_others(host: &Host, place: &Place, cpus: &CpuSet) -> Result<(), Failur
     Ok(())
 }
 
-fn write_files(ui: &Ui, args: &LatencyArgs, latency: &Latency) -> Result<(), Failure> {
-    let bug = |why: String| Failure::new(Kind::Bug, why);
+fn write_files(ui: &Ui, args: &LatencyArgs, latency: &LatencyMeasurement) -> Result<(), Failure> {
+    let bug = |why: String| Failure::new(FailureKind::Bug, why);
     if let Some(file) = &args.histogram {
         let text = latency::cyclictest(latency).map_err(bug)?;
         write_stream(file, &mut |out| out.write_all(text.as_bytes()))?;
@@ -319,17 +328,17 @@ fn write_files(ui: &Ui, args: &LatencyArgs, latency: &Latency) -> Result<(), Fai
     Ok(())
 }
 
-pub(super) fn paint(word: Word, words: &str) -> String {
+pub(super) fn paint(word: TextStyle, words: &str) -> String {
     match word {
-        Word::Good => Tone::Good.paint(words),
-        Word::Bad => Tone::Bad.paint(words),
-        Word::Doubt => Tone::Doubt.paint(words),
-        Word::Head => Tone::Head.paint(words),
+        TextStyle::Good => Emphasis::Good.paint(words),
+        TextStyle::Bad => Emphasis::Bad.paint(words),
+        TextStyle::Doubt => Emphasis::Doubt.paint(words),
+        TextStyle::Head => Emphasis::Head.paint(words),
     }
 }
 
 /// The exit code.
-fn outcome(latency: &Latency) -> Result<(), Failure> {
+fn outcome(latency: &LatencyMeasurement) -> Result<(), Failure> {
     let is_silent = latency.silent_below_ns().is_some();
     if latency.worst().is_none() && !latency.stopped && !is_silent {
         let of_threads = latency.series.iter().flat_map(|series| series.doubts.first());
@@ -350,7 +359,7 @@ fn outcome(latency: &Latency) -> Result<(), Failure> {
         _ => format!("{} does not hold: found {}", gate.limit, report::found(latency, gate)),
     };
     let words: Vec<String> = broken.map(words).collect();
-    Err(Failure::new(Kind::DoesNotHold, words.join("; ")))
+    Err(Failure::new(FailureKind::DoesNotHold, words.join("; ")))
 }
 
 fn instrument() -> impl TypedValueParser<Value = String> {
@@ -363,14 +372,14 @@ mod tests {
     use super::*;
     use clap::Parser;
 
-    fn beats(args: &LatencyArgs) -> Result<Vec<Beat>, Failure> {
+    fn beats(args: &LatencyArgs) -> Result<Vec<ThreadSpec>, Failure> {
         super::beats(args, chosen(args, None)?)
     }
 
     fn args(line: &str) -> Result<LatencyArgs, String> {
         let words = line.split(' ');
         let cli = super::super::Cli::try_parse_from(words).map_err(|e| e.to_string())?;
-        let super::super::Command::Latency(args) = cli.command else { panic!("latency") };
+        let super::super::CliCommand::Latency(args) = cli.command else { panic!("latency") };
         Ok(args)
     }
 
@@ -378,7 +387,8 @@ mod tests {
     fn the_shorter_the_period_the_higher_the_priority() {
         let line = "cpushield latency timer --thread 1ms --thread 25us --fifo 90";
         let beats = beats(&args(line).unwrap()).unwrap();
-        let fifo = |period_ns, priority| Beat { period_ns, policy: Policy::Fifo { priority } };
+        let fifo =
+            |period_ns, priority| ThreadSpec { period_ns, policy: SchedPolicy::Fifo { priority } };
         assert_eq!(beats, [fifo(25_000, 90), fifo(1_000_000, 89)]);
     }
 
@@ -398,8 +408,8 @@ mod tests {
         for line in ["spin --fifo 3", "spin --thread 1ms"] {
             assert!(beats(&args(&format!("cpushield latency {line}")).unwrap()).is_err());
         }
-        let policy = Policy::Other { nice: 0 };
+        let policy = SchedPolicy::Other { nice: 0 };
         let spin = beats(&args("cpushield latency spin").unwrap()).unwrap();
-        assert_eq!(spin, [Beat { period_ns: 0, policy }]);
+        assert_eq!(spin, [ThreadSpec { period_ns: 0, policy }]);
     }
 }

@@ -1,9 +1,9 @@
 //! The flags of a load: `--load`, `--load-cpus`, and where that is.
 
 use super::completions::KnownWord;
-use super::{Global, input};
+use super::{GlobalArgs, input};
 use crate::failure::Failure;
-use crate::load::{self, KINDS, Order, wanted};
+use crate::load::{self, KINDS, LoadRequest, wanted};
 use cpushield_linux::{CpuSet, Host, scratch};
 use std::str::FromStr;
 
@@ -75,19 +75,19 @@ impl LoadArgs {
     pub fn order(
         &self,
         host: &Host,
-        global: &Global,
+        global: &GlobalArgs,
         measured: &CpuSet,
         shielded: &CpuSet,
-    ) -> Result<Order, Failure> {
+    ) -> Result<LoadRequest, Failure> {
         let wanted = wanted(&self.load)?;
         if wanted.is_empty() {
-            return Ok(Order::none());
+            return Ok(LoadRequest::none());
         }
         let isolated = host.read_line("/sys/devices/system/cpu/isolated").ok();
         let isolated: CpuSet = isolated.and_then(|text| text.parse().ok()).unwrap_or_default();
         let taken = shielded.union(&isolated);
         let cpus = self.load_cpus.among(&host.online_cpus()?, &taken, measured)?;
-        Ok(load::Order { wanted, cpus, dir: scratch::directory(&global.state_dir()) })
+        Ok(load::LoadRequest { wanted, cpus, dir: scratch::directory(&global.state_dir()) })
     }
 }
 

@@ -21,7 +21,7 @@ pub struct MaskArgs {
 
 /// One set in every spelling.
 #[derive(Debug, Serialize)]
-struct Spelled {
+struct CpuSetSpellings {
     list: CpuSet,
     mask: String,
     hex: String,
@@ -35,18 +35,18 @@ struct Spelled {
 pub fn run(ui: &Ui, args: &MaskArgs) -> Result<(), Failure> {
     let sets =
         args.words.iter().map(|word| parse(word, args.mask)).collect::<Result<Vec<_>, _>>()?;
-    let sets: Vec<Spelled> = sets.into_iter().map(spell).collect();
+    let sets: Vec<CpuSetSpellings> = sets.into_iter().map(spell).collect();
     ui.show(&sets, || {
-        let line = |s: &Spelled| {
+        let line = |s: &CpuSetSpellings| {
             format!("{}  {}  {}  ({})\n", s.list, s.hex, s.mask, many(s.count, "CPU"))
         };
         sets.iter().map(line).collect()
     })
 }
 
-fn spell(list: CpuSet) -> Spelled {
+fn spell(list: CpuSet) -> CpuSetSpellings {
     let mask = list.to_mask();
-    Spelled { hex: format!("0x{}", mask.replace(',', "")), mask, count: list.len(), list }
+    CpuSetSpellings { hex: format!("0x{}", mask.replace(',', "")), mask, count: list.len(), list }
 }
 
 /// A word is a mask when it says so: by `0x`, by a hex letter, or by an eight-digit group behind a

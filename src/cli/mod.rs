@@ -40,11 +40,11 @@ pub mod verify;
 pub mod watch;
 pub mod wish;
 
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 use crate::plan::Plan;
 use crate::survey::{Machine, survey_beside};
 use crate::tunables;
-use crate::ui::{Format, Ui};
+use crate::ui::{OutputFormat, Ui};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use cpushield_linux::{EventLog, Host, Store, process};
 use std::ffi::OsString;
@@ -64,16 +64,16 @@ use std::process::ExitCode;
 pub struct Cli {
     /// What all subcommands know
     #[command(flatten)]
-    pub global: Global,
+    pub global: GlobalArgs,
     /// The subcommand
     #[command(subcommand)]
-    pub command: Command,
+    pub command: CliCommand,
 }
 
 /// Options of every subcommand
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Options of every subcommand")]
-pub struct Global {
+pub struct GlobalArgs {
     /// Print one JSON document instead of text
     #[arg(long, global = true)]
     pub json: bool,
@@ -99,7 +99,7 @@ pub struct Global {
 /// The state directory of a machine.
 const STATE: &str = "var/lib/cpushield";
 
-impl Global {
+impl GlobalArgs {
     /// The state directory: the one that was named, else that of the machine. A recorded machine
     /// has its own, so that nothing of the live machine's shield is looked at.
     #[must_use]
@@ -185,7 +185,7 @@ pub(crate) fn beside(host: &Host, store: &Store, plan: &Plan) -> Machine {
 
 /// The subcommands; the help of each is what its `Args` say: docs here would take their place
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub enum CliCommand {
     Try(attempt::TryArgs),
     Survey(survey::SurveyArgs),
     Plan(plan::PlanArgs),
@@ -213,15 +213,15 @@ pub enum Command {
 #[must_use]
 pub fn run_words(words: &[OsString]) -> ExitCode {
     if inner::is_inner(words) {
-        let ui = Ui::new(Format::Text, false);
+        let ui = Ui::new(OutputFormat::Text, false);
         return ended(
             &ui,
-            inner::run(&inner::Inner::parse_from(words)).map(|()| ExitCode::SUCCESS),
+            inner::run(&inner::InternalArgs::parse_from(words)).map(|()| ExitCode::SUCCESS),
         );
     }
     match parse(words) {
         Ok(cli) => {
-            let format = if cli.global.json { Format::Json } else { Format::Text };
+            let format = if cli.global.json { OutputFormat::Json } else { OutputFormat::Text };
             let ui = Ui::new(format, cli.global.quiet);
             ended(&ui, dispatch(&ui, cli))
         }
@@ -232,17 +232,17 @@ pub fn run_words(words: &[OsString]) -> ExitCode {
         {
             let failure = Failure::from(error);
             let failure = if is_run(words) { run::before_start(failure) } else { failure };
-            ended(&Ui::new(Format::Json, false), Err(failure))
+            ended(&Ui::new(OutputFormat::Json, false), Err(failure))
         }
         Err(error) if error.use_stderr() && is_run(words) => {
             // As `env` has it: all others are the program's own.
             let _ = error.print();
-            ExitCode::from(Kind::NotStarted.code())
+            ExitCode::from(FailureKind::NotStarted.code())
         }
         Err(error) => {
             // Nowhere is left to report that standard error is closed.
             let _ = error.print();
-            ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(Kind::Usage.code()))
+            ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(FailureKind::Usage.code()))
         }
     }
 }
@@ -301,29 +301,29 @@ fn dispatch(ui: &Ui, mut cli: Cli) -> Result<ExitCode, Failure> {
 
 fn run_command(ui: &Ui, cli: Cli) -> Result<ExitCode, Failure> {
     match cli.command {
-        Command::Try(args) => attempt::run(ui, &cli.global, &args),
-        Command::Survey(args) => survey::run(ui, &cli.global, &args),
-        Command::Plan(args) => plan::run(ui, &cli.global, &args),
-        Command::Apply(args) => apply::run(ui, &cli.global, &args),
-        Command::Enable(args) => enable::run(ui, &cli.global, &args),
-        Command::Disable(args) => disable::run(ui, &cli.global, &args),
-        Command::Undo(args) => undo::run(ui, &cli.global, &args),
-        Command::Explain(args) => explain::run(ui, &args),
-        Command::Mask(args) => mask::run(ui, &args),
-        Command::Completions(args) => completions::run(ui, &args),
-        Command::Verify(args) => verify::run(ui, &cli.global, &args),
-        Command::Watch(args) => watch::run(ui, &cli.global, &args),
-        Command::Report(args) => report::run(ui, &cli.global, &args),
-        Command::Latency(args) => latency::run(ui, &cli.global, &args),
-        Command::Compare(args) => compare::run(ui, &args),
-        Command::Experiment(args) => experiment::run(ui, &cli.global, &args),
-        Command::Add(args) => add::run(ui, &cli.global, &args),
-        Command::Remove(args) => remove::run(ui, &cli.global, &args),
-        Command::Run(args) => {
+        CliCommand::Try(args) => attempt::run(ui, &cli.global, &args),
+        CliCommand::Survey(args) => survey::run(ui, &cli.global, &args),
+        CliCommand::Plan(args) => plan::run(ui, &cli.global, &args),
+        CliCommand::Apply(args) => apply::run(ui, &cli.global, &args),
+        CliCommand::Enable(args) => enable::run(ui, &cli.global, &args),
+        CliCommand::Disable(args) => disable::run(ui, &cli.global, &args),
+        CliCommand::Undo(args) => undo::run(ui, &cli.global, &args),
+        CliCommand::Explain(args) => explain::run(ui, &args),
+        CliCommand::Mask(args) => mask::run(ui, &args),
+        CliCommand::Completions(args) => completions::run(ui, &args),
+        CliCommand::Verify(args) => verify::run(ui, &cli.global, &args),
+        CliCommand::Watch(args) => watch::run(ui, &cli.global, &args),
+        CliCommand::Report(args) => report::run(ui, &cli.global, &args),
+        CliCommand::Latency(args) => latency::run(ui, &cli.global, &args),
+        CliCommand::Compare(args) => compare::run(ui, &args),
+        CliCommand::Experiment(args) => experiment::run(ui, &cli.global, &args),
+        CliCommand::Add(args) => add::run(ui, &cli.global, &args),
+        CliCommand::Remove(args) => remove::run(ui, &cli.global, &args),
+        CliCommand::Run(args) => {
             return run::run(ui, &cli.global, &args).map_err(run::before_start);
         }
-        Command::Status(args) => return status::run(ui, &cli.global, &args),
-        Command::Boot(args) => return boot::run(ui, &cli.global, &args),
+        CliCommand::Status(args) => return status::run(ui, &cli.global, &args),
+        CliCommand::Boot(args) => return boot::run(ui, &cli.global, &args),
     }?;
     Ok(ExitCode::SUCCESS)
 }

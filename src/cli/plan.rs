@@ -1,8 +1,8 @@
 //! `cpushield plan`: the choice of CPUs and the ordered changes, without doing any.
 
-use super::Global;
-use super::wish::WishArgs;
-use crate::failure::{Failure, Kind};
+use super::GlobalArgs;
+use super::wish::RequestArgs;
+use crate::failure::{Failure, FailureKind};
 use crate::report::plan_text;
 use crate::ui::Ui;
 use cpushield_linux::write_document;
@@ -21,20 +21,20 @@ pub struct PlanArgs {
     pub output: Option<PathBuf>,
     /// The shield
     #[command(flatten)]
-    pub wish: WishArgs,
+    pub wish: RequestArgs,
 }
 
 /// Runs it.
 ///
 /// # Errors
 /// The wish is wrong, unsafe or impossible, or the plan cannot be saved.
-pub fn run(ui: &Ui, global: &Global, args: &PlanArgs) -> Result<(), Failure> {
+pub fn run(ui: &Ui, global: &GlobalArgs, args: &PlanArgs) -> Result<(), Failure> {
     let host = global.host()?;
     let machine = super::surveyed(&host, &global.store());
     let (plan, _) = args.wish.plan(&host, &machine)?;
     if let Some(file) = &args.output {
         let text = serde_json::to_string_pretty(&plan)
-            .map_err(|e| Failure::new(Kind::Bug, format!("cannot make JSON: {e}")))?;
+            .map_err(|e| Failure::new(FailureKind::Bug, format!("cannot make JSON: {e}")))?;
         write_document(file, &(text + "\n"))?;
         ui.status(&format!("saved: {}", file.display()));
     }

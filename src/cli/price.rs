@@ -1,10 +1,10 @@
 //! `try --price`: the windows in which the load is measured that a shield takes CPUs from.
 
-use super::Global;
+use super::GlobalArgs;
 use super::loads::{LoadArgs, LoadCpus};
-use crate::failure::{Failure, Kind};
-use crate::load::{Gang, Order};
-use crate::report::price::Window;
+use crate::failure::{Failure, FailureKind};
+use crate::load::{LoadGenerator, LoadRequest};
+use crate::report::price::PriceWindow;
 use crate::ui::Ui;
 use cpushield_linux::clock::monotonic_ns;
 use cpushield_linux::{CpuSet, Host, signal};
@@ -23,10 +23,10 @@ const STEP: Duration = Duration::from_millis(100);
 /// There is no such load, or no CPU for it.
 pub(super) fn order(
     host: &Host,
-    global: &Global,
+    global: &GlobalArgs,
     kinds: &[String],
     shielded: &CpuSet,
-) -> Result<Order, Failure> {
+) -> Result<LoadRequest, Failure> {
     let args = LoadArgs { load: kinds.to_vec(), load_cpus: LoadCpus::All };
     let order = args.order(host, global, &CpuSet::new(), shielded)?;
     if order.wanted.is_empty() {
@@ -43,13 +43,13 @@ pub(super) fn order(
 pub(super) fn window(
     ui: &Ui,
     host: &Host,
-    order: &Order,
+    order: &LoadRequest,
     span: Duration,
     what: &str,
-) -> Result<Window, Failure> {
+) -> Result<PriceWindow, Failure> {
     let bar = ui.bar();
     bar.tell(what);
-    let mut gang = Gang::start(order)?;
+    let mut gang = LoadGenerator::start(order)?;
     gang.go();
     pass(SETTLE, &|_| {})?;
     let begin_ns = monotonic_ns();
@@ -73,7 +73,7 @@ pub(super) fn window(
     let notes = std::mem::take(&mut gang.notes);
     let loads = gang.end(host);
     bar.end();
-    Ok(Window { cpus: order.cpus.clone(), span_ns, loads, parts, notes })
+    Ok(PriceWindow { cpus: order.cpus.clone(), span_ns, loads, parts, notes })
 }
 
 /// Lets time go by; asked to stop, it says so as a failure.
@@ -81,7 +81,7 @@ fn pass(time: Duration, tell: &dyn Fn(Duration)) -> Result<(), Failure> {
     let begin = Instant::now();
     loop {
         if let Some(signal) = signal::stopped_by() {
-            return Err(Failure::new(Kind::Undone, format!("stopped by signal {signal}"))
+            return Err(Failure::new(FailureKind::Undone, format!("stopped by signal {signal}"))
                 .hint("everything is as it was"));
         }
         let done = begin.elapsed();

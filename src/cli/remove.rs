@@ -1,9 +1,9 @@
 //! `cpushield remove`: processes out of the shield.
 
 use super::standing::ActiveArgs;
-use super::{Global, add, input};
+use super::{GlobalArgs, add, input};
 use crate::failure::Failure;
-use crate::run::{self, Place};
+use crate::run::{self, ShieldPlacement};
 use crate::ui::Ui;
 
 /// Move processes out of the shield
@@ -24,11 +24,11 @@ pub struct RemoveArgs {
 ///
 /// # Errors
 /// There is no shield, or a task is not in it or cannot be moved.
-pub fn run(ui: &Ui, global: &Global, args: &RemoveArgs) -> Result<(), Failure> {
+pub fn run(ui: &Ui, global: &GlobalArgs, args: &RemoveArgs) -> Result<(), Failure> {
     let host = global.host()?;
     let store = global.store();
     args.active.check(&host, &store)?;
-    let place = Place::of(&host, &run::shield(&host, &store)?);
+    let place = ShieldPlacement::of(&host, &run::shield(&host, &store)?);
     let mut moved = Vec::new();
     for tid in &args.tids {
         moved.push(run::remove(&host, &store, &place, *tid)?);

@@ -1,19 +1,22 @@
 //! `cpushield report`: saved documents, or this machine as it is, as one page, a picture, Markdown,
 //! one JSON document, or plots on the terminal.
 
-use super::Global;
-use super::saved::{Named, Saved, Verified};
+use super::GlobalArgs;
+use super::saved::{NamedDocument, SavedDocument, VerifyDocument};
 use super::standing::ActiveArgs;
 use crate::apply;
 use crate::compare::Comparison;
 use crate::experiment::Experiment;
-use crate::failure::{Failure, Kind};
-use crate::latency::Latency;
+use crate::failure::{Failure, FailureKind};
+use crate::latency::LatencyMeasurement;
 use crate::plan::Plan;
-use crate::report::attempt::Attempt;
-use crate::report::fixed::Fixed;
-use crate::report::page::{self, Labelled, Look, Material, Origin, Report, Settings, Tone};
-use crate::run::{self, Status};
+use crate::report::attempt::TryReport;
+use crate::report::fixed::FixReport;
+use crate::report::page::{
+    self, LabelledDocument, PlanWithOutcome, Report, ReportMaterial, TextTone, WatchCommand,
+    WatchWithVerdict,
+};
+use crate::run::{self, ShieldStatus};
 use crate::survey::Machine;
 use crate::ui::{self, Ui};
 use clap::ValueEnum;
@@ -42,7 +45,7 @@ pub struct ReportArgs {
     output: Option<PathBuf>,
     /// Output format, if the file name does not determine it
     #[arg(long, value_enum)]
-    format: Option<Form>,
+    format: Option<ReportFormat>,
     /// Picture for an .svg file: `map`, `noise`, `histogram` or `timeline`; the second of a kind is
     /// `histogram-2` [default: the first picture]
     #[arg(long, value_name = "NAME")]
@@ -57,7 +60,7 @@ pub struct ReportArgs {
 
 /// What a report is written as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Form {
+enum ReportFormat {
     /// One page
     Html,
     /// One picture
@@ -73,20 +76,20 @@ enum Form {
 /// What `report --json` prints: every document that it was given, as it is.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Bundle<'a> {
+pub struct DocumentBundle<'a> {
     /// The version of this form: [`SCHEMA`].
     schema: u32,
     /// Of the page.
     title: String,
     /// In the order given.
-    documents: Vec<Entry<'a>>,
+    documents: Vec<BundleEntry<'a>>,
 }
 
 /// A document, with its name for the reader and the command that prints such a one.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "from")]
-enum Entry<'a> {
+enum BundleEntry<'a> {
     /// The machine; its form is that of `survey::Machine`.
     #[serde(rename = "survey --json")]
     Machine {
@@ -103,32 +106,32 @@ enum Entry<'a> {
     },
     /// What interrupted CPUs, and a verdict.
     #[serde(rename = "verify --json")]
-    Verdict { label: &'a str, document: &'a Verified },
+    Verdict { label: &'a str, document: &'a VerifyDocument },
     /// How late threads were.
     #[serde(rename = "latency --json")]
-    Latency { label: &'a str, document: &'a Latency },
-    /// A shield that was tried; its form is that of `report::attempt::Attempt`.
+    Latency { label: &'a str, document: &'a LatencyMeasurement },
+    /// A shield that was tried; its form is that of `report::attempt::TryReport`.
     #[serde(rename = "try --json")]
     Attempt {
         label: &'a str,
         #[cfg_attr(feature = "schema", schemars(with = "Unspecified"))]
-        document: &'a Attempt,
+        document: &'a TryReport,
     },
     /// What was put right.
     #[serde(rename = "verify --fix --json")]
-    Fixed { label: &'a str, document: &'a Fixed },
+    Fixed { label: &'a str, document: &'a FixReport },
     /// Measurements beside each other.
     #[serde(rename = "compare --json")]
     Comparison { label: &'a str, document: &'a Comparison },
     /// Many configurations.
     #[serde(rename = "experiment --json")]
     Experiment { label: &'a str, document: &'a Experiment },
-    /// The shield in force; its form is that of `run::Status`.
+    /// The shield in force; its form is that of `run::ShieldStatus`.
     #[serde(rename = "status --json")]
     Status {
         label: &'a str,
         #[cfg_attr(feature = "schema", schemars(with = "Unspecified"))]
-        document: &'a Status,
+        document: &'a ShieldStatus,
     },
 }
 
@@ -136,19 +139,19 @@ enum Entry<'a> {
 #[cfg(feature = "schema")]
 type Unspecified = std::collections::BTreeMap<String, serde_json::Value>;
 
-impl<'a> Entry<'a> {
-    fn of(named: &'a Named) -> Entry<'a> {
+impl<'a> BundleEntry<'a> {
+    fn of(named: &'a NamedDocument) -> BundleEntry<'a> {
         let label = named.label.as_str();
         match &named.saved {
-            Saved::Machine(document) => Entry::Machine { label, document },
-            Saved::Plan(document) => Entry::Plan { label, document },
-            Saved::Verdict(document) => Entry::Verdict { label, document },
-            Saved::Latency(document) => Entry::Latency { label, document },
-            Saved::Attempt(document) => Entry::Attempt { label, document },
-            Saved::Fixed(document) => Entry::Fixed { label, document },
-            Saved::Comparison(document) => Entry::Comparison { label, document },
-            Saved::Experiment(document) => Entry::Experiment { label, document },
-            Saved::Status(document) => Entry::Status { label, document },
+            SavedDocument::Machine(document) => BundleEntry::Machine { label, document },
+            SavedDocument::Plan(document) => BundleEntry::Plan { label, document },
+            SavedDocument::Verdict(document) => BundleEntry::Verdict { label, document },
+            SavedDocument::Latency(document) => BundleEntry::Latency { label, document },
+            SavedDocument::Attempt(document) => BundleEntry::Attempt { label, document },
+            SavedDocument::Fixed(document) => BundleEntry::Fixed { label, document },
+            SavedDocument::Comparison(document) => BundleEntry::Comparison { label, document },
+            SavedDocument::Experiment(document) => BundleEntry::Experiment { label, document },
+            SavedDocument::Status(document) => BundleEntry::Status { label, document },
         }
     }
 }
@@ -157,16 +160,17 @@ impl<'a> Entry<'a> {
 ///
 /// # Errors
 /// A file is none of our documents, or the report cannot be written.
-pub fn run(ui: &Ui, global: &Global, args: &ReportArgs) -> Result<(), Failure> {
+pub fn run(ui: &Ui, global: &GlobalArgs, args: &ReportArgs) -> Result<(), Failure> {
     args.active.check(&global.host()?, &global.store())?;
     let form = form(ui, args)?;
     let target = args.output.as_deref().filter(|file| *file != Path::new("-"));
     target.map_or(Ok(()), can_write)?;
     let (documents, doubts) = match args.files.as_slice() {
         [] => here(global)?,
-        files => {
-            (files.iter().map(|file| Named::read(file)).collect::<Result<_, _>>()?, Vec::new())
-        }
+        files => (
+            files.iter().map(|file| NamedDocument::read(file)).collect::<Result<_, _>>()?,
+            Vec::new(),
+        ),
     };
     let mut material = material(&documents, global)?;
     material.doubts.extend(doubts);
@@ -175,11 +179,11 @@ pub fn run(ui: &Ui, global: &Global, args: &ReportArgs) -> Result<(), Failure> {
     material.live = args.files.is_empty();
     let report = page::report(&material);
     let written = match form {
-        Form::Html => page::page(&report),
-        Form::Svg => page::picture(chosen(&report, args.picture.as_deref())?),
-        Form::Md => page::markdown(&report),
-        Form::Json => bundle(&report, &documents)?,
-        Form::Text => page::terminal(&report, ui.width(), process::speaks_utf8(), &paint),
+        ReportFormat::Html => page::page(&report),
+        ReportFormat::Svg => page::picture(chosen(&report, args.picture.as_deref())?),
+        ReportFormat::Md => page::markdown(&report),
+        ReportFormat::Json => bundle(&report, &documents)?,
+        ReportFormat::Text => page::terminal(&report, ui.width(), process::speaks_utf8(), &paint),
     };
     match target {
         Some(file) => {
@@ -192,19 +196,19 @@ pub fn run(ui: &Ui, global: &Global, args: &ReportArgs) -> Result<(), Failure> {
 }
 
 /// What is to be written, by the name of the file where nothing else says it.
-fn form(ui: &Ui, args: &ReportArgs) -> Result<Form, Failure> {
+fn form(ui: &Ui, args: &ReportArgs) -> Result<ReportFormat, Failure> {
     let named = args.output.as_deref().and_then(Path::extension);
     let named = named.map(|ending| ending.to_string_lossy().to_lowercase());
     let form = match (args.format, &args.output, named.as_deref()) {
         (Some(form), _, _) => form,
-        (None, _, _) if ui.format == ui::Format::Json => Form::Json,
-        (None, None, _) => Form::Text,
-        (None, Some(file), None) if file == Path::new("-") => Form::Html,
-        (None, _, Some("html" | "htm")) => Form::Html,
-        (None, _, Some("svg")) => Form::Svg,
-        (None, _, Some("md" | "markdown")) => Form::Md,
-        (None, _, Some("json")) => Form::Json,
-        (None, _, Some("txt")) => Form::Text,
+        (None, _, _) if ui.format == ui::OutputFormat::Json => ReportFormat::Json,
+        (None, None, _) => ReportFormat::Text,
+        (None, Some(file), None) if file == Path::new("-") => ReportFormat::Html,
+        (None, _, Some("html" | "htm")) => ReportFormat::Html,
+        (None, _, Some("svg")) => ReportFormat::Svg,
+        (None, _, Some("md" | "markdown")) => ReportFormat::Md,
+        (None, _, Some("json")) => ReportFormat::Json,
+        (None, _, Some("txt")) => ReportFormat::Text,
         (None, _, Some("png")) => {
             return Err(Failure::usage("no PNG is drawn: that would need fonts and a renderer")
                 .hint("write an .svg and convert it: rsvg-convert -z 2 report.svg -o report.png"));
@@ -217,7 +221,7 @@ fn form(ui: &Ui, args: &ReportArgs) -> Result<Form, Failure> {
             .hint("let it end in .html, .svg, .md, .json or .txt, or give --format"));
         }
     };
-    if args.picture.is_some() && form != Form::Svg {
+    if args.picture.is_some() && form != ReportFormat::Svg {
         return Err(Failure::usage("--picture chooses the picture of an .svg")
             .hint("the other forms have all pictures: leave --picture out"));
     }
@@ -225,15 +229,16 @@ fn form(ui: &Ui, args: &ReportArgs) -> Result<Form, Failure> {
 }
 
 /// This machine as it is, with the shield in force.
-fn here(global: &Global) -> Result<(Vec<Named>, Vec<String>), Failure> {
+fn here(global: &GlobalArgs) -> Result<(Vec<NamedDocument>, Vec<String>), Failure> {
     let host = global.host()?;
     let store = global.store();
-    let named = |label: &str, saved| Named { label: label.to_owned(), file: String::new(), saved };
+    let named =
+        |label: &str, saved| NamedDocument { label: label.to_owned(), file: String::new(), saved };
     let machine = super::surveyed(&host, &store);
-    let mut documents = vec![named("now", Saved::Machine(Box::new(machine)))];
+    let mut documents = vec![named("now", SavedDocument::Machine(Box::new(machine)))];
     let mut doubts = Vec::new();
     match run::active(&host, &store) {
-        Ok(Some(plan)) => documents.push(named("shield", Saved::Plan(Box::new(plan)))),
+        Ok(Some(plan)) => documents.push(named("shield", SavedDocument::Plan(Box::new(plan)))),
         Ok(None) => {}
         // Without root the journal cannot be read; what else is known is shown all the same.
         Err(error) => {
@@ -245,28 +250,36 @@ fn here(global: &Global) -> Result<(Vec<Named>, Vec<String>), Failure> {
 }
 
 /// The documents by kind.
-fn material(documents: &[Named], global: &Global) -> Result<Material, Failure> {
-    let mut material = Material::default();
-    for Named { label, file, saved } in documents {
+fn material(documents: &[NamedDocument], global: &GlobalArgs) -> Result<ReportMaterial, Failure> {
+    let mut material = ReportMaterial::default();
+    for NamedDocument { label, file, saved } in documents {
         match saved.clone() {
-            Saved::Machine(it) => material.machines.push(Labelled::new(label, *it)),
-            Saved::Plan(plan) if file.is_empty() => {
+            SavedDocument::Machine(it) => material.machines.push(LabelledDocument::new(label, *it)),
+            SavedDocument::Plan(plan) if file.is_empty() => {
                 let settings = in_force(&global.host()?, &global.store(), *plan)?;
-                material.settings.push(Labelled::new(label, settings));
+                material.settings.push(LabelledDocument::new(label, settings));
             }
-            Saved::Plan(plan) => {
-                material.settings.push(Labelled::new(label, Settings::planned(*plan)));
+            SavedDocument::Plan(plan) => {
+                material
+                    .settings
+                    .push(LabelledDocument::new(label, PlanWithOutcome::planned(*plan)));
             }
-            Saved::Verdict(it) => {
+            SavedDocument::Verdict(it) => {
                 let (evidence, verdict) = (it.evidence, Some(it.verdict));
-                let look = Look { origin: Origin::Verify, evidence, verdict };
-                material.looks.push(Labelled::new(label, look));
+                let look = WatchWithVerdict { origin: WatchCommand::Verify, evidence, verdict };
+                material.looks.push(LabelledDocument::new(label, look));
             }
-            Saved::Latency(it) => material.latencies.push(Labelled::new(label, *it)),
-            Saved::Attempt(it) => material.add_attempt(label, *it),
-            Saved::Fixed(it) => material.add_fixed(label, *it),
-            Saved::Comparison(it) => material.comparisons.push(Labelled::new(label, *it)),
-            Saved::Experiment(it) => material.experiments.push(Labelled::new(label, *it)),
+            SavedDocument::Latency(it) => {
+                material.latencies.push(LabelledDocument::new(label, *it))
+            }
+            SavedDocument::Attempt(it) => material.add_attempt(label, *it),
+            SavedDocument::Fixed(it) => material.add_fixed(label, *it),
+            SavedDocument::Comparison(it) => {
+                material.comparisons.push(LabelledDocument::new(label, *it))
+            }
+            SavedDocument::Experiment(it) => {
+                material.experiments.push(LabelledDocument::new(label, *it))
+            }
             other => {
                 return Err(Failure::usage(format!(
                     "{file}: a report cannot show what `cpushield {}` prints",
@@ -280,11 +293,15 @@ fn material(documents: &[Named], global: &Global) -> Result<Material, Failure> {
 }
 
 /// The shield in force, with what came of its steps and what changed since.
-fn in_force(host: &Host, store: &Store, plan: crate::plan::Plan) -> Result<Settings, Failure> {
+fn in_force(
+    host: &Host,
+    store: &Store,
+    plan: crate::plan::Plan,
+) -> Result<PlanWithOutcome, Failure> {
     let outcomes = apply::outcomes(host, store)?;
-    let Status { shield, .. } = run::status(host, store)?;
+    let ShieldStatus { shield, .. } = run::status(host, store)?;
     let drift = shield.map(|shield| shield.drift).unwrap_or_default();
-    Ok(Settings { plan, outcomes, drift, undone: false })
+    Ok(PlanWithOutcome { plan, outcomes, drift, undone: false })
 }
 
 /// The picture that was asked for, or the first one.
@@ -303,18 +320,19 @@ fn chosen<'a>(report: &'a Report, name: Option<&str>) -> Result<&'a page::Pictur
 }
 
 /// All documents in one.
-fn bundle(report: &Report, documents: &[Named]) -> Result<String, Failure> {
-    let bug = |e: serde_json::Error| Failure::new(Kind::Bug, format!("cannot make JSON: {e}"));
-    let documents = documents.iter().map(Entry::of).collect();
-    let bundle = Bundle { schema: SCHEMA, title: report.title.clone(), documents };
+fn bundle(report: &Report, documents: &[NamedDocument]) -> Result<String, Failure> {
+    let bug =
+        |e: serde_json::Error| Failure::new(FailureKind::Bug, format!("cannot make JSON: {e}"));
+    let documents = documents.iter().map(BundleEntry::of).collect();
+    let bundle = DocumentBundle { schema: SCHEMA, title: report.title.clone(), documents };
     Ok(serde_json::to_string_pretty(&bundle).map_err(bug)? + "\n")
 }
 
-fn paint(tone: Tone, words: &str) -> String {
+fn paint(tone: TextTone, words: &str) -> String {
     match tone {
-        Tone::Plain => words.to_owned(),
-        Tone::Good => ui::Tone::Good.paint(words),
-        Tone::Bad => ui::Tone::Bad.paint(words),
-        Tone::Doubt => ui::Tone::Doubt.paint(words),
+        TextTone::Plain => words.to_owned(),
+        TextTone::Good => ui::Emphasis::Good.paint(words),
+        TextTone::Bad => ui::Emphasis::Bad.paint(words),
+        TextTone::Doubt => ui::Emphasis::Doubt.paint(words),
     }
 }

@@ -1,12 +1,12 @@
 //! `cpushield run`: a program in the shield.
 
 use super::standing::ActiveArgs;
-use super::{Global, input};
-use crate::failure::{Failure, Kind};
+use super::{GlobalArgs, input};
+use crate::failure::{Failure, FailureKind};
 use crate::policy::parse_span;
-use crate::run::{self, Care, Place, Start};
+use crate::run::{self, ProgramStart, ShieldPlacement, Supervision};
 use crate::ui::Ui;
-use cpushield_linux::{CpuSet, Host, Policy, Store};
+use cpushield_linux::{CpuSet, Host, SchedPolicy, Store};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -44,7 +44,7 @@ pub struct RunArgs {
     rr: Option<u32>,
     /// SCHED_DEADLINE: RUNTIME/DEADLINE/PERIOD, for example 300us/1ms/1ms
     #[arg(long, value_name = "R/D/P", group = "policy", value_parser = deadline)]
-    deadline: Option<Policy>,
+    deadline: Option<SchedPolicy>,
     /// Highest priority that the program sets by itself, 1 to 98; kernel threads get a higher one
     #[arg(long, value_name = "P", group = "policy", value_parser = input::lower_priority)]
     own_priority: Option<u32>,
@@ -67,7 +67,7 @@ pub struct RunArgs {
 ///
 /// # Errors
 /// There is no shield, or the program cannot be started as asked.
-pub fn run(ui: &Ui, global: &Global, args: &RunArgs) -> Result<ExitCode, Failure> {
+pub fn run(ui: &Ui, global: &GlobalArgs, args: &RunArgs) -> Result<ExitCode, Failure> {
     let host = global.host()?;
     if !host.is_live() {
         return Err(
@@ -92,27 +92,32 @@ pub fn run(ui: &Ui, global: &Global, args: &RunArgs) -> Result<ExitCode, Failure
 /// A failure before the program ran. Its exit code is none that the program itself may have meant.
 pub(super) fn before_start(failure: Failure) -> Failure {
     let kind = match failure.kind {
-        Kind::NotFound | Kind::NotExecutable | Kind::Bug => failure.kind,
-        _ => Kind::NotStarted,
+        FailureKind::NotFound | FailureKind::NotExecutable | FailureKind::Bug => failure.kind,
+        _ => FailureKind::NotStarted,
     };
     Failure { kind, ..failure }
 }
 
-fn prepare(ui: &Ui, host: &Host, store: &Store, args: &RunArgs) -> Result<(Start, Care), Failure> {
+fn prepare(
+    ui: &Ui,
+    host: &Host,
+    store: &Store,
+    args: &RunArgs,
+) -> Result<(ProgramStart, Supervision), Failure> {
     args.active.check(host, store)?;
     let plan = run::shield(host, store)?;
-    let place = Place::of(host, &plan);
+    let place = ShieldPlacement::of(host, &plan);
     let asked = policy(args);
     let cpus = match asked {
         _ if args.spread => place.cpus.clone(),
         // The kernel gives SCHED_DEADLINE only to tasks that may run on all CPUs of their domain.
-        Some(Policy::Deadline { .. }) if args.cpu.is_none() => place.cpus.union(&place.idle),
+        Some(SchedPolicy::Deadline { .. }) if args.cpu.is_none() => place.cpus.union(&place.idle),
         _ => CpuSet::one(place.choose(host, args.cpu)?),
     };
     let user = args.user.as_deref().map(|user| run::look_up(host, user)).transpose()?;
     let ceiling = match (asked, args.own_priority) {
-        (None, Some(priority)) => Policy::Fifo { priority },
-        (asked, _) => asked.unwrap_or(Policy::Other { nice: 0 }),
+        (None, Some(priority)) => SchedPolicy::Fifo { priority },
+        (asked, _) => asked.unwrap_or(SchedPolicy::Other { nice: 0 }),
     };
     run::check_policy(ceiling)?;
     let threads = match ceiling.rt_priority() {
@@ -133,7 +138,7 @@ fn prepare(ui: &Ui, host: &Host, store: &Store, args: &RunArgs) -> Result<(Start
     }
     let policy = asked.map(|_| order.policy).or_else(|| run::ordinary(host));
     let spread = args.spread.then(|| place.cpus.clone());
-    let start = Start {
+    let start = ProgramStart {
         place,
         cpus,
         policy,
@@ -141,25 +146,25 @@ fn prepare(ui: &Ui, host: &Host, store: &Store, args: &RunArgs) -> Result<(Start
         lock_memory: args.lock_memory,
         command: args.command.clone(),
     };
-    Ok((start, Care { order, spread, look_at_memory: args.lock_memory }))
+    Ok((start, Supervision { order, spread, look_at_memory: args.lock_memory }))
 }
 
-fn policy(args: &RunArgs) -> Option<Policy> {
-    let fifo = args.fifo.map(|priority| Policy::Fifo { priority });
-    let rr = args.rr.map(|priority| Policy::Rr { priority });
-    let nice = args.nice.map(|nice| Policy::Other { nice });
+fn policy(args: &RunArgs) -> Option<SchedPolicy> {
+    let fifo = args.fifo.map(|priority| SchedPolicy::Fifo { priority });
+    let rr = args.rr.map(|priority| SchedPolicy::Rr { priority });
+    let nice = args.nice.map(|nice| SchedPolicy::Other { nice });
     fifo.or(rr).or(args.deadline).or(nice)
 }
 
 /// `RUNTIME/DEADLINE/PERIOD` or `RUNTIME/PERIOD`.
-fn deadline(text: &str) -> Result<Policy, String> {
+fn deadline(text: &str) -> Result<SchedPolicy, String> {
     let times = text.split('/').map(parse_span).collect::<Result<Vec<u64>, String>>()?;
     let (runtime_ns, deadline_ns, period_ns) = match times.as_slice() {
         [runtime, period] => (*runtime, *period, *period),
         [runtime, deadline, period] => (*runtime, *deadline, *period),
         _ => return Err("wanted are RUNTIME/DEADLINE/PERIOD, for example 300us/1ms/1ms".to_owned()),
     };
-    Ok(Policy::Deadline { runtime_ns, deadline_ns, period_ns })
+    Ok(SchedPolicy::Deadline { runtime_ns, deadline_ns, period_ns })
 }
 
 #[cfg(test)]
@@ -171,7 +176,7 @@ mod tests {
     fn budgets_need_units_and_two_or_three_times() {
         let budget = deadline("300us/1ms/2ms").unwrap();
         let (runtime_ns, deadline_ns, period_ns) = (300_000, 1_000_000, 2_000_000);
-        assert_eq!(budget, Policy::Deadline { runtime_ns, deadline_ns, period_ns });
+        assert_eq!(budget, SchedPolicy::Deadline { runtime_ns, deadline_ns, period_ns });
         assert_eq!(deadline("0.3ms/1000us/0.002s").unwrap(), budget);
         assert_eq!(deadline("1s/1min").unwrap(), deadline("1s/60s").unwrap());
         assert_eq!(deadline("1ms/4ms").unwrap(), deadline("1ms/4ms/4ms").unwrap());
@@ -188,8 +193,8 @@ mod tests {
         assert!(parse("cpushield run --own-priority 99 -- true").is_err());
         assert!(parse("cpushield run --cpu 3 --spread -- true").is_err());
         let cli = parse("cpushield run --nice -5 ls --color -l").unwrap();
-        let super::super::Command::Run(args) = cli.command else { panic!("run") };
+        let super::super::CliCommand::Run(args) = cli.command else { panic!("run") };
         assert_eq!(args.command, ["ls", "--color", "-l"]);
-        assert_eq!(policy(&args), Some(Policy::Other { nice: -5 }));
+        assert_eq!(policy(&args), Some(SchedPolicy::Other { nice: -5 }));
     }
 }

@@ -9,11 +9,11 @@ use super::input;
 use crate::compare::{self, Comparison};
 use crate::experiment::{self, Experiment};
 use crate::failure::Failure;
-use crate::latency::{self, Latency};
+use crate::latency::{self, LatencyMeasurement};
 use crate::plan::{self, Plan};
-use crate::report::attempt::{self, Attempt};
-use crate::report::fixed::{self, Fixed};
-use crate::run::{self, Status};
+use crate::report::attempt::{self, TryReport};
+use crate::report::fixed::{self, FixReport};
+use crate::run::{self, ShieldStatus};
 use crate::survey::{self, Machine};
 use crate::verify::{self, Evidence, Verdict};
 use serde::de::DeserializeOwned;
@@ -25,31 +25,31 @@ use std::path::Path;
 
 /// A saved document.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Saved {
+pub enum SavedDocument {
     /// `survey --json`.
     Machine(Box<Machine>),
     /// `plan -o` or `plan --json`.
     Plan(Box<Plan>),
     /// `verify --json`.
-    Verdict(Box<Verified>),
+    Verdict(Box<VerifyDocument>),
     /// `latency --json`.
-    Latency(Box<Latency>),
+    Latency(Box<LatencyMeasurement>),
     /// `try --json`.
-    Attempt(Box<Attempt>),
+    Attempt(Box<TryReport>),
     /// `verify --fix --json`.
-    Fixed(Box<Fixed>),
+    Fixed(Box<FixReport>),
     /// `compare --json`.
     Comparison(Box<Comparison>),
     /// `experiment --json`.
     Experiment(Box<Experiment>),
     /// `status --json`.
-    Status(Box<Status>),
+    Status(Box<ShieldStatus>),
 }
 
 /// What `verify --json` prints, read back.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Verified {
+pub struct VerifyDocument {
     /// What was observed.
     pub evidence: Evidence,
     /// What that means.
@@ -58,13 +58,13 @@ pub struct Verified {
 
 /// A saved document with the name that a person gave it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Named {
+pub struct NamedDocument {
     /// The label, or the file's name without its ending.
     pub label: String,
     /// The file, as it was given.
     pub file: String,
     /// The document.
-    pub saved: Saved,
+    pub saved: SavedDocument,
 }
 
 /// Why a text is none of our documents.
@@ -83,7 +83,7 @@ pub struct SavedError {
 }
 
 /// What a kind of document is known by.
-struct Kind {
+struct DocumentKind {
     /// The command that prints it.
     from: &'static str,
     /// Keys that it has, and that no other kind has all of.
@@ -91,43 +91,43 @@ struct Kind {
     /// Where version numbers stand, as keys from the top, and which are known.
     schemas: &'static [(&'static [&'static str], u32)],
     /// Reads it.
-    read: fn(&str) -> serde_json::Result<Saved>,
+    read: fn(&str) -> serde_json::Result<SavedDocument>,
 }
 
 fn whole<T: DeserializeOwned>(
     text: &str,
-    make: impl FnOnce(Box<T>) -> Saved,
-) -> serde_json::Result<Saved> {
+    make: impl FnOnce(Box<T>) -> SavedDocument,
+) -> serde_json::Result<SavedDocument> {
     serde_json::from_str(text).map(|document| make(Box::new(document)))
 }
 
 /// Every kind that can be read.
-const KINDS: &[Kind] = &[
-    Kind {
+const KINDS: &[DocumentKind] = &[
+    DocumentKind {
         from: "survey --json",
         keys: &["kernel", "topology", "irqs"],
         schemas: &[(&[], survey::SCHEMA)],
-        read: |text| whole(text, Saved::Machine),
+        read: |text| whole(text, SavedDocument::Machine),
     },
-    Kind {
+    DocumentKind {
         from: "plan -o FILE",
         keys: &["shield", "steps", "skipped"],
         schemas: &[(&[], plan::SCHEMA)],
-        read: |text| whole(text, Saved::Plan),
+        read: |text| whole(text, SavedDocument::Plan),
     },
-    Kind {
+    DocumentKind {
         from: "verify --json",
         keys: &["evidence", "verdict"],
         schemas: &[(&["evidence"], verify::SCHEMA), (&["verdict"], verify::SCHEMA)],
-        read: |text| whole(text, Saved::Verdict),
+        read: |text| whole(text, SavedDocument::Verdict),
     },
-    Kind {
+    DocumentKind {
         from: "latency --json",
         keys: &["instrument", "series", "setting"],
         schemas: &[(&[], latency::SCHEMA)],
-        read: |text| whole(text, Saved::Latency),
+        read: |text| whole(text, SavedDocument::Latency),
     },
-    Kind {
+    DocumentKind {
         from: "try --json",
         keys: &["plan", "before", "shielded"],
         schemas: &[
@@ -137,46 +137,46 @@ const KINDS: &[Kind] = &[
             (&["shielded"], verify::SCHEMA),
             (&["verdict"], verify::SCHEMA),
         ],
-        read: |text| whole(text, Saved::Attempt),
+        read: |text| whole(text, SavedDocument::Attempt),
     },
-    Kind {
+    DocumentKind {
         from: "verify --fix --json",
         keys: &["rounds", "end", "lacks"],
         schemas: &[(&[], fixed::SCHEMA)],
-        read: |text| whole(text, Saved::Fixed),
+        read: |text| whole(text, SavedDocument::Fixed),
     },
-    Kind {
+    DocumentKind {
         from: "compare --json",
         keys: &["alpha", "groups", "pairs"],
         schemas: &[(&[], compare::SCHEMA)],
-        read: |text| whole(text, Saved::Comparison),
+        read: |text| whole(text, SavedDocument::Comparison),
     },
-    Kind {
+    DocumentKind {
         from: "experiment --json",
         keys: &["rows", "columns", "cells"],
         schemas: &[(&[], experiment::SCHEMA)],
-        read: |text| whole(text, Saved::Experiment),
+        read: |text| whole(text, SavedDocument::Experiment),
     },
-    Kind {
+    DocumentKind {
         from: "status --json",
         keys: &["shield", "isolated", "nohz_full"],
         schemas: &[(&[], run::SCHEMA)],
-        read: |text| whole(text, Saved::Status),
+        read: |text| whole(text, SavedDocument::Status),
     },
 ];
 
-impl Saved {
+impl SavedDocument {
     /// The document that a text is; `file` is its name for errors.
     ///
     /// # Errors
     /// Names the place and what was expected there.
-    pub fn parse(text: &str, file: &str) -> Result<Saved, SavedError> {
-        Saved::parse_for(text, file, &[])
+    pub fn parse(text: &str, file: &str) -> Result<SavedDocument, SavedError> {
+        SavedDocument::parse_for(text, file, &[])
     }
 
     /// The same for who wants what these commands print, and is told no others; none: any.
-    fn parse_for(text: &str, file: &str, wanted: &[&str]) -> Result<Saved, SavedError> {
-        let place = Place { text, file };
+    fn parse_for(text: &str, file: &str, wanted: &[&str]) -> Result<SavedDocument, SavedError> {
+        let place = DocumentText { text, file };
         let top: BTreeMap<String, &RawValue> =
             serde_json::from_str(text).map_err(|error| place.not_an_object(&error))?;
         let kind = kind_of(&top).map_err(|why| place.wrong(1, 1, why).hint(&known(wanted)))?;
@@ -193,44 +193,44 @@ impl Saved {
     ///
     /// # Errors
     /// The file cannot be read, or is none of our documents.
-    pub fn read(file: &Path) -> Result<Saved, Failure> {
-        Saved::read_for(file, &[])
+    pub fn read(file: &Path) -> Result<SavedDocument, Failure> {
+        SavedDocument::read_for(file, &[])
     }
 
     /// Reads a document for who wants what these commands print (`latency --json`). Another kind is
     /// read too: only the caller knows why it is none for it.
     ///
     /// # Errors
-    /// As [`Saved::read`]; the hint names no other commands.
-    pub fn read_for(file: &Path, wanted: &[&str]) -> Result<Saved, Failure> {
+    /// As [`SavedDocument::read`]; the hint names no other commands.
+    pub fn read_for(file: &Path, wanted: &[&str]) -> Result<SavedDocument, Failure> {
         let name = file.display().to_string();
-        Ok(Saved::parse_for(&input::read_file(file)?, &name, wanted)?)
+        Ok(SavedDocument::parse_for(&input::read_file(file)?, &name, wanted)?)
     }
 
     /// The command that prints this kind: `latency --json`.
     #[must_use]
     pub fn from(&self) -> &'static str {
         match self {
-            Saved::Machine(_) => "survey --json",
-            Saved::Plan(_) => "plan -o FILE",
-            Saved::Verdict(_) => "verify --json",
-            Saved::Latency(_) => "latency --json",
-            Saved::Attempt(_) => "try --json",
-            Saved::Fixed(_) => "verify --fix --json",
-            Saved::Comparison(_) => "compare --json",
-            Saved::Experiment(_) => "experiment --json",
-            Saved::Status(_) => "status --json",
+            SavedDocument::Machine(_) => "survey --json",
+            SavedDocument::Plan(_) => "plan -o FILE",
+            SavedDocument::Verdict(_) => "verify --json",
+            SavedDocument::Latency(_) => "latency --json",
+            SavedDocument::Attempt(_) => "try --json",
+            SavedDocument::Fixed(_) => "verify --fix --json",
+            SavedDocument::Comparison(_) => "compare --json",
+            SavedDocument::Experiment(_) => "experiment --json",
+            SavedDocument::Status(_) => "status --json",
         }
     }
 }
 
-impl Named {
+impl NamedDocument {
     /// Reads `FILE` or `LABEL=FILE`. What stands before the first `=` is a label unless it has a
     /// slash in it: `./a=b.json` is a file.
     ///
     /// # Errors
     /// The file cannot be read, or is none of our documents.
-    pub fn read(word: &str) -> Result<Named, Failure> {
+    pub fn read(word: &str) -> Result<NamedDocument, Failure> {
         let (label, file) = match word.split_once('=') {
             Some((label, file)) if !label.contains('/') => (label.trim(), file),
             _ => ("", word),
@@ -240,14 +240,18 @@ impl Named {
             "" => stem().unwrap_or_else(|| file.to_owned()),
             label => label.to_owned(),
         };
-        Ok(Named { label, file: file.to_owned(), saved: Saved::read(Path::new(file))? })
+        Ok(NamedDocument {
+            label,
+            file: file.to_owned(),
+            saved: SavedDocument::read(Path::new(file))?,
+        })
     }
 }
 
 /// The kind whose keys are all there.
-fn kind_of(top: &BTreeMap<String, &RawValue>) -> Result<&'static Kind, String> {
-    let fits = |kind: &&Kind| kind.keys.iter().all(|key| top.contains_key(*key));
-    let found: Vec<&Kind> = KINDS.iter().filter(fits).collect();
+fn kind_of(top: &BTreeMap<String, &RawValue>) -> Result<&'static DocumentKind, String> {
+    let fits = |kind: &&DocumentKind| kind.keys.iter().all(|key| top.contains_key(*key));
+    let found: Vec<&DocumentKind> = KINDS.iter().filter(fits).collect();
     match found.as_slice() {
         [kind] => Ok(kind),
         [] => Err("expected a document of cpushield, found other keys".to_owned()),
@@ -267,7 +271,7 @@ fn known(wanted: &[&str]) -> String {
 }
 
 /// `what verify --json prints`.
-fn article(kind: &Kind) -> String {
+fn article(kind: &DocumentKind) -> String {
     format!("expected what `cpushield {}` writes", kind.from)
 }
 
@@ -279,12 +283,12 @@ fn without_place(error: &serde_json::Error) -> String {
 }
 
 /// A text with its name, for errors.
-struct Place<'a> {
+struct DocumentText<'a> {
     text: &'a str,
     file: &'a str,
 }
 
-impl Place<'_> {
+impl DocumentText<'_> {
     fn wrong(&self, line: usize, column: usize, why: String) -> SavedError {
         let (line, column) = (line.max(1), column.max(1));
         SavedError { file: self.file.to_owned(), line, column, why, hint: None }
@@ -321,7 +325,7 @@ impl Place<'_> {
         top: &BTreeMap<String, &RawValue>,
         keys: &[&str],
         newest: u32,
-        kind: &Kind,
+        kind: &DocumentKind,
     ) -> Result<(), SavedError> {
         let mut object = top.clone();
         for key in keys {
@@ -373,11 +377,11 @@ impl From<SavedError> for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::latency::{Isolation, Setting};
-    use crate::policy::Wish;
-    use crate::report::fixed::{End, Round};
+    use crate::latency::{MeasuredIsolation, MeasuredSetting};
+    use crate::policy::ShieldRequest;
+    use crate::report::fixed::{FixEnd, FixRound};
     use crate::survey::{Cpu, Machine};
-    use crate::verify::{Control, Watched};
+    use crate::verify::{PositiveControl, WatchedWorkload};
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
@@ -400,11 +404,11 @@ mod tests {
             asked_ns: 1,
             ended: None,
             stopped: false,
-            workload: Watched::Sampler,
+            workload: WatchedWorkload::Sampler,
             guest: None,
             cpus: Vec::new(),
             witnesses: Vec::new(),
-            control: Control::NotDone { why: "a test".to_owned() },
+            control: PositiveControl::NotDone { why: "a test".to_owned() },
             interference: Vec::new(),
             traced: None,
             breach: None,
@@ -420,7 +424,7 @@ mod tests {
         json!({
             "schema": latency::SCHEMA, "instrument": "timer", "asked_ns": 1, "span_ns": 1,
             "warmup_ns": 0, "stopped": false, "began_s": 0, "began_ns": 0, "series": [],
-            "gates": [], "isolation": Isolation::default(), "setting": Setting::default(),
+            "gates": [], "isolation": MeasuredIsolation::default(), "setting": MeasuredSetting::default(),
             "doubts": [], "notes": [],
         })
     }
@@ -429,15 +433,15 @@ mod tests {
         json!({
             "schema": experiment::SCHEMA, "name": "a", "version": "0", "state": "finished", "began_s": 0,
             "ended_s": 1, "cpus": "3", "span_ns": 1, "warmup_ns": 1, "repeats": 1, "boots": 1,
-            "scene": experiment::Scene::default(), "rows": [], "columns": [], "cells": [], "best": [],
+            "scene": experiment::ExperimentSetup::default(), "rows": [], "columns": [], "cells": [], "best": [],
             "effects": [], "notes": [],
         })
     }
 
     /// One document of each kind, as it is printed.
     fn every() -> Vec<Value> {
-        let plan = plan::plan(&machine(), &Wish::default()).unwrap();
-        let attempt = Attempt {
+        let plan = plan::plan(&machine(), &ShieldRequest::default()).unwrap();
+        let attempt = TryReport {
             schema: attempt::SCHEMA,
             plan: plan.clone(),
             changed: Vec::new(),
@@ -450,12 +454,13 @@ mod tests {
             left: Vec::new(),
             differences: Vec::new(),
         };
-        let round = Round { evidence: evidence(), verdict: verdict(), done: Vec::new() };
+        let round = FixRound { evidence: evidence(), verdict: verdict(), done: Vec::new() };
         let (rounds, remains, lacks) = (vec![round], Vec::new(), Vec::new());
-        let fixed = Fixed { schema: fixed::SCHEMA, rounds, end: End::Holds, remains, lacks };
+        let fixed = FixReport { schema: fixed::SCHEMA, rounds, end: FixEnd::Holds, remains, lacks };
         let (shield, isolated, nohz_full, swept) = (None, None, None, 0);
         let state = run::ShieldState::NoShield.into();
-        let status = Status { schema: run::SCHEMA, state, shield, isolated, nohz_full, swept };
+        let status =
+            ShieldStatus { schema: run::SCHEMA, state, shield, isolated, nohz_full, swept };
         vec![
             json!(machine()),
             json!(plan),
@@ -474,7 +479,7 @@ mod tests {
         let every = every();
         assert_eq!(every.len(), KINDS.len());
         for (document, kind) in every.iter().zip(KINDS) {
-            let saved = Saved::parse(&format!("{document:#}"), "f").unwrap();
+            let saved = SavedDocument::parse(&format!("{document:#}"), "f").unwrap();
             assert_eq!(saved.from(), kind.from);
             let keys = document.as_object().unwrap();
             let fits = KINDS.iter().filter(|kind| kind.keys.iter().all(|k| keys.contains_key(*k)));
@@ -493,19 +498,19 @@ mod tests {
                     format!("{document:#}")
                 };
                 let newer = changed(json!(newest + 1));
-                let error = Saved::parse(&newer, "f").unwrap_err();
+                let error = SavedDocument::parse(&newer, "f").unwrap_err();
                 let there = newer.lines().nth(error.line - 1).unwrap();
                 assert!(there.contains(&format!("\"schema\": {}", newest + 1)), "{error}: {there}");
                 assert!(error.why.contains("is newer") && error.hint.is_some(), "{error}");
                 for odd in [json!(0), json!("1"), json!(-1), json!(1.5), Value::Null] {
-                    let error = Saved::parse(&changed(odd), "f").unwrap_err();
+                    let error = SavedDocument::parse(&changed(odd), "f").unwrap_err();
                     assert!(error.why.starts_with("expected schema"), "{error}");
                 }
             }
         }
         let mut both = every()[0].clone();
         both.as_object_mut().unwrap().extend(every()[3].as_object().unwrap().clone());
-        let error = Saved::parse(&both.to_string(), "f").unwrap_err().to_string();
+        let error = SavedDocument::parse(&both.to_string(), "f").unwrap_err().to_string();
         assert!(error.contains("several: survey --json, latency --json"), "{error}");
     }
 
@@ -516,7 +521,8 @@ mod tests {
         let period = good.replace("\"asked_ns\": 1", "\"asked_ns\": \"1s\"");
         let whole = format!("{good}\n{good}");
         let end = lines + 1;
-        let hint = Saved::parse_for("{}", "f", &["latency --json"]).unwrap_err().hint.unwrap();
+        let hint =
+            SavedDocument::parse_for("{}", "f", &["latency --json"]).unwrap_err().hint.unwrap();
         assert_eq!(hint, "what these print can be read: cpushield latency --json");
         for (text, said) in [
             ("", "f:1:1: expected a document of cpushield, found an empty file".to_owned()),
@@ -526,10 +532,10 @@ mod tests {
             (&whole, format!("f:{end}:1: expected one document, found more text")),
             (&period, "expected what `cpushield latency --json` writes: invalid type".to_owned()),
         ] {
-            let error = Saved::parse(text, "f").unwrap_err().to_string();
+            let error = SavedDocument::parse(text, "f").unwrap_err().to_string();
             assert!(error.contains(&said), "{text}: {error}");
         }
-        let error = Saved::parse(&period, "f").unwrap_err();
+        let error = SavedDocument::parse(&period, "f").unwrap_err();
         assert!(good.lines().nth(error.line - 1).unwrap().contains("asked_ns"), "{error}");
     }
 
@@ -540,10 +546,15 @@ mod tests {
         let file = dir.join("before=1.json");
         std::fs::write(&file, every()[3].to_string()).unwrap();
         let name = file.display().to_string();
-        assert_eq!(Named::read(&name).unwrap().label, "before=1");
-        let named = Named::read(&format!("with <shield>={name}")).unwrap();
+        assert_eq!(NamedDocument::read(&name).unwrap().label, "before=1");
+        let named = NamedDocument::read(&format!("with <shield>={name}")).unwrap();
         assert_eq!((named.label.as_str(), named.file), ("with <shield>", name));
-        assert!(Named::read("x=/nowhere/at/all").unwrap_err().message.contains("/nowhere/at/all"));
+        assert!(
+            NamedDocument::read("x=/nowhere/at/all")
+                .unwrap_err()
+                .message
+                .contains("/nowhere/at/all")
+        );
         std::fs::remove_dir_all(dir).unwrap();
     }
 
@@ -552,9 +563,9 @@ mod tests {
         fn no_text_makes_the_parser_panic(cut in 0usize..3000, noise in ".{0,20}", n in 0usize..9) {
             let good = format!("{:#}", every()[n]);
             let cut = (0..=cut.min(good.len())).rev().find(|i| good.is_char_boundary(*i)).unwrap();
-            let _ = Saved::parse(&noise, "f");
-            let _ = Saved::parse(&good[..cut], "f");
-            let _ = Saved::parse(&format!("{}{noise}{}", &good[..cut], &good[cut..]), "f");
+            let _ = SavedDocument::parse(&noise, "f");
+            let _ = SavedDocument::parse(&good[..cut], "f");
+            let _ = SavedDocument::parse(&format!("{}{noise}{}", &good[..cut], &good[cut..]), "f");
         }
     }
 }

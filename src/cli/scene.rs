@@ -4,21 +4,21 @@ use super::input;
 use crate::apply;
 use crate::failure::Failure;
 use crate::plan::Plan;
-use crate::run::{self, Place, RunError};
+use crate::run::{self, RunError, ShieldPlacement};
 use cpushield_linux::{CpuSet, Host, Store};
 
 /// What is looked at.
 #[derive(Debug)]
-pub(super) struct Scene {
+pub(super) struct WatchTarget {
     /// The active shield's plan; `None` where there is none, or where this user cannot read it.
     pub(super) active: Option<Plan>,
     /// Where its programs go.
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<ShieldPlacement>,
     /// The CPUs, all of the active shield or none.
     pub(super) cpus: CpuSet,
 }
 
-impl Scene {
+impl WatchTarget {
     /// These CPUs, or those of the active shield. `command`: what the user called, for hints.
     ///
     /// # Errors
@@ -28,7 +28,7 @@ impl Scene {
         store: &Store,
         cpus: Option<&CpuSet>,
         command: &str,
-    ) -> Result<Scene, Failure> {
+    ) -> Result<WatchTarget, Failure> {
         let active = match active_shield(host, store) {
             // Which CPUs are meant is known, and what is half made or damaged protects none.
             Err(_) if cpus.is_some() => ActiveShield::Denied,
@@ -36,7 +36,7 @@ impl Scene {
         };
         let unread = matches!(active, ActiveShield::Denied);
         let active = active.plan();
-        let place = active.as_ref().map(|plan| Place::of(host, plan));
+        let place = active.as_ref().map(|plan| ShieldPlacement::of(host, plan));
         let cpus = match (cpus, &place) {
             (Some(cpus), _) => {
                 input::check_cpus(host, cpus)?;
@@ -56,7 +56,7 @@ impl Scene {
                 .hint("or make a shield: cpushield apply"));
             }
         };
-        let scene = Scene { active, place, cpus };
+        let scene = WatchTarget { active, place, cpus };
         match scene.ours() {
             Some(place) if !scene.cpus.is_subset(&place.cpus) => {
                 let outside = scene.cpus.minus(&place.cpus);
@@ -68,7 +68,7 @@ impl Scene {
     }
 
     /// The active shield's place, where the CPUs are of it.
-    pub(super) fn ours(&self) -> Option<&Place> {
+    pub(super) fn ours(&self) -> Option<&ShieldPlacement> {
         self.place.as_ref().filter(|place| place.cpus.intersects(&self.cpus))
     }
 
@@ -103,7 +103,9 @@ pub(super) fn active_shield(host: &Host, store: &Store) -> Result<ActiveShield, 
     match run::active(host, store) {
         Ok(Some(plan)) => Ok(ActiveShield::Plan(Box::new(plan))),
         Ok(None) => Ok(ActiveShield::Absent),
-        Err(RunError::Journal(apply::LoadError::Access(error))) if error.errno() == Some(13) => {
+        Err(RunError::Journal(apply::JournalLoadError::Access(error)))
+            if error.errno() == Some(13) =>
+        {
             Ok(ActiveShield::Denied)
         }
         Err(error) => Err(error.into()),

@@ -1,18 +1,18 @@
 //! A plan is put in force. Where the kernel makes no partition of CPUs of `isolcpus=`, which only
 //! asking it shows, the plan that does without takes its place.
 
-use crate::apply::{self, Applied, ApplyError, Progress};
+use crate::apply::{self, AppliedPlan, ApplyError, ApplyProgress};
 use crate::plan::{Plan, plan};
-use crate::policy::Wish;
+use crate::policy::ShieldRequest;
 use crate::survey::Machine;
 use cpushield_linux::{Host, Store};
 
 /// What a plan was made of; another one can be made of it.
-pub(super) struct Origin<'a> {
+pub(super) struct PlanOrigin<'a> {
     /// The machine before.
     pub machine: &'a Machine,
     /// The shield that is wanted.
-    pub wish: &'a Wish,
+    pub wish: &'a ShieldRequest,
 }
 
 /// Applies a plan, and returns the one that is in force.
@@ -23,9 +23,9 @@ pub(super) fn shield(
     host: &Host,
     store: &Store,
     made: Plan,
-    origin: Option<&Origin<'_>>,
-    progress: &mut dyn FnMut(Progress<'_>),
-) -> Result<(Applied, Plan), ApplyError> {
+    origin: Option<&PlanOrigin<'_>>,
+    progress: &mut dyn FnMut(ApplyProgress<'_>),
+) -> Result<(AppliedPlan, Plan), ApplyError> {
     let error = match apply::apply(host, store, &made, progress) {
         Ok(applied) => return Ok((applied, made)),
         Err(error) => error,
@@ -85,11 +85,11 @@ mod tests {
         fs::write(root.join("proc/sys/kernel/osrelease"), format!("{release}\n")).unwrap();
         let host = Host::recorded(&root).unwrap();
         let store = Store::new(&dir.join("state"));
-        let (machine, wish) = (survey(&host, &tunables::reads()), Wish::default());
+        let (machine, wish) = (survey(&host, &tunables::reads()), ShieldRequest::default());
         let made = plan(&machine, &wish).unwrap();
         let (mut before, mut after) = (BTreeMap::new(), BTreeMap::new());
         bytes(&root, &mut before);
-        let origin = Origin { machine: &machine, wish: &wish };
+        let origin = PlanOrigin { machine: &machine, wish: &wish };
         let (applied, plan) = shield(&host, &store, made, Some(&origin), &mut |_| {}).unwrap();
         assert_eq!(applied.steps.len(), plan.steps.len());
         let partition = |step: &crate::plan::Step| {

@@ -2,7 +2,7 @@
 //! All ask [`apply::find_shield`], which knows a part of a shield and somebody at work from a whole
 //! one.
 
-use crate::apply::{self, LoadError, ShieldPresence, Unfinished};
+use crate::apply::{self, JournalLoadError, ShieldPresence, UnfinishedWork};
 use crate::failure::Failure;
 use crate::run::{self, RunError};
 use cpushield_linux::{Host, Store};
@@ -56,11 +56,11 @@ pub fn refuse(host: &Host, store: &Store, hint: &str) -> Result<(), Failure> {
 ///
 /// # Errors
 /// The journal cannot be read, or is none.
-pub fn after_others(host: &Host, store: &Store) -> Result<ShieldPresence, LoadError> {
+pub fn after_others(host: &Host, store: &Store) -> Result<ShieldPresence, JournalLoadError> {
     let mut waited = Duration::ZERO;
     loop {
         match apply::find_shield(host, store)? {
-            ShieldPresence::Part(_, Unfinished::UnderWay { .. }) if waited < PATIENCE => {
+            ShieldPresence::Part(_, UnfinishedWork::UnderWay { .. }) if waited < PATIENCE => {
                 std::thread::sleep(STEP);
                 waited += STEP;
             }

@@ -1,12 +1,14 @@
 //! `cpushield status`: the shield in force and everything that is on its CPUs.
 
-use super::Global;
+use super::GlobalArgs;
 use super::enable::AtEveryBoot;
 use super::standing::ActiveArgs;
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, FailureKind};
 use crate::latency;
-use crate::run::{self, Guard, OnCpu, Role, ShieldState, Shielded, Status};
-use crate::ui::{Tone, Ui};
+use crate::run::{
+    self, CpuProtection, OnCpu, ShieldState, ShieldStatus, ShieldSummary, ThreadRole,
+};
+use crate::ui::{Emphasis, Ui};
 use cpushield_linux::{CpuSet, process};
 use serde::Serialize;
 use std::process::ExitCode;
@@ -29,9 +31,9 @@ pub struct StatusArgs {
 
 /// What `--json` prints.
 #[derive(Serialize)]
-struct Document {
+struct StatusDocument {
     #[serde(flatten)]
-    status: Status,
+    status: ShieldStatus,
     #[serde(flatten)]
     at_every_boot: AtEveryBoot,
 }
@@ -40,7 +42,7 @@ struct Document {
 ///
 /// # Errors
 /// `/proc` cannot be read.
-pub fn run(ui: &Ui, global: &Global, args: &StatusArgs) -> Result<ExitCode, Failure> {
+pub fn run(ui: &Ui, global: &GlobalArgs, args: &StatusArgs) -> Result<ExitCode, Failure> {
     let host = global.host()?;
     let store = global.store();
     args.active.check(&host, &store)?;
@@ -48,23 +50,23 @@ pub fn run(ui: &Ui, global: &Global, args: &StatusArgs) -> Result<ExitCode, Fail
         ui.status(&note);
     }
     let status = run::status(&host, &store)?;
-    let document = Document { status, at_every_boot: AtEveryBoot::of(&store) };
+    let document = StatusDocument { status, at_every_boot: AtEveryBoot::of(&store) };
     ui.show(&document, || text(&document))?;
     Ok(match document.status.state.state {
         ShieldState::InForce => ExitCode::SUCCESS,
-        ShieldState::NoShield => ExitCode::from(Kind::Machine.code()),
-        _ => ExitCode::from(Kind::DoesNotHold.code()),
+        ShieldState::NoShield => ExitCode::from(FailureKind::Machine.code()),
+        _ => ExitCode::from(FailureKind::DoesNotHold.code()),
     })
 }
 
-fn text(document: &Document) -> String {
+fn text(document: &StatusDocument) -> String {
     let status = &document.status;
     let mut out = match &status.shield {
         Some(shield) => of_shield(shield, &status.state.state),
         None if status.state.state == ShieldState::NoShield => {
             "No shield is in force.\n".to_owned()
         }
-        None => format!("Shield: {}\n", Tone::Bad.paint(&status.state.sentence)),
+        None => format!("Shield: {}\n", Emphasis::Bad.paint(&status.state.sentence)),
     };
     let has = |set: &Option<CpuSet>| set.clone().filter(|cpus| !cpus.is_empty());
     if let Some(cpus) = has(&status.isolated) {
@@ -93,9 +95,9 @@ fn text(document: &Document) -> String {
     out
 }
 
-fn of_shield(shield: &Shielded, state: &ShieldState) -> String {
+fn of_shield(shield: &ShieldSummary, state: &ShieldState) -> String {
     let cpus: CpuSet = shield.cpus.iter().map(|on| on.cpu).collect();
-    let tone = if *state == ShieldState::InForce { Tone::Good } else { Tone::Bad };
+    let tone = if *state == ShieldState::InForce { Emphasis::Good } else { Emphasis::Bad };
     let state = tone.paint(&state.to_string());
     let mut out = format!("Shield {} on CPU {cpus}: {state}\n", shield.name);
     if !shield.idle_siblings.is_empty() {
@@ -118,12 +120,12 @@ fn of_shield(shield: &Shielded, state: &ShieldState) -> String {
 }
 
 fn of_cpu(on: &OnCpu) -> String {
-    let line = |name: &str, guard: &Guard| {
-        let tone = if guard.holds { Tone::Good } else { Tone::Doubt };
+    let line = |name: &str, guard: &CpuProtection| {
+        let tone = if guard.holds { Emphasis::Good } else { Emphasis::Doubt };
         let word = tone.paint(if guard.holds { "shielded" } else { "open    " });
         format!("  {name:<11} {word}  {}\n", guard.how)
     };
-    let mut out = format!("\n{}\n", Tone::Head.paint(&format!("CPU {}", on.cpu)));
+    let mut out = format!("\n{}\n", Emphasis::Head.paint(&format!("CPU {}", on.cpu)));
     out.push_str(&line("processes", &on.processes));
     out.push_str(&line("interrupts", &on.interrupts));
     out.push_str(&line("timer tick", &on.tick));
@@ -131,9 +133,9 @@ fn of_cpu(on: &OnCpu) -> String {
         out.push_str(&format!("    irq {} ({})\n", irq.irq, irq.actions));
     }
     for (role, what, tone) in [
-        (Role::Stranger, "does not belong here", Tone::Bad),
-        (Role::Program, "program of the shield", Tone::Good),
-        (Role::Waiting, "program of the shield, asleep since it was added", Tone::Good),
+        (ThreadRole::Stranger, "does not belong here", Emphasis::Bad),
+        (ThreadRole::Program, "program of the shield", Emphasis::Good),
+        (ThreadRole::Waiting, "program of the shield, asleep since it was added", Emphasis::Good),
     ] {
         for thread in on.threads.iter().filter(|thread| thread.role == role) {
             let (tid, comm) = (thread.task.id.tid, &thread.task.comm);
@@ -141,16 +143,16 @@ fn of_cpu(on: &OnCpu) -> String {
             out.push_str(&format!("    {tid:>7} {comm:<16} {policy}  {}\n", tone.paint(what)));
         }
     }
-    let names = |role: Role| {
+    let names = |role: ThreadRole| {
         let of_role = on.threads.iter().filter(move |thread| thread.role == role);
         of_role.map(|thread| thread.task.comm.as_str()).collect::<Vec<_>>()
     };
-    let mut dim = |line: &str| out.push_str(&format!("    {}\n", Tone::Dim.paint(line)));
-    let own = names(Role::Kernel);
+    let mut dim = |line: &str| out.push_str(&format!("    {}\n", Emphasis::Dim.paint(line)));
+    let own = names(ThreadRole::Kernel);
     if !own.is_empty() {
         dim(&format!("the kernel's own: {}", own.join(", ")));
     }
-    match names(Role::Gone).as_slice() {
+    match names(ThreadRole::Gone).as_slice() {
         [] => {}
         [one] => dim(&format!("ran here last before the shield and cannot return: {one}")),
         many => dim(&format!(

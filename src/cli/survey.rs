@@ -1,6 +1,6 @@
 //! `cpushield survey`: the machine, what is isolated, what stands in the way.
 
-use super::Global;
+use super::GlobalArgs;
 use crate::apply;
 use crate::failure::Failure;
 use crate::plan::Readiness;
@@ -29,7 +29,7 @@ pub struct SurveyArgs {
 ///
 /// # Errors
 /// The recording cannot be read or begun.
-pub fn run(ui: &Ui, global: &Global, args: &SurveyArgs) -> Result<(), Failure> {
+pub fn run(ui: &Ui, global: &GlobalArgs, args: &SurveyArgs) -> Result<(), Failure> {
     let mut host = global.host()?;
     if let Some(dir) = &args.record {
         host = host.recording(dir).map_err(|error| {

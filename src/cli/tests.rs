@@ -163,7 +163,7 @@ fn the_help_of_a_priority_says_what_is_taken() {
 #[test]
 fn a_directory_that_is_no_machine_is_refused_and_the_one_below_it_named() {
     let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines");
-    let at = |root: PathBuf| Global { root: Some(root), ..Global::default() }.host();
+    let at = |root: PathBuf| GlobalArgs { root: Some(root), ..GlobalArgs::default() }.host();
     assert!(at(machines.join("6.1-rt-v1/root")).is_ok());
     let near = at(machines.join("6.1-rt-v1")).unwrap_err();
     assert!(near.hints.concat().ends_with("6.1-rt-v1/root"), "{near:?}");
@@ -171,5 +171,5 @@ fn a_directory_that_is_no_machine_is_refused_and_the_one_below_it_named() {
     assert!(far.hints.concat().contains("survey --record"), "{far:?}");
     let nowhere = at(machines.join("nowhere")).unwrap_err();
     assert!(nowhere.hints.concat().contains("survey --record"), "{nowhere:?}");
-    assert_eq!((far.kind, nowhere.kind), (Kind::Usage, Kind::Usage));
+    assert_eq!((far.kind, nowhere.kind), (FailureKind::Usage, FailureKind::Usage));
 }

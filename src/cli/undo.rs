@@ -1,10 +1,10 @@
 //! `cpushield undo`: the active shield is taken down.
 
-use super::Global;
+use super::GlobalArgs;
 use super::enable::AtEveryBoot;
 use super::standing::ActiveArgs;
-use crate::apply::{self, UndoError, Undone, undo};
-use crate::failure::{Failure, Kind};
+use crate::apply::{self, UndoError, UndoneShield, undo};
+use crate::failure::{Failure, FailureKind};
 use crate::latency;
 use crate::report::table::many;
 use crate::report::undone_text;
@@ -30,9 +30,9 @@ pub struct UndoArgs {
 
 /// What `--json` prints.
 #[derive(Serialize)]
-struct Document {
+struct UndoDocument {
     #[serde(flatten)]
-    undone: Undone,
+    undone: UndoneShield,
     #[serde(flatten)]
     at_every_boot: AtEveryBoot,
 }
@@ -41,18 +41,18 @@ struct Document {
 ///
 /// # Errors
 /// The journal cannot be used, or something could not be put back.
-pub fn run(ui: &Ui, global: &Global, args: &UndoArgs) -> Result<(), Failure> {
+pub fn run(ui: &Ui, global: &GlobalArgs, args: &UndoArgs) -> Result<(), Failure> {
     let host = global.host()?;
     let store = global.store();
     args.active.check(&host, &store)?;
     catch_stops()?;
     let undone = take_down(&host, &store, args.forget)?;
-    let document = Document { undone, at_every_boot: AtEveryBoot::of(&store) };
+    let document = UndoDocument { undone, at_every_boot: AtEveryBoot::of(&store) };
     ui.show(&document, || text(&document))?;
     if args.forget { Ok(()) } else { check(&document.undone) }
 }
 
-fn text(document: &Document) -> String {
+fn text(document: &UndoDocument) -> String {
     let mut text = undone_text(&document.undone);
     match &document.at_every_boot.enabled {
         Some(enabled) => text.push_str(&format!(
@@ -77,14 +77,14 @@ pub(super) fn catch_stops() -> Result<(), Failure> {
 ///
 /// # Errors
 /// The journal cannot be used.
-pub(super) fn take_down(host: &Host, store: &Store, forget: bool) -> Result<Undone, Failure> {
+pub(super) fn take_down(host: &Host, store: &Store, forget: bool) -> Result<UndoneShield, Failure> {
     let _hurry = sched::hurry();
     let tracer = latency::recovered(host, store);
     let swept = tracefs::sweep(host);
     let released = run::release(host, store);
     let mut undone = match undo(host, store) {
         Err(UndoError::Journal { .. }) if forget => {
-            Undone { journal: apply::forget(store)?, ..Undone::nothing() }
+            UndoneShield { journal: apply::forget(store)?, ..UndoneShield::nothing() }
         }
         answer => answer?,
     };
@@ -114,12 +114,12 @@ pub(super) fn take_down(host: &Host, store: &Store, forget: bool) -> Result<Undo
 ///
 /// # Errors
 /// It could not.
-pub(super) fn check(undone: &Undone) -> Result<(), Failure> {
+pub(super) fn check(undone: &UndoneShield) -> Result<(), Failure> {
     if undone.is_complete() {
         return Ok(());
     }
     let failed = undone.failed().count();
     let message = format!("{} could not be restored", many(failed, "change"));
-    Err(Failure::new(Kind::NotUndone, message)
+    Err(Failure::new(FailureKind::NotUndone, message)
         .hint("call `cpushield undo` again; `cpushield undo --forget` gives up what is left"))
 }

@@ -1,25 +1,26 @@
 //! `cpushield verify`: watches shielded CPUs and says whether the shield holds.
 
-use super::scene::Scene;
+use super::scene::WatchTarget;
 use super::standing::ActiveArgs;
 use super::wish::read_policy;
-use super::{Global, ending, fix, input};
+use super::{GlobalArgs, ending, fix, input};
 use crate::causes::{Cause, Culprit};
-use crate::export::perfetto::{self, Words};
+use crate::export::perfetto::{self, ExportContext};
 use crate::export::trace_dat;
 use crate::failure::Failure;
 use crate::plan::{Plan, Shield, plan};
-use crate::policy::{Limits, Wish};
+use crate::policy::{ShieldRequest, VerifyLimits};
 use crate::report::verdict as report;
 use crate::run::RunError;
 use crate::survey::{Machine, survey};
 use crate::tunables::{self, RemedyAnswer};
 use crate::ui::Ui;
-use crate::verify::trace::recording::Recording;
+use crate::verify::trace::recording::TraceRecording;
 use crate::verify::{
-    self, Evidence, Given, Keep, Leak, Progress, UntilBreach, Verdict, WatchOrder, Watched, Worst,
+    self, Evidence, GivenWorkload, Leak, RawTraceUse, UntilBreach, Verdict, WatchOrder,
+    WatchProgress, WatchedWorkload, WorstSoFar,
 };
-use cpushield_linux::companion::Beside;
+use cpushield_linux::companion::ChildCommand;
 use cpushield_linux::orphans::LeftBehind;
 use cpushield_linux::{CpuSet, Host, Store, Task, can_write, process, signal, write_stream};
 use serde::Serialize;
@@ -106,7 +107,7 @@ const THRESHOLD_NS: u64 = 1_000;
 /// What `verify --json` prints.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Shown<'a> {
+pub struct VerifyOutput<'a> {
     /// What was observed.
     pub(super) evidence: &'a Evidence,
     /// What that means.
@@ -117,7 +118,7 @@ pub struct Shown<'a> {
 ///
 /// # Errors
 /// The CPUs cannot be watched, or something does not hold.
-pub fn run(ui: &Ui, global: &Global, args: &VerifyArgs) -> Result<(), Failure> {
+pub fn run(ui: &Ui, global: &GlobalArgs, args: &VerifyArgs) -> Result<(), Failure> {
     let host = global.host()?;
     if !host.is_live() {
         return Err(Failure::usage("a recorded machine does not run, so it cannot be verified")
@@ -125,7 +126,7 @@ pub fn run(ui: &Ui, global: &Global, args: &VerifyArgs) -> Result<(), Failure> {
     }
     args.active.check(&host, &global.store())?;
     let limits = limits(args)?;
-    if args.stop_on_breach && limits == Limits::default() {
+    if args.stop_on_breach && limits == VerifyLimits::default() {
         return Err(Failure::usage("--stop-on-breach needs a limit to be broken")
             .hint("give one: --max-entries N or --max-gap TIME, or those of a policy"));
     }
@@ -142,45 +143,45 @@ pub fn run(ui: &Ui, global: &Global, args: &VerifyArgs) -> Result<(), Failure> {
     }
     signal::catch_stops()
         .map_err(|e| Failure::machine(format!("signals cannot be caught: {e}")))?;
-    let order = Order { ui, global, args, host: &host, scene, limits };
+    let order = EvidenceRequest { ui, global, args, host: &host, scene, limits };
     if args.fix {
         return fix::run(&order);
     }
-    let Look { evidence, verdict, recording, .. } = order.look(false)?;
-    ui.show(&Shown { evidence: &evidence, verdict: &verdict }, || {
+    let VerifyResult { evidence, verdict, recording, .. } = order.look(false)?;
+    ui.show(&VerifyOutput { evidence: &evidence, verdict: &verdict }, || {
         report::text(&evidence, &verdict, &ending::paint, ui.width())
     })?;
-    export(ui, args, recording, &Shown { evidence: &evidence, verdict: &verdict })?;
+    export(ui, args, recording, &VerifyOutput { evidence: &evidence, verdict: &verdict })?;
     let subject = match order.scene.ours() {
-        Some(_) => ending::Subject::Shield,
-        None => ending::Subject::Cpus,
+        Some(_) => ending::VerdictSubject::Shield,
+        None => ending::VerdictSubject::Cpus,
     };
     ending::outcome(&verdict, subject)
 }
 
 /// What a look needs.
-pub(super) struct Order<'a> {
+pub(super) struct EvidenceRequest<'a> {
     pub(super) ui: &'a Ui,
-    pub(super) global: &'a Global,
+    pub(super) global: &'a GlobalArgs,
     pub(super) args: &'a VerifyArgs,
     pub(super) host: &'a Host,
-    pub(super) scene: Scene,
-    limits: Limits,
+    pub(super) scene: WatchTarget,
+    limits: VerifyLimits,
 }
 
 /// What was seen, and what it means.
-pub(super) struct Look {
+pub(super) struct VerifyResult {
     pub(super) evidence: Evidence,
     pub(super) verdict: Verdict,
-    pub(super) recording: Option<Recording>,
+    pub(super) recording: Option<TraceRecording>,
     /// The machine right after it, where somebody had to know it.
     pub(super) known: Option<(Machine, Shield)>,
 }
 
-impl Order<'_> {
+impl EvidenceRequest<'_> {
     /// Watches and judges. Without `survey` the machine is looked at only where something leaks.
-    pub(super) fn look(&self, survey: bool) -> Result<Look, Failure> {
-        let Order { ui, global, args, host, scene, limits } = self;
+    pub(super) fn look(&self, survey: bool) -> Result<VerifyResult, Failure> {
+        let EvidenceRequest { ui, global, args, host, scene, limits } = self;
         let (evidence, recording) = evidence(ui, global, args, host, scene, limits)?;
         let seen = evidence.cpus.iter().any(|cpu| !cpu.interruptions.is_empty());
         // Only now: a survey during the span would be work for nothing when all is well.
@@ -197,13 +198,13 @@ impl Order<'_> {
             Some((machine, _)) => verdict.with_devices(|irq| machine.device_of(irq)),
             None => verdict,
         };
-        Ok(Look { evidence, verdict, recording, known })
+        Ok(VerifyResult { evidence, verdict, recording, known })
     }
 }
 
 /// The limits: flags, else those of the policy.
-fn limits(args: &VerifyArgs) -> Result<Limits, Failure> {
-    let mut limits = Limits::default();
+fn limits(args: &VerifyArgs) -> Result<VerifyLimits, Failure> {
+    let mut limits = VerifyLimits::default();
     if let Some(file) = &args.policy {
         let name = file.display().to_string();
         let policy = read_policy(&input::read_file(file)?, &name)?;
@@ -218,8 +219,8 @@ fn limits(args: &VerifyArgs) -> Result<Limits, Failure> {
 }
 
 /// What is watched.
-fn scene(host: &Host, global: &Global, args: &VerifyArgs) -> Result<Scene, Failure> {
-    let scene = Scene::find(host, &global.store(), args.cpus.as_ref(), "verify")?;
+fn scene(host: &Host, global: &GlobalArgs, args: &VerifyArgs) -> Result<WatchTarget, Failure> {
+    let scene = WatchTarget::find(host, &global.store(), args.cpus.as_ref(), "verify")?;
     if !args.command.is_empty() && scene.ours().is_none() {
         return Err(Failure::machine(
             "no shield is in force there; a program is watched in a shield",
@@ -239,7 +240,7 @@ fn scene(host: &Host, global: &Global, args: &VerifyArgs) -> Result<Scene, Failu
 
 /// Programs of the shield are on the watched CPUs already: one that runs would share its CPU with
 /// the gap sampler, half and half, so that is not done to it unasked.
-fn beside_the_sampler(ui: &Ui, host: &Host, scene: &Scene) -> Result<(), Failure> {
+fn beside_the_sampler(ui: &Ui, host: &Host, scene: &WatchTarget) -> Result<(), Failure> {
     let members = scene.place.as_ref().and_then(|place| place.members(host).ok());
     let task = |tid: &i32| host.task(*tid, *tid).ok();
     let tasks: Vec<Task> = members.iter().flatten().filter_map(task).collect();
@@ -263,16 +264,16 @@ fn beside_the_sampler(ui: &Ui, host: &Host, scene: &Scene) -> Result<(), Failure
 
 fn evidence(
     ui: &Ui,
-    global: &Global,
+    global: &GlobalArgs,
     args: &VerifyArgs,
     host: &Host,
-    scene: &Scene,
-    limits: &Limits,
-) -> Result<(Evidence, Option<Recording>), Failure> {
+    scene: &WatchTarget,
+    limits: &VerifyLimits,
+) -> Result<(Evidence, Option<TraceRecording>), Failure> {
     let recording = RefCell::new(None);
     let take = |taken| *recording.borrow_mut() = Some(taken);
-    let program: RefCell<Option<Beside>> = RefCell::new(None);
-    let ended = || program.borrow_mut().as_mut().and_then(Beside::ended);
+    let program: RefCell<Option<ChildCommand>> = RefCell::new(None);
+    let ended = || program.borrow_mut().as_mut().and_then(ChildCommand::ended);
     let start = || {
         if !args.command.is_empty() {
             *program.borrow_mut() = Some(start_program(global, &args.command)?);
@@ -285,7 +286,7 @@ fn evidence(
     };
     let given = args.busy || !args.command.is_empty();
     let bar = ui.bar();
-    let worst = Cell::new(Worst::default());
+    let worst = Cell::new(WorstSoFar::default());
     let threshold_ns = limits.max_gap_ns.map_or(THRESHOLD_NS, |most| most.clamp(1, THRESHOLD_NS));
     let evidence = verify::watch(
         host,
@@ -296,20 +297,24 @@ fn evidence(
             threshold_ns,
             syscalls: args.syscalls,
             cgroup: args.cgroup.clone().or_else(|| scene.group()),
-            workload: given.then_some(Given { start: &start, threads: &threads, ended: &ended }),
+            workload: given.then_some(GivenWorkload {
+                start: &start,
+                threads: &threads,
+                ended: &ended,
+            }),
             stacks: args.stacks,
             until: args
                 .stop_on_breach
                 .then(|| UntilBreach { limits: *limits, before_ns: nanos(args.before) }),
-            keep: files(args).next().map(|beside| Keep { beside, take: &take }),
+            keep: files(args).next().map(|beside| RawTraceUse { beside, take: &take }),
             progress: &|progress| match progress {
-                Progress::Arming => bar.tell("getting ready"),
-                Progress::Settling => bar.tell("settling"),
-                Progress::Watching { done, of, worst: now } => {
+                WatchProgress::Arming => bar.tell("getting ready"),
+                WatchProgress::Settling => bar.tell("settling"),
+                WatchProgress::Watching { done, of, worst: now } => {
                     bar.part(&so_far(&now), done, of);
                     worst.set(now);
                 }
-                Progress::Gathering => bar.tell("gathering"),
+                WatchProgress::Gathering => bar.tell("gathering"),
             },
             stop: &|| signal::stopped_by().is_some(),
         },
@@ -351,7 +356,7 @@ fn left_behind(ui: &Ui, left: &LeftBehind) {
 }
 
 /// What is told while the span goes by.
-fn so_far(worst: &Worst) -> String {
+fn so_far(worst: &WorstSoFar) -> String {
     let mut text = "watching".to_owned();
     if let Some(entries) = worst.entries {
         text.push_str(&format!(", {entries} entries"));
@@ -371,8 +376,8 @@ fn files(args: &VerifyArgs) -> impl Iterator<Item = &Path> {
 pub(super) fn export(
     ui: &Ui,
     args: &VerifyArgs,
-    recording: Option<Recording>,
-    shown: &Shown<'_>,
+    recording: Option<TraceRecording>,
+    shown: &VerifyOutput<'_>,
 ) -> Result<(), Failure> {
     let Some(mut recording) = recording else {
         for file in files(args) {
@@ -393,9 +398,9 @@ pub(super) fn export(
             let remedy = leaks().find(same)?.remedy.as_ref()?;
             Some(format!("{}: {}", remedy.tunable, remedy.how))
         };
-        let own = shown.evidence.workload == Watched::Sampler;
+        let own = shown.evidence.workload == WatchedWorkload::Sampler;
         let workload = own.then_some("busy loop of cpushield");
-        let words = Words { workload, remedy: &remedy };
+        let words = ExportContext { workload, remedy: &remedy };
         write_stream(file, &mut |out| perfetto::write(&mut recording, &words, out))?;
         ui.status(&format!("wrote {}: open it in ui.perfetto.dev", file.display()));
     }
@@ -403,14 +408,14 @@ pub(super) fn export(
 }
 
 /// Starts the program in the shield, by `cpushield run`.
-fn start_program(global: &Global, command: &[OsString]) -> Result<Beside, String> {
+fn start_program(global: &GlobalArgs, command: &[OsString]) -> Result<ChildCommand, String> {
     let mut words: Vec<OsString> = vec!["run".into()];
     words.extend(global.quiet.then(|| "--quiet".into()));
     words.push("--state".into());
     words.push(global.state_dir().into_os_string());
     words.push("--".into());
     words.extend(command.iter().cloned());
-    Beside::start(&words).map_err(|error| error.to_string())
+    ChildCommand::start(&words).map_err(|error| error.to_string())
 }
 
 /// The threads of a process as they are now.
@@ -421,7 +426,7 @@ fn threads_of(host: &Host, pid: i32) -> Vec<i32> {
 
 /// The threads that the watched CPUs are there for: those of the shield's cgroup, without one every
 /// program that is confined to these CPUs.
-fn residents(host: &Host, scene: &Scene) -> Vec<i32> {
+fn residents(host: &Host, scene: &WatchTarget) -> Vec<i32> {
     if let Some(members) = scene.place.as_ref().and_then(|place| place.members(host).ok())
         && !members.is_empty()
     {
@@ -448,7 +453,9 @@ pub(super) fn known(
         Some(plan) if cpus.is_subset(&plan.shield.cpus) => plan.shield.clone(),
         _ => {
             let cpus = Some(cpus.clone());
-            plan(&machine, &Wish { cpus, half_core: true, ..Wish::default() }).ok()?.shield
+            plan(&machine, &ShieldRequest { cpus, half_core: true, ..ShieldRequest::default() })
+                .ok()?
+                .shield
         }
     };
     Some((machine, shield))

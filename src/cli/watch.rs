@@ -2,15 +2,15 @@
 
 use super::scene::{ActiveShield, active_shield};
 use super::standing::ActiveArgs;
-use super::{Global, input};
+use super::{GlobalArgs, input};
 use crate::failure::Failure;
-use crate::live::{self, Frame, Look, Model, Reading, Scene};
-use crate::run::Place;
-use crate::screen::{Key, Screen};
+use crate::live::{self, LiveFrame, LiveModel, LiveReading, LiveSetup, ViewOptions};
+use crate::run::ShieldPlacement;
+use crate::screen::{Screen, UserAction};
 use crate::survey;
-use crate::ui::{Format, Ui};
+use crate::ui::{OutputFormat, Ui};
 use crate::verify::counters;
-use crate::verify::trace::{Order, Recorder};
+use crate::verify::trace::{RecordRequest, TraceRecorder};
 use cpushield_linux::{CpuSet, Host, sched, signal};
 use std::time::{Duration, Instant};
 
@@ -52,7 +52,7 @@ const COLUMNS: u16 = 120;
 ///
 /// # Errors
 /// The machine cannot be read, or the terminal cannot be used.
-pub fn run(ui: &Ui, global: &Global, args: &WatchArgs) -> Result<(), Failure> {
+pub fn run(ui: &Ui, global: &GlobalArgs, args: &WatchArgs) -> Result<(), Failure> {
     let host = global.host()?;
     if !host.is_live() {
         return Err(Failure::usage("a recorded machine does not run: nothing to watch"));
@@ -67,18 +67,19 @@ pub fn run(ui: &Ui, global: &Global, args: &WatchArgs) -> Result<(), Failure> {
         ActiveShield::Denied
     });
     let unread = matches!(active, ActiveShield::Denied) && args.cpus.is_none();
-    let place = active.plan().map(|plan| Place::of(&host, &plan));
-    let mut scene = Scene { unread, ..scene(&host, args, place.as_ref()) };
+    let place = active.plan().map(|plan| ShieldPlacement::of(&host, &plan));
+    let mut scene = LiveSetup { unread, ..scene(&host, args, place.as_ref()) };
     scene.from = keep_off(&scene);
     scene.topology = survey::topology(&host);
     signal::catch_stops()
         .map_err(|e| Failure::machine(format!("signals cannot be caught: {e}")))?;
     let recorder = args.trace.then(|| trace(ui, &host, &scene.shielded)).flatten();
     let begun = Instant::now();
-    let mut watcher = Watcher { host: &host, place, cpus: scene.shielded.clone(), recorder, begun };
+    let mut watcher =
+        LiveReader { host: &host, place, cpus: scene.shielded.clone(), recorder, begun };
     let first = watcher.read();
-    let model = Model::new(scene, first);
-    if ui.format == Format::Json {
+    let model = LiveModel::new(scene, first);
+    if ui.format == OutputFormat::Json {
         stream(ui, args, watcher, model)
     } else if args.once || !ui.is_terminal() {
         once(ui, args, watcher, model)
@@ -87,7 +88,7 @@ pub fn run(ui: &Ui, global: &Global, args: &WatchArgs) -> Result<(), Failure> {
     }
 }
 
-fn scene(host: &Host, args: &WatchArgs, place: Option<&Place>) -> Scene {
+fn scene(host: &Host, args: &WatchArgs, place: Option<&ShieldPlacement>) -> LiveSetup {
     let list = |name: &str| -> CpuSet {
         let text = host.read_line(&format!("/sys/devices/system/cpu/{name}"));
         text.ok().and_then(|text| text.parse().ok()).unwrap_or_default()
@@ -96,12 +97,12 @@ fn scene(host: &Host, args: &WatchArgs, place: Option<&Place>) -> Scene {
     let shielded = place.map(|place| place.cpus.union(&idle)).unwrap_or_default();
     let shielded = args.cpus.clone().unwrap_or(shielded).and(&list("online"));
     let isolated = list("isolated").union(&list("nohz_full")).minus(&shielded);
-    Scene { idle: idle.and(&shielded), shielded, isolated, ..Scene::default() }
+    LiveSetup { idle: idle.and(&shielded), shielded, isolated, ..LiveSetup::default() }
 }
 
 /// Keeps this thread, the only one, off all CPUs that are to be left alone, and says where it may
 /// be; `None` when there are none to keep off, or when it could not.
-fn keep_off(scene: &Scene) -> Option<CpuSet> {
+fn keep_off(scene: &LiveSetup) -> Option<CpuSet> {
     let avoid = scene.shielded.union(&scene.isolated);
     if avoid.is_empty() {
         return None;
@@ -112,12 +113,15 @@ fn keep_off(scene: &Scene) -> Option<CpuSet> {
 }
 
 /// A trace that runs; without one the counters remain, and why is said.
-fn trace<'h>(ui: &Ui, host: &'h Host, cpus: &CpuSet) -> Option<Recorder<'h>> {
+fn trace<'h>(ui: &Ui, host: &'h Host, cpus: &CpuSet) -> Option<TraceRecorder<'h>> {
     if cpus.is_empty() {
         ui.warn("nothing is traced, because no CPU is shielded (--cpus names some)");
         return None;
     }
-    let armed = Recorder::arm(host, &Order { cpus: cpus.clone(), syscalls: false, stacks: false });
+    let armed = TraceRecorder::arm(
+        host,
+        &RecordRequest { cpus: cpus.clone(), syscalls: false, stacks: false },
+    );
     let started = armed.map_err(|absent| absent.to_string()).and_then(|mut recorder| {
         recorder.start().map_err(|error| error.to_string())?;
         Ok(recorder)
@@ -126,17 +130,17 @@ fn trace<'h>(ui: &Ui, host: &'h Host, cpus: &CpuSet) -> Option<Recorder<'h>> {
 }
 
 /// Who reads.
-struct Watcher<'h> {
+struct LiveReader<'h> {
     host: &'h Host,
-    place: Option<Place>,
+    place: Option<ShieldPlacement>,
     /// The shielded CPUs.
     cpus: CpuSet,
-    recorder: Option<Recorder<'h>>,
+    recorder: Option<TraceRecorder<'h>>,
     begun: Instant,
 }
 
-impl Watcher<'_> {
-    fn read(&mut self) -> Reading {
+impl LiveReader<'_> {
+    fn read(&mut self) -> LiveReading {
         let own = self.place.as_ref().and_then(|place| place.members(self.host).ok());
         let own = own.unwrap_or_default();
         let mut traced = Vec::new();
@@ -149,7 +153,7 @@ impl Watcher<'_> {
             }
         }
         let counters = counters::take(self.host, &self.cpus);
-        Reading { at: self.begun.elapsed(), counters, traced, own }
+        LiveReading { at: self.begun.elapsed(), counters, traced, own }
     }
 
     fn poll(&mut self) {
@@ -176,7 +180,12 @@ impl Watcher<'_> {
 }
 
 /// A line of JSON for every interval, or for one.
-fn stream(ui: &Ui, args: &WatchArgs, mut watcher: Watcher<'_>, mut model: Model) -> Result<(), Failure> {
+fn stream(
+    ui: &Ui,
+    args: &WatchArgs,
+    mut watcher: LiveReader<'_>,
+    mut model: LiveModel,
+) -> Result<(), Failure> {
     while watcher.wait(args.interval) {
         let read = ui.line(&model.next(watcher.read()))?;
         if args.once || !read {
@@ -187,7 +196,12 @@ fn stream(ui: &Ui, args: &WatchArgs, mut watcher: Watcher<'_>, mut model: Model)
 }
 
 /// One frame as text.
-fn once(ui: &Ui, args: &WatchArgs, mut watcher: Watcher<'_>, mut model: Model) -> Result<(), Failure> {
+fn once(
+    ui: &Ui,
+    args: &WatchArgs,
+    mut watcher: LiveReader<'_>,
+    mut model: LiveModel,
+) -> Result<(), Failure> {
     if !watcher.wait(args.interval) {
         return Ok(());
     }
@@ -200,29 +214,29 @@ fn once(ui: &Ui, args: &WatchArgs, mut watcher: Watcher<'_>, mut model: Model) -
 fn on_screen(
     ui: &Ui,
     args: &WatchArgs,
-    mut watcher: Watcher<'_>,
-    mut model: Model,
+    mut watcher: LiveReader<'_>,
+    mut model: LiveModel,
 ) -> Result<(), Failure> {
     let lost = |e| Failure::machine(format!("the terminal cannot be used: {e}"));
     let mut screen = Screen::take().map_err(lost)?;
-    let mut look = Look { colour: ui.is_coloured(), ..Look::default() };
+    let mut look = ViewOptions { colour: ui.is_coloured(), ..ViewOptions::default() };
     let mut until = Instant::now() + FIRST.min(args.interval);
-    let mut frame: Option<Frame> = None;
+    let mut frame: Option<LiveFrame> = None;
     while signal::stopped_by().is_none() {
         let left = until.saturating_duration_since(Instant::now());
         let key = screen.wait(left.min(STEP)).map_err(lost)?;
         watcher.poll();
         match key {
-            Some(Key::Quit | Key::Gone) => break,
-            Some(Key::Up(lines)) => {
+            Some(UserAction::Quit | UserAction::Gone) => break,
+            Some(UserAction::Up(lines)) => {
                 let lines_in_all = frame.as_ref().map_or(0, |frame| 2 * frame.cpus.len());
                 look.scroll = look.scroll.saturating_add_signed(lines.saturating_neg());
                 look.scroll = look.scroll.min(lines_in_all);
             }
-            Some(Key::Letter('s')) => {
-                look = Look { shielded_only: !look.shielded_only, scroll: 0, ..look };
+            Some(UserAction::Letter('s')) => {
+                look = ViewOptions { shielded_only: !look.shielded_only, scroll: 0, ..look };
             }
-            Some(Key::Redraw | Key::Letter(_)) => {}
+            Some(UserAction::Redraw | UserAction::Letter(_)) => {}
             None if Instant::now() < until => continue,
             None => {}
         }

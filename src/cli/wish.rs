@@ -3,10 +3,10 @@
 use super::completions::KnownWord;
 use super::input;
 use crate::boot::parameters::{self, PARAMETERS};
-use crate::change::When;
+use crate::change::EffectTime;
 use crate::failure::Failure;
 use crate::plan::{Plan, plan};
-use crate::policy::{DEFAULT_PATH, Limits, Policy, Share, Wish, Workload};
+use crate::policy::{DEFAULT_PATH, PolicyFile, ShareLevel, ShieldRequest, VerifyLimits, Workload};
 use crate::survey::Machine;
 use crate::tunables::{self, TUNABLES, nearest};
 use cpushield_linux::{CpuSet, Host};
@@ -15,7 +15,7 @@ use std::path::Path;
 /// Which CPUs, and for what; behind all other options of a subcommand, as the heading stays
 #[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "The shield")]
-pub struct WishArgs {
+pub struct RequestArgs {
     /// CPUs to shield: `3`, `2-3`, `2-N` (`N` is the last CPU)
     #[arg(long, value_name = "LIST", conflicts_with_all = ["count", "near", "node", "share"])]
     pub cpus: Option<String>,
@@ -30,7 +30,7 @@ pub struct WishArgs {
     pub node: Option<usize>,
     /// Only whole groups of CPUs that share no core, L2 or L3 with housekeeping CPUs
     #[arg(long, value_enum)]
-    pub share: Option<Share>,
+    pub share: Option<ShareLevel>,
     /// Accept single SMT siblings; the other sibling stays a housekeeping CPU
     #[arg(long)]
     pub half_core: bool,
@@ -55,14 +55,14 @@ pub struct WishArgs {
 
 /// A wish with the limits that came with it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct RequestWithLimits {
     /// The wish.
-    pub wish: Wish,
+    pub wish: ShieldRequest,
     /// What `verify` gates on.
-    pub limits: Limits,
+    pub limits: VerifyLimits,
 }
 
-impl WishArgs {
+impl RequestArgs {
     /// The words that say the same on a command line.
     #[must_use]
     pub fn words(&self) -> Vec<String> {
@@ -91,13 +91,18 @@ impl WishArgs {
     ///
     /// # Errors
     /// The policy cannot be read or is wrong, or a list is not one.
-    pub fn asked(&self, host: &Host, machine: &Machine, when: When) -> Result<Asked, Failure> {
+    pub fn asked(
+        &self,
+        host: &Host,
+        machine: &Machine,
+        when: EffectTime,
+    ) -> Result<RequestWithLimits, Failure> {
         self.check_switches(when)?;
         let present = machine.topology.present.union(&machine.topology.online);
         let mut asked = self.policy_wish(host, present.last())?;
         let wish = &mut asked.wish;
         // A policy is for both.
-        wish.tunables.retain(|name, _| when == When::Boot || tunables::named(name).is_some());
+        wish.tunables.retain(|name, _| when == EffectTime::Boot || tunables::named(name).is_some());
         if let Some(list) = &self.cpus {
             let list = CpuSet::parse_list(list, present.last()).map_err(|error| {
                 let hint = input::mask_hint(list);
@@ -108,7 +113,13 @@ impl WishArgs {
                 return Err(Failure::usage("--cpus names no CPU").hint(input::LIST_HINT));
             }
             // The list on the command line replaces every choice of the policy.
-            *wish = Wish { cpus: Some(list), count: None, share: None, near: None, ..wish.clone() };
+            *wish = ShieldRequest {
+                cpus: Some(list),
+                count: None,
+                share: None,
+                near: None,
+                ..wish.clone()
+            };
             wish.node = None;
         } else if self.chooses() {
             wish.cpus = None;
@@ -125,7 +136,7 @@ impl WishArgs {
     }
 
     /// What is switched by a flag is something that is there to be switched, in one direction.
-    fn check_switches(&self, when: When) -> Result<(), Failure> {
+    fn check_switches(&self, when: EffectTime) -> Result<(), Failure> {
         if let Some(both) = self.on.iter().find(|name| self.off.contains(name)) {
             let why = format!("--on {both} and --off {both} contradict each other");
             return Err(Failure::usage(why).hint("leave one of them out"));
@@ -135,11 +146,11 @@ impl WishArgs {
             let now = tunables::named(name).is_some();
             let boot = parameters::named(name).is_some();
             let (why, hint) = match when {
-                When::Runtime if boot && !now => (
+                EffectTime::Runtime if boot && !now => (
                     "is a boot parameter, and no tunable of the running kernel",
                     format!("cpushield boot plan {flag} {name}"),
                 ),
-                When::Boot if now && !boot => (
+                EffectTime::Boot if now && !boot => (
                     "is a tunable of the running kernel, and no boot parameter",
                     format!("cpushield plan {flag} {name}"),
                 ),
@@ -154,7 +165,7 @@ impl WishArgs {
         self.count.is_some() || self.near.is_some() || self.node.is_some() || self.share.is_some()
     }
 
-    fn policy_wish(&self, host: &Host, last: Option<usize>) -> Result<Asked, Failure> {
+    fn policy_wish(&self, host: &Host, last: Option<usize>) -> Result<RequestWithLimits, Failure> {
         let file = match (&self.policy, &self.shield) {
             (Some(file), _) => file.as_str(),
             (None, Some(_)) if !host.exists(DEFAULT_PATH) => {
@@ -164,9 +175,11 @@ impl WishArgs {
             }
             (None, Some(_)) => DEFAULT_PATH,
             // A flag that says which CPUs makes the default policy needless.
-            (None, None) if self.cpus.is_some() || self.chooses() => return Ok(Asked::default()),
+            (None, None) if self.cpus.is_some() || self.chooses() => {
+                return Ok(RequestWithLimits::default());
+            }
             (None, None) if host.exists(DEFAULT_PATH) => DEFAULT_PATH,
-            (None, None) => return Ok(Asked::default()),
+            (None, None) => return Ok(RequestWithLimits::default()),
         };
         let text = match &self.policy {
             Some(file) => input::read_file(Path::new(file))?,
@@ -178,15 +191,15 @@ impl WishArgs {
             .map_err(|error| Failure::usage(error.to_string()))?;
         let wish = shield.wish(name, last);
         let wish = wish.map_err(|why| Failure::usage(format!("{file}: {why}")))?;
-        Ok(Asked { wish, limits: shield.limits })
+        Ok(RequestWithLimits { wish, limits: shield.limits })
     }
 
     /// The plan for the wish.
     ///
     /// # Errors
     /// The wish is wrong, unsafe or impossible.
-    pub fn plan(&self, host: &Host, machine: &Machine) -> Result<(Plan, Limits), Failure> {
-        let asked = self.asked(host, machine, When::Runtime)?;
+    pub fn plan(&self, host: &Host, machine: &Machine) -> Result<(Plan, VerifyLimits), Failure> {
+        let asked = self.asked(host, machine, EffectTime::Runtime)?;
         Ok((plan(machine, &asked.wish)?, asked.limits))
     }
 }
@@ -208,8 +221,8 @@ fn count(text: &str) -> Result<usize, String> {
 }
 
 /// The policy in a file, in which every name is known.
-pub(super) fn read_policy(text: &str, file: &str) -> Result<Policy, Failure> {
-    let checked = Policy::parse(text, file)
+pub(super) fn read_policy(text: &str, file: &str) -> Result<PolicyFile, Failure> {
+    let checked = PolicyFile::parse(text, file)
         .and_then(|policy| policy.check_tunables(text, file, &unknown).map(|()| policy));
     checked.map_err(|error| {
         Failure::usage(error.to_string()).hint("`cpushield explain policy` lists all keys")
@@ -237,11 +250,11 @@ mod tests {
     #[derive(Debug, Parser)]
     struct Line {
         #[command(flatten)]
-        wish: WishArgs,
+        wish: RequestArgs,
     }
 
     /// The wish of a command line on a machine of 8 CPUs with this default policy.
-    fn asked(name: &str, policy: &str, line: &str) -> Result<Asked, Failure> {
+    fn asked(name: &str, policy: &str, line: &str) -> Result<RequestWithLimits, Failure> {
         let dir =
             std::env::temp_dir().join(format!("cpushield-wish-{}-{name}", std::process::id()));
         std::fs::create_dir_all(dir.join("etc/cpushield")).unwrap();
@@ -250,7 +263,7 @@ mod tests {
         let mut machine = Machine::default();
         machine.topology.present = (0..8).collect();
         let args = Line::try_parse_from(format!("x {line}").split_whitespace()).unwrap();
-        let asked = args.wish.asked(&host, &machine, When::Runtime);
+        let asked = args.wish.asked(&host, &machine, EffectTime::Runtime);
         std::fs::remove_dir_all(dir).unwrap();
         asked
     }
@@ -265,12 +278,12 @@ mod tests {
         assert_eq!((plain.wish.name.as_str(), plain.wish.cpus.clone()), ("rt", set("2-3")));
         assert_eq!(plain.limits.max_entries, Some(7));
         let flags = asked("flags", POLICY, "--shield rt --cpus 6-N --off thp").unwrap();
-        let wanted = Wish {
+        let wanted = ShieldRequest {
             name: "rt".to_owned(),
             cpus: set("6-7"),
             workload: Workload::Cyclic,
             tunables: [("thp".to_owned(), false)].into(),
-            ..Wish::default()
+            ..ShieldRequest::default()
         };
         assert_eq!(flags.wish, wanted);
         let count = asked("count", POLICY, "--shield rt --count 2").unwrap().wish;
@@ -325,7 +338,7 @@ mod tests {
             let args = Line::try_parse_from(format!("x {line}").split_whitespace()).unwrap();
             args.wish.check_switches(when).map_err(|failure| failure.hints.concat())
         };
-        let (now, boot) = (When::Runtime, When::Boot);
+        let (now, boot) = (EffectTime::Runtime, EffectTime::Boot);
         let hint = |hint: &str| Err(hint.to_owned());
         let plan = hint("cpushield boot plan --on skew-tick");
         assert_eq!(refused("--on skew-tick", now), plan);
@@ -344,8 +357,8 @@ mod tests {
     fn a_shield_of_no_policy_is_a_mistake_on_the_command_line() {
         let args = Line::try_parse_from(["x", "--shield", "rt"]).unwrap();
         let host = Host::recorded(Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap();
-        let failure = args.wish.asked(&host, &Machine::default(), When::Runtime).unwrap_err();
-        assert_eq!(failure.kind, crate::failure::Kind::Usage);
+        let failure = args.wish.asked(&host, &Machine::default(), EffectTime::Runtime).unwrap_err();
+        assert_eq!(failure.kind, crate::failure::FailureKind::Usage);
         assert_eq!(failure.hints, ["name the policy: --policy FILE"]);
     }
 }

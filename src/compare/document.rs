@@ -18,25 +18,25 @@ pub struct Comparison {
     /// What `p` of a finding is held against: [`ALPHA`].
     pub alpha: f64,
     /// The groups, the base first.
-    pub groups: Vec<Group>,
+    pub groups: Vec<RunGroup>,
     /// Each other group against the base.
-    pub pairs: Vec<Pair>,
+    pub pairs: Vec<GroupPair>,
 }
 
 /// Repeated runs of one configuration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Group {
+pub struct RunGroup {
     /// Its name, as it was given.
     pub name: String,
     /// Its runs in the order they were given.
-    pub runs: Vec<Run>,
+    pub runs: Vec<MeasuredRun>,
 }
 
 /// One run: one document.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Run {
+pub struct MeasuredRun {
     /// Its name: the file.
     pub name: String,
     /// `timer` and the like, or `verify`.
@@ -52,17 +52,17 @@ pub struct Run {
 /// A group against the base.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Pair {
+pub struct GroupPair {
     /// The name of the base.
     pub base: String,
     /// The name of the other group.
     pub other: String,
     /// In which order their runs were made.
-    pub sequence: Sequence,
+    pub sequence: RunOrder,
     /// What was different beside the figures: what may be the cause.
-    pub differences: Vec<Difference>,
+    pub differences: Vec<SetupDifference>,
     /// Every figure that both have.
-    pub rows: Vec<Row>,
+    pub rows: Vec<FigureRow>,
     /// What makes the comparison doubtful as a whole.
     pub doubts: Vec<String>,
     /// What is good to know.
@@ -73,7 +73,7 @@ pub struct Pair {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
-pub enum Sequence {
+pub enum RunOrder {
     /// By turns: what drifts with time falls on both.
     Alternated,
     /// In some other mixed order.
@@ -88,9 +88,9 @@ pub enum Sequence {
 /// Something that was different beside the figures.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Difference {
+pub struct SetupDifference {
     /// What kind of thing it is.
-    pub realm: Realm,
+    pub realm: DifferenceScope,
     /// What: `kernel`, `shield`.
     pub what: String,
     /// What it is in the base.
@@ -103,7 +103,7 @@ pub struct Difference {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
-pub enum Realm {
+pub enum DifferenceScope {
     /// Another machine.
     Machine,
     /// Another kernel.
@@ -117,34 +117,34 @@ pub enum Realm {
 /// One figure of two groups.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Row {
+pub struct FigureRow {
     /// What it is a figure of: `threads of 1ms`, a load's name; empty for all of a run.
     pub subject: String,
     /// Which figure.
     #[serde(flatten)]
-    pub figure: Figure,
+    pub figure: ComparedFigure,
     /// Its unit: `ns`, `1/s`, or the load's own.
     pub unit: String,
     /// Which way is better.
-    pub better: Better,
+    pub better: BetterDirection,
     /// The base.
-    pub base: Side,
+    pub base: GroupFigure,
     /// The other group.
-    pub other: Side,
+    pub other: GroupFigure,
     /// The other's value divided by the base's; `None` when one is not known or the base is 0.
     pub ratio: Option<f64>,
     /// How many times the base's a run of the other is, by all pairs of runs; `None` with a 0
     /// among them.
     pub typical: Option<Estimate>,
     /// Whether the difference is more than chance.
-    pub finding: Finding,
+    pub finding: ComparisonFinding,
 }
 
 /// A figure.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "figure", rename_all = "kebab-case")]
-pub enum Figure {
+pub enum ComparedFigure {
     /// The longest latency.
     Worst,
     /// The latency that so many of a hundred are not longer than.
@@ -166,7 +166,7 @@ pub enum Figure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
-pub enum Better {
+pub enum BetterDirection {
     /// Less of it.
     Lower,
     /// More of it.
@@ -176,11 +176,11 @@ pub enum Better {
 /// One figure of one group.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Side {
+pub struct GroupFigure {
     /// That of all its runs together: the worst of them, percentiles of the merged histograms, the
     /// mean of what is per second. `None` when it is not known.
     pub value: Option<f64>,
-    /// That of each run, in the order of [`Group::runs`]; `None` where a run has none.
+    /// That of each run, in the order of [`RunGroup::runs`]; `None` where a run has none.
     pub runs: Vec<Option<f64>>,
 }
 
@@ -200,9 +200,9 @@ pub struct Estimate {
 /// Whether a difference is more than chance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Finding {
+pub struct ComparisonFinding {
     /// The answer.
-    pub answer: Answer,
+    pub answer: FindingAnswer,
     /// In how many cases of one chance alone would show as much in any of the figures of the same
     /// runs: the exact rank test of Wilcoxon, Mann and Whitney over runs, adjusted for the number
     /// of figures (Westfall and Young). `None` when it cannot be tested.
@@ -218,7 +218,7 @@ pub struct Finding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
-pub enum Answer {
+pub enum FindingAnswer {
     /// It is more than chance.
     Differs,
     /// Chance may have done it. That is no proof that the groups are the same.
@@ -235,17 +235,17 @@ impl Comparison {
     }
 }
 
-impl Row {
+impl FigureRow {
     /// Whether the other group is better; `None` when the difference is not more than chance.
     #[must_use]
     pub fn is_better(&self) -> Option<bool> {
-        let differs = self.finding.answer == Answer::Differs;
+        let differs = self.finding.answer == FindingAnswer::Differs;
         let lower = self.other.median()? < self.base.median()?;
-        differs.then_some(lower == (self.better == Better::Lower))
+        differs.then_some(lower == (self.better == BetterDirection::Lower))
     }
 }
 
-impl Side {
+impl GroupFigure {
     /// The figures of the runs that have one.
     #[must_use]
     pub fn known(&self) -> Vec<f64> {

@@ -1,8 +1,11 @@
 //! Figures side by side → rows with a finding: whether the difference is more than chance. Pure.
 
-use super::figures::Draft;
-use super::statistics::{self, Pairing};
-use super::{ALPHA, Answer, Estimate, Figure, Finding, Given, GivenRun, Row};
+use super::figures::FigureDraft;
+use super::statistics::{self, GroupPairing};
+use super::{
+    ALPHA, ComparedFigure, ComparisonFinding, Estimate, FigureRow, FindingAnswer, GivenGroup,
+    GivenRun,
+};
 use std::collections::BTreeMap;
 
 /// Runs are of one length when the longest is at most so many times the shortest.
@@ -10,17 +13,20 @@ const LENGTHS: f64 = 1.1;
 
 /// Says of which figures nothing can be said: those of doubtful runs, and the extremes of runs
 /// that had unequal chances to see one.
-pub(super) fn bar(drafts: &mut [Draft], base: &Given, other: &Given) {
+pub(super) fn bar(drafts: &mut [FigureDraft], base: &GivenGroup, other: &GivenGroup) {
     let runs = || base.runs.iter().chain(&other.runs);
     for draft in drafts {
-        let latency = !matches!(draft.figure, Figure::Noise | Figure::Gap);
+        let latency = !matches!(draft.figure, ComparedFigure::Noise | ComparedFigure::Gap);
         let its = || runs().filter(|run| run.latency().is_some() == latency);
         let doubtful: Vec<&str> =
             its().filter(|run| !run.doubts().is_empty()).map(|run| run.name.as_str()).collect();
         if !doubtful.is_empty() {
             draft.barred.push(format!("doubtful: {}", doubtful.join(", ")));
         }
-        if matches!(draft.figure, Figure::Worst | Figure::Jitter | Figure::Gap) {
+        if matches!(
+            draft.figure,
+            ComparedFigure::Worst | ComparedFigure::Jitter | ComparedFigure::Gap
+        ) {
             draft.barred.extend(unequal(&its().collect::<Vec<_>>()));
         }
     }
@@ -48,8 +54,8 @@ fn unequal(runs: &[&GivenRun]) -> Vec<String> {
 }
 
 /// Rows with findings. Figures of the same runs are tested together.
-pub(super) fn judge(drafts: Vec<Draft>) -> Vec<Row> {
-    let present = |draft: &Draft| -> (Vec<bool>, Vec<bool>) {
+pub(super) fn judge(drafts: Vec<FigureDraft>) -> Vec<FigureRow> {
+    let present = |draft: &FigureDraft| -> (Vec<bool>, Vec<bool>) {
         let some = |runs: &[Option<f64>]| runs.iter().map(Option::is_some).collect();
         (some(&draft.base.runs), some(&draft.other.runs))
     };
@@ -57,31 +63,31 @@ pub(super) fn judge(drafts: Vec<Draft>) -> Vec<Row> {
     for (at, draft) in drafts.iter().enumerate().filter(|(_, draft)| draft.barred.is_empty()) {
         families.entry(present(draft)).or_default().push(at);
     }
-    let mut findings: BTreeMap<usize, Finding> = BTreeMap::new();
+    let mut findings: BTreeMap<usize, ComparisonFinding> = BTreeMap::new();
     for family in families.into_values() {
         let pairing = |at: &usize| drafts.get(*at).map(pairing);
-        let pairings: Vec<Pairing> = family.iter().filter_map(pairing).collect();
+        let pairings: Vec<GroupPairing> = family.iter().filter_map(pairing).collect();
         let found = statistics::adjusted(&pairings);
         for ((at, pairing), p) in family.iter().zip(&pairings).zip(found) {
             findings.insert(*at, finding(pairing, p, family.len()));
         }
     }
-    let row = |(at, draft): (usize, Draft)| {
+    let row = |(at, draft): (usize, FigureDraft)| {
         let finding = findings.remove(&at).unwrap_or_else(|| unknown(draft.barred.clone(), None));
         row(draft, finding)
     };
     drafts.clone().into_iter().enumerate().map(row).collect()
 }
 
-fn pairing(draft: &Draft) -> Pairing {
-    Pairing { base: draft.base.known(), other: draft.other.known() }
+fn pairing(draft: &FigureDraft) -> GroupPairing {
+    GroupPairing { base: draft.base.known(), other: draft.other.known() }
 }
 
-fn unknown(why: Vec<String>, runs_needed: Option<usize>) -> Finding {
-    Finding { answer: Answer::Unknown, p: None, runs_needed, why }
+fn unknown(why: Vec<String>, runs_needed: Option<usize>) -> ComparisonFinding {
+    ComparisonFinding { answer: FindingAnswer::Unknown, p: None, runs_needed, why }
 }
 
-fn finding(pairing: &Pairing, p: f64, figures: usize) -> Finding {
+fn finding(pairing: &GroupPairing, p: f64, figures: usize) -> ComparisonFinding {
     let (base, other) = (pairing.base.len(), pairing.other.len());
     let needed = statistics::runs_needed(figures, ALPHA);
     if statistics::smallest_p(base, other) > ALPHA {
@@ -89,45 +95,55 @@ fn finding(pairing: &Pairing, p: f64, figures: usize) -> Finding {
         return unknown(vec![why], Some(needed));
     }
     if p <= ALPHA {
-        return Finding { answer: Answer::Differs, p: Some(p), runs_needed: None, why: Vec::new() };
+        return ComparisonFinding {
+            answer: FindingAnswer::Differs,
+            p: Some(p),
+            runs_needed: None,
+            why: Vec::new(),
+        };
     }
     if is_apart(pairing) && needed > base.min(other) {
         let why = format!(
             "no run of the one is among those of the other, but of {figures} figures one may look \
              so by chance; {needed} runs of each would be needed"
         );
-        return Finding { p: Some(p), ..unknown(vec![why], Some(needed)) };
+        return ComparisonFinding { p: Some(p), ..unknown(vec![why], Some(needed)) };
     }
-    Finding { answer: Answer::NotShown, p: Some(p), runs_needed: None, why: Vec::new() }
+    ComparisonFinding {
+        answer: FindingAnswer::NotShown,
+        p: Some(p),
+        runs_needed: None,
+        why: Vec::new(),
+    }
 }
 
 /// Compares one figure of two groups of runs, which was chosen before it was looked at; so nothing
 /// is adjusted. Without an estimate when a figure is not above 0, or a group is empty.
 #[must_use]
-pub fn one_figure(base: &[f64], other: &[f64]) -> (Finding, Option<Estimate>) {
-    let pairing = Pairing { base: base.to_vec(), other: other.to_vec() };
+pub fn one_figure(base: &[f64], other: &[f64]) -> (ComparisonFinding, Option<Estimate>) {
+    let pairing = GroupPairing { base: base.to_vec(), other: other.to_vec() };
     let p = statistics::adjusted(std::slice::from_ref(&pairing)).first().copied().unwrap_or(1.0);
     (finding(&pairing, p, 1), estimate(&pairing))
 }
 
-fn estimate(pairing: &Pairing) -> Option<Estimate> {
+fn estimate(pairing: &GroupPairing) -> Option<Estimate> {
     let (ratio, interval) = statistics::times(pairing, ALPHA)?;
     let (least, most) = (interval.map(|it| it.0), interval.map(|it| it.1));
     Some(Estimate { ratio, least, most })
 }
 
 /// Whether all of one group are below all of the other.
-fn is_apart(pairing: &Pairing) -> bool {
+fn is_apart(pairing: &GroupPairing) -> bool {
     let below = |a: &[f64], b: &[f64]| a.iter().all(|a| b.iter().all(|b| a < b));
     below(&pairing.base, &pairing.other) || below(&pairing.other, &pairing.base)
 }
 
-fn row(draft: Draft, finding: Finding) -> Row {
+fn row(draft: FigureDraft, finding: ComparisonFinding) -> FigureRow {
     let typical = estimate(&pairing(&draft));
     let ratio = match (draft.base.value, draft.other.value) {
         (Some(base), Some(other)) if base > 0.0 => Some(other / base),
         _ => None,
     };
-    let Draft { subject, figure, unit, better, base, other, .. } = draft;
-    Row { subject, figure, unit, better, base, other, ratio, typical, finding }
+    let FigureDraft { subject, figure, unit, better, base, other, .. } = draft;
+    FigureRow { subject, figure, unit, better, base, other, ratio, typical, finding }
 }

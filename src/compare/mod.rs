@@ -1,6 +1,7 @@
-//! Compare: [`Given`] groups of documents → [`Comparison`]: ratios of the worst case, percentiles,
-//! jitter, noise and throughput, with what was different beside them (`traits`), in which order the
-//! runs were made (`sequence`), and whether the difference is more than chance (`statistics`).
+//! Compare: [`GivenGroup`] groups of documents → [`Comparison`]: ratios of the worst case,
+//! percentiles, jitter, noise and throughput, with what was different beside them (`traits`), in
+//! which order the runs were made (`sequence`), and whether the difference is more than chance
+//! (`statistics`).
 //!
 //! A run is one value for each figure. The thousands of samples inside a run are not independent of
 //! each other, so that only repeated runs can show chance: with one run of each nothing is claimed.
@@ -15,13 +16,13 @@ mod traits;
 pub use document::*;
 pub use finding::one_figure;
 
-use crate::latency::Latency;
+use crate::latency::LatencyMeasurement;
 use crate::verify::{Evidence, Verdict};
 use std::fmt;
 
 /// A group of runs to compare.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Given {
+pub struct GivenGroup {
     /// Its name.
     pub name: String,
     /// Its runs.
@@ -34,14 +35,14 @@ pub struct GivenRun {
     /// Its name: the file.
     pub name: String,
     /// Its document.
-    pub measured: Measured,
+    pub measured: MeasuredDocument,
 }
 
 /// What can be compared.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Measured {
+pub enum MeasuredDocument {
     /// Of `latency --json`.
-    Latency(Box<Latency>),
+    Latency(Box<LatencyMeasurement>),
     /// Of `verify --json`.
     Verify(Box<Evidence>, Box<Verdict>),
 }
@@ -120,7 +121,7 @@ impl std::error::Error for CompareError {}
 /// # Errors
 /// The groups cannot be compared at all. What makes a comparison doubtful is a doubt in the
 /// document.
-pub fn compare(groups: &[Given]) -> Result<Comparison, CompareError> {
+pub fn compare(groups: &[GivenGroup]) -> Result<Comparison, CompareError> {
     check(groups)?;
     let (base, others) = groups.split_first().ok_or(CompareError::TooFew)?;
     let pairs = others.iter().map(|other| pair(base, other)).collect::<Result<_, _>>()?;
@@ -132,7 +133,7 @@ pub fn compare(groups: &[Given]) -> Result<Comparison, CompareError> {
     })
 }
 
-fn check(groups: &[Given]) -> Result<(), CompareError> {
+fn check(groups: &[GivenGroup]) -> Result<(), CompareError> {
     if groups.len() < 2 {
         return Err(CompareError::TooFew);
     }
@@ -144,7 +145,8 @@ fn check(groups: &[Given]) -> Result<(), CompareError> {
                 let (one, other) = (one.name.clone(), other.name.clone());
                 return Err(CompareError::Same { one, other });
             }
-            if let (Measured::Latency(a), Measured::Latency(b)) = (&one.measured, &other.measured)
+            if let (MeasuredDocument::Latency(a), MeasuredDocument::Latency(b)) =
+                (&one.measured, &other.measured)
                 && a.instrument != b.instrument
             {
                 let one = (one.name.clone(), a.instrument.clone());
@@ -164,7 +166,7 @@ fn check(groups: &[Given]) -> Result<(), CompareError> {
     Ok(())
 }
 
-fn pair(base: &Given, other: &Given) -> Result<Pair, CompareError> {
+fn pair(base: &GivenGroup, other: &GivenGroup) -> Result<GroupPair, CompareError> {
     let mut drafts = figures::drafts(base, other)?;
     if drafts.is_empty() {
         let (base, other) = (base.name.clone(), other.name.clone());
@@ -175,7 +177,7 @@ fn pair(base: &Given, other: &Given) -> Result<Pair, CompareError> {
     let mut doubts = sequence::doubts(sequence, base, other);
     doubts.extend(traits::mixed(base));
     doubts.extend(traits::mixed(other));
-    Ok(Pair {
+    Ok(GroupPair {
         base: base.name.clone(),
         other: other.name.clone(),
         sequence,
@@ -186,29 +188,29 @@ fn pair(base: &Given, other: &Given) -> Result<Pair, CompareError> {
     })
 }
 
-fn told(group: &Given) -> Group {
-    let run = |run: &GivenRun| Run {
+fn told(group: &GivenGroup) -> RunGroup {
+    let run = |run: &GivenRun| MeasuredRun {
         name: run.name.clone(),
         instrument: run.instrument().to_owned(),
         began_s: run.began_s(),
         span_ns: run.span_ns(),
         doubts: run.doubts(),
     };
-    Group { name: group.name.clone(), runs: group.runs.iter().map(run).collect() }
+    RunGroup { name: group.name.clone(), runs: group.runs.iter().map(run).collect() }
 }
 
 impl GivenRun {
-    fn latency(&self) -> Option<&Latency> {
+    fn latency(&self) -> Option<&LatencyMeasurement> {
         match &self.measured {
-            Measured::Latency(latency) => Some(latency),
-            Measured::Verify(..) => None,
+            MeasuredDocument::Latency(latency) => Some(latency),
+            MeasuredDocument::Verify(..) => None,
         }
     }
 
     fn evidence(&self) -> Option<&Evidence> {
         match &self.measured {
-            Measured::Latency(_) => None,
-            Measured::Verify(evidence, _) => Some(evidence),
+            MeasuredDocument::Latency(_) => None,
+            MeasuredDocument::Verify(evidence, _) => Some(evidence),
         }
     }
 
@@ -223,18 +225,18 @@ impl GivenRun {
 
     fn span_ns(&self) -> u64 {
         match &self.measured {
-            Measured::Latency(latency) => latency.span_ns,
-            Measured::Verify(evidence, _) => evidence.span_ns,
+            MeasuredDocument::Latency(latency) => latency.span_ns,
+            MeasuredDocument::Verify(evidence, _) => evidence.span_ns,
         }
     }
 
     /// What makes its figures doubtful.
     fn doubts(&self) -> Vec<String> {
         match &self.measured {
-            Measured::Latency(latency) => {
+            MeasuredDocument::Latency(latency) => {
                 latency.every_doubt().iter().map(ToString::to_string).collect()
             }
-            Measured::Verify(evidence, verdict) => {
+            MeasuredDocument::Verify(evidence, verdict) => {
                 let seen = evidence.cpus.iter().flat_map(|one| named(one.cpu, &one.doubts));
                 let judged = verdict.cpus.iter().flat_map(|one| named(one.cpu, &one.unknown));
                 let mut doubts: Vec<String> = seen.collect();

@@ -1,24 +1,24 @@
 //! In which order the runs of two groups were made. Only runs by turns, or in a mixed order, tell
 //! an effect from what drifts with time: temperature, page cache, the load of a host. Pure.
 
-use super::{Given, GivenRun, Sequence};
+use super::{GivenGroup, GivenRun, RunOrder};
 
 /// The order of the runs of two groups.
-pub(super) fn of(base: &Given, other: &Given) -> Sequence {
-    let Some(sides) = sides(base, other) else { return Sequence::Unknown };
+pub(super) fn of(base: &GivenGroup, other: &GivenGroup) -> RunOrder {
+    let Some(sides) = sides(base, other) else { return RunOrder::Unknown };
     let changes = sides.windows(2).filter(|pair| pair.first() != pair.get(1)).count();
     // ABAB and ABBA: no group has more than two in a row, and each is before and after the other.
     let in_a_row = sides.windows(3).any(|three| three.iter().all(|one| Some(one) == three.first()));
     match changes {
-        0 | 1 => Sequence::Apart,
-        _ if in_a_row => Sequence::Mixed,
-        _ => Sequence::Alternated,
+        0 | 1 => RunOrder::Apart,
+        _ if in_a_row => RunOrder::Mixed,
+        _ => RunOrder::Alternated,
     }
 }
 
 /// Whether each run is the base's, by the time it began; `None` when one does not tell.
-fn sides(base: &Given, other: &Given) -> Option<Vec<bool>> {
-    let of = |group: &Given, is_base| {
+fn sides(base: &GivenGroup, other: &GivenGroup) -> Option<Vec<bool>> {
+    let of = |group: &GivenGroup, is_base| {
         let began = |run: &GivenRun| run.began_s().map(|at| (at, is_base));
         group.runs.iter().map(began).collect::<Option<Vec<_>>>()
     };
@@ -28,17 +28,17 @@ fn sides(base: &Given, other: &Given) -> Option<Vec<bool>> {
 }
 
 /// What the order makes doubtful.
-pub(super) fn doubts(sequence: Sequence, base: &Given, other: &Given) -> Vec<String> {
+pub(super) fn doubts(sequence: RunOrder, base: &GivenGroup, other: &GivenGroup) -> Vec<String> {
     let mut doubts = Vec::new();
     let repeated = base.runs.len() > 1 && other.runs.len() > 1;
-    if sequence == Sequence::Apart && repeated {
+    if sequence == RunOrder::Apart && repeated {
         doubts.push(format!(
             "all runs of one group come before those of the other: a drift with time \
              cannot be distinguished from an effect of {} and {}; interleave the runs",
             base.name, other.name
         ));
     }
-    if sequence == Sequence::Unknown && repeated {
+    if sequence == RunOrder::Unknown && repeated {
         doubts.push(
             "a document has no start time of its run, so a drift with time cannot be \
              distinguished from an effect"

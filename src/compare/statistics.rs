@@ -12,7 +12,7 @@ const WAYS_MAX: usize = 20_000;
 
 /// The figures of two groups; runs are in the same order in every figure.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Pairing {
+pub(super) struct GroupPairing {
     pub(super) base: Vec<f64>,
     pub(super) other: Vec<f64>,
 }
@@ -33,7 +33,7 @@ pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
 ///
 /// Every way to deal the runs out to two groups of these sizes is gone through; when there are too
 /// many, ways drawn by a fixed seed, the true one among them, so that `p` is never too small.
-pub(super) fn adjusted(figures: &[Pairing]) -> Vec<f64> {
+pub(super) fn adjusted(figures: &[GroupPairing]) -> Vec<f64> {
     let Some((base, other)) = figures.first().map(|one| (one.base.len(), one.other.len())) else {
         return Vec::new();
     };
@@ -75,7 +75,7 @@ fn ratio(part: usize, of: usize) -> f64 {
 }
 
 /// For every way, the share of ways that set the groups as far apart in this figure.
-fn shares(figure: &Pairing, ways: &[Vec<usize>]) -> Vec<f64> {
+fn shares(figure: &GroupPairing, ways: &[Vec<usize>]) -> Vec<f64> {
     let ranks = ranks(&[&figure.base[..], &figure.other[..]].concat());
     let all: i64 = ranks.iter().sum();
     let (few, many) = (as_i64(figure.base.len()), as_i64(ranks.len()));
@@ -179,7 +179,7 @@ pub(super) fn runs_needed(figures: usize, alpha: f64) -> usize {
 
 /// How many times the base's the other's figures are, by all pairs: the median, and the interval
 /// that the rank test does not speak against at `alpha`. `None` when a figure is not above 0.
-pub(super) fn times(figure: &Pairing, alpha: f64) -> Option<(f64, Option<(f64, f64)>)> {
+pub(super) fn times(figure: &GroupPairing, alpha: f64) -> Option<(f64, Option<(f64, f64)>)> {
     let positive = |values: &[f64]| values.iter().all(|value| *value > 0.0);
     if !positive(&figure.base) || !positive(&figure.other) {
         return None;
@@ -255,7 +255,7 @@ mod tests {
     }
 
     fn p(base: &[f64], other: &[f64]) -> f64 {
-        adjusted(&[Pairing { base: base.to_vec(), other: other.to_vec() }])[0]
+        adjusted(&[GroupPairing { base: base.to_vec(), other: other.to_vec() }])[0]
     }
 
     #[test]
@@ -286,8 +286,8 @@ mod tests {
 
     #[test]
     fn figures_that_go_together_cost_less_than_figures_that_do_not() {
-        let one = Pairing { base: vec![1., 2., 3., 4.], other: vec![5., 6., 7., 8.] };
-        let noise = Pairing { base: vec![1., 6., 3., 8.], other: vec![5., 2., 7., 4.] };
+        let one = GroupPairing { base: vec![1., 2., 3., 4.], other: vec![5., 6., 7., 8.] };
+        let noise = GroupPairing { base: vec![1., 6., 3., 8.], other: vec![5., 2., 7., 4.] };
         let same = adjusted(&[one.clone(), one.clone(), one.clone()]);
         assert!(same.iter().all(|p| (p - 2.0 / 70.0).abs() < 1e-12), "{same:?}");
         let mixed = adjusted(&[noise, one]);
@@ -316,11 +316,11 @@ mod tests {
             let ways = ways(8, few);
             let mut wrong = 0;
             for way in &ways {
-                let deal = |row: &Vec<f64>| Pairing {
+                let deal = |row: &Vec<f64>| GroupPairing {
                     base: way.iter().map(|at| row[*at]).collect(),
                     other: (0..8).filter(|at| !way.contains(at)).map(|at| row[at]).collect(),
                 };
-                let figures: Vec<Pairing> = rows.iter().map(deal).collect();
+                let figures: Vec<GroupPairing> = rows.iter().map(deal).collect();
                 wrong += usize::from(adjusted(&figures).iter().any(|p| *p <= 0.05));
             }
             prop_assert!(ratio(wrong, ways.len()) <= 0.05, "{} of {}", wrong, ways.len());
@@ -333,7 +333,7 @@ mod tests {
             other in proptest::collection::vec(1.0_f64..2.0, 4..6),
             times_given in 0.4_f64..2.5,
         ) {
-            let figure = Pairing { base: base.clone(), other: other.clone() };
+            let figure = GroupPairing { base: base.clone(), other: other.clone() };
             let (middle, interval) = times(&figure, 0.05).unwrap();
             let (least, most) = interval.unwrap();
             prop_assert!(least <= middle && middle <= most);

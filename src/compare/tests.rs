@@ -3,39 +3,39 @@
 use super::*;
 use crate::latency::{ThreadDoubt, latency_of};
 use crate::load::LoadDone;
-use crate::verify::{Control, CpuEvidence, Watched};
+use crate::verify::{CpuEvidence, PositiveControl, WatchedWorkload};
 
 /// A run that began at this second; its worst is `worst_us`, and everything else is faster.
 fn run(name: &str, began_s: u64, worst_us: u64) -> GivenRun {
     let mut latency = latency_of(&[(worst_us * 100, 20_000), (worst_us * 1000, 1)]);
     (latency.asked_ns, latency.span_ns) = (10_000_000_000, 10_000_000_000);
     latency.began_s = began_s;
-    GivenRun { name: name.to_owned(), measured: Measured::Latency(Box::new(latency)) }
+    GivenRun { name: name.to_owned(), measured: MeasuredDocument::Latency(Box::new(latency)) }
 }
 
 /// A group whose runs began at these seconds and had these worsts.
-fn group(name: &str, runs: &[(u64, u64)]) -> Given {
+fn group(name: &str, runs: &[(u64, u64)]) -> GivenGroup {
     let run = |(n, (at, worst)): (usize, &(u64, u64))| run(&format!("{name}{n}"), *at, *worst);
-    Given { name: name.to_owned(), runs: runs.iter().enumerate().map(run).collect() }
+    GivenGroup { name: name.to_owned(), runs: runs.iter().enumerate().map(run).collect() }
 }
 
-fn latency_in(given: &mut Given, n: usize) -> &mut Latency {
+fn latency_in(given: &mut GivenGroup, n: usize) -> &mut LatencyMeasurement {
     match &mut given.runs[n].measured {
-        Measured::Latency(latency) => latency,
-        Measured::Verify(..) => panic!("a verdict"),
+        MeasuredDocument::Latency(latency) => latency,
+        MeasuredDocument::Verify(..) => panic!("a verdict"),
     }
 }
 
-fn compared(base: &Given, other: &Given) -> Pair {
+fn compared(base: &GivenGroup, other: &GivenGroup) -> GroupPair {
     compare(&[base.clone(), other.clone()]).unwrap().pairs.remove(0)
 }
 
-fn answers(pair: &Pair) -> Vec<Answer> {
+fn answers(pair: &GroupPair) -> Vec<FindingAnswer> {
     pair.rows.iter().map(|row| row.finding.answer).collect()
 }
 
 /// Five runs of each by turns, which do not overlap.
-fn clear() -> (Given, Given) {
+fn clear() -> (GivenGroup, GivenGroup) {
     let before = group("before", &[(0, 100), (40, 120), (80, 110), (120, 130), (160, 105)]);
     let after = group("after", &[(20, 10), (60, 13), (100, 11), (140, 12), (180, 14)]);
     (before, after)
@@ -45,10 +45,10 @@ fn clear() -> (Given, Given) {
 fn a_clear_difference_of_five_runs_by_turns_is_more_than_chance() {
     let (before, after) = clear();
     let pair = compared(&before, &after);
-    assert_eq!(pair.sequence, Sequence::Alternated);
+    assert_eq!(pair.sequence, RunOrder::Alternated);
     assert_eq!((&pair.differences[..], &pair.doubts[..]), (&[][..], &[][..]));
     // Worst, median, 99, 99.9, 99.99 and jitter.
-    assert_eq!(answers(&pair), [Answer::Differs; 6]);
+    assert_eq!(answers(&pair), [FindingAnswer::Differs; 6]);
     let worst = &pair.rows[0];
     assert_eq!((worst.base.value, worst.other.value), (Some(130_000.0), Some(14_000.0)));
     assert_eq!(worst.is_better(), Some(true));
@@ -56,7 +56,7 @@ fn a_clear_difference_of_five_runs_by_turns_is_more_than_chance() {
     assert!(typical.least.unwrap() > 0.07 && typical.most.unwrap() < 0.15, "{typical:?}");
     // The median of all runs together is among those of each, to what a histogram tells apart.
     let median = &pair.rows[1];
-    assert_eq!(median.figure, Figure::Percentile { percent: 50.0 });
+    assert_eq!(median.figure, ComparedFigure::Percentile { percent: 50.0 });
     let (least, most) = median.base.spread().unwrap();
     assert!((least..=most).contains(&median.base.value.unwrap()), "{median:?}");
     // The other way round it is worse.
@@ -66,19 +66,26 @@ fn a_clear_difference_of_five_runs_by_turns_is_more_than_chance() {
 #[test]
 fn what_so_few_runs_cannot_tell_is_not_told() {
     let one = compared(&group("a", &[(0, 100)]), &group("b", &[(20, 1)]));
-    assert_eq!(answers(&one), [Answer::Unknown; 6]);
+    assert_eq!(answers(&one), [FindingAnswer::Unknown; 6]);
     assert_eq!(one.rows[0].finding.runs_needed, Some(5));
     assert_eq!(one.rows[0].finding.why, ["5 runs of each would be needed"]);
     assert_eq!(one.rows[0].typical.unwrap().least, None);
     assert!((one.rows[0].ratio.unwrap() - 0.01).abs() < 1e-9, "the ratio is shown all the same");
     let three = [(0, 100), (40, 110), (80, 120)];
     let other = [(20, 1), (60, 2), (100, 3)];
-    assert_eq!(answers(&compared(&group("a", &three), &group("b", &other))), [Answer::Unknown; 6]);
+    assert_eq!(
+        answers(&compared(&group("a", &three), &group("b", &other))),
+        [FindingAnswer::Unknown; 6]
+    );
     // Runs of one kind among each other.
     let a = &[(0, 10), (40, 30), (80, 50), (120, 70), (160, 90)];
     let b = &[(20, 20), (60, 40), (100, 60), (140, 80)];
     let mixed = compared(&group("a", a), &group("b", b));
-    assert!(answers(&mixed).iter().all(|one| *one == Answer::NotShown), "{:?}", mixed.rows[0]);
+    assert!(
+        answers(&mixed).iter().all(|one| *one == FindingAnswer::NotShown),
+        "{:?}",
+        mixed.rows[0]
+    );
     assert!(mixed.notes[0].starts_with("the worst of 5 runs is compared with that of 4"));
 }
 
@@ -86,16 +93,16 @@ fn what_so_few_runs_cannot_tell_is_not_told() {
 fn the_order_of_the_runs_is_told() {
     let at = |times: &[u64]| times.iter().map(|at| (*at, 10 + at)).collect::<Vec<_>>();
     for (a, b, sequence) in [
-        (&[0, 40, 80][..], &[20, 60, 100][..], Sequence::Alternated),
-        (&[0, 60, 80], &[20, 40, 100], Sequence::Alternated),
-        (&[0, 20, 40], &[60, 80, 100], Sequence::Apart),
-        (&[60, 80, 100], &[0, 20, 40], Sequence::Apart),
-        (&[0, 20, 40, 100], &[60, 80, 120, 140], Sequence::Mixed),
+        (&[0, 40, 80][..], &[20, 60, 100][..], RunOrder::Alternated),
+        (&[0, 60, 80], &[20, 40, 100], RunOrder::Alternated),
+        (&[0, 20, 40], &[60, 80, 100], RunOrder::Apart),
+        (&[60, 80, 100], &[0, 20, 40], RunOrder::Apart),
+        (&[0, 20, 40, 100], &[60, 80, 120, 140], RunOrder::Mixed),
     ] {
         let pair = compared(&group("a", &at(a)), &group("b", &at(b)));
         assert_eq!(pair.sequence, sequence, "{a:?} {b:?}");
         let told = pair.doubts.iter().any(|doubt| doubt.contains("interleave the runs"));
-        assert_eq!(told, sequence == Sequence::Apart, "{:?}", pair.doubts);
+        assert_eq!(told, sequence == RunOrder::Apart, "{:?}", pair.doubts);
     }
     let pair = compared(&group("a", &[(0, 5)]), &group("b", &[(9, 5)]));
     assert_eq!(pair.doubts, ["a0 and b0 ran at the same time"]);
@@ -117,7 +124,7 @@ fn what_differs_beside_the_figures_is_marked() {
         latency_in(&mut before, n).setting.cmdline = Some(text);
     });
     let pair = compared(&before, &after);
-    let told: Vec<(Realm, &str, &str, &str)> = pair
+    let told: Vec<(DifferenceScope, &str, &str, &str)> = pair
         .differences
         .iter()
         .map(|one| (one.realm, one.what.as_str(), one.base.as_str(), one.other.as_str()))
@@ -125,9 +132,9 @@ fn what_differs_beside_the_figures_is_marked() {
     assert_eq!(
         told,
         [
-            (Realm::Kernel, "kernel", "unknown", "6.12.1"),
-            (Realm::Setting, "command line", "nothing more", "isolcpus=3"),
-            (Realm::Setting, "shield", "none", "in force"),
+            (DifferenceScope::Kernel, "kernel", "unknown", "6.12.1"),
+            (DifferenceScope::Setting, "command line", "nothing more", "isolcpus=3"),
+            (DifferenceScope::Setting, "shield", "none", "in force"),
         ]
     );
     latency_in(&mut after, 2).setting.kernel = Some("6.1.9".to_owned());
@@ -143,13 +150,13 @@ fn no_claim_stands_beside_a_doubt_or_on_unequal_chances() {
     latency_in(&mut doubtful, 1).series[0].doubts.push(ThreadDoubt::Gone);
     let all = compare(&[before.clone(), doubtful]).unwrap();
     assert_eq!(all.doubts().collect::<Vec<_>>(), ["after1: CPU 3, 1ms: it is gone"]);
-    assert_eq!(answers(&all.pairs[0]), [Answer::Unknown; 6]);
+    assert_eq!(answers(&all.pairs[0]), [FindingAnswer::Unknown; 6]);
     assert_eq!(all.pairs[0].rows[0].finding.why, ["doubtful: after1"]);
 
     let mut longer = after.clone();
     (0..5).for_each(|n| latency_in(&mut longer, n).span_ns *= 3);
     let pair = compared(&before, &longer);
-    use Answer::{Differs, Unknown};
+    use FindingAnswer::{Differs, Unknown};
     assert_eq!(answers(&pair), [Unknown, Differs, Differs, Differs, Differs, Unknown]);
     assert!(pair.rows[0].finding.why[0].contains("of different length"), "{:?}", pair.rows[0]);
     assert_eq!(pair.rows[0].finding.runs_needed, None, "more runs would not help");
@@ -157,7 +164,7 @@ fn no_claim_stands_beside_a_doubt_or_on_unequal_chances() {
     let mut wider = after;
     for n in 0..5 {
         let latency = latency_in(&mut wider, n);
-        let more = crate::latency::Series { cpu: 4, ..latency.series[0].clone() };
+        let more = crate::latency::ThreadSeries { cpu: 4, ..latency.series[0].clone() };
         latency.series.push(more);
     }
     let pair = compared(&before, &wider);
@@ -167,13 +174,13 @@ fn no_claim_stands_beside_a_doubt_or_on_unequal_chances() {
 #[test]
 fn what_cannot_be_compared_is_refused() {
     let (before, after) = clear();
-    let refused = |groups: &[Given]| compare(groups).unwrap_err().to_string();
+    let refused = |groups: &[GivenGroup]| compare(groups).unwrap_err().to_string();
     assert_eq!(refused(std::slice::from_ref(&before)), "a comparison needs at least two groups");
-    let named = Given { name: "before".to_owned(), ..after.clone() };
+    let named = GivenGroup { name: "before".to_owned(), ..after.clone() };
     assert_eq!(refused(&[before.clone(), named]), "two groups have the name before");
-    let empty = Given { name: "none".to_owned(), runs: Vec::new() };
+    let empty = GivenGroup { name: "none".to_owned(), runs: Vec::new() };
     assert_eq!(refused(&[before.clone(), empty]), "group none has no runs");
-    let twice = Given { name: "again".to_owned(), runs: vec![before.runs[3].clone()] };
+    let twice = GivenGroup { name: "again".to_owned(), runs: vec![before.runs[3].clone()] };
     assert_eq!(refused(&[before.clone(), twice]), "before3 and before3 are the same run");
     let mut other = after.clone();
     latency_in(&mut other, 0).instrument = "rtc".to_owned();
@@ -205,17 +212,17 @@ fn verified(entries: [Option<u64>; 2]) -> GivenRun {
         asked_ns: 2_000_000_000,
         ended: None,
         stopped: false,
-        workload: Watched::Sampler,
+        workload: WatchedWorkload::Sampler,
         guest: Some(false),
         cpus: entries.into_iter().enumerate().map(cpu).collect(),
         witnesses: Vec::new(),
-        control: Control::NotDone { why: "a test".to_owned() },
+        control: PositiveControl::NotDone { why: "a test".to_owned() },
         interference: Vec::new(),
         traced: None,
         breach: None,
     };
     let verdict = Verdict { schema: crate::verify::SCHEMA, cpus: Vec::new(), gates: Vec::new() };
-    let measured = Measured::Verify(Box::new(evidence), Box::new(verdict));
+    let measured = MeasuredDocument::Verify(Box::new(evidence), Box::new(verdict));
     GivenRun { name: format!("{entries:?}"), measured }
 }
 
@@ -223,22 +230,22 @@ fn verified(entries: [Option<u64>; 2]) -> GivenRun {
 fn noise_and_throughput_are_compared_too() {
     let quiet = |n: u64| verified([Some(n), Some(0)]);
     let loud = |n: u64| verified([Some(1000 + n), Some(1000)]);
-    let group = |name: &str, of: &dyn Fn(u64) -> GivenRun| Given {
+    let group = |name: &str, of: &dyn Fn(u64) -> GivenRun| GivenGroup {
         name: name.to_owned(),
         runs: (0..5).map(of).collect(),
     };
     let pair = compared(&group("loud", &loud), &group("quiet", &quiet));
     assert_eq!(pair.rows.len(), 1);
     let noise = &pair.rows[0];
-    assert_eq!((noise.figure, noise.unit.as_str()), (Figure::Noise, "1/s"));
+    assert_eq!((noise.figure, noise.unit.as_str()), (ComparedFigure::Noise, "1/s"));
     assert_eq!((noise.base.value, noise.other.value), (Some(500.5), Some(0.5)));
-    assert_eq!((noise.finding.answer, noise.is_better()), (Answer::Differs, Some(true)));
+    assert_eq!((noise.finding.answer, noise.is_better()), (FindingAnswer::Differs, Some(true)));
     // A ratio of pairs with a 0 among them is none.
-    assert_eq!((noise.typical, pair.sequence), (None, Sequence::Unknown));
+    assert_eq!((noise.typical, pair.sequence), (None, RunOrder::Unknown));
     assert!(pair.doubts[0].contains("has no start time"), "{:?}", pair.doubts);
     // Newer documents tell it.
     let at = |began_s: u64, mut run: GivenRun| {
-        let Measured::Verify(evidence, _) = &mut run.measured else { unreachable!() };
+        let MeasuredDocument::Verify(evidence, _) = &mut run.measured else { unreachable!() };
         evidence.began_s = Some(began_s);
         run
     };
@@ -246,7 +253,7 @@ fn noise_and_throughput_are_compared_too() {
     let sequence = |shift: u64| {
         compared(&group("loud", &|n| at(4 * n + shift, loud(n))), &group("quiet", &quiet)).sequence
     };
-    assert_eq!((sequence(2), sequence(100)), (Sequence::Alternated, Sequence::Apart));
+    assert_eq!((sequence(2), sequence(100)), (RunOrder::Alternated, RunOrder::Apart));
 
     let (mut before, mut after) = clear();
     for n in 0..5 {
@@ -267,5 +274,5 @@ fn noise_and_throughput_are_compared_too() {
     let pair = compared(&before, &after);
     let price = pair.rows.last().unwrap();
     assert_eq!((price.subject.as_str(), price.unit.as_str()), ("messages", "messages/s"));
-    assert_eq!((price.finding.answer, price.is_better()), (Answer::Differs, Some(false)));
+    assert_eq!((price.finding.answer, price.is_better()), (FindingAnswer::Differs, Some(false)));
 }

@@ -1,14 +1,14 @@
 //! What was different between two groups beside their figures, and within one. Pure.
 
-use super::{Difference, Given, GivenRun, Realm};
-use crate::latency::Latency;
-use crate::verify::{Evidence, Watched};
+use super::{DifferenceScope, GivenGroup, GivenRun, SetupDifference};
+use crate::latency::LatencyMeasurement;
+use crate::verify::{Evidence, WatchedWorkload};
 use cpushield_linux::CpuSet;
 use std::collections::BTreeSet;
 
 /// Something a run was made with.
-struct Trait {
-    realm: Realm,
+struct RunTrait {
+    realm: DifferenceScope,
     what: &'static str,
     value: String,
 }
@@ -26,16 +26,20 @@ impl GivenRun {
         of_latency.map(|series| series.cpu).chain(of_evidence.map(|one| one.cpu)).collect()
     }
 
-    fn traits(&self) -> Vec<Trait> {
+    fn traits(&self) -> Vec<RunTrait> {
         let mut traits = self.latency().map(of_latency).unwrap_or_default();
         traits.extend(self.evidence().into_iter().flat_map(of_evidence));
-        traits.push(Trait { realm: Realm::Method, what: "CPUs", value: self.cpus().to_string() });
+        traits.push(RunTrait {
+            realm: DifferenceScope::Method,
+            what: "CPUs",
+            value: self.cpus().to_string(),
+        });
         traits
     }
 }
 
-fn of_latency(latency: &Latency) -> Vec<Trait> {
-    use Realm::{Kernel, Machine, Method, Setting};
+fn of_latency(latency: &LatencyMeasurement) -> Vec<RunTrait> {
+    use DifferenceScope::{Kernel, Machine, Method, Setting};
     let (setting, isolation) = (&latency.setting, &latency.isolation);
     let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "unknown".to_owned());
     let cpus = |cpus: &Option<CpuSet>| match cpus {
@@ -83,22 +87,22 @@ fn of_latency(latency: &Latency) -> Vec<Trait> {
         (Method, "the kernel's trace", tracing.to_owned()),
         (Method, "loads", loads.join(", ")),
     ]
-    .map(|(realm, what, value)| Trait { realm, what, value })
+    .map(|(realm, what, value)| RunTrait { realm, what, value })
     .into()
 }
 
-fn of_evidence(evidence: &Evidence) -> Vec<Trait> {
+fn of_evidence(evidence: &Evidence) -> Vec<RunTrait> {
     let guest = match evidence.guest {
         None => "unknown",
         Some(true) => "yes",
         Some(false) => "no",
     };
     let watched = match evidence.workload {
-        Watched::Sampler => "the gap sampler",
-        Watched::Given => "a program",
+        WatchedWorkload::Sampler => "the gap sampler",
+        WatchedWorkload::Given => "a program",
     };
-    [(Realm::Machine, "a guest", guest), (Realm::Method, "watched", watched)]
-        .map(|(realm, what, value)| Trait { realm, what, value: value.to_owned() })
+    [(DifferenceScope::Machine, "a guest", guest), (DifferenceScope::Method, "watched", watched)]
+        .map(|(realm, what, value)| RunTrait { realm, what, value: value.to_owned() })
         .into()
 }
 
@@ -110,7 +114,7 @@ fn settings_of(cmdline: &str) -> String {
 }
 
 /// Everything that was different between the two, machines first.
-pub(super) fn differences(base: &Given, other: &Given) -> Vec<Difference> {
+pub(super) fn differences(base: &GivenGroup, other: &GivenGroup) -> Vec<SetupDifference> {
     let mut found = Vec::new();
     let (ours, theirs) = (gathered(base), gathered(other));
     for (realm, what, base) in &ours {
@@ -120,16 +124,16 @@ pub(super) fn differences(base: &Given, other: &Given) -> Vec<Difference> {
         }
         let (base, other) = (joined(base), joined(other));
         let (base, other) = if *what == CMDLINE { only(&base, &other) } else { (base, other) };
-        found.push(Difference { realm: *realm, what: (*what).to_owned(), base, other });
+        found.push(SetupDifference { realm: *realm, what: (*what).to_owned(), base, other });
     }
     found.sort_by_key(|difference| difference.realm);
     found
 }
 
 /// What was not the same in all runs of one group.
-pub(super) fn mixed(group: &Given) -> Vec<String> {
+pub(super) fn mixed(group: &GivenGroup) -> Vec<String> {
     let varied = gathered(group).into_iter().filter(|(_, _, values)| values.len() > 1);
-    let told = |(_, what, values): (Realm, &str, BTreeSet<String>)| {
+    let told = |(_, what, values): (DifferenceScope, &str, BTreeSet<String>)| {
         let values: Vec<String> = values.into_iter().collect();
         format!("the runs of {} are not of one kind: {what} {}", group.name, values.join(" and "))
     };
@@ -137,8 +141,8 @@ pub(super) fn mixed(group: &Given) -> Vec<String> {
 }
 
 /// The values of each trait in all runs of a group.
-fn gathered(group: &Given) -> Vec<(Realm, &'static str, BTreeSet<String>)> {
-    let mut found: Vec<(Realm, &'static str, BTreeSet<String>)> = Vec::new();
+fn gathered(group: &GivenGroup) -> Vec<(DifferenceScope, &'static str, BTreeSet<String>)> {
+    let mut found: Vec<(DifferenceScope, &'static str, BTreeSet<String>)> = Vec::new();
     for one in group.runs.iter().flat_map(GivenRun::traits) {
         match found.iter_mut().find(|(_, what, _)| *what == one.what) {
             Some((_, _, values)) => {

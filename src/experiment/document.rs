@@ -5,7 +5,7 @@ use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-use crate::latency::{Over, Percentile};
+use crate::latency::{OverLimit, Percentile};
 
 /// The version of the document's form.
 pub const SCHEMA: u32 = 1;
@@ -21,7 +21,7 @@ pub struct Experiment {
     /// The version of cpushield that ran it.
     pub version: String,
     /// Whether it goes on, has ended, or was stopped.
-    pub state: State,
+    pub state: ExperimentState,
     /// When it began, in seconds since 1970.
     pub began_s: u64,
     /// When it ended; `None` while it goes on.
@@ -38,17 +38,17 @@ pub struct Experiment {
     /// How often each configuration of boot parameters is booted.
     pub boots: usize,
     /// What was measured on, before the first row.
-    pub scene: Scene,
+    pub scene: ExperimentSetup,
     /// The configurations, in the order of the file; the first one is the base.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ExperimentRow>,
     /// The measurements, in the order of the file.
-    pub columns: Vec<Column>,
+    pub columns: Vec<ExperimentColumn>,
     /// One for each row and column, row by row.
-    pub cells: Vec<Cell>,
+    pub cells: Vec<ExperimentCell>,
     /// Which row is best, for each track.
-    pub best: Vec<Best>,
+    pub best: Vec<BestRow>,
     /// What each option does alone: rows that differ by one option.
-    pub effects: Vec<Effect>,
+    pub effects: Vec<OptionEffect>,
     /// What is good to know.
     pub notes: Vec<String>,
 }
@@ -57,7 +57,7 @@ pub struct Experiment {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
-pub enum State {
+pub enum ExperimentState {
     /// It goes on, or waits for `cpushield experiment --resume`.
     Unfinished,
     /// Every cell was measured or is told missing, and the machine is as it was.
@@ -69,7 +69,7 @@ pub enum State {
 /// What was measured on: what a reader needs to repeat it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Scene {
+pub struct ExperimentSetup {
     /// The machine's maker and name (`/sys/class/dmi/id`); `None` where nothing says it.
     pub machine: Option<String>,
     /// Its board.
@@ -95,7 +95,7 @@ pub struct Scene {
 /// One configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Row {
+pub struct ExperimentRow {
     /// Its name.
     pub name: String,
     /// Whether the CPUs are shielded.
@@ -111,7 +111,7 @@ pub struct Row {
 /// One measurement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Column {
+pub struct ExperimentColumn {
     /// Its name.
     pub name: String,
     /// What is waited for: `timer` and the like.
@@ -130,21 +130,21 @@ pub struct Column {
 /// One row under one column.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Cell {
+pub struct ExperimentCell {
     /// Which row.
     pub row: usize,
     /// Which column.
     pub column: usize,
     /// What each repetition found, in the order they were made.
-    pub runs: Vec<Run>,
+    pub runs: Vec<ExperimentRun>,
     /// Repetitions that came to nothing, each with the reason.
-    pub missing: Vec<Missing>,
+    pub missing: Vec<MissedRepetition>,
 }
 
 /// One measurement that was made.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Run {
+pub struct ExperimentRun {
     /// Which repetition, from 0.
     pub round: usize,
     /// When it began, in seconds since 1970.
@@ -157,9 +157,9 @@ pub struct Run {
     /// nothing that can be looked at.
     pub held: Option<bool>,
     /// One for each period, as in the column.
-    pub tracks: Vec<Track>,
+    pub tracks: Vec<ThreadTrack>,
     /// What each load achieved meanwhile.
-    pub loads: Vec<Achieved>,
+    pub loads: Vec<LoadAchieved>,
     /// What makes the figures doubtful.
     pub doubts: Vec<String>,
     /// The file with the whole `latency` document, in the state directory.
@@ -169,7 +169,7 @@ pub struct Run {
 /// What the threads of one period saw on all CPUs together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Track {
+pub struct ThreadTrack {
     /// The period in nanoseconds; 0 for threads that never sleep.
     pub period_ns: u64,
     /// Events of all CPUs.
@@ -183,13 +183,13 @@ pub struct Track {
     /// Percentiles, each of the CPU where it is longest.
     pub percentiles: Vec<Percentile>,
     /// Latencies over each limit, of all CPUs.
-    pub over: Vec<Over>,
+    pub over: Vec<OverLimit>,
 }
 
 /// What a load got done.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Achieved {
+pub struct LoadAchieved {
     /// The load.
     pub load: String,
     /// How much in a second; `None` when that is not known.
@@ -201,7 +201,7 @@ pub struct Achieved {
 /// A repetition that came to nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Missing {
+pub struct MissedRepetition {
     /// Which, from 0.
     pub round: usize,
     /// Why.
@@ -212,23 +212,23 @@ pub struct Missing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
-pub enum Figure {
-    /// [`Track::jitter_ns`], where every run has one.
+pub enum RankedFigure {
+    /// [`ThreadTrack::jitter_ns`], where every run has one.
     MaxJitter,
-    /// [`Track::max_ns`].
+    /// [`ThreadTrack::max_ns`].
     Worst,
 }
 
 /// Which row is best by one column and period.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Best {
+pub struct BestRow {
     /// The column.
     pub column: usize,
     /// The period of its threads.
     pub period_ns: u64,
     /// By what.
-    pub figure: Figure,
+    pub figure: RankedFigure,
     /// The row with the lowest figure that is better than every other by more than chance; `None`
     /// when there is none.
     pub winner: Option<usize>,
@@ -241,7 +241,7 @@ pub struct Best {
 /// What one option does alone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Effect {
+pub struct OptionEffect {
     /// The option: `shield`, `watchdog off`, `nohz_full=3`.
     pub option: String,
     /// The row without it.
@@ -253,12 +253,12 @@ pub struct Effect {
     /// The period of its threads.
     pub period_ns: u64,
     /// By what.
-    pub figure: Figure,
+    pub figure: RankedFigure,
     /// The figure with it for each unit of the figure without it: below 1 is better. `None` when
     /// one of both was not measured.
     pub ratio: Option<f64>,
     /// What that means.
-    pub verdict: Difference,
+    pub verdict: EffectMeaning,
     /// How that is known, or why it is not, in a sentence.
     pub why: String,
 }
@@ -267,7 +267,7 @@ pub struct Effect {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
-pub enum Difference {
+pub enum EffectMeaning {
     /// Shorter, by more than chance.
     Better,
     /// Longer, by more than chance.
@@ -278,13 +278,13 @@ pub enum Difference {
     Unknown,
 }
 
-impl Track {
+impl ThreadTrack {
     /// The figure of this track.
     #[must_use]
-    pub fn figure(&self, figure: Figure) -> Option<u64> {
+    pub fn figure(&self, figure: RankedFigure) -> Option<u64> {
         match figure {
-            Figure::MaxJitter => self.jitter_ns,
-            Figure::Worst => self.max_ns,
+            RankedFigure::MaxJitter => self.jitter_ns,
+            RankedFigure::Worst => self.max_ns,
         }
     }
 }
@@ -292,14 +292,14 @@ impl Track {
 impl Experiment {
     /// The cell of a row and a column.
     #[must_use]
-    pub fn cell(&self, row: usize, column: usize) -> Option<&Cell> {
+    pub fn cell(&self, row: usize, column: usize) -> Option<&ExperimentCell> {
         self.cells.iter().find(|cell| cell.row == row && cell.column == column)
     }
 
     /// Every column with each of its periods: the columns of the printed table.
     #[must_use]
     pub fn tracks(&self) -> Vec<(usize, u64)> {
-        let of = |(column, it): (usize, &Column)| {
+        let of = |(column, it): (usize, &ExperimentColumn)| {
             it.periods_ns.iter().map(|period| (column, *period)).collect::<Vec<_>>()
         };
         self.columns.iter().enumerate().flat_map(of).collect()
@@ -307,12 +307,12 @@ impl Experiment {
 
     /// By what the rows of a track are compared: the max jitter where every run has one.
     #[must_use]
-    pub fn figure(&self, (column, period_ns): (usize, u64)) -> Figure {
+    pub fn figure(&self, (column, period_ns): (usize, u64)) -> RankedFigure {
         let runs =
             self.cells.iter().filter(|cell| cell.column == column).flat_map(|cell| &cell.runs);
         let mut of = runs.flat_map(|run| &run.tracks).filter(|track| track.period_ns == period_ns);
-        let has = |track: &Track| track.jitter_ns.is_some();
-        if period_ns > 0 && of.all(has) { Figure::MaxJitter } else { Figure::Worst }
+        let has = |track: &ThreadTrack| track.jitter_ns.is_some();
+        if period_ns > 0 && of.all(has) { RankedFigure::MaxJitter } else { RankedFigure::Worst }
     }
 
     /// The figure of every repetition, in nanoseconds, in the order they were made.
@@ -320,7 +320,7 @@ impl Experiment {
     pub fn figures(&self, row: usize, (column, period_ns): (usize, u64)) -> Vec<u64> {
         let figure = self.figure((column, period_ns));
         let runs = self.cell(row, column).map(|cell| cell.runs.as_slice()).unwrap_or_default();
-        let of = |run: &Run| {
+        let of = |run: &ExperimentRun| {
             let track = run.tracks.iter().find(|track| track.period_ns == period_ns)?;
             track.figure(figure)
         };

@@ -2,8 +2,8 @@
 //! then (a kill, a crash, no power) the next call goes on. The measurements lie beside it, a file
 //! each.
 
-use super::{Matrix, MatrixError, Scene};
-use crate::latency::Latency;
+use super::{ExperimentSetup, Matrix, MatrixError};
+use crate::latency::LatencyMeasurement;
 use cpushield_linux::{CpuSet, Error, Store};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ const MARK: &str = "cpushield-experiment";
 /// How far an experiment is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Journal {
+pub struct ExperimentJournal {
     /// `cpushield-experiment`.
     pub journal: String,
     /// [`SCHEMA`].
@@ -44,15 +44,15 @@ pub struct Journal {
     /// When it ended.
     pub ended_s: Option<u64>,
     /// What is measured on.
-    pub scene: Scene,
+    pub scene: ExperimentSetup,
     /// How far it is.
-    pub phase: Phase,
+    pub phase: ExperimentPhase,
     /// Which kind of boot the machine is in.
-    pub at: At,
+    pub at: BootState,
     /// What became of each step, by its number.
-    pub ends: BTreeMap<usize, End>,
+    pub ends: BTreeMap<usize, StepEnd>,
     /// What each step has taken so far.
-    pub tries: BTreeMap<usize, Tries>,
+    pub tries: BTreeMap<usize, StepTries>,
     /// How often the machine was rebooted to get back at the end.
     pub returns: u32,
 }
@@ -60,7 +60,7 @@ pub struct Journal {
 /// How far it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Phase {
+pub enum ExperimentPhase {
     /// It goes on.
     Running,
     /// Every step has an end, and the machine is as it was.
@@ -73,7 +73,7 @@ pub enum Phase {
 /// [`Schedule::boots`](super::Schedule::boots).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum At {
+pub enum BootState {
     /// The one that it was in at the beginning.
     Home,
     /// One with parameters of ours.
@@ -99,7 +99,7 @@ pub enum At {
 /// What became of a step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum End {
+pub enum StepEnd {
     /// It was measured.
     Measured {
         /// The file with its document.
@@ -114,7 +114,7 @@ pub enum End {
 
 /// What a step has taken so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tries {
+pub struct StepTries {
     /// Reboots on the way to it.
     pub boots: u32,
     /// Measurements that were begun.
@@ -125,7 +125,7 @@ pub struct Tries {
 
 /// Why there is no journal to be had.
 #[derive(Debug)]
-pub enum JournalError {
+pub enum ExperimentJournalError {
     /// It cannot be read.
     Access(Error),
     /// It is none.
@@ -137,28 +137,28 @@ pub enum JournalError {
     },
 }
 
-impl fmt::Display for JournalError {
+impl fmt::Display for ExperimentJournalError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            JournalError::Access(error) => error.fmt(f),
-            JournalError::Damaged { path, why } => write!(f, "{path}: {why}"),
+            ExperimentJournalError::Access(error) => error.fmt(f),
+            ExperimentJournalError::Damaged { path, why } => write!(f, "{path}: {why}"),
         }
     }
 }
 
-impl std::error::Error for JournalError {}
+impl std::error::Error for ExperimentJournalError {}
 
-impl From<Error> for JournalError {
-    fn from(error: Error) -> JournalError {
-        JournalError::Access(error)
+impl From<Error> for ExperimentJournalError {
+    fn from(error: Error) -> ExperimentJournalError {
+        ExperimentJournalError::Access(error)
     }
 }
 
-impl Journal {
+impl ExperimentJournal {
     /// A journal of an experiment that begins.
     #[must_use]
-    pub fn new(file: String, matrix: String, cpus: CpuSet, began_s: u64) -> Journal {
-        Journal {
+    pub fn new(file: String, matrix: String, cpus: CpuSet, began_s: u64) -> ExperimentJournal {
+        ExperimentJournal {
             journal: MARK.to_owned(),
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -170,9 +170,9 @@ impl Journal {
             cpus,
             began_s,
             ended_s: None,
-            scene: Scene::default(),
-            phase: Phase::Running,
-            at: At::Home,
+            scene: ExperimentSetup::default(),
+            phase: ExperimentPhase::Running,
+            at: BootState::Home,
             ends: BTreeMap::new(),
             tries: BTreeMap::new(),
             returns: 0,
@@ -190,31 +190,32 @@ impl Journal {
 
 /// The directory of an experiment.
 #[derive(Debug, Clone)]
-pub struct Notebook {
+pub struct ExperimentStore {
     store: Store,
 }
 
-impl Notebook {
+impl ExperimentStore {
     /// That of this state directory.
     #[must_use]
-    pub fn new(state: &Path) -> Notebook {
-        Notebook { store: Store::new(&state.join(DIR)) }
+    pub fn new(state: &Path) -> ExperimentStore {
+        ExperimentStore { store: Store::new(&state.join(DIR)) }
     }
 
     /// The same on a disk that takes so many writes more; for tests.
     #[must_use]
-    pub fn with_room_for(self, writes: usize) -> Notebook {
-        Notebook { store: self.store.with_room_for(writes) }
+    pub fn with_room_for(self, writes: usize) -> ExperimentStore {
+        ExperimentStore { store: self.store.with_room_for(writes) }
     }
 
     /// The journal; `None` where there is none.
     ///
     /// # Errors
     /// It cannot be read, or is none.
-    pub fn load(&self) -> Result<Option<Journal>, JournalError> {
+    pub fn load(&self) -> Result<Option<ExperimentJournal>, ExperimentJournalError> {
         let Some(bytes) = self.store.read(JOURNAL)? else { return Ok(None) };
-        let damaged = |why: String| JournalError::Damaged { path: self.store.path(JOURNAL), why };
-        let journal: Journal =
+        let damaged =
+            |why: String| ExperimentJournalError::Damaged { path: self.store.path(JOURNAL), why };
+        let journal: ExperimentJournal =
             serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
         if journal.journal != MARK || journal.schema != SCHEMA {
             let (mark, schema) = (&journal.journal, journal.schema);
@@ -228,7 +229,7 @@ impl Notebook {
     ///
     /// # Errors
     /// The answer of the file system; the old one is still there then.
-    pub fn save(&self, journal: &Journal) -> Result<(), Error> {
+    pub fn save(&self, journal: &ExperimentJournal) -> Result<(), Error> {
         let text = serde_json::to_string_pretty(journal).unwrap_or_default();
         self.store.replace(JOURNAL, (text + "\n").as_bytes())
     }
@@ -259,8 +260,8 @@ impl Notebook {
     ///
     /// # Errors
     /// The answer of the file system.
-    pub fn keep(&self, step: usize, latency: &Latency) -> Result<String, Error> {
-        let file = Notebook::name(step);
+    pub fn keep(&self, step: usize, latency: &LatencyMeasurement) -> Result<String, Error> {
+        let file = ExperimentStore::name(step);
         let text = serde_json::to_string(latency).unwrap_or_default();
         self.store.replace(&file, (text + "\n").as_bytes())?;
         Ok(file)
@@ -270,7 +271,7 @@ impl Notebook {
     ///
     /// # Errors
     /// A sentence with the file.
-    pub fn measured(&self, file: &str) -> Result<Latency, String> {
+    pub fn measured(&self, file: &str) -> Result<LatencyMeasurement, String> {
         let wrong = |why: String| format!("{}: {why}", self.store.path(file));
         let bytes = self.store.read(file).map_err(|error| error.to_string())?;
         let bytes = bytes.ok_or_else(|| wrong("it is gone".to_owned()))?;
@@ -282,7 +283,7 @@ impl Notebook {
     /// # Errors
     /// The answer of the file system.
     pub fn clear(&self, steps: usize) -> Result<(), Error> {
-        (0..steps).try_for_each(|step| self.store.remove(&Notebook::name(step)))?;
+        (0..steps).try_for_each(|step| self.store.remove(&ExperimentStore::name(step)))?;
         self.store.remove(JOURNAL)
     }
 }

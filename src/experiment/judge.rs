@@ -4,19 +4,20 @@
 //! `compare`. Runs of one boot are no repetitions of that boot: rows that are booted differently
 //! are compared by the worst of each boot.
 
-use super::{Best, Difference, Effect, Experiment, Row};
-use crate::compare::{self, Answer, Finding};
+use super::{BestRow, EffectMeaning, Experiment, ExperimentRow, OptionEffect};
+use crate::compare::{self, ComparisonFinding, FindingAnswer};
 use std::collections::BTreeSet;
 
 /// A column and the period of its threads.
-type Track = (usize, u64);
+type ColumnTrack = (usize, u64);
 
 /// Says which row is best, and what each option does alone.
 pub(super) fn judge(experiment: &mut Experiment) {
     let tracks = experiment.tracks();
     experiment.best = tracks.iter().filter_map(|track| best(experiment, *track)).collect();
     experiment.effects = effects(experiment, &tracks);
-    let tested = experiment.effects.iter().filter(|it| it.verdict != Difference::Unknown).count();
+    let tested =
+        experiment.effects.iter().filter(|it| it.verdict != EffectMeaning::Unknown).count();
     if tested > 1 {
         experiment.notes.push(format!(
             "{tested} effects were tested, each by itself: one in {:.0} looks like more than chance \
@@ -27,16 +28,24 @@ pub(super) fn judge(experiment: &mut Experiment) {
 }
 
 /// Two rows by one track: whether the second is better.
-struct Compared {
-    difference: Difference,
+struct RowComparison {
+    difference: EffectMeaning,
     ratio: Option<f64>,
     p: Option<f64>,
     why: String,
 }
 
-fn compared(experiment: &Experiment, (one, other): (usize, usize), track: Track) -> Compared {
-    let unknown =
-        |why: String| Compared { difference: Difference::Unknown, ratio: None, p: None, why };
+fn compared(
+    experiment: &Experiment,
+    (one, other): (usize, usize),
+    track: ColumnTrack,
+) -> RowComparison {
+    let unknown = |why: String| RowComparison {
+        difference: EffectMeaning::Unknown,
+        ratio: None,
+        p: None,
+        why,
+    };
     for row in [one, other] {
         if let Some(why) = doubtful(experiment, row, track.0) {
             return unknown(why);
@@ -51,15 +60,15 @@ fn compared(experiment: &Experiment, (one, other): (usize, usize), track: Track)
     let (finding, estimate) = compare::one_figure(&a, &b);
     let ratio = estimate.map(|estimate| estimate.ratio);
     let difference = match (finding.answer, ratio) {
-        (Answer::Differs, Some(ratio)) if ratio < 1.0 => Difference::Better,
-        (Answer::Differs, Some(_)) => Difference::Worse,
-        (Answer::NotShown, _) => Difference::Chance,
-        _ => Difference::Unknown,
+        (FindingAnswer::Differs, Some(ratio)) if ratio < 1.0 => EffectMeaning::Better,
+        (FindingAnswer::Differs, Some(_)) => EffectMeaning::Worse,
+        (FindingAnswer::NotShown, _) => EffectMeaning::Chance,
+        _ => EffectMeaning::Unknown,
     };
-    Compared { difference, ratio, p: finding.p, why: why(&finding, apart) }
+    RowComparison { difference, ratio, p: finding.p, why: why(&finding, apart) }
 }
 
-fn why(finding: &Finding, apart: bool) -> String {
+fn why(finding: &ComparisonFinding, apart: bool) -> String {
     let what = if apart { "boots" } else { "repetitions" };
     match (finding.p, finding.runs_needed) {
         (_, Some(needed)) => format!("{needed} {what} of each are needed to tell it from chance"),
@@ -77,7 +86,7 @@ fn doubtful(experiment: &Experiment, row: usize, column: usize) -> Option<String
 }
 
 /// The figure of each repetition, or the worst of each boot.
-fn values(experiment: &Experiment, row: usize, track: Track, by_boot: bool) -> Vec<f64> {
+fn values(experiment: &Experiment, row: usize, track: ColumnTrack, by_boot: bool) -> Vec<f64> {
     let figure = experiment.figure(track);
     let runs = experiment.cell(row, track.0).map(|cell| cell.runs.as_slice()).unwrap_or_default();
     let mut values: Vec<(usize, u64)> = Vec::new();
@@ -112,7 +121,7 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 }
 
 /// Which row is best; `None` where nothing was measured.
-fn best(experiment: &Experiment, track: Track) -> Option<Best> {
+fn best(experiment: &Experiment, track: ColumnTrack) -> Option<BestRow> {
     let typical = |row: usize| Some((row, median(values(experiment, row, track, false))?));
     let mut rows: Vec<(usize, f64)> = (0..experiment.rows.len()).filter_map(typical).collect();
     rows.sort_by(|a, b| a.1.total_cmp(&b.1));
@@ -122,13 +131,13 @@ fn best(experiment: &Experiment, track: Track) -> Option<Best> {
     let mut reasons: Vec<String> = Vec::new();
     for (other, _) in others {
         let compared = compared(experiment, (*first, *other), track);
-        if compared.difference == Difference::Worse {
+        if compared.difference == EffectMeaning::Worse {
             p = p.max(compared.p.unwrap_or(1.0));
             continue;
         }
         among.push(*other);
         let why = match compared.difference {
-            Difference::Unknown => compared.why,
+            EffectMeaning::Unknown => compared.why,
             _ => "chance may explain the difference".to_owned(),
         };
         if !reasons.contains(&why) {
@@ -142,11 +151,11 @@ fn best(experiment: &Experiment, track: Track) -> Option<Best> {
         (None, _) => reasons.join("; "),
     };
     let figure = experiment.figure(track);
-    Some(Best { column: track.0, period_ns: track.1, figure, winner, among, why })
+    Some(BestRow { column: track.0, period_ns: track.1, figure, winner, among, why })
 }
 
 /// What a row has that another may not have.
-fn options(row: &Row) -> BTreeSet<String> {
+fn options(row: &ExperimentRow) -> BTreeSet<String> {
     let switch = |on: bool| if on { "on" } else { "off" };
     let tunables = row.tunables.iter().map(|(name, on)| format!("{name} {}", switch(*on)));
     let shield = row.shield.then(|| "shield".to_owned());
@@ -154,7 +163,7 @@ fn options(row: &Row) -> BTreeSet<String> {
 }
 
 /// Every pair of rows that differ by one option.
-fn effects(experiment: &Experiment, tracks: &[Track]) -> Vec<Effect> {
+fn effects(experiment: &Experiment, tracks: &[ColumnTrack]) -> Vec<OptionEffect> {
     let options: Vec<BTreeSet<String>> = experiment.rows.iter().map(options).collect();
     let mut effects = Vec::new();
     for (without, few) in options.iter().enumerate() {
@@ -164,9 +173,9 @@ fn effects(experiment: &Experiment, tracks: &[Track]) -> Vec<Effect> {
                 continue;
             };
             for track in tracks {
-                let Compared { difference, ratio, why, .. } =
+                let RowComparison { difference, ratio, why, .. } =
                     compared(experiment, (without, with), *track);
-                effects.push(Effect {
+                effects.push(OptionEffect {
                     option: option.clone(),
                     without,
                     with,
@@ -186,13 +195,16 @@ fn effects(experiment: &Experiment, tracks: &[Track]) -> Vec<Effect> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::{Cell, Column, Figure, Run, SCHEMA, Scene, State, Track};
+    use crate::experiment::{
+        ExperimentCell, ExperimentColumn, ExperimentRun, ExperimentSetup, ExperimentState,
+        RankedFigure, SCHEMA, ThreadTrack,
+    };
 
     /// An experiment of one column whose rows have these options and found these jitters in µs.
     fn experiment(boots: usize, rows: &[(&str, &[u64])]) -> Experiment {
         let row = |(options, _): &(&str, &[u64])| {
             let words = || options.split(' ');
-            Row {
+            ExperimentRow {
                 name: (*options).to_owned(),
                 shield: words().any(|word| word == "shield"),
                 tunables: words()
@@ -202,13 +214,13 @@ mod tests {
                 missing: None,
             }
         };
-        let run = |(round, us): (usize, &u64)| Run {
+        let run = |(round, us): (usize, &u64)| ExperimentRun {
             round,
             began_s: round as u64,
             span_ns: 1,
             kernel: None,
             held: None,
-            tracks: vec![Track {
+            tracks: vec![ThreadTrack {
                 period_ns: 1_000,
                 samples: 9,
                 missed: 0,
@@ -221,7 +233,7 @@ mod tests {
             doubts: Vec::new(),
             file: String::new(),
         };
-        let cell = |(row, (_, found)): (usize, &(&str, &[u64]))| Cell {
+        let cell = |(row, (_, found)): (usize, &(&str, &[u64]))| ExperimentCell {
             row,
             column: 0,
             runs: found.iter().enumerate().map(run).collect(),
@@ -231,7 +243,7 @@ mod tests {
             schema: SCHEMA,
             name: "t".to_owned(),
             version: String::new(),
-            state: State::Finished,
+            state: ExperimentState::Finished,
             began_s: 0,
             ended_s: None,
             cpus: "3".parse().unwrap(),
@@ -239,9 +251,9 @@ mod tests {
             warmup_ns: 0,
             repeats: rows[0].1.len(),
             boots,
-            scene: Scene::default(),
+            scene: ExperimentSetup::default(),
             rows: rows.iter().map(row).collect(),
-            columns: vec![Column {
+            columns: vec![ExperimentColumn {
                 name: "c".to_owned(),
                 instrument: "timer".to_owned(),
                 periods_ns: vec![1_000],
@@ -262,7 +274,7 @@ mod tests {
     fn a_winner_is_named_only_where_chance_does_not_explain_it() {
         let clear = experiment(4, &[("base", &[90, 91, 92, 93]), ("shield", &[10, 11, 12, 13])]);
         assert_eq!((clear.best[0].winner, clear.best[0].among.as_slice()), (Some(1), &[1][..]));
-        assert_eq!(clear.best[0].figure, Figure::MaxJitter);
+        assert_eq!(clear.best[0].figure, RankedFigure::MaxJitter);
         let mixed = experiment(
             4,
             &[
@@ -298,9 +310,9 @@ mod tests {
             .map(|it| (it.option.as_str(), it.without, it.with, it.verdict))
             .collect();
         let wanted = [
-            ("shield", 0, 1, Difference::Better),
-            ("thp off", 1, 2, Difference::Chance),
-            ("nohz_full=3", 1, 3, Difference::Worse),
+            ("shield", 0, 1, EffectMeaning::Better),
+            ("thp off", 1, 2, EffectMeaning::Chance),
+            ("nohz_full=3", 1, 3, EffectMeaning::Worse),
         ];
         assert_eq!(told, wanted);
         assert!(experiment.effects[0].ratio.is_some_and(|ratio| ratio < 0.2));
@@ -312,9 +324,9 @@ mod tests {
         let rows: &[(&str, &[u64])] =
             &[("base", &[90, 91, 92, 93]), ("nohz_full=3", &[10, 11, 12, 13])];
         let few = experiment(2, rows);
-        assert_eq!(few.effects[0].verdict, Difference::Unknown);
+        assert_eq!(few.effects[0].verdict, EffectMeaning::Unknown);
         assert_eq!(few.effects[0].why, "4 boots of each are needed to tell it from chance");
-        assert_eq!(experiment(4, rows).effects[0].verdict, Difference::Better);
+        assert_eq!(experiment(4, rows).effects[0].verdict, EffectMeaning::Better);
         assert_eq!(values(&few, 0, (0, 1_000), true), [91_000.0, 93_000.0]);
     }
 
@@ -326,6 +338,6 @@ mod tests {
         judge(&mut experiment);
         assert_eq!(experiment.best[0].winner, None);
         assert_eq!(experiment.best[0].why, "a measurement of \"shield\" is doubtful");
-        assert_eq!(experiment.effects[0].verdict, Difference::Unknown);
+        assert_eq!(experiment.effects[0].verdict, EffectMeaning::Unknown);
     }
 }

@@ -1,7 +1,7 @@
 //! A matrix file (TOML) → [`Matrix`]: rows of configurations, columns of measurements. Pure. What
 //! is wrong in it is told with file, line, column and what was expected.
 
-use super::{Column, Row};
+use super::{ExperimentColumn, ExperimentRow};
 use crate::boot::line;
 use crate::latency::instruments;
 use crate::load;
@@ -48,9 +48,9 @@ pub struct Matrix {
     /// Shielding half a core is accepted.
     pub half_core: bool,
     /// The configurations.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ExperimentRow>,
     /// The measurements.
-    pub columns: Vec<Column>,
+    pub columns: Vec<ExperimentColumn>,
 }
 
 /// Why a matrix file is not accepted.
@@ -77,7 +77,7 @@ impl std::error::Error for MatrixError {}
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Text {
+struct MatrixText {
     name: Option<Spanned<String>>,
     cpus: Option<Spanned<String>>,
     repeats: Option<Spanned<usize>>,
@@ -122,7 +122,7 @@ struct ColumnText {
 }
 
 /// What is wrong, and where in the text.
-type Wrong = (Option<Range<usize>>, String);
+type MatrixFault = (Option<Range<usize>>, String);
 
 impl Matrix {
     /// Parses a matrix file; `file` is its name for errors.
@@ -131,9 +131,12 @@ impl Matrix {
     /// Names line and column and what was expected there; keys that are not known are refused.
     pub fn parse(text: &str, file: &str) -> Result<Matrix, MatrixError> {
         let place = |span: Option<Range<usize>>| span.map(|span| place(text, span.start));
-        let error =
-            |(span, why): Wrong| MatrixError { file: file.to_owned(), place: place(span), why };
-        let raw: Text =
+        let error = |(span, why): MatrixFault| MatrixError {
+            file: file.to_owned(),
+            place: place(span),
+            why,
+        };
+        let raw: MatrixText =
             toml::from_str(text).map_err(|e| error((e.span(), plainly(e.message()))))?;
         matrix(raw, file).map_err(error)
     }
@@ -146,15 +149,15 @@ impl Matrix {
 }
 
 /// What makes two rows differ: not their names, nor a tunable switched off that is off anyway.
-fn configuration(row: &Row, workload: Workload) -> Row {
+fn configuration(row: &ExperimentRow, workload: Workload) -> ExperimentRow {
     let is_off =
         |name: &str| tunables::named(name).is_some_and(|it| it.optional(workload).is_some());
-    let mut row = Row { name: String::new(), ..row.clone() };
+    let mut row = ExperimentRow { name: String::new(), ..row.clone() };
     row.tunables.retain(|name, on| *on || !is_off(name));
     row
 }
 
-fn matrix(raw: Text, file: &str) -> Result<Matrix, Wrong> {
+fn matrix(raw: MatrixText, file: &str) -> Result<Matrix, MatrixFault> {
     if let Some(list) = &raw.cpus {
         let cpus = CpuSet::parse_list(list.get_ref(), Some(CPUS_MAX - 1));
         if cpus.map_err(|e| at(list, e.to_string()))?.is_empty() {
@@ -173,9 +176,10 @@ fn matrix(raw: Text, file: &str) -> Result<Matrix, Wrong> {
         Some(given) => plain_name(given)?,
         None => Some(own()).filter(|it| is_name(it)).unwrap_or_else(|| "experiment".to_owned()),
     };
-    let rows = raw.row.iter().map(|it| row(it.get_ref())).collect::<Result<Vec<_>, Wrong>>()?;
-    let columns: Vec<Column> =
-        raw.column.iter().map(|it| column(it.get_ref())).collect::<Result<_, Wrong>>()?;
+    let rows =
+        raw.row.iter().map(|it| row(it.get_ref())).collect::<Result<Vec<_>, MatrixFault>>()?;
+    let columns: Vec<ExperimentColumn> =
+        raw.column.iter().map(|it| column(it.get_ref())).collect::<Result<_, MatrixFault>>()?;
     for (count, what) in [(rows.len(), "row"), (columns.len(), "column")] {
         if !(1..=MOST).contains(&count) {
             let why = format!("found {count} tables [[{what}]], expected 1 to {MOST}");
@@ -187,7 +191,9 @@ fn matrix(raw: Text, file: &str) -> Result<Matrix, Wrong> {
     each_once(&row_names)?;
     each_once(&column_names)?;
     for (index, (one, text)) in rows.iter().zip(&raw.row).enumerate() {
-        let same = |it: &&Row| configuration(it, raw.workload) == configuration(one, raw.workload);
+        let same = |it: &&ExperimentRow| {
+            configuration(it, raw.workload) == configuration(one, raw.workload)
+        };
         if let Some(other) = rows.iter().take(index).find(same) {
             let why = format!("row {:?} is the same as row {:?}", one.name, other.name);
             return Err((Some(text.span()), why));
@@ -207,7 +213,7 @@ fn matrix(raw: Text, file: &str) -> Result<Matrix, Wrong> {
     })
 }
 
-fn at<T>(text: &Spanned<T>, why: String) -> Wrong {
+fn at<T>(text: &Spanned<T>, why: String) -> MatrixFault {
     (Some(text.span()), why)
 }
 
@@ -216,7 +222,7 @@ fn number(
     unless: usize,
     most: usize,
     what: &str,
-) -> Result<usize, Wrong> {
+) -> Result<usize, MatrixFault> {
     let Some(given) = given else { return Ok(unless) };
     if (1..=most).contains(given.get_ref()) {
         return Ok(*given.get_ref());
@@ -225,7 +231,7 @@ fn number(
 }
 
 /// A time, more than none.
-fn time(text: &Spanned<String>) -> Result<u64, Wrong> {
+fn time(text: &Spanned<String>) -> Result<u64, MatrixFault> {
     match parse_span(text.get_ref()).map_err(|why| at(text, why))? {
         0 => Err(at(text, "the time must be longer than nothing".to_owned())),
         ns => Ok(ns),
@@ -237,14 +243,14 @@ fn is_name(name: &str) -> bool {
     !name.trim().is_empty() && name.chars().count() <= NAME_MAX && name.chars().all(plain)
 }
 
-fn plain_name(name: &Spanned<String>) -> Result<String, Wrong> {
+fn plain_name(name: &Spanned<String>) -> Result<String, MatrixFault> {
     if is_name(name.get_ref()) {
         return Ok(name.get_ref().clone());
     }
     Err(at(name, format!("expected a name of 1 to {NAME_MAX} characters on one line")))
 }
 
-fn each_once(names: &[&Spanned<String>]) -> Result<(), Wrong> {
+fn each_once(names: &[&Spanned<String>]) -> Result<(), MatrixFault> {
     let mut seen = BTreeSet::new();
     match names.iter().find(|name| !seen.insert(name.get_ref())) {
         Some(twice) => {
@@ -254,7 +260,7 @@ fn each_once(names: &[&Spanned<String>]) -> Result<(), Wrong> {
     }
 }
 
-fn row(text: &RowText) -> Result<Row, Wrong> {
+fn row(text: &RowText) -> Result<ExperimentRow, MatrixFault> {
     let name = plain_name(&text.name)?;
     if let Some((first, _)) = text.tunables.first_key_value()
         && !text.shield
@@ -283,7 +289,7 @@ fn row(text: &RowText) -> Result<Row, Wrong> {
             return Err(at(word, format!("{name} is given twice")));
         }
     }
-    Ok(Row {
+    Ok(ExperimentRow {
         name,
         shield: text.shield,
         tunables: text.tunables.iter().map(|(name, on)| (name.get_ref().clone(), *on)).collect(),
@@ -292,7 +298,7 @@ fn row(text: &RowText) -> Result<Row, Wrong> {
     })
 }
 
-fn column(text: &ColumnText) -> Result<Column, Wrong> {
+fn column(text: &ColumnText) -> Result<ExperimentColumn, MatrixFault> {
     let name = plain_name(&text.name)?;
     let Some(instrument) = instruments::by_name(text.instrument.get_ref()) else {
         let known: Vec<&str> = instruments::INSTRUMENTS.iter().map(|it| it.name()).collect();
@@ -303,7 +309,7 @@ fn column(text: &ColumnText) -> Result<Column, Wrong> {
         );
         return Err(at(&text.instrument, why));
     };
-    let mut periods_ns = text.threads.iter().map(time).collect::<Result<Vec<_>, Wrong>>()?;
+    let mut periods_ns = text.threads.iter().map(time).collect::<Result<Vec<_>, MatrixFault>>()?;
     if instrument.is_endless() {
         if let Some(first) = text.threads.first() {
             let why =
@@ -321,7 +327,7 @@ fn column(text: &ColumnText) -> Result<Column, Wrong> {
         let why = "two threads of one period on one CPU would hide each other".to_owned();
         return Err(at(first, why));
     }
-    let over_ns = text.over.iter().map(time).collect::<Result<Vec<_>, Wrong>>()?;
+    let over_ns = text.over.iter().map(time).collect::<Result<Vec<_>, MatrixFault>>()?;
     if let Some(last) = text.over.get(LIMITS) {
         return Err(at(last, format!("expected {LIMITS} limits at most")));
     }
@@ -329,7 +335,7 @@ fn column(text: &ColumnText) -> Result<Column, Wrong> {
     if let (Some(first), Err(error)) = (text.load.first(), load::wanted(&load)) {
         return Err(at(first, error.to_string()));
     }
-    Ok(Column {
+    Ok(ExperimentColumn {
         name,
         instrument: instrument.name().to_owned(),
         periods_ns,
@@ -388,14 +394,14 @@ instrument = "spin"
     #[test]
     fn a_matrix_is_read_whole() {
         let matrix = Matrix::parse(GOOD, "/etc/x.toml").unwrap();
-        let row = |name: &str| Row {
+        let row = |name: &str| ExperimentRow {
             name: name.to_owned(),
             shield: true,
             tunables: BTreeMap::new(),
             boot: Vec::new(),
             missing: None,
         };
-        let column = |name: &str| Column {
+        let column = |name: &str| ExperimentColumn {
             name: name.to_owned(),
             instrument: "timer".to_owned(),
             periods_ns: vec![25_000, 1_000_000],
@@ -413,19 +419,19 @@ instrument = "spin"
             workload: Workload::Cyclic,
             half_core: false,
             rows: vec![
-                Row { shield: false, ..row("as it is") },
-                Row {
+                ExperimentRow { shield: false, ..row("as it is") },
+                ExperimentRow {
                     tunables: [("watchdog".to_owned(), false)].into(),
                     ..row("shield, no watchdog")
                 },
-                Row {
+                ExperimentRow {
                     boot: vec!["nohz_full={cpus}".to_owned(), "nohlt".to_owned()],
                     ..row("nohz_full")
                 },
             ],
             columns: vec![
                 column("LinuxCNC"),
-                Column {
+                ExperimentColumn {
                     instrument: "spin".to_owned(),
                     periods_ns: vec![0],
                     other: true,

@@ -1,19 +1,20 @@
 //! Runs an experiment from where its journal says that it is: measures, goes from boot to boot, and
-//! ends where it began. The machine is a [`Lab`], so that every crash can be tested without one.
+//! ends where it began. The machine is a [`ExperimentMachine`], so that every crash can be tested
+//! without one.
 //!
 //! Whatever is done is in the journal before. A boot counts before it is made and a measurement
 //! before it begins, so that nothing is tried for ever.
 
-use super::journal::{At, End, Journal, Notebook, Phase};
-use super::{Schedule, Step};
-use crate::latency::Latency;
+use super::journal::{BootState, ExperimentJournal, ExperimentPhase, ExperimentStore, StepEnd};
+use super::{MeasurementStep, Schedule};
+use crate::latency::LatencyMeasurement;
 
 /// How often a step may be booted for, and how often it may be begun.
 const TRIES: u32 = 2;
 
-/// What goes wrong in a [`Lab`].
+/// What goes wrong in a [`ExperimentMachine`].
 #[derive(Debug)]
-pub enum Trouble<E> {
+pub enum MachineTrouble<E> {
     /// Somebody asked to stop; everything was put back.
     Stopped,
     /// This cell cannot be had, and why; others may.
@@ -22,14 +23,14 @@ pub enum Trouble<E> {
     Machine(E),
 }
 
-impl<E> From<E> for Trouble<E> {
-    fn from(error: E) -> Trouble<E> {
-        Trouble::Machine(error)
+impl<E> From<E> for MachineTrouble<E> {
+    fn from(error: E) -> MachineTrouble<E> {
+        MachineTrouble::Machine(error)
     }
 }
 
 /// The machine of an experiment. What it does to the machine can be asked for twice.
-pub trait Lab {
+pub trait ExperimentMachine {
     /// What it cannot go on after.
     type Error: From<cpushield_linux::Error>;
 
@@ -62,7 +63,7 @@ pub trait Lab {
     ///
     /// # Errors
     /// The boot loader's files cannot be written, or the parameters cannot be given.
-    fn arm(&mut self, words: &[String]) -> Result<(), Trouble<Self::Error>>;
+    fn arm(&mut self, words: &[String]) -> Result<(), MachineTrouble<Self::Error>>;
 
     /// Puts every boot file back.
     ///
@@ -80,12 +81,15 @@ pub trait Lab {
     ///
     /// # Errors
     /// It cannot be measured.
-    fn measure(&mut self, step: &Step) -> Result<Latency, Trouble<Self::Error>>;
+    fn measure(
+        &mut self,
+        step: &MeasurementStep,
+    ) -> Result<LatencyMeasurement, MachineTrouble<Self::Error>>;
 }
 
 /// How far it came.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ended {
+pub enum ExperimentEnd {
     /// Every step has an end, and the machine is as it was.
     Finished,
     /// The machine reboots; it goes on then.
@@ -100,23 +104,23 @@ pub enum Ended {
 ///
 /// # Errors
 /// Nothing can be done any more; what was measured is kept, and it can go on later.
-pub fn go<L: Lab>(
+pub fn go<L: ExperimentMachine>(
     lab: &mut L,
-    notebook: &Notebook,
-    journal: &mut Journal,
+    notebook: &ExperimentStore,
+    journal: &mut ExperimentJournal,
     schedule: &Schedule,
-) -> Result<Ended, L::Error> {
+) -> Result<ExperimentEnd, L::Error> {
     lab.clean()?;
-    let mut walk = Walk { lab, notebook, journal, schedule };
-    if walk.journal.phase != Phase::Running {
+    let mut walk = ScheduleWalk { lab, notebook, journal, schedule };
+    if walk.journal.phase != ExperimentPhase::Running {
         walk.lab.carry_on(false)?;
-        return Ok(Ended::Finished);
+        return Ok(ExperimentEnd::Finished);
     }
     if let Some(why) = walk.arrive()? {
-        return Ok(Ended::Elsewhere(why));
+        return Ok(ExperimentEnd::Elsewhere(why));
     }
     loop {
-        let open = |(n, _): &(usize, &Step)| !walk.journal.ends.contains_key(n);
+        let open = |(n, _): &(usize, &MeasurementStep)| !walk.journal.ends.contains_key(n);
         let Some((n, step)) = schedule.steps.iter().enumerate().find(open) else {
             return walk.end();
         };
@@ -133,16 +137,16 @@ pub fn go<L: Lab>(
 ///
 /// # Errors
 /// Something cannot be put back.
-pub fn stop<L: Lab>(
+pub fn stop<L: ExperimentMachine>(
     lab: &mut L,
-    notebook: &Notebook,
-    journal: &mut Journal,
+    notebook: &ExperimentStore,
+    journal: &mut ExperimentJournal,
     now_s: u64,
 ) -> Result<bool, L::Error> {
     lab.clean()?;
     lab.disarm()?;
-    let away = !matches!(journal.at, At::Home) && lab.arrived(&[])?.is_err();
-    journal.phase = Phase::Stopped;
+    let away = !matches!(journal.at, BootState::Home) && lab.arrived(&[])?.is_err();
+    journal.phase = ExperimentPhase::Stopped;
     journal.ended_s = Some(now_s);
     notebook.save(journal)?;
     // Last: until then the next boot goes on with what a kill has left.
@@ -150,14 +154,14 @@ pub fn stop<L: Lab>(
     Ok(away)
 }
 
-struct Walk<'a, L> {
+struct ScheduleWalk<'a, L> {
     lab: &'a mut L,
-    notebook: &'a Notebook,
-    journal: &'a mut Journal,
+    notebook: &'a ExperimentStore,
+    journal: &'a mut ExperimentJournal,
     schedule: &'a Schedule,
 }
 
-impl<L: Lab> Walk<'_, L> {
+impl<L: ExperimentMachine> ScheduleWalk<'_, L> {
     fn save(&self) -> Result<(), L::Error> {
         Ok(self.notebook.save(self.journal)?)
     }
@@ -165,9 +169,9 @@ impl<L: Lab> Walk<'_, L> {
     /// Which kind of boot the machine is in.
     fn here(&self) -> usize {
         match self.journal.at {
-            At::Home => 0,
-            At::In { boot, .. } => boot,
-            At::Going { from, .. } => from,
+            BootState::Home => 0,
+            BootState::In { boot, .. } => boot,
+            BootState::Going { from, .. } => from,
         }
     }
 
@@ -179,15 +183,15 @@ impl<L: Lab> Walk<'_, L> {
     fn arrive(&mut self) -> Result<Option<String>, L::Error> {
         let now = self.lab.boot_id()?;
         match self.journal.at.clone() {
-            At::In { boot_id, .. } if boot_id == now => return Ok(None),
+            BootState::In { boot_id, .. } if boot_id == now => return Ok(None),
             // The reboot was not made.
-            At::Going { from, boot_id, .. } if boot_id == now => {
+            BootState::Going { from, boot_id, .. } if boot_id == now => {
                 self.lab.disarm()?;
                 self.journal.at = at(from, now);
                 self.save()?;
                 return Ok(None);
             }
-            At::Going { to, armed, .. } if to != 0 => {
+            BootState::Going { to, armed, .. } if to != 0 => {
                 let words = self.words(to).to_vec();
                 let at = match self.lab.arrived(&words)? {
                     Ok(()) => at(to, now),
@@ -209,11 +213,11 @@ impl<L: Lab> Walk<'_, L> {
                 self.save()?;
                 return Ok(None);
             }
-            At::Home => {}
+            BootState::Home => {}
             // Reset in the middle: what boots by default is what it was. Or it is back.
-            At::In { .. } | At::Going { .. } => {
+            BootState::In { .. } | BootState::Going { .. } => {
                 self.lab.disarm()?;
-                self.journal.at = At::Home;
+                self.journal.at = BootState::Home;
                 self.save()?;
             }
         }
@@ -230,14 +234,18 @@ impl<L: Lab> Walk<'_, L> {
     }
 
     /// Steps that are still open come to nothing.
-    fn lose(&mut self, why: &str, which: impl Fn(&Step) -> bool) {
+    fn lose(&mut self, why: &str, which: impl Fn(&MeasurementStep) -> bool) {
         for (n, _) in self.schedule.steps.iter().enumerate().filter(|(_, step)| which(step)) {
-            let end = End::Missing { why: why.to_owned() };
+            let end = StepEnd::Missing { why: why.to_owned() };
             self.journal.ends.entry(n).or_insert(end);
         }
     }
 
-    fn measure(&mut self, n: usize, step: &Step) -> Result<Option<Ended>, L::Error> {
+    fn measure(
+        &mut self,
+        n: usize,
+        step: &MeasurementStep,
+    ) -> Result<Option<ExperimentEnd>, L::Error> {
         let now = self.lab.boot_id()?;
         let tries = self.journal.tries.entry(n).or_default();
         if tries.measures >= TRIES {
@@ -257,10 +265,10 @@ impl<L: Lab> Walk<'_, L> {
         match self.lab.measure(step) {
             Ok(latency) => {
                 let file = self.notebook.keep(n, &latency)?;
-                self.journal.ends.insert(n, End::Measured { file });
+                self.journal.ends.insert(n, StepEnd::Measured { file });
             }
-            Err(Trouble::Cell(why)) => {
-                self.journal.ends.insert(n, End::Missing { why });
+            Err(MachineTrouble::Cell(why)) => {
+                self.journal.ends.insert(n, StepEnd::Missing { why });
             }
             Err(trouble) => {
                 // It ended in order, so it may be tried as often as before.
@@ -269,8 +277,8 @@ impl<L: Lab> Walk<'_, L> {
                 }
                 self.save()?;
                 return match trouble {
-                    Trouble::Machine(error) => Err(error),
-                    _ => Ok(Some(Ended::Interrupted)),
+                    MachineTrouble::Machine(error) => Err(error),
+                    _ => Ok(Some(ExperimentEnd::Interrupted)),
                 };
             }
         }
@@ -279,7 +287,11 @@ impl<L: Lab> Walk<'_, L> {
     }
 
     /// Goes to the boot of a step.
-    fn boot(&mut self, n: usize, step: &Step) -> Result<Option<Ended>, L::Error> {
+    fn boot(
+        &mut self,
+        n: usize,
+        step: &MeasurementStep,
+    ) -> Result<Option<ExperimentEnd>, L::Error> {
         let tries = self.journal.tries.entry(n).or_default();
         if tries.boots >= TRIES {
             let why = format!("the machine was booted for it {TRIES} times, and went down again");
@@ -292,10 +304,10 @@ impl<L: Lab> Walk<'_, L> {
     }
 
     /// Reboots into another kind of boot; `None` when it cannot be prepared.
-    fn travel(&mut self, to: usize) -> Result<Option<Ended>, L::Error> {
+    fn travel(&mut self, to: usize) -> Result<Option<ExperimentEnd>, L::Error> {
         let from = self.here();
         let boot_id = self.lab.boot_id()?;
-        self.journal.at = At::Going { from, to, boot_id: boot_id.clone(), armed: false };
+        self.journal.at = BootState::Going { from, to, boot_id: boot_id.clone(), armed: false };
         self.save()?;
         self.lab.carry_on(true)?;
         self.lab.disarm()?;
@@ -303,9 +315,9 @@ impl<L: Lab> Walk<'_, L> {
             let words = self.words(to).to_vec();
             match self.lab.arm(&words) {
                 Ok(()) => {}
-                Err(Trouble::Machine(error)) => return Err(error),
-                Err(Trouble::Stopped) => return Ok(Some(Ended::Interrupted)),
-                Err(Trouble::Cell(why)) => {
+                Err(MachineTrouble::Machine(error)) => return Err(error),
+                Err(MachineTrouble::Stopped) => return Ok(Some(ExperimentEnd::Interrupted)),
+                Err(MachineTrouble::Cell(why)) => {
                     self.journal.at = at(from, boot_id);
                     self.lose(&why, |step| step.boot == to);
                     self.save()?;
@@ -313,32 +325,32 @@ impl<L: Lab> Walk<'_, L> {
                 }
             }
         }
-        self.journal.at = At::Going { from, to, boot_id, armed: true };
+        self.journal.at = BootState::Going { from, to, boot_id, armed: true };
         self.save()?;
         self.lab.reboot()?;
-        Ok(Some(Ended::Rebooting))
+        Ok(Some(ExperimentEnd::Rebooting))
     }
 
     /// Every step has an end: back to where it began.
-    fn end(mut self) -> Result<Ended, L::Error> {
+    fn end(mut self) -> Result<ExperimentEnd, L::Error> {
         if self.here() != 0 {
             if self.journal.returns >= TRIES {
                 let why = format!("it was rebooted {TRIES} times to get back");
-                return Ok(Ended::Elsewhere(why));
+                return Ok(ExperimentEnd::Elsewhere(why));
             }
             self.journal.returns += 1;
-            return Ok(self.travel(0)?.unwrap_or(Ended::Finished));
+            return Ok(self.travel(0)?.unwrap_or(ExperimentEnd::Finished));
         }
         self.lab.disarm()?;
-        self.journal.phase = Phase::Finished;
+        self.journal.phase = ExperimentPhase::Finished;
         self.save()?;
         // Last: until then the next boot ends what a kill has left.
         self.lab.carry_on(false)?;
-        Ok(Ended::Finished)
+        Ok(ExperimentEnd::Finished)
     }
 }
 
 /// In this kind of boot.
-fn at(boot: usize, boot_id: String) -> At {
-    if boot == 0 { At::Home } else { At::In { boot, boot_id } }
+fn at(boot: usize, boot_id: String) -> BootState {
+    if boot == 0 { BootState::Home } else { BootState::In { boot, boot_id } }
 }

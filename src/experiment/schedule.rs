@@ -5,13 +5,13 @@
 //! parameters follow each other, and boots go forward and backward too: where the order turns no
 //! reboot is needed.
 
-use super::{Matrix, Row};
+use super::{ExperimentRow, Matrix};
 use cpushield_linux::CpuSet;
 use serde::Serialize;
 
 /// What an experiment would do, for `--dry-run`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Outlook {
+pub struct DryRun {
     /// The name of the experiment.
     pub name: String,
     /// The CPUs that are measured.
@@ -25,14 +25,14 @@ pub struct Outlook {
     /// How often the machine is rebooted, the way back included.
     pub reboots: usize,
     /// What is measured in which boot, in order.
-    pub stays: Vec<Stay>,
+    pub stays: Vec<BootPeriod>,
     /// Rows that are not run, because they need a reboot.
     pub left_out: Vec<String>,
 }
 
 /// The time between two reboots.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Stay {
+pub struct BootPeriod {
     /// Parameters of ours that the machine is booted with.
     pub boot: Vec<String>,
     /// The rows in the order they are measured, from 1; each with all columns.
@@ -41,13 +41,13 @@ pub struct Stay {
 
 /// What an experiment would do on these CPUs.
 #[must_use]
-pub fn outlook(matrix: &Matrix, schedule: &Schedule, cpus: CpuSet, reboot: bool) -> Outlook {
-    let mut stays: Vec<(usize, Stay)> = Vec::new();
+pub fn outlook(matrix: &Matrix, schedule: &Schedule, cpus: CpuSet, reboot: bool) -> DryRun {
+    let mut stays: Vec<(usize, BootPeriod)> = Vec::new();
     let mut last = None;
     for step in &schedule.steps {
         if stays.last().is_none_or(|(boot, _)| *boot != step.boot) {
             let boot = schedule.boots.get(step.boot).cloned().unwrap_or_default();
-            stays.push((step.boot, Stay { boot, rows: Vec::new() }));
+            stays.push((step.boot, BootPeriod { boot, rows: Vec::new() }));
         }
         let visit = Some((step.row, step.round));
         if let Some((_, stay)) = stays.last_mut().filter(|_| last != visit) {
@@ -55,8 +55,8 @@ pub fn outlook(matrix: &Matrix, schedule: &Schedule, cpus: CpuSet, reboot: bool)
         }
         last = visit;
     }
-    let needs = |row: &&Row| !reboot && !row.boot.is_empty();
-    Outlook {
+    let needs = |row: &&ExperimentRow| !reboot && !row.boot.is_empty();
+    DryRun {
         name: matrix.name.clone(),
         cpus,
         rows: matrix.rows.iter().map(|row| row.name.clone()).collect(),
@@ -70,7 +70,7 @@ pub fn outlook(matrix: &Matrix, schedule: &Schedule, cpus: CpuSet, reboot: bool)
 
 /// One measurement of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Step {
+pub struct MeasurementStep {
     /// Which of [`Schedule::boots`] it is made in.
     pub boot: usize,
     /// The row.
@@ -87,7 +87,7 @@ pub struct Schedule {
     /// The kernel parameters of each kind of boot; the first has none of ours.
     pub boots: Vec<Vec<String>>,
     /// The measurements.
-    pub steps: Vec<Step>,
+    pub steps: Vec<MeasurementStep>,
 }
 
 /// The schedule of a matrix; without `reboot` rows with kernel parameters are left out.
@@ -118,7 +118,7 @@ pub fn schedule(matrix: &Matrix, reboot: bool) -> Schedule {
             for round in share(visit)..share(visit + 1) {
                 for row in turned(rows.iter().copied(), round) {
                     let columns = turned(0..matrix.columns.len(), round);
-                    steps.extend(columns.into_iter().map(|column| Step {
+                    steps.extend(columns.into_iter().map(|column| MeasurementStep {
                         boot,
                         row,
                         column,

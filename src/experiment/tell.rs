@@ -1,21 +1,28 @@
-//! [`Journal`] + the measurements beside it → [`Experiment`].
+//! [`ExperimentJournal`] + the measurements beside it → [`Experiment`].
 
-use super::journal::{End, Journal, Notebook, Phase};
+use super::journal::{ExperimentJournal, ExperimentPhase, ExperimentStore, StepEnd};
 use super::judge::judge;
-use super::{Cell, Experiment, Matrix, Missing, Row, SCHEMA, Schedule, State, schedule, summary};
+use super::{
+    Experiment, ExperimentCell, ExperimentRow, ExperimentState, Matrix, MissedRepetition, SCHEMA,
+    Schedule, schedule, summary,
+};
 
 /// Why a row with kernel parameters is not measured without leave to reboot.
 const NO_REBOOT: &str = "not run: it needs a reboot, and --reboot was not given";
 
 /// What an experiment has come to so far.
 #[must_use]
-pub fn told(journal: &Journal, matrix: &Matrix, notebook: &Notebook) -> Experiment {
+pub fn told(
+    journal: &ExperimentJournal,
+    matrix: &Matrix,
+    notebook: &ExperimentStore,
+) -> Experiment {
     let schedule = schedule(matrix, journal.reboot);
-    let cells: Vec<Cell> = (0..matrix.rows.len())
+    let cells: Vec<ExperimentCell> = (0..matrix.rows.len())
         .flat_map(|row| (0..matrix.columns.len()).map(move |column| (row, column)))
         .map(|(row, column)| cell((row, column), journal, &schedule, notebook))
         .collect();
-    let row = |(index, row): (usize, &Row)| {
+    let row = |(index, row): (usize, &ExperimentRow)| {
         let left_out = !journal.reboot && !row.boot.is_empty();
         let lost = cells.iter().filter(|cell| cell.row == index).flat_map(|cell| &cell.missing);
         let missing = if left_out {
@@ -23,7 +30,7 @@ pub fn told(journal: &Journal, matrix: &Matrix, notebook: &Notebook) -> Experime
         } else {
             lost.map(|missing| missing.why.clone()).next()
         };
-        Row { missing, ..row.clone() }
+        ExperimentRow { missing, ..row.clone() }
     };
     let rows = matrix.rows.iter().enumerate().map(row).collect();
     let mut experiment = Experiment {
@@ -31,9 +38,9 @@ pub fn told(journal: &Journal, matrix: &Matrix, notebook: &Notebook) -> Experime
         name: matrix.name.clone(),
         version: journal.version.clone(),
         state: match journal.phase {
-            Phase::Running => State::Unfinished,
-            Phase::Finished => State::Finished,
-            Phase::Stopped => State::Stopped,
+            ExperimentPhase::Running => ExperimentState::Unfinished,
+            ExperimentPhase::Finished => ExperimentState::Finished,
+            ExperimentPhase::Stopped => ExperimentState::Stopped,
         },
         began_s: journal.began_s,
         ended_s: journal.ended_s,
@@ -56,11 +63,11 @@ pub fn told(journal: &Journal, matrix: &Matrix, notebook: &Notebook) -> Experime
 
 fn cell(
     (row, column): (usize, usize),
-    journal: &Journal,
+    journal: &ExperimentJournal,
     schedule: &Schedule,
-    notebook: &Notebook,
-) -> Cell {
-    let mut cell = Cell { row, column, runs: Vec::new(), missing: Vec::new() };
+    notebook: &ExperimentStore,
+) -> ExperimentCell {
+    let mut cell = ExperimentCell { row, column, runs: Vec::new(), missing: Vec::new() };
     for (n, step) in schedule.steps.iter().enumerate() {
         if (step.row, step.column) != (row, column) {
             continue;
@@ -68,10 +75,12 @@ fn cell(
         let round = step.round;
         match journal.ends.get(&n) {
             None => {}
-            Some(End::Missing { why }) => cell.missing.push(Missing { round, why: why.clone() }),
-            Some(End::Measured { file }) => match notebook.measured(file) {
+            Some(StepEnd::Missing { why }) => {
+                cell.missing.push(MissedRepetition { round, why: why.clone() })
+            }
+            Some(StepEnd::Measured { file }) => match notebook.measured(file) {
                 Ok(latency) => cell.runs.push(summary(round, &latency, notebook.path(file))),
-                Err(why) => cell.missing.push(Missing { round, why }),
+                Err(why) => cell.missing.push(MissedRepetition { round, why }),
             },
         }
     }
@@ -80,7 +89,7 @@ fn cell(
 
 fn notes(matrix: &Matrix) -> Vec<String> {
     let mut notes = Vec::new();
-    let polls = |row: &Row| row.boot.iter().any(|word| word == "idle=poll");
+    let polls = |row: &ExperimentRow| row.boot.iter().any(|word| word == "idle=poll");
     if matrix.rows.iter().any(polls) {
         // The LinuxCNC wiki, "The Isolcpus Boot Parameter And GRUB2", section 4.2.
         notes.push(

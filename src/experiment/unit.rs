@@ -1,7 +1,7 @@
 //! The unit that goes on with an experiment after each boot, where systemd is.
 
 use crate::boot::trial::quoted;
-use cpushield_linux::{Access, Error, Host};
+use cpushield_linux::{Error, FileAttributes, Host};
 
 /// Its name.
 pub const UNIT: &str = "cpushield-experiment.service";
@@ -39,7 +39,7 @@ pub fn text(program: &str, state: &str) -> String {
 pub fn install(host: &Host, program: &str, state: &str) -> Result<(), Error> {
     let text = text(program, state);
     if host.read(&path()).ok().as_ref() != Some(&text) {
-        host.replace_file(&path(), text.as_bytes(), Access { mode: 0o644, owner: None })?;
+        host.replace_file(&path(), text.as_bytes(), FileAttributes { mode: 0o644, owner: None })?;
     }
     host.systemctl(&["enable", UNIT])
 }

@@ -4,10 +4,10 @@
 //! (protos/perfetto/trace: `trace_packet.proto`, `track_event.proto`, `track_descriptor.proto`,
 //! `debug_annotation.proto`, `interned_data.proto`).
 
-use super::protobuf::Message;
+use super::protobuf::ProtoMessage;
 use crate::causes::{Cause, Culprit};
-use crate::verify::trace::recording::Recording;
-use crate::verify::trace::story::{Told, What, story};
+use crate::verify::trace::recording::TraceRecording;
+use crate::verify::trace::story::{TimelineEntry, TimelineKind, story};
 use std::collections::HashMap;
 use std::io::{self, Write};
 
@@ -69,14 +69,14 @@ const ROOT: u64 = 1;
 const PHASES: u64 = 2;
 
 /// What the recording does not know.
-pub struct Words<'a> {
+pub struct ExportContext<'a> {
     /// What the workload is called; by its threads' own names when left out.
     pub workload: Option<&'a str>,
     /// What removes an interruption, where that is known.
     pub remedy: &'a dyn Fn(Cause, &Culprit) -> Option<String>,
 }
 
-impl std::fmt::Debug for Words<'_> {
+impl std::fmt::Debug for ExportContext<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Words").field("workload", &self.workload).finish_non_exhaustive()
     }
@@ -86,14 +86,18 @@ impl std::fmt::Debug for Words<'_> {
 ///
 /// # Errors
 /// Pages could not be kept or read back, or the writer failed.
-pub fn write(recording: &mut Recording, words: &Words<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let mut file = File { out, names: HashMap::new() };
+pub fn write(
+    recording: &mut TraceRecording,
+    words: &ExportContext<'_>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut file = TraceFile { out, names: HashMap::new() };
     let title = format!("cpushield {}", env!("CARGO_PKG_VERSION"));
-    let root = Message::default()
+    let root = ProtoMessage::default()
         .number(track::UUID, ROOT)
         .text(track::NAME, title.as_str())
         .number(track::CHILD_ORDERING, track::BY_RANK);
-    let first = Message::default()
+    let first = ProtoMessage::default()
         .number(packet::SEQUENCE, SEQUENCE)
         .number(packet::SEQUENCE_FLAGS, packet::CLEARED)
         .message(packet::TRACK_DESCRIPTOR, &root);
@@ -104,7 +108,7 @@ pub fn write(recording: &mut Recording, words: &Words<'_>, out: &mut dyn Write) 
     for (rank, cpu) in (1_u64..).zip(cpus) {
         let (own, gaps) = (16 + 2 * cpu as u64, 17 + 2 * cpu as u64);
         file.track(own, &format!("CPU {cpu}: workload and interruptions"), 2 * rank)?;
-        let mut lane = Lane { track: own, ends: Vec::new() };
+        let mut lane = CpuTrack { track: own, ends: Vec::new() };
         story(recording, cpu, &mut |told| lane.tell(&mut file, told, words))?;
         lane.close(&mut file, 0, u64::MAX)?;
         if recording.gaps.iter().any(|(at, _)| *at == cpu) {
@@ -116,30 +120,30 @@ pub fn write(recording: &mut Recording, words: &Words<'_>, out: &mut dyn Write) 
 }
 
 /// What is written to, and the names that were written.
-struct File<'a> {
+struct TraceFile<'a> {
     out: &'a mut dyn Write,
     names: HashMap<String, u64>,
 }
 
-impl File<'_> {
-    fn packet(&mut self, packet: &Message) -> io::Result<()> {
-        self.out.write_all(Message::default().message(PACKET, packet).as_bytes())
+impl TraceFile<'_> {
+    fn packet(&mut self, packet: &ProtoMessage) -> io::Result<()> {
+        self.out.write_all(ProtoMessage::default().message(PACKET, packet).as_bytes())
     }
 
     fn track(&mut self, uuid: u64, name: &str, rank: u64) -> io::Result<()> {
-        let track = Message::default()
+        let track = ProtoMessage::default()
             .number(track::UUID, uuid)
             .number(track::PARENT, ROOT)
             .text(track::NAME, name)
             .number(track::RANK, rank);
-        let packet = Message::default()
+        let packet = ProtoMessage::default()
             .number(packet::SEQUENCE, SEQUENCE)
             .message(packet::TRACK_DESCRIPTOR, &track);
         self.packet(&packet)
     }
 
-    fn event(&mut self, at_ns: u64, name: Option<&str>, event: Message) -> io::Result<()> {
-        let mut packet = Message::default()
+    fn event(&mut self, at_ns: u64, name: Option<&str>, event: ProtoMessage) -> io::Result<()> {
+        let mut packet = ProtoMessage::default()
             .number(packet::TIMESTAMP, at_ns)
             .number(packet::SEQUENCE, SEQUENCE)
             .number(packet::SEQUENCE_FLAGS, packet::NEEDS);
@@ -150,8 +154,8 @@ impl File<'_> {
             let iid = known.unwrap_or(next);
             if known.is_none() {
                 self.names.insert(name.to_owned(), iid);
-                let entry = Message::default().number(IID, iid).text(IID_NAME, name);
-                let names = Message::default().message(EVENT_NAMES, &entry);
+                let entry = ProtoMessage::default().number(IID, iid).text(IID_NAME, name);
+                let names = ProtoMessage::default().message(EVENT_NAMES, &entry);
                 packet = packet.message(packet::INTERNED_DATA, &names);
             }
             event = event.number(event::NAME_IID, iid);
@@ -160,23 +164,28 @@ impl File<'_> {
     }
 
     /// A piece of a track that ends for certain before the next begins.
-    fn slice(&mut self, (begun, end): (u64, u64), name: &str, begin: Message) -> io::Result<()> {
+    fn slice(
+        &mut self,
+        (begun, end): (u64, u64),
+        name: &str,
+        begin: ProtoMessage,
+    ) -> io::Result<()> {
         let track = begin.clone().number(event::TYPE, event::END);
         self.event(begun, Some(name), begin.number(event::TYPE, event::BEGIN))?;
         self.event(end, None, track)
     }
 }
 
-fn on(track: u64) -> Message {
-    Message::default().number(event::TRACK, track)
+fn on(track: u64) -> ProtoMessage {
+    ProtoMessage::default().number(event::TRACK, track)
 }
 
-fn said(event: Message, name: &str, text: &str) -> Message {
-    let said = Message::default().text(annotation::NAME, name).text(annotation::STRING, text);
+fn said(event: ProtoMessage, name: &str, text: &str) -> ProtoMessage {
+    let said = ProtoMessage::default().text(annotation::NAME, name).text(annotation::STRING, text);
     event.message(event::ANNOTATION, &said)
 }
 
-fn phases(file: &mut File<'_>, recording: &Recording) -> io::Result<()> {
+fn phases(file: &mut TraceFile<'_>, recording: &TraceRecording) -> io::Result<()> {
     let ns = |ticks: u64| recording.scale.ns(ticks);
     for pair in recording.phases.windows(2) {
         let [(begun, name), (end, _)] = pair else { continue };
@@ -187,7 +196,12 @@ fn phases(file: &mut File<'_>, recording: &Recording) -> io::Result<()> {
     Ok(())
 }
 
-fn gap_track(file: &mut File<'_>, recording: &Recording, cpu: usize, track: u64) -> io::Result<()> {
+fn gap_track(
+    file: &mut TraceFile<'_>,
+    recording: &TraceRecording,
+    cpu: usize,
+    track: u64,
+) -> io::Result<()> {
     for (_, gap) in recording.gaps.iter().filter(|(at, _)| *at == cpu) {
         let span = (recording.scale.ns(gap.start), recording.scale.ns(gap.end));
         file.slice(span, "gap", on(track))?;
@@ -196,14 +210,14 @@ fn gap_track(file: &mut File<'_>, recording: &Recording, cpu: usize, track: u64)
 }
 
 /// The track of one CPU: what is open, outer first.
-struct Lane {
+struct CpuTrack {
     track: u64,
     ends: Vec<u64>,
 }
 
-impl Lane {
+impl CpuTrack {
     /// Ends what lies at this depth or deeper, no later than this moment.
-    fn close(&mut self, file: &mut File<'_>, depth: usize, at_ns: u64) -> io::Result<()> {
+    fn close(&mut self, file: &mut TraceFile<'_>, depth: usize, at_ns: u64) -> io::Result<()> {
         while self.ends.len() > depth {
             let end = self.ends.pop().unwrap_or(0).min(at_ns);
             file.event(end, None, on(self.track).number(event::TYPE, event::END))?;
@@ -211,27 +225,32 @@ impl Lane {
         Ok(())
     }
 
-    fn tell(&mut self, file: &mut File<'_>, told: &Told, words: &Words<'_>) -> io::Result<()> {
+    fn tell(
+        &mut self,
+        file: &mut TraceFile<'_>,
+        told: &TimelineEntry,
+        words: &ExportContext<'_>,
+    ) -> io::Result<()> {
         self.close(file, told.depth, told.begun_ns)?;
         let (name, category) = name(&told.what, words.workload);
         let mut event = on(self.track).text(event::CATEGORY, category);
         match &told.what {
-            What::Interruption(cause, culprit) => {
+            TimelineKind::Interruption(cause, culprit) => {
                 event = said(event, "cause", cause.name());
                 event = said(event, "culprit", &culprit.to_string());
                 if let Some(remedy) = (words.remedy)(*cause, culprit) {
                     event = said(event, "removed by", &remedy);
                 }
-                let took = Message::default()
+                let took = ProtoMessage::default()
                     .text(annotation::NAME, "took (ns)")
                     .number(annotation::UINT, told.end_ns - told.begun_ns);
                 event = event.message(event::ANNOTATION, &took);
             }
-            What::Inside(kind, cause, _) => {
+            TimelineKind::Inside(kind, cause, _) => {
                 event = said(event, "what", kind);
                 event = said(event, "cause", cause.name());
             }
-            What::Undisturbed(_) | What::Lost => {}
+            TimelineKind::Undisturbed(_) | TimelineKind::Lost => {}
         }
         if !told.stack.is_empty() {
             event = said(event, "stack", &told.stack.join(" < "));
@@ -249,15 +268,15 @@ impl Lane {
 }
 
 /// What is written on a piece, and its category: by it the colour is chosen.
-fn name(what: &What, workload: Option<&str>) -> (String, &'static str) {
+fn name(what: &TimelineKind, workload: Option<&str>) -> (String, &'static str) {
     let with = |head: &str, culprit: &Culprit| match culprit.to_string() {
         text if text.is_empty() => head.to_owned(),
         text => format!("{head}: {text}"),
     };
     match what {
-        What::Undisturbed(who) => (workload.unwrap_or(who).to_owned(), "workload"),
-        What::Interruption(cause, culprit) => (with(cause.name(), culprit), "interruption"),
-        What::Inside(words, _, culprit) => (with(words, culprit), "inside"),
-        What::Lost => ("events lost".to_owned(), "lost"),
+        TimelineKind::Undisturbed(who) => (workload.unwrap_or(who).to_owned(), "workload"),
+        TimelineKind::Interruption(cause, culprit) => (with(cause.name(), culprit), "interruption"),
+        TimelineKind::Inside(words, _, culprit) => (with(words, culprit), "inside"),
+        TimelineKind::Lost => ("events lost".to_owned(), "lost"),
     }
 }

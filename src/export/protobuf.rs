@@ -3,12 +3,12 @@
 
 /// A message that grows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Message(Vec<u8>);
+pub struct ProtoMessage(Vec<u8>);
 
-impl Message {
+impl ProtoMessage {
     /// A field with a number.
     #[must_use]
-    pub fn number(mut self, field: u32, value: u64) -> Message {
+    pub fn number(mut self, field: u32, value: u64) -> ProtoMessage {
         varint(&mut self.0, u64::from(field) << 3);
         varint(&mut self.0, value);
         self
@@ -16,17 +16,17 @@ impl Message {
 
     /// A field with text.
     #[must_use]
-    pub fn text(self, field: u32, text: &str) -> Message {
+    pub fn text(self, field: u32, text: &str) -> ProtoMessage {
         self.bytes(field, text.as_bytes())
     }
 
     /// A field that is a message.
     #[must_use]
-    pub fn message(self, field: u32, inner: &Message) -> Message {
+    pub fn message(self, field: u32, inner: &ProtoMessage) -> ProtoMessage {
         self.bytes(field, &inner.0)
     }
 
-    fn bytes(mut self, field: u32, bytes: &[u8]) -> Message {
+    fn bytes(mut self, field: u32, bytes: &[u8]) -> ProtoMessage {
         varint(&mut self.0, u64::from(field) << 3 | 2);
         varint(&mut self.0, bytes.len() as u64);
         self.0.extend_from_slice(bytes);
@@ -55,13 +55,13 @@ mod tests {
 
     #[test]
     fn bytes_are_those_of_the_examples_in_the_definition() {
-        assert_eq!(Message::default().number(1, 150).as_bytes(), [0x08, 0x96, 0x01]);
-        let text = Message::default().text(2, "testing");
+        assert_eq!(ProtoMessage::default().number(1, 150).as_bytes(), [0x08, 0x96, 0x01]);
+        let text = ProtoMessage::default().text(2, "testing");
         assert_eq!(text.as_bytes(), b"\x12\x07testing");
-        let inner = Message::default().number(1, 150);
-        let outer = Message::default().message(3, &inner);
+        let inner = ProtoMessage::default().number(1, 150);
+        let outer = ProtoMessage::default().message(3, &inner);
         assert_eq!(outer.as_bytes(), [0x1a, 0x03, 0x08, 0x96, 0x01]);
-        let most = Message::default().number(1, u64::MAX);
+        let most = ProtoMessage::default().number(1, u64::MAX);
         assert_eq!(most.as_bytes()[1..], [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]);
     }
 }

@@ -3,7 +3,7 @@
 //! (Documentation/trace-cmd/trace-cmd.dat.v6.5.txt of trace-cmd 3.4); what that page leaves out is
 //! said where it is written.
 
-use crate::verify::trace::recording::Recording;
+use crate::verify::trace::recording::TraceRecording;
 use std::io::{self, Write};
 
 /// Options, by number (`TRACECMD_OPTION_…`, trace-cmd-private.h of trace-cmd 3.4).
@@ -17,7 +17,7 @@ const TSC2NSEC: u16 = 14;
 ///
 /// # Errors
 /// Pages could not be kept or read back, a text is too long for the format, or the writer failed.
-pub fn write(recording: &mut Recording, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(recording: &mut TraceRecording, out: &mut dyn Write) -> io::Result<()> {
     let page = recording.layout.page_size();
     let mut head = head(recording)?;
     // One entry for every number up to the highest: the number of a CPU is its place here.
@@ -43,7 +43,7 @@ pub fn write(recording: &mut Recording, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// Everything before the places of the pages.
-fn head(recording: &Recording) -> io::Result<Vec<u8>> {
+fn head(recording: &TraceRecording) -> io::Result<Vec<u8>> {
     let mut head = b"\x17\x08\x44tracing6\0".to_vec();
     // Little-endian (others are not traced), and the size of `long`.
     head.push(0);
@@ -70,7 +70,7 @@ fn head(recording: &Recording) -> io::Result<Vec<u8>> {
 }
 
 /// The forms of the events, by system.
-fn events(head: &mut Vec<u8>, recording: &Recording) -> io::Result<()> {
+fn events(head: &mut Vec<u8>, recording: &TraceRecording) -> io::Result<()> {
     let known = |(_, text): &&(String, String)| !text.is_empty();
     let mut systems: Vec<&str> =
         recording.events.iter().filter(known).map(|(system, _)| system.as_str()).collect();
@@ -90,7 +90,7 @@ fn events(head: &mut Vec<u8>, recording: &Recording) -> io::Result<()> {
 }
 
 /// `number name` of every task that is known: those the kernel saved, and those looked up.
-fn names(recording: &Recording) -> String {
+fn names(recording: &TraceRecording) -> String {
     let mut text = recording.texts.saved_cmdlines.clone();
     let number = |line: &str| -> Option<i32> { line.split_whitespace().next()?.parse().ok() };
     let saved: Vec<i32> = text.lines().filter_map(number).collect();
@@ -104,7 +104,7 @@ fn names(recording: &Recording) -> String {
     text
 }
 
-fn options(head: &mut Vec<u8>, recording: &Recording) -> io::Result<()> {
+fn options(head: &mut Vec<u8>, recording: &TraceRecording) -> io::Result<()> {
     head.extend(b"options  \0");
     let mut option = |number: u16, data: &[u8]| -> io::Result<()> {
         head.extend(number.to_le_bytes());

@@ -2,8 +2,8 @@
 //! measured on.
 
 use super::measure::nanos;
-use super::order::Order;
-use super::{Isolation, Latency, SCHEMA, Setting, Tracing};
+use super::order::MeasureRequest;
+use super::{LatencyMeasurement, MeasuredIsolation, MeasuredSetting, SCHEMA, TraceUse};
 use crate::survey::Machine;
 use cpushield_linux::clock::monotonic_ns;
 
@@ -11,8 +11,12 @@ use cpushield_linux::clock::monotonic_ns;
 const LOOKS: u64 = 1000;
 
 /// The document before anything was seen.
-pub(super) fn blank(order: &Order<'_>, machine: Machine, migration: Option<bool>) -> Latency {
-    Latency {
+pub(super) fn blank(
+    order: &MeasureRequest<'_>,
+    machine: Machine,
+    migration: Option<bool>,
+) -> LatencyMeasurement {
+    LatencyMeasurement {
         schema: SCHEMA,
         instrument: order.instrument.name().to_owned(),
         asked_ns: nanos(order.span),
@@ -26,7 +30,7 @@ pub(super) fn blank(order: &Order<'_>, machine: Machine, migration: Option<bool>
         series: Vec::new(),
         loads: Vec::new(),
         gates: Vec::new(),
-        tracing: Tracing { asked: order.why, ..Tracing::default() },
+        tracing: TraceUse { asked: order.why, ..TraceUse::default() },
         isolation: isolation(&machine, order),
         setting: setting(machine, migration),
         doubts: Vec::new(),
@@ -34,9 +38,9 @@ pub(super) fn blank(order: &Order<'_>, machine: Machine, migration: Option<bool>
     }
 }
 
-fn isolation(machine: &Machine, order: &Order<'_>) -> Isolation {
+fn isolation(machine: &Machine, order: &MeasureRequest<'_>) -> MeasuredIsolation {
     let guard = order.guard.as_ref();
-    Isolation {
+    MeasuredIsolation {
         shield: guard.map(|guard| guard.name.clone()),
         held: guard.filter(|guard| guard.group.is_some()).map(|_| true),
         broken: Vec::new(),
@@ -45,11 +49,11 @@ fn isolation(machine: &Machine, order: &Order<'_>) -> Isolation {
     }
 }
 
-fn setting(machine: Machine, migration: Option<bool>) -> Setting {
+fn setting(machine: Machine, migration: Option<bool>) -> MeasuredSetting {
     let before = monotonic_ns();
     let last = (0..LOOKS).fold(before, |_, _| monotonic_ns());
     let guest = machine.virt.guest == Some(true);
-    Setting {
+    MeasuredSetting {
         kernel: machine.kernel.release,
         realtime: machine.kernel.realtime,
         timer_migration: migration,

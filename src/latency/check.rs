@@ -1,14 +1,14 @@
 //! Whether an order can be followed on this machine, and what of it is to be told.
 
 use super::measure::exact;
-use super::order::{LatencyError, Order};
+use super::order::{LatencyError, MeasureRequest};
 use cpushield_linux::{CpuSet, Host};
 
 /// A shorter period leaves a thread no time to sleep on most machines.
 const SHORTEST_NS: u64 = 10_000;
 
 /// The online CPUs, when the order can be followed.
-pub(super) fn check(host: &Host, order: &Order<'_>) -> Result<CpuSet, LatencyError> {
+pub(super) fn check(host: &Host, order: &MeasureRequest<'_>) -> Result<CpuSet, LatencyError> {
     if !host.is_live() {
         return Err(LatencyError::Recorded);
     }
@@ -34,7 +34,7 @@ pub(super) fn check(host: &Host, order: &Order<'_>) -> Result<CpuSet, LatencyErr
 }
 
 /// Why the instrument cannot have these threads on these CPUs.
-fn suits(order: &Order<'_>, online: &CpuSet) -> Result<(), String> {
+fn suits(order: &MeasureRequest<'_>, online: &CpuSet) -> Result<(), String> {
     let instrument = order.instrument;
     if online.minus(&order.cpus).is_empty() {
         if instrument.is_endless() {
@@ -69,7 +69,7 @@ fn suits(order: &Order<'_>, online: &CpuSet) -> Result<(), String> {
 }
 
 /// What shares the measured CPUs with the threads, where it was asked for so.
-pub(super) fn beforehand(order: &Order<'_>, online: &CpuSet) -> Vec<String> {
+pub(super) fn beforehand(order: &MeasureRequest<'_>, online: &CpuSet) -> Vec<String> {
     let mut notes = Vec::new();
     if online.minus(&order.cpus).is_empty() {
         notes.push(
@@ -85,7 +85,7 @@ pub(super) fn beforehand(order: &Order<'_>, online: &CpuSet) -> Vec<String> {
 
 /// On which CPUs the kernel may let the timers expire somewhere else.
 pub(super) fn elsewhere(
-    order: &Order<'_>,
+    order: &MeasureRequest<'_>,
     nohz_full: Option<&CpuSet>,
     migration: Option<bool>,
 ) -> Option<String> {
@@ -103,17 +103,22 @@ pub(super) fn elsewhere(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::latency::Beat;
+    use crate::latency::ThreadSpec;
     use crate::latency::instruments::by_name;
     use crate::load;
-    use cpushield_linux::{Policy, Store};
+    use cpushield_linux::{SchedPolicy, Store};
     use std::time::Duration;
 
-    fn order(name: &str, cpus: &str, period_ns: u64, policy: Policy) -> Order<'static> {
-        Order {
+    fn order(
+        name: &str,
+        cpus: &str,
+        period_ns: u64,
+        policy: SchedPolicy,
+    ) -> MeasureRequest<'static> {
+        MeasureRequest {
             instrument: by_name(name).unwrap(),
             cpus: cpus.parse().unwrap(),
-            beats: vec![Beat { period_ns, policy }],
+            beats: vec![ThreadSpec { period_ns, policy }],
             span: Duration::from_secs(1),
             warmup: Duration::ZERO,
             over_ns: Vec::new(),
@@ -121,7 +126,7 @@ mod tests {
             cgroup: None,
             guard: None,
             store: Store::new(std::path::Path::new("/nonexistent")),
-            load: load::Order::none(),
+            load: load::LoadRequest::none(),
             force: false,
             why: false,
             progress: &|_| {},
@@ -134,7 +139,7 @@ mod tests {
     fn a_timer_that_may_expire_elsewhere_is_told() {
         let nohz_full: CpuSet = "2-3".parse().unwrap();
         let said = |name, cpus, migration| {
-            let order = order(name, cpus, 1_000_000, Policy::Other { nice: 0 });
+            let order = order(name, cpus, 1_000_000, SchedPolicy::Other { nice: 0 });
             elsewhere(&order, Some(&nohz_full), migration)
         };
         assert!(said("timer", "1-2", Some(true)).is_some_and(|s| s.starts_with("CPU 2 is nohz")));
@@ -152,12 +157,16 @@ mod tests {
 
     #[test]
     fn a_load_on_measured_cpus_is_told() {
-        let other = Policy::Other { nice: 0 };
+        let other = SchedPolicy::Other { nice: 0 };
         let said = |words: &[&str], cpus: &str| {
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
             let wanted = load::wanted(&words).unwrap();
-            let load = load::Order { wanted, cpus: cpus.parse().unwrap(), ..load::Order::none() };
-            let order = Order { load, ..order("timer", "2-3", 1_000_000, other) };
+            let load = load::LoadRequest {
+                wanted,
+                cpus: cpus.parse().unwrap(),
+                ..load::LoadRequest::none()
+            };
+            let order = MeasureRequest { load, ..order("timer", "2-3", 1_000_000, other) };
             beforehand(&order, &"0-3".parse().unwrap()).join(", ")
         };
         assert_eq!(said(&["disk"], "0-1"), "");
@@ -169,10 +178,10 @@ mod tests {
     fn threads_that_take_the_machine_are_refused() {
         let all: CpuSet = "0-3".parse().unwrap();
         let said = |instrument, cpus: &str, period_ns, policy, force| {
-            let order = Order { force, ..order(instrument, cpus, period_ns, policy) };
+            let order = MeasureRequest { force, ..order(instrument, cpus, period_ns, policy) };
             suits(&order, &all).err().unwrap_or_default()
         };
-        let (fifo, other) = (Policy::Fifo { priority: 80 }, Policy::Other { nice: 0 });
+        let (fifo, other) = (SchedPolicy::Fifo { priority: 80 }, SchedPolicy::Other { nice: 0 });
         assert_eq!(said("timer", "3", 10_000, fifo, false), "");
         assert!(said("timer", "3", 9_999, fifo, true).contains("the shortest period is 10us"));
         assert!(said("timer", "0-3", 1_000_000, fifo, false).contains("--force"));

@@ -1,12 +1,13 @@
 //! The process whose threads measure. It is one of its own because it sits in the shield's cgroup,
 //! because all its memory is locked, and because memory that this process gives back must not
-//! interrupt it. Both sides of the conversation are here: [`Crew`] asks, [`serve`] answers.
+//! interrupt it. Both sides of the conversation are here: [`MeasurementProcess`] asks, [`serve`]
+//! answers.
 
-use super::instruments::{self, Task};
+use super::instruments::{self, ThreadTask};
 use super::order::LatencyError;
-use cpushield_linux::companion::{Companion, Duty};
-use cpushield_linux::tally::{Board, LIMITS, Stage, Tally, Terms};
-use cpushield_linux::{CpuSet, Host, Policy, memory, sched};
+use cpushield_linux::companion::{WorkerEnd, WorkerProcess};
+use cpushield_linux::tally::{LIMITS, LatencyBoard, LatencyStats, ThreadSettings, ThreadStage};
+use cpushield_linux::{CpuSet, Host, SchedPolicy, memory, sched};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -27,18 +28,18 @@ const STACK_BYTES: usize = 128 << 10;
 
 /// Where a thread goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Seat {
+pub(super) struct ThreadPlacement {
     /// Its CPU.
     pub(super) cpu: usize,
     /// Its period.
     pub(super) period_ns: u64,
     /// Its policy.
-    pub(super) policy: Policy,
+    pub(super) policy: SchedPolicy,
 }
 
 /// When the threads do what, by `CLOCK_MONOTONIC`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Times {
+pub(super) struct MeasurementTimes {
     /// From here on there are events.
     pub(super) begin_ns: u64,
     /// From here on they count.
@@ -49,56 +50,61 @@ pub(super) struct Times {
 
 /// What the crew is asked.
 #[derive(Debug, Serialize, Deserialize)]
-enum Ask {
-    Start { instrument: String, seats: Vec<Seat>, files: Vec<String>, limits_ns: [u64; LIMITS] },
-    Go(Times),
+enum MeasurementRequest {
+    Start {
+        instrument: String,
+        seats: Vec<ThreadPlacement>,
+        files: Vec<String>,
+        limits_ns: [u64; LIMITS],
+    },
+    Go(MeasurementTimes),
     End,
 }
 
 /// What it answers.
 #[derive(Debug, Serialize, Deserialize)]
-enum Answer {
+enum MeasurementReply {
     Ready { board: i32, tids: Vec<i32>, notes: Vec<String> },
     Going,
     Done,
-    Refused { policy: Policy, why: String },
+    Refused { policy: SchedPolicy, why: String },
     Failed { why: String },
 }
 
 /// The crew as its maker sees it.
 #[derive(Debug)]
-pub(super) struct Crew {
-    companion: Companion,
-    board: Board,
+pub(super) struct MeasurementProcess {
+    companion: WorkerProcess,
+    board: LatencyBoard,
     /// The threads, in the order of the seats.
     pub(super) tids: Vec<i32>,
     /// What is not as it should be.
     pub(super) notes: Vec<String>,
 }
 
-impl Crew {
+impl MeasurementProcess {
     /// Starts the threads; they wait. `files` take the number of the process: those of its cgroup.
     ///
     /// # Errors
     /// Says why not.
     pub(super) fn start(
         instrument: &str,
-        seats: &[Seat],
+        seats: &[ThreadPlacement],
         files: Vec<String>,
         limits_ns: [u64; LIMITS],
-    ) -> Result<Crew, LatencyError> {
+    ) -> Result<MeasurementProcess, LatencyError> {
         let failed = |why: String| LatencyError::Threads { why };
-        let mut companion = Companion::start(&[HIDDEN]).map_err(|e| failed(e.to_string()))?;
+        let mut companion = WorkerProcess::start(&[HIDDEN]).map_err(|e| failed(e.to_string()))?;
         let seats_given = seats.to_vec();
         let instrument = instrument.to_owned();
-        let ask = Ask::Start { instrument, seats: seats_given, files, limits_ns };
+        let ask = MeasurementRequest::Start { instrument, seats: seats_given, files, limits_ns };
         match talk(&mut companion, &ask).map_err(failed)? {
-            Answer::Ready { board, tids, notes } => {
-                let board = Board::open(companion.pid(), board, seats.len())
+            MeasurementReply::Ready { board, tids, notes } => {
+                let board = LatencyBoard::open(companion.pid(), board, seats.len())
                     .map_err(|e| failed(format!("what they see cannot be read: {e}")))?;
-                Ok(Crew { companion, board, tids, notes })
+                Ok(MeasurementProcess { companion, board, tids, notes })
             }
-            Answer::Refused { policy, why } => Err(LatencyError::Policy { policy, why }),
+            MeasurementReply::Refused { policy, why } => Err(LatencyError::Policy { policy, why }),
             other => Err(failed(unexpected(&other))),
         }
     }
@@ -107,9 +113,9 @@ impl Crew {
     ///
     /// # Errors
     /// The crew is gone.
-    pub(super) fn go(&mut self, times: Times) -> Result<(), LatencyError> {
-        let why = match talk(&mut self.companion, &Ask::Go(times)) {
-            Ok(Answer::Going) => return Ok(()),
+    pub(super) fn go(&mut self, times: MeasurementTimes) -> Result<(), LatencyError> {
+        let why = match talk(&mut self.companion, &MeasurementRequest::Go(times)) {
+            Ok(MeasurementReply::Going) => return Ok(()),
             Ok(other) => unexpected(&other),
             Err(why) => why,
         };
@@ -117,15 +123,15 @@ impl Crew {
     }
 
     /// What the threads saw so far.
-    pub(super) fn tallies(&self) -> &[Tally] {
+    pub(super) fn tallies(&self) -> &[LatencyStats] {
         self.board.tallies()
     }
 
     /// Tells the threads to end, and waits for those that can.
     pub(super) fn stop(&self, longest_period: Duration) {
-        self.tallies().iter().for_each(Tally::stop);
+        self.tallies().iter().for_each(LatencyStats::stop);
         let until = Instant::now() + longest_period.min(LONG) + GRACE;
-        let busy = |tally: &Tally| tally.stage() == Stage::Running;
+        let busy = |tally: &LatencyStats| tally.stage() == ThreadStage::Running;
         while self.tallies().iter().any(busy) && Instant::now() < until {
             thread::sleep(Duration::from_millis(5));
         }
@@ -133,21 +139,24 @@ impl Crew {
 
     /// Lets the process end. What it has said is kept; who does not listen is killed.
     pub(super) fn dismiss(mut self) {
-        if self.tallies().iter().all(|tally| tally.stage() != Stage::Running) {
+        if self.tallies().iter().all(|tally| tally.stage() != ThreadStage::Running) {
             // The figures are here already.
-            let _ = talk(&mut self.companion, &Ask::End);
+            let _ = talk(&mut self.companion, &MeasurementRequest::End);
         }
     }
 }
 
-fn unexpected(answer: &Answer) -> String {
+fn unexpected(answer: &MeasurementReply) -> String {
     match answer {
-        Answer::Failed { why } => why.clone(),
+        MeasurementReply::Failed { why } => why.clone(),
         other => format!("an answer out of turn: {other:?}"),
     }
 }
 
-fn talk(companion: &mut Companion, ask: &Ask) -> Result<Answer, String> {
+fn talk(
+    companion: &mut WorkerProcess,
+    ask: &MeasurementRequest,
+) -> Result<MeasurementReply, String> {
     let line = serde_json::to_string(ask).map_err(|e| e.to_string())?;
     companion.tell(&line).map_err(|e| format!("their process is gone: {e}"))?;
     let line =
@@ -158,12 +167,12 @@ fn talk(companion: &mut Companion, ask: &Ask) -> Result<Answer, String> {
 /// The crew's own side: serves until its maker is gone. Its first thread sleeps while the others
 /// measure, as it may be confined to the CPUs of the shield too.
 pub fn serve(host: &Host) {
-    let duty = Duty::take_up();
-    let mut team: Option<Team> = None;
+    let duty = WorkerEnd::take_up();
+    let mut team: Option<MeasurementThreads> = None;
     while let Some(line) = duty.next() {
         let answer = match serde_json::from_str(&line) {
-            Ok(Ask::Start { instrument, seats, files, limits_ns }) => {
-                match Team::start(host, &instrument, &seats, &files, limits_ns) {
+            Ok(MeasurementRequest::Start { instrument, seats, files, limits_ns }) => {
+                match MeasurementThreads::start(host, &instrument, &seats, &files, limits_ns) {
                     Ok((made, ready)) => {
                         team = Some(made);
                         ready
@@ -171,18 +180,18 @@ pub fn serve(host: &Host) {
                     Err(answer) => answer,
                 }
             }
-            Ok(Ask::Go(times)) => {
+            Ok(MeasurementRequest::Go(times)) => {
                 for start in team.iter().flat_map(|team| &team.starts) {
                     // A thread that is gone shows in its tally.
                     let _ = start.send(times);
                 }
-                Answer::Going
+                MeasurementReply::Going
             }
-            Ok(Ask::End) => {
+            Ok(MeasurementRequest::End) => {
                 team = None;
-                Answer::Done
+                MeasurementReply::Done
             }
-            Err(e) => Answer::Failed { why: e.to_string() },
+            Err(e) => MeasurementReply::Failed { why: e.to_string() },
         };
         let line = serde_json::to_string(&answer).unwrap_or_default();
         if duty.answer(&line).is_err() {
@@ -192,23 +201,23 @@ pub fn serve(host: &Host) {
 }
 
 /// The threads, as their own process has them.
-struct Team {
-    starts: Vec<Sender<Times>>,
+struct MeasurementThreads {
+    starts: Vec<Sender<MeasurementTimes>>,
 }
 
-impl Team {
+impl MeasurementThreads {
     fn start(
         host: &Host,
         instrument: &str,
-        seats: &[Seat],
+        seats: &[ThreadPlacement],
         files: &[String],
         limits_ns: [u64; LIMITS],
-    ) -> Result<(Team, Answer), Answer> {
-        let failed = |why: String| Answer::Failed { why };
+    ) -> Result<(MeasurementThreads, MeasurementReply), MeasurementReply> {
+        let failed = |why: String| MeasurementReply::Failed { why };
         let instrument = instruments::by_name(instrument)
             .ok_or_else(|| failed(format!("no instrument {instrument}")))?;
         let mut notes = Vec::new();
-        let board = Arc::new(Board::new(seats.len()).map_err(|e| failed(e.to_string()))?);
+        let board = Arc::new(LatencyBoard::new(seats.len()).map_err(|e| failed(e.to_string()))?);
         if let Err(e) = memory::lock_all() {
             notes.push(format!(
                 "the memory of the measuring threads is not locked ({e}): page faults may be part \
@@ -237,20 +246,20 @@ impl Team {
         }
         let tids = heard(&told, seats.len())?;
         let board = board.number().ok_or_else(|| failed("no shared memory".to_owned()))?;
-        Ok((Team { starts }, Answer::Ready { board, tids, notes }))
+        Ok((MeasurementThreads { starts }, MeasurementReply::Ready { board, tids, notes }))
     }
 }
 
 /// The numbers of all threads once each is where it belongs.
 fn heard(
-    told: &Receiver<(usize, Result<i32, Answer>)>,
+    told: &Receiver<(usize, Result<i32, MeasurementReply>)>,
     threads: usize,
-) -> Result<Vec<i32>, Answer> {
+) -> Result<Vec<i32>, MeasurementReply> {
     let mut tids = vec![0; threads];
     for _ in 0..threads {
-        let (i, tid) = told
-            .recv_timeout(PATIENCE / 2)
-            .map_err(|e| Answer::Failed { why: format!("a thread does not begin: {e}") })?;
+        let (i, tid) = told.recv_timeout(PATIENCE / 2).map_err(|e| MeasurementReply::Failed {
+            why: format!("a thread does not begin: {e}"),
+        })?;
         if let Some(place) = tids.get_mut(i) {
             *place = tid?;
         }
@@ -259,9 +268,9 @@ fn heard(
 }
 
 /// A thread goes to its CPU and takes its policy.
-fn settle_down(seat: &Seat) -> Result<i32, Answer> {
-    let Seat { cpu, policy, .. } = *seat;
-    sched::set_affinity(0, &CpuSet::one(cpu)).map_err(|e| Answer::Failed {
+fn settle_down(seat: &ThreadPlacement) -> Result<i32, MeasurementReply> {
+    let ThreadPlacement { cpu, policy, .. } = *seat;
+    sched::set_affinity(0, &CpuSet::one(cpu)).map_err(|e| MeasurementReply::Failed {
         why: match e.raw_os_error() {
             // kernel/sched/syscalls.c, `__sched_setaffinity()`.
             Some(22) => {
@@ -270,22 +279,23 @@ fn settle_down(seat: &Seat) -> Result<i32, Answer> {
             _ => format!("the kernel does not let them run on CPU {cpu}: {e}"),
         },
     })?;
-    sched::set_policy(0, policy).map_err(|e| Answer::Refused { policy, why: e.to_string() })?;
+    sched::set_policy(0, policy)
+        .map_err(|e| MeasurementReply::Refused { policy, why: e.to_string() })?;
     Ok(sched::thread_id())
 }
 
 /// The whole work of a thread.
 fn work(
     instrument: &dyn instruments::Instrument,
-    seat: &Seat,
-    tally: Option<&Tally>,
+    seat: &ThreadPlacement,
+    tally: Option<&LatencyStats>,
     limits_ns: [u64; LIMITS],
-    wait: &Receiver<Times>,
+    wait: &Receiver<MeasurementTimes>,
 ) {
     let Some(tally) = tally else { return };
     // The maker is gone, or gave up.
     let Ok(times) = wait.recv() else { return };
-    let terms = Terms {
+    let terms = ThreadSettings {
         cpu: seat.cpu,
         period_ns: seat.period_ns,
         from_ns: times.from_ns,
@@ -293,6 +303,6 @@ fn work(
         gives_up: seat.policy.rt_priority() > 0,
         limits_ns,
     };
-    let task = Task { period_ns: seat.period_ns, begin_ns: times.begin_ns, terms };
+    let task = ThreadTask { period_ns: seat.period_ns, begin_ns: times.begin_ns, terms };
     instrument.run(&task, tally);
 }

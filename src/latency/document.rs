@@ -1,10 +1,10 @@
-//! The [`Latency`] document.
+//! The [`LatencyMeasurement`] document.
 
 use super::histogram::counts;
 use super::measure::exact;
 use super::{LatencyDoubt, ShieldBreach, ThreadDoubt};
 use crate::load::LoadDone;
-use crate::verify::{AbsenceReason, BlindSpot, Gate, Why};
+use crate::verify::{AbsenceReason, BlindSpot, Gate, TimeBreakdown};
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ pub const SCHEMA: u32 = 1;
 /// How late threads were.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Latency {
+pub struct LatencyMeasurement {
     /// The version of this form: [`SCHEMA`].
     pub schema: u32,
     /// What was waited for: `timer` and the like.
@@ -38,9 +38,9 @@ pub struct Latency {
     /// What was measured one after the other, with pauses (`--resume`); empty when there was none.
     /// Times in this document count what was measured, without the pauses.
     #[serde(default)]
-    pub parts: Vec<Part>,
+    pub parts: Vec<MeasurementPart>,
     /// One entry for each thread, worst first.
-    pub series: Vec<Series>,
+    pub series: Vec<ThreadSeries>,
     /// What else the machine was given to do meanwhile (`--load`); empty without.
     #[serde(default)]
     pub loads: Vec<LoadDone>,
@@ -48,11 +48,11 @@ pub struct Latency {
     pub gates: Vec<Gate<LatencyDoubt>>,
     /// Whether the kernel's trace told the causes of the worst.
     #[serde(default)]
-    pub tracing: Tracing,
+    pub tracing: TraceUse,
     /// What kept others off the CPUs.
-    pub isolation: Isolation,
+    pub isolation: MeasuredIsolation,
     /// What was measured on.
-    pub setting: Setting,
+    pub setting: MeasuredSetting,
     /// What makes the figures doubtful, of all threads.
     #[serde(with = "crate::with_text::list")]
     #[cfg_attr(
@@ -67,7 +67,7 @@ pub struct Latency {
 /// A part of a measurement that was gone on with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Part {
+pub struct MeasurementPart {
     /// Where it begins, in nanoseconds of measured time.
     pub at_ns: u64,
     /// When it began, in seconds since 1970 by the wall clock.
@@ -84,7 +84,7 @@ pub struct Part {
 /// What one thread saw. A latency is the time from when an event was due until the thread saw it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Series {
+pub struct ThreadSeries {
     /// Its CPU.
     pub cpu: usize,
     /// What of a wakeup it is, where the instrument tells that apart: `irq`, until the timer's
@@ -109,7 +109,7 @@ pub struct Series {
     /// samples.
     pub missed: u64,
     /// The longest latencies, longest first; at most 16.
-    pub worst: Vec<Worst>,
+    pub worst: Vec<WorstLatency>,
     /// The shortest latency; `None` without events, as all of these.
     pub min_ns: Option<u64>,
     /// The mean.
@@ -121,7 +121,7 @@ pub struct Series {
     pub percentiles: Vec<Percentile>,
     /// How many latencies were longer than each limit asked for; missed events count as they do in
     /// the percentiles.
-    pub over: Vec<Over>,
+    pub over: Vec<OverLimit>,
     /// How far the time between two events seen was from the period at most: the max jitter of
     /// LinuxCNC's latency test. `None` with fewer than two events, and where another program makes
     /// them, whose own jitter it would be.
@@ -134,7 +134,7 @@ pub struct Series {
     /// kernel.
     pub elsewhere: Option<u64>,
     /// The worst of each moment.
-    pub timeline: Timeline,
+    pub timeline: WorstTimeline,
     /// All latencies in nanoseconds, without missed events: an HDR histogram of three digits,
     /// encoded as V2 with DEFLATE, in base64.
     pub histogram: String,
@@ -150,20 +150,20 @@ pub struct Series {
 /// One of the longest latencies.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Worst {
+pub struct WorstLatency {
     /// When the event was due, in nanoseconds since the measurement began.
     pub at_ns: u64,
     /// How late it was.
     pub late_ns: u64,
     /// What ran on the CPU meanwhile; `None` when that was not asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub why: Option<Why>,
+    pub why: Option<TimeBreakdown>,
 }
 
 /// Whether the kernel's trace was on. It makes every event of the measured CPUs a little longer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Tracing {
+pub struct TraceUse {
     /// It was asked for (`--why`).
     pub asked: bool,
     /// Why there was none all the same, or why it ended before its time.
@@ -192,7 +192,7 @@ pub struct Percentile {
 /// Latencies over a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Over {
+pub struct OverLimit {
     /// The limit.
     pub limit_ns: u64,
     /// How many were longer.
@@ -204,7 +204,7 @@ pub struct Over {
 /// The worst of each moment of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Timeline {
+pub struct WorstTimeline {
     /// How long a moment is, in nanoseconds.
     pub step_ns: u64,
     /// The longest latency of each moment that is known of, from the beginning on; 0 where no event
@@ -215,7 +215,7 @@ pub struct Timeline {
 /// What kept others off the CPUs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Isolation {
+pub struct MeasuredIsolation {
     /// The name of cpushield's shield that holds all of the CPUs; `None` when there is none.
     pub shield: Option<String>,
     /// Whether it did so at every look, one a second; `None` without a shield, and when it has
@@ -240,7 +240,7 @@ pub struct Isolation {
 /// What was measured on. A figure without this cannot be compared with another.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Setting {
+pub struct MeasuredSetting {
     /// The kernel's release.
     pub kernel: Option<String>,
     /// Whether it is a PREEMPT_RT kernel.
@@ -269,7 +269,7 @@ pub struct Setting {
     pub clock_read_ns: u64,
 }
 
-impl Series {
+impl ThreadSeries {
     /// A percentile that the document names, in nanoseconds; `None` when it does not.
     #[must_use]
     pub fn percentile(&self, percent: f64) -> Option<u64> {
@@ -278,10 +278,10 @@ impl Series {
     }
 }
 
-impl Latency {
+impl LatencyMeasurement {
     /// The worst of all, with its thread.
     #[must_use]
-    pub fn worst(&self) -> Option<(&Series, &Worst)> {
+    pub fn worst(&self) -> Option<(&ThreadSeries, &WorstLatency)> {
         let worst = self.series.iter().filter_map(|series| Some((series, series.worst.first()?)));
         worst.max_by_key(|(_, worst)| worst.late_ns)
     }
@@ -331,7 +331,7 @@ impl Latency {
     /// have been.
     #[must_use]
     pub fn silent_below_ns(&self) -> Option<u64> {
-        let silent = |one: &Series| one.threshold_ns.filter(|_| one.samples == 0);
+        let silent = |one: &ThreadSeries| one.threshold_ns.filter(|_| one.samples == 0);
         let all: Option<Vec<u64>> = self.series.iter().map(silent).collect();
         all?.into_iter().max()
     }
@@ -343,7 +343,7 @@ impl Latency {
     }
 }
 
-impl Series {
+impl ThreadSeries {
     /// Which thread it is: `CPU 3, 1ms`, `CPU 3, 1ms (irq)`, `CPU 3` for one that never sleeps.
     #[must_use]
     pub fn thread(&self) -> String {

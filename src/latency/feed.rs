@@ -1,20 +1,20 @@
-//! Who fills the tallies of a run: threads of ours that measure ([`Crew`]), or a tracer of the
-//! kernel, whose records this process counts ([`Trace`]). For the rest of the run they are the
-//! same.
+//! Who fills the tallies of a run: threads of ours that measure ([`MeasurementProcess`]), or a
+//! tracer of the kernel, whose records this process counts ([`LatencyTrace`]). For the rest of the
+//! run they are the same.
 
-use super::crew::{Crew, Seat, Times};
-use super::order::{LatencyError, Order};
-use super::trace::Trace;
+use super::crew::{MeasurementProcess, MeasurementTimes, ThreadPlacement};
+use super::order::{LatencyError, MeasureRequest};
+use super::trace::LatencyTrace;
 use super::{LatencyDoubt, ThreadDoubt};
 use cpushield_linux::Host;
-use cpushield_linux::tally::{LIMITS, Tally};
+use cpushield_linux::tally::{LIMITS, LatencyStats};
 use std::time::Duration;
 
 /// What one tally is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Row {
+pub(super) struct SeriesLabel {
     /// The thread.
-    pub(super) seat: Seat,
+    pub(super) seat: ThreadPlacement,
     /// What of it, where it is measured in parts.
     pub(super) stage: Option<&'static str>,
     /// Shorter latencies are no samples; 0 when all are.
@@ -25,58 +25,59 @@ pub(super) struct Row {
 
 /// See the file.
 #[derive(Debug)]
-pub(super) enum Feed<'h> {
+pub(super) enum SampleSource<'h> {
     /// Threads that count by themselves.
-    Crew(Crew, Vec<Row>),
+    Crew(MeasurementProcess, Vec<SeriesLabel>),
     /// A tracer.
-    Trace(Box<Trace<'h>>),
+    Trace(Box<LatencyTrace<'h>>),
 }
 
-impl<'h> Feed<'h> {
+impl<'h> SampleSource<'h> {
     /// Makes everything ready; nothing is measured yet.
     ///
     /// # Errors
     /// Says why not.
     pub(super) fn start(
         host: &'h Host,
-        order: &Order<'_>,
-        seats: &[Seat],
-    ) -> Result<Feed<'h>, LatencyError> {
+        order: &MeasureRequest<'_>,
+        seats: &[ThreadPlacement],
+    ) -> Result<SampleSource<'h>, LatencyError> {
         if let Some(tracer) = order.instrument.tracer() {
-            return Trace::start(host, order, tracer, seats).map(|it| Feed::Trace(Box::new(it)));
+            return LatencyTrace::start(host, order, tracer, seats)
+                .map(|it| SampleSource::Trace(Box::new(it)));
         }
         let crew = crew(order, seats)?;
-        let row = |(seat, tid): (&Seat, &i32)| Row {
+        let row = |(seat, tid): (&ThreadPlacement, &i32)| SeriesLabel {
             seat: *seat,
             stage: None,
             threshold_ns: 0,
             tid: *tid,
         };
         let rows = seats.iter().zip(&crew.tids).map(row).collect();
-        Ok(Feed::Crew(crew, rows))
+        Ok(SampleSource::Crew(crew, rows))
     }
 
     /// What the tallies are of.
-    pub(super) fn rows(&self) -> &[Row] {
+    pub(super) fn rows(&self) -> &[SeriesLabel] {
         match self {
-            Feed::Crew(_, rows) => rows,
-            Feed::Trace(trace) => trace.rows(),
+            SampleSource::Crew(_, rows) => rows,
+            SampleSource::Trace(trace) => trace.rows(),
         }
     }
 
     /// One for each row.
-    pub(super) fn tallies(&self) -> &[Tally] {
+    pub(super) fn tallies(&self) -> &[LatencyStats] {
         match self {
-            Feed::Crew(crew, _) => crew.tallies(),
-            Feed::Trace(trace) => trace.tallies(),
+            SampleSource::Crew(crew, _) => crew.tallies(),
+            SampleSource::Trace(trace) => trace.tallies(),
         }
     }
 
     /// What is good to know.
     pub(super) fn notes(&self) -> Vec<String> {
         match self {
-            Feed::Crew(crew, _) => crew.notes.clone(),
-            Feed::Trace(trace) => trace.notes(),
+            SampleSource::Crew(crew, _) => crew.notes.clone(),
+            SampleSource::Trace(trace) => trace.notes(),
         }
     }
 
@@ -84,16 +85,16 @@ impl<'h> Feed<'h> {
     ///
     /// # Errors
     /// Says why not.
-    pub(super) fn go(&mut self, times: Times) -> Result<(), LatencyError> {
+    pub(super) fn go(&mut self, times: MeasurementTimes) -> Result<(), LatencyError> {
         match self {
-            Feed::Crew(crew, _) => crew.go(times),
-            Feed::Trace(trace) => trace.go(times),
+            SampleSource::Crew(crew, _) => crew.go(times),
+            SampleSource::Trace(trace) => trace.go(times),
         }
     }
 
     /// Takes what is new into the tallies.
     pub(super) fn look(&self) {
-        if let Feed::Trace(trace) = self {
+        if let SampleSource::Trace(trace) = self {
             trace.look();
         }
     }
@@ -101,27 +102,27 @@ impl<'h> Feed<'h> {
     /// Measuring ends; what is under way is waited for where that can be.
     pub(super) fn stop(&self, longest_period: Duration) {
         match self {
-            Feed::Crew(crew, _) => crew.stop(longest_period),
-            Feed::Trace(trace) => trace.stop(longest_period),
+            SampleSource::Crew(crew, _) => crew.stop(longest_period),
+            SampleSource::Trace(trace) => trace.stop(longest_period),
         }
     }
 
     /// Ends everything and leaves nothing behind. Says what makes the rows doubtful, each for
     /// itself, and the figures as a whole.
-    pub(super) fn dismiss(self) -> Rest {
+    pub(super) fn dismiss(self) -> FinalFacts {
         match self {
-            Feed::Crew(crew, _) => {
+            SampleSource::Crew(crew, _) => {
                 crew.dismiss();
-                Rest::default()
+                FinalFacts::default()
             }
-            Feed::Trace(trace) => trace.dismiss(),
+            SampleSource::Trace(trace) => trace.dismiss(),
         }
     }
 }
 
 /// What is known at the end only.
 #[derive(Debug, Default)]
-pub(super) struct Rest {
+pub(super) struct FinalFacts {
     /// What makes the rows doubtful, each for itself; fewer than rows where nothing does.
     pub(super) of_each: Vec<Vec<ThreadDoubt>>,
     /// What makes all figures doubtful.
@@ -133,13 +134,16 @@ pub(super) struct Rest {
 }
 
 /// The threads of ours, in the cgroup they belong to.
-pub(super) fn crew(order: &Order<'_>, seats: &[Seat]) -> Result<Crew, LatencyError> {
+pub(super) fn crew(
+    order: &MeasureRequest<'_>,
+    seats: &[ThreadPlacement],
+) -> Result<MeasurementProcess, LatencyError> {
     let files = order.cgroup.iter().map(|dir| format!("{dir}/cgroup.procs")).collect();
-    Crew::start(order.instrument.name(), seats, files, limits(order))
+    MeasurementProcess::start(order.instrument.name(), seats, files, limits(order))
 }
 
 /// What is counted against.
-pub(super) fn limits(order: &Order<'_>) -> [u64; LIMITS] {
+pub(super) fn limits(order: &MeasureRequest<'_>) -> [u64; LIMITS] {
     let mut limits_ns = [0; LIMITS];
     limits_ns.iter_mut().zip(&order.over_ns).for_each(|(to, from)| *to = *from);
     limits_ns

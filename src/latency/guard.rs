@@ -6,7 +6,7 @@ use cpushield_linux::{CpuSet, Host};
 
 /// A shield that is looked at now and then.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Guard {
+pub struct ShieldMonitor {
     /// Its name.
     pub name: String,
     /// The directory of its cgroup; `None` when affinities alone keep its CPUs.
@@ -30,13 +30,13 @@ pub enum GuardState {
 
 const PARTITION: &str = "cpuset.cpus.partition";
 
-impl Guard {
+impl ShieldMonitor {
     /// The shield as it is now.
     #[must_use]
-    pub fn new(host: &Host, name: String, group: Option<String>, cpus: CpuSet) -> Guard {
+    pub fn new(host: &Host, name: String, group: Option<String>, cpus: CpuSet) -> ShieldMonitor {
         let state = |group: &String| host.read_line(&format!("{group}/{PARTITION}")).ok();
         let partition = group.as_ref().and_then(state);
-        Guard { name, group, cpus, partition }
+        ShieldMonitor { name, group, cpus, partition }
     }
 
     /// Whether it is in force now.
@@ -78,8 +78,8 @@ mod tests {
         write("cpuset.cpus.effective", "2-3\n");
         write("cpuset.cpus.partition", "isolated\n");
         let group = Some("/sys/fs/cgroup/rt".to_owned());
-        let guard = Guard::new(&host, "rt".to_owned(), group, "2-3".parse().unwrap());
-        let said = |guard: &Guard| match guard.look(&host) {
+        let guard = ShieldMonitor::new(&host, "rt".to_owned(), group, "2-3".parse().unwrap());
+        let said = |guard: &ShieldMonitor| match guard.look(&host) {
             GuardState::Broken(how) => how.to_string(),
             other => format!("{other:?}"),
         };
@@ -93,7 +93,7 @@ mod tests {
         assert_eq!(said(&guard), "its cgroup has lost CPU 2");
         std::fs::remove_dir_all(dir.join("sys/fs/cgroup/rt")).unwrap();
         assert_eq!(said(&guard), "its cgroup is gone");
-        let bare = Guard { group: None, ..guard };
+        let bare = ShieldMonitor { group: None, ..guard };
         assert_eq!(bare.look(&host), GuardState::NothingToSee);
         std::fs::remove_dir_all(dir).unwrap();
     }

@@ -1,7 +1,7 @@
 //! Histograms: from counted values to HDR, and from documents to files that other programs read.
 //! Pure.
 
-use super::{Latency, Percentile, Series};
+use super::{LatencyMeasurement, Percentile, ThreadSeries};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
@@ -72,7 +72,7 @@ pub(super) fn encode(histogram: &Histogram<u64>) -> String {
 }
 
 /// The histogram of a series.
-fn decode(series: &Series) -> Result<Histogram<u64>, String> {
+fn decode(series: &ThreadSeries) -> Result<Histogram<u64>, String> {
     let wrong = |why: String| format!("the histogram of CPU {} is none: {why}", series.cpu);
     let bytes = STANDARD.decode(&series.histogram).map_err(|e| wrong(e.to_string()))?;
     Deserializer::new().deserialize(&mut bytes.as_slice()).map_err(|e| wrong(format!("{e:?}")))
@@ -82,7 +82,7 @@ fn decode(series: &Series) -> Result<Histogram<u64>, String> {
 ///
 /// # Errors
 /// A histogram of the document is none.
-pub fn percentiles_of(series: &[&Series]) -> Result<Vec<Percentile>, String> {
+pub fn percentiles_of(series: &[&ThreadSeries]) -> Result<Vec<Percentile>, String> {
     let mut whole = empty();
     for one in series {
         let with_missed = with_missed(&decode(one)?, one.period_ns);
@@ -97,7 +97,7 @@ pub fn percentiles_of(series: &[&Series]) -> Result<Vec<Percentile>, String> {
 ///
 /// # Errors
 /// The histogram of the document is none.
-pub fn counts(series: &Series) -> Result<Vec<(u64, u64)>, String> {
+pub fn counts(series: &ThreadSeries) -> Result<Vec<(u64, u64)>, String> {
     let longest = series.max_ns.unwrap_or(u64::MAX);
     let histogram = decode(series)?;
     let steps = histogram.iter_recorded();
@@ -105,7 +105,7 @@ pub fn counts(series: &Series) -> Result<Vec<(u64, u64)>, String> {
 }
 
 /// All latencies of several threads, without missed events.
-pub(super) fn sum(series: &[&Series]) -> Result<Histogram<u64>, String> {
+pub(super) fn sum(series: &[&ThreadSeries]) -> Result<Histogram<u64>, String> {
     let mut whole = empty();
     for one in series {
         whole.add(decode(one)?).map_err(|e| wide(&e))?;
@@ -121,7 +121,7 @@ fn wide(error: &hdrhistogram::AdditionError) -> String {
 ///
 /// # Errors
 /// A histogram of the document is none.
-pub fn hdr_log(latency: &Latency) -> Result<Vec<u8>, String> {
+pub fn hdr_log(latency: &LatencyMeasurement) -> Result<Vec<u8>, String> {
     let mut log = Vec::new();
     let mut serializer = V2DeflateSerializer::new();
     let wrong = |why: &dyn std::fmt::Debug| format!("the log cannot be made: {why:?}");
@@ -131,7 +131,7 @@ pub fn hdr_log(latency: &Latency) -> Result<Vec<u8>, String> {
         .with_max_value_divisor(1000.0)
         .begin_log_with(&mut log, &mut serializer)
         .map_err(|e| wrong(&e))?;
-    let mut series: Vec<&Series> = latency.series.iter().collect();
+    let mut series: Vec<&ThreadSeries> = latency.series.iter().collect();
     series.sort_by_key(|series| (series.cpu, series.period_ns, &series.stage));
     for series in series {
         let stage = series.stage.as_ref().map_or_else(String::new, |stage| format!("-{stage}"));
@@ -149,8 +149,8 @@ pub fn hdr_log(latency: &Latency) -> Result<Vec<u8>, String> {
 ///
 /// # Errors
 /// A histogram of the document is none.
-pub fn cyclictest(latency: &Latency) -> Result<String, String> {
-    let mut all: Vec<&Series> = latency.series.iter().collect();
+pub fn cyclictest(latency: &LatencyMeasurement) -> Result<String, String> {
+    let mut all: Vec<&ThreadSeries> = latency.series.iter().collect();
     all.sort_by_key(|series| (series.cpu, series.period_ns, &series.stage));
     let us = |ns: u64| usize::try_from(ns / 1000).unwrap_or(usize::MAX);
     let longest = all.iter().filter_map(|series| series.max_ns).max().map_or(0, us);
@@ -178,7 +178,7 @@ pub fn cyclictest(latency: &Latency) -> Result<String, String> {
         // Writing to a string does not fail.
         let _ = writeln!(text, "{line:06} {}", row.join("\t"));
     }
-    let mut tell = |name: &str, width: usize, number: &dyn Fn(usize, &Series) -> u64| {
+    let mut tell = |name: &str, width: usize, number: &dyn Fn(usize, &ThreadSeries) -> u64| {
         let _ = write!(text, "# {name}:");
         for (i, series) in all.iter().enumerate() {
             let _ = write!(text, " {:0width$}", number(i, series));

@@ -3,7 +3,7 @@
 //! long and the figures are looked at meanwhile; it starts with the first document and so runs
 //! where that was made, on housekeeping CPUs. What cannot be written is kept here and tried again.
 
-use super::Latency;
+use super::LatencyMeasurement;
 use cpushield_linux::keep_document;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -17,25 +17,25 @@ const SLOW: Duration = Duration::from_secs(2);
 pub const THREAD: &str = "latency-keep";
 
 /// How a document is put on the disk.
-type Write = Box<dyn Fn(&str) -> Result<(), String> + Send>;
+type WriteDocument = Box<dyn Fn(&str) -> Result<(), String> + Send>;
 
 /// Keeps the newest document on the disk.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct Autosave {
     path: PathBuf,
-    writer: Option<Writer>,
-    fate: Arc<Mutex<Fate>>,
+    writer: Option<AutosaveWriter>,
+    fate: Arc<Mutex<AutosaveState>>,
 }
 
 #[derive(Debug)]
-struct Writer {
+struct AutosaveWriter {
     tell: SyncSender<String>,
     thread: JoinHandle<()>,
 }
 
 /// What became of the documents.
 #[derive(Debug, Default)]
-struct Fate {
+struct AutosaveState {
     /// Why the last one could not be written.
     trouble: Option<String>,
     /// The first reason, and how many could not be written.
@@ -44,23 +44,27 @@ struct Fate {
     longest: Duration,
 }
 
-impl Keeper {
+impl Autosave {
     /// One for this file. Nothing is written yet.
     #[must_use]
-    pub fn new(path: &Path) -> Keeper {
-        Keeper { path: path.to_owned(), writer: None, fate: Arc::default() }
+    pub fn new(path: &Path) -> Autosave {
+        Autosave { path: path.to_owned(), writer: None, fate: Arc::default() }
     }
 
     /// Writes what was seen so far, unless the one before is still being written. Gives the reason
     /// when the last one could not be written.
-    pub fn offer(&mut self, latency: &Latency) -> Option<String> {
+    pub fn offer(&mut self, latency: &LatencyMeasurement) -> Option<String> {
         let path = self.path.clone();
         self.offer_to(latency, || {
             Box::new(move |text| keep_document(&path, text).map_err(|e| e.reason()))
         })
     }
 
-    fn offer_to(&mut self, latency: &Latency, write: impl FnOnce() -> Write) -> Option<String> {
+    fn offer_to(
+        &mut self,
+        latency: &LatencyMeasurement,
+        write: impl FnOnce() -> WriteDocument,
+    ) -> Option<String> {
         let text = match text(latency) {
             Ok(text) => text,
             Err(why) => return Some(why),
@@ -81,7 +85,7 @@ impl Keeper {
     /// Waits for the last one, and tells what is to be known of them.
     #[must_use]
     pub fn end(mut self) -> Vec<String> {
-        if let Some(Writer { tell, thread }) = self.writer.take() {
+        if let Some(AutosaveWriter { tell, thread }) = self.writer.take() {
             drop(tell);
             // A thread that panicked has written nothing more; the last document is written anyway.
             let _ = thread.join();
@@ -109,20 +113,23 @@ impl Keeper {
 ///
 /// # Errors
 /// A defect of this program.
-pub fn text(latency: &Latency) -> Result<String, String> {
+pub fn text(latency: &LatencyMeasurement) -> Result<String, String> {
     let text = serde_json::to_string_pretty(latency);
     text.map(|text| text + "\n").map_err(|e| format!("cannot make JSON: {e}"))
 }
 
-fn start(write: Write, fate: &Arc<Mutex<Fate>>) -> std::io::Result<Writer> {
+fn start(
+    write: WriteDocument,
+    fate: &Arc<Mutex<AutosaveState>>,
+) -> std::io::Result<AutosaveWriter> {
     let (tell, told) = sync_channel(1);
     let fate = Arc::clone(fate);
     let work = move || serve(&told, &write, &fate);
     let thread = thread::Builder::new().name(THREAD.to_owned()).spawn(work)?;
-    Ok(Writer { tell, thread })
+    Ok(AutosaveWriter { tell, thread })
 }
 
-fn serve(told: &Receiver<String>, write: &Write, fate: &Mutex<Fate>) {
+fn serve(told: &Receiver<String>, write: &WriteDocument, fate: &Mutex<AutosaveState>) {
     while let Ok(text) = told.recv() {
         let began = Instant::now();
         let written = write(&text);
@@ -145,8 +152,8 @@ mod tests {
     fn a_disk_that_is_full_for_a_while_is_told_and_tried_again() {
         let full = Arc::new(AtomicBool::new(true));
         let kept = Arc::new(Mutex::new(String::new()));
-        let mut keeper = Keeper::new(Path::new("/nonexistent"));
-        let offer = |keeper: &mut Keeper, samples| {
+        let mut keeper = Autosave::new(Path::new("/nonexistent"));
+        let offer = |keeper: &mut Autosave, samples| {
             let (full, kept) = (Arc::clone(&full), Arc::clone(&kept));
             keeper.offer_to(&latency_of(&[(1_000, samples)]), || {
                 Box::new(move |text| {
@@ -158,7 +165,7 @@ mod tests {
                 })
             })
         };
-        let until = |keeper: &mut Keeper, wanted: Option<&str>| {
+        let until = |keeper: &mut Autosave, wanted: Option<&str>| {
             (1..1000).any(|samples| {
                 thread::sleep(Duration::from_millis(5));
                 offer(keeper, samples).as_deref() == wanted

@@ -1,17 +1,21 @@
 //! The threads that a tracer of the kernel begins: finding them, and what they did.
 
-use super::crew::Seat;
+use super::crew::ThreadPlacement;
 use super::order::LatencyError;
-use cpushield_linux::{Host, Policy, sched};
+use cpushield_linux::{Host, SchedPolicy, sched};
 use std::time::{Duration, Instant};
 
 /// Threads of the kernel that were begun are there after this.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// What timerlat's threads give themselves (`DEFAULT_TIMERLAT_PRIO`, kernel/trace/trace_osnoise.c).
-const BORN: Policy = Policy::Fifo { priority: 95 };
+const BORN: SchedPolicy = SchedPolicy::Fifo { priority: 95 };
 
 /// The kernel's threads, with the policy that was asked for.
-pub(super) fn kernels(host: &Host, name: &str, seats: &[Seat]) -> Result<Vec<i32>, LatencyError> {
+pub(super) fn kernels(
+    host: &Host,
+    name: &str,
+    seats: &[ThreadPlacement],
+) -> Result<Vec<i32>, LatencyError> {
     // They take a policy of their own first.
     let born = |tid: i32| host.scheduling(tid).is_ok_and(|policy| policy == BORN);
     let mut tids = Vec::new();

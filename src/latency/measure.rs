@@ -1,23 +1,24 @@
-//! Measure: `Host` → [`Latency`]. Starts the crew, lets the time go by, and makes a document of its
-//! figures. It looks at them from a housekeeping CPU, several times a second.
+//! Measure: `Host` → [`LatencyMeasurement`]. Starts the crew, lets the time go by, and makes a
+//! document of its figures. It looks at them from a housekeeping CPU, several times a second.
 
 use super::blank::blank;
 use super::check::{beforehand, check, elsewhere};
-use super::crew::{LONG, Seat, Times};
-use super::feed::{Feed, Row};
+use super::crew::{LONG, MeasurementTimes, ThreadPlacement};
+use super::feed::{SampleSource, SeriesLabel};
 use super::histogram;
-use super::order::{LatencyError, Order, Progress};
-use super::witness::Witness;
+use super::order::{LatencyError, MeasureProgress, MeasureRequest};
+use super::witness::TraceWitness;
 use super::{
-    GuardState, Latency, LatencyDoubt, Over, Series, ShieldBreach, ThreadDoubt, Timeline, Worst,
+    GuardState, LatencyDoubt, LatencyMeasurement, OverLimit, ShieldBreach, ThreadDoubt,
+    ThreadSeries, WorstLatency, WorstTimeline,
 };
-use crate::load::Gang;
+use crate::load::LoadGenerator;
 use crate::survey::survey_beside;
 use crate::verify::Gate;
-use crate::verify::aside::Aside;
+use crate::verify::aside::AffinityGuard;
 use crate::verify::circumstances;
 use cpushield_linux::clock::monotonic_ns;
-use cpushield_linux::tally::{Figures, MOMENT_NS, Moment, Stage, Tally};
+use cpushield_linux::tally::{LatencyFigures, LatencyStats, MOMENT_NS, ThreadStage, WorstMoment};
 use cpushield_linux::{CpuSet, Host};
 use std::thread::Scope;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -38,21 +39,24 @@ const BLUR_NS: u64 = 20_000;
 /// # Errors
 /// The order makes no sense on this machine, or the threads do not start. What goes wrong later is
 /// a doubt in the document.
-pub fn measure(host: &Host, order: &Order<'_>) -> Result<Latency, LatencyError> {
+pub fn measure(
+    host: &Host,
+    order: &MeasureRequest<'_>,
+) -> Result<LatencyMeasurement, LatencyError> {
     let online = check(host, order)?;
-    let aside = Aside::step(&online.minus(&order.cpus));
-    (order.progress)(Progress::Starting);
+    let aside = AffinityGuard::step(&online.minus(&order.cpus));
+    (order.progress)(MeasureProgress::Starting);
     let machine = survey_beside(host, &[], &order.cpus);
     let migration = host.read_line("/proc/sys/kernel/timer_migration").ok().map(|on| on != "0");
     let seats = seats(order);
-    let mut gang = Gang::start(&order.load)?;
-    let mut witness = Witness::arm(host, order);
-    let mut feed = Feed::start(host, order, &seats)?;
+    let mut gang = LoadGenerator::start(&order.load)?;
+    let mut witness = TraceWitness::arm(host, order);
+    let mut feed = SampleSource::start(host, order, &seats)?;
     let rows = feed.rows().to_vec();
     witness.start(&rows);
     let nohz_full = machine.isolation.nohz_full.clone();
     let blank = blank(order, machine, migration);
-    let mut run = Run::new(host, order, &rows, blank);
+    let mut run = MeasurementRun::new(host, order, &rows, blank);
     run.notes = beforehand(order, &online);
     run.notes.extend(feed.notes());
     run.notes.extend(elsewhere(order, nohz_full.as_ref(), migration));
@@ -65,7 +69,7 @@ pub fn measure(host: &Host, order: &Order<'_>) -> Result<Latency, LatencyError> 
     let from_ns = begin_ns.saturating_add(nanos(order.warmup));
     let until_ns = from_ns.saturating_add(nanos(order.span)).saturating_add(OVERTIME_NS);
     run.blank.began_ns = from_ns;
-    feed.go(Times { begin_ns, from_ns, until_ns })?;
+    feed.go(MeasurementTimes { begin_ns, from_ns, until_ns })?;
     let (calm, stopped, moved, end_ns) = std::thread::scope(|scope| {
         drive(scope, order, &rows, feed.tallies(), begin_ns);
         run.wait_until(&feed, &mut witness, from_ns);
@@ -108,9 +112,9 @@ pub(super) fn nanos(time: Duration) -> u64 {
 }
 
 /// Every CPU gets every thread.
-fn seats(order: &Order<'_>) -> Vec<Seat> {
+fn seats(order: &MeasureRequest<'_>) -> Vec<ThreadPlacement> {
     let on = |cpu| {
-        order.beats.iter().map(move |beat| Seat {
+        order.beats.iter().map(move |beat| ThreadPlacement {
             cpu,
             period_ns: beat.period_ns,
             policy: beat.policy,
@@ -122,9 +126,9 @@ fn seats(order: &Order<'_>) -> Vec<Seat> {
 /// Makes the events of instruments that somebody has to make them for.
 fn drive<'scope, 'env>(
     scope: &'scope Scope<'scope, 'env>,
-    order: &'env Order<'_>,
-    rows: &'env [Row],
-    tallies: &'env [Tally],
+    order: &'env MeasureRequest<'_>,
+    rows: &'env [SeriesLabel],
+    tallies: &'env [LatencyStats],
     begin_ns: u64,
 ) {
     let instrument = order.instrument;
@@ -137,28 +141,33 @@ fn drive<'scope, 'env>(
 }
 
 /// What is known while it runs.
-struct Run<'a> {
+struct MeasurementRun<'a> {
     host: &'a Host,
-    order: &'a Order<'a>,
-    rows: &'a [Row],
+    order: &'a MeasureRequest<'a>,
+    rows: &'a [SeriesLabel],
     /// What is known of the document from the beginning on.
-    blank: Latency,
-    timelines: Vec<Timeline>,
+    blank: LatencyMeasurement,
+    timelines: Vec<WorstTimeline>,
     doubts: Vec<LatencyDoubt>,
     notes: Vec<String>,
     /// When the shield was found broken, and how; each way once.
     broken: Vec<ShieldBreach>,
 }
 
-impl<'a> Run<'a> {
-    fn new(host: &'a Host, order: &'a Order<'a>, rows: &'a [Row], blank: Latency) -> Run<'a> {
+impl<'a> MeasurementRun<'a> {
+    fn new(
+        host: &'a Host,
+        order: &'a MeasureRequest<'a>,
+        rows: &'a [SeriesLabel],
+        blank: LatencyMeasurement,
+    ) -> MeasurementRun<'a> {
         let (doubts, notes, broken) = (Vec::new(), Vec::new(), Vec::new());
-        let timelines = rows.iter().map(|_| Timeline::new(MOMENT_NS)).collect();
-        Run { host, order, rows, blank, timelines, doubts, notes, broken }
+        let timelines = rows.iter().map(|_| WorstTimeline::new(MOMENT_NS)).collect();
+        MeasurementRun { host, order, rows, blank, timelines, doubts, notes, broken }
     }
 
     /// Lets time go by until then, or until somebody stops it.
-    fn wait_until(&self, feed: &Feed<'_>, witness: &mut Witness<'_>, ns: u64) {
+    fn wait_until(&self, feed: &SampleSource<'_>, witness: &mut TraceWitness<'_>, ns: u64) {
         loop {
             witness.look(feed);
             feed.look();
@@ -171,14 +180,23 @@ impl<'a> Run<'a> {
     }
 
     /// Lets the span go by; whether it was stopped before.
-    fn watch(&mut self, feed: &Feed<'_>, witness: &mut Witness<'_>, from_ns: u64) -> bool {
+    fn watch(
+        &mut self,
+        feed: &SampleSource<'_>,
+        witness: &mut TraceWitness<'_>,
+        from_ns: u64,
+    ) -> bool {
         let of = nanos(self.order.span);
         let mut worst_ns = None;
         for round in 0_u64.. {
             let done = monotonic_ns().saturating_sub(from_ns);
             worst_ns = worst_ns.max(self.enter_peaks(feed, of.saturating_sub(1)));
             let done = Duration::from_nanos(done.min(of));
-            (self.order.progress)(Progress::Measuring { done, of: self.order.span, worst_ns });
+            (self.order.progress)(MeasureProgress::Measuring {
+                done,
+                of: self.order.span,
+                worst_ns,
+            });
             witness.look(feed);
             if round.is_multiple_of(ROUNDS) {
                 self.look_around(done);
@@ -190,7 +208,9 @@ impl<'a> Run<'a> {
                 self.look_around(done);
                 return false;
             }
-            let running = |tally: &Tally| matches!(tally.stage(), Stage::Waiting | Stage::Running);
+            let running = |tally: &LatencyStats| {
+                matches!(tally.stage(), ThreadStage::Waiting | ThreadStage::Running)
+            };
             if (self.order.stop)() || !feed.tallies().iter().any(running) {
                 return true;
             }
@@ -201,7 +221,7 @@ impl<'a> Run<'a> {
 
     /// The longest of each moment since the last time, of each thread, at the time when its event
     /// was due, but not after `end_ns`; gives the longest of all.
-    fn enter_peaks(&mut self, feed: &Feed<'_>, end_ns: u64) -> Option<u64> {
+    fn enter_peaks(&mut self, feed: &SampleSource<'_>, end_ns: u64) -> Option<u64> {
         feed.look();
         let mut worst_ns = None;
         for (tally, line) in feed.tallies().iter().zip(&mut self.timelines) {
@@ -233,11 +253,11 @@ impl<'a> Run<'a> {
     /// `moved`: what is doubtful about each; `None` while they still run.
     fn told(
         &self,
-        feed: &Feed<'_>,
-        witness: &Witness<'_>,
+        feed: &SampleSource<'_>,
+        witness: &TraceWitness<'_>,
         (from_ns, end_ns): (u64, u64),
         moved: Option<Vec<Vec<ThreadDoubt>>>,
-    ) -> Latency {
+    ) -> LatencyMeasurement {
         let mut latency = self.blank.clone();
         latency.unfinished = moved.is_none();
         let (end_ns, late) = ended(self.order.span, from_ns, end_ns);
@@ -253,9 +273,10 @@ impl<'a> Run<'a> {
             // Who still runs is in doubt only when it should have run again long ago.
             let next = figures.last_due_ns.max(from_ns).saturating_add(row.seat.period_ns);
             let in_time = row.tid == 0 || next.saturating_add(nanos(LONG)) >= end_ns;
-            let busy = in_time && stage == Stage::Running;
+            let busy = in_time && stage == ThreadStage::Running;
             // Where short latencies are no samples, none at all is what one hopes for.
-            let silent = figures.samples == 0 && row.threshold_ns > 0 && stage == Stage::Ended;
+            let silent =
+                figures.samples == 0 && row.threshold_ns > 0 && stage == ThreadStage::Ended;
             let known = latency.unfinished && busy;
             if !(silent || known) {
                 doubts.extend(doubtful(&row.seat, stage, &figures, end_ns));
@@ -264,7 +285,7 @@ impl<'a> Run<'a> {
             let mut one = of_row(row, tally, self.order, from_ns, line.clone(), doubts);
             for worst in &mut one.worst {
                 let due_ns = from_ns.saturating_add(worst.at_ns);
-                worst.why = witness.why(nth, &Moment { due_ns, late_ns: worst.late_ns });
+                worst.why = witness.why(nth, &WorstMoment { due_ns, late_ns: worst.late_ns });
             }
             latency.series.push(one);
         }
@@ -273,7 +294,7 @@ impl<'a> Run<'a> {
 
     /// What is not as it was made, for each thread: looked up while they still run.
     fn look_at_threads(&self) -> Vec<Vec<ThreadDoubt>> {
-        let look = |Row { seat, tid, .. }: &Row| {
+        let look = |SeriesLabel { seat, tid, .. }: &SeriesLabel| {
             let mut doubts = Vec::new();
             if *tid == 0 {
                 return doubts;
@@ -306,13 +327,13 @@ fn ended(span: Duration, from_ns: u64, looked_ns: u64) -> (u64, Option<LatencyDo
 
 /// What one thread saw.
 fn of_row(
-    row: &Row,
-    tally: &Tally,
-    order: &Order<'_>,
+    row: &SeriesLabel,
+    tally: &LatencyStats,
+    order: &MeasureRequest<'_>,
     from_ns: u64,
-    timeline: Timeline,
+    timeline: WorstTimeline,
     doubts: Vec<ThreadDoubt>,
-) -> Series {
+) -> ThreadSeries {
     let (seat, figures) = (&row.seat, tally.figures());
     let histogram = histogram::collect(tally.counts());
     let some = |ns: u64| (figures.samples > 0).then_some(ns);
@@ -323,9 +344,9 @@ fn of_row(
     };
     let over = |(limit_ns, count): (&u64, &u64)| {
         let (limit_ns, count) = (*limit_ns, *count);
-        Over { limit_ns, count, percent: share(count) }
+        OverLimit { limit_ns, count, percent: share(count) }
     };
-    Series {
+    ThreadSeries {
         cpu: seat.cpu,
         stage: row.stage.map(str::to_owned),
         period_ns: seat.period_ns,
@@ -337,7 +358,7 @@ fn of_row(
         worst: figures
             .worst
             .iter()
-            .map(|worst| Worst {
+            .map(|worst| WorstLatency {
                 at_ns: worst.due_ns.saturating_sub(from_ns),
                 late_ns: worst.late_ns,
                 why: None,
@@ -366,12 +387,17 @@ fn of_row(
 }
 
 /// What makes the figures of a thread doubtful.
-fn doubtful(seat: &Seat, stage: Stage, figures: &Figures, end_ns: u64) -> Vec<ThreadDoubt> {
+fn doubtful(
+    seat: &ThreadPlacement,
+    stage: ThreadStage,
+    figures: &LatencyFigures,
+    end_ns: u64,
+) -> Vec<ThreadDoubt> {
     let mut doubts = Vec::new();
     match stage {
-        Stage::Ended => {}
-        Stage::Waiting => doubts.push(ThreadDoubt::NeverBegan),
-        Stage::Running => {
+        ThreadStage::Ended => {}
+        ThreadStage::Waiting => doubts.push(ThreadDoubt::NeverBegan),
+        ThreadStage::Running => {
             let due = figures.last_due_ns.saturating_add(seat.period_ns);
             if figures.samples == 0 && seat.period_ns > nanos(LONG) {
                 doubts.push(ThreadDoubt::PeriodNotOver);
@@ -381,13 +407,13 @@ fn doubtful(seat: &Seat, stage: Stage, figures: &Figures, end_ns: u64) -> Vec<Th
                 doubts.push(ThreadDoubt::DidNotRunAgain { late_ns: end_ns.saturating_sub(due) });
             }
         }
-        Stage::Overrun => doubts.push(ThreadDoubt::Overrun),
-        Stage::Failed(number) => {
+        ThreadStage::Overrun => doubts.push(ThreadDoubt::Overrun),
+        ThreadStage::Failed(number) => {
             let answer = std::io::Error::from_raw_os_error(number).to_string();
             doubts.push(ThreadDoubt::Failed { answer });
         }
     }
-    if figures.samples == 0 && stage == Stage::Ended {
+    if figures.samples == 0 && stage == ThreadStage::Ended {
         doubts.push(ThreadDoubt::NoEvent);
     }
     if let Some(count) = figures.elsewhere.filter(|elsewhere| *elsewhere > 0) {
@@ -410,7 +436,7 @@ fn doubtful(seat: &Seat, stage: Stage, figures: &Figures, end_ns: u64) -> Vec<Th
 }
 
 /// How far the figures of a thread may be too long.
-fn blurred(seat: &Seat, figures: &Figures) -> Option<String> {
+fn blurred(seat: &ThreadPlacement, figures: &LatencyFigures) -> Option<String> {
     let blur = exact(figures.blur_ns);
     (figures.blur_ns > 0).then(|| {
         format!("CPU {}: every latency may be too long by up to {blur}, see explain", seat.cpu)
@@ -426,7 +452,7 @@ pub(super) fn exact(ns: u64) -> String {
 }
 
 /// Whether the worst is within the limit. What is over it is over it, whatever else is doubtful.
-pub(super) fn gate(latency: &Latency, most_ns: u64) -> Gate<LatencyDoubt> {
+pub(super) fn gate(latency: &LatencyMeasurement, most_ns: u64) -> Gate<LatencyDoubt> {
     let worst = latency.worst().map(|(_, worst)| worst.late_ns);
     let mut why = latency.every_doubt();
     let least = latency.silent_below_ns();
@@ -455,26 +481,30 @@ pub(super) fn gate(latency: &Latency, most_ns: u64) -> Gate<LatencyDoubt> {
 pub(super) mod tests {
     use super::*;
     use crate::latency::GuardBreach;
-    use crate::latency::{Isolation, SCHEMA, Setting, Tracing};
+    use crate::latency::{MeasuredIsolation, MeasuredSetting, SCHEMA, TraceUse};
     use crate::load::LoadDone;
     use crate::load::LoadDoubt;
-    use cpushield_linux::Policy;
+    use cpushield_linux::SchedPolicy;
 
-    const SEAT: Seat = Seat { cpu: 3, period_ns: 1_000_000, policy: Policy::Fifo { priority: 80 } };
+    const SEAT: ThreadPlacement = ThreadPlacement {
+        cpu: 3,
+        period_ns: 1_000_000,
+        policy: SchedPolicy::Fifo { priority: 80 },
+    };
 
     /// A document of five events on CPU 3: 2, 2, 2, 3 and 31 µs.
-    pub(in crate::latency) fn latency() -> Latency {
+    pub(in crate::latency) fn latency() -> LatencyMeasurement {
         latency_of(&[(2_000, 3), (3_000, 1), (31_000, 1)])
     }
 
     /// A document of these latencies and how often each came, smallest first, on CPU 3.
-    pub(crate) fn latency_of(counts: &[(u64, u64)]) -> Latency {
+    pub(crate) fn latency_of(counts: &[(u64, u64)]) -> LatencyMeasurement {
         let histogram = histogram::collect(counts.iter().copied());
         let least = counts.first().map_or(0, |(ns, _)| *ns);
         let most = counts.last().map_or(0, |(ns, _)| *ns);
         let samples: u64 = counts.iter().map(|(_, count)| count).sum();
         let sum: u64 = counts.iter().map(|(ns, count)| ns * count).sum();
-        Latency {
+        LatencyMeasurement {
             schema: SCHEMA,
             instrument: "timer".to_owned(),
             asked_ns: 5_000_000,
@@ -485,7 +515,7 @@ pub(super) mod tests {
             parts: Vec::new(),
             began_s: 1_800_000_000,
             began_ns: 7_000_000_000,
-            series: vec![Series {
+            series: vec![ThreadSeries {
                 cpu: 3,
                 stage: None,
                 period_ns: 1_000_000,
@@ -494,24 +524,24 @@ pub(super) mod tests {
                 smis: None,
                 samples,
                 missed: 0,
-                worst: vec![Worst { at_ns: 2_000_000, late_ns: most, why: None }],
+                worst: vec![WorstLatency { at_ns: 2_000_000, late_ns: most, why: None }],
                 min_ns: Some(least),
                 mean_ns: Some(sum / samples),
                 max_ns: Some(most),
                 percentiles: histogram::percentiles(&histogram, most),
-                over: vec![Over { limit_ns: 20_000, count: 1, percent: 20.0 }],
+                over: vec![OverLimit { limit_ns: 20_000, count: 1, percent: 20.0 }],
                 jitter_ns: Some(most - least),
                 look_ns: None,
                 elsewhere: Some(0),
-                timeline: Timeline { step_ns: 100_000_000, worst_ns: vec![most] },
+                timeline: WorstTimeline { step_ns: 100_000_000, worst_ns: vec![most] },
                 histogram: histogram::encode(&histogram),
                 doubts: Vec::new(),
             }],
             loads: Vec::new(),
             gates: Vec::new(),
-            tracing: Tracing::default(),
-            isolation: Isolation::default(),
-            setting: Setting::default(),
+            tracing: TraceUse::default(),
+            isolation: MeasuredIsolation::default(),
+            setting: MeasuredSetting::default(),
             doubts: Vec::new(),
             notes: Vec::new(),
         }
@@ -529,7 +559,7 @@ pub(super) mod tests {
     #[test]
     fn a_gate_holds_only_without_doubt_and_is_broken_in_spite_of_it() {
         let plain = latency();
-        let held = |latency: &Latency, most| gate(latency, most).held;
+        let held = |latency: &LatencyMeasurement, most| gate(latency, most).held;
         assert_eq!(held(&plain, 31_000), Some(true));
         assert_eq!(held(&plain, 30_999), Some(false));
         let mut doubtful = plain.clone();
@@ -560,7 +590,7 @@ pub(super) mod tests {
         assert_eq!(gate(&stopped, 31_000).reasons(), "it was stopped after 5ms of 5ms");
         assert_eq!(held(&stopped, 30_999), Some(false));
         let mut silent = plain.clone();
-        silent.series[0] = Series {
+        silent.series[0] = ThreadSeries {
             threshold_ns: Some(1_000),
             samples: 0,
             worst: Vec::new(),
@@ -581,43 +611,47 @@ pub(super) mod tests {
 
     #[test]
     fn a_thread_that_does_not_run_again_is_no_good_result() {
-        let figures = Figures {
+        let figures = LatencyFigures {
             samples: 7,
             last_due_ns: 10_000_000,
             elsewhere: Some(0),
-            ..Figures::default()
+            ..LatencyFigures::default()
         };
-        assert_eq!(doubtful(&SEAT, Stage::Ended, &figures, 11_000_000), []);
+        assert_eq!(doubtful(&SEAT, ThreadStage::Ended, &figures, 11_000_000), []);
         assert_eq!(
-            doubtful(&SEAT, Stage::Running, &figures, 911_000_000),
+            doubtful(&SEAT, ThreadStage::Running, &figures, 911_000_000),
             [ThreadDoubt::DidNotRunAgain { late_ns: 900_000_000 }]
         );
-        let hourly = Seat { period_ns: 3_600_000_000_000, ..SEAT };
-        let asleep = doubtful(&hourly, Stage::Running, &figures, 911_000_000);
+        let hourly = ThreadPlacement { period_ns: 3_600_000_000_000, ..SEAT };
+        let asleep = doubtful(&hourly, ThreadStage::Running, &figures, 911_000_000);
         assert_eq!(asleep, [], "it sleeps until its next event");
-        let none = Figures { elsewhere: Some(2), ..Figures::default() };
-        let said = doubtful(&SEAT, Stage::Ended, &none, 0);
+        let none = LatencyFigures { elsewhere: Some(2), ..LatencyFigures::default() };
+        let said = doubtful(&SEAT, ThreadStage::Ended, &none, 0);
         assert_eq!(said, [ThreadDoubt::NoEvent, ThreadDoubt::Elsewhere { count: 2 }]);
-        let said = doubtful(&SEAT, Stage::Failed(19), &figures, 0);
+        let said = doubtful(&SEAT, ThreadStage::Failed(19), &figures, 0);
         assert!(said[0].to_string().starts_with("it ended before its time: No such device"));
     }
 
     #[test]
     fn a_thread_that_cannot_keep_up_is_no_good_result() {
         let said = |figures| {
-            let doubts = doubtful(&SEAT, Stage::Ended, &figures, 0);
+            let doubts = doubtful(&SEAT, ThreadStage::Ended, &figures, 0);
             doubts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
         };
-        let figures = Figures { samples: 7, missed: 7, blur_ns: BLUR_NS, ..Figures::default() };
+        let figures =
+            LatencyFigures { samples: 7, missed: 7, blur_ns: BLUR_NS, ..LatencyFigures::default() };
         assert_eq!(said(figures.clone()), "");
-        assert!(said(Figures { missed: 8, ..figures.clone() }).contains("cannot keep up"));
-        assert!(said(Figures { early: 1, ..figures.clone() }).contains("before they were due"));
-        let woken = Figures { slow: 2, slowest_ns: 70_000, max_ns: 80_000, ..figures.clone() };
+        assert!(said(LatencyFigures { missed: 8, ..figures.clone() }).contains("cannot keep up"));
+        assert!(
+            said(LatencyFigures { early: 1, ..figures.clone() }).contains("before they were due")
+        );
+        let woken =
+            LatencyFigures { slow: 2, slowest_ns: 70_000, max_ns: 80_000, ..figures.clone() };
         assert!(said(woken.clone()).contains("2 times, for 70us"));
-        assert_eq!(said(Figures { max_ns: 900_000, ..woken }), "");
-        assert!(said(Figures { blur_ns: 20_001, ..figures.clone() }).contains("20001ns"));
+        assert_eq!(said(LatencyFigures { max_ns: 900_000, ..woken }), "");
+        assert!(said(LatencyFigures { blur_ns: 20_001, ..figures.clone() }).contains("20001ns"));
         assert!(blurred(&SEAT, &figures).is_some_and(|note| note.contains("20us")));
-        let given_up = doubtful(&SEAT, Stage::Overrun, &figures, 0);
+        let given_up = doubtful(&SEAT, ThreadStage::Overrun, &figures, 0);
         assert_eq!(given_up[0], ThreadDoubt::Overrun);
     }
 }

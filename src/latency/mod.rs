@@ -30,13 +30,13 @@ pub use crate::load::LoadDone;
 pub use crew::{HIDDEN, serve};
 pub use document::*;
 pub use doubt::{GuardBreach, LatencyDoubt, ShieldBreach, ThreadDoubt};
-pub use guard::{Guard, GuardState};
+pub use guard::{GuardState, ShieldMonitor};
 pub use histogram::{counts, cyclictest, hdr_log, percentiles_of};
 pub use instruments::{INSTRUMENTS, Instrument};
 pub use measure::measure;
 #[cfg(test)]
 pub(crate) use measure::tests::latency_of;
-pub use order::{Beat, LatencyError, Order, Progress};
-pub use parts::{Misfit, joined, misfit};
-pub use settings::{Setting as TracerSetting, recovered};
-pub use tracer::{Job, Sample, Threads, Tracer, Use};
+pub use order::{LatencyError, MeasureProgress, MeasureRequest, ThreadSpec};
+pub use parts::{ResumeMismatch, joined, misfit};
+pub use settings::{TemporarySetting as TracerSetting, recovered};
+pub use tracer::{LatencyTracer, MeasuredThreads, TracerJob, TracerSample, TracerUse};

@@ -1,28 +1,28 @@
 //! What a measurement is asked for, how it tells of its progress, and why there may be none.
 
-use super::{Guard, Instrument, Latency};
+use super::{Instrument, LatencyMeasurement, ShieldMonitor};
 use crate::load::{self, LoadError};
-use cpushield_linux::{CpuSet, Policy, Store};
+use cpushield_linux::{CpuSet, SchedPolicy, Store};
 use std::fmt;
 use std::time::Duration;
 
 /// A periodic thread that every measured CPU gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Beat {
+pub struct ThreadSpec {
     /// Time between two events, in nanoseconds.
     pub period_ns: u64,
     /// Its scheduling policy.
-    pub policy: Policy,
+    pub policy: SchedPolicy,
 }
 
 /// What is to be measured.
-pub struct Order<'a> {
+pub struct MeasureRequest<'a> {
     /// By what.
     pub instrument: &'static dyn Instrument,
     /// On which CPUs.
     pub cpus: CpuSet,
     /// The threads of each CPU.
-    pub beats: Vec<Beat>,
+    pub beats: Vec<ThreadSpec>,
     /// For how long.
     pub span: Duration,
     /// How long the threads run before anything counts: the first events find cold caches.
@@ -35,24 +35,24 @@ pub struct Order<'a> {
     /// The cgroup directory that the threads join; `None` without a shield.
     pub cgroup: Option<String>,
     /// The shield they run in.
-    pub guard: Option<Guard>,
+    pub guard: Option<ShieldMonitor>,
     /// Where what must be put back is kept.
     pub store: Store,
     /// What else the machine is given to do meanwhile.
-    pub load: load::Order,
+    pub load: load::LoadRequest,
     /// Real-time threads may be measured even where no CPU is left for anything else.
     pub force: bool,
     /// The kernel's trace is to tell what ran while the worst waited.
     pub why: bool,
     /// Told about the progress several times a second.
-    pub progress: &'a dyn Fn(Progress),
+    pub progress: &'a dyn Fn(MeasureProgress),
     /// Told once a second what was seen so far, to keep it.
-    pub keep: Option<&'a dyn Fn(Latency)>,
+    pub keep: Option<&'a dyn Fn(LatencyMeasurement)>,
     /// Asked several times a second whether to stop early; what was seen until then is kept.
     pub stop: &'a dyn Fn() -> bool,
 }
 
-impl fmt::Debug for Order<'_> {
+impl fmt::Debug for MeasureRequest<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Order")
             .field("instrument", &self.instrument)
@@ -65,7 +65,7 @@ impl fmt::Debug for Order<'_> {
 
 /// How far it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
+pub enum MeasureProgress {
     /// The threads are made.
     Starting,
     /// They measure.
@@ -110,7 +110,7 @@ pub enum LatencyError {
     /// The kernel does not give a thread its policy.
     Policy {
         /// The policy.
-        policy: Policy,
+        policy: SchedPolicy,
         /// The kernel's answer.
         why: String,
     },

@@ -2,8 +2,11 @@
 //! about the pause between them. Times in the whole count what was measured, without pauses. Pure.
 
 use super::measure::{exact, gate};
-use super::order::Order;
-use super::{Latency, Over, Part, Series, ShieldBreach, Timeline, histogram};
+use super::order::MeasureRequest;
+use super::{
+    LatencyMeasurement, MeasurementPart, OverLimit, ShieldBreach, ThreadSeries, WorstTimeline,
+    histogram,
+};
 use crate::load::LoadDone;
 use std::collections::BTreeSet;
 
@@ -12,7 +15,7 @@ const WORST: usize = 16;
 
 /// Something that must be as it was when a measurement is gone on with.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Misfit {
+pub struct ResumeMismatch {
     /// What.
     pub what: &'static str,
     /// What it was.
@@ -25,11 +28,11 @@ pub struct Misfit {
 /// that run now.
 #[must_use]
 pub fn misfit(
-    before: &Latency,
-    order: &Order<'_>,
+    before: &LatencyMeasurement,
+    order: &MeasureRequest<'_>,
     kernel: Option<String>,
     cmdline: Option<String>,
-) -> Option<Misfit> {
+) -> Option<ResumeMismatch> {
     let unknown = || "unknown".to_owned();
     let list = |all: BTreeSet<String>| all.into_iter().collect::<Vec<String>>().join(", ");
     let was: BTreeSet<String> = before
@@ -69,14 +72,18 @@ pub fn misfit(
         ),
     ];
     let differs = all.into_iter().find(|(_, was, is)| was != is);
-    differs.map(|(what, was, is)| Misfit { what, was, is })
+    differs.map(|(what, was, is)| ResumeMismatch { what, was, is })
 }
 
 /// The two as one. `max_ns` is the limit that was asked for.
 ///
 /// # Errors
 /// They are not of the same threads, or a histogram is none.
-pub fn joined(before: &Latency, part: &Latency, max_ns: Option<u64>) -> Result<Latency, String> {
+pub fn joined(
+    before: &LatencyMeasurement,
+    part: &LatencyMeasurement,
+    max_ns: Option<u64>,
+) -> Result<LatencyMeasurement, String> {
     let mut whole = part.clone();
     let offset = before.span_ns;
     whole.asked_ns = offset.saturating_add(part.asked_ns);
@@ -88,7 +95,7 @@ pub fn joined(before: &Latency, part: &Latency, max_ns: Option<u64>) -> Result<L
     }
     whole.parts.push(of(part, offset));
     for series in &mut whole.series {
-        let same = |one: &&Series| one.cpu == series.cpu && one.role() == series.role();
+        let same = |one: &&ThreadSeries| one.cpu == series.cpu && one.role() == series.role();
         let earlier =
             before.series.iter().find(same).ok_or_else(|| {
                 format!("CPU {}, {}: not measured before", series.cpu, series.role())
@@ -119,8 +126,8 @@ pub fn joined(before: &Latency, part: &Latency, max_ns: Option<u64>) -> Result<L
     Ok(whole)
 }
 
-fn of(latency: &Latency, at_ns: u64) -> Part {
-    Part {
+fn of(latency: &LatencyMeasurement, at_ns: u64) -> MeasurementPart {
+    MeasurementPart {
         at_ns,
         began_s: latency.began_s,
         began_ns: latency.began_ns,
@@ -135,7 +142,7 @@ fn union<T: Clone + PartialEq>(a: &[T], b: &[T]) -> Vec<T> {
 }
 
 /// What is to be known of the pause before the last part.
-fn pause(parts: &[Part], was_cut: bool) -> Option<String> {
+fn pause(parts: &[MeasurementPart], was_cut: bool) -> Option<String> {
     let (last, rest) = parts.split_last()?;
     let before = rest.last()?;
     let same_boot = before.boot.is_some() && before.boot == last.boot;
@@ -157,7 +164,7 @@ fn pause(parts: &[Part], was_cut: bool) -> Option<String> {
 }
 
 /// One thread of both.
-fn join(before: &Series, part: &Series, offset: u64) -> Result<Series, String> {
+fn join(before: &ThreadSeries, part: &ThreadSeries, offset: u64) -> Result<ThreadSeries, String> {
     let mut whole = part.clone();
     let counts = histogram::sum(&[before, part])?;
     whole.samples = before.samples.saturating_add(part.samples);
@@ -171,14 +178,14 @@ fn join(before: &Series, part: &Series, offset: u64) -> Result<Series, String> {
     let least = before.min_ns.into_iter().chain(part.min_ns).min();
     whole.min_ns = least;
     whole.max_ns = before.max_ns.max(part.max_ns);
-    let sum = |one: &Series| u128::from(one.mean_ns.unwrap_or(0)) * u128::from(one.samples);
+    let sum = |one: &ThreadSeries| u128::from(one.mean_ns.unwrap_or(0)) * u128::from(one.samples);
     let mean = (sum(before) + sum(part)).checked_div(u128::from(whole.samples));
     whole.mean_ns = mean.and_then(|mean| u64::try_from(mean).ok());
     let with_missed = histogram::with_missed(&counts, whole.period_ns);
     whole.percentiles = histogram::percentiles(&with_missed, whole.max_ns.unwrap_or(0));
     let all = whole.samples.saturating_add(whole.missed);
     for over in &mut whole.over {
-        let same = |one: &&Over| one.limit_ns == over.limit_ns;
+        let same = |one: &&OverLimit| one.limit_ns == over.limit_ns;
         over.count += before.over.iter().find(same).map_or(0, |one| one.count);
         #[expect(clippy::cast_precision_loss, reason = "a share is not exact")]
         let percent = over.count as f64 * 100.0 / all.max(1) as f64;
@@ -187,7 +194,7 @@ fn join(before: &Series, part: &Series, offset: u64) -> Result<Series, String> {
     whole.jitter_ns = before.jitter_ns.max(part.jitter_ns);
     whole.smis = before.smis.zip(part.smis).map(|(a, b)| a.saturating_add(b));
     whole.elsewhere = before.elsewhere.zip(part.elsewhere).map(|(a, b)| a.saturating_add(b));
-    whole.timeline = Timeline::joined(&before.timeline, &part.timeline, offset);
+    whole.timeline = WorstTimeline::joined(&before.timeline, &part.timeline, offset);
     whole.histogram = histogram::encode(&counts);
     whole.doubts = union(&before.doubts, &part.doubts);
     Ok(whole)
@@ -211,7 +218,7 @@ mod tests {
     use cpushield_linux::CpuSet;
 
     /// A document of these latencies that began at this second of a boot.
-    fn part(counts: &[(u64, u64)], began_s: u64, boot: &str) -> Latency {
+    fn part(counts: &[(u64, u64)], began_s: u64, boot: &str) -> LatencyMeasurement {
         let mut latency = latency_of(counts);
         (latency.asked_ns, latency.span_ns) = (10_000_000_000, 10_000_000_000);
         (latency.began_s, latency.began_ns) = (began_s, began_s * 1_000_000_000);
@@ -274,7 +281,10 @@ mod tests {
         assert_eq!(whole.isolation.held, Some(false));
         assert_eq!(whole.gates[0].held, None);
         assert_eq!(whole.every_doubt().len(), 3, "{:?}", whole.every_doubt());
-        let other = Latency { series: vec![Series { cpu: 9, ..after.series[0].clone() }], ..after };
+        let other = LatencyMeasurement {
+            series: vec![ThreadSeries { cpu: 9, ..after.series[0].clone() }],
+            ..after
+        };
         assert!(joined(&before, &other, None).unwrap_err().contains("CPU 9"));
     }
 
@@ -293,12 +303,13 @@ mod tests {
         let mut day = part(&counts, 0, "x");
         assert!(day.series[0].samples > 24 * 3600 * 10_000, "{}", day.series[0].samples);
         let one = day.series.remove(0);
-        let mut line = Timeline::new(100_000_000);
+        let mut line = WorstTimeline::new(100_000_000);
         (0..24 * 3600 * 10).for_each(|at| line.enter(at * 100_000_000, 900_000_000 + at));
-        let worst = (0..16).map(|n| super::super::Worst { at_ns: n << 46, ..one.worst[0].clone() });
+        let worst =
+            (0..16).map(|n| super::super::WorstLatency { at_ns: n << 46, ..one.worst[0].clone() });
         let worst: Vec<_> = worst.collect();
         let series =
-            |cpu| Series { cpu, timeline: line.clone(), worst: worst.clone(), ..one.clone() };
+            |cpu| ThreadSeries { cpu, timeline: line.clone(), worst: worst.clone(), ..one.clone() };
         day.series = (0..4).map(series).collect();
         let text = super::super::keep::text(&day).unwrap();
         assert!(text.len() < 1 << 20, "{} bytes", text.len());

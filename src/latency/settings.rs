@@ -2,7 +2,7 @@
 //! before the first write, so that whatever happens to this process, the next one puts it back.
 
 use cpushield_linux::tracefs::{self, Tracefs};
-use cpushield_linux::{Error, Host, Lock, Store};
+use cpushield_linux::{Error, Host, Store, StoreLock};
 use serde::{Deserialize, Serialize};
 
 /// The file of the state directory that keeps what was there.
@@ -14,7 +14,7 @@ const SCHEMA: u32 = 1;
 
 /// One setting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Setting {
+pub struct TemporarySetting {
     /// Its file, below the root of tracefs.
     pub file: String,
     /// What to write to have it as it was.
@@ -27,23 +27,23 @@ pub struct Setting {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Kept {
+struct OriginalSetting {
     schema: u32,
-    settings: Vec<Setting>,
+    settings: Vec<TemporarySetting>,
 }
 
 /// Settings that are changed until this is dropped.
 #[derive(Debug)]
-pub(super) struct Changed<'h> {
+pub(super) struct ChangedSettings<'h> {
     host: &'h Host,
     store: Store,
     root: String,
-    settings: Vec<Setting>,
+    settings: Vec<TemporarySetting>,
     is_back: bool,
-    _claim: Lock,
+    _claim: StoreLock,
 }
 
-impl<'h> Changed<'h> {
+impl<'h> ChangedSettings<'h> {
     /// Takes the right to change settings, and puts back what a run that was killed left. `plan`
     /// says what to change once that is done.
     ///
@@ -53,20 +53,20 @@ impl<'h> Changed<'h> {
         host: &'h Host,
         store: &Store,
         tracefs: &Tracefs,
-    ) -> Result<Changed<'h>, Error> {
+    ) -> Result<ChangedSettings<'h>, Error> {
         let claim = store.claim(CLAIM)?;
         let root = tracefs.root().to_owned();
         restore(host, store, &root)?;
         let (store, settings) = (store.clone(), Vec::new());
-        Ok(Changed { host, store, root, settings, is_back: true, _claim: claim })
+        Ok(ChangedSettings { host, store, root, settings, is_back: true, _claim: claim })
     }
 
     /// Changes those that are not as wanted, the originals on the disk first.
     ///
     /// # Errors
     /// The kernel's answer, or that of the disk; what was changed until then goes back on drop.
-    pub(super) fn change(&mut self, settings: Vec<Setting>) -> Result<(), Error> {
-        let differs = |one: &Setting| one.at_work || one.was != one.wanted;
+    pub(super) fn change(&mut self, settings: Vec<TemporarySetting>) -> Result<(), Error> {
+        let differs = |one: &TemporarySetting| one.at_work || one.was != one.wanted;
         self.settings.extend(settings.into_iter().filter(differs));
         self.keep()?;
         self.settings.iter().filter(|one| !one.at_work).try_for_each(|one| self.write(one))
@@ -74,7 +74,7 @@ impl<'h> Changed<'h> {
 
     /// What was there is on the disk from here on.
     fn keep(&mut self) -> Result<(), Error> {
-        let kept = Kept { schema: SCHEMA, settings: self.settings.clone() };
+        let kept = OriginalSetting { schema: SCHEMA, settings: self.settings.clone() };
         let text = serde_json::to_vec(&kept).unwrap_or_default();
         self.store.replace(FILE, &text)?;
         self.is_back = false;
@@ -97,7 +97,7 @@ impl<'h> Changed<'h> {
         self.settings.iter().filter(|one| one.at_work).try_for_each(|one| self.write(one))
     }
 
-    fn write(&self, one: &Setting) -> Result<(), Error> {
+    fn write(&self, one: &TemporarySetting) -> Result<(), Error> {
         self.host.write(&format!("{}/{}", self.root, one.file), &one.wanted)
     }
 
@@ -120,7 +120,7 @@ impl<'h> Changed<'h> {
     }
 }
 
-impl Drop for Changed<'_> {
+impl Drop for ChangedSettings<'_> {
     fn drop(&mut self) {
         // Nobody to tell; the next run tries again.
         let _ = self.put_back();
@@ -160,7 +160,7 @@ fn recover(host: &Host, store: &Store) -> Result<bool, Error> {
 /// The same for who has the claim.
 fn restore(host: &Host, store: &Store, root: &str) -> Result<bool, Error> {
     let Some(bytes) = store.read(FILE)? else { return Ok(false) };
-    let kept = serde_json::from_slice::<Kept>(&bytes);
+    let kept = serde_json::from_slice::<OriginalSetting>(&bytes);
     // The file is put in place whole, so what is not understood is another version's.
     let settings = kept.map_or_else(|_| Vec::new(), |kept| kept.settings);
     let mut wrong = put_back(host, root, &settings, true);
@@ -174,7 +174,7 @@ fn restore(host: &Host, store: &Store, root: &str) -> Result<bool, Error> {
 
 /// What is as we left it goes back, the last change first; what somebody else changed since is
 /// theirs. Says what the kernel refused.
-fn put_back(host: &Host, root: &str, settings: &[Setting], at_work: bool) -> Vec<String> {
+fn put_back(host: &Host, root: &str, settings: &[TemporarySetting], at_work: bool) -> Vec<String> {
     let mut wrong = Vec::new();
     for one in settings.iter().rev().filter(|one| one.at_work == at_work) {
         let path = format!("{root}/{}", one.file);
@@ -203,9 +203,9 @@ mod tests {
 
     const OPTIONS: &str = "NO_DEFAULTS NO_OSNOISE_WORKLOAD NO_PANIC_ON_STOP";
 
-    fn setting(file: &str, was: &str, wanted: &str, at_work: bool) -> Setting {
+    fn setting(file: &str, was: &str, wanted: &str, at_work: bool) -> TemporarySetting {
         let (file, was, wanted) = (file.to_owned(), was.to_owned(), wanted.to_owned());
-        Setting { file, was, wanted, at_work }
+        TemporarySetting { file, was, wanted, at_work }
     }
 
     fn tree(name: &str) -> std::path::PathBuf {
@@ -236,7 +236,7 @@ mod tests {
         let host = Host::recorded(&dir).unwrap();
         let store = Store::new(&dir.join("state"));
         let tracefs = Tracefs::find(&host).unwrap();
-        let mut changed = Changed::claim(&host, &store, &tracefs).unwrap();
+        let mut changed = ChangedSettings::claim(&host, &store, &tracefs).unwrap();
         let wanted = vec![
             setting("osnoise/cpus", "0-3", "3", false),
             setting("osnoise/timerlat_period_us", "1000", "500", false),
@@ -248,12 +248,12 @@ mod tests {
             (line(&dir, "osnoise/cpus"), line(&dir, "tracing_thresh")),
             ("3".into(), "1".into())
         );
-        assert!(Changed::claim(&host, &store, &tracefs).unwrap_err().is_held());
+        assert!(ChangedSettings::claim(&host, &store, &tracefs).unwrap_err().is_held());
         // As when it is killed: the lock is gone, and nothing else.
         changed.is_back = true;
         drop(changed);
         host.write("/sys/kernel/tracing/osnoise/cpus", "0-1").unwrap();
-        let again = Changed::claim(&host, &store, &tracefs).unwrap();
+        let again = ChangedSettings::claim(&host, &store, &tracefs).unwrap();
         assert_eq!(line(&dir, "osnoise/cpus"), "0-1", "somebody else's");
         assert_eq!(line(&dir, "osnoise/timerlat_period_us"), "1000");
         assert_eq!(line(&dir, "tracing_thresh"), "10");
@@ -268,7 +268,7 @@ mod tests {
         let host = Host::recorded(&dir).unwrap();
         let store = Store::new(&dir.join("state")).with_room_for(0);
         let tracefs = Tracefs::find(&host).unwrap();
-        let mut changed = Changed::claim(&host, &store, &tracefs).unwrap();
+        let mut changed = ChangedSettings::claim(&host, &store, &tracefs).unwrap();
         let wanted = vec![setting("osnoise/cpus", "0-3", "3", false)];
         assert!(changed.change(wanted).is_err());
         assert_eq!((host.writes(), line(&dir, "osnoise/cpus")), (0, "0-3".into()));

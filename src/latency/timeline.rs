@@ -1,19 +1,23 @@
 //! The worst of each moment of a run, in constant memory: when there are too many moments, two
 //! become one. Pure.
 
-use super::Timeline;
+use super::WorstTimeline;
 
 /// Moments that are kept.
 const MOMENTS_MAX: usize = 600;
 
-impl Timeline {
+impl WorstTimeline {
     /// One for a run whose worst is looked up every so often.
-    pub(super) fn new(step_ns: u64) -> Timeline {
-        Timeline { step_ns, worst_ns: Vec::new() }
+    pub(super) fn new(step_ns: u64) -> WorstTimeline {
+        WorstTimeline { step_ns, worst_ns: Vec::new() }
     }
 
     /// The worst of two runs, the second of which began at this time of the first's.
-    pub(super) fn joined(before: &Timeline, after: &Timeline, at_ns: u64) -> Timeline {
+    pub(super) fn joined(
+        before: &WorstTimeline,
+        after: &WorstTimeline,
+        at_ns: u64,
+    ) -> WorstTimeline {
         let mut whole = before.clone();
         // A long moment of the second would leave short ones of the first's kind without events.
         while whole.step_ns > 0 && whole.step_ns < after.step_ns {
@@ -56,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_long_run_keeps_every_peak_at_its_time_in_constant_memory() {
-        let mut line = Timeline::new(100);
+        let mut line = WorstTimeline::new(100);
         for at in 0..100_000 {
             line.enter(at * 100, if at == 77_777 { 5_000 } else { at % 7 });
         }

@@ -1,17 +1,21 @@
 //! A run of one of the kernel's tracers: its settings, a private instance, the threads it measures,
 //! and its records, counted into tallies. Everything is read and written from a housekeeping CPU.
 
-use super::crew::{Crew, Seat, Times};
-use super::feed::{self, Rest, Row};
+use super::crew::{MeasurementProcess, MeasurementTimes, ThreadPlacement};
+use super::feed::{self, FinalFacts, SeriesLabel};
 use super::kthreads::{kernels, kernels_own, ran_ns};
-use super::order::{LatencyError, Order};
-use super::settings::Changed;
-use super::tracer::{Form, Job, Read, Sample, Threads, Tracer, Use};
+use super::order::{LatencyError, MeasureRequest};
+use super::settings::ChangedSettings;
+use super::tracer::{
+    LatencyTracer, MeasuredThreads, RecordLayout, TracerJob, TracerRecord, TracerSample, TracerUse,
+};
 use super::{LatencyDoubt, ThreadDoubt};
-use crate::verify::firmware::{self, Meter, Smis};
-use cpushield_linux::ring_buffer::{self, Lost, PageLayout};
-use cpushield_linux::tally::{Board, LIMITS, Ledger, Tally, Terms};
-use cpushield_linux::tracefs::{Instance, Pipe, Tracefs, Wanted};
+use crate::verify::firmware::{self, SmiCounter, SmiCounts};
+use cpushield_linux::ring_buffer::{self, LostRecords, PageLayout};
+use cpushield_linux::tally::{
+    DeferredRecorder, LIMITS, LatencyBoard, LatencyStats, ThreadSettings,
+};
+use cpushield_linux::tracefs::{InstanceSettings, TraceInstance, TracePipe, Tracefs};
 use cpushield_linux::{CpuSet, Error, Host, clock};
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -28,31 +32,31 @@ const EBUSY: i32 = 16;
 /// See the file. What is first is dropped first: no thread of ours may have the tracer's file when
 /// the instance goes, as the kernel kills whoever has it then.
 #[derive(Debug)]
-pub(super) struct Trace<'h> {
-    crew: Option<Crew>,
-    channels: RefCell<Vec<Channel>>,
-    instance: Option<RefCell<Instance<'h>>>,
-    settings: Changed<'h>,
-    board: Board,
-    rows: Vec<Row>,
+pub(super) struct LatencyTrace<'h> {
+    crew: Option<MeasurementProcess>,
+    channels: RefCell<Vec<TracerChannel>>,
+    instance: Option<RefCell<TraceInstance<'h>>>,
+    settings: ChangedSettings<'h>,
+    board: LatencyBoard,
+    rows: Vec<SeriesLabel>,
     notes: Vec<String>,
     doubts: RefCell<Vec<LatencyDoubt>>,
-    tracer: &'static dyn Tracer,
-    form: Form,
+    tracer: &'static dyn LatencyTracer,
+    form: RecordLayout,
     cpus: CpuSet,
     period_ns: u64,
     stages: usize,
     limits_ns: [u64; LIMITS],
     host: &'h Host,
     /// What counts SMIs, and what it said before; `None` where nobody asks for them.
-    smis: Option<(Meter<'h>, Smis)>,
+    smis: Option<(SmiCounter<'h>, SmiCounts)>,
     /// Threads that may see nothing for long: that they looked must be known.
-    lookers: Option<Lookers>,
+    lookers: Option<TracerThreads>,
 }
 
 /// Threads of the kernel that look for something.
 #[derive(Debug)]
-struct Lookers {
+struct TracerThreads {
     name: &'static str,
     /// Number, when that was, and how long it had run by then, of each CPU's.
     threads: Vec<(i32, u64, Option<u64>)>,
@@ -63,19 +67,19 @@ const LOOKED: u64 = 8;
 
 /// One CPU's records.
 #[derive(Debug)]
-struct Channel {
-    pipe: Pipe,
+struct TracerChannel {
+    pipe: TracePipe,
     cpu: usize,
     /// One for each stage, from when it began.
-    books: Vec<Book>,
+    books: Vec<ChannelRecorder>,
     /// Records that are not here, as far as their number is known, and whether there are others.
     lost: u64,
     torn: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Book {
-    ledger: Option<Ledger>,
+struct ChannelRecorder {
+    ledger: Option<DeferredRecorder>,
     /// The number of the last event.
     last: Option<u32>,
     /// When it was due.
@@ -84,19 +88,19 @@ struct Book {
     gone: u64,
 }
 
-impl<'h> Trace<'h> {
+impl<'h> LatencyTrace<'h> {
     /// Makes everything ready, or says why it cannot be. What was changed until then goes back.
     pub(super) fn start(
         host: &'h Host,
-        order: &Order<'_>,
-        tracer: &'static dyn Tracer,
-        seats: &[Seat],
-    ) -> Result<Trace<'h>, LatencyError> {
+        order: &MeasureRequest<'_>,
+        tracer: &'static dyn LatencyTracer,
+        seats: &[ThreadPlacement],
+    ) -> Result<LatencyTrace<'h>, LatencyError> {
         let impossible =
             |why: String| LatencyError::Impossible { instrument: order.instrument.name(), why };
         let tracefs = Tracefs::find(host)?;
         let mut settings =
-            Changed::claim(host, &order.store, &tracefs).map_err(|error| {
+            ChangedSettings::claim(host, &order.store, &tracefs).map_err(|error| {
                 match error.is_held() {
                     true => {
                         impossible(format!("another cpushield has the kernel's tracers ({error})"))
@@ -113,10 +117,10 @@ impl<'h> Trace<'h> {
             )));
         }
         let period_ns = seats.first().map_or(0, |seat| seat.period_ns);
-        let job = Job { cpus: &order.cpus, period_ns };
+        let job = TracerJob { cpus: &order.cpus, period_ns };
         let uses = tracer.uses(host, &tracefs, &job).map_err(impossible)?;
         let format = tracefs.format(host, "ftrace", tracer.name())?;
-        let form = format.ok_or("its format").and_then(|format| Form::new(tracer, &format));
+        let form = format.ok_or("its format").and_then(|format| RecordLayout::new(tracer, &format));
         let form = form.map_err(|what| {
             impossible(format!("the records of {} have no {what} here", tracer.name()))
         })?;
@@ -126,12 +130,12 @@ impl<'h> Trace<'h> {
         // Afterwards: while a pipe is open, the kernel lets nobody change the tracer.
         let channels = channels(&instance, &order.cpus, uses.stages.len())?;
         settings.change_at_work()?;
-        let mut trace = Trace {
+        let mut trace = LatencyTrace {
             crew: None,
             channels: RefCell::new(channels),
             instance: Some(RefCell::new(instance)),
             settings,
-            board: Board::new(seats.len() * uses.stages.len())
+            board: LatencyBoard::new(seats.len() * uses.stages.len())
                 .map_err(|e| LatencyError::Threads { why: e.to_string() })?,
             rows: Vec::new(),
             notes: uses.notes.clone(),
@@ -147,7 +151,7 @@ impl<'h> Trace<'h> {
             lookers: None,
         };
         if uses.counts_smis {
-            let meter = Meter::start(host, &trace.cpus);
+            let meter = SmiCounter::start(host, &trace.cpus);
             let before = meter.take();
             trace.smis = Some((meter, before));
         }
@@ -159,37 +163,38 @@ impl<'h> Trace<'h> {
     fn threads(
         &mut self,
         host: &Host,
-        order: &Order<'_>,
-        seats: &[Seat],
-        uses: &Use,
+        order: &MeasureRequest<'_>,
+        seats: &[ThreadPlacement],
+        uses: &TracerUse,
     ) -> Result<(), LatencyError> {
         let tids = match uses.threads {
-            Threads::Ours => {
+            MeasuredThreads::Ours => {
                 let crew = feed::crew(order, seats)?;
                 self.notes.extend(crew.notes.iter().cloned());
                 let tids = crew.tids.clone();
                 self.crew = Some(crew);
                 tids
             }
-            Threads::Kernels(name) => kernels(host, name, seats)?,
-            Threads::Uninterruptible(name) => {
-                self.lookers = Some(Lookers { name, threads: Vec::new() });
+            MeasuredThreads::Kernels(name) => kernels(host, name, seats)?,
+            MeasuredThreads::Uninterruptible(name) => {
+                self.lookers = Some(TracerThreads { name, threads: Vec::new() });
                 vec![0; seats.len()]
             }
         };
         for (seat, tid) in seats.iter().zip(tids) {
             let threshold_ns = uses.threshold_ns;
-            let row = |stage: &Option<_>| Row { seat: *seat, stage: *stage, threshold_ns, tid };
+            let row =
+                |stage: &Option<_>| SeriesLabel { seat: *seat, stage: *stage, threshold_ns, tid };
             self.rows.extend(uses.stages.iter().map(row));
         }
         Ok(())
     }
 
-    pub(super) fn rows(&self) -> &[Row] {
+    pub(super) fn rows(&self) -> &[SeriesLabel] {
         &self.rows
     }
 
-    pub(super) fn tallies(&self) -> &[Tally] {
+    pub(super) fn tallies(&self) -> &[LatencyStats] {
         self.board.tallies()
     }
 
@@ -198,9 +203,9 @@ impl<'h> Trace<'h> {
     }
 
     /// The threads go, and what comes is recorded.
-    pub(super) fn go(&mut self, times: Times) -> Result<(), LatencyError> {
+    pub(super) fn go(&mut self, times: MeasurementTimes) -> Result<(), LatencyError> {
         for (nth, channel) in self.channels.get_mut().iter_mut().enumerate() {
-            let terms = Terms {
+            let terms = ThreadSettings {
                 cpu: channel.cpu,
                 period_ns: self.period_ns,
                 from_ns: times.from_ns,
@@ -210,7 +215,7 @@ impl<'h> Trace<'h> {
             };
             let tallies = self.board.tallies().iter().skip(nth * self.stages);
             for (book, tally) in channel.books.iter_mut().zip(tallies) {
-                book.ledger = Some(Ledger::open(tally, terms));
+                book.ledger = Some(DeferredRecorder::open(tally, terms));
             }
         }
         if let Some(crew) = &mut self.crew {
@@ -246,7 +251,7 @@ impl<'h> Trace<'h> {
 
     /// Counts what was recorded since the last time.
     pub(super) fn look(&self) {
-        let job = Job { cpus: &self.cpus, period_ns: self.period_ns };
+        let job = TracerJob { cpus: &self.cpus, period_ns: self.period_ns };
         let mut channels = self.channels.borrow_mut();
         for (channel, tallies) in
             channels.iter_mut().zip(self.board.tallies().chunks(self.stages.max(1)))
@@ -298,7 +303,7 @@ impl<'h> Trace<'h> {
     }
 
     /// How many SMIs came, and why that is not known of some.
-    fn smis(&mut self, rest: &mut Rest) {
+    fn smis(&mut self, rest: &mut FinalFacts) {
         let Some((meter, before)) = self.smis.take() else { return };
         let after = meter.take();
         if let Some(why) = firmware::absent(&before, &after) {
@@ -311,12 +316,12 @@ impl<'h> Trace<'h> {
     }
 
     /// Ends everything.
-    pub(super) fn dismiss(mut self) -> Rest {
+    pub(super) fn dismiss(mut self) -> FinalFacts {
         if let Some(crew) = self.crew.take() {
             crew.dismiss();
         }
         let channels = std::mem::take(&mut *self.channels.borrow_mut());
-        let mut rest = Rest { of_all: self.doubts.take(), ..Rest::default() };
+        let mut rest = FinalFacts { of_all: self.doubts.take(), ..FinalFacts::default() };
         for channel in channels {
             if let Some(instance) = &self.instance
                 && let Ok(stats) = instance.borrow().stats(channel.cpu)
@@ -343,9 +348,13 @@ fn settings_left(answers: Vec<String>) -> impl Iterator<Item = LatencyDoubt> {
 }
 
 /// An instance that records nothing yet.
-fn instance<'h>(host: &'h Host, tracefs: Tracefs, cpus: &CpuSet) -> Result<Instance<'h>, String> {
+fn instance<'h>(
+    host: &'h Host,
+    tracefs: Tracefs,
+    cpus: &CpuSet,
+) -> Result<TraceInstance<'h>, String> {
     let hog = host.hogs().unwrap_or_default().into_iter().next();
-    let wanted = Wanted {
+    let wanted = InstanceSettings {
         cpus,
         clock: CLOCK,
         events: &[],
@@ -353,7 +362,7 @@ fn instance<'h>(host: &'h Host, tracefs: Tracefs, cpus: &CpuSet) -> Result<Insta
         shrink: &CpuSet::new(),
         no_work: hog.is_some(),
     };
-    Instance::prepare(host, tracefs, &wanted).map_err(|error| match (hog, error.errno()) {
+    TraceInstance::prepare(host, tracefs, &wanted).map_err(|error| match (hog, error.errno()) {
         (Some(hog), Some(EBUSY)) => format!(
             "CPU {} is busy with the real-time task {hog}, and this kernel must run a work item on \
              every CPU before it can record anything: it would wait forever",
@@ -364,19 +373,19 @@ fn instance<'h>(host: &'h Host, tracefs: Tracefs, cpus: &CpuSet) -> Result<Insta
 }
 
 fn channels(
-    instance: &Instance<'_>,
+    instance: &TraceInstance<'_>,
     cpus: &CpuSet,
     stages: usize,
-) -> Result<Vec<Channel>, LatencyError> {
-    let channel = |cpu| -> Result<Channel, Error> {
-        let (pipe, books) = (instance.pipe(cpu)?, vec![Book::default(); stages]);
-        Ok(Channel { pipe, cpu, books, lost: 0, torn: false })
+) -> Result<Vec<TracerChannel>, LatencyError> {
+    let channel = |cpu| -> Result<TracerChannel, Error> {
+        let (pipe, books) = (instance.pipe(cpu)?, vec![ChannelRecorder::default(); stages]);
+        Ok(TracerChannel { pipe, cpu, books, lost: 0, torn: false })
     };
     cpus.iter().map(|cpu| channel(cpu).map_err(LatencyError::from)).collect()
 }
 
 /// The tracer begins its work.
-fn employ(instance: &mut Instance<'_>, tracer: &dyn Tracer) -> Result<(), String> {
+fn employ(instance: &mut TraceInstance<'_>, tracer: &dyn LatencyTracer) -> Result<(), String> {
     instance.employ(tracer.name()).map_err(|error| match error.errno() {
         Some(EBUSY) => format!("another process uses a kernel tracer: {error}"),
         // Before 5.17 osnoise and timerlat were for the top level alone.
@@ -385,19 +394,19 @@ fn employ(instance: &mut Instance<'_>, tracer: &dyn Tracer) -> Result<(), String
     })
 }
 
-impl Channel {
+impl TracerChannel {
     fn read(
         &mut self,
-        tracer: &dyn Tracer,
-        form: &Form,
-        job: &Job<'_>,
-        tallies: &[Tally],
+        tracer: &dyn LatencyTracer,
+        form: &RecordLayout,
+        job: &TracerJob<'_>,
+        tallies: &[LatencyStats],
     ) -> Result<(), Error> {
         let layout = self.pipe.layout();
         for _ in 0..PAGES_MAX {
             let Some(page) = self.pipe.next_page()? else { break };
             let mut into =
-                Into { books: &mut self.books, lost: &mut self.lost, torn: &mut self.torn };
+                PageSink { books: &mut self.books, lost: &mut self.lost, torn: &mut self.torn };
             into.page(&layout, page, tracer, form, job, tallies);
         }
         Ok(())
@@ -410,7 +419,7 @@ impl Channel {
         self.books.iter().map(|book| period_ns == 0 || book.due_ns >= after).collect()
     }
 
-    fn doubts(&self, book: &Book) -> Vec<ThreadDoubt> {
+    fn doubts(&self, book: &ChannelRecorder) -> Vec<ThreadDoubt> {
         let mut doubts = Vec::new();
         if book.gone > 0 {
             doubts.push(ThreadDoubt::EventsMissing { count: book.gone });
@@ -424,40 +433,40 @@ impl Channel {
 }
 
 /// Where a page goes.
-struct Into<'a> {
-    books: &'a mut [Book],
+struct PageSink<'a> {
+    books: &'a mut [ChannelRecorder],
     lost: &'a mut u64,
     torn: &'a mut bool,
 }
 
-impl Into<'_> {
+impl PageSink<'_> {
     fn page(
         &mut self,
         layout: &PageLayout,
         page: &[u8],
-        tracer: &dyn Tracer,
-        form: &Form,
-        job: &Job<'_>,
-        tallies: &[Tally],
+        tracer: &dyn LatencyTracer,
+        form: &RecordLayout,
+        job: &TracerJob<'_>,
+        tallies: &[LatencyStats],
     ) {
         let page = ring_buffer::decode(layout, page);
         match page.lost {
-            Lost::Nothing => {}
-            Lost::Count(count) => *self.lost = self.lost.saturating_add(count),
-            Lost::Some => *self.torn = true,
+            LostRecords::Nothing => {}
+            LostRecords::Count(count) => *self.lost = self.lost.saturating_add(count),
+            LostRecords::Some => *self.torn = true,
         }
         let mut records = page.records();
         for record in records.by_ref() {
             match form.read(tracer, record.bytes, record.timestamp, job) {
-                Read::Sample(sample) => self.enter(&sample, tallies),
-                Read::Foreign => {}
-                Read::Odd => *self.torn = true,
+                TracerRecord::Sample(sample) => self.enter(&sample, tallies),
+                TracerRecord::Foreign => {}
+                TracerRecord::Odd => *self.torn = true,
             }
         }
         *self.torn |= records.skipped() > 0;
     }
 
-    fn enter(&mut self, sample: &Sample, tallies: &[Tally]) {
+    fn enter(&mut self, sample: &TracerSample, tallies: &[LatencyStats]) {
         let (Some(book), Some(tally)) =
             (self.books.get_mut(sample.stage), tallies.get(sample.stage))
         else {

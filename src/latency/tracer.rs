@@ -1,16 +1,16 @@
 //! A tracer of the kernel as an instrument: what it must be told, and what its records say. Pure
 //! but for looking at what this kernel has.
 
-use super::settings::Setting;
-use cpushield_linux::tally::Wake;
-use cpushield_linux::text::trace_format::{EventFormat, Field};
+use super::settings::TemporarySetting;
+use cpushield_linux::tally::WakeEvent;
+use cpushield_linux::text::trace_format::{EventField, EventFormat};
 use cpushield_linux::tracefs::Tracefs;
 use cpushield_linux::{CpuSet, Host};
 use std::fmt;
 
 /// Whose threads the tracer measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Threads {
+pub enum MeasuredThreads {
     /// Ours, which call it; see [`Instrument::run`](super::Instrument::run).
     Ours,
     /// The kernel's, one for each CPU, of this name before the CPU's number. They get the policy
@@ -23,11 +23,11 @@ pub enum Threads {
 
 /// How a tracer is used on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Use {
+pub struct TracerUse {
     /// What it must be told.
-    pub settings: Vec<Setting>,
+    pub settings: Vec<TemporarySetting>,
     /// Whose threads.
-    pub threads: Threads,
+    pub threads: MeasuredThreads,
     /// What it measures apart from each other; one series each for every CPU. `None` where it is
     /// one thing only.
     pub stages: Vec<Option<&'static str>>,
@@ -41,11 +41,11 @@ pub struct Use {
 
 /// What one record says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sample {
+pub struct TracerSample {
     /// Which of the stages.
     pub stage: usize,
     /// An event.
-    pub wake: Wake,
+    pub wake: WakeEvent,
     /// Its number among those of its stage and CPU, where the tracer counts them; then none may be
     /// missing.
     pub number: Option<u32>,
@@ -53,7 +53,7 @@ pub struct Sample {
 
 /// What a tracer is asked to do.
 #[derive(Debug, Clone, Copy)]
-pub struct Job<'a> {
+pub struct TracerJob<'a> {
     /// Where.
     pub cpus: &'a CpuSet,
     /// How often, in nanoseconds; 0 where there is no period.
@@ -61,7 +61,7 @@ pub struct Job<'a> {
 }
 
 /// A tracer of the kernel.
-pub trait Tracer: Sync {
+pub trait LatencyTracer: Sync {
     /// Its name, which is also that of its records.
     fn name(&self) -> &'static str;
 
@@ -71,21 +71,26 @@ pub trait Tracer: Sync {
     /// Tracers that cannot be at work beside it, or would change what it measures.
     fn rivals(&self) -> &'static [&'static str];
 
-    /// The fields of its records that [`Tracer::sample`] needs, in that order.
+    /// The fields of its records that [`LatencyTracer::sample`] needs, in that order.
     fn fields(&self) -> &'static [&'static str];
 
     /// How it is used here.
     ///
     /// # Errors
     /// One sentence: a setting cannot be read.
-    fn uses(&self, host: &Host, tracefs: &Tracefs, job: &Job<'_>) -> Result<Use, String>;
+    fn uses(
+        &self,
+        host: &Host,
+        tracefs: &Tracefs,
+        job: &TracerJob<'_>,
+    ) -> Result<TracerUse, String>;
 
     /// What a record says, by the values of its fields and its time; `None` for one that makes no
     /// sense.
-    fn sample(&self, values: &[u64], at_ns: u64, job: &Job<'_>) -> Option<Sample>;
+    fn sample(&self, values: &[u64], at_ns: u64, job: &TracerJob<'_>) -> Option<TracerSample>;
 }
 
-impl fmt::Debug for dyn Tracer {
+impl fmt::Debug for dyn LatencyTracer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -93,49 +98,52 @@ impl fmt::Debug for dyn Tracer {
 
 /// Where the fields of a tracer's records lie.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Form {
+pub(super) struct RecordLayout {
     id: u16,
-    fields: Vec<Field>,
+    fields: Vec<EventField>,
 }
 
 /// What a record is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Read {
+pub(super) enum TracerRecord {
     /// One of the tracer.
-    Sample(Sample),
+    Sample(TracerSample),
     /// One of something else.
     Foreign,
     /// One of the tracer that is not understood.
     Odd,
 }
 
-impl Form {
+impl RecordLayout {
     /// From the format of this kernel; names the field that it lacks.
-    pub(super) fn new(tracer: &dyn Tracer, format: &EventFormat) -> Result<Form, &'static str> {
+    pub(super) fn new(
+        tracer: &dyn LatencyTracer,
+        format: &EventFormat,
+    ) -> Result<RecordLayout, &'static str> {
         let field = |name: &&'static str| format.field(name).ok_or(*name);
         let fields = tracer.fields().iter().map(field).collect::<Result<_, _>>()?;
-        Ok(Form { id: format.id, fields })
+        Ok(RecordLayout { id: format.id, fields })
     }
 
     /// Takes a record apart.
     pub(super) fn read(
         &self,
-        tracer: &dyn Tracer,
+        tracer: &dyn LatencyTracer,
         bytes: &[u8],
         at_ns: u64,
-        job: &Job<'_>,
-    ) -> Read {
+        job: &TracerJob<'_>,
+    ) -> TracerRecord {
         if bytes.first_chunk().map(|chunk| u16::from_le_bytes(*chunk)) != Some(self.id) {
-            return Read::Foreign;
+            return TracerRecord::Foreign;
         }
         let mut values = [0; 8];
         for (value, field) in values.iter_mut().zip(&self.fields) {
             match field.unsigned(bytes) {
                 Some(found) => *value = found,
-                None => return Read::Odd,
+                None => return TracerRecord::Odd,
             }
         }
-        tracer.sample(&values, at_ns, job).map_or(Read::Odd, Read::Sample)
+        tracer.sample(&values, at_ns, job).map_or(TracerRecord::Odd, TracerRecord::Sample)
     }
 }
 
@@ -143,7 +151,7 @@ impl Form {
 ///
 /// # Errors
 /// One sentence.
-pub(super) fn possible(tracer: &dyn Tracer, host: &Host) -> Result<(), String> {
+pub(super) fn possible(tracer: &dyn LatencyTracer, host: &Host) -> Result<(), String> {
     if cfg!(target_endian = "big") {
         return Err("traces of big-endian machines are not understood".to_owned());
     }
@@ -173,9 +181,9 @@ pub(super) fn setting(
     tracefs: &Tracefs,
     file: &str,
     wanted: &str,
-) -> Result<Setting, String> {
+) -> Result<TemporarySetting, String> {
     let path = format!("{}/{file}", tracefs.root());
     let was = host.read_line(&path).map_err(|error| error.to_string())?;
     let (file, wanted) = (file.to_owned(), wanted.to_owned());
-    Ok(Setting { file, was, wanted, at_work: false })
+    Ok(TemporarySetting { file, was, wanted, at_work: false })
 }

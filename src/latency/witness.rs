@@ -3,13 +3,13 @@
 //! The recorder keeps the last seconds only; whenever a latency is among the worst of its thread,
 //! its window is cut out at the next look. So the memory of a day is that of a second.
 
-use super::Tracing;
-use super::feed::{Feed, Row};
-use super::order::Order;
-use crate::verify::counters::{self, Snapshot};
-use crate::verify::trace::{self, Recorder};
-use crate::verify::{AbsenceReason, Why};
-use cpushield_linux::tally::Moment;
+use super::TraceUse;
+use super::feed::{SampleSource, SeriesLabel};
+use super::order::MeasureRequest;
+use crate::verify::counters::{self, CounterSnapshot};
+use crate::verify::trace::{self, TraceRecorder};
+use crate::verify::{AbsenceReason, TimeBreakdown};
+use cpushield_linux::tally::WorstMoment;
 use cpushield_linux::{CpuSet, Host};
 
 /// What happened longer ago is forgotten: a latency of this length cannot be explained.
@@ -18,24 +18,25 @@ const LAST_NS: u64 = 5_000_000_000;
 const HINTS: usize = 3;
 
 /// The trace, or why there is none.
-pub(super) struct Witness<'h> {
+pub(super) struct TraceWitness<'h> {
     host: &'h Host,
     cpus: CpuSet,
-    recorder: Option<Recorder<'h>>,
-    told: Tracing,
+    recorder: Option<TraceRecorder<'h>>,
+    told: TraceUse,
     /// For want of a trace.
-    counters: Option<Snapshot>,
+    counters: Option<CounterSnapshot>,
     /// What is known of each of the worst, by row.
-    known: Vec<Vec<(Moment, Why)>>,
+    known: Vec<Vec<(WorstMoment, TimeBreakdown)>>,
 }
 
-impl<'h> Witness<'h> {
+impl<'h> TraceWitness<'h> {
     /// Arms the trace, where it was asked for: before the threads start, as a CPU that is busy with
     /// a real-time thread cannot be armed.
-    pub(super) fn arm(host: &'h Host, order: &Order<'_>) -> Witness<'h> {
-        let wanted = trace::Order { cpus: order.cpus.clone(), syscalls: false, stacks: false };
-        let mut told = Tracing { asked: order.why, ..Tracing::default() };
-        let armed = order.why.then(|| Recorder::arm(host, &wanted));
+    pub(super) fn arm(host: &'h Host, order: &MeasureRequest<'_>) -> TraceWitness<'h> {
+        let wanted =
+            trace::RecordRequest { cpus: order.cpus.clone(), syscalls: false, stacks: false };
+        let mut told = TraceUse { asked: order.why, ..TraceUse::default() };
+        let armed = order.why.then(|| TraceRecorder::arm(host, &wanted));
         let recorder = armed.and_then(|armed| match armed {
             Ok(mut recorder) => {
                 recorder.remember(LAST_NS);
@@ -48,24 +49,24 @@ impl<'h> Witness<'h> {
             }
         });
         let (cpus, counters, known) = (order.cpus.clone(), None, Vec::new());
-        Witness { host, cpus, recorder, told, counters, known }
+        TraceWitness { host, cpus, recorder, told, counters, known }
     }
 
     /// Recording begins.
-    pub(super) fn start(&mut self, rows: &[Row]) {
+    pub(super) fn start(&mut self, rows: &[SeriesLabel]) {
         self.known = rows.iter().map(|_| Vec::new()).collect();
         let tids: Vec<i32> = rows.iter().map(|row| row.tid).filter(|tid| *tid > 0).collect();
         if let Some(recorder) = &mut self.recorder {
             recorder.workload(&tids);
         }
-        self.ask(Recorder::start);
+        self.ask(TraceRecorder::start);
         if self.told.asked {
             self.counters = Some(counters::take(self.host, &self.cpus));
         }
     }
 
     /// Asks something of the trace; when that fails, there is no trace any more.
-    fn ask(&mut self, ask: impl FnOnce(&mut Recorder<'h>) -> cpushield_linux::Result<()>) {
+    fn ask(&mut self, ask: impl FnOnce(&mut TraceRecorder<'h>) -> cpushield_linux::Result<()>) {
         if let Some(Err(error)) = self.recorder.as_mut().map(ask) {
             self.told.absent = Some(AbsenceReason::TraceEnded { answer: error.to_string() });
             self.recorder = None;
@@ -74,14 +75,14 @@ impl<'h> Witness<'h> {
 
     /// Reads the trace, and cuts out what is new among the worst. The worst are read first, so that
     /// what led to them is in the trace already.
-    pub(super) fn look(&mut self, feed: &Feed<'_>) {
+    pub(super) fn look(&mut self, feed: &SampleSource<'_>) {
         if self.recorder.is_none() {
             return;
         }
         let all = feed.rows().iter().zip(feed.tallies());
         let worst: Vec<_> =
             all.map(|(row, tally)| (row.seat.cpu, row.tid, tally.figures().worst)).collect();
-        self.ask(Recorder::poll);
+        self.ask(TraceRecorder::poll);
         let Some(recorder) = &mut self.recorder else { return };
         for ((cpu, tid, worst), known) in worst.into_iter().zip(&mut self.known) {
             known.retain(|(moment, _)| worst.contains(moment));
@@ -95,21 +96,23 @@ impl<'h> Witness<'h> {
     }
 
     /// What is known of one of the worst; `nth` is its row.
-    pub(super) fn why(&self, nth: usize, moment: &Moment) -> Option<Why> {
+    pub(super) fn why(&self, nth: usize, moment: &WorstMoment) -> Option<TimeBreakdown> {
         let known = self.known.get(nth)?.iter().find(|(of, _)| of == moment);
         match (known, &self.told) {
             (Some((_, why)), _) => Some(why.clone()),
-            (None, Tracing { asked: true, absent: Some(why), .. }) => {
-                Some(Why::unknown(format!("there was no trace: {why}")))
+            (None, TraceUse { asked: true, absent: Some(why), .. }) => {
+                Some(TimeBreakdown::unknown(format!("there was no trace: {why}")))
             }
-            (None, Tracing { asked: true, .. }) => Some(Why::unknown("it was not looked at")),
+            (None, TraceUse { asked: true, .. }) => {
+                Some(TimeBreakdown::unknown("it was not looked at"))
+            }
             (None, _) => None,
         }
     }
 
     /// Ends recording: what is to be told of the trace, and notes; without a trace, what the
     /// kernel's counters saw.
-    pub(super) fn end(self) -> (Tracing, Vec<String>) {
+    pub(super) fn end(self) -> (TraceUse, Vec<String>) {
         let mut notes = Vec::new();
         if let Some(why) = &self.told.absent {
             notes.push(format!("no cause is known, as there was no trace: {why}"));
@@ -123,7 +126,7 @@ impl<'h> Witness<'h> {
                     .to_owned(),
             );
         }
-        if let Some(Err(error)) = self.recorder.map(Recorder::close) {
+        if let Some(Err(error)) = self.recorder.map(TraceRecorder::close) {
             notes.push(format!("the trace could not be put back: {error}"));
         }
         (self.told, notes)
@@ -131,7 +134,7 @@ impl<'h> Witness<'h> {
 }
 
 /// What the counters say that came most often, a line for each CPU.
-fn hints(before: &Snapshot, after: &Snapshot, cpus: &CpuSet) -> Vec<String> {
+fn hints(before: &CounterSnapshot, after: &CounterSnapshot, cpus: &CpuSet) -> Vec<String> {
     let line = |cpu| {
         let mut rows = counters::compare(before, after, cpu, &[]).interruptions;
         rows.sort_by_key(|row| std::cmp::Reverse(row.count));

@@ -1,8 +1,8 @@
-//! Live: readings of the machine, one after the other → a [`Frame`] each, and its view on a
+//! Live: readings of the machine, one after the other → a [`LiveFrame`] each, and its view on a
 //! terminal. Pure: who reads is `cli/watch.rs`, who owns the terminal is [`crate::screen`].
 
 mod model;
 mod view;
 
-pub use model::{CpuLine, Frame, Last, Model, Reading, Role, SCHEMA, Scene};
-pub use view::{Look, draw, lines_of};
+pub use model::{CpuLine, CpuRole, LastSeen, LiveFrame, LiveModel, LiveReading, LiveSetup, SCHEMA};
+pub use view::{ViewOptions, draw, lines_of};

@@ -1,17 +1,18 @@
-//! [`Model`]: what is known from earlier readings; [`Frame`]: what one interval says, a document.
+//! [`LiveModel`]: what is known from earlier readings; [`LiveFrame`]: what one interval says, a
+//! document.
 
 use crate::causes::{Cause, Culprit};
 use crate::survey::{Cpu, Topology};
-use crate::verify::counters::{self, Snapshot};
+use crate::verify::counters::{self, CounterSnapshot};
 use crate::verify::trace::TraceEvidence;
-use crate::verify::{CpuDoubt, Interruptions, WitnessKind};
+use crate::verify::{CpuDoubt, InterruptionCount, WitnessKind};
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::stat::CpuTime;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The version of [`Frame`]'s form.
+/// The version of [`LiveFrame`]'s form.
 pub const SCHEMA: u32 = 1;
 
 /// Rates kept for the trend.
@@ -19,7 +20,7 @@ const HISTORY: usize = 32;
 
 /// What does not change while it is watched.
 #[derive(Debug, Clone, Default)]
-pub struct Scene {
+pub struct LiveSetup {
     /// The machine's CPUs.
     pub topology: Topology,
     /// CPUs of the shield.
@@ -36,11 +37,11 @@ pub struct Scene {
 
 /// What was read at one moment.
 #[derive(Debug, Clone)]
-pub struct Reading {
+pub struct LiveReading {
     /// Time since some beginning.
     pub at: Duration,
     /// The counters.
-    pub counters: Snapshot,
+    pub counters: CounterSnapshot,
     /// What the trace saw since the reading before; empty without a trace.
     pub traced: Vec<TraceEvidence>,
     /// Threads of the shield's programs: no culprits.
@@ -51,7 +52,7 @@ pub struct Reading {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
-pub enum Role {
+pub enum CpuRole {
     /// It is shielded.
     Shielded,
     /// Its sibling is shielded and it is kept idle.
@@ -67,7 +68,7 @@ pub enum Role {
 /// One interval: a line of `watch --json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Frame {
+pub struct LiveFrame {
     /// The version of this form: [`SCHEMA`].
     pub schema: u32,
     /// Milliseconds since the watching began.
@@ -88,7 +89,7 @@ pub struct CpuLine {
     /// Its number.
     pub cpu: usize,
     /// What it is for.
-    pub role: Role,
+    pub role: CpuRole,
     /// NUMA node, where the machine has nodes.
     pub node: Option<usize>,
     /// Physical package.
@@ -113,7 +114,7 @@ pub struct CpuLine {
     /// Part of the time that the hypervisor took, as far as it says so.
     pub steal_percent: Option<f64>,
     /// Who was seen last; `None` when nobody was yet.
-    pub last: Option<Last>,
+    pub last: Option<LastSeen>,
     /// Entries per second of this interval and those before it, oldest first.
     pub history: Vec<f64>,
     /// What makes these figures doubtful.
@@ -125,7 +126,7 @@ pub struct CpuLine {
 /// Who was seen last.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Last {
+pub struct LastSeen {
     /// The kind.
     pub cause: Cause,
     /// Who; empty when nobody can say.
@@ -138,32 +139,32 @@ pub struct Last {
 
 /// What is kept from interval to interval.
 #[derive(Debug)]
-pub struct Model {
-    scene: Scene,
-    before: Reading,
+pub struct LiveModel {
+    scene: LiveSetup,
+    before: LiveReading,
     begun: Duration,
     /// Who was seen last on each CPU, and when.
     last: BTreeMap<usize, (Duration, Cause, Culprit)>,
     history: BTreeMap<usize, Vec<f64>>,
 }
 
-impl Model {
+impl LiveModel {
     /// From the first reading on.
     #[must_use]
-    pub fn new(scene: Scene, first: Reading) -> Model {
+    pub fn new(scene: LiveSetup, first: LiveReading) -> LiveModel {
         let begun = first.at;
         let (last, history) = (BTreeMap::new(), BTreeMap::new());
-        Model { scene, before: first, begun, last, history }
+        LiveModel { scene, before: first, begun, last, history }
     }
 
     /// What does not change.
     #[must_use]
-    pub fn scene(&self) -> &Scene {
+    pub fn scene(&self) -> &LiveSetup {
         &self.scene
     }
 
     /// The next reading: what happened since the one before.
-    pub fn next(&mut self, now: Reading) -> Frame {
+    pub fn next(&mut self, now: LiveReading) -> LiveFrame {
         let interval = now.at.saturating_sub(self.before.at);
         let mut order: Vec<&Cpu> = self.scene.topology.cpus.iter().collect();
         order.sort_by_key(|cpu| (cpu.node, cpu.package, cpu.core, cpu.cpu));
@@ -173,7 +174,7 @@ impl Model {
             if let Some((cause, culprit)) = &line.1 {
                 self.last.insert(cpu.cpu, (now.at, *cause, culprit.clone()));
             }
-            line.0.last = self.last.get(&cpu.cpu).map(|(at, cause, culprit)| Last {
+            line.0.last = self.last.get(&cpu.cpu).map(|(at, cause, culprit)| LastSeen {
                 cause: *cause,
                 culprit: culprit.clone(),
                 ms_ago: millis(now.at.saturating_sub(*at)),
@@ -188,16 +189,16 @@ impl Model {
         let at_ms = millis(now.at.saturating_sub(self.begun));
         self.before = now;
         let from = self.scene.from.clone();
-        Frame { schema: SCHEMA, at_ms, interval_ms: millis(interval), from, cpus }
+        LiveFrame { schema: SCHEMA, at_ms, interval_ms: millis(interval), from, cpus }
     }
 }
 
 /// What one CPU did, and who is to be named for it.
 fn line(
-    scene: &Scene,
+    scene: &LiveSetup,
     cpu: &Cpu,
-    before: &Reading,
-    now: &Reading,
+    before: &LiveReading,
+    now: &LiveReading,
     interval: Duration,
 ) -> (CpuLine, Option<(Cause, Culprit)>) {
     let counts = counters::compare(&before.counters, &now.counters, cpu.cpu, &now.own);
@@ -239,24 +240,24 @@ fn line(
 }
 
 /// What nobody could count.
-fn unseen(traced: bool, before: &Reading, now: &Reading) -> Vec<Cause> {
+fn unseen(traced: bool, before: &LiveReading, now: &LiveReading) -> Vec<Cause> {
     let read = [before, now].iter().all(|reading| reading.counters.softirqs.is_ok());
     if traced || read { Vec::new() } else { vec![Cause::Softirq] }
 }
 
-fn role(scene: &Scene, cpu: usize) -> Role {
+fn role(scene: &LiveSetup, cpu: usize) -> CpuRole {
     match cpu {
-        cpu if scene.idle.contains(cpu) => Role::Idle,
-        cpu if scene.shielded.contains(cpu) => Role::Shielded,
-        cpu if scene.isolated.contains(cpu) => Role::Isolated,
-        _ if scene.unread => Role::Unknown,
-        _ => Role::Housekeeping,
+        cpu if scene.idle.contains(cpu) => CpuRole::Idle,
+        cpu if scene.shielded.contains(cpu) => CpuRole::Shielded,
+        cpu if scene.isolated.contains(cpu) => CpuRole::Isolated,
+        _ if scene.unread => CpuRole::Unknown,
+        _ => CpuRole::Housekeeping,
     }
 }
 
 /// Time that was not idle; `/proc/stat` counts in steps of 10 ms.
-fn busy(before: &Reading, now: &Reading, cpu: usize) -> Option<f64> {
-    let of = |reading: &Reading| reading.counters.times.as_ref().ok()?.get(&cpu).copied();
+fn busy(before: &LiveReading, now: &LiveReading, cpu: usize) -> Option<f64> {
+    let of = |reading: &LiveReading| reading.counters.times.as_ref().ok()?.get(&cpu).copied();
     let (a, b) = (of(before)?, of(now)?);
     let idle = |t: CpuTime| t.idle.saturating_add(t.iowait);
     let work = |t: CpuTime| {
@@ -272,9 +273,9 @@ fn busy(before: &Reading, now: &Reading, cpu: usize) -> Option<f64> {
 
 /// Whom to name: the most frequent that is not the tick, which is always there; softirqs run inside
 /// what is named already.
-fn whom(rows: &[Interruptions]) -> Option<(Cause, Culprit)> {
-    let often = |row: &&Interruptions| row.count.saturating_add(row.nested);
-    let weight = |row: &&Interruptions| {
+fn whom(rows: &[InterruptionCount]) -> Option<(Cause, Culprit)> {
+    let often = |row: &&InterruptionCount| row.count.saturating_add(row.nested);
+    let weight = |row: &&InterruptionCount| {
         let kind = match row.cause {
             Cause::Softirq => 0,
             Cause::Tick => 1,
@@ -296,7 +297,7 @@ pub(super) mod tests {
     use cpushield_linux::text::{interrupts, schedstat, stat};
 
     /// Two nodes with two cores of two threads each; odd numbers are the second threads.
-    pub fn scene() -> Scene {
+    pub fn scene() -> LiveSetup {
         let cpu = |n: usize| Cpu {
             cpu: n,
             package: i64::try_from(n / 4).ok(),
@@ -305,7 +306,7 @@ pub(super) mod tests {
             siblings: [n & !1, n | 1].into_iter().collect(),
             ..Cpu::default()
         };
-        Scene {
+        LiveSetup {
             topology: Topology { cpus: (0..8).map(cpu).collect(), ..Topology::default() },
             shielded: "6-7".parse().unwrap(),
             idle: CpuSet::one(7),
@@ -322,7 +323,7 @@ pub(super) mod tests {
 
     /// After `n` intervals: every CPU but 6 has 250 ticks in each, CPU 0 also 40 of a device, and
     /// CPU 6 had one reschedule IPI in the second.
-    pub fn reading(n: u64) -> Reading {
+    pub fn reading(n: u64) -> LiveReading {
         let header: String = (0..8).map(|cpu| format!(" CPU{cpu}")).collect();
         let text = format!(
             "{header}\n{}{}{}",
@@ -339,9 +340,9 @@ pub(super) mod tests {
         let sched: String =
             (0..8).map(|cpu| format!("cpu{cpu} 0 0 0 0 0 0 5 5 {}\ndomain0 3\n", 10 * n)).collect();
         let absent = || "not there".to_owned();
-        Reading {
+        LiveReading {
             at: Duration::from_secs(100 + n),
-            counters: Snapshot {
+            counters: CounterSnapshot {
                 interrupts: interrupts::parse(&text).map_err(|e| e.to_string()),
                 softirqs: Err(absent()),
                 times: stat::parse(&stat).map_err(|e| e.to_string()),
@@ -355,12 +356,12 @@ pub(super) mod tests {
     }
 
     /// The frames of the first `n` intervals.
-    pub fn frames(n: u64) -> Vec<Frame> {
-        let mut model = Model::new(scene(), reading(0));
+    pub fn frames(n: u64) -> Vec<LiveFrame> {
+        let mut model = LiveModel::new(scene(), reading(0));
         (1..=n).map(|n| model.next(reading(n))).collect()
     }
 
-    fn of(frame: &Frame, cpu: usize) -> &CpuLine {
+    fn of(frame: &LiveFrame, cpu: usize) -> &CpuLine {
         frame.cpus.iter().find(|line| line.cpu == cpu).unwrap()
     }
 
@@ -379,7 +380,8 @@ pub(super) mod tests {
             [0., 1., 0., 0.]
         );
         assert_eq!(six[0].last, None);
-        let last = Last { cause: Cause::IpiReschedule, culprit: Culprit::Unknown, ms_ago: 2000 };
+        let last =
+            LastSeen { cause: Cause::IpiReschedule, culprit: Culprit::Unknown, ms_ago: 2000 };
         assert_eq!(six[3].last, Some(last));
         assert_eq!(six[3].history, [0., 1., 0., 0.]);
         assert_eq!((frames[3].at_ms, frames[3].interval_ms), (4000, 1000));
@@ -388,19 +390,28 @@ pub(super) mod tests {
     #[test]
     fn every_cpu_has_its_role_and_place() {
         let frame = &frames(1)[0];
-        let roles: Vec<Role> = frame.cpus.iter().map(|line| line.role).collect();
-        let house = Role::Housekeeping;
+        let roles: Vec<CpuRole> = frame.cpus.iter().map(|line| line.role).collect();
+        let house = CpuRole::Housekeeping;
         assert_eq!(
             roles,
-            [house, house, house, house, house, Role::Isolated, Role::Shielded, Role::Idle]
+            [
+                house,
+                house,
+                house,
+                house,
+                house,
+                CpuRole::Isolated,
+                CpuRole::Shielded,
+                CpuRole::Idle
+            ]
         );
         assert_eq!((of(frame, 5).node, of(frame, 5).core), (Some(1), Some(0)));
     }
 
     #[test]
     fn the_trace_is_believed_before_the_counters() {
-        let mut model = Model::new(scene(), reading(0));
-        let row = |cause, culprit: &str, count, nested| Interruptions {
+        let mut model = LiveModel::new(scene(), reading(0));
+        let row = |cause, culprit: &str, count, nested| InterruptionCount {
             cause,
             culprit: Culprit::shown(cause, culprit),
             count,
@@ -420,7 +431,7 @@ pub(super) mod tests {
             doubts: vec![CpuDoubt::EventsLost { count: 7 }],
             ..TraceEvidence::default()
         };
-        let frame = model.next(Reading { traced: vec![seen], ..reading(1) });
+        let frame = model.next(LiveReading { traced: vec![seen], ..reading(1) });
         let one = of(&frame, 1);
         assert_eq!((one.witness, one.entries_per_s), (WitnessKind::Trace, Some(3.0)));
         assert_eq!(one.last.as_ref().unwrap().culprit.to_string(), "vmstat_update");
@@ -430,7 +441,7 @@ pub(super) mod tests {
 
     #[test]
     fn no_time_and_no_counters_make_no_numbers_out_of_nothing() {
-        let mut model = Model::new(scene(), reading(0));
+        let mut model = LiveModel::new(scene(), reading(0));
         let frame = model.next(reading(0));
         assert!(frame.cpus.iter().all(|line| line.entries_per_s == Some(0.0)));
         assert!(frame.cpus.iter().all(|line| line.busy_percent.is_none()));

@@ -1,7 +1,7 @@
-//! The view of a [`Frame`]: lines as wide as the terminal, of which the columns that matter most
-//! stay when it is narrow. What colour says, a sign says too.
+//! The view of a [`LiveFrame`]: lines as wide as the terminal, of which the columns that matter
+//! most stay when it is narrow. What colour says, a sign says too.
 
-use super::model::{CpuLine, Frame, Role};
+use super::model::{CpuLine, CpuRole, LiveFrame};
 use crate::causes::Cause;
 use crate::verify::WitnessKind;
 use ratatui::layout::{Constraint, Layout};
@@ -11,7 +11,7 @@ use ratatui::widgets::Paragraph;
 
 /// How it is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Look {
+pub struct ViewOptions {
     /// Colours may be used.
     pub colour: bool,
     /// Housekeeping CPUs are left out.
@@ -20,7 +20,7 @@ pub struct Look {
     pub scroll: usize,
 }
 
-impl Look {
+impl ViewOptions {
     fn of(self, colour: Color) -> Style {
         if self.colour { Style::new().fg(colour) } else { Style::new() }
     }
@@ -44,7 +44,7 @@ const TREND_FROM: usize = 144;
 const TREND: usize = 16;
 
 /// Draws the whole screen.
-pub fn draw(on: &mut ratatui::Frame<'_>, frame: &Frame, look: Look) {
+pub fn draw(on: &mut ratatui::Frame<'_>, frame: &LiveFrame, look: ViewOptions) {
     let [head, body, foot] =
         Layout::vertical([Constraint::Length(2), Constraint::Min(0), Constraint::Length(1)])
             .areas(on.area());
@@ -61,8 +61,8 @@ pub fn draw(on: &mut ratatui::Frame<'_>, frame: &Frame, look: Look) {
 
 /// The same as plain lines of text, all CPUs.
 #[must_use]
-pub fn lines_of(frame: &Frame, width: usize) -> Vec<String> {
-    let look = Look::default();
+pub fn lines_of(frame: &LiveFrame, width: usize) -> Vec<String> {
+    let look = ViewOptions::default();
     let mut lines = head_lines(frame, width);
     lines.extend(body_lines(frame, look, width));
     let text = |line: Line<'_>| {
@@ -73,12 +73,12 @@ pub fn lines_of(frame: &Frame, width: usize) -> Vec<String> {
 }
 
 /// What is watched, then the heads of the columns.
-fn head_lines(frame: &Frame, width: usize) -> Vec<Line<'static>> {
-    let shielded = frame.cpus.iter().filter(|line| line.role == Role::Shielded);
+fn head_lines(frame: &LiveFrame, width: usize) -> Vec<Line<'static>> {
+    let shielded = frame.cpus.iter().filter(|line| line.role == CpuRole::Shielded);
     let quiet = shielded.clone().filter(|line| line.entries_per_s == Some(0.0)).count();
     let mut words = format!("{} CPUs, ", frame.cpus.len());
     match shielded.count() {
-        0 if frame.cpus.iter().any(|line| line.role == Role::Unknown) => {
+        0 if frame.cpus.iter().any(|line| line.role == CpuRole::Unknown) => {
             words.push_str("which are shielded is not known without root (sudo)");
         }
         0 => words.push_str("none shielded"),
@@ -107,10 +107,10 @@ fn head_lines(frame: &Frame, width: usize) -> Vec<Line<'static>> {
     [words, columns].map(|text| Line::styled(cut(&text, width), bold)).into()
 }
 
-fn body_lines(frame: &Frame, look: Look, width: usize) -> Vec<Line<'static>> {
+fn body_lines(frame: &LiveFrame, look: ViewOptions, width: usize) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     let mut place = None;
-    let shown = |line: &&CpuLine| !look.shielded_only || line.role != Role::Housekeeping;
+    let shown = |line: &&CpuLine| !look.shielded_only || line.role != CpuRole::Housekeeping;
     for cpu in frame.cpus.iter().filter(shown) {
         if place.replace((cpu.node, cpu.package)) != Some((cpu.node, cpu.package)) {
             let title = title(frame, cpu);
@@ -125,7 +125,7 @@ fn body_lines(frame: &Frame, look: Look, width: usize) -> Vec<Line<'static>> {
 }
 
 /// `node 0 · package 0 · CPU 0-7`.
-fn title(frame: &Frame, of: &CpuLine) -> String {
+fn title(frame: &LiveFrame, of: &CpuLine) -> String {
     let mut words = Vec::new();
     words.extend(of.node.map(|node| format!("node {node}")));
     words.extend(of.package.map(|package| format!("package {package}")));
@@ -136,18 +136,20 @@ fn title(frame: &Frame, of: &CpuLine) -> String {
     words.join(" · ")
 }
 
-fn cpu_line(frame: &Frame, cpu: &CpuLine, look: Look, width: usize) -> Line<'static> {
+fn cpu_line(frame: &LiveFrame, cpu: &CpuLine, look: ViewOptions, width: usize) -> Line<'static> {
     let entries = cpu.entries_per_s;
     let (sign, word, style) = match (cpu.role, entries) {
-        (Role::Shielded, Some(0.0)) => ('●', "shielded", look.of(Color::Green)),
-        (Role::Shielded, Some(_)) => ('!', "shielded", look.of(Color::Red)),
-        (Role::Shielded, None) => ('?', "shielded", look.of(Color::Yellow)),
-        (Role::Idle, _) => ('○', "idle", Style::new()),
-        (Role::Isolated, _) => ('○', "isolated", Style::new()),
-        (Role::Unknown, _) => ('?', "unknown", Style::new()),
-        (Role::Housekeeping, _) => (' ', "housekeeping", Style::new().add_modifier(Modifier::DIM)),
+        (CpuRole::Shielded, Some(0.0)) => ('●', "shielded", look.of(Color::Green)),
+        (CpuRole::Shielded, Some(_)) => ('!', "shielded", look.of(Color::Red)),
+        (CpuRole::Shielded, None) => ('?', "shielded", look.of(Color::Yellow)),
+        (CpuRole::Idle, _) => ('○', "idle", Style::new()),
+        (CpuRole::Isolated, _) => ('○', "isolated", Style::new()),
+        (CpuRole::Unknown, _) => ('?', "unknown", Style::new()),
+        (CpuRole::Housekeeping, _) => {
+            (' ', "housekeeping", Style::new().add_modifier(Modifier::DIM))
+        }
     };
-    let own = matches!(cpu.role, Role::Shielded);
+    let own = matches!(cpu.role, CpuRole::Shielded);
     let strong = if own { style.add_modifier(Modifier::BOLD) } else { style };
     let head =
         format!("{sign}{}{:<5}{word:<13}{:>9}", branch(frame, cpu), cpu.cpu, number(entries));
@@ -170,7 +172,7 @@ fn cpu_line(frame: &Frame, cpu: &CpuLine, look: Look, width: usize) -> Line<'sta
     }
     let left = width.saturating_sub(head.chars().count() + rest.chars().count());
     let last = cut(&format!("  {}", last(cpu)), left);
-    let plain = if cpu.role == Role::Housekeeping { style } else { Style::new() };
+    let plain = if cpu.role == CpuRole::Housekeeping { style } else { Style::new() };
     let doubtful = !cpu.doubts.is_empty();
     let last_style = if doubtful { look.of(Color::Yellow) } else { plain };
     Line::from(vec![
@@ -181,7 +183,7 @@ fn cpu_line(frame: &Frame, cpu: &CpuLine, look: Look, width: usize) -> Line<'sta
 }
 
 /// Threads of one core hang together.
-fn branch(frame: &Frame, cpu: &CpuLine) -> char {
+fn branch(frame: &LiveFrame, cpu: &CpuLine) -> char {
     let shown = |other: &&CpuLine| cpu.siblings.contains(other.cpu);
     let (first, last) = (frame.cpus.iter().find(shown), frame.cpus.iter().rev().find(shown));
     match (first, last) {
@@ -249,7 +251,7 @@ fn trend(history: &[f64]) -> String {
 }
 
 /// What the keys do, and what is not to be seen.
-fn foot_line(frame: &Frame, look: Look, below: usize, width: usize) -> Line<'static> {
+fn foot_line(frame: &LiveFrame, look: ViewOptions, below: usize, width: usize) -> Line<'static> {
     let mut words = String::from(" q quit · s ");
     words.push_str(if look.shielded_only { "all CPUs" } else { "shielded only" });
     if below > 0 || look.scroll > 0 {
@@ -287,7 +289,7 @@ mod tests {
     use ratatui::backend::TestBackend;
     use ratatui::buffer::Buffer;
 
-    fn screen(width: u16, height: u16, look: Look) -> Buffer {
+    fn screen(width: u16, height: u16, look: ViewOptions) -> Buffer {
         let frame = frames(4).pop().unwrap();
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal.draw(|on| draw(on, &frame, look)).unwrap();
@@ -318,23 +320,23 @@ node 1 · package 1 · CPU 4-7
 ○└7    idle               250       250         0  tick local timer
 
  q quit · s shielded only · counters rarely know who: --trace does";
-        assert_eq!(text(&screen(80, 14, Look::default())).join("\n"), expected);
+        assert_eq!(text(&screen(80, 14, ViewOptions::default())).join("\n"), expected);
     }
 
     #[test]
     fn a_wide_terminal_has_every_column_and_a_narrow_one_the_first() {
-        let wide = text(&screen(160, 14, Look::default()));
+        let wide = text(&screen(160, 14, ViewOptions::default()));
         assert_eq!(
             wide[3],
             " ┌0    housekeeping       290       250        40         0         ?        10    75%  \
              ████              IRQ 24 nvme0q1"
         );
-        let narrow = text(&screen(40, 14, Look::default()));
+        let narrow = text(&screen(40, 14, ViewOptions::default()));
         assert_eq!(narrow[1], "  CPU  role         entries/s  last cul…");
         assert_eq!(narrow[3], " ┌0    housekeeping       290  IRQ 24 n…");
         // Whatever the size, nothing panics.
         for (width, height) in [(1, 1), (7, 2), (24, 3), (300, 2), (80, 4)] {
-            screen(width, height, Look { scroll: 99, ..Look::default() });
+            screen(width, height, ViewOptions { scroll: 99, ..ViewOptions::default() });
         }
     }
 
@@ -342,7 +344,7 @@ node 1 · package 1 · CPU 4-7
     fn without_the_journal_no_cpu_is_called_house_or_unshielded() {
         let mut frame = frames(1).pop().unwrap();
         for cpu in &mut frame.cpus {
-            cpu.role = Role::Unknown;
+            cpu.role = CpuRole::Unknown;
         }
         let lines = lines_of(&frame, 80);
         assert!(lines[0].contains("which are shielded is not known without root"), "{lines:?}");
@@ -353,29 +355,30 @@ node 1 · package 1 · CPU 4-7
 
     #[test]
     fn scrolling_ends_at_the_last_cpu_and_only_shielded_ones_can_be_shown() {
-        let low = text(&screen(80, 6, Look { scroll: 99, ..Look::default() }));
+        let low = text(&screen(80, 6, ViewOptions { scroll: 99, ..ViewOptions::default() }));
         assert!(low[4].starts_with("○└7") && low[5].contains("(0 more)"), "{low:#?}");
-        let top = text(&screen(80, 6, Look::default()));
+        let top = text(&screen(80, 6, ViewOptions::default()));
         assert!(top[5].contains("↑↓ scroll (7 more)"), "{top:#?}");
-        let few = text(&screen(80, 9, Look { shielded_only: true, ..Look::default() }));
+        let few =
+            text(&screen(80, 9, ViewOptions { shielded_only: true, ..ViewOptions::default() }));
         let signs: Vec<String> = few[3..6].iter().map(|l| l.chars().take(3).collect()).collect();
         assert_eq!(signs, ["○└5", "●┌6", "○└7"]);
     }
 
     #[test]
     fn colour_is_used_where_it_may_be_and_never_alone() {
-        let colours = |look: Look| -> Vec<Color> {
+        let colours = |look: ViewOptions| -> Vec<Color> {
             let mut seen: Vec<Color> =
                 screen(80, 14, look).content.iter().map(|cell| cell.fg).collect();
             seen.sort_by_key(|colour| format!("{colour:?}"));
             seen.dedup();
             seen
         };
-        assert_eq!(colours(Look::default()), [Color::Reset]);
-        let look = Look { colour: true, ..Look::default() };
+        assert_eq!(colours(ViewOptions::default()), [Color::Reset]);
+        let look = ViewOptions { colour: true, ..ViewOptions::default() };
         assert_eq!(colours(look), [Color::Cyan, Color::Green, Color::Reset]);
         // The same words and signs with and without.
-        assert_eq!(text(&screen(80, 14, look)), text(&screen(80, 14, Look::default())));
+        assert_eq!(text(&screen(80, 14, look)), text(&screen(80, 14, ViewOptions::default())));
     }
 
     #[test]

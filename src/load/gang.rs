@@ -1,13 +1,13 @@
 //! The processes that are the load. One for each kind (for each CPU of a kind whose threads would
 //! wait for each other), so that what one does to its memory does not hold up another. Both sides
-//! of the conversation are here: [`Gang`] asks, [`serve`] answers.
+//! of the conversation are here: [`LoadGenerator`] asks, [`serve`] answers.
 
-use super::kinds::{self, CountSource, Kind, Site, Told};
-use super::order::{LoadError, Order, Wanted};
+use super::kinds::{self, CountSource, LoadEnvironment, LoadKind, ProgramReport};
+use super::order::{LoadError, LoadRequest, WantedLoad};
 use super::{LoadDone, LoadDoubt};
 use cpushield_linux::clock::monotonic_ns;
-use cpushield_linux::companion::{Companion, Duty};
-use cpushield_linux::meter::{Meters, State};
+use cpushield_linux::companion::{WorkerEnd, WorkerProcess};
+use cpushield_linux::meter::{ProgressCounters, WorkerState};
 use cpushield_linux::{CpuSet, Host, sched};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -26,7 +26,7 @@ const STACK_BYTES: usize = 256 << 10;
 
 /// What the process is asked.
 #[derive(Debug, Serialize, Deserialize)]
-enum Ask {
+enum LoadCommand {
     Start { kind: String, words: Vec<String>, cpus: CpuSet, dir: PathBuf },
     Go,
     End,
@@ -34,29 +34,29 @@ enum Ask {
 
 /// What it answers.
 #[derive(Debug, Serialize, Deserialize)]
-enum Answer {
+enum LoadReply {
     Ready { board: i32, workers: usize, what: String, program: Option<String>, on: CpuSet },
     Going,
-    Done { told: Vec<Told> },
+    Done { told: Vec<ProgramReport> },
     Failed { why: String },
 }
 
 /// A load at work, as its maker sees it.
 #[derive(Debug)]
-pub struct Gang {
+pub struct LoadGenerator {
     cpus: CpuSet,
-    hands: Vec<Hand>,
+    hands: Vec<LoadInstance>,
     /// What is good to know.
     pub notes: Vec<String>,
 }
 
 /// One load.
 #[derive(Debug)]
-struct Hand {
-    kind: &'static dyn Kind,
+struct LoadInstance {
+    kind: &'static dyn LoadKind,
     what: String,
     program: Option<String>,
-    crews: Vec<Crew>,
+    crews: Vec<LoadProcess>,
     /// When it began to count, and how much was done by then; `None` when nobody knows.
     from: (u64, Option<u64>),
     until: (u64, Option<u64>),
@@ -65,20 +65,21 @@ struct Hand {
 
 /// One process of it.
 #[derive(Debug)]
-struct Crew {
-    companion: Companion,
-    meters: Meters,
+struct LoadProcess {
+    companion: WorkerProcess,
+    meters: ProgressCounters,
 }
 
-impl Gang {
+impl LoadGenerator {
     /// Makes everything ready; nothing works yet.
     ///
     /// # Errors
     /// A load that was asked for by name cannot run.
-    pub fn start(order: &Order) -> Result<Gang, LoadError> {
-        let mut gang = Gang { cpus: order.cpus.clone(), hands: Vec::new(), notes: Vec::new() };
+    pub fn start(order: &LoadRequest) -> Result<LoadGenerator, LoadError> {
+        let mut gang =
+            LoadGenerator { cpus: order.cpus.clone(), hands: Vec::new(), notes: Vec::new() };
         for wanted in &order.wanted {
-            match Hand::start(wanted, order) {
+            match LoadInstance::start(wanted, order) {
                 Ok(hand) => gang.hands.push(hand),
                 Err(why) if wanted.optional => {
                     gang.notes.push(format!("no load {}: {why}", wanted.kind.name()));
@@ -95,7 +96,7 @@ impl Gang {
     pub fn go(&mut self) {
         for hand in &mut self.hands {
             for crew in &mut hand.crews {
-                if let Err(why) = crew.talk(&Ask::Go) {
+                if let Err(why) = crew.talk(&LoadCommand::Go) {
                     hand.doubts.push(LoadDoubt::DidNotBegin { why });
                 }
             }
@@ -113,7 +114,7 @@ impl Gang {
     /// for itself.
     #[must_use]
     pub fn so_far(&self, host: &Host) -> Vec<(&'static str, u64, Option<u64>)> {
-        let now = |hand: &Hand| {
+        let now = |hand: &LoadInstance| {
             let (now_ns, count) = hand.now(host, &self.cpus);
             (hand.kind.name(), now_ns, count.filter(|_| !hand.kind.is_program()))
         };
@@ -163,8 +164,8 @@ impl Gang {
     }
 }
 
-impl Hand {
-    fn start(wanted: &Wanted, order: &Order) -> Result<Hand, String> {
+impl LoadInstance {
+    fn start(wanted: &WantedLoad, order: &LoadRequest) -> Result<LoadInstance, String> {
         let kind = wanted.kind;
         let shares = match kind.is_alone() {
             true => order.cpus.iter().map(CpuSet::one).collect(),
@@ -173,7 +174,7 @@ impl Hand {
         let (mut crews, mut on) = (Vec::new(), CpuSet::default());
         let mut words = (String::new(), None);
         for cpus in shares {
-            let (crew, what, program, own) = Crew::start(wanted, cpus, order)?;
+            let (crew, what, program, own) = LoadProcess::start(wanted, cpus, order)?;
             crews.push(crew);
             on = on.union(&own);
             words = (what, program);
@@ -184,7 +185,7 @@ impl Hand {
         if !missing.is_empty() {
             doubts.push(LoadDoubt::CpusRefused { cpus: missing });
         }
-        Ok(Hand { kind, what, program, crews, from: (0, None), until: (0, None), doubts })
+        Ok(LoadInstance { kind, what, program, crews, from: (0, None), until: (0, None), doubts })
     }
 
     fn now(&self, host: &Host, cpus: &CpuSet) -> (u64, Option<u64>) {
@@ -203,8 +204,8 @@ impl Hand {
         self.doubts.extend(ended_early(&self.crews));
         let mut told = Vec::new();
         for crew in &mut self.crews {
-            match crew.talk(&Ask::End) {
-                Ok(Answer::Done { told: more }) => told.extend(more),
+            match crew.talk(&LoadCommand::End) {
+                Ok(LoadReply::Done { told: more }) => told.extend(more),
                 Ok(_) => {
                     let why = "an answer out of turn".to_owned();
                     self.doubts.push(LoadDoubt::NoAnswer { why });
@@ -217,10 +218,10 @@ impl Hand {
             let span_ns = self.until.0.saturating_sub(self.from.0);
             let silent = count.is_none().then_some(LoadDoubt::NotCounted);
             let doubts = silent.into_iter().collect();
-            told.push(Told { part: None, count, span_ns, doubts });
+            told.push(ProgramReport { part: None, count, span_ns, doubts });
         }
         let name = self.kind.name();
-        let own = |told: Told| {
+        let own = |told: ProgramReport| {
             let mut doubts = self.doubts.clone();
             doubts.extend(told.doubts);
             if told.count == Some(0) {
@@ -254,12 +255,12 @@ pub fn rate(count: Option<u64>, span_ns: u64) -> Option<f64> {
 }
 
 /// Which of its threads do not work any more, and why.
-fn ended_early(crews: &[Crew]) -> Vec<LoadDoubt> {
-    let states: Vec<State> =
+fn ended_early(crews: &[LoadProcess]) -> Vec<LoadDoubt> {
+    let states: Vec<WorkerState> =
         crews.iter().flat_map(|crew| crew.meters.each().map(|meter| meter.state())).collect();
-    let of = |test: fn(&State) -> bool| states.iter().filter(|state| test(state)).count();
+    let of = |test: fn(&WorkerState) -> bool| states.iter().filter(|state| test(state)).count();
     let (mut doubts, all) = (Vec::new(), states.len());
-    let (idle, ended) = (of(|it| *it == State::Waiting), of(|it| *it == State::Ended));
+    let (idle, ended) = (of(|it| *it == WorkerState::Waiting), of(|it| *it == WorkerState::Ended));
     if idle > 0 {
         doubts.push(LoadDoubt::ThreadsIdle { count: idle, of: all });
     }
@@ -269,81 +270,81 @@ fn ended_early(crews: &[Crew]) -> Vec<LoadDoubt> {
     let failed: BTreeSet<i32> = states
         .iter()
         .filter_map(|state| match state {
-            State::Failed(number) => Some(*number),
+            WorkerState::Failed(number) => Some(*number),
             _ => None,
         })
         .collect();
     for number in failed {
-        let count = states.iter().filter(|state| **state == State::Failed(number)).count();
+        let count = states.iter().filter(|state| **state == WorkerState::Failed(number)).count();
         let answer = std::io::Error::from_raw_os_error(number).to_string();
         doubts.push(LoadDoubt::ThreadsFailed { count, of: all, answer });
     }
     doubts
 }
 
-impl Crew {
+impl LoadProcess {
     fn start(
-        wanted: &Wanted,
+        wanted: &WantedLoad,
         cpus: CpuSet,
-        order: &Order,
-    ) -> Result<(Crew, String, Option<String>, CpuSet), String> {
-        let mut companion = Companion::start(&[HIDDEN]).map_err(|e| e.to_string())?;
+        order: &LoadRequest,
+    ) -> Result<(LoadProcess, String, Option<String>, CpuSet), String> {
+        let mut companion = WorkerProcess::start(&[HIDDEN]).map_err(|e| e.to_string())?;
         let (kind, words) = (wanted.kind.name().to_owned(), wanted.words.clone());
-        let ask = Ask::Start { kind, words, cpus, dir: order.dir.clone() };
+        let ask = LoadCommand::Start { kind, words, cpus, dir: order.dir.clone() };
         match talk(&mut companion, &ask)? {
-            Answer::Ready { board, workers, what, program, on } => {
-                let meters = Meters::open(companion.pid(), board, workers)
+            LoadReply::Ready { board, workers, what, program, on } => {
+                let meters = ProgressCounters::open(companion.pid(), board, workers)
                     .map_err(|e| format!("its counters cannot be read: {e}"))?;
-                Ok((Crew { companion, meters }, what, program, on))
+                Ok((LoadProcess { companion, meters }, what, program, on))
             }
             other => Err(format!("an answer out of turn: {other:?}")),
         }
     }
 
-    fn talk(&mut self, ask: &Ask) -> Result<Answer, String> {
+    fn talk(&mut self, ask: &LoadCommand) -> Result<LoadReply, String> {
         talk(&mut self.companion, ask)
     }
 }
 
-fn talk(companion: &mut Companion, ask: &Ask) -> Result<Answer, String> {
+fn talk(companion: &mut WorkerProcess, ask: &LoadCommand) -> Result<LoadReply, String> {
     let line = serde_json::to_string(ask).map_err(|e| e.to_string())?;
     companion.tell(&line).map_err(|e| format!("its process is gone: {e}"))?;
     let line = companion.hear(PATIENCE).map_err(|e| format!("its process does not answer: {e}"))?;
     match serde_json::from_str(&line).map_err(|e| format!("an answer that makes no sense: {e}"))? {
-        Answer::Failed { why } => Err(why),
+        LoadReply::Failed { why } => Err(why),
         answer => Ok(answer),
     }
 }
 
 /// The load's own side: serves until its maker says so or is gone. Its threads end with it.
 pub fn serve(host: &Host) {
-    let duty = Duty::take_up();
-    let mut team: Option<Team> = None;
+    let duty = WorkerEnd::take_up();
+    let mut team: Option<LoadThreads> = None;
     while let Some(line) = duty.next() {
         let answer = match serde_json::from_str(&line) {
-            Ok(Ask::Start { kind, words, cpus, dir }) => {
-                match Team::start(host, &kind, words, cpus, dir) {
+            Ok(LoadCommand::Start { kind, words, cpus, dir }) => {
+                match LoadThreads::start(host, &kind, words, cpus, dir) {
                     Ok((made, ready)) => {
                         team = Some(made);
                         ready
                     }
-                    Err(why) => Answer::Failed { why },
+                    Err(why) => LoadReply::Failed { why },
                 }
             }
-            Ok(Ask::Go) => {
+            Ok(LoadCommand::Go) => {
                 for start in team.iter().flat_map(|team| &team.starts) {
                     // A thread that is gone shows in its meter.
                     let _ = start.send(());
                 }
-                Answer::Going
+                LoadReply::Going
             }
-            Ok(Ask::End) => {
+            Ok(LoadCommand::End) => {
                 let closing = team.take().and_then(|team| team.closing);
-                Answer::Done { told: closing.map(|close| close()).unwrap_or_default() }
+                LoadReply::Done { told: closing.map(|close| close()).unwrap_or_default() }
             }
-            Err(e) => Answer::Failed { why: e.to_string() },
+            Err(e) => LoadReply::Failed { why: e.to_string() },
         };
-        let is_end = matches!(answer, Answer::Done { .. } | Answer::Failed { .. });
+        let is_end = matches!(answer, LoadReply::Done { .. } | LoadReply::Failed { .. });
         let line = serde_json::to_string(&answer).unwrap_or_default();
         if duty.answer(&line).is_err() || is_end {
             break;
@@ -352,31 +353,31 @@ pub fn serve(host: &Host) {
 }
 
 /// The threads, as their own process has them.
-struct Team {
+struct LoadThreads {
     starts: Vec<Sender<()>>,
-    closing: Option<Box<dyn FnOnce() -> Vec<Told>>>,
+    closing: Option<Box<dyn FnOnce() -> Vec<ProgramReport>>>,
     /// The maker of the shared memory keeps it open.
-    _meters: Arc<Meters>,
+    _meters: Arc<ProgressCounters>,
 }
 
-impl Team {
+impl LoadThreads {
     fn start(
         host: &Host,
         name: &str,
         words: Vec<String>,
         cpus: CpuSet,
         dir: PathBuf,
-    ) -> Result<(Team, Answer), String> {
+    ) -> Result<(LoadThreads, LoadReply), String> {
         let kind = kinds::by_name(name).ok_or_else(|| format!("no load {name}"))?;
         sched::set_affinity(0, &cpus)
             .map_err(|e| format!("the kernel does not let it run on CPU {cpus}: {e}"))?;
         // A cpuset may leave some of them only.
         let on = sched::affinity(0).map_err(|e| e.to_string())?;
-        let site = Site { host, cpus: on.clone(), dir, words };
+        let site = LoadEnvironment { host, cpus: on.clone(), dir, words };
         kind.possible(&site)?;
         let ready = kind.prepare(&site)?;
         let workers = ready.workers.len();
-        let meters = Arc::new(Meters::new(workers).map_err(|e| e.to_string())?);
+        let meters = Arc::new(ProgressCounters::new(workers).map_err(|e| e.to_string())?);
         let (mut starts, (tell, told)) = (Vec::new(), channel());
         for (i, (cpu, work)) in ready.workers.into_iter().enumerate() {
             let (start, wait) = channel();
@@ -400,7 +401,7 @@ impl Team {
         }
         let board = meters.number().ok_or("no shared memory")?;
         let (what, program) = (ready.what, ready.program);
-        let team = Team { starts, closing: ready.closing, _meters: meters };
-        Ok((team, Answer::Ready { board, workers, what, program, on }))
+        let team = LoadThreads { starts, closing: ready.closing, _meters: meters };
+        Ok((team, LoadReply::Ready { board, workers, what, program, on }))
     }
 }

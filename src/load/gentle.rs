@@ -3,7 +3,8 @@
 //! timers, memory that comes and goes (TLB shootdowns), packets on loopback, threads that live a
 //! moment, and one thread for each CPU that pins itself there whenever the kernel lets it.
 //!
-//! It ends at a deadline, or when its parent does, or when [`Load`] is dropped. It opens no file.
+//! It ends at a deadline, or when its parent does, or when [`GentleLoad`] is dropped. It opens no
+//! file.
 
 use super::work;
 use cpushield_linux::{CpuSet, process, sched};
@@ -22,7 +23,7 @@ const STEP: Duration = Duration::from_millis(100);
 
 /// A load at work.
 #[derive(Debug)]
-pub struct Load {
+pub struct GentleLoad {
     child: Child,
 }
 
@@ -30,13 +31,13 @@ pub struct Load {
 ///
 /// # Errors
 /// The kernel's answer.
-pub fn start(cpus: &CpuSet, seconds: u64) -> io::Result<Load> {
+pub fn start(cpus: &CpuSet, seconds: u64) -> io::Result<GentleLoad> {
     let parent = std::process::id().to_string();
     let arguments = [HIDDEN, &cpus.to_string(), &parent, &seconds.to_string()];
-    process::spawn_self(&arguments).map(|child| Load { child })
+    process::spawn_self(&arguments).map(|child| GentleLoad { child })
 }
 
-impl Drop for Load {
+impl Drop for GentleLoad {
     fn drop(&mut self) {
         // It has ended by itself when this fails.
         let _ = self.child.kill();

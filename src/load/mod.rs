@@ -15,7 +15,7 @@ mod work;
 
 pub use document::LoadDone;
 pub use doubt::LoadDoubt;
-pub use gang::{Gang, HIDDEN as WORKER, rate, serve as serve_kind};
-pub use gentle::{HIDDEN, Load, serve, start};
-pub use kinds::{KINDS, Kind};
-pub use order::{LoadError, Order, Wanted, wanted};
+pub use gang::{HIDDEN as WORKER, LoadGenerator, rate, serve as serve_kind};
+pub use gentle::{GentleLoad, HIDDEN, serve, start};
+pub use kinds::{KINDS, LoadKind};
+pub use order::{LoadError, LoadRequest, WantedLoad, wanted};

@@ -1,6 +1,6 @@
 //! What loads are asked for, and why there may be none.
 
-use super::kinds::{self, KINDS, Kind};
+use super::kinds::{self, KINDS, LoadKind};
 use cpushield_linux::CpuSet;
 use std::fmt;
 use std::path::PathBuf;
@@ -12,9 +12,9 @@ const NONE: &str = "none";
 
 /// One load.
 #[derive(Debug, Clone)]
-pub struct Wanted {
+pub struct WantedLoad {
     /// Its kind.
-    pub kind: &'static dyn Kind,
+    pub kind: &'static dyn LoadKind,
     /// Words of the user's for a program.
     pub words: Vec<String>,
     /// It is left out, with a note, where it cannot run.
@@ -23,20 +23,20 @@ pub struct Wanted {
 
 /// What the machine is to be given to do.
 #[derive(Debug, Clone)]
-pub struct Order {
+pub struct LoadRequest {
     /// The loads; none is fine.
-    pub wanted: Vec<Wanted>,
+    pub wanted: Vec<WantedLoad>,
     /// The CPUs that all of them share.
     pub cpus: CpuSet,
     /// Where files for a moment belong.
     pub dir: PathBuf,
 }
 
-impl Order {
+impl LoadRequest {
     /// No load.
     #[must_use]
-    pub fn none() -> Order {
-        Order { wanted: Vec::new(), cpus: CpuSet::new(), dir: PathBuf::new() }
+    pub fn none() -> LoadRequest {
+        LoadRequest { wanted: Vec::new(), cpus: CpuSet::new(), dir: PathBuf::new() }
     }
 }
 
@@ -81,7 +81,7 @@ impl std::error::Error for LoadError {}
 ///
 /// # Errors
 /// There is no such kind, or the words make no sense together.
-pub fn wanted(words: &[String]) -> Result<Vec<Wanted>, LoadError> {
+pub fn wanted(words: &[String]) -> Result<Vec<WantedLoad>, LoadError> {
     if words.iter().any(|word| word == NONE) {
         return match words {
             [_] => Ok(Vec::new()),
@@ -90,7 +90,7 @@ pub fn wanted(words: &[String]) -> Result<Vec<Wanted>, LoadError> {
             }),
         };
     }
-    let mut wanted: Vec<Wanted> = Vec::new();
+    let mut wanted: Vec<WantedLoad> = Vec::new();
     for word in words {
         let (name, rest) = word.split_once(':').unwrap_or((word, ""));
         let more = match name {
@@ -112,7 +112,7 @@ pub fn wanted(words: &[String]) -> Result<Vec<Wanted>, LoadError> {
                 Some(known) => known.optional &= name == ALL,
                 None => {
                     let (words, optional) = (words.clone(), name == ALL);
-                    wanted.push(Wanted { kind, words, optional });
+                    wanted.push(WantedLoad { kind, words, optional });
                 }
             }
         }
@@ -126,7 +126,7 @@ mod tests {
 
     fn told(words: &[&str]) -> Result<Vec<String>, String> {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        let tell = |one: &Wanted| {
+        let tell = |one: &WantedLoad| {
             format!("{}{}", one.kind.name(), if one.optional { "?" } else { "" })
                 + &one.words.join("+")
         };

@@ -7,17 +7,17 @@
 //! NUMA node; whole level-2 clusters; the highest number.
 
 use super::document::Shield;
-use super::groups::{Group, groups, joined, named, spread};
+use super::groups::{CpuGroup, groups, joined, named, spread};
 use super::pick::picked;
-use super::refused::Refused;
+use super::refused::PlanRefusal;
 use super::sites::{boot_cpu, mems, used_up_node};
-use crate::policy::Wish;
+use crate::policy::ShieldRequest;
 use crate::survey::{CoreKind, Machine};
 use cpushield_linux::CpuSet;
 
 /// The CPUs of a shield and how they were found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Choice {
+pub struct CpuChoice {
     /// The shield.
     pub shield: Shield,
     /// The choice, explained in sentences.
@@ -28,7 +28,7 @@ pub struct Choice {
 
 /// What the user is told about the choice.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct ChoiceNotes {
     pub(super) why: Vec<String>,
     pub(super) warnings: Vec<String>,
 }
@@ -37,17 +37,17 @@ pub(super) struct Told {
 ///
 /// # Errors
 /// The wish is unsafe or impossible on this machine.
-pub fn choose(machine: &Machine, wish: &Wish) -> Result<Choice, Refused> {
+pub fn choose(machine: &Machine, wish: &ShieldRequest) -> Result<CpuChoice, PlanRefusal> {
     let online = &machine.topology.online;
     if online.is_empty() {
-        return Err(Refused::NoTopology);
+        return Err(PlanRefusal::NoTopology);
     } else if wish.count == Some(0) {
-        return Err(Refused::EmptyList);
+        return Err(PlanRefusal::EmptyList);
     }
-    let mut told = Told::default();
+    let mut told = ChoiceNotes::default();
     let (cpus, idle_siblings) = match &wish.cpus {
         Some(list) => (listed(machine, wish, list, &mut told)?, CpuSet::new()),
-        None if online.len() == 1 => return Err(Refused::OneCpu),
+        None if online.len() == 1 => return Err(PlanRefusal::OneCpu),
         None => picked(machine, wish, &mut told)?,
     };
     told.caches(machine, &cpus);
@@ -62,22 +62,22 @@ pub fn choose(machine: &Machine, wish: &Wish) -> Result<Choice, Refused> {
         idle_siblings,
         workload: wish.workload,
     };
-    Ok(Choice { shield, why: told.why, warnings: told.warnings })
+    Ok(CpuChoice { shield, why: told.why, warnings: told.warnings })
 }
 
 /// Whether all CPUs of a list are in this machine, and online.
 ///
 /// # Errors
 /// Names those that are not.
-pub fn in_use(machine: &Machine, list: &CpuSet) -> Result<(), Refused> {
+pub fn in_use(machine: &Machine, list: &CpuSet) -> Result<(), PlanRefusal> {
     let topology = &machine.topology;
     let known = topology.present.union(&topology.online);
     let unknown = list.minus(&known);
     let offline = list.minus(&topology.online);
     if !unknown.is_empty() {
-        return Err(Refused::NoSuchCpu { cpus: unknown, present: known });
+        return Err(PlanRefusal::NoSuchCpu { cpus: unknown, present: known });
     } else if !offline.is_empty() {
-        return Err(Refused::Offline { cpus: offline });
+        return Err(PlanRefusal::Offline { cpus: offline });
     }
     Ok(())
 }
@@ -85,24 +85,24 @@ pub fn in_use(machine: &Machine, list: &CpuSet) -> Result<(), Refused> {
 /// The user's list, when it is safe.
 fn listed(
     machine: &Machine,
-    wish: &Wish,
+    wish: &ShieldRequest,
     list: &CpuSet,
-    told: &mut Told,
-) -> Result<CpuSet, Refused> {
+    told: &mut ChoiceNotes,
+) -> Result<CpuSet, PlanRefusal> {
     let topology = &machine.topology;
     if list.is_empty() {
-        return Err(Refused::EmptyList);
+        return Err(PlanRefusal::EmptyList);
     }
     in_use(machine, list)?;
     if topology.online.len() == 1 {
-        return Err(Refused::OneCpu);
+        return Err(PlanRefusal::OneCpu);
     } else if *list == topology.online {
-        return Err(Refused::AllCpus { online: list.clone() });
+        return Err(PlanRefusal::AllCpus { online: list.clone() });
     }
     told.why.push(format!("{}: as given with --cpus.", named(list)));
     whole_cores(machine, wish, list, told)?;
     if let Some((node, cpus)) = used_up_node(machine, list) {
-        return Err(Refused::WholeNode { node, cpus });
+        return Err(PlanRefusal::WholeNode { node, cpus });
     }
     if let Some(boot) = boot_cpu(machine).filter(|cpu| list.contains(*cpu)) {
         told.warnings.push(format!(
@@ -116,11 +116,11 @@ fn listed(
 /// Refuses half a core, unless that was said.
 fn whole_cores(
     machine: &Machine,
-    wish: &Wish,
+    wish: &ShieldRequest,
     list: &CpuSet,
-    told: &mut Told,
-) -> Result<(), Refused> {
-    let cores = groups(&machine.topology, Group::Core);
+    told: &mut ChoiceNotes,
+) -> Result<(), PlanRefusal> {
+    let cores = groups(&machine.topology, CpuGroup::Core);
     for core in cores.iter().filter(|core| core.len() > 1 && core.is_subset(list)) {
         told.warnings.push(format!(
             "{} are SMT siblings of one core: two programs there slow each other; leave one of \
@@ -135,13 +135,13 @@ fn whole_cores(
     let (cpus, siblings) = (cut.and(list), cut.minus(list));
     if !wish.half_core {
         let whole = Some(list.union(&cut)).filter(|whole| *whole != machine.topology.online);
-        return Err(Refused::HalfCore { cpus, siblings, whole });
+        return Err(PlanRefusal::HalfCore { cpus, siblings, whole });
     }
     told.half_core(&cpus, &siblings);
     Ok(())
 }
 
-impl Told {
+impl ChoiceNotes {
     pub(super) fn why(&mut self, sentence: String) {
         self.why.push(sentence);
     }
@@ -157,13 +157,13 @@ impl Told {
 
     /// Who shares the level-2 cache of the shield.
     fn caches(&mut self, machine: &Machine, cpus: &CpuSet) {
-        let cluster = spread(&groups(&machine.topology, Group::L2), cpus);
-        let cores = spread(&groups(&machine.topology, Group::Core), cpus);
+        let cluster = spread(&groups(&machine.topology, CpuGroup::L2), cpus);
+        let cores = spread(&groups(&machine.topology, CpuGroup::Core), cpus);
         let others = cluster.minus(cpus).minus(&cores);
         if others.is_empty() {
             return;
         }
-        let clusters = groups(&machine.topology, Group::L2);
+        let clusters = groups(&machine.topology, CpuGroup::L2);
         if clusters.len() == 1 {
             self.why.push(
                 "All CPUs share one L2 cache, so the shield cannot have its own: memory \
@@ -214,27 +214,31 @@ impl Told {
 mod tests {
     use super::super::fake::{irq, machine, plain, set};
     use super::*;
-    use crate::policy::Share;
-    use crate::survey::{KindSource, Movable};
+    use crate::policy::ShareLevel;
+    use crate::survey::{IrqMovability, KindSource};
 
-    fn chosen(machine: &Machine, wish: &Wish) -> String {
+    fn chosen(machine: &Machine, wish: &ShieldRequest) -> String {
         match choose(machine, wish) {
-            Ok(Choice { shield, .. }) if shield.idle_siblings.is_empty() => shield.cpus.to_string(),
-            Ok(Choice { shield, .. }) => format!("{} idle {}", shield.cpus, shield.idle_siblings),
+            Ok(CpuChoice { shield, .. }) if shield.idle_siblings.is_empty() => {
+                shield.cpus.to_string()
+            }
+            Ok(CpuChoice { shield, .. }) => {
+                format!("{} idle {}", shield.cpus, shield.idle_siblings)
+            }
             Err(refused) => refused.to_string(),
         }
     }
 
-    fn wish() -> Wish {
-        Wish::default()
+    fn wish() -> ShieldRequest {
+        ShieldRequest::default()
     }
 
-    fn count(n: usize) -> Wish {
-        Wish { count: Some(n), ..wish() }
+    fn count(n: usize) -> ShieldRequest {
+        ShieldRequest { count: Some(n), ..wish() }
     }
 
-    fn list(cpus: &str) -> Wish {
-        Wish { cpus: Some(set(cpus)), ..wish() }
+    fn list(cpus: &str) -> ShieldRequest {
+        ShieldRequest { cpus: Some(set(cpus)), ..wish() }
     }
 
     #[test]
@@ -242,7 +246,7 @@ mod tests {
         for (cpus, last) in [(2, "1"), (4, "3"), (6, "5"), (64, "63")] {
             assert_eq!(chosen(&plain(cpus), &wish()), last);
         }
-        assert_eq!(chosen(&plain(1), &wish()), Refused::OneCpu.to_string());
+        assert_eq!(chosen(&plain(1), &wish()), PlanRefusal::OneCpu.to_string());
         assert_eq!(chosen(&plain(4), &count(3)), "1-3");
         assert!(chosen(&plain(4), &count(4)).contains("at most 3"));
     }
@@ -253,7 +257,7 @@ mod tests {
         assert_eq!(chosen(&j1900, &wish()), "2-3");
         assert_eq!(chosen(&j1900, &count(1)), "3");
         assert_eq!(chosen(&j1900, &count(2)), "2-3");
-        assert_eq!(chosen(&j1900, &Wish { share: Some(Share::L2), ..wish() }), "2-3");
+        assert_eq!(chosen(&j1900, &ShieldRequest { share: Some(ShareLevel::L2), ..wish() }), "2-3");
         let alone = choose(&j1900, &list("3")).unwrap();
         assert!(alone.warnings[0].contains("--cpus 2-3"), "{:?}", alone.warnings);
         let two = machine(&["0", "1"], &["0-1"], &["0-1"]);
@@ -267,7 +271,7 @@ mod tests {
         let singles = ["0", "1", "2", "3", "4", "5", "6", "7"];
         let n305 = machine(&singles, &["0-3", "4-7"], &["0-7"]);
         assert_eq!(chosen(&n305, &wish()), "7");
-        assert_eq!(chosen(&n305, &Wish { share: Some(Share::L2), ..wish() }), "4-7");
+        assert_eq!(chosen(&n305, &ShieldRequest { share: Some(ShareLevel::L2), ..wish() }), "4-7");
         assert_eq!(chosen(&n305, &count(4)), "4-7");
     }
 
@@ -276,19 +280,19 @@ mod tests {
         let smt = machine(&["0,4", "1,5", "2,6", "3,7"], &["0,4", "1,5", "2,6", "3,7"], &["0-7"]);
         assert_eq!(chosen(&smt, &wish()), "3,7 idle 7");
         assert_eq!(chosen(&smt, &count(2)), "2-3,6-7 idle 6-7");
-        assert_eq!(chosen(&smt, &Wish { half_core: true, ..wish() }), "7");
+        assert_eq!(chosen(&smt, &ShieldRequest { half_core: true, ..wish() }), "7");
         assert_eq!(chosen(&smt, &list("3,7")), "3,7");
         let half = choose(&smt, &list("3")).unwrap_err();
         assert_eq!(
             half,
-            Refused::HalfCore { cpus: set("3"), siblings: set("7"), whole: Some(set("3,7")) }
+            PlanRefusal::HalfCore { cpus: set("3"), siblings: set("7"), whole: Some(set("3,7")) }
         );
         assert_eq!(half.hints()[0], "take the whole core: --cpus 3,7");
-        assert_eq!(chosen(&smt, &Wish { half_core: true, ..list("3") }), "3");
+        assert_eq!(chosen(&smt, &ShieldRequest { half_core: true, ..list("3") }), "3");
         let one_core = machine(&["0-1"], &["0-1"], &["0-1"]);
         assert!(matches!(
             choose(&one_core, &wish()),
-            Err(Refused::TooMany { possible: 0, halves: true, .. })
+            Err(PlanRefusal::TooMany { possible: 0, halves: true, .. })
         ));
     }
 
@@ -306,7 +310,7 @@ mod tests {
         let two_nodes = machine(&["0", "1", "2", "3"], &[], &["0-1", "2-3"]);
         assert!(matches!(
             choose(&two_nodes, &list("2-3")),
-            Err(Refused::WholeNode { node: 1, .. })
+            Err(PlanRefusal::WholeNode { node: 1, .. })
         ));
     }
 
@@ -314,16 +318,20 @@ mod tests {
     fn nodes_devices_core_kinds_and_stuck_interrupts_decide() {
         let mut m = machine(&["0", "1", "2", "3", "4", "5"], &[], &["0-2", "3-5"]);
         assert_eq!(chosen(&m, &count(2)), "4-5");
-        assert_eq!(chosen(&m, &Wish { node: Some(0), ..wish() }), "2");
-        assert!(chosen(&m, &Wish { node: Some(7), ..wish() }).contains("node 7 has no CPUs"));
+        assert_eq!(chosen(&m, &ShieldRequest { node: Some(0), ..wish() }), "2");
+        assert!(
+            chosen(&m, &ShieldRequest { node: Some(7), ..wish() }).contains("node 7 has no CPUs")
+        );
         m.devices.push(crate::survey::Device {
             name: "eth0".to_owned(),
             local: set("0-2"),
             ..Default::default()
         });
-        assert_eq!(chosen(&m, &Wish { near: Some("eth0".to_owned()), ..wish() }), "2");
-        assert!(chosen(&m, &Wish { near: Some("eth1".to_owned()), ..wish() }).contains("eth0"));
-        m.irqs.push(irq(24, "nvme0q5", "5", Movable::No("EPERM".to_owned())));
+        assert_eq!(chosen(&m, &ShieldRequest { near: Some("eth0".to_owned()), ..wish() }), "2");
+        assert!(
+            chosen(&m, &ShieldRequest { near: Some("eth1".to_owned()), ..wish() }).contains("eth0")
+        );
+        m.irqs.push(irq(24, "nvme0q5", "5", IrqMovability::No("EPERM".to_owned())));
         assert_eq!(chosen(&m, &wish()), "4");
         m.topology.cpus[3].kind = Some(CoreKind::Performance);
         m.topology.cpus[4].kind = Some(CoreKind::Efficiency);
@@ -336,12 +344,13 @@ mod tests {
     #[test]
     fn a_cache_that_the_machine_does_not_show_is_not_chosen_by() {
         let bare = machine(&["0", "1", "2", "3"], &[], &["0-3"]);
-        for (share, level) in [(Share::L2, 2), (Share::L3, 3)] {
-            let refused = choose(&bare, &Wish { share: Some(share), ..wish() }).unwrap_err();
-            assert_eq!(refused, Refused::NoCacheShown { level });
+        for (share, level) in [(ShareLevel::L2, 2), (ShareLevel::L3, 3)] {
+            let refused =
+                choose(&bare, &ShieldRequest { share: Some(share), ..wish() }).unwrap_err();
+            assert_eq!(refused, PlanRefusal::NoCacheShown { level });
             assert_eq!(refused.hints(), ["leave out --share, or --share core"]);
         }
-        assert_eq!(chosen(&bare, &Wish { share: Some(Share::Core), ..wish() }), "3");
+        assert_eq!(chosen(&bare, &ShieldRequest { share: Some(ShareLevel::Core), ..wish() }), "3");
     }
 
     #[test]
@@ -380,7 +389,7 @@ mod tests {
             let mut m = machine(&["0", "1", "2", "3"], &[], &["0-1", "2-3"]);
             m.topology.nodes[1].memory_kib = node1;
             m.cgroup.mems = set(usable);
-            let Choice { shield, warnings, .. } = choose(&m, &list("3")).unwrap();
+            let CpuChoice { shield, warnings, .. } = choose(&m, &list("3")).unwrap();
             (shield.mems.to_string(), warnings.join("\n"))
         };
         assert_eq!(with(Some(1 << 20), "0-1"), ("1".to_owned(), String::new()));

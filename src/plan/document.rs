@@ -2,7 +2,7 @@
 //! risk. It can be kept, reviewed, edited and applied later.
 
 use crate::causes::Cause;
-use crate::change::{Change, Risk, When};
+use crate::change::{Change, EffectTime, Risk};
 use crate::policy::Workload;
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
@@ -31,7 +31,7 @@ pub struct Plan {
     /// Changes that are not needed because the machine is like that, counted by tunable.
     pub already: BTreeMap<String, usize>,
     /// Tunables that do nothing here, each with the reason.
-    pub skipped: Vec<Skipped>,
+    pub skipped: Vec<SkippedTunable>,
     /// What cannot be moved away, each with the reason.
     pub immovable: Vec<Immovable>,
     /// What remains although the plan is applied, with the boot parameter that would remove it.
@@ -74,7 +74,7 @@ pub struct Step {
     /// What it can harm.
     pub risk: Risk,
     /// When it takes effect.
-    pub when: When,
+    pub when: EffectTime,
     /// Causes it removes.
     pub removes: Vec<Cause>,
     /// Whether the shield is worthless without it: when it fails, everything is undone.
@@ -84,7 +84,7 @@ pub struct Step {
 /// A tunable that does nothing here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Skipped {
+pub struct SkippedTunable {
     /// The tunable.
     pub tunable: String,
     /// The kind of reason.
@@ -261,7 +261,7 @@ impl Step {
     /// Whether it takes effect on the running kernel.
     #[must_use]
     pub fn is_runtime(&self) -> bool {
-        self.when == When::Runtime
+        self.when == EffectTime::Runtime
     }
 }
 

@@ -1,6 +1,6 @@
 //! Hand-made machines for tests.
 
-use crate::survey::{Cache, Cpu, Irq, Machine, Movable, Node, Placed, SCHEMA};
+use crate::survey::{Cache, Cpu, Irq, IrqMovability, Machine, Node, PlacedThread, SCHEMA};
 use cpushield_linux::{CpuSet, Task, TaskId};
 
 /// A set from its list form.
@@ -48,7 +48,7 @@ pub(crate) fn plain(cpus: usize) -> Machine {
 }
 
 /// An interrupt on these CPUs.
-pub(crate) fn irq(number: u32, actions: &str, affinity: &str, movable: Movable) -> Irq {
+pub(crate) fn irq(number: u32, actions: &str, affinity: &str, movable: IrqMovability) -> Irq {
     Irq {
         irq: number,
         actions: actions.to_owned(),
@@ -61,7 +61,13 @@ pub(crate) fn irq(number: u32, actions: &str, affinity: &str, movable: Movable) 
 }
 
 /// A thread that may run on these CPUs.
-pub(crate) fn thread(tid: i32, comm: &str, kthread: bool, bound: bool, affinity: &str) -> Placed {
+pub(crate) fn thread(
+    tid: i32,
+    comm: &str,
+    kthread: bool,
+    bound: bool,
+    affinity: &str,
+) -> PlacedThread {
     let task = Task {
         id: TaskId { tid, started: 100 },
         pid: tid,
@@ -75,5 +81,5 @@ pub(crate) fn thread(tid: i32, comm: &str, kthread: bool, bound: bool, affinity:
         rt_priority: 0,
         policy: 0,
     };
-    Placed { task, affinity: set(affinity) }
+    PlacedThread { task, affinity: set(affinity) }
 }

@@ -5,7 +5,7 @@ use cpushield_linux::CpuSet;
 
 /// What CPUs can have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Group {
+pub enum CpuGroup {
     /// Nothing: each CPU alone.
     Thread,
     /// A core.
@@ -19,12 +19,12 @@ pub enum Group {
 /// The online CPUs, parted into groups, in the order of their first CPU. Sets that overlap are one
 /// group: some firmware describes siblings from one side only.
 #[must_use]
-pub fn groups(topology: &Topology, by: Group) -> Vec<CpuSet> {
+pub fn groups(topology: &Topology, by: CpuGroup) -> Vec<CpuSet> {
     let mut parts: Vec<CpuSet> = Vec::new();
     for cpu in topology.cpus.iter().filter(|cpu| topology.online.contains(cpu.cpu)) {
         let mut mine = with(cpu, by).and(&topology.online);
         mine.insert(cpu.cpu);
-        if by == Group::Thread {
+        if by == CpuGroup::Thread {
             mine = CpuSet::one(cpu.cpu);
         }
         parts.retain(|part| {
@@ -44,13 +44,13 @@ pub fn groups(topology: &Topology, by: Group) -> Vec<CpuSet> {
 }
 
 /// The CPUs one CPU says it shares this with; a shared cache always holds the whole core.
-fn with(cpu: &Cpu, by: Group) -> CpuSet {
+fn with(cpu: &Cpu, by: CpuGroup) -> CpuSet {
     let cache = |level| cpu.sharing(level).cloned().unwrap_or_default();
     match by {
-        Group::Thread => CpuSet::new(),
-        Group::Core => cpu.siblings.clone(),
-        Group::L2 => cpu.siblings.union(&cache(2)),
-        Group::L3 => cpu.siblings.union(&cache(2)).union(&cache(3)),
+        CpuGroup::Thread => CpuSet::new(),
+        CpuGroup::Core => cpu.siblings.clone(),
+        CpuGroup::L2 => cpu.siblings.union(&cache(2)),
+        CpuGroup::L3 => cpu.siblings.union(&cache(2)).union(&cache(3)),
     }
 }
 

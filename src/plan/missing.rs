@@ -2,9 +2,9 @@
 //! since, or because a leak asks for more. Pure.
 
 use super::{Plan, SkipKind, Step, step};
-use crate::change::{Change, Outcome, Risk, When};
+use crate::change::{Change, EffectTime, Outcome, Risk};
 use crate::survey::Machine;
-use crate::tunables::{TUNABLES, Tunable, Wants};
+use crate::tunables::{TUNABLES, Tunable, WantedChanges};
 use std::collections::BTreeSet;
 
 /// The steps that would make a shield that is up what its plan and its tunables want, on the
@@ -19,19 +19,20 @@ pub fn missing(
     asked: &BTreeSet<String>,
 ) -> Vec<Step> {
     let mut steps = Vec::new();
-    for tunable in TUNABLES.iter().copied().filter(|tunable| tunable.when() == When::Runtime) {
+    for tunable in TUNABLES.iter().copied().filter(|tunable| tunable.when() == EffectTime::Runtime)
+    {
         let asked = asked.contains(tunable.name());
         let fits = if asked { !plan.is_too_much(tunable) } else { plan.is_for(tunable) };
         if !fits || plan.is_off(tunable) {
             continue;
         }
         let wants = match tunable.wants(machine, &plan.shield) {
-            Wants::Nothing(_) if asked || plan.has(tunable) => {
+            WantedChanges::Nothing(_) if asked || plan.has(tunable) => {
                 tunable.wants_when_asked(machine, &plan.shield)
             }
             wants => wants,
         };
-        let Wants::Changes(wanted) = wants else { continue };
+        let WantedChanges::Changes(wanted) = wants else { continue };
         let lacking = wanted.into_iter().filter(|wanted| {
             let lacks = match wanted.change {
                 Change::CycleCpu { .. } => asked,
@@ -87,8 +88,8 @@ mod tests {
     use super::*;
     use crate::change::RefusalKind;
     use crate::plan::plan;
-    use crate::policy::Wish;
-    use crate::survey::{CgroupMode, Movable, Reading};
+    use crate::policy::ShieldRequest;
+    use crate::survey::{CgroupMode, IrqMovability, TunableReading};
 
     const STAT: &str = "/proc/sys/vm/stat_interval";
     const TIMERS: &str = "/proc/sys/kernel/timer_migration";
@@ -101,17 +102,18 @@ mod tests {
         let mut machine = plain(4);
         machine.cgroup.mode = CgroupMode::None;
         machine.isolation.nohz_full = Some(set("2-3"));
-        machine.irqs.push(irq(24, "virtio0-input", "0-2", Movable::Yes));
+        machine.irqs.push(irq(24, "virtio0-input", "0-2", IrqMovability::Yes));
         let online = ("/sys/devices/system/cpu/cpu3/online", "1");
         for (path, text) in settings.iter().chain([&online]) {
-            machine.settings.insert((*path).to_owned(), Reading::Value((*text).to_owned()));
+            machine.settings.insert((*path).to_owned(), TunableReading::Value((*text).to_owned()));
         }
         machine
     }
 
     fn planned(machine: &Machine, tunables: &[(&str, bool)]) -> Plan {
         let tunables = tunables.iter().map(|(name, on)| ((*name).to_owned(), *on)).collect();
-        plan(machine, &Wish { cpus: Some(set("3")), tunables, ..Wish::default() }).unwrap()
+        plan(machine, &ShieldRequest { cpus: Some(set("3")), tunables, ..ShieldRequest::default() })
+            .unwrap()
     }
 
     fn told(machine: &Machine, plan: &Plan, asked: &[&str]) -> Vec<String> {
@@ -127,8 +129,8 @@ mod tests {
         let up = shielded(&[(STAT, "3600"), (TIMERS, "1"), (THP, "[always] never"), (RPS, "0")]);
         assert_eq!(told(&up, &plan, &[]), [""; 0]);
         let mut meddled = shielded(&[(STAT, "1"), (TIMERS, "0"), (THP, "[always] never")]);
-        meddled.settings.insert(RPS.to_owned(), Reading::Value("8".to_owned()));
-        meddled.irqs.push(irq(25, "nvme0q1", "3", Movable::Unknown("not tried".to_owned())));
+        meddled.settings.insert(RPS.to_owned(), TunableReading::Value("8".to_owned()));
+        meddled.irqs.push(irq(25, "nvme0q1", "3", IrqMovability::Unknown("not tried".to_owned())));
         meddled.tasks.push(thread(90, "newcomer", true, false, "0-3"));
         assert_eq!(
             told(&meddled, &plan, &[]),

@@ -1,5 +1,5 @@
-//! Plan: `Machine` + `Wish` → [`Plan`]. Chooses CPUs by topology and collects what tunables want.
-//! Pure: it reads no machine and writes nothing.
+//! Plan: `Machine` + `ShieldRequest` → [`Plan`]. Chooses CPUs by topology and collects what
+//! tunables want. Pure: it reads no machine and writes nothing.
 
 mod choose;
 mod document;
@@ -15,27 +15,27 @@ mod readiness;
 mod refused;
 mod sites;
 
-pub use choose::{Choice, choose, in_use};
+pub use choose::{CpuChoice, choose, in_use};
 pub use document::*;
 pub use groups::named;
 pub use missing::missing;
 pub use parse::PlanError;
 pub use readiness::Readiness;
-pub use refused::Refused;
+pub use refused::PlanRefusal;
 
 use crate::change::Change;
-use crate::policy::Wish;
+use crate::policy::ShieldRequest;
 use crate::survey::Machine;
-use crate::tunables::{TUNABLES, Tunable, Wanted, Wants, leftovers, nearest};
+use crate::tunables::{TUNABLES, Tunable, WantedChange, WantedChanges, leftovers, nearest};
 use std::collections::BTreeMap;
 
 /// Plans a shield.
 ///
 /// # Errors
 /// The wish is unsafe or impossible on this machine.
-pub fn plan(machine: &Machine, wish: &Wish) -> Result<Plan, Refused> {
+pub fn plan(machine: &Machine, wish: &ShieldRequest) -> Result<Plan, PlanRefusal> {
     check_names(wish)?;
-    let Choice { shield, why, warnings } = choose(machine, wish)?;
+    let CpuChoice { shield, why, warnings } = choose(machine, wish)?;
     let mut plan = Plan {
         schema: SCHEMA,
         boot_id: machine.boot_id.clone(),
@@ -81,22 +81,25 @@ pub fn plan(machine: &Machine, wish: &Wish) -> Result<Plan, Refused> {
     Ok(plan)
 }
 
-fn check_names(wish: &Wish) -> Result<(), Refused> {
+fn check_names(wish: &ShieldRequest) -> Result<(), PlanRefusal> {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if wish.name.is_empty() || wish.name.len() > 64 || !wish.name.chars().all(plain) {
-        return Err(Refused::BadName { name: wish.name.clone() });
+        return Err(PlanRefusal::BadName { name: wish.name.clone() });
     }
     for name in wish.tunables.keys() {
         let known: Vec<&str> = TUNABLES.iter().map(|tunable| tunable.name()).collect();
         if !known.contains(&name.as_str()) {
-            return Err(Refused::NoSuchTunable { name: name.clone(), near: nearest(name, &known) });
+            return Err(PlanRefusal::NoSuchTunable {
+                name: name.clone(),
+                near: nearest(name, &known),
+            });
         }
     }
     Ok(())
 }
 
 /// The step of a change that a tunable wants.
-fn step(tunable: &dyn Tunable, wanted: Wanted) -> Step {
+fn step(tunable: &dyn Tunable, wanted: WantedChange) -> Step {
     Step {
         tunable: tunable.name().to_owned(),
         change: wanted.change,
@@ -112,7 +115,7 @@ fn step(tunable: &dyn Tunable, wanted: Wanted) -> Step {
 impl Plan {
     fn skip(&mut self, tunable: &dyn Tunable, kind: SkipKind, reason: &str) {
         let tunable = tunable.name().to_owned();
-        self.skipped.push(Skipped { tunable, kind, reason: reason.to_owned() });
+        self.skipped.push(SkippedTunable { tunable, kind, reason: reason.to_owned() });
     }
 
     /// Without the tunable no program is moved away, and none is kept out.
@@ -150,26 +153,28 @@ impl Plan {
     }
 
     /// Timers that were armed on the CPUs before stay there, unless the CPUs go offline once.
-    fn warn_of_leftovers(&mut self, machine: &Machine, wish: &Wish) {
+    fn warn_of_leftovers(&mut self, machine: &Machine, wish: &ShieldRequest) {
         let asked = wish.tunables.contains_key("cpu-hotplug-cycle");
         let leftovers = leftovers(machine, &self.shield).filter(|_| !asked);
         self.warnings.extend(leftovers.map(|leftovers| leftovers.to_string()));
     }
 
     /// Adds what one tunable wants and what stays in spite of it.
-    fn add(&mut self, machine: &Machine, tunable: &dyn Tunable, wants: Wants) {
+    fn add(&mut self, machine: &Machine, tunable: &dyn Tunable, wants: WantedChanges) {
         match wants {
-            Wants::Nothing(reason) => {
+            WantedChanges::Nothing(reason) => {
                 let asked = tunable.wants_when_asked(machine, &self.shield);
                 match asked {
-                    Wants::Changes(_) => {
+                    WantedChanges::Changes(_) => {
                         let reason = format!("{reason} (--on {})", tunable.name());
                         self.skip(tunable, SkipKind::OnlyWhenAsked, &reason);
                     }
-                    Wants::Nothing(_) => self.skip(tunable, SkipKind::NotApplicable, &reason),
+                    WantedChanges::Nothing(_) => {
+                        self.skip(tunable, SkipKind::NotApplicable, &reason)
+                    }
                 }
             }
-            Wants::Changes(wanted) => {
+            WantedChanges::Changes(wanted) => {
                 let (already, todo): (Vec<_>, Vec<_>) = wanted.into_iter().partition(|w| w.already);
                 if !already.is_empty() {
                     self.already.insert(tunable.name().to_owned(), already.len());
@@ -188,20 +193,20 @@ impl Plan {
 mod tests {
     use super::fake::{irq, plain, thread};
     use super::*;
-    use crate::survey::{CgroupMode, Movable, Reading};
+    use crate::survey::{CgroupMode, IrqMovability, TunableReading};
 
     fn four() -> Machine {
         let mut machine = plain(4);
         machine.cgroup.mode = CgroupMode::V2;
         machine.cgroup.mount = Some("/sys/fs/cgroup".to_owned());
         machine.irq_default = Some("0-3".parse().unwrap());
-        machine.irqs.push(irq(24, "virtio0-input", "0-3", Movable::Yes));
-        machine.irqs.push(irq(25, "nvme0q4", "3", Movable::No("EPERM".to_owned())));
+        machine.irqs.push(irq(24, "virtio0-input", "0-3", IrqMovability::Yes));
+        machine.irqs.push(irq(25, "nvme0q4", "3", IrqMovability::No("EPERM".to_owned())));
         machine.tasks.push(thread(2, "kthreadd", true, false, "0-3"));
         machine.tasks.push(thread(30, "ksoftirqd/3", true, true, "3"));
         machine.tasks.push(thread(31, "kswapd0", true, false, "0-2"));
         let mask = "/sys/devices/virtual/workqueue/cpumask".to_owned();
-        machine.settings.insert(mask, Reading::Value("f".to_owned()));
+        machine.settings.insert(mask, TunableReading::Value("f".to_owned()));
         machine
     }
 
@@ -210,7 +215,8 @@ mod tests {
         let warned = |machine: &Machine, on: &[(&str, bool)]| {
             let tunables = on.iter().map(|(name, on)| ((*name).to_owned(), *on)).collect();
             let cpus = Some("3".parse().unwrap());
-            let plan = plan(machine, &Wish { cpus, tunables, ..Wish::default() }).unwrap();
+            let plan = plan(machine, &ShieldRequest { cpus, tunables, ..ShieldRequest::default() })
+                .unwrap();
             plan.warnings.iter().any(|text| text.contains("born later may run on CPU 3"))
         };
         assert!(!warned(&four(), &[]));
@@ -222,7 +228,10 @@ mod tests {
 
     #[test]
     fn a_plan_holds_what_differs_and_says_what_stays() {
-        let plan = plan(&four(), &Wish { cpus: Some("3".parse().unwrap()), ..Wish::default() });
+        let plan = plan(
+            &four(),
+            &ShieldRequest { cpus: Some("3".parse().unwrap()), ..ShieldRequest::default() },
+        );
         let plan = plan.unwrap();
         let shell: Vec<String> = plan.steps.iter().map(|step| step.change.shell()).collect();
         assert!(shell.contains(&"echo 0-2 > /proc/irq/24/smp_affinity_list".to_owned()));
@@ -242,13 +251,17 @@ mod tests {
     fn what_was_armed_on_a_ticking_cpu_is_named_and_the_cpu_cycle_offered() {
         let warned = |machine: &Machine, on: bool| {
             let tunables = on.then(|| ("cpu-hotplug-cycle".to_owned(), true)).into_iter().collect();
-            let wish = Wish { cpus: Some("3".parse().unwrap()), tunables, ..Wish::default() };
+            let wish = ShieldRequest {
+                cpus: Some("3".parse().unwrap()),
+                tunables,
+                ..ShieldRequest::default()
+            };
             let plan = plan(machine, &wish).unwrap();
             plan.warnings.into_iter().find(|text| text.starts_with("timers and delayed works"))
         };
         let mut machine = four();
         let online = "/sys/devices/system/cpu/cpu3/online".to_owned();
-        machine.settings.insert(online, Reading::Value("1".to_owned()));
+        machine.settings.insert(online, TunableReading::Value("1".to_owned()));
         let said = warned(&machine, false).unwrap();
         assert!(said.contains("/proc/timer_list was not read"), "{said}");
         let text = "cpu: 1\n #0: <1>, other, S:01\ncpu: 3\n #0: <2>, tick_nohz_handler, S:01\n \
@@ -275,7 +288,8 @@ mod tests {
         let warned = |machine: &Machine, off: bool| {
             let tunables = off.then(|| ("cpuset".to_owned(), false)).into_iter().collect();
             let cpus = Some("3".parse().unwrap());
-            let plan = plan(machine, &Wish { cpus, tunables, ..Wish::default() }).unwrap();
+            let plan = plan(machine, &ShieldRequest { cpus, tunables, ..ShieldRequest::default() })
+                .unwrap();
             plan.warnings.into_iter().find(|text| text.starts_with("the shield is open"))
         };
         let mut machine = four();
@@ -289,7 +303,7 @@ mod tests {
 
     #[test]
     fn a_tunable_is_switched_off_by_name_and_a_wrong_name_is_told_the_right_one() {
-        let mut wish = Wish::default();
+        let mut wish = ShieldRequest::default();
         wish.tunables.insert("kthreads".to_owned(), false);
         let planned = plan(&four(), &wish).unwrap();
         assert!(planned.steps.iter().all(|step| step.tunable != "kthreads"));

@@ -2,7 +2,7 @@
 //! in one place is done. Pure.
 
 use super::document::{Plan, SCHEMA, Shield};
-use crate::change::{Change, Compare};
+use crate::change::{Change, ValueComparison};
 use crate::tunables;
 use cpushield_linux::CpuSet;
 use std::fmt;
@@ -136,15 +136,17 @@ fn check_path(path: &str) -> Result<(), String> {
     Err(format!("expected a path below {places} without . and .., found {path:?}"))
 }
 
-fn check_value(value: &str, compare: Compare) -> Result<(), String> {
+fn check_value(value: &str, compare: ValueComparison) -> Result<(), String> {
     if value.len() > VALUE_BYTES_MAX || value.chars().any(char::is_control) {
         return Err("expected one line of at most 4096 bytes as the value".to_owned());
     }
     let fits = match compare {
-        Compare::List => value.parse::<CpuSet>().is_ok(),
-        Compare::Mask => CpuSet::parse_mask(value).is_ok(),
-        Compare::Member => value.split_whitespace().all(|word| word.starts_with(['+', '-'])),
-        Compare::Text | Compare::Word | Compare::Again => !value.is_empty(),
+        ValueComparison::List => value.parse::<CpuSet>().is_ok(),
+        ValueComparison::Mask => CpuSet::parse_mask(value).is_ok(),
+        ValueComparison::Member => {
+            value.split_whitespace().all(|word| word.starts_with(['+', '-']))
+        }
+        ValueComparison::Text | ValueComparison::Word | ValueComparison::Again => !value.is_empty(),
     };
     if fits { Ok(()) } else { Err(format!("{value:?} is not a value of the kind {compare:?}")) }
 }
@@ -174,13 +176,13 @@ mod tests {
     use super::super::fake::plain;
     use super::super::plan;
     use super::*;
-    use crate::policy::Wish;
+    use crate::policy::ShieldRequest;
     use proptest::prelude::*;
 
     fn text() -> String {
         let mut machine = plain(4);
         machine.irq_default = Some("0-3".parse().unwrap());
-        let plan = plan(&machine, &Wish::default()).unwrap();
+        let plan = plan(&machine, &ShieldRequest::default()).unwrap();
         serde_json::to_string_pretty(&plan).unwrap()
     }
 

@@ -1,10 +1,10 @@
 //! The choice by topology: units (cores, or whole caches) are ranked and taken. Pure.
 
-use super::choose::Told;
-use super::groups::{Group, groups, joined, named, spread};
-use super::refused::Refused;
+use super::choose::ChoiceNotes;
+use super::groups::{CpuGroup, groups, joined, named, spread};
+use super::refused::PlanRefusal;
 use super::sites::{boot_cpu, held_by_others, immovable_on, prepared, used_up_node, weakness};
-use crate::policy::{Share, Wish};
+use crate::policy::{ShareLevel, ShieldRequest};
 use crate::survey::Machine;
 use cpushield_linux::CpuSet;
 use std::cmp::Reverse;
@@ -16,11 +16,11 @@ const CLUSTER_CORES: usize = 2;
 
 /// What makes one unit better than another, smaller first: not prepared at boot, weakness,
 /// interrupts that stay.
-type Tier = (bool, u32, usize);
+type UnitRank = (bool, u32, usize);
 
-struct Picker<'a> {
+struct CpuPicker<'a> {
     machine: &'a Machine,
-    wish: &'a Wish,
+    wish: &'a ShieldRequest,
     cores: Vec<CpuSet>,
     clusters: Vec<CpuSet>,
     prepared: CpuSet,
@@ -29,23 +29,27 @@ struct Picker<'a> {
 /// CPUs chosen by topology, and the siblings among them that stay idle.
 pub(super) fn picked(
     machine: &Machine,
-    wish: &Wish,
-    told: &mut Told,
-) -> Result<(CpuSet, CpuSet), Refused> {
-    let picker = Picker {
+    wish: &ShieldRequest,
+    told: &mut ChoiceNotes,
+) -> Result<(CpuSet, CpuSet), PlanRefusal> {
+    let picker = CpuPicker {
         machine,
         wish,
-        cores: groups(&machine.topology, if wish.half_core { Group::Thread } else { Group::Core }),
-        clusters: groups(&machine.topology, Group::L2),
+        cores: groups(
+            &machine.topology,
+            if wish.half_core { CpuGroup::Thread } else { CpuGroup::Core },
+        ),
+        clusters: groups(&machine.topology, CpuGroup::L2),
         prepared: prepared(machine),
     };
-    if let Some(level @ (Share::L2 | Share::L3)) = wish.share {
+    if let Some(level @ (ShareLevel::L2 | ShareLevel::L3)) = wish.share {
         cache_is_shown(machine, level)?;
     }
     let (allowed, place) = picker.allowed(told)?;
     let units = picker.units(&allowed);
-    if let (true, Some(level @ (Share::L2 | Share::L3))) = (units.is_empty(), wish.share) {
-        return Err(Refused::NoOwnCache { level: level_of(level), place });
+    if let (true, Some(level @ (ShareLevel::L2 | ShareLevel::L3))) = (units.is_empty(), wish.share)
+    {
+        return Err(PlanRefusal::NoOwnCache { level: level_of(level), place });
     }
     let count = wish.count.unwrap_or(1).max(1);
     let taken = match wish.count {
@@ -56,31 +60,33 @@ pub(super) fn picked(
     let work = picker.workers(&cpus);
     if work.len() < count {
         let halves = !wish.half_core && picker.cores.iter().any(|core| core.len() > 1);
-        return Err(Refused::TooMany { count, possible: work.len(), place, halves });
+        return Err(PlanRefusal::TooMany { count, possible: work.len(), place, halves });
     }
     picker.explain(&units, &cpus, &work, told);
     Ok((cpus.clone(), cpus.minus(&work)))
 }
 
-fn level_of(share: Share) -> u32 {
-    if share == Share::L3 { 3 } else { 2 }
+fn level_of(share: ShareLevel) -> u32 {
+    if share == ShareLevel::L3 { 3 } else { 2 }
 }
 
 /// Refuses to choose by caches that the machine does not show. A machine without a level-3 cache
 /// shares its level 2.
-fn cache_is_shown(machine: &Machine, share: Share) -> Result<(), Refused> {
+fn cache_is_shown(machine: &Machine, share: ShareLevel) -> Result<(), PlanRefusal> {
     let shown = |level: u32| machine.topology.cpus.iter().any(|cpu| cpu.sharing(level).is_some());
     match share {
-        Share::L3 if shown(3) || shown(2) => Ok(()),
-        Share::L2 if shown(2) => Ok(()),
-        Share::L2 | Share::L3 => Err(Refused::NoCacheShown { level: level_of(share) }),
-        Share::Core => Ok(()),
+        ShareLevel::L3 if shown(3) || shown(2) => Ok(()),
+        ShareLevel::L2 if shown(2) => Ok(()),
+        ShareLevel::L2 | ShareLevel::L3 => {
+            Err(PlanRefusal::NoCacheShown { level: level_of(share) })
+        }
+        ShareLevel::Core => Ok(()),
     }
 }
 
-impl Picker<'_> {
+impl CpuPicker<'_> {
     /// CPUs that may be chosen, and the words for where that is.
-    fn allowed(&self, told: &mut Told) -> Result<(CpuSet, String), Refused> {
+    fn allowed(&self, told: &mut ChoiceNotes) -> Result<(CpuSet, String), PlanRefusal> {
         let topology = &self.machine.topology;
         let mut allowed = topology.online.clone();
         let mut place = String::new();
@@ -90,7 +96,7 @@ impl Picker<'_> {
             let found = topology.nodes.iter().find(|n| n.node == node && !n.cpus.is_empty());
             allowed = match found {
                 Some(found) => allowed.and(&found.cpus),
-                None => return Err(Refused::NoSuchNode { node, nodes }),
+                None => return Err(PlanRefusal::NoSuchNode { node, nodes }),
             };
             place = format!(" on node {node}");
         }
@@ -98,7 +104,7 @@ impl Picker<'_> {
             let devices = &self.machine.devices;
             let Some(device) = devices.iter().find(|device| device.name == *name) else {
                 let known = devices.iter().map(|device| device.name.clone()).collect();
-                return Err(Refused::NoSuchDevice { name: name.clone(), known });
+                return Err(PlanRefusal::NoSuchDevice { name: name.clone(), known });
             };
             let local = device.local.and(&topology.online);
             if local.is_empty() || local == topology.online {
@@ -121,9 +127,9 @@ impl Picker<'_> {
     fn units(&self, allowed: &CpuSet) -> Vec<CpuSet> {
         let topology = &self.machine.topology;
         let mut units = match self.wish.share {
-            Some(Share::L2) => self.clusters.clone(),
-            Some(Share::L3) => groups(topology, Group::L3),
-            Some(Share::Core) | None => self.cores.clone(),
+            Some(ShareLevel::L2) => self.clusters.clone(),
+            Some(ShareLevel::L3) => groups(topology, CpuGroup::L3),
+            Some(ShareLevel::Core) | None => self.cores.clone(),
         };
         let boot = boot_cpu(self.machine);
         units.retain(|unit| {
@@ -135,7 +141,7 @@ impl Picker<'_> {
         units
     }
 
-    fn tier(&self, unit: &CpuSet) -> Tier {
+    fn tier(&self, unit: &CpuSet) -> UnitRank {
         let unprepared = !self.prepared.is_empty() && !unit.is_subset(&self.prepared);
         (unprepared, weakness(self.machine, unit), immovable_on(self.machine, unit))
     }
@@ -146,7 +152,7 @@ impl Picker<'_> {
     }
 
     /// One small level-2 cluster of the best kind, else the best core.
-    fn alone(&self, units: &[CpuSet], told: &mut Told) -> Vec<CpuSet> {
+    fn alone(&self, units: &[CpuSet], told: &mut ChoiceNotes) -> Vec<CpuSet> {
         let Some(best) = units.first() else { return Vec::new() };
         let tier = self.tier(best);
         let online = self.machine.topology.online.len();
@@ -174,7 +180,7 @@ impl Picker<'_> {
     }
 
     /// As many units as give `count` working CPUs, inside one node if that can be.
-    fn fill_one_node(&self, units: &[CpuSet], count: usize, told: &mut Told) -> Vec<CpuSet> {
+    fn fill_one_node(&self, units: &[CpuSet], count: usize, told: &mut ChoiceNotes) -> Vec<CpuSet> {
         let nodes = &self.machine.topology.nodes;
         let mut order: Vec<&CpuSet> = Vec::new();
         for unit in units {
@@ -219,7 +225,7 @@ impl Picker<'_> {
                     && cluster == joined(same.iter().copied().filter(|u| u.is_subset(&cluster)))
             };
             // Whole groups that were asked for are taken as they come.
-            let asked = matches!(self.wish.share, Some(Share::L2 | Share::L3));
+            let asked = matches!(self.wish.share, Some(ShareLevel::L2 | ShareLevel::L3));
             let next = match asked {
                 true => None,
                 false => same.iter().find(open).or_else(|| same.iter().find(whole)),
@@ -231,7 +237,7 @@ impl Picker<'_> {
         }
     }
 
-    fn explain(&self, units: &[CpuSet], cpus: &CpuSet, work: &CpuSet, told: &mut Told) {
+    fn explain(&self, units: &[CpuSet], cpus: &CpuSet, work: &CpuSet, told: &mut ChoiceNotes) {
         let topology = &self.machine.topology;
         let idle = cpus.minus(work);
         if let Some(boot) = boot_cpu(self.machine) {
@@ -263,7 +269,7 @@ impl Picker<'_> {
             told.why(format!("Whole cores: work runs on {work}; {stay} idle: {siblings}."));
         }
         if self.wish.half_core {
-            let others = spread(&groups(topology, Group::Core), cpus).minus(cpus);
+            let others = spread(&groups(topology, CpuGroup::Core), cpus).minus(cpus);
             if !others.is_empty() {
                 told.half_core(cpus, &others);
             }

@@ -1,15 +1,15 @@
 //! What holds for every machine and every wish.
 
-use super::groups::{Group, groups};
-use super::{Choice, Refused, choose};
-use crate::policy::{Share, Wish};
-use crate::survey::{Cache, CoreKind, Cpu, Irq, Machine, Movable, Node};
+use super::groups::{CpuGroup, groups};
+use super::{CpuChoice, PlanRefusal, choose};
+use crate::policy::{ShareLevel, ShieldRequest};
+use crate::survey::{Cache, CoreKind, Cpu, Irq, IrqMovability, Machine, Node};
 use cpushield_linux::CpuSet;
 use proptest::prelude::*;
 
 /// How a machine is built: nodes, cores of each, threads of each, cores that share an L2 cache.
 #[derive(Debug, Clone)]
-struct Build {
+struct MachineShape {
     nodes: usize,
     cores: usize,
     threads: usize,
@@ -22,7 +22,7 @@ struct Build {
     stuck: Vec<usize>,
 }
 
-impl Build {
+impl MachineShape {
     fn machine(&self) -> Machine {
         let cores = self.nodes * self.cores;
         let number = |core: usize, thread: usize| {
@@ -79,16 +79,16 @@ fn stuck(cpu: usize) -> Irq {
         chip: String::new(),
         affinity: Some(CpuSet::one(cpu)),
         effective: Some(CpuSet::one(cpu)),
-        movable: Movable::No("EPERM".to_owned()),
-        ..super::fake::irq(0, "", "0", Movable::Yes)
+        movable: IrqMovability::No("EPERM".to_owned()),
+        ..super::fake::irq(0, "", "0", IrqMovability::Yes)
     }
 }
 
-fn builds() -> impl Strategy<Value = Build> {
+fn builds() -> impl Strategy<Value = MachineShape> {
     let some = || prop::collection::vec(0usize..32, 0..4);
     let shape = (1usize..4, 1usize..6, 1usize..4, 1usize..5, any::<bool>());
     (shape, some(), some(), some(), some()).prop_map(
-        |((nodes, cores, threads, share, apart), offline, small, nohz_full, stuck)| Build {
+        |((nodes, cores, threads, share, apart), offline, small, nohz_full, stuck)| MachineShape {
             nodes,
             cores,
             threads,
@@ -102,19 +102,23 @@ fn builds() -> impl Strategy<Value = Build> {
     )
 }
 
-fn wishes() -> impl Strategy<Value = Wish> {
+fn wishes() -> impl Strategy<Value = ShieldRequest> {
     let list = prop::option::weighted(0.3, prop::collection::vec(0usize..40, 0..5));
-    let share = prop::option::of(prop::sample::select(vec![Share::Core, Share::L2, Share::L3]));
+    let share = prop::option::of(prop::sample::select(vec![
+        ShareLevel::Core,
+        ShareLevel::L2,
+        ShareLevel::L3,
+    ]));
     let count = prop::option::of(0usize..8);
     let node = prop::option::weighted(0.3, 0usize..4);
     (list, count, node, share, any::<bool>()).prop_map(|(list, count, node, share, half_core)| {
         let cpus = list.map(|list| list.into_iter().collect());
-        Wish { cpus, count, node, share, half_core, ..Wish::default() }
+        ShieldRequest { cpus, count, node, share, half_core, ..ShieldRequest::default() }
     })
 }
 
 /// Everything that must hold for a choice.
-fn check(machine: &Machine, wish: &Wish, choice: &Choice) -> Result<(), TestCaseError> {
+fn check(machine: &Machine, wish: &ShieldRequest, choice: &CpuChoice) -> Result<(), TestCaseError> {
     let (shield, topology) = (&choice.shield, &machine.topology);
     prop_assert!(!shield.cpus.is_empty() && !shield.housekeeping.is_empty());
     prop_assert!(shield.cpus.is_subset(&topology.online));
@@ -124,7 +128,7 @@ fn check(machine: &Machine, wish: &Wish, choice: &Choice) -> Result<(), TestCase
         let all = node.cpus.and(&topology.online);
         prop_assert!(all.is_empty() || all.intersects(&shield.housekeeping), "{:?}", node);
     }
-    for core in groups(topology, Group::Core) {
+    for core in groups(topology, CpuGroup::Core) {
         let cut = core.intersects(&shield.cpus) && !core.is_subset(&shield.cpus);
         prop_assert!(!cut || wish.half_core, "half of core {core}");
     }
@@ -141,7 +145,7 @@ fn check(machine: &Machine, wish: &Wish, choice: &Choice) -> Result<(), TestCase
     }
     let work = shield.cpus.len() - shield.idle_siblings.len();
     match (wish.count, wish.share) {
-        (Some(count), None | Some(Share::Core)) => prop_assert_eq!(work, count.max(1)),
+        (Some(count), None | Some(ShareLevel::Core)) => prop_assert_eq!(work, count.max(1)),
         (Some(count), Some(_)) => prop_assert!(work >= count),
         (None, _) => {}
     }
@@ -161,7 +165,7 @@ proptest! {
             }
             Err(refused) => {
                 prop_assert!(!refused.to_string().is_empty());
-                if let Refused::TooMany { count, possible, .. } = refused {
+                if let PlanRefusal::TooMany { count, possible, .. } = refused {
                     prop_assert!(possible < count.max(1));
                 }
             }
@@ -174,12 +178,12 @@ proptest! {
         let machine = build.machine();
         let topology = &machine.topology;
         let boot = topology.online.first().unwrap();
-        let cores = groups(topology, Group::Core);
+        let cores = groups(topology, CpuGroup::Core);
         let spare = topology.nodes.iter().any(|node| {
             let mine: Vec<_> = cores.iter().filter(|core| core.is_subset(&node.cpus)).collect();
             mine.len() > 1 && mine.iter().any(|core| !core.contains(boot))
         });
-        prop_assert_eq!(choose(&machine, &Wish::default()).is_ok(), spare);
+        prop_assert_eq!(choose(&machine, &ShieldRequest::default()).is_ok(), spare);
     }
 
     /// A list that was chosen is accepted as a list.
@@ -188,7 +192,7 @@ proptest! {
         let machine = build.machine();
         if let Ok(choice) = choose(&machine, &wish) {
             let half_core = wish.half_core;
-            let list = Wish { cpus: Some(choice.shield.cpus), half_core, ..Wish::default() };
+            let list = ShieldRequest { cpus: Some(choice.shield.cpus), half_core, ..ShieldRequest::default() };
             prop_assert!(choose(&machine, &list).is_ok());
         }
     }

@@ -1,7 +1,7 @@
 //! [`Readiness`]: whether this machine can be shielded, in one sentence. Pure.
 
 use super::plan;
-use crate::policy::Wish;
+use crate::policy::ShieldRequest;
 use crate::survey::Machine;
 use std::fmt;
 
@@ -28,7 +28,7 @@ impl Readiness {
     /// Of a shield that cpushield chooses.
     #[must_use]
     pub fn of(machine: &Machine) -> Readiness {
-        match plan(machine, &Wish::default()) {
+        match plan(machine, &ShieldRequest::default()) {
             Err(refused) => Readiness::Cannot { why: refused.to_string() },
             Ok(_) if machine.can_stop_tick() == Some(false) => Readiness::TickRemains,
             Ok(plan) if plan.boot.is_empty() => Readiness::Ready,

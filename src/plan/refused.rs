@@ -1,11 +1,11 @@
-//! [`Refused`]: why a wish is not planned. Each says what, why, and what to do.
+//! [`PlanRefusal`]: why a wish is not planned. Each says what, why, and what to do.
 
 use cpushield_linux::CpuSet;
 use std::fmt;
 
 /// Why a wish is not planned.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refused {
+pub enum PlanRefusal {
     /// The survey knows no CPU in use.
     NoTopology,
     /// There is one CPU only.
@@ -96,84 +96,86 @@ pub enum Refused {
     },
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for PlanRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refused::NoTopology => f.write_str("the survey found no CPU in use"),
-            Refused::OneCpu => f.write_str("this machine has one CPU; a shield needs a second one"),
-            Refused::EmptyList => f.write_str("the wish has no CPU"),
-            Refused::NoSuchCpu { cpus, present } => {
+            PlanRefusal::NoTopology => f.write_str("the survey found no CPU in use"),
+            PlanRefusal::OneCpu => {
+                f.write_str("this machine has one CPU; a shield needs a second one")
+            }
+            PlanRefusal::EmptyList => f.write_str("the wish has no CPU"),
+            PlanRefusal::NoSuchCpu { cpus, present } => {
                 write!(f, "CPU {cpus} is not in this machine; it has {present}")
             }
-            Refused::Offline { cpus } => write!(f, "CPU {cpus} is offline"),
-            Refused::AllCpus { online } => write!(
+            PlanRefusal::Offline { cpus } => write!(f, "CPU {cpus} is offline"),
+            PlanRefusal::AllCpus { online } => write!(
                 f,
                 "all CPUs ({online}) cannot be shielded; interrupts and all other programs need one"
             ),
-            Refused::HalfCore { cpus, siblings, .. } => write!(
+            PlanRefusal::HalfCore { cpus, siblings, .. } => write!(
                 f,
                 "CPU {cpus} shares its core with CPU {siblings}, which would stay a housekeeping CPU"
             ),
-            Refused::WholeNode { node, cpus } => write!(
+            PlanRefusal::WholeNode { node, cpus } => write!(
                 f,
                 "node {node} would keep no housekeeping CPU; the wish takes all of it ({cpus})"
             ),
-            Refused::NoSuchNode { node, nodes } => {
+            PlanRefusal::NoSuchNode { node, nodes } => {
                 write!(f, "node {node} has no CPUs in use; nodes with CPUs: {}", words(nodes))
             }
-            Refused::NoSuchDevice { name, known } => {
+            PlanRefusal::NoSuchDevice { name, known } => {
                 write!(f, "device {name:?} is not in this machine; known: {}", words(known))
             }
-            Refused::TooMany { possible: 0, place, .. } => write!(
+            PlanRefusal::TooMany { possible: 0, place, .. } => write!(
                 f,
                 "no CPU can be shielded{place}: the boot CPU with its core, and one CPU of each \
                  node, stay housekeeping CPUs"
             ),
-            Refused::TooMany { count, possible, place, .. } => write!(
+            PlanRefusal::TooMany { count, possible, place, .. } => write!(
                 f,
                 "{count} CPUs cannot be shielded{place}, at most {possible}: the boot CPU with \
                  its core, and one CPU of each node, stay housekeeping CPUs"
             ),
-            Refused::NoOwnCache { level, place } => write!(
+            PlanRefusal::NoOwnCache { level, place } => write!(
                 f,
                 "no L{level} cache{place} can be the shield's own: each is shared with the boot \
                  CPU, or is all that a node has"
             ),
-            Refused::NoCacheShown { level } => write!(
+            PlanRefusal::NoCacheShown { level } => write!(
                 f,
                 "this machine shows no L{level} cache, so it is not known which CPUs share one"
             ),
-            Refused::NoSuchTunable { name, .. } => write!(f, "there is no tunable {name:?}"),
-            Refused::BadName { name } => {
+            PlanRefusal::NoSuchTunable { name, .. } => write!(f, "there is no tunable {name:?}"),
+            PlanRefusal::BadName { name } => {
                 write!(f, "{name:?} cannot be a shield's name; use letters, digits and underscores")
             }
         }
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for PlanRefusal {}
 
-impl Refused {
+impl PlanRefusal {
     /// Whether the wish is wrong: another one can be granted here. Otherwise the machine lacks
     /// something.
     #[must_use]
     pub fn is_usage(&self) -> bool {
         match self {
-            Refused::EmptyList
-            | Refused::NoSuchCpu { .. }
-            | Refused::AllCpus { .. }
-            | Refused::HalfCore { .. }
-            | Refused::WholeNode { .. }
-            | Refused::NoSuchNode { .. }
-            | Refused::NoSuchDevice { .. }
-            | Refused::NoSuchTunable { .. }
-            | Refused::BadName { .. } => true,
-            Refused::NoTopology
-            | Refused::OneCpu
-            | Refused::Offline { .. }
-            | Refused::TooMany { .. }
-            | Refused::NoCacheShown { .. }
-            | Refused::NoOwnCache { .. } => false,
+            PlanRefusal::EmptyList
+            | PlanRefusal::NoSuchCpu { .. }
+            | PlanRefusal::AllCpus { .. }
+            | PlanRefusal::HalfCore { .. }
+            | PlanRefusal::WholeNode { .. }
+            | PlanRefusal::NoSuchNode { .. }
+            | PlanRefusal::NoSuchDevice { .. }
+            | PlanRefusal::NoSuchTunable { .. }
+            | PlanRefusal::BadName { .. } => true,
+            PlanRefusal::NoTopology
+            | PlanRefusal::OneCpu
+            | PlanRefusal::Offline { .. }
+            | PlanRefusal::TooMany { .. }
+            | PlanRefusal::NoCacheShown { .. }
+            | PlanRefusal::NoOwnCache { .. } => false,
         }
     }
 
@@ -181,38 +183,38 @@ impl Refused {
     #[must_use]
     pub fn hints(&self) -> Vec<String> {
         match self {
-            Refused::HalfCore { whole, .. } => {
+            PlanRefusal::HalfCore { whole, .. } => {
                 let half = "or accept half a core: --half-core".to_owned();
                 let whole =
                     whole.as_ref().map(|cpus| format!("take the whole core: --cpus {cpus}"));
                 whole.into_iter().chain([half]).collect()
             }
-            Refused::Offline { cpus } => {
+            PlanRefusal::Offline { cpus } => {
                 let cpu = cpus.first().unwrap_or_default();
                 vec![format!("bring it up: echo 1 > /sys/devices/system/cpu/cpu{cpu}/online")]
             }
-            Refused::AllCpus { online } => {
+            PlanRefusal::AllCpus { online } => {
                 let first = CpuSet::one(online.first().unwrap_or_default());
                 vec![format!("leave one out, for example: --cpus {}", online.minus(&first))]
             }
-            Refused::WholeNode { cpus, .. } => {
+            PlanRefusal::WholeNode { cpus, .. } => {
                 let first = cpus.first().unwrap_or_default();
                 vec![format!("leave out one of its CPUs, for example CPU {first}")]
             }
-            Refused::TooMany { halves: true, .. } => {
+            PlanRefusal::TooMany { halves: true, .. } => {
                 vec!["single SMT siblings can be shielded with --half-core".to_owned()]
             }
-            Refused::NoSuchTunable { near, .. } => {
+            PlanRefusal::NoSuchTunable { near, .. } => {
                 let near = near.iter().map(|name| format!("did you mean {name}?"));
                 near.chain(["`cpushield explain` lists them".to_owned()]).collect()
             }
-            Refused::NoOwnCache { .. } | Refused::NoCacheShown { .. } => {
+            PlanRefusal::NoOwnCache { .. } | PlanRefusal::NoCacheShown { .. } => {
                 vec!["leave out --share, or --share core".to_owned()]
             }
-            Refused::EmptyList => {
+            PlanRefusal::EmptyList => {
                 vec!["name its CPUs (--cpus 3), or say how many (--count 1)".to_owned()]
             }
-            Refused::NoTopology => vec!["see the notes of `cpushield survey`".to_owned()],
+            PlanRefusal::NoTopology => vec!["see the notes of `cpushield survey`".to_owned()],
             _ => Vec::new(),
         }
     }

@@ -1,6 +1,6 @@
 //! What the machine says about single CPUs and nodes, as the choice needs it. Pure.
 
-use crate::survey::{CoreKind, Machine, Movable};
+use crate::survey::{CoreKind, IrqMovability, Machine};
 use cpushield_linux::CpuSet;
 
 /// The CPU that booted the machine: 0, or the lowest one in use where 0 is not (deconfigured cores
@@ -54,7 +54,7 @@ pub(super) fn immovable_on(machine: &Machine, cpus: &CpuSet) -> usize {
             (_, Some(affinity)) if affinity.len() == 1 => Some(affinity),
             _ => None,
         };
-        matches!(irq.movable, Movable::No(_))
+        matches!(irq.movable, IrqMovability::No(_))
             && !irq.actions.is_empty()
             && place.is_some_and(|place| place.intersects(cpus))
     };

@@ -1,8 +1,8 @@
-//! [`Applied`] and [`Undone`] for people: what was changed, grouped by tunable, what was not and
-//! why, and what to do next. Pure.
+//! [`AppliedPlan`] and [`UndoneShield`] for people: what was changed, grouped by tunable, what was
+//! not and why, and what to do next. Pure.
 
 use super::table::{Align, lay_out, many};
-use crate::apply::{Applied, AppliedStep, Fate, Undone, UndoneStep};
+use crate::apply::{AppliedPlan, AppliedStep, ChangeFate, UndoneShield, UndoneStep};
 use crate::change::{Change, Outcome};
 use crate::plan::Plan;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ const LINES_MAX: usize = 8;
 
 /// The text of `cpushield apply`.
 #[must_use]
-pub fn applied_text(applied: &Applied, plan: &Plan) -> String {
+pub fn applied_text(applied: &AppliedPlan, plan: &Plan) -> String {
     let shield = &applied.shield;
     let mut text =
         format!("Shielded: CPU {}. Housekeeping: CPU {}.\n", shield.cpus, shield.housekeeping);
@@ -119,7 +119,7 @@ fn listed(title: &str, lines: Vec<String>) -> String {
 
 /// The text of `cpushield undo`.
 #[must_use]
-pub fn undone_text(undone: &Undone) -> String {
+pub fn undone_text(undone: &UndoneShield) -> String {
     if undone.other_boot {
         let shield = undone.shield.as_ref();
         let what =
@@ -138,8 +138,9 @@ pub fn undone_text(undone: &Undone) -> String {
             None => "nothing to undo: no shield is in force\n".to_owned(),
         };
     };
-    let of = |fate: fn(&Fate) -> bool| undone.steps.iter().filter(move |step| fate(&step.fate));
-    let restored = of(|fate| *fate == Fate::Restored).count();
+    let of =
+        |fate: fn(&ChangeFate) -> bool| undone.steps.iter().filter(move |step| fate(&step.fate));
+    let restored = of(|fate| *fate == ChangeFate::Restored).count();
     let mut text =
         format!("CPU {} is no longer shielded: {} undone", shield.cpus, many(restored, "change"));
     if undone.restored_tasks > 0 {
@@ -151,7 +152,7 @@ pub fn undone_text(undone: &Undone) -> String {
     text.push('\n');
     let notes = undone.steps.iter().filter_map(|step| step.note.clone());
     text.push_str(&listed("Note", undone.notes.iter().cloned().chain(notes).collect()));
-    let drifted = of(|fate| matches!(fate, Fate::Drifted { .. }));
+    let drifted = of(|fate| matches!(fate, ChangeFate::Drifted { .. }));
     let tasks = undone.drifted_tasks.len();
     let tasks = (tasks > 0).then(|| format!("{} with an affinity set since", many(tasks, "task")));
     let asked = undone.asked_tasks.len();
@@ -159,7 +160,7 @@ pub fn undone_text(undone: &Undone) -> String {
         .then(|| format!("{} that requested exactly the housekeeping CPUs", many(asked, "task")));
     let drifted = drifted.map(line).chain(tasks).chain(asked).collect();
     text.push_str(&listed("Changed since by another process, left as they are", drifted));
-    let gone = of(|fate| *fate == Fate::Gone).map(line).collect();
+    let gone = of(|fate| *fate == ChangeFate::Gone).map(line).collect();
     text.push_str(&listed("Gone, so there is nothing to restore", gone));
     text.push_str(&listed("Could not be restored", undone.failed().map(line).collect()));
     text
@@ -168,9 +169,9 @@ pub fn undone_text(undone: &Undone) -> String {
 fn line(step: &UndoneStep) -> String {
     let subject = &step.subject;
     match &step.fate {
-        Fate::Restored | Fate::Gone => subject.clone(),
-        Fate::Failed { reason } => format!("{subject}: {reason}"),
-        Fate::Drifted { now, ours, original } => {
+        ChangeFate::Restored | ChangeFate::Gone => subject.clone(),
+        ChangeFate::Failed { reason } => format!("{subject}: {reason}"),
+        ChangeFate::Drifted { now, ours, original } => {
             format!("{subject}: now {now:?}, cpushield set {ours:?}, the original was {original:?}")
         }
     }

@@ -4,10 +4,10 @@
 
 use crate::causes::{Cause, Culprit};
 use crate::plan::Plan;
-use crate::report::price::Price;
+use crate::report::price::LoadPrice;
 use crate::report::table::{Align, fit, fold, many, rate, span};
-use crate::survey::Difference;
-use crate::verify::{Control, CpuEvidence, Evidence, Verdict, Witness};
+use crate::survey::MachineDifference;
+use crate::verify::{CpuEvidence, Evidence, PositiveControl, Verdict, WitnessReport};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ const ROWS_MAX: usize = 12;
 
 /// Everything that `try` found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Attempt {
+pub struct TryReport {
     /// [`SCHEMA`].
     pub schema: u32,
     /// The plan that was applied.
@@ -36,16 +36,16 @@ pub struct Attempt {
     pub verdict: Verdict,
     /// What it took from the rest of the machine; `None` when that was not asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub price: Option<Price>,
+    pub price: Option<LoadPrice>,
     /// How many changes were put back.
     pub restored: usize,
     /// What could not be put back, in sentences.
     pub left: Vec<String>,
     /// What differs between the surveys before and after.
-    pub differences: Vec<Difference>,
+    pub differences: Vec<MachineDifference>,
 }
 
-impl Attempt {
+impl TryReport {
     /// The screen, no wider than `width` where that is possible.
     #[must_use]
     pub fn text(&self, width: usize) -> String {
@@ -55,7 +55,7 @@ impl Attempt {
         for (before, shielded) in self.before.cpus.iter().zip(&self.shielded.cpus) {
             text.push_str(&self.interruptions(before, shielded, width));
         }
-        text.push_str(&self.price.as_ref().map_or_else(String::new, Price::text));
+        text.push_str(&self.price.as_ref().map_or_else(String::new, LoadPrice::text));
         text.push_str(&self.remains());
         text.push_str(&self.doubts());
         text.push_str(&self.put_back());
@@ -102,7 +102,7 @@ impl Attempt {
             ]);
         }
         if both.len() > ROWS_MAX {
-            let sum = |pick: fn(&Row) -> u64| both.iter().skip(ROWS_MAX).map(pick).sum();
+            let sum = |pick: fn(&TryRow) -> u64| both.iter().skip(ROWS_MAX).map(pick).sum();
             rows.push(vec![
                 format!("  {} more kinds", both.len() - ROWS_MAX),
                 String::new(),
@@ -158,7 +158,7 @@ impl Attempt {
     /// What the instruments could not see: a number without it would claim too much.
     fn doubts(&self) -> String {
         let mut lines: Vec<String> = Vec::new();
-        let name = |witness: &Witness| format!("{:?}", witness.kind).to_lowercase();
+        let name = |witness: &WitnessReport| format!("{:?}", witness.kind).to_lowercase();
         for witness in &self.shielded.witnesses {
             if let Some(why) = &witness.absent {
                 lines.push(format!("  {}: {why}", name(witness)));
@@ -170,9 +170,9 @@ impl Attempt {
             lines.extend(best.blind.iter().map(|blind| format!("  {}: {blind}", name(best))));
         }
         match &self.shielded.control {
-            Control::Seen { .. } => {}
-            Control::Missed { what } => lines.push(format!("  control: not seen: {what}")),
-            Control::NotDone { why } => lines.push(format!("  control: not done: {why}")),
+            PositiveControl::Seen { .. } => {}
+            PositiveControl::Missed { what } => lines.push(format!("  control: not seen: {what}")),
+            PositiveControl::NotDone { why } => lines.push(format!("  control: not done: {why}")),
         }
         for cpu in &self.verdict.cpus {
             lines.extend(cpu.unknown.iter().map(|why| format!("  CPU {}: {why}", cpu.cpu)));
@@ -199,18 +199,18 @@ impl Attempt {
     }
 }
 
-fn when(when: crate::change::When) -> &'static str {
+fn when(when: crate::change::EffectTime) -> &'static str {
     match when {
-        crate::change::When::Runtime => "now",
-        crate::change::When::Boot => "at the next boot",
+        crate::change::EffectTime::Runtime => "now",
+        crate::change::EffectTime::Boot => "at the next boot",
     }
 }
 
 /// Cause, culprit, count before, count under the shield.
-type Row = (Cause, Culprit, u64, u64);
+type TryRow = (Cause, Culprit, u64, u64);
 
 /// Both evidences by cause and culprit; the most frequent first.
-fn side_by_side(before: &CpuEvidence, shielded: &CpuEvidence) -> Vec<Row> {
+fn side_by_side(before: &CpuEvidence, shielded: &CpuEvidence) -> Vec<TryRow> {
     let mut counts: BTreeMap<(Cause, Culprit), (u64, u64)> = BTreeMap::new();
     for seen in &before.interruptions {
         counts.entry((seen.cause, seen.culprit.clone())).or_default().0 += seen.count;
@@ -218,7 +218,7 @@ fn side_by_side(before: &CpuEvidence, shielded: &CpuEvidence) -> Vec<Row> {
     for seen in &shielded.interruptions {
         counts.entry((seen.cause, seen.culprit.clone())).or_default().1 += seen.count;
     }
-    let mut rows: Vec<Row> =
+    let mut rows: Vec<TryRow> =
         counts.into_iter().map(|((cause, culprit), (was, is))| (cause, culprit, was, is)).collect();
     rows.retain(|row| row.2 + row.3 > 0);
     // What remains under the shield comes first: that is what the reader must act on.

@@ -3,9 +3,10 @@
 use super::moment::moment;
 use super::table::{Align, fit, fold, lay_out};
 use crate::boot::early::Enabled;
-use crate::boot::grub::generator::Rule;
+use crate::boot::grub::generator::KernelRule;
 use crate::boot::{
-    BootPlan, BootStatus, Fate, SettledAs, Trial, TrialEnd, TrialState, Unwritten, Written,
+    BootPlan, BootStatus, FileFate, RemovedParameters, SettledAs, TrialBoot, TrialEnd, TrialState,
+    WrittenParameters,
 };
 use crate::plan::named;
 
@@ -98,12 +99,12 @@ fn menu(plan: &BootPlan, width: usize) -> String {
     text + &fold(&ends, width)
 }
 
-fn later(loader: Option<&str>, rule: &Rule) -> String {
+fn later(loader: Option<&str>, rule: &KernelRule) -> String {
     match rule {
         _ if loader == Some("raspberry-pi") => "gets them: there is one line for all".to_owned(),
-        Rule::Realtime => "gets them when it is a PREEMPT_RT kernel".to_owned(),
-        Rule::First => "gets them when it is the first one of the menu".to_owned(),
-        Rule::Matching { glob } => format!("gets them when its version matches {glob}"),
+        KernelRule::Realtime => "gets them when it is a PREEMPT_RT kernel".to_owned(),
+        KernelRule::First => "gets them when it is the first one of the menu".to_owned(),
+        KernelRule::Matching { glob } => format!("gets them when its version matches {glob}"),
     }
 }
 
@@ -126,7 +127,7 @@ fn lists(plan: &BootPlan, width: usize) -> String {
 
 /// The text of `cpushield boot apply`.
 #[must_use]
-pub fn boot_written_text(written: &Written) -> String {
+pub fn boot_written_text(written: &WrittenParameters) -> String {
     let words = written.words.join(" ");
     if written.words.is_empty() {
         return "Nothing to write: the chosen kernels are given every parameter already\n"
@@ -191,17 +192,17 @@ pub fn boot_trial_text(end: &TrialEnd) -> String {
 
 /// The text of `cpushield boot undo`.
 #[must_use]
-pub fn boot_undone_text(undone: Option<&Unwritten>) -> String {
+pub fn boot_undone_text(undone: Option<&RemovedParameters>) -> String {
     let Some(undone) = undone else {
         return "No boot parameters are written; nothing to undo.\n".to_owned();
     };
     let mut text = "Boot files:\n".to_owned();
     for (file, fate) in &undone.files {
         let fate = match fate {
-            Fate::Restored => "as it was",
-            Fate::AlreadySo => "was as before",
-            Fate::MadeAnew => "had changed since; made again without the parameters",
-            Fate::Drifted => "had changed since; left alone",
+            FileFate::Restored => "as it was",
+            FileFate::AlreadySo => "was as before",
+            FileFate::MadeAnew => "had changed since; made again without the parameters",
+            FileFate::Drifted => "had changed since; left alone",
         };
         text.push_str(&format!("  {file}: {fate}\n"));
     }
@@ -217,7 +218,7 @@ pub fn enabled_text(enabled: &Enabled) -> String {
 }
 
 /// How far a trial is, and what to do.
-fn trial_text(trial: &Trial, state: Option<&TrialState>) -> String {
+fn trial_text(trial: &TrialBoot, state: Option<&TrialState>) -> String {
     let entry = &trial.entry;
     let settle = match trial.unit {
         true => "a unit of systemd concludes it soon; by hand: cpushield boot conclude",

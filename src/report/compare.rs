@@ -1,13 +1,20 @@
 //! Comparison → text: what is more than chance first, then every figure with its spread. Pure.
 
-use super::Word;
+use super::TextStyle;
 use super::table::{Align, fold, lay_out, many, span};
-use crate::compare::{Answer, Comparison, Figure, Pair, Realm, Row, Sequence, Side};
+use crate::compare::{
+    ComparedFigure, Comparison, DifferenceScope, FigureRow, FindingAnswer, GroupFigure, GroupPair,
+    RunOrder,
+};
 use std::collections::BTreeSet;
 
 /// The text, no wider than `width` where that is possible; `paint` gives words their colour.
 #[must_use]
-pub fn text(comparison: &Comparison, width: usize, paint: &dyn Fn(Word, &str) -> String) -> String {
+pub fn text(
+    comparison: &Comparison,
+    width: usize,
+    paint: &dyn Fn(TextStyle, &str) -> String,
+) -> String {
     let mut lines = Vec::new();
     for (n, pair) in comparison.pairs.iter().enumerate() {
         if n > 0 {
@@ -15,16 +22,16 @@ pub fn text(comparison: &Comparison, width: usize, paint: &dyn Fn(Word, &str) ->
         }
         lines.extend(of_pair(comparison, pair, width, paint));
     }
-    let doubt = |doubt| format!("{}: {doubt}", paint(Word::Doubt, "doubtful"));
+    let doubt = |doubt| format!("{}: {doubt}", paint(TextStyle::Doubt, "doubtful"));
     lines.extend(told(&comparison.doubts().map(doubt).collect::<Vec<_>>(), width));
     lines.join("\n") + "\n"
 }
 
 fn of_pair(
     comparison: &Comparison,
-    pair: &Pair,
+    pair: &GroupPair,
     width: usize,
-    paint: &dyn Fn(Word, &str) -> String,
+    paint: &dyn Fn(TextStyle, &str) -> String,
 ) -> Vec<String> {
     let mut lines = told(&[headline(pair, paint), runs(comparison, pair)], width);
     lines.push(String::new());
@@ -43,15 +50,15 @@ fn told(lines: &[String], width: usize) -> Vec<String> {
 }
 
 /// What is to be known beside the figures.
-fn beside(pair: &Pair, paint: &dyn Fn(Word, &str) -> String) -> Vec<String> {
+fn beside(pair: &GroupPair, paint: &dyn Fn(TextStyle, &str) -> String) -> Vec<String> {
     let mut lines = Vec::new();
     for difference in &pair.differences {
         let (base, other) = (&difference.base, &difference.other);
         let what = match difference.realm {
-            Realm::Machine => paint(Word::Doubt, "other machine"),
-            Realm::Kernel => paint(Word::Doubt, "other kernel"),
-            Realm::Setting => "other setting".to_owned(),
-            Realm::Method => "not comparable".to_owned(),
+            DifferenceScope::Machine => paint(TextStyle::Doubt, "other machine"),
+            DifferenceScope::Kernel => paint(TextStyle::Doubt, "other kernel"),
+            DifferenceScope::Setting => "other setting".to_owned(),
+            DifferenceScope::Method => "not comparable".to_owned(),
         };
         lines.push(format!("{what}: {}: {base} → {other}", difference.what));
     }
@@ -66,14 +73,14 @@ fn beside(pair: &Pair, paint: &dyn Fn(Word, &str) -> String) -> Vec<String> {
     let why: BTreeSet<&String> = pair.rows.iter().flat_map(|row| &row.finding.why).collect();
     lines.extend(why.into_iter().map(|why| format!("not known: {why}")));
     let doubts = pair.doubts.iter();
-    lines.extend(doubts.map(|doubt| format!("{}: {doubt}", paint(Word::Doubt, "doubtful"))));
+    lines.extend(doubts.map(|doubt| format!("{}: {doubt}", paint(TextStyle::Doubt, "doubtful"))));
     lines.extend(pair.notes.iter().map(|note| format!("note: {note}")));
     lines
 }
 
 /// The worst case in one sentence, or the first figure where there is none.
-fn headline(pair: &Pair, paint: &dyn Fn(Word, &str) -> String) -> String {
-    let worst = pair.rows.iter().find(|row| row.figure == Figure::Worst);
+fn headline(pair: &GroupPair, paint: &dyn Fn(TextStyle, &str) -> String) -> String {
+    let worst = pair.rows.iter().find(|row| row.figure == ComparedFigure::Worst);
     let Some(row) = worst.or_else(|| pair.rows.first()) else {
         return format!("{} against {}", pair.other, pair.base);
     };
@@ -88,27 +95,27 @@ fn headline(pair: &Pair, paint: &dyn Fn(Word, &str) -> String) -> String {
         value(row, row.base.value)
     );
     let chance = match (row.finding.answer, row.is_better()) {
-        (Answer::Differs, Some(true)) => paint(Word::Good, "significantly better"),
-        (Answer::Differs, _) => paint(Word::Bad, "significantly worse"),
-        (Answer::NotShown, _) => paint(Word::Doubt, "may be chance"),
-        (Answer::Unknown, _) => {
-            paint(Word::Doubt, "too little data to tell whether that is chance")
+        (FindingAnswer::Differs, Some(true)) => paint(TextStyle::Good, "significantly better"),
+        (FindingAnswer::Differs, _) => paint(TextStyle::Bad, "significantly worse"),
+        (FindingAnswer::NotShown, _) => paint(TextStyle::Doubt, "may be chance"),
+        (FindingAnswer::Unknown, _) => {
+            paint(TextStyle::Doubt, "too little data to tell whether that is chance")
         }
     };
-    format!("{}: {figures}; {chance}", paint(Word::Head, &pair.other))
+    format!("{}: {figures}; {chance}", paint(TextStyle::Head, &pair.other))
 }
 
 /// How many runs there are, and in which order they were made.
-fn runs(comparison: &Comparison, pair: &Pair) -> String {
+fn runs(comparison: &Comparison, pair: &GroupPair) -> String {
     let count = |name: &String| {
         let group = comparison.groups.iter().find(|group| group.name == *name);
         many(group.map_or(0, |group| group.runs.len()), "run")
     };
     let order = match pair.sequence {
-        Sequence::Alternated => ", interleaved",
-        Sequence::Mixed => ", in mixed order",
-        Sequence::Apart => ", one after the other",
-        Sequence::Unknown => "",
+        RunOrder::Alternated => ", interleaved",
+        RunOrder::Mixed => ", in mixed order",
+        RunOrder::Apart => ", one after the other",
+        RunOrder::Unknown => "",
     };
     let (base, other) = (count(&pair.base), count(&pair.other));
     format!("{base} of {}, {other} of {}{order}", pair.base, pair.other)
@@ -116,7 +123,7 @@ fn runs(comparison: &Comparison, pair: &Pair) -> String {
 
 /// A table for each subject. Below each figure is the spread of its runs, below each ratio the
 /// interval that the runs leave open.
-fn tables(pair: &Pair) -> Vec<String> {
+fn tables(pair: &GroupPair) -> Vec<String> {
     let mut rows =
         vec![["", &pair.base, &pair.other, "ratio", "significant"].map(str::to_owned).to_vec()];
     let mut subject = "";
@@ -142,13 +149,13 @@ fn tables(pair: &Pair) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-pub(super) fn chance(row: &Row) -> String {
+pub(super) fn chance(row: &FigureRow) -> String {
     let p = row.finding.p.map_or_else(String::new, |p| format!(", p {}", share(p)));
     match (row.finding.answer, row.is_better()) {
-        (Answer::Differs, Some(true)) => format!("better{p}"),
-        (Answer::Differs, _) => format!("worse{p}"),
-        (Answer::NotShown, _) => format!("not shown{p}"),
-        (Answer::Unknown, _) => "not known".to_owned(),
+        (FindingAnswer::Differs, Some(true)) => format!("better{p}"),
+        (FindingAnswer::Differs, _) => format!("worse{p}"),
+        (FindingAnswer::NotShown, _) => format!("not shown{p}"),
+        (FindingAnswer::Unknown, _) => "not known".to_owned(),
     }
 }
 
@@ -158,13 +165,13 @@ fn share(p: f64) -> String {
 }
 
 /// The least and the largest of the runs, where there are more than one.
-fn spread(row: &Row, side: &Side) -> Option<String> {
+fn spread(row: &FigureRow, side: &GroupFigure) -> Option<String> {
     let (least, most) = side.spread().filter(|_| side.known().len() > 1)?;
     Some(format!("{}–{}", value(row, Some(least)), value(row, Some(most))))
 }
 
 /// `4.1 µs`, `0.25/s`, `-` when it is not known.
-pub(super) fn value(row: &Row, value: Option<f64>) -> String {
+pub(super) fn value(row: &FigureRow, value: Option<f64>) -> String {
     let Some(value) = value else { return "-".to_owned() };
     if row.unit == "ns" {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time")]
@@ -190,14 +197,16 @@ pub(super) fn times(ratio: f64) -> String {
 }
 
 /// What a row is about.
-pub(super) fn figure(row: &Row) -> String {
+pub(super) fn figure(row: &FigureRow) -> String {
     match row.figure {
-        Figure::Worst => "worst".to_owned(),
-        Figure::Percentile { percent } if (percent - 50.0).abs() < 1e-9 => "median".to_owned(),
-        Figure::Percentile { percent } => format!("{percent} %"),
-        Figure::Jitter => "max jitter".to_owned(),
-        Figure::Noise => "kernel entries of a CPU".to_owned(),
-        Figure::Gap => "longest gap".to_owned(),
-        Figure::Throughput => "throughput".to_owned(),
+        ComparedFigure::Worst => "worst".to_owned(),
+        ComparedFigure::Percentile { percent } if (percent - 50.0).abs() < 1e-9 => {
+            "median".to_owned()
+        }
+        ComparedFigure::Percentile { percent } => format!("{percent} %"),
+        ComparedFigure::Jitter => "max jitter".to_owned(),
+        ComparedFigure::Noise => "kernel entries of a CPU".to_owned(),
+        ComparedFigure::Gap => "longest gap".to_owned(),
+        ComparedFigure::Throughput => "throughput".to_owned(),
     }
 }

@@ -1,17 +1,20 @@
 //! Experiment → text: the table of the LinuxCNC wiki (a row for each configuration, a column for
 //! each measurement, the worst of all repetitions), then what it means. Pure.
 
-use super::Word;
+use super::TextStyle;
 use super::table::{Align, fit, fold, lay_out, many, span};
-use crate::experiment::{Best, Difference, Effect, Experiment, Figure, Outlook, Row, State};
+use crate::experiment::{
+    BestRow, DryRun, EffectMeaning, Experiment, ExperimentRow, ExperimentState, OptionEffect,
+    RankedFigure,
+};
 use crate::plan::named;
 use std::fmt::Write;
 
-type Paint<'a> = &'a dyn Fn(Word, &str) -> String;
+type CellPainter<'a> = &'a dyn Fn(TextStyle, &str) -> String;
 
 /// The text, no wider than `width` where that is possible; `paint` gives words their colour.
 #[must_use]
-pub fn text(experiment: &Experiment, width: usize, paint: Paint<'_>) -> String {
+pub fn text(experiment: &Experiment, width: usize, paint: CellPainter<'_>) -> String {
     let mut text = format!("{}\n", headline(experiment, paint));
     text.push_str(&fold(&scene(experiment), width));
     text.push('\n');
@@ -34,7 +37,7 @@ pub fn text(experiment: &Experiment, width: usize, paint: Paint<'_>) -> String {
 
 /// What an experiment would do.
 #[must_use]
-pub fn outlook(outlook: &Outlook, width: usize) -> String {
+pub fn outlook(outlook: &DryRun, width: usize) -> String {
     let mut text = format!(
         "Experiment {}: {} of {}, {} of measuring, {}\n",
         outlook.name,
@@ -72,17 +75,19 @@ fn long(ns: u64) -> String {
     }
 }
 
-fn headline(experiment: &Experiment, paint: Paint<'_>) -> String {
+fn headline(experiment: &Experiment, paint: CellPainter<'_>) -> String {
     let measured: usize = experiment.cells.iter().map(|cell| cell.runs.len()).sum();
     let all = experiment.rows.len() * experiment.columns.len() * experiment.repeats;
     let state = match experiment.state {
-        State::Finished => format!("{measured} of {all} measurements"),
-        State::Unfinished => format!("unfinished, {measured} of {all} measurements so far"),
-        State::Stopped => format!("stopped, {measured} of {all} measurements"),
+        ExperimentState::Finished => format!("{measured} of {all} measurements"),
+        ExperimentState::Unfinished => {
+            format!("unfinished, {measured} of {all} measurements so far")
+        }
+        ExperimentState::Stopped => format!("stopped, {measured} of {all} measurements"),
     };
     format!(
         "{} on CPU {} ({state}, {} each)",
-        paint(Word::Head, &format!("Experiment {}", experiment.name)),
+        paint(TextStyle::Head, &format!("Experiment {}", experiment.name)),
         experiment.cpus,
         span(experiment.span_ns)
     )
@@ -136,7 +141,7 @@ fn period(ns: u64) -> String {
 /// Rows and columns, as many columns side by side as fit.
 fn table(experiment: &Experiment, width: usize) -> String {
     let tracks = experiment.tracks();
-    let name = |row: &Row| row.name.clone();
+    let name = |row: &ExperimentRow| row.name.clone();
     let cells: Vec<Vec<String>> = tracks
         .iter()
         .map(|track| {
@@ -189,8 +194,8 @@ fn legend(experiment: &Experiment) -> String {
     let mut kinds = Vec::new();
     for track in experiment.tracks() {
         let kind = match experiment.figure(track) {
-            Figure::MaxJitter => "max jitter (as LinuxCNC's latency test has it)",
-            Figure::Worst => "longest latency",
+            RankedFigure::MaxJitter => "max jitter (as LinuxCNC's latency test has it)",
+            RankedFigure::Worst => "longest latency",
         };
         if !kinds.contains(&kind) {
             kinds.push(kind);
@@ -222,22 +227,22 @@ fn row(experiment: &Experiment, row: usize) -> String {
     experiment.rows.get(row).map_or_else(String::new, |row| format!("\"{}\"", row.name))
 }
 
-fn best(experiment: &Experiment, paint: Paint<'_>) -> String {
+fn best(experiment: &Experiment, paint: CellPainter<'_>) -> String {
     let mut text = String::new();
     for one in &experiment.best {
         let track = (one.column, one.period_ns);
         let _ = writeln!(text, "  {}: {}", head(experiment, track), judged(experiment, one, paint));
     }
-    if text.is_empty() { text } else { format!("\n{}\n{text}", paint(Word::Head, "The best")) }
+    if text.is_empty() { text } else { format!("\n{}\n{text}", paint(TextStyle::Head, "The best")) }
 }
 
-fn judged(experiment: &Experiment, best: &Best, paint: Paint<'_>) -> String {
+fn judged(experiment: &Experiment, best: &BestRow, paint: CellPainter<'_>) -> String {
     let why = &best.why;
     match best.winner {
-        Some(winner) => format!("{} ({why})", paint(Word::Good, &row(experiment, winner))),
+        Some(winner) => format!("{} ({why})", paint(TextStyle::Good, &row(experiment, winner))),
         None => {
             let among: Vec<String> = best.among.iter().map(|it| row(experiment, *it)).collect();
-            let none = paint(Word::Doubt, "no winner");
+            let none = paint(TextStyle::Doubt, "no winner");
             match among.as_slice() {
                 [] | [_] => format!("{none}: {why}"),
                 among => format!("{none} among {}: {why}", among.join(", ")),
@@ -246,18 +251,18 @@ fn judged(experiment: &Experiment, best: &Best, paint: Paint<'_>) -> String {
     }
 }
 
-fn effects(experiment: &Experiment, width: usize, paint: Paint<'_>) -> String {
+fn effects(experiment: &Experiment, width: usize, paint: CellPainter<'_>) -> String {
     if experiment.effects.is_empty() {
         return String::new();
     }
-    let line = |effect: &Effect| {
+    let line = |effect: &OptionEffect| {
         let track = (effect.column, effect.period_ns);
         let times = effect.ratio.map_or_else(|| "-".to_owned(), |it| format!("× {it:.2}"));
         let word = match effect.verdict {
-            Difference::Better => "better",
-            Difference::Worse => "worse",
-            Difference::Chance => "no difference shown",
-            Difference::Unknown => "not known",
+            EffectMeaning::Better => "better",
+            EffectMeaning::Worse => "worse",
+            EffectMeaning::Chance => "no difference shown",
+            EffectMeaning::Unknown => "not known",
         };
         let why = if effect.why.is_empty() { String::new() } else { format!(" ({})", effect.why) };
         vec![
@@ -270,12 +275,12 @@ fn effects(experiment: &Experiment, width: usize, paint: Paint<'_>) -> String {
     };
     let rows: Vec<Vec<String>> = experiment.effects.iter().map(line).collect();
     let columns = [Align::Left, Align::Left, Align::Left, Align::Right, Align::Left];
-    let head = paint(Word::Head, "What each option does alone");
+    let head = paint(TextStyle::Head, "What each option does alone");
     format!("\n{head}\n{}", fit("  ", &columns, &rows, width))
 }
 
 /// What loads got done in each row: the price of a shield stands beside its gain.
-fn price(experiment: &Experiment, paint: Paint<'_>) -> String {
+fn price(experiment: &Experiment, paint: CellPainter<'_>) -> String {
     let mut rows: Vec<Vec<String>> = Vec::new();
     for (n, column) in experiment.columns.iter().enumerate() {
         let mut base: Vec<(String, f64)> = Vec::new();
@@ -300,26 +305,26 @@ fn price(experiment: &Experiment, paint: Paint<'_>) -> String {
         return String::new();
     }
     let columns = [Align::Left, Align::Left, Align::Left, Align::Right, Align::Right];
-    let head = paint(Word::Head, "Mean throughput of the load during the measurements");
+    let head = paint(TextStyle::Head, "Mean throughput of the load during the measurements");
     format!("\n{head}\n{}", lay_out("  ", &columns, &rows))
 }
 
 /// What is missing and what is doubtful, each reason once for its row.
-fn spoilt(experiment: &Experiment, paint: Paint<'_>) -> String {
+fn spoilt(experiment: &Experiment, paint: CellPainter<'_>) -> String {
     let mut lines: Vec<Vec<String>> = Vec::new();
     for (index, row) in experiment.rows.iter().enumerate() {
         let cells = || experiment.cells.iter().filter(|cell| cell.row == index);
         let missing = cells().flat_map(|cell| &cell.missing).map(|it| it.why.clone());
-        let mut reasons: Vec<(Word, String)> = Vec::new();
-        let why = row.missing.iter().cloned().chain(missing).map(|why| (Word::Bad, why));
+        let mut reasons: Vec<(TextStyle, String)> = Vec::new();
+        let why = row.missing.iter().cloned().chain(missing).map(|why| (TextStyle::Bad, why));
         let doubts = cells().flat_map(|cell| &cell.runs).flat_map(|run| &run.doubts);
-        for reason in why.chain(doubts.map(|why| (Word::Doubt, why.clone()))) {
+        for reason in why.chain(doubts.map(|why| (TextStyle::Doubt, why.clone()))) {
             if !reasons.contains(&reason) {
                 reasons.push(reason);
             }
         }
         for (word, why) in reasons {
-            let what = if word == Word::Bad { "not measured" } else { "doubtful" };
+            let what = if word == TextStyle::Bad { "not measured" } else { "doubtful" };
             lines.push(vec![format!("{}:", row.name), paint(word, what), why]);
         }
     }

@@ -1,10 +1,10 @@
-//! The [`Fixed`] document of `cpushield verify --fix`: looks at the shield, what was done between
-//! them, and what remains with the reason; and its text. Pure.
+//! The [`FixReport`] document of `cpushield verify --fix`: looks at the shield, what was done
+//! between them, and what remains with the reason; and its text. Pure.
 
 use super::table::{Align, fit, fold, span};
-use super::verdict::{self, Paint};
+use super::verdict::{self, StatePainter};
 use crate::apply::AppliedStep;
-use crate::change::{Outcome, When};
+use crate::change::{EffectTime, Outcome};
 use crate::verify::{Evidence, Leak, Verdict};
 use serde::{Deserialize, Serialize};
 
@@ -17,41 +17,41 @@ const LINES_MAX: usize = 12;
 /// What came of looking and mending.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Fixed {
+pub struct FixReport {
     /// The version of this form.
     pub schema: u32,
     /// Each look with what was done after it; nothing was done after the last one.
-    pub rounds: Vec<Round>,
+    pub rounds: Vec<FixRound>,
     /// Why there was no further round.
-    pub end: End,
+    pub end: FixEnd,
     /// What still interrupts the shield, and why it stays.
-    pub remains: Vec<Remaining>,
+    pub remains: Vec<RemainingLeak>,
     /// What the shield still lacks, and why.
-    pub lacks: Vec<Lacking>,
+    pub lacks: Vec<MissingPart>,
 }
 
 /// One look, and what was done because of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Round {
+pub struct FixRound {
     /// What was observed.
     pub evidence: Evidence,
     /// What that means.
     pub verdict: Verdict,
     /// What was done then.
-    pub done: Vec<Deed>,
+    pub done: Vec<AppliedFix>,
 }
 
 /// One change that was made, or was to be made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Deed {
+pub struct AppliedFix {
     /// The tunable that wanted it.
     pub tunable: String,
     /// What was to be changed.
     pub subject: String,
     /// What came of it.
-    pub result: Came,
+    pub result: FixOutcome,
     /// The kernel's reason, or what else there is to tell.
     pub why: Option<String>,
 }
@@ -60,7 +60,7 @@ pub struct Deed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
-pub enum Came {
+pub enum FixOutcome {
     /// It is so now.
     Changed,
     /// It was so by then.
@@ -75,7 +75,7 @@ pub enum Came {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
-pub enum End {
+pub enum FixEnd {
     /// All is well, and the shield lacks nothing that could be done.
     Holds,
     /// Nothing more can be done now.
@@ -89,7 +89,7 @@ pub enum End {
 /// Something that still interrupts the shield.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Remaining {
+pub struct RemainingLeak {
     /// The CPU.
     pub cpu: usize,
     /// The kind and the culprit.
@@ -105,7 +105,7 @@ pub struct Remaining {
 /// Something that the shield lacks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Lacking {
+pub struct MissingPart {
     /// The tunable that wants it.
     pub tunable: String,
     /// What would have to be changed.
@@ -114,43 +114,43 @@ pub struct Lacking {
     pub why: String,
 }
 
-impl Deed {
+impl AppliedFix {
     /// What came of a step.
     #[must_use]
-    pub fn of(step: &AppliedStep) -> Deed {
+    pub fn of(step: &AppliedStep) -> AppliedFix {
         let (result, why) = match &step.done.outcome {
-            Outcome::Changed => (Came::Changed, step.done.note.clone()),
-            Outcome::AlreadySo => (Came::AlreadySo, None),
-            Outcome::Refused { reason, .. } => (Came::Refused, Some(reason.clone())),
-            Outcome::Absent => (Came::Absent, None),
+            Outcome::Changed => (FixOutcome::Changed, step.done.note.clone()),
+            Outcome::AlreadySo => (FixOutcome::AlreadySo, None),
+            Outcome::Refused { reason, .. } => (FixOutcome::Refused, Some(reason.clone())),
+            Outcome::Absent => (FixOutcome::Absent, None),
         };
-        Deed { tunable: step.tunable.clone(), subject: step.subject.clone(), result, why }
+        AppliedFix { tunable: step.tunable.clone(), subject: step.subject.clone(), result, why }
     }
 }
 
 /// What still interrupts the shield after the last round, each with the reason why it stays.
 #[must_use]
-pub fn remains(rounds: &[Round], lacks: &[Lacking]) -> Vec<Remaining> {
+pub fn remains(rounds: &[FixRound], lacks: &[MissingPart]) -> Vec<RemainingLeak> {
     let Some(last) = rounds.last() else { return Vec::new() };
-    let done: Vec<&Deed> = rounds.iter().flat_map(|round| &round.done).collect();
+    let done: Vec<&AppliedFix> = rounds.iter().flat_map(|round| &round.done).collect();
     let mut remains = Vec::new();
     for judged in &last.verdict.cpus {
         remains.extend(judged.leaks.iter().map(|leak| {
             let seen = &leak.interruptions;
             let (why, boot) = why(leak, &done, lacks);
             let what = format!("{} {}", seen.cause, seen.culprit).trim().to_owned();
-            Remaining { cpu: judged.cpu, what, count: seen.count.max(seen.nested), why, boot }
+            RemainingLeak { cpu: judged.cpu, what, count: seen.count.max(seen.nested), why, boot }
         }));
     }
     remains
 }
 
-fn why(leak: &Leak, done: &[&Deed], lacks: &[Lacking]) -> (String, Option<String>) {
+fn why(leak: &Leak, done: &[&AppliedFix], lacks: &[MissingPart]) -> (String, Option<String>) {
     let Some(remedy) = &leak.remedy else {
         let none = || "no tunable is known that removes it".to_owned();
         return (leak.why_none.clone().unwrap_or_else(none), None);
     };
-    if remedy.when == When::Boot {
+    if remedy.when == EffectTime::Boot {
         return (format!("only a boot removes it, with {}", remedy.how), Some(remedy.how.clone()));
     }
     let name = &remedy.tunable;
@@ -163,17 +163,17 @@ fn why(leak: &Leak, done: &[&Deed], lacks: &[Lacking]) -> (String, Option<String
     (why, None)
 }
 
-impl Fixed {
+impl FixReport {
     /// How many changes took effect.
     #[must_use]
     pub fn changes(&self) -> usize {
         let done = self.rounds.iter().flat_map(|round| &round.done);
-        done.filter(|deed| deed.result == Came::Changed).count()
+        done.filter(|deed| deed.result == FixOutcome::Changed).count()
     }
 
     /// The text of `cpushield verify --fix`.
     #[must_use]
-    pub fn text(&self, paint: Paint<'_>, width: usize) -> String {
+    pub fn text(&self, paint: StatePainter<'_>, width: usize) -> String {
         let mut text = String::new();
         for (n, round) in self.rounds.iter().enumerate() {
             text.push_str(&fold(&format!("Round {}: {}\n", n + 1, round.sum(paint)), width));
@@ -200,10 +200,10 @@ impl Fixed {
             ),
         };
         let mut text = match self.end {
-            End::Holds => format!("It holds: {changes}.\n"),
-            End::NothingMore => format!("Nothing more can be done now: {changes}.\n"),
-            End::Stopped => format!("Stopped: {changes}.\n"),
-            End::TooOften => format!(
+            FixEnd::Holds => format!("It holds: {changes}.\n"),
+            FixEnd::NothingMore => format!("Nothing more can be done now: {changes}.\n"),
+            FixEnd::Stopped => format!("Stopped: {changes}.\n"),
+            FixEnd::TooOften => format!(
                 "Given up after {} rounds, because something undoes what is done: {changes}.\n",
                 self.rounds.len()
             ),
@@ -229,9 +229,9 @@ impl Fixed {
     }
 }
 
-impl Round {
+impl FixRound {
     /// One line: each CPU with its word and its entries.
-    pub fn sum(&self, paint: Paint<'_>) -> String {
+    pub fn sum(&self, paint: StatePainter<'_>) -> String {
         let cpus = self.evidence.cpus.iter().zip(&self.verdict.cpus).map(|(seen, judged)| {
             let word = paint(judged.state, verdict::word(judged.state));
             let entries = seen.entries.map_or(String::new(), |n| format!(", {n} kernel entries"));
@@ -264,13 +264,13 @@ impl Round {
 
     /// What was done; not what was so by then.
     fn deeds(&self, width: usize) -> String {
-        let told = self.done.iter().filter(|deed| deed.result != Came::AlreadySo);
+        let told = self.done.iter().filter(|deed| deed.result != FixOutcome::AlreadySo);
         let rows: Vec<Vec<String>> = told
             .map(|deed| {
                 let word = match deed.result {
-                    Came::Changed | Came::AlreadySo => "",
-                    Came::Refused => "refused: ",
-                    Came::Absent => "it is not there any more",
+                    FixOutcome::Changed | FixOutcome::AlreadySo => "",
+                    FixOutcome::Refused => "refused: ",
+                    FixOutcome::Absent => "it is not there any more",
                 };
                 let why = format!("{word}{}", deed.why.as_deref().unwrap_or_default());
                 vec![deed.tunable.clone(), deed.subject.clone(), why]
@@ -298,10 +298,10 @@ mod tests {
     use super::*;
     use crate::causes::{Cause, Culprit};
     use crate::tunables::Remedy;
-    use crate::verify::{CpuVerdict, Interruptions, State, WitnessKind};
+    use crate::verify::{CpuVerdict, InterruptionCount, VerdictState, WitnessKind};
 
-    fn leak(cause: Cause, culprit: &str, remedy: Option<(&str, When, &str)>) -> Leak {
-        let interruptions = Interruptions {
+    fn leak(cause: Cause, culprit: &str, remedy: Option<(&str, EffectTime, &str)>) -> Leak {
+        let interruptions = InterruptionCount {
             cause,
             culprit: Culprit::shown(cause, culprit),
             count: 7,
@@ -319,12 +319,12 @@ mod tests {
         Leak { interruptions, remedy, why_none: None, device: None }
     }
 
-    fn deed(tunable: &str, subject: &str, result: Came) -> Deed {
-        let why = (result == Came::Refused).then(|| "EIO: Input/output error".to_owned());
-        Deed { tunable: tunable.to_owned(), subject: subject.to_owned(), result, why }
+    fn deed(tunable: &str, subject: &str, result: FixOutcome) -> AppliedFix {
+        let why = (result == FixOutcome::Refused).then(|| "EIO: Input/output error".to_owned());
+        AppliedFix { tunable: tunable.to_owned(), subject: subject.to_owned(), result, why }
     }
 
-    fn round(leaks: Vec<Leak>, done: Vec<Deed>) -> Round {
+    fn round(leaks: Vec<Leak>, done: Vec<AppliedFix>) -> FixRound {
         let evidence = serde_json::json!({
             "schema": 1, "span_ns": 2_000_000_000_u64, "stopped": false, "workload": "sampler",
             "cpus": [{
@@ -334,18 +334,18 @@ mod tests {
             "witnesses": [], "control": {"control": "seen", "what": "10 IPIs"}
         });
         let evidence: Evidence = serde_json::from_value(evidence).unwrap();
-        let state = if leaks.is_empty() { State::Holds } else { State::Leaks };
+        let state = if leaks.is_empty() { VerdictState::Holds } else { VerdictState::Leaks };
         let (one_witness, unwatched, unknown) = (Vec::new(), Vec::new(), Vec::new());
         let (cpu, limits) = (3, None);
         let cpu = CpuVerdict { cpu, state, limits, leaks, one_witness, unwatched, unknown };
         let verdict = Verdict { schema: 1, cpus: vec![cpu], gates: Vec::new() };
-        Round { evidence, verdict, done }
+        FixRound { evidence, verdict, done }
     }
 
     #[test]
     fn each_round_is_told_and_what_remains_with_its_reason() {
-        let now = |tunable| Some((tunable, When::Runtime, "echo"));
-        let tick = || leak(Cause::Tick, "", Some(("nohz-full", When::Boot, "nohz_full=3")));
+        let now = |tunable| Some((tunable, EffectTime::Runtime, "echo"));
+        let tick = || leak(Cause::Tick, "", Some(("nohz-full", EffectTime::Boot, "nohz_full=3")));
         let irq = || leak(Cause::Irq, "IRQ 9 acpi", now("irq-affinity"));
         let first = vec![
             tick(),
@@ -355,9 +355,9 @@ mod tests {
         ];
         let irq_file = "/proc/irq/9/smp_affinity_list";
         let done = vec![
-            deed("irq-affinity", irq_file, Came::Refused),
-            deed("vm-stat-interval", "/proc/sys/vm/stat_interval", Came::Changed),
-            deed("kthreads", "affinity of kswapd0 (9)", Came::AlreadySo),
+            deed("irq-affinity", irq_file, FixOutcome::Refused),
+            deed("vm-stat-interval", "/proc/sys/vm/stat_interval", FixOutcome::Changed),
+            deed("kthreads", "affinity of kswapd0 (9)", FixOutcome::AlreadySo),
         ];
         let last = vec![
             tick(),
@@ -366,13 +366,13 @@ mod tests {
             leak(Cause::Timer, "late", now("vm-stat-interval")),
         ];
         let rounds = vec![round(first, done), round(last, Vec::new())];
-        let lacks = vec![Lacking {
+        let lacks = vec![MissingPart {
             tunable: "irq-affinity".to_owned(),
             subject: irq_file.to_owned(),
             why: "the kernel refuses: EIO: Input/output error".to_owned(),
         }];
         let remains = remains(&rounds, &lacks);
-        let fixed = Fixed { schema: SCHEMA, rounds, end: End::NothingMore, remains, lacks };
+        let fixed = FixReport { schema: SCHEMA, rounds, end: FixEnd::NothingMore, remains, lacks };
         let text = fixed.text(&|_, word| word.to_owned(), 120);
         let begin = "\
 Round 1: CPU 3 leaks, 28 kernel entries in 2.00 s

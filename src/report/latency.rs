@@ -1,10 +1,10 @@
 //! Latency → text: the worst first, then a row for each thread. Pure.
 
-use super::Word;
+use super::TextStyle;
 use super::table::{Align, lay_out, span};
-use crate::change::When;
-use crate::latency::{Latency, LatencyDoubt, Series, Worst};
-use crate::verify::{Gate, Share, Why};
+use crate::change::EffectTime;
+use crate::latency::{LatencyDoubt, LatencyMeasurement, ThreadSeries, WorstLatency};
+use crate::verify::{Gate, TimeBreakdown, TimeShare};
 use std::fmt::Write;
 
 /// How many of the longest are told.
@@ -15,7 +15,7 @@ const BYTES: &str = "bytes";
 
 /// The text; `paint` gives words their colour.
 #[must_use]
-pub fn text(latency: &Latency, paint: &dyn Fn(Word, &str) -> String) -> String {
+pub fn text(latency: &LatencyMeasurement, paint: &dyn Fn(TextStyle, &str) -> String) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.
     let _ = writeln!(text, "{}", headline(latency, paint));
@@ -37,16 +37,16 @@ pub fn text(latency: &Latency, paint: &dyn Fn(Word, &str) -> String) -> String {
         }
     }
     for doubt in latency.every_doubt() {
-        let _ = writeln!(text, "{}: {doubt}", paint(Word::Doubt, "doubtful"));
+        let _ = writeln!(text, "{}: {doubt}", paint(TextStyle::Doubt, "doubtful"));
     }
     for note in &latency.notes {
         let _ = writeln!(text, "note: {note}");
     }
     for gate in &latency.gates {
         let (tone, word) = match gate.held {
-            Some(true) => (Word::Good, "holds"),
-            Some(false) => (Word::Bad, "does not hold"),
-            None => (Word::Doubt, "unknown"),
+            Some(true) => (TextStyle::Good, "holds"),
+            Some(false) => (TextStyle::Bad, "does not hold"),
+            None => (TextStyle::Doubt, "unknown"),
         };
         let found = found(latency, gate);
         let _ = writeln!(text, "{}: {}, found {found}", gate.limit, paint(tone, word));
@@ -56,30 +56,30 @@ pub fn text(latency: &Latency, paint: &dyn Fn(Word, &str) -> String) -> String {
 
 /// What was found, readable and exact: `9.64 ms (9635321ns)`.
 #[must_use]
-pub fn found(latency: &Latency, gate: &Gate<LatencyDoubt>) -> String {
+pub fn found(latency: &LatencyMeasurement, gate: &Gate<LatencyDoubt>) -> String {
     match latency.worst() {
         Some((_, worst)) => format!("{} ({})", span(worst.late_ns), gate.found),
         None => gate.found.clone(),
     }
 }
 
-fn headline(latency: &Latency, paint: &dyn Fn(Word, &str) -> String) -> String {
+fn headline(latency: &LatencyMeasurement, paint: &dyn Fn(TextStyle, &str) -> String) -> String {
     let Some((series, worst)) = latency.worst() else {
         if let Some(least) = latency.silent_below_ns() {
             return format!(
                 "{} in {} ({})",
-                paint(Word::Head, &format!("Nothing of {} or more", span(least))),
+                paint(TextStyle::Head, &format!("Nothing of {} or more", span(least))),
                 span(latency.span_ns),
                 latency.instrument
             );
         }
-        let words = paint(Word::Doubt, "nothing was measured");
+        let words = paint(TextStyle::Doubt, "nothing was measured");
         return format!("{words} ({})", latency.instrument);
     };
     let stopped = if latency.stopped { ", stopped before its time" } else { "" };
     format!(
         "{} on CPU {}, {} after the beginning ({}, {} measured{stopped})",
-        paint(Word::Head, &format!("Worst {}", span(worst.late_ns))),
+        paint(TextStyle::Head, &format!("Worst {}", span(worst.late_ns))),
         place(series),
         span(worst.at_ns),
         latency.instrument,
@@ -88,12 +88,12 @@ fn headline(latency: &Latency, paint: &dyn Fn(Word, &str) -> String) -> String {
 }
 
 /// `3`, `3 (irq)` where a wakeup is measured in stages.
-fn place(series: &Series) -> String {
+fn place(series: &ThreadSeries) -> String {
     let stage = series.stage.as_ref().map_or_else(String::new, |stage| format!(" ({stage})"));
     format!("{}{stage}", series.cpu)
 }
 
-fn threads(latency: &Latency) -> String {
+fn threads(latency: &LatencyMeasurement) -> String {
     let head = ["CPU", "period", "policy", "worst", "99.9 %", "99 %", "median", "least"];
     let more = ["max jitter", "samples", "missed"];
     let mut rows = vec![head.iter().chain(&more).map(|word| (*word).to_owned()).collect()];
@@ -119,12 +119,12 @@ fn threads(latency: &Latency) -> String {
 }
 
 /// `1.00 ms`, `-` for a thread that never sleeps.
-fn period(series: &Series) -> String {
+fn period(series: &ThreadSeries) -> String {
     if series.period_ns == 0 { "-".to_owned() } else { span(series.period_ns) }
 }
 
 /// Which thread it is.
-fn thread(series: &Series) -> String {
+fn thread(series: &ThreadSeries) -> String {
     match series.period_ns {
         0 => format!("CPU {}", place(series)),
         period_ns => format!("CPU {}, {}", place(series), span(period_ns)),
@@ -132,8 +132,8 @@ fn thread(series: &Series) -> String {
 }
 
 /// The longest of all threads with their times, and their causes where the trace was on.
-fn moments(latency: &Latency) -> String {
-    let mut all: Vec<(&Series, &Worst)> = latency
+fn moments(latency: &LatencyMeasurement) -> String {
+    let mut all: Vec<(&ThreadSeries, &WorstLatency)> = latency
         .series
         .iter()
         .flat_map(|series| series.worst.iter().map(move |worst| (series, worst)))
@@ -143,7 +143,7 @@ fn moments(latency: &Latency) -> String {
     if all.is_empty() {
         return String::new();
     }
-    let row = |(series, worst): &(&Series, &Worst)| {
+    let row = |(series, worst): &(&ThreadSeries, &WorstLatency)| {
         let at = format!("at {}", span(worst.at_ns));
         let why = worst.why.as_ref().map_or_else(String::new, |why| cause(why, worst.late_ns));
         vec![span(worst.late_ns), at, thread(series), why]
@@ -156,7 +156,7 @@ fn moments(latency: &Latency) -> String {
     if let Some(error) = error {
         let _ = writeln!(text, "  (times of causes are exact to {})", span(error));
     }
-    let worst: Vec<&Worst> = all.iter().map(|(_, worst)| *worst).collect();
+    let worst: Vec<&WorstLatency> = all.iter().map(|(_, worst)| *worst).collect();
     text.push_str(&remedies(&worst));
     text
 }
@@ -165,7 +165,7 @@ fn moments(latency: &Latency) -> String {
 const PART: u64 = 20;
 
 /// Who had the time: `900.0 µs workqueue vmstat_update, rest 100.0 µs`.
-pub(super) fn cause(why: &Why, late_ns: u64) -> String {
+pub(super) fn cause(why: &TimeBreakdown, late_ns: u64) -> String {
     if let Some(unknown) = &why.unknown {
         return format!("cause unknown: {unknown}");
     }
@@ -184,20 +184,20 @@ pub(super) fn cause(why: &Why, late_ns: u64) -> String {
     words.join(", ")
 }
 
-fn culprit(share: &Share) -> String {
+fn culprit(share: &TimeShare) -> String {
     format!("{} {}", share.cause, share.culprit).trim_end().to_owned()
 }
 
 /// How to remove the causes: each way once, with those it removes.
-fn remedies(all: &[&Worst]) -> String {
+fn remedies(all: &[&WorstLatency]) -> String {
     let mut told: Vec<(String, Vec<String>)> = Vec::new();
     for worst in all {
         for share in worst.why.iter().flat_map(|why| &why.shares) {
             let counts = share.took_ns >= worst.late_ns / PART;
             let Some(remedy) = share.remedy.as_ref().filter(|_| counts) else { continue };
             let how = match remedy.when {
-                When::Runtime => format!("{}: {}", remedy.tunable, remedy.how),
-                When::Boot => format!("at boot: {}", remedy.how),
+                EffectTime::Runtime => format!("{}: {}", remedy.tunable, remedy.how),
+                EffectTime::Boot => format!("at boot: {}", remedy.how),
             };
             let who = culprit(share);
             match told.iter_mut().find(|(known, _)| *known == how) {
@@ -210,7 +210,7 @@ fn remedies(all: &[&Worst]) -> String {
     told.iter().map(|(how, whom)| format!("  {how}\n    removes {}\n", whom.join(", "))).collect()
 }
 
-fn over(latency: &Latency) -> String {
+fn over(latency: &LatencyMeasurement) -> String {
     let mut rows = Vec::new();
     for series in &latency.series {
         for over in &series.over {
@@ -230,7 +230,7 @@ fn over(latency: &Latency) -> String {
 }
 
 /// What else the machine did.
-fn loads(latency: &Latency) -> String {
+fn loads(latency: &LatencyMeasurement) -> String {
     if latency.loads.is_empty() {
         return String::new();
     }
@@ -284,7 +284,7 @@ pub(super) fn amount(number: f64, unit: &str) -> String {
 }
 
 /// What kept others away, and the clock.
-fn circumstances(latency: &Latency) -> Vec<String> {
+fn circumstances(latency: &LatencyMeasurement) -> Vec<String> {
     let isolation = &latency.isolation;
     let shield = match (&isolation.shield, isolation.held) {
         (None, _) => "no shield of cpushield's".to_owned(),
@@ -328,40 +328,46 @@ mod tests {
     use crate::causes::{Cause, Culprit};
     use crate::tunables::Remedy;
 
-    fn share(cause: Cause, culprit: &str, took_ns: u64, how: Option<&str>) -> Share {
+    fn share(cause: Cause, culprit: &str, took_ns: u64, how: Option<&str>) -> TimeShare {
         let remedy = how.map(|how| Remedy {
             tunable: how.to_owned(),
-            when: When::Runtime,
+            when: EffectTime::Runtime,
             how: "do it".to_owned(),
         });
-        Share { cause, culprit: Culprit::shown(cause, culprit), took_ns, remedy }
+        TimeShare { cause, culprit: Culprit::shown(cause, culprit), took_ns, remedy }
     }
 
     #[test]
     fn a_cause_is_told_with_its_times_and_what_is_too_short_is_the_rest() {
-        let why = Why {
+        let why = TimeBreakdown {
             shares: vec![
                 share(Cause::Workqueue, "vmstat_update", 900_000, Some("vmstat")),
                 share(Cause::Hrtimer, "hrtimer_wakeup", 7_000, Some("none")),
             ],
             unseen_ns: 100_000,
             rest_ns: 33_000,
-            ..Why::default()
+            ..TimeBreakdown::default()
         };
         let all = "900.0 µs workqueue vmstat_update, \
                    100.0 µs with no event in the trace, 40.0 µs other";
         assert_eq!(cause(&why, 1_040_000), all);
         let lost = "cause unknown: events were lost";
-        assert_eq!(cause(&Why::unknown("events were lost"), 1_040_000), lost);
-        assert_eq!(cause(&Why { rest_ns: 500, ..Why::default() }, 500), "500 ns other");
+        assert_eq!(cause(&TimeBreakdown::unknown("events were lost"), 1_040_000), lost);
+        assert_eq!(
+            cause(&TimeBreakdown { rest_ns: 500, ..TimeBreakdown::default() }, 500),
+            "500 ns other"
+        );
     }
 
     #[test]
     fn a_remedy_is_told_once_with_all_that_it_removes() {
         let hog = |name: &str| share(Cause::UserTask, name, 900, Some("cpuset"));
         let short = share(Cause::Tick, "", 40, Some("nohz"));
-        let why = Why { shares: vec![hog("a (1)"), hog("b (2)"), short], ..Why::default() };
-        let worst = Worst { at_ns: 0, late_ns: 1_000, why: Some(why) };
+        let why = TimeBreakdown {
+            shares: vec![hog("a (1)"), hog("b (2)"), short],
+            ..TimeBreakdown::default()
+        };
+        let worst = WorstLatency { at_ns: 0, late_ns: 1_000, why: Some(why) };
         let told = remedies(&[&worst, &worst]);
         assert_eq!(told, "  cpuset: do it\n    removes user-task a (1), user-task b (2)\n");
     }

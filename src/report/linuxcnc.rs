@@ -1,11 +1,11 @@
 //! LinuxCNC's words for the max jitter of a base and a servo thread. Pure.
 //!
-//! Source of the thresholds: docs/src/install/latency-test.adoc of LinuxCNC (0786cc1d8452), "what do
-//! the results mean". It says nothing of what lies between 50 and 100 µs, nor of what 100 µs to 1 ms
-//! are good for; that a machine for hardware stepping bears them is our reading.
+//! Source of the thresholds: docs/src/install/latency-test.adoc of LinuxCNC (0786cc1d8452), "what
+//! do the results mean". It says nothing of what lies between 50 and 100 µs, nor of what 100 µs to
+//! 1 ms are good for; that a machine for hardware stepping bears them is our reading.
 
 use super::table::span;
-use crate::latency::{Latency, Series};
+use crate::latency::{LatencyMeasurement, ThreadSeries};
 
 /// Base threads are this short at most: a pulse each, some thousand in a second.
 const BASE_NS_MAX: u64 = 100_000;
@@ -31,7 +31,7 @@ const LONG_NS: u64 = 180_000_000_000;
 /// A line for each CPU where a base and a servo thread were measured, and what a verdict needs that
 /// this measurement has not; nothing for other measurements.
 #[must_use]
-pub fn lines(latency: &Latency) -> Vec<String> {
+pub fn lines(latency: &LatencyMeasurement) -> Vec<String> {
     let mut lines: Vec<String> =
         latency.series.iter().filter_map(|base| of_cpu(latency, base)).collect();
     if lines.is_empty() {
@@ -51,7 +51,7 @@ pub fn lines(latency: &Latency) -> Vec<String> {
 }
 
 /// The words for the CPU of this base thread.
-fn of_cpu(latency: &Latency, base: &Series) -> Option<String> {
+fn of_cpu(latency: &LatencyMeasurement, base: &ThreadSeries) -> Option<String> {
     let is_base = latency.instrument == "timer" && (1..=BASE_NS_MAX).contains(&base.period_ns);
     let mut servos = latency.series.iter().filter(|one| one.cpu == base.cpu);
     let servo = servos.find(|one| one.period_ns >= SERVO_NS_MIN).filter(|_| is_base)?;
@@ -82,7 +82,7 @@ mod tests {
     use cpushield_linux::CpuSet;
 
     /// A base thread of 25 µs and a servo thread of 1 ms with these max jitters.
-    fn pair(base_ns: u64, servo_ns: u64) -> Latency {
+    fn pair(base_ns: u64, servo_ns: u64) -> LatencyMeasurement {
         let mut latency = latency_of(&[(2_000, 3)]);
         let mut base = latency.series[0].clone();
         (base.period_ns, base.jitter_ns) = (25_000, Some(base_ns));

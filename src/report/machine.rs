@@ -2,7 +2,7 @@
 //! stands in the way, what could not be read. Pure.
 
 use super::table::{Align, fit, fold};
-use crate::survey::{CgroupMode, CoreKind, Finding, Irq, Machine, Movable, Topology};
+use crate::survey::{CgroupMode, CoreKind, Irq, IrqMovability, Machine, SurveyFinding, Topology};
 use cpushield_linux::CpuSet;
 use std::collections::BTreeMap;
 
@@ -228,7 +228,7 @@ fn cache_name(topology: &Topology, cpus: &CpuSet, level: u32) -> String {
 
 /// What makes rows of the tree alike: kind of core, L2, cores in it.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Shape {
+struct TreeRowShape {
     kind: Option<CoreKind>,
     l2: String,
     cores: usize,
@@ -237,7 +237,7 @@ struct Shape {
 
 /// The L2 clusters among these CPUs; many alike become one row.
 fn near(topology: &Topology, cpus: &CpuSet, indent: &str) -> String {
-    let mut rows: Vec<(Shape, Vec<CpuSet>)> = Vec::new();
+    let mut rows: Vec<(TreeRowShape, Vec<CpuSet>)> = Vec::new();
     let mut seen = CpuSet::new();
     for cpu in topology.cpus.iter().filter(|cpu| cpus.contains(cpu.cpu)) {
         if seen.contains(cpu.cpu) {
@@ -246,7 +246,7 @@ fn near(topology: &Topology, cpus: &CpuSet, indent: &str) -> String {
         // Some hypervisors say that the threads of a core do not share its caches: they do.
         let group = cpu.sharing(2).map_or_else(CpuSet::new, CpuSet::clone).union(&cpu.siblings);
         seen = seen.union(&group);
-        let shape = Shape {
+        let shape = TreeRowShape {
             kind: cpu.kind,
             l2: cache_name(topology, &group, 2),
             cores: cores_in(topology, &group).len(),
@@ -275,7 +275,11 @@ fn cores_in<'a>(topology: &'a Topology, cpus: &CpuSet) -> Vec<&'a CpuSet> {
 }
 
 /// Rows for clusters of one shape: what each is, or what all are together.
-fn near_rows(topology: &Topology, shape: &Shape, groups: &[CpuSet]) -> Vec<(CpuSet, String)> {
+fn near_rows(
+    topology: &Topology,
+    shape: &TreeRowShape,
+    groups: &[CpuSet],
+) -> Vec<(CpuSet, String)> {
     let kind = match shape.kind {
         Some(CoreKind::Performance) => "performance ",
         Some(CoreKind::Efficiency) => "efficiency ",
@@ -409,15 +413,15 @@ fn activity(machine: &Machine) -> Vec<String> {
 
 fn interrupts(irqs: &[Irq]) -> Vec<String> {
     let used: Vec<&Irq> = irqs.iter().filter(|irq| !irq.actions.is_empty()).collect();
-    let movable = used.iter().filter(|irq| irq.movable == Movable::Yes).count();
+    let movable = used.iter().filter(|irq| irq.movable == IrqMovability::Yes).count();
     let mut lines =
         vec![format!("{} in use, {movable} can be moved", count(used.len(), "interrupt"))];
     let mut stuck: BTreeMap<(bool, &str), Vec<String>> = BTreeMap::new();
     for irq in used {
         let (refused, why) = match &irq.movable {
-            Movable::Yes => continue,
-            Movable::No(why) => (true, why),
-            Movable::Unknown(why) | Movable::Denied(why) => (false, why),
+            IrqMovability::Yes => continue,
+            IrqMovability::No(why) => (true, why),
+            IrqMovability::Unknown(why) | IrqMovability::Denied(why) => (false, why),
         };
         stuck.entry((!refused, why)).or_default().push(format!("{} {}", irq.irq, irq.actions));
     }
@@ -431,7 +435,7 @@ fn interrupts(irqs: &[Irq]) -> Vec<String> {
     lines
 }
 
-fn findings(title: &str, findings: &[Finding]) -> String {
+fn findings(title: &str, findings: &[SurveyFinding]) -> String {
     if findings.is_empty() {
         return String::new();
     }

@@ -26,7 +26,7 @@ pub use plan::plan_text;
 
 /// What a few words of a text are; a terminal has a colour for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Word {
+pub enum TextStyle {
     /// It holds, or is better.
     Good,
     /// It does not, or is worse.

@@ -2,7 +2,7 @@
 
 use super::table::{Align, fit, fold, fold_shell};
 use crate::change::{Change, Risk};
-use crate::plan::{Immovable, Plan, SkipKind, Skipped, Step, StepReason, named};
+use crate::plan::{Immovable, Plan, SkipKind, SkippedTunable, Step, StepReason, named};
 use std::collections::BTreeMap;
 
 /// Names in one line; more are counted.
@@ -46,12 +46,12 @@ fn stays(plan: &Plan) -> String {
 
 /// What does nothing here, and in one line what nobody asked for.
 fn skipped(plan: &Plan, width: usize) -> String {
-    let (off, nothing): (Vec<&Skipped>, Vec<_>) =
+    let (off, nothing): (Vec<&SkippedTunable>, Vec<_>) =
         plan.skipped.iter().partition(|skipped| skipped.kind == SkipKind::OnlyWhenAsked);
     let mut text = String::new();
     if !nothing.is_empty() {
         text.push_str("\nNot applicable here\n");
-        let row = |s: &&Skipped| vec![s.tunable.clone(), s.reason.clone()];
+        let row = |s: &&SkippedTunable| vec![s.tunable.clone(), s.reason.clone()];
         let rows: Vec<Vec<String>> = nothing.iter().map(row).collect();
         text.push_str(&fit("  ", &[Align::Left, Align::Left], &rows, width));
     }

@@ -1,5 +1,5 @@
 //! The price of a shield: what the same load did before it and under it, on the CPUs that programs
-//! had. [`Price`] is the document, a part of that of `try`. Pure.
+//! had. [`LoadPrice`] is the document, a part of that of `try`. Pure.
 
 use super::table::{Align, lay_out, span};
 use crate::latency::LoadDone;
@@ -11,7 +11,7 @@ const UNSTEADY: f64 = 0.5;
 
 /// What a load did before a shield and under it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Price {
+pub struct LoadPrice {
     /// How long each of the two was measured, in nanoseconds.
     pub span_ns: u64,
     /// The CPUs that programs had before.
@@ -34,9 +34,9 @@ pub struct PriceOf {
     /// What is counted: `messages`, `bytes`.
     pub unit: String,
     /// How much before.
-    pub before: Rate,
+    pub before: LoadRate,
     /// How much under the shield.
-    pub shielded: Rate,
+    pub shielded: LoadRate,
     /// The second divided by the first: 0.75 is a quarter less for everybody else. `None` when one
     /// of them is not known, or nothing was done before.
     pub ratio: Option<f64>,
@@ -48,7 +48,7 @@ pub struct PriceOf {
 
 /// How much was done in a second.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Rate {
+pub struct LoadRate {
     /// In all of the time; `None` when nobody counted.
     pub per_s: Option<f64>,
     /// In the slowest part of it; `None` where it is not counted in parts.
@@ -59,7 +59,7 @@ pub struct Rate {
 
 /// One of the two measurements.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Window {
+pub struct PriceWindow {
     /// The CPUs of the load.
     pub cpus: CpuSet,
     /// How long it was.
@@ -72,17 +72,17 @@ pub struct Window {
     pub notes: Vec<String>,
 }
 
-impl Price {
+impl LoadPrice {
     /// Of both.
     #[must_use]
-    pub fn of(before: &Window, shielded: &Window) -> Price {
+    pub fn of(before: &PriceWindow, shielded: &PriceWindow) -> LoadPrice {
         let mut notes = before.notes.clone();
         notes.extend(shielded.notes.iter().filter(|note| !before.notes.contains(note)).cloned());
         let each = before.loads.iter().filter_map(|first| {
             let second = shielded.loads.iter().find(|one| one.name == first.name)?;
             Some(one(first, second, before, shielded))
         });
-        Price {
+        LoadPrice {
             span_ns: before.span_ns.min(shielded.span_ns),
             cpus_before: before.cpus.clone(),
             cpus_shielded: shielded.cpus.clone(),
@@ -137,10 +137,15 @@ impl Price {
     }
 }
 
-fn one(first: &LoadDone, second: &LoadDone, before: &Window, shielded: &Window) -> PriceOf {
+fn one(
+    first: &LoadDone,
+    second: &LoadDone,
+    before: &PriceWindow,
+    shielded: &PriceWindow,
+) -> PriceOf {
     let known = |rate: Option<f64>| rate.filter(|rate| *rate > 0.0);
     let ratio = second.per_s.zip(known(first.per_s)).map(|(second, first)| second / first);
-    let size = |window: &Window| u32::try_from(window.cpus.len()).ok().filter(|len| *len > 0);
+    let size = |window: &PriceWindow| u32::try_from(window.cpus.len()).ok().filter(|len| *len > 0);
     let sizes = size(before).zip(size(shielded));
     let per_cpu = ratio
         .zip(sizes)
@@ -149,7 +154,7 @@ fn one(first: &LoadDone, second: &LoadDone, before: &Window, shielded: &Window) 
     let mut doubts: Vec<String> = Vec::new();
     doubts.extend(first.doubts.iter().map(|why| format!("before: {why}")));
     doubts.extend(second.doubts.iter().map(|why| format!("shielded: {why}")));
-    let within = |one: &Rate, other: &Rate| {
+    let within = |one: &LoadRate, other: &LoadRate| {
         let (least, most) = one.least_per_s.zip(one.most_per_s)?;
         let (low, high) = other.least_per_s.zip(other.most_per_s)?;
         Some(least <= high && low <= most)
@@ -179,17 +184,17 @@ fn one(first: &LoadDone, second: &LoadDone, before: &Window, shielded: &Window) 
     }
 }
 
-fn rate(load: &LoadDone, window: &Window) -> Rate {
+fn rate(load: &LoadDone, window: &PriceWindow) -> LoadRate {
     let parts = window.parts.iter().find(|(name, _)| *name == load.name);
     let parts = parts.map_or(&[][..], |(_, parts)| parts).iter().copied();
-    Rate {
+    LoadRate {
         per_s: load.per_s,
         least_per_s: parts.clone().reduce(f64::min),
         most_per_s: parts.reduce(f64::max),
     }
 }
 
-impl Rate {
+impl LoadRate {
     /// How far the slowest or the fastest part is from the whole, as a share of it.
     fn spread(&self) -> Option<f64> {
         let rate = self.per_s.filter(|rate| *rate > 0.0)?;
@@ -211,7 +216,7 @@ mod tests {
     use super::*;
     use crate::load::LoadDoubt;
 
-    fn window(cpus: &str, per_s: f64, parts: &[f64]) -> Window {
+    fn window(cpus: &str, per_s: f64, parts: &[f64]) -> PriceWindow {
         let cpus: CpuSet = cpus.parse().unwrap();
         let load = LoadDone {
             name: "messages".to_owned(),
@@ -225,13 +230,13 @@ mod tests {
             doubts: Vec::new(),
         };
         let parts = vec![("messages".to_owned(), parts.to_vec())];
-        Window { cpus, span_ns: 5_000_000_000, loads: vec![load], parts, notes: Vec::new() }
+        PriceWindow { cpus, span_ns: 5_000_000_000, loads: vec![load], parts, notes: Vec::new() }
     }
 
     #[test]
     fn the_ratio_is_told_of_all_and_of_each_cpu() {
         let before = window("0-3", 8_000.0, &[7_800.0, 8_200.0]);
-        let price = Price::of(&before, &window("0-2", 5_400.0, &[5_300.0, 5_500.0]));
+        let price = LoadPrice::of(&before, &window("0-2", 5_400.0, &[5_300.0, 5_500.0]));
         let one = &price.loads[0];
         assert_eq!(one.ratio, Some(0.675));
         assert!(one.ratio_per_cpu.is_some_and(|ratio| (ratio - 0.9).abs() < 1e-9), "{one:?}");
@@ -245,17 +250,17 @@ mod tests {
     #[test]
     fn what_may_be_chance_or_is_not_known_is_doubtful() {
         let before = window("0-3", 8_000.0, &[5_000.0, 9_000.0]);
-        let price = Price::of(&before, &window("0-2", 5_400.0, &[5_300.0, 5_500.0]));
+        let price = LoadPrice::of(&before, &window("0-2", 5_400.0, &[5_300.0, 5_500.0]));
         assert!(price.text().contains("doubtful: messages: parts of one"), "{}", price.text());
-        let unsteady = Price::of(&before, &window("0-2", 2_000.0, &[100.0, 4_000.0]));
+        let unsteady = LoadPrice::of(&before, &window("0-2", 2_000.0, &[100.0, 4_000.0]));
         assert!(unsteady.text().contains("shielded: it went up and down"), "{}", unsteady.text());
         let mut silent = window("0-2", 0.0, &[]);
         silent.loads[0].per_s = None;
         silent.loads[0].doubts = vec![LoadDoubt::NotCounted];
-        let price = Price::of(&before, &silent);
+        let price = LoadPrice::of(&before, &silent);
         assert_eq!((price.loads[0].ratio, price.loads[0].ratio_per_cpu), (None, None));
         assert_eq!(price.loads[0].doubts.len(), 2);
-        let none = Price::of(&window("0-3", 0.0, &[0.0]), &before);
+        let none = LoadPrice::of(&window("0-3", 0.0, &[0.0]), &before);
         assert_eq!(none.loads[0].ratio, None, "nothing to compare with");
     }
 }

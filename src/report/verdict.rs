@@ -6,8 +6,9 @@ use crate::report::moment::moment;
 use crate::report::table::{Align, fit, fold, lay_out, many, rate, span};
 use crate::verify::SentIpi;
 use crate::verify::{
-    Branch, Breach, Control, CpuEvidence, CpuVerdict, EntryClass, Evidence, Gaps, Interruptions,
-    Joined, Kept, Leak, Sender, State, Verdict, Witness, WitnessKind, list_classes,
+    Breach, BreachNode, CpuEvidence, CpuVerdict, EntryClass, Evidence, GapAttribution,
+    GapStatistics, InterruptSender, InterruptionCount, Leak, LimitsKept, PositiveControl, Verdict,
+    VerdictState, WitnessKind, WitnessReport, list_classes,
 };
 
 /// Rows of the table of one CPU; the rest is summed up in one line.
@@ -17,11 +18,16 @@ const ROWS_MAX: usize = 15;
 const SENDERS_MAX: usize = 6;
 
 /// Gives the word of a verdict its colour.
-pub type Paint<'a> = &'a dyn Fn(State, &str) -> String;
+pub type StatePainter<'a> = &'a dyn Fn(VerdictState, &str) -> String;
 
 /// The whole text, for a terminal of so many columns.
 #[must_use]
-pub fn text(evidence: &Evidence, verdict: &Verdict, paint: Paint<'_>, width: usize) -> String {
+pub fn text(
+    evidence: &Evidence,
+    verdict: &Verdict,
+    paint: StatePainter<'_>,
+    width: usize,
+) -> String {
     let mut text = String::new();
     for (seen, judged) in evidence.cpus.iter().zip(&verdict.cpus) {
         text.push_str(&cpu(evidence, seen, judged, paint, width));
@@ -60,7 +66,7 @@ fn breach(breach: &Breach, began_s: Option<u64>) -> String {
     if tree.is_empty() {
         text.push_str("  the trace shows nothing there\n");
     }
-    for Branch { depth, kind, cause, culprit, after_ns, took_ns, stack } in tree {
+    for BreachNode { depth, kind, cause, culprit, after_ns, took_ns, stack } in tree {
         let indent = 2 + 2 * depth;
         let kind = if *depth == 0 { cause.name() } else { kind };
         let times = match (*depth, *took_ns) {
@@ -84,22 +90,22 @@ fn way(indent: usize, stack: &[String]) -> String {
 
 /// The word of a verdict.
 #[must_use]
-pub fn word(state: State) -> &'static str {
+pub fn word(state: VerdictState) -> &'static str {
     match state {
-        State::Holds => "holds",
-        State::Leaks => "leaks",
-        State::Unknown => "unknown",
+        VerdictState::Holds => "holds",
+        VerdictState::Leaks => "leaks",
+        VerdictState::Unknown => "unknown",
     }
 }
 
 /// The word that decides the exit code; beside limits the other one too.
-fn headline(judged: &CpuVerdict, paint: Paint<'_>) -> String {
+fn headline(judged: &CpuVerdict, paint: StatePainter<'_>) -> String {
     let alone = word(judged.state);
     let (state, words) = match judged.limits {
         None => return paint(judged.state, alone),
-        Some(Kept::Within) => (State::Holds, "within the limits"),
-        Some(Kept::Beyond) => (State::Leaks, "beyond the limits"),
-        Some(Kept::Unknown) => (State::Unknown, "not known to be within the limits"),
+        Some(LimitsKept::Within) => (VerdictState::Holds, "within the limits"),
+        Some(LimitsKept::Beyond) => (VerdictState::Leaks, "beyond the limits"),
+        Some(LimitsKept::Unknown) => (VerdictState::Unknown, "not known to be within the limits"),
     };
     format!("{} (without limits: {alone})", paint(state, words))
 }
@@ -108,7 +114,7 @@ fn cpu(
     evidence: &Evidence,
     seen: &CpuEvidence,
     judged: &CpuVerdict,
-    paint: Paint<'_>,
+    paint: StatePainter<'_>,
     width: usize,
 ) -> String {
     let mut text = format!("CPU {}: {}", seen.cpu, headline(judged, paint));
@@ -148,7 +154,7 @@ fn senders(seen: &CpuEvidence) -> String {
     let mut text = String::new();
     let mut remedies = Vec::new();
     for sender in seen.senders.iter().take(SENDERS_MAX) {
-        let Sender { what, by, site, within, purpose, remedy, count, stack } = sender;
+        let InterruptSender { what, by, site, within, purpose, remedy, count, stack } = sender;
         let times = many(usize::try_from(*count).unwrap_or(usize::MAX), "time");
         let from = match (purpose, site.as_str()) {
             (None, "") => String::new(),
@@ -189,7 +195,7 @@ fn table(leaks: &[Leak], seen: &CpuEvidence, span_ns: u64, width: usize) -> Stri
         text.push_str(&format!("  and {} more (--json has all)\n", leaks.len() - ROWS_MAX));
     }
     for leak in leaks.iter().take(ROWS_MAX) {
-        let Interruptions { cause, culprit, stack, .. } = &leak.interruptions;
+        let InterruptionCount { cause, culprit, stack, .. } = &leak.interruptions;
         if !stack.is_empty() {
             text.push_str(&format!("  how {cause} {culprit} came there\n"));
             text.push_str(&way(4, stack));
@@ -230,14 +236,15 @@ fn narrow(columns: &[Align], rows: Vec<Vec<String>>, width: usize) -> String {
 }
 
 fn row(leak: &Leak, seen: &CpuEvidence, span_ns: u64) -> Vec<String> {
-    let Interruptions { cause, culprit, count, nested, time_ns, max_ns, .. } = &leak.interruptions;
+    let InterruptionCount { cause, culprit, count, nested, time_ns, max_ns, .. } =
+        &leak.interruptions;
     let number = |n: &u64| if *n == 0 { "-".to_owned() } else { n.to_string() };
     let time = |ns: &Option<u64>| ns.map_or_else(|| "-".to_owned(), span);
     let remedy = leak.remedy.as_ref().map_or_else(
         || leak.why_none.clone().unwrap_or_else(|| "-".to_owned()),
         |remedy| match remedy.when {
-            crate::change::When::Runtime => format!("{}: {}", remedy.tunable, remedy.how),
-            crate::change::When::Boot => format!("at boot: {}", remedy.how),
+            crate::change::EffectTime::Runtime => format!("{}: {}", remedy.tunable, remedy.how),
+            crate::change::EffectTime::Boot => format!("at boot: {}", remedy.how),
         },
     );
     vec![
@@ -257,13 +264,13 @@ fn row(leak: &Leak, seen: &CpuEvidence, span_ns: u64) -> Vec<String> {
 
 /// What sent a function call, where all that sent it did so for one purpose: `, because the kernel
 /// gives back addresses`. A function alone does not say who is to blame.
-pub(super) fn sent_by(row: &Interruptions, seen: &CpuEvidence) -> String {
+pub(super) fn sent_by(row: &InterruptionCount, seen: &CpuEvidence) -> String {
     let (Cause::IpiCall, Culprit::Function { name }) = (row.cause, &row.culprit) else {
         return String::new();
     };
     let call = SentIpi::Call { function: name.clone() };
     let of_row = seen.senders.iter().filter(|sender| sender.what == call);
-    let origin = |sender: &Sender| match (&sender.within, &sender.purpose) {
+    let origin = |sender: &InterruptSender| match (&sender.within, &sender.purpose) {
         (Some(within), None) => within.to_string(),
         (Some(within), Some(purpose)) => format!("{within} ({purpose})"),
         (None, Some(purpose)) => purpose.to_string(),
@@ -321,7 +328,7 @@ fn stretch(evidence: &Evidence, seen: &CpuEvidence) -> String {
 }
 
 /// How many of the gaps the trace explains, and whose the others may be.
-fn laid_beside(joined: &Joined, seen: &CpuEvidence, guest: Option<bool>) -> String {
+fn laid_beside(joined: &GapAttribution, seen: &CpuEvidence, guest: Option<bool>) -> String {
     let (known, dark) = (&joined.explained, &joined.unexplained);
     if known.count + dark.count == 0 {
         return String::new();
@@ -369,7 +376,7 @@ fn laid_beside(joined: &Joined, seen: &CpuEvidence, guest: Option<bool>) -> Stri
 }
 
 /// How much of the time that was lost the trace explains; what it does not is not the kernel's.
-fn explained(gaps: &Gaps, seen: &CpuEvidence) -> String {
+fn explained(gaps: &GapStatistics, seen: &CpuEvidence) -> String {
     if gaps.count == 0 || seen.lost.is_none() {
         return String::new();
     }
@@ -389,12 +396,12 @@ fn explained(gaps: &Gaps, seen: &CpuEvidence) -> String {
 fn witnesses(evidence: &Evidence) -> String {
     let mut text = String::new();
     let control = match &evidence.control {
-        Control::Seen { what } => format!("seen by every witness: {what}"),
-        Control::Missed { what } => format!("MISSED: {what}"),
-        Control::NotDone { why } => format!("not done: {why}"),
+        PositiveControl::Seen { what } => format!("seen by every witness: {what}"),
+        PositiveControl::Missed { what } => format!("MISSED: {what}"),
+        PositiveControl::NotDone { why } => format!("not done: {why}"),
     };
     text.push_str(&format!("positive control: {control}\n"));
-    let is_traced = |w: &Witness| w.kind == WitnessKind::Trace && w.absent.is_none();
+    let is_traced = |w: &WitnessReport| w.kind == WitnessKind::Trace && w.absent.is_none();
     let traced = evidence.witnesses.iter().any(is_traced);
     for witness in &evidence.witnesses {
         let name = match witness.kind {
@@ -457,18 +464,18 @@ fn coverage(judged: &CpuVerdict) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::causes::purpose::Purpose;
-    use crate::change::When;
-    use crate::policy::Limits;
+    use crate::causes::purpose::InterruptPurpose;
+    use crate::change::EffectTime;
+    use crate::policy::VerifyLimits;
     use crate::tunables::RemedyAnswer;
     use crate::verify::judge::examples;
     use crate::verify::{
-        AbsenceReason, BlindSpot, DeferredBy, DeferredFunction, IpiOrigin, Part, Remedy, SCHEMA,
-        Unexplained, Watched, judge,
+        AbsenceReason, BlindSpot, DeferredBy, DeferredFunction, GapPart, IpiOrigin, Remedy, SCHEMA,
+        UnexplainedGap, WatchedWorkload, judge,
     };
 
-    fn row(cause: Cause, culprit: &str, count: u64, nested: u64) -> Interruptions {
-        Interruptions {
+    fn row(cause: Cause, culprit: &str, count: u64, nested: u64) -> InterruptionCount {
+        InterruptionCount {
             cause,
             culprit: Culprit::shown(cause, culprit),
             count,
@@ -485,9 +492,12 @@ mod tests {
     }
 
     fn evidence() -> Evidence {
-        let witness =
-            |kind, absent, blind: &[BlindSpot]| Witness { kind, absent, blind: blind.to_vec() };
-        let gaps = Gaps {
+        let witness = |kind, absent, blind: &[BlindSpot]| WitnessReport {
+            kind,
+            absent,
+            blind: blind.to_vec(),
+        };
+        let gaps = GapStatistics {
             resolution_ns: 12.0,
             threshold_ns: 1_000,
             count: 3,
@@ -499,7 +509,7 @@ mod tests {
         let clean = CpuEvidence {
             cpu: 2,
             longest_ns: Some(10_000_000_000),
-            gaps: Some(Gaps { count: 0, ..gaps.clone() }),
+            gaps: Some(GapStatistics { count: 0, ..gaps.clone() }),
             joined: None,
             ..examples::clean().cpus.remove(0)
         };
@@ -511,7 +521,7 @@ mod tests {
             asked_ns: 10_000_000_000,
             ended: None,
             stopped: false,
-            workload: Watched::Sampler,
+            workload: WatchedWorkload::Sampler,
             guest: Some(false),
             cpus: vec![
                 clean.clone(),
@@ -522,7 +532,7 @@ mod tests {
                     interruptions: vec![
                         row(Cause::Tick, "tick_nohz_handler", 2, 0),
                         row(Cause::Softirq, "", 0, 5),
-                        Interruptions {
+                        InterruptionCount {
                             witness: WitnessKind::Counters,
                             ..row(Cause::Steal, "hypervisor", 1, 0)
                         },
@@ -538,7 +548,7 @@ mod tests {
                 witness(WitnessKind::Counters, None, &[]),
                 witness(WitnessKind::Sampler, Some(AbsenceReason::failed("no CPU for it")), &[]),
             ],
-            control: Control::Seen { what: "10 IPIs".to_owned() },
+            control: PositiveControl::Seen { what: "10 IPIs".to_owned() },
             interference: Vec::new(),
             traced: None,
             breach: None,
@@ -555,16 +565,16 @@ mod tests {
 
     #[test]
     fn the_text_says_which_gaps_the_trace_explains_and_whose_the_others_are() {
-        let part = |count, sum_ns, max_ns| Part { count, sum_ns, max_ns };
-        let joined = Joined {
+        let part = |count, sum_ns, max_ns| GapPart { count, sum_ns, max_ns };
+        let joined = GapAttribution {
             explained: part(7, 90_000, 20_000),
             unexplained: part(2, 80_000, 50_000),
             long: 2,
             worst: vec![
-                Unexplained { at_ns: 3_000_000_000, ns: 50_000 },
-                Unexplained { at_ns: 4_000_000_000, ns: 30_000 },
+                UnexplainedGap { at_ns: 3_000_000_000, ns: 50_000 },
+                UnexplainedGap { at_ns: 4_000_000_000, ns: 30_000 },
             ],
-            ..Joined::default()
+            ..GapAttribution::default()
         };
         let told = |smis, guest| {
             let seen = CpuEvidence { smis, ..evidence().cpus[0].clone() };
@@ -599,12 +609,12 @@ mod tests {
 
     #[test]
     fn the_text_says_who_sends_interrupts_and_what_for() {
-        let sender = |n: usize| Sender {
+        let sender = |n: usize| InterruptSender {
             what: SentIpi::Call { function: "do_sync_core".to_owned() },
             by: IpiOrigin::Task { pid: i32::try_from(n).unwrap(), comm: "modprobe".to_owned() },
             site: "text_poke_bp_batch".to_owned(),
             within: (n == 0).then(|| work("bpf_prog_free_deferred")),
-            purpose: (n == 1).then_some(Purpose::ModuleLoad { asked_for: None }),
+            purpose: (n == 1).then_some(InterruptPurpose::ModuleLoad { asked_for: None }),
             remedy: if n == 1 { "load it before".to_owned() } else { String::new() },
             count: 3,
             stack: Vec::new(),
@@ -625,23 +635,29 @@ mod tests {
 
     #[test]
     fn a_function_call_is_named_by_its_sender() {
-        let sender = |what: &str, within: Option<DeferredFunction>, purpose: Purpose| Sender {
-            what: SentIpi::Call { function: what.to_owned() },
-            by: IpiOrigin::Task { pid: 9, comm: "kworker/0:1".to_owned() },
-            site: "__purge_vmap_area_lazy".to_owned(),
-            within,
-            purpose: Some(purpose),
-            remedy: String::new(),
-            count: 1,
-            stack: Vec::new(),
+        let sender = |what: &str, within: Option<DeferredFunction>, purpose: InterruptPurpose| {
+            InterruptSender {
+                what: SentIpi::Call { function: what.to_owned() },
+                by: IpiOrigin::Task { pid: 9, comm: "kworker/0:1".to_owned() },
+                site: "__purge_vmap_area_lazy".to_owned(),
+                within,
+                purpose: Some(purpose),
+                remedy: String::new(),
+                count: 1,
+                stack: Vec::new(),
+            }
         };
         let flush = row(Cause::IpiCall, "do_flush_tlb_all", 1, 0);
         let mut seen = evidence().cpus[0].clone();
         assert_eq!(sent_by(&flush, &seen), "");
         let what = "gives back addresses of the kernel".to_owned();
-        let load = Purpose::ModuleLoad { asked_for: None };
+        let load = InterruptPurpose::ModuleLoad { asked_for: None };
         seen.senders = vec![
-            sender("do_flush_tlb_all", Some(work("drain_vmap_area_work")), Purpose::Known { what }),
+            sender(
+                "do_flush_tlb_all",
+                Some(work("drain_vmap_area_work")),
+                InterruptPurpose::Known { what },
+            ),
             sender("do_sync_core", None, load.clone()),
         ];
         let drain = ", sent by work drain_vmap_area_work (gives back addresses of the kernel)";
@@ -655,11 +671,11 @@ mod tests {
     fn the_text_says_who_how_often_how_long_and_what_to_do() {
         let evidence = evidence();
         let limits =
-            Limits { max_entries: Some(0), max_gap_ns: Some(50_000), two_witnesses: false };
+            VerifyLimits { max_entries: Some(0), max_gap_ns: Some(50_000), two_witnesses: false };
         let verdict = judge(&evidence, &limits, &|row| match row.cause {
             Cause::Tick => RemedyAnswer::Remedy(Remedy {
                 tunable: "nohz-full".to_owned(),
-                when: When::Boot,
+                when: EffectTime::Boot,
                 how: "nohz_full=3".to_owned(),
             }),
             _ => RemedyAnswer::Unknown,
@@ -686,14 +702,14 @@ gap sampler: not there: no CPU for it
 limit --max-entries 0: found 2: NOT held
 limit --max-gap 50us: found 41us: held by the gap sampler
 ";
-        let paint = |_: State, words: &str| words.to_owned();
+        let paint = |_: VerdictState, words: &str| words.to_owned();
         assert_eq!(text(&evidence, &verdict, &paint, 100), expected);
         let narrow = text(&evidence, &verdict, &paint, 70);
         assert!(narrow.lines().all(|line| line.chars().count() <= 70), "{narrow}");
         let below = "\n  tick     tick_nohz_handler      2    0.20       -  5.00 ms   4.1 µs\n      \
                      remedy: at boot: nohz_full=3\n  softirq  -    ";
         assert!(narrow.contains(below), "{narrow}");
-        let verdict = judge(&evidence, &Limits::default(), &|_| RemedyAnswer::Unknown);
+        let verdict = judge(&evidence, &VerifyLimits::default(), &|_| RemedyAnswer::Unknown);
         let headlines: Vec<_> = verdict.cpus.iter().map(|cpu| headline(cpu, &paint)).collect();
         assert_eq!(headlines, ["holds", "leaks"]);
     }

@@ -3,11 +3,11 @@
 
 use super::confine::confine;
 use super::order::{PRIORITY_MAX, order};
-use super::record::{Added, Open};
-use super::spread::Spread;
-use super::{Place, RunError, limits, raise, record};
+use super::record::{AddedThread, OpenRecord};
+use super::spread::ThreadSpread;
+use super::{RunError, ShieldPlacement, limits, raise, record};
 use crate::apply;
-use cpushield_linux::{CpuSet, Host, Policy, Store, Task, TaskId};
+use cpushield_linux::{CpuSet, Host, SchedPolicy, Store, Task, TaskId};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ const ROUNDS_MAX: usize = 10;
 
 /// Which CPUs a process gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Onto {
+pub enum CpuAssignment {
     /// This one, or the one with fewest programs.
     One(Option<usize>),
     /// Its threads are spread over all of the shield.
@@ -25,7 +25,7 @@ pub enum Onto {
 
 /// What was done with one process or thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Moved {
+pub struct MovedProcess {
     /// The process or thread asked for.
     pub tid: i32,
     /// Its name.
@@ -46,21 +46,21 @@ pub struct Moved {
 pub fn add(
     host: &Host,
     store: &Store,
-    place: &Place,
+    place: &ShieldPlacement,
     tid: i32,
-    onto: Onto,
-) -> Result<Moved, RunError> {
+    onto: CpuAssignment,
+) -> Result<MovedProcess, RunError> {
     let task = wanted(host, place, tid)?;
     let mut open = record::open(host, store)?;
     // Entries of what has ended are of no use to anybody.
     open.record.added.retain(|added| host.is_same_task(added.task));
     let cpus = match onto {
-        Onto::All => place.cpus.clone(),
-        Onto::One(cpu) => CpuSet::one(place.choose(host, cpu)?),
+        CpuAssignment::All => place.cpus.clone(),
+        CpuAssignment::One(cpu) => CpuSet::one(place.choose(host, cpu)?),
     };
-    let mut spread = (onto == Onto::All).then(|| Spread::over(&cpus));
+    let mut spread = (onto == CpuAssignment::All).then(|| ThreadSpread::over(&cpus));
     match take_in(host, &mut open, place, &task, &cpus, spread.as_mut()) {
-        Ok((threads, notes)) => Ok(Moved { tid, comm: task.comm, threads, cpus, notes }),
+        Ok((threads, notes)) => Ok(MovedProcess { tid, comm: task.comm, threads, cpus, notes }),
         Err(error) => {
             // The first error is the one to tell; what cannot be put back stays on record.
             let _ = let_out(host, &mut open, place, &task);
@@ -70,7 +70,7 @@ pub fn add(
 }
 
 /// The task, when it is one that may be taken in.
-fn wanted(host: &Host, place: &Place, tid: i32) -> Result<Task, RunError> {
+fn wanted(host: &Host, place: &ShieldPlacement, tid: i32) -> Result<Task, RunError> {
     let refuse = |why: &str, hint: &str| {
         let hint = Some(hint.to_owned()).filter(|hint| !hint.is_empty());
         Err(RunError::Task { tid, why: why.to_owned(), hint })
@@ -123,11 +123,11 @@ fn threads(host: &Host, task: &Task) -> Result<Vec<Task>, RunError> {
 
 fn take_in(
     host: &Host,
-    open: &mut Open<'_>,
-    place: &Place,
+    open: &mut OpenRecord<'_>,
+    place: &ShieldPlacement,
     task: &Task,
     cpus: &CpuSet,
-    mut spread: Option<&mut Spread>,
+    mut spread: Option<&mut ThreadSpread>,
 ) -> Result<(usize, Vec<String>), RunError> {
     let mut notes = Vec::new();
     for _ in 0..ROUNDS_MAX {
@@ -157,14 +157,14 @@ fn take_in(
 }
 
 /// Whether the entry is one of those that go together with the task.
-fn is_of(added: &Added, task: &Task) -> bool {
+fn is_of(added: &AddedThread, task: &Task) -> bool {
     if task.pid == task.id.tid { added.pid == task.pid } else { added.task == task.id }
 }
 
 fn note_originals(
     host: &Host,
-    open: &mut Open<'_>,
-    place: &Place,
+    open: &mut OpenRecord<'_>,
+    place: &ShieldPlacement,
     threads: &[Task],
     cpus: &CpuSet,
 ) -> Result<(), RunError> {
@@ -175,7 +175,7 @@ fn note_originals(
         };
         let affinity = host.affinity(thread.id.tid)?;
         let policy = host.scheduling(thread.id.tid)?;
-        open.record.added.push(Added {
+        open.record.added.push(AddedThread {
             task: thread.id,
             pid: thread.pid,
             comm: thread.comm.clone(),
@@ -212,12 +212,12 @@ fn group_of(host: &Host, shield: &str, v2: bool, thread: &Task) -> Result<String
 /// Real-time threads are no danger to the kernel when they arrive.
 fn keep_kernel_above(
     host: &Host,
-    open: &mut Open<'_>,
+    open: &mut OpenRecord<'_>,
     task: &Task,
     threads: &[Task],
     cpus: &CpuSet,
 ) -> Result<Vec<String>, RunError> {
-    let mut highest = Policy::Other { nice: 0 };
+    let mut highest = SchedPolicy::Other { nice: 0 };
     for thread in threads {
         let policy = host.scheduling(thread.id.tid)?;
         limits::check(policy)?;
@@ -232,11 +232,11 @@ fn keep_kernel_above(
     raise::raise(host, open, &order, cpus, task.id)?;
     for thread in threads {
         let lowered = match host.scheduling(thread.id.tid)? {
-            Policy::Fifo { priority } if priority > PRIORITY_MAX => {
-                Policy::Fifo { priority: PRIORITY_MAX }
+            SchedPolicy::Fifo { priority } if priority > PRIORITY_MAX => {
+                SchedPolicy::Fifo { priority: PRIORITY_MAX }
             }
-            Policy::Rr { priority } if priority > PRIORITY_MAX => {
-                Policy::Rr { priority: PRIORITY_MAX }
+            SchedPolicy::Rr { priority } if priority > PRIORITY_MAX => {
+                SchedPolicy::Rr { priority: PRIORITY_MAX }
             }
             _ => continue,
         };
@@ -250,7 +250,12 @@ fn keep_kernel_above(
 ///
 /// # Errors
 /// It is not in the shield, or the kernel refused.
-pub fn remove(host: &Host, store: &Store, place: &Place, tid: i32) -> Result<Moved, RunError> {
+pub fn remove(
+    host: &Host,
+    store: &Store,
+    place: &ShieldPlacement,
+    tid: i32,
+) -> Result<MovedProcess, RunError> {
     let task = match find(host, tid) {
         Err(error) if error.is_absent() => {
             let (why, hint) = ("is not there".to_owned(), None);
@@ -262,7 +267,7 @@ pub fn remove(host: &Host, store: &Store, place: &Place, tid: i32) -> Result<Mov
     if open.record.added.iter().any(|added| is_of(added, &task)) {
         let (threads, notes) = let_out(host, &mut open, place, &task)?;
         let cpus = host.affinity(tid)?;
-        return Ok(Moved { tid, comm: task.comm, threads, cpus, notes });
+        return Ok(MovedProcess { tid, comm: task.comm, threads, cpus, notes });
     }
     if !place.members(host)?.contains(&tid) {
         let (why, hint) = ("is not in the shield".to_owned(), None);
@@ -272,16 +277,21 @@ pub fn remove(host: &Host, store: &Store, place: &Place, tid: i32) -> Result<Mov
 }
 
 /// Moves a program that was started in the shield to where the caller is.
-fn expel(host: &Host, store: &Store, place: &Place, task: &Task) -> Result<Moved, RunError> {
+fn expel(
+    host: &Host,
+    store: &Store,
+    place: &ShieldPlacement,
+    task: &Task,
+) -> Result<MovedProcess, RunError> {
     let threads = threads(host, task)?;
     let in_shield = |thread: &Task| Some((thread.clone(), host.affinity(thread.id.tid).ok()?));
     let had: Vec<_> = threads.iter().filter_map(in_shield).collect();
-    let asks = Asks::of(host, store, place, &had);
+    let asks = ReleaseRequest::of(host, store, place, &had);
     let mut notes = Vec::new();
     for thread in &threads {
         let policy = host.scheduling(thread.id.tid)?;
-        if policy.rt_priority() > 0 || matches!(policy, Policy::Deadline { .. }) {
-            host.set_scheduling(thread.id.tid, Policy::Other { nice: 0 })?;
+        if policy.rt_priority() > 0 || matches!(policy, SchedPolicy::Deadline { .. }) {
+            host.set_scheduling(thread.id.tid, SchedPolicy::Other { nice: 0 })?;
             notes.push(format!("{} had {policy}, now SCHED_OTHER", thread.id.tid));
         }
     }
@@ -295,17 +305,17 @@ fn expel(host: &Host, store: &Store, place: &Place, task: &Task) -> Result<Moved
         asks.set(host, thread.id, &place.housekeeping)?;
     }
     let (tid, comm, cpus) = (task.id.tid, task.comm.clone(), host.affinity(task.id.tid)?);
-    Ok(Moved { tid, comm, threads: threads.len(), cpus, notes })
+    Ok(MovedProcess { tid, comm, threads: threads.len(), cpus, notes })
 }
 
 /// Puts back what the record knows of a process or thread, and forgets it.
 fn let_out(
     host: &Host,
-    open: &mut Open<'_>,
-    place: &Place,
+    open: &mut OpenRecord<'_>,
+    place: &ShieldPlacement,
     task: &Task,
 ) -> Result<(usize, Vec<String>), RunError> {
-    let entries: Vec<Added> =
+    let entries: Vec<AddedThread> =
         open.record.added.iter().filter(|added| is_of(added, task)).cloned().collect();
     let mut notes = Vec::new();
     let mut failed = None;
@@ -322,11 +332,11 @@ fn let_out(
         entries.iter().find(|added| added.task == thread.id).or(entries.first()).cloned()
     };
     let of_entry = |thread: Task| entry_of(&thread).map(|entry| (thread, entry));
-    let threads: Vec<(Task, Added)> =
+    let threads: Vec<(Task, AddedThread)> =
         threads(host, task)?.into_iter().filter_map(of_entry).collect();
     let had: Vec<_> =
         threads.iter().map(|(t, entry)| (t.clone(), entry.affinity.clone())).collect();
-    let asks = Asks::of(host, open.store(), place, &had);
+    let asks = ReleaseRequest::of(host, open.store(), place, &had);
     for (thread, entry) in &threads {
         // One that fails, and one that ends meanwhile, keeps no other from its own.
         match restore(host, entry, thread, &asks, &mut notes) {
@@ -358,8 +368,8 @@ fn has_ended(error: &RunError) -> bool {
 /// Moves a process or thread back to its cgroup, when it is still in ours.
 fn move_back(
     host: &Host,
-    place: &Place,
-    added: &Added,
+    place: &ShieldPlacement,
+    added: &AddedThread,
     task: &Task,
     notes: &mut Vec<String>,
 ) -> Result<(), RunError> {
@@ -385,19 +395,24 @@ fn move_back(
 }
 
 /// What threads that leave the shield are to ask for.
-struct Asks<'a> {
-    place: &'a Place,
+struct ReleaseRequest<'a> {
+    place: &'a ShieldPlacement,
     /// What the kernel shall remember of a thread, where that is more than it may have now.
     whole: BTreeMap<TaskId, CpuSet>,
 }
 
-impl Asks<'_> {
+impl ReleaseRequest<'_> {
     /// For threads that had these masks outside the shield, or have these in it.
-    fn of<'a>(host: &Host, store: &Store, place: &'a Place, had: &[(Task, CpuSet)]) -> Asks<'a> {
+    fn of<'a>(
+        host: &Host,
+        store: &Store,
+        place: &'a ShieldPlacement,
+        had: &[(Task, CpuSet)],
+    ) -> ReleaseRequest<'a> {
         // Without a cpuset nothing would keep them off the shield; and what cannot be found out
         // keeps nobody in it.
         let known = place.group.as_ref().and_then(|_| apply::unlimited(host, store, had).ok());
-        Asks { place, whole: known.unwrap_or_default() }
+        ReleaseRequest { place, whole: known.unwrap_or_default() }
     }
 
     /// Sets the mask of a thread. The kernel takes of the whole what the cpuset has now and the
@@ -417,9 +432,9 @@ impl Asks<'_> {
 /// Gives one thread its CPUs and its policy again; whether it was given its CPUs.
 fn restore(
     host: &Host,
-    added: &Added,
+    added: &AddedThread,
     thread: &Task,
-    asks: &Asks<'_>,
+    asks: &ReleaseRequest<'_>,
     notes: &mut Vec<String>,
 ) -> Result<bool, RunError> {
     let tid = thread.id.tid;
@@ -447,9 +462,9 @@ fn restore(
 
 /// What was put back before a shield is taken down.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Released {
+pub struct ReleasedPrograms {
     /// Processes that are back where they were before they were added.
-    pub back: Vec<Moved>,
+    pub back: Vec<MovedProcess>,
     /// Real-time programs that run on as ordinary ones, because nothing protects the kernel from
     /// them any more.
     pub disarmed: Vec<String>,
@@ -464,9 +479,9 @@ pub struct Released {
 ///
 /// # Errors
 /// The record cannot be read or kept.
-pub fn release(host: &Host, store: &Store) -> Result<Released, RunError> {
-    let mut released = Released::default();
-    let place = super::active(host, store)?.map(|plan| Place::of(host, &plan));
+pub fn release(host: &Host, store: &Store) -> Result<ReleasedPrograms, RunError> {
+    let mut released = ReleasedPrograms::default();
+    let place = super::active(host, store)?.map(|plan| ShieldPlacement::of(host, &plan));
     let mut open = record::open(host, store)?;
     let mut pids: Vec<i32> = open.record.added.iter().map(|added| added.pid).collect();
     pids.sort_unstable();
@@ -478,7 +493,13 @@ pub fn release(host: &Host, store: &Store) -> Result<Released, RunError> {
                 Ok((0, _)) => {}
                 Ok((threads, notes)) => {
                     let cpus = host.affinity(pid).unwrap_or_default();
-                    released.back.push(Moved { tid: pid, comm: task.comm, threads, cpus, notes });
+                    released.back.push(MovedProcess {
+                        tid: pid,
+                        comm: task.comm,
+                        threads,
+                        cpus,
+                        notes,
+                    });
                 }
                 Err(error) => released.notes.push(format!("{} ({pid}): {error}", task.comm)),
             }
@@ -501,8 +522,8 @@ pub fn release(host: &Host, store: &Store) -> Result<Released, RunError> {
 mod tests {
     use super::*;
 
-    fn added(tid: i32, pid: i32) -> Added {
-        Added {
+    fn added(tid: i32, pid: i32) -> AddedThread {
+        AddedThread {
             task: TaskId { tid, started: 7 },
             pid,
             comm: "x".to_owned(),

@@ -1,8 +1,8 @@
 //! [`Drift`]: what a shield left and what is there now. It reads files and tasks of the journal and
 //! decides nothing but whether they are the same.
 
-use crate::apply::journal::Journal;
-use crate::change::{Change, Compare, Outcome};
+use crate::apply::journal::ApplyJournal;
+use crate::change::{Change, Outcome, ValueComparison};
 use cpushield_linux::{CpuSet, Host};
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ pub struct Drift {
 }
 
 /// What is no longer as it was left: the files, directories and tasks of the journal.
-pub(super) fn drift(host: &Host, journal: &Journal) -> Vec<Drift> {
+pub(super) fn drift(host: &Host, journal: &ApplyJournal) -> Vec<Drift> {
     let mut drift = Vec::new();
     for intent in &journal.intents {
         let (Some(step), Some(done)) = (journal.step(intent), journal.outcomes.get(&intent.step))
@@ -89,6 +89,6 @@ fn is_of_interrupt(host: &Host, comm: &str, now: &CpuSet) -> bool {
 }
 
 /// Whether the text now says what the text left said.
-fn same(compare: Compare, now: &str, left: &str) -> bool {
+fn same(compare: ValueComparison, now: &str, left: &str) -> bool {
     now.trim() == left.trim() || compare.same(now, left)
 }

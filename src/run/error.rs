@@ -1,6 +1,6 @@
 //! Why a program could not be run, added or removed.
 
-use cpushield_linux::{CpuSet, Error, Policy};
+use cpushield_linux::{CpuSet, Error, SchedPolicy};
 use std::fmt;
 
 /// Why a program could not be run, added or removed.
@@ -36,7 +36,7 @@ pub enum RunError {
     /// The kernel refused the scheduling policy.
     Scheduling {
         /// The policy.
-        policy: Policy,
+        policy: SchedPolicy,
         /// The kernel's answer.
         error: Box<Error>,
         /// What the answer means here, and what to do.
@@ -63,10 +63,10 @@ pub enum RunError {
         /// Its journal.
         path: String,
         /// Why.
-        unfinished: crate::apply::Unfinished,
+        unfinished: crate::apply::UnfinishedWork,
     },
     /// The journal of the shield cannot be used.
-    Journal(crate::apply::LoadError),
+    Journal(crate::apply::JournalLoadError),
     /// The record of what runs in the shield cannot be used.
     Record(String),
     /// The machine's answer to anything else.
@@ -83,7 +83,7 @@ impl RunError {
     /// A call on no file that failed.
     #[must_use]
     pub fn call(what: &str, error: std::io::Error) -> RunError {
-        RunError::Machine(Error::io(cpushield_linux::Verb::Call, what, error))
+        RunError::Machine(Error::io(cpushield_linux::Operation::Call, what, error))
     }
 }
 

@@ -2,7 +2,7 @@
 //! the one wish that is refused because it would leave them nothing.
 
 use super::RunError;
-use cpushield_linux::{CpuSet, Host, Policy};
+use cpushield_linux::{CpuSet, Host, SchedPolicy};
 
 /// Of a period, the percentage that SCHED_DEADLINE programs may have at most: what the kernel
 /// grants by default (`sched_rt_runtime_us` 950000 of 1000000). A shield may have lifted it.
@@ -13,8 +13,10 @@ const DEADLINE_PERCENT_MAX: u64 = 95;
 ///
 /// # Errors
 /// The share is too large, or the times contradict each other.
-pub fn check(policy: Policy) -> Result<(), RunError> {
-    let Policy::Deadline { runtime_ns, deadline_ns, period_ns } = policy else { return Ok(()) };
+pub fn check(policy: SchedPolicy) -> Result<(), RunError> {
+    let SchedPolicy::Deadline { runtime_ns, deadline_ns, period_ns } = policy else {
+        return Ok(());
+    };
     let refuse =
         |why: String, instead: &str| Err(RunError::Unsafe { why, instead: instead.to_owned() });
     if runtime_ns == 0 || runtime_ns > deadline_ns || deadline_ns > period_ns {
@@ -83,7 +85,7 @@ mod tests {
     #[test]
     fn a_budget_must_leave_time_and_make_sense() {
         let budget = |runtime_ns, deadline_ns, period_ns| {
-            check(Policy::Deadline { runtime_ns, deadline_ns, period_ns })
+            check(SchedPolicy::Deadline { runtime_ns, deadline_ns, period_ns })
         };
         assert!(budget(950, 1000, 1000).is_ok());
         assert!(budget(951, 1000, 1000).is_err());
@@ -91,6 +93,6 @@ mod tests {
         assert!(budget(500, 400, 1000).is_err());
         assert!(budget(500, 2000, 1000).is_err());
         assert!(budget(u64::MAX, u64::MAX, u64::MAX).is_err());
-        assert!(check(Policy::Fifo { priority: 99 }).is_ok());
+        assert!(check(SchedPolicy::Fifo { priority: 99 }).is_ok());
     }
 }

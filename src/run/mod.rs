@@ -24,19 +24,20 @@ mod start;
 mod status;
 mod user;
 
-pub use added::{Moved, Onto, Released, add, release, remove};
+pub use added::{CpuAssignment, MovedProcess, ReleasedPrograms, add, release, remove};
 pub use drift::Drift;
 pub use error::RunError;
 pub use limits::{check as check_policy, sentences as limits};
-pub use order::{Order, PRIORITY_MAX, Thread, is_vital, order};
-pub use place::Place;
+pub use order::{KernelThread, PRIORITY_MAX, StartRequirements, is_vital, order};
+pub use place::ShieldPlacement;
 pub use raise::threads;
-pub use record::{Added, Need, Raised, Record};
+pub use record::{AddedThread, PriorityNeed, RaisedThread, RunRecord};
 pub use start::{
-    Care, NOT_EXECUTABLE, NOT_FOUND, Start, attend, become_program, lock_limit, ordinary,
+    NOT_EXECUTABLE, NOT_FOUND, ProgramStart, Supervision, attend, become_program, lock_limit,
+    ordinary,
 };
 pub use status::*;
-pub use user::{User, look_up};
+pub use user::{RunUser, look_up};
 
 use crate::apply::{self, ShieldPresence};
 use crate::plan::Plan;

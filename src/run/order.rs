@@ -9,35 +9,35 @@
 //! The kernel's own advice is `rcutree.kthread_prio` above the program
 //! (Documentation/admin-guide/kernel-parameters.txt); this is the same at run time, for one CPU.
 
-use cpushield_linux::{CpuSet, Policy, TaskId};
+use cpushield_linux::{CpuSet, SchedPolicy, TaskId};
 
 /// The highest priority a program may have: one is needed above it, and 99 is the last.
 pub const PRIORITY_MAX: u32 = 98;
 
 /// A kernel thread that may run on the CPUs in question.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Thread {
+pub struct KernelThread {
     /// Which.
     pub task: TaskId,
     /// Its name.
     pub comm: String,
     /// Its policy now.
-    pub policy: Policy,
+    pub policy: SchedPolicy,
     /// Where it may run.
     pub affinity: CpuSet,
 }
 
 /// What must be so before the program starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Order {
+pub struct StartRequirements {
     /// The program's policy, lowered where it left no room above.
-    pub policy: Policy,
+    pub policy: SchedPolicy,
     /// The threads that must be above it, whatever their policy is now.
-    pub above: Vec<Thread>,
+    pub above: Vec<KernelThread>,
     /// Those of them that must be raised, and to what.
-    pub raise: Vec<(Thread, Policy)>,
+    pub raise: Vec<(KernelThread, SchedPolicy)>,
     /// Interrupt threads of these CPUs that are not above it: they wait while it does not sleep.
-    pub waiting: Vec<Thread>,
+    pub waiting: Vec<KernelThread>,
 }
 
 /// Whether the kernel comes to a stand when this thread cannot run on one of `cpus`.
@@ -53,13 +53,15 @@ pub fn is_vital(comm: &str, affinity: &CpuSet, cpus: &CpuSet) -> bool {
 
 /// The order for a program with this policy on these CPUs.
 #[must_use]
-pub fn order(asked: Policy, cpus: &CpuSet, threads: &[Thread]) -> Order {
+pub fn order(asked: SchedPolicy, cpus: &CpuSet, threads: &[KernelThread]) -> StartRequirements {
     let policy = match asked {
-        Policy::Fifo { priority } => Policy::Fifo { priority: priority.min(PRIORITY_MAX) },
-        Policy::Rr { priority } => Policy::Rr { priority: priority.min(PRIORITY_MAX) },
+        SchedPolicy::Fifo { priority } => {
+            SchedPolicy::Fifo { priority: priority.min(PRIORITY_MAX) }
+        }
+        SchedPolicy::Rr { priority } => SchedPolicy::Rr { priority: priority.min(PRIORITY_MAX) },
         other => other,
     };
-    let mut order = Order { policy, above: vec![], raise: vec![], waiting: vec![] };
+    let mut order = StartRequirements { policy, above: vec![], raise: vec![], waiting: vec![] };
     let priority = policy.rt_priority();
     if priority == 0 {
         return order;
@@ -69,7 +71,7 @@ pub fn order(asked: Policy, cpus: &CpuSet, threads: &[Thread]) -> Order {
         if is_vital(&thread.comm, &thread.affinity, cpus) {
             order.above.push(thread.clone());
             if below {
-                order.raise.push((thread.clone(), Policy::Fifo { priority: priority + 1 }));
+                order.raise.push((thread.clone(), SchedPolicy::Fifo { priority: priority + 1 }));
             }
         } else if below && thread.comm.starts_with("irq/") && thread.affinity.is_subset(cpus) {
             order.waiting.push(thread.clone());
@@ -78,12 +80,12 @@ pub fn order(asked: Policy, cpus: &CpuSet, threads: &[Thread]) -> Order {
     order
 }
 
-impl Order {
+impl StartRequirements {
     /// What is done about it, in sentences; nothing for an ordinary program.
     #[must_use]
-    pub fn sentences(&self, asked: Policy) -> Vec<String> {
+    pub fn sentences(&self, asked: SchedPolicy) -> Vec<String> {
         let mut said = Vec::new();
-        let list = |threads: &[&Thread]| {
+        let list = |threads: &[&KernelThread]| {
             threads.iter().map(|thread| thread.comm.as_str()).collect::<Vec<_>>().join(", ")
         };
         if self.policy != asked {
@@ -94,11 +96,11 @@ impl Order {
             ));
         }
         if let Some((_, policy)) = self.raise.first() {
-            let raised: Vec<&Thread> = self.raise.iter().map(|(thread, _)| thread).collect();
+            let raised: Vec<&KernelThread> = self.raise.iter().map(|(thread, _)| thread).collect();
             said.push(format!("raised to {policy} until it ends: {}", list(&raised)));
         }
         if !self.waiting.is_empty() {
-            let waiting: Vec<&Thread> = self.waiting.iter().collect();
+            let waiting: Vec<&KernelThread> = self.waiting.iter().collect();
             said.push(format!("wait while it does not sleep: {}", list(&waiting)));
         }
         said
@@ -110,15 +112,15 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn thread(tid: i32, comm: &str, policy: Policy, cpus: &str) -> Thread {
+    fn thread(tid: i32, comm: &str, policy: SchedPolicy, cpus: &str) -> KernelThread {
         let affinity = cpus.parse().unwrap();
-        Thread { task: TaskId { tid, started: 1 }, comm: comm.to_owned(), policy, affinity }
+        KernelThread { task: TaskId { tid, started: 1 }, comm: comm.to_owned(), policy, affinity }
     }
 
     /// The threads of CPU 3 of a 6.12 PREEMPT_RT kernel with 4 CPUs, and some that do not matter.
-    fn threads_of_6_12_rt() -> Vec<Thread> {
-        let other = Policy::Other { nice: 0 };
-        let fifo = |priority| Policy::Fifo { priority };
+    fn threads_of_6_12_rt() -> Vec<KernelThread> {
+        let other = SchedPolicy::Other { nice: 0 };
+        let fifo = |priority| SchedPolicy::Fifo { priority };
         vec![
             thread(16, "ksoftirqd/0", other, "0"),
             thread(17, "rcu_preempt", fifo(1), "0-2"),
@@ -132,16 +134,19 @@ mod tests {
         ]
     }
 
-    fn names(threads: &[Thread]) -> Vec<&str> {
+    fn names(threads: &[KernelThread]) -> Vec<&str> {
         threads.iter().map(|thread| thread.comm.as_str()).collect()
     }
 
     #[test]
     fn the_kernels_threads_of_that_cpu_are_raised_above_the_program() {
-        let order = order(Policy::Fifo { priority: 80 }, &CpuSet::one(3), &threads_of_6_12_rt());
-        assert_eq!(order.policy, Policy::Fifo { priority: 80 });
+        let order =
+            order(SchedPolicy::Fifo { priority: 80 }, &CpuSet::one(3), &threads_of_6_12_rt());
+        assert_eq!(order.policy, SchedPolicy::Fifo { priority: 80 });
         assert_eq!(names(&order.above), ["rcub/0", "rcuc/3", "ktimers/3", "ksoftirqd/3"]);
-        assert!(order.raise.iter().all(|(_, policy)| *policy == Policy::Fifo { priority: 81 }));
+        assert!(
+            order.raise.iter().all(|(_, policy)| *policy == SchedPolicy::Fifo { priority: 81 })
+        );
         assert_eq!(order.raise.len(), 4);
         assert_eq!(names(&order.waiting), ["irq/27-nvme0q3"]);
     }
@@ -150,11 +155,11 @@ mod tests {
     fn threads_that_are_above_already_and_ordinary_programs_need_nothing() {
         let mut threads = threads_of_6_12_rt();
         for thread in &mut threads {
-            thread.policy = Policy::Fifo { priority: 99 };
+            thread.policy = SchedPolicy::Fifo { priority: 99 };
         }
         let cpu = CpuSet::one(3);
-        assert!(order(Policy::Rr { priority: 98 }, &cpu, &threads).raise.is_empty());
-        let plain = order(Policy::Other { nice: -5 }, &cpu, &threads_of_6_12_rt());
+        assert!(order(SchedPolicy::Rr { priority: 98 }, &cpu, &threads).raise.is_empty());
+        let plain = order(SchedPolicy::Other { nice: -5 }, &cpu, &threads_of_6_12_rt());
         assert_eq!((plain.above.len(), plain.raise.len()), (0, 0));
     }
 
@@ -168,11 +173,11 @@ mod tests {
             let mut threads = threads_of_6_12_rt();
             for (thread, priority) in threads.iter_mut().zip(now) {
                 thread.policy = match priority {
-                    0 => Policy::Other { nice: 0 },
-                    priority => Policy::Fifo { priority },
+                    0 => SchedPolicy::Other { nice: 0 },
+                    priority => SchedPolicy::Fifo { priority },
                 };
             }
-            let asked = if rr { Policy::Rr { priority: asked } } else { Policy::Fifo { priority: asked } };
+            let asked = if rr { SchedPolicy::Rr { priority: asked } } else { SchedPolicy::Fifo { priority: asked } };
             let order = order(asked, &cpu, &threads);
             let program = order.policy.rt_priority();
             for thread in threads.iter().filter(|t| is_vital(&t.comm, &t.affinity, &cpu)) {

@@ -1,4 +1,4 @@
-//! [`Place`]: where programs of a shield go: its cgroup and its CPUs.
+//! [`ShieldPlacement`]: where programs of a shield go: its cgroup and its CPUs.
 
 use super::RunError;
 use crate::change::Change;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// Where programs of a shield go.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct ShieldPlacement {
     /// The shield's name.
     pub name: String,
     /// Directory of its cgroup; `None` when the shield has none and affinity alone keeps its CPUs.
@@ -23,14 +23,14 @@ pub struct Place {
     pub housekeeping: CpuSet,
 }
 
-impl Place {
+impl ShieldPlacement {
     /// The place that a plan in force has made.
     #[must_use]
-    pub fn of(host: &Host, plan: &Plan) -> Place {
+    pub fn of(host: &Host, plan: &Plan) -> ShieldPlacement {
         let shield = &plan.shield;
         let group = group(host, plan);
         let v2 = group.as_ref().is_some_and(|dir| host.exists(&format!("{dir}/cgroup.threads")));
-        Place {
+        ShieldPlacement {
             name: shield.name.clone(),
             group,
             v2,
@@ -107,7 +107,7 @@ impl Place {
 /// The cgroup of the shield: the directory below a cgroup mount that the plan's steps write to and
 /// that is called as the shield's group or slice.
 fn group(host: &Host, plan: &Plan) -> Option<String> {
-    let names = Place::names(&plan.shield);
+    let names = ShieldPlacement::names(&plan.shield);
     plan.steps.iter().find_map(|step| {
         let path = match &step.change {
             Change::MakeDir { path } | Change::Write { path, .. } => path,

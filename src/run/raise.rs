@@ -4,14 +4,14 @@
 //! left that could starve it, and no earlier: whoever needs it is found in the record and among the
 //! real-time threads that may run on its CPUs.
 
-use super::order::{Order, Thread, is_vital};
-use super::record::{Need, Open, Raised};
-use super::{Place, RunError};
-use cpushield_linux::{CpuSet, Error, Host, Policy, Task, TaskId};
+use super::order::{KernelThread, StartRequirements, is_vital};
+use super::record::{OpenRecord, PriorityNeed, RaisedThread};
+use super::{RunError, ShieldPlacement};
+use cpushield_linux::{CpuSet, Error, Host, SchedPolicy, Task, TaskId};
 
 /// What became of raised threads.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Settled {
+pub struct RaisedThreads {
     /// Threads that have their original policy again.
     pub restored: Vec<String>,
     /// Threads that stay raised, and for whom.
@@ -24,19 +24,19 @@ pub struct Settled {
 ///
 /// # Errors
 /// `/proc` cannot be read.
-pub fn threads(host: &Host, cpus: &CpuSet) -> Result<Vec<Thread>, RunError> {
+pub fn threads(host: &Host, cpus: &CpuSet) -> Result<Vec<KernelThread>, RunError> {
     let named = |task: &Task| {
         let prefixes = ["rcu", "ktimers/", "ksoftirqd/", "irq_work/", "irq/"];
         task.kthread && prefixes.iter().any(|prefix| task.comm.starts_with(prefix))
     };
-    let matters = |thread: &Thread| {
+    let matters = |thread: &KernelThread| {
         thread.affinity.intersects(cpus) || is_vital(&thread.comm, &thread.affinity, cpus)
     };
     let mut threads = Vec::new();
     for task in host.tasks()?.into_iter().filter(named) {
         let read = host.affinity(task.id.tid).and_then(|affinity| {
             let policy = host.scheduling(task.id.tid)?;
-            Ok(Thread { task: task.id, comm: task.comm, policy, affinity })
+            Ok(KernelThread { task: task.id, comm: task.comm, policy, affinity })
         });
         match read {
             Ok(thread) if matters(&thread) => threads.push(thread),
@@ -55,8 +55,8 @@ pub fn threads(host: &Host, cpus: &CpuSet) -> Result<Vec<Thread>, RunError> {
 /// A thread cannot be raised; those raised before are on record.
 pub fn raise(
     host: &Host,
-    open: &mut Open<'_>,
-    order: &Order,
+    open: &mut OpenRecord<'_>,
+    order: &StartRequirements,
     cpus: &CpuSet,
     who: TaskId,
 ) -> Result<(), RunError> {
@@ -64,7 +64,7 @@ pub fn raise(
     if priority == 0 {
         return Ok(());
     }
-    open.record.needs.push(Need { task: who, cpus: cpus.clone(), priority });
+    open.record.needs.push(PriorityNeed { task: who, cpus: cpus.clone(), priority });
     for (thread, policy) in &order.raise {
         let known = open.record.raised.iter_mut().find(|raised| raised.task == thread.task);
         match known {
@@ -72,7 +72,7 @@ pub fn raise(
                 raised.given = *policy;
                 raised.cpus = raised.cpus.union(cpus);
             }
-            None => open.record.raised.push(Raised {
+            None => open.record.raised.push(RaisedThread {
                 task: thread.task,
                 comm: thread.comm.clone(),
                 cpus: cpus.clone(),
@@ -101,7 +101,7 @@ pub fn raise(
     Ok(())
 }
 
-fn cannot_raise(thread: &Thread, error: cpushield_linux::Error) -> RunError {
+fn cannot_raise(thread: &KernelThread, error: cpushield_linux::Error) -> RunError {
     RunError::Unsafe {
         why: format!("{} cannot be put above the program: {}", thread.comm, error.reason()),
         instead: "run it without --fifo and --rr: nothing competes with it in a shield".to_owned(),
@@ -112,8 +112,12 @@ fn cannot_raise(thread: &Thread, error: cpushield_linux::Error) -> RunError {
 ///
 /// # Errors
 /// The record cannot be kept, or `/proc` cannot be read.
-pub fn settle(host: &Host, open: &mut Open<'_>, who: Option<TaskId>) -> Result<Settled, RunError> {
-    let mut settled = Settled::default();
+pub fn settle(
+    host: &Host,
+    open: &mut OpenRecord<'_>,
+    who: Option<TaskId>,
+) -> Result<RaisedThreads, RunError> {
+    let mut settled = RaisedThreads::default();
     if open.record.raised.is_empty() && open.record.needs.is_empty() {
         return Ok(settled);
     }
@@ -143,7 +147,7 @@ fn is_alive(host: &Host, id: TaskId) -> bool {
 }
 
 /// A user's thread with a real-time priority.
-struct Program {
+struct RtProgram {
     task: Task,
     affinity: CpuSet,
 }
@@ -152,12 +156,12 @@ fn is_real_time(task: &Task) -> bool {
     !task.kthread && task.rt_priority > 0 && !task.has_ended()
 }
 
-fn real_time_programs(host: &Host) -> Result<Vec<Program>, RunError> {
+fn real_time_programs(host: &Host) -> Result<Vec<RtProgram>, RunError> {
     let mut programs = Vec::new();
     for task in host.tasks()?.into_iter().filter(is_real_time) {
         // A thread that has ended needs nothing.
         if let Ok(affinity) = host.affinity(task.id.tid) {
-            programs.push(Program { task, affinity });
+            programs.push(RtProgram { task, affinity });
         }
     }
     Ok(programs)
@@ -166,11 +170,11 @@ fn real_time_programs(host: &Host) -> Result<Vec<Program>, RunError> {
 /// Lowers one thread as far as it goes; returns it when it stays on record.
 fn settle_one(
     host: &Host,
-    mut raised: Raised,
-    needs: &[Need],
-    programs: &[Program],
-    settled: &mut Settled,
-) -> Result<Option<Raised>, Error> {
+    mut raised: RaisedThread,
+    needs: &[PriorityNeed],
+    programs: &[RtProgram],
+    settled: &mut RaisedThreads,
+) -> Result<Option<RaisedThread>, Error> {
     let comm = raised.comm.clone();
     if !host.is_same_task(raised.task) {
         return Ok(None);
@@ -192,7 +196,7 @@ fn settle_one(
     let wanted = if raised.original.is_above(priority) {
         raised.original
     } else {
-        Policy::Fifo { priority: (priority + 1).min(99) }
+        SchedPolicy::Fifo { priority: (priority + 1).min(99) }
     };
     host.set_scheduling(raised.task.tid, wanted)?;
     raised.given = wanted;
@@ -202,7 +206,7 @@ fn settle_one(
 
 /// What became of real-time programs that were made ordinary ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Disarmed {
+pub struct DemotedPrograms {
     /// Those that are.
     pub done: Vec<String>,
     /// Those that are not, and why.
@@ -218,21 +222,21 @@ pub struct Disarmed {
 /// `/proc` cannot be read, or the list of the group's threads.
 pub fn disarm(
     host: &Host,
-    place: &Place,
+    place: &ShieldPlacement,
     born: &dyn Fn(TaskId) -> bool,
-) -> Result<Disarmed, RunError> {
+) -> Result<DemotedPrograms, RunError> {
     let tids = match place.group {
         Some(_) => place.members(host)?,
         None => confined(host, place, born)?,
     };
-    let mut disarmed = Disarmed::default();
+    let mut disarmed = DemotedPrograms::default();
     for tid in tids {
         let Ok(policy) = host.scheduling(tid) else { continue };
         if policy.rt_priority() == 0 {
             continue;
         }
         let comm = host.task(tid, tid).map_or_else(|_| String::new(), |task| task.comm);
-        match host.set_scheduling(tid, Policy::Other { nice: 0 }) {
+        match host.set_scheduling(tid, SchedPolicy::Other { nice: 0 }) {
             Ok(()) => disarmed.done.push(format!("{comm} ({tid}, {policy})")),
             Err(error) if error.is_absent() => {}
             Err(error) => {
@@ -246,7 +250,7 @@ pub fn disarm(
 /// Real-time tasks that may run on the shield's CPUs only.
 fn confined(
     host: &Host,
-    place: &Place,
+    place: &ShieldPlacement,
     born: &dyn Fn(TaskId) -> bool,
 ) -> Result<Vec<i32>, RunError> {
     let shield = place.cpus.union(&place.idle);

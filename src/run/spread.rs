@@ -1,5 +1,5 @@
-//! [`Spread`]: one thread per CPU. An isolated partition has no load balancing: a thread stays on
-//! the CPU it was born on, that of its parent thread. So somebody must place them.
+//! [`ThreadSpread`]: one thread per CPU. An isolated partition has no load balancing: a thread
+//! stays on the CPU it was born on, that of its parent thread. So somebody must place them.
 //!
 //! This is done from outside, shortly after a thread appears, by its affinity. It is not for
 //! programs that place their threads themselves. Until a second thread appears nothing is touched,
@@ -10,16 +10,16 @@ use std::collections::BTreeMap;
 
 /// The threads of one program and where they were put.
 #[derive(Debug)]
-pub struct Spread {
+pub struct ThreadSpread {
     cpus: CpuSet,
     placed: BTreeMap<TaskId, usize>,
 }
 
-impl Spread {
+impl ThreadSpread {
     /// Over these CPUs.
     #[must_use]
-    pub fn over(cpus: &CpuSet) -> Spread {
-        Spread { cpus: cpus.clone(), placed: BTreeMap::new() }
+    pub fn over(cpus: &CpuSet) -> ThreadSpread {
+        ThreadSpread { cpus: cpus.clone(), placed: BTreeMap::new() }
     }
 
     /// Places the threads that are new, each on the CPU that has fewest of them. Threads that end
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn the_next_thread_goes_where_fewest_are() {
-        let mut spread = Spread::over(&"2-4".parse().unwrap());
+        let mut spread = ThreadSpread::over(&"2-4".parse().unwrap());
         let mut order = Vec::new();
         for tid in 0..4 {
             let cpu = spread.emptiest().unwrap();

@@ -1,13 +1,13 @@
 //! Starts a program in the shield: by becoming it, or as a parent that waits for it.
 
-use super::order::Order;
-use super::place::Place;
-use super::spread::Spread;
-use super::user::User;
+use super::order::StartRequirements;
+use super::place::ShieldPlacement;
+use super::spread::ThreadSpread;
+use super::user::RunUser;
 use super::{RunError, raise, record};
-use cpushield_linux::process::{self, Ended, Inbox};
+use cpushield_linux::process::{self, ProcessEnd, SignalForwarder};
 use cpushield_linux::text::kernel_version::RT_GROUP_SCHED_SINCE;
-use cpushield_linux::{CpuSet, Host, Policy, Store, TaskId, memory};
+use cpushield_linux::{CpuSet, Host, SchedPolicy, Store, TaskId, memory};
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
@@ -21,15 +21,15 @@ const MEMORY_AFTER: Duration = Duration::from_secs(1);
 
 /// A program and how it is to run.
 #[derive(Debug, Clone)]
-pub struct Start {
+pub struct ProgramStart {
     /// The shield's place.
-    pub place: Place,
+    pub place: ShieldPlacement,
     /// The CPUs it may run on.
     pub cpus: CpuSet,
     /// Its policy; `None` leaves it as it is.
-    pub policy: Option<Policy>,
+    pub policy: Option<SchedPolicy>,
     /// Who it runs as; `None` leaves it as it is.
-    pub user: Option<User>,
+    pub user: Option<RunUser>,
     /// It may lock as much memory as it wants.
     pub lock_memory: bool,
     /// The program and its arguments.
@@ -38,16 +38,16 @@ pub struct Start {
 
 /// What a parent that waits does meanwhile.
 #[derive(Debug, Clone)]
-pub struct Care {
+pub struct Supervision {
     /// Which kernel threads are to be above it.
-    pub order: Order,
+    pub order: StartRequirements,
     /// Its threads are spread over these CPUs.
     pub spread: Option<CpuSet>,
     /// Whether it has locked its memory is looked at.
     pub look_at_memory: bool,
 }
 
-impl Care {
+impl Supervision {
     /// Whether there is anything to do, so that a parent is needed at all.
     #[must_use]
     pub fn is_needed(&self) -> bool {
@@ -57,7 +57,7 @@ impl Care {
 
 /// Enters the shield and becomes the program; returns only when that fails.
 #[must_use]
-pub fn become_program(host: &Host, start: &Start) -> RunError {
+pub fn become_program(host: &Host, start: &ProgramStart) -> RunError {
     match enter(host, start) {
         Err(error) => error,
         Ok(()) => RunError::Exec {
@@ -71,7 +71,7 @@ pub fn become_program(host: &Host, start: &Start) -> RunError {
     }
 }
 
-fn environment(start: &Start) -> Vec<(&'static str, String)> {
+fn environment(start: &ProgramStart) -> Vec<(&'static str, String)> {
     let mut environment = vec![("CPUSHIELD_CPUS", start.cpus.to_string())];
     // What LinuxCNC and Machinekit look at to find the cgroup they were started in.
     environment.extend(start.place.group_name().map(|name| ("CGNAME", name)));
@@ -83,7 +83,7 @@ fn environment(start: &Start) -> Vec<(&'static str, String)> {
 }
 
 /// The steps need the rights of root, so the user comes last.
-fn enter(host: &Host, start: &Start) -> Result<(), RunError> {
+fn enter(host: &Host, start: &ProgramStart) -> Result<(), RunError> {
     if start.lock_memory {
         memory::lift_lock_limit().map_err(|e| RunError::Unsafe {
             why: format!("the limit on locked memory cannot be lifted: {e}"),
@@ -108,20 +108,20 @@ fn enter(host: &Host, start: &Start) -> Result<(), RunError> {
 }
 
 /// What a refused policy means on this machine.
-fn refused(host: &Host, policy: Policy, error: cpushield_linux::Error) -> RunError {
+fn refused(host: &Host, policy: SchedPolicy, error: cpushield_linux::Error) -> RunError {
     let mut hints = Vec::new();
     match (policy, error.errno()) {
         _ if process::effective_user() != 0 => hints.push("run it as root".to_owned()),
-        (Policy::Fifo { .. } | Policy::Rr { .. }, Some(1)) => {
+        (SchedPolicy::Fifo { .. } | SchedPolicy::Rr { .. }, Some(1)) => {
             let groups = host.read("/proc/self/cgroup").unwrap_or_default();
             hints.extend(group_hints(&groups));
         }
-        (Policy::Deadline { .. }, Some(1)) => hints.push(
+        (SchedPolicy::Deadline { .. }, Some(1)) => hints.push(
             "SCHED_DEADLINE needs every CPU of the isolated scheduling domain: leave --cpu out; \
              if other CPUs are isolated too (isolcpus=, another partition), use --fifo"
                 .to_owned(),
         ),
-        (Policy::Deadline { .. }, Some(16)) => hints.push(
+        (SchedPolicy::Deadline { .. }, Some(16)) => hints.push(
             "the share of the CPUs it asks for is not free: ask for less runtime per period, or \
              see /proc/sys/kernel/sched_rt_runtime_us, which limits the sum of all"
                 .to_owned(),
@@ -168,16 +168,16 @@ fn group_hints(groups: &str) -> Vec<String> {
 /// SCHED_OTHER, for when this process itself was started under another policy; `None` when there is
 /// nothing to change.
 #[must_use]
-pub fn ordinary(host: &Host) -> Option<Policy> {
+pub fn ordinary(host: &Host) -> Option<SchedPolicy> {
     match host.scheduling(0) {
-        Ok(Policy::Other { .. }) | Err(_) => None,
-        Ok(_) => Some(Policy::Other { nice: 0 }),
+        Ok(SchedPolicy::Other { .. }) | Err(_) => None,
+        Ok(_) => Some(SchedPolicy::Other { nice: 0 }),
     }
 }
 
 /// A sentence on how much memory a program may lock that gives up the rights of root.
 #[must_use]
-pub fn lock_limit(user: &User) -> Option<String> {
+pub fn lock_limit(user: &RunUser) -> Option<String> {
     let bytes = memory::lock_limit().ok()??;
     (user.rights.uid != 0).then(|| {
         let (name, kib) = (&user.name, bytes / 1024);
@@ -194,11 +194,11 @@ pub fn lock_limit(user: &User) -> Option<String> {
 pub fn attend(
     host: &Host,
     store: &Store,
-    start: &Start,
-    care: &Care,
+    start: &ProgramStart,
+    care: &Supervision,
     told: &mut dyn FnMut(String),
     fail: impl FnOnce(RunError) -> u8,
-) -> Result<Ended, RunError> {
+) -> Result<ProcessEnd, RunError> {
     // On a machine where affinity alone shields, this keeps the parent off the shielded CPUs; where
     // it is refused, the parent is confined to others anyway.
     let _ = host.set_affinity(0, &start.place.housekeeping);
@@ -226,20 +226,20 @@ pub fn attend(
 fn start_and_wait(
     host: &Host,
     store: &Store,
-    start: &Start,
-    care: &Care,
+    start: &ProgramStart,
+    care: &Supervision,
     who: TaskId,
     told: &mut dyn FnMut(String),
     fail: impl FnOnce(RunError) -> u8,
-) -> Result<Ended, RunError> {
+) -> Result<ProcessEnd, RunError> {
     if care.order.policy.rt_priority() > 0 {
         raise::raise(host, &mut record::open(host, store)?, &care.order, &start.cpus, who)?;
     }
-    let inbox = Inbox::open().map_err(|e| RunError::call("sigprocmask", e))?;
+    let inbox = SignalForwarder::open().map_err(|e| RunError::call("sigprocmask", e))?;
     let pid = process::fork(&inbox, || fail(become_program(host, start)))
         .map_err(|e| RunError::call("fork", e))?;
     let begun = Instant::now();
-    let mut spread = care.spread.as_ref().map(Spread::over);
+    let mut spread = care.spread.as_ref().map(ThreadSpread::over);
     let mut look_at_memory = care.look_at_memory;
     loop {
         if let Some(ended) = process::ended(pid).map_err(|e| RunError::call("waitpid", e))? {

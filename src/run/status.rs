@@ -1,12 +1,14 @@
-//! [`Status`]: the shield in force, whether it still is as it was left, and everything that is on
-//! its CPUs: threads and interrupts. It reads no more than that, and decides nothing; the one thing
-//! it changes is a trace that a killed `verify` left recording, which it removes.
+//! [`ShieldStatus`]: the shield in force, whether it still is as it was left, and everything that
+//! is on its CPUs: threads and interrupts. It reads no more than that, and decides nothing; the one
+//! thing it changes is a trace that a killed `verify` left recording, which it removes.
 
 use super::drift::{Drift, drift};
-use super::record::{self, Raised};
-use super::{Place, RunError};
-use crate::apply::journal::Journal;
-use crate::apply::{LoadError, ShieldPresence, ShieldWork, Unfinished, find_shield, slice_dir};
+use super::record::{self, RaisedThread};
+use super::{RunError, ShieldPlacement};
+use crate::apply::journal::ApplyJournal;
+use crate::apply::{
+    JournalLoadError, ShieldPresence, ShieldWork, UnfinishedWork, find_shield, slice_dir,
+};
 use crate::change::{Change, Outcome};
 use cpushield_linux::tracefs;
 use cpushield_linux::{CpuSet, Host, Store, Task};
@@ -18,13 +20,13 @@ pub const SCHEMA: u32 = 1;
 
 /// What is shielded now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Status {
+pub struct ShieldStatus {
     /// [`SCHEMA`].
     pub schema: u32,
     /// What there is of a shield, in one word and in a sentence.
     pub state: StateReport,
     /// The shield; `None` when there is none, or nothing can be said of it.
-    pub shield: Option<Shielded>,
+    pub shield: Option<ShieldSummary>,
     /// CPUs that were isolated at boot (`/sys/devices/system/cpu/isolated`); `None` when the kernel
     /// does not say.
     pub isolated: Option<CpuSet>,
@@ -57,7 +59,7 @@ pub enum ShieldState {
         path: String,
     },
     /// Only a part of it is there.
-    Part(Unfinished),
+    Part(UnfinishedWork),
     /// Nothing can be said, because the journal cannot be read.
     Unknown {
         /// Why.
@@ -66,9 +68,10 @@ pub enum ShieldState {
 }
 
 impl ShieldState {
-    fn of(journal: &Journal, shield: &Shielded) -> ShieldState {
+    fn of(journal: &ApplyJournal, shield: &ShieldSummary) -> ShieldState {
         let settings = shield.drift.len();
-        let strangers = |on: &OnCpu| on.threads.iter().filter(|t| t.role == Role::Stranger).count();
+        let strangers =
+            |on: &OnCpu| on.threads.iter().filter(|t| t.role == ThreadRole::Stranger).count();
         let foreign = shield.cpus.iter().map(strangers).sum();
         match group_gone(journal, shield) {
             Some(path) => ShieldState::GroupGone { path },
@@ -102,7 +105,7 @@ impl fmt::Display for ShieldState {
             ShieldState::GroupGone { path } => {
                 write!(f, "not in force: its control group {path} is gone")
             }
-            ShieldState::Part(Unfinished::UnderWay { work, pid }) => {
+            ShieldState::Part(UnfinishedWork::UnderWay { work, pid }) => {
                 let word = match work {
                     ShieldWork::Apply => "applied",
                     ShieldWork::Undo => "undone",
@@ -139,7 +142,7 @@ impl From<ShieldState> for StateReport {
 
 /// A shield, or what is there of one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Shielded {
+pub struct ShieldSummary {
     /// Its name.
     pub name: String,
     /// Directory of its cgroup; `None` when affinity alone keeps its CPUs.
@@ -153,7 +156,7 @@ pub struct Shielded {
     /// One entry for each shielded CPU.
     pub cpus: Vec<OnCpu>,
     /// Kernel threads that were raised above real-time programs.
-    pub raised: Vec<Raised>,
+    pub raised: Vec<RaisedThread>,
 }
 
 /// What protects one shielded CPU, and what is on it.
@@ -162,11 +165,11 @@ pub struct OnCpu {
     /// The CPU.
     pub cpu: usize,
     /// What keeps other programs out.
-    pub processes: Guard,
+    pub processes: CpuProtection,
     /// Whether interrupts of devices are delivered here.
-    pub interrupts: Guard,
+    pub interrupts: CpuProtection,
     /// Whether the timer tick stops.
-    pub tick: Guard,
+    pub tick: CpuProtection,
     /// Threads whose last CPU this is, and programs of the shield whose next CPU it is.
     pub threads: Vec<OnThread>,
     /// Interrupts that are delivered here.
@@ -175,7 +178,7 @@ pub struct OnCpu {
 
 /// One of the three protections of a CPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Guard {
+pub struct CpuProtection {
     /// Whether it holds.
     pub holds: bool,
     /// How, or why not.
@@ -189,13 +192,13 @@ pub struct OnThread {
     #[serde(flatten)]
     pub task: Task,
     /// Why it is there.
-    pub role: Role,
+    pub role: ThreadRole,
 }
 
 /// Why a thread is on a shielded CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Role {
+pub enum ThreadRole {
     /// It may run there and does not belong there.
     Stranger,
     /// A program of the shield.
@@ -223,7 +226,7 @@ pub struct OnIrq {
 ///
 /// # Errors
 /// The journal or `/proc` cannot be read.
-pub fn status(host: &Host, store: &Store) -> Result<Status, RunError> {
+pub fn status(host: &Host, store: &Store) -> Result<ShieldStatus, RunError> {
     let list = |name: &str| host.read_line(&format!("/sys/devices/system/cpu/{name}")).ok();
     let set = |name: &str| list(name)?.parse().ok();
     let (isolated, nohz_full): (Option<CpuSet>, Option<CpuSet>) =
@@ -244,13 +247,13 @@ pub fn status(host: &Host, store: &Store) -> Result<Status, RunError> {
     };
     // Nobody else would.
     let swept = if host.is_live() { tracefs::sweep(host) } else { 0 };
-    Ok(Status { schema: SCHEMA, state: state.into(), shield, isolated, nohz_full, swept })
+    Ok(ShieldStatus { schema: SCHEMA, state: state.into(), shield, isolated, nohz_full, swept })
 }
 
 /// Why nothing can be said of a shield.
-fn unread(error: &LoadError) -> String {
+fn unread(error: &JournalLoadError) -> String {
     match error {
-        LoadError::Access(error) if error.is_denied() => {
+        JournalLoadError::Access(error) if error.is_denied() => {
             format!("only root can read {}", error.path)
         }
         error => error.to_string(),
@@ -258,11 +261,11 @@ fn unread(error: &LoadError) -> String {
 }
 
 /// The directory of the shield's control group, when the shield made one and it is not there.
-fn group_gone(journal: &Journal, shield: &Shielded) -> Option<String> {
+fn group_gone(journal: &ApplyJournal, shield: &ShieldSummary) -> Option<String> {
     if shield.group.is_some() {
         return None;
     }
-    let names = Place::names(&journal.header.plan.shield);
+    let names = ShieldPlacement::names(&journal.header.plan.shield);
     let made = journal.intents.iter().filter(|intent| {
         let done = journal.outcomes.get(&intent.step).map(|done| &done.outcome);
         matches!(done, Some(Outcome::Changed | Outcome::AlreadySo))
@@ -281,11 +284,11 @@ fn group_gone(journal: &Journal, shield: &Shielded) -> Option<String> {
 fn shielded(
     host: &Host,
     store: &Store,
-    journal: &Journal,
+    journal: &ApplyJournal,
     nohz_full: Option<&CpuSet>,
-) -> Result<Shielded, RunError> {
+) -> Result<ShieldSummary, RunError> {
     let plan = &journal.header.plan;
-    let place = Place::of(host, plan);
+    let place = ShieldPlacement::of(host, plan);
     let shield = &plan.shield;
     let threads = threads_on(host, &shield.cpus, &place)?;
     let irqs = irqs_on(host, &shield.cpus)?;
@@ -304,7 +307,7 @@ fn shielded(
             irqs,
         }
     };
-    Ok(Shielded {
+    Ok(ShieldSummary {
         name: shield.name.clone(),
         cpus: shield.cpus.iter().map(on_cpu).collect(),
         group: place.group,
@@ -320,7 +323,7 @@ fn shielded(
 fn threads_on(
     host: &Host,
     cpus: &CpuSet,
-    place: &Place,
+    place: &ShieldPlacement,
 ) -> Result<Vec<(usize, OnThread)>, RunError> {
     let members = place.members(host)?;
     let mut threads = Vec::new();
@@ -331,9 +334,9 @@ fn threads_on(
         }
         let mut at = task.cpu;
         let role = if here && member {
-            Role::Program
+            ThreadRole::Program
         } else if here && task.kthread && task.bound {
-            Role::Kernel
+            ThreadRole::Kernel
         } else {
             let affinity = match host.affinity(task.id.tid) {
                 Err(error) if error.is_absent() => continue,
@@ -342,11 +345,11 @@ fn threads_on(
             match () {
                 () if !here => {
                     at = affinity.and(cpus).first().or(cpus.first()).unwrap_or(at);
-                    Role::Waiting
+                    ThreadRole::Waiting
                 }
-                () if !affinity.intersects(cpus) => Role::Gone,
-                () if place.group.is_none() && affinity.is_subset(cpus) => Role::Program,
-                () => Role::Stranger,
+                () if !affinity.intersects(cpus) => ThreadRole::Gone,
+                () if place.group.is_none() && affinity.is_subset(cpus) => ThreadRole::Program,
+                () => ThreadRole::Stranger,
             }
         };
         threads.push((at, OnThread { task, role }));
@@ -384,8 +387,8 @@ fn irqs_on(host: &Host, cpus: &CpuSet) -> Result<Vec<(OnIrq, CpuSet)>, RunError>
 }
 
 /// What keeps other programs out of the shield's CPUs.
-fn closed(host: &Host, place: &Place) -> Guard {
-    let guard = |holds, how: &str| Guard { holds, how: how.to_owned() };
+fn closed(host: &Host, place: &ShieldPlacement) -> CpuProtection {
+    let guard = |holds, how: &str| CpuProtection { holds, how: how.to_owned() };
     let Some(group) = &place.group else {
         return guard(false, "by affinity only: a program may still pin itself here");
     };
@@ -406,25 +409,25 @@ fn closed(host: &Host, place: &Place) -> Guard {
     }
 }
 
-fn processes(closed: &Guard, threads: &[OnThread]) -> Guard {
-    match threads.iter().filter(|thread| thread.role == Role::Stranger).count() {
+fn processes(closed: &CpuProtection, threads: &[OnThread]) -> CpuProtection {
+    match threads.iter().filter(|thread| thread.role == ThreadRole::Stranger).count() {
         0 => closed.clone(),
-        n => Guard { holds: false, how: format!("{n} that do not belong here") },
+        n => CpuProtection { holds: false, how: format!("{n} that do not belong here") },
     }
 }
 
-fn interrupts(irqs: &[OnIrq]) -> Guard {
+fn interrupts(irqs: &[OnIrq]) -> CpuProtection {
     let leaving = irqs.iter().filter(|irq| irq.leaving).count();
     let how = match (irqs.len() - leaving, leaving) {
         (0, 0) => "none delivered here".to_owned(),
         (0, n) => format!("none but {n} that may come once more, and leave by it"),
         (n, _) => format!("{n} delivered here"),
     };
-    Guard { holds: irqs.len() == leaving, how }
+    CpuProtection { holds: irqs.len() == leaving, how }
 }
 
-fn tick(cpu: usize, nohz_full: Option<&CpuSet>) -> Guard {
-    let guard = |holds, how: &str| Guard { holds, how: how.to_owned() };
+fn tick(cpu: usize, nohz_full: Option<&CpuSet>) -> CpuProtection {
+    let guard = |holds, how: &str| CpuProtection { holds, how: how.to_owned() };
     match nohz_full {
         Some(cpus) if cpus.contains(cpu) => guard(true, "stops while one thread runs"),
         Some(_) => guard(false, "ticks; only nohz_full= at boot stops it"),

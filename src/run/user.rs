@@ -8,7 +8,7 @@ use cpushield_linux::process::Credentials;
 
 /// Who a program runs as.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct User {
+pub struct RunUser {
     /// Name of the user; the number when it has no line in `/etc/passwd`.
     pub name: String,
     /// Home directory, where `/etc/passwd` names one.
@@ -24,7 +24,7 @@ const GROUP: &str = "/etc/group";
 ///
 /// # Errors
 /// The name is not there, or a number has no group and no line to take one from.
-pub fn look_up(host: &Host, asked: &str) -> Result<User, RunError> {
+pub fn look_up(host: &Host, asked: &str) -> Result<RunUser, RunError> {
     parse(asked, &host.read(PASSWD)?, &host.read(GROUP)?)
 }
 
@@ -32,7 +32,7 @@ pub fn look_up(host: &Host, asked: &str) -> Result<User, RunError> {
 ///
 /// # Errors
 /// As [`look_up`].
-pub fn parse(asked: &str, passwd: &str, group: &str) -> Result<User, RunError> {
+pub fn parse(asked: &str, passwd: &str, group: &str) -> Result<RunUser, RunError> {
     let (user, wanted_group) = match asked.split_once(':') {
         Some((user, group)) => (user, Some(group)),
         None => (asked, None),
@@ -57,7 +57,7 @@ pub fn parse(asked: &str, passwd: &str, group: &str) -> Result<User, RunError> {
     groups.push(gid);
     groups.sort_unstable();
     groups.dedup();
-    Ok(User { name, home, rights: Credentials { uid, gid, groups } })
+    Ok(RunUser { name, home, rights: Credentials { uid, gid, groups } })
 }
 
 /// The first six fields of a line; those that are missing are empty.
@@ -91,7 +91,7 @@ mod tests {
         odd:x:nine:9:::\n";
     const GROUP: &str = "root:x:0:\naudio:x:29:cnc,other\ncnc:x:1000:\nrt:x:44:root\n";
 
-    fn user(asked: &str) -> Result<User, RunError> {
+    fn user(asked: &str) -> Result<RunUser, RunError> {
         parse(asked, PASSWD, GROUP)
     }
 

@@ -4,7 +4,7 @@
 //! of one model have the same caches, so that only their sharers are read again.
 
 use super::Cache;
-use super::reader::{Reader, Spelling::List, Spelling::Mask};
+use super::reader::{CpuSetSpelling::List, CpuSetSpelling::Mask, SurveyReader};
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::size;
 use std::collections::BTreeMap;
@@ -13,27 +13,27 @@ use std::collections::BTreeMap;
 const LEVEL_MIN: u32 = 2;
 
 /// What caches of one kind are: level, and `Data` or `Unified`.
-type Kind = (u32, String);
+type CacheKind = (u32, String);
 
 /// One cache of every CPU of a model.
 #[derive(Debug, Clone)]
-struct Shape {
+struct CacheShape {
     index: usize,
-    kind: Kind,
+    kind: CacheKind,
     size_kib: Option<u64>,
 }
 
 /// Reads the caches of one CPU after the other. `Model` is what alike CPUs have in common.
 pub(super) struct CacheReader<'a, Model> {
-    r: &'a Reader<'a>,
+    r: &'a SurveyReader<'a>,
     online: &'a CpuSet,
-    models: BTreeMap<Model, Vec<Shape>>,
+    models: BTreeMap<Model, Vec<CacheShape>>,
     /// The sharers that were read, by the kind of cache and by each of their CPUs.
-    known: BTreeMap<Kind, BTreeMap<usize, CpuSet>>,
+    known: BTreeMap<CacheKind, BTreeMap<usize, CpuSet>>,
 }
 
 impl<'a, Model: Ord> CacheReader<'a, Model> {
-    pub(super) fn new(r: &'a Reader<'a>, online: &'a CpuSet) -> CacheReader<'a, Model> {
+    pub(super) fn new(r: &'a SurveyReader<'a>, online: &'a CpuSet) -> CacheReader<'a, Model> {
         CacheReader { r, online, models: BTreeMap::new(), known: BTreeMap::new() }
     }
 
@@ -56,20 +56,20 @@ impl<'a, Model: Ord> CacheReader<'a, Model> {
     }
 
     /// The caches of a CPU of a known model; `None` when it has not all of them.
-    fn alike(&mut self, cpu: usize, shapes: &[Shape]) -> Option<Vec<Cache>> {
+    fn alike(&mut self, cpu: usize, shapes: &[CacheShape]) -> Option<Vec<Cache>> {
         shapes.iter().map(|shape| Some(cache(shape, self.sharers(cpu, shape)?))).collect()
     }
 
     /// Levels, kinds and sizes, from near to far.
-    fn shapes(&self, cpu: usize) -> Vec<Shape> {
+    fn shapes(&self, cpu: usize) -> Vec<CacheShape> {
         let indexes = self.r.numbered(&directory(cpu), "index");
-        let mut shapes: Vec<Shape> =
+        let mut shapes: Vec<CacheShape> =
             indexes.into_iter().filter_map(|index| self.shape(cpu, index)).collect();
         shapes.sort_by(|a, b| a.kind.cmp(&b.kind));
         shapes
     }
 
-    fn shape(&self, cpu: usize, index: usize) -> Option<Shape> {
+    fn shape(&self, cpu: usize, index: usize) -> Option<CacheShape> {
         let file = |name: &str| format!("{}/index{index}/{name}", directory(cpu));
         let level = self.r.number(&file("level")).filter(|level| *level >= LEVEL_MIN)?;
         let kind = self.r.line(&file("type")).filter(|kind| kind != "Instruction")?;
@@ -77,11 +77,11 @@ impl<'a, Model: Ord> CacheReader<'a, Model> {
             let kib = size::kib(&text).map_err(|e| e.at(&file("size")));
             self.r.wanted(kib).filter(|kib| *kib > 0)
         });
-        Some(Shape { index, kind: (level, kind), size_kib })
+        Some(CacheShape { index, kind: (level, kind), size_kib })
     }
 
     /// The online CPUs that share a cache, read once for all of them; `None` when nothing says.
-    fn sharers(&mut self, cpu: usize, shape: &Shape) -> Option<CpuSet> {
+    fn sharers(&mut self, cpu: usize, shape: &CacheShape) -> Option<CpuSet> {
         let known = self.known.entry(shape.kind.clone()).or_default();
         if let Some(shared) = known.get(&cpu) {
             return Some(shared.clone());
@@ -101,7 +101,7 @@ fn directory(cpu: usize) -> String {
     format!("/sys/devices/system/cpu/cpu{cpu}/cache")
 }
 
-fn cache(shape: &Shape, shared: CpuSet) -> Cache {
+fn cache(shape: &CacheShape, shared: CpuSet) -> Cache {
     let (level, kind) = shape.kind.clone();
     Cache { level, kind, size_kib: shape.size_kib, shared }
 }

@@ -1,7 +1,7 @@
 //! The cgroup tree as far as cpusets go. On v2 only groups whose parent hands the cpuset controller
 //! down have cpuset files, so the walk follows `cgroup.subtree_control` and stays short.
 
-use super::reader::{Reader, Spelling::List};
+use super::reader::{CpuSetSpelling::List, SurveyReader};
 use super::{Cgroup, CgroupMode, CpusetGroup};
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::mounts::{self, Mount};
@@ -10,7 +10,7 @@ use cpushield_linux::text::mounts::{self, Mount};
 const GROUPS_MAX: usize = 4096;
 
 /// The mounts this process sees; empty with a note when they cannot be read.
-pub(super) fn mounts(r: &Reader) -> Vec<Mount> {
+pub(super) fn mounts(r: &SurveyReader) -> Vec<Mount> {
     let path = "/proc/self/mountinfo";
     let text = r.wanted(r.host.read(path));
     let parsed = text.map(|text| mounts::parse(&text).map_err(|error| error.at(path)));
@@ -18,7 +18,7 @@ pub(super) fn mounts(r: &Reader) -> Vec<Mount> {
 }
 
 /// The tree, and `cpuset.cpus.isolated` of the v2 root.
-pub(super) fn cgroup(r: &Reader, mounts: &[Mount]) -> (Cgroup, Option<CpuSet>) {
+pub(super) fn cgroup(r: &SurveyReader, mounts: &[Mount]) -> (Cgroup, Option<CpuSet>) {
     let v1 = mounts.iter().find(|mount| {
         let has = |word: &str| mount.super_options.iter().any(|option| option == word);
         // The file system named cpuset is that of before cgroups; it is v1 without prefix.
@@ -51,7 +51,7 @@ pub(super) fn cgroup(r: &Reader, mounts: &[Mount]) -> (Cgroup, Option<CpuSet>) {
 }
 
 /// As `sd_booted(3)` tells it.
-fn systemd(r: &Reader) -> bool {
+fn systemd(r: &SurveyReader) -> bool {
     r.host.exists("/run/systemd/system")
 }
 
@@ -59,7 +59,7 @@ fn has_cpuset(controllers: Option<&str>) -> bool {
     controllers.is_some_and(|text| text.split_whitespace().any(|word| word == "cpuset"))
 }
 
-fn v1_groups(r: &Reader, mount: &str, found: &mut Cgroup) {
+fn v1_groups(r: &SurveyReader, mount: &str, found: &mut Cgroup) {
     let prefix = found.prefix.clone();
     let set = |dir: &str, name: &str| {
         let path = format!("{dir}/{prefix}{name}");
@@ -89,7 +89,7 @@ fn v1_groups(r: &Reader, mount: &str, found: &mut Cgroup) {
     found.groups.sort_by(|a, b| a.path.cmp(&b.path));
 }
 
-fn v2_groups(r: &Reader, mount: &str, found: &mut Cgroup) {
+fn v2_groups(r: &SurveyReader, mount: &str, found: &mut Cgroup) {
     let set = |dir: &str, name: &str| r.list(&format!("{dir}/cpuset.{name}"));
     found.mems = set(mount, "mems.effective").unwrap_or_default();
     let control = r.line(&format!("{mount}/cgroup.subtree_control"));
@@ -126,7 +126,7 @@ fn v2_groups(r: &Reader, mount: &str, found: &mut Cgroup) {
 }
 
 /// Directories of groups with cpuset files.
-fn children(r: &Reader, dir: &str, prefix: &str) -> Vec<String> {
+fn children(r: &SurveyReader, dir: &str, prefix: &str) -> Vec<String> {
     let own = |name: &String| {
         let interface = ["cgroup.", "cpuset.", "cpu.", "memory.", "io.", "pids."];
         !interface.iter().any(|start| name.starts_with(start))
@@ -137,7 +137,7 @@ fn children(r: &Reader, dir: &str, prefix: &str) -> Vec<String> {
 
 /// How many members the group has; a threaded v2 group cannot be asked for processes
 /// (EOPNOTSUPP) and has none of its own.
-fn members(r: &Reader, dir: &str, list: &str) -> Option<usize> {
+fn members(r: &SurveyReader, dir: &str, list: &str) -> Option<usize> {
     let text = r.host.read(&format!("{dir}/{list}"));
     text.ok().map(|text| text.lines().count())
 }

@@ -10,7 +10,7 @@
 //!   asks for a kind that an earlier one has with another list (`housekeeping.cpumasks[]`).
 
 use cpushield_linux::CpuSet;
-use cpushield_linux::text::cmdline::{self, Param};
+use cpushield_linux::text::cmdline::{self, KernelParam};
 use cpushield_linux::text::kernel_version::KernelVersion;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -247,7 +247,7 @@ fn take(setup: &mut IsolationSetup, parameter: IsolationParameter, version: Opti
 }
 
 /// What a parameter asks for; `None` for other parameters and for lists that are none.
-fn asked_for(param: &Param, last: usize) -> Option<(Vec<IsolationKind>, CpuSet)> {
+fn asked_for(param: &KernelParam, last: usize) -> Option<(Vec<IsolationKind>, CpuSet)> {
     let value = param.value.as_deref()?;
     if cmdline::same_name(&param.name, "nohz_full") {
         let cpus = CpuSet::parse_list(value, Some(last)).ok()?;
@@ -268,7 +268,7 @@ fn asked_for(param: &Param, last: usize) -> Option<(Vec<IsolationKind>, CpuSet)>
 /// The default mask of interrupts is what the last `irqaffinity=` says and the boot CPU
 /// (`irq_affinity_setup()`, kernel/irq/irqdesc.c, 6.12).
 fn interrupts_on_isolated(
-    params: &[Param],
+    params: &[KernelParam],
     taken: &[IsolationParameter],
     last: usize,
 ) -> Option<CommandLineFault> {
@@ -284,7 +284,7 @@ fn interrupts_on_isolated(
     })
 }
 
-fn shown(param: &Param) -> String {
+fn shown(param: &KernelParam) -> String {
     format!("{}={}", param.name, param.value.as_deref().unwrap_or_default())
 }
 

@@ -1,7 +1,7 @@
 //! Compares two surveys of one machine in everything that shielding may touch: the proof that a
 //! machine is as it was. Counts, states and tasks that came or went are not differences. Pure.
 
-use super::machine::{Machine, Placed, Reading};
+use super::machine::{Machine, PlacedThread, TunableReading};
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::size::will_grow;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use std::fmt;
 
 /// Something that is not as it was.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Difference {
+pub struct MachineDifference {
     /// The file, interrupt, task or cgroup.
     pub what: String,
     /// What it was; `absent` when it was not there.
@@ -19,14 +19,14 @@ pub struct Difference {
     pub after: String,
 }
 
-impl fmt::Display for Difference {
+impl fmt::Display for MachineDifference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: was {}, is {}", self.what, self.before, self.after)
     }
 }
 
 /// Facts by name, so that two surveys can be laid side by side.
-type Facts = BTreeMap<String, String>;
+type MachineFacts = BTreeMap<String, String>;
 
 /// The name of a task among the facts. Its command is not part of it: kworkers change theirs with
 /// every work item.
@@ -36,11 +36,11 @@ fn task_fact(tid: i32) -> String {
 
 /// What differs between two surveys of one machine, in the order of names.
 #[must_use]
-pub fn differences(before: &Machine, after: &Machine) -> Vec<Difference> {
+pub fn differences(before: &Machine, after: &Machine) -> Vec<MachineDifference> {
     let alive = tasks_of_both(before, after);
     let (old, new) = (facts(before, &alive), facts(after, &alive));
     let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
-    let value = |facts: &Facts, name: &String| {
+    let value = |facts: &MachineFacts, name: &String| {
         facts.get(name).cloned().unwrap_or_else(|| "absent".to_owned())
     };
     let comms: BTreeMap<String, &str> = before
@@ -56,7 +56,7 @@ pub fn differences(before: &Machine, after: &Machine) -> Vec<Difference> {
         .into_iter()
         .filter(|name| old.get(*name) != new.get(*name))
         .filter(|name| !is_enlarged(name, old.get(*name)))
-        .map(|name| Difference {
+        .map(|name| MachineDifference {
             what: label(name),
             before: value(&old, name),
             after: value(&new, name),
@@ -79,13 +79,13 @@ fn tasks_of_both(before: &Machine, after: &Machine) -> BTreeSet<(i32, u64)> {
     ids(before).intersection(&ids(after)).copied().collect()
 }
 
-fn facts(machine: &Machine, alive: &BTreeSet<(i32, u64)>) -> Facts {
-    let mut facts = Facts::new();
+fn facts(machine: &Machine, alive: &BTreeSet<(i32, u64)>) -> MachineFacts {
+    let mut facts = MachineFacts::new();
     for (path, reading) in &machine.settings {
         let text = match reading {
-            Reading::Value(text) => text.clone(),
-            Reading::Absent => continue,
-            Reading::Unreadable(why) => format!("unreadable ({why})"),
+            TunableReading::Value(text) => text.clone(),
+            TunableReading::Absent => continue,
+            TunableReading::Unreadable(why) => format!("unreadable ({why})"),
         };
         facts.insert(path.clone(), text);
     }
@@ -94,7 +94,8 @@ fn facts(machine: &Machine, alive: &BTreeSet<(i32, u64)>) -> Facts {
     for irq in &machine.irqs {
         insert_set(&mut facts, &format!("IRQ {}", irq.irq), irq.affinity.as_ref());
     }
-    let known = |placed: &&Placed| alive.contains(&(placed.task.id.tid, placed.task.id.started));
+    let known =
+        |placed: &&PlacedThread| alive.contains(&(placed.task.id.tid, placed.task.id.started));
     for placed in machine.tasks.iter().filter(known) {
         facts.insert(task_fact(placed.task.id.tid), place(placed));
     }
@@ -111,13 +112,13 @@ fn facts(machine: &Machine, alive: &BTreeSet<(i32, u64)>) -> Facts {
 /// What a shield may change of a task. Where a bound kernel thread may run is the kernel's own
 /// affair (PF_NO_SETAFFINITY: nobody can set it): the rescuer of a workqueue keeps the CPUs of the
 /// pool that it helped last (worker_attach_to_pool(), kernel/workqueue.c, 5.11 to 6.12).
-fn place(Placed { task, affinity }: &Placed) -> String {
+fn place(PlacedThread { task, affinity }: &PlacedThread) -> String {
     let scheduling =
         format!("policy {} priority {} nice {}", task.policy, task.rt_priority, task.nice);
     if task.kthread && task.bound { scheduling } else { format!("CPU {affinity}, {scheduling}") }
 }
 
-fn insert_set(facts: &mut Facts, name: &str, cpus: Option<&CpuSet>) {
+fn insert_set(facts: &mut MachineFacts, name: &str, cpus: Option<&CpuSet>) {
     if let Some(cpus) = cpus {
         facts.insert(name.to_owned(), format!("CPU {cpus}"));
     }
@@ -127,7 +128,7 @@ fn insert_set(facts: &mut Facts, name: &str, cpus: Option<&CpuSet>) {
 mod tests {
     use super::*;
     use crate::plan::fake::thread;
-    use crate::survey::{CpusetGroup, Irq, Movable};
+    use crate::survey::{CpusetGroup, Irq, IrqMovability};
 
     fn machine() -> Machine {
         let mut machine = Machine { irq_default: Some(CpuSet::one(0)), ..Machine::default() };
@@ -137,15 +138,15 @@ mod tests {
             chip: "PCI-MSIX".to_owned(),
             affinity: Some(CpuSet::one(3)),
             effective: Some(CpuSet::one(3)),
-            movable: Movable::Yes,
+            movable: IrqMovability::Yes,
             counts: BTreeMap::from([(0, 1), (3, 2)]),
         });
         machine.settings.insert("/proc/sys/vm/stat_interval".to_owned(), value("1"));
         machine
     }
 
-    fn value(text: &str) -> Reading {
-        Reading::Value(text.to_owned())
+    fn value(text: &str) -> TunableReading {
+        TunableReading::Value(text.to_owned())
     }
 
     #[test]

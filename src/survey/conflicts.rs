@@ -1,8 +1,8 @@
 //! Programs and settings that work against isolation, each with what to do about it.
 
 use super::command_line::isolation_setup;
-use super::reader::Reader;
-use super::{CgroupMode, Finding, Machine};
+use super::reader::SurveyReader;
+use super::{CgroupMode, Machine, SurveyFinding};
 use cpushield_linux::text::kernel_version::{KernelVersion, RT_GROUP_SCHED_SINCE};
 
 /// Programs by command name: what they do, what to do about them.
@@ -69,7 +69,7 @@ const PROGRAMS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-pub(super) fn conflicts(r: &Reader, machine: &Machine) -> Vec<Finding> {
+pub(super) fn conflicts(r: &SurveyReader, machine: &Machine) -> Vec<SurveyFinding> {
     let mut found = programs(machine);
     found.extend(boot_parameters(machine));
     found.extend(cpusets(machine));
@@ -95,11 +95,11 @@ pub(super) fn conflicts(r: &Reader, machine: &Machine) -> Vec<Finding> {
     found
 }
 
-fn finding(name: &str, seen: impl Into<String>, advice: &str) -> Finding {
-    Finding { name: name.to_owned(), seen: seen.into(), advice: advice.to_owned() }
+fn finding(name: &str, seen: impl Into<String>, advice: &str) -> SurveyFinding {
+    SurveyFinding { name: name.to_owned(), seen: seen.into(), advice: advice.to_owned() }
 }
 
-fn programs(machine: &Machine) -> Vec<Finding> {
+fn programs(machine: &Machine) -> Vec<SurveyFinding> {
     let runs = |name: &str| {
         let mut tasks = machine.tasks.iter().map(|placed| &placed.task);
         tasks.find(|task| task.comm == name && !task.kthread && task.pid == task.id.tid)
@@ -111,7 +111,7 @@ fn programs(machine: &Machine) -> Vec<Finding> {
     PROGRAMS.iter().filter_map(seen).collect()
 }
 
-fn boot_parameters(machine: &Machine) -> Vec<Finding> {
+fn boot_parameters(machine: &Machine) -> Vec<SurveyFinding> {
     let isolation = &machine.isolation;
     let mut found = command_line_faults(machine);
     if !isolation.isolcpus_domain.is_empty() {
@@ -143,7 +143,7 @@ fn boot_parameters(machine: &Machine) -> Vec<Finding> {
 }
 
 /// Isolation parameters that the kernel did not take as they are written.
-fn command_line_faults(machine: &Machine) -> Vec<Finding> {
+fn command_line_faults(machine: &Machine) -> Vec<SurveyFinding> {
     let line = machine.kernel.cmdline.as_deref().unwrap_or_default();
     let version = machine.kernel.version.map(|(major, minor)| KernelVersion::new(major, minor));
     let setup = isolation_setup(line, &machine.topology.possible, version);
@@ -151,7 +151,7 @@ fn command_line_faults(machine: &Machine) -> Vec<Finding> {
 }
 
 /// cpusets of others (ours are called after this program) that claim CPUs for themselves.
-fn cpusets(machine: &Machine) -> Vec<Finding> {
+fn cpusets(machine: &Machine) -> Vec<SurveyFinding> {
     let claims = |group: &&super::CpusetGroup| {
         let name = group.path.rsplit('/').next().unwrap_or("");
         if name.starts_with("cpushield") {

@@ -1,11 +1,11 @@
 //! Network interfaces and block devices that are real: their node, the CPUs near them and their
 //! interrupts. Devices of software only (loopback, dm, loop) are left out.
 
-use super::reader::{Reader, Spelling::List, Spelling::Mask};
+use super::reader::{CpuSetSpelling::List, CpuSetSpelling::Mask, SurveyReader};
 use super::{Device, Machine};
 use std::collections::BTreeSet;
 
-pub(super) fn devices(r: &Reader) -> Vec<Device> {
+pub(super) fn devices(r: &SurveyReader) -> Vec<Device> {
     let mut found = Vec::new();
     for (class, dir) in [("net", "/sys/class/net"), ("block", "/sys/block")] {
         for name in r.names(dir) {
@@ -15,7 +15,7 @@ pub(super) fn devices(r: &Reader) -> Vec<Device> {
     found
 }
 
-fn device(r: &Reader, class: &str, name: &str, entry: &str) -> Option<Device> {
+fn device(r: &SurveyReader, class: &str, name: &str, entry: &str) -> Option<Device> {
     // `/sys/block/vda` → `../devices/pci0000:00/0000:00:03.0/virtio1/block/vda`.
     let path = resolve(entry, &r.host.link(entry).ok()?);
     if !path.starts_with("/sys/devices/") || path.starts_with("/sys/devices/virtual/") {

@@ -1,12 +1,12 @@
 //! What firmware and hardware settings mean for isolation, as far as the running system shows it.
 
-use super::reader::Reader;
-use super::{Finding, Machine};
+use super::reader::SurveyReader;
+use super::{Machine, SurveyFinding};
 
 /// Waking from a state that takes longer than this shows in every latency figure.
 const DEEP_US: u64 = 20;
 
-pub(super) fn firmware(r: &Reader, machine: &Machine) -> Vec<Finding> {
+pub(super) fn firmware(r: &SurveyReader, machine: &Machine) -> Vec<SurveyFinding> {
     let mut found = Vec::new();
     found.extend(smt(machine));
     found.extend(turbo(machine));
@@ -18,11 +18,11 @@ pub(super) fn firmware(r: &Reader, machine: &Machine) -> Vec<Finding> {
     found
 }
 
-fn finding(name: &str, seen: String, advice: &str) -> Finding {
-    Finding { name: name.to_owned(), seen, advice: advice.to_owned() }
+fn finding(name: &str, seen: String, advice: &str) -> SurveyFinding {
+    SurveyFinding { name: name.to_owned(), seen, advice: advice.to_owned() }
 }
 
-fn smt(machine: &Machine) -> Option<Finding> {
+fn smt(machine: &Machine) -> Option<SurveyFinding> {
     let threads = machine.topology.cpus.iter().map(|cpu| cpu.siblings.len()).max()?;
     (threads > 1).then(|| {
         finding(
@@ -34,7 +34,7 @@ fn smt(machine: &Machine) -> Option<Finding> {
     })
 }
 
-fn turbo(machine: &Machine) -> Option<Finding> {
+fn turbo(machine: &Machine) -> Option<SurveyFinding> {
     machine.power.turbo?.then(|| {
         finding(
             "turbo",
@@ -45,7 +45,7 @@ fn turbo(machine: &Machine) -> Option<Finding> {
     })
 }
 
-fn idle(machine: &Machine) -> Option<Finding> {
+fn idle(machine: &Machine) -> Option<SurveyFinding> {
     let deepest = machine
         .power
         .idle_states
@@ -62,7 +62,7 @@ fn idle(machine: &Machine) -> Option<Finding> {
 
 /// Interrupts of system management mode since boot, invisible to the kernel. Every CPU takes part
 /// in each, so one counter says it; it is read on a CPU that is not isolated.
-fn smi(r: &Reader, machine: &Machine) -> Option<Finding> {
+fn smi(r: &SurveyReader, machine: &Machine) -> Option<SurveyFinding> {
     let isolation = &machine.isolation;
     let away = [&isolation.isolated, &isolation.nohz_full, &isolation.partitions];
     let away =
@@ -94,7 +94,7 @@ fn smi(r: &Reader, machine: &Machine) -> Option<Finding> {
 }
 
 /// `[default] performance powersave powersupersave`.
-fn aspm(r: &Reader) -> Option<Finding> {
+fn aspm(r: &SurveyReader) -> Option<SurveyFinding> {
     let text = r.line("/sys/module/pcie_aspm/parameters/policy")?;
     let policy = text.split_once('[')?.1.split_once(']')?.0;
     policy.starts_with("power").then(|| {
@@ -106,7 +106,7 @@ fn aspm(r: &Reader) -> Option<Finding> {
     })
 }
 
-fn clock(machine: &Machine) -> Option<Finding> {
+fn clock(machine: &Machine) -> Option<SurveyFinding> {
     let current = machine.kernel.clocksource.as_deref()?;
     let slow = ["hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit"];
     slow.contains(&current).then(|| {
@@ -119,7 +119,7 @@ fn clock(machine: &Machine) -> Option<Finding> {
     })
 }
 
-fn hypervisor(machine: &Machine) -> Option<Finding> {
+fn hypervisor(machine: &Machine) -> Option<SurveyFinding> {
     machine.virt.guest?.then(|| {
         let name = machine.virt.hypervisor.as_deref().unwrap_or("a hypervisor");
         finding(

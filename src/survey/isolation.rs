@@ -1,7 +1,7 @@
 //! What is isolated already: by the command line, by the kernel's own account, by partitions.
 
 use super::command_line::{IsolationKind, isolation_setup};
-use super::reader::{Reader, Spelling};
+use super::reader::{CpuSetSpelling, SurveyReader};
 use super::{Isolation, Kernel, Topology};
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::cmdline;
@@ -9,13 +9,13 @@ use cpushield_linux::text::kernel_version::KernelVersion;
 
 const CPU: &str = "/sys/devices/system/cpu";
 
-pub(super) fn isolation(r: &Reader, kernel: &Kernel, topology: &Topology) -> Isolation {
+pub(super) fn isolation(r: &SurveyReader, kernel: &Kernel, topology: &Topology) -> Isolation {
     let last = topology.possible.last();
     let params = kernel.cmdline.as_deref().map(cmdline::parse).unwrap_or_default();
     let mut found = Isolation {
         isolated: r.list(&format!("{CPU}/isolated")),
         nohz_full: nohz_full(r),
-        unbound_work: r.set(&[("/sys/devices/virtual/workqueue/cpumask", Spelling::Mask)]),
+        unbound_work: r.set(&[("/sys/devices/virtual/workqueue/cpumask", CpuSetSpelling::Mask)]),
         ..Isolation::default()
     };
     found.isolcpus = cmdline::values(&params, "isolcpus").next().map(str::to_owned);
@@ -52,7 +52,7 @@ pub(super) fn isolation(r: &Reader, kernel: &Kernel, topology: &Topology) -> Iso
 }
 
 /// Kernels with `CONFIG_NO_HZ_FULL` but no `nohz_full=` print a null bitmap: `  (null)`, padded.
-pub(super) fn nohz_full(r: &Reader) -> Option<CpuSet> {
+pub(super) fn nohz_full(r: &SurveyReader) -> Option<CpuSet> {
     let path = format!("{CPU}/nohz_full");
     if r.line(&path)?.trim() == "(null)" {
         return Some(CpuSet::new());

@@ -2,7 +2,7 @@
 //! clocksource.
 
 use super::Kernel;
-use super::reader::Reader;
+use super::reader::SurveyReader;
 use cpushield_linux::text::{gzip, kconfig};
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub(super) fn cpuinfo_asks(kernel: &Kernel) -> bool {
     x86 && kernel.version.is_none_or(|version| ((4, 15)..(5, 19)).contains(&version))
 }
 
-pub(super) fn kernel(r: &Reader) -> Kernel {
+pub(super) fn kernel(r: &SurveyReader) -> Kernel {
     let banner = r.wanted_line("/proc/version");
     let release = r
         .line("/proc/sys/kernel/osrelease")
@@ -56,7 +56,7 @@ fn version(release: &str) -> Option<(u32, u32)> {
 /// Whether it is an RT kernel, and how that is known. `/sys/kernel/realtime` is of the RT patch
 /// and not of mainline; the banner says `PREEMPT_RT` (before 5.3: `PREEMPT RT`) in mainline too.
 fn realtime(
-    r: &Reader,
+    r: &SurveyReader,
     banner: Option<&str>,
     config: &BTreeMap<String, String>,
 ) -> Option<(bool, String)> {
@@ -80,7 +80,7 @@ fn realtime(
 }
 
 /// The options that matter, from the kernel itself or from the file its package put in place.
-fn config(r: &Reader, release: Option<&str>) -> BTreeMap<String, String> {
+fn config(r: &SurveyReader, release: Option<&str>) -> BTreeMap<String, String> {
     let mut places = vec!["/proc/config.gz".to_owned()];
     if let Some(release) = release {
         places.push(format!("/boot/config-{release}"));

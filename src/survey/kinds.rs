@@ -1,6 +1,6 @@
 //! Which CPUs are strong and which are small, by the best source that the machine has.
 
-use super::reader::Reader;
+use super::reader::SurveyReader;
 use super::{CoreKind, Cpu, KindSource};
 use cpushield_linux::CpuSet;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ const SMALL_PARTS: &[u32] =
 const ARM: u32 = 0x41;
 
 /// CPUs of hybrid x86 parts by their PMUs: the strong and the small ones; `None` on others.
-pub(super) fn pmus(r: &Reader) -> Option<(CpuSet, CpuSet)> {
+pub(super) fn pmus(r: &SurveyReader) -> Option<(CpuSet, CpuSet)> {
     let pmu = |name: &str| r.list(&format!("/sys/devices/{name}/cpus")).unwrap_or_default();
     let strong = pmu("cpu_core");
     if strong.is_empty() {

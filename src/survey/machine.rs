@@ -1,5 +1,5 @@
 //! The [`Machine`] document: what is there, and what could not be read and why. Plain data; absence
-//! is `None` or a [`Note`], never a zero.
+//! is `None` or a [`SurveyNote`], never a zero.
 
 use cpushield_linux::{CpuSet, Task};
 use serde::{Deserialize, Serialize};
@@ -29,7 +29,7 @@ pub struct Machine {
     /// Mask for interrupts requested from now on (`/proc/irq/default_smp_affinity`).
     pub irq_default: Option<CpuSet>,
     /// Every thread.
-    pub tasks: Vec<Placed>,
+    pub tasks: Vec<PlacedThread>,
     /// Functions of the high-resolution timers armed on each CPU, with their number
     /// (`/proc/timer_list`); `None` when it was not read.
     #[serde(default)]
@@ -37,19 +37,19 @@ pub struct Machine {
     /// Network interfaces and block devices with their node and interrupts.
     pub devices: Vec<Device>,
     /// Power management drivers.
-    pub power: Power,
+    pub power: PowerManagement,
     /// Virtualisation: what this runs in.
-    pub virt: Virt,
+    pub virt: Virtualization,
     /// What can be traced.
     pub tracing: Tracing,
     /// Programs and settings that work against isolation.
-    pub conflicts: Vec<Finding>,
+    pub conflicts: Vec<SurveyFinding>,
     /// What firmware and hardware settings mean for isolation.
-    pub firmware: Vec<Finding>,
+    pub firmware: Vec<SurveyFinding>,
     /// The files that tunables asked for, by path.
-    pub settings: BTreeMap<String, Reading>,
+    pub settings: BTreeMap<String, TunableReading>,
     /// What could not be read, and why.
-    pub notes: Vec<Note>,
+    pub notes: Vec<SurveyNote>,
 }
 
 impl Machine {
@@ -92,7 +92,7 @@ impl Machine {
 /// What a file of a tunable held.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Reading {
+pub enum TunableReading {
     /// Its text without the line end.
     Value(String),
     /// It is not there.
@@ -101,20 +101,20 @@ pub enum Reading {
     Unreadable(String),
 }
 
-impl Reading {
+impl TunableReading {
     /// The text, when there is one.
     #[must_use]
     pub fn value(&self) -> Option<&str> {
         match self {
-            Reading::Value(text) => Some(text),
-            Reading::Absent | Reading::Unreadable(_) => None,
+            TunableReading::Value(text) => Some(text),
+            TunableReading::Absent | TunableReading::Unreadable(_) => None,
         }
     }
 }
 
 /// Something that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Note {
+pub struct SurveyNote {
     /// The file or the fact.
     pub what: String,
     /// Why not.
@@ -123,7 +123,7 @@ pub struct Note {
 
 /// Something a person should know, with advice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finding {
+pub struct SurveyFinding {
     /// A short stable name: `irqbalance`, `smt`, `turbo`, `isolcpus-domain`.
     pub name: String,
     /// What was seen.
@@ -388,7 +388,7 @@ pub struct CpusetGroup {
 /// Whether an interrupt's affinity can be changed, found by writing the same mask back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Movable {
+pub enum IrqMovability {
     /// The kernel took the mask.
     Yes,
     /// It refused: EIO before 6.12, EPERM since (managed or per-CPU interrupts).
@@ -413,14 +413,14 @@ pub struct Irq {
     /// `effective_affinity_list`.
     pub effective: Option<CpuSet>,
     /// Whether it can be moved.
-    pub movable: Movable,
+    pub movable: IrqMovability,
     /// Counts that are not zero, by CPU, from `/proc/interrupts`.
     pub counts: BTreeMap<usize, u64>,
 }
 
 /// A thread and where it may run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Placed {
+pub struct PlacedThread {
     /// The thread.
     #[serde(flatten)]
     pub task: Task,
@@ -448,7 +448,7 @@ pub struct Device {
 
 /// Power management.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Power {
+pub struct PowerManagement {
     /// `cpufreq` driver.
     pub cpufreq_driver: Option<String>,
     /// Governors in use, with their CPUs.
@@ -474,7 +474,7 @@ pub struct IdleState {
 
 /// What this runs in.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Virt {
+pub struct Virtualization {
     /// Runs under a hypervisor (`hypervisor` flag of cpuinfo, or DMI).
     pub guest: Option<bool>,
     /// Its name where known (`KVM`, `Xen`, …).

@@ -26,16 +26,16 @@ mod virt;
 pub use command_line::{
     CommandLineFault, IsolationKind, IsolationSetup, LIST_PER_KIND_SINCE, isolation_setup,
 };
-pub use compare::{Difference, differences};
+pub use compare::{MachineDifference, differences};
 pub use machine::*;
 
 use cpushield_linux::{CpuSet, Host};
-use reader::Reader;
+use reader::SurveyReader;
 
 /// The CPUs alone: which there are, and what they share. Writes nothing.
 #[must_use]
 pub fn topology(host: &Host) -> Topology {
-    topology::topology(&Reader::new(host), None)
+    topology::topology(&SurveyReader::new(host), None)
 }
 
 /// Surveys the machine. `wanted` are the files that tunables ask for; a `*` stands for any name
@@ -49,7 +49,7 @@ pub fn survey(host: &Host, wanted: &[&str]) -> Machine {
 /// says so.
 #[must_use]
 pub fn survey_beside(host: &Host, wanted: &[&str], shielded: &CpuSet) -> Machine {
-    let r = Reader::new(host);
+    let r = SurveyReader::new(host);
     let kernel = kernel::kernel(&r);
     let nohz_full = isolation::nohz_full(&r).unwrap_or_default();
     let cpuinfo = if kernel::cpuinfo_asks(&kernel) && !shielded.is_subset(&nohz_full) {

@@ -1,13 +1,13 @@
 //! Power management: who chooses frequencies and idle states, and whether turbo is allowed.
 
-use super::reader::{Reader, Spelling::List};
-use super::{IdleState, Power, Topology};
+use super::reader::{CpuSetSpelling::List, SurveyReader};
+use super::{IdleState, PowerManagement, Topology};
 use cpushield_linux::CpuSet;
 use std::collections::BTreeMap;
 
 const CPU: &str = "/sys/devices/system/cpu";
 
-pub(super) fn power(r: &Reader, topology: &Topology) -> Power {
+pub(super) fn power(r: &SurveyReader, topology: &Topology) -> PowerManagement {
     let (cpufreq_driver, governors) = frequency(r, topology);
     let first = topology.online.first().unwrap_or(0);
     let dir = format!("{CPU}/cpu{first}/cpuidle");
@@ -22,7 +22,7 @@ pub(super) fn power(r: &Reader, topology: &Topology) -> Power {
     // intel_pstate has its own switch, with the opposite sense.
     let no_turbo = r.flag(&format!("{CPU}/intel_pstate/no_turbo")).map(|no| !no);
     let boost = || r.flag(&format!("{CPU}/cpufreq/boost"));
-    Power {
+    PowerManagement {
         cpufreq_driver,
         governors,
         cpuidle_driver: r.line(&format!("{CPU}/cpuidle/current_driver")).filter(|d| d != "none"),
@@ -33,7 +33,7 @@ pub(super) fn power(r: &Reader, topology: &Topology) -> Power {
 
 /// The driver and the governors with their CPUs. The current frequency is not read: that sends an
 /// interrupt to each CPU.
-fn frequency(r: &Reader, topology: &Topology) -> (Option<String>, BTreeMap<String, CpuSet>) {
+fn frequency(r: &SurveyReader, topology: &Topology) -> (Option<String>, BTreeMap<String, CpuSet>) {
     let mut driver = None;
     let mut governors: BTreeMap<String, CpuSet> = BTreeMap::new();
     for cpu in topology.online.iter() {
@@ -47,7 +47,7 @@ fn frequency(r: &Reader, topology: &Topology) -> (Option<String>, BTreeMap<Strin
 }
 
 /// The same where the CPUs have no link to their policy.
-fn policies(r: &Reader) -> (Option<String>, BTreeMap<String, CpuSet>) {
+fn policies(r: &SurveyReader) -> (Option<String>, BTreeMap<String, CpuSet>) {
     let mut driver = None;
     let mut governors: BTreeMap<String, CpuSet> = BTreeMap::new();
     for number in r.numbered(&format!("{CPU}/cpufreq"), "policy") {

@@ -1,32 +1,32 @@
 //! Reading with notes: what a machine does not have is `None`, what it has but does not give is
 //! `None` and a note with the reason.
 
-use super::Note;
+use super::SurveyNote;
 use cpushield_linux::{CpuSet, Error, Host};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
 /// A host, and what could not be read from it so far.
-pub(super) struct Reader<'a> {
+pub(super) struct SurveyReader<'a> {
     pub(super) host: &'a Host,
-    notes: RefCell<BTreeSet<Note>>,
+    notes: RefCell<BTreeSet<SurveyNote>>,
     /// Lines that are asked for more than once.
     kept: RefCell<BTreeMap<String, String>>,
 }
 
-impl<'a> Reader<'a> {
-    pub(super) fn new(host: &'a Host) -> Reader<'a> {
-        Reader { host, notes: RefCell::default(), kept: RefCell::default() }
+impl<'a> SurveyReader<'a> {
+    pub(super) fn new(host: &'a Host) -> SurveyReader<'a> {
+        SurveyReader { host, notes: RefCell::default(), kept: RefCell::default() }
     }
 
     /// The notes in order.
-    pub(super) fn into_notes(self) -> Vec<Note> {
+    pub(super) fn into_notes(self) -> Vec<SurveyNote> {
         self.notes.into_inner().into_iter().collect()
     }
 
     pub(super) fn note(&self, what: &str, why: impl Into<String>) {
-        self.notes.borrow_mut().insert(Note { what: what.to_owned(), why: why.into() });
+        self.notes.borrow_mut().insert(SurveyNote { what: what.to_owned(), why: why.into() });
     }
 
     /// The value; an absent file is nothing, another failure a note.
@@ -54,7 +54,7 @@ impl<'a> Reader<'a> {
         self.kept(path).or_else(|| self.given(self.host.read_line(path)))
     }
 
-    /// A one-line file that will be asked for again; see [`Reader::kept`].
+    /// A one-line file that will be asked for again; see [`SurveyReader::kept`].
     pub(super) fn kept_line(&self, path: &str) -> Option<String> {
         let line = self.line(path)?;
         self.keep(path, &line);
@@ -66,7 +66,7 @@ impl<'a> Reader<'a> {
         self.kept.borrow_mut().insert(path.to_owned(), line.to_owned());
     }
 
-    /// What [`Reader::kept_line`] read from this file.
+    /// What [`SurveyReader::kept_line`] read from this file.
     pub(super) fn kept(&self, path: &str) -> Option<String> {
         self.kept.borrow().get(path).cloned()
     }
@@ -104,15 +104,15 @@ impl<'a> Reader<'a> {
 
     /// A set of CPUs from the first of these files that is there: `(path, is a list)`. Kernels
     /// before 2.6.26 have masks only.
-    pub(super) fn set(&self, candidates: &[(&str, Spelling)]) -> Option<CpuSet> {
+    pub(super) fn set(&self, candidates: &[(&str, CpuSetSpelling)]) -> Option<CpuSet> {
         for (path, spelling) in candidates {
             let Some(text) = self.line(path) else { continue };
             return match spelling {
-                Spelling::List => {
+                CpuSetSpelling::List => {
                     let set = CpuSet::parse_list(&text, None).ok();
                     self.parsed(path, &text, set, "a CPU list")
                 }
-                Spelling::Mask => {
+                CpuSetSpelling::Mask => {
                     self.parsed(path, &text, CpuSet::parse_mask(&text).ok(), "a CPU mask")
                 }
             };
@@ -152,7 +152,7 @@ impl<'a> Reader<'a> {
 
 /// How a file spells a set of CPUs.
 #[derive(Clone, Copy)]
-pub(super) enum Spelling {
+pub(super) enum CpuSetSpelling {
     /// `0-3,8`.
     List,
     /// `f`, `1,00000000`.

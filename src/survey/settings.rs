@@ -1,12 +1,12 @@
 //! The files that tunables ask for. A `*` in their paths stands for any one name in a directory.
 
-use super::Reading;
-use super::reader::Reader;
+use super::TunableReading;
+use super::reader::SurveyReader;
 use std::collections::BTreeMap;
 
 /// Reads them all. Paths without a `*` are always in the answer; those with one only for files
 /// that are there.
-pub(super) fn settings(r: &Reader, wanted: &[&str]) -> BTreeMap<String, Reading> {
+pub(super) fn settings(r: &SurveyReader, wanted: &[&str]) -> BTreeMap<String, TunableReading> {
     let mut found = BTreeMap::new();
     for pattern in wanted {
         let fixed = !pattern.contains('*');
@@ -16,11 +16,11 @@ pub(super) fn settings(r: &Reader, wanted: &[&str]) -> BTreeMap<String, Reading>
             }
             let line = r.kept(&path).map_or_else(|| r.host.read_line(&path), Ok);
             let reading = match line {
-                Ok(text) => Reading::Value(text),
-                Err(error) if error.is_absent() => Reading::Absent,
-                Err(error) => Reading::Unreadable(error.reason()),
+                Ok(text) => TunableReading::Value(text),
+                Err(error) if error.is_absent() => TunableReading::Absent,
+                Err(error) => TunableReading::Unreadable(error.reason()),
             };
-            if fixed || reading != Reading::Absent {
+            if fixed || reading != TunableReading::Absent {
                 found.insert(path, reading);
             }
         }
@@ -29,7 +29,7 @@ pub(super) fn settings(r: &Reader, wanted: &[&str]) -> BTreeMap<String, Reading>
 }
 
 /// The paths that a pattern stands for.
-fn expand(r: &Reader, pattern: &str) -> Vec<String> {
+fn expand(r: &SurveyReader, pattern: &str) -> Vec<String> {
     let mut paths = vec![String::new()];
     for part in pattern.trim_start_matches('/').split('/') {
         let Some((before, after)) = part.split_once('*') else {

@@ -2,13 +2,16 @@
 //! kernel takes the lock of each CPU's timers again for every line (`print_active_timers()` in
 //! kernel/time/timer_list.c, 6.12), and that CPU would wait for it.
 
-use super::reader::Reader;
+use super::reader::SurveyReader;
 use cpushield_linux::CpuSet;
-use cpushield_linux::text::timer_list::{self, Functions};
+use cpushield_linux::text::timer_list::{self, TimerFunctions};
 use std::collections::BTreeMap;
 
 /// The timers by CPU; `None` where the kernel does not show them, or not to this user.
-pub(super) fn timers(r: &Reader, shielded: &CpuSet) -> Option<BTreeMap<usize, Functions>> {
+pub(super) fn timers(
+    r: &SurveyReader,
+    shielded: &CpuSet,
+) -> Option<BTreeMap<usize, TimerFunctions>> {
     if !shielded.is_empty() {
         return None;
     }

@@ -6,7 +6,7 @@
 //! and a note says so.
 
 use super::caches::CacheReader;
-use super::reader::{Reader, Spelling::List, Spelling::Mask};
+use super::reader::{CpuSetSpelling::List, CpuSetSpelling::Mask, SurveyReader};
 use super::{Cpu, Node, Topology, kinds};
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::cpuinfo::{self, Cpuinfo};
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 const CPU: &str = "/sys/devices/system/cpu";
 const NODE: &str = "/sys/devices/system/node";
 
-pub(super) fn topology(r: &Reader, cpuinfo: Option<&str>) -> Topology {
+pub(super) fn topology(r: &SurveyReader, cpuinfo: Option<&str>) -> Topology {
     let cpuinfo = cpuinfo.map(cpuinfo::parse).unwrap_or_default();
     let mut all = cpu_sets(r);
     all.model.clone_from(&cpuinfo.model);
@@ -32,7 +32,7 @@ pub(super) fn topology(r: &Reader, cpuinfo: Option<&str>) -> Topology {
     all
 }
 
-fn cpu_sets(r: &Reader) -> Topology {
+fn cpu_sets(r: &SurveyReader) -> Topology {
     let listed = listed(r);
     let online = r.list(&format!("{CPU}/online")).unwrap_or_else(|| {
         // Before 2.6.26 only the directories tell; `cpuN/online` is missing where a CPU cannot go.
@@ -49,7 +49,7 @@ fn cpu_sets(r: &Reader) -> Topology {
 
 /// CPUs that have a directory. Where no file lists them each is looked at, because a recording
 /// keeps what was asked for.
-fn listed(r: &Reader) -> CpuSet {
+fn listed(r: &SurveyReader) -> CpuSet {
     let cpus = r.numbered(CPU, "cpu").into_iter();
     let files = ["online", "present"].map(|name| format!("{CPU}/{name}"));
     if files.iter().all(|file| r.host.exists(file)) {
@@ -59,15 +59,15 @@ fn listed(r: &Reader) -> CpuSet {
 }
 
 fn cpus(
-    r: &Reader,
+    r: &SurveyReader,
     all: &Topology,
     cpuinfo: &Cpuinfo,
     pmus: Option<&(CpuSet, CpuSet)>,
 ) -> Vec<Cpu> {
-    let mut cores = Shared::new(r, &all.online, CORE, "core_id");
-    let mut packages = Shared::new(r, &all.online, PACKAGE, "physical_package_id");
+    let mut cores = SharingSets::new(r, &all.online, CORE, "core_id");
+    let mut packages = SharingSets::new(r, &all.online, PACKAGE, "physical_package_id");
     let mut caches = CacheReader::new(r, &all.online);
-    let mut strengths = Strengths::new(r, pmus.is_some());
+    let mut strengths = CpuStrengths::new(r, pmus.is_some());
     let describe = |cpu: usize| {
         let own = cpuinfo.processors.get(&cpu);
         let core = cores.of(cpu, own.and_then(|own| own.core));
@@ -105,7 +105,7 @@ const PACKAGE: [&str; 4] =
 
 /// A set of CPUs and its number; `None` where the kernel does not say.
 #[derive(Debug, Clone, Default)]
-struct Numbered {
+struct NumberedSet {
     cpus: Option<CpuSet>,
     id: Option<i64>,
 }
@@ -113,28 +113,28 @@ struct Numbered {
 /// Sets that divide the CPUs. The first CPU of a set is asked; the kernel makes the relation
 /// symmetric (`update_siblings_masks()` in drivers/base/arch_topology.c, `link_mask()` in
 /// arch/x86/kernel/smpboot.c, 6.12).
-struct Shared<'a> {
-    r: &'a Reader<'a>,
+struct SharingSets<'a> {
+    r: &'a SurveyReader<'a>,
     online: &'a CpuSet,
     /// Names of the set, the one that this kernel has first.
     names: [&'static str; 4],
     /// Name of the number.
     id: &'static str,
-    known: BTreeMap<usize, Numbered>,
+    known: BTreeMap<usize, NumberedSet>,
 }
 
-impl<'a> Shared<'a> {
+impl<'a> SharingSets<'a> {
     fn new(
-        r: &'a Reader<'a>,
+        r: &'a SurveyReader<'a>,
         online: &'a CpuSet,
         names: [&'static str; 4],
         id: &'static str,
-    ) -> Shared<'a> {
-        Shared { r, online, names, id, known: BTreeMap::new() }
+    ) -> SharingSets<'a> {
+        SharingSets { r, online, names, id, known: BTreeMap::new() }
     }
 
     /// The set of a CPU; `id` is its number where another source has said it.
-    fn of(&mut self, cpu: usize, id: Option<i64>) -> Numbered {
+    fn of(&mut self, cpu: usize, id: Option<i64>) -> NumberedSet {
         if let Some(known) = self.known.get(&cpu) {
             return known.clone();
         }
@@ -151,7 +151,7 @@ impl<'a> Shared<'a> {
         }
         let cpus = found.map(|cpus| cpus.and(self.online));
         let id = id.or_else(|| self.r.id(&format!("{dir}/{}", self.id)));
-        let set = Numbered { cpus, id };
+        let set = NumberedSet { cpus, id };
         for member in set.cpus.iter().flat_map(CpuSet::iter) {
             self.known.entry(member).or_insert_with(|| set.clone());
         }
@@ -162,8 +162,8 @@ impl<'a> Shared<'a> {
 /// How strong CPUs are: `cpu_capacity`, which a kernel has for all CPUs or for none
 /// (`register_cpu_capacity_sysctl()` in drivers/base/arch_topology.c, 6.12), else the highest
 /// frequency. Both are a core's, so that one of its threads is asked.
-struct Strengths<'a> {
-    r: &'a Reader<'a>,
+struct CpuStrengths<'a> {
+    r: &'a SurveyReader<'a>,
     has_capacity: Option<bool>,
     /// Another source says which CPUs are strong.
     known: bool,
@@ -171,9 +171,9 @@ struct Strengths<'a> {
     of_core: BTreeMap<usize, (Option<u32>, Option<u64>)>,
 }
 
-impl<'a> Strengths<'a> {
-    fn new(r: &'a Reader<'a>, known: bool) -> Strengths<'a> {
-        Strengths { r, has_capacity: None, known, of_core: BTreeMap::new() }
+impl<'a> CpuStrengths<'a> {
+    fn new(r: &'a SurveyReader<'a>, known: bool) -> CpuStrengths<'a> {
+        CpuStrengths { r, has_capacity: None, known, of_core: BTreeMap::new() }
     }
 
     fn of(&mut self, cpu: usize, siblings: &CpuSet) -> (Option<u32>, Option<u64>) {
@@ -219,7 +219,7 @@ fn fill_packages(cpus: &mut [Cpu]) {
     }
 }
 
-fn nodes(r: &Reader, online: &CpuSet) -> Vec<Node> {
+fn nodes(r: &SurveyReader, online: &CpuSet) -> Vec<Node> {
     let node = |node: usize| {
         let file = |name: &str| format!("{NODE}/node{node}/{name}");
         let (list, mask) = (file("cpulist"), file("cpumap"));
@@ -230,14 +230,14 @@ fn nodes(r: &Reader, online: &CpuSet) -> Vec<Node> {
 }
 
 /// The CPUs that a node has links to. Each is asked for, because a recording keeps what was.
-fn linked_cpus(r: &Reader, node: usize) -> CpuSet {
+fn linked_cpus(r: &SurveyReader, node: usize) -> CpuSet {
     let dir = format!("{NODE}/node{node}");
     let cpus = r.numbered(&dir, "cpu").into_iter();
     cpus.filter(|cpu| r.host.exists(&format!("{dir}/cpu{cpu}"))).collect()
 }
 
 /// `Node 0 MemTotal:       32489480 kB`.
-fn memory_kib(r: &Reader, path: &str) -> Option<u64> {
+fn memory_kib(r: &SurveyReader, path: &str) -> Option<u64> {
     let text = r.given(r.host.read(path))?;
     let total = |line: &str| -> Option<u64> {
         let (_, size) = line.split_once(" MemTotal:")?;

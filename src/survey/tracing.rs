@@ -2,10 +2,10 @@
 //! touched, because a look at it mounts tracefs.
 
 use super::Tracing;
-use super::reader::Reader;
+use super::reader::SurveyReader;
 use cpushield_linux::text::mounts::Mount;
 
-pub(super) fn tracing(r: &Reader, mounts: &[Mount]) -> Tracing {
+pub(super) fn tracing(r: &SurveyReader, mounts: &[Mount]) -> Tracing {
     let filesystems = r.wanted(r.host.read("/proc/filesystems"));
     let knows = |text: String| text.lines().any(|line| line.trim_end().ends_with("tracefs"));
     let mount = mounts.iter().find(|mount| mount.kind == "tracefs");

@@ -1,8 +1,8 @@
 //! What this runs in: bare metal, a guest, a container. By files only, so that a recording says
 //! the same.
 
-use super::Virt;
-use super::reader::Reader;
+use super::Virtualization;
+use super::reader::SurveyReader;
 
 /// DMI vendor or product names of hypervisors, as `systemd-detect-virt` knows them.
 const DMI: &[(&str, &str)] = &[
@@ -21,7 +21,11 @@ const DMI: &[(&str, &str)] = &[
     ("Firecracker", "Firecracker"),
 ];
 
-pub(super) fn virt(r: &Reader, cpuinfo: Option<&str>, clocksources: &[String]) -> Virt {
+pub(super) fn virt(
+    r: &SurveyReader,
+    cpuinfo: Option<&str>,
+    clocksources: &[String],
+) -> Virtualization {
     let flag = cpuinfo.and_then(hypervisor_flag);
     let name = r
         .line("/sys/hypervisor/type")
@@ -29,7 +33,7 @@ pub(super) fn virt(r: &Reader, cpuinfo: Option<&str>, clocksources: &[String]) -
         .or_else(|| r.line("/proc/device-tree/hypervisor/compatible"))
         .or_else(|| by_clocksource(clocksources))
         .or_else(|| by_dmi(r));
-    Virt {
+    Virtualization {
         guest: if name.is_some() { Some(true) } else { flag },
         hypervisor: name,
         container: container(r),
@@ -50,7 +54,7 @@ fn by_clocksource(clocksources: &[String]) -> Option<String> {
 }
 
 /// Vendor and product only; serial numbers are never read.
-fn by_dmi(r: &Reader) -> Option<String> {
+fn by_dmi(r: &SurveyReader) -> Option<String> {
     let texts = ["product_name", "sys_vendor"].map(|n| r.line(&format!("/sys/class/dmi/id/{n}")));
     let found = |word: &str| texts.iter().flatten().any(|text| text.contains(word));
     // Microsoft makes real machines too.
@@ -59,7 +63,7 @@ fn by_dmi(r: &Reader) -> Option<String> {
 }
 
 /// A container, and how that is known.
-fn container(r: &Reader) -> Option<String> {
+fn container(r: &SurveyReader) -> Option<String> {
     if let Some(name) = r.line("/run/systemd/container") {
         return Some(format!("{name} (/run/systemd/container)"));
     }

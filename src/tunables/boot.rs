@@ -1,9 +1,9 @@
 //! `nohz-full`, `rcu-nocbs` and `clocksource-watchdog`: what only a boot parameter does. Pure.
 
-use super::{Remains, Tunable, Wants};
+use super::{Tunable, UnresolvedCause, WantedChanges};
 use crate::causes::Cause;
 use crate::causes::culprit::{CulpritPattern, TickDependency};
-use crate::change::{Risk, When};
+use crate::change::{EffectTime, Risk};
 use crate::plan::{BootAdvice, Shield};
 use crate::survey::Machine;
 use cpushield_linux::CpuSet;
@@ -66,11 +66,11 @@ pub(super) fn preparable(shield: &Shield) -> CpuSet {
 }
 
 /// A boot parameter that is for the shielded CPUs it was not yet given for.
-fn advice(name: &str, missing: &CpuSet, removes: &[Cause], reason: &str) -> Remains {
+fn advice(name: &str, missing: &CpuSet, removes: &[Cause], reason: &str) -> UnresolvedCause {
     let parameter = format!("{name}={missing}");
     let reason = reason.to_owned();
     let boot = vec![BootAdvice { parameter, removes: removes.to_vec(), reason }];
-    Remains { boot, ..Remains::default() }
+    UnresolvedCause { boot, ..UnresolvedCause::default() }
 }
 
 impl Tunable for NohzFull {
@@ -98,13 +98,13 @@ impl Tunable for NohzFull {
         Risk::Low
     }
 
-    fn when(&self) -> When {
-        When::Boot
+    fn when(&self) -> EffectTime {
+        EffectTime::Boot
     }
 
-    fn wants(&self, machine: &Machine, shield: &Shield) -> Wants {
+    fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         match &machine.isolation.nohz_full {
-            None => Wants::Nothing(
+            None => WantedChanges::Nothing(
                 match machine.can_stop_tick() {
                     Some(true) => "only a boot parameter does that",
                     Some(false) => {
@@ -115,22 +115,22 @@ impl Tunable for NohzFull {
                 }
                 .to_owned(),
             ),
-            Some(cpus) if shield.cpus.is_subset(cpus) => Wants::Changes(Vec::new()),
+            Some(cpus) if shield.cpus.is_subset(cpus) => WantedChanges::Changes(Vec::new()),
             Some(cpus) if preparable(shield).is_subset(cpus) => {
-                Wants::Nothing(format!("the tick of CPU {BOOT_CPU} cannot be stopped"))
+                WantedChanges::Nothing(format!("the tick of CPU {BOOT_CPU} cannot be stopped"))
             }
-            Some(_) => Wants::Nothing("only a boot parameter does that".to_owned()),
+            Some(_) => WantedChanges::Nothing("only a boot parameter does that".to_owned()),
         }
     }
 
-    fn remains(&self, machine: &Machine, shield: &Shield) -> Remains {
+    fn remains(&self, machine: &Machine, shield: &Shield) -> UnresolvedCause {
         let can_stop = machine.can_stop_tick();
         if can_stop == Some(false) {
-            return Remains::default();
+            return UnresolvedCause::default();
         }
         let nohz_full = &machine.isolation.nohz_full.clone().unwrap_or_default();
         let missing = shield.cpus.minus(nohz_full);
-        let mut remains = Remains::default();
+        let mut remains = UnresolvedCause::default();
         if !missing.minus(&CpuSet::one(BOOT_CPU)).is_empty() {
             remains = advice(
                 "nohz_full",
@@ -194,24 +194,26 @@ impl Tunable for RcuNocbs {
         Risk::None
     }
 
-    fn when(&self) -> When {
-        When::Boot
+    fn when(&self) -> EffectTime {
+        EffectTime::Boot
     }
 
-    fn wants(&self, machine: &Machine, shield: &Shield) -> Wants {
+    fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         if lacks_nocbs(machine) {
-            return Wants::Nothing("this kernel was built without CONFIG_RCU_NOCB_CPU".to_owned());
+            return WantedChanges::Nothing(
+                "this kernel was built without CONFIG_RCU_NOCB_CPU".to_owned(),
+            );
         }
         if shield.cpus.is_subset(&offloaded(machine)) {
-            return Wants::Changes(Vec::new());
+            return WantedChanges::Changes(Vec::new());
         }
-        Wants::Nothing("only a boot parameter does that".to_owned())
+        WantedChanges::Nothing("only a boot parameter does that".to_owned())
     }
 
-    fn remains(&self, machine: &Machine, shield: &Shield) -> Remains {
+    fn remains(&self, machine: &Machine, shield: &Shield) -> UnresolvedCause {
         let offloaded = offloaded(machine);
         if lacks_nocbs(machine) || preparable(shield).is_subset(&offloaded) {
-            return Remains::default();
+            return UnresolvedCause::default();
         }
         let all = offloaded.union(&preparable(shield));
         let reason = "RCU callbacks then run in threads on the housekeeping CPUs";
@@ -259,18 +261,20 @@ impl Tunable for ClocksourceWatchdog {
         Risk::Medium
     }
 
-    fn when(&self) -> When {
-        When::Boot
+    fn when(&self) -> EffectTime {
+        EffectTime::Boot
     }
 
-    fn wants(&self, machine: &Machine, _shield: &Shield) -> Wants {
+    fn wants(&self, machine: &Machine, _shield: &Shield) -> WantedChanges {
         let reliable = machine.kernel.cmdline.as_deref().is_some_and(|line| {
             line.split_whitespace().any(|word| word == "tsc=reliable" || word == "tsc=nowatchdog")
         });
         if reliable || machine.kernel.clocksource.as_deref() != Some("tsc") {
-            return Wants::Changes(Vec::new());
+            return WantedChanges::Changes(Vec::new());
         }
-        Wants::Nothing("only where the trace shows clocksource_watchdog: tsc=reliable".to_owned())
+        WantedChanges::Nothing(
+            "only where the trace shows clocksource_watchdog: tsc=reliable".to_owned(),
+        )
     }
 
     fn at_boot(&self, _machine: &Machine, _shield: &Shield, _cause: Cause) -> Option<String> {

@@ -2,9 +2,9 @@
 
 use super::leftovers::Leftovers;
 use super::want::setting;
-use super::{Remedy, RemedyAnswer, Tunable, Wanted, Wants};
+use super::{Remedy, RemedyAnswer, Tunable, WantedChange, WantedChanges};
 use crate::causes::{Cause, Culprit};
-use crate::change::{Change, Risk, When};
+use crate::change::{Change, EffectTime, Risk};
 use crate::plan::Shield;
 use crate::survey::{CgroupMode, Machine};
 
@@ -49,8 +49,8 @@ pub(super) fn leftovers(machine: &Machine, shield: &Shield) -> Option<Leftovers>
         return None;
     }
     let cycle = match CpuHotplugCycle.wants_when_asked(machine, shield) {
-        Wants::Changes(_) => Ok(()),
-        Wants::Nothing(why) => Err(why),
+        WantedChanges::Changes(_) => Ok(()),
+        WantedChanges::Nothing(why) => Err(why),
     };
     Some(Leftovers::new(machine, shield, cycle))
 }
@@ -85,29 +85,29 @@ impl Tunable for CpuHotplugCycle {
         Risk::Medium
     }
 
-    fn wants(&self, machine: &Machine, shield: &Shield) -> Wants {
+    fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         if !is_tickless(machine, shield) {
-            return Wants::Nothing(
+            return WantedChanges::Nothing(
                 "the tick stays on the shield; what else was armed there is named below".to_owned(),
             );
         }
         self.wants_when_asked(machine, shield)
     }
 
-    fn wants_when_asked(&self, machine: &Machine, shield: &Shield) -> Wants {
+    fn wants_when_asked(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         if machine.cgroup.mode != CgroupMode::V2 {
             let why = "a v1 cpuset would lose the CPU, and without cpusets nothing keeps it clean";
-            return Wants::Nothing(why.to_owned());
+            return WantedChanges::Nothing(why.to_owned());
         }
         let path = |cpu: usize| format!("/sys/devices/system/cpu/cpu{cpu}/online");
         let online = |cpu: &usize| setting(machine, &path(*cpu)) == Some("1");
         let can: Vec<usize> = shield.cpus.iter().filter(online).collect();
         if can.is_empty() {
-            return Wants::Nothing(format!("CPU {} cannot be taken offline", shield.cpus));
+            return WantedChanges::Nothing(format!("CPU {} cannot be taken offline", shield.cpus));
         }
         let reason = "timers and work that were left on it go to other CPUs";
-        let cycle = |cpu: usize| Wanted::new(Change::CycleCpu { cpu }, reason);
-        Wants::Changes(can.into_iter().map(cycle).collect())
+        let cycle = |cpu: usize| WantedChange::new(Change::CycleCpu { cpu }, reason);
+        WantedChanges::Changes(can.into_iter().map(cycle).collect())
     }
 
     fn settles(
@@ -120,10 +120,10 @@ impl Tunable for CpuHotplugCycle {
             return None;
         }
         Some(match self.wants_when_asked(machine, shield) {
-            Wants::Nothing(why) => RemedyAnswer::Impossible { why },
-            Wants::Changes(_) => RemedyAnswer::Remedy(Remedy {
+            WantedChanges::Nothing(why) => RemedyAnswer::Impossible { why },
+            WantedChanges::Changes(_) => RemedyAnswer::Remedy(Remedy {
                 tunable: self.name().to_owned(),
-                when: When::Runtime,
+                when: EffectTime::Runtime,
                 how: format!("cpushield verify --fix (CPU {} offline and online)", shield.cpus),
             }),
         })

@@ -1,10 +1,10 @@
 //! `fair-server`: no deadline server for ordinary tasks on the shield. Pure.
 
 use super::want::setting;
-use super::{Tunable, Wanted, Wants};
+use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::causes::culprit::{CulpritPattern, TickDependency};
-use crate::change::{Compare, Risk};
+use crate::change::{Risk, ValueComparison};
 use crate::plan::Shield;
 use crate::survey::Machine;
 
@@ -66,20 +66,20 @@ impl Tunable for FairServer {
         Risk::Medium
     }
 
-    fn wants(&self, machine: &Machine, shield: &Shield) -> Wants {
+    fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         let wanted = shield.cpus.iter().filter_map(|cpu| {
             let path = format!("/sys/kernel/debug/sched/fair_server/cpu{cpu}/runtime");
             let now = setting(machine, &path)?.to_owned();
             let reason = "its timer fires on a busy CPU every second or more often";
-            Some(Wanted::over(Some(now), &path, "0", Compare::Text, reason))
+            Some(WantedChange::over(Some(now), &path, "0", ValueComparison::Text, reason))
         });
-        let wanted: Vec<Wanted> = wanted.collect();
+        let wanted: Vec<WantedChange> = wanted.collect();
         match (wanted.is_empty(), machine.kernel.version) {
-            (false, _) => Wants::Changes(wanted),
+            (false, _) => WantedChanges::Changes(wanted),
             (true, Some(version)) if version < (6, 12) => {
-                Wants::Nothing("there is none before Linux 6.12".to_owned())
+                WantedChanges::Nothing("there is none before Linux 6.12".to_owned())
             }
-            (true, _) => Wants::Nothing(
+            (true, _) => WantedChanges::Nothing(
                 "/sys/kernel/debug/sched/fair_server is not there: debugfs is not mounted, or the \
                  kernel has none"
                     .to_owned(),

@@ -2,15 +2,15 @@
 
 use super::boot::preparable;
 use super::want::away;
-use super::{Remains, Remedy, RemedyAnswer, Tunable, Wanted, Wants};
+use super::{Remedy, RemedyAnswer, Tunable, UnresolvedCause, WantedChange, WantedChanges};
 use crate::causes::culprit::CulpritPattern;
 use crate::causes::{Cause, Culprit};
-use crate::change::{Compare, Outcome, Risk, When};
+use crate::change::{EffectTime, Outcome, Risk, ValueComparison};
 use crate::plan::{
     BootAdvice, Immovable, ImmovableReason, ImmovableThing, Plan, RefusedIrq, Shield, Step,
     StepReason,
 };
-use crate::survey::{Irq, Machine, Movable};
+use crate::survey::{Irq, IrqMovability, Machine};
 
 const DEFAULT: &str = "/proc/irq/default_smp_affinity";
 
@@ -76,44 +76,44 @@ impl Tunable for IrqAffinity {
         Risk::Low
     }
 
-    fn wants(&self, machine: &Machine, shield: &Shield) -> Wants {
+    fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         let mut wanted = Vec::new();
         if let Some(default) = &machine.irq_default {
-            wanted.push(Wanted::over(
+            wanted.push(WantedChange::over(
                 Some(default.to_mask()),
                 DEFAULT,
                 &away(default, shield).to_mask(),
-                Compare::Mask,
+                ValueComparison::Mask,
                 "interrupts requested from now on stay off the shield",
             ));
         }
         for irq in &machine.irqs {
             let Some(affinity) = touching(irq, shield) else { continue };
-            if matches!(irq.movable, Movable::No(_)) {
+            if matches!(irq.movable, IrqMovability::No(_)) {
                 continue;
             }
-            wanted.push(Wanted::over(
+            wanted.push(WantedChange::over(
                 Some(affinity.to_string()),
                 &path(irq),
                 &away(affinity, shield).to_string(),
-                Compare::List,
+                ValueComparison::List,
                 StepReason::Irq { irq: irq.irq, actions: irq.actions.clone() },
             ));
         }
         if wanted.is_empty() {
-            return Wants::Nothing(match machine.shows_proc() {
+            return WantedChanges::Nothing(match machine.shows_proc() {
                 true => "this machine shows no interrupt masks".to_owned(),
                 false => "the masks of interrupts are not known".to_owned(),
             });
         }
-        Wants::Changes(wanted)
+        WantedChanges::Changes(wanted)
     }
 
-    fn remains(&self, machine: &Machine, shield: &Shield) -> Remains {
-        let mut remains = Remains::default();
+    fn remains(&self, machine: &Machine, shield: &Shield) -> UnresolvedCause {
+        let mut remains = UnresolvedCause::default();
         let (mut steerable, prepared) = (false, preparable(shield));
         for irq in machine.irqs.iter().filter(|irq| !irq.actions.is_empty()) {
-            let Movable::No(answer) = &irq.movable else { continue };
+            let IrqMovability::No(answer) = &irq.movable else { continue };
             let place = irq.effective.as_ref().filter(|e| !e.is_empty()).or(irq.affinity.as_ref());
             if !place.is_some_and(|place| place.intersects(&shield.cpus)) {
                 continue;
@@ -154,34 +154,36 @@ impl Tunable for IrqAffinity {
         let on_shield = mask.intersects(&shield.cpus);
         let boot = || Remedy {
             tunable: self.name().to_owned(),
-            when: When::Boot,
+            when: EffectTime::Boot,
             how: managed_irq(machine, shield),
         };
         let echo = |end: &str| Remedy {
             tunable: self.name().to_owned(),
-            when: When::Runtime,
+            when: EffectTime::Runtime,
             how: format!("echo {} > {}{end}", away(mask, shield), path(irq)),
         };
         Some(match &irq.movable {
-            Movable::No(answer) if !is_message(irq) => RemedyAnswer::impossible(format!(
+            IrqMovability::No(answer) if !is_message(irq) => RemedyAnswer::impossible(format!(
                 "the kernel refuses to move it ({answer}); {}",
                 RefusedIrq::NotKnown
             )),
-            Movable::No(answer) if !mask.intersects(&shield.housekeeping) => {
+            IrqMovability::No(answer) if !mask.intersects(&shield.housekeeping) => {
                 RemedyAnswer::impossible(format!(
                     "the kernel refuses to move it ({answer}); {}",
                     RefusedIrq::OwnRequests
                 ))
             }
-            Movable::No(answer) if preparable(shield).is_subset(&machine.isolation.managed_irq) => {
+            IrqMovability::No(answer)
+                if preparable(shield).is_subset(&machine.isolation.managed_irq) =>
+            {
                 let covered = "isolcpus=managed_irq has the shield already";
                 RemedyAnswer::impossible(format!(
                     "the kernel refuses to move it ({answer}), and {covered}"
                 ))
             }
-            Movable::No(_) => RemedyAnswer::Remedy(boot()),
-            Movable::Yes if on_shield => RemedyAnswer::Remedy(echo("")),
-            Movable::Unknown(_) | Movable::Denied(_) if on_shield => {
+            IrqMovability::No(_) => RemedyAnswer::Remedy(boot()),
+            IrqMovability::Yes if on_shield => RemedyAnswer::Remedy(echo("")),
+            IrqMovability::Unknown(_) | IrqMovability::Denied(_) if on_shield => {
                 RemedyAnswer::Remedy(echo("  # the kernel may refuse"))
             }
             _ if irq.effective.as_ref().is_some_and(|e| e.intersects(&shield.cpus)) => {
@@ -200,7 +202,7 @@ impl Tunable for IrqAffinity {
 /// of its interrupts from the shield's plan and from what came of its steps.
 pub(super) fn recall(machine: &mut Machine, plan: &Plan, outcomes: &[(Step, Outcome)]) {
     for irq in &mut machine.irqs {
-        let known = matches!(irq.movable, Movable::Yes | Movable::No(_));
+        let known = matches!(irq.movable, IrqMovability::Yes | IrqMovability::No(_));
         if known || irq.actions.is_empty() {
             continue;
         }
@@ -213,9 +215,9 @@ pub(super) fn recall(machine: &mut Machine, plan: &Plan, outcomes: &[(Step, Outc
             _ => None,
         });
         irq.movable = match (made, stays) {
-            (Some(Outcome::Changed), _) => Movable::Yes,
-            (Some(Outcome::Refused { reason, .. }), _) => Movable::No(reason.clone()),
-            (_, Some(answer)) => Movable::No(answer.clone()),
+            (Some(Outcome::Changed), _) => IrqMovability::Yes,
+            (Some(Outcome::Refused { reason, .. }), _) => IrqMovability::No(reason.clone()),
+            (_, Some(answer)) => IrqMovability::No(answer.clone()),
             _ => continue,
         };
     }
@@ -223,8 +225,9 @@ pub(super) fn recall(machine: &mut Machine, plan: &Plan, outcomes: &[(Step, Outc
 
 /// What a plan does not know when its survey had no right to try.
 fn untried(machine: &Machine, shield: &Shield) -> Option<String> {
-    let denied =
-        |irq: &&Irq| matches!(irq.movable, Movable::Denied(_)) && touching(irq, shield).is_some();
+    let denied = |irq: &&Irq| {
+        matches!(irq.movable, IrqMovability::Denied(_)) && touching(irq, shield).is_some()
+    };
     let count = machine.irqs.iter().filter(denied).count();
     (count > 0).then(|| {
         format!(

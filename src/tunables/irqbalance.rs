@@ -1,6 +1,6 @@
 //! `irqbalance`: the daemon is told to leave the shield alone. Pure.
 
-use super::{Tunable, Wanted, Wants};
+use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::change::{Change, Risk};
 use crate::plan::Shield;
@@ -44,12 +44,15 @@ impl Tunable for Irqbalance {
         Risk::None
     }
 
-    fn wants(&self, machine: &Machine, shield: &Shield) -> Wants {
+    fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         let runs = |comm: &str| comm == "irqbalance";
         if !machine.tasks.iter().any(|placed| runs(&placed.task.comm) && !placed.task.kthread) {
-            return Wants::Nothing("irqbalance is not running".to_owned());
+            return WantedChanges::Nothing("irqbalance is not running".to_owned());
         }
         let change = Change::BanFromIrqbalance { cpus: shield.cpus.clone() };
-        Wants::Changes(vec![Wanted::new(change, "it would move interrupts back to the shield")])
+        WantedChanges::Changes(vec![WantedChange::new(
+            change,
+            "it would move interrupts back to the shield",
+        )])
     }
 }

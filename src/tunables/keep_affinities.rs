@@ -1,6 +1,6 @@
 //! `keep-affinities`: the affinities that the kernel itself overwrites are saved first. Pure.
 
-use super::{Tunable, Wanted, Wants};
+use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::change::{Change, Risk};
 use crate::plan::Shield;
@@ -53,8 +53,8 @@ impl Tunable for KeepAffinities {
         Risk::None
     }
 
-    fn wants(&self, _machine: &Machine, _shield: &Shield) -> Wants {
-        Wants::Changes(vec![Wanted::new(
+    fn wants(&self, _machine: &Machine, _shield: &Shield) -> WantedChanges {
+        WantedChanges::Changes(vec![WantedChange::new(
             Change::KeepAffinities,
             "the kernel rewrites affinities when cpusets change; undo puts them back",
         )])

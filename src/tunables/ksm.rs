@@ -1,12 +1,12 @@
 //! `ksm`: no merging of equal pages. Pure.
 
-use super::setting::{Setting, anywhere};
+use super::setting::{FileSetting, anywhere};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
-use crate::change::{Compare, Risk};
+use crate::change::{Risk, ValueComparison};
 use crate::policy::Workload;
 
-pub(super) const KSM: Setting = Setting {
+pub(super) const KSM: FileSetting = FileSetting {
     name: "ksm",
     summary: "stop merging equal pages of virtual machines",
     page: "\
@@ -22,7 +22,7 @@ Cost: memory that could be saved is not.
 Source: mm/ksm.c; Documentation/admin-guide/mm/ksm.rst.",
     file: &["/sys/kernel/mm/ksm/run"],
     value: "0",
-    compare: Compare::Text,
+    compare: ValueComparison::Text,
     reason: "merging write-protects pages of the guest and provokes page faults",
     removes: &[Cause::PageFault, Cause::IpiCall],
     culprits: &[CulpritPattern::Kthread("ksm")],

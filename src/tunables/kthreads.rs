@@ -1,11 +1,11 @@
 //! `kthreads`: kernel threads that may run anywhere leave the shield. Pure.
 
 use super::want::away;
-use super::{Remains, Tunable, Wanted, Wants};
+use super::{Tunable, UnresolvedCause, WantedChange, WantedChanges};
 use crate::causes::{Cause, Culprit};
 use crate::change::Risk;
 use crate::plan::{Immovable, ImmovableReason, ImmovableThing, Shield};
-use crate::survey::{Machine, Placed};
+use crate::survey::{Machine, PlacedThread};
 
 #[derive(Debug)]
 pub(super) struct Kthreads;
@@ -58,29 +58,31 @@ impl Tunable for Kthreads {
         Risk::None
     }
 
-    fn wants(&self, machine: &Machine, shield: &Shield) -> Wants {
+    fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         let movable = machine.tasks.iter().filter(|placed| {
             placed.task.kthread && !placed.task.bound && placed.affinity.intersects(&shield.cpus)
         });
         let reason = "this kernel thread may run on the shield";
-        Wants::Changes(
+        WantedChanges::Changes(
             movable
-                .map(|placed| Wanted::affinity(placed, away(&placed.affinity, shield), reason))
+                .map(|placed| {
+                    WantedChange::affinity(placed, away(&placed.affinity, shield), reason)
+                })
                 .collect(),
         )
     }
 
-    fn remains(&self, machine: &Machine, shield: &Shield) -> Remains {
+    fn remains(&self, machine: &Machine, shield: &Shield) -> UnresolvedCause {
         let bound = machine.tasks.iter().filter(|placed| {
             placed.task.kthread && placed.task.bound && placed.affinity.intersects(&shield.cpus)
         });
         let immovable = bound.filter_map(|placed| stays(placed, shield)).collect();
-        Remains { immovable, ..Remains::default() }
+        UnresolvedCause { immovable, ..UnresolvedCause::default() }
     }
 }
 
 /// A bound thread that belongs to the shield; those of many CPUs follow a workqueue's mask.
-fn stays(placed: &Placed, shield: &Shield) -> Option<Immovable> {
+fn stays(placed: &PlacedThread, shield: &Shield) -> Option<Immovable> {
     placed.affinity.is_subset(&shield.cpus).then(|| Immovable {
         what: ImmovableThing::Kthread { comm: placed.task.comm.clone() },
         reason: ImmovableReason::Bound { cpus: placed.affinity.clone() },

@@ -1,11 +1,11 @@
 //! `mce-check-interval`: no polling for corrected hardware errors. Pure.
 
-use super::setting::{Setting, always, anywhere};
+use super::setting::{FileSetting, always, anywhere};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
-use crate::change::{Compare, Risk};
+use crate::change::{Risk, ValueComparison};
 
-pub(super) const MCE_CHECK_INTERVAL: Setting = Setting {
+pub(super) const MCE_CHECK_INTERVAL: FileSetting = FileSetting {
     name: "mce-check-interval",
     summary: "stop the timer on each CPU that polls for corrected hardware errors",
     page: "\
@@ -21,7 +21,7 @@ Source: mce_timer_fn() in arch/x86/kernel/cpu/mce/core.c (6.12);
 Documentation/ABI/testing/sysfs-mce.",
     file: &["/sys/devices/system/machinecheck/machinecheck0/check_interval"],
     value: "0",
-    compare: Compare::Text,
+    compare: ValueComparison::Text,
     reason: "each CPU otherwise polls for corrected errors by a timer of its own",
     removes: &[Cause::Timer, Cause::MachineCheck],
     culprits: &[CulpritPattern::Function("mce_timer")],

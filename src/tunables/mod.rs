@@ -32,11 +32,11 @@ mod writeback_interval;
 pub use boot::{CLOCKSOURCE_PAGE, NOCBS_PAGE, NOHZ_PAGE};
 pub use leftovers::Leftovers;
 pub use remedy::{Remedy, RemedyAnswer, remedy};
-pub use want::Wanted;
+pub use want::WantedChange;
 
 use crate::causes::culprit::CulpritPattern;
 use crate::causes::{Cause, Culprit};
-use crate::change::{Outcome, Risk, When};
+use crate::change::{EffectTime, Outcome, Risk};
 use crate::plan::{BootAdvice, Immovable, Plan, Shield, Step};
 use crate::policy::Workload;
 use crate::survey::Machine;
@@ -61,22 +61,22 @@ pub trait Tunable: Sync {
     /// What it can harm.
     fn risk(&self) -> Risk;
     /// When it takes effect.
-    fn when(&self) -> When {
-        When::Runtime
+    fn when(&self) -> EffectTime {
+        EffectTime::Runtime
     }
     /// Why it is done only when the user asks for it by name, if so.
     fn optional(&self, _workload: Workload) -> Option<&'static str> {
         None
     }
     /// What it wants on this machine for this shield.
-    fn wants(&self, machine: &Machine, shield: &Shield) -> Wants;
+    fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges;
     /// What it wants when the user asked for it by name, where it is more careful unasked.
-    fn wants_when_asked(&self, machine: &Machine, shield: &Shield) -> Wants {
+    fn wants_when_asked(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         self.wants(machine, shield)
     }
     /// What stays although it did its part.
-    fn remains(&self, _machine: &Machine, _shield: &Shield) -> Remains {
-        Remains::default()
+    fn remains(&self, _machine: &Machine, _shield: &Shield) -> UnresolvedCause {
+        UnresolvedCause::default()
     }
     /// Whether it leaves this very culprit alone, though it removes others of its kind.
     fn spares(&self, _machine: &Machine, _culprit: &Culprit) -> bool {
@@ -100,16 +100,16 @@ pub trait Tunable: Sync {
 
 /// What a tunable wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wants {
+pub enum WantedChanges {
     /// These changes, in order; those that the machine already shows are marked.
-    Changes(Vec<Wanted>),
+    Changes(Vec<WantedChange>),
     /// Nothing: it does not apply here, or this machine cannot, and why.
     Nothing(String),
 }
 
 /// What stays although a tunable did its part.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Remains {
+pub struct UnresolvedCause {
     /// Things that cannot be moved.
     pub immovable: Vec<Immovable>,
     /// Boot parameters that would remove them.
@@ -120,11 +120,11 @@ pub struct Remains {
 
 /// Whether a tunable is in force.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Force {
+pub enum InForce {
     /// Everything it wants is so.
     InForce,
     /// These changes are missing.
-    NotInForce(Vec<Wanted>),
+    NotInForce(Vec<WantedChange>),
     /// It does nothing here, and why.
     NotApplicable(String),
     /// The machine does not show it; the journal knows what was done.
@@ -182,15 +182,15 @@ pub fn leftovers(machine: &Machine, shield: &Shield) -> Option<Leftovers> {
 
 /// Whether a tunable is in force on a machine for a shield.
 #[must_use]
-pub fn in_force(machine: &Machine, shield: &Shield, tunable: &dyn Tunable) -> Force {
+pub fn in_force(machine: &Machine, shield: &Shield, tunable: &dyn Tunable) -> InForce {
     match tunable.wants(machine, shield) {
-        Wants::Nothing(why) => Force::NotApplicable(why),
-        Wants::Changes(wanted) => {
-            let missing: Vec<Wanted> = wanted.into_iter().filter(|w| !w.already).collect();
+        WantedChanges::Nothing(why) => InForce::NotApplicable(why),
+        WantedChanges::Changes(wanted) => {
+            let missing: Vec<WantedChange> = wanted.into_iter().filter(|w| !w.already).collect();
             match missing.as_slice() {
-                [] => Force::InForce,
-                some if some.iter().all(|w| !w.shows()) => Force::CannotTell,
-                _ => Force::NotInForce(missing),
+                [] => InForce::InForce,
+                some if some.iter().all(|w| !w.shows()) => InForce::CannotTell,
+                _ => InForce::NotInForce(missing),
             }
         }
     }

@@ -1,11 +1,11 @@
 //! `numa-balancing`: no hinting faults and no page migration. Pure.
 
-use super::setting::{Setting, always};
+use super::setting::{FileSetting, always};
 use crate::causes::Cause;
-use crate::change::{Compare, Risk};
+use crate::change::{Risk, ValueComparison};
 use crate::survey::Machine;
 
-pub(super) const NUMA_BALANCING: Setting = Setting {
+pub(super) const NUMA_BALANCING: FileSetting = FileSetting {
     name: "numa-balancing",
     summary: "stop the kernel from unmapping pages to learn which node uses them",
     page: "\
@@ -19,7 +19,7 @@ up.
 Source: task_numa_work() in kernel/sched/fair.c; Documentation/admin-guide/sysctl/kernel.rst.",
     file: &["/proc/sys/kernel/numa_balancing"],
     value: "0",
-    compare: Compare::Text,
+    compare: ValueComparison::Text,
     reason: "else pages of the workload are unmapped to provoke page faults",
     removes: &[Cause::PageFault],
     culprits: &[],

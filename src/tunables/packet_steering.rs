@@ -1,10 +1,10 @@
 //! `rps` and `xps`: network work is not steered to the shield. Pure.
 
 use super::want::{setting, settings};
-use super::{Tunable, Wanted, Wants};
+use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
-use crate::change::{Compare, Risk};
+use crate::change::{Risk, ValueComparison};
 use crate::plan::Shield;
 use crate::policy::Workload;
 use crate::survey::Machine;
@@ -74,12 +74,12 @@ impl Tunable for Rps {
         Risk::Low
     }
 
-    fn wants(&self, machine: &Machine, shield: &Shield) -> Wants {
+    fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         let default = setting(machine, RPS_DEFAULT).map(|text| (RPS_DEFAULT, text));
         let files = default.into_iter().chain(settings(machine, RPS));
         without_shield(files, shield, "packets would be handed to the shield")
             .ok_or("no interface steers packets to the shield")
-            .map_or_else(|why| Wants::Nothing(why.to_owned()), Wants::Changes)
+            .map_or_else(|why| WantedChanges::Nothing(why.to_owned()), WantedChanges::Changes)
     }
 }
 
@@ -116,10 +116,10 @@ impl Tunable for Xps {
         Some("it sends no work to other CPUs")
     }
 
-    fn wants(&self, machine: &Machine, shield: &Shield) -> Wants {
+    fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         without_shield(settings(machine, XPS), shield, "this queue is bound to the shield")
             .ok_or("no transmit queue is bound to the shield")
-            .map_or_else(|why| Wants::Nothing(why.to_owned()), Wants::Changes)
+            .map_or_else(|why| WantedChanges::Nothing(why.to_owned()), WantedChanges::Changes)
     }
 }
 
@@ -128,12 +128,12 @@ fn without_shield<'a>(
     files: impl Iterator<Item = (&'a str, &'a str)>,
     shield: &Shield,
     reason: &str,
-) -> Option<Vec<Wanted>> {
+) -> Option<Vec<WantedChange>> {
     let wanted = files.filter_map(|(path, text)| {
         let mask = CpuSet::parse_mask(text).ok().filter(|mask| mask.intersects(&shield.cpus))?;
         let value = mask.minus(&shield.cpus).to_mask();
-        Some(Wanted::over(Some(text.to_owned()), path, &value, Compare::Mask, reason))
+        Some(WantedChange::over(Some(text.to_owned()), path, &value, ValueComparison::Mask, reason))
     });
-    let wanted: Vec<Wanted> = wanted.collect();
+    let wanted: Vec<WantedChange> = wanted.collect();
     (!wanted.is_empty()).then_some(wanted)
 }

@@ -1,9 +1,9 @@
 //! `cpu-idle` and `cpu-governor`: the shielded CPUs neither sleep deeply nor slow down. Pure.
 
 use super::want::setting;
-use super::{Tunable, Wanted, Wants};
+use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
-use crate::change::{Compare, Risk};
+use crate::change::{Risk, ValueComparison};
 use crate::plan::Shield;
 use crate::policy::Workload;
 use crate::survey::Machine;
@@ -65,9 +65,11 @@ impl Tunable for CpuIdle {
         Some("it costs power and interrupts nothing")
     }
 
-    fn wants(&self, machine: &Machine, shield: &Shield) -> Wants {
+    fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         if machine.power.cpuidle_driver.as_deref().is_none_or(|driver| driver == "none") {
-            return Wants::Nothing("this machine has no idle states to choose from".to_owned());
+            return WantedChanges::Nothing(
+                "this machine has no idle states to choose from".to_owned(),
+            );
         }
         let file = "power/pm_qos_resume_latency_us";
         each(machine, shield, file, "n/a", "waking from deep sleep takes time")
@@ -103,22 +105,28 @@ impl Tunable for CpuGovernor {
         Some("it costs power")
     }
 
-    fn wants(&self, machine: &Machine, shield: &Shield) -> Wants {
+    fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         let file = "cpufreq/scaling_governor";
         each(machine, shield, file, "performance", "a CPU that is slow at first answers late")
     }
 }
 
 /// One file of each shielded CPU.
-fn each(machine: &Machine, shield: &Shield, file: &str, value: &str, reason: &str) -> Wants {
+fn each(
+    machine: &Machine,
+    shield: &Shield,
+    file: &str,
+    value: &str,
+    reason: &str,
+) -> WantedChanges {
     let wanted = shield.cpus.iter().filter_map(|cpu| {
         let path = format!("/sys/devices/system/cpu/cpu{cpu}/{file}");
         let now = setting(machine, &path)?.to_owned();
-        Some(Wanted::over(Some(now), &path, value, Compare::Text, reason))
+        Some(WantedChange::over(Some(now), &path, value, ValueComparison::Text, reason))
     });
-    let wanted: Vec<Wanted> = wanted.collect();
+    let wanted: Vec<WantedChange> = wanted.collect();
     if wanted.is_empty() {
-        return Wants::Nothing(format!("this machine has no {file}"));
+        return WantedChanges::Nothing(format!("this machine has no {file}"));
     }
-    Wants::Changes(wanted)
+    WantedChanges::Changes(wanted)
 }

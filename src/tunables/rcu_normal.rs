@@ -1,11 +1,11 @@
 //! `rcu-normal`: no expedited grace periods, which interrupt every busy CPU. Pure.
 
-use super::setting::{Setting, always, anywhere};
+use super::setting::{FileSetting, always, anywhere};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
-use crate::change::{Compare, Risk};
+use crate::change::{Risk, ValueComparison};
 
-pub(super) const RCU_NORMAL: Setting = Setting {
+pub(super) const RCU_NORMAL: FileSetting = FileSetting {
     name: "rcu-normal",
     summary: "turn expedited RCU grace periods, which interrupt all busy CPUs, into normal ones",
     page: "\
@@ -23,7 +23,7 @@ Source: kernel/rcu/update.c and kernel/rcu/tree_exp.h (6.12);
 Documentation/RCU/Design/Expedited-Grace-Periods.",
     file: &["/sys/kernel/rcu_normal"],
     value: "1",
-    compare: Compare::Text,
+    compare: ValueComparison::Text,
     reason: "expedited RCU grace periods otherwise send an IPI to every busy CPU",
     removes: &[Cause::IpiCall],
     culprits: &[

@@ -1,9 +1,9 @@
 //! [`remedy`]: from an interruption to what removes it. Pure.
 
 use super::irq_affinity;
-use super::{Force, TUNABLES, Tunable, Wanted, Wants, in_force};
+use super::{InForce, TUNABLES, Tunable, WantedChange, WantedChanges, in_force};
 use crate::causes::{Cause, Culprit};
-use crate::change::{Change, When};
+use crate::change::{Change, EffectTime};
 use crate::plan::Shield;
 use crate::survey::Machine;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ pub struct Remedy {
     /// The tunable.
     pub tunable: String,
     /// Now or at the next boot.
-    pub when: When,
+    pub when: EffectTime,
     /// The command or the parameter.
     pub how: String,
 }
@@ -67,7 +67,7 @@ pub fn remedy(machine: &Machine, shield: &Shield, cause: Cause, culprit: &Culpri
         return answer;
     }
     let open = |tunable: &&dyn Tunable| {
-        let guess = culprit.is_unknown() && tunable.when() == When::Runtime;
+        let guess = culprit.is_unknown() && tunable.when() == EffectTime::Runtime;
         tunable.culprits().is_empty() || guess
     };
     let others: Vec<&dyn Tunable> = others.into_iter().filter(open).collect();
@@ -81,9 +81,9 @@ pub fn remedy(machine: &Machine, shield: &Shield, cause: Cause, culprit: &Culpri
         return RemedyAnswer::Remedy(remedy);
     }
     // What only a boot can do says so in its parameter, or why there is none.
-    let mut boot = named.iter().chain(&others).filter(|tunable| tunable.when() == When::Boot);
+    let mut boot = named.iter().chain(&others).filter(|tunable| tunable.when() == EffectTime::Boot);
     let why_none = boot.find_map(|tunable| match in_force(machine, shield, *tunable) {
-        Force::NotApplicable(why) => Some(why),
+        InForce::NotApplicable(why) => Some(why),
         _ => None,
     });
     why_none.map_or(RemedyAnswer::Unknown, |why| RemedyAnswer::Impossible { why })
@@ -93,7 +93,7 @@ pub fn remedy(machine: &Machine, shield: &Shield, cause: Cause, culprit: &Culpri
 fn removal(cause: Cause, culprit: &Culprit) -> Option<Remedy> {
     let (Cause::UserTask, Culprit::Task { pid, .. }) = (cause, culprit) else { return None };
     let how = format!("cpushield remove {pid}");
-    Some(Remedy { tunable: "cpuset".to_owned(), when: When::Runtime, how })
+    Some(Remedy { tunable: "cpuset".to_owned(), when: EffectTime::Runtime, how })
 }
 
 fn at_runtime(
@@ -102,7 +102,7 @@ fn at_runtime(
     tunable: &dyn Tunable,
     culprit: &Culprit,
 ) -> Option<Remedy> {
-    let Force::NotInForce(missing) = in_force(machine, shield, tunable) else { return None };
+    let InForce::NotInForce(missing) = in_force(machine, shield, tunable) else { return None };
     let about = missing.iter().find(|wanted| is_about(wanted, culprit));
     let how = match (about, missing.as_slice()) {
         (Some(wanted), _) => wanted.change.shell(),
@@ -113,20 +113,20 @@ fn at_runtime(
             format!("cpushield apply{on} ({} changes)", many.len())
         }
     };
-    Some(Remedy { tunable: tunable.name().to_owned(), when: When::Runtime, how })
+    Some(Remedy { tunable: tunable.name().to_owned(), when: EffectTime::Runtime, how })
 }
 
 /// What a tunable does not do unasked on this machine.
 fn when_asked(machine: &Machine, shield: &Shield, tunable: &dyn Tunable) -> Option<Remedy> {
-    if !matches!(in_force(machine, shield, tunable), Force::NotApplicable(_)) {
+    if !matches!(in_force(machine, shield, tunable), InForce::NotApplicable(_)) {
         return None;
     }
     let wants = tunable.wants_when_asked(machine, shield);
     let tunable = tunable.name().to_owned();
     let how = format!("cpushield apply --on {tunable}");
-    matches!(wants, Wants::Changes(wanted) if !wanted.is_empty()).then_some(Remedy {
+    matches!(wants, WantedChanges::Changes(wanted) if !wanted.is_empty()).then_some(Remedy {
         tunable,
-        when: When::Runtime,
+        when: EffectTime::Runtime,
         how,
     })
 }
@@ -138,12 +138,12 @@ fn at_boot(
     cause: Cause,
 ) -> Option<Remedy> {
     let how = tunable.at_boot(machine, shield, cause)?;
-    Some(Remedy { tunable: tunable.name().to_owned(), when: When::Boot, how })
+    Some(Remedy { tunable: tunable.name().to_owned(), when: EffectTime::Boot, how })
 }
 
 /// Whether a change is about this culprit: the interrupt of `IRQ 24 nvme0q3`, the thread of
 /// `kswapd0 (88)`.
-fn is_about(wanted: &Wanted, culprit: &Culprit) -> bool {
+fn is_about(wanted: &WantedChange, culprit: &Culprit) -> bool {
     match &wanted.change {
         Change::Write { path, .. } => {
             let Culprit::Irq { irq, .. } = culprit else { return false };
@@ -165,14 +165,15 @@ mod tests {
     use crate::causes::culprit::TickDependency;
     use crate::plan::fake::{plain, set, thread};
     use crate::plan::plan;
-    use crate::policy::Wish;
+    use crate::policy::ShieldRequest;
     use crate::survey::CgroupMode;
     use cpushield_linux::CpuSet;
 
     #[test]
     fn a_task_on_a_whole_shield_is_moved_out_by_its_number() {
         let m = busy(CgroupMode::V2);
-        let plan = plan(&m, &Wish { cpus: Some(set("3")), ..Wish::default() }).unwrap();
+        let plan =
+            plan(&m, &ShieldRequest { cpus: Some(set("3")), ..ShieldRequest::default() }).unwrap();
         let done = after(m.clone(), &plan);
         let how = |culprit: Culprit| {
             let remedy = remedy(&done, &plan.shield, Cause::UserTask, &culprit).remedy()?;
@@ -223,6 +224,6 @@ mod tests {
         plain.isolation.nohz_full = Some(CpuSet::new());
         let left = remedy(&plain, &shield, Cause::Tick, &Culprit::function("tick_nohz_handler"));
         let left = left.remedy().unwrap();
-        assert_eq!((left.when, left.how.as_str()), (When::Boot, "nohz_full=3"));
+        assert_eq!((left.when, left.how.as_str()), (EffectTime::Boot, "nohz_full=3"));
     }
 }

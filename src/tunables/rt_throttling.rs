@@ -1,13 +1,13 @@
 //! `rt-throttling`: real-time tasks are not stopped for 5 % of the time. Pure.
 
-use super::setting::Setting;
+use super::setting::FileSetting;
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
-use crate::change::{Compare, Risk};
+use crate::change::{Risk, ValueComparison};
 use crate::policy::Workload;
 use crate::survey::Machine;
 
-pub(super) const RT_THROTTLING: Setting = Setting {
+pub(super) const RT_THROTTLING: FileSetting = FileSetting {
     name: "rt-throttling",
     summary: "do not stop real-time tasks that use more than 95 % of a second",
     page: "\
@@ -27,7 +27,7 @@ Source: sched_rt_period_timer() in kernel/sched/rt.c (6.1);
 Documentation/scheduler/sched-rt-group.rst.",
     file: &["/proc/sys/kernel/sched_rt_runtime_us"],
     value: "-1",
-    compare: Compare::Text,
+    compare: ValueComparison::Text,
     reason: "a real-time task is otherwise stopped when it runs for 0.95 s of a second",
     removes: &[Cause::Hrtimer],
     culprits: &[CulpritPattern::Function("sched_rt_period_timer")],

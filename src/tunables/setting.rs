@@ -1,24 +1,24 @@
-//! [`Setting`]: a tunable that is one kernel file and the value it shall have. Pure.
+//! [`FileSetting`]: a tunable that is one kernel file and the value it shall have. Pure.
 
-use super::want::Wanted;
-use super::{Tunable, Wants};
+use super::want::WantedChange;
+use super::{Tunable, WantedChanges};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
-use crate::change::{Compare, Risk};
+use crate::change::{Risk, ValueComparison};
 use crate::plan::Shield;
 use crate::policy::Workload;
-use crate::survey::{Machine, Reading};
+use crate::survey::{Machine, TunableReading};
 
 /// One kernel file and its value while a shield is up.
 #[derive(Debug)]
-pub(super) struct Setting {
+pub(super) struct FileSetting {
     pub(super) name: &'static str,
     pub(super) summary: &'static str,
     pub(super) page: &'static str,
     /// The file; the only one that is read and written.
     pub(super) file: &'static [&'static str; 1],
     pub(super) value: &'static str,
-    pub(super) compare: Compare,
+    pub(super) compare: ValueComparison,
     /// Why, in one sentence.
     pub(super) reason: &'static str,
     pub(super) removes: &'static [Cause],
@@ -40,7 +40,7 @@ pub(super) fn anywhere(_machine: &Machine) -> Result<(), String> {
     Ok(())
 }
 
-impl Tunable for Setting {
+impl Tunable for FileSetting {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -73,18 +73,24 @@ impl Tunable for Setting {
         (self.optional)(workload)
     }
 
-    fn wants(&self, machine: &Machine, _shield: &Shield) -> Wants {
+    fn wants(&self, machine: &Machine, _shield: &Shield) -> WantedChanges {
         let [file] = self.file;
         if let Err(why) = (self.applies)(machine) {
-            return Wants::Nothing(why);
+            return WantedChanges::Nothing(why);
         }
         match machine.settings.get(*file) {
-            None | Some(Reading::Absent) if file.starts_with("/proc") && !machine.shows_proc() => {
-                Wants::Nothing(format!("whether this kernel has {file} is not known"))
+            None | Some(TunableReading::Absent)
+                if file.starts_with("/proc") && !machine.shows_proc() =>
+            {
+                WantedChanges::Nothing(format!("whether this kernel has {file} is not known"))
             }
-            None | Some(Reading::Absent) => Wants::Nothing(format!("this kernel has no {file}")),
-            Some(Reading::Unreadable(why)) => Wants::Nothing(format!("{file}: {why}")),
-            Some(Reading::Value(now)) => Wants::Changes(vec![Wanted::over(
+            None | Some(TunableReading::Absent) => {
+                WantedChanges::Nothing(format!("this kernel has no {file}"))
+            }
+            Some(TunableReading::Unreadable(why)) => {
+                WantedChanges::Nothing(format!("{file}: {why}"))
+            }
+            Some(TunableReading::Value(now)) => WantedChanges::Changes(vec![WantedChange::over(
                 Some(now.clone()),
                 file,
                 self.value,

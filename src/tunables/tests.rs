@@ -1,11 +1,11 @@
 //! What holds for all tunables, and the cases that are easy to get wrong.
 
 use super::*;
-use crate::change::{Change, Outcome, RefusalKind, When};
+use crate::change::{Change, EffectTime, Outcome, RefusalKind};
 use crate::plan::fake::{irq, machine, plain, set, thread};
 use crate::plan::{ImmovableReason, Plan, RefusedIrq, Step, plan};
-use crate::policy::Wish;
-use crate::survey::{CgroupMode, CpusetGroup, Movable, Reading};
+use crate::policy::ShieldRequest;
+use crate::survey::{CgroupMode, CpusetGroup, IrqMovability, TunableReading};
 use cpushield_linux::CpuSet;
 use std::collections::BTreeSet;
 
@@ -21,15 +21,15 @@ pub(super) fn busy(mode: CgroupMode) -> Machine {
     });
     m.isolation.nohz_full = Some(set("3"));
     m.irq_default = Some(set("0-3"));
-    m.irqs.push(irq(24, "eth0", "0-3", Movable::Yes));
-    m.irqs.push(irq(25, "eth1", "3", Movable::Unknown("not root".to_owned())));
+    m.irqs.push(irq(24, "eth0", "0-3", IrqMovability::Yes));
+    m.irqs.push(irq(25, "eth1", "3", IrqMovability::Unknown("not root".to_owned())));
     m.tasks.push(thread(2, "kthreadd", true, false, "0-3"));
     m.tasks.push(thread(30, "ksoftirqd/3", true, true, "3"));
     m.tasks.push(thread(40, "kworker/u8:1", true, true, "0-3"));
     m.tasks.push(thread(500, "irqbalance", false, false, "0-2"));
     m.tracing.tracefs = Some("/sys/kernel/tracing".to_owned());
     for (file, text) in [(TRACE_SIZE, "7 (expanded: 1408)"), (TRACE_SWITCH, "0")] {
-        m.settings.insert(file.to_owned(), Reading::Value(text.to_owned()));
+        m.settings.insert(file.to_owned(), TunableReading::Value(text.to_owned()));
     }
     m.power.cpuidle_driver = Some("intel_idle".to_owned());
     for (path, text) in [
@@ -56,15 +56,15 @@ pub(super) fn busy(mode: CgroupMode) -> Machine {
         ("/sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never"),
         ("/proc/sys/vm/dirty_writeback_centisecs", "500"),
     ] {
-        m.settings.insert(path.to_owned(), Reading::Value(text.to_owned()));
+        m.settings.insert(path.to_owned(), TunableReading::Value(text.to_owned()));
     }
     m
 }
 
 /// CPU 3, with every optional tunable on.
-fn wish() -> Wish {
+fn wish() -> ShieldRequest {
     let tunables = TUNABLES.iter().map(|tunable| (tunable.name().to_owned(), true)).collect();
-    Wish { cpus: Some(set("3")), tunables, ..Wish::default() }
+    ShieldRequest { cpus: Some(set("3")), tunables, ..ShieldRequest::default() }
 }
 
 fn group<'a>(m: &'a mut Machine, dir: &str) -> &'a mut CpusetGroup {
@@ -101,7 +101,7 @@ const TRACE_SWITCH: &str = "/sys/kernel/tracing/events/sched/sched_switch/enable
 
 fn written(m: &mut Machine, path: &str, value: &str) {
     if path == TRACE_SWITCH {
-        m.settings.insert(TRACE_SIZE.to_owned(), Reading::Value("1408".to_owned()));
+        m.settings.insert(TRACE_SIZE.to_owned(), TunableReading::Value("1408".to_owned()));
     }
     let (dir, file) = path.rsplit_once('/').unwrap();
     let number = dir.strip_prefix("/proc/irq/").and_then(|number| number.parse::<u32>().ok());
@@ -113,10 +113,10 @@ fn written(m: &mut Machine, path: &str, value: &str) {
         ("cpuset.cpus.partition", _) => group(m, dir).partition = Some(value.to_owned()),
         ("cpuset.cpu_exclusive", _) => group(m, dir).exclusive = value == "1",
         ("cgroup.subtree_control", _) => {
-            m.settings.insert(path.to_owned(), Reading::Value("cpu io cpuset".to_owned()));
+            m.settings.insert(path.to_owned(), TunableReading::Value("cpu io cpuset".to_owned()));
         }
         _ => {
-            m.settings.insert(path.to_owned(), Reading::Value(value.to_owned()));
+            m.settings.insert(path.to_owned(), TunableReading::Value(value.to_owned()));
         }
     }
 }
@@ -133,14 +133,14 @@ fn what_a_tunable_wanted_is_in_force_once_it_is_done() {
         before.cgroup.systemd = systemd;
         let plan = plan(&before, &wish()).unwrap();
         let done = after(before.clone(), &plan);
-        for tunable in TUNABLES.iter().filter(|tunable| tunable.when() == When::Runtime) {
+        for tunable in TUNABLES.iter().filter(|tunable| tunable.when() == EffectTime::Runtime) {
             let name = tunable.name();
             let was = in_force(&before, &plan.shield, *tunable);
             let on_v1 = name == "cpu-hotplug-cycle" && mode != CgroupMode::V2;
             let gone = on_v1 || name == "rt-throttling";
-            assert_eq!(matches!(was, Force::NotApplicable(_)), gone, "{name}: {was:?}");
+            assert_eq!(matches!(was, InForce::NotApplicable(_)), gone, "{name}: {was:?}");
             let force = in_force(&done, &plan.shield, *tunable);
-            let left = matches!(force, Force::NotInForce(_));
+            let left = matches!(force, InForce::NotInForce(_));
             assert!(!left, "{mode:?} systemd {systemd} {name}: {force:#?}");
         }
         assert!(plan.steps.iter().all(|step| step.change.shell().contains(' ')));
@@ -166,7 +166,7 @@ fn every_tunable_has_a_name_and_a_page_with_its_source() {
 }
 
 pub(super) fn shield(m: &Machine) -> Shield {
-    plan(m, &Wish { cpus: Some(set("3")), ..Wish::default() }).unwrap().shield
+    plan(m, &ShieldRequest { cpus: Some(set("3")), ..ShieldRequest::default() }).unwrap().shield
 }
 
 fn shell(m: &Machine, tunable: &str) -> Vec<String> {
@@ -180,7 +180,7 @@ fn shell(m: &Machine, tunable: &str) -> Vec<String> {
 #[test]
 fn managed_irq_is_reported_not_failed() {
     let mut m = plain(4);
-    m.irqs.push(irq(30, "nvme0q4", "3", Movable::No("EPERM: not permitted".to_owned())));
+    m.irqs.push(irq(30, "nvme0q4", "3", IrqMovability::No("EPERM: not permitted".to_owned())));
     let alone = plan(&m, &wish()).unwrap();
     assert_eq!(alone.immovable[0].what.to_string(), "irq 30 (nvme0q4)");
     assert!(matches!(
@@ -201,7 +201,7 @@ fn managed_irq_is_reported_not_failed() {
 #[test]
 fn an_interrupt_that_is_refused_and_no_message_is_not_told_to_be_managed() {
     let mut m = plain(4);
-    let no = || Movable::No("EPERM: not permitted".to_owned());
+    let no = || IrqMovability::No("EPERM: not permitted".to_owned());
     m.irqs = vec![irq(9, "acpi", "0-3", no()), irq(30, "hisi_sas", "3", no())];
     m.irqs[0].effective = Some(set("3"));
     for irq in &mut m.irqs {
@@ -227,9 +227,10 @@ fn an_interrupt_that_is_refused_and_no_message_is_not_told_to_be_managed() {
 fn what_is_advised_for_the_boot_leaves_the_boot_cpu_out() {
     let mut m = plain(4);
     m.isolation.nohz_full = Some(CpuSet::new());
-    m.irqs.push(irq(30, "nvme0q4", "2-3", Movable::No("EPERM: not permitted".to_owned())));
+    m.irqs.push(irq(30, "nvme0q4", "2-3", IrqMovability::No("EPERM: not permitted".to_owned())));
     let boot = |m: &Machine| -> (Vec<String>, bool) {
-        let plan = plan(m, &Wish { cpus: Some(set("0-2")), ..Wish::default() }).unwrap();
+        let plan =
+            plan(m, &ShieldRequest { cpus: Some(set("0-2")), ..ShieldRequest::default() }).unwrap();
         let told = plan.warnings.iter().any(|it| it.starts_with("the tick of CPU 0 cannot"));
         (plan.boot.into_iter().map(|advice| advice.parameter).collect(), told)
     };
@@ -239,13 +240,14 @@ fn what_is_advised_for_the_boot_leaves_the_boot_cpu_out() {
     m.isolation.nohz_full = Some(set("1-2"));
     m.isolation.managed_irq = set("1-2");
     assert_eq!(boot(&m), (Vec::new(), true));
-    let others = plan(&m, &Wish { cpus: Some(set("2")), ..Wish::default() }).unwrap();
+    let others =
+        plan(&m, &ShieldRequest { cpus: Some(set("2")), ..ShieldRequest::default() }).unwrap();
     assert!(!others.warnings.iter().any(|it| it.contains("CPU 0")), "{:?}", others.warnings);
 }
 
 #[test]
 fn a_plan_of_a_normal_user_says_what_was_not_tried() {
-    let denied = || Movable::Denied("EACCES: Permission denied".to_owned());
+    let denied = || IrqMovability::Denied("EACCES: Permission denied".to_owned());
     let mut m = plain(4);
     m.irqs = vec![irq(30, "nvme0q4", "3", denied()), irq(31, "nvme0q3", "2", denied())];
     let warned = |m: &Machine| {
@@ -257,7 +259,7 @@ fn a_plan_of_a_normal_user_says_what_was_not_tried() {
         said.contains("interrupts could not be tried") && said.contains("some of 1;"),
         "{said}"
     );
-    m.irqs[0].movable = Movable::Yes;
+    m.irqs[0].movable = IrqMovability::Yes;
     assert_eq!(warned(&m), None);
 }
 
@@ -355,7 +357,8 @@ fn settling_needs_nohz_full_v2_and_a_cpu_that_can_go_offline() {
     assert!(shell(&busy(CgroupMode::V1), "cpu-hotplug-cycle").is_empty());
     let mut m = good.clone();
     m.isolation.nohz_full = Some(CpuSet::new());
-    let unasked = plan(&m, &Wish { cpus: Some(set("3")), ..Wish::default() }).unwrap();
+    let unasked =
+        plan(&m, &ShieldRequest { cpus: Some(set("3")), ..ShieldRequest::default() }).unwrap();
     assert!(unasked.steps.iter().all(|step| step.tunable != "cpu-hotplug-cycle"));
     assert_eq!(shell(&m, "cpu-hotplug-cycle").len(), 1, "asked for by name");
     let done = after(m.clone(), &unasked);
@@ -372,7 +375,7 @@ fn settling_needs_nohz_full_v2_and_a_cpu_that_can_go_offline() {
         super::remedy(m, &shield(m), Cause::IpiCall, &Culprit::function("nohz_full_kick_func"))
     };
     let how = "cpushield verify --fix (CPU 3 offline and online)".to_owned();
-    let (tunable, when) = ("cpu-hotplug-cycle".to_owned(), When::Runtime);
+    let (tunable, when) = ("cpu-hotplug-cycle".to_owned(), EffectTime::Runtime);
     assert_eq!(kicked(&m), RemedyAnswer::Remedy(Remedy { tunable, when, how }));
     m.settings.remove("/sys/devices/system/cpu/cpu3/online");
     assert!(shell(&m, "cpu-hotplug-cycle").is_empty());
@@ -399,7 +402,7 @@ fn recalled(before: &Machine, made: &[(u32, Outcome)]) -> (Machine, Shield) {
     assert_eq!(outcomes.len(), made.len());
     let mut beside = before.clone();
     for irq in &mut beside.irqs {
-        irq.movable = Movable::Unknown("not tried".to_owned());
+        irq.movable = IrqMovability::Unknown("not tried".to_owned());
         if made.contains(&(irq.irq, Outcome::Changed)) {
             irq.affinity = Some(set("0-2"));
             irq.effective = Some(set("0"));
@@ -411,11 +414,11 @@ fn recalled(before: &Machine, made: &[(u32, Outcome)]) -> (Machine, Shield) {
 
 #[test]
 fn what_the_shield_knows_of_an_interrupt_decides_its_remedy() {
-    let no = || Movable::No("EPERM: Operation not permitted".to_owned());
-    let unknown = || Movable::Denied("EACCES: Permission denied".to_owned());
+    let no = || IrqMovability::No("EPERM: Operation not permitted".to_owned());
+    let unknown = || IrqMovability::Denied("EACCES: Permission denied".to_owned());
     let mut m = plain(4);
     m.irqs = vec![
-        irq(24, "virtio3-rx", "0-3", Movable::Yes),
+        irq(24, "virtio3-rx", "0-3", IrqMovability::Yes),
         irq(25, "virtio0-stats", "0-3", unknown()),
         irq(36, "virtio1-req.0", "0-3", no()),
         irq(37, "nvme0q4", "3", no()),
@@ -425,10 +428,10 @@ fn what_the_shield_knows_of_an_interrupt_decides_its_remedy() {
     let refused =
         Outcome::Refused { kind: RefusalKind::Other, reason: "EIO: Input/output error".to_owned() };
     let (mut beside, shield) = recalled(&m, &[(24, Outcome::Changed), (25, refused)]);
-    let movable: Vec<&Movable> = beside.irqs.iter().map(|irq| &irq.movable).collect();
-    let eio = Movable::No("EIO: Input/output error".to_owned());
-    let untried = Movable::Unknown("not tried".to_owned());
-    assert_eq!(movable, [&Movable::Yes, &eio, &no(), &no(), &untried]);
+    let movable: Vec<&IrqMovability> = beside.irqs.iter().map(|irq| &irq.movable).collect();
+    let eio = IrqMovability::No("EIO: Input/output error".to_owned());
+    let untried = IrqMovability::Unknown("not tried".to_owned());
+    assert_eq!(movable, [&IrqMovability::Yes, &eio, &no(), &no(), &untried]);
     let said = |m: &Machine, culprit: &str| match remedy(
         m,
         &shield,

@@ -1,12 +1,12 @@
 //! `thp`: no huge pages behind a program's back. Pure.
 
-use super::setting::{Setting, anywhere};
+use super::setting::{FileSetting, anywhere};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
-use crate::change::{Compare, Risk};
+use crate::change::{Risk, ValueComparison};
 use crate::policy::Workload;
 
-pub(super) const THP: Setting = Setting {
+pub(super) const THP: FileSetting = FileSetting {
     name: "thp",
     summary: "no transparent huge pages: no collapsing of the workload's memory while it runs",
     page: "\
@@ -22,7 +22,7 @@ Cost: every program started meanwhile gets small pages only.
 Source: mm/khugepaged.c; Documentation/admin-guide/mm/transhuge.rst.",
     file: &["/sys/kernel/mm/transparent_hugepage/enabled"],
     value: "never",
-    compare: Compare::Word,
+    compare: ValueComparison::Word,
     reason: "khugepaged otherwise may collapse pages of the workload while it runs",
     removes: &[Cause::PageFault, Cause::IpiCall],
     culprits: &[

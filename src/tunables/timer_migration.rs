@@ -1,11 +1,11 @@
 //! `timer-migration`: new timers may be armed on another CPU. Pure.
 
-use super::setting::{Setting, anywhere};
+use super::setting::{FileSetting, anywhere};
 use crate::causes::Cause;
-use crate::change::{Compare, Risk};
+use crate::change::{Risk, ValueComparison};
 use crate::policy::Workload;
 
-pub(super) const TIMER_MIGRATION: Setting = Setting {
+pub(super) const TIMER_MIGRATION: FileSetting = FileSetting {
     name: "timer-migration",
     summary: "let timers that need no certain CPU be armed on a housekeeping CPU",
     page: "\
@@ -22,7 +22,7 @@ Source: get_nohz_timer_target() in kernel/sched/core.c and kernel/time/timer_mig
 Documentation/admin-guide/sysctl/kernel.rst.",
     file: &["/proc/sys/kernel/timer_migration"],
     value: "1",
-    compare: Compare::Text,
+    compare: ValueComparison::Text,
     reason: "timers armed from the shield then fire elsewhere",
     removes: &[Cause::Timer, Cause::Hrtimer],
     culprits: &[],

@@ -1,11 +1,11 @@
 //! `tracing-buffer`: nothing that `verify` needs has to wait for a busy CPU. Pure.
 
 use super::want::setting;
-use super::{Tunable, Wanted, Wants};
+use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
-use crate::change::{Compare, Risk};
+use crate::change::{Risk, ValueComparison};
 use crate::plan::Shield;
-use crate::survey::{Machine, Reading};
+use crate::survey::{Machine, TunableReading};
 use cpushield_linux::text::size::will_grow;
 
 #[derive(Debug)]
@@ -61,33 +61,37 @@ impl Tunable for TracingBuffer {
         Risk::None
     }
 
-    fn wants(&self, machine: &Machine, _: &Shield) -> Wants {
+    fn wants(&self, machine: &Machine, _: &Shield) -> WantedChanges {
         let Some(tracefs) = &machine.tracing.tracefs else {
-            return Wants::Nothing("tracefs is not mounted".to_owned());
+            return WantedChanges::Nothing("tracefs is not mounted".to_owned());
         };
         let now = |file: &str| setting(machine, &format!("{tracefs}/{file}"));
         if now(SUBBUF_SIZE).is_some() {
-            return Wants::Nothing("each trace of this kernel has buffers of its own".to_owned());
+            return WantedChanges::Nothing(
+                "each trace of this kernel has buffers of its own".to_owned(),
+            );
         }
         let (Some(size), Some(switch)) = (now(SIZE), now(SWITCH)) else {
             let missing = [SIZE, SWITCH].map(|file| format!("{tracefs}/{file}"));
             let why = missing.iter().find_map(|path| why_none(machine, path));
-            return Wants::Nothing(why.unwrap_or_default());
+            return WantedChanges::Nothing(why.unwrap_or_default());
         };
         let path = format!("{tracefs}/{SWITCH}");
         let reason = "the kernel enlarges its main buffer now, not when a trace starts";
         let switch = Some(switch.to_owned());
-        let wanted = Wanted::over(switch, &path, "0", Compare::Again, reason);
-        Wants::Changes(vec![wanted.already(!will_grow(size))])
+        let wanted = WantedChange::over(switch, &path, "0", ValueComparison::Again, reason);
+        WantedChanges::Changes(vec![wanted.already(!will_grow(size))])
     }
 }
 
 /// Why a file has no text; `None` when it has.
 fn why_none(machine: &Machine, path: &str) -> Option<String> {
     match machine.settings.get(path) {
-        Some(Reading::Value(_)) => None,
-        Some(Reading::Unreadable(reason)) => Some(format!("{path} cannot be read: {reason}")),
-        Some(Reading::Absent) | None => Some(format!("{path} is not there")),
+        Some(TunableReading::Value(_)) => None,
+        Some(TunableReading::Unreadable(reason)) => {
+            Some(format!("{path} cannot be read: {reason}"))
+        }
+        Some(TunableReading::Absent) | None => Some(format!("{path} is not there")),
     }
 }
 
@@ -95,23 +99,24 @@ fn why_none(machine: &Machine, path: &str) -> Option<String> {
 mod tests {
     use super::*;
     use crate::plan::{choose, fake::plain};
-    use crate::policy::Wish;
+    use crate::policy::ShieldRequest;
 
     #[test]
     fn what_could_not_be_read_is_told_as_that_and_not_as_the_kernels_lack() {
         let mut m = plain(2);
         m.tracing.tracefs = Some("/t".to_owned());
-        let shield = choose(&m, &Wish::default()).unwrap().shield;
+        let shield = choose(&m, &ShieldRequest::default()).unwrap().shield;
         let why = |m: &Machine| match TracingBuffer.wants(m, &shield) {
-            Wants::Nothing(why) => why,
-            Wants::Changes(wanted) => format!("{} changes", wanted.len()),
+            WantedChanges::Nothing(why) => why,
+            WantedChanges::Changes(wanted) => format!("{} changes", wanted.len()),
         };
-        m.settings.insert(format!("/t/{SIZE}"), Reading::Value("7 (expanded: 1408)".to_owned()));
+        m.settings
+            .insert(format!("/t/{SIZE}"), TunableReading::Value("7 (expanded: 1408)".to_owned()));
         assert_eq!(why(&m), format!("/t/{SWITCH} is not there"));
-        let now = Reading::Unreadable("EACCES: Permission denied".to_owned());
+        let now = TunableReading::Unreadable("EACCES: Permission denied".to_owned());
         m.settings.insert(format!("/t/{SWITCH}"), now);
         assert_eq!(why(&m), format!("/t/{SWITCH} cannot be read: EACCES: Permission denied"));
-        let now = Reading::Value("0".to_owned());
+        let now = TunableReading::Value("0".to_owned());
         m.settings.insert(format!("/t/{SWITCH}"), now);
         assert_eq!(why(&m), "1 changes");
     }

@@ -1,11 +1,11 @@
 //! `vm-stat-interval`: the per-CPU update of memory statistics becomes rare. Pure.
 
-use super::setting::{Setting, always, anywhere};
+use super::setting::{FileSetting, always, anywhere};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
-use crate::change::{Compare, Risk};
+use crate::change::{Risk, ValueComparison};
 
-pub(super) const VM_STAT_INTERVAL: Setting = Setting {
+pub(super) const VM_STAT_INTERVAL: FileSetting = FileSetting {
     name: "vm-stat-interval",
     summary: "update the per-CPU memory statistics once an hour instead of every second",
     page: "\
@@ -21,7 +21,7 @@ Cost: /proc/vmstat and /proc/meminfo may lag behind by some hundred pages for ea
 Source: vmstat_shepherd() in mm/vmstat.c; Documentation/admin-guide/sysctl/vm.rst.",
     file: &["/proc/sys/vm/stat_interval"],
     value: "3600",
-    compare: Compare::Text,
+    compare: ValueComparison::Text,
     reason: "each CPU otherwise runs vmstat_update every second",
     removes: &[Cause::Workqueue, Cause::Timer],
     culprits: &[

@@ -1,13 +1,13 @@
-//! [`Wanted`]: one change with its now and its reason, and the ways tunables make one. Pure.
+//! [`WantedChange`]: one change with its now and its reason, and the ways tunables make one. Pure.
 
-use crate::change::{Change, Compare};
+use crate::change::{Change, ValueComparison};
 use crate::plan::StepReason;
-use crate::survey::{Machine, Placed, Reading};
+use crate::survey::{Machine, PlacedThread, TunableReading};
 use cpushield_linux::CpuSet;
 
 /// One change with its now and its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
+pub struct WantedChange {
     /// What to do.
     pub change: Change,
     /// What is there now.
@@ -20,10 +20,10 @@ pub struct Wanted {
     pub already: bool,
 }
 
-impl Wanted {
+impl WantedChange {
     /// A change of which nothing is known about now.
-    pub(super) fn new(change: Change, reason: impl Into<StepReason>) -> Wanted {
-        Wanted { change, now: None, reason: reason.into(), required: false, already: false }
+    pub(super) fn new(change: Change, reason: impl Into<StepReason>) -> WantedChange {
+        WantedChange { change, now: None, reason: reason.into(), required: false, already: false }
     }
 
     /// A value for a file of which `now` may be known.
@@ -31,26 +31,26 @@ impl Wanted {
         now: Option<String>,
         path: &str,
         value: &str,
-        compare: Compare,
+        compare: ValueComparison,
         reason: impl Into<StepReason>,
-    ) -> Wanted {
+    ) -> WantedChange {
         let already = now.as_deref().is_some_and(|now| compare.already(now, value));
         let change = Change::Write { path: path.to_owned(), value: value.to_owned(), compare };
-        Wanted { now, already, ..Wanted::new(change, reason) }
+        WantedChange { now, already, ..WantedChange::new(change, reason) }
     }
 
     /// A task's affinity.
-    pub(super) fn affinity(placed: &Placed, cpus: CpuSet, reason: &str) -> Wanted {
+    pub(super) fn affinity(placed: &PlacedThread, cpus: CpuSet, reason: &str) -> WantedChange {
         let already = placed.affinity == cpus;
         let now = Some(placed.affinity.to_string());
         let task = placed.task.id;
         let change = Change::Affinity { task, comm: placed.task.comm.clone(), cpus };
-        Wanted { now, already, ..Wanted::new(change, reason) }
+        WantedChange { now, already, ..WantedChange::new(change, reason) }
     }
 
     /// The shield is worthless without it.
-    pub(super) fn required(self) -> Wanted {
-        Wanted { required: true, ..self }
+    pub(super) fn required(self) -> WantedChange {
+        WantedChange { required: true, ..self }
     }
 
     /// Whether a survey can see that it was done.
@@ -63,14 +63,14 @@ impl Wanted {
     }
 
     /// The machine is like that.
-    pub(super) fn already(self, already: bool) -> Wanted {
-        Wanted { already, ..self }
+    pub(super) fn already(self, already: bool) -> WantedChange {
+        WantedChange { already, ..self }
     }
 }
 
 /// The text of a file that the survey read for a tunable.
 pub(super) fn setting<'a>(machine: &'a Machine, path: &str) -> Option<&'a str> {
-    machine.settings.get(path).and_then(Reading::value)
+    machine.settings.get(path).and_then(TunableReading::value)
 }
 
 /// Every file that the survey read for a pattern with `*`, with its text.

@@ -1,10 +1,10 @@
 //! `watchdog`: no lockup detector on the shield. Pure.
 
 use super::want::{away, setting};
-use super::{Tunable, Wanted, Wants};
+use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
-use crate::change::{Compare, Risk};
+use crate::change::{Risk, ValueComparison};
 use crate::plan::Shield;
 use crate::survey::Machine;
 use cpushield_linux::CpuSet;
@@ -61,14 +61,14 @@ impl Tunable for Watchdog {
         Risk::Low
     }
 
-    fn wants(&self, machine: &Machine, shield: &Shield) -> Wants {
+    fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         if setting(machine, ENABLED) == Some("0") {
-            return Wants::Nothing("the lockup detectors are off".to_owned());
+            return WantedChanges::Nothing("the lockup detectors are off".to_owned());
         }
         let now = setting(machine, CPUS);
         let Some((text, cpus)) = now.and_then(|text| Some((text, text.parse::<CpuSet>().ok()?)))
         else {
-            return Wants::Nothing(match machine.shows_proc() {
+            return WantedChanges::Nothing(match machine.shows_proc() {
                 true => "this kernel has no lockup detectors".to_owned(),
                 false => "whether this kernel has lockup detectors is not known".to_owned(),
             });
@@ -76,6 +76,12 @@ impl Tunable for Watchdog {
         let value = away(&cpus, shield).to_string();
         let reason = "the detectors otherwise run a timer on the shield";
         let now = Some(text.to_owned());
-        Wants::Changes(vec![Wanted::over(now, CPUS, &value, Compare::List, reason)])
+        WantedChanges::Changes(vec![WantedChange::over(
+            now,
+            CPUS,
+            &value,
+            ValueComparison::List,
+            reason,
+        )])
     }
 }

@@ -1,10 +1,10 @@
 //! `workqueues`: work that may run anywhere runs on the housekeeping CPUs. Pure.
 
 use super::want::{away, settings};
-use super::{Tunable, Wanted, Wants};
+use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
-use crate::change::{Compare, Risk};
+use crate::change::{Risk, ValueComparison};
 use crate::plan::Shield;
 use crate::survey::Machine;
 use cpushield_linux::CpuSet;
@@ -65,20 +65,26 @@ impl Tunable for Workqueues {
         Risk::None
     }
 
-    fn wants(&self, machine: &Machine, shield: &Shield) -> Wants {
+    fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         let files = settings(machine, GLOBAL).chain(settings(machine, QUEUES));
-        let wanted: Vec<Wanted> = files
+        let wanted: Vec<WantedChange> = files
             .filter_map(|(path, text)| {
                 let now = CpuSet::parse_mask(text).ok()?;
                 // The kernel shows possible CPUs that are not online; they stay in the mask.
                 let value = away(&now, shield).to_mask();
                 let reason = "unbound kernel work stays off the shield";
-                Some(Wanted::over(Some(text.to_owned()), path, &value, Compare::Mask, reason))
+                Some(WantedChange::over(
+                    Some(text.to_owned()),
+                    path,
+                    &value,
+                    ValueComparison::Mask,
+                    reason,
+                ))
             })
             .collect();
         if wanted.is_empty() {
-            return Wants::Nothing("this kernel shows no workqueue masks".to_owned());
+            return WantedChanges::Nothing("this kernel shows no workqueue masks".to_owned());
         }
-        Wants::Changes(wanted)
+        WantedChanges::Changes(wanted)
     }
 }

@@ -1,12 +1,12 @@
 //! `writeback-interval`: dirty pages are written back less often. Pure.
 
-use super::setting::{Setting, anywhere};
+use super::setting::{FileSetting, anywhere};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
-use crate::change::{Compare, Risk};
+use crate::change::{Risk, ValueComparison};
 use crate::policy::Workload;
 
-pub(super) const WRITEBACK_INTERVAL: Setting = Setting {
+pub(super) const WRITEBACK_INTERVAL: FileSetting = FileSetting {
     name: "writeback-interval",
     summary: "wake the writeback of dirty pages every minute instead of every five seconds",
     page: "\
@@ -20,7 +20,7 @@ Cost: after a power failure up to a minute more of unsynced data is lost.
 Source: wb_wakeup_delayed() in fs/fs-writeback.c; Documentation/admin-guide/sysctl/vm.rst.",
     file: &["/proc/sys/vm/dirty_writeback_centisecs"],
     value: "6000",
-    compare: Compare::Text,
+    compare: ValueComparison::Text,
     reason: "the timer of writeback then fires seldom",
     removes: &[Cause::Timer, Cause::Workqueue],
     culprits: &[

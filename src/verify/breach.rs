@@ -2,13 +2,13 @@
 //! reading back the pages of the recording.
 
 use super::judge::{limit, measured};
-use super::trace::recording::Recording;
-use super::trace::story::{Told, What, story};
-use super::{Branch, Breach, Limits};
+use super::trace::recording::TraceRecording;
+use super::trace::story::{TimelineEntry, TimelineKind, story};
+use super::{Breach, BreachNode, VerifyLimits};
 
 /// What broke a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Broken {
+pub enum BrokenLimit {
     /// So many entries into the kernel; 0 when nobody counted them.
     Entries(u64),
     /// A gap of so many nanoseconds, as the sampler saw it.
@@ -19,37 +19,43 @@ pub enum Broken {
 
 /// A breach as it is noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Breached {
+pub struct NoticedBreach {
     /// The CPU.
     pub cpu: usize,
     /// When, in ticks of the trace.
     pub at: u64,
     /// What broke the limit.
-    pub kind: Broken,
+    pub kind: BrokenLimit,
 }
 
 /// Tells a breach by what was recorded. `began`: the tick at which the span began.
-pub fn tell(recording: &mut Recording, breached: &Breached, limits: &Limits, began: u64) -> Breach {
-    let Breached { cpu, at, kind } = *breached;
+pub fn tell(
+    recording: &mut TraceRecording,
+    breached: &NoticedBreach,
+    limits: &VerifyLimits,
+    began: u64,
+) -> Breach {
+    let NoticedBreach { cpu, at, kind } = *breached;
     let took = |what: &str, ns| {
         let most = limits.max_gap_ns.unwrap_or(0);
         format!("{what} of {}, where at most {} is allowed", measured(ns), limit(most))
     };
     let what = match kind {
-        Broken::Entries(n) => {
+        BrokenLimit::Entries(n) => {
             let most = limits.max_entries.unwrap_or(0);
             format!("entry {n} into the kernel, where at most {most} may be")
         }
-        Broken::Gap(ns) => took("a gap", ns),
-        Broken::Interruption(ns) => took("an interruption", ns),
+        BrokenLimit::Gap(ns) => took("a gap", ns),
+        BrokenLimit::Interruption(ns) => took("an interruption", ns),
     };
     // A gap begins a little before the first event in it.
     let length_ns = match kind {
-        Broken::Gap(ns) => ns,
-        Broken::Entries(_) | Broken::Interruption(_) => 0,
+        BrokenLimit::Gap(ns) => ns,
+        BrokenLimit::Entries(_) | BrokenLimit::Interruption(_) => 0,
     };
     let at_ns = recording.scale.ns(at);
-    let mut grove = Grove { span: (at_ns, at_ns.saturating_add(length_ns)), ..Grove::default() };
+    let mut grove =
+        BreachSearch { span: (at_ns, at_ns.saturating_add(length_ns)), ..BreachSearch::default() };
     // Pages that cannot be read back are told by whoever writes them to a file.
     let _ = story(recording, cpu, &mut |told| {
         grove.hear(told);
@@ -61,19 +67,19 @@ pub fn tell(recording: &mut Recording, breached: &Breached, limits: &Limits, beg
 
 /// Looks for the first interruption that touches a span.
 #[derive(Debug, Default)]
-struct Grove {
+struct BreachSearch {
     span: (u64, u64),
     /// It began then, and what is told now lies inside it.
     inside: Option<u64>,
-    found: Vec<Branch>,
+    found: Vec<BreachNode>,
 }
 
-impl Grove {
-    fn hear(&mut self, told: &Told) {
+impl BreachSearch {
+    fn hear(&mut self, told: &TimelineEntry) {
         let (kind, cause, culprit) = match &told.what {
-            What::Interruption(cause, culprit) => ("interruption", *cause, culprit),
-            What::Inside(kind, cause, culprit) => (*kind, *cause, culprit),
-            What::Undisturbed(_) | What::Lost => return self.inside = None,
+            TimelineKind::Interruption(cause, culprit) => ("interruption", *cause, culprit),
+            TimelineKind::Inside(kind, cause, culprit) => (*kind, *cause, culprit),
+            TimelineKind::Undisturbed(_) | TimelineKind::Lost => return self.inside = None,
         };
         if told.depth == 0 {
             let (first, last) = self.span;
@@ -81,7 +87,7 @@ impl Grove {
             self.inside = (touches && self.found.is_empty()).then_some(told.begun_ns);
         }
         let Some(began) = self.inside else { return };
-        self.found.push(Branch {
+        self.found.push(BreachNode {
             depth: told.depth,
             kind: kind.to_owned(),
             cause,
@@ -100,30 +106,31 @@ mod tests {
 
     #[test]
     fn the_tree_is_that_of_the_interruption_that_the_breach_lies_in() {
-        let told = |begun_ns, end_ns, depth, what| Told {
+        let told = |begun_ns, end_ns, depth, what| TimelineEntry {
             begun_ns,
             end_ns,
             depth,
             what,
             stack: Vec::new(),
         };
-        let stay = |name: &str| What::Interruption(Cause::Tick, Culprit::function(name));
-        let inside = |name: &str| What::Inside("softirq", Cause::Softirq, Culprit::function(name));
+        let stay = |name: &str| TimelineKind::Interruption(Cause::Tick, Culprit::function(name));
+        let inside =
+            |name: &str| TimelineKind::Inside("softirq", Cause::Softirq, Culprit::function(name));
         let story = [
-            told(0, 100, 0, What::Undisturbed(String::new())),
+            told(0, 100, 0, TimelineKind::Undisturbed(String::new())),
             told(100, 200, 0, stay("before")),
             told(110, 120, 1, inside("before")),
             told(300, 400, 0, stay("it")),
             told(310, 350, 1, inside("it")),
             told(320, 330, 2, inside("it")),
-            told(400, 500, 0, What::Undisturbed(String::new())),
+            told(400, 500, 0, TimelineKind::Undisturbed(String::new())),
             told(500, 600, 0, stay("after")),
             told(510, 520, 1, inside("after")),
         ];
         let found = |first, last| {
-            let mut grove = Grove { span: (first, last), ..Grove::default() };
+            let mut grove = BreachSearch { span: (first, last), ..BreachSearch::default() };
             story.iter().for_each(|told| grove.hear(told));
-            let short = |b: &Branch| (b.depth, b.culprit.clone(), b.after_ns, b.took_ns);
+            let short = |b: &BreachNode| (b.depth, b.culprit.clone(), b.after_ns, b.took_ns);
             grove.found.iter().map(short).collect::<Vec<_>>()
         };
         let it = Culprit::function("it");

@@ -4,7 +4,7 @@
 //! [`take`] reads it, [`changed`] is pure and says what was different.
 
 use crate::verify::{CircumstanceChange, CpuDoubt};
-use cpushield_linux::clock::{Instant, Scale, realtime_offset_ns};
+use cpushield_linux::clock::{ClockReading, TickScale, realtime_offset_ns};
 use cpushield_linux::{CpuSet, Host};
 use std::collections::BTreeSet;
 
@@ -17,20 +17,20 @@ const RATE_PPM: f64 = 200.0;
 
 /// What was found at one moment; `None` where it cannot be read.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Circumstances {
+pub struct EnvironmentSnapshot {
     /// The kernel's clock source.
     clocksource: Option<String>,
     /// The wall clock less the monotonic one, in nanoseconds.
     offset_ns: i64,
     /// The counter and the clock.
-    pub at: Instant,
+    pub at: ClockReading,
     /// What others do with the top-level trace: the tracer, whether events are enabled.
-    tracer: Option<Tracer>,
+    tracer: Option<TopLevelTrace>,
 }
 
 /// The top-level trace, which is not ours.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Tracer {
+struct TopLevelTrace {
     /// `nop` when there is none.
     current: String,
     /// `1` or `X` when there are some.
@@ -38,24 +38,26 @@ struct Tracer {
 }
 
 /// Reads it; asks no watched CPU.
-pub fn take(host: &Host) -> Circumstances {
+pub fn take(host: &Host) -> EnvironmentSnapshot {
     let line = |path: &str| host.read_line(path).ok();
     let clocks = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     let trace = |file: &str| line(&format!("/sys/kernel/tracing/{file}"));
-    Circumstances {
+    EnvironmentSnapshot {
         clocksource: line(clocks),
         offset_ns: realtime_offset_ns(),
-        at: Instant::now(),
-        tracer: trace("current_tracer")
-            .map(|current| Tracer { current, events: trace("events/enable").unwrap_or_default() }),
+        at: ClockReading::now(),
+        tracer: trace("current_tracer").map(|current| TopLevelTrace {
+            current,
+            events: trace("events/enable").unwrap_or_default(),
+        }),
     }
 }
 
 /// What was different at the end; `first` is from before the warm-up.
 pub fn changed(
-    first: &Circumstances,
-    before: &Circumstances,
-    after: &Circumstances,
+    first: &EnvironmentSnapshot,
+    before: &EnvironmentSnapshot,
+    after: &EnvironmentSnapshot,
 ) -> Vec<CircumstanceChange> {
     let mut changes = Vec::new();
     if let (Some(a), Some(b)) = (&before.clocksource, &after.clocksource)
@@ -69,7 +71,7 @@ pub fn changed(
         changes.push(CircumstanceChange::ClockSet { by_ns: step });
     }
     if let (Some(a), Some(b)) =
-        (Scale::between(first.at, before.at), Scale::between(before.at, after.at))
+        (TickScale::between(first.at, before.at), TickScale::between(before.at, after.at))
     {
         let apart_ppm = (a.ns_per_tick / b.ns_per_tick - 1.0).abs() * 1e6;
         if apart_ppm > RATE_PPM + a.error_ppm + b.error_ppm {
@@ -82,9 +84,12 @@ pub fn changed(
 
 /// What others do with the tracer: a tracer that runs makes the kernel slower, and switching one
 /// on or off interrupts every CPU.
-fn others(before: Option<&Tracer>, after: Option<&Tracer>) -> Option<CircumstanceChange> {
+fn others(
+    before: Option<&TopLevelTrace>,
+    after: Option<&TopLevelTrace>,
+) -> Option<CircumstanceChange> {
     let (before, after) = (before?, after?);
-    let tracer = |at: &Tracer| (at.current != "nop").then(|| at.current.clone());
+    let tracer = |at: &TopLevelTrace| (at.current != "nop").then(|| at.current.clone());
     match (tracer(before), tracer(after)) {
         (None, None) if before.events == after.events => None,
         (None, None) => Some(CircumstanceChange::TraceEvents),
@@ -126,20 +131,20 @@ pub fn strayed(
 mod tests {
     use super::*;
 
-    fn at(seconds: u64, rate: u64) -> Circumstances {
+    fn at(seconds: u64, rate: u64) -> EnvironmentSnapshot {
         let raw_ns = seconds * 1_000_000_000;
-        Circumstances {
+        EnvironmentSnapshot {
             clocksource: Some("tsc".to_owned()),
             offset_ns: 1_000_000_000_000,
-            at: Instant { ticks: raw_ns / 1_000_000 * rate, raw_ns, error_ticks: 10 },
-            tracer: Some(Tracer { current: "nop".to_owned(), events: "0".to_owned() }),
+            at: ClockReading { ticks: raw_ns / 1_000_000 * rate, raw_ns, error_ticks: 10 },
+            tracer: Some(TopLevelTrace { current: "nop".to_owned(), events: "0".to_owned() }),
         }
     }
 
     #[test]
     fn what_stays_as_it_is_gives_no_doubt_and_what_changes_is_named() {
         let (first, before, after) = (at(1, 2_000_000), at(2, 2_000_000), at(12, 2_000_000));
-        let with = |change: &dyn Fn(&mut Circumstances)| {
+        let with = |change: &dyn Fn(&mut EnvironmentSnapshot)| {
             let mut after = after.clone();
             change(&mut after);
             changed(&first, &before, &after).iter().map(ToString::to_string).collect::<Vec<_>>()
@@ -157,7 +162,7 @@ mod tests {
             ["the time stamp counter changed its rate by 1000 ppm"]
         );
         let tracer = |current: &str, events: &str| {
-            Some(Tracer { current: current.to_owned(), events: events.to_owned() })
+            Some(TopLevelTrace { current: current.to_owned(), events: events.to_owned() })
         };
         assert_eq!(
             with(&|c| c.tracer = tracer("function", "0")),

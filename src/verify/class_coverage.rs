@@ -1,6 +1,6 @@
 //! How many witnesses watched each class of entries on a CPU. Pure.
 
-use crate::verify::{CpuEvidence, EntryClass, Evidence, JudgeReason, Watched, WitnessKind};
+use crate::verify::{CpuEvidence, EntryClass, Evidence, JudgeReason, WatchedWorkload, WitnessKind};
 
 /// Classes that too few witnesses watched.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -49,9 +49,11 @@ pub fn list(classes: &[EntryClass]) -> String {
 fn applies(class: EntryClass, evidence: &Evidence, cpu: &CpuEvidence) -> bool {
     match class {
         EntryClass::UserModeExit => cpu.tracked,
-        EntryClass::SystemCall | EntryClass::OtherException => evidence.workload == Watched::Given,
+        EntryClass::SystemCall | EntryClass::OtherException => {
+            evidence.workload == WatchedWorkload::Given
+        }
         EntryClass::PageFault | EntryClass::TaskSwitch => {
-            evidence.workload == Watched::Given || is_there(evidence, WitnessKind::Trace)
+            evidence.workload == WatchedWorkload::Given || is_there(evidence, WitnessKind::Trace)
         }
         _ => true,
     }
@@ -89,7 +91,11 @@ mod tests {
         EventEvidence { class, event, recorded_least: 0, recorded_most: 0, counted }
     }
 
-    fn coverage(tracked: bool, workload: Watched, events: &[EventEvidence]) -> ClassCoverage {
+    fn coverage(
+        tracked: bool,
+        workload: WatchedWorkload,
+        events: &[EventEvidence],
+    ) -> ClassCoverage {
         let mut evidence = clean();
         evidence.workload = workload;
         evidence.cpus[0].tracked = tracked;
@@ -106,12 +112,12 @@ mod tests {
             classes.map(|class| event(class, counted)).collect()
         };
         let nothing = ClassCoverage::default();
-        assert_eq!(coverage(true, Watched::Given, &all(Some(0))), nothing);
-        assert_eq!(coverage(false, Watched::Sampler, &all(Some(0))), nothing);
-        let open = coverage(false, Watched::Given, &all(Some(0)));
+        assert_eq!(coverage(true, WatchedWorkload::Given, &all(Some(0))), nothing);
+        assert_eq!(coverage(false, WatchedWorkload::Sampler, &all(Some(0))), nothing);
+        let open = coverage(false, WatchedWorkload::Given, &all(Some(0)));
         assert_eq!(open.unwatched, [EntryClass::OtherException, EntryClass::SystemCall]);
         assert_eq!(open.one_witness, []);
-        let alone = coverage(true, Watched::Given, &all(None));
+        let alone = coverage(true, WatchedWorkload::Given, &all(None));
         let expected = [
             EntryClass::UserModeExit,
             EntryClass::PageFault,
@@ -137,7 +143,7 @@ mod tests {
         let found = ClassCoverage::of(&evidence, &evidence.cpus[0]);
         assert!(found.one_witness.contains(&EntryClass::TimerInterrupt));
         assert_eq!(found.unwatched, []);
-        evidence.workload = Watched::Given;
+        evidence.workload = WatchedWorkload::Given;
         let found = ClassCoverage::of(&evidence, &evidence.cpus[0]);
         assert!(found.unwatched.contains(&EntryClass::PageFault));
     }

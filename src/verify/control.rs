@@ -2,18 +2,18 @@
 //! witness that misses them is blind, and its silence proves nothing.
 
 use crate::causes::Cause;
-use crate::verify::counters::Counts;
+use crate::verify::counters::CpuCounts;
 use crate::verify::trace::TraceEvidence;
-use crate::verify::{Control, Interruptions};
+use crate::verify::{InterruptionCount, PositiveControl};
 use cpushield_linux::CpuSet;
-use cpushield_linux::perf::{CpuEvent, Event};
+use cpushield_linux::perf::{CpuEvent, PerfEvent};
 
 /// Interruptions provoked on each CPU.
 pub const TIMES: usize = 10;
 
 /// What was provoked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Provoked {
+pub struct ProvokedInterrupt {
     /// How: `membarrier(2)`.
     pub how: &'static str,
     /// CPU and how many of them the sampler saw; empty without a sampler.
@@ -44,7 +44,7 @@ pub struct Provocation {
     /// At which end of the span.
     pub at: ControlAt,
     /// What was provoked, or why nothing could be.
-    pub provoked: Result<Provoked, String>,
+    pub provoked: Result<ProvokedInterrupt, String>,
     /// CPU and function-call interrupts counted meanwhile; `None` when they could not be counted.
     pub counted: Vec<(usize, Option<u64>)>,
     /// CPU and function-call interrupts that perf events counted meanwhile; `None` when they could
@@ -58,25 +58,25 @@ pub struct Provocation {
 ///
 /// # Errors
 /// Says why that is not possible.
-pub fn provoke(cpus: &CpuSet) -> Result<Provoked, String> {
+pub fn provoke(cpus: &CpuSet) -> Result<ProvokedInterrupt, String> {
     for cpu in cpus.iter() {
-        let clock = CpuEvent::open(cpu, Event::CPU_CLOCK)
+        let clock = CpuEvent::open(cpu, PerfEvent::CPU_CLOCK)
             .map_err(|e| format!("perf_event_open(2): {e}"))?;
         for _ in 0..TIMES {
             clock.read().map_err(|e| format!("perf_event_open(2): {e}"))?;
         }
     }
-    Ok(Provoked { how: "perf_event_open(2)", seen: Vec::new() })
+    Ok(ProvokedInterrupt { how: "perf_event_open(2)", seen: Vec::new() })
 }
 
 /// Function-call interrupts among the rows.
-fn calls(rows: &[Interruptions]) -> u64 {
+fn calls(rows: &[InterruptionCount]) -> u64 {
     rows.iter().filter(|row| row.cause == Cause::IpiCall).map(|row| row.count + row.nested).sum()
 }
 
 /// Function-call interrupts in the counts; `None` when there are no counts.
 #[must_use]
-pub fn counted(counts: &Counts) -> Option<u64> {
+pub fn counted(counts: &CpuCounts) -> Option<u64> {
     counts.entries.map(|_| calls(&counts.interruptions))
 }
 
@@ -86,20 +86,20 @@ pub fn traced(seen: &[TraceEvidence]) -> Vec<(usize, u64)> {
     seen.iter().map(|cpu| (cpu.cpu, calls(&cpu.interruptions))).collect()
 }
 
-impl Control {
+impl PositiveControl {
     /// Both ends of the span together: the worse of the two.
     #[must_use]
-    pub fn and(self, other: Control) -> Control {
+    pub fn and(self, other: PositiveControl) -> PositiveControl {
         match (self, other) {
-            (Control::Missed { what }, Control::Missed { what: more }) => {
-                Control::Missed { what: format!("{what}; {more}") }
+            (PositiveControl::Missed { what }, PositiveControl::Missed { what: more }) => {
+                PositiveControl::Missed { what: format!("{what}; {more}") }
             }
-            (missed @ Control::Missed { .. }, _) | (_, missed @ Control::Missed { .. }) => missed,
-            (not_done @ Control::NotDone { .. }, _) | (_, not_done @ Control::NotDone { .. }) => {
-                not_done
-            }
-            (Control::Seen { what }, Control::Seen { what: more }) => {
-                Control::Seen { what: format!("{what}; {more}") }
+            (missed @ PositiveControl::Missed { .. }, _)
+            | (_, missed @ PositiveControl::Missed { .. }) => missed,
+            (not_done @ PositiveControl::NotDone { .. }, _)
+            | (_, not_done @ PositiveControl::NotDone { .. }) => not_done,
+            (PositiveControl::Seen { what }, PositiveControl::Seen { what: more }) => {
+                PositiveControl::Seen { what: format!("{what}; {more}") }
             }
         }
     }
@@ -107,10 +107,10 @@ impl Control {
 
 /// What came of it.
 #[must_use]
-pub fn judge(provocation: &Provocation) -> Control {
+pub fn judge(provocation: &Provocation) -> PositiveControl {
     let provoked = match &provocation.provoked {
         Ok(provoked) => provoked,
-        Err(why) => return Control::NotDone { why: why.clone() },
+        Err(why) => return PositiveControl::NotDone { why: why.clone() },
     };
     let how = provoked.how;
     let at = provocation.at.words();
@@ -135,9 +135,9 @@ pub fn judge(provocation: &Provocation) -> Control {
         missed.push(format!("the trace of CPU {cpu} saw {n}"));
     }
     if missed.is_empty() {
-        Control::Seen { what }
+        PositiveControl::Seen { what }
     } else {
-        Control::Missed { what: format!("{what}, but {}", missed.join(", ")) }
+        PositiveControl::Missed { what: format!("{what}, but {}", missed.join(", ")) }
     }
 }
 
@@ -149,11 +149,11 @@ mod tests {
         seen: &[(usize, usize)],
         counted: &[(usize, Option<u64>)],
         traced: Option<&[(usize, u64)]>,
-    ) -> Control {
+    ) -> PositiveControl {
         judge(&Provocation {
             at: ControlAt::BeforeSpan,
             perf: Vec::new(),
-            provoked: Ok(Provoked { how: "membarrier(2)", seen: seen.to_vec() }),
+            provoked: Ok(ProvokedInterrupt { how: "membarrier(2)", seen: seen.to_vec() }),
             counted: counted.to_vec(),
             traced: traced.map(<[_]>::to_vec),
         })
@@ -162,10 +162,10 @@ mod tests {
     #[test]
     fn a_witness_that_misses_what_was_provoked_is_named() {
         let what = "10 function-call IPIs by membarrier(2) to each CPU before the span";
-        let seen = Control::Seen { what: what.to_owned() };
+        let seen = PositiveControl::Seen { what: what.to_owned() };
         assert_eq!(of(&[(3, 10)], &[(3, Some(11))], Some(&[(3, 10)])), seen);
         assert_eq!(of(&[], &[(3, None)], None), seen);
-        let missed = |who: &str| Control::Missed { what: format!("{what}, but {who}") };
+        let missed = |who: &str| PositiveControl::Missed { what: format!("{what}, but {who}") };
         assert_eq!(of(&[(3, 4)], &[(3, Some(10))], None), missed("the sampler on CPU 3 saw 4"));
         assert_eq!(
             of(&[(2, 9), (3, 10)], &[(2, Some(10)), (3, Some(0))], Some(&[(2, 0), (3, 10)])),
@@ -175,23 +175,23 @@ mod tests {
         let at = ControlAt::AfterSpan;
         let (counted, perf) = (Vec::new(), Vec::new());
         let not = Provocation { at, provoked: Err(why.clone()), counted, perf, traced: None };
-        assert_eq!(judge(&not), Control::NotDone { why });
-        let provoked = Ok(Provoked { how: "perf_event_open(2)", seen: Vec::new() });
+        assert_eq!(judge(&not), PositiveControl::NotDone { why });
+        let provoked = Ok(ProvokedInterrupt { how: "perf_event_open(2)", seen: Vec::new() });
         let perf = vec![(3, Some(0))];
         let blind = judge(&Provocation { provoked, perf, ..not });
         let what = "10 function-call IPIs by perf_event_open(2) to each CPU after the span, but \
                     the perf events of CPU 3 counted 0";
-        assert_eq!(blind, Control::Missed { what: what.to_owned() });
+        assert_eq!(blind, PositiveControl::Missed { what: what.to_owned() });
     }
 
     #[test]
     fn the_worse_end_of_the_span_decides() {
-        let seen = || Control::Seen { what: "a".to_owned() };
-        let missed = || Control::Missed { what: "b".to_owned() };
-        let not_done = || Control::NotDone { why: "c".to_owned() };
+        let seen = || PositiveControl::Seen { what: "a".to_owned() };
+        let missed = || PositiveControl::Missed { what: "b".to_owned() };
+        let not_done = || PositiveControl::NotDone { why: "c".to_owned() };
         assert_eq!(seen().and(missed()), missed());
         assert_eq!(missed().and(not_done()), missed());
         assert_eq!(not_done().and(seen()), not_done());
-        assert_eq!(seen().and(seen()), Control::Seen { what: "a; a".to_owned() });
+        assert_eq!(seen().and(seen()), PositiveControl::Seen { what: "a; a".to_owned() });
     }
 }

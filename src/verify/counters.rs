@@ -1,11 +1,11 @@
-//! The counters witness: what the kernel counts anyway. [`take`] reads a [`Snapshot`] (from a
-//! housekeeping CPU; none of these files makes the kernel ask another CPU), [`compare`] makes two
-//! of them into [`Counts`]. Counters say how often, rarely who, and never how long.
+//! The counters witness: what the kernel counts anyway. [`take`] reads a [`CounterSnapshot`] (from
+//! a housekeeping CPU; none of these files makes the kernel ask another CPU), [`compare`] makes two
+//! of them into [`CpuCounts`]. Counters say how often, rarely who, and never how long.
 
 use crate::causes::culprit::{KernelEvent, RaisedBy};
 use crate::causes::{Cause, Culprit};
-use crate::verify::rows::{self, Meaning};
-use crate::verify::{CpuDoubt, Interruptions, WitnessKind};
+use crate::verify::rows::{self, RowMeaning};
+use crate::verify::{CpuDoubt, InterruptionCount, WitnessKind};
 use cpushield_linux::text::stat::{self, CpuTime};
 use cpushield_linux::text::{TextError, interrupts, schedstat, softirqs};
 use cpushield_linux::{CpuSet, Host, TaskId};
@@ -17,22 +17,22 @@ const USER_TICK_NS: u64 = 10_000_000;
 
 /// What was read at one moment; a text is the reason why not.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Snapshot {
+pub struct CounterSnapshot {
     /// `/proc/interrupts`.
-    pub interrupts: Result<interrupts::Interrupts, String>,
+    pub interrupts: Result<interrupts::InterruptTable, String>,
     /// `/proc/softirqs`.
-    pub softirqs: Result<softirqs::Softirqs, String>,
+    pub softirqs: Result<softirqs::SoftirqTable, String>,
     /// `/proc/stat`.
     pub times: Result<BTreeMap<usize, CpuTime>, String>,
     /// `/proc/schedstat`.
     pub sched: Result<BTreeMap<usize, schedstat::CpuSched>, String>,
     /// Every task that was last on a watched CPU.
-    pub tasks: BTreeMap<TaskId, Ran>,
+    pub tasks: BTreeMap<TaskId, TaskRuntime>,
 }
 
 /// What one task did so far, from its `stat` and `schedstat`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ran {
+pub struct TaskRuntime {
     /// Its command name.
     pub comm: String,
     /// A kernel thread.
@@ -47,11 +47,11 @@ pub struct Ran {
 
 /// What the counters say about one CPU between two snapshots.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Counts {
+pub struct CpuCounts {
     /// Interrupts of all kinds, which is entries but for the workload's own; `None` when unknown.
     pub entries: Option<u64>,
     /// By cause and culprit.
-    pub interruptions: Vec<Interruptions>,
+    pub interruptions: Vec<InterruptionCount>,
     /// Time the hypervisor took, as far as it says so.
     pub steal_ns: Option<u64>,
     /// Time in which nothing ran.
@@ -64,8 +64,8 @@ pub struct Counts {
 
 /// Reads the counters; tasks only of these CPUs.
 #[must_use]
-pub fn take(host: &Host, cpus: &CpuSet) -> Snapshot {
-    Snapshot {
+pub fn take(host: &Host, cpus: &CpuSet) -> CounterSnapshot {
+    CounterSnapshot {
         interrupts: read(host, "/proc/interrupts", interrupts::parse),
         softirqs: read(host, "/proc/softirqs", softirqs::parse),
         times: read(host, "/proc/stat", stat::parse),
@@ -81,14 +81,17 @@ fn read<T>(host: &Host, path: &str, parse: fn(&str) -> Result<T, TextError>) -> 
 
 /// The rows of one CPU with their counts; `None` when it has no column. Rows with fewer numbers
 /// than columns (`ERR`, `MIS`) are of no CPU.
-fn rows_of(table: &interrupts::Interrupts, cpu: usize) -> Option<Vec<(&interrupts::Row, u64)>> {
+fn rows_of(
+    table: &interrupts::InterruptTable,
+    cpu: usize,
+) -> Option<Vec<(&interrupts::InterruptRow, u64)>> {
     let at = table.cpus.iter().position(|column| *column == cpu)?;
     let whole = table.rows.iter().filter(|row| row.counts.len() == table.cpus.len());
     Some(whole.filter_map(|row| Some((row, *row.counts.get(at)?))).collect())
 }
 
 /// The tasks that were last on one of the CPUs. One that ends meanwhile is left out.
-fn tasks(host: &Host, cpus: &CpuSet) -> BTreeMap<TaskId, Ran> {
+fn tasks(host: &Host, cpus: &CpuSet) -> BTreeMap<TaskId, TaskRuntime> {
     let mut found = BTreeMap::new();
     for task in host.tasks().unwrap_or_default() {
         if !cpus.contains(task.cpu) {
@@ -96,7 +99,7 @@ fn tasks(host: &Host, cpus: &CpuSet) -> BTreeMap<TaskId, Ran> {
         }
         let path = format!("/proc/{}/task/{}/schedstat", task.pid, task.id.tid);
         let Some((ns, times)) = host.read(&path).ok().as_deref().and_then(ran) else { continue };
-        let ran = Ran { comm: task.comm, kthread: task.kthread, cpu: task.cpu, ns, times };
+        let ran = TaskRuntime { comm: task.comm, kthread: task.kthread, cpu: task.cpu, ns, times };
         found.insert(task.id, ran);
     }
     found
@@ -111,8 +114,13 @@ fn ran(text: &str) -> Option<(u64, u64)> {
 
 /// What happened on `cpu` between the snapshots. `own` are the tasks of the workload.
 #[must_use]
-pub fn compare(before: &Snapshot, after: &Snapshot, cpu: usize, own: &[i32]) -> Counts {
-    let mut counts = Counts::default();
+pub fn compare(
+    before: &CounterSnapshot,
+    after: &CounterSnapshot,
+    cpu: usize,
+    own: &[i32],
+) -> CpuCounts {
+    let mut counts = CpuCounts::default();
     hard(before, after, cpu, &mut counts);
     soft(before, after, cpu, &mut counts);
     tasks_between(before, after, cpu, own, &mut counts);
@@ -146,20 +154,20 @@ fn softirq(name: &str) -> Culprit {
     Culprit::Softirq { name: name.to_owned(), raised_by: RaisedBy::Unknown }
 }
 
-fn seen(cause: Cause, culprit: Culprit, count: u64) -> Interruptions {
-    Interruptions::counted(cause, culprit, count, WitnessKind::Counters)
+fn seen(cause: Cause, culprit: Culprit, count: u64) -> InterruptionCount {
+    InterruptionCount::counted(cause, culprit, count, WitnessKind::Counters)
 }
 
 /// Something that ran inside interruptions that are counted elsewhere.
-fn inside(cause: Cause, culprit: Culprit, times: u64) -> Interruptions {
-    Interruptions { nested: times, ..seen(cause, culprit, 0) }
+fn inside(cause: Cause, culprit: Culprit, times: u64) -> InterruptionCount {
+    InterruptionCount { nested: times, ..seen(cause, culprit, 0) }
 }
 
 fn went_back(counter: &str, file: &str) -> CpuDoubt {
     CpuDoubt::CounterWentBack { counter: counter.to_owned(), file: file.to_owned() }
 }
 
-fn hard(before: &Snapshot, after: &Snapshot, cpu: usize, counts: &mut Counts) {
+fn hard(before: &CounterSnapshot, after: &CounterSnapshot, cpu: usize, counts: &mut CpuCounts) {
     let (a, b) = match (&before.interrupts, &after.interrupts) {
         (Ok(a), Ok(b)) => (a, b),
         (Err(why), _) | (_, Err(why)) => {
@@ -183,15 +191,15 @@ fn hard(before: &Snapshot, after: &Snapshot, cpu: usize, counts: &mut Counts) {
             continue;
         }
         match rows::meaning(row) {
-            Meaning::Entry(cause, culprit) => {
+            RowMeaning::Entry(cause, culprit) => {
                 entries += delta;
                 if cause == Cause::IpiCall && calls.is_none() {
                     calls = Some((counts.interruptions.len(), delta));
                 }
                 counts.interruptions.push(seen(cause, culprit, delta));
             }
-            Meaning::Shootdown => shootdowns = delta,
-            Meaning::Detail => {}
+            RowMeaning::Shootdown => shootdowns = delta,
+            RowMeaning::Detail => {}
         }
     }
     split_shootdowns(counts, calls, shootdowns);
@@ -200,7 +208,7 @@ fn hard(before: &Snapshot, after: &Snapshot, cpu: usize, counts: &mut Counts) {
 
 /// Function-call interrupts include those that flush the TLB (arch/x86/kernel/irq.c since 4.8); one
 /// interrupt may carry several flushes, so the flushes can be more than the interrupts.
-fn split_shootdowns(counts: &mut Counts, calls: Option<(usize, u64)>, shootdowns: u64) {
+fn split_shootdowns(counts: &mut CpuCounts, calls: Option<(usize, u64)>, shootdowns: u64) {
     let Some((at, all)) = calls.filter(|_| shootdowns > 0) else { return };
     let flushes = shootdowns.min(all);
     match counts.interruptions.get_mut(at) {
@@ -211,7 +219,7 @@ fn split_shootdowns(counts: &mut Counts, calls: Option<(usize, u64)>, shootdowns
     counts.interruptions.push(seen(Cause::IpiCall, KernelEvent::TlbShootdown.into(), flushes));
 }
 
-fn soft(before: &Snapshot, after: &Snapshot, cpu: usize, counts: &mut Counts) {
+fn soft(before: &CounterSnapshot, after: &CounterSnapshot, cpu: usize, counts: &mut CpuCounts) {
     let (Ok(a), Ok(b)) = (&before.softirqs, &after.softirqs) else { return };
     let (Some(a), Some(b)) = (a.of(cpu), b.of(cpu)) else { return };
     for (name, now) in b {
@@ -228,11 +236,11 @@ fn soft(before: &Snapshot, after: &Snapshot, cpu: usize, counts: &mut Counts) {
 
 /// Tasks that ran on the CPU: those that were last there at either end and whose counters moved.
 fn tasks_between(
-    before: &Snapshot,
-    after: &Snapshot,
+    before: &CounterSnapshot,
+    after: &CounterSnapshot,
     cpu: usize,
     own: &[i32],
-    counts: &mut Counts,
+    counts: &mut CpuCounts,
 ) {
     for (id, now) in &after.tasks {
         if now.cpu != cpu || own.contains(&id.tid) {
@@ -277,9 +285,9 @@ MCP:          7          7   Machine check polls
 ERR:          0
 ";
 
-    fn snapshot(text: &str) -> Snapshot {
+    fn snapshot(text: &str) -> CounterSnapshot {
         let absent = || "not there".to_owned();
-        Snapshot {
+        CounterSnapshot {
             interrupts: interrupts::parse(text).map_err(|e| e.to_string()),
             softirqs: Err(absent()),
             times: Err(absent()),
@@ -288,7 +296,7 @@ ERR:          0
         }
     }
 
-    fn between(changes: &[(&str, &str)]) -> Counts {
+    fn between(changes: &[(&str, &str)]) -> CpuCounts {
         let after = changes.iter().fold(INTERRUPTS.to_owned(), |text, (from, to)| {
             assert!(text.contains(from), "{from}");
             text.replace(from, to)
@@ -307,7 +315,7 @@ ERR:          0
             ("4798", "4801"),
             ("         7   Machine", "         8   Machine"),
         ]);
-        let expected = Counts {
+        let expected = CpuCounts {
             entries: Some(250 + 10 + 2 + 1),
             interruptions: vec![
                 seen(Cause::Tick, KernelEvent::LocalTimer.into(), 250),
@@ -316,7 +324,7 @@ ERR:          0
                 seen(Cause::Irq, Culprit::irq(36, "virtio1-req.0"), 2),
                 seen(Cause::Nmi, Culprit::Unknown, 1),
             ],
-            ..Counts::default()
+            ..CpuCounts::default()
         };
         assert_eq!(counts, expected);
     }
@@ -330,7 +338,7 @@ ERR:          0
 
     #[test]
     fn an_idle_cpu_has_no_interruptions_and_no_doubts() {
-        assert_eq!(between(&[]), Counts { entries: Some(0), ..Counts::default() });
+        assert_eq!(between(&[]), CpuCounts { entries: Some(0), ..CpuCounts::default() });
     }
 
     #[test]
@@ -348,7 +356,7 @@ ERR:          0
     #[test]
     fn tasks_soft_interrupts_and_steal_are_named() {
         let id = |tid| TaskId { tid, started: 1 };
-        let ran = |comm: &str, kthread, cpu, ns, times| Ran {
+        let ran = |comm: &str, kthread, cpu, ns, times| TaskRuntime {
             comm: comm.to_owned(),
             kthread,
             cpu,
@@ -357,7 +365,7 @@ ERR:          0
         };
         let soft = |n| softirqs::parse(&format!(" CPU0 CPU1\n TIMER: 5 {n}\n RCU: 1 1\n"));
         let time = |steal| stat::parse(&format!("cpu1 0 0 0 0 0 0 0 {steal}\n"));
-        let at = |soft_n, steal, tasks: Vec<(TaskId, Ran)>| Snapshot {
+        let at = |soft_n, steal, tasks: Vec<(TaskId, TaskRuntime)>| CounterSnapshot {
             softirqs: soft(soft_n).map_err(|e| e.to_string()),
             times: time(steal).map_err(|e| e.to_string()),
             tasks: tasks.into_iter().collect(),
@@ -382,7 +390,7 @@ ERR:          0
                 (id(77), ran("ls", false, 1, 60, 4)),
             ],
         );
-        let task = |cause, culprit: &str, times, ns| Interruptions {
+        let task = |cause, culprit: &str, times, ns| InterruptionCount {
             time_ns: Some(ns),
             ..inside(cause, Culprit::shown(cause, culprit), times)
         };

@@ -1,10 +1,10 @@
 //! The [`Evidence`] document; what it says is in the [`Verdict`](super::Verdict).
 
-use crate::causes::purpose::Purpose;
+use crate::causes::purpose::InterruptPurpose;
 use crate::causes::{Cause, Culprit};
 use crate::verify::{
-    AbsenceReason, BlindSpot, CpuDoubt, DeferredFunction, EventEvidence, Interference, IpiOrigin,
-    SentIpi, WitnessDoubt,
+    AbsenceReason, BlindSpot, CpuDoubt, DeferredFunction, EventEvidence, IpiOrigin, SentIpi,
+    TraceInterference, WitnessDoubt,
 };
 use serde::{Deserialize, Serialize};
 
@@ -33,11 +33,11 @@ pub struct Evidence {
     /// How the given program ended by itself; `None` while it ran to the end of the span, and when
     /// none was started.
     #[serde(default)]
-    pub ended: Option<Ended>,
+    pub ended: Option<WorkloadEnd>,
     /// It was stopped before its time; what it saw until then is here.
     pub stopped: bool,
     /// What ran on the watched CPUs.
-    pub workload: Watched,
+    pub workload: WatchedWorkload,
     /// Whether this machine is a guest, whose hypervisor can take a CPU unseen; `None` when that is
     /// not known.
     #[serde(default)]
@@ -45,13 +45,13 @@ pub struct Evidence {
     /// One entry for each watched CPU.
     pub cpus: Vec<CpuEvidence>,
     /// Every witness, those that could not see too.
-    pub witnesses: Vec<Witness>,
+    pub witnesses: Vec<WitnessReport>,
     /// The provoked interruption that proves the instrument sees.
-    pub control: Control,
+    pub control: PositiveControl,
     /// What other processes did to the trace while it recorded. An instrument that was interfered
     /// with proves nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub interference: Vec<Interference>,
+    pub interference: Vec<TraceInterference>,
     /// The span on the clock of the trace, as `--trace-dat` has it; `None` without a trace.
     #[serde(default)]
     pub traced: Option<TracedSpan>,
@@ -63,7 +63,7 @@ pub struct Evidence {
 impl Evidence {
     /// What became of a witness; `None` when it was not asked for.
     #[must_use]
-    pub fn witness(&self, kind: WitnessKind) -> Option<&Witness> {
+    pub fn witness(&self, kind: WitnessKind) -> Option<&WitnessReport> {
         self.witnesses.iter().find(|witness| witness.kind == kind)
     }
 }
@@ -93,13 +93,13 @@ pub struct Breach {
     pub at_ns: u64,
     /// What ran then, outer things before what lay inside them; empty when the trace shows nothing
     /// at that moment.
-    pub tree: Vec<Branch>,
+    pub tree: Vec<BreachNode>,
 }
 
 /// One thing in the tree of a breach.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Branch {
+pub struct BreachNode {
     /// 0 is the interruption itself.
     pub depth: usize,
     /// In words: `interruption`, `hrtimer`, `softirq`.
@@ -122,7 +122,7 @@ pub struct Branch {
 /// A program that ended by itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Ended {
+pub struct WorkloadEnd {
     /// In words: `exit status: 0`.
     pub how: String,
     /// When that was noticed, in nanoseconds since the span began; 0 when it ended before.
@@ -133,7 +133,7 @@ pub struct Ended {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
-pub enum Watched {
+pub enum WatchedWorkload {
     /// The gap sampler, which never enters the kernel by itself.
     Sampler,
     /// Something else: a given command, or whatever runs there.
@@ -161,11 +161,11 @@ pub struct CpuEvidence {
     #[serde(default)]
     pub tracked: bool,
     /// Interruptions by cause and culprit, most frequent first.
-    pub interruptions: Vec<Interruptions>,
+    pub interruptions: Vec<InterruptionCount>,
     /// Longest uninterrupted stretch in nanoseconds, by the best witness there was.
     pub longest_ns: Option<u64>,
     /// Gaps seen from user space; `None` when a workload was given.
-    pub gaps: Option<Gaps>,
+    pub gaps: Option<GapStatistics>,
     /// Events lost by the trace; `None` without a trace.
     pub lost: Option<u64>,
     /// Time the hypervisor took, by `/proc/stat`; `None` when that could not be read.
@@ -181,11 +181,11 @@ pub struct CpuEvidence {
     /// Gaps and trace laid beside each other; `None` without one of the two, or without a clock
     /// that they share.
     #[serde(default)]
-    pub joined: Option<Joined>,
+    pub joined: Option<GapAttribution>,
     /// Who sent interrupts to this CPU from others, most frequent first; empty where that cannot be
     /// seen (before 6.5).
     #[serde(default)]
-    pub senders: Vec<Sender>,
+    pub senders: Vec<InterruptSender>,
     /// Each event that reports an entry, by the trace and by the perf event that counts it; empty
     /// without a trace.
     #[serde(default)]
@@ -202,7 +202,7 @@ pub struct CpuEvidence {
 /// Interruptions of one kind by one culprit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Interruptions {
+pub struct InterruptionCount {
     /// The kind.
     pub cause: Cause,
     /// Who: `IRQ 24 nvme0q3`, `vmstat_update`, `irqbalance (812)`.
@@ -227,7 +227,7 @@ pub struct Interruptions {
     pub stack: Vec<String>,
 }
 
-impl Interruptions {
+impl InterruptionCount {
     /// So many of a kind, of which the witness knows neither times nor what they were inside of.
     #[must_use]
     pub fn counted(
@@ -235,16 +235,16 @@ impl Interruptions {
         culprit: Culprit,
         count: u64,
         witness: WitnessKind,
-    ) -> Interruptions {
+    ) -> InterruptionCount {
         let (time_ns, max_ns, stack) = (None, None, Vec::new());
-        Interruptions { cause, culprit, count, nested: 0, time_ns, max_ns, witness, stack }
+        InterruptionCount { cause, culprit, count, nested: 0, time_ns, max_ns, witness, stack }
     }
 }
 
 /// Time lost as the workload sees it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Gaps {
+pub struct GapStatistics {
     /// Mean time of one look at the clock in nanoseconds, gaps left out: what the sampler resolves.
     pub resolution_ns: f64,
     /// Gaps longer than this many nanoseconds are counted.
@@ -268,16 +268,16 @@ pub const LONG_NS: u64 = 10_000;
 /// Gaps and trace of one CPU laid beside each other.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Joined {
+pub struct GapAttribution {
     /// Gaps that the trace accounts for: the kernel or another task ran then.
-    pub explained: Part,
+    pub explained: GapPart,
     /// Gaps, or what is left of them, in which the trace saw nothing: firmware, the hypervisor, or
     /// something that has no event.
-    pub unexplained: Part,
+    pub unexplained: GapPart,
     /// How many of them were [`LONG_NS`] or longer.
     pub long: u64,
     /// The longest of them, longest first.
-    pub worst: Vec<Unexplained>,
+    pub worst: Vec<UnexplainedGap>,
     /// The gaps that interruptions made, by what they began with: what they cost the workload.
     pub by: Vec<MadeGap>,
     /// Interruptions that were too short to make a gap.
@@ -289,7 +289,7 @@ pub struct Joined {
 /// Some gaps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Part {
+pub struct GapPart {
     /// How many.
     pub count: u64,
     /// All together, in nanoseconds.
@@ -301,7 +301,7 @@ pub struct Part {
 /// A gap that nothing explains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Unexplained {
+pub struct UnexplainedGap {
     /// When, in nanoseconds since the span began.
     pub at_ns: u64,
     /// How long nothing explains, in nanoseconds.
@@ -319,13 +319,13 @@ pub struct MadeGap {
     #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<Culprit>"))]
     pub culprit: Culprit,
     /// The gaps.
-    pub gaps: Part,
+    pub gaps: GapPart,
 }
 
 /// Somebody who sent interrupts to a CPU from another.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Sender {
+pub struct InterruptSender {
     /// What was sent.
     #[serde(with = "crate::with_text")]
     #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<SentIpi>"))]
@@ -346,8 +346,11 @@ pub struct Sender {
     pub within: Option<DeferredFunction>,
     /// What for, by the way through the kernel to there; `None` when that is not known.
     #[serde(default, with = "crate::with_text::option")]
-    #[cfg_attr(feature = "schema", schemars(with = "Option<crate::with_text::WithText<Purpose>>"))]
-    pub purpose: Option<Purpose>,
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Option<crate::with_text::WithText<InterruptPurpose>>")
+    )]
+    pub purpose: Option<InterruptPurpose>,
     /// What keeps it from being sent, where that is known; else empty.
     #[serde(default)]
     pub remedy: String,
@@ -379,7 +382,7 @@ pub enum WitnessKind {
 /// What became of a witness.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Witness {
+pub struct WitnessReport {
     /// Which.
     pub kind: WitnessKind,
     /// `None` when it watched; else why not.
@@ -399,7 +402,7 @@ pub struct Witness {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "control", rename_all = "kebab-case")]
-pub enum Control {
+pub enum PositiveControl {
     /// So many interruptions were provoked, and so many seen (at least one on every CPU).
     Seen {
         /// What was done: `3 reschedule IPIs by sched_setaffinity`.

@@ -3,11 +3,11 @@
 //! counters cost it nothing while it stays in user mode.
 
 use crate::verify::second_witness::{EventEvidence, WitnessDoubt, uncovered};
-use crate::verify::trace::{EntryEvent, ReadSpan, RecordedEvent, Recorder};
+use crate::verify::trace::{EntryEvent, ReadSpan, RecordedEvent, TraceRecorder};
 use crate::verify::{AbsenceReason, EntryClass};
 use cpushield_linux::CpuSet;
-use cpushield_linux::clock::Scale;
-use cpushield_linux::perf::{Event, EventGroup, GroupReading};
+use cpushield_linux::clock::TickScale;
+use cpushield_linux::perf::{EventGroup, GroupReading, PerfEvent};
 
 /// The groups of all watched CPUs.
 #[derive(Debug)]
@@ -34,7 +34,8 @@ impl EventCounters {
     /// # Errors
     /// Why there is no second witness here.
     pub fn open(cpus: &CpuSet, events: Vec<EntryEvent>) -> Result<EventCounters, AbsenceReason> {
-        let tracepoints: Vec<Event> = events.iter().map(|it| Event::tracepoint(it.id)).collect();
+        let tracepoints: Vec<PerfEvent> =
+            events.iter().map(|it| PerfEvent::tracepoint(it.id)).collect();
         let mut groups = Vec::new();
         for cpu in cpus.iter() {
             let group = EventGroup::open(cpu, &tracepoints).map_err(|e| {
@@ -100,7 +101,7 @@ pub struct ComparedCpu {
 impl SecondWitness {
     /// Begins to count what the trace records. Comes after everything else that changes the kernel,
     /// because each change interrupts.
-    pub fn arm(cpus: &CpuSet, trace: &Result<Recorder<'_>, AbsenceReason>) -> SecondWitness {
+    pub fn arm(cpus: &CpuSet, trace: &Result<TraceRecorder<'_>, AbsenceReason>) -> SecondWitness {
         let counters = match trace {
             Ok(recorder) => EventCounters::open(cpus, recorder.entry_events().to_vec()),
             Err(_) => Err(AbsenceReason::NoTrace),
@@ -133,7 +134,7 @@ impl SecondWitness {
     }
 
     /// The read before the span. Interrupts each CPU once.
-    pub fn open(&mut self, recorder: &mut Recorder<'_>) {
+    pub fn open(&mut self, recorder: &mut TraceRecorder<'_>) {
         let Ok(counters) = &self.counters else { return };
         self.first = counters.read(&|| recorder.now());
         for read in &self.first {
@@ -145,7 +146,7 @@ impl SecondWitness {
     ///
     /// # Errors
     /// The trace cannot be read to its end.
-    pub fn close(&mut self, recorder: &mut Recorder<'_>) -> cpushield_linux::Result<()> {
+    pub fn close(&mut self, recorder: &mut TraceRecorder<'_>) -> cpushield_linux::Result<()> {
         let Ok(counters) = &self.counters else { return Ok(()) };
         let last = counters.read(&|| recorder.now());
         for read in &last {
@@ -173,7 +174,7 @@ pub fn compare(
     recorded: &[RecordedEvent],
     first: &CountersRead,
     last: &CountersRead,
-    scale: &Scale,
+    scale: &TickScale,
 ) -> (Vec<EventEvidence>, Vec<WitnessDoubt>) {
     let mut doubts = Vec::new();
     let counted = match (&first.counts, &last.counts) {
@@ -215,7 +216,7 @@ pub fn compare(
 mod tests {
     use super::*;
 
-    const SCALE: Scale = Scale { ns_per_tick: 1.0, error_ppm: 0.0 };
+    const SCALE: TickScale = TickScale { ns_per_tick: 1.0, error_ppm: 0.0 };
 
     fn recorded(least: u64, most: u64) -> RecordedEvent {
         let event = EntryEvent::new(EntryClass::PageFault, "exceptions", "page_fault_user", 7);

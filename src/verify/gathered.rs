@@ -1,36 +1,36 @@
 //! What the witnesses saw, put together: for each fact the best witness there was. Pure.
 
 use crate::causes::{Cause, Culprit};
-use crate::verify::counters::{self, Counts, Snapshot};
+use crate::verify::counters::{self, CounterSnapshot, CpuCounts};
 use crate::verify::event_counters::ComparedCpu;
-use crate::verify::firmware::{self, Smis};
+use crate::verify::firmware::{self, SmiCounts};
 use crate::verify::sampler;
 use crate::verify::trace::TraceEvidence;
 use crate::verify::{
-    AbsenceReason, BlindSpot, CpuDoubt, CpuEvidence, Interruptions, Joined, Watched, Witness,
-    WitnessKind,
+    AbsenceReason, BlindSpot, CpuDoubt, CpuEvidence, GapAttribution, InterruptionCount,
+    WatchedWorkload, WitnessKind, WitnessReport,
 };
 
 /// What trace and sampler saw in the span.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Seen {
+pub struct SpanObservation {
     /// One entry for each CPU; `None` without a trace.
     pub trace: Option<Vec<TraceEvidence>>,
     /// CPU and what its sampler saw; empty without a sampler.
-    pub gaps: Vec<(usize, Option<sampler::Seen>)>,
+    pub gaps: Vec<(usize, Option<sampler::SamplerObservation>)>,
 }
 
 /// Everything.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Gathered {
+pub struct CombinedObservations {
     /// Counters when the span began.
-    pub before: Snapshot,
+    pub before: CounterSnapshot,
     /// Counters when it was over.
-    pub after: Snapshot,
+    pub after: CounterSnapshot,
     /// Counters of system management interrupts, before and after.
-    pub smis: (Smis, Smis),
+    pub smis: (SmiCounts, SmiCounts),
     /// The other witnesses.
-    pub seen: Seen,
+    pub seen: SpanObservation,
     /// The trace beside the perf events that count the same.
     pub compared: Vec<ComparedCpu>,
     /// Threads of the workload.
@@ -41,10 +41,10 @@ pub struct Gathered {
     pub span_ns: u64,
 }
 
-impl Gathered {
+impl CombinedObservations {
     /// What is known about one CPU.
     #[must_use]
-    pub fn of(&self, cpu: usize, workload: Watched) -> CpuEvidence {
+    pub fn of(&self, cpu: usize, workload: WatchedWorkload) -> CpuEvidence {
         let counts = counters::compare(&self.before, &self.after, cpu, &self.own);
         let gaps = self.seen.gaps.iter().find(|(at, _)| *at == cpu);
         let gaps = gaps.and_then(|(_, seen)| seen.clone());
@@ -59,7 +59,7 @@ impl Gathered {
         doubts.extend(counts.doubts.iter().cloned());
         match &gaps {
             Some(seen) => doubts.extend(self.doubts(seen)),
-            None if workload == Watched::Sampler => doubts.push(CpuDoubt::NoSampler),
+            None if workload == WatchedWorkload::Sampler => doubts.push(CpuDoubt::NoSampler),
             None => {}
         }
         let by_eye = gaps.as_ref().map(|seen| seen.gaps.longest_ns);
@@ -116,8 +116,8 @@ const WHOLE_PERCENT: u64 = 98;
 /// sampler missed there the trace saw.
 const TRACED_PERCENT: u64 = 90;
 
-impl Gathered {
-    fn doubts(&self, seen: &sampler::Seen) -> Vec<CpuDoubt> {
+impl CombinedObservations {
+    fn doubts(&self, seen: &sampler::SamplerObservation) -> Vec<CpuDoubt> {
         let mut doubts = Vec::new();
         if seen.backwards > 0 {
             doubts.push(CpuDoubt::SamplerClockBackwards { times: seen.backwards });
@@ -136,19 +136,19 @@ impl Gathered {
 
 /// Time that firmware took: those interrupts that the processor counted, or those of them that left
 /// a gap, where gaps were joined.
-fn by_smi(smis: Option<u64>, joined: Option<&Joined>) -> Option<Interruptions> {
+fn by_smi(smis: Option<u64>, joined: Option<&GapAttribution>) -> Option<InterruptionCount> {
     let count = smis?.min(joined.map_or(u64::MAX, |joined| joined.unexplained.count));
     (count > 0).then(|| {
-        Interruptions::counted(Cause::Smi, Culprit::Firmware, count, WitnessKind::Firmware)
+        InterruptionCount::counted(Cause::Smi, Culprit::Firmware, count, WitnessKind::Firmware)
     })
 }
 
 /// The trace's rows, and those counters that no event tells of.
 fn joined(
     trace: &TraceEvidence,
-    counts: Vec<Interruptions>,
+    counts: Vec<InterruptionCount>,
     smis: Option<u64>,
-) -> Vec<Interruptions> {
+) -> Vec<InterruptionCount> {
     let mut rows = trace.interruptions.clone();
     for row in counts {
         let untraced = [Cause::Steal, Cause::Nmi, Cause::MachineCheck].contains(&row.cause);
@@ -161,7 +161,7 @@ fn joined(
 }
 
 /// The trace's time encloses that of the counters, so it cannot have seen less than they.
-fn disagreement(trace: &TraceEvidence, counts: &Counts) -> Option<CpuDoubt> {
+fn disagreement(trace: &TraceEvidence, counts: &CpuCounts) -> Option<CpuDoubt> {
     let traced = trace.entries.saturating_add(trace.kernel_interrupts);
     let counted = counts.entries.filter(|counted| *counted > traced)?;
     Some(CpuDoubt::CountersSawMore { counted, traced })
@@ -169,7 +169,7 @@ fn disagreement(trace: &TraceEvidence, counts: &Counts) -> Option<CpuDoubt> {
 
 /// The counters as witness.
 #[must_use]
-pub fn counters_witness(before: &Snapshot, after: &Snapshot) -> Witness {
+pub fn counters_witness(before: &CounterSnapshot, after: &CounterSnapshot) -> WitnessReport {
     let mut blind = vec![BlindSpot::Exceptions, BlindSpot::Purposes, BlindSpot::Durations];
     if let Err(answer) = &after.softirqs {
         blind.push(BlindSpot::SoftirqCounts { answer: answer.clone() });
@@ -179,21 +179,21 @@ pub fn counters_witness(before: &Snapshot, after: &Snapshot) -> Witness {
     }
     let unread = before.interrupts.as_ref().err().or(after.interrupts.as_ref().err());
     let absent = unread.map(AbsenceReason::failed);
-    Witness { kind: WitnessKind::Counters, absent, blind }
+    WitnessReport { kind: WitnessKind::Counters, absent, blind }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verify::{Gaps, Part};
+    use crate::verify::{GapPart, GapStatistics};
     use cpushield_linux::CpuSet;
     use cpushield_linux::text::{interrupts, stat};
 
-    fn snapshot(local: u64, nmi: u64, steal: u64) -> Snapshot {
+    fn snapshot(local: u64, nmi: u64, steal: u64) -> CounterSnapshot {
         let table = format!(
             " CPU3\nLOC: {local} Local timer interrupts\nNMI: {nmi} Non-maskable interrupts\n"
         );
-        Snapshot {
+        CounterSnapshot {
             interrupts: interrupts::parse(&table).map_err(|e| e.to_string()),
             softirqs: Err("not there".to_owned()),
             times: stat::parse(&format!("cpu3 0 0 0 0 0 0 0 {steal}\n")).map_err(|e| e.to_string()),
@@ -202,12 +202,12 @@ mod tests {
         }
     }
 
-    fn row(cause: Cause, count: u64, witness: WitnessKind) -> Interruptions {
+    fn row(cause: Cause, count: u64, witness: WitnessKind) -> InterruptionCount {
         let culprit = match cause {
             Cause::Tick => Culprit::function("tick_nohz_handler"),
             _ => Culprit::Unknown,
         };
-        Interruptions::counted(cause, culprit, count, witness)
+        InterruptionCount::counted(cause, culprit, count, witness)
     }
 
     fn trace(entries: u64) -> TraceEvidence {
@@ -231,8 +231,8 @@ mod tests {
         }
     }
 
-    fn sampled(span_ns: u64) -> sampler::Seen {
-        let gaps = Gaps {
+    fn sampled(span_ns: u64) -> sampler::SamplerObservation {
+        let gaps = GapStatistics {
             resolution_ns: 12.0,
             threshold_ns: 1_000,
             count: 7,
@@ -241,15 +241,18 @@ mod tests {
             longest_ns: 300_000_000,
             overflow: 0,
         };
-        sampler::Seen { gaps, span_ns, backwards: 0, moved: false }
+        sampler::SamplerObservation { gaps, span_ns, backwards: 0, moved: false }
     }
 
-    fn gathered(trace: Option<TraceEvidence>, gaps: Option<sampler::Seen>) -> Gathered {
-        Gathered {
+    fn gathered(
+        trace: Option<TraceEvidence>,
+        gaps: Option<sampler::SamplerObservation>,
+    ) -> CombinedObservations {
+        CombinedObservations {
             before: snapshot(100, 1, 5),
             after: snapshot(106, 2, 8),
             smis: (Err(AbsenceReason::Guest), Err(AbsenceReason::Guest)),
-            seen: Seen { trace: trace.map(|seen| vec![seen]), gaps: vec![(3, gaps)] },
+            seen: SpanObservation { trace: trace.map(|seen| vec![seen]), gaps: vec![(3, gaps)] },
             compared: Vec::new(),
             own: Vec::new(),
             doubts: Vec::new(),
@@ -259,7 +262,8 @@ mod tests {
 
     #[test]
     fn the_trace_is_the_best_witness_and_counters_add_what_it_cannot_see() {
-        let seen = gathered(Some(trace(8)), Some(sampled(999_000_000))).of(3, Watched::Sampler);
+        let seen =
+            gathered(Some(trace(8)), Some(sampled(999_000_000))).of(3, WatchedWorkload::Sampler);
         let mut steal = row(Cause::Steal, 1, WitnessKind::Counters);
         steal.culprit = Culprit::Hypervisor;
         steal.time_ns = Some(30_000_000);
@@ -291,15 +295,16 @@ mod tests {
 
     #[test]
     fn firmware_is_named_when_its_counter_rose_and_time_is_missing() {
-        let counts = |n: u64| -> Smis { Ok([(3, n)].into_iter().collect()) };
+        let counts = |n: u64| -> SmiCounts { Ok([(3, n)].into_iter().collect()) };
         let rows = |gaps: Option<u64>| {
             let mut trace = trace(8);
-            trace.joined = gaps.map(|count| Joined {
-                unexplained: Part { count, ..Part::default() },
-                ..Joined::default()
+            trace.joined = gaps.map(|count| GapAttribution {
+                unexplained: GapPart { count, ..GapPart::default() },
+                ..GapAttribution::default()
             });
             let smis = (counts(40), counts(43));
-            let seen = Gathered { smis, ..gathered(Some(trace), None) }.of(3, Watched::Given);
+            let seen = CombinedObservations { smis, ..gathered(Some(trace), None) }
+                .of(3, WatchedWorkload::Given);
             assert_eq!(seen.smis, Some(3));
             let smi = seen.interruptions.into_iter().filter(|row| row.cause == Cause::Smi);
             smi.map(|row| (row.culprit, row.count)).collect::<Vec<_>>()
@@ -311,14 +316,15 @@ mod tests {
 
     #[test]
     fn a_trace_that_saw_less_than_the_counters_is_doubted() {
-        let seen = gathered(Some(trace(6)), Some(sampled(999_000_000))).of(3, Watched::Sampler);
+        let seen =
+            gathered(Some(trace(6)), Some(sampled(999_000_000))).of(3, WatchedWorkload::Sampler);
         let more = CpuDoubt::CountersSawMore { counted: 7, traced: 6 };
         assert_eq!(seen.doubts, [CpuDoubt::EventsLost { count: 2 }, more]);
     }
 
     #[test]
     fn without_a_trace_the_others_tell_what_they_can() {
-        let seen = gathered(None, Some(sampled(999_000_000))).of(3, Watched::Sampler);
+        let seen = gathered(None, Some(sampled(999_000_000))).of(3, WatchedWorkload::Sampler);
         assert_eq!((seen.entries, seen.longest_ns, seen.lost), (Some(7), Some(300_000_000), None));
         assert_eq!(seen.doubts, []);
     }
@@ -326,19 +332,23 @@ mod tests {
     #[test]
     fn what_happened_to_the_machine_makes_every_cpu_doubtful() {
         let doubts = vec![CpuDoubt::CpusOffline { cpus: CpuSet::one(3) }];
-        let all = Gathered { doubts: doubts.clone(), ..gathered(None, Some(sampled(1 << 30))) };
-        assert_eq!(all.of(3, Watched::Sampler).doubts, doubts);
+        let all = CombinedObservations {
+            doubts: doubts.clone(),
+            ..gathered(None, Some(sampled(1 << 30)))
+        };
+        assert_eq!(all.of(3, WatchedWorkload::Sampler).doubts, doubts);
     }
 
     #[test]
     fn a_sampler_that_did_not_look_all_the_time_is_doubted() {
-        let doubts = |seen| gathered(None, seen).of(3, Watched::Sampler).doubts;
+        let doubts = |seen| gathered(None, seen).of(3, WatchedWorkload::Sampler).doubts;
         assert_eq!(doubts(None), [CpuDoubt::NoSampler]);
-        assert_eq!(gathered(None, None).of(3, Watched::Given).doubts, []);
+        assert_eq!(gathered(None, None).of(3, WatchedWorkload::Given).doubts, []);
         let late = sampled(900_000_000);
         let away = CpuDoubt::SamplerAway { looked_ns: 900_000_000, span_ns: 1_000_000_000 };
         assert_eq!(doubts(Some(late)), [away]);
-        let strayed = sampler::Seen { backwards: 3, moved: true, ..sampled(1_000_000_000) };
+        let strayed =
+            sampler::SamplerObservation { backwards: 3, moved: true, ..sampled(1_000_000_000) };
         assert_eq!(
             doubts(Some(strayed)),
             [CpuDoubt::SamplerClockBackwards { times: 3 }, CpuDoubt::SamplerMoved]

@@ -8,20 +8,21 @@
 //! count against `--max-gap` only.
 
 use crate::causes::Culprit;
-use crate::policy::Limits;
+use crate::policy::VerifyLimits;
 use crate::tunables::RemedyAnswer;
 use crate::verify::class_coverage::ClassCoverage;
 use crate::verify::{
-    AbsenceReason, Control, CpuEvidence, CpuVerdict, Evidence, Gate, HiddenTime, Interference,
-    Interruptions, JudgeReason, Kept, Leak, SCHEMA, State, Verdict, Watched, WitnessKind,
+    AbsenceReason, CpuEvidence, CpuVerdict, Evidence, Gate, HiddenTime, InterruptionCount,
+    JudgeReason, Leak, LimitsKept, PositiveControl, SCHEMA, TraceInterference, Verdict,
+    VerdictState, WatchedWorkload, WitnessKind,
 };
 
 /// Judges. `remedy` says how an interruption can be removed, or why it cannot, where known.
 #[must_use]
 pub fn judge(
     evidence: &Evidence,
-    limits: &Limits,
-    remedy: &dyn Fn(&Interruptions) -> RemedyAnswer,
+    limits: &VerifyLimits,
+    remedy: &dyn Fn(&InterruptionCount) -> RemedyAnswer,
 ) -> Verdict {
     let one = |cpu| CpuVerdict {
         limits: kept(&gates(evidence, std::slice::from_ref(cpu), limits)),
@@ -32,19 +33,19 @@ pub fn judge(
 }
 
 /// The limits, as these CPUs keep them.
-fn gates(evidence: &Evidence, cpus: &[CpuEvidence], limits: &Limits) -> Vec<Gate> {
+fn gates(evidence: &Evidence, cpus: &[CpuEvidence], limits: &VerifyLimits) -> Vec<Gate> {
     let entries = limits.max_entries.map(|most| entries_gate(evidence, cpus, most, limits));
     let gap = limits.max_gap_ns.map(|most_ns| gap_gate(evidence, cpus, most_ns, limits));
     entries.into_iter().chain(gap).collect()
 }
 
-fn kept(gates: &[Gate]) -> Option<Kept> {
+fn kept(gates: &[Gate]) -> Option<LimitsKept> {
     let any = |held| gates.iter().any(|gate| gate.held == held);
     match () {
         () if gates.is_empty() => None,
-        () if any(Some(false)) => Some(Kept::Beyond),
-        () if any(None) => Some(Kept::Unknown),
-        () => Some(Kept::Within),
+        () if any(Some(false)) => Some(LimitsKept::Beyond),
+        () if any(None) => Some(LimitsKept::Unknown),
+        () => Some(LimitsKept::Within),
     }
 }
 
@@ -65,7 +66,7 @@ impl Verdict {
     #[must_use]
     pub fn holds(&self) -> bool {
         if self.gates.is_empty() {
-            !self.cpus.is_empty() && self.cpus.iter().all(|cpu| cpu.state == State::Holds)
+            !self.cpus.is_empty() && self.cpus.iter().all(|cpu| cpu.state == VerdictState::Holds)
         } else {
             self.gates.iter().all(|gate| gate.held == Some(true))
         }
@@ -83,8 +84,8 @@ fn absent(evidence: &Evidence, kind: WitnessKind) -> Option<AbsenceReason> {
 fn judge_cpu(
     evidence: &Evidence,
     cpu: &CpuEvidence,
-    limits: &Limits,
-    remedy: &dyn Fn(&Interruptions) -> RemedyAnswer,
+    limits: &VerifyLimits,
+    remedy: &dyn Fn(&InterruptionCount) -> RemedyAnswer,
 ) -> CpuVerdict {
     let leaks: Vec<Leak> = cpu
         .interruptions
@@ -104,10 +105,10 @@ fn judge_cpu(
     let coverage = ClassCoverage::of(evidence, cpu);
     unknown.extend(coverage.lack().filter(|_| limits.two_witnesses));
     let state = match (broken.is_empty(), leaks.is_empty(), unknown.is_empty()) {
-        (false, ..) => State::Unknown,
-        (true, false, _) => State::Leaks,
-        (true, true, false) => State::Unknown,
-        (true, true, true) => State::Holds,
+        (false, ..) => VerdictState::Unknown,
+        (true, false, _) => VerdictState::Leaks,
+        (true, true, false) => VerdictState::Unknown,
+        (true, true, true) => VerdictState::Holds,
     };
     let ClassCoverage { one_witness, unwatched } = coverage;
     CpuVerdict { cpu: cpu.cpu, state, limits: None, leaks, one_witness, unwatched, unknown }
@@ -116,7 +117,7 @@ fn judge_cpu(
 /// Interferences that are told one by one; the document has all of them.
 const INTERFERENCES_MAX: usize = 4;
 
-fn interfered(all: &[Interference]) -> Vec<JudgeReason> {
+fn interfered(all: &[TraceInterference]) -> Vec<JudgeReason> {
     let told = all.iter().take(INTERFERENCES_MAX).cloned();
     let told = told.map(|interference| JudgeReason::Interfered { interference });
     let count = all.len().saturating_sub(INTERFERENCES_MAX);
@@ -131,7 +132,7 @@ fn broken(evidence: &Evidence, cpu: &CpuEvidence) -> Vec<JudgeReason> {
     if let Some(count) = cpu.lost.filter(|lost| *lost > 0) {
         why.push(JudgeReason::EventsLost { count });
     }
-    if let Control::Missed { what } = &evidence.control {
+    if let PositiveControl::Missed { what } = &evidence.control {
         why.push(JudgeReason::ControlMissed { what: what.clone() });
     }
     why.extend(too_late(evidence));
@@ -162,7 +163,7 @@ const TICKS_NS: u64 = 20_000_000;
 
 /// Nothing ran that could have been interrupted, where something was to be watched.
 fn deserted(evidence: &Evidence, cpu: &CpuEvidence) -> Option<JudgeReason> {
-    let idle_ns = cpu.idle_ns.filter(|_| evidence.workload == Watched::Given)?;
+    let idle_ns = cpu.idle_ns.filter(|_| evidence.workload == WatchedWorkload::Given)?;
     (idle_ns > 0 && idle_ns.saturating_add(TICKS_NS) >= evidence.span_ns)
         .then_some(JudgeReason::CpuIdle)
 }
@@ -175,12 +176,12 @@ fn unproven(evidence: &Evidence, cpu: &CpuEvidence) -> Vec<JudgeReason> {
     }
     let Some(no_trace) = absent(evidence, WitnessKind::Trace) else { return why };
     match (evidence.workload, &cpu.gaps) {
-        (Watched::Given, _) => why.push(JudgeReason::WorkloadUnseen { no_trace }),
-        (Watched::Sampler, None) => why.push(JudgeReason::NothingWatched { no_trace }),
-        (Watched::Sampler, Some(gaps)) if gaps.count > 0 => {
+        (WatchedWorkload::Given, _) => why.push(JudgeReason::WorkloadUnseen { no_trace }),
+        (WatchedWorkload::Sampler, None) => why.push(JudgeReason::NothingWatched { no_trace }),
+        (WatchedWorkload::Sampler, Some(gaps)) if gaps.count > 0 => {
             why.push(JudgeReason::GapsUnexplained { count: gaps.count, no_trace });
         }
-        (Watched::Sampler, Some(_)) => {}
+        (WatchedWorkload::Sampler, Some(_)) => {}
     }
     why
 }
@@ -197,7 +198,7 @@ fn dark(evidence: &Evidence, cpu: &CpuEvidence) -> Option<JudgeReason> {
 }
 
 /// Why not everything on this CPU may have been seen.
-fn incomplete(evidence: &Evidence, cpu: &CpuEvidence, limits: &Limits) -> Vec<JudgeReason> {
+fn incomplete(evidence: &Evidence, cpu: &CpuEvidence, limits: &VerifyLimits) -> Vec<JudgeReason> {
     let mut why = broken(evidence, cpu);
     let lack = ClassCoverage::of(evidence, cpu).lack();
     why.extend(lack.filter(|_| limits.two_witnesses));
@@ -212,8 +213,8 @@ fn incomplete(evidence: &Evidence, cpu: &CpuEvidence, limits: &Limits) -> Vec<Ju
 fn incomplete_run(evidence: &Evidence) -> Vec<JudgeReason> {
     let stopped = evidence.stopped.then_some(JudgeReason::StoppedEarly);
     let control = match &evidence.control {
-        Control::NotDone { why } => Some(JudgeReason::ControlNotDone { why: why.clone() }),
-        Control::Seen { .. } | Control::Missed { .. } => None,
+        PositiveControl::NotDone { why } => Some(JudgeReason::ControlNotDone { why: why.clone() }),
+        PositiveControl::Seen { .. } | PositiveControl::Missed { .. } => None,
     };
     stopped.into_iter().chain(control).collect()
 }
@@ -225,7 +226,12 @@ fn entered(cpu: &CpuEvidence) -> Option<u64> {
     cpu.entries.map(|entries| entries.max(traced.map(|row| row.count).sum()))
 }
 
-fn entries_gate(evidence: &Evidence, cpus: &[CpuEvidence], most: u64, limits: &Limits) -> Gate {
+fn entries_gate(
+    evidence: &Evidence,
+    cpus: &[CpuEvidence],
+    most: u64,
+    limits: &VerifyLimits,
+) -> Gate {
     let found = cpus.iter().filter_map(entered).max();
     let over = found.is_some_and(|n| n > most);
     let mut why = Vec::new();
@@ -234,10 +240,10 @@ fn entries_gate(evidence: &Evidence, cpus: &[CpuEvidence], most: u64, limits: &L
         why.extend(incomplete(evidence, cpu, limits));
         match (&no_trace, cpu.entries) {
             (_, None) => why.push(JudgeReason::NoEntryCounter),
-            (Some(no_trace), _) if evidence.workload == Watched::Given => {
+            (Some(no_trace), _) if evidence.workload == WatchedWorkload::Given => {
                 why.push(JudgeReason::WorkloadUnseen { no_trace: no_trace.clone() });
             }
-            _ if evidence.workload == Watched::Given && !cpu.whole => {
+            _ if evidence.workload == WatchedWorkload::Given && !cpu.whole => {
                 why.push(JudgeReason::SyscallsNotCounted);
             }
             _ => {}
@@ -252,7 +258,12 @@ fn entries_gate(evidence: &Evidence, cpus: &[CpuEvidence], most: u64, limits: &L
     }
 }
 
-fn gap_gate(evidence: &Evidence, cpus: &[CpuEvidence], most_ns: u64, limits: &Limits) -> Gate {
+fn gap_gate(
+    evidence: &Evidence,
+    cpus: &[CpuEvidence],
+    most_ns: u64,
+    limits: &VerifyLimits,
+) -> Gate {
     let longest: Vec<Option<u64>> = cpus.iter().map(longest_gap).collect();
     let over = longest.iter().flatten().any(|ns| *ns > most_ns);
     let escapes = cpus.iter().flat_map(|cpu| escapes(evidence, cpu, most_ns, limits));
@@ -322,7 +333,7 @@ fn escapes(
     evidence: &Evidence,
     cpu: &CpuEvidence,
     limit_ns: u64,
-    limits: &Limits,
+    limits: &VerifyLimits,
 ) -> Vec<JudgeReason> {
     let mut why = incomplete(evidence, cpu, limits);
     match (&cpu.gaps, absent(evidence, WitnessKind::Trace)) {
@@ -366,7 +377,7 @@ fn unseen_below(evidence: &Evidence, cpu: &CpuEvidence) -> Vec<JudgeReason> {
     hidden.map(|by| JudgeReason::TimeHidden { by }).collect()
 }
 
-fn leak(row: &Interruptions, remedy: RemedyAnswer) -> Leak {
+fn leak(row: &InterruptionCount, remedy: RemedyAnswer) -> Leak {
     let interruptions = row.clone();
     let device = None;
     match remedy {
@@ -383,7 +394,7 @@ fn leak(row: &Interruptions, remedy: RemedyAnswer) -> Leak {
 #[cfg(test)]
 pub(crate) mod examples {
     use super::*;
-    use crate::verify::{EntryClass, EventEvidence, Gaps, Joined, Witness};
+    use crate::verify::{EntryClass, EventEvidence, GapAttribution, GapStatistics, WitnessReport};
 
     /// Every event but system calls, seen by both witnesses: nothing happened.
     pub fn both_witnesses() -> Vec<EventEvidence> {
@@ -401,8 +412,8 @@ pub(crate) mod examples {
         events.map(quiet).collect()
     }
 
-    pub fn gaps(count: u64, max_ns: u64) -> Gaps {
-        Gaps {
+    pub fn gaps(count: u64, max_ns: u64) -> GapStatistics {
+        GapStatistics {
             resolution_ns: 12.0,
             threshold_ns: 1_000,
             count,
@@ -415,7 +426,7 @@ pub(crate) mod examples {
 
     /// One CPU on which all three witnesses watched and saw nothing.
     pub fn clean() -> Evidence {
-        let watched = |kind| Witness { kind, absent: None, blind: Vec::new() };
+        let watched = |kind| WitnessReport { kind, absent: None, blind: Vec::new() };
         Evidence {
             schema: SCHEMA,
             began_s: None,
@@ -424,7 +435,7 @@ pub(crate) mod examples {
             asked_ns: 1_000_000_000,
             ended: None,
             stopped: false,
-            workload: Watched::Sampler,
+            workload: WatchedWorkload::Sampler,
             guest: Some(false),
             cpus: vec![CpuEvidence {
                 cpu: 3,
@@ -438,7 +449,7 @@ pub(crate) mod examples {
                 steal_ns: Some(0),
                 idle_ns: Some(0),
                 smis: Some(0),
-                joined: Some(Joined::default()),
+                joined: Some(GapAttribution::default()),
                 senders: Vec::new(),
                 tracked: true,
                 events: both_witnesses(),
@@ -451,7 +462,7 @@ pub(crate) mod examples {
                 watched(WitnessKind::Sampler),
                 watched(WitnessKind::Firmware),
             ],
-            control: Control::Seen { what: "10 IPIs".to_owned() },
+            control: PositiveControl::Seen { what: "10 IPIs".to_owned() },
             interference: Vec::new(),
             traced: None,
             breach: None,
@@ -464,14 +475,16 @@ mod tests {
     use super::examples::{clean, gaps};
     use super::*;
     use crate::causes::Cause;
-    use crate::change::When;
+    use crate::change::EffectTime;
     use crate::tunables::Remedy;
-    use crate::verify::{CpuDoubt, Ended, EntryClass, EventEvidence, Joined, Part};
+    use crate::verify::{
+        CpuDoubt, EntryClass, EventEvidence, GapAttribution, GapPart, WorkloadEnd,
+    };
 
-    fn row(cause: Cause, count: u64, max_ns: Option<u64>) -> Interruptions {
+    fn row(cause: Cause, count: u64, max_ns: Option<u64>) -> InterruptionCount {
         let witness = WitnessKind::Trace;
-        let counted = Interruptions::counted(cause, Culprit::Unknown, count, witness);
-        Interruptions { max_ns, ..counted }
+        let counted = InterruptionCount::counted(cause, Culprit::Unknown, count, witness);
+        InterruptionCount { max_ns, ..counted }
     }
 
     fn untraced(mut evidence: Evidence) -> Evidence {
@@ -487,16 +500,17 @@ mod tests {
 
     /// One gap of 50 µs in which the trace saw nothing.
     fn dark_gap(e: &mut Evidence) {
-        let unexplained = Part { count: 1, sum_ns: 50_000, max_ns: 50_000 };
+        let unexplained = GapPart { count: 1, sum_ns: 50_000, max_ns: 50_000 };
         e.cpus[0].gaps = Some(gaps(1, 50_000));
-        e.cpus[0].joined = Some(Joined { unexplained, long: 1, ..Joined::default() });
+        e.cpus[0].joined =
+            Some(GapAttribution { unexplained, long: 1, ..GapAttribution::default() });
     }
 
     #[test]
     fn long_gaps_without_an_event_are_firmware_the_hypervisor_or_a_reason_to_doubt() {
         let why = |smis: &str| {
             let gap = "1 gaps of 10us or more, the longest 50us, in which the trace saw nothing";
-            (State::Unknown, vec![format!("{gap}; {smis}")])
+            (VerdictState::Unknown, vec![format!("{gap}; {smis}")])
         };
         let dark = |smis| {
             with(clean(), |e| {
@@ -507,13 +521,14 @@ mod tests {
         assert_eq!(state(&dark(Some(0))), why("no SMI was counted"));
         assert_eq!(state(&dark(None)), why("SMIs cannot be counted"));
         let smi = with(dark(Some(1)), |e| e.cpus[0].interruptions.push(row(Cause::Smi, 1, None)));
-        assert_eq!(state(&smi), (State::Leaks, Vec::new()));
+        assert_eq!(state(&smi), (VerdictState::Leaks, Vec::new()));
         let short = with(dark(Some(0)), |e| e.cpus[0].joined.as_mut().unwrap().long = 0);
-        assert_eq!(state(&short), (State::Holds, Vec::new()));
+        assert_eq!(state(&short), (VerdictState::Holds, Vec::new()));
         // A shield cannot keep the hypervisor away; its gaps count where gaps are limited.
         let guest = with(dark(None), |e| e.guest = Some(true));
-        assert_eq!(state(&guest), (State::Holds, Vec::new()));
-        let limits = Limits { max_entries: None, max_gap_ns: Some(20_000), two_witnesses: false };
+        assert_eq!(state(&guest), (VerdictState::Holds, Vec::new()));
+        let limits =
+            VerifyLimits { max_entries: None, max_gap_ns: Some(20_000), two_witnesses: false };
         assert_eq!(judge(&guest, &limits, &|_| RemedyAnswer::Unknown).gates[0].held, Some(false));
     }
 
@@ -521,16 +536,16 @@ mod tests {
     fn the_trace_alone_says_nothing_about_gaps_where_time_may_go_missing_below_it() {
         let gate = |change: &dyn Fn(&mut Evidence)| {
             let evidence = with(clean(), |e| {
-                e.workload = Watched::Given;
+                e.workload = WatchedWorkload::Given;
                 (e.cpus[0].gaps, e.cpus[0].joined) = (None, None);
                 e.cpus[0].interruptions.push(row(Cause::Tick, 10, Some(4_000)));
                 e.cpus[0]
                     .interruptions
-                    .push(Interruptions { nested: 3, ..row(Cause::Softirq, 0, None) });
+                    .push(InterruptionCount { nested: 3, ..row(Cause::Softirq, 0, None) });
                 change(e);
             });
             let limits =
-                Limits { max_entries: None, max_gap_ns: Some(5_000), two_witnesses: false };
+                VerifyLimits { max_entries: None, max_gap_ns: Some(5_000), two_witnesses: false };
             let gate = judge(&evidence, &limits, &|_| RemedyAnswer::Unknown).gates.remove(0);
             (gate.held, texts(&gate.why))
         };
@@ -569,25 +584,25 @@ mod tests {
         reasons.iter().map(ToString::to_string).collect()
     }
 
-    fn state(evidence: &Evidence) -> (State, Vec<String>) {
-        let mut verdict = judge(evidence, &Limits::default(), &|_| RemedyAnswer::Unknown);
+    fn state(evidence: &Evidence) -> (VerdictState, Vec<String>) {
+        let mut verdict = judge(evidence, &VerifyLimits::default(), &|_| RemedyAnswer::Unknown);
         let cpu = verdict.cpus.remove(0);
         (cpu.state, texts(&cpu.unknown))
     }
 
     #[test]
     fn nothing_seen_by_witnesses_that_see_holds() {
-        assert_eq!(state(&clean()), (State::Holds, Vec::new()));
+        assert_eq!(state(&clean()), (VerdictState::Holds, Vec::new()));
         // Gaps that the trace explains are its rows'.
         let explained = with(clean(), |e| e.cpus[0].gaps = Some(gaps(2, 50_000)));
-        assert_eq!(state(&explained), (State::Holds, Vec::new()));
+        assert_eq!(state(&explained), (VerdictState::Holds, Vec::new()));
         // Counters and a sampler without a gap are proof enough of a sampler's CPU.
-        assert_eq!(state(&untraced(clean())), (State::Holds, Vec::new()));
+        assert_eq!(state(&untraced(clean())), (VerdictState::Holds, Vec::new()));
     }
 
     #[test]
     fn an_instrument_that_was_interfered_with_proves_nothing() {
-        let written = |file: String| Interference::Written { file, by: None };
+        let written = |file: String| TraceInterference::Written { file, by: None };
         let interfered = |n: usize| {
             with(clean(), |e| {
                 e.interference = (0..n).map(|i| written(format!("file{i}"))).collect();
@@ -595,12 +610,16 @@ mod tests {
             })
         };
         let (one, why) = state(&interfered(1));
-        assert_eq!(one, State::Unknown, "what it saw counts no more than what it did not see");
+        assert_eq!(
+            one,
+            VerdictState::Unknown,
+            "what it saw counts no more than what it did not see"
+        );
         assert_eq!(why, ["another process wrote to file0 of the trace that verify records"]);
         let (_, why) = state(&interfered(9));
         assert_eq!(why.len(), 5);
         assert_eq!(why[4], "and 5 more changes of what the trace records");
-        let limits = Limits { max_entries: Some(10), max_gap_ns: None, two_witnesses: false };
+        let limits = VerifyLimits { max_entries: Some(10), max_gap_ns: None, two_witnesses: false };
         assert_eq!(judge(&interfered(1), &limits, &|_| RemedyAnswer::Unknown).gates[0].held, None);
     }
 
@@ -614,7 +633,7 @@ mod tests {
             e.cpus[0].witness_doubts = doubts.collect();
         });
         let (unknown, why) = state(&blind);
-        assert_eq!(unknown, State::Unknown);
+        assert_eq!(unknown, VerdictState::Unknown);
         assert_eq!(
             why,
             ["the witnesses of page faults disagree: perf counted 1382 of \
@@ -624,17 +643,17 @@ mod tests {
 
     #[test]
     fn two_witnesses_can_be_asked_for() {
-        let limits = Limits { two_witnesses: true, ..Limits::default() };
+        let limits = VerifyLimits { two_witnesses: true, ..VerifyLimits::default() };
         let judged = |evidence: &Evidence| judge(evidence, &limits, &|_| RemedyAnswer::Unknown);
         assert!(judged(&clean()).holds());
         let alone = with(clean(), |e| e.cpus[0].events.iter_mut().for_each(|it| it.counted = None));
         assert!(!judged(&alone).holds());
-        assert_eq!(state(&alone).0, State::Holds, "named, and no failure unless asked for");
+        assert_eq!(state(&alone).0, VerdictState::Holds, "named, and no failure unless asked for");
     }
 
     #[test]
     fn no_claim_without_evidence() {
-        let why = |text: &str| (State::Unknown, vec![text.to_owned()]);
+        let why = |text: &str| (VerdictState::Unknown, vec![text.to_owned()]);
         let tick = |e: &mut Evidence| e.cpus[0].interruptions.push(row(Cause::Tick, 9, None));
         for (evidence, expected) in [
             (with(clean(), |e| e.cpus[0].lost = Some(7)), why("the trace lost 7 events")),
@@ -643,11 +662,11 @@ mod tests {
                 why("the trace lost 7 events"),
             ),
             (
-                with(clean(), |e| e.control = Control::Missed { what: "x".to_owned() }),
+                with(clean(), |e| e.control = PositiveControl::Missed { what: "x".to_owned() }),
                 why("the positive control was not seen: x"),
             ),
             (
-                with(clean(), |e| e.control = Control::NotDone { why: "x".to_owned() }),
+                with(clean(), |e| e.control = PositiveControl::NotDone { why: "x".to_owned() }),
                 why("the positive control could not be run: x"),
             ),
             (
@@ -664,7 +683,7 @@ mod tests {
                 why("neither the trace nor the gap sampler watched: no tracefs"),
             ),
             (
-                with(untraced(clean()), |e| e.workload = Watched::Given),
+                with(untraced(clean()), |e| e.workload = WatchedWorkload::Given),
                 why("without the kernel trace, no witness sees system calls, page faults and \
                      exceptions of the workload: no tracefs"),
             ),
@@ -675,7 +694,9 @@ mod tests {
             ),
         ] {
             assert_eq!(state(&evidence), expected);
-            assert!(!judge(&evidence, &Limits::default(), &|_| RemedyAnswer::Unknown).holds());
+            assert!(
+                !judge(&evidence, &VerifyLimits::default(), &|_| RemedyAnswer::Unknown).holds()
+            );
         }
     }
 
@@ -683,27 +704,29 @@ mod tests {
     fn a_program_that_ended_early_proves_nothing_of_the_time_that_was_asked_for() {
         let after = |after_ns| {
             with(clean(), |e| {
-                (e.workload, e.cpus[0].gaps, e.asked_ns) = (Watched::Given, None, 2_000_000_000);
-                e.ended = Some(Ended { how: "exit status: 0".to_owned(), after_ns });
+                (e.workload, e.cpus[0].gaps, e.asked_ns) =
+                    (WatchedWorkload::Given, None, 2_000_000_000);
+                e.ended = Some(WorkloadEnd { how: "exit status: 0".to_owned(), after_ns });
             })
         };
         let more = "--warmup 0s or a longer program shows more";
         let short = format!("the program ended after 2840us of the 2s asked for; {more}");
         let late =
             format!("the program ended before anything was watched (exit status: 0); {more}");
-        assert_eq!(state(&after(2_840_000)), (State::Unknown, vec![short.clone()]));
-        assert_eq!(state(&after(0)), (State::Unknown, vec![late.clone()]));
-        assert_eq!(state(&after(999_999_999)).0, State::Unknown);
-        assert_eq!(state(&after(1_000_000_000)), (State::Holds, Vec::new()));
+        assert_eq!(state(&after(2_840_000)), (VerdictState::Unknown, vec![short.clone()]));
+        assert_eq!(state(&after(0)), (VerdictState::Unknown, vec![late.clone()]));
+        assert_eq!(state(&after(999_999_999)).0, VerdictState::Unknown);
+        assert_eq!(state(&after(1_000_000_000)), (VerdictState::Holds, Vec::new()));
         let tick = |mut e: Evidence| {
             e.cpus[0].interruptions.push(row(Cause::Tick, 1, Some(4_000)));
             e.cpus[0].entries = Some(1);
             e
         };
         // A leak of its own stays one; what came after its end is none of it.
-        assert_eq!(state(&tick(after(2_840_000))), (State::Leaks, vec![short.clone()]));
-        assert_eq!(state(&tick(after(0))), (State::Unknown, vec![late.clone()]));
-        let limits = Limits { max_entries: Some(1), max_gap_ns: Some(5_000), two_witnesses: false };
+        assert_eq!(state(&tick(after(2_840_000))), (VerdictState::Leaks, vec![short.clone()]));
+        assert_eq!(state(&tick(after(0))), (VerdictState::Unknown, vec![late.clone()]));
+        let limits =
+            VerifyLimits { max_entries: Some(1), max_gap_ns: Some(5_000), two_witnesses: false };
         for (after_ns, held, why) in [
             (2_840_000, None, vec![short]),
             (0, None, vec![late]),
@@ -714,20 +737,20 @@ mod tests {
             assert_eq!(verdict.gates[1].held, held);
             assert_eq!(verdict.holds(), held == Some(true));
         }
-        let limits = Limits { max_entries: Some(0), max_gap_ns: None, two_witnesses: false };
+        let limits = VerifyLimits { max_entries: Some(0), max_gap_ns: None, two_witnesses: false };
         let verdict = judge(&tick(after(2_840_000)), &limits, &|_| RemedyAnswer::Unknown);
         assert_eq!(verdict.gates[0].held, Some(false), "a limit that was broken stays broken");
     }
 
     #[test]
     fn an_interrupt_is_told_with_its_device() {
-        let disk = Interruptions {
+        let disk = InterruptionCount {
             culprit: Culprit::irq(36, "virtio1-req.0"),
             ..row(Cause::Irq, 2, None)
         };
         let tick = row(Cause::Tick, 250, None);
         let evidence = with(untraced(clean()), |e| e.cpus[0].interruptions = vec![disk, tick]);
-        let verdict = judge(&evidence, &Limits::default(), &|_| RemedyAnswer::Unknown);
+        let verdict = judge(&evidence, &VerifyLimits::default(), &|_| RemedyAnswer::Unknown);
         let verdict = verdict.with_devices(|irq| (irq == 36).then(|| "vda, virtio_blk".to_owned()));
         let told: Vec<_> =
             verdict.cpus[0].leaks.iter().map(|leak| leak.device.as_deref()).collect();
@@ -738,12 +761,12 @@ mod tests {
     fn what_was_seen_leaks_with_its_remedy_even_without_a_trace() {
         let remedy = Remedy {
             tunable: "nohz-full".to_owned(),
-            when: When::Boot,
+            when: EffectTime::Boot,
             how: "nohz_full=3".to_owned(),
         };
         let tick = row(Cause::Tick, 250, None);
         let evidence = with(untraced(clean()), |e| e.cpus[0].interruptions.push(tick.clone()));
-        let verdict = judge(&evidence, &Limits::default(), &|row| {
+        let verdict = judge(&evidence, &VerifyLimits::default(), &|row| {
             if row.cause == Cause::Tick {
                 RemedyAnswer::Remedy(remedy.clone())
             } else {
@@ -752,19 +775,19 @@ mod tests {
         });
         let leaks =
             vec![Leak { interruptions: tick, remedy: Some(remedy), why_none: None, device: None }];
-        let cpu = CpuVerdict { leaks, state: State::Leaks, ..verdict.cpus[0].clone() };
+        let cpu = CpuVerdict { leaks, state: VerdictState::Leaks, ..verdict.cpus[0].clone() };
         assert_eq!(verdict, Verdict { schema: SCHEMA, cpus: vec![cpu], gates: Vec::new() });
         let nested = with(clean(), |e| {
             e.cpus[0]
                 .interruptions
-                .push(Interruptions { nested: 1, ..row(Cause::Softirq, 0, None) });
+                .push(InterruptionCount { nested: 1, ..row(Cause::Softirq, 0, None) });
         });
-        assert_eq!(state(&nested).0, State::Leaks);
+        assert_eq!(state(&nested).0, VerdictState::Leaks);
     }
 
     #[test]
     fn an_idle_cpu_proves_nothing_where_something_was_to_be_watched() {
-        let limits = Limits { max_entries: Some(0), max_gap_ns: None, two_witnesses: false };
+        let limits = VerifyLimits { max_entries: Some(0), max_gap_ns: None, two_witnesses: false };
         let judged = |workload, idle_ns| {
             let evidence = with(clean(), |e| {
                 (e.workload, e.cpus[0].idle_ns) = (workload, idle_ns);
@@ -772,13 +795,16 @@ mod tests {
             let verdict = judge(&evidence, &limits, &|_| RemedyAnswer::Unknown);
             (state(&evidence).0, verdict.gates[0].held)
         };
-        let held = (State::Holds, Some(true));
-        assert_eq!(judged(Watched::Given, Some(985_000_000)), (State::Unknown, None));
+        let held = (VerdictState::Holds, Some(true));
+        assert_eq!(
+            judged(WatchedWorkload::Given, Some(985_000_000)),
+            (VerdictState::Unknown, None)
+        );
         // A program that sleeps most of the time runs now and then.
-        assert_eq!(judged(Watched::Given, Some(970_000_000)), held);
-        assert_eq!(judged(Watched::Given, None), held);
+        assert_eq!(judged(WatchedWorkload::Given, Some(970_000_000)), held);
+        assert_eq!(judged(WatchedWorkload::Given, None), held);
         // The sampler says itself how long it looked.
-        assert_eq!(judged(Watched::Sampler, Some(985_000_000)), held);
+        assert_eq!(judged(WatchedWorkload::Sampler, Some(985_000_000)), held);
     }
 
     #[test]
@@ -799,21 +825,23 @@ mod tests {
             e.cpus.extend([busy, lost]);
         });
         let kept = |max_entries, max_gap_ns| {
-            let limits = Limits { max_entries, max_gap_ns, two_witnesses: false };
+            let limits = VerifyLimits { max_entries, max_gap_ns, two_witnesses: false };
             let verdict = judge(&evidence, &limits, &|_| RemedyAnswer::Unknown);
             verdict.cpus.iter().map(|cpu| cpu.limits).collect::<Vec<_>>()
         };
-        let (within, beyond) = (Some(Kept::Within), Some(Kept::Beyond));
-        assert_eq!(kept(Some(9), None), [within, beyond, Some(Kept::Unknown)]);
-        assert_eq!(kept(Some(9), Some(5_000)), [within, beyond, Some(Kept::Unknown)]);
-        assert_eq!(kept(Some(10), Some(5_000)), [within, within, Some(Kept::Unknown)]);
+        let (within, beyond) = (Some(LimitsKept::Within), Some(LimitsKept::Beyond));
+        assert_eq!(kept(Some(9), None), [within, beyond, Some(LimitsKept::Unknown)]);
+        assert_eq!(kept(Some(9), Some(5_000)), [within, beyond, Some(LimitsKept::Unknown)]);
+        assert_eq!(kept(Some(10), Some(5_000)), [within, within, Some(LimitsKept::Unknown)]);
         assert_eq!(kept(None, None), [None; 3]);
     }
 
     #[test]
     fn limits_are_held_broken_or_not_known() {
-        let entries = |n| Limits { max_entries: Some(n), max_gap_ns: None, two_witnesses: false };
-        let gap = |ns| Limits { max_entries: None, max_gap_ns: Some(ns), two_witnesses: false };
+        let entries =
+            |n| VerifyLimits { max_entries: Some(n), max_gap_ns: None, two_witnesses: false };
+        let gap =
+            |ns| VerifyLimits { max_entries: None, max_gap_ns: Some(ns), two_witnesses: false };
         let ten = || {
             with(clean(), |e| {
                 e.cpus[0].entries = Some(10);
@@ -822,7 +850,8 @@ mod tests {
             })
         };
         let lost = |e: &mut Evidence| e.cpus[0].lost = Some(1);
-        let given = |e: &mut Evidence| (e.workload, e.cpus[0].gaps) = (Watched::Given, None);
+        let given =
+            |e: &mut Evidence| (e.workload, e.cpus[0].gaps) = (WatchedWorkload::Given, None);
         for (evidence, limits, held) in [
             (ten(), entries(10), Some(true)),
             (ten(), entries(9), Some(false)),
@@ -847,9 +876,9 @@ mod tests {
             let found: Vec<_> = verdict.gates.iter().map(|gate| gate.held).collect();
             assert_eq!(found, [held], "{limits:?} {evidence:?}");
             let kept = match held {
-                Some(true) => Kept::Within,
-                Some(false) => Kept::Beyond,
-                None => Kept::Unknown,
+                Some(true) => LimitsKept::Within,
+                Some(false) => LimitsKept::Beyond,
+                None => LimitsKept::Unknown,
             };
             assert_eq!(verdict.cpus[0].limits, Some(kept), "{limits:?} {evidence:?}");
             assert_eq!(verdict.holds(), held == Some(true));

@@ -26,7 +26,7 @@ mod verdict;
 mod watch;
 mod why;
 
-pub use crate::policy::Limits;
+pub use crate::policy::VerifyLimits;
 pub use absence::{AbsenceReason, BlindReason, BlindSpot};
 pub use class_coverage::list as list_classes;
 pub use document::*;
@@ -34,11 +34,13 @@ pub use doubt::{CircumstanceChange, CpuDoubt};
 pub use entry_class::{EntryClass, table as table_of_classes};
 pub use ipi::{DeferredBy, DeferredFunction, IpiOrigin, SentIpi};
 pub use judge::judge;
-pub use order::{Given, Keep, Progress, UntilBreach, WatchError, WatchOrder, Worst};
+pub use order::{
+    GivenWorkload, RawTraceUse, UntilBreach, WatchError, WatchOrder, WatchProgress, WorstSoFar,
+};
 pub use other_tracers::other_tracers;
 pub use reason::{HiddenTime, JudgeReason};
 pub use sampler::HIDDEN as SAMPLER;
-pub use second_witness::{EventEvidence, Interference, WitnessDoubt};
+pub use second_witness::{EventEvidence, TraceInterference, WitnessDoubt};
 pub use verdict::*;
 pub use watch::watch;
-pub use why::{Share, Why};
+pub use why::{TimeBreakdown, TimeShare};

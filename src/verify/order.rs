@@ -1,7 +1,7 @@
 //! What a watch is asked for, how it tells of its progress, and why there may be none.
 
-use crate::policy::Limits;
-use crate::verify::trace::recording::Recording;
+use crate::policy::VerifyLimits;
+use crate::verify::trace::recording::TraceRecording;
 use cpushield_linux::CpuSet;
 use std::fmt;
 use std::path::Path;
@@ -24,15 +24,15 @@ pub struct WatchOrder<'a> {
     /// Directory of the shield's cgroup, in which the sampler runs; `None` without a shield.
     pub cgroup: Option<String>,
     /// What runs on the CPUs; `None` is the sampler.
-    pub workload: Option<Given<'a>>,
+    pub workload: Option<GivenWorkload<'a>>,
     /// The stack behind each event is recorded too.
     pub stacks: bool,
     /// The watch ends with the first breach of a limit; `None` when it goes on.
     pub until: Option<UntilBreach>,
     /// Who wants the raw trace; `None` when nobody does.
-    pub keep: Option<Keep<'a>>,
+    pub keep: Option<RawTraceUse<'a>>,
     /// Told about the progress several times a second.
-    pub progress: &'a dyn Fn(Progress),
+    pub progress: &'a dyn Fn(WatchProgress),
     /// Asked several times a second whether to stop early.
     pub stop: &'a dyn Fn() -> bool,
 }
@@ -42,27 +42,27 @@ pub struct WatchOrder<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UntilBreach {
     /// The limits.
-    pub limits: Limits,
+    pub limits: VerifyLimits,
     /// So many nanoseconds of the trace before the breach are kept.
     pub before_ns: u64,
 }
 
 /// Who wants the raw trace, beside what is counted in it.
-pub struct Keep<'a> {
+pub struct RawTraceUse<'a> {
     /// Pages that do not fit into memory go into the directory of this file.
     pub beside: &'a Path,
     /// Given the recording at the end; not called without a trace.
-    pub take: &'a dyn Fn(Recording),
+    pub take: &'a dyn Fn(TraceRecording),
 }
 
-impl fmt::Debug for Keep<'_> {
+impl fmt::Debug for RawTraceUse<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Keep").field("beside", &self.beside).finish_non_exhaustive()
     }
 }
 
 /// A workload that is not the sampler.
-pub struct Given<'a> {
+pub struct GivenWorkload<'a> {
     /// Starts it; called once, when the witnesses are armed.
     pub start: &'a dyn Fn() -> Result<(), String>,
     /// Its threads, as they are now.
@@ -71,7 +71,7 @@ pub struct Given<'a> {
     pub ended: &'a dyn Fn() -> Option<String>,
 }
 
-impl fmt::Debug for Given<'_> {
+impl fmt::Debug for GivenWorkload<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Given").finish_non_exhaustive()
     }
@@ -96,17 +96,17 @@ impl fmt::Debug for WatchOrder<'_> {
 
 /// The worst that was seen so far on any of the CPUs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Worst {
+pub struct WorstSoFar {
     /// Entries into the kernel; `None` without a trace.
     pub entries: Option<u64>,
     /// The longest gap in nanoseconds; `None` without the sampler.
     pub gap_ns: Option<u64>,
 }
 
-impl Worst {
+impl WorstSoFar {
     /// Whether it is beyond one of the limits already.
     #[must_use]
-    pub fn breaks(&self, limits: &Limits) -> bool {
+    pub fn breaks(&self, limits: &VerifyLimits) -> bool {
         let over = |found: Option<u64>, most: Option<u64>| {
             found.zip(most).is_some_and(|(found, most)| found > most)
         };
@@ -116,7 +116,7 @@ impl Worst {
 
 /// How far it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
+pub enum WatchProgress {
     /// The witnesses are made ready.
     Arming,
     /// The workload warms up, and the control is provoked.
@@ -128,7 +128,7 @@ pub enum Progress {
         /// How long it is.
         of: Duration,
         /// The worst so far.
-        worst: Worst,
+        worst: WorstSoFar,
     },
     /// The witnesses are heard.
     Gathering,
@@ -198,9 +198,12 @@ mod tests {
 
     #[test]
     fn a_limit_is_broken_by_what_was_seen_and_by_nothing_else() {
-        let limits =
-            |max_entries, max_gap_ns| Limits { max_entries, max_gap_ns, two_witnesses: false };
-        let worst = |entries, gap_ns| Worst { entries, gap_ns };
+        let limits = |max_entries, max_gap_ns| VerifyLimits {
+            max_entries,
+            max_gap_ns,
+            two_witnesses: false,
+        };
+        let worst = |entries, gap_ns| WorstSoFar { entries, gap_ns };
         for (worst, limits, broken) in [
             (worst(Some(1), Some(5_000)), limits(Some(0), None), true),
             (worst(Some(1), Some(5_000)), limits(Some(1), Some(5_000)), false),

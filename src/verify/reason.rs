@@ -3,7 +3,9 @@
 use crate::causes::Cause;
 use crate::verify::class_coverage::list;
 use crate::verify::judge::{limit, measured};
-use crate::verify::{AbsenceReason, CpuDoubt, EntryClass, Interference, LONG_NS, WitnessDoubt};
+use crate::verify::{
+    AbsenceReason, CpuDoubt, EntryClass, LONG_NS, TraceInterference, WitnessDoubt,
+};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -19,7 +21,7 @@ pub enum JudgeReason {
     /// Another process changed what the trace records.
     Interfered {
         /// How.
-        interference: Interference,
+        interference: TraceInterference,
     },
     /// It did so more often than is told one by one.
     MoreInterference {

@@ -4,11 +4,11 @@
 
 use crate::causes::culprit::KernelEvent;
 use crate::causes::{Cause, Culprit};
-use cpushield_linux::text::interrupts::Row;
+use cpushield_linux::text::interrupts::InterruptRow;
 
 /// What a row counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Meaning {
+pub enum RowMeaning {
     /// Entries into the kernel, of this cause by this culprit.
     Entry(Cause, Culprit),
     /// TLB flushes: a part of the function-call row.
@@ -19,24 +19,25 @@ pub enum Meaning {
 
 /// What a row counts.
 #[must_use]
-pub fn meaning(row: &Row) -> Meaning {
+pub fn meaning(row: &InterruptRow) -> RowMeaning {
     if let Some(irq) = row.irq() {
         return numbered(row, irq);
     }
-    let event = |cause, event: KernelEvent| Meaning::Entry(cause, event.into());
+    let event = |cause, event: KernelEvent| RowMeaning::Entry(cause, event.into());
     match row.label.as_str() {
         // Counted inside NMI (arch/x86/events/core.c, `perf_event_nmi_handler`).
-        "PMI" => return Meaning::Detail,
+        "PMI" => return RowMeaning::Detail,
         // Reads of the ICR that had to be done again, and polls out of a timer.
-        "RTR" | "MCP" => return Meaning::Detail,
+        "RTR" | "MCP" => return RowMeaning::Detail,
         "HYP" => return event(Cause::Irq, KernelEvent::HypervisorCallback),
         "HVS" => return event(Cause::Tick, KernelEvent::HyperVTimer),
         _ => {}
     }
     let text = row.name.to_ascii_lowercase();
     let has = |word| text.contains(word);
-    let unnamed = |cause| Meaning::Entry(cause, Culprit::Unknown);
-    let named = |cause, name: &str| Meaning::Entry(cause, Culprit::Interrupt { name: name.into() });
+    let unnamed = |cause| RowMeaning::Entry(cause, Culprit::Unknown);
+    let named =
+        |cause, name: &str| RowMeaning::Entry(cause, Culprit::Interrupt { name: name.into() });
     if has("local timer") || has("timer interrupts") {
         event(Cause::Tick, KernelEvent::LocalTimer)
     } else if has("timer broadcast") {
@@ -44,7 +45,7 @@ pub fn meaning(row: &Row) -> Meaning {
     } else if has("rescheduling") {
         unnamed(Cause::IpiReschedule)
     } else if has("tlb shootdown") {
-        Meaning::Shootdown
+        RowMeaning::Shootdown
     } else if has("function call") {
         unnamed(Cause::IpiCall)
     } else if has("irq work") {
@@ -61,13 +62,13 @@ pub fn meaning(row: &Row) -> Meaning {
 }
 
 /// A device interrupt, or the timer of the tick where that is one (arm64, riscv, Exynos, the PIT).
-fn numbered(row: &Row, irq: u32) -> Meaning {
+fn numbered(row: &InterruptRow, irq: u32) -> RowMeaning {
     // The last word, because the name of riscv's controller, `RISC-V INTC`, is two.
     let device = row.name.split_whitespace().next_back().unwrap_or("");
     if ["arch_timer", "riscv-timer", "timer"].contains(&device) || device.starts_with("mct_tick") {
-        return Meaning::Entry(Cause::Tick, KernelEvent::LocalTimer.into());
+        return RowMeaning::Entry(Cause::Tick, KernelEvent::LocalTimer.into());
     }
-    Meaning::Entry(Cause::Irq, Culprit::irq(irq, row.name.trim_end()))
+    RowMeaning::Entry(Cause::Irq, Culprit::irq(irq, row.name.trim_end()))
 }
 
 #[cfg(test)]
@@ -77,11 +78,12 @@ mod tests {
 
     #[test]
     fn rows_of_every_architecture_get_their_cause() {
-        let local_timer = || Meaning::Entry(Cause::Tick, KernelEvent::LocalTimer.into());
-        let irq = |irq, name| Meaning::Entry(Cause::Irq, Culprit::irq(irq, name));
-        let unnamed = |cause| Meaning::Entry(cause, Culprit::Unknown);
-        let named =
-            |cause, name: &str| Meaning::Entry(cause, Culprit::Interrupt { name: name.to_owned() });
+        let local_timer = || RowMeaning::Entry(Cause::Tick, KernelEvent::LocalTimer.into());
+        let irq = |irq, name| RowMeaning::Entry(Cause::Irq, Culprit::irq(irq, name));
+        let unnamed = |cause| RowMeaning::Entry(cause, Culprit::Unknown);
+        let named = |cause, name: &str| {
+            RowMeaning::Entry(cause, Culprit::Interrupt { name: name.to_owned() })
+        };
         for (line, expected) in [
             ("24: 1 IO-APIC   5-edge      ACPI:Ged", irq(24, "ACPI:Ged")),
             ("50: 1 PCI-MSI 524288-edge", irq(50, "")),
@@ -93,16 +95,16 @@ mod tests {
             ("LOC: 1 Local timer interrupts", local_timer()),
             (
                 "IPI0: 1 Timer broadcast interrupts",
-                Meaning::Entry(Cause::Tick, KernelEvent::TimerBroadcast.into()),
+                RowMeaning::Entry(Cause::Tick, KernelEvent::TimerBroadcast.into()),
             ),
             ("IPI1: 1 Rescheduling interrupts", unnamed(Cause::IpiReschedule)),
             ("IPI3: 1 Single function call interrupts", unnamed(Cause::IpiCall)),
             ("CAL: 1 Function call interrupts", unnamed(Cause::IpiCall)),
             ("IPI5: 1 IRQ work interrupts", unnamed(Cause::IpiIrqWork)),
             ("IPI5: 1 CPU backtrace", unnamed(Cause::Nmi)),
-            ("TLB: 1 TLB shootdowns", Meaning::Shootdown),
-            ("PMI: 1 Performance monitoring interrupts", Meaning::Detail),
-            ("MCP: 1 Machine check polls", Meaning::Detail),
+            ("TLB: 1 TLB shootdowns", RowMeaning::Shootdown),
+            ("PMI: 1 Performance monitoring interrupts", RowMeaning::Detail),
+            ("MCP: 1 Machine check polls", RowMeaning::Detail),
             ("DFR: 1 Deferred Error APIC interrupts", {
                 named(Cause::MachineCheck, "Deferred Error APIC interrupts")
             }),

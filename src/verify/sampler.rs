@@ -1,13 +1,13 @@
 //! The gap sampler witness. It runs in a companion process, because its memory must be its own (a
 //! page that this process gives back would interrupt every CPU that uses the same memory) and
-//! because it must sit in the shield's cgroup. Both sides of the conversation are here: [`Sampler`]
-//! asks, [`serve`] answers.
+//! because it must sit in the shield's cgroup. Both sides of the conversation are here:
+//! [`SamplerProcess`] asks, [`serve`] answers.
 
-use crate::verify::control::{Provoked, TIMES};
-use crate::verify::{AbsenceReason, BlindSpot, Gaps};
-use cpushield_linux::companion::{Companion, Duty};
-use cpushield_linux::sampler::{self, Gap, Phase, Reader, Sample, Spinner};
-use cpushield_linux::{CpuSet, Host, Policy, sched};
+use crate::verify::control::{ProvokedInterrupt, TIMES};
+use crate::verify::{AbsenceReason, BlindSpot, GapStatistics};
+use cpushield_linux::companion::{WorkerEnd, WorkerProcess};
+use cpushield_linux::sampler::{self, Gap, GapRingReader, LoopPhase, LoopSample, Spinner};
+use cpushield_linux::{CpuSet, Host, SchedPolicy, sched};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What the sampler is asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-enum Ask {
+enum SamplerRequest {
     Start { cpus: CpuSet, files: Vec<String>, threshold_ns: u64, limit_ns: u64 },
     Control,
     Span,
@@ -33,17 +33,17 @@ enum Ask {
 
 /// What it answers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-enum Answer {
-    Ready { seats: Vec<Seat>, blind: Vec<BlindSpot> },
+enum SamplerReply {
+    Ready { seats: Vec<SpinnerLocation>, blind: Vec<BlindSpot> },
     Provoked { seen: Vec<(usize, usize)> },
     Spanning,
-    Done { gaps: Vec<(usize, Option<Seen>)> },
+    Done { gaps: Vec<(usize, Option<SamplerObservation>)> },
     Failed { reason: AbsenceReason },
 }
 
 /// Where a spinner is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Seat {
+pub struct SpinnerLocation {
     /// Its CPU.
     pub cpu: usize,
     /// Its thread.
@@ -54,9 +54,9 @@ pub struct Seat {
 
 /// What it saw on one CPU in the span.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Seen {
+pub struct SamplerObservation {
     /// The gaps.
-    pub gaps: Gaps,
+    pub gaps: GapStatistics,
     /// How long it looked, in nanoseconds.
     pub span_ns: u64,
     /// The clock went backwards so many times.
@@ -67,17 +67,17 @@ pub struct Seen {
 
 /// The sampler as the watcher sees it.
 #[derive(Debug)]
-pub struct Sampler {
-    companion: Companion,
+pub struct SamplerProcess {
+    companion: WorkerProcess,
     /// Every spinner.
-    pub seats: Vec<Seat>,
+    pub seats: Vec<SpinnerLocation>,
     /// CPU and gaps of those whose gaps can be read while they run.
-    rings: Vec<(usize, Reader)>,
+    rings: Vec<(usize, GapRingReader)>,
     /// What it cannot see.
     pub blind: Vec<BlindSpot>,
 }
 
-impl Sampler {
+impl SamplerProcess {
     /// Starts a spinner on every CPU. `files` are the cgroup files that take a process number,
     /// those of the shield; none when there is no shield.
     ///
@@ -88,14 +88,14 @@ impl Sampler {
         files: Vec<String>,
         threshold_ns: u64,
         span: Duration,
-    ) -> Result<Sampler, AbsenceReason> {
-        let companion = Companion::start(&[HIDDEN]).map_err(|e| failed("cannot start", &e))?;
+    ) -> Result<SamplerProcess, AbsenceReason> {
+        let companion = WorkerProcess::start(&[HIDDEN]).map_err(|e| failed("cannot start", &e))?;
         let (seats, rings, blind) = (Vec::new(), Vec::new(), Vec::new());
-        let mut sampler = Sampler { companion, seats, rings, blind };
+        let mut sampler = SamplerProcess { companion, seats, rings, blind };
         let limit_ns = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX).saturating_add(GRACE_NS);
-        let ask = Ask::Start { cpus: cpus.clone(), files, threshold_ns, limit_ns };
+        let ask = SamplerRequest::Start { cpus: cpus.clone(), files, threshold_ns, limit_ns };
         match sampler.ask(&ask)? {
-            Answer::Ready { seats, blind } => {
+            SamplerReply::Ready { seats, blind } => {
                 (sampler.seats, sampler.blind) = (seats, blind);
                 sampler.open_rings();
                 Ok(sampler)
@@ -107,7 +107,7 @@ impl Sampler {
     fn open_rings(&mut self) {
         let pid = self.companion.pid();
         for seat in &self.seats {
-            match Reader::open(pid, seat.ring, ROOM) {
+            match GapRingReader::open(pid, seat.ring, ROOM) {
                 Ok(ring) => self.rings.push((seat.cpu, ring)),
                 Err(e) => {
                     let (cpu, answer) = (seat.cpu, e.to_string());
@@ -120,7 +120,7 @@ impl Sampler {
     /// The gaps of the span since the last time: CPU, gaps in the order of time, and a tick before
     /// which no new one begins. Asks nobody and touches no watched CPU.
     pub fn drain(&mut self) -> Vec<(usize, Vec<Gap>, u64)> {
-        let read = |(cpu, ring): &mut (usize, Reader)| {
+        let read = |(cpu, ring): &mut (usize, GapRingReader)| {
             let mut gaps = Vec::new();
             let horizon = ring.drain(&mut gaps);
             (*cpu, gaps, horizon)
@@ -128,12 +128,12 @@ impl Sampler {
         self.rings.iter_mut().map(read).collect()
     }
 
-    fn ask(&mut self, ask: &Ask) -> Result<Answer, AbsenceReason> {
+    fn ask(&mut self, ask: &SamplerRequest) -> Result<SamplerReply, AbsenceReason> {
         let line = serde_json::to_string(ask).map_err(AbsenceReason::failed)?;
         self.companion.tell(&line).map_err(|e| failed("it is gone", &e))?;
         let line = self.companion.hear(PATIENCE).map_err(|e| failed("no answer", &e))?;
         match serde_json::from_str(&line) {
-            Ok(Answer::Failed { reason }) => Err(reason),
+            Ok(SamplerReply::Failed { reason }) => Err(reason),
             Ok(answer) => Ok(answer),
             Err(e) => Err(failed("an answer that makes no sense", &e)),
         }
@@ -143,9 +143,9 @@ impl Sampler {
     ///
     /// # Errors
     /// Says why it could not.
-    pub fn control(&mut self) -> Result<Provoked, AbsenceReason> {
-        match self.ask(&Ask::Control)? {
-            Answer::Provoked { seen } => Ok(Provoked { how: "membarrier(2)", seen }),
+    pub fn control(&mut self) -> Result<ProvokedInterrupt, AbsenceReason> {
+        match self.ask(&SamplerRequest::Control)? {
+            SamplerReply::Provoked { seen } => Ok(ProvokedInterrupt { how: "membarrier(2)", seen }),
             other => Err(unexpected(&other)),
         }
     }
@@ -155,8 +155,8 @@ impl Sampler {
     /// # Errors
     /// It is gone.
     pub fn begin(&mut self) -> Result<(), AbsenceReason> {
-        match self.ask(&Ask::Span)? {
-            Answer::Spanning => Ok(()),
+        match self.ask(&SamplerRequest::Span)? {
+            SamplerReply::Spanning => Ok(()),
             other => Err(unexpected(&other)),
         }
     }
@@ -165,9 +165,9 @@ impl Sampler {
     ///
     /// # Errors
     /// It is gone.
-    pub fn end(&mut self) -> Result<Vec<(usize, Option<Seen>)>, AbsenceReason> {
-        match self.ask(&Ask::End)? {
-            Answer::Done { mut gaps } => {
+    pub fn end(&mut self) -> Result<Vec<(usize, Option<SamplerObservation>)>, AbsenceReason> {
+        match self.ask(&SamplerRequest::End)? {
+            SamplerReply::Done { mut gaps } => {
                 for (cpu, ring) in &self.rings {
                     let seen = gaps.iter_mut().find(|(at, _)| at == cpu);
                     if let Some((_, Some(seen))) = seen {
@@ -185,20 +185,20 @@ fn failed(what: &str, error: &dyn std::fmt::Display) -> AbsenceReason {
     AbsenceReason::Failed { what: format!("{what}: {error}") }
 }
 
-fn unexpected(answer: &Answer) -> AbsenceReason {
+fn unexpected(answer: &SamplerReply) -> AbsenceReason {
     AbsenceReason::failed(format_args!("an answer out of turn: {answer:?}"))
 }
 
 /// The sampler's own side: answers until there is nobody to ask.
 pub fn serve(host: &Host) {
-    let duty = Duty::take_up();
-    let mut crew: Option<Crew> = None;
+    let duty = WorkerEnd::take_up();
+    let mut crew: Option<SpinnerSet> = None;
     while let Some(line) = duty.next() {
         let answer = match serde_json::from_str(&line) {
             Ok(ask) => {
-                obey(host, &ask, &mut crew).unwrap_or_else(|reason| Answer::Failed { reason })
+                obey(host, &ask, &mut crew).unwrap_or_else(|reason| SamplerReply::Failed { reason })
             }
-            Err(e) => Answer::Failed { reason: AbsenceReason::failed(e) },
+            Err(e) => SamplerReply::Failed { reason: AbsenceReason::failed(e) },
         };
         let line = serde_json::to_string(&answer).unwrap_or_default();
         if duty.answer(&line).is_err() {
@@ -207,10 +207,14 @@ pub fn serve(host: &Host) {
     }
 }
 
-fn obey(host: &Host, ask: &Ask, crew: &mut Option<Crew>) -> Result<Answer, AbsenceReason> {
-    if let Ask::Start { cpus, files, threshold_ns, limit_ns } = ask {
-        let made = Crew::start(host, cpus, files, *threshold_ns, *limit_ns)?;
-        let seat = |(cpu, spinner): &(usize, Spinner)| Seat {
+fn obey(
+    host: &Host,
+    ask: &SamplerRequest,
+    crew: &mut Option<SpinnerSet>,
+) -> Result<SamplerReply, AbsenceReason> {
+    if let SamplerRequest::Start { cpus, files, threshold_ns, limit_ns } = ask {
+        let made = SpinnerSet::start(host, cpus, files, *threshold_ns, *limit_ns)?;
+        let seat = |(cpu, spinner): &(usize, Spinner)| SpinnerLocation {
             cpu: *cpu,
             tid: spinner.tid(),
             ring: spinner.ring(),
@@ -218,42 +222,42 @@ fn obey(host: &Host, ask: &Ask, crew: &mut Option<Crew>) -> Result<Answer, Absen
         let seats = made.spinners.iter().map(seat).collect();
         let blind = made.blind.clone();
         *crew = Some(made);
-        return Ok(Answer::Ready { seats, blind });
+        return Ok(SamplerReply::Ready { seats, blind });
     }
     let crew = crew.as_ref().ok_or_else(|| AbsenceReason::failed("not started"))?;
     match ask {
-        Ask::Control => crew.control(),
-        Ask::Span => {
-            crew.set_phase(Phase::Span);
-            Ok(Answer::Spanning)
+        SamplerRequest::Control => crew.control(),
+        SamplerRequest::Span => {
+            crew.set_phase(LoopPhase::Span);
+            Ok(SamplerReply::Spanning)
         }
-        Ask::End | Ask::Start { .. } => Ok(crew.end()),
+        SamplerRequest::End | SamplerRequest::Start { .. } => Ok(crew.end()),
     }
 }
 
 /// The spinners of all CPUs.
 #[derive(Debug)]
-struct Crew {
+struct SpinnerSet {
     spinners: Vec<(usize, Spinner)>,
     blind: Vec<BlindSpot>,
     threshold_ns: u64,
-    start: Moment,
+    start: ClockPair,
 }
 
 /// The sampler's clock and the kernel's at (nearly) one time.
 #[derive(Debug, Clone, Copy)]
-struct Moment {
+struct ClockPair {
     ticks: u64,
     ns: u64,
 }
 
-impl Moment {
-    fn now() -> Moment {
-        Moment { ticks: sampler::ticks(), ns: sampler::raw_ns() }
+impl ClockPair {
+    fn now() -> ClockPair {
+        ClockPair { ticks: sampler::ticks(), ns: sampler::raw_ns() }
     }
 
     /// Ticks in a nanosecond since `earlier`.
-    fn rate(self, earlier: Moment) -> f64 {
+    fn rate(self, earlier: ClockPair) -> f64 {
         let ns = self.ns.saturating_sub(earlier.ns).max(1);
         as_f64(self.ticks.saturating_sub(earlier.ticks)) / as_f64(ns)
     }
@@ -274,25 +278,25 @@ fn as_u64(n: f64) -> u64 {
     n.round() as u64
 }
 
-impl Crew {
+impl SpinnerSet {
     fn start(
         host: &Host,
         cpus: &CpuSet,
         files: &[String],
         threshold_ns: u64,
         limit_ns: u64,
-    ) -> Result<Crew, AbsenceReason> {
-        let start = Moment::now();
+    ) -> Result<SpinnerSet, AbsenceReason> {
+        let start = ClockPair::now();
         // Long enough to know the clock's rate to a thousandth, which is all a threshold needs.
         std::thread::sleep(Duration::from_millis(20));
-        let now = Moment::now();
+        let now = ClockPair::now();
         let rate = now.rate(start);
         let in_ticks = |ns: u64| as_u64(as_f64(ns) * rate);
         let mut blind = Vec::new();
         if let Err(e) = sampler::register_barrier() {
             blind.push(BlindSpot::NoBarrier { answer: e.to_string() });
         }
-        let order = sampler::Order {
+        let order = sampler::SpinnerSettings {
             deadline: now.ticks.saturating_add(in_ticks(limit_ns)),
             control_threshold: in_ticks(threshold_ns.min(300)),
             span_threshold: in_ticks(threshold_ns),
@@ -310,20 +314,20 @@ impl Crew {
             if !spinner.locked {
                 blind.push(BlindSpot::UnlockedMemory { cpu });
             }
-            spinner.set_phase(Phase::Idle);
+            spinner.set_phase(LoopPhase::Idle);
             spinners.push((cpu, spinner));
         }
-        Ok(Crew { spinners, blind, threshold_ns, start })
+        Ok(SpinnerSet { spinners, blind, threshold_ns, start })
     }
 
-    fn set_phase(&self, phase: Phase) {
+    fn set_phase(&self, phase: LoopPhase) {
         for (_, spinner) in &self.spinners {
             spinner.set_phase(phase);
         }
     }
 
     /// The sample of a phase that was just ended; `None` when the spinner does not get to write it.
-    fn sample(spinner: &Spinner, phase: Phase) -> Option<(Sample, Vec<Gap>)> {
+    fn sample(spinner: &Spinner, phase: LoopPhase) -> Option<(LoopSample, Vec<Gap>)> {
         for _ in 0..2000 {
             if let Some(sample) = spinner.sample(phase) {
                 return Some(sample);
@@ -354,8 +358,8 @@ impl Crew {
 
     /// Each barrier interrupts every CPU of the crew between two readings of the clock; a gap of
     /// the spinner that lies across that time is the proof that it sees.
-    fn control(&self) -> Result<Answer, AbsenceReason> {
-        self.set_phase(Phase::Control);
+    fn control(&self) -> Result<SamplerReply, AbsenceReason> {
+        self.set_phase(LoopPhase::Control);
         let mut windows = Vec::new();
         for _ in 0..TIMES {
             self.wait_on_cpus();
@@ -363,30 +367,32 @@ impl Crew {
             sampler::barrier().map_err(|e| failed("membarrier", &e))?;
             windows.push((before, sampler::ticks()));
         }
-        self.set_phase(Phase::Idle);
+        self.set_phase(LoopPhase::Idle);
         let seen = |gaps: &[Gap]| {
             let hit = |w: &&(u64, u64)| gaps.iter().any(|gap| gap.end >= w.0 && gap.start <= w.1);
             windows.iter().filter(hit).count()
         };
         let mut counts = Vec::new();
         for (cpu, spinner) in &self.spinners {
-            let count = Crew::sample(spinner, Phase::Control).map_or(0, |(_, gaps)| seen(&gaps));
+            let count =
+                SpinnerSet::sample(spinner, LoopPhase::Control).map_or(0, |(_, gaps)| seen(&gaps));
             counts.push((*cpu, count));
         }
-        Ok(Answer::Provoked { seen: counts })
+        Ok(SamplerReply::Provoked { seen: counts })
     }
 
-    fn end(&self) -> Answer {
-        self.set_phase(Phase::Idle);
-        let rate = Moment::now().rate(self.start);
+    fn end(&self) -> SamplerReply {
+        self.set_phase(LoopPhase::Idle);
+        let rate = ClockPair::now().rate(self.start);
         let seen = |(cpu, spinner): &(usize, Spinner)| {
-            let sample = Crew::sample(spinner, Phase::Span);
+            let sample = SpinnerSet::sample(spinner, LoopPhase::Span);
             let affinity = sched::affinity(spinner.tid());
             let moved = affinity.is_ok_and(|cpus| cpus != CpuSet::one(*cpu));
-            let seen = |sample| Seen { moved, ..in_ns(&sample, rate, self.threshold_ns) };
+            let seen =
+                |sample| SamplerObservation { moved, ..in_ns(&sample, rate, self.threshold_ns) };
             (*cpu, sample.map(|(sample, _)| seen(sample)))
         };
-        Answer::Done { gaps: self.spinners.iter().map(seen).collect() }
+        SamplerReply::Done { gaps: self.spinners.iter().map(seen).collect() }
     }
 }
 
@@ -394,8 +400,8 @@ impl Crew {
 /// kernel's threads of its CPU, and the machine hangs.
 fn keep_harmless(tid: i32) -> std::io::Result<()> {
     match sched::policy(tid)? {
-        Policy::Other { .. } | Policy::Batch { .. } | Policy::Idle => Ok(()),
-        _ => sched::set_policy(tid, Policy::Other { nice: 0 }),
+        SchedPolicy::Other { .. } | SchedPolicy::Batch { .. } | SchedPolicy::Idle => Ok(()),
+        _ => sched::set_policy(tid, SchedPolicy::Other { nice: 0 }),
     }
 }
 
@@ -409,11 +415,11 @@ fn not_there(cpu: usize, error: &std::io::Error) -> AbsenceReason {
     }
 }
 
-fn in_ns(sample: &Sample, rate: f64, threshold_ns: u64) -> Seen {
+fn in_ns(sample: &LoopSample, rate: f64, threshold_ns: u64) -> SamplerObservation {
     let ns = |ticks: u64| as_u64(as_f64(ticks) / rate);
     let looking = sample.last.saturating_sub(sample.first).saturating_sub(sample.sum);
-    Seen {
-        gaps: Gaps {
+    SamplerObservation {
+        gaps: GapStatistics {
             resolution_ns: as_f64(looking) / as_f64(sample.loops.max(1)) / rate,
             threshold_ns,
             count: sample.gaps,

@@ -116,7 +116,7 @@ pub fn uncovered(enabled_ns: u64, running_ns: u64, span_ns: u64) -> Option<Witne
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "interference", rename_all = "kebab-case")]
-pub enum Interference {
+pub enum TraceInterference {
     /// It wrote to a control file of the recording, or emptied it.
     Written {
         /// Below the directory of the tracing instance.
@@ -149,23 +149,23 @@ pub enum Interference {
     },
 }
 
-impl fmt::Display for Interference {
+impl fmt::Display for TraceInterference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let who = |by: &Option<String>| by.clone().unwrap_or_else(|| "another process".to_owned());
         match self {
-            Interference::Written { file, by } => {
+            TraceInterference::Written { file, by } => {
                 write!(f, "{} wrote to {file} of the trace that verify records", who(by))
             }
-            Interference::Opened { file, by } => {
+            TraceInterference::Opened { file, by } => {
                 write!(f, "{} opened {file} of the trace that verify records", who(by))
             }
-            Interference::Removed { file } => {
+            TraceInterference::Removed { file } => {
                 write!(f, "{file} of the trace that verify records was removed")
             }
-            Interference::Unreported => f.write_str(
+            TraceInterference::Unreported => f.write_str(
                 "so many files of the trace were touched that the kernel did not report all",
             ),
-            Interference::SettingChanged { file, armed, found } => write!(
+            TraceInterference::SettingChanged { file, armed, found } => write!(
                 f,
                 "{file} of the trace that verify records is {found:?} and was set to {armed:?}"
             ),

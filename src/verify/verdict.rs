@@ -1,7 +1,7 @@
 //! The [`Verdict`] document: what the evidence says.
 
 pub use crate::tunables::Remedy;
-use crate::verify::{EntryClass, Interruptions, JudgeReason};
+use crate::verify::{EntryClass, InterruptionCount, JudgeReason};
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 
@@ -24,11 +24,11 @@ pub struct CpuVerdict {
     /// The CPU.
     pub cpu: usize,
     /// The word, by the evidence alone: limits change nothing of it.
-    pub state: State,
+    pub state: VerdictState,
     /// Whether this CPU keeps every limit; `None` when none was given. With limits these decide the
     /// exit code, without any the states do.
     #[serde(default)]
-    pub limits: Option<Kept>,
+    pub limits: Option<LimitsKept>,
     /// What leaks, with the remedy.
     pub leaks: Vec<Leak>,
     /// Classes of entries that one witness alone could see here.
@@ -50,7 +50,7 @@ pub struct CpuVerdict {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
-pub enum Kept {
+pub enum LimitsKept {
     /// Each of them, for certain.
     Within,
     /// At least one is broken.
@@ -63,7 +63,7 @@ pub enum Kept {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
-pub enum State {
+pub enum VerdictState {
     /// Nothing interrupted it, and the instruments prove that they see.
     Holds,
     /// It was interrupted.
@@ -77,7 +77,7 @@ pub enum State {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Leak {
     /// What was seen.
-    pub interruptions: Interruptions,
+    pub interruptions: InterruptionCount,
     /// How to remove it; `None` when the catalogue knows no tunable that could here.
     pub remedy: Option<Remedy>,
     /// Why there is no remedy, where that is known.

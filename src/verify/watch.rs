@@ -4,23 +4,23 @@
 //! Order matters: everything that touches the watched CPUs (arming, placing the sampler, the
 //! control, the end of the sampler) lies outside the span that counts.
 
-use crate::verify::aside::Aside;
-use crate::verify::breach::{self, Breached, Broken};
+use crate::verify::aside::AffinityGuard;
+use crate::verify::breach::{self, BrokenLimit, NoticedBreach};
 use crate::verify::circumstances;
 use crate::verify::control::{self, ControlAt, Provocation};
-use crate::verify::counters::{self, Snapshot};
+use crate::verify::counters::{self, CounterSnapshot};
 use crate::verify::event_counters::SecondWitness;
-use crate::verify::firmware::{self, Smis};
-use crate::verify::gathered::{self, Gathered, Seen};
-use crate::verify::order::{Progress, UntilBreach, WatchError, WatchOrder, Worst};
-use crate::verify::sampler::Sampler;
-use crate::verify::trace::{self, Recorder};
+use crate::verify::firmware::{self, SmiCounts};
+use crate::verify::gathered::{self, CombinedObservations, SpanObservation};
+use crate::verify::order::{UntilBreach, WatchError, WatchOrder, WatchProgress, WorstSoFar};
+use crate::verify::sampler::SamplerProcess;
+use crate::verify::trace::{self, TraceRecorder};
 use crate::verify::{
-    AbsenceReason, BlindSpot, Breach, Control, CpuDoubt, Ended, Evidence, Interference, SCHEMA,
-    TracedSpan, Watched, Witness, WitnessKind,
+    AbsenceReason, BlindSpot, Breach, CpuDoubt, Evidence, PositiveControl, SCHEMA,
+    TraceInterference, TracedSpan, WatchedWorkload, WitnessKind, WitnessReport, WorkloadEnd,
 };
-use cpushield_linux::clock::{Scale, monotonic_ns};
-use cpushield_linux::spool::Spool;
+use cpushield_linux::clock::{TickScale, monotonic_ns};
+use cpushield_linux::spool::PageBuffer;
 use cpushield_linux::{CpuSet, Host};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -36,28 +36,28 @@ const ROUNDS: u64 = 10;
 
 /// How a time ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Rest {
+enum WaitEnd {
     /// It was over.
     Over,
     /// Somebody stopped it.
     Stopped,
     /// The workload ended, in this way.
-    Ended(Ended),
+    Ended(WorkloadEnd),
 }
 
-impl Rest {
+impl WaitEnd {
     /// The same, as the span that comes after it sees it.
-    fn before_the_span(self) -> Rest {
+    fn before_the_span(self) -> WaitEnd {
         match self {
-            Rest::Ended(ended) => Rest::Ended(Ended { after_ns: 0, ..ended }),
+            WaitEnd::Ended(ended) => WaitEnd::Ended(WorkloadEnd { after_ns: 0, ..ended }),
             rest => rest,
         }
     }
 
-    fn ended(self) -> Option<Ended> {
+    fn ended(self) -> Option<WorkloadEnd> {
         match self {
-            Rest::Ended(ended) => Some(ended),
-            Rest::Over | Rest::Stopped => None,
+            WaitEnd::Ended(ended) => Some(ended),
+            WaitEnd::Over | WaitEnd::Stopped => None,
         }
     }
 }
@@ -78,37 +78,37 @@ fn seconds_since_1970() -> Option<u64> {
 /// there is no error: the evidence says so.
 pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     let online = check(host, order)?;
-    let _aside = Aside::step(&online.minus(&order.cpus));
-    (order.progress)(Progress::Arming);
-    let mut bench = Bench::arm(host, order);
+    let _aside = AffinityGuard::step(&online.minus(&order.cpus));
+    (order.progress)(WatchProgress::Arming);
+    let mut bench = ActiveInstruments::arm(host, order);
     match &order.workload {
         Some(given) => (given.start)().map_err(|why| WatchError::Workload { why })?,
         None => bench.seat_sampler(order),
     }
     bench.start();
     let first = circumstances::take(host);
-    (order.progress)(Progress::Settling);
+    (order.progress)(WatchProgress::Settling);
     let mut rest = bench.wait(order, order.warmup, &|_, _| ()).before_the_span();
     let mut own = bench.workload(order);
     let control = bench.control(order, ControlAt::BeforeSpan);
     let guest = firmware::guest(host);
-    let meter = firmware::Meter::start(host, &order.cpus);
+    let meter = firmware::SmiCounter::start(host, &order.cpus);
     let smis = meter.take();
     let calm = circumstances::take(host);
     bench.doubts.clear();
     bench.begin(order);
     let before = counters::take(host, &order.cpus);
     let (began, began_s, began_ns) = (Instant::now(), seconds_since_1970(), monotonic_ns());
-    if rest == Rest::Over {
+    if rest == WaitEnd::Over {
         // Elsewhere the sampler has another clock.
-        let rate = Scale::between(first.at, calm.at);
+        let rate = TickScale::between(first.at, calm.at);
         bench.rate = rate.filter(|_| cfg!(target_arch = "x86_64"));
         rest = bench.wait(order, order.span, &|done, worst| {
-            (order.progress)(Progress::Watching { done, of: order.span, worst });
+            (order.progress)(WatchProgress::Watching { done, of: order.span, worst });
         });
     }
     let span = began.elapsed();
-    (order.progress)(Progress::Gathering);
+    (order.progress)(WatchProgress::Gathering);
     let after = counters::take(host, &order.cpus);
     let seen = bench.end(order);
     let breach = bench.hand_over(order);
@@ -125,14 +125,14 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     let doubts = std::mem::take(&mut bench.doubts);
     let witnesses = bench.witnesses(&before, &after, &smis);
     let (workload, compared) = (bench.watched, bench.second.into_compared());
-    let all = Gathered { before, after, smis, seen, compared, own, doubts, span_ns };
+    let all = CombinedObservations { before, after, smis, seen, compared, own, doubts, span_ns };
     Ok(Evidence {
         schema: SCHEMA,
         began_s,
         began_ns: Some(began_ns),
         span_ns,
         asked_ns: nanos(order.span),
-        stopped: rest == Rest::Stopped,
+        stopped: rest == WaitEnd::Stopped,
         ended: rest.ended(),
         workload,
         guest,
@@ -165,14 +165,14 @@ fn check(host: &Host, order: &WatchOrder) -> Result<CpuSet, WatchError> {
 }
 
 /// The witnesses that run.
-struct Bench<'h> {
+struct ActiveInstruments<'h> {
     host: &'h Host,
-    trace: Result<Recorder<'h>, AbsenceReason>,
-    sampler: Result<Sampler, AbsenceReason>,
+    trace: Result<TraceRecorder<'h>, AbsenceReason>,
+    sampler: Result<SamplerProcess, AbsenceReason>,
     /// Counts what the trace records.
     second: SecondWitness,
     /// What runs on the CPUs.
-    watched: Watched,
+    watched: WatchedWorkload,
     /// What happened that should not have.
     doubts: Vec<CpuDoubt>,
     /// Threads of the workload that were on the watched CPUs.
@@ -182,44 +182,46 @@ struct Bench<'h> {
     /// The limit that ends the watch.
     max_gap_ns: Option<u64>,
     /// What a tick is worth; `None` before the span.
-    rate: Option<Scale>,
+    rate: Option<TickScale>,
     /// When the span began, in ticks of the trace.
     began: u64,
     /// The first breach of a limit in the span.
-    breached: Option<Breached>,
+    breached: Option<NoticedBreach>,
     /// The span on the clock of the trace.
     traced: Option<TracedSpan>,
 }
 
-impl<'h> Bench<'h> {
+impl<'h> ActiveInstruments<'h> {
     /// Arms the trace, which touches every CPU and hangs under a spinning real-time task: first of
     /// all.
-    fn arm(host: &'h Host, order: &WatchOrder) -> Bench<'h> {
-        let wanted = trace::Order {
+    fn arm(host: &'h Host, order: &WatchOrder) -> ActiveInstruments<'h> {
+        let wanted = trace::RecordRequest {
             cpus: order.cpus.clone(),
             syscalls: order.syscalls,
             stacks: order.stacks,
         };
         let spool = || match (&order.until, &order.keep) {
-            (Some(until), _) => Some((Spool::forgetful(), Some(until.before_ns + nanos(2 * STEP)))),
-            (None, Some(keep)) => Some((Spool::beside(keep.beside), None)),
+            (Some(until), _) => {
+                Some((PageBuffer::forgetful(), Some(until.before_ns + nanos(2 * STEP))))
+            }
+            (None, Some(keep)) => Some((PageBuffer::beside(keep.beside), None)),
             (None, None) => None,
         };
-        let trace = Recorder::arm(host, &wanted).map(|mut recorder| {
+        let trace = TraceRecorder::arm(host, &wanted).map(|mut recorder| {
             recorder.watch_privilege();
             if let Some((spool, last_ns)) = spool() {
                 recorder.keep(spool, last_ns);
             }
             recorder
         });
-        Bench {
+        ActiveInstruments {
             host,
             second: SecondWitness::arm(&order.cpus, &trace),
             trace,
             sampler: Err(AbsenceReason::WorkloadGiven),
             watched: match order.workload {
-                Some(_) => Watched::Given,
-                None => Watched::Sampler,
+                Some(_) => WatchedWorkload::Given,
+                None => WatchedWorkload::Sampler,
             },
             doubts: Vec::new(),
             seated: BTreeSet::new(),
@@ -236,7 +238,7 @@ impl<'h> Bench<'h> {
     fn seat_sampler(&mut self, order: &WatchOrder) {
         let whole = order.warmup + order.span;
         let files = order.cgroup.iter().map(|dir| format!("{dir}/cgroup.procs")).collect();
-        self.sampler = Sampler::start(&order.cpus, files, order.threshold_ns, whole);
+        self.sampler = SamplerProcess::start(&order.cpus, files, order.threshold_ns, whole);
         if let (Ok(sampler), Some(note)) = (&mut self.sampler, distrust(self.host)) {
             sampler.blind.push(note);
         }
@@ -257,7 +259,7 @@ impl<'h> Bench<'h> {
 
     /// The trace begins to record.
     fn start(&mut self) {
-        self.with_trace(Recorder::start);
+        self.with_trace(TraceRecorder::start);
         self.name_phase("settling");
     }
 
@@ -284,7 +286,7 @@ impl<'h> Bench<'h> {
     /// Asks something of the trace; when that fails, there is no trace any more.
     fn with_trace<T>(
         &mut self,
-        ask: impl FnOnce(&mut Recorder<'h>) -> cpushield_linux::Result<T>,
+        ask: impl FnOnce(&mut TraceRecorder<'h>) -> cpushield_linux::Result<T>,
     ) -> Option<T> {
         let Ok(recorder) = &mut self.trace else { return None };
         match ask(recorder) {
@@ -298,7 +300,7 @@ impl<'h> Bench<'h> {
 
     /// Hears both witnesses and lays what they say beside each other.
     fn poll(&mut self) {
-        self.with_trace(Recorder::poll);
+        self.with_trace(TraceRecorder::poll);
         let Ok(sampler) = &mut self.sampler else { return };
         for (cpu, gaps, looked) in sampler.drain() {
             for gap in &gaps {
@@ -306,7 +308,8 @@ impl<'h> Bench<'h> {
                 self.longest = self.longest.max(long);
                 let ns = self.rate.map_or(0, |rate| rate.ns(long));
                 if self.breached.is_none() && self.max_gap_ns.is_some_and(|most| ns > most) {
-                    self.breached = Some(Breached { cpu, at: gap.start, kind: Broken::Gap(ns) });
+                    self.breached =
+                        Some(NoticedBreach { cpu, at: gap.start, kind: BrokenLimit::Gap(ns) });
                 }
             }
             if let Ok(recorder) = &mut self.trace {
@@ -316,10 +319,10 @@ impl<'h> Bench<'h> {
     }
 
     /// The worst since the span began.
-    fn worst(&self) -> Worst {
+    fn worst(&self) -> WorstSoFar {
         let scale = self.rate.filter(|_| self.sampler.is_ok());
-        Worst {
-            entries: self.trace.as_ref().ok().and_then(Recorder::entries),
+        WorstSoFar {
+            entries: self.trace.as_ref().ok().and_then(TraceRecorder::entries),
             gap_ns: scale.map(|scale| scale.ns(self.longest)),
         }
     }
@@ -327,7 +330,7 @@ impl<'h> Bench<'h> {
     /// Whether a limit is broken that ends the watch; what broke it first is noted.
     fn is_broken(&mut self, order: &WatchOrder) -> bool {
         let Some(UntilBreach { limits, .. }) = &order.until else { return false };
-        let traced = self.trace.as_ref().ok().and_then(Recorder::breached);
+        let traced = self.trace.as_ref().ok().and_then(TraceRecorder::breached);
         let found = [traced, self.breached].into_iter().flatten();
         self.breached = found.min_by_key(|breached| breached.at);
         // Without a trace that has the sampler's clock nobody can say where.
@@ -335,7 +338,12 @@ impl<'h> Bench<'h> {
     }
 
     /// Lets time go by.
-    fn wait(&mut self, order: &WatchOrder, time: Duration, tell: &dyn Fn(Duration, Worst)) -> Rest {
+    fn wait(
+        &mut self,
+        order: &WatchOrder,
+        time: Duration,
+        tell: &dyn Fn(Duration, WorstSoFar),
+    ) -> WaitEnd {
         let began = Instant::now();
         // Of a short time too it is to be known how much of it the workload ran.
         let step = STEP.min(time / 10).max(STEP_LEAST);
@@ -346,13 +354,13 @@ impl<'h> Bench<'h> {
             if let Some(how) = order.workload.as_ref().and_then(|given| (given.ended)()) {
                 // What is found ended at the first look ran not at all in this time.
                 let after_ns = if round == 1 { 0 } else { nanos(done) };
-                return Rest::Ended(Ended { how, after_ns });
+                return WaitEnd::Ended(WorkloadEnd { how, after_ns });
             }
             if done >= time {
                 break;
             }
             if (order.stop)() || (self.rate.is_some() && self.is_broken(order)) {
-                return Rest::Stopped;
+                return WaitEnd::Stopped;
             }
             if round.is_multiple_of(ROUNDS) {
                 let threads = self.workload(order);
@@ -360,7 +368,7 @@ impl<'h> Bench<'h> {
             }
             std::thread::sleep(step.min(time - done));
         }
-        Rest::Over
+        WaitEnd::Over
     }
 
     /// Notices when a CPU or the workload went away; each once.
@@ -378,8 +386,8 @@ impl<'h> Bench<'h> {
 
     /// The positive control: before the span, and again after it, because an instrument may have
     /// gone blind meanwhile.
-    fn control(&mut self, order: &WatchOrder, at: ControlAt) -> Control {
-        self.with_trace(Recorder::cut);
+    fn control(&mut self, order: &WatchOrder, at: ControlAt) -> PositiveControl {
+        self.with_trace(TraceRecorder::cut);
         self.name_phase("positive control");
         let before = counters::take(self.host, &order.cpus);
         let first = self.second.read();
@@ -394,7 +402,7 @@ impl<'h> Bench<'h> {
         let calls = |cpu| (cpu, self.second.function_calls(&first, &last, cpu));
         let perf = order.cpus.iter().map(calls).collect();
         let after = counters::take(self.host, &order.cpus);
-        let traced = self.with_trace(Recorder::cut);
+        let traced = self.with_trace(TraceRecorder::cut);
         let counted = |cpu| control::counted(&counters::compare(&before, &after, cpu, &[]));
         control::judge(&Provocation {
             at,
@@ -406,8 +414,8 @@ impl<'h> Bench<'h> {
     }
 
     /// What other processes did to the recording.
-    fn interference(&mut self) -> Vec<Interference> {
-        self.trace.as_mut().map(Recorder::interference).unwrap_or_default()
+    fn interference(&mut self) -> Vec<TraceInterference> {
+        self.trace.as_mut().map(TraceRecorder::interference).unwrap_or_default()
     }
 
     /// From here on everything counts.
@@ -422,7 +430,7 @@ impl<'h> Bench<'h> {
         }
         self.poll();
         self.longest = 0;
-        self.with_trace(Recorder::cut);
+        self.with_trace(TraceRecorder::cut);
         self.name_phase("watched");
         self.max_gap_ns = order.until.as_ref().and_then(|until| until.limits.max_gap_ns);
         if let (Ok(recorder), Some(until)) = (&mut self.trace, &order.until) {
@@ -432,12 +440,12 @@ impl<'h> Bench<'h> {
         }
     }
 
-    /// What was seen since [`Bench::begin`].
-    fn end(&mut self, order: &WatchOrder) -> Seen {
+    /// What was seen since [`ActiveInstruments::begin`].
+    fn end(&mut self, order: &WatchOrder) -> SpanObservation {
         self.poll();
         self.is_broken(order);
-        let began = self.trace.as_ref().ok().map(Recorder::phase_began);
-        let trace = self.with_trace(Recorder::cut);
+        let began = self.trace.as_ref().ok().map(TraceRecorder::phase_began);
+        let trace = self.with_trace(TraceRecorder::cut);
         self.traced = began.and_then(|began| Some(self.trace.as_ref().ok()?.span_since(began)));
         self.name_phase("over");
         if let Ok(recorder) = &mut self.trace
@@ -452,15 +460,20 @@ impl<'h> Bench<'h> {
                 Err(why) => self.sampler = Err(why),
             }
         }
-        Seen { trace, gaps }
+        SpanObservation { trace, gaps }
     }
 
     /// What became of every witness.
-    fn witnesses(&self, before: &Snapshot, after: &Snapshot, smis: &(Smis, Smis)) -> Vec<Witness> {
+    fn witnesses(
+        &self,
+        before: &CounterSnapshot,
+        after: &CounterSnapshot,
+        smis: &(SmiCounts, SmiCounts),
+    ) -> Vec<WitnessReport> {
         vec![
             self.trace_witness(),
             gathered::counters_witness(before, after),
-            Witness {
+            WitnessReport {
                 kind: WitnessKind::EventCounters,
                 absent: self.second.absent().cloned(),
                 blind: Vec::new(),
@@ -470,15 +483,15 @@ impl<'h> Bench<'h> {
         ]
     }
 
-    fn trace_witness(&self) -> Witness {
+    fn trace_witness(&self) -> WitnessReport {
         let (absent, blind) = match &self.trace {
             Ok(recorder) => (None, recorder.blind().to_vec()),
             Err(why) => (Some(why.clone()), Vec::new()),
         };
-        Witness { kind: WitnessKind::Trace, absent, blind }
+        WitnessReport { kind: WitnessKind::Trace, absent, blind }
     }
 
-    fn sampler_witness(&self) -> Witness {
+    fn sampler_witness(&self) -> WitnessReport {
         let (absent, blind) = match &self.sampler {
             Ok(sampler) => {
                 let who = self.trace.is_err().then_some(BlindSpot::GapCulprits);
@@ -486,7 +499,7 @@ impl<'h> Bench<'h> {
             }
             Err(why) => (Some(why.clone()), Vec::new()),
         };
-        Witness { kind: WitnessKind::Sampler, absent, blind }
+        WitnessReport { kind: WitnessKind::Sampler, absent, blind }
     }
 }
 

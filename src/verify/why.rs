@@ -1,4 +1,4 @@
-//! The [`Why`] document: what ran on a CPU while a thread waited for it.
+//! The [`TimeBreakdown`] document: what ran on a CPU while a thread waited for it.
 
 use crate::causes::{Cause, Culprit};
 use crate::tunables::Remedy;
@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 /// and `rest_ns` together are the whole.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Why {
+pub struct TimeBreakdown {
     /// By cause and culprit, longest first.
-    pub shares: Vec<Share>,
+    pub shares: Vec<TimeShare>,
     /// For so long after the first moment no event came from the CPU, in nanoseconds: an idle
     /// state, a timer that expired elsewhere, the hypervisor, firmware.
     pub unseen_ns: u64,
@@ -27,7 +27,7 @@ pub struct Why {
 /// Who had a part of the time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Share {
+pub struct TimeShare {
     /// The kind.
     pub cause: Cause,
     /// Who.
@@ -40,10 +40,10 @@ pub struct Share {
     pub remedy: Option<Remedy>,
 }
 
-impl Why {
+impl TimeBreakdown {
     /// It is not known.
     #[must_use]
-    pub fn unknown(why: impl Into<String>) -> Why {
-        Why { unknown: Some(why.into()), ..Why::default() }
+    pub fn unknown(why: impl Into<String>) -> TimeBreakdown {
+        TimeBreakdown { unknown: Some(why.into()), ..TimeBreakdown::default() }
     }
 }

@@ -4,10 +4,10 @@
 use super::grub::Machine;
 use super::planned;
 use cpushield::boot::grub::env;
-use cpushield::boot::plan::Asked;
-use cpushield::boot::write::{self, How};
+use cpushield::boot::plan::BootRequest;
+use cpushield::boot::write::{self, WriteMode};
 use cpushield::boot::{BootError, loaders};
-use cpushield::policy::Wish;
+use cpushield::policy::ShieldRequest;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -21,9 +21,9 @@ else
 fi
 "#;
 
-fn asked() -> Asked {
-    let wish = Wish { cpus: Some("2-3".parse().unwrap()), ..Wish::default() };
-    Asked { wish, kernels: Some("*".to_owned()) }
+fn asked() -> BootRequest {
+    let wish = ShieldRequest { cpus: Some("2-3".parse().unwrap()), ..ShieldRequest::default() };
+    BootRequest { wish, kernels: Some("*".to_owned()) }
 }
 
 const WORDS: &str = "nohz_full=2-3 rcu_nocbs=2-3 irqaffinity=0-1";
@@ -88,7 +88,7 @@ fn round_trip(name: &str, machine: &Machine) -> Became {
         }
     };
     let (host, store) = (machine.host(), machine.store());
-    let became = match write::write(&host, &store, &plan, &How::default()) {
+    let became = match write::write(&host, &store, &plan, &WriteMode::default()) {
         Ok(written) => {
             // Kernels before 3.8 and 3.10 do not know all of them.
             let words = written.words.join(" ");
@@ -96,7 +96,7 @@ fn round_trip(name: &str, machine: &Machine) -> Became {
             let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
             for version in &written.kernels {
                 let with =
-                    |it: &&loaders::Entry| it.version == *version && it.args.contains(&words);
+                    |it: &&loaders::LoaderEntry| it.version == *version && it.args.contains(&words);
                 assert!(found.entries.iter().any(|it| with(&it)), "{name}: {version}");
             }
             Became::Written

@@ -3,17 +3,17 @@
 use super::grub::Machine;
 use clap::Parser;
 use cpushield::apply;
-use cpushield::boot::early::{self, Call, Init};
+use cpushield::boot::early::{self, InitSystem, StartCommand};
 use cpushield::boot::{BootError, write};
 use cpushield::cli::Cli;
 use cpushield::cli::enable::words;
-use cpushield::cli::wish::WishArgs;
-use cpushield_linux::{Fault, Host, Said};
+use cpushield::cli::wish::RequestArgs;
+use cpushield_linux::{CommandOutput, Host, InjectedFault};
 use std::process::Command;
 
-fn call(program: &str) -> Call {
+fn call(program: &str) -> StartCommand {
     let words = ["apply", "--cpus", "3", "--near", "it's $HOME"].map(str::to_owned).to_vec();
-    Call { program: program.to_owned(), state: "/var/lib/cpushield".to_owned(), words }
+    StartCommand { program: program.to_owned(), state: "/var/lib/cpushield".to_owned(), words }
 }
 
 /// `update-rc.d` as Debian's: links below `/etc/rcS.d`, and away with them; `rc-update` of OpenRC
@@ -41,29 +41,29 @@ fn with_rc(host: Host) -> Host {
             }
             _ => return None,
         }
-        Some(Said { status: Some(0), ..Said::default() })
+        Some(CommandOutput { status: Some(0), ..CommandOutput::default() })
     })
 }
 
-fn machine(init: Init) -> Machine {
+fn machine(init: InitSystem) -> Machine {
     let machine = Machine::debian();
     machine.write("etc/systemd/system/.keep", "");
     machine.write("etc/init.d/README", "");
     match init {
-        Init::Systemd => machine.write("run/systemd/system/.keep", ""),
-        Init::Openrc => {
+        InitSystem::Systemd => machine.write("run/systemd/system/.keep", ""),
+        InitSystem::Openrc => {
             machine.write("run/openrc/softlevel", "");
             machine.write("etc/runlevels/boot/localmount", "");
             machine.write("etc/runlevels/sysinit/sysfs", "");
         }
-        Init::Sysv => machine.program("usr/sbin/update-rc.d"),
+        InitSystem::Sysv => machine.program("usr/sbin/update-rc.d"),
     }
     machine
 }
 
 #[test]
 fn it_is_written_and_taken_away_to_the_byte_whichever_write_is_refused_or_the_last_one() {
-    for init in [Init::Systemd, Init::Openrc, Init::Sysv] {
+    for init in [InitSystem::Systemd, InitSystem::Openrc, InitSystem::Sysv] {
         let machine = machine(init);
         let (before, host) = (machine.files(), with_rc(machine.host()));
         let put = early::install(&host, &machine.store(), &call("/usr/bin/cpushield")).unwrap();
@@ -74,12 +74,12 @@ fn it_is_written_and_taken_away_to_the_byte_whichever_write_is_refused_or_the_la
         assert_eq!(before, machine.files());
         assert_eq!(early::remove(&host, &machine.store()).unwrap(), None);
         for at in 0..2 {
-            let host = with_rc(machine.host()).failing(Fault::Refuse { at, errno: 30 });
+            let host = with_rc(machine.host()).failing(InjectedFault::Refuse { at, errno: 30 });
             let error = early::install(&host, &machine.store(), &call("/x")).unwrap_err();
             assert!(matches!(error, BootError::Failed { undone: None, .. }), "{at}: {error}");
             assert_eq!(before, machine.files(), "refused at {at}");
             assert_eq!(early::installed(&machine.store()).unwrap(), None);
-            let host = with_rc(machine.host()).failing(Fault::Stop { at });
+            let host = with_rc(machine.host()).failing(InjectedFault::Stop { at });
             early::install(&host, &machine.store(), &call("/x")).unwrap_err();
             early::remove(&with_rc(machine.host()), &machine.store()).unwrap().unwrap();
             assert_eq!(before, machine.files(), "killed at {at}");
@@ -90,7 +90,7 @@ fn it_is_written_and_taken_away_to_the_byte_whichever_write_is_refused_or_the_la
 /// Only what makes programs start at boot is written: no setting of the running kernel, no group.
 #[test]
 fn to_enable_a_shield_changes_nothing_of_the_running_system() {
-    for init in [Init::Systemd, Init::Openrc, Init::Sysv] {
+    for init in [InitSystem::Systemd, InitSystem::Openrc, InitSystem::Sysv] {
         let machine = machine(init);
         let before = machine.files();
         let host = with_rc(machine.host());
@@ -108,7 +108,7 @@ fn to_enable_a_shield_changes_nothing_of_the_running_system() {
 
 #[test]
 fn undo_leaves_what_is_enabled_and_boot_undo_too() {
-    for init in [Init::Systemd, Init::Openrc, Init::Sysv] {
+    for init in [InitSystem::Systemd, InitSystem::Openrc, InitSystem::Sysv] {
         let machine = machine(init);
         let host = with_rc(machine.host());
         let put = early::install(&host, &machine.store(), &call("/usr/bin/cpushield")).unwrap();
@@ -123,17 +123,17 @@ fn undo_leaves_what_is_enabled_and_boot_undo_too() {
 /// What is called at boot is what was asked for, from whichever directory.
 #[test]
 fn the_call_says_the_request_again() {
-    let wish = WishArgs {
+    let wish = RequestArgs {
         cpus: Some("2-3".to_owned()),
         half_core: true,
         policy: Some("/etc/mill.toml".to_owned()),
-        ..WishArgs::default()
+        ..RequestArgs::default()
     };
     let said = ["apply", "--cpus", "2-3", "--policy", "/etc/mill.toml", "--half-core"];
     assert_eq!(words(&wish), said);
     let cli = Cli::try_parse_from(["cpushield"].into_iter().chain(said)).unwrap();
-    assert!(matches!(cli.command, cpushield::cli::Command::Apply(_)));
-    let near = WishArgs { policy: Some("mill.toml".to_owned()), ..WishArgs::default() };
+    assert!(matches!(cli.command, cpushield::cli::CliCommand::Apply(_)));
+    let near = RequestArgs { policy: Some("mill.toml".to_owned()), ..RequestArgs::default() };
     assert!(words(&near)[2].starts_with('/'), "{:?}", words(&near));
 }
 
@@ -141,7 +141,7 @@ fn the_call_says_the_request_again() {
 #[test]
 fn with_openrc_it_stands_in_the_runlevel_that_sets_the_machine_up() {
     for (debian, level) in [(false, "boot"), (true, "sysinit")] {
-        let machine = machine(Init::Openrc);
+        let machine = machine(InitSystem::Openrc);
         if debian {
             machine.write("etc/runlevels/sysinit/bootmisc.sh", "");
         }
@@ -156,7 +156,7 @@ fn with_openrc_it_stands_in_the_runlevel_that_sets_the_machine_up() {
 
 #[test]
 fn a_file_of_that_name_that_is_not_ours_stays() {
-    let machine = machine(Init::Sysv);
+    let machine = machine(InitSystem::Sysv);
     machine.write("etc/init.d/cpushield", "#!/bin/sh\n# theirs\n");
     let error = early::install(&with_rc(machine.host()), &machine.store(), &call("/x"));
     assert!(matches!(error.unwrap_err(), BootError::Foreign { .. }));
@@ -171,7 +171,7 @@ fn a_file_of_that_name_that_is_not_ours_stays() {
 fn the_shell_hands_every_word_over_as_it_is() {
     let dir = std::env::temp_dir().join(format!("cpushield-early-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
-    let (_, text, mode) = early::file(Init::Sysv, &call("/bin/echo"));
+    let (_, text, mode) = early::file(InitSystem::Sysv, &call("/bin/echo"));
     let script = dir.join("cpushield");
     std::fs::write(&script, &text).unwrap();
     assert_eq!(mode, 0o755);
@@ -180,7 +180,7 @@ fn the_shell_hands_every_word_over_as_it_is() {
     assert_eq!(String::from_utf8(said.stdout).unwrap(), wanted);
     assert_eq!(Command::new("sh").arg(&script).arg("x").status().unwrap().code(), Some(2));
     // OpenRC reads its scripts with functions of its own around them.
-    let (_, text, _) = early::file(Init::Openrc, &call("/bin/echo"));
+    let (_, text, _) = early::file(InitSystem::Openrc, &call("/bin/echo"));
     std::fs::write(&script, &text).unwrap();
     let around = "ebegin() { :; }; eend() { exit $1; }; . \"$1\"; start";
     let said = Command::new("sh").args(["-c", around, "sh"]).arg(&script).output().unwrap();
@@ -195,7 +195,7 @@ fn the_shell_hands_every_word_over_as_it_is() {
 fn systemd_takes_the_unit() {
     let dir = std::env::temp_dir().join(format!("cpushield-unit-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
-    let (path, text, _) = early::file(Init::Systemd, &call("/bin/echo"));
+    let (path, text, _) = early::file(InitSystem::Systemd, &call("/bin/echo"));
     let unit = dir.join(path.rsplit('/').next().unwrap());
     std::fs::write(&unit, text).unwrap();
     // Of this unit alone: others of this machine may be wrong in ways of their own.

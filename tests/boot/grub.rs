@@ -1,7 +1,7 @@
 //! A machine with GRUB as files, and `grub-mkconfig` played in a few lines of shell: it runs every
 //! script below `etc/grub.d` between the same marks as the real one.
 
-use cpushield_linux::{Host, Said, Store};
+use cpushield_linux::{CommandOutput, Host, Store};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -202,14 +202,18 @@ impl Machine {
                     "--target=fs" => "ext2".to_owned(),
                     _ => String::new(),
                 };
-                Some(Said { status: Some(0), out: out.into_bytes(), ..Said::default() })
+                Some(CommandOutput {
+                    status: Some(0),
+                    out: out.into_bytes(),
+                    ..CommandOutput::default()
+                })
             }
             ["grub-editenv", block, rest @ ..] => Some(editenv(&root.join(&block[1..]), rest)),
             // A kernel without that file is one without the call.
             ["kexec_file_load", what, ..] if root.join(LOADED).exists() => {
                 let loaded = if *what == "--unload" { "0\n" } else { "1\n" };
                 fs::write(root.join(LOADED), loaded).unwrap();
-                Some(Said { status: Some(0), ..Said::default() })
+                Some(CommandOutput { status: Some(0), ..CommandOutput::default() })
             }
             // The real one, where it is installed, looks at what was made.
             ["grub-script-check" | "grub2-script-check"] => real(&["grub-script-check"], input),
@@ -242,7 +246,7 @@ fn walk(dir: &Path, files: &mut BTreeMap<PathBuf, (u32, Vec<u8>)>) {
 }
 
 /// `grub-editenv FILE set NAME=VALUE`, and `unset NAME`.
-fn editenv(block: &Path, words: &[&str]) -> Said {
+fn editenv(block: &Path, words: &[&str]) -> CommandOutput {
     let text = fs::read_to_string(block).unwrap_or_default();
     let old = text.lines().filter(|line| !line.starts_with('#') && line.contains('='));
     let name = words[1].split('=').next().unwrap();
@@ -252,20 +256,20 @@ fn editenv(block: &Path, words: &[&str]) -> Said {
     }
     let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
     fs::write(block, format!("{:#<1024}", format!("# GRUB Environment Block\n{lines}"))).unwrap();
-    Said { status: Some(0), ..Said::default() }
+    CommandOutput { status: Some(0), ..CommandOutput::default() }
 }
 
-fn mkconfig(root: &Path) -> Said {
+fn mkconfig(root: &Path) -> CommandOutput {
     let mut command = Command::new("sh");
     let output = command.args(["-euc", MKCONFIG]).env("ROOT", root).output().unwrap();
-    Said {
+    CommandOutput {
         status: output.status.code(),
         out: output.stdout,
         err: String::from_utf8_lossy(&output.stderr).into_owned(),
     }
 }
 
-fn real(words: &[&str], input: &[u8]) -> Option<Said> {
+fn real(words: &[&str], input: &[u8]) -> Option<CommandOutput> {
     use std::io::Write;
     let (name, arguments) = words.split_first()?;
     let mut child = Command::new(name)
@@ -277,5 +281,5 @@ fn real(words: &[&str], input: &[u8]) -> Option<Said> {
     child.stdin.take()?.write_all(input).ok()?;
     let output = child.wait_with_output().ok()?;
     let err = String::from_utf8_lossy(&output.stderr).into_owned();
-    Some(Said { status: output.status.code(), out: Vec::new(), err })
+    Some(CommandOutput { status: output.status.code(), out: Vec::new(), err })
 }

@@ -2,8 +2,8 @@
 //! with sysvinit's rc, as Debian packages them. `vm/init-roots` makes their roots; they run here in
 //! namespaces of their own, `vm/test init-scripts` lets them shield a CPU.
 
-use cpushield::boot::early::{self, Call, Init};
-use cpushield_linux::{Host, Said, Store};
+use cpushield::boot::early::{self, InitSystem, StartCommand};
+use cpushield_linux::{CommandOutput, Host, Store};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -54,13 +54,13 @@ fn host(root: &Path) -> Host {
         chroot.arg(root).args(words).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
         let done = chroot.output().ok()?;
         let err = String::from_utf8_lossy(&done.stderr).into_owned();
-        Some(Said { status: done.status.code(), out: done.stdout, err })
+        Some(CommandOutput { status: done.status.code(), out: done.stdout, err })
     })
 }
 
 #[test]
 fn those_who_start_it_on_real_machines_do() {
-    for (kind, init) in [("openrc", Init::Openrc), ("sysv-rc", Init::Sysv)] {
+    for (kind, init) in [("openrc", InitSystem::Openrc), ("sysv-rc", InitSystem::Sysv)] {
         let root = match root(kind) {
             Ok(root) => root,
             Err(why) => {
@@ -68,7 +68,7 @@ fn those_who_start_it_on_real_machines_do() {
                 continue;
             }
         };
-        if init == Init::Openrc {
+        if init == InitSystem::Openrc {
             std::fs::create_dir_all(root.join("run/openrc")).unwrap();
         }
         let program = root.join("usr/sbin/stub");
@@ -77,7 +77,7 @@ fn those_who_start_it_on_real_machines_do() {
         std::fs::set_permissions(&program, mode).unwrap();
         let words = ["apply", "--cpus", "3", "it's $HOME"].map(str::to_owned).to_vec();
         let state = "/var/lib/cpushield".to_owned();
-        let call = Call { program: "/usr/sbin/stub".to_owned(), state, words };
+        let call = StartCommand { program: "/usr/sbin/stub".to_owned(), state, words };
         let store = Store::new(&root.join("var/lib/cpushield"));
         let installed = early::install(&host(&root), &store, &call).unwrap();
         assert_eq!(installed.init, init);

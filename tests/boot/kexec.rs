@@ -2,11 +2,11 @@
 
 use super::grub::{LOADED, Machine};
 use super::planned;
-use cpushield::boot::kexec::{self, Image};
-use cpushield::boot::plan::Asked;
-use cpushield::boot::write::{self, How};
-use cpushield::boot::{BootError, Written, journal, loaders};
-use cpushield_linux::Fault;
+use cpushield::boot::kexec::{self, KexecImage};
+use cpushield::boot::plan::BootRequest;
+use cpushield::boot::write::{self, WriteMode};
+use cpushield::boot::{BootError, WrittenParameters, journal, loaders};
+use cpushield_linux::InjectedFault;
 
 const RT: &str = "6.12.9-rt-amd64";
 
@@ -25,10 +25,10 @@ fn able() -> Machine {
     machine
 }
 
-fn written(machine: &Machine, trial: bool) -> Written {
-    let plan = planned(&machine.host(), &Asked::default()).unwrap();
+fn written(machine: &Machine, trial: bool) -> WrittenParameters {
+    let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
     kexec::possible(&machine.host(), &plan).unwrap();
-    let how = How { trial, kexec: true, ..How::default() };
+    let how = WriteMode { trial, kexec: true, ..WriteMode::default() };
     let written = write::write(&machine.host(), &machine.store(), &plan, &how).unwrap();
     assert!(!machine.path("boot/grub/grubenv").exists());
     written
@@ -38,7 +38,7 @@ fn written(machine: &Machine, trial: bool) -> Written {
 fn what_an_entry_names_is_loaded_and_without_its_ram_disk_nothing_is_written() {
     let machine = able();
     machine.remove(&format!("boot/initrd.img-{RT}"));
-    let plan = planned(&machine.host(), &Asked::default()).unwrap();
+    let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
     let (why, hint) = hinted(&kexec::possible(&machine.host(), &plan).unwrap_err());
     assert!(why.contains(&format!("/boot/initrd.img-{RT} is at none of ")), "{why}");
     assert!(hint.starts_with("nothing was written"), "{hint}");
@@ -65,7 +65,7 @@ fn an_entry_of_systemd_boot_names_its_files_on_its_own_file_system() {
         there.iter().for_each(|path| machine.write(path, ""));
         let kernels = vec![RT.to_owned()];
         let (loader, _) = loaders::find(&machine.host()).unwrap().unwrap();
-        let written = Written {
+        let written = WrittenParameters {
             loader: loader.name().to_owned(),
             words: vec!["ro".to_owned()],
             kernels,
@@ -79,14 +79,14 @@ fn an_entry_of_systemd_boot_names_its_files_on_its_own_file_system() {
         };
         // The file says the version here.
         let written = match loaders::find(&machine.host()).unwrap().unwrap().1.entries.pop() {
-            Some(entry) => Written { kernels: vec![entry.version], ..written },
+            Some(entry) => WrittenParameters { kernels: vec![entry.version], ..written },
             None => written,
         };
         kexec::image(&machine.host(), &written)
     };
     let (kernel, disk) = (format!("boot/efi/m/{RT}/linux"), format!("boot/efi/m/{RT}/initrd"));
     let one = format!("initrd /m/{RT}/initrd\nversion {RT}\n");
-    let image = |initrd: Option<String>| Image {
+    let image = |initrd: Option<String>| KexecImage {
         kernel: format!("/{kernel}"),
         initrd,
         line: format!("BOOT_IMAGE=/{kernel} root=LABEL=x ro"),
@@ -134,7 +134,7 @@ fn killed_between_loading_and_starting_undo_unloads_it() {
         let machine = able();
         machine.write("run/systemd/system/README", "");
         let it = written(&machine, true);
-        let killed = machine.host().failing(Fault::Stop { at });
+        let killed = machine.host().failing(InjectedFault::Stop { at });
         let error = kexec::start(&killed, &machine.store(), &it).unwrap_err();
         assert!(matches!(error, BootError::Killed), "{at}: {error}");
         write::undo(&machine.host(), &machine.store()).unwrap().unwrap();

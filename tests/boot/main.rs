@@ -12,23 +12,25 @@ mod once;
 mod others;
 mod settle;
 
-use cpushield::boot::grub::generator::{self, Rule};
-use cpushield::boot::plan::{Asked, plan};
-use cpushield::boot::write::{self, How};
-use cpushield::boot::{BootError, BootPlan, Fate, SettledAs, TrialState, loaders, status, trial};
-use cpushield::policy::Wish;
+use cpushield::boot::grub::generator::{self, KernelRule};
+use cpushield::boot::plan::{BootRequest, plan};
+use cpushield::boot::write::{self, WriteMode};
+use cpushield::boot::{
+    BootError, BootPlan, FileFate, SettledAs, TrialState, loaders, status, trial,
+};
+use cpushield::policy::ShieldRequest;
 use cpushield::survey::survey;
-use cpushield_linux::{Fault, Host};
+use cpushield_linux::{Host, InjectedFault};
 use grub::Machine;
 
-fn planned(host: &Host, asked: &Asked) -> Result<BootPlan, BootError> {
+fn planned(host: &Host, asked: &BootRequest) -> Result<BootPlan, BootError> {
     let machine = survey(host, &[]);
     plan(host, &machine, asked, loaders::find(host)?.as_ref())
 }
 
-fn cpus(list: &str) -> Asked {
-    let wish = Wish { cpus: Some(list.parse().unwrap()), ..Wish::default() };
-    Asked { wish, kernels: None }
+fn cpus(list: &str) -> BootRequest {
+    let wish = ShieldRequest { cpus: Some(list.parse().unwrap()), ..ShieldRequest::default() };
+    BootRequest { wish, kernels: None }
 }
 
 fn words(plan: &BootPlan) -> Vec<&str> {
@@ -39,9 +41,10 @@ fn words(plan: &BootPlan) -> Vec<&str> {
 fn rt_kernels_get_the_prepared_boot_and_the_others_stay_as_they_are() {
     let machine = Machine::debian();
     let before = machine.files();
-    let plan = planned(&machine.host(), &Asked::default()).unwrap();
+    let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
     assert_eq!(words(&plan), ["nohz_full=1-3", "rcu_nocbs=1-3"]);
-    let written = write::write(&machine.host(), &machine.store(), &plan, &How::default()).unwrap();
+    let written =
+        write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
     assert_eq!(written.kernels, ["6.12.9-rt-amd64"]);
     assert!(written.next_has, "{written:#?}");
     assert_eq!(written.entry.as_deref(), Some("cpushield-6.12.9-rt-amd64"));
@@ -55,15 +58,18 @@ fn rt_kernels_get_the_prepared_boot_and_the_others_stay_as_they_are() {
     // A second time nothing is written, and other words are refused.
     let again = machine.host();
     assert!(
-        write::write(&again, &machine.store(), &plan, &How::default()).unwrap().files.is_empty()
+        write::write(&again, &machine.store(), &plan, &WriteMode::default())
+            .unwrap()
+            .files
+            .is_empty()
     );
     assert_eq!(again.writes(), 0);
     let other = planned(&machine.host(), &cpus("3")).unwrap();
     let refused =
-        write::write(&machine.host(), &machine.store(), &other, &How::default()).unwrap_err();
+        write::write(&machine.host(), &machine.store(), &other, &WriteMode::default()).unwrap_err();
     assert!(matches!(refused, BootError::Active { .. }), "{refused}");
     let undone = write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
-    assert!(undone.files.iter().all(|(_, fate)| *fate == Fate::Restored), "{undone:#?}");
+    assert!(undone.files.iter().all(|(_, fate)| *fate == FileFate::Restored), "{undone:#?}");
     assert_eq!(before, machine.files());
     assert_eq!(write::undo(&machine.host(), &machine.store()).unwrap(), None);
 }
@@ -72,15 +78,15 @@ fn rt_kernels_get_the_prepared_boot_and_the_others_stay_as_they_are() {
 #[test]
 fn the_generator_writes_what_it_wrote_before() {
     let words = ["nohz_full=1-3", "rcu_nocbs=1-3"].map(str::to_owned);
-    let script = generator::script(&Rule::Realtime, &words);
+    let script = generator::script(&KernelRule::Realtime, &words);
     assert_eq!(script, include_str!("07_cpushield"));
 }
 
 #[test]
 fn a_kernel_that_is_installed_later_gets_them_too_and_undo_makes_the_menu_anew() {
     let machine = Machine::debian();
-    let plan = planned(&machine.host(), &Asked::default()).unwrap();
-    write::write(&machine.host(), &machine.store(), &plan, &How::default()).unwrap();
+    let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
+    write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
     machine.install("6.13.1-rt-amd64", true);
     machine.install("6.13.1-amd64", false);
     machine.update_grub();
@@ -89,7 +95,7 @@ fn a_kernel_that_is_installed_later_gets_them_too_and_undo_makes_the_menu_anew()
         found.entries.iter().filter(|e| e.ours).map(|e| e.version.as_str()).collect();
     assert_eq!(ours, ["6.13.1-rt-amd64", "6.12.9-rt-amd64"]);
     let undone = write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
-    assert_eq!(undone.files.last().unwrap().1, Fate::MadeAnew);
+    assert_eq!(undone.files.last().unwrap().1, FileFate::MadeAnew);
     let cfg = machine.read("boot/grub/grub.cfg");
     assert!(!cfg.contains("nohz_full") && cfg.contains("6.13.1-rt-amd64"), "{cfg}");
 }
@@ -104,7 +110,7 @@ fn without_an_rt_kernel_the_newest_or_the_saved_one_gets_them() {
             &machine.host(),
             &machine.store(),
             &plan,
-            &How { keep_default: true, ..How::default() },
+            &WriteMode { keep_default: true, ..WriteMode::default() },
         )
         .unwrap()
     };
@@ -126,35 +132,38 @@ fn without_an_rt_kernel_the_newest_or_the_saved_one_gets_them() {
 fn killed_or_refused_at_any_write_every_byte_comes_back_and_the_menu_is_whole() {
     let count = {
         let (machine, host) = (Machine::debian(), Machine::debian());
-        let (host, plan) = (host.host(), planned(&machine.host(), &Asked::default()).unwrap());
-        write::write(&host, &machine.store(), &plan, &How::default()).unwrap();
+        let (host, plan) =
+            (host.host(), planned(&machine.host(), &BootRequest::default()).unwrap());
+        write::write(&host, &machine.store(), &plan, &WriteMode::default()).unwrap();
         host.writes()
     };
     assert!(count >= 2);
     for at in 0..count {
         let machine = Machine::debian();
         let before = machine.files();
-        let plan = planned(&machine.host(), &Asked::default()).unwrap();
-        let killed = machine.host().failing(Fault::Stop { at });
-        let error = write::write(&killed, &machine.store(), &plan, &How::default()).unwrap_err();
+        let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
+        let killed = machine.host().failing(InjectedFault::Stop { at });
+        let error =
+            write::write(&killed, &machine.store(), &plan, &WriteMode::default()).unwrap_err();
         assert!(matches!(error, BootError::Killed), "{at}: {error}");
         // The menu that GRUB reads is the old one or the new one.
         loaders::find(&machine.host()).unwrap().unwrap();
-        let refused =
-            write::write(&machine.host(), &machine.store(), &plan, &How::default()).unwrap_err();
+        let refused = write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default())
+            .unwrap_err();
         assert!(matches!(refused, BootError::Unfinished), "{at}: {refused}");
         write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
         assert_eq!(before, machine.files(), "killed at write {at}");
 
-        let refused = machine.host().failing(Fault::Refuse { at, errno: 28 });
-        let error = write::write(&refused, &machine.store(), &plan, &How::default()).unwrap_err();
+        let refused = machine.host().failing(InjectedFault::Refuse { at, errno: 28 });
+        let error =
+            write::write(&refused, &machine.store(), &plan, &WriteMode::default()).unwrap_err();
         assert!(matches!(error, BootError::Failed { undone: None, .. }), "{at}: {error}");
         assert_eq!(before, machine.files(), "refused at write {at}");
         assert_eq!(write::undo(&machine.host(), &machine.store()).unwrap(), None);
 
         // Undo, killed at its n-th write and called again.
-        write::write(&machine.host(), &machine.store(), &plan, &How::default()).unwrap();
-        let killed = machine.host().failing(Fault::Stop { at });
+        write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
+        let killed = machine.host().failing(InjectedFault::Stop { at });
         write::undo(&killed, &machine.store()).unwrap_err();
         write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
         assert_eq!(before, machine.files(), "undo killed at write {at}");
@@ -165,15 +174,16 @@ fn killed_or_refused_at_any_write_every_byte_comes_back_and_the_menu_is_whole() 
 fn what_is_unsafe_or_contradicts_is_refused_before_anything_is_written() {
     let machine = Machine::debian();
     let before = machine.files();
-    let refused = |asked: &Asked| planned(&machine.host(), asked).unwrap_err();
+    let refused = |asked: &BootRequest| planned(&machine.host(), asked).unwrap_err();
     for list in ["0-3", "9", "0"] {
         assert!(matches!(refused(&cpus(list)), BootError::Refused(_) | BootError::BootCpu { .. }));
     }
-    let kernels = |glob: &str| Asked { kernels: Some(glob.to_owned()), ..Asked::default() };
+    let kernels =
+        |glob: &str| BootRequest { kernels: Some(glob.to_owned()), ..BootRequest::default() };
     assert!(matches!(refused(&kernels("a'b")), BootError::NotPlain { .. }));
     assert!(matches!(refused(&kernels("5.*")), BootError::NoKernel { .. }));
     let on = |name: &str| {
-        let mut asked = Asked::default();
+        let mut asked = BootRequest::default();
         asked.wish.tunables.insert(name.to_owned(), true);
         asked
     };
@@ -181,7 +191,7 @@ fn what_is_unsafe_or_contradicts_is_refused_before_anything_is_written() {
     assert!(matches!(refused(&on("skew-tik")), BootError::NoSuchParameter { .. }));
     machine.write("etc/default/grub", "GRUB_CMDLINE_LINUX=\"nohz_full=2\"\n");
     machine.update_grub();
-    let error = refused(&Asked::default());
+    let error = refused(&BootRequest::default());
     match &error {
         BootError::Conflict { place, .. } => assert_eq!(place, "/etc/default/grub:1"),
         error => panic!("{error}"),
@@ -202,7 +212,7 @@ fn before_5_18_nohz_full_is_not_written_next_to_an_isolcpus_with_another_list() 
     for line in ["isolcpus=2-3", "isolcpus=managed_irq,domain,3 quiet"] {
         let machine = given("5.10.0-rt-amd64", line);
         let before = machine.files();
-        let error = planned(&machine.host(), &Asked::default()).unwrap_err();
+        let error = planned(&machine.host(), &BootRequest::default()).unwrap_err();
         let BootError::ListsDiffer { place, .. } = &error else { panic!("{error}") };
         assert_eq!(place, "/etc/default/grub:1");
         let said = error.to_string();
@@ -213,13 +223,13 @@ fn before_5_18_nohz_full_is_not_written_next_to_an_isolcpus_with_another_list() 
     }
     // The same list is taken, and the hint says how to get it.
     let machine = given("5.10.0-rt-amd64", "isolcpus=2-3");
-    let error = planned(&machine.host(), &Asked::default()).unwrap_err();
+    let error = planned(&machine.host(), &BootRequest::default()).unwrap_err();
     let failure = cpushield::failure::Failure::from(error).to_string();
     assert!(failure.contains("--cpus 2-3"), "{failure}");
     assert_eq!(words(&planned(&machine.host(), &cpus("2-3")).unwrap())[0], "nohz_full=2-3");
     // Later kernels take both, and the plan says so.
     let machine = given("5.18.0-rt-amd64", "isolcpus=2-3");
-    let warnings = planned(&machine.host(), &Asked::default()).unwrap().warnings;
+    let warnings = planned(&machine.host(), &BootRequest::default()).unwrap().warnings;
     let taken = "nohz_full=1-3 and isolcpus=2-3 are different lists: this kernel takes both";
     assert!(warnings.iter().any(|it| it.contains(taken)), "{warnings:#?}");
 }
@@ -242,10 +252,10 @@ fn status_names_the_isolation_parameters_that_the_running_kernel_did_not_take() 
 #[test]
 fn files_that_are_not_understood_or_not_ours_are_left_alone() {
     let machine = Machine::debian();
-    let plan = planned(&machine.host(), &Asked::default()).unwrap();
+    let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
     machine.write("etc/grub.d/07_cpushield", "#!/bin/sh\necho mine\n");
     let error =
-        write::write(&machine.host(), &machine.store(), &plan, &How::default()).unwrap_err();
+        write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap_err();
     assert!(matches!(error, BootError::Foreign { .. }), "{error}");
     machine.remove("etc/grub.d/07_cpushield");
     // Somebody wrote into grub.cfg by hand: that would be lost.
@@ -253,11 +263,11 @@ fn files_that_are_not_understood_or_not_ours_are_left_alone() {
     machine.write("boot/grub/grub.cfg", &format!("{cfg}# by hand\n"));
     let before = machine.files();
     let error =
-        write::write(&machine.host(), &machine.store(), &plan, &How::default()).unwrap_err();
+        write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap_err();
     assert!(error.to_string().contains("# by hand"), "{error}");
     assert_eq!(before, machine.files());
     machine.write("boot/grub/grub.cfg", &format!("{cfg}menuentry 'x' {{\n"));
-    let error = planned(&machine.host(), &Asked::default()).unwrap_err();
+    let error = planned(&machine.host(), &BootRequest::default()).unwrap_err();
     let line = cfg.lines().count() + 1;
     assert!(error.to_string().contains(&format!("line {line}: ")), "{error}");
 }
@@ -267,8 +277,8 @@ fn status_says_what_is_written_booted_and_in_force() {
     let machine = Machine::debian();
     let look = || status::status(&machine.host(), &machine.store()).unwrap();
     assert!(look().words.is_empty());
-    let plan = planned(&machine.host(), &Asked::default()).unwrap();
-    write::write(&machine.host(), &machine.store(), &plan, &How::default()).unwrap();
+    let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
+    write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
     let seen = look();
     let word = &seen.words[0];
     assert_eq!((word.written, word.booted, word.in_force), (true, false, Some(false)));
@@ -298,15 +308,15 @@ fn status_says_what_is_written_booted_and_in_force() {
     assert_eq!(seen.differs[1], format!("the kernel said of nohz_full: {said}"));
 }
 
-fn on_trial() -> How {
-    How { trial: true, ..How::default() }
+fn on_trial() -> WriteMode {
+    WriteMode { trial: true, ..WriteMode::default() }
 }
 
 #[test]
 fn a_trial_boots_once_and_is_permanent_when_it_holds() {
     let machine = Machine::debian();
     let before = machine.files();
-    let plan = planned(&machine.host(), &Asked::default()).unwrap();
+    let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
     let written = write::write(&machine.host(), &machine.store(), &plan, &on_trial()).unwrap();
     assert!(written.next_has && written.trial.is_some(), "{written:#?}");
     assert!(written.next.unwrap().contains("for one boot"));
@@ -344,7 +354,7 @@ fn a_trial_boots_once_and_is_permanent_when_it_holds() {
 #[test]
 fn a_trial_boot_that_crashed_is_not_called_under_way() {
     let machine = Machine::debian();
-    let plan = planned(&machine.host(), &Asked::default()).unwrap();
+    let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
     write::write(&machine.host(), &machine.store(), &plan, &on_trial()).unwrap();
     let state = || status::status(&machine.host(), &machine.store()).unwrap();
     assert_eq!(state().trial_state, Some(TrialState::Armed));
@@ -373,9 +383,9 @@ fn where_no_parameter_applies_nothing_is_written_and_the_reason_is_given() {
     let machine = Machine::with(&[("6.12.9-amd64", false)]);
     machine.write("boot/config-6.12.9-amd64", "# CONFIG_NO_HZ_FULL is not set\nCONFIG_HZ=250\n");
     let before = machine.files();
-    let plan = planned(&machine.host(), &Asked::default()).unwrap();
+    let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
     assert_eq!(words(&plan), [""; 0]);
-    let refused = write::write(&machine.host(), &machine.store(), &plan, &How::default());
+    let refused = write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default());
     let preview = write::preview(&machine.host(), &plan, false).map(drop);
     for error in [refused.unwrap_err(), preview.unwrap_err()] {
         let said = error.to_string();
@@ -390,16 +400,17 @@ fn where_no_parameter_applies_nothing_is_written_and_the_reason_is_given() {
     let all = "GRUB_CMDLINE_LINUX=\"nohz_full=1-3 rcu_nocbs=1-3\"\n";
     machine.write("etc/default/grub", all);
     machine.update_grub();
-    let plan = planned(&machine.host(), &Asked::default()).unwrap();
+    let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
     assert_eq!(write::preview(&machine.host(), &plan, false).unwrap(), Default::default());
-    let written = write::write(&machine.host(), &machine.store(), &plan, &How::default()).unwrap();
+    let written =
+        write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
     assert_eq!(written.files, [""; 0]);
 }
 
 #[test]
 fn the_first_kernel_of_a_menu_is_not_called_the_newest() {
     let machine = Machine::with(&[("6.12.9-amd64", false), ("6.1.4-amd64", false)]);
-    let plan = planned(&machine.host(), &Asked::default()).unwrap();
+    let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
     let text = cpushield::report::boot_plan_text(&plan, 200);
     let said = "there is no PREEMPT_RT kernel: the first one of the menu gets the parameters";
     assert!(text.contains(said) && !text.contains("newe"), "{text}");
@@ -410,7 +421,7 @@ fn a_trial_that_does_not_hold_is_taken_back_to_the_byte() {
     let machine = Machine::debian();
     machine.save("saved_entry", "0");
     let before = machine.files();
-    let plan = planned(&machine.host(), &Asked::default()).unwrap();
+    let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
     write::write(&machine.host(), &machine.store(), &plan, &on_trial()).unwrap();
     // It hung, somebody pressed the button, and the old entry booted.
     let env = machine.read("boot/grub/grubenv");
@@ -433,7 +444,7 @@ fn a_trial_that_does_not_hold_is_taken_back_to_the_byte() {
 fn a_trial_in_force_whose_shield_does_not_hold_is_taken_back_to_the_byte() {
     let machine = Machine::debian();
     let before = machine.files();
-    let plan = planned(&machine.host(), &Asked::default()).unwrap();
+    let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
     assert_eq!(plan.proves.to_string(), "3");
     assert_eq!(planned(&machine.host(), &cpus("2-3")).unwrap().proves.to_string(), "2-3");
     write::write(&machine.host(), &machine.store(), &plan, &on_trial()).unwrap();
@@ -462,7 +473,7 @@ fn where_grub_cannot_take_the_wish_back_no_trial_is_made() {
     for (what, answer) in [("abstraction", "lvm"), ("fs", "btrfs")] {
         let machine = Machine::debian();
         let before = machine.files();
-        let plan = planned(&machine.host(), &Asked::default()).unwrap();
+        let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
         let host = machine.probing(what, answer);
         let error = write::write(&host, &machine.store(), &plan, &on_trial()).unwrap_err();
         assert!(matches!(error, BootError::Failed { undone: None, .. }), "{error}");
@@ -475,7 +486,8 @@ fn where_grub_cannot_take_the_wish_back_no_trial_is_made() {
 fn a_trial_killed_at_any_write_leaves_the_old_default_and_is_taken_back() {
     let count = {
         let machine = Machine::debian();
-        let (host, plan) = (machine.host(), planned(&machine.host(), &Asked::default()).unwrap());
+        let (host, plan) =
+            (machine.host(), planned(&machine.host(), &BootRequest::default()).unwrap());
         write::write(&host, &machine.store(), &plan, &on_trial()).unwrap();
         host.writes()
     };
@@ -483,8 +495,8 @@ fn a_trial_killed_at_any_write_leaves_the_old_default_and_is_taken_back() {
         let machine = Machine::debian();
         machine.save("saved_entry", "0");
         let before = machine.files();
-        let plan = planned(&machine.host(), &Asked::default()).unwrap();
-        let killed = machine.host().failing(Fault::Stop { at });
+        let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
+        let killed = machine.host().failing(InjectedFault::Stop { at });
         write::write(&killed, &machine.store(), &plan, &on_trial()).unwrap_err();
         let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
         assert!(!found.entries[found.next.unwrap()].ours, "{at}");

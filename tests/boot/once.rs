@@ -3,11 +3,11 @@
 
 use super::grub::Machine;
 use super::{cpus, planned};
-use cpushield::boot::plan::Asked;
-use cpushield::boot::write::{self, How};
-use cpushield::boot::{BootError, SettledAs, Written, loaders, status, trial};
+use cpushield::boot::plan::BootRequest;
+use cpushield::boot::write::{self, WriteMode};
+use cpushield::boot::{BootError, SettledAs, WrittenParameters, loaders, status, trial};
 use cpushield::report::boot_written_text;
-use cpushield_linux::{Fault, Host, Said};
+use cpushield_linux::{CommandOutput, Host, InjectedFault};
 use std::process::Command;
 
 const FILE: &str = "boot/extlinux/extlinux.conf";
@@ -29,12 +29,12 @@ label l1r
 \tlinux /vmlinuz-6.1.0
 \tappend root=/dev/sda1 ro single";
 
-fn on_trial() -> How {
-    How { trial: true, ..How::default() }
+fn on_trial() -> WriteMode {
+    WriteMode { trial: true, ..WriteMode::default() }
 }
 
-fn rt() -> Asked {
-    Asked { kernels: Some("*-rt".to_owned()), ..cpus("2-3") }
+fn rt() -> BootRequest {
+    BootRequest { kernels: Some("*-rt".to_owned()), ..cpus("2-3") }
 }
 
 fn u_boot() -> Machine {
@@ -63,7 +63,7 @@ fn playing(machine: &Machine) -> Host {
             }
             _ => return None,
         }
-        Some(Said { status: Some(0), ..Said::default() })
+        Some(CommandOutput { status: Some(0), ..CommandOutput::default() })
     })
 }
 
@@ -89,12 +89,12 @@ fn vector(once: &str) -> Vec<u8> {
     [vec![9; 77], copy.clone(), copy].concat()
 }
 
-fn ours(machine: &Machine) -> Vec<loaders::Entry> {
+fn ours(machine: &Machine) -> Vec<loaders::LoaderEntry> {
     let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
     found.entries.into_iter().filter(|entry| entry.ours).collect()
 }
 
-fn armed(machine: &Machine, host: &Host, asked: &Asked) -> Written {
+fn armed(machine: &Machine, host: &Host, asked: &BootRequest) -> WrittenParameters {
     let plan = planned(&machine.host(), asked).unwrap();
     write::write(host, &machine.store(), &plan, &on_trial()).unwrap()
 }
@@ -124,7 +124,7 @@ fn labels_of_our_own_leave_the_default_alone_and_go_to_the_byte() {
     let machine = u_boot();
     let before = machine.files();
     let plan = planned(&machine.host(), &rt()).unwrap();
-    let how = How { keep_default: true, ..How::default() };
+    let how = WriteMode { keep_default: true, ..WriteMode::default() };
     let written = write::write(&machine.host(), &machine.store(), &plan, &how).unwrap();
     assert!(!written.next_has && written.next.as_ref().unwrap().starts_with("l1 ("));
     let text = machine.read(FILE);
@@ -226,7 +226,7 @@ fn u_boot_boots_nothing_once_so_no_trial_is_made_but_by_kexec() {
     assert!(error.to_string().contains("U-Boot boots what `default` says each time"), "{error}");
     assert_eq!(before, machine.files());
     // The running kernel starts the label, and a reset comes back to the default.
-    let how = How { kexec: true, ..on_trial() };
+    let how = WriteMode { kexec: true, ..on_trial() };
     let written = write::write(&host, &store, &plan, &how).unwrap();
     assert_eq!(written.trial.unwrap().entry, "cpushield-l0");
     boot(&machine);
@@ -282,14 +282,14 @@ fn a_raspberry_pi_tries_them_for_the_boot_that_is_asked_for() {
     // For good, beside the default.
     machine.write("proc/sys/kernel/random/boot_id", "b1\n");
     let plan = planned(&host, &cpus("3")).unwrap();
-    let how = How { keep_default: true, ..How::default() };
+    let how = WriteMode { keep_default: true, ..WriteMode::default() };
     let said = boot_written_text(&write::write(&host, &store, &plan, &how).unwrap());
     assert!(said.contains("  once: reboot '0 tryboot'\n"), "{said}");
     write::undo(&host, &store).unwrap().unwrap();
 }
 
 /// A machine, how its programs are played, and what is asked for.
-type Kind = (fn() -> Machine, fn(&Machine) -> Host, fn() -> Asked);
+type Kind = (fn() -> Machine, fn(&Machine) -> Host, fn() -> BootRequest);
 
 #[test]
 fn killed_at_any_write_a_trial_is_taken_back_or_settled_by_the_next_call() {
@@ -311,7 +311,7 @@ fn killed_at_any_write_a_trial_is_taken_back_or_settled_by_the_next_call() {
             let machine = make();
             let before = machine.files();
             let plan = planned(&machine.host(), &asked()).unwrap();
-            let killed = host(&machine).failing(Fault::Stop { at });
+            let killed = host(&machine).failing(InjectedFault::Stop { at });
             write::write(&killed, &machine.store(), &plan, &on_trial()).unwrap_err();
             write::undo(&host(&machine), &machine.store()).unwrap().unwrap();
             assert_eq!(before, machine.files(), "killed at write {at}");
@@ -320,7 +320,7 @@ fn killed_at_any_write_a_trial_is_taken_back_or_settled_by_the_next_call() {
             let machine = make();
             armed(&machine, &host(&machine), &asked());
             boot(&machine);
-            let killed = host(&machine).failing(Fault::Stop { at });
+            let killed = host(&machine).failing(InjectedFault::Stop { at });
             trial::conclude(&killed, &machine.store(), &[]).unwrap_err();
             match trial::conclude(&host(&machine), &machine.store(), &[]) {
                 Ok(end) => assert_eq!(end.end, SettledAs::Permanent, "killed at write {at}"),
@@ -388,7 +388,7 @@ fn the_command_line_that_the_firmware_reads_is_the_one_that_is_written() {
     machine.write("boot/firmware/config.txt", "os_prefix=current/\ncmdline=line.txt\n");
     machine.write("boot/firmware/current/line.txt", LINE);
     let plan = planned(&machine.host(), &cpus("2-3")).unwrap();
-    write::write(&machine.host(), &machine.store(), &plan, &How::default()).unwrap();
+    write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
     assert_eq!(machine.read("boot/firmware/cmdline.txt"), LINE);
     assert_eq!(machine.read("boot/firmware/current/line.txt"), format!("{ADDED} {LINE}"));
     machine.write("boot/firmware/config.txt", "kernel=a\n[pi4]\ncmdline=line.txt\n");

@@ -2,18 +2,18 @@
 //! And the real files of others, read in place.
 
 use super::{planned, words};
-use cpushield::boot::plan::Asked;
-use cpushield::boot::write::{self, How};
-use cpushield::boot::{BootError, Fate, SettledAs, loaders, trial};
-use cpushield::policy::Wish;
-use cpushield_linux::{Host, Said};
+use cpushield::boot::plan::BootRequest;
+use cpushield::boot::write::{self, WriteMode};
+use cpushield::boot::{BootError, FileFate, SettledAs, loaders, trial};
+use cpushield::policy::ShieldRequest;
+use cpushield_linux::{CommandOutput, Host};
 use std::path::Path;
 
 use super::grub::Machine;
 
-fn asked(kernels: Option<&str>) -> Asked {
-    let wish = Wish { cpus: Some("2-3".parse().unwrap()), ..Wish::default() };
-    Asked { wish, kernels: kernels.map(str::to_owned) }
+fn asked(kernels: Option<&str>) -> BootRequest {
+    let wish = ShieldRequest { cpus: Some("2-3".parse().unwrap()), ..ShieldRequest::default() };
+    BootRequest { wish, kernels: kernels.map(str::to_owned) }
 }
 
 const ADDED: &str = "nohz_full=2-3 rcu_nocbs=2-3 irqaffinity=0-1 ";
@@ -24,15 +24,15 @@ fn round_trip(machine: &Machine, kernels: Option<&str>, path: &str, wanted: &str
     let plan = planned(&machine.host(), &asked(kernels)).unwrap();
     assert_eq!(plan.covers_later, path.ends_with("cmdline.txt"));
     assert!(words(&plan).join(" ") == ADDED.trim());
-    write::write(&machine.host(), &machine.store(), &plan, &How::default()).unwrap();
+    write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
     assert_eq!(machine.read(path), wanted);
     let changed = machine.files().iter().filter(|(path, it)| before.get(*path) != Some(it)).count();
     assert_eq!(changed, 1, "{path}");
     let undone = write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
-    assert!(undone.files.iter().all(|(_, fate)| *fate == Fate::Restored), "{undone:#?}");
+    assert!(undone.files.iter().all(|(_, fate)| *fate == FileFate::Restored), "{undone:#?}");
     assert_eq!(before, machine.files());
     // Another hand has added a word since: it stays, ours go.
-    write::write(&machine.host(), &machine.store(), &plan, &How::default()).unwrap();
+    write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
     machine.write(path, &wanted.replace("rcu_nocbs=2-3 ", "rcu_nocbs=2-3 theirs "));
     write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
     assert_eq!(machine.read(path), wanted.replace(ADDED, "theirs "));
@@ -108,7 +108,7 @@ fn with_bootctl(machine: &Machine) -> Host {
             "" => std::fs::remove_file(path).unwrap(),
             id => std::fs::write(path, efi(id)).unwrap(),
         }
-        Some(Said { status: Some(0), ..Said::default() })
+        Some(CommandOutput { status: Some(0), ..CommandOutput::default() })
     })
 }
 
@@ -119,7 +119,7 @@ fn a_trial_with_systemd_boot_is_an_entry_of_its_own_that_boots_once() {
     let plan = planned(&machine.host(), &asked(None)).unwrap();
     assert_eq!(plan.next.as_deref(), Some("Debian (6.9.1) (default of loader.conf)"));
     assert_eq!(plan.loader.as_deref(), Some("bls"));
-    let trial = How { trial: true, ..How::default() };
+    let trial = WriteMode { trial: true, ..WriteMode::default() };
     let (host, store) = (with_bootctl(&machine), machine.store());
     let written = write::write(&host, &store, &plan, &trial).unwrap();
     assert_eq!(
@@ -168,7 +168,7 @@ fn without_variables_of_the_firmware_no_trial_is_made_and_nothing_is_left() {
     machine.write("proc/cmdline", "initrd=\\initrd.img-6.12.1-rt root=UUID=ab ro\n");
     let before = machine.files();
     let plan = planned(&machine.host(), &asked(None)).unwrap();
-    let trial = How { trial: true, ..How::default() };
+    let trial = WriteMode { trial: true, ..WriteMode::default() };
     let error = write::write(&with_bootctl(&machine), &machine.store(), &plan, &trial).unwrap_err();
     assert!(error.to_string().contains("efi=runtime"), "{error}");
     assert_eq!(before, machine.files());
@@ -180,7 +180,7 @@ fn a_kernel_that_kernel_install_adds_later_gets_them_and_undo_takes_them_out_aga
     let before = machine.files();
     let plan = planned(&machine.host(), &asked(None)).unwrap();
     assert!(plan.covers_later);
-    write::write(&machine.host(), &machine.store(), &plan, &How::default()).unwrap();
+    write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
     let hook = "etc/kernel/install.d/95-cpushield.install";
     // As kernel-install does it: the entry of the running kernel's line, then the hooks.
     let install = |version: &str, image: &str| {
@@ -200,7 +200,7 @@ fn a_kernel_that_kernel_install_adds_later_gets_them_and_undo_takes_them_out_aga
     assert_eq!(read("6.99.2-rt"), entry("6.99.2-rt", &format!("{ADDED}root=UUID=ab ro")));
     assert_eq!(read("6.99.3"), bare("6.99.3"));
     let undone = write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
-    assert_eq!(undone.files.last().unwrap().1, Fate::MadeAnew);
+    assert_eq!(undone.files.last().unwrap().1, FileFate::MadeAnew);
     assert_eq!(read("6.99.2-rt"), bare("6.99.2-rt"));
     for version in ["6.99.2-rt", "6.99.3"] {
         machine.remove(&format!("boot/loader/entries/m-{version}.conf"));
@@ -214,7 +214,7 @@ fn without_its_file_system_undo_keeps_what_it_knows() {
     let machine = systemd_boot();
     let before = machine.files();
     let plan = planned(&machine.host(), &asked(None)).unwrap();
-    write::write(&machine.host(), &machine.store(), &plan, &How::default()).unwrap();
+    write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
     let (boot, elsewhere) = (machine.path("boot"), machine.path("elsewhere"));
     std::fs::rename(&boot, &elsewhere).unwrap();
     let error = write::undo(&machine.host(), &machine.store()).unwrap_err();
@@ -243,7 +243,7 @@ fn kernels_without_a_configuration_are_known_by_their_images() {
     let realtime: Vec<_> =
         plan.kernels.iter().map(|it| (it.version.as_str(), it.realtime)).collect();
     assert_eq!(realtime, [("linux-rt", Some(true)), ("linux", Some(false))]);
-    write::write(&machine.host(), &machine.store(), &plan, &How::default()).unwrap();
+    write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
     let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
     let ours: Vec<_> = found.entries.iter().filter(|it| it.ours).collect();
     assert_eq!((ours.len(), ours[0].version.as_str()), (1, "linux-rt"));
@@ -352,7 +352,7 @@ fn a_kernel_that_says_nothing_is_the_only_one_installed_or_a_person_gets_the_ste
     let line = "line 10, which is for /boot/Image: append nohz_full=2-3 rcu_nocbs=2-3 irqaffinity=0-1 ${cbootargs} root=PARTUUID=ab rw rootwait";
     assert!(told.contains(line), "{told}");
     let error =
-        write::write(&machine.host(), &machine.store(), &plan, &How::default()).unwrap_err();
+        write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap_err();
     assert!(matches!(error, BootError::ByHand { .. }), "{error}");
     // Beside one that is known, it is left alone, and that is said.
     let both = format!("{JETSON}LABEL mine\n  LINUX /boot/vmlinuz-6.1-rt\n  APPEND ro\n");
@@ -387,8 +387,8 @@ fn elsewhere_nothing_is_written_and_what_to_do_is_said() {
         let said = plan.instructions.join("\n");
         assert!(said.contains(wanted), "{said}");
         assert!(!said.contains("kernel /vmlinuz-5.4 ro"), "{said}");
-        let error =
-            write::write(&machine.host(), &machine.store(), &plan, &How::default()).unwrap_err();
+        let error = write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default())
+            .unwrap_err();
         assert!(matches!(error, BootError::ByHand { .. }), "{error}");
         assert_eq!(before, machine.files());
     }
@@ -419,7 +419,7 @@ fn real_files_of_others_are_understood_or_refused_and_come_back_to_the_byte() {
         machine.write(path, &read(&format!("grubby/{name}")));
         let before = machine.files();
         let plan = planned(&machine.host(), &asked(Some("*"))).unwrap();
-        write::write(&machine.host(), &machine.store(), &plan, &How::default()).unwrap();
+        write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
         let (old, new) = (read(&format!("grubby/{name}")), machine.read(path));
         assert_eq!(new.replace(ADDED, ""), old, "{name}");
         assert_eq!(new.matches(ADDED).count(), plan.kernels.len(), "{name}");

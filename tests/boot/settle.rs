@@ -3,10 +3,10 @@
 
 use super::grub::Machine;
 use super::planned;
-use cpushield::boot::plan::Asked;
-use cpushield::boot::write::{self, How};
+use cpushield::boot::plan::BootRequest;
+use cpushield::boot::write::{self, WriteMode};
 use cpushield::boot::{BootError, SettledAs, TrialEnd, journal, loaders, trial};
-use cpushield_linux::{Fault, Host};
+use cpushield_linux::{Host, InjectedFault};
 
 const UNIT: &str = "etc/systemd/system/cpushield-trial.service";
 const LINK: &str = "etc/systemd/system/multi-user.target.wants/cpushield-trial.service";
@@ -14,8 +14,8 @@ const LINK: &str = "etc/systemd/system/multi-user.target.wants/cpushield-trial.s
 fn arm(machine: &Machine) {
     let unit = Some(("/usr/bin/cpushield".to_owned(), "/var/lib/cpushield".to_owned()));
     machine.write("etc/systemd/system/README", "");
-    let how = How { trial: true, unit, ..How::default() };
-    let plan = planned(&machine.host(), &Asked::default()).unwrap();
+    let how = WriteMode { trial: true, unit, ..WriteMode::default() };
+    let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
     write::write(&machine.host(), &machine.store(), &plan, &how).unwrap();
     assert!(machine.path(LINK).exists());
 }
@@ -104,7 +104,7 @@ fn settling_that_is_killed_or_refused_at_any_write_is_ended_by_the_next_call() {
         let machine = Machine::debian();
         arm(&machine);
         boot(&machine);
-        let killed = machine.host().failing(Fault::Stop { at });
+        let killed = machine.host().failing(InjectedFault::Stop { at });
         settle(&machine, &killed).unwrap_err();
         // Who would settle it at the next boot is still there.
         let journal = journal(&machine.store()).unwrap();
@@ -122,7 +122,7 @@ fn settling_that_is_killed_or_refused_at_any_write_is_ended_by_the_next_call() {
         let machine = Machine::debian();
         arm(&machine);
         boot(&machine);
-        let refused = machine.host().failing(Fault::Refuse { at, errno: 28 });
+        let refused = machine.host().failing(InjectedFault::Refuse { at, errno: 28 });
         // What was refused is tried again by the next boot, or was taken back.
         let end = settle(&machine, &refused).or_else(|_| settle(&machine, &machine.host()));
         let permanent = match end {

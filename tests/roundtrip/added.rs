@@ -4,25 +4,25 @@ use super::bench::{Bench, Tree, same};
 use super::trees::{machines, remembering, v2_plan};
 use cpushield::apply;
 use cpushield::plan::Plan;
-use cpushield::run::{self, Onto, Place, Role};
+use cpushield::run::{self, CpuAssignment, ShieldPlacement, ThreadRole};
 use cpushield_linux::CpuSet;
 
 /// What is done with a program before the shield is undone.
-type Then = fn(&Bench, &Place, i32);
+type Then = fn(&Bench, &ShieldPlacement, i32);
 
-fn add(bench: &Bench, place: &Place, tid: i32) {
-    run::add(&bench.host(), &bench.store(), place, tid, Onto::One(None)).unwrap();
+fn add(bench: &Bench, place: &ShieldPlacement, tid: i32) {
+    run::add(&bench.host(), &bench.store(), place, tid, CpuAssignment::One(None)).unwrap();
     assert_eq!(bench.host().affinity(tid).unwrap(), CpuSet::one(3), "{tid} was not taken in");
 }
 
-fn add_and_remove(bench: &Bench, place: &Place, tid: i32) {
+fn add_and_remove(bench: &Bench, place: &ShieldPlacement, tid: i32) {
     let outside = bench.host().affinity(tid).unwrap();
     add(bench, place, tid);
     run::remove(&bench.host(), &bench.store(), place, tid).unwrap();
     assert_eq!(bench.host().affinity(tid).unwrap(), outside, "{tid} is not back");
 }
 
-fn add_and_remove_twice(bench: &Bench, place: &Place, tid: i32) {
+fn add_and_remove_twice(bench: &Bench, place: &ShieldPlacement, tid: i32) {
     add_and_remove(bench, place, tid);
     add_and_remove(bench, place, tid);
 }
@@ -37,7 +37,7 @@ fn round(name: &str, tree: &Tree, plan: &Plan, then: Then) {
         let bench = Bench::of(tree);
         let before = bench.tree();
         bench.apply(&bench.host(), plan).unwrap();
-        let place = Place::of(&bench.host(), plan);
+        let place = ShieldPlacement::of(&bench.host(), plan);
         then(&bench, &place, tid);
         run::release(&bench.host(), &bench.store()).unwrap();
         let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
@@ -53,8 +53,8 @@ fn who_was_added_is_listed_before_it_has_run_there() {
     for (name, tree, plan) in machines() {
         let bench = Bench::of(&tree);
         bench.apply(&bench.host(), &plan).unwrap();
-        let place = Place::of(&bench.host(), &plan);
-        let listed = |bench: &Bench| -> Vec<(usize, Role)> {
+        let place = ShieldPlacement::of(&bench.host(), &plan);
+        let listed = |bench: &Bench| -> Vec<(usize, ThreadRole)> {
             let shield = run::status(&bench.host(), &bench.store()).unwrap().shield.unwrap();
             let on = shield.cpus.iter().flat_map(|on| {
                 let added = on.threads.iter().filter(|thread| thread.task.id.tid == 100);
@@ -64,7 +64,7 @@ fn who_was_added_is_listed_before_it_has_run_there() {
         };
         assert_eq!(listed(&bench), [], "{name}");
         add(&bench, &place, 100);
-        assert_eq!(listed(&bench), [(3, Role::Waiting)], "{name}");
+        assert_eq!(listed(&bench), [(3, ThreadRole::Waiting)], "{name}");
     }
 }
 
@@ -88,7 +88,7 @@ fn who_pins_itself_after_it_was_let_out_keeps_that() {
     let bench = Bench::of(&remembering());
     let plan = v2_plan();
     bench.apply(&bench.host(), &plan).unwrap();
-    add_and_remove(&bench, &Place::of(&bench.host(), &plan), 100);
+    add_and_remove(&bench, &ShieldPlacement::of(&bench.host(), &plan), 100);
     let rest: CpuSet = "0-2".parse().unwrap();
     bench.host().set_affinity(100, &rest).unwrap();
     let undone = apply::undo(&bench.host(), &bench.store()).unwrap();

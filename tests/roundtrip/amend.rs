@@ -3,10 +3,10 @@
 
 use super::bench::{Bench, Tree, same};
 use super::trees::{affinity, machines, step, v2, v2_plan, write};
-use cpushield::apply::{self, AmendError, Amended, Fate, Undone};
-use cpushield::change::{Change, Compare, Outcome};
+use cpushield::apply::{self, AmendError, AmendedShield, ChangeFate, UndoneShield};
+use cpushield::change::{Change, Outcome, ValueComparison};
 use cpushield::plan::{Plan, Step};
-use cpushield_linux::{Fault, Host};
+use cpushield_linux::{Host, InjectedFault};
 use std::fs;
 
 /// What no plan of these machines is about.
@@ -35,14 +35,14 @@ fn meddle(bench: &Bench) {
 /// What mends that, one value of it another than the plan's, and three things that are new.
 fn mend() -> Vec<Step> {
     let changes = vec![
-        write("/proc/sys/vm/stat_interval", "120", Compare::Text),
-        write("/proc/irq/24/smp_affinity", "7", Compare::Mask),
-        write("/proc/irq/27/smp_affinity_list", "0", Compare::List),
-        write("/sys/devices/virtual/workqueue/cpumask", "7", Compare::Mask),
-        write("/proc/sys/kernel/sched_rt_runtime_us", "-1", Compare::Text),
+        write("/proc/sys/vm/stat_interval", "120", ValueComparison::Text),
+        write("/proc/irq/24/smp_affinity", "7", ValueComparison::Mask),
+        write("/proc/irq/27/smp_affinity_list", "0", ValueComparison::List),
+        write("/sys/devices/virtual/workqueue/cpumask", "7", ValueComparison::Mask),
+        write("/proc/sys/kernel/sched_rt_runtime_us", "-1", ValueComparison::Text),
         affinity(40, "kauditd"),
         narrow(affinity(100, "sshd")),
-        write(MORE, "0", Compare::Text),
+        write(MORE, "0", ValueComparison::Text),
         Change::CycleCpu { cpu: 3 },
     ];
     changes.into_iter().map(|change| step(change, true)).collect()
@@ -56,7 +56,7 @@ fn narrow(mut change: Change) -> Change {
     change
 }
 
-fn amend(bench: &Bench, host: &Host) -> Result<Amended, AmendError> {
+fn amend(bench: &Bench, host: &Host) -> Result<AmendedShield, AmendError> {
     apply::amend(host, &bench.store(), &mend())
 }
 
@@ -69,11 +69,11 @@ fn meddled(tree: &Tree, plan: &Plan) -> (Bench, Tree) {
     (bench, before)
 }
 
-fn undo(bench: &Bench, when: &str) -> Undone {
+fn undo(bench: &Bench, when: &str) -> UndoneShield {
     let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
     assert!(undone.is_complete(), "{when}: {undone:#?}");
     let drifted: Vec<_> =
-        undone.steps.iter().filter(|s| matches!(s.fate, Fate::Drifted { .. })).collect();
+        undone.steps.iter().filter(|s| matches!(s.fate, ChangeFate::Drifted { .. })).collect();
     assert!(drifted.is_empty(), "{when}: {drifted:#?}");
     undone
 }
@@ -134,7 +134,7 @@ fn whichever_write_of_an_amendment_is_refused_undo_leaves_every_byte_as_it_was()
         for at in 0..writes(&tree, &plan) {
             let when = format!("{name}: write {at} refused");
             let (bench, before) = meddled(&tree, &plan);
-            amend(&bench, &bench.host().failing(Fault::Refuse { at, errno: 22 })).unwrap();
+            amend(&bench, &bench.host().failing(InjectedFault::Refuse { at, errno: 22 })).unwrap();
             undo(&bench, &when);
             same(&before, &bench.tree(), &when);
         }
@@ -150,7 +150,7 @@ fn killed(name: &str, tree: &Tree, plan: &Plan, steps: &[Step]) -> (bool, bool) 
     for at in 0..host.writes() {
         let when = format!("{name}: killed at write {at} of {} steps", steps.len());
         let (bench, before) = meddled(tree, plan);
-        let host = bench.host().failing(Fault::Stop { at });
+        let host = bench.host().failing(InjectedFault::Stop { at });
         let killed = apply::amend(&host, &bench.store(), steps).unwrap_err();
         assert!(matches!(killed, AmendError::Killed), "{when}: {killed}");
         if at % 2 == 0 {
@@ -201,16 +201,16 @@ fn only_a_shield_that_is_whole_is_amended_and_only_as_a_plan_may_ask() {
     let host = bench.host();
     assert!(matches!(amend(&bench, &host), Err(AmendError::NoShield)));
     let plan = v2_plan();
-    let killed = bench.host().failing(Fault::Stop { at: 5 });
+    let killed = bench.host().failing(InjectedFault::Stop { at: 5 });
     bench.apply(&killed, &plan).unwrap_err();
     assert!(matches!(amend(&bench, &host), Err(AmendError::Unfinished)));
     undo(&bench, "half a shield");
     bench.apply(&bench.host(), &plan).unwrap();
     let journal = fs::read(bench.journal()).unwrap();
     let wrong = [
-        write("/etc/passwd", "x", Compare::Text),
+        write("/etc/passwd", "x", ValueComparison::Text),
         Change::CycleCpu { cpu: 1 },
-        write("/proc/sys/vm/stat_interval", "1\n2", Compare::Text),
+        write("/proc/sys/vm/stat_interval", "1\n2", ValueComparison::Text),
     ];
     for change in wrong {
         let answer = apply::amend(&host, &bench.store(), &[step(change, false)]);
@@ -218,7 +218,8 @@ fn only_a_shield_that_is_whole_is_amended_and_only_as_a_plan_may_ask() {
     }
     assert_eq!(host.writes(), 0);
     assert_eq!(fs::read(bench.journal()).unwrap(), journal);
-    let unfinished = apply::undo(&bench.host().failing(Fault::Stop { at: 3 }), &bench.store());
+    let unfinished =
+        apply::undo(&bench.host().failing(InjectedFault::Stop { at: 3 }), &bench.store());
     unfinished.unwrap_err();
     assert!(matches!(amend(&bench, &host), Err(AmendError::Unfinished)));
     assert_eq!(host.writes(), 0);

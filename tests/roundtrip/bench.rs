@@ -78,7 +78,7 @@ impl Bench {
         self.scratch.0.join("state").join(apply::JOURNAL)
     }
 
-    pub fn apply(&self, host: &Host, plan: &Plan) -> Result<apply::Applied, ApplyError> {
+    pub fn apply(&self, host: &Host, plan: &Plan) -> Result<apply::AppliedPlan, ApplyError> {
         apply::apply(host, &self.store(), plan, &mut |_| {})
     }
 

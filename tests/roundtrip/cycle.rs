@@ -2,11 +2,11 @@
 
 use super::bench::{Bench, Tree, same};
 use super::trees;
-use cpushield::apply::journal::{Journal, Original};
-use cpushield::apply::{self, Applied};
+use cpushield::apply::journal::{ApplyJournal, OriginalState};
+use cpushield::apply::{self, AppliedPlan};
 use cpushield::change::{Change, Outcome, RefusalKind};
 use cpushield::plan::Plan;
-use cpushield_linux::Fault;
+use cpushield_linux::InjectedFault;
 use std::fs;
 
 /// A machine with all that hangs on CPU 3, or on every CPU.
@@ -34,7 +34,7 @@ fn plan() -> Plan {
     plan
 }
 
-fn outcome(applied: &Applied) -> (&Outcome, Option<&str>, Option<&str>) {
+fn outcome(applied: &AppliedPlan) -> (&Outcome, Option<&str>, Option<&str>) {
     let done = &applied.steps[1].done;
     (&done.outcome, done.left.as_deref(), done.note.as_deref())
 }
@@ -43,8 +43,8 @@ fn outcome(applied: &Applied) -> (&Outcome, Option<&str>, Option<&str>) {
 fn everything_that_may_change_besides_is_on_disk_before_the_cpu_goes() {
     let bench = Bench::of(&machine());
     bench.apply(&bench.host(), &plan()).unwrap();
-    let journal = Journal::parse(&fs::read(bench.journal()).unwrap()).unwrap();
-    let Original::Files { files } = &journal.intents[1].original else { panic!() };
+    let journal = ApplyJournal::parse(&fs::read(bench.journal()).unwrap()).unwrap();
+    let OriginalState::Files { files } = &journal.intents[1].original else { panic!() };
     let files: Vec<&str> = files.keys().map(String::as_str).collect();
     assert_eq!(
         files,
@@ -121,7 +121,7 @@ fn killed_before_the_cpu_went_nothing_else_is_written() {
     let (cycle, mut other) = (plan.steps[1].clone(), plan.steps[1].clone());
     other.change = Change::MakeDir { path: "/sys/fs/cgroup/cpushield".to_owned() };
     plan.steps = vec![plan.steps[0].clone(), other, cycle];
-    bench.apply(&bench.host().failing(Fault::Stop { at: 0 }), &plan).unwrap_err();
+    bench.apply(&bench.host().failing(InjectedFault::Stop { at: 0 }), &plan).unwrap_err();
     bench.host().write("/proc/irq/24/smp_affinity_list", "1").unwrap();
     assert!(apply::undo(&bench.host(), &bench.store()).unwrap().is_complete());
     assert_eq!(bench.host().read_line("/proc/irq/24/smp_affinity_list").unwrap(), "1");

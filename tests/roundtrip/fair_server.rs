@@ -3,10 +3,10 @@
 
 use super::bench::{Bench, Tree, same};
 use super::trees;
-use cpushield::apply::{self, ApplyError, Fate};
-use cpushield::change::{Change, Compare, Outcome};
+use cpushield::apply::{self, ApplyError, ChangeFate};
+use cpushield::change::{Change, Outcome, ValueComparison};
 use cpushield::plan::Plan;
-use cpushield_linux::Fault;
+use cpushield_linux::InjectedFault;
 
 const SERVER: &str = "/sys/kernel/debug/sched/fair_server/cpu3/runtime";
 const PARTITION: &str = "/sys/fs/cgroup/cpushield/cpuset.cpus.partition";
@@ -17,14 +17,15 @@ fn machine() -> (Tree, Plan) {
     let mut plan = trees::v2_plan();
     let mut step = plan.steps[0].clone();
     let (path, value) = (SERVER.to_owned(), "0".to_owned());
-    (step.change, step.required) = (Change::Write { path, value, compare: Compare::Text }, false);
+    (step.change, step.required) =
+        (Change::Write { path, value, compare: ValueComparison::Text }, false);
     "fair-server".clone_into(&mut step.tunable);
     let keep = plan.steps.iter().position(|step| step.change == Change::KeepAffinities).unwrap();
     plan.steps.insert(keep + 1, step);
     (tree, plan)
 }
 
-fn outcomes(applied: &apply::Applied) -> Vec<&Outcome> {
+fn outcomes(applied: &apply::AppliedPlan) -> Vec<&Outcome> {
     let of = applied.steps.iter().filter(|step| step.subject == SERVER);
     of.map(|step| &step.done.outcome).collect()
 }
@@ -47,10 +48,12 @@ fn of_one_that_is_busy_the_reason_is_told_and_a_kill_at_any_write_loses_nothing(
     apply::undo(&bench.host(), &bench.store()).unwrap();
     same(&before, &bench.tree(), "refused");
     for at in 0..host.writes() {
-        let killed = bench.apply(&bench.host().failing(Fault::Stop { at }), &plan).unwrap_err();
+        let killed =
+            bench.apply(&bench.host().failing(InjectedFault::Stop { at }), &plan).unwrap_err();
         assert!(matches!(killed, ApplyError::Killed), "{at}: {killed}");
         let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
-        let drifted = undone.steps.iter().any(|step| matches!(step.fate, Fate::Drifted { .. }));
+        let drifted =
+            undone.steps.iter().any(|step| matches!(step.fate, ChangeFate::Drifted { .. }));
         assert!(undone.is_complete() && !drifted, "{at}: {undone:#?}");
         same(&before, &bench.tree(), "killed");
     }

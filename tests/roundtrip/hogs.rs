@@ -2,11 +2,11 @@
 
 use super::bench::{Bench, Tree, same};
 use super::trees::{self, Task};
-use cpushield::apply::{self, Applied, ApplyError, Fate, UndoError};
-use cpushield::change::{Change, Compare, Outcome};
+use cpushield::apply::{self, AppliedPlan, ApplyError, ChangeFate, UndoError};
+use cpushield::change::{Change, Outcome, ValueComparison};
 use cpushield::plan::Plan;
-use cpushield::run::{self, Onto, Place};
-use cpushield_linux::{Fault, Policy, TaskId};
+use cpushield::run::{self, CpuAssignment, ShieldPlacement};
+use cpushield_linux::{InjectedFault, SchedPolicy, TaskId};
 
 const WATCHDOG: &str = "/proc/sys/kernel/watchdog_cpumask";
 const FAIR_SERVER: &str = "/sys/kernel/debug/sched/fair_server/cpu3/runtime";
@@ -54,15 +54,15 @@ fn steps() -> Vec<Change> {
         compare,
     };
     vec![
-        write(SWITCH, "0", Compare::Again),
+        write(SWITCH, "0", ValueComparison::Again),
         Change::CycleCpu { cpu: 3 },
-        write(RT_RUNTIME, "-1", Compare::Text),
-        write(FAIR_SERVER, "0", Compare::Text),
-        write(WATCHDOG, "0-2", Compare::List),
+        write(RT_RUNTIME, "-1", ValueComparison::Text),
+        write(FAIR_SERVER, "0", ValueComparison::Text),
+        write(WATCHDOG, "0-2", ValueComparison::List),
     ]
 }
 
-fn refused(applied: &Applied) -> Vec<(&str, &str)> {
+fn refused(applied: &AppliedPlan) -> Vec<(&str, &str)> {
     let steps = applied.steps.iter().filter_map(|step| match &step.done.outcome {
         Outcome::Refused { reason, .. } => Some((step.subject.as_str(), reason.as_str())),
         _ => None,
@@ -126,7 +126,7 @@ fn undo_puts_back_what_gives_threads_time_before_what_waits_for_them() {
     set_state(&bench, ") S", ") R");
     // Killed before its third write: the fair server and throttling have come back by then, and
     // the watchdog, which the plan has after both, has not.
-    let host = bench.host().failing(Fault::Stop { at: 2 });
+    let host = bench.host().failing(InjectedFault::Stop { at: 2 });
     apply::undo(&host, &bench.store()).unwrap_err();
     let line = |path: &str| bench.host().read_line(path).unwrap();
     assert_eq!((line(FAIR_SERVER).as_str(), line(RT_RUNTIME).as_str()), ("50000000", "950000"));
@@ -150,7 +150,7 @@ fn what_would_still_wait_is_left_and_told_and_a_later_undo_completes_it() {
     let failed: Vec<_> = undone.failed().map(|step| step.subject.as_str()).collect();
     assert_eq!(failed, [WATCHDOG]);
     for step in undone.failed() {
-        let Fate::Failed { reason } = &step.fate else { panic!("{step:?}") };
+        let ChangeFate::Failed { reason } = &step.fate else { panic!("{step:?}") };
         assert!(reason.contains("busy with spin (300, SCHED_FIFO 50)"), "{reason}");
     }
     set_state(&bench, ") R", ") S");
@@ -167,7 +167,7 @@ fn nothing_is_begun_while_rcu_cannot_end() {
     let above = Change::Scheduling {
         task: TaskId { tid: SPIN, started: 3000 },
         comm: "spin".to_owned(),
-        policy: Policy::Fifo { priority: 60 },
+        policy: SchedPolicy::Fifo { priority: 60 },
     };
     bench.apply(&bench.host(), &plan(vec![above])).unwrap();
     let host = bench.host();
@@ -180,9 +180,9 @@ fn nothing_is_begun_while_rcu_cannot_end() {
     }
     assert_eq!(host.writes(), 0);
     assert!(bench.journal().exists());
-    bench.host().set_scheduling(rcu.tid, Policy::Fifo { priority: 61 }).unwrap();
+    bench.host().set_scheduling(rcu.tid, SchedPolicy::Fifo { priority: 61 }).unwrap();
     assert!(apply::undo(&bench.host(), &bench.store()).unwrap().is_complete());
-    bench.host().set_scheduling(rcu.tid, Policy::Fifo { priority: 1 }).unwrap();
+    bench.host().set_scheduling(rcu.tid, SchedPolicy::Fifo { priority: 1 }).unwrap();
     let host = bench.host();
     let error = bench.apply(&host, &plan(steps())).unwrap_err();
     assert!(matches!(&error, ApplyError::Hog(_)), "{error}");
@@ -222,9 +222,9 @@ fn a_program_that_ends_meanwhile_keeps_no_other_from_being_released() {
         Task { policy: (1, 50), ..Task::new(tid, comm, 0, "3") }.put(&mut tree);
         bench.add(&tree);
     }
-    let place = Place::of(&bench.host(), &plan);
+    let place = ShieldPlacement::of(&bench.host(), &plan);
     for tid in [100, 202] {
-        run::add(&bench.host(), &bench.store(), &place, tid, Onto::One(Some(3))).unwrap();
+        run::add(&bench.host(), &bench.store(), &place, tid, CpuAssignment::One(Some(3))).unwrap();
     }
     answers(&bench, "set-scheduling\t/proc/301\tESRCH");
     answers(&bench, "set-scheduling\t/proc/302\tEPERM");

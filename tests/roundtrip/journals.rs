@@ -2,7 +2,7 @@
 
 use super::bench::{Bench, same};
 use super::trees::{machines, v2, v2_plan};
-use cpushield::apply::{self, ApplyError, Fate, UndoError};
+use cpushield::apply::{self, ApplyError, ChangeFate, UndoError};
 use cpushield::change::Refusal;
 use std::fs;
 
@@ -96,7 +96,7 @@ fn after_a_boot_nothing_is_written_and_the_journal_is_put_away_whatever_is_left_
             assert!(undone.other_boot && undone.is_complete(), "{when}");
             assert_eq!(undone.steps.is_empty(), !steps, "{when}");
             assert_eq!(undone.notes.is_empty(), steps, "{when}: {:?}", undone.notes);
-            assert!(undone.steps.iter().all(|step| step.fate == Fate::Gone), "{when}");
+            assert!(undone.steps.iter().all(|step| step.fate == ChangeFate::Gone), "{when}");
             assert_eq!(host.writes(), 0, "{when}");
             assert!(!bench.journal().exists(), "{when}");
             assert_eq!(fs::read_to_string(undone.journal.unwrap()).unwrap(), left, "{when}");

@@ -16,11 +16,11 @@ mod trees;
 mod workqueues;
 
 use bench::{Bench, Tree, same};
-use cpushield::apply::{self, ApplyError, Fate, UndoError};
+use cpushield::apply::{self, ApplyError, ChangeFate, UndoError};
 use cpushield::change::{Change, Refusal};
 use cpushield::plan::Plan;
-use cpushield::policy::Wish;
-use cpushield_linux::{CpuSet, Fault, Host};
+use cpushield::policy::ShieldRequest;
+use cpushield_linux::{CpuSet, Host, InjectedFault};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -52,7 +52,7 @@ fn apply_then_undo_leaves_every_byte_as_it_was() {
         assert!(undone.is_complete(), "{name}: {undone:#?}");
         same(&before, &bench.tree(), name);
         let nothing = apply::undo(&bench.host(), &bench.store()).unwrap();
-        assert_eq!(nothing, apply::Undone::nothing(), "{name}");
+        assert_eq!(nothing, apply::UndoneShield::nothing(), "{name}");
     }
 }
 
@@ -64,7 +64,7 @@ fn whichever_write_is_refused_undo_leaves_every_byte_as_it_was() {
             let when = format!("{name}: write {at} refused");
             let bench = Bench::of(&tree);
             let before = bench.tree();
-            let host = bench.host().failing(Fault::Refuse { at, errno: 22 });
+            let host = bench.host().failing(InjectedFault::Refuse { at, errno: 22 });
             match bench.apply(&host, &plan) {
                 Ok(_) => {
                     let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
@@ -90,12 +90,12 @@ fn killed_before_any_write_of_apply_undo_leaves_every_byte_as_it_was() {
             let when = format!("{name}: killed at write {at}");
             let bench = Bench::of(&tree);
             let before = bench.tree();
-            let host = bench.host().failing(Fault::Stop { at });
+            let host = bench.host().failing(InjectedFault::Stop { at });
             let killed = bench.apply(&host, &plan).unwrap_err();
             assert!(matches!(killed, ApplyError::Killed), "{when}: {killed}");
             let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
             assert!(undone.is_complete(), "{when}: {undone:#?}");
-            let drifted = undone.steps.iter().any(|s| matches!(s.fate, Fate::Drifted { .. }));
+            let drifted = undone.steps.iter().any(|s| matches!(s.fate, ChangeFate::Drifted { .. }));
             assert!(!drifted, "{when}: {undone:#?}");
             same(&before, &bench.tree(), &when);
         }
@@ -111,7 +111,7 @@ fn killed_before_any_write_of_undo_the_next_undo_completes_it() {
             let bench = Bench::of(&tree);
             let before = bench.tree();
             bench.apply(&bench.host(), &plan).unwrap();
-            let host = bench.host().failing(Fault::Stop { at });
+            let host = bench.host().failing(InjectedFault::Stop { at });
             let killed = apply::undo(&host, &bench.store()).unwrap_err();
             assert!(matches!(killed, UndoError::Killed), "{when}: {killed}");
             let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
@@ -125,7 +125,7 @@ fn killed_before_any_write_of_undo_the_next_undo_completes_it() {
 fn planned(host: &Host, no_partition: Option<&str>) -> Plan {
     let mut machine = cpushield::survey::survey(host, &cpushield::tunables::reads());
     machine.cgroup.no_partition = no_partition.map(str::to_owned);
-    cpushield::plan::plan(&machine, &Wish::default()).unwrap()
+    cpushield::plan::plan(&machine, &ShieldRequest::default()).unwrap()
 }
 
 #[test]
@@ -156,10 +156,11 @@ fn recorded_machines_are_as_they_were_after_apply_and_undo_disturbed_or_not() {
         same(&before, &bench.tree(), &name);
         let count = host.writes();
         for at in (0..count).step_by(count / 4 + 1) {
-            for fault in [Fault::Stop { at }, Fault::Refuse { at, errno: 22 }] {
+            for fault in [InjectedFault::Stop { at }, InjectedFault::Refuse { at, errno: 22 }] {
                 let when = format!("{name}: {fault:?}");
                 let _ = bench.apply(&bench.host().failing(fault), &plan);
-                let _ = apply::undo(&bench.host().failing(Fault::Stop { at }), &bench.store());
+                let _ =
+                    apply::undo(&bench.host().failing(InjectedFault::Stop { at }), &bench.store());
                 let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
                 assert!(undone.is_complete(), "{when}: {undone:#?}");
                 same(&before, &bench.tree(), &when);
@@ -190,7 +191,7 @@ fn what_somebody_else_changed_meanwhile_is_left_alone_and_told() {
     let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
     assert!(undone.is_complete(), "{undone:#?}");
     assert_eq!(undone.drifted_tasks.iter().map(|id| id.tid).collect::<Vec<_>>(), [200]);
-    let drifted = undone.steps.iter().filter(|s| matches!(s.fate, Fate::Drifted { .. }));
+    let drifted = undone.steps.iter().filter(|s| matches!(s.fate, ChangeFate::Drifted { .. }));
     let mut drifted: Vec<&str> = drifted.map(|step| step.subject.as_str()).collect();
     drifted.dedup();
     assert_eq!(drifted, ["/proc/irq/24/smp_affinity", "/proc/sys/vm/stat_interval"]);
@@ -236,7 +237,7 @@ fn what_somebody_changes_between_two_undos_is_theirs() {
         let (_, count) = writes(&tree, &plan);
         let mut again = 0;
         for at in 0..count {
-            for fault in [Fault::Refuse { at, errno: 1 }, Fault::Stop { at }] {
+            for fault in [InjectedFault::Refuse { at, errno: 1 }, InjectedFault::Stop { at }] {
                 let when = format!("{name}: first undo {fault:?}");
                 let bench = Bench::of(&tree);
                 let mut before = bench.tree();

@@ -5,7 +5,7 @@ use super::bench::{Bench, same};
 use super::trees::{v2, v2_plan};
 use cpushield::apply::ShieldPresence;
 use cpushield::cli::standing::{after_others, refuse, undo_own};
-use cpushield_linux::Fault;
+use cpushield_linux::InjectedFault;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ fn a_shield_a_part_of_one_and_somebody_at_work_are_refused_each_with_its_reason(
     other.kill().unwrap();
     other.wait().unwrap();
     // A shield that was killed while it was made.
-    let stopped = bench.host().failing(Fault::Stop { at: 9 });
+    let stopped = bench.host().failing(InjectedFault::Stop { at: 9 });
     bench.apply(&stopped, &v2_plan()).unwrap_err();
     let why = refused(&bench).expect("a part is there");
     assert!(why.contains("an apply was interrupted"), "{why}");
@@ -48,7 +48,7 @@ fn a_shield_a_part_of_one_and_somebody_at_work_are_refused_each_with_its_reason(
 fn the_guard_undoes_its_own_shield_whole_or_a_part_and_no_other() {
     let plan = v2_plan();
     let name = plan.shield.name.clone();
-    for fault in [None, Some(Fault::Stop { at: 9 })] {
+    for fault in [None, Some(InjectedFault::Stop { at: 9 })] {
         let bench = Bench::of(&v2());
         let before = bench.tree();
         let host = match fault {

@@ -3,7 +3,7 @@
 
 use super::bench::Bench;
 use super::trees::{Task, affinity, machines, step, v2, v2_plan};
-use cpushield::apply::{self, ShieldWork, Unfinished};
+use cpushield::apply::{self, ShieldWork, UnfinishedWork};
 use cpushield::run::{self, RunError, ShieldState};
 use cpushield_linux::CpuSet;
 use std::fs;
@@ -47,7 +47,7 @@ fn a_shield_is_in_force_only_when_its_journal_has_come_to_its_end() {
                 }
                 ShieldState::Part(unfinished) => {
                     assert!(end > begin && end < whole.len(), "{when}");
-                    let apply = Unfinished::Interrupted { work: ShieldWork::Apply };
+                    let apply = UnfinishedWork::Interrupted { work: ShieldWork::Apply };
                     assert_eq!(unfinished, apply, "{when}");
                     assert!(matches!(shield, Err(RunError::Unfinished { .. })), "{when}");
                 }

@@ -1,10 +1,10 @@
 //! Synthetic machines and their plans: cgroup v2, v2 under systemd, v1 with a foreign cpuset.
 
 use super::bench::Tree;
-use cpushield::change::{Change, Compare, Risk, When};
+use cpushield::change::{Change, EffectTime, Risk, ValueComparison};
 use cpushield::plan::{Plan, Shield, Step};
 use cpushield::policy::Workload;
-use cpushield_linux::{CpuSet, Policy, TaskId};
+use cpushield_linux::{CpuSet, SchedPolicy, TaskId};
 use std::collections::BTreeMap;
 
 /// A task of a synthetic machine: number, name, flags of `stat`, CPUs.
@@ -152,7 +152,7 @@ fn v1() -> Tree {
     tree
 }
 
-pub fn write(path: &str, value: &str, compare: Compare) -> Change {
+pub fn write(path: &str, value: &str, compare: ValueComparison) -> Change {
     Change::Write { path: path.to_owned(), value: value.to_owned(), compare }
 }
 
@@ -171,7 +171,7 @@ pub fn step(change: Change, required: bool) -> Step {
         now: None,
         reason: "because".into(),
         risk: Risk::None,
-        when: When::Runtime,
+        when: EffectTime::Runtime,
         removes: Vec::new(),
         required,
     }
@@ -211,20 +211,20 @@ fn wished() -> Vec<Change> {
         Change::Scheduling {
             task: task(15),
             comm: "ksoftirqd/3".to_owned(),
-            policy: Policy::Fifo { priority: 2 },
+            policy: SchedPolicy::Fifo { priority: 2 },
         },
         Change::BanFromIrqbalance { cpus: CpuSet::one(3) },
-        write("/proc/irq/default_smp_affinity", "7", Compare::Mask),
-        write("/proc/irq/27/smp_affinity_list", "0-2", Compare::List),
-        write("/proc/irq/24/smp_affinity", "7", Compare::Mask),
-        write("/proc/irq/25/smp_affinity", "7", Compare::Mask),
-        write("/proc/irq/26/smp_affinity", "7", Compare::Mask),
-        write("/proc/irq/99/smp_affinity", "7", Compare::Mask),
-        write("/sys/devices/virtual/workqueue/cpumask", "7", Compare::Mask),
-        write("/proc/sys/kernel/sched_rt_runtime_us", "-1", Compare::Text),
-        write("/proc/sys/vm/stat_interval", "3600", Compare::Text),
-        write("/proc/sys/vm/stat_interval", "120", Compare::Text),
-        write("/sys/kernel/mm/transparent_hugepage/enabled", "never", Compare::Word),
+        write("/proc/irq/default_smp_affinity", "7", ValueComparison::Mask),
+        write("/proc/irq/27/smp_affinity_list", "0-2", ValueComparison::List),
+        write("/proc/irq/24/smp_affinity", "7", ValueComparison::Mask),
+        write("/proc/irq/25/smp_affinity", "7", ValueComparison::Mask),
+        write("/proc/irq/26/smp_affinity", "7", ValueComparison::Mask),
+        write("/proc/irq/99/smp_affinity", "7", ValueComparison::Mask),
+        write("/sys/devices/virtual/workqueue/cpumask", "7", ValueComparison::Mask),
+        write("/proc/sys/kernel/sched_rt_runtime_us", "-1", ValueComparison::Text),
+        write("/proc/sys/vm/stat_interval", "3600", ValueComparison::Text),
+        write("/proc/sys/vm/stat_interval", "120", ValueComparison::Text),
+        write("/sys/kernel/mm/transparent_hugepage/enabled", "never", ValueComparison::Word),
     ]
 }
 
@@ -234,11 +234,11 @@ pub fn v2_plan() -> Plan {
     let file = |name: &str| format!("{V2}/cpushield/{name}");
     let shield = vec![
         Change::KeepAffinities,
-        write(&format!("{V2}/cgroup.subtree_control"), "+cpuset", Compare::Member),
+        write(&format!("{V2}/cgroup.subtree_control"), "+cpuset", ValueComparison::Member),
         Change::MakeDir { path: format!("{V2}/cpushield") },
-        write(&file("cpuset.cpus"), "3", Compare::List),
-        write(&file("cpuset.cpus.exclusive"), "3", Compare::List),
-        write(&file("cpuset.cpus.partition"), "isolated", Compare::Text),
+        write(&file("cpuset.cpus"), "3", ValueComparison::List),
+        write(&file("cpuset.cpus.exclusive"), "3", ValueComparison::List),
+        write(&file("cpuset.cpus.partition"), "isolated", ValueComparison::Text),
     ];
     plan(shield, wished())
 }
@@ -254,8 +254,8 @@ fn systemd_plan() -> Plan {
         Change::KeepAffinities,
         Change::CycleCpu { cpu: 3 },
         slice,
-        write(&file("cpuset.cpus.exclusive"), "3", Compare::List),
-        write(&file("cpuset.cpus.partition"), "isolated", Compare::Text),
+        write(&file("cpuset.cpus.exclusive"), "3", ValueComparison::List),
+        write(&file("cpuset.cpus.partition"), "isolated", ValueComparison::Text),
     ];
     plan(shield, wished())
 }
@@ -267,16 +267,16 @@ fn v1_plan() -> Plan {
     let mut shield = vec![
         Change::KeepAffinities,
         Change::CycleCpu { cpu: 3 },
-        write(&format!("{V1}/mine/cpuset.cpus"), "0-2", Compare::List),
+        write(&format!("{V1}/mine/cpuset.cpus"), "0-2", ValueComparison::List),
     ];
     for (dir, cpus) in [(&rest, "0-2"), (&own, "3")] {
         shield.push(Change::MakeDir { path: dir.clone() });
-        shield.push(write(&format!("{dir}/cpuset.cpus"), cpus, Compare::List));
-        shield.push(write(&format!("{dir}/cpuset.mems"), "0", Compare::List));
+        shield.push(write(&format!("{dir}/cpuset.cpus"), cpus, ValueComparison::List));
+        shield.push(write(&format!("{dir}/cpuset.mems"), "0", ValueComparison::List));
     }
-    shield.push(write(&format!("{own}/cpuset.cpu_exclusive"), "1", Compare::Text));
-    shield.push(write(&format!("{own}/cpuset.sched_load_balance"), "0", Compare::Text));
-    shield.push(write(&format!("{V1}/cpuset.sched_load_balance"), "0", Compare::Text));
+    shield.push(write(&format!("{own}/cpuset.cpu_exclusive"), "1", ValueComparison::Text));
+    shield.push(write(&format!("{own}/cpuset.sched_load_balance"), "0", ValueComparison::Text));
+    shield.push(write(&format!("{V1}/cpuset.sched_load_balance"), "0", ValueComparison::Text));
     shield.push(Change::MoveTasks { from: V1.to_owned(), to: rest });
     plan(shield, wished())
 }

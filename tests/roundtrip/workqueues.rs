@@ -2,7 +2,7 @@
 
 use super::bench::{Bench, Tree, same};
 use super::trees;
-use cpushield::apply::{self, Fate};
+use cpushield::apply::{self, ChangeFate};
 use cpushield::change::{Change, Outcome};
 use cpushield::plan::Plan;
 
@@ -51,7 +51,7 @@ fn what_was_asked_for_is_back_and_their_cpu_is_still_left_alone() {
     let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
     assert!(undone.is_complete(), "{undone:#?}");
     let of_mask = undone.steps.iter().filter(|step| step.subject == UNBOUND);
-    let drifted = of_mask.filter(|step| matches!(step.fate, Fate::Drifted { .. }));
+    let drifted = of_mask.filter(|step| matches!(step.fate, ChangeFate::Drifted { .. }));
     assert_eq!(drifted.count(), 0, "{undone:#?}");
     assert_eq!((line(UNBOUND).as_str(), line(REQUESTED).as_str()), ("b", "f"));
 }
@@ -91,12 +91,15 @@ fn a_partition_that_comes_later_does_not_keep_undo_from_what_was_asked_for() {
     let place = bench.scratch.0.join("root/sys/devices/virtual/workqueue/cpumask");
     std::fs::write(place, "3\n").unwrap();
     let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
-    assert_eq!(undone.steps.iter().map(|step| &step.fate).collect::<Vec<_>>(), [&Fate::Restored]);
+    assert_eq!(
+        undone.steps.iter().map(|step| &step.fate).collect::<Vec<_>>(),
+        [&ChangeFate::Restored]
+    );
     assert_eq!(bench.host().read_line(REQUESTED).unwrap(), "f");
 }
 
 /// A kernel that was interrupted while it made new pools: all CPUs are asked for, three in force.
-fn undone_beside(isolated: &str) -> (Bench, Vec<Fate>) {
+fn undone_beside(isolated: &str) -> (Bench, Vec<ChangeFate>) {
     let mut tree = trees::v2();
     let place = "sys/fs/cgroup/cpuset.cpus.isolated".into();
     tree.insert(place, Some(isolated.as_bytes().to_vec()));
@@ -119,13 +122,13 @@ fn undone_beside(isolated: &str) -> (Bench, Vec<Fate>) {
 #[test]
 fn a_mask_that_the_kernel_left_behind_is_written_again() {
     let (bench, fates) = undone_beside("\n");
-    assert_eq!(fates, [Fate::Restored]);
+    assert_eq!(fates, [ChangeFate::Restored]);
     assert_eq!(bench.host().read_line(UNBOUND).unwrap(), "f");
 }
 
 #[test]
 fn a_mask_that_somebodys_partition_narrows_is_not_written() {
     let (bench, fates) = undone_beside("3\n");
-    assert_eq!(fates, [Fate::Restored]);
+    assert_eq!(fates, [ChangeFate::Restored]);
     assert_eq!(bench.host().read_line(UNBOUND).unwrap(), "7");
 }

@@ -2,18 +2,18 @@
 //! in the tool, and the schemas of what it prints with `--json` from the definitions of the
 //! documents.
 
-use cpushield::boot::parameters::{Offer, PARAMETERS};
+use cpushield::boot::parameters::{PARAMETERS, ParameterOffer};
 use cpushield::causes::Cause;
 use cpushield::causes::topics::TOPICS;
-use cpushield::change::When;
-use cpushield::cli::report::Bundle;
-use cpushield::cli::verify::Shown;
+use cpushield::change::EffectTime;
+use cpushield::cli::report::DocumentBundle;
+use cpushield::cli::verify::VerifyOutput;
 use cpushield::compare::Comparison;
 use cpushield::experiment::Experiment;
-use cpushield::latency::Latency;
-use cpushield::live::Frame;
+use cpushield::latency::LatencyMeasurement;
+use cpushield::live::LiveFrame;
 use cpushield::policy::Workload;
-use cpushield::report::fixed::Fixed;
+use cpushield::report::fixed::FixReport;
 use cpushield::tunables::{TUNABLES, Tunable, removers};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -37,13 +37,13 @@ fn files() -> [(&'static str, String); 11] {
         ("boot.md", boot()),
         ("causes.md", causes()),
         ("witnesses.md", witnesses()),
-        ("verify.schema.json", schema::<Shown<'_>>("cpushield verify --json")),
-        ("fix.schema.json", schema::<Fixed>("cpushield verify --fix --json")),
-        ("latency.schema.json", schema::<Latency>("cpushield latency --json")),
+        ("verify.schema.json", schema::<VerifyOutput<'_>>("cpushield verify --json")),
+        ("fix.schema.json", schema::<FixReport>("cpushield verify --fix --json")),
+        ("latency.schema.json", schema::<LatencyMeasurement>("cpushield latency --json")),
         ("experiment.schema.json", schema::<Experiment>("cpushield experiment --json")),
         ("compare.schema.json", schema::<Comparison>("cpushield compare --json")),
-        ("report.schema.json", schema::<Bundle<'_>>("cpushield report --json")),
-        ("watch.schema.json", schema::<Frame>("A line of cpushield watch --json")),
+        ("report.schema.json", schema::<DocumentBundle<'_>>("cpushield report --json")),
+        ("watch.schema.json", schema::<LiveFrame>("A line of cpushield watch --json")),
     ]
 }
 
@@ -110,10 +110,10 @@ fn boot() -> String {
     );
     for parameter in PARAMETERS {
         let given = match parameter.offer {
-            Offer::Always => "always".to_owned(),
-            Offer::ForNamedCpus => "with `--cpus`, `--count` and the like".to_owned(),
-            Offer::Asked(why) => format!("when asked for: {why}"),
-            Offer::Never(why) => format!("never: {why}"),
+            ParameterOffer::Always => "always".to_owned(),
+            ParameterOffer::ForNamedCpus => "with `--cpus`, `--count` and the like".to_owned(),
+            ParameterOffer::Asked(why) => format!("when asked for: {why}"),
+            ParameterOffer::Never(why) => format!("never: {why}"),
         };
         let (name, keyword) = (parameter.name, parameter.keyword);
         let summary = parameter.summary;
@@ -134,7 +134,7 @@ fn boot() -> String {
 
 /// For which workloads it is done unasked.
 fn done(tunable: &dyn Tunable) -> String {
-    if tunable.when() == When::Boot {
+    if tunable.when() == EffectTime::Boot {
         return "at boot, by you".to_owned();
     }
     let workloads =

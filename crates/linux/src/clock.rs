@@ -92,7 +92,7 @@ pub(crate) fn beside(clock: libc::clockid_t) -> (u64, u64, u64) {
 
 /// The counter and `CLOCK_MONOTONIC_RAW` (which nobody adjusts) at the same moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Instant {
+pub struct ClockReading {
     /// The counter.
     pub ticks: u64,
     /// The clock, in nanoseconds.
@@ -101,35 +101,35 @@ pub struct Instant {
     pub error_ticks: u64,
 }
 
-impl Instant {
+impl ClockReading {
     /// Now.
     #[must_use]
-    pub fn now() -> Instant {
+    pub fn now() -> ClockReading {
         let (ticks, raw_ns, error_ticks) = beside(libc::CLOCK_MONOTONIC_RAW);
-        Instant { ticks, raw_ns, error_ticks }
+        ClockReading { ticks, raw_ns, error_ticks }
     }
 }
 
 /// What a tick is worth.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Scale {
+pub struct TickScale {
     /// Nanoseconds in one tick.
     pub ns_per_tick: f64,
     /// How far `ns_per_tick` may be off, in parts per million.
     pub error_ppm: f64,
 }
 
-impl Scale {
+impl TickScale {
     /// From two readings; the further apart, the more exact. `None` when no time lies between
     /// them, or when one of the clocks went backwards.
     #[must_use]
-    pub fn between(first: Instant, last: Instant) -> Option<Scale> {
+    pub fn between(first: ClockReading, last: ClockReading) -> Option<TickScale> {
         let ticks = last.ticks.checked_sub(first.ticks).filter(|ticks| *ticks > 0)?;
         let ns = last.raw_ns.checked_sub(first.raw_ns).filter(|ns| *ns > 0)?;
         // One nanosecond more for the clock's own step.
         let wrong = first.error_ticks + last.error_ticks;
         let error_ppm = 1e6 * (wrong as f64 / ticks as f64 + 1.0 / ns as f64);
-        Some(Scale { ns_per_tick: ns as f64 / ticks as f64, error_ppm })
+        Some(TickScale { ns_per_tick: ns as f64 / ticks as f64, error_ppm })
     }
 
     /// Ticks in nanoseconds.
@@ -156,21 +156,21 @@ mod tests {
 
     #[test]
     fn a_scale_states_its_error_and_refuses_clocks_that_go_backwards() {
-        let at = |ticks, raw_ns| Instant { ticks, raw_ns, error_ticks: 10 };
-        let scale = Scale::between(at(1_000, 0), at(2_001_000, 1_000_000)).unwrap();
+        let at = |ticks, raw_ns| ClockReading { ticks, raw_ns, error_ticks: 10 };
+        let scale = TickScale::between(at(1_000, 0), at(2_001_000, 1_000_000)).unwrap();
         assert_eq!(scale.ns_per_tick, 0.5);
         assert!((scale.error_ppm - 11.0).abs() < 1e-9, "{scale:?}");
         assert_eq!((scale.ns(3_000), scale.ticks(1_500)), (1_500, 3_000));
-        assert_eq!(Scale::between(at(5, 5), at(5, 9)), None);
-        assert_eq!(Scale::between(at(9, 5), at(5, 9)), None);
-        assert_eq!(Scale::between(at(5, 9), at(9, 5)), None);
+        assert_eq!(TickScale::between(at(5, 5), at(5, 9)), None);
+        assert_eq!(TickScale::between(at(9, 5), at(5, 9)), None);
+        assert_eq!(TickScale::between(at(5, 9), at(9, 5)), None);
     }
 
     #[test]
     fn two_readings_of_this_machine_make_a_scale() {
-        let first = Instant::now();
-        while Instant::now().raw_ns < first.raw_ns + 2_000_000 {}
-        let scale = Scale::between(first, Instant::now()).unwrap();
+        let first = ClockReading::now();
+        while ClockReading::now().raw_ns < first.raw_ns + 2_000_000 {}
+        let scale = TickScale::between(first, ClockReading::now()).unwrap();
         assert!(scale.ns_per_tick > 0.05 && scale.ns_per_tick < 1000.0, "{scale:?}");
     }
 }

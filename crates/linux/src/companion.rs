@@ -1,10 +1,10 @@
-//! Further processes of this program. A [`Companion`] is started with hidden words and talked to in
-//! lines; it exists where a job needs memory or a cgroup of its own. A [`Beside`] runs a subcommand
-//! beside this one and is only started, looked at and ended.
+//! Further processes of this program. A [`WorkerProcess`] is started with hidden words and talked
+//! to in lines; it exists where a job needs memory or a cgroup of its own. A [`ChildCommand`] runs
+//! a subcommand beside this one and is only started, looked at and ended.
 //!
 //! Not their job: what the lines or words say.
 
-use crate::orphans::{LeftBehind, Orphans};
+use crate::orphans::{LeftBehind, OrphanTracker};
 use std::ffi::OsString;
 use std::io::{self, BufRead, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
@@ -17,20 +17,20 @@ const LINE_BYTES_MAX: usize = 16 << 20;
 
 /// The other process, as its maker sees it.
 #[derive(Debug)]
-pub struct Companion {
+pub struct WorkerProcess {
     child: Child,
     to: Option<ChildStdin>,
     from: ChildStdout,
     heard: Vec<u8>,
 }
 
-impl Companion {
+impl WorkerProcess {
     /// Starts this program again with these words. It gets a process group of its own, so that a
     /// Ctrl-C meant for its maker does not end it before it has told what it knows.
     ///
     /// # Errors
     /// The program cannot be started.
-    pub fn start(words: &[&str]) -> io::Result<Companion> {
+    pub fn start(words: &[&str]) -> io::Result<WorkerProcess> {
         let mut child = Command::new("/proc/self/exe")
             .args(words)
             .stdin(Stdio::piped())
@@ -39,7 +39,7 @@ impl Companion {
             .process_group(0)
             .spawn()?;
         match (child.stdin.take(), child.stdout.take()) {
-            (to @ Some(_), Some(from)) => Ok(Companion { child, to, from, heard: Vec::new() }),
+            (to @ Some(_), Some(from)) => Ok(WorkerProcess { child, to, from, heard: Vec::new() }),
             _ => Err(io::Error::from(io::ErrorKind::BrokenPipe)),
         }
     }
@@ -87,7 +87,7 @@ impl Companion {
     }
 }
 
-impl Drop for Companion {
+impl Drop for WorkerProcess {
     fn drop(&mut self) {
         // The end of its input tells it to end; what does not listen is killed.
         self.to = None;
@@ -105,28 +105,28 @@ impl Drop for Companion {
 
 /// A subcommand that runs beside this one, with all that it starts.
 #[derive(Debug)]
-pub struct Beside {
+pub struct ChildCommand {
     child: Child,
-    orphans: Orphans,
+    orphans: OrphanTracker,
 }
 
-impl Beside {
+impl ChildCommand {
     /// Starts this program again with these words. Its standard output goes to standard error, as
     /// standard output is for this process's result; it gets a process group of its own, so that
     /// whoever ends it can hear the other witnesses first.
     ///
     /// # Errors
     /// The program cannot be started.
-    pub fn start(words: &[OsString]) -> io::Result<Beside> {
+    pub fn start(words: &[OsString]) -> io::Result<ChildCommand> {
         let errors = io::stderr().as_fd().try_clone_to_owned()?;
-        let orphans = Orphans::adopt()?;
+        let orphans = OrphanTracker::adopt()?;
         let child = Command::new("/proc/self/exe")
             .args(words)
             .stdin(Stdio::null())
             .stdout(errors)
             .process_group(0)
             .spawn()?;
-        Ok(Beside { child, orphans })
+        Ok(ChildCommand { child, orphans })
     }
 
     /// Its process number.
@@ -142,7 +142,7 @@ impl Beside {
     }
 }
 
-impl Beside {
+impl ChildCommand {
     /// Ends it, and all that it started and left behind.
     pub fn end(&mut self) -> LeftBehind {
         self.end_child();
@@ -166,7 +166,7 @@ impl Beside {
     }
 }
 
-impl Drop for Beside {
+impl Drop for ChildCommand {
     fn drop(&mut self) {
         let _ = self.end();
     }
@@ -187,15 +187,15 @@ fn readable(fd: i32, wait: Duration) -> io::Result<bool> {
 
 /// The companion's own side.
 #[derive(Debug, Default)]
-pub struct Duty(());
+pub struct WorkerEnd(());
 
-impl Duty {
+impl WorkerEnd {
     /// Takes up the duty: this process ends when its maker does.
     #[must_use]
-    pub fn take_up() -> Duty {
+    pub fn take_up() -> WorkerEnd {
         // SAFETY: a system call without pointers.
         unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) };
-        Duty(())
+        WorkerEnd(())
     }
 
     /// The next line from the maker; `None` when there will be no more.

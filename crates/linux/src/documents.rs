@@ -1,7 +1,7 @@
 //! Files that a person names: policies, plans, reports. They lie where the person says, never
 //! inside a recorded machine.
 
-use crate::error::{Error, Result, Verb};
+use crate::error::{Error, Operation, Result};
 use crate::whole;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
@@ -16,12 +16,12 @@ const BYTES_MAX: u64 = 64 << 20;
 /// The kernel's answer; EFBIG for what cannot be a document; text that is not UTF-8.
 pub fn read_document(path: &Path) -> Result<String> {
     let name = path.display().to_string();
-    let fail = |e| Error::io(Verb::Read, &name, e);
+    let fail = |e| Error::io(Operation::Read, &name, e);
     let mut bytes = Vec::new();
     let file = fs::File::open(path).map_err(fail)?;
     file.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(fail)?;
     if bytes.len() as u64 > BYTES_MAX {
-        return Err(Error::os(Verb::Read, &name, libc::EFBIG));
+        return Err(Error::os(Operation::Read, &name, libc::EFBIG));
     }
     String::from_utf8(bytes).map_err(|e| {
         let at = e.utf8_error().valid_up_to();
@@ -52,7 +52,7 @@ pub fn can_write(path: &Path) -> Result<()> {
     let beside = beside(path);
     fs::File::create(&beside)
         .and_then(|_| fs::remove_file(&beside))
-        .map_err(|e| Error::io(Verb::Write, &name, e))
+        .map_err(|e| Error::io(Operation::Write, &name, e))
 }
 
 /// Where a document grows before it gets its name.
@@ -74,7 +74,7 @@ pub fn write_stream(
         return straight(path, fill);
     }
     whole::put(path, &beside(path), 0o666, &mut |file| buffered(file, fill))
-        .map_err(|e| Error::io(Verb::Write, &path.display().to_string(), e))
+        .map_err(|e| Error::io(Operation::Write, &path.display().to_string(), e))
 }
 
 /// Writes a document whole, on the disk when this returns: what was there before stays until then,
@@ -95,7 +95,7 @@ pub fn keep_document(path: &Path, text: &str) -> Result<()> {
     beside.push(".new");
     whole::put(path, Path::new(&beside), 0o666, &mut fill)
         .and_then(|()| whole::sync_dir_of(path))
-        .map_err(|e| Error::io(Verb::Write, &path.display().to_string(), e))
+        .map_err(|e| Error::io(Operation::Write, &path.display().to_string(), e))
 }
 
 /// Whether it is a device or a pipe, which renaming would replace.
@@ -107,7 +107,7 @@ fn is_no_file(path: &Path) -> bool {
 fn straight(path: &Path, fill: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     File::create(path)
         .and_then(|mut file| buffered(&mut file, fill))
-        .map_err(|e| Error::io(Verb::Write, &path.display().to_string(), e))
+        .map_err(|e| Error::io(Operation::Write, &path.display().to_string(), e))
 }
 
 fn buffered(

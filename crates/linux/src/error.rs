@@ -7,7 +7,7 @@ use std::io;
 
 /// What was being done when it failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Verb {
+pub enum Operation {
     /// Reading a file, a link or a directory.
     Read,
     /// Writing a file.
@@ -26,34 +26,34 @@ pub enum Verb {
     Call,
 }
 
-impl Verb {
+impl Operation {
     /// The word in messages and in the `errors.tsv` of a recording.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
-            Verb::Read => "read",
-            Verb::Write => "write",
-            Verb::MakeDir => "make",
-            Verb::Remove => "remove",
-            Verb::SetAffinity => "set-affinity",
-            Verb::SetScheduling => "set-scheduling",
-            Verb::Lock => "lock",
-            Verb::Call => "call",
+            Operation::Read => "read",
+            Operation::Write => "write",
+            Operation::MakeDir => "make",
+            Operation::Remove => "remove",
+            Operation::SetAffinity => "set-affinity",
+            Operation::SetScheduling => "set-scheduling",
+            Operation::Lock => "lock",
+            Operation::Call => "call",
         }
     }
 
-    /// The inverse of [`Verb::word`].
+    /// The inverse of [`Operation::word`].
     #[must_use]
-    pub fn from_word(word: &str) -> Option<Verb> {
+    pub fn from_word(word: &str) -> Option<Operation> {
         [
-            Verb::Read,
-            Verb::Write,
-            Verb::MakeDir,
-            Verb::Remove,
-            Verb::SetAffinity,
-            Verb::SetScheduling,
-            Verb::Lock,
-            Verb::Call,
+            Operation::Read,
+            Operation::Write,
+            Operation::MakeDir,
+            Operation::Remove,
+            Operation::SetAffinity,
+            Operation::SetScheduling,
+            Operation::Lock,
+            Operation::Call,
         ]
         .into_iter()
         .find(|verb| verb.word() == word)
@@ -62,7 +62,7 @@ impl Verb {
 
 /// Why it failed.
 #[derive(Debug)]
-pub enum Cause {
+pub enum ErrorCause {
     /// The kernel's answer.
     Io(io::Error),
     /// The text is not what the file's format says.
@@ -87,11 +87,11 @@ pub enum Cause {
     NotRegular(FileKind),
 }
 
-impl From<OpenError> for Cause {
-    fn from(error: OpenError) -> Cause {
+impl From<OpenError> for ErrorCause {
+    fn from(error: OpenError) -> ErrorCause {
         match error {
-            OpenError::Io(source) => Cause::Io(source),
-            OpenError::Not(kind) => Cause::NotRegular(kind),
+            OpenError::Io(source) => ErrorCause::Io(source),
+            OpenError::Not(kind) => ErrorCause::NotRegular(kind),
         }
     }
 }
@@ -100,13 +100,13 @@ impl From<OpenError> for Cause {
 #[derive(Debug)]
 pub struct Error {
     /// What was being done.
-    pub verb: Verb,
+    pub verb: Operation,
     /// The kernel's path (never with the root of a recording in front).
     pub path: String,
     /// The value that was to be written, if any.
     pub value: Option<String>,
     /// Why it failed.
-    pub cause: Cause,
+    pub cause: ErrorCause,
 }
 
 /// The result of every access to the machine.
@@ -115,40 +115,40 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     /// The kernel's answer to `verb` on `path`.
     #[must_use]
-    pub fn io(verb: Verb, path: &str, source: io::Error) -> Error {
-        Error { verb, path: path.to_owned(), value: None, cause: Cause::Io(source) }
+    pub fn io(verb: Operation, path: &str, source: io::Error) -> Error {
+        Error { verb, path: path.to_owned(), value: None, cause: ErrorCause::Io(source) }
     }
 
     /// Why a file was not opened.
     #[must_use]
-    pub fn open(verb: Verb, path: &str, error: OpenError) -> Error {
+    pub fn open(verb: Operation, path: &str, error: OpenError) -> Error {
         Error { verb, path: path.to_owned(), value: None, cause: error.into() }
     }
 
     /// The kernel's answer as an error number.
     #[must_use]
-    pub fn os(verb: Verb, path: &str, errno: i32) -> Error {
+    pub fn os(verb: Operation, path: &str, errno: i32) -> Error {
         Error::io(verb, path, io::Error::from_raw_os_error(errno))
     }
 
     /// There is no such task, or its number belongs to another one by now.
     #[must_use]
     pub fn no_task(tid: i32) -> Error {
-        Error::os(Verb::Read, &format!("/proc/{tid}"), libc::ESRCH)
+        Error::os(Operation::Read, &format!("/proc/{tid}"), libc::ESRCH)
     }
 
     /// There is no such file or directory.
     #[must_use]
     pub fn absent(path: &str) -> Error {
-        Error::os(Verb::Read, path, libc::ENOENT)
+        Error::os(Operation::Read, path, libc::ENOENT)
     }
 
     /// Text at `path` that is not what its format says.
     #[must_use]
     pub fn malformed(path: &str, line: usize, wanted: &'static str, found: &str) -> Error {
         let found = found.chars().take(60).collect();
-        let cause = Cause::Malformed { line, wanted, found };
-        Error { verb: Verb::Read, path: path.to_owned(), value: None, cause }
+        let cause = ErrorCause::Malformed { line, wanted, found };
+        Error { verb: Operation::Read, path: path.to_owned(), value: None, cause }
     }
 
     /// The same error, with the value that was being written.
@@ -162,7 +162,7 @@ impl Error {
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
         match &self.cause {
-            Cause::Io(source) => source.raw_os_error(),
+            ErrorCause::Io(source) => source.raw_os_error(),
             _ => None,
         }
     }
@@ -195,14 +195,14 @@ impl Error {
     /// Another process holds the lock.
     #[must_use]
     pub fn is_held(&self) -> bool {
-        matches!(self.cause, Cause::Held { .. })
+        matches!(self.cause, ErrorCause::Held { .. })
     }
 
     /// The process that holds the lock, where it says so.
     #[must_use]
     pub fn holder(&self) -> Option<i32> {
         match self.cause {
-            Cause::Held { pid } => pid.and_then(|pid| i32::try_from(pid).ok()),
+            ErrorCause::Held { pid } => pid.and_then(|pid| i32::try_from(pid).ok()),
             _ => None,
         }
     }
@@ -210,7 +210,7 @@ impl Error {
     /// A test stopped the host here.
     #[must_use]
     pub fn is_stop(&self) -> bool {
-        matches!(self.cause, Cause::Stopped)
+        matches!(self.cause, ErrorCause::Stopped)
     }
 
     /// It is in use (EBUSY).
@@ -223,7 +223,7 @@ impl Error {
     #[must_use]
     pub fn reason(&self) -> String {
         match &self.cause {
-            Cause::Io(source) => match source.raw_os_error() {
+            ErrorCause::Io(source) => match source.raw_os_error() {
                 Some(errno) => match ERRORS.iter().find(|(number, ..)| *number == errno) {
                     Some((_, name, words)) => format!("{name}: {words}"),
                     None => {
@@ -234,18 +234,18 @@ impl Error {
                 },
                 None => source.to_string(),
             },
-            Cause::Malformed { line, wanted, found } => {
+            ErrorCause::Malformed { line, wanted, found } => {
                 if *line == 0 {
                     format!("expected {wanted}, found {found:?}")
                 } else {
                     format!("line {line}: expected {wanted}, found {found:?}")
                 }
             }
-            Cause::Stopped => "stopped".to_owned(),
-            Cause::Said(words) => words.clone(),
-            Cause::Held { pid: Some(pid) } => format!("process {pid} is at work on it"),
-            Cause::Held { pid: None } => "another process is at work on it".to_owned(),
-            Cause::NotRegular(kind) => format!("it is {kind}, not a regular file"),
+            ErrorCause::Stopped => "stopped".to_owned(),
+            ErrorCause::Said(words) => words.clone(),
+            ErrorCause::Held { pid: Some(pid) } => format!("process {pid} is at work on it"),
+            ErrorCause::Held { pid: None } => "another process is at work on it".to_owned(),
+            ErrorCause::NotRegular(kind) => format!("it is {kind}, not a regular file"),
         }
     }
 }
@@ -263,7 +263,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.cause {
-            Cause::Io(source) => Some(source),
+            ErrorCause::Io(source) => Some(source),
             _ => None,
         }
     }

@@ -4,7 +4,7 @@
 //! Each line is one write(2) with `O_APPEND` and is not buffered. So nothing is lost when the
 //! process is killed, and lines of several processes do not mix.
 
-use crate::error::{Cause, Error, Result, Verb, errno_name};
+use crate::error::{Error, ErrorCause, Operation, Result, errno_name};
 use crate::host::Host;
 use crate::regular::open_regular;
 use std::fs::{File, OpenOptions};
@@ -31,7 +31,7 @@ impl EventLog {
     pub fn open(path: &Path) -> Result<EventLog> {
         let mut options = OpenOptions::new();
         let file = open_regular(path, options.append(true).create(true).mode(0o600))
-            .map_err(|e| Error::open(Verb::Write, &path.display().to_string(), e))?;
+            .map_err(|e| Error::open(Operation::Write, &path.display().to_string(), e))?;
         Ok(EventLog { file: Arc::new(file) })
     }
 
@@ -41,7 +41,7 @@ impl EventLog {
     }
 
     /// Adds a line about an access, with the value that was written and the answer.
-    pub fn access<T>(&self, verb: Verb, path: &str, value: Option<&str>, answer: &Result<T>) {
+    pub fn access<T>(&self, verb: Operation, path: &str, value: Option<&str>, answer: &Result<T>) {
         let mut line = format!("{} {path}", verb.word());
         if let Some(value) = value {
             let shown: String = value.chars().take(VALUE_CHARS_MAX).collect();
@@ -66,7 +66,7 @@ impl EventLog {
 /// The name of the error, or what else went wrong.
 fn answer_of(error: &Error) -> String {
     match (&error.cause, error.errno()) {
-        (Cause::Io(_), Some(errno)) => errno_name(errno),
+        (ErrorCause::Io(_), Some(errno)) => errno_name(errno),
         _ => error.reason().replace('\n', " "),
     }
 }
@@ -81,7 +81,7 @@ impl Host {
 
     pub(crate) fn logged<T>(
         &self,
-        verb: Verb,
+        verb: Operation,
         path: &str,
         value: Option<&str>,
         answer: Result<T>,
@@ -93,7 +93,7 @@ impl Host {
 /// Notes an access where there is a log, and gives its answer back.
 pub(crate) fn logged<T>(
     log: Option<&EventLog>,
-    verb: Verb,
+    verb: Operation,
     path: &str,
     value: Option<&str>,
     answer: Result<T>,

@@ -2,7 +2,7 @@
 //! in shared memory, a counter that is a file.
 
 use crate::sched;
-use crate::task::Policy;
+use crate::task::SchedPolicy;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -67,11 +67,11 @@ const CALLBACK: Duration = Duration::from_millis(2);
 
 /// The real-time clock's device; one program at a time can have it.
 #[derive(Debug)]
-pub struct Rtc {
+pub struct RtcDevice {
     file: File,
 }
 
-impl Rtc {
+impl RtcDevice {
     /// The device.
     pub const PATH: &str = "/dev/rtc0";
 
@@ -79,11 +79,11 @@ impl Rtc {
     ///
     /// # Errors
     /// The kernel's answer: ENOENT without one, EBUSY when another program has it.
-    pub fn open() -> io::Result<Rtc> {
-        Ok(Rtc { file: File::open(Rtc::PATH)? })
+    pub fn open() -> io::Result<RtcDevice> {
+        Ok(RtcDevice { file: File::open(RtcDevice::PATH)? })
     }
 
-    /// It is to tell of so many events a second, once [`Rtc::begin`] was called.
+    /// It is to tell of so many events a second, once [`RtcDevice::begin`] was called.
     ///
     /// # Errors
     /// The kernel's answer: EACCES above `/sys/class/rtc/rtc0/max_user_freq` without the right to,
@@ -115,11 +115,11 @@ impl Rtc {
     /// # Errors
     /// The kernel's answer.
     #[inline]
-    pub fn wait(&mut self) -> io::Result<Ticks> {
+    pub fn wait(&mut self) -> io::Result<RtcTicks> {
         loop {
             let mut bytes = [0; size_of::<libc::c_ulong>()];
             self.file.read_exact(&mut bytes)?;
-            if let Some(ticks) = Ticks::of(libc::c_ulong::from_ne_bytes(bytes)) {
+            if let Some(ticks) = RtcTicks::of(libc::c_ulong::from_ne_bytes(bytes)) {
                 return Ok(ticks);
             }
         }
@@ -128,27 +128,27 @@ impl Rtc {
 
 /// Periodic events of the clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ticks {
+pub struct RtcTicks {
     /// How many there were.
     pub count: u64,
     /// Alarms or updates, which other programs ask for, are among them.
     pub is_mixed: bool,
 }
 
-impl Ticks {
+impl RtcTicks {
     /// What was read: the number of events of all kinds, and the kinds in the lowest byte (rtc(4);
     /// rtc_handle_legacy_irq() in drivers/rtc/interface.c). `None` without a periodic one.
     #[inline]
-    fn of(word: libc::c_ulong) -> Option<Ticks> {
+    fn of(word: libc::c_ulong) -> Option<RtcTicks> {
         /// include/uapi/linux/rtc.h: `RTC_PF`, `RTC_AF`, `RTC_UF`.
         const PERIODIC: libc::c_ulong = 0x40;
         const OTHERS: libc::c_ulong = 0x20 | 0x10;
         let is_mixed = word & OTHERS != 0;
-        (word & PERIODIC != 0).then(|| Ticks { count: (word >> 8).max(1), is_mixed })
+        (word & PERIODIC != 0).then(|| RtcTicks { count: (word >> 8).max(1), is_mixed })
     }
 }
 
-impl Drop for Rtc {
+impl Drop for RtcDevice {
     fn drop(&mut self) {
         // rtc_irq_set_state() spins until the timer's callback is not running
         // (drivers/rtc/interface.c, 2.6.38 to 6.12). On PREEMPT_RT that is a thread, which a
@@ -156,7 +156,7 @@ impl Drop for Rtc {
         // does the same (rtc_dev_release()), so it happens while that one is an ordinary thread.
         let was = sched::policy(0);
         let lowered = was.as_ref().is_ok_and(|policy| policy.rt_priority() > 0)
-            && sched::set_policy(0, Policy::Other { nice: 0 }).is_ok();
+            && sched::set_policy(0, SchedPolicy::Other { nice: 0 }).is_ok();
         if lowered {
             // Whatever it preempted is done by then.
             std::thread::sleep(CALLBACK);
@@ -284,11 +284,11 @@ mod tests {
 
     #[test]
     fn an_alarm_of_the_clock_is_no_period() {
-        let ticks = |count, is_mixed| Some(Ticks { count, is_mixed });
-        assert_eq!(Ticks::of(0x1c0), ticks(1, false));
-        assert_eq!(Ticks::of(0x3c0), ticks(3, false));
-        assert_eq!(Ticks::of(0x2e0), ticks(2, true));
-        assert_eq!((Ticks::of(0x1a0), Ticks::of(0x190)), (None, None));
+        let ticks = |count, is_mixed| Some(RtcTicks { count, is_mixed });
+        assert_eq!(RtcTicks::of(0x1c0), ticks(1, false));
+        assert_eq!(RtcTicks::of(0x3c0), ticks(3, false));
+        assert_eq!(RtcTicks::of(0x2e0), ticks(2, true));
+        assert_eq!((RtcTicks::of(0x1a0), RtcTicks::of(0x190)), (None, None));
     }
 
     #[test]

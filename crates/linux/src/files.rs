@@ -2,7 +2,7 @@
 //! They are replaced whole, keep their owner and permissions, and are on the disk when it is said
 //! that they are. Paths are those of the machine a [`Host`] shows.
 
-use crate::error::{Error, Result, Verb};
+use crate::error::{Error, Operation, Result};
 use crate::host::Host;
 use crate::whole;
 use std::ffi::CString;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 /// What a file is beside its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Access {
+pub struct FileAttributes {
     /// Permission bits, `0o755`.
     pub mode: u32,
     /// The owner; `None`: whoever writes it.
@@ -23,7 +23,7 @@ pub struct Access {
 
 /// What a file system still takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Room {
+pub struct FreeSpace {
     /// Bytes that are free for root; `None` where that is not known (a recorded machine).
     pub free: Option<u64>,
     /// Mounted so that nothing can be written.
@@ -35,10 +35,11 @@ impl Host {
     ///
     /// # Errors
     /// The answer of the file system.
-    pub fn access(&self, path: &str) -> Result<Access> {
-        let found = fs::metadata(self.place(path)).map_err(|e| Error::io(Verb::Read, path, e))?;
+    pub fn access(&self, path: &str) -> Result<FileAttributes> {
+        let found =
+            fs::metadata(self.place(path)).map_err(|e| Error::io(Operation::Read, path, e))?;
         let owner = Some((found.uid(), found.gid()));
-        Ok(Access { mode: found.permissions().mode() & 0o7777, owner })
+        Ok(FileAttributes { mode: found.permissions().mode() & 0o7777, owner })
     }
 
     /// The file that a path leads to through links; the path itself where it is not there.
@@ -57,8 +58,8 @@ impl Host {
     /// # Errors
     /// The answer of the file system. The old file is as it was, unless only its directory could
     /// not be told to the disk.
-    pub fn replace_file(&self, path: &str, bytes: &[u8], access: Access) -> Result<()> {
-        self.before_write(Verb::Write, path)?;
+    pub fn replace_file(&self, path: &str, bytes: &[u8], access: FileAttributes) -> Result<()> {
+        self.before_write(Operation::Write, path)?;
         let place = self.place(path);
         let new = beside(&place);
         let mut fill = |file: &mut File| {
@@ -75,8 +76,8 @@ impl Host {
         };
         let answer = whole::put(&place, &new, 0o600, &mut fill)
             .and_then(|()| whole::sync_dir_of(&place))
-            .map_err(|e| Error::io(Verb::Write, path, e));
-        self.logged(Verb::Write, path, None, answer)
+            .map_err(|e| Error::io(Operation::Write, path, e));
+        self.logged(Operation::Write, path, None, answer)
     }
 
     /// Removes a file, which is so on the disk when this returns. One that is not there is fine.
@@ -84,12 +85,12 @@ impl Host {
     /// # Errors
     /// The answer of the file system.
     pub fn erase_file(&self, path: &str) -> Result<()> {
-        self.before_write(Verb::Remove, path)?;
+        self.before_write(Operation::Remove, path)?;
         let place = self.place(path);
-        let fail = |e| Error::io(Verb::Remove, path, e);
+        let fail = |e| Error::io(Operation::Remove, path, e);
         match fs::remove_file(&place) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-            answer => self.logged(Verb::Remove, path, None, answer.map_err(fail))?,
+            answer => self.logged(Operation::Remove, path, None, answer.map_err(fail))?,
         }
         whole::sync_dir_of(&place).map_err(fail)
     }
@@ -98,11 +99,11 @@ impl Host {
     ///
     /// # Errors
     /// The answer of the file system.
-    pub fn room(&self, path: &str) -> Result<Room> {
+    pub fn room(&self, path: &str) -> Result<FreeSpace> {
         if !self.is_live() {
-            return Ok(Room { free: None, read_only: false });
+            return Ok(FreeSpace { free: None, read_only: false });
         }
-        let fail = |e| Error::io(Verb::Read, path, e);
+        let fail = |e| Error::io(Operation::Read, path, e);
         let name = CString::new(self.place(path).as_os_str().as_bytes())
             .map_err(|e| fail(io::Error::from(e)))?;
         // SAFETY: the structure is plain data for which zeroes are a value.
@@ -113,7 +114,7 @@ impl Host {
         }
         let read_only = found.f_flag & libc::ST_RDONLY != 0;
         let free = found.f_bfree.saturating_mul(found.f_frsize);
-        Ok(Room { free: Some(free), read_only })
+        Ok(FreeSpace { free: Some(free), read_only })
     }
 }
 
@@ -127,7 +128,7 @@ fn beside(place: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::Fault;
+    use crate::host::InjectedFault;
 
     #[test]
     fn a_file_is_replaced_whole_with_its_permissions_or_not_at_all() {
@@ -136,11 +137,12 @@ mod tests {
         fs::write(dir.join("etc/a"), "old").unwrap();
         fs::write(dir.join("etc/.a.cpushield-new"), "left by a killed writer").unwrap();
         let host = Host::recorded(&dir).unwrap();
-        let access = Access { mode: 0o755, owner: None };
+        let access = FileAttributes { mode: 0o755, owner: None };
         host.replace_file("/etc/a", b"new", access).unwrap();
         assert_eq!(fs::read(dir.join("etc/a")).unwrap(), b"new");
         assert_eq!(host.access("/etc/a").unwrap().mode, 0o755);
-        let full = Host::recorded(&dir).unwrap().failing(Fault::Refuse { at: 0, errno: 28 });
+        let full =
+            Host::recorded(&dir).unwrap().failing(InjectedFault::Refuse { at: 0, errno: 28 });
         assert!(full.replace_file("/etc/a", b"newer", access).is_err());
         assert_eq!(fs::read(dir.join("etc/a")).unwrap(), b"new");
         assert_eq!(host.list("/etc").unwrap(), ["a"]);

@@ -12,21 +12,21 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 /// A file in memory that another process finds by a path.
 #[derive(Debug)]
-pub struct Sheet(File);
+pub struct MemoryFile(File);
 
-impl Sheet {
+impl MemoryFile {
     /// An empty one.
     ///
     /// # Errors
     /// No memory.
-    pub fn new() -> io::Result<Sheet> {
+    pub fn new() -> io::Result<MemoryFile> {
         // SAFETY: the name is a C string that lives through the call.
         let fd = unsafe { libc::memfd_create(c"cpushield".as_ptr(), libc::MFD_CLOEXEC) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: a new descriptor that nobody else owns.
-        Ok(Sheet(unsafe { File::from_raw_fd(fd) }))
+        Ok(MemoryFile(unsafe { File::from_raw_fd(fd) }))
     }
 
     /// The path, while this process lives.
@@ -49,21 +49,21 @@ impl Sheet {
 
 /// A program at work.
 #[derive(Debug)]
-pub struct Hired {
+pub struct ExternalProgram {
     child: Child,
-    said: Sheet,
+    said: MemoryFile,
 }
 
-impl Hired {
+impl ExternalProgram {
     /// Starts a program; the name is looked up in `PATH`. It gets this signal when the calling
     /// thread ends, and is killed when the value is dropped. What it prints is kept.
     ///
     /// # Errors
     /// It cannot be started.
-    pub fn start(words: &[OsString], signal: i32) -> io::Result<Hired> {
+    pub fn start(words: &[OsString], signal: i32) -> io::Result<ExternalProgram> {
         let absent = || io::Error::from_raw_os_error(libc::ENOENT);
         let (program, arguments) = words.split_first().ok_or_else(absent)?;
-        let said = Sheet::new()?;
+        let said = MemoryFile::new()?;
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null());
         command.stdout(said.0.try_clone()?).stderr(said.0.try_clone()?);
@@ -77,7 +77,7 @@ impl Hired {
         };
         // SAFETY: between fork and exec it makes one system call and allocates nothing.
         unsafe { command.pre_exec(die_with_parent) };
-        Ok(Hired { child: command.spawn()?, said })
+        Ok(ExternalProgram { child: command.spawn()?, said })
     }
 
     /// Its process number.
@@ -96,7 +96,7 @@ impl Hired {
     }
 }
 
-impl Drop for Hired {
+impl Drop for ExternalProgram {
     fn drop(&mut self) {
         // It is our child: when it was waited for, the library knows and sends nothing.
         let _ = self.child.kill();
@@ -116,18 +116,18 @@ mod tests {
 
     #[test]
     fn what_it_prints_and_writes_to_a_sheet_is_kept() {
-        let mut sheet = Sheet::new().unwrap();
+        let mut sheet = MemoryFile::new().unwrap();
         let script = format!("echo said; echo written > {}; exit 3", sheet.path());
-        let hired = Hired::start(&words(&["sh", "-c", &script]), libc::SIGKILL).unwrap();
+        let hired = ExternalProgram::start(&words(&["sh", "-c", &script]), libc::SIGKILL).unwrap();
         let (status, said) = hired.wait().unwrap();
         assert_eq!((status.code(), said.as_str()), (Some(3), "said\n"));
         assert_eq!(sheet.text().unwrap(), "written\n");
-        assert!(Hired::start(&words(&["cpushield-no-such-program"]), 9).is_err());
+        assert!(ExternalProgram::start(&words(&["cpushield-no-such-program"]), 9).is_err());
     }
 
     #[test]
     fn it_ends_with_the_thread_that_started_it() {
-        let start = || Hired::start(&words(&["sleep", "1000"]), libc::SIGKILL).unwrap();
+        let start = || ExternalProgram::start(&words(&["sleep", "1000"]), libc::SIGKILL).unwrap();
         let hired = std::thread::spawn(start).join().unwrap();
         assert!(process::wait_for_end(hired.pid(), Duration::from_secs(10)).unwrap());
         let hired = start();

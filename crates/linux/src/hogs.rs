@@ -3,7 +3,7 @@
 
 use crate::error::Result;
 use crate::host::Host;
-use crate::task::{Policy, Task};
+use crate::task::{SchedPolicy, Task};
 use std::fmt;
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// A real-time task that did not sleep between two looks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hog {
+pub struct RtHog {
     /// The task; its `cpu` is the one it keeps.
     pub task: Task,
     /// Its policy.
-    pub policy: Policy,
+    pub policy: SchedPolicy,
 }
 
-impl fmt::Display for Hog {
+impl fmt::Display for RtHog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({}, {})", self.task.comm, self.task.id.tid, self.policy)
     }
@@ -31,18 +31,18 @@ impl Host {
     ///
     /// # Errors
     /// `/proc` cannot be read.
-    pub fn hogs(&self) -> Result<Vec<Hog>> {
+    pub fn hogs(&self) -> Result<Vec<RtHog>> {
         self.tasks().map(|tasks| self.hogs_among(&tasks))
     }
 
     /// The same, of tasks that were listed a moment ago.
     #[must_use]
-    pub fn hogs_among(&self, tasks: &[Task]) -> Vec<Hog> {
+    pub fn hogs_among(&self, tasks: &[Task]) -> Vec<RtHog> {
         let mut seen = Vec::new();
         for task in tasks {
             if let Some(policy) = self.endless_policy(task) {
                 let slept = self.times_slept(task);
-                seen.push((Hog { task: task.clone(), policy }, slept));
+                seen.push((RtHog { task: task.clone(), policy }, slept));
             }
         }
         if !seen.is_empty() && self.is_live() {
@@ -59,13 +59,13 @@ impl Host {
 
     /// The policy of a task that is runnable and under which it may run without end. A deadline
     /// task may not, unless its budget is all of its period.
-    fn endless_policy(&self, task: &Task) -> Option<Policy> {
+    fn endless_policy(&self, task: &Task) -> Option<SchedPolicy> {
         // SCHED_FIFO, SCHED_RR and SCHED_DEADLINE (include/uapi/linux/sched.h, 6.12).
         if task.kthread || task.state != 'R' || !matches!(task.policy, 1 | 2 | 6) {
             return None;
         }
         match self.scheduling(task.id.tid).ok()? {
-            Policy::Deadline { runtime_ns, period_ns, .. } if runtime_ns < period_ns => None,
+            SchedPolicy::Deadline { runtime_ns, period_ns, .. } if runtime_ns < period_ns => None,
             policy => Some(policy),
         }
     }

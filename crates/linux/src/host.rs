@@ -4,13 +4,13 @@
 
 mod writer;
 
-pub use writer::Writer;
+pub use writer::FileWriter;
 
 use crate::calls::{comes_at_once, open};
 use crate::cpuset::CpuSet;
-use crate::error::{Cause, Error, Result, Verb, errno_name};
+use crate::error::{Error, ErrorCause, Operation, Result, errno_name};
 use crate::event_log::EventLog;
-use crate::record::Recorder;
+use crate::record::MachineRecorder;
 use crate::root_dir::{self, Listed, RootDir, parse_errors};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -49,20 +49,20 @@ pub struct Host {
     /// Whether the errors of a recorded machine are known.
     has_errors: bool,
     /// Errors that a recorded machine answers, as the live one did.
-    errors: Mutex<BTreeMap<(Verb, String), i32>>,
-    recorder: Option<Recorder>,
+    errors: Mutex<BTreeMap<(Operation, String), i32>>,
+    recorder: Option<MachineRecorder>,
     /// Where every access is noted.
     pub(crate) log: Option<EventLog>,
-    fault: Option<Fault>,
+    fault: Option<InjectedFault>,
     writes: AtomicUsize,
     operations: AtomicUsize,
     /// Who answers for the programs of a recorded machine.
-    pub(crate) answers: crate::programs::Answers,
+    pub(crate) answers: crate::programs::FakePrograms,
 }
 
 /// What a test wants to happen at the n-th write (counted from 0).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
+pub enum InjectedFault {
     /// That write is refused with this error number, later ones are not.
     Refuse {
         /// Which write.
@@ -70,7 +70,7 @@ pub enum Fault {
         /// The kernel's answer.
         errno: i32,
     },
-    /// The process dies before that write: it and all later ones fail with [`Cause::Stopped`].
+    /// The process dies before that write: it and all later ones fail with [`ErrorCause::Stopped`].
     Stop {
         /// Which write.
         at: usize,
@@ -90,8 +90,8 @@ impl Host {
     /// The directory is not there, or its `errors.tsv` is malformed.
     pub fn recorded(dir: &Path) -> Result<Host> {
         let name = dir.display().to_string();
-        let root = dir.canonicalize().map_err(|e| Error::io(Verb::Read, &name, e))?;
-        let dir = RootDir::open(&root).map_err(|e| Error::io(Verb::Read, &name, e))?;
+        let root = dir.canonicalize().map_err(|e| Error::io(Operation::Read, &name, e))?;
+        let dir = RootDir::open(&root).map_err(|e| Error::io(Operation::Read, &name, e))?;
         let mut host = Host::at(root, Some(dir));
         match host.read_file(ERRORS_FILE) {
             Ok(text) => {
@@ -116,7 +116,7 @@ impl Host {
             fault: None,
             writes: AtomicUsize::new(0),
             operations: AtomicUsize::new(0),
-            answers: crate::programs::Answers::default(),
+            answers: crate::programs::FakePrograms::default(),
         }
     }
 
@@ -126,13 +126,13 @@ impl Host {
     /// `dir` cannot be made or is not empty.
     pub fn recording(mut self, dir: &Path) -> Result<Host> {
         let tried = self.live || self.has_errors;
-        self.recorder = Some(Recorder::new(dir, &self.root, tried)?);
+        self.recorder = Some(MachineRecorder::new(dir, &self.root, tried)?);
         Ok(self)
     }
 
     /// The same host, failing on purpose; for tests of failure and roll-back.
     #[must_use]
-    pub fn failing(mut self, fault: Fault) -> Host {
+    pub fn failing(mut self, fault: InjectedFault) -> Host {
         self.fault = Some(fault);
         self
     }
@@ -185,11 +185,11 @@ impl Host {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    fn lock_errors(&self) -> std::sync::MutexGuard<'_, BTreeMap<(Verb, String), i32>> {
+    fn lock_errors(&self) -> std::sync::MutexGuard<'_, BTreeMap<(Operation, String), i32>> {
         self.errors.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    fn recorded_error(&self, verb: Verb, path: &str) -> Result<()> {
+    fn recorded_error(&self, verb: Operation, path: &str) -> Result<()> {
         if self.live {
             return Ok(());
         }
@@ -202,7 +202,7 @@ impl Host {
     /// What a recording knows of an access that its machine was asked for: `None` for a live host
     /// and for a directory that this program did not record, which has no `errors.tsv`.
     #[must_use]
-    pub fn tried(&self, verb: Verb, path: &str) -> Option<Result<()>> {
+    pub fn tried(&self, verb: Operation, path: &str) -> Option<Result<()>> {
         if self.live || !self.has_errors {
             return None;
         }
@@ -217,8 +217,8 @@ impl Host {
     pub fn smi_count(&self, cpu: usize) -> Result<u64> {
         const MSR_SMI_COUNT: u64 = 0x34;
         let path = format!("/dev/cpu/{cpu}/msr");
-        let answer = self.recorded_error(Verb::Read, &path).and_then(|()| {
-            let fail = |e| Error::io(Verb::Read, &path, e);
+        let answer = self.recorded_error(Operation::Read, &path).and_then(|()| {
+            let fail = |e| Error::io(Operation::Read, &path, e);
             let file = self.open_to_read(&path).map_err(fail)?;
             let mut bytes = [0; 8];
             // A recording keeps the eight bytes alone.
@@ -257,8 +257,8 @@ impl Host {
     /// # Errors
     /// The kernel's answer.
     pub fn read_bytes(&self, path: &str) -> Result<Vec<u8>> {
-        let answer = self.recorded_error(Verb::Read, path).and_then(|()| self.read_file(path));
-        let answer = self.logged(Verb::Read, path, None, answer);
+        let answer = self.recorded_error(Operation::Read, path).and_then(|()| self.read_file(path));
+        let answer = self.logged(Operation::Read, path, None, answer);
         match (&answer, &self.recorder) {
             (Ok(bytes), Some(recorder)) => recorder.save_file(path, bytes),
             (Err(error), Some(_)) if !error.is_absent() => self.note_error(error),
@@ -286,11 +286,16 @@ impl Host {
             let mut file = self.open_to_read(path)?;
             file.read(chunk).map(|n| chunk[..n].to_vec())
         });
-        self.logged(Verb::Read, path, None, answer.map_err(|e| Error::io(Verb::Read, path, e)))
+        self.logged(
+            Operation::Read,
+            path,
+            None,
+            answer.map_err(|e| Error::io(Operation::Read, path, e)),
+        )
     }
 
     fn read_file(&self, path: &str) -> Result<Vec<u8>> {
-        let fail = |e| Error::io(Verb::Read, path, e);
+        let fail = |e| Error::io(Operation::Read, path, e);
         let mut file = self.open_to_read(path).map_err(fail)?;
         // A recording has plain files, of which a short read is the end.
         let at_once = !self.live || comes_at_once(path);
@@ -330,7 +335,7 @@ impl Host {
     /// The kernel's answer.
     pub fn list(&self, path: &str) -> Result<Vec<String>> {
         let names = self.entries(path, Listed::All);
-        let mut names = self.logged(Verb::Read, path, None, names)?;
+        let mut names = self.logged(Operation::Read, path, None, names)?;
         if !self.live {
             names.retain(|name| name != KEPT_EMPTY);
         }
@@ -350,14 +355,14 @@ impl Host {
 
     /// The names in a directory, sorted.
     fn entries(&self, path: &str, listed: Listed) -> Result<Vec<String>> {
-        self.recorded_error(Verb::Read, path)?;
+        self.recorded_error(Operation::Read, path)?;
         self.count_operation();
         let names = match &self.recorded {
             Some(dir) => dir.list(path, listed),
             None => open(&self.place(path), libc::O_RDONLY | libc::O_DIRECTORY)
                 .and_then(|dir| root_dir::names(dir.into(), listed)),
         };
-        let mut names = names.map_err(|e| Error::io(Verb::Read, path, e))?;
+        let mut names = names.map_err(|e| Error::io(Operation::Read, path, e))?;
         names.sort();
         Ok(names)
     }
@@ -367,10 +372,11 @@ impl Host {
     /// # Errors
     /// The kernel's answer.
     pub fn link(&self, path: &str) -> Result<String> {
-        self.recorded_error(Verb::Read, path)?;
+        self.recorded_error(Operation::Read, path)?;
         self.count_operation();
-        let target = fs::read_link(self.place(path)).map_err(|e| Error::io(Verb::Read, path, e));
-        let target = self.logged(Verb::Read, path, None, target)?;
+        let target =
+            fs::read_link(self.place(path)).map_err(|e| Error::io(Operation::Read, path, e));
+        let target = self.logged(Operation::Read, path, None, target)?;
         let target = target.to_string_lossy().into_owned();
         if let Some(recorder) = &self.recorder {
             recorder.save_link(path);
@@ -403,13 +409,15 @@ impl Host {
     }
 
     /// Every write of any kind passes here first: it counts, and a test's fault strikes.
-    pub(crate) fn before_write(&self, verb: Verb, path: &str) -> Result<()> {
+    pub(crate) fn before_write(&self, verb: Operation, path: &str) -> Result<()> {
         self.count_operation();
         let n = self.writes.fetch_add(1, Ordering::Relaxed);
         match self.fault {
-            Some(Fault::Refuse { at, errno }) if n == at => Err(Error::os(verb, path, errno)),
-            Some(Fault::Stop { at }) if n >= at => {
-                Err(Error { verb, path: path.to_owned(), value: None, cause: Cause::Stopped })
+            Some(InjectedFault::Refuse { at, errno }) if n == at => {
+                Err(Error::os(verb, path, errno))
+            }
+            Some(InjectedFault::Stop { at }) if n >= at => {
+                Err(Error { verb, path: path.to_owned(), value: None, cause: ErrorCause::Stopped })
             }
             _ => self.recorded_error(verb, path),
         }
@@ -421,14 +429,14 @@ impl Host {
     /// # Errors
     /// The kernel's answer, with the value.
     pub fn write(&self, path: &str, value: &str) -> Result<()> {
-        self.before_write(Verb::Write, path).map_err(|e| e.with_value(value))?;
+        self.before_write(Operation::Write, path).map_err(|e| e.with_value(value))?;
         let answer =
             if self.live { self.write_live(path, value) } else { self.simulate(path, value) };
-        self.logged(Verb::Write, path, Some(value), answer.map_err(|e| e.with_value(value)))
+        self.logged(Operation::Write, path, Some(value), answer.map_err(|e| e.with_value(value)))
     }
 
     fn write_live(&self, path: &str, value: &str) -> Result<()> {
-        let fail = |e| Error::io(Verb::Write, path, e);
+        let fail = |e| Error::io(Operation::Write, path, e);
         let bytes = if value.is_empty() { "\n" } else { value };
         let mut file = open(&self.place(path), libc::O_WRONLY).map_err(fail)?;
         file.write_all(bytes.as_bytes()).map_err(fail)
@@ -436,8 +444,8 @@ impl Host {
 
     /// A kernel file to which many values are written, one write each.
     #[must_use]
-    pub fn writer<'a>(&'a self, path: &'a str) -> Writer<'a> {
-        Writer { host: self, path, file: None }
+    pub fn writer<'a>(&'a self, path: &'a str) -> FileWriter<'a> {
+        FileWriter { host: self, path, file: None }
     }
 
     /// Makes a directory (a cgroup, a tracing instance); its parent must be there.
@@ -445,10 +453,10 @@ impl Host {
     /// # Errors
     /// The kernel's answer.
     pub fn make_dir(&self, path: &str) -> Result<()> {
-        self.before_write(Verb::MakeDir, path)?;
+        self.before_write(Operation::MakeDir, path)?;
         let made = fs::create_dir(self.place(path));
-        let made = made.map_err(|e| Error::io(Verb::MakeDir, path, e));
-        self.logged(Verb::MakeDir, path, None, made)?;
+        let made = made.map_err(|e| Error::io(Operation::MakeDir, path, e));
+        self.logged(Operation::MakeDir, path, None, made)?;
         if self.live { Ok(()) } else { self.simulate_make_dir(path) }
     }
 
@@ -457,13 +465,13 @@ impl Host {
     /// # Errors
     /// The kernel's answer.
     pub fn remove_dir(&self, path: &str) -> Result<()> {
-        self.before_write(Verb::Remove, path)?;
+        self.before_write(Operation::Remove, path)?;
         if !self.live {
             self.simulate_remove_dir(path)?;
         }
         let removed = fs::remove_dir(self.place(path));
-        let removed = removed.map_err(|e| Error::io(Verb::Remove, path, e));
-        self.logged(Verb::Remove, path, None, removed)
+        let removed = removed.map_err(|e| Error::io(Operation::Remove, path, e));
+        self.logged(Operation::Remove, path, None, removed)
     }
 
     /// Removes a file that this project made (a systemd drop-in, a state file).
@@ -471,9 +479,9 @@ impl Host {
     /// # Errors
     /// The kernel's answer.
     pub fn remove_file(&self, path: &str) -> Result<()> {
-        self.before_write(Verb::Remove, path)?;
+        self.before_write(Operation::Remove, path)?;
         let removed = fs::remove_file(self.place(path));
-        let removed = removed.map_err(|e| Error::io(Verb::Remove, path, e));
-        self.logged(Verb::Remove, path, None, removed)
+        let removed = removed.map_err(|e| Error::io(Operation::Remove, path, e));
+        self.logged(Operation::Remove, path, None, removed)
     }
 }

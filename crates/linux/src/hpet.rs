@@ -3,7 +3,7 @@
 //!
 //! Not its job: what the difference of the two means.
 
-use crate::region::{Region, Use};
+use crate::region::{MappingAccess, SharedMemory};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
@@ -11,7 +11,7 @@ use std::os::fd::AsRawFd;
 /// Requests of include/uapi/linux/hpet.h: `_IO('h', 1)`, `_IOR('h', 3, struct hpet_info)`,
 /// `_IO('h', 4)`, `_IOW('h', 6, unsigned long)`.
 const HPET_IE_ON: u64 = 0x6801;
-const HPET_INFO: u64 = (2 << 30) | ((size_of::<Info>() as u64) << 16) | 0x6803;
+const HPET_INFO: u64 = (2 << 30) | ((size_of::<HpetInfo>() as u64) << 16) | 0x6803;
 const HPET_EPI: u64 = 0x6804;
 const HPET_IRQFREQ: u64 = (1 << 30) | ((size_of::<libc::c_ulong>() as u64) << 16) | 0x6806;
 
@@ -28,7 +28,7 @@ const PERIOD_FS_MAX: u32 = 100_000_000;
 
 /// `struct hpet_info`.
 #[repr(C)]
-struct Info {
+struct HpetInfo {
     hz: libc::c_ulong,
     flags: libc::c_ulong,
     block: libc::c_ushort,
@@ -38,11 +38,11 @@ struct Info {
 /// A timer of the HPET. Its interrupt is one of a device: the chip raises it when its counter
 /// reaches the timer's comparator, and the driver writes the next one into it.
 #[derive(Debug)]
-pub struct Hpet {
+pub struct HpetTimer {
     file: File,
 }
 
-impl Hpet {
+impl HpetTimer {
     /// The device.
     pub const PATH: &str = "/dev/hpet";
 
@@ -51,8 +51,8 @@ impl Hpet {
     /// # Errors
     /// The kernel's answer: ENOENT without the driver, EBUSY when no timer is free or there is
     /// none.
-    pub fn open() -> io::Result<Hpet> {
-        Ok(Hpet { file: File::open(Hpet::PATH)? })
+    pub fn open() -> io::Result<HpetTimer> {
+        Ok(HpetTimer { file: File::open(HpetTimer::PATH)? })
     }
 
     /// Its registers.
@@ -61,13 +61,13 @@ impl Hpet {
     /// The kernel's answer: EACCES when it was booted or built without `hpet_mmap=1`, ENOSYS when
     /// it was built without `CONFIG_HPET_MMAP` or the registers share their page.
     pub fn page(&self) -> io::Result<HpetPage> {
-        let mut info = Info { hz: 0, flags: 0, block: 0, timer: 0 };
+        let mut info = HpetInfo { hz: 0, flags: 0, block: 0, timer: 0 };
         // SAFETY: the request writes one `struct hpet_info`, which lives through the call.
         let answer = unsafe { libc::ioctl(self.file.as_raw_fd(), HPET_INFO as _, &raw mut info) };
         if answer < 0 {
             return Err(io::Error::last_os_error());
         }
-        let region = Region::map(&self.file, PAGE_BYTES, Use::Read)?;
+        let region = SharedMemory::map(&self.file, PAGE_BYTES, MappingAccess::Read)?;
         let comparator = COMPARATOR + EACH_TIMER * usize::from(info.timer);
         let page = HpetPage { region, comparator, timer: info.timer };
         match page.period_fs() {
@@ -130,7 +130,7 @@ impl Hpet {
 /// The registers of the HPET, to be read.
 #[derive(Debug)]
 pub struct HpetPage {
-    region: Region,
+    region: SharedMemory,
     comparator: usize,
     /// Which of its timers it is; its interrupt is called `hpetN`.
     pub timer: u16,
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn the_device_is_used_or_refused() {
-        let error = match Hpet::open().and_then(|hpet| hpet.page()) {
+        let error = match HpetTimer::open().and_then(|hpet| hpet.page()) {
             Ok(page) => {
                 let first = page.counter();
                 while page.counter() == first {}

@@ -7,7 +7,7 @@
 //! scan, by default within ten seconds, and are forgotten when it ends.
 
 use crate::cpuset::CpuSet;
-use crate::error::{Error, Result, Verb};
+use crate::error::{Error, Operation, Result};
 use crate::host::Host;
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
@@ -26,10 +26,10 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// An irqbalance that runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Irqbalance {
+pub struct IrqbalanceProcess {
     /// Its process, as far as its socket tells.
     pub pid: Option<i32>,
-    /// Its socket, for people; [`Irqbalance::pid`] is in it.
+    /// Its socket, for people; [`IrqbalanceProcess::pid`] is in it.
     pub socket: String,
     /// CPUs that it leaves alone.
     pub banned: CpuSet,
@@ -40,7 +40,7 @@ impl Host {
     ///
     /// # Errors
     /// It runs but does not answer, or its answer is not understood.
-    pub fn irqbalance(&self) -> Result<Option<Irqbalance>> {
+    pub fn irqbalance(&self) -> Result<Option<IrqbalanceProcess>> {
         for socket in self.irqbalance_sockets()? {
             let answer = match self.ask(&socket, "setup") {
                 // A socket that a killed irqbalance left behind.
@@ -51,7 +51,7 @@ impl Host {
             };
             let banned = banned(&answer)
                 .ok_or_else(|| Error::malformed(&socket, 1, "BANNED and a CPU mask", &answer))?;
-            return Ok(Some(Irqbalance { pid: pid_of(&socket), socket, banned }));
+            return Ok(Some(IrqbalanceProcess { pid: pid_of(&socket), socket, banned }));
         }
         Ok(None)
     }
@@ -74,18 +74,18 @@ impl Host {
     ///
     /// # Errors
     /// It is gone or does not take the request.
-    pub fn ban_from_irqbalance(&self, it: &Irqbalance, cpus: Option<&CpuSet>) -> Result<()> {
+    pub fn ban_from_irqbalance(&self, it: &IrqbalanceProcess, cpus: Option<&CpuSet>) -> Result<()> {
         let list = match cpus {
             // It dereferences a null pointer when no word follows.
             Some(cpus) if !cpus.is_empty() => cpus.to_string(),
             _ => "NULL".to_owned(),
         };
         let request = format!("settings cpus {list}");
-        self.before_write(Verb::Call, &it.socket).map_err(|e| e.with_value(&request))?;
+        self.before_write(Operation::Call, &it.socket).map_err(|e| e.with_value(&request))?;
         if !self.is_live() {
             let mask = cpus.cloned().unwrap_or_else(|| self.irqbalance_default()).to_mask();
             return std::fs::write(self.place(&it.socket), format!("SLEEP 10 BANNED {mask}\n"))
-                .map_err(|e| Error::io(Verb::Call, &it.socket, e));
+                .map_err(|e| Error::io(Operation::Call, &it.socket, e));
         }
         self.ask(&it.socket, &request).map(drop).map_err(|e| e.with_value(&request))
     }
@@ -120,7 +120,7 @@ impl Host {
             stream.read_to_string(&mut answer)?;
             Ok(answer)
         };
-        talk().map_err(|e| Error::io(Verb::Call, socket, e))
+        talk().map_err(|e| Error::io(Operation::Call, socket, e))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The kernel's log.
 
 use crate::calls::open;
-use crate::error::{Error, Result, Verb};
+use crate::error::{Error, Operation, Result};
 use crate::host::Host;
 use crate::text::kmsg;
 use std::io::{ErrorKind, Read};
@@ -24,7 +24,7 @@ impl Host {
         if !self.is_live() {
             return self.read(KMSG).map(|text| text.lines().filter_map(kept).collect());
         }
-        let fail = |e| Error::io(Verb::Read, KMSG, e);
+        let fail = |e| Error::io(Operation::Read, KMSG, e);
         let access = libc::O_RDONLY | libc::O_NONBLOCK;
         let mut file = open(Path::new(KMSG), access).map_err(fail)?;
         let (mut said, mut record) = (Vec::new(), vec![0; RECORD_BYTES]);

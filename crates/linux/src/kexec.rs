@@ -1,7 +1,7 @@
 //! The next kernel, put into memory by the running one (`kexec_file_load(2)`): it starts without
 //! the firmware and the boot loader.
 
-use crate::error::{Cause, Error, Result, Verb};
+use crate::error::{Error, ErrorCause, Operation, Result};
 use crate::host::Host;
 use std::ffi::CString;
 use std::fs::File;
@@ -21,16 +21,17 @@ impl Host {
     /// known.
     pub fn kexec_load(&self, kernel: &str, initrd: Option<&str>, line: &str) -> Result<()> {
         let name = format!("kexec_file_load {kernel}");
-        self.before_write(Verb::Call, &name)?;
+        self.before_write(Operation::Call, &name)?;
         if !self.is_live() {
             let words = ["kexec_file_load", kernel, initrd.unwrap_or(""), line];
             return self.consult(&words, b"").map(drop);
         }
-        let open =
-            |path: &str| File::open(self.place(path)).map_err(|e| Error::io(Verb::Read, path, e));
+        let open = |path: &str| {
+            File::open(self.place(path)).map_err(|e| Error::io(Operation::Read, path, e))
+        };
         let image = open(kernel)?;
         let ramdisk = initrd.map(open).transpose()?;
-        let text = CString::new(line).map_err(|e| Error::io(Verb::Call, &name, e.into()))?;
+        let text = CString::new(line).map_err(|e| Error::io(Operation::Call, &name, e.into()))?;
         let (ramdisk, flags) = match &ramdisk {
             Some(file) => (file.as_raw_fd(), 0),
             None => (-1, NO_INITRAMFS),
@@ -57,7 +58,7 @@ impl Host {
     /// The kernel refuses.
     pub fn kexec_unload(&self) -> Result<()> {
         let name = "kexec_file_load with KEXEC_FILE_UNLOAD".to_owned();
-        self.before_write(Verb::Call, &name)?;
+        self.before_write(Operation::Call, &name)?;
         if !self.is_live() {
             return self.consult(&["kexec_file_load", "--unload"], b"").map(drop);
         }
@@ -75,10 +76,10 @@ impl Host {
         let error = io::Error::last_os_error();
         match self.forbids(&error) {
             Some(why) => {
-                let cause = Cause::Said(format!("{why} ({error})"));
-                Err(Error { verb: Verb::Call, path: name, value: None, cause })
+                let cause = ErrorCause::Said(format!("{why} ({error})"));
+                Err(Error { verb: Operation::Call, path: name, value: None, cause })
             }
-            None => Err(Error::io(Verb::Call, &name, error)),
+            None => Err(Error::io(Operation::Call, &name, error)),
         }
     }
 

@@ -6,7 +6,7 @@ use std::io;
 
 /// How much of a process lies fast in memory, in KiB (`/proc/<pid>/status`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Held {
+pub struct MemoryUse {
     /// `VmLck`: locked.
     pub locked_kib: u64,
     /// `VmRSS`: in memory now.
@@ -20,11 +20,11 @@ impl Host {
     ///
     /// # Errors
     /// The process is gone, or is a kernel thread, which has no such lines.
-    pub fn held_memory(&self, pid: i32) -> Result<Held> {
+    pub fn held_memory(&self, pid: i32) -> Result<MemoryUse> {
         let path = format!("/proc/{pid}/status");
         let text = self.read(&path)?;
         let field = |name: &'static str| parse_kib(&path, &text, name);
-        Ok(Held {
+        Ok(MemoryUse {
             locked_kib: field("VmLck:")?,
             resident_kib: field("VmRSS:")?,
             swapped_kib: field("VmSwap:")?,

@@ -3,7 +3,7 @@
 //!
 //! Not its job: what is counted.
 
-use crate::region::{Region, Use};
+use crate::region::{MappingAccess, SharedMemory};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The counter of one worker, with a cache line of its own; that worker alone writes to it.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
-pub struct Meter {
+pub struct ProgressCounter {
     count: AtomicU64,
     /// 0 waiting, 1 working, 2 ended, 3 and more failed with this number less 3.
     state: AtomicU64,
@@ -19,7 +19,7 @@ pub struct Meter {
 
 /// Where a worker is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum WorkerState {
     /// It has not begun.
     Waiting,
     /// It works.
@@ -30,7 +30,7 @@ pub enum State {
     Failed(i32),
 }
 
-impl Meter {
+impl ProgressCounter {
     /// So much more was done.
     #[inline]
     pub fn add(&self, n: u64) {
@@ -46,7 +46,7 @@ impl Meter {
     }
 
     /// Works until the end of the process, or until it cannot go on.
-    pub fn work(&self, work: impl FnOnce(&Meter) -> io::Result<()>) {
+    pub fn work(&self, work: impl FnOnce(&ProgressCounter) -> io::Result<()>) {
         self.state.store(1, Ordering::Release);
         let state = match work(self) {
             Ok(()) => 2,
@@ -57,42 +57,42 @@ impl Meter {
 
     /// Where its worker is.
     #[must_use]
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> WorkerState {
         match self.state.load(Ordering::Acquire) {
-            0 => State::Waiting,
-            1 => State::Working,
-            2 => State::Ended,
-            n => State::Failed(i32::try_from(n - 3).unwrap_or(i32::MAX)),
+            0 => WorkerState::Waiting,
+            1 => WorkerState::Working,
+            2 => WorkerState::Ended,
+            n => WorkerState::Failed(i32::try_from(n - 3).unwrap_or(i32::MAX)),
         }
     }
 }
 
 /// The meters of some workers, in memory that another process finds by a number.
 #[derive(Debug)]
-pub struct Meters {
-    region: Region,
+pub struct ProgressCounters {
+    region: SharedMemory,
     workers: usize,
     /// The file of its maker.
     file: Option<OwnedFd>,
 }
 
-impl Meters {
+impl ProgressCounters {
     /// New meters.
     ///
     /// # Errors
     /// No memory.
-    pub fn new(workers: usize) -> io::Result<Meters> {
-        let (region, file) = Region::make(bytes(workers))?;
-        Ok(Meters { region, workers, file: Some(file) })
+    pub fn new(workers: usize) -> io::Result<ProgressCounters> {
+        let (region, file) = SharedMemory::make(bytes(workers))?;
+        Ok(ProgressCounters { region, workers, file: Some(file) })
     }
 
     /// The meters of another process, to look at.
     ///
     /// # Errors
     /// It is gone, or may not be looked into.
-    pub fn open(pid: i32, number: i32, workers: usize) -> io::Result<Meters> {
-        let region = Region::open(pid, number, bytes(workers), Use::Read)?;
-        Ok(Meters { region, workers, file: None })
+    pub fn open(pid: i32, number: i32, workers: usize) -> io::Result<ProgressCounters> {
+        let region = SharedMemory::open(pid, number, bytes(workers), MappingAccess::Read)?;
+        Ok(ProgressCounters { region, workers, file: None })
     }
 
     /// By which number another process finds it among the open files of its maker.
@@ -103,18 +103,18 @@ impl Meters {
 
     /// The meter of one worker.
     #[must_use]
-    pub fn get(&self, worker: usize) -> Option<&Meter> {
+    pub fn get(&self, worker: usize) -> Option<&ProgressCounter> {
         if worker >= self.workers {
             return None;
         }
         // SAFETY: the region is as long as `self`, aligned to pages, holds that many meters, and
         // they are nothing but atomics, for which all bytes are valid. Whoever opened it to look
         // has no `add`: a write there would end its process, not harm another's.
-        Some(unsafe { &*self.region.start().cast::<Meter>().as_ptr().add(worker) })
+        Some(unsafe { &*self.region.start().cast::<ProgressCounter>().as_ptr().add(worker) })
     }
 
     /// One for each worker.
-    pub fn each(&self) -> impl Iterator<Item = &Meter> {
+    pub fn each(&self) -> impl Iterator<Item = &ProgressCounter> {
         (0..self.workers).filter_map(|worker| self.get(worker))
     }
 
@@ -127,7 +127,7 @@ impl Meters {
 
 /// A region may not be empty.
 fn bytes(workers: usize) -> usize {
-    workers.max(1).saturating_mul(size_of::<Meter>())
+    workers.max(1).saturating_mul(size_of::<ProgressCounter>())
 }
 
 #[cfg(test)]
@@ -136,22 +136,25 @@ mod tests {
 
     #[test]
     fn what_a_worker_counts_is_seen_through_another_mapping() {
-        let meters = Meters::new(2).unwrap();
+        let meters = ProgressCounters::new(2).unwrap();
         let pid = i32::try_from(std::process::id()).unwrap();
-        let seen = Meters::open(pid, meters.number().unwrap(), 2).unwrap();
-        assert_eq!((seen.total(), seen.get(0).unwrap().state()), (0, State::Waiting));
+        let seen = ProgressCounters::open(pid, meters.number().unwrap(), 2).unwrap();
+        assert_eq!((seen.total(), seen.get(0).unwrap().state()), (0, WorkerState::Waiting));
         meters.get(0).unwrap().work(|meter| {
             meter.add(5);
-            assert_eq!(seen.get(0).unwrap().state(), State::Working);
+            assert_eq!(seen.get(0).unwrap().state(), WorkerState::Working);
             Ok(())
         });
         meters.get(1).unwrap().work(|meter| {
             meter.add(7);
             Err(io::Error::from_raw_os_error(libc::ENOSPC))
         });
-        let states: Vec<State> = seen.each().map(Meter::state).collect();
-        assert_eq!(states, [State::Ended, State::Failed(libc::ENOSPC)]);
+        let states: Vec<WorkerState> = seen.each().map(ProgressCounter::state).collect();
+        assert_eq!(states, [WorkerState::Ended, WorkerState::Failed(libc::ENOSPC)]);
         assert_eq!((seen.total(), meters.get(2).is_none()), (12, true));
-        assert!(Meters::open(pid, meters.number().unwrap(), 200).is_err(), "it is not as long");
+        assert!(
+            ProgressCounters::open(pid, meters.number().unwrap(), 200).is_err(),
+            "it is not as long"
+        );
     }
 }

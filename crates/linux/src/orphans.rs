@@ -30,24 +30,24 @@ pub struct LeftBehind {
 
 /// The descendants of this process that were not its own doing.
 #[derive(Debug)]
-pub struct Orphans {
+pub struct OrphanTracker {
     /// Children of before, which have nothing to do with it.
     before: BTreeSet<i32>,
 }
 
-impl Orphans {
+impl OrphanTracker {
     /// From now on whoever loses its parent among the descendants of this process becomes its
     /// child.
     ///
     /// # Errors
     /// The kernel's answer.
-    pub fn adopt() -> io::Result<Orphans> {
+    pub fn adopt() -> io::Result<OrphanTracker> {
         // SAFETY: this operation takes a number and no pointers.
         if unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) } != 0 {
             return Err(io::Error::last_os_error());
         }
         let children = family(&Host::live()).into_iter();
-        Ok(Orphans { before: children.map(|task| task.pid).collect() })
+        Ok(OrphanTracker { before: children.map(|task| task.pid).collect() })
     }
 
     /// Lets those go that have ended: their numbers would be missing in a long watch. `child` is

@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, FromRawFd};
 /// rest stays zero.
 #[repr(C)]
 #[derive(Debug, Default, Clone, Copy)]
-struct Attr {
+struct PerfEventAttr {
     kind: u32,
     size: u32,
     config: u64,
@@ -25,7 +25,7 @@ struct Attr {
     breakpoint_address: u64,
 }
 
-const _: () = assert!(size_of::<Attr>() == 64);
+const _: () = assert!(size_of::<PerfEventAttr>() == 64);
 
 /// `PERF_TYPE_SOFTWARE`, `PERF_TYPE_TRACEPOINT` and `PERF_TYPE_RAW`.
 const SOFTWARE: u32 = 1;
@@ -38,36 +38,42 @@ const GROUP_FORMAT: u64 = 1 | 1 << 1 | 1 << 3;
 
 /// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Event {
+pub struct PerfEvent {
     kind: u32,
     config: u64,
     flags: u64,
 }
 
-impl Event {
+impl PerfEvent {
     /// `PERF_COUNT_SW_CPU_CLOCK`, which needs neither a timer nor a static key as long as it does
     /// not sample; reading it interrupts its CPU exactly once.
-    pub const CPU_CLOCK: Event = Event { kind: SOFTWARE, config: 0, flags: 0 };
+    pub const CPU_CLOCK: PerfEvent = PerfEvent { kind: SOFTWARE, config: 0, flags: 0 };
 
     /// An event of the processor, by the number that its manual gives it.
     #[must_use]
-    pub const fn of_processor(number: u64) -> Event {
-        Event { kind: RAW, config: number, flags: PINNED }
+    pub const fn of_processor(number: u64) -> PerfEvent {
+        PerfEvent { kind: RAW, config: number, flags: PINNED }
     }
 
     /// A tracepoint, by the number after `ID:` in its `format` file. It is counted by the kernel
     /// on its own (`perf_swevent_event()`, kernel/events/core.c, 4.17 to 7.2): neither
     /// `tracing_on` nor the filters of a tracing instance have a say in it.
     #[must_use]
-    pub const fn tracepoint(id: u16) -> Event {
-        Event { kind: TRACEPOINT, config: id as u64, flags: 0 }
+    pub const fn tracepoint(id: u16) -> PerfEvent {
+        PerfEvent { kind: TRACEPOINT, config: id as u64, flags: 0 }
     }
 }
 
 /// `perf_event_open(2)` for any task on one CPU.
-fn open_on(cpu: usize, event: Event, read_format: u64, group: Option<&File>) -> io::Result<File> {
-    let Event { kind, config, flags } = event;
-    let attr = Attr { kind, size: 64, config, flags, read_format, ..Attr::default() };
+fn open_on(
+    cpu: usize,
+    event: PerfEvent,
+    read_format: u64,
+    group: Option<&File>,
+) -> io::Result<File> {
+    let PerfEvent { kind, config, flags } = event;
+    let attr =
+        PerfEventAttr { kind, size: 64, config, flags, read_format, ..PerfEventAttr::default() };
     let cpu = libc::c_int::try_from(cpu).map_err(|_| io::ErrorKind::InvalidInput)?;
     let group = group.map_or(-1, AsRawFd::as_raw_fd);
     // SAFETY: `attr` is valid for reads of the size it states; the other arguments are numbers:
@@ -93,7 +99,7 @@ impl CpuEvent {
     /// # Errors
     /// The kernel's answer: EACCES without the right (`perf_event_paranoid`), ENOSYS without perf,
     /// ENOENT or EOPNOTSUPP where the kernel cannot count it.
-    pub fn open(cpu: usize, event: Event) -> io::Result<CpuEvent> {
+    pub fn open(cpu: usize, event: PerfEvent) -> io::Result<CpuEvent> {
         open_on(cpu, event, 0, None).map(|file| CpuEvent { file })
     }
 
@@ -134,7 +140,7 @@ impl EventGroup {
     ///
     /// # Errors
     /// As for [`CpuEvent::open`]; EMFILE where this process may not have so many files.
-    pub fn open(cpu: usize, events: &[Event]) -> io::Result<EventGroup> {
+    pub fn open(cpu: usize, events: &[PerfEvent]) -> io::Result<EventGroup> {
         let (first, others) = events.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let leader = open_on(cpu, *first, GROUP_FORMAT, None)?;
         let members = others.iter().map(|event| open_on(cpu, *event, GROUP_FORMAT, Some(&leader)));
@@ -168,7 +174,7 @@ mod tests {
     #[test]
     fn an_event_is_counted_on_its_cpu_from_its_opening_on() {
         // `PERF_COUNT_SW_CONTEXT_SWITCHES`: a thread that sleeps is switched away.
-        let switches = Event { kind: SOFTWARE, config: 3, flags: PINNED };
+        let switches = PerfEvent { kind: SOFTWARE, config: 3, flags: PINNED };
         let cpus = sched::affinity(0).unwrap();
         let cpu = cpus.iter().next().unwrap();
         let job = move || {
@@ -190,11 +196,11 @@ mod tests {
 
     #[test]
     fn a_group_is_read_at_one_moment() {
-        let switches = Event { kind: SOFTWARE, config: 3, flags: 0 };
+        let switches = PerfEvent { kind: SOFTWARE, config: 3, flags: 0 };
         let cpu = sched::affinity(0).unwrap().iter().next().unwrap();
         let job = move || {
             sched::set_affinity(0, &crate::CpuSet::one(cpu)).unwrap();
-            let group = EventGroup::open(cpu, &[switches, Event::CPU_CLOCK])?;
+            let group = EventGroup::open(cpu, &[switches, PerfEvent::CPU_CLOCK])?;
             let before = group.read()?;
             for _ in 0..20 {
                 std::thread::sleep(Duration::from_millis(1));

@@ -250,11 +250,11 @@ fn cpuinfo(text: &str) -> String {
 /// Names of network interfaces that hold their hardware address (`enx001122334455`), which
 /// udev gives to USB adapters: the address is replaced by the number of the interface.
 #[derive(Debug, Default)]
-pub(crate) struct Addresses {
+pub(crate) struct HardwareAddresses {
     known: Vec<String>,
 }
 
-impl Addresses {
+impl HardwareAddresses {
     /// The text with every such address replaced, the same one by the same number.
     pub(crate) fn hide(&mut self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
@@ -357,7 +357,7 @@ mod tests {
 
     #[test]
     fn hardware_addresses_in_names_become_numbers() {
-        let mut addresses = Addresses::default();
+        let mut addresses = HardwareAddresses::default();
         assert_eq!(
             addresses.hide("enx001122334455-rx wlxaabbccddeeff"),
             "enx000000000000-rx wlx000000000001"
@@ -374,7 +374,7 @@ mod tests {
         ) {
             let _ = without_private(&format!("/proc/7/{name}"), text.as_bytes());
             let _ = without_private(&format!("/proc/{name}"), text.as_bytes());
-            let _ = Addresses::default().hide(&text);
+            let _ = HardwareAddresses::default().hide(&text);
         }
     }
 }

@@ -11,20 +11,20 @@ use std::time::Duration;
 
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub enum ProcessEnd {
     /// By itself, with this status.
     Exited(u8),
     /// By this signal.
     Killed(i32),
 }
 
-impl Ended {
+impl ProcessEnd {
     /// The status that a shell shows: 128 + n for signal n.
     #[must_use]
     pub fn status(self) -> u8 {
         match self {
-            Ended::Exited(status) => status,
-            Ended::Killed(signal) => u8::try_from(128 + signal).unwrap_or(u8::MAX),
+            ProcessEnd::Exited(status) => status,
+            ProcessEnd::Killed(signal) => u8::try_from(128 + signal).unwrap_or(u8::MAX),
         }
     }
 }
@@ -42,7 +42,7 @@ pub struct Credentials {
 
 /// A signal that came in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Came {
+pub struct ReceivedSignal {
     /// Its number.
     pub signal: i32,
     /// Sent by a process (`kill`), not by the kernel: a key at the terminal reaches the whole
@@ -72,7 +72,7 @@ fn answer(answer: libc::c_int) -> io::Result<libc::c_int> {
 /// # Errors
 /// The kernel's answer; EBUSY when this process has more than one thread, because a lock held by
 /// another thread would stay held in the child for ever.
-pub fn fork(inbox: &Inbox, child: impl FnOnce() -> u8) -> io::Result<i32> {
+pub fn fork(inbox: &SignalForwarder, child: impl FnOnce() -> u8) -> io::Result<i32> {
     if std::fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::from_raw_os_error(libc::EBUSY));
     }
@@ -174,15 +174,15 @@ pub fn effective_user() -> u32 {
 ///
 /// # Errors
 /// The kernel's answer: ECHILD when it is no child.
-pub fn ended(pid: i32) -> io::Result<Option<Ended>> {
+pub fn ended(pid: i32) -> io::Result<Option<ProcessEnd>> {
     let mut status = 0;
     // SAFETY: the pointer is valid for the write of one status.
     match answer(unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) })? {
         0 => Ok(None),
-        _ if libc::WIFSIGNALED(status) => Ok(Some(Ended::Killed(libc::WTERMSIG(status)))),
+        _ if libc::WIFSIGNALED(status) => Ok(Some(ProcessEnd::Killed(libc::WTERMSIG(status)))),
         _ => {
             let code = libc::WEXITSTATUS(status) & 0xff;
-            Ok(Some(Ended::Exited(u8::try_from(code).unwrap_or(u8::MAX))))
+            Ok(Some(ProcessEnd::Exited(u8::try_from(code).unwrap_or(u8::MAX))))
         }
     }
 }
@@ -199,17 +199,17 @@ pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
 /// Signals that wait to be asked for, from now until the value is dropped: those that are passed on
 /// to a child, and the end of a child.
 #[derive(Debug)]
-pub struct Inbox {
+pub struct SignalForwarder {
     set: libc::sigset_t,
     before: libc::sigset_t,
 }
 
-impl Inbox {
+impl SignalForwarder {
     /// Opens it. To be done before the child starts, so that none is missed.
     ///
     /// # Errors
     /// The kernel's answer.
-    pub fn open() -> io::Result<Inbox> {
+    pub fn open() -> io::Result<SignalForwarder> {
         // SAFETY: all-zero signal sets are valid values, and the calls write only to them.
         let (set, before) = unsafe {
             let mut set: libc::sigset_t = std::mem::zeroed();
@@ -221,7 +221,7 @@ impl Inbox {
             answer(libc::sigprocmask(libc::SIG_BLOCK, &raw const set, &raw mut before))?;
             (set, before)
         };
-        Ok(Inbox { set, before })
+        Ok(SignalForwarder { set, before })
     }
 
     /// The next signal, or `None` after the time, when a child has ended or stopped, or when
@@ -229,7 +229,7 @@ impl Inbox {
     ///
     /// # Errors
     /// The kernel's answer.
-    pub fn next(&self, wait: Duration) -> io::Result<Option<Came>> {
+    pub fn next(&self, wait: Duration) -> io::Result<Option<ReceivedSignal>> {
         // SAFETY: an all-zero timespec and siginfo are valid values; the pointers are valid for the
         // call, which writes at most one siginfo.
         let (signal, code) = unsafe {
@@ -244,14 +244,14 @@ impl Inbox {
         match answer(signal) {
             Ok(libc::SIGCHLD) => Ok(None),
             // Codes of the kernel are positive, those of processes are not (sigaction(2)).
-            Ok(signal) => Ok(Some(Came { signal, by_process: code <= 0 })),
+            Ok(signal) => Ok(Some(ReceivedSignal { signal, by_process: code <= 0 })),
             Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) => Ok(None),
             Err(e) => Err(e),
         }
     }
 }
 
-impl Inbox {
+impl SignalForwarder {
     fn restore(&self) {
         // SAFETY: the pointer is valid for the read of one set. It cannot fail with SIG_SETMASK.
         unsafe {
@@ -260,7 +260,7 @@ impl Inbox {
     }
 }
 
-impl Drop for Inbox {
+impl Drop for SignalForwarder {
     fn drop(&mut self) {
         self.restore();
     }

@@ -1,7 +1,7 @@
 //! Programs of the distribution that this project asks for something: `grub-mkconfig`, `grubby`.
 //! They are found where distributions keep them, and what they print is taken, not shown.
 
-use crate::error::{Cause, Error, Result, Verb};
+use crate::error::{Error, ErrorCause, Operation, Result};
 use crate::host::Host;
 use std::fmt;
 use std::io::Write;
@@ -18,7 +18,7 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 
 /// What a program said.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct CommandOutput {
     /// Its exit status; `None` when a signal ended it.
     pub status: Option<i32>,
     /// Standard output.
@@ -29,13 +29,13 @@ pub struct Said {
 
 /// How a test answers for the programs of a recorded machine: from its root, the words and the
 /// input; `None` when there is no such program.
-type Answer = dyn Fn(&Path, &[&str], &[u8]) -> Option<Said> + Send + Sync;
+type FakeAnswer = dyn Fn(&Path, &[&str], &[u8]) -> Option<CommandOutput> + Send + Sync;
 
 /// The programs of a recorded machine.
 #[derive(Clone, Default)]
-pub(crate) struct Answers(Option<Arc<Answer>>);
+pub(crate) struct FakePrograms(Option<Arc<FakeAnswer>>);
 
-impl fmt::Debug for Answers {
+impl fmt::Debug for FakePrograms {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Answers({})", if self.0.is_some() { "by a test" } else { "none" })
     }
@@ -47,9 +47,9 @@ impl Host {
     #[must_use]
     pub fn with_programs(
         mut self,
-        answer: impl Fn(&Path, &[&str], &[u8]) -> Option<Said> + Send + Sync + 'static,
+        answer: impl Fn(&Path, &[&str], &[u8]) -> Option<CommandOutput> + Send + Sync + 'static,
     ) -> Host {
-        self.answers = Answers(Some(Arc::new(answer)));
+        self.answers = FakePrograms(Some(Arc::new(answer)));
         self
     }
 
@@ -67,18 +67,19 @@ impl Host {
     ///
     /// # Errors
     /// There is no such program, or it cannot be started or ends with another status than 0.
-    pub fn consult(&self, words: &[&str], input: &[u8]) -> Result<Said> {
+    pub fn consult(&self, words: &[&str], input: &[u8]) -> Result<CommandOutput> {
         let answer = self.run_program(words, input);
-        self.logged(Verb::Call, &words.join(" "), None, answer)
+        self.logged(Operation::Call, &words.join(" "), None, answer)
     }
 
-    fn run_program(&self, words: &[&str], input: &[u8]) -> Result<Said> {
+    fn run_program(&self, words: &[&str], input: &[u8]) -> Result<CommandOutput> {
         let called = words.join(" ");
-        let fail = |cause| Error { verb: Verb::Call, path: called.clone(), value: None, cause };
+        let fail =
+            |cause| Error { verb: Operation::Call, path: called.clone(), value: None, cause };
         let said = if self.is_live() {
-            self.call(words, input).map_err(|e| fail(Cause::Io(e)))?
+            self.call(words, input).map_err(|e| fail(ErrorCause::Io(e)))?
         } else {
-            let absent = || Error::os(Verb::Call, &called, libc::ENOENT);
+            let absent = || Error::os(Operation::Call, &called, libc::ENOENT);
             let answer = self.answers.0.as_ref().ok_or_else(absent)?;
             answer(&self.place("/"), words, input).ok_or_else(absent)?
         };
@@ -87,19 +88,19 @@ impl Host {
         }
         let last = said.err.lines().rfind(|line| !line.trim().is_empty());
         let status = said.status.map_or("killed".to_owned(), |status| format!("status {status}"));
-        Err(fail(Cause::Said(last.map_or(status.clone(), |line| format!("{status}: {line}")))))
+        Err(fail(ErrorCause::Said(last.map_or(status.clone(), |line| format!("{status}: {line}")))))
     }
 
     /// Runs a program that changes the machine.
     ///
     /// # Errors
     /// As [`Host::consult`].
-    pub fn order(&self, words: &[&str]) -> Result<Said> {
-        self.before_write(Verb::Call, &words.join(" "))?;
+    pub fn order(&self, words: &[&str]) -> Result<CommandOutput> {
+        self.before_write(Operation::Call, &words.join(" "))?;
         self.consult(words, b"")
     }
 
-    fn call(&self, words: &[&str], input: &[u8]) -> std::io::Result<Said> {
+    fn call(&self, words: &[&str], input: &[u8]) -> std::io::Result<CommandOutput> {
         let (name, arguments) = words.split_first().unwrap_or((&"", &[]));
         let absent = || std::io::Error::from_raw_os_error(libc::ENOENT);
         let place = self.program(name).ok_or_else(absent)?;
@@ -118,7 +119,7 @@ impl Host {
         });
         let output = child.wait_with_output()?;
         let _ = feeder.join();
-        Ok(Said {
+        Ok(CommandOutput {
             status: output.status.code(),
             out: output.stdout,
             err: String::from_utf8_lossy(&output.stderr).into_owned(),

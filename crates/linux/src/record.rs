@@ -5,8 +5,8 @@
 //! Only what was read is saved: a recording never walks a tree of its own accord. A failure to save
 //! is kept and told at the end; it never disturbs the survey.
 
-use crate::error::{Error, Result, Verb};
-use crate::private::{Addresses, without_private};
+use crate::error::{Error, Operation, Result};
+use crate::private::{HardwareAddresses, without_private};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
@@ -21,37 +21,37 @@ const LINKS_MAX: usize = 40;
 
 /// Saves what a [`crate::Host`] reads below a directory.
 #[derive(Debug)]
-pub struct Recorder {
+pub struct MachineRecorder {
     dir: PathBuf,
     /// Where the machine that is recorded lies.
     root: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<RecorderState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct RecorderState {
     /// The first failure to save.
     failed: Option<String>,
     /// Where the links lead that were met; `None` for what is no link.
     links: BTreeMap<String, Option<String>>,
-    addresses: Addresses,
+    addresses: HardwareAddresses,
 }
 
-impl Recorder {
+impl MachineRecorder {
     /// Begins a recording. `tried` says that the machine's errors are known: it is live, or a
     /// recording that has them.
-    pub(crate) fn new(dir: &Path, root: &Path, tried: bool) -> Result<Recorder> {
+    pub(crate) fn new(dir: &Path, root: &Path, tried: bool) -> Result<MachineRecorder> {
         let name = dir.display().to_string();
-        let fail = |e| Error::io(Verb::MakeDir, &name, e);
+        let fail = |e| Error::io(Operation::MakeDir, &name, e);
         fs::create_dir_all(dir).map_err(fail)?;
         if fs::read_dir(dir).map_err(fail)?.next().is_some() {
-            return Err(Error::os(Verb::MakeDir, &name, libc::ENOTEMPTY));
+            return Err(Error::os(Operation::MakeDir, &name, libc::ENOTEMPTY));
         }
         let head = "# what failed: verb, path, error; anything else that was tried succeeded\n";
         if tried {
             fs::write(dir.join(crate::host::ERRORS_FILE), head).map_err(fail)?;
         }
-        Ok(Recorder { dir: dir.to_owned(), root: root.to_owned(), state: Mutex::default() })
+        Ok(MachineRecorder { dir: dir.to_owned(), root: root.to_owned(), state: Mutex::default() })
     }
 
     /// The first thing that could not be saved, and why.
@@ -59,7 +59,7 @@ impl Recorder {
         self.state().failed.clone()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, RecorderState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -186,8 +186,8 @@ impl Recorder {
     }
 
     /// Notes what the kernel answered. A file that could not be read is there all the same.
-    pub(crate) fn note_error(&self, verb: Verb, path: &str, errno: &str) {
-        if verb == Verb::Read {
+    pub(crate) fn note_error(&self, verb: Operation, path: &str, errno: &str) {
+        if verb == Operation::Read {
             self.save_presence(path, false);
         }
         let save = || {

@@ -7,7 +7,7 @@
 //! of 5 bits of type or length and 27 bits of time since the record before.
 //!
 //! Whatever the bytes are, decoding ends, never panics and never invents a record: what cannot be
-//! understood is counted in [`Records::skipped`]. Little-endian machines only.
+//! understood is counted in [`PageRecords::skipped`]. Little-endian machines only.
 
 use crate::text::TextError;
 
@@ -112,7 +112,7 @@ fn field(text: &str, name: &'static str) -> Result<(usize, usize), TextError> {
 
 /// Records that the kernel dropped before a page because the buffer was full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lost {
+pub enum LostRecords {
     /// None.
     Nothing,
     /// This many.
@@ -123,11 +123,11 @@ pub enum Lost {
 
 /// One page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Page<'a> {
+pub struct BufferPage<'a> {
     /// The time of the first record, in the unit of the trace clock.
     pub timestamp: u64,
     /// Records lost before this page.
-    pub lost: Lost,
+    pub lost: LostRecords,
     data: &'a [u8],
     /// Bytes that the header promises and the page does not have.
     missing: u64,
@@ -135,7 +135,7 @@ pub struct Page<'a> {
 
 /// One record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Record<'a> {
+pub struct RawRecord<'a> {
     /// When, in the unit of the trace clock.
     pub timestamp: u64,
     /// The event, beginning with its `common_type`.
@@ -144,7 +144,7 @@ pub struct Record<'a> {
 
 /// The records of a page in their order.
 #[derive(Debug, Clone)]
-pub struct Records<'a> {
+pub struct PageRecords<'a> {
     data: &'a [u8],
     at: usize,
     timestamp: u64,
@@ -153,7 +153,7 @@ pub struct Records<'a> {
 
 /// Decodes one page. Bytes too few for a header make a page without records.
 #[must_use]
-pub fn decode<'a>(layout: &PageLayout, page: &'a [u8]) -> Page<'a> {
+pub fn decode<'a>(layout: &PageLayout, page: &'a [u8]) -> BufferPage<'a> {
     let header = (|| {
         let timestamp = u64_at(page, 0)?;
         // The lower half holds all; see MISSED.
@@ -163,23 +163,23 @@ pub fn decode<'a>(layout: &PageLayout, page: &'a [u8]) -> Page<'a> {
     })();
     let Some((timestamp, commit, data)) = header else {
         let missing = page.len() as u64;
-        return Page { timestamp: 0, lost: Lost::Nothing, data: &[], missing };
+        return BufferPage { timestamp: 0, lost: LostRecords::Nothing, data: &[], missing };
     };
     let committed = (commit & !(MISSED | MISSED_STORED)) as usize;
     let end = committed.min(data.len()).min(layout.data_size);
     let lost = if commit & MISSED == 0 {
-        Lost::Nothing
+        LostRecords::Nothing
     } else if commit & MISSED_STORED == 0 {
-        Lost::Some
+        LostRecords::Some
     } else {
         let count = if layout.commit_size == 8 {
             u64_at(data, committed)
         } else {
             u32_at(data, committed).map(u64::from)
         };
-        count.map_or(Lost::Some, Lost::Count)
+        count.map_or(LostRecords::Some, LostRecords::Count)
     };
-    Page {
+    BufferPage {
         timestamp,
         lost,
         data: data.get(..end).unwrap_or(&[]),
@@ -187,15 +187,15 @@ pub fn decode<'a>(layout: &PageLayout, page: &'a [u8]) -> Page<'a> {
     }
 }
 
-impl<'a> Page<'a> {
+impl<'a> BufferPage<'a> {
     /// The records.
     #[must_use]
-    pub fn records(&self) -> Records<'a> {
-        Records { data: self.data, at: 0, timestamp: self.timestamp, skipped: self.missing }
+    pub fn records(&self) -> PageRecords<'a> {
+        PageRecords { data: self.data, at: 0, timestamp: self.timestamp, skipped: self.missing }
     }
 }
 
-impl Records<'_> {
+impl PageRecords<'_> {
     /// Bytes that were not understood or are missing, so far; all of them once the iterator has
     /// ended. Anything but 0 means that records may have been missed.
     #[must_use]
@@ -210,10 +210,10 @@ impl Records<'_> {
     }
 }
 
-impl<'a> Iterator for Records<'a> {
-    type Item = Record<'a>;
+impl<'a> Iterator for PageRecords<'a> {
+    type Item = RawRecord<'a>;
 
-    fn next(&mut self) -> Option<Record<'a>> {
+    fn next(&mut self) -> Option<RawRecord<'a>> {
         loop {
             if self.at >= self.data.len() {
                 return None;
@@ -268,7 +268,7 @@ impl<'a> Iterator for Records<'a> {
             };
             self.timestamp = self.timestamp.wrapping_add(delta);
             self.at = end;
-            return Some(Record { timestamp: self.timestamp, bytes });
+            return Some(RawRecord { timestamp: self.timestamp, bytes });
         }
     }
 }
@@ -374,15 +374,15 @@ mod tests {
         let decoded =
             |commit: u64, words: &[u32]| decode(&PageLayout::COMMON, &page(0, commit, words)).lost;
         let record = [word(1, 0), 0];
-        assert_eq!(decoded(8, &record), Lost::Nothing);
-        assert_eq!(decoded(8 | u64::from(MISSED), &record), Lost::Some);
+        assert_eq!(decoded(8, &record), LostRecords::Nothing);
+        assert_eq!(decoded(8 | u64::from(MISSED), &record), LostRecords::Some);
         let stored = [word(1, 0), 0, 77, 0];
-        assert_eq!(decoded(8 | u64::from(MISSED | MISSED_STORED), &stored), Lost::Count(77));
+        assert_eq!(decoded(8 | u64::from(MISSED | MISSED_STORED), &stored), LostRecords::Count(77));
         // As a signed int is added to a long: 8 + (1 << 30) - (1 << 31).
         let added = 8u64.wrapping_add(1 << 30).wrapping_sub(1 << 31);
         assert_eq!(added >> 32, 0xffff_ffff);
         let bytes = page(0, added, &stored);
-        assert_eq!(decode(&PageLayout::COMMON, &bytes).lost, Lost::Count(77));
+        assert_eq!(decode(&PageLayout::COMMON, &bytes).lost, LostRecords::Count(77));
         assert_eq!(all(&bytes), (vec![(0, vec![0; 4])], 0));
     }
 

@@ -1,7 +1,7 @@
 //! The root directory of a recorded machine. Files are opened below it in one system call, and
 //! links that lead out of it are not followed.
 
-use crate::error::{Error, Result, Verb, errno_number};
+use crate::error::{Error, Operation, Result, errno_number};
 use crate::host::ERRORS_FILE;
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
@@ -111,7 +111,7 @@ pub(crate) fn names(dir: OwnedFd, listed: Listed) -> io::Result<Vec<String>> {
 }
 
 /// The errors that the kernel of a recorded machine answered, by what was tried.
-pub(crate) fn parse_errors(text: &str) -> Result<BTreeMap<(Verb, String), i32>> {
+pub(crate) fn parse_errors(text: &str) -> Result<BTreeMap<(Operation, String), i32>> {
     let mut errors = BTreeMap::new();
     for (i, line) in text.lines().enumerate() {
         if line.is_empty() || line.starts_with('#') {
@@ -119,7 +119,7 @@ pub(crate) fn parse_errors(text: &str) -> Result<BTreeMap<(Verb, String), i32>> 
         }
         let mut words = line.split('\t');
         let entry = (|| {
-            let verb = Verb::from_word(words.next()?)?;
+            let verb = Operation::from_word(words.next()?)?;
             let path = words.next()?.to_owned();
             Some(((verb, path), errno_number(words.next()?)?))
         })();

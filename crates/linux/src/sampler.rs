@@ -7,7 +7,7 @@
 
 mod ring;
 
-pub use ring::{Gaps, Reader, Ring};
+pub use ring::{GapRing, GapRingReader, GapSink};
 
 use std::io;
 use std::ptr::NonNull;
@@ -26,7 +26,7 @@ pub struct Gap {
 /// What one run of the loop saw. All times in ticks of [`ticks`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
-pub struct Sample {
+pub struct LoopSample {
     /// The first look at the clock.
     pub first: u64,
     /// The last one.
@@ -47,7 +47,7 @@ pub struct Sample {
 
 /// When the loop ends and what it counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct LoopLimits {
     /// The loop runs while the shared word has this value.
     pub phase: u32,
     /// The loop ends at this tick whatever the shared word says.
@@ -95,9 +95,14 @@ pub fn raw_ns() -> u64 {
 /// others that it reads. It writes every look at the clock to `beat`, which shows others that it is
 /// on its CPU, and to `gaps` only when there is one.
 #[inline(never)]
-pub fn spin(phase: &AtomicU32, beat: &AtomicU64, limits: Limits, gaps: Gaps<'_>) -> Sample {
+pub fn spin(
+    phase: &AtomicU32,
+    beat: &AtomicU64,
+    limits: LoopLimits,
+    gaps: GapSink<'_>,
+) -> LoopSample {
     let first = ticks();
-    let mut seen = Sample { first, last: first, ..Sample::default() };
+    let mut seen = LoopSample { first, last: first, ..LoopSample::default() };
     let mut since = first;
     while phase.load(Ordering::Relaxed) == limits.phase && seen.last < limits.deadline {
         let now = ticks();
@@ -124,7 +129,7 @@ pub fn spin(phase: &AtomicU32, beat: &AtomicU64, limits: Limits, gaps: Gaps<'_>)
 /// What the loop is doing; the values of the shared word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Phase {
+pub enum LoopPhase {
     /// Not yet placed: gives its CPU away.
     Parked = 0,
     /// Spins, nothing counts: before, between and after what counts.
@@ -139,21 +144,21 @@ pub enum Phase {
 
 /// Memory that the spinner and its maker share. Made whole before the spinner starts.
 #[repr(C)]
-struct Shared {
+struct SpinnerMemory {
     phase: AtomicU32,
     /// The last phase whose sample is written.
     done: AtomicU32,
     deadline: u64,
     /// Thresholds of control and span in ticks.
     thresholds: [u64; 2],
-    samples: [Sample; 2],
+    samples: [LoopSample; 2],
     /// Where the gaps of control and span go.
-    rings: [*const Ring; 2],
+    rings: [*const GapRing; 2],
 }
 
 /// What a spinner is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Order {
+pub struct SpinnerSettings {
     /// It ends by itself at this tick.
     pub deadline: u64,
     /// Gaps of the control count from this many ticks on.
@@ -168,10 +173,10 @@ pub struct Order {
 #[derive(Debug)]
 pub struct Spinner {
     tid: i32,
-    shared: NonNull<Shared>,
-    memory: Memory,
+    shared: NonNull<SpinnerMemory>,
+    memory: AnonymousMemory,
     /// Gaps of control and span; a box stays where it is.
-    rings: Box<[Ring; 2]>,
+    rings: Box<[GapRing; 2]>,
     /// Whether the memory could be locked (else it is only touched beforehand).
     pub locked: bool,
 }
@@ -183,24 +188,24 @@ impl Spinner {
     ///
     /// # Errors
     /// No memory or no process.
-    pub fn start(order: Order) -> io::Result<Spinner> {
-        let bytes = STACK_BYTES + size_of::<Shared>() + 128;
-        let memory = Memory::new(bytes)?;
-        let rings = Box::new([Ring::new(order.room)?, Ring::new(order.room)?]);
+    pub fn start(order: SpinnerSettings) -> io::Result<Spinner> {
+        let bytes = STACK_BYTES + size_of::<SpinnerMemory>() + 128;
+        let memory = AnonymousMemory::new(bytes)?;
+        let rings = Box::new([GapRing::new(order.room)?, GapRing::new(order.room)?]);
         let locked = memory.lock() && rings.iter().all(|ring| ring.locked);
         let base = memory.start.cast::<u8>();
         // SAFETY: the offset lies inside the mapping of `bytes` bytes, which are stack and state
         // with room to align; mappings are aligned to pages.
-        let shared = unsafe { base.add(STACK_BYTES).cast::<Shared>() };
+        let shared = unsafe { base.add(STACK_BYTES).cast::<SpinnerMemory>() };
         // SAFETY: `shared` is aligned, writable and not yet known to anybody else; the rings live
         // as long as the spinner.
         unsafe {
-            shared.write(Shared {
-                phase: AtomicU32::new(Phase::Parked as u32),
-                done: AtomicU32::new(Phase::Parked as u32),
+            shared.write(SpinnerMemory {
+                phase: AtomicU32::new(LoopPhase::Parked as u32),
+                done: AtomicU32::new(LoopPhase::Parked as u32),
                 deadline: order.deadline,
                 thresholds: [order.control_threshold, order.span_threshold],
-                samples: [Sample::default(); 2],
+                samples: [LoopSample::default(); 2],
                 rings: [&raw const rings[0], &raw const rings[1]],
             });
         }
@@ -228,7 +233,7 @@ impl Spinner {
     }
 
     /// Tells it what to do now; takes effect at its next look at the clock.
-    pub fn set_phase(&self, phase: Phase) {
+    pub fn set_phase(&self, phase: LoopPhase) {
         // SAFETY: written before the process started, mapped as long as `self` lives, and atomic.
         let word = unsafe { &(*self.shared.as_ptr()).phase };
         word.store(phase as u32, Ordering::Release);
@@ -246,10 +251,10 @@ impl Spinner {
         self.rings[1].number()
     }
 
-    /// What it saw in [`Phase::Control`] or [`Phase::Span`], once that phase is over, with the last
-    /// gaps of it; `None` before, or for another phase.
+    /// What it saw in [`LoopPhase::Control`] or [`LoopPhase::Span`], once that phase is over, with
+    /// the last gaps of it; `None` before, or for another phase.
     #[must_use]
-    pub fn sample(&self, phase: Phase) -> Option<(Sample, Vec<Gap>)> {
+    pub fn sample(&self, phase: LoopPhase) -> Option<(LoopSample, Vec<Gap>)> {
         let at = place(phase as u32)?;
         let shared = self.shared.as_ptr();
         // SAFETY: as in `set_phase`.
@@ -283,7 +288,7 @@ fn zeroed_info() -> libc::siginfo_t {
 
 impl Drop for Spinner {
     fn drop(&mut self) {
-        self.set_phase(Phase::End);
+        self.set_phase(LoopPhase::End);
         // SAFETY: plain system calls on a child of this process that was not waited for yet; the
         // memory it runs on is unmapped only afterwards (field `memory`).
         unsafe {
@@ -307,7 +312,7 @@ fn place(phase: u32) -> Option<usize> {
 
 /// The whole life of the process.
 extern "C" fn run(shared: *mut libc::c_void) -> libc::c_int {
-    let shared = shared.cast::<Shared>();
+    let shared = shared.cast::<SpinnerMemory>();
     // SAFETY: system calls without pointers; when the maker dies, so does this process.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) };
     // SAFETY: the maker keeps the memory and the rings until this process has ended, wrote them
@@ -317,7 +322,7 @@ extern "C" fn run(shared: *mut libc::c_void) -> libc::c_int {
         let (control, span) = (&*(*shared).rings[0], &*(*shared).rings[1]);
         let beat = span.beat();
         let deadline = (*shared).deadline;
-        while phase.load(Ordering::Acquire) == Phase::Parked as u32 {
+        while phase.load(Ordering::Acquire) == LoopPhase::Parked as u32 {
             libc::sched_yield();
             if ticks() >= deadline {
                 return 1;
@@ -325,18 +330,19 @@ extern "C" fn run(shared: *mut libc::c_void) -> libc::c_int {
         }
         loop {
             let now = phase.load(Ordering::Acquire);
-            if now >= Phase::End as u32 || ticks() >= deadline {
+            if now >= LoopPhase::End as u32 || ticks() >= deadline {
                 return 0;
             }
             let Some(at) = place(now) else {
-                let limits = Limits { phase: now, deadline, threshold: u64::MAX };
+                let limits = LoopLimits { phase: now, deadline, threshold: u64::MAX };
                 spin(phase, beat, limits, control.gaps());
                 continue;
             };
             let threshold = if at == 0 { (*shared).thresholds[0] } else { (*shared).thresholds[1] };
             let ring = if at == 0 { control } else { span };
-            let seen = spin(phase, beat, Limits { phase: now, deadline, threshold }, ring.gaps());
-            let sample = (&raw mut (*shared).samples).cast::<Sample>();
+            let seen =
+                spin(phase, beat, LoopLimits { phase: now, deadline, threshold }, ring.gaps());
+            let sample = (&raw mut (*shared).samples).cast::<LoopSample>();
             sample.add(at).write(seen);
             (*shared).done.store(now, Ordering::Release);
         }
@@ -345,13 +351,13 @@ extern "C" fn run(shared: *mut libc::c_void) -> libc::c_int {
 
 /// Anonymous memory, unmapped when dropped.
 #[derive(Debug)]
-struct Memory {
+struct AnonymousMemory {
     start: NonNull<libc::c_void>,
     bytes: usize,
 }
 
-impl Memory {
-    fn new(bytes: usize) -> io::Result<Memory> {
+impl AnonymousMemory {
+    fn new(bytes: usize) -> io::Result<AnonymousMemory> {
         // SAFETY: a new private mapping at an address of the kernel's choice.
         let start = unsafe {
             libc::mmap(
@@ -364,7 +370,9 @@ impl Memory {
             )
         };
         match NonNull::new(start) {
-            Some(start) if start.as_ptr() != libc::MAP_FAILED => Ok(Memory { start, bytes }),
+            Some(start) if start.as_ptr() != libc::MAP_FAILED => {
+                Ok(AnonymousMemory { start, bytes })
+            }
             _ => Err(io::Error::last_os_error()),
         }
     }
@@ -375,7 +383,7 @@ impl Memory {
     }
 }
 
-impl Drop for Memory {
+impl Drop for AnonymousMemory {
     fn drop(&mut self) {
         // SAFETY: the range is this mapping's and nobody uses it any more.
         unsafe { libc::munmap(self.start.as_ptr(), self.bytes) };
@@ -423,13 +431,13 @@ pub(crate) mod tests {
 
     static NEVER: AtomicU64 = AtomicU64::new(0);
     /// A ring without room.
-    const NOWHERE: Gaps<'_> = Gaps { written: &NEVER, slots: &[] };
+    const NOWHERE: GapSink<'_> = GapSink { written: &NEVER, slots: &[] };
 
     /// Counts the calling thread's allocations.
-    struct Counting;
+    struct AllocationCounter;
 
     // SAFETY: every call is passed on to the system's allocator unchanged.
-    unsafe impl GlobalAlloc for Counting {
+    unsafe impl GlobalAlloc for AllocationCounter {
         unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
             ALLOCATIONS.with(|n| n.set(n.get() + 1));
             // SAFETY: as the caller promised.
@@ -442,7 +450,7 @@ pub(crate) mod tests {
     }
 
     #[global_allocator]
-    static ALLOCATOR: Counting = Counting;
+    static ALLOCATOR: AllocationCounter = AllocationCounter;
 
     pub(crate) fn allocations() -> u64 {
         ALLOCATIONS.with(Cell::get)
@@ -451,10 +459,10 @@ pub(crate) mod tests {
     #[test]
     fn the_hot_loop_allocates_nothing_and_ends_by_itself() {
         let (phase, beat) = (AtomicU32::new(3), AtomicU64::new(0));
-        let ring = Ring::new(4).unwrap();
+        let ring = GapRing::new(4).unwrap();
         let start = ticks();
         let deadline = start + 50_000_000;
-        let limits = Limits { phase: 3, deadline, threshold: 1 };
+        let limits = LoopLimits { phase: 3, deadline, threshold: 1 };
         let before = allocations();
         let seen = spin(&phase, &beat, limits, ring.gaps());
         assert_eq!(allocations(), before);
@@ -472,13 +480,13 @@ pub(crate) mod tests {
     #[test]
     fn the_hot_loop_ends_when_the_word_changes() {
         let (phase, beat) = (AtomicU32::new(1), AtomicU64::new(0));
-        let limits = Limits { phase: 3, deadline: u64::MAX, threshold: u64::MAX };
+        let limits = LoopLimits { phase: 3, deadline: u64::MAX, threshold: u64::MAX };
         let seen = spin(&phase, &beat, limits, NOWHERE);
         assert_eq!((seen.loops, seen.gaps, seen.first), (0, 0, seen.last));
     }
 
-    /// A filter of `seccomp(2)` that kills at every system call but `exit` and those of a list. (Its
-    /// strict mode would take the time stamp counter away too.)
+    /// A filter of `seccomp(2)` that kills at every system call but `exit` and those of a list.
+    /// (Its strict mode would take the time stamp counter away too.)
     fn forbid_other_calls_than(allowed: &[libc::c_long]) -> libc::c_long {
         let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
         let mut program = vec![step(0x20, 0, 0, 0)];
@@ -530,7 +538,7 @@ pub(crate) mod tests {
         let looping = || {
             let (phase, beat) = (AtomicU32::new(3), AtomicU64::new(0));
             let deadline = ticks() + 20_000_000;
-            spin(&phase, &beat, Limits { phase: 3, deadline, threshold: 1 }, NOWHERE).loops > 0
+            spin(&phase, &beat, LoopLimits { phase: 3, deadline, threshold: 1 }, NOWHERE).loops > 0
         };
         assert_eq!(without_system_calls(looping), 0);
         // SAFETY: a system call without arguments.
@@ -542,12 +550,13 @@ pub(crate) mod tests {
     fn a_spinner_goes_through_its_phases_and_sees_what_is_provoked() {
         register_barrier().unwrap();
         let deadline = ticks().saturating_add(1 << 36);
-        let order = Order { deadline, control_threshold: 1, span_threshold: 1, room: 100 };
+        let order =
+            SpinnerSettings { deadline, control_threshold: 1, span_threshold: 1, room: 100 };
         let spinner = Spinner::start(order).unwrap();
         assert_ne!(spinner.tid(), 0);
-        assert!(spinner.is_running() && spinner.sample(Phase::Span).is_none());
-        spinner.set_phase(Phase::Idle);
-        spinner.set_phase(Phase::Span);
+        assert!(spinner.is_running() && spinner.sample(LoopPhase::Span).is_none());
+        spinner.set_phase(LoopPhase::Idle);
+        spinner.set_phase(LoopPhase::Span);
         let pause = || std::thread::sleep(std::time::Duration::from_millis(5));
         for _ in 0..1000 {
             pause();
@@ -557,14 +566,14 @@ pub(crate) mod tests {
         }
         barrier().unwrap();
         pause();
-        spinner.set_phase(Phase::Idle);
+        spinner.set_phase(LoopPhase::Idle);
         let sample = (0..1000).find_map(|_| {
             pause();
-            spinner.sample(Phase::Span)
+            spinner.sample(LoopPhase::Span)
         });
         let (sample, _) = sample.unwrap();
         let pid = i32::try_from(std::process::id()).unwrap();
-        let mut reader = Reader::open(pid, spinner.ring(), order.room).unwrap();
+        let mut reader = GapRingReader::open(pid, spinner.ring(), order.room).unwrap();
         let mut gaps = Vec::new();
         let horizon = reader.drain(&mut gaps);
         assert_eq!(gaps.len() as u64 + reader.lost, sample.gaps, "{sample:?}");

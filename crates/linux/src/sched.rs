@@ -2,7 +2,7 @@
 //! and no crate in use has `sched_setattr`.
 
 use crate::cpuset::{CPUS_MAX, CpuSet};
-use crate::task::Policy;
+use crate::task::SchedPolicy;
 use std::io;
 
 const MASK_WORDS: usize = CPUS_MAX / 64;
@@ -61,7 +61,7 @@ pub fn affinity(tid: i32) -> io::Result<CpuSet> {
 ///
 /// # Errors
 /// The kernel's answer.
-pub fn policy(tid: i32) -> io::Result<Policy> {
+pub fn policy(tid: i32) -> io::Result<SchedPolicy> {
     let mut attr = SchedAttr::default();
     // SAFETY: the kernel writes at most the size it is told, which is that of `attr`.
     let answer = unsafe {
@@ -69,17 +69,17 @@ pub fn policy(tid: i32) -> io::Result<Policy> {
     };
     check(answer)?;
     Ok(match attr.policy {
-        0 => Policy::Other { nice: attr.nice },
-        1 => Policy::Fifo { priority: attr.priority },
-        2 => Policy::Rr { priority: attr.priority },
-        3 => Policy::Batch { nice: attr.nice },
-        5 => Policy::Idle,
-        6 => Policy::Deadline {
+        0 => SchedPolicy::Other { nice: attr.nice },
+        1 => SchedPolicy::Fifo { priority: attr.priority },
+        2 => SchedPolicy::Rr { priority: attr.priority },
+        3 => SchedPolicy::Batch { nice: attr.nice },
+        5 => SchedPolicy::Idle,
+        6 => SchedPolicy::Deadline {
             runtime_ns: attr.runtime,
             deadline_ns: attr.deadline,
             period_ns: attr.period,
         },
-        number => Policy::Unknown { number },
+        number => SchedPolicy::Unknown { number },
     })
 }
 
@@ -87,22 +87,22 @@ pub fn policy(tid: i32) -> io::Result<Policy> {
 ///
 /// # Errors
 /// The kernel's answer; EINVAL for a policy this program does not know.
-pub fn set_policy(tid: i32, policy: Policy) -> io::Result<()> {
+pub fn set_policy(tid: i32, policy: SchedPolicy) -> io::Result<()> {
     let mut attr = SchedAttr { size: 48, ..SchedAttr::default() };
     match policy {
-        Policy::Other { nice } => attr.nice = nice,
-        Policy::Fifo { priority } => (attr.policy, attr.priority) = (1, priority),
-        Policy::Rr { priority } => (attr.policy, attr.priority) = (2, priority),
-        Policy::Batch { nice } => (attr.policy, attr.nice) = (3, nice),
-        Policy::Idle => attr.policy = 5,
-        Policy::Deadline { runtime_ns, deadline_ns, period_ns } => {
+        SchedPolicy::Other { nice } => attr.nice = nice,
+        SchedPolicy::Fifo { priority } => (attr.policy, attr.priority) = (1, priority),
+        SchedPolicy::Rr { priority } => (attr.policy, attr.priority) = (2, priority),
+        SchedPolicy::Batch { nice } => (attr.policy, attr.nice) = (3, nice),
+        SchedPolicy::Idle => attr.policy = 5,
+        SchedPolicy::Deadline { runtime_ns, deadline_ns, period_ns } => {
             attr.policy = 6;
             // SCHED_FLAG_RESET_ON_FORK: without it such a task can make no threads and no children
             // (EAGAIN from fork, kernel/sched/core.c, 6.12); with it they are SCHED_OTHER.
             attr.flags = 1;
             (attr.runtime, attr.deadline, attr.period) = (runtime_ns, deadline_ns, period_ns);
         }
-        Policy::Unknown { .. } => return Err(io::Error::from_raw_os_error(libc::EINVAL)),
+        SchedPolicy::Unknown { .. } => return Err(io::Error::from_raw_os_error(libc::EINVAL)),
     }
     // SAFETY: `attr` is valid for reads of the size it states in its first field.
     let answer = unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &raw const attr, 0) };
@@ -111,7 +111,7 @@ pub fn set_policy(tid: i32, policy: Policy) -> io::Result<()> {
 
 /// The calling process goes before other ordinary programs for as long as this lives.
 #[derive(Debug)]
-pub struct Hurry {
+pub struct PriorityBoost {
     /// What its nice value was, when it could be changed.
     was: Option<i32>,
 }
@@ -120,21 +120,21 @@ pub struct Hurry {
 /// is half-way between two states is to be so for a short time only. Where this is not allowed,
 /// nothing changes; a process with another policy than `SCHED_OTHER` keeps it.
 #[must_use]
-pub fn hurry() -> Hurry {
+pub fn hurry() -> PriorityBoost {
     let was = match policy(0) {
-        Ok(Policy::Other { nice }) => {
-            set_policy(0, Policy::Other { nice: -20 }).ok().map(|()| nice)
+        Ok(SchedPolicy::Other { nice }) => {
+            set_policy(0, SchedPolicy::Other { nice: -20 }).ok().map(|()| nice)
         }
         _ => None,
     };
-    Hurry { was }
+    PriorityBoost { was }
 }
 
-impl Drop for Hurry {
+impl Drop for PriorityBoost {
     fn drop(&mut self) {
         if let Some(nice) = self.was {
             // Whoever was allowed to lower it is allowed to raise it.
-            let _ = set_policy(0, Policy::Other { nice });
+            let _ = set_policy(0, SchedPolicy::Other { nice });
         }
     }
 }

@@ -19,13 +19,13 @@ const IN_MEMORY: &[i64] = &[0x0102_1994, 0x8584_58f6];
 /// A block in memory as O_DIRECT wants it: aligned to the largest block of a disk.
 #[derive(Debug)]
 #[repr(C, align(4096))]
-pub struct Block([u8; BLOCK_BYTES]);
+pub struct AlignedBlock([u8; BLOCK_BYTES]);
 
-impl Block {
+impl AlignedBlock {
     /// A block that no file system makes smaller.
     #[must_use]
-    pub fn new() -> Box<Block> {
-        let mut block = Box::new(Block([0; BLOCK_BYTES]));
+    pub fn new() -> Box<AlignedBlock> {
+        let mut block = Box::new(AlignedBlock([0; BLOCK_BYTES]));
         let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
         for byte in &mut block.0 {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -37,26 +37,26 @@ impl Block {
 
 /// The file.
 #[derive(Debug)]
-pub struct Scratch {
+pub struct ScratchFile {
     file: File,
     blocks: u64,
     is_direct: bool,
 }
 
-impl Scratch {
+impl ScratchFile {
     /// A file of so many blocks, written and on the disk.
     ///
     /// # Errors
     /// The answer of the file system.
-    pub fn new(dir: &Path, blocks: u64) -> io::Result<Scratch> {
+    pub fn new(dir: &Path, blocks: u64) -> io::Result<ScratchFile> {
         let file = nameless(dir, 0)?;
-        let block = Block::new();
+        let block = AlignedBlock::new();
         for n in 0..blocks {
             file.write_all_at(&block.0, n * BLOCK_BYTES as u64)?;
         }
         file.sync_data()?;
         let is_direct = past_the_cache(&file).is_ok();
-        let scratch = Scratch { file, blocks, is_direct };
+        let scratch = ScratchFile { file, blocks, is_direct };
         scratch.forget();
         Ok(scratch)
     }
@@ -71,7 +71,7 @@ impl Scratch {
     ///
     /// # Errors
     /// The answer of the file system.
-    pub fn read(&self, number: u64, block: &mut Block) -> io::Result<u64> {
+    pub fn read(&self, number: u64, block: &mut AlignedBlock) -> io::Result<u64> {
         self.file.read_exact_at(&mut block.0, self.place(number))?;
         if !self.is_direct {
             self.forget();
@@ -83,7 +83,7 @@ impl Scratch {
     ///
     /// # Errors
     /// The answer of the file system.
-    pub fn write(&self, number: u64, block: &Block) -> io::Result<u64> {
+    pub fn write(&self, number: u64, block: &AlignedBlock) -> io::Result<u64> {
         self.file.write_all_at(&block.0, self.place(number))?;
         self.file.sync_data()?;
         Ok(BLOCK_BYTES as u64)
@@ -110,7 +110,7 @@ fn past_the_cache(file: &File) -> io::Result<()> {
         return Err(io::Error::last_os_error());
     }
     // Some file systems take the flag and refuse the read.
-    let mut block = Block::new();
+    let mut block = AlignedBlock::new();
     let answer = file.read_exact_at(&mut block.0, 0);
     if answer.is_err() {
         // SAFETY: as above.
@@ -155,19 +155,19 @@ mod tests {
     fn blocks_come_back_and_the_directory_shows_nothing() {
         let dir = std::env::temp_dir().join(format!("cpushield-scratch-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
-        let scratch = Scratch::new(&dir, 4).unwrap();
+        let scratch = ScratchFile::new(&dir, 4).unwrap();
         assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0, "it has no name");
-        let mut wanted = Block::new();
+        let mut wanted = AlignedBlock::new();
         wanted.0[7] ^= 0xff;
         assert_eq!(scratch.write(6, &wanted).unwrap(), BLOCK_BYTES as u64);
-        let mut block = Block::new();
+        let mut block = AlignedBlock::new();
         scratch.read(2, &mut block).unwrap();
         assert!(block.0 == wanted.0, "numbers begin again at the end of the file");
         scratch.read(3, &mut block).unwrap();
-        assert!(block.0 == Block::new().0, "the other blocks are as they were");
+        assert!(block.0 == AlignedBlock::new().0, "the other blocks are as they were");
         drop(scratch);
         std::fs::remove_dir(&dir).unwrap();
-        assert!(Scratch::new(&dir, 4).is_err());
+        assert!(ScratchFile::new(&dir, 4).is_err());
         assert!(is_in_memory(Path::new("/dev/shm")).unwrap_or(true));
         assert!(!is_in_memory(Path::new("/proc")).unwrap());
     }

@@ -2,12 +2,13 @@
 //! given directory when they are many. Only one thread uses it, so nothing of it touches another
 //! CPU.
 //!
-//! One that is [`Spool::forgetful`] keeps the last pages only, in memory, however long it goes on.
+//! One that is [`PageBuffer::forgetful`] keeps the last pages only, in memory, however long it goes
+//! on.
 //!
 //! Adding never fails: a trace must not end because a disk is full. The first error is kept and
 //! told by whoever wants to read the pages.
 
-use crate::error::{Error, Result, Verb};
+use crate::error::{Error, Operation, Result};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -18,19 +19,19 @@ const MEMORY_MAX: usize = 32 << 20;
 
 /// Pages of several CPUs.
 #[derive(Debug)]
-pub struct Spool {
+pub struct PageBuffer {
     dir: PathBuf,
     memory_max: usize,
     /// Nothing goes to files; the oldest pages are forgotten.
     forgetful: bool,
     held: usize,
-    lanes: Vec<Lane>,
+    lanes: Vec<CpuPages>,
     failed: Option<Error>,
 }
 
 /// The pages of one CPU.
 #[derive(Debug)]
-struct Lane {
+struct CpuPages {
     cpu: usize,
     /// Earlier pages.
     file: Option<File>,
@@ -45,13 +46,13 @@ fn time_of(page: &[u8]) -> u64 {
     page.first_chunk().map_or(0, |time| u64::from_le_bytes(*time))
 }
 
-impl Spool {
+impl PageBuffer {
     /// An empty spool. What does not fit into memory goes to nameless files in the directory of
     /// `path`, which vanish with the spool.
     #[must_use]
-    pub fn beside(path: &Path) -> Spool {
+    pub fn beside(path: &Path) -> PageBuffer {
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
-        Spool {
+        PageBuffer {
             dir: dir.unwrap_or(Path::new(".")).to_owned(),
             memory_max: MEMORY_MAX,
             forgetful: false,
@@ -63,14 +64,14 @@ impl Spool {
 
     /// An empty spool that needs no file: it forgets the oldest pages.
     #[must_use]
-    pub fn forgetful() -> Spool {
-        Spool { forgetful: true, ..Spool::beside(Path::new(".")) }
+    pub fn forgetful() -> PageBuffer {
+        PageBuffer { forgetful: true, ..PageBuffer::beside(Path::new(".")) }
     }
 
     /// The same with another limit of memory.
     #[must_use]
-    pub fn with_memory(self, bytes: usize) -> Spool {
-        Spool { memory_max: bytes, ..self }
+    pub fn with_memory(self, bytes: usize) -> PageBuffer {
+        PageBuffer { memory_max: bytes, ..self }
     }
 
     /// One more page of a CPU, filled up with zeroes to `page_size` bytes.
@@ -80,7 +81,13 @@ impl Spool {
         }
         let at = self.lanes.iter().position(|lane| lane.cpu == cpu);
         let at = at.unwrap_or_else(|| {
-            self.lanes.push(Lane { cpu, file: None, memory: Vec::new(), bytes: 0, forgot: false });
+            self.lanes.push(CpuPages {
+                cpu,
+                file: None,
+                memory: Vec::new(),
+                bytes: 0,
+                forgot: false,
+            });
             self.lanes.len() - 1
         });
         if let Some(lane) = self.lanes.get_mut(at) {
@@ -160,7 +167,7 @@ impl Spool {
     }
 }
 
-impl Lane {
+impl CpuPages {
     /// Forgets so many bytes at the beginning, and says how many those were.
     fn forget(&mut self, bytes: usize) -> usize {
         let bytes = bytes.min(self.memory.len());
@@ -171,7 +178,7 @@ impl Lane {
     }
 
     fn spill(&mut self, dir: &Path) -> Result<()> {
-        let fail = |e| Error::io(Verb::Write, &dir.display().to_string(), e);
+        let fail = |e| Error::io(Operation::Write, &dir.display().to_string(), e);
         let file = match &mut self.file {
             Some(file) => file,
             none => none.insert(nameless(dir, self.cpu).map_err(fail)?),
@@ -199,7 +206,7 @@ pub(crate) fn nameless(dir: &Path, cpu: usize) -> io::Result<File> {
 mod tests {
     use super::*;
 
-    fn all(spool: &mut Spool, cpu: usize) -> io::Result<Vec<u8>> {
+    fn all(spool: &mut PageBuffer, cpu: usize) -> io::Result<Vec<u8>> {
         let mut firsts = Vec::new();
         spool.each(cpu, 4, &mut |page| {
             assert_eq!(page, [page[0]; 4]);
@@ -213,7 +220,7 @@ mod tests {
     fn pages_come_back_in_order_from_memory_and_from_files() {
         for memory in [0, 9, 1000] {
             let path = std::env::temp_dir().join("out.dat");
-            let mut spool = Spool::beside(&path).with_memory(memory);
+            let mut spool = PageBuffer::beside(&path).with_memory(memory);
             for n in 0..7 {
                 spool.add(usize::from(n % 2), &[n; 4], 4);
             }
@@ -229,8 +236,8 @@ mod tests {
 
     #[test]
     fn a_forgetful_spool_keeps_the_last_pages_in_bounded_memory() {
-        let mut spool = Spool::forgetful().with_memory(64 * 16);
-        let times = |spool: &mut Spool| {
+        let mut spool = PageBuffer::forgetful().with_memory(64 * 16);
+        let times = |spool: &mut PageBuffer| {
             let mut times = Vec::new();
             let mut note = |page: &[u8]| {
                 times.push(time_of(page));
@@ -254,14 +261,14 @@ mod tests {
 
     #[test]
     fn a_short_page_is_filled_up() {
-        let mut spool = Spool::beside(Path::new("out.dat"));
+        let mut spool = PageBuffer::beside(Path::new("out.dat"));
         spool.add(3, &[0; 2], 4);
         assert_eq!((all(&mut spool, 3).unwrap(), spool.bytes(3)), (vec![0], 4));
     }
 
     #[test]
     fn what_could_not_be_kept_is_told_when_it_is_asked_for() {
-        let mut spool = Spool::beside(Path::new("/nonexistent/out.dat")).with_memory(0);
+        let mut spool = PageBuffer::beside(Path::new("/nonexistent/out.dat")).with_memory(0);
         spool.add(0, &[0; 4], 4);
         spool.add(0, &[1; 4], 4);
         let error = all(&mut spool, 0).unwrap_err().to_string();

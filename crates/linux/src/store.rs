@@ -3,7 +3,7 @@
 //! none of its business. Paths here are those of the computer the program runs on, whatever machine
 //! a [`crate::Host`] shows.
 
-use crate::error::{Cause, Error, Result, Verb};
+use crate::error::{Error, ErrorCause, Operation, Result};
 use crate::event_log::{EventLog, logged};
 use crate::regular::{OpenError, open_regular};
 use crate::whole;
@@ -26,15 +26,15 @@ const LOCK_WAIT: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone)]
 pub struct Store {
     dir: PathBuf,
-    room: Room,
+    room: WriteBudget,
     log: Option<EventLog>,
 }
 
 /// How many more writes a test lets the disk take.
 #[derive(Debug, Clone, Default)]
-struct Room(Option<Arc<AtomicUsize>>);
+struct WriteBudget(Option<Arc<AtomicUsize>>);
 
-impl Room {
+impl WriteBudget {
     /// Whatever needs the disk passes here first.
     fn take(&self) -> io::Result<()> {
         let Some(left) = &self.0 else { return Ok(()) };
@@ -48,7 +48,7 @@ impl Room {
 
 /// The exclusive right to change what the store keeps, until it is dropped.
 #[derive(Debug)]
-pub struct Lock {
+pub struct StoreLock {
     _file: File,
 }
 
@@ -64,7 +64,7 @@ pub struct LockHolder {
 pub struct Appender {
     file: File,
     path: String,
-    room: Room,
+    room: WriteBudget,
     log: Option<EventLog>,
 }
 
@@ -72,14 +72,14 @@ impl Store {
     /// The store in this directory. Nothing is touched yet.
     #[must_use]
     pub fn new(dir: &Path) -> Store {
-        Store { dir: dir.to_owned(), room: Room::default(), log: None }
+        Store { dir: dir.to_owned(), room: WriteBudget::default(), log: None }
     }
 
     /// The same store on a disk that takes so many writes more and is full then; for tests of what
     /// happens without room.
     #[must_use]
     pub fn with_room_for(self, writes: usize) -> Store {
-        Store { room: Room(Some(Arc::new(AtomicUsize::new(writes)))), ..self }
+        Store { room: WriteBudget(Some(Arc::new(AtomicUsize::new(writes)))), ..self }
     }
 
     /// The same store; every access from now on is noted in this log.
@@ -88,7 +88,7 @@ impl Store {
         Store { log, ..self }
     }
 
-    fn logged<T>(&self, verb: Verb, name: &str, answer: Result<T>) -> Result<T> {
+    fn logged<T>(&self, verb: Operation, name: &str, answer: Result<T>) -> Result<T> {
         logged(self.log.as_ref(), verb, &self.path(name), None, answer)
     }
 
@@ -104,15 +104,15 @@ impl Store {
             .recursive(true)
             .mode(0o700)
             .create(&self.dir)
-            .map_err(|e| Error::io(Verb::MakeDir, &path, e))
+            .map_err(|e| Error::io(Operation::MakeDir, &path, e))
     }
 
     /// Takes the lock. Somebody else's work takes a moment, so it is waited for; who still holds it
     /// then is told.
     ///
     /// # Errors
-    /// [`Cause::Held`] when another process has it; else the answer of the file system.
-    pub fn lock(&self) -> Result<Lock> {
+    /// [`ErrorCause::Held`] when another process has it; else the answer of the file system.
+    pub fn lock(&self) -> Result<StoreLock> {
         let give_up = Instant::now() + LOCK_WAIT;
         loop {
             match self.try_lock(LOCK) {
@@ -129,7 +129,7 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::lock`].
-    pub fn claim(&self, what: &str) -> Result<Lock> {
+    pub fn claim(&self, what: &str) -> Result<StoreLock> {
         self.try_lock(&format!("{what}.{LOCK}"))
     }
 
@@ -143,12 +143,12 @@ impl Store {
         let mut file = match open_regular(&self.dir.join(LOCK), OpenOptions::new().read(true)) {
             Ok(file) => file,
             Err(OpenError::Io(e)) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(Error::open(Verb::Lock, &path, e)),
+            Err(e) => return Err(Error::open(Operation::Lock, &path, e)),
         };
         match file.try_lock_shared() {
             Ok(()) => return Ok(None),
             Err(TryLockError::WouldBlock) => {}
-            Err(TryLockError::Error(e)) => return Err(Error::io(Verb::Lock, &path, e)),
+            Err(TryLockError::Error(e)) => return Err(Error::io(Operation::Lock, &path, e)),
         }
         let mut text = String::new();
         let _ = file.read_to_string(&mut text);
@@ -161,14 +161,14 @@ impl Store {
         Ok(Some(LockHolder { pid }))
     }
 
-    fn try_lock(&self, name: &str) -> Result<Lock> {
-        self.logged(Verb::Lock, name, self.take_lock(name))
+    fn try_lock(&self, name: &str) -> Result<StoreLock> {
+        self.logged(Operation::Lock, name, self.take_lock(name))
     }
 
-    fn take_lock(&self, name: &str) -> Result<Lock> {
+    fn take_lock(&self, name: &str) -> Result<StoreLock> {
         self.make()?;
         let path = self.path(name);
-        let fail = |e| Error::io(Verb::Lock, &path, e);
+        let fail = |e| Error::io(Operation::Lock, &path, e);
         let place = self.dir.join(name);
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
@@ -180,7 +180,7 @@ impl Store {
             }
             answer => answer,
         }
-        .map_err(|e| Error::open(Verb::Lock, &path, e))?;
+        .map_err(|e| Error::open(Operation::Lock, &path, e))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -189,10 +189,10 @@ impl Store {
                 let pid =
                     file.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
                 return Err(Error {
-                    verb: Verb::Lock,
+                    verb: Operation::Lock,
                     path,
                     value: None,
-                    cause: Cause::Held { pid },
+                    cause: ErrorCause::Held { pid },
                 });
             }
             Err(TryLockError::Error(e)) => return Err(fail(e)),
@@ -203,7 +203,7 @@ impl Store {
             .set_len(0)
             .and_then(|()| file.rewind())
             .and_then(|()| file.write_all(pid.as_bytes()));
-        Ok(Lock { _file: file })
+        Ok(StoreLock { _file: file })
     }
 
     /// A file's bytes, or `None` when it is not there.
@@ -211,19 +211,19 @@ impl Store {
     /// # Errors
     /// The answer of the file system, or it is no regular file.
     pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        self.logged(Verb::Read, name, self.read_file(name))
+        self.logged(Operation::Read, name, self.read_file(name))
     }
 
     fn read_file(&self, name: &str) -> Result<Option<Vec<u8>>> {
         let mut file = match open_regular(&self.dir.join(name), OpenOptions::new().read(true)) {
             Ok(file) => file,
             Err(OpenError::Io(e)) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(Error::open(Verb::Read, &self.path(name), e)),
+            Err(e) => return Err(Error::open(Operation::Read, &self.path(name), e)),
         };
         let mut bytes = Vec::new();
         match file.read_to_end(&mut bytes) {
             Ok(_) => Ok(Some(bytes)),
-            Err(e) => Err(Error::io(Verb::Read, &self.path(name), e)),
+            Err(e) => Err(Error::io(Operation::Read, &self.path(name), e)),
         }
     }
 
@@ -245,7 +245,7 @@ impl Store {
     pub fn replace_with_room(&self, name: &str, bytes: &[u8], spare: u64) -> Result<()> {
         self.make()?;
         let path = self.path(name);
-        let fail = |e| Error::io(Verb::Write, &path, e);
+        let fail = |e| Error::io(Operation::Write, &path, e);
         let new = self.dir.join(format!("{name}.new"));
         let mut fill = |file: &mut File| {
             self.room.take()?;
@@ -254,7 +254,7 @@ impl Store {
             file.sync_all()
         };
         let answer = whole::put(&self.dir.join(name), &new, 0o600, &mut fill).map_err(fail);
-        self.logged(Verb::Write, name, answer)?;
+        self.logged(Operation::Write, name, answer)?;
         self.sync()
     }
 
@@ -265,11 +265,11 @@ impl Store {
     pub fn remove(&self, name: &str) -> Result<()> {
         let answer = match fs::remove_file(self.dir.join(name)) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                Err(Error::io(Verb::Remove, &self.path(name), e))
+                Err(Error::io(Operation::Remove, &self.path(name), e))
             }
             _ => Ok(()),
         };
-        self.logged(Verb::Remove, name, answer)
+        self.logged(Operation::Remove, name, answer)
     }
 
     /// Opens a file to add to it, after cutting it to its first `len` bytes (a line that a crash
@@ -279,10 +279,10 @@ impl Store {
     /// The answer of the file system; the file must exist and be that long.
     pub fn append(&self, name: &str, len: u64) -> Result<Appender> {
         let path = self.path(name);
-        let fail = |e| Error::io(Verb::Write, &path, e);
+        let fail = |e| Error::io(Operation::Write, &path, e);
         self.room.take().map_err(fail)?;
         let file = open_regular(&self.dir.join(name), OpenOptions::new().append(true))
-            .map_err(|e| Error::open(Verb::Write, &path, e))?;
+            .map_err(|e| Error::open(Operation::Write, &path, e))?;
         if file.metadata().map_err(fail)?.len() != len {
             file.set_len(len).map_err(fail)?;
         }
@@ -297,7 +297,7 @@ impl Store {
     /// The answer of the file system.
     pub fn archive(&self, name: &str, prefix: &str, suffix: &str) -> Result<String> {
         let path = self.path(name);
-        let fail = |e| Error::io(Verb::Write, &path, e);
+        let fail = |e| Error::io(Operation::Write, &path, e);
         let mut n = 1u32;
         let new = loop {
             let new = format!("{prefix}-{n}.{suffix}");
@@ -320,7 +320,7 @@ impl Store {
     /// # Errors
     /// The answer of the file system.
     pub fn prune(&self, prefix: &str, keep: usize) -> Result<()> {
-        let fail = |e| Error::io(Verb::Remove, &self.path(prefix), e);
+        let fail = |e| Error::io(Operation::Remove, &self.path(prefix), e);
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.dir).map_err(fail)? {
             let entry = entry.map_err(fail)?;
@@ -340,7 +340,7 @@ impl Store {
     /// The answer of the file system.
     pub fn sync(&self) -> Result<()> {
         let told = self.room.take().and_then(|()| File::open(&self.dir)?.sync_all());
-        told.map_err(|e| Error::io(Verb::Write, &self.dir.to_string_lossy(), e))
+        told.map_err(|e| Error::io(Operation::Write, &self.dir.to_string_lossy(), e))
     }
 }
 
@@ -377,8 +377,8 @@ impl Appender {
     /// The answer of the file system.
     pub fn add(&mut self, bytes: &[u8]) -> Result<()> {
         let added = self.room.take().and_then(|()| self.file.write_all(bytes));
-        let added = added.map_err(|e| Error::io(Verb::Write, &self.path, e));
-        logged(self.log.as_ref(), Verb::Write, &self.path, None, added)
+        let added = added.map_err(|e| Error::io(Operation::Write, &self.path, e));
+        logged(self.log.as_ref(), Operation::Write, &self.path, None, added)
     }
 
     /// Everything added is on the disk when this returns.
@@ -387,7 +387,7 @@ impl Appender {
     /// The answer of the file system.
     pub fn sync(&mut self) -> Result<()> {
         let told = self.room.take().and_then(|()| self.file.sync_all());
-        told.map_err(|e| Error::io(Verb::Write, &self.path, e))
+        told.map_err(|e| Error::io(Operation::Write, &self.path, e))
     }
 }
 

@@ -1,6 +1,6 @@
 //! systemd is asked through `systemctl`, found by absolute path and run with an empty environment.
 
-use crate::error::{Cause, Error, Result, Verb};
+use crate::error::{Error, ErrorCause, Operation, Result};
 use crate::host::Host;
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -23,7 +23,7 @@ impl Host {
     /// There is no `systemctl`, or it ends with an error.
     pub fn systemctl(&self, words: &[&str]) -> Result<()> {
         let name = format!("systemctl {}", words.join(" "));
-        self.before_write(Verb::Call, &name)?;
+        self.before_write(Operation::Call, &name)?;
         if !self.is_live() {
             return self.simulate_systemctl(&name, words);
         }
@@ -44,13 +44,13 @@ impl Host {
     }
 
     fn ask_systemd(&self, name: &str, words: &[&str]) -> Result<String> {
-        self.logged(Verb::Call, name, None, self.call_systemctl(name, words))
+        self.logged(Operation::Call, name, None, self.call_systemctl(name, words))
     }
 
     fn call_systemctl(&self, name: &str, words: &[&str]) -> Result<String> {
-        let fail = |e| Error::io(Verb::Call, name, e);
+        let fail = |e| Error::io(Operation::Call, name, e);
         let place = PLACES.iter().find(|place| self.place(place).exists());
-        let place = place.ok_or_else(|| Error::os(Verb::Call, name, libc::ENOENT))?;
+        let place = place.ok_or_else(|| Error::os(Operation::Call, name, libc::ENOENT))?;
         let mut command = Command::new(self.place(place));
         command
             .args(["--no-ask-password", "--no-pager", "--quiet"])
@@ -74,7 +74,7 @@ impl Host {
         let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
         let said = if said.is_empty() { output.status.to_string() } else { said };
         let path = name.to_owned();
-        Err(Error { verb: Verb::Call, path, value: None, cause: Cause::Said(said) })
+        Err(Error { verb: Operation::Call, path, value: None, cause: ErrorCause::Said(said) })
     }
 
     /// Units that have failed, by name; none on a recorded machine.
@@ -93,7 +93,7 @@ impl Host {
 
     /// What systemd does with a slice, as far as files show it.
     fn simulate_systemctl(&self, name: &str, words: &[&str]) -> Result<()> {
-        let fail = |e| Error::io(Verb::Call, name, e);
+        let fail = |e| Error::io(Operation::Call, name, e);
         match words {
             ["set-property", "--runtime", unit, settings @ ..] => {
                 let dir = self.place(&format!("{CONTROL}/{unit}.d"));
@@ -118,7 +118,7 @@ impl Host {
                 self.simulate_link(words[0] == "enable", unit).map_err(fail)
             }
             ["daemon-reload"] => Ok(()),
-            _ => Err(Error::os(Verb::Call, name, libc::EINVAL)),
+            _ => Err(Error::os(Operation::Call, name, libc::EINVAL)),
         }
     }
 
@@ -140,7 +140,7 @@ impl Host {
     }
 
     fn simulate_slice(&self, name: &str, unit: &str) -> Result<()> {
-        let fail = |e| Error::io(Verb::Call, name, e);
+        let fail = |e| Error::io(Operation::Call, name, e);
         self.simulate(&format!("{TREE}/cgroup.subtree_control"), "+cpuset")?;
         let group = format!("{TREE}/{unit}");
         if !self.place(&group).is_dir() {
@@ -164,10 +164,10 @@ mod tests {
     #[test]
     fn an_error_is_in_the_words_of_systemd() {
         let error = Error {
-            verb: Verb::Call,
+            verb: Operation::Call,
             path: "systemctl start x.slice".to_owned(),
             value: None,
-            cause: Cause::Said("Unit x.slice is masked.".to_owned()),
+            cause: ErrorCause::Said("Unit x.slice is masked.".to_owned()),
         };
         assert_eq!(
             error.to_string(),

@@ -2,8 +2,8 @@
 //! allocates nothing, asks the kernel for nothing but its next event, and never waits for a reader.
 //! The memory of a day is that of a second.
 //!
-//! [`measure`] is the loop; what it waits for is a [`Source`], and what came of it goes into a
-//! [`Tally`]. Not its job: which sources there are, on which CPUs, what the figures mean.
+//! [`measure`] is the loop; what it waits for is a [`EventSource`], and what came of it goes into a
+//! [`LatencyStats`]. Not its job: which sources there are, on which CPUs, what the figures mean.
 
 mod bell;
 mod cpu;
@@ -11,17 +11,17 @@ mod ledger;
 mod pace;
 mod peaks;
 
-pub use bell::{Cord, Ear, Futex, Heard};
-pub use ledger::Ledger;
-pub use peaks::{MOMENT_NS, Peak};
+pub use bell::{FutexWait, TriggerListener, TriggerSignal, WakeMethod};
+pub use ledger::DeferredRecorder;
+pub use peaks::{LatencyPeak, MOMENT_NS};
 
-use crate::region::{Region, Use};
-use bell::Bell;
+use crate::region::{MappingAccess, SharedMemory};
+use bell::WakeTrigger;
 #[cfg(target_arch = "x86_64")]
 use cpu::cpu_number;
 use cpu::has_cpu_number;
-use pace::Pace;
-use peaks::Peaks;
+use pace::OverrunDetector;
+use peaks::LatencyPeaks;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -44,7 +44,7 @@ const EARLY_NS: u64 = 1_000;
 
 /// An event that came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wake {
+pub struct WakeEvent {
     /// When it was due, in nanoseconds of `CLOCK_MONOTONIC`.
     pub due_ns: u64,
     /// When the thread saw it.
@@ -54,17 +54,17 @@ pub struct Wake {
 }
 
 /// What a thread waits for.
-pub trait Source {
+pub trait EventSource {
     /// Waits for the next event. Must not allocate.
     ///
     /// # Errors
     /// The kernel's answer; the thread ends with it.
-    fn wait(&mut self) -> io::Result<Wake>;
+    fn wait(&mut self) -> io::Result<WakeEvent>;
 }
 
 /// What a thread is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Terms {
+pub struct ThreadSettings {
     /// The CPU it belongs to.
     pub cpu: usize,
     /// The time between two events; 0 where there is none.
@@ -83,7 +83,7 @@ pub struct Terms {
 
 /// Where a thread is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
+pub enum ThreadStage {
     /// It has not begun.
     Waiting,
     /// It measures.
@@ -98,7 +98,7 @@ pub enum Stage {
 
 /// One of the longest.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Moment {
+pub struct WorstMoment {
     /// When it was due, in nanoseconds of `CLOCK_MONOTONIC`.
     pub due_ns: u64,
     /// How late it was, in nanoseconds.
@@ -107,7 +107,7 @@ pub struct Moment {
 
 #[derive(Debug, Default)]
 #[repr(C)]
-struct Slot {
+struct WorstSlot {
     due_ns: AtomicU64,
     late_ns: AtomicU64,
 }
@@ -115,16 +115,16 @@ struct Slot {
 /// A number with a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
-struct Line(AtomicU64);
+struct CounterLine(AtomicU64);
 
 /// The shared memory of one thread. It is written by that thread alone, but for `stop`, `peaks` and
 /// who rings the bell.
 #[derive(Debug)]
 #[repr(C)]
-pub struct Tally {
+pub struct LatencyStats {
     /// Not 0: the thread is to end.
-    stop: Line,
-    bell: Bell,
+    stop: CounterLine,
+    bell: WakeTrigger,
     /// 0 waiting, 1 running, 2 ended, 3 gave up, 4 and more failed with this number less 4.
     stage: AtomicU64,
     samples: AtomicU64,
@@ -143,15 +143,15 @@ pub struct Tally {
     over: [AtomicU64; LIMITS],
     /// Odd while `worst` is written.
     version: AtomicU64,
-    worst: [Slot; WORST],
+    worst: [WorstSlot; WORST],
     /// The longest of each moment that no reader took yet.
-    peaks: Peaks,
+    peaks: LatencyPeaks,
     counts: [AtomicU64; COUNTERS],
 }
 
 /// A copy of the figures of a tally.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Figures {
+pub struct LatencyFigures {
     /// Events that came.
     pub samples: u64,
     /// Events that nobody waited for, because the one before was that late.
@@ -187,7 +187,7 @@ pub struct Figures {
     /// later than the event that came was late by so much less.
     pub over: [u64; LIMITS],
     /// The longest of all, longest first.
-    pub worst: Vec<Moment>,
+    pub worst: Vec<WorstMoment>,
 }
 
 /// The counter of a value.
@@ -216,7 +216,7 @@ fn add(to: &AtomicU64, n: u64) {
     to.store(to.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
 }
 
-impl Tally {
+impl LatencyStats {
     /// Tells the thread to end after its next event.
     pub fn stop(&self) {
         self.stop.0.store(1, Ordering::Release);
@@ -231,13 +231,13 @@ impl Tally {
 
     /// Where its thread is.
     #[must_use]
-    pub fn stage(&self) -> Stage {
+    pub fn stage(&self) -> ThreadStage {
         match self.stage.load(Ordering::Acquire) {
-            0 => Stage::Waiting,
-            1 => Stage::Running,
-            2 => Stage::Ended,
-            3 => Stage::Overrun,
-            n => Stage::Failed(i32::try_from(n - 4).unwrap_or(i32::MAX)),
+            0 => ThreadStage::Waiting,
+            1 => ThreadStage::Running,
+            2 => ThreadStage::Ended,
+            3 => ThreadStage::Overrun,
+            n => ThreadStage::Failed(i32::try_from(n - 4).unwrap_or(i32::MAX)),
         }
     }
 
@@ -268,18 +268,18 @@ impl Tally {
 
     /// The longest of each moment since this was asked the last time, in no order; nothing of a
     /// moment in which no event was due.
-    pub fn take_peaks(&self) -> impl Iterator<Item = Peak> {
+    pub fn take_peaks(&self) -> impl Iterator<Item = LatencyPeak> {
         self.peaks.take()
     }
 
     /// The figures as they are now. While its thread runs, they may be one event apart.
     #[must_use]
-    pub fn figures(&self) -> Figures {
+    pub fn figures(&self) -> LatencyFigures {
         let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
         let mut worst = self.worst();
         worst.retain(|moment| moment.due_ns > 0);
         worst.sort_by_key(|moment| (std::cmp::Reverse(moment.late_ns), moment.due_ns));
-        Figures {
+        LatencyFigures {
             samples: read(&self.samples),
             missed: read(&self.missed),
             early: read(&self.early),
@@ -300,8 +300,8 @@ impl Tally {
         }
     }
 
-    fn worst(&self) -> Vec<Moment> {
-        let copy = |slot: &Slot| Moment {
+    fn worst(&self) -> Vec<WorstMoment> {
+        let copy = |slot: &WorstSlot| WorstMoment {
             due_ns: slot.due_ns.load(Ordering::Relaxed),
             late_ns: slot.late_ns.load(Ordering::Relaxed),
         };
@@ -328,9 +328,9 @@ impl Tally {
 }
 
 /// The loop's side of a tally, with what only the loop needs to know.
-struct Book<'a> {
-    tally: &'a Tally,
-    terms: Terms,
+struct LatencyRecorder<'a> {
+    tally: &'a LatencyStats,
+    terms: ThreadSettings,
     /// Among the longest from here on.
     bar: u64,
     /// The number of the moment of the last event.
@@ -342,9 +342,9 @@ struct Book<'a> {
     knows_cpu: bool,
 }
 
-impl Book<'_> {
+impl LatencyRecorder<'_> {
     #[inline(always)]
-    fn enter(&mut self, wake: Wake) {
+    fn enter(&mut self, wake: WakeEvent) {
         if wake.due_ns < self.terms.from_ns {
             return;
         }
@@ -379,7 +379,7 @@ impl Book<'_> {
             }
         }
         if late > self.bar || (first && late == 0) {
-            self.keep(Moment { due_ns: wake.due_ns, late_ns: late });
+            self.keep(WorstMoment { due_ns: wake.due_ns, late_ns: late });
         }
         #[cfg(target_arch = "x86_64")]
         // SAFETY: asked when the loop began.
@@ -406,9 +406,9 @@ impl Book<'_> {
     }
 
     /// In the place of the least of the longest.
-    fn keep(&mut self, moment: Moment) {
+    fn keep(&mut self, moment: WorstMoment) {
         let tally = self.tally;
-        let late = |slot: &Slot| slot.late_ns.load(Ordering::Relaxed);
+        let late = |slot: &WorstSlot| slot.late_ns.load(Ordering::Relaxed);
         let Some(least) = tally.worst.iter().min_by_key(|slot| late(slot)) else { return };
         let version = tally.version.load(Ordering::Relaxed);
         tally.version.store(version.wrapping_add(1), Ordering::Relaxed);
@@ -422,10 +422,11 @@ impl Book<'_> {
 
 /// Takes one event after the other until the tally is stopped, the time is over, the thread cannot
 /// keep up, or the source fails.
-pub fn measure(source: &mut impl Source, tally: &Tally, terms: Terms) {
+pub fn measure(source: &mut impl EventSource, tally: &LatencyStats, terms: ThreadSettings) {
     tally.stage.store(1, Ordering::Release);
-    let mut book = Book { tally, terms, bar: 0, moment: 0, last: 0, knows_cpu: has_cpu_number() };
-    let mut pace = Pace::default();
+    let mut book =
+        LatencyRecorder { tally, terms, bar: 0, moment: 0, last: 0, knows_cpu: has_cpu_number() };
+    let mut pace = OverrunDetector::default();
     let stage = loop {
         if tally.is_stopped() {
             break 2;
@@ -450,8 +451,8 @@ pub fn measure(source: &mut impl Source, tally: &Tally, terms: Terms) {
 
 /// The tallies of some threads, in memory that another process finds by a number.
 #[derive(Debug)]
-pub struct Board {
-    region: Region,
+pub struct LatencyBoard {
+    region: SharedMemory,
     threads: usize,
     /// The file of its maker.
     file: Option<OwnedFd>,
@@ -459,25 +460,25 @@ pub struct Board {
     pub locked: bool,
 }
 
-impl Board {
+impl LatencyBoard {
     /// New tallies.
     ///
     /// # Errors
     /// No memory.
-    pub fn new(threads: usize) -> io::Result<Board> {
-        let (region, file) = Region::make(threads.saturating_mul(size_of::<Tally>()))?;
+    pub fn new(threads: usize) -> io::Result<LatencyBoard> {
+        let (region, file) = SharedMemory::make(threads.saturating_mul(size_of::<LatencyStats>()))?;
         let locked = region.lock();
-        Ok(Board { region, threads, file: Some(file), locked })
+        Ok(LatencyBoard { region, threads, file: Some(file), locked })
     }
 
     /// The tallies of another process.
     ///
     /// # Errors
     /// It is gone, or may not be looked into.
-    pub fn open(pid: i32, number: i32, threads: usize) -> io::Result<Board> {
-        let bytes = threads.saturating_mul(size_of::<Tally>());
-        let region = Region::open(pid, number, bytes, Use::Write)?;
-        Ok(Board { region, threads, file: None, locked: false })
+    pub fn open(pid: i32, number: i32, threads: usize) -> io::Result<LatencyBoard> {
+        let bytes = threads.saturating_mul(size_of::<LatencyStats>());
+        let region = SharedMemory::open(pid, number, bytes, MappingAccess::Write)?;
+        Ok(LatencyBoard { region, threads, file: None, locked: false })
     }
 
     /// By which number another process finds it among the open files of its maker.
@@ -488,11 +489,14 @@ impl Board {
 
     /// One for each thread.
     #[must_use]
-    pub fn tallies(&self) -> &[Tally] {
+    pub fn tallies(&self) -> &[LatencyStats] {
         // SAFETY: the region is as long as `self`, aligned to pages, holds that many tallies, and
         // they are nothing but atomics, for which all bytes are valid.
         unsafe {
-            std::slice::from_raw_parts(self.region.start().cast::<Tally>().as_ptr(), self.threads)
+            std::slice::from_raw_parts(
+                self.region.start().cast::<LatencyStats>().as_ptr(),
+                self.threads,
+            )
         }
     }
 }
@@ -510,17 +514,17 @@ mod tests {
         late: std::slice::Iter<'a, u64>,
     }
 
-    impl Source for Given<'_> {
-        fn wait(&mut self) -> io::Result<Wake> {
+    impl EventSource for Given<'_> {
+        fn wait(&mut self) -> io::Result<WakeEvent> {
             let late = self.late.next().ok_or(io::Error::from_raw_os_error(libc::ENODATA))?;
             let due_ns = self.due + 1_000_000;
             let missed = late / 1_000_000;
             self.due = due_ns + missed * 1_000_000;
-            Ok(Wake { due_ns, woke_ns: due_ns + late, missed })
+            Ok(WakeEvent { due_ns, woke_ns: due_ns + late, missed })
         }
     }
 
-    const TERMS: Terms = Terms {
+    const TERMS: ThreadSettings = ThreadSettings {
         cpu: 0,
         period_ns: 1_000_000,
         from_ns: 0,
@@ -529,12 +533,12 @@ mod tests {
         limits_ns: [0; LIMITS],
     };
 
-    fn measured(late: &[u64], terms: Terms) -> (Board, Figures) {
-        let board = Board::new(1).unwrap();
+    fn measured(late: &[u64], terms: ThreadSettings) -> (LatencyBoard, LatencyFigures) {
+        let board = LatencyBoard::new(1).unwrap();
         let tally = &board.tallies()[0];
-        assert_eq!(tally.stage(), Stage::Waiting);
+        assert_eq!(tally.stage(), ThreadStage::Waiting);
         measure(&mut Given { due: 0, late: late.iter() }, tally, terms);
-        assert_eq!(tally.stage(), Stage::Failed(libc::ENODATA));
+        assert_eq!(tally.stage(), ThreadStage::Failed(libc::ENODATA));
         let figures = tally.figures();
         (board, figures)
     }
@@ -544,19 +548,19 @@ mod tests {
         let mut late: Vec<u64> = (1..=1000).collect();
         late[499] = 3_500_000;
         let limits_ns = [999, 3_499_999, 3_500_000, 499_999, 0, 0, 0, 0];
-        let (board, figures) = measured(&late, Terms { limits_ns, ..TERMS });
+        let (board, figures) = measured(&late, ThreadSettings { limits_ns, ..TERMS });
         assert_eq!((figures.samples, figures.missed), (1000, 3));
         assert_eq!((figures.min_ns, figures.max_ns), (1, 3_500_000));
         assert_eq!(figures.sum_ns, 500_500 - 500 + 3_500_000);
         // The three that it missed were 2.5, 1.5 and 0.5 ms late.
         assert_eq!(figures.over[..4], [5, 1, 0, 4]);
         assert_eq!(figures.worst.len(), WORST);
-        assert_eq!(figures.worst[0], Moment { due_ns: 500_000_000, late_ns: 3_500_000 });
-        assert_eq!(figures.worst[1], Moment { due_ns: 1_003_000_000, late_ns: 1000 });
+        assert_eq!(figures.worst[0], WorstMoment { due_ns: 500_000_000, late_ns: 3_500_000 });
+        assert_eq!(figures.worst[1], WorstMoment { due_ns: 1_003_000_000, late_ns: 1000 });
         // What comes after the late one comes soon.
         assert_eq!((figures.shortest_ns, figures.longest_ns), (500_501, 4_499_501));
         assert_eq!(board.tallies()[0].counts().map(|(_, count)| count).sum::<u64>(), 1000);
-        let mut peaks: Vec<Peak> = board.tallies()[0].take_peaks().collect();
+        let mut peaks: Vec<LatencyPeak> = board.tallies()[0].take_peaks().collect();
         peaks.sort_by_key(|peak| peak.at_ns);
         // Events are due each millisecond: a hundred of them in each moment.
         assert!(
@@ -571,18 +575,19 @@ mod tests {
 
     #[test]
     fn what_was_due_before_the_beginning_does_not_count() {
-        let (_, figures) = measured(&[9_000, 10, 20], Terms { from_ns: 1_500_000, ..TERMS });
+        let (_, figures) =
+            measured(&[9_000, 10, 20], ThreadSettings { from_ns: 1_500_000, ..TERMS });
         assert_eq!((figures.samples, figures.max_ns), (2, 20));
     }
 
     #[test]
     fn an_event_before_its_time_is_told_and_is_no_good_result() {
-        let board = Board::new(1).unwrap();
+        let board = LatencyBoard::new(1).unwrap();
         let tally = &board.tallies()[0];
         let mut wakes = [(5_000, 9_000), (20_000, 10_000), (30_000, 29_500)].into_iter();
         let mut source = Told(|| {
             let (due_ns, woke_ns) = wakes.next()?;
-            Some(Wake { due_ns, woke_ns, missed: 0 })
+            Some(WakeEvent { due_ns, woke_ns, missed: 0 })
         });
         measure(&mut source, tally, TERMS);
         let figures = tally.figures();
@@ -592,22 +597,22 @@ mod tests {
     /// Events that a closure tells of.
     struct Told<F>(F);
 
-    impl<F: FnMut() -> Option<Wake>> Source for Told<F> {
-        fn wait(&mut self) -> io::Result<Wake> {
+    impl<F: FnMut() -> Option<WakeEvent>> EventSource for Told<F> {
+        fn wait(&mut self) -> io::Result<WakeEvent> {
             (self.0)().ok_or(io::Error::from_raw_os_error(libc::ENODATA))
         }
     }
 
     /// The stage after a thread of 10 µs that comes `late_ns` late each time, and when it ended.
-    fn ended(terms: Terms, late_ns: impl Fn(u64) -> u64) -> (Stage, u64) {
+    fn ended(terms: ThreadSettings, late_ns: impl Fn(u64) -> u64) -> (ThreadStage, u64) {
         let (period, mut due, mut last, mut nth) = (10_000, 1_000_000, 0, 0);
-        let board = Board::new(1).unwrap();
+        let board = LatencyBoard::new(1).unwrap();
         let mut source = Told(|| {
             let (due_ns, late) = (due, late_ns(nth));
             let (woke_ns, missed) = (due_ns + late, late / period);
             (last, nth) = (woke_ns, nth + 1);
             due += period * (missed + 1);
-            (nth < 1_000_000).then_some(Wake { due_ns, woke_ns, missed })
+            (nth < 1_000_000).then_some(WakeEvent { due_ns, woke_ns, missed })
         });
         measure(&mut source, &board.tallies()[0], terms);
         (board.tallies()[0].stage(), last)
@@ -615,21 +620,21 @@ mod tests {
 
     #[test]
     fn a_thread_ends_by_itself_when_its_time_is_over() {
-        let terms = Terms { until_ns: 3_000_000, ..TERMS };
-        assert_eq!(ended(terms, |_| 0), (Stage::Ended, 3_000_000));
+        let terms = ThreadSettings { until_ns: 3_000_000, ..TERMS };
+        assert_eq!(ended(terms, |_| 0), (ThreadStage::Ended, 3_000_000));
     }
 
     #[test]
     fn a_thread_that_cannot_keep_up_gives_up_within_two_seconds() {
-        let terms = Terms { gives_up: true, period_ns: 10_000, ..TERMS };
+        let terms = ThreadSettings { gives_up: true, period_ns: 10_000, ..TERMS };
         let (stage, at_ns) = ended(terms, |_| 12_000);
-        assert_eq!(stage, Stage::Overrun);
+        assert_eq!(stage, ThreadStage::Overrun);
         assert!(at_ns < 2_100_000_000, "{at_ns}");
         // Not who keeps up, who was kept from running a few times, or who needs not.
-        let unended = Stage::Failed(libc::ENODATA);
+        let unended = ThreadStage::Failed(libc::ENODATA);
         assert_eq!(ended(terms, |_| 8_000).0, unended);
         assert_eq!(ended(terms, |nth| if nth % 9_000 == 0 { 900_000_000 } else { 0 }).0, unended);
-        assert_eq!(ended(Terms { gives_up: false, ..terms }, |_| 12_000).0, unended);
+        assert_eq!(ended(ThreadSettings { gives_up: false, ..terms }, |_| 12_000).0, unended);
     }
 
     proptest! {
@@ -650,19 +655,19 @@ mod tests {
     /// A timer, as `latency timer` has it.
     struct Timer(u64);
 
-    impl Source for Timer {
-        fn wait(&mut self) -> io::Result<Wake> {
+    impl EventSource for Timer {
+        fn wait(&mut self) -> io::Result<WakeEvent> {
             self.0 += 200_000;
             clock::sleep_until(self.0)?;
-            Ok(Wake { due_ns: self.0, woke_ns: clock::monotonic_ns(), missed: 0 })
+            Ok(WakeEvent { due_ns: self.0, woke_ns: clock::monotonic_ns(), missed: 0 })
         }
     }
 
     /// Ends after so many events.
-    struct Few<'a>(Timer, u32, &'a Tally);
+    struct Few<'a>(Timer, u32, &'a LatencyStats);
 
-    impl Source for Few<'_> {
-        fn wait(&mut self) -> io::Result<Wake> {
+    impl EventSource for Few<'_> {
+        fn wait(&mut self) -> io::Result<WakeEvent> {
             self.1 -= 1;
             if self.1 == 0 {
                 self.2.stop();
@@ -671,13 +676,13 @@ mod tests {
         }
     }
 
-    fn few(tally: &Tally) {
+    fn few(tally: &LatencyStats) {
         measure(&mut Few(Timer(clock::monotonic_ns()), 50, tally), tally, TERMS);
     }
 
     #[test]
     fn the_loop_allocates_nothing() {
-        let board = Board::new(1).unwrap();
+        let board = LatencyBoard::new(1).unwrap();
         let before = allocations();
         few(&board.tallies()[0]);
         assert_eq!(allocations(), before);
@@ -694,7 +699,7 @@ mod tests {
             allowed.push(libc::SYS_clock_gettime);
         }
         for (allowed, samples) in [(&allowed[..], 50), (&allowed[1..], 0)] {
-            let board = Board::new(1).unwrap();
+            let board = LatencyBoard::new(1).unwrap();
             let tally = &board.tallies()[0];
             let body = || {
                 few(tally);
@@ -707,19 +712,22 @@ mod tests {
 
     #[test]
     fn another_process_reads_it_and_ends_it() {
-        let board = Board::new(2).unwrap();
+        let board = LatencyBoard::new(2).unwrap();
         let pid = i32::try_from(std::process::id()).unwrap();
-        let other = Board::open(pid, board.number().unwrap(), 2).unwrap();
-        assert!(Board::open(pid, board.number().unwrap(), 3).is_err(), "the file is shorter");
+        let other = LatencyBoard::open(pid, board.number().unwrap(), 2).unwrap();
+        assert!(
+            LatencyBoard::open(pid, board.number().unwrap(), 3).is_err(),
+            "the file is shorter"
+        );
         std::thread::scope(|scope| {
             scope.spawn(|| measure(&mut Timer(clock::monotonic_ns()), &board.tallies()[1], TERMS));
             while other.tallies()[1].figures().samples < 10 {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
-            assert_eq!(other.tallies()[1].stage(), Stage::Running);
+            assert_eq!(other.tallies()[1].stage(), ThreadStage::Running);
             other.tallies()[1].stop();
         });
-        assert_eq!(other.tallies()[1].stage(), Stage::Ended);
-        assert_eq!(other.tallies()[0].stage(), Stage::Waiting);
+        assert_eq!(other.tallies()[1].stage(), ThreadStage::Ended);
+        assert_eq!(other.tallies()[0].stage(), ThreadStage::Waiting);
     }
 }

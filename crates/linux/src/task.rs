@@ -3,7 +3,7 @@
 //! A task is identified by its number *and* its start time, because numbers are used again.
 
 use crate::cpuset::CpuSet;
-use crate::error::{Error, Result, Verb};
+use crate::error::{Error, Operation, Result};
 use crate::host::Host;
 use procfs_core::FromRead;
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,7 @@ pub struct TaskId {
 /// A scheduling policy with its parameters, as `sched_setattr(2)` takes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "policy", rename_all = "kebab-case")]
-pub enum Policy {
+pub enum SchedPolicy {
     /// `SCHED_OTHER` with a nice value from -20 to 19.
     Other {
         /// The nice value.
@@ -64,12 +64,12 @@ pub enum Policy {
     },
 }
 
-impl Policy {
+impl SchedPolicy {
     /// The real-time priority (1 to 99), or 0 for the other classes.
     #[must_use]
     pub fn rt_priority(self) -> u32 {
         match self {
-            Policy::Fifo { priority } | Policy::Rr { priority } => priority,
+            SchedPolicy::Fifo { priority } | SchedPolicy::Rr { priority } => priority,
             _ => 0,
         }
     }
@@ -77,23 +77,23 @@ impl Policy {
     /// Whether a task with this policy preempts one of this real-time priority.
     #[must_use]
     pub fn is_above(self, priority: u32) -> bool {
-        matches!(self, Policy::Deadline { .. }) || self.rt_priority() > priority
+        matches!(self, SchedPolicy::Deadline { .. }) || self.rt_priority() > priority
     }
 }
 
-impl fmt::Display for Policy {
+impl fmt::Display for SchedPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Policy::Other { nice: 0 } => f.write_str("SCHED_OTHER"),
-            Policy::Other { nice } => write!(f, "SCHED_OTHER nice {nice}"),
-            Policy::Batch { nice } => write!(f, "SCHED_BATCH nice {nice}"),
-            Policy::Idle => f.write_str("SCHED_IDLE"),
-            Policy::Fifo { priority } => write!(f, "SCHED_FIFO {priority}"),
-            Policy::Rr { priority } => write!(f, "SCHED_RR {priority}"),
-            Policy::Deadline { runtime_ns, deadline_ns, period_ns } => {
+            SchedPolicy::Other { nice: 0 } => f.write_str("SCHED_OTHER"),
+            SchedPolicy::Other { nice } => write!(f, "SCHED_OTHER nice {nice}"),
+            SchedPolicy::Batch { nice } => write!(f, "SCHED_BATCH nice {nice}"),
+            SchedPolicy::Idle => f.write_str("SCHED_IDLE"),
+            SchedPolicy::Fifo { priority } => write!(f, "SCHED_FIFO {priority}"),
+            SchedPolicy::Rr { priority } => write!(f, "SCHED_RR {priority}"),
+            SchedPolicy::Deadline { runtime_ns, deadline_ns, period_ns } => {
                 write!(f, "SCHED_DEADLINE {runtime_ns}/{deadline_ns}/{period_ns} ns")
             }
-            Policy::Unknown { number } => write!(f, "policy {number}"),
+            SchedPolicy::Unknown { number } => write!(f, "policy {number}"),
         }
     }
 }
@@ -279,7 +279,7 @@ impl Host {
     pub fn online_affinity(&self, tid: i32) -> Result<CpuSet> {
         if self.is_live() {
             return crate::sched::affinity(tid)
-                .map_err(|e| Error::io(Verb::Read, &format!("/proc/{tid}"), e));
+                .map_err(|e| Error::io(Operation::Read, &format!("/proc/{tid}"), e));
         }
         let cpus = self.affinity(tid)?;
         Ok(match self.online_cpus() {
@@ -295,13 +295,13 @@ impl Host {
     pub fn set_affinity(&self, tid: i32, cpus: &CpuSet) -> Result<()> {
         let path = format!("/proc/{tid}");
         let list = cpus.to_string();
-        self.before_write(Verb::SetAffinity, &path).map_err(|e| e.with_value(&list))?;
+        self.before_write(Operation::SetAffinity, &path).map_err(|e| e.with_value(&list))?;
         if !self.is_live() {
             return self.simulate_affinity(tid, cpus);
         }
         let answer = crate::sched::set_affinity(tid, cpus)
-            .map_err(|e| Error::io(Verb::SetAffinity, &path, e).with_value(&list));
-        self.logged(Verb::SetAffinity, &path, Some(&list), answer)
+            .map_err(|e| Error::io(Operation::SetAffinity, &path, e).with_value(&list));
+        self.logged(Operation::SetAffinity, &path, Some(&list), answer)
     }
 
     /// Keeps the calling thread on these CPUs from now on, so that it does not run on the CPUs it
@@ -317,10 +317,10 @@ impl Host {
     ///
     /// # Errors
     /// The task is gone.
-    pub fn scheduling(&self, tid: i32) -> Result<Policy> {
+    pub fn scheduling(&self, tid: i32) -> Result<SchedPolicy> {
         if self.is_live() {
             return crate::sched::policy(tid)
-                .map_err(|e| Error::io(Verb::Read, &format!("/proc/{tid}"), e));
+                .map_err(|e| Error::io(Operation::Read, &format!("/proc/{tid}"), e));
         }
         let task = self.task(tid, tid)?;
         Ok(policy_of(&task))
@@ -330,19 +330,19 @@ impl Host {
     ///
     /// # Errors
     /// The kernel's answer: EPERM without the right (or under RT_GROUP_SCHED without a budget).
-    pub fn set_scheduling(&self, tid: i32, policy: Policy) -> Result<()> {
+    pub fn set_scheduling(&self, tid: i32, policy: SchedPolicy) -> Result<()> {
         let path = format!("/proc/{tid}");
         let value = policy.to_string();
-        self.before_write(Verb::SetScheduling, &path).map_err(|e| e.with_value(&value))?;
+        self.before_write(Operation::SetScheduling, &path).map_err(|e| e.with_value(&value))?;
         if !self.is_live() {
             return self.simulate_scheduling(tid, policy);
         }
         let answer = crate::sched::set_policy(tid, policy)
-            .map_err(|e| Error::io(Verb::SetScheduling, &path, e).with_value(&value));
-        self.logged(Verb::SetScheduling, &path, Some(&value), answer)
+            .map_err(|e| Error::io(Operation::SetScheduling, &path, e).with_value(&value));
+        self.logged(Operation::SetScheduling, &path, Some(&value), answer)
     }
 
-    fn simulate_scheduling(&self, tid: i32, policy: Policy) -> Result<()> {
+    fn simulate_scheduling(&self, tid: i32, policy: SchedPolicy) -> Result<()> {
         for path in [format!("/proc/{tid}/task/{tid}/stat"), format!("/proc/{tid}/stat")] {
             let Ok(text) = self.read(&path) else { continue };
             let Some((head, tail)) = text.rsplit_once(')') else { continue };
@@ -355,7 +355,7 @@ impl Host {
                 words[38] = number.to_string();
             }
             std::fs::write(self.place(&path), format!("{head}) {}\n", words.join(" ")))
-                .map_err(|e| Error::io(Verb::SetScheduling, &path, e))?;
+                .map_err(|e| Error::io(Operation::SetScheduling, &path, e))?;
         }
         Ok(())
     }
@@ -363,27 +363,27 @@ impl Host {
 
 /// The policy that a task's `stat` shows; a deadline's times are not in it.
 #[must_use]
-pub fn policy_of(task: &Task) -> Policy {
+pub fn policy_of(task: &Task) -> SchedPolicy {
     let nice = i32::try_from(task.nice).unwrap_or(0);
     let priority = task.rt_priority;
     match task.policy {
-        0 => Policy::Other { nice },
-        1 => Policy::Fifo { priority },
-        2 => Policy::Rr { priority },
-        3 => Policy::Batch { nice },
-        5 => Policy::Idle,
-        number => Policy::Unknown { number },
+        0 => SchedPolicy::Other { nice },
+        1 => SchedPolicy::Fifo { priority },
+        2 => SchedPolicy::Rr { priority },
+        3 => SchedPolicy::Batch { nice },
+        5 => SchedPolicy::Idle,
+        number => SchedPolicy::Unknown { number },
     }
 }
 
-fn number_and_nice(policy: Policy) -> (u32, i32) {
+fn number_and_nice(policy: SchedPolicy) -> (u32, i32) {
     match policy {
-        Policy::Other { nice } => (0, nice),
-        Policy::Fifo { .. } => (1, 0),
-        Policy::Rr { .. } => (2, 0),
-        Policy::Batch { nice } => (3, nice),
-        Policy::Idle => (5, 0),
-        Policy::Deadline { .. } => (6, 0),
-        Policy::Unknown { number } => (number, 0),
+        SchedPolicy::Other { nice } => (0, nice),
+        SchedPolicy::Fifo { .. } => (1, 0),
+        SchedPolicy::Rr { .. } => (2, 0),
+        SchedPolicy::Batch { nice } => (3, nice),
+        SchedPolicy::Idle => (5, 0),
+        SchedPolicy::Deadline { .. } => (6, 0),
+        SchedPolicy::Unknown { number } => (number, 0),
     }
 }

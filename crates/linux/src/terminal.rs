@@ -15,7 +15,7 @@ const BYTES_MAX: usize = 256;
 
 /// What came from the terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Input {
+pub enum TerminalInput {
     /// Bytes that were typed.
     Typed(Vec<u8>),
     /// Nothing in that time, or a signal ended the wait.
@@ -49,37 +49,37 @@ impl Keyboard {
     ///
     /// # Errors
     /// The kernel's answer.
-    pub fn wait(&mut self, most: Duration) -> io::Result<Input> {
+    pub fn wait(&mut self, most: Duration) -> io::Result<TerminalInput> {
         let mut poll = libc::pollfd { fd: self.file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // A part of a millisecond is a whole one, or the last one would be spent in a loop.
         let ms = i32::try_from(most.as_micros().div_ceil(1000)).unwrap_or(i32::MAX);
         // SAFETY: `poll` is valid for reads and writes of the one entry the call is told of.
         match unsafe { libc::poll(&raw mut poll, 1, ms) } {
-            0 => return Ok(Input::Nothing),
+            0 => return Ok(TerminalInput::Nothing),
             n if n < 0 => return nothing_when_interrupted(io::Error::last_os_error()),
             _ => {}
         }
         // A terminal that was hung up answers every read with the end of file
         // (drivers/tty/tty_io.c, hung_up_tty_read and hung_up_tty_poll, 6.12).
         if poll.revents & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0 {
-            return Ok(Input::Gone);
+            return Ok(TerminalInput::Gone);
         }
         let mut bytes = vec![0; BYTES_MAX];
         match self.file.read(&mut bytes) {
-            Ok(0) => Ok(Input::Gone),
+            Ok(0) => Ok(TerminalInput::Gone),
             Ok(n) => {
                 bytes.truncate(n);
-                Ok(Input::Typed(bytes))
+                Ok(TerminalInput::Typed(bytes))
             }
-            Err(error) if error.raw_os_error() == Some(libc::EIO) => Ok(Input::Gone),
+            Err(error) if error.raw_os_error() == Some(libc::EIO) => Ok(TerminalInput::Gone),
             Err(error) => nothing_when_interrupted(error),
         }
     }
 }
 
-fn nothing_when_interrupted(error: io::Error) -> io::Result<Input> {
+fn nothing_when_interrupted(error: io::Error) -> io::Result<TerminalInput> {
     match error.kind() {
-        io::ErrorKind::Interrupted => Ok(Input::Nothing),
+        io::ErrorKind::Interrupted => Ok(TerminalInput::Nothing),
         _ => Err(error),
     }
 }

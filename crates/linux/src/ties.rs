@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 /// The counter and `CLOCK_MONOTONIC`, which NTP makes quicker and slower, at the same moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Tie {
+pub struct ClockSample {
     /// The counter.
     pub ticks: u64,
     /// The clock, in nanoseconds.
@@ -16,27 +16,27 @@ pub struct Tie {
     pub error_ticks: u64,
 }
 
-impl Tie {
+impl ClockSample {
     /// Now.
     #[must_use]
-    pub fn now() -> Tie {
+    pub fn now() -> ClockSample {
         let (ticks, monotonic_ns, error_ticks) = beside(libc::CLOCK_MONOTONIC);
-        Tie { ticks, monotonic_ns, error_ticks }
+        ClockSample { ticks, monotonic_ns, error_ticks }
     }
 }
 
-/// The last [`Tie`]s, made while time goes by: times of `CLOCK_MONOTONIC` in ticks.
+/// The last [`ClockSample`]s, made while time goes by: times of `CLOCK_MONOTONIC` in ticks.
 #[derive(Debug, Clone, Default)]
-pub struct Ties {
-    ties: VecDeque<Tie>,
+pub struct ClockSync {
+    ties: VecDeque<ClockSample>,
 }
 
 /// How many ties are kept.
 const TIES_MAX: usize = 256;
 
-impl Ties {
+impl ClockSync {
     /// One more; they come in the order of time.
-    pub fn add(&mut self, tie: Tie) {
+    pub fn add(&mut self, tie: ClockSample) {
         if self.ties.len() >= TIES_MAX {
             self.ties.pop_front();
         }
@@ -53,7 +53,8 @@ impl Ties {
         let (a, b) = (self.ties.get(right - 1)?, self.ties.get(right)?);
         let rate = rate(a, b)?;
         // Differences of whole numbers: a float does not hold every tick of a hundred days.
-        let from = |tie: &Tie| monotonic_ns.wrapping_sub(tie.monotonic_ns).cast_signed() as f64;
+        let from =
+            |tie: &ClockSample| monotonic_ns.wrapping_sub(tie.monotonic_ns).cast_signed() as f64;
         let (from_a, from_b) = (from(a), from(b));
         // Outside of both, what is wrong with each of them is wrong with the line through them.
         let beyond = from_a.abs().min(from_b.abs());
@@ -71,7 +72,7 @@ impl Ties {
 }
 
 /// Ticks in a nanosecond between two ties.
-fn rate(a: &Tie, b: &Tie) -> Option<f64> {
+fn rate(a: &ClockSample, b: &ClockSample) -> Option<f64> {
     let ticks = b.ticks.checked_sub(a.ticks).filter(|ticks| *ticks > 0)?;
     let ns = b.monotonic_ns.checked_sub(a.monotonic_ns).filter(|ns| *ns > 0)?;
     Some(ticks as f64 / ns as f64)
@@ -83,8 +84,8 @@ mod tests {
 
     #[test]
     fn a_time_is_found_between_its_ties_and_its_error_grows_outside_of_them() {
-        let tie = |ticks, monotonic_ns| Tie { ticks, monotonic_ns, error_ticks: 5 };
-        let mut ties = Ties::default();
+        let tie = |ticks, monotonic_ns| ClockSample { ticks, monotonic_ns, error_ticks: 5 };
+        let mut ties = ClockSync::default();
         ties.add(tie(1_000_000, 500_000));
         assert_eq!(ties.at(500_000), None, "one says nothing of the rate");
         ties.add(tie(1_200_000, 600_000));

@@ -4,21 +4,21 @@
 //! mount (`fsopen(2)`, `fsmount(2)`, Linux 5.2) that is in no mount table, that every thread
 //! reaches through `/proc/self/fd`, and that is gone when the process ends.
 //!
-//! An [`Instance`] is removed when it is dropped. What a killed run left behind is removed by the
-//! next one ([`sweep`]).
+//! An [`TraceInstance`] is removed when it is dropped. What a killed run left behind is removed by
+//! the next one ([`sweep`]).
 
 mod instance_watch;
 mod pipe;
 mod settings;
 mod tracer;
 
-pub use instance_watch::{Access, InstanceWatch, Touch};
-pub use pipe::{Pipe, Stats};
-pub use settings::{Setting, changed_settings};
+pub use instance_watch::{InstanceAccess, InstanceWatch, TouchedFile};
+pub use pipe::{BufferStats, TracePipe};
+pub use settings::{ControlSetting, changed_settings};
 pub use tracer::{TimerlatFile, list_for_tracer};
 
 use crate::cpuset::CpuSet;
-use crate::error::{Error, Result, Verb};
+use crate::error::{Error, Operation, Result};
 use crate::host::Host;
 use crate::ring_buffer::PageLayout;
 use crate::text::mounts;
@@ -72,9 +72,9 @@ impl Tracefs {
         }
         let supported = host.read("/proc/filesystems")?;
         if !host.is_live() || !supported.split_whitespace().any(|word| word == "tracefs") {
-            return Err(Error::os(Verb::Read, PLACES[0], libc::ENODEV));
+            return Err(Error::os(Operation::Read, PLACES[0], libc::ENODEV));
         }
-        let mount = detached().map_err(|e| Error::io(Verb::Call, "fsopen tracefs", e))?;
+        let mount = detached().map_err(|e| Error::io(Operation::Call, "fsopen tracefs", e))?;
         Ok(Tracefs { root: format!("/proc/self/fd/{}", mount.as_raw_fd()), _mount: Some(mount) })
     }
 
@@ -110,11 +110,11 @@ impl Tracefs {
     /// The texts that a reader on another machine needs to understand raw pages. A file that this
     /// kernel does not have, or shows to nobody, is an empty text.
     #[must_use]
-    pub fn texts(&self, host: &Host) -> Texts {
+    pub fn texts(&self, host: &Host) -> TraceTexts {
         let text = |file: &str| host.read(&format!("{}/{file}", self.root)).unwrap_or_default();
         let own = host.list(&format!("{}/events/ftrace", self.root)).unwrap_or_default();
         let own = own.iter().map(|name| text(&format!("events/ftrace/{name}/format")));
-        Texts {
+        TraceTexts {
             header_page: text("events/header_page"),
             header_event: text("events/header_event"),
             ftrace: own.filter(|text| !text.is_empty()).collect(),
@@ -135,7 +135,7 @@ impl Tracefs {
 
 /// Texts of tracefs beside the formats of events; see [`Tracefs::texts`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Texts {
+pub struct TraceTexts {
     /// `events/header_page`.
     pub header_page: String,
     /// `events/header_event`.
@@ -172,7 +172,7 @@ fn detached() -> io::Result<OwnedFd> {
 
 /// What an instance is made for.
 #[derive(Debug, Clone)]
-pub struct Wanted<'a> {
+pub struct InstanceSettings<'a> {
     /// The CPUs whose events are recorded.
     pub cpus: &'a CpuSet,
     /// `trace_clock`; must be one the kernel has.
@@ -190,22 +190,26 @@ pub struct Wanted<'a> {
 
 /// A tracing instance of our own, removed when it is dropped.
 #[derive(Debug)]
-pub struct Instance<'h> {
+pub struct TraceInstance<'h> {
     host: &'h Host,
     tracefs: Tracefs,
     dir: String,
     closed: bool,
 }
 
-impl<'h> Instance<'h> {
+impl<'h> TraceInstance<'h> {
     /// Makes an instance and sets it up. Nothing is recorded yet. Interrupts all CPUs, because
     /// enabling events patches the kernel's code.
     ///
     /// # Errors
     /// The kernel's answer; EBUSY when buffers would have to be resized and `no_work` forbids it.
-    pub fn prepare(host: &'h Host, tracefs: Tracefs, wanted: &Wanted<'_>) -> Result<Instance<'h>> {
+    pub fn prepare(
+        host: &'h Host,
+        tracefs: Tracefs,
+        wanted: &InstanceSettings<'_>,
+    ) -> Result<TraceInstance<'h>> {
         remove_leftovers(host, tracefs.root());
-        let mut instance = Instance::make(host, tracefs)?;
+        let mut instance = TraceInstance::make(host, tracefs)?;
         instance.set_up(wanted)?;
         Ok(instance)
     }
@@ -213,14 +217,14 @@ impl<'h> Instance<'h> {
     /// One more instance, with filters (system, event, filter) that let less be recorded.
     ///
     /// # Errors
-    /// As for [`Instance::prepare`].
+    /// As for [`TraceInstance::prepare`].
     pub fn separate(
         host: &'h Host,
         tracefs: Tracefs,
-        wanted: &Wanted<'_>,
+        wanted: &InstanceSettings<'_>,
         filters: &[(&str, &str, &str)],
-    ) -> Result<Instance<'h>> {
-        let mut instance = Instance::make(host, tracefs)?;
+    ) -> Result<TraceInstance<'h>> {
+        let mut instance = TraceInstance::make(host, tracefs)?;
         for (system, event, filter) in filters {
             instance.write(&format!("events/{system}/{event}/filter"), filter)?;
         }
@@ -228,17 +232,17 @@ impl<'h> Instance<'h> {
         Ok(instance)
     }
 
-    fn make(host: &'h Host, tracefs: Tracefs) -> Result<Instance<'h>> {
+    fn make(host: &'h Host, tracefs: Tracefs) -> Result<TraceInstance<'h>> {
         let n = INSTANCES.fetch_add(1, Ordering::Relaxed);
         let dir = format!("{}/instances/{INSTANCE}-{}-{n}", tracefs.root, std::process::id());
         host.make_dir(&dir)?;
-        Ok(Instance { host, tracefs, dir, closed: false })
+        Ok(TraceInstance { host, tracefs, dir, closed: false })
     }
 
-    fn set_up(&mut self, wanted: &Wanted<'_>) -> Result<()> {
+    fn set_up(&mut self, wanted: &InstanceSettings<'_>) -> Result<()> {
         self.write("tracing_on", "0")?;
         if wanted.no_work && self.tracefs.wants_expansion(self.host, &self.dir)? {
-            return Err(Error::os(Verb::Write, &self.path("buffer_size_kb"), libc::EBUSY));
+            return Err(Error::os(Operation::Write, &self.path("buffer_size_kb"), libc::EBUSY));
         }
         self.write("trace_clock", wanted.clock)?;
         self.write("tracing_cpumask", &wanted.cpus.to_mask())?;
@@ -270,11 +274,11 @@ impl<'h> Instance<'h> {
 
     /// The texts to read its pages elsewhere; see [`Tracefs::texts`].
     #[must_use]
-    pub fn texts(&self) -> Texts {
+    pub fn texts(&self) -> TraceTexts {
         let texts = self.tracefs.texts(self.host);
         // Its own page size, where sub-buffers can differ (6.8).
         match self.host.read(&self.path("events/header_page")) {
-            Ok(header_page) => Texts { header_page, ..texts },
+            Ok(header_page) => TraceTexts { header_page, ..texts },
             Err(_) => texts,
         }
     }
@@ -337,7 +341,7 @@ impl<'h> Instance<'h> {
     ///
     /// # Errors
     /// The kernel's answer.
-    pub fn pipe(&self, cpu: usize) -> Result<Pipe> {
+    pub fn pipe(&self, cpu: usize) -> Result<TracePipe> {
         let path = self.path(&format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
         // The size of sub-buffers of this instance, where they can differ (6.8).
         let kib = self.host.read_line(&self.path("buffer_subbuf_size_kb")).ok();
@@ -349,18 +353,18 @@ impl<'h> Instance<'h> {
             .read(true)
             .custom_flags(libc::O_NONBLOCK)
             .open(self.host.place(&path))
-            .map_err(|e| Error::io(Verb::Read, &path, e))?;
-        Ok(Pipe { path, file, layout, page: vec![0; layout.page_size()] })
+            .map_err(|e| Error::io(Operation::Read, &path, e))?;
+        Ok(TracePipe { path, file, layout, page: vec![0; layout.page_size()] })
     }
 
     /// What the kernel says about the buffer of one CPU.
     ///
     /// # Errors
     /// The kernel's answer, or a text that is not understood.
-    pub fn stats(&self, cpu: usize) -> Result<Stats> {
+    pub fn stats(&self, cpu: usize) -> Result<BufferStats> {
         let path = self.path(&format!("per_cpu/cpu{cpu}/stats"));
         let text = self.host.read(&path)?;
-        Stats::parse(&text).ok_or_else(|| Error::malformed(&path, 0, "the counters", &text))
+        BufferStats::parse(&text).ok_or_else(|| Error::malformed(&path, 0, "the counters", &text))
     }
 
     /// Puts everything back. All pipes must be closed before.
@@ -381,7 +385,7 @@ impl<'h> Instance<'h> {
     }
 }
 
-impl Drop for Instance<'_> {
+impl Drop for TraceInstance<'_> {
     fn drop(&mut self) {
         // Nobody to tell; the next run removes what is left.
         let _ = self.put_back();
@@ -431,7 +435,7 @@ pub fn remove_leftovers(host: &Host, root: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::Fault;
+    use crate::host::InjectedFault;
     use std::collections::BTreeMap;
     use std::fs;
     use std::path::{Path, PathBuf};
@@ -474,9 +478,9 @@ mod tests {
         files
     }
 
-    fn prepare<'h>(host: &'h Host, no_work: bool) -> Result<Instance<'h>> {
+    fn prepare<'h>(host: &'h Host, no_work: bool) -> Result<TraceInstance<'h>> {
         let cpus = CpuSet::one(3);
-        let wanted = Wanted {
+        let wanted = InstanceSettings {
             cpus: &cpus,
             clock: "x86-tsc",
             events: EVENTS,
@@ -484,7 +488,7 @@ mod tests {
             shrink: &CpuSet::new(),
             no_work,
         };
-        Instance::prepare(host, Tracefs::find(host)?, &wanted)
+        TraceInstance::prepare(host, Tracefs::find(host)?, &wanted)
     }
 
     #[test]
@@ -503,7 +507,7 @@ mod tests {
         assert_eq!(snapshot(&dir), before);
 
         for at in 0..writes {
-            let fault = Fault::Refuse { at, errno: libc::EIO };
+            let fault = InjectedFault::Refuse { at, errno: libc::EIO };
             let host = Host::recorded(&dir).unwrap().failing(fault);
             let set_up = prepare(&host, true).is_ok();
             assert!(set_up || host.writes() > at);
@@ -544,9 +548,9 @@ mod tests {
 
     #[test]
     fn every_kind_of_loss_is_counted() {
-        let stats = Stats::parse(STATS).unwrap();
-        assert_eq!(stats, Stats { overrun: 31, commit_overrun: 1, dropped: 7 });
+        let stats = BufferStats::parse(STATS).unwrap();
+        assert_eq!(stats, BufferStats { overrun: 31, commit_overrun: 1, dropped: 7 });
         assert_eq!(stats.lost(), 39);
-        assert_eq!(Stats::parse("entries: 2\noverrun: x\n"), None);
+        assert_eq!(BufferStats::parse("entries: 2\noverrun: x\n"), None);
     }
 }

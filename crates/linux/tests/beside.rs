@@ -1,7 +1,7 @@
 //! A program that forks twice and ends, as `verify -- CMD` starts it: what it left behind is ended
 //! and named. This process is whom the orphan gets as its parent, so nothing else runs here.
 
-use cpushield_linux::companion::Beside;
+use cpushield_linux::companion::ChildCommand;
 use std::ffi::OsString;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ fn forks_twice() {
 #[test]
 fn what_a_program_left_behind_ends_with_it_and_is_named() {
     let words = ["--ignored", "--exact", "forks_twice"].map(OsString::from);
-    let mut beside = Beside::start(&words).unwrap();
+    let mut beside = ChildCommand::start(&words).unwrap();
     let began = Instant::now();
     while beside.ended().is_none() {
         assert!(began.elapsed() < Duration::from_secs(30));

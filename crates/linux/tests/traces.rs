@@ -1,7 +1,7 @@
 //! Traces of others: what is decoded from their raw pages must be what `trace-cmd report` says.
 
-use cpushield_linux::ring_buffer::{self, Lost};
-use cpushield_linux::text::kallsyms::Symbols;
+use cpushield_linux::ring_buffer::{self, LostRecords};
+use cpushield_linux::text::kallsyms::KernelSymbols;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 use trace_dat::TraceDat;
@@ -26,7 +26,7 @@ fn records(trace: &TraceDat, cpu: usize) -> Vec<(u64, &str, i64)> {
     let mut list = Vec::new();
     for page in trace.pages[cpu].chunks(trace.layout.page_size()) {
         let page = ring_buffer::decode(&trace.layout, page);
-        assert_eq!(page.lost, Lost::Nothing);
+        assert_eq!(page.lost, LostRecords::Nothing);
         let mut records = page.records();
         for record in records.by_ref() {
             let id = u16::from_le_bytes([record.bytes[0], record.bytes[1]]);
@@ -59,7 +59,7 @@ fn raw_pages_hold_what_trace_cmd_reports() {
         let report = traces.join(name).join("trace-cmd-3.1.6-report-raw.txt");
         let report = fs::read_to_string(report).unwrap();
         let (trace, ..) = TraceDat::read(&file);
-        let symbols = Symbols::parse(&trace.kallsyms);
+        let symbols = KernelSymbols::parse(&trace.kallsyms);
         assert!(!symbols.is_empty(), "{name}");
         let mut seen = 0;
         for cpu in 0..trace.pages.len() {

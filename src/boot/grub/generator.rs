@@ -14,7 +14,7 @@ pub const ID: &str = "cpushield-";
 /// Which kernels get the parameters.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(tag = "rule", rename_all = "kebab-case")]
-pub enum Rule {
+pub enum KernelRule {
     /// PREEMPT_RT kernels, by their configuration: a name alone says nothing.
     Realtime,
     /// The first kernel of the menu; menus that sort their kernels have the newest one there.
@@ -78,7 +78,7 @@ fn member(members: &[char], c: char) -> bool {
 /// The script. `words` and the pattern are plain: see [`plain_glob`] and
 /// [`crate::boot::line::plain`].
 #[must_use]
-pub fn script(rule: &Rule, words: &[String]) -> String {
+pub fn script(rule: &KernelRule, words: &[String]) -> String {
     let (chosen, words) = (chosen(rule), words.join(" "));
     format!(
         r#"{MARK} `cpushield boot undo` removes it.
@@ -99,18 +99,18 @@ chosen() {{ # version
 const ENTRIES: &str = include_str!("entries.sh");
 
 /// A command of the shell that succeeds for the version `$1` of a chosen kernel.
-fn chosen(rule: &Rule) -> String {
+fn chosen(rule: &KernelRule) -> String {
     match rule {
         // Arch keeps no configurations: an image says it of itself in its first sectors.
-        Rule::Realtime => "if [ -r \"/boot/config-$1\" ]; then
+        KernelRule::Realtime => "if [ -r \"/boot/config-$1\" ]; then
         grep -Eqx 'CONFIG_PREEMPT_RT(_FULL)?=y' \"/boot/config-$1\"
     else
         head -c 65536 \"/boot/vmlinuz-$1\" 2>/dev/null | grep -aq ' PREEMPT_RT '
     fi"
         .to_owned(),
         // 10_linux lists its kernels by version, the newest first.
-        Rule::First => "[ -z \"$seen\" ]".to_owned(),
-        Rule::Matching { glob } => format!("case $1 in ({glob}) : ;; (*) false ;; esac"),
+        KernelRule::First => "[ -z \"$seen\" ]".to_owned(),
+        KernelRule::Matching { glob } => format!("case $1 in ({glob}) : ;; (*) false ;; esac"),
     }
 }
 
@@ -153,9 +153,11 @@ mod tests {
     #[test]
     fn the_shell_takes_every_script() {
         let words = ["nohz_full=1-3".to_owned(), "isolcpus=managed_irq,1-3".to_owned()];
-        for rule in
-            [Rule::Realtime, Rule::First, Rule::Matching { glob: "*-rt-[!a-c]?".to_owned() }]
-        {
+        for rule in [
+            KernelRule::Realtime,
+            KernelRule::First,
+            KernelRule::Matching { glob: "*-rt-[!a-c]?".to_owned() },
+        ] {
             let script = script(&rule, &words);
             assert!(sh(&["-n"], &script).0, "{script}");
             assert!(script.starts_with(MARK));

@@ -23,12 +23,12 @@ impl fmt::Display for MenuError {
 
 /// An entry or a submenu.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct MenuEntry {
     /// What the menu shows.
     pub title: String,
     /// What `grub-reboot` and `GRUB_DEFAULT` may call it.
     pub id: Option<String>,
-    /// The submenu it is in, as an index of [`Menu::entries`].
+    /// The submenu it is in, as an index of [`GrubMenu::entries`].
     pub parent: Option<usize>,
     /// Its number within its menu, from 0.
     pub number: usize,
@@ -46,9 +46,9 @@ pub struct Entry {
 
 /// A menu.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Menu {
+pub struct GrubMenu {
     /// All entries, in the order of the file.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<MenuEntry>,
     /// What `default` is set to, without the branch for `next_entry`; `None` when it is not set.
     pub default: Option<String>,
     /// Whether the file asks for `next_entry` (`grub-reboot`).
@@ -57,8 +57,8 @@ pub struct Menu {
 
 /// Which entry boots next, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Next {
-    /// An index of [`Menu::entries`]; `None` for an empty menu.
+pub struct NextEntry {
+    /// An index of [`GrubMenu::entries`]; `None` for an empty menu.
     pub entry: Option<usize>,
     /// The reason, in words.
     pub why: String,
@@ -66,7 +66,7 @@ pub struct Next {
     pub lost: bool,
 }
 
-impl Entry {
+impl MenuEntry {
     /// The kernel's version, as `10_linux` has it: the file's name behind the first `-` that a
     /// digit follows.
     #[must_use]
@@ -86,7 +86,7 @@ pub fn version_of(kernel: &str) -> Option<&str> {
 
 /// What stands between the curly brackets that are open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Block {
+enum MenuBlock {
     Entry(usize),
     /// A function, or brackets of no interest.
     Other,
@@ -96,23 +96,23 @@ enum Block {
 ///
 /// # Errors
 /// A quote or a bracket is not closed, or closed too often.
-pub fn parse(text: &str) -> Result<Menu, MenuError> {
-    let mut menu = Menu::default();
-    let mut open: Vec<(Block, usize)> = Vec::new();
-    for command in Commands::of(text) {
-        let Command { words, line, opens } = command?;
+pub fn parse(text: &str) -> Result<GrubMenu, MenuError> {
+    let mut menu = GrubMenu::default();
+    let mut open: Vec<(MenuBlock, usize)> = Vec::new();
+    for command in GrubCommands::of(text) {
+        let GrubCommand { words, line, opens } = command?;
         let first = words.first().map_or("", String::as_str);
         if first == "}" {
             open.pop().ok_or(MenuError { line, what: "a bracket is closed that is not open" })?;
             continue;
         }
         let parent = open.iter().rev().find_map(|(block, _)| match block {
-            Block::Entry(index) => Some(*index),
-            Block::Other => None,
+            MenuBlock::Entry(index) => Some(*index),
+            MenuBlock::Other => None,
         });
         match first {
             "menuentry" | "submenu" if opens => {
-                open.push((Block::Entry(menu.entries.len()), line));
+                open.push((MenuBlock::Entry(menu.entries.len()), line));
                 menu.add(&words, parent, line);
                 continue;
             }
@@ -122,7 +122,7 @@ pub fn parse(text: &str) -> Result<Menu, MenuError> {
             _ => {}
         }
         if opens {
-            open.push((Block::Other, line));
+            open.push((MenuBlock::Other, line));
         }
     }
     match open.last() {
@@ -133,7 +133,7 @@ pub fn parse(text: &str) -> Result<Menu, MenuError> {
     }
 }
 
-impl Menu {
+impl GrubMenu {
     fn add(&mut self, words: &[String], parent: Option<usize>, line: usize) {
         let mut rest = words.iter().skip(2);
         let mut id = None;
@@ -146,7 +146,7 @@ impl Menu {
             }
         }
         let number = self.entries.iter().filter(|entry| entry.parent == parent).count();
-        self.entries.push(Entry {
+        self.entries.push(MenuEntry {
             title: words.get(1).cloned().unwrap_or_default(),
             id,
             parent,
@@ -185,7 +185,7 @@ impl Menu {
 
     /// Which entry boots next with this environment block (`normal_mode` reads it first).
     #[must_use]
-    pub fn next(&self, variables: &[(String, String)]) -> Next {
+    pub fn next(&self, variables: &[(String, String)]) -> NextEntry {
         let once = env::value(variables, "next_entry").filter(|_| self.honours_next);
         let saved = env::value(variables, "prev_saved_entry")
             .or_else(|| env::value(variables, "saved_entry"));
@@ -201,7 +201,7 @@ impl Menu {
             (None, Some(default)) => (default, format!("GRUB_DEFAULT={default}")),
         };
         match self.find(asked, None) {
-            Some(entry) => Next { entry: Some(entry), why, lost: false },
+            Some(entry) => NextEntry { entry: Some(entry), why, lost: false },
             None => self.first(
                 format!("{why} asks for {asked:?}, which is not in the menu: GRUB takes the first"),
                 true,
@@ -209,8 +209,8 @@ impl Menu {
         }
     }
 
-    fn first(&self, why: String, lost: bool) -> Next {
-        Next { entry: self.child(None, 0).map(|index| self.innermost(index)), why, lost }
+    fn first(&self, why: String, lost: bool) -> NextEntry {
+        NextEntry { entry: self.child(None, 0).map(|index| self.innermost(index)), why, lost }
     }
 
     /// The entry that a number, an id, a title or a path of them (`1>2`) means
@@ -261,7 +261,7 @@ fn cut(path: &str) -> (String, Option<&str>) {
 }
 
 /// One command of the script.
-struct Command {
+struct GrubCommand {
     words: Vec<String>,
     line: usize,
     /// Whether a curly bracket opens behind it.
@@ -269,15 +269,15 @@ struct Command {
 }
 
 /// The commands of a script, one after the other.
-struct Commands<'a> {
+struct GrubCommands<'a> {
     chars: Peekable<Chars<'a>>,
     line: usize,
     failed: bool,
 }
 
-impl<'a> Commands<'a> {
-    fn of(text: &'a str) -> Commands<'a> {
-        Commands { chars: text.chars().peekable(), line: 1, failed: false }
+impl<'a> GrubCommands<'a> {
+    fn of(text: &'a str) -> GrubCommands<'a> {
+        GrubCommands { chars: text.chars().peekable(), line: 1, failed: false }
     }
 
     fn take(&mut self) -> Option<char> {
@@ -306,7 +306,7 @@ impl<'a> Commands<'a> {
         }
     }
 
-    fn command(&mut self) -> Option<Result<Command, MenuError>> {
+    fn command(&mut self) -> Option<Result<GrubCommand, MenuError>> {
         let (mut words, mut word) = (Vec::new(), None::<String>);
         let mut line = self.line;
         loop {
@@ -321,10 +321,14 @@ impl<'a> Commands<'a> {
                 }
                 // Only a word that is a bracket alone is one: `${prefix}` is not.
                 Some('{') if bare && !words.is_empty() => {
-                    return Some(Ok(Command { words, line, opens: true }));
+                    return Some(Ok(GrubCommand { words, line, opens: true }));
                 }
                 Some('}') if bare && words.is_empty() => {
-                    return Some(Ok(Command { words: vec!["}".to_owned()], line, opens: false }));
+                    return Some(Ok(GrubCommand {
+                        words: vec!["}".to_owned()],
+                        line,
+                        opens: false,
+                    }));
                 }
                 Some(quote @ ('\'' | '"')) => {
                     if let Err(error) = self.quoted(quote, word.get_or_insert_default()) {
@@ -336,7 +340,7 @@ impl<'a> Commands<'a> {
                 Some(c) => word.get_or_insert_default().push(c),
             }
             if ends && !words.is_empty() {
-                return Some(Ok(Command { words, line, opens: false }));
+                return Some(Ok(GrubCommand { words, line, opens: false }));
             }
             c?;
             if words.is_empty() && word.is_none() {
@@ -346,8 +350,8 @@ impl<'a> Commands<'a> {
     }
 }
 
-impl Iterator for Commands<'_> {
-    type Item = Result<Command, MenuError>;
+impl Iterator for GrubCommands<'_> {
+    type Item = Result<GrubCommand, MenuError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.failed {
@@ -455,7 +459,7 @@ submenu 'Advanced options' $menuentry_id_option 'gnulinux-advanced-ab' {
         assert_eq!(parse("a\nmenuentry 'x' {\n linux /v\n").unwrap_err().line, 2);
         assert_eq!(parse("a\n\nset x='y\n\n").unwrap_err().line, 3);
         assert_eq!(parse("}\n").unwrap_err().line, 1);
-        assert_eq!(parse("").unwrap(), Menu::default());
+        assert_eq!(parse("").unwrap(), GrubMenu::default());
     }
 
     proptest! {

@@ -4,8 +4,10 @@
 //! `kernel-install` adds later get them from a hook of ours.
 
 use super::hook;
-use super::lines::{Lines, Part, Wrong, lines, running, value};
-use super::{Edit, Files, Found, Loader, Order, Recipe, once};
+use super::lines::{CmdlineFileFault, CmdlineFileLoader, CmdlinePart, lines, running, value};
+use super::{
+    BootFilePlan, BootLoader, EntryFiles, FileEdit, FoundLoader, ParameterAssignment, once,
+};
 use crate::boot::error::BootError;
 use crate::boot::grub::menu::version_of;
 use crate::boot::line;
@@ -21,7 +23,7 @@ const OURS: &str = "a-cpushield-";
 /// The first line of our own entries.
 const MARK: &str = "# Made by cpushield; `cpushield boot undo` removes it.\n";
 
-pub(super) static LINES: Lines = Lines {
+pub(super) static LINES: CmdlineFileLoader = CmdlineFileLoader {
     name: "bls",
     files,
     parse,
@@ -32,7 +34,7 @@ pub(super) static LINES: Lines = Lines {
 };
 
 #[derive(Debug)]
-pub(super) struct Bls;
+pub(super) struct BlsLoader;
 
 /// The name of an entry's file without what the loader counts in it (`+3-1`).
 fn id(path: &str) -> Option<String> {
@@ -56,12 +58,12 @@ fn files(host: &Host) -> Vec<String> {
     found
 }
 
-impl Loader for Bls {
+impl BootLoader for BlsLoader {
     fn name(&self) -> &'static str {
         LINES.name
     }
 
-    fn find(&self, host: &Host) -> Result<Option<Found>, BootError> {
+    fn find(&self, host: &Host) -> Result<Option<FoundLoader>, BootError> {
         let Some(mut found) = LINES.find(host)? else { return Ok(None) };
         let variables = once::variables(host);
         for entry in &mut found.entries {
@@ -75,7 +77,7 @@ impl Loader for Bls {
         Ok(Some(found))
     }
 
-    fn recipe(&self, host: &Host, order: &Order) -> Result<Recipe, BootError> {
+    fn recipe(&self, host: &Host, order: &ParameterAssignment) -> Result<BootFilePlan, BootError> {
         let there: Vec<String> = files(host).into_iter().filter(|path| is_ours(path)).collect();
         if order.last {
             return copies(host, order);
@@ -84,7 +86,7 @@ impl Loader for Bls {
         recipe.edits.retain(|edit| !is_ours(&edit.path));
         if hook::installs(host) {
             let bytes = hook::script(order.rule, order.words).into_bytes();
-            recipe.edits.push(Edit { path: hook::PATH.to_owned(), bytes, mode: 0o755 });
+            recipe.edits.push(FileEdit { path: hook::PATH.to_owned(), bytes, mode: 0o755 });
         }
         recipe.gone = there;
         Ok(recipe)
@@ -146,8 +148,8 @@ impl Loader for Bls {
 }
 
 /// Files of our own beside those of the chosen kernels, one for each kernel.
-fn copies(host: &Host, order: &Order) -> Result<Recipe, BootError> {
-    let mut recipe = Recipe::default();
+fn copies(host: &Host, order: &ParameterAssignment) -> Result<BootFilePlan, BootError> {
+    let mut recipe = BootFilePlan::default();
     let mut seen = Vec::new();
     for path in files(host).into_iter().filter(|path| !is_ours(path)) {
         let (text, parts) = LINES.read(host, &path)?;
@@ -164,7 +166,7 @@ fn copies(host: &Host, order: &Order) -> Result<Recipe, BootError> {
             let path = host.behind_links(&path);
             let mode = host.access(&path)?.mode;
             let dir = path.rsplit_once('/').map_or("", |(dir, _)| dir);
-            recipe.edits.push(Edit {
+            recipe.edits.push(FileEdit {
                 path: format!("{dir}/{OURS}{version}.conf"),
                 bytes: own(&new).into_bytes(),
                 mode,
@@ -211,7 +213,7 @@ fn compare(a: &str, b: &str) -> std::cmp::Ordering {
 }
 
 /// One entry; later `options` lines are joined to the first by the loader.
-pub(super) fn parse(text: &str) -> Result<Vec<Part>, Wrong> {
+pub(super) fn parse(text: &str) -> Result<Vec<CmdlinePart>, CmdlineFileFault> {
     let (mut title, mut version, mut args, mut kernel) = (None, None, None, None);
     let (mut whole, mut ramdisks) = (false, Vec::new());
     for (begin, number, line) in lines(text) {
@@ -241,8 +243,8 @@ pub(super) fn parse(text: &str) -> Result<Vec<Part>, Wrong> {
     let kernel = kernel.ok_or((last, "expected a line `linux` before the end"))?;
     let version = version_of(&kernel).map(str::to_owned).or(version);
     let title = title.or_else(|| version.clone()).unwrap_or_else(|| kernel.clone());
-    let files = whole.then_some(Files { kernel, ramdisks });
-    Ok(vec![Part { version, title, files, args, line }])
+    let files = whole.then_some(EntryFiles { kernel, ramdisks });
+    Ok(vec![CmdlinePart { version, title, files, args, line }])
 }
 
 #[cfg(test)]
@@ -259,7 +261,7 @@ mod tests {
             parse("linux /m/1/linux\ninitrd /a\noptions x\ninitrd /b $c\n").unwrap().remove(0);
         let ramdisks = ["/a", "/b", "$c"].map(str::to_owned).to_vec();
         let kernel = "/m/1/linux".to_owned();
-        assert_eq!(two.files, Some(Files { kernel, ramdisks }));
+        assert_eq!(two.files, Some(EntryFiles { kernel, ramdisks }));
         assert_eq!(parse("uki /x.efi\noptions x\n").unwrap().remove(0).files, None);
         assert_eq!(&text[part.args], "root=UUID=ab $kernelopts");
         assert_eq!((part.version.as_deref(), part.line), (Some("6.8.5-301.fc40.x86_64"), 5));

@@ -8,8 +8,8 @@
 //! EXTLINUX boots a label once (`extlinux --once`, kept in `ldlinux.sys` beside the file). U-Boot
 //! does not: it takes `default` each time and writes nothing back (boot/pxe_utils.c, v2025.01).
 
-use super::lines::{Lines, Part, Wrong, given, lines, value, whole};
-use super::{Files, Found, Loader, Order, Recipe, adv, grub};
+use super::lines::{CmdlineFileFault, CmdlineFileLoader, CmdlinePart, given, lines, value, whole};
+use super::{BootFilePlan, BootLoader, EntryFiles, FoundLoader, ParameterAssignment, adv, grub};
 use crate::boot::error::BootError;
 use crate::boot::grub::menu::version_of;
 use crate::boot::{kernel_file, line};
@@ -44,7 +44,7 @@ const TAKEN: &[&str] = &[
     "sysappend",
 ];
 
-pub(super) static LINES: Lines = Lines {
+pub(super) static LINES: CmdlineFileLoader = CmdlineFileLoader {
     name: "extlinux",
     files,
     parse,
@@ -59,14 +59,14 @@ fn files(host: &Host) -> Vec<String> {
 }
 
 #[derive(Debug)]
-pub(super) struct Extlinux;
+pub(super) struct ExtlinuxLoader;
 
-impl Loader for Extlinux {
+impl BootLoader for ExtlinuxLoader {
     fn name(&self) -> &'static str {
         LINES.name
     }
 
-    fn find(&self, host: &Host) -> Result<Option<Found>, BootError> {
+    fn find(&self, host: &Host) -> Result<Option<FoundLoader>, BootError> {
         let Some(mut found) = LINES.find(host)? else { return Ok(None) };
         for entry in &mut found.entries {
             entry.ours = entry.id.as_deref().is_some_and(|id| id.starts_with(OURS));
@@ -87,12 +87,12 @@ impl Loader for Extlinux {
         Ok(Some(found))
     }
 
-    fn recipe(&self, host: &Host, order: &Order) -> Result<Recipe, BootError> {
-        let mut recipe = Recipe::default();
+    fn recipe(&self, host: &Host, order: &ParameterAssignment) -> Result<BootFilePlan, BootError> {
+        let mut recipe = BootFilePlan::default();
         for path in files(host) {
             let (there, _) = LINES.read(host, &path)?;
             let text = without_ours(&there);
-            let wrong = |(line, what): Wrong| BootError::Unparsable {
+            let wrong = |(line, what): CmdlineFileFault| BootError::Unparsable {
                 path: path.clone(),
                 why: format!("line {line}: {what}"),
             };
@@ -208,7 +208,7 @@ fn without_ours(text: &str) -> String {
 }
 
 /// A text with a label of ours for each chosen kernel, behind all others.
-fn with_copies(text: &str, parts: &[Part], order: &Order) -> String {
+fn with_copies(text: &str, parts: &[CmdlinePart], order: &ParameterAssignment) -> String {
     let mut seen: Vec<&str> = Vec::new();
     let mut new = text.to_owned();
     if !text.is_empty() && !text.ends_with('\n') {
@@ -227,7 +227,7 @@ fn with_copies(text: &str, parts: &[Part], order: &Order) -> String {
 }
 
 /// The label of a part once more, under a name of its own and with the words.
-fn copy(text: &str, part: &Part, words: &[String]) -> String {
+fn copy(text: &str, part: &CmdlinePart, words: &[String]) -> String {
     let mut copy = String::new();
     let mut here = false;
     for (begin, number, line) in lines(text) {
@@ -254,7 +254,7 @@ fn copy(text: &str, part: &Part, words: &[String]) -> String {
 }
 
 /// A label while it is read.
-struct Label {
+struct ExtlinuxLabel {
     title: String,
     line: usize,
     kernel: Option<String>,
@@ -263,8 +263,8 @@ struct Label {
 }
 
 /// The labels that load a kernel of Linux.
-pub(super) fn parse(text: &str) -> Result<Vec<Part>, Wrong> {
-    let mut labels: Vec<Label> = Vec::new();
+pub(super) fn parse(text: &str) -> Result<Vec<CmdlinePart>, CmdlineFileFault> {
+    let mut labels: Vec<ExtlinuxLabel> = Vec::new();
     for (begin, number, line) in lines(text) {
         let (key, range) = value(begin, line);
         let said = text[range.clone()].to_owned();
@@ -272,7 +272,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Part>, Wrong> {
             ("label", _) if said.is_empty() => return Err((number, "a label without a name")),
             ("label", _) => {
                 let (kernel, ramdisks, args) = (None, Vec::new(), None);
-                labels.push(Label { title: said, line: number, kernel, ramdisks, args });
+                labels.push(ExtlinuxLabel { title: said, line: number, kernel, ramdisks, args });
             }
             ("kernel" | "linux", Some(label)) => label.kernel = Some(said),
             ("append", Some(label)) if label.args.is_some() => {
@@ -298,8 +298,8 @@ pub(super) fn parse(text: &str) -> Result<Vec<Part>, Wrong> {
             continue;
         }
         let (args, line) = label.args.ok_or((label.line, "a label without a line `append`"))?;
-        let files = Some(Files { kernel, ramdisks: label.ramdisks });
-        parts.push(Part { version, title: label.title, files, args, line });
+        let files = Some(EntryFiles { kernel, ramdisks: label.ramdisks });
+        parts.push(CmdlinePart { version, title: label.title, files, args, line });
     }
     Ok(parts)
 }

@@ -4,7 +4,9 @@
 //! `grub-mkconfig -o` writes over `grub.cfg` in place, so a crash can leave half of it. We take
 //! what it prints, give it to `grub-script-check`, and put it in place whole.
 
-use super::{Edit, Entry, Files, Found, Loader, Order, Recipe};
+use super::{
+    BootFilePlan, BootLoader, EntryFiles, FileEdit, FoundLoader, LoaderEntry, ParameterAssignment,
+};
 use crate::boot::error::BootError;
 use crate::boot::grub::generator::{self, MARK};
 use crate::boot::grub::{env, menu};
@@ -21,7 +23,7 @@ const TEN: &str = "/etc/grub.d/10_linux";
 const DIRS: &[(&str, &str)] = &[("/boot/grub", "grub-mkconfig"), ("/boot/grub2", "grub2-mkconfig")];
 
 #[derive(Debug)]
-pub(super) struct Grub;
+pub(super) struct GrubLoader;
 
 /// The directory of `grub.cfg`, and the program that makes it.
 pub(super) fn place(host: &Host) -> Option<(&'static str, &'static str)> {
@@ -48,12 +50,12 @@ fn reach(cfg: &str) -> String {
     }
 }
 
-impl Loader for Grub {
+impl BootLoader for GrubLoader {
     fn name(&self) -> &'static str {
         "grub"
     }
 
-    fn find(&self, host: &Host) -> Result<Option<Found>, BootError> {
+    fn find(&self, host: &Host) -> Result<Option<FoundLoader>, BootError> {
         // Packages of GRUB may lie about where another loader has started the machine.
         if super::once::is_started_by_systemd_boot(host) == Some(true) {
             return Ok(None);
@@ -86,7 +88,7 @@ impl Loader for Grub {
         Ok(None)
     }
 
-    fn recipe(&self, host: &Host, order: &Order) -> Result<Recipe, BootError> {
+    fn recipe(&self, host: &Host, order: &ParameterAssignment) -> Result<BootFilePlan, BootError> {
         let Some((dir, _)) = place(host) else {
             return Err(BootError::ByHand {
                 why: "there is no grub.cfg".to_owned(),
@@ -98,7 +100,7 @@ impl Loader for Grub {
         let made = vec![host.behind_links(&format!("{dir}/grub.cfg"))];
         let gone = [FIRST, LAST].into_iter().filter(|it| *it != path && host.exists(it));
         let gone = gone.map(str::to_owned).collect();
-        Ok(Recipe { edits: vec![Edit { path, bytes, mode: 0o755 }], gone, made })
+        Ok(BootFilePlan { edits: vec![FileEdit { path, bytes, mode: 0o755 }], gone, made })
     }
 
     fn source(&self, host: &Host, keyword: &str) -> Option<String> {
@@ -231,7 +233,12 @@ fn writes_itself(host: &Host, dir: &str, program: &str) -> Result<(), BootError>
     }
 }
 
-fn found(path: &str, text: &str, menu: &menu::Menu, variables: &[(String, String)]) -> Found {
+fn found(
+    path: &str,
+    text: &str,
+    menu: &menu::GrubMenu,
+    variables: &[(String, String)],
+) -> FoundLoader {
     let next = menu.next(variables);
     let mut entries = Vec::new();
     let mut boots = None;
@@ -240,14 +247,14 @@ fn found(path: &str, text: &str, menu: &menu::Menu, variables: &[(String, String
         if next.entry == Some(index) {
             boots = Some(entries.len());
         }
-        entries.push(Entry {
+        entries.push(LoaderEntry {
             version: version.to_owned(),
             title: entry.title.clone(),
             id: entry.id.clone(),
             args: entry.args.clone(),
             files: entry.kernel.clone().map(|kernel| {
                 let ramdisks = entry.ramdisks.clone();
-                Files { kernel, ramdisks }
+                EntryFiles { kernel, ramdisks }
             }),
             ours: entry.id.as_deref().is_some_and(|id| id.starts_with(generator::ID)),
             place: format!("{path}:{}", entry.line),
@@ -257,5 +264,5 @@ fn found(path: &str, text: &str, menu: &menu::Menu, variables: &[(String, String
     if next.lost {
         warnings.push(next.why.clone());
     }
-    Found { entries, next: boots, why: next.why, warnings, menu: reach(text) }
+    FoundLoader { entries, next: boots, why: next.why, warnings, menu: reach(text) }
 }

@@ -5,7 +5,7 @@
 //! Source: kernel-install(8), systemd 257: `COMMAND VERSION ENTRY-DIR IMAGE`, and
 //! KERNEL_INSTALL_BOOT_ROOT; entries are `TOKEN-VERSION.conf`, or `TOKEN-VERSION+TRIES.conf`.
 
-use crate::boot::grub::generator::Rule;
+use crate::boot::grub::generator::KernelRule;
 use cpushield_linux::Host;
 
 const DIR: &str = "/etc/kernel/install.d";
@@ -20,22 +20,24 @@ pub(super) fn installs(host: &Host) -> bool {
 }
 
 /// The script. `words` and the pattern are plain.
-pub(super) fn script(rule: &Rule, words: &[String]) -> String {
+pub(super) fn script(rule: &KernelRule, words: &[String]) -> String {
     let chosen = match rule {
         // The configuration, else what the kernel's image says of itself in its first sectors.
-        Rule::Realtime => "for config in \"/usr/lib/modules/$1/config\" \"/boot/config-$1\"; do
+        KernelRule::Realtime => {
+            "for config in \"/usr/lib/modules/$1/config\" \"/boot/config-$1\"; do
         [ ! -r \"$config\" ] || {
             grep -Eqx 'CONFIG_PREEMPT_RT(_FULL)?=y' \"$config\"
             return
         }
     done
     head -c 65536 \"$2\" 2>/dev/null | grep -aq ' PREEMPT_RT '"
-            .to_owned(),
-        Rule::First => {
+                .to_owned()
+        }
+        KernelRule::First => {
             "[ \"$(printf '%s\\n' /lib/modules/* | sort -V | tail -n 1)\" = \"/lib/modules/$1\" ]"
                 .to_owned()
         }
-        Rule::Matching { glob } => format!("case $1 in ({glob}) : ;; (*) false ;; esac"),
+        KernelRule::Matching { glob } => format!("case $1 in ({glob}) : ;; (*) false ;; esac"),
     };
     format!(
         r#"{MARK} `cpushield boot undo` removes it.
@@ -125,7 +127,7 @@ mod tests {
         let (rt, plain) = (dir.join("rt"), dir.join("plain"));
         let (rt, plain) = (rt.to_str().unwrap(), plain.to_str().unwrap());
         let script_of = |rule| script(&rule, &words);
-        let realtime = script_of(Rule::Realtime);
+        let realtime = script_of(KernelRule::Realtime);
         entry("m-6.99.conf", "root=UUID=a ro quiet x=\"a b\"");
         entry("m-6.98+3.conf", "nohz_full=1-3 rcu_nocbs=1-3 root=UUID=a nohz_full=1-3 ro");
         entry("m-16.99.conf", "root=UUID=a");
@@ -139,10 +141,10 @@ mod tests {
         assert!(run(&realtime, &dir, &["add", "6.99", "/e", rt]));
         assert!(run(&realtime, &dir, &["remove", "6.98", "/e"]));
         assert_eq!(read("m-6.99.conf"), wanted);
-        let glob = script_of(Rule::Matching { glob: "16.*".to_owned() });
+        let glob = script_of(KernelRule::Matching { glob: "16.*".to_owned() });
         assert!(run(&glob, &dir, &["add", "16.99", "/e", plain]));
         assert_eq!(read("m-16.99.conf"), "options nohz_full=1-3 rcu_nocbs=1-3 root=UUID=a");
-        assert!(run(&script_of(Rule::First), &dir, &["add", "6.98", "/e", plain]));
+        assert!(run(&script_of(KernelRule::First), &dir, &["add", "6.98", "/e", plain]));
         assert_eq!(std::fs::read_dir(&entries).unwrap().count(), 3);
         std::fs::remove_dir_all(dir).unwrap();
     }

@@ -1,7 +1,9 @@
 //! Loaders whose files hold each kernel's command line as it is: it is found, and words are put in
 //! front of it. Nothing else of a file changes, and a file that is not understood is not written.
 
-use super::{Edit, Entry, Files, Found, Loader, Order, Recipe};
+use super::{
+    BootFilePlan, BootLoader, EntryFiles, FileEdit, FoundLoader, LoaderEntry, ParameterAssignment,
+};
 use crate::boot::error::BootError;
 use crate::boot::line;
 use cpushield_linux::Host;
@@ -9,13 +11,13 @@ use std::ops::Range;
 
 /// A kernel in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct CmdlinePart {
     /// The kernel's version; `None` where nothing says it.
     pub version: Option<String>,
     /// What the menu shows.
     pub title: String,
     /// What it loads; `None` where the file does not say it.
-    pub files: Option<Files>,
+    pub files: Option<EntryFiles>,
     /// Where its command line stands, in bytes.
     pub args: Range<usize>,
     /// The line of the command line, from 1.
@@ -23,27 +25,31 @@ pub(super) struct Part {
 }
 
 /// Why a file is not understood.
-pub(super) type Wrong = (usize, &'static str);
+pub(super) type CmdlineFileFault = (usize, &'static str);
 
 /// A loader of this kind.
-pub(super) struct Lines {
+pub(super) struct CmdlineFileLoader {
     pub name: &'static str,
     /// Its files, in the order of the menu.
     pub files: fn(&Host) -> Vec<String>,
     /// The kernels of one file.
-    pub parse: fn(&str) -> Result<Vec<Part>, Wrong>,
+    pub parse: fn(&str) -> Result<Vec<CmdlinePart>, CmdlineFileFault>,
     /// What the loader calls a kernel of a file.
-    pub id: fn(&str, &Part) -> Option<String>,
+    pub id: fn(&str, &CmdlinePart) -> Option<String>,
     /// The version of a kernel where the file does not say it.
-    pub version: fn(&Host, &str, &Part) -> Option<String>,
+    pub version: fn(&Host, &str, &CmdlinePart) -> Option<String>,
     /// Whether a line is for whichever kernel there is, later ones too.
     pub any_kernel: bool,
     /// How to reach the menu.
     pub menu: &'static str,
 }
 
-impl Lines {
-    pub(super) fn read(&self, host: &Host, path: &str) -> Result<(String, Vec<Part>), BootError> {
+impl CmdlineFileLoader {
+    pub(super) fn read(
+        &self,
+        host: &Host,
+        path: &str,
+    ) -> Result<(String, Vec<CmdlinePart>), BootError> {
         let wrong = |line: usize, what: &str| BootError::Unparsable {
             path: path.to_owned(),
             why: format!("line {line}: {what}"),
@@ -58,7 +64,12 @@ impl Lines {
     }
 
     /// The kernels of a text, with every version that can be known.
-    pub(super) fn parts(&self, host: &Host, path: &str, text: &str) -> Result<Vec<Part>, Wrong> {
+    pub(super) fn parts(
+        &self,
+        host: &Host,
+        path: &str,
+        text: &str,
+    ) -> Result<Vec<CmdlinePart>, CmdlineFileFault> {
         let mut parts = (self.parse)(text)?;
         for part in parts.iter_mut().filter(|it| it.version.is_none()) {
             part.version = (self.version)(host, path, part);
@@ -68,11 +79,11 @@ impl Lines {
 }
 
 /// The version of a kernel that is taken for the running one, because nothing else is said of it.
-pub(super) fn running(host: &Host, _path: &str, _part: &Part) -> Option<String> {
+pub(super) fn running(host: &Host, _path: &str, _part: &CmdlinePart) -> Option<String> {
     Some(host.read_line("/proc/sys/kernel/osrelease").unwrap_or_default())
 }
 
-impl Lines {
+impl CmdlineFileLoader {
     /// Words go into every line of a text and out again.
     pub(super) fn round_trip(&self, bytes: &[u8], words: &[String]) {
         let Ok(text) = std::str::from_utf8(bytes) else { return };
@@ -95,12 +106,12 @@ impl Lines {
     }
 }
 
-impl Loader for Lines {
+impl BootLoader for CmdlineFileLoader {
     fn name(&self) -> &'static str {
         self.name
     }
 
-    fn find(&self, host: &Host) -> Result<Option<Found>, BootError> {
+    fn find(&self, host: &Host) -> Result<Option<FoundLoader>, BootError> {
         let files = (self.files)(host);
         if files.is_empty() {
             return Ok(None);
@@ -119,7 +130,7 @@ impl Loader for Lines {
                 };
                 let args = text.get(part.args).unwrap_or_default().to_owned();
                 let (title, files) = (part.title, part.files);
-                entries.push(Entry { version, title, id, args, ours: false, files, place });
+                entries.push(LoaderEntry { version, title, id, args, ours: false, files, place });
             }
         }
         let only = (entries.len() == 1).then_some(0);
@@ -129,11 +140,11 @@ impl Loader for Lines {
         if !self.any_kernel {
             warnings.insert(0, later.to_owned());
         }
-        Ok(Some(Found { entries, next: only, why, warnings, menu: self.menu.to_owned() }))
+        Ok(Some(FoundLoader { entries, next: only, why, warnings, menu: self.menu.to_owned() }))
     }
 
-    fn recipe(&self, host: &Host, order: &Order) -> Result<Recipe, BootError> {
-        let mut recipe = Recipe::default();
+    fn recipe(&self, host: &Host, order: &ParameterAssignment) -> Result<BootFilePlan, BootError> {
+        let mut recipe = BootFilePlan::default();
         for path in (self.files)(host) {
             let (text, parts) = self.read(host, &path)?;
             let new = given(&text, parts, order);
@@ -168,7 +179,7 @@ impl Loader for Lines {
 }
 
 /// A text with the words of an order for the kernels that are to have them.
-pub(super) fn given(text: &str, parts: Vec<Part>, order: &Order) -> String {
+pub(super) fn given(text: &str, parts: Vec<CmdlinePart>, order: &ParameterAssignment) -> String {
     let mut new = text.to_owned();
     for part in parts.into_iter().rev() {
         if part.version.is_some_and(|version| order.kernels.contains(&version)) {
@@ -180,10 +191,10 @@ pub(super) fn given(text: &str, parts: Vec<Part>, order: &Order) -> String {
 }
 
 /// A file of a new text that keeps its permissions.
-pub(super) fn whole(host: &Host, path: &str, text: String) -> Result<Edit, BootError> {
+pub(super) fn whole(host: &Host, path: &str, text: String) -> Result<FileEdit, BootError> {
     let path = host.behind_links(path);
     let mode = host.access(&path)?.mode;
-    Ok(Edit { path, bytes: text.into_bytes(), mode })
+    Ok(FileEdit { path, bytes: text.into_bytes(), mode })
 }
 
 /// The lines of a text with the byte each begins at and its number, line ends taken off.

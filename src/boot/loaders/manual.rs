@@ -7,14 +7,14 @@ use cpushield_linux::Host;
 use cpushield_linux::text::kernel_version::KernelVersion;
 
 /// A sign of a loader, and what to do there.
-struct Manual {
+struct ManualLoader {
     name: &'static str,
     signs: &'static [&'static str],
     steps: fn(&Host, &[String]) -> Vec<String>,
 }
 
-const MANUALS: &[Manual] = &[
-    Manual {
+const MANUALS: &[ManualLoader] = &[
+    ManualLoader {
         name: "rpm-ostree",
         signs: &["/run/ostree-booted"],
         steps: |host, words| {
@@ -40,7 +40,7 @@ const MANUALS: &[Manual] = &[
             ]
         },
     },
-    Manual {
+    ManualLoader {
         name: "proxmox-boot-tool",
         signs: &["/etc/kernel/proxmox-boot-uuids"],
         steps: |_, words| {
@@ -55,7 +55,7 @@ const MANUALS: &[Manual] = &[
             ]
         },
     },
-    Manual {
+    ManualLoader {
         name: "unified kernel images",
         signs: &["/efi/EFI/Linux", "/boot/EFI/Linux", "/boot/efi/EFI/Linux"],
         steps: |_, words| {
@@ -66,12 +66,12 @@ const MANUALS: &[Manual] = &[
             ]
         },
     },
-    Manual {
+    ManualLoader {
         name: "GRUB 0.97 (menu.lst)",
         signs: &["/boot/grub/menu.lst", "/boot/grub/grub.conf"],
         steps: |host, words| menu_lst(host, words),
     },
-    Manual {
+    ManualLoader {
         name: "an extlinux.conf whose kernels do not say which they are",
         signs: extlinux::FILES,
         steps: extlinux::by_hand,
@@ -107,7 +107,7 @@ fn menu_lst(host: &Host, words: &[String]) -> Vec<String> {
 /// there.
 #[must_use]
 pub fn manual(host: &Host, words: &[String]) -> Option<(&'static str, Vec<String>)> {
-    let there = |it: &&Manual| it.signs.iter().any(|sign| host.exists(sign));
+    let there = |it: &&ManualLoader| it.signs.iter().any(|sign| host.exists(sign));
     let found = MANUALS.iter().find(there)?;
     Some((found.name, (found.steps)(host, words)))
 }

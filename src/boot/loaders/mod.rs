@@ -14,12 +14,12 @@ mod raspberry;
 pub use manual::manual;
 
 use super::error::BootError;
-use super::grub::generator::Rule;
+use super::grub::generator::KernelRule;
 use cpushield_linux::Host;
 
 /// A kernel's entry in a menu.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct LoaderEntry {
     /// The kernel's version.
     pub version: String,
     /// What the menu shows.
@@ -31,14 +31,14 @@ pub struct Entry {
     /// Whether this tool made it.
     pub ours: bool,
     /// What it loads; `None` where its file does not say so.
-    pub files: Option<Files>,
+    pub files: Option<EntryFiles>,
     /// Where it stands, `/boot/grub/grub.cfg:87`.
     pub place: String,
 }
 
 /// The files of an entry as the loader names them, from the root of their file system.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Files {
+pub struct EntryFiles {
     /// The kernel.
     pub kernel: String,
     /// Initial RAM disks, in order; none where the kernel needs none.
@@ -47,9 +47,9 @@ pub struct Files {
 
 /// What a loader found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundLoader {
     /// Entries with a kernel, in the order of the menu.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<LoaderEntry>,
     /// Which of them boots next.
     pub next: Option<usize>,
     /// Why that one.
@@ -62,7 +62,7 @@ pub struct Found {
 
 /// A file that is put in place as it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Edit {
+pub struct FileEdit {
     /// The file.
     pub path: String,
     /// Its new bytes.
@@ -74,20 +74,20 @@ pub struct Edit {
 /// What is to be written, in order: files as they are, then those that the loader's own program
 /// makes of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Recipe {
+pub struct BootFilePlan {
     /// Files as they are.
-    pub edits: Vec<Edit>,
+    pub edits: Vec<FileEdit>,
     /// Files of ours that go, before others are made.
     pub gone: Vec<String>,
-    /// Files that [`Loader::make`] makes.
+    /// Files that [`BootLoader::make`] makes.
     pub made: Vec<String>,
 }
 
 /// What is to be given to which kernels.
 #[derive(Debug, Clone, Copy)]
-pub struct Order<'a> {
+pub struct ParameterAssignment<'a> {
     /// Which kernels, those installed later too.
-    pub rule: &'a Rule,
+    pub rule: &'a KernelRule,
     /// The versions that the rule chooses now.
     pub kernels: &'a [String],
     /// The words.
@@ -97,7 +97,7 @@ pub struct Order<'a> {
 }
 
 /// One boot loader.
-pub trait Loader: Sync {
+pub trait BootLoader: Sync {
     /// Its name.
     fn name(&self) -> &'static str;
 
@@ -105,13 +105,13 @@ pub trait Loader: Sync {
     ///
     /// # Errors
     /// Its files cannot be read, or are not understood.
-    fn find(&self, host: &Host) -> Result<Option<Found>, BootError>;
+    fn find(&self, host: &Host) -> Result<Option<FoundLoader>, BootError>;
 
     /// What is to be written.
     ///
     /// # Errors
     /// Nothing can be written here.
-    fn recipe(&self, host: &Host, order: &Order) -> Result<Recipe, BootError>;
+    fn recipe(&self, host: &Host, order: &ParameterAssignment) -> Result<BootFilePlan, BootError>;
 
     /// Where a word stands that a kernel is given already, for a person who wants to change it.
     fn source(&self, _host: &Host, _keyword: &str) -> Option<String> {
@@ -158,7 +158,7 @@ pub trait Loader: Sync {
     /// The loader cannot take a wish for one boot back by itself, or refuses it.
     fn once(&self, host: &Host, entry: &str) -> Result<(), BootError>;
 
-    /// What [`Loader::once`] leaves to the reboot: an argument of it, where the loader is asked
+    /// What [`BootLoader::once`] leaves to the reboot: an argument of it, where the loader is asked
     /// that way.
     fn reboots_with(&self) -> Option<&'static str> {
         None
@@ -180,7 +180,7 @@ pub trait Loader: Sync {
         false
     }
 
-    /// Whether [`Loader::make`] makes this file.
+    /// Whether [`BootLoader::make`] makes this file.
     fn is_made(&self, _path: &str) -> bool {
         false
     }
@@ -199,12 +199,12 @@ pub fn parsed(bytes: &[u8]) {
 }
 
 /// Every loader, the surest sign first.
-pub const LOADERS: &[&dyn Loader] =
-    &[&grub::Grub, &bls::Bls, &extlinux::Extlinux, &raspberry::Raspberry];
+pub const LOADERS: &[&dyn BootLoader] =
+    &[&grub::GrubLoader, &bls::BlsLoader, &extlinux::ExtlinuxLoader, &raspberry::RaspberryLoader];
 
 /// The loader of this name.
 #[must_use]
-pub fn named(name: &str) -> Option<&'static dyn Loader> {
+pub fn named(name: &str) -> Option<&'static dyn BootLoader> {
     LOADERS.iter().copied().find(|loader| loader.name() == name)
 }
 
@@ -213,7 +213,7 @@ pub fn named(name: &str) -> Option<&'static dyn Loader> {
 ///
 /// # Errors
 /// The files of a loader cannot be read, or are not understood.
-pub fn find(host: &Host) -> Result<Option<(&'static dyn Loader, Found)>, BootError> {
+pub fn find(host: &Host) -> Result<Option<(&'static dyn BootLoader, FoundLoader)>, BootError> {
     if manual::owns(host) {
         return Ok(None);
     }

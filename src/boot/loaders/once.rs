@@ -4,8 +4,8 @@
 //! Sources: the Boot Loader Interface (systemd.io/BOOT_LOADER_INTERFACE), `bootctl(1)`; 10_linux
 //! and blscfg.c of Fedora's GRUB 2.06.
 
-use super::grub::{self, Grub};
-use super::{Entry, Loader};
+use super::grub::{self, GrubLoader};
+use super::{BootLoader, LoaderEntry};
 use crate::boot::error::BootError;
 use crate::boot::grub::{env, generator};
 use cpushield_linux::Host;
@@ -81,7 +81,7 @@ pub(super) fn expanded(args: &str, variables: &[(String, String)]) -> String {
 }
 
 /// Which entry boots next, and why.
-pub(super) fn next(host: &Host, entries: &[Entry]) -> (Option<usize>, String) {
+pub(super) fn next(host: &Host, entries: &[LoaderEntry]) -> (Option<usize>, String) {
     let named = |id: &str| {
         let id = id.trim_end_matches(".conf");
         entries.iter().position(|it| it.id.as_deref() == Some(id) || it.title == id)
@@ -112,7 +112,7 @@ pub(super) fn next(host: &Host, entries: &[Entry]) -> (Option<usize>, String) {
 }
 
 /// The first entry that the pattern of `loader.conf` means.
-fn of_loader_conf(host: &Host, entries: &[Entry]) -> Option<String> {
+fn of_loader_conf(host: &Host, entries: &[LoaderEntry]) -> Option<String> {
     let dirs = ["/boot", "/boot/efi", "/efi"];
     let text = dirs.iter().find_map(|dir| host.read(&format!("{dir}/loader/loader.conf")).ok())?;
     let glob = text.lines().find_map(|line| line.trim().strip_prefix("default"))?.trim();
@@ -145,7 +145,7 @@ pub(super) fn choice(host: &Host, entry: &str) -> String {
             "once: bootctl set-oneshot {entry}.conf; always: bootctl set-default {entry}.conf"
         );
     }
-    Grub.choice(host, entry)
+    GrubLoader.choice(host, entry)
 }
 
 /// Takes that wish back, where it is still there.
@@ -154,5 +154,5 @@ pub(super) fn forget(host: &Host, entry: &str) -> Result<(), BootError> {
     if variable(host, "LoaderEntryOneShot").is_some_and(ours) {
         host.order(&["bootctl", "set-oneshot", ""])?;
     }
-    if is_systemd_boot(host) { Ok(()) } else { Grub.forget_once(host, entry) }
+    if is_systemd_boot(host) { Ok(()) } else { GrubLoader.forget_once(host, entry) }
 }

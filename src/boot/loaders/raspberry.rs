@@ -8,8 +8,10 @@
 //! autoboot.txt (`tryboot_a_b`) and fail-safe updates (TRYBOOT); rpi_firmware_notify_reboot() in
 //! drivers/firmware/raspberrypi.c of Raspberry Pi's kernel 6.6, which the mainline driver lacks.
 
-use super::lines::{Lines, Part, Wrong, lines, running};
-use super::{Edit, Entry, Found, Loader, Order, Recipe, grub};
+use super::lines::{CmdlineFileFault, CmdlineFileLoader, CmdlinePart, lines, running};
+use super::{
+    BootFilePlan, BootLoader, FileEdit, FoundLoader, LoaderEntry, ParameterAssignment, grub,
+};
 use crate::boot::error::BootError;
 use crate::boot::line;
 use cpushield_linux::Host;
@@ -27,7 +29,7 @@ const ARGUMENT: &str = "0 tryboot";
 /// What the firmware says of that flag; older ones say nothing.
 const FLAG: &str = "/proc/device-tree/chosen/bootloader/tryboot";
 
-pub(super) static LINES: Lines = Lines {
+pub(super) static LINES: CmdlineFileLoader = CmdlineFileLoader {
     name: "raspberry-pi",
     files,
     parse,
@@ -39,7 +41,7 @@ pub(super) static LINES: Lines = Lines {
 
 /// What `config.txt` says of the command line.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Config {
+struct RaspberryConfig {
     /// What stands in front of the names of an operating system's files.
     prefix: String,
     /// The file of the command line.
@@ -51,7 +53,7 @@ struct Config {
 /// How deep files may include others.
 const DEPTH_MAX: usize = 8;
 
-impl Config {
+impl RaspberryConfig {
     /// The path of the command line, below the directory of `config.txt`.
     fn line(&self, name: &str) -> String {
         match name.strip_prefix('/') {
@@ -66,26 +68,29 @@ impl Config {
 }
 
 /// Reads `config.txt` as far as the command line goes. `read` gives the files that it includes.
-fn config(text: &str, read: &dyn Fn(&str) -> Option<String>) -> Result<Config, (String, Wrong)> {
-    let (mut config, mut section) = (Config::default(), "all".to_owned());
-    let file = Included { name: "config.txt", text, depth: 0 };
+fn config(
+    text: &str,
+    read: &dyn Fn(&str) -> Option<String>,
+) -> Result<RaspberryConfig, (String, CmdlineFileFault)> {
+    let (mut config, mut section) = (RaspberryConfig::default(), "all".to_owned());
+    let file = IncludedFile { name: "config.txt", text, depth: 0 };
     take(&file, read, &mut section, &mut config)?;
     Ok(config)
 }
 
 /// A file whose text stands in place of the line that includes it.
-struct Included<'a> {
+struct IncludedFile<'a> {
     name: &'a str,
     text: &'a str,
     depth: usize,
 }
 
 fn take(
-    file: &Included<'_>,
+    file: &IncludedFile<'_>,
     read: &dyn Fn(&str) -> Option<String>,
     section: &mut String,
-    config: &mut Config,
-) -> Result<(), (String, Wrong)> {
+    config: &mut RaspberryConfig,
+) -> Result<(), (String, CmdlineFileFault)> {
     for (_, number, line) in lines(file.text) {
         let line = line.trim();
         if let Some(other) = line.strip_prefix("include").filter(|it| it.starts_with([' ', '\t'])) {
@@ -97,7 +102,7 @@ fn take(
             }
             // One that is not there says nothing.
             if let Some(text) = read(other.trim()) {
-                let file = Included { name: other.trim(), text: &text, depth: file.depth + 1 };
+                let file = IncludedFile { name: other.trim(), text: &text, depth: file.depth + 1 };
                 take(&file, read, section, config)?;
             }
             continue;
@@ -125,7 +130,7 @@ fn take(
 }
 
 /// The directory of `config.txt`, its text, and what it says; `None` where there is none.
-fn place(host: &Host) -> Result<Option<(&'static str, String, Config)>, BootError> {
+fn place(host: &Host) -> Result<Option<(&'static str, String, RaspberryConfig)>, BootError> {
     for dir in DIRS {
         let path = format!("{dir}/config.txt");
         let Ok(bytes) = host.read_bytes(&path) else { continue };
@@ -149,14 +154,14 @@ fn files(host: &Host) -> Vec<String> {
 }
 
 #[derive(Debug)]
-pub(super) struct Raspberry;
+pub(super) struct RaspberryLoader;
 
-impl Loader for Raspberry {
+impl BootLoader for RaspberryLoader {
     fn name(&self) -> &'static str {
         LINES.name
     }
 
-    fn find(&self, host: &Host) -> Result<Option<Found>, BootError> {
+    fn find(&self, host: &Host) -> Result<Option<FoundLoader>, BootError> {
         let Some((dir, _, config)) = place(host)? else { return Ok(None) };
         let Some(mut found) = LINES.find(host)? else { return Ok(None) };
         let tryboot = format!("{dir}/{TRYBOOT}");
@@ -164,7 +169,7 @@ impl Loader for Raspberry {
             let path = format!("{dir}/{}", config.line(CMDLINE));
             let (text, parts) = LINES.read(host, &path)?;
             let running = host.read_line("/proc/sys/kernel/osrelease").unwrap_or_default();
-            found.entries.extend(parts.into_iter().map(|part| Entry {
+            found.entries.extend(parts.into_iter().map(|part| LoaderEntry {
                 version: running.clone(),
                 title: "the kernel of tryboot.txt".to_owned(),
                 id: Some(TRYBOOT.to_owned()),
@@ -177,14 +182,14 @@ impl Loader for Raspberry {
         Ok(Some(found))
     }
 
-    fn recipe(&self, host: &Host, order: &Order) -> Result<Recipe, BootError> {
-        let Some((dir, text, config)) = place(host)? else { return Ok(Recipe::default()) };
+    fn recipe(&self, host: &Host, order: &ParameterAssignment) -> Result<BootFilePlan, BootError> {
+        let Some((dir, text, config)) = place(host)? else { return Ok(BootFilePlan::default()) };
         let ours = [format!("{dir}/{TRYBOOT}"), format!("{dir}/{}", config.line(CMDLINE))];
         if !order.last {
             let gone = ours
                 .into_iter()
                 .filter(|path| host.read_bytes(path).is_ok_and(|bytes| self.is_ours(path, &bytes)));
-            return Ok(Recipe { gone: gone.collect(), ..LINES.recipe(host, order)? });
+            return Ok(BootFilePlan { gone: gone.collect(), ..LINES.recipe(host, order)? });
         }
         let [tryboot, cmdline] = ours;
         let path = format!("{dir}/{}", config.cmdline());
@@ -192,11 +197,11 @@ impl Loader for Raspberry {
         let args = parts.first().and_then(|part| line.get(part.args.clone())).unwrap_or_default();
         let args = line::with_missing(args, order.words);
         let mode = host.access(&path)?.mode;
-        let edit = |path, text: String| Edit { path, bytes: text.into_bytes(), mode };
+        let edit = |path, text: String| FileEdit { path, bytes: text.into_bytes(), mode };
         let end = if text.ends_with('\n') || text.is_empty() { "" } else { "\n" };
         let text = format!("{MARK}{text}{end}\n[all]\ncmdline={CMDLINE}\n");
         let edits = vec![edit(cmdline, args + "\n"), edit(tryboot, text)];
-        Ok(Recipe { edits, ..Recipe::default() })
+        Ok(BootFilePlan { edits, ..BootFilePlan::default() })
     }
 
     fn stripped(&self, now: &[u8], words: &[String]) -> Option<Vec<u8>> {
@@ -256,7 +261,7 @@ impl Loader for Raspberry {
 }
 
 /// The one line.
-pub(super) fn parse(text: &str) -> Result<Vec<Part>, Wrong> {
+pub(super) fn parse(text: &str) -> Result<Vec<CmdlinePart>, CmdlineFileFault> {
     let line = text.lines().next().unwrap_or("");
     let from = line.len() - line.trim_start().len();
     let args = from..from + line.trim().len();
@@ -267,7 +272,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Part>, Wrong> {
         return Err((extra + 2, "expected one line alone"));
     }
     let title = "the kernel of config.txt".to_owned();
-    Ok(vec![Part { version: None, title, files: None, args, line: 1 }])
+    Ok(vec![CmdlinePart { version: None, title, files: None, args, line: 1 }])
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
 //! Parameters about the tick's moment and the clock.
 
-use super::{Offer, Parameter};
+use super::{KernelParameter, ParameterOffer};
 use crate::causes::Cause;
 use crate::change::Risk;
 use crate::tunables::CLOCKSOURCE_PAGE;
 
 const X86: &[&str] = &["x86_64", "i686", "i386"];
 
-pub(super) const SKEW_TICK: Parameter = Parameter {
+pub(super) const SKEW_TICK: KernelParameter = KernelParameter {
     name: "skew-tick",
     keyword: "skew_tick",
     summary: "the ticks of different CPUs do not fall together",
@@ -22,7 +22,7 @@ Source: tick_setup_sched_timer() in kernel/time/tick-sched.c (6.12);
 Documentation/admin-guide/kernel-parameters.txt.",
     removes: &[],
     risk: Risk::None,
-    offer: Offer::Asked("shortens ticks, removes none"),
+    offer: ParameterOffer::Asked("shortens ticks, removes none"),
     needs: &[],
     since: None,
     arches: &[],
@@ -30,14 +30,14 @@ Documentation/admin-guide/kernel-parameters.txt.",
     value: |_| Some("1".to_owned()),
 };
 
-pub(super) const TSC: Parameter = Parameter {
+pub(super) const TSC: KernelParameter = KernelParameter {
     name: "clocksource-watchdog",
     keyword: "tsc",
     summary: "trust the time stamp counter, so that no timer checks it on each CPU in turn",
     page: CLOCKSOURCE_PAGE,
     removes: &[Cause::Timer],
     risk: Risk::Medium,
-    offer: Offer::Asked("only where the trace shows clocksource_watchdog"),
+    offer: ParameterOffer::Asked("only where the trace shows clocksource_watchdog"),
     needs: &[],
     since: None,
     arches: X86,
@@ -45,7 +45,7 @@ pub(super) const TSC: Parameter = Parameter {
     value: |_| Some("reliable".to_owned()),
 };
 
-pub(super) const CLOCKSOURCE: Parameter = Parameter {
+pub(super) const CLOCKSOURCE: KernelParameter = KernelParameter {
     name: "clocksource",
     keyword: "clocksource",
     summary: "take the time stamp counter as the clock",
@@ -59,7 +59,9 @@ Cost: where the counters of the CPUs differ, time jumps.
 Source: boot_override_clocksource() in kernel/time/clocksource.c (6.12).",
     removes: &[Cause::Syscall],
     risk: Risk::Medium,
-    offer: Offer::Asked("the kernel chooses the time stamp counter by itself where it is good"),
+    offer: ParameterOffer::Asked(
+        "the kernel chooses the time stamp counter by itself where it is good",
+    ),
     needs: &[],
     since: None,
     arches: X86,

@@ -1,27 +1,27 @@
 //! Parameters that name CPUs: the tick, RCU callbacks, interrupts, work queues.
 
-use super::{Offer, Parameter, Site};
+use super::{KernelParameter, ParameterOffer, ParameterTarget};
 use crate::causes::Cause;
 use crate::change::Risk;
 use crate::tunables::{NOCBS_PAGE, NOHZ_PAGE};
 use cpushield_linux::text::kernel_version::KernelVersion;
 
-fn cpus(site: &Site) -> Option<String> {
+fn cpus(site: &ParameterTarget) -> Option<String> {
     Some(site.cpus.to_string())
 }
 
-fn rest(site: &Site) -> Option<String> {
+fn rest(site: &ParameterTarget) -> Option<String> {
     Some(site.rest.to_string())
 }
 
-pub(super) const NOHZ_FULL: Parameter = Parameter {
+pub(super) const NOHZ_FULL: KernelParameter = KernelParameter {
     name: "nohz-full",
     keyword: "nohz_full",
     summary: "stop the tick on these CPUs while one task alone runs there",
     page: NOHZ_PAGE,
     removes: &[Cause::Tick, Cause::Softirq, Cause::Kthread],
     risk: Risk::Low,
-    offer: Offer::Always,
+    offer: ParameterOffer::Always,
     needs: &["CONFIG_NO_HZ_FULL"],
     since: Some(KernelVersion::new(3, 10)),
     arches: &[],
@@ -29,14 +29,14 @@ pub(super) const NOHZ_FULL: Parameter = Parameter {
     value: cpus,
 };
 
-pub(super) const RCU_NOCBS: Parameter = Parameter {
+pub(super) const RCU_NOCBS: KernelParameter = KernelParameter {
     name: "rcu-nocbs",
     keyword: "rcu_nocbs",
     summary: "run RCU callbacks of these CPUs elsewhere",
     page: NOCBS_PAGE,
     removes: &[Cause::Softirq, Cause::Kthread],
     risk: Risk::None,
-    offer: Offer::Always,
+    offer: ParameterOffer::Always,
     needs: &["CONFIG_RCU_NOCB_CPU"],
     since: Some(KernelVersion::new(3, 8)),
     arches: &[],
@@ -44,7 +44,7 @@ pub(super) const RCU_NOCBS: Parameter = Parameter {
     value: cpus,
 };
 
-pub(super) const RCU_NOCB_POLL: Parameter = Parameter {
+pub(super) const RCU_NOCB_POLL: KernelParameter = KernelParameter {
     name: "rcu-nocb-poll",
     keyword: "rcu_nocb_poll",
     summary: "RCU threads look for callbacks by themselves",
@@ -57,7 +57,7 @@ Cost: the housekeeping CPUs are never idle for long.
 Source: rcu_nocb_poll in kernel/rcu/tree_nocb.h (6.12); Documentation/admin-guide/kernel-parameters.txt.",
     removes: &[Cause::Kthread],
     risk: Risk::Low,
-    offer: Offer::Asked("housekeeping CPUs are woken all the time"),
+    offer: ParameterOffer::Asked("housekeeping CPUs are woken all the time"),
     needs: &["CONFIG_RCU_NOCB_CPU"],
     since: Some(KernelVersion::new(3, 8)),
     arches: &[],
@@ -65,7 +65,7 @@ Source: rcu_nocb_poll in kernel/rcu/tree_nocb.h (6.12); Documentation/admin-guid
     value: |_| None,
 };
 
-pub(super) const IRQAFFINITY: Parameter = Parameter {
+pub(super) const IRQAFFINITY: KernelParameter = KernelParameter {
     name: "irqaffinity",
     keyword: "irqaffinity",
     summary: "deliver interrupts to the other CPUs from the start",
@@ -82,7 +82,7 @@ Cost: managed interrupts (queues of NVMe and network cards) do not follow it.
 Source: irq_affinity_setup() in kernel/irq/irqdesc.c (6.12).",
     removes: &[Cause::Irq],
     risk: Risk::Low,
-    offer: Offer::ForNamedCpus,
+    offer: ParameterOffer::ForNamedCpus,
     needs: &[],
     since: None,
     arches: &[],
@@ -90,7 +90,7 @@ Source: irq_affinity_setup() in kernel/irq/irqdesc.c (6.12).",
     value: rest,
 };
 
-pub(super) const MANAGED_IRQ: Parameter = Parameter {
+pub(super) const MANAGED_IRQ: KernelParameter = KernelParameter {
     name: "isolcpus-managed-irq",
     keyword: "isolcpus",
     summary: "keep managed interrupts (queues of NVMe, network cards) away where it can be",
@@ -107,7 +107,7 @@ Source: housekeeping_isolcpus_setup() in kernel/sched/isolation.c, irq_do_set_af
 kernel/irq/manage.c (6.12).",
     removes: &[Cause::Irq],
     risk: Risk::Low,
-    offer: Offer::Asked("only where managed interrupts are on the shield"),
+    offer: ParameterOffer::Asked("only where managed interrupts are on the shield"),
     needs: &["CONFIG_CPU_ISOLATION"],
     since: None,
     arches: &[],
@@ -115,7 +115,7 @@ kernel/irq/manage.c (6.12).",
     value: |site| Some(format!("managed_irq,{}", site.cpus)),
 };
 
-pub(super) const UNBOUND_CPUS: Parameter = Parameter {
+pub(super) const UNBOUND_CPUS: KernelParameter = KernelParameter {
     name: "workqueue-unbound-cpus",
     keyword: "workqueue.unbound_cpus",
     summary: "run unbound work on the other CPUs from the start",
@@ -127,7 +127,7 @@ mask; the parameter does so from the start, and it is known from 6.6 on (commit 
 Source: workqueue_unbound_cpus_setup() and wq_unbound_cpumask in kernel/workqueue.c (6.12).",
     removes: &[Cause::Kthread],
     risk: Risk::None,
-    offer: Offer::Asked("nohz_full= does the same; for kernels without it"),
+    offer: ParameterOffer::Asked("nohz_full= does the same; for kernels without it"),
     needs: &[],
     since: None,
     arches: &[],
@@ -135,7 +135,7 @@ Source: workqueue_unbound_cpus_setup() and wq_unbound_cpumask in kernel/workqueu
     value: rest,
 };
 
-pub(super) const KTHREAD_CPUS: Parameter = Parameter {
+pub(super) const KTHREAD_CPUS: KernelParameter = KernelParameter {
     name: "kthread-cpus",
     keyword: "kthread_cpus",
     summary: "not a parameter of mainline kernels",
@@ -147,7 +147,7 @@ get the other CPUs. The tunable `kthreads` moves those that are there.
 Source: kthread() and housekeeping_cpumask(HK_TYPE_KTHREAD) in kernel/kthread.c (6.12).",
     removes: &[],
     risk: Risk::None,
-    offer: Offer::Never("mainline kernels do not know it; nohz_full= does the same"),
+    offer: ParameterOffer::Never("mainline kernels do not know it; nohz_full= does the same"),
     needs: &[],
     since: None,
     arches: &[],

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 /// When a parameter is proposed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Offer {
+pub enum ParameterOffer {
     /// Always: it makes shields possible and costs little while there is none.
     Always,
     /// When the user named the CPUs: it keeps others away from them for good.
@@ -28,7 +28,7 @@ pub enum Offer {
 
 /// One kernel parameter.
 #[derive(Debug)]
-pub struct Parameter {
+pub struct KernelParameter {
     /// Its name here, as `--on` and `explain` know it.
     pub name: &'static str,
     /// Its name to the kernel.
@@ -42,7 +42,7 @@ pub struct Parameter {
     /// What it can harm.
     pub risk: Risk,
     /// When it is proposed.
-    pub offer: Offer,
+    pub offer: ParameterOffer,
     /// Kernel options of which one must be set; none: every kernel knows it.
     pub needs: &'static [&'static str],
     /// The first kernel that knows it, where its configuration cannot be read; `None`: older than
@@ -53,12 +53,12 @@ pub struct Parameter {
     /// What does the same on the running kernel, if anything does.
     pub substitute: Option<&'static str>,
     /// What follows the equals sign; `None` for a word without.
-    pub value: fn(&Site) -> Option<String>,
+    pub value: fn(&ParameterTarget) -> Option<String>,
 }
 
 /// Which CPUs the parameters are for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Site {
+pub struct ParameterTarget {
     /// CPUs that are, or may ever be, shielded.
     pub cpus: CpuSet,
     /// All others that could ever be (`/sys/devices/system/cpu/possible`).
@@ -66,7 +66,7 @@ pub struct Site {
 }
 
 /// Every parameter, in the order they are written.
-pub const PARAMETERS: &[&Parameter] = &[
+pub const PARAMETERS: &[&KernelParameter] = &[
     &cpus::NOHZ_FULL,
     &cpus::RCU_NOCBS,
     &cpus::RCU_NOCB_POLL,
@@ -91,7 +91,7 @@ pub const PARAMETERS: &[&Parameter] = &[
 
 /// The parameter of this name.
 #[must_use]
-pub fn named(name: &str) -> Option<&'static Parameter> {
+pub fn named(name: &str) -> Option<&'static KernelParameter> {
     PARAMETERS.iter().copied().find(|parameter| parameter.name == name)
 }
 
@@ -106,10 +106,10 @@ pub fn known_words(words: &[String], version: Option<KernelVersion>) -> Vec<&str
     words.iter().map(String::as_str).filter(is_known).collect()
 }
 
-impl Parameter {
+impl KernelParameter {
     /// The word for the command line.
     #[must_use]
-    pub fn word(&self, site: &Site) -> String {
+    pub fn word(&self, site: &ParameterTarget) -> String {
         match (self.value)(site) {
             Some(value) => format!("{}={value}", self.keyword),
             None => self.keyword.to_owned(),
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn every_parameter_has_its_own_name_a_page_with_its_source_and_plain_words() {
-        let site = Site { cpus: "2-3,8".parse().unwrap(), rest: "0-1".parse().unwrap() };
+        let site = ParameterTarget { cpus: "2-3,8".parse().unwrap(), rest: "0-1".parse().unwrap() };
         let mut names = BTreeSet::new();
         for parameter in PARAMETERS {
             assert!(names.insert(parameter.name), "{}", parameter.name);

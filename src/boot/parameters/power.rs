@@ -1,12 +1,12 @@
 //! Parameters about power, siblings, and what other guides give beside them.
 
-use super::{Offer, Parameter};
+use super::{KernelParameter, ParameterOffer};
 use crate::causes::Cause;
 use crate::change::Risk;
 
 const X86: &[&str] = &["x86_64", "i686", "i386"];
 
-pub(super) const NOSMT: Parameter = Parameter {
+pub(super) const NOSMT: KernelParameter = KernelParameter {
     name: "nosmt",
     keyword: "nosmt",
     summary: "one thread on each core",
@@ -20,7 +20,7 @@ Cost: half of the threads of the machine.
 Source: smt_cmdline_disable() in kernel/cpu.c (6.12).",
     removes: &[],
     risk: Risk::Low,
-    offer: Offer::Asked("a shield leaves its siblings idle"),
+    offer: ParameterOffer::Asked("a shield leaves its siblings idle"),
     needs: &["CONFIG_SCHED_SMT"],
     since: None,
     arches: &[],
@@ -28,7 +28,7 @@ Source: smt_cmdline_disable() in kernel/cpu.c (6.12).",
     value: |_| None,
 };
 
-pub(super) const IDLE: Parameter = Parameter {
+pub(super) const IDLE: KernelParameter = KernelParameter {
     name: "idle-poll",
     keyword: "idle",
     summary: "idle CPUs spin instead of sleeping, all of them",
@@ -41,7 +41,7 @@ Cost: heat; the other CPUs run slower for it, and siblings share their core with
 Source: idle_setup() in arch/x86/kernel/process.c (6.12).",
     removes: &[],
     risk: Risk::Medium,
-    offer: Offer::Asked("cpu-idle does so for the shield alone"),
+    offer: ParameterOffer::Asked("cpu-idle does so for the shield alone"),
     needs: &[],
     since: None,
     arches: X86,
@@ -49,7 +49,7 @@ Source: idle_setup() in arch/x86/kernel/process.c (6.12).",
     value: |_| Some("poll".to_owned()),
 };
 
-pub(super) const MAX_CSTATE: Parameter = Parameter {
+pub(super) const MAX_CSTATE: KernelParameter = KernelParameter {
     name: "processor-max-cstate",
     keyword: "processor.max_cstate",
     summary: "only shallow sleep, all CPUs, ACPI driver",
@@ -62,7 +62,7 @@ Cost: power, and with it the speed that the other CPUs can have.
 Source: max_cstate in drivers/acpi/processor_idle.c (6.12).",
     removes: &[],
     risk: Risk::Low,
-    offer: Offer::Asked("cpu-idle does so for the shield alone"),
+    offer: ParameterOffer::Asked("cpu-idle does so for the shield alone"),
     needs: &[],
     since: None,
     arches: X86,
@@ -70,7 +70,7 @@ Source: max_cstate in drivers/acpi/processor_idle.c (6.12).",
     value: |_| Some("1".to_owned()),
 };
 
-pub(super) const INTEL_IDLE: Parameter = Parameter {
+pub(super) const INTEL_IDLE: KernelParameter = KernelParameter {
     name: "intel-idle-max-cstate",
     keyword: "intel_idle.max_cstate",
     summary: "only shallow sleep, all CPUs, Intel's driver",
@@ -81,7 +81,7 @@ leave the choice to ACPI; 1 keeps it, with its shallowest state.
 Source: max_cstate in drivers/idle/intel_idle.c (6.12); Documentation/admin-guide/pm/intel_idle.rst.",
     removes: &[],
     risk: Risk::Low,
-    offer: Offer::Asked("cpu-idle does so for the shield alone"),
+    offer: ParameterOffer::Asked("cpu-idle does so for the shield alone"),
     needs: &[],
     since: None,
     arches: X86,
@@ -89,7 +89,7 @@ Source: max_cstate in drivers/idle/intel_idle.c (6.12); Documentation/admin-guid
     value: |_| Some("1".to_owned()),
 };
 
-pub(super) const INTEL_PSTATE: Parameter = Parameter {
+pub(super) const INTEL_PSTATE: KernelParameter = KernelParameter {
     name: "intel-pstate-disable",
     keyword: "intel_pstate",
     summary: "frequencies by acpi-cpufreq instead of Intel's driver",
@@ -102,7 +102,7 @@ Cost: turbo frequencies may be lost.
 Source: intel_pstate_setup() in drivers/cpufreq/intel_pstate.c (6.12).",
     removes: &[],
     risk: Risk::Low,
-    offer: Offer::Asked("cpu-governor asks for the highest frequency at runtime"),
+    offer: ParameterOffer::Asked("cpu-governor asks for the highest frequency at runtime"),
     needs: &[],
     since: None,
     arches: X86,
@@ -110,7 +110,7 @@ Source: intel_pstate_setup() in drivers/cpufreq/intel_pstate.c (6.12).",
     value: |_| Some("disable".to_owned()),
 };
 
-pub(super) const IOMMU: Parameter = Parameter {
+pub(super) const IOMMU: KernelParameter = KernelParameter {
     name: "iommu-pt",
     keyword: "iommu",
     summary: "devices of the host reach memory without translation",
@@ -124,7 +124,7 @@ Cost: a device that misbehaves reaches all memory.
 Source: iommu_setup() in arch/x86/kernel/pci-dma.c (6.12).",
     removes: &[Cause::Irq],
     risk: Risk::Medium,
-    offer: Offer::Asked("a device that misbehaves then reaches all memory"),
+    offer: ParameterOffer::Asked("a device that misbehaves then reaches all memory"),
     needs: &[],
     since: None,
     arches: X86,
@@ -132,7 +132,7 @@ Source: iommu_setup() in arch/x86/kernel/pci-dma.c (6.12).",
     value: |_| Some("pt".to_owned()),
 };
 
-pub(super) const MITIGATIONS: Parameter = Parameter {
+pub(super) const MITIGATIONS: KernelParameter = KernelParameter {
     name: "mitigations",
     keyword: "mitigations",
     summary: "never written: it opens the machine to attacks from its own programs",
@@ -145,7 +145,9 @@ Source: mitigations_parse_cmdline() in kernel/cpu.c (6.12);
 Documentation/admin-guide/hw-vuln/index.rst.",
     removes: &[],
     risk: Risk::Medium,
-    offer: Offer::Never("it opens the machine to attacks and wins little on a shielded CPU"),
+    offer: ParameterOffer::Never(
+        "it opens the machine to attacks and wins little on a shielded CPU",
+    ),
     needs: &[],
     since: None,
     arches: &[],

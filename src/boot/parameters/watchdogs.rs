@@ -1,10 +1,10 @@
 //! Parameters that switch off what looks after the machine on every CPU.
 
-use super::{Offer, Parameter};
+use super::{KernelParameter, ParameterOffer};
 use crate::causes::Cause;
 use crate::change::Risk;
 
-pub(super) const NOWATCHDOG: Parameter = Parameter {
+pub(super) const NOWATCHDOG: KernelParameter = KernelParameter {
     name: "nowatchdog",
     keyword: "nowatchdog",
     summary: "no watchdog of locked-up CPUs, on none of them",
@@ -18,7 +18,7 @@ Cost: a hung CPU is not reported.
 Source: nowatchdog_setup() and lockup_detector_init() in kernel/watchdog.c (6.12).",
     removes: &[Cause::Timer, Cause::Kthread],
     risk: Risk::Medium,
-    offer: Offer::Asked("CPUs of nohz_full= are left out anyway"),
+    offer: ParameterOffer::Asked("CPUs of nohz_full= are left out anyway"),
     needs: &["CONFIG_SOFTLOCKUP_DETECTOR", "CONFIG_HARDLOCKUP_DETECTOR"],
     since: None,
     arches: &[],
@@ -26,7 +26,7 @@ Source: nowatchdog_setup() and lockup_detector_init() in kernel/watchdog.c (6.12
     value: |_| None,
 };
 
-pub(super) const NOSOFTLOCKUP: Parameter = Parameter {
+pub(super) const NOSOFTLOCKUP: KernelParameter = KernelParameter {
     name: "nosoftlockup",
     keyword: "nosoftlockup",
     summary: "no watchdog of CPUs that do not schedule, on none of them",
@@ -39,7 +39,7 @@ Cost: a CPU that no longer schedules tasks is not reported.
 Source: nosoftlockup_setup() in kernel/watchdog.c (6.12).",
     removes: &[Cause::Timer, Cause::Kthread],
     risk: Risk::Medium,
-    offer: Offer::Asked("CPUs of nohz_full= are left out anyway"),
+    offer: ParameterOffer::Asked("CPUs of nohz_full= are left out anyway"),
     needs: &["CONFIG_SOFTLOCKUP_DETECTOR"],
     since: None,
     arches: &[],
@@ -47,7 +47,7 @@ Source: nosoftlockup_setup() in kernel/watchdog.c (6.12).",
     value: |_| None,
 };
 
-pub(super) const MCE: Parameter = Parameter {
+pub(super) const MCE: KernelParameter = KernelParameter {
     name: "mce-ignore-ce",
     keyword: "mce",
     summary: "do not look for corrected memory errors",
@@ -61,7 +61,7 @@ Source: mcheck_enable() in arch/x86/kernel/cpu/mce/core.c (6.12);
 Documentation/arch/x86/x86_64/boot-options.rst.",
     removes: &[Cause::Timer, Cause::Irq],
     risk: Risk::Medium,
-    offer: Offer::Asked("memory errors are no longer reported"),
+    offer: ParameterOffer::Asked("memory errors are no longer reported"),
     needs: &[],
     since: None,
     arches: &["x86_64", "i686", "i386"],

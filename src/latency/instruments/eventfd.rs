@@ -1,11 +1,11 @@
 //! `eventfd`: a thread that another CPU wakes, by a counter that is a file.
 
-use super::wakeup::{Sleeper, ring};
-use super::{Instrument, Task};
+use super::wakeup::{WakeupSleeper, ring};
+use super::{Instrument, ThreadTask};
 use cpushield_linux::Host;
 use cpushield_linux::clock::sleep_until;
 use cpushield_linux::events::EventFile;
-use cpushield_linux::tally::{Tally, measure};
+use cpushield_linux::tally::{LatencyStats, measure};
 use std::time::Duration;
 
 /// The thread has its file within this time, unless it failed.
@@ -53,18 +53,18 @@ impl Instrument for EventFd {
         }
     }
 
-    fn run(&self, task: &Task, tally: &Tally) {
+    fn run(&self, task: &ThreadTask, tally: &LatencyStats) {
         match EventFile::new() {
             Ok(file) => {
                 tally.hang(&file);
-                let mut sleeper = Sleeper { tally, ear: tally.ear(), cord: file };
+                let mut sleeper = WakeupSleeper { tally, ear: tally.ear(), cord: file };
                 measure(&mut sleeper, tally, task.terms);
             }
             Err(error) => tally.fail(&error),
         }
     }
 
-    fn drive(&self, period_ns: u64, begin_ns: u64, tally: &Tally) {
+    fn drive(&self, period_ns: u64, begin_ns: u64, tally: &LatencyStats) {
         if sleep_until(begin_ns).is_err() {
             return;
         }

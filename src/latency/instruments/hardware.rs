@@ -1,10 +1,12 @@
 //! `hardware`: the hwlat tracer. A thread of the kernel looks at the clock without end while
 //! interrupts are off; what is missing then was taken by something below the kernel.
 
-use super::{Instrument, Task};
-use crate::latency::tracer::{self, Job, Sample, Threads, Tracer, Use};
+use super::{Instrument, ThreadTask};
+use crate::latency::tracer::{
+    self, LatencyTracer, MeasuredThreads, TracerJob, TracerSample, TracerUse,
+};
 use cpushield_linux::Host;
-use cpushield_linux::tally::{Tally, Wake};
+use cpushield_linux::tally::{LatencyStats, WakeEvent};
 use cpushield_linux::tracefs::Tracefs;
 
 /// Interrupts are off for so many microseconds
@@ -16,9 +18,9 @@ const THRESHOLD_US: u64 = 1;
 
 /// See the file.
 #[derive(Debug)]
-pub struct Hardware;
+pub struct HardwareInstrument;
 
-impl Instrument for Hardware {
+impl Instrument for HardwareInstrument {
     fn name(&self) -> &'static str {
         "hardware"
     }
@@ -64,16 +66,16 @@ impl Instrument for Hardware {
         true
     }
 
-    fn tracer(&self) -> Option<&'static dyn Tracer> {
-        Some(&Hardware)
+    fn tracer(&self) -> Option<&'static dyn LatencyTracer> {
+        Some(&HardwareInstrument)
     }
 
-    fn run(&self, _task: &Task, _tally: &Tally) {
+    fn run(&self, _task: &ThreadTask, _tally: &LatencyStats) {
         // Threads of the kernel measure.
     }
 }
 
-impl Tracer for Hardware {
+impl LatencyTracer for HardwareInstrument {
     fn name(&self) -> &'static str {
         "hwlat"
     }
@@ -102,7 +104,12 @@ impl Tracer for Hardware {
         &["duration", "outer_duration"]
     }
 
-    fn uses(&self, host: &Host, tracefs: &Tracefs, job: &Job<'_>) -> Result<Use, String> {
+    fn uses(
+        &self,
+        host: &Host,
+        tracefs: &Tracefs,
+        job: &TracerJob<'_>,
+    ) -> Result<TracerUse, String> {
         let set = |file: &str, wanted: &str| tracer::setting(host, tracefs, file, wanted);
         let mut mode = set("hwlat_detector/mode", "per-cpu")
             .map_err(|why| format!("this kernel's hwlat has no mode per-cpu (5.14): {why}"))?;
@@ -119,9 +126,9 @@ impl Tracer for Hardware {
         let mut threshold = set("tracing_thresh", &THRESHOLD_US.to_string())?;
         threshold.at_work = true;
         let (width_ms, window_ms) = (WIDTH_US / 1000, WINDOW_US / 1000);
-        Ok(Use {
+        Ok(TracerUse {
             settings: vec![mode, first, second, threshold],
-            threads: Threads::Uninterruptible("hwlatd/"),
+            threads: MeasuredThreads::Uninterruptible("hwlatd/"),
             stages: vec![None],
             threshold_ns: THRESHOLD_US * 1000,
             counts_smis: true,
@@ -133,10 +140,10 @@ impl Tracer for Hardware {
         })
     }
 
-    fn sample(&self, values: &[u64], at_ns: u64, _job: &Job<'_>) -> Option<Sample> {
+    fn sample(&self, values: &[u64], at_ns: u64, _job: &TracerJob<'_>) -> Option<TracerSample> {
         let [inner_us, outer_us, ..] = values else { return None };
         let late_ns = inner_us.max(outer_us).checked_mul(1000)?;
-        let wake = Wake { due_ns: at_ns.checked_sub(late_ns)?, woke_ns: at_ns, missed: 0 };
-        Some(Sample { stage: 0, wake, number: None })
+        let wake = WakeEvent { due_ns: at_ns.checked_sub(late_ns)?, woke_ns: at_ns, missed: 0 };
+        Some(TracerSample { stage: 0, wake, number: None })
     }
 }

@@ -1,9 +1,9 @@
 //! `hpet`: the interrupt of a device, a timer of the HPET, by the device's own counter.
 
-use super::{Instrument, Task};
+use super::{Instrument, ThreadTask};
 use cpushield_linux::clock::{monotonic_ns, sleep_until};
-use cpushield_linux::hpet::{Hpet, HpetPage};
-use cpushield_linux::tally::{Source, Tally, Wake, measure};
+use cpushield_linux::hpet::{HpetPage, HpetTimer};
+use cpushield_linux::tally::{EventSource, LatencyStats, WakeEvent, measure};
 use cpushield_linux::text::interrupts;
 use cpushield_linux::{CpuSet, Host};
 use std::io;
@@ -61,8 +61,8 @@ impl Instrument for DeviceTimer {
     }
 
     fn possible(&self, _host: &Host) -> Result<(), String> {
-        let path = Hpet::PATH;
-        let mut hpet = Hpet::open().map_err(|error| match error.raw_os_error() {
+        let path = HpetTimer::PATH;
+        let mut hpet = HpetTimer::open().map_err(|error| match error.raw_os_error() {
             Some(2) => format!("there is no {path} (no HPET, or a kernel without CONFIG_HPET)"),
             Some(16) => format!(
                 "no timer of {path} is free: the kernel has all of them, or another program one"
@@ -101,7 +101,7 @@ impl Instrument for DeviceTimer {
         handlers(host, cpus)
     }
 
-    fn run(&self, task: &Task, tally: &Tally) {
+    fn run(&self, task: &ThreadTask, tally: &LatencyStats) {
         match begin(task.begin_ns, task.period_ns) {
             Ok(mut reader) => measure(&mut reader, tally, task.terms),
             Err(error) => tally.fail(&error),
@@ -140,16 +140,16 @@ fn handlers(host: &Host, cpus: &CpuSet) -> Vec<String> {
 }
 
 /// The timer, with its first interrupt on its way.
-fn begin(at_ns: u64, period_ns: u64) -> io::Result<Reader<Device>> {
-    let mut hpet = Hpet::open()?;
+fn begin(at_ns: u64, period_ns: u64) -> io::Result<HpetReader<HpetDevice>> {
+    let mut hpet = HpetTimer::open()?;
     let page = hpet.page()?;
     sleep_until(at_ns)?;
     let repeats = hpet.begin(SECOND_NS / period_ns.max(1))?;
-    Reader::new(Device { hpet, page }, period_ns, repeats)
+    HpetReader::new(HpetDevice { hpet, page }, period_ns, repeats)
 }
 
 /// The device as the arithmetic sees it.
-trait Comparator {
+trait HpetComparator {
     /// Femtoseconds in a tick.
     fn period_fs(&self) -> u32;
     /// The counter.
@@ -162,12 +162,12 @@ trait Comparator {
     fn is_pending(&self) -> io::Result<bool>;
 }
 
-struct Device {
-    hpet: Hpet,
+struct HpetDevice {
+    hpet: HpetTimer,
     page: HpetPage,
 }
 
-impl Comparator for Device {
+impl HpetComparator for HpetDevice {
     fn period_fs(&self) -> u32 {
         self.page.period_fs()
     }
@@ -192,7 +192,7 @@ impl Comparator for Device {
     }
 }
 
-struct Reader<C> {
+struct HpetReader<C> {
     clock: C,
     /// When the event that is waited for is due, by the counter.
     due: u32,
@@ -207,12 +207,12 @@ struct Reader<C> {
     came: u64,
 }
 
-impl<C: Comparator> Reader<C> {
-    fn new(clock: C, period_ns: u64, repeats: bool) -> io::Result<Reader<C>> {
+impl<C: HpetComparator> HpetReader<C> {
+    fn new(clock: C, period_ns: u64, repeats: bool) -> io::Result<HpetReader<C>> {
         let (last, period_fs) = (clock.counter(), clock.period_fs());
         let ticks = u128::from(period_ns) * 1_000_000 / u128::from(period_fs.max(1));
         let period = u32::try_from(ticks).unwrap_or(u32::MAX).max(1);
-        let mut reader = Reader { clock, due: 0, last, period, period_fs, repeats, came: 0 };
+        let mut reader = HpetReader { clock, due: 0, last, period, period_fs, repeats, came: 0 };
         (_, reader.due) = reader.catch_up()?;
         Ok(reader)
     }
@@ -240,9 +240,9 @@ impl<C: Comparator> Reader<C> {
     }
 }
 
-impl<C: Comparator> Source for Reader<C> {
+impl<C: HpetComparator> EventSource for HpetReader<C> {
     #[inline]
-    fn wait(&mut self) -> io::Result<Wake> {
+    fn wait(&mut self) -> io::Result<WakeEvent> {
         let (count, now, woke_ns) = loop {
             let count = self.clock.wait()?;
             let now = self.clock.counter();
@@ -287,7 +287,7 @@ impl<C: Comparator> Source for Reader<C> {
         let told_before = missed.min(self.came);
         self.came -= told_before;
         missed -= told_before;
-        Ok(Wake { due_ns, woke_ns, missed })
+        Ok(WakeEvent { due_ns, woke_ns, missed })
     }
 }
 
@@ -345,7 +345,7 @@ mod tests {
         }
     }
 
-    impl Comparator for Chip {
+    impl HpetComparator for Chip {
         fn period_fs(&self) -> u32 {
             10_000_000
         }
@@ -375,7 +375,7 @@ mod tests {
     }
 
     /// A timer of a thousand ticks of 10 ns that is about to wrap.
-    fn reader(repeats: bool, handler: u32, woken: u32) -> Reader<Chip> {
+    fn reader(repeats: bool, handler: u32, woken: u32) -> HpetReader<Chip> {
         let (now, period) = (u32::MAX - 2_500, 1_000);
         let state = State {
             now,
@@ -391,11 +391,11 @@ mod tests {
             queues: false,
             queued: false,
         };
-        Reader::new(Chip(RefCell::new(state)), 10_000, repeats).unwrap()
+        HpetReader::new(Chip(RefCell::new(state)), 10_000, repeats).unwrap()
     }
 
     /// By how many nanoseconds the next event is seen late, and how many were missed.
-    fn next(reader: &mut Reader<Chip>) -> (u64, u64) {
+    fn next(reader: &mut HpetReader<Chip>) -> (u64, u64) {
         let wake = reader.wait().unwrap();
         (wake.woke_ns - wake.due_ns, wake.missed)
     }

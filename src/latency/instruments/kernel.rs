@@ -1,10 +1,12 @@
 //! `kernel`: the timerlat tracer. The kernel itself tells how late its timer's interrupt was, the
 //! thread that it woke, and that thread's return to user mode.
 
-use super::{Instrument, Task};
-use crate::latency::tracer::{self, Job, Sample, Threads, Tracer, Use};
+use super::{Instrument, ThreadTask};
+use crate::latency::tracer::{
+    self, LatencyTracer, MeasuredThreads, TracerJob, TracerSample, TracerUse,
+};
 use cpushield_linux::clock::sleep_until;
-use cpushield_linux::tally::{Source, Tally, Wake, measure};
+use cpushield_linux::tally::{EventSource, LatencyStats, WakeEvent, measure};
 use cpushield_linux::tracefs::{TimerlatFile, Tracefs, list_for_tracer};
 use cpushield_linux::{Host, clock};
 use std::io;
@@ -14,9 +16,9 @@ const PERIODS_NS: std::ops::RangeInclusive<u64> = 100_000..=1_000_000_000;
 
 /// See the file.
 #[derive(Debug)]
-pub struct Kernel;
+pub struct KernelInstrument;
 
-impl Instrument for Kernel {
+impl Instrument for KernelInstrument {
     fn name(&self) -> &'static str {
         "kernel"
     }
@@ -67,36 +69,36 @@ impl Instrument for Kernel {
         true
     }
 
-    fn tracer(&self) -> Option<&'static dyn Tracer> {
-        Some(&Kernel)
+    fn tracer(&self) -> Option<&'static dyn LatencyTracer> {
+        Some(&KernelInstrument)
     }
 
-    fn run(&self, task: &Task, tally: &Tally) {
+    fn run(&self, task: &ThreadTask, tally: &LatencyStats) {
         // The first read begins the first period.
         let file = sleep_until(task.begin_ns)
             .and_then(|()| TimerlatFile::open(&Host::live(), task.terms.cpu));
         match file {
-            Ok(file) => measure(&mut Caller { file }, tally, task.terms),
+            Ok(file) => measure(&mut KernelCaller { file }, tally, task.terms),
             Err(error) => tally.fail(&error),
         }
     }
 }
 
-struct Caller {
+struct KernelCaller {
     file: TimerlatFile,
 }
 
-impl Source for Caller {
+impl EventSource for KernelCaller {
     #[inline]
-    fn wait(&mut self) -> io::Result<Wake> {
+    fn wait(&mut self) -> io::Result<WakeEvent> {
         self.file.wait()?;
         // The kernel's records say how late it was; this tally knows only that the thread lives.
         let now = clock::monotonic_ns();
-        Ok(Wake { due_ns: now, woke_ns: now, missed: 0 })
+        Ok(WakeEvent { due_ns: now, woke_ns: now, missed: 0 })
     }
 }
 
-impl Tracer for Kernel {
+impl LatencyTracer for KernelInstrument {
     fn name(&self) -> &'static str {
         "timerlat"
     }
@@ -113,7 +115,12 @@ impl Tracer for Kernel {
         &["context", "timer_latency", "seqnum"]
     }
 
-    fn uses(&self, host: &Host, tracefs: &Tracefs, job: &Job<'_>) -> Result<Use, String> {
+    fn uses(
+        &self,
+        host: &Host,
+        tracefs: &Tracefs,
+        job: &TracerJob<'_>,
+    ) -> Result<TracerUse, String> {
         let root = tracefs.root();
         let options = host.read_line(&format!("{root}/osnoise/options")).unwrap_or_default();
         let has = |word: &str| options.split_whitespace().any(|option| option == word);
@@ -146,11 +153,12 @@ impl Tracer for Kernel {
                     .to_owned(),
             );
         }
-        let threads = if ours { Threads::Ours } else { Threads::Kernels("timerlat/") };
-        Ok(Use { settings, threads, stages, threshold_ns: 0, counts_smis: false, notes })
+        let threads =
+            if ours { MeasuredThreads::Ours } else { MeasuredThreads::Kernels("timerlat/") };
+        Ok(TracerUse { settings, threads, stages, threshold_ns: 0, counts_smis: false, notes })
     }
 
-    fn sample(&self, values: &[u64], at_ns: u64, job: &Job<'_>) -> Option<Sample> {
+    fn sample(&self, values: &[u64], at_ns: u64, job: &TracerJob<'_>) -> Option<TracerSample> {
         let [context, late_ns, number, ..] = values else { return None };
         // IRQ_CONTEXT, THREAD_CONTEXT, THREAD_URET.
         let stage = usize::try_from(*context).ok().filter(|stage| *stage <= 2)?;
@@ -159,7 +167,7 @@ impl Tracer for Kernel {
         // The record was made a moment after the look at the clock.
         let due_ns = at_ns.saturating_sub(late_ns);
         let missed = late_ns.checked_div(job.period_ns).unwrap_or(0);
-        let wake = Wake { due_ns, woke_ns: at_ns, missed };
-        Some(Sample { stage, wake, number: u32::try_from(*number).ok() })
+        let wake = WakeEvent { due_ns, woke_ns: at_ns, missed };
+        Some(TracerSample { stage, wake, number: u32::try_from(*number).ok() })
     }
 }

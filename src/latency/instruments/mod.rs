@@ -11,33 +11,33 @@ mod timer;
 mod timerfd;
 mod wakeup;
 
-use super::tracer::Tracer;
-use cpushield_linux::tally::{Tally, Terms};
+use super::tracer::LatencyTracer;
+use cpushield_linux::tally::{LatencyStats, ThreadSettings};
 use cpushield_linux::{CpuSet, Host};
 use std::fmt;
 
 /// Every instrument, in the order of the help.
 pub const INSTRUMENTS: &[&dyn Instrument] = &[
-    &timer::Timer,
-    &spin::Spin,
+    &timer::TimerInstrument,
+    &spin::SpinInstrument,
     &timerfd::TimerFd,
-    &wakeup::Wakeup,
+    &wakeup::WakeupInstrument,
     &eventfd::EventFd,
     &rtc::RealTimeClock,
     &hpet::DeviceTimer,
-    &kernel::Kernel,
-    &hardware::Hardware,
+    &kernel::KernelInstrument,
+    &hardware::HardwareInstrument,
 ];
 
 /// What a thread is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Task {
+pub struct ThreadTask {
     /// Time between two events, in nanoseconds; 0 where there is no such time.
     pub period_ns: u64,
     /// When the first one is due, in nanoseconds of `CLOCK_MONOTONIC`.
     pub begin_ns: u64,
     /// What of it counts, and where the thread belongs.
-    pub terms: Terms,
+    pub terms: ThreadSettings,
 }
 
 /// A way to measure latency.
@@ -82,10 +82,10 @@ pub trait Instrument: Sync {
     }
 
     /// Makes the events of a thread until the tally is stopped, from a housekeeping CPU.
-    fn drive(&self, _period_ns: u64, _begin_ns: u64, _tally: &Tally) {}
+    fn drive(&self, _period_ns: u64, _begin_ns: u64, _tally: &LatencyStats) {}
 
     /// The tracer of the kernel that measures; `None` where the threads do it themselves.
-    fn tracer(&self) -> Option<&'static dyn Tracer> {
+    fn tracer(&self) -> Option<&'static dyn LatencyTracer> {
         None
     }
 
@@ -101,7 +101,7 @@ pub trait Instrument: Sync {
 
     /// Measures until the tally is stopped. On its CPU, with its policy; must not allocate once it
     /// waits.
-    fn run(&self, task: &Task, tally: &Tally);
+    fn run(&self, task: &ThreadTask, tally: &LatencyStats);
 }
 
 impl fmt::Debug for dyn Instrument {

@@ -1,10 +1,10 @@
 //! `rtc`: the periodic interrupt of the real-time clock, as people have measured it since 2.4.
 
-use super::{Instrument, Task};
+use super::{Instrument, ThreadTask};
 use cpushield_linux::Host;
 use cpushield_linux::clock::{monotonic_ns, sleep_until};
-use cpushield_linux::events::{Rtc, Ticks};
-use cpushield_linux::tally::{Source, Tally, Wake, measure};
+use cpushield_linux::events::{RtcDevice, RtcTicks};
+use cpushield_linux::tally::{EventSource, LatencyStats, WakeEvent, measure};
 use std::io;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -51,12 +51,12 @@ impl Instrument for RealTimeClock {
     }
 
     fn possible(&self, _host: &Host) -> Result<(), String> {
-        match Rtc::open() {
+        match RtcDevice::open() {
             Ok(_) => Ok(()),
             Err(error) => Err(match error.raw_os_error() {
-                Some(2) => format!("there is no {}", Rtc::PATH),
-                Some(16) => format!("another program has {}", Rtc::PATH),
-                _ => format!("{}: {error}", Rtc::PATH),
+                Some(2) => format!("there is no {}", RtcDevice::PATH),
+                Some(16) => format!("another program has {}", RtcDevice::PATH),
+                _ => format!("{}: {error}", RtcDevice::PATH),
             }),
         }
     }
@@ -75,13 +75,13 @@ impl Instrument for RealTimeClock {
         1
     }
 
-    fn run(&self, task: &Task, tally: &Tally) {
+    fn run(&self, task: &ThreadTask, tally: &LatencyStats) {
         let period_ns = task.period_ns.max(1);
         match begin(task.begin_ns, SECOND_NS / period_ns) {
             Ok((clock, on_ns, took_ns)) => {
                 tally.blur(took_ns);
                 let due_ns = on_ns.saturating_add(period_ns);
-                measure(&mut Reader { clock, due_ns, period_ns }, tally, task.terms);
+                measure(&mut RtcReader { clock, due_ns, period_ns }, tally, task.terms);
             }
             Err(error) => tally.fail(&error),
         }
@@ -89,12 +89,12 @@ impl Instrument for RealTimeClock {
 }
 
 /// The clock, when its events were switched on at the earliest, and how long that took.
-fn begin(at_ns: u64, hertz: u64) -> io::Result<(Rtc, u64, u64)> {
+fn begin(at_ns: u64, hertz: u64) -> io::Result<(RtcDevice, u64, u64)> {
     sleep_until(at_ns)?;
     let mut tries = 0;
     loop {
         // Opened anew, as events of the try before may be waiting (rtc_dev_open() forgets them).
-        let mut clock = Rtc::open()?;
+        let mut clock = RtcDevice::open()?;
         clock.set_rate(hertz)?;
         let on_ns = monotonic_ns();
         clock.begin()?;
@@ -106,27 +106,27 @@ fn begin(at_ns: u64, hertz: u64) -> io::Result<(Rtc, u64, u64)> {
     }
 }
 
-struct Reader {
-    clock: Rtc,
+struct RtcReader {
+    clock: RtcDevice,
     due_ns: u64,
     period_ns: u64,
 }
 
-impl Source for Reader {
+impl EventSource for RtcReader {
     #[inline]
-    fn wait(&mut self) -> io::Result<Wake> {
+    fn wait(&mut self) -> io::Result<WakeEvent> {
         let ticks = self.clock.wait()?;
         let woke_ns = monotonic_ns();
         let due_ns = self.due_ns;
         let events = periods(ticks, due_ns, woke_ns, self.period_ns);
         self.due_ns = due_ns.saturating_add(self.period_ns.saturating_mul(events));
-        Ok(Wake { due_ns, woke_ns, missed: events - 1 })
+        Ok(WakeEvent { due_ns, woke_ns, missed: events - 1 })
     }
 }
 
 /// How many of the events are periods: those that have gone by, when there are others among them.
 #[inline]
-fn periods(ticks: Ticks, due_ns: u64, woke_ns: u64, period_ns: u64) -> u64 {
+fn periods(ticks: RtcTicks, due_ns: u64, woke_ns: u64, period_ns: u64) -> u64 {
     let gone = if ticks.is_mixed {
         woke_ns.saturating_sub(due_ns).checked_div(period_ns).unwrap_or(0).saturating_add(1)
     } else {
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn the_alarm_of_another_program_does_not_shift_the_grid() {
         let events = |count, is_mixed, late: u64| {
-            periods(Ticks { count, is_mixed }, 5_000_000, 5_000_000 + late, 1_000_000)
+            periods(RtcTicks { count, is_mixed }, 5_000_000, 5_000_000 + late, 1_000_000)
         };
         assert_eq!(events(1, false, 20_000), 1);
         assert_eq!(events(3, false, 2_020_000), 3);

@@ -1,10 +1,10 @@
 //! `spin`: oslat's measure. A thread does nothing but look at the clock; time between two looks
 //! that is longer than a look takes was taken by somebody else.
 
-use super::{Instrument, Task};
+use super::{Instrument, ThreadTask};
 use cpushield_linux::Host;
-use cpushield_linux::clock::{Instant, Scale, monotonic_ns, ticks};
-use cpushield_linux::tally::{Source, Tally, Wake, measure};
+use cpushield_linux::clock::{ClockReading, TickScale, monotonic_ns, ticks};
+use cpushield_linux::tally::{EventSource, LatencyStats, WakeEvent, measure};
 use std::io;
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ const LOOKS: u32 = 1 << 12;
 
 /// See the file.
 #[derive(Debug)]
-pub struct Spin;
+pub struct SpinInstrument;
 
-impl Instrument for Spin {
+impl Instrument for SpinInstrument {
     fn name(&self) -> &'static str {
         "spin"
     }
@@ -47,16 +47,16 @@ impl Instrument for Spin {
         true
     }
 
-    fn run(&self, task: &Task, tally: &Tally) {
-        let first = Instant::now();
+    fn run(&self, task: &ThreadTask, tally: &LatencyStats) {
+        let first = ClockReading::now();
         // Long enough to know the rate to a thousandth.
         std::thread::sleep(Duration::from_millis(20));
-        let Some(scale) = Scale::between(first, Instant::now()) else {
+        let Some(scale) = TickScale::between(first, ClockReading::now()) else {
             return tally.fail(&io::Error::other("the clock goes backwards"));
         };
         let left = task.terms.from_ns.saturating_sub(monotonic_ns());
         let last = ticks();
-        let mut looker = Looker {
+        let mut looker = SpinLoop {
             tally,
             scale,
             last,
@@ -71,9 +71,9 @@ impl Instrument for Spin {
     }
 }
 
-struct Looker<'a> {
-    tally: &'a Tally,
-    scale: Scale,
+struct SpinLoop<'a> {
+    tally: &'a LatencyStats,
+    scale: TickScale,
     /// The last look.
     last: u64,
     /// The look from which on gaps count.
@@ -87,8 +87,8 @@ struct Looker<'a> {
     away: u64,
 }
 
-impl Source for Looker<'_> {
-    fn wait(&mut self) -> io::Result<Wake> {
+impl EventSource for SpinLoop<'_> {
+    fn wait(&mut self) -> io::Result<WakeEvent> {
         loop {
             for nth in 0..LOOKS {
                 let now = ticks();
@@ -104,7 +104,7 @@ impl Source for Looker<'_> {
                     // The next gap begins at that look all the same: nothing hides behind the
                     // keeping of the book, which takes far less than what counts.
                     let due_ns = woke_ns.saturating_sub(self.scale.ns(gap));
-                    return Ok(Wake { due_ns, woke_ns, missed: 0 });
+                    return Ok(WakeEvent { due_ns, woke_ns, missed: 0 });
                 }
             }
             if self.last >= self.from && self.bar == u64::MAX {
@@ -126,14 +126,14 @@ impl Source for Looker<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cpushield_linux::tally::{Board, LIMITS, Stage, Terms};
+    use cpushield_linux::tally::{LIMITS, LatencyBoard, ThreadSettings, ThreadStage};
 
     #[test]
     fn the_longest_is_known_and_what_counts_is_a_microsecond_or_a_record() {
-        let board = Board::new(1).unwrap();
+        let board = LatencyBoard::new(1).unwrap();
         let tally = &board.tallies()[0];
         let from_ns = monotonic_ns() + 30_000_000;
-        let terms = Terms {
+        let terms = ThreadSettings {
             cpu: 0,
             period_ns: 0,
             from_ns,
@@ -142,7 +142,9 @@ mod tests {
             limits_ns: [0; LIMITS],
         };
         std::thread::scope(|scope| {
-            scope.spawn(|| Spin.run(&Task { period_ns: 0, begin_ns: 0, terms }, tally));
+            scope.spawn(|| {
+                SpinInstrument.run(&ThreadTask { period_ns: 0, begin_ns: 0, terms }, tally)
+            });
             for _ in 0..20_000 {
                 if tally.figures().samples >= 2 {
                     break;
@@ -152,7 +154,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(50));
             tally.stop();
         });
-        assert_eq!(tally.stage(), Stage::Ended);
+        assert_eq!(tally.stage(), ThreadStage::Ended);
         let figures = tally.figures();
         assert!(figures.max_ns > 0 && figures.worst[0].due_ns >= from_ns, "{figures:?}");
         let look_ns = figures.looked_ns as f64 / figures.looks as f64;

@@ -1,17 +1,17 @@
 //! `timer`: cyclictest's measure. A thread sleeps until a point in time, looks at the clock when it
 //! runs again, and sleeps until the next point.
 
-use super::{Instrument, Task};
+use super::{Instrument, ThreadTask};
 use cpushield_linux::Host;
 use cpushield_linux::clock::{monotonic_ns, sleep_until};
-use cpushield_linux::tally::{Source, Tally, Wake, measure};
+use cpushield_linux::tally::{EventSource, LatencyStats, WakeEvent, measure};
 use std::io;
 
 /// See the file.
 #[derive(Debug)]
-pub struct Timer;
+pub struct TimerInstrument;
 
-impl Instrument for Timer {
+impl Instrument for TimerInstrument {
     fn name(&self) -> &'static str {
         "timer"
     }
@@ -55,26 +55,26 @@ impl Instrument for Timer {
         Ok(())
     }
 
-    fn run(&self, task: &Task, tally: &Tally) {
-        let mut sleeper = Sleeper { due_ns: task.begin_ns, period_ns: task.period_ns.max(1) };
+    fn run(&self, task: &ThreadTask, tally: &LatencyStats) {
+        let mut sleeper = TimerSleeper { due_ns: task.begin_ns, period_ns: task.period_ns.max(1) };
         measure(&mut sleeper, tally, task.terms);
     }
 }
 
-struct Sleeper {
+struct TimerSleeper {
     due_ns: u64,
     period_ns: u64,
 }
 
-impl Source for Sleeper {
+impl EventSource for TimerSleeper {
     #[inline]
-    fn wait(&mut self) -> io::Result<Wake> {
+    fn wait(&mut self) -> io::Result<WakeEvent> {
         let due_ns = self.due_ns;
         sleep_until(due_ns)?;
         let woke_ns = monotonic_ns();
         let missed = missed(due_ns, woke_ns, self.period_ns);
         self.due_ns = due_ns.saturating_add(self.period_ns.saturating_mul(missed + 1));
-        Ok(Wake { due_ns, woke_ns, missed })
+        Ok(WakeEvent { due_ns, woke_ns, missed })
     }
 }
 
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn the_sleep_ends_after_its_time_and_the_points_stay_on_their_grid() {
         let begin = monotonic_ns() + 1_000_000;
-        let mut sleeper = Sleeper { due_ns: begin, period_ns: 300_000 };
+        let mut sleeper = TimerSleeper { due_ns: begin, period_ns: 300_000 };
         for _ in 0..10 {
             let wake = sleeper.wait().unwrap();
             assert!(wake.woke_ns >= wake.due_ns, "{wake:?}");

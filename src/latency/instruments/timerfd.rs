@@ -1,10 +1,10 @@
 //! `timerfd`: the same timer as a file that is read, as event loops and audio programs use it.
 
-use super::{Instrument, Task};
+use super::{Instrument, ThreadTask};
 use cpushield_linux::Host;
 use cpushield_linux::clock::monotonic_ns;
 use cpushield_linux::events::TimerFile;
-use cpushield_linux::tally::{Source, Tally, Wake, measure};
+use cpushield_linux::tally::{EventSource, LatencyStats, WakeEvent, measure};
 use std::io;
 
 /// See the file.
@@ -38,11 +38,11 @@ impl Instrument for TimerFd {
         Ok(())
     }
 
-    fn run(&self, task: &Task, tally: &Tally) {
+    fn run(&self, task: &ThreadTask, tally: &LatencyStats) {
         let period_ns = task.period_ns.max(1);
         match TimerFile::new(task.begin_ns, period_ns) {
             Ok(timer) => {
-                let mut reader = Reader { timer, due_ns: task.begin_ns, period_ns };
+                let mut reader = TimerFdReader { timer, due_ns: task.begin_ns, period_ns };
                 measure(&mut reader, tally, task.terms);
             }
             Err(error) => tally.fail(&error),
@@ -50,20 +50,20 @@ impl Instrument for TimerFd {
     }
 }
 
-struct Reader {
+struct TimerFdReader {
     timer: TimerFile,
     due_ns: u64,
     period_ns: u64,
 }
 
-impl Source for Reader {
+impl EventSource for TimerFdReader {
     #[inline]
-    fn wait(&mut self) -> io::Result<Wake> {
+    fn wait(&mut self) -> io::Result<WakeEvent> {
         let expired = self.timer.wait()?;
         let woke_ns = monotonic_ns();
         let due_ns = self.due_ns;
         self.due_ns = due_ns.saturating_add(self.period_ns.saturating_mul(expired));
-        Ok(Wake { due_ns, woke_ns, missed: expired.saturating_sub(1) })
+        Ok(WakeEvent { due_ns, woke_ns, missed: expired.saturating_sub(1) })
     }
 }
 
@@ -75,7 +75,7 @@ mod tests {
     fn what_was_not_read_is_missed_and_the_grid_stays() {
         let begin = monotonic_ns() + 1_000_000;
         let timer = TimerFile::new(begin, 1_000_000).unwrap();
-        let mut reader = Reader { timer, due_ns: begin, period_ns: 1_000_000 };
+        let mut reader = TimerFdReader { timer, due_ns: begin, period_ns: 1_000_000 };
         let first = reader.wait().unwrap();
         assert_eq!(first.due_ns, begin);
         std::thread::sleep(std::time::Duration::from_millis(6));

@@ -1,8 +1,10 @@
 //! `wakeup`: a thread that another CPU wakes, by a futex in memory that both share.
 
-use super::{Instrument, Task};
+use super::{Instrument, ThreadTask};
 use cpushield_linux::clock::{monotonic_ns, sleep_until};
-use cpushield_linux::tally::{Cord, Ear, Futex, Source, Tally, Wake, measure};
+use cpushield_linux::tally::{
+    EventSource, FutexWait, LatencyStats, TriggerListener, WakeEvent, WakeMethod, measure,
+};
 use cpushield_linux::{Host, sched};
 use std::io;
 
@@ -11,9 +13,9 @@ const STEP_NS: u64 = 100_000_000;
 
 /// See the file.
 #[derive(Debug)]
-pub struct Wakeup;
+pub struct WakeupInstrument;
 
-impl Instrument for Wakeup {
+impl Instrument for WakeupInstrument {
     fn name(&self) -> &'static str {
         "wakeup"
     }
@@ -43,13 +45,13 @@ impl Instrument for Wakeup {
         Ok(())
     }
 
-    fn run(&self, task: &Task, tally: &Tally) {
-        let mut sleeper = Sleeper { tally, ear: tally.ear(), cord: Futex };
+    fn run(&self, task: &ThreadTask, tally: &LatencyStats) {
+        let mut sleeper = WakeupSleeper { tally, ear: tally.ear(), cord: FutexWait };
         measure(&mut sleeper, tally, task.terms);
     }
 
-    fn drive(&self, period_ns: u64, begin_ns: u64, tally: &Tally) {
-        ring(period_ns, begin_ns, tally, &Futex);
+    fn drive(&self, period_ns: u64, begin_ns: u64, tally: &LatencyStats) {
+        ring(period_ns, begin_ns, tally, &FutexWait);
     }
 
     fn is_driven(&self) -> bool {
@@ -58,7 +60,7 @@ impl Instrument for Wakeup {
 }
 
 /// Rings the bell of a tally once a period until it is stopped.
-pub(super) fn ring(period_ns: u64, begin_ns: u64, tally: &Tally, cord: &impl Cord) {
+pub(super) fn ring(period_ns: u64, begin_ns: u64, tally: &LatencyStats, cord: &impl WakeMethod) {
     // Not of a real-time priority: with a short period it would take the housekeeping CPU.
     let _hurry = sched::hurry();
     let mut due = begin_ns;
@@ -86,25 +88,25 @@ fn skipped(due_ns: u64, now_ns: u64, period_ns: u64) -> u64 {
 }
 
 /// Who waits for the bell of its tally.
-pub(super) struct Sleeper<'a, C> {
-    pub(super) tally: &'a Tally,
-    pub(super) ear: Ear,
+pub(super) struct WakeupSleeper<'a, C> {
+    pub(super) tally: &'a LatencyStats,
+    pub(super) ear: TriggerListener,
     pub(super) cord: C,
 }
 
-impl<C: Cord> Source for Sleeper<'_, C> {
+impl<C: WakeMethod> EventSource for WakeupSleeper<'_, C> {
     #[inline]
-    fn wait(&mut self) -> io::Result<Wake> {
+    fn wait(&mut self) -> io::Result<WakeEvent> {
         let bell = self.tally.listen(&mut self.ear, &self.cord)?;
         let woke_ns = monotonic_ns();
-        Ok(Wake { due_ns: bell.rung_ns, woke_ns, missed: bell.missed })
+        Ok(WakeEvent { due_ns: bell.rung_ns, woke_ns, missed: bell.missed })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cpushield_linux::tally::{Board, LIMITS, Stage, Terms};
+    use cpushield_linux::tally::{LIMITS, LatencyBoard, ThreadSettings, ThreadStage};
 
     #[test]
     fn periods_that_the_one_who_wakes_let_go_by_are_counted() {
@@ -115,16 +117,16 @@ mod tests {
 
     #[test]
     fn every_ring_is_heard_once_and_the_sleeper_ends() {
-        for instrument in [&Wakeup as &dyn Instrument, &super::super::eventfd::EventFd] {
+        for instrument in [&WakeupInstrument as &dyn Instrument, &super::super::eventfd::EventFd] {
             heard_once(instrument);
         }
     }
 
     fn heard_once(instrument: &dyn Instrument) {
-        let board = Board::new(1).unwrap();
+        let board = LatencyBoard::new(1).unwrap();
         let tally = &board.tallies()[0];
         let (period_ns, begin_ns) = (500_000, monotonic_ns() + 1_000_000);
-        let terms = Terms {
+        let terms = ThreadSettings {
             cpu: 0,
             period_ns,
             from_ns: 0,
@@ -132,7 +134,7 @@ mod tests {
             gives_up: false,
             limits_ns: [0; LIMITS],
         };
-        let task = Task { period_ns, begin_ns, terms };
+        let task = ThreadTask { period_ns, begin_ns, terms };
         std::thread::scope(|scope| {
             scope.spawn(|| instrument.run(&task, tally));
             scope.spawn(|| instrument.drive(period_ns, begin_ns, tally));
@@ -141,7 +143,7 @@ mod tests {
             }
             tally.stop();
         });
-        assert_eq!(tally.stage(), Stage::Ended);
+        assert_eq!(tally.stage(), ThreadStage::Ended);
         let figures = tally.figures();
         // The last ring is for one who sleeps when it ends; there may be none.
         let unheard = u64::from(tally.rings()).checked_sub(figures.samples);

@@ -43,18 +43,18 @@ const WORDS_6_1: [&[u64]; 2] = [
 ];
 
 /// What a page of these two stages came to.
-struct Counted {
-    board: Board,
-    books: Vec<Book>,
+struct CountedPage {
+    board: LatencyBoard,
+    books: Vec<ChannelRecorder>,
     lost: u64,
     torn: bool,
 }
 
-fn counted(format: &str, pages: &[&[u8]]) -> Counted {
+fn counted(format: &str, pages: &[&[u8]]) -> CountedPage {
     let tracer = by_name("kernel").unwrap().tracer().unwrap();
-    let form = Form::new(tracer, &EventFormat::parse(format).unwrap()).unwrap();
-    let board = Board::new(2).unwrap();
-    let terms = Terms {
+    let form = RecordLayout::new(tracer, &EventFormat::parse(format).unwrap()).unwrap();
+    let board = LatencyBoard::new(2).unwrap();
+    let terms = ThreadSettings {
         cpu: 3,
         period_ns: 1_000_000,
         from_ns: 0,
@@ -62,20 +62,23 @@ fn counted(format: &str, pages: &[&[u8]]) -> Counted {
         gives_up: false,
         limits_ns: [0; LIMITS],
     };
-    let begin = |tally| Book { ledger: Some(Ledger::open(tally, terms)), ..Book::default() };
-    let mut books: Vec<Book> = board.tallies().iter().map(begin).collect();
+    let begin = |tally| ChannelRecorder {
+        ledger: Some(DeferredRecorder::open(tally, terms)),
+        ..ChannelRecorder::default()
+    };
+    let mut books: Vec<ChannelRecorder> = board.tallies().iter().map(begin).collect();
     let (mut lost, mut torn) = (0, false);
     let cpus = CpuSet::one(3);
-    let job = Job { cpus: &cpus, period_ns: 1_000_000 };
+    let job = TracerJob { cpus: &cpus, period_ns: 1_000_000 };
     for page in pages {
-        let mut into = Into { books: &mut books, lost: &mut lost, torn: &mut torn };
+        let mut into = PageSink { books: &mut books, lost: &mut lost, torn: &mut torn };
         into.page(&PageLayout::COMMON, page, tracer, &form, &job, board.tallies());
     }
-    Counted { board, books, lost, torn }
+    CountedPage { board, books, lost, torn }
 }
 
 /// The longest of a stage, each in nanoseconds.
-fn longest(counted: &Counted, stage: usize) -> Vec<u64> {
+fn longest(counted: &CountedPage, stage: usize) -> Vec<u64> {
     let worst = counted.board.tallies()[stage].figures().worst;
     worst.iter().map(|moment| moment.late_ns).collect()
 }
@@ -105,7 +108,7 @@ fn a_page_says_what_the_kernel_says_of_it_in_words() {
 }
 
 /// Periods that went by, by what was counted.
-fn missed(counted: &Counted, stage: usize) -> u64 {
+fn missed(counted: &CountedPage, stage: usize) -> u64 {
     counted.board.tallies()[stage].counts().map(|(late, count)| late / 1_000_000 * count).sum()
 }
 

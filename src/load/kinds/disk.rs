@@ -1,7 +1,7 @@
 //! `disk`: reads from a file, past the page cache where the file system can, and a few writes.
 
-use super::{Kind, Ready, Site, Work, many, own, size};
-use cpushield_linux::scratch::{self, BLOCK_BYTES, Block, Scratch};
+use super::{LoadEnvironment, LoadKind, LoadWork, PreparedLoad, many, own, size};
+use cpushield_linux::scratch::{self, AlignedBlock, BLOCK_BYTES, ScratchFile};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,9 +18,9 @@ const WRITE_EVERY: Duration = Duration::from_millis(100);
 
 /// See the file.
 #[derive(Debug)]
-pub struct Disk;
+pub struct DiskLoad;
 
-impl Kind for Disk {
+impl LoadKind for DiskLoad {
     fn name(&self) -> &'static str {
         "disk"
     }
@@ -47,13 +47,13 @@ impl Kind for Disk {
         "bytes"
     }
 
-    fn possible(&self, site: &Site<'_>) -> Result<(), String> {
+    fn possible(&self, site: &LoadEnvironment<'_>) -> Result<(), String> {
         blocks(site).map(drop)
     }
 
-    fn prepare(&self, site: &Site<'_>) -> Result<Ready, String> {
+    fn prepare(&self, site: &LoadEnvironment<'_>) -> Result<PreparedLoad, String> {
         let (dir, blocks) = (&site.dir, blocks(site)?);
-        let file = Scratch::new(dir, blocks)
+        let file = ScratchFile::new(dir, blocks)
             .map_err(|e| format!("no file can be made in {}: {e}", dir.display()))?;
         let threads = site.cpus.len().min(THREADS_MAX);
         let what = format!(
@@ -70,7 +70,7 @@ impl Kind for Disk {
 }
 
 /// How many blocks the file may have.
-fn blocks(site: &Site<'_>) -> Result<u64, String> {
+fn blocks(site: &LoadEnvironment<'_>) -> Result<u64, String> {
     let dir = site.dir.display();
     let cannot = |e: &dyn std::fmt::Display| format!("{dir} cannot be used: {e}");
     if scratch::is_in_memory(&site.dir).map_err(|e| cannot(&e))? {
@@ -91,9 +91,9 @@ fn length(free: u64) -> Option<u64> {
     (bytes >= LEAST_BYTES).then_some(bytes / BLOCK_BYTES as u64)
 }
 
-fn worker(file: Arc<Scratch>, blocks: u64, seed: u64) -> Work {
+fn worker(file: Arc<ScratchFile>, blocks: u64, seed: u64) -> LoadWork {
     Box::new(move |meter| {
-        let (mut block, out) = (Block::new(), Block::new());
+        let (mut block, out) = (AlignedBlock::new(), AlignedBlock::new());
         // An odd step that is no part of a power of two visits blocks far from each other.
         let mut number = seed.wrapping_mul(7_919);
         let mut written = Instant::now();

@@ -1,6 +1,6 @@
 //! `fork`: processes that are begun and end at once.
 
-use super::{Kind, Ready, Site, Work, own, size};
+use super::{LoadEnvironment, LoadKind, LoadWork, PreparedLoad, own, size};
 use cpushield_linux::chores;
 
 /// Memory whose page tables every fork copies.
@@ -12,9 +12,9 @@ const WRITTEN: usize = 32;
 
 /// See the file.
 #[derive(Debug)]
-pub struct Fork;
+pub struct ForkLoad;
 
-impl Kind for Fork {
+impl LoadKind for ForkLoad {
     fn name(&self) -> &'static str {
         "fork"
     }
@@ -41,14 +41,14 @@ impl Kind for Fork {
         true
     }
 
-    fn prepare(&self, site: &Site<'_>) -> Result<Ready, String> {
+    fn prepare(&self, site: &LoadEnvironment<'_>) -> Result<PreparedLoad, String> {
         let workers = site.cpus.iter().map(|cpu| (Some(cpu), worker())).collect();
         let what = format!("a process of {} on each CPU that forks", size(MEMORY_BYTES as u64));
         Ok(own(what, workers))
     }
 }
 
-fn worker() -> Work {
+fn worker() -> LoadWork {
     Box::new(|meter| {
         let mut memory = vec![1_u8; MEMORY_BYTES];
         let step = MEMORY_BYTES / PAGE_BYTES / WRITTEN * PAGE_BYTES;

@@ -1,7 +1,7 @@
 //! `hackbench`: the program of rt-tests, again and again.
 
-use super::{Kind, Ready, Site, Work, many};
-use cpushield_linux::hired::Hired;
+use super::{LoadEnvironment, LoadKind, LoadWork, PreparedLoad, many};
+use cpushield_linux::hired::ExternalProgram;
 use std::ffi::OsString;
 use std::io;
 
@@ -14,9 +14,9 @@ const END: i32 = 9;
 
 /// See the file.
 #[derive(Debug)]
-pub struct Hackbench;
+pub struct HackbenchLoad;
 
-impl Kind for Hackbench {
+impl LoadKind for HackbenchLoad {
     fn name(&self) -> &'static str {
         "hackbench"
     }
@@ -43,7 +43,7 @@ impl Kind for Hackbench {
         true
     }
 
-    fn possible(&self, site: &Site<'_>) -> Result<(), String> {
+    fn possible(&self, site: &LoadEnvironment<'_>) -> Result<(), String> {
         installed(site, "hackbench", "rt-tests")?;
         match site.words.as_slice() {
             [] => Ok(()),
@@ -51,22 +51,22 @@ impl Kind for Hackbench {
         }
     }
 
-    fn prepare(&self, site: &Site<'_>) -> Result<Ready, String> {
+    fn prepare(&self, site: &LoadEnvironment<'_>) -> Result<PreparedLoad, String> {
         self.possible(site)?;
         let groups = site.cpus.len();
         let line = format!("hackbench -T -g {groups} -l {LOOPS}");
         let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
         let messages = PAIRS * LOOPS * groups as u64;
-        let work: Work = Box::new(move |meter| {
+        let work: LoadWork = Box::new(move |meter| {
             loop {
-                let (status, said) = Hired::start(&words, END)?.wait()?;
+                let (status, said) = ExternalProgram::start(&words, END)?.wait()?;
                 if !status.success() || !said.contains("Time:") {
                     return Err(io::Error::from(io::ErrorKind::InvalidData));
                 }
                 meter.add(messages);
             }
         });
-        Ok(Ready {
+        Ok(PreparedLoad {
             what: format!("{} of 40 threads, again and again: {line}", many(groups, "group")),
             program: Some("hackbench".to_owned()),
             workers: vec![(None, work)],
@@ -76,7 +76,11 @@ impl Kind for Hackbench {
 }
 
 /// Whether a program is there, with the package that has it.
-pub(super) fn installed(site: &Site<'_>, program: &str, package: &str) -> Result<(), String> {
+pub(super) fn installed(
+    site: &LoadEnvironment<'_>,
+    program: &str,
+    package: &str,
+) -> Result<(), String> {
     match site.host.program(program) {
         Some(_) => Ok(()),
         None => Err(format!("the program {program} is not there; the package {package} has it")),

@@ -1,7 +1,7 @@
 //! `interrupts`: CPUs that interrupt each other.
 
-use super::{CountSource, Kind, Ready, Site, Work, own};
-use cpushield_linux::text::interrupts::{self, Interrupts as Rows};
+use super::{CountSource, LoadEnvironment, LoadKind, LoadWork, PreparedLoad, own};
+use cpushield_linux::text::interrupts::{self, InterruptTable as Rows};
 use cpushield_linux::{CpuSet, Host, chores};
 use std::time::{Duration, Instant};
 
@@ -10,9 +10,9 @@ const PAUSE: Duration = Duration::from_micros(2);
 
 /// See the file.
 #[derive(Debug)]
-pub struct Interrupts;
+pub struct InterruptLoad;
 
-impl Kind for Interrupts {
+impl LoadKind for InterruptLoad {
     fn name(&self) -> &'static str {
         "interrupts"
     }
@@ -44,19 +44,19 @@ impl Kind for Interrupts {
         CountSource::Kernel(interrupts::parse(&text).ok().and_then(|all| calls(&all, cpus)))
     }
 
-    fn possible(&self, site: &Site<'_>) -> Result<(), String> {
+    fn possible(&self, site: &LoadEnvironment<'_>) -> Result<(), String> {
         if site.cpus.len() < 2 {
             return Err(format!("it needs two CPUs, and the load has CPU {} alone", site.cpus));
         }
         Ok(())
     }
 
-    fn prepare(&self, site: &Site<'_>) -> Result<Ready, String> {
+    fn prepare(&self, site: &LoadEnvironment<'_>) -> Result<PreparedLoad, String> {
         self.possible(site)?;
         chores::allow_barriers().map_err(|e| format!("no membarrier(2) of this form: {e}"))?;
         // So that the others are computing most of the time, not waiting for their own call.
         let pause = PAUSE * u32::try_from(site.cpus.len()).unwrap_or(u32::MAX);
-        let worker = || -> Work {
+        let worker = || -> LoadWork {
             Box::new(move |meter| {
                 loop {
                     chores::barrier()?;

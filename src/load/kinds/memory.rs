@@ -1,6 +1,6 @@
 //! `memory`: copies between large buffers, so that caches and memory channels are busy.
 
-use super::{Kind, Ready, Site, Work, own, size};
+use super::{LoadEnvironment, LoadKind, LoadWork, PreparedLoad, own, size};
 use std::hint::black_box;
 
 /// What each CPU copies from and to, together: more than its share of most last-level caches.
@@ -14,9 +14,9 @@ const STEP_BYTES: usize = 1 << 20;
 
 /// See the file.
 #[derive(Debug)]
-pub struct Memory;
+pub struct MemoryLoad;
 
-impl Kind for Memory {
+impl LoadKind for MemoryLoad {
     fn name(&self) -> &'static str {
         "memory"
     }
@@ -39,11 +39,11 @@ impl Kind for Memory {
         "bytes"
     }
 
-    fn possible(&self, site: &Site<'_>) -> Result<(), String> {
+    fn possible(&self, site: &LoadEnvironment<'_>) -> Result<(), String> {
         buffer(site).map(drop)
     }
 
-    fn prepare(&self, site: &Site<'_>) -> Result<Ready, String> {
+    fn prepare(&self, site: &LoadEnvironment<'_>) -> Result<PreparedLoad, String> {
         let half = buffer(site)? / 2;
         let workers = site.cpus.iter().map(|cpu| (Some(cpu), worker(half))).collect();
         let each = size(half as u64);
@@ -53,7 +53,7 @@ impl Kind for Memory {
 }
 
 /// How much each CPU may have.
-fn buffer(site: &Site<'_>) -> Result<usize, String> {
+fn buffer(site: &LoadEnvironment<'_>) -> Result<usize, String> {
     let text = site.host.read("/proc/meminfo").map_err(|e| e.to_string())?;
     let free = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
     let free = free.and_then(|rest| rest.split_whitespace().next()?.parse::<usize>().ok());
@@ -69,7 +69,7 @@ fn shared(free: usize, cpus: usize) -> Result<usize, String> {
     Ok(each.min(BUFFER_BYTES) / (2 * STEP_BYTES) * 2 * STEP_BYTES)
 }
 
-fn worker(half: usize) -> Work {
+fn worker(half: usize) -> LoadWork {
     Box::new(move |meter| {
         // Taken on its own CPU: memory of the node that is near.
         let mut from = vec![1_u8; half];

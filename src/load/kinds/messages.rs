@@ -1,6 +1,6 @@
 //! `messages`: threads that wake each other by messages, as hackbench does.
 
-use super::{Kind, Ready, Site, Work, many, own};
+use super::{LoadEnvironment, LoadKind, LoadWork, PreparedLoad, many, own};
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ const MESSAGE_BYTES: usize = 100;
 
 /// See the file.
 #[derive(Debug)]
-pub struct Messages;
+pub struct MessageLoad;
 
-impl Kind for Messages {
+impl LoadKind for MessageLoad {
     fn name(&self) -> &'static str {
         "messages"
     }
@@ -36,7 +36,7 @@ impl Kind for Messages {
         "messages"
     }
 
-    fn prepare(&self, site: &Site<'_>) -> Result<Ready, String> {
+    fn prepare(&self, site: &LoadEnvironment<'_>) -> Result<PreparedLoad, String> {
         let groups = site.cpus.len();
         let mut workers = Vec::new();
         for _ in 0..groups {
@@ -50,12 +50,12 @@ impl Kind for Messages {
     }
 }
 
-fn group(workers: &mut Vec<(Option<usize>, Work)>) -> std::io::Result<()> {
+fn group(workers: &mut Vec<(Option<usize>, LoadWork)>) -> std::io::Result<()> {
     let mut to = Vec::new();
     for _ in 0..SENDERS {
         let (sender, receiver) = UnixDatagram::pair()?;
         to.push(sender);
-        let receive: Work = Box::new(move |meter| {
+        let receive: LoadWork = Box::new(move |meter| {
             let mut message = [0; MESSAGE_BYTES];
             loop {
                 receiver.recv(&mut message)?;
@@ -67,7 +67,7 @@ fn group(workers: &mut Vec<(Option<usize>, Work)>) -> std::io::Result<()> {
     let to = Arc::new(to);
     for _ in 0..SENDERS {
         let to = Arc::clone(&to);
-        let send: Work = Box::new(move |_| {
+        let send: LoadWork = Box::new(move |_| {
             loop {
                 for receiver in to.iter() {
                     receiver.send(&[0; MESSAGE_BYTES])?;

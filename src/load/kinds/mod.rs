@@ -12,7 +12,7 @@ mod stress_ng;
 mod timers;
 
 use super::LoadDoubt;
-use cpushield_linux::meter::Meter;
+use cpushield_linux::meter::ProgressCounter;
 use cpushield_linux::{CpuSet, Host};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -20,21 +20,21 @@ use std::io;
 use std::path::PathBuf;
 
 /// Every kind, in the order of the help: those of cpushield itself, then programs of others.
-pub const KINDS: &[&dyn Kind] = &[
-    &messages::Messages,
-    &memory::Memory,
-    &disk::Disk,
-    &network::Network,
-    &fork::Fork,
-    &timers::Timers,
-    &interrupts::Interrupts,
-    &stress_ng::StressNg,
-    &hackbench::Hackbench,
+pub const KINDS: &[&dyn LoadKind] = &[
+    &messages::MessageLoad,
+    &memory::MemoryLoad,
+    &disk::DiskLoad,
+    &network::NetworkLoad,
+    &fork::ForkLoad,
+    &timers::TimerLoad,
+    &interrupts::InterruptLoad,
+    &stress_ng::StressNgLoad,
+    &hackbench::HackbenchLoad,
 ];
 
 /// Where a load works, and with what.
 #[derive(Debug)]
-pub struct Site<'a> {
+pub struct LoadEnvironment<'a> {
     /// The machine.
     pub host: &'a Host,
     /// Its CPUs.
@@ -46,21 +46,21 @@ pub struct Site<'a> {
 }
 
 /// The work of one thread: it counts what it does, and goes on until the process ends.
-pub type Work = Box<dyn FnOnce(&Meter) -> io::Result<()> + Send>;
+pub type LoadWork = Box<dyn FnOnce(&ProgressCounter) -> io::Result<()> + Send>;
 
 /// A load that is about to begin.
-pub struct Ready {
+pub struct PreparedLoad {
     /// What it will do, with its amounts.
     pub what: String,
     /// The program that does it; `None` for this one.
     pub program: Option<String>,
     /// What its threads do, and on which CPU; `None`: on any of its CPUs.
-    pub workers: Vec<(Option<usize>, Work)>,
+    pub workers: Vec<(Option<usize>, LoadWork)>,
     /// Ends it and says what it did, where the meters do not.
-    pub closing: Option<Box<dyn FnOnce() -> Vec<Told>>>,
+    pub closing: Option<Box<dyn FnOnce() -> Vec<ProgramReport>>>,
 }
 
-impl fmt::Debug for Ready {
+impl fmt::Debug for PreparedLoad {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({} workers)", self.what, self.workers.len())
     }
@@ -68,7 +68,7 @@ impl fmt::Debug for Ready {
 
 /// What a program says that it did.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Told {
+pub struct ProgramReport {
     /// Which part of it.
     pub part: Option<String>,
     /// How much; `None` with a doubt.
@@ -89,7 +89,7 @@ pub enum CountSource {
 }
 
 /// A way to make a machine busy.
-pub trait Kind: Sync {
+pub trait LoadKind: Sync {
     /// The word for it on the command line.
     fn name(&self) -> &'static str;
 
@@ -122,7 +122,7 @@ pub trait Kind: Sync {
     ///
     /// # Errors
     /// One sentence.
-    fn possible(&self, _site: &Site<'_>) -> Result<(), String> {
+    fn possible(&self, _site: &LoadEnvironment<'_>) -> Result<(), String> {
         Ok(())
     }
 
@@ -130,10 +130,10 @@ pub trait Kind: Sync {
     ///
     /// # Errors
     /// One sentence.
-    fn prepare(&self, site: &Site<'_>) -> Result<Ready, String>;
+    fn prepare(&self, site: &LoadEnvironment<'_>) -> Result<PreparedLoad, String>;
 }
 
-impl fmt::Debug for dyn Kind {
+impl fmt::Debug for dyn LoadKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -141,13 +141,13 @@ impl fmt::Debug for dyn Kind {
 
 /// The kind of this name.
 #[must_use]
-pub fn by_name(name: &str) -> Option<&'static dyn Kind> {
+pub fn by_name(name: &str) -> Option<&'static dyn LoadKind> {
     KINDS.iter().copied().find(|kind| kind.name() == name)
 }
 
 /// A load of this program.
-fn own(what: String, workers: Vec<(Option<usize>, Work)>) -> Ready {
-    Ready { what, program: None, workers, closing: None }
+fn own(what: String, workers: Vec<(Option<usize>, LoadWork)>) -> PreparedLoad {
+    PreparedLoad { what, program: None, workers, closing: None }
 }
 
 /// `4 threads`, `1 thread`.
@@ -169,7 +169,7 @@ fn size(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cpushield_linux::meter::{Meters, State};
+    use cpushield_linux::meter::{ProgressCounters, WorkerState};
     use cpushield_linux::sched;
     use std::collections::BTreeSet;
     use std::sync::Arc;
@@ -193,18 +193,19 @@ mod tests {
         let dir = std::env::temp_dir();
         for kind in KINDS.iter().filter(|kind| !kind.is_program()) {
             let cpus = sched::affinity(0).unwrap();
-            let site = Site { host: &host, cpus, dir: dir.clone(), words: Vec::new() };
+            let site = LoadEnvironment { host: &host, cpus, dir: dir.clone(), words: Vec::new() };
             if kind.possible(&site).is_err() {
                 continue;
             }
             let ready = kind.prepare(&site).unwrap();
-            let meters = Arc::new(Meters::new(ready.workers.len()).unwrap());
+            let meters = Arc::new(ProgressCounters::new(ready.workers.len()).unwrap());
             for (i, (_, work)) in ready.workers.into_iter().enumerate() {
                 let meters = Arc::clone(&meters);
                 std::thread::spawn(move || meters.get(i).unwrap().work(work));
             }
             let until = Instant::now() + Duration::from_secs(20);
-            let idle = || meters.each().filter(|meter| meter.state() != State::Working).count();
+            let idle =
+                || meters.each().filter(|meter| meter.state() != WorkerState::Working).count();
             while (idle() > 0 || meters.total() < 50) && Instant::now() < until {
                 std::thread::sleep(Duration::from_millis(5));
             }

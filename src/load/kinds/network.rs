@@ -1,6 +1,6 @@
 //! `network`: streams over the loopback device.
 
-use super::{Kind, Ready, Site, Work, many, own, size};
+use super::{LoadEnvironment, LoadKind, LoadWork, PreparedLoad, many, own, size};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
@@ -9,9 +9,9 @@ const WRITE_BYTES: usize = 4 << 10;
 
 /// See the file.
 #[derive(Debug)]
-pub struct Network;
+pub struct NetworkLoad;
 
-impl Kind for Network {
+impl LoadKind for NetworkLoad {
     fn name(&self) -> &'static str {
         "network"
     }
@@ -35,11 +35,11 @@ impl Kind for Network {
         "bytes"
     }
 
-    fn possible(&self, _site: &Site<'_>) -> Result<(), String> {
+    fn possible(&self, _site: &LoadEnvironment<'_>) -> Result<(), String> {
         pair().map(drop).map_err(|e| format!("no stream over 127.0.0.1: {e}"))
     }
 
-    fn prepare(&self, site: &Site<'_>) -> Result<Ready, String> {
+    fn prepare(&self, site: &LoadEnvironment<'_>) -> Result<PreparedLoad, String> {
         let pairs = site.cpus.len();
         let mut workers = Vec::new();
         for _ in 0..pairs {
@@ -68,7 +68,7 @@ fn pair() -> io::Result<(TcpStream, TcpStream)> {
     }
 }
 
-fn sender(mut to: TcpStream) -> Work {
+fn sender(mut to: TcpStream) -> LoadWork {
     Box::new(move |_| {
         loop {
             to.write_all(&[7; WRITE_BYTES])?;
@@ -76,7 +76,7 @@ fn sender(mut to: TcpStream) -> Work {
     })
 }
 
-fn receiver(mut from: TcpStream) -> Work {
+fn receiver(mut from: TcpStream) -> LoadWork {
     Box::new(move |meter| {
         let mut bytes = vec![0; 64 << 10];
         loop {

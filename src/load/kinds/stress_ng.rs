@@ -1,9 +1,9 @@
 //! `stress-ng`: stressors of the user's choice.
 
 use super::hackbench::installed;
-use super::{Kind, Ready, Site, Told, Work};
+use super::{LoadEnvironment, LoadKind, LoadWork, PreparedLoad, ProgramReport};
 use crate::load::LoadDoubt;
-use cpushield_linux::hired::{Hired, Sheet};
+use cpushield_linux::hired::{ExternalProgram, MemoryFile};
 use cpushield_linux::process;
 use std::ffi::OsString;
 use std::io;
@@ -36,9 +36,9 @@ const OURS: &[&str] = &[
 
 /// See the file.
 #[derive(Debug)]
-pub struct StressNg;
+pub struct StressNgLoad;
 
-impl Kind for StressNg {
+impl LoadKind for StressNgLoad {
     fn name(&self) -> &'static str {
         "stress-ng"
     }
@@ -69,7 +69,7 @@ impl Kind for StressNg {
         true
     }
 
-    fn possible(&self, site: &Site<'_>) -> Result<(), String> {
+    fn possible(&self, site: &LoadEnvironment<'_>) -> Result<(), String> {
         installed(site, "stress-ng", "stress-ng")?;
         let is_ours = |word: &&String| OURS.contains(&word.split('=').next().unwrap_or(word));
         match site.words.iter().find(is_ours) {
@@ -78,20 +78,20 @@ impl Kind for StressNg {
         }
     }
 
-    fn prepare(&self, site: &Site<'_>) -> Result<Ready, String> {
+    fn prepare(&self, site: &LoadEnvironment<'_>) -> Result<PreparedLoad, String> {
         self.possible(site)?;
         let cpus = site.cpus.len().to_string();
         let words = match site.words.as_slice() {
             [] => ["--cpu", &cpus, "--sock", &cpus].map(str::to_owned).to_vec(),
             words => words.to_vec(),
         };
-        let sheet = Sheet::new().map_err(|e| e.to_string())?;
+        let sheet = MemoryFile::new().map_err(|e| e.to_string())?;
         let line = program(&words, site, &sheet);
         let (tell, told) = channel();
         let pid = Arc::new(AtomicI32::new(0));
         let known = Arc::clone(&pid);
-        let work: Work = Box::new(move |_| {
-            let hired = Hired::start(&line, END)?;
+        let work: LoadWork = Box::new(move |_| {
+            let hired = ExternalProgram::start(&line, END)?;
             known.store(hired.pid(), Ordering::SeqCst);
             let (status, said) = hired.wait()?;
             known.store(0, Ordering::SeqCst);
@@ -104,7 +104,7 @@ impl Kind for StressNg {
             }
         });
         let sheet = Arc::new(Mutex::new(sheet));
-        Ok(Ready {
+        Ok(PreparedLoad {
             what: format!("stress-ng {}; it counts all its time", words.join(" ")),
             program: Some(version(site)),
             workers: vec![(None, work)],
@@ -114,7 +114,7 @@ impl Kind for StressNg {
 }
 
 /// The whole line. `--timeout 0` is for ever.
-fn program(words: &[String], site: &Site<'_>, sheet: &Sheet) -> Vec<OsString> {
+fn program(words: &[String], site: &LoadEnvironment<'_>, sheet: &MemoryFile) -> Vec<OsString> {
     let mut line: Vec<OsString> =
         ["stress-ng", "--timeout", "0", "--metrics-brief", "--yaml"].map(OsString::from).to_vec();
     line.push(sheet.path().into());
@@ -125,7 +125,7 @@ fn program(words: &[String], site: &Site<'_>, sheet: &Sheet) -> Vec<OsString> {
 }
 
 /// `stress-ng 0.15.06`, or the name alone.
-fn version(site: &Site<'_>) -> String {
+fn version(site: &LoadEnvironment<'_>) -> String {
     let said = site.host.consult(&["stress-ng", "--version"], b"").ok();
     let text = said.map(|said| String::from_utf8_lossy(&said.out).into_owned()).unwrap_or_default();
     let number = text.split_once("version ").and_then(|(_, rest)| rest.split([' ', '\n']).next());
@@ -136,8 +136,8 @@ fn version(site: &Site<'_>) -> String {
 fn close(
     pid: &AtomicI32,
     ended: &Receiver<(bool, Option<String>)>,
-    sheet: &Mutex<Sheet>,
-) -> Vec<Told> {
+    sheet: &Mutex<MemoryFile>,
+) -> Vec<ProgramReport> {
     let pid = pid.load(Ordering::SeqCst);
     if pid > 0 {
         // When it is gone by now it has ended by itself.
@@ -160,19 +160,19 @@ fn close(
 }
 
 /// What it reported nothing of, and why.
-fn no_figures(doubt: LoadDoubt) -> Told {
-    Told { part: None, count: None, span_ns: 0, doubts: vec![doubt] }
+fn no_figures(doubt: LoadDoubt) -> ProgramReport {
+    ProgramReport { part: None, count: None, span_ns: 0, doubts: vec![doubt] }
 }
 
 /// The `metrics` of its YAML: a list of stressors, each a few lines of `key: value`.
-fn figures(text: &str) -> Vec<Told> {
-    let mut told: Vec<Told> = Vec::new();
+fn figures(text: &str) -> Vec<ProgramReport> {
+    let mut told: Vec<ProgramReport> = Vec::new();
     let metrics = text.lines().skip_while(|line| line.trim_end() != "metrics:").skip(1);
     for line in metrics.take_while(|line| line.is_empty() || line.starts_with(' ')) {
         let Some((key, value)) = line.trim_start().split_once(':') else { continue };
         let value = value.trim();
         match (key.trim_start_matches("- "), told.last_mut()) {
-            ("stressor", _) => told.push(Told {
+            ("stressor", _) => told.push(ProgramReport {
                 part: Some(value.to_owned()),
                 count: None,
                 span_ns: 0,
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn its_figures_are_read_from_its_own_document() {
-        let one = |part: &str, count, span_ns| Told {
+        let one = |part: &str, count, span_ns| ProgramReport {
             part: Some(part.to_owned()),
             count: Some(count),
             span_ns,

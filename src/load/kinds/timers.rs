@@ -1,6 +1,6 @@
 //! `timers`: threads that sleep for a moment, again and again.
 
-use super::{Kind, Ready, Site, Work, own};
+use super::{LoadEnvironment, LoadKind, LoadWork, PreparedLoad, own};
 use cpushield_linux::chores;
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ const SLEEP: Duration = Duration::from_micros(100);
 
 /// See the file.
 #[derive(Debug)]
-pub struct Timers;
+pub struct TimerLoad;
 
-impl Kind for Timers {
+impl LoadKind for TimerLoad {
     fn name(&self) -> &'static str {
         "timers"
     }
@@ -36,8 +36,8 @@ impl Kind for Timers {
         "sleeps"
     }
 
-    fn prepare(&self, site: &Site<'_>) -> Result<Ready, String> {
-        let worker = || -> Work {
+    fn prepare(&self, site: &LoadEnvironment<'_>) -> Result<PreparedLoad, String> {
+        let worker = || -> LoadWork {
             Box::new(|meter| {
                 chores::sleep_exactly()?;
                 loop {

@@ -24,12 +24,12 @@ pub struct Section {
     /// Its heading.
     pub title: &'static str,
     /// What is in it.
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<ReportBlock>,
 }
 
 /// A part of a section.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Block {
+pub enum ReportBlock {
     /// A paragraph.
     Text(String),
     /// A heading below that of the section.
@@ -61,13 +61,13 @@ pub enum Block {
         /// What is in it.
         title: String,
         /// It.
-        blocks: Vec<Block>,
+        blocks: Vec<ReportBlock>,
     },
 }
 
 /// What a word or a figure means to the reader.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Tone {
+pub enum TextTone {
     /// Nothing special.
     #[default]
     Plain,
@@ -89,7 +89,7 @@ pub struct Card {
     /// The figure or the word.
     pub value: String,
     /// What it means.
-    pub tone: Tone,
+    pub tone: TextTone,
     /// What else is to be known about it.
     pub details: Vec<String>,
     /// Why it is doubtful; shown on the card itself.
@@ -102,14 +102,14 @@ pub struct Table {
     /// What it shows.
     pub caption: String,
     /// Names of the columns.
-    pub columns: Vec<Column>,
+    pub columns: Vec<TableColumn>,
     /// A cell for each column.
-    pub rows: Vec<Vec<Cell>>,
+    pub rows: Vec<Vec<TableCell>>,
 }
 
 /// A column.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Column {
+pub struct TableColumn {
     /// Its name.
     pub name: String,
     /// Numbers stand to the right.
@@ -118,11 +118,11 @@ pub struct Column {
 
 /// A cell.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Cell {
+pub struct TableCell {
     /// What is in it.
     pub text: String,
     /// What that means.
-    pub tone: Tone,
+    pub tone: TextTone,
     /// A command, a file or a value: as it is.
     pub code: bool,
 }
@@ -148,16 +148,16 @@ pub struct Picture {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Drawing {
     /// CPUs and what they share.
-    Map(Map),
+    Map(CpuMap),
     /// Amounts beside each other.
-    Bars(Bars),
+    Bars(BarChart),
     /// Amounts over a range.
-    Curves(Curves),
+    Curves(CurveChart),
 }
 
 /// CPUs and what they share.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Map {
+pub struct CpuMap {
     /// Packages.
     pub packages: Vec<Package>,
     /// CPUs that are there but not in use.
@@ -170,12 +170,12 @@ pub struct Package {
     /// `package 0`.
     pub name: String,
     /// Its CPUs by what they share: NUMA node and last cache.
-    pub groups: Vec<Group>,
+    pub groups: Vec<NodeGroup>,
 }
 
 /// CPUs of one NUMA node and one last cache.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Group {
+pub struct NodeGroup {
     /// `NUMA node 0 · L3 32 MiB`; empty when nothing is known of either.
     pub name: String,
     /// Cores by the L2 cache they share.
@@ -197,12 +197,12 @@ pub struct Core {
     /// `core 3`, `P core 3`.
     pub name: String,
     /// Its threads.
-    pub cpus: Vec<(usize, Role)>,
+    pub cpus: Vec<(usize, MapRole)>,
 }
 
 /// What a CPU is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub enum MapRole {
     /// It is shielded.
     Shielded,
     /// It is kept idle beside a shielded sibling.
@@ -217,24 +217,24 @@ pub enum Role {
     Offline,
 }
 
-impl Role {
+impl MapRole {
     /// The word for it.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
-            Role::Shielded => "shielded",
-            Role::Idle => "kept idle",
-            Role::Housekeeping => "housekeeping",
-            Role::Isolated => "isolated",
-            Role::Used => "in use",
-            Role::Offline => "offline",
+            MapRole::Shielded => "shielded",
+            MapRole::Idle => "kept idle",
+            MapRole::Housekeeping => "housekeeping",
+            MapRole::Isolated => "isolated",
+            MapRole::Used => "in use",
+            MapRole::Offline => "offline",
         }
     }
 }
 
 /// Amounts beside each other.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Bars {
+pub struct BarChart {
     /// What is counted.
     pub unit: String,
     /// Whose amounts they are.
@@ -243,7 +243,7 @@ pub struct Bars {
     pub rows: Vec<BarRow>,
 }
 
-/// The amounts of one thing, in the order of [`Bars::series`].
+/// The amounts of one thing, in the order of [`BarChart::series`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct BarRow {
     /// What is counted.
@@ -263,7 +263,7 @@ pub enum Amount {
 
 /// Amounts over a range.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Curves {
+pub struct CurveChart {
     /// From left to right.
     pub x: Axis,
     /// From bottom to top; always logarithmic.
@@ -309,43 +309,43 @@ pub struct Curve {
     pub marks: Vec<(f64, f64, String)>,
 }
 
-impl Column {
+impl TableColumn {
     /// A column of words.
     #[must_use]
-    pub fn words(name: impl Into<String>) -> Column {
-        Column { name: name.into(), number: false }
+    pub fn words(name: impl Into<String>) -> TableColumn {
+        TableColumn { name: name.into(), number: false }
     }
 
     /// A column of numbers.
     #[must_use]
-    pub fn numbers(name: impl Into<String>) -> Column {
-        Column { name: name.into(), number: true }
+    pub fn numbers(name: impl Into<String>) -> TableColumn {
+        TableColumn { name: name.into(), number: true }
     }
 }
 
-impl Cell {
+impl TableCell {
     /// Words.
     #[must_use]
-    pub fn new(text: impl Into<String>) -> Cell {
-        Cell { text: text.into(), ..Cell::default() }
+    pub fn new(text: impl Into<String>) -> TableCell {
+        TableCell { text: text.into(), ..TableCell::default() }
     }
 
     /// A command, a file or a value.
     #[must_use]
-    pub fn code(text: impl Into<String>) -> Cell {
-        Cell { text: text.into(), code: true, ..Cell::default() }
+    pub fn code(text: impl Into<String>) -> TableCell {
+        TableCell { text: text.into(), code: true, ..TableCell::default() }
     }
 
     /// Words with a meaning.
     #[must_use]
-    pub fn toned(tone: Tone, text: impl Into<String>) -> Cell {
-        Cell { text: text.into(), tone, code: false }
+    pub fn toned(tone: TextTone, text: impl Into<String>) -> TableCell {
+        TableCell { text: text.into(), tone, code: false }
     }
 
     /// What is not known.
     #[must_use]
-    pub fn unknown() -> Cell {
-        Cell::toned(Tone::Doubt, "unknown")
+    pub fn unknown() -> TableCell {
+        TableCell::toned(TextTone::Doubt, "unknown")
     }
 }
 
@@ -354,7 +354,7 @@ impl Report {
     pub fn pictures(&self) -> impl Iterator<Item = &Picture> {
         let blocks = self.sections.iter().flat_map(|section| &section.blocks);
         blocks.filter_map(|block| match block {
-            Block::Picture(picture) => Some(&**picture),
+            ReportBlock::Picture(picture) => Some(&**picture),
             _ => None,
         })
     }

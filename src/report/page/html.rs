@@ -1,7 +1,9 @@
 //! A report → one page that needs nothing else: no network, no script to be read, light and dark.
 //! maud escapes every text; what no text may hold is replaced at the end ([`clean`]).
 
-use super::block::{Block, Card, Cell, Column, Drawing, Picture, Report, Section, Table, Tone};
+use super::block::{
+    Card, Drawing, Picture, Report, ReportBlock, Section, Table, TableCell, TableColumn, TextTone,
+};
 use super::svg;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -91,22 +93,24 @@ fn section(section: &Section) -> Markup {
     }
 }
 
-fn block(block: &Block) -> Markup {
+fn block(block: &ReportBlock) -> Markup {
     match block {
-        Block::Text(text) => html! { p { (spans(text)) } },
-        Block::Heading(text) => html! { h3 { (text) } },
-        Block::Cards(cards) => html! { ul class="cards" { @for one in cards { (card(one)) } } },
-        Block::Doubts { title, items } => doubts(title, items),
-        Block::Table(table) => self::table(table),
-        Block::Picture(picture) => self::picture(picture),
-        Block::Code { caption, text } => html! {
+        ReportBlock::Text(text) => html! { p { (spans(text)) } },
+        ReportBlock::Heading(text) => html! { h3 { (text) } },
+        ReportBlock::Cards(cards) => {
+            html! { ul class="cards" { @for one in cards { (card(one)) } } }
+        }
+        ReportBlock::Doubts { title, items } => doubts(title, items),
+        ReportBlock::Table(table) => self::table(table),
+        ReportBlock::Picture(picture) => self::picture(picture),
+        ReportBlock::Code { caption, text } => html! {
             figure class="code" {
                 figcaption { (caption) }
                 pre tabindex="0" { code { (text) } }
             }
         },
-        Block::List(items) => html! { ul { @for item in items { li { (spans(item)) } } } },
-        Block::Fold { title, blocks } => html! {
+        ReportBlock::List(items) => html! { ul { @for item in items { li { (spans(item)) } } } },
+        ReportBlock::Fold { title, blocks } => html! {
             details { summary { (title) } @for one in blocks { (self::block(one)) } }
         },
     }
@@ -149,22 +153,22 @@ fn spans(text: &str) -> Markup {
 }
 
 /// The class of a tone.
-fn tone(tone: Tone) -> &'static str {
+fn tone(tone: TextTone) -> &'static str {
     match tone {
-        Tone::Plain => "plain",
-        Tone::Good => "good",
-        Tone::Bad => "bad",
-        Tone::Doubt => "doubt",
+        TextTone::Plain => "plain",
+        TextTone::Good => "good",
+        TextTone::Bad => "bad",
+        TextTone::Doubt => "doubt",
     }
 }
 
 /// A sign beside the colour, which not everybody sees.
-fn sign(tone: Tone) -> Markup {
+fn sign(tone: TextTone) -> Markup {
     let sign = match tone {
-        Tone::Plain => return html! {},
-        Tone::Good => "✓",
-        Tone::Bad => "✗",
-        Tone::Doubt => "?",
+        TextTone::Plain => return html! {},
+        TextTone::Good => "✓",
+        TextTone::Bad => "✗",
+        TextTone::Doubt => "?",
     };
     html! { span class="sign" aria-hidden="true" { (sign) } " " }
 }
@@ -191,18 +195,18 @@ fn table(table: &Table) -> Markup {
     }
 }
 
-fn side(column: &Column) -> Option<&'static str> {
+fn side(column: &TableColumn) -> Option<&'static str> {
     column.number.then_some("number")
 }
 
-fn cell(cell: &Cell) -> Markup {
+fn cell(cell: &TableCell) -> Markup {
     let text = if cell.code {
         html! { code { (cell.text) } }
     } else {
         spans(&cell.text)
     };
     match cell.tone {
-        Tone::Plain => text,
+        TextTone::Plain => text,
         meaning => html! { span class=(tone(meaning)) { (sign(meaning)) (text) } },
     }
 }

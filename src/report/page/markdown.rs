@@ -1,6 +1,6 @@
 //! A report → Markdown: every table and every doubt; pictures are told by their tables.
 
-use super::block::{Block, Cell, Report, Table, Tone};
+use super::block::{Report, ReportBlock, Table, TableCell, TextTone};
 
 /// The text.
 #[must_use]
@@ -18,14 +18,14 @@ pub fn markdown(report: &Report) -> String {
     text
 }
 
-fn block(block: &Block) -> String {
+fn block(block: &ReportBlock) -> String {
     let list = |items: &[String]| -> String {
         items.iter().map(|item| format!("- {}\n", plain(item))).collect()
     };
     match block {
-        Block::Text(text) => format!("{}\n\n", plain(text)),
-        Block::Heading(text) => format!("### {}\n\n", plain(text)),
-        Block::Cards(cards) => {
+        ReportBlock::Text(text) => format!("{}\n\n", plain(text)),
+        ReportBlock::Heading(text) => format!("### {}\n\n", plain(text)),
+        ReportBlock::Cards(cards) => {
             let card = |card: &super::block::Card| {
                 let details: Vec<String> = card.details.iter().map(|it| plain(it)).collect();
                 let doubts = match card.doubts {
@@ -38,9 +38,11 @@ fn block(block: &Block) -> String {
             };
             cards.iter().map(card).collect::<String>() + "\n"
         }
-        Block::Doubts { title, items } => format!("**{}**\n\n{}\n", plain(title), list(items)),
-        Block::Table(table) => self::table(table),
-        Block::Picture(picture) => {
+        ReportBlock::Doubts { title, items } => {
+            format!("**{}**\n\n{}\n", plain(title), list(items))
+        }
+        ReportBlock::Table(table) => self::table(table),
+        ReportBlock::Picture(picture) => {
             format!(
                 "### {}\n\n{}\n\n{}",
                 plain(&picture.title),
@@ -48,7 +50,7 @@ fn block(block: &Block) -> String {
                 table(&picture.table)
             )
         }
-        Block::Code { caption, text } => {
+        ReportBlock::Code { caption, text } => {
             // Longer than any fence inside of it.
             let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
             let fence = "`".repeat(longest.max(2) + 1);
@@ -58,8 +60,8 @@ fn block(block: &Block) -> String {
                 super::html::clean(text).trim_end()
             )
         }
-        Block::List(items) => list(items) + "\n",
-        Block::Fold { title, blocks } => {
+        ReportBlock::List(items) => list(items) + "\n",
+        ReportBlock::Fold { title, blocks } => {
             format!(
                 "### {}\n\n{}",
                 plain(title),
@@ -82,11 +84,11 @@ fn table(table: &Table) -> String {
     text + "\n"
 }
 
-fn cell(cell: &Cell) -> String {
+fn cell(cell: &TableCell) -> String {
     let text = plain(&cell.text);
     match cell.tone {
-        Tone::Plain | Tone::Good => text,
-        Tone::Bad | Tone::Doubt => format!("**{text}**"),
+        TextTone::Plain | TextTone::Good => text,
+        TextTone::Bad | TextTone::Doubt => format!("**{text}**"),
     }
 }
 

@@ -3,17 +3,17 @@
 use crate::change::Outcome;
 use crate::compare::Comparison;
 use crate::experiment::Experiment;
-use crate::latency::Latency;
+use crate::latency::LatencyMeasurement;
 use crate::plan::{Plan, Step};
-use crate::report::attempt::Attempt;
-use crate::report::fixed::Fixed;
+use crate::report::attempt::TryReport;
+use crate::report::fixed::FixReport;
 use crate::run::Drift;
 use crate::survey::Machine;
 use crate::verify::{Evidence, Verdict};
 
 /// A document with its name.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Labelled<T> {
+pub struct LabelledDocument<T> {
     /// The name that the reader sees.
     pub label: String,
     /// The document.
@@ -22,23 +22,23 @@ pub struct Labelled<T> {
 
 /// Everything that a report is made from.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Material {
+pub struct ReportMaterial {
     /// The title; one is made when there is none.
     pub title: Option<String>,
     /// Machines.
-    pub machines: Vec<Labelled<Machine>>,
+    pub machines: Vec<LabelledDocument<Machine>>,
     /// Plans, and what came of them.
-    pub settings: Vec<Labelled<Settings>>,
+    pub settings: Vec<LabelledDocument<PlanWithOutcome>>,
     /// What was watched.
-    pub looks: Vec<Labelled<Look>>,
+    pub looks: Vec<LabelledDocument<WatchWithVerdict>>,
     /// How late threads were.
-    pub latencies: Vec<Labelled<Latency>>,
+    pub latencies: Vec<LabelledDocument<LatencyMeasurement>>,
     /// Rounds of looking and mending.
-    pub fixes: Vec<Labelled<Fixed>>,
+    pub fixes: Vec<LabelledDocument<FixReport>>,
     /// Repeated runs side by side.
-    pub comparisons: Vec<Labelled<Comparison>>,
+    pub comparisons: Vec<LabelledDocument<Comparison>>,
     /// Matrices of configurations.
-    pub experiments: Vec<Labelled<Experiment>>,
+    pub experiments: Vec<LabelledDocument<Experiment>>,
     /// What is doubtful about the report itself.
     pub doubts: Vec<String>,
     /// The name of the file that the report is written to, for repeating it.
@@ -49,7 +49,7 @@ pub struct Material {
 
 /// A plan and what came of it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Settings {
+pub struct PlanWithOutcome {
     /// The plan.
     pub plan: Plan,
     /// What came of its steps; empty for a plan that was only made.
@@ -62,7 +62,7 @@ pub struct Settings {
 
 /// The command that watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
+pub enum WatchCommand {
     /// `verify`.
     Verify,
     /// `verify --fix`, one of its rounds.
@@ -73,31 +73,31 @@ pub enum Origin {
 
 /// What was watched, and what that means.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Look {
+pub struct WatchWithVerdict {
     /// The command that watched.
-    pub origin: Origin,
+    pub origin: WatchCommand,
     /// What was observed.
     pub evidence: Evidence,
     /// What that means; `None` where nobody judged.
     pub verdict: Option<Verdict>,
 }
 
-impl<T> Labelled<T> {
+impl<T> LabelledDocument<T> {
     /// A document with its name.
-    pub fn new(label: impl Into<String>, it: T) -> Labelled<T> {
-        Labelled { label: label.into(), it }
+    pub fn new(label: impl Into<String>, it: T) -> LabelledDocument<T> {
+        LabelledDocument { label: label.into(), it }
     }
 }
 
-impl Settings {
+impl PlanWithOutcome {
     /// A plan that was only made.
     #[must_use]
-    pub fn planned(plan: Plan) -> Settings {
-        Settings { plan, outcomes: Vec::new(), drift: Vec::new(), undone: false }
+    pub fn planned(plan: Plan) -> PlanWithOutcome {
+        PlanWithOutcome { plan, outcomes: Vec::new(), drift: Vec::new(), undone: false }
     }
 }
 
-impl Material {
+impl ReportMaterial {
     /// Nothing was given.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -108,22 +108,27 @@ impl Material {
     }
 
     /// What `try` found: a plan that was undone, a look before it and one under it.
-    pub fn add_attempt(&mut self, label: &str, attempt: Attempt) {
-        let Attempt { plan, before, shielded, verdict, left, .. } = attempt;
-        let (undone, origin) = (left.is_empty(), Origin::Attempt);
-        self.settings.push(Labelled::new(label, Settings { undone, ..Settings::planned(plan) }));
+    pub fn add_attempt(&mut self, label: &str, attempt: TryReport) {
+        let TryReport { plan, before, shielded, verdict, left, .. } = attempt;
+        let (undone, origin) = (left.is_empty(), WatchCommand::Attempt);
+        self.settings.push(LabelledDocument::new(
+            label,
+            PlanWithOutcome { undone, ..PlanWithOutcome::planned(plan) },
+        ));
         let name =
             |what: &str| if label.is_empty() { what.into() } else { format!("{label}: {what}") };
-        self.looks
-            .push(Labelled::new(name("before"), Look { origin, evidence: before, verdict: None }));
-        let look = Look { origin, evidence: shielded, verdict: Some(verdict) };
-        self.looks.push(Labelled::new(name("shielded"), look));
+        self.looks.push(LabelledDocument::new(
+            name("before"),
+            WatchWithVerdict { origin, evidence: before, verdict: None },
+        ));
+        let look = WatchWithVerdict { origin, evidence: shielded, verdict: Some(verdict) };
+        self.looks.push(LabelledDocument::new(name("shielded"), look));
         let left = left.into_iter().map(|what| format!("{label}: not put back: {what}"));
         self.doubts.extend(left);
     }
 
     /// What `verify --fix` found: its first look and its last one.
-    pub fn add_fixed(&mut self, label: &str, fixed: Fixed) {
+    pub fn add_fixed(&mut self, label: &str, fixed: FixReport) {
         let rounds = fixed.rounds.len();
         for (n, round) in fixed.rounds.iter().enumerate() {
             let when = match n {
@@ -132,9 +137,9 @@ impl Material {
                 _ => continue,
             };
             let (evidence, verdict) = (round.evidence.clone(), Some(round.verdict.clone()));
-            let look = Look { origin: Origin::Fix, evidence, verdict };
-            self.looks.push(Labelled::new(format!("{label}: {when}"), look));
+            let look = WatchWithVerdict { origin: WatchCommand::Fix, evidence, verdict };
+            self.looks.push(LabelledDocument::new(format!("{label}: {when}"), look));
         }
-        self.fixes.push(Labelled::new(label, fixed));
+        self.fixes.push(LabelledDocument::new(label, fixed));
     }
 }

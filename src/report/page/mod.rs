@@ -11,10 +11,12 @@ mod svg;
 mod terminal;
 mod words;
 
-pub use block::{Picture, Report, Tone};
+pub use block::{Picture, Report, TextTone};
 pub use html::page;
 pub use markdown::markdown;
-pub use material::{Labelled, Look, Material, Origin, Settings};
+pub use material::{
+    LabelledDocument, PlanWithOutcome, ReportMaterial, WatchCommand, WatchWithVerdict,
+};
 pub use sections::report;
 pub use svg::alone as picture;
 pub use terminal::terminal;

@@ -2,26 +2,27 @@
 //! be shown.
 
 use super::block::{
-    Amount, Bars, Block, Cell, Curve, Curves, Drawing, Map, Picture, Report, Role, Table, Tone,
+    Amount, BarChart, CpuMap, Curve, CurveChart, Drawing, MapRole, Picture, Report, ReportBlock,
+    Table, TableCell, TextTone,
 };
 use super::words;
 use crate::report::table::{Align, fit, fold, fold_shell};
 
 /// Gives a few words the colour of what they mean.
-pub type Paint<'a> = &'a dyn Fn(Tone, &str) -> String;
+pub type BlockPainter<'a> = &'a dyn Fn(TextTone, &str) -> String;
 
 /// How it is shown.
-struct Look<'a> {
+struct TerminalStyle<'a> {
     width: usize,
     /// Block characters can be shown.
     blocks: bool,
-    paint: Paint<'a>,
+    paint: BlockPainter<'a>,
 }
 
 /// The lines, for so many columns.
 #[must_use]
-pub fn terminal(report: &Report, width: usize, blocks: bool, paint: Paint<'_>) -> String {
-    let look = Look { width: width.max(40), blocks, paint };
+pub fn terminal(report: &Report, width: usize, blocks: bool, paint: BlockPainter<'_>) -> String {
+    let look = TerminalStyle { width: width.max(40), blocks, paint };
     let mut text = format!("{}\n", report.title);
     if !report.facts.is_empty() {
         text.push_str(&format!("{}\n", report.facts.join(", ")));
@@ -41,8 +42,8 @@ fn ascii(text: &str) -> String {
     text.chars().map(|c| if c.is_ascii() { c } else { '?' }).collect()
 }
 
-impl Look<'_> {
-    fn block(&self, block: &Block) -> String {
+impl TerminalStyle<'_> {
+    fn block(&self, block: &ReportBlock) -> String {
         let list = |items: &[String]| -> String {
             fold(
                 &items.iter().map(|it| format!("  - {}\n", safe(it))).collect::<String>(),
@@ -50,9 +51,9 @@ impl Look<'_> {
             )
         };
         match block {
-            Block::Text(text) => fold(&format!("{}\n", safe(text)), self.width),
-            Block::Heading(text) => fold(&format!("\n{}\n", safe(text)), self.width),
-            Block::Cards(cards) => {
+            ReportBlock::Text(text) => fold(&format!("{}\n", safe(text)), self.width),
+            ReportBlock::Heading(text) => fold(&format!("\n{}\n", safe(text)), self.width),
+            ReportBlock::Cards(cards) => {
                 let mut text = String::new();
                 for card in cards {
                     let value = (self.paint)(card.tone, &safe(&card.value));
@@ -60,7 +61,7 @@ impl Look<'_> {
                     text.push_str(&format!("  {about}, {label}: {value}"));
                     if card.doubts > 0 {
                         let words = format!(" ({} doubtful, see below)", card.doubts);
-                        text.push_str(&(self.paint)(Tone::Doubt, &words));
+                        text.push_str(&(self.paint)(TextTone::Doubt, &words));
                     }
                     text.push('\n');
                     let details = card.details.iter().map(|it| format!("      {}\n", safe(it)));
@@ -68,13 +69,13 @@ impl Look<'_> {
                 }
                 fold(&text, self.width)
             }
-            Block::Doubts { title, items } => {
-                let title = (self.paint)(Tone::Doubt, &format!("? {}", safe(title)));
+            ReportBlock::Doubts { title, items } => {
+                let title = (self.paint)(TextTone::Doubt, &format!("? {}", safe(title)));
                 fold(&format!("\n{title}\n"), self.width) + &list(items)
             }
-            Block::Table(table) => self.table(table),
-            Block::Picture(picture) => self.picture(picture),
-            Block::Code { caption, text } => {
+            ReportBlock::Table(table) => self.table(table),
+            ReportBlock::Picture(picture) => self.picture(picture),
+            ReportBlock::Code { caption, text } => {
                 let lines = text.lines().map(|line| match line.starts_with("cpushield ") {
                     true => fold_shell(&safe(line), 2, self.width),
                     false => fold(&format!("  {}\n", safe(line)), self.width),
@@ -82,9 +83,9 @@ impl Look<'_> {
                 let lines: String = lines.collect();
                 fold(&format!("\n{}:\n", safe(caption)), self.width) + &lines
             }
-            Block::List(items) => list(items),
+            ReportBlock::List(items) => list(items),
             // What is folded on a page is left out here: --json and the page have it.
-            Block::Fold { title, .. } => {
+            ReportBlock::Fold { title, .. } => {
                 fold(&format!("\n{} (on the page: -o report.html)\n", safe(title)), self.width)
             }
         }
@@ -125,7 +126,7 @@ impl Look<'_> {
         }
     }
 
-    fn bars(&self, bars: &Bars) -> String {
+    fn bars(&self, bars: &BarChart) -> String {
         let known = bars.rows.iter().flat_map(|row| &row.amounts).filter_map(|it| match it {
             Amount::Known(n) if *n > 0.0 => Some(*n),
             _ => None,
@@ -142,8 +143,8 @@ impl Look<'_> {
                         let bar = self.bar(part, self.width.saturating_sub(44));
                         format!("{bar} {}{}", words::plain(*n), bars.unit)
                     }
-                    Amount::Known(_) => (self.paint)(Tone::Good, "none"),
-                    Amount::Unknown => (self.paint)(Tone::Doubt, "unknown"),
+                    Amount::Known(_) => (self.paint)(TextTone::Good, "none"),
+                    Amount::Unknown => (self.paint)(TextTone::Doubt, "unknown"),
                 };
                 text.push_str(&format!("    {:<20} {shown}\n", cut(name, 20)));
             }
@@ -152,7 +153,7 @@ impl Look<'_> {
     }
 
     /// A row for each half of a power of ten, a bar for each document.
-    fn histogram(&self, curves: &Curves) -> String {
+    fn histogram(&self, curves: &CurveChart) -> String {
         let mut text = "  bars on a logarithmic scale\n".to_owned();
         let most = curves.y.to.log10();
         for curve in &curves.series {
@@ -169,7 +170,7 @@ impl Look<'_> {
     }
 
     /// A character for each part of the run, higher for later.
-    fn moments(&self, curves: &Curves) -> String {
+    fn moments(&self, curves: &CurveChart) -> String {
         let signs: Vec<char> = match self.blocks {
             true => "▁▂▃▄▅▆▇█".chars().collect(),
             false => "_.:-=+*#".chars().collect(),
@@ -218,7 +219,7 @@ fn rows(curve: &Curve) -> Vec<(f64, f64, f64)> {
 }
 
 /// Packages, what they share, and CPUs; a shielded one is in brackets.
-fn map(map: &Map) -> String {
+fn map(map: &CpuMap) -> String {
     let mut text = String::new();
     for package in &map.packages {
         for group in &package.groups {
@@ -226,10 +227,10 @@ fn map(map: &Map) -> String {
             let names: Vec<&str> = names.into_iter().filter(|name| !name.is_empty()).collect();
             let cores = group.clusters.iter().flat_map(|cluster| &cluster.cores);
             let core = |core: &super::block::Core| {
-                let cpu = |(cpu, role): &(usize, Role)| match role {
-                    Role::Shielded => format!("[{cpu}]"),
-                    Role::Idle => format!("({cpu})"),
-                    Role::Isolated => format!("<{cpu}>"),
+                let cpu = |(cpu, role): &(usize, MapRole)| match role {
+                    MapRole::Shielded => format!("[{cpu}]"),
+                    MapRole::Idle => format!("({cpu})"),
+                    MapRole::Isolated => format!("<{cpu}>"),
                     _ => cpu.to_string(),
                 };
                 core.cpus.iter().map(cpu).collect::<Vec<_>>().join("+")
@@ -245,7 +246,7 @@ fn map(map: &Map) -> String {
     text + "  [shielded]  (kept idle)  <isolated at boot>  a+b: threads of one core\n"
 }
 
-fn words_of(cell: &Cell) -> String {
+fn words_of(cell: &TableCell) -> String {
     safe(&cell.text)
 }
 

@@ -4,11 +4,11 @@ mod v1;
 mod v2;
 
 use super::want::away;
-use super::{Remains, Tunable, Wanted, Wants};
+use super::{Tunable, UnresolvedCause, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::change::{Change, Risk};
 use crate::plan::{Plan, Shield, Step};
-use crate::survey::{CgroupMode, CpusetGroup, Machine, Placed};
+use crate::survey::{CgroupMode, CpusetGroup, Machine, PlacedThread};
 
 #[derive(Debug)]
 pub(super) struct Cpuset;
@@ -73,24 +73,24 @@ impl Tunable for Cpuset {
         Risk::Low
     }
 
-    fn wants(&self, machine: &Machine, shield: &Shield) -> Wants {
-        Wants::Changes(match (way(machine, shield), machine.cgroup.mount.as_deref()) {
-            (Way::V2, Some(mount)) => v2::wants(machine, shield, mount),
-            (Way::V1, Some(mount)) => v1::wants(machine, shield, mount),
+    fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
+        WantedChanges::Changes(match (way(machine, shield), machine.cgroup.mount.as_deref()) {
+            (ExclusionMethod::V2, Some(mount)) => v2::wants(machine, shield, mount),
+            (ExclusionMethod::V1, Some(mount)) => v1::wants(machine, shield, mount),
             _ => by_affinity(machine, shield),
         })
     }
 
-    fn remains(&self, machine: &Machine, shield: &Shield) -> Remains {
+    fn remains(&self, machine: &Machine, shield: &Shield) -> UnresolvedCause {
         let mut warnings = match way(machine, shield) {
-            Way::V1 => v1::warnings(machine, shield),
-            Way::V2 => might_refuse(machine, shield).into_iter().collect(),
-            Way::NoCpusets => vec![
+            ExclusionMethod::V1 => v1::warnings(machine, shield),
+            ExclusionMethod::V2 => might_refuse(machine, shield).into_iter().collect(),
+            ExclusionMethod::NoCpusets => vec![
                 "this machine has no cpusets: programs are moved away once, but any program can \
                  move itself onto the shield"
                     .to_owned(),
             ],
-            Way::Refused => vec![format!(
+            ExclusionMethod::Refused => vec![format!(
                 "isolcpus= took CPU {} out of scheduling at boot, and this kernel makes no \
                  partition of it ({}): any program can move itself onto the shield. Boot without \
                  isolcpus= (or with isolcpus=managed_irq,… only) and the shield is closed",
@@ -99,20 +99,22 @@ impl Tunable for Cpuset {
             )],
         };
         let pinned = pinned(machine, shield);
-        if matches!(way(machine, shield), Way::NoCpusets | Way::Refused) && pinned > 0 {
+        if matches!(way(machine, shield), ExclusionMethod::NoCpusets | ExclusionMethod::Refused)
+            && pinned > 0
+        {
             warnings.push(format!(
                 "{pinned} thread(s) are pinned to CPU {} alone; they are left there, in case they \
                  are your workload",
                 shield.cpus
             ));
         }
-        Remains { warnings, ..Remains::default() }
+        UnresolvedCause { warnings, ..UnresolvedCause::default() }
     }
 }
 
 /// How programs are kept out on this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum ExclusionMethod {
     V2,
     V1,
     /// The kernel was asked for a partition with CPUs of `isolcpus=` and refused.
@@ -124,14 +126,14 @@ fn has_isolcpus(machine: &Machine, shield: &Shield) -> bool {
     machine.isolation.isolcpus_domain.intersects(&shield.cpus)
 }
 
-fn way(machine: &Machine, shield: &Shield) -> Way {
+fn way(machine: &Machine, shield: &Shield) -> ExclusionMethod {
     let refused = machine.cgroup.no_partition.is_some() && has_isolcpus(machine, shield);
     match machine.cgroup.mode {
-        _ if machine.cgroup.mount.is_none() => Way::NoCpusets,
-        CgroupMode::None => Way::NoCpusets,
-        CgroupMode::V2 if refused => Way::Refused,
-        CgroupMode::V2 => Way::V2,
-        CgroupMode::V1 | CgroupMode::Hybrid => Way::V1,
+        _ if machine.cgroup.mount.is_none() => ExclusionMethod::NoCpusets,
+        CgroupMode::None => ExclusionMethod::NoCpusets,
+        CgroupMode::V2 if refused => ExclusionMethod::Refused,
+        CgroupMode::V2 => ExclusionMethod::V2,
+        CgroupMode::V1 | CgroupMode::Hybrid => ExclusionMethod::V1,
     }
 }
 
@@ -165,7 +167,10 @@ pub(super) fn recall(machine: &mut Machine, plan: &Plan) {
     let without = !plan.steps.iter().any(partition)
         && !plan.already.contains_key("cpuset")
         && !plan.skipped.iter().any(|it| it.tunable == "cpuset");
-    if without && way(machine, &plan.shield) == Way::V2 && has_isolcpus(machine, &plan.shield) {
+    if without
+        && way(machine, &plan.shield) == ExclusionMethod::V2
+        && has_isolcpus(machine, &plan.shield)
+    {
         let answer = "it refused when the shield was made".to_owned();
         machine.cgroup.no_partition = Some(answer);
     }
@@ -194,7 +199,7 @@ fn group_of<'a>(machine: &'a Machine, path: &str) -> Option<&'a CpusetGroup> {
 }
 
 /// User threads that may run on both sides.
-fn strays<'a>(machine: &'a Machine, shield: &'a Shield) -> impl Iterator<Item = &'a Placed> {
+fn strays<'a>(machine: &'a Machine, shield: &'a Shield) -> impl Iterator<Item = &'a PlacedThread> {
     machine.tasks.iter().filter(|placed| {
         !placed.task.kthread
             && placed.affinity.intersects(&shield.cpus)
@@ -204,7 +209,7 @@ fn strays<'a>(machine: &'a Machine, shield: &'a Shield) -> impl Iterator<Item = 
 
 /// How many user threads are pinned to the shield alone.
 fn pinned(machine: &Machine, shield: &Shield) -> usize {
-    let there = |placed: &&Placed| {
+    let there = |placed: &&PlacedThread| {
         !placed.task.kthread
             && !placed.affinity.is_empty()
             && placed.affinity.is_subset(&shield.cpus)
@@ -213,9 +218,9 @@ fn pinned(machine: &Machine, shield: &Shield) -> usize {
 }
 
 /// Without a partition programs are moved one by one; nothing keeps them out.
-fn by_affinity(machine: &Machine, shield: &Shield) -> Vec<Wanted> {
+fn by_affinity(machine: &Machine, shield: &Shield) -> Vec<WantedChange> {
     let reason = "this program may run on the shield, and no cpuset keeps it out";
     strays(machine, shield)
-        .map(|placed| Wanted::affinity(placed, away(&placed.affinity, shield), reason))
+        .map(|placed| WantedChange::affinity(placed, away(&placed.affinity, shield), reason))
         .collect()
 }

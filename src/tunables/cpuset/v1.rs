@@ -1,39 +1,39 @@
 //! The shield as a pair of cgroup v1 cpusets. Pure.
 
-use super::super::Wanted;
+use super::super::WantedChange;
 use super::super::want::setting;
 use super::{group_of, overlapping, strays};
-use crate::change::{Change, Compare};
+use crate::change::{Change, ValueComparison};
 use crate::plan::Shield;
 use crate::survey::Machine;
 use cpushield_linux::CpuSet;
 
-pub(super) fn wants(machine: &Machine, shield: &Shield, mount: &str) -> Vec<Wanted> {
+pub(super) fn wants(machine: &Machine, shield: &Shield, mount: &str) -> Vec<WantedChange> {
     let prefix = &machine.cgroup.prefix;
     let mut wanted = shrunk(machine, shield);
     let rest = format!("{mount}/{}_housekeeping", shield.group());
     let own = format!("{mount}/{}", shield.group());
-    let house = Half { dir: &rest, title: "housekeeping programs", cpus: &shield.housekeeping };
+    let house = V1Cpuset { dir: &rest, title: "housekeeping programs", cpus: &shield.housekeeping };
     wanted.extend(house.wants(machine, &machine.cgroup.mems));
-    let half = Half { dir: &own, title: "the shield", cpus: &shield.cpus };
+    let half = V1Cpuset { dir: &own, title: "the shield", cpus: &shield.cpus };
     wanted.extend(half.wants(machine, &shield.mems));
     let exclusive = group_of(machine, &own).map(|group| u8::from(group.exclusive).to_string());
     let up = exclusive.as_deref() == Some("1");
     let path = format!("{own}/{prefix}cpu_exclusive");
     let reason = "no other cpuset may have these CPUs";
-    wanted.push(Wanted::over(exclusive, &path, "1", Compare::Text, reason));
+    wanted.push(WantedChange::over(exclusive, &path, "1", ValueComparison::Text, reason));
     for (dir, reason) in [
         (own.as_str(), "the scheduler does not balance load there"),
         (mount, "else the balancing of the root spans the shield"),
     ] {
         let path = format!("{dir}/{prefix}sched_load_balance");
         let now = setting(machine, &path).map(str::to_owned);
-        wanted.push(Wanted::over(now, &path, "0", Compare::Text, reason).required());
+        wanted.push(WantedChange::over(now, &path, "0", ValueComparison::Text, reason).required());
     }
     let change = Change::MoveTasks { from: mount.to_owned(), to: rest };
     let reason = "every program of the root goes to the housekeeping CPUs";
     let moved = up && strays(machine, shield).next().is_none();
-    wanted.push(Wanted::new(change, reason).already(moved).required());
+    wanted.push(WantedChange::new(change, reason).already(moved).required());
     wanted
 }
 
@@ -51,41 +51,43 @@ pub(super) fn warnings(machine: &Machine, shield: &Shield) -> Vec<String> {
         .collect()
 }
 
-fn shrunk(machine: &Machine, shield: &Shield) -> Vec<Wanted> {
+fn shrunk(machine: &Machine, shield: &Shield) -> Vec<WantedChange> {
     let name = format!("{}cpus", machine.cgroup.prefix);
     let shrinks = overlapping(machine, shield).into_iter().filter_map(|group| {
         let rest = group.cpus.minus(&shield.cpus);
         let reason = "this cpuset has CPUs of the shield, which must be exclusive";
         let now = Some(group.cpus.to_string());
         let path = format!("{}/{name}", group.path);
-        (!rest.is_empty())
-            .then(|| Wanted::over(now, &path, &rest.to_string(), Compare::List, reason))
+        (!rest.is_empty()).then(|| {
+            WantedChange::over(now, &path, &rest.to_string(), ValueComparison::List, reason)
+        })
     });
     shrinks.collect()
 }
 
 /// One of the two cpusets.
-struct Half<'a> {
+struct V1Cpuset<'a> {
     dir: &'a str,
     title: &'a str,
     cpus: &'a CpuSet,
 }
 
-impl Half<'_> {
+impl V1Cpuset<'_> {
     /// The directory first, then CPUs and memory: a cpuset takes no task before it has both.
-    fn wants(&self, machine: &Machine, mems: &CpuSet) -> [Wanted; 3] {
+    fn wants(&self, machine: &Machine, mems: &CpuSet) -> [WantedChange; 3] {
         let (dir, title, prefix) = (self.dir, self.title, &machine.cgroup.prefix);
         let group = group_of(machine, dir);
         let change = Change::MakeDir { path: dir.to_owned() };
-        let make = Wanted::new(change, &format!("the cpuset of {title}"));
+        let make = WantedChange::new(change, &format!("the cpuset of {title}"));
         let now = group.map(|group| group.cpus.to_string());
         let (path, value) = (format!("{dir}/{prefix}cpus"), self.cpus.to_string());
         let reason = format!("the CPUs of {title}");
-        let cpus = Wanted::over(now, &path, &value, Compare::List, &reason);
+        let cpus = WantedChange::over(now, &path, &value, ValueComparison::List, &reason);
         let path = format!("{dir}/{prefix}mems");
         let now = setting(machine, &path).map(str::to_owned);
         let reason = format!("the memory of {title}");
-        let mems = Wanted::over(now, &path, &mems.to_string(), Compare::List, &reason);
+        let mems =
+            WantedChange::over(now, &path, &mems.to_string(), ValueComparison::List, &reason);
         [make.already(group.is_some()).required(), cpus.required(), mems.required()]
     }
 }

@@ -1,13 +1,13 @@
 //! The shield as a cgroup v2 partition, made by us or by systemd. Pure.
 
-use super::super::Wanted;
+use super::super::WantedChange;
 use super::super::want::setting;
 use super::{group_of, overlapping};
-use crate::change::{Change, Compare};
+use crate::change::{Change, ValueComparison};
 use crate::plan::Shield;
 use crate::survey::{CpusetGroup, Machine};
 
-pub(super) fn wants(machine: &Machine, shield: &Shield, mount: &str) -> Vec<Wanted> {
+pub(super) fn wants(machine: &Machine, shield: &Shield, mount: &str) -> Vec<WantedChange> {
     let mut wanted = siblings(machine, shield, mount);
     let dir = if machine.cgroup.systemd {
         format!("{mount}/{}.slice", shield.group())
@@ -27,19 +27,20 @@ pub(super) fn wants(machine: &Machine, shield: &Shield, mount: &str) -> Vec<Want
     let can = machine.kernel.version.is_none_or(|version| version >= (6, 7));
     if now.is_some() || (group.is_none() && can) {
         let reason = "no other group can then use these CPUs";
-        wanted.push(Wanted::over(now, &path, &cpus, Compare::List, reason));
+        wanted.push(WantedChange::over(now, &path, &cpus, ValueComparison::List, reason));
     }
     let now = group.and_then(|group| group.partition.clone());
     let path = format!("{dir}/cpuset.cpus.partition");
     let reason = "other programs cannot enter, and the scheduler does not balance load there";
-    wanted.push(Wanted::over(now, &path, "isolated", Compare::Text, reason).required());
+    wanted
+        .push(WantedChange::over(now, &path, "isolated", ValueComparison::Text, reason).required());
     wanted
 }
 
 /// Groups beside ours lose the CPUs: up to 6.19 a partition is invalid while a sibling's
 /// `cpuset.cpus` has one of them (commit 2a3602030d80), even when `cpuset.cpus.exclusive` is set.
 /// Groups further down cannot have more than their parents.
-fn siblings(machine: &Machine, shield: &Shield, mount: &str) -> Vec<Wanted> {
+fn siblings(machine: &Machine, shield: &Shield, mount: &str) -> Vec<WantedChange> {
     let beside = overlapping(machine, shield)
         .into_iter()
         .filter(|group| group.path.rsplit_once('/').is_some_and(|(parent, _)| parent == mount));
@@ -49,12 +50,12 @@ fn siblings(machine: &Machine, shield: &Shield, mount: &str) -> Vec<Wanted> {
         let now = Some(group.cpus.to_string());
         let path = format!("{}/cpuset.cpus", group.path);
         let reason = "this group has CPUs of the shield, which must be exclusive";
-        Wanted::over(now, &path, &rest, Compare::List, reason)
+        WantedChange::over(now, &path, &rest, ValueComparison::List, reason)
     };
     beside.map(shrink).collect()
 }
 
-fn slice(machine: &Machine, shield: &Shield, group: Option<&CpusetGroup>) -> Wanted {
+fn slice(machine: &Machine, shield: &Shield, group: Option<&CpusetGroup>) -> WantedChange {
     let change = Change::Slice {
         unit: format!("{}.slice", shield.group()),
         cpus: shield.cpus.clone(),
@@ -63,7 +64,7 @@ fn slice(machine: &Machine, shield: &Shield, group: Option<&CpusetGroup>) -> Wan
     let reason = "systemd owns the tree of groups; a slice of its own keeps it from taking the \
                   shield apart";
     let already = group.is_some_and(|group| group.cpus == shield.cpus);
-    Wanted::new(change, reason).already(already).required()
+    WantedChange::new(change, reason).already(already).required()
 }
 
 fn made_by_us(
@@ -72,15 +73,17 @@ fn made_by_us(
     mount: &str,
     dir: &str,
     group: Option<&CpusetGroup>,
-) -> [Wanted; 3] {
+) -> [WantedChange; 3] {
     let control = format!("{mount}/cgroup.subtree_control");
     let now = setting(machine, &control).map(str::to_owned);
     let reason = "groups below the root can then have CPUs of their own";
-    let enable = Wanted::over(now, &control, "+cpuset", Compare::Member, reason);
-    let make = Wanted::new(Change::MakeDir { path: dir.to_owned() }, "the group of the shield");
+    let enable = WantedChange::over(now, &control, "+cpuset", ValueComparison::Member, reason);
+    let make =
+        WantedChange::new(Change::MakeDir { path: dir.to_owned() }, "the group of the shield");
     let now = group.map(|group| group.cpus.to_string());
     let path = format!("{dir}/cpuset.cpus");
     let list = shield.cpus.to_string();
-    let cpus = Wanted::over(now, &path, &list, Compare::List, "the CPUs of the shield");
+    let cpus =
+        WantedChange::over(now, &path, &list, ValueComparison::List, "the CPUs of the shield");
     [enable.required(), make.already(group.is_some()).required(), cpus.required()]
 }

@@ -2,10 +2,10 @@
 
 use crate::causes::Cause;
 use crate::causes::culprit::KernelEvent;
-use crate::verify::Interruptions;
+use crate::verify::InterruptionCount;
 
 /// Says of entries without an event what they can have been. `syscalls`: those were traced.
-pub fn name_the_rest(rows: &mut [Interruptions], syscalls: bool) {
+pub fn name_the_rest(rows: &mut [InterruptionCount], syscalls: bool) {
     let without_event = KernelEvent::WithoutEvent.into();
     for row in rows.iter_mut() {
         if row.cause != Cause::Unattributed || row.culprit != without_event {
@@ -23,8 +23,8 @@ mod tests {
     use super::*;
     use crate::verify::WitnessKind;
 
-    fn row(cause: Cause, event: KernelEvent) -> Interruptions {
-        Interruptions::counted(cause, event.into(), 1, WitnessKind::Trace)
+    fn row(cause: Cause, event: KernelEvent) -> InterruptionCount {
+        InterruptionCount::counted(cause, event.into(), 1, WitnessKind::Trace)
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! Getting a trace ready, or saying why there is none: which events this kernel has, and whether
 //! arming now would hang.
 
-use super::Order;
-use super::catalogue::{self, Spec};
+use super::RecordRequest;
+use super::catalogue::{self, EventSpec};
 use super::stacks::StackForm;
 use crate::verify::{AbsenceReason, BlindSpot};
 use cpushield_linux::text::trace_format::EventFormat;
-use cpushield_linux::tracefs::{Instance, Tracefs, Wanted};
-use cpushield_linux::{Error, Hog, Host, clock};
+use cpushield_linux::tracefs::{InstanceSettings, TraceInstance, Tracefs};
+use cpushield_linux::{Error, Host, RtHog, clock};
 
 /// KiB of buffer of a watched CPU: seconds of a CPU that does nothing but switch, so that a late
 /// reader loses nothing.
@@ -18,11 +18,11 @@ const BUFFERS_KIB: usize = 128 << 10;
 
 /// What is ready to record.
 #[derive(Debug)]
-pub struct Armed<'h> {
+pub struct ArmedTrace<'h> {
     /// The instance, not yet started.
-    pub instance: Instance<'h>,
+    pub instance: TraceInstance<'h>,
     /// The events that this kernel has.
-    pub formats: Vec<(&'static Spec, EventFormat)>,
+    pub formats: Vec<(&'static EventSpec, EventFormat)>,
     /// The time stamps are those of the TSC, not nanoseconds.
     pub tsc: bool,
     /// A real-time task never leaves one of the CPUs: nothing more may be made ready.
@@ -37,7 +37,7 @@ pub struct Armed<'h> {
 ///
 /// # Errors
 /// Why there is no trace here.
-pub fn arm<'h>(host: &'h Host, order: &Order) -> Result<Armed<'h>, AbsenceReason> {
+pub fn arm<'h>(host: &'h Host, order: &RecordRequest) -> Result<ArmedTrace<'h>, AbsenceReason> {
     if !host.is_live() {
         return Err(AbsenceReason::RecordedMachine);
     }
@@ -48,7 +48,7 @@ pub fn arm<'h>(host: &'h Host, order: &Order) -> Result<Armed<'h>, AbsenceReason
     let mut blind = Vec::new();
     let formats = formats(host, &tracefs, order, &mut blind).map_err(|e| refused(&e))?;
     let events: Vec<_> = formats.iter().map(|(spec, _)| (spec.system, spec.name)).collect();
-    if !formats.iter().any(|(spec, _)| spec.what == catalogue::What::Switch) {
+    if !formats.iter().any(|(spec, _)| spec.what == catalogue::EventKind::Switch) {
         return Err(no_events(host));
     }
     let tsc = tsc_counts(host);
@@ -56,7 +56,7 @@ pub fn arm<'h>(host: &'h Host, order: &Order) -> Result<Armed<'h>, AbsenceReason
     // No kworker will ever run on its CPU, so nothing that waits for one may be done.
     let hog = host.hogs().unwrap_or_default().into_iter().next();
     let share = BUFFERS_KIB / order.cpus.len().max(1);
-    let wanted = Wanted {
+    let wanted = InstanceSettings {
         cpus: &order.cpus,
         clock: if tsc { clock::TRACE_CLOCK } else { "mono" },
         events: &events,
@@ -67,11 +67,12 @@ pub fn arm<'h>(host: &'h Host, order: &Order) -> Result<Armed<'h>, AbsenceReason
     let busy = hog.is_some();
     let stack = tracefs.format(host, "ftrace", "kernel_stack").ok().flatten();
     let stack = stack.and_then(|format| StackForm::of(&format)).filter(|_| order.stacks);
-    let mut instance =
-        Instance::prepare(host, tracefs, &wanted).map_err(|error| match (&hog, error.errno()) {
+    let mut instance = TraceInstance::prepare(host, tracefs, &wanted).map_err(|error| {
+        match (&hog, error.errno()) {
             (Some(hog), Some(EBUSY)) => would_hang(hog),
             _ => refused(&error),
-        })?;
+        }
+    })?;
     let stack = stack.filter(|_| instance.keep_stacks().is_ok());
     if order.stacks && stack.is_none() {
         blind.push(BlindSpot::Stacks);
@@ -79,25 +80,25 @@ pub fn arm<'h>(host: &'h Host, order: &Order) -> Result<Armed<'h>, AbsenceReason
     if let Some(hog) = hog {
         blind.push(BlindSpot::SmallBuffer { cpu: hog.task.cpu, task: hog.to_string() });
     }
-    Ok(Armed { instance, formats, tsc, busy, stack, blind })
+    Ok(ArmedTrace { instance, formats, tsc, busy, stack, blind })
 }
 
-/// EBUSY (asm-generic/errno-base.h): what `Instance::prepare` says when it would have to wait.
+/// EBUSY (asm-generic/errno-base.h): what `TraceInstance::prepare` says when it would have to wait.
 const EBUSY: i32 = 16;
 
 /// The events of the catalogue that this kernel has; names those whose absence hides something.
 fn formats(
     host: &Host,
     tracefs: &Tracefs,
-    order: &Order,
+    order: &RecordRequest,
     blind: &mut Vec<BlindSpot>,
-) -> cpushield_linux::Result<Vec<(&'static Spec, EventFormat)>> {
+) -> cpushield_linux::Result<Vec<(&'static EventSpec, EventFormat)>> {
     let mut formats = Vec::new();
     for spec in catalogue::events() {
         if spec.syscalls_only && !order.syscalls {
             continue;
         }
-        let better = |name| formats.iter().any(|(known, _): &(&Spec, _)| known.name == name);
+        let better = |name| formats.iter().any(|(known, _): &(&EventSpec, _)| known.name == name);
         if spec.instead_of.is_some_and(better) {
             continue;
         }
@@ -121,7 +122,7 @@ fn tsc_counts(host: &Host) -> bool {
         && host.read(list).is_ok_and(|text| text.split_whitespace().any(|word| word == "tsc"))
 }
 
-fn would_hang(hog: &Hog) -> AbsenceReason {
+fn would_hang(hog: &RtHog) -> AbsenceReason {
     AbsenceReason::WouldHang { cpu: hog.task.cpu, task: hog.to_string() }
 }
 

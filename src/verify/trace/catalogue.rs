@@ -1,15 +1,15 @@
 //! Which events are recorded and what each of them means. One table; everything else in
-//! `verify::trace` speaks of [`What`], not of names. Pure.
+//! `verify::trace` speaks of [`EventKind`], not of names. Pure.
 
 use crate::verify::{BlindSpot, EntryClass};
 
 /// What an event says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum What {
+pub enum EventKind {
     /// A vector's handler begins.
-    Vector(Vector),
+    Vector(X86Vector),
     /// A vector's handler ends.
-    VectorEnd(Vector),
+    VectorEnd(X86Vector),
     /// The handler of a device interrupt begins.
     Irq,
     /// The handler of a device interrupt ends.
@@ -66,50 +66,52 @@ pub enum What {
     UserEnter,
 }
 
-impl What {
+impl EventKind {
     /// Whether it can be the first thing after user mode; the end of something is not.
     #[must_use]
     pub fn begins(self) -> bool {
         !matches!(
             self,
-            What::VectorEnd(_)
-                | What::IrqEnd
-                | What::SoftirqEnd
-                | What::HrtimerEnd
-                | What::TimerEnd
-                | What::CallEnd
-                | What::WorkEnd
-                | What::SyscallEnd
-                | What::UserEnter
-                | What::KernelFault
-                | What::TickStop
-                | What::Frequency
-                | What::MachineCheck
-                | What::TlbFlush
+            EventKind::VectorEnd(_)
+                | EventKind::IrqEnd
+                | EventKind::SoftirqEnd
+                | EventKind::HrtimerEnd
+                | EventKind::TimerEnd
+                | EventKind::CallEnd
+                | EventKind::WorkEnd
+                | EventKind::SyscallEnd
+                | EventKind::UserEnter
+                | EventKind::KernelFault
+                | EventKind::TickStop
+                | EventKind::Frequency
+                | EventKind::MachineCheck
+                | EventKind::TlbFlush
         )
     }
 }
 
-impl What {
+impl EventKind {
     /// The class of entry that it reports; `None` when it is no entry of its own.
     #[must_use]
     pub fn entry_class(self) -> Option<EntryClass> {
         Some(match self {
-            What::UserExit => EntryClass::UserModeExit,
-            What::Vector(Vector::LocalTimer) => EntryClass::TimerInterrupt,
-            What::Vector(Vector::Reschedule) => EntryClass::RescheduleIpi,
-            What::Vector(Vector::CallMany | Vector::CallOne) => EntryClass::FunctionCallIpi,
-            What::Vector(Vector::IrqWork) => EntryClass::IrqWork,
-            What::Vector(Vector::Platform) => EntryClass::PlatformIpi,
-            What::Vector(Vector::Spurious | Vector::Error) => EntryClass::ApicInterrupt,
-            What::Vector(Vector::Thermal | Vector::Threshold | Vector::Deferred) => {
+            EventKind::UserExit => EntryClass::UserModeExit,
+            EventKind::Vector(X86Vector::LocalTimer) => EntryClass::TimerInterrupt,
+            EventKind::Vector(X86Vector::Reschedule) => EntryClass::RescheduleIpi,
+            EventKind::Vector(X86Vector::CallMany | X86Vector::CallOne) => {
+                EntryClass::FunctionCallIpi
+            }
+            EventKind::Vector(X86Vector::IrqWork) => EntryClass::IrqWork,
+            EventKind::Vector(X86Vector::Platform) => EntryClass::PlatformIpi,
+            EventKind::Vector(X86Vector::Spurious | X86Vector::Error) => EntryClass::ApicInterrupt,
+            EventKind::Vector(X86Vector::Thermal | X86Vector::Threshold | X86Vector::Deferred) => {
                 EntryClass::HardwareAlarm
             }
-            What::Irq => EntryClass::DeviceInterrupt,
-            What::PageFault => EntryClass::PageFault,
-            What::Syscall => EntryClass::SystemCall,
-            What::Nmi => EntryClass::Nmi,
-            What::Switch => EntryClass::TaskSwitch,
+            EventKind::Irq => EntryClass::DeviceInterrupt,
+            EventKind::PageFault => EntryClass::PageFault,
+            EventKind::Syscall => EntryClass::SystemCall,
+            EventKind::Nmi => EntryClass::Nmi,
+            EventKind::Switch => EntryClass::TaskSwitch,
             _ => return None,
         })
     }
@@ -117,7 +119,7 @@ impl What {
 
 /// The vectors of x86 that have events (arch/x86/include/asm/trace/irq_vectors.h).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Vector {
+pub enum X86Vector {
     /// The timer of the local APIC: the tick and other hrtimers.
     LocalTimer,
     /// Somebody wants this CPU to reschedule.
@@ -144,13 +146,13 @@ pub enum Vector {
 
 /// One event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Spec {
+pub struct EventSpec {
     /// Its directory below `events`.
     pub system: &'static str,
     /// Its name.
     pub name: &'static str,
     /// What it says.
-    pub what: What,
+    pub what: EventKind,
     /// Fields that are needed, in the order in which they are decoded.
     pub fields: &'static [&'static str],
     /// What cannot be seen where the kernel does not have it; `None` when nothing is lost.
@@ -164,101 +166,107 @@ pub struct Spec {
 const fn spec(
     system: &'static str,
     name: &'static str,
-    what: What,
+    what: EventKind,
     fields: &'static [&'static str],
-) -> Spec {
-    Spec { system, name, what, fields, blind: None, syscalls_only: false, instead_of: None }
+) -> EventSpec {
+    EventSpec { system, name, what, fields, blind: None, syscalls_only: false, instead_of: None }
 }
 
 /// A pair of events around the handler of a vector; not every kernel has every vector.
-const fn vector(entry: &'static str, exit: &'static str, vector: Vector) -> [Spec; 2] {
+const fn vector(entry: &'static str, exit: &'static str, vector: X86Vector) -> [EventSpec; 2] {
     let blind = match vector {
-        Vector::LocalTimer => Some(&BlindSpot::TimerInterrupts),
-        Vector::CallOne => Some(&BlindSpot::Ipis),
+        X86Vector::LocalTimer => Some(&BlindSpot::TimerInterrupts),
+        X86Vector::CallOne => Some(&BlindSpot::Ipis),
         _ => None,
     };
     [
-        Spec { blind, ..spec("irq_vectors", entry, What::Vector(vector), &[]) },
-        spec("irq_vectors", exit, What::VectorEnd(vector), &[]),
+        EventSpec { blind, ..spec("irq_vectors", entry, EventKind::Vector(vector), &[]) },
+        spec("irq_vectors", exit, EventKind::VectorEnd(vector), &[]),
     ]
 }
 
-const VECTORS: [[Spec; 2]; 11] = [
-    vector("local_timer_entry", "local_timer_exit", Vector::LocalTimer),
-    vector("reschedule_entry", "reschedule_exit", Vector::Reschedule),
-    vector("call_function_entry", "call_function_exit", Vector::CallMany),
-    vector("call_function_single_entry", "call_function_single_exit", Vector::CallOne),
-    vector("irq_work_entry", "irq_work_exit", Vector::IrqWork),
-    vector("x86_platform_ipi_entry", "x86_platform_ipi_exit", Vector::Platform),
-    vector("spurious_apic_entry", "spurious_apic_exit", Vector::Spurious),
-    vector("error_apic_entry", "error_apic_exit", Vector::Error),
-    vector("thermal_apic_entry", "thermal_apic_exit", Vector::Thermal),
-    vector("threshold_apic_entry", "threshold_apic_exit", Vector::Threshold),
-    vector("deferred_error_apic_entry", "deferred_error_apic_exit", Vector::Deferred),
+const VECTORS: [[EventSpec; 2]; 11] = [
+    vector("local_timer_entry", "local_timer_exit", X86Vector::LocalTimer),
+    vector("reschedule_entry", "reschedule_exit", X86Vector::Reschedule),
+    vector("call_function_entry", "call_function_exit", X86Vector::CallMany),
+    vector("call_function_single_entry", "call_function_single_exit", X86Vector::CallOne),
+    vector("irq_work_entry", "irq_work_exit", X86Vector::IrqWork),
+    vector("x86_platform_ipi_entry", "x86_platform_ipi_exit", X86Vector::Platform),
+    vector("spurious_apic_entry", "spurious_apic_exit", X86Vector::Spurious),
+    vector("error_apic_entry", "error_apic_exit", X86Vector::Error),
+    vector("thermal_apic_entry", "thermal_apic_exit", X86Vector::Thermal),
+    vector("threshold_apic_entry", "threshold_apic_exit", X86Vector::Threshold),
+    vector("deferred_error_apic_entry", "deferred_error_apic_exit", X86Vector::Deferred),
 ];
 
-const OTHERS: [Spec; 27] = [
-    Spec {
+const OTHERS: [EventSpec; 27] = [
+    EventSpec {
         blind: Some(&BlindSpot::DeviceInterrupts),
-        ..spec("irq", "irq_handler_entry", What::Irq, &["irq", "name"])
+        ..spec("irq", "irq_handler_entry", EventKind::Irq, &["irq", "name"])
     },
-    spec("irq", "irq_handler_exit", What::IrqEnd, &[]),
-    Spec {
+    spec("irq", "irq_handler_exit", EventKind::IrqEnd, &[]),
+    EventSpec {
         blind: Some(&BlindSpot::Softirqs),
-        ..spec("irq", "softirq_entry", What::Softirq, &["vec"])
+        ..spec("irq", "softirq_entry", EventKind::Softirq, &["vec"])
     },
-    spec("irq", "softirq_exit", What::SoftirqEnd, &[]),
-    spec("irq", "softirq_raise", What::SoftirqRaise, &["vec"]),
-    Spec {
+    spec("irq", "softirq_exit", EventKind::SoftirqEnd, &[]),
+    spec("irq", "softirq_raise", EventKind::SoftirqRaise, &["vec"]),
+    EventSpec {
         blind: Some(&BlindSpot::TimerFunctions),
-        ..spec("timer", "hrtimer_expire_entry", What::Hrtimer, &["function"])
+        ..spec("timer", "hrtimer_expire_entry", EventKind::Hrtimer, &["function"])
     },
-    spec("timer", "hrtimer_expire_exit", What::HrtimerEnd, &[]),
-    spec("timer", "timer_expire_entry", What::Timer, &["function"]),
-    spec("timer", "timer_expire_exit", What::TimerEnd, &[]),
-    Spec {
+    spec("timer", "hrtimer_expire_exit", EventKind::HrtimerEnd, &[]),
+    spec("timer", "timer_expire_entry", EventKind::Timer, &["function"]),
+    spec("timer", "timer_expire_exit", EventKind::TimerEnd, &[]),
+    EventSpec {
         blind: Some(&BlindSpot::CallFunctions),
-        ..spec("csd", "csd_function_entry", What::Call, &["func"])
+        ..spec("csd", "csd_function_entry", EventKind::Call, &["func"])
     },
-    spec("csd", "csd_function_exit", What::CallEnd, &[]),
-    Spec {
+    spec("csd", "csd_function_exit", EventKind::CallEnd, &[]),
+    EventSpec {
         blind: Some(&BlindSpot::WorkItems),
-        ..spec("workqueue", "workqueue_execute_start", What::Work, &["function"])
+        ..spec("workqueue", "workqueue_execute_start", EventKind::Work, &["function"])
     },
-    spec("workqueue", "workqueue_execute_end", What::WorkEnd, &[]),
-    Spec {
+    spec("workqueue", "workqueue_execute_end", EventKind::WorkEnd, &[]),
+    EventSpec {
         blind: Some(&BlindSpot::TaskSwitches),
-        ..spec("sched", "sched_switch", What::Switch, &["prev_state", "next_pid", "next_comm"])
+        ..spec("sched", "sched_switch", EventKind::Switch, &["prev_state", "next_pid", "next_comm"])
     },
-    spec("sched", "sched_process_fork", What::Fork, &["parent_pid", "child_pid"]),
-    Spec {
+    spec("sched", "sched_process_fork", EventKind::Fork, &["parent_pid", "child_pid"]),
+    EventSpec {
         blind: Some(&BlindSpot::PageFaults),
-        ..spec("exceptions", "page_fault_user", What::PageFault, &["error_code"])
+        ..spec("exceptions", "page_fault_user", EventKind::PageFault, &["error_code"])
     },
-    spec("exceptions", "page_fault_kernel", What::KernelFault, &["error_code"]),
-    spec("timer", "tick_stop", What::TickStop, &["success", "dependency"]),
-    Spec {
+    spec("exceptions", "page_fault_kernel", EventKind::KernelFault, &["error_code"]),
+    spec("timer", "tick_stop", EventKind::TickStop, &["success", "dependency"]),
+    EventSpec {
         blind: Some(&BlindSpot::Signals),
-        ..spec("signal", "signal_deliver", What::Signal, &["sig", "code"])
+        ..spec("signal", "signal_deliver", EventKind::Signal, &["sig", "code"])
     },
-    spec("power", "cpu_frequency", What::Frequency, &[]),
-    spec("mce", "mce_record", What::MachineCheck, &["bank"]),
-    Spec {
+    spec("power", "cpu_frequency", EventKind::Frequency, &[]),
+    spec("mce", "mce_record", EventKind::MachineCheck, &["bank"]),
+    EventSpec {
         instead_of: Some("csd_function_entry"),
-        ..spec("tlb", "tlb_flush", What::TlbFlush, &["reason"])
+        ..spec("tlb", "tlb_flush", EventKind::TlbFlush, &["reason"])
     },
-    Spec {
+    EventSpec {
         blind: Some(&BlindSpot::Nmis),
-        ..spec("nmi", "nmi_handler", What::Nmi, &["handler", "delta_ns", "handled"])
+        ..spec("nmi", "nmi_handler", EventKind::Nmi, &["handler", "delta_ns", "handled"])
     },
-    Spec { syscalls_only: true, ..spec("raw_syscalls", "sys_enter", What::Syscall, &["id"]) },
-    Spec { syscalls_only: true, ..spec("raw_syscalls", "sys_exit", What::SyscallEnd, &[]) },
-    spec("context_tracking", "user_exit", What::UserExit, &[]),
-    spec("context_tracking", "user_enter", What::UserEnter, &[]),
+    EventSpec {
+        syscalls_only: true,
+        ..spec("raw_syscalls", "sys_enter", EventKind::Syscall, &["id"])
+    },
+    EventSpec {
+        syscalls_only: true,
+        ..spec("raw_syscalls", "sys_exit", EventKind::SyscallEnd, &[])
+    },
+    spec("context_tracking", "user_exit", EventKind::UserExit, &[]),
+    spec("context_tracking", "user_enter", EventKind::UserEnter, &[]),
 ];
 
 /// Every event, in the order in which they are enabled.
-pub fn events() -> impl Iterator<Item = &'static Spec> {
+pub fn events() -> impl Iterator<Item = &'static EventSpec> {
     VECTORS.iter().flatten().chain(OTHERS.iter())
 }
 

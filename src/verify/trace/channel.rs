@@ -1,23 +1,24 @@
-//! The pages of one CPU → its [`Stays`], with what was lost on the way. Pure but for reading.
+//! The pages of one CPU → its [`InterruptionTracker`], with what was lost on the way. Pure but for
+//! reading.
 
-use super::catalogue::{self, Spec};
-use super::decode::{Decoded, Decoder};
-use super::join::Joiner;
+use super::catalogue::{self, EventSpec};
+use super::decode::{DecodedRecord, EventDecoder};
+use super::join::GapCorrelator;
 use super::record_window::RecordWindow;
-use super::rows::Who;
-use super::stays::{Seen, Shared, Stays};
-use cpushield_linux::ring_buffer::{self, Lost, PageLayout};
-use cpushield_linux::spool::Spool;
-use cpushield_linux::tracefs::{Pipe, Stats};
+use super::rows::TracedCulprit;
+use super::stays::{InterruptionTracker, PhaseStats, TraceContext};
+use cpushield_linux::ring_buffer::{self, LostRecords, PageLayout};
+use cpushield_linux::spool::PageBuffer;
+use cpushield_linux::tracefs::{BufferStats, TracePipe};
 
 /// Pages read in one go; a writer faster than this reader must not keep it here for ever.
 const PAGES_MAX: usize = 16 << 10;
 
 /// What one phase saw on one CPU, in ticks.
 #[derive(Debug, Default)]
-pub struct Phase {
+pub struct TracePhase {
     /// Interruptions.
-    pub seen: Seen,
+    pub seen: PhaseStats,
     /// How often each event of the catalogue was seen, by its place there.
     pub events: Vec<u64>,
     /// Records lost as the pages say.
@@ -28,7 +29,7 @@ pub struct Phase {
     pub skipped: u64,
 }
 
-impl Phase {
+impl TracePhase {
     /// Records of any kind.
     #[must_use]
     pub fn records(&self) -> u64 {
@@ -36,7 +37,7 @@ impl Phase {
     }
 
     /// Name and count of the events that were seen.
-    pub fn named(&self) -> impl Iterator<Item = (&'static Spec, u64)> + '_ {
+    pub fn named(&self) -> impl Iterator<Item = (&'static EventSpec, u64)> + '_ {
         let seen = catalogue::events().zip(&self.events);
         seen.filter(|(_, count)| **count > 0).map(|(spec, count)| (spec, *count))
     }
@@ -44,37 +45,37 @@ impl Phase {
 
 /// One CPU being recorded.
 #[derive(Debug)]
-pub struct Channel {
+pub struct CpuChannel {
     /// The CPU.
     pub cpu: usize,
-    pipe: Pipe,
+    pipe: TracePipe,
     /// Its state machine.
-    pub stays: Stays,
+    pub stays: InterruptionTracker,
     /// Where its interruptions meet the gaps.
-    pub joiner: Joiner,
-    phase: Phase,
+    pub joiner: GapCorrelator,
+    phase: TracePhase,
     /// The records between two reads of the counters.
     pub window: RecordWindow,
     /// The kernel's counters at the beginning of the phase.
-    pub stats: Stats,
+    pub stats: BufferStats,
     /// The thread that was running at the beginning of the phase, with its CPU time then.
     pub runner: Option<(i32, u64)>,
 }
 
-impl Channel {
+impl CpuChannel {
     /// A channel with nothing read yet.
     #[must_use]
-    pub fn new(cpu: usize, pipe: Pipe) -> Channel {
-        let mut stays = Stays::default();
+    pub fn new(cpu: usize, pipe: TracePipe) -> CpuChannel {
+        let mut stays = InterruptionTracker::default();
         stays.keep_finished();
-        Channel {
+        CpuChannel {
             cpu,
             pipe,
             stays,
-            joiner: Joiner::new(),
-            phase: Phase::default(),
+            joiner: GapCorrelator::new(),
+            phase: TracePhase::default(),
             window: RecordWindow::default(),
-            stats: Stats::default(),
+            stats: BufferStats::default(),
             runner: None,
         }
     }
@@ -99,11 +100,11 @@ impl Channel {
     /// The kernel's answer.
     pub fn read(
         &mut self,
-        decoder: &Decoder,
-        shared: &mut Shared,
+        decoder: &EventDecoder,
+        shared: &mut TraceContext,
         end: Option<u64>,
-        mut keep: Option<&mut Spool>,
-    ) -> cpushield_linux::Result<Option<Phase>> {
+        mut keep: Option<&mut PageBuffer>,
+    ) -> cpushield_linux::Result<Option<TracePhase>> {
         let layout = self.pipe.layout();
         let mut ended = None;
         for _ in 0..PAGES_MAX {
@@ -112,7 +113,7 @@ impl Channel {
                 spool.add(self.cpu, page, layout.page_size());
             }
             let end = end.filter(|_| ended.is_none());
-            let mut into = Into {
+            let mut into = ChannelSink {
                 stays: &mut self.stays,
                 phase: &mut self.phase,
                 window: Some(&mut self.window),
@@ -139,42 +140,42 @@ impl Channel {
     }
 
     /// Ends the phase at this moment.
-    pub fn cut(&mut self, at: u64) -> Phase {
+    pub fn cut(&mut self, at: u64) -> TracePhase {
         let seen = self.stays.cut(at);
-        Phase { seen, ..std::mem::take(&mut self.phase) }
+        TracePhase { seen, ..std::mem::take(&mut self.phase) }
     }
 }
 
 /// Where pages go.
 #[derive(Debug)]
-pub struct Into<'a> {
+pub struct ChannelSink<'a> {
     /// The state machine.
-    pub stays: &'a mut Stays,
+    pub stays: &'a mut InterruptionTracker,
     /// The counts.
-    pub phase: &'a mut Phase,
+    pub phase: &'a mut TracePhase,
     /// Where the counters of the kernel are read too.
     pub window: Option<&'a mut RecordWindow>,
 }
 
-impl Into<'_> {
-    /// One page. See [`Channel::read`] for `end`.
+impl ChannelSink<'_> {
+    /// One page. See [`CpuChannel::read`] for `end`.
     pub fn page(
         &mut self,
         layout: &PageLayout,
         page: &[u8],
-        decoder: &Decoder,
-        shared: &mut Shared,
+        decoder: &EventDecoder,
+        shared: &mut TraceContext,
         end: Option<u64>,
-    ) -> Option<Phase> {
+    ) -> Option<TracePhase> {
         let page = ring_buffer::decode(layout, page);
         match page.lost {
-            Lost::Nothing => {}
-            Lost::Count(count) => {
+            LostRecords::Nothing => {}
+            LostRecords::Count(count) => {
                 self.phase.lost = self.phase.lost.saturating_add(count);
                 self.stays.release(shared);
                 self.stays.gap();
             }
-            Lost::Some => {
+            LostRecords::Some => {
                 self.phase.lost_unknown = true;
                 self.stays.release(shared);
                 self.stays.gap();
@@ -190,10 +191,10 @@ impl Into<'_> {
             {
                 self.stays.release(shared);
                 let seen = self.stays.cut(end);
-                ended = Some(Phase { seen, ..std::mem::take(self.phase) });
+                ended = Some(TracePhase { seen, ..std::mem::take(self.phase) });
             }
             match decoder.decode(&record) {
-                Decoded::Event(index, event) => {
+                DecodedRecord::Event(index, event) => {
                     if self.phase.events.len() <= index {
                         self.phase.events.resize(index + 1, 0);
                     }
@@ -203,13 +204,13 @@ impl Into<'_> {
                     }
                     self.stays.event(shared, &event);
                 }
-                Decoded::Foreign(id) => match decoder.callers(record.bytes) {
+                DecodedRecord::Foreign(id) => match decoder.callers(record.bytes) {
                     Some(callers) => self.stays.stack(shared, callers),
-                    None => self.stays.odd(Who::Foreign(id)),
+                    None => self.stays.odd(TracedCulprit::Foreign(id)),
                 },
-                Decoded::Short(index) => {
+                DecodedRecord::Short(index) => {
                     let name = catalogue::events().nth(index).map_or("an event", |spec| spec.name);
-                    self.stays.odd(Who::Short(name));
+                    self.stays.odd(TracedCulprit::Short(name));
                 }
             }
         }

@@ -1,9 +1,9 @@
-//! Raw records → [`Event`]s, with the formats of the running kernel. Pure.
+//! Raw records → [`TraceEvent`]s, with the formats of the running kernel. Pure.
 
-use super::catalogue::{self, Spec, What};
+use super::catalogue::{self, EventKind, EventSpec};
 use super::stacks::StackForm;
-use cpushield_linux::ring_buffer::Record;
-use cpushield_linux::text::trace_format::{EventFormat, Field};
+use cpushield_linux::ring_buffer::RawRecord;
+use cpushield_linux::text::trace_format::{EventField, EventFormat};
 
 /// Flags of `common_flags` that say that the task is to be preempted on its way out
 /// (`TRACE_FLAG_NEED_RESCHED` and `_LAZY`, include/linux/trace_events.h; the lazy one is 0x02
@@ -16,17 +16,17 @@ const BLOCKED: u64 = 0xff;
 
 /// A short name, kept without allocation; longer ones are cut.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub struct Name([u8; 24]);
+pub struct ShortName([u8; 24]);
 
-impl Name {
+impl ShortName {
     /// From bytes up to the first NUL.
     #[must_use]
-    pub fn new(bytes: &[u8]) -> Name {
+    pub fn new(bytes: &[u8]) -> ShortName {
         let mut name = [0; 24];
         for (place, byte) in name.iter_mut().zip(bytes.iter().take_while(|byte| **byte != 0)) {
             *place = *byte;
         }
-        Name(name)
+        ShortName(name)
     }
 
     /// Whether it begins with these bytes.
@@ -43,7 +43,7 @@ impl Name {
     }
 }
 
-impl std::fmt::Debug for Name {
+impl std::fmt::Debug for ShortName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?}", self.text())
     }
@@ -51,7 +51,7 @@ impl std::fmt::Debug for Name {
 
 /// One thing that happened on a CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Event {
+pub struct TraceEvent {
     /// When, in ticks of the trace clock.
     pub at: u64,
     /// The task it happened to (`common_pid`); for a switch the task that leaves.
@@ -59,14 +59,14 @@ pub struct Event {
     /// The task is to be preempted before it gets back to user mode.
     pub resched: bool,
     /// What it says.
-    pub what: What,
+    pub what: EventKind,
     /// With which values.
-    pub with: With,
+    pub with: EventValues,
 }
 
 /// The values of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum With {
+pub enum EventValues {
     /// None are needed.
     Nothing,
     /// A function's address, a softirq's or a system call's number.
@@ -76,7 +76,7 @@ pub enum With {
         /// Its number.
         number: u32,
         /// The name it was requested with.
-        name: Name,
+        name: ShortName,
     },
     /// A switch.
     Switch {
@@ -85,7 +85,7 @@ pub enum With {
         /// The task that comes.
         pid: i32,
         /// Its command name.
-        comm: Name,
+        comm: ShortName,
     },
     /// The tick.
     Tick {
@@ -121,9 +121,9 @@ pub enum With {
 
 /// What a record is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Decoded {
+pub enum DecodedRecord {
     /// An event of the catalogue, with its place there.
-    Event(usize, Event),
+    Event(usize, TraceEvent),
     /// A record of another event, by its number.
     Foreign(u16),
     /// A record of a known event that is too short for its fields.
@@ -132,33 +132,33 @@ pub enum Decoded {
 
 /// Where everything lies in the records of one kernel.
 #[derive(Debug, Clone)]
-pub struct Decoder {
+pub struct EventDecoder {
     /// By `common_type`.
-    slots: Vec<Option<Slot>>,
+    slots: Vec<Option<FieldSlot>>,
     /// Records that are the stack of the event before them.
     stack: Option<StackForm>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Slot {
+struct FieldSlot {
     /// Place in the catalogue.
     index: usize,
-    what: What,
-    common: Common,
-    fields: [Option<Field>; 3],
+    what: EventKind,
+    common: CommonFields,
+    fields: [Option<EventField>; 3],
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Common {
-    flags: Field,
-    pid: Field,
+struct CommonFields {
+    flags: EventField,
+    pid: EventField,
 }
 
-impl Decoder {
+impl EventDecoder {
     /// From the formats of the events that this kernel has; those that lack a needed field are
     /// named in the second value and cannot be used.
     #[must_use]
-    pub fn new(formats: &[(&'static Spec, EventFormat)]) -> (Decoder, Vec<String>) {
+    pub fn new(formats: &[(&'static EventSpec, EventFormat)]) -> (EventDecoder, Vec<String>) {
         let (mut slots, mut unusable) = (Vec::new(), Vec::new());
         for (index, spec) in catalogue::events().enumerate() {
             let Some((_, format)) = formats.iter().find(|(known, _)| *known == spec) else {
@@ -175,7 +175,7 @@ impl Decoder {
                 None => unusable.push(format!("{}:{}", spec.system, spec.name)),
             }
         }
-        (Decoder { slots, stack: None }, unusable)
+        (EventDecoder { slots, stack: None }, unusable)
     }
 
     /// Events are followed by their stacks.
@@ -190,23 +190,24 @@ impl Decoder {
 
     /// Decodes one record.
     #[must_use]
-    pub fn decode(&self, record: &Record<'_>) -> Decoded {
+    pub fn decode(&self, record: &RawRecord<'_>) -> DecodedRecord {
         let bytes = record.bytes;
         let Some(id) = bytes.first_chunk().map(|chunk| u16::from_le_bytes(*chunk)) else {
-            return Decoded::Foreign(0);
+            return DecodedRecord::Foreign(0);
         };
         let Some(Some(slot)) = self.slots.get(usize::from(id)) else {
-            return Decoded::Foreign(id);
+            return DecodedRecord::Foreign(id);
         };
         match slot.event(record.timestamp, bytes) {
-            Some(event) => Decoded::Event(slot.index, event),
-            None => Decoded::Short(slot.index),
+            Some(event) => DecodedRecord::Event(slot.index, event),
+            None => DecodedRecord::Short(slot.index),
         }
     }
 }
 
-fn slot(index: usize, spec: &'static Spec, format: &EventFormat) -> Option<Slot> {
-    let common = Common { flags: format.field("common_flags")?, pid: format.field("common_pid")? };
+fn slot(index: usize, spec: &'static EventSpec, format: &EventFormat) -> Option<FieldSlot> {
+    let common =
+        CommonFields { flags: format.field("common_flags")?, pid: format.field("common_pid")? };
     // decode() takes the first two bytes for the event's number.
     let kind = format.field("common_type")?;
     if (kind.offset, kind.size) != (0, 2) {
@@ -216,49 +217,58 @@ fn slot(index: usize, spec: &'static Spec, format: &EventFormat) -> Option<Slot>
     for (place, name) in fields.iter_mut().zip(spec.fields) {
         *place = Some(format.field(name)?);
     }
-    Some(Slot { index, what: spec.what, common, fields })
+    Some(FieldSlot { index, what: spec.what, common, fields })
 }
 
-impl Slot {
-    fn event(&self, at: u64, bytes: &[u8]) -> Option<Event> {
+impl FieldSlot {
+    fn event(&self, at: u64, bytes: &[u8]) -> Option<TraceEvent> {
         let pid = i32::try_from(self.common.pid.signed(bytes)?).ok()?;
         let resched = self.common.flags.unsigned(bytes)? & NEED_RESCHED != 0;
-        Some(Event { at, pid, resched, what: self.what, with: self.values(bytes)? })
+        Some(TraceEvent { at, pid, resched, what: self.what, with: self.values(bytes)? })
     }
 
-    fn values(&self, bytes: &[u8]) -> Option<With> {
+    fn values(&self, bytes: &[u8]) -> Option<EventValues> {
         let number = |n: usize| -> Option<u64> { self.fields.get(n)?.as_ref()?.unsigned(bytes) };
         let pid = |n: usize| -> Option<i32> {
             i32::try_from(self.fields.get(n)?.as_ref()?.signed(bytes)?).ok()
         };
-        let name =
-            |n: usize| -> Option<Name> { self.fields.get(n)?.as_ref()?.text(bytes).map(Name::new) };
+        let name = |n: usize| -> Option<ShortName> {
+            self.fields.get(n)?.as_ref()?.text(bytes).map(ShortName::new)
+        };
         Some(match self.what {
-            What::Irq => With::Irq { number: u32::try_from(number(0)?).ok()?, name: name(1)? },
-            What::Switch => {
-                With::Switch { blocks: number(0)? & BLOCKED != 0, pid: pid(1)?, comm: name(2)? }
+            EventKind::Irq => {
+                EventValues::Irq { number: u32::try_from(number(0)?).ok()?, name: name(1)? }
             }
-            What::TickStop => With::Tick {
+            EventKind::Switch => EventValues::Switch {
+                blocks: number(0)? & BLOCKED != 0,
+                pid: pid(1)?,
+                comm: name(2)?,
+            },
+            EventKind::TickStop => EventValues::Tick {
                 stopped: number(0)? != 0,
                 needed: u8::try_from(number(1)? & 0xff).ok()?,
             },
-            What::Signal => With::Signal { number: u8::try_from(number(0)?).ok()?, code: pid(1)? },
-            What::Fork => With::Fork { parent: pid(0)?, child: pid(1)? },
-            What::Nmi => {
-                With::Nmi { handler: number(0)?, took_ns: number(1)?, handled: number(2)? != 0 }
+            EventKind::Signal => {
+                EventValues::Signal { number: u8::try_from(number(0)?).ok()?, code: pid(1)? }
             }
-            What::Softirq
-            | What::SoftirqRaise
-            | What::Hrtimer
-            | What::Timer
-            | What::Call
-            | What::Work
-            | What::PageFault
-            | What::KernelFault
-            | What::MachineCheck
-            | What::TlbFlush
-            | What::Syscall => With::Number(number(0)?),
-            _ => With::Nothing,
+            EventKind::Fork => EventValues::Fork { parent: pid(0)?, child: pid(1)? },
+            EventKind::Nmi => EventValues::Nmi {
+                handler: number(0)?,
+                took_ns: number(1)?,
+                handled: number(2)? != 0,
+            },
+            EventKind::Softirq
+            | EventKind::SoftirqRaise
+            | EventKind::Hrtimer
+            | EventKind::Timer
+            | EventKind::Call
+            | EventKind::Work
+            | EventKind::PageFault
+            | EventKind::KernelFault
+            | EventKind::MachineCheck
+            | EventKind::TlbFlush
+            | EventKind::Syscall => EventValues::Number(number(0)?),
+            _ => EventValues::Nothing,
         })
     }
 }
@@ -304,9 +314,9 @@ format:
 \tfield:int next_prio;\toffset:60;\tsize:4;\tsigned:1;
 ";
 
-    fn decoder(format: &str) -> (Decoder, Vec<String>) {
+    fn decoder(format: &str) -> (EventDecoder, Vec<String>) {
         let spec = catalogue::events().find(|spec| spec.name == "sched_switch").unwrap();
-        Decoder::new(&[(spec, EventFormat::parse(format).unwrap())])
+        EventDecoder::new(&[(spec, EventFormat::parse(format).unwrap())])
     }
 
     /// A record of `size` bytes with these pieces at these offsets.
@@ -320,12 +330,16 @@ format:
 
     #[test]
     fn a_switch_is_the_same_event_wherever_the_kernel_put_its_fields() {
-        let wanted = Event {
+        let wanted = TraceEvent {
             at: 7,
             pid: 812,
             resched: true,
-            what: What::Switch,
-            with: With::Switch { blocks: true, pid: 24, comm: Name::new(b"ksoftirqd/3") },
+            what: EventKind::Switch,
+            with: EventValues::Switch {
+                blocks: true,
+                pid: 24,
+                comm: ShortName::new(b"ksoftirqd/3"),
+            },
         };
         let (pid, next) = (812i32.to_le_bytes(), 24i32.to_le_bytes());
         for (format, bytes) in [
@@ -346,10 +360,13 @@ format:
         ] {
             let (decoder, unusable) = decoder(format);
             assert!(unusable.is_empty());
-            let short = Record { timestamp: 7, bytes: &bytes[..40] };
-            assert!(matches!(decoder.decode(&short), Decoded::Short(_)));
-            let decoded = decoder.decode(&Record { timestamp: 7, bytes: &bytes });
-            assert!(matches!(decoded, Decoded::Event(_, event) if event == wanted), "{decoded:?}");
+            let short = RawRecord { timestamp: 7, bytes: &bytes[..40] };
+            assert!(matches!(decoder.decode(&short), DecodedRecord::Short(_)));
+            let decoded = decoder.decode(&RawRecord { timestamp: 7, bytes: &bytes });
+            assert!(
+                matches!(decoded, DecodedRecord::Event(_, event) if event == wanted),
+                "{decoded:?}"
+            );
         }
     }
 
@@ -357,9 +374,9 @@ format:
     fn a_preempted_task_does_not_block() {
         // `R+` of 4.14 to 6.18: only the bit above TASK_REPORT.
         let bytes = record(64, &[(0, &[53, 1, 0]), (32, &[0, 1])]);
-        let decoded = decoder(SWITCH_6_12).0.decode(&Record { timestamp: 0, bytes: &bytes });
-        let Decoded::Event(_, event) = decoded else { panic!("{decoded:?}") };
-        assert!(matches!(event.with, With::Switch { blocks: false, .. }));
+        let decoded = decoder(SWITCH_6_12).0.decode(&RawRecord { timestamp: 0, bytes: &bytes });
+        let DecodedRecord::Event(_, event) = decoded else { panic!("{decoded:?}") };
+        assert!(matches!(event.with, EventValues::Switch { blocks: false, .. }));
     }
 
     #[test]
@@ -367,8 +384,14 @@ format:
         let (decoder, unusable) = decoder(&SWITCH_6_12.replace("next_pid", "next_tid"));
         assert_eq!(unusable, ["sched:sched_switch"]);
         let bytes = record(64, &[(0, &[53, 1])]);
-        assert_eq!(decoder.decode(&Record { timestamp: 0, bytes: &bytes }), Decoded::Foreign(309));
-        assert_eq!(decoder.decode(&Record { timestamp: 0, bytes: &[1] }), Decoded::Foreign(0));
+        assert_eq!(
+            decoder.decode(&RawRecord { timestamp: 0, bytes: &bytes }),
+            DecodedRecord::Foreign(309)
+        );
+        assert_eq!(
+            decoder.decode(&RawRecord { timestamp: 0, bytes: &[1] }),
+            DecodedRecord::Foreign(0)
+        );
     }
 
     proptest! {
@@ -379,7 +402,7 @@ format:
             if let Some(id) = bytes.get_mut(..2) {
                 id.copy_from_slice(&309u16.to_le_bytes());
             }
-            let _ = decoder.decode(&Record { timestamp: 0, bytes: &bytes });
+            let _ = decoder.decode(&RawRecord { timestamp: 0, bytes: &bytes });
         }
     }
 }

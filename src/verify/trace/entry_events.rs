@@ -1,10 +1,11 @@
 //! The events that report entries into the kernel, and how many of them lie between two reads of
-//! the counters that count them too: what a [`Recorder`] gives a second witness to compare with.
+//! the counters that count them too: what a [`TraceRecorder`] gives a second witness to compare
+//! with.
 
-use super::Recorder;
-use super::catalogue::{self, Spec};
+use super::TraceRecorder;
+use super::catalogue::{self, EventSpec};
 use super::record_window::ReadSpan;
-use crate::verify::{EntryClass, Interference};
+use crate::verify::{EntryClass, TraceInterference};
 use cpushield_linux::text::trace_format::EventFormat;
 
 /// An event that reports an entry into the kernel or a switch of tasks.
@@ -48,19 +49,19 @@ pub struct RecordedEvent {
 }
 
 /// The events of this kernel that report entries, in the order of the catalogue.
-pub fn in_formats(formats: &[(&'static Spec, EventFormat)]) -> Vec<EntryEvent> {
+pub fn in_formats(formats: &[(&'static EventSpec, EventFormat)]) -> Vec<EntryEvent> {
     let mut found = Vec::new();
     for (place, spec) in catalogue::events().enumerate() {
         let format = formats.iter().find(|(known, _)| *known == spec);
         if let (Some(class), Some((_, format))) = (spec.what.entry_class(), format) {
-            let Spec { system, name, .. } = *spec;
+            let EventSpec { system, name, .. } = *spec;
             found.push(EntryEvent { class, system, name, place, id: format.id });
         }
     }
     found
 }
 
-impl Recorder<'_> {
+impl TraceRecorder<'_> {
     /// The events that report entries: what a second witness has to count.
     #[must_use]
     pub fn entry_events(&self) -> &[EntryEvent] {
@@ -78,7 +79,7 @@ impl Recorder<'_> {
     }
 
     /// What was recorded of each entry event between the two reads, in the order of
-    /// [`Recorder::entry_events`].
+    /// [`TraceRecorder::entry_events`].
     #[must_use]
     pub fn recorded(&self, cpu: usize) -> Vec<RecordedEvent> {
         let Some(channel) = self.channels.iter().find(|channel| channel.cpu == cpu) else {
@@ -92,7 +93,7 @@ impl Recorder<'_> {
     }
 
     /// What other processes did to the recording until now.
-    pub fn interference(&mut self) -> Vec<Interference> {
+    pub fn interference(&mut self) -> Vec<TraceInterference> {
         let monitor = self.interference.as_mut();
         monitor.map(|it| it.found(self.host, &self.instance)).unwrap_or_default()
     }

@@ -1,8 +1,10 @@
 //! Watches over the tracing instance itself: whether another process changed what it records, and
 //! who. An instrument that was interfered with proves nothing.
 
-use crate::verify::second_witness::Interference;
-use cpushield_linux::tracefs::{Access, Instance, InstanceWatch, Setting, Touch, changed_settings};
+use crate::verify::second_witness::TraceInterference;
+use cpushield_linux::tracefs::{
+    ControlSetting, InstanceAccess, InstanceWatch, TouchedFile, TraceInstance, changed_settings,
+};
 use cpushield_linux::{CpuSet, Host};
 
 /// Interferences that are kept; more say nothing new.
@@ -13,16 +15,16 @@ const KEPT_MAX: usize = 32;
 pub struct InterferenceMonitor {
     cpus: CpuSet,
     events: Vec<(&'static str, &'static str)>,
-    armed: Vec<Setting>,
+    armed: Vec<ControlSetting>,
     /// `None` where files cannot be watched; their texts are compared all the same.
     watch: Option<InstanceWatch>,
-    found: Vec<Interference>,
+    found: Vec<TraceInterference>,
 }
 
 impl InterferenceMonitor {
     /// Begins, right after the recording began.
     pub fn start(
-        instance: &Instance<'_>,
+        instance: &TraceInstance<'_>,
         cpus: CpuSet,
         events: Vec<(&'static str, &'static str)>,
     ) -> InterferenceMonitor {
@@ -34,30 +36,30 @@ impl InterferenceMonitor {
     /// Takes in what happened since the last time, while the processes that did it may still live.
     pub fn poll(&mut self, host: &Host) {
         let touches = self.watch.as_mut().map(InstanceWatch::drain).unwrap_or_default();
-        for Touch { file, access, pid } in touches {
+        for TouchedFile { file, access, pid } in touches {
             let by = pid.map(|pid| process_name(host, pid));
             self.add(match access {
-                Access::Written => Interference::Written { file, by },
-                Access::Opened => Interference::Opened { file, by },
-                Access::Removed => Interference::Removed { file },
-                Access::Unknown => Interference::Unreported,
+                InstanceAccess::Written => TraceInterference::Written { file, by },
+                InstanceAccess::Opened => TraceInterference::Opened { file, by },
+                InstanceAccess::Removed => TraceInterference::Removed { file },
+                InstanceAccess::Unknown => TraceInterference::Unreported,
             });
         }
     }
 
     /// What was done until now. Reads the settings again and compares them with those of the
     /// beginning.
-    pub fn found(&mut self, host: &Host, instance: &Instance<'_>) -> Vec<Interference> {
+    pub fn found(&mut self, host: &Host, instance: &TraceInstance<'_>) -> Vec<TraceInterference> {
         self.poll(host);
         let now = instance.settings(&self.cpus, &self.events);
-        for (Setting { file, text }, found) in changed_settings(&self.armed, &now) {
+        for (ControlSetting { file, text }, found) in changed_settings(&self.armed, &now) {
             let (armed, found) = (text.unwrap_or_default(), found.unwrap_or_default());
-            self.add(Interference::SettingChanged { file, armed, found });
+            self.add(TraceInterference::SettingChanged { file, armed, found });
         }
         self.found.clone()
     }
 
-    fn add(&mut self, interference: Interference) {
+    fn add(&mut self, interference: TraceInterference) {
         if self.found.len() < KEPT_MAX && !self.found.contains(&interference) {
             self.found.push(interference);
         }

@@ -7,10 +7,10 @@
 //! ([`WAY_NS`], or as long again as the interruption). What is left of any other gap was taken
 //! below the kernel, or by something the trace is blind for: it is *unexplained*.
 
-use super::rows::{Key, Names, Rows};
-use super::stays::{Finished, ticks};
-use crate::verify::{Joined, LONG_NS, MadeGap, Part, Unexplained};
-use cpushield_linux::clock::Scale;
+use super::rows::{CpuCulprits, CulpritKey, CulpritNames};
+use super::stays::{FinishedInterruption, ticks};
+use crate::verify::{GapAttribution, GapPart, LONG_NS, MadeGap, UnexplainedGap};
+use cpushield_linux::clock::TickScale;
 use cpushield_linux::sampler::Gap;
 use std::collections::VecDeque;
 
@@ -26,87 +26,87 @@ const WORST_MAX: usize = 8;
 
 /// An interruption that waits for gaps.
 #[derive(Debug, Clone, Copy)]
-struct Waiting {
+struct WaitingInterruption {
     begun: u64,
     end: u64,
     /// `None` while it may still go on.
-    key: Option<Key>,
+    key: Option<CulpritKey>,
     in_gap: bool,
 }
 
 /// Gaps or parts of them, in ticks.
 #[derive(Debug, Clone, Copy, Default)]
-struct Ticks {
+struct GapTicks {
     count: u64,
     sum: u64,
     max: u64,
 }
 
-impl Ticks {
+impl GapTicks {
     fn add(&mut self, ticks: u64) {
         self.count += 1;
         self.sum = self.sum.saturating_add(ticks);
         self.max = self.max.max(ticks);
     }
 
-    fn ns(&self, scale: &Scale) -> Part {
-        Part { count: self.count, sum_ns: scale.ns(self.sum), max_ns: scale.ns(self.max) }
+    fn ns(&self, scale: &TickScale) -> GapPart {
+        GapPart { count: self.count, sum_ns: scale.ns(self.sum), max_ns: scale.ns(self.max) }
     }
 }
 
 /// What was found so far, in ticks.
 #[derive(Debug, Default)]
-struct Found {
-    explained: Ticks,
-    unexplained: Ticks,
+struct GapTotals {
+    explained: GapTicks,
+    unexplained: GapTicks,
     long: u64,
     worst: Vec<Gap>,
-    by: Rows,
+    by: CpuCulprits,
     without: u64,
     unjoined: u64,
 }
 
 /// The joint of one CPU.
 #[derive(Debug)]
-pub struct Joiner {
+pub struct GapCorrelator {
     begun: u64,
     ticks_per_ns: f64,
-    stays: VecDeque<Waiting>,
+    stays: VecDeque<WaitingInterruption>,
     gaps: VecDeque<Gap>,
     /// Every event before this tick was heard of.
     traced: u64,
     /// Every gap that began before this tick was heard of.
     looked: u64,
-    found: Found,
+    found: GapTotals,
     /// There is a sampler.
     used: bool,
 }
 
-impl Joiner {
+impl GapCorrelator {
     /// Nothing heard of yet.
     #[must_use]
-    pub fn new() -> Joiner {
-        Joiner {
+    pub fn new() -> GapCorrelator {
+        GapCorrelator {
             begun: 0,
             ticks_per_ns: 1.0,
             stays: VecDeque::new(),
             gaps: VecDeque::new(),
             traced: 0,
             looked: 0,
-            found: Found::default(),
+            found: GapTotals::default(),
             used: false,
         }
     }
 
     /// A phase begins: what is heard of it counts, what went before does not.
     pub fn begin(&mut self, at: u64, ticks_per_ns: f64) {
-        *self = Joiner { begun: at, ticks_per_ns, used: self.used, ..Joiner::new() };
+        *self = GapCorrelator { begun: at, ticks_per_ns, used: self.used, ..GapCorrelator::new() };
     }
 
     /// Interruptions that are over, the one that may go on, and the tick up to which that is all.
     pub fn stays(
         &mut self,
-        finished: impl Iterator<Item = Finished>,
+        finished: impl Iterator<Item = FinishedInterruption>,
         open: Option<(u64, u64)>,
         traced: u64,
     ) {
@@ -122,7 +122,7 @@ impl Joiner {
         self.traced = self.traced.max(traced);
     }
 
-    fn stay(&mut self, begun: u64, end: u64, key: Option<Key>) {
+    fn stay(&mut self, begun: u64, end: u64, key: Option<CulpritKey>) {
         if let Some(last) = self.stays.back_mut()
             && last.key.is_none()
         {
@@ -137,7 +137,7 @@ impl Joiner {
             self.stays.pop_front();
             self.found.unjoined += 1;
         }
-        self.stays.push_back(Waiting { begun, end, key, in_gap: false });
+        self.stays.push_back(WaitingInterruption { begun, end, key, in_gap: false });
     }
 
     /// Gaps in the order of time, and a tick before which no other begins.
@@ -215,23 +215,23 @@ impl Joiner {
     }
 
     /// What the phase that ends showed; `None` without a sampler.
-    pub fn end(&mut self, names: &Names<'_>, scale: &Scale) -> Option<Joined> {
+    pub fn end(&mut self, names: &CulpritNames<'_>, scale: &TickScale) -> Option<GapAttribution> {
         self.advance();
         if !self.used {
             return None;
         }
         let found = &self.found;
-        let mut worst: Vec<Unexplained> = found
+        let mut worst: Vec<UnexplainedGap> = found
             .worst
             .iter()
-            .map(|gap| Unexplained {
+            .map(|gap| UnexplainedGap {
                 at_ns: scale.ns(gap.start - self.begun),
                 ns: scale.ns(gap.end - gap.start),
             })
             .collect();
         worst.sort_by_key(|gap| std::cmp::Reverse(gap.ns));
         let by = found.by.interruptions(names, scale);
-        Some(Joined {
+        Some(GapAttribution {
             explained: found.explained.ns(scale),
             unexplained: found.unexplained.ns(scale),
             long: found.long,
@@ -241,7 +241,7 @@ impl Joiner {
                 .map(|row| MadeGap {
                     cause: row.cause,
                     culprit: row.culprit,
-                    gaps: Part {
+                    gaps: GapPart {
                         count: row.count,
                         sum_ns: row.time_ns.unwrap_or(0),
                         max_ns: row.max_ns.unwrap_or(0),
@@ -259,25 +259,28 @@ mod tests {
     use super::*;
     use crate::causes::Cause;
     use crate::causes::culprit::KernelEvent;
-    use crate::verify::trace::rows::Who;
-    use cpushield_linux::text::kallsyms::Symbols;
+    use crate::verify::trace::rows::TracedCulprit;
+    use cpushield_linux::text::kallsyms::KernelSymbols;
     use proptest::prelude::*;
     use std::collections::HashMap;
 
-    fn joiner(begun: u64) -> Joiner {
-        let mut joiner = Joiner::new();
+    fn joiner(begun: u64) -> GapCorrelator {
+        let mut joiner = GapCorrelator::new();
         joiner.gaps(&[], 0);
         joiner.begin(begun, 1.0);
         joiner
     }
 
-    const SCALE: Scale = Scale { ns_per_tick: 1.0, error_ppm: 0.0 };
+    const SCALE: TickScale = TickScale { ns_per_tick: 1.0, error_ppm: 0.0 };
 
-    fn tick(begun: u64, end: u64) -> Finished {
-        Finished {
+    fn tick(begun: u64, end: u64) -> FinishedInterruption {
+        FinishedInterruption {
             begun,
             end,
-            key: Key { cause: Cause::Tick, who: Who::Event(KernelEvent::LocalTimer) },
+            key: CulpritKey {
+                cause: Cause::Tick,
+                who: TracedCulprit::Event(KernelEvent::LocalTimer),
+            },
         }
     }
 
@@ -285,14 +288,16 @@ mod tests {
         Gap { start, end }
     }
 
-    fn end(joiner: &mut Joiner) -> Joined {
-        let symbols = Symbols::default();
+    fn end(joiner: &mut GapCorrelator) -> GapAttribution {
+        let symbols = KernelSymbols::default();
         let tasks = HashMap::new();
-        joiner.end(&Names { symbols: &symbols, tasks: &tasks, stacks: None }, &SCALE).unwrap()
+        joiner
+            .end(&CulpritNames { symbols: &symbols, tasks: &tasks, stacks: None }, &SCALE)
+            .unwrap()
     }
 
-    fn part(count: u64, sum_ns: u64, max_ns: u64) -> Part {
-        Part { count, sum_ns, max_ns }
+    fn part(count: u64, sum_ns: u64, max_ns: u64) -> GapPart {
+        GapPart { count, sum_ns, max_ns }
     }
 
     #[test]
@@ -316,13 +321,13 @@ mod tests {
             culprit: KernelEvent::LocalTimer.into(),
             gaps: part(count, sum, max),
         };
-        let expected = Joined {
+        let expected = GapAttribution {
             explained: part(2, 3_200 + 4_600, 4_600),
             unexplained: part(2, 12_000 + 49_001, 49_001),
             long: 2,
             worst: vec![
-                Unexplained { at_ns: 698_999, ns: 49_001 },
-                Unexplained { at_ns: 49_000, ns: 12_000 },
+                UnexplainedGap { at_ns: 698_999, ns: 49_001 },
+                UnexplainedGap { at_ns: 49_000, ns: 12_000 },
             ],
             by: vec![by(3, 3_200 + 4_600 + 50_001, 50_001)],
             without_gap: 1,

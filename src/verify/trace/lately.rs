@@ -1,12 +1,12 @@
 //! What happened lately on the recorded CPUs, piece by piece, at constant memory; and of it, who
 //! had the time between two moments. For those who know only afterwards which moments were bad.
 
-use super::rows::{Key, Names, Who};
-use super::stays::{Drawn, Piece, ticks};
-use super::{Recorder, look_up};
+use super::rows::{CulpritKey, CulpritNames, TracedCulprit};
+use super::stays::{LogEntry, LogEntryKind, ticks};
+use super::{TraceRecorder, look_up};
 use crate::causes::Cause;
-use crate::verify::{Share, Why};
-use cpushield_linux::ties::{Tie, Ties};
+use crate::verify::{TimeBreakdown, TimeShare};
+use cpushield_linux::ties::{ClockSample, ClockSync};
 use std::collections::{HashMap, VecDeque};
 
 /// Pieces kept of all CPUs: some tens of MiB.
@@ -18,16 +18,16 @@ const SHARES_MAX: usize = 12;
 
 /// What is kept of all CPUs.
 #[derive(Debug)]
-pub struct Lately {
-    ties: Ties,
-    lanes: Vec<(usize, Lane)>,
+pub struct FlightRecorder {
+    ties: ClockSync,
+    lanes: Vec<(usize, CpuHistory)>,
     last_ns: u64,
 }
 
 /// What is kept of one CPU. Times are ticks.
 #[derive(Debug, Default)]
-struct Lane {
-    pieces: VecDeque<Piece>,
+struct CpuHistory {
+    pieces: VecDeque<LogEntry>,
     most: usize,
     /// Of what was before, nothing is known.
     since: u64,
@@ -37,22 +37,22 @@ struct Lane {
 
 /// Who had the time between two moments, in ticks.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Time {
-    shares: Vec<(Key, u64)>,
+struct CulpritTime {
+    shares: Vec<(CulpritKey, u64)>,
     unseen: u64,
     rest: u64,
 }
 
-impl Lane {
-    fn hear(&mut self, pieces: Vec<Piece>) {
+impl CpuHistory {
+    fn hear(&mut self, pieces: Vec<LogEntry>) {
         for piece in pieces {
             if let Some((_, end)) = self.lost.back_mut().filter(|(_, end)| *end == u64::MAX)
-                && piece.what != Drawn::Lost
+                && piece.what != LogEntryKind::Lost
             {
                 // Whatever comes first shows that events come again.
                 *end = piece.begun;
             }
-            if piece.what == Drawn::Lost {
+            if piece.what == LogEntryKind::Lost {
                 self.lost.push_back((piece.begun, u64::MAX));
                 continue;
             }
@@ -90,20 +90,20 @@ impl Lane {
     }
 
     /// Who had the time. `own` is the thread that waited: its time is no part of anybody's.
-    fn time(&self, from: u64, until: u64, own: i32) -> Time {
-        let touching = |piece: &&Piece| piece.end >= from && piece.begun < until;
-        let mut time = Time::default();
+    fn time(&self, from: u64, until: u64, own: i32) -> CulpritTime {
+        let touching = |piece: &&LogEntry| piece.end >= from && piece.begun < until;
+        let mut time = CulpritTime::default();
         let mut seen = until;
-        let mut frames: Vec<(u64, u64, usize, Key)> = Vec::new();
+        let mut frames: Vec<(u64, u64, usize, CulpritKey)> = Vec::new();
         for piece in self.pieces.iter().filter(touching) {
             let key = match piece.what {
-                Drawn::Undisturbed(pid) if pid == own || pid == 0 => continue,
-                Drawn::Undisturbed(pid) => {
-                    let who = Who::Task { pid, comm: Default::default() };
-                    Some(Key { cause: Cause::UserTask, who })
+                LogEntryKind::Undisturbed(pid) if pid == own || pid == 0 => continue,
+                LogEntryKind::Undisturbed(pid) => {
+                    let who = TracedCulprit::Task { pid, comm: Default::default() };
+                    Some(CulpritKey { cause: Cause::UserTask, who })
                 }
-                Drawn::Frame(_, key) => Some(key),
-                Drawn::Stay(_) | Drawn::Lost => None,
+                LogEntryKind::Frame(_, key) => Some(key),
+                LogEntryKind::Stay(_) | LogEntryKind::Lost => None,
             };
             // What ended at the first moment was before it.
             if piece.end > from || piece.begun == from {
@@ -114,10 +114,10 @@ impl Lane {
             );
         }
         frames.sort_by_key(|(begun, end, depth, _)| (*begun, *depth, std::cmp::Reverse(*end)));
-        let mut took: HashMap<Key, u64> = HashMap::new();
-        let mut open: Vec<(u64, Key)> = Vec::new();
+        let mut took: HashMap<CulpritKey, u64> = HashMap::new();
+        let mut open: Vec<(u64, CulpritKey)> = Vec::new();
         let mut at = from;
-        let mut give = |open: &mut Vec<(u64, Key)>, at: &mut u64, to: u64| {
+        let mut give = |open: &mut Vec<(u64, CulpritKey)>, at: &mut u64, to: u64| {
             while let Some((end, key)) = open.last().copied() {
                 *took.entry(key).or_default() += end.min(to).saturating_sub(*at);
                 *at = (*at).max(end.min(to));
@@ -141,15 +141,16 @@ impl Lane {
     }
 }
 
-impl Recorder<'_> {
-    /// From [`Recorder::start`] on what happened in the last so many nanoseconds is kept, see
-    /// [`Recorder::why`]; of a busy CPU less, as no more memory is taken than this module says.
+impl TraceRecorder<'_> {
+    /// From [`TraceRecorder::start`] on what happened in the last so many nanoseconds is kept, see
+    /// [`TraceRecorder::why`]; of a busy CPU less, as no more memory is taken than this module
+    /// says.
     pub fn remember(&mut self, last_ns: u64) {
         let most = PIECES_MAX / self.channels.len().max(1);
-        let lane = |cpu| (cpu, Lane { most, ..Lane::default() });
+        let lane = |cpu| (cpu, CpuHistory { most, ..CpuHistory::default() });
         let lanes = self.channels.iter().map(|channel| lane(channel.cpu)).collect();
         self.channels.iter_mut().for_each(|channel| channel.stays.keep_tape());
-        self.lately = Some(Lately { ties: Ties::default(), lanes, last_ns });
+        self.lately = Some(FlightRecorder { ties: ClockSync::default(), lanes, last_ns });
     }
 
     /// Keeps what was just read.
@@ -157,7 +158,7 @@ impl Recorder<'_> {
         let (tsc, begun, per_ns) = (self.tsc, self.begun, self.shared.ticks_per_ns);
         let Some(lately) = &mut self.lately else { return };
         if tsc {
-            lately.ties.add(Tie::now());
+            lately.ties.add(ClockSample::now());
         }
         let old = heard.saturating_sub(ticks(lately.last_ns, per_ns)).max(begun);
         for (channel, (_, lane)) in self.channels.iter_mut().zip(&mut lately.lanes) {
@@ -167,33 +168,35 @@ impl Recorder<'_> {
     }
 
     /// What ran on a CPU between two times of `CLOCK_MONOTONIC`, the last of which is before the
-    /// last [`Recorder::poll`]. `own` is the thread that waited. Without remedies.
-    pub fn why(&mut self, cpu: usize, own: i32, from_ns: u64, until_ns: u64) -> Why {
-        let Some(lately) = &self.lately else { return Why::unknown("nothing was kept") };
+    /// last [`TraceRecorder::poll`]. `own` is the thread that waited. Without remedies.
+    pub fn why(&mut self, cpu: usize, own: i32, from_ns: u64, until_ns: u64) -> TimeBreakdown {
+        let Some(lately) = &self.lately else { return TimeBreakdown::unknown("nothing was kept") };
         let at = |ns: u64| if self.tsc { lately.ties.at(ns) } else { Some((ns, 0)) };
         let (Some((from, error)), Some((until, other))) = (at(from_ns), at(until_ns)) else {
-            return Why::unknown("the clocks of the thread and of the trace do not go together");
+            return TimeBreakdown::unknown(
+                "the clocks of the thread and of the trace do not go together",
+            );
         };
         let Some((_, lane)) = lately.lanes.iter().find(|(of, _)| *of == cpu) else {
-            return Why::unknown("its CPU was not traced");
+            return TimeBreakdown::unknown("its CPU was not traced");
         };
         if let Some(why) = lane.unknown(from, until) {
-            return Why::unknown(why);
+            return TimeBreakdown::unknown(why);
         }
         let scale = self.scale();
         let time = lane.time(from, until, own);
         for (key, _) in &time.shares {
-            if let Who::Task { pid, .. } = key.who {
+            if let TracedCulprit::Task { pid, .. } = key.who {
                 look_up(self.host, &mut self.tasks, pid);
             }
         }
-        let names = Names { symbols: &self.symbols, tasks: &self.tasks, stacks: None };
-        let mut shares: Vec<Share> = Vec::new();
+        let names = CulpritNames { symbols: &self.symbols, tasks: &self.tasks, stacks: None };
+        let mut shares: Vec<TimeShare> = Vec::new();
         for (key, ticks) in time.shares {
             let ((cause, culprit), took_ns) = (names.of(key), scale.ns(ticks));
             match shares.iter_mut().find(|s| s.cause == cause && s.culprit == culprit) {
                 Some(share) => share.took_ns += took_ns,
-                None => shares.push(Share { cause, culprit, took_ns, remedy: None }),
+                None => shares.push(TimeShare { cause, culprit, took_ns, remedy: None }),
             }
         }
         shares.sort_by_cached_key(|share| {
@@ -202,7 +205,7 @@ impl Recorder<'_> {
         let others = shares.drain(SHARES_MAX.min(shares.len())..);
         let rest_ns = others.map(|share| share.took_ns).sum::<u64>() + scale.ns(time.rest);
         let (unseen_ns, error_ns) = (scale.ns(time.unseen), scale.ns(error.max(other)));
-        Why { shares, unseen_ns, rest_ns, error_ns, unknown: None }
+        TimeBreakdown { shares, unseen_ns, rest_ns, error_ns, unknown: None }
     }
 }
 
@@ -211,21 +214,22 @@ mod tests {
     use super::*;
     use crate::causes::culprit::KernelEvent;
 
-    const IRQ: Key = Key { cause: Cause::Hrtimer, who: Who::Event(KernelEvent::LocalTimer) };
-    const HOG: Key = Key { cause: Cause::UserTask, who: Who::Others };
+    const IRQ: CulpritKey =
+        CulpritKey { cause: Cause::Hrtimer, who: TracedCulprit::Event(KernelEvent::LocalTimer) };
+    const HOG: CulpritKey = CulpritKey { cause: Cause::UserTask, who: TracedCulprit::Others };
     const SELF: i32 = 7;
 
-    fn piece(begun: u64, end: u64, depth: usize, what: Drawn) -> Piece {
-        Piece { begun, end, depth, what, stack: None }
+    fn piece(begun: u64, end: u64, depth: usize, what: LogEntryKind) -> LogEntry {
+        LogEntry { begun, end, depth, what, stack: None }
     }
 
-    fn lane(pieces: Vec<Piece>) -> Lane {
-        let mut lane = Lane { most: 100, ..Lane::default() };
+    fn lane(pieces: Vec<LogEntry>) -> CpuHistory {
+        let mut lane = CpuHistory { most: 100, ..CpuHistory::default() };
         lane.hear(pieces);
         lane
     }
 
-    fn told(lane: &Lane, from: u64, until: u64) -> (Vec<(Key, u64)>, u64, u64) {
+    fn told(lane: &CpuHistory, from: u64, until: u64) -> (Vec<(CulpritKey, u64)>, u64, u64) {
         let mut time = lane.time(from, until, SELF);
         time.shares.sort_by_key(|(_, ticks)| std::cmp::Reverse(*ticks));
         let whole: u64 = time.shares.iter().map(|(_, ticks)| ticks).sum();
@@ -237,33 +241,36 @@ mod tests {
     fn each_has_its_own_time_and_what_nobody_had_is_the_rest() {
         // A task from 100 on, interrupted twice, the first time within an interrupt.
         let lane = lane(vec![
-            piece(50, 100, 0, Drawn::Undisturbed(SELF)),
-            piece(210, 220, 3, Drawn::Frame("hrtimer", IRQ)),
-            piece(200, 240, 2, Drawn::Frame("interrupt", IRQ)),
-            piece(300, 310, 2, Drawn::Frame("interrupt", IRQ)),
-            piece(100, 400, 1, Drawn::Frame("task", HOG)),
-            piece(100, 420, 0, Drawn::Stay(HOG)),
-            piece(420, 500, 0, Drawn::Undisturbed(SELF)),
+            piece(50, 100, 0, LogEntryKind::Undisturbed(SELF)),
+            piece(210, 220, 3, LogEntryKind::Frame("hrtimer", IRQ)),
+            piece(200, 240, 2, LogEntryKind::Frame("interrupt", IRQ)),
+            piece(300, 310, 2, LogEntryKind::Frame("interrupt", IRQ)),
+            piece(100, 400, 1, LogEntryKind::Frame("task", HOG)),
+            piece(100, 420, 0, LogEntryKind::Stay(HOG)),
+            piece(420, 500, 0, LogEntryKind::Undisturbed(SELF)),
         ]);
         assert_eq!(told(&lane, 150, 430), (vec![(HOG, 200), (IRQ, 50)], 0, 30));
         assert_eq!(told(&lane, 60, 430), (vec![(HOG, 250), (IRQ, 50)], 40, 30));
         assert_eq!(told(&lane, 215, 218), (vec![(IRQ, 3)], 0, 0), "inside of one");
         assert_eq!(told(&lane, 430, 450), (vec![], 20, 0), "nobody else was there");
         assert_eq!(told(&lane, 600, 700), (vec![], 100, 0), "nothing came");
-        let other =
-            Key { cause: Cause::UserTask, who: Who::Task { pid: SELF, comm: Default::default() } };
+        let other = CulpritKey {
+            cause: Cause::UserTask,
+            who: TracedCulprit::Task { pid: SELF, comm: Default::default() },
+        };
         let time = lane.time(60, 100, SELF + 1);
         assert_eq!((time.shares, time.unseen), (vec![(other, 40)], 0), "another one that measures");
     }
 
     #[test]
     fn of_what_was_lost_or_forgotten_nothing_is_said() {
-        let task = |begun, end| piece(begun, end, 0, Drawn::Undisturbed(SELF));
-        let mut lane = lane(vec![task(0, 100), piece(100, 100, 0, Drawn::Lost), task(150, 200)]);
-        let known = |lane: &Lane, from, until| lane.unknown(from, until).is_none();
+        let task = |begun, end| piece(begun, end, 0, LogEntryKind::Undisturbed(SELF));
+        let mut lane =
+            lane(vec![task(0, 100), piece(100, 100, 0, LogEntryKind::Lost), task(150, 200)]);
+        let known = |lane: &CpuHistory, from, until| lane.unknown(from, until).is_none();
         assert!(known(&lane, 10, 99) && known(&lane, 151, 190));
         assert!(!known(&lane, 10, 100) && !known(&lane, 120, 130) && !known(&lane, 140, 190));
-        lane.hear(vec![piece(300, 300, 0, Drawn::Lost)]);
+        lane.hear(vec![piece(300, 300, 0, LogEntryKind::Lost)]);
         assert!(!known(&lane, 250, 400), "it goes on");
         lane.forget_before(160);
         assert!(!known(&lane, 151, 190) && known(&lane, 160, 190));
@@ -271,7 +278,10 @@ mod tests {
         assert_eq!((lane.pieces.len(), lane.since), (100, 500), "memory has an end");
         assert!(!known(&lane, 450, 502) && known(&lane, 500, 502));
         for n in 0..1000 {
-            lane.hear(vec![piece(1000 + n, 1000 + n, 0, Drawn::Lost), task(1000 + n, 1001 + n)]);
+            lane.hear(vec![
+                piece(1000 + n, 1000 + n, 0, LogEntryKind::Lost),
+                task(1000 + n, 1001 + n),
+            ]);
         }
         assert_eq!(lane.lost.len(), LOSSES_MAX);
         assert!(!known(&lane, 1000, 1001), "told together, not forgotten");

@@ -3,16 +3,16 @@
 //!
 //! How it is used:
 //!
-//! 1. [`Recorder::arm`] before the workload starts: makes the instance, sizes its buffers, enables
-//!    the events. This interrupts every CPU (the kernel patches its code), which is why it comes
-//!    first.
-//! 2. [`Recorder::start`]: recording begins; costs the watched CPUs nothing.
-//! 3. [`Recorder::poll`] every 50 to 100 ms from a housekeeping thread: reads what is there and
-//!    counts. It never waits on the buffer, because the kernel would wake a waiter by an interrupt
+//! 1. [`TraceRecorder::arm`] before the workload starts: makes the instance, sizes its buffers,
+//! enables the events. This interrupts every CPU (the kernel patches its code), which is why it
+//! comes first.
+//! 2. [`TraceRecorder::start`]: recording begins; costs the watched CPUs nothing.
+//! 3. [`TraceRecorder::poll`] every 50 to 100 ms from a housekeeping thread: reads what is there
+//! and counts. It never waits on the buffer, because the kernel would wake a waiter by an interrupt
 //!    on the watched CPU (`rb_wakeups()`).
-//! 4. [`Recorder::cut`] ends a phase and gives its evidence; the next begins at the same moment. So
-//!    a positive control can be provoked in a phase of its own before and after the time that
-//!    counts.
+//! 4. [`TraceRecorder::cut`] ends a phase and gives its evidence; the next begins at the same
+//! moment. So a positive control can be provoked in a phase of its own before and after the time
+//! that counts.
 //! 5. Dropping the recorder puts everything back.
 //!
 //! Deliberately not here: who is to be watched and for how long (`verify::watch`), and what the
@@ -38,35 +38,36 @@ mod stays;
 pub mod story;
 mod tasks;
 
-use crate::verify::breach::{Breached, Broken};
+use crate::verify::breach::{BrokenLimit, NoticedBreach};
 use crate::verify::{
-    AbsenceReason, BlindReason, BlindSpot, CpuDoubt, Interruptions, Joined, Sender,
+    AbsenceReason, BlindReason, BlindSpot, CpuDoubt, GapAttribution, InterruptSender,
+    InterruptionCount,
 };
-use arm::Armed;
-use channel::{Channel, Phase};
-use cpushield_linux::clock::{self, Scale};
+use arm::ArmedTrace;
+use channel::{CpuChannel, TracePhase};
+use cpushield_linux::clock::{self, TickScale};
 use cpushield_linux::sampler::Gap;
-use cpushield_linux::spool::Spool;
-use cpushield_linux::text::kallsyms::Symbols;
-use cpushield_linux::tracefs::Instance;
+use cpushield_linux::spool::PageBuffer;
+use cpushield_linux::text::kallsyms::KernelSymbols;
+use cpushield_linux::tracefs::TraceInstance;
 use cpushield_linux::{CpuSet, Error, Host};
-use decode::Decoder;
+use decode::EventDecoder;
 pub use entry_events::{EntryEvent, RecordedEvent};
 use interference::InterferenceMonitor;
-use lately::Lately;
+use lately::FlightRecorder;
 pub use record_window::ReadSpan;
-use recording::Keeping;
-use rows::Names;
+use recording::RecordingSpool;
+use rows::CulpritNames;
 pub use rows::TaskName;
-use senders::Senders;
+use senders::IpiSenders;
 use serde::{Deserialize, Serialize};
-use stays::Shared;
+use stays::TraceContext;
 use std::collections::HashMap;
 use tasks::{cpu_time, look_up, ran};
 
 /// What is to be recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Order {
+pub struct RecordRequest {
     /// The CPUs to watch.
     pub cpus: CpuSet,
     /// The workload's system calls too. Costs every process of the machine a little on each of its
@@ -103,16 +104,16 @@ pub struct TraceEvidence {
     /// Stays in the kernel or in another task: the sum of `count` over [`Self::interruptions`].
     pub stays: u64,
     /// By cause and culprit, most frequent first.
-    pub interruptions: Vec<Interruptions>,
+    pub interruptions: Vec<InterruptionCount>,
     /// Longest time the workload was in user mode without an interruption, in nanoseconds (the
     /// longest idle time when no workload was named). `None` when it never ran.
     pub longest_ns: Option<u64>,
     /// The gaps of the sampler beside it; `None` when there were none to join.
     #[serde(default)]
-    pub joined: Option<Joined>,
+    pub joined: Option<GapAttribution>,
     /// Who sent interrupts to it from other CPUs.
     #[serde(default)]
-    pub senders: Vec<Sender>,
+    pub senders: Vec<InterruptSender>,
     /// Events the kernel dropped because the buffer was full.
     pub lost: u64,
     /// Bytes of the trace that were not understood.
@@ -125,21 +126,21 @@ pub struct TraceEvidence {
 
 /// A running trace of some CPUs.
 #[derive(Debug)]
-pub struct Recorder<'h> {
+pub struct TraceRecorder<'h> {
     host: &'h Host,
     // Before the instance: it cannot be removed while its files are open.
-    channels: Vec<Channel>,
-    instance: Instance<'h>,
+    channels: Vec<CpuChannel>,
+    instance: TraceInstance<'h>,
     /// The senders of IPIs; `None` where they cannot be seen.
-    senders: Option<Senders<'h>>,
-    decoder: Decoder,
-    shared: Shared,
-    symbols: Symbols,
+    senders: Option<IpiSenders<'h>>,
+    decoder: EventDecoder,
+    shared: TraceContext,
+    symbols: KernelSymbols,
     tasks: HashMap<i32, TaskName>,
     blind: Vec<BlindSpot>,
     tsc: bool,
     /// When it was armed, for the rate of the clock.
-    armed: clock::Instant,
+    armed: clock::ClockReading,
     /// The beginning of the phase, in ticks.
     begun: u64,
     /// System calls are recorded.
@@ -153,42 +154,42 @@ pub struct Recorder<'h> {
     /// Whether another process changed what is recorded; `None` before the start.
     interference: Option<InterferenceMonitor>,
     /// The raw pages, when somebody wants them.
-    keeping: Option<Keeping>,
+    keeping: Option<RecordingSpool>,
     /// What happened lately, when somebody wants to know.
-    lately: Option<Lately>,
+    lately: Option<FlightRecorder>,
 }
 
-impl<'h> Recorder<'h> {
+impl<'h> TraceRecorder<'h> {
     /// Makes everything ready; nothing is recorded yet.
     ///
     /// # Errors
     /// There is no tracing here, it is not allowed, or arming it now would hang.
-    pub fn arm(host: &'h Host, order: &Order) -> Result<Recorder<'h>, AbsenceReason> {
-        let armed = clock::Instant::now();
-        let Armed { instance, formats, tsc, busy, stack, mut blind } = arm::arm(host, order)?;
+    pub fn arm(host: &'h Host, order: &RecordRequest) -> Result<TraceRecorder<'h>, AbsenceReason> {
+        let armed = clock::ClockReading::now();
+        let ArmedTrace { instance, formats, tsc, busy, stack, mut blind } = arm::arm(host, order)?;
         let refused = |error: Error| AbsenceReason::TraceNotOpened { answer: error.to_string() };
         let events = formats.iter().map(|(spec, _)| (spec.system, spec.name)).collect();
         let entry_events = entry_events::in_formats(&formats);
         let mut channels = Vec::new();
         for cpu in order.cpus.iter() {
-            channels.push(Channel::new(cpu, instance.pipe(cpu).map_err(refused)?));
+            channels.push(CpuChannel::new(cpu, instance.pipe(cpu).map_err(refused)?));
         }
-        let (mut decoder, unusable) = Decoder::new(&formats);
+        let (mut decoder, unusable) = EventDecoder::new(&formats);
         decoder.expect_stacks(stack);
         let unusable = unusable.into_iter();
         blind.extend(unusable.map(|event| BlindSpot::EventFields { event: event.to_owned() }));
-        let symbols = Symbols::parse(&host.read("/proc/kallsyms").unwrap_or_default());
+        let symbols = KernelSymbols::parse(&host.read("/proc/kallsyms").unwrap_or_default());
         if symbols.is_empty() {
             blind.push(BlindSpot::FunctionNames);
         }
-        let shared = Shared::knowing(&symbols);
+        let shared = TraceContext::knowing(&symbols);
         let clock = if tsc { clock::TRACE_CLOCK } else { "mono" };
         let senders = match busy {
-            false => Senders::arm(host, &order.cpus, clock, order.stacks),
+            false => IpiSenders::arm(host, &order.cpus, clock, order.stacks),
             true => Err(BlindReason::CpuBusy),
         };
         let senders = senders.map_err(|reason| blind.push(BlindSpot::Senders { reason })).ok();
-        Ok(Recorder {
+        Ok(TraceRecorder {
             host,
             channels,
             instance,
@@ -211,10 +212,10 @@ impl<'h> Recorder<'h> {
         })
     }
 
-    /// From [`Recorder::start`] on the raw pages are kept; see [`Recorder::recording`]. With a
-    /// time, those of the last so many nanoseconds only.
-    pub fn keep(&mut self, spool: Spool, last_ns: Option<u64>) {
-        self.keeping = Some(Keeping::new(spool, last_ns));
+    /// From [`TraceRecorder::start`] on the raw pages are kept; see [`TraceRecorder::recording`].
+    /// With a time, those of the last so many nanoseconds only.
+    pub fn keep(&mut self, spool: PageBuffer, last_ns: Option<u64>) {
+        self.keeping = Some(RecordingSpool::new(spool, last_ns));
     }
 
     /// What this trace cannot see on this kernel.
@@ -244,10 +245,10 @@ impl<'h> Recorder<'h> {
 
     /// What a tick of that clock is worth.
     #[must_use]
-    pub fn scale(&self) -> Scale {
-        let nanoseconds = Scale { ns_per_tick: 1.0, error_ppm: 0.0 };
+    pub fn scale(&self) -> TickScale {
+        let nanoseconds = TickScale { ns_per_tick: 1.0, error_ppm: 0.0 };
         if self.tsc {
-            Scale::between(self.armed, clock::Instant::now()).unwrap_or(nanoseconds)
+            TickScale::between(self.armed, clock::ClockReading::now()).unwrap_or(nanoseconds)
         } else {
             nanoseconds
         }
@@ -315,14 +316,14 @@ impl<'h> Recorder<'h> {
 
     /// The first breach of this phase.
     #[must_use]
-    pub fn breached(&self) -> Option<Breached> {
-        let of = |channel: &Channel| {
+    pub fn breached(&self) -> Option<NoticedBreach> {
+        let of = |channel: &CpuChannel| {
             let at = channel.stays.breached()?;
             let kind = match at.ticks {
-                0 => Broken::Entries(at.entries),
-                ticks => Broken::Interruption(self.scale().ns(ticks)),
+                0 => BrokenLimit::Entries(at.entries),
+                ticks => BrokenLimit::Interruption(self.scale().ns(ticks)),
             };
-            Some(Breached { cpu: channel.cpu, at: at.at, kind })
+            Some(NoticedBreach { cpu: channel.cpu, at: at.at, kind })
         };
         self.channels.iter().filter_map(of).min_by_key(|breached| breached.at)
     }
@@ -371,7 +372,7 @@ impl<'h> Recorder<'h> {
             channel.stats = stats;
             let ran = ran(self.host, channel.runner, span_ns);
             let stacks = self.stacks.then(|| channel.stays.stacks());
-            let names = Names { symbols: &self.symbols, tasks: &self.tasks, stacks };
+            let names = CulpritNames { symbols: &self.symbols, tasks: &self.tasks, stacks };
             let mut told = tell(channel.cpu, span_ns, &phase, &names, &scale, counted, ran);
             told.joined = channel.joiner.end(&names, &scale);
             told.tracked = channel.stays.is_tracked();
@@ -437,9 +438,9 @@ impl<'h> Recorder<'h> {
 fn tell(
     cpu: usize,
     span_ns: u64,
-    phase: &Phase,
-    names: &Names<'_>,
-    scale: &Scale,
+    phase: &TracePhase,
+    names: &CulpritNames<'_>,
+    scale: &TickScale,
     counted_lost: u64,
     ran: Option<bool>,
 ) -> TraceEvidence {

@@ -1,8 +1,8 @@
 //! Makes the kernel record a stack behind each interrupt, which says whether it hit user mode or
 //! the kernel itself; see [`super::stays::EntryText`].
 
-use super::Recorder;
-use super::catalogue::{self, Vector, What};
+use super::TraceRecorder;
+use super::catalogue::{self, EventKind, X86Vector};
 use super::stacks::StackForm;
 use super::stays::EntryText;
 use crate::verify::{BlindReason, BlindSpot};
@@ -13,9 +13,9 @@ use cpushield_linux::text::trace_format::EventFormat;
 /// (commit ce33c845b030, kernel/trace/trace_events_trigger.c).
 const TRIGGER_SINCE: (u32, u32) = (5, 18);
 
-impl Recorder<'_> {
-    /// From [`Recorder::start`] on it is known what each interrupt hit. Costs the watched CPUs a
-    /// microsecond or two more at each interrupt, and nothing while there is none.
+impl TraceRecorder<'_> {
+    /// From [`TraceRecorder::start`] on it is known what each interrupt hit. Costs the watched CPUs
+    /// a microsecond or two more at each interrupt, and nothing while there is none.
     pub fn watch_privilege(&mut self) {
         if let Err(reason) = self.arm_privilege() {
             self.blind.push(BlindSpot::InterruptOrigin { reason });
@@ -51,13 +51,13 @@ impl Recorder<'_> {
 /// Interrupts that are worth a trigger: the kernel waits a grace period of RCU for each when it is
 /// removed (`trigger_data_free()`, kernel/trace/trace_events_trigger.c, 6.12). What the others hit
 /// is inferred.
-fn is_frequent(what: What) -> bool {
-    use Vector::{CallMany, CallOne, IrqWork, LocalTimer, Reschedule};
+fn is_frequent(what: EventKind) -> bool {
+    use X86Vector::{CallMany, CallOne, IrqWork, LocalTimer, Reschedule};
     matches!(
         what,
-        What::Irq
-            | What::Nmi
-            | What::Vector(LocalTimer | Reschedule | CallMany | CallOne | IrqWork)
+        EventKind::Irq
+            | EventKind::Nmi
+            | EventKind::Vector(LocalTimer | Reschedule | CallMany | CallOne | IrqWork)
     )
 }
 

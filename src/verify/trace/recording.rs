@@ -1,25 +1,25 @@
-//! A [`Recording`]: the raw pages of a watch with all that is needed to read them elsewhere. The
-//! recorder keeps the pages that it reads anyway; nothing more is asked of the watched CPUs.
+//! A [`TraceRecording`]: the raw pages of a watch with all that is needed to read them elsewhere.
+//! The recorder keeps the pages that it reads anyway; nothing more is asked of the watched CPUs.
 
-use super::Recorder;
+use super::TraceRecorder;
 use super::rows::TaskName;
 use super::stays::ticks;
 use crate::verify::TracedSpan;
 use cpushield_linux::Host;
-use cpushield_linux::clock::Scale;
+use cpushield_linux::clock::TickScale;
 use cpushield_linux::ring_buffer::PageLayout;
 use cpushield_linux::sampler::Gap;
-use cpushield_linux::spool::Spool;
-use cpushield_linux::tracefs::Texts;
+use cpushield_linux::spool::PageBuffer;
+use cpushield_linux::tracefs::TraceTexts;
 use std::collections::HashMap;
 
 /// Everything that was recorded.
 #[derive(Debug)]
-pub struct Recording {
+pub struct TraceRecording {
     /// The form of the pages.
     pub layout: PageLayout,
     /// Texts of tracefs.
-    pub texts: Texts,
+    pub texts: TraceTexts,
     /// System and format text of each event that was recorded.
     pub events: Vec<(String, String)>,
     /// Lines of `/proc/kallsyms`, those of functions; empty when the kernel hides them.
@@ -27,7 +27,7 @@ pub struct Recording {
     /// The trace clock.
     pub clock: &'static str,
     /// What a tick of it is worth.
-    pub scale: Scale,
+    pub scale: TickScale,
     /// `uname -a` as far as it says something about the kernel; empty when that cannot be read.
     pub kernel: String,
     /// Each CPU with its `stats` of tracefs at the end.
@@ -43,10 +43,10 @@ pub struct Recording {
     /// A stack is behind every event, and is to be shown.
     pub stacks: bool,
     /// The pages.
-    pub spool: Spool,
+    pub spool: PageBuffer,
 }
 
-impl Recording {
+impl TraceRecording {
     /// Something else begins at this moment.
     pub fn mark(&mut self, at: u64, name: &'static str) {
         let place = self.phases.partition_point(|(begun, _)| *begun <= at);
@@ -59,8 +59,8 @@ const GAPS_MAX: usize = 1 << 20;
 
 /// What is kept while the recorder runs.
 #[derive(Debug)]
-pub struct Keeping {
-    pub spool: Spool,
+pub struct RecordingSpool {
+    pub spool: PageBuffer,
     pub phases: Vec<(u64, &'static str)>,
     workload: Vec<i32>,
     gaps: Vec<(usize, Gap)>,
@@ -68,10 +68,16 @@ pub struct Keeping {
     last_ns: Option<u64>,
 }
 
-impl Keeping {
+impl RecordingSpool {
     /// Nothing kept yet.
-    pub fn new(spool: Spool, last_ns: Option<u64>) -> Keeping {
-        Keeping { spool, phases: Vec::new(), workload: Vec::new(), gaps: Vec::new(), last_ns }
+    pub fn new(spool: PageBuffer, last_ns: Option<u64>) -> RecordingSpool {
+        RecordingSpool {
+            spool,
+            phases: Vec::new(),
+            workload: Vec::new(),
+            gaps: Vec::new(),
+            last_ns,
+        }
     }
 
     /// Forgets what came before this moment.
@@ -101,10 +107,10 @@ impl Keeping {
     }
 }
 
-impl Recorder<'_> {
-    /// Ends recording and hands over what there is since [`Recorder::start`]; `None` when nothing
-    /// was to be kept.
-    pub fn recording(&mut self) -> Option<Recording> {
+impl TraceRecorder<'_> {
+    /// Ends recording and hands over what there is since [`TraceRecorder::start`]; `None` when
+    /// nothing was to be kept.
+    pub fn recording(&mut self) -> Option<TraceRecording> {
         self.keeping.as_ref()?;
         // What came since the last reading belongs to the file too. Where the kernel refuses, the
         // file ends a little earlier.
@@ -114,7 +120,7 @@ impl Recorder<'_> {
         let event = |(system, name): &(&'static str, &'static str)| {
             ((*system).to_owned(), self.instance.format_text(system, name))
         };
-        Some(Recording {
+        Some(TraceRecording {
             layout: self.channels.first().map_or(PageLayout::COMMON, |channel| channel.layout()),
             texts: self.instance.texts(),
             events: self.events.iter().map(event).collect(),

@@ -3,35 +3,35 @@
 //! What a live [`super::Recorder`] does with the pages of one CPU, without the machine: for traces
 //! kept in files, for tests, and to measure the speed of decoding.
 
-use super::channel::{Into, Phase};
-use super::decode::Decoder;
-use super::rows::Names;
-use super::stacks::{StackForm, Stacks};
-use super::stays::{EntryText, Piece, Shared, Stays};
+use super::channel::{ChannelSink, TracePhase};
+use super::decode::EventDecoder;
+use super::rows::CulpritNames;
+use super::stacks::{StackForm, StackTable};
+use super::stays::{EntryText, InterruptionTracker, LogEntry, TraceContext};
 use super::{TraceEvidence, catalogue, tell};
-use cpushield_linux::clock::Scale;
+use cpushield_linux::clock::TickScale;
 use cpushield_linux::ring_buffer::PageLayout;
-use cpushield_linux::text::kallsyms::Symbols;
+use cpushield_linux::text::kallsyms::KernelSymbols;
 use cpushield_linux::text::trace_format::EventFormat;
 use std::collections::HashMap;
 
 /// The pages of one CPU, one after the other.
 #[derive(Debug)]
-pub struct Replay {
+pub struct PageReplay {
     cpu: usize,
     layout: PageLayout,
-    decoder: Decoder,
-    shared: Shared,
-    symbols: Symbols,
-    stays: Stays,
-    phase: Phase,
-    scale: Scale,
+    decoder: EventDecoder,
+    shared: TraceContext,
+    symbols: KernelSymbols,
+    stays: InterruptionTracker,
+    phase: TracePhase,
+    scale: TickScale,
     begun: u64,
 }
 
 /// What is known about a recorded trace.
 #[derive(Debug)]
-pub struct Recorded<'a> {
+pub struct RecordedTrace<'a> {
     /// The CPU whose pages these are.
     pub cpu: usize,
     /// The form of the pages.
@@ -39,17 +39,17 @@ pub struct Recorded<'a> {
     /// System, name and form of each event.
     pub formats: &'a [(String, String, EventFormat)],
     /// The kernel's functions.
-    pub symbols: Symbols,
+    pub symbols: KernelSymbols,
     /// What a tick of the trace clock is worth.
-    pub scale: Scale,
+    pub scale: TickScale,
     /// The threads of the workload.
     pub workload: &'a [i32],
 }
 
-impl Replay {
+impl PageReplay {
     /// Nothing replayed yet.
     #[must_use]
-    pub fn new(recorded: Recorded<'_>) -> Replay {
+    pub fn new(recorded: RecordedTrace<'_>) -> PageReplay {
         let formats: Vec<_> = catalogue::events()
             .filter_map(|spec| {
                 let same = |(system, name, _): &&(String, String, EventFormat)| {
@@ -58,24 +58,24 @@ impl Replay {
                 recorded.formats.iter().find(same).map(|(_, _, form)| (spec, form.clone()))
             })
             .collect();
-        let mut shared = Shared {
+        let mut shared = TraceContext {
             workload: recorded.workload.iter().copied().collect(),
             ticks_per_ns: 1.0 / recorded.scale.ns_per_tick,
-            ..Shared::knowing(&recorded.symbols)
+            ..TraceContext::knowing(&recorded.symbols)
         };
-        let (mut decoder, _) = Decoder::new(&formats);
+        let (mut decoder, _) = EventDecoder::new(&formats);
         let stack = recorded.formats.iter().find(|(_, name, _)| name == "kernel_stack");
         let stack = stack.and_then(|(_, _, form)| StackForm::of(form));
         shared.entry_text = EntryText::of(&recorded.symbols).filter(|_| stack.is_some());
         decoder.expect_stacks(stack);
-        Replay {
+        PageReplay {
             cpu: recorded.cpu,
             layout: recorded.layout,
             decoder,
             shared,
             symbols: recorded.symbols,
-            stays: Stays::default(),
-            phase: Phase::default(),
+            stays: InterruptionTracker::default(),
+            phase: TracePhase::default(),
             scale: recorded.scale,
             begun: 0,
         }
@@ -83,14 +83,14 @@ impl Replay {
 
     /// The next page.
     pub fn page(&mut self, page: &[u8]) {
-        let mut into = Into { stays: &mut self.stays, phase: &mut self.phase, window: None };
+        let mut into = ChannelSink { stays: &mut self.stays, phase: &mut self.phase, window: None };
         into.page(&self.layout, page, &self.decoder, &mut self.shared, None);
     }
 
     /// The next page, whose records after `end` belong to the next phase; evidence of the phase
     /// that ends when there was such a record.
     pub fn page_until(&mut self, page: &[u8], end: u64) -> Option<TraceEvidence> {
-        let mut into = Into { stays: &mut self.stays, phase: &mut self.phase, window: None };
+        let mut into = ChannelSink { stays: &mut self.stays, phase: &mut self.phase, window: None };
         let phase = into.page(&self.layout, page, &self.decoder, &mut self.shared, Some(end))?;
         Some(self.told(&phase, end))
     }
@@ -99,7 +99,7 @@ impl Replay {
     pub fn cut(&mut self, at: u64) -> TraceEvidence {
         self.stays.release(&mut self.shared);
         let seen = self.stays.cut(at);
-        let phase = Phase { seen, ..std::mem::take(&mut self.phase) };
+        let phase = TracePhase { seen, ..std::mem::take(&mut self.phase) };
         self.told(&phase, at)
     }
 
@@ -110,12 +110,12 @@ impl Replay {
     }
 
     /// The stacks that were seen.
-    pub(super) fn stacks(&self) -> &Stacks {
+    pub(super) fn stacks(&self) -> &StackTable {
         self.stays.stacks()
     }
 
     /// Hands over what is over.
-    pub(super) fn drawn(&mut self) -> Vec<Piece> {
+    pub(super) fn drawn(&mut self) -> Vec<LogEntry> {
         self.stays.take_tape()
     }
 
@@ -125,12 +125,15 @@ impl Replay {
         self.stays.finish(at);
     }
 
-    fn told(&mut self, phase: &Phase, end: u64) -> TraceEvidence {
+    fn told(&mut self, phase: &TracePhase, end: u64) -> TraceEvidence {
         let span_ns = self.scale.ns(end.saturating_sub(self.begun));
         self.begun = end;
         let tasks = HashMap::new();
-        let names =
-            Names { symbols: &self.symbols, tasks: &tasks, stacks: Some(self.stays.stacks()) };
+        let names = CulpritNames {
+            symbols: &self.symbols,
+            tasks: &tasks,
+            stacks: Some(self.stays.stacks()),
+        };
         tell(self.cpu, span_ns, phase, &names, &self.scale, 0, None)
     }
 }

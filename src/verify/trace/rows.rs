@@ -1,15 +1,15 @@
 //! What was counted on one CPU, by cause and culprit, at constant memory. Pure.
 
-use super::decode::Name;
-use super::stacks::Stacks;
+use super::decode::ShortName;
+use super::stacks::StackTable;
 use crate::causes::Cause;
 use crate::causes::culprit::{
     self, Culprit, KernelEvent, PageAccess, RaisedBy, SignalSender, TickDependency,
 };
-use crate::verify::{Interruptions, WitnessKind};
-use cpushield_linux::clock::Scale;
+use crate::verify::{InterruptionCount, WitnessKind};
+use cpushield_linux::clock::TickScale;
 use cpushield_linux::syscalls;
-use cpushield_linux::text::kallsyms::Symbols;
+use cpushield_linux::text::kallsyms::KernelSymbols;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -22,7 +22,7 @@ pub const TICK: &[&str] = &["tick_sched_timer", "tick_nohz_highres_handler", "ti
 
 /// Who, as far as the trace says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Who {
+pub enum TracedCulprit {
     /// Not known.
     Unknown,
     /// Something that the kernel reports without a name of its own.
@@ -34,14 +34,14 @@ pub enum Who {
         /// Its number.
         number: u32,
         /// The name it was requested with.
-        name: Name,
+        name: ShortName,
     },
     /// A task.
     Task {
         /// Its number.
         pid: i32,
         /// Its command name; empty when it was running before the trace began.
-        comm: Name,
+        comm: ShortName,
     },
     /// The tick.
     Tick {
@@ -62,7 +62,7 @@ pub enum Who {
         /// Its number.
         number: u8,
         /// What asked for it.
-        by: By,
+        by: SoftirqOrigin,
     },
     /// A page fault, by the bits of its error code (arch/x86/include/asm/trap_pf.h).
     Fault(u8),
@@ -76,7 +76,7 @@ pub enum Who {
         code: i8,
     },
     /// `irq_work` of this CPU's own, which no event names: only what had it run.
-    Raised(By),
+    Raised(SoftirqOrigin),
     /// A bank of machine checks.
     Bank(u8),
     /// A system call by number.
@@ -91,7 +91,7 @@ pub enum Who {
 
 /// What asked for a softirq.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub enum By {
+pub enum SoftirqOrigin {
     /// Nobody that was seen.
     #[default]
     Nobody,
@@ -105,31 +105,33 @@ pub enum By {
     Softirq(u8),
 }
 
-impl By {
+impl SoftirqOrigin {
     /// From what ran when it was asked for.
     #[must_use]
-    pub fn of(who: Who) -> By {
+    pub fn of(who: TracedCulprit) -> SoftirqOrigin {
         match who {
-            Who::Irq { number, .. } => By::Irq(number),
-            Who::Function(at) | Who::Tick { function: at, .. } => By::Function(at),
-            Who::Work { function, .. } => By::Function(function),
-            Who::Task { pid, .. } => By::Task(pid),
-            Who::Softirq { number, .. } => By::Softirq(number),
-            _ => By::Nobody,
+            TracedCulprit::Irq { number, .. } => SoftirqOrigin::Irq(number),
+            TracedCulprit::Function(at) | TracedCulprit::Tick { function: at, .. } => {
+                SoftirqOrigin::Function(at)
+            }
+            TracedCulprit::Work { function, .. } => SoftirqOrigin::Function(function),
+            TracedCulprit::Task { pid, .. } => SoftirqOrigin::Task(pid),
+            TracedCulprit::Softirq { number, .. } => SoftirqOrigin::Softirq(number),
+            _ => SoftirqOrigin::Nobody,
         }
     }
 }
 
 /// What a row counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Key {
+pub struct CulpritKey {
     /// The kind.
     pub cause: Cause,
     /// Who.
-    pub who: Who,
+    pub who: TracedCulprit,
 }
 
-impl std::hash::Hash for Key {
+impl std::hash::Hash for CulpritKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.who.hash(state);
     }
@@ -137,7 +139,7 @@ impl std::hash::Hash for Key {
 
 /// Counts of one culprit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Row {
+pub struct CulpritStats {
     /// Interruptions it began.
     pub count: u64,
     /// Times it ran inside another one.
@@ -154,9 +156,9 @@ pub struct Row {
 
 /// A quick hash for keys made by the kernel; nobody gains by making them collide.
 #[derive(Debug, Default, Clone, Copy)]
-struct Quick(u64);
+struct KeyHasher(u64);
 
-impl Hasher for Quick {
+impl Hasher for KeyHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -188,33 +190,37 @@ impl Hasher for Quick {
 
 /// The rows of one CPU.
 #[derive(Debug, Clone, Default)]
-pub struct Rows {
-    rows: HashMap<Key, Row, BuildHasherDefault<Quick>>,
+pub struct CpuCulprits {
+    rows: HashMap<CulpritKey, CulpritStats, BuildHasherDefault<KeyHasher>>,
 }
 
-impl Rows {
+impl CpuCulprits {
     /// The row of a culprit.
-    pub fn row(&mut self, key: Key) -> &mut Row {
+    pub fn row(&mut self, key: CulpritKey) -> &mut CulpritStats {
         let full = self.rows.len() >= ROWS_MAX && !self.rows.contains_key(&key);
-        let key = if full { Key { who: Who::Others, ..key } } else { key };
+        let key = if full { CulpritKey { who: TracedCulprit::Others, ..key } } else { key };
         self.rows.entry(key).or_default()
     }
 
     /// The numbers of all tasks among the culprits.
     pub fn tasks(&self) -> impl Iterator<Item = i32> + '_ {
         self.rows.keys().filter_map(|key| match key.who {
-            Who::Task { pid, .. }
-            | Who::Softirq { by: By::Task(pid), .. }
-            | Who::Raised(By::Task(pid)) => Some(pid),
+            TracedCulprit::Task { pid, .. }
+            | TracedCulprit::Softirq { by: SoftirqOrigin::Task(pid), .. }
+            | TracedCulprit::Raised(SoftirqOrigin::Task(pid)) => Some(pid),
             _ => None,
         })
     }
 
     /// All rows, with words for people, most frequent first.
     #[must_use]
-    pub fn interruptions(&self, names: &Names<'_>, scale: &Scale) -> Vec<Interruptions> {
-        let stack = |row: &Row| Some(names.stacks?.told(row.stack, names.symbols));
-        let mut merged: BTreeMap<(Cause, Culprit), Row> = BTreeMap::new();
+    pub fn interruptions(
+        &self,
+        names: &CulpritNames<'_>,
+        scale: &TickScale,
+    ) -> Vec<InterruptionCount> {
+        let stack = |row: &CulpritStats| Some(names.stacks?.told(row.stack, names.symbols));
+        let mut merged: BTreeMap<(Cause, Culprit), CulpritStats> = BTreeMap::new();
         for (key, row) in &self.rows {
             let into = merged.entry(names.of(*key)).or_default();
             into.count += row.count;
@@ -224,11 +230,11 @@ impl Rows {
             into.untimed += row.untimed;
             into.stack = into.stack.or(row.stack);
         }
-        let mut list: Vec<Interruptions> = merged
+        let mut list: Vec<InterruptionCount> = merged
             .into_iter()
             .map(|((cause, culprit), row)| {
                 let timed = row.untimed < row.count + row.nested;
-                Interruptions {
+                InterruptionCount {
                     cause,
                     culprit,
                     count: row.count,
@@ -258,65 +264,65 @@ pub struct TaskName {
 
 /// Turns keys into words.
 #[derive(Debug, Clone, Copy)]
-pub struct Names<'a> {
+pub struct CulpritNames<'a> {
     /// The kernel's functions.
-    pub symbols: &'a Symbols,
+    pub symbols: &'a KernelSymbols,
     /// Tasks that were looked up while they lived.
     pub tasks: &'a HashMap<i32, TaskName>,
     /// The stacks that rows have by number, where they were recorded.
-    pub stacks: Option<&'a Stacks>,
+    pub stacks: Option<&'a StackTable>,
 }
 
-impl Names<'_> {
+impl CulpritNames<'_> {
     /// The cause and the culprit.
-    pub(super) fn of(&self, key: Key) -> (Cause, Culprit) {
+    pub(super) fn of(&self, key: CulpritKey) -> (Cause, Culprit) {
         match (key.cause, key.who) {
-            (Cause::Hrtimer, Who::Function(address)) => {
+            (Cause::Hrtimer, TracedCulprit::Function(address)) => {
                 let name = self.symbols.name(address);
                 match TICK.contains(&name.as_str()) {
                     true => (Cause::Tick, Culprit::Tick { function: name, kept_by: Vec::new() }),
                     false => (Cause::Hrtimer, Culprit::Function { name }),
                 }
             }
-            (_, Who::Task { pid, comm }) => self.task(pid, &comm.text()),
+            (_, TracedCulprit::Task { pid, comm }) => self.task(pid, &comm.text()),
             (cause, who) => (cause, self.culprit(who)),
         }
     }
 
-    fn culprit(&self, who: Who) -> Culprit {
+    fn culprit(&self, who: TracedCulprit) -> Culprit {
         match who {
-            Who::Unknown => Culprit::Unknown,
-            Who::Event(event) => event.into(),
-            Who::Function(address) => Culprit::function(self.symbols.name(address)),
-            Who::Irq { number, name } => Culprit::irq(number, name.text()),
-            Who::Task { pid, comm } => self.task(pid, &comm.text()).1,
-            Who::Tick { function, needed } => Culprit::Tick {
+            TracedCulprit::Unknown => Culprit::Unknown,
+            TracedCulprit::Event(event) => event.into(),
+            TracedCulprit::Function(address) => Culprit::function(self.symbols.name(address)),
+            TracedCulprit::Irq { number, name } => Culprit::irq(number, name.text()),
+            TracedCulprit::Task { pid, comm } => self.task(pid, &comm.text()).1,
+            TracedCulprit::Tick { function, needed } => Culprit::Tick {
                 function: self.symbols.name(function),
                 kept_by: TickDependency::from_bits(needed),
             },
-            Who::Work { function, unbound } => {
+            TracedCulprit::Work { function, unbound } => {
                 Culprit::Work { function: self.symbols.name(function), unbound }
             }
-            Who::Softirq { number, by } => {
+            TracedCulprit::Softirq { number, by } => {
                 let name = culprit::softirq_name(number);
                 Culprit::Softirq { name, raised_by: self.raised_by(by) }
             }
-            Who::Raised(by) => Culprit::IrqWork { raised_by: self.raised_by(by) },
-            Who::Fault(bits) => page_fault(bits, false),
-            Who::KernelFault(bits) => page_fault(bits, true),
-            Who::Signal { number, code } => Culprit::Signal {
+            TracedCulprit::Raised(by) => Culprit::IrqWork { raised_by: self.raised_by(by) },
+            TracedCulprit::Fault(bits) => page_fault(bits, false),
+            TracedCulprit::KernelFault(bits) => page_fault(bits, true),
+            TracedCulprit::Signal { number, code } => Culprit::Signal {
                 name: culprit::signal_name(number),
                 sent_by: SignalSender::from_code(code),
             },
-            Who::Bank(bank) => Culprit::MachineCheckBank { bank },
-            Who::Syscall(number) => {
+            TracedCulprit::Bank(bank) => Culprit::MachineCheckBank { bank },
+            TracedCulprit::Syscall(number) => {
                 let name = syscalls::name(number).map(str::to_owned);
                 let name = name.unwrap_or_else(|| format!("system call {number}"));
                 Culprit::Syscall { name }
             }
-            Who::Foreign(id) => Culprit::UnexpectedRecord { id },
-            Who::Short(event) => Culprit::TruncatedRecord { event: event.to_owned() },
-            Who::Others => Culprit::Others,
+            TracedCulprit::Foreign(id) => Culprit::UnexpectedRecord { id },
+            TracedCulprit::Short(event) => Culprit::TruncatedRecord { event: event.to_owned() },
+            TracedCulprit::Others => Culprit::Others,
         }
     }
 
@@ -326,17 +332,19 @@ impl Names<'_> {
         Culprit::task(pid, comm).to_string()
     }
 
-    fn raised_by(&self, by: By) -> RaisedBy {
+    fn raised_by(&self, by: SoftirqOrigin) -> RaisedBy {
         match by {
-            By::Nobody => RaisedBy::Unknown,
-            By::Task(pid) => match self.task(pid, "").1 {
+            SoftirqOrigin::Nobody => RaisedBy::Unknown,
+            SoftirqOrigin::Task(pid) => match self.task(pid, "").1 {
                 Culprit::Kthread { comm } => RaisedBy::Kthread { comm },
                 Culprit::Task { pid, comm } => RaisedBy::Task { pid, comm },
                 _ => RaisedBy::Unknown,
             },
-            By::Irq(irq) => RaisedBy::Irq { irq },
-            By::Function(at) => RaisedBy::Function { name: self.symbols.name(at) },
-            By::Softirq(number) => RaisedBy::Softirq { name: culprit::softirq_name(number) },
+            SoftirqOrigin::Irq(irq) => RaisedBy::Irq { irq },
+            SoftirqOrigin::Function(at) => RaisedBy::Function { name: self.symbols.name(at) },
+            SoftirqOrigin::Softirq(number) => {
+                RaisedBy::Softirq { name: culprit::softirq_name(number) }
+            }
         }
     }
 
@@ -366,10 +374,10 @@ mod tests {
 
     #[test]
     fn rows_do_not_grow_without_end_and_nothing_is_lost() {
-        let mut rows = Rows::default();
+        let mut rows = CpuCulprits::default();
         for n in 0..10_000 {
-            let who = Who::Task { pid: n, comm: Name::new(b"sh") };
-            rows.row(Key { cause: Cause::Kthread, who }).count += 1;
+            let who = TracedCulprit::Task { pid: n, comm: ShortName::new(b"sh") };
+            rows.row(CulpritKey { cause: Cause::Kthread, who }).count += 1;
         }
         assert_eq!(rows.rows.len(), ROWS_MAX + 1);
         assert_eq!(rows.rows.values().map(|row| row.count).sum::<u64>(), 10_000);

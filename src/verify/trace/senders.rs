@@ -7,16 +7,17 @@
 //! (`causes/purpose.rs`). Who asks for a module is listened to as well, because who loads it is a
 //! program of the kernel's own. Several calls may arrive with one interrupt.
 
-use super::stacks::{self, StackForm, Stacks};
-use crate::causes::purpose::{self, ModuleRequest, Purpose};
+use super::stacks::{self, StackForm, StackTable};
+use crate::causes::purpose::{self, InterruptPurpose, ModuleRequest};
 use crate::causes::{Cause, Culprit};
 use crate::verify::{
-    BlindReason, DeferredBy, DeferredFunction, Interruptions, IpiOrigin, Joined, Sender, SentIpi,
+    BlindReason, DeferredBy, DeferredFunction, GapAttribution, InterruptSender, InterruptionCount,
+    IpiOrigin, SentIpi,
 };
-use cpushield_linux::ring_buffer::{self, Lost, PageLayout};
-use cpushield_linux::text::kallsyms::Symbols;
-use cpushield_linux::text::trace_format::{EventFormat, Field};
-use cpushield_linux::tracefs::{Instance, Pipe, Tracefs, Wanted};
+use cpushield_linux::ring_buffer::{self, LostRecords, PageLayout};
+use cpushield_linux::text::kallsyms::KernelSymbols;
+use cpushield_linux::text::trace_format::{EventField, EventFormat};
+use cpushield_linux::tracefs::{InstanceSettings, TraceInstance, TracePipe, Tracefs};
 use cpushield_linux::{CpuSet, Host};
 use std::collections::HashMap;
 
@@ -35,19 +36,19 @@ const IN_INTERRUPT: u64 = 0x08 | 0x10;
 
 /// One kind of event, and where its fields lie.
 #[derive(Debug, Clone, Copy)]
-struct Form {
+struct SenderEventForm {
     id: u16,
-    flags: Field,
-    pid: Field,
-    cpu: Field,
-    site: Field,
+    flags: EventField,
+    pid: EventField,
+    cpu: EventField,
+    site: EventField,
     /// The function; none for a reschedule.
-    function: Option<Field>,
+    function: Option<EventField>,
 }
 
-impl Form {
-    fn of(format: &EventFormat, function: Option<&str>) -> Option<Form> {
-        Some(Form {
+impl SenderEventForm {
+    fn of(format: &EventFormat, function: Option<&str>) -> Option<SenderEventForm> {
+        Some(SenderEventForm {
             id: format.id,
             flags: format.field("common_flags")?,
             pid: format.field("common_pid")?,
@@ -73,8 +74,8 @@ const RUNNERS: [(&str, DeferredBy); 3] = [
 #[derive(Debug, Clone, Copy)]
 struct RequestForm {
     id: u16,
-    pid: Field,
-    name: Field,
+    pid: EventField,
+    name: EventField,
 }
 
 impl RequestForm {
@@ -83,17 +84,17 @@ impl RequestForm {
         Some(RequestForm { id: format.id, pid, name })
     }
 
-    fn request(&self, at: u64, bytes: &[u8]) -> Option<Request> {
+    fn request(&self, at: u64, bytes: &[u8]) -> Option<ModuleLoad> {
         let id = u16::from_le_bytes(*bytes.first_chunk()?);
         let by = i32::try_from(self.pid.signed(bytes)?).ok().filter(|_| id == self.id)?;
         let module = String::from_utf8_lossy(self.name.text(bytes)?).into_owned();
-        Some(Request { at, by, module })
+        Some(ModuleLoad { at, by, module })
     }
 }
 
 /// A module was asked for.
 #[derive(Debug, Clone)]
-struct Request {
+struct ModuleLoad {
     at: u64,
     by: i32,
     module: String,
@@ -122,7 +123,7 @@ impl SentBy {
 
 /// Who sent what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Sent {
+struct SentInterrupts {
     /// To this CPU.
     to: u64,
     /// What shall run there; `None` for a reschedule.
@@ -137,28 +138,28 @@ struct Sent {
 
 /// Counts what was sent. Pure.
 #[derive(Debug, Default)]
-struct Tally {
-    forms: Vec<Form>,
+struct SenderCounts {
+    forms: Vec<SenderEventForm>,
     stack_form: Option<StackForm>,
-    stacks: Stacks,
+    stacks: StackTable,
     /// Those that hear of a sender want its stack.
     tell_stacks: bool,
     request_form: Option<RequestForm>,
-    requests: Vec<Request>,
+    requests: Vec<ModuleLoad>,
     /// When a task first sent something.
     first: HashMap<i32, u64>,
-    counts: HashMap<Sent, u64>,
+    counts: HashMap<SentInterrupts, u64>,
     /// What each CPU sent last, whose stack may still come.
-    pending: HashMap<usize, Sent>,
+    pending: HashMap<usize, SentInterrupts>,
     others: u64,
     lost: bool,
 }
 
-impl Tally {
+impl SenderCounts {
     /// A page of the buffer of one sending CPU.
     fn page(&mut self, from: usize, layout: &PageLayout, page: &[u8]) {
         let page = ring_buffer::decode(layout, page);
-        self.lost |= !matches!(page.lost, Lost::Nothing);
+        self.lost |= !matches!(page.lost, LostRecords::Nothing);
         self.records(from, page.records().map(|record| (record.timestamp, record.bytes)));
     }
 
@@ -169,10 +170,10 @@ impl Tally {
         for (at, bytes) in records {
             let stack = self.stack(bytes);
             if let Some(sent) = before.take() {
-                self.count(Sent { stack, ..sent });
+                self.count(SentInterrupts { stack, ..sent });
             }
             before = self.sent(from, bytes);
-            match (before.as_ref().map(|sent: &Sent| sent.by), self.request_form) {
+            match (before.as_ref().map(|sent: &SentInterrupts| sent.by), self.request_form) {
                 (Some(SentBy::Task(pid)), _) if self.first.len() < SENDERS_MAX => {
                     self.first.entry(pid).or_insert(at);
                 }
@@ -197,12 +198,12 @@ impl Tally {
         self.stacks.number(callers)
     }
 
-    fn sent(&self, from: usize, bytes: &[u8]) -> Option<Sent> {
+    fn sent(&self, from: usize, bytes: &[u8]) -> Option<SentInterrupts> {
         let id = u16::from_le_bytes(*bytes.first_chunk()?);
         let form = self.forms.iter().find(|form| form.id == id)?;
         let interrupt = form.flags.unsigned(bytes)? & IN_INTERRUPT != 0;
         let pid = i32::try_from(form.pid.signed(bytes)?).ok()?;
-        Some(Sent {
+        Some(SentInterrupts {
             to: form.cpu.unsigned(bytes)?,
             function: match form.function {
                 Some(field) => Some(field.unsigned(bytes)?),
@@ -214,7 +215,7 @@ impl Tally {
         })
     }
 
-    fn count(&mut self, sent: Sent) {
+    fn count(&mut self, sent: SentInterrupts) {
         if self.counts.len() < SENDERS_MAX || self.counts.contains_key(&sent) {
             *self.counts.entry(sent).or_default() += 1;
         } else {
@@ -223,10 +224,15 @@ impl Tally {
     }
 
     /// Who sent to this CPU, most frequent first.
-    fn to(&self, cpu: usize, symbols: &Symbols, comms: &HashMap<i32, String>) -> Vec<Sender> {
+    fn to(
+        &self,
+        cpu: usize,
+        symbols: &KernelSymbols,
+        comms: &HashMap<i32, String>,
+    ) -> Vec<InterruptSender> {
         let by_number = self.stacks.by_number();
         // With how many there were, and the stack that most of them had.
-        let mut merged: HashMap<Sender, (u64, u64, &[u64])> = HashMap::new();
+        let mut merged: HashMap<InterruptSender, (u64, u64, &[u64])> = HashMap::new();
         for (sent, count) in self.counts.iter().filter(|(sent, _)| sent.to == cpu as u64) {
             let stack = sent.stack.and_then(|n| by_number.get(&n)).copied().unwrap_or_default();
             let way: Vec<&str> = stack.iter().map(|at| symbols.around(*at).unwrap_or("")).collect();
@@ -236,12 +242,12 @@ impl Tally {
                 (known.1, known.2) = (*count, stack);
             }
         }
-        let counted = merged.into_iter().map(|(sender, (count, _, stack))| Sender {
+        let counted = merged.into_iter().map(|(sender, (count, _, stack))| InterruptSender {
             count,
             stack: stacks::named(stack, symbols),
             ..sender
         });
-        let mut senders: Vec<Sender> = counted.collect();
+        let mut senders: Vec<InterruptSender> = counted.collect();
         senders.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.cmp(b)));
         senders
     }
@@ -249,11 +255,11 @@ impl Tally {
     /// One that sent, by the functions that led there, innermost first.
     fn told(
         &self,
-        sent: &Sent,
+        sent: &SentInterrupts,
         way: &[&str],
-        symbols: &Symbols,
+        symbols: &KernelSymbols,
         comms: &HashMap<i32, String>,
-    ) -> Sender {
+    ) -> InterruptSender {
         let task = |pid| {
             let comm = comms.get(&pid).map_or("", String::as_str);
             IpiOrigin::Task { pid, comm: comm.to_owned() }
@@ -261,7 +267,7 @@ impl Tally {
         let known = purpose::of(way);
         let remedy = known.as_ref().map(|known| known.remedy).unwrap_or_default().to_owned();
         let mut purpose = known.map(|known| known.purpose);
-        if let Some(Purpose::ModuleLoad { asked_for, .. }) = &mut purpose
+        if let Some(InterruptPurpose::ModuleLoad { asked_for, .. }) = &mut purpose
             && let Some(request) = sent.by.task().and_then(|pid| self.request_of(pid))
         {
             *asked_for = Some(ModuleRequest {
@@ -269,7 +275,7 @@ impl Tally {
                 by: task(request.by).to_string(),
             });
         }
-        Sender {
+        InterruptSender {
             what: sent
                 .function
                 .map_or(SentIpi::Reschedule, |at| SentIpi::Call { function: symbols.name(at) }),
@@ -289,7 +295,7 @@ impl Tally {
 
     /// For whom a task loads a module: the last request before it began. Each request waits until
     /// its modprobe has ended (`__request_module()`, kernel/module/kmod.c, 6.12).
-    fn request_of(&self, pid: i32) -> Option<&Request> {
+    fn request_of(&self, pid: i32) -> Option<&ModuleLoad> {
         let first = self.first.get(&pid)?;
         let before = self.requests.iter().filter(|request| request.at < *first);
         before.max_by_key(|request| request.at).filter(|request| request.by != pid)
@@ -308,7 +314,11 @@ fn run_by(way: &[&str]) -> Option<DeferredFunction> {
 /// Names the calls for which the watched CPU has no function: `irq_work` that arrives with a
 /// function call runs without an event (`__flush_smp_call_function_queue()`, kernel/smp.c, 6.12).
 /// Where one function alone was sent and not seen there, that is it.
-pub fn name_calls(rows: &mut [Interruptions], joined: &mut Option<Joined>, senders: &[Sender]) {
+pub fn name_calls(
+    rows: &mut [InterruptionCount],
+    joined: &mut Option<GapAttribution>,
+    senders: &[InterruptSender],
+) {
     let calls = senders.iter().filter_map(|sender| match &sender.what {
         SentIpi::Call { function } => Some(Culprit::function(function)),
         SentIpi::Reschedule => None,
@@ -333,17 +343,17 @@ pub fn name_calls(rows: &mut [Interruptions], joined: &mut Option<Joined>, sende
 
 /// The other side of the interrupts between CPUs, being recorded.
 #[derive(Debug)]
-pub struct Senders<'h> {
+pub struct IpiSenders<'h> {
     host: &'h Host,
     // Before the instance: it cannot be removed while its files are open.
-    pipes: Vec<(usize, Pipe)>,
-    _instance: Instance<'h>,
-    tally: Tally,
+    pipes: Vec<(usize, TracePipe)>,
+    _instance: TraceInstance<'h>,
+    tally: SenderCounts,
     comms: HashMap<i32, String>,
     root: String,
 }
 
-impl<'h> Senders<'h> {
+impl<'h> IpiSenders<'h> {
     /// Makes it ready and begins.
     ///
     /// # Errors
@@ -353,11 +363,11 @@ impl<'h> Senders<'h> {
         to: &CpuSet,
         clock: &str,
         stacks: bool,
-    ) -> Result<Senders<'h>, BlindReason> {
+    ) -> Result<IpiSenders<'h>, BlindReason> {
         let tracefs = Tracefs::find(host)?;
-        let form = |system, name, function| -> cpushield_linux::Result<Option<Form>> {
+        let form = |system, name, function| -> cpushield_linux::Result<Option<SenderEventForm>> {
             let format = tracefs.format(host, system, name)?;
-            Ok(format.and_then(|format| Form::of(&format, function)))
+            Ok(format.and_then(|format| SenderEventForm::of(&format, function)))
         };
         let call = form("csd", "csd_queue_cpu", Some("func"))?;
         let reschedule = form("ipi", "ipi_send_cpu", None)?;
@@ -377,7 +387,7 @@ impl<'h> Senders<'h> {
         let online: CpuSet = online.parse().map_err(|_| BlindReason::NoCpuList)?;
         let events =
             [("csd", "csd_queue_cpu"), ("ipi", "ipi_send_cpu"), ("module", "module_request")];
-        let wanted = Wanted {
+        let wanted = InstanceSettings {
             cpus: &online,
             clock,
             events: &events[..if request_form.is_some() { 3 } else { 2 }],
@@ -386,7 +396,7 @@ impl<'h> Senders<'h> {
             no_work: false,
         };
         let root = tracefs.root().to_owned();
-        let mut instance = Instance::separate(host, tracefs, &wanted, &filters)?;
+        let mut instance = TraceInstance::separate(host, tracefs, &wanted, &filters)?;
         // Only names are at stake.
         let stack_form = stack.filter(|_| instance.keep_stacks().is_ok());
         let mut pipes = Vec::new();
@@ -395,9 +405,14 @@ impl<'h> Senders<'h> {
         }
         instance.start()?;
         let forms = vec![call, reschedule];
-        let tally =
-            Tally { forms, stack_form, request_form, tell_stacks: stacks, ..Tally::default() };
-        Ok(Senders { host, pipes, _instance: instance, tally, comms: HashMap::new(), root })
+        let tally = SenderCounts {
+            forms,
+            stack_form,
+            request_form,
+            tell_stacks: stacks,
+            ..SenderCounts::default()
+        };
+        Ok(IpiSenders { host, pipes, _instance: instance, tally, comms: HashMap::new(), root })
     }
 
     /// Counts what was sent since the last time. Never waits.
@@ -433,7 +448,7 @@ impl<'h> Senders<'h> {
 
     /// Who sent to this CPU.
     #[must_use]
-    pub fn to(&self, cpu: usize, symbols: &Symbols) -> Vec<Sender> {
+    pub fn to(&self, cpu: usize, symbols: &KernelSymbols) -> Vec<InterruptSender> {
         self.tally.to(cpu, symbols, &self.comms)
     }
 
@@ -485,10 +500,12 @@ mod tests {
     fn senders_are_named_with_what_they_sent_and_from_where() {
         let call = EventFormat::parse(CALL).unwrap();
         let reschedule = EventFormat::parse(&CALL.replace("ID: 40", "ID: 41")).unwrap();
-        let forms =
-            vec![Form::of(&call, Some("func")).unwrap(), Form::of(&reschedule, None).unwrap()];
-        assert!(Form::of(&call, Some("callback")).is_none());
-        let mut tally = Tally { forms, ..Tally::default() };
+        let forms = vec![
+            SenderEventForm::of(&call, Some("func")).unwrap(),
+            SenderEventForm::of(&reschedule, None).unwrap(),
+        ];
+        assert!(SenderEventForm::of(&call, Some("callback")).is_none());
+        let mut tally = SenderCounts { forms, ..SenderCounts::default() };
         for bytes in [
             record(40, 0, 812, 3, 0x1010, 0x2000),
             record(40, 0, 812, 3, 0x1020, 0x2000),
@@ -502,10 +519,11 @@ mod tests {
             }
         }
         assert_eq!(tally.sent(1, &[40, 0, 0]), None);
-        let symbols =
-            Symbols::parse("1000 t text_poke_bp_batch\n2000 t do_sync_core\n3000 t resched_curr\n");
+        let symbols = KernelSymbols::parse(
+            "1000 t text_poke_bp_batch\n2000 t do_sync_core\n3000 t resched_curr\n",
+        );
         let comms = [(812, "modprobe".to_owned())].into_iter().collect();
-        let sender = |what: &SentIpi, by: IpiOrigin, site: &str, count| Sender {
+        let sender = |what: &SentIpi, by: IpiOrigin, site: &str, count| InterruptSender {
             what: what.clone(),
             by,
             site: site.to_owned(),
@@ -530,9 +548,9 @@ mod tests {
     #[test]
     fn the_stack_behind_a_send_names_the_timer_it_was_for() {
         let call = EventFormat::parse(CALL).unwrap();
-        let forms = vec![Form::of(&call, Some("func")).unwrap()];
+        let forms = vec![SenderEventForm::of(&call, Some("func")).unwrap()];
         let stack_form = Some(StackForm { id: 4, callers: 16 });
-        let mut tally = Tally { forms, stack_form, ..Tally::default() };
+        let mut tally = SenderCounts { forms, stack_form, ..SenderCounts::default() };
         let stack = |callers: &[u64]| {
             let mut bytes = vec![0; 16];
             bytes[..2].copy_from_slice(&4u16.to_le_bytes());
@@ -550,13 +568,13 @@ mod tests {
         tally.records(0, [(0, send.as_slice())]);
         tally.records(0, [(0, stack(&work).as_slice()), (0, &send)]);
         tally.settle();
-        let symbols = Symbols::parse(
+        let symbols = KernelSymbols::parse(
             "1000 t irq_work_queue_on\n2000 t nohz_full_kick_func\n3000 t __mod_timer\n\
              4000 t tcp_orphan_update\n5000 t call_timer_fn\n6000 t vmstat_update\n\
              7000 t process_one_work\n",
         );
         let sent = tally.to(3, &symbols, &HashMap::new());
-        let within = |sender: &Sender| sender.within.as_ref().map(ToString::to_string);
+        let within = |sender: &InterruptSender| sender.within.as_ref().map(ToString::to_string);
         let counted: Vec<_> =
             sent.iter().map(|s| (within(s).unwrap_or_default(), s.count)).collect();
         let expected = [("", 3), ("timer tcp_orphan_update", 2), ("work vmstat_update", 2)];
@@ -568,11 +586,12 @@ mod tests {
         const REQUEST: &str = "name: module_request\nID: 50\nformat:\n\
             \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
             \tfield:__data_loc char[] name;\toffset:20;\tsize:4;\tsigned:0;\n\nprint fmt: \"\"\n";
-        let forms = vec![Form::of(&EventFormat::parse(CALL).unwrap(), Some("func")).unwrap()];
+        let forms =
+            vec![SenderEventForm::of(&EventFormat::parse(CALL).unwrap(), Some("func")).unwrap()];
         let stack_form = Some(StackForm { id: 4, callers: 16 });
         let request_form = RequestForm::of(&EventFormat::parse(REQUEST).unwrap());
         assert!(request_form.is_some());
-        let mut tally = Tally { forms, stack_form, request_form, ..Tally::default() };
+        let mut tally = SenderCounts { forms, stack_form, request_form, ..SenderCounts::default() };
         let mut request = record(50, 0, 800, 0, 0, 0);
         request[20..24].copy_from_slice(&((6u32 << 16) | 24).to_le_bytes());
         request[24..30].copy_from_slice(b"dummy\0");
@@ -584,8 +603,9 @@ mod tests {
         tally.records(0, [(20, send.as_slice()), (21, &stack)]);
         tally.records(1, [(10, request.as_slice()), (30, &request)]);
         tally.settle();
-        let symbols =
-            Symbols::parse("1000 t text_poke_bp_batch\n2000 t do_sync_core\n3000 t load_module\n");
+        let symbols = KernelSymbols::parse(
+            "1000 t text_poke_bp_batch\n2000 t do_sync_core\n3000 t load_module\n",
+        );
         let comms = [(812, "modprobe".to_owned()), (800, "ip".to_owned())].into_iter().collect();
         let sent = tally.to(3, &symbols, &comms);
         assert_eq!(sent.len(), 1);
@@ -603,9 +623,9 @@ mod tests {
             function => Culprit::function(function),
         };
         let row = |cause, function: &str| {
-            Interruptions::counted(cause, call(function), 1, WitnessKind::Trace)
+            InterruptionCount::counted(cause, call(function), 1, WitnessKind::Trace)
         };
-        let sender = |what: &str| Sender {
+        let sender = |what: &str| InterruptSender {
             what: match what {
                 "reschedule" => SentIpi::Reschedule,
                 function => SentIpi::Call { function: function.to_owned() },
@@ -622,7 +642,7 @@ mod tests {
             let mut rows =
                 [row(Cause::IpiCall, "do_sync_core"), row(Cause::IpiCall, ""), row(Cause::Irq, "")];
             let mut joined = None;
-            let senders: Vec<Sender> = sent.iter().map(|what| sender(what)).collect();
+            let senders: Vec<InterruptSender> = sent.iter().map(|what| sender(what)).collect();
             name_calls(&mut rows, &mut joined, &senders);
             rows.map(|row| row.culprit.to_string())
         };

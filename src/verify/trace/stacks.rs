@@ -1,7 +1,7 @@
 //! Stacks of the kernel as the trace holds them: the record of an event is followed by one. Pure,
 //! at constant memory.
 
-use cpushield_linux::text::kallsyms::Symbols;
+use cpushield_linux::text::kallsyms::KernelSymbols;
 use cpushield_linux::text::trace_format::EventFormat;
 use std::collections::HashMap;
 
@@ -41,11 +41,11 @@ impl StackForm {
 
 /// Stacks that were seen, each once.
 #[derive(Debug, Clone, Default)]
-pub struct Stacks {
+pub struct StackTable {
     known: HashMap<Vec<u64>, u32>,
 }
 
-impl Stacks {
+impl StackTable {
     /// The number of a stack; `None` when there are too many.
     pub fn number(&mut self, callers: Vec<u64>) -> Option<u32> {
         let next = u32::try_from(self.known.len()).ok()?;
@@ -68,7 +68,7 @@ impl Stacks {
     /// A stack with the names of its functions, innermost first, without those of the tracing
     /// itself; empty where none was seen.
     #[must_use]
-    pub fn told(&self, number: Option<u32>, symbols: &Symbols) -> Vec<String> {
+    pub fn told(&self, number: Option<u32>, symbols: &KernelSymbols) -> Vec<String> {
         let is_it = |(stack, n): (&Vec<u64>, &u32)| (Some(*n) == number).then(|| stack.clone());
         named(&self.known.iter().find_map(is_it).unwrap_or_default(), symbols)
     }
@@ -77,7 +77,7 @@ impl Stacks {
 /// The functions of a stack, innermost first, without those that write the event itself
 /// (`trace_event_raw_event_…`, `trace_event_buffer_commit`, include/trace/trace_events.h).
 #[must_use]
-pub fn named(callers: &[u64], symbols: &Symbols) -> Vec<String> {
+pub fn named(callers: &[u64], symbols: &KernelSymbols) -> Vec<String> {
     let name = |at: &u64| match symbols.around(*at) {
         Some(name) => name.to_owned(),
         None => format!("{at:#x}"),
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(read(&bytes), Some(vec![0x10, 0x20]));
         assert_eq!(read(&bytes[..20]), Some(Vec::new()), "cut off");
         assert_eq!(read(&[5, 0, 0]), None, "something else");
-        let mut stacks = Stacks::default();
+        let mut stacks = StackTable::default();
         let numbers = [vec![1], vec![2], vec![1]].map(|stack| stacks.number(stack));
         assert_eq!(numbers, [Some(0), Some(1), Some(0)]);
         for n in 0..5_000 {
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_stack_is_told_by_its_functions_and_the_tracing_is_left_out() {
-        let symbols = Symbols::parse(
+        let symbols = KernelSymbols::parse(
             "1000 t trace_event_raw_event_softirq\n2000 t raise_softirq\n3000 t tick_handle\n",
         );
         let told = named(&[0x1010, 0x2020, 0x3030], &symbols);

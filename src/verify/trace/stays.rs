@@ -1,8 +1,8 @@
 //! Events of one CPU in the order of time → interruptions. Pure, at constant memory.
 //!
 //! An interruption is one *stay*: from the first thing the kernel does to the moment the workload
-//! (or the idle loop) goes on. What happens inside is a stack of [`Frame`]s; each gets its own
-//! time, and the first of them is what the interruption is counted under.
+//! (or the idle loop) goes on. What happens inside is a stack of [`NestedFrame`]s; each gets its
+//! own time, and the first of them is what the interruption is counted under.
 //!
 //! Where the kernel does not say when it returns to user mode (only `context_tracking` does),
 //! a stay is kept open after its last handler until the next event shows whether it went on:
@@ -16,20 +16,20 @@ mod privilege;
 mod tape;
 
 use crate::causes::culprit::KernelEvent;
-pub use breach::Breached;
-use breach::{Limit, Stackee};
+pub use breach::LimitBreach;
+use breach::{PhaseLimit, StackOwner};
 pub use handlers::ticks;
-pub use parts::{Finished, Seen, Shared};
-use parts::{Frame, Kind, Rest, Stay, names};
+pub use parts::{FinishedInterruption, PhaseStats, TraceContext};
+use parts::{IdleSince, Interruption, InterruptionKind, NestedFrame, names};
 pub use privilege::EntryText;
-use privilege::Level;
-use tape::Tape;
-pub use tape::{Drawn, Piece};
+use privilege::PrivilegeLevel;
+use tape::EventHistory;
+pub use tape::{LogEntry, LogEntryKind};
 
-use super::catalogue::What;
-use super::decode::{Event, Name, With};
-use super::rows::{By, Key, Rows, Who};
-use super::stacks::Stacks;
+use super::catalogue::EventKind;
+use super::decode::{EventValues, ShortName, TraceEvent};
+use super::rows::{CpuCulprits, CulpritKey, SoftirqOrigin, TracedCulprit};
+use super::stacks::StackTable;
 use crate::causes::Cause;
 use std::collections::HashMap;
 
@@ -43,12 +43,13 @@ const SUSPENDED_MAX: usize = 256;
 const HRTIMER_SOFTIRQ: u8 = 8;
 
 /// A stay of which nothing was seen but that it was.
-const UNKNOWN: Key = Key { cause: Cause::Unattributed, who: Who::Event(KernelEvent::WithoutEvent) };
+const UNKNOWN: CulpritKey =
+    CulpritKey { cause: Cause::Unattributed, who: TracedCulprit::Event(KernelEvent::WithoutEvent) };
 
 /// The state of one CPU.
 #[derive(Debug)]
-pub struct Stays {
-    seen: Seen,
+pub struct InterruptionTracker {
+    seen: PhaseStats,
     /// Who runs; `None` until the first event.
     task: Option<i32>,
     /// Until the first event: nothing is missing since then.
@@ -56,9 +57,9 @@ pub struct Stays {
     /// The one who runs is the workload, or idle where there is none.
     ours: bool,
     /// What it was before the stay, or is when there is none.
-    rest: Rest,
-    stay: Option<Stay>,
-    frames: Vec<Frame>,
+    rest: IdleSince,
+    stay: Option<Interruption>,
+    frames: Vec<NestedFrame>,
     /// Up to here time has been given to the frames.
     mark: u64,
     /// The time of the last event.
@@ -66,60 +67,60 @@ pub struct Stays {
     /// Softirqs raised on this CPU and not yet run.
     raised: u64,
     /// Who asked for each of them.
-    raisers: [By; 64],
+    raisers: [SoftirqOrigin; 64],
     /// What the tick was last needed for.
     needed: u8,
-    suspended: HashMap<i32, Key>,
+    suspended: HashMap<i32, CulpritKey>,
     /// The end of the last stay, and what it was.
-    before: Option<(u64, Key)>,
+    before: Option<(u64, CulpritKey)>,
     /// Stays that are over and were not asked for yet; `None` when nobody wants them.
-    finished: Option<Vec<Finished>>,
+    finished: Option<Vec<FinishedInterruption>>,
     /// Everything one by one; `None` when nobody wants it.
-    tape: Option<Tape>,
+    tape: Option<EventHistory>,
     /// What must not happen.
-    limit: Limit,
+    limit: PhaseLimit,
     /// Context tracking has told of this CPU: it does for those of `nohz_full=` only.
     tracked: bool,
     /// The first that did, in this phase.
-    breached: Option<Breached>,
+    breached: Option<LimitBreach>,
     /// The stacks behind events, where they are recorded.
-    stacks: Stacks,
+    stacks: StackTable,
     /// Whose the stack behind the last event is.
-    stackee: Stackee,
+    stackee: StackOwner,
     /// What is known of the privilege level.
-    level: Level,
+    level: PrivilegeLevel,
 }
 
-impl Default for Stays {
-    fn default() -> Stays {
-        Stays {
-            seen: Seen::default(),
+impl Default for InterruptionTracker {
+    fn default() -> InterruptionTracker {
+        InterruptionTracker {
+            seen: PhaseStats::default(),
             task: None,
             since: None,
             ours: false,
-            rest: Rest::Unknown,
+            rest: IdleSince::Unknown,
             stay: None,
             frames: Vec::with_capacity(FRAMES_MAX),
             mark: 0,
             last: 0,
             raised: 0,
-            raisers: [By::Nobody; 64],
+            raisers: [SoftirqOrigin::Nobody; 64],
             needed: 0,
             suspended: HashMap::new(),
             before: None,
             finished: None,
             tape: None,
-            limit: Limit::default(),
+            limit: PhaseLimit::default(),
             tracked: false,
             breached: None,
-            stacks: Stacks::default(),
-            stackee: Stackee::Nobody,
-            level: Level::default(),
+            stacks: StackTable::default(),
+            stackee: StackOwner::Nobody,
+            level: PrivilegeLevel::default(),
         }
     }
 }
 
-impl Stays {
+impl InterruptionTracker {
     /// Everything is recorded from this moment on: whoever the first event finds running has run
     /// since then, for a switch would have been an event.
     pub fn since(&mut self, at: u64) {
@@ -127,7 +128,7 @@ impl Stays {
     }
 
     /// The workload has other threads now.
-    pub fn workload_changed(&mut self, shared: &Shared) {
+    pub fn workload_changed(&mut self, shared: &TraceContext) {
         let Some(pid) = self.task else { return };
         let before = std::mem::replace(&mut self.ours, shared.is_ours(pid));
         if self.ours && !before && self.stay.is_some() {
@@ -143,14 +144,14 @@ impl Stays {
         }
         self.task = None;
         self.since = None;
-        self.level = Level::default();
+        self.level = PrivilegeLevel::default();
         self.raised = 0;
         self.suspended.clear();
     }
 
     /// The culprits of this phase so far.
     #[must_use]
-    pub fn rows(&self) -> &Rows {
+    pub fn rows(&self) -> &CpuCulprits {
         &self.seen.rows
     }
 
@@ -160,7 +161,7 @@ impl Stays {
     }
 
     /// Hands over the stays that began before this moment and are over, in the order of time.
-    pub fn take_finished(&mut self, before: u64) -> std::vec::Drain<'_, Finished> {
+    pub fn take_finished(&mut self, before: u64) -> std::vec::Drain<'_, FinishedInterruption> {
         let finished = self.finished.get_or_insert_default();
         let ready = finished.partition_point(|stay| stay.begun < before);
         finished.drain(..ready)
@@ -169,7 +170,7 @@ impl Stays {
     /// The stay that may still go on: when it began, and when it was last seen.
     #[must_use]
     pub fn unfinished(&self) -> Option<(u64, u64)> {
-        let last = |stay: &Stay| if self.frames.is_empty() { stay.last } else { self.mark };
+        let last = |stay: &Interruption| if self.frames.is_empty() { stay.last } else { self.mark };
         self.stay.as_ref().map(|stay| (stay.begun, last(stay)))
     }
 
@@ -180,78 +181,89 @@ impl Stays {
     }
 
     /// A record that is not understood.
-    pub fn odd(&mut self, who: Who) {
-        self.seen.rows.row(Key { cause: Cause::Unattributed, who }).nested += 1;
+    pub fn odd(&mut self, who: TracedCulprit) {
+        self.seen.rows.row(CulpritKey { cause: Cause::Unattributed, who }).nested += 1;
     }
 
     /// What an event does.
-    fn apply(&mut self, shared: &mut Shared, event: &Event) {
+    fn apply(&mut self, shared: &mut TraceContext, event: &TraceEvent) {
         let mut event = *event;
         if event.at < self.last {
             self.seen.backwards += 1;
             event.at = self.last;
         }
         self.last = event.at;
-        self.stackee = Stackee::Nobody;
+        self.stackee = StackOwner::Nobody;
         // The memory is switched between the event of a switch and the switch itself, and that
         // flush still belongs to the task that leaves (`switch_mm_irqs_off()`, arch/x86/mm/tlb.c).
-        if event.what == What::TlbFlush && self.task != Some(event.pid) {
+        if event.what == EventKind::TlbFlush && self.task != Some(event.pid) {
             return;
         }
         // While a switch is under way an NMI still belongs to the task that leaves.
-        let late = event.what == What::Nmi && self.task.is_some();
+        let late = event.what == EventKind::Nmi && self.task.is_some();
         if self.task != Some(event.pid) && !late {
             self.resync(shared, &event);
         }
         let at = event.at;
-        if !self.frames.is_empty() && event.what != What::Nmi {
+        if !self.frames.is_empty() && event.what != EventKind::Nmi {
             self.charge(at);
         }
         match (event.what, event.with) {
-            (What::Vector(vector), _) => self.vector(shared, at, vector),
-            (What::VectorEnd(vector), _) => self.close(at, Kind::Vector(vector)),
-            (What::Irq, With::Irq { number, name }) => self.irq(at, number, name),
-            (What::IrqEnd, _) => self.close(at, Kind::Irq),
-            (What::Softirq, With::Number(n)) => self.softirq(at, small(n)),
-            (What::SoftirqEnd, _) => self.close(at, Kind::Softirq),
-            (What::SoftirqRaise, With::Number(n)) => self.raise(small(n)),
-            (What::Hrtimer, With::Number(f)) => self.hrtimer(shared, at, f),
-            (What::HrtimerEnd, _) => self.close(at, Kind::Hrtimer),
-            (What::Timer, With::Number(f)) => self.function(at, Kind::Timer, Cause::Timer, f),
-            (What::TimerEnd, _) => self.close(at, Kind::Timer),
-            (What::Call, With::Number(f)) => self.call(shared, at, f),
-            (What::CallEnd, _) => self.close(at, Kind::Call),
-            (What::Work, With::Number(f)) => self.work(at, f),
-            (What::WorkEnd, _) => self.work_end(at, event.pid),
-            (What::Switch, With::Switch { blocks, pid, comm }) => {
+            (EventKind::Vector(vector), _) => self.vector(shared, at, vector),
+            (EventKind::VectorEnd(vector), _) => self.close(at, InterruptionKind::Vector(vector)),
+            (EventKind::Irq, EventValues::Irq { number, name }) => self.irq(at, number, name),
+            (EventKind::IrqEnd, _) => self.close(at, InterruptionKind::Irq),
+            (EventKind::Softirq, EventValues::Number(n)) => self.softirq(at, small(n)),
+            (EventKind::SoftirqEnd, _) => self.close(at, InterruptionKind::Softirq),
+            (EventKind::SoftirqRaise, EventValues::Number(n)) => self.raise(small(n)),
+            (EventKind::Hrtimer, EventValues::Number(f)) => self.hrtimer(shared, at, f),
+            (EventKind::HrtimerEnd, _) => self.close(at, InterruptionKind::Hrtimer),
+            (EventKind::Timer, EventValues::Number(f)) => {
+                self.function(at, InterruptionKind::Timer, Cause::Timer, f)
+            }
+            (EventKind::TimerEnd, _) => self.close(at, InterruptionKind::Timer),
+            (EventKind::Call, EventValues::Number(f)) => self.call(shared, at, f),
+            (EventKind::CallEnd, _) => self.close(at, InterruptionKind::Call),
+            (EventKind::Work, EventValues::Number(f)) => self.work(at, f),
+            (EventKind::WorkEnd, _) => self.work_end(at, event.pid),
+            (EventKind::Switch, EventValues::Switch { blocks, pid, comm }) => {
                 self.switch(shared, &event, blocks, pid, comm);
             }
-            (What::Fork, With::Fork { parent, child }) if shared.workload.contains(&parent) => {
+            (EventKind::Fork, EventValues::Fork { parent, child })
+                if shared.workload.contains(&parent) =>
+            {
                 shared.workload.insert(child);
             }
-            (What::PageFault, With::Number(bits)) => self.page_fault(at, bits),
+            (EventKind::PageFault, EventValues::Number(bits)) => self.page_fault(at, bits),
             // What the workload asked the kernel to read or write was not there.
-            (What::KernelFault, With::Number(bits)) if self.ours && self.task != Some(0) => {
-                self.aside(Cause::PageFault, Who::KernelFault(small(bits & 0xff)));
+            (EventKind::KernelFault, EventValues::Number(bits))
+                if self.ours && self.task != Some(0) =>
+            {
+                self.aside(Cause::PageFault, TracedCulprit::KernelFault(small(bits & 0xff)));
             }
-            (What::TickStop, With::Tick { stopped, needed }) => {
+            (EventKind::TickStop, EventValues::Tick { stopped, needed }) => {
                 self.needed = if stopped { 0 } else { needed };
             }
-            (What::Signal, With::Signal { number, code }) => self.signal(at, number, code),
-            (What::Frequency, _) => {
-                self.aside(Cause::Frequency, Who::Event(KernelEvent::FrequencySet));
+            (EventKind::Signal, EventValues::Signal { number, code }) => {
+                self.signal(at, number, code)
             }
-            (What::MachineCheck, With::Number(bank)) => {
-                self.aside(Cause::MachineCheck, Who::Bank(u8::try_from(bank).unwrap_or(u8::MAX)));
+            (EventKind::Frequency, _) => {
+                self.aside(Cause::Frequency, TracedCulprit::Event(KernelEvent::FrequencySet));
             }
-            (What::TlbFlush, With::Number(reason)) => self.tlb_flush(reason),
-            (What::Nmi, With::Nmi { handler, took_ns, handled }) => {
+            (EventKind::MachineCheck, EventValues::Number(bank)) => {
+                self.aside(
+                    Cause::MachineCheck,
+                    TracedCulprit::Bank(u8::try_from(bank).unwrap_or(u8::MAX)),
+                );
+            }
+            (EventKind::TlbFlush, EventValues::Number(reason)) => self.tlb_flush(reason),
+            (EventKind::Nmi, EventValues::Nmi { handler, took_ns, handled }) => {
                 self.nmi(shared, at, handler, took_ns, handled);
             }
-            (What::Syscall, With::Number(n)) => self.syscall(at, n),
-            (What::SyscallEnd, _) => self.syscall_end(at),
-            (What::UserExit, _) => self.user_exit(at),
-            (What::UserEnter, _) => self.user_enter(at),
+            (EventKind::Syscall, EventValues::Number(n)) => self.syscall(at, n),
+            (EventKind::SyscallEnd, _) => self.syscall_end(at),
+            (EventKind::UserExit, _) => self.user_exit(at),
+            (EventKind::UserEnter, _) => self.user_enter(at),
             _ => {}
         }
         if let Some(stay) = &mut self.stay {
@@ -261,27 +273,27 @@ impl Stays {
     }
 
     /// Ends a phase at this moment; the next begins.
-    pub fn cut(&mut self, at: u64) -> Seen {
+    pub fn cut(&mut self, at: u64) -> PhaseStats {
         let at = at.max(self.last);
         self.settle();
         if let Some(stay) = self.stay {
             // It goes on: counted here for what it took so far, and again in the next phase.
             self.charge(at);
             let first = self.frames.iter().find(|frame| frame.first);
-            let primary = stay.primary.or(first.map(Frame::identity));
+            let primary = stay.primary.or(first.map(NestedFrame::identity));
             self.count(&stay, primary, at);
             for i in 0..self.frames.len() {
                 let frame = self.frames[i];
-                if frame.kind != Kind::Kernel {
+                if frame.kind != InterruptionKind::Kernel {
                     self.seen.rows.row(frame.identity()).ticks += frame.ticks;
                 }
                 self.frames[i].ticks = 0;
             }
-            self.stay = Some(Stay { begun: at, loose: 0, ..stay });
+            self.stay = Some(Interruption { begun: at, loose: 0, ..stay });
         } else {
             self.stretch(at);
-            if let Rest::Since(_) = self.rest {
-                self.rest = Rest::Since(at);
+            if let IdleSince::Since(_) = self.rest {
+                self.rest = IdleSince::Since(at);
             }
         }
         self.mark = at;
@@ -289,14 +301,14 @@ impl Stays {
         std::mem::take(&mut self.seen)
     }
 
-    fn runs(&mut self, shared: &Shared, pid: i32) {
+    fn runs(&mut self, shared: &TraceContext, pid: i32) {
         self.task = Some(pid);
         self.ours = shared.is_ours(pid);
     }
 
     /// The undisturbed time ends here, if there was one.
     fn stretch(&mut self, at: u64) {
-        if let Rest::Since(since) = self.rest
+        if let IdleSince::Since(since) = self.rest
             && self.ours
         {
             let stretch = at.saturating_sub(since);
@@ -310,8 +322,8 @@ impl Stays {
     fn begin(&mut self, at: u64) {
         self.stretch(at);
         self.mark = at;
-        self.rest = Rest::Unknown;
-        self.stay = Some(Stay {
+        self.rest = IdleSince::Unknown;
+        self.stay = Some(Interruption {
             begun: at,
             last: at,
             primary: None,
@@ -341,11 +353,11 @@ impl Stays {
         if let Some(stay) = self.stay.take() {
             self.count(&stay, stay.primary, at);
         }
-        self.rest = Rest::Since(at);
+        self.rest = IdleSince::Since(at);
         self.mark = at;
     }
 
-    fn count(&mut self, stay: &Stay, primary: Option<Key>, end: u64) {
+    fn count(&mut self, stay: &Interruption, primary: Option<CulpritKey>, end: u64) {
         let begun = stay.begun;
         let key = primary.unwrap_or(UNKNOWN);
         let row = self.seen.rows.row(key);
@@ -359,7 +371,7 @@ impl Stays {
             self.breach(begun, end - begun);
         }
         if let Some(finished) = &mut self.finished {
-            finished.push(Finished { begun, end, key });
+            finished.push(FinishedInterruption { begun, end, key });
         }
         if let Some(tape) = &mut self.tape {
             tape.stay(begun, end, key);
@@ -372,11 +384,11 @@ impl Stays {
             self.end(self.mark);
         }
         self.frames.clear();
-        self.rest = Rest::Unknown;
+        self.rest = IdleSince::Unknown;
     }
 
     /// Somebody runs whom nobody switched to: the first event, or events are missing.
-    fn resync(&mut self, shared: &Shared, event: &Event) {
+    fn resync(&mut self, shared: &TraceContext, event: &TraceEvent) {
         if self.task.is_some() {
             self.seen.resyncs += 1;
             self.seen.silent = self.seen.silent.or(self.task);
@@ -389,12 +401,12 @@ impl Stays {
         if let Some(since) = self.since.take()
             && event.what.begins()
         {
-            self.rest = Rest::Since(since);
+            self.rest = IdleSince::Since(since);
         }
         if !self.ours && event.pid != 0 {
             self.begin(event.at);
-            let who = Who::Task { pid: event.pid, comm: Name::default() };
-            self.push(event.at, Kind::Task, Key { cause: Cause::Kthread, who });
+            let who = TracedCulprit::Task { pid: event.pid, comm: ShortName::default() };
+            self.push(event.at, InterruptionKind::Task, CulpritKey { cause: Cause::Kthread, who });
         }
     }
 
@@ -413,12 +425,18 @@ impl Stays {
     }
 
     /// Something begins that is known.
-    fn push(&mut self, at: u64, kind: Kind, key: Key) {
+    fn push(&mut self, at: u64, kind: InterruptionKind, key: CulpritKey) {
         self.open(at, kind, Some(key), key);
     }
 
     /// Something begins that what runs inside may name.
-    fn open(&mut self, at: u64, kind: Kind, key: Option<Key>, otherwise: Key) {
+    fn open(
+        &mut self,
+        at: u64,
+        kind: InterruptionKind,
+        key: Option<CulpritKey>,
+        otherwise: CulpritKey,
+    ) {
         self.charge(at);
         if self.frames.len() >= FRAMES_MAX {
             // No kernel nests so deep; ends were lost.
@@ -432,21 +450,31 @@ impl Stays {
             below.key = key;
             merged = true;
         }
-        let names_entry = self.is_unnamed() && matches!(kind, Kind::Syscall | Kind::PageFault);
+        let names_entry = self.is_unnamed()
+            && matches!(kind, InterruptionKind::Syscall | InterruptionKind::PageFault);
         let Some(stay) = &mut self.stay else { return };
         if merged && self.frames.last().is_some_and(|below| below.first) {
             stay.primary = key;
         }
-        let first = !merged && (!stay.has_first || names_entry) && kind != Kind::Kernel;
+        let first = !merged && (!stay.has_first || names_entry) && kind != InterruptionKind::Kernel;
         if first {
             stay.has_first = true;
             stay.primary = key;
         }
         stay.shared = None;
         stay.fault &= !self.frames.is_empty();
-        self.stackee = Stackee::Frame(self.frames.len());
+        self.stackee = StackOwner::Frame(self.frames.len());
         let stack = None;
-        self.frames.push(Frame { kind, begun: at, key, otherwise, ticks: 0, first, merged, stack });
+        self.frames.push(NestedFrame {
+            kind,
+            begun: at,
+            key,
+            otherwise,
+            ticks: 0,
+            first,
+            merged,
+            stack,
+        });
     }
 
     fn pop(&mut self, at: u64) {
@@ -454,7 +482,7 @@ impl Stays {
         let Some(frame) = self.frames.pop() else { return };
         let Some(stay) = &mut self.stay else { return };
         stay.last = at;
-        if frame.kind == Kind::Kernel {
+        if frame.kind == InterruptionKind::Kernel {
             stay.loose += frame.ticks;
             return;
         }
@@ -473,7 +501,7 @@ impl Stays {
 
     /// The end of the innermost frame of that kind, and of what is still open inside it. An end
     /// without a beginning (it was before the trace, or before a switch) says nothing.
-    fn close(&mut self, at: u64, kind: Kind) {
+    fn close(&mut self, at: u64, kind: InterruptionKind) {
         if let Some(depth) = self.frames.iter().rposition(|frame| frame.kind == kind) {
             while self.frames.len() > depth {
                 self.pop(at);

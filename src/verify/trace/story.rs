@@ -1,20 +1,20 @@
-//! A [`Recording`] told one by one: undisturbed times, interruptions and what lay inside them, with
-//! names, in the order of time. What the sums of a verdict are made of. Pure but for reading back
-//! the pages.
+//! A [`TraceRecording`] told one by one: undisturbed times, interruptions and what lay inside them,
+//! with names, in the order of time. What the sums of a verdict are made of. Pure but for reading
+//! back the pages.
 
-use super::recording::Recording;
-use super::replay::{Recorded, Replay};
-use super::rows::Names;
-use super::stacks::Stacks;
-use super::stays::{Drawn, Piece};
+use super::recording::TraceRecording;
+use super::replay::{PageReplay, RecordedTrace};
+use super::rows::CulpritNames;
+use super::stacks::StackTable;
+use super::stays::{LogEntry, LogEntryKind};
 use crate::causes::{Cause, Culprit};
-use cpushield_linux::text::kallsyms::Symbols;
+use cpushield_linux::text::kallsyms::KernelSymbols;
 use cpushield_linux::text::trace_format::EventFormat;
 use std::io;
 
 /// One thing that happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
+pub struct TimelineEntry {
     /// When it began, in nanoseconds of the trace clock.
     pub begun_ns: u64,
     /// When it was over; the same moment for what has no known end.
@@ -22,14 +22,14 @@ pub struct Told {
     /// How deep inside an interruption; 0 is the interruption itself, or undisturbed time.
     pub depth: usize,
     /// What it is.
-    pub what: What,
+    pub what: TimelineKind,
     /// The functions that led there, innermost first; empty where stacks were not recorded.
     pub stack: Vec<String>,
 }
 
 /// What it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum What {
+pub enum TimelineKind {
     /// This task ran undisturbed; `idle` where there is no workload.
     Undisturbed(String),
     /// An interruption, by cause and culprit.
@@ -45,9 +45,9 @@ pub enum What {
 /// # Errors
 /// The pages cannot be read back; else what `tell` answers.
 pub fn story(
-    recording: &mut Recording,
+    recording: &mut TraceRecording,
     cpu: usize,
-    tell: &mut dyn FnMut(&Told) -> io::Result<()>,
+    tell: &mut dyn FnMut(&TimelineEntry) -> io::Result<()>,
 ) -> io::Result<()> {
     let mut formats: Vec<(String, String, EventFormat)> = recording
         .events
@@ -60,8 +60,8 @@ pub fn story(
     let own = recording.texts.ftrace.iter().find(|text| text.starts_with("name: kernel_stack\n"));
     let own = own.and_then(|text| EventFormat::parse(text).ok());
     formats.extend(own.map(|form| ("ftrace".to_owned(), "kernel_stack".to_owned(), form)));
-    let symbols = Symbols::parse(&recording.kallsyms);
-    let mut replay = Replay::new(Recorded {
+    let symbols = KernelSymbols::parse(&recording.kallsyms);
+    let mut replay = PageReplay::new(RecordedTrace {
         cpu,
         layout: recording.layout,
         formats: &formats,
@@ -73,27 +73,27 @@ pub fn story(
     let last = recording.phases.last().map_or(0, |(at, _)| *at);
     // Of what was forgotten before, nothing is known.
     replay.draw_from(recording.spool.forgot_until(cpu).unwrap_or(first));
-    let Recording { layout, scale, tasks, spool, stacks: shown, .. } = recording;
-    let names = Names { symbols: &symbols, tasks, stacks: None };
-    let mut hand_over = |pieces: Vec<Piece>, stacks: &Stacks| -> io::Result<()> {
+    let TraceRecording { layout, scale, tasks, spool, stacks: shown, .. } = recording;
+    let names = CulpritNames { symbols: &symbols, tasks, stacks: None };
+    let mut hand_over = |pieces: Vec<LogEntry>, stacks: &StackTable| -> io::Result<()> {
         pieces.into_iter().try_for_each(|piece| {
             let what = match piece.what {
-                Drawn::Undisturbed(0) => What::Undisturbed("idle".to_owned()),
-                Drawn::Undisturbed(pid) => What::Undisturbed(names.thread(pid)),
-                Drawn::Stay(key) => {
+                LogEntryKind::Undisturbed(0) => TimelineKind::Undisturbed("idle".to_owned()),
+                LogEntryKind::Undisturbed(pid) => TimelineKind::Undisturbed(names.thread(pid)),
+                LogEntryKind::Stay(key) => {
                     let (cause, culprit) = names.of(key);
-                    What::Interruption(cause, culprit)
+                    TimelineKind::Interruption(cause, culprit)
                 }
-                Drawn::Frame(words, key) => {
+                LogEntryKind::Frame(words, key) => {
                     let (cause, culprit) = names.of(key);
-                    What::Inside(words, cause, culprit)
+                    TimelineKind::Inside(words, cause, culprit)
                 }
-                Drawn::Lost => What::Lost,
+                LogEntryKind::Lost => TimelineKind::Lost,
             };
             let (begun_ns, end_ns) = (scale.ns(piece.begun), scale.ns(piece.end));
             let stack = piece.stack.filter(|_| *shown);
             let stack = stacks.told(stack, &symbols);
-            tell(&Told { begun_ns, end_ns, depth: piece.depth, what, stack })
+            tell(&TimelineEntry { begun_ns, end_ns, depth: piece.depth, what, stack })
         })
     };
     spool.each(cpu, layout.page_size(), &mut |page| {

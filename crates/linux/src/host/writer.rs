@@ -2,19 +2,19 @@
 
 use super::Host;
 use crate::calls::open;
-use crate::error::{Error, Result, Verb};
+use crate::error::{Error, Operation, Result};
 use std::fs::File;
 use std::io::Write;
 
 /// A kernel file that is opened once for many writes; see [`Host::writer`].
 #[derive(Debug)]
-pub struct Writer<'a> {
+pub struct FileWriter<'a> {
     pub(super) host: &'a Host,
     pub(super) path: &'a str,
     pub(super) file: Option<File>,
 }
 
-impl Writer<'_> {
+impl FileWriter<'_> {
     /// Writes a value, as [`Host::write`] does.
     ///
     /// # Errors
@@ -23,8 +23,8 @@ impl Writer<'_> {
         if !self.host.live {
             return self.host.write(self.path, value);
         }
-        let fail = |e| Error::io(Verb::Write, self.path, e).with_value(value);
-        self.host.before_write(Verb::Write, self.path).map_err(|e| e.with_value(value))?;
+        let fail = |e| Error::io(Operation::Write, self.path, e).with_value(value);
+        self.host.before_write(Operation::Write, self.path).map_err(|e| e.with_value(value))?;
         let file = match &mut self.file {
             Some(file) => file,
             none => {
@@ -33,6 +33,6 @@ impl Writer<'_> {
             }
         };
         let answer = file.write_all(value.as_bytes()).map_err(fail);
-        self.host.logged(Verb::Write, self.path, Some(value), answer)
+        self.host.logged(Operation::Write, self.path, Some(value), answer)
     }
 }

@@ -6,7 +6,7 @@
 //! back may interrupt the CPUs on which its spinners run.
 
 use super::Gap;
-use crate::region::{Region, Use};
+use crate::region::{MappingAccess, SharedMemory};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 /// One gap in the ring.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub struct Slot {
+pub struct GapSlot {
     start: AtomicU64,
     end: AtomicU64,
 }
@@ -22,26 +22,26 @@ pub struct Slot {
 /// A number with a cache line of its own: reading one must not slow down who writes another.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
-struct Line(AtomicU64);
+struct CacheLine(AtomicU64);
 
 /// The beginning of the shared memory; the slots follow.
 #[derive(Debug, Default)]
 #[repr(C)]
-struct Header {
+struct RingHeader {
     /// The loop's last look at the clock.
-    beat: Line,
+    beat: CacheLine,
     /// Gaps written so far.
-    written: Line,
+    written: CacheLine,
 }
 
 /// Where the loop puts its gaps.
 #[derive(Debug, Clone, Copy)]
-pub struct Gaps<'a> {
+pub struct GapSink<'a> {
     pub(super) written: &'a AtomicU64,
-    pub(super) slots: &'a [Slot],
+    pub(super) slots: &'a [GapSlot],
 }
 
-impl Gaps<'_> {
+impl GapSink<'_> {
     /// One more gap; the oldest makes room for it.
     #[inline(always)]
     pub(super) fn put(&self, start: u64, end: u64) {
@@ -82,51 +82,51 @@ impl Gaps<'_> {
 
 /// Memory of a ring, shared by whoever opens its file.
 #[derive(Debug)]
-struct Shared {
-    region: Region,
+struct RingMemory {
+    region: SharedMemory,
     room: usize,
 }
 
-impl Shared {
-    fn header(&self) -> &Header {
+impl RingMemory {
+    fn header(&self) -> &RingHeader {
         // SAFETY: the region is as long as `self`, aligned to pages, larger than the header, and
         // holds nothing but atomics, for which all bytes are valid.
-        unsafe { self.region.start().cast::<Header>().as_ref() }
+        unsafe { self.region.start().cast::<RingHeader>().as_ref() }
     }
 
-    fn gaps(&self) -> Gaps<'_> {
+    fn gaps(&self) -> GapSink<'_> {
         // SAFETY: the slots follow the header inside the region, see `bytes`; the rest as above.
         let slots = unsafe {
-            let first = self.region.start().cast::<Header>().add(1).cast::<Slot>();
+            let first = self.region.start().cast::<RingHeader>().add(1).cast::<GapSlot>();
             std::slice::from_raw_parts(first.as_ptr(), self.room)
         };
-        Gaps { written: &self.header().written.0, slots }
+        GapSink { written: &self.header().written.0, slots }
     }
 }
 
 fn bytes(room: usize) -> usize {
-    size_of::<Header>().saturating_add(room.saturating_mul(size_of::<Slot>()))
+    size_of::<RingHeader>().saturating_add(room.saturating_mul(size_of::<GapSlot>()))
 }
 
 /// A ring, as its maker has it.
 #[derive(Debug)]
-pub struct Ring {
-    shared: Shared,
+pub struct GapRing {
+    shared: RingMemory,
     file: OwnedFd,
     /// Whether it could be locked into memory.
     pub locked: bool,
 }
 
-impl Ring {
+impl GapRing {
     /// A ring for so many gaps.
     ///
     /// # Errors
     /// No memory.
-    pub fn new(room: usize) -> io::Result<Ring> {
-        let (region, file) = Region::make(bytes(room))?;
+    pub fn new(room: usize) -> io::Result<GapRing> {
+        let (region, file) = SharedMemory::make(bytes(room))?;
         let locked = region.lock();
-        let shared = Shared { region, room };
-        Ok(Ring { shared, file, locked })
+        let shared = RingMemory { region, room };
+        Ok(GapRing { shared, file, locked })
     }
 
     /// By which number another process finds it among the open files of this one.
@@ -136,7 +136,7 @@ impl Ring {
     }
 
     /// The loop's side.
-    pub(super) fn gaps(&self) -> Gaps<'_> {
+    pub(super) fn gaps(&self) -> GapSink<'_> {
         self.shared.gaps()
     }
 
@@ -155,21 +155,21 @@ impl Ring {
 
 /// A ring, as another process reads it.
 #[derive(Debug)]
-pub struct Reader {
-    shared: Shared,
+pub struct GapRingReader {
+    shared: RingMemory,
     next: u64,
     /// Gaps that were overwritten before they were read.
     pub lost: u64,
 }
 
-impl Reader {
+impl GapRingReader {
     /// Opens the ring with this number and room of another process.
     ///
     /// # Errors
     /// It is gone, or may not be looked into.
-    pub fn open(pid: i32, number: i32, room: usize) -> io::Result<Reader> {
-        let region = Region::open(pid, number, bytes(room), Use::Read)?;
-        Ok(Reader { shared: Shared { region, room }, next: 0, lost: 0 })
+    pub fn open(pid: i32, number: i32, room: usize) -> io::Result<GapRingReader> {
+        let region = SharedMemory::open(pid, number, bytes(room), MappingAccess::Read)?;
+        Ok(GapRingReader { shared: RingMemory { region, room }, next: 0, lost: 0 })
     }
 
     /// Appends what is new, in the order of time, and gives a tick before which nothing new can
@@ -190,9 +190,9 @@ mod tests {
 
     #[test]
     fn a_reader_gets_every_gap_once_and_counts_those_it_missed() {
-        let ring = Ring::new(8).unwrap();
+        let ring = GapRing::new(8).unwrap();
         let pid = i32::try_from(std::process::id()).unwrap();
-        let mut reader = Reader::open(pid, ring.number(), 8).unwrap();
+        let mut reader = GapRingReader::open(pid, ring.number(), 8).unwrap();
         let mut seen = Vec::new();
         let put = |range: std::ops::Range<u64>| {
             for n in range {
@@ -213,6 +213,6 @@ mod tests {
         reader.drain(&mut seen);
         assert_eq!((starts(&seen), reader.lost), ((20..27).collect(), 13));
         assert_eq!(ring.newest().len(), 7);
-        assert!(Reader::open(pid, ring.number(), 9).is_err(), "the file is shorter");
+        assert!(GapRingReader::open(pid, ring.number(), 9).is_err(), "the file is shorter");
     }
 }

@@ -1,7 +1,7 @@
 //! CPUs of a recorded machine going offline and online, and affinities of its tasks.
 
 use crate::cpuset::CpuSet;
-use crate::error::{Error, Result, Verb};
+use crate::error::{Error, Operation, Result};
 use crate::host::Host;
 use std::fs;
 
@@ -56,13 +56,13 @@ impl Host {
         let bound = self.task(tid, tid)?.bound;
         let online = self.list_in(ONLINE);
         if bound || online.is_some_and(|online| !online.intersects(cpus)) {
-            return Err(Error::os(Verb::SetAffinity, &path, libc::EINVAL));
+            return Err(Error::os(Operation::SetAffinity, &path, libc::EINVAL));
         }
         // What is asked for is remembered whole, and what the cpuset holds of it is in force
         // (`__sched_setaffinity()`, kernel/sched/core.c, 6.2).
         let real = self.allowed_to(tid).map_or_else(|| cpus.clone(), |allowed| cpus.and(&allowed));
         if real.is_empty() {
-            return Err(Error::os(Verb::SetAffinity, &path, libc::EINVAL));
+            return Err(Error::os(Operation::SetAffinity, &path, libc::EINVAL));
         }
         if let Some(path) = self.asked(tid) {
             self.say(&path, &format!("{cpus}\n"))?;
@@ -81,10 +81,10 @@ impl Host {
         match value {
             "0" => online.remove(cpu),
             "1" => online.insert(cpu),
-            _ => return Err(Error::os(Verb::Write, path, libc::EINVAL)),
+            _ => return Err(Error::os(Operation::Write, path, libc::EINVAL)),
         }
         if online.is_empty() {
-            return Err(Error::os(Verb::Write, path, libc::EBUSY));
+            return Err(Error::os(Operation::Write, path, libc::EBUSY));
         }
         self.say(path, &format!("{value}\n"))?;
         self.say(ONLINE, &format!("{online}\n"))?;
@@ -110,7 +110,7 @@ impl Host {
     /// Writing the CPUs of a resctrl group takes them from the default group, and gives it those
     /// that are no longer named (`cpus_ctrl_write()`, fs/resctrl/rdtgroup.c, 6.16).
     pub(super) fn simulate_resctrl(&self, dir: &str, path: &str, value: &str) -> Result<()> {
-        let wrong = || Error::os(Verb::Write, path, libc::EINVAL);
+        let wrong = || Error::os(Operation::Write, path, libc::EINVAL);
         let cpus: CpuSet = value.parse().map_err(|_| wrong())?;
         let before = self.list_in(path).unwrap_or_default();
         self.say(path, &format!("{cpus}\n"))?;

@@ -4,7 +4,7 @@
 
 use super::cpus::ONLINE;
 use crate::cpuset::CpuSet;
-use crate::error::{Error, Result, Verb};
+use crate::error::{Error, Operation, Result};
 use crate::host::Host;
 use std::fs;
 
@@ -124,7 +124,7 @@ impl Host {
             let (sign, controller) = word.split_at(1);
             let known = self.words_of(&format!("{dir}/cgroup.controllers"));
             if !known.iter().any(|known| known == controller) {
-                return Err(Error::os(Verb::Write, &path, libc::ENOENT));
+                return Err(Error::os(Operation::Write, &path, libc::ENOENT));
             }
             words.retain(|known| known != controller);
             if sign == "+" {
@@ -144,7 +144,7 @@ impl Host {
     fn hand(&self, path: &str, group: &str, controller: &str, given: bool) -> Result<()> {
         let below = self.words_of(&format!("{group}/cgroup.subtree_control"));
         if !given && below.iter().any(|word| word == controller) {
-            return Err(Error::os(Verb::Write, path, libc::EBUSY));
+            return Err(Error::os(Operation::Write, path, libc::EBUSY));
         }
         let list = format!("{group}/cgroup.controllers");
         let mut has = self.words_of(&list);
@@ -159,7 +159,8 @@ impl Host {
         for (name, text) in V2_CPUSET {
             let file = format!("{group}/{name}");
             if !given {
-                fs::remove_file(self.place(&file)).map_err(|e| Error::io(Verb::Write, path, e))?;
+                fs::remove_file(self.place(&file))
+                    .map_err(|e| Error::io(Operation::Write, path, e))?;
             } else if !self.is_file(&file) {
                 self.say(&file, text)?;
             }
@@ -171,7 +172,7 @@ impl Host {
     /// its `/proc/<pid>/cgroup` says so. A v1 cpuset gives it its CPUs.
     pub(super) fn simulate_move(&self, dir: &str, name: &str, pid: &str) -> Result<()> {
         let path = format!("{dir}/{name}");
-        let refuse = |errno| Err(Error::os(Verb::Write, &path, errno));
+        let refuse = |errno| Err(Error::os(Operation::Write, &path, errno));
         let Ok(tid) = pid.parse::<i32>() else { return refuse(libc::EINVAL) };
         match self.task(tid, tid) {
             Ok(task) if task.bound => return refuse(libc::EINVAL),
@@ -276,7 +277,7 @@ impl Host {
     /// The CPUs of a cpuset; on v1 its tasks get them at once.
     pub(super) fn simulate_group_cpus(&self, dir: &str, path: &str, value: &str) -> Result<()> {
         let Ok(cpus) = value.parse::<CpuSet>() else {
-            return Err(Error::os(Verb::Write, path, libc::EINVAL));
+            return Err(Error::os(Operation::Write, path, libc::EINVAL));
         };
         let now = self.list_in(path);
         self.say(path, &format!("{value}\n"))?;
@@ -305,7 +306,7 @@ impl Host {
     pub(super) fn simulate_partition(&self, dir: &str, value: &str) -> Result<()> {
         let path = format!("{dir}/cpuset.cpus.partition");
         if !["member", "root", "isolated"].contains(&value) {
-            return Err(Error::os(Verb::Write, &path, libc::EINVAL));
+            return Err(Error::os(Operation::Write, &path, libc::EINVAL));
         }
         let cpus = self.list_in(&format!("{dir}/cpuset.cpus")).unwrap_or_default();
         let why = match value {
@@ -347,7 +348,7 @@ impl Host {
     /// The mask of unbound workqueues is taken as it is, isolated CPUs too
     /// (`workqueue_set_unbound_cpumask()`, kernel/workqueue.c, 6.8).
     pub(super) fn simulate_unbound(&self, value: &str) -> Result<()> {
-        let wrong = || Error::os(Verb::Write, UNBOUND, libc::EINVAL);
+        let wrong = || Error::os(Operation::Write, UNBOUND, libc::EINVAL);
         let cpus = CpuSet::parse_mask(value).map_err(|_| wrong())?;
         self.show_mask(REQUESTED, &cpus)?;
         self.show_mask(UNBOUND, &cpus)

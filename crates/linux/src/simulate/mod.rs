@@ -8,7 +8,7 @@ mod cpus;
 mod groups;
 
 use crate::cpuset::CpuSet;
-use crate::error::{Error, Result, Verb};
+use crate::error::{Error, Operation, Result};
 use crate::host::Host;
 use std::fs;
 
@@ -28,7 +28,7 @@ impl Host {
 
     /// Makes a file of a recorded machine say something.
     fn say(&self, path: &str, text: &str) -> Result<()> {
-        fs::write(self.place(path), text).map_err(|e| Error::io(Verb::Write, path, e))
+        fs::write(self.place(path), text).map_err(|e| Error::io(Operation::Write, path, e))
     }
 
     /// The set that a file in list form shows.
@@ -39,7 +39,7 @@ impl Host {
     /// A write to a file of a recorded machine.
     pub(crate) fn simulate(&self, path: &str, value: &str) -> Result<()> {
         if !self.place(path).is_file() {
-            return Err(Error::os(Verb::Write, path, libc::ENOENT));
+            return Err(Error::os(Operation::Write, path, libc::ENOENT));
         }
         let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
         let value = value.trim();
@@ -70,7 +70,7 @@ impl Host {
             "smp_affinity" => CpuSet::parse_mask(value),
             _ => value.parse(),
         };
-        let wrong = || Error::os(Verb::Write, &format!("{dir}/{name}"), libc::EINVAL);
+        let wrong = || Error::os(Operation::Write, &format!("{dir}/{name}"), libc::EINVAL);
         let cpus = parsed.map_err(|_| wrong())?;
         let online = self.list_in(cpus::ONLINE);
         if online.is_some_and(|online| !online.intersects(&cpus)) {
@@ -94,7 +94,7 @@ impl Host {
         let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
         if parent.ends_with("/instances") {
             let events = self.place(&format!("{path}/events/sched/sched_switch"));
-            fs::create_dir_all(events).map_err(|e| Error::io(Verb::MakeDir, path, e))?;
+            fs::create_dir_all(events).map_err(|e| Error::io(Operation::MakeDir, path, e))?;
             for (name, text) in INSTANCE_FILES {
                 self.say(&format!("{path}/{name}"), text)?;
             }
@@ -110,10 +110,10 @@ impl Host {
     /// Takes the interface files out of a directory before it is removed; a group with tasks or
     /// with groups in it is busy.
     pub(crate) fn simulate_remove_dir(&self, path: &str) -> Result<()> {
-        let fail = |e| Error::io(Verb::Remove, path, e);
+        let fail = |e| Error::io(Operation::Remove, path, e);
         let is_group = self.place(&format!("{path}/cgroup.procs")).is_file();
         if is_group && self.is_busy_group(path) {
-            return Err(Error::os(Verb::Remove, path, libc::EBUSY));
+            return Err(Error::os(Operation::Remove, path, libc::EBUSY));
         }
         let is_instance = path.rsplit_once('/').is_some_and(|(p, _)| p.ends_with("/instances"));
         if !is_group && !is_instance {

@@ -1,6 +1,6 @@
 //! The bell of a tally: how another thread, of another process even, makes the events of one.
 
-use super::{Tally, add};
+use super::{LatencyStats, add};
 use crate::clock::monotonic_ns;
 use crate::events::{self, EventFile};
 use std::io;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 const SLOW_NS: u64 = 50_000;
 
 /// By what a thread sleeps and is woken.
-pub trait Cord {
+pub trait WakeMethod {
     /// Wakes whoever sleeps; the word has its new value already.
     fn pull(&self, word: &AtomicU32);
 
@@ -23,9 +23,9 @@ pub trait Cord {
 
 /// The word itself is slept on (futex(2)).
 #[derive(Debug, Clone, Copy)]
-pub struct Futex;
+pub struct FutexWait;
 
-impl Cord for Futex {
+impl WakeMethod for FutexWait {
     #[inline]
     fn pull(&self, word: &AtomicU32) {
         events::wake(word);
@@ -37,7 +37,7 @@ impl Cord for Futex {
     }
 }
 
-impl Cord for EventFile {
+impl WakeMethod for EventFile {
     #[inline]
     fn pull(&self, _word: &AtomicU32) {
         // It would have to be full, which takes 2^64 - 1 rings that nobody heard.
@@ -53,7 +53,7 @@ impl Cord for EventFile {
 /// Wakes the thread when that is what it waits for.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
-pub(super) struct Bell {
+pub(super) struct WakeTrigger {
     /// How often it was rung: the word that is slept on.
     rings: AtomicU32,
     /// How many of them the thread has heard.
@@ -72,24 +72,24 @@ pub(super) struct Bell {
 
 /// What a listener has heard so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ear {
+pub struct TriggerListener {
     rings: u32,
     unheard: u64,
 }
 
 /// A ring that was heard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Heard {
+pub struct TriggerSignal {
     /// When it was rung.
     pub rung_ns: u64,
     /// How often it was not rung since the ring that was heard before.
     pub missed: u64,
 }
 
-impl Tally {
+impl LatencyStats {
     /// Rings the bell, unless the last ring was not heard yet. By one thread alone.
     #[inline]
-    pub fn ring(&self, now_ns: u64, cord: &impl Cord) {
+    pub fn ring(&self, now_ns: u64, cord: &impl WakeMethod) {
         let rings = self.bell.rings.load(Ordering::Relaxed);
         if self.bell.heard.load(Ordering::Acquire) != rings {
             add(&self.bell.unheard, 1);
@@ -119,9 +119,9 @@ impl Tally {
     /// Who begins to listen begins behind the ring that was heard last: one that came before would
     /// never be answered, and the bell not be rung again.
     #[must_use]
-    pub fn ear(&self) -> Ear {
+    pub fn ear(&self) -> TriggerListener {
         let unheard = self.bell.unheard.load(Ordering::Relaxed);
-        Ear { rings: self.bell.heard.load(Ordering::Relaxed), unheard }
+        TriggerListener { rings: self.bell.heard.load(Ordering::Relaxed), unheard }
     }
 
     /// Tells the one who rings which file the thread sleeps by.
@@ -148,16 +148,20 @@ impl Tally {
     /// # Errors
     /// The kernel's answer.
     #[inline]
-    pub fn listen(&self, ear: &mut Ear, cord: &impl Cord) -> io::Result<Heard> {
+    pub fn listen(
+        &self,
+        ear: &mut TriggerListener,
+        cord: &impl WakeMethod,
+    ) -> io::Result<TriggerSignal> {
         loop {
             let rings = self.bell.rings.load(Ordering::Acquire);
             if rings != ear.rings {
                 let rung_ns = self.bell.rung_ns.load(Ordering::Relaxed);
                 let now = self.bell.unheard.load(Ordering::Relaxed);
                 let missed = now.wrapping_sub(ear.unheard);
-                *ear = Ear { rings, unheard: now };
+                *ear = TriggerListener { rings, unheard: now };
                 self.bell.heard.store(rings, Ordering::Release);
-                return Ok(Heard { rung_ns, missed });
+                return Ok(TriggerSignal { rung_ns, missed });
             }
             cord.sleep(&self.bell.rings, rings)?;
         }
@@ -166,38 +170,38 @@ impl Tally {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Board;
+    use super::super::LatencyBoard;
     use super::*;
 
     #[test]
     fn what_was_not_rung_is_missed_whenever_the_listener_was_away() {
-        let board = Board::new(1).unwrap();
+        let board = LatencyBoard::new(1).unwrap();
         let tally = &board.tallies()[0];
         let mut ear = tally.ear();
-        tally.ring(monotonic_ns(), &Futex);
+        tally.ring(monotonic_ns(), &FutexWait);
         // Nobody listens meanwhile.
-        tally.ring(monotonic_ns(), &Futex);
+        tally.ring(monotonic_ns(), &FutexWait);
         tally.skip(3);
-        assert_eq!(tally.listen(&mut ear, &Futex).unwrap().missed, 4);
+        assert_eq!(tally.listen(&mut ear, &FutexWait).unwrap().missed, 4);
         tally.skip(2);
-        tally.ring(monotonic_ns(), &Futex);
-        assert_eq!(tally.listen(&mut ear, &Futex).unwrap().missed, 2);
+        tally.ring(monotonic_ns(), &FutexWait);
+        assert_eq!(tally.listen(&mut ear, &FutexWait).unwrap().missed, 2);
     }
 
     #[test]
     fn who_rings_late_is_found_out() {
-        let board = Board::new(1).unwrap();
+        let board = LatencyBoard::new(1).unwrap();
         let tally = &board.tallies()[0];
         let mut ear = tally.ear();
-        tally.ring(monotonic_ns() - 70_000_000, &Futex);
-        tally.listen(&mut ear, &Futex).unwrap();
+        tally.ring(monotonic_ns() - 70_000_000, &FutexWait);
+        tally.listen(&mut ear, &FutexWait).unwrap();
         let figures = tally.figures();
         assert!(figures.slow == 1 && figures.slowest_ns >= 70_000_000, "{figures:?}");
     }
 
     #[test]
     fn a_file_wakes_as_the_word_does() {
-        let board = Board::new(1).unwrap();
+        let board = LatencyBoard::new(1).unwrap();
         let tally = &board.tallies()[0];
         assert!(tally.hung().unwrap().is_none());
         let file = EventFile::new().unwrap();

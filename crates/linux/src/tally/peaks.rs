@@ -14,7 +14,7 @@ const LATE_MAX: u64 = (1 << LATE_BITS) - 1;
 
 /// The longest latency of one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Peak {
+pub struct LatencyPeak {
     /// When the moment began, since counting began, in nanoseconds.
     pub at_ns: u64,
     /// The latency, in nanoseconds; at least 1, so that 0 can stand for no event.
@@ -24,9 +24,9 @@ pub struct Peak {
 /// The longest of each moment. A later moment takes the place of the one before it in its slot.
 #[derive(Debug)]
 #[repr(C)]
-pub(super) struct Peaks([AtomicU64; PEAKS]);
+pub(super) struct LatencyPeaks([AtomicU64; PEAKS]);
 
-impl Peaks {
+impl LatencyPeaks {
     /// An event that was due at this time since counting began; gives the number of its moment.
     /// `moment` is that of the event before it, so that the loop divides once a moment only.
     #[inline(always)]
@@ -44,9 +44,9 @@ impl Peaks {
     }
 
     /// What was entered since the last time, in no order.
-    pub(super) fn take(&self) -> impl Iterator<Item = Peak> {
+    pub(super) fn take(&self) -> impl Iterator<Item = LatencyPeak> {
         let taken = self.0.iter().map(|peak| peak.swap(0, Ordering::Relaxed));
-        taken.filter(|packed| *packed > 0).map(|packed| Peak {
+        taken.filter(|packed| *packed > 0).map(|packed| LatencyPeak {
             at_ns: (packed >> LATE_BITS).saturating_sub(1).saturating_mul(MOMENT_NS),
             late_ns: packed & LATE_MAX,
         })
@@ -59,13 +59,13 @@ mod tests {
 
     #[test]
     fn a_late_reader_finds_each_peak_at_the_time_of_its_event() {
-        let peaks = Peaks(std::array::from_fn(|_| AtomicU64::new(0)));
+        let peaks = LatencyPeaks(std::array::from_fn(|_| AtomicU64::new(0)));
         let mut moment = 0;
         for (at_ms, late_ns) in [(10, 5), (20, 9), (30, 7), (350, 0), (360, 0), (1_000, 3)] {
             moment = peaks.enter(moment, at_ms * 1_000_000, late_ns);
         }
-        let peak = |at_ms: u64, late_ns| Peak { at_ns: at_ms * 1_000_000, late_ns };
-        let taken: Vec<Peak> = peaks.take().collect();
+        let peak = |at_ms: u64, late_ns| LatencyPeak { at_ns: at_ms * 1_000_000, late_ns };
+        let taken: Vec<LatencyPeak> = peaks.take().collect();
         assert_eq!(
             taken,
             [peak(0, 9), peak(300, 1), peak(1_000, 3)],

@@ -5,7 +5,7 @@ use crate::cpuset::CpuSet;
 
 /// One parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Param {
+pub struct KernelParam {
     /// Its name as written.
     pub name: String,
     /// What follows the equals sign, quotes taken off.
@@ -15,7 +15,7 @@ pub struct Param {
 /// The parameters for the kernel, in order; what follows `--` is for init and left out
 /// (`parse_args()`, kernel/params.c).
 #[must_use]
-pub fn parse(text: &str) -> Vec<Param> {
+pub fn parse(text: &str) -> Vec<KernelParam> {
     let mut params = Vec::new();
     let mut rest = text.trim_start();
     while !rest.is_empty() {
@@ -43,7 +43,7 @@ fn next_word(text: &str) -> (&str, &str) {
     (text, "")
 }
 
-fn param(word: &str) -> Param {
+fn param(word: &str) -> KernelParam {
     let word = match word.strip_prefix('"') {
         Some(inner) => inner.strip_suffix('"').unwrap_or(inner),
         None => word,
@@ -55,9 +55,9 @@ fn param(word: &str) -> Param {
                 Some(inner) => inner.strip_suffix('"').unwrap_or(inner),
                 None => value,
             };
-            Param { name: name.to_owned(), value: Some(value.to_owned()) }
+            KernelParam { name: name.to_owned(), value: Some(value.to_owned()) }
         }
-        _ => Param { name: word.to_owned(), value: None },
+        _ => KernelParam { name: word.to_owned(), value: None },
     }
 }
 
@@ -69,7 +69,7 @@ pub fn same_name(a: &str, b: &str) -> bool {
 }
 
 /// The values of every occurrence of a parameter; one without `=` counts as empty.
-pub fn values<'a>(params: &'a [Param], name: &'a str) -> impl Iterator<Item = &'a str> {
+pub fn values<'a>(params: &'a [KernelParam], name: &'a str) -> impl Iterator<Item = &'a str> {
     params
         .iter()
         .filter(move |param| same_name(&param.name, name))

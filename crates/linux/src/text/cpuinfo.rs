@@ -42,13 +42,13 @@ pub fn parse(text: &str) -> Cpuinfo {
     let mut found = Cpuinfo::default();
     // ARM: `Processor : ARMv7 Processor rev 2 (v7l)` stands before the blocks.
     let mut heading = None;
-    let mut block: Option<Block> = None;
+    let mut block: Option<ProcessorBlock> = None;
     for (key, value) in text.lines().filter_map(|line| line.split_once(':')) {
         let (key, value) = (key.trim(), value.trim());
         match (key, value.parse()) {
             ("processor", Ok(cpu)) => {
                 found.end(block.take());
-                block = Some(Block { cpu: Some(cpu), ..Block::default() });
+                block = Some(ProcessorBlock { cpu: Some(cpu), ..ProcessorBlock::default() });
             }
             ("Processor", Err(_)) => heading = heading.or_else(|| words(value)),
             _ => block.get_or_insert_default().line(key, value),
@@ -61,7 +61,7 @@ pub fn parse(text: &str) -> Cpuinfo {
 
 /// The lines of one CPU; those before the first number belong to none.
 #[derive(Default)]
-struct Block {
+struct ProcessorBlock {
     cpu: Option<usize>,
     names: [Option<String>; 4],
     implementer: Option<u32>,
@@ -69,7 +69,7 @@ struct Block {
     core: Option<i64>,
 }
 
-impl Block {
+impl ProcessorBlock {
     fn line(&mut self, key: &str, value: &str) {
         match key {
             "CPU implementer" => self.implementer = hex(value),
@@ -86,7 +86,7 @@ impl Block {
 }
 
 impl Cpuinfo {
-    fn end(&mut self, block: Option<Block>) {
+    fn end(&mut self, block: Option<ProcessorBlock>) {
         let Some(block) = block else { return };
         let name = block.names.into_iter().flatten().next();
         if self.model.is_none() {

@@ -5,16 +5,16 @@ use super::TextError;
 
 /// The whole file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Interrupts {
+pub struct InterruptTable {
     /// The CPUs of the columns; online ones only, so numbers can be missing.
     pub cpus: Vec<usize>,
     /// The rows in order.
-    pub rows: Vec<Row>,
+    pub rows: Vec<InterruptRow>,
 }
 
 /// One row.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Row {
+pub struct InterruptRow {
     /// `24`, or `LOC` and the like.
     pub label: String,
     /// Counts in the order of the columns; `ERR` and `MIS` have one in all.
@@ -25,7 +25,7 @@ pub struct Row {
     pub name: String,
 }
 
-impl Row {
+impl InterruptRow {
     /// The number of an interrupt line.
     #[must_use]
     pub fn irq(&self) -> Option<u32> {
@@ -33,9 +33,9 @@ impl Row {
     }
 }
 
-impl Interrupts {
+impl InterruptTable {
     /// The counts of a row that are not zero, by CPU.
-    pub fn by_cpu<'a>(&'a self, row: &'a Row) -> impl Iterator<Item = (usize, u64)> + 'a {
+    pub fn by_cpu<'a>(&'a self, row: &'a InterruptRow) -> impl Iterator<Item = (usize, u64)> + 'a {
         let pairs = self.cpus.iter().copied().zip(row.counts.iter().copied());
         pairs.filter(|(_, count)| *count > 0)
     }
@@ -45,7 +45,7 @@ impl Interrupts {
 ///
 /// # Errors
 /// There is no header, or a row does not begin with a label.
-pub fn parse(text: &str) -> Result<Interrupts, TextError> {
+pub fn parse(text: &str) -> Result<InterruptTable, TextError> {
     let mut lines = text.lines().enumerate();
     let header = lines.next().map_or("", |(_, line)| line);
     let wrong = || TextError::new(1, "a header of CPUs", header);
@@ -64,16 +64,16 @@ pub fn parse(text: &str) -> Result<Interrupts, TextError> {
             row(line, cpus.len()).ok_or_else(|| TextError::new(i + 1, "`label: counts`", line))?,
         );
     }
-    Ok(Interrupts { cpus, rows })
+    Ok(InterruptTable { cpus, rows })
 }
 
-fn row(line: &str, columns: usize) -> Option<Row> {
+fn row(line: &str, columns: usize) -> Option<InterruptRow> {
     let (label, mut rest) = line.split_once(':')?;
     let label = label.trim();
     if label.is_empty() || label.contains(char::is_whitespace) {
         return None;
     }
-    let mut row = Row { label: label.to_owned(), ..Row::default() };
+    let mut row = InterruptRow { label: label.to_owned(), ..InterruptRow::default() };
     while row.counts.len() < columns {
         let (word, after) = split_word(rest);
         let Ok(count) = word.parse() else { break };

@@ -4,19 +4,19 @@ use std::fmt::Write;
 
 /// The functions of a running kernel, by address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Symbols {
+pub struct KernelSymbols {
     /// Address and where the name begins in `names`, ascending by address.
     places: Vec<(u64, u32)>,
     /// All names, each with a NUL behind it.
     names: String,
 }
 
-impl Symbols {
+impl KernelSymbols {
     /// Reads `/proc/kallsyms`. Lines that are not those of a symbol are left out, data too; so is
     /// everything when the kernel hides its addresses (`kptr_restrict`), which it shows as zeroes.
     #[must_use]
-    pub fn parse(text: &str) -> Symbols {
-        let mut symbols = Symbols::default();
+    pub fn parse(text: &str) -> KernelSymbols {
+        let mut symbols = KernelSymbols::default();
         for line in text.lines() {
             let mut words = line.split_ascii_whitespace();
             let (Some(address), Some(kind), Some(name)) =
@@ -107,7 +107,7 @@ ffffffffc0402000 t e1000_intr_msi\t[e1000e]
 
     #[test]
     fn functions_are_found_by_address_and_by_name() {
-        let symbols = Symbols::parse(TEXT);
+        let symbols = KernelSymbols::parse(TEXT);
         assert_eq!(symbols.at(0xffff_ffff_8115_6a20), Some("tick_nohz_handler"));
         assert_eq!(symbols.at(0xffff_ffff_8115_6a21), None);
         assert_eq!(symbols.at(0xffff_ffff_82a1_1000), None, "data is no function");
@@ -119,13 +119,15 @@ ffffffffc0402000 t e1000_intr_msi\t[e1000e]
 
     #[test]
     fn hidden_addresses_are_no_addresses() {
-        assert!(Symbols::parse("0000000000000000 T _stext\n0000000000000000 t x\n").is_empty());
+        assert!(
+            KernelSymbols::parse("0000000000000000 T _stext\n0000000000000000 t x\n").is_empty()
+        );
     }
 
     proptest! {
         #[test]
         fn no_text_makes_it_panic(text in "([0-9a-f]{0,17} [tTD] [a-z]{0,4}\n|.{0,9}\n){0,9}") {
-            let symbols = Symbols::parse(&text);
+            let symbols = KernelSymbols::parse(&text);
             let _ = (symbols.at(0), symbols.address(""), symbols.name(1));
         }
     }

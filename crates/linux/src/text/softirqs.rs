@@ -5,10 +5,10 @@ use super::TextError;
 
 /// The table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Softirqs {
+pub struct SoftirqTable {
     /// The CPU of each column.
     pub cpus: Vec<usize>,
-    /// Kind (`TIMER`, `RCU`, …) and its count on each of [`Softirqs::cpus`].
+    /// Kind (`TIMER`, `RCU`, …) and its count on each of [`SoftirqTable::cpus`].
     pub rows: Vec<(String, Vec<u64>)>,
 }
 
@@ -16,7 +16,7 @@ pub struct Softirqs {
 ///
 /// # Errors
 /// A line that is not a row with one number for each CPU.
-pub fn parse(text: &str) -> Result<Softirqs, TextError> {
+pub fn parse(text: &str) -> Result<SoftirqTable, TextError> {
     let mut lines = text.lines().enumerate();
     let header = lines.next().map_or("", |(_, line)| line);
     let cpu = |word: &str| word.strip_prefix("CPU")?.parse().ok();
@@ -33,10 +33,10 @@ pub fn parse(text: &str) -> Result<Softirqs, TextError> {
         let counts = counts.filter(|counts| counts.len() == cpus.len()).ok_or_else(wrong)?;
         rows.push((name.trim().to_owned(), counts));
     }
-    Ok(Softirqs { cpus, rows })
+    Ok(SoftirqTable { cpus, rows })
 }
 
-impl Softirqs {
+impl SoftirqTable {
     /// The counts of one CPU by kind; `None` when it has no column.
     #[must_use]
     pub fn of(&self, cpu: usize) -> Option<Vec<(&str, u64)>> {

@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 
 /// How many timers call each function.
-pub type Functions = BTreeMap<String, usize>;
+pub type TimerFunctions = BTreeMap<String, usize>;
 
 /// Parses the whole file: the functions of the armed timers by CPU. Lines of no timer are passed
 /// over; a function whose name the kernel hides (`<0000000011223344>`) is counted as that.
 #[must_use]
-pub fn parse(text: &str) -> BTreeMap<usize, Functions> {
-    let mut found: BTreeMap<usize, Functions> = BTreeMap::new();
+pub fn parse(text: &str) -> BTreeMap<usize, TimerFunctions> {
+    let mut found: BTreeMap<usize, TimerFunctions> = BTreeMap::new();
     let mut cpu = None;
     for line in text.lines() {
         if let Some(number) = line.strip_prefix("cpu: ") {
@@ -85,7 +85,7 @@ active timers:
 
     #[test]
     fn armed_timers_are_counted_by_cpu_and_function() {
-        let of = |pairs: &[(&str, usize)]| -> Functions {
+        let of = |pairs: &[(&str, usize)]| -> TimerFunctions {
             pairs.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
         };
         let cpu0 = of(&[("dl_task_timer", 1), ("hrtimer_wakeup", 2), ("tick_nohz_handler", 1)]);

@@ -7,15 +7,15 @@ use super::TextError;
 pub struct EventFormat {
     /// What `common_type` holds in a record of this event. Differs from boot to boot.
     pub id: u16,
-    fields: Vec<(String, Field)>,
+    fields: Vec<(String, EventField)>,
 }
 
 /// One field of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Field {
+pub struct EventField {
     /// Offset in the record, in bytes.
     pub offset: usize,
-    /// Size in bytes; for [`Field::dynamic`] that of the reference, not of the data.
+    /// Size in bytes; for [`EventField::dynamic`] that of the reference, not of the data.
     pub size: usize,
     /// `__data_loc`: the field holds offset and length of the data, 16 bits each.
     pub dynamic: bool,
@@ -43,13 +43,13 @@ impl EventFormat {
 
     /// The field of that name.
     #[must_use]
-    pub fn field(&self, name: &str) -> Option<Field> {
+    pub fn field(&self, name: &str) -> Option<EventField> {
         self.fields.iter().find(|(known, _)| known == name).map(|(_, field)| *field)
     }
 }
 
 /// `pid_t prev_pid;\toffset:24;\tsize:4;\tsigned:1;`
-fn field(rest: &str) -> Option<(String, Field)> {
+fn field(rest: &str) -> Option<(String, EventField)> {
     let mut parts = rest.split(';').map(str::trim);
     let declaration = parts.next()?;
     let (mut offset, mut size) = (None, None);
@@ -66,11 +66,12 @@ fn field(rest: &str) -> Option<(String, Field)> {
     // Records are smaller than the largest sub-buffer; more is no field of any kernel.
     let (offset, size): (u16, u16) = (offset?, size?);
     let dynamic = declaration.starts_with("__data_loc");
-    (!name.is_empty() && (!dynamic || size == 4))
-        .then(|| (name.to_owned(), Field { offset: offset.into(), size: size.into(), dynamic }))
+    (!name.is_empty() && (!dynamic || size == 4)).then(|| {
+        (name.to_owned(), EventField { offset: offset.into(), size: size.into(), dynamic })
+    })
 }
 
-impl Field {
+impl EventField {
     /// The field's bytes in a record; `None` when the record is too short for it.
     #[must_use]
     pub fn bytes<'a>(&self, record: &'a [u8]) -> Option<&'a [u8]> {
@@ -143,8 +144,8 @@ format:
 \tfield:void *function;\toffset:40;\tsize:8;\tsigned:0;
 ";
 
-    fn at(offset: usize, size: usize) -> Option<Field> {
-        Some(Field { offset, size, dynamic: false })
+    fn at(offset: usize, size: usize) -> Option<EventField> {
+        Some(EventField { offset, size, dynamic: false })
     }
 
     #[test]

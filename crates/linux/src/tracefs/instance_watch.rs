@@ -4,7 +4,7 @@
 //! Both hang on directories, and tracefs may make the inode of a directory anew once nobody holds
 //! it (eventfs, fs/tracefs/event_inode.c, since 6.6). Each directory is therefore kept open.
 
-use crate::error::{Error, Result, Verb};
+use crate::error::{Error, Operation, Result};
 use crate::host::Host;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use std::collections::{BTreeMap, HashMap};
@@ -20,7 +20,7 @@ const TAKEN_BY_OPENING: &[&str] =
 
 /// What another process did to a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Access {
+pub enum InstanceAccess {
     /// It opened a file whose opening alone matters.
     Opened,
     /// It wrote to the file, or emptied it.
@@ -33,11 +33,11 @@ pub enum Access {
 
 /// A file of the instance that another process touched.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Touch {
+pub struct TouchedFile {
     /// Below the instance's directory: `events/sched/sched_switch/enable`.
     pub file: String,
     /// What was done.
-    pub access: Access,
+    pub access: InstanceAccess,
     /// The process, where the kernel reports it.
     pub pid: Option<i32>,
 }
@@ -62,7 +62,7 @@ impl InstanceWatch {
     /// # Errors
     /// The kernel's answer: EMFILE or ENOSPC where this user has too many watches.
     pub fn start(host: &Host, root: &str, dirs: &[String]) -> Result<InstanceWatch> {
-        let fail = |e: io::Error| Error::io(Verb::Call, "inotify", e);
+        let fail = |e: io::Error| Error::io(Operation::Call, "inotify", e);
         let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)
             .map_err(|e| fail(e.into()))?;
         let fanotify = fanotify_init().ok();
@@ -77,7 +77,7 @@ impl InstanceWatch {
 
     fn add(&mut self, host: &Host, root: &str, dir: &str) -> Result<()> {
         let path = if dir.is_empty() { root.to_owned() } else { format!("{root}/{dir}") };
-        let fail = |e: io::Error| Error::io(Verb::Read, &path, e);
+        let fail = |e: io::Error| Error::io(Operation::Read, &path, e);
         let held = File::options()
             .read(true)
             .custom_flags(libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC)
@@ -101,8 +101,8 @@ impl InstanceWatch {
     }
 
     /// What was done since the last time; each file once. Never waits.
-    pub fn drain(&mut self) -> Vec<Touch> {
-        let mut touched: BTreeMap<String, Access> = BTreeMap::new();
+    pub fn drain(&mut self) -> Vec<TouchedFile> {
+        let mut touched: BTreeMap<String, InstanceAccess> = BTreeMap::new();
         let mut room = [MaybeUninit::uninit(); 4096];
         let mut reader = inotify::Reader::new(&self.inotify, &mut room);
         // Ends with EAGAIN, when nothing is left.
@@ -119,7 +119,7 @@ impl InstanceWatch {
         let who = self.writers();
         let touch = |(file, access)| {
             let pid = who.get(&file).copied();
-            Touch { file, access, pid }
+            TouchedFile { file, access, pid }
         };
         touched.into_iter().map(touch).collect()
     }
@@ -151,21 +151,21 @@ fn join(dir: &str, name: &str) -> String {
 }
 
 /// What an event of inotify means for the recording; `None` when nothing.
-fn access(events: ReadFlags, name: &str) -> Option<Access> {
+fn access(events: ReadFlags, name: &str) -> Option<InstanceAccess> {
     if events.contains(ReadFlags::QUEUE_OVERFLOW) {
-        return Some(Access::Unknown);
+        return Some(InstanceAccess::Unknown);
     }
     if events.intersects(ReadFlags::UNMOUNT | ReadFlags::IGNORED)
         || events.bits() & WatchFlags::DELETE_SELF.bits() != 0
     {
-        return Some(Access::Removed);
+        return Some(InstanceAccess::Removed);
     }
     let bits = events.bits();
     if bits & (WatchFlags::MODIFY | WatchFlags::CLOSE_WRITE).bits() != 0 {
-        return Some(Access::Written);
+        return Some(InstanceAccess::Written);
     }
     (bits & WatchFlags::OPEN.bits() != 0 && TAKEN_BY_OPENING.contains(&name))
-        .then_some(Access::Opened)
+        .then_some(InstanceAccess::Opened)
 }
 
 /// A group that only listens; EPERM without `CAP_SYS_ADMIN`, ENOSYS without `CONFIG_FANOTIFY`.
@@ -249,9 +249,9 @@ mod tests {
         assert_eq!(
             seen,
             [
-                ("events/sched/enable", Access::Written),
-                ("trace_pipe", Access::Opened),
-                ("tracing_on", Access::Written),
+                ("events/sched/enable", InstanceAccess::Written),
+                ("trace_pipe", InstanceAccess::Opened),
+                ("tracing_on", InstanceAccess::Written),
             ]
         );
         // Without CAP_SYS_ADMIN nobody says who it was.
@@ -272,7 +272,7 @@ mod tests {
         assert!(fs::metadata(dir.join("mine/events/sched")).is_err());
         // The directory is still held open, so that only its files are gone for inotify.
         drop(std::mem::take(&mut watch._held));
-        assert!(watch.drain().iter().any(|touch| touch.access == Access::Removed));
+        assert!(watch.drain().iter().any(|touch| touch.access == InstanceAccess::Removed));
         fs::remove_dir_all(dir).unwrap();
     }
 }

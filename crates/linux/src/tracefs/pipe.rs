@@ -1,20 +1,20 @@
 //! The raw pages of one CPU's buffer, and the kernel's counters of it.
 
-use crate::error::{Error, Result, Verb};
+use crate::error::{Error, Operation, Result};
 use crate::ring_buffer::PageLayout;
 use std::fs::File;
 use std::io::{self, Read};
 
 /// The raw pages of one CPU.
 #[derive(Debug)]
-pub struct Pipe {
+pub struct TracePipe {
     pub(super) path: String,
     pub(super) file: File,
     pub(super) layout: PageLayout,
     pub(super) page: Vec<u8>,
 }
 
-impl Pipe {
+impl TracePipe {
     /// The form of the pages.
     #[must_use]
     pub fn layout(&self) -> PageLayout {
@@ -34,7 +34,7 @@ impl Pipe {
                 Ok(n) => filled += n,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(Error::io(Verb::Read, &self.path, e)),
+                Err(e) => return Err(Error::io(Operation::Read, &self.path, e)),
             }
         }
         Ok((filled > 0).then(|| &self.page[..filled]))
@@ -43,7 +43,7 @@ impl Pipe {
 
 /// Counters of one CPU's buffer, from `per_cpu/cpuN/stats`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Stats {
+pub struct BufferStats {
     /// Events that were overwritten before they were read.
     pub overrun: u64,
     /// Events lost because an interrupt filled the buffer while another was being written.
@@ -52,14 +52,14 @@ pub struct Stats {
     pub dropped: u64,
 }
 
-impl Stats {
+impl BufferStats {
     /// Reads the text; `None` when a counter is missing.
     #[must_use]
-    pub fn parse(text: &str) -> Option<Stats> {
+    pub fn parse(text: &str) -> Option<BufferStats> {
         let number = |key: &str| -> Option<u64> {
             text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok())
         };
-        Some(Stats {
+        Some(BufferStats {
             overrun: number("overrun:")?,
             commit_overrun: number("commit overrun:")?,
             dropped: number("dropped events:")?,

@@ -1,7 +1,7 @@
-//! What decides which events an [`Instance`] records, as text: read when it is armed and read again
-//! at the end, so that nothing that changed meanwhile stays unnoticed.
+//! What decides which events an [`TraceInstance`] records, as text: read when it is armed and read
+//! again at the end, so that nothing that changed meanwhile stays unnoticed.
 
-use super::Instance;
+use super::TraceInstance;
 use crate::cpuset::CpuSet;
 use crate::error::Result;
 use crate::tracefs::InstanceWatch;
@@ -23,35 +23,36 @@ const EVENT_FILES: &[&str] = &["enable", "filter", "trigger"];
 
 /// One line of a control file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Setting {
+pub struct ControlSetting {
     /// Below the instance's directory.
     pub file: String,
     /// Its text, or one line of it; `None` where the kernel does not have the file.
     pub text: Option<String>,
 }
 
-impl Instance<'_> {
+impl TraceInstance<'_> {
     /// What this instance records of these CPUs and events. Touches no other CPU.
     #[must_use]
-    pub fn settings(&self, cpus: &CpuSet, events: &[(&str, &str)]) -> Vec<Setting> {
+    pub fn settings(&self, cpus: &CpuSet, events: &[(&str, &str)]) -> Vec<ControlSetting> {
         let mut files: Vec<String> = FILES.iter().map(|file| (*file).to_owned()).collect();
         files.extend(cpus.iter().map(|cpu| format!("per_cpu/cpu{cpu}/buffer_size_kb")));
         for (system, event) in events {
             files.extend(EVENT_FILES.iter().map(|file| format!("events/{system}/{event}/{file}")));
         }
-        let mut settings: Vec<Setting> = files.into_iter().map(|file| self.setting(file)).collect();
+        let mut settings: Vec<ControlSetting> =
+            files.into_iter().map(|file| self.setting(file)).collect();
         // One option a line.
         let options = self.host.read(&self.path("trace_options")).unwrap_or_default();
-        settings.extend(options.lines().map(|option| Setting {
+        settings.extend(options.lines().map(|option| ControlSetting {
             file: format!("options/{}", option.strip_prefix("no").unwrap_or(option)),
             text: Some(option.to_owned()),
         }));
         settings
     }
 
-    fn setting(&self, file: String) -> Setting {
+    fn setting(&self, file: String) -> ControlSetting {
         let text = self.host.read(&self.path(&file)).ok();
-        Setting { file, text: text.map(|text| text.trim().to_owned()) }
+        ControlSetting { file, text: text.map(|text| text.trim().to_owned()) }
     }
 
     /// Begins to watch the files that decide what is recorded of these CPUs and events.
@@ -77,7 +78,10 @@ impl Instance<'_> {
 
 /// The settings that are no longer as they were armed, each with the text that is there now.
 #[must_use]
-pub fn changed_settings(armed: &[Setting], now: &[Setting]) -> Vec<(Setting, Option<String>)> {
+pub fn changed_settings(
+    armed: &[ControlSetting],
+    now: &[ControlSetting],
+) -> Vec<(ControlSetting, Option<String>)> {
     let found = |file: &str| now.iter().find(|setting| setting.file == file);
     let mut changed = Vec::new();
     for setting in armed {
@@ -95,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_setting_that_differs_or_went_away_is_reported_with_both_texts() {
-        let of = |file: &str, text: Option<&str>| Setting {
+        let of = |file: &str, text: Option<&str>| ControlSetting {
             file: file.to_owned(),
             text: text.map(str::to_owned),
         };

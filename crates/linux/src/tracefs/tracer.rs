@@ -2,7 +2,7 @@
 //! of an instance. Which CPUs, how often and the like are files for the whole machine beside the
 //! instances; whoever writes them keeps what was there.
 
-use super::{Instance, Tracefs};
+use super::{TraceInstance, Tracefs};
 use crate::cpuset::CpuSet;
 use crate::error::{Error, Result};
 use crate::host::Host;
@@ -37,8 +37,8 @@ impl Tracefs {
     }
 }
 
-impl Instance<'_> {
-    /// Puts a tracer to work. What it records is kept once [`Instance::start`] was called.
+impl TraceInstance<'_> {
+    /// Puts a tracer to work. What it records is kept once [`TraceInstance::start`] was called.
     ///
     /// # Errors
     /// EBUSY where one that cannot be beside it is at work; EINVAL where an instance cannot have

@@ -2,7 +2,7 @@
 
 use cpushield_linux::ring_buffer::PageLayout;
 use cpushield_linux::text::trace_format::EventFormat;
-use cpushield_linux::tracefs::Texts;
+use cpushield_linux::tracefs::TraceTexts;
 
 /// As much of a trace.dat file of version 6 (trace-cmd.dat.v6(5)) as is needed here.
 pub struct TraceDat {
@@ -54,7 +54,7 @@ impl<'a> Cursor<'a> {
 impl TraceDat {
     /// Reads a whole file, with its texts, and system and format of each event that is not ftrace's
     /// own.
-    pub fn read(file: &[u8]) -> (TraceDat, Texts, Vec<(String, String)>) {
+    pub fn read(file: &[u8]) -> (TraceDat, TraceTexts, Vec<(String, String)>) {
         let mut at = Cursor(file);
         assert_eq!(at.take(10), b"\x17\x08\x44tracing");
         assert_eq!(at.text(), "6");
@@ -88,7 +88,8 @@ impl TraceDat {
         let n = at.u32();
         let printk_formats = String::from_utf8_lossy(at.take(n)).into_owned();
         let saved_cmdlines = at.long_text();
-        let texts = Texts { header_page, header_event, ftrace, printk_formats, saved_cmdlines };
+        let texts =
+            TraceTexts { header_page, header_event, ftrace, printk_formats, saved_cmdlines };
         let cpus = at.u32();
         assert_eq!(at.take(10), b"options  \0");
         while at.u16() != 0 {

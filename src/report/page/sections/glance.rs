@@ -1,25 +1,25 @@
 //! At a glance: the verdicts and the worst latencies, what changed between the first and the last
 //! of each kind, limits, and everything that is doubtful, beside each other.
 
-use crate::latency::{Latency, Series};
-use crate::report::page::block::{Block, Card, Cell, Column, Table, Tone};
-use crate::report::page::material::{Labelled, Look, Material};
+use crate::latency::{LatencyMeasurement, ThreadSeries};
+use crate::report::page::block::{Card, ReportBlock, Table, TableCell, TableColumn, TextTone};
+use crate::report::page::material::{LabelledDocument, ReportMaterial, WatchWithVerdict};
 use crate::report::page::words;
 use crate::report::table::{many, rate, span};
-use crate::verify::{Control, CpuEvidence, Gate, Kept, State, Verdict};
+use crate::verify::{CpuEvidence, Gate, LimitsKept, PositiveControl, Verdict, VerdictState};
 
 /// The section.
-pub(super) fn blocks(material: &Material) -> Vec<Block> {
+pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
     let mut blocks = Vec::new();
     let looks = material.looks.iter().map(look);
     let cards: Vec<Card> = looks.chain(material.latencies.iter().map(latency)).collect();
     if !cards.is_empty() {
-        blocks.push(Block::Cards(cards));
+        blocks.push(ReportBlock::Cards(cards));
     }
-    blocks.extend(changes(material).into_iter().map(Block::Text));
+    blocks.extend(changes(material).into_iter().map(ReportBlock::Text));
     let times = !material.looks.is_empty() || !material.latencies.is_empty();
     blocks.extend(super::guests(material).next().filter(|_| times).map(|name| {
-        Block::Text(format!(
+        ReportBlock::Text(format!(
             "These are times of a guest of {name}. Longest gaps and latencies contain what the \
              hypervisor or emulator took from the CPU, which no shield in the guest can prevent; \
              judge the shield by what interrupted, not by these times."
@@ -28,17 +28,17 @@ pub(super) fn blocks(material: &Material) -> Vec<Block> {
     let doubts = doubts(material);
     if !doubts.is_empty() {
         let title = "Doubtful or not known".to_owned();
-        blocks.push(Block::Doubts { title, items: doubts });
+        blocks.push(ReportBlock::Doubts { title, items: doubts });
     }
     blocks.extend(limits(material));
     blocks
 }
 
-fn look(look: &Labelled<Look>) -> Card {
-    let Look { evidence, verdict, .. } = &look.it;
+fn look(look: &LabelledDocument<WatchWithVerdict>) -> Card {
+    let WatchWithVerdict { evidence, verdict, .. } = &look.it;
     let (value, tone) = match verdict {
         Some(verdict) => word(verdict),
-        None => ("not judged".to_owned(), Tone::Plain),
+        None => ("not judged".to_owned(), TextTone::Plain),
     };
     let mut details: Vec<String> =
         evidence.cpus.iter().take(4).map(|cpu| seen(cpu, evidence.span_ns)).collect();
@@ -50,21 +50,21 @@ fn look(look: &Labelled<Look>) -> Card {
 }
 
 /// The word of all CPUs together; the worst one is the word of all.
-fn word(verdict: &Verdict) -> (String, Tone) {
-    let limits: Vec<Kept> = verdict.cpus.iter().filter_map(|cpu| cpu.limits).collect();
+fn word(verdict: &Verdict) -> (String, TextTone) {
+    let limits: Vec<LimitsKept> = verdict.cpus.iter().filter_map(|cpu| cpu.limits).collect();
     let states = || verdict.cpus.iter().map(|cpu| cpu.state);
-    let (value, tone) = if limits.contains(&Kept::Beyond) {
-        ("beyond the limits", Tone::Bad)
-    } else if limits.contains(&Kept::Unknown) {
-        ("unknown", Tone::Doubt)
+    let (value, tone) = if limits.contains(&LimitsKept::Beyond) {
+        ("beyond the limits", TextTone::Bad)
+    } else if limits.contains(&LimitsKept::Unknown) {
+        ("unknown", TextTone::Doubt)
     } else if !limits.is_empty() {
-        ("within the limits", Tone::Good)
-    } else if states().any(|state| state == State::Leaks) {
-        ("leaks", Tone::Bad)
-    } else if verdict.cpus.is_empty() || states().any(|state| state == State::Unknown) {
-        ("unknown", Tone::Doubt)
+        ("within the limits", TextTone::Good)
+    } else if states().any(|state| state == VerdictState::Leaks) {
+        ("leaks", TextTone::Bad)
+    } else if verdict.cpus.is_empty() || states().any(|state| state == VerdictState::Unknown) {
+        ("unknown", TextTone::Doubt)
     } else {
-        ("holds", Tone::Good)
+        ("holds", TextTone::Good)
     };
     (value.to_owned(), tone)
 }
@@ -81,7 +81,7 @@ fn seen(cpu: &CpuEvidence, span_ns: u64) -> String {
     format!("CPU {}: {entries}{gap}", cpu.cpu)
 }
 
-fn latency(latency: &Labelled<Latency>) -> Card {
+fn latency(latency: &LabelledDocument<LatencyMeasurement>) -> Card {
     let it = &latency.it;
     let held = it.gates.iter().map(|gate| gate.held);
     let (value, mut details) = match it.worst() {
@@ -97,17 +97,17 @@ fn latency(latency: &Labelled<Latency>) -> Card {
     let span = words::time(words::float(it.span_ns));
     details.push(format!("{} samples in {span}", words::grouped(samples)));
     let tone = match (it.worst().is_some(), held.clone().all(|held| held == Some(true))) {
-        (false, _) => Tone::Doubt,
-        (true, true) if it.gates.is_empty() => Tone::Plain,
-        (true, true) => Tone::Good,
-        (true, false) if held.clone().any(|held| held == Some(false)) => Tone::Bad,
-        (true, false) => Tone::Doubt,
+        (false, _) => TextTone::Doubt,
+        (true, true) if it.gates.is_empty() => TextTone::Plain,
+        (true, true) => TextTone::Good,
+        (true, false) if held.clone().any(|held| held == Some(false)) => TextTone::Bad,
+        (true, false) => TextTone::Doubt,
     };
     let (label, doubts) = (latency.label.clone(), of_latency(latency).len());
     Card { about: "latency".to_owned(), label, value, tone, details, doubts }
 }
 
-fn typical(series: &Series) -> Option<String> {
+fn typical(series: &ThreadSeries) -> Option<String> {
     let named = |percent: f64| series.percentile(percent);
     let (percent, ns) = match named(99.9) {
         Some(ns) => ("99.9", ns),
@@ -117,10 +117,10 @@ fn typical(series: &Series) -> Option<String> {
 }
 
 /// What the last of a kind is against the first one, in sentences.
-fn changes(material: &Material) -> Vec<String> {
+fn changes(material: &ReportMaterial) -> Vec<String> {
     let mut told = Vec::new();
     if let [first, .., last] = material.looks.as_slice() {
-        let rate = |look: &Labelled<Look>| {
+        let rate = |look: &LabelledDocument<WatchWithVerdict>| {
             let evidence = &look.it.evidence;
             let entries: Option<u64> = evidence.cpus.iter().map(|cpu| cpu.entries).sum();
             let cpus = words::float(evidence.cpus.len().max(1) as u64);
@@ -136,7 +136,7 @@ fn changes(material: &Material) -> Vec<String> {
     }
     let mut compared = false;
     for (instrument, role) in super::latency::kinds(material) {
-        let worst = |latency: &&Labelled<Latency>| {
+        let worst = |latency: &&LabelledDocument<LatencyMeasurement>| {
             let same = latency.it.instrument == instrument;
             let of = latency.it.series.iter().filter(|series| series.role() == role);
             same.then(|| of.filter_map(|series| series.max_ns).max()).flatten()
@@ -161,15 +161,15 @@ fn changes(material: &Material) -> Vec<String> {
 }
 
 /// Everything that is doubtful, with the name of its document.
-fn doubts(material: &Material) -> Vec<String> {
+fn doubts(material: &ReportMaterial) -> Vec<String> {
     let mut doubts = material.doubts.clone();
     doubts.extend(material.looks.iter().flat_map(of_look));
     doubts.extend(material.latencies.iter().flat_map(of_latency));
     doubts
 }
 
-fn of_look(look: &Labelled<Look>) -> Vec<String> {
-    let Look { evidence, verdict, .. } = &look.it;
+fn of_look(look: &LabelledDocument<WatchWithVerdict>) -> Vec<String> {
+    let WatchWithVerdict { evidence, verdict, .. } = &look.it;
     let mut doubts = Vec::new();
     for judged in verdict.iter().flat_map(|verdict| &verdict.cpus) {
         let whys = judged.unknown.iter();
@@ -187,11 +187,11 @@ fn of_look(look: &Labelled<Look>) -> Vec<String> {
         doubts.extend(witness.absent.iter().map(|why| format!("{name} did not watch: {why}")));
     }
     match &evidence.control {
-        Control::Seen { .. } => {}
-        Control::Missed { what } => {
+        PositiveControl::Seen { .. } => {}
+        PositiveControl::Missed { what } => {
             doubts.push(format!("an interruption was made on purpose and not seen: {what}"));
         }
-        Control::NotDone { why } => {
+        PositiveControl::NotDone { why } => {
             doubts.push(format!("that the instruments see was not proven: {why}"));
         }
     }
@@ -208,13 +208,13 @@ fn of_look(look: &Labelled<Look>) -> Vec<String> {
     named
 }
 
-fn of_latency(latency: &Labelled<Latency>) -> Vec<String> {
+fn of_latency(latency: &LabelledDocument<LatencyMeasurement>) -> Vec<String> {
     let doubts = latency.it.every_doubt().into_iter();
     doubts.map(|doubt| format!("{}: {doubt}", latency.label)).collect()
 }
 
 /// The limits that were asked for.
-fn limits(material: &Material) -> Option<Block> {
+fn limits(material: &ReportMaterial) -> Option<ReportBlock> {
     let of_looks = material.looks.iter().flat_map(|look| {
         let gates = look.it.verdict.iter().flat_map(|verdict| &verdict.gates);
         gates.map(|gate| limit(&look.label, gate))
@@ -223,18 +223,24 @@ fn limits(material: &Material) -> Option<Block> {
         let gates = latency.it.gates.iter();
         gates.map(|gate| limit(&latency.label, gate))
     });
-    let rows: Vec<Vec<Cell>> = of_looks.chain(of_latencies).collect();
-    let columns = ["of", "limit", "found", "held", "why"].map(Column::words).to_vec();
+    let rows: Vec<Vec<TableCell>> = of_looks.chain(of_latencies).collect();
+    let columns = ["of", "limit", "found", "held", "why"].map(TableColumn::words).to_vec();
     let caption = "Limits that were asked for".to_owned();
-    (!rows.is_empty()).then_some(Block::Table(Table { caption, columns, rows }))
+    (!rows.is_empty()).then_some(ReportBlock::Table(Table { caption, columns, rows }))
 }
 
-fn limit<R: std::fmt::Display>(label: &str, gate: &Gate<R>) -> Vec<Cell> {
+fn limit<R: std::fmt::Display>(label: &str, gate: &Gate<R>) -> Vec<TableCell> {
     let held = match gate.held {
-        Some(true) => Cell::toned(Tone::Good, "held"),
-        Some(false) => Cell::toned(Tone::Bad, "not held"),
-        None => Cell::unknown(),
+        Some(true) => TableCell::toned(TextTone::Good, "held"),
+        Some(false) => TableCell::toned(TextTone::Bad, "not held"),
+        None => TableCell::unknown(),
     };
-    let found = Cell::new(&gate.found);
-    vec![Cell::new(label), Cell::code(&gate.limit), found, held, Cell::new(gate.reasons())]
+    let found = TableCell::new(&gate.found);
+    vec![
+        TableCell::new(label),
+        TableCell::code(&gate.limit),
+        found,
+        held,
+        TableCell::new(gate.reasons()),
+    ]
 }

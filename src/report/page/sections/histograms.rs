@@ -1,11 +1,11 @@
 //! The pictures of latencies: histograms of all documents over each other, and the worst of each
 //! moment. Threads of one kind are taken together.
 
-use crate::latency::{self, Latency, Series};
+use crate::latency::{self, LatencyMeasurement, ThreadSeries};
 use crate::report::page::block::{
-    Axis, Cell, Column, Curve, Curves, Drawing, Picture, Stroke, Table, Tone,
+    Axis, Curve, CurveChart, Drawing, Picture, Stroke, Table, TableCell, TableColumn, TextTone,
 };
-use crate::report::page::material::Labelled;
+use crate::report::page::material::LabelledDocument;
 use crate::report::page::words;
 use crate::report::table::span;
 use std::collections::BTreeMap;
@@ -18,8 +18,8 @@ const MOMENTS: usize = 24;
 const MARKS: usize = 3;
 
 /// The threads of one instrument that do the same.
-pub(super) struct Chosen<'a> {
-    pub(super) all: &'a [Labelled<Latency>],
+pub(super) struct ChosenThreads<'a> {
+    pub(super) all: &'a [LabelledDocument<LatencyMeasurement>],
     pub(super) instrument: &'a str,
     pub(super) role: &'a str,
     /// Which of the kinds it is, for the names of pictures.
@@ -27,14 +27,16 @@ pub(super) struct Chosen<'a> {
 }
 
 /// Values and how often each came.
-type Counts = BTreeMap<u64, u64>;
+type ValueCounts = BTreeMap<u64, u64>;
 
-impl Chosen<'_> {
-    fn documents(&self) -> impl Iterator<Item = (&str, Vec<&Series>)> {
-        let same = |latency: &&Labelled<Latency>| latency.it.instrument == self.instrument;
+impl ChosenThreads<'_> {
+    fn documents(&self) -> impl Iterator<Item = (&str, Vec<&ThreadSeries>)> {
+        let same = |latency: &&LabelledDocument<LatencyMeasurement>| {
+            latency.it.instrument == self.instrument
+        };
         self.all.iter().filter(same).filter_map(|latency| {
             let of = latency.it.series.iter().filter(|series| series.role() == self.role);
-            let of: Vec<&Series> = of.collect();
+            let of: Vec<&ThreadSeries> = of.collect();
             (!of.is_empty()).then_some((latency.label.as_str(), of))
         })
     }
@@ -46,14 +48,14 @@ impl Chosen<'_> {
     /// How often each latency came; `None` without any.
     pub(super) fn histogram(&self) -> Option<Picture> {
         let counted = self.documents().map(|(label, series)| {
-            let mut counts = Counts::new();
+            let mut counts = ValueCounts::new();
             // What cannot be read is a doubt at the top of the report.
             for (value, count) in series.iter().filter_map(|s| latency::counts(s).ok()).flatten() {
                 *counts.entry(value.max(1)).or_default() += count;
             }
             (label, counts)
         });
-        let counted: Vec<(&str, Counts)> = counted.collect();
+        let counted: Vec<(&str, ValueCounts)> = counted.collect();
         let values = || counted.iter().flat_map(|(_, counts)| counts.keys().copied());
         let (least, most) = (values().min()?, values().max()?);
         let series: Vec<Curve> =
@@ -75,7 +77,7 @@ impl Chosen<'_> {
                   Both scales are logarithmic, so that a single event is as easy to see as a \
                   million."
                     .to_owned(),
-            drawing: Drawing::Curves(Curves { x, y, stroke: Stroke::Area, series }),
+            drawing: Drawing::Curves(CurveChart { x, y, stroke: Stroke::Area, series }),
             table: table(&counted, least, most),
         })
     }
@@ -111,13 +113,13 @@ impl Chosen<'_> {
                   line is broken where there was no sample."
                 .to_owned(),
             table: moments_table(&series, end),
-            drawing: Drawing::Curves(Curves { x, y, stroke: Stroke::Line, series }),
+            drawing: Drawing::Curves(CurveChart { x, y, stroke: Stroke::Line, series }),
         })
     }
 }
 
 /// The counts in steps of equal width on a logarithmic scale.
-fn curve(label: &str, counts: &Counts) -> Curve {
+fn curve(label: &str, counts: &ValueCounts) -> Curve {
     let edge = |step: i32| 10.0_f64.powf(f64::from(step) / STEPS);
     #[expect(clippy::cast_possible_truncation, reason = "a logarithm is small")]
     let step = |value: u64| (words::float(value).log10() * STEPS + 1e-9).floor() as i32;
@@ -130,7 +132,7 @@ fn curve(label: &str, counts: &Counts) -> Curve {
     Curve { label: label.to_owned(), steps, marks: Vec::new() }
 }
 
-fn about(counted: &[(&str, Counts)]) -> String {
+fn about(counted: &[(&str, ValueCounts)]) -> String {
     let told =
         counted.iter().map(|(label, counts)| match (counts.keys().next(), counts.keys().last()) {
             (Some(least), Some(most)) => {
@@ -166,9 +168,9 @@ fn power_above(n: f64) -> f64 {
 }
 
 /// The histograms in few rows: from each round value to the next.
-fn table(counted: &[(&str, Counts)], least: u64, most: u64) -> Table {
-    let mut columns = vec![Column::words("latency")];
-    columns.extend(counted.iter().map(|(label, _)| Column::numbers(*label)));
+fn table(counted: &[(&str, ValueCounts)], least: u64, most: u64) -> Table {
+    let mut columns = vec![TableColumn::words("latency")];
+    columns.extend(counted.iter().map(|(label, _)| TableColumn::numbers(*label)));
     let rounds: Vec<u64> = round_values()
         .skip_while(|round| *round < round_down(least))
         .take_while(|round| *round <= round_up(most))
@@ -176,11 +178,11 @@ fn table(counted: &[(&str, Counts)], least: u64, most: u64) -> Table {
     let row = |pair: &[u64]| {
         let &[from, to] = pair else { return None };
         let words = |ns: u64| words::time(words::float(ns));
-        let mut row = vec![Cell::new(format!("{} to {}", words(from), words(to)))];
+        let mut row = vec![TableCell::new(format!("{} to {}", words(from), words(to)))];
         row.extend(counted.iter().map(
             |(_, counts)| match counts.range(from..to).map(|c| c.1).sum() {
-                0 => Cell::new("–"),
-                n => Cell::new(words::grouped(n)),
+                0 => TableCell::new("–"),
+                n => TableCell::new(words::grouped(n)),
             },
         ));
         Some(row)
@@ -193,7 +195,7 @@ fn table(counted: &[(&str, Counts)], least: u64, most: u64) -> Table {
 }
 
 /// The worst of each moment of all threads together.
-fn moments(label: &str, series: &[&Series]) -> Curve {
+fn moments(label: &str, series: &[&ThreadSeries]) -> Curve {
     let step_ns = series.iter().map(|one| one.timeline.step_ns).max().unwrap_or(0).max(1);
     let mut worst: BTreeMap<u64, u64> = BTreeMap::new();
     for one in series {
@@ -226,17 +228,17 @@ fn moments(label: &str, series: &[&Series]) -> Curve {
 
 /// The time lines in few rows.
 fn moments_table(series: &[Curve], end: f64) -> Table {
-    let mut columns = vec![Column::words("time")];
-    columns.extend(series.iter().map(|curve| Column::numbers(&curve.label)));
+    let mut columns = vec![TableColumn::words("time")];
+    columns.extend(series.iter().map(|curve| TableColumn::numbers(&curve.label)));
     let part = end / words::float(MOMENTS as u64);
     let row = |n: usize| {
         let (from, to) = (part * words::float(n as u64), part * words::float(n as u64 + 1));
-        let mut row = vec![Cell::new(format!("{} to {}", words::time(from), words::time(to)))];
+        let mut row = vec![TableCell::new(format!("{} to {}", words::time(from), words::time(to)))];
         row.extend(series.iter().map(|curve| {
             let inside = curve.steps.iter().filter(|step| step.0 < to && step.1 > from);
             match inside.map(|step| step.2).reduce(f64::max) {
-                Some(ns) => Cell::new(words::time(ns)),
-                None => Cell::toned(Tone::Plain, "–"),
+                Some(ns) => TableCell::new(words::time(ns)),
+                None => TableCell::toned(TextTone::Plain, "–"),
             }
         }));
         row

@@ -2,10 +2,10 @@
 //! longest with their times, and what loads got done meanwhile.
 
 use super::histograms;
-use crate::latency::{Latency, Series, Worst};
+use crate::latency::{LatencyMeasurement, ThreadSeries, WorstLatency};
 use crate::report::latency::cause;
-use crate::report::page::block::{Block, Cell, Column, Picture, Table, Tone};
-use crate::report::page::material::{Labelled, Material};
+use crate::report::page::block::{Picture, ReportBlock, Table, TableCell, TableColumn, TextTone};
+use crate::report::page::material::{LabelledDocument, ReportMaterial};
 use crate::report::page::words;
 use crate::report::table::span;
 
@@ -13,47 +13,47 @@ use crate::report::table::span;
 const MOMENTS: usize = 5;
 
 /// The section.
-pub(super) fn blocks(material: &Material) -> Vec<Block> {
+pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
     let all = &material.latencies;
     if all.is_empty() {
         return Vec::new();
     }
-    let mut blocks = vec![Block::Table(threads(all))];
+    let mut blocks = vec![ReportBlock::Table(threads(all))];
     let over = over(all);
     if !over.rows.is_empty() {
-        blocks.push(Block::Table(over));
+        blocks.push(ReportBlock::Table(over));
     }
     for (n, (instrument, role)) in kinds(material).iter().enumerate() {
-        let chosen = histograms::Chosen { all, instrument, role, nth: n };
+        let chosen = histograms::ChosenThreads { all, instrument, role, nth: n };
         let pictures: Vec<Picture> =
             [chosen.histogram(), chosen.timeline()].into_iter().flatten().collect();
         if !pictures.is_empty() {
-            blocks.push(Block::Heading(capital(&kind(instrument, role))));
+            blocks.push(ReportBlock::Heading(capital(&kind(instrument, role))));
         }
-        blocks.extend(pictures.into_iter().map(|picture| Block::Picture(Box::new(picture))));
+        blocks.extend(pictures.into_iter().map(|picture| ReportBlock::Picture(Box::new(picture))));
     }
-    blocks.push(Block::Table(moments(all)));
-    blocks.push(Block::Table(circumstances(all)));
+    blocks.push(ReportBlock::Table(moments(all)));
+    blocks.push(ReportBlock::Table(circumstances(all)));
     let loads = loads(all);
     if !loads.rows.is_empty() {
-        blocks.push(Block::Table(loads));
+        blocks.push(ReportBlock::Table(loads));
     }
     let notes = all.iter().flat_map(|it| {
         it.it.notes.iter().map(|note| format!("{}: {note}", it.label)).collect::<Vec<_>>()
     });
     let notes: Vec<String> = notes.collect();
     if !notes.is_empty() {
-        blocks.push(Block::List(notes));
+        blocks.push(ReportBlock::List(notes));
     }
     blocks
 }
 
 /// Instruments with what their threads do, in the order they were given. Figures of two kinds are
 /// never taken together: stages of a wakeup are not.
-pub(super) fn kinds(material: &Material) -> Vec<(String, String)> {
+pub(super) fn kinds(material: &ReportMaterial) -> Vec<(String, String)> {
     let mut kinds = Vec::new();
     for latency in &material.latencies {
-        let mut series: Vec<&Series> = latency.it.series.iter().collect();
+        let mut series: Vec<&ThreadSeries> = latency.it.series.iter().collect();
         series.sort_by_key(|one| one.period_ns);
         for one in series {
             let kind = (latency.it.instrument.clone(), one.role());
@@ -77,7 +77,7 @@ fn capital(text: &str) -> String {
 }
 
 /// Which thread it is.
-pub(super) fn thread(series: &Series) -> String {
+pub(super) fn thread(series: &ThreadSeries) -> String {
     let stage = series.stage.as_ref().map_or_else(String::new, |stage| format!(" ({stage})"));
     match series.period_ns {
         0 => format!("CPU {}{stage}", series.cpu),
@@ -85,48 +85,50 @@ pub(super) fn thread(series: &Series) -> String {
     }
 }
 
-fn threads(all: &[Labelled<Latency>]) -> Table {
-    let mut columns = vec![Column::words("run"), Column::words("thread"), Column::words("policy")];
+fn threads(all: &[LabelledDocument<LatencyMeasurement>]) -> Table {
+    let mut columns =
+        vec![TableColumn::words("run"), TableColumn::words("thread"), TableColumn::words("policy")];
     let names = ["worst", "99.99 %", "99.9 %", "99 %", "median", "least", "max jitter"];
-    columns.extend(names.map(Column::numbers));
-    columns.extend(["samples", "missed"].map(Column::numbers));
+    columns.extend(names.map(TableColumn::numbers));
+    columns.extend(["samples", "missed"].map(TableColumn::numbers));
     let mut rows = Vec::new();
     for latency in all {
         for series in &latency.it.series {
             // A percentile that so few values cannot tell is none.
-            let some = |ns: Option<u64>| Cell::new(ns.map_or_else(|| "–".to_owned(), span));
-            let worst = series.max_ns.map_or_else(Cell::unknown, |ns| Cell::new(span(ns)));
+            let some = |ns: Option<u64>| TableCell::new(ns.map_or_else(|| "–".to_owned(), span));
+            let worst =
+                series.max_ns.map_or_else(TableCell::unknown, |ns| TableCell::new(span(ns)));
             let missed = match series.missed {
-                0 => Cell::new("0"),
-                n => Cell::toned(Tone::Bad, words::grouped(n)),
+                0 => TableCell::new("0"),
+                n => TableCell::toned(TextTone::Bad, words::grouped(n)),
             };
-            let mut row = vec![Cell::new(&latency.label), Cell::new(thread(series))];
-            row.push(Cell::new(series.policy.replace("SCHED_", "")));
+            let mut row = vec![TableCell::new(&latency.label), TableCell::new(thread(series))];
+            row.push(TableCell::new(series.policy.replace("SCHED_", "")));
             row.push(worst);
             row.extend([99.99, 99.9, 99.0, 50.0].map(|p| some(series.percentile(p))));
             row.extend([some(series.min_ns), some(series.jitter_ns)]);
-            row.extend([Cell::new(words::grouped(series.samples)), missed]);
+            row.extend([TableCell::new(words::grouped(series.samples)), missed]);
             rows.push(row);
         }
     }
     Table { caption: "Each thread, worst first".to_owned(), columns, rows }
 }
 
-fn over(all: &[Labelled<Latency>]) -> Table {
-    let mut columns = vec![Column::words("run"), Column::words("thread")];
-    columns.extend(["longer than", "how many", "of all"].map(Column::numbers));
+fn over(all: &[LabelledDocument<LatencyMeasurement>]) -> Table {
+    let mut columns = vec![TableColumn::words("run"), TableColumn::words("thread")];
+    columns.extend(["longer than", "how many", "of all"].map(TableColumn::numbers));
     let mut rows = Vec::new();
     for latency in all {
         for series in &latency.it.series {
             rows.extend(series.over.iter().map(|over| {
                 let limit = words::time(words::float(over.limit_ns));
                 let count = match over.count {
-                    0 => Cell::toned(Tone::Good, "none"),
-                    n => Cell::new(words::grouped(n)),
+                    0 => TableCell::toned(TextTone::Good, "none"),
+                    n => TableCell::new(words::grouped(n)),
                 };
-                let part = Cell::new(format!("{:.4} %", over.percent));
-                let thread = Cell::new(thread(series));
-                vec![Cell::new(&latency.label), thread, Cell::new(limit), count, part]
+                let part = TableCell::new(format!("{:.4} %", over.percent));
+                let thread = TableCell::new(thread(series));
+                vec![TableCell::new(&latency.label), thread, TableCell::new(limit), count, part]
             }));
         }
     }
@@ -134,102 +136,106 @@ fn over(all: &[Labelled<Latency>]) -> Table {
 }
 
 /// The longest of all threads with their times.
-fn moments(all: &[Labelled<Latency>]) -> Table {
+fn moments(all: &[LabelledDocument<LatencyMeasurement>]) -> Table {
     let asked = all.iter().any(|latency| latency.it.tracing.asked);
     let mut rows = Vec::new();
     for latency in all {
-        let of = |series| -> Vec<(&Series, &Worst)> {
-            let series: &Series = series;
+        let of = |series| -> Vec<(&ThreadSeries, &WorstLatency)> {
+            let series: &ThreadSeries = series;
             series.worst.iter().map(|worst| (series, worst)).collect()
         };
         let mut worst: Vec<_> = latency.it.series.iter().flat_map(of).collect();
         worst.sort_by_key(|(_, worst)| std::cmp::Reverse(worst.late_ns));
         rows.extend(worst.into_iter().take(MOMENTS).map(|(series, worst)| {
-            let times = [worst.late_ns, worst.at_ns].map(|ns| Cell::new(span(ns)));
-            let mut row = vec![Cell::new(&latency.label)];
+            let times = [worst.late_ns, worst.at_ns].map(|ns| TableCell::new(span(ns)));
+            let mut row = vec![TableCell::new(&latency.label)];
             row.extend(times);
-            row.push(Cell::new(thread(series)));
+            row.push(TableCell::new(thread(series)));
             row.extend(asked.then(|| meanwhile(worst)));
             row
         }));
     }
     let mut columns = vec![
-        Column::words("run"),
-        Column::numbers("latency"),
-        Column::numbers("after the beginning"),
-        Column::words("thread"),
+        TableColumn::words("run"),
+        TableColumn::numbers("latency"),
+        TableColumn::numbers("after the beginning"),
+        TableColumn::words("thread"),
     ];
-    columns.extend(asked.then(|| Column::words("what ran meanwhile")));
+    columns.extend(asked.then(|| TableColumn::words("what ran meanwhile")));
     let caption = format!("The longest, at most {MOMENTS} of each");
     Table { caption, columns, rows }
 }
 
 /// What ran on the CPU while a thread waited.
-fn meanwhile(worst: &Worst) -> Cell {
+fn meanwhile(worst: &WorstLatency) -> TableCell {
     match &worst.why {
-        None => Cell::unknown(),
-        Some(why) if why.unknown.is_some() => Cell::toned(Tone::Doubt, cause(why, worst.late_ns)),
-        Some(why) => Cell::new(cause(why, worst.late_ns)),
+        None => TableCell::unknown(),
+        Some(why) if why.unknown.is_some() => {
+            TableCell::toned(TextTone::Doubt, cause(why, worst.late_ns))
+        }
+        Some(why) => TableCell::new(cause(why, worst.late_ns)),
     }
 }
 
 /// What kept others away, and by which clock.
-fn circumstances(all: &[Labelled<Latency>]) -> Table {
+fn circumstances(all: &[LabelledDocument<LatencyMeasurement>]) -> Table {
     let columns = ["run", "shield", "isolated at boot", "nohz_full", "clock", "clock read"];
-    let row = |latency: &Labelled<Latency>| {
+    let row = |latency: &LabelledDocument<LatencyMeasurement>| {
         let (isolation, setting) = (&latency.it.isolation, &latency.it.setting);
         let shield = match (&isolation.shield, isolation.held) {
-            (None, _) => Cell::new("none"),
+            (None, _) => TableCell::new("none"),
             (Some(name), Some(true)) => {
-                Cell::toned(Tone::Good, format!("{name}, in force at every check"))
+                TableCell::toned(TextTone::Good, format!("{name}, in force at every check"))
             }
             (Some(name), Some(false)) => {
-                Cell::toned(Tone::Bad, format!("{name}, did not stay in force"))
+                TableCell::toned(TextTone::Bad, format!("{name}, did not stay in force"))
             }
-            (Some(name), None) => {
-                Cell::toned(Tone::Doubt, format!("{name}, by affinities alone: not checked"))
-            }
+            (Some(name), None) => TableCell::toned(
+                TextTone::Doubt,
+                format!("{name}, by affinities alone: not checked"),
+            ),
         };
         let cpus = |cpus: &Option<cpushield_linux::CpuSet>| match cpus {
-            None => Cell::new("not reported by this kernel"),
-            Some(cpus) if cpus.is_empty() => Cell::new("none"),
-            Some(cpus) => Cell::new(format!("CPU {cpus}")),
+            None => TableCell::new("not reported by this kernel"),
+            Some(cpus) if cpus.is_empty() => TableCell::new("none"),
+            Some(cpus) => TableCell::new(format!("CPU {cpus}")),
         };
         let source = setting.clocksource.as_deref().unwrap_or("unknown");
         vec![
-            Cell::new(&latency.label),
+            TableCell::new(&latency.label),
             shield,
             cpus(&isolation.isolated),
             cpus(&isolation.nohz_full),
-            Cell::new(format!("{} ({source})", setting.clock)),
-            Cell::new(span(setting.clock_read_ns)),
+            TableCell::new(format!("{} ({source})", setting.clock)),
+            TableCell::new(span(setting.clock_read_ns)),
         ]
     };
     Table {
         caption: "What kept others away, and by which clock".to_owned(),
-        columns: columns.map(Column::words).to_vec(),
+        columns: columns.map(TableColumn::words).to_vec(),
         rows: all.iter().map(row).collect(),
     }
 }
 
 /// What else the machine was given to do, and what that came to: the price of the shield.
-fn loads(all: &[Labelled<Latency>]) -> Table {
+fn loads(all: &[LabelledDocument<LatencyMeasurement>]) -> Table {
     let mut rows = Vec::new();
     for latency in all {
         rows.extend(latency.it.loads.iter().map(|load| {
-            let done = load.per_s.map_or_else(Cell::unknown, |n| {
-                Cell::new(format!("{} {}/s", words::plain(n), load.unit))
+            let done = load.per_s.map_or_else(TableCell::unknown, |n| {
+                TableCell::new(format!("{} {}/s", words::plain(n), load.unit))
             });
-            let cpus = Cell::new(load.cpus.to_string());
+            let cpus = TableCell::new(load.cpus.to_string());
             vec![
-                Cell::new(&latency.label),
-                Cell::new(&load.name),
+                TableCell::new(&latency.label),
+                TableCell::new(&load.name),
                 done,
                 cpus,
-                Cell::new(&load.what),
+                TableCell::new(&load.what),
             ]
         }));
     }
-    let columns = ["of", "load", "got done", "on CPU", "what it does"].map(Column::words).to_vec();
+    let columns =
+        ["of", "load", "got done", "on CPU", "what it does"].map(TableColumn::words).to_vec();
     Table { caption: "What the rest of the machine got done meanwhile".to_owned(), columns, rows }
 }

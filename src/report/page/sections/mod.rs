@@ -12,14 +12,14 @@ mod repeat;
 mod settings;
 mod topology;
 
-use super::block::{Block, Report, Section};
-use super::material::Material;
+use super::block::{Report, ReportBlock, Section};
+use super::material::ReportMaterial;
 use crate::report::moment::day;
 use crate::survey::Machine;
 
 /// The report on this.
 #[must_use]
-pub fn report(material: &Material) -> Report {
+pub fn report(material: &ReportMaterial) -> Report {
     let sections = [
         ("glance", "At a glance", glance::blocks(material)),
         ("topology", "Where the shield is", topology::blocks(material)),
@@ -33,7 +33,7 @@ pub fn report(material: &Material) -> Report {
         ("repeat", "How to repeat it", repeat::blocks(material)),
     ];
     let filled = sections.into_iter().filter(|(_, _, blocks)| !blocks.is_empty());
-    let section = |(id, title, blocks): (_, _, Vec<Block>)| Section { id, title, blocks };
+    let section = |(id, title, blocks): (_, _, Vec<ReportBlock>)| Section { id, title, blocks };
     Report {
         title: material.title.clone().unwrap_or_else(|| title(material)),
         facts: facts(material),
@@ -45,7 +45,7 @@ pub fn report(material: &Material) -> Report {
 /// A longer list of CPUs is no title.
 const LIST_MAX: usize = 24;
 
-fn title(material: &Material) -> String {
+fn title(material: &ReportMaterial) -> String {
     if let Some(settings) = material.settings.last() {
         let cpus = &settings.it.plan.shield.cpus;
         let list = cpus.to_string();
@@ -62,7 +62,7 @@ fn title(material: &Material) -> String {
 }
 
 /// What everything here was seen on, where all documents agree.
-fn facts(material: &Material) -> Vec<String> {
+fn facts(material: &ReportMaterial) -> Vec<String> {
     let settings = material.latencies.iter().map(|latency| &latency.it.setting);
     let machines = || material.machines.iter().map(|machine| &machine.it);
     let mut facts = Vec::new();
@@ -82,7 +82,7 @@ fn facts(material: &Material) -> Vec<String> {
 }
 
 /// The hypervisors of all documents that name one.
-fn guests(material: &Material) -> impl Iterator<Item = String> {
+fn guests(material: &ReportMaterial) -> impl Iterator<Item = String> {
     let settings = material.latencies.iter().map(|it| it.it.setting.hypervisor.clone());
     material.machines.iter().map(|it| guest(&it.it)).chain(settings).flatten()
 }

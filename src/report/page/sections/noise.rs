@@ -2,29 +2,32 @@
 
 use crate::causes::{Cause, Culprit, known};
 use crate::report::page::block::{
-    Amount, BarRow, Bars, Block, Cell, Column, Drawing, Picture, Table, Tone,
+    Amount, BarChart, BarRow, Drawing, Picture, ReportBlock, Table, TableCell, TableColumn,
+    TextTone,
 };
-use crate::report::page::material::{Labelled, Look, Material};
+use crate::report::page::material::{LabelledDocument, ReportMaterial, WatchWithVerdict};
 use crate::report::page::words;
 use crate::report::table::span;
 use crate::report::verdict::when;
-use crate::verify::{Branch, Breach, Evidence, WitnessKind};
+use crate::verify::{Breach, BreachNode, Evidence, WitnessKind};
 
 /// Rows of a table of culprits; the rest is counted.
 const ROWS_MAX: usize = 40;
 
 /// The section.
-pub(super) fn blocks(material: &Material) -> Vec<Block> {
+pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
     let looks = &material.looks;
     if looks.is_empty() {
         return Vec::new();
     }
     let mut blocks = Vec::new();
     match causes(looks).as_slice() {
-        [] => blocks.push(Block::Text("Nothing was seen to interrupt these CPUs.".to_owned())),
-        causes => blocks.push(Block::Picture(Box::new(picture(looks, causes)))),
+        [] => {
+            blocks.push(ReportBlock::Text("Nothing was seen to interrupt these CPUs.".to_owned()))
+        }
+        causes => blocks.push(ReportBlock::Picture(Box::new(picture(looks, causes)))),
     }
-    blocks.push(Block::Table(gaps(looks)));
+    blocks.push(ReportBlock::Table(gaps(looks)));
     for look in looks {
         let evidence = &look.it.evidence;
         let at = |it: &Breach| when(it, evidence.began_s);
@@ -34,13 +37,13 @@ pub(super) fn blocks(material: &Material) -> Vec<Block> {
         let table = culprits(look);
         if !table.rows.is_empty() {
             let title = format!("Who it was: {}", look.label);
-            blocks.push(Block::Fold { title, blocks: vec![Block::Table(table)] });
+            blocks.push(ReportBlock::Fold { title, blocks: vec![ReportBlock::Table(table)] });
         }
     }
     let blind = blind(looks);
     if !blind.is_empty() {
         let title = "What no witness could have seen".to_owned();
-        blocks.push(Block::Doubts { title, items: blind });
+        blocks.push(ReportBlock::Doubts { title, items: blind });
     }
     blocks
 }
@@ -57,7 +60,7 @@ pub(super) fn witness(kind: WitnessKind) -> &'static str {
 }
 
 /// Causes that were seen in any look, the most frequent first.
-fn causes(looks: &[Labelled<Look>]) -> Vec<Cause> {
+fn causes(looks: &[LabelledDocument<WatchWithVerdict>]) -> Vec<Cause> {
     let count = |cause: Cause| -> u64 {
         looks.iter().filter_map(|look| counted(&look.it.evidence, cause)).sum()
     };
@@ -68,7 +71,7 @@ fn causes(looks: &[Labelled<Look>]) -> Vec<Cause> {
 }
 
 /// The highest rate of a cause in any look.
-fn rate(looks: &[Labelled<Look>], cause: Cause) -> f64 {
+fn rate(looks: &[LabelledDocument<WatchWithVerdict>], cause: Cause) -> f64 {
     let rates = looks.iter().map(|look| match per_second(&look.it.evidence, cause) {
         Amount::Known(rate) => rate,
         Amount::Unknown => 0.0,
@@ -104,7 +107,7 @@ fn per_second(evidence: &Evidence, cause: Cause) -> Amount {
     }
 }
 
-fn picture(looks: &[Labelled<Look>], causes: &[Cause]) -> Picture {
+fn picture(looks: &[LabelledDocument<WatchWithVerdict>], causes: &[Cause]) -> Picture {
     let rows: Vec<BarRow> = causes
         .iter()
         .map(|cause| BarRow {
@@ -112,18 +115,18 @@ fn picture(looks: &[Labelled<Look>], causes: &[Cause]) -> Picture {
             amounts: looks.iter().map(|look| per_second(&look.it.evidence, *cause)).collect(),
         })
         .collect();
-    let mut columns = vec![Column::words("cause")];
-    columns.extend(looks.iter().map(|look| Column::numbers(format!("{}, 1/s", look.label))));
-    columns.push(Column::words("what it is"));
+    let mut columns = vec![TableColumn::words("cause")];
+    columns.extend(looks.iter().map(|look| TableColumn::numbers(format!("{}, 1/s", look.label))));
+    columns.push(TableColumn::words("what it is"));
     let cell = |amount: &Amount| match amount {
-        Amount::Known(0.0) => Cell::toned(Tone::Good, "none"),
-        Amount::Known(n) => Cell::new(words::plain(*n)),
-        Amount::Unknown => Cell::unknown(),
+        Amount::Known(0.0) => TableCell::toned(TextTone::Good, "none"),
+        Amount::Known(n) => TableCell::new(words::plain(*n)),
+        Amount::Unknown => TableCell::unknown(),
     };
     let row = |(cause, row): (&Cause, &BarRow)| {
-        let mut cells = vec![Cell::new(cause.name())];
+        let mut cells = vec![TableCell::new(cause.name())];
         cells.extend(row.amounts.iter().map(cell));
-        cells.push(Cell::new(cause.summary()));
+        cells.push(TableCell::new(cause.summary()));
         cells
     };
     let table = Table {
@@ -140,29 +143,29 @@ fn picture(looks: &[Labelled<Look>], causes: &[Cause]) -> Picture {
               it. Shorter is quieter; \u{201c}none\u{201d} was watched and not seen, \
               \u{201c}unknown\u{201d} could not be watched."
             .to_owned(),
-        drawing: Drawing::Bars(Bars { unit: "/s".to_owned(), series, rows }),
+        drawing: Drawing::Bars(BarChart { unit: "/s".to_owned(), series, rows }),
         table,
     }
 }
 
 /// What each CPU lost, by the best witness.
-fn gaps(looks: &[Labelled<Look>]) -> Table {
-    let mut columns = vec![Column::words("of"), Column::numbers("CPU")];
+fn gaps(looks: &[LabelledDocument<WatchWithVerdict>]) -> Table {
+    let mut columns = vec![TableColumn::words("of"), TableColumn::numbers("CPU")];
     let names = ["kernel entries", "gaps", "longest gap", "lost to gaps", "longest quiet"];
-    columns.extend(names.map(Column::numbers));
-    columns.push(Column::words("explained by the trace"));
+    columns.extend(names.map(TableColumn::numbers));
+    columns.push(TableColumn::words("explained by the trace"));
     let mut rows = Vec::new();
     for look in looks {
         for cpu in &look.it.evidence.cpus {
-            let gap = |of: &dyn Fn(&crate::verify::Gaps) -> String| {
-                cpu.gaps.as_ref().map_or_else(Cell::unknown, |gaps| Cell::new(of(gaps)))
+            let gap = |of: &dyn Fn(&crate::verify::GapStatistics) -> String| {
+                cpu.gaps.as_ref().map_or_else(TableCell::unknown, |gaps| TableCell::new(of(gaps)))
             };
-            let explained = cpu.joined.as_ref().map_or_else(Cell::unknown, |joined| {
+            let explained = cpu.joined.as_ref().map_or_else(TableCell::unknown, |joined| {
                 let all = joined.explained.count + joined.unexplained.count;
                 match joined.unexplained.count {
-                    0 => Cell::new(format!("all {all}")),
-                    dark => Cell::toned(
-                        Tone::Doubt,
+                    0 => TableCell::new(format!("all {all}")),
+                    dark => TableCell::toned(
+                        TextTone::Doubt,
                         format!(
                             "{} of {all}; nothing explains {dark}, the longest {}",
                             joined.explained.count,
@@ -172,13 +175,13 @@ fn gaps(looks: &[Labelled<Look>]) -> Table {
                 }
             });
             rows.push(vec![
-                Cell::new(&look.label),
-                Cell::new(cpu.cpu.to_string()),
-                cpu.entries.map_or_else(Cell::unknown, |n| Cell::new(words::grouped(n))),
+                TableCell::new(&look.label),
+                TableCell::new(cpu.cpu.to_string()),
+                cpu.entries.map_or_else(TableCell::unknown, |n| TableCell::new(words::grouped(n))),
                 gap(&|gaps| words::grouped(gaps.count)),
                 gap(&|gaps| span(gaps.max_ns)),
                 gap(&|gaps| span(gaps.sum_ns)),
-                cpu.longest_ns.map_or_else(Cell::unknown, |ns| Cell::new(span(ns))),
+                cpu.longest_ns.map_or_else(TableCell::unknown, |ns| TableCell::new(span(ns))),
                 explained,
             ]);
         }
@@ -186,25 +189,25 @@ fn gaps(looks: &[Labelled<Look>]) -> Table {
     Table { caption: "Time that each CPU lost".to_owned(), columns, rows }
 }
 
-fn culprits(look: &Labelled<Look>) -> Table {
+fn culprits(look: &LabelledDocument<WatchWithVerdict>) -> Table {
     let evidence = &look.it.evidence;
     let names = ["CPU", "count", "inside others", "time", "longest"];
-    let mut columns = vec![Column::words("culprit"), Column::words("cause")];
-    columns.extend(names.map(Column::numbers));
-    columns.push(Column::words("seen by"));
+    let mut columns = vec![TableColumn::words("culprit"), TableColumn::words("cause")];
+    columns.extend(names.map(TableColumn::numbers));
+    columns.push(TableColumn::words("seen by"));
     let mut rows = Vec::new();
     for cpu in &evidence.cpus {
         for seen in &cpu.interruptions {
-            let time = |ns: Option<u64>| Cell::new(ns.map_or_else(|| "–".to_owned(), span));
+            let time = |ns: Option<u64>| TableCell::new(ns.map_or_else(|| "–".to_owned(), span));
             rows.push(vec![
-                Cell::new(who(&seen.culprit)),
-                Cell::new(seen.cause.name()),
-                Cell::new(cpu.cpu.to_string()),
-                Cell::new(words::grouped(seen.count)),
-                Cell::new(words::grouped(seen.nested)),
+                TableCell::new(who(&seen.culprit)),
+                TableCell::new(seen.cause.name()),
+                TableCell::new(cpu.cpu.to_string()),
+                TableCell::new(words::grouped(seen.count)),
+                TableCell::new(words::grouped(seen.nested)),
                 time(seen.time_ns),
                 time(seen.max_ns),
-                Cell::new(witness(seen.witness)),
+                TableCell::new(witness(seen.witness)),
             ]);
         }
     }
@@ -221,10 +224,10 @@ pub(super) fn who(culprit: &Culprit) -> String {
 }
 
 /// The moment in which a limit was broken.
-fn breach(label: &str, breach: &Breach, at: &str) -> Block {
+fn breach(label: &str, breach: &Breach, at: &str) -> ReportBlock {
     let Breach { cpu, what, tree, .. } = breach;
     let mut text = String::new();
-    for Branch { depth, kind, cause, culprit, after_ns, took_ns, stack } in tree {
+    for BreachNode { depth, kind, cause, culprit, after_ns, took_ns, stack } in tree {
         let indent = 2 * depth;
         let kind = if *depth == 0 { cause.name() } else { kind };
         let (after, took) = (span(*after_ns), span(*took_ns));
@@ -236,11 +239,11 @@ fn breach(label: &str, breach: &Breach, at: &str) -> Block {
     if tree.is_empty() {
         text.push_str("the trace shows nothing there\n");
     }
-    Block::Code { caption: format!("{label}: first breach, CPU {cpu} at {at}: {what}"), text }
+    ReportBlock::Code { caption: format!("{label}: first breach, CPU {cpu} at {at}: {what}"), text }
 }
 
 /// What cannot be seen on this machine, once for all looks.
-fn blind(looks: &[Labelled<Look>]) -> Vec<String> {
+fn blind(looks: &[LabelledDocument<WatchWithVerdict>]) -> Vec<String> {
     let mut told = Vec::new();
     for witness in looks.iter().flat_map(|look| &look.it.evidence.witnesses) {
         for blind in &witness.blind {

@@ -1,22 +1,24 @@
 //! How to repeat it: the commands that make the same documents and the same report, in an order
 //! that works and with nothing left behind.
 
-use crate::latency::Latency;
-use crate::report::page::block::Block;
-use crate::report::page::material::{Labelled, Look, Material, Origin, Settings};
-use crate::verify::{Evidence, Watched};
+use crate::latency::LatencyMeasurement;
+use crate::report::page::block::ReportBlock;
+use crate::report::page::material::{
+    LabelledDocument, PlanWithOutcome, ReportMaterial, WatchCommand, WatchWithVerdict,
+};
+use crate::verify::{Evidence, WatchedWorkload};
 use cpushield_linux::CpuSet;
 
 /// The section.
-pub(super) fn blocks(material: &Material) -> Vec<Block> {
+pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
     let lines = recipe(material);
     if lines.is_empty() {
         return Vec::new();
     }
     let caption = "In a shell, as root; every document says what it was measured on".to_owned();
     let mut blocks = vec![
-        Block::Code { caption, text: lines.join("\n") },
-        Block::Text(
+        ReportBlock::Code { caption, text: lines.join("\n") },
+        ReportBlock::Text(
             "Figures of two runs are never the same. Repeat each measurement several times, \
              alternating, and let `cpushield compare` tell which differences are significant. \
              Tunables that were switched on or off by hand are not in these lines."
@@ -24,7 +26,7 @@ pub(super) fn blocks(material: &Material) -> Vec<Block> {
         ),
     ];
     if !material.comparisons.is_empty() || !material.experiments.is_empty() {
-        blocks.push(Block::Text(
+        blocks.push(ReportBlock::Text(
             "Comparisons and matrices are not in these lines: they need their own measurements, \
              or the file that `cpushield experiment` was given."
                 .to_owned(),
@@ -35,8 +37,8 @@ pub(super) fn blocks(material: &Material) -> Vec<Block> {
 
 /// The commands in an order that works: what was measured without a shield comes before `apply`,
 /// what was measured under it follows, then the report, then `undo`.
-fn recipe(material: &Material) -> Vec<String> {
-    let mut recipe = Recipe::default();
+fn recipe(material: &ReportMaterial) -> Vec<String> {
+    let mut recipe = RecipeWriter::default();
     for machine in &material.machines {
         let file = recipe.save("machine", &machine.label);
         recipe.lines.push(format!("cpushield survey --json > {file}"));
@@ -78,26 +80,26 @@ fn recipe(material: &Material) -> Vec<String> {
 }
 
 /// Whether the settings are of a shield in force, not of a plan that was only made.
-fn applied(settings: Option<&Labelled<Settings>>) -> bool {
+fn applied(settings: Option<&LabelledDocument<PlanWithOutcome>>) -> bool {
     settings.is_some_and(|settings| !settings.it.outcomes.is_empty())
 }
 
 /// The lines so far, and the files that they wrote.
 #[derive(Default)]
-struct Recipe {
+struct RecipeWriter {
     lines: Vec<String>,
     /// Label and name of each file, in the order of the report.
     files: Vec<(String, String)>,
 }
 
 /// A command that measures, without where its document goes.
-struct Measurement<'a> {
+struct MeasuringCommand<'a> {
     kind: &'static str,
     label: &'a str,
     command: String,
 }
 
-impl Recipe {
+impl RecipeWriter {
     /// The name of the file of a document: `verify-before.json`; no two are the same.
     fn save(&mut self, kind: &str, label: &str) -> String {
         let ending = if kind == "plan" { "plan" } else { "json" };
@@ -117,13 +119,13 @@ impl Recipe {
         name
     }
 
-    fn measure(&mut self, measurement: &Measurement<'_>) {
+    fn measure(&mut self, measurement: &MeasuringCommand<'_>) {
         let file = self.save(measurement.kind, measurement.label);
         self.lines.push(format!("{} --json > {file}", measurement.command));
     }
 
     /// The command that makes the report of these files.
-    fn report(&self, material: &Material) -> String {
+    fn report(&self, material: &ReportMaterial) -> String {
         let mut words = vec!["cpushield report".to_owned()];
         if let Some(title) = &material.title {
             words.push(format!("--title {}", quoted(title)));
@@ -143,9 +145,12 @@ impl Recipe {
 }
 
 /// What was measured without a shield, and what was measured under one.
-fn measurements(material: &Material, shield: bool) -> (Vec<Measurement<'_>>, Vec<Measurement<'_>>) {
-    let mut all: Vec<(bool, Measurement<'_>)> = Vec::new();
-    let looks = material.looks.iter().filter(|look| look.it.origin == Origin::Verify);
+fn measurements(
+    material: &ReportMaterial,
+    shield: bool,
+) -> (Vec<MeasuringCommand<'_>>, Vec<MeasuringCommand<'_>>) {
+    let mut all: Vec<(bool, MeasuringCommand<'_>)> = Vec::new();
+    let looks = material.looks.iter().filter(|look| look.it.origin == WatchCommand::Verify);
     let several = looks.clone().count() > 1;
     for (nth, look) in looks.enumerate() {
         let label = look.label.as_str();
@@ -153,18 +158,18 @@ fn measurements(material: &Material, shield: bool) -> (Vec<Measurement<'_>>, Vec
         // the order that documents are given in: first what was before.
         let beside = material.latencies.iter().find(|latency| latency.label == label);
         let shielded = beside.map_or(shield && (nth > 0 || !several), |it| is_shielded(&it.it));
-        all.push((shielded, Measurement { kind: "verify", label, command: verify(&look.it) }));
+        all.push((shielded, MeasuringCommand { kind: "verify", label, command: verify(&look.it) }));
     }
     for it in &material.latencies {
         let measurement =
-            Measurement { kind: "latency", label: &it.label, command: latency(&it.it) };
+            MeasuringCommand { kind: "latency", label: &it.label, command: latency(&it.it) };
         all.push((is_shielded(&it.it), measurement));
     }
     for it in &material.fixes {
         let rounds = it.it.rounds.first();
         let command = rounds.map(|round| format!("{} --fix", watched(&round.evidence)));
         let command = command.unwrap_or_else(|| "cpushield verify --fix".to_owned());
-        all.push((shield, Measurement { kind: "fix", label: &it.label, command }));
+        all.push((shield, MeasuringCommand { kind: "fix", label: &it.label, command }));
     }
     let (shielded, before): (Vec<_>, Vec<_>) = all.into_iter().partition(|(shielded, _)| *shielded);
     let alone = |all: Vec<(bool, _)>| all.into_iter().map(|(_, it)| it).collect();
@@ -172,14 +177,14 @@ fn measurements(material: &Material, shield: bool) -> (Vec<Measurement<'_>>, Vec
 }
 
 /// Whether a shield was in force, or was to be.
-fn is_shielded(latency: &Latency) -> bool {
+fn is_shielded(latency: &LatencyMeasurement) -> bool {
     latency.isolation.shield.is_some()
 }
 
 /// A shield that was tried and undone.
-fn attempt(settings: &Labelled<Settings>, material: &Material) -> String {
+fn attempt(settings: &LabelledDocument<PlanWithOutcome>, material: &ReportMaterial) -> String {
     let shield = &settings.it.plan.shield;
-    let looks = material.looks.iter().filter(|look| look.it.origin == Origin::Attempt);
+    let looks = material.looks.iter().filter(|look| look.it.origin == WatchCommand::Attempt);
     let asked_ns = looks.map(|look| look.it.evidence.asked_ns).find(|ns| *ns > 0);
     let span = asked_ns.map(|ns| format!(" --for {}", exact(ns))).unwrap_or_default();
     format!("cpushield try --cpus {} --workload {}{span}", shield.cpus, shield.workload)
@@ -190,19 +195,19 @@ fn watched(evidence: &Evidence) -> String {
     let cpus: CpuSet = evidence.cpus.iter().map(|cpu| cpu.cpu).collect();
     let span = exact(if evidence.asked_ns > 0 { evidence.asked_ns } else { evidence.span_ns });
     let busy = match evidence.workload {
-        Watched::Sampler => "",
-        Watched::Given => " --busy",
+        WatchedWorkload::Sampler => "",
+        WatchedWorkload::Given => " --busy",
     };
     format!("cpushield verify --cpus {cpus} --for {span}{busy}")
 }
 
-fn verify(look: &Look) -> String {
+fn verify(look: &WatchWithVerdict) -> String {
     let limits = look.verdict.iter().flat_map(|verdict| &verdict.gates);
     let limits: String = limits.map(|gate| format!(" {}", gate.limit)).collect();
     watched(&look.evidence) + &limits
 }
 
-fn latency(it: &Latency) -> String {
+fn latency(it: &LatencyMeasurement) -> String {
     let cpus: CpuSet = it.series.iter().map(|series| series.cpu).collect();
     let mut periods: Vec<u64> = it.series.iter().map(|series| series.period_ns).collect();
     periods.sort_unstable();

@@ -2,24 +2,24 @@
 
 use crate::change::{Change, Outcome, Risk};
 use crate::plan::{Plan, Step};
-use crate::report::page::block::{Block, Cell, Column, Table, Tone};
-use crate::report::page::material::{Labelled, Material, Settings};
+use crate::report::page::block::{ReportBlock, Table, TableCell, TableColumn, TextTone};
+use crate::report::page::material::{LabelledDocument, PlanWithOutcome, ReportMaterial};
 use crate::report::table::many;
 
 /// Values longer than this are cut: masks of large machines.
 const VALUE_MAX: usize = 120;
 
 /// The section.
-pub(super) fn blocks(material: &Material) -> Vec<Block> {
+pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
     let several = material.settings.len() > 1;
     material.settings.iter().flat_map(|settings| of(settings, several)).collect()
 }
 
-fn of(settings: &Labelled<Settings>, several: bool) -> Vec<Block> {
+fn of(settings: &LabelledDocument<PlanWithOutcome>, several: bool) -> Vec<ReportBlock> {
     let it = &settings.it;
     let mut blocks = Vec::new();
     if several {
-        blocks.push(Block::Heading(settings.label.clone()));
+        blocks.push(ReportBlock::Heading(settings.label.clone()));
     }
     let shield = &it.plan.shield;
     let state = match (it.undone, it.outcomes.is_empty()) {
@@ -29,37 +29,39 @@ fn of(settings: &Labelled<Settings>, several: bool) -> Vec<Block> {
     };
     let steps = many(it.plan.steps.len(), "change");
     let cpus = &shield.cpus;
-    blocks.push(Block::Text(format!("{steps} make the shield on CPU {cpus}. {state}")));
+    blocks.push(ReportBlock::Text(format!("{steps} make the shield on CPU {cpus}. {state}")));
     if !it.drift.is_empty() {
         let drift = |drift: &crate::run::Drift| {
             let now = drift.now.as_deref().unwrap_or("nothing");
             format!("{}: {now}, was left as {}", drift.what, drift.left)
         };
         let title = "No longer as the shield left it".to_owned();
-        blocks.push(Block::Doubts { title, items: it.drift.iter().map(drift).collect() });
+        blocks.push(ReportBlock::Doubts { title, items: it.drift.iter().map(drift).collect() });
     }
-    blocks.push(Block::Table(by_tunable(it)));
+    blocks.push(ReportBlock::Table(by_tunable(it)));
     let title = "Every change: now and was".to_owned();
-    blocks.push(Block::Fold { title, blocks: vec![Block::Table(every(it))] });
+    blocks.push(ReportBlock::Fold { title, blocks: vec![ReportBlock::Table(every(it))] });
     if !it.plan.skipped.is_empty() {
-        let columns = ["tunable", "why it does nothing here"].map(Column::words).to_vec();
-        let row = |it: &crate::plan::Skipped| vec![Cell::new(&it.tunable), Cell::new(&it.reason)];
+        let columns = ["tunable", "why it does nothing here"].map(TableColumn::words).to_vec();
+        let row = |it: &crate::plan::SkippedTunable| {
+            vec![TableCell::new(&it.tunable), TableCell::new(&it.reason)]
+        };
         let rows = it.plan.skipped.iter().map(row).collect();
         let caption = "Tunables that do nothing here".to_owned();
         let title = format!("{} do nothing here", many(it.plan.skipped.len(), "tunable"));
-        let table = Block::Table(Table { caption, columns, rows });
-        blocks.push(Block::Fold { title, blocks: vec![table] });
+        let table = ReportBlock::Table(Table { caption, columns, rows });
+        blocks.push(ReportBlock::Fold { title, blocks: vec![table] });
     }
     blocks
 }
 
 /// What came of a step; `None` for a plan.
-fn outcome<'a>(settings: &'a Settings, step: &Step) -> Option<&'a Outcome> {
+fn outcome<'a>(settings: &'a PlanWithOutcome, step: &Step) -> Option<&'a Outcome> {
     let same = |(known, _): &&(Step, Outcome)| known.change == step.change;
     settings.outcomes.iter().find(same).map(|(_, outcome)| outcome)
 }
 
-fn by_tunable(settings: &Settings) -> Table {
+fn by_tunable(settings: &PlanWithOutcome) -> Table {
     let Plan { steps, already, .. } = &settings.plan;
     let mut names: Vec<&str> = Vec::new();
     for name in steps.iter().map(|step| step.tunable.as_str()).chain(already.keys().map(|n| &**n)) {
@@ -72,52 +74,60 @@ fn by_tunable(settings: &Settings) -> Table {
         let refused =
             |step: &&&Step| matches!(outcome(settings, step), Some(Outcome::Refused { .. }));
         let refused = match of.iter().filter(refused).count() {
-            _ if settings.outcomes.is_empty() => Cell::new("–"),
-            0 => Cell::new("0"),
-            n => Cell::toned(Tone::Bad, n.to_string()),
+            _ if settings.outcomes.is_empty() => TableCell::new("–"),
+            0 => TableCell::new("0"),
+            n => TableCell::toned(TextTone::Bad, n.to_string()),
         };
         let risk = of.iter().map(|step| step.risk).max().unwrap_or(Risk::None);
         let risk = match risk {
-            Risk::Medium => Cell::toned(Tone::Doubt, risk.word()),
-            _ => Cell::new(risk.word()),
+            Risk::Medium => TableCell::toned(TextTone::Doubt, risk.word()),
+            _ => TableCell::new(risk.word()),
         };
         let why = of.first().map(|step| step.reason.to_string());
         let why = why.unwrap_or_else(|| "the setting is already right".to_owned());
         let so = already.get(name).copied().unwrap_or(0).to_string();
-        let cells =
-            [Cell::new(name), Cell::new(of.len().to_string()), Cell::new(so), refused, risk];
-        cells.into_iter().chain([Cell::new(why)]).collect()
+        let cells = [
+            TableCell::new(name),
+            TableCell::new(of.len().to_string()),
+            TableCell::new(so),
+            refused,
+            risk,
+        ];
+        cells.into_iter().chain([TableCell::new(why)]).collect()
     };
-    let mut columns = vec![Column::words("tunable")];
-    columns.extend(["changes", "already right", "refused"].map(Column::numbers));
-    columns.extend(["risk", "why"].map(Column::words));
+    let mut columns = vec![TableColumn::words("tunable")];
+    columns.extend(["changes", "already right", "refused"].map(TableColumn::numbers));
+    columns.extend(["risk", "why"].map(TableColumn::words));
     let rows = names.into_iter().map(row).collect();
     Table { caption: "Changes by tunable".to_owned(), columns, rows }
 }
 
-fn every(settings: &Settings) -> Table {
+fn every(settings: &PlanWithOutcome) -> Table {
     let row = |step: &Step| {
         let subject = step.change.subject();
         let drift = settings.drift.iter().find(|drift| drift.what == subject);
-        let was = step.now.as_deref().map_or_else(Cell::unknown, |now| Cell::code(short(now)));
+        let was =
+            step.now.as_deref().map_or_else(TableCell::unknown, |now| TableCell::code(short(now)));
         let set = wanted(&step.change);
         let now = match (drift, outcome(settings, step)) {
             (Some(drift), _) => {
-                Cell::toned(Tone::Bad, short(drift.now.as_deref().unwrap_or("nothing")))
+                TableCell::toned(TextTone::Bad, short(drift.now.as_deref().unwrap_or("nothing")))
             }
-            (None, None) if settings.undone => Cell::new("restored"),
-            (None, None) => Cell::new("–"),
-            (None, Some(Outcome::Changed)) => Cell { tone: Tone::Good, ..Cell::code(set.clone()) },
-            (None, Some(Outcome::AlreadySo)) => Cell::new("as it was"),
-            (None, Some(Outcome::Absent)) => Cell::new("not there"),
+            (None, None) if settings.undone => TableCell::new("restored"),
+            (None, None) => TableCell::new("–"),
+            (None, Some(Outcome::Changed)) => {
+                TableCell { tone: TextTone::Good, ..TableCell::code(set.clone()) }
+            }
+            (None, Some(Outcome::AlreadySo)) => TableCell::new("as it was"),
+            (None, Some(Outcome::Absent)) => TableCell::new("not there"),
             (None, Some(Outcome::Refused { reason, .. })) => {
-                Cell::toned(Tone::Bad, format!("refused: {reason}"))
+                TableCell::toned(TextTone::Bad, format!("refused: {reason}"))
             }
         };
-        let (tunable, subject) = (Cell::new(&step.tunable), Cell::code(subject));
-        vec![subject, was, Cell::code(set), now, tunable]
+        let (tunable, subject) = (TableCell::new(&step.tunable), TableCell::code(subject));
+        vec![subject, was, TableCell::code(set), now, tunable]
     };
-    let columns = ["setting", "was", "set to", "now", "tunable"].map(Column::words).to_vec();
+    let columns = ["setting", "was", "set to", "now", "tunable"].map(TableColumn::words).to_vec();
     let rows = settings.plan.steps.iter().map(row).collect();
     Table { caption: "Every change, in the order it is made".to_owned(), columns, rows }
 }

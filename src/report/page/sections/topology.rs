@@ -2,32 +2,35 @@
 
 use crate::plan::Shield;
 use crate::report::page::block::{
-    Block, Cell, Cluster, Column, Core, Drawing, Group, Map, Package, Picture, Role, Table,
+    Cluster, Core, CpuMap, Drawing, MapRole, NodeGroup, Package, Picture, ReportBlock, Table,
+    TableCell, TableColumn,
 };
-use crate::report::page::material::Material;
+use crate::report::page::material::ReportMaterial;
 use crate::survey::{CoreKind, Cpu, Machine, Topology};
 use cpushield_linux::CpuSet;
 
 /// The section.
-pub(super) fn blocks(material: &Material) -> Vec<Block> {
+pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
     let several = material.machines.len() > 1;
     let mut blocks = Vec::new();
     let shield = material.settings.last().map(|settings| &settings.it.plan);
     for (n, machine) in material.machines.iter().enumerate() {
         if several {
-            blocks.push(Block::Heading(machine.label.clone()));
+            blocks.push(ReportBlock::Heading(machine.label.clone()));
         }
         let picture = picture(&machine.it, shield.map(|plan| &plan.shield), n);
-        blocks.push(Block::Picture(Box::new(picture)));
+        blocks.push(ReportBlock::Picture(Box::new(picture)));
     }
     if let Some(plan) = shield {
         if material.machines.is_empty() {
             let (cpus, rest) = (&plan.shield.cpus, &plan.shield.housekeeping);
-            blocks.push(Block::Text(format!("Shielded: CPU {cpus}. Housekeeping: CPU {rest}.")));
+            blocks.push(ReportBlock::Text(format!(
+                "Shielded: CPU {cpus}. Housekeeping: CPU {rest}."
+            )));
         }
         if !plan.why.is_empty() {
-            blocks.push(Block::Heading("Why these CPUs".to_owned()));
-            blocks.push(Block::List(plan.why.clone()));
+            blocks.push(ReportBlock::Heading("Why these CPUs".to_owned()));
+            blocks.push(ReportBlock::List(plan.why.clone()));
         }
     }
     blocks
@@ -37,14 +40,21 @@ fn picture(machine: &Machine, shield: Option<&Shield>, n: usize) -> Picture {
     let topology = &machine.topology;
     let role = |cpu: usize| role(machine, shield, cpu);
     let map = map(topology, &role);
-    let listed = |wanted: Role| -> CpuSet {
+    let listed = |wanted: MapRole| -> CpuSet {
         topology.cpus.iter().map(|cpu| cpu.cpu).filter(|cpu| role(*cpu) == wanted).collect()
     };
-    let roles =
-        [Role::Shielded, Role::Idle, Role::Housekeeping, Role::Isolated, Role::Used, Role::Offline];
+    let roles = [
+        MapRole::Shielded,
+        MapRole::Idle,
+        MapRole::Housekeeping,
+        MapRole::Isolated,
+        MapRole::Used,
+        MapRole::Offline,
+    ];
     let mut parts = Vec::new();
     for wanted in roles {
-        let cpus = if wanted == Role::Offline { topology.offline.clone() } else { listed(wanted) };
+        let cpus =
+            if wanted == MapRole::Offline { topology.offline.clone() } else { listed(wanted) };
         if !cpus.is_empty() {
             parts.push(format!("CPU {cpus} {}", wanted.word()));
         }
@@ -61,18 +71,18 @@ fn picture(machine: &Machine, shield: Option<&Shield>, n: usize) -> Picture {
     }
 }
 
-fn role(machine: &Machine, shield: Option<&Shield>, cpu: usize) -> Role {
+fn role(machine: &Machine, shield: Option<&Shield>, cpu: usize) -> MapRole {
     let isolated = machine.isolation.isolated.as_ref().is_some_and(|set| set.contains(cpu));
     match shield {
-        Some(shield) if shield.idle_siblings.contains(cpu) => Role::Idle,
-        Some(shield) if shield.cpus.contains(cpu) => Role::Shielded,
-        _ if isolated => Role::Isolated,
-        Some(_) => Role::Housekeeping,
-        None => Role::Used,
+        Some(shield) if shield.idle_siblings.contains(cpu) => MapRole::Idle,
+        Some(shield) if shield.cpus.contains(cpu) => MapRole::Shielded,
+        _ if isolated => MapRole::Isolated,
+        Some(_) => MapRole::Housekeeping,
+        None => MapRole::Used,
     }
 }
 
-fn map(topology: &Topology, role: &dyn Fn(usize) -> Role) -> Map {
+fn map(topology: &Topology, role: &dyn Fn(usize) -> MapRole) -> CpuMap {
     let mut packages: Vec<(Option<i64>, Vec<&Cpu>)> = Vec::new();
     for cpu in &topology.cpus {
         match packages.iter_mut().find(|(number, _)| *number == cpu.package) {
@@ -84,11 +94,14 @@ fn map(topology: &Topology, role: &dyn Fn(usize) -> Role) -> Map {
         name: number.map_or_else(String::new, |number| format!("package {number}")),
         groups: groups(topology, &cpus, role),
     };
-    Map { packages: packages.into_iter().map(package).collect(), offline: topology.offline.clone() }
+    CpuMap {
+        packages: packages.into_iter().map(package).collect(),
+        offline: topology.offline.clone(),
+    }
 }
 
 /// CPUs of a package by memory node and last cache.
-fn groups(topology: &Topology, cpus: &[&Cpu], role: &dyn Fn(usize) -> Role) -> Vec<Group> {
+fn groups(topology: &Topology, cpus: &[&Cpu], role: &dyn Fn(usize) -> MapRole) -> Vec<NodeGroup> {
     let nodes = topology.nodes.len() > 1;
     let mut groups: Vec<(String, Option<&CpuSet>, Vec<&Cpu>)> = Vec::new();
     for cpu in cpus {
@@ -101,7 +114,7 @@ fn groups(topology: &Topology, cpus: &[&Cpu], role: &dyn Fn(usize) -> Role) -> V
             None => groups.push((name, shared, vec![cpu])),
         }
     }
-    let group = |(name, _, cpus): (String, Option<&CpuSet>, Vec<&Cpu>)| Group {
+    let group = |(name, _, cpus): (String, Option<&CpuSet>, Vec<&Cpu>)| NodeGroup {
         name,
         clusters: clusters(&cpus, role),
     };
@@ -109,7 +122,7 @@ fn groups(topology: &Topology, cpus: &[&Cpu], role: &dyn Fn(usize) -> Role) -> V
 }
 
 /// Cores by the L2 cache they share.
-fn clusters(cpus: &[&Cpu], role: &dyn Fn(usize) -> Role) -> Vec<Cluster> {
+fn clusters(cpus: &[&Cpu], role: &dyn Fn(usize) -> MapRole) -> Vec<Cluster> {
     let mut clusters: Vec<(CpuSet, Cluster)> = Vec::new();
     let mut seen = CpuSet::new();
     for cpu in cpus {
@@ -151,28 +164,29 @@ fn cache(cpu: &Cpu, level: u32) -> Option<String> {
     })
 }
 
-fn table(topology: &Topology, role: &dyn Fn(usize) -> Role) -> Table {
+fn table(topology: &Topology, role: &dyn Fn(usize) -> MapRole) -> Table {
     let columns = ["CPU", "what it is for", "core", "siblings", "L2 with", "L3 with", "node"];
-    let mut columns: Vec<Column> = columns.map(Column::words).to_vec();
-    columns.push(Column::words("package"));
-    let dash = |text: Option<String>| Cell::new(text.unwrap_or_else(|| "–".to_owned()));
+    let mut columns: Vec<TableColumn> = columns.map(TableColumn::words).to_vec();
+    columns.push(TableColumn::words("package"));
+    let dash = |text: Option<String>| TableCell::new(text.unwrap_or_else(|| "–".to_owned()));
     let row = |cpu: &Cpu| {
         let sharing = |level| dash(cpu.sharing(level).map(CpuSet::to_string));
         vec![
-            Cell::new(cpu.cpu.to_string()),
-            Cell::new(role(cpu.cpu).word()),
+            TableCell::new(cpu.cpu.to_string()),
+            TableCell::new(role(cpu.cpu).word()),
             dash(cpu.core.map(|core| core.to_string())),
-            Cell::new(cpu.siblings.to_string()),
+            TableCell::new(cpu.siblings.to_string()),
             sharing(2),
             sharing(3),
             dash(cpu.node.map(|node| node.to_string())),
             dash(cpu.package.map(|package| package.to_string())),
         ]
     };
-    let mut rows: Vec<Vec<Cell>> = topology.cpus.iter().map(row).collect();
+    let mut rows: Vec<Vec<TableCell>> = topology.cpus.iter().map(row).collect();
     rows.extend(topology.offline.iter().map(|cpu| {
-        let mut row = vec![Cell::new(cpu.to_string()), Cell::new(Role::Offline.word())];
-        row.resize(columns.len(), Cell::new("–"));
+        let mut row =
+            vec![TableCell::new(cpu.to_string()), TableCell::new(MapRole::Offline.word())];
+        row.resize(columns.len(), TableCell::new("–"));
         row
     }));
     Table { caption: "CPUs and what they share".to_owned(), columns, rows }

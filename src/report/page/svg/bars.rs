@@ -1,8 +1,8 @@
 //! Bars: how often each thing came, a bar for each document, on a logarithmic scale. None and
 //! unknown are words, so that neither can be taken for the other.
 
-use super::{Drawn, count, px, series, text_width};
-use crate::report::page::block::{Amount, Bars};
+use super::{SvgDrawing, count, px, series, text_width};
+use crate::report::page::block::{Amount, BarChart};
 use crate::report::page::words;
 use maud::html;
 
@@ -14,7 +14,7 @@ const TOP: f64 = 6.0;
 const AMOUNT: f64 = 92.0;
 
 /// Draws them.
-pub(super) fn draw(bars: &Bars) -> Drawn {
+pub(super) fn draw(bars: &BarChart) -> SvgDrawing {
     let names = bars.rows.iter().map(|row| text_width(&row.label, 12.5));
     let left = names.fold(60.0_f64, f64::max) + 14.0;
     let known = bars.rows.iter().flat_map(|row| &row.amounts).filter_map(|amount| match amount {
@@ -64,7 +64,7 @@ pub(super) fn draw(bars: &Bars) -> Drawn {
         }
         line class="axis" x1=(px(left)) x2=(px(left)) y1="0" y2=(px(bottom)) {}
     };
-    Drawn { class: "bars", width: WIDTH, height, inside, plot: None }
+    SvgDrawing { class: "bars", width: WIDTH, height, inside, plot: None }
 }
 
 fn decade(n: f64) -> f64 {

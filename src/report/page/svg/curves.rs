@@ -1,8 +1,8 @@
 //! Curves of steps over each other. What the script needs for zooming stands in attributes; without
 //! it the picture is whole all the same.
 
-use super::{Drawn, px, series, text_width};
-use crate::report::page::block::{Axis, Curve, Curves, Stroke};
+use super::{SvgDrawing, px, series, text_width};
+use crate::report::page::block::{Axis, Curve, CurveChart, Stroke};
 use crate::report::page::words;
 use maud::{Markup, html};
 use std::fmt::Write;
@@ -17,7 +17,7 @@ const BOTTOM: f64 = 46.0;
 const NAMED: usize = 1;
 
 /// Draws them.
-pub(super) fn draw(curves: &Curves, id: &str) -> Drawn {
+pub(super) fn draw(curves: &CurveChart, id: &str) -> SvgDrawing {
     let clip = format!("{id}-clip");
     let (x, y) = (&curves.x, &curves.y);
     let (inner, bottom) = (WIDTH - LEFT - RIGHT, HEIGHT - BOTTOM);
@@ -56,12 +56,12 @@ pub(super) fn draw(curves: &Curves, id: &str) -> Drawn {
     };
     let scale = if x.log { "log" } else { "linear" };
     let plot = format!("{scale} {} {} {LEFT} {inner} {TOP} {bottom}", x.from, x.to);
-    Drawn { class: "curves", width: WIDTH, height: HEIGHT, inside, plot: Some(plot) }
+    SvgDrawing { class: "curves", width: WIDTH, height: HEIGHT, inside, plot: Some(plot) }
 }
 
 /// The words of a mark and where they stand.
 #[derive(Debug, Clone, PartialEq)]
-struct Name {
+struct MarkLabel {
     /// The side of the words that the mark is at.
     x: f64,
     /// They stand to the left of the mark.
@@ -75,21 +75,21 @@ struct Name {
 /// The height of a line of words.
 const LINE: f64 = 15.0;
 
-impl Name {
+impl MarkLabel {
     /// Beside a mark, below those that would stand in the same place.
-    fn place(left: f64, top: f64, said: &str, others: &[Name]) -> Name {
+    fn place(left: f64, top: f64, said: &str, others: &[MarkLabel]) -> MarkLabel {
         let width = text_width(said, 11.5);
         let is_left = left > WIDTH * 0.7 || left + width > WIDTH - RIGHT;
         let y = if top < 24.0 { top + 4.0 } else { top - 9.0 };
         let x = if is_left { left - 9.0 } else { left + 9.0 };
-        let mut name = Name { x, is_left, y, width };
+        let mut name = MarkLabel { x, is_left, y, width };
         while others.iter().any(|other| name.meets(other)) {
             name.y += LINE;
         }
         name
     }
 
-    fn meets(&self, other: &Name) -> bool {
+    fn meets(&self, other: &MarkLabel) -> bool {
         let ((from, to), (start, end)) = (self.span(), other.span());
         from < end && start < to && (self.y - other.y).abs() < LINE
     }
@@ -99,14 +99,14 @@ impl Name {
     }
 }
 
-fn drawn(curves: &Curves, curve: &Curve, n: usize, named: &mut Vec<Name>) -> Markup {
+fn drawn(curves: &CurveChart, curve: &Curve, n: usize, named: &mut Vec<MarkLabel>) -> Markup {
     let (x, y) = (&curves.x, &curves.y);
-    let names: Vec<Name> = curve
+    let names: Vec<MarkLabel> = curve
         .marks
         .iter()
         .take(NAMED)
         .map(|(at, much, said)| {
-            let name = Name::place(along(x, *at), up(y, *much), said, named);
+            let name = MarkLabel::place(along(x, *at), up(y, *much), said, named);
             named.push(name.clone());
             name
         })
@@ -145,7 +145,7 @@ fn steps(curve: &Curve) -> String {
 }
 
 /// Steps as a path: up, along, down again where nothing follows at once.
-fn outline(curves: &Curves, curve: &Curve, bottom: f64) -> String {
+fn outline(curves: &CurveChart, curve: &Curve, bottom: f64) -> String {
     let (x, y) = (&curves.x, &curves.y);
     let mut path = String::new();
     let mut last = None;
@@ -166,7 +166,7 @@ fn outline(curves: &Curves, curve: &Curve, bottom: f64) -> String {
 }
 
 /// Steps as a path that begins anew where nothing is known.
-fn line(curves: &Curves, curve: &Curve) -> String {
+fn line(curves: &CurveChart, curve: &Curve) -> String {
     let (x, y) = (&curves.x, &curves.y);
     let mut path = String::new();
     let mut last = None;
@@ -226,12 +226,15 @@ fn ticks(axis: &Axis) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    fn curves(steps: &[(f64, f64, f64)]) -> (Curves, Curve) {
+    fn curves(steps: &[(f64, f64, f64)]) -> (CurveChart, Curve) {
         let axis = |log, from| Axis { label: String::new(), from, to: 1e3, log, is_time: true };
         let (steps, marks, label) = (steps.to_vec(), Vec::new(), String::new());
         let curve = Curve { label, steps, marks };
         let series = Vec::new();
-        (Curves { x: axis(false, 0.0), y: axis(true, 1.0), stroke: Stroke::Line, series }, curve)
+        (
+            CurveChart { x: axis(false, 0.0), y: axis(true, 1.0), stroke: Stroke::Line, series },
+            curve,
+        )
     }
 
     #[test]
@@ -246,13 +249,13 @@ mod tests {
 
     #[test]
     fn words_of_marks_in_one_place_stand_below_each_other() {
-        let mut named: Vec<Name> = Vec::new();
+        let mut named: Vec<MarkLabel> = Vec::new();
         for _ in 0..3 {
-            let name = Name::place(400.0, 100.0, "49.00 ms on CPU 3 at 12.30 s", &named);
+            let name = MarkLabel::place(400.0, 100.0, "49.00 ms on CPU 3 at 12.30 s", &named);
             assert!(named.iter().all(|other| !name.meets(other)), "{named:?}");
             named.push(name);
         }
-        let far = Name::place(100.0, 100.0, "1 ms", &named);
+        let far = MarkLabel::place(100.0, 100.0, "1 ms", &named);
         assert_eq!(far.y, named[0].y, "what is elsewhere stays where it is");
     }
 }

@@ -1,7 +1,7 @@
 //! The map of CPUs: packages, NUMA nodes and L3, L2, cores, threads, each a frame in another.
 
-use super::{Drawn, count, px, text_width};
-use crate::report::page::block::{Cluster, Core, Group, Map, Package, Role};
+use super::{SvgDrawing, count, px, text_width};
+use crate::report::page::block::{Cluster, Core, CpuMap, MapRole, NodeGroup, Package};
 use cpushield_linux::CpuSet;
 use maud::{Markup, html};
 
@@ -14,32 +14,32 @@ const NAME: f64 = 18.0;
 const WIDTH: f64 = 840.0;
 
 /// Something laid out: its size, and what draws it at a place.
-struct Piece {
+struct MapPiece {
     width: f64,
     height: f64,
     draw: Box<dyn FnOnce(f64, f64) -> Markup>,
 }
 
 /// Draws it.
-pub(super) fn draw(map: &Map) -> Drawn {
-    let mut pieces: Vec<Piece> = map.packages.iter().map(package).collect();
+pub(super) fn draw(map: &CpuMap) -> SvgDrawing {
+    let mut pieces: Vec<MapPiece> = map.packages.iter().map(package).collect();
     if !map.offline.is_empty() {
         pieces.push(offline(&map.offline));
     }
     let flow = flow(pieces, WIDTH + 4.0 * PAD);
     let (width, height) = (flow.width + 2.0, flow.height + 2.0);
-    Drawn { class: "map", width, height, inside: (flow.draw)(1.0, 1.0), plot: None }
+    SvgDrawing { class: "map", width, height, inside: (flow.draw)(1.0, 1.0), plot: None }
 }
 
-fn package(package: &Package) -> Piece {
+fn package(package: &Package) -> MapPiece {
     let groups = package.groups.iter().map(group).collect();
     frame("package", package.name.clone(), flow(groups, WIDTH + 2.0 * PAD))
 }
 
-fn group(group: &Group) -> Piece {
+fn group(group: &NodeGroup) -> MapPiece {
     // Cores with an L2 each need no frame around each of them.
     let apart = group.clusters.iter().any(|cluster| cluster.cores.len() > 1);
-    let clusters: Vec<Piece> = if apart {
+    let clusters: Vec<MapPiece> = if apart {
         group.clusters.iter().map(cluster).collect()
     } else {
         let cores = group.clusters.iter().flat_map(|c| c.cores.iter().map(|core| (core, &c.name)));
@@ -49,52 +49,52 @@ fn group(group: &Group) -> Piece {
     if group.name.is_empty() { inside } else { frame("node", group.name.clone(), inside) }
 }
 
-fn cluster(cluster: &Cluster) -> Piece {
+fn cluster(cluster: &Cluster) -> MapPiece {
     let cores = cluster.cores.iter().map(|one| core(one, "")).collect();
     frame("cluster", cluster.name.clone(), flow(cores, WIDTH - 2.0 * PAD))
 }
 
-fn core(core: &Core, cache: &str) -> Piece {
+fn core(core: &Core, cache: &str) -> MapPiece {
     let cpus = core.cpus.iter().map(|(number, role)| cpu(*number, *role)).collect();
     let parts = [core.name.as_str(), cache].into_iter().filter(|part| !part.is_empty());
     let name = parts.collect::<Vec<_>>().join(" · ");
     frame("core", name, flow(cpus, WIDTH))
 }
 
-fn offline(cpus: &CpuSet) -> Piece {
-    let pieces = cpus.iter().map(|number| cpu(number, Role::Offline)).collect();
+fn offline(cpus: &CpuSet) -> MapPiece {
+    let pieces = cpus.iter().map(|number| cpu(number, MapRole::Offline)).collect();
     frame("package", "offline".to_owned(), flow(pieces, WIDTH))
 }
 
-fn cpu(number: usize, role: Role) -> Piece {
+fn cpu(number: usize, role: MapRole) -> MapPiece {
     let (width, height) = CPU;
     let class = match role {
-        Role::Shielded => "cpu shielded",
-        Role::Idle => "cpu idle",
-        Role::Housekeeping => "cpu house",
-        Role::Isolated => "cpu isolated",
-        Role::Used => "cpu used",
-        Role::Offline => "cpu offline",
+        MapRole::Shielded => "cpu shielded",
+        MapRole::Idle => "cpu idle",
+        MapRole::Housekeeping => "cpu house",
+        MapRole::Isolated => "cpu isolated",
+        MapRole::Used => "cpu used",
+        MapRole::Offline => "cpu offline",
     };
     let draw = move |x: f64, y: f64| {
         html! {
             g class=(class) {
                 rect x=(px(x)) y=(px(y)) width=(px(width)) height=(px(height)) rx="5" {}
-                @if role == Role::Shielded {
+                @if role == MapRole::Shielded {
                     path class="glyph" d=(format!("M{} {}l7 -3 7 3v5q0 6 -7 9q-7 -3 -7 -9z",
                         px(x + 7.0), px(y + 9.0))) {}
                 }
-                text class="number" x=(px(x + if role == Role::Shielded { 26.0 } else { 9.0 }))
+                text class="number" x=(px(x + if role == MapRole::Shielded { 26.0 } else { 9.0 }))
                     y=(px(y + 21.0)) { "CPU " (number) }
                 text class="role" x=(px(x + 9.0)) y=(px(y + 38.0)) { (role.word()) }
             }
         }
     };
-    Piece { width, height, draw: Box::new(draw) }
+    MapPiece { width, height, draw: Box::new(draw) }
 }
 
 /// A frame with a name around something.
-fn frame(class: &'static str, name: String, inside: Piece) -> Piece {
+fn frame(class: &'static str, name: String, inside: MapPiece) -> MapPiece {
     let size = if class == "core" { 10.5 } else { 12.0 };
     let top = if name.is_empty() { PAD } else { NAME + 4.0 };
     let width = (inside.width + 2.0 * PAD).max(text_width(&name, size) + 2.0 * PAD);
@@ -108,11 +108,11 @@ fn frame(class: &'static str, name: String, inside: Piece) -> Piece {
             ((inside.draw)(x + PAD, y + top))
         }
     };
-    Piece { width, height, draw: Box::new(draw) }
+    MapPiece { width, height, draw: Box::new(draw) }
 }
 
 /// Pieces in rows no wider than this.
-fn flow(pieces: Vec<Piece>, width: f64) -> Piece {
+fn flow(pieces: Vec<MapPiece>, width: f64) -> MapPiece {
     let (mut x, mut y, mut row, mut widest) = (0.0_f64, 0.0_f64, 0.0_f64, 0.0_f64);
     let mut placed = Vec::new();
     for piece in pieces {
@@ -130,5 +130,5 @@ fn flow(pieces: Vec<Piece>, width: f64) -> Piece {
     let draw = move |left: f64, top: f64| {
         html! { @for ((x, y), piece) in placed { ((piece.draw)(left + x, top + y)) } }
     };
-    Piece { width: widest, height, draw: Box::new(draw) }
+    MapPiece { width: widest, height, draw: Box::new(draw) }
 }

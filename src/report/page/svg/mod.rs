@@ -52,7 +52,7 @@ pub fn alone(picture: &Picture) -> String {
 }
 
 /// A drawing and its size.
-struct Drawn {
+struct SvgDrawing {
     class: &'static str,
     width: f64,
     height: f64,
@@ -61,7 +61,7 @@ struct Drawn {
     plot: Option<String>,
 }
 
-fn drawn(picture: &Picture) -> Drawn {
+fn drawn(picture: &Picture) -> SvgDrawing {
     match &picture.drawing {
         Drawing::Map(map) => map::draw(map),
         Drawing::Bars(bars) => bars::draw(bars),

@@ -1,33 +1,33 @@
 //! What each event does to the stay of its CPU.
 
-use super::super::catalogue::Vector;
-use super::super::decode::{Event, Name};
-use super::super::rows::{By, Key, Who};
-use super::breach::Stackee;
-use super::parts::{Kind, Rest};
+use super::super::catalogue::X86Vector;
+use super::super::decode::{ShortName, TraceEvent};
+use super::super::rows::{CulpritKey, SoftirqOrigin, TracedCulprit};
+use super::breach::StackOwner;
+use super::parts::{IdleSince, InterruptionKind};
 use super::privilege::Privilege;
-use super::{HRTIMER_SOFTIRQ, SUSPENDED_MAX, Shared, Stays, UNKNOWN};
+use super::{HRTIMER_SOFTIRQ, InterruptionTracker, SUSPENDED_MAX, TraceContext, UNKNOWN};
 use crate::causes::Cause;
 use crate::causes::culprit::{KernelEvent, is_exception_signal};
 
 /// An interrupt that a CPU sends to itself comes within this time after what sent it has ended.
 const SOON_NS: u64 = 50_000;
 
-impl Stays {
-    pub(super) fn vector(&mut self, shared: &Shared, at: u64, vector: Vector) {
+impl InterruptionTracker {
+    pub(super) fn vector(&mut self, shared: &TraceContext, at: u64, vector: X86Vector) {
         let privilege = self.count_interrupt();
         let (mut key, mut otherwise) = identity(vector);
-        if vector == Vector::IrqWork {
-            otherwise.who = Who::Raised(self.raiser(shared, at));
+        if vector == X86Vector::IrqWork {
+            otherwise.who = TracedCulprit::Raised(self.raiser(shared, at));
             key = Some(otherwise);
         }
         self.enter_from(at, privilege);
         let alone = self.stay.is_some_and(|stay| !stay.has_first);
         let fault = self.stay.is_some_and(|stay| stay.fault);
-        self.open(at, Kind::Vector(vector), key, otherwise);
+        self.open(at, InterruptionKind::Vector(vector), key, otherwise);
         self.stays_in_fault(fault);
         if alone
-            && matches!(vector, Vector::Reschedule | Vector::CallOne)
+            && matches!(vector, X86Vector::Reschedule | X86Vector::CallOne)
             && let Some(stay) = &mut self.stay
         {
             stay.carrier = true;
@@ -37,12 +37,12 @@ impl Stays {
     /// Who had `irq_work` run: it interrupts its own CPU at once, or as soon as that lets it
     /// (`arch_irq_work_raise()`, arch/x86/kernel/irq_work.c, 4.17 to 6.18). So it is what runs now,
     /// or what has just run.
-    fn raiser(&self, shared: &Shared, at: u64) -> By {
-        let inner = self.frames.iter().rev().find(|frame| frame.kind != Kind::Kernel);
+    fn raiser(&self, shared: &TraceContext, at: u64) -> SoftirqOrigin {
+        let inner = self.frames.iter().rev().find(|frame| frame.kind != InterruptionKind::Kernel);
         let now = inner.map(|frame| frame.identity()).or(self.stay.and_then(|stay| stay.primary));
         let soon = |end: u64| at.saturating_sub(end) <= ticks(SOON_NS, shared.ticks_per_ns);
         let before = self.before.filter(|(end, _)| soon(*end)).map(|(_, key)| key);
-        now.or(before).map_or(By::Nobody, |key| By::of(key.who))
+        now.or(before).map_or(SoftirqOrigin::Nobody, |key| SoftirqOrigin::of(key.who))
     }
 
     /// The page fault that was interrupted still goes on.
@@ -52,11 +52,11 @@ impl Stays {
         }
     }
 
-    pub(super) fn irq(&mut self, at: u64, number: u32, name: Name) {
-        let who = Who::Irq { number, name };
+    pub(super) fn irq(&mut self, at: u64, number: u32, name: ShortName) {
+        let who = TracedCulprit::Irq { number, name };
         // The next handler of a shared line, not the next interrupt.
         let same = self.stay.is_some_and(|stay| match stay.shared {
-            Some(Who::Irq { number: n, name: first }) => n == number && first != name,
+            Some(TracedCulprit::Irq { number: n, name: first }) => n == number && first != name,
             _ => false,
         });
         let line = self.stay.and_then(|stay| stay.shared).filter(|_| same);
@@ -65,7 +65,7 @@ impl Stays {
             self.enter_from(at, privilege);
         }
         let fault = self.stay.is_some_and(|stay| stay.fault);
-        self.push(at, Kind::Irq, Key { cause: Cause::Irq, who });
+        self.push(at, InterruptionKind::Irq, CulpritKey { cause: Cause::Irq, who });
         self.stays_in_fault(fault);
         if let Some(stay) = &mut self.stay {
             stay.shared = line.or(Some(who));
@@ -80,8 +80,8 @@ impl Stays {
             self.enter(at);
         }
         let by = self.raisers.get_mut(usize::from(number)).map(std::mem::take).unwrap_or_default();
-        let who = Who::Softirq { number, by };
-        self.push(at, Kind::Softirq, Key { cause: Cause::Softirq, who });
+        let who = TracedCulprit::Softirq { number, by };
+        self.push(at, InterruptionKind::Softirq, CulpritKey { cause: Cause::Softirq, who });
     }
 
     pub(super) fn raise(&mut self, number: u8) {
@@ -89,41 +89,44 @@ impl Stays {
         if self.raised & bit == 0
             && let Some(raiser) = self.raisers.get_mut(usize::from(number))
         {
-            *raiser = self.frames.last().map_or(By::Nobody, |frame| By::of(frame.identity().who));
+            *raiser = self
+                .frames
+                .last()
+                .map_or(SoftirqOrigin::Nobody, |frame| SoftirqOrigin::of(frame.identity().who));
         }
         self.raised |= bit;
         if let Some(frame) = self.frames.last_mut()
-            && frame.kind == Kind::Vector(Vector::LocalTimer)
+            && frame.kind == InterruptionKind::Vector(X86Vector::LocalTimer)
             && number == HRTIMER_SOFTIRQ
         {
-            let who = Who::Event(KernelEvent::HrtimersInSoftirq);
-            frame.otherwise = Key { cause: Cause::Hrtimer, who };
+            let who = TracedCulprit::Event(KernelEvent::HrtimersInSoftirq);
+            frame.otherwise = CulpritKey { cause: Cause::Hrtimer, who };
         }
     }
 
-    pub(super) fn hrtimer(&mut self, shared: &Shared, at: u64, function: u64) {
+    pub(super) fn hrtimer(&mut self, shared: &TraceContext, at: u64, function: u64) {
         if !shared.tick.contains(&function) {
-            return self.function(at, Kind::Hrtimer, Cause::Hrtimer, function);
+            return self.function(at, InterruptionKind::Hrtimer, Cause::Hrtimer, function);
         }
         self.enter(at);
-        let who = Who::Tick { function, needed: self.needed };
-        self.push(at, Kind::Hrtimer, Key { cause: Cause::Tick, who });
+        let who = TracedCulprit::Tick { function, needed: self.needed };
+        self.push(at, InterruptionKind::Hrtimer, CulpritKey { cause: Cause::Tick, who });
     }
 
     pub(super) fn work(&mut self, at: u64, function: u64) {
-        let task = self.frames.iter().rev().find(|frame| frame.kind == Kind::Task);
+        let task = self.frames.iter().rev().find(|frame| frame.kind == InterruptionKind::Task);
         let unbound = task.is_some_and(|frame| match frame.otherwise.who {
-            Who::Task { comm, .. } => comm.starts_with(b"kworker/u"),
+            TracedCulprit::Task { comm, .. } => comm.starts_with(b"kworker/u"),
             _ => false,
         });
         self.enter(at);
-        let who = Who::Work { function, unbound };
-        self.push(at, Kind::Work, Key { cause: Cause::Workqueue, who });
+        let who = TracedCulprit::Work { function, unbound };
+        self.push(at, InterruptionKind::Work, CulpritKey { cause: Cause::Workqueue, who });
     }
 
     /// Something that takes no time of its own, inside whatever runs.
-    pub(super) fn aside(&mut self, cause: Cause, who: Who) {
-        let row = self.seen.rows.row(Key { cause, who });
+    pub(super) fn aside(&mut self, cause: Cause, who: TracedCulprit) {
+        let row = self.seen.rows.row(CulpritKey { cause, who });
         row.nested += 1;
         row.untimed += 1;
     }
@@ -134,9 +137,12 @@ impl Stays {
         if let Some(frame) = self.frames.last_mut()
             && reason == 1
             && frame.key.is_none()
-            && matches!(frame.kind, Kind::Vector(Vector::CallMany | Vector::CallOne))
+            && matches!(
+                frame.kind,
+                InterruptionKind::Vector(X86Vector::CallMany | X86Vector::CallOne)
+            )
         {
-            frame.otherwise.who = Who::Event(KernelEvent::TlbShootdown);
+            frame.otherwise.who = TracedCulprit::Event(KernelEvent::TlbShootdown);
         }
     }
 
@@ -149,7 +155,7 @@ impl Stays {
         let exception = is_exception_signal(number, code);
         let cause = if exception { Cause::Exception } else { Cause::Signal };
         let code = if code == 0x80 { i8::MIN } else { i8::try_from(code).unwrap_or(1) };
-        let key = Key { cause, who: Who::Signal { number, code } };
+        let key = CulpritKey { cause, who: TracedCulprit::Signal { number, code } };
         let fault = self.stay.is_some_and(|stay| stay.fault);
         if exception && !fault {
             self.count_exception();
@@ -158,11 +164,12 @@ impl Stays {
             self.begin(at);
         }
         self.charge(at);
-        self.stackee = Stackee::Row(key);
+        self.stackee = StackOwner::Row(key);
         self.seen.rows.row(key).untimed += 1;
         let names_entry = exception && self.is_unnamed();
         let Some(stay) = &mut self.stay else { return };
-        let brought = stay.carrier && self.frames.iter().all(|frame| frame.kind == Kind::Kernel);
+        let brought =
+            stay.carrier && self.frames.iter().all(|frame| frame.kind == InterruptionKind::Kernel);
         if let (true, Some(way)) = (brought, stay.primary) {
             self.seen.rows.row(way).nested += 1;
         }
@@ -174,13 +181,13 @@ impl Stays {
         stay.last = at;
     }
 
-    pub(super) fn function(&mut self, at: u64, kind: Kind, cause: Cause, address: u64) {
+    pub(super) fn function(&mut self, at: u64, kind: InterruptionKind, cause: Cause, address: u64) {
         self.enter(at);
-        self.push(at, kind, Key { cause, who: Who::Function(address) });
+        self.push(at, kind, CulpritKey { cause, who: TracedCulprit::Function(address) });
     }
 
-    pub(super) fn call(&mut self, shared: &Shared, at: u64, address: u64) {
-        self.function(at, Kind::Call, Cause::IpiCall, address);
+    pub(super) fn call(&mut self, shared: &TraceContext, at: u64, address: u64) {
+        self.function(at, InterruptionKind::Call, Cause::IpiCall, address);
         if let Some(stay) = &mut self.stay
             && shared.wakes != Some(address)
         {
@@ -190,7 +197,7 @@ impl Stays {
 
     pub(super) fn work_end(&mut self, at: u64, pid: i32) {
         self.suspended.remove(&pid);
-        self.close(at, Kind::Work);
+        self.close(at, InterruptionKind::Work);
     }
 
     pub(super) fn page_fault(&mut self, at: u64, bits: u64) {
@@ -200,12 +207,12 @@ impl Stays {
         }
         self.enter(at);
         let bits = u8::try_from(bits & 0xff).unwrap_or(0);
-        let key = Key { cause: Cause::PageFault, who: Who::Fault(bits) };
-        self.push(at, Kind::PageFault, key);
-        if !self.frames.iter().any(|frame| frame.kind == Kind::Kernel) {
+        let key = CulpritKey { cause: Cause::PageFault, who: TracedCulprit::Fault(bits) };
+        self.push(at, InterruptionKind::PageFault, key);
+        if !self.frames.iter().any(|frame| frame.kind == InterruptionKind::Kernel) {
             // Nothing says when it ends.
             self.pop(at);
-            self.stackee = Stackee::Row(key);
+            self.stackee = StackOwner::Row(key);
             self.seen.rows.row(key).untimed += 1;
             if let Some(stay) = &mut self.stay {
                 stay.fault = true;
@@ -215,16 +222,16 @@ impl Stays {
 
     pub(super) fn nmi(
         &mut self,
-        shared: &Shared,
+        shared: &TraceContext,
         at: u64,
         handler: u64,
         took_ns: u64,
         handled: bool,
     ) {
-        let key = Key { cause: Cause::Nmi, who: Who::Function(handler) };
+        let key = CulpritKey { cause: Cause::Nmi, who: TracedCulprit::Function(handler) };
         let start = at.saturating_sub(ticks(took_ns, shared.ticks_per_ns)).max(self.mark);
         let same = self.stay.is_some_and(
-            |stay| matches!(stay.shared, Some(Who::Function(first)) if first != handler),
+            |stay| matches!(stay.shared, Some(TracedCulprit::Function(first)) if first != handler),
         );
         let mut inside = false;
         if !same {
@@ -249,7 +256,7 @@ impl Stays {
             stay.last = at;
         }
         if !same {
-            stay.shared = Some(Who::Function(handler));
+            stay.shared = Some(TracedCulprit::Function(handler));
         }
         self.seen.rows.row(key).ticks += at - start;
         if let Some(tape) = &mut self.tape {
@@ -261,16 +268,16 @@ impl Stays {
         self.count_user_entry();
         if self.ours {
             self.enter(at);
-            let who = Who::Syscall(number);
-            self.push(at, Kind::Syscall, Key { cause: Cause::Syscall, who });
+            let who = TracedCulprit::Syscall(number);
+            self.push(at, InterruptionKind::Syscall, CulpritKey { cause: Cause::Syscall, who });
         }
     }
 
     pub(super) fn syscall_end(&mut self, at: u64) {
-        self.close(at, Kind::Syscall);
+        self.close(at, InterruptionKind::Syscall);
         if self.ours && self.stay.is_none() {
             // It had slept in the call; only now it is back in user mode.
-            self.rest = Rest::Since(at);
+            self.rest = IdleSince::Since(at);
         }
     }
 
@@ -282,7 +289,7 @@ impl Stays {
             self.settle();
             if self.stay.is_none() {
                 self.begin(at);
-                self.push(at, Kind::Kernel, UNKNOWN);
+                self.push(at, InterruptionKind::Kernel, UNKNOWN);
             }
         }
     }
@@ -297,17 +304,17 @@ impl Stays {
             self.charge(at);
             self.end(at);
         } else {
-            self.rest = Rest::Since(at);
+            self.rest = IdleSince::Since(at);
         }
     }
 
     pub(super) fn switch(
         &mut self,
-        shared: &Shared,
-        event: &Event,
+        shared: &TraceContext,
+        event: &TraceEvent,
         blocks: bool,
         next: i32,
-        comm: Name,
+        comm: ShortName,
     ) {
         let at = event.at;
         self.seen.switches += 1;
@@ -320,7 +327,7 @@ impl Stays {
                 self.charge(at);
                 self.end(at);
             }
-            self.rest = Rest::Since(at);
+            self.rest = IdleSince::Since(at);
         } else if !self.ours {
             if self.stay.is_none() {
                 self.begin(at);
@@ -334,8 +341,11 @@ impl Stays {
         // No handler stays open across a switch; a work item may, and on RT a softirq.
         while let Some(frame) = self.frames.last() {
             match frame.kind {
-                Kind::Task | Kind::Syscall | Kind::PageFault | Kind::Kernel => break,
-                Kind::Work => {
+                InterruptionKind::Task
+                | InterruptionKind::Syscall
+                | InterruptionKind::PageFault
+                | InterruptionKind::Kernel => break,
+                InterruptionKind::Work => {
                     if let (Some(key), true) = (frame.key, self.suspended.len() < SUSPENDED_MAX) {
                         self.suspended.insert(pid, key);
                     }
@@ -344,7 +354,7 @@ impl Stays {
                 _ => self.pop(at),
             }
         }
-        if self.frames.last().is_some_and(|frame| frame.kind == Kind::Task) {
+        if self.frames.last().is_some_and(|frame| frame.kind == InterruptionKind::Task) {
             self.pop(at);
             return;
         }
@@ -360,19 +370,19 @@ impl Stays {
         }
         if self.stay.is_none() {
             self.stretch(at);
-            self.rest = Rest::Unknown;
+            self.rest = IdleSince::Unknown;
         }
     }
 
     /// The workload waits for something; what follows does not interrupt it.
     fn sleeps(&mut self, at: u64) {
-        let who = Who::Event(KernelEvent::Slept);
-        let key = Key { cause: Cause::Syscall, who };
+        let who = TracedCulprit::Event(KernelEvent::Slept);
+        let key = CulpritKey { cause: Cause::Syscall, who };
         if self.stay.is_none() {
             self.begin(at);
             self.seen.rows.row(key).untimed += 1;
         }
-        self.stackee = Stackee::Row(key);
+        self.stackee = StackOwner::Row(key);
         self.charge(at);
         if let Some(stay) = &mut self.stay
             && (!stay.has_first || stay.primary == Some(UNKNOWN))
@@ -384,11 +394,11 @@ impl Stays {
     }
 
     /// Another task than the workload comes.
-    fn task_begins(&mut self, at: u64, pid: i32, comm: Name) {
+    fn task_begins(&mut self, at: u64, pid: i32, comm: ShortName) {
         self.charge(at);
         if let Some(stay) = &mut self.stay
             && stay.carrier
-            && self.frames.iter().all(|frame| frame.kind == Kind::Kernel)
+            && self.frames.iter().all(|frame| frame.kind == InterruptionKind::Kernel)
         {
             // The IPI was only the way in; whom it woke is the cause.
             if let Some(key) = stay.primary.take() {
@@ -397,29 +407,29 @@ impl Stays {
             stay.has_first = false;
             stay.carrier = false;
         }
-        let task = Key { cause: Cause::Kthread, who: Who::Task { pid, comm } };
+        let task = CulpritKey { cause: Cause::Kthread, who: TracedCulprit::Task { pid, comm } };
         // A kworker is named by what it works on.
         let unknown = if comm.starts_with(b"kworker/") { None } else { Some(task) };
         let key = self.suspended.get(&pid).copied().or(unknown);
-        self.open(at, Kind::Task, key, task);
+        self.open(at, InterruptionKind::Task, key, task);
     }
 }
 
 /// What a vector is: known at once, or else this when nothing inside names it.
-fn identity(vector: Vector) -> (Option<Key>, Key) {
-    let key = |cause, event| Key { cause, who: Who::Event(event) };
-    let unnamed = |cause| Key { cause, who: Who::Unknown };
+fn identity(vector: X86Vector) -> (Option<CulpritKey>, CulpritKey) {
+    let key = |cause, event| CulpritKey { cause, who: TracedCulprit::Event(event) };
+    let unnamed = |cause| CulpritKey { cause, who: TracedCulprit::Unknown };
     let known = match vector {
-        Vector::LocalTimer => return (None, key(Cause::Hrtimer, KernelEvent::NoHrtimerExpired)),
-        Vector::CallMany | Vector::CallOne => return (None, unnamed(Cause::IpiCall)),
-        Vector::Reschedule => unnamed(Cause::IpiReschedule),
-        Vector::IrqWork => unnamed(Cause::IpiIrqWork),
-        Vector::Platform => key(Cause::Unattributed, KernelEvent::PlatformIpi),
-        Vector::Spurious => key(Cause::Unattributed, KernelEvent::SpuriousInterrupt),
-        Vector::Error => key(Cause::MachineCheck, KernelEvent::ApicError),
-        Vector::Thermal => key(Cause::MachineCheck, KernelEvent::Thermal),
-        Vector::Threshold => key(Cause::MachineCheck, KernelEvent::MachineCheckThreshold),
-        Vector::Deferred => key(Cause::MachineCheck, KernelEvent::DeferredMachineCheck),
+        X86Vector::LocalTimer => return (None, key(Cause::Hrtimer, KernelEvent::NoHrtimerExpired)),
+        X86Vector::CallMany | X86Vector::CallOne => return (None, unnamed(Cause::IpiCall)),
+        X86Vector::Reschedule => unnamed(Cause::IpiReschedule),
+        X86Vector::IrqWork => unnamed(Cause::IpiIrqWork),
+        X86Vector::Platform => key(Cause::Unattributed, KernelEvent::PlatformIpi),
+        X86Vector::Spurious => key(Cause::Unattributed, KernelEvent::SpuriousInterrupt),
+        X86Vector::Error => key(Cause::MachineCheck, KernelEvent::ApicError),
+        X86Vector::Thermal => key(Cause::MachineCheck, KernelEvent::Thermal),
+        X86Vector::Threshold => key(Cause::MachineCheck, KernelEvent::MachineCheckThreshold),
+        X86Vector::Deferred => key(Cause::MachineCheck, KernelEvent::DeferredMachineCheck),
     };
     (Some(known), known)
 }

@@ -1,14 +1,14 @@
 //! What the state of a CPU is made of: one stay, and the frames of what runs inside it.
 
-use super::super::catalogue::Vector;
-use super::super::rows::{Key, Rows, TICK, Who};
+use super::super::catalogue::X86Vector;
+use super::super::rows::{CpuCulprits, CulpritKey, TICK, TracedCulprit};
 use super::EntryText;
-use cpushield_linux::text::kallsyms::Symbols;
+use cpushield_linux::text::kallsyms::KernelSymbols;
 use std::collections::HashSet;
 
 /// What the state machines of all CPUs share.
 #[derive(Debug, Clone, Default)]
-pub struct Shared {
+pub struct TraceContext {
     /// The workload's threads.
     pub workload: HashSet<i32>,
     /// Address of `sched_ttwu_pending`: a call that only wakes a task here.
@@ -21,14 +21,14 @@ pub struct Shared {
     pub entry_text: Option<EntryText>,
 }
 
-impl Shared {
+impl TraceContext {
     /// With what the addresses of this kernel say, and nothing else yet.
     #[must_use]
-    pub fn knowing(symbols: &Symbols) -> Shared {
-        Shared {
+    pub fn knowing(symbols: &KernelSymbols) -> TraceContext {
+        TraceContext {
             wakes: symbols.address("sched_ttwu_pending"),
             tick: TICK.iter().filter_map(|name| symbols.address(name)).collect(),
-            ..Shared::default()
+            ..TraceContext::default()
         }
     }
 
@@ -40,9 +40,9 @@ impl Shared {
 
 /// What was seen in one phase.
 #[derive(Debug, Clone, Default)]
-pub struct Seen {
+pub struct PhaseStats {
     /// By cause and culprit.
-    pub rows: Rows,
+    pub rows: CpuCulprits,
     /// Stays that ended.
     pub stays: u64,
     /// Entries into the kernel from user mode: those that have an event of their own, and all that
@@ -63,8 +63,8 @@ pub struct Seen {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Vector(Vector),
+pub(super) enum InterruptionKind {
+    Vector(X86Vector),
     Irq,
     Softirq,
     Hrtimer,
@@ -80,13 +80,13 @@ pub(super) enum Kind {
 
 /// Something that runs inside a stay.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Frame {
-    pub(super) kind: Kind,
+pub(super) struct NestedFrame {
+    pub(super) kind: InterruptionKind,
     pub(super) begun: u64,
     /// `None` until what runs inside says who it is.
-    pub(super) key: Option<Key>,
+    pub(super) key: Option<CulpritKey>,
     /// Who it is when nothing says so.
-    pub(super) otherwise: Key,
+    pub(super) otherwise: CulpritKey,
     pub(super) ticks: u64,
     /// The stay is counted under it.
     pub(super) first: bool,
@@ -98,12 +98,12 @@ pub(super) struct Frame {
 
 /// One stay.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Stay {
+pub(super) struct Interruption {
     pub(super) begun: u64,
     /// The end of the last frame.
     pub(super) last: u64,
     /// What it is counted under, as soon as that is known.
-    pub(super) primary: Option<Key>,
+    pub(super) primary: Option<CulpritKey>,
     /// Something was first.
     pub(super) has_first: bool,
     /// What was first only wakes a task here; if that is switched to, it is the cause.
@@ -114,42 +114,45 @@ pub(super) struct Stay {
     pub(super) loose: u64,
     /// The last thing, when the next may still belong to the same interrupt: a shared line calls
     /// all handlers in turn, and so does an NMI.
-    pub(super) shared: Option<Who>,
+    pub(super) shared: Option<TracedCulprit>,
     /// A page fault that may still go to sleep.
     pub(super) fault: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rest {
+pub(super) enum IdleSince {
     /// Not known since when.
     Unknown,
     /// Nothing has disturbed it since then.
     Since(u64),
 }
 
-impl Frame {
-    pub(super) fn identity(&self) -> Key {
+impl NestedFrame {
+    pub(super) fn identity(&self) -> CulpritKey {
         self.key.unwrap_or(self.otherwise)
     }
 }
 
 /// Whether something that runs inside names what it runs in.
-pub(super) fn names(inside: Kind, outside: Kind) -> bool {
+pub(super) fn names(inside: InterruptionKind, outside: InterruptionKind) -> bool {
     matches!(
         (inside, outside),
-        (Kind::Hrtimer, Kind::Vector(Vector::LocalTimer))
-            | (Kind::Call, Kind::Vector(Vector::CallMany | Vector::CallOne))
-            | (Kind::Work, Kind::Task)
+        (InterruptionKind::Hrtimer, InterruptionKind::Vector(X86Vector::LocalTimer))
+            | (
+                InterruptionKind::Call,
+                InterruptionKind::Vector(X86Vector::CallMany | X86Vector::CallOne)
+            )
+            | (InterruptionKind::Work, InterruptionKind::Task)
     )
 }
 
 /// A stay that is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Finished {
+pub struct FinishedInterruption {
     /// When it began, in ticks.
     pub begun: u64,
     /// When it was over.
     pub end: u64,
     /// What it was counted under.
-    pub key: Key,
+    pub key: CulpritKey,
 }

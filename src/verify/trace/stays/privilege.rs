@@ -9,10 +9,10 @@
 //! 3. What is known to run. It cannot tell an interrupt inside a page fault, whose end no event
 //!    reports, from one after it; such an interrupt counts as from user mode.
 
-use super::super::decode::Event;
-use super::parts::{Kind, Shared};
-use super::{Stays, What};
-use cpushield_linux::text::kallsyms::Symbols;
+use super::super::decode::TraceEvent;
+use super::parts::{InterruptionKind, TraceContext};
+use super::{EventKind, InterruptionTracker};
+use cpushield_linux::text::kallsyms::KernelSymbols;
 
 /// Interrupts that wait for their stack: an NMI may come between an event and its stack.
 const HELD_MAX: usize = 8;
@@ -38,7 +38,7 @@ const SECTIONS: [(&str, &str); 2] =
 impl EntryText {
     /// Of this kernel; `None` where its symbols do not say.
     #[must_use]
-    pub fn of(symbols: &Symbols) -> Option<EntryText> {
+    pub fn of(symbols: &KernelSymbols) -> Option<EntryText> {
         let section = |(start, end)| Some((symbols.address(start)?, symbols.address(end)?));
         let found: Vec<_> = SECTIONS.into_iter().filter_map(section).collect();
         (!found.is_empty()).then_some(EntryText(found))
@@ -60,9 +60,9 @@ impl EntryText {
 
 /// What is known of the privilege level of a CPU.
 #[derive(Debug, Default)]
-pub(super) struct Level {
+pub(super) struct PrivilegeLevel {
     /// Interrupts that wait for their stack, with what it said where it came.
-    held: Vec<(Event, Option<Privilege>)>,
+    held: Vec<(TraceEvent, Option<Privilege>)>,
     /// What the stack of the present event said.
     stack: Option<Privilege>,
     /// Context tracking has reported an entry of which no event has said yet what it was.
@@ -71,11 +71,12 @@ pub(super) struct Level {
     pub(super) in_user: bool,
 }
 
-impl Stays {
+impl InterruptionTracker {
     /// The next event.
-    pub fn event(&mut self, shared: &mut Shared, event: &Event) {
-        let interrupt = matches!(event.what, What::Vector(_) | What::Irq | What::Nmi);
-        if event.what != What::Nmi || self.level.held.len() >= HELD_MAX {
+    pub fn event(&mut self, shared: &mut TraceContext, event: &TraceEvent) {
+        let interrupt =
+            matches!(event.what, EventKind::Vector(_) | EventKind::Irq | EventKind::Nmi);
+        if event.what != EventKind::Nmi || self.level.held.len() >= HELD_MAX {
             self.release(shared);
         }
         if interrupt && shared.entry_text.is_some() {
@@ -87,7 +88,7 @@ impl Stays {
     }
 
     /// The stack of the last event, callers innermost first.
-    pub fn stack(&mut self, shared: &mut Shared, callers: impl Iterator<Item = u64>) {
+    pub fn stack(&mut self, shared: &mut TraceContext, callers: impl Iterator<Item = u64>) {
         let callers: Vec<u64> = callers.collect();
         let waits = self.level.held.iter_mut().rev().find(|(_, privilege)| privilege.is_none());
         if let (Some((_, privilege)), Some(entry_text)) = (waits, &shared.entry_text) {
@@ -113,7 +114,7 @@ impl Stays {
     }
 
     /// No more stacks come for the interrupts so far.
-    pub fn release(&mut self, shared: &mut Shared) {
+    pub fn release(&mut self, shared: &mut TraceContext) {
         let mut held = std::mem::take(&mut self.level.held);
         for (event, privilege) in held.drain(..) {
             self.level.stack = privilege;
@@ -206,7 +207,9 @@ impl Stays {
 
     /// Nothing runs in the kernel for certain, but perhaps what an entry was for.
     fn is_bare(&self) -> bool {
-        self.frames.iter().all(|frame| matches!(frame.kind, Kind::Kernel | Kind::Task))
+        self.frames
+            .iter()
+            .all(|frame| matches!(frame.kind, InterruptionKind::Kernel | InterruptionKind::Task))
     }
 
     /// An interrupt hit the kernel after an entry of which no event says what it was: that was not
@@ -230,7 +233,7 @@ mod tests {
     fn only_an_interrupt_from_user_mode_has_the_entry_code_as_its_outermost_caller() {
         // Shortened from 6.12: the addresses of `asm_sysvec_apic_timer_interrupt`,
         // `asm_exc_page_fault` and `ret_from_fork_asm` as they lie to each other.
-        let symbols = Symbols::parse(
+        let symbols = KernelSymbols::parse(
             "1000 T ret_from_fork_asm\n2000 T __entry_text_start\n2280 T asm_exc_page_fault\n\
              25f0 T asm_sysvec_apic_timer_interrupt\n3000 T __entry_text_end\n",
         );
@@ -241,6 +244,6 @@ mod tests {
         assert_eq!(of(&[0x500, 0x2606, 0x700, 0x101a]), Privilege::Kernel, "in a kernel thread");
         assert_eq!(of(&[0x500, 0x2606, 0x700]), Privilege::Kernel, "in the idle loop, or cut off");
         assert_eq!(of(&[]), Privilege::Kernel);
-        assert_eq!(EntryText::of(&Symbols::default()), None);
+        assert_eq!(EntryText::of(&KernelSymbols::default()), None);
     }
 }

@@ -1,27 +1,27 @@
 //! Sequences of events and what they must be counted as, whole, in `cases.txt`.
 
 use super::*;
-use crate::verify::trace::catalogue::Vector;
-use crate::verify::trace::rows::{Names, TICK, TaskName};
-use cpushield_linux::clock::Scale;
-use cpushield_linux::text::kallsyms::Symbols;
+use crate::verify::trace::catalogue::X86Vector;
+use crate::verify::trace::rows::{CulpritNames, TICK, TaskName};
+use cpushield_linux::clock::TickScale;
+use cpushield_linux::text::kallsyms::KernelSymbols;
 use proptest::prelude::*;
 
 /// One tick is one nanosecond.
-const SCALE: Scale = Scale { ns_per_tick: 1.0, error_ppm: 0.0 };
+const SCALE: TickScale = TickScale { ns_per_tick: 1.0, error_ppm: 0.0 };
 
 #[derive(Default)]
-struct Bench {
-    shared: Shared,
-    stays: Stays,
+struct TrackerBench {
+    shared: TraceContext,
+    stays: InterruptionTracker,
     symbols: String,
     tasks: HashMap<i32, TaskName>,
     out: String,
 }
 
-impl Bench {
-    fn new() -> Bench {
-        let mut bench = Bench::default();
+impl TrackerBench {
+    fn new() -> TrackerBench {
+        let mut bench = TrackerBench::default();
         bench.shared.ticks_per_ns = 1.0;
         bench
     }
@@ -47,7 +47,7 @@ impl Bench {
                 if TICK.contains(name) {
                     self.shared.tick.push(hex(address));
                 }
-                self.shared.entry_text = EntryText::of(&Symbols::parse(&self.symbols));
+                self.shared.entry_text = EntryText::of(&KernelSymbols::parse(&self.symbols));
             }
             ["gap"] => self.stays.gap(),
             ["stack", callers @ ..] => {
@@ -67,8 +67,8 @@ impl Bench {
 
     fn cut(&mut self, at: u64) {
         let seen = self.stays.cut(at);
-        let symbols = Symbols::parse(&self.symbols);
-        let names = Names { symbols: &symbols, tasks: &self.tasks, stacks: None };
+        let symbols = KernelSymbols::parse(&self.symbols);
+        let names = CulpritNames { symbols: &symbols, tasks: &self.tasks, stacks: None };
         let rows = seen.rows.interruptions(&names, &SCALE);
         assert_eq!(seen.stays, rows.iter().map(|row| row.count).sum::<u64>());
         let number = |n: Option<u64>| n.map_or("-".to_owned(), |n| n.to_string());
@@ -107,73 +107,74 @@ fn hex(word: &str) -> u64 {
 }
 
 /// `AT PID NAME VALUES… [!]`; `!` says that the need to reschedule was set.
-fn event(words: &[&str]) -> Option<Event> {
+fn event(words: &[&str]) -> Option<TraceEvent> {
     let (words, resched) = match words {
         [words @ .., "!"] => (words, true),
         words => (words, false),
     };
     let [at, pid, name, values @ ..] = words else { return None };
     let number = |n: usize| values.get(n)?.parse::<u64>().ok();
-    let address = |n: usize| Some(With::Number(hex(values.get(n)?)));
+    let address = |n: usize| Some(EventValues::Number(hex(values.get(n)?)));
     let small = |n: usize| values.get(n)?.parse::<i32>().ok();
     let (what, with) = match *name {
-        "+timer" => (What::Vector(Vector::LocalTimer), With::Nothing),
-        "-timer" => (What::VectorEnd(Vector::LocalTimer), With::Nothing),
-        "+resched" => (What::Vector(Vector::Reschedule), With::Nothing),
-        "-resched" => (What::VectorEnd(Vector::Reschedule), With::Nothing),
-        "+iwi" => (What::Vector(Vector::IrqWork), With::Nothing),
-        "-iwi" => (What::VectorEnd(Vector::IrqWork), With::Nothing),
-        "+one" => (What::Vector(Vector::CallOne), With::Nothing),
-        "-one" => (What::VectorEnd(Vector::CallOne), With::Nothing),
-        "+many" => (What::Vector(Vector::CallMany), With::Nothing),
-        "-many" => (What::VectorEnd(Vector::CallMany), With::Nothing),
+        "+timer" => (EventKind::Vector(X86Vector::LocalTimer), EventValues::Nothing),
+        "-timer" => (EventKind::VectorEnd(X86Vector::LocalTimer), EventValues::Nothing),
+        "+resched" => (EventKind::Vector(X86Vector::Reschedule), EventValues::Nothing),
+        "-resched" => (EventKind::VectorEnd(X86Vector::Reschedule), EventValues::Nothing),
+        "+iwi" => (EventKind::Vector(X86Vector::IrqWork), EventValues::Nothing),
+        "-iwi" => (EventKind::VectorEnd(X86Vector::IrqWork), EventValues::Nothing),
+        "+one" => (EventKind::Vector(X86Vector::CallOne), EventValues::Nothing),
+        "-one" => (EventKind::VectorEnd(X86Vector::CallOne), EventValues::Nothing),
+        "+many" => (EventKind::Vector(X86Vector::CallMany), EventValues::Nothing),
+        "-many" => (EventKind::VectorEnd(X86Vector::CallMany), EventValues::Nothing),
         "+irq" => {
-            let name = Name::new(values.get(1)?.as_bytes());
-            (What::Irq, With::Irq { number: values.first()?.parse().ok()?, name })
+            let name = ShortName::new(values.get(1)?.as_bytes());
+            (EventKind::Irq, EventValues::Irq { number: values.first()?.parse().ok()?, name })
         }
-        "-irq" => (What::IrqEnd, With::Nothing),
-        "+soft" => (What::Softirq, With::Number(number(0)?)),
-        "-soft" => (What::SoftirqEnd, With::Nothing),
-        "raise" => (What::SoftirqRaise, With::Number(number(0)?)),
-        "+hr" => (What::Hrtimer, address(0)?),
-        "-hr" => (What::HrtimerEnd, With::Nothing),
-        "+wheel" => (What::Timer, address(0)?),
-        "-wheel" => (What::TimerEnd, With::Nothing),
-        "+func" => (What::Call, address(0)?),
-        "-func" => (What::CallEnd, With::Nothing),
-        "+work" => (What::Work, address(0)?),
-        "-work" => (What::WorkEnd, With::Nothing),
+        "-irq" => (EventKind::IrqEnd, EventValues::Nothing),
+        "+soft" => (EventKind::Softirq, EventValues::Number(number(0)?)),
+        "-soft" => (EventKind::SoftirqEnd, EventValues::Nothing),
+        "raise" => (EventKind::SoftirqRaise, EventValues::Number(number(0)?)),
+        "+hr" => (EventKind::Hrtimer, address(0)?),
+        "-hr" => (EventKind::HrtimerEnd, EventValues::Nothing),
+        "+wheel" => (EventKind::Timer, address(0)?),
+        "-wheel" => (EventKind::TimerEnd, EventValues::Nothing),
+        "+func" => (EventKind::Call, address(0)?),
+        "-func" => (EventKind::CallEnd, EventValues::Nothing),
+        "+work" => (EventKind::Work, address(0)?),
+        "-work" => (EventKind::WorkEnd, EventValues::Nothing),
         "switch" => {
-            let comm = Name::new(values.get(2)?.as_bytes());
+            let comm = ShortName::new(values.get(2)?.as_bytes());
             let blocks = *values.first()? == "S";
-            (What::Switch, With::Switch { blocks, pid: small(1)?, comm })
+            (EventKind::Switch, EventValues::Switch { blocks, pid: small(1)?, comm })
         }
-        "fork" => (What::Fork, With::Fork { parent: small(0)?, child: small(1)? }),
-        "fault" => (What::PageFault, With::Number(number(0).unwrap_or(4))),
-        "kept" => {
-            (What::TickStop, With::Tick { stopped: false, needed: number(0)?.try_into().ok()? })
-        }
-        "stopped" => (What::TickStop, With::Tick { stopped: true, needed: 0 }),
+        "fork" => (EventKind::Fork, EventValues::Fork { parent: small(0)?, child: small(1)? }),
+        "fault" => (EventKind::PageFault, EventValues::Number(number(0).unwrap_or(4))),
+        "kept" => (
+            EventKind::TickStop,
+            EventValues::Tick { stopped: false, needed: number(0)?.try_into().ok()? },
+        ),
+        "stopped" => (EventKind::TickStop, EventValues::Tick { stopped: true, needed: 0 }),
         "signal" => {
             let code = small(1)?;
-            (What::Signal, With::Signal { number: number(0)?.try_into().ok()?, code })
+            (EventKind::Signal, EventValues::Signal { number: number(0)?.try_into().ok()?, code })
         }
-        "frequency" => (What::Frequency, With::Nothing),
-        "mce" => (What::MachineCheck, With::Number(number(0)?)),
-        "tlb" => (What::TlbFlush, With::Number(number(0)?)),
-        "kfault" => (What::KernelFault, With::Number(number(0)?)),
+        "frequency" => (EventKind::Frequency, EventValues::Nothing),
+        "mce" => (EventKind::MachineCheck, EventValues::Number(number(0)?)),
+        "tlb" => (EventKind::TlbFlush, EventValues::Number(number(0)?)),
+        "kfault" => (EventKind::KernelFault, EventValues::Number(number(0)?)),
         "nmi" => {
-            let With::Number(handler) = address(0)? else { return None };
+            let EventValues::Number(handler) = address(0)? else { return None };
             let handled = number(2)? != 0;
-            (What::Nmi, With::Nmi { handler, took_ns: number(1)?, handled })
+            (EventKind::Nmi, EventValues::Nmi { handler, took_ns: number(1)?, handled })
         }
-        "+sys" => (What::Syscall, With::Number(number(0)?)),
-        "-sys" => (What::SyscallEnd, With::Nothing),
-        "user_exit" => (What::UserExit, With::Nothing),
-        "user_enter" => (What::UserEnter, With::Nothing),
+        "+sys" => (EventKind::Syscall, EventValues::Number(number(0)?)),
+        "-sys" => (EventKind::SyscallEnd, EventValues::Nothing),
+        "user_exit" => (EventKind::UserExit, EventValues::Nothing),
+        "user_enter" => (EventKind::UserEnter, EventValues::Nothing),
         _ => return None,
     };
-    Some(Event { at: at.parse().ok()?, pid: pid.parse().ok()?, resched, what, with })
+    Some(TraceEvent { at: at.parse().ok()?, pid: pid.parse().ok()?, resched, what, with })
 }
 
 #[test]
@@ -184,7 +185,7 @@ fn every_sequence_of_the_cases_is_counted_as_written_beside_it() {
     for case in text.split("\n== ").skip(1) {
         let (name, body) = case.split_once('\n').unwrap();
         let (lines, wanted) = body.split_once("--\n").unwrap();
-        let mut bench = Bench::new();
+        let mut bench = TrackerBench::new();
         for line in lines.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
             bench.line(line);
         }
@@ -198,43 +199,38 @@ fn every_sequence_of_the_cases_is_counted_as_written_beside_it() {
 }
 
 /// Any event at all, in any order and with times that jump.
-fn any_event() -> impl Strategy<Value = Event> {
+fn any_event() -> impl Strategy<Value = TraceEvent> {
     let vector = prop::sample::select(vec![
-        Vector::LocalTimer,
-        Vector::Reschedule,
-        Vector::CallOne,
-        Vector::CallMany,
-        Vector::IrqWork,
+        X86Vector::LocalTimer,
+        X86Vector::Reschedule,
+        X86Vector::CallOne,
+        X86Vector::CallMany,
+        X86Vector::IrqWork,
     ]);
     let with = (0..20u64, vector, 0..4i32, any::<bool>()).prop_map(|(n, vector, pid, blocks)| {
-        let comm = Name::new(if n % 2 == 0 { b"kworker/1:1" } else { b"sh" });
+        let comm = ShortName::new(if n % 2 == 0 { b"kworker/1:1" } else { b"sh" });
         let name = comm;
         match n {
-            0..4 => (What::Vector(vector), With::Nothing),
-            4..7 => (What::VectorEnd(vector), With::Nothing),
-            7 => (What::Irq, With::Irq { number: 1, name }),
-            8 => (What::IrqEnd, With::Nothing),
-            9 => (What::Softirq, With::Number(1)),
-            10 => (What::SoftirqEnd, With::Nothing),
-            11 => (What::Hrtimer, With::Number(10)),
-            12 => (What::Work, With::Number(11)),
-            13 => (What::Nmi, With::Nmi { handler: 12, took_ns: 3, handled: blocks }),
-            14 if blocks => (What::PageFault, With::Number(6)),
-            14 => (What::Signal, With::Signal { number: 11, code: 1 - pid }),
-            15 => (What::Syscall, With::Number(1)),
-            16 => (What::SyscallEnd, With::Nothing),
-            17 => (What::UserExit, With::Nothing),
-            18 => (What::UserEnter, With::Nothing),
-            _ => (What::Switch, With::Switch { blocks, pid, comm }),
+            0..4 => (EventKind::Vector(vector), EventValues::Nothing),
+            4..7 => (EventKind::VectorEnd(vector), EventValues::Nothing),
+            7 => (EventKind::Irq, EventValues::Irq { number: 1, name }),
+            8 => (EventKind::IrqEnd, EventValues::Nothing),
+            9 => (EventKind::Softirq, EventValues::Number(1)),
+            10 => (EventKind::SoftirqEnd, EventValues::Nothing),
+            11 => (EventKind::Hrtimer, EventValues::Number(10)),
+            12 => (EventKind::Work, EventValues::Number(11)),
+            13 => (EventKind::Nmi, EventValues::Nmi { handler: 12, took_ns: 3, handled: blocks }),
+            14 if blocks => (EventKind::PageFault, EventValues::Number(6)),
+            14 => (EventKind::Signal, EventValues::Signal { number: 11, code: 1 - pid }),
+            15 => (EventKind::Syscall, EventValues::Number(1)),
+            16 => (EventKind::SyscallEnd, EventValues::Nothing),
+            17 => (EventKind::UserExit, EventValues::Nothing),
+            18 => (EventKind::UserEnter, EventValues::Nothing),
+            _ => (EventKind::Switch, EventValues::Switch { blocks, pid, comm }),
         }
     });
-    (0..9u64, 0..4i32, any::<bool>(), with).prop_map(|(at, pid, resched, (what, with))| Event {
-        at,
-        pid,
-        resched,
-        what,
-        with,
-    })
+    (0..9u64, 0..4i32, any::<bool>(), with)
+        .prop_map(|(at, pid, resched, (what, with))| TraceEvent { at, pid, resched, what, with })
 }
 
 proptest! {
@@ -244,12 +240,12 @@ proptest! {
         events in prop::collection::vec(any_event(), 0..200),
         cut in 0usize..200,
     ) {
-        let mut bench = Bench::new();
+        let mut bench = TrackerBench::new();
         bench.shared.workload = [1, 2].into_iter().collect();
         let (mut now, mut given, mut stretch) = (0, 0, 0);
-        let add = |seen: &Seen, given: &mut u64, stretch: &mut u64| {
-            let (symbols, tasks) = (Symbols::default(), HashMap::new());
-            let names = Names { symbols: &symbols, tasks: &tasks, stacks: None };
+        let add = |seen: &PhaseStats, given: &mut u64, stretch: &mut u64| {
+            let (symbols, tasks) = (KernelSymbols::default(), HashMap::new());
+            let names = CulpritNames { symbols: &symbols, tasks: &tasks, stacks: None };
             let rows = seen.rows.interruptions(&names, &SCALE);
             assert_eq!(seen.stays, rows.iter().map(|row| row.count).sum::<u64>());
             *given += rows.iter().filter_map(|row| row.time_ns).sum::<u64>();
@@ -257,7 +253,7 @@ proptest! {
         };
         for (i, event) in events.iter().enumerate() {
             now += event.at;
-            let event = Event { at: now, ..*event };
+            let event = TraceEvent { at: now, ..*event };
             bench.stays.event(&mut bench.shared, &event);
             if i == cut {
                 add(&bench.stays.cut(now), &mut given, &mut stretch);
