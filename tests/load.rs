@@ -312,7 +312,7 @@ fn loads_that_make_no_sense_are_told_at_once() {
         assert!(said.contains(wanted), "{words:?} {said}");
     }
     let memory = Path::new("/dev/shm");
-    if cpushield_linux::scratch::is_in_memory(memory).unwrap_or(false) {
+    if cpushield_linux::scratch_file::is_in_memory(memory).unwrap_or(false) {
         let output = command(cpu, memory, &["--load", "disk"]).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains("/dev/shm is in memory"), "{said}");

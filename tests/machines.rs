@@ -6,7 +6,7 @@ mod recorded;
 use cpushield::report::machine_text;
 use cpushield::survey::{Cpu, Machine, Node, survey};
 use cpushield::tunables;
-use cpushield_linux::private::{HIDDEN, KNOWN_PROGRAMS, without_private};
+use cpushield_linux::redaction::{HIDDEN, KNOWN_PROGRAMS, without_private};
 use cpushield_linux::text::interrupts;
 use cpushield_linux::{CpuSet, Host};
 use recorded::{data, expect, machine, own, unpacked};

@@ -1,10 +1,10 @@
 //! Taking a CPU offline and online again. The kernel changes other things by the way; they are read
 //! before and put back after (`besides`). What cannot be put back is told, and undo tries again.
 
-use super::besides::{NotBack, besides, put_back, would_be_emptied};
+use super::hotplug_side_effects::{NotBack, besides, put_back, would_be_emptied};
 use super::journal::{ApplyJournal, ChangeFate, OriginalState, StepDone, StepOriginal};
-use super::make::PerformedChange;
-use super::restore::{NOTHING, RevertedChange};
+use super::perform::PerformedChange;
+use super::revert::{NOTHING, RevertedChange};
 use crate::change::{Change, Outcome};
 use cpushield_linux::{Host, Result};
 use std::collections::BTreeMap;

@@ -6,7 +6,7 @@ use super::affinities;
 use super::document::{AppliedPlan, AppliedStep, ApplyError, ApplyProgress};
 use super::hogs::{self, RtHogs};
 use super::journal::{self, JournalHeader, OriginalState, StepOriginal};
-use super::make::{self, PerformedChange};
+use super::perform::{self, PerformedChange};
 use super::{FoundJournal, JOURNAL, boot_id, load, original, undo};
 use crate::change::{Change, Outcome, Refusal, RefusalKind};
 use crate::plan::{Plan, Step};
@@ -243,7 +243,7 @@ impl PlanExecution<'_> {
         let original = self.late(intent, step)?;
         let mut made = match self.hogs.refuse(self.host, &step.change)? {
             Some(reason) => PerformedChange::refused(reason),
-            None => make::make(self.host, &step.change, &original)?,
+            None => perform::make(self.host, &step.change, &original)?,
         };
         if hogs::moves_tasks(&step.change) {
             self.hogs.forget();

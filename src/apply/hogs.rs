@@ -4,7 +4,7 @@
 //! cannot be killed; so it is not made. It finds out and says why; the executor and undo decide.
 
 use super::journal::OriginalState;
-use super::make::is_original;
+use super::perform::is_original;
 use crate::change::{Change, ValueComparison};
 use crate::plan::Plan;
 use cpushield_linux::{CpuSet, Host, Result, RtHog, Task};

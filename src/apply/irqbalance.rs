@@ -2,8 +2,8 @@
 //! was told only after its next scan, so its answer decides nothing but drift.
 
 use super::journal::{ChangeFate, OriginalState, StepDone};
-use super::make::PerformedChange;
-use super::restore::{NOTHING, RevertedChange};
+use super::perform::PerformedChange;
+use super::revert::{NOTHING, RevertedChange};
 use crate::change::Outcome;
 use cpushield_linux::{CpuSet, Error, Host, Result};
 

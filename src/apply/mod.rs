@@ -7,19 +7,19 @@
 
 mod affinities;
 mod amend;
-mod besides;
 mod cycle;
 mod document;
 mod executor;
 mod fair_server;
 mod hogs;
+mod hotplug_side_effects;
 mod irqbalance;
 pub mod journal;
-mod make;
 mod moves;
 mod original;
+mod perform;
 mod presence;
-mod restore;
+mod revert;
 mod slice;
 mod unbound;
 mod undo;

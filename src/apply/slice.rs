@@ -3,9 +3,9 @@
 //! runs in it.
 
 use super::journal::{ChangeFate, OriginalState, StepDone};
-use super::make::{PerformedChange, writable};
 use super::moves::MovedOut;
-use super::restore::{RevertedChange, needed_by, remove_below};
+use super::perform::{PerformedChange, writable};
+use super::revert::{RevertedChange, needed_by, remove_below};
 use crate::change::{Outcome, ValueComparison};
 use cpushield_linux::{CpuSet, Host, Result};
 use std::collections::BTreeMap;

@@ -8,7 +8,7 @@ use super::journal::{
     self, AffinitiesDone, ApplyJournal, ChangeFate, JournalOrigin, OriginalState, StepDone,
     StepFate, StepOriginal,
 };
-use super::restore::{self, RevertedChange};
+use super::revert::{self, RevertedChange};
 use super::{FoundJournal, JOURNAL, JournalLoadError, load};
 use super::{affinities, cycle};
 use crate::change::{Change, Outcome};
@@ -256,7 +256,7 @@ impl UndoRun<'_> {
         let was = self.journal.original(intent);
         let done = self.journal.outcomes.get(&intent.step);
         let RevertedChange { fate, note } =
-            restore::restore(self.host, self.journal, step, was, done)?;
+            revert::restore(self.host, self.journal, step, was, done)?;
         if let Some(fate) = fate {
             self.tell(StepFate { step: intent.step, fate, note });
         }
@@ -292,7 +292,7 @@ impl UndoRun<'_> {
             let only_ours = !self.fresh.contains(&intent.step);
             let settled = match self.hogs.delay(self.host, &step.change, was)? {
                 Some(reason) => Err(reason),
-                None => restore::settle(self.host, &step.change, was, done, only_ours)?,
+                None => revert::settle(self.host, &step.change, was, done, only_ours)?,
             };
             if let Err(reason) = settled {
                 let fated =

@@ -1,8 +1,8 @@
 //! `cpushield apply`: a plan, or the one for a wish, is put in force.
 
-use super::saved::SavedDocument;
-use super::shielding::{PlanOrigin, shield};
-use super::wish::RequestArgs;
+use super::apply_with_fallback::{PlanOrigin, shield};
+use super::request::RequestArgs;
+use super::saved_document::SavedDocument;
 use super::{GlobalArgs, input};
 use crate::apply::{AppliedPlan, ApplyError, ApplyProgress, check};
 use crate::change::EffectTime;

@@ -1,7 +1,7 @@
 //! `cpushield boot`: kernel parameters for the next boot.
 
 use super::GlobalArgs;
-use super::wish::RequestArgs;
+use super::request::RequestArgs;
 use crate::boot::plan::{BootRequest, plan};
 use crate::boot::{BootPlan, WordStatus, WrittenParameters, kexec, loaders, status, write};
 use crate::change::EffectTime;

@@ -1,7 +1,7 @@
 //! `cpushield compare`: repeated measurements side by side, and what of the difference is chance.
 
 use super::latency::paint;
-use super::saved::SavedDocument;
+use super::saved_document::SavedDocument;
 use crate::compare::{self, GivenGroup, GivenRun, MeasuredDocument};
 use crate::failure::Failure;
 use crate::report::compare as report;

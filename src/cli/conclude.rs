@@ -1,9 +1,9 @@
 //! `cpushield boot conclude`: the end of a trial boot. The words are in force, the machine
 //! is up and a shield holds: then they stay; else everything is taken back.
 
-use super::attempt::{self, TryRequest};
-use super::wish::RequestArgs;
-use super::{GlobalArgs, ending, standing};
+use super::request::RequestArgs;
+use super::try_shield::{self, TryRequest};
+use super::{GlobalArgs, exit_status, standing};
 use crate::apply::ShieldPresence;
 use crate::boot::trial;
 use crate::change::EffectTime;
@@ -85,7 +85,7 @@ fn doubt(
         span: Duration::from_secs(SECONDS),
         price: Vec::new(),
     };
-    match attempt::attempted(ui, global, host, store, &trying) {
+    match try_shield::attempted(ui, global, host, store, &trying) {
         Ok(attempt) if attempt.verdict.holds() => None,
         Ok(attempt) => Some(why(&attempt.verdict)),
         Err(failure) => Some(failure.message),
@@ -106,7 +106,7 @@ fn watched(global: &GlobalArgs) -> Option<String> {
 
 /// The words of a verdict, with what leaks and what is not known.
 fn why(verdict: &Verdict) -> String {
-    let mut parts = vec![ending::summary(verdict, ending::VerdictSubject::FixedShield)];
+    let mut parts = vec![exit_status::summary(verdict, exit_status::VerdictSubject::FixedShield)];
     for cpu in &verdict.cpus {
         parts.extend(cpu.leaks.iter().map(|leak| {
             let seen = &leak.interruptions;

@@ -1,6 +1,6 @@
 //! `cpushield enable`: the shield that every boot makes, by a unit or an init script.
 
-use super::wish::RequestArgs;
+use super::request::RequestArgs;
 use super::{GlobalArgs, apply, undo};
 use crate::apply::AppliedPlan;
 use crate::boot::early::{self, Enabled, StartCommand};

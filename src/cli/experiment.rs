@@ -1,6 +1,6 @@
 //! `cpushield experiment`: a matrix of configurations and measurements.
 
-use super::lab::{LiveExperimentMachine, NAME};
+use super::experiment_machine::{LiveExperimentMachine, NAME};
 use super::latency::paint;
 use super::{GlobalArgs, input, standing};
 use crate::boot::{self, early};

@@ -444,7 +444,7 @@ mod tests {
         assert!(said.contains("/etc/cpushield/policy.toml"), "{text}");
         let (example, keys) = example.split_once("\n  key ").unwrap();
         let policy =
-            super::super::wish::read_policy(&format!("#{example}"), "policy.toml").unwrap();
+            super::super::request::read_policy(&format!("#{example}"), "policy.toml").unwrap();
         assert_eq!(policy.shield.keys().collect::<Vec<_>>(), ["guest", "lathe"]);
         for key in ["cpus", "count", "share", "near", "node", "half_core", "workload", "limits"] {
             assert!(keys.lines().any(|line| line.starts_with(&format!("  `{key}` "))), "{text}");

@@ -1,13 +1,13 @@
 //! `cpushield verify --fix`: looks, does what removes what it saw and what the shield lacks, and
 //! looks again. What it does becomes part of the active shield, through the shield's journal.
 
-use super::ending;
+use super::exit_status;
 use super::verify::{self, EvidenceRequest, VerifyOutput, VerifyResult};
 use crate::apply;
 use crate::change::{Change, EffectTime};
 use crate::failure::Failure;
 use crate::plan::{Step, missing};
-use crate::report::fixed::{
+use crate::report::fix_report::{
     AppliedFix, FixEnd, FixOutcome, FixReport, FixRound, MissingPart, SCHEMA, remains,
 };
 use crate::run;
@@ -32,10 +32,10 @@ pub(super) fn run(order: &EvidenceRequest<'_>) -> Result<(), Failure> {
     refuse(order)?;
     let mut mending = FixLoop { order, store: order.global.store(), tried: Vec::new() };
     let (fixed, recording) = mending.rounds()?;
-    order.ui.show(&fixed, || fixed.text(&ending::paint, order.ui.width()))?;
+    order.ui.show(&fixed, || fixed.text(&exit_status::paint, order.ui.width()))?;
     let Some(FixRound { evidence, verdict, .. }) = fixed.rounds.last() else { return Ok(()) };
     verify::export(order.ui, order.args, recording, &VerifyOutput { evidence, verdict })?;
-    ending::outcome(verdict, ending::VerdictSubject::FixedShield)
+    exit_status::outcome(verdict, exit_status::VerdictSubject::FixedShield)
 }
 
 /// Only CPUs of the active shield can be mended: what is changed goes into its journal.

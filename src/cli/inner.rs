@@ -1,7 +1,7 @@
 //! The subcommands that only cpushield itself calls. They are a command line of their own, so no
 //! help, completion, list or suggestion shows them.
 
-use super::{GlobalArgs, busy, guard, sample};
+use super::{GlobalArgs, load_worker, sampler_worker, undo_watchdog};
 use crate::failure::Failure;
 use clap::{Parser, Subcommand};
 use cpushield_linux::Host;
@@ -19,10 +19,10 @@ pub struct InternalArgs {
 
 #[derive(Debug, Subcommand)]
 enum InternalCommand {
-    #[command(name = guard::HIDDEN)]
-    Guard(guard::GuardArgs),
+    #[command(name = undo_watchdog::HIDDEN)]
+    Guard(undo_watchdog::GuardArgs),
     #[command(name = crate::load::HIDDEN)]
-    Load(busy::BusyArgs),
+    Load(load_worker::BusyArgs),
     /// A load of `latency`
     #[command(name = crate::load::WORKER)]
     Work,
@@ -37,7 +37,7 @@ enum InternalCommand {
 /// Whether these words call one of them: its name comes first.
 pub(super) fn is_inner(words: &[OsString]) -> bool {
     let names = [
-        guard::HIDDEN,
+        undo_watchdog::HIDDEN,
         crate::load::HIDDEN,
         crate::load::WORKER,
         crate::verify::SAMPLER,
@@ -52,14 +52,14 @@ pub(super) fn is_inner(words: &[OsString]) -> bool {
 /// Whatever went wrong.
 pub(super) fn run(inner: &InternalArgs) -> Result<(), Failure> {
     match &inner.command {
-        InternalCommand::Guard(args) => guard::run(&inner.global, args),
-        InternalCommand::Load(args) => busy::run(args),
+        InternalCommand::Guard(args) => undo_watchdog::run(&inner.global, args),
+        InternalCommand::Load(args) => load_worker::run(args),
         InternalCommand::Work => {
             crate::load::serve_kind(&Host::live());
             Ok(())
         }
         InternalCommand::Sample => {
-            sample::run();
+            sampler_worker::run();
             Ok(())
         }
         InternalCommand::Measure => {

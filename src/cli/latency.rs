@@ -1,9 +1,9 @@
 //! `cpushield latency`: how late threads on shielded CPUs are.
 
-use super::kept::{self, MeasurementCheckpoint};
+use super::checkpoint::{self, MeasurementCheckpoint};
 use super::loads::LoadArgs;
-use super::scene::WatchTarget;
 use super::standing::ActiveArgs;
+use super::watch_target::WatchTarget;
 use super::{GlobalArgs, input, verify};
 use crate::failure::{Failure, FailureKind};
 use crate::latency::{
@@ -18,7 +18,7 @@ use crate::tunables;
 use crate::ui::{Emphasis, OutputFormat, Ui};
 use crate::verify::TimeShare;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use cpushield_linux::tally::LIMITS;
+use cpushield_linux::latency_stats::LIMITS;
 use cpushield_linux::{CpuSet, Host, SchedPolicy, Store, can_write, signal, write_stream};
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -170,7 +170,7 @@ fn measured(
         instrument,
         cpus: site.scene.cpus.clone(),
         beats,
-        span: kept::span(kept, args.time)?,
+        span: checkpoint::span(kept, args.time)?,
         warmup: args.warmup.unwrap_or(if args.load.any() { WARMUP_LOADED } else { WARMUP }),
         over_ns: args.over.clone(),
         max_ns: args.max,

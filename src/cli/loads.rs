@@ -4,7 +4,7 @@ use super::completions::KnownWord;
 use super::{GlobalArgs, input};
 use crate::failure::Failure;
 use crate::load::{self, KINDS, LoadRequest, wanted};
-use cpushield_linux::{CpuSet, Host, scratch};
+use cpushield_linux::{CpuSet, Host, scratch_file};
 use std::str::FromStr;
 
 /// What else the machine is given to do
@@ -87,7 +87,7 @@ impl LoadArgs {
         let isolated: CpuSet = isolated.and_then(|text| text.parse().ok()).unwrap_or_default();
         let taken = shielded.union(&isolated);
         let cpus = self.load_cpus.among(&host.online_cpus()?, &taken, measured)?;
-        Ok(load::LoadRequest { wanted, cpus, dir: scratch::directory(&global.state_dir()) })
+        Ok(load::LoadRequest { wanted, cpus, dir: scratch_file::directory(&global.state_dir()) })
     }
 }
 

@@ -2,43 +2,43 @@
 
 pub mod add;
 pub mod apply;
-pub mod attempt;
+mod apply_with_fallback;
 pub mod boot;
-pub mod busy;
+mod checkpoint;
 pub mod compare;
 pub mod completions;
 mod conclude;
 pub mod disable;
 pub mod enable;
-pub mod ending;
+pub mod exit_status;
 pub mod experiment;
+mod experiment_machine;
 pub mod explain;
 pub mod fix;
-pub mod guard;
 pub mod help;
 mod inner;
 mod input;
-mod kept;
-mod lab;
 pub mod latency;
+pub mod load_worker;
 mod loads;
 pub mod mask;
 pub mod plan;
 mod price;
 pub mod remove;
 pub mod report;
+pub mod request;
 pub mod run;
-pub mod sample;
-pub mod saved;
-mod scene;
-mod shielding;
+pub mod sampler_worker;
+pub mod saved_document;
 pub mod standing;
 pub mod status;
 pub mod survey;
+pub mod try_shield;
 pub mod undo;
+pub mod undo_watchdog;
 pub mod verify;
 pub mod watch;
-pub mod wish;
+mod watch_target;
 
 use crate::failure::{Failure, FailureKind};
 use crate::plan::Plan;
@@ -186,7 +186,7 @@ pub(crate) fn beside(host: &Host, store: &Store, plan: &Plan) -> Machine {
 /// The subcommands; the help of each is what its `Args` say: docs here would take their place
 #[derive(Debug, Subcommand)]
 pub enum CliCommand {
-    Try(attempt::TryArgs),
+    Try(try_shield::TryArgs),
     Survey(survey::SurveyArgs),
     Plan(plan::PlanArgs),
     Apply(apply::ApplyArgs),
@@ -301,7 +301,7 @@ fn dispatch(ui: &Ui, mut cli: Cli) -> Result<ExitCode, Failure> {
 
 fn run_command(ui: &Ui, cli: Cli) -> Result<ExitCode, Failure> {
     match cli.command {
-        CliCommand::Try(args) => attempt::run(ui, &cli.global, &args),
+        CliCommand::Try(args) => try_shield::run(ui, &cli.global, &args),
         CliCommand::Survey(args) => survey::run(ui, &cli.global, &args),
         CliCommand::Plan(args) => plan::run(ui, &cli.global, &args),
         CliCommand::Apply(args) => apply::run(ui, &cli.global, &args),

@@ -1,7 +1,7 @@
 //! `cpushield plan`: the choice of CPUs and the ordered changes, without doing any.
 
 use super::GlobalArgs;
-use super::wish::RequestArgs;
+use super::request::RequestArgs;
 use crate::failure::{Failure, FailureKind};
 use crate::report::plan_text;
 use crate::ui::Ui;

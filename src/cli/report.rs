@@ -2,7 +2,7 @@
 //! one JSON document, or plots on the terminal.
 
 use super::GlobalArgs;
-use super::saved::{NamedDocument, SavedDocument, VerifyDocument};
+use super::saved_document::{NamedDocument, SavedDocument, VerifyDocument};
 use super::standing::ActiveArgs;
 use crate::apply;
 use crate::compare::Comparison;
@@ -10,12 +10,12 @@ use crate::experiment::Experiment;
 use crate::failure::{Failure, FailureKind};
 use crate::latency::LatencyMeasurement;
 use crate::plan::Plan;
-use crate::report::attempt::TryReport;
-use crate::report::fixed::FixReport;
+use crate::report::fix_report::FixReport;
 use crate::report::page::{
     self, LabelledDocument, PlanWithOutcome, Report, ReportMaterial, TextTone, WatchCommand,
     WatchWithVerdict,
 };
+use crate::report::try_report::TryReport;
 use crate::run::{self, ShieldStatus};
 use crate::survey::Machine;
 use crate::ui::{self, Ui};

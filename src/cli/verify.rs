@@ -1,9 +1,9 @@
 //! `cpushield verify`: watches shielded CPUs and says whether the shield holds.
 
-use super::scene::WatchTarget;
+use super::request::read_policy;
 use super::standing::ActiveArgs;
-use super::wish::read_policy;
-use super::{GlobalArgs, ending, fix, input};
+use super::watch_target::WatchTarget;
+use super::{GlobalArgs, exit_status, fix, input};
 use crate::causes::{Cause, Culprit};
 use crate::export::perfetto::{self, ExportContext};
 use crate::export::trace_dat;
@@ -20,8 +20,8 @@ use crate::verify::{
     self, Evidence, GivenWorkload, Leak, RawTraceUse, UntilBreach, Verdict, WatchOrder,
     WatchProgress, WatchedWorkload, WorstSoFar,
 };
-use cpushield_linux::companion::ChildCommand;
 use cpushield_linux::orphans::LeftBehind;
+use cpushield_linux::worker_process::ChildCommand;
 use cpushield_linux::{CpuSet, Host, Store, Task, can_write, process, signal, write_stream};
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
@@ -149,14 +149,14 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &VerifyArgs) -> Result<(), Failur
     }
     let VerifyResult { evidence, verdict, recording, .. } = order.look(false)?;
     ui.show(&VerifyOutput { evidence: &evidence, verdict: &verdict }, || {
-        report::text(&evidence, &verdict, &ending::paint, ui.width())
+        report::text(&evidence, &verdict, &exit_status::paint, ui.width())
     })?;
     export(ui, args, recording, &VerifyOutput { evidence: &evidence, verdict: &verdict })?;
     let subject = match order.scene.ours() {
-        Some(_) => ending::VerdictSubject::Shield,
-        None => ending::VerdictSubject::Cpus,
+        Some(_) => exit_status::VerdictSubject::Shield,
+        None => exit_status::VerdictSubject::Cpus,
     };
-    ending::outcome(&verdict, subject)
+    exit_status::outcome(&verdict, subject)
 }
 
 /// What a look needs.

@@ -1,7 +1,7 @@
 //! `cpushield watch`: a live view of all CPUs.
 
-use super::scene::{ActiveShield, active_shield};
 use super::standing::ActiveArgs;
+use super::watch_target::{ActiveShield, active_shield};
 use super::{GlobalArgs, input};
 use crate::failure::Failure;
 use crate::live::{self, LiveFrame, LiveModel, LiveReading, LiveSetup, ViewOptions};

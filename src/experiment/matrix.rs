@@ -9,7 +9,7 @@ use crate::policy::{Workload, parse_span, plainly};
 use crate::tunables::{self, TUNABLES, nearest};
 use cpushield_linux::CpuSet;
 use cpushield_linux::cpuset::CPUS_MAX;
-use cpushield_linux::tally::LIMITS;
+use cpushield_linux::latency_stats::LIMITS;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

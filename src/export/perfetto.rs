@@ -7,7 +7,7 @@
 use super::protobuf::ProtoMessage;
 use crate::causes::{Cause, Culprit};
 use crate::verify::trace::recording::TraceRecording;
-use crate::verify::trace::story::{TimelineEntry, TimelineKind, story};
+use crate::verify::trace::timeline::{TimelineEntry, TimelineKind, story};
 use std::collections::HashMap;
 use std::io::{self, Write};
 

@@ -1,6 +1,6 @@
 //! The threads that a tracer of the kernel begins: finding them, and what they did.
 
-use super::crew::ThreadPlacement;
+use super::measurement_process::ThreadPlacement;
 use super::order::LatencyError;
 use cpushield_linux::{Host, SchedPolicy, sched};
 use std::time::{Duration, Instant};

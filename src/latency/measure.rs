@@ -1,13 +1,13 @@
 //! Measure: `Host` → [`LatencyMeasurement`]. Starts the crew, lets the time go by, and makes a
 //! document of its figures. It looks at them from a housekeeping CPU, several times a second.
 
-use super::blank::blank;
 use super::check::{beforehand, check, elsewhere};
-use super::crew::{LONG, MeasurementTimes, ThreadPlacement};
-use super::feed::{SampleSource, SeriesLabel};
+use super::empty_document::blank;
 use super::histogram;
+use super::measurement_process::{LONG, MeasurementTimes, ThreadPlacement};
 use super::order::{LatencyError, MeasureProgress, MeasureRequest};
-use super::witness::TraceWitness;
+use super::sample_source::{SampleSource, SeriesLabel};
+use super::trace_witness::TraceWitness;
 use super::{
     GuardState, LatencyDoubt, LatencyMeasurement, OverLimit, ShieldBreach, ThreadDoubt,
     ThreadSeries, WorstLatency, WorstTimeline,
@@ -15,10 +15,12 @@ use super::{
 use crate::load::LoadGenerator;
 use crate::survey::survey_beside;
 use crate::verify::Gate;
-use crate::verify::aside::AffinityGuard;
-use crate::verify::circumstances;
+use crate::verify::affinity_guard::AffinityGuard;
+use crate::verify::environment;
 use cpushield_linux::clock::monotonic_ns;
-use cpushield_linux::tally::{LatencyFigures, LatencyStats, MOMENT_NS, ThreadStage, WorstMoment};
+use cpushield_linux::latency_stats::{
+    LatencyFigures, LatencyStats, MOMENT_NS, ThreadStage, WorstMoment,
+};
 use cpushield_linux::{CpuSet, Host};
 use std::thread::Scope;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -62,7 +64,7 @@ pub fn measure(
     run.notes.extend(elsewhere(order, nohz_full.as_ref(), migration));
     run.notes.append(&mut gang.notes);
     gang.go();
-    let first = circumstances::take(host);
+    let first = environment::take(host);
     run.blank.began_s =
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let begin_ns = monotonic_ns().saturating_add(LEAD_NS);
@@ -74,7 +76,7 @@ pub fn measure(
         drive(scope, order, &rows, feed.tallies(), begin_ns);
         run.wait_until(&feed, &mut witness, from_ns);
         gang.count_from_now(host);
-        let calm = circumstances::take(host);
+        let calm = environment::take(host);
         let stopped = run.watch(&feed, &mut witness, from_ns);
         gang.count_until_now(host);
         let moved = run.look_at_threads();
@@ -86,7 +88,7 @@ pub fn measure(
     });
     run.enter_peaks(&feed, nanos(order.span).min(end_ns.saturating_sub(from_ns)).saturating_sub(1));
     run.blank.loads = gang.end(host);
-    let changes = circumstances::changed(&first, &calm, &circumstances::take(host));
+    let changes = environment::changed(&first, &calm, &environment::take(host));
     let changes = changes.into_iter();
     run.doubts.extend(changes.map(|change| LatencyDoubt::CircumstanceChanged { change }));
     witness.look(&feed);
@@ -241,7 +243,7 @@ impl<'a> MeasurementRun<'a> {
         {
             self.broken.push(ShieldBreach { part: None, after_s: done.as_secs(), how });
         }
-        if let Some(cpus) = circumstances::offline(self.host, &self.order.cpus) {
+        if let Some(cpus) = environment::offline(self.host, &self.order.cpus) {
             let doubt = LatencyDoubt::CpusOffline { cpus };
             if !self.doubts.contains(&doubt) {
                 self.doubts.push(doubt);

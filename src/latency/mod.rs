@@ -6,37 +6,37 @@
 //! makes the document (`measure`). Beside it the kernel's trace may tell what ran while the worst
 //! waited (`witness`). What is waited for is an instrument, one file each.
 
-mod blank;
+pub mod autosave;
 mod check;
-mod crew;
 mod document;
 mod doubt;
-mod feed;
-mod guard;
+mod empty_document;
 mod histogram;
 pub mod instruments;
-pub mod keep;
 mod kthreads;
 mod measure;
+mod measurement_process;
 mod order;
-mod parts;
+mod resume;
+mod sample_source;
 mod settings;
+mod shield_monitor;
 mod timeline;
 mod trace;
+mod trace_witness;
 mod tracer;
-mod witness;
 
 pub use crate::load::LoadDone;
-pub use crew::{HIDDEN, serve};
 pub use document::*;
 pub use doubt::{GuardBreach, LatencyDoubt, ShieldBreach, ThreadDoubt};
-pub use guard::{GuardState, ShieldMonitor};
 pub use histogram::{counts, cyclictest, hdr_log, percentiles_of};
 pub use instruments::{INSTRUMENTS, Instrument};
 pub use measure::measure;
 #[cfg(test)]
 pub(crate) use measure::tests::latency_of;
+pub use measurement_process::{HIDDEN, serve};
 pub use order::{LatencyError, MeasureProgress, MeasureRequest, ThreadSpec};
-pub use parts::{ResumeMismatch, joined, misfit};
+pub use resume::{ResumeMismatch, joined, misfit};
 pub use settings::{TemporarySetting as TracerSetting, recovered};
+pub use shield_monitor::{GuardState, ShieldMonitor};
 pub use tracer::{LatencyTracer, MeasuredThreads, TracerJob, TracerSample, TracerUse};

@@ -1,20 +1,20 @@
 //! A run of one of the kernel's tracers: its settings, a private instance, the threads it measures,
 //! and its records, counted into tallies. Everything is read and written from a housekeeping CPU.
 
-use super::crew::{MeasurementProcess, MeasurementTimes, ThreadPlacement};
-use super::feed::{self, FinalFacts, SeriesLabel};
 use super::kthreads::{kernels, kernels_own, ran_ns};
+use super::measurement_process::{MeasurementProcess, MeasurementTimes, ThreadPlacement};
 use super::order::{LatencyError, MeasureRequest};
+use super::sample_source::{self, FinalFacts, SeriesLabel};
 use super::settings::ChangedSettings;
 use super::tracer::{
     LatencyTracer, MeasuredThreads, RecordLayout, TracerJob, TracerRecord, TracerSample, TracerUse,
 };
 use super::{LatencyDoubt, ThreadDoubt};
 use crate::verify::firmware::{self, SmiCounter, SmiCounts};
-use cpushield_linux::ring_buffer::{self, LostRecords, PageLayout};
-use cpushield_linux::tally::{
+use cpushield_linux::latency_stats::{
     DeferredRecorder, LIMITS, LatencyBoard, LatencyStats, ThreadSettings,
 };
+use cpushield_linux::ring_buffer::{self, LostRecords, PageLayout};
 use cpushield_linux::tracefs::{InstanceSettings, TraceInstance, TracePipe, Tracefs};
 use cpushield_linux::{CpuSet, Error, Host, clock};
 use std::cell::RefCell;
@@ -145,7 +145,7 @@ impl<'h> LatencyTrace<'h> {
             cpus: order.cpus.clone(),
             period_ns,
             stages: uses.stages.len(),
-            limits_ns: feed::limits(order),
+            limits_ns: sample_source::limits(order),
             host,
             smis: None,
             lookers: None,
@@ -169,7 +169,7 @@ impl<'h> LatencyTrace<'h> {
     ) -> Result<(), LatencyError> {
         let tids = match uses.threads {
             MeasuredThreads::Ours => {
-                let crew = feed::crew(order, seats)?;
+                let crew = sample_source::crew(order, seats)?;
                 self.notes.extend(crew.notes.iter().cloned());
                 let tids = crew.tids.clone();
                 self.crew = Some(crew);

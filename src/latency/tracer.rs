@@ -2,7 +2,7 @@
 //! but for looking at what this kernel has.
 
 use super::settings::TemporarySetting;
-use cpushield_linux::tally::WakeEvent;
+use cpushield_linux::latency_stats::WakeEvent;
 use cpushield_linux::text::trace_format::{EventField, EventFormat};
 use cpushield_linux::tracefs::Tracefs;
 use cpushield_linux::{CpuSet, Host};

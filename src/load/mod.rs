@@ -7,15 +7,15 @@
 
 mod document;
 mod doubt;
-mod gang;
-mod gentle;
+mod generator;
+mod gentle_load;
 pub mod kinds;
 mod order;
 mod work;
 
 pub use document::LoadDone;
 pub use doubt::LoadDoubt;
-pub use gang::{HIDDEN as WORKER, LoadGenerator, rate, serve as serve_kind};
-pub use gentle::{GentleLoad, HIDDEN, serve, start};
+pub use generator::{HIDDEN as WORKER, LoadGenerator, rate, serve as serve_kind};
+pub use gentle_load::{GentleLoad, HIDDEN, serve, start};
 pub use kinds::{KINDS, LoadKind};
 pub use order::{LoadError, LoadRequest, WantedLoad, wanted};

@@ -1,11 +1,10 @@
 //! Report: documents → text for people. Pure: it reads no machine and prints nothing.
 
 mod applied;
-pub mod attempt;
 mod boot;
 pub mod compare;
 pub mod experiment;
-pub mod fixed;
+pub mod fix_report;
 pub mod latency;
 pub mod linuxcnc;
 mod machine;
@@ -14,6 +13,7 @@ pub mod page;
 mod plan;
 pub mod price;
 pub mod table;
+pub mod try_report;
 pub mod verdict;
 
 pub use applied::{applied_text, undone_text};

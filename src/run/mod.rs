@@ -16,7 +16,7 @@ mod drift;
 mod error;
 mod limits;
 mod order;
-mod place;
+mod placement;
 mod raise;
 mod record;
 mod spread;
@@ -29,7 +29,7 @@ pub use drift::Drift;
 pub use error::RunError;
 pub use limits::{check as check_policy, sentences as limits};
 pub use order::{KernelThread, PRIORITY_MAX, StartRequirements, is_vital, order};
-pub use place::ShieldPlacement;
+pub use placement::ShieldPlacement;
 pub use raise::threads;
 pub use record::{AddedThread, PriorityNeed, RaisedThread, RunRecord};
 pub use start::{

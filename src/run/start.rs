@@ -1,7 +1,7 @@
 //! Starts a program in the shield: by becoming it, or as a parent that waits for it.
 
 use super::order::StartRequirements;
-use super::place::ShieldPlacement;
+use super::placement::ShieldPlacement;
 use super::spread::ThreadSpread;
 use super::user::RunUser;
 use super::{RunError, raise, record};

@@ -3,7 +3,7 @@
 
 use super::judge::{limit, measured};
 use super::trace::recording::TraceRecording;
-use super::trace::story::{TimelineEntry, TimelineKind, story};
+use super::trace::timeline::{TimelineEntry, TimelineKind, story};
 use super::{Breach, BreachNode, VerifyLimits};
 
 /// What broke a limit.

@@ -1,20 +1,20 @@
 //! Verify: watch (`Host` → [`Evidence`]) and judge ([`Evidence`] → [`Verdict`], pure).
 
 mod absence;
-pub(crate) mod aside;
+pub(crate) mod affinity_guard;
 mod breach;
-pub(crate) mod circumstances;
 mod class_coverage;
 mod control;
 pub mod counters;
 mod document;
 mod doubt;
 mod entry_class;
+pub(crate) mod environment;
 mod event_counters;
 pub(crate) mod firmware;
-mod gathered;
 mod ipi;
 pub(crate) mod judge;
+mod observations;
 mod order;
 mod other_tracers;
 mod reason;

@@ -5,8 +5,8 @@
 
 use crate::verify::control::{ProvokedInterrupt, TIMES};
 use crate::verify::{AbsenceReason, BlindSpot, GapStatistics};
-use cpushield_linux::companion::{WorkerEnd, WorkerProcess};
 use cpushield_linux::sampler::{self, Gap, GapRingReader, LoopPhase, LoopSample, Spinner};
+use cpushield_linux::worker_process::{WorkerEnd, WorkerProcess};
 use cpushield_linux::{CpuSet, Host, SchedPolicy, sched};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;

@@ -4,14 +4,14 @@
 //! Order matters: everything that touches the watched CPUs (arming, placing the sampler, the
 //! control, the end of the sampler) lies outside the span that counts.
 
-use crate::verify::aside::AffinityGuard;
+use crate::verify::affinity_guard::AffinityGuard;
 use crate::verify::breach::{self, BrokenLimit, NoticedBreach};
-use crate::verify::circumstances;
 use crate::verify::control::{self, ControlAt, Provocation};
 use crate::verify::counters::{self, CounterSnapshot};
+use crate::verify::environment;
 use crate::verify::event_counters::SecondWitness;
 use crate::verify::firmware::{self, SmiCounts};
-use crate::verify::gathered::{self, CombinedObservations, SpanObservation};
+use crate::verify::observations::{self, CombinedObservations, SpanObservation};
 use crate::verify::order::{UntilBreach, WatchError, WatchOrder, WatchProgress, WorstSoFar};
 use crate::verify::sampler::SamplerProcess;
 use crate::verify::trace::{self, TraceRecorder};
@@ -20,7 +20,7 @@ use crate::verify::{
     TraceInterference, TracedSpan, WatchedWorkload, WitnessKind, WitnessReport, WorkloadEnd,
 };
 use cpushield_linux::clock::{TickScale, monotonic_ns};
-use cpushield_linux::spool::PageBuffer;
+use cpushield_linux::page_buffer::PageBuffer;
 use cpushield_linux::{CpuSet, Host};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -86,7 +86,7 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
         None => bench.seat_sampler(order),
     }
     bench.start();
-    let first = circumstances::take(host);
+    let first = environment::take(host);
     (order.progress)(WatchProgress::Settling);
     let mut rest = bench.wait(order, order.warmup, &|_, _| ()).before_the_span();
     let mut own = bench.workload(order);
@@ -94,7 +94,7 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     let guest = firmware::guest(host);
     let meter = firmware::SmiCounter::start(host, &order.cpus);
     let smis = meter.take();
-    let calm = circumstances::take(host);
+    let calm = environment::take(host);
     bench.doubts.clear();
     bench.begin(order);
     let before = counters::take(host, &order.cpus);
@@ -115,7 +115,7 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     let control = control.and(bench.control(order, ControlAt::AfterSpan));
     let interference = bench.interference();
     let smis = (smis, meter.take());
-    let changes = circumstances::changed(&first, &calm, &circumstances::take(host)).into_iter();
+    let changes = environment::changed(&first, &calm, &environment::take(host)).into_iter();
     bench.doubts.extend(changes.map(|change| CpuDoubt::CircumstanceChanged { change }));
     own.extend(bench.workload(order));
     // The trace's time encloses the reading of the counters, which takes long on a slow machine;
@@ -373,10 +373,10 @@ impl<'h> ActiveInstruments<'h> {
 
     /// Notices when a CPU or the workload went away; each once.
     fn look_after(&mut self, order: &WatchOrder, threads: &[i32]) {
-        let offline = circumstances::offline(self.host, &order.cpus);
+        let offline = environment::offline(self.host, &order.cpus);
         let offline = offline.map(|cpus| CpuDoubt::CpusOffline { cpus });
         let seated = &mut self.seated;
-        let strayed = circumstances::strayed(self.host, threads, &order.cpus, seated);
+        let strayed = environment::strayed(self.host, threads, &order.cpus, seated);
         for doubt in [offline, strayed].into_iter().flatten() {
             if !self.doubts.contains(&doubt) {
                 self.doubts.push(doubt);
@@ -472,7 +472,7 @@ impl<'h> ActiveInstruments<'h> {
     ) -> Vec<WitnessReport> {
         vec![
             self.trace_witness(),
-            gathered::counters_witness(before, after),
+            observations::counters_witness(before, after),
             WitnessReport {
                 kind: WitnessKind::EventCounters,
                 absent: self.second.absent().cloned(),

@@ -7,7 +7,7 @@ use cpushield::boot::early::{self, InitSystem, StartCommand};
 use cpushield::boot::{BootError, write};
 use cpushield::cli::Cli;
 use cpushield::cli::enable::words;
-use cpushield::cli::wish::RequestArgs;
+use cpushield::cli::request::RequestArgs;
 use cpushield_linux::{CommandOutput, Host, InjectedFault};
 use std::process::Command;
 

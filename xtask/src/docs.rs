@@ -13,7 +13,7 @@ use cpushield::experiment::Experiment;
 use cpushield::latency::LatencyMeasurement;
 use cpushield::live::LiveFrame;
 use cpushield::policy::Workload;
-use cpushield::report::fixed::FixReport;
+use cpushield::report::fix_report::FixReport;
 use cpushield::tunables::{TUNABLES, Tunable, removers};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;

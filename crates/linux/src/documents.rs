@@ -1,8 +1,8 @@
 //! Files that a person names: policies, plans, reports. They lie where the person says, never
 //! inside a recorded machine.
 
+use crate::atomic_file;
 use crate::error::{Error, Operation, Result};
-use crate::whole;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
@@ -73,7 +73,7 @@ pub fn write_stream(
     if is_no_file(path) {
         return straight(path, fill);
     }
-    whole::put(path, &beside(path), 0o666, &mut |file| buffered(file, fill))
+    atomic_file::put(path, &beside(path), 0o666, &mut |file| buffered(file, fill))
         .map_err(|e| Error::io(Operation::Write, &path.display().to_string(), e))
 }
 
@@ -93,8 +93,8 @@ pub fn keep_document(path: &Path, text: &str) -> Result<()> {
     // Always the same name, so that what a killed writer left is gone with the next one.
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
-    whole::put(path, Path::new(&beside), 0o666, &mut fill)
-        .and_then(|()| whole::sync_dir_of(path))
+    atomic_file::put(path, Path::new(&beside), 0o666, &mut fill)
+        .and_then(|()| atomic_file::sync_dir_of(path))
         .map_err(|e| Error::io(Operation::Write, &path.display().to_string(), e))
 }
 

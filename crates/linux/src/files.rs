@@ -2,9 +2,9 @@
 //! They are replaced whole, keep their owner and permissions, and are on the disk when it is said
 //! that they are. Paths are those of the machine a [`Host`] shows.
 
+use crate::atomic_file;
 use crate::error::{Error, Operation, Result};
 use crate::host::Host;
-use crate::whole;
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -74,8 +74,8 @@ impl Host {
             file.set_permissions(fs::Permissions::from_mode(access.mode))?;
             file.sync_all()
         };
-        let answer = whole::put(&place, &new, 0o600, &mut fill)
-            .and_then(|()| whole::sync_dir_of(&place))
+        let answer = atomic_file::put(&place, &new, 0o600, &mut fill)
+            .and_then(|()| atomic_file::sync_dir_of(&place))
             .map_err(|e| Error::io(Operation::Write, path, e));
         self.logged(Operation::Write, path, None, answer)
     }
@@ -92,7 +92,7 @@ impl Host {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
             answer => self.logged(Operation::Remove, path, None, answer.map_err(fail))?,
         }
-        whole::sync_dir_of(&place).map_err(fail)
+        atomic_file::sync_dir_of(&place).map_err(fail)
     }
 
     /// What the file system that a path lies in still takes.

@@ -6,10 +6,10 @@ mod writer;
 
 pub use writer::FileWriter;
 
-use crate::calls::{comes_at_once, open};
 use crate::cpuset::CpuSet;
 use crate::error::{Error, ErrorCause, Operation, Result, errno_name};
 use crate::event_log::EventLog;
+use crate::fast_read::{comes_at_once, open};
 use crate::record::MachineRecorder;
 use crate::root_dir::{self, Listed, RootDir, parse_errors};
 use std::cell::RefCell;

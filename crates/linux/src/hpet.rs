@@ -3,7 +3,7 @@
 //!
 //! Not its job: what the difference of the two means.
 
-use crate::region::{MappingAccess, SharedMemory};
+use crate::shared_memory::{MappingAccess, SharedMemory};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;

@@ -1,7 +1,7 @@
 //! The kernel's log.
 
-use crate::calls::open;
 use crate::error::{Error, Operation, Result};
+use crate::fast_read::open;
 use crate::host::Host;
 use crate::text::kmsg;
 use std::io::{ErrorKind, Read};

@@ -6,7 +6,7 @@
 //! is kept and told at the end; it never disturbs the survey.
 
 use crate::error::{Error, Operation, Result};
-use crate::private::{HardwareAddresses, without_private};
+use crate::redaction::{HardwareAddresses, without_private};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;

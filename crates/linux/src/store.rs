@@ -3,10 +3,10 @@
 //! none of its business. Paths here are those of the computer the program runs on, whatever machine
 //! a [`crate::Host`] shows.
 
+use crate::atomic_file;
 use crate::error::{Error, ErrorCause, Operation, Result};
 use crate::event_log::{EventLog, logged};
 use crate::regular::{OpenError, open_regular};
-use crate::whole;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::AsRawFd;
@@ -253,7 +253,7 @@ impl Store {
             keep_room(file, bytes.len() as u64, spare)?;
             file.sync_all()
         };
-        let answer = whole::put(&self.dir.join(name), &new, 0o600, &mut fill).map_err(fail);
+        let answer = atomic_file::put(&self.dir.join(name), &new, 0o600, &mut fill).map_err(fail);
         self.logged(Operation::Write, name, answer)?;
         self.sync()
     }

@@ -1,7 +1,7 @@
 //! A program that forks twice and ends, as `verify -- CMD` starts it: what it left behind is ended
 //! and named. This process is whom the orphan gets as its parent, so nothing else runs here.
 
-use cpushield_linux::companion::ChildCommand;
+use cpushield_linux::worker_process::ChildCommand;
 use std::ffi::OsString;
 use std::process::Command;
 use std::time::{Duration, Instant};

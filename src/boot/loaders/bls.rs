@@ -3,10 +3,13 @@
 //! entries that are to stay behind all others, get files of their own. Kernels that
 //! `kernel-install` adds later get them from a hook of ours.
 
-use super::hook;
-use super::lines::{CmdlineFileFault, CmdlineFileLoader, CmdlinePart, lines, running, value};
+use super::cmdline_files::{
+    CmdlineFileFault, CmdlineFileLoader, CmdlinePart, lines, running, value,
+};
+use super::kernel_install_hook;
 use super::{
-    BootFilePlan, BootLoader, EntryFiles, FileEdit, FoundLoader, ParameterAssignment, once,
+    BootFilePlan, BootLoader, EntryFiles, FileEdit, FoundLoader, ParameterAssignment,
+    one_shot_entry,
 };
 use crate::boot::error::BootError;
 use crate::boot::grub::menu::version_of;
@@ -65,15 +68,15 @@ impl BootLoader for BlsLoader {
 
     fn find(&self, host: &Host) -> Result<Option<FoundLoader>, BootError> {
         let Some(mut found) = LINES.find(host)? else { return Ok(None) };
-        let variables = once::variables(host);
+        let variables = one_shot_entry::variables(host);
         for entry in &mut found.entries {
-            entry.args = once::expanded(&entry.args, &variables);
+            entry.args = one_shot_entry::expanded(&entry.args, &variables);
             entry.ours = entry.id.as_deref().is_some_and(|id| id.starts_with(OURS));
         }
-        if hook::installs(host) {
+        if kernel_install_hook::installs(host) {
             found.warnings.clear();
         }
-        (found.next, found.why) = once::next(host, &found.entries);
+        (found.next, found.why) = one_shot_entry::next(host, &found.entries);
         Ok(Some(found))
     }
 
@@ -84,9 +87,13 @@ impl BootLoader for BlsLoader {
         }
         let mut recipe = LINES.recipe(host, order)?;
         recipe.edits.retain(|edit| !is_ours(&edit.path));
-        if hook::installs(host) {
-            let bytes = hook::script(order.rule, order.words).into_bytes();
-            recipe.edits.push(FileEdit { path: hook::PATH.to_owned(), bytes, mode: 0o755 });
+        if kernel_install_hook::installs(host) {
+            let bytes = kernel_install_hook::script(order.rule, order.words).into_bytes();
+            recipe.edits.push(FileEdit {
+                path: kernel_install_hook::PATH.to_owned(),
+                bytes,
+                mode: 0o755,
+            });
         }
         recipe.gone = there;
         Ok(recipe)
@@ -115,35 +122,36 @@ impl BootLoader for BlsLoader {
     }
 
     fn covers_later(&self, host: &Host) -> bool {
-        hook::installs(host)
+        kernel_install_hook::installs(host)
     }
 
     fn is_ours(&self, _path: &str, bytes: &[u8]) -> bool {
-        bytes.starts_with(MARK.as_bytes()) || bytes.starts_with(hook::MARK.as_bytes())
+        bytes.starts_with(MARK.as_bytes())
+            || bytes.starts_with(kernel_install_hook::MARK.as_bytes())
     }
 
     fn once(&self, host: &Host, entry: &str) -> Result<(), BootError> {
-        once::arm(host, entry)?;
+        one_shot_entry::arm(host, entry)?;
         // Read back what the loader will do, not what was asked.
         let found = self.find(host)?.unwrap_or_default();
         let next = found.next.and_then(|index| found.entries.get(index));
         if next.is_some_and(|next| next.id.as_deref() == Some(entry)) {
             return Ok(());
         }
-        once::forget(host, entry)?;
+        one_shot_entry::forget(host, entry)?;
         Err(super::grub::cannot(format!("the loader does not make {entry} boot next")))
     }
 
     fn choice(&self, host: &Host, entry: &str) -> String {
-        once::choice(host, entry)
+        one_shot_entry::choice(host, entry)
     }
 
     fn forget_once(&self, host: &Host, entry: &str) -> Result<(), BootError> {
-        once::forget(host, entry)
+        one_shot_entry::forget(host, entry)
     }
 
     fn makes_anew(&self, path: &str) -> bool {
-        is_ours(path) || path == hook::PATH
+        is_ours(path) || path == kernel_install_hook::PATH
     }
 }
 

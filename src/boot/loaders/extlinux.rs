@@ -8,8 +8,12 @@
 //! EXTLINUX boots a label once (`extlinux --once`, kept in `ldlinux.sys` beside the file). U-Boot
 //! does not: it takes `default` each time and writes nothing back (boot/pxe_utils.c, v2025.01).
 
-use super::lines::{CmdlineFileFault, CmdlineFileLoader, CmdlinePart, given, lines, value, whole};
-use super::{BootFilePlan, BootLoader, EntryFiles, FoundLoader, ParameterAssignment, adv, grub};
+use super::cmdline_files::{
+    CmdlineFileFault, CmdlineFileLoader, CmdlinePart, given, lines, value, whole,
+};
+use super::{
+    BootFilePlan, BootLoader, EntryFiles, FoundLoader, ParameterAssignment, extlinux_adv, grub,
+};
 use crate::boot::error::BootError;
 use crate::boot::grub::menu::version_of;
 use crate::boot::{kernel_file, line};
@@ -129,7 +133,7 @@ impl BootLoader for ExtlinuxLoader {
         };
         host.order(&["extlinux", &format!("--once={entry}"), &dir])?;
         // Read back what the loader will do, not what was asked.
-        if host.read_bytes(&vector).ok().and_then(|bytes| adv::once(&bytes)).as_deref()
+        if host.read_bytes(&vector).ok().and_then(|bytes| extlinux_adv::once(&bytes)).as_deref()
             == Some(entry)
         {
             return Ok(());
@@ -169,7 +173,7 @@ fn place(host: &Host) -> Option<(String, String)> {
 fn armed(host: &Host) -> Option<String> {
     let (_, vector) = place(host)?;
     // What follows the label is for the kernel.
-    let said = adv::once(&host.read_bytes(&vector).ok()?)?;
+    let said = extlinux_adv::once(&host.read_bytes(&vector).ok()?)?;
     said.split_whitespace().next().map(str::to_owned)
 }
 

@@ -57,7 +57,7 @@ impl BootLoader for GrubLoader {
 
     fn find(&self, host: &Host) -> Result<Option<FoundLoader>, BootError> {
         // Packages of GRUB may lie about where another loader has started the machine.
-        if super::once::is_started_by_systemd_boot(host) == Some(true) {
+        if super::one_shot_entry::is_started_by_systemd_boot(host) == Some(true) {
             return Ok(None);
         }
         // What makes `grub.cfg` of BLS files makes no entries of kernels itself.

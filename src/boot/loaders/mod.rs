@@ -1,14 +1,14 @@
 //! Boot loaders, one file each. A loader reads its own menu and says what is to be written; it
 //! writes nothing itself: [`super::write`] does, for all of them, with the journal.
 
-mod adv;
 mod bls;
+mod cmdline_files;
 mod extlinux;
+mod extlinux_adv;
 mod grub;
-mod hook;
-mod lines;
+mod kernel_install_hook;
 mod manual;
-mod once;
+mod one_shot_entry;
 mod raspberry;
 
 pub use manual::manual;

@@ -8,7 +8,7 @@
 //! autoboot.txt (`tryboot_a_b`) and fail-safe updates (TRYBOOT); rpi_firmware_notify_reboot() in
 //! drivers/firmware/raspberrypi.c of Raspberry Pi's kernel 6.6, which the mainline driver lacks.
 
-use super::lines::{CmdlineFileFault, CmdlineFileLoader, CmdlinePart, lines, running};
+use super::cmdline_files::{CmdlineFileFault, CmdlineFileLoader, CmdlinePart, lines, running};
 use super::{
     BootFilePlan, BootLoader, FileEdit, FoundLoader, LoaderEntry, ParameterAssignment, grub,
 };

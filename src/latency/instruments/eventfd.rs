@@ -5,7 +5,7 @@ use super::{Instrument, ThreadTask};
 use cpushield_linux::Host;
 use cpushield_linux::clock::sleep_until;
 use cpushield_linux::events::EventFile;
-use cpushield_linux::tally::{LatencyStats, measure};
+use cpushield_linux::latency_stats::{LatencyStats, measure};
 use std::time::Duration;
 
 /// The thread has its file within this time, unless it failed.

@@ -6,7 +6,7 @@ use crate::latency::tracer::{
     self, LatencyTracer, MeasuredThreads, TracerJob, TracerSample, TracerUse,
 };
 use cpushield_linux::Host;
-use cpushield_linux::tally::{LatencyStats, WakeEvent};
+use cpushield_linux::latency_stats::{LatencyStats, WakeEvent};
 use cpushield_linux::tracefs::Tracefs;
 
 /// Interrupts are off for so many microseconds

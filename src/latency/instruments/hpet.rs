@@ -3,7 +3,7 @@
 use super::{Instrument, ThreadTask};
 use cpushield_linux::clock::{monotonic_ns, sleep_until};
 use cpushield_linux::hpet::{HpetPage, HpetTimer};
-use cpushield_linux::tally::{EventSource, LatencyStats, WakeEvent, measure};
+use cpushield_linux::latency_stats::{EventSource, LatencyStats, WakeEvent, measure};
 use cpushield_linux::text::interrupts;
 use cpushield_linux::{CpuSet, Host};
 use std::io;

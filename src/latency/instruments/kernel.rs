@@ -6,7 +6,7 @@ use crate::latency::tracer::{
     self, LatencyTracer, MeasuredThreads, TracerJob, TracerSample, TracerUse,
 };
 use cpushield_linux::clock::sleep_until;
-use cpushield_linux::tally::{EventSource, LatencyStats, WakeEvent, measure};
+use cpushield_linux::latency_stats::{EventSource, LatencyStats, WakeEvent, measure};
 use cpushield_linux::tracefs::{TimerlatFile, Tracefs, list_for_tracer};
 use cpushield_linux::{Host, clock};
 use std::io;

@@ -12,7 +12,7 @@ mod timerfd;
 mod wakeup;
 
 use super::tracer::LatencyTracer;
-use cpushield_linux::tally::{LatencyStats, ThreadSettings};
+use cpushield_linux::latency_stats::{LatencyStats, ThreadSettings};
 use cpushield_linux::{CpuSet, Host};
 use std::fmt;
 

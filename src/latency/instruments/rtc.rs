@@ -4,7 +4,7 @@ use super::{Instrument, ThreadTask};
 use cpushield_linux::Host;
 use cpushield_linux::clock::{monotonic_ns, sleep_until};
 use cpushield_linux::events::{RtcDevice, RtcTicks};
-use cpushield_linux::tally::{EventSource, LatencyStats, WakeEvent, measure};
+use cpushield_linux::latency_stats::{EventSource, LatencyStats, WakeEvent, measure};
 use std::io;
 
 const SECOND_NS: u64 = 1_000_000_000;

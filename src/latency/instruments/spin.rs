@@ -4,7 +4,7 @@
 use super::{Instrument, ThreadTask};
 use cpushield_linux::Host;
 use cpushield_linux::clock::{ClockReading, TickScale, monotonic_ns, ticks};
-use cpushield_linux::tally::{EventSource, LatencyStats, WakeEvent, measure};
+use cpushield_linux::latency_stats::{EventSource, LatencyStats, WakeEvent, measure};
 use std::io;
 use std::time::Duration;
 
@@ -126,7 +126,7 @@ impl EventSource for SpinLoop<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cpushield_linux::tally::{LIMITS, LatencyBoard, ThreadSettings, ThreadStage};
+    use cpushield_linux::latency_stats::{LIMITS, LatencyBoard, ThreadSettings, ThreadStage};
 
     #[test]
     fn the_longest_is_known_and_what_counts_is_a_microsecond_or_a_record() {

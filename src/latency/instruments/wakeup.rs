@@ -2,7 +2,7 @@
 
 use super::{Instrument, ThreadTask};
 use cpushield_linux::clock::{monotonic_ns, sleep_until};
-use cpushield_linux::tally::{
+use cpushield_linux::latency_stats::{
     EventSource, FutexWait, LatencyStats, TriggerListener, WakeEvent, WakeMethod, measure,
 };
 use cpushield_linux::{Host, sched};
@@ -106,7 +106,7 @@ impl<C: WakeMethod> EventSource for WakeupSleeper<'_, C> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cpushield_linux::tally::{LIMITS, LatencyBoard, ThreadSettings, ThreadStage};
+    use cpushield_linux::latency_stats::{LIMITS, LatencyBoard, ThreadSettings, ThreadStage};
 
     #[test]
     fn periods_that_the_one_who_wakes_let_go_by_are_counted() {

@@ -1,7 +1,7 @@
 //! `disk`: reads from a file, past the page cache where the file system can, and a few writes.
 
 use super::{LoadEnvironment, LoadKind, LoadWork, PreparedLoad, many, own, size};
-use cpushield_linux::scratch::{self, AlignedBlock, BLOCK_BYTES, ScratchFile};
+use cpushield_linux::scratch_file::{self, AlignedBlock, BLOCK_BYTES, ScratchFile};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -73,7 +73,7 @@ impl LoadKind for DiskLoad {
 fn blocks(site: &LoadEnvironment<'_>) -> Result<u64, String> {
     let dir = site.dir.display();
     let cannot = |e: &dyn std::fmt::Display| format!("{dir} cannot be used: {e}");
-    if scratch::is_in_memory(&site.dir).map_err(|e| cannot(&e))? {
+    if scratch_file::is_in_memory(&site.dir).map_err(|e| cannot(&e))? {
         return Err(format!("{dir} is in memory, not on a disk; TMPDIR names another directory"));
     }
     let room = site.host.room(&dir.to_string()).map_err(|e| cannot(&e))?;

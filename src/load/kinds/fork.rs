@@ -1,7 +1,7 @@
 //! `fork`: processes that are begun and end at once.
 
 use super::{LoadEnvironment, LoadKind, LoadWork, PreparedLoad, own, size};
-use cpushield_linux::chores;
+use cpushield_linux::load_syscalls;
 
 /// Memory whose page tables every fork copies.
 const MEMORY_BYTES: usize = 4 << 20;
@@ -53,7 +53,7 @@ fn worker() -> LoadWork {
         let mut memory = vec![1_u8; MEMORY_BYTES];
         let step = MEMORY_BYTES / PAGE_BYTES / WRITTEN * PAGE_BYTES;
         loop {
-            chores::child_that_ends()?;
+            load_syscalls::child_that_ends()?;
             meter.add(1);
             for byte in memory.iter_mut().step_by(step) {
                 *byte = byte.wrapping_add(1);

@@ -1,7 +1,7 @@
 //! `hackbench`: the program of rt-tests, again and again.
 
 use super::{LoadEnvironment, LoadKind, LoadWork, PreparedLoad, many};
-use cpushield_linux::hired::ExternalProgram;
+use cpushield_linux::external_program::ExternalProgram;
 use std::ffi::OsString;
 use std::io;
 

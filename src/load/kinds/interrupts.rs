@@ -2,7 +2,7 @@
 
 use super::{CountSource, LoadEnvironment, LoadKind, LoadWork, PreparedLoad, own};
 use cpushield_linux::text::interrupts::{self, InterruptTable as Rows};
-use cpushield_linux::{CpuSet, Host, chores};
+use cpushield_linux::{CpuSet, Host, load_syscalls};
 use std::time::{Duration, Instant};
 
 /// How long a thread computes between two calls, for each CPU of the load.
@@ -53,13 +53,14 @@ impl LoadKind for InterruptLoad {
 
     fn prepare(&self, site: &LoadEnvironment<'_>) -> Result<PreparedLoad, String> {
         self.possible(site)?;
-        chores::allow_barriers().map_err(|e| format!("no membarrier(2) of this form: {e}"))?;
+        load_syscalls::allow_barriers()
+            .map_err(|e| format!("no membarrier(2) of this form: {e}"))?;
         // So that the others are computing most of the time, not waiting for their own call.
         let pause = PAUSE * u32::try_from(site.cpus.len()).unwrap_or(u32::MAX);
         let worker = || -> LoadWork {
             Box::new(move |meter| {
                 loop {
-                    chores::barrier()?;
+                    load_syscalls::barrier()?;
                     meter.add(1);
                     let until = Instant::now() + pause;
                     while Instant::now() < until {

@@ -12,7 +12,7 @@ mod stress_ng;
 mod timers;
 
 use super::LoadDoubt;
-use cpushield_linux::meter::ProgressCounter;
+use cpushield_linux::progress_counter::ProgressCounter;
 use cpushield_linux::{CpuSet, Host};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -169,7 +169,7 @@ fn size(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cpushield_linux::meter::{ProgressCounters, WorkerState};
+    use cpushield_linux::progress_counter::{ProgressCounters, WorkerState};
     use cpushield_linux::sched;
     use std::collections::BTreeSet;
     use std::sync::Arc;

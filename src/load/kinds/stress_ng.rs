@@ -3,7 +3,7 @@
 use super::hackbench::installed;
 use super::{LoadEnvironment, LoadKind, LoadWork, PreparedLoad, ProgramReport};
 use crate::load::LoadDoubt;
-use cpushield_linux::hired::{ExternalProgram, MemoryFile};
+use cpushield_linux::external_program::{ExternalProgram, MemoryFile};
 use cpushield_linux::process;
 use std::ffi::OsString;
 use std::io;

@@ -1,7 +1,7 @@
 //! `timers`: threads that sleep for a moment, again and again.
 
 use super::{LoadEnvironment, LoadKind, LoadWork, PreparedLoad, own};
-use cpushield_linux::chores;
+use cpushield_linux::load_syscalls;
 use std::time::Duration;
 
 /// Threads of each CPU.
@@ -39,7 +39,7 @@ impl LoadKind for TimerLoad {
     fn prepare(&self, site: &LoadEnvironment<'_>) -> Result<PreparedLoad, String> {
         let worker = || -> LoadWork {
             Box::new(|meter| {
-                chores::sleep_exactly()?;
+                load_syscalls::sleep_exactly()?;
                 loop {
                     std::thread::sleep(SLEEP);
                     meter.add(1);

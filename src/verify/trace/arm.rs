@@ -2,8 +2,8 @@
 //! arming now would hang.
 
 use super::RecordRequest;
-use super::catalogue::{self, EventSpec};
 use super::stacks::StackForm;
+use super::trace_events::{self, EventSpec};
 use crate::verify::{AbsenceReason, BlindSpot};
 use cpushield_linux::text::trace_format::EventFormat;
 use cpushield_linux::tracefs::{InstanceSettings, TraceInstance, Tracefs};
@@ -48,7 +48,7 @@ pub fn arm<'h>(host: &'h Host, order: &RecordRequest) -> Result<ArmedTrace<'h>, 
     let mut blind = Vec::new();
     let formats = formats(host, &tracefs, order, &mut blind).map_err(|e| refused(&e))?;
     let events: Vec<_> = formats.iter().map(|(spec, _)| (spec.system, spec.name)).collect();
-    if !formats.iter().any(|(spec, _)| spec.what == catalogue::EventKind::Switch) {
+    if !formats.iter().any(|(spec, _)| spec.what == trace_events::EventKind::Switch) {
         return Err(no_events(host));
     }
     let tsc = tsc_counts(host);
@@ -94,7 +94,7 @@ fn formats(
     blind: &mut Vec<BlindSpot>,
 ) -> cpushield_linux::Result<Vec<(&'static EventSpec, EventFormat)>> {
     let mut formats = Vec::new();
-    for spec in catalogue::events() {
+    for spec in trace_events::events() {
         if spec.syscalls_only && !order.syscalls {
             continue;
         }

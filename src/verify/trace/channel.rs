@@ -1,14 +1,14 @@
 //! The pages of one CPU → its [`InterruptionTracker`], with what was lost on the way. Pure but for
 //! reading.
 
-use super::catalogue::{self, EventSpec};
+use super::culprit_stats::TracedCulprit;
 use super::decode::{DecodedRecord, EventDecoder};
-use super::join::GapCorrelator;
+use super::gap_correlation::GapCorrelator;
+use super::interruptions::{InterruptionTracker, PhaseStats, TraceContext};
 use super::record_window::RecordWindow;
-use super::rows::TracedCulprit;
-use super::stays::{InterruptionTracker, PhaseStats, TraceContext};
+use super::trace_events::{self, EventSpec};
+use cpushield_linux::page_buffer::PageBuffer;
 use cpushield_linux::ring_buffer::{self, LostRecords, PageLayout};
-use cpushield_linux::spool::PageBuffer;
 use cpushield_linux::tracefs::{BufferStats, TracePipe};
 
 /// Pages read in one go; a writer faster than this reader must not keep it here for ever.
@@ -38,7 +38,7 @@ impl TracePhase {
 
     /// Name and count of the events that were seen.
     pub fn named(&self) -> impl Iterator<Item = (&'static EventSpec, u64)> + '_ {
-        let seen = catalogue::events().zip(&self.events);
+        let seen = trace_events::events().zip(&self.events);
         seen.filter(|(_, count)| **count > 0).map(|(spec, count)| (spec, *count))
     }
 }
@@ -209,7 +209,8 @@ impl ChannelSink<'_> {
                     None => self.stays.odd(TracedCulprit::Foreign(id)),
                 },
                 DecodedRecord::Short(index) => {
-                    let name = catalogue::events().nth(index).map_or("an event", |spec| spec.name);
+                    let name =
+                        trace_events::events().nth(index).map_or("an event", |spec| spec.name);
                     self.stays.odd(TracedCulprit::Short(name));
                 }
             }

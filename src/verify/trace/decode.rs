@@ -1,7 +1,7 @@
 //! Raw records → [`TraceEvent`]s, with the formats of the running kernel. Pure.
 
-use super::catalogue::{self, EventKind, EventSpec};
 use super::stacks::StackForm;
+use super::trace_events::{self, EventKind, EventSpec};
 use cpushield_linux::ring_buffer::RawRecord;
 use cpushield_linux::text::trace_format::{EventField, EventFormat};
 
@@ -160,7 +160,7 @@ impl EventDecoder {
     #[must_use]
     pub fn new(formats: &[(&'static EventSpec, EventFormat)]) -> (EventDecoder, Vec<String>) {
         let (mut slots, mut unusable) = (Vec::new(), Vec::new());
-        for (index, spec) in catalogue::events().enumerate() {
+        for (index, spec) in trace_events::events().enumerate() {
             let Some((_, format)) = formats.iter().find(|(known, _)| *known == spec) else {
                 continue;
             };
@@ -315,7 +315,7 @@ format:
 ";
 
     fn decoder(format: &str) -> (EventDecoder, Vec<String>) {
-        let spec = catalogue::events().find(|spec| spec.name == "sched_switch").unwrap();
+        let spec = trace_events::events().find(|spec| spec.name == "sched_switch").unwrap();
         EventDecoder::new(&[(spec, EventFormat::parse(format).unwrap())])
     }
 

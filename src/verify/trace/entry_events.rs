@@ -3,8 +3,8 @@
 //! with.
 
 use super::TraceRecorder;
-use super::catalogue::{self, EventSpec};
 use super::record_window::ReadSpan;
+use super::trace_events::{self, EventSpec};
 use crate::verify::{EntryClass, TraceInterference};
 use cpushield_linux::text::trace_format::EventFormat;
 
@@ -51,7 +51,7 @@ pub struct RecordedEvent {
 /// The events of this kernel that report entries, in the order of the catalogue.
 pub fn in_formats(formats: &[(&'static EventSpec, EventFormat)]) -> Vec<EntryEvent> {
     let mut found = Vec::new();
-    for (place, spec) in catalogue::events().enumerate() {
+    for (place, spec) in trace_events::events().enumerate() {
         let format = formats.iter().find(|(known, _)| *known == spec);
         if let (Some(class), Some((_, format))) = (spec.what.entry_class(), format) {
             let EventSpec { system, name, .. } = *spec;

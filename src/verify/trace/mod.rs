@@ -20,23 +20,23 @@
 
 mod afterwards;
 mod arm;
-mod catalogue;
 mod channel;
+mod culprit_stats;
 mod decode;
 mod entry_events;
+mod flight_recorder;
+mod gap_correlation;
 mod interference;
-mod join;
-mod lately;
+mod interruptions;
+mod ipi_senders;
 mod privilege;
 mod record_window;
 pub mod recording;
 pub mod replay;
-mod rows;
-mod senders;
 mod stacks;
-mod stays;
-pub mod story;
 mod tasks;
+pub mod timeline;
+mod trace_events;
 
 use crate::verify::breach::{BrokenLimit, NoticedBreach};
 use crate::verify::{
@@ -46,22 +46,22 @@ use crate::verify::{
 use arm::ArmedTrace;
 use channel::{CpuChannel, TracePhase};
 use cpushield_linux::clock::{self, TickScale};
+use cpushield_linux::page_buffer::PageBuffer;
 use cpushield_linux::sampler::Gap;
-use cpushield_linux::spool::PageBuffer;
 use cpushield_linux::text::kallsyms::KernelSymbols;
 use cpushield_linux::tracefs::TraceInstance;
 use cpushield_linux::{CpuSet, Error, Host};
+use culprit_stats::CulpritNames;
+pub use culprit_stats::TaskName;
 use decode::EventDecoder;
 pub use entry_events::{EntryEvent, RecordedEvent};
+use flight_recorder::FlightRecorder;
 use interference::InterferenceMonitor;
-use lately::FlightRecorder;
+use interruptions::TraceContext;
+use ipi_senders::IpiSenders;
 pub use record_window::ReadSpan;
 use recording::RecordingSpool;
-use rows::CulpritNames;
-pub use rows::TaskName;
-use senders::IpiSenders;
 use serde::{Deserialize, Serialize};
-use stays::TraceContext;
 use std::collections::HashMap;
 use tasks::{cpu_time, look_up, ran};
 
@@ -309,7 +309,7 @@ impl<'h> TraceRecorder<'h> {
     /// The first breach of a limit in this phase is noted from now on: more entries into the
     /// kernel, or an interruption of more nanoseconds. Gives the tick at which the phase began.
     pub fn limit(&mut self, entries: Option<u64>, gap_ns: Option<u64>) -> u64 {
-        let ticks = gap_ns.map(|ns| stays::ticks(ns, self.shared.ticks_per_ns));
+        let ticks = gap_ns.map(|ns| interruptions::ticks(ns, self.shared.ticks_per_ns));
         self.channels.iter_mut().for_each(|channel| channel.stays.limit(entries, ticks));
         self.begun
     }
@@ -381,7 +381,7 @@ impl<'h> TraceRecorder<'h> {
             told.senders =
                 senders.map(|all| all.to(channel.cpu, &self.symbols)).unwrap_or_default();
             if senders.is_some_and(|all| !all.is_partial()) {
-                senders::name_calls(&mut told.interruptions, &mut told.joined, &told.senders);
+                ipi_senders::name_calls(&mut told.interruptions, &mut told.joined, &told.senders);
             }
             afterwards::name_the_rest(&mut told.interruptions, self.syscalls);
             evidence.push(told);

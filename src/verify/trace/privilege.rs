@@ -2,9 +2,9 @@
 //! the kernel itself; see [`super::stays::EntryText`].
 
 use super::TraceRecorder;
-use super::catalogue::{self, EventKind, X86Vector};
+use super::interruptions::EntryText;
 use super::stacks::StackForm;
-use super::stays::EntryText;
+use super::trace_events::{self, EventKind, X86Vector};
 use crate::verify::{BlindReason, BlindSpot};
 use cpushield_linux::Host;
 use cpushield_linux::text::trace_format::EventFormat;
@@ -35,7 +35,7 @@ impl TraceRecorder<'_> {
             let form = EventFormat::parse(&self.instance.format_text("ftrace", "kernel_stack"));
             let form = form.ok().and_then(|format| StackForm::of(&format));
             let form = form.ok_or(BlindReason::NoStackTrace)?;
-            let interrupts = catalogue::events()
+            let interrupts = trace_events::events()
                 .filter(|spec| is_frequent(spec.what))
                 .filter(|spec| self.events.contains(&(spec.system, spec.name)));
             for spec in interrupts {

@@ -2,14 +2,14 @@
 //! The recorder keeps the pages that it reads anyway; nothing more is asked of the watched CPUs.
 
 use super::TraceRecorder;
-use super::rows::TaskName;
-use super::stays::ticks;
+use super::culprit_stats::TaskName;
+use super::interruptions::ticks;
 use crate::verify::TracedSpan;
 use cpushield_linux::Host;
 use cpushield_linux::clock::TickScale;
+use cpushield_linux::page_buffer::PageBuffer;
 use cpushield_linux::ring_buffer::PageLayout;
 use cpushield_linux::sampler::Gap;
-use cpushield_linux::spool::PageBuffer;
 use cpushield_linux::tracefs::TraceTexts;
 use std::collections::HashMap;
 

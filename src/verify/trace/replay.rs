@@ -4,11 +4,11 @@
 //! kept in files, for tests, and to measure the speed of decoding.
 
 use super::channel::{ChannelSink, TracePhase};
+use super::culprit_stats::CulpritNames;
 use super::decode::EventDecoder;
-use super::rows::CulpritNames;
+use super::interruptions::{EntryText, InterruptionTracker, LogEntry, TraceContext};
 use super::stacks::{StackForm, StackTable};
-use super::stays::{EntryText, InterruptionTracker, LogEntry, TraceContext};
-use super::{TraceEvidence, catalogue, tell};
+use super::{TraceEvidence, tell, trace_events};
 use cpushield_linux::clock::TickScale;
 use cpushield_linux::ring_buffer::PageLayout;
 use cpushield_linux::text::kallsyms::KernelSymbols;
@@ -50,7 +50,7 @@ impl PageReplay {
     /// Nothing replayed yet.
     #[must_use]
     pub fn new(recorded: RecordedTrace<'_>) -> PageReplay {
-        let formats: Vec<_> = catalogue::events()
+        let formats: Vec<_> = trace_events::events()
             .filter_map(|spec| {
                 let same = |(system, name, _): &&(String, String, EventFormat)| {
                     system == spec.system && name == spec.name

@@ -1,8 +1,8 @@
 //! Many values to one kernel file, one write each: the file is opened once.
 
 use super::Host;
-use crate::calls::open;
 use crate::error::{Error, Operation, Result};
+use crate::fast_read::open;
 use std::fs::File;
 use std::io::Write;
 

@@ -6,7 +6,7 @@
 //! back may interrupt the CPUs on which its spinners run.
 
 use super::Gap;
-use crate::region::{MappingAccess, SharedMemory};
+use crate::shared_memory::{MappingAccess, SharedMemory};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering, fence};

@@ -4,12 +4,12 @@
 //! its window is cut out at the next look. So the memory of a day is that of a second.
 
 use super::TraceUse;
-use super::feed::{SampleSource, SeriesLabel};
 use super::order::MeasureRequest;
+use super::sample_source::{SampleSource, SeriesLabel};
 use crate::verify::counters::{self, CounterSnapshot};
 use crate::verify::trace::{self, TraceRecorder};
 use crate::verify::{AbsenceReason, TimeBreakdown};
-use cpushield_linux::tally::WorstMoment;
+use cpushield_linux::latency_stats::WorstMoment;
 use cpushield_linux::{CpuSet, Host};
 
 /// What happened longer ago is forgotten: a latency of this length cannot be explained.

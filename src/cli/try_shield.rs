@@ -1,9 +1,9 @@
 //! `cpushield try`: shield a CPU for a few seconds, prove it, put everything back.
 
 use super::GlobalArgs;
-use super::guard::UndoWatchdog;
-use super::shielding::{PlanOrigin, shield};
-use super::wish::RequestArgs;
+use super::apply_with_fallback::{PlanOrigin, shield};
+use super::request::RequestArgs;
+use super::undo_watchdog::UndoWatchdog;
 use super::{input, price, standing};
 use crate::apply::{self, AppliedPlan, ChangeFate, UndoneShield};
 use crate::change::{EffectTime, Outcome};
@@ -11,8 +11,8 @@ use crate::failure::{Failure, FailureKind};
 use crate::load;
 use crate::plan::{Plan, plan};
 use crate::policy::ShieldRequest;
-use crate::report::attempt::{SCHEMA, TryReport};
 use crate::report::price::{LoadPrice, PriceWindow};
+use crate::report::try_report::{SCHEMA, TryReport};
 use crate::run::ShieldPlacement;
 use crate::survey::{Machine, differences, survey, survey_beside};
 use crate::tunables;

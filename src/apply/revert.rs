@@ -2,8 +2,8 @@
 //! the original is written. Anything else is somebody's and is left alone.
 
 use super::journal::{ApplyJournal, ChangeFate, OriginalState, StayedTasks, StepDone};
-use super::make::{is_original, writable};
 use super::moves::{self, MovedOut};
+use super::perform::{is_original, writable};
 use super::unbound::{self, shown_by};
 use super::{cycle, irqbalance, makes, slice};
 use crate::change::{Change, Outcome, Refusal, ValueComparison};

@@ -1,8 +1,8 @@
 //! What each event does to the stay of its CPU.
 
-use super::super::catalogue::X86Vector;
+use super::super::culprit_stats::{CulpritKey, SoftirqOrigin, TracedCulprit};
 use super::super::decode::{ShortName, TraceEvent};
-use super::super::rows::{CulpritKey, SoftirqOrigin, TracedCulprit};
+use super::super::trace_events::X86Vector;
 use super::breach::StackOwner;
 use super::parts::{IdleSince, InterruptionKind};
 use super::privilege::Privilege;

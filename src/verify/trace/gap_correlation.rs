@@ -7,8 +7,8 @@
 //! ([`WAY_NS`], or as long again as the interruption). What is left of any other gap was taken
 //! below the kernel, or by something the trace is blind for: it is *unexplained*.
 
-use super::rows::{CpuCulprits, CulpritKey, CulpritNames};
-use super::stays::{FinishedInterruption, ticks};
+use super::culprit_stats::{CpuCulprits, CulpritKey, CulpritNames};
+use super::interruptions::{FinishedInterruption, ticks};
 use crate::verify::{GapAttribution, GapPart, LONG_NS, MadeGap, UnexplainedGap};
 use cpushield_linux::clock::TickScale;
 use cpushield_linux::sampler::Gap;
@@ -259,7 +259,7 @@ mod tests {
     use super::*;
     use crate::causes::Cause;
     use crate::causes::culprit::KernelEvent;
-    use crate::verify::trace::rows::TracedCulprit;
+    use crate::verify::trace::culprit_stats::TracedCulprit;
     use cpushield_linux::text::kallsyms::KernelSymbols;
     use proptest::prelude::*;
     use std::collections::HashMap;

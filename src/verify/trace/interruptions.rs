@@ -11,25 +11,25 @@
 
 mod breach;
 mod handlers;
+mod history;
 mod parts;
 mod privilege;
-mod tape;
 
 use crate::causes::culprit::KernelEvent;
 pub use breach::LimitBreach;
 use breach::{PhaseLimit, StackOwner};
 pub use handlers::ticks;
+use history::EventHistory;
+pub use history::{LogEntry, LogEntryKind};
 pub use parts::{FinishedInterruption, PhaseStats, TraceContext};
 use parts::{IdleSince, Interruption, InterruptionKind, NestedFrame, names};
 pub use privilege::EntryText;
 use privilege::PrivilegeLevel;
-use tape::EventHistory;
-pub use tape::{LogEntry, LogEntryKind};
 
-use super::catalogue::EventKind;
+use super::culprit_stats::{CpuCulprits, CulpritKey, SoftirqOrigin, TracedCulprit};
 use super::decode::{EventValues, ShortName, TraceEvent};
-use super::rows::{CpuCulprits, CulpritKey, SoftirqOrigin, TracedCulprit};
 use super::stacks::StackTable;
+use super::trace_events::EventKind;
 use crate::causes::Cause;
 use std::collections::HashMap;
 

@@ -1,6 +1,6 @@
 //! The first breach of a limit, and the stacks behind events.
 
-use super::super::rows::CulpritKey;
+use super::super::culprit_stats::CulpritKey;
 use super::InterruptionTracker;
 use crate::verify::trace::stacks::StackTable;
 

@@ -1,8 +1,8 @@
 //! Sequences of events and what they must be counted as, whole, in `cases.txt`.
 
 use super::*;
-use crate::verify::trace::catalogue::X86Vector;
-use crate::verify::trace::rows::{CulpritNames, TICK, TaskName};
+use crate::verify::trace::culprit_stats::{CulpritNames, TICK, TaskName};
+use crate::verify::trace::trace_events::X86Vector;
 use cpushield_linux::clock::TickScale;
 use cpushield_linux::text::kallsyms::KernelSymbols;
 use proptest::prelude::*;

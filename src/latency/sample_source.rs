@@ -2,12 +2,12 @@
 //! tracer of the kernel, whose records this process counts ([`LatencyTrace`]). For the rest of the
 //! run they are the same.
 
-use super::crew::{MeasurementProcess, MeasurementTimes, ThreadPlacement};
+use super::measurement_process::{MeasurementProcess, MeasurementTimes, ThreadPlacement};
 use super::order::{LatencyError, MeasureRequest};
 use super::trace::LatencyTrace;
 use super::{LatencyDoubt, ThreadDoubt};
 use cpushield_linux::Host;
-use cpushield_linux::tally::{LIMITS, LatencyStats};
+use cpushield_linux::latency_stats::{LIMITS, LatencyStats};
 use std::time::Duration;
 
 /// What one tally is of.

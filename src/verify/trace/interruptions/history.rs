@@ -3,7 +3,7 @@
 
 use super::parts::{InterruptionKind, NestedFrame};
 use super::{CulpritKey, InterruptionTracker};
-use crate::verify::trace::catalogue::X86Vector;
+use crate::verify::trace::trace_events::X86Vector;
 
 /// One thing that happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

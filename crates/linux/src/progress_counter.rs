@@ -3,7 +3,7 @@
 //!
 //! Not its job: what is counted.
 
-use crate::region::{MappingAccess, SharedMemory};
+use crate::shared_memory::{MappingAccess, SharedMemory};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -11,8 +11,8 @@ use crate::experiment::{self, Experiment};
 use crate::failure::Failure;
 use crate::latency::{self, LatencyMeasurement};
 use crate::plan::{self, Plan};
-use crate::report::attempt::{self, TryReport};
-use crate::report::fixed::{self, FixReport};
+use crate::report::fix_report::{self, FixReport};
+use crate::report::try_report::{self, TryReport};
 use crate::run::{self, ShieldStatus};
 use crate::survey::{self, Machine};
 use crate::verify::{self, Evidence, Verdict};
@@ -131,7 +131,7 @@ const KINDS: &[DocumentKind] = &[
         from: "try --json",
         keys: &["plan", "before", "shielded"],
         schemas: &[
-            (&[], attempt::SCHEMA),
+            (&[], try_report::SCHEMA),
             (&["plan"], plan::SCHEMA),
             (&["before"], verify::SCHEMA),
             (&["shielded"], verify::SCHEMA),
@@ -142,7 +142,7 @@ const KINDS: &[DocumentKind] = &[
     DocumentKind {
         from: "verify --fix --json",
         keys: &["rounds", "end", "lacks"],
-        schemas: &[(&[], fixed::SCHEMA)],
+        schemas: &[(&[], fix_report::SCHEMA)],
         read: |text| whole(text, SavedDocument::Fixed),
     },
     DocumentKind {
@@ -379,7 +379,7 @@ mod tests {
     use super::*;
     use crate::latency::{MeasuredIsolation, MeasuredSetting};
     use crate::policy::ShieldRequest;
-    use crate::report::fixed::{FixEnd, FixRound};
+    use crate::report::fix_report::{FixEnd, FixRound};
     use crate::survey::{Cpu, Machine};
     use crate::verify::{PositiveControl, WatchedWorkload};
     use proptest::prelude::*;
@@ -442,7 +442,7 @@ mod tests {
     fn every() -> Vec<Value> {
         let plan = plan::plan(&machine(), &ShieldRequest::default()).unwrap();
         let attempt = TryReport {
-            schema: attempt::SCHEMA,
+            schema: try_report::SCHEMA,
             plan: plan.clone(),
             changed: Vec::new(),
             refused: 0,
@@ -456,7 +456,8 @@ mod tests {
         };
         let round = FixRound { evidence: evidence(), verdict: verdict(), done: Vec::new() };
         let (rounds, remains, lacks) = (vec![round], Vec::new(), Vec::new());
-        let fixed = FixReport { schema: fixed::SCHEMA, rounds, end: FixEnd::Holds, remains, lacks };
+        let fixed =
+            FixReport { schema: fix_report::SCHEMA, rounds, end: FixEnd::Holds, remains, lacks };
         let (shield, isolated, nohz_full, swept) = (None, None, None, 0);
         let state = run::ShieldState::NoShield.into();
         let status =

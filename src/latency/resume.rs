@@ -311,7 +311,7 @@ mod tests {
         let series =
             |cpu| ThreadSeries { cpu, timeline: line.clone(), worst: worst.clone(), ..one.clone() };
         day.series = (0..4).map(series).collect();
-        let text = super::super::keep::text(&day).unwrap();
+        let text = super::super::autosave::text(&day).unwrap();
         assert!(text.len() < 1 << 20, "{} bytes", text.len());
     }
 }

@@ -1,7 +1,7 @@
 //! What the state of a CPU is made of: one stay, and the frames of what runs inside it.
 
-use super::super::catalogue::X86Vector;
-use super::super::rows::{CpuCulprits, CulpritKey, TICK, TracedCulprit};
+use super::super::culprit_stats::{CpuCulprits, CulpritKey, TICK, TracedCulprit};
+use super::super::trace_events::X86Vector;
 use super::EntryText;
 use cpushield_linux::text::kallsyms::KernelSymbols;
 use std::collections::HashSet;

@@ -1,7 +1,7 @@
 //! The guard of `try` and of `experiment`: a process beside it that outlives `kill -9`. When the
 //! one it guards ends without dismissing it, it undoes what was applied.
 
-use super::{GlobalArgs, attempt, lab, standing};
+use super::{GlobalArgs, experiment_machine, standing, try_shield};
 use crate::failure::Failure;
 use cpushield_linux::{Error, Operation, process, tracefs};
 use std::process::Child;
@@ -57,5 +57,5 @@ pub fn run(global: &GlobalArgs, args: &GuardArgs) -> Result<(), Failure> {
     let _ = crate::latency::recovered(&host, &store);
     tracefs::sweep(&host);
     // Somebody else's shield is none of its business.
-    standing::undo_own(&global.host()?, &store, &[attempt::NAME, lab::NAME])
+    standing::undo_own(&global.host()?, &store, &[try_shield::NAME, experiment_machine::NAME])
 }

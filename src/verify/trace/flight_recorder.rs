@@ -1,12 +1,12 @@
 //! What happened lately on the recorded CPUs, piece by piece, at constant memory; and of it, who
 //! had the time between two moments. For those who know only afterwards which moments were bad.
 
-use super::rows::{CulpritKey, CulpritNames, TracedCulprit};
-use super::stays::{LogEntry, LogEntryKind, ticks};
+use super::culprit_stats::{CulpritKey, CulpritNames, TracedCulprit};
+use super::interruptions::{LogEntry, LogEntryKind, ticks};
 use super::{TraceRecorder, look_up};
 use crate::causes::Cause;
 use crate::verify::{TimeBreakdown, TimeShare};
-use cpushield_linux::ties::{ClockSample, ClockSync};
+use cpushield_linux::clock_sync::{ClockSample, ClockSync};
 use std::collections::{HashMap, VecDeque};
 
 /// Pieces kept of all CPUs: some tens of MiB.

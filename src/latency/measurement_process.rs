@@ -5,8 +5,10 @@
 
 use super::instruments::{self, ThreadTask};
 use super::order::LatencyError;
-use cpushield_linux::companion::{WorkerEnd, WorkerProcess};
-use cpushield_linux::tally::{LIMITS, LatencyBoard, LatencyStats, ThreadSettings, ThreadStage};
+use cpushield_linux::latency_stats::{
+    LIMITS, LatencyBoard, LatencyStats, ThreadSettings, ThreadStage,
+};
+use cpushield_linux::worker_process::{WorkerEnd, WorkerProcess};
 use cpushield_linux::{CpuSet, Host, SchedPolicy, memory, sched};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;

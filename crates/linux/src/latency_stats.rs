@@ -5,26 +5,26 @@
 //! [`measure`] is the loop; what it waits for is a [`EventSource`], and what came of it goes into a
 //! [`LatencyStats`]. Not its job: which sources there are, on which CPUs, what the figures mean.
 
-mod bell;
 mod cpu;
-mod ledger;
-mod pace;
+mod deferred_recorder;
+mod overrun;
 mod peaks;
+mod trigger;
 
-pub use bell::{FutexWait, TriggerListener, TriggerSignal, WakeMethod};
-pub use ledger::DeferredRecorder;
+pub use deferred_recorder::DeferredRecorder;
 pub use peaks::{LatencyPeak, MOMENT_NS};
+pub use trigger::{FutexWait, TriggerListener, TriggerSignal, WakeMethod};
 
-use crate::region::{MappingAccess, SharedMemory};
-use bell::WakeTrigger;
+use crate::shared_memory::{MappingAccess, SharedMemory};
 #[cfg(target_arch = "x86_64")]
 use cpu::cpu_number;
 use cpu::has_cpu_number;
-use pace::OverrunDetector;
+use overrun::OverrunDetector;
 use peaks::LatencyPeaks;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
+use trigger::WakeTrigger;
 
 /// Values are kept to one part in a thousand, as HDR histograms of three digits keep them: exact up
 /// to 2047, then in steps that double with the value.

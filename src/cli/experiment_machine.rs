@@ -2,10 +2,10 @@
 //! everything back; goes to boots with other parameters and back.
 
 use super::GlobalArgs;
-use super::guard::UndoWatchdog;
+use super::apply_with_fallback::{PlanOrigin, shield};
 use super::loads::{LoadArgs, LoadCpus};
-use super::shielding::{PlanOrigin, shield};
 use super::standing;
+use super::undo_watchdog::UndoWatchdog;
 use crate::apply::{self, ApplyError};
 use crate::boot::{self, BootError, line, loaders, plan as boot_plan, status, trial, write};
 use crate::change::Outcome;

@@ -1,9 +1,9 @@
 //! `-o FILE` and `--resume FILE` of `cpushield latency`: the document that is kept while it is
 //! measured, and the one that is gone on with.
 
-use super::saved::SavedDocument;
+use super::saved_document::SavedDocument;
 use crate::failure::Failure;
-use crate::latency::keep::{self, Autosave};
+use crate::latency::autosave::{self, Autosave};
 use crate::latency::{LatencyMeasurement, MeasureRequest, ResumeMismatch, joined, misfit};
 use crate::ui::Ui;
 use cpushield_linux::{Host, can_write, keep_document};
@@ -125,7 +125,7 @@ impl<'a> MeasurementCheckpoint<'a> {
     ) -> Result<(LatencyMeasurement, Option<Failure>), Failure> {
         let mut whole = self.whole(latency)?;
         whole.notes.extend(self.keeper.into_inner().end());
-        let text = keep::text(&whole).map_err(Failure::machine)?;
+        let text = autosave::text(&whole).map_err(Failure::machine)?;
         let lost = match keep_document(&self.path, &text) {
             Ok(()) => {
                 self.ui.status(&format!("saved: {}", self.path.display()));

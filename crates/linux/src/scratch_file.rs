@@ -3,7 +3,7 @@
 //!
 //! Not its job: how large, how often.
 
-use crate::spool::nameless;
+use crate::page_buffer::nameless;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;

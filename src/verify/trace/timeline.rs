@@ -2,11 +2,11 @@
 //! with names, in the order of time. What the sums of a verdict are made of. Pure but for reading
 //! back the pages.
 
+use super::culprit_stats::CulpritNames;
+use super::interruptions::{LogEntry, LogEntryKind};
 use super::recording::TraceRecording;
 use super::replay::{PageReplay, RecordedTrace};
-use super::rows::CulpritNames;
 use super::stacks::StackTable;
-use super::stays::{LogEntry, LogEntryKind};
 use crate::causes::{Cause, Culprit};
 use cpushield_linux::text::kallsyms::KernelSymbols;
 use cpushield_linux::text::trace_format::EventFormat;
