@@ -80,7 +80,7 @@ pub(super) fn catch_stops() -> Result<(), Failure> {
 pub(super) fn take_down(host: &Host, store: &Store, forget: bool) -> Result<UndoneShield, Failure> {
     let _hurry = sched::hurry();
     let tracer = latency::recovered(host, store);
-    let swept = tracefs::sweep(host);
+    let swept = tracefs::remove_stale_instances(host);
     let released = run::release(host, store);
     let mut undone = match undo(host, store) {
         Err(UndoError::Journal { .. }) if forget => {

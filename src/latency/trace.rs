@@ -110,7 +110,7 @@ impl<'h> LatencyTrace<'h> {
                     )),
                 }
             })?;
-        if let Some((dir, name)) = tracefs.tracers_at_work(host, tracer.rivals()).first() {
+        if let Some((dir, name)) = tracefs.active_tracers(host, tracer.rivals()).first() {
             return Err(impossible(format!(
                 "another process uses the {name} tracer in {dir}, which the settings would change; \
                  wait until it ends (rtla?), or stop it: echo nop > {dir}/current_tracer"
@@ -386,7 +386,7 @@ fn channels(
 
 /// The tracer begins its work.
 fn employ(instance: &mut TraceInstance<'_>, tracer: &dyn LatencyTracer) -> Result<(), String> {
-    instance.employ(tracer.name()).map_err(|error| match error.errno() {
+    instance.set_tracer(tracer.name()).map_err(|error| match error.errno() {
         Some(EBUSY) => format!("another process uses a kernel tracer: {error}"),
         // Before 5.17 osnoise and timerlat were for the top level alone.
         Some(22) => format!("this kernel has no {} in instances (5.17)", tracer.name()),
@@ -479,7 +479,7 @@ impl PageSink<'_> {
         book.last = sample.number;
         book.due_ns = sample.wake.due_ns;
         if let Some(ledger) = &mut book.ledger {
-            ledger.enter(tally, sample.wake);
+            ledger.record(tally, sample.wake);
         }
     }
 }

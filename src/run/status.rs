@@ -246,7 +246,7 @@ pub fn status(host: &Host, store: &Store) -> Result<ShieldStatus, RunError> {
         Err(error) => (ShieldState::Unknown { reason: unread(&error) }, None),
     };
     // Nobody else would.
-    let swept = if host.is_live() { tracefs::sweep(host) } else { 0 };
+    let swept = if host.is_live() { tracefs::remove_stale_instances(host) } else { 0 };
     Ok(ShieldStatus { schema: SCHEMA, state: state.into(), shield, isolated, nohz_full, swept })
 }
 

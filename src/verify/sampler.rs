@@ -217,7 +217,7 @@ fn obey(
         let seat = |(cpu, spinner): &(usize, Spinner)| SpinnerLocation {
             cpu: *cpu,
             tid: spinner.tid(),
-            ring: spinner.ring(),
+            ring: spinner.ring_number(),
         };
         let seats = made.spinners.iter().map(seat).collect();
         let blind = made.blind.clone();
@@ -344,8 +344,8 @@ impl SpinnerSet {
     fn wait_on_cpus(&self) {
         for _ in 0..100 {
             std::thread::sleep(Duration::from_millis(1));
-            let beats: Vec<u64> = self.spinners.iter().map(|(_, one)| one.beat()).collect();
-            let moved = |((_, one), beat): (&(usize, Spinner), &u64)| one.beat() != *beat;
+            let beats: Vec<u64> = self.spinners.iter().map(|(_, one)| one.last_tick()).collect();
+            let moved = |((_, one), beat): (&(usize, Spinner), &u64)| one.last_tick() != *beat;
             // A look at the clock takes far less than one round of this.
             for _ in 0..100 {
                 if self.spinners.iter().zip(&beats).all(moved) {

@@ -11,7 +11,7 @@ use std::path::Path;
 /// and calls `sync_all` when they are to be on the disk before the name is.
 ///
 /// # Errors
-/// The answer of the file system, or that of `fill`. The old file is as it was, and no part is
+/// The file system's error, or that of `fill`. The old file is as it was, and no part is
 /// left.
 pub(crate) fn put(
     place: &Path,
@@ -40,7 +40,7 @@ fn new(path: &Path, mode: u32) -> io::Result<File> {
 /// A rename is on the disk only when its directory is (fsync(2), notes).
 ///
 /// # Errors
-/// The answer of the file system.
+/// The file system's error.
 pub(crate) fn sync_dir_of(place: &Path) -> io::Result<()> {
     match place.parent() {
         Some(dir) if dir.as_os_str().is_empty() => File::open(".")?.sync_all(),

@@ -42,7 +42,7 @@ pub fn monotonic_ns() -> u64 {
 /// Sleeps until a time of `CLOCK_MONOTONIC`, in nanoseconds; not at all when it is over.
 ///
 /// # Errors
-/// The kernel's answer.
+/// The kernel's error.
 #[inline]
 pub fn sleep_until(ns: u64) -> io::Result<()> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

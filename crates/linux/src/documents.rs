@@ -13,7 +13,7 @@ const BYTES_MAX: u64 = 64 << 20;
 /// Reads a document whole.
 ///
 /// # Errors
-/// The kernel's answer; EFBIG for what cannot be a document; text that is not UTF-8.
+/// The kernel's error; EFBIG for what cannot be a document; text that is not UTF-8.
 pub fn read_document(path: &Path) -> Result<String> {
     let name = path.display().to_string();
     let fail = |e| Error::io(Operation::Read, &name, e);
@@ -35,7 +35,7 @@ pub fn read_document(path: &Path) -> Result<String> {
 /// Writes a document whole: it is there complete or not at all.
 ///
 /// # Errors
-/// The kernel's answer.
+/// The kernel's error.
 pub fn write_document(path: &Path, text: &str) -> Result<()> {
     write_stream(path, &mut |out| out.write_all(text.as_bytes()))
 }
@@ -43,7 +43,7 @@ pub fn write_document(path: &Path, text: &str) -> Result<()> {
 /// Whether a document can be written there, asked before the work that it is to hold.
 ///
 /// # Errors
-/// The kernel's answer to the same steps as those of [`write_stream`].
+/// The kernel's error to the same steps as those of [`write_stream`].
 pub fn can_write(path: &Path) -> Result<()> {
     if is_no_file(path) {
         return Ok(());
@@ -65,7 +65,7 @@ fn beside(path: &Path) -> PathBuf {
 /// Writes a document piece by piece: it is there complete or not at all.
 ///
 /// # Errors
-/// The kernel's answer, or that of `fill`.
+/// The kernel's error, or that of `fill`.
 pub fn write_stream(
     path: &Path,
     fill: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
@@ -81,7 +81,7 @@ pub fn write_stream(
 /// whatever ends this program or the machine.
 ///
 /// # Errors
-/// The kernel's answer.
+/// The kernel's error.
 pub fn keep_document(path: &Path, text: &str) -> Result<()> {
     if is_no_file(path) {
         return straight(path, &mut |out| out.write_all(text.as_bytes()));

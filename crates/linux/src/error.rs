@@ -63,7 +63,7 @@ impl Operation {
 /// Why it failed.
 #[derive(Debug)]
 pub enum ErrorCause {
-    /// The kernel's answer.
+    /// The kernel's error.
     Io(io::Error),
     /// The text is not what the file's format says.
     Malformed {
@@ -113,7 +113,7 @@ pub struct Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// The kernel's answer to `verb` on `path`.
+    /// The kernel's error to `verb` on `path`.
     #[must_use]
     pub fn io(verb: Operation, path: &str, source: io::Error) -> Error {
         Error { verb, path: path.to_owned(), value: None, cause: ErrorCause::Io(source) }
@@ -125,7 +125,7 @@ impl Error {
         Error { verb, path: path.to_owned(), value: None, cause: error.into() }
     }
 
-    /// The kernel's answer as an error number.
+    /// The kernel's error as an error number.
     #[must_use]
     pub fn os(verb: Operation, path: &str, errno: i32) -> Error {
         Error::io(verb, path, io::Error::from_raw_os_error(errno))

@@ -27,7 +27,7 @@ impl EventLog {
     /// Opens the log, and adds to it where it is there already.
     ///
     /// # Errors
-    /// The answer of the file system, or something else than a regular file lies there.
+    /// The file system's error, or something else than a regular file lies there.
     pub fn open(path: &Path) -> Result<EventLog> {
         let mut options = OpenOptions::new();
         let file = open_regular(path, options.append(true).create(true).mode(0o600))

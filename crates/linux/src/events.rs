@@ -1,5 +1,5 @@
-//! What a measuring thread can wait for beside a sleep: a timer's file, the real-time clock, a word
-//! in shared memory, a counter that is a file.
+//! What a measuring thread can wait for besides sleeping: a timer file, the real-time clock, a
+//! futex in shared memory, an event file.
 
 use crate::sched;
 use crate::task::SchedPolicy;
@@ -16,31 +16,32 @@ pub struct TimerFile {
 }
 
 impl TimerFile {
-    /// One that expires first at this time of `CLOCK_MONOTONIC`, then once a period.
+    /// Creates a timer that expires first at this time of `CLOCK_MONOTONIC`, then once a period.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// The kernel's error.
     pub fn new(first_ns: u64, period_ns: u64) -> io::Result<TimerFile> {
         // SAFETY: the call takes no pointers.
         let fd = unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a new descriptor that nobody else owns.
+        // SAFETY: a new descriptor that has no other owner.
         let file = unsafe { File::from_raw_fd(fd) };
-        let time = libc::itimerspec { it_interval: time(period_ns)?, it_value: time(first_ns)? };
+        let time =
+            libc::itimerspec { it_interval: timespec(period_ns)?, it_value: timespec(first_ns)? };
         let (flags, old) = (libc::TFD_TIMER_ABSTIME, std::ptr::null_mut());
-        // SAFETY: `time` is valid for reads, and nothing is to be written.
+        // SAFETY: `time` is valid for reads, and a null pointer asks for no old value.
         match unsafe { libc::timerfd_settime(file.as_raw_fd(), flags, &raw const time, old) } {
             0 => Ok(TimerFile { file }),
             _ => Err(io::Error::last_os_error()),
         }
     }
 
-    /// Waits until it expires, and says how often it has since the last time.
+    /// Waits until it expires. Returns how often it has expired since the last call.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// The kernel's error.
     #[inline]
     pub fn wait(&mut self) -> io::Result<u64> {
         let mut bytes = [0; 8];
@@ -49,7 +50,7 @@ impl TimerFile {
     }
 }
 
-fn time(ns: u64) -> io::Result<libc::timespec> {
+fn timespec(ns: u64) -> io::Result<libc::timespec> {
     // SAFETY: an all-zero timespec is a valid value.
     let mut time: libc::timespec = unsafe { std::mem::zeroed() };
     time.tv_sec = (ns / 1_000_000_000).try_into().map_err(io::Error::other)?;
@@ -62,46 +63,47 @@ fn time(ns: u64) -> io::Result<libc::timespec> {
 const RTC_IRQP_SET: u64 = (1 << 30) | ((size_of::<libc::c_ulong>() as u64) << 16) | 0x700c;
 const RTC_PIE_ON: u64 = 0x7005;
 const RTC_PIE_OFF: u64 = 0x7006;
-/// A callback of the clock takes microseconds.
+/// How long the timer callback of the clock may take; usually it takes microseconds.
 const CALLBACK: Duration = Duration::from_millis(2);
 
-/// The real-time clock's device; one program at a time can have it.
+/// The real-time clock's device, which only one program at a time can open.
 #[derive(Debug)]
 pub struct RtcDevice {
     file: File,
 }
 
 impl RtcDevice {
-    /// The device.
+    /// The path of the device.
     pub const PATH: &str = "/dev/rtc0";
 
     /// Opens it.
     ///
     /// # Errors
-    /// The kernel's answer: ENOENT without one, EBUSY when another program has it.
+    /// The kernel's error: ENOENT without the device, EBUSY when another program has it open.
     pub fn open() -> io::Result<RtcDevice> {
         Ok(RtcDevice { file: File::open(RtcDevice::PATH)? })
     }
 
-    /// It is to tell of so many events a second, once [`RtcDevice::begin`] was called.
+    /// Sets how many events a second the device reports once [`RtcDevice::start`] was called.
     ///
     /// # Errors
-    /// The kernel's answer: EACCES above `/sys/class/rtc/rtc0/max_user_freq` without the right to,
+    /// The kernel's error: EACCES above `/sys/class/rtc/rtc0/max_user_freq` without the privilege,
     /// EINVAL above 8192.
     pub fn set_rate(&mut self, hertz: u64) -> io::Result<()> {
-        self.ask(RTC_IRQP_SET, hertz)
+        self.ioctl(RTC_IRQP_SET, hertz)
     }
 
-    /// The first event is a period from now. Takes long when somebody reads the clock meanwhile:
-    /// both hold `ops_lock` of the device (drivers/rtc/dev.c, 2.6.38 to 6.12).
+    /// Starts the periodic events; the first one comes after one period. Takes long when another
+    /// process reads the clock meanwhile: both hold `ops_lock` of the device (drivers/rtc/dev.c,
+    /// 2.6.38 to 6.12).
     ///
     /// # Errors
-    /// The kernel's answer.
-    pub fn begin(&mut self) -> io::Result<()> {
-        self.ask(RTC_PIE_ON, 0)
+    /// The kernel's error.
+    pub fn start(&mut self) -> io::Result<()> {
+        self.ioctl(RTC_PIE_ON, 0)
     }
 
-    fn ask(&self, request: u64, value: u64) -> io::Result<()> {
+    fn ioctl(&self, request: u64, value: u64) -> io::Result<()> {
         // SAFETY: these requests take a number and no pointer (drivers/rtc/dev.c,
         // rtc_dev_ioctl()); both numbers are far below the limits of their types.
         match unsafe { libc::ioctl(self.file.as_raw_fd(), request as _, value) } {
@@ -110,36 +112,36 @@ impl RtcDevice {
         }
     }
 
-    /// Waits for a periodic event, and says how many came since the last time.
+    /// Waits for a periodic event. Returns how many came since the last call.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// The kernel's error.
     #[inline]
     pub fn wait(&mut self) -> io::Result<RtcTicks> {
         loop {
             let mut bytes = [0; size_of::<libc::c_ulong>()];
             self.file.read_exact(&mut bytes)?;
-            if let Some(ticks) = RtcTicks::of(libc::c_ulong::from_ne_bytes(bytes)) {
+            if let Some(ticks) = RtcTicks::decode(libc::c_ulong::from_ne_bytes(bytes)) {
                 return Ok(ticks);
             }
         }
     }
 }
 
-/// Periodic events of the clock.
+/// Periodic events of the real-time clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RtcTicks {
     /// How many there were.
     pub count: u64,
-    /// Alarms or updates, which other programs ask for, are among them.
+    /// Whether alarms or updates, which other programs request, are among them.
     pub is_mixed: bool,
 }
 
 impl RtcTicks {
-    /// What was read: the number of events of all kinds, and the kinds in the lowest byte (rtc(4);
-    /// rtc_handle_legacy_irq() in drivers/rtc/interface.c). `None` without a periodic one.
+    /// Decodes what was read: the number of events of all kinds, and the kinds in the lowest byte
+    /// (rtc(4); rtc_handle_legacy_irq() in drivers/rtc/interface.c). `None` without a periodic one.
     #[inline]
-    fn of(word: libc::c_ulong) -> Option<RtcTicks> {
+    fn decode(word: libc::c_ulong) -> Option<RtcTicks> {
         /// include/uapi/linux/rtc.h: `RTC_PF`, `RTC_AF`, `RTC_UF`.
         const PERIODIC: libc::c_ulong = 0x40;
         const OTHERS: libc::c_ulong = 0x20 | 0x10;
@@ -151,86 +153,84 @@ impl RtcTicks {
 impl Drop for RtcDevice {
     fn drop(&mut self) {
         // rtc_irq_set_state() spins until the timer's callback is not running
-        // (drivers/rtc/interface.c, 2.6.38 to 6.12). On PREEMPT_RT that is a thread, which a
-        // real-time thread that it woke has preempted: neither would ever end. Closing the device
-        // does the same (rtc_dev_release()), so it happens while that one is an ordinary thread.
-        let was = sched::policy(0);
-        let lowered = was.as_ref().is_ok_and(|policy| policy.rt_priority() > 0)
+        // rtc_irq_set_state() spins until the timer's callback is not running
+        // (drivers/rtc/interface.c, 2.6.38 to 6.12). On PREEMPT_RT the callback is a thread. A
+        // real-time thread that it woke may have preempted it, and then neither would ever finish.
+        // Closing the device does the same (rtc_dev_release()). So this thread gets an ordinary
+        // policy first.
+        let policy = sched::policy(0);
+        let lowered = policy.as_ref().is_ok_and(|policy| policy.rt_priority() > 0)
             && sched::set_policy(0, SchedPolicy::Other { nice: 0 }).is_ok();
         if lowered {
-            // Whatever it preempted is done by then.
+            // A callback that it had preempted is done by then.
             std::thread::sleep(CALLBACK);
         }
-        let _ = self.ask(RTC_PIE_OFF, 0);
-        if let (true, Ok(policy)) = (lowered, was) {
+        let _ = self.ioctl(RTC_PIE_OFF, 0);
+        if let (true, Ok(policy)) = (lowered, policy) {
             let _ = sched::set_policy(0, policy);
         }
     }
 }
 
-/// A counter that is a file (eventfd(2)): who reads sleeps while it is 0.
+/// A counter that is a file (eventfd(2)): a reader sleeps while it is 0.
 #[derive(Debug)]
 pub struct EventFile {
     file: File,
 }
 
 impl EventFile {
-    /// A new one, at 0.
+    /// Creates a counter at 0.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// The kernel's error.
     pub fn new() -> io::Result<EventFile> {
         // SAFETY: the call takes no pointers.
-        EventFile::owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) })
+        EventFile::from_fd(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) })
     }
 
-    /// The one with this number of another process (pidfd_getfd(2), of Linux 5.6). It cannot be
-    /// opened by `/proc/PID/fd`, as it has no inode of its own.
+    /// Opens the one with this file descriptor of another process (pidfd_getfd(2), Linux 5.6). It
+    /// has no inode of its own, so it cannot be opened by `/proc/PID/fd`.
     ///
     /// # Errors
-    /// The kernel's answer: ENOSYS before 5.6, EPERM where ptrace(2) would not be allowed either.
-    pub fn of(pid: i32, number: i32) -> io::Result<EventFile> {
-        let new = |fd: libc::c_long| match fd {
-            0.. => i32::try_from(fd).map_err(io::Error::other),
-            _ => Err(io::Error::last_os_error()),
-        };
+    /// The kernel's error: ENOSYS before 5.6, EPERM where ptrace(2) would not be allowed either.
+    pub fn open(pid: i32, number: i32) -> io::Result<EventFile> {
         // SAFETY: the call takes no pointers.
-        let process = new(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;
-        // SAFETY: a new descriptor that nobody else owns.
+        let process = fd_result(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;
+        // SAFETY: a new descriptor that has no other owner.
         let process = unsafe { OwnedFd::from_raw_fd(process) };
         // SAFETY: the call takes no pointers.
-        let fd =
-            new(unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), number, 0) })?;
-        EventFile::owned(fd)
+        let answer =
+            unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), number, 0) };
+        EventFile::from_fd(fd_result(answer)?)
     }
 
-    fn owned(fd: i32) -> io::Result<EventFile> {
+    fn from_fd(fd: i32) -> io::Result<EventFile> {
         match fd {
-            // SAFETY: a new descriptor that nobody else owns.
+            // SAFETY: a new descriptor that has no other owner.
             0.. => Ok(EventFile { file: unsafe { File::from_raw_fd(fd) } }),
             _ => Err(io::Error::last_os_error()),
         }
     }
 
-    /// By which number another process of the same user finds it.
+    /// Its file descriptor, by which another process of the same user opens it.
     #[must_use]
     pub fn number(&self) -> i32 {
         self.file.as_raw_fd()
     }
 
-    /// One more, which wakes who reads.
+    /// Adds 1, which wakes the reader.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// The kernel's error.
     #[inline]
     pub fn add(&self) -> io::Result<()> {
         (&self.file).write_all(&1_u64.to_ne_bytes())
     }
 
-    /// Waits until it is more than 0, says what it was, and makes it 0 again.
+    /// Waits until the counter is more than 0, returns it, and resets it to 0.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// The kernel's error.
     #[inline]
     pub fn wait(&self) -> io::Result<u64> {
         let mut bytes = [0; 8];
@@ -239,15 +239,23 @@ impl EventFile {
     }
 }
 
-/// Sleeps until somebody calls [`wake`] on the word, or not at all when it has another value. The
-/// two may be in different processes. May return for no reason.
+/// The file descriptor that a system call returned.
+fn fd_result(answer: libc::c_long) -> io::Result<i32> {
+    match answer {
+        0.. => i32::try_from(answer).map_err(io::Error::other),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Sleeps until [`wake`] is called on the word; returns at once if the word has another value. The
+/// caller of [`wake`] may be in another process. May return spuriously.
 ///
 /// # Errors
-/// The kernel's answer.
+/// The kernel's error.
 #[inline]
 pub fn wait_while(word: &AtomicU32, value: u32) -> io::Result<()> {
     let forever = std::ptr::null::<libc::timespec>();
-    // SAFETY: the word is valid through the call; no time is given.
+    // SAFETY: the word is valid through the call; there is no timeout.
     let answer =
         unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, value, forever) };
     if answer == 0 {
@@ -260,10 +268,10 @@ pub fn wait_while(word: &AtomicU32, value: u32) -> io::Result<()> {
     }
 }
 
-/// Wakes whoever sleeps on the word.
+/// Wakes a thread that sleeps on the word.
 #[inline]
 pub fn wake(word: &AtomicU32) {
-    // SAFETY: the word is valid through the call. Waking nobody is no error.
+    // SAFETY: the word is valid through the call. Waking no thread is not an error.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, 1) };
 }
 
@@ -274,7 +282,7 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     #[test]
-    fn a_timer_file_counts_what_nobody_waited_for() {
+    fn a_timer_file_counts_missed_expirations() {
         let first = monotonic_ns() + 1_000_000;
         let mut timer = TimerFile::new(first, 1_000_000).unwrap();
         assert!(timer.wait().unwrap() >= 1 && monotonic_ns() >= first);
@@ -283,16 +291,16 @@ mod tests {
     }
 
     #[test]
-    fn an_alarm_of_the_clock_is_no_period() {
+    fn an_alarm_of_the_clock_is_not_a_periodic_event() {
         let ticks = |count, is_mixed| Some(RtcTicks { count, is_mixed });
-        assert_eq!(RtcTicks::of(0x1c0), ticks(1, false));
-        assert_eq!(RtcTicks::of(0x3c0), ticks(3, false));
-        assert_eq!(RtcTicks::of(0x2e0), ticks(2, true));
-        assert_eq!((RtcTicks::of(0x1a0), RtcTicks::of(0x190)), (None, None));
+        assert_eq!(RtcTicks::decode(0x1c0), ticks(1, false));
+        assert_eq!(RtcTicks::decode(0x3c0), ticks(3, false));
+        assert_eq!(RtcTicks::decode(0x2e0), ticks(2, true));
+        assert_eq!((RtcTicks::decode(0x1a0), RtcTicks::decode(0x190)), (None, None));
     }
 
     #[test]
-    fn a_word_wakes_its_sleeper_and_another_value_lets_nobody_sleep() {
+    fn a_futex_wakes_its_sleeper_and_another_value_prevents_the_sleep() {
         let word = AtomicU32::new(0);
         wait_while(&word, 1).unwrap();
         std::thread::scope(|scope| {

@@ -1,7 +1,7 @@
 //! Programs of others that work beside a measurement: started, looked at, ended. They end when the
 //! thread that started them does, however that ends.
 //!
-//! Not their job: which programs, and what their words mean.
+//! Elsewhere: which programs, and what their words mean.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -25,7 +25,7 @@ impl MemoryFile {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a new descriptor that nobody else owns.
+        // SAFETY: a new descriptor with no other owner.
         Ok(MemoryFile(unsafe { File::from_raw_fd(fd) }))
     }
 
@@ -89,7 +89,7 @@ impl ExternalProgram {
     /// Waits for its end, and gives what it printed.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// The kernel's error.
     pub fn wait(mut self) -> io::Result<(ExitStatus, String)> {
         let status = self.child.wait()?;
         Ok((status, self.said.text()?))

@@ -34,7 +34,7 @@ impl Host {
     /// Owner and permissions of a file.
     ///
     /// # Errors
-    /// The answer of the file system.
+    /// The file system's error.
     pub fn access(&self, path: &str) -> Result<FileAttributes> {
         let found =
             fs::metadata(self.place(path)).map_err(|e| Error::io(Operation::Read, path, e))?;
@@ -56,7 +56,7 @@ impl Host {
     /// are on the disk when this returns.
     ///
     /// # Errors
-    /// The answer of the file system. The old file is as it was, unless only its directory could
+    /// The file system's error. The old file is as it was, unless only its directory could
     /// not be told to the disk.
     pub fn replace_file(&self, path: &str, bytes: &[u8], access: FileAttributes) -> Result<()> {
         self.before_write(Operation::Write, path)?;
@@ -83,7 +83,7 @@ impl Host {
     /// Removes a file, which is so on the disk when this returns. One that is not there is fine.
     ///
     /// # Errors
-    /// The answer of the file system.
+    /// The file system's error.
     pub fn erase_file(&self, path: &str) -> Result<()> {
         self.before_write(Operation::Remove, path)?;
         let place = self.place(path);
@@ -98,7 +98,7 @@ impl Host {
     /// What the file system that a path lies in still takes.
     ///
     /// # Errors
-    /// The answer of the file system.
+    /// The file system's error.
     pub fn room(&self, path: &str) -> Result<FreeSpace> {
         if !self.is_live() {
             return Ok(FreeSpace { free: None, read_only: false });

@@ -67,7 +67,7 @@ pub enum InjectedFault {
     Refuse {
         /// Which write.
         at: usize,
-        /// The kernel's answer.
+        /// The kernel's error.
         errno: i32,
     },
     /// The process dies before that write: it and all later ones fail with [`ErrorCause::Stopped`].
@@ -244,7 +244,7 @@ impl Host {
     /// Reads a kernel file whole, as text (bytes that are not UTF-8 are replaced).
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// The kernel's error.
     pub fn read(&self, path: &str) -> Result<String> {
         self.read_bytes(path).map(|bytes| match String::from_utf8(bytes) {
             Ok(text) => text,
@@ -255,7 +255,7 @@ impl Host {
     /// Reads a kernel file whole.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// The kernel's error.
     pub fn read_bytes(&self, path: &str) -> Result<Vec<u8>> {
         let answer = self.recorded_error(Operation::Read, path).and_then(|()| self.read_file(path));
         let answer = self.logged(Operation::Read, path, None, answer);
@@ -270,7 +270,7 @@ impl Host {
     /// Text without the white space at its end: what one-line kernel files hold.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// The kernel's error.
     pub fn read_line(&self, path: &str) -> Result<String> {
         self.read(path).map(|text| text.trim_end_matches(['\n', ' ', '\0']).to_owned())
     }
@@ -332,7 +332,7 @@ impl Host {
     /// The names in a directory, sorted.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// The kernel's error.
     pub fn list(&self, path: &str) -> Result<Vec<String>> {
         let names = self.entries(path, Listed::All);
         let mut names = self.logged(Operation::Read, path, None, names)?;
@@ -348,7 +348,7 @@ impl Host {
     /// The names of the directories in a directory of groups, sorted.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// The kernel's error.
     pub fn groups_below(&self, path: &str) -> Result<Vec<String>> {
         self.entries(path, Listed::Directories)
     }
@@ -370,7 +370,7 @@ impl Host {
     /// What a symbolic link says.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// The kernel's error.
     pub fn link(&self, path: &str) -> Result<String> {
         self.recorded_error(Operation::Read, path)?;
         self.count_operation();
@@ -387,7 +387,7 @@ impl Host {
     /// The CPUs that are online.
     ///
     /// # Errors
-    /// The kernel's answer, or its file is not a list of CPUs.
+    /// The kernel's error, or its file is not a list of CPUs.
     pub fn online_cpus(&self) -> Result<CpuSet> {
         let path = "/sys/devices/system/cpu/online";
         let text = self.read_line(path)?;
@@ -427,7 +427,7 @@ impl Host {
     /// end, because a write of no bytes changes nothing.
     ///
     /// # Errors
-    /// The kernel's answer, with the value.
+    /// The kernel's error, with the value.
     pub fn write(&self, path: &str, value: &str) -> Result<()> {
         self.before_write(Operation::Write, path).map_err(|e| e.with_value(value))?;
         let answer =
@@ -451,7 +451,7 @@ impl Host {
     /// Makes a directory (a cgroup, a tracing instance); its parent must be there.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// The kernel's error.
     pub fn make_dir(&self, path: &str) -> Result<()> {
         self.before_write(Operation::MakeDir, path)?;
         let made = fs::create_dir(self.place(path));
@@ -463,7 +463,7 @@ impl Host {
     /// Removes an empty directory (a cgroup without tasks counts as empty).
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// The kernel's error.
     pub fn remove_dir(&self, path: &str) -> Result<()> {
         self.before_write(Operation::Remove, path)?;
         if !self.live {
@@ -477,7 +477,7 @@ impl Host {
     /// Removes a file that this project made (a systemd drop-in, a state file).
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// The kernel's error.
     pub fn remove_file(&self, path: &str) -> Result<()> {
         self.before_write(Operation::Remove, path)?;
         let removed = fs::remove_file(self.place(path));

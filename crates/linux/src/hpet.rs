@@ -1,7 +1,7 @@
 //! A timer of the HPET by `/dev/hpet`, and the page of its registers: what its counter says, and
 //! when the next interrupt is due.
 //!
-//! Not its job: what the difference of the two means.
+//! Elsewhere: what the difference of the two means.
 
 use crate::shared_memory::{MappingAccess, SharedMemory};
 use std::fs::File;
@@ -49,7 +49,7 @@ impl HpetTimer {
     /// Takes the first timer that is free.
     ///
     /// # Errors
-    /// The kernel's answer: ENOENT without the driver, EBUSY when no timer is free or there is
+    /// The kernel's error: ENOENT without the driver, EBUSY when no timer is free or there is
     /// none.
     pub fn open() -> io::Result<HpetTimer> {
         Ok(HpetTimer { file: File::open(HpetTimer::PATH)? })
@@ -58,7 +58,7 @@ impl HpetTimer {
     /// Its registers.
     ///
     /// # Errors
-    /// The kernel's answer: EACCES when it was booted or built without `hpet_mmap=1`, ENOSYS when
+    /// The kernel's error: EACCES when it was booted or built without `hpet_mmap=1`, ENOSYS when
     /// it was built without `CONFIG_HPET_MMAP` or the registers share their page.
     pub fn page(&self) -> io::Result<HpetPage> {
         let mut info = HpetInfo { hz: 0, flags: 0, block: 0, timer: 0 };
@@ -80,7 +80,7 @@ impl HpetTimer {
     /// it, which not every timer can. Else the driver asks for the next one in each handler.
     ///
     /// # Errors
-    /// The kernel's answer: EACCES above `dev.hpet.max-user-freq` (64) without `CAP_SYS_RESOURCE`,
+    /// The kernel's error: EACCES above `dev.hpet.max-user-freq` (64) without `CAP_SYS_RESOURCE`,
     /// EIO when its interrupt is not free.
     pub fn begin(&mut self, hertz: u64) -> io::Result<bool> {
         self.ask(HPET_IRQFREQ, hertz)?;
@@ -104,7 +104,7 @@ impl HpetTimer {
     /// Waits for an interrupt, and says how many came since the last time.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// The kernel's error.
     #[inline]
     pub fn wait(&mut self) -> io::Result<u64> {
         let mut bytes = [0; size_of::<libc::c_ulong>()];
@@ -115,7 +115,7 @@ impl HpetTimer {
     /// Whether one came since then.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// The kernel's error.
     pub fn is_pending(&self) -> io::Result<bool> {
         let mut asked =
             libc::pollfd { fd: self.file.as_raw_fd(), events: libc::POLLIN, revents: 0 };

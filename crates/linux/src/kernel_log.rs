@@ -18,7 +18,7 @@ impl Host {
     /// In a recording it is a file with a record a line.
     ///
     /// # Errors
-    /// The kernel's answer: EPERM without privilege where `kernel.dmesg_restrict` is set.
+    /// The kernel's error: EPERM without privilege where `kernel.dmesg_restrict` is set.
     pub fn kernel_log(&self) -> Result<Vec<String>> {
         let kept = |record: &str| kmsg::said(record).map(str::to_owned);
         if !self.is_live() {

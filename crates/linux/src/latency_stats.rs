@@ -1,55 +1,57 @@
-//! What a measuring thread saw, in memory that another process reads while it goes on: the thread
-//! allocates nothing, asks the kernel for nothing but its next event, and never waits for a reader.
-//! The memory of a day is that of a second.
+//! The statistics of a measuring thread, in memory that another process reads during the
+//! measurement. The thread does not allocate, makes no system call except to wait for its next
+//! event, and never waits for a reader. The memory does not grow with the length of the run.
 //!
-//! [`measure`] is the loop; what it waits for is a [`EventSource`], and what came of it goes into a
-//! [`LatencyStats`]. Not its job: which sources there are, on which CPUs, what the figures mean.
+//! [`measure`] is the loop: it waits on an [`EventSource`] and records into a [`LatencyStats`].
+//! Elsewhere: which sources exist, on which CPUs they run, and what the figures mean.
 
+mod board;
 mod cpu;
 mod deferred_recorder;
 mod overrun;
 mod peaks;
 mod trigger;
 
+pub use board::LatencyBoard;
 pub use deferred_recorder::DeferredRecorder;
 pub use peaks::{LatencyPeak, MOMENT_NS};
 pub use trigger::{FutexWait, TriggerListener, TriggerSignal, WakeMethod};
 
-use crate::shared_memory::{MappingAccess, SharedMemory};
 #[cfg(target_arch = "x86_64")]
 use cpu::cpu_number;
 use cpu::has_cpu_number;
 use overrun::OverrunDetector;
 use peaks::LatencyPeaks;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use trigger::WakeTrigger;
 
-/// Values are kept to one part in a thousand, as HDR histograms of three digits keep them: exact up
-/// to 2047, then in steps that double with the value.
+/// Values are stored to one part in a thousand, like HDR histograms with three significant digits:
+/// exact up to 2047, then in steps that double with the value.
 const EXACT_BITS: u32 = 11;
-/// Values of so many bits (18 minutes in nanoseconds) are told apart; longer ones count as those.
+/// Values up to this many bits (18 minutes in nanoseconds) are distinguished; longer ones count as
+/// the largest of them.
 const BITS: u32 = 40;
-/// Values in one step's range.
+/// Values in the range of one step.
 const HALF: usize = 1 << (EXACT_BITS - 1);
 /// Counters of a tally.
 const COUNTERS: usize = (BITS - EXACT_BITS) as usize * HALF + 2 * HALF;
-/// How many of the longest are kept with their time.
+/// How many of the longest latencies are stored with their time.
 pub const WORST: usize = 16;
-/// How many limits can be counted against.
+/// The maximum number of limits.
 pub const LIMITS: usize = 8;
-/// An event seen so long before it was due is not explained by the clocks of two CPUs.
+/// If an event is seen this long before it was due, clock differences between CPUs do not explain
+/// it.
 const EARLY_NS: u64 = 1_000;
 
-/// An event that came.
+/// An event as the thread saw it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WakeEvent {
     /// When it was due, in nanoseconds of `CLOCK_MONOTONIC`.
     pub due_ns: u64,
-    /// When the thread saw it.
+    /// When the thread saw it, in nanoseconds of `CLOCK_MONOTONIC`.
     pub woke_ns: u64,
-    /// Further events that were due before that, and that nobody waited for.
+    /// Further events that were due before `woke_ns`, while the thread was not waiting.
     pub missed: u64,
 }
 
@@ -58,48 +60,48 @@ pub trait EventSource {
     /// Waits for the next event. Must not allocate.
     ///
     /// # Errors
-    /// The kernel's answer; the thread ends with it.
+    /// The kernel's error, which ends the thread.
     fn wait(&mut self) -> io::Result<WakeEvent>;
 }
 
-/// What a thread is told.
+/// The settings of a measuring thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadSettings {
-    /// The CPU it belongs to.
+    /// The CPU it is bound to.
     pub cpu: usize,
-    /// The time between two events; 0 where there is none.
+    /// The time between two events; 0 if they are not periodic.
     pub period_ns: u64,
     /// Events that are due before this time of `CLOCK_MONOTONIC` do not count.
     pub from_ns: u64,
-    /// The thread ends by itself with its first event after this time: whoever should stop it may
-    /// not get a CPU from it.
+    /// The thread ends itself at its first event after this time, because a controlling process may
+    /// not get a CPU while the thread runs.
     pub until_ns: u64,
-    /// The thread ends by itself when more than half of its events come a period late for a second:
-    /// one of a real-time priority that never sleeps takes its CPU from everybody else.
+    /// The thread ends itself when more than half of its events are a period late for a second. A
+    /// real-time thread that never sleeps starves every other task on its CPU.
     pub gives_up: bool,
-    /// Events that take longer than these are counted; 0 is none.
+    /// Events that take longer than these are counted; 0 marks an unused entry.
     pub limits_ns: [u64; LIMITS],
 }
 
-/// Where a thread is in its life.
+/// The stage of a measuring thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ThreadStage {
-    /// It has not begun.
+    /// Not started.
     Waiting,
-    /// It measures.
+    /// Measuring.
     Running,
-    /// It was told to end, or its time was over.
+    /// Stopped, or its time is over.
     Ended,
-    /// It could not keep up, and gave up.
+    /// Ended itself because it could not keep up.
     Overrun,
-    /// It could not go on: the error number.
+    /// Failed with this error number.
     Failed(i32),
 }
 
-/// One of the longest.
+/// One of the longest latencies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WorstMoment {
-    /// When it was due, in nanoseconds of `CLOCK_MONOTONIC`.
+    /// When the event was due, in nanoseconds of `CLOCK_MONOTONIC`.
     pub due_ns: u64,
     /// How late it was, in nanoseconds.
     pub late_ns: u64,
@@ -112,20 +114,20 @@ struct WorstSlot {
     late_ns: AtomicU64,
 }
 
-/// A number with a cache line of its own.
+/// A number on a separate cache line.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 struct CounterLine(AtomicU64);
 
-/// The shared memory of one thread. It is written by that thread alone, but for `stop`, `peaks` and
-/// who rings the bell.
+/// The shared memory of one thread. Only that thread writes to it, except for `stop`, `peaks` and
+/// the fields of `trigger` that the triggering thread writes.
 #[derive(Debug)]
 #[repr(C)]
 pub struct LatencyStats {
-    /// Not 0: the thread is to end.
+    /// Not 0: the thread must end.
     stop: CounterLine,
-    bell: WakeTrigger,
-    /// 0 waiting, 1 running, 2 ended, 3 gave up, 4 and more failed with this number less 4.
+    trigger: WakeTrigger,
+    /// 0: waiting, 1: running, 2: ended, 3: overrun, 4 and above: failed with this number minus 4.
     stage: AtomicU64,
     samples: AtomicU64,
     missed: AtomicU64,
@@ -141,68 +143,68 @@ pub struct LatencyStats {
     longest: AtomicU64,
     last_due: AtomicU64,
     over: [AtomicU64; LIMITS],
-    /// Odd while `worst` is written.
+    /// Odd while `worst` is being written.
     version: AtomicU64,
     worst: [WorstSlot; WORST],
-    /// The longest of each moment that no reader took yet.
+    /// The peaks that no reader has taken yet.
     peaks: LatencyPeaks,
     counts: [AtomicU64; COUNTERS],
 }
 
-/// A copy of the figures of a tally.
+/// A copy of the figures in a tally.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LatencyFigures {
-    /// Events that came.
+    /// Events seen.
     pub samples: u64,
-    /// Events that nobody waited for, because the one before was that late.
+    /// Events that came while the thread was not waiting, because the one before was so late.
     pub missed: u64,
-    /// Events that came before they were due: when they were is not what the thread believes.
+    /// Events seen before they were due, so the thread's due times are wrong.
     pub early: u64,
-    /// By so much every event may have been due later than the thread believes.
+    /// Every event may have been due later than the thread assumes, by up to this much.
     pub blur_ns: u64,
-    /// Looks at the clock of a thread that does nothing else; 0 for those that wait.
+    /// Clock reads of a thread that polls; 0 for threads that wait.
     pub looks: u64,
-    /// What all of them took together, without the events between them.
+    /// The duration of all clock reads in nanoseconds, without the events between them.
     pub looked_ns: u64,
-    /// How often the one who makes the events was itself kept from it while it did so.
+    /// How often the thread that triggers the events was interrupted while it did so.
     pub slow: u64,
-    /// For how long at most, in nanoseconds.
+    /// The longest duration of a trigger, in nanoseconds.
     pub slowest_ns: u64,
-    /// Events that the thread saw on another CPU than its own; `None` where the processor does not
-    /// tell without asking the kernel.
+    /// Events that the thread saw on another CPU than its own; `None` if the processor cannot give
+    /// the CPU number without a system call.
     pub elsewhere: Option<u64>,
-    /// All together, in nanoseconds.
+    /// The sum of all latencies, in nanoseconds.
     pub sum_ns: u64,
-    /// The shortest, in nanoseconds; 0 without events.
+    /// The shortest latency, in nanoseconds; 0 without events.
     pub min_ns: u64,
-    /// The longest, in nanoseconds.
+    /// The longest latency, in nanoseconds.
     pub max_ns: u64,
-    /// The shortest time between two events seen; 0 with fewer than two.
+    /// The shortest time between two events, in nanoseconds; 0 with fewer than two events.
     pub shortest_ns: u64,
-    /// The longest time between two events seen.
+    /// The longest time between two events, in nanoseconds.
     pub longest_ns: u64,
-    /// When the last one was due.
+    /// When the last event was due, in nanoseconds of `CLOCK_MONOTONIC`.
     pub last_due_ns: u64,
-    /// How many took longer than each limit, those that were missed too: one that was due so much
-    /// later than the event that came was late by so much less.
+    /// How many events exceeded each limit. Missed events count too: an event that was due later
+    /// than the one seen was late by that much less.
     pub over: [u64; LIMITS],
-    /// The longest of all, longest first.
+    /// The longest latencies, longest first.
     pub worst: Vec<WorstMoment>,
 }
 
-/// The counter of a value.
+/// The index of the counter for a value.
 #[inline(always)]
-fn place(value: u64) -> usize {
+fn counter_index(value: u64) -> usize {
     let value = value.min((1 << BITS) - 1);
     let shift = (u64::BITS - value.leading_zeros()).saturating_sub(EXACT_BITS);
     // The value has at most EXACT_BITS bits after the shift.
     shift as usize * HALF + (value >> shift) as usize
 }
 
-/// The smallest value of a counter.
-fn value(place: usize) -> u64 {
-    match place.checked_sub(2 * HALF) {
-        None => place as u64,
+/// The smallest value that a counter stands for.
+fn smallest_value(counter: usize) -> u64 {
+    match counter.checked_sub(2 * HALF) {
+        None => counter as u64,
         Some(beyond) => {
             let shift = 1 + beyond / HALF;
             ((HALF + beyond % HALF) as u64) << shift
@@ -210,26 +212,38 @@ fn value(place: usize) -> u64 {
     }
 }
 
-/// One more; the only writer needs no locked instruction.
+/// Adds to a counter. There is only one writer, so no locked instruction is needed.
 #[inline(always)]
-fn add(to: &AtomicU64, n: u64) {
-    to.store(to.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+fn add(counter: &AtomicU64, n: u64) {
+    counter.store(read(counter).wrapping_add(n), Ordering::Relaxed);
+}
+
+#[inline(always)]
+fn read(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+impl WorstSlot {
+    /// A copy, which is torn if the thread writes at the same time.
+    fn load(&self) -> WorstMoment {
+        WorstMoment { due_ns: read(&self.due_ns), late_ns: read(&self.late_ns) }
+    }
 }
 
 impl LatencyStats {
-    /// Tells the thread to end after its next event.
+    /// Asks the thread to end after its next event.
     pub fn stop(&self) {
         self.stop.0.store(1, Ordering::Release);
     }
 
-    /// Whether it was told to.
+    /// Whether the thread was asked to end.
     #[inline(always)]
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.stop.0.load(Ordering::Acquire) != 0
     }
 
-    /// Where its thread is.
+    /// The stage of the thread.
     #[must_use]
     pub fn stage(&self) -> ThreadStage {
         match self.stage.load(Ordering::Acquire) {
@@ -241,41 +255,39 @@ impl LatencyStats {
         }
     }
 
-    /// The thread cannot begin.
+    /// Records that the thread failed with this error.
     pub fn fail(&self, error: &io::Error) {
         let number = error.raw_os_error().unwrap_or(libc::EIO);
         self.stage.store(4 + u64::from(number.unsigned_abs()), Ordering::Release);
     }
 
-    /// When the events are due is known to so many nanoseconds only.
-    pub fn blur(&self, ns: u64) {
+    /// Sets how many nanoseconds later than assumed events may have been due.
+    pub fn set_blur(&self, ns: u64) {
         self.blur.store(ns, Ordering::Relaxed);
     }
 
-    /// A thread that does nothing but look at the clock has done so this often, and it took so long
-    /// without its events.
+    /// Sets the number of clock reads of a polling thread, and their duration without its events.
     #[inline]
-    pub fn looked(&self, looks: u64, ns: u64) {
+    pub fn set_clock_reads(&self, looks: u64, ns: u64) {
         self.looked_ns.store(ns, Ordering::Relaxed);
         self.looks.store(looks, Ordering::Relaxed);
     }
 
-    /// Whether there are events yet.
+    /// Whether an event was recorded.
     #[must_use]
     pub fn has_samples(&self) -> bool {
         self.samples.load(Ordering::Relaxed) > 0
     }
 
-    /// The longest of each moment since this was asked the last time, in no order; nothing of a
-    /// moment in which no event was due.
+    /// Removes and returns the longest latency of each moment since the last call, in no order.
+    /// Moments in which no event was due are left out.
     pub fn take_peaks(&self) -> impl Iterator<Item = LatencyPeak> {
         self.peaks.take()
     }
 
-    /// The figures as they are now. While its thread runs, they may be one event apart.
+    /// A copy of the current figures. They may be one event apart while the thread runs.
     #[must_use]
     pub fn figures(&self) -> LatencyFigures {
-        let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
         let mut worst = self.worst();
         worst.retain(|moment| moment.due_ns > 0);
         worst.sort_by_key(|moment| (std::cmp::Reverse(moment.late_ns), moment.due_ns));
@@ -286,8 +298,8 @@ impl LatencyStats {
             blur_ns: read(&self.blur),
             looks: read(&self.looks),
             looked_ns: read(&self.looked_ns),
-            slow: read(&self.bell.slow),
-            slowest_ns: read(&self.bell.slowest_ns),
+            slow: read(&self.trigger.slow),
+            slowest_ns: read(&self.trigger.slowest_ns),
             elsewhere: has_cpu_number().then(|| read(&self.elsewhere)),
             sum_ns: read(&self.sum),
             min_ns: read(&self.min),
@@ -300,17 +312,13 @@ impl LatencyStats {
         }
     }
 
+    /// A consistent copy of the longest latencies. If the thread is stopped while it writes, one of
+    /// them may be torn: after many attempts the copy is returned as it is.
     fn worst(&self) -> Vec<WorstMoment> {
-        let copy = |slot: &WorstSlot| WorstMoment {
-            due_ns: slot.due_ns.load(Ordering::Relaxed),
-            late_ns: slot.late_ns.load(Ordering::Relaxed),
-        };
-        // A writer is never in the middle for long, unless it was stopped there: then one of them
-        // may be torn, and the reader knows no better.
         let mut found = Vec::new();
         for _ in 0..1000 {
             let before = self.version.load(Ordering::Acquire);
-            found = self.worst.iter().map(copy).collect();
+            found = self.worst.iter().map(WorstSlot::load).collect();
             fence(Ordering::Acquire);
             if before.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == before {
                 break;
@@ -319,41 +327,42 @@ impl LatencyStats {
         found
     }
 
-    /// The values that came and how often, smallest first. A value stands for those up to a
-    /// thousandth above it.
+    /// The recorded values and how often each occurred, smallest first. A value stands for the
+    /// range up to a thousandth above it.
     pub fn counts(&self) -> impl Iterator<Item = (u64, u64)> {
-        let counts = self.counts.iter().map(|count| count.load(Ordering::Relaxed)).enumerate();
-        counts.filter(|(_, count)| *count > 0).map(|(at, count)| (value(at), count))
+        let counts = self.counts.iter().map(read).enumerate();
+        counts.filter(|(_, count)| *count > 0).map(|(at, count)| (smallest_value(at), count))
     }
 }
 
-/// The loop's side of a tally, with what only the loop needs to know.
+/// Records events into a tally, together with the state that only the loop needs.
 struct LatencyRecorder<'a> {
     tally: &'a LatencyStats,
-    terms: ThreadSettings,
-    /// Among the longest from here on.
-    bar: u64,
-    /// The number of the moment of the last event.
+    settings: ThreadSettings,
+    /// A latency above this is among the longest.
+    worst_threshold: u64,
+    /// The number of the last event's moment.
     moment: u64,
     /// When the last event was seen; 0 before the first.
     last: u64,
-    /// [`has_cpu_number`], asked once: in a guest the question costs an exit to the hypervisor.
+    /// [`has_cpu_number`], called once: in a guest, CPUID causes an exit to the hypervisor.
     #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "asked on x86 alone"))]
-    knows_cpu: bool,
+    has_cpu_number: bool,
 }
 
 impl LatencyRecorder<'_> {
+    /// Records an event, unless it was due before the measurement began.
     #[inline(always)]
-    fn enter(&mut self, wake: WakeEvent) {
-        if wake.due_ns < self.terms.from_ns {
+    fn record(&mut self, wake: WakeEvent) {
+        if wake.due_ns < self.settings.from_ns {
             return;
         }
         let tally = self.tally;
         let late = wake.woke_ns.saturating_sub(wake.due_ns);
-        if let Some(count) = tally.counts.get(place(late)) {
+        if let Some(count) = tally.counts.get(counter_index(late)) {
             add(count, 1);
         }
-        let first = tally.samples.load(Ordering::Relaxed) == 0;
+        let first = read(&tally.samples) == 0;
         add(&tally.samples, 1);
         add(&tally.missed, wake.missed);
         if wake.due_ns > wake.woke_ns.saturating_add(EARLY_NS) {
@@ -361,144 +370,101 @@ impl LatencyRecorder<'_> {
         }
         add(&tally.sum, late);
         tally.last_due.store(wake.due_ns, Ordering::Relaxed);
-        if first || late < tally.min.load(Ordering::Relaxed) {
+        if first || late < read(&tally.min) {
             tally.min.store(late, Ordering::Relaxed);
         }
-        if late > tally.max.load(Ordering::Relaxed) {
+        if late > read(&tally.max) {
             tally.max.store(late, Ordering::Relaxed);
         }
-        self.moment = tally.peaks.enter(self.moment, wake.due_ns - self.terms.from_ns, late);
-        for (limit, over) in self.terms.limits_ns.iter().zip(&tally.over) {
+        let since_ns = wake.due_ns - self.settings.from_ns;
+        self.moment = tally.peaks.record(self.moment, since_ns, late);
+        for (limit, over) in self.settings.limits_ns.iter().zip(&tally.over) {
             if *limit == 0 {
                 break;
             }
             if late > *limit {
-                // Each event that was missed would have come at the same moment.
-                let beyond = (late - limit - 1).checked_div(self.terms.period_ns);
+                // Each missed event would have been seen at the same moment.
+                let beyond = (late - limit - 1).checked_div(self.settings.period_ns);
                 add(over, 1 + wake.missed.min(beyond.unwrap_or(0)));
             }
         }
-        if late > self.bar || (first && late == 0) {
-            self.keep(WorstMoment { due_ns: wake.due_ns, late_ns: late });
+        if late > self.worst_threshold || (first && late == 0) {
+            self.replace_least_worst(WorstMoment { due_ns: wake.due_ns, late_ns: late });
         }
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: asked when the loop began.
-        if self.knows_cpu && unsafe { cpu_number() } != self.terms.cpu {
+        // SAFETY: `has_cpu_number` was called when the loop began.
+        if self.has_cpu_number && unsafe { cpu_number() } != self.settings.cpu {
             add(&tally.elsewhere, 1);
         }
-        self.between(wake.woke_ns);
+        self.record_interval(wake.woke_ns);
     }
 
-    /// The time since the last event.
+    /// Records the time since the last event.
     #[inline(always)]
-    fn between(&mut self, now: u64) {
+    fn record_interval(&mut self, now: u64) {
         if self.last != 0 {
             let (tally, time) = (self.tally, now.saturating_sub(self.last));
-            let shortest = tally.shortest.load(Ordering::Relaxed);
+            let shortest = read(&tally.shortest);
             if shortest == 0 || time < shortest {
                 tally.shortest.store(time, Ordering::Relaxed);
             }
-            if time > tally.longest.load(Ordering::Relaxed) {
+            if time > read(&tally.longest) {
                 tally.longest.store(time, Ordering::Relaxed);
             }
         }
         self.last = now;
     }
 
-    /// In the place of the least of the longest.
-    fn keep(&mut self, moment: WorstMoment) {
+    /// Stores this latency in place of the shortest of the longest.
+    fn replace_least_worst(&mut self, moment: WorstMoment) {
         let tally = self.tally;
-        let late = |slot: &WorstSlot| slot.late_ns.load(Ordering::Relaxed);
-        let Some(least) = tally.worst.iter().min_by_key(|slot| late(slot)) else { return };
-        let version = tally.version.load(Ordering::Relaxed);
+        let Some(least) = tally.worst.iter().min_by_key(|slot| read(&slot.late_ns)) else {
+            return;
+        };
+        let version = read(&tally.version);
         tally.version.store(version.wrapping_add(1), Ordering::Relaxed);
         fence(Ordering::Release);
         least.due_ns.store(moment.due_ns, Ordering::Relaxed);
         least.late_ns.store(moment.late_ns, Ordering::Relaxed);
         tally.version.store(version.wrapping_add(2), Ordering::Release);
-        self.bar = tally.worst.iter().map(late).min().unwrap_or(0);
+        self.worst_threshold =
+            tally.worst.iter().map(|slot| read(&slot.late_ns)).min().unwrap_or(0);
     }
 }
 
-/// Takes one event after the other until the tally is stopped, the time is over, the thread cannot
-/// keep up, or the source fails.
-pub fn measure(source: &mut impl EventSource, tally: &LatencyStats, terms: ThreadSettings) {
+/// Records one event after the other until the tally is stopped, the time is over, the thread
+/// cannot keep up, or the source fails.
+pub fn measure(source: &mut impl EventSource, tally: &LatencyStats, settings: ThreadSettings) {
     tally.stage.store(1, Ordering::Release);
-    let mut book =
-        LatencyRecorder { tally, terms, bar: 0, moment: 0, last: 0, knows_cpu: has_cpu_number() };
-    let mut pace = OverrunDetector::default();
+    let mut recorder = LatencyRecorder {
+        tally,
+        settings,
+        worst_threshold: 0,
+        moment: 0,
+        last: 0,
+        has_cpu_number: has_cpu_number(),
+    };
+    let mut overrun = OverrunDetector::default();
     let stage = loop {
         if tally.is_stopped() {
             break 2;
         }
         match source.wait() {
             Ok(wake) => {
-                book.enter(wake);
-                if wake.woke_ns >= terms.until_ns {
+                recorder.record(wake);
+                if wake.woke_ns >= settings.until_ns {
                     break 2;
                 }
-                if terms.gives_up && pace.is_lost(wake) {
+                if settings.gives_up && overrun.is_overrun(wake) {
                     break 3;
                 }
             }
-            // It may have been in the middle of waiting.
+            // The stop may have interrupted the wait.
             Err(_) if tally.is_stopped() => break 2,
             Err(error) => return tally.fail(&error),
         }
     };
     tally.stage.store(stage, Ordering::Release);
-}
-
-/// The tallies of some threads, in memory that another process finds by a number.
-#[derive(Debug)]
-pub struct LatencyBoard {
-    region: SharedMemory,
-    threads: usize,
-    /// The file of its maker.
-    file: Option<OwnedFd>,
-    /// Whether it could be locked into memory.
-    pub locked: bool,
-}
-
-impl LatencyBoard {
-    /// New tallies.
-    ///
-    /// # Errors
-    /// No memory.
-    pub fn new(threads: usize) -> io::Result<LatencyBoard> {
-        let (region, file) = SharedMemory::make(threads.saturating_mul(size_of::<LatencyStats>()))?;
-        let locked = region.lock();
-        Ok(LatencyBoard { region, threads, file: Some(file), locked })
-    }
-
-    /// The tallies of another process.
-    ///
-    /// # Errors
-    /// It is gone, or may not be looked into.
-    pub fn open(pid: i32, number: i32, threads: usize) -> io::Result<LatencyBoard> {
-        let bytes = threads.saturating_mul(size_of::<LatencyStats>());
-        let region = SharedMemory::open(pid, number, bytes, MappingAccess::Write)?;
-        Ok(LatencyBoard { region, threads, file: None, locked: false })
-    }
-
-    /// By which number another process finds it among the open files of its maker.
-    #[must_use]
-    pub fn number(&self) -> Option<i32> {
-        self.file.as_ref().map(AsRawFd::as_raw_fd)
-    }
-
-    /// One for each thread.
-    #[must_use]
-    pub fn tallies(&self) -> &[LatencyStats] {
-        // SAFETY: the region is as long as `self`, aligned to pages, holds that many tallies, and
-        // they are nothing but atomics, for which all bytes are valid.
-        unsafe {
-            std::slice::from_raw_parts(
-                self.region.start().cast::<LatencyStats>().as_ptr(),
-                self.threads,
-            )
-        }
-    }
 }
 
 #[cfg(test)]
@@ -508,13 +474,13 @@ mod tests {
     use crate::sampler::tests::{allocations, without_other_calls_than};
     use proptest::prelude::*;
 
-    /// Events whose lateness is given.
-    struct Given<'a> {
+    /// Events with given latencies.
+    struct LateEvents<'a> {
         due: u64,
         late: std::slice::Iter<'a, u64>,
     }
 
-    impl EventSource for Given<'_> {
+    impl EventSource for LateEvents<'_> {
         fn wait(&mut self) -> io::Result<WakeEvent> {
             let late = self.late.next().ok_or(io::Error::from_raw_os_error(libc::ENODATA))?;
             let due_ns = self.due + 1_000_000;
@@ -524,7 +490,7 @@ mod tests {
         }
     }
 
-    const TERMS: ThreadSettings = ThreadSettings {
+    const SETTINGS: ThreadSettings = ThreadSettings {
         cpu: 0,
         period_ns: 1_000_000,
         from_ns: 0,
@@ -533,31 +499,31 @@ mod tests {
         limits_ns: [0; LIMITS],
     };
 
-    fn measured(late: &[u64], terms: ThreadSettings) -> (LatencyBoard, LatencyFigures) {
+    fn measure_late(late: &[u64], settings: ThreadSettings) -> (LatencyBoard, LatencyFigures) {
         let board = LatencyBoard::new(1).unwrap();
         let tally = &board.tallies()[0];
         assert_eq!(tally.stage(), ThreadStage::Waiting);
-        measure(&mut Given { due: 0, late: late.iter() }, tally, terms);
+        measure(&mut LateEvents { due: 0, late: late.iter() }, tally, settings);
         assert_eq!(tally.stage(), ThreadStage::Failed(libc::ENODATA));
         let figures = tally.figures();
         (board, figures)
     }
 
     #[test]
-    fn every_event_is_counted_once_and_the_longest_are_kept_with_their_time() {
+    fn every_event_is_counted_once_and_the_longest_are_stored_with_their_time() {
         let mut late: Vec<u64> = (1..=1000).collect();
         late[499] = 3_500_000;
         let limits_ns = [999, 3_499_999, 3_500_000, 499_999, 0, 0, 0, 0];
-        let (board, figures) = measured(&late, ThreadSettings { limits_ns, ..TERMS });
+        let (board, figures) = measure_late(&late, ThreadSettings { limits_ns, ..SETTINGS });
         assert_eq!((figures.samples, figures.missed), (1000, 3));
         assert_eq!((figures.min_ns, figures.max_ns), (1, 3_500_000));
         assert_eq!(figures.sum_ns, 500_500 - 500 + 3_500_000);
-        // The three that it missed were 2.5, 1.5 and 0.5 ms late.
+        // The three missed events were 2.5, 1.5 and 0.5 ms late.
         assert_eq!(figures.over[..4], [5, 1, 0, 4]);
         assert_eq!(figures.worst.len(), WORST);
         assert_eq!(figures.worst[0], WorstMoment { due_ns: 500_000_000, late_ns: 3_500_000 });
         assert_eq!(figures.worst[1], WorstMoment { due_ns: 1_003_000_000, late_ns: 1000 });
-        // What comes after the late one comes soon.
+        // The event after the late one follows soon.
         assert_eq!((figures.shortest_ns, figures.longest_ns), (500_501, 4_499_501));
         assert_eq!(board.tallies()[0].counts().map(|(_, count)| count).sum::<u64>(), 1000);
         let mut peaks: Vec<LatencyPeak> = board.tallies()[0].take_peaks().collect();
@@ -569,90 +535,96 @@ mod tests {
         );
         let longest = peaks.iter().max_by_key(|peak| peak.late_ns).unwrap();
         assert_eq!(longest.late_ns, 3_500_000);
-        assert_eq!(longest.at_ns, (500_000_000 - TERMS.from_ns) / MOMENT_NS * MOMENT_NS);
-        assert_eq!(board.tallies()[0].take_peaks().count(), 0, "they were taken");
+        assert_eq!(longest.at_ns, (500_000_000 - SETTINGS.from_ns) / MOMENT_NS * MOMENT_NS);
+        assert_eq!(board.tallies()[0].take_peaks().count(), 0, "the peaks were already taken");
     }
 
     #[test]
-    fn what_was_due_before_the_beginning_does_not_count() {
-        let (_, figures) =
-            measured(&[9_000, 10, 20], ThreadSettings { from_ns: 1_500_000, ..TERMS });
+    fn events_due_before_the_start_do_not_count() {
+        let settings = ThreadSettings { from_ns: 1_500_000, ..SETTINGS };
+        let (_, figures) = measure_late(&[9_000, 10, 20], settings);
         assert_eq!((figures.samples, figures.max_ns), (2, 20));
     }
 
     #[test]
-    fn an_event_before_its_time_is_told_and_is_no_good_result() {
+    fn an_event_seen_before_it_was_due_is_counted_as_early() {
         let board = LatencyBoard::new(1).unwrap();
         let tally = &board.tallies()[0];
         let mut wakes = [(5_000, 9_000), (20_000, 10_000), (30_000, 29_500)].into_iter();
-        let mut source = Told(|| {
+        let mut source = FnSource(|| {
             let (due_ns, woke_ns) = wakes.next()?;
             Some(WakeEvent { due_ns, woke_ns, missed: 0 })
         });
-        measure(&mut source, tally, TERMS);
+        measure(&mut source, tally, SETTINGS);
         let figures = tally.figures();
         assert_eq!((figures.samples, figures.early, figures.min_ns), (3, 1, 0));
     }
 
-    /// Events that a closure tells of.
-    struct Told<F>(F);
+    /// Events that a closure returns.
+    struct FnSource<F>(F);
 
-    impl<F: FnMut() -> Option<WakeEvent>> EventSource for Told<F> {
+    impl<F: FnMut() -> Option<WakeEvent>> EventSource for FnSource<F> {
         fn wait(&mut self) -> io::Result<WakeEvent> {
             (self.0)().ok_or(io::Error::from_raw_os_error(libc::ENODATA))
         }
     }
 
-    /// The stage after a thread of 10 µs that comes `late_ns` late each time, and when it ended.
-    fn ended(terms: ThreadSettings, late_ns: impl Fn(u64) -> u64) -> (ThreadStage, u64) {
+    /// Measures with a period of 10 µs and this latency of the nth event; returns the final stage
+    /// and the time of the last event.
+    fn run_to_end(settings: ThreadSettings, late_ns: impl Fn(u64) -> u64) -> (ThreadStage, u64) {
         let (period, mut due, mut last, mut nth) = (10_000, 1_000_000, 0, 0);
         let board = LatencyBoard::new(1).unwrap();
-        let mut source = Told(|| {
+        let mut source = FnSource(|| {
             let (due_ns, late) = (due, late_ns(nth));
             let (woke_ns, missed) = (due_ns + late, late / period);
             (last, nth) = (woke_ns, nth + 1);
             due += period * (missed + 1);
             (nth < 1_000_000).then_some(WakeEvent { due_ns, woke_ns, missed })
         });
-        measure(&mut source, &board.tallies()[0], terms);
+        measure(&mut source, &board.tallies()[0], settings);
         (board.tallies()[0].stage(), last)
     }
 
     #[test]
-    fn a_thread_ends_by_itself_when_its_time_is_over() {
-        let terms = ThreadSettings { until_ns: 3_000_000, ..TERMS };
-        assert_eq!(ended(terms, |_| 0), (ThreadStage::Ended, 3_000_000));
+    fn a_thread_ends_itself_when_its_time_is_over() {
+        let settings = ThreadSettings { until_ns: 3_000_000, ..SETTINGS };
+        assert_eq!(run_to_end(settings, |_| 0), (ThreadStage::Ended, 3_000_000));
     }
 
     #[test]
     fn a_thread_that_cannot_keep_up_gives_up_within_two_seconds() {
-        let terms = ThreadSettings { gives_up: true, period_ns: 10_000, ..TERMS };
-        let (stage, at_ns) = ended(terms, |_| 12_000);
+        let settings = ThreadSettings { gives_up: true, period_ns: 10_000, ..SETTINGS };
+        let (stage, at_ns) = run_to_end(settings, |_| 12_000);
         assert_eq!(stage, ThreadStage::Overrun);
         assert!(at_ns < 2_100_000_000, "{at_ns}");
-        // Not who keeps up, who was kept from running a few times, or who needs not.
-        let unended = ThreadStage::Failed(libc::ENODATA);
-        assert_eq!(ended(terms, |_| 8_000).0, unended);
-        assert_eq!(ended(terms, |nth| if nth % 9_000 == 0 { 900_000_000 } else { 0 }).0, unended);
-        assert_eq!(ended(ThreadSettings { gives_up: false, ..terms }, |_| 12_000).0, unended);
+        // A thread that keeps up, is interrupted a few times, or need not give up does not end.
+        let out_of_events = ThreadStage::Failed(libc::ENODATA);
+        assert_eq!(run_to_end(settings, |_| 8_000).0, out_of_events);
+        let rarely_late = |nth| if nth % 9_000 == 0 { 900_000_000 } else { 0 };
+        assert_eq!(run_to_end(settings, rarely_late).0, out_of_events);
+        let patient = ThreadSettings { gives_up: false, ..settings };
+        assert_eq!(run_to_end(patient, |_| 12_000).0, out_of_events);
     }
 
     proptest! {
         #[test]
-        fn a_value_is_kept_to_a_thousandth(value_ns in any::<u64>()) {
-            let found = value(place(value_ns));
+        fn a_value_is_stored_to_a_thousandth(value_ns in any::<u64>()) {
+            let found = smallest_value(counter_index(value_ns));
             let real = value_ns.min((1 << BITS) - 1);
-            prop_assert!(place(value_ns) < COUNTERS);
+            prop_assert!(counter_index(value_ns) < COUNTERS);
             prop_assert!(found <= real && real - found <= real / 1024, "{found} for {real}");
         }
     }
 
     #[test]
     fn the_counters_are_in_the_order_of_their_values() {
-        assert!((1..COUNTERS).all(|at| value(at) > value(at - 1) && place(value(at)) == at));
+        for at in 1..COUNTERS {
+            assert!(smallest_value(at) > smallest_value(at - 1));
+            assert_eq!(counter_index(smallest_value(at)), at);
+        }
     }
 
-    /// A timer, as `latency timer` has it.
+    /// A timer like that of `latency timer`.
     struct Timer(u64);
 
     impl EventSource for Timer {
@@ -663,10 +635,10 @@ mod tests {
         }
     }
 
-    /// Ends after so many events.
-    struct Few<'a>(Timer, u32, &'a LatencyStats);
+    /// A timer that stops the tally at an event of this number.
+    struct LimitedTimer<'a>(Timer, u32, &'a LatencyStats);
 
-    impl EventSource for Few<'_> {
+    impl EventSource for LimitedTimer<'_> {
         fn wait(&mut self) -> io::Result<WakeEvent> {
             self.1 -= 1;
             if self.1 == 0 {
@@ -676,25 +648,26 @@ mod tests {
         }
     }
 
-    fn few(tally: &LatencyStats) {
-        measure(&mut Few(Timer(clock::monotonic_ns()), 50, tally), tally, TERMS);
+    fn measure_50_events(tally: &LatencyStats) {
+        let mut source = LimitedTimer(Timer(clock::monotonic_ns()), 50, tally);
+        measure(&mut source, tally, SETTINGS);
     }
 
     #[test]
     fn the_loop_allocates_nothing() {
         let board = LatencyBoard::new(1).unwrap();
         let before = allocations();
-        few(&board.tallies()[0]);
+        measure_50_events(&board.tallies()[0]);
         assert_eq!(allocations(), before);
         assert_eq!(board.tallies()[0].figures().samples, 50);
     }
 
     #[test]
-    fn the_loop_asks_the_kernel_for_nothing_but_its_sleep() {
+    fn the_loop_makes_no_system_call_but_its_sleep() {
         let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
         let source = std::fs::read_to_string(path).unwrap_or_default();
         let mut allowed = vec![libc::SYS_clock_nanosleep];
-        // Other clocks are read by the kernel alone (vDSO: `vclock_mode` of the clocksource).
+        // Only the kernel reads other clocks (vDSO: `vclock_mode` of the clocksource).
         if !["tsc", "arch_sys_counter"].contains(&source.trim()) {
             allowed.push(libc::SYS_clock_gettime);
         }
@@ -702,7 +675,7 @@ mod tests {
             let board = LatencyBoard::new(1).unwrap();
             let tally = &board.tallies()[0];
             let body = || {
-                few(tally);
+                measure_50_events(tally);
                 true
             };
             let ended = without_other_calls_than(allowed, body);
@@ -711,7 +684,7 @@ mod tests {
     }
 
     #[test]
-    fn another_process_reads_it_and_ends_it() {
+    fn another_process_reads_the_figures_and_stops_the_thread() {
         let board = LatencyBoard::new(2).unwrap();
         let pid = i32::try_from(std::process::id()).unwrap();
         let other = LatencyBoard::open(pid, board.number().unwrap(), 2).unwrap();
@@ -720,7 +693,10 @@ mod tests {
             "the file is shorter"
         );
         std::thread::scope(|scope| {
-            scope.spawn(|| measure(&mut Timer(clock::monotonic_ns()), &board.tallies()[1], TERMS));
+            scope.spawn(|| {
+                let mut timer = Timer(clock::monotonic_ns());
+                measure(&mut timer, &board.tallies()[1], SETTINGS);
+            });
             while other.tallies()[1].figures().samples < 10 {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }

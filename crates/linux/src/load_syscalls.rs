@@ -1,6 +1,6 @@
 //! System calls that give the kernel work and nothing else: what loads are made of.
 //!
-//! Not their job: how often, and on which CPUs.
+//! Elsewhere: how often, and on which CPUs.
 
 use std::io;
 
@@ -15,7 +15,7 @@ fn answer(answer: libc::c_long) -> io::Result<()> {
 /// Starts a child that ends at once, and waits for its end.
 ///
 /// # Errors
-/// The kernel's answer: EAGAIN where there may be no more processes.
+/// The kernel's error: EAGAIN where there may be no more processes.
 pub fn child_that_ends() -> io::Result<()> {
     // SAFETY: the child does nothing but end, which is allowed after a fork of a process with
     // several threads too (signal-safety(7)).
@@ -40,7 +40,7 @@ pub fn child_that_ends() -> io::Result<()> {
 /// for every CPU.
 ///
 /// # Errors
-/// The kernel's answer: EINVAL before 4.14.
+/// The kernel's error: EINVAL before 4.14.
 pub fn allow_barriers() -> io::Result<()> {
     // SAFETY: the call takes no pointers.
     answer(unsafe { libc::syscall(libc::SYS_membarrier, REGISTER_PRIVATE_EXPEDITED, 0, 0) })
@@ -49,7 +49,7 @@ pub fn allow_barriers() -> io::Result<()> {
 /// Interrupts every other CPU on which a thread of this process runs now, and no other.
 ///
 /// # Errors
-/// The kernel's answer.
+/// The kernel's error.
 #[inline]
 pub fn barrier() -> io::Result<()> {
     // SAFETY: the call takes no pointers.
@@ -60,7 +60,7 @@ pub fn barrier() -> io::Result<()> {
 /// a timer interrupt of its own, which is not put off for others.
 ///
 /// # Errors
-/// The kernel's answer.
+/// The kernel's error.
 pub fn sleep_exactly() -> io::Result<()> {
     let least: libc::c_ulong = 1;
     // SAFETY: this operation takes a number and no pointers.

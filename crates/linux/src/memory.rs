@@ -46,7 +46,7 @@ fn parse_kib(path: &str, text: &str, name: &'static str) -> Result<u64> {
 /// soft limit); `None` when there is no limit.
 ///
 /// # Errors
-/// The kernel's answer.
+/// The kernel's error.
 pub fn lock_limit() -> io::Result<Option<u64>> {
     // SAFETY: an all-zero rlimit is a valid value, and the call writes one.
     let (answer, limit) = unsafe {
@@ -62,7 +62,7 @@ pub fn lock_limit() -> io::Result<Option<u64>> {
 /// Takes the limit on locked memory away, from this process and the programs it becomes.
 ///
 /// # Errors
-/// The kernel's answer: EPERM without the right to.
+/// The kernel's error: EPERM without the right to.
 pub fn lift_lock_limit() -> io::Result<()> {
     let limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: the pointer is valid for the read of one limit.
@@ -75,7 +75,7 @@ pub fn lift_lock_limit() -> io::Result<()> {
 /// Locks all memory of this process, that which it will have too.
 ///
 /// # Errors
-/// The kernel's answer: ENOMEM or EPERM beyond what it may lock.
+/// The kernel's error: ENOMEM or EPERM beyond what it may lock.
 pub fn lock_all() -> io::Result<()> {
     // SAFETY: the call takes no pointers.
     match unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } {

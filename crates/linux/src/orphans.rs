@@ -3,7 +3,7 @@
 //! which ends it together with the program. Whether the kernel has cgroups of any version does not
 //! matter.
 //!
-//! Not its job: what a person is told.
+//! Elsewhere: what a person is told.
 
 use crate::host::Host;
 use crate::process;
@@ -40,7 +40,7 @@ impl OrphanTracker {
     /// child.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// The kernel's error.
     pub fn adopt() -> io::Result<OrphanTracker> {
         // SAFETY: this operation takes a number and no pointers.
         if unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) } != 0 {

@@ -81,7 +81,7 @@ fn open_on(
     let fd =
         unsafe { libc::syscall(libc::SYS_perf_event_open, &raw const attr, -1, cpu, group, 8) };
     match i32::try_from(fd) {
-        // SAFETY: a new file descriptor that nobody else owns.
+        // SAFETY: a new file descriptor with no other owner.
         Ok(fd) if fd >= 0 => Ok(unsafe { File::from_raw_fd(fd) }),
         _ => Err(io::Error::last_os_error()),
     }
@@ -97,7 +97,7 @@ impl CpuEvent {
     /// Begins to count.
     ///
     /// # Errors
-    /// The kernel's answer: EACCES without the right (`perf_event_paranoid`), ENOSYS without perf,
+    /// The kernel's error: EACCES without the right (`perf_event_paranoid`), ENOSYS without perf,
     /// ENOENT or EOPNOTSUPP where the kernel cannot count it.
     pub fn open(cpu: usize, event: PerfEvent) -> io::Result<CpuEvent> {
         open_on(cpu, event, 0, None).map(|file| CpuEvent { file })
@@ -106,7 +106,7 @@ impl CpuEvent {
     /// How often it was since it was opened.
     ///
     /// # Errors
-    /// The kernel's answer; `UnexpectedEof` where a pinned event lost its counter to another one.
+    /// The kernel's error; `UnexpectedEof` where a pinned event lost its counter to another one.
     pub fn read(&self) -> io::Result<u64> {
         let mut bytes = [0; 8];
         (&self.file).read_exact(&mut bytes)?;
@@ -152,7 +152,7 @@ impl EventGroup {
     /// `smp_call_function_single()`).
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// The kernel's error.
     pub fn read(&self) -> io::Result<GroupReading> {
         let mut bytes = vec![0; (3 + self.len) * 8];
         let filled = (&self.leader).read(&mut bytes)?;

@@ -70,8 +70,8 @@ fn answer(answer: libc::c_int) -> io::Result<libc::c_int> {
 /// still buffered.
 ///
 /// # Errors
-/// The kernel's answer; EBUSY when this process has more than one thread, because a lock held by
-/// another thread would stay held in the child for ever.
+/// The kernel's error; EBUSY when this process has more than one thread, because a lock held by
+/// another thread would stay held in the child forever.
 pub fn fork(inbox: &SignalForwarder, child: impl FnOnce() -> u8) -> io::Result<i32> {
     if std::fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::from_raw_os_error(libc::EBUSY));
@@ -135,7 +135,7 @@ pub fn exec(command: &[impl AsRef<OsStr>], environment: &[(&str, String)]) -> io
 /// Takes the rights of this user, for good.
 ///
 /// # Errors
-/// The kernel's answer: EPERM without the right to.
+/// The kernel's error: EPERM without the right to.
 pub fn become_user(user: &Credentials) -> io::Result<()> {
     // SAFETY: the pointer is valid for as many entries as the call is told.
     answer(unsafe { libc::setgroups(user.groups.len(), user.groups.as_ptr()) })?;
@@ -173,7 +173,7 @@ pub fn effective_user() -> u32 {
 /// How the child ended, if it has; it is then gone for good.
 ///
 /// # Errors
-/// The kernel's answer: ECHILD when it is no child.
+/// The kernel's error: ECHILD when it is no child.
 pub fn ended(pid: i32) -> io::Result<Option<ProcessEnd>> {
     let mut status = 0;
     // SAFETY: the pointer is valid for the write of one status.
@@ -190,7 +190,7 @@ pub fn ended(pid: i32) -> io::Result<Option<ProcessEnd>> {
 /// Sends a signal to one process.
 ///
 /// # Errors
-/// The kernel's answer.
+/// The kernel's error.
 pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
     // SAFETY: the call takes no pointers.
     answer(unsafe { libc::kill(pid, signal) }).map(drop)
@@ -208,7 +208,7 @@ impl SignalForwarder {
     /// Opens it. To be done before the child starts, so that none is missed.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// The kernel's error.
     pub fn open() -> io::Result<SignalForwarder> {
         // SAFETY: all-zero signal sets are valid values, and the calls write only to them.
         let (set, before) = unsafe {
@@ -228,13 +228,13 @@ impl SignalForwarder {
     /// another signal was handled meanwhile.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// The kernel's error.
     pub fn next(&self, wait: Duration) -> io::Result<Option<ReceivedSignal>> {
         // SAFETY: an all-zero timespec and siginfo are valid values; the pointers are valid for the
         // call, which writes at most one siginfo.
         let (signal, code) = unsafe {
             let mut time: libc::timespec = std::mem::zeroed();
-            // A day is as good as for ever: the caller asks again.
+            // A day is as good as forever: the caller asks again.
             time.tv_sec = wait.as_secs().try_into().unwrap_or(86_400);
             time.tv_nsec = wait.subsec_nanos().into();
             let mut info: libc::siginfo_t = std::mem::zeroed();
@@ -270,7 +270,7 @@ impl Drop for SignalForwarder {
 /// nothing to read and nowhere to write.
 ///
 /// # Errors
-/// The kernel's answer.
+/// The kernel's error.
 pub fn spawn_self(arguments: &[&str]) -> io::Result<Child> {
     Command::new("/proc/self/exe")
         .args(arguments)
@@ -290,7 +290,7 @@ pub fn arguments() -> Vec<OsString> {
 /// This process is killed when its parent ends. False when the parent has ended already.
 ///
 /// # Errors
-/// The kernel's answer.
+/// The kernel's error.
 pub fn die_with_parent(parent: i32) -> io::Result<bool> {
     // SAFETY: this operation takes a number and no pointers.
     answer(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) })?;
@@ -317,7 +317,7 @@ fn poll_for_end(pid: i32, most: Duration) -> bool {
 /// that is not there has ended.
 ///
 /// # Errors
-/// The kernel's answer.
+/// The kernel's error.
 pub fn wait_for_end(pid: i32, most: Duration) -> io::Result<bool> {
     // SAFETY: the call takes numbers and no pointers.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };

@@ -1,7 +1,7 @@
 //! What a load has done, in memory that another process reads while it goes on: nothing is asked of
 //! the one who works, and it never waits for a reader.
 //!
-//! Not its job: what is counted.
+//! Elsewhere: what is counted.
 
 use crate::shared_memory::{MappingAccess, SharedMemory};
 use std::io;
@@ -82,7 +82,7 @@ impl ProgressCounters {
     /// # Errors
     /// No memory.
     pub fn new(workers: usize) -> io::Result<ProgressCounters> {
-        let (region, file) = SharedMemory::make(bytes(workers))?;
+        let (region, file) = SharedMemory::create(bytes(workers))?;
         Ok(ProgressCounters { region, workers, file: Some(file) })
     }
 

@@ -1,5 +1,5 @@
 //! Opening a file that must be a regular one. Anything else under its name is refused before it is
-//! opened: a FIFO would block for ever, a device may act on being opened, a link leads elsewhere.
+//! opened: a FIFO would block forever, a device may act on being opened, a link leads elsewhere.
 
 use std::fmt;
 use std::fs::{self, File, FileType, OpenOptions};
@@ -56,7 +56,7 @@ impl fmt::Display for FileKind {
 /// Why it was not opened.
 #[derive(Debug)]
 pub enum OpenError {
-    /// The answer of the file system.
+    /// The file system's error.
     Io(io::Error),
     /// It is no regular file.
     Not(FileKind),

@@ -1,9 +1,9 @@
-//! The gap sampler: a loop that does nothing but look at the clock, so that every jump of the clock
-//! is time somebody else took. The hot loop is a free function on primitives; a [`Spinner`] runs it
-//! in a process of its own that shares this one's memory (so that it can sit in another cgroup, and
-//! `membarrier(2)` of this process reaches it).
+//! The gap sampler: a loop that does nothing but read the clock, so that every jump of the clock is
+//! time that the CPU spent on something else. The hot loop is a free function on primitives. A
+//! [`Spinner`] runs it in a separate process that shares this one's memory. So the loop can be in
+//! another cgroup, and `membarrier(2)` of this process reaches it.
 //!
-//! Not its job: which CPUs, which cgroup, what the gaps mean.
+//! Elsewhere: which CPUs, which cgroup, what the gaps mean.
 
 mod ring;
 
@@ -13,46 +13,46 @@ use std::io;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// A gap: time between two looks at the clock that was longer than the threshold, in ticks.
+/// A gap: the time between two clock reads, if it was longer than the threshold; in ticks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Gap {
-    /// The last look before it.
+    /// The last clock read before it.
     pub start: u64,
-    /// The first look after it.
+    /// The first clock read after it.
     pub end: u64,
 }
 
-/// What one run of the loop saw. All times in ticks of [`ticks`].
+/// The result of one run of the loop. All times are in ticks of [`ticks`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct LoopSample {
-    /// The first look at the clock.
+    /// The first clock read.
     pub first: u64,
-    /// The last one.
+    /// The last clock read.
     pub last: u64,
-    /// Looks.
+    /// The number of clock reads.
     pub loops: u64,
-    /// Gaps from the threshold on.
+    /// The number of gaps of the threshold or more.
     pub gaps: u64,
     /// The longest gap.
     pub max: u64,
-    /// All gaps together.
+    /// The sum of all gaps.
     pub sum: u64,
-    /// The longest stretch without a gap.
+    /// The longest time without a gap.
     pub longest: u64,
-    /// The clock went backwards so many times.
+    /// How often the clock went backwards.
     pub backwards: u64,
 }
 
-/// When the loop ends and what it counts.
+/// When the loop ends, and which gaps it counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoopLimits {
     /// The loop runs while the shared word has this value.
     pub phase: u32,
-    /// The loop ends at this tick whatever the shared word says.
+    /// The loop ends at this tick, whatever the value of the shared word.
     pub deadline: u64,
-    /// Gaps from this many ticks on count.
+    /// The shortest gap that counts, in ticks.
     pub threshold: u64,
 }
 
@@ -91,13 +91,13 @@ pub fn raw_ns() -> u64 {
     seconds.unwrap_or(0).wrapping_mul(1_000_000_000).wrapping_add(rest.unwrap_or(0))
 }
 
-/// The hot loop. Nothing is allocated, locked or called inside; `phase` is the only memory of
-/// others that it reads. It writes every look at the clock to `beat`, which shows others that it is
-/// on its CPU, and to `gaps` only when there is one.
+/// The hot loop. It allocates nothing, takes no lock and calls nothing; `phase` is the only shared
+/// memory that it reads. It writes every clock read to `last_tick`, which shows other processes that
+/// it is on its CPU, and writes each gap to `gaps`.
 #[inline(never)]
 pub fn spin(
     phase: &AtomicU32,
-    beat: &AtomicU64,
+    last_tick: &AtomicU64,
     limits: LoopLimits,
     gaps: GapSink<'_>,
 ) -> LoopSample {
@@ -115,10 +115,10 @@ pub fn spin(
             seen.max = seen.max.max(took);
             seen.longest = seen.longest.max(seen.last.wrapping_sub(since));
             since = now;
-            gaps.put(seen.last, now);
+            gaps.push(seen.last, now);
         }
-        // After its gap: who reads this first has all gaps before it.
-        beat.store(now, Ordering::Release);
+        // After its gap: a reader of this tick sees all gaps before it.
+        last_tick.store(now, Ordering::Release);
         seen.loops = seen.loops.wrapping_add(1);
         seen.last = now;
     }
@@ -126,13 +126,13 @@ pub fn spin(
     seen
 }
 
-/// What the loop is doing; the values of the shared word.
+/// The phase of the loop; the values of the shared word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum LoopPhase {
-    /// Not yet placed: gives its CPU away.
+    /// Not yet placed: yields its CPU.
     Parked = 0,
-    /// Spins, nothing counts: before, between and after what counts.
+    /// Spins without counting: before, between and after the phases that count.
     Idle = 1,
     /// The positive control.
     Control = 2,
@@ -142,7 +142,7 @@ pub enum LoopPhase {
     End = 4,
 }
 
-/// Memory that the spinner and its maker share. Made whole before the spinner starts.
+/// Memory that the spinner shares with its parent, which initialises it before the spinner starts.
 #[repr(C)]
 struct SpinnerMemory {
     phase: AtomicU32,
@@ -156,16 +156,16 @@ struct SpinnerMemory {
     rings: [*const GapRing; 2],
 }
 
-/// What a spinner is told.
+/// The settings of a spinner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpinnerSettings {
-    /// It ends by itself at this tick.
+    /// The tick at which it ends itself.
     pub deadline: u64,
-    /// Gaps of the control count from this many ticks on.
+    /// The shortest gap that counts in the control phase, in ticks.
     pub control_threshold: u64,
-    /// Gaps of the span count from this many ticks on.
+    /// The shortest gap that counts in the span phase, in ticks.
     pub span_threshold: u64,
-    /// How many gaps are kept one by one.
+    /// How many gaps the ring holds.
     pub room: usize,
 }
 
@@ -175,43 +175,43 @@ pub struct Spinner {
     tid: i32,
     shared: NonNull<SpinnerMemory>,
     memory: AnonymousMemory,
-    /// Gaps of control and span; a box stays where it is.
+    /// The gaps of control and span, in a box so that they do not move.
     rings: Box<[GapRing; 2]>,
-    /// Whether the memory could be locked (else it is only touched beforehand).
+    /// Whether the memory could be locked; otherwise it is only touched beforehand.
     pub locked: bool,
 }
 
 const STACK_BYTES: usize = 64 << 10;
 
 impl Spinner {
-    /// Starts it, parked, where the calling thread may run.
+    /// Starts a spinner, parked, on the CPUs of the calling thread.
     ///
     /// # Errors
     /// No memory or no process.
-    pub fn start(order: SpinnerSettings) -> io::Result<Spinner> {
+    pub fn start(settings: SpinnerSettings) -> io::Result<Spinner> {
         let bytes = STACK_BYTES + size_of::<SpinnerMemory>() + 128;
         let memory = AnonymousMemory::new(bytes)?;
-        let rings = Box::new([GapRing::new(order.room)?, GapRing::new(order.room)?]);
+        let rings = Box::new([GapRing::new(settings.room)?, GapRing::new(settings.room)?]);
         let locked = memory.lock() && rings.iter().all(|ring| ring.locked);
         let base = memory.start.cast::<u8>();
-        // SAFETY: the offset lies inside the mapping of `bytes` bytes, which are stack and state
-        // with room to align; mappings are aligned to pages.
+        // SAFETY: the offset lies inside the mapping of `bytes` bytes, which holds the stack and the
+        // state with space to align; mappings are aligned to pages.
         let shared = unsafe { base.add(STACK_BYTES).cast::<SpinnerMemory>() };
-        // SAFETY: `shared` is aligned, writable and not yet known to anybody else; the rings live
-        // as long as the spinner.
+        // SAFETY: `shared` is aligned, writable and not shared yet; the rings live as long as the
+        // spinner.
         unsafe {
             shared.write(SpinnerMemory {
                 phase: AtomicU32::new(LoopPhase::Parked as u32),
                 done: AtomicU32::new(LoopPhase::Parked as u32),
-                deadline: order.deadline,
-                thresholds: [order.control_threshold, order.span_threshold],
+                deadline: settings.deadline,
+                thresholds: [settings.control_threshold, settings.span_threshold],
                 samples: [LoopSample::default(); 2],
                 rings: [&raw const rings[0], &raw const rings[1]],
             });
         }
         // SAFETY: the stack grows down from a 16-byte aligned address inside the mapping, which
-        // lives until the process was waited for (Drop). The process runs `run` only, which uses
-        // nothing but `shared`, its stack and three system calls that need no thread-local memory.
+        // lives until the process was waited for (Drop). The process only runs `run`, which uses
+        // `shared`, its stack and three system calls that need no thread-local memory.
         let tid = unsafe {
             libc::clone(
                 run,
@@ -226,49 +226,49 @@ impl Spinner {
         Ok(Spinner { tid, shared, memory, rings, locked })
     }
 
-    /// Its process number, which is its only thread's.
+    /// The ID of its process and of its only thread.
     #[must_use]
     pub fn tid(&self) -> i32 {
         self.tid
     }
 
-    /// Tells it what to do now; takes effect at its next look at the clock.
+    /// Sets the phase, which takes effect at the next clock read.
     pub fn set_phase(&self, phase: LoopPhase) {
         // SAFETY: written before the process started, mapped as long as `self` lives, and atomic.
         let word = unsafe { &(*self.shared.as_ptr()).phase };
         word.store(phase as u32, Ordering::Release);
     }
 
-    /// Its last look at the clock, in ticks; 0 before the first.
+    /// Its last clock read, in ticks; 0 before the first.
     #[must_use]
-    pub fn beat(&self) -> u64 {
-        self.rings[1].beat().load(Ordering::Relaxed)
+    pub fn last_tick(&self) -> u64 {
+        self.rings[1].last_tick().load(Ordering::Relaxed)
     }
 
-    /// By which number another process finds the gaps of the span among this one's open files.
+    /// The file descriptor by which another process opens the gaps of the span.
     #[must_use]
-    pub fn ring(&self) -> i32 {
+    pub fn ring_number(&self) -> i32 {
         self.rings[1].number()
     }
 
-    /// What it saw in [`LoopPhase::Control`] or [`LoopPhase::Span`], once that phase is over, with
-    /// the last gaps of it; `None` before, or for another phase.
+    /// The result of [`LoopPhase::Control`] or [`LoopPhase::Span`] once that phase is over; for the
+    /// control with its last gaps. `None` before that, or for another phase.
     #[must_use]
     pub fn sample(&self, phase: LoopPhase) -> Option<(LoopSample, Vec<Gap>)> {
-        let at = place(phase as u32)?;
+        let at = sample_index(phase as u32)?;
         let shared = self.shared.as_ptr();
         // SAFETY: as in `set_phase`.
         if unsafe { &(*shared).done }.load(Ordering::Acquire) < phase as u32 {
             return None;
         }
-        // SAFETY: `done` says that the process has written this sample, and it never writes it
-        // again, as its maker goes through each phase once.
+        // SAFETY: `done` says that the process has written this sample. It never writes it again,
+        // because its parent enters each phase once.
         let sample = unsafe { (*shared).samples[at] };
         let ring = self.rings.get(at)?;
         Some((sample, if at == 0 { ring.newest() } else { Vec::new() }))
     }
 
-    /// Whether it is still there (it ends at its deadline, or when it is killed).
+    /// Whether it still runs; it ends at its deadline or when it is killed.
     #[must_use]
     pub fn is_running(&self) -> bool {
         let mut info: libc::siginfo_t = zeroed_info();
@@ -276,7 +276,7 @@ impl Spinner {
         let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
         // SAFETY: `info` is valid for writes.
         let answer = unsafe { libc::waitid(libc::P_PID, id, &raw mut info, flags) };
-        // SAFETY: `si_pid` is set by waitid, or zero as initialised when nothing ended.
+        // SAFETY: `si_pid` is set by waitid, or zero as initialised if no process ended.
         answer == 0 && unsafe { info.si_pid() } == 0
     }
 }
@@ -292,7 +292,7 @@ impl Drop for Spinner {
         // SAFETY: plain system calls on a child of this process that was not waited for yet; the
         // memory it runs on is unmapped only afterwards (field `memory`).
         unsafe {
-            // A parked or starved one would not see the word for long.
+            // A parked or starved spinner might not see the phase for a long time.
             libc::kill(self.tid, libc::SIGKILL);
             while libc::waitpid(self.tid, std::ptr::null_mut(), libc::__WALL) < 0
                 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
@@ -302,7 +302,7 @@ impl Drop for Spinner {
     }
 }
 
-fn place(phase: u32) -> Option<usize> {
+fn sample_index(phase: u32) -> Option<usize> {
     match phase {
         2 => Some(0),
         3 => Some(1),
@@ -310,17 +310,17 @@ fn place(phase: u32) -> Option<usize> {
     }
 }
 
-/// The whole life of the process.
+/// The main function of the spinner's process.
 extern "C" fn run(shared: *mut libc::c_void) -> libc::c_int {
     let shared = shared.cast::<SpinnerMemory>();
-    // SAFETY: system calls without pointers; when the maker dies, so does this process.
+    // SAFETY: system calls without pointers; this process dies with its parent.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) };
-    // SAFETY: the maker keeps the memory and the rings until this process has ended, wrote them
-    // whole before, and reads `samples` only after `done` was stored.
+    // SAFETY: the parent keeps the memory and the rings until this process has ended. It wrote them
+    // completely before, and reads `samples` only after `done` was stored.
     unsafe {
         let phase = &(*shared).phase;
         let (control, span) = (&*(*shared).rings[0], &*(*shared).rings[1]);
-        let beat = span.beat();
+        let last_tick = span.last_tick();
         let deadline = (*shared).deadline;
         while phase.load(Ordering::Acquire) == LoopPhase::Parked as u32 {
             libc::sched_yield();
@@ -333,15 +333,15 @@ extern "C" fn run(shared: *mut libc::c_void) -> libc::c_int {
             if now >= LoopPhase::End as u32 || ticks() >= deadline {
                 return 0;
             }
-            let Some(at) = place(now) else {
+            let Some(at) = sample_index(now) else {
                 let limits = LoopLimits { phase: now, deadline, threshold: u64::MAX };
-                spin(phase, beat, limits, control.gaps());
+                spin(phase, last_tick, limits, control.gaps());
                 continue;
             };
             let threshold = if at == 0 { (*shared).thresholds[0] } else { (*shared).thresholds[1] };
             let ring = if at == 0 { control } else { span };
-            let seen =
-                spin(phase, beat, LoopLimits { phase: now, deadline, threshold }, ring.gaps());
+            let limits = LoopLimits { phase: now, deadline, threshold };
+            let seen = spin(phase, last_tick, limits, ring.gaps());
             let sample = (&raw mut (*shared).samples).cast::<LoopSample>();
             sample.add(at).write(seen);
             (*shared).done.store(now, Ordering::Release);
@@ -385,7 +385,7 @@ impl AnonymousMemory {
 
 impl Drop for AnonymousMemory {
     fn drop(&mut self) {
-        // SAFETY: the range is this mapping's and nobody uses it any more.
+        // SAFETY: the range is this mapping's, and nothing uses it any more.
         unsafe { libc::munmap(self.start.as_ptr(), self.bytes) };
     }
 }
@@ -394,10 +394,10 @@ impl Drop for AnonymousMemory {
 const MEMBARRIER_PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
 const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
 
-/// Registers this process's memory for [`barrier`]; before the first spinner is started.
+/// Registers this process's memory for [`barrier`]; call it before the first spinner starts.
 ///
 /// # Errors
-/// The kernel's answer: ENOSYS without `CONFIG_MEMBARRIER`.
+/// The kernel's error: ENOSYS without `CONFIG_MEMBARRIER`.
 pub fn register_barrier() -> io::Result<()> {
     membarrier(MEMBARRIER_REGISTER_PRIVATE_EXPEDITED)
 }
@@ -406,7 +406,7 @@ pub fn register_barrier() -> io::Result<()> {
 /// waits until each has run it (kernel/sched/membarrier.c, `membarrier_private_expedited`).
 ///
 /// # Errors
-/// The kernel's answer: EPERM when not registered.
+/// The kernel's error: EPERM when not registered.
 pub fn barrier() -> io::Result<()> {
     membarrier(MEMBARRIER_PRIVATE_EXPEDITED)
 }
@@ -429,9 +429,9 @@ pub(crate) mod tests {
         static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
     }
 
-    static NEVER: AtomicU64 = AtomicU64::new(0);
-    /// A ring without room.
-    const NOWHERE: GapSink<'_> = GapSink { written: &NEVER, slots: &[] };
+    static NO_GAPS: AtomicU64 = AtomicU64::new(0);
+    /// A ring without slots.
+    const NO_RING: GapSink<'_> = GapSink { written: &NO_GAPS, slots: &[] };
 
     /// Counts the calling thread's allocations.
     struct AllocationCounter;
@@ -440,11 +440,11 @@ pub(crate) mod tests {
     unsafe impl GlobalAlloc for AllocationCounter {
         unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
             ALLOCATIONS.with(|n| n.set(n.get() + 1));
-            // SAFETY: as the caller promised.
+            // SAFETY: the caller promised it.
             unsafe { System.alloc(layout) }
         }
         unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-            // SAFETY: as the caller promised.
+            // SAFETY: the caller promised it.
             unsafe { System.dealloc(place, layout) }
         }
     }
@@ -457,44 +457,43 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_hot_loop_allocates_nothing_and_ends_by_itself() {
-        let (phase, beat) = (AtomicU32::new(3), AtomicU64::new(0));
+    fn the_hot_loop_allocates_nothing_and_ends_at_its_deadline() {
+        let (phase, last_tick) = (AtomicU32::new(3), AtomicU64::new(0));
         let ring = GapRing::new(4).unwrap();
         let start = ticks();
         let deadline = start + 50_000_000;
         let limits = LoopLimits { phase: 3, deadline, threshold: 1 };
         let before = allocations();
-        let seen = spin(&phase, &beat, limits, ring.gaps());
+        let seen = spin(&phase, &last_tick, limits, ring.gaps());
         assert_eq!(allocations(), before);
         drop(vec![0_u8; 100]);
-        assert!(allocations() > before, "the counter counts");
+        assert!(allocations() > before, "the counter does not count");
         assert!(seen.last >= deadline && seen.first >= start);
-        // Every look but those within one tick is a gap of one tick or more; the last are kept.
+        // Every clock read, except those within one tick, is a gap; the ring holds the last ones.
         let gaps = ring.newest();
         assert!(seen.gaps > 4 && gaps.len() == 3, "{seen:?} {gaps:?}");
-        assert_eq!(beat.load(Ordering::Relaxed), seen.last);
+        assert_eq!(last_tick.load(Ordering::Relaxed), seen.last);
         assert!(gaps.iter().all(|gap| gap.end > gap.start && gap.end - gap.start <= seen.max));
         assert!(gaps.windows(2).all(|pair| pair[0].end <= pair[1].start));
     }
 
     #[test]
-    fn the_hot_loop_ends_when_the_word_changes() {
-        let (phase, beat) = (AtomicU32::new(1), AtomicU64::new(0));
+    fn the_hot_loop_ends_when_the_phase_changes() {
+        let (phase, last_tick) = (AtomicU32::new(1), AtomicU64::new(0));
         let limits = LoopLimits { phase: 3, deadline: u64::MAX, threshold: u64::MAX };
-        let seen = spin(&phase, &beat, limits, NOWHERE);
+        let seen = spin(&phase, &last_tick, limits, NO_RING);
         assert_eq!((seen.loops, seen.gaps, seen.first), (0, 0, seen.last));
     }
 
-    /// A filter of `seccomp(2)` that kills at every system call but `exit` and those of a list.
-    /// (Its strict mode would take the time stamp counter away too.)
+    /// Installs a filter of `seccomp(2)` that kills at every system call but `exit` and these. (The
+    /// strict mode of seccomp would also forbid the time stamp counter.)
     fn forbid_other_calls_than(allowed: &[libc::c_long]) -> libc::c_long {
-        let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
-        let mut program = vec![step(0x20, 0, 0, 0)];
+        let mut program = vec![bpf_instruction(0x20, 0, 0, 0)];
         for call in allowed.iter().chain(&[libc::SYS_exit]) {
-            program.push(step(0x15, 0, 1, u32::try_from(*call).unwrap()));
-            program.push(step(0x06, 0, 0, libc::SECCOMP_RET_ALLOW));
+            program.push(bpf_instruction(0x15, 0, 1, u32::try_from(*call).unwrap()));
+            program.push(bpf_instruction(0x06, 0, 0, libc::SECCOMP_RET_ALLOW));
         }
-        program.push(step(0x06, 0, 0, libc::SECCOMP_RET_KILL_PROCESS));
+        program.push(bpf_instruction(0x06, 0, 0, libc::SECCOMP_RET_KILL_PROCESS));
         let len = u16::try_from(program.len()).unwrap();
         let filter = libc::sock_fprog { len, filter: program.as_mut_ptr() };
         // SAFETY: the filter and its program live until the calls return.
@@ -502,25 +501,29 @@ pub(crate) mod tests {
             libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
             libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const filter)
         };
-        // To give the memory back may take a system call.
+        // Freeing the memory may take a system call.
         std::mem::forget(program);
         answer
     }
 
-    /// The exit status of a child that runs `body` with no system calls but these; 159 and more
-    /// means that it was killed.
+    fn bpf_instruction(code: u16, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
+        libc::sock_filter { code, jt, jf, k }
+    }
+
+    /// The exit status of a child that runs `body` and may make only these system calls; 159 and
+    /// more means that it was killed.
     pub(crate) fn without_other_calls_than(
         allowed: &[libc::c_long],
         body: impl Fn() -> bool,
     ) -> libc::c_int {
-        // SAFETY: the child makes no call that needs the locks which other threads may have held at
-        // the fork, but for its memory, which both C libraries keep usable across a fork.
+        // SAFETY: the child makes no call that needs a lock which another thread may have held at
+        // the fork, except for memory, which both C libraries keep usable across a fork.
         let child = unsafe { libc::fork() };
         assert!(child >= 0);
         if child == 0 {
             let ready = forbid_other_calls_than(allowed) == 0;
             let code = if ready { libc::c_int::from(!body()) } else { 2 };
-            // SAFETY: the one call that the filter allows always; it does not return.
+            // SAFETY: the one call that the filter always allows; it does not return.
             unsafe { libc::syscall(libc::SYS_exit, code) };
         }
         let mut status = 0;
@@ -535,24 +538,24 @@ pub(crate) mod tests {
 
     #[test]
     fn the_hot_loop_makes_no_system_call() {
-        let looping = || {
-            let (phase, beat) = (AtomicU32::new(3), AtomicU64::new(0));
-            let deadline = ticks() + 20_000_000;
-            spin(&phase, &beat, LoopLimits { phase: 3, deadline, threshold: 1 }, NOWHERE).loops > 0
+        let spin_briefly = || {
+            let (phase, last_tick) = (AtomicU32::new(3), AtomicU64::new(0));
+            let limits = LoopLimits { phase: 3, deadline: ticks() + 20_000_000, threshold: 1 };
+            spin(&phase, &last_tick, limits, NO_RING).loops > 0
         };
-        assert_eq!(without_system_calls(looping), 0);
+        assert_eq!(without_system_calls(spin_briefly), 0);
         // SAFETY: a system call without arguments.
-        let calling = || unsafe { libc::syscall(libc::SYS_getppid) } > 0;
-        assert_ne!(without_system_calls(calling), 0, "the filter kills");
+        let call_kernel = || unsafe { libc::syscall(libc::SYS_getppid) } > 0;
+        assert_ne!(without_system_calls(call_kernel), 0, "the filter did not kill");
     }
 
     #[test]
-    fn a_spinner_goes_through_its_phases_and_sees_what_is_provoked() {
+    fn a_spinner_runs_its_phases_and_sees_a_provoked_gap() {
         register_barrier().unwrap();
         let deadline = ticks().saturating_add(1 << 36);
-        let order =
+        let settings =
             SpinnerSettings { deadline, control_threshold: 1, span_threshold: 1, room: 100 };
-        let spinner = Spinner::start(order).unwrap();
+        let spinner = Spinner::start(settings).unwrap();
         assert_ne!(spinner.tid(), 0);
         assert!(spinner.is_running() && spinner.sample(LoopPhase::Span).is_none());
         spinner.set_phase(LoopPhase::Idle);
@@ -560,7 +563,7 @@ pub(crate) mod tests {
         let pause = || std::thread::sleep(std::time::Duration::from_millis(5));
         for _ in 0..1000 {
             pause();
-            if spinner.beat() > 0 {
+            if spinner.last_tick() > 0 {
                 break;
             }
         }
@@ -573,7 +576,7 @@ pub(crate) mod tests {
         });
         let (sample, _) = sample.unwrap();
         let pid = i32::try_from(std::process::id()).unwrap();
-        let mut reader = GapRingReader::open(pid, spinner.ring(), order.room).unwrap();
+        let mut reader = GapRingReader::open(pid, spinner.ring_number(), settings.room).unwrap();
         let mut gaps = Vec::new();
         let horizon = reader.drain(&mut gaps);
         assert_eq!(gaps.len() as u64 + reader.lost, sample.gaps, "{sample:?}");

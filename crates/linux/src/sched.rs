@@ -30,7 +30,7 @@ fn check(answer: libc::c_long) -> io::Result<libc::c_long> {
 /// `sched_setaffinity(2)`; `tid` 0 is the calling thread.
 ///
 /// # Errors
-/// The kernel's answer.
+/// The kernel's error.
 pub fn set_affinity(tid: i32, cpus: &CpuSet) -> io::Result<()> {
     let mut mask = [0u64; MASK_WORDS];
     for cpu in cpus.iter() {
@@ -46,7 +46,7 @@ pub fn set_affinity(tid: i32, cpus: &CpuSet) -> io::Result<()> {
 /// `sched_getaffinity(2)`; `tid` 0 is the calling thread.
 ///
 /// # Errors
-/// The kernel's answer.
+/// The kernel's error.
 pub fn affinity(tid: i32) -> io::Result<CpuSet> {
     let mut mask = [0u64; MASK_WORDS];
     // SAFETY: the mask is valid for writes of its whole size, which is what the call is told.
@@ -60,7 +60,7 @@ pub fn affinity(tid: i32) -> io::Result<CpuSet> {
 /// `sched_getattr(2)`; `tid` 0 is the calling thread.
 ///
 /// # Errors
-/// The kernel's answer.
+/// The kernel's error.
 pub fn policy(tid: i32) -> io::Result<SchedPolicy> {
     let mut attr = SchedAttr::default();
     // SAFETY: the kernel writes at most the size it is told, which is that of `attr`.
@@ -86,7 +86,7 @@ pub fn policy(tid: i32) -> io::Result<SchedPolicy> {
 /// `sched_setattr(2)`; `tid` 0 is the calling thread.
 ///
 /// # Errors
-/// The kernel's answer; EINVAL for a policy this program does not know.
+/// The kernel's error; EINVAL for a policy this program does not know.
 pub fn set_policy(tid: i32, policy: SchedPolicy) -> io::Result<()> {
     let mut attr = SchedAttr { size: 48, ..SchedAttr::default() };
     match policy {

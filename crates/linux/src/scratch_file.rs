@@ -1,7 +1,7 @@
 //! A file without a name to write to and read from, past the page cache where the file system can:
 //! what a disk is made busy with. It is gone with the process, however that ends.
 //!
-//! Not its job: how large, how often.
+//! Elsewhere: how large, how often.
 
 use crate::page_buffer::nameless;
 use std::fs::File;
@@ -47,7 +47,7 @@ impl ScratchFile {
     /// A file of so many blocks, written and on the disk.
     ///
     /// # Errors
-    /// The answer of the file system.
+    /// The file system's error.
     pub fn new(dir: &Path, blocks: u64) -> io::Result<ScratchFile> {
         let file = nameless(dir, 0)?;
         let block = AlignedBlock::new();
@@ -70,7 +70,7 @@ impl ScratchFile {
     /// Reads one block, any number; says how many bytes.
     ///
     /// # Errors
-    /// The answer of the file system.
+    /// The file system's error.
     pub fn read(&self, number: u64, block: &mut AlignedBlock) -> io::Result<u64> {
         self.file.read_exact_at(&mut block.0, self.place(number))?;
         if !self.is_direct {
@@ -82,7 +82,7 @@ impl ScratchFile {
     /// Writes one block, any number, and has it on the disk; says how many bytes.
     ///
     /// # Errors
-    /// The answer of the file system.
+    /// The file system's error.
     pub fn write(&self, number: u64, block: &AlignedBlock) -> io::Result<u64> {
         self.file.write_all_at(&block.0, self.place(number))?;
         self.file.sync_data()?;
@@ -132,7 +132,7 @@ pub fn directory(own: &Path) -> PathBuf {
 /// Whether a directory is in memory, not on a disk.
 ///
 /// # Errors
-/// The answer of the file system.
+/// The file system's error.
 pub fn is_in_memory(dir: &Path) -> io::Result<bool> {
     let dir = File::open(dir)?;
     // SAFETY: an all-zero statfs is a valid value.

@@ -1,52 +1,50 @@
-//! Memory that two processes share: one makes it, the other opens it by the maker's number for it.
-//! It is zero at first.
+//! Memory that two processes share. One creates it, the other opens it by the first one's file
+//! descriptor. It is zeroed at first.
 //!
-//! Not its job: what lies in it.
+//! Elsewhere: what it holds.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 
-/// A mapping of the whole; unmapped when it is dropped.
+/// A mapping of all the memory; unmapped when it is dropped.
 #[derive(Debug)]
 pub(crate) struct SharedMemory {
     start: NonNull<libc::c_void>,
     bytes: usize,
 }
 
-// SAFETY: a region is an address and a length; what lies there is shared between processes anyway,
-// and its users lay nothing but atomics there.
+// SAFETY: a region is an address and a length. Its memory is shared between processes anyway, and
+// its users put only atomics there.
 unsafe impl Send for SharedMemory {}
 // SAFETY: as above.
 unsafe impl Sync for SharedMemory {}
 
-/// What another process may do with a region that it opens.
+/// What a process may do with a region that it opens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MappingAccess {
-    /// Look.
+    /// Read it.
     Read,
-    /// Change it too.
+    /// Read and write it.
     Write,
 }
 
 impl SharedMemory {
-    /// New memory of this size, and the open file by which others find it.
+    /// Creates memory of this size. Returns it with the open file by which others find it.
     ///
     /// # Errors
     /// No memory.
-    pub(crate) fn make(bytes: usize) -> io::Result<(SharedMemory, OwnedFd)> {
-        // SAFETY: the name is a C string that lives through the call.
-        let make = |flags| unsafe { libc::memfd_create(c"cpushield".as_ptr(), flags) };
-        // A machine may insist on the second flag (`vm.memfd_noexec`), which is new in 6.3.
-        let fd = match make(libc::MFD_CLOEXEC | libc::MFD_NOEXEC_SEAL) {
-            -1 => make(libc::MFD_CLOEXEC),
+    pub(crate) fn create(bytes: usize) -> io::Result<(SharedMemory, OwnedFd)> {
+        // A machine may require the second flag (`vm.memfd_noexec`), which is new in 6.3.
+        let fd = match memfd_create(libc::MFD_CLOEXEC | libc::MFD_NOEXEC_SEAL) {
+            -1 => memfd_create(libc::MFD_CLOEXEC),
             fd => fd,
         };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a new descriptor that nobody else owns.
+        // SAFETY: a new descriptor that has no other owner.
         let file = unsafe { OwnedFd::from_raw_fd(fd) };
         let size = libc::off_t::try_from(bytes).unwrap_or(libc::off_t::MAX);
         // SAFETY: a system call without pointers.
@@ -56,37 +54,37 @@ impl SharedMemory {
         Ok((SharedMemory::map(&file, bytes, MappingAccess::Write)?, file))
     }
 
-    /// The memory with this number of another process.
+    /// Opens the memory with this file descriptor of another process.
     ///
     /// # Errors
-    /// It is gone, smaller, or may not be looked into.
+    /// The process or its file is gone, the file is smaller, or this process has no permission.
     pub(crate) fn open(
         pid: i32,
         number: i32,
         bytes: usize,
-        usage: MappingAccess,
+        access: MappingAccess,
     ) -> io::Result<SharedMemory> {
         let path = format!("/proc/{pid}/fd/{number}");
-        let file = match usage {
+        let file = match access {
             MappingAccess::Read => File::open(path)?,
             MappingAccess::Write => OpenOptions::new().read(true).write(true).open(path)?,
         };
         if file.metadata()?.len() < bytes as u64 {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
         }
-        SharedMemory::map(&file, bytes, usage)
+        SharedMemory::map(&file, bytes, access)
     }
 
-    /// What a file maps from its beginning on.
+    /// Maps the first `bytes` bytes of a file.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// The kernel's error.
     pub(crate) fn map(
         file: &impl AsRawFd,
         bytes: usize,
-        usage: MappingAccess,
+        access: MappingAccess,
     ) -> io::Result<SharedMemory> {
-        let prot = match usage {
+        let prot = match access {
             MappingAccess::Read => libc::PROT_READ,
             MappingAccess::Write => libc::PROT_READ | libc::PROT_WRITE,
         };
@@ -100,16 +98,21 @@ impl SharedMemory {
         }
     }
 
-    /// Where it begins, on a page of its own.
+    /// The address of the mapping, which is aligned to pages.
     pub(crate) fn start(&self) -> NonNull<libc::c_void> {
         self.start
     }
 
-    /// Locks it into memory; whether that was allowed.
+    /// Locks it into memory; returns whether that was allowed.
     pub(crate) fn lock(&self) -> bool {
         // SAFETY: the range is this mapping's.
         unsafe { libc::mlock(self.start.as_ptr(), self.bytes) == 0 }
     }
+}
+
+fn memfd_create(flags: libc::c_uint) -> libc::c_int {
+    // SAFETY: the name is a C string that lives through the call.
+    unsafe { libc::memfd_create(c"cpushield".as_ptr(), flags) }
 }
 
 impl Drop for SharedMemory {

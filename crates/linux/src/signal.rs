@@ -16,7 +16,7 @@ extern "C" fn note(signal: libc::c_int) {
 /// ignored where the caller ignores it, as nohup(1) does.
 ///
 /// # Errors
-/// The kernel's answer.
+/// The kernel's error.
 pub fn catch_stops() -> io::Result<()> {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         // SAFETY: an all-zero sigaction is a valid value; the handler only stores to an atomic,

@@ -137,7 +137,7 @@ impl Store {
     /// holder is disturbed: the look takes a shared lock for a moment.
     ///
     /// # Errors
-    /// The answer of the file system.
+    /// The file system's error.
     pub fn holder(&self) -> Result<Option<LockHolder>> {
         let path = self.path(LOCK);
         let mut file = match open_regular(&self.dir.join(LOCK), OpenOptions::new().read(true)) {
@@ -209,7 +209,7 @@ impl Store {
     /// A file's bytes, or `None` when it is not there.
     ///
     /// # Errors
-    /// The answer of the file system, or it is no regular file.
+    /// The file system's error, or it is no regular file.
     pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
         self.logged(Operation::Read, name, self.read_file(name))
     }
@@ -231,7 +231,7 @@ impl Store {
     /// the new ones, never a part.
     ///
     /// # Errors
-    /// The answer of the file system. The old file is as it was, unless only its directory could
+    /// The file system's error. The old file is as it was, unless only its directory could
     /// not be told to the disk.
     pub fn replace(&self, name: &str, bytes: &[u8]) -> Result<()> {
         self.replace_with_room(name, bytes, 0)
@@ -261,7 +261,7 @@ impl Store {
     /// Removes a file; one that is not there is fine.
     ///
     /// # Errors
-    /// The answer of the file system.
+    /// The file system's error.
     pub fn remove(&self, name: &str) -> Result<()> {
         let answer = match fs::remove_file(self.dir.join(name)) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => {
@@ -276,7 +276,7 @@ impl Store {
     /// tore is dropped that way).
     ///
     /// # Errors
-    /// The answer of the file system; the file must exist and be that long.
+    /// The file system's error; the file must exist and be that long.
     pub fn append(&self, name: &str, len: u64) -> Result<Appender> {
         let path = self.path(name);
         let fail = |e| Error::io(Operation::Write, &path, e);
@@ -294,7 +294,7 @@ impl Store {
     /// the machine after [`Store::sync`].
     ///
     /// # Errors
-    /// The answer of the file system.
+    /// The file system's error.
     pub fn archive(&self, name: &str, prefix: &str, suffix: &str) -> Result<String> {
         let path = self.path(name);
         let fail = |e| Error::io(Operation::Write, &path, e);
@@ -318,7 +318,7 @@ impl Store {
     /// Removes all but the newest `keep` files whose names start with `prefix`.
     ///
     /// # Errors
-    /// The answer of the file system.
+    /// The file system's error.
     pub fn prune(&self, prefix: &str, keep: usize) -> Result<()> {
         let fail = |e| Error::io(Operation::Remove, &self.path(prefix), e);
         let mut found = Vec::new();
@@ -337,7 +337,7 @@ impl Store {
     /// The names of all files are on the disk when this returns.
     ///
     /// # Errors
-    /// The answer of the file system.
+    /// The file system's error.
     pub fn sync(&self) -> Result<()> {
         let told = self.room.take().and_then(|()| File::open(&self.dir)?.sync_all());
         told.map_err(|e| Error::io(Operation::Write, &self.dir.to_string_lossy(), e))
@@ -374,7 +374,7 @@ impl Appender {
     /// machine after [`Appender::sync`].
     ///
     /// # Errors
-    /// The answer of the file system.
+    /// The file system's error.
     pub fn add(&mut self, bytes: &[u8]) -> Result<()> {
         let added = self.room.take().and_then(|()| self.file.write_all(bytes));
         let added = added.map_err(|e| Error::io(Operation::Write, &self.path, e));
@@ -384,7 +384,7 @@ impl Appender {
     /// Everything added is on the disk when this returns.
     ///
     /// # Errors
-    /// The answer of the file system.
+    /// The file system's error.
     pub fn sync(&mut self) -> Result<()> {
         let told = self.room.take().and_then(|()| self.file.sync_all());
         told.map_err(|e| Error::io(Operation::Write, &self.path, e))

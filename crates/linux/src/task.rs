@@ -291,7 +291,7 @@ impl Host {
     /// Lets a thread run on these CPUs only.
     ///
     /// # Errors
-    /// The kernel's answer: EINVAL for a bound kernel thread or CPUs outside its cpuset, ESRCH.
+    /// The kernel's error: EINVAL for a bound kernel thread or CPUs outside its cpuset, ESRCH.
     pub fn set_affinity(&self, tid: i32, cpus: &CpuSet) -> Result<()> {
         let path = format!("/proc/{tid}");
         let list = cpus.to_string();
@@ -329,7 +329,7 @@ impl Host {
     /// Gives a thread a scheduling policy.
     ///
     /// # Errors
-    /// The kernel's answer: EPERM without the right (or under RT_GROUP_SCHED without a budget).
+    /// The kernel's error: EPERM without the right (or under RT_GROUP_SCHED without a budget).
     pub fn set_scheduling(&self, tid: i32, policy: SchedPolicy) -> Result<()> {
         let path = format!("/proc/{tid}");
         let value = policy.to_string();

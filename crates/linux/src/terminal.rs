@@ -1,7 +1,7 @@
 //! [`Keyboard`]: what is typed on the terminal, as bytes, and whether the terminal is still there.
 //! What the bytes mean is not decided here.
 //!
-//! crossterm 0.29 reads keys too, but it retries a read for ever: at the end of file, after an
+//! crossterm 0.29 reads keys too, but it retries a read forever: at the end of file, after an
 //! interrupted call, and while half a key has come (src/event/source/unix/mio.rs). So no signal
 //! ends it. Here one wait is one poll(2) and at most one read(2).
 
@@ -48,7 +48,7 @@ impl Keyboard {
     /// Waits for keys, at most this long. A signal ends the wait early.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// The kernel's error.
     pub fn wait(&mut self, most: Duration) -> io::Result<TerminalInput> {
         let mut poll = libc::pollfd { fd: self.file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // A part of a millisecond is a whole one, or the last one would be spent in a loop.

@@ -1,11 +1,11 @@
-//! tracefs: finding it, and a private tracing instance in it whose raw pages can be read.
+//! tracefs: finding it, and private tracing instances in it whose raw pages can be read.
 //!
-//! Where tracefs is supported but not mounted, it is mounted for this process alone: a detached
-//! mount (`fsopen(2)`, `fsmount(2)`, Linux 5.2) that is in no mount table, that every thread
-//! reaches through `/proc/self/fd`, and that is gone when the process ends.
+//! If tracefs is supported but not mounted, it is mounted for this process alone: a detached mount
+//! (`fsopen(2)`, `fsmount(2)`, Linux 5.2). It is in no mount table, every thread reaches it through
+//! `/proc/self/fd`, and it is gone when the process ends.
 //!
-//! An [`TraceInstance`] is removed when it is dropped. What a killed run left behind is removed by
-//! the next one ([`sweep`]).
+//! A [`TraceInstance`] is removed when it is dropped. The next run removes what a killed run left
+//! behind ([`remove_stale_instances`]).
 
 mod instance_watch;
 mod pipe;
@@ -30,13 +30,13 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Where tracefs is mounted by itself, by itself inside debugfs, or by hand.
+/// Where tracefs is: at its own mount point, or mounted automatically inside debugfs.
 const PLACES: &[&str] = &["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// Instances of ours are named this, a hyphen and our pid.
+/// The names of our instances start with this, a hyphen and our process ID.
 pub const INSTANCE: &str = "cpushield";
 
-/// Names of instances of one process differ by a number behind the pid.
+/// The number after the process ID, which distinguishes the instances of one process.
 static INSTANCES: AtomicU32 = AtomicU32::new(0);
 
 /// tracefs, mounted somewhere.
@@ -51,16 +51,17 @@ impl Tracefs {
     /// Finds tracefs, or mounts it for this process.
     ///
     /// # Errors
-    /// EACCES or EPERM without the right; ENODEV when the kernel has none; ENOSYS when it is not
-    /// mounted and the kernel is older than 5.2.
+    /// EACCES or EPERM without the privilege; ENODEV if the kernel has no tracefs; ENOSYS if it is
+    /// not mounted and the kernel is older than 5.2.
     pub fn find(host: &Host) -> Result<Tracefs> {
         let mounts = host.read("/proc/self/mountinfo").unwrap_or_default();
-        let mounted = mounts::parse(&mounts).unwrap_or_default().into_iter();
-        let mounted = mounted.filter(|mount| mount.kind == "tracefs" && mount.root == "/");
+        let mounted = mounts::parse(&mounts)
+            .unwrap_or_default()
+            .into_iter()
+            .filter(|mount| mount.kind == "tracefs" && mount.root == "/")
+            .map(|mount| mount.point);
         let mut refused = None;
-        for root in
-            PLACES.iter().map(|place| (*place).to_owned()).chain(mounted.map(|mount| mount.point))
-        {
+        for root in PLACES.iter().map(|place| (*place).to_owned()).chain(mounted) {
             match host.read(&format!("{root}/trace_clock")) {
                 Ok(_) => return Ok(Tracefs { root, _mount: None }),
                 Err(error) if error.is_absent() => {}
@@ -74,7 +75,8 @@ impl Tracefs {
         if !host.is_live() || !supported.split_whitespace().any(|word| word == "tracefs") {
             return Err(Error::os(Operation::Read, PLACES[0], libc::ENODEV));
         }
-        let mount = detached().map_err(|e| Error::io(Operation::Call, "fsopen tracefs", e))?;
+        let mount =
+            mount_detached().map_err(|e| Error::io(Operation::Call, "fsopen tracefs", e))?;
         Ok(Tracefs { root: format!("/proc/self/fd/{}", mount.as_raw_fd()), _mount: Some(mount) })
     }
 
@@ -84,20 +86,20 @@ impl Tracefs {
         &self.root
     }
 
-    /// The form of the ring buffer's pages.
+    /// The layout of the ring buffer's pages.
     ///
     /// # Errors
-    /// The kernel's answer, or a text that is not understood.
+    /// The kernel's error, or an unknown format of the file.
     pub fn layout(&self, host: &Host) -> Result<PageLayout> {
         let path = format!("{}/events/header_page", self.root);
         let text = host.read(&path)?;
         PageLayout::parse(&text).map_err(|e| e.at(&path))
     }
 
-    /// The form of one event; `None` when this kernel does not have it.
+    /// The record format of one event; `None` if this kernel does not have it.
     ///
     /// # Errors
-    /// The kernel's answer, or a text that is not understood.
+    /// The kernel's error, or an unknown format of the file.
     pub fn format(&self, host: &Host, system: &str, event: &str) -> Result<Option<EventFormat>> {
         let path = format!("{}/events/{system}/{event}/format", self.root);
         match host.read(&path) {
@@ -107,33 +109,34 @@ impl Tracefs {
         }
     }
 
-    /// The texts that a reader on another machine needs to understand raw pages. A file that this
-    /// kernel does not have, or shows to nobody, is an empty text.
+    /// The texts that a reader on another machine needs to decode raw pages. A file that cannot be
+    /// read is an empty text.
     #[must_use]
     pub fn texts(&self, host: &Host) -> TraceTexts {
         let text = |file: &str| host.read(&format!("{}/{file}", self.root)).unwrap_or_default();
-        let own = host.list(&format!("{}/events/ftrace", self.root)).unwrap_or_default();
-        let own = own.iter().map(|name| text(&format!("events/ftrace/{name}/format")));
+        let ftrace_events = host.list(&format!("{}/events/ftrace", self.root)).unwrap_or_default();
+        let formats =
+            ftrace_events.iter().map(|name| text(&format!("events/ftrace/{name}/format")));
         TraceTexts {
             header_page: text("events/header_page"),
             header_event: text("events/header_event"),
-            ftrace: own.filter(|text| !text.is_empty()).collect(),
+            ftrace: formats.filter(|text| !text.is_empty()).collect(),
             printk_formats: text("printk_formats"),
             saved_cmdlines: text("saved_cmdlines"),
         }
     }
 
-    /// Whether enabling an event resizes buffers, which needs a work item on every CPU: a new
-    /// instance below 6.7 shares this with the top level (commit 6d98a0f2ac3c made it its own).
+    /// Whether enabling an event resizes buffers, which needs a work item on every CPU. A new
+    /// instance below 6.7 shares this state with the top level (separate since 6d98a0f2ac3c).
     ///
     /// # Errors
-    /// The kernel's answer.
-    fn wants_expansion(&self, host: &Host, dir: &str) -> Result<bool> {
+    /// The kernel's error.
+    fn needs_expansion(&self, host: &Host, dir: &str) -> Result<bool> {
         host.read(&format!("{dir}/buffer_size_kb")).map(|text| will_grow(&text))
     }
 }
 
-/// Texts of tracefs beside the formats of events; see [`Tracefs::texts`].
+/// Texts of tracefs other than the formats of events; see [`Tracefs::texts`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TraceTexts {
     /// `events/header_page`.
@@ -144,51 +147,54 @@ pub struct TraceTexts {
     pub ftrace: Vec<String>,
     /// `printk_formats`.
     pub printk_formats: String,
-    /// `saved_cmdlines`: numbers and names of tasks.
+    /// `saved_cmdlines`: IDs and names of tasks.
     pub saved_cmdlines: String,
 }
 
-/// A tracefs mount that is nowhere in the file tree.
-fn detached() -> io::Result<OwnedFd> {
-    let fd = |answer: libc::c_long| {
-        let fd = i32::try_from(answer).unwrap_or(-1);
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel has just given this descriptor, and nobody else owns it.
-        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-    };
+/// The file descriptor that a system call returned.
+fn owned_fd(answer: libc::c_long) -> io::Result<OwnedFd> {
+    let fd = i32::try_from(answer).unwrap_or(-1);
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just returned this descriptor, and it has no other owner.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Mounts tracefs outside of the file tree.
+fn mount_detached() -> io::Result<OwnedFd> {
     // SAFETY: the name is a C string that lives through the call; 1 is FSOPEN_CLOEXEC.
-    let context = fd(unsafe { libc::syscall(libc::SYS_fsopen, c"tracefs".as_ptr(), 1) })?;
+    let context = owned_fd(unsafe { libc::syscall(libc::SYS_fsopen, c"tracefs".as_ptr(), 1) })?;
     let none = std::ptr::null::<u8>();
     // SAFETY: 6 is FSCONFIG_CMD_CREATE, which takes no pointers.
-    let made = unsafe { libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), 6, none, none, 0) };
-    if made < 0 {
+    let created =
+        unsafe { libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), 6, none, none, 0) };
+    if created < 0 {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: no pointers; 1 is FSMOUNT_CLOEXEC, 0xe is nosuid, nodev and noexec.
-    fd(unsafe { libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), 1, 0xe) })
+    owned_fd(unsafe { libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), 1, 0xe) })
 }
 
-/// What an instance is made for.
+/// The settings of an instance.
 #[derive(Debug, Clone)]
 pub struct InstanceSettings<'a> {
     /// The CPUs whose events are recorded.
     pub cpus: &'a CpuSet,
-    /// `trace_clock`; must be one the kernel has.
+    /// `trace_clock`; the kernel must have it.
     pub clock: &'a str,
     /// System and name of each event.
     pub events: &'a [(&'a str, &'a str)],
-    /// KiB of buffer of each recorded CPU, when it may be resized; the kernel's default otherwise.
+    /// KiB of buffer for each recorded CPU; `None` for the kernel's default.
     pub buffer_kib: Option<usize>,
-    /// CPUs that are not recorded and whose buffers may be made small.
+    /// CPUs that are not recorded and whose buffers may be shrunk.
     pub shrink: &'a CpuSet,
-    /// No work item may be queued on the CPUs (one of them would never run it): what needs that
-    /// is an error.
+    /// No work item may be queued on any CPU, because one of them would never run it. A step that
+    /// needs one fails.
     pub no_work: bool,
 }
 
-/// A tracing instance of our own, removed when it is dropped.
+/// A tracing instance of this process, removed when it is dropped.
 #[derive(Debug)]
 pub struct TraceInstance<'h> {
     host: &'h Host,
@@ -198,66 +204,67 @@ pub struct TraceInstance<'h> {
 }
 
 impl<'h> TraceInstance<'h> {
-    /// Makes an instance and sets it up. Nothing is recorded yet. Interrupts all CPUs, because
-    /// enabling events patches the kernel's code.
+    /// Creates an instance and configures it, without starting to record. Interrupts all CPUs,
+    /// because enabling events patches the kernel's code.
     ///
     /// # Errors
-    /// The kernel's answer; EBUSY when buffers would have to be resized and `no_work` forbids it.
+    /// The kernel's error; EBUSY if buffers would have to be resized and `no_work` forbids it.
     pub fn prepare(
         host: &'h Host,
         tracefs: Tracefs,
-        wanted: &InstanceSettings<'_>,
+        settings: &InstanceSettings<'_>,
     ) -> Result<TraceInstance<'h>> {
         remove_leftovers(host, tracefs.root());
-        let mut instance = TraceInstance::make(host, tracefs)?;
-        instance.set_up(wanted)?;
+        let mut instance = TraceInstance::create(host, tracefs)?;
+        instance.configure(settings)?;
         Ok(instance)
     }
 
-    /// One more instance, with filters (system, event, filter) that let less be recorded.
+    /// Creates another instance that records less: only events that pass its filters (system,
+    /// event, filter).
     ///
     /// # Errors
-    /// As for [`TraceInstance::prepare`].
-    pub fn separate(
+    /// As [`TraceInstance::prepare`].
+    pub fn with_filters(
         host: &'h Host,
         tracefs: Tracefs,
-        wanted: &InstanceSettings<'_>,
+        settings: &InstanceSettings<'_>,
         filters: &[(&str, &str, &str)],
     ) -> Result<TraceInstance<'h>> {
-        let mut instance = TraceInstance::make(host, tracefs)?;
+        let mut instance = TraceInstance::create(host, tracefs)?;
         for (system, event, filter) in filters {
             instance.write(&format!("events/{system}/{event}/filter"), filter)?;
         }
-        instance.set_up(wanted)?;
+        instance.configure(settings)?;
         Ok(instance)
     }
 
-    fn make(host: &'h Host, tracefs: Tracefs) -> Result<TraceInstance<'h>> {
+    fn create(host: &'h Host, tracefs: Tracefs) -> Result<TraceInstance<'h>> {
         let n = INSTANCES.fetch_add(1, Ordering::Relaxed);
         let dir = format!("{}/instances/{INSTANCE}-{}-{n}", tracefs.root, std::process::id());
         host.make_dir(&dir)?;
         Ok(TraceInstance { host, tracefs, dir, closed: false })
     }
 
-    fn set_up(&mut self, wanted: &InstanceSettings<'_>) -> Result<()> {
+    fn configure(&mut self, settings: &InstanceSettings<'_>) -> Result<()> {
         self.write("tracing_on", "0")?;
-        if wanted.no_work && self.tracefs.wants_expansion(self.host, &self.dir)? {
+        if settings.no_work && self.tracefs.needs_expansion(self.host, &self.dir)? {
             return Err(Error::os(Operation::Write, &self.path("buffer_size_kb"), libc::EBUSY));
         }
-        self.write("trace_clock", wanted.clock)?;
-        self.write("tracing_cpumask", &wanted.cpus.to_mask())?;
-        // Before any size: below 6.7 a size given to an instance makes the kernel forget to expand
-        // the top-level buffer, which would stay tiny for its next user.
-        for (system, event) in wanted.events {
+        self.write("trace_clock", settings.clock)?;
+        self.write("tracing_cpumask", &settings.cpus.to_mask())?;
+        // Before any size: below 6.7, setting the size of an instance makes the kernel forget to
+        // expand the top-level buffer, which would stay tiny for its next user.
+        for (system, event) in settings.events {
             self.write(&format!("events/{system}/{event}/enable"), "1")?;
         }
-        if !wanted.no_work {
-            for cpu in wanted.shrink.iter() {
-                // Only memory is at stake; a CPU that is offline has no buffer.
+        if !settings.no_work {
+            for cpu in settings.shrink.iter() {
+                // A failure only costs memory; a CPU that is offline has no buffer.
                 let _ = self.write(&format!("per_cpu/cpu{cpu}/buffer_size_kb"), "8");
             }
-            if let Some(kib) = wanted.buffer_kib {
-                for cpu in wanted.cpus.iter() {
+            if let Some(kib) = settings.buffer_kib {
+                for cpu in settings.cpus.iter() {
                     let file = format!("per_cpu/cpu{cpu}/buffer_size_kb");
                     self.write(&file, &kib.to_string())?;
                 }
@@ -272,25 +279,25 @@ impl<'h> TraceInstance<'h> {
         &self.dir
     }
 
-    /// The texts to read its pages elsewhere; see [`Tracefs::texts`].
+    /// The texts that a reader on another machine needs; see [`Tracefs::texts`].
     #[must_use]
     pub fn texts(&self) -> TraceTexts {
         let texts = self.tracefs.texts(self.host);
-        // Its own page size, where sub-buffers can differ (6.8).
+        // The instance has a page size of its own where sub-buffers can differ (6.8).
         match self.host.read(&self.path("events/header_page")) {
             Ok(header_page) => TraceTexts { header_page, ..texts },
             Err(_) => texts,
         }
     }
 
-    /// The form of an event as the kernel tells it; empty when it has none of that name.
+    /// The `format` file of an event; empty if the kernel has no event of that name.
     #[must_use]
     pub fn format_text(&self, system: &str, event: &str) -> String {
         let path = format!("{}/events/{system}/{event}/format", self.tracefs.root);
         self.host.read(&path).unwrap_or_default()
     }
 
-    /// `per_cpu/cpuN/stats` as it is; empty when it cannot be read.
+    /// The text of `per_cpu/cpuN/stats`; empty if it cannot be read.
     #[must_use]
     pub fn stats_text(&self, cpu: usize) -> String {
         self.host.read(&self.path(&format!("per_cpu/cpu{cpu}/stats"))).unwrap_or_default()
@@ -304,35 +311,35 @@ impl<'h> TraceInstance<'h> {
         self.host.write(&self.path(file), value)
     }
 
-    /// Every event is followed by the stack of its moment.
+    /// Makes the kernel record a stack after every event.
     ///
     /// # Errors
-    /// The kernel has no stacks, or refuses.
-    pub fn keep_stacks(&mut self) -> Result<()> {
+    /// The kernel cannot record stacks, or refuses.
+    pub fn enable_stacks(&mut self) -> Result<()> {
         self.write("options/stacktrace", "1")
     }
 
-    /// From now on a stack of the kernel is recorded behind this event alone. Linux before 5.18
-    /// writes it into the top-level buffer instead.
+    /// Makes the kernel record a stack after this event only. Linux before 5.18 writes it into the
+    /// top-level buffer instead.
     ///
     /// # Errors
-    /// The kernel has no stacks, or refuses.
-    pub fn add_stack(&mut self, system: &str, event: &str) -> Result<()> {
+    /// The kernel cannot record stacks, or refuses.
+    pub fn add_stack_trigger(&mut self, system: &str, event: &str) -> Result<()> {
         self.write(&format!("events/{system}/{event}/trigger"), "stacktrace")
     }
 
-    /// Recording begins. Touches no other CPU.
+    /// Starts to record. Affects no other CPU.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// The kernel's error.
     pub fn start(&mut self) -> Result<()> {
         self.host.write(&self.path("tracing_on"), "1")
     }
 
-    /// Recording ends; what was recorded can still be read. Touches no other CPU.
+    /// Stops recording; recorded pages can still be read. Affects no other CPU.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// The kernel's error.
     pub fn stop(&mut self) -> Result<()> {
         self.host.write(&self.path("tracing_on"), "0")
     }
@@ -340,10 +347,10 @@ impl<'h> TraceInstance<'h> {
     /// Opens the raw pages of one CPU.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// The kernel's error.
     pub fn pipe(&self, cpu: usize) -> Result<TracePipe> {
         let path = self.path(&format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
-        // The size of sub-buffers of this instance, where they can differ (6.8).
+        // The page size of this instance, where sub-buffers can differ (6.8).
         let kib = self.host.read_line(&self.path("buffer_subbuf_size_kb")).ok();
         let mut layout = self.tracefs.layout(self.host)?;
         if let Some(kib) = kib.and_then(|kib| kib.parse().ok()) {
@@ -357,58 +364,58 @@ impl<'h> TraceInstance<'h> {
         Ok(TracePipe { path, file, layout, page: vec![0; layout.page_size()] })
     }
 
-    /// What the kernel says about the buffer of one CPU.
+    /// The kernel's counters of one CPU's buffer.
     ///
     /// # Errors
-    /// The kernel's answer, or a text that is not understood.
+    /// The kernel's error, or an unknown format of the file.
     pub fn stats(&self, cpu: usize) -> Result<BufferStats> {
         let path = self.path(&format!("per_cpu/cpu{cpu}/stats"));
         let text = self.host.read(&path)?;
         BufferStats::parse(&text).ok_or_else(|| Error::malformed(&path, 0, "the counters", &text))
     }
 
-    /// Puts everything back. All pipes must be closed before.
+    /// Stops recording and removes the instance. All pipes must be closed before.
     ///
     /// # Errors
-    /// The kernel's first answer that is an error; the rest is tried all the same.
+    /// The kernel's first error; the other steps are still tried.
     pub fn close(mut self) -> Result<()> {
-        self.put_back()
+        self.remove()
     }
 
-    fn put_back(&mut self) -> Result<()> {
+    fn remove(&mut self) -> Result<()> {
         if std::mem::replace(&mut self.closed, true) {
             return Ok(());
         }
         let stopped = self.stop();
-        // Removing it disables its events.
+        // Removing the instance disables its events.
         stopped.and(self.host.remove_dir(&self.dir))
     }
 }
 
 impl Drop for TraceInstance<'_> {
     fn drop(&mut self) {
-        // Nobody to tell; the next run removes what is left.
-        let _ = self.put_back();
+        // There is no caller to return an error to; the next run removes what is left.
+        let _ = self.remove();
     }
 }
 
-/// Removes what runs that were killed left in tracefs where it is mounted; how many instances that
-/// were.
-pub fn sweep(host: &Host) -> usize {
-    usual_place(host).map_or(0, |root| remove_leftovers(host, root))
+/// Removes the instances that killed runs left behind, if tracefs is mounted; returns how many.
+pub fn remove_stale_instances(host: &Host) -> usize {
+    mounted_root(host).map_or(0, |root| remove_leftovers(host, root))
 }
 
-/// The first of the usual places where tracefs is. A look into the second mounts it there
-/// (debugfs has an automount), so nobody may look there who need not.
-fn usual_place(host: &Host) -> Option<&'static str> {
+/// The first of [`PLACES`] where tracefs is mounted. Looking at the second place mounts tracefs
+/// there (debugfs has an automount), so it is not tried unless necessary.
+fn mounted_root(host: &Host) -> Option<&'static str> {
     PLACES.iter().copied().find(|root| host.exists(&format!("{root}/instances")))
 }
 
-/// The processes whose instances there are, by the number in the name.
+/// The processes that own instances, by the process ID in the name.
 #[must_use]
 pub fn instance_owners(host: &Host) -> Vec<i32> {
-    let names = usual_place(host).and_then(|root| host.list(&format!("{root}/instances")).ok());
-    let names = names.unwrap_or_default();
+    let names = mounted_root(host)
+        .and_then(|root| host.list(&format!("{root}/instances")).ok())
+        .unwrap_or_default();
     names.iter().filter_map(|name| owner(name)?.try_into().ok()).collect()
 }
 
@@ -417,8 +424,8 @@ fn owner(name: &str) -> Option<u32> {
     name.strip_prefix(INSTANCE)?.strip_prefix('-')?.split('-').next()?.parse().ok()
 }
 
-/// Removes instances of ours whose process is gone, and counts them. Those in use answer EBUSY and
-/// stay.
+/// Removes our instances whose process is gone; returns how many. Instances in use answer EBUSY
+/// and remain.
 pub fn remove_leftovers(host: &Host, root: &str) -> usize {
     let dir = format!("{root}/instances");
     let mut removed = 0;
@@ -444,7 +451,7 @@ mod tests {
     const STATS: &str = "entries: 2\noverrun: 31\ncommit overrun: 1\nbytes: 96\n\
         oldest event ts: 61230.5\nnow ts: 61231.5\ndropped events: 7\nread events: 12\n";
 
-    /// A recorded tracefs.
+    /// Files of a recorded tracefs.
     const FILES: &[(&str, &str)] = &[
         ("trace_clock", "[local] global mono x86-tsc\n"),
         ("buffer_size_kb", "1408\n"),
@@ -480,7 +487,7 @@ mod tests {
 
     fn prepare<'h>(host: &'h Host, no_work: bool) -> Result<TraceInstance<'h>> {
         let cpus = CpuSet::one(3);
-        let wanted = InstanceSettings {
+        let settings = InstanceSettings {
             cpus: &cpus,
             clock: "x86-tsc",
             events: EVENTS,
@@ -488,11 +495,11 @@ mod tests {
             shrink: &CpuSet::new(),
             no_work,
         };
-        TraceInstance::prepare(host, Tracefs::find(host)?, &wanted)
+        TraceInstance::prepare(host, Tracefs::find(host)?, &settings)
     }
 
     #[test]
-    fn an_instance_is_set_up_and_removed_whichever_write_fails() {
+    fn an_instance_is_configured_and_removed_whichever_write_fails() {
         let dir = machine("made");
         let before = snapshot(&dir);
         let host = Host::recorded(&dir).unwrap();
@@ -509,9 +516,9 @@ mod tests {
         for at in 0..writes {
             let fault = InjectedFault::Refuse { at, errno: libc::EIO };
             let host = Host::recorded(&dir).unwrap().failing(fault);
-            let set_up = prepare(&host, true).is_ok();
-            assert!(set_up || host.writes() > at);
-            // Here it was not started: one write less, of which the last is that of its removal.
+            let prepared = prepare(&host, true).is_ok();
+            assert!(prepared || host.writes() > at);
+            // This instance was not started: one write less, and the last one removes it.
             if at + 2 < writes {
                 assert_eq!(snapshot(&dir), before, "write {at}");
             }
@@ -532,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_dead_runs_left_behind_is_removed() {
+    fn only_instances_of_dead_processes_are_removed() {
         let dir = machine("leftovers");
         let instances = dir.join("sys/kernel/tracing/instances");
         for name in ["cpushield-41", "cpushield-41-2", "cpushield-42-0", "cpushield-x"] {
@@ -540,7 +547,7 @@ mod tests {
         }
         fs::create_dir_all(dir.join("proc/42")).unwrap();
         let host = Host::recorded(&dir).unwrap();
-        assert_eq!(sweep(&host), 2);
+        assert_eq!(remove_stale_instances(&host), 2);
         let left = host.list("/sys/kernel/tracing/instances").unwrap();
         assert_eq!(left, ["cpushield-42-0", "cpushield-x", "other"]);
         fs::remove_dir_all(dir).unwrap();

@@ -2,7 +2,7 @@
 //! to in lines; it exists where a job needs memory or a cgroup of its own. A [`ChildCommand`] runs
 //! a subcommand beside this one and is only started, looked at and ended.
 //!
-//! Not their job: what the lines or words say.
+//! Elsewhere: what the lines or words say.
 
 use crate::orphans::{LeftBehind, OrphanTracker};
 use std::ffi::OsString;

@@ -44,7 +44,7 @@ impl Instrument for EventFd {
     fn possible(&self, _host: &Host) -> Result<(), String> {
         let own = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
         let file = EventFile::new().map_err(|error| format!("no eventfd: {error}"))?;
-        match EventFile::of(own, file.number()) {
+        match EventFile::open(own, file.number()) {
             Ok(_) => Ok(()),
             Err(error) => Err(format!(
                 "who wakes cannot get the file of who sleeps, as pidfd_getfd(2) is not there \
@@ -56,8 +56,8 @@ impl Instrument for EventFd {
     fn run(&self, task: &ThreadTask, tally: &LatencyStats) {
         match EventFile::new() {
             Ok(file) => {
-                tally.hang(&file);
-                let mut sleeper = WakeupSleeper { tally, ear: tally.ear(), cord: file };
+                tally.set_wake_file(&file);
+                let mut sleeper = WakeupSleeper { tally, ear: tally.listener(), cord: file };
                 measure(&mut sleeper, tally, task.terms);
             }
             Err(error) => tally.fail(&error),
@@ -69,7 +69,7 @@ impl Instrument for EventFd {
             return;
         }
         while !tally.is_stopped() {
-            match tally.hung() {
+            match tally.wake_file() {
                 Ok(Some(file)) => return ring(period_ns, begin_ns, tally, &file),
                 Ok(None) => std::thread::sleep(PATIENCE),
                 // The sleeper, too, has nobody else to say so.

@@ -79,7 +79,7 @@ impl Instrument for RealTimeClock {
         let period_ns = task.period_ns.max(1);
         match begin(task.begin_ns, SECOND_NS / period_ns) {
             Ok((clock, on_ns, took_ns)) => {
-                tally.blur(took_ns);
+                tally.set_blur(took_ns);
                 let due_ns = on_ns.saturating_add(period_ns);
                 measure(&mut RtcReader { clock, due_ns, period_ns }, tally, task.terms);
             }
@@ -97,7 +97,7 @@ fn begin(at_ns: u64, hertz: u64) -> io::Result<(RtcDevice, u64, u64)> {
         let mut clock = RtcDevice::open()?;
         clock.set_rate(hertz)?;
         let on_ns = monotonic_ns();
-        clock.begin()?;
+        clock.start()?;
         let took_ns = monotonic_ns().saturating_sub(on_ns);
         tries += 1;
         if took_ns <= QUICK_NS || tries == TRIES {

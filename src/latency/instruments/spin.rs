@@ -113,7 +113,7 @@ impl EventSource for SpinLoop<'_> {
             } else if self.bar != u64::MAX {
                 self.looks += u64::from(LOOKS);
                 let whole = self.last.saturating_sub(self.from).saturating_sub(self.away);
-                self.tally.looked(self.looks, self.scale.ns(whole));
+                self.tally.set_clock_reads(self.looks, self.scale.ns(whole));
             }
             if self.tally.is_stopped() {
                 // Not a failure: whoever stopped it knows.

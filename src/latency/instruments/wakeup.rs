@@ -46,7 +46,7 @@ impl Instrument for WakeupInstrument {
     }
 
     fn run(&self, task: &ThreadTask, tally: &LatencyStats) {
-        let mut sleeper = WakeupSleeper { tally, ear: tally.ear(), cord: FutexWait };
+        let mut sleeper = WakeupSleeper { tally, ear: tally.listener(), cord: FutexWait };
         measure(&mut sleeper, tally, task.terms);
     }
 
@@ -73,13 +73,13 @@ pub(super) fn ring(period_ns: u64, begin_ns: u64, tally: &LatencyStats, cord: &i
         if step < due {
             continue;
         }
-        tally.ring(monotonic_ns(), cord);
+        tally.trigger(monotonic_ns(), cord);
         let skipped = skipped(due, monotonic_ns(), period_ns);
-        tally.skip(skipped);
+        tally.add_skipped(skipped);
         due = due.saturating_add(period_ns.saturating_mul(skipped + 1));
     }
     // Whoever sleeps now has nobody else.
-    tally.ring(monotonic_ns(), cord);
+    tally.trigger(monotonic_ns(), cord);
 }
 
 /// Periods that are over before the next one can be begun.
@@ -97,9 +97,9 @@ pub(super) struct WakeupSleeper<'a, C> {
 impl<C: WakeMethod> EventSource for WakeupSleeper<'_, C> {
     #[inline]
     fn wait(&mut self) -> io::Result<WakeEvent> {
-        let bell = self.tally.listen(&mut self.ear, &self.cord)?;
+        let bell = self.tally.wait_for_trigger(&mut self.ear, &self.cord)?;
         let woke_ns = monotonic_ns();
-        Ok(WakeEvent { due_ns: bell.rung_ns, woke_ns, missed: bell.missed })
+        Ok(WakeEvent { due_ns: bell.triggered_ns, woke_ns, missed: bell.missed })
     }
 }
 
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(tally.stage(), ThreadStage::Ended);
         let figures = tally.figures();
         // The last ring is for one who sleeps when it ends; there may be none.
-        let unheard = u64::from(tally.rings()).checked_sub(figures.samples);
+        let unheard = u64::from(tally.trigger_count()).checked_sub(figures.samples);
         assert!(unheard.is_some_and(|unheard| unheard <= 1), "{unheard:?} {figures:?}");
         assert!(figures.max_ns > 0);
     }

@@ -73,7 +73,7 @@ pub fn arm<'h>(host: &'h Host, order: &RecordRequest) -> Result<ArmedTrace<'h>, 
             _ => refused(&error),
         }
     })?;
-    let stack = stack.filter(|_| instance.keep_stacks().is_ok());
+    let stack = stack.filter(|_| instance.enable_stacks().is_ok());
     if order.stacks && stack.is_none() {
         blind.push(BlindSpot::Stacks);
     }

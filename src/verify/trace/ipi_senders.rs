@@ -396,9 +396,9 @@ impl<'h> IpiSenders<'h> {
             no_work: false,
         };
         let root = tracefs.root().to_owned();
-        let mut instance = TraceInstance::separate(host, tracefs, &wanted, &filters)?;
+        let mut instance = TraceInstance::with_filters(host, tracefs, &wanted, &filters)?;
         // Only names are at stake.
-        let stack_form = stack.filter(|_| instance.keep_stacks().is_ok());
+        let stack_form = stack.filter(|_| instance.enable_stacks().is_ok());
         let mut pipes = Vec::new();
         for cpu in online.iter() {
             pipes.push((cpu, instance.pipe(cpu)?));

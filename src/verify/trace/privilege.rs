@@ -39,7 +39,7 @@ impl TraceRecorder<'_> {
                 .filter(|spec| is_frequent(spec.what))
                 .filter(|spec| self.events.contains(&(spec.system, spec.name)));
             for spec in interrupts {
-                self.instance.add_stack(spec.system, spec.name)?;
+                self.instance.add_stack_trigger(spec.system, spec.name)?;
             }
             self.decoder.expect_stacks(Some(form));
         }

@@ -18,7 +18,7 @@ impl FileWriter<'_> {
     /// Writes a value, as [`Host::write`] does.
     ///
     /// # Errors
-    /// The kernel's answer, with the value.
+    /// The kernel's error, with the value.
     pub fn write(&mut self, value: &str) -> Result<()> {
         if !self.host.live {
             return self.host.write(self.path, value);

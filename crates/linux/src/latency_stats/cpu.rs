@@ -1,7 +1,6 @@
-//! Which CPU a thread is on, told by the processor without asking the kernel.
+//! The CPU number of the calling thread, read without a system call.
 
-/// Whether the processor knows the number of the CPU by itself: RDTSCP, bit 27 of EDX of leaf
-/// 0x8000_0001.
+/// Whether the processor can give the CPU number: RDTSCP, bit 27 of EDX of leaf 0x8000_0001.
 pub(super) fn has_cpu_number() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
@@ -13,7 +12,7 @@ pub(super) fn has_cpu_number() -> bool {
     }
 }
 
-/// The number of the CPU, without asking the kernel.
+/// The number of the current CPU, read without a system call.
 ///
 /// # Safety
 /// The processor has RDTSCP, see [`has_cpu_number`].
@@ -21,7 +20,7 @@ pub(super) fn has_cpu_number() -> bool {
 #[inline(always)]
 pub(super) unsafe fn cpu_number() -> usize {
     let mut number = 0_u32;
-    // SAFETY: as the caller promises. Linux keeps the CPU in the lower 12 bits, the node above
+    // SAFETY: the caller promises it. Linux stores the CPU in the lower 12 bits, the node above
     // (`setup_getcpu()`, arch/x86/kernel/cpu/common.c, 5.4 to 6.18).
     unsafe { core::arch::x86_64::__rdtscp(&raw mut number) };
     (number & 0xfff) as usize

@@ -1,35 +1,37 @@
-//! A tally without a loop: its events come from the kernel's records.
+//! Recording events afterwards, from the kernel's trace records.
 
 use super::{LatencyRecorder, LatencyStats, ThreadSettings, WakeEvent};
 use std::sync::atomic::Ordering;
 
-/// The loop's side of a tally where there is no loop: who keeps it learns of the events afterwards,
-/// from the kernel's records.
+/// Records events into a tally without a measuring loop: they are read from the kernel's trace
+/// records afterwards.
 #[derive(Debug, Clone, Copy)]
 pub struct DeferredRecorder {
-    terms: ThreadSettings,
-    bar: u64,
+    settings: ThreadSettings,
+    worst_threshold: u64,
     last: u64,
 }
 
 impl DeferredRecorder {
-    /// Begins to keep the tally.
+    /// Starts to record into the tally.
     #[must_use]
-    pub fn open(tally: &LatencyStats, terms: ThreadSettings) -> DeferredRecorder {
+    pub fn open(tally: &LatencyStats, settings: ThreadSettings) -> DeferredRecorder {
         tally.stage.store(1, Ordering::Release);
-        DeferredRecorder { terms, bar: 0, last: 0 }
+        DeferredRecorder { settings, worst_threshold: 0, last: 0 }
     }
 
-    /// An event, in the order of their times.
-    pub fn enter(&mut self, tally: &LatencyStats, wake: WakeEvent) {
-        let DeferredRecorder { terms, bar, last } = *self;
-        // Where this runs says nothing about where the event was.
-        let mut book = LatencyRecorder { tally, terms, bar, moment: 0, last, knows_cpu: false };
-        book.enter(wake);
-        (self.bar, self.last) = (book.bar, book.last);
+    /// Records an event; the events must be in the order of their times.
+    pub fn record(&mut self, tally: &LatencyStats, wake: WakeEvent) {
+        let DeferredRecorder { settings, worst_threshold, last } = *self;
+        // The CPU of this process says nothing about the CPU of the event.
+        let has_cpu_number = false;
+        let mut recorder =
+            LatencyRecorder { tally, settings, worst_threshold, moment: 0, last, has_cpu_number };
+        recorder.record(wake);
+        (self.worst_threshold, self.last) = (recorder.worst_threshold, recorder.last);
     }
 
-    /// Nothing more comes.
+    /// Marks the tally as ended.
     pub fn close(self, tally: &LatencyStats) {
         tally.stage.store(2, Ordering::Release);
     }

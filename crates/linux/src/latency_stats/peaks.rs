@@ -1,36 +1,36 @@
 //! The longest latency of each moment, in memory that the measuring thread writes and a reader
-//! takes from. When the reader comes does not matter: a moment is known by the time of its events.
+//! takes from. The times of the events define the moments, so a late reader loses nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How long a moment is of which the longest is kept, in nanoseconds.
+/// The length of a moment, in nanoseconds.
 pub const MOMENT_NS: u64 = 100_000_000;
-/// Moments that are kept for a reader that is late: 12.8 s.
+/// How many moments are stored for a late reader: 12.8 s.
 const PEAKS: usize = 128;
-/// Bits of a peak for its latency, at most 18 minutes; the others number its moment, from 1 on.
+/// Bits of a peak for its latency, at most 18 minutes; the other bits number its moment, from 1.
 const LATE_BITS: u32 = 40;
-/// The longest latency that these hold.
+/// The longest latency that fits into these bits.
 const LATE_MAX: u64 = (1 << LATE_BITS) - 1;
 
 /// The longest latency of one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LatencyPeak {
-    /// When the moment began, since counting began, in nanoseconds.
+    /// The start of the moment, in nanoseconds since recording began.
     pub at_ns: u64,
     /// The latency, in nanoseconds; at least 1, so that 0 can stand for no event.
     pub late_ns: u64,
 }
 
-/// The longest of each moment. A later moment takes the place of the one before it in its slot.
+/// The peak of each moment. A later moment overwrites the earlier one in its slot.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct LatencyPeaks([AtomicU64; PEAKS]);
 
 impl LatencyPeaks {
-    /// An event that was due at this time since counting began; gives the number of its moment.
-    /// `moment` is that of the event before it, so that the loop divides once a moment only.
+    /// Records an event that was due this long after recording began; returns the number of its
+    /// moment. `moment` is that of the previous event, so the loop divides only once a moment.
     #[inline(always)]
-    pub(super) fn enter(&self, moment: u64, since_ns: u64, late_ns: u64) -> u64 {
+    pub(super) fn record(&self, moment: u64, since_ns: u64, late_ns: u64) -> u64 {
         let is_same = since_ns.wrapping_sub(moment * MOMENT_NS) < MOMENT_NS;
         let moment = if is_same { moment } else { since_ns / MOMENT_NS };
         let packed = ((moment + 1) << LATE_BITS) | late_ns.clamp(1, LATE_MAX);
@@ -43,7 +43,7 @@ impl LatencyPeaks {
         moment
     }
 
-    /// What was entered since the last time, in no order.
+    /// Removes and returns the peaks recorded since the last call, in no order.
     pub(super) fn take(&self) -> impl Iterator<Item = LatencyPeak> {
         let taken = self.0.iter().map(|peak| peak.swap(0, Ordering::Relaxed));
         taken.filter(|packed| *packed > 0).map(|packed| LatencyPeak {
@@ -62,15 +62,15 @@ mod tests {
         let peaks = LatencyPeaks(std::array::from_fn(|_| AtomicU64::new(0)));
         let mut moment = 0;
         for (at_ms, late_ns) in [(10, 5), (20, 9), (30, 7), (350, 0), (360, 0), (1_000, 3)] {
-            moment = peaks.enter(moment, at_ms * 1_000_000, late_ns);
+            moment = peaks.record(moment, at_ms * 1_000_000, late_ns);
         }
         let peak = |at_ms: u64, late_ns| LatencyPeak { at_ns: at_ms * 1_000_000, late_ns };
         let taken: Vec<LatencyPeak> = peaks.take().collect();
         assert_eq!(
             taken,
             [peak(0, 9), peak(300, 1), peak(1_000, 3)],
-            "moments without events lack"
+            "moments without events are left out"
         );
-        assert_eq!(peaks.take().count(), 0, "they were taken");
+        assert_eq!(peaks.take().count(), 0, "the peaks were already taken");
     }
 }

@@ -1,4 +1,4 @@
-//! The bell of a tally: how another thread, of another process even, makes the events of one.
+//! The trigger of a tally: how another thread or process generates the events of a thread.
 
 use super::{LatencyStats, add};
 use crate::clock::monotonic_ns;
@@ -6,28 +6,28 @@ use crate::events::{self, EventFile};
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Who rings for longer was kept from it meanwhile.
+/// A trigger that takes longer was interrupted meanwhile.
 const SLOW_NS: u64 = 50_000;
 
-/// By what a thread sleeps and is woken.
+/// The method by which a thread sleeps and is woken.
 pub trait WakeMethod {
-    /// Wakes whoever sleeps; the word has its new value already.
-    fn pull(&self, word: &AtomicU32);
+    /// Wakes the sleeping thread. The word already has its new value.
+    fn wake(&self, word: &AtomicU32);
 
-    /// Sleeps until it is pulled. May return for no reason.
+    /// Sleeps until woken. May return spuriously.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// The kernel's error.
     fn sleep(&self, word: &AtomicU32, value: u32) -> io::Result<()>;
 }
 
-/// The word itself is slept on (futex(2)).
+/// Sleeps on the word itself (futex(2)).
 #[derive(Debug, Clone, Copy)]
 pub struct FutexWait;
 
 impl WakeMethod for FutexWait {
     #[inline]
-    fn pull(&self, word: &AtomicU32) {
+    fn wake(&self, word: &AtomicU32) {
         events::wake(word);
     }
 
@@ -39,8 +39,8 @@ impl WakeMethod for FutexWait {
 
 impl WakeMethod for EventFile {
     #[inline]
-    fn pull(&self, _word: &AtomicU32) {
-        // It would have to be full, which takes 2^64 - 1 rings that nobody heard.
+    fn wake(&self, _word: &AtomicU32) {
+        // It fails only when the counter is full, after 2^64 - 1 triggers without a read.
         let _ = self.add();
     }
 
@@ -50,122 +50,126 @@ impl WakeMethod for EventFile {
     }
 }
 
-/// Wakes the thread when that is what it waits for.
+/// The trigger that a thread can wait for.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub(super) struct WakeTrigger {
-    /// How often it was rung: the word that is slept on.
-    rings: AtomicU32,
-    /// How many of them the thread has heard.
-    heard: AtomicU32,
-    /// When it was rung last, in nanoseconds of `CLOCK_MONOTONIC`.
-    rung_ns: AtomicU64,
-    /// How often it was not rung, as the last time was not heard yet.
-    unheard: AtomicU64,
-    /// How often ringing it took long, and how long at most.
+    /// How often the event was triggered: the word that the thread sleeps on.
+    triggered: AtomicU32,
+    /// How many of these triggers the thread has seen.
+    seen: AtomicU32,
+    /// When it was triggered last, in nanoseconds of `CLOCK_MONOTONIC`.
+    triggered_ns: AtomicU64,
+    /// How often it was not triggered because the thread had not seen the last trigger yet.
+    skipped: AtomicU64,
+    /// How often triggering took long.
     pub(super) slow: AtomicU64,
+    /// The longest duration of triggering.
     pub(super) slowest_ns: AtomicU64,
-    /// Where the file is by which the thread sleeps: the process in the upper half, its number
-    /// there in the lower; 0 when it has none.
+    /// The file by which the thread sleeps: the process in the upper half, its file descriptor in
+    /// the lower; 0 without a file.
     file: AtomicU64,
 }
 
-/// What a listener has heard so far.
+/// The position of a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TriggerListener {
-    rings: u32,
-    unheard: u64,
+    triggered: u32,
+    skipped: u64,
 }
 
-/// A ring that was heard.
+/// A trigger that the listener saw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TriggerSignal {
-    /// When it was rung.
-    pub rung_ns: u64,
-    /// How often it was not rung since the ring that was heard before.
+    /// When it was triggered, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub triggered_ns: u64,
+    /// How many triggers were skipped since the last one that the listener saw.
     pub missed: u64,
 }
 
 impl LatencyStats {
-    /// Rings the bell, unless the last ring was not heard yet. By one thread alone.
+    /// Triggers the event, unless the thread has not seen the last trigger yet. Only one thread may
+    /// call this.
     #[inline]
-    pub fn ring(&self, now_ns: u64, cord: &impl WakeMethod) {
-        let rings = self.bell.rings.load(Ordering::Relaxed);
-        if self.bell.heard.load(Ordering::Acquire) != rings {
-            add(&self.bell.unheard, 1);
+    pub fn trigger(&self, now_ns: u64, method: &impl WakeMethod) {
+        let triggered = self.trigger.triggered.load(Ordering::Relaxed);
+        if self.trigger.seen.load(Ordering::Acquire) != triggered {
+            add(&self.trigger.skipped, 1);
             return;
         }
-        self.bell.rung_ns.store(now_ns, Ordering::Relaxed);
-        self.bell.rings.store(rings.wrapping_add(1), Ordering::Release);
-        cord.pull(&self.bell.rings);
+        self.trigger.triggered_ns.store(now_ns, Ordering::Relaxed);
+        self.trigger.triggered.store(triggered.wrapping_add(1), Ordering::Release);
+        method.wake(&self.trigger.triggered);
         let took = monotonic_ns().saturating_sub(now_ns);
         if took > SLOW_NS {
-            add(&self.bell.slow, 1);
-            self.bell.slowest_ns.fetch_max(took, Ordering::Relaxed);
+            add(&self.trigger.slow, 1);
+            self.trigger.slowest_ns.fetch_max(took, Ordering::Relaxed);
         }
     }
 
-    /// Who rings could not do so so many times. By the one who rings.
-    pub fn skip(&self, times: u64) {
-        add(&self.bell.unheard, times);
+    /// Counts triggers that the triggering thread could not make. Only that thread may call this.
+    pub fn add_skipped(&self, times: u64) {
+        add(&self.trigger.skipped, times);
     }
 
-    /// How often the bell was rung.
+    /// How often the event was triggered.
     #[must_use]
-    pub fn rings(&self) -> u32 {
-        self.bell.rings.load(Ordering::Relaxed)
+    pub fn trigger_count(&self) -> u32 {
+        self.trigger.triggered.load(Ordering::Relaxed)
     }
 
-    /// Who begins to listen begins behind the ring that was heard last: one that came before would
-    /// never be answered, and the bell not be rung again.
+    /// A listener that starts after the last trigger seen. An earlier trigger that is still unseen
+    /// must be answered, or the event would never be triggered again.
     #[must_use]
-    pub fn ear(&self) -> TriggerListener {
-        let unheard = self.bell.unheard.load(Ordering::Relaxed);
-        TriggerListener { rings: self.bell.heard.load(Ordering::Relaxed), unheard }
+    pub fn listener(&self) -> TriggerListener {
+        let skipped = self.trigger.skipped.load(Ordering::Relaxed);
+        TriggerListener { triggered: self.trigger.seen.load(Ordering::Relaxed), skipped }
     }
 
-    /// Tells the one who rings which file the thread sleeps by.
-    pub fn hang(&self, file: &EventFile) {
-        let [pid, number] = [std::process::id(), file.number().unsigned_abs()];
-        self.bell.file.store(u64::from(pid) << 32 | u64::from(number), Ordering::Release);
+    /// Publishes the file by which the thread sleeps, for the triggering process.
+    pub fn set_wake_file(&self, file: &EventFile) {
+        let [pid, fd] = [std::process::id(), file.number().unsigned_abs()];
+        self.trigger.file.store(u64::from(pid) << 32 | u64::from(fd), Ordering::Release);
     }
 
-    /// The file that the thread sleeps by; `None` before it has told.
+    /// Opens the file by which the thread sleeps; `None` if it has not published one yet.
     ///
     /// # Errors
-    /// It may not be had.
-    pub fn hung(&self) -> io::Result<Option<EventFile>> {
-        let place = self.bell.file.load(Ordering::Acquire);
-        let half = |n: u64| i32::try_from(n & u64::from(u32::MAX)).map_err(io::Error::other);
-        match place {
+    /// The file cannot be opened.
+    pub fn wake_file(&self) -> io::Result<Option<EventFile>> {
+        match self.trigger.file.load(Ordering::Acquire) {
             0 => Ok(None),
-            _ => EventFile::of(half(place >> 32)?, half(place)?).map(Some),
+            packed => EventFile::open(lower_half(packed >> 32)?, lower_half(packed)?).map(Some),
         }
     }
 
-    /// Sleeps until the bell is rung again.
+    /// Sleeps until the event is triggered again.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// The kernel's error.
     #[inline]
-    pub fn listen(
+    pub fn wait_for_trigger(
         &self,
-        ear: &mut TriggerListener,
-        cord: &impl WakeMethod,
+        listener: &mut TriggerListener,
+        method: &impl WakeMethod,
     ) -> io::Result<TriggerSignal> {
         loop {
-            let rings = self.bell.rings.load(Ordering::Acquire);
-            if rings != ear.rings {
-                let rung_ns = self.bell.rung_ns.load(Ordering::Relaxed);
-                let now = self.bell.unheard.load(Ordering::Relaxed);
-                let missed = now.wrapping_sub(ear.unheard);
-                *ear = TriggerListener { rings, unheard: now };
-                self.bell.heard.store(rings, Ordering::Release);
-                return Ok(TriggerSignal { rung_ns, missed });
+            let triggered = self.trigger.triggered.load(Ordering::Acquire);
+            if triggered != listener.triggered {
+                let triggered_ns = self.trigger.triggered_ns.load(Ordering::Relaxed);
+                let skipped = self.trigger.skipped.load(Ordering::Relaxed);
+                let missed = skipped.wrapping_sub(listener.skipped);
+                *listener = TriggerListener { triggered, skipped };
+                self.trigger.seen.store(triggered, Ordering::Release);
+                return Ok(TriggerSignal { triggered_ns, missed });
             }
-            cord.sleep(&self.bell.rings, rings)?;
+            method.sleep(&self.trigger.triggered, triggered)?;
         }
     }
+}
+
+fn lower_half(packed: u64) -> io::Result<i32> {
+    i32::try_from(packed & u64::from(u32::MAX)).map_err(io::Error::other)
 }
 
 #[cfg(test)]
@@ -174,47 +178,48 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_rung_is_missed_whenever_the_listener_was_away() {
+    fn skipped_triggers_are_missed_events() {
         let board = LatencyBoard::new(1).unwrap();
         let tally = &board.tallies()[0];
-        let mut ear = tally.ear();
-        tally.ring(monotonic_ns(), &FutexWait);
-        // Nobody listens meanwhile.
-        tally.ring(monotonic_ns(), &FutexWait);
-        tally.skip(3);
-        assert_eq!(tally.listen(&mut ear, &FutexWait).unwrap().missed, 4);
-        tally.skip(2);
-        tally.ring(monotonic_ns(), &FutexWait);
-        assert_eq!(tally.listen(&mut ear, &FutexWait).unwrap().missed, 2);
+        let mut listener = tally.listener();
+        tally.trigger(monotonic_ns(), &FutexWait);
+        // The listener has not seen the first trigger yet.
+        tally.trigger(monotonic_ns(), &FutexWait);
+        tally.add_skipped(3);
+        assert_eq!(tally.wait_for_trigger(&mut listener, &FutexWait).unwrap().missed, 4);
+        tally.add_skipped(2);
+        tally.trigger(monotonic_ns(), &FutexWait);
+        assert_eq!(tally.wait_for_trigger(&mut listener, &FutexWait).unwrap().missed, 2);
     }
 
     #[test]
-    fn who_rings_late_is_found_out() {
+    fn a_slow_trigger_is_counted() {
         let board = LatencyBoard::new(1).unwrap();
         let tally = &board.tallies()[0];
-        let mut ear = tally.ear();
-        tally.ring(monotonic_ns() - 70_000_000, &FutexWait);
-        tally.listen(&mut ear, &FutexWait).unwrap();
+        let mut listener = tally.listener();
+        tally.trigger(monotonic_ns() - 70_000_000, &FutexWait);
+        tally.wait_for_trigger(&mut listener, &FutexWait).unwrap();
         let figures = tally.figures();
         assert!(figures.slow == 1 && figures.slowest_ns >= 70_000_000, "{figures:?}");
     }
 
     #[test]
-    fn a_file_wakes_as_the_word_does() {
+    fn a_file_wakes_the_thread_as_the_futex_does() {
         let board = LatencyBoard::new(1).unwrap();
         let tally = &board.tallies()[0];
-        assert!(tally.hung().unwrap().is_none());
+        assert!(tally.wake_file().unwrap().is_none());
         let file = EventFile::new().unwrap();
-        tally.hang(&file);
-        let rope = tally.hung().unwrap().unwrap();
-        let (mut ear, began_ns) = (tally.ear(), monotonic_ns());
+        tally.set_wake_file(&file);
+        let other_end = tally.wake_file().unwrap().unwrap();
+        let (mut listener, began_ns) = (tally.listener(), monotonic_ns());
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 std::thread::sleep(std::time::Duration::from_millis(5));
-                tally.ring(monotonic_ns(), &rope);
+                tally.trigger(monotonic_ns(), &other_end);
             });
-            let heard = tally.listen(&mut ear, &file).unwrap();
-            assert!(heard.rung_ns >= began_ns + 5_000_000 && heard.missed == 0, "{heard:?}");
+            let signal = tally.wait_for_trigger(&mut listener, &file).unwrap();
+            assert!(signal.triggered_ns >= began_ns + 5_000_000, "{signal:?}");
+            assert_eq!(signal.missed, 0);
         });
     }
 }

@@ -1,4 +1,4 @@
-//! The raw pages of one CPU's buffer, and the kernel's counters of it.
+//! The raw pages of one CPU's buffer, and the kernel's counters for it.
 
 use crate::error::{Error, Operation, Result};
 use crate::ring_buffer::PageLayout;
@@ -15,17 +15,16 @@ pub struct TracePipe {
 }
 
 impl TracePipe {
-    /// The form of the pages.
+    /// The layout of the pages.
     #[must_use]
     pub fn layout(&self) -> PageLayout {
         self.layout
     }
 
-    /// The next page that has something in it; `None` when there is nothing to read now. Never
-    /// waits.
+    /// The next page that holds records; `None` if there is none now. Never waits.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// The kernel's error.
     pub fn next_page(&mut self) -> Result<Option<&[u8]>> {
         let mut filled = 0;
         while filled < self.page.len() {
@@ -48,21 +47,18 @@ pub struct BufferStats {
     pub overrun: u64,
     /// Events lost because an interrupt filled the buffer while another was being written.
     pub commit_overrun: u64,
-    /// Events not recorded because the buffer was full (when it does not overwrite).
+    /// Events not recorded because the buffer was full, if it does not overwrite.
     pub dropped: u64,
 }
 
 impl BufferStats {
-    /// Reads the text; `None` when a counter is missing.
+    /// Parses the text; `None` if a counter is missing.
     #[must_use]
     pub fn parse(text: &str) -> Option<BufferStats> {
-        let number = |key: &str| -> Option<u64> {
-            text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok())
-        };
         Some(BufferStats {
-            overrun: number("overrun:")?,
-            commit_overrun: number("commit overrun:")?,
-            dropped: number("dropped events:")?,
+            overrun: counter(text, "overrun:")?,
+            commit_overrun: counter(text, "commit overrun:")?,
+            dropped: counter(text, "dropped events:")?,
         })
     }
 
@@ -71,4 +67,8 @@ impl BufferStats {
     pub fn lost(&self) -> u64 {
         self.overrun.saturating_add(self.commit_overrun).saturating_add(self.dropped)
     }
+}
+
+fn counter(text: &str, key: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok())
 }

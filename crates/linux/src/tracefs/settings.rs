@@ -1,13 +1,13 @@
-//! What decides which events an [`TraceInstance`] records, as text: read when it is armed and read
-//! again at the end, so that nothing that changed meanwhile stays unnoticed.
+//! The settings that decide which events a [`TraceInstance`] records, as text. They are read when
+//! the instance is armed and again at the end, so that a change in between is noticed.
 
 use super::TraceInstance;
 use crate::cpuset::CpuSet;
 use crate::error::Result;
 use crate::tracefs::InstanceWatch;
 
-/// Files of the instance itself. `set_event_notrace_pid` is of 5.8 (commit 2768362603018),
-/// `buffer_subbuf_size_kb` of 6.8 (commit 2808e31ec12e).
+/// Files of the instance itself. `set_event_notrace_pid` exists since 5.8 (commit 2768362603018),
+/// `buffer_subbuf_size_kb` since 6.8 (commit 2808e31ec12e).
 const FILES: &[&str] = &[
     "tracing_on",
     "tracing_cpumask",
@@ -24,14 +24,14 @@ const EVENT_FILES: &[&str] = &["enable", "filter", "trigger"];
 /// One line of a control file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ControlSetting {
-    /// Below the instance's directory.
+    /// The path below the instance's directory.
     pub file: String,
-    /// Its text, or one line of it; `None` where the kernel does not have the file.
+    /// Its text, or one line of it; `None` if the kernel does not have the file.
     pub text: Option<String>,
 }
 
 impl TraceInstance<'_> {
-    /// What this instance records of these CPUs and events. Touches no other CPU.
+    /// The settings that apply to these CPUs and events. Affects no other CPU.
     #[must_use]
     pub fn settings(&self, cpus: &CpuSet, events: &[(&str, &str)]) -> Vec<ControlSetting> {
         let mut files: Vec<String> = FILES.iter().map(|file| (*file).to_owned()).collect();
@@ -41,7 +41,7 @@ impl TraceInstance<'_> {
         }
         let mut settings: Vec<ControlSetting> =
             files.into_iter().map(|file| self.setting(file)).collect();
-        // One option a line.
+        // One option per line.
         let options = self.host.read(&self.path("trace_options")).unwrap_or_default();
         settings.extend(options.lines().map(|option| ControlSetting {
             file: format!("options/{}", option.strip_prefix("no").unwrap_or(option)),
@@ -55,10 +55,10 @@ impl TraceInstance<'_> {
         ControlSetting { file, text: text.map(|text| text.trim().to_owned()) }
     }
 
-    /// Begins to watch the files that decide what is recorded of these CPUs and events.
+    /// Starts to watch the files that decide what is recorded of these CPUs and events.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// The kernel's error.
     pub fn watch_files(&self, cpus: &CpuSet, events: &[(&str, &str)]) -> Result<InstanceWatch> {
         let mut dirs = vec![String::new(), "events".to_owned()];
         dirs.extend(cpus.iter().map(|cpu| format!("per_cpu/cpu{cpu}")));
@@ -76,16 +76,16 @@ impl TraceInstance<'_> {
     }
 }
 
-/// The settings that are no longer as they were armed, each with the text that is there now.
+/// The armed settings that have changed, each with its text now.
 #[must_use]
 pub fn changed_settings(
     armed: &[ControlSetting],
     now: &[ControlSetting],
 ) -> Vec<(ControlSetting, Option<String>)> {
-    let found = |file: &str| now.iter().find(|setting| setting.file == file);
     let mut changed = Vec::new();
     for setting in armed {
-        let text = found(&setting.file).and_then(|now| now.text.clone());
+        let found = now.iter().find(|known| known.file == setting.file);
+        let text = found.and_then(|found| found.text.clone());
         if text != setting.text {
             changed.push((setting.clone(), text));
         }
@@ -98,14 +98,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_setting_that_differs_or_went_away_is_reported_with_both_texts() {
-        let of = |file: &str, text: Option<&str>| ControlSetting {
+    fn a_setting_that_differs_or_disappeared_is_reported_with_both_texts() {
+        let setting = |file: &str, text: Option<&str>| ControlSetting {
             file: file.to_owned(),
             text: text.map(str::to_owned),
         };
-        let armed = [of("tracing_on", Some("1")), of("options/overwrite", Some("overwrite"))];
+        let armed =
+            [setting("tracing_on", Some("1")), setting("options/overwrite", Some("overwrite"))];
         assert_eq!(changed_settings(&armed, &armed), []);
-        let now = [of("tracing_on", Some("0"))];
+        let now = [setting("tracing_on", Some("0"))];
         assert_eq!(
             changed_settings(&armed, &now),
             [(armed[0].clone(), Some("0".to_owned())), (armed[1].clone(), None)]

@@ -1,6 +1,6 @@
-//! Tracers: parts of the kernel that measure by themselves, and write what they saw into the buffer
-//! of an instance. Which CPUs, how often and the like are files for the whole machine beside the
-//! instances; whoever writes them keeps what was there.
+//! Tracers: parts of the kernel that measure, and write their results into the buffer of an
+//! instance. Their parameters (CPUs, periods and so on) are files for the whole machine, outside of
+//! the instances. The caller that writes them saves the originals.
 
 use super::{TraceInstance, Tracefs};
 use crate::cpuset::CpuSet;
@@ -13,19 +13,22 @@ impl Tracefs {
     /// Whether this kernel has the tracer.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// The kernel's error.
     pub fn has_tracer(&self, host: &Host, name: &str) -> Result<bool> {
         let list = host.read(&format!("{}/available_tracers", self.root))?;
         Ok(list.split_whitespace().any(|word| word == name))
     }
 
-    /// The directories (of instances, or that of all) where one of these tracers is at work, each
-    /// with its name.
+    /// The directories, of instances or the top level, where one of these tracers is active, each
+    /// with the tracer's name.
     #[must_use]
-    pub fn tracers_at_work(&self, host: &Host, names: &[&str]) -> Vec<(String, String)> {
+    pub fn active_tracers(&self, host: &Host, names: &[&str]) -> Vec<(String, String)> {
         let instances = format!("{}/instances", self.root);
-        let below = host.list(&instances).unwrap_or_default().into_iter();
-        let below = below.map(|name| format!("{instances}/{name}"));
+        let below = host
+            .list(&instances)
+            .unwrap_or_default()
+            .into_iter()
+            .map(|name| format!("{instances}/{name}"));
         let mut found = Vec::new();
         for dir in std::iter::once(self.root.clone()).chain(below) {
             let tracer = host.read_line(&format!("{dir}/current_tracer")).unwrap_or_default();
@@ -38,12 +41,11 @@ impl Tracefs {
 }
 
 impl TraceInstance<'_> {
-    /// Puts a tracer to work. What it records is kept once [`TraceInstance::start`] was called.
+    /// Activates a tracer. Its records are stored once [`TraceInstance::start`] was called.
     ///
     /// # Errors
-    /// EBUSY where one that cannot be beside it is at work; EINVAL where an instance cannot have
-    /// it.
-    pub fn employ(&mut self, tracer: &str) -> Result<()> {
+    /// EBUSY if another active tracer excludes it; EINVAL if an instance cannot have it.
+    pub fn set_tracer(&mut self, tracer: &str) -> Result<()> {
         self.write("current_tracer", tracer)
     }
 }
@@ -56,38 +58,39 @@ pub struct TimerlatFile {
 }
 
 impl TimerlatFile {
-    /// Where it is below the root of tracefs.
+    /// Its path below the root of tracefs.
     #[must_use]
     pub fn path(cpu: usize) -> String {
         format!("osnoise/per_cpu/cpu{cpu}/timerlat_fd")
     }
 
-    /// Opens that of the CPU this thread runs on, and is bound to.
+    /// Opens the file of the CPU that this thread runs on and is bound to.
     ///
     /// # Errors
-    /// EINVAL when the tracer is not at work or has threads of its own; EPERM on another CPU; EBUSY
-    /// when another task has it.
+    /// EINVAL if the tracer is not active or has threads of its own; EPERM on another CPU; EBUSY if
+    /// another task has it open.
     pub fn open(host: &Host, cpu: usize) -> io::Result<TimerlatFile> {
-        let number =
-            |error: Error| io::Error::from_raw_os_error(error.errno().unwrap_or(libc::EIO));
-        // Where this mounts tracefs, the open file keeps it.
-        let tracefs = Tracefs::find(host).map_err(number)?;
+        // If this mounts tracefs, the open file keeps the mount alive.
+        let tracefs = Tracefs::find(host).map_err(|error: Error| {
+            io::Error::from_raw_os_error(error.errno().unwrap_or(libc::EIO))
+        })?;
         let path = format!("{}/{}", tracefs.root, TimerlatFile::path(cpu));
         File::open(host.place(&path)).map(|file| TimerlatFile { file })
     }
 
-    /// Tells of the return of the period before, and waits for the next one.
+    /// Reports the return from the previous period, and waits for the next one.
     ///
     /// # Errors
-    /// The kernel's answer: EINVAL when the thread was moved.
+    /// The kernel's error: EINVAL when the thread was moved.
     #[inline]
     pub fn wait(&mut self) -> io::Result<()> {
-        // It answers with no bytes (kernel/trace/trace_osnoise.c, `timerlat_fd_read()`).
+        // The kernel returns no bytes (kernel/trace/trace_osnoise.c, `timerlat_fd_read()`).
         self.file.read(&mut [0; 1]).map(|_| ())
     }
 }
 
-/// CPUs as the tracers' files want them: an empty write would be none.
+/// CPUs in the form of the tracers' files; an empty set is a line end, because an empty write would
+/// be no write at all.
 #[must_use]
 pub fn list_for_tracer(cpus: &CpuSet) -> String {
     if cpus.is_empty() { "\n".to_owned() } else { cpus.to_string() }
