@@ -81,7 +81,7 @@ pub fn apply(
 /// affinities again at the end and once or twice by undo, and a line or two for each step.
 fn begin(store: &Store, opening: &[u8]) -> Result<Appender, cpushield_linux::Error> {
     let len = opening.len() as u64;
-    let begun = store.replace_with_room(JOURNAL, opening, 4 * len + SPARE_BYTES);
+    let begun = store.replace_and_reserve(JOURNAL, opening, 4 * len + SPARE_BYTES);
     begun.and_then(|()| store.append(JOURNAL, len)).inspect_err(|_| {
         // Nothing was changed, so no journal may say that a shield is up. When it cannot be removed
         // either, undo has nothing to do and puts it away.

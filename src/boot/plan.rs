@@ -238,7 +238,7 @@ pub fn of_words(
     };
     let parameters: Vec<WantedParameter> = words.iter().map(wanted).collect();
     if let Some((loader, _)) = menu {
-        check_lines(host, *loader, &targets, &parameters, host.own_arch().as_deref())?;
+        check_lines(host, *loader, &targets, &parameters, host.build_arch().as_deref())?;
     }
     let kernel = |entry: &&LoaderEntry| BootKernel {
         version: entry.version.clone(),
@@ -263,7 +263,7 @@ pub fn of_words(
         instructions: match menu {
             Some(_) => Vec::new(),
             None => {
-                let arch = host.own_arch();
+                let arch = host.build_arch();
                 by_hand::steps(host, Some(&booted), arch.as_deref(), &parameters)
             }
         },

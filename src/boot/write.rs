@@ -282,7 +282,7 @@ fn originals(
 /// The new file lies beside the old one for a moment, and may be twice as long.
 fn room(host: &Host, path: &str, size: u64) -> Result<(), BootError> {
     let dir = path.rsplit_once('/').map_or("/", |(dir, _)| dir).to_owned();
-    let room = host.room(&dir)?;
+    let room = host.free_space(&dir)?;
     let wanted = 2 * size + SPARE;
     let why = match room.free {
         _ if room.read_only => "it is mounted read-only".to_owned(),

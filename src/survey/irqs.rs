@@ -122,7 +122,7 @@ fn movable(r: &SurveyReader, dir: &str, actions: &str) -> IrqMovability {
             Err(error) => return IrqMovability::Unknown(error.reason()),
         }
     } else {
-        match r.host.tried(Operation::Write, &path) {
+        match r.host.recorded_outcome(Operation::Write, &path) {
             Some(answer) => answer,
             None => return IrqMovability::Unknown("the recording did not try".to_owned()),
         }

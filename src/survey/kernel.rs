@@ -34,7 +34,7 @@ pub(super) fn kernel(r: &SurveyReader) -> Kernel {
     Kernel {
         version: release.as_deref().and_then(version),
         release,
-        arch: r.line("/proc/sys/kernel/arch").or_else(|| r.host.own_arch()),
+        arch: r.line("/proc/sys/kernel/arch").or_else(|| r.host.build_arch()),
         realtime,
         realtime_source,
         hz: config.get("CONFIG_HZ").and_then(|hz| hz.parse().ok()),

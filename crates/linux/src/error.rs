@@ -1,18 +1,18 @@
-//! The one error of the kernel boundary: what was tried, on which file, with which value, and why
+//! The error type of the kernel boundary: what was tried, on which file, with which value, and why
 //! it failed.
 
 use crate::regular::{FileKind, OpenError};
 use std::fmt;
 use std::io;
 
-/// What was being done when it failed.
+/// What was tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operation {
     /// Reading a file, a link or a directory.
     Read,
     /// Writing a file.
     Write,
-    /// Making a directory.
+    /// Creating a directory.
     MakeDir,
     /// Removing a file or a directory.
     Remove,
@@ -22,12 +22,12 @@ pub enum Operation {
     SetScheduling,
     /// Taking the lock of a [`crate::Store`].
     Lock,
-    /// Any other system call or request; the path names it.
+    /// Any other system call or request; the path contains its name.
     Call,
 }
 
 impl Operation {
-    /// The word in messages and in the `errors.tsv` of a recording.
+    /// The word in messages, and in the `errors.tsv` of a recording.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -65,25 +65,25 @@ impl Operation {
 pub enum ErrorCause {
     /// The kernel's error.
     Io(io::Error),
-    /// The text is not what the file's format says.
+    /// The text does not have the expected format.
     Malformed {
-        /// Line in the text, from 1; 0 when the text as a whole is wrong.
+        /// The line in the text, from 1; 0 if the text as a whole is wrong.
         line: usize,
-        /// What was expected there.
+        /// What was expected.
         wanted: &'static str,
-        /// What was there instead, shortened.
+        /// What was found, shortened.
         found: String,
     },
     /// A test stopped the host here, as a kill would.
     Stopped,
-    /// What another program said about it.
+    /// The error message of another program.
     Said(String),
     /// Another process holds the lock.
     Held {
-        /// Its number, when it has written it already.
+        /// Its process ID, if it has written it already.
         pid: Option<u32>,
     },
-    /// Something else lies where a regular file should be.
+    /// The file is not a regular file.
     NotRegular(FileKind),
 }
 
@@ -99,11 +99,11 @@ impl From<OpenError> for ErrorCause {
 /// A failed access to the machine.
 #[derive(Debug)]
 pub struct Error {
-    /// What was being done.
+    /// What was tried.
     pub verb: Operation,
-    /// The kernel's path (never with the root of a recording in front).
+    /// The path on the machine (never with the root of a recording in front).
     pub path: String,
-    /// The value that was to be written, if any.
+    /// The value to be written, if any.
     pub value: Option<String>,
     /// Why it failed.
     pub cause: ErrorCause,
@@ -113,25 +113,29 @@ pub struct Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// The kernel's error to `verb` on `path`.
+    /// The kernel's error for `verb` on `path`.
     #[must_use]
     pub fn io(verb: Operation, path: &str, source: io::Error) -> Error {
         Error { verb, path: path.to_owned(), value: None, cause: ErrorCause::Io(source) }
     }
 
+    /// Converts I/O errors of `verb` on `path`, for `map_err`.
+    pub(crate) fn on(verb: Operation, path: &str) -> impl Fn(io::Error) -> Error + Copy {
+        move |source| Error::io(verb, path, source)
+    }
     /// Why a file was not opened.
     #[must_use]
     pub fn open(verb: Operation, path: &str, error: OpenError) -> Error {
         Error { verb, path: path.to_owned(), value: None, cause: error.into() }
     }
 
-    /// The kernel's error as an error number.
+    /// The kernel's error, from its number.
     #[must_use]
     pub fn os(verb: Operation, path: &str, errno: i32) -> Error {
         Error::io(verb, path, io::Error::from_raw_os_error(errno))
     }
 
-    /// There is no such task, or its number belongs to another one by now.
+    /// There is no such task, or its ID now belongs to another task.
     #[must_use]
     pub fn no_task(tid: i32) -> Error {
         Error::os(Operation::Read, &format!("/proc/{tid}"), libc::ESRCH)
@@ -143,7 +147,7 @@ impl Error {
         Error::os(Operation::Read, path, libc::ENOENT)
     }
 
-    /// Text at `path` that is not what its format says.
+    /// The text of `path` does not have the expected format.
     #[must_use]
     pub fn malformed(path: &str, line: usize, wanted: &'static str, found: &str) -> Error {
         let found = found.chars().take(60).collect();
@@ -151,14 +155,14 @@ impl Error {
         Error { verb: Operation::Read, path: path.to_owned(), value: None, cause }
     }
 
-    /// The same error, with the value that was being written.
+    /// The same error with the value to be written.
     #[must_use]
     pub fn with_value(mut self, value: &str) -> Error {
         self.value = Some(value.to_owned());
         self
     }
 
-    /// The kernel's error number, when it was the kernel that answered.
+    /// The kernel's error number; `None` if the error is not the kernel's.
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
         match &self.cause {
@@ -167,38 +171,38 @@ impl Error {
         }
     }
 
-    /// The kernel does not take the value (EINVAL).
+    /// Whether the kernel does not accept the value (EINVAL).
     #[must_use]
     pub fn is_invalid(&self) -> bool {
         self.errno() == Some(libc::EINVAL)
     }
 
-    /// There is no room for it (ENOSPC); of a cpuset: it has no CPUs or no memory nodes.
+    /// Whether there is no space (ENOSPC); for a cpuset: it has no CPUs or no memory nodes.
     #[must_use]
     pub fn is_no_space(&self) -> bool {
         self.errno() == Some(libc::ENOSPC)
     }
 
-    /// The file, directory, task or call is not there (ENOENT, ESRCH, ENODEV, ENOTDIR).
+    /// Whether the file, directory, task or call does not exist (ENOENT, ESRCH, ENODEV, ENOTDIR).
     #[must_use]
     pub fn is_absent(&self) -> bool {
         matches!(self.errno(), Some(libc::ENOENT | libc::ESRCH | libc::ENODEV | libc::ENOTDIR))
     }
 
-    /// This process has not the right (EACCES). EPERM is not meant: for some files it is the
-    /// kernel's answer to anybody.
+    /// Whether this process lacks permission (EACCES). EPERM does not count: for some files it is
+    /// the kernel's answer to every process.
     #[must_use]
     pub fn is_denied(&self) -> bool {
         self.errno() == Some(libc::EACCES)
     }
 
-    /// Another process holds the lock.
+    /// Whether another process holds the lock.
     #[must_use]
     pub fn is_held(&self) -> bool {
         matches!(self.cause, ErrorCause::Held { .. })
     }
 
-    /// The process that holds the lock, where it says so.
+    /// The process that holds the lock, if it is known.
     #[must_use]
     pub fn holder(&self) -> Option<i32> {
         match self.cause {
@@ -207,25 +211,25 @@ impl Error {
         }
     }
 
-    /// A test stopped the host here.
+    /// Whether a test stopped the host here.
     #[must_use]
     pub fn is_stop(&self) -> bool {
         matches!(self.cause, ErrorCause::Stopped)
     }
 
-    /// It is in use (EBUSY).
+    /// Whether the object is in use (EBUSY).
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.errno() == Some(libc::EBUSY)
     }
 
-    /// The reason alone, with the error's name and the kernel's words: `EIO: Input/output error`.
+    /// The reason alone, with the error's name and the kernel's text: `EIO: Input/output error`.
     #[must_use]
     pub fn reason(&self) -> String {
         match &self.cause {
             ErrorCause::Io(source) => match source.raw_os_error() {
                 Some(errno) => match ERRORS.iter().find(|(number, ..)| *number == errno) {
-                    Some((_, name, words)) => format!("{name}: {words}"),
+                    Some((_, name, text)) => format!("{name}: {text}"),
                     None => {
                         let text = source.to_string();
                         let text = text.split(" (os error").next().unwrap_or(&text);
@@ -242,9 +246,9 @@ impl Error {
                 }
             }
             ErrorCause::Stopped => "stopped".to_owned(),
-            ErrorCause::Said(words) => words.clone(),
-            ErrorCause::Held { pid: Some(pid) } => format!("process {pid} is at work on it"),
-            ErrorCause::Held { pid: None } => "another process is at work on it".to_owned(),
+            ErrorCause::Said(message) => message.clone(),
+            ErrorCause::Held { pid: Some(pid) } => format!("process {pid} holds the lock"),
+            ErrorCause::Held { pid: None } => "another process holds the lock".to_owned(),
             ErrorCause::NotRegular(kind) => format!("it is {kind}, not a regular file"),
         }
     }
@@ -270,8 +274,8 @@ impl std::error::Error for Error {
 }
 
 /// The error numbers that matter here (include/uapi/asm-generic/errno*.h) with their names and
-/// words. The words are kept here because C libraries word them differently, and a recording must
-/// say the same everywhere.
+/// texts. The texts are kept here because C libraries differ, and a recording must give the same
+/// message everywhere.
 const ERRORS: &[(i32, &str, &str)] = &[
     (libc::EPERM, "EPERM", "Operation not permitted"),
     (libc::ENOENT, "ENOENT", "No such file or directory"),

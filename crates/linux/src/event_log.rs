@@ -1,8 +1,8 @@
-//! [`EventLog`]: a debug log of what this program asks of the machine: one line for each file read
-//! or written and each command run, with the time, the process and the kernel's answer.
+//! [`EventLog`]: a debug log of every access to the machine: one line for each file read or written
+//! and each command run, with the time, the process and the result.
 //!
-//! Each line is one write(2) with `O_APPEND` and is not buffered. So nothing is lost when the
-//! process is killed, and lines of several processes do not mix.
+//! Each line is one write(2) with `O_APPEND` and is not buffered. So a kill loses nothing, and the
+//! lines of several processes do not mix.
 
 use crate::error::{Error, ErrorCause, Operation, Result, errno_name};
 use crate::host::Host;
@@ -14,20 +14,20 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The most characters of a value that one line shows.
+/// The maximum number of characters of a value in one line.
 const VALUE_CHARS_MAX: usize = 200;
 
-/// A log that lines are added to.
+/// A log, open for appending.
 #[derive(Debug, Clone)]
 pub struct EventLog {
     file: Arc<File>,
 }
 
 impl EventLog {
-    /// Opens the log, and adds to it where it is there already.
+    /// Opens the log for appending; creates it if it does not exist.
     ///
     /// # Errors
-    /// The file system's error, or something else than a regular file lies there.
+    /// The file system's error, or it is not a regular file.
     pub fn open(path: &Path) -> Result<EventLog> {
         let mut options = OpenOptions::new();
         let file = open_regular(path, options.append(true).create(true).mode(0o600))
@@ -40,7 +40,7 @@ impl EventLog {
         self.add(&format!("{event} {}", text.escape_debug()));
     }
 
-    /// Adds a line about an access, with the value that was written and the answer.
+    /// Adds a line about an access, with the value that was written and the result.
     pub fn access<T>(&self, verb: Operation, path: &str, value: Option<&str>, answer: &Result<T>) {
         let mut line = format!("{} {path}", verb.word());
         if let Some(value) = value {
@@ -49,7 +49,7 @@ impl EventLog {
         }
         match answer {
             Ok(_) => line.push_str(": ok"),
-            Err(error) => line.push_str(&format!(": {}", answer_of(error))),
+            Err(error) => line.push_str(&format!(": {}", error_word(error))),
         }
         self.add(&line);
     }
@@ -58,13 +58,13 @@ impl EventLog {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let pid = std::process::id();
         let line = format!("{}.{:06} {pid} {event}\n", now.as_secs(), now.subsec_micros());
-        // A full disk must not keep the program from its work.
+        // A full disk must not stop the program.
         let _ = (&*self.file).write_all(line.as_bytes());
     }
 }
 
-/// The name of the error, or what else went wrong.
-fn answer_of(error: &Error) -> String {
+/// The name of the error number, or the reason.
+fn error_word(error: &Error) -> String {
     match (&error.cause, error.errno()) {
         (ErrorCause::Io(_), Some(errno)) => errno_name(errno),
         _ => error.reason().replace('\n', " "),
@@ -72,7 +72,7 @@ fn answer_of(error: &Error) -> String {
 }
 
 impl Host {
-    /// The same host; every access from now on is noted in this log.
+    /// The same host, which writes every access to this log from now on.
     #[must_use]
     pub fn logging(mut self, log: Option<EventLog>) -> Host {
         self.log = log;
@@ -90,7 +90,7 @@ impl Host {
     }
 }
 
-/// Notes an access where there is a log, and gives its answer back.
+/// Writes an access to the log, if there is one, and returns its result.
 pub(crate) fn logged<T>(
     log: Option<&EventLog>,
     verb: Operation,

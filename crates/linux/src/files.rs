@@ -1,37 +1,37 @@
-//! Files of the machine that are no kernel files: those of a boot loader and of the distribution.
-//! They are replaced whole, keep their owner and permissions, and are on the disk when it is said
-//! that they are. Paths are those of the machine a [`Host`] shows.
+//! Files of the machine other than kernel files: those of a boot loader and of the distribution.
+//! They are replaced atomically, keep their owner and permissions, and are synced to the disk. Paths
+//! are those of the machine that a [`Host`] shows.
 
 use crate::atomic_file;
 use crate::error::{Error, Operation, Result};
 use crate::host::Host;
 use std::ffi::CString;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-/// What a file is beside its bytes.
+/// Owner and permissions of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileAttributes {
     /// Permission bits, `0o755`.
     pub mode: u32,
-    /// The owner; `None`: whoever writes it.
+    /// User and group; `None` for those of the writing process.
     pub owner: Option<(u32, u32)>,
 }
 
-/// What a file system still takes.
+/// What a file system can still store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FreeSpace {
-    /// Bytes that are free for root; `None` where that is not known (a recorded machine).
+    /// Free bytes for root; `None` if unknown (a recorded machine).
     pub free: Option<u64>,
-    /// Mounted so that nothing can be written.
+    /// Whether it is mounted read-only.
     pub read_only: bool,
 }
 
 impl Host {
-    /// Owner and permissions of a file.
+    /// Reads owner and permissions of a file.
     ///
     /// # Errors
     /// The file system's error.
@@ -42,9 +42,9 @@ impl Host {
         Ok(FileAttributes { mode: found.permissions().mode() & 0o7777, owner })
     }
 
-    /// The file that a path leads to through links; the path itself where it is not there.
+    /// Resolves the symbolic links of a path; returns the path itself if it does not exist.
     #[must_use]
-    pub fn behind_links(&self, path: &str) -> String {
+    pub fn resolve_links(&self, path: &str) -> String {
         let Ok(real) = self.place(path).canonicalize() else { return path.to_owned() };
         match real.strip_prefix(self.place("/")) {
             Ok(inside) => format!("/{}", inside.display()),
@@ -52,20 +52,19 @@ impl Host {
         }
     }
 
-    /// Puts a whole file in place: the old bytes are there or the new ones, never a part, and they
-    /// are on the disk when this returns.
+    /// Replaces a file atomically: it has the old bytes or the new ones. They are on the disk when
+    /// this returns.
     ///
     /// # Errors
-    /// The file system's error. The old file is as it was, unless only its directory could
-    /// not be told to the disk.
+    /// The file system's error. The old file is unchanged, unless only syncing its directory
+    /// failed.
     pub fn replace_file(&self, path: &str, bytes: &[u8], access: FileAttributes) -> Result<()> {
         self.before_write(Operation::Write, path)?;
         let place = self.place(path);
-        let new = beside(&place);
-        let mut fill = |file: &mut File| {
+        let answer = atomic_file::put(&place, &temporary_path(&place), 0o600, &mut |file| {
             file.write_all(bytes)?;
             if let Some((uid, gid)) = access.owner.filter(|_| self.is_live()) {
-                // File systems without owners (FAT) refuse, and keep none.
+                // File systems without owners (FAT) refuse this; that is not an error.
                 match fchown(&*file, Some(uid), Some(gid)) {
                     Err(e) if e.raw_os_error() != Some(libc::EPERM) => return Err(e),
                     _ => {}
@@ -73,44 +72,42 @@ impl Host {
             }
             file.set_permissions(fs::Permissions::from_mode(access.mode))?;
             file.sync_all()
-        };
-        let answer = atomic_file::put(&place, &new, 0o600, &mut fill)
-            .and_then(|()| atomic_file::sync_dir_of(&place))
-            .map_err(|e| Error::io(Operation::Write, path, e));
+        })
+        .and_then(|()| atomic_file::sync_dir_of(&place))
+        .map_err(|e| Error::io(Operation::Write, path, e));
         self.logged(Operation::Write, path, None, answer)
     }
 
-    /// Removes a file, which is so on the disk when this returns. One that is not there is fine.
+    /// Removes a file; that is on the disk when this returns. The file need not exist.
     ///
     /// # Errors
     /// The file system's error.
     pub fn erase_file(&self, path: &str) -> Result<()> {
         self.before_write(Operation::Remove, path)?;
         let place = self.place(path);
-        let fail = |e| Error::io(Operation::Remove, path, e);
+        let failed = Error::on(Operation::Remove, path);
         match fs::remove_file(&place) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-            answer => self.logged(Operation::Remove, path, None, answer.map_err(fail))?,
+            answer => self.logged(Operation::Remove, path, None, answer.map_err(failed))?,
         }
-        atomic_file::sync_dir_of(&place).map_err(fail)
+        atomic_file::sync_dir_of(&place).map_err(failed)
     }
 
-    /// What the file system that a path lies in still takes.
+    /// The free space of the file system that contains a path.
     ///
     /// # Errors
     /// The file system's error.
-    pub fn room(&self, path: &str) -> Result<FreeSpace> {
+    pub fn free_space(&self, path: &str) -> Result<FreeSpace> {
         if !self.is_live() {
             return Ok(FreeSpace { free: None, read_only: false });
         }
-        let fail = |e| Error::io(Operation::Read, path, e);
         let name = CString::new(self.place(path).as_os_str().as_bytes())
-            .map_err(|e| fail(io::Error::from(e)))?;
-        // SAFETY: the structure is plain data for which zeroes are a value.
+            .map_err(|e| Error::io(Operation::Read, path, e.into()))?;
+        // SAFETY: the structure is plain data for which zeroes are a valid value.
         let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
         // SAFETY: `name` ends with a zero byte, `found` is large enough, both outlive the call.
         if unsafe { libc::statvfs(name.as_ptr(), &raw mut found) } != 0 {
-            return Err(fail(io::Error::last_os_error()));
+            return Err(Error::io(Operation::Read, path, io::Error::last_os_error()));
         }
         let read_only = found.f_flag & libc::ST_RDONLY != 0;
         let free = found.f_bfree.saturating_mul(found.f_frsize);
@@ -118,9 +115,9 @@ impl Host {
     }
 }
 
-/// The name a file grows under. It begins with a dot, so that what runs or reads every file of a
-/// directory by `*` (grub-mkconfig, run-parts) does not see it.
-fn beside(place: &Path) -> PathBuf {
+/// The temporary name of a file while it is written. It starts with a dot, so that programs which
+/// run or read every file matching `*` in a directory (grub-mkconfig, run-parts) do not see it.
+fn temporary_path(place: &Path) -> PathBuf {
     let name = place.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     place.with_file_name(format!(".{name}.cpushield-new"))
 }
@@ -131,7 +128,7 @@ mod tests {
     use crate::host::InjectedFault;
 
     #[test]
-    fn a_file_is_replaced_whole_with_its_permissions_or_not_at_all() {
+    fn a_file_is_replaced_with_its_permissions_or_not_at_all() {
         let dir = std::env::temp_dir().join(format!("cpushield-files-{}", std::process::id()));
         fs::create_dir_all(dir.join("etc")).unwrap();
         fs::write(dir.join("etc/a"), "old").unwrap();

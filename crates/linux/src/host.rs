@@ -1,6 +1,6 @@
 //! [`Host`]: the machine as a parameter. It is opened once and passed first to every function that
-//! touches the machine: the live one, or a recorded directory on which reads and writes land
-//! instead. Nothing else in the project opens a kernel file.
+//! accesses the machine. It is the live machine, or a recorded directory that takes its place.
+//! Nothing else in the project opens a kernel file.
 
 mod writer;
 
@@ -9,7 +9,7 @@ pub use writer::FileWriter;
 use crate::cpuset::CpuSet;
 use crate::error::{Error, ErrorCause, Operation, Result, errno_name};
 use crate::event_log::EventLog;
-use crate::fast_read::{comes_at_once, open};
+use crate::fast_read::{is_whole_at_first_read, open};
 use crate::record::MachineRecorder;
 use crate::root_dir::{self, Listed, RootDir, parse_errors};
 use std::cell::RefCell;
@@ -21,21 +21,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The file of a recording that holds the errors the kernel answered: `verb<TAB>path<TAB>errno`.
+/// The file of a recording with the errors that the kernel returned: `verb<TAB>path<TAB>errno`.
 pub const ERRORS_FILE: &str = "errors.tsv";
 
-/// What git needs to keep an empty directory of a recording; no kernel has a file of that name.
-const KEPT_EMPTY: &str = ".gitkeep";
+/// The file by which git keeps an empty directory of a recording; no kernel has a file of that name.
+const GIT_KEEP: &str = ".gitkeep";
 
-/// One file read whole may not be longer: the largest kernel texts (kallsyms apart) are a few MiB.
+/// The maximum size of a file that is read: the largest kernel texts (without kallsyms) are a few
+/// MiB.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// One large first read: tracefs files such as events/header_page give only the part that the first
-/// read asked for (seen on 6.1 and 6.12), so growing by small steps loses text.
+/// The size of the first read. Tracefs files such as events/header_page give only the part that the
+/// first read asked for (seen on 6.1 and 6.12), so growing in small steps would lose text.
 const CHUNK_BYTES: usize = 64 << 10;
 
 thread_local! {
-    /// Kept between reads: to get and clear fresh memory costs more than to read a small file.
+    /// Reused between reads: allocating and clearing memory costs more than reading a small file.
     static CHUNK: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -46,53 +47,54 @@ pub struct Host {
     /// The directory of a recorded machine; `None` for the live one.
     recorded: Option<RootDir>,
     live: bool,
-    /// Whether the errors of a recorded machine are known.
+    /// Whether the recording has an `errors.tsv`.
     has_errors: bool,
-    /// Errors that a recorded machine answers, as the live one did.
+    /// The errors that the kernel of a recorded machine returned.
     errors: Mutex<BTreeMap<(Operation, String), i32>>,
     recorder: Option<MachineRecorder>,
-    /// Where every access is noted.
+    /// The log of every access.
     pub(crate) log: Option<EventLog>,
     fault: Option<InjectedFault>,
     writes: AtomicUsize,
     operations: AtomicUsize,
-    /// Who answers for the programs of a recorded machine.
+    /// The programs of a recorded machine.
     pub(crate) answers: crate::programs::FakePrograms,
 }
 
-/// What a test wants to happen at the n-th write (counted from 0).
+/// What a test makes happen at the n-th write (counted from 0).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InjectedFault {
-    /// That write is refused with this error number, later ones are not.
+    /// That write fails with this error number; later ones do not.
     Refuse {
-        /// Which write.
+        /// The number of the write.
         at: usize,
-        /// The kernel's error.
+        /// The error number.
         errno: i32,
     },
-    /// The process dies before that write: it and all later ones fail with [`ErrorCause::Stopped`].
+    /// The process is killed before that write: it and all later ones fail with
+    /// [`ErrorCause::Stopped`].
     Stop {
-        /// Which write.
+        /// The number of the write.
         at: usize,
     },
 }
 
 impl Host {
-    /// The machine this runs on.
+    /// The machine that this program runs on.
     #[must_use]
     pub fn live() -> Host {
-        Host::at(PathBuf::from("/"), None)
+        Host::new(PathBuf::from("/"), None)
     }
 
-    /// A directory made by `survey --record` (or any copy of `/proc` and `/sys`).
+    /// A directory written by `survey --record`, or any copy of `/proc` and `/sys`.
     ///
     /// # Errors
-    /// The directory is not there, or its `errors.tsv` is malformed.
+    /// The directory does not exist, or its `errors.tsv` is malformed.
     pub fn recorded(dir: &Path) -> Result<Host> {
         let name = dir.display().to_string();
         let root = dir.canonicalize().map_err(|e| Error::io(Operation::Read, &name, e))?;
         let dir = RootDir::open(&root).map_err(|e| Error::io(Operation::Read, &name, e))?;
-        let mut host = Host::at(root, Some(dir));
+        let mut host = Host::new(root, Some(dir));
         match host.read_file(ERRORS_FILE) {
             Ok(text) => {
                 *host.lock_errors() = parse_errors(&String::from_utf8_lossy(&text))?;
@@ -104,7 +106,7 @@ impl Host {
         Ok(host)
     }
 
-    fn at(root: PathBuf, recorded: Option<RootDir>) -> Host {
+    fn new(root: PathBuf, recorded: Option<RootDir>) -> Host {
         Host {
             root,
             live: recorded.is_none(),
@@ -120,33 +122,33 @@ impl Host {
         }
     }
 
-    /// The same host; everything it reads from now on is also saved below `dir`.
+    /// The same host, which also saves everything that it reads from now on below `dir`.
     ///
     /// # Errors
-    /// `dir` cannot be made or is not empty.
+    /// `dir` cannot be created or is not empty.
     pub fn recording(mut self, dir: &Path) -> Result<Host> {
-        let tried = self.live || self.has_errors;
-        self.recorder = Some(MachineRecorder::new(dir, &self.root, tried)?);
+        let knows_errors = self.live || self.has_errors;
+        self.recorder = Some(MachineRecorder::new(dir, &self.root, knows_errors)?);
         Ok(self)
     }
 
-    /// The same host, failing on purpose; for tests of failure and roll-back.
+    /// The same host with an injected fault, for tests of failure and roll-back.
     #[must_use]
     pub fn failing(mut self, fault: InjectedFault) -> Host {
         self.fault = Some(fault);
         self
     }
 
-    /// Whether this is the machine the program runs on.
+    /// Whether this is the machine that the program runs on.
     #[must_use]
     pub fn is_live(&self) -> bool {
         self.live
     }
 
-    /// The architecture this program was built for, which is that of a live machine; for kernels
-    /// before 6.1, which have no `/proc/sys/kernel/arch`.
+    /// The architecture this program was built for, which is that of a live machine; `None` for a
+    /// recorded one. For kernels before 6.1, which have no `/proc/sys/kernel/arch`.
     #[must_use]
-    pub fn own_arch(&self) -> Option<String> {
+    pub fn build_arch(&self) -> Option<String> {
         if !self.live {
             return None;
         }
@@ -156,21 +158,21 @@ impl Host {
         Some(std::env::consts::ARCH.to_owned())
     }
 
-    /// The first thing that a recording could not save, and why; nothing when all went well or
+    /// The first file that the recording could not save, and why; `None` if all were saved or
     /// nothing is recorded.
     #[must_use]
     pub fn recording_failure(&self) -> Option<String> {
         self.recorder.as_ref()?.failure()
     }
 
-    /// How many writes (of all kinds) were tried so far.
+    /// How many writes (of all kinds) were tried.
     #[must_use]
     pub fn writes(&self) -> usize {
         self.writes.load(Ordering::Relaxed)
     }
 
-    /// How often the machine was asked or told something so far: files and links read, looked for
-    /// or written, and directories listed.
+    /// How many operations were made: files and links read, looked up or written, and directories
+    /// listed.
     #[must_use]
     pub fn operations(&self) -> usize {
         self.operations.load(Ordering::Relaxed)
@@ -180,7 +182,7 @@ impl Host {
         self.operations.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Where `path` of the machine lies for this process.
+    /// The path of a file of the machine for this process.
     pub(crate) fn place(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
@@ -199,31 +201,30 @@ impl Host {
         }
     }
 
-    /// What a recording knows of an access that its machine was asked for: `None` for a live host
-    /// and for a directory that this program did not record, which has no `errors.tsv`.
+    /// The recorded outcome of an access; `None` for a live host, and for a directory that this
+    /// program did not record, which has no `errors.tsv`.
     #[must_use]
-    pub fn tried(&self, verb: Operation, path: &str) -> Option<Result<()>> {
+    pub fn recorded_outcome(&self, verb: Operation, path: &str) -> Option<Result<()>> {
         if self.live || !self.has_errors {
             return None;
         }
         Some(self.recorded_error(verb, path))
     }
 
-    /// `MSR_SMI_COUNT` (0x34) of a CPU: how often system management mode took it since power-on.
+    /// `MSR_SMI_COUNT` (0x34) of a CPU: how often it entered system management mode since power-on.
     /// Reading it interrupts that CPU.
     ///
     /// # Errors
-    /// No MSR device, no right, or no such register (EIO).
+    /// No MSR device, no privilege, or no such register (EIO).
     pub fn smi_count(&self, cpu: usize) -> Result<u64> {
         const MSR_SMI_COUNT: u64 = 0x34;
         let path = format!("/dev/cpu/{cpu}/msr");
         let answer = self.recorded_error(Operation::Read, &path).and_then(|()| {
-            let fail = |e| Error::io(Operation::Read, &path, e);
-            let file = self.open_to_read(&path).map_err(fail)?;
+            let file = self.open_to_read(&path).map_err(Error::on(Operation::Read, &path))?;
             let mut bytes = [0; 8];
-            // A recording keeps the eight bytes alone.
+            // A recording contains only the eight bytes of the register.
             let offset = if self.live { MSR_SMI_COUNT } else { 0 };
-            file.read_exact_at(&mut bytes, offset).map_err(fail)?;
+            file.read_exact_at(&mut bytes, offset).map_err(Error::on(Operation::Read, &path))?;
             Ok(bytes)
         });
         match (&answer, &self.recorder) {
@@ -234,14 +235,14 @@ impl Host {
         answer.map(u64::from_le_bytes)
     }
 
-    /// Notes in the recording that the kernel answered `verb` on `path` with this error.
+    /// Saves an error of the kernel in the recording.
     pub fn note_error(&self, error: &Error) {
         if let (Some(recorder), Some(errno)) = (&self.recorder, error.errno()) {
             recorder.note_error(error.verb, &error.path, &errno_name(errno));
         }
     }
 
-    /// Reads a kernel file whole, as text (bytes that are not UTF-8 are replaced).
+    /// Reads a whole kernel file as text (bytes that are not UTF-8 are replaced).
     ///
     /// # Errors
     /// The kernel's error.
@@ -252,7 +253,7 @@ impl Host {
         })
     }
 
-    /// Reads a kernel file whole.
+    /// Reads a whole kernel file.
     ///
     /// # Errors
     /// The kernel's error.
@@ -267,7 +268,7 @@ impl Host {
         answer
     }
 
-    /// Text without the white space at its end: what one-line kernel files hold.
+    /// Reads a kernel file without the white space at its end, as one-line files need.
     ///
     /// # Errors
     /// The kernel's error.
@@ -275,8 +276,8 @@ impl Host {
         self.read(path).map(|text| text.trim_end_matches(['\n', ' ', '\0']).to_owned())
     }
 
-    /// A file of `/proc/<pid>` that the kernel gives whole at the first read: there are thousands
-    /// of them, so asking a second time for nothing counts.
+    /// Reads a file of `/proc/<pid>`, which the kernel gives whole at the first read. There are
+    /// thousands of them, so a second read that returns nothing matters.
     pub(crate) fn read_task_file(&self, path: &str) -> Result<Vec<u8>> {
         if !self.live || self.recorder.is_some() {
             return self.read_bytes(path);
@@ -295,10 +296,9 @@ impl Host {
     }
 
     fn read_file(&self, path: &str) -> Result<Vec<u8>> {
-        let fail = |e| Error::io(Operation::Read, path, e);
-        let mut file = self.open_to_read(path).map_err(fail)?;
-        // A recording has plain files, of which a short read is the end.
-        let at_once = !self.live || comes_at_once(path);
+        let mut file = self.open_to_read(path).map_err(Error::on(Operation::Read, path))?;
+        // A recording has plain files, which end at a short read.
+        let one_read = !self.live || is_whole_at_first_read(path);
         CHUNK.with_borrow_mut(|chunk| {
             chunk.resize(CHUNK_BYTES, 0);
             let mut bytes = Vec::new();
@@ -307,15 +307,15 @@ impl Host {
                     Ok(0) => return Ok(bytes),
                     Ok(n) => {
                         bytes.extend_from_slice(&chunk[..n]);
-                        if at_once && n < chunk.len() {
+                        if one_read && n < chunk.len() {
                             return Ok(bytes);
                         }
                     }
                     Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                    Err(e) => return Err(fail(e)),
+                    Err(e) => return Err(Error::io(Operation::Read, path, e)),
                 }
                 if bytes.len() as u64 > FILE_BYTES_MAX {
-                    return Err(fail(io::Error::from_raw_os_error(libc::EFBIG)));
+                    return Err(Error::os(Operation::Read, path, libc::EFBIG));
                 }
             }
         })
@@ -329,7 +329,7 @@ impl Host {
         }
     }
 
-    /// The names in a directory, sorted.
+    /// Lists the names in a directory, sorted.
     ///
     /// # Errors
     /// The kernel's error.
@@ -337,7 +337,7 @@ impl Host {
         let names = self.entries(path, Listed::All);
         let mut names = self.logged(Operation::Read, path, None, names)?;
         if !self.live {
-            names.retain(|name| name != KEPT_EMPTY);
+            names.retain(|name| name != GIT_KEEP);
         }
         if let Some(recorder) = &self.recorder {
             recorder.save_dir(path);
@@ -345,7 +345,7 @@ impl Host {
         Ok(names)
     }
 
-    /// The names of the directories in a directory of groups, sorted.
+    /// Lists the subdirectories of a directory of groups, sorted.
     ///
     /// # Errors
     /// The kernel's error.
@@ -353,7 +353,7 @@ impl Host {
         self.entries(path, Listed::Directories)
     }
 
-    /// The names in a directory, sorted.
+    /// Lists the names in a directory, sorted.
     fn entries(&self, path: &str, listed: Listed) -> Result<Vec<String>> {
         self.recorded_error(Operation::Read, path)?;
         self.count_operation();
@@ -367,7 +367,7 @@ impl Host {
         Ok(names)
     }
 
-    /// What a symbolic link says.
+    /// Reads a symbolic link.
     ///
     /// # Errors
     /// The kernel's error.
@@ -384,31 +384,31 @@ impl Host {
         Ok(target)
     }
 
-    /// The CPUs that are online.
+    /// The online CPUs.
     ///
     /// # Errors
-    /// The kernel's error, or its file is not a list of CPUs.
+    /// The kernel's error, or the file does not contain a CPU list.
     pub fn online_cpus(&self) -> Result<CpuSet> {
         let path = "/sys/devices/system/cpu/online";
         let text = self.read_line(path)?;
         text.parse().map_err(|_| Error::malformed(path, 1, "a CPU list", &text))
     }
 
-    /// Whether something is there.
+    /// Whether a path exists.
     #[must_use]
     pub fn exists(&self, path: &str) -> bool {
         self.count_operation();
-        let there = match &self.recorded {
+        let exists = match &self.recorded {
             Some(dir) => dir.has(path),
             None => self.place(path).exists(),
         };
-        if there && let Some(recorder) = &self.recorder {
+        if exists && let Some(recorder) = &self.recorder {
             recorder.save_presence(path, self.place(path).is_dir());
         }
-        there
+        exists
     }
 
-    /// Every write of any kind passes here first: it counts, and a test's fault strikes.
+    /// Counts a write and injects the fault of a test. Every write of any kind calls this first.
     pub(crate) fn before_write(&self, verb: Operation, path: &str) -> Result<()> {
         self.count_operation();
         let n = self.writes.fetch_add(1, Ordering::Relaxed);
@@ -423,7 +423,7 @@ impl Host {
         }
     }
 
-    /// Writes a value to a kernel file that exists, in one write. Empty text is written as a line
+    /// Writes a value to an existing kernel file, in one write. An empty value is written as a line
     /// end, because a write of no bytes changes nothing.
     ///
     /// # Errors
@@ -436,27 +436,26 @@ impl Host {
     }
 
     fn write_live(&self, path: &str, value: &str) -> Result<()> {
-        let fail = |e| Error::io(Operation::Write, path, e);
         let bytes = if value.is_empty() { "\n" } else { value };
-        let mut file = open(&self.place(path), libc::O_WRONLY).map_err(fail)?;
-        file.write_all(bytes.as_bytes()).map_err(fail)
+        let mut file =
+            open(&self.place(path), libc::O_WRONLY).map_err(Error::on(Operation::Write, path))?;
+        file.write_all(bytes.as_bytes()).map_err(Error::on(Operation::Write, path))
     }
 
-    /// A kernel file to which many values are written, one write each.
+    /// A writer for many values to one kernel file, one write each.
     #[must_use]
     pub fn writer<'a>(&'a self, path: &'a str) -> FileWriter<'a> {
         FileWriter { host: self, path, file: None }
     }
 
-    /// Makes a directory (a cgroup, a tracing instance); its parent must be there.
+    /// Creates a directory (a cgroup, a tracing instance); its parent must exist.
     ///
     /// # Errors
     /// The kernel's error.
     pub fn make_dir(&self, path: &str) -> Result<()> {
         self.before_write(Operation::MakeDir, path)?;
-        let made = fs::create_dir(self.place(path));
-        let made = made.map_err(|e| Error::io(Operation::MakeDir, path, e));
-        self.logged(Operation::MakeDir, path, None, made)?;
+        let created = fs::create_dir(self.place(path)).map_err(Error::on(Operation::MakeDir, path));
+        self.logged(Operation::MakeDir, path, None, created)?;
         if self.live { Ok(()) } else { self.simulate_make_dir(path) }
     }
 
@@ -469,19 +468,17 @@ impl Host {
         if !self.live {
             self.simulate_remove_dir(path)?;
         }
-        let removed = fs::remove_dir(self.place(path));
-        let removed = removed.map_err(|e| Error::io(Operation::Remove, path, e));
+        let removed = fs::remove_dir(self.place(path)).map_err(Error::on(Operation::Remove, path));
         self.logged(Operation::Remove, path, None, removed)
     }
 
-    /// Removes a file that this project made (a systemd drop-in, a state file).
+    /// Removes a file of this project (a systemd drop-in, a state file).
     ///
     /// # Errors
     /// The kernel's error.
     pub fn remove_file(&self, path: &str) -> Result<()> {
         self.before_write(Operation::Remove, path)?;
-        let removed = fs::remove_file(self.place(path));
-        let removed = removed.map_err(|e| Error::io(Operation::Remove, path, e));
+        let removed = fs::remove_file(self.place(path)).map_err(Error::on(Operation::Remove, path));
         self.logged(Operation::Remove, path, None, removed)
     }
 }

@@ -1,29 +1,29 @@
-//! Recording a machine: a copy of the files that were read, with nothing private in them
-//! ([`crate::private`]). Symbolic links on the way to a file are copied as links, so that the
-//! recording has one copy of each file and the same paths lead to it.
+//! Recording a machine: a copy of the files that were read, without private data
+//! ([`crate::redaction`]). Symbolic links on the way to a file are copied as links. So the recording
+//! has one copy of each file, and the same paths lead to it.
 //!
-//! Only what was read is saved: a recording never walks a tree of its own accord. A failure to save
-//! is kept and told at the end; it never disturbs the survey.
+//! A recording contains only what was read; it never walks a tree. A failure to save is reported at
+//! the end and never disturbs the survey.
 
 use crate::error::{Error, Operation, Result};
 use crate::redaction::{HardwareAddresses, without_private};
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// No kernel text that a survey reads is larger; what is, is not saved.
+/// The maximum size of a saved file. No kernel text that a survey reads is larger.
 const FILE_BYTES_MAX: usize = 8 << 20;
 
-/// As the kernel's own limit for links in one path.
+/// The maximum number of links in one path, which is the kernel's limit too.
 const LINKS_MAX: usize = 40;
 
 /// Saves what a [`crate::Host`] reads below a directory.
 #[derive(Debug)]
 pub struct MachineRecorder {
     dir: PathBuf,
-    /// Where the machine that is recorded lies.
+    /// The root of the machine that is recorded.
     root: PathBuf,
     state: Mutex<RecorderState>,
 }
@@ -32,29 +32,29 @@ pub struct MachineRecorder {
 struct RecorderState {
     /// The first failure to save.
     failed: Option<String>,
-    /// Where the links lead that were met; `None` for what is no link.
+    /// The targets of the links seen; `None` for a path that is not a link.
     links: BTreeMap<String, Option<String>>,
     addresses: HardwareAddresses,
 }
 
 impl MachineRecorder {
-    /// Begins a recording. `tried` says that the machine's errors are known: it is live, or a
+    /// Starts a recording. `knows_errors` says that the machine's errors are known: it is live, or a
     /// recording that has them.
-    pub(crate) fn new(dir: &Path, root: &Path, tried: bool) -> Result<MachineRecorder> {
+    pub(crate) fn new(dir: &Path, root: &Path, knows_errors: bool) -> Result<MachineRecorder> {
         let name = dir.display().to_string();
-        let fail = |e| Error::io(Operation::MakeDir, &name, e);
-        fs::create_dir_all(dir).map_err(fail)?;
-        if fs::read_dir(dir).map_err(fail)?.next().is_some() {
+        let failed = Error::on(Operation::MakeDir, &name);
+        fs::create_dir_all(dir).map_err(failed)?;
+        if fs::read_dir(dir).map_err(failed)?.next().is_some() {
             return Err(Error::os(Operation::MakeDir, &name, libc::ENOTEMPTY));
         }
         let head = "# what failed: verb, path, error; anything else that was tried succeeded\n";
-        if tried {
-            fs::write(dir.join(crate::host::ERRORS_FILE), head).map_err(fail)?;
+        if knows_errors {
+            fs::write(dir.join(crate::host::ERRORS_FILE), head).map_err(failed)?;
         }
         Ok(MachineRecorder { dir: dir.to_owned(), root: root.to_owned(), state: Mutex::default() })
     }
 
-    /// The first thing that could not be saved, and why.
+    /// The first file that could not be saved, and why.
     pub(crate) fn failure(&self) -> Option<String> {
         self.state().failed.clone()
     }
@@ -63,8 +63,9 @@ impl MachineRecorder {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn keep(&self, path: &str, done: std::io::Result<()>) {
-        if let Err(error) = done {
+    /// Records the first failure.
+    fn note_failure(&self, path: &str, saved: io::Result<()>) {
+        if let Err(error) = saved {
             self.state().failed.get_or_insert_with(|| format!("{path}: {error}"));
         }
     }
@@ -73,54 +74,51 @@ impl MachineRecorder {
         self.state().addresses.hide(text)
     }
 
-    /// Where a file of the machine lies in the recording. Links on the way are copied and
-    /// followed; the last part is followed only when `whole` is asked for.
-    fn place(&self, path: &str, whole: bool) -> std::io::Result<PathBuf> {
-        let mut done: Vec<String> = Vec::new();
-        let mut todo: Vec<String> = parts(path).rev().map(str::to_owned).collect();
+    /// The path of a file of the machine in the recording. Copies and follows the links on the way.
+    fn follow(&self, path: &str) -> io::Result<PathBuf> {
+        let mut resolved: Vec<String> = Vec::new();
+        let mut remaining: Vec<String> = parts(path).rev().map(str::to_owned).collect();
         let mut hops = 0;
-        while let Some(part) = todo.pop() {
+        while let Some(part) = remaining.pop() {
             if part == ".." {
-                done.pop();
+                resolved.pop();
                 continue;
             }
-            done.push(part);
-            if todo.is_empty() && !whole {
-                break;
-            }
-            let here = done.join("/");
-            let Some(target) = self.link_at(&here) else { continue };
+            resolved.push(part);
+            let link = resolved.join("/");
+            let Some(target) = self.link_target(&link) else { continue };
             hops += 1;
             if hops > LINKS_MAX {
-                return Err(std::io::Error::from_raw_os_error(libc::ELOOP));
+                return Err(io::Error::from_raw_os_error(libc::ELOOP));
             }
-            self.put_link(&here, &target)?;
+            self.copy_link(&link, &target)?;
             if target.starts_with('/') {
-                done.clear();
+                resolved.clear();
             } else {
-                done.pop();
+                resolved.pop();
             }
-            todo.extend(parts(&target).rev().map(str::to_owned));
+            remaining.extend(parts(&target).rev().map(str::to_owned));
         }
-        Ok(self.dir.join(self.hide(&done.join("/"))))
+        Ok(self.dir.join(self.hide(&resolved.join("/"))))
     }
 
-    /// What the link at a path of the machine says. `/proc/self` is another one for each reader:
-    /// a recording has it as a directory.
-    fn link_at(&self, path: &str) -> Option<String> {
+    /// The target of a link of the machine; `None` if the path is not a link. `/proc/self` differs
+    /// for each reader, so a recording has it as a directory.
+    fn link_target(&self, path: &str) -> Option<String> {
         if path == "proc/self" || path == "proc/thread-self" {
             return None;
         }
         if let Some(known) = self.state().links.get(path) {
             return known.clone();
         }
-        let target = fs::read_link(self.root.join(path)).ok();
-        let target = target.map(|target| target.to_string_lossy().into_owned());
+        let target = fs::read_link(self.root.join(path))
+            .ok()
+            .map(|target| target.to_string_lossy().into_owned());
         self.state().links.insert(path.to_owned(), target.clone());
         target
     }
 
-    fn put_link(&self, path: &str, target: &str) -> std::io::Result<()> {
+    fn copy_link(&self, path: &str, target: &str) -> io::Result<()> {
         let place = self.dir.join(self.hide(path));
         if place.symlink_metadata().is_ok() {
             return Ok(());
@@ -137,65 +135,68 @@ impl MachineRecorder {
     }
 
     pub(crate) fn save_file(&self, path: &str, bytes: &[u8]) {
-        let save = || {
-            if bytes.len() > FILE_BYTES_MAX {
-                return Err(std::io::Error::from_raw_os_error(libc::EFBIG));
-            }
-            let place = self.place(path, true)?;
-            if let Some(parent) = place.parent() {
-                fs::create_dir_all(parent)?;
-            }
-            let kept = without_private(path, bytes);
-            match std::str::from_utf8(&kept) {
-                Ok(text) => fs::write(&place, self.hide(text)),
-                Err(_) => fs::write(&place, kept),
-            }
-        };
-        self.keep(path, save());
+        self.note_failure(path, self.try_save_file(path, bytes));
+    }
+
+    fn try_save_file(&self, path: &str, bytes: &[u8]) -> io::Result<()> {
+        if bytes.len() > FILE_BYTES_MAX {
+            return Err(io::Error::from_raw_os_error(libc::EFBIG));
+        }
+        let place = self.follow(path)?;
+        if let Some(parent) = place.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        let redacted = without_private(path, bytes);
+        match std::str::from_utf8(&redacted) {
+            Ok(text) => fs::write(&place, self.hide(text)),
+            Err(_) => fs::write(&place, redacted),
+        }
     }
 
     pub(crate) fn save_dir(&self, path: &str) {
-        let save = || fs::create_dir_all(self.place(path, true)?);
-        self.keep(path, save());
+        self.note_failure(path, self.follow(path).and_then(fs::create_dir_all));
     }
 
     pub(crate) fn save_link(&self, path: &str) {
-        let save = || {
-            let place = self.place(path, true)?;
-            // Where it leads must be there for it to lead anywhere.
-            if !place.exists() { fs::create_dir_all(place) } else { Ok(()) }
-        };
-        self.keep(path, save());
+        self.note_failure(path, self.try_save_link(path));
+    }
+
+    fn try_save_link(&self, path: &str) -> io::Result<()> {
+        let place = self.follow(path)?;
+        // The target must exist, or the link would lead nowhere.
+        if !place.exists() { fs::create_dir_all(place) } else { Ok(()) }
     }
 
     pub(crate) fn save_presence(&self, path: &str, is_dir: bool) {
-        let save = || {
-            let place = self.place(path, true)?;
-            if place.exists() {
-                return Ok(());
-            }
-            if is_dir {
-                return fs::create_dir_all(place);
-            }
-            if let Some(parent) = place.parent() {
-                fs::create_dir_all(parent)?;
-            }
-            fs::write(place, "")
-        };
-        self.keep(path, save());
+        self.note_failure(path, self.try_save_presence(path, is_dir));
     }
 
-    /// Notes what the kernel answered. A file that could not be read is there all the same.
+    fn try_save_presence(&self, path: &str, is_dir: bool) -> io::Result<()> {
+        let place = self.follow(path)?;
+        if place.exists() {
+            return Ok(());
+        }
+        if is_dir {
+            return fs::create_dir_all(place);
+        }
+        if let Some(parent) = place.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        fs::write(place, "")
+    }
+
+    /// Saves an error of the kernel. A file that could not be read is saved as an empty one.
     pub(crate) fn note_error(&self, verb: Operation, path: &str, errno: &str) {
         if verb == Operation::Read {
             self.save_presence(path, false);
         }
-        let save = || {
-            let file = self.dir.join(crate::host::ERRORS_FILE);
-            let mut file = fs::OpenOptions::new().create(true).append(true).open(file)?;
-            writeln!(file, "{}\t{}\t{errno}", verb.word(), self.hide(path))
-        };
-        self.keep(path, save());
+        self.note_failure(path, self.try_note_error(verb, path, errno));
+    }
+
+    fn try_note_error(&self, verb: Operation, path: &str, errno: &str) -> io::Result<()> {
+        let file = self.dir.join(crate::host::ERRORS_FILE);
+        let mut file = fs::OpenOptions::new().create(true).append(true).open(file)?;
+        writeln!(file, "{}\t{}\t{errno}", verb.word(), self.hide(path))
     }
 }
 

@@ -1,5 +1,5 @@
-//! Opening a file that must be a regular one. Anything else under its name is refused before it is
-//! opened: a FIFO would block forever, a device may act on being opened, a link leads elsewhere.
+//! Opening a file that must be regular. Anything else is refused before it is opened: a FIFO would
+//! block forever, opening a device may have side effects, a symbolic link leads elsewhere.
 
 use std::fmt;
 use std::fs::{self, File, FileType, OpenOptions};
@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
-/// What lies where a regular file should be.
+/// What a file that is not regular is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     /// A named pipe.
@@ -18,13 +18,13 @@ pub enum FileKind {
     Device,
     /// A directory.
     Directory,
-    /// A symbolic link, wherever it leads.
+    /// A symbolic link, whatever its target.
     Link,
 }
 
 impl FileKind {
-    /// `None` for a regular file.
-    fn of(kind: FileType) -> Option<FileKind> {
+    /// The kind of a file that is not regular; `None` for a regular file.
+    fn from_type(kind: FileType) -> Option<FileKind> {
         if kind.is_file() {
             None
         } else if kind.is_fifo() {
@@ -53,12 +53,12 @@ impl fmt::Display for FileKind {
     }
 }
 
-/// Why it was not opened.
+/// Why a file was not opened.
 #[derive(Debug)]
 pub enum OpenError {
     /// The file system's error.
     Io(io::Error),
-    /// It is no regular file.
+    /// It is not a regular file.
     Not(FileKind),
 }
 
@@ -68,22 +68,22 @@ impl From<io::Error> for OpenError {
     }
 }
 
-/// Opens a file as `options` say, without following a link and without ever waiting. The type is
-/// looked at before, and again behind the open, because another process may exchange the file.
+/// Opens a file with these options, without following a symbolic link and without blocking. The
+/// type is checked before and after the open, because another process may replace the file.
 ///
 /// # Errors
-/// As [`OpenError`] says.
+/// The file system's error, or the kind of a file that is not regular.
 pub fn open_regular(path: &Path, options: &mut OpenOptions) -> Result<File, OpenError> {
     match fs::symlink_metadata(path) {
-        Ok(found) => refuse_others(found.file_type())?,
+        Ok(found) => require_regular(found.file_type())?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error.into()),
     }
     let file = options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
-    refuse_others(file.metadata()?.file_type())?;
+    require_regular(file.metadata()?.file_type())?;
     Ok(file)
 }
 
-fn refuse_others(kind: FileType) -> Result<(), OpenError> {
-    FileKind::of(kind).map_or(Ok(()), |kind| Err(OpenError::Not(kind)))
+fn require_regular(kind: FileType) -> Result<(), OpenError> {
+    FileKind::from_type(kind).map_or(Ok(()), |kind| Err(OpenError::Not(kind)))
 }

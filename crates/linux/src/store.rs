@@ -1,7 +1,7 @@
-//! [`Store`]: the state directory. It keeps files that must survive a crash: replaced whole or
-//! appended to, told to the disk when that matters, and guarded by one lock. What the files mean is
-//! none of its business. Paths here are those of the computer the program runs on, whatever machine
-//! a [`crate::Host`] shows.
+//! [`Store`]: the state directory. Its files must survive a crash: they are replaced whole or
+//! appended to, synced to the disk when that matters, and guarded by one lock. What the files mean
+//! is decided elsewhere. Paths are those of the computer the program runs on, even when a
+//! [`crate::Host`] shows another machine.
 
 use crate::atomic_file;
 use crate::error::{Error, ErrorCause, Operation, Result};
@@ -16,73 +16,71 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// The file that is locked; it holds the number of the process that locked it last.
+/// The lock file; it holds the process ID of the last process that locked it.
 const LOCK: &str = "lock";
 
-/// How long another process may hold the lock before we give up. Applying takes the longest.
+/// How long to wait for another process's lock. Applying a plan takes the longest.
 const LOCK_WAIT: Duration = Duration::from_secs(10);
 
-/// A state directory; it is made when something is first kept in it.
+/// A state directory. It is created with the first file.
 #[derive(Debug, Clone)]
 pub struct Store {
     dir: PathBuf,
-    room: WriteBudget,
+    budget: WriteBudget,
     log: Option<EventLog>,
 }
 
-/// How many more writes a test lets the disk take.
+/// How many more writes succeed, in a test of a full disk; `None` for no limit.
 #[derive(Debug, Clone, Default)]
 struct WriteBudget(Option<Arc<AtomicUsize>>);
 
 impl WriteBudget {
-    /// Whatever needs the disk passes here first.
+    /// Counts one write, or fails when none is left. Every write goes through here first.
     fn take(&self) -> io::Result<()> {
         let Some(left) = &self.0 else { return Ok(()) };
-        let less = |left: usize| left.checked_sub(1);
-        match left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less) {
+        match left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)) {
             Ok(_) => Ok(()),
             Err(_) => Err(io::Error::from_raw_os_error(libc::ENOSPC)),
         }
     }
 }
 
-/// The exclusive right to change what the store keeps, until it is dropped.
+/// The exclusive right to change the store, until it is dropped.
 #[derive(Debug)]
 pub struct StoreLock {
     _file: File,
 }
 
-/// Who holds the lock.
+/// The process that holds the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LockHolder {
-    /// Its number; `None` when it has not written it yet.
+    /// Its process ID; `None` if it has not written it yet.
     pub pid: Option<i32>,
 }
 
-/// A file of the store that lines are added to.
+/// A file of the store, open for appending.
 #[derive(Debug)]
 pub struct Appender {
     file: File,
     path: String,
-    room: WriteBudget,
+    budget: WriteBudget,
     log: Option<EventLog>,
 }
 
 impl Store {
-    /// The store in this directory. Nothing is touched yet.
+    /// The store in this directory. Creates nothing yet.
     #[must_use]
     pub fn new(dir: &Path) -> Store {
-        Store { dir: dir.to_owned(), room: WriteBudget::default(), log: None }
+        Store { dir: dir.to_owned(), budget: WriteBudget::default(), log: None }
     }
 
-    /// The same store on a disk that takes so many writes more and is full then; for tests of what
-    /// happens without room.
+    /// The same store on a disk that is full after this many writes; for tests of a full disk.
     #[must_use]
     pub fn with_room_for(self, writes: usize) -> Store {
-        Store { room: WriteBudget(Some(Arc::new(AtomicUsize::new(writes)))), ..self }
+        Store { budget: WriteBudget(Some(Arc::new(AtomicUsize::new(writes)))), ..self }
     }
 
-    /// The same store; every access from now on is noted in this log.
+    /// The same store, which writes every access to this log from now on.
     #[must_use]
     pub fn logging(self, log: Option<EventLog>) -> Store {
         Store { log, ..self }
@@ -98,7 +96,7 @@ impl Store {
         self.dir.join(name).display().to_string()
     }
 
-    fn make(&self) -> Result<()> {
+    fn create_dir(&self) -> Result<()> {
         let path = self.dir.display().to_string();
         DirBuilder::new()
             .recursive(true)
@@ -107,11 +105,10 @@ impl Store {
             .map_err(|e| Error::io(Operation::MakeDir, &path, e))
     }
 
-    /// Takes the lock. Somebody else's work takes a moment, so it is waited for; who still holds it
-    /// then is told.
+    /// Takes the lock. Waits for another process that holds it, but not longer than 10 seconds.
     ///
     /// # Errors
-    /// [`ErrorCause::Held`] when another process has it; else the answer of the file system.
+    /// [`ErrorCause::Held`] if another process still holds it; otherwise the file system's error.
     pub fn lock(&self) -> Result<StoreLock> {
         let give_up = Instant::now() + LOCK_WAIT;
         loop {
@@ -124,8 +121,8 @@ impl Store {
         }
     }
 
-    /// Takes another lock, for work that goes on for long, or says at once who has it. The work
-    /// itself still takes the one of [`Store::lock`] whenever it writes.
+    /// Takes another lock, for work that takes long, or fails at once if another process holds it.
+    /// Such work must still take the lock of [`Store::lock`] for each write.
     ///
     /// # Errors
     /// As [`Store::lock`].
@@ -133,8 +130,8 @@ impl Store {
         self.try_lock(&format!("{what}.{LOCK}"))
     }
 
-    /// The other process that holds the lock now; `None` when nobody does. Nothing is made and no
-    /// holder is disturbed: the look takes a shared lock for a moment.
+    /// The other process that holds the lock now; `None` if the lock is free. Creates nothing and
+    /// does not disturb the holder: it takes a shared lock for a moment.
     ///
     /// # Errors
     /// The file system's error.
@@ -156,7 +153,7 @@ impl Store {
         if pid.is_some_and(|pid| u32::try_from(pid) == Ok(std::process::id())) {
             return Ok(None);
         }
-        // The number of the holder before may still be in the file.
+        // The file may still contain the process ID of an earlier holder.
         let pid = pid.filter(|pid| Path::new(&format!("/proc/{pid}")).exists());
         Ok(Some(LockHolder { pid }))
     }
@@ -166,15 +163,14 @@ impl Store {
     }
 
     fn take_lock(&self, name: &str) -> Result<StoreLock> {
-        self.make()?;
+        self.create_dir()?;
         let path = self.path(name);
-        let fail = |e| Error::io(Operation::Lock, &path, e);
         let place = self.dir.join(name);
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let mut file = match open_regular(&place, options) {
-            // A lock needs no write (flock(2)): what was done before the file system became
-            // read-only can be undone.
+            // A lock needs no write (flock(2)). So undo still works on a file system that has
+            // become read-only.
             Err(OpenError::Io(e)) if e.raw_os_error() == Some(libc::EROFS) => {
                 open_regular(&place, OpenOptions::new().read(true))
             }
@@ -185,7 +181,7 @@ impl Store {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut text = String::new();
-                // Whoever holds it may not have written its number yet: then there is none to tell.
+                // The holder may not have written its process ID yet.
                 let pid =
                     file.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
                 return Err(Error {
@@ -195,10 +191,10 @@ impl Store {
                     cause: ErrorCause::Held { pid },
                 });
             }
-            Err(TryLockError::Error(e)) => return Err(fail(e)),
+            Err(TryLockError::Error(e)) => return Err(Error::io(Operation::Lock, &path, e)),
         }
         let pid = format!("{}\n", std::process::id());
-        // The number is for people; a full disk must not keep undo from its work.
+        // The process ID is only informative; a full disk must not prevent undo.
         let _ = file
             .set_len(0)
             .and_then(|()| file.rewind())
@@ -206,10 +202,10 @@ impl Store {
         Ok(StoreLock { _file: file })
     }
 
-    /// A file's bytes, or `None` when it is not there.
+    /// Reads a file; `None` if it does not exist.
     ///
     /// # Errors
-    /// The file system's error, or it is no regular file.
+    /// The file system's error, or it is not a regular file.
     pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
         self.logged(Operation::Read, name, self.read_file(name))
     }
@@ -227,38 +223,36 @@ impl Store {
         }
     }
 
-    /// Puts a whole file in place, on the disk when this returns: either the old bytes are there or
-    /// the new ones, never a part.
+    /// Replaces a file atomically: it has either the old bytes or the new ones. They are on the
+    /// disk when this returns.
     ///
     /// # Errors
-    /// The file system's error. The old file is as it was, unless only its directory could
-    /// not be told to the disk.
+    /// The file system's error. The old file is unchanged, unless only syncing its directory
+    /// failed.
     pub fn replace(&self, name: &str, bytes: &[u8]) -> Result<()> {
-        self.replace_with_room(name, bytes, 0)
+        self.replace_and_reserve(name, bytes, 0)
     }
 
-    /// The same with room on the disk for `spare` bytes that will be added, where the file system
-    /// can keep room free.
+    /// Like [`Store::replace`], and reserves disk space for `spare` bytes to append, if the file
+    /// system can.
     ///
     /// # Errors
     /// As [`Store::replace`].
-    pub fn replace_with_room(&self, name: &str, bytes: &[u8], spare: u64) -> Result<()> {
-        self.make()?;
-        let path = self.path(name);
-        let fail = |e| Error::io(Operation::Write, &path, e);
+    pub fn replace_and_reserve(&self, name: &str, bytes: &[u8], spare: u64) -> Result<()> {
+        self.create_dir()?;
         let new = self.dir.join(format!("{name}.new"));
-        let mut fill = |file: &mut File| {
-            self.room.take()?;
+        let answer = atomic_file::put(&self.dir.join(name), &new, 0o600, &mut |file| {
+            self.budget.take()?;
             file.write_all(bytes)?;
-            keep_room(file, bytes.len() as u64, spare)?;
+            reserve_space(file, bytes.len() as u64, spare)?;
             file.sync_all()
-        };
-        let answer = atomic_file::put(&self.dir.join(name), &new, 0o600, &mut fill).map_err(fail);
+        })
+        .map_err(Error::on(Operation::Write, &self.path(name)));
         self.logged(Operation::Write, name, answer)?;
         self.sync()
     }
 
-    /// Removes a file; one that is not there is fine.
+    /// Removes a file. It is not an error if the file does not exist.
     ///
     /// # Errors
     /// The file system's error.
@@ -272,81 +266,81 @@ impl Store {
         self.logged(Operation::Remove, name, answer)
     }
 
-    /// Opens a file to add to it, after cutting it to its first `len` bytes (a line that a crash
-    /// tore is dropped that way).
+    /// Opens a file to append to it, after truncating it to its first `len` bytes (which drops a
+    /// line that a crash tore).
     ///
     /// # Errors
     /// The file system's error; the file must exist and be that long.
     pub fn append(&self, name: &str, len: u64) -> Result<Appender> {
         let path = self.path(name);
-        let fail = |e| Error::io(Operation::Write, &path, e);
-        self.room.take().map_err(fail)?;
+        self.budget.take().map_err(Error::on(Operation::Write, &path))?;
         let file = open_regular(&self.dir.join(name), OpenOptions::new().append(true))
             .map_err(|e| Error::open(Operation::Write, &path, e))?;
-        if file.metadata().map_err(fail)?.len() != len {
-            file.set_len(len).map_err(fail)?;
+        if file.metadata().map_err(Error::on(Operation::Write, &path))?.len() != len {
+            file.set_len(len).map_err(Error::on(Operation::Write, &path))?;
         }
-        Ok(Appender { file, path, room: self.room.clone(), log: self.log.clone() })
+        Ok(Appender { file, path, budget: self.budget.clone(), log: self.log.clone() })
     }
 
-    /// Renames `name` to the first of `prefix-1.suffix`, `prefix-2.suffix`, … that is free, and
-    /// returns the new path. The new name survives the death of this process at once, and that of
+    /// Renames `name` to the first free name of `prefix-1.suffix`, `prefix-2.suffix`, … and
+    /// returns the new path. The new name survives a crash of this process at once, and a crash of
     /// the machine after [`Store::sync`].
     ///
     /// # Errors
     /// The file system's error.
     pub fn archive(&self, name: &str, prefix: &str, suffix: &str) -> Result<String> {
         let path = self.path(name);
-        let fail = |e| Error::io(Operation::Write, &path, e);
+        let failed = Error::on(Operation::Write, &path);
         let mut n = 1u32;
         let new = loop {
             let new = format!("{prefix}-{n}.{suffix}");
-            if !self.dir.join(&new).try_exists().map_err(fail)? {
+            if !self.dir.join(&new).try_exists().map_err(failed)? {
                 break new;
             }
             n += 1;
         };
-        fs::rename(self.dir.join(name), self.dir.join(&new)).map_err(fail)?;
-        // Nothing is added any more: room that was kept behind its end is free again (fallocate(2),
-        // FALLOC_FL_KEEP_SIZE). It costs nothing but that room when this fails.
+        fs::rename(self.dir.join(name), self.dir.join(&new)).map_err(failed)?;
+        // Nothing is appended any more: this frees the space reserved after its end (fallocate(2),
+        // FALLOC_FL_KEEP_SIZE). A failure only costs that space.
         if let Ok(file) = open_regular(&self.dir.join(&new), OpenOptions::new().append(true)) {
             let _ = file.metadata().and_then(|found| file.set_len(found.len()));
         }
         Ok(self.path(&new))
     }
 
-    /// Removes all but the newest `keep` files whose names start with `prefix`.
+    /// Removes all files whose names start with `prefix`, except for the newest `keep`.
     ///
     /// # Errors
     /// The file system's error.
     pub fn prune(&self, prefix: &str, keep: usize) -> Result<()> {
-        let fail = |e| Error::io(Operation::Remove, &self.path(prefix), e);
+        let path = self.path(prefix);
+        let failed = Error::on(Operation::Remove, &path);
         let mut found = Vec::new();
-        for entry in fs::read_dir(&self.dir).map_err(fail)? {
-            let entry = entry.map_err(fail)?;
+        for entry in fs::read_dir(&self.dir).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
             if entry.file_name().to_string_lossy().starts_with(prefix) {
-                let written = entry.metadata().and_then(|m| m.modified()).map_err(fail)?;
+                let written = entry.metadata().and_then(|m| m.modified()).map_err(failed)?;
                 found.push((written, entry.path()));
             }
         }
         found.sort();
         let old = found.len().saturating_sub(keep);
-        found.iter().take(old).try_for_each(|(_, path)| fs::remove_file(path).map_err(fail))
+        found.iter().take(old).try_for_each(|(_, path)| fs::remove_file(path).map_err(failed))
     }
 
-    /// The names of all files are on the disk when this returns.
+    /// Syncs the directory: the names of all files are on the disk when this returns.
     ///
     /// # Errors
     /// The file system's error.
     pub fn sync(&self) -> Result<()> {
-        let told = self.room.take().and_then(|()| File::open(&self.dir)?.sync_all());
-        told.map_err(|e| Error::io(Operation::Write, &self.dir.to_string_lossy(), e))
+        let synced = self.budget.take().and_then(|()| File::open(&self.dir)?.sync_all());
+        synced.map_err(|e| Error::io(Operation::Write, &self.dir.to_string_lossy(), e))
     }
 }
 
-/// Keeps room on the disk behind the end of a file, so that a disk that fills up later cannot stop
-/// what is added to it. A file system that cannot keep room is no error.
-fn keep_room(file: &File, len: u64, spare: u64) -> io::Result<()> {
+/// Reserves disk space after the end of a file, so that appending works even if the disk fills up
+/// later. It is not an error if the file system cannot reserve space.
+fn reserve_space(file: &File, len: u64, spare: u64) -> io::Result<()> {
     let (Ok(len), Ok(spare)) = (libc::off_t::try_from(len), libc::off_t::try_from(spare)) else {
         return Ok(());
     };
@@ -370,24 +364,27 @@ fn keep_room(file: &File, len: u64, spare: u64) -> io::Result<()> {
 }
 
 impl Appender {
-    /// Adds bytes in one write. They survive the death of this process at once, and that of the
+    /// Appends bytes in one write. They survive a crash of this process at once, and a crash of the
     /// machine after [`Appender::sync`].
     ///
     /// # Errors
     /// The file system's error.
     pub fn add(&mut self, bytes: &[u8]) -> Result<()> {
-        let added = self.room.take().and_then(|()| self.file.write_all(bytes));
-        let added = added.map_err(|e| Error::io(Operation::Write, &self.path, e));
-        logged(self.log.as_ref(), Operation::Write, &self.path, None, added)
+        let answer = self
+            .budget
+            .take()
+            .and_then(|()| self.file.write_all(bytes))
+            .map_err(Error::on(Operation::Write, &self.path));
+        logged(self.log.as_ref(), Operation::Write, &self.path, None, answer)
     }
 
-    /// Everything added is on the disk when this returns.
+    /// Syncs the file: everything appended is on the disk when this returns.
     ///
     /// # Errors
     /// The file system's error.
     pub fn sync(&mut self) -> Result<()> {
-        let told = self.room.take().and_then(|()| self.file.sync_all());
-        told.map_err(|e| Error::io(Operation::Write, &self.path, e))
+        let synced = self.budget.take().and_then(|()| self.file.sync_all());
+        synced.map_err(Error::on(Operation::Write, &self.path))
     }
 }
 
@@ -395,7 +392,7 @@ impl Appender {
 mod tests {
     use super::*;
 
-    /// A directory of this test alone, removed at its end.
+    /// A temporary directory of one test.
     struct Scratch(PathBuf);
 
     impl Scratch {
@@ -413,22 +410,22 @@ mod tests {
     }
 
     #[test]
-    fn a_held_lock_names_its_holder_and_is_free_after_it() {
+    fn a_held_lock_names_its_holder_and_is_free_after_the_drop() {
         let scratch = Scratch::new("store-lock");
         let store = Store::new(&scratch.0);
         let held = store.lock().unwrap();
         let refused = store.lock().unwrap_err();
         assert_eq!(
             refused.reason(),
-            format!("process {} is at work on it", std::process::id()),
+            format!("process {} holds the lock", std::process::id()),
             "{refused}"
         );
         drop(held);
         store.lock().unwrap();
     }
 
-    /// Under each of these names lies something that is no regular file.
-    fn make_others(dir: &Path) -> Vec<(&'static str, &'static str)> {
+    /// Creates files that are not regular; returns their names and kinds.
+    fn make_irregular_files(dir: &Path) -> Vec<(&'static str, &'static str)> {
         fs::create_dir(dir.join("directory")).unwrap();
         std::os::unix::fs::symlink("/dev/zero", dir.join("link")).unwrap();
         std::os::unix::net::UnixListener::bind(dir.join("socket")).unwrap();
@@ -443,11 +440,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_regular_file_is_named_and_not_waited_for() {
+    fn an_irregular_file_is_named_and_not_waited_for() {
         let scratch = Scratch::new("store-others");
         let store = Store::new(&scratch.0);
         store.replace("a", b"one\n").unwrap();
-        for (name, kind) in make_others(&scratch.0) {
+        for (name, kind) in make_irregular_files(&scratch.0) {
             let reason = format!("it is {kind}, not a regular file");
             assert_eq!(store.read(name).unwrap_err().reason(), reason);
             assert_eq!(store.append(name, 0).unwrap_err().reason(), reason);
@@ -458,30 +455,30 @@ mod tests {
     }
 
     #[test]
-    fn room_that_was_kept_is_used_by_what_is_added_and_free_again_in_the_archive() {
+    fn reserved_space_is_used_by_appending_and_freed_by_archiving() {
         use std::os::unix::fs::MetadataExt;
         let scratch = Scratch::new("store-room");
         let store = Store::new(&scratch.0);
         let blocks = |name: &str| fs::metadata(scratch.0.join(name)).unwrap().blocks();
         store.replace("plain", b"one\n").unwrap();
-        store.replace_with_room("a", b"one\n", 1 << 20).unwrap();
+        store.replace_and_reserve("a", b"one\n", 1 << 20).unwrap();
         assert_eq!(store.read("a").unwrap().as_deref(), Some(b"one\n".as_slice()));
-        let kept = blocks("a");
-        if kept == blocks("plain") {
-            println!("NOT RUN: this file system cannot keep room free");
+        let reserved = blocks("a");
+        if reserved == blocks("plain") {
+            println!("NOT RUN: this file system cannot reserve space");
             return;
         }
-        assert!(kept >= (1 << 20) / 512, "{kept} blocks");
+        assert!(reserved >= (1 << 20) / 512, "{reserved} blocks");
         let mut file = store.append("a", 4).unwrap();
         file.add(&vec![b'x'; 1 << 19]).unwrap();
         file.sync().unwrap();
-        assert_eq!(blocks("a"), kept);
+        assert_eq!(blocks("a"), reserved);
         store.archive("a", "old", "x").unwrap();
-        assert!(blocks("old-1.x") < kept);
+        assert!(blocks("old-1.x") < reserved);
     }
 
     #[test]
-    fn without_room_nothing_is_replaced_and_no_part_is_left() {
+    fn on_a_full_disk_nothing_is_replaced_and_no_partial_file_is_left() {
         let scratch = Scratch::new("store-full");
         let store = Store::new(&scratch.0);
         store.replace("a", b"one\n").unwrap();
@@ -497,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_replaced_cut_added_to_and_archived() {
+    fn files_are_replaced_truncated_appended_to_and_archived() {
         let scratch = Scratch::new("store-files");
         let store = Store::new(&scratch.0);
         assert_eq!(store.read("a").unwrap(), None);

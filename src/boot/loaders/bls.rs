@@ -171,7 +171,7 @@ fn copies(host: &Host, order: &ParameterAssignment) -> Result<BootFilePlan, Boot
             let args = text.get(part.args.clone()).unwrap_or_default();
             let mut new = text.clone();
             new.replace_range(part.args, &line::with_missing(args, order.words));
-            let path = host.behind_links(&path);
+            let path = host.resolve_links(&path);
             let mode = host.access(&path)?.mode;
             let dir = path.rsplit_once('/').map_or("", |(dir, _)| dir);
             recipe.edits.push(FileEdit {

@@ -192,7 +192,7 @@ pub(super) fn given(text: &str, parts: Vec<CmdlinePart>, order: &ParameterAssign
 
 /// A file of a new text that keeps its permissions.
 pub(super) fn whole(host: &Host, path: &str, text: String) -> Result<FileEdit, BootError> {
-    let path = host.behind_links(path);
+    let path = host.resolve_links(path);
     let mode = host.access(&path)?.mode;
     Ok(FileEdit { path, bytes: text.into_bytes(), mode })
 }

@@ -97,7 +97,7 @@ impl BootLoader for GrubLoader {
         };
         let bytes = generator::script(order.rule, order.words).into_bytes();
         let path = if order.last { LAST } else { FIRST }.to_owned();
-        let made = vec![host.behind_links(&format!("{dir}/grub.cfg"))];
+        let made = vec![host.resolve_links(&format!("{dir}/grub.cfg"))];
         let gone = [FIRST, LAST].into_iter().filter(|it| *it != path && host.exists(it));
         let gone = gone.map(str::to_owned).collect();
         Ok(BootFilePlan { edits: vec![FileEdit { path, bytes, mode: 0o755 }], gone, made })

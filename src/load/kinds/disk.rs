@@ -76,7 +76,7 @@ fn blocks(site: &LoadEnvironment<'_>) -> Result<u64, String> {
     if scratch_file::is_in_memory(&site.dir).map_err(|e| cannot(&e))? {
         return Err(format!("{dir} is in memory, not on a disk; TMPDIR names another directory"));
     }
-    let room = site.host.room(&dir.to_string()).map_err(|e| cannot(&e))?;
+    let room = site.host.free_space(&dir.to_string()).map_err(|e| cannot(&e))?;
     if room.read_only {
         return Err(format!("nothing can be written in {dir}; TMPDIR names another directory"));
     }

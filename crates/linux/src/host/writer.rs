@@ -1,4 +1,4 @@
-//! Many values to one kernel file, one write each: the file is opened once.
+//! Writing many values to one kernel file, one write each, while it is opened only once.
 
 use super::Host;
 use crate::error::{Error, Operation, Result};
@@ -23,16 +23,16 @@ impl FileWriter<'_> {
         if !self.host.live {
             return self.host.write(self.path, value);
         }
-        let fail = |e| Error::io(Operation::Write, self.path, e).with_value(value);
+        let failed = |e| Error::io(Operation::Write, self.path, e).with_value(value);
         self.host.before_write(Operation::Write, self.path).map_err(|e| e.with_value(value))?;
         let file = match &mut self.file {
             Some(file) => file,
             none => {
                 let file = open(&self.host.place(self.path), libc::O_WRONLY);
-                none.insert(file.map_err(fail)?)
+                none.insert(file.map_err(failed)?)
             }
         };
-        let answer = file.write_all(value.as_bytes()).map_err(fail);
+        let answer = file.write_all(value.as_bytes()).map_err(failed);
         self.host.logged(Operation::Write, self.path, Some(value), answer)
     }
 }
