@@ -1,4 +1,4 @@
-//! systemd is asked through `systemctl`, found by absolute path and run with an empty environment.
+//! Requests to systemd by `systemctl`, found by absolute path and run with an empty environment.
 
 use crate::error::{Error, ErrorCause, Operation, Result};
 use crate::host::Host;
@@ -6,49 +6,49 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-/// Where distributions keep it; `PATH` is not asked.
+/// Where distributions install it; `PATH` is not searched.
 const PLACES: &[&str] =
     &["/usr/bin/systemctl", "/bin/systemctl", "/run/current-system/sw/bin/systemctl"];
 
-/// Where `systemctl set-property --runtime` keeps what it was told (systemd 240 and later).
+/// Where `systemctl set-property --runtime` stores settings (systemd 240 and later).
 const CONTROL: &str = "/run/systemd/system.control";
 
-/// Where cgroup v2 is when systemd mounts it alone.
+/// Where cgroup v2 is if systemd mounts it alone.
 const TREE: &str = "/sys/fs/cgroup";
 
 impl Host {
-    /// Asks systemd to do something and waits until it is done. The words of an error are its own.
+    /// Runs a `systemctl` command that changes the machine, and waits for it. The message of an error
+    /// is that of `systemctl`.
     ///
     /// # Errors
-    /// There is no `systemctl`, or it ends with an error.
+    /// There is no `systemctl`, or it fails.
     pub fn systemctl(&self, words: &[&str]) -> Result<()> {
         let name = format!("systemctl {}", words.join(" "));
         self.before_write(Operation::Call, &name)?;
         if !self.is_live() {
             return self.simulate_systemctl(&name, words);
         }
-        self.ask_systemd(&name, words).map(drop)
+        self.run_systemctl(&name, words).map(drop)
     }
 
-    /// A property of a unit, as `systemctl show` tells it; nothing on a recorded machine.
+    /// A property of a unit, as `systemctl show` prints it; empty on a recorded machine.
     ///
     /// # Errors
-    /// There is no `systemctl`, or it ends with an error.
+    /// There is no `systemctl`, or it fails.
     pub fn unit_property(&self, unit: &str, property: &str) -> Result<String> {
         if !self.is_live() {
             return Ok(String::new());
         }
         let words = ["show", "--value", "--property", property, unit];
-        let said = self.ask_systemd(&format!("systemctl {}", words.join(" ")), &words)?;
-        Ok(said.trim().to_owned())
+        let printed = self.run_systemctl(&format!("systemctl {}", words.join(" ")), &words)?;
+        Ok(printed.trim().to_owned())
     }
 
-    fn ask_systemd(&self, name: &str, words: &[&str]) -> Result<String> {
+    fn run_systemctl(&self, name: &str, words: &[&str]) -> Result<String> {
         self.logged(Operation::Call, name, None, self.call_systemctl(name, words))
     }
 
     fn call_systemctl(&self, name: &str, words: &[&str]) -> Result<String> {
-        let fail = |e| Error::io(Operation::Call, name, e);
         let place = PLACES.iter().find(|place| self.place(place).exists());
         let place = place.ok_or_else(|| Error::os(Operation::Call, name, libc::ENOENT))?;
         let mut command = Command::new(self.place(place));
@@ -56,52 +56,52 @@ impl Host {
             .args(["--no-ask-password", "--no-pager", "--quiet"])
             .args(words)
             .env_clear()
-            // A key at the terminal is for us: we take care that the request is taken back.
+            // Ctrl-C at the terminal is for this program, which takes the request back.
             .process_group(0)
             .stdin(Stdio::null());
         // SAFETY: prctl with these arguments takes no pointers and is async-signal-safe.
         unsafe {
             command.pre_exec(|| {
-                // Killed with us: a request that comes after the next undo would not be undone.
+                // Killed together with this program: a request that came later would not be undone.
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
                 Ok(())
             });
         }
-        let output = command.output().map_err(fail)?;
+        let output = command.output().map_err(Error::on(Operation::Call, name))?;
         if output.status.success() {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
-        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        let said = if said.is_empty() { output.status.to_string() } else { said };
-        let path = name.to_owned();
-        Err(Error { verb: Operation::Call, path, value: None, cause: ErrorCause::Said(said) })
+        let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        let message = if message.is_empty() { output.status.to_string() } else { message };
+        let (verb, path) = (Operation::Call, name.to_owned());
+        Err(Error { verb, path, value: None, cause: ErrorCause::Said(message) })
     }
 
-    /// Units that have failed, by name; none on a recorded machine.
+    /// The names of failed units; none on a recorded machine.
     ///
     /// # Errors
-    /// There is no `systemctl`, or it ends with an error.
+    /// There is no `systemctl`, or it fails.
     pub fn failed_units(&self) -> Result<Vec<String>> {
         if !self.is_live() {
             return Ok(Vec::new());
         }
         let words = ["list-units", "--state=failed", "--plain", "--no-legend"];
-        let said = self.ask_systemd(&format!("systemctl {}", words.join(" ")), &words)?;
-        let names = said.lines().filter_map(|line| line.split_whitespace().next());
+        let printed = self.run_systemctl(&format!("systemctl {}", words.join(" ")), &words)?;
+        let names = printed.lines().filter_map(|line| line.split_whitespace().next());
         Ok(names.map(str::to_owned).collect())
     }
 
-    /// What systemd does with a slice, as far as files show it.
+    /// Simulates what systemd does with a slice, as far as files show it.
     fn simulate_systemctl(&self, name: &str, words: &[&str]) -> Result<()> {
-        let fail = |e| Error::io(Operation::Call, name, e);
+        let failed = Error::on(Operation::Call, name);
         match words {
             ["set-property", "--runtime", unit, settings @ ..] => {
                 let dir = self.place(&format!("{CONTROL}/{unit}.d"));
-                fs::create_dir_all(&dir).map_err(fail)?;
+                fs::create_dir_all(&dir).map_err(failed)?;
                 for setting in settings {
                     let key = setting.split('=').next().unwrap_or("");
                     let text = format!("[Slice]\n{setting}\n");
-                    fs::write(dir.join(format!("50-{key}.conf")), text).map_err(fail)?;
+                    fs::write(dir.join(format!("50-{key}.conf")), text).map_err(failed)?;
                 }
                 Ok(())
             }
@@ -110,19 +110,19 @@ impl Host {
                 let group = format!("{TREE}/{unit}");
                 if self.place(&group).is_dir() {
                     self.simulate_remove_dir(&group)?;
-                    fs::remove_dir(self.place(&group)).map_err(fail)?;
+                    fs::remove_dir(self.place(&group)).map_err(failed)?;
                 }
                 Ok(())
             }
             ["enable" | "disable", unit] => {
-                self.simulate_link(words[0] == "enable", unit).map_err(fail)
+                self.simulate_link(words[0] == "enable", unit).map_err(failed)
             }
             ["daemon-reload"] => Ok(()),
             _ => Err(Error::os(Operation::Call, name, libc::EINVAL)),
         }
     }
 
-    /// The links that `WantedBy=` of a unit asks for.
+    /// Creates or removes the links for `WantedBy=` of a unit.
     fn simulate_link(&self, enable: bool, unit: &str) -> std::io::Result<()> {
         let dir = self.place("/etc/systemd/system");
         let text = fs::read_to_string(dir.join(unit))?;
@@ -140,11 +140,10 @@ impl Host {
     }
 
     fn simulate_slice(&self, name: &str, unit: &str) -> Result<()> {
-        let fail = |e| Error::io(Operation::Call, name, e);
         self.simulate(&format!("{TREE}/cgroup.subtree_control"), "+cpuset")?;
         let group = format!("{TREE}/{unit}");
         if !self.place(&group).is_dir() {
-            fs::create_dir(self.place(&group)).map_err(fail)?;
+            fs::create_dir(self.place(&group)).map_err(Error::on(Operation::Call, name))?;
             self.simulate_make_dir(&group)?;
         }
         for (key, file) in [("AllowedCPUs", "cpus"), ("AllowedMemoryNodes", "mems")] {
@@ -162,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_is_in_the_words_of_systemd() {
+    fn an_error_has_the_message_of_systemctl() {
         let error = Error {
             verb: Operation::Call,
             path: "systemctl start x.slice".to_owned(),

@@ -1,4 +1,4 @@
-//! CPUs of a recorded machine going offline and online, and affinities of its tasks.
+//! Taking CPUs of a recorded machine offline and online, and the affinities of its tasks.
 
 use crate::cpuset::CpuSet;
 use crate::error::{Error, Operation, Result};
@@ -8,29 +8,30 @@ use std::fs;
 /// The CPUs that are online, in list form.
 pub(super) const ONLINE: &str = "/sys/devices/system/cpu/online";
 
-/// Where groups with a share of the caches are.
+/// The root of resctrl, whose groups have a share of the caches.
 pub(super) const RESCTRL: &str = "/sys/fs/resctrl";
 
-/// A directory of the recording's own: on a machine that has it, the kernel remembers what tasks
-/// ask for (`user_cpus_ptr`, 6.2 and later), one file each.
-const ASKED: &str = "/asked_cpus";
+/// A directory that only recordings have: on a machine that has it, the kernel remembers which CPUs
+/// tasks requested (`user_cpus_ptr`, 6.2 and later), one file per task.
+const REQUESTED: &str = "/asked_cpus";
 
 impl Host {
-    fn asked(&self, tid: i32) -> Option<String> {
-        self.place(ASKED).is_dir().then(|| format!("{ASKED}/{tid}"))
+    fn requested_path(&self, tid: i32) -> Option<String> {
+        self.place(REQUESTED).is_dir().then(|| format!("{REQUESTED}/{tid}"))
     }
 
-    /// A cpuset gives a task its CPUs: of what the task asked for, where the kernel remembers that
-    /// and something is left of it (`__set_cpus_allowed_ptr()`, kernel/sched/core.c, 6.12).
-    pub(super) fn give_affinity(&self, tid: i32, cpus: &CpuSet) -> Result<()> {
-        let asked = self.asked(tid).and_then(|path| self.list_in(&path));
-        match asked.map(|asked| asked.and(cpus)) {
+    /// Applies the CPUs of a cpuset to a task. If the kernel remembers the CPUs that the task
+    /// requested and some of them remain, the task gets those (`__set_cpus_allowed_ptr()`,
+    /// kernel/sched/core.c, 6.12).
+    pub(super) fn apply_cpuset_affinity(&self, tid: i32, cpus: &CpuSet) -> Result<()> {
+        let requested = self.requested_path(tid).and_then(|path| self.list_in(&path));
+        match requested.map(|requested| requested.and(cpus)) {
             Some(both) if !both.is_empty() => self.force_affinity(tid, &both),
             _ => self.force_affinity(tid, cpus),
         }
     }
 
-    /// What `status` shows about a task's affinity.
+    /// Writes a task's affinity into its `status`.
     pub(super) fn force_affinity(&self, tid: i32, cpus: &CpuSet) -> Result<()> {
         let path = self.status_path(tid);
         let Some(text) = self.text(&path) else { return Err(Error::no_task(tid)) };
@@ -47,7 +48,7 @@ impl Host {
                 _ => out.push_str(&format!("{line}\n")),
             }
         }
-        self.say(&path, &out)
+        self.set_text(&path, &out)
     }
 
     /// `sched_setaffinity(2)` on a recorded machine.
@@ -58,25 +59,26 @@ impl Host {
         if bound || online.is_some_and(|online| !online.intersects(cpus)) {
             return Err(Error::os(Operation::SetAffinity, &path, libc::EINVAL));
         }
-        // What is asked for is remembered whole, and what the cpuset holds of it is in force
+        // The kernel remembers the whole request, and applies the part that the cpuset allows
         // (`__sched_setaffinity()`, kernel/sched/core.c, 6.2).
-        let real = self.allowed_to(tid).map_or_else(|| cpus.clone(), |allowed| cpus.and(&allowed));
-        if real.is_empty() {
+        let effective =
+            self.cpuset_cpus_of(tid).map_or_else(|| cpus.clone(), |allowed| cpus.and(&allowed));
+        if effective.is_empty() {
             return Err(Error::os(Operation::SetAffinity, &path, libc::EINVAL));
         }
-        if let Some(path) = self.asked(tid) {
-            self.say(&path, &format!("{cpus}\n"))?;
+        if let Some(path) = self.requested_path(tid) {
+            self.set_text(&path, &format!("{cpus}\n"))?;
         }
-        self.force_affinity(tid, &real)
+        self.force_affinity(tid, &effective)
     }
 
-    /// A CPU goes offline or comes online. Offline, it leaves every v1 cpuset for good, and whoever
-    /// may run nowhere else may run everywhere (kernel/cgroup/cpuset-v1.c
+    /// A CPU goes offline or comes online. An offline CPU leaves every v1 cpuset for good, and a
+    /// task that may run nowhere else may then run everywhere (kernel/cgroup/cpuset-v1.c
     /// `cpuset1_hotplug_update_tasks()`, kernel/irq/cpuhotplug.c, 6.12).
     pub(super) fn simulate_online(&self, dir: &str, path: &str, value: &str) -> Result<()> {
         let number = dir.rsplit_once("/cpu").and_then(|(_, n)| n.parse::<usize>().ok());
         let (Some(cpu), Some(mut online)) = (number, self.list_in(ONLINE)) else {
-            return self.say(path, &format!("{value}\n"));
+            return self.set_text(path, &format!("{value}\n"));
         };
         match value {
             "0" => online.remove(cpu),
@@ -86,65 +88,65 @@ impl Host {
         if online.is_empty() {
             return Err(Error::os(Operation::Write, path, libc::EBUSY));
         }
-        self.say(path, &format!("{value}\n"))?;
-        self.say(ONLINE, &format!("{online}\n"))?;
-        if value == "0" { self.leave_offline(&online) } else { self.join_default(cpu) }
+        self.set_text(path, &format!("{value}\n"))?;
+        self.set_text(ONLINE, &format!("{online}\n"))?;
+        if value == "0" { self.remove_offline_cpus(&online) } else { self.add_online_cpu(cpu) }
     }
 
-    /// A CPU that comes online is in the default group of resctrl, and network drivers spread their
-    /// queues anew (`virtnet_cpu_online()`, drivers/net/virtio_net.c, 6.12).
-    fn join_default(&self, cpu: usize) -> Result<()> {
+    /// A CPU that comes online joins the default group of resctrl, and network drivers spread their
+    /// queues again (`virtnet_cpu_online()`, drivers/net/virtio_net.c, 6.12).
+    fn add_online_cpu(&self, cpu: usize) -> Result<()> {
         let list = format!("{RESCTRL}/cpus_list");
         if let Some(cpus) = self.list_in(&list) {
-            self.say(&list, &format!("{}\n", cpus.union(&CpuSet::one(cpu))))?;
+            self.set_text(&list, &format!("{}\n", cpus.union(&CpuSet::one(cpu))))?;
         }
         for device in self.names("/sys/class/net") {
             let dir = format!("/sys/class/net/{device}/queues");
             for queue in self.names(&dir) {
-                self.show_mask(&format!("{dir}/{queue}/xps_cpus"), &CpuSet::one(cpu))?;
+                self.set_mask(&format!("{dir}/{queue}/xps_cpus"), &CpuSet::one(cpu))?;
             }
         }
         Ok(())
     }
 
-    /// Writing the CPUs of a resctrl group takes them from the default group, and gives it those
-    /// that are no longer named (`cpus_ctrl_write()`, fs/resctrl/rdtgroup.c, 6.16).
+    /// Writing the CPUs of a resctrl group removes them from the default group, which gets back the
+    /// CPUs that are no longer listed (`cpus_ctrl_write()`, fs/resctrl/rdtgroup.c, 6.16).
     pub(super) fn simulate_resctrl(&self, dir: &str, path: &str, value: &str) -> Result<()> {
-        let wrong = || Error::os(Operation::Write, path, libc::EINVAL);
-        let cpus: CpuSet = value.parse().map_err(|_| wrong())?;
+        let cpus: CpuSet =
+            value.parse().map_err(|_| Error::os(Operation::Write, path, libc::EINVAL))?;
         let before = self.list_in(path).unwrap_or_default();
-        self.say(path, &format!("{cpus}\n"))?;
+        self.set_text(path, &format!("{cpus}\n"))?;
         let list = format!("{RESCTRL}/cpus_list");
         match self.list_in(&list) {
             Some(all) if dir.rsplit_once('/').is_some_and(|(above, _)| above == RESCTRL) => {
                 let all = all.union(&before).minus(&cpus);
-                self.say(&list, &format!("{all}\n"))
+                self.set_text(&list, &format!("{all}\n"))
             }
             _ => Ok(()),
         }
     }
 
-    fn leave_resctrl(&self, dir: &str, online: &CpuSet) -> Result<()> {
+    fn remove_from_resctrl(&self, dir: &str, online: &CpuSet) -> Result<()> {
         let list = format!("{dir}/cpus_list");
         if let Some(cpus) = self.list_in(&list) {
-            self.say(&list, &format!("{}\n", cpus.and(online)))?;
+            self.set_text(&list, &format!("{}\n", cpus.and(online)))?;
         }
         for name in self.names(dir) {
             let below = format!("{dir}/{name}");
             if self.place(&below).is_dir() {
-                self.leave_resctrl(&below, online)?;
+                self.remove_from_resctrl(&below, online)?;
             }
         }
         Ok(())
     }
 
-    fn leave_offline(&self, online: &CpuSet) -> Result<()> {
+    fn remove_offline_cpus(&self, online: &CpuSet) -> Result<()> {
         for name in self.names("/proc") {
             let Ok(tid) = name.parse::<i32>() else { continue };
-            let stays = self.affinity(tid).is_ok_and(|cpus| cpus.intersects(online));
-            if !stays && self.task(tid, tid).is_ok_and(|task| !task.bound) {
-                // `do_set_cpus_allowed()` forgets what was asked for (kernel/sched/core.c, 6.12).
-                if let Some(path) = self.asked(tid) {
+            let can_run = self.affinity(tid).is_ok_and(|cpus| cpus.intersects(online));
+            if !can_run && self.task(tid, tid).is_ok_and(|task| !task.bound) {
+                // `do_set_cpus_allowed()` forgets the request (kernel/sched/core.c, 6.12).
+                if let Some(path) = self.requested_path(tid) {
                     let _ = fs::remove_file(self.place(&path));
                 }
                 self.force_affinity(tid, online)?;
@@ -156,8 +158,8 @@ impl Host {
                 self.simulate(&list, &online.to_string())?;
             }
         }
-        self.leave_resctrl(RESCTRL, online)?;
-        self.leave_cpusets("/sys/fs/cgroup/cpuset", online)
+        self.remove_from_resctrl(RESCTRL, online)?;
+        self.remove_from_cpusets("/sys/fs/cgroup/cpuset", online)
     }
 
     fn names(&self, dir: &str) -> Vec<String> {
@@ -165,7 +167,7 @@ impl Host {
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
     }
 
-    fn leave_cpusets(&self, group: &str, online: &CpuSet) -> Result<()> {
+    fn remove_from_cpusets(&self, group: &str, online: &CpuSet) -> Result<()> {
         for name in self.names(group) {
             let below = format!("{group}/{name}");
             for file in ["cpuset.cpus", "cpus"].map(|file| format!("{below}/{file}")) {
@@ -175,7 +177,7 @@ impl Host {
                 }
             }
             if self.place(&below).is_dir() {
-                self.leave_cpusets(&below, online)?;
+                self.remove_from_cpusets(&below, online)?;
             }
         }
         Ok(())

@@ -1,6 +1,6 @@
-//! Control groups of a recorded machine: interface files, members, cpusets and what they do to
+//! Control groups of a recorded machine: interface files, members, cpusets and their effect on
 //! affinities (kernel/cgroup/cpuset.c of 6.1, `update_tasks_cpumask()`: every task of a cpuset gets
-//! the cpuset's CPUs, whatever it had asked for).
+//! the cpuset's CPUs, whatever it requested).
 
 use super::cpus::ONLINE;
 use crate::cpuset::CpuSet;
@@ -17,7 +17,7 @@ const V2_FILES: &[(&str, &str)] = &[
     ("cgroup.type", "domain\n"),
 ];
 
-/// Those of a v2 group whose parent hands it cpusets.
+/// Interface files of a v2 group for which the parent enables the cpuset controller.
 const V2_CPUSET: &[(&str, &str)] = &[
     ("cpuset.cpus", "\n"),
     ("cpuset.cpus.effective", "\n"),
@@ -26,7 +26,7 @@ const V2_CPUSET: &[(&str, &str)] = &[
     ("cpuset.mems", "\n"),
 ];
 
-/// Files that list the members of a group. No process that a test moves has two threads.
+/// Files that list the members of a group. No test moves a process with two threads.
 const MEMBERS: [&str; 3] = ["cgroup.procs", "cgroup.threads", "tasks"];
 
 /// Interface files of a v1 cpuset (kernel/cgroup/cpuset-v1.c, 6.12).
@@ -39,12 +39,12 @@ const V1_CPUSET: &[(&str, &str)] = &[
     ("sched_load_balance", "1\n"),
 ];
 
-/// The mask of unbound workqueues: what is asked for, and what remains beside partitions (6.8).
+/// The mask of unbound workqueues: the requested CPUs, and those left by partitions (6.8).
 const REQUESTED: &str = "/sys/devices/virtual/workqueue/cpumask_requested";
 pub(super) const UNBOUND: &str = "/sys/devices/virtual/workqueue/cpumask";
 
-/// Controllers as the kernel shows them: a line, or nothing at all.
-fn shown(words: &[String]) -> String {
+/// Controllers in the kernel's form: a line, or nothing at all.
+fn controllers_line(words: &[String]) -> String {
     if words.is_empty() { String::new() } else { words.join(" ") + "\n" }
 }
 
@@ -63,8 +63,8 @@ impl Host {
         groups
     }
 
-    /// The mount point of the hierarchy that holds `dir`: the highest directory with a
-    /// list of members.
+    /// The mount point of the hierarchy that contains `dir`: the topmost directory with a list of
+    /// members.
     fn hierarchy_of(&self, dir: &str) -> String {
         let mut top = dir.to_owned();
         while let Some((parent, _)) = top.rsplit_once('/') {
@@ -80,7 +80,7 @@ impl Host {
         self.is_file(&format!("{top}/cgroup.controllers"))
     }
 
-    /// `cpuset.` or nothing (v1 mounted with `noprefix`).
+    /// The prefix of cpuset files: `cpuset.`, or nothing (v1 mounted with `noprefix`).
     fn prefix(&self, group: &str) -> &'static str {
         let plain = self.is_file(&format!("{group}/cpus"));
         if plain && !self.is_file(&format!("{group}/cpuset.cpus")) { "" } else { "cpuset." }
@@ -98,25 +98,28 @@ impl Host {
     }
 
     pub(super) fn simulate_new_group(&self, parent: &str, path: &str) -> Result<()> {
-        let put = |(name, text): &(&str, &str)| self.say(&format!("{path}/{name}"), text);
         if self.is_v2(parent) {
-            V2_FILES.iter().try_for_each(put)?;
-            let handed = self.words_of(&format!("{parent}/cgroup.subtree_control"));
-            self.say(&format!("{path}/cgroup.controllers"), &shown(&handed))?;
-            if handed.iter().any(|word| word == "cpuset") {
-                V2_CPUSET.iter().try_for_each(put)?;
+            self.create_files(path, V2_FILES)?;
+            let enabled = self.words_of(&format!("{parent}/cgroup.subtree_control"));
+            self.set_text(&format!("{path}/cgroup.controllers"), &controllers_line(&enabled))?;
+            if enabled.iter().any(|word| word == "cpuset") {
+                self.create_files(path, V2_CPUSET)?;
             }
         } else if self.is_file(&format!("{parent}/tasks")) {
-            V1_FILES.iter().try_for_each(put)?;
+            self.create_files(path, V1_FILES)?;
             let prefix = self.prefix(parent);
             for (name, text) in V1_CPUSET {
-                self.say(&format!("{path}/{prefix}{name}"), text)?;
+                self.set_text(&format!("{path}/{prefix}{name}"), text)?;
             }
         }
         Ok(())
     }
 
-    /// A controller is handed to the groups below, or taken from them.
+    fn create_files(&self, dir: &str, files: &[(&str, &str)]) -> Result<()> {
+        files.iter().try_for_each(|(name, text)| self.set_text(&format!("{dir}/{name}"), text))
+    }
+
+    /// Enables a controller for the groups below, or disables it.
     pub(super) fn simulate_subtree(&self, dir: &str, value: &str) -> Result<()> {
         let path = format!("{dir}/cgroup.subtree_control");
         let mut words = self.words_of(&path);
@@ -131,53 +134,53 @@ impl Host {
                 words.push(controller.to_owned());
             }
             for group in self.groups_in(dir) {
-                self.hand(&path, &group, controller, sign == "+")?;
+                self.set_controller(&path, &group, controller, sign == "+")?;
             }
         }
-        // The kernel shows controllers in the order in which they are built in.
+        // The kernel lists controllers in the order in which they are built in.
         let order = self.words_of(&format!("{dir}/cgroup.controllers"));
         words.sort_by_key(|word| order.iter().position(|known| known == word));
-        self.say(&path, &shown(&words))?;
+        self.set_text(&path, &controllers_line(&words))?;
         self.refresh(dir)
     }
 
-    fn hand(&self, path: &str, group: &str, controller: &str, given: bool) -> Result<()> {
+    fn set_controller(&self, path: &str, group: &str, controller: &str, on: bool) -> Result<()> {
         let below = self.words_of(&format!("{group}/cgroup.subtree_control"));
-        if !given && below.iter().any(|word| word == controller) {
+        if !on && below.iter().any(|word| word == controller) {
             return Err(Error::os(Operation::Write, path, libc::EBUSY));
         }
         let list = format!("{group}/cgroup.controllers");
-        let mut has = self.words_of(&list);
-        has.retain(|word| word != controller);
-        if given {
-            has.insert(0, controller.to_owned());
+        let mut controllers = self.words_of(&list);
+        controllers.retain(|word| word != controller);
+        if on {
+            controllers.insert(0, controller.to_owned());
         }
-        self.say(&list, &shown(&has))?;
+        self.set_text(&list, &controllers_line(&controllers))?;
         if controller != "cpuset" {
             return Ok(());
         }
         for (name, text) in V2_CPUSET {
             let file = format!("{group}/{name}");
-            if !given {
+            if !on {
                 fs::remove_file(self.place(&file))
                     .map_err(|e| Error::io(Operation::Write, path, e))?;
             } else if !self.is_file(&file) {
-                self.say(&file, text)?;
+                self.set_text(&file, text)?;
             }
         }
         Ok(())
     }
 
-    /// A task moves between groups of one hierarchy: out of every other list, into this one, and
-    /// its `/proc/<pid>/cgroup` says so. A v1 cpuset gives it its CPUs.
+    /// Moves a task between groups of one hierarchy: it leaves every other list, joins this one, and
+    /// its `/proc/<pid>/cgroup` changes. A v1 cpuset also sets its CPUs.
     pub(super) fn simulate_move(&self, dir: &str, name: &str, pid: &str) -> Result<()> {
         let path = format!("{dir}/{name}");
-        let refuse = |errno| Err(Error::os(Operation::Write, &path, errno));
-        let Ok(tid) = pid.parse::<i32>() else { return refuse(libc::EINVAL) };
+        let refused = |errno| Err(Error::os(Operation::Write, &path, errno));
+        let Ok(tid) = pid.parse::<i32>() else { return refused(libc::EINVAL) };
         match self.task(tid, tid) {
-            Ok(task) if task.bound => return refuse(libc::EINVAL),
+            Ok(task) if task.bound => return refused(libc::EINVAL),
             Ok(_) => {}
-            Err(_) => return refuse(libc::ESRCH),
+            Err(_) => return refused(libc::ESRCH),
         }
         let top = self.hierarchy_of(dir);
         let prefix = self.prefix(dir);
@@ -186,41 +189,40 @@ impl Host {
             for file in ["cpus", "mems"] {
                 let text = self.text(&format!("{dir}/{prefix}{file}"));
                 if text.is_some_and(|text| text.trim().is_empty()) {
-                    return refuse(libc::ENOSPC);
+                    return refused(libc::ENOSPC);
                 }
             }
         }
-        let before = self.allowed_to(tid);
-        self.take_out(&top, pid)?;
+        let before = self.cpuset_cpus_of(tid);
+        self.remove_member(&top, pid)?;
         for list in MEMBERS {
             let list = format!("{dir}/{list}");
             let Some(text) = self.text(&list) else { continue };
             let mut members: Vec<i32> = text.lines().filter_map(|l| l.parse().ok()).collect();
             members.push(tid);
             members.sort_unstable();
-            self.say(&list, &members.iter().map(|m| format!("{m}\n")).collect::<String>())?;
+            self.set_text(&list, &members.iter().map(|m| format!("{m}\n")).collect::<String>())?;
         }
-        self.show_membership(&top, dir, pid)?;
+        self.set_membership(&top, dir, pid)?;
         if v1_cpuset {
-            let own = self.list_in(&format!("{dir}/{prefix}cpus")).filter(|cpus| !cpus.is_empty());
-            // A recording may tell of the root's CPUs only that there are some.
-            let cpus = own.or_else(|| self.list_in(ONLINE)).unwrap_or_default();
-            self.give_affinity(tid, &cpus)?;
-        } else if self.is_v2(&top) && self.given_by(&top, dir) != before {
-            self.give_affinity(tid, &self.given_by(&top, dir).unwrap_or_default())?;
+            // A recording may only show that the root group has CPUs, and not which.
+            let cpus = self
+                .list_in(&format!("{dir}/{prefix}cpus"))
+                .filter(|cpus| !cpus.is_empty())
+                .or_else(|| self.list_in(ONLINE))
+                .unwrap_or_default();
+            self.apply_cpuset_affinity(tid, &cpus)?;
+        } else if self.is_v2(&top) && self.partition_cpus(&top, dir) != before {
+            let cpus = self.partition_cpus(&top, dir).unwrap_or_default();
+            self.apply_cpuset_affinity(tid, &cpus)?;
         }
         Ok(())
     }
 
-    /// The CPUs that the cpuset of a task allows it; `None` where cpusets say nothing.
-    pub(super) fn allowed_to(&self, tid: i32) -> Option<CpuSet> {
+    /// The CPUs that the cpuset of a task allows; `None` if no cpuset restricts it.
+    pub(super) fn cpuset_cpus_of(&self, tid: i32) -> Option<CpuSet> {
         let text = self.text(&format!("/proc/{tid}/cgroup"))?;
-        let group_of = |line: &str| {
-            let mut fields = line.splitn(3, ':').skip(1);
-            let (controllers, group) = (fields.next()?.to_owned(), fields.next()?.to_owned());
-            Some((controllers, group.trim_end_matches('/').to_owned()))
-        };
-        let mut groups = text.lines().filter_map(group_of);
+        let mut groups = text.lines().filter_map(controllers_and_group);
         let v1 =
             groups.clone().find(|(controllers, _)| controllers.split(',').any(|c| c == "cpuset"));
         if let Some((_, group)) = v1 {
@@ -230,11 +232,11 @@ impl Host {
         }
         let (_, group) = groups.find(|(controllers, _)| controllers.is_empty())?;
         let top = "/sys/fs/cgroup";
-        self.is_v2(top).then(|| self.given_by(top, &format!("{top}{group}"))).flatten()
+        self.is_v2(top).then(|| self.partition_cpus(top, &format!("{top}{group}"))).flatten()
     }
 
     /// The CPUs of a task in a v2 group: those of the nearest partition.
-    fn given_by(&self, top: &str, group: &str) -> Option<CpuSet> {
+    fn partition_cpus(&self, top: &str, group: &str) -> Option<CpuSet> {
         let mut dir = group;
         while dir != top {
             let kind = self.text(&format!("{dir}/cpuset.cpus.partition")).unwrap_or_default();
@@ -246,41 +248,41 @@ impl Host {
         self.list_in(&format!("{top}/cpuset.cpus.effective")).filter(|cpus| !cpus.is_empty())
     }
 
-    fn take_out(&self, group: &str, pid: &str) -> Result<()> {
+    fn remove_member(&self, group: &str, pid: &str) -> Result<()> {
         for list in MEMBERS {
             let list = format!("{group}/{list}");
             let Some(text) = self.text(&list) else { continue };
             if text.lines().any(|line| line == pid) {
                 let rest = text.lines().filter(|line| *line != pid);
-                self.say(&list, &rest.map(|line| format!("{line}\n")).collect::<String>())?;
+                self.set_text(&list, &rest.map(|line| format!("{line}\n")).collect::<String>())?;
             }
         }
-        self.groups_in(group).iter().try_for_each(|below| self.take_out(below, pid))
+        self.groups_in(group).iter().try_for_each(|below| self.remove_member(below, pid))
     }
 
-    fn show_membership(&self, top: &str, dir: &str, pid: &str) -> Result<()> {
+    fn set_membership(&self, top: &str, dir: &str, pid: &str) -> Result<()> {
         let file = format!("/proc/{pid}/cgroup");
         let Some(text) = self.text(&file) else { return Ok(()) };
         let group = dir.strip_prefix(top).filter(|g| !g.is_empty()).unwrap_or("/");
         let v2 = self.is_v2(top);
         let mut out = String::new();
         for line in text.lines() {
-            let ours = if v2 { line.starts_with("0::") } else { line.contains(":cpuset:") };
+            let is_same = if v2 { line.starts_with("0::") } else { line.contains(":cpuset:") };
             match line.rsplit_once(':') {
-                Some((head, _)) if ours => out.push_str(&format!("{head}:{group}\n")),
+                Some((head, _)) if is_same => out.push_str(&format!("{head}:{group}\n")),
                 _ => out.push_str(&format!("{line}\n")),
             }
         }
-        self.say(&file, &out)
+        self.set_text(&file, &out)
     }
 
-    /// The CPUs of a cpuset; on v1 its tasks get them at once.
+    /// Sets the CPUs of a cpuset; on v1 its tasks get them at once.
     pub(super) fn simulate_group_cpus(&self, dir: &str, path: &str, value: &str) -> Result<()> {
         let Ok(cpus) = value.parse::<CpuSet>() else {
             return Err(Error::os(Operation::Write, path, libc::EINVAL));
         };
         let now = self.list_in(path);
-        self.say(path, &format!("{value}\n"))?;
+        self.set_text(path, &format!("{value}\n"))?;
         let top = self.hierarchy_of(dir);
         if self.is_v2(&top) {
             return self.refresh(dir.rsplit_once('/').map_or("", |(parent, _)| parent));
@@ -296,20 +298,20 @@ impl Host {
         let Some(text) = list.iter().find_map(|list| self.text(list)) else { return Ok(()) };
         for tid in text.lines().filter_map(|line| line.parse::<i32>().ok()) {
             if self.task(tid, tid).is_ok_and(|task| !task.bound) {
-                self.give_affinity(tid, cpus)?;
+                self.apply_cpuset_affinity(tid, cpus)?;
             }
         }
         Ok(())
     }
 
-    /// A v2 group becomes a partition, or a member again.
+    /// Makes a v2 group a partition, or a member again.
     pub(super) fn simulate_partition(&self, dir: &str, value: &str) -> Result<()> {
         let path = format!("{dir}/cpuset.cpus.partition");
         if !["member", "root", "isolated"].contains(&value) {
             return Err(Error::os(Operation::Write, &path, libc::EINVAL));
         }
         let cpus = self.list_in(&format!("{dir}/cpuset.cpus")).unwrap_or_default();
-        let why = match value {
+        let reason = match value {
             "member" => "",
             _ if cpus.is_empty() => " invalid (Cpu list in cpuset.cpus not exclusive)",
             _ if self.conflicts_with_boot(&cpus) => {
@@ -317,12 +319,12 @@ impl Host {
             }
             _ => "",
         };
-        self.say(&path, &format!("{value}{why}\n"))?;
+        self.set_text(&path, &format!("{value}{reason}\n"))?;
         self.refresh(dir.rsplit_once('/').map_or("", |(parent, _)| parent))
     }
 
-    /// Whether CPUs of `isolcpus=` are refused to a partition: from 6.7 (commit 4a74e418881f) until
-    /// 6.18 (216217ebee16).
+    /// Whether a partition may not have these CPUs of `isolcpus=`: from 6.7 (commit 4a74e418881f)
+    /// until 6.18 (216217ebee16).
     fn conflicts_with_boot(&self, cpus: &CpuSet) -> bool {
         let release = self.text("/proc/sys/kernel/osrelease").unwrap_or_default();
         let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
@@ -332,8 +334,8 @@ impl Host {
             && isolated.intersects(cpus)
     }
 
-    /// The CPUs that partitions right below `dir` have taken.
-    fn taken(&self, dir: &str) -> CpuSet {
+    /// The CPUs of the partitions directly below `dir`.
+    fn partitioned_below(&self, dir: &str) -> CpuSet {
         let mut taken = CpuSet::new();
         for group in self.groups_in(dir) {
             let kind = self.text(&format!("{group}/cpuset.cpus.partition"));
@@ -345,26 +347,26 @@ impl Host {
         taken
     }
 
-    /// The mask of unbound workqueues is taken as it is, isolated CPUs too
+    /// The mask of unbound workqueues is applied unchanged, including isolated CPUs
     /// (`workqueue_set_unbound_cpumask()`, kernel/workqueue.c, 6.8).
     pub(super) fn simulate_unbound(&self, value: &str) -> Result<()> {
-        let wrong = || Error::os(Operation::Write, UNBOUND, libc::EINVAL);
-        let cpus = CpuSet::parse_mask(value).map_err(|_| wrong())?;
-        self.show_mask(REQUESTED, &cpus)?;
-        self.show_mask(UNBOUND, &cpus)
+        let cpus = CpuSet::parse_mask(value)
+            .map_err(|_| Error::os(Operation::Write, UNBOUND, libc::EINVAL))?;
+        self.set_mask(REQUESTED, &cpus)?;
+        self.set_mask(UNBOUND, &cpus)
     }
 
-    /// What follows for a v2 tree from its partitions: CPUs in effect, affinities, the workqueues.
+    /// Updates a v2 tree after a change of its partitions: effective CPUs, affinities, workqueues.
     pub(super) fn refresh(&self, dir: &str) -> Result<()> {
         let effective = format!("{dir}/cpuset.cpus.effective");
         let Some(online) = self.list_in(ONLINE) else { return Ok(()) };
         let (Some(now), true) = (self.list_in(&effective), self.is_v2(dir)) else { return Ok(()) };
-        let taken = self.taken(dir);
+        let taken = self.partitioned_below(dir);
         let rest = online.minus(&taken);
         if rest == now {
             return Ok(());
         }
-        self.say(&effective, &format!("{rest}\n"))?;
+        self.set_text(&effective, &format!("{rest}\n"))?;
         self.force_members(dir, &rest)?;
         for group in self.groups_in(dir) {
             let kind = self.text(&format!("{group}/cpuset.cpus.partition")).unwrap_or_default();
@@ -373,8 +375,15 @@ impl Host {
             }
         }
         match self.text(REQUESTED).map(|text| CpuSet::parse_mask(&text)) {
-            Some(Ok(requested)) => self.show_mask(UNBOUND, &requested.minus(&taken)),
+            Some(Ok(requested)) => self.set_mask(UNBOUND, &requested.minus(&taken)),
             _ => Ok(()),
         }
     }
+}
+
+/// Controllers and group in a line of `/proc/<pid>/cgroup`.
+fn controllers_and_group(line: &str) -> Option<(String, String)> {
+    let mut fields = line.splitn(3, ':').skip(1);
+    let (controllers, group) = (fields.next()?.to_owned(), fields.next()?.to_owned());
+    Some((controllers, group.trim_end_matches('/').to_owned()))
 }

@@ -1,8 +1,8 @@
-//! How a recorded machine answers writes: as the kernel would, as far as apply and undo can see.
-//! Files keep what was written; cgroups come and go with their interface files and their tasks
-//! (`groups`), affinities follow the cpusets as they did before 6.2, or as since then where a
-//! directory `asked_cpus` is, CPUs go offline and online (`cpus`). Where kernels differ else it is
-//! the one that is harder to undo.
+//! How a recorded machine responds to writes: like the kernel, as far as apply and undo can see.
+//! Files contain what was written. Cgroups are created and removed with their interface files and
+//! tasks (`groups`). Affinities follow the cpusets as before 6.2, or as since then if the recording
+//! has a directory `asked_cpus`. CPUs go offline and online (`cpus`). Where kernels differ in other
+//! ways, the simulated one is the one that is harder to undo.
 
 mod cpus;
 mod groups;
@@ -12,7 +12,7 @@ use crate::error::{Error, Operation, Result};
 use crate::host::Host;
 use std::fs;
 
-/// Files of a new tracing instance that are set up before use.
+/// Files of a new tracing instance that are written before use.
 const INSTANCE_FILES: &[(&str, &str)] = &[
     ("tracing_on", "1\n"),
     ("trace_clock", "[local] global counter uptime perf mono mono_raw boot tai x86-tsc\n"),
@@ -21,22 +21,22 @@ const INSTANCE_FILES: &[(&str, &str)] = &[
 ];
 
 impl Host {
-    /// The text of a file of a recorded machine, if it is there.
+    /// The text of a file of a recorded machine; `None` if it cannot be read.
     fn text(&self, path: &str) -> Option<String> {
         fs::read_to_string(self.place(path)).ok()
     }
 
-    /// Makes a file of a recorded machine say something.
-    fn say(&self, path: &str, text: &str) -> Result<()> {
+    /// Sets the text of a file of a recorded machine.
+    fn set_text(&self, path: &str, text: &str) -> Result<()> {
         fs::write(self.place(path), text).map_err(|e| Error::io(Operation::Write, path, e))
     }
 
-    /// The set that a file in list form shows.
+    /// The set in a file in list form.
     fn list_in(&self, path: &str) -> Option<CpuSet> {
         self.text(path)?.trim().parse().ok()
     }
 
-    /// A write to a file of a recorded machine.
+    /// Simulates a write to a file of a recorded machine.
     pub(crate) fn simulate(&self, path: &str, value: &str) -> Result<()> {
         if !self.place(path).is_file() {
             return Err(Error::os(Operation::Write, path, libc::ENOENT));
@@ -55,62 +55,65 @@ impl Host {
             "online" if dir.starts_with("/sys/devices/system/cpu/cpu") => {
                 self.simulate_online(dir, path, value)
             }
-            "smp_affinity" | "smp_affinity_list" => self.simulate_twins(dir, name, value),
+            "smp_affinity" | "smp_affinity_list" => self.simulate_irq_affinity(dir, name, value),
             _ => {
                 let now = self.text(path).unwrap_or_default();
-                let text = chosen(&now, value).unwrap_or_else(|| value.to_owned());
-                self.say(path, &(text + "\n"))
+                let text = with_choice(&now, value).unwrap_or_else(|| value.to_owned());
+                self.set_text(path, &(text + "\n"))
             }
         }
     }
 
-    /// The two files that show the mask of an interrupt.
-    fn simulate_twins(&self, dir: &str, name: &str, value: &str) -> Result<()> {
+    /// Sets the affinity of an interrupt, which two files show.
+    fn simulate_irq_affinity(&self, dir: &str, name: &str, value: &str) -> Result<()> {
         let parsed = match name {
             "smp_affinity" => CpuSet::parse_mask(value),
             _ => value.parse(),
         };
-        let wrong = || Error::os(Operation::Write, &format!("{dir}/{name}"), libc::EINVAL);
-        let cpus = parsed.map_err(|_| wrong())?;
+        let invalid = || Error::os(Operation::Write, &format!("{dir}/{name}"), libc::EINVAL);
+        let cpus = parsed.map_err(|_| invalid())?;
         let online = self.list_in(cpus::ONLINE);
         if online.is_some_and(|online| !online.intersects(&cpus)) {
-            return Err(wrong());
+            return Err(invalid());
         }
-        self.show_mask(&format!("{dir}/smp_affinity"), &cpus)?;
+        self.set_mask(&format!("{dir}/smp_affinity"), &cpus)?;
         let list = format!("{dir}/smp_affinity_list");
-        if self.place(&list).is_file() { self.say(&list, &format!("{cpus}\n")) } else { Ok(()) }
+        if !self.place(&list).is_file() {
+            return Ok(());
+        }
+        self.set_text(&list, &format!("{cpus}\n"))
     }
 
-    /// Writes a mask as wide as the one that is there.
-    fn show_mask(&self, path: &str, cpus: &CpuSet) -> Result<()> {
+    /// Writes a mask with the width of the present one.
+    fn set_mask(&self, path: &str, cpus: &CpuSet) -> Result<()> {
         match self.text(path) {
-            Some(now) => self.say(path, &(as_wide(now.trim(), cpus) + "\n")),
+            Some(now) => self.set_text(path, &(as_wide(now.trim(), cpus) + "\n")),
             None => Ok(()),
         }
     }
 
-    /// What appears in a directory that was just made on a recorded machine.
+    /// Creates the contents of a directory that was just created on a recorded machine.
     pub(crate) fn simulate_make_dir(&self, path: &str) -> Result<()> {
         let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
         if parent.ends_with("/instances") {
             let events = self.place(&format!("{path}/events/sched/sched_switch"));
             fs::create_dir_all(events).map_err(|e| Error::io(Operation::MakeDir, path, e))?;
             for (name, text) in INSTANCE_FILES {
-                self.say(&format!("{path}/{name}"), text)?;
+                self.set_text(&format!("{path}/{name}"), text)?;
             }
-            // As below 6.7, where the main buffer decides.
+            // Like kernels below 6.7, where the main buffer decides.
             let above = parent.rsplit_once('/').map_or("", |(above, _)| above);
             let size = self.text(&format!("{above}/buffer_size_kb"));
-            self.say(&format!("{path}/buffer_size_kb"), size.as_deref().unwrap_or("1408\n"))?;
+            self.set_text(&format!("{path}/buffer_size_kb"), size.as_deref().unwrap_or("1408\n"))?;
             return Ok(());
         }
         self.simulate_new_group(parent, path)
     }
 
-    /// Takes the interface files out of a directory before it is removed; a group with tasks or
-    /// with groups in it is busy.
+    /// Removes the interface files of a directory before it is removed. A group with tasks or
+    /// subgroups is busy.
     pub(crate) fn simulate_remove_dir(&self, path: &str) -> Result<()> {
-        let fail = |e| Error::io(Operation::Remove, path, e);
+        let failed = Error::on(Operation::Remove, path);
         let is_group = self.place(&format!("{path}/cgroup.procs")).is_file();
         if is_group && self.is_busy_group(path) {
             return Err(Error::os(Operation::Remove, path, libc::EBUSY));
@@ -121,12 +124,12 @@ impl Host {
         }
         let events = self.place(&format!("{path}/events"));
         if is_instance && events.is_dir() {
-            fs::remove_dir_all(events).map_err(fail)?;
+            fs::remove_dir_all(events).map_err(failed)?;
         }
-        for entry in fs::read_dir(self.place(path)).map_err(fail)? {
-            let entry = entry.map_err(fail)?;
-            if entry.file_type().map_err(fail)?.is_file() {
-                fs::remove_file(entry.path()).map_err(fail)?;
+        for entry in fs::read_dir(self.place(path)).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            if entry.file_type().map_err(failed)?.is_file() {
+                fs::remove_file(entry.path()).map_err(failed)?;
             }
         }
         match path.rsplit_once('/') {
@@ -136,12 +139,11 @@ impl Host {
     }
 }
 
-/// A set in mask form with as many digits as `now` has, or more where they are needed.
+/// A set in mask form with as many digits as `now`, or more if they are needed.
 fn as_wide(now: &str, cpus: &CpuSet) -> String {
-    let digits = |mask: &str| mask.bytes().filter(u8::is_ascii_hexdigit).count();
-    let mask = cpus.to_mask();
-    let plain = mask.replace(',', "");
-    let wide = "0".repeat(digits(now).saturating_sub(plain.len())) + &plain;
+    let digits = now.bytes().filter(u8::is_ascii_hexdigit).count();
+    let plain = cpus.to_mask().replace(',', "");
+    let wide = "0".repeat(digits.saturating_sub(plain.len())) + &plain;
     let mut out = String::new();
     for (i, digit) in wide.chars().enumerate() {
         if i > 0 && (wide.len() - i).is_multiple_of(8) {
@@ -152,16 +154,17 @@ fn as_wide(now: &str, cpus: &CpuSet) -> String {
     out
 }
 
-/// A choice (`always [madvise] never`) with another word in brackets; `None` when the text is none.
-fn chosen(now: &str, word: &str) -> Option<String> {
+/// A choice (`always [madvise] never`) with the brackets around `word`; `None` if the text is not a
+/// choice.
+fn with_choice(now: &str, word: &str) -> Option<String> {
     let words: Vec<&str> = now.split_whitespace().collect();
-    let bracketed = |w: &&str| w.starts_with('[') && w.ends_with(']');
-    if words.len() < 2 || words.iter().filter(|w| bracketed(w)).count() != 1 {
+    let bracketed = words.iter().filter(|w| w.starts_with('[') && w.ends_with(']')).count();
+    if words.len() < 2 || bracketed != 1 {
         return None;
     }
     let plain = words.iter().map(|w| w.trim_matches(['[', ']']));
-    let again = plain.map(|w| if w == word { format!("[{w}]") } else { w.to_owned() });
-    Some(again.collect::<Vec<_>>().join(" "))
+    let chosen = plain.map(|w| if w == word { format!("[{w}]") } else { w.to_owned() });
+    Some(chosen.collect::<Vec<_>>().join(" "))
 }
 
 #[cfg(test)]
