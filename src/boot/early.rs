@@ -191,9 +191,11 @@ pub fn install(host: &Host, store: &Store, call: &StartCommand) -> Result<Enable
         match init {
             InitSystem::Systemd => host.systemctl(&["enable", UNIT])?,
             InitSystem::Openrc => {
-                drop(host.order(&["rc-update", "add", "cpushield", level(host)])?)
+                drop(host.run_program(&["rc-update", "add", "cpushield", level(host)])?)
             }
-            InitSystem::Sysv => drop(host.order(&["update-rc.d", "cpushield", "defaults"])?),
+            InitSystem::Sysv => {
+                drop(host.run_program(&["update-rc.d", "cpushield", "defaults"])?)
+            }
         }
         Ok(())
     };
@@ -237,7 +239,7 @@ fn take_away(host: &Host, store: &Store, enabled: &Enabled) -> Result<(), BootEr
         // What was never enabled, or is gone, is as it shall be; links of a file that is gone are
         // looked for by its name.
         InitSystem::Systemd => drop(host.systemctl(&["disable", UNIT])),
-        InitSystem::Openrc => drop(host.order(&["rc-update", "--all", "del", "cpushield"])),
+        InitSystem::Openrc => drop(host.run_program(&["rc-update", "--all", "del", "cpushield"])),
         InitSystem::Sysv => {}
     }
     host.erase_file(&enabled.path)?;
@@ -245,7 +247,7 @@ fn take_away(host: &Host, store: &Store, enabled: &Enabled) -> Result<(), BootEr
         InitSystem::Systemd => drop(host.systemctl(&["daemon-reload"])),
         InitSystem::Openrc => {}
         // It removes the links of a script that is gone.
-        InitSystem::Sysv => drop(host.order(&["update-rc.d", "cpushield", "remove"])?),
+        InitSystem::Sysv => drop(host.run_program(&["update-rc.d", "cpushield", "remove"])?),
     }
     Ok(store.remove(JOURNAL)?)
 }

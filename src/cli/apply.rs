@@ -52,7 +52,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &ApplyArgs) -> Result<(), Failure
             .hint("--dry-run prints the commands for it"));
     }
     let store = global.store();
-    let _hurry = (!args.dry_run).then(sched::hurry);
+    let _hurry = (!args.dry_run).then(sched::boost_priority);
     let (plan, origin) = plan(&host, &store, args)?;
     if args.dry_run {
         return ui.show(&plan, || script(&plan));

@@ -74,7 +74,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &EnableArgs) -> Result<(), Failur
             .hint("show the plan for it: cpushield plan --root DIR"));
     }
     let store = global.store();
-    let _hurry = sched::hurry();
+    let _hurry = sched::boost_priority();
     let (plan, origin) = apply::planned(&host, &store, &args.wish)?;
     undo::catch_stops()?;
     let applied = match args.now {

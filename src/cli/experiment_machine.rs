@@ -301,7 +301,7 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
             let words: Vec<&str> = ["reboot"].into_iter().chain(argument.as_deref()).collect();
             return Ok(self.host.systemctl(&words)?);
         }
-        Ok(self.host.order(&["reboot"]).map(drop)?)
+        Ok(self.host.run_program(&["reboot"]).map(drop)?)
     }
 
     fn measure(

@@ -346,11 +346,11 @@ fn left_behind(ui: &Ui, left: &LeftBehind) {
             named(&left.ended)
         ));
     }
-    if let Some((pid, _)) = left.there.first() {
+    if let Some((pid, _)) = left.running.first() {
         ui.warn(&format!(
             "what the program left running cannot be ended and stays on the shield: {}; take it \
              off: cpushield remove {pid}",
-            named(&left.there)
+            named(&left.running)
         ));
     }
 }

@@ -29,7 +29,7 @@ enum SmiMethod {
 }
 
 /// `ls_smi_rx`, "SMIs received" (`PMCx02B` of AMD's manuals).
-const LS_SMI_RX: PerfEvent = PerfEvent::of_processor(0x2b);
+const LS_SMI_RX: PerfEvent = PerfEvent::raw(0x2b);
 
 /// How the processor that `/proc/cpuinfo` is about counts them.
 ///

@@ -1,27 +1,27 @@
-//! The time stamp counter and its rate: what joins the kernel's trace (`trace_clock` x86-tsc), a
-//! sampler in user space and nanoseconds on one line.
+//! The time stamp counter and its rate. It relates the kernel's trace (`trace_clock` x86-tsc), a
+//! sampler in user space and nanoseconds to each other.
 //!
-//! On other processors than x86-64 the ticks are nanoseconds of `CLOCK_MONOTONIC`, as the trace
-//! clock `mono` counts them.
+//! On processors other than x86-64, a tick is a nanosecond of `CLOCK_MONOTONIC`, which the trace
+//! clock `mono` counts.
 
 use serde::{Deserialize, Serialize};
 use std::io;
 
-/// The `trace_clock` that counts as [`ticks`] does.
+/// The `trace_clock` with the same ticks as [`ticks`].
 pub const TRACE_CLOCK: &str = if cfg!(target_arch = "x86_64") { "x86-tsc" } else { "mono" };
 
-/// How often a reading is tried; the one least disturbed is kept.
+/// How often a reading is tried; the least disturbed one is used.
 const TRIES: usize = 32;
 
-/// The counter now.
+/// Reads the counter.
 #[inline]
 #[must_use]
 pub fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
     {
-        // SAFETY: every x86-64 processor has both instructions; neither touches memory. The fence
-        // keeps the counter from being read ahead of earlier instructions, as the kernel's
-        // rdtsc_ordered() does (arch/x86/include/asm/tsc.h).
+        // SAFETY: every x86-64 processor has both instructions; neither accesses memory. The fence
+        // prevents the counter from being read ahead of earlier instructions, as in the kernel's
+        // rdtsc_ordered() (arch/x86/include/asm/tsc.h).
         unsafe {
             core::arch::x86_64::_mm_lfence();
             core::arch::x86_64::_rdtsc()
@@ -33,13 +33,13 @@ pub fn ticks() -> u64 {
     }
 }
 
-/// `CLOCK_MONOTONIC` in nanoseconds: what the trace clock `mono` counts.
+/// `CLOCK_MONOTONIC` in nanoseconds, which the trace clock `mono` counts.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
     nanoseconds(libc::CLOCK_MONOTONIC)
 }
 
-/// Sleeps until a time of `CLOCK_MONOTONIC`, in nanoseconds; not at all when it is over.
+/// Sleeps until a time of `CLOCK_MONOTONIC`, in nanoseconds; returns at once if it has passed.
 ///
 /// # Errors
 /// The kernel's error.
@@ -50,9 +50,9 @@ pub fn sleep_until(ns: u64) -> io::Result<()> {
     time.tv_nsec = (ns % 1_000_000_000).try_into().map_err(io::Error::other)?;
     let (clock, absolute) = (libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME);
     loop {
-        let rest = std::ptr::null_mut();
+        let remaining = std::ptr::null_mut();
         // SAFETY: `time` is valid for reads; nothing is written when the time is absolute.
-        match unsafe { libc::clock_nanosleep(clock, absolute, &raw const time, rest) } {
+        match unsafe { libc::clock_nanosleep(clock, absolute, &raw const time, remaining) } {
             0 => return Ok(()),
             libc::EINTR => {}
             number => return Err(io::Error::from_raw_os_error(number)),
@@ -60,7 +60,7 @@ pub fn sleep_until(ns: u64) -> io::Result<()> {
     }
 }
 
-/// A clock in nanoseconds. These clocks cannot fail (clock_gettime(2)).
+/// Reads a clock in nanoseconds. These clocks cannot fail (clock_gettime(2)).
 fn nanoseconds(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is valid for the write.
@@ -69,28 +69,31 @@ fn nanoseconds(clock: libc::clockid_t) -> u64 {
     seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
-/// How far the wall clock is ahead of `CLOCK_MONOTONIC`, in nanoseconds: it jumps when somebody
-/// sets the clock.
+/// How far the wall clock is ahead of `CLOCK_MONOTONIC`, in nanoseconds. It jumps when the clock is
+/// set.
 #[must_use]
 pub fn realtime_offset_ns() -> i64 {
     let (wall, since_boot) = (nanoseconds(libc::CLOCK_REALTIME), monotonic_ns());
     i64::try_from(wall).unwrap_or(i64::MAX).saturating_sub_unsigned(since_boot)
 }
 
-/// The counter and a clock in nanoseconds at the same moment, and how many ticks apart the two may
-/// have been read; of some tries the one least disturbed.
-pub(crate) fn beside(clock: libc::clockid_t) -> (u64, u64, u64) {
-    let read = || {
-        let before = ticks();
-        let ns = nanoseconds(clock);
-        let apart = ticks().saturating_sub(before);
-        (before + apart / 2, ns, apart / 2 + 1)
-    };
-    let first = read();
-    (1..TRIES).map(|_| read()).fold(first, |best, next| if next.2 < best.2 { next } else { best })
+/// Reads the counter and a clock in nanoseconds at the same moment. Returns both, and how many ticks
+/// apart they may have been read. Of several tries, the least disturbed one is used.
+pub(crate) fn read_with_ticks(clock: libc::clockid_t) -> (u64, u64, u64) {
+    let first = try_read_with_ticks(clock);
+    (1..TRIES)
+        .map(|_| try_read_with_ticks(clock))
+        .fold(first, |best, next| if next.2 < best.2 { next } else { best })
 }
 
-/// The counter and `CLOCK_MONOTONIC_RAW` (which nobody adjusts) at the same moment.
+fn try_read_with_ticks(clock: libc::clockid_t) -> (u64, u64, u64) {
+    let before = ticks();
+    let ns = nanoseconds(clock);
+    let apart = ticks().saturating_sub(before);
+    (before + apart / 2, ns, apart / 2 + 1)
+}
+
+/// The counter and `CLOCK_MONOTONIC_RAW` (which is never adjusted) at the same moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockReading {
     /// The counter.
@@ -102,46 +105,46 @@ pub struct ClockReading {
 }
 
 impl ClockReading {
-    /// Now.
+    /// Reads both clocks now.
     #[must_use]
     pub fn now() -> ClockReading {
-        let (ticks, raw_ns, error_ticks) = beside(libc::CLOCK_MONOTONIC_RAW);
+        let (ticks, raw_ns, error_ticks) = read_with_ticks(libc::CLOCK_MONOTONIC_RAW);
         ClockReading { ticks, raw_ns, error_ticks }
     }
 }
 
-/// What a tick is worth.
+/// The duration of a tick.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct TickScale {
-    /// Nanoseconds in one tick.
+    /// Nanoseconds per tick.
     pub ns_per_tick: f64,
     /// How far `ns_per_tick` may be off, in parts per million.
     pub error_ppm: f64,
 }
 
 impl TickScale {
-    /// From two readings; the further apart, the more exact. `None` when no time lies between
-    /// them, or when one of the clocks went backwards.
+    /// The scale from two readings; it is more exact if they are further apart. `None` if no time
+    /// has passed between them, or if one of the clocks went backwards.
     #[must_use]
     pub fn between(first: ClockReading, last: ClockReading) -> Option<TickScale> {
         let ticks = last.ticks.checked_sub(first.ticks).filter(|ticks| *ticks > 0)?;
         let ns = last.raw_ns.checked_sub(first.raw_ns).filter(|ns| *ns > 0)?;
-        // One nanosecond more for the clock's own step.
-        let wrong = first.error_ticks + last.error_ticks;
-        let error_ppm = 1e6 * (wrong as f64 / ticks as f64 + 1.0 / ns as f64);
+        // One more nanosecond for the resolution of the clock.
+        let error_ticks = first.error_ticks + last.error_ticks;
+        let error_ppm = 1e6 * (error_ticks as f64 / ticks as f64 + 1.0 / ns as f64);
         Some(TickScale { ns_per_tick: ns as f64 / ticks as f64, error_ppm })
     }
 
-    /// Ticks in nanoseconds.
+    /// Converts ticks to nanoseconds.
     #[must_use]
     pub fn ns(&self, ticks: u64) -> u64 {
-        // A float turned into an integer saturates, and this one is never negative.
+        // A float converted to an integer saturates, and this one is never negative.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
         let ns = (ticks as f64 * self.ns_per_tick).round() as u64;
         ns
     }
 
-    /// Nanoseconds in ticks.
+    /// Converts nanoseconds to ticks.
     #[must_use]
     pub fn ticks(&self, ns: u64) -> u64 {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]

@@ -1,5 +1,5 @@
-//! The next kernel, put into memory by the running one (`kexec_file_load(2)`): it starts without
-//! the firmware and the boot loader.
+//! Loading the next kernel from the running one (`kexec_file_load(2)`). It starts without the
+//! firmware and the boot loader.
 
 use crate::error::{Error, ErrorCause, Operation, Result};
 use crate::host::Host;
@@ -8,8 +8,8 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Flags of the call (include/uapi/linux/kexec.h, 6.12): what is loaded goes; there is no initial
-/// RAM disk.
+/// Flags of the call (include/uapi/linux/kexec.h, 6.12): unload the loaded kernel; there is no
+/// initial RAM disk.
 const UNLOAD: libc::c_ulong = 1;
 const NO_INITRAMFS: libc::c_ulong = 4;
 
@@ -17,20 +17,17 @@ impl Host {
     /// Loads a kernel with its initial RAM disk and command line.
     ///
     /// # Errors
-    /// A file cannot be read, or the kernel refuses; the error says by which rule, where that is
-    /// known.
+    /// A file cannot be read, or the kernel refuses. The error states the rule that forbids it, if
+    /// that is known.
     pub fn kexec_load(&self, kernel: &str, initrd: Option<&str>, line: &str) -> Result<()> {
         let name = format!("kexec_file_load {kernel}");
         self.before_write(Operation::Call, &name)?;
         if !self.is_live() {
             let words = ["kexec_file_load", kernel, initrd.unwrap_or(""), line];
-            return self.consult(&words, b"").map(drop);
+            return self.query_program(&words, b"").map(drop);
         }
-        let open = |path: &str| {
-            File::open(self.place(path)).map_err(|e| Error::io(Operation::Read, path, e))
-        };
-        let image = open(kernel)?;
-        let ramdisk = initrd.map(open).transpose()?;
+        let image = self.open_image(kernel)?;
+        let ramdisk = initrd.map(|path| self.open_image(path)).transpose()?;
         let text = CString::new(line).map_err(|e| Error::io(Operation::Call, &name, e.into()))?;
         let (ramdisk, flags) = match &ramdisk {
             Some(file) => (file.as_raw_fd(), 0),
@@ -38,7 +35,7 @@ impl Host {
         };
         let length = text.as_bytes_with_nul().len();
         // SAFETY: both descriptors are open until the call returns, `text` lives as long, and
-        // `length` is its own with the final zero.
+        // `length` is its length with the final zero.
         let answer = unsafe {
             libc::syscall(
                 libc::SYS_kexec_file_load,
@@ -49,10 +46,10 @@ impl Host {
                 flags,
             )
         };
-        self.judged(name, answer)
+        self.check_kexec(name, answer)
     }
 
-    /// Takes the kernel out of memory that a reboot would start; without one it does nothing.
+    /// Unloads the kernel that a reboot would start; does nothing if none is loaded.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -60,32 +57,36 @@ impl Host {
         let name = "kexec_file_load with KEXEC_FILE_UNLOAD".to_owned();
         self.before_write(Operation::Call, &name)?;
         if !self.is_live() {
-            return self.consult(&["kexec_file_load", "--unload"], b"").map(drop);
+            return self.query_program(&["kexec_file_load", "--unload"], b"").map(drop);
         }
         let none = std::ptr::null::<libc::c_char>();
-        // SAFETY: with this flag the kernel looks at neither files nor text.
+        // SAFETY: with this flag the kernel reads neither files nor text.
         let answer = unsafe { libc::syscall(libc::SYS_kexec_file_load, -1, -1, 0, none, UNLOAD) };
-        self.judged(name, answer)
+        self.check_kexec(name, answer)
     }
 
-    /// The answer of the call, with the rule that forbids it.
-    fn judged(&self, name: String, answer: libc::c_long) -> Result<()> {
+    fn open_image(&self, path: &str) -> Result<File> {
+        File::open(self.place(path)).map_err(Error::on(Operation::Read, path))
+    }
+
+    /// The result of the call; an error states the rule that forbids it, if that is known.
+    fn check_kexec(&self, name: String, answer: libc::c_long) -> Result<()> {
         if answer == 0 {
             return Ok(());
         }
         let error = io::Error::last_os_error();
-        match self.forbids(&error) {
-            Some(why) => {
-                let cause = ErrorCause::Said(format!("{why} ({error})"));
+        match self.forbidding_rule(&error) {
+            Some(rule) => {
+                let cause = ErrorCause::Said(format!("{rule} ({error})"));
                 Err(Error { verb: Operation::Call, path: name, value: None, cause })
             }
             None => Err(Error::io(Operation::Call, &name, error)),
         }
     }
 
-    /// Which rule forbids it. Sources: kexec_load_permitted() in kernel/kexec_core.c,
+    /// The rule that forbids the call. Sources: kexec_load_permitted() in kernel/kexec_core.c,
     /// kimage_validate_signature() and kexec_file_load in kernel/kexec_file.c (6.12).
-    fn forbids(&self, error: &io::Error) -> Option<String> {
+    fn forbidding_rule(&self, error: &io::Error) -> Option<String> {
         let errno = error.raw_os_error()?;
         if errno == libc::ENOSYS {
             return Some("this kernel is built without CONFIG_KEXEC_FILE".to_owned());
@@ -94,7 +95,7 @@ impl Host {
             return Some("another program is loading a kernel".to_owned());
         }
         if [libc::EKEYREJECTED, libc::ENOKEY, libc::ENODATA, libc::EBADMSG].contains(&errno) {
-            return Some("the running kernel does not accept the signature of this one".to_owned());
+            return Some("the running kernel rejects the signature of the new one".to_owned());
         }
         if errno != libc::EPERM {
             return None;
@@ -102,13 +103,13 @@ impl Host {
         let lockdown = self.read("/sys/kernel/security/lockdown").unwrap_or_default();
         let mode = lockdown.split('[').nth(1).and_then(|rest| rest.split(']').next());
         if let Some(mode) = mode.filter(|mode| *mode != "none") {
-            return Some(format!("the kernel is locked down ({mode}), as Secure Boot does it"));
+            return Some(format!("the kernel is locked down ({mode}), as with Secure Boot"));
         }
         let disabled = self.read_line("/proc/sys/kernel/kexec_load_disabled").ok();
         if disabled.is_some_and(|text| text.trim() == "1") {
-            let why = "it was switched off until the next boot (kernel.kexec_load_disabled)";
-            return Some(why.to_owned());
+            let rule = "it is disabled until the next boot (kernel.kexec_load_disabled)";
+            return Some(rule.to_owned());
         }
-        Some("only root of the machine itself may do that".to_owned())
+        Some("only root of the machine itself may do this".to_owned())
     }
 }

@@ -181,7 +181,7 @@ impl CpuPages {
         let fail = |e| Error::io(Operation::Write, &dir.display().to_string(), e);
         let file = match &mut self.file {
             Some(file) => file,
-            none => none.insert(nameless(dir, self.cpu).map_err(fail)?),
+            none => none.insert(unnamed_file(dir, self.cpu).map_err(fail)?),
         };
         file.write_all(&self.memory).map_err(fail)?;
         self.memory.clear();
@@ -190,7 +190,7 @@ impl CpuPages {
 }
 
 /// A file without a name, so that a killed run leaves nothing behind.
-pub(crate) fn nameless(dir: &Path, cpu: usize) -> io::Result<File> {
+pub(crate) fn unnamed_file(dir: &Path, cpu: usize) -> io::Result<File> {
     let mut options = File::options();
     options.read(true).write(true);
     options.clone().custom_flags(libc::O_TMPFILE).open(dir).or_else(|_| {

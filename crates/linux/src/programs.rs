@@ -1,5 +1,5 @@
-//! Programs of the distribution that this project asks for something: `grub-mkconfig`, `grubby`.
-//! They are found where distributions keep them, and what they print is taken, not shown.
+//! Running programs of the distribution, such as `grub-mkconfig` and `grubby`. They are found in the
+//! directories of the distribution. Their output is returned, not shown.
 
 use crate::error::{Error, ErrorCause, Operation, Result};
 use crate::host::Host;
@@ -10,16 +10,16 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-/// Where distributions keep them; `PATH` of whoever calls is not asked.
+/// The directories of distributions; `PATH` of the caller is not searched.
 const DIRS: &[&str] = &["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
-/// The `PATH` that a program gets: boot loader scripts call others by name.
+/// The `PATH` that a program gets: scripts of boot loaders call others by name.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// What a program said.
+/// The result of a program.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CommandOutput {
-    /// Its exit status; `None` when a signal ended it.
+    /// Its exit status; `None` if a signal ended it.
     pub status: Option<i32>,
     /// Standard output.
     pub out: Vec<u8>,
@@ -27,8 +27,8 @@ pub struct CommandOutput {
     pub err: String,
 }
 
-/// How a test answers for the programs of a recorded machine: from its root, the words and the
-/// input; `None` when there is no such program.
+/// The simulation of programs by a test. Arguments: the root of the recorded machine, the command
+/// and its input. Returns `None` if there is no such program.
 type FakeAnswer = dyn Fn(&Path, &[&str], &[u8]) -> Option<CommandOutput> + Send + Sync;
 
 /// The programs of a recorded machine.
@@ -42,8 +42,8 @@ impl fmt::Debug for FakePrograms {
 }
 
 impl Host {
-    /// The same recorded machine with programs that a test answers for. Without it there are none:
-    /// nothing of a recording is ever run.
+    /// The same recorded machine with simulated programs, for tests. Without this it has none:
+    /// nothing from a recording is ever run.
     #[must_use]
     pub fn with_programs(
         mut self,
@@ -53,57 +53,59 @@ impl Host {
         self
     }
 
-    /// Where a program is; `None` when the machine has none of that name.
+    /// The path of a program; `None` if the machine has none of that name.
     #[must_use]
     pub fn program(&self, name: &str) -> Option<String> {
-        let runs = |path: &String| {
-            let found = std::fs::metadata(self.place(path));
-            found.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
-        };
-        DIRS.iter().map(|dir| format!("{dir}/{name}")).find(runs)
+        DIRS.iter().map(|dir| format!("{dir}/{name}")).find(|path| self.is_executable(path))
     }
 
-    /// Runs a program that only looks, and takes what it says.
+    fn is_executable(&self, path: &str) -> bool {
+        let found = std::fs::metadata(self.place(path));
+        found.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    }
+
+    /// Runs a program that changes nothing, and returns its output.
     ///
     /// # Errors
-    /// There is no such program, or it cannot be started or ends with another status than 0.
-    pub fn consult(&self, words: &[&str], input: &[u8]) -> Result<CommandOutput> {
-        let answer = self.run_program(words, input);
+    /// There is no such program, it cannot be started, or its exit status is not 0.
+    pub fn query_program(&self, words: &[&str], input: &[u8]) -> Result<CommandOutput> {
+        let answer = self.run_to_success(words, input);
         self.logged(Operation::Call, &words.join(" "), None, answer)
     }
 
-    fn run_program(&self, words: &[&str], input: &[u8]) -> Result<CommandOutput> {
-        let called = words.join(" ");
-        let fail =
-            |cause| Error { verb: Operation::Call, path: called.clone(), value: None, cause };
-        let said = if self.is_live() {
-            self.call(words, input).map_err(|e| fail(ErrorCause::Io(e)))?
+    fn run_to_success(&self, words: &[&str], input: &[u8]) -> Result<CommandOutput> {
+        let name = words.join(" ");
+        let output = if self.is_live() {
+            self.spawn_and_wait(words, input).map_err(Error::on(Operation::Call, &name))?
         } else {
-            let absent = || Error::os(Operation::Call, &called, libc::ENOENT);
-            let answer = self.answers.0.as_ref().ok_or_else(absent)?;
-            answer(&self.place("/"), words, input).ok_or_else(absent)?
+            let simulated = self.answers.0.as_ref();
+            simulated
+                .and_then(|answer| answer(&self.place("/"), words, input))
+                .ok_or_else(|| Error::os(Operation::Call, &name, libc::ENOENT))?
         };
-        if said.status == Some(0) {
-            return Ok(said);
+        if output.status == Some(0) {
+            return Ok(output);
         }
-        let last = said.err.lines().rfind(|line| !line.trim().is_empty());
-        let status = said.status.map_or("killed".to_owned(), |status| format!("status {status}"));
-        Err(fail(ErrorCause::Said(last.map_or(status.clone(), |line| format!("{status}: {line}")))))
+        let last = output.err.lines().rfind(|line| !line.trim().is_empty());
+        let status = output.status.map_or("killed".to_owned(), |status| format!("status {status}"));
+        let message = last.map_or(status.clone(), |line| format!("{status}: {line}"));
+        let cause = ErrorCause::Said(message);
+        Err(Error { verb: Operation::Call, path: name, value: None, cause })
     }
 
     /// Runs a program that changes the machine.
     ///
     /// # Errors
-    /// As [`Host::consult`].
-    pub fn order(&self, words: &[&str]) -> Result<CommandOutput> {
+    /// As [`Host::query_program`].
+    pub fn run_program(&self, words: &[&str]) -> Result<CommandOutput> {
         self.before_write(Operation::Call, &words.join(" "))?;
-        self.consult(words, b"")
+        self.query_program(words, b"")
     }
 
-    fn call(&self, words: &[&str], input: &[u8]) -> std::io::Result<CommandOutput> {
+    fn spawn_and_wait(&self, words: &[&str], input: &[u8]) -> std::io::Result<CommandOutput> {
         let (name, arguments) = words.split_first().unwrap_or((&"", &[]));
-        let absent = || std::io::Error::from_raw_os_error(libc::ENOENT);
-        let place = self.program(name).ok_or_else(absent)?;
+        let place =
+            self.program(name).ok_or_else(|| std::io::Error::from_raw_os_error(libc::ENOENT))?;
         let mut child = Command::new(place)
             .args(arguments)
             .env("PATH", PATH)
@@ -113,12 +115,12 @@ impl Host {
             .spawn()?;
         let mut stdin = child.stdin.take();
         let input = input.to_vec();
-        let feeder = std::thread::spawn(move || {
-            // A program that does not read its input has closed it: that is its right.
+        let writer = std::thread::spawn(move || {
+            // A program that does not read its input closes it; that is not an error.
             stdin.as_mut().map(|stdin| stdin.write_all(&input))
         });
         let output = child.wait_with_output()?;
-        let _ = feeder.join();
+        let _ = writer.join();
         Ok(CommandOutput {
             status: output.status.code(),
             out: output.stdout,

@@ -1,5 +1,5 @@
 //! Scheduling system calls, by number: musl's `sched_setscheduler` is a stub that answers ENOSYS,
-//! and no crate in use has `sched_setattr`.
+//! and no crate in use provides `sched_setattr`.
 
 use crate::cpuset::{CPUS_MAX, CpuSet};
 use crate::task::SchedPolicy;
@@ -36,7 +36,7 @@ pub fn set_affinity(tid: i32, cpus: &CpuSet) -> io::Result<()> {
     for cpu in cpus.iter() {
         mask[cpu / 64] |= 1 << (cpu % 64);
     }
-    // SAFETY: the mask is valid for reads of its whole size, which is what the call is told.
+    // SAFETY: the mask is valid for reads of its whole size, which the call is given.
     let answer = unsafe {
         libc::syscall(libc::SYS_sched_setaffinity, tid, size_of_val(&mask), mask.as_ptr())
     };
@@ -49,7 +49,7 @@ pub fn set_affinity(tid: i32, cpus: &CpuSet) -> io::Result<()> {
 /// The kernel's error.
 pub fn affinity(tid: i32) -> io::Result<CpuSet> {
     let mut mask = [0u64; MASK_WORDS];
-    // SAFETY: the mask is valid for writes of its whole size, which is what the call is told.
+    // SAFETY: the mask is valid for writes of its whole size, which the call is given.
     let answer = unsafe {
         libc::syscall(libc::SYS_sched_getaffinity, tid, size_of_val(&mask), mask.as_mut_ptr())
     };
@@ -63,7 +63,7 @@ pub fn affinity(tid: i32) -> io::Result<CpuSet> {
 /// The kernel's error.
 pub fn policy(tid: i32) -> io::Result<SchedPolicy> {
     let mut attr = SchedAttr::default();
-    // SAFETY: the kernel writes at most the size it is told, which is that of `attr`.
+    // SAFETY: the kernel writes at most the given size, which is that of `attr`.
     let answer = unsafe {
         libc::syscall(libc::SYS_sched_getattr, tid, &raw mut attr, size_of::<SchedAttr>(), 0)
     };
@@ -86,7 +86,7 @@ pub fn policy(tid: i32) -> io::Result<SchedPolicy> {
 /// `sched_setattr(2)`; `tid` 0 is the calling thread.
 ///
 /// # Errors
-/// The kernel's error; EINVAL for a policy this program does not know.
+/// The kernel's error; EINVAL for an unknown policy.
 pub fn set_policy(tid: i32, policy: SchedPolicy) -> io::Result<()> {
     let mut attr = SchedAttr { size: 48, ..SchedAttr::default() };
     match policy {
@@ -97,49 +97,49 @@ pub fn set_policy(tid: i32, policy: SchedPolicy) -> io::Result<()> {
         SchedPolicy::Idle => attr.policy = 5,
         SchedPolicy::Deadline { runtime_ns, deadline_ns, period_ns } => {
             attr.policy = 6;
-            // SCHED_FLAG_RESET_ON_FORK: without it such a task can make no threads and no children
+            // SCHED_FLAG_RESET_ON_FORK: without it such a task cannot create threads or children
             // (EAGAIN from fork, kernel/sched/core.c, 6.12); with it they are SCHED_OTHER.
             attr.flags = 1;
             (attr.runtime, attr.deadline, attr.period) = (runtime_ns, deadline_ns, period_ns);
         }
         SchedPolicy::Unknown { .. } => return Err(io::Error::from_raw_os_error(libc::EINVAL)),
     }
-    // SAFETY: `attr` is valid for reads of the size it states in its first field.
+    // SAFETY: `attr` is valid for reads of the size that it states in its first field.
     let answer = unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &raw const attr, 0) };
     check(answer).map(drop)
 }
 
-/// The calling process goes before other ordinary programs for as long as this lives.
+/// A raised priority of the calling thread, restored when it is dropped.
 #[derive(Debug)]
 pub struct PriorityBoost {
-    /// What its nice value was, when it could be changed.
-    was: Option<i32>,
+    /// The previous nice value, if it could be changed.
+    previous_nice: Option<i32>,
 }
 
-/// Lets the calling thread, and what it starts, go before other ordinary programs: a machine that
-/// is half-way between two states is to be so for a short time only. Where this is not allowed,
-/// nothing changes; a process with another policy than `SCHED_OTHER` keeps it.
+/// Raises the priority of the calling thread, and of processes that it starts, above other ordinary
+/// tasks. So the machine is between two states only for a short time. Does nothing if that is not
+/// allowed, or if the policy is not `SCHED_OTHER`.
 #[must_use]
-pub fn hurry() -> PriorityBoost {
-    let was = match policy(0) {
+pub fn boost_priority() -> PriorityBoost {
+    let previous_nice = match policy(0) {
         Ok(SchedPolicy::Other { nice }) => {
             set_policy(0, SchedPolicy::Other { nice: -20 }).ok().map(|()| nice)
         }
         _ => None,
     };
-    PriorityBoost { was }
+    PriorityBoost { previous_nice }
 }
 
 impl Drop for PriorityBoost {
     fn drop(&mut self) {
-        if let Some(nice) = self.was {
-            // Whoever was allowed to lower it is allowed to raise it.
+        if let Some(nice) = self.previous_nice {
+            // A thread that was allowed to lower its nice value may raise it again.
             let _ = set_policy(0, SchedPolicy::Other { nice });
         }
     }
 }
 
-/// The number of the calling thread.
+/// The ID of the calling thread.
 #[must_use]
 pub fn thread_id() -> i32 {
     // SAFETY: the call takes no pointers and cannot fail.

@@ -1,28 +1,28 @@
-//! A file without a name to write to and read from, past the page cache where the file system can:
-//! what a disk is made busy with. It is gone with the process, however that ends.
+//! A file without a name that keeps a disk busy. It is read and written past the page cache if the
+//! file system can. It is gone with the process, however that ends.
 //!
-//! Elsewhere: how large, how often.
+//! Elsewhere: how large it is, how often it is used.
 
-use crate::page_buffer::nameless;
+use crate::page_buffer::unnamed_file;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes of one read or write. Every disk's blocks fit into it.
+/// Bytes per read or write; a multiple of every disk's block size.
 pub const BLOCK_BYTES: usize = 64 << 10;
 
-/// Names of file systems that are memory, by statfs(2).
+/// File systems in memory, by their magic numbers (statfs(2)).
 const IN_MEMORY: &[i64] = &[0x0102_1994, 0x8584_58f6];
 
-/// A block in memory as O_DIRECT wants it: aligned to the largest block of a disk.
+/// A block in memory, aligned to the largest block of a disk, as O_DIRECT requires.
 #[derive(Debug)]
 #[repr(C, align(4096))]
 pub struct AlignedBlock([u8; BLOCK_BYTES]);
 
 impl AlignedBlock {
-    /// A block that no file system makes smaller.
+    /// A block that no file system can compress.
     #[must_use]
     pub fn new() -> Box<AlignedBlock> {
         let mut block = Box::new(AlignedBlock([0; BLOCK_BYTES]));
@@ -35,7 +35,7 @@ impl AlignedBlock {
     }
 }
 
-/// The file.
+/// A file without a name.
 #[derive(Debug)]
 pub struct ScratchFile {
     file: File,
@@ -44,20 +44,20 @@ pub struct ScratchFile {
 }
 
 impl ScratchFile {
-    /// A file of so many blocks, written and on the disk.
+    /// Creates a file of this many blocks, written and synced.
     ///
     /// # Errors
     /// The file system's error.
     pub fn new(dir: &Path, blocks: u64) -> io::Result<ScratchFile> {
-        let file = nameless(dir, 0)?;
+        let file = unnamed_file(dir, 0)?;
         let block = AlignedBlock::new();
         for n in 0..blocks {
             file.write_all_at(&block.0, n * BLOCK_BYTES as u64)?;
         }
         file.sync_data()?;
-        let is_direct = past_the_cache(&file).is_ok();
+        let is_direct = enable_direct_io(&file).is_ok();
         let scratch = ScratchFile { file, blocks, is_direct };
-        scratch.forget();
+        scratch.drop_cache();
         Ok(scratch)
     }
 
@@ -67,41 +67,41 @@ impl ScratchFile {
         self.is_direct
     }
 
-    /// Reads one block, any number; says how many bytes.
+    /// Reads a block; numbers wrap around at the end of the file. Returns the number of bytes.
     ///
     /// # Errors
     /// The file system's error.
     pub fn read(&self, number: u64, block: &mut AlignedBlock) -> io::Result<u64> {
-        self.file.read_exact_at(&mut block.0, self.place(number))?;
+        self.file.read_exact_at(&mut block.0, self.offset(number))?;
         if !self.is_direct {
-            self.forget();
+            self.drop_cache();
         }
         Ok(BLOCK_BYTES as u64)
     }
 
-    /// Writes one block, any number, and has it on the disk; says how many bytes.
+    /// Writes and syncs a block; numbers wrap around. Returns the number of bytes.
     ///
     /// # Errors
     /// The file system's error.
     pub fn write(&self, number: u64, block: &AlignedBlock) -> io::Result<u64> {
-        self.file.write_all_at(&block.0, self.place(number))?;
+        self.file.write_all_at(&block.0, self.offset(number))?;
         self.file.sync_data()?;
         Ok(BLOCK_BYTES as u64)
     }
 
-    fn place(&self, number: u64) -> u64 {
+    fn offset(&self, number: u64) -> u64 {
         number.checked_rem(self.blocks).unwrap_or(0) * BLOCK_BYTES as u64
     }
 
-    /// What is in the page cache of it goes away.
-    fn forget(&self) {
-        // SAFETY: a system call without pointers. It is advice: what comes of it does not matter.
+    /// Drops the file from the page cache.
+    fn drop_cache(&self) {
+        // SAFETY: a system call without pointers. It is only advice, so its result does not matter.
         unsafe { libc::posix_fadvise(self.file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
     }
 }
 
 /// Switches the open file to O_DIRECT.
-fn past_the_cache(file: &File) -> io::Result<()> {
+fn enable_direct_io(file: &File) -> io::Result<()> {
     let fd = file.as_raw_fd();
     // SAFETY: a system call without pointers.
     let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
@@ -109,7 +109,7 @@ fn past_the_cache(file: &File) -> io::Result<()> {
     if flags < 0 || unsafe { libc::fcntl(fd, libc::F_SETFL, flags | libc::O_DIRECT) } < 0 {
         return Err(io::Error::last_os_error());
     }
-    // Some file systems take the flag and refuse the read.
+    // Some file systems accept the flag and then refuse to read.
     let mut block = AlignedBlock::new();
     let answer = file.read_exact_at(&mut block.0, 0);
     if answer.is_err() {
@@ -119,17 +119,21 @@ fn past_the_cache(file: &File) -> io::Result<()> {
     answer
 }
 
-/// Where files for a moment belong: `$TMPDIR`, else this directory when something can be written
-/// there, else `/var/tmp`, which is on a disk where `/tmp` may not be.
+/// The directory for temporary files: `$TMPDIR`, else `preferred` if it is writable, else
+/// `/var/tmp`, which is on a disk where `/tmp` may not be.
 #[must_use]
-pub fn directory(own: &Path) -> PathBuf {
+pub fn directory(preferred: &Path) -> PathBuf {
     if let Some(dir) = std::env::var_os("TMPDIR").filter(|dir| !dir.is_empty()) {
         return PathBuf::from(dir);
     }
-    if nameless(own, 0).is_ok() { own.to_owned() } else { PathBuf::from("/var/tmp") }
+    if unnamed_file(preferred, 0).is_ok() {
+        preferred.to_owned()
+    } else {
+        PathBuf::from("/var/tmp")
+    }
 }
 
-/// Whether a directory is in memory, not on a disk.
+/// Whether a directory is in memory and not on a disk.
 ///
 /// # Errors
 /// The file system's error.
@@ -152,19 +156,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_come_back_and_the_directory_shows_nothing() {
+    fn blocks_are_read_back_and_the_directory_stays_empty() {
         let dir = std::env::temp_dir().join(format!("cpushield-scratch-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         let scratch = ScratchFile::new(&dir, 4).unwrap();
-        assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0, "it has no name");
+        assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0, "the file has a name");
         let mut wanted = AlignedBlock::new();
         wanted.0[7] ^= 0xff;
         assert_eq!(scratch.write(6, &wanted).unwrap(), BLOCK_BYTES as u64);
         let mut block = AlignedBlock::new();
         scratch.read(2, &mut block).unwrap();
-        assert!(block.0 == wanted.0, "numbers begin again at the end of the file");
+        assert!(block.0 == wanted.0, "numbers do not wrap around at the end of the file");
         scratch.read(3, &mut block).unwrap();
-        assert!(block.0 == AlignedBlock::new().0, "the other blocks are as they were");
+        assert!(block.0 == AlignedBlock::new().0, "another block has changed");
         drop(scratch);
         std::fs::remove_dir(&dir).unwrap();
         assert!(ScratchFile::new(&dir, 4).is_err());

@@ -1,19 +1,19 @@
-//! Being told to stop: SIGINT, SIGTERM and SIGHUP set a flag, so that whoever has changed the
-//! machine puts it back before the process ends.
+//! Stopping by signal: SIGINT, SIGTERM and SIGHUP set a flag, so that code which has changed the
+//! machine can restore it before the process ends.
 
 use std::io;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// The last stopping signal, 0 when there was none.
+/// The last stopping signal; 0 if there was none.
 static STOPPED_BY: AtomicI32 = AtomicI32::new(0);
 
-extern "C" fn note(signal: libc::c_int) {
+extern "C" fn record_signal(signal: libc::c_int) {
     STOPPED_BY.store(signal, Ordering::SeqCst);
 }
 
-/// From now on the stopping signals set the flag instead of ending the process. Blocking calls
-/// return with EINTR (no `SA_RESTART`), so that loops look at the flag soon. SIGHUP stays
-/// ignored where the caller ignores it, as nohup(1) does.
+/// Makes the stopping signals set the flag instead of ending the process. Blocking calls return with
+/// EINTR (no `SA_RESTART`), so that loops check the flag soon. SIGHUP stays ignored if the caller
+/// ignores it, as with nohup(1).
 ///
 /// # Errors
 /// The kernel's error.
@@ -28,7 +28,7 @@ pub fn catch_stops() -> io::Result<()> {
                 _ => {}
             }
             action = std::mem::zeroed();
-            action.sa_sigaction = note as extern "C" fn(libc::c_int) as libc::sighandler_t;
+            action.sa_sigaction = record_signal as extern "C" fn(libc::c_int) as libc::sighandler_t;
             libc::sigaction(signal, &raw const action, std::ptr::null_mut())
         };
         if answer != 0 {
@@ -38,7 +38,7 @@ pub fn catch_stops() -> io::Result<()> {
     Ok(())
 }
 
-/// The signal that asked this process to stop, if one did.
+/// The signal that asked this process to stop; `None` if there was none.
 #[must_use]
 pub fn stopped_by() -> Option<i32> {
     match STOPPED_BY.load(Ordering::SeqCst) {

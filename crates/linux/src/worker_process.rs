@@ -137,7 +137,7 @@ impl ChildCommand {
 
     /// How it ended, in words; `None` while it runs.
     pub fn ended(&mut self) -> Option<String> {
-        self.orphans.bury(self.pid());
+        self.orphans.reap(self.pid());
         self.child.try_wait().ok().flatten().map(|status| status.to_string())
     }
 }

@@ -27,7 +27,7 @@ fn what_a_program_left_behind_ends_with_it_and_is_named() {
     // The shell becomes deaf to SIGTERM a moment later.
     std::thread::sleep(Duration::from_millis(300));
     let left = beside.end();
-    assert_eq!(left.there, []);
+    assert_eq!(left.running, []);
     let names: Vec<&str> = left.ended.iter().map(|(_, name)| name.as_str()).collect();
     assert!(names.contains(&"sh"), "{left:?}");
     for (pid, _) in &left.ended {

@@ -131,7 +131,7 @@ impl BootLoader for ExtlinuxLoader {
                     .to_owned(),
             ));
         };
-        host.order(&["extlinux", &format!("--once={entry}"), &dir])?;
+        host.run_program(&["extlinux", &format!("--once={entry}"), &dir])?;
         // Read back what the loader will do, not what was asked.
         if host.read_bytes(&vector).ok().and_then(|bytes| extlinux_adv::once(&bytes)).as_deref()
             == Some(entry)
@@ -153,7 +153,7 @@ impl BootLoader for ExtlinuxLoader {
 
     fn forget_once(&self, host: &Host, entry: &str) -> Result<(), BootError> {
         if let Some((dir, _)) = place(host).filter(|_| armed(host).as_deref() == Some(entry)) {
-            host.order(&["extlinux", "--clear-once", &dir])?;
+            host.run_program(&["extlinux", "--clear-once", &dir])?;
         }
         Ok(())
     }

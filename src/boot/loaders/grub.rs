@@ -124,9 +124,9 @@ impl BootLoader for GrubLoader {
 
     fn make(&self, host: &Host, _path: &str) -> Result<Vec<u8>, BootError> {
         let (_, program) = place(host).unwrap_or(("", "grub-mkconfig"));
-        let said = host.consult(&[program], b"")?;
+        let said = host.query_program(&[program], b"")?;
         let check = program.replace("mkconfig", "script-check");
-        match host.consult(&[&check], &said.out) {
+        match host.query_program(&[&check], &said.out) {
             Err(error) if !error.is_absent() => return Err(error.into()),
             // It comes with grub-mkconfig; what is not there cannot be asked.
             _ => {}
@@ -178,7 +178,12 @@ impl BootLoader for GrubLoader {
             name == "next_entry" && (value.is_empty() || value == entry)
         };
         if variables.iter().any(ours) {
-            host.order(&[&program.replace("mkconfig", "editenv"), &block, "unset", "next_entry"])?;
+            host.run_program(&[
+                &program.replace("mkconfig", "editenv"),
+                &block,
+                "unset",
+                "next_entry",
+            ])?;
         }
         Ok(())
     }
@@ -201,7 +206,7 @@ pub(super) fn arm(host: &Host, entry: &str) -> Result<(), BootError> {
     if !menu::parse(&text).is_ok_and(|menu| menu.honours_next) {
         return Err(cannot(format!("{dir}/grub.cfg does not ask for next_entry")));
     }
-    host.order(&[&editor, &block, "set", &format!("next_entry={entry}")])?;
+    host.run_program(&[&editor, &block, "set", &format!("next_entry={entry}")])?;
     Ok(())
 }
 
@@ -221,7 +226,7 @@ pub(super) fn cannot(why: String) -> BootError {
 /// 2.06; save_env in docs/grub.texi).
 fn writes_itself(host: &Host, dir: &str, program: &str) -> Result<(), BootError> {
     let probe = program.replace("mkconfig", "probe");
-    let ask = |what: &str| host.consult(&[&probe, &format!("--target={what}"), dir], b"");
+    let ask = |what: &str| host.query_program(&[&probe, &format!("--target={what}"), dir], b"");
     let layers = String::from_utf8_lossy(&ask("abstraction")?.out).trim().to_owned();
     let kind = String::from_utf8_lossy(&ask("fs")?.out).trim().to_owned();
     if !layers.is_empty() {

@@ -132,7 +132,7 @@ pub(super) fn arm(host: &Host, entry: &str) -> Result<(), BootError> {
                     .to_owned(),
             ));
         }
-        host.order(&["bootctl", "set-oneshot", &format!("{entry}.conf")])?;
+        host.run_program(&["bootctl", "set-oneshot", &format!("{entry}.conf")])?;
         return Ok(());
     }
     grub::arm(host, entry)
@@ -152,7 +152,7 @@ pub(super) fn choice(host: &Host, entry: &str) -> String {
 pub(super) fn forget(host: &Host, entry: &str) -> Result<(), BootError> {
     let ours = |it: String| it.trim_end_matches(".conf") == entry;
     if variable(host, "LoaderEntryOneShot").is_some_and(ours) {
-        host.order(&["bootctl", "set-oneshot", ""])?;
+        host.run_program(&["bootctl", "set-oneshot", ""])?;
     }
     if is_systemd_boot(host) { Ok(()) } else { GrubLoader.forget_once(host, entry) }
 }

@@ -62,7 +62,7 @@ impl Instrument for WakeupInstrument {
 /// Rings the bell of a tally once a period until it is stopped.
 pub(super) fn ring(period_ns: u64, begin_ns: u64, tally: &LatencyStats, cord: &impl WakeMethod) {
     // Not of a real-time priority: with a short period it would take the housekeeping CPU.
-    let _hurry = sched::hurry();
+    let _hurry = sched::boost_priority();
     let mut due = begin_ns;
     while !tally.is_stopped() {
         // In parts: nobody waits for a period of hours once it is stopped.

@@ -126,7 +126,7 @@ fn program(words: &[String], site: &LoadEnvironment<'_>, sheet: &MemoryFile) -> 
 
 /// `stress-ng 0.15.06`, or the name alone.
 fn version(site: &LoadEnvironment<'_>) -> String {
-    let said = site.host.consult(&["stress-ng", "--version"], b"").ok();
+    let said = site.host.query_program(&["stress-ng", "--version"], b"").ok();
     let text = said.map(|said| String::from_utf8_lossy(&said.out).into_owned()).unwrap_or_default();
     let number = text.split_once("version ").and_then(|(_, rest)| rest.split([' ', '\n']).next());
     number.map_or("stress-ng".to_owned(), |number| format!("stress-ng {number}"))
