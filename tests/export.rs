@@ -128,7 +128,7 @@ fn recording(
     (trace, texts, events): (TraceDat, TraceTexts, Vec<(String, String)>),
 ) -> TraceRecording {
     assert_eq!(trace.events.len(), events.len() + texts.ftrace.len());
-    let mut spool = PageBuffer::beside(Path::new("x"));
+    let mut spool = PageBuffer::spilling_next_to(Path::new("x"));
     for (cpu, pages) in trace.pages.iter().enumerate() {
         for page in pages.chunks(trace.layout.page_size()) {
             spool.add(cpu, page, trace.layout.page_size());
@@ -275,7 +275,7 @@ fn trace_cmd_counts_in_a_live_recording_what_the_evidence_counts() {
     };
     let ours = scratch("live.dat");
     // So little memory that most pages go through files.
-    recorder.keep(PageBuffer::beside(&ours).with_memory(20_000), None);
+    recorder.keep(PageBuffer::spilling_next_to(&ours).with_memory(20_000), None);
     recorder.start().unwrap();
     let mut evidence = Vec::new();
     for _ in 0..2 {

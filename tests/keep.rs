@@ -88,7 +88,7 @@ fn looked_at(child: &Child) -> (cpushield_linux::CpuSet, u64) {
         &cpushield::latency::autosave::THREAD[..cpushield::latency::autosave::THREAD.len().min(15)];
     let writer = tasks.iter().find(|task| task.pid == pid && task.comm == name).unwrap();
     let crew = tasks.iter().find(|task| task.parent == pid && task.comm.starts_with("latency/"));
-    let held = |pid| host.held_memory(pid).unwrap().resident_kib;
+    let held = |pid| host.memory_use(pid).unwrap().resident_kib;
     let memory = held(pid) + held(crew.unwrap().pid);
     (host.online_affinity(writer.id.tid).unwrap(), memory)
 }

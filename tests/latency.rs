@@ -188,7 +188,7 @@ fn wait_for_crew(maker: u32) -> String {
 
 fn resident_kib(pid: &str) -> u64 {
     let pid = pid.parse().unwrap();
-    Host::live().held_memory(pid).unwrap().resident_kib
+    Host::live().memory_use(pid).unwrap().resident_kib
 }
 
 #[test]

@@ -160,16 +160,16 @@ fn talk(
     ask: &MeasurementRequest,
 ) -> Result<MeasurementReply, String> {
     let line = serde_json::to_string(ask).map_err(|e| e.to_string())?;
-    companion.tell(&line).map_err(|e| format!("their process is gone: {e}"))?;
+    companion.send(&line).map_err(|e| format!("their process is gone: {e}"))?;
     let line =
-        companion.hear(PATIENCE).map_err(|e| format!("their process does not answer: {e}"))?;
+        companion.receive(PATIENCE).map_err(|e| format!("their process does not answer: {e}"))?;
     serde_json::from_str(&line).map_err(|e| format!("an answer that makes no sense: {e}"))
 }
 
 /// The crew's own side: serves until its maker is gone. Its first thread sleeps while the others
 /// measure, as it may be confined to the CPUs of the shield too.
 pub fn serve(host: &Host) {
-    let duty = WorkerEnd::take_up();
+    let duty = WorkerEnd::start();
     let mut team: Option<MeasurementThreads> = None;
     while let Some(line) = duty.next() {
         let answer = match serde_json::from_str(&line) {

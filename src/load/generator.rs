@@ -308,8 +308,9 @@ impl LoadProcess {
 
 fn talk(companion: &mut WorkerProcess, ask: &LoadCommand) -> Result<LoadReply, String> {
     let line = serde_json::to_string(ask).map_err(|e| e.to_string())?;
-    companion.tell(&line).map_err(|e| format!("its process is gone: {e}"))?;
-    let line = companion.hear(PATIENCE).map_err(|e| format!("its process does not answer: {e}"))?;
+    companion.send(&line).map_err(|e| format!("its process is gone: {e}"))?;
+    let line =
+        companion.receive(PATIENCE).map_err(|e| format!("its process does not answer: {e}"))?;
     match serde_json::from_str(&line).map_err(|e| format!("an answer that makes no sense: {e}"))? {
         LoadReply::Failed { why } => Err(why),
         answer => Ok(answer),
@@ -318,7 +319,7 @@ fn talk(companion: &mut WorkerProcess, ask: &LoadCommand) -> Result<LoadReply, S
 
 /// The load's own side: serves until its maker says so or is gone. Its threads end with it.
 pub fn serve(host: &Host) {
-    let duty = WorkerEnd::take_up();
+    let duty = WorkerEnd::start();
     let mut team: Option<LoadThreads> = None;
     while let Some(line) = duty.next() {
         let answer = match serde_json::from_str(&line) {

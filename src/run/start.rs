@@ -271,7 +271,7 @@ fn start_and_wait(
 /// What is to be told about a program's memory. `mlockall(2)` does not outlive `execve(2)`, so only
 /// the program itself can lock it.
 fn memory_sentence(host: &Host, pid: i32) -> String {
-    match host.held_memory(pid) {
+    match host.memory_use(pid) {
         Ok(held) if held.locked_kib == 0 => format!(
             "memory: none of {} KiB is locked, so a page that must come from the disk stops the \
              program; it can call mlockall(MCL_CURRENT | MCL_FUTURE), which --lock-memory allows",

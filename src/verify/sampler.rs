@@ -130,8 +130,8 @@ impl SamplerProcess {
 
     fn ask(&mut self, ask: &SamplerRequest) -> Result<SamplerReply, AbsenceReason> {
         let line = serde_json::to_string(ask).map_err(AbsenceReason::failed)?;
-        self.companion.tell(&line).map_err(|e| failed("it is gone", &e))?;
-        let line = self.companion.hear(PATIENCE).map_err(|e| failed("no answer", &e))?;
+        self.companion.send(&line).map_err(|e| failed("it is gone", &e))?;
+        let line = self.companion.receive(PATIENCE).map_err(|e| failed("no answer", &e))?;
         match serde_json::from_str(&line) {
             Ok(SamplerReply::Failed { reason }) => Err(reason),
             Ok(answer) => Ok(answer),
@@ -191,7 +191,7 @@ fn unexpected(answer: &SamplerReply) -> AbsenceReason {
 
 /// The sampler's own side: answers until there is nobody to ask.
 pub fn serve(host: &Host) {
-    let duty = WorkerEnd::take_up();
+    let duty = WorkerEnd::start();
     let mut crew: Option<SpinnerSet> = None;
     while let Some(line) = duty.next() {
         let answer = match serde_json::from_str(&line) {

@@ -202,9 +202,9 @@ impl<'h> ActiveInstruments<'h> {
         };
         let spool = || match (&order.until, &order.keep) {
             (Some(until), _) => {
-                Some((PageBuffer::forgetful(), Some(until.before_ns + nanos(2 * STEP))))
+                Some((PageBuffer::bounded(), Some(until.before_ns + nanos(2 * STEP))))
             }
-            (None, Some(keep)) => Some((PageBuffer::beside(keep.beside), None)),
+            (None, Some(keep)) => Some((PageBuffer::spilling_next_to(keep.beside), None)),
             (None, None) => None,
         };
         let trace = TraceRecorder::arm(host, &wanted).map(|mut recorder| {

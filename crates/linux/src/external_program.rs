@@ -1,7 +1,7 @@
-//! Programs of others that work beside a measurement: started, looked at, ended. They end when the
-//! thread that started them does, however that ends.
+//! External programs that run during a measurement: started, observed, ended. They end with the
+//! thread that started them, however that ends.
 //!
-//! Elsewhere: which programs, and what their words mean.
+//! Elsewhere: which programs, and what their output means.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -10,12 +10,12 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-/// A file in memory that another process finds by a path.
+/// A file in memory that another process opens by a path.
 #[derive(Debug)]
 pub struct MemoryFile(File);
 
 impl MemoryFile {
-    /// An empty one.
+    /// Creates an empty file.
     ///
     /// # Errors
     /// No memory.
@@ -29,13 +29,13 @@ impl MemoryFile {
         Ok(MemoryFile(unsafe { File::from_raw_fd(fd) }))
     }
 
-    /// The path, while this process lives.
+    /// Its path, which is valid while this process lives.
     #[must_use]
     pub fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
     }
 
-    /// What was written there.
+    /// Reads the text of the file.
     ///
     /// # Errors
     /// It cannot be read.
@@ -47,58 +47,59 @@ impl MemoryFile {
     }
 }
 
-/// A program at work.
+/// A running program.
 #[derive(Debug)]
 pub struct ExternalProgram {
     child: Child,
-    said: MemoryFile,
+    output: MemoryFile,
 }
 
 impl ExternalProgram {
-    /// Starts a program; the name is looked up in `PATH`. It gets this signal when the calling
-    /// thread ends, and is killed when the value is dropped. What it prints is kept.
+    /// Starts a program; its name is looked up in `PATH`. It gets `signal` when the calling thread
+    /// ends, and is killed when the value is dropped. Its output is stored.
     ///
     /// # Errors
     /// It cannot be started.
     pub fn start(words: &[OsString], signal: i32) -> io::Result<ExternalProgram> {
-        let absent = || io::Error::from_raw_os_error(libc::ENOENT);
-        let (program, arguments) = words.split_first().ok_or_else(absent)?;
-        let said = MemoryFile::new()?;
+        let (program, arguments) =
+            words.split_first().ok_or_else(|| io::Error::from_raw_os_error(libc::ENOENT))?;
+        let output = MemoryFile::new()?;
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null());
-        command.stdout(said.0.try_clone()?).stderr(said.0.try_clone()?);
+        command.stdout(output.0.try_clone()?).stderr(output.0.try_clone()?);
         let signal = libc::c_ulong::try_from(signal).unwrap_or(0);
-        let die_with_parent = move || {
-            // SAFETY: this operation takes a number and no pointers.
-            match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) } {
-                0 => Ok(()),
-                _ => Err(io::Error::last_os_error()),
-            }
-        };
         // SAFETY: between fork and exec it makes one system call and allocates nothing.
-        unsafe { command.pre_exec(die_with_parent) };
-        Ok(ExternalProgram { child: command.spawn()?, said })
+        unsafe { command.pre_exec(move || signal_at_parent_death(signal)) };
+        Ok(ExternalProgram { child: command.spawn()?, output })
     }
 
-    /// Its process number.
+    /// Its process ID.
     #[must_use]
     pub fn pid(&self) -> i32 {
         i32::try_from(self.child.id()).unwrap_or(i32::MAX)
     }
 
-    /// Waits for its end, and gives what it printed.
+    /// Waits for its end. Returns its status and output.
     ///
     /// # Errors
     /// The kernel's error.
     pub fn wait(mut self) -> io::Result<(ExitStatus, String)> {
         let status = self.child.wait()?;
-        Ok((status, self.said.text()?))
+        Ok((status, self.output.text()?))
+    }
+}
+
+fn signal_at_parent_death(signal: libc::c_ulong) -> io::Result<()> {
+    // SAFETY: this operation takes a number and no pointers.
+    match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 
 impl Drop for ExternalProgram {
     fn drop(&mut self) {
-        // It is our child: when it was waited for, the library knows and sends nothing.
+        // If the child was waited for, the standard library knows it and sends no signal.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -115,24 +116,25 @@ mod tests {
     }
 
     #[test]
-    fn what_it_prints_and_writes_to_a_sheet_is_kept() {
-        let mut sheet = MemoryFile::new().unwrap();
-        let script = format!("echo said; echo written > {}; exit 3", sheet.path());
-        let hired = ExternalProgram::start(&words(&["sh", "-c", &script]), libc::SIGKILL).unwrap();
-        let (status, said) = hired.wait().unwrap();
-        assert_eq!((status.code(), said.as_str()), (Some(3), "said\n"));
-        assert_eq!(sheet.text().unwrap(), "written\n");
+    fn output_and_a_memory_file_are_read_back() {
+        let mut file = MemoryFile::new().unwrap();
+        let script = format!("echo printed; echo written > {}; exit 3", file.path());
+        let program =
+            ExternalProgram::start(&words(&["sh", "-c", &script]), libc::SIGKILL).unwrap();
+        let (status, output) = program.wait().unwrap();
+        assert_eq!((status.code(), output.as_str()), (Some(3), "printed\n"));
+        assert_eq!(file.text().unwrap(), "written\n");
         assert!(ExternalProgram::start(&words(&["cpushield-no-such-program"]), 9).is_err());
     }
 
     #[test]
-    fn it_ends_with_the_thread_that_started_it() {
+    fn a_program_ends_with_the_thread_that_started_it() {
         let start = || ExternalProgram::start(&words(&["sleep", "1000"]), libc::SIGKILL).unwrap();
-        let hired = std::thread::spawn(start).join().unwrap();
-        assert!(process::wait_for_end(hired.pid(), Duration::from_secs(10)).unwrap());
-        let hired = start();
-        let pid = hired.pid();
-        drop(hired);
+        let program = std::thread::spawn(start).join().unwrap();
+        assert!(process::wait_for_end(program.pid(), Duration::from_secs(10)).unwrap());
+        let program = start();
+        let pid = program.pid();
+        drop(program);
         assert!(process::wait_for_end(pid, Duration::ZERO).unwrap());
     }
 }

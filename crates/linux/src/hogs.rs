@@ -1,5 +1,5 @@
-//! Real-time tasks of user space that keep a CPU to themselves. Below them no ordinary thread of
-//! that CPU runs, no kworker either, and whoever waits for one waits.
+//! Real-time tasks of user space that never sleep. They starve the ordinary threads of their CPU,
+//! including kworkers, and every task that waits for one of those.
 
 use crate::error::Result;
 use crate::host::Host;
@@ -7,13 +7,13 @@ use crate::task::{SchedPolicy, Task};
 use std::fmt;
 use std::time::Duration;
 
-/// Between two looks at a task that seems to run without end: many periods of anything cyclic.
+/// The time between two checks of a task: many periods of any cyclic task.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// A real-time task that did not sleep between two looks.
+/// A real-time task that did not sleep between two checks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RtHog {
-    /// The task; its `cpu` is the one it keeps.
+    /// The task; its `cpu` is the one it occupies.
     pub task: Task,
     /// Its policy.
     pub policy: SchedPolicy,
@@ -26,8 +26,8 @@ impl fmt::Display for RtHog {
 }
 
 impl Host {
-    /// The tasks that keep a CPU to themselves: runnable at two looks, on the same CPU, and not
-    /// asleep in between. Takes no time where no real-time task runs.
+    /// The tasks that occupy a CPU: runnable at two checks, on the same CPU, and not asleep in
+    /// between. Takes no time if no real-time task runs.
     ///
     /// # Errors
     /// `/proc` cannot be read.
@@ -35,7 +35,7 @@ impl Host {
         self.tasks().map(|tasks| self.hogs_among(&tasks))
     }
 
-    /// The same, of tasks that were listed a moment ago.
+    /// Like [`Host::hogs`], for tasks that were listed a moment ago.
     #[must_use]
     pub fn hogs_among(&self, tasks: &[Task]) -> Vec<RtHog> {
         let mut seen = Vec::new();
@@ -57,8 +57,8 @@ impl Host {
         seen.into_iter().map(|(hog, _)| hog).collect()
     }
 
-    /// The policy of a task that is runnable and under which it may run without end. A deadline
-    /// task may not, unless its budget is all of its period.
+    /// The policy of a runnable task if it may run without end. A deadline task may not, unless its
+    /// budget is its whole period.
     fn endless_policy(&self, task: &Task) -> Option<SchedPolicy> {
         // SCHED_FIFO, SCHED_RR and SCHED_DEADLINE (include/uapi/linux/sched.h, 6.12).
         if task.kthread || task.state != 'R' || !matches!(task.policy, 1 | 2 | 6) {
@@ -70,11 +70,11 @@ impl Host {
         }
     }
 
-    /// How often a task has gone to sleep by itself. What preempts it does not count, for the
-    /// kernel's threads above it do that too.
+    /// How often a task has gone to sleep by itself. Preemptions do not count, because kernel threads
+    /// of a higher priority cause them too.
     fn times_slept(&self, task: &Task) -> Option<u64> {
-        let own = format!("/proc/{}/task/{}/status", task.pid, task.id.tid);
-        let path = if self.exists(&own) { own } else { self.status_path(task.id.tid) };
+        let listed = format!("/proc/{}/task/{}/status", task.pid, task.id.tid);
+        let path = if self.exists(&listed) { listed } else { self.status_path(task.id.tid) };
         let text = self.read(&path).ok()?;
         let line = text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
         line?.trim().parse().ok()

@@ -1,5 +1,5 @@
-//! A timer of the HPET by `/dev/hpet`, and the page of its registers: what its counter says, and
-//! when the next interrupt is due.
+//! A timer of the HPET by `/dev/hpet`, and the page of its registers: its counter, and when the next
+//! interrupt is due.
 //!
 //! Elsewhere: what the difference of the two means.
 
@@ -15,15 +15,15 @@ const HPET_INFO: u64 = (2 << 30) | ((size_of::<HpetInfo>() as u64) << 16) | 0x68
 const HPET_EPI: u64 = 0x6804;
 const HPET_IRQFREQ: u64 = (1 << 30) | ((size_of::<libc::c_ulong>() as u64) << 16) | 0x6806;
 
-/// Bytes that the driver maps, no more and no less.
+/// The size that the driver maps, exactly.
 const PAGE_BYTES: usize = 4096;
-/// Registers (IA-PC HPET specification 1.0a, 2.3; include/linux/hpet.h): femtoseconds in a tick,
-/// the counter, the comparator of the first timer and how far the next one's is.
+/// Registers (IA-PC HPET specification 1.0a, 2.3; include/linux/hpet.h): femtoseconds per tick, the
+/// counter, the comparator of the first timer and the distance to the next timer's.
 const PERIOD: usize = 0x004;
 const COUNTER: usize = 0x0f0;
 const COMPARATOR: usize = 0x108;
 const EACH_TIMER: usize = 0x20;
-/// A tick takes no longer, says the specification (2.3.4).
+/// The maximum duration of a tick (specification, 2.3.4).
 const PERIOD_FS_MAX: u32 = 100_000_000;
 
 /// `struct hpet_info`.
@@ -35,31 +35,30 @@ struct HpetInfo {
     timer: libc::c_ushort,
 }
 
-/// A timer of the HPET. Its interrupt is one of a device: the chip raises it when its counter
-/// reaches the timer's comparator, and the driver writes the next one into it.
+/// A timer of the HPET. Its interrupt is a device interrupt: the chip raises it when its counter
+/// reaches the timer's comparator, and the driver then sets the next comparator value.
 #[derive(Debug)]
 pub struct HpetTimer {
     file: File,
 }
 
 impl HpetTimer {
-    /// The device.
+    /// The path of the device.
     pub const PATH: &str = "/dev/hpet";
 
-    /// Takes the first timer that is free.
+    /// Opens the first free timer.
     ///
     /// # Errors
-    /// The kernel's error: ENOENT without the driver, EBUSY when no timer is free or there is
-    /// none.
+    /// The kernel's error: ENOENT without the driver, EBUSY if no timer is free or there is none.
     pub fn open() -> io::Result<HpetTimer> {
         Ok(HpetTimer { file: File::open(HpetTimer::PATH)? })
     }
 
-    /// Its registers.
+    /// Maps its registers.
     ///
     /// # Errors
-    /// The kernel's error: EACCES when it was booted or built without `hpet_mmap=1`, ENOSYS when
-    /// it was built without `CONFIG_HPET_MMAP` or the registers share their page.
+    /// The kernel's error: EACCES if it was booted or built without `hpet_mmap=1`, ENOSYS if it was
+    /// built without `CONFIG_HPET_MMAP` or the registers share their page.
     pub fn page(&self) -> io::Result<HpetPage> {
         let mut info = HpetInfo { hz: 0, flags: 0, block: 0, timer: 0 };
         // SAFETY: the request writes one `struct hpet_info`, which lives through the call.
@@ -76,23 +75,23 @@ impl HpetTimer {
         }
     }
 
-    /// It raises its interrupt so many times a second, from now on; whether the chip itself repeats
-    /// it, which not every timer can. Else the driver asks for the next one in each handler.
+    /// Starts periodic interrupts of this many per second. Returns whether the chip itself repeats
+    /// them, which not every timer can; otherwise the driver requests the next one in each handler.
     ///
     /// # Errors
     /// The kernel's error: EACCES above `dev.hpet.max-user-freq` (64) without `CAP_SYS_RESOURCE`,
-    /// EIO when its interrupt is not free.
-    pub fn begin(&mut self, hertz: u64) -> io::Result<bool> {
-        self.ask(HPET_IRQFREQ, hertz)?;
-        let repeats = match self.ask(HPET_EPI, 0) {
+    /// EIO if its interrupt is not free.
+    pub fn start(&mut self, hertz: u64) -> io::Result<bool> {
+        self.ioctl(HPET_IRQFREQ, hertz)?;
+        let repeats = match self.ioctl(HPET_EPI, 0) {
             Err(error) if error.raw_os_error() == Some(libc::ENXIO) => false,
             answer => answer.map(|()| true)?,
         };
-        self.ask(HPET_IE_ON, 0)?;
+        self.ioctl(HPET_IE_ON, 0)?;
         Ok(repeats)
     }
 
-    fn ask(&self, request: u64, value: u64) -> io::Result<()> {
+    fn ioctl(&self, request: u64, value: u64) -> io::Result<()> {
         // SAFETY: these requests take a number and no pointer (hpet_ioctl_common(),
         // drivers/char/hpet.c); both numbers are far below the limits of their types.
         match unsafe { libc::ioctl(self.file.as_raw_fd(), request as _, value) } {
@@ -101,7 +100,7 @@ impl HpetTimer {
         }
     }
 
-    /// Waits for an interrupt, and says how many came since the last time.
+    /// Waits for an interrupt. Returns how many came since the last call.
     ///
     /// # Errors
     /// The kernel's error.
@@ -112,32 +111,31 @@ impl HpetTimer {
         Ok(libc::c_ulong::from_ne_bytes(bytes))
     }
 
-    /// Whether one came since then.
+    /// Whether an interrupt came since the last [`HpetTimer::wait`].
     ///
     /// # Errors
     /// The kernel's error.
     pub fn is_pending(&self) -> io::Result<bool> {
-        let mut asked =
-            libc::pollfd { fd: self.file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        let mut poll = libc::pollfd { fd: self.file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: one pollfd, valid for reads and writes.
-        match unsafe { libc::poll(&raw mut asked, 1, 0) } {
-            0.. => Ok(asked.revents & libc::POLLIN != 0),
+        match unsafe { libc::poll(&raw mut poll, 1, 0) } {
+            0.. => Ok(poll.revents & libc::POLLIN != 0),
             _ => Err(io::Error::last_os_error()),
         }
     }
 }
 
-/// The registers of the HPET, to be read.
+/// The registers of the HPET, mapped for reading.
 #[derive(Debug)]
 pub struct HpetPage {
     region: SharedMemory,
     comparator: usize,
-    /// Which of its timers it is; its interrupt is called `hpetN`.
+    /// The number of the timer; its interrupt is called `hpetN`.
     pub timer: u16,
 }
 
 impl HpetPage {
-    /// Femtoseconds in a tick.
+    /// Femtoseconds per tick.
     #[must_use]
     pub fn period_fs(&self) -> u32 {
         self.register(PERIOD)
@@ -150,8 +148,8 @@ impl HpetPage {
         self.register(COUNTER)
     }
 
-    /// At which value of it the next interrupt is due; the driver's timers compare the lower half
-    /// (`Tn_32MODE_CNF_MASK`).
+    /// The counter value at which the next interrupt is due; the driver's timers compare the lower
+    /// half (`Tn_32MODE_CNF_MASK`).
     #[inline]
     #[must_use]
     pub fn comparator(&self) -> u32 {
@@ -160,9 +158,9 @@ impl HpetPage {
 
     #[inline]
     fn register(&self, offset: usize) -> u32 {
-        // SAFETY: the offset is a multiple of four below the length of the mapping, which is there
-        // as long as `self`. These registers change by themselves, so each is read as often as it
-        // is asked for; reading them has no effect.
+        // SAFETY: the offset is a multiple of four below the length of the mapping, which lives as
+        // long as `self`. These registers change by themselves, so the read is volatile; reading
+        // them has no side effect.
         unsafe { self.region.start().byte_add(offset).cast::<u32>().read_volatile() }
     }
 }

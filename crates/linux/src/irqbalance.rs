@@ -1,10 +1,10 @@
-//! irqbalance is told over its socket which CPUs it must leave alone; it is never stopped.
+//! Telling irqbalance over its socket which CPUs to leave alone; it is never stopped.
 //!
 //! The protocol is that of irqbalance 1.2 to 1.9.5 (irqbalance.c `sock_handle()`, commit d1993bc):
-//! one request per connection, credentials of root attached. `setup` is answered by
-//! `SLEEP 10 … BANNED 00000008`; `settings cpus 3` (a list, though the answer is a mask) and
-//! `settings cpus NULL` (what its own configuration says) have no answer, take effect at its next
-//! scan, by default within ten seconds, and are forgotten when it ends.
+//! one request per connection, with the credentials of root attached. The answer to `setup` is
+//! `SLEEP 10 … BANNED 00000008`. `settings cpus 3` (a list, though the answer is a mask) and
+//! `settings cpus NULL` (the CPUs of its own configuration) have no answer. They take effect at its
+//! next scan, by default within ten seconds, and are forgotten when it ends.
 
 use crate::cpuset::CpuSet;
 use crate::error::{Error, Operation, Result};
@@ -15,41 +15,41 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::time::Duration;
 
-/// Where its sockets are: `irqbalance<pid>.sock`.
+/// The directory of its sockets: `irqbalance<pid>.sock`.
 const DIR: &str = "/run/irqbalance";
-/// The name of the socket that it binds when the directory is missing: a path of zeros.
+/// The socket that it binds if the directory is missing: an abstract name of zeros.
 const ABSTRACT: &str = "@irqbalance";
-/// The bytes of `sun_path` behind the first one (unix(7)).
+/// The bytes of `sun_path` after the first one (unix(7)).
 const ABSTRACT_LEN: usize = 107;
-/// It answers from its main loop, which a scan may hold up for a moment.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// How long to wait for an answer. It answers from its main loop, which a scan may delay.
+const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// An irqbalance that runs.
+/// A running irqbalance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IrqbalanceProcess {
-    /// Its process, as far as its socket tells.
+    /// Its process ID, if its socket contains it.
     pub pid: Option<i32>,
-    /// Its socket, for people; [`IrqbalanceProcess::pid`] is in it.
+    /// Its socket, for messages; its name contains [`IrqbalanceProcess::pid`].
     pub socket: String,
-    /// CPUs that it leaves alone.
+    /// The CPUs that it leaves alone.
     pub banned: CpuSet,
 }
 
 impl Host {
-    /// The irqbalance that runs; `None` when there is none.
+    /// The running irqbalance; `None` if there is none.
     ///
     /// # Errors
-    /// It runs but does not answer, or its answer is not understood.
+    /// It runs but does not answer, or its answer has an unknown format.
     pub fn irqbalance(&self) -> Result<Option<IrqbalanceProcess>> {
         for socket in self.irqbalance_sockets()? {
-            let answer = match self.ask(&socket, "setup") {
+            let answer = match self.send_request(&socket, "setup") {
                 // A socket that a killed irqbalance left behind.
                 Err(error) if error.is_absent() || error.errno() == Some(libc::ECONNREFUSED) => {
                     continue;
                 }
                 other => other?,
             };
-            let banned = banned(&answer)
+            let banned = parse_banned(&answer)
                 .ok_or_else(|| Error::malformed(&socket, 1, "BANNED and a CPU mask", &answer))?;
             return Ok(Some(IrqbalanceProcess { pid: pid_of(&socket), socket, banned }));
         }
@@ -69,58 +69,65 @@ impl Host {
         Ok(sockets)
     }
 
-    /// Tells irqbalance which CPUs to leave alone from now on; with `None`, to do again what its
-    /// own configuration says. It is not an error of this call when it never looks.
+    /// Sets which CPUs irqbalance leaves alone from now on; `None` restores its own configuration.
+    /// It is not an error of this call if irqbalance never applies the request.
     ///
     /// # Errors
-    /// It is gone or does not take the request.
-    pub fn ban_from_irqbalance(&self, it: &IrqbalanceProcess, cpus: Option<&CpuSet>) -> Result<()> {
+    /// It is gone or does not accept the request.
+    pub fn ban_from_irqbalance(
+        &self,
+        irqbalance: &IrqbalanceProcess,
+        cpus: Option<&CpuSet>,
+    ) -> Result<()> {
         let list = match cpus {
-            // It dereferences a null pointer when no word follows.
+            // irqbalance dereferences a null pointer if no word follows.
             Some(cpus) if !cpus.is_empty() => cpus.to_string(),
             _ => "NULL".to_owned(),
         };
         let request = format!("settings cpus {list}");
-        self.before_write(Operation::Call, &it.socket).map_err(|e| e.with_value(&request))?;
+        let socket = &irqbalance.socket;
+        self.before_write(Operation::Call, socket).map_err(|e| e.with_value(&request))?;
         if !self.is_live() {
             let mask = cpus.cloned().unwrap_or_else(|| self.irqbalance_default()).to_mask();
-            return std::fs::write(self.place(&it.socket), format!("SLEEP 10 BANNED {mask}\n"))
-                .map_err(|e| Error::io(Operation::Call, &it.socket, e));
+            return std::fs::write(self.place(socket), format!("SLEEP 10 BANNED {mask}\n"))
+                .map_err(Error::on(Operation::Call, socket));
         }
-        self.ask(&it.socket, &request).map(drop).map_err(|e| e.with_value(&request))
+        self.send_request(socket, &request).map(drop).map_err(|e| e.with_value(&request))
     }
 
-    /// The CPUs that irqbalance leaves alone when nobody tells it otherwise: those isolated at boot
-    /// and those without a tick (cputree.c `setup_banned_cpus()`).
+    /// The CPUs that irqbalance leaves alone by default: those isolated at boot and those without a
+    /// tick (cputree.c `setup_banned_cpus()`).
     #[must_use]
     pub fn irqbalance_default(&self) -> CpuSet {
-        let set = |name: &str| {
-            let text = self.read_line(&format!("/sys/devices/system/cpu/{name}")).ok();
-            text.and_then(|text| text.parse::<CpuSet>().ok()).unwrap_or_default()
-        };
-        set("isolated").union(&set("nohz_full"))
+        self.boot_cpus("isolated").union(&self.boot_cpus("nohz_full"))
     }
 
-    /// One request; the answer may be empty.
-    fn ask(&self, socket: &str, request: &str) -> Result<String> {
+    fn boot_cpus(&self, name: &str) -> CpuSet {
+        let text = self.read_line(&format!("/sys/devices/system/cpu/{name}")).ok();
+        text.and_then(|text| text.parse::<CpuSet>().ok()).unwrap_or_default()
+    }
+
+    /// Sends one request and returns the answer, which may be empty.
+    fn send_request(&self, socket: &str, request: &str) -> Result<String> {
         if !self.is_live() {
             return self.read(socket);
         }
-        let talk = || -> io::Result<String> {
-            let mut stream = if socket == ABSTRACT {
-                let name = [0u8; ABSTRACT_LEN];
-                UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?
-            } else {
-                UnixStream::connect(self.place(socket))?
-            };
-            stream.set_read_timeout(Some(PATIENCE))?;
-            stream.set_write_timeout(Some(PATIENCE))?;
-            send_with_credentials(&stream, request.as_bytes())?;
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer)?;
-            Ok(answer)
+        self.exchange(socket, request).map_err(Error::on(Operation::Call, socket))
+    }
+
+    fn exchange(&self, socket: &str, request: &str) -> io::Result<String> {
+        let mut stream = if socket == ABSTRACT {
+            let name = [0u8; ABSTRACT_LEN];
+            UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?
+        } else {
+            UnixStream::connect(self.place(socket))?
         };
-        talk().map_err(|e| Error::io(Operation::Call, socket, e))
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
+        send_with_credentials(&stream, request.as_bytes())?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
     }
 }
 
@@ -129,29 +136,29 @@ fn pid_of(socket: &str) -> Option<i32> {
     name.strip_prefix("irqbalance")?.strip_suffix(".sock")?.parse().ok()
 }
 
-/// The mask behind `BANNED` in the answer to `setup`.
-fn banned(answer: &str) -> Option<CpuSet> {
+/// The mask after `BANNED` in the answer to `setup`.
+fn parse_banned(answer: &str) -> Option<CpuSet> {
     let mask = answer.rsplit_once("BANNED ")?.1;
     CpuSet::parse_mask(mask.trim()).ok()
 }
 
-/// Sends bytes with `SCM_CREDENTIALS` of this process (unix(7)), which irqbalance looks at.
+/// Sends bytes with `SCM_CREDENTIALS` of this process (unix(7)), which irqbalance checks.
 fn send_with_credentials(stream: &UnixStream, bytes: &[u8]) -> io::Result<()> {
     // SAFETY: the calls take no pointers and cannot fail.
     let (pid, uid, gid) = unsafe { (libc::getpid(), libc::getuid(), libc::getgid()) };
     let credentials = libc::ucred { pid, uid, gid };
     let size = u32::try_from(size_of::<libc::ucred>()).unwrap_or(0);
-    // Room for one control message; u64 gives it the alignment of `cmsghdr`.
-    let mut room = [0u64; 8];
+    // Space for one control message; u64 gives it the alignment of `cmsghdr`.
+    let mut control = [0u64; 8];
     let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     // SAFETY: an all-zero msghdr is a valid value; `CMSG_SPACE` of 12 bytes is 32, which fits into
-    // `room`; `CMSG_FIRSTHDR` then points into `room`, and its data part has `CMSG_LEN` bytes.
-    // `part`, `bytes` and `room` live until the call returns, which only reads them.
+    // `control`; `CMSG_FIRSTHDR` then points into it, and its data part has `CMSG_LEN` bytes.
+    // `part`, `bytes` and `control` live until the call returns, which only reads them.
     let sent = unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
         message.msg_iov = &raw mut part;
         message.msg_iovlen = 1;
-        message.msg_control = room.as_mut_ptr().cast();
+        message.msg_control = control.as_mut_ptr().cast();
         message.msg_controllen = libc::CMSG_SPACE(size) as _;
         let header = libc::CMSG_FIRSTHDR(&raw const message);
         (*header).cmsg_level = libc::SOL_SOCKET;
@@ -173,12 +180,12 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_answer_to_setup_is_read() {
+    fn the_answer_to_setup_is_parsed() {
         // irqbalance 1.9.4, one banned interrupt.
         let answer = "SLEEP 10 IRQ 9 LOAD 0 DIFF 0 CLASS 0 BANNED 00000000,0000000c";
-        assert_eq!(banned(answer).unwrap().to_string(), "2-3");
-        assert_eq!(banned("SLEEP 10 BANNED 0"), Some(CpuSet::new()));
-        assert_eq!(banned("SLEEP 10 "), None);
+        assert_eq!(parse_banned(answer).unwrap().to_string(), "2-3");
+        assert_eq!(parse_banned("SLEEP 10 BANNED 0"), Some(CpuSet::new()));
+        assert_eq!(parse_banned("SLEEP 10 "), None);
         assert_eq!(pid_of("/run/irqbalance/irqbalance812.sock"), Some(812));
         assert_eq!(pid_of(ABSTRACT), None);
     }
@@ -196,7 +203,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_answer_makes_the_parser_panic(text in ".{0,60}") {
-            let _ = banned(&text);
+            let _ = parse_banned(&text);
             let _ = pid_of(&text);
         }
     }

@@ -1,4 +1,4 @@
-//! System calls that give the kernel work and nothing else: what loads are made of.
+//! System calls that only create work for the kernel, from which loads are made.
 //!
 //! Elsewhere: how often, and on which CPUs.
 
@@ -12,22 +12,22 @@ fn answer(answer: libc::c_long) -> io::Result<()> {
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Starts a child that ends at once, and waits for its end.
+/// Forks a child that ends at once, and waits for it.
 ///
 /// # Errors
-/// The kernel's error: EAGAIN where there may be no more processes.
-pub fn child_that_ends() -> io::Result<()> {
-    // SAFETY: the child does nothing but end, which is allowed after a fork of a process with
-    // several threads too (signal-safety(7)).
+/// The kernel's error: EAGAIN if there may be no more processes.
+pub fn fork_and_wait() -> io::Result<()> {
+    // SAFETY: the child only ends, which is allowed after a fork of a process with several threads
+    // (signal-safety(7)).
     let pid = unsafe { libc::fork() };
     match pid {
-        // SAFETY: ends the child; nothing of its parent's is flushed or given back.
+        // SAFETY: ends the child; nothing of its parent is flushed or freed.
         0 => unsafe { libc::_exit(0) },
         1.. => {}
         _ => return Err(io::Error::last_os_error()),
     }
     loop {
-        // SAFETY: no status is asked for.
+        // SAFETY: a null pointer asks for no status.
         match unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) } {
             -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
             -1 => return Err(io::Error::last_os_error()),
@@ -36,17 +36,17 @@ pub fn child_that_ends() -> io::Result<()> {
     }
 }
 
-/// Lets this process call [`barrier`]. To be done while it has one thread: later the kernel waits
-/// for every CPU.
+/// Registers this process for [`barrier`]. Call it while the process has one thread: later the
+/// kernel waits for every CPU.
 ///
 /// # Errors
 /// The kernel's error: EINVAL before 4.14.
-pub fn allow_barriers() -> io::Result<()> {
+pub fn register_barriers() -> io::Result<()> {
     // SAFETY: the call takes no pointers.
     answer(unsafe { libc::syscall(libc::SYS_membarrier, REGISTER_PRIVATE_EXPEDITED, 0, 0) })
 }
 
-/// Interrupts every other CPU on which a thread of this process runs now, and no other.
+/// Interrupts every other CPU on which a thread of this process runs now.
 ///
 /// # Errors
 /// The kernel's error.
@@ -56,22 +56,22 @@ pub fn barrier() -> io::Result<()> {
     answer(unsafe { libc::syscall(libc::SYS_membarrier, PRIVATE_EXPEDITED, 0, 0) })
 }
 
-/// From now on the sleeps of this thread, and of those it starts, end as soon as they can: each has
-/// a timer interrupt of its own, which is not put off for others.
+/// Sets the smallest timer slack for this thread and the threads that it starts: each sleep gets a
+/// separate timer interrupt, which is not delayed to coincide with others.
 ///
 /// # Errors
 /// The kernel's error.
-pub fn sleep_exactly() -> io::Result<()> {
-    let least: libc::c_ulong = 1;
+pub fn minimize_timer_slack() -> io::Result<()> {
+    let slack_ns: libc::c_ulong = 1;
     // SAFETY: this operation takes a number and no pointers.
-    answer(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, least) }.into())
+    answer(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack_ns) }.into())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Processes that were begun on this machine: `processes` of /proc/stat.
+    /// The number of forks of this machine: `processes` of /proc/stat.
     fn forks() -> u64 {
         let text = std::fs::read_to_string("/proc/stat").unwrap();
         let line = text.lines().find_map(|line| line.strip_prefix("processes ")).unwrap();
@@ -79,19 +79,19 @@ mod tests {
     }
 
     #[test]
-    fn a_child_is_begun_and_none_is_left() {
+    fn a_child_is_forked_and_reaped() {
         let before = forks();
         for _ in 0..20 {
-            child_that_ends().unwrap();
+            fork_and_wait().unwrap();
         }
         assert!(forks() >= before + 20);
     }
 
     #[test]
-    fn a_barrier_needs_leave() {
-        // Another test of this process may have asked for it.
-        allow_barriers().unwrap();
+    fn a_registered_process_can_call_barriers() {
+        // Registering twice is allowed, and another test of this process may have registered.
+        register_barriers().unwrap();
         barrier().unwrap();
-        sleep_exactly().unwrap();
+        minimize_timer_slack().unwrap();
     }
 }

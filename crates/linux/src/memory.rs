@@ -1,33 +1,32 @@
-//! Memory that stays where it is: what a process has locked, and how much it may.
+//! Locked memory: how much a process has locked, and how much it may lock.
 
 use crate::error::{Error, Result};
 use crate::host::Host;
 use std::io;
 
-/// How much of a process lies fast in memory, in KiB (`/proc/<pid>/status`).
+/// The memory of a process, in KiB (`/proc/<pid>/status`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryUse {
     /// `VmLck`: locked.
     pub locked_kib: u64,
-    /// `VmRSS`: in memory now.
+    /// `VmRSS`: resident.
     pub resident_kib: u64,
     /// `VmSwap`: swapped out.
     pub swapped_kib: u64,
 }
 
 impl Host {
-    /// What of a process's memory is locked.
+    /// The memory that a process has locked, resident and swapped out.
     ///
     /// # Errors
     /// The process is gone, or is a kernel thread, which has no such lines.
-    pub fn held_memory(&self, pid: i32) -> Result<MemoryUse> {
+    pub fn memory_use(&self, pid: i32) -> Result<MemoryUse> {
         let path = format!("/proc/{pid}/status");
         let text = self.read(&path)?;
-        let field = |name: &'static str| parse_kib(&path, &text, name);
         Ok(MemoryUse {
-            locked_kib: field("VmLck:")?,
-            resident_kib: field("VmRSS:")?,
-            swapped_kib: field("VmSwap:")?,
+            locked_kib: parse_kib(&path, &text, "VmLck:")?,
+            resident_kib: parse_kib(&path, &text, "VmRSS:")?,
+            swapped_kib: parse_kib(&path, &text, "VmSwap:")?,
         })
     }
 }
@@ -42,8 +41,8 @@ fn parse_kib(path: &str, text: &str, name: &'static str) -> Result<u64> {
     Err(Error::malformed(path, 0, name, ""))
 }
 
-/// How many bytes this process may lock without the right to lock all it wants (`RLIMIT_MEMLOCK`,
-/// soft limit); `None` when there is no limit.
+/// How many bytes this process may lock without privilege (`RLIMIT_MEMLOCK`, soft limit); `None` if
+/// there is no limit.
 ///
 /// # Errors
 /// The kernel's error.
@@ -59,10 +58,10 @@ pub fn lock_limit() -> io::Result<Option<u64>> {
     Ok((limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur))
 }
 
-/// Takes the limit on locked memory away, from this process and the programs it becomes.
+/// Removes the limit on locked memory from this process and the programs that it executes.
 ///
 /// # Errors
-/// The kernel's error: EPERM without the right to.
+/// The kernel's error: EPERM without the privilege.
 pub fn lift_lock_limit() -> io::Result<()> {
     let limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: the pointer is valid for the read of one limit.
@@ -72,10 +71,10 @@ pub fn lift_lock_limit() -> io::Result<()> {
     }
 }
 
-/// Locks all memory of this process, that which it will have too.
+/// Locks all present and future memory of this process.
 ///
 /// # Errors
-/// The kernel's error: ENOMEM or EPERM beyond what it may lock.
+/// The kernel's error: ENOMEM or EPERM beyond the limit.
 pub fn lock_all() -> io::Result<()> {
     // SAFETY: the call takes no pointers.
     match unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } {
@@ -93,7 +92,7 @@ mod tests {
         "Name:\tcat\nVmPeak:\t    3312 kB\nVmLck:\t      64 kB\nVmRSS:\t    1792 kB\n";
 
     #[test]
-    fn locked_memory_is_read_and_what_is_missing_is_an_error() {
+    fn locked_memory_is_parsed_and_a_missing_line_is_an_error() {
         assert_eq!(parse_kib("f", STATUS, "VmLck:").unwrap(), 64);
         assert!(parse_kib("f", STATUS, "VmSwap:").unwrap_err().to_string().contains("VmSwap:"));
         let torn = parse_kib("f", "VmLck:\t kB\n", "VmLck:").unwrap_err();

@@ -1,12 +1,10 @@
-//! Raw pages of several CPUs, kept while a trace is read: in memory first, in nameless files of a
-//! given directory when they are many. Only one thread uses it, so nothing of it touches another
-//! CPU.
+//! A buffer for the raw trace pages of several CPUs: in memory first, then in unnamed files of a
+//! given directory. Only one thread uses it, so it affects no other CPU.
 //!
-//! One that is [`PageBuffer::forgetful`] keeps the last pages only, in memory, however long it goes
-//! on.
+//! A [`PageBuffer::bounded`] buffer keeps only the last pages, in memory, however long the trace is.
 //!
-//! Adding never fails: a trace must not end because a disk is full. The first error is kept and
-//! told by whoever wants to read the pages.
+//! Adding a page never fails: a full disk must not end a trace. The first error is stored and
+//! returned when the pages are read.
 
 use crate::error::{Error, Operation, Result};
 use std::fs::File;
@@ -14,18 +12,18 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes kept in memory before they go to files: seconds of a busy CPU.
+/// Bytes in memory before they go to files: seconds of a busy CPU.
 const MEMORY_MAX: usize = 32 << 20;
 
-/// Pages of several CPUs.
+/// The pages of several CPUs.
 #[derive(Debug)]
 pub struct PageBuffer {
     dir: PathBuf,
     memory_max: usize,
-    /// Nothing goes to files; the oldest pages are forgotten.
-    forgetful: bool,
-    held: usize,
-    lanes: Vec<CpuPages>,
+    /// Whether the oldest pages are discarded instead of written to files.
+    bounded: bool,
+    bytes_in_memory: usize,
+    cpus: Vec<CpuPages>,
     failed: Option<Error>,
 }
 
@@ -33,80 +31,80 @@ pub struct PageBuffer {
 #[derive(Debug)]
 struct CpuPages {
     cpu: usize,
-    /// Earlier pages.
+    /// The earlier pages.
     file: Option<File>,
-    /// Later ones.
+    /// The later pages.
     memory: Vec<u8>,
     bytes: u64,
-    forgot: bool,
+    discarded: bool,
 }
 
-/// The time that a page of the trace begins with.
-fn time_of(page: &[u8]) -> u64 {
+/// The timestamp at the start of a trace page.
+fn page_time(page: &[u8]) -> u64 {
     page.first_chunk().map_or(0, |time| u64::from_le_bytes(*time))
 }
 
 impl PageBuffer {
-    /// An empty spool. What does not fit into memory goes to nameless files in the directory of
-    /// `path`, which vanish with the spool.
+    /// An empty buffer. Pages that do not fit into memory go to unnamed files in the directory of
+    /// `path`, which vanish with the buffer.
     #[must_use]
-    pub fn beside(path: &Path) -> PageBuffer {
+    pub fn spilling_next_to(path: &Path) -> PageBuffer {
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
         PageBuffer {
             dir: dir.unwrap_or(Path::new(".")).to_owned(),
             memory_max: MEMORY_MAX,
-            forgetful: false,
-            held: 0,
-            lanes: Vec::new(),
+            bounded: false,
+            bytes_in_memory: 0,
+            cpus: Vec::new(),
             failed: None,
         }
     }
 
-    /// An empty spool that needs no file: it forgets the oldest pages.
+    /// An empty buffer that uses no file: it discards the oldest pages.
     #[must_use]
-    pub fn forgetful() -> PageBuffer {
-        PageBuffer { forgetful: true, ..PageBuffer::beside(Path::new(".")) }
+    pub fn bounded() -> PageBuffer {
+        PageBuffer { bounded: true, ..PageBuffer::spilling_next_to(Path::new(".")) }
     }
 
-    /// The same with another limit of memory.
+    /// The same buffer with another memory limit.
     #[must_use]
     pub fn with_memory(self, bytes: usize) -> PageBuffer {
         PageBuffer { memory_max: bytes, ..self }
     }
 
-    /// One more page of a CPU, filled up with zeroes to `page_size` bytes.
+    /// Adds a page of a CPU, padded with zeroes to `page_size` bytes.
     pub fn add(&mut self, cpu: usize, page: &[u8], page_size: usize) {
         if self.failed.is_some() {
             return;
         }
-        let at = self.lanes.iter().position(|lane| lane.cpu == cpu);
+        let at = self.cpus.iter().position(|pages| pages.cpu == cpu);
         let at = at.unwrap_or_else(|| {
-            self.lanes.push(CpuPages {
+            self.cpus.push(CpuPages {
                 cpu,
                 file: None,
                 memory: Vec::new(),
                 bytes: 0,
-                forgot: false,
+                discarded: false,
             });
-            self.lanes.len() - 1
+            self.cpus.len() - 1
         });
-        if let Some(lane) = self.lanes.get_mut(at) {
-            let before = lane.memory.len();
-            lane.memory.extend_from_slice(page);
-            lane.memory.resize(before + page_size.max(page.len()), 0);
-            let added = lane.memory.len() - before;
-            lane.bytes += added as u64;
-            self.held += added;
+        if let Some(pages) = self.cpus.get_mut(at) {
+            let before = pages.memory.len();
+            pages.memory.extend_from_slice(page);
+            pages.memory.resize(before + page_size.max(page.len()), 0);
+            let added = pages.memory.len() - before;
+            pages.bytes += added as u64;
+            self.bytes_in_memory += added;
         }
-        if self.held > self.memory_max && self.forgetful {
-            // A part of the longest at once, for what stays is moved.
-            let longest = self.lanes.iter_mut().max_by_key(|lane| lane.memory.len());
-            let drop = self.memory_max / 8;
-            self.held -= longest.map_or(0, |lane| lane.forget(drop.next_multiple_of(page_size)));
-        } else if self.held > self.memory_max {
-            self.held = 0;
-            for lane in &mut self.lanes {
-                if let Err(error) = lane.spill(&self.dir) {
+        if self.bytes_in_memory > self.memory_max && self.bounded {
+            // Several pages of the largest CPU at once, because the remaining ones are moved.
+            let largest = self.cpus.iter_mut().max_by_key(|pages| pages.memory.len());
+            let excess = (self.memory_max / 8).next_multiple_of(page_size);
+            self.bytes_in_memory -= largest.map_or(0, |pages| pages.discard(excess));
+        } else if self.bytes_in_memory > self.memory_max {
+            self.bytes_in_memory = 0;
+            for pages in &mut self.cpus {
+                if let Err(error) = pages.spill(&self.dir) {
                     self.failed = Some(error);
                     return;
                 }
@@ -114,44 +112,46 @@ impl PageBuffer {
         }
     }
 
-    /// A forgetful spool forgets the pages of every CPU that come before the last one that began
-    /// no later than this moment, by the time that each page begins with.
-    pub fn forget_before(&mut self, at: u64, page_size: usize) {
-        for lane in self.lanes.iter_mut().filter(|_| self.forgetful) {
-            let pages = lane.memory.chunks(page_size);
-            let old = pages.take_while(|page| time_of(page) <= at).count();
-            self.held -= lane.forget(old.saturating_sub(1) * page_size);
+    /// Discards old pages of a bounded buffer: on each CPU, all pages before the last one that
+    /// starts at or before this time.
+    pub fn discard_before(&mut self, at: u64, page_size: usize) {
+        for pages in self.cpus.iter_mut().filter(|_| self.bounded) {
+            let chunks = pages.memory.chunks(page_size);
+            let old = chunks.take_while(|page| page_time(page) <= at).count();
+            self.bytes_in_memory -= pages.discard(old.saturating_sub(1) * page_size);
         }
     }
 
-    /// When the first page of a CPU begins, if earlier ones were forgotten.
+    /// The time of the first page of a CPU if earlier ones were discarded.
     #[must_use]
-    pub fn forgot_until(&self, cpu: usize) -> Option<u64> {
-        let lane = self.lanes.iter().find(|lane| lane.cpu == cpu).filter(|lane| lane.forgot)?;
-        Some(time_of(&lane.memory))
+    pub fn discarded_until(&self, cpu: usize) -> Option<u64> {
+        let pages = self.cpus.iter().find(|pages| pages.cpu == cpu)?;
+        pages.discarded.then(|| page_time(&pages.memory))
     }
 
-    /// Bytes of a CPU.
+    /// The number of bytes of a CPU.
     #[must_use]
     pub fn bytes(&self, cpu: usize) -> u64 {
-        self.lanes.iter().find(|lane| lane.cpu == cpu).map_or(0, |lane| lane.bytes)
+        self.cpus.iter().find(|pages| pages.cpu == cpu).map_or(0, |pages| pages.bytes)
     }
 
-    /// Gives all pages of a CPU in their order, each `page_size` bytes long.
+    /// Passes all pages of a CPU to `visit` in their order, each `page_size` bytes long.
     ///
     /// # Errors
-    /// A page could not be kept or read back; else what `tell` answers.
+    /// A page could not be stored or read back; otherwise the error of `visit`.
     pub fn each(
         &mut self,
         cpu: usize,
         page_size: usize,
-        tell: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+        visit: &mut dyn FnMut(&[u8]) -> io::Result<()>,
     ) -> io::Result<()> {
         if let Some(error) = &self.failed {
             return Err(io::Error::other(error.to_string()));
         }
-        let Some(lane) = self.lanes.iter_mut().find(|lane| lane.cpu == cpu) else { return Ok(()) };
-        if let Some(file) = &mut lane.file {
+        let Some(pages) = self.cpus.iter_mut().find(|pages| pages.cpu == cpu) else {
+            return Ok(());
+        };
+        if let Some(file) = &mut pages.file {
             let mut page = vec![0; page_size];
             let length = file.stream_position()?;
             file.rewind()?;
@@ -159,42 +159,43 @@ impl PageBuffer {
             while done < length {
                 file.read_exact(&mut page)?;
                 done += page_size as u64;
-                tell(&page)?;
+                visit(&page)?;
             }
             file.seek(SeekFrom::Start(length))?;
         }
-        lane.memory.chunks(page_size).try_for_each(tell)
+        pages.memory.chunks(page_size).try_for_each(visit)
     }
 }
 
 impl CpuPages {
-    /// Forgets so many bytes at the beginning, and says how many those were.
-    fn forget(&mut self, bytes: usize) -> usize {
+    /// Discards bytes at the start; returns how many.
+    fn discard(&mut self, bytes: usize) -> usize {
         let bytes = bytes.min(self.memory.len());
         self.memory.drain(..bytes);
         self.bytes -= bytes as u64;
-        self.forgot |= bytes > 0;
+        self.discarded |= bytes > 0;
         bytes
     }
 
     fn spill(&mut self, dir: &Path) -> Result<()> {
-        let fail = |e| Error::io(Operation::Write, &dir.display().to_string(), e);
+        let name = dir.display().to_string();
         let file = match &mut self.file {
             Some(file) => file,
-            none => none.insert(unnamed_file(dir, self.cpu).map_err(fail)?),
+            none => none
+                .insert(unnamed_file(dir, self.cpu).map_err(Error::on(Operation::Write, &name))?),
         };
-        file.write_all(&self.memory).map_err(fail)?;
+        file.write_all(&self.memory).map_err(Error::on(Operation::Write, &name))?;
         self.memory.clear();
         Ok(())
     }
 }
 
-/// A file without a name, so that a killed run leaves nothing behind.
+/// Creates a file without a name, so that a killed run leaves nothing behind.
 pub(crate) fn unnamed_file(dir: &Path, cpu: usize) -> io::Result<File> {
     let mut options = File::options();
     options.read(true).write(true);
     options.clone().custom_flags(libc::O_TMPFILE).open(dir).or_else(|_| {
-        // Not every file system has O_TMPFILE (vfat, NFS): a name for a moment.
+        // Not every file system has O_TMPFILE (vfat, NFS): the file has a name for a moment.
         let path = dir.join(format!(".cpushield-{}-{cpu}.pages", std::process::id()));
         let file = options.create_new(true).open(&path)?;
         std::fs::remove_file(&path)?;
@@ -206,9 +207,9 @@ pub(crate) fn unnamed_file(dir: &Path, cpu: usize) -> io::Result<File> {
 mod tests {
     use super::*;
 
-    fn all(spool: &mut PageBuffer, cpu: usize) -> io::Result<Vec<u8>> {
+    fn first_bytes(buffer: &mut PageBuffer, cpu: usize) -> io::Result<Vec<u8>> {
         let mut firsts = Vec::new();
-        spool.each(cpu, 4, &mut |page| {
+        buffer.each(cpu, 4, &mut |page| {
             assert_eq!(page, [page[0]; 4]);
             firsts.push(page[0]);
             Ok(())
@@ -217,62 +218,66 @@ mod tests {
     }
 
     #[test]
-    fn pages_come_back_in_order_from_memory_and_from_files() {
+    fn pages_are_read_back_in_order_from_memory_and_from_files() {
         for memory in [0, 9, 1000] {
             let path = std::env::temp_dir().join("out.dat");
-            let mut spool = PageBuffer::beside(&path).with_memory(memory);
+            let mut buffer = PageBuffer::spilling_next_to(&path).with_memory(memory);
             for n in 0..7 {
-                spool.add(usize::from(n % 2), &[n; 4], 4);
+                buffer.add(usize::from(n % 2), &[n; 4], 4);
             }
             for _ in 0..2 {
-                assert_eq!(all(&mut spool, 0).unwrap(), [0, 2, 4, 6], "{memory}");
-                assert_eq!(all(&mut spool, 1).unwrap(), [1, 3, 5], "{memory}");
+                assert_eq!(first_bytes(&mut buffer, 0).unwrap(), [0, 2, 4, 6], "{memory}");
+                assert_eq!(first_bytes(&mut buffer, 1).unwrap(), [1, 3, 5], "{memory}");
             }
-            assert_eq!((spool.bytes(0), spool.bytes(1), spool.bytes(2)), (16, 12, 0));
-            spool.add(1, &[9; 4], 4);
-            assert_eq!(all(&mut spool, 1).unwrap(), [1, 3, 5, 9], "{memory}");
+            assert_eq!((buffer.bytes(0), buffer.bytes(1), buffer.bytes(2)), (16, 12, 0));
+            buffer.add(1, &[9; 4], 4);
+            assert_eq!(first_bytes(&mut buffer, 1).unwrap(), [1, 3, 5, 9], "{memory}");
         }
     }
 
     #[test]
-    fn a_forgetful_spool_keeps_the_last_pages_in_bounded_memory() {
-        let mut spool = PageBuffer::forgetful().with_memory(64 * 16);
-        let times = |spool: &mut PageBuffer| {
-            let mut times = Vec::new();
-            let mut note = |page: &[u8]| {
-                times.push(time_of(page));
-                Ok(())
-            };
-            spool.each(2, 16, &mut note).unwrap();
-            times
-        };
+    fn a_bounded_buffer_keeps_the_last_pages_in_limited_memory() {
+        let mut buffer = PageBuffer::bounded().with_memory(64 * 16);
         for time in 0_u64..10_000 {
-            spool.add(2, &time.to_le_bytes(), 16);
-            assert!(spool.held <= 64 * 16);
+            buffer.add(2, &time.to_le_bytes(), 16);
+            assert!(buffer.bytes_in_memory <= 64 * 16);
         }
-        let kept = times(&mut spool);
+        let kept = page_times(&mut buffer, 2);
         assert!(kept.len() >= 56 && kept.last() == Some(&9_999), "{kept:?}");
-        assert!(kept.windows(2).all(|pair| pair[0] + 1 == pair[1]), "without a hole");
-        assert_eq!(spool.forgot_until(2), kept.first().copied());
-        spool.forget_before(9_990, 16);
-        assert_eq!(times(&mut spool), (9_990..10_000).collect::<Vec<_>>());
-        assert_eq!((spool.bytes(2), spool.held, spool.forgot_until(3)), (160, 160, None));
+        assert!(kept.windows(2).all(|pair| pair[0] + 1 == pair[1]), "pages are missing");
+        assert_eq!(buffer.discarded_until(2), kept.first().copied());
+        buffer.discard_before(9_990, 16);
+        assert_eq!(page_times(&mut buffer, 2), (9_990..10_000).collect::<Vec<_>>());
+        assert_eq!((buffer.bytes(2), buffer.bytes_in_memory), (160, 160));
+        assert_eq!(buffer.discarded_until(3), None);
+    }
+
+    fn page_times(buffer: &mut PageBuffer, cpu: usize) -> Vec<u64> {
+        let mut times = Vec::new();
+        buffer
+            .each(cpu, 16, &mut |page| {
+                times.push(page_time(page));
+                Ok(())
+            })
+            .unwrap();
+        times
     }
 
     #[test]
-    fn a_short_page_is_filled_up() {
-        let mut spool = PageBuffer::beside(Path::new("out.dat"));
-        spool.add(3, &[0; 2], 4);
-        assert_eq!((all(&mut spool, 3).unwrap(), spool.bytes(3)), (vec![0], 4));
+    fn a_short_page_is_padded() {
+        let mut buffer = PageBuffer::spilling_next_to(Path::new("out.dat"));
+        buffer.add(3, &[0; 2], 4);
+        assert_eq!((first_bytes(&mut buffer, 3).unwrap(), buffer.bytes(3)), (vec![0], 4));
     }
 
     #[test]
-    fn what_could_not_be_kept_is_told_when_it_is_asked_for() {
-        let mut spool = PageBuffer::beside(Path::new("/nonexistent/out.dat")).with_memory(0);
-        spool.add(0, &[0; 4], 4);
-        spool.add(0, &[1; 4], 4);
-        let error = all(&mut spool, 0).unwrap_err().to_string();
+    fn an_error_of_adding_is_returned_when_pages_are_read() {
+        let path = Path::new("/nonexistent/out.dat");
+        let mut buffer = PageBuffer::spilling_next_to(path).with_memory(0);
+        buffer.add(0, &[0; 4], 4);
+        buffer.add(0, &[1; 4], 4);
+        let error = first_bytes(&mut buffer, 0).unwrap_err().to_string();
         assert!(error.contains("/nonexistent"), "{error}");
-        assert!(all(&mut spool, 0).is_err(), "it does not heal");
+        assert!(first_bytes(&mut buffer, 0).is_err(), "the error did not persist");
     }
 }

@@ -1,5 +1,5 @@
-//! What a load has done, in memory that another process reads while it goes on: nothing is asked of
-//! the one who works, and it never waits for a reader.
+//! The progress of a load, in memory that another process reads at the same time. Reading costs the
+//! worker nothing, and it never waits for a reader.
 //!
 //! Elsewhere: what is counted.
 
@@ -8,44 +8,44 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The counter of one worker, with a cache line of its own; that worker alone writes to it.
+/// The counter of one worker, on a separate cache line; only that worker writes to it.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct ProgressCounter {
     count: AtomicU64,
-    /// 0 waiting, 1 working, 2 ended, 3 and more failed with this number less 3.
+    /// 0: waiting, 1: working, 2: ended, 3 and above: failed with this number minus 3.
     state: AtomicU64,
 }
 
-/// Where a worker is in its life.
+/// The state of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkerState {
-    /// It has not begun.
+    /// Not started.
     Waiting,
-    /// It works.
+    /// Working.
     Working,
-    /// It has ended by itself.
+    /// Ended by itself.
     Ended,
-    /// It could not go on: the error number.
+    /// Failed with this error number.
     Failed(i32),
 }
 
 impl ProgressCounter {
-    /// So much more was done.
+    /// Adds to the count.
     #[inline]
     pub fn add(&self, n: u64) {
-        // The only writer needs no locked instruction.
+        // There is only one writer, so no locked instruction is needed.
         let before = self.count.load(Ordering::Relaxed);
         self.count.store(before.wrapping_add(n), Ordering::Relaxed);
     }
 
-    /// How much was done so far.
+    /// The count so far.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Works until the end of the process, or until it cannot go on.
+    /// Runs `work` and records the state of the worker.
     pub fn work(&self, work: impl FnOnce(&ProgressCounter) -> io::Result<()>) {
         self.state.store(1, Ordering::Release);
         let state = match work(self) {
@@ -55,7 +55,7 @@ impl ProgressCounter {
         self.state.store(state, Ordering::Release);
     }
 
-    /// Where its worker is.
+    /// The state of the worker.
     #[must_use]
     pub fn state(&self) -> WorkerState {
         match self.state.load(Ordering::Acquire) {
@@ -67,66 +67,66 @@ impl ProgressCounter {
     }
 }
 
-/// The meters of some workers, in memory that another process finds by a number.
+/// The counters of all workers, in memory that another process opens by its file descriptor.
 #[derive(Debug)]
 pub struct ProgressCounters {
     region: SharedMemory,
     workers: usize,
-    /// The file of its maker.
+    /// The file of the memory; `None` in a process that did not create it.
     file: Option<OwnedFd>,
 }
 
 impl ProgressCounters {
-    /// New meters.
+    /// Creates counters at 0.
     ///
     /// # Errors
     /// No memory.
     pub fn new(workers: usize) -> io::Result<ProgressCounters> {
-        let (region, file) = SharedMemory::create(bytes(workers))?;
+        let (region, file) = SharedMemory::create(shared_bytes(workers))?;
         Ok(ProgressCounters { region, workers, file: Some(file) })
     }
 
-    /// The meters of another process, to look at.
+    /// Opens the counters of another process for reading.
     ///
     /// # Errors
-    /// It is gone, or may not be looked into.
+    /// The process or its file is gone, or this process has no permission.
     pub fn open(pid: i32, number: i32, workers: usize) -> io::Result<ProgressCounters> {
-        let region = SharedMemory::open(pid, number, bytes(workers), MappingAccess::Read)?;
+        let region = SharedMemory::open(pid, number, shared_bytes(workers), MappingAccess::Read)?;
         Ok(ProgressCounters { region, workers, file: None })
     }
 
-    /// By which number another process finds it among the open files of its maker.
+    /// The file descriptor by which another process opens the counters; `None` if they were opened.
     #[must_use]
     pub fn number(&self) -> Option<i32> {
         self.file.as_ref().map(AsRawFd::as_raw_fd)
     }
 
-    /// The meter of one worker.
+    /// The counter of one worker.
     #[must_use]
     pub fn get(&self, worker: usize) -> Option<&ProgressCounter> {
         if worker >= self.workers {
             return None;
         }
-        // SAFETY: the region is as long as `self`, aligned to pages, holds that many meters, and
-        // they are nothing but atomics, for which all bytes are valid. Whoever opened it to look
-        // has no `add`: a write there would end its process, not harm another's.
+        // SAFETY: the region lives as long as `self`, is aligned to pages and holds that many
+        // counters. They consist of atomics only, for which all bytes are valid. A process that
+        // opened it for reading never calls `add`; a write there would only end that process.
         Some(unsafe { &*self.region.start().cast::<ProgressCounter>().as_ptr().add(worker) })
     }
 
-    /// One for each worker.
+    /// The counter of each worker.
     pub fn each(&self) -> impl Iterator<Item = &ProgressCounter> {
         (0..self.workers).filter_map(|worker| self.get(worker))
     }
 
-    /// All together.
+    /// The sum of all counts.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.each().fold(0, |sum, meter| sum.wrapping_add(meter.count()))
+        self.each().fold(0, |sum, counter| sum.wrapping_add(counter.count()))
     }
 }
 
-/// A region may not be empty.
-fn bytes(workers: usize) -> usize {
+/// The size of the region, which may not be empty.
+fn shared_bytes(workers: usize) -> usize {
     workers.max(1).saturating_mul(size_of::<ProgressCounter>())
 }
 
@@ -135,26 +135,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_worker_counts_is_seen_through_another_mapping() {
-        let meters = ProgressCounters::new(2).unwrap();
+    fn another_process_sees_the_counts_of_a_worker() {
+        let counters = ProgressCounters::new(2).unwrap();
         let pid = i32::try_from(std::process::id()).unwrap();
-        let seen = ProgressCounters::open(pid, meters.number().unwrap(), 2).unwrap();
+        let seen = ProgressCounters::open(pid, counters.number().unwrap(), 2).unwrap();
         assert_eq!((seen.total(), seen.get(0).unwrap().state()), (0, WorkerState::Waiting));
-        meters.get(0).unwrap().work(|meter| {
-            meter.add(5);
+        counters.get(0).unwrap().work(|counter| {
+            counter.add(5);
             assert_eq!(seen.get(0).unwrap().state(), WorkerState::Working);
             Ok(())
         });
-        meters.get(1).unwrap().work(|meter| {
-            meter.add(7);
+        counters.get(1).unwrap().work(|counter| {
+            counter.add(7);
             Err(io::Error::from_raw_os_error(libc::ENOSPC))
         });
         let states: Vec<WorkerState> = seen.each().map(ProgressCounter::state).collect();
         assert_eq!(states, [WorkerState::Ended, WorkerState::Failed(libc::ENOSPC)]);
-        assert_eq!((seen.total(), meters.get(2).is_none()), (12, true));
+        assert_eq!((seen.total(), counters.get(2).is_none()), (12, true));
         assert!(
-            ProgressCounters::open(pid, meters.number().unwrap(), 200).is_err(),
-            "it is not as long"
+            ProgressCounters::open(pid, counters.number().unwrap(), 200).is_err(),
+            "the file is too short"
         );
     }
 }

@@ -1,5 +1,5 @@
-//! The root directory of a recorded machine. Files are opened below it in one system call, and
-//! links that lead out of it are not followed.
+//! The root directory of a recorded machine. Files below it are opened in one system call, and links
+//! that lead out of it are not followed.
 
 use crate::error::{Error, Operation, Result, errno_number};
 use crate::host::ERRORS_FILE;
@@ -11,20 +11,20 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// How often an open is repeated that a rename elsewhere disturbed (EAGAIN of openat2(2)).
+/// How often an open that a concurrent rename disturbed is repeated (EAGAIN of openat2(2)).
 const TRIES: usize = 8;
 
 /// A directory with copies of `/proc` and `/sys`.
 #[derive(Debug)]
 pub(crate) struct RootDir {
     path: PathBuf,
-    /// The directory for `openat2`; `None` where the kernel is older than 5.6 or a filter refuses
-    /// the call.
+    /// The directory for `openat2`; `None` if the kernel is older than 5.6 or a filter refuses the
+    /// call.
     handle: Option<OwnedFd>,
 }
 
 impl RootDir {
-    /// Opens the directory. `path` has no links in it.
+    /// Opens the directory. `path` must have no links.
     pub(crate) fn open(path: &Path) -> io::Result<RootDir> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let handle = match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::empty()) {
@@ -40,12 +40,12 @@ impl RootDir {
         self.open_below(path, OFlags::RDONLY).map(fs::File::from)
     }
 
-    /// Whether a file or directory is there.
+    /// Whether a file or directory exists.
     pub(crate) fn has(&self, path: &str) -> bool {
         self.open_below(path, OFlags::PATH).is_ok()
     }
 
-    /// The names in a directory.
+    /// Lists the names in a directory.
     pub(crate) fn list(&self, path: &str, listed: Listed) -> io::Result<Vec<String>> {
         names(self.open_below(path, OFlags::RDONLY | OFlags::DIRECTORY)?, listed)
     }
@@ -53,7 +53,7 @@ impl RootDir {
     fn open_below(&self, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
         let flags = flags | OFlags::CLOEXEC;
         let Some(handle) = &self.handle else { return self.open_checked(path, flags) };
-        // The root itself has no name below it.
+        // The root itself has no name below itself.
         let below = Some(path.trim_start_matches('/')).filter(|path| !path.is_empty());
         for _ in 0..TRIES {
             let resolve = ResolveFlags::IN_ROOT;
@@ -65,7 +65,7 @@ impl RootDir {
         Err(Errno::AGAIN.into())
     }
 
-    /// The same on kernels without `openat2`, where each part of the path is looked at first.
+    /// Like `open_below` on kernels without `openat2`: checks the resolved path first.
     fn open_checked(&self, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
         let real = self.path.join(path.trim_start_matches('/')).canonicalize()?;
         if !real.starts_with(&self.path) {
@@ -75,16 +75,16 @@ impl RootDir {
     }
 }
 
-/// Which names of a directory are wanted.
+/// Which names of a directory to list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Listed {
-    /// All.
+    /// All names.
     All,
-    /// Those of directories.
+    /// The names of directories.
     Directories,
 }
 
-/// The names in a directory, without itself and the one above.
+/// The names in a directory, without `.` and `..`.
 pub(crate) fn names(dir: OwnedFd, listed: Listed) -> io::Result<Vec<String>> {
     let mut dir = Dir::new(dir)?;
     let mut names = Vec::new();
@@ -110,7 +110,7 @@ pub(crate) fn names(dir: OwnedFd, listed: Listed) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// The errors that the kernel of a recorded machine answered, by what was tried.
+/// Parses the errors that the kernel of a recorded machine returned, by operation and path.
 pub(crate) fn parse_errors(text: &str) -> Result<BTreeMap<(Operation, String), i32>> {
     let mut errors = BTreeMap::new();
     for (i, line) in text.lines().enumerate() {

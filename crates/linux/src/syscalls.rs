@@ -55,7 +55,7 @@ const ALL: &str = "\
     futex_requeue statmount listmount lsm_get_self_attr lsm_set_self_attr lsm_list_modules mseal \
     setxattrat getxattrat listxattrat removexattrat open_tree_attr file_getattr file_setattr";
 
-/// The name of a system call of this architecture, where it is known.
+/// The name of a system call of this architecture; `None` if it is unknown.
 #[must_use]
 pub fn name(number: u64) -> Option<&'static str> {
     let (names, first) = match number {
@@ -69,7 +69,8 @@ pub fn name(number: u64) -> Option<&'static str> {
 /// Whether a system call of any architecture has this name.
 #[must_use]
 pub fn is_known(name: &str) -> bool {
-    !name.is_empty() && [X86_64, ALL].iter().any(|names| names.split(' ').any(|it| it == name))
+    !name.is_empty()
+        && [X86_64, ALL].iter().any(|names| names.split(' ').any(|known| known == name))
 }
 
 #[cfg(test)]

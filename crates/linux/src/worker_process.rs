@@ -1,8 +1,8 @@
-//! Further processes of this program. A [`WorkerProcess`] is started with hidden words and talked
-//! to in lines; it exists where a job needs memory or a cgroup of its own. A [`ChildCommand`] runs
-//! a subcommand beside this one and is only started, looked at and ended.
+//! Other processes of this program. A [`WorkerProcess`] is started with hidden arguments and
+//! exchanges lines with its parent; it exists where a job needs separate memory or a cgroup. A
+//! [`ChildCommand`] runs a subcommand next to this one, and is only started, observed and ended.
 //!
-//! Elsewhere: what the lines or words say.
+//! Elsewhere: what the lines or arguments mean.
 
 use crate::orphans::{LeftBehind, OrphanTracker};
 use std::ffi::OsString;
@@ -12,21 +12,21 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// One line may not be longer: a line is one small document.
+/// The maximum length of a line; a line is one small document.
 const LINE_BYTES_MAX: usize = 16 << 20;
 
-/// The other process, as its maker sees it.
+/// The parent's end of a worker process.
 #[derive(Debug)]
 pub struct WorkerProcess {
     child: Child,
-    to: Option<ChildStdin>,
-    from: ChildStdout,
-    heard: Vec<u8>,
+    stdin: Option<ChildStdin>,
+    stdout: ChildStdout,
+    received: Vec<u8>,
 }
 
 impl WorkerProcess {
-    /// Starts this program again with these words. It gets a process group of its own, so that a
-    /// Ctrl-C meant for its maker does not end it before it has told what it knows.
+    /// Starts this program again with these arguments. It gets a separate process group, so that a
+    /// Ctrl-C for its parent does not end it before it has sent its results.
     ///
     /// # Errors
     /// The program cannot be started.
@@ -39,48 +39,50 @@ impl WorkerProcess {
             .process_group(0)
             .spawn()?;
         match (child.stdin.take(), child.stdout.take()) {
-            (to @ Some(_), Some(from)) => Ok(WorkerProcess { child, to, from, heard: Vec::new() }),
+            (stdin @ Some(_), Some(stdout)) => {
+                Ok(WorkerProcess { child, stdin, stdout, received: Vec::new() })
+            }
             _ => Err(io::Error::from(io::ErrorKind::BrokenPipe)),
         }
     }
 
-    /// Its process number.
+    /// Its process ID.
     #[must_use]
     pub fn pid(&self) -> i32 {
         i32::try_from(self.child.id()).unwrap_or(i32::MAX)
     }
 
-    /// Says one line.
+    /// Sends one line.
     ///
     /// # Errors
     /// It is gone.
-    pub fn tell(&mut self, line: &str) -> io::Result<()> {
-        match &mut self.to {
-            Some(to) => to.write_all(format!("{line}\n").as_bytes()),
+    pub fn send(&mut self, line: &str) -> io::Result<()> {
+        match &mut self.stdin {
+            Some(stdin) => stdin.write_all(format!("{line}\n").as_bytes()),
             None => Err(io::Error::from(io::ErrorKind::BrokenPipe)),
         }
     }
 
-    /// Waits for one line.
+    /// Waits for a line from the process.
     ///
     /// # Errors
-    /// It is gone, or says nothing in that time (`TimedOut`).
-    pub fn hear(&mut self, wait: Duration) -> io::Result<String> {
+    /// It is gone, or sends no line in that time (`TimedOut`).
+    pub fn receive(&mut self, wait: Duration) -> io::Result<String> {
         let until = Instant::now() + wait;
         let mut chunk = vec![0; 64 << 10];
         loop {
-            if let Some(end) = self.heard.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = self.heard.drain(..=end).collect();
+            if let Some(end) = self.received.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.received.drain(..=end).collect();
                 return Ok(String::from_utf8_lossy(&line).trim_end().to_owned());
             }
             let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() || self.heard.len() > LINE_BYTES_MAX {
+            if left.is_zero() || self.received.len() > LINE_BYTES_MAX {
                 return Err(io::Error::from(io::ErrorKind::TimedOut));
             }
-            if readable(self.from.as_raw_fd(), left)? {
-                match self.from.read(&mut chunk)? {
+            if is_readable(self.stdout.as_raw_fd(), left)? {
+                match self.stdout.read(&mut chunk)? {
                     0 => return Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
-                    n => self.heard.extend_from_slice(chunk.get(..n).unwrap_or_default()),
+                    n => self.received.extend_from_slice(chunk.get(..n).unwrap_or_default()),
                 }
             }
         }
@@ -89,21 +91,21 @@ impl WorkerProcess {
 
 impl Drop for WorkerProcess {
     fn drop(&mut self) {
-        // The end of its input tells it to end; what does not listen is killed.
-        self.to = None;
+        // A process that does not end at the end of its input is killed.
+        self.stdin = None;
         for _ in 0..100 {
             if !matches!(self.child.try_wait(), Ok(None)) {
                 return;
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        // It is our child and was not waited for, so the number is still its own.
+        // It is our child and was not waited for, so the process ID is still its own.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A subcommand that runs beside this one, with all that it starts.
+/// A subcommand that runs next to this one, with all processes that it starts.
 #[derive(Debug)]
 pub struct ChildCommand {
     child: Child,
@@ -111,9 +113,9 @@ pub struct ChildCommand {
 }
 
 impl ChildCommand {
-    /// Starts this program again with these words. Its standard output goes to standard error, as
-    /// standard output is for this process's result; it gets a process group of its own, so that
-    /// whoever ends it can hear the other witnesses first.
+    /// Starts this program again with these arguments. Its standard output goes to standard error,
+    /// because standard output is for the result of this process. It gets a separate process group,
+    /// so that it does not end with Ctrl-C before the other witnesses were read.
     ///
     /// # Errors
     /// The program cannot be started.
@@ -129,13 +131,13 @@ impl ChildCommand {
         Ok(ChildCommand { child, orphans })
     }
 
-    /// Its process number.
+    /// Its process ID.
     #[must_use]
     pub fn pid(&self) -> i32 {
         i32::try_from(self.child.id()).unwrap_or(i32::MAX)
     }
 
-    /// How it ended, in words; `None` while it runs.
+    /// How it ended, as text; `None` while it runs.
     pub fn ended(&mut self) -> Option<String> {
         self.orphans.reap(self.pid());
         self.child.try_wait().ok().flatten().map(|status| status.to_string())
@@ -143,7 +145,7 @@ impl ChildCommand {
 }
 
 impl ChildCommand {
-    /// Ends it, and all that it started and left behind.
+    /// Ends it, together with the processes that it started and left behind.
     pub fn end(&mut self) -> LeftBehind {
         self.end_child();
         self.orphans.end()
@@ -172,12 +174,12 @@ impl Drop for ChildCommand {
     }
 }
 
-/// Whether there is something to read, within this time; an interrupting signal counts as no.
-fn readable(fd: i32, wait: Duration) -> io::Result<bool> {
-    let mut asked = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+/// Waits until there is something to read; returns false after this time or an interrupting signal.
+fn is_readable(fd: i32, wait: Duration) -> io::Result<bool> {
+    let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     let wait = libc::c_int::try_from(wait.as_millis().max(1)).unwrap_or(libc::c_int::MAX);
     // SAFETY: one pollfd, valid for reads and writes.
-    match unsafe { libc::poll(&raw mut asked, 1, wait) } {
+    match unsafe { libc::poll(&raw mut poll, 1, wait) } {
         -1 if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted => {
             Err(io::Error::last_os_error())
         }
@@ -185,20 +187,20 @@ fn readable(fd: i32, wait: Duration) -> io::Result<bool> {
     }
 }
 
-/// The companion's own side.
+/// The worker's own end.
 #[derive(Debug, Default)]
 pub struct WorkerEnd(());
 
 impl WorkerEnd {
-    /// Takes up the duty: this process ends when its maker does.
+    /// Makes this process end with its parent.
     #[must_use]
-    pub fn take_up() -> WorkerEnd {
+    pub fn start() -> WorkerEnd {
         // SAFETY: a system call without pointers.
         unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) };
         WorkerEnd(())
     }
 
-    /// The next line from the maker; `None` when there will be no more.
+    /// The next line from the parent; `None` if there will be no more.
     #[must_use]
     pub fn next(&self) -> Option<String> {
         let mut line = String::new();
@@ -208,10 +210,10 @@ impl WorkerEnd {
         }
     }
 
-    /// Answers with one line.
+    /// Sends one line to the parent.
     ///
     /// # Errors
-    /// The maker is gone.
+    /// The parent is gone.
     pub fn answer(&self, line: &str) -> io::Result<()> {
         let mut out = io::stdout().lock();
         out.write_all(format!("{line}\n").as_bytes())?;

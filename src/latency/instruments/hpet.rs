@@ -80,7 +80,7 @@ impl Instrument for DeviceTimer {
             ),
             _ => format!("the registers of {path}: {error}"),
         })?;
-        hpet.begin(HERTZ_FOR_ALL).map(|_| ()).map_err(|error| match error.raw_os_error() {
+        hpet.start(HERTZ_FOR_ALL).map(|_| ()).map_err(|error| match error.raw_os_error() {
             Some(5) => format!("the interrupt of the timer of {path} is not free"),
             _ => format!("{path}: {error}"),
         })
@@ -144,7 +144,7 @@ fn begin(at_ns: u64, period_ns: u64) -> io::Result<HpetReader<HpetDevice>> {
     let mut hpet = HpetTimer::open()?;
     let page = hpet.page()?;
     sleep_until(at_ns)?;
-    let repeats = hpet.begin(SECOND_NS / period_ns.max(1))?;
+    let repeats = hpet.start(SECOND_NS / period_ns.max(1))?;
     HpetReader::new(HpetDevice { hpet, page }, period_ns, repeats)
 }
 

@@ -53,7 +53,7 @@ fn worker() -> LoadWork {
         let mut memory = vec![1_u8; MEMORY_BYTES];
         let step = MEMORY_BYTES / PAGE_BYTES / WRITTEN * PAGE_BYTES;
         loop {
-            load_syscalls::child_that_ends()?;
+            load_syscalls::fork_and_wait()?;
             meter.add(1);
             for byte in memory.iter_mut().step_by(step) {
                 *byte = byte.wrapping_add(1);

@@ -53,7 +53,7 @@ impl LoadKind for InterruptLoad {
 
     fn prepare(&self, site: &LoadEnvironment<'_>) -> Result<PreparedLoad, String> {
         self.possible(site)?;
-        load_syscalls::allow_barriers()
+        load_syscalls::register_barriers()
             .map_err(|e| format!("no membarrier(2) of this form: {e}"))?;
         // So that the others are computing most of the time, not waiting for their own call.
         let pause = PAUSE * u32::try_from(site.cpus.len()).unwrap_or(u32::MAX);

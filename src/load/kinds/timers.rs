@@ -39,7 +39,7 @@ impl LoadKind for TimerLoad {
     fn prepare(&self, site: &LoadEnvironment<'_>) -> Result<PreparedLoad, String> {
         let worker = || -> LoadWork {
             Box::new(|meter| {
-                load_syscalls::sleep_exactly()?;
+                load_syscalls::minimize_timer_slack()?;
                 loop {
                     std::thread::sleep(SLEEP);
                     meter.add(1);

@@ -82,7 +82,7 @@ impl RecordingSpool {
 
     /// Forgets what came before this moment.
     fn forget_before(&mut self, at: u64, page_size: usize) {
-        self.spool.forget_before(at, page_size);
+        self.spool.discard_before(at, page_size);
         self.gaps.retain(|(_, gap)| gap.end > at);
         let over = self.phases.windows(2).take_while(|pair| pair[1].0 <= at).count();
         self.phases.drain(..over);

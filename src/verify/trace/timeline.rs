@@ -72,7 +72,7 @@ pub fn story(
     let first = recording.phases.first().map_or(0, |(at, _)| *at);
     let last = recording.phases.last().map_or(0, |(at, _)| *at);
     // Of what was forgotten before, nothing is known.
-    replay.draw_from(recording.spool.forgot_until(cpu).unwrap_or(first));
+    replay.draw_from(recording.spool.discarded_until(cpu).unwrap_or(first));
     let TraceRecording { layout, scale, tasks, spool, stacks: shown, .. } = recording;
     let names = CulpritNames { symbols: &symbols, tasks, stacks: None };
     let mut hand_over = |pieces: Vec<LogEntry>, stacks: &StackTable| -> io::Result<()> {
