@@ -431,7 +431,7 @@ fn a_machine_that_was_booted_otherwise_meanwhile_is_not_measured() {
 }
 
 #[test]
-fn a_torn_journal_is_never_gone_on_from() {
+fn a_torn_journal_is_never_resumed() {
     let scratch = Scratch::new("torn");
     let notebook = scratch.notebook();
     begin(&notebook);
