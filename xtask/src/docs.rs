@@ -1,6 +1,5 @@
 //! `docs/tunables.md`, `docs/boot.md`, `docs/causes.md` and `docs/witnesses.md` from the catalogues
-//! in the tool, and the schemas of what it prints with `--json` from the definitions of the
-//! documents.
+//! in the tool, and the schemas of `--json` output from the definitions of the documents.
 
 use cpushield::boot::parameters::{PARAMETERS, ParameterOffer};
 use cpushield::causes::Cause;
@@ -47,12 +46,12 @@ fn files() -> [(&'static str, String); 11] {
     ]
 }
 
-/// The form of a document as it is written: fields that are always there are required.
+/// The schema of a document as it is written: fields that are always present are required.
 fn schema<T: JsonSchema>(title: &str) -> String {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     let mut schema = settings.into_generator().into_root_schema_for::<T>();
     schema.insert("title".to_owned(), title.into());
-    // Links of rustdoc lead nowhere here.
+    // Links of rustdoc have no target here.
     let mut text = format!("{:#}", schema.as_value()).replace("[`", "`").replace("`]", "`");
     text.push('\n');
     text
@@ -60,11 +59,11 @@ fn schema<T: JsonSchema>(title: &str) -> String {
 
 fn tunables() -> String {
     let mut text = format!(
-        "# Tunables\n\n{NOTE}\n\nWhat cpushield tells the kernel and the machine, in the order of \
-         the changes. `cpushield explain NAME` shows the same page; `--on NAME` and `--off NAME` \
-         of `plan`, `apply` and `try`, or the table `[shield.NAME.tunables]` of a policy, switch \
-         one on or off. Every change is undone by `cpushield undo`.\n\n\
-         | tunable | what it does | done |\n|---|---|---|\n"
+        "# Tunables\n\n{NOTE}\n\nThe settings that cpushield changes, in the order of the changes. \
+         `cpushield explain NAME` shows the same page. `--on NAME` and `--off NAME` of `plan`, \
+         `apply` and `try`, or the table `[shield.NAME.tunables]` of a policy file, enable or \
+         disable one. `cpushield undo` undoes every change.\n\n\
+         | tunable | what it does | used |\n|---|---|---|\n"
     );
     for tunable in TUNABLES {
         let name = tunable.name();
@@ -79,7 +78,7 @@ fn tunables() -> String {
             tunable.removes().iter().map(|cause| format!("[{cause}](causes.md#{cause})")).collect();
         let removes = if causes.is_empty() { "nothing".to_owned() } else { causes.join(", ") };
         text.push_str(&format!(
-            "\n## {}\n\n{}\n\nRemoves: {removes}. Risk: {}. Done: {}.\n",
+            "\n## {}\n\n{}\n\nRemoves: {removes}. Risk: {}. Used: {}.\n",
             tunable.name(),
             tunable.page(),
             tunable.risk().word(),
@@ -89,10 +88,10 @@ fn tunables() -> String {
     text
 }
 
-/// Where parameters are written, for `docs/boot.md`.
+/// The files that parameters are written to, for `docs/boot.md`.
 const LOADERS: &str = include_str!("loaders.md");
 
-/// What sees each class of entries, for `docs/witnesses.md`.
+/// What observes each class of entries, for `docs/witnesses.md`.
 const WITNESSES: &str = include_str!("witnesses.md");
 
 fn witnesses() -> String {
@@ -102,17 +101,18 @@ fn witnesses() -> String {
 
 fn boot() -> String {
     let mut text = format!(
-        "# Kernel parameters\n\n{NOTE}\n\nWhat `cpushield boot plan` and `boot apply` give to \
-         the kernel at the next boot. `cpushield explain NAME` shows the same page; `--on NAME` \
-         and `--off NAME` switch one on or off. `cpushield boot undo` takes all of them back.\n\n\
+        "# Kernel parameters\n\n{NOTE}\n\nThe parameters that `cpushield boot plan` shows and \
+         `boot apply` writes for the next boot. `cpushield explain NAME` shows the same page. \
+         `--on NAME` and `--off NAME` enable or disable one. `cpushield boot undo` removes all of \
+         them.\n\n\
          {LOADERS}\n\
-         | parameter | to the kernel | what it does | given |\n|---|---|---|---|\n"
+         | parameter | kernel parameter | what it does | used |\n|---|---|---|---|\n"
     );
     for parameter in PARAMETERS {
         let given = match parameter.offer {
             ParameterOffer::Always => "always".to_owned(),
-            ParameterOffer::ForNamedCpus => "with `--cpus`, `--count` and the like".to_owned(),
-            ParameterOffer::Asked(why) => format!("when asked for: {why}"),
+            ParameterOffer::ForNamedCpus => "with options that select CPUs".to_owned(),
+            ParameterOffer::Asked(why) => format!("only when requested: {why}"),
             ParameterOffer::Never(why) => format!("never: {why}"),
         };
         let (name, keyword) = (parameter.name, parameter.keyword);
@@ -120,7 +120,7 @@ fn boot() -> String {
         text.push_str(&format!("| [{name}](#{name}) | `{keyword}` | {summary} | {given} |\n"));
     }
     for parameter in PARAMETERS {
-        let instead = parameter.substitute.map(|it| format!(" Without a boot: `{it}`."));
+        let instead = parameter.substitute.map(|it| format!(" At runtime: `{it}`."));
         text.push_str(&format!(
             "\n## {}\n\n{}\n\nRisk: {}.{}\n",
             parameter.name,
@@ -132,10 +132,10 @@ fn boot() -> String {
     text
 }
 
-/// For which workloads it is done unasked.
+/// The workloads for which it is used by default.
 fn done(tunable: &dyn Tunable) -> String {
     if tunable.when() == EffectTime::Boot {
-        return "at boot, by you".to_owned();
+        return "at boot, by the user".to_owned();
     }
     let workloads =
         [(Workload::Polling, "polling"), (Workload::Cyclic, "cyclic"), (Workload::Vm, "vm")];
@@ -146,7 +146,7 @@ fn done(tunable: &dyn Tunable) -> String {
         .collect();
     match unasked.len() {
         3 => "always".to_owned(),
-        0 => "when asked for".to_owned(),
+        0 => "only when requested".to_owned(),
         _ => format!("for {} workloads", unasked.join(" and ")),
     }
 }
@@ -161,14 +161,14 @@ fn causes() -> String {
     let by = |cause: Cause| {
         let names: Vec<String> =
             removers(cause).iter().map(|name| format!("[{name}](tunables.md#{name})")).collect();
-        if names.is_empty() { "nothing here".to_owned() } else { names.join(", ") }
+        if names.is_empty() { "no tunable".to_owned() } else { names.join(", ") }
     };
     for cause in Cause::ALL {
         text.push_str(&format!("| [{cause}](#{cause}) | {} | {} |\n", cause.summary(), by(*cause)));
     }
     for topic in TOPICS {
         let (name, summary) = (topic.name, topic.summary);
-        text.push_str(&format!("| [{name}](#{name}) | {summary} | see there |\n"));
+        text.push_str(&format!("| [{name}](#{name}) | {summary} | see its page |\n"));
     }
     for cause in Cause::ALL {
         text.push_str(&format!(
@@ -192,7 +192,7 @@ mod tests {
         let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
         for (name, text) in files() {
             let found = std::fs::read_to_string(docs.join(name)).unwrap_or_default();
-            assert!(found == text, "docs/{name} is old: run `cargo xtask docs`");
+            assert!(found == text, "docs/{name} is out of date: run `cargo xtask docs`");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Chores of the project: generated documents, man pages and completions. Everything is derived
-//! from the definitions in the tool itself, so that nothing is written twice.
+//! Project tasks: generated documents, man pages and completions. All of them are derived from the
+//! definitions in the tool itself, so that nothing is written twice.
 
 mod docs;
 mod man;
@@ -8,39 +8,39 @@ use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Chores of the project
+/// Project tasks
 #[derive(Debug, Parser)]
 #[command(name = "xtask")]
 struct Cli {
     #[command(subcommand)]
-    chore: Chore,
+    task: Task,
 }
 
 #[derive(Debug, Subcommand)]
-enum Chore {
-    /// Write docs/tunables.md, docs/boot.md, docs/causes.md and the schemas
+enum Task {
+    /// Write docs/tunables.md, docs/boot.md, docs/causes.md, docs/witnesses.md and the schemas
     Docs {
-        /// Where to
+        /// Output directory
         #[arg(default_value = "docs")]
         dir: PathBuf,
     },
     /// Write the man pages, one per subcommand
     Man {
-        /// Where to
+        /// Output directory
         dir: PathBuf,
     },
     /// Write the completions for bash, zsh and fish
     Completions {
-        /// Where to
+        /// Output directory
         dir: PathBuf,
     },
 }
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().chore {
-        Chore::Docs { dir } => docs::write(&dir),
-        Chore::Man { dir } => man::pages(&dir),
-        Chore::Completions { dir } => man::completions(&dir),
+    let done = match Cli::parse().task {
+        Task::Docs { dir } => docs::write(&dir),
+        Task::Man { dir } => man::pages(&dir),
+        Task::Completions { dir } => man::completions(&dir),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

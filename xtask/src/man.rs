@@ -1,4 +1,4 @@
-//! Man pages and completions from the command definitions, with the sections clap does not know.
+//! Man pages and completions from the command definitions, with sections that clap does not make.
 
 use clap_complete::Shell;
 use cpushield::cli::help;
@@ -11,10 +11,10 @@ use std::process::Command;
 const FILES: &str = ".SH FILES
 .TP
 .I /var/lib/cpushield/journal.jsonl
-the originals of everything that was changed; there while a shield is up
+the original values of every change; exists while a shield is active
 .TP
 .I /etc/cpushield/policy.toml
-what the user wants
+the shields that the user described
 ";
 
 /// Writes `cpushield.1` and a page for each subcommand.
@@ -56,7 +56,7 @@ fn page(dir: &Path, command: &clap::Command, name: Option<&str>) -> io::Result<(
     fs::write(dir.join(format!("{file}.1")), text)
 }
 
-/// The usage as the help shows it: with what each option takes.
+/// The usage as the help shows it, with the value of each option.
 fn synopsis(command: &clap::Command, name: Option<&str>) -> String {
     let usage = command.clone().render_usage().to_string();
     let usage = usage.trim_start_matches("Usage:").trim();
@@ -96,18 +96,18 @@ fn tail(name: Option<&str>) -> String {
         text.push_str(&format!(".TP\n.B {code}\n{}\n", roff(what)));
     }
     if name.is_none() {
-        text.push_str(".PP\n.B cpushield run\npasses the exit status of the program through.\n");
+        text.push_str(".PP\n.B cpushield run\nreturns the exit status of the program.\n");
     }
     text + FILES
 }
 
-/// Text that means nothing to troff.
+/// Text that troff does not interpret.
 fn roff(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-");
     if text.starts_with(['.', '\'']) { format!("\\&{text}") } else { text }
 }
 
-/// The day of the last commit, or no date where there is none: the same source makes the same page.
+/// The date of the last commit, or no date if there is none: the same source makes the same page.
 fn date() -> String {
     let git = Command::new("git").args(["log", "-1", "--format=%cs"]).output();
     git.map_or_else(
