@@ -1,6 +1,6 @@
-"""In the guest: what the lab provokes on CPU 3 from outside, as three witnesses tell it, one after the other: `cpushield
-verify`, `rtla osnoise top`, and the recipe that counts with awk how long nobody else was switched to. Prints the rows
-of a table. Each witness looks at a provocation of its own, as often."""
+"""Runs in the guest: provokes interruptions of CPU 3 from outside, and prints what three witnesses report, one after the
+other: `cpushield verify`, `rtla osnoise top`, and the awk recipe that measures the longest time without a task switch.
+It prints the rows of a table. Each action is repeated equally often for each witness."""
 
 import re
 import subprocess
@@ -38,7 +38,7 @@ def act(provoker):
 
 
 def by_rtla(name):
-    """Its last line of the CPU: noise in us, and how many of each class it saw."""
+    """The last row of the CPU: noise in us, and the count of each class."""
     provoker = provoke(name)
     try:
         rtla = subprocess.Popen(["rtla", "osnoise", "top", "-q", "-c", str(CPU), "-d", "14s"], stdout=subprocess.PIPE,
@@ -62,7 +62,7 @@ def tell(file, text):
 
 
 def by_switches(name):
-    """The recipe: the function that ends each switch is traced, and the longest time between two is the answer."""
+    """The recipe traces the function that ends each switch; its answer is the longest time between two calls."""
     tell("tracing_on", "0")
     tell("set_ftrace_filter", "finish_task_switch*")
     tell("tracing_cpumask", f"{1 << CPU:x}")
