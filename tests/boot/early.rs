@@ -137,7 +137,7 @@ fn the_call_says_the_request_again() {
     assert!(words(&near)[2].starts_with('/'), "{:?}", words(&near));
 }
 
-/// `vm/test init-scripts` runs it there.
+/// `vm/test enable-init-scripts` runs it there.
 #[test]
 fn with_openrc_it_stands_in_the_runlevel_that_sets_the_machine_up() {
     for (debian, level) in [(false, "boot"), (true, "sysinit")] {

@@ -1,6 +1,6 @@
 //! The scripts of `cpushield enable` and those who start them without systemd: OpenRC, and insserv
 //! with sysvinit's rc, as Debian packages them. `vm/init-roots` makes their roots; they run here in
-//! namespaces of their own, `vm/test init-scripts` lets them shield a CPU.
+//! namespaces of their own, `vm/test enable-init-scripts` lets them shield a CPU.
 
 use cpushield::boot::early::{self, InitSystem, StartCommand};
 use cpushield_linux::{CommandOutput, Host, Store};
