@@ -1,4 +1,4 @@
-# apply killed at any moment: the next undo completes what it left.
+# After apply is killed at any moment, the next undo restores everything.
 # guest, slow: 6.12-rt timeout=400
 # guest: 6.12-rt systemd timeout=400
 # guest: 6.1-rt cgroup=v1 timeout=400

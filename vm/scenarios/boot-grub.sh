@@ -1,5 +1,6 @@
 # guest: 6.12-rt grub timeout=600
-# Kernel parameters for the RT kernel alone, with a real GRUB: written, booted, taken back to the byte.
+# Kernel parameters for the RT kernel only, with a real GRUB: written, booted, removed, every file restored byte for
+# byte.
 . /host/lib.sh
 n=$(boot_number)
 cfg=/boot/grub/grub.cfg
@@ -20,7 +21,7 @@ case $n in
     cpushield boot plan
     status "a list with every CPU is refused" 2 cpushield boot apply --cpus 0-3
     status "a CPU that is not there is refused" 2 cpushield boot apply --cpus 9
-    # Where nothing can be written, or not enough, that is known before anything is.
+    # A file system that is read-only or full is detected before the first write.
     mount --bind /boot/grub /boot/grub
     mount -o remount,ro,bind /boot/grub
     status "a /boot/grub that is mounted read-only is refused" 3 cpushield boot apply
@@ -55,7 +56,7 @@ case $n in
 3)
     is "the other kernel booted" "$plain" uname -r
     is "without parameters" "" grep -o nohz_full /proc/cmdline
-    # A kernel package: the same kernel under another version, and what its script does at the end.
+    # A kernel package: the same kernel under another version, and the last step of its script.
     for file in vmlinuz config initrd.img; do cp /boot/$file-"$rt" /boot/$file-"9.$rt"; done
     grub-mkconfig -o $cfg 2>/dev/null
     is "a kernel installed later has the parameters" 1 lines "linux.*vmlinuz-9.$rt .*nohz_full=1-3"

@@ -1,6 +1,6 @@
 # guest: 6.12-rt smp=2 grub one-thread reset-after=90 timeout=600
 # slow: three boots on one thread
-# The running kernel starts the chosen one with its parameters; the boot loader knows nothing of that trial.
+# The running kernel starts the chosen one with its parameters. The boot loader is not involved in that trial.
 . /host/lib.sh
 n=$(boot_number)
 as_at_first() { # files of the boot loader, with their bytes
@@ -15,7 +15,7 @@ case $n in
     is "and the reason is told" 1 sh -c 'cpushield boot apply --trial --kexec --cpus 1 2>&1 | grep -c kexec_load_disabled'
     status "boot undo" 0 cpushield boot undo
     is "every file is as it was, to the byte" "" sh -c "$(declare -f as_at_first); as_at_first | diff /host/before -"
-    boot_again # it stays switched off until a boot
+    boot_again # kexec stays disabled until a boot
     ;;
 2)
     status "boot apply --trial --kexec" 0 cpushield boot apply --trial --kexec --cpus 1
@@ -25,7 +25,7 @@ case $n in
     rm -f /host/uptime /host/status
     umount /boot
     sync
-    # As an init system does it at its end.
+    # This is the last step of an init system.
     python3 -c 'import ctypes; ctypes.CDLL(None).reboot(0x45584543)'
     not_ok "the kernel was not started"
     ;;

@@ -1,13 +1,13 @@
 # guest: 6.12-rt efi timeout=600
 # slow: five boots
-# Kernel parameters with a real systemd-boot that real firmware starts: a trial that boots once and is not the
-# default, entries of the RT kernel alone, kernels that kernel-install adds later, and the bytes of before.
+# Kernel parameters with a real systemd-boot, started by real firmware: a trial that boots once and is not the
+# default, entries of the RT kernel only, kernels that kernel-install adds later, and restored files.
 . /host/lib.sh
 n=$(boot_number)
 entries=/boot/loader/entries
 rt=$(ls /boot | sed -n 's/^vmlinuz-\(.*-rt-.*\)/\1/p' | grep -v ^9)
 plain=$(ls /boot | sed -n 's/^vmlinuz-//p' | grep -v -- -rt-)
-# All that is written: entries, hooks, the loader's settings.
+# Everything that is written: entries, hooks, the loader's settings.
 as_at_first() { find $entries /boot/loader/loader.conf /etc/kernel -type f -exec sha256sum {} + | sort; }
 unchanged() { as_at_first | diff /host/before -; }
 has() { grep -l nohz_full=3 $entries/*.conf | xargs -n1 basename | paste -sd' '; }
@@ -16,7 +16,7 @@ case $n in
 1)
     is "systemd-boot started the machine" 1 sh -c "$(declare -f efi_says); efi_says LoaderInfo | grep -c '^systemd-boot'"
     is "the RT kernel is the default" "$rt" uname -r
-    # No modules are made here, and the image is all that there is.
+    # The guest has no depmod step and only the kernel image.
     ln -s /dev/null /etc/kernel/install.d/50-depmod.install
     printf 'layout=bls\nBOOT_ROOT=/boot\ninitrd_generator=none\n' >/etc/kernel/install.conf
     echo guest >/etc/kernel/entry-token
@@ -32,7 +32,7 @@ case $n in
     is "the trial booted" 3 cat /sys/devices/system/cpu/nohz_full
     is "by its own entry" "a-cpushield-$rt.conf" efi_says LoaderEntrySelected
     is "which is not the default" 1 sh -c 'cpushield boot status | grep -c "^Boots next: Debian GNU/Linux ([^)]*) (it is the first)"'
-    boot_again # as a button would do it: nobody has settled the trial
+    boot_again # like a reset: the trial has not been concluded
     ;;
 3)
     is "the old entry booted by itself" "" grep -o nohz_full /proc/cmdline
@@ -45,7 +45,7 @@ case $n in
 4)
     is "the RT kernel booted with them" 3 cat /sys/devices/system/cpu/nohz_full
     is "status says that nothing differs" 0 sh -c 'cpushield boot status | grep -c ^Note'
-    # Two kernel packages; kernel-install takes the running kernel's line for their entries.
+    # Two kernel packages; kernel-install copies the running kernel's command line to their entries.
     for version in "$rt" "$plain"; do
         status "kernel-install add 9.$version" 0 kernel-install add "9.$version" "/boot/vmlinuz-$version"
     done

@@ -1,6 +1,6 @@
 # guest: 6.12-rt grub reset-after=90 timeout=1000
-# A trial boot with a real GRUB: one that holds becomes permanent, one that hangs is ended by a reset and
-# comes back on the old entry by itself, as does one that crashes.
+# A trial boot with a real GRUB. A trial that holds becomes permanent. After one that hangs (until a reset) or
+# crashes, the old entry boots by itself.
 . /host/lib.sh
 n=$(boot_number)
 cfg=/boot/grub/grub.cfg
@@ -30,7 +30,7 @@ case $n in
     status "boot undo" 0 cpushield boot undo
     is "every file is as it was, to the byte" "" unchanged
     status "another trial" 0 cpushield boot apply --trial
-    # It will find no init, and stop there for good.
+    # The kernel finds no init and stops there.
     sed -i '/nohz_full=1-3/s/$/ rdinit=\/nope panic=0/' $cfg
     boot_again
     ;;
@@ -48,7 +48,7 @@ case $n in
     is "status says that it is not concluded" 1 sh -c 'cpushield boot status | grep -c "not concluded yet"'
     echo "$failed" >/host/failed
     sync
-    # Before anything is concluded. The kernel waits as long as panic= says and starts the machine again.
+    # The crash comes before the trial is concluded. The kernel waits for the time of panic= and reboots.
     echo c >/proc/sysrq-trigger
     ;;
 6)

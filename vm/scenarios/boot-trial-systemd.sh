@@ -1,7 +1,7 @@
 # guest: 6.12-rt grub timeout=900
 # slow: five boots of systemd
-# A trial boot under systemd, with nobody at the machine: the unit proves the parameters and makes them
-# permanent, and takes a trial back whose parameters are not those that were wanted.
+# An unattended trial boot under systemd. The unit verifies the parameters and makes them permanent. It reverts a
+# trial whose parameters differ from the requested ones.
 . /host/lib.sh
 n=$(boot_number)
 cfg=/boot/grub/grub.cfg
@@ -11,7 +11,7 @@ as_at_first() { # files of the boot loader, with their bytes and permissions
         -exec sha256sum {} + | sort
 }
 unchanged() { as_at_first | diff /host/before -; }
-settled() { # waits until the unit has done its work
+settled() { # waits until the unit has finished
     local i
     for i in $(seq 240); do
         case $(systemctl is-active cpushield-trial) in
@@ -32,7 +32,7 @@ case $n in
     ;;
 2)
     as_at_first >/host/before
-    # Killed anywhere: what GRUB reads is whole, and undo puts every byte back.
+    # Killed at any point: the files that GRUB reads are complete, and undo restores every byte.
     for delay in 0.3 1 2 4 6 9; do
         cpushield boot apply --trial --cpus 3 >/dev/null 2>&1 &
         job=$!
@@ -56,7 +56,7 @@ case $n in
     case $(last_trial) in
     "made permanent") ok "a shield held, and the parameters are permanent" ;;
     *)
-        # A guest loses time to its host, and then the verdict is an honest doubt.
+        # The host can take time from a guest; the verdict is then a justified doubt.
         said=$(cpushield boot status | grep '^Last trial')
         case $said in
         *"the trial booted, and does not hold"*)
@@ -77,7 +77,7 @@ case $n in
     status "boot undo" 0 cpushield boot undo
     is "every file is as it was, to the byte" "" unchanged
     status "another trial" 0 cpushield boot apply --trial --cpus 3
-    sed -i 's/nohz_full=3/nohz_full=2/' $cfg # what boots is not what was wanted
+    sed -i 's/nohz_full=3/nohz_full=2/' $cfg # the booted parameter differs from the requested one
     boot_again
     ;;
 5)

@@ -1,7 +1,7 @@
 # guest: 6.12-rt grub init-roots timeout=900
 # slow: three boots
-# The scripts of `cpushield enable` without systemd are started by those who start them on a real machine: OpenRC
-# and sysvinit's rc as Debian packages them, in roots of their own, each after a boot.
+# The scripts of `cpushield enable` without systemd are started by the programs that start them on a real machine:
+# OpenRC and sysvinit's rc of Debian, in separate roots, each after a boot.
 . /host/lib.sh
 isolated() { cat /sys/fs/cgroup/cpuset.cpus.isolated; }
 unpacked() { # kind
@@ -10,7 +10,7 @@ unpacked() { # kind
     install -m 755 /host/cpushield "/$1/usr/sbin/cpushield"
     : >"/$1/etc/fstab"
 }
-entered() { # kind: its file systems, as a kernel and its first program have them
+entered() { # kind: its file systems, as the kernel and init mount them
     local dir
     for dir in proc sys dev; do mount --rbind "/$dir" "/$1/$dir"; done
     mount -t tmpfs run "/$1/run"
@@ -22,7 +22,7 @@ inside() { # kind, command
 }
 # What inittab runs: rcS, then the default runlevel.
 begun() { inside "$1" sh -c '/etc/init.d/rcS && /etc/init.d/rc 2'; }
-settings() { # what makes programs start, with bytes; what insserv and OpenRC note for themselves is left out
+settings() { # files that start programs at boot, with contents; without the caches of insserv and OpenRC
     (cd "/$1/etc" && find init.d rc?.d runlevels -type l -printf '%p %l\n' -o -type f ! -name '.depend.*' \
         -exec sha256sum {} + 2>/dev/null | sort)
 }
@@ -44,7 +44,7 @@ started() { # kind
     settings "$1" >"/host/after-$1"
     claim "$1: what starts at boot is as it was" diff "/host/before-$1" "/host/after-$1"
 }
-# A service of the default runlevel that tells whether the shield was there before it.
+# A service of the default runlevel that reports whether the shield was active before it.
 witness() { # kind
     cat >"/$1/etc/init.d/witness" <<'END'
 #!/bin/sh

@@ -1,10 +1,10 @@
 # guest: 6.12-rt grub timeout=600
 # slow: four boots, two of systemd
-# The shield of `cpushield enable` is there before services start, with a script of sysvinit and with systemd;
-# undo leaves it enabled, disable leaves nothing of it.
+# The shield of `cpushield enable` is active before services start, with a sysvinit script and with systemd. undo
+# leaves it enabled; disable removes every file of it.
 . /host/lib.sh
 n=$(boot_number)
-settings() { # what makes programs start at boot, with bytes
+settings() { # files that start programs at boot, with contents
     find /etc/init.d /etc/rc*.d /etc/systemd -type l -printf '%p %l\n' -o -type f -exec sha256sum {} + | sort
 }
 isolated() { cat /sys/fs/cgroup/cpuset.cpus.isolated; }
@@ -26,7 +26,7 @@ case $n in
     ;;
 2)
     is "nothing is shielded by the kernel" "" isolated
-    # As rc does it.
+    # This is what rc does.
     for script in /etc/rcS.d/S*cpushield; do status "${script##*/} start" 0 "$script" start; done
     is "the script has shielded the CPU" 3 isolated
     status "status" 0 cpushield status

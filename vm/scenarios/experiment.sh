@@ -1,8 +1,8 @@
 # guest: 6.12-rt grub timeout=1500
 # slow: six boots of systemd
-# An experiment under systemd: a row of the running kernel, and one with a kernel parameter that boots once. It is
-# killed in the one and without power in the other, goes on by its unit, and ends on the entry and with the boot files
-# that were there at first.
+# An experiment under systemd, with a row on the running kernel and one with a kernel parameter that boots once. It is
+# killed in the first and loses power in the second. Its unit resumes it, and it ends with the original boot entry and
+# boot files.
 . /host/lib.sh
 n=$(boot_number)
 unit=/etc/systemd/system/cpushield-experiment.service
@@ -13,14 +13,14 @@ as_at_first() { # files of the boot loader and units, with their bytes and permi
 }
 unchanged() { as_at_first | diff /host/before -; }
 measured() { find /var/lib/cpushield/experiment -name 'cell-*.json' 2>/dev/null | wc -l; }
-# What the experiment of this boot has come to is told in the next one: it reboots the machine by itself.
+# The experiment reboots the machine by itself, so the next boot checks what it did in this one.
 until_the_reboot() {
     echo $failed >/host/failed
     sleep 600
     not_ok "the experiment reboots the machine"
     finish
 }
-wait_for() { # so many seconds, a command
+wait_for() { # seconds, a command
     local i
     for i in $(seq "$1"); do
         "${@:2}" >/dev/null 2>&1 && return 0
@@ -75,7 +75,7 @@ END
     claim "its unit measures" wait_for 120 measuring
     sleep 2
     echo $failed >/host/failed
-    # No power any more.
+    # A power failure.
     echo b >/proc/sysrq-trigger
     sleep 60
     ;;

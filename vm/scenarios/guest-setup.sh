@@ -1,4 +1,4 @@
-# The guests are what the scenarios believe them to be, and the static binary runs in each.
+# The guests have the properties that the scenarios rely on, and the static binary runs in each.
 # guest: 6.12-rt
 # guest: 6.12-rt systemd
 # guest: 6.1-rt cgroup=v1

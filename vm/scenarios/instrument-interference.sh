@@ -1,5 +1,5 @@
-# verify never says `holds` when another process blinded its instruments, whatever the way.
-# slow: it takes five minutes and more where the host has other work
+# verify never says `holds` if another process disabled or changed its instruments in any way.
+# slow: it takes five minutes or more on a loaded host
 # guest: 6.12-rt timeout=1500 append="nohz_full=3 rcu_nocbs=3 irqaffinity=0"
 # guest, slow: 6.1-rt timeout=900 append="nohz_full=3 rcu_nocbs=3 irqaffinity=0"
 # guest, slow: sid-rt timeout=900 append="nohz_full=3 rcu_nocbs=3 irqaffinity=0"

@@ -1,4 +1,4 @@
-# irqbalance moves interrupts every few seconds: a shield tells it, and it keeps off.
+# irqbalance moves interrupts every few seconds. apply bans it from the shielded CPU, and it obeys.
 # guest: 6.12-rt systemd net timeout=400
 . /host/lib.sh
 needs apply undo
@@ -17,7 +17,7 @@ list() { # movable interrupts that name CPU 3
         echo 0-2 2>/dev/null >"$dir/smp_affinity_list" && echo "${dir##*/} is on $list"
     done
 }
-sleep 25 # two of its rounds
+sleep 25 # two periods of irqbalance
 is "two rounds later no interrupt that can be moved is on CPU 3" "" list
 is "irqbalance was not killed" "$before" pgrep -x irqbalance
 status "undo" 0 cpushield undo

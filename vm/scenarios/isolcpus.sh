@@ -1,11 +1,11 @@
-# A CPU of isolcpus= is shielded too: as a partition where the kernel makes one of it, and by affinities where the
-# kernel refuses, which apply finds out. In both cases undo leaves what isolcpus= did at boot.
+# A CPU of isolcpus= can be shielded: as a partition if the kernel accepts one, otherwise by affinities. Only apply can
+# find out. In both cases undo leaves what isolcpus= did at boot.
 # guest: 6.1-rt append="isolcpus=3"
 # guest: 6.12-rt append="isolcpus=3"
 # guest: 6.12 systemd append="isolcpus=3"
 . /host/lib.sh
 partition() { cat /sys/fs/cgroup/cpushield*/cpuset.cpus.partition; }
-# Whether a program of somebody else's can go there.
+# Whether an unrelated program can move there.
 enters() { taskset -c 3 true 2>/dev/null && echo open || echo closed; }
 kernel=$(uname -r)
 sleep 1000 &

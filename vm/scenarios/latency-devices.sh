@@ -1,5 +1,5 @@
 # `latency hpet` and `latency rtc` on devices: a delay of known length, every interrupt that the kernel counted, and a
-# clear word where a device cannot be had.
+# clear message if a device is not available.
 # guest: 6.12 append=hpet_mmap=0
 # guest, slow: 6.12 timeout=300
 # guest, slow: 6.1-rt timeout=400
@@ -7,9 +7,9 @@
 needs latency
 echo 1 >/proc/sys/kernel/printk
 told() { python3 -c 'import json, sys; d = json.load(open("/tmp/latency.json")); print(eval(sys.argv[1]))' "$1"; }
-# Interrupts that have the name of a timer of /dev/hpet: somebody waits for them.
+# Interrupts with the name of a timer of /dev/hpet: a process waits for them.
 named() { grep -cE 'IO-APIC.* hpet[0-9]+$' /proc/interrupts; }
-# How often the kernel had interrupt $irq since the guest was booted; /proc/interrupts forgets it with its handler.
+# How often interrupt $irq occurred since the guest booted; /proc/interrupts loses the count with the handler.
 counted() { awk -v irq="$irq" '$1 == "intr" { print $(irq + 3) }' /proc/stat; }
 refused() { # INSTRUMENT WORDS
     cpushield latency "$1" --cpus 3 --for 1s >/tmp/out 2>/tmp/said
@@ -34,7 +34,7 @@ claim "its interrupt has its name meanwhile" [ "$(named)" = 1 ]
 wait $measurement
 is "it ends well" 0 echo $?
 there=$(($(counted) - before))
-# While one waits for its handler the chip raises others, which the kernel does not get to see.
+# While one interrupt waits for its handler, the chip raises others, which the kernel does not see.
 seen=$(told "d['series'][0]['samples']") missed=$(told "d['series'][0]['missed']")
 claim "it has many samples: $seen" [ "$seen" -gt 20 ]
 claim "each is one of the $there interrupts that the kernel counted" [ "$seen" -le "$((there + 1))" ]

@@ -1,13 +1,13 @@
-# The instruments of the kernel's tracers: stages, counts and a delay of known length, and that nothing of the
-# machine is other than before, whatever happens to who measures.
-# slow: measures in emulation, again and again
+# The instruments that use the kernel's tracers: stages, counts and a delay of known length. Afterwards the machine
+# is unchanged, even if the measurement was killed.
+# slow: many measurements in emulation
 # guest: 6.12-rt
 # guest: 6.1-rt
 . /host/lib.sh
 needs apply undo latency
 tracing=/sys/kernel/tracing
 osnoise=$tracing/osnoise
-# What the tracers' files say, who has one at work, and which instances there are.
+# The contents of the tracers' files, the active tracers, and the existing instances.
 settings() {
     local file
     for file in $osnoise/{cpus,options,timerlat_period_us,stop_tracing_us,stop_tracing_total_us,print_stack} \
@@ -29,7 +29,7 @@ s = {one.get("stage"): one for one in d["series"]}
 [ -e $osnoise/per_cpu/cpu3/timerlat_fd ] && stages="irq thread user" || stages="irq thread"
 modprobe msr 2>/dev/null
 
-# Settings that are nobody's default: whoever puts back a default is found out.
+# Settings that differ from every default, so that restoring a default is detected.
 echo 1-2 >$osnoise/cpus
 echo 700 >$osnoise/timerlat_period_us
 echo 123456 >$osnoise/stop_tracing_us
@@ -55,8 +55,8 @@ check "no record is missing, and each was made where it belongs" '
 assert all(one["doubts"] == [] and one["elsewhere"] == 0 for one in s.values()), d'
 claim "the settings are as they were" as_they_were
 
-# A program of a higher priority that has the CPU for 30 ms, ten times: the thread waits for it, its interrupt
-# not. It waits until there is something to disturb.
+# A program of a higher priority occupies the CPU for 30 ms, ten times. It delays the thread, but not the
+# interrupt. It starts when the measurement runs.
 hog() {
     chrt -f 90 taskset -c 3 python3 -c '
 import glob, time
@@ -76,12 +76,12 @@ check "a program that has the CPU for 30 ms makes the thread that late ten times
 for name in "'"${stages#irq }"'".split():
     assert 9 <= s[name]["over"][0]["count"], (name, s[name]["over"], s[name]["max_ns"])
     assert 28e6 <= s[name]["max_ns"] < 500e6, s[name]["max_ns"]'
-# A host that takes the CPU makes both late, in the same sample: what the program did is beyond that.
+# A host that takes the CPU delays both in the same sample; the delay of the program comes on top.
 check "and the interrupt is not: it comes while that program runs" '
 late = {name: s[name]["over"][0]["count"] for name in ("irq", "thread")}
 assert 9 <= late["thread"] - late["irq"], late'
 
-# Somebody else's.
+# A tracer of another process.
 mkdir $tracing/instances/other
 echo timerlat >$tracing/instances/other/current_tracer
 settings >/tmp/settings.other
@@ -114,7 +114,7 @@ for after in "latency kernel --for 1s" "status" "undo"; do
 done
 claim "nothing is kept any more" test ! -e /var/lib/cpushield/tracer.json
 
-# As rtla counts: it has the same tracer, for the same time.
+# rtla uses the same tracer for the same time, so the counts must agree.
 if rtla timerlat hist -k -c 3 -p 1000 -d 5s --no-aa -b 100 -E 9000 >/tmp/rtla 2>&1; then
     measure --for 5s
     check "of five seconds rtla has as many samples, but for periods that were missed" '
@@ -127,13 +127,13 @@ assert 0.5 < count[0] / one["samples"] < 2, (count, one["samples"])
 else
     skip "rtla counts the same" "rtla: $(tail -n 1 /tmp/rtla)"
 fi
-# It leaves settings of its own.
+# rtla leaves its own settings.
 echo 1-2 >$osnoise/cpus
 echo 700 >$osnoise/timerlat_period_us
 echo 123456 >$osnoise/stop_tracing_us
 settings >/tmp/settings
 
-# What is below the kernel: here the host, which takes a guest's CPU at any time.
+# Time below the kernel: here the host, which takes a guest's CPU at any time.
 status "what is below the kernel is measured" 0 cpushield latency hardware --cpus 3 --for 5s
 cpushield latency hardware --cpus 3 --for 5s --json >/tmp/latency 2>/dev/null
 check "with its threshold, and the count of SMIs or why there is none" '

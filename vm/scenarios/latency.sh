@@ -1,5 +1,5 @@
-# `latency`: each instrument sees a delay that is known where it was and as long as it was, and names who made it;
-# what is doubtful, forbidden or not there is told.
+# `latency`: each instrument reports a known delay at the right time, with the right length and the right culprit.
+# Doubts, refusals and missing devices are reported.
 # guest: 6.12-rt timeout=400
 # guest, slow: 6.1-rt timeout=400
 . /host/lib.sh
@@ -10,7 +10,7 @@ for instrument in timer timerfd wakeup eventfd spin; do held $instrument hold 3 
 
 # ---- in a shield -------------------------------------------------------------------------------------
 status "apply shields CPU 3" 0 cpushield apply --cpus 3
-# told EXPRESSION: what Python makes of it, where d is the document.
+# told EXPRESSION: the value of a Python expression; d is the document.
 told() { python3 -c 'import json, sys; d = json.load(open("/tmp/latency.json")); print(eval(sys.argv[1]))' "$1"; }
 held "timer in the shield" cpushield run --quiet -- hold 3 1500 60
 is "the shield is told, and that it was in force" "('cpushield', True)" \
@@ -24,7 +24,7 @@ echo member >/sys/fs/cgroup/cpushield/cpuset.cpus.partition
 wait $measurement
 is "a shield that is taken away meanwhile leaves no limit certain" 1 echo $?
 claim "and it is told" grep "its partition is member" /tmp/latency.json
-# As plots of cyclictest's histograms are made (OSADL's latency plot): lines without #, a column for each thread.
+# Plots of cyclictest's histograms (OSADL's latency plot) use lines without #, with a column for each thread.
 grep -v -e '^#' -e '^$' /tmp/histogram | tr ' ' '\t' >/tmp/plot
 for column in 2 3; do
     cut -f 1,$column /tmp/plot >/tmp/plot.$column
@@ -35,7 +35,7 @@ for column in 2 3; do
 done
 status "undo" 0 cpushield undo
 
-# ---- limits, and a CPU that goes ---------------------------------------------------------------------
+# ---- limits, and a CPU that goes offline ---------------------------------------------------------------------
 status "a limit that nothing reaches holds" 0 cpushield latency timer --thread 10ms --cpus 3 --for 1s --max 1h
 status "a limit that everything breaks does not" 1 cpushield latency timer --thread 10ms --cpus 3 --for 1s --max 1ns
 cpushield latency timer --thread 10ms --cpus 3 --for 4s --why --max 1h --json >/tmp/latency.json 2>/tmp/said &

@@ -1,5 +1,5 @@
-# A timer that was armed on the CPU before the shield and arms itself again there for ever: another CPU runs it and
-# kicks the shield each time. `verify` names who sends, the timer and the remedy, `--fix` sweeps it away.
+# A timer was armed on the CPU before the shield, and always rearms itself there. Another CPU runs it and interrupts
+# the shielded CPU each time. `verify` names the sender, the timer and the remedy, and `--fix` removes the timer.
 # guest: 6.12-rt append="nohz_full=1-3 rcu_nocbs=1-3 irqaffinity=0" timeout=400
 . /host/lib.sh
 needs apply undo verify
@@ -18,16 +18,16 @@ time.sleep(1000)
 END
 taskset -c 3 python3 /tmp/keepalive.py >/tmp/armed &
 for i in $(seq 100); do grep -q armed /tmp/armed && break; sleep 0.1; done
-# A shield without the step that sweeps, by a plan from which it was taken out.
+# A shield whose plan lacks the step that removes such timers.
 cpushield plan --cpus 3 --json | python3 -c '
 import json, sys
 plan = json.load(sys.stdin)
 plan["steps"] = [step for step in plan["steps"] if step["tunable"] != "cpu-hotplug-cycle"]
 json.dump(plan, open("/tmp/plan", "w"))'
 status "apply a plan that does not sweep" 0 cpushield apply /tmp/plan
-# The kernel kicks only while it takes the CPU for idle (`is_idle` in trigger_dyntick_cpu(), kernel/time/timer.c), and
-# does so under a program that began there without a tick. Where that had a tick at first (a guess, by
-# tick_nohz_idle_update_tick() in tick-sched.c, 6.12) nobody kicks, and the sampler begins anew.
+# The kernel sends the interrupt only while it regards the CPU as idle (`is_idle` in trigger_dyntick_cpu(),
+# kernel/time/timer.c), also under a program that started there without a tick. If the program had a tick at first (a
+# guess, by tick_nohz_idle_update_tick() in tick-sched.c, 6.12), no interrupt is sent, and the sampler starts again.
 for try in 1 2 3 4 5 6 7 8; do
     cpushield verify --fix --for 4s >/tmp/fixed 2>&1
     ! grep -q '^Round 2' /tmp/fixed || break

@@ -1,15 +1,15 @@
-# The interference lab: each cause is provoked on purpose on a shielded CPU, so often and not more, and
-# `verify` names it, as often, and nothing else.
-# slow: it takes minutes where the host has other work
+# Each cause is provoked on purpose on a shielded CPU, a known number of times. `verify` names it with the same
+# count, and names nothing else.
+# slow: it takes minutes on a loaded host
 # guest: 6.12-rt timeout=900 append="nohz_full=1-3 rcu_nocbs=1-3 irqaffinity=0"
 # guest: 6.12-rt timeout=400 append="irqaffinity=0"
 . /host/lib.sh
 needs apply add run verify
-echo 1 >/proc/sys/kernel/printk # backtraces of NMIs would come over the serial line
+echo 1 >/proc/sys/kernel/printk # backtraces of NMIs would use the serial line
 status "apply shields CPU 3" 0 cpushield apply --cpus 3
 python3 /host/guest/lab.py 3 || failed=$((failed + 1))
 
-# A shield that is busy with a real-time task before verify starts.
+# A real-time task occupies the shielded CPU before verify starts.
 cpushield run --fifo 50 -- spin /tmp/spin 2>/dev/null &
 run=$!
 for _ in $(seq 100); do

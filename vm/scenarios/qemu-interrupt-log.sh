@@ -1,5 +1,5 @@
-# Judged from outside: QEMU logs each interrupt and exception of the watched CPU with its privilege level. The trace
-# that `verify` reads lies in that log as one run, and the number from user mode is what `verify` reports.
+# QEMU logs each interrupt and exception of the watched CPU with its privilege level. The trace that `verify` reads is
+# a contiguous part of that log, and `verify` reports the same number of entries from user mode.
 # guest: 6.12-rt outside net timeout=600 append="nohz_full=1-3 rcu_nocbs=1-3 cpushield.entries=4000"
 # guest: 6.12-rt outside net timeout=600 append="cpushield.entries=4000"
 # guest, slow: 6.1-rt outside net timeout=2400 append="nohz_full=1-3 rcu_nocbs=1-3 cpushield.entries=100000"
@@ -12,7 +12,7 @@
 # guest, slow: sid-rt outside net timeout=2400 append="cpushield.entries=100000"
 . /host/lib.sh
 needs apply add verify
-echo 1 >/proc/sys/kernel/printk # backtraces of NMIs would come over the serial line
+echo 1 >/proc/sys/kernel/printk # backtraces of NMIs would use the serial line
 modprobe e1000e
 for _ in $(seq 50); do [ -e /sys/class/net/eth0 ] && break; sleep 0.1; done
 ip link set eth0 up && ip address add 10.0.2.15/24 dev eth0

@@ -1,24 +1,24 @@
-# A real-time task that never sleeps comes while the shield is up, or is there first: apply and undo
-# end with a clear outcome, and nothing waits for ever.
+# A real-time task that never sleeps starts while the shield is active, or before it. apply and undo end with a
+# clear outcome, and nothing waits forever.
 # guest: 6.12-rt timeout=400
 # guest: 6.12 timeout=400
 # guest: 6.1-rt timeout=400
 . /host/lib.sh
 needs apply undo
-# A write that never returns ends the scenario, not the guest.
+# A write that never returns ends the scenario but not the guest.
 shield() { timeout -s KILL 40 cpushield "$@"; }
-# A program of ours that slept on CPU 3 would have its timer there, below the task on PREEMPT_RT.
+# The timer of a program that slept on CPU 3 would be there, below the task on PREEMPT_RT.
 taskset -pc 0-2 $$ >/dev/null
 rcu=$(pgrep -x rcuc/3)
 timers=$(pgrep -x ktimers/3)
 fair_server=/sys/kernel/debug/sched/fair_server/cpu3/runtime
 runtime=/proc/sys/kernel/sched_rt_runtime_us
-served() { # whether ordinary threads of CPU 3 get some time whatever real-time tasks do
+served() { # whether ordinary threads of CPU 3 get some time despite real-time tasks
     if [ -e $fair_server ]; then test "$(cat $fair_server)" != 0; else test "$(cat $runtime)" != -1; fi
 }
 # Priority and last CPU.
 spinning() { awk '{ sub(/^.*\) /, ""); print $38, $37 }' "/proc/$spinner/stat"; }
-spin() { # a program that never leaves CPU 3
+spin() { # a program that never gives up CPU 3
     [ -z "$rcu" ] || { chrt -f -p 60 "$rcu" && chrt -f -p 60 "$timers"; }
     rm -f /tmp/spin
     taskset -c 3 chrt -f 50 spin /tmp/spin &
@@ -33,7 +33,7 @@ stop() {
 }
 snapshot /tmp/before
 
-# The task comes when nothing leaves other threads time any more.
+# The task starts when nothing guarantees other threads any time.
 status "apply without a group" 0 shield apply --cpus 3 --off cpuset --on rt-throttling
 if served; then
     skip "nothing gives other threads time" "this kernel does not let its fair server be switched off"
@@ -49,7 +49,7 @@ is "which runs on" "0 3" spinning
 stop
 as_before "everything is as it was" /tmp/before
 
-# It is there first.
+# The task starts first.
 spin
 if [ -n "$rcu" ]; then
     chrt -f -p 50 "$rcu"
@@ -79,7 +79,7 @@ fi
 stop
 as_before "everything is as it was" /tmp/before
 
-# It is there first, and nothing leaves other threads time: what waits for them is not done.
+# The task starts first, and nothing guarantees other threads any time: steps that wait for them are not done.
 if [ -e $fair_server ]; then
     skip "a step that would wait for ever" "this kernel does not let its fair server be switched off"
     finish

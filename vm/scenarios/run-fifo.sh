@@ -1,4 +1,4 @@
-# A real-time program that never sleeps does not hang the machine, and leaves no priority behind.
+# A real-time program that never sleeps does not hang the machine, and all priorities are restored.
 # guest, slow: 6.12-rt timeout=400
 # guest: 6.12-rt systemd timeout=400
 # guest: 6.1-rt cgroup=v1 timeout=400
@@ -6,7 +6,7 @@
 . /host/lib.sh
 needs apply run undo
 
-# Complain early: the default is 21 s.
+# Report stalls early: the default is 21 s.
 echo 5 >/sys/module/rcupdate/parameters/rcu_cpu_stall_timeout
 complaints() { dmesg | grep -iE 'detected.*stall|blocked for more|soft lockup' | head -n 5; }
 # The kernel's threads of CPU 3 with their real-time priority, `name priority` each.
@@ -46,7 +46,7 @@ for asked in 99 50 1; do
     is "it runs on CPU 3 alone" "Cpus_allowed_list:	3" grep Cpus_allowed_list "/proc/$task/status"
     if [ $asked = 99 ]; then
         claim "it is told that 99 became 98" grep 'FIFO 99 is lowered to SCHED_FIFO 98' /tmp/said
-        # What waits for every CPU: RCU (a network namespace, a cgroup), and fork itself.
+        # Operations that wait for every CPU: RCU (a network namespace, a cgroup), and fork itself.
         for _ in 1 2 3 4; do
             unshare -n true
             mkdir /tmp/x && rmdir /tmp/x
@@ -77,11 +77,11 @@ is "undo takes the priority from what still runs" "" \
 is "and every thread has the priority it had" "$before" vital
 is "the kernel has not complained" "" complaints
 
-# Control: this is what the kernel says where nobody takes care. Without throttling, which lets the CPU
-# idle now and then where there is no fair server (before 6.12), and that satisfies RCU.
+# Control: without cpushield's protection the kernel reports a stall. Throttling is off, because without a fair
+# server (before 6.12) it lets the CPU idle now and then, and that satisfies RCU.
 echo -1 >/proc/sys/kernel/sched_rt_runtime_us
 if vital | grep -q rcuc; then
-    # It takes some 10 s, and more where the host is crowded.
+    # It takes some 10 s, and more on a loaded host.
     timeout -s KILL 60 taskset -c 3 chrt -f 99 sh -c 'while :; do :; done' &
     for _ in $(seq 60); do [ -z "$(complaints)" ] || break; sleep 1; done
     pkill -KILL -P $!

@@ -1,4 +1,4 @@
-# A shield does what it says, seen from the kernel's own files, and undo leaves no trace of it.
+# A shield does what it says, according to the kernel's own files, and undo leaves no trace of it.
 # guest: 6.12-rt
 # guest: 6.12-rt systemd
 # guest: 6.1-rt cgroup=v1
@@ -12,7 +12,7 @@ cpus=3
 modprobe -a nvme virtio_net 2>/dev/null
 sleep 1
 
-# Neighbours of all kinds, there before the shield.
+# Neighbour processes of all kinds, started before the shield.
 taskset -c 3 sleep 1000 &
 taskset -c 1-3 sleep 1000 &
 taskset -c 0,3 chrt -f 5 sleep 1000 &

@@ -1,4 +1,4 @@
-# `cpushield try` ends well everywhere and leaves nothing behind, killed at any moment too.
+# `cpushield try` succeeds everywhere and leaves nothing behind, even if it is killed at any moment.
 # guest: 6.12-rt systemd timeout=450
 # guest: 6.1-rt cgroup=v1 timeout=450
 . /host/lib.sh
@@ -7,8 +7,8 @@ snapshot /tmp/before
 status "try ends well" 0 cpushield try --for 3s
 as_before "try leaves the machine as it was" /tmp/before
 
-# The price: the load was on every CPU before, and under the shield on those it left; the ratios are what they say.
-# In one of the guests: it has nothing to do with their kernels.
+# The price: the load ran on every CPU before, and on the housekeeping CPUs under the shield. The ratios are correct.
+# One guest is enough: the kernel makes no difference here.
 price() { python3 -c '
 import json
 attempt = json.load(open("/tmp/try.json"))
@@ -30,7 +30,7 @@ if [ ! -d /run/systemd/system ]; then
     as_before "try --price leaves the machine as it was" /tmp/before
 fi
 
-# SIGKILL can hit any line; what is on disk must be enough for undo. Moments are spread over its run.
+# SIGKILL can hit any line; the data on disk must be enough for undo. The kills are spread over the run.
 for tenth in 5 17 41 70; do
     cpushield try --for 2s >/tmp/try 2>&1 &
     job=$!
@@ -39,11 +39,11 @@ for tenth in 5 17 41 70; do
     wait $job 2>/dev/null
     cpushield undo >/tmp/undo 2>&1
     code=$?
-    # Nothing to undo is an answer too, when the kill came before the first write.
+    # If the kill came before the first write, there is nothing to undo.
     as_before "killed after $tenth tenths of a second, undo (exit status $code) leaves no trace" /tmp/before
 done
 
-# A polite end needs no undo at all.
+# After a normal end no undo is needed.
 cpushield try --for 4s >/tmp/try 2>&1 &
 job=$!
 sleep 6

@@ -1,5 +1,5 @@
-# What undo owes beside putting everything back: changes that others made meanwhile stay, programs in
-# the shield live on, and it may be killed, stopped or misled at any moment.
+# More duties of undo: it leaves the changes of other processes, programs in the shield continue to run, and it
+# survives being killed or stopped at any moment, and damaged input.
 # guest, slow: 6.12-rt timeout=400
 # guest: 6.12-rt systemd timeout=400
 # guest: 6.1-rt cgroup=v1 timeout=400
@@ -20,7 +20,7 @@ status "apply shields CPU 3" 0 cpushield apply --cpus 3
 status "a second shield is refused" 3 cpushield apply --cpus 2
 claim "the pinned program had to leave" test "$(list $pinned)" != 3
 
-# Others at work while the shield is up.
+# Other processes work while the shield is active.
 for group in /sys/fs/cgroup/cpushield /sys/fs/cgroup/cpushield.slice /sys/fs/cgroup/cpuset/cpushield; do
     [ -d $group ] && break
 done
@@ -31,7 +31,7 @@ is "a program is in the shield" 3 list $inside
 interval=$(cat /proc/sys/vm/stat_interval)
 echo 33 >/proc/sys/vm/stat_interval
 taskset -pc 1 $own >/dev/null
-# Just the CPUs that it has already: since 6.2 the kernel remembers that it asked for them.
+# The task requests the CPUs that it already has: since 6.2 the kernel remembers the request.
 taskset -pc 0-2 $asks >/dev/null
 taskset -c 0-2 sleep 1000 &
 born_asking=$!
@@ -56,7 +56,7 @@ wait $inside 2>/dev/null
 as_before "all else is as before" /tmp/before
 status "a second undo has nothing to do" 0 cpushield undo
 
-# A journal that is not whole.
+# An incomplete journal.
 status "apply again" 0 cpushield apply --cpus 3
 cp $journal /tmp/journal
 begin=$(grep -n '^{"begin"' /tmp/journal | cut -d: -f1)
@@ -71,8 +71,7 @@ head -n $((begin + 3)) /tmp/journal | head -c -10 >$journal
 status "outcomes that are missing are found out" 0 cpushield undo
 as_before "as before without outcomes" /tmp/before
 
-# A disk that is full by then, where undo's lines have their room all the same, and one that has
-# become read-only.
+# A disk that is full by then, on which the lines of undo have reserved space, and one that became read-only.
 disk=${journal%/*}
 mount -t tmpfs -o size=8m tmpfs "$disk"
 status "apply with the journal on a small disk" 0 cpushield apply --cpus 3
@@ -89,7 +88,7 @@ status "undo with a read-only disk" 0 cpushield undo
 umount "$disk"
 as_before "as before with a read-only disk" /tmp/before
 
-# Stopped and killed, when so many lines of outcomes are in the journal (0: when it appears).
+# Stopped and killed when the journal has this many outcome lines (0: when it appears).
 outcomes() { grep -c '^{"out' $journal 2>/dev/null || true; }
 undone() { grep -c '^{"undone' $journal 2>/dev/null || true; }
 when() { # COUNTER N JOB: waits for it, or for the end of the job
@@ -103,8 +102,8 @@ for lines in 0 2 9 30; do
     wait $job
     ended=$?
     case $ended in
-    0) cpushield undo >/dev/null ;; # it was done before
-    3) ;;                          # stopped, and undone by itself
+    0) cpushield undo >/dev/null ;; # apply had already finished
+    3) ;;                          # stopped, and it undid its own changes
     *) not_ok "apply that is told to stop ended with $ended: $(cat /tmp/said)" ;;
     esac
     as_before "apply stopped after $lines outcomes (ended $ended): as before" /tmp/before

@@ -1,5 +1,5 @@
-# Ten things are wrong at once, and `verify --fix` puts right what this boot allows, without help; undo still
-# knows what was there before the shield.
+# Ten settings are wrong at once, and `verify --fix` repairs all that this boot allows. undo still knows the original
+# values from before the shield.
 # guest: 6.12-rt append="nohz_full=1-3 rcu_nocbs=1-3 irqaffinity=0"
 # guest, slow: 6.12-rt
 # guest: 6.1-rt cgroup=v1
@@ -10,8 +10,8 @@ status "without a shield there is nothing to fix" 3 cpushield verify --fix --cpu
 snapshot /tmp/before
 status "apply shields CPU 3" 0 cpushield apply --cpus 3
 
-# What is wrong: NAME, a file, how it must be in the end (`same` as while all was well, or without CPU 3 in a
-# list or a mask), and what somebody makes of it. What the kernel does not let anybody make wrong is none.
+# thing NAME FILE KIND VALUE: writes VALUE to FILE. In the end the file must have the value of the shield (`same`), or
+# a list or mask without CPU 3. If the kernel refuses VALUE, the setting does not count.
 journal=$(cat /var/lib/cpushield/journal.jsonl)
 names=()
 declare -A file kind good bad first
@@ -22,8 +22,8 @@ thing() {
     { echo "$4" >"$2"; } 2>/dev/null
     bad[$1]=$(cat "$2")
     [ "${bad[$1]}" != "${good[$1]}" ] || return 0
-    # Undo knows what was there before the shield where the shield had changed it; else it knows what was
-    # there before the fix.
+    # If the shield had changed the setting, undo restores the value from before the shield, otherwise the value
+    # from before the fix.
     case $journal in
     *"\"path\":\"$2\""*) first[$1]=$(sed -n "s,^$2:,,p" /tmp/before) ;;
     *) first[$1]=${bad[$1]} ;;
@@ -53,7 +53,7 @@ thread=$(pgrep -x kauditd || pgrep -x kswapd0)
 taskset -pc 0-3 "$thread" >/dev/null
 covers "$(list "$thread")" 3 && names+=("a kernel thread") kind["a kernel thread"]=thread
 claim "ten things are wrong at once (${#names[@]}: ${names[*]})" test ${#names[@]} -ge 10
-right() { # whether a thing is as it must be
+right() { # whether a setting is correct
     case ${kind[$1]} in
     same) [ "$(cat "${file[$1]}")" = "${good[$1]}" ] ;;
     list) ! covers "$(cat "${file[$1]}")" 3 ;;
@@ -62,7 +62,7 @@ right() { # whether a thing is as it must be
     esac
 }
 for name in "${names[@]}"; do right "$name" && not_ok "it is not wrong: $name"; done
-# A neighbour takes the CPU where it may.
+# Another process uses the CPU if it can.
 taskset -c 3 sh -c 'while :; do :; done' 2>/dev/null &
 neighbour=$!
 

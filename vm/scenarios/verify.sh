@@ -1,15 +1,15 @@
-# verify says what is so: quiet after a prepared boot, ticks without one, and never "holds" for a leak.
+# verify tells the truth: quiet after a prepared boot, ticks without one, and never "holds" for a leak.
 # guest: 6.12-rt append="nohz_full=1-3 rcu_nocbs=1-3 irqaffinity=0"
 # guest: 6.12-rt
 . /host/lib.sh
 needs apply undo verify run
 grep -q nohz_full= /proc/cmdline && prepared=1 || prepared=''
 
-# With nohz_full an idle machine may leave even that CPU alone for 3 s.
+# With nohz_full, an idle machine may not interrupt even that CPU for 3 s.
 [ $prepared ] || status "an unshielded CPU does not pass for quiet" 1 cpushield verify --cpus 3 --for 3s --max-entries 0
 status "apply shields CPU 3" 0 cpushield apply --cpus 3
 if [ $prepared ]; then
-    # A guest loses time to its host, and then the verdict is an honest `unknown`: three attempts.
+    # The host can take time from a guest; the verdict is then a justified `unknown`. So there are three attempts.
     for attempt in 1 2 3; do
         cpushield verify --for 10s --max-entries 0 --json >/tmp/verdict 2>/tmp/errors && break
     done
