@@ -275,16 +275,16 @@ fn trace_cmd_counts_in_a_live_recording_what_the_evidence_counts() {
     };
     let ours = scratch("live.dat");
     // So little memory that most pages go through files.
-    recorder.keep(PageBuffer::spilling_next_to(&ours).with_memory(20_000), None);
+    recorder.keep_pages(PageBuffer::beside(&ours).with_memory(20_000), None);
     recorder.start().unwrap();
     let mut evidence = Vec::new();
     for _ in 0..2 {
         std::thread::sleep(Duration::from_millis(150));
         recorder.poll().unwrap();
         std::thread::sleep(Duration::from_millis(150));
-        evidence = recorder.cut().unwrap();
+        evidence = recorder.end_phase().unwrap();
     }
-    let recording = recorder.recording().unwrap();
+    let recording = recorder.take_recording().unwrap();
     recorder.close().unwrap();
     // The second phase: what came after its beginning, up to its end.
     let (begun, end) = (recording.phases[1].0, recording.phases[2].0);

@@ -67,14 +67,14 @@ fn traced_calls() -> Option<TraceEvidence> {
             step.store(2, SeqCst);
             wait_for(3);
         });
-        recorder.workload(&[told.recv().unwrap()]);
+        recorder.set_workload(&[told.recv().unwrap()]);
         recorder.start().unwrap();
         step.store(1, SeqCst);
         while step.load(SeqCst) != 2 {
             recorder.poll().unwrap();
             std::thread::sleep(Duration::from_millis(20));
         }
-        let evidence = recorder.cut().unwrap();
+        let evidence = recorder.end_phase().unwrap();
         step.store(3, SeqCst);
         evidence
     });

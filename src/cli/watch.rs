@@ -145,9 +145,9 @@ impl LiveReader<'_> {
         let own = own.unwrap_or_default();
         let mut traced = Vec::new();
         if let Some(recorder) = &mut self.recorder {
-            recorder.workload(&own);
+            recorder.set_workload(&own);
             // An error ends the trace; from then on the counters speak.
-            match recorder.cut() {
+            match recorder.end_phase() {
                 Ok(seen) => traced = seen,
                 Err(_) => self.recorder = None,
             }

@@ -46,7 +46,7 @@ pub fn measure(
     order: &MeasureRequest<'_>,
 ) -> Result<LatencyMeasurement, LatencyError> {
     let online = check(host, order)?;
-    let aside = AffinityGuard::step(&online.minus(&order.cpus));
+    let aside = AffinityGuard::step_aside(&online.minus(&order.cpus));
     (order.progress)(MeasureProgress::Starting);
     let machine = survey_beside(host, &[], &order.cpus);
     let migration = host.read_line("/proc/sys/kernel/timer_migration").ok().map(|on| on != "0");

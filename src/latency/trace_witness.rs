@@ -57,7 +57,7 @@ impl<'h> TraceWitness<'h> {
         self.known = rows.iter().map(|_| Vec::new()).collect();
         let tids: Vec<i32> = rows.iter().map(|row| row.tid).filter(|tid| *tid > 0).collect();
         if let Some(recorder) = &mut self.recorder {
-            recorder.workload(&tids);
+            recorder.set_workload(&tids);
         }
         self.ask(TraceRecorder::start);
         if self.told.asked {

@@ -8,33 +8,33 @@ use std::fmt;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "absence", rename_all = "kebab-case")]
 pub enum AbsenceReason {
-    /// Nothing asked for it.
+    /// It was not requested.
     NotAsked,
-    /// The sampler: a workload has the CPU.
+    /// The sampler does not run, because a given workload uses the CPU.
     WorkloadGiven,
-    /// The perf event counters: there is no trace to compare them with.
+    /// The perf event counters have no trace to compare with.
     NoTrace,
-    /// There is no machine to watch.
+    /// The machine is a recording.
     RecordedMachine,
-    /// The bytes of the trace are in an order that the decoder does not know.
+    /// The trace is big-endian, which the decoder does not support.
     BigEndian,
-    /// The kernel lets this process use no tracefs.
+    /// The kernel does not let this process use tracefs.
     TracefsDenied {
-        /// Its answer.
+        /// The kernel's error.
         answer: String,
     },
     /// The kernel was built without tracefs.
     NoTracefs,
-    /// Tracefs is mounted nowhere, and the kernel is too old to mount it privately.
+    /// Tracefs is not mounted, and the kernel is too old to mount it privately.
     TracefsNotMounted,
-    /// The kernel is locked down and made no files of tracefs.
+    /// The kernel is locked down and created no files in tracefs.
     LockedDown {
-        /// The line of its log.
+        /// The line in the kernel log.
         said: String,
     },
     /// The kernel has no event for task switches.
     NoSwitchEvent,
-    /// The trace cannot be armed while a real-time task never leaves a CPU.
+    /// The trace cannot be armed while a real-time task never yields a CPU.
     WouldHang {
         /// The CPU.
         cpu: usize,
@@ -43,20 +43,20 @@ pub enum AbsenceReason {
     },
     /// The kernel refused to set up the trace.
     TraceRefused {
-        /// Its answer.
+        /// The kernel's error.
         answer: String,
     },
     /// The pipe of the trace could not be opened.
     TraceNotOpened {
-        /// The kernel's answer.
+        /// The kernel's error.
         answer: String,
     },
-    /// The trace ended before its time.
+    /// The trace ended early.
     TraceEnded {
-        /// The kernel's answer.
+        /// The kernel's error.
         answer: String,
     },
-    /// The sampler is in a cpuset without this CPU.
+    /// The cpuset of the sampler does not contain this CPU.
     OutsideCpuset {
         /// The CPU.
         cpu: usize,
@@ -65,22 +65,22 @@ pub enum AbsenceReason {
     CpuRefused {
         /// The CPU.
         cpu: usize,
-        /// Its answer.
+        /// The kernel's error.
         answer: String,
     },
-    /// The SMI counter: the firmware is that of the host.
+    /// The SMIs of a guest are those of the host.
     Guest,
-    /// AMD's processors have no register, and the family has no known event.
+    /// AMD processors have no SMI register, and this family has no known event.
     NoSmiEvent,
-    /// The processor has no register for it.
+    /// The processor has no SMI register.
     NoSmiRegister,
-    /// The registers cannot be read without their device.
+    /// The registers cannot be read without the MSR device.
     NoMsrDevice,
     /// Other processes hold the performance counters of the processor.
     CountersInUse,
     /// The kernel has no performance counters.
     NoPerformanceCounters,
-    /// A file or a system call of the kernel, or the process that watches, failed.
+    /// A file or a system call of the kernel failed, or the witness process did.
     Failed {
         /// What failed and how.
         what: String,
@@ -88,12 +88,12 @@ pub enum AbsenceReason {
 }
 
 impl AbsenceReason {
-    /// What makes the witness watch, where that is known.
+    /// How to get the witness to watch; `None` when there is no advice.
     #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
         match self {
             AbsenceReason::TracefsDenied { .. } => {
-                Some("it needs root, and a kernel that is not locked down")
+                Some("it requires root and a kernel that is not locked down")
             }
             AbsenceReason::TracefsNotMounted => {
                 Some("mount -t tracefs tracefs /sys/kernel/tracing")
@@ -101,13 +101,13 @@ impl AbsenceReason {
             AbsenceReason::WouldHang { .. } => {
                 Some("Start `verify` before the workload, or let `apply` enlarge the trace buffer")
             }
-            AbsenceReason::OutsideCpuset { .. } => Some("--cgroup DIR names it"),
+            AbsenceReason::OutsideCpuset { .. } => Some("name it with --cgroup DIR"),
             AbsenceReason::NoMsrDevice => Some("modprobe msr"),
             _ => None,
         }
     }
 
-    /// What failed, of something that has no reason of its own.
+    /// A failure that has no reason of its own.
     #[must_use]
     pub fn failed(what: impl fmt::Display) -> AbsenceReason {
         AbsenceReason::Failed { what: what.to_string() }
@@ -118,14 +118,14 @@ impl fmt::Display for AbsenceReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let advice = self.advice().unwrap_or_default();
         match self {
-            AbsenceReason::NotAsked => f.write_str("it was not asked"),
+            AbsenceReason::NotAsked => f.write_str("it was not requested"),
             AbsenceReason::WorkloadGiven => {
-                f.write_str("a workload was given, and two cannot share a CPU")
+                f.write_str("a given workload and the sampler cannot share a CPU")
             }
-            AbsenceReason::NoTrace => f.write_str("there is no trace to count together with"),
+            AbsenceReason::NoTrace => f.write_str("there is no trace to compare with"),
             AbsenceReason::RecordedMachine => f.write_str("a recorded machine cannot be traced"),
             AbsenceReason::BigEndian => {
-                f.write_str("traces of big-endian machines are not understood")
+                f.write_str("traces of big-endian machines are not supported")
             }
             AbsenceReason::TracefsDenied { answer } => {
                 write!(f, "not allowed to use tracefs ({answer}): {advice}")
@@ -137,7 +137,7 @@ impl fmt::Display for AbsenceReason {
                  process alone: {advice}"
             ),
             AbsenceReason::LockedDown { said } => {
-                write!(f, "the kernel is locked down, and said at boot: {said}")
+                write!(f, "the kernel is locked down; its log says: {said}")
             }
             AbsenceReason::NoSwitchEvent => {
                 f.write_str("this kernel has no trace event for switches (CONFIG_EVENT_TRACING)")
@@ -155,28 +155,30 @@ impl fmt::Display for AbsenceReason {
                 write!(f, "the trace could not be opened: {answer}")
             }
             AbsenceReason::TraceEnded { answer } => {
-                write!(f, "it ended before its time: {answer}")
+                write!(f, "the trace ended early: {answer}")
             }
             AbsenceReason::OutsideCpuset { cpu } => {
-                write!(f, "CPU {cpu} belongs to a cpuset that the sampler is not in; {advice}")
+                write!(f, "CPU {cpu} belongs to a cpuset that the sampler is not in: {advice}")
             }
             AbsenceReason::CpuRefused { cpu, answer } => {
                 write!(f, "the kernel does not let the sampler run on CPU {cpu}: {answer}")
             }
-            AbsenceReason::Guest => f.write_str("this is a guest, and the firmware is its host's"),
+            AbsenceReason::Guest => {
+                f.write_str("this is a guest, and the firmware belongs to the host")
+            }
             AbsenceReason::NoSmiEvent => f.write_str(
-                "AMD's have no register for it, and of their events of this family none is known \
-                 to count it",
+                "AMD processors have no SMI register, and this family has no event that is known \
+                 to count SMIs",
             ),
             AbsenceReason::NoSmiRegister => {
-                f.write_str("this processor has no register for it (Intel's have)")
+                f.write_str("this processor has no SMI register (Intel processors have one)")
             }
             AbsenceReason::NoMsrDevice => write!(f, "no MSR device: {advice}"),
             AbsenceReason::CountersInUse => {
-                f.write_str("others use all performance counters of the processor")
+                f.write_str("other processes use all performance counters of the processor")
             }
             AbsenceReason::NoPerformanceCounters => {
-                f.write_str("the kernel has no performance counters here")
+                f.write_str("the kernel has no performance counters on this machine")
             }
             AbsenceReason::Failed { what } => f.write_str(what),
         }
@@ -198,7 +200,7 @@ pub enum BlindSpot {
     Softirqs,
     /// The trace has no event that names timers.
     TimerFunctions,
-    /// The trace has no event that names what a function call IPI was for.
+    /// The trace has no event for the purpose of a function-call IPI.
     CallFunctions,
     /// The trace has no event that names work items.
     WorkItems,
@@ -210,9 +212,9 @@ pub enum BlindSpot {
     Signals,
     /// The trace has no event for NMIs.
     Nmis,
-    /// System calls were not asked for.
+    /// Tracing of system calls was not requested.
     SystemCalls,
-    /// The decoder does not understand the fields of this event.
+    /// The decoder could not parse the fields of this event.
     EventFields {
         /// Its name.
         event: String,
@@ -221,50 +223,50 @@ pub enum BlindSpot {
     FunctionNames,
     /// The kernel was built without stack traces.
     Stacks,
-    /// The trace buffer could not be enlarged: a real-time task never leaves a CPU.
+    /// The trace buffer could not be enlarged, because a real-time task never yields a CPU.
     SmallBuffer {
         /// The CPU.
         cpu: usize,
         /// The task.
         task: String,
     },
-    /// What sends IPIs.
+    /// The senders of IPIs.
     Senders {
         /// Why.
         reason: BlindReason,
     },
-    /// There were too many senders, or they were too quick.
+    /// Some senders of IPIs: there were too many, or they ended too soon.
     SomeSenders,
-    /// What an interrupt hit.
+    /// The code that an interrupt hit.
     InterruptOrigin {
         /// Why.
         reason: BlindReason,
     },
-    /// The counters of the kernel count interrupts alone.
+    /// The counters of the kernel count only interrupts.
     Exceptions,
-    /// The counters do not say what an interrupt was for.
+    /// The counters do not show the purpose of an interrupt.
     Purposes,
-    /// The counters do not say how long an interrupt took.
+    /// The counters do not show how long an interrupt took.
     Durations,
     /// The counts of softirqs could not be read.
     SoftirqCounts {
-        /// The answer of the kernel.
+        /// The kernel's error.
         answer: String,
     },
     /// The time that the hypervisor took could not be read.
     StolenTime {
-        /// The answer of the kernel.
+        /// The kernel's error.
         answer: String,
     },
-    /// The sampler alone names no culprit.
+    /// Without a trace, the sampler names no culprit.
     GapCulprits,
     /// The kernel does not trust the clock that the sampler reads.
     UntrustedTsc,
-    /// The moments of gaps on this CPU could not be read.
+    /// The times of the gaps on this CPU could not be read.
     GapMoments {
         /// The CPU.
         cpu: usize,
-        /// The kernel's answer.
+        /// The kernel's error.
         answer: String,
     },
     /// The memory of the sampler may be paged out.
@@ -274,7 +276,7 @@ pub enum BlindSpot {
     },
     /// The kernel refused the barrier of the positive control.
     NoBarrier {
-        /// Its answer.
+        /// The kernel's error.
         answer: String,
     },
 }
@@ -287,19 +289,19 @@ impl fmt::Display for BlindSpot {
             BlindSpot::DeviceInterrupts => "device interrupts (no irq:irq_handler_entry)",
             BlindSpot::Softirqs => "softirqs (no irq:softirq_entry)",
             BlindSpot::TimerFunctions => {
-                "which timer an interrupt was for, and so what is the tick"
+                "which timer an interrupt was for, and so which interrupts are ticks"
             }
             BlindSpot::CallFunctions => {
-                "what a function call IPI was for (csd events need Linux 6.5)"
+                "the purpose of function-call IPIs (csd events need Linux 6.5)"
             }
             BlindSpot::WorkItems => "which work item a kworker runs",
             BlindSpot::TaskSwitches => "switches to other tasks (no sched:sched_switch)",
             BlindSpot::PageFaults => "page faults of the workload",
             BlindSpot::Signals => "signals of the workload (no signal:signal_deliver)",
             BlindSpot::Nmis => "NMIs (no nmi:nmi_handler)",
-            BlindSpot::SystemCalls => "system calls of the workload (not asked for)",
+            BlindSpot::SystemCalls => "system calls of the workload (not requested)",
             BlindSpot::EventFields { event } => {
-                return write!(f, "{event}: its fields are not understood");
+                return write!(f, "{event}: its fields could not be parsed");
             }
             BlindSpot::FunctionNames => {
                 "names of kernel functions (/proc/kallsyms hides the addresses)"
@@ -312,8 +314,8 @@ impl fmt::Display for BlindSpot {
                      the real-time task {task}"
                 );
             }
-            BlindSpot::Senders { reason } => return write!(f, "who sends IPIs ({reason})"),
-            BlindSpot::SomeSenders => "some of those who sent IPIs",
+            BlindSpot::Senders { reason } => return write!(f, "the senders of IPIs ({reason})"),
+            BlindSpot::SomeSenders => "some senders of IPIs",
             BlindSpot::InterruptOrigin { reason } => {
                 return write!(
                     f,
@@ -321,16 +323,20 @@ impl fmt::Display for BlindSpot {
                 );
             }
             BlindSpot::Exceptions => "system calls, page faults and exceptions",
-            BlindSpot::Purposes => "the tick from other timers, and what a timer or an IPI was for",
+            BlindSpot::Purposes => {
+                "the difference between ticks and other timers, and the purpose of timers and IPIs"
+            }
             BlindSpot::Durations => "how long an interrupt took",
-            BlindSpot::SoftirqCounts { answer } => return write!(f, "soft interrupts ({answer})"),
+            BlindSpot::SoftirqCounts { answer } => return write!(f, "softirqs ({answer})"),
             BlindSpot::StolenTime { answer } => {
                 return write!(f, "time taken by the hypervisor ({answer})");
             }
-            BlindSpot::GapCulprits => "who or what made a gap",
-            BlindSpot::UntrustedTsc => "time for certain: the kernel does not trust the TSC here",
+            BlindSpot::GapCulprits => "what caused a gap",
+            BlindSpot::UntrustedTsc => {
+                "reliable times (the kernel does not trust the TSC of this machine)"
+            }
             BlindSpot::GapMoments { cpu, answer } => {
-                return write!(f, "CPU {cpu}: when gaps were: {answer}");
+                return write!(f, "CPU {cpu}: the times of gaps ({answer})");
             }
             BlindSpot::UnlockedMemory { cpu } => {
                 return write!(f, "CPU {cpu}: the sampler's memory could not be locked");
@@ -346,21 +352,21 @@ impl fmt::Display for BlindSpot {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "reason", rename_all = "kebab-case")]
 pub enum BlindReason {
-    /// The kernel hides where its entry code lies.
+    /// The kernel hides the addresses of its entry code.
     EntryCodeHidden,
-    /// A stack trigger would write into the trace of other processes.
+    /// A stack trigger would write to the traces of other processes.
     SharedTrigger,
-    /// A real-time task never leaves a CPU.
+    /// A real-time task never yields a CPU.
     CpuBusy,
     /// The kernel was built without stack traces.
     NoStackTrace,
-    /// The events came with Linux 6.5.
+    /// The events need Linux 6.5.
     NoIpiEvents,
-    /// The list of online CPUs is none.
+    /// The list of online CPUs could not be parsed.
     NoCpuList,
     /// The kernel refused.
     Refused {
-        /// Its answer.
+        /// The kernel's error.
         answer: String,
     },
 }
@@ -374,12 +380,14 @@ impl From<cpushield_linux::Error> for BlindReason {
 impl fmt::Display for BlindReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            BlindReason::EntryCodeHidden => "/proc/kallsyms does not say where the entry code lies",
-            BlindReason::SharedTrigger => "the stack trigger of this kernel is not of one instance",
+            BlindReason::EntryCodeHidden => "/proc/kallsyms hides the addresses of the entry code",
+            BlindReason::SharedTrigger => {
+                "this kernel's stack trigger is not limited to one trace instance"
+            }
             BlindReason::CpuBusy => "a CPU is busy with a real-time task",
             BlindReason::NoStackTrace => "CONFIG_STACKTRACE",
             BlindReason::NoIpiEvents => "csd and ipi events need Linux 6.5",
-            BlindReason::NoCpuList => "no list of CPUs",
+            BlindReason::NoCpuList => "the list of CPUs could not be parsed",
             BlindReason::Refused { answer } => answer,
         })
     }

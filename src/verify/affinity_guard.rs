@@ -1,23 +1,23 @@
-//! Who measures keeps off the CPUs it measures.
+//! Keeps the measuring thread off the CPUs that it measures.
 
 use cpushield_linux::{CpuSet, sched};
 
-/// This thread keeps off the watched CPUs until this is dropped. Where the kernel does not let it
-/// (a cpuset without housekeeping CPUs), it stays, and is named among what interrupts.
+/// Keeps the calling thread off the watched CPUs until it is dropped. Where the kernel refuses (a
+/// cpuset without housekeeping CPUs), the thread stays and appears among the interruptions.
 #[derive(Debug)]
 pub struct AffinityGuard {
     before: Option<CpuSet>,
 }
 
 impl AffinityGuard {
-    /// Steps aside.
+    /// Restricts the affinity of the calling thread to housekeeping CPUs.
     #[must_use]
-    pub fn step(housekeeping: &CpuSet) -> AffinityGuard {
+    pub fn step_aside(housekeeping: &CpuSet) -> AffinityGuard {
         let Ok(before) = sched::affinity(0) else { return AffinityGuard { before: None } };
-        // Where it was kept off other CPUs, by a shield or by its user, it stays off them.
-        let kept = before.and(housekeeping);
-        let aside = if kept.is_empty() { housekeeping } else { &kept };
-        let moved = sched::set_affinity(0, aside).is_ok();
+        // A shield or the user may have restricted the thread already; that restriction stays.
+        let allowed = before.and(housekeeping);
+        let target = if allowed.is_empty() { housekeeping } else { &allowed };
+        let moved = sched::set_affinity(0, target).is_ok();
         AffinityGuard { before: moved.then_some(before) }
     }
 }
@@ -25,7 +25,7 @@ impl AffinityGuard {
 impl Drop for AffinityGuard {
     fn drop(&mut self) {
         if let Some(before) = &self.before {
-            // The CPUs were allowed a moment ago; if they are not now, somebody else decided that.
+            // If these CPUs are no longer allowed, another process decided that meanwhile.
             let _ = sched::set_affinity(0, before);
         }
     }

@@ -5,19 +5,19 @@ use crate::verify::{CpuEvidence, EntryClass, Evidence, JudgeReason, WatchedWorkl
 /// Classes that too few witnesses watched.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClassCoverage {
-    /// One witness alone.
+    /// Only one witness watched these.
     pub one_witness: Vec<EntryClass>,
-    /// None at all.
+    /// No witness watched these.
     pub unwatched: Vec<EntryClass>,
 }
 
 impl ClassCoverage {
-    /// Of one CPU.
+    /// Counts the witnesses of each class that applies to this CPU.
     #[must_use]
-    pub fn of(evidence: &Evidence, cpu: &CpuEvidence) -> ClassCoverage {
+    pub fn assess(evidence: &Evidence, cpu: &CpuEvidence) -> ClassCoverage {
         let mut coverage = ClassCoverage::default();
-        for class in EntryClass::all().filter(|class| applies(*class, evidence, cpu)) {
-            match witnesses(class, evidence, cpu) {
+        for class in EntryClass::all().filter(|class| can_interrupt(*class, evidence, cpu)) {
+            match count_witnesses(class, evidence, cpu) {
                 0 => coverage.unwatched.push(class),
                 1 => coverage.one_witness.push(class),
                 _ => {}
@@ -26,9 +26,9 @@ impl ClassCoverage {
         coverage
     }
 
-    /// Why this is less than two witnesses for every class; `None` when it is not.
+    /// The classes with fewer than two witnesses as a reason; `None` when every class has two.
     #[must_use]
-    pub fn lack(&self) -> Option<JudgeReason> {
+    pub fn missing_witnesses(&self) -> Option<JudgeReason> {
         let ClassCoverage { one_witness, unwatched } = self;
         let enough = one_witness.is_empty() && unwatched.is_empty();
         (!enough).then(|| JudgeReason::TooFewWitnesses {
@@ -38,46 +38,49 @@ impl ClassCoverage {
     }
 }
 
-/// The names, in a sentence.
+/// The names of the classes, separated by commas.
 #[must_use]
-pub fn list(classes: &[EntryClass]) -> String {
+pub fn list_classes(classes: &[EntryClass]) -> String {
     classes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Whether the class can interrupt what ran there: the busy loop of the sampler makes no system
-/// call and no page fault, and context tracking reports CPUs of `nohz_full=` alone.
-fn applies(class: EntryClass, evidence: &Evidence, cpu: &CpuEvidence) -> bool {
+/// Whether the class can interrupt what ran on the CPU. The busy loop of the sampler makes no system
+/// calls and no page faults. Context tracking reports only CPUs of `nohz_full=`.
+fn can_interrupt(class: EntryClass, evidence: &Evidence, cpu: &CpuEvidence) -> bool {
     match class {
         EntryClass::UserModeExit => cpu.tracked,
         EntryClass::SystemCall | EntryClass::OtherException => {
             evidence.workload == WatchedWorkload::Given
         }
         EntryClass::PageFault | EntryClass::TaskSwitch => {
-            evidence.workload == WatchedWorkload::Given || is_there(evidence, WitnessKind::Trace)
+            evidence.workload == WatchedWorkload::Given || has_watched(evidence, WitnessKind::Trace)
         }
         _ => true,
     }
 }
 
-fn is_there(evidence: &Evidence, kind: WitnessKind) -> bool {
+fn has_watched(evidence: &Evidence, kind: WitnessKind) -> bool {
     evidence.witness(kind).is_some_and(|witness| witness.absent.is_none())
 }
 
-fn witnesses(class: EntryClass, evidence: &Evidence, cpu: &CpuEvidence) -> usize {
-    let by_events = |class| {
-        let mut events = cpu.events.iter().filter(|event| event.class == class).peekable();
-        let recorded = events.peek().is_some();
-        usize::from(recorded) + usize::from(events.any(|event| event.counted.is_some()))
-    };
+/// The number of witnesses of a class.
+fn count_witnesses(class: EntryClass, evidence: &Evidence, cpu: &CpuEvidence) -> usize {
     let by_exits = match class {
         EntryClass::SystemCall | EntryClass::OtherException if cpu.tracked => {
-            by_events(EntryClass::UserModeExit)
+            count_event_witnesses(EntryClass::UserModeExit, cpu)
         }
         _ => 0,
     };
     let has_rows = !class.witnesses().rows.is_empty();
-    let by_rows = usize::from(has_rows && is_there(evidence, WitnessKind::Counters));
-    by_events(class).max(by_exits) + by_rows
+    let by_rows = usize::from(has_rows && has_watched(evidence, WitnessKind::Counters));
+    count_event_witnesses(class, cpu).max(by_exits) + by_rows
+}
+
+/// Whether the trace, the perf events or both watched the events of a class, as a number.
+fn count_event_witnesses(class: EntryClass, cpu: &CpuEvidence) -> usize {
+    let mut events = cpu.events.iter().filter(|event| event.class == class).peekable();
+    let recorded = events.peek().is_some();
+    usize::from(recorded) + usize::from(events.any(|event| event.counted.is_some()))
 }
 
 #[cfg(test)]
@@ -100,11 +103,11 @@ mod tests {
         evidence.workload = workload;
         evidence.cpus[0].tracked = tracked;
         evidence.cpus[0].events = events.to_vec();
-        ClassCoverage::of(&evidence, &evidence.cpus[0])
+        ClassCoverage::assess(&evidence, &evidence.cpus[0])
     }
 
     #[test]
-    fn what_perf_cannot_count_has_one_witness_and_is_named() {
+    fn a_class_that_perf_cannot_count_has_one_witness() {
         let all = |counted| -> Vec<EventEvidence> {
             let classes = EntryClass::all();
             let classes = classes.filter(|class| !class.witnesses().events.is_empty());
@@ -117,7 +120,7 @@ mod tests {
         let open = coverage(false, WatchedWorkload::Given, &all(Some(0)));
         assert_eq!(open.unwatched, [EntryClass::OtherException, EntryClass::SystemCall]);
         assert_eq!(open.one_witness, []);
-        let alone = coverage(true, WatchedWorkload::Given, &all(None));
+        let uncounted = coverage(true, WatchedWorkload::Given, &all(None));
         let expected = [
             EntryClass::UserModeExit,
             EntryClass::PageFault,
@@ -125,26 +128,26 @@ mod tests {
             EntryClass::SystemCall,
             EntryClass::TaskSwitch,
         ];
-        assert_eq!(alone.one_witness, expected);
+        assert_eq!(uncounted.one_witness, expected);
         assert!(
-            alone
-                .lack()
+            uncounted
+                .missing_witnesses()
                 .is_some_and(|why| why.to_string().contains("page faults, other exceptions"))
         );
-        assert_eq!(nothing.lack(), None);
+        assert_eq!(nothing.missing_witnesses(), None);
     }
 
     #[test]
-    fn without_a_trace_the_counters_of_the_kernel_are_alone() {
+    fn without_a_trace_the_kernel_counters_are_the_only_witness() {
         let mut evidence = clean();
         evidence.witnesses[0].absent = Some(AbsenceReason::NoTracefs);
         evidence.cpus[0].tracked = false;
         evidence.cpus[0].events.clear();
-        let found = ClassCoverage::of(&evidence, &evidence.cpus[0]);
+        let found = ClassCoverage::assess(&evidence, &evidence.cpus[0]);
         assert!(found.one_witness.contains(&EntryClass::TimerInterrupt));
         assert_eq!(found.unwatched, []);
         evidence.workload = WatchedWorkload::Given;
-        let found = ClassCoverage::of(&evidence, &evidence.cpus[0]);
+        let found = ClassCoverage::assess(&evidence, &evidence.cpus[0]);
         assert!(found.unwatched.contains(&EntryClass::PageFault));
     }
 }

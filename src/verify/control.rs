@@ -1,4 +1,4 @@
-//! The positive control: interruptions provoked on purpose, which every witness must have seen. A
+//! The positive control: interruptions provoked on purpose, which every witness must see. A
 //! witness that misses them is blind, and its silence proves nothing.
 
 use crate::causes::Cause;
@@ -8,29 +8,29 @@ use crate::verify::{InterruptionCount, PositiveControl};
 use cpushield_linux::CpuSet;
 use cpushield_linux::perf::{CpuEvent, PerfEvent};
 
-/// Interruptions provoked on each CPU.
+/// The number of interruptions provoked on each CPU.
 pub const TIMES: usize = 10;
 
-/// What was provoked.
+/// The interruptions that were provoked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProvokedInterrupt {
     /// How: `membarrier(2)`.
     pub how: &'static str,
-    /// CPU and how many of them the sampler saw; empty without a sampler.
+    /// Each CPU, and how many of them the sampler saw; empty without a sampler.
     pub seen: Vec<(usize, usize)>,
 }
 
-/// At which end of the span.
+/// The end of the span at which the control runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ControlAt {
-    /// Before it.
+    /// Before the span.
     BeforeSpan,
-    /// After it.
+    /// After the span.
     AfterSpan,
 }
 
 impl ControlAt {
-    const fn words(self) -> &'static str {
+    const fn name(self) -> &'static str {
         match self {
             ControlAt::BeforeSpan => "before the span",
             ControlAt::AfterSpan => "after the span",
@@ -38,26 +38,26 @@ impl ControlAt {
     }
 }
 
-/// What was provoked and what was seen of it.
+/// What was provoked, and what each witness saw of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Provocation {
-    /// At which end of the span.
+    /// The end of the span at which it was provoked.
     pub at: ControlAt,
     /// What was provoked, or why nothing could be.
     pub provoked: Result<ProvokedInterrupt, String>,
-    /// CPU and function-call interrupts counted meanwhile; `None` when they could not be counted.
+    /// Each CPU, and its function-call interrupts meanwhile; `None` when they could not be counted.
     pub counted: Vec<(usize, Option<u64>)>,
-    /// CPU and function-call interrupts that perf events counted meanwhile; `None` when they could
+    /// Each CPU, and the function-call interrupts that perf events counted; `None` when they could
     /// not be counted.
     pub perf: Vec<(usize, Option<u64>)>,
-    /// CPU and function-call interrupts traced meanwhile; `None` without a trace.
+    /// Each CPU, and its function-call interrupts in the trace; `None` without a trace.
     pub traced: Option<Vec<(usize, u64)>>,
 }
 
-/// Interrupts each CPU [`TIMES`] times from here, whatever runs there.
+/// Interrupts each CPU [`TIMES`] times from this thread, no matter what runs on it.
 ///
 /// # Errors
-/// Says why that is not possible.
+/// The reason why that is not possible.
 pub fn provoke(cpus: &CpuSet) -> Result<ProvokedInterrupt, String> {
     for cpu in cpus.iter() {
         let clock = CpuEvent::open(cpu, PerfEvent::CPU_CLOCK)
@@ -69,25 +69,25 @@ pub fn provoke(cpus: &CpuSet) -> Result<ProvokedInterrupt, String> {
     Ok(ProvokedInterrupt { how: "perf_event_open(2)", seen: Vec::new() })
 }
 
-/// Function-call interrupts among the rows.
-fn calls(rows: &[InterruptionCount]) -> u64 {
+/// The number of function-call interrupts in the rows.
+fn count_calls(rows: &[InterruptionCount]) -> u64 {
     rows.iter().filter(|row| row.cause == Cause::IpiCall).map(|row| row.count + row.nested).sum()
 }
 
-/// Function-call interrupts in the counts; `None` when there are no counts.
+/// The number of function-call interrupts in the counts; `None` when nothing was counted.
 #[must_use]
 pub fn counted(counts: &CpuCounts) -> Option<u64> {
-    counts.entries.map(|_| calls(&counts.interruptions))
+    counts.entries.map(|_| count_calls(&counts.interruptions))
 }
 
-/// Function-call interrupts in the trace, by CPU.
+/// The number of function-call interrupts in the trace, by CPU.
 #[must_use]
 pub fn traced(seen: &[TraceEvidence]) -> Vec<(usize, u64)> {
-    seen.iter().map(|cpu| (cpu.cpu, calls(&cpu.interruptions))).collect()
+    seen.iter().map(|cpu| (cpu.cpu, count_calls(&cpu.interruptions))).collect()
 }
 
 impl PositiveControl {
-    /// Both ends of the span together: the worse of the two.
+    /// Combines the controls at both ends of the span: the worse one counts.
     #[must_use]
     pub fn and(self, other: PositiveControl) -> PositiveControl {
         match (self, other) {
@@ -105,7 +105,7 @@ impl PositiveControl {
     }
 }
 
-/// What came of it.
+/// Decides whether every witness saw what was provoked.
 #[must_use]
 pub fn judge(provocation: &Provocation) -> PositiveControl {
     let provoked = match &provocation.provoked {
@@ -113,15 +113,15 @@ pub fn judge(provocation: &Provocation) -> PositiveControl {
         Err(why) => return PositiveControl::NotDone { why: why.clone() },
     };
     let how = provoked.how;
-    let at = provocation.at.words();
+    let at = provocation.at.name();
     let what = format!("{TIMES} function-call IPIs by {how} to each CPU {at}");
-    // A spinner that is just not on its CPU is not interrupted, so not all of them must be seen.
+    // A spinner that is off its CPU for a moment is not interrupted, so half of them are enough.
     let enough = TIMES.div_ceil(2);
     let mut missed = Vec::new();
     for (cpu, seen) in provoked.seen.iter().filter(|(_, seen)| *seen < enough) {
         missed.push(format!("the sampler on CPU {cpu} saw {seen}"));
     }
-    // Without counters there is nothing to be proven about them; the judge says so.
+    // Without counters there is nothing to prove about them; the judge reports their absence.
     let counted = provocation.counted.iter().filter_map(|(cpu, n)| Some((cpu, (*n)?)));
     for (cpu, n) in counted.filter(|(_, n)| *n < enough as u64) {
         missed.push(format!("the counters of CPU {cpu} saw {n}"));
@@ -145,7 +145,7 @@ pub fn judge(provocation: &Provocation) -> PositiveControl {
 mod tests {
     use super::*;
 
-    fn of(
+    fn judge_seen(
         seen: &[(usize, usize)],
         counted: &[(usize, Option<u64>)],
         traced: Option<&[(usize, u64)]>,
@@ -163,12 +163,19 @@ mod tests {
     fn a_witness_that_misses_what_was_provoked_is_named() {
         let what = "10 function-call IPIs by membarrier(2) to each CPU before the span";
         let seen = PositiveControl::Seen { what: what.to_owned() };
-        assert_eq!(of(&[(3, 10)], &[(3, Some(11))], Some(&[(3, 10)])), seen);
-        assert_eq!(of(&[], &[(3, None)], None), seen);
-        let missed = |who: &str| PositiveControl::Missed { what: format!("{what}, but {who}") };
-        assert_eq!(of(&[(3, 4)], &[(3, Some(10))], None), missed("the sampler on CPU 3 saw 4"));
+        assert_eq!(judge_seen(&[(3, 10)], &[(3, Some(11))], Some(&[(3, 10)])), seen);
+        assert_eq!(judge_seen(&[], &[(3, None)], None), seen);
+        let missed = |by: &str| PositiveControl::Missed { what: format!("{what}, but {by}") };
         assert_eq!(
-            of(&[(2, 9), (3, 10)], &[(2, Some(10)), (3, Some(0))], Some(&[(2, 0), (3, 10)])),
+            judge_seen(&[(3, 4)], &[(3, Some(10))], None),
+            missed("the sampler on CPU 3 saw 4")
+        );
+        assert_eq!(
+            judge_seen(
+                &[(2, 9), (3, 10)],
+                &[(2, Some(10)), (3, Some(0))],
+                Some(&[(2, 0), (3, 10)])
+            ),
             missed("the counters of CPU 3 saw 0, the trace of CPU 2 saw 0")
         );
         let why = "ENOSYS".to_owned();

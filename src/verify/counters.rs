@@ -1,6 +1,6 @@
-//! The counters witness: what the kernel counts anyway. [`take`] reads a [`CounterSnapshot`] (from
-//! a housekeeping CPU; none of these files makes the kernel ask another CPU), [`compare`] makes two
-//! of them into [`CpuCounts`]. Counters say how often, rarely who, and never how long.
+//! The counters witness: what the kernel counts anyway. [`take`] reads a [`CounterSnapshot`] from a
+//! housekeeping CPU; reading these files interrupts no other CPU. [`compare`] turns two snapshots
+//! into [`CpuCounts`]. Counters show how often something ran, rarely what it was, never how long.
 
 use crate::causes::culprit::{KernelEvent, RaisedBy};
 use crate::causes::{Cause, Culprit};
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 /// Nanoseconds of one `USER_HZ` tick of `/proc/stat`.
 const USER_TICK_NS: u64 = 10_000_000;
 
-/// What was read at one moment; a text is the reason why not.
+/// The counters at one moment; `Err` is the reason why one could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CounterSnapshot {
     /// `/proc/interrupts`.
@@ -30,39 +30,39 @@ pub struct CounterSnapshot {
     pub tasks: BTreeMap<TaskId, TaskRuntime>,
 }
 
-/// What one task did so far, from its `stat` and `schedstat`.
+/// The run time of a task so far, from its `stat` and `schedstat`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskRuntime {
     /// Its command name.
     pub comm: String,
-    /// A kernel thread.
+    /// Whether it is a kernel thread.
     pub kthread: bool,
-    /// The CPU it was last on.
+    /// The CPU on which it last ran.
     pub cpu: usize,
-    /// Nanoseconds it ran.
+    /// Its run time in nanoseconds.
     pub ns: u64,
-    /// Times it was put on a CPU.
+    /// How often it was put on a CPU.
     pub times: u64,
 }
 
-/// What the counters say about one CPU between two snapshots.
+/// What the counters show about one CPU between two snapshots.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CpuCounts {
-    /// Interrupts of all kinds, which is entries but for the workload's own; `None` when unknown.
+    /// Interrupts of all kinds: all entries except the workload's own; `None` when unknown.
     pub entries: Option<u64>,
-    /// By cause and culprit.
+    /// Interruptions by cause and culprit.
     pub interruptions: Vec<InterruptionCount>,
-    /// Time the hypervisor took, as far as it says so.
+    /// Time the hypervisor took, as far as it reports that, in nanoseconds.
     pub steal_ns: Option<u64>,
-    /// Time in which nothing ran.
+    /// Idle time in nanoseconds.
     pub idle_ns: Option<u64>,
-    /// Times another task than the workload was put on the CPU.
+    /// How often a task other than the workload was put on the CPU.
     pub switches: Option<u64>,
     /// What makes these figures doubtful.
     pub doubts: Vec<CpuDoubt>,
 }
 
-/// Reads the counters; tasks only of these CPUs.
+/// Reads the counters, and the tasks that were last on these CPUs.
 #[must_use]
 pub fn take(host: &Host, cpus: &CpuSet) -> CounterSnapshot {
     CounterSnapshot {
@@ -70,7 +70,7 @@ pub fn take(host: &Host, cpus: &CpuSet) -> CounterSnapshot {
         softirqs: read(host, "/proc/softirqs", softirqs::parse),
         times: read(host, "/proc/stat", stat::parse),
         sched: read(host, "/proc/schedstat", schedstat::parse),
-        tasks: tasks(host, cpus),
+        tasks: read_tasks(host, cpus),
     }
 }
 
@@ -80,57 +80,59 @@ fn read<T>(host: &Host, path: &str, parse: fn(&str) -> Result<T, TextError>) -> 
 }
 
 /// The rows of one CPU with their counts; `None` when it has no column. Rows with fewer numbers
-/// than columns (`ERR`, `MIS`) are of no CPU.
+/// than columns (`ERR`, `MIS`) belong to no CPU.
 fn rows_of(
     table: &interrupts::InterruptTable,
     cpu: usize,
 ) -> Option<Vec<(&interrupts::InterruptRow, u64)>> {
-    let at = table.cpus.iter().position(|column| *column == cpu)?;
-    let whole = table.rows.iter().filter(|row| row.counts.len() == table.cpus.len());
-    Some(whole.filter_map(|row| Some((row, *row.counts.get(at)?))).collect())
+    let index = table.cpus.iter().position(|column| *column == cpu)?;
+    let per_cpu = table.rows.iter().filter(|row| row.counts.len() == table.cpus.len());
+    Some(per_cpu.filter_map(|row| Some((row, *row.counts.get(index)?))).collect())
 }
 
-/// The tasks that were last on one of the CPUs. One that ends meanwhile is left out.
-fn tasks(host: &Host, cpus: &CpuSet) -> BTreeMap<TaskId, TaskRuntime> {
+/// Reads the tasks that were last on one of the CPUs. Leaves out a task that ends meanwhile.
+fn read_tasks(host: &Host, cpus: &CpuSet) -> BTreeMap<TaskId, TaskRuntime> {
     let mut found = BTreeMap::new();
     for task in host.tasks().unwrap_or_default() {
         if !cpus.contains(task.cpu) {
             continue;
         }
         let path = format!("/proc/{}/task/{}/schedstat", task.pid, task.id.tid);
-        let Some((ns, times)) = host.read(&path).ok().as_deref().and_then(ran) else { continue };
-        let ran = TaskRuntime { comm: task.comm, kthread: task.kthread, cpu: task.cpu, ns, times };
-        found.insert(task.id, ran);
+        let schedstat = host.read(&path).ok();
+        let Some((ns, times)) = schedstat.as_deref().and_then(parse_runtime) else { continue };
+        let (comm, kthread, cpu) = (task.comm, task.kthread, task.cpu);
+        found.insert(task.id, TaskRuntime { comm, kthread, cpu, ns, times });
     }
     found
 }
 
-/// The first and third number of `/proc/<pid>/schedstat` (Documentation/scheduler/sched-stats.rst).
-fn ran(text: &str) -> Option<(u64, u64)> {
+/// Parses the first and the third number of `/proc/<pid>/schedstat`: run time in nanoseconds and
+/// number of runs (Documentation/scheduler/sched-stats.rst).
+fn parse_runtime(text: &str) -> Option<(u64, u64)> {
     let mut words = text.split_whitespace();
     let ns = words.next()?.parse().ok()?;
     Some((ns, words.nth(1)?.parse().ok()?))
 }
 
-/// What happened on `cpu` between the snapshots. `own` are the tasks of the workload.
+/// What happened on `cpu` between the snapshots. `workload` are the threads of the workload.
 #[must_use]
 pub fn compare(
     before: &CounterSnapshot,
     after: &CounterSnapshot,
     cpu: usize,
-    own: &[i32],
+    workload: &[i32],
 ) -> CpuCounts {
     let mut counts = CpuCounts::default();
-    hard(before, after, cpu, &mut counts);
-    soft(before, after, cpu, &mut counts);
-    tasks_between(before, after, cpu, own, &mut counts);
+    compare_interrupts(before, after, cpu, &mut counts);
+    compare_softirqs(before, after, cpu, &mut counts);
+    compare_tasks(before, after, cpu, workload, &mut counts);
     if let (Ok(a), Ok(b)) = (&before.times, &after.times)
         && let (Some(a), Some(b)) = (a.get(&cpu), b.get(&cpu))
     {
-        // Steal is an estimate and may step back a little; that is no time taken.
+        // Steal is an estimate and may decrease a little; that counts as no time.
         counts.steal_ns = Some(b.steal.saturating_sub(a.steal).saturating_mul(USER_TICK_NS));
-        let idle = |times: &CpuTime| times.idle.saturating_add(times.iowait);
-        counts.idle_ns = Some(idle(b).saturating_sub(idle(a)).saturating_mul(USER_TICK_NS));
+        let idle = idle_ticks(b).saturating_sub(idle_ticks(a));
+        counts.idle_ns = Some(idle.saturating_mul(USER_TICK_NS));
     }
     if let (Ok(a), Ok(b)) = (&before.sched, &after.sched)
         && let (Some(a), Some(b)) = (a.get(&cpu), b.get(&cpu))
@@ -138,8 +140,8 @@ pub fn compare(
         counts.switches = b.switches.checked_sub(a.switches);
     }
     if let Some(ns) = counts.steal_ns.filter(|ns| *ns > 0) {
-        // Accounted as time only: how often is not known, but once at least.
-        let mut steal = seen(Cause::Steal, Culprit::Hypervisor, 1);
+        // The kernel counts only the time. The number is unknown, but at least one.
+        let mut steal = counted(Cause::Steal, Culprit::Hypervisor, 1);
         steal.time_ns = Some(ns);
         counts.interruptions.push(steal);
     }
@@ -149,25 +151,34 @@ pub fn compare(
     counts
 }
 
-/// A softirq; what raised it is not counted.
+fn idle_ticks(times: &CpuTime) -> u64 {
+    times.idle.saturating_add(times.iowait)
+}
+
+/// A softirq of unknown origin: the counters do not show what raised it.
 fn softirq(name: &str) -> Culprit {
     Culprit::Softirq { name: name.to_owned(), raised_by: RaisedBy::Unknown }
 }
 
-fn seen(cause: Cause, culprit: Culprit, count: u64) -> InterruptionCount {
+fn counted(cause: Cause, culprit: Culprit, count: u64) -> InterruptionCount {
     InterruptionCount::counted(cause, culprit, count, WitnessKind::Counters)
 }
 
-/// Something that ran inside interruptions that are counted elsewhere.
+/// Something that ran inside interruptions that are counted on their own.
 fn inside(cause: Cause, culprit: Culprit, times: u64) -> InterruptionCount {
-    InterruptionCount { nested: times, ..seen(cause, culprit, 0) }
+    InterruptionCount { nested: times, ..counted(cause, culprit, 0) }
 }
 
 fn went_back(counter: &str, file: &str) -> CpuDoubt {
     CpuDoubt::CounterWentBack { counter: counter.to_owned(), file: file.to_owned() }
 }
 
-fn hard(before: &CounterSnapshot, after: &CounterSnapshot, cpu: usize, counts: &mut CpuCounts) {
+fn compare_interrupts(
+    before: &CounterSnapshot,
+    after: &CounterSnapshot,
+    cpu: usize,
+    counts: &mut CpuCounts,
+) {
     let (a, b) = match (&before.interrupts, &after.interrupts) {
         (Ok(a), Ok(b)) => (a, b),
         (Err(why), _) | (_, Err(why)) => {
@@ -181,7 +192,7 @@ fn hard(before: &CounterSnapshot, after: &CounterSnapshot, cpu: usize, counts: &
     let mut calls: Option<(usize, u64)> = None;
     let mut shootdowns = 0;
     for (row, now) in &b {
-        // A row that is new has counted from zero on.
+        // A new row has counted from zero.
         let past = a.iter().find(|(old, _)| old.label == row.label).map_or(0, |(_, n)| *n);
         let Some(delta) = now.checked_sub(past) else {
             counts.doubts.push(went_back(&row.label, "/proc/interrupts"));
@@ -196,7 +207,7 @@ fn hard(before: &CounterSnapshot, after: &CounterSnapshot, cpu: usize, counts: &
                 if cause == Cause::IpiCall && calls.is_none() {
                     calls = Some((counts.interruptions.len(), delta));
                 }
-                counts.interruptions.push(seen(cause, culprit, delta));
+                counts.interruptions.push(counted(cause, culprit, delta));
             }
             RowMeaning::Shootdown => shootdowns = delta,
             RowMeaning::Detail => {}
@@ -206,20 +217,25 @@ fn hard(before: &CounterSnapshot, after: &CounterSnapshot, cpu: usize, counts: &
     counts.entries = Some(entries);
 }
 
-/// Function-call interrupts include those that flush the TLB (arch/x86/kernel/irq.c since 4.8); one
-/// interrupt may carry several flushes, so the flushes can be more than the interrupts.
+/// Splits TLB shootdowns off the function-call interrupts, which include them (arch/x86/kernel/irq.c
+/// since 4.8). One interrupt may carry several flushes, so flushes can outnumber interrupts.
 fn split_shootdowns(counts: &mut CpuCounts, calls: Option<(usize, u64)>, shootdowns: u64) {
-    let Some((at, all)) = calls.filter(|_| shootdowns > 0) else { return };
+    let Some((index, all)) = calls.filter(|_| shootdowns > 0) else { return };
     let flushes = shootdowns.min(all);
-    match counts.interruptions.get_mut(at) {
+    match counts.interruptions.get_mut(index) {
         Some(row) if flushes < all => row.count = all - flushes,
-        Some(_) => drop(counts.interruptions.remove(at)),
+        Some(_) => drop(counts.interruptions.remove(index)),
         None => {}
     }
-    counts.interruptions.push(seen(Cause::IpiCall, KernelEvent::TlbShootdown.into(), flushes));
+    counts.interruptions.push(counted(Cause::IpiCall, KernelEvent::TlbShootdown.into(), flushes));
 }
 
-fn soft(before: &CounterSnapshot, after: &CounterSnapshot, cpu: usize, counts: &mut CpuCounts) {
+fn compare_softirqs(
+    before: &CounterSnapshot,
+    after: &CounterSnapshot,
+    cpu: usize,
+    counts: &mut CpuCounts,
+) {
     let (Ok(a), Ok(b)) = (&before.softirqs, &after.softirqs) else { return };
     let (Some(a), Some(b)) = (a.of(cpu), b.of(cpu)) else { return };
     for (name, now) in b {
@@ -234,16 +250,16 @@ fn soft(before: &CounterSnapshot, after: &CounterSnapshot, cpu: usize, counts: &
     }
 }
 
-/// Tasks that ran on the CPU: those that were last there at either end and whose counters moved.
-fn tasks_between(
+/// Adds the tasks that ran on the CPU: those whose last CPU it was and that were put on a CPU since.
+fn compare_tasks(
     before: &CounterSnapshot,
     after: &CounterSnapshot,
     cpu: usize,
-    own: &[i32],
+    workload: &[i32],
     counts: &mut CpuCounts,
 ) {
     for (id, now) in &after.tasks {
-        if now.cpu != cpu || own.contains(&id.tid) {
+        if now.cpu != cpu || workload.contains(&id.tid) {
             continue;
         }
         let (ns, times) = before.tasks.get(id).map_or((0, 0), |past| (past.ns, past.times));
@@ -258,7 +274,7 @@ fn tasks_between(
         } else {
             (Cause::UserTask, Culprit::task(id.tid, now.comm.clone()))
         };
-        // What put it on the CPU was an interrupt, which is counted already.
+        // The interrupt that put it on the CPU is counted already.
         let mut row = inside(cause, culprit, times);
         row.time_ns = Some(now.ns.saturating_sub(ns));
         counts.interruptions.push(row);
@@ -305,7 +321,7 @@ ERR:          0
     }
 
     #[test]
-    fn interrupts_become_causes_and_details_are_not_counted_twice() {
+    fn interrupts_have_a_cause_and_details_are_not_counted_twice() {
         let counts = between(&[
             ("112003", "112005"),
             ("50344", "50594"),
@@ -318,11 +334,11 @@ ERR:          0
         let expected = CpuCounts {
             entries: Some(250 + 10 + 2 + 1),
             interruptions: vec![
-                seen(Cause::Tick, KernelEvent::LocalTimer.into(), 250),
-                seen(Cause::IpiCall, Culprit::Unknown, 7),
-                seen(Cause::IpiCall, KernelEvent::TlbShootdown.into(), 3),
-                seen(Cause::Irq, Culprit::irq(36, "virtio1-req.0"), 2),
-                seen(Cause::Nmi, Culprit::Unknown, 1),
+                counted(Cause::Tick, KernelEvent::LocalTimer.into(), 250),
+                counted(Cause::IpiCall, Culprit::Unknown, 7),
+                counted(Cause::IpiCall, KernelEvent::TlbShootdown.into(), 3),
+                counted(Cause::Irq, Culprit::irq(36, "virtio1-req.0"), 2),
+                counted(Cause::Nmi, Culprit::Unknown, 1),
             ],
             ..CpuCounts::default()
         };
@@ -330,9 +346,9 @@ ERR:          0
     }
 
     #[test]
-    fn more_flushes_than_interrupts_are_no_more_than_interrupts() {
+    fn shootdowns_are_limited_to_the_number_of_interrupts() {
         let counts = between(&[("45475", "45477"), ("4798", "4803")]);
-        let expected = [seen(Cause::IpiCall, KernelEvent::TlbShootdown.into(), 2)];
+        let expected = [counted(Cause::IpiCall, KernelEvent::TlbShootdown.into(), 2)];
         assert_eq!((counts.entries, counts.interruptions.as_slice()), (Some(2), &expected[..]));
     }
 
@@ -342,7 +358,7 @@ ERR:          0
     }
 
     #[test]
-    fn counters_that_go_back_and_cpus_that_vanish_are_doubts() {
+    fn counters_that_go_backwards_and_cpus_that_vanish_are_doubts() {
         let counts = between(&[("50344", "50343")]);
         assert_eq!(counts.doubts, [went_back("LOC", "/proc/interrupts")]);
         let one = "           CPU0\nLOC:      43708   Local timer interrupts\n";
@@ -354,7 +370,7 @@ ERR:          0
     }
 
     #[test]
-    fn tasks_soft_interrupts_and_steal_are_named() {
+    fn tasks_softirqs_and_steal_are_named() {
         let id = |tid| TaskId { tid, started: 1 };
         let ran = |comm: &str, kthread, cpu, ns, times| TaskRuntime {
             comm: comm.to_owned(),
@@ -394,7 +410,7 @@ ERR:          0
             time_ns: Some(ns),
             ..inside(cause, Culprit::shown(cause, culprit), times)
         };
-        let mut steal = seen(Cause::Steal, Culprit::Hypervisor, 1);
+        let mut steal = counted(Cause::Steal, Culprit::Hypervisor, 1);
         steal.time_ns = Some(20_000_000);
         let expected = vec![
             steal,

@@ -1,4 +1,4 @@
-//! The [`Evidence`] document; what it says is in the [`Verdict`](super::Verdict).
+//! The [`Evidence`] document. What it means is in the [`Verdict`](super::Verdict).
 
 use crate::causes::purpose::InterruptPurpose;
 use crate::causes::{Cause, Culprit};
@@ -8,43 +8,43 @@ use crate::verify::{
 };
 use serde::{Deserialize, Serialize};
 
-/// The version of both documents' form.
+/// The format version of both documents.
 pub const SCHEMA: u32 = 1;
 
 /// What was observed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Evidence {
-    /// The version of this form: [`SCHEMA`].
+    /// The version of this format: [`SCHEMA`].
     pub schema: u32,
-    /// When the span began, in seconds since 1970 by the wall clock; `None` in documents that are
+    /// Start of the span, in seconds since 1970 by the wall clock; `None` in documents that are
     /// older than this field.
     #[serde(default)]
     pub began_s: Option<u64>,
-    /// The same by `CLOCK_MONOTONIC`, in nanoseconds, as `dmesg` and other traces count; every
-    /// moment in this document counts from here. `None` as above.
+    /// Start of the span by `CLOCK_MONOTONIC`, in nanoseconds, as in `dmesg` and other traces. All
+    /// times in this document are relative to it. `None` in older documents.
     #[serde(default)]
     pub began_ns: Option<u64>,
-    /// How long was watched, in nanoseconds.
+    /// The length of the span, in nanoseconds.
     pub span_ns: u64,
-    /// How long was to be watched, in nanoseconds; 0 when that is not known.
+    /// The requested length, in nanoseconds; 0 when it is unknown.
     #[serde(default)]
     pub asked_ns: u64,
-    /// How the given program ended by itself; `None` while it ran to the end of the span, and when
+    /// How the given program ended by itself; `None` when it ran to the end of the span, or when
     /// none was started.
     #[serde(default)]
     pub ended: Option<WorkloadEnd>,
-    /// It was stopped before its time; what it saw until then is here.
+    /// Whether the watch was stopped early. The figures cover the time until then.
     pub stopped: bool,
     /// What ran on the watched CPUs.
     pub workload: WatchedWorkload,
     /// Whether this machine is a guest, whose hypervisor can take a CPU unseen; `None` when that is
-    /// not known.
+    /// unknown.
     #[serde(default)]
     pub guest: Option<bool>,
     /// One entry for each watched CPU.
     pub cpus: Vec<CpuEvidence>,
-    /// Every witness, those that could not see too.
+    /// Every witness, including those that could not watch.
     pub witnesses: Vec<WitnessReport>,
     /// The provoked interruption that proves the instrument sees.
     pub control: PositiveControl,
@@ -52,32 +52,31 @@ pub struct Evidence {
     /// with proves nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interference: Vec<TraceInterference>,
-    /// The span on the clock of the trace, as `--trace-dat` has it; `None` without a trace.
+    /// The span on the clock of the trace, as in `--trace-dat`; `None` without a trace.
     #[serde(default)]
     pub traced: Option<TracedSpan>,
-    /// The first breach of a limit, when the watch was to end with it and a trace saw it.
+    /// The first breach of a limit. `None` unless the watch was to end with it and a trace saw it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub breach: Option<Breach>,
 }
 
 impl Evidence {
-    /// What became of a witness; `None` when it was not asked for.
+    /// The report of a witness; `None` when it was not requested.
     #[must_use]
     pub fn witness(&self, kind: WitnessKind) -> Option<&WitnessReport> {
         self.witnesses.iter().find(|witness| witness.kind == kind)
     }
 }
 
-/// A span on the clock of the trace: what was recorded later than `began`, and not later than
-/// `ended`, counts.
+/// A span on the clock of the trace. Records later than `began` and not later than `ended` count.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TracedSpan {
     /// `trace_clock`: `x86-tsc` counts ticks, others nanoseconds.
     pub clock: String,
-    /// When it began.
+    /// Its start.
     pub began: u64,
-    /// When it ended.
+    /// Its end.
     pub ended: u64,
 }
 
@@ -87,20 +86,20 @@ pub struct TracedSpan {
 pub struct Breach {
     /// The CPU.
     pub cpu: usize,
-    /// What was broken: `more than 0 entries`, `a gap of 41 us`.
+    /// What broke the limit: `a gap of 41us, where at most 10us is allowed`.
     pub what: String,
-    /// When, in nanoseconds since the span began.
+    /// When, in nanoseconds since the start of the span.
     pub at_ns: u64,
-    /// What ran then, outer things before what lay inside them; empty when the trace shows nothing
-    /// at that moment.
+    /// What ran then, the outer before the inner; empty when the trace shows nothing at that
+    /// moment.
     pub tree: Vec<BreachNode>,
 }
 
-/// One thing in the tree of a breach.
+/// A node in the tree of a breach.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BreachNode {
-    /// 0 is the interruption itself.
+    /// Depth in the tree; 0 is the interruption itself.
     pub depth: usize,
     /// In words: `interruption`, `hrtimer`, `softirq`.
     pub kind: String,
@@ -112,9 +111,9 @@ pub struct BreachNode {
     pub culprit: Culprit,
     /// When it began, in nanoseconds since the interruption began.
     pub after_ns: u64,
-    /// How long it took, in nanoseconds; 0 when nothing tells its end.
+    /// How long it took, in nanoseconds; 0 when its end is unknown.
     pub took_ns: u64,
-    /// The functions of the kernel that led there, innermost first; empty without `--stacks`.
+    /// The kernel stack, innermost function first; empty without `--stacks`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stack: Vec<String>,
 }
@@ -125,7 +124,7 @@ pub struct BreachNode {
 pub struct WorkloadEnd {
     /// In words: `exit status: 0`.
     pub how: String,
-    /// When that was noticed, in nanoseconds since the span began; 0 when it ended before.
+    /// When the end was noticed, in nanoseconds since the start of the span; 0 when it ended before.
     pub after_ns: u64,
 }
 
@@ -136,7 +135,7 @@ pub struct WorkloadEnd {
 pub enum WatchedWorkload {
     /// The gap sampler, which never enters the kernel by itself.
     Sampler,
-    /// Something else: a given command, or whatever runs there.
+    /// A given command, or whatever runs on the CPUs.
     Given,
 }
 
@@ -146,15 +145,15 @@ pub enum WatchedWorkload {
 pub struct CpuEvidence {
     /// The CPU.
     pub cpu: usize,
-    /// Entries into the kernel from user mode (trace); where there is no trace, interrupts of any
-    /// kind (counters); `None` when nothing could count.
+    /// Entries into the kernel from user mode, by the trace. Without a trace, interrupts of any kind,
+    /// by the counters. `None` when neither could count.
     pub entries: Option<u64>,
-    /// Interrupts that hit the kernel itself: a system call, a page fault, another interrupt, a
-    /// kernel thread, the idle loop; `None` without a trace.
+    /// Interrupts that hit kernel code: a system call, a page fault, another interrupt, a kernel
+    /// thread, the idle loop. `None` without a trace.
     #[serde(default)]
     pub kernel_interrupts: Option<u64>,
-    /// Whether the workload's own entries (system calls, exceptions) are among them: they were
-    /// traced, or context tracking tells of them (on CPUs of `nohz_full=`).
+    /// Whether `entries` includes the workload's own entries (system calls, exceptions): they were
+    /// traced, or context tracking reports them (on CPUs of `nohz_full=`).
     #[serde(default)]
     pub whole: bool,
     /// Whether context tracking reports entries from user mode here (on CPUs of `nohz_full=`).
@@ -162,7 +161,7 @@ pub struct CpuEvidence {
     pub tracked: bool,
     /// Interruptions by cause and culprit, most frequent first.
     pub interruptions: Vec<InterruptionCount>,
-    /// Longest uninterrupted stretch in nanoseconds, by the best witness there was.
+    /// Longest uninterrupted stretch in nanoseconds, by the best witness available.
     pub longest_ns: Option<u64>,
     /// Gaps seen from user space; `None` when a workload was given.
     pub gaps: Option<GapStatistics>,
@@ -170,65 +169,63 @@ pub struct CpuEvidence {
     pub lost: Option<u64>,
     /// Time the hypervisor took, by `/proc/stat`; `None` when that could not be read.
     pub steal_ns: Option<u64>,
-    /// Time in which nothing at all ran, by `/proc/stat`, in steps of 10 ms; `None` when that could
-    /// not be read.
+    /// Idle time, by `/proc/stat`, in steps of 10 ms; `None` when that could not be read.
     #[serde(default)]
     pub idle_ns: Option<u64>,
     /// How often firmware took the CPU (system management mode), by the processor's own counter,
     /// from just before the span to just after it; `None` when it cannot be read.
     #[serde(default)]
     pub smis: Option<u64>,
-    /// Gaps and trace laid beside each other; `None` without one of the two, or without a clock
-    /// that they share.
+    /// The gaps correlated with the trace; `None` without one of the two, or without a common
+    /// clock.
     #[serde(default)]
     pub joined: Option<GapAttribution>,
-    /// Who sent interrupts to this CPU from others, most frequent first; empty where that cannot be
-    /// seen (before 6.5).
+    /// The senders of interrupts from other CPUs to this one, most frequent first; empty where they
+    /// cannot be seen (before 6.5).
     #[serde(default)]
     pub senders: Vec<InterruptSender>,
-    /// Each event that reports an entry, by the trace and by the perf event that counts it; empty
-    /// without a trace.
+    /// Each event that reports an entry, as seen by the trace and by the perf event that counts it;
+    /// empty without a trace.
     #[serde(default)]
     pub events: Vec<EventEvidence>,
-    /// Why these two witnesses cannot be believed; empty when they agree.
+    /// Why these two witnesses cannot be relied on; empty when they agree.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub witness_doubts: Vec<WitnessDoubt>,
-    /// What makes the figures of this CPU doubtful: it went offline, a counter went back.
+    /// What makes the figures of this CPU doubtful: it went offline, a counter went backwards.
     #[serde(with = "crate::with_text::list")]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::with_text::WithText<CpuDoubt>>"))]
     pub doubts: Vec<CpuDoubt>,
 }
 
-/// Interruptions of one kind by one culprit.
+/// The interruptions of one cause by one culprit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InterruptionCount {
-    /// The kind.
+    /// The cause.
     pub cause: Cause,
-    /// Who: `IRQ 24 nvme0q3`, `vmstat_update`, `irqbalance (812)`.
+    /// The culprit: `IRQ 24 nvme0q3`, `vmstat_update`, `irqbalance (812)`.
     #[serde(with = "crate::with_text")]
     #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<Culprit>"))]
     pub culprit: Culprit,
-    /// How many interruptions began with it.
+    /// The number of interruptions that began with it.
     pub count: u64,
-    /// How often it ran inside an interruption that something else had begun (a softirq inside a
+    /// How often it ran inside an interruption that began with something else (a softirq inside a
     /// tick, a kernel thread that the tick woke). A tunable may still remove it.
     #[serde(default)]
     pub nested: u64,
-    /// Time it took itself in nanoseconds, without what ran inside it, where the witness can say.
+    /// Its own time in nanoseconds, without what ran inside it; `None` when the witness cannot tell.
     pub time_ns: Option<u64>,
-    /// The longest interruption that began with it, from start to end, in nanoseconds.
+    /// The longest interruption that began with it, in nanoseconds; `None` when it is unknown.
     pub max_ns: Option<u64>,
-    /// Which witness saw it.
+    /// The witness that saw it.
     pub witness: WitnessKind,
-    /// The functions of the kernel that led to the first of them, innermost first; empty without
-    /// `--stacks`.
+    /// The kernel stack of the first of them, innermost function first; empty without `--stacks`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stack: Vec<String>,
 }
 
 impl InterruptionCount {
-    /// So many of a kind, of which the witness knows neither times nor what they were inside of.
+    /// A count from a witness that knows neither the times nor the nesting.
     #[must_use]
     pub fn counted(
         cause: Cause,
@@ -245,54 +242,54 @@ impl InterruptionCount {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GapStatistics {
-    /// Mean time of one look at the clock in nanoseconds, gaps left out: what the sampler resolves.
+    /// Mean time of one read of the clock in nanoseconds, without gaps: the sampler's resolution.
     pub resolution_ns: f64,
     /// Gaps longer than this many nanoseconds are counted.
     pub threshold_ns: u64,
-    /// How many.
+    /// The number of gaps.
     pub count: u64,
-    /// The longest in nanoseconds.
+    /// The longest gap in nanoseconds.
     pub max_ns: u64,
-    /// Sum in nanoseconds.
+    /// The sum of all gaps in nanoseconds.
     pub sum_ns: u64,
     /// Longest stretch without a gap, in nanoseconds.
     pub longest_ns: u64,
-    /// Gaps that were overwritten before they could be laid beside the trace.
+    /// Gaps that were overwritten before they could be correlated with the trace.
     pub overflow: u64,
 }
 
-/// An unexplained gap from this many nanoseconds on is long: caches, memory and the other thread of
-/// the core cannot take so much at once.
+/// An unexplained gap of at least this many nanoseconds is long: caches, memory and the sibling
+/// thread of the core cannot take that much at once.
 pub const LONG_NS: u64 = 10_000;
 
-/// Gaps and trace of one CPU laid beside each other.
+/// The gaps of one CPU, correlated with the trace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GapAttribution {
-    /// Gaps that the trace accounts for: the kernel or another task ran then.
+    /// Gaps that the trace explains: the kernel or another task ran.
     pub explained: GapPart,
-    /// Gaps, or what is left of them, in which the trace saw nothing: firmware, the hypervisor, or
-    /// something that has no event.
+    /// Gaps, or parts of gaps, in which the trace saw nothing: firmware, the hypervisor, or
+    /// something without an event.
     pub unexplained: GapPart,
-    /// How many of them were [`LONG_NS`] or longer.
+    /// The number of unexplained gaps of at least [`LONG_NS`].
     pub long: u64,
-    /// The longest of them, longest first.
+    /// The longest unexplained gaps, longest first.
     pub worst: Vec<UnexplainedGap>,
-    /// The gaps that interruptions made, by what they began with: what they cost the workload.
+    /// The gaps that interruptions caused, by what the interruption began with.
     pub by: Vec<MadeGap>,
-    /// Interruptions that were too short to make a gap.
+    /// Interruptions that were too short to cause a gap.
     pub without_gap: u64,
-    /// Gaps and interruptions that were not laid beside each other, because too many waited.
+    /// Gaps and interruptions that were not correlated, because too many were pending.
     pub unjoined: u64,
 }
 
-/// Some gaps.
+/// Number and duration of some gaps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GapPart {
-    /// How many.
+    /// The number of gaps.
     pub count: u64,
-    /// All together, in nanoseconds.
+    /// Their sum, in nanoseconds.
     pub sum_ns: u64,
     /// The longest, in nanoseconds.
     pub max_ns: u64,
@@ -302,19 +299,19 @@ pub struct GapPart {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UnexplainedGap {
-    /// When, in nanoseconds since the span began.
+    /// When, in nanoseconds since the start of the span.
     pub at_ns: u64,
-    /// How long nothing explains, in nanoseconds.
+    /// The unexplained time, in nanoseconds.
     pub ns: u64,
 }
 
-/// The gaps that interruptions of one kind by one culprit made.
+/// The gaps that interruptions of one cause by one culprit made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MadeGap {
-    /// The kind.
+    /// The cause.
     pub cause: Cause,
-    /// Who.
+    /// The culprit.
     #[serde(with = "crate::with_text")]
     #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<Culprit>"))]
     pub culprit: Culprit,
@@ -322,7 +319,7 @@ pub struct MadeGap {
     pub gaps: GapPart,
 }
 
-/// Somebody who sent interrupts to a CPU from another.
+/// A sender of interrupts from one CPU to another.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InterruptSender {
@@ -330,33 +327,33 @@ pub struct InterruptSender {
     #[serde(with = "crate::with_text")]
     #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<SentIpi>"))]
     pub what: SentIpi,
-    /// From where.
+    /// The task, idle CPU or interrupt that sent it.
     #[serde(with = "crate::with_text")]
     #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<IpiOrigin>"))]
     pub by: IpiOrigin,
-    /// Where in the kernel it was sent from: `text_poke_bp_batch`; empty when that is hidden.
+    /// The kernel function that sent it: `text_poke_bp_batch`; empty when it is hidden.
     pub site: String,
-    /// The timer or work item whose function sent it; `None` when it was none, or its stack was not
-    /// seen.
+    /// The timer or work item whose function sent it; `None` when it was neither, or when its stack
+    /// was not seen.
     #[serde(default, with = "crate::with_text::option")]
     #[cfg_attr(
         feature = "schema",
         schemars(with = "Option<crate::with_text::WithText<DeferredFunction>>")
     )]
     pub within: Option<DeferredFunction>,
-    /// What for, by the way through the kernel to there; `None` when that is not known.
+    /// Its purpose, according to the call path in the kernel; `None` when it is unknown.
     #[serde(default, with = "crate::with_text::option")]
     #[cfg_attr(
         feature = "schema",
         schemars(with = "Option<crate::with_text::WithText<InterruptPurpose>>")
     )]
     pub purpose: Option<InterruptPurpose>,
-    /// What keeps it from being sent, where that is known; else empty.
+    /// How to prevent it; empty when that is unknown.
     #[serde(default)]
     pub remedy: String,
-    /// How often.
+    /// How often it was sent.
     pub count: u64,
-    /// The functions of the kernel that led there most often, innermost first; empty without
+    /// The most frequent kernel stack, innermost function first; empty without
     /// `--stacks`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stack: Vec<String>,
@@ -379,20 +376,20 @@ pub enum WitnessKind {
     Firmware,
 }
 
-/// What became of a witness.
+/// Whether a witness watched, and what it could not see.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WitnessReport {
-    /// Which.
+    /// The witness.
     pub kind: WitnessKind,
-    /// `None` when it watched; else why not.
+    /// Why it did not watch; `None` when it did.
     #[serde(with = "crate::with_text::option")]
     #[cfg_attr(
         feature = "schema",
         schemars(with = "Option<crate::with_text::WithText<AbsenceReason>>")
     )]
     pub absent: Option<AbsenceReason>,
-    /// What it cannot see here.
+    /// What it cannot see on this machine.
     #[serde(with = "crate::with_text::list")]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::with_text::WithText<BlindSpot>>"))]
     pub blind: Vec<BlindSpot>,
@@ -403,17 +400,17 @@ pub struct WitnessReport {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "control", rename_all = "kebab-case")]
 pub enum PositiveControl {
-    /// So many interruptions were provoked, and so many seen (at least one on every CPU).
+    /// Interruptions were provoked, and every witness saw enough of them on every CPU.
     Seen {
-        /// What was done: `3 reschedule IPIs by sched_setaffinity`.
+        /// What was provoked: `10 function-call IPIs by membarrier(2) to each CPU`.
         what: String,
     },
-    /// Provoked but not seen on these CPUs: the instrument is blind.
+    /// Interruptions were provoked but not seen: an instrument is blind.
     Missed {
-        /// What was done and where it was not seen.
+        /// What was provoked, and where it was not seen.
         what: String,
     },
-    /// Not provoked, and why.
+    /// No interruption could be provoked.
     NotDone {
         /// Why.
         why: String,

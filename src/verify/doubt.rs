@@ -9,14 +9,14 @@ use std::fmt;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "doubt", rename_all = "kebab-case")]
 pub enum CpuDoubt {
-    /// The machine did not stay as it was.
+    /// The machine changed during the watch.
     CircumstanceChanged {
         /// What changed.
         change: CircumstanceChange,
     },
-    /// CPUs were offline meanwhile.
+    /// CPUs were offline during the watch.
     CpusOffline {
-        /// Which.
+        /// The CPUs.
         #[cfg_attr(feature = "schema", schemars(with = "String"))]
         cpus: CpuSet,
     },
@@ -26,12 +26,12 @@ pub enum CpuDoubt {
         comm: String,
         /// Its number.
         tid: i32,
-        /// Where it went.
+        /// The CPU that it moved to.
         cpu: usize,
     },
     /// The counters of the kernel could not be read.
     CountersUnreadable {
-        /// The answer of the kernel.
+        /// The kernel's error.
         answer: String,
     },
     /// The counters have no column for this CPU.
@@ -39,14 +39,14 @@ pub enum CpuDoubt {
         /// The CPU.
         cpu: usize,
     },
-    /// A counter was less at the end than at the beginning.
+    /// A counter was lower at the end than at the beginning.
     CounterWentBack {
         /// Its name.
         counter: String,
-        /// The file that it is in.
+        /// The file that contains it.
         file: String,
     },
-    /// The counters saw more than the trace, whose time encloses theirs.
+    /// The counters saw more than the trace, whose span encloses theirs.
     CountersSawMore {
         /// Interrupts that were counted.
         counted: u64,
@@ -55,18 +55,18 @@ pub enum CpuDoubt {
     },
     /// The gap sampler was the workload and did not watch this CPU.
     NoSampler,
-    /// The clock of the sampler went back.
+    /// The clock of the sampler went backwards.
     SamplerClockBackwards {
         /// How often.
         times: u64,
     },
     /// The sampler was moved off this CPU.
     SamplerMoved,
-    /// The sampler did not look all the time.
+    /// The sampler did not run for the whole span.
     SamplerAway {
-        /// For how long it looked, in nanoseconds.
+        /// How long it ran, in nanoseconds.
         looked_ns: u64,
-        /// Of how long, in nanoseconds.
+        /// The length of the span, in nanoseconds.
         span_ns: u64,
     },
     /// The trace lost events.
@@ -74,26 +74,26 @@ pub enum CpuDoubt {
         /// How many.
         count: u64,
     },
-    /// The decoder did not understand a part of the trace.
+    /// A part of the trace could not be decoded.
     BytesNotUnderstood {
-        /// How much.
+        /// The number of bytes.
         count: u64,
     },
-    /// Events came with a time before the one before them.
+    /// Events have an earlier time than the event before them.
     EventsBackwards {
         /// How many.
         count: u64,
     },
-    /// A task ran that no event had announced.
+    /// A task ran without an event that announced it.
     TaskNotAnnounced {
         /// How often.
         times: u64,
-        /// The thread after which it was seen first; `None` when that is not known.
+        /// The thread that ran before the first such task; `None` when it is unknown.
         after: Option<String>,
     },
     /// No event was seen, and the workload had no CPU time.
     WorkloadDidNotRun,
-    /// The rate of the clock of the trace is not known well enough.
+    /// The rate of the trace clock is not known accurately enough.
     ClockInaccurate {
         /// How far it may be off, in parts per million.
         error_ppm: f64,
@@ -102,7 +102,6 @@ pub enum CpuDoubt {
 
 impl fmt::Display for CpuDoubt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ms = |ns: &u64| ns / 1_000_000;
         match self {
             CpuDoubt::CircumstanceChanged { change } => change.fmt(f),
             CpuDoubt::CpusOffline { cpus } => write!(f, "CPU {cpus} was offline"),
@@ -114,65 +113,70 @@ impl fmt::Display for CpuDoubt {
                 write!(f, "CPU {cpu} has no column in /proc/interrupts: it was offline")
             }
             CpuDoubt::CounterWentBack { counter, file } => {
-                write!(f, "counter {counter} of {file} went back")
+                write!(f, "counter {counter} of {file} went backwards")
             }
             CpuDoubt::CountersSawMore { counted, traced } => {
-                write!(f, "the counters saw {counted} interrupts, the trace {traced} entries")
+                write!(f, "the counters saw {counted} interrupts, the trace only {traced} entries")
             }
             CpuDoubt::NoSampler => f.write_str("the gap sampler did not watch this CPU"),
             CpuDoubt::SamplerClockBackwards { times } => {
-                write!(f, "the sampler's clock went back {times} times")
+                write!(f, "the sampler's clock went backwards {times} times")
             }
             CpuDoubt::SamplerMoved => f.write_str("the sampler was moved off this CPU"),
             CpuDoubt::SamplerAway { looked_ns, span_ns } => {
-                write!(f, "the sampler looked for {} ms of {} ms only", ms(looked_ns), ms(span_ns))
+                write!(
+                    f,
+                    "the sampler ran for only {} ms of {} ms",
+                    looked_ns / 1_000_000,
+                    span_ns / 1_000_000
+                )
             }
             CpuDoubt::EventsLost { count } => write!(f, "{count} events of the trace were lost"),
             CpuDoubt::BytesNotUnderstood { count } => {
-                write!(f, "{count} bytes of the trace were not understood")
+                write!(f, "{count} bytes of the trace could not be decoded")
             }
             CpuDoubt::EventsBackwards { count } => {
-                write!(f, "{count} events came with a time before the one before them")
+                write!(f, "{count} events have an earlier time than the event before them")
             }
             CpuDoubt::TaskNotAnnounced { times, after } => {
-                write!(f, "{times} times a task ran that no event had announced")?;
+                write!(f, "a task that no event had announced ran {times} times")?;
                 after.iter().try_for_each(|thread| write!(f, ", first after {thread}"))
             }
             CpuDoubt::WorkloadDidNotRun => {
                 f.write_str("no event was seen, but the workload did not run either")
             }
             CpuDoubt::ClockInaccurate { error_ppm } => {
-                write!(f, "the clock is known to {error_ppm:.0} ppm only")
+                write!(f, "the rate of the trace clock is known only to {error_ppm:.0} ppm")
             }
         }
     }
 }
 
-/// What did not stay as it was while CPUs were watched.
+/// What changed on the machine while CPUs were watched.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "change", rename_all = "kebab-case")]
 pub enum CircumstanceChange {
     /// The kernel changed its clock source.
     Clocksource {
-        /// It was this.
+        /// The old clock source.
         from: String,
-        /// It is this now.
+        /// The new clock source.
         to: String,
     },
     /// The wall clock was set.
     ClockSet {
-        /// By so many nanoseconds.
+        /// By how many nanoseconds.
         by_ns: u64,
     },
     /// The time stamp counter changed its rate.
     CounterRate {
-        /// By so many parts per million.
+        /// By how many parts per million.
         by_ppm: f64,
     },
     /// Another process enabled or disabled trace events.
     TraceEvents,
-    /// Another process has a tracer running.
+    /// Another process runs a tracer.
     TracerRuns {
         /// Its name.
         tracer: String,
@@ -191,7 +195,7 @@ impl fmt::Display for CircumstanceChange {
                 write!(f, "the kernel changed its clock source from {from} to {to}")
             }
             CircumstanceChange::ClockSet { by_ns } => {
-                write!(f, "the clock was set, by {} ms", by_ns / 1_000_000)
+                write!(f, "the wall clock was set by {} ms", by_ns / 1_000_000)
             }
             CircumstanceChange::CounterRate { by_ppm } => {
                 write!(f, "the time stamp counter changed its rate by {by_ppm:.0} ppm")

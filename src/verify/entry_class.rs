@@ -1,5 +1,5 @@
-//! The classes of entries into the kernel, and what sees each of them. One table: which event of
-//! the trace, which counter beside it, and where either is missing. Pure.
+//! The classes of entries into the kernel, and what sees each of them. One table has the events of
+//! the trace, the rows of counters, and where either is missing. Pure.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -9,7 +9,7 @@ use std::fmt;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum EntryClass {
-    /// Any entry from user mode but an NMI, as context tracking reports it.
+    /// Any entry from user mode except an NMI, as context tracking reports it.
     UserModeExit,
     /// The timer of the local APIC.
     TimerInterrupt,
@@ -17,9 +17,9 @@ pub enum EntryClass {
     RescheduleIpi,
     /// The IPIs that make a CPU call a function.
     FunctionCallIpi,
-    /// The interrupt that a CPU sends itself or another for `irq_work`.
+    /// The interrupt that a CPU sends to itself or to another CPU for `irq_work`.
     IrqWork,
-    /// A platform's own IPI.
+    /// The IPI of a platform.
     PlatformIpi,
     /// The spurious and the error interrupt of the APIC.
     ApicInterrupt,
@@ -39,16 +39,16 @@ pub enum EntryClass {
     TaskSwitch,
 }
 
-/// What sees a class.
+/// The witnesses of a class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClassWitnesses {
     /// The class.
     pub class: EntryClass,
-    /// Its name in the plural, for people.
+    /// Its name in the plural, as it is shown.
     pub name: &'static str,
-    /// The events of the trace, which counting perf events count too.
+    /// The events of the trace, which perf events count too.
     pub events: &'static [&'static str],
-    /// The rows of `/proc/interrupts`; for device interrupts all rows with a number.
+    /// The rows of `/proc/interrupts`; for device interrupts, all rows with a number.
     pub rows: &'static [&'static str],
     /// Where an event or a counter is missing, with the source.
     pub missing: &'static str,
@@ -124,14 +124,14 @@ const TABLE: [ClassWitnesses; 14] = [
         events: &["irq:irq_handler_entry"],
         rows: &["those with a number"],
         missing: "An interrupt that several devices share has one event for each handler \
-                  (kernel/irq/handle.c, 6.12); one that no handler takes has none.",
+                  (kernel/irq/handle.c, 6.12). One that no handler takes has none.",
     },
     ClassWitnesses {
         class: EntryClass::PageFault,
         name: "page faults",
         events: &["exceptions:page_fault_user"],
         rows: &[],
-        missing: "Kernels for other processors than x86 may lack it.",
+        missing: "Kernels for architectures other than x86 may lack it.",
     },
     ClassWitnesses {
         class: EntryClass::OtherException,
@@ -146,8 +146,8 @@ const TABLE: [ClassWitnesses; 14] = [
         name: "system calls",
         events: &["raw_syscalls:sys_enter"],
         rows: &[],
-        missing: "Recorded with --syscalls only, because every process of the machine \
-                  pays for it. On CPUs of nohz_full= context_tracking:user_exit counts \
+        missing: "Recorded only with --syscalls, because it slows every process on the \
+                  machine. On CPUs of nohz_full= context_tracking:user_exit counts \
                   them at no cost.",
     },
     ClassWitnesses {
@@ -155,7 +155,7 @@ const TABLE: [ClassWitnesses; 14] = [
         name: "NMIs",
         events: &["nmi:nmi_handler"],
         rows: &["NMI"],
-        missing: "One event for each handler that is asked, not for each NMI \
+        missing: "One event for each handler that is called, not for each NMI \
                   (arch/x86/kernel/nmi.c, 6.12).",
     },
     ClassWitnesses {
@@ -163,7 +163,7 @@ const TABLE: [ClassWitnesses; 14] = [
         name: "switches to other tasks",
         events: &["sched:sched_switch"],
         rows: &[],
-        missing: "Kernels without CONFIG_EVENT_TRACING.",
+        missing: "Kernels without CONFIG_EVENT_TRACING lack it.",
     },
 ];
 
@@ -173,7 +173,7 @@ impl EntryClass {
         TABLE.iter().map(|witnesses| witnesses.class)
     }
 
-    /// What sees it.
+    /// The witnesses of this class.
     #[must_use]
     pub const fn witnesses(self) -> &'static ClassWitnesses {
         &TABLE[self as usize]
@@ -189,20 +189,24 @@ impl fmt::Display for EntryClass {
     }
 }
 
-/// The table as Markdown, for the page of `verify`.
+/// The table as Markdown, for the manual page of `verify`.
 #[must_use]
-pub fn table() -> String {
+pub fn table_of_classes() -> String {
     let mut text = "| class | event of the trace, counted by perf too | row of /proc/interrupts | \
                     where it is missing |\n|---|---|---|---|\n"
         .to_owned();
     for ClassWitnesses { name, events, rows, missing, .. } in TABLE {
-        let list = |names: &[&str]| match names {
-            [] => "none".to_owned(),
-            names => names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "),
-        };
-        text.push_str(&format!("| {name} | {} | {} | {missing} |\n", list(events), list(rows)));
+        let (events, rows) = (list_names(events), list_names(rows));
+        text.push_str(&format!("| {name} | {events} | {rows} | {missing} |\n"));
     }
     text
+}
+
+fn list_names(names: &[&str]) -> String {
+    match names {
+        [] => "none".to_owned(),
+        names => names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "),
+    }
 }
 
 #[cfg(test)]
@@ -210,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_class_stands_at_its_place_in_the_table() {
+    fn the_table_is_in_the_order_of_the_classes() {
         for (place, class) in EntryClass::all().enumerate() {
             assert_eq!((class as usize, class.witnesses().class), (place, class));
         }

@@ -1,59 +1,66 @@
-//! What must stay as it is while CPUs are watched, or the figures are not what they seem: the CPUs
-//! stay online, the workload stays on them, nobody sets the clock, the kernel keeps its clock
-//! source, the time stamp counter its rate, and nobody else uses the tracer on the way.
-//! [`take`] reads it, [`changed`] is pure and says what was different.
+//! What must not change while CPUs are watched, because the figures would be wrong: the CPUs stay
+//! online, the workload stays on them, no process sets the clock, the kernel keeps its clock source,
+//! the time stamp counter keeps its rate, and no other process uses the tracer.
+//! [`take`] reads a snapshot; [`changed`] compares two snapshots and is pure.
 
 use crate::verify::{CircumstanceChange, CpuDoubt};
 use cpushield_linux::clock::{ClockReading, TickScale, realtime_offset_ns};
 use cpushield_linux::{CpuSet, Host};
 use std::collections::BTreeSet;
 
-/// The offset of the wall clock may change by so much without having been set: slewing changes it
-/// by 500 parts per million at most (adjtimex(2)), and two clocks are not read at one moment.
+/// The offset of the wall clock may change by this much without anyone setting it: slewing changes
+/// it by 500 parts per million at most (adjtimex(2)), and two clocks are not read at the same moment.
 const STEP_NS: u64 = 10_000_000;
 
-/// The rate of the counter may differ between two parts of a run by so much.
+/// The rate of the counter may differ by this much between two parts of a run.
 const RATE_PPM: f64 = 200.0;
 
-/// What was found at one moment; `None` where it cannot be read.
+/// The environment at one moment; `None` where it cannot be read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EnvironmentSnapshot {
     /// The kernel's clock source.
     clocksource: Option<String>,
-    /// The wall clock less the monotonic one, in nanoseconds.
+    /// The wall clock minus the monotonic clock, in nanoseconds.
     offset_ns: i64,
-    /// The counter and the clock.
+    /// The time stamp counter and the monotonic clock, read together.
     pub at: ClockReading,
-    /// What others do with the top-level trace: the tracer, whether events are enabled.
+    /// The top-level trace, which other processes use.
     tracer: Option<TopLevelTrace>,
 }
 
-/// The top-level trace, which is not ours.
+/// The settings of the top-level trace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct TopLevelTrace {
-    /// `nop` when there is none.
+    /// The current tracer; `nop` when there is none.
     current: String,
-    /// `1` or `X` when there are some.
+    /// Whether events are enabled: `0`, `1`, or `X` for some of them.
     events: String,
 }
 
-/// Reads it; asks no watched CPU.
-pub fn take(host: &Host) -> EnvironmentSnapshot {
-    let line = |path: &str| host.read_line(path).ok();
-    let clocks = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
-    let trace = |file: &str| line(&format!("/sys/kernel/tracing/{file}"));
-    EnvironmentSnapshot {
-        clocksource: line(clocks),
-        offset_ns: realtime_offset_ns(),
-        at: ClockReading::now(),
-        tracer: trace("current_tracer").map(|current| TopLevelTrace {
-            current,
-            events: trace("events/enable").unwrap_or_default(),
-        }),
+impl TopLevelTrace {
+    fn running_tracer(&self) -> Option<String> {
+        (self.current != "nop").then(|| self.current.clone())
     }
 }
 
-/// What was different at the end; `first` is from before the warm-up.
+/// Reads a snapshot, without disturbing the watched CPUs.
+pub fn take(host: &Host) -> EnvironmentSnapshot {
+    let clocksource = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    EnvironmentSnapshot {
+        clocksource: host.read_line(clocksource).ok(),
+        offset_ns: realtime_offset_ns(),
+        at: ClockReading::now(),
+        tracer: read_top_level_trace(host),
+    }
+}
+
+fn read_top_level_trace(host: &Host) -> Option<TopLevelTrace> {
+    let current = host.read_line("/sys/kernel/tracing/current_tracer").ok()?;
+    let events = host.read_line("/sys/kernel/tracing/events/enable").unwrap_or_default();
+    Some(TopLevelTrace { current, events })
+}
+
+/// What changed between `before` and `after`; `first` is a snapshot from before the warm-up.
 pub fn changed(
     first: &EnvironmentSnapshot,
     before: &EnvironmentSnapshot,
@@ -73,24 +80,23 @@ pub fn changed(
     if let (Some(a), Some(b)) =
         (TickScale::between(first.at, before.at), TickScale::between(before.at, after.at))
     {
-        let apart_ppm = (a.ns_per_tick / b.ns_per_tick - 1.0).abs() * 1e6;
-        if apart_ppm > RATE_PPM + a.error_ppm + b.error_ppm {
-            changes.push(CircumstanceChange::CounterRate { by_ppm: apart_ppm });
+        let difference_ppm = (a.ns_per_tick / b.ns_per_tick - 1.0).abs() * 1e6;
+        if difference_ppm > RATE_PPM + a.error_ppm + b.error_ppm {
+            changes.push(CircumstanceChange::CounterRate { by_ppm: difference_ppm });
         }
     }
-    changes.extend(others(before.tracer.as_ref(), after.tracer.as_ref()));
+    changes.extend(compare_tracers(before.tracer.as_ref(), after.tracer.as_ref()));
     changes
 }
 
-/// What others do with the tracer: a tracer that runs makes the kernel slower, and switching one
-/// on or off interrupts every CPU.
-fn others(
+/// What other processes did with the top-level trace. A running tracer makes the kernel slower, and
+/// switching one on or off interrupts every CPU.
+fn compare_tracers(
     before: Option<&TopLevelTrace>,
     after: Option<&TopLevelTrace>,
 ) -> Option<CircumstanceChange> {
     let (before, after) = (before?, after?);
-    let tracer = |at: &TopLevelTrace| (at.current != "nop").then(|| at.current.clone());
-    match (tracer(before), tracer(after)) {
+    match (before.running_tracer(), after.running_tracer()) {
         (None, None) if before.events == after.events => None,
         (None, None) => Some(CircumstanceChange::TraceEvents),
         (Some(tracer), Some(b)) if tracer == b => Some(CircumstanceChange::TracerRuns { tracer }),
@@ -101,25 +107,25 @@ fn others(
     }
 }
 
-/// Which of the watched CPUs are offline now.
+/// The watched CPUs that are offline now; `None` when all are online.
 pub fn offline(host: &Host, cpus: &CpuSet) -> Option<CpuSet> {
-    Some(cpus.minus(&host.online_cpus().ok()?)).filter(|gone| !gone.is_empty())
+    Some(cpus.minus(&host.online_cpus().ok()?)).filter(|offline| !offline.is_empty())
 }
 
-/// A thread of the workload that was on a watched CPU before (`seated`, which is kept up to date)
-/// and is on another one now.
+/// A thread of the workload that was on a watched CPU before and is on another CPU now. `placed`
+/// holds the threads that were on a watched CPU, and is updated.
 pub fn strayed(
     host: &Host,
     threads: &[i32],
     cpus: &CpuSet,
-    seated: &mut BTreeSet<i32>,
+    placed: &mut BTreeSet<i32>,
 ) -> Option<CpuDoubt> {
     let mut strayed = None;
     for tid in threads {
         let Ok(task) = host.task(*tid, *tid) else { continue };
         if cpus.contains(task.cpu) {
-            seated.insert(*tid);
-        } else if seated.remove(tid) {
+            placed.insert(*tid);
+        } else if placed.remove(tid) {
             let (comm, cpu) = (task.comm, task.cpu);
             strayed = Some(CpuDoubt::WorkloadMoved { comm, tid: *tid, cpu });
         }
@@ -142,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_as_it_is_gives_no_doubt_and_what_changes_is_named() {
+    fn an_unchanged_environment_is_no_doubt_and_each_change_is_named() {
         let (first, before, after) = (at(1, 2_000_000), at(2, 2_000_000), at(12, 2_000_000));
         let with = |change: &dyn Fn(&mut EnvironmentSnapshot)| {
             let mut after = after.clone();
@@ -151,12 +157,12 @@ mod tests {
         };
         assert_eq!(with(&|_| ()), Vec::<String>::new());
         assert_eq!(with(&|c| c.offset_ns += 4_000_000), Vec::<String>::new(), "slewed");
-        assert_eq!(with(&|c| c.offset_ns -= 3_000_000_000), ["the clock was set, by 3000 ms"]);
+        assert_eq!(with(&|c| c.offset_ns -= 3_000_000_000), ["the wall clock was set by 3000 ms"]);
         assert_eq!(
             with(&|c| c.clocksource = Some("hpet".to_owned())),
             ["the kernel changed its clock source from tsc to hpet"]
         );
-        // Ten seconds of which the counter shows one per mille more.
+        // Ten seconds in which the counter advances by 0.1% too much.
         assert_eq!(
             with(&|c| c.at.ticks += 20_000_000),
             ["the time stamp counter changed its rate by 1000 ppm"]
@@ -184,16 +190,20 @@ mod tests {
     }
 
     #[test]
-    fn a_workload_that_is_elsewhere_and_a_cpu_that_goes_are_noticed() {
+    fn a_workload_that_moves_and_a_cpu_that_goes_offline_are_noticed() {
         let host = Host::live();
-        let me = i32::try_from(std::process::id()).unwrap();
+        let own_pid = i32::try_from(std::process::id()).unwrap();
         let everywhere: CpuSet = (0..4096).collect();
         let elsewhere = CpuSet::one(4095);
-        let mut seated = BTreeSet::new();
-        assert_eq!(strayed(&host, &[me], &elsewhere, &mut seated), None, "it never was there");
-        assert_eq!(strayed(&host, &[me], &everywhere, &mut seated), None);
-        let moved = strayed(&host, &[me], &elsewhere, &mut seated);
-        assert!(matches!(moved, Some(CpuDoubt::WorkloadMoved { tid, .. }) if tid == me));
+        let mut placed = BTreeSet::new();
+        assert_eq!(
+            strayed(&host, &[own_pid], &elsewhere, &mut placed),
+            None,
+            "it was never on a watched CPU"
+        );
+        assert_eq!(strayed(&host, &[own_pid], &everywhere, &mut placed), None);
+        let moved = strayed(&host, &[own_pid], &elsewhere, &mut placed);
+        assert!(matches!(moved, Some(CpuDoubt::WorkloadMoved { tid, .. }) if tid == own_pid));
         assert_eq!(offline(&host, &CpuSet::one(4095)), Some(CpuSet::one(4095)));
     }
 }

@@ -1,8 +1,8 @@
-//! Opens and reads the second witness: for each watched CPU one group of perf events that count the
-//! tracepoints that the trace records. A read interrupts the CPU once; between two reads the
-//! counters cost it nothing while it stays in user mode.
+//! Opens and reads the second witness: for each watched CPU, one group of perf events that count the
+//! tracepoints that the trace records. A read interrupts the CPU once. Between two reads the
+//! counters cost the CPU nothing while it stays in user mode.
 
-use crate::verify::second_witness::{EventEvidence, WitnessDoubt, uncovered};
+use crate::verify::second_witness::{EventEvidence, WitnessDoubt, check_coverage};
 use crate::verify::trace::{EntryEvent, ReadSpan, RecordedEvent, TraceRecorder};
 use crate::verify::{AbsenceReason, EntryClass};
 use cpushield_linux::CpuSet;
@@ -21,21 +21,21 @@ pub struct EventCounters {
 pub struct CountersRead {
     /// The CPU.
     pub cpu: usize,
-    /// When, on the clock of the trace.
+    /// When it was read, on the clock of the trace.
     pub span: ReadSpan,
-    /// What was read, or the kernel's answer.
+    /// The counts, or the kernel's error.
     pub counts: Result<GroupReading, String>,
 }
 
 impl EventCounters {
-    /// Begins to count these events on these CPUs. Patches the kernel's code for each event that
-    /// nobody traces yet, which interrupts every CPU.
+    /// Starts counting these events on these CPUs. For each event that is not traced yet, the kernel
+    /// patches its code, which interrupts every CPU.
     ///
     /// # Errors
-    /// Why there is no second witness here.
+    /// The reason why the second witness is absent.
     pub fn open(cpus: &CpuSet, events: Vec<EntryEvent>) -> Result<EventCounters, AbsenceReason> {
         let tracepoints: Vec<PerfEvent> =
-            events.iter().map(|it| PerfEvent::tracepoint(it.id)).collect();
+            events.iter().map(|event| PerfEvent::tracepoint(event.id)).collect();
         let mut groups = Vec::new();
         for cpu in cpus.iter() {
             let group = EventGroup::open(cpu, &tracepoints).map_err(|e| {
@@ -46,19 +46,20 @@ impl EventCounters {
         Ok(EventCounters { events, groups })
     }
 
-    /// Reads every group; `now` is the clock of the trace.
+    /// Reads every group; `now` reads the clock of the trace.
     #[must_use]
     pub fn read(&self, now: &dyn Fn() -> u64) -> Vec<CountersRead> {
-        let read = |(cpu, group): &(usize, EventGroup)| {
+        let mut reads = Vec::new();
+        for (cpu, group) in &self.groups {
             let begun = now();
             let counts = group.read().map_err(|e| e.to_string());
-            CountersRead { cpu: *cpu, span: ReadSpan { begun, ended: now() }, counts }
-        };
-        self.groups.iter().map(read).collect()
+            reads.push(CountersRead { cpu: *cpu, span: ReadSpan { begun, ended: now() }, counts });
+        }
+        reads
     }
 
-    /// How many function-call IPIs were counted on a CPU between two reads; `None` when they could
-    /// not be.
+    /// The number of function-call IPIs on a CPU between two reads; `None` when they could not be
+    /// counted.
     #[must_use]
     pub fn function_calls(
         &self,
@@ -77,30 +78,29 @@ fn counts_of(reads: &[CountersRead], cpu: usize) -> Option<&GroupReading> {
     reads.iter().find(|read| read.cpu == cpu)?.counts.as_ref().ok()
 }
 
-/// The second witness beside a trace, from arming to the end.
+/// The second witness during a watch, from arming to the comparison.
 #[derive(Debug)]
 pub struct SecondWitness {
     counters: Result<EventCounters, AbsenceReason>,
     /// The read before the span.
     first: Vec<CountersRead>,
-    /// What came of it on each CPU.
+    /// The comparison with the trace on each CPU.
     compared: Vec<ComparedCpu>,
 }
 
-/// Both witnesses of one CPU, put together.
+/// Both witnesses of one CPU, compared.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ComparedCpu {
     /// The CPU.
     pub cpu: usize,
     /// Each event that reports an entry.
     pub events: Vec<EventEvidence>,
-    /// Why the two cannot be believed.
+    /// Why the two cannot be relied on.
     pub doubts: Vec<WitnessDoubt>,
 }
 
 impl SecondWitness {
-    /// Begins to count what the trace records. Comes after everything else that changes the kernel,
-    /// because each change interrupts.
+    /// Starts counting what the trace records. Interrupts every CPU, and so belongs before the span.
     pub fn arm(cpus: &CpuSet, trace: &Result<TraceRecorder<'_>, AbsenceReason>) -> SecondWitness {
         let counters = match trace {
             Ok(recorder) => EventCounters::open(cpus, recorder.entry_events().to_vec()),
@@ -109,20 +109,20 @@ impl SecondWitness {
         SecondWitness { counters, first: Vec::new(), compared: Vec::new() }
     }
 
-    /// Why it does not count; `None` when it does.
+    /// Why the witness is absent; `None` when it counts.
     #[must_use]
     pub fn absent(&self) -> Option<&AbsenceReason> {
         self.counters.as_ref().err()
     }
 
-    /// Reads the counters for themselves, beside a provoked interruption.
+    /// Reads the counters around a provoked interruption, without a comparison with the trace.
     #[must_use]
     pub fn read(&self) -> Vec<CountersRead> {
         self.counters.as_ref().map(|counters| counters.read(&|| 0)).unwrap_or_default()
     }
 
-    /// Function-call IPIs that were counted on a CPU between two reads; `None` when they could not
-    /// be.
+    /// The number of function-call IPIs on a CPU between two reads; `None` when they could not be
+    /// counted.
     #[must_use]
     pub fn function_calls(
         &self,
@@ -133,7 +133,7 @@ impl SecondWitness {
         self.counters.as_ref().ok()?.function_calls(before, after, cpu)
     }
 
-    /// The read before the span. Interrupts each CPU once.
+    /// Reads the counters before the span. Interrupts each CPU once.
     pub fn open(&mut self, recorder: &mut TraceRecorder<'_>) {
         let Ok(counters) = &self.counters else { return };
         self.first = counters.read(&|| recorder.now());
@@ -142,7 +142,7 @@ impl SecondWitness {
         }
     }
 
-    /// The read after the span, and the comparison. Interrupts each CPU once.
+    /// Reads the counters after the span and compares. Interrupts each CPU once.
     ///
     /// # Errors
     /// The trace cannot be read to its end.
@@ -161,14 +161,14 @@ impl SecondWitness {
         Ok(())
     }
 
-    /// What came of it.
+    /// The comparison on each CPU.
     pub fn into_compared(self) -> Vec<ComparedCpu> {
         self.compared
     }
 }
 
-/// Puts the two witnesses of one CPU together: the records of the trace, in the order of the
-/// counters, and the reads at both ends. Pure.
+/// Compares the two witnesses of one CPU: the records of the trace, in the order of the counters,
+/// and the reads at both ends of the span. Pure.
 #[must_use]
 pub fn compare(
     recorded: &[RecordedEvent],
@@ -191,12 +191,9 @@ pub fn compare(
         let span_ns = scale.ns(last.span.begun.saturating_sub(first.span.ended));
         let enabled_ns = b.enabled_ns.saturating_sub(a.enabled_ns);
         let running_ns = b.running_ns.saturating_sub(a.running_ns);
-        doubts.extend(uncovered(enabled_ns, running_ns, span_ns));
+        doubts.extend(check_coverage(enabled_ns, running_ns, span_ns));
     }
-    let count_of = |place: usize| {
-        let (first, last) = counted?;
-        last.counts.get(place)?.checked_sub(*first.counts.get(place)?)
-    };
+
     let events: Vec<EventEvidence> = recorded
         .iter()
         .enumerate()
@@ -205,11 +202,16 @@ pub fn compare(
             event: event.event.to_string(),
             recorded_least: event.least,
             recorded_most: event.most,
-            counted: count_of(place),
+            counted: counted.and_then(|(first, last)| count_between(first, last, place)),
         })
         .collect();
     doubts.extend(events.iter().filter_map(EventEvidence::disagreement));
     (events, doubts)
+}
+
+/// What one counter of the group counted between two reads.
+fn count_between(first: &GroupReading, last: &GroupReading, place: usize) -> Option<u64> {
+    last.counts.get(place)?.checked_sub(*first.counts.get(place)?)
 }
 
 #[cfg(test)]
@@ -239,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_that_stopped_or_came_apart_or_cannot_be_read_are_doubted() {
+    fn counters_that_stopped_were_split_or_cannot_be_read_are_doubted() {
         let first = read(1_000, 50, &[5]);
         let (_, doubts) = compare(&[recorded(0, 0)], &first, &read(3_000, 60, &[5]), &SCALE);
         assert!(matches!(doubts[..], [WitnessDoubt::NotCovering { .. }]), "{doubts:?}");

@@ -1,6 +1,6 @@
-//! The processor's counter of system management interrupts as witness: firmware takes a CPU without
-//! the kernel's knowledge, and only the processor tells. Intel's have a register (MSR 0x34); AMD's
-//! have none, but count an event from Zen 2 on, for as long as somebody asks for it.
+//! The processor's counter of system management interrupts (SMIs) as witness. Firmware takes a CPU
+//! without the kernel's knowledge, and only the processor counts it. Intel processors have a register
+//! (MSR 0x34). AMD processors have none, but from Zen 2 on can count SMIs as a performance event.
 
 use crate::verify::{AbsenceReason, WitnessKind, WitnessReport};
 use cpushield_linux::perf::{CpuEvent, PerfEvent};
@@ -8,18 +8,18 @@ use cpushield_linux::{CpuSet, Host};
 use std::collections::BTreeMap;
 use std::io;
 
-/// The counters at one moment, or why there are none. Only their differences mean something.
+/// The counters at one moment, or why there are none. Only differences are meaningful.
 pub type SmiCounts = Result<BTreeMap<usize, u64>, AbsenceReason>;
 
-/// Whether this machine is a guest, by the processor's flag for it (x86); `None` elsewhere.
+/// Whether this machine is a guest, according to the processor's flag (x86); `None` elsewhere.
 #[must_use]
-pub fn guest(host: &Host) -> Option<bool> {
+pub fn is_guest(host: &Host) -> Option<bool> {
     let text = host.read("/proc/cpuinfo").ok()?;
     let flags = text.lines().find(|line| line.starts_with("flags"))?;
     Some(flags.split_whitespace().any(|flag| flag == "hypervisor"))
 }
 
-/// How a processor counts them.
+/// How a processor counts SMIs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SmiMethod {
     /// In a register, since power-on.
@@ -31,28 +31,31 @@ enum SmiMethod {
 /// `ls_smi_rx`, "SMIs received" (`PMCx02B` of AMD's manuals).
 const LS_SMI_RX: PerfEvent = PerfEvent::raw(0x2b);
 
-/// How the processor that `/proc/cpuinfo` is about counts them.
+/// How the processor in `/proc/cpuinfo` counts SMIs.
 ///
 /// AMD's event is in the kernel's lists for Zen 2 to Zen 5, not for Zen 1
 /// (tools/perf/pmu-events/arch/x86/amdzen2/memory.json, amdzen5/load-store.json), and mapfile.csv
-/// there says which processors these are: family 17h from model 30h on, 19h and 1ah (6.10). What a
-/// family without a list means by 2Bh is not known.
-fn way(cpuinfo: &str) -> Result<SmiMethod, AbsenceReason> {
-    let field = |name: &str| {
-        let mut fields = cpuinfo.lines().filter_map(|line| line.split_once(':'));
-        fields.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim())
-    };
-    let number = |name: &str| field(name).and_then(|value| value.parse::<u32>().ok());
-    if field("vendor_id") != Some("AuthenticAMD") {
+/// there says which processors these are: family 17h from model 30h on, 19h and 1ah (6.10). The
+/// meaning of 2Bh in a family without a list is unknown.
+fn smi_method(cpuinfo: &str) -> Result<SmiMethod, AbsenceReason> {
+    if cpuinfo_field(cpuinfo, "vendor_id") != Some("AuthenticAMD") {
         return Ok(SmiMethod::Register);
     }
-    match (number("cpu family"), number("model")) {
+    let family = cpuinfo_field(cpuinfo, "cpu family").and_then(|value| value.parse::<u32>().ok());
+    let model = cpuinfo_field(cpuinfo, "model").and_then(|value| value.parse::<u32>().ok());
+    match (family, model) {
         (Some(0x17), Some(0x30..)) | (Some(0x19 | 0x1a), _) => Ok(SmiMethod::Event(LS_SMI_RX)),
         _ => Err(AbsenceReason::NoSmiEvent),
     }
 }
 
-/// What counts them on some CPUs, for as long as it exists.
+/// The value of a field of the first processor.
+fn cpuinfo_field<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
+    let mut fields = cpuinfo.lines().filter_map(|line| line.split_once(':'));
+    fields.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim())
+}
+
+/// Counts SMIs on some CPUs until it is dropped.
 #[derive(Debug)]
 pub struct SmiCounter<'h> {
     host: &'h Host,
@@ -62,47 +65,55 @@ pub struct SmiCounter<'h> {
 }
 
 impl<'h> SmiCounter<'h> {
-    /// Begins to count, which may interrupt each of the CPUs; so do [`SmiCounter::take`] and the
-    /// end: not while anything else counts.
+    /// Starts counting. This, [`SmiCounter::take`] and dropping may interrupt each of the CPUs, so
+    /// they must not run while anything else counts.
     #[must_use]
     pub fn start(host: &'h Host, cpus: &CpuSet) -> SmiCounter<'h> {
-        let events = match guest(host) {
-            // KVM gives its guests a counter of their own, which is not that of the machine
+        let events = match is_guest(host) {
+            // KVM emulates a counter for its guests, which is not that of the machine
             // (arch/x86/kvm/x86.c, kvm_get_msr_common(), 4.17 to 6.18).
             Some(true) => Err(AbsenceReason::Guest),
-            _ => match way(&host.read("/proc/cpuinfo").unwrap_or_default()) {
+            _ => match smi_method(&host.read("/proc/cpuinfo").unwrap_or_default()) {
                 Ok(SmiMethod::Register) => Ok(None),
-                Ok(SmiMethod::Event(event)) => opened(cpus, event).map(Some),
+                Ok(SmiMethod::Event(event)) => open_events(cpus, event).map(Some),
                 Err(why) => Err(why),
             },
         };
         SmiCounter { host, cpus: cpus.clone(), events }
     }
 
-    /// The counters now.
+    /// Reads the counters.
     pub fn take(&self) -> SmiCounts {
         match &self.events {
             Ok(None) => {
-                let count = |cpu| self.host.smi_count(cpu).map(|n| (cpu, n)).map_err(|e| why(&e));
-                self.cpus.iter().map(count).collect()
+                let cpus = self.cpus.iter();
+                cpus.map(|cpu| Ok((cpu, self.host.smi_count(cpu).map_err(|e| explain(&e))?)))
+                    .collect()
             }
             Ok(Some(events)) => {
-                let count = |(cpu, event): (&usize, &CpuEvent)| {
-                    event.read().map(|n| (*cpu, n)).map_err(|e| why_no_event(&e))
-                };
-                events.iter().map(count).collect()
+                let events = events.iter();
+                events
+                    .map(|(cpu, event)| Ok((*cpu, event.read().map_err(|e| explain_perf(&e))?)))
+                    .collect()
             }
             Err(why) => Err(why.clone()),
         }
     }
 }
 
-fn opened(cpus: &CpuSet, event: PerfEvent) -> Result<BTreeMap<usize, CpuEvent>, AbsenceReason> {
-    let open = |cpu| CpuEvent::open(cpu, event).map(|it| (cpu, it)).map_err(|e| why_no_event(&e));
-    cpus.iter().map(open).collect()
+fn open_events(
+    cpus: &CpuSet,
+    event: PerfEvent,
+) -> Result<BTreeMap<usize, CpuEvent>, AbsenceReason> {
+    let mut events = BTreeMap::new();
+    for cpu in cpus.iter() {
+        events.insert(cpu, CpuEvent::open(cpu, event).map_err(|e| explain_perf(&e))?);
+    }
+    Ok(events)
 }
 
-fn why(error: &cpushield_linux::Error) -> AbsenceReason {
+/// Why the register cannot be read.
+fn explain(error: &cpushield_linux::Error) -> AbsenceReason {
     match error.errno() {
         Some(2 | 6) => AbsenceReason::NoMsrDevice,
         Some(5) => AbsenceReason::NoSmiRegister,
@@ -110,7 +121,8 @@ fn why(error: &cpushield_linux::Error) -> AbsenceReason {
     }
 }
 
-fn why_no_event(error: &io::Error) -> AbsenceReason {
+/// Why the event cannot be counted.
+fn explain_perf(error: &io::Error) -> AbsenceReason {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => AbsenceReason::CountersInUse,
         // EOPNOTSUPP.
@@ -121,20 +133,20 @@ fn why_no_event(error: &io::Error) -> AbsenceReason {
     }
 }
 
-/// How often firmware took this CPU between the two.
+/// How often firmware took this CPU between two reads; `None` when it is unknown.
 #[must_use]
 pub fn between(before: &SmiCounts, after: &SmiCounts, cpu: usize) -> Option<u64> {
     let (before, after) = (before.as_ref().ok()?, after.as_ref().ok()?);
     after.get(&cpu)?.checked_sub(*before.get(&cpu)?)
 }
 
-/// Why nobody can say how often it was between the two; `None` when that is known.
+/// Why the number of SMIs between two reads is unknown; `None` when it is known.
 #[must_use]
 pub fn absent(before: &SmiCounts, after: &SmiCounts) -> Option<AbsenceReason> {
     before.as_ref().err().or(after.as_ref().err()).cloned()
 }
 
-/// The witness.
+/// The report of this witness.
 #[must_use]
 pub fn witness(before: &SmiCounts, after: &SmiCounts) -> WitnessReport {
     WitnessReport { kind: WitnessKind::Firmware, absent: absent(before, after), blind: Vec::new() }
@@ -157,42 +169,42 @@ mod tests {
     }
 
     #[test]
-    fn the_processor_says_how_it_counts_them() {
-        let of = |vendor: &str, family: u32, model: u32| {
-            way(&format!(
+    fn the_processor_family_decides_how_smis_are_counted() {
+        let method = |vendor: &str, family: u32, model: u32| {
+            smi_method(&format!(
                 "processor\t: 0\nvendor_id\t: {vendor}\ncpu family\t: {family}\nmodel\t\t: \
                  {model}\nmodel name\t: x\n"
             ))
         };
         let event = Ok(SmiMethod::Event(LS_SMI_RX));
-        assert_eq!(of("GenuineIntel", 6, 85), Ok(SmiMethod::Register));
+        assert_eq!(method("GenuineIntel", 6, 85), Ok(SmiMethod::Register));
         // EPYC 7451, 7702, 9654 and 9755: Zen 1, 2, 4 and 5.
-        assert!(of("AuthenticAMD", 23, 1).is_err());
-        assert_eq!(of("AuthenticAMD", 23, 49), event);
-        assert_eq!(of("AuthenticAMD", 25, 17), event);
-        assert_eq!(of("AuthenticAMD", 26, 2), event);
-        // Before Zen, and what comes after what is listed.
-        assert!(of("AuthenticAMD", 21, 2).is_err());
-        assert!(of("AuthenticAMD", 27, 0).is_err());
-        assert!(way("vendor_id\t: AuthenticAMD\n").is_err());
+        assert!(method("AuthenticAMD", 23, 1).is_err());
+        assert_eq!(method("AuthenticAMD", 23, 49), event);
+        assert_eq!(method("AuthenticAMD", 25, 17), event);
+        assert_eq!(method("AuthenticAMD", 26, 2), event);
+        // Before Zen, and after the newest listed family.
+        assert!(method("AuthenticAMD", 21, 2).is_err());
+        assert!(method("AuthenticAMD", 27, 0).is_err());
+        assert!(smi_method("vendor_id\t: AuthenticAMD\n").is_err());
     }
 
     #[test]
-    fn events_are_counted_between_two_looks_and_in_a_guest_nothing_is() {
+    fn events_are_counted_between_two_reads_and_in_a_guest_nothing_is() {
         let host = Host::live();
         let cpus = CpuSet::one(host.online_cpus().unwrap().first().unwrap());
-        // Any event does: the clock of the CPU goes on.
-        match opened(&cpus, PerfEvent::CPU_CLOCK) {
+        // Any event will do; the CPU clock always advances.
+        match open_events(&cpus, PerfEvent::CPU_CLOCK) {
             Ok(events) => {
-                let meter =
+                let counter =
                     SmiCounter { host: &host, cpus: cpus.clone(), events: Ok(Some(events)) };
-                let (before, after) = (meter.take(), meter.take());
+                let (before, after) = (counter.take(), counter.take());
                 let cpu = cpus.first().unwrap();
                 assert!(between(&before, &after, cpu).unwrap() > 0, "{before:?} {after:?}");
             }
             Err(why) => println!("NOT RUN: {why}"),
         }
-        if guest(&host) == Some(true) {
+        if is_guest(&host) == Some(true) {
             let absent = SmiCounter::start(&host, &cpus).take().unwrap_err();
             assert_eq!(absent, AbsenceReason::Guest);
         }

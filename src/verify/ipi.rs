@@ -1,11 +1,11 @@
-//! An interrupt that one CPU sent to another: what, from where, and for which timer or work item.
+//! An interrupt that one CPU sent to another: its kind, its origin, and its timer or work item.
 //! Pure.
 
 use crate::causes::culprit::write_task;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What was sent.
+/// The kind of an interrupt that one CPU sent to another.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "ipi", rename_all = "kebab-case")]
@@ -28,23 +28,23 @@ impl fmt::Display for SentIpi {
     }
 }
 
-/// From where it was sent.
+/// The origin of an interrupt that one CPU sent to another.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "from", rename_all = "kebab-case")]
 pub enum IpiOrigin {
     /// A task.
     Task {
-        /// Its number.
+        /// Its process number.
         pid: i32,
-        /// Its command name; empty when it had ended before it could be looked up.
+        /// Its command name; empty when the task ended before it could be looked up.
         comm: String,
     },
-    /// A CPU that was idle.
+    /// An idle CPU.
     IdleCpu,
-    /// An interrupt: the task that it interrupted had nothing to do with it.
+    /// An interrupt handler. The task that it interrupted is unrelated.
     Interrupt {
-        /// On this CPU.
+        /// The CPU that handled the interrupt.
         cpu: usize,
     },
 }
@@ -59,12 +59,12 @@ impl fmt::Display for IpiOrigin {
     }
 }
 
-/// What calls functions that other code has left behind.
+/// What called a deferred function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum DeferredBy {
-    /// A timer of the wheel.
+    /// A timer of the timer wheel.
     Timer,
     /// A high-resolution timer.
     Hrtimer,

@@ -1,11 +1,11 @@
-//! Judge: [`Evidence`] → [`Verdict`]. Pure. A claim needs its evidence: `holds` when nothing was
-//! seen and the witnesses prove that they see, `leaks` when something was seen, else `unknown` with
-//! the reason.
+//! Judge: [`Evidence`] → [`Verdict`]. Pure. Every claim needs evidence: `holds` when nothing was
+//! seen and the witnesses prove that they see, `leaks` when something was seen, otherwise `unknown`
+//! with the reason.
 //!
-//! Time that went missing below the kernel: what the SMI counter or the steal counter shows is a
-//! leak. Long gaps that nothing shows make the verdict of a real machine `unknown`; in a guest,
-//! where the hypervisor may take any moment and the shield has no say in it, they are told, and
-//! count against `--max-gap` only.
+//! Time may also go missing below the kernel. What the SMI counter or the steal counter shows is a
+//! leak. Long gaps that nothing explains make the verdict `unknown` on a physical machine. In a
+//! guest, the hypervisor may take time at any moment, which no shield can prevent: there such gaps
+//! are reported, and count only against `--max-gap`.
 
 use crate::causes::Culprit;
 use crate::policy::VerifyLimits;
@@ -17,40 +17,44 @@ use crate::verify::{
     VerdictState, WatchedWorkload, WitnessKind,
 };
 
-/// Judges. `remedy` says how an interruption can be removed, or why it cannot, where known.
+/// Judges the evidence. `remedy` returns how to remove an interruption, or why that is impossible.
 #[must_use]
 pub fn judge(
     evidence: &Evidence,
     limits: &VerifyLimits,
     remedy: &dyn Fn(&InterruptionCount) -> RemedyAnswer,
 ) -> Verdict {
-    let one = |cpu| CpuVerdict {
-        limits: kept(&gates(evidence, std::slice::from_ref(cpu), limits)),
-        ..judge_cpu(evidence, cpu, limits, remedy)
-    };
-    let cpus = evidence.cpus.iter().map(one).collect();
-    Verdict { schema: SCHEMA, cpus, gates: gates(evidence, &evidence.cpus, limits) }
+    let mut cpus = Vec::new();
+    for cpu in &evidence.cpus {
+        let limits_kept = limits_kept(&judge_limits(evidence, std::slice::from_ref(cpu), limits));
+        let verdict = judge_cpu(evidence, cpu, limits, remedy);
+        cpus.push(CpuVerdict { limits: limits_kept, ..verdict });
+    }
+    Verdict { schema: SCHEMA, cpus, gates: judge_limits(evidence, &evidence.cpus, limits) }
 }
 
-/// The limits, as these CPUs keep them.
-fn gates(evidence: &Evidence, cpus: &[CpuEvidence], limits: &VerifyLimits) -> Vec<Gate> {
+/// Judges the limits on these CPUs.
+fn judge_limits(evidence: &Evidence, cpus: &[CpuEvidence], limits: &VerifyLimits) -> Vec<Gate> {
     let entries = limits.max_entries.map(|most| entries_gate(evidence, cpus, most, limits));
     let gap = limits.max_gap_ns.map(|most_ns| gap_gate(evidence, cpus, most_ns, limits));
     entries.into_iter().chain(gap).collect()
 }
 
-fn kept(gates: &[Gate]) -> Option<LimitsKept> {
-    let any = |held| gates.iter().any(|gate| gate.held == held);
-    match () {
-        () if gates.is_empty() => None,
-        () if any(Some(false)) => Some(LimitsKept::Beyond),
-        () if any(None) => Some(LimitsKept::Unknown),
-        () => Some(LimitsKept::Within),
+/// Whether all limits are kept; `None` when there are none.
+fn limits_kept(gates: &[Gate]) -> Option<LimitsKept> {
+    if gates.is_empty() {
+        None
+    } else if gates.iter().any(|gate| gate.held == Some(false)) {
+        Some(LimitsKept::Beyond)
+    } else if gates.iter().any(|gate| gate.held.is_none()) {
+        Some(LimitsKept::Unknown)
+    } else {
+        Some(LimitsKept::Within)
     }
 }
 
 impl Verdict {
-    /// Says of each interrupt whose it is; `device` knows them by number.
+    /// Adds to each leaked interrupt the device that raises it; `device` maps an IRQ to its device.
     #[must_use]
     pub fn with_devices(mut self, device: impl Fn(u32) -> Option<String>) -> Verdict {
         for leak in self.cpus.iter_mut().flat_map(|cpu| &mut cpu.leaks) {
@@ -62,7 +66,7 @@ impl Verdict {
         self
     }
 
-    /// Whether all is well: with limits, each of them held for certain; without, every CPU holds.
+    /// Whether the verdict is positive: every limit certainly held or, without limits, every CPU holds.
     #[must_use]
     pub fn holds(&self) -> bool {
         if self.gates.is_empty() {
@@ -74,7 +78,7 @@ impl Verdict {
 }
 
 /// Why a witness did not watch; `None` when it did.
-fn absent(evidence: &Evidence, kind: WitnessKind) -> Option<AbsenceReason> {
+fn absence(evidence: &Evidence, kind: WitnessKind) -> Option<AbsenceReason> {
     match evidence.witness(kind) {
         Some(witness) => witness.absent.clone(),
         None => Some(AbsenceReason::NotAsked),
@@ -91,20 +95,20 @@ fn judge_cpu(
         .interruptions
         .iter()
         .filter(|row| row.count > 0 || row.nested > 0)
-        .map(|row| leak(row, remedy(row)))
+        .map(|row| leak_of_row(row, remedy(row)))
         .collect();
-    let broken = broken(evidence, cpu);
-    let mut unknown = broken.clone();
-    unknown.extend(doubtful(cpu));
-    unknown.extend(dark(evidence, cpu));
-    unknown.extend(short(evidence));
-    unknown.extend(deserted(evidence, cpu));
+    let unreliable = unreliable_instruments(evidence, cpu);
+    let mut unknown = unreliable.clone();
+    unknown.extend(doubtful_figures(cpu));
+    unknown.extend(unnamed_gaps(evidence, cpu));
+    unknown.extend(ended_early(evidence));
+    unknown.extend(idle_cpu(evidence, cpu));
     if leaks.is_empty() {
-        unknown.extend(unproven(evidence, cpu));
+        unknown.extend(missing_proof(evidence, cpu));
     }
-    let coverage = ClassCoverage::of(evidence, cpu);
-    unknown.extend(coverage.lack().filter(|_| limits.two_witnesses));
-    let state = match (broken.is_empty(), leaks.is_empty(), unknown.is_empty()) {
+    let coverage = ClassCoverage::assess(evidence, cpu);
+    unknown.extend(coverage.missing_witnesses().filter(|_| limits.two_witnesses));
+    let state = match (unreliable.is_empty(), leaks.is_empty(), unknown.is_empty()) {
         (false, ..) => VerdictState::Unknown,
         (true, false, _) => VerdictState::Leaks,
         (true, true, false) => VerdictState::Unknown,
@@ -114,19 +118,24 @@ fn judge_cpu(
     CpuVerdict { cpu: cpu.cpu, state, limits: None, leaks, one_witness, unwatched, unknown }
 }
 
-/// Interferences that are told one by one; the document has all of them.
+/// How many interferences are listed as reasons; the evidence contains all of them.
 const INTERFERENCES_MAX: usize = 4;
 
-fn interfered(all: &[TraceInterference]) -> Vec<JudgeReason> {
-    let told = all.iter().take(INTERFERENCES_MAX).cloned();
-    let told = told.map(|interference| JudgeReason::Interfered { interference });
+fn list_interferences(all: &[TraceInterference]) -> Vec<JudgeReason> {
+    let mut listed = Vec::new();
+    for interference in all.iter().take(INTERFERENCES_MAX).cloned() {
+        listed.push(JudgeReason::Interfered { interference });
+    }
     let count = all.len().saturating_sub(INTERFERENCES_MAX);
-    told.chain((count > 0).then_some(JudgeReason::MoreInterference { count })).collect()
+    if count > 0 {
+        listed.push(JudgeReason::MoreInterference { count });
+    }
+    listed
 }
 
-/// What makes an instrument worthless: neither what it saw nor what it did not see counts.
-fn broken(evidence: &Evidence, cpu: &CpuEvidence) -> Vec<JudgeReason> {
-    let mut why = interfered(&evidence.interference);
+/// Why the instruments are unreliable: then neither what they saw nor what they missed counts.
+fn unreliable_instruments(evidence: &Evidence, cpu: &CpuEvidence) -> Vec<JudgeReason> {
+    let mut why = list_interferences(&evidence.interference);
     let witness_doubts = cpu.witness_doubts.iter().cloned();
     why.extend(witness_doubts.map(|doubt| JudgeReason::WitnessesDoubtful { doubt }));
     if let Some(count) = cpu.lost.filter(|lost| *lost > 0) {
@@ -135,46 +144,46 @@ fn broken(evidence: &Evidence, cpu: &CpuEvidence) -> Vec<JudgeReason> {
     if let PositiveControl::Missed { what } = &evidence.control {
         why.push(JudgeReason::ControlMissed { what: what.clone() });
     }
-    why.extend(too_late(evidence));
+    why.extend(ended_before_span(evidence));
     why
 }
 
-/// What makes the figures of the CPU doubtful.
-fn doubtful(cpu: &CpuEvidence) -> impl Iterator<Item = JudgeReason> {
+/// Why the figures of the CPU are doubtful.
+fn doubtful_figures(cpu: &CpuEvidence) -> impl Iterator<Item = JudgeReason> {
     cpu.doubts.iter().cloned().map(|doubt| JudgeReason::FiguresDoubtful { doubt })
 }
 
-/// Nothing that was seen is the program's, because it had ended before.
-fn too_late(evidence: &Evidence) -> Option<JudgeReason> {
+/// The program had ended before the span, so nothing that was seen belongs to it.
+fn ended_before_span(evidence: &Evidence) -> Option<JudgeReason> {
     let ended = evidence.ended.as_ref().filter(|ended| ended.after_ns == 0)?;
     Some(JudgeReason::ProgramEndedBefore { how: ended.how.clone() })
 }
 
-/// The program ended when less than half of the time was over: what does not happen in a moment
-/// may happen in the time that was asked for.
-fn short(evidence: &Evidence) -> Option<JudgeReason> {
+/// The program ended before half of the span was over. What does not happen in a short time may still
+/// happen in the requested time.
+fn ended_early(evidence: &Evidence) -> Option<JudgeReason> {
     let (after_ns, asked_ns) = (evidence.ended.as_ref()?.after_ns, evidence.asked_ns);
     (after_ns > 0 && after_ns < asked_ns / 2)
         .then_some(JudgeReason::ProgramEndedEarly { after_ns, asked_ns })
 }
 
-/// Both ends of a time that is told in ticks of `USER_HZ`.
-const TICKS_NS: u64 = 20_000_000;
+/// The rounding error of a time in ticks of `USER_HZ`, one tick at each end, in nanoseconds.
+const ROUNDING_NS: u64 = 20_000_000;
 
-/// Nothing ran that could have been interrupted, where something was to be watched.
-fn deserted(evidence: &Evidence, cpu: &CpuEvidence) -> Option<JudgeReason> {
+/// A given workload was to be watched, but nothing ran that could have been interrupted.
+fn idle_cpu(evidence: &Evidence, cpu: &CpuEvidence) -> Option<JudgeReason> {
     let idle_ns = cpu.idle_ns.filter(|_| evidence.workload == WatchedWorkload::Given)?;
-    (idle_ns > 0 && idle_ns.saturating_add(TICKS_NS) >= evidence.span_ns)
+    (idle_ns > 0 && idle_ns.saturating_add(ROUNDING_NS) >= evidence.span_ns)
         .then_some(JudgeReason::CpuIdle)
 }
 
-/// What is missing for the claim that nothing happened.
-fn unproven(evidence: &Evidence, cpu: &CpuEvidence) -> Vec<JudgeReason> {
+/// Which evidence is missing for the claim that nothing happened.
+fn missing_proof(evidence: &Evidence, cpu: &CpuEvidence) -> Vec<JudgeReason> {
     let mut why = incomplete_run(evidence);
     if cpu.entries.is_none() {
         why.push(JudgeReason::NoEntryCounter);
     }
-    let Some(no_trace) = absent(evidence, WitnessKind::Trace) else { return why };
+    let Some(no_trace) = absence(evidence, WitnessKind::Trace) else { return why };
     match (evidence.workload, &cpu.gaps) {
         (WatchedWorkload::Given, _) => why.push(JudgeReason::WorkloadUnseen { no_trace }),
         (WatchedWorkload::Sampler, None) => why.push(JudgeReason::NothingWatched { no_trace }),
@@ -186,8 +195,9 @@ fn unproven(evidence: &Evidence, cpu: &CpuEvidence) -> Vec<JudgeReason> {
     why
 }
 
-/// Long gaps for which no witness has a name, on a machine where nothing may take a CPU unseen.
-fn dark(evidence: &Evidence, cpu: &CpuEvidence) -> Option<JudgeReason> {
+/// Long gaps that no witness explains. In a guest they are no reason for doubt, because there the
+/// hypervisor may take the CPU unseen.
+fn unnamed_gaps(evidence: &Evidence, cpu: &CpuEvidence) -> Option<JudgeReason> {
     if evidence.guest == Some(true) {
         return None;
     }
@@ -197,19 +207,19 @@ fn dark(evidence: &Evidence, cpu: &CpuEvidence) -> Option<JudgeReason> {
     (count > 0).then_some(JudgeReason::GapsUnnamed { count, longest_ns, smis: cpu.smis })
 }
 
-/// Why not everything on this CPU may have been seen.
+/// Why something on this CPU may have gone unseen.
 fn incomplete(evidence: &Evidence, cpu: &CpuEvidence, limits: &VerifyLimits) -> Vec<JudgeReason> {
-    let mut why = broken(evidence, cpu);
-    let lack = ClassCoverage::of(evidence, cpu).lack();
-    why.extend(lack.filter(|_| limits.two_witnesses));
-    why.extend(doubtful(cpu));
-    why.extend(short(evidence));
-    why.extend(deserted(evidence, cpu));
+    let mut why = unreliable_instruments(evidence, cpu);
+    let missing_witnesses = ClassCoverage::assess(evidence, cpu).missing_witnesses();
+    why.extend(missing_witnesses.filter(|_| limits.two_witnesses));
+    why.extend(doubtful_figures(cpu));
+    why.extend(ended_early(evidence));
+    why.extend(idle_cpu(evidence, cpu));
     why.extend(incomplete_run(evidence));
     why
 }
 
-/// What was not done of all that was to be done.
+/// Which parts of the run were not carried out.
 fn incomplete_run(evidence: &Evidence) -> Vec<JudgeReason> {
     let stopped = evidence.stopped.then_some(JudgeReason::StoppedEarly);
     let control = match &evidence.control {
@@ -219,9 +229,9 @@ fn incomplete_run(evidence: &Evidence) -> Vec<JudgeReason> {
     stopped.into_iter().chain(control).collect()
 }
 
-/// Entries into the kernel, or interruptions where the trace saw more of those: a thread may run
-/// while the workload sleeps, and no interrupt brought it.
-fn entered(cpu: &CpuEvidence) -> Option<u64> {
+/// The number of entries into the kernel; the number of interruptions where that is higher. A thread
+/// may run while the workload sleeps without an interrupt that woke it.
+fn count_entries(cpu: &CpuEvidence) -> Option<u64> {
     let traced = cpu.interruptions.iter().filter(|row| row.witness == WitnessKind::Trace);
     cpu.entries.map(|entries| entries.max(traced.map(|row| row.count).sum()))
 }
@@ -232,10 +242,10 @@ fn entries_gate(
     most: u64,
     limits: &VerifyLimits,
 ) -> Gate {
-    let found = cpus.iter().filter_map(entered).max();
-    let over = found.is_some_and(|n| n > most);
+    let found = cpus.iter().filter_map(count_entries).max();
+    let exceeded = found.is_some_and(|n| n > most);
     let mut why = Vec::new();
-    let no_trace = absent(evidence, WitnessKind::Trace);
+    let no_trace = absence(evidence, WitnessKind::Trace);
     for cpu in cpus {
         why.extend(incomplete(evidence, cpu, limits));
         match (&no_trace, cpu.entries) {
@@ -249,12 +259,12 @@ fn entries_gate(
             _ => {}
         }
     }
-    let held = held(over, why.is_empty() && !cpus.is_empty());
+    let held = decide(exceeded, why.is_empty() && !cpus.is_empty());
     Gate {
         limit: format!("--max-entries {most}"),
         found: found.map_or_else(|| "nothing counted".to_owned(), |n| n.to_string()),
         held,
-        why: if held.is_none() { once(why) } else { Vec::new() },
+        why: if held.is_none() { without_repeats(why) } else { Vec::new() },
     }
 }
 
@@ -265,18 +275,18 @@ fn gap_gate(
     limits: &VerifyLimits,
 ) -> Gate {
     let longest: Vec<Option<u64>> = cpus.iter().map(longest_gap).collect();
-    let over = longest.iter().flatten().any(|ns| *ns > most_ns);
-    let escapes = cpus.iter().flat_map(|cpu| escapes(evidence, cpu, most_ns, limits));
-    let why = once(escapes.collect());
-    let held = held(over, why.is_empty() && !cpus.is_empty());
+    let exceeded = longest.iter().flatten().any(|ns| *ns > most_ns);
+    let escapes = cpus.iter().flat_map(|cpu| escape_reasons(evidence, cpu, most_ns, limits));
+    let why = without_repeats(escapes.collect());
+    let held = decide(exceeded, why.is_empty() && !cpus.is_empty());
     let found = longest.iter().flatten().max();
-    let by_eye = cpus.iter().all(|cpu| cpu.gaps.is_some());
+    let by_sampler = cpus.iter().all(|cpu| cpu.gaps.is_some());
     Gate {
         limit: format!("--max-gap {}", limit(most_ns)),
         found: found.map_or_else(|| "nothing measured".to_owned(), |ns| measured(*ns)),
         held,
         why: match held {
-            Some(true) if by_eye => vec![JudgeReason::BySampler],
+            Some(true) if by_sampler => vec![JudgeReason::BySampler],
             Some(true) => vec![JudgeReason::ByTrace],
             Some(false) => Vec::new(),
             None => why,
@@ -284,8 +294,8 @@ fn gap_gate(
     }
 }
 
-/// Each reason once, in the order in which they came.
-fn once(reasons: Vec<JudgeReason>) -> Vec<JudgeReason> {
+/// Each reason once, in the original order.
+fn without_repeats(reasons: Vec<JudgeReason>) -> Vec<JudgeReason> {
     let mut seen = Vec::new();
     for reason in reasons {
         if !seen.contains(&reason) {
@@ -295,14 +305,14 @@ fn once(reasons: Vec<JudgeReason>) -> Vec<JudgeReason> {
     seen
 }
 
-/// A limit as it may have been written: in the largest unit that divides it.
+/// Formats a limit as a user would write it: in the largest unit that divides it.
 pub(super) fn limit(ns: u64) -> String {
     let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns")];
     let fit = units.into_iter().find(|(scale, _)| ns.is_multiple_of(*scale));
     fit.map_or_else(String::new, |(scale, unit)| format!("{}{unit}", ns / scale))
 }
 
-/// A measured time with two digits at least, never less than it was.
+/// Formats a measured time with at least two digits, rounded up.
 pub(super) fn measured(ns: u64) -> String {
     let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns")];
     let fit = units.into_iter().find(|(scale, _)| ns / scale >= 10);
@@ -310,16 +320,16 @@ pub(super) fn measured(ns: u64) -> String {
     format!("{}{unit}", ns.div_ceil(scale))
 }
 
-/// More than the limit was seen, or else the evidence is complete; else nobody knows.
-fn held(over: bool, sure: bool) -> Option<bool> {
-    match (over, sure) {
+/// Whether a limit held: not when it was exceeded, yes when the evidence is complete, else unknown.
+fn decide(exceeded: bool, complete: bool) -> Option<bool> {
+    match (exceeded, complete) {
         (true, _) => Some(false),
         (false, true) => Some(true),
         (false, false) => None,
     }
 }
 
-/// The longest time lost, by the workload's own view where there is one, else by the trace.
+/// The longest gap in nanoseconds: as the sampler saw it, or else by the trace.
 fn longest_gap(cpu: &CpuEvidence) -> Option<u64> {
     match &cpu.gaps {
         Some(gaps) if gaps.count == 0 => Some(0),
@@ -328,15 +338,15 @@ fn longest_gap(cpu: &CpuEvidence) -> Option<u64> {
     }
 }
 
-/// Why a gap of that length could have escaped; nothing when it could not.
-fn escapes(
+/// Why a gap of that length could have gone unnoticed; empty when it could not.
+fn escape_reasons(
     evidence: &Evidence,
     cpu: &CpuEvidence,
     limit_ns: u64,
     limits: &VerifyLimits,
 ) -> Vec<JudgeReason> {
     let mut why = incomplete(evidence, cpu, limits);
-    match (&cpu.gaps, absent(evidence, WitnessKind::Trace)) {
+    match (&cpu.gaps, absence(evidence, WitnessKind::Trace)) {
         (Some(gaps), _) if gaps.threshold_ns > limit_ns => {
             why.push(JudgeReason::ThresholdTooLong { threshold_ns: gaps.threshold_ns });
         }
@@ -348,14 +358,14 @@ fn escapes(
             let began = cpu.interruptions.iter().filter(|row| row.count > 0);
             let untimed = began.filter(|row| row.max_ns.is_none()).map(|row| row.cause);
             why.extend(untimed.map(|cause| JudgeReason::DurationUnknown { cause }));
-            why.extend(unseen_below(evidence, cpu));
+            why.extend(hidden_time(evidence, cpu));
         }
     }
     why
 }
 
-/// What the trace cannot see and no counter rules out.
-fn unseen_below(evidence: &Evidence, cpu: &CpuEvidence) -> Vec<JudgeReason> {
+/// Time that the trace cannot see and that no counter rules out.
+fn hidden_time(evidence: &Evidence, cpu: &CpuEvidence) -> Vec<JudgeReason> {
     if evidence.guest == Some(true) {
         return vec![JudgeReason::TimeHidden { by: HiddenTime::HypervisorUnseen }];
     }
@@ -363,8 +373,8 @@ fn unseen_below(evidence: &Evidence, cpu: &CpuEvidence) -> Vec<JudgeReason> {
         Some(0) => None,
         Some(count) => Some(HiddenTime::FirmwareTook { count }),
         None => {
-            let absent = absent(evidence, WitnessKind::Firmware);
-            let no_counter = absent.unwrap_or(AbsenceReason::NoSmiRegister);
+            let absence = absence(evidence, WitnessKind::Firmware);
+            let no_counter = absence.unwrap_or(AbsenceReason::NoSmiRegister);
             Some(HiddenTime::FirmwareUnseen { no_counter })
         }
     };
@@ -377,7 +387,7 @@ fn unseen_below(evidence: &Evidence, cpu: &CpuEvidence) -> Vec<JudgeReason> {
     hidden.map(|by| JudgeReason::TimeHidden { by }).collect()
 }
 
-fn leak(row: &InterruptionCount, remedy: RemedyAnswer) -> Leak {
+fn leak_of_row(row: &InterruptionCount, remedy: RemedyAnswer) -> Leak {
     let interruptions = row.clone();
     let device = None;
     match remedy {
@@ -396,7 +406,7 @@ pub(crate) mod examples {
     use super::*;
     use crate::verify::{EntryClass, EventEvidence, GapAttribution, GapStatistics, WitnessReport};
 
-    /// Every event but system calls, seen by both witnesses: nothing happened.
+    /// Every event except system calls, seen by both witnesses: nothing happened.
     pub fn both_witnesses() -> Vec<EventEvidence> {
         let classes = EntryClass::all().filter(|class| *class != EntryClass::SystemCall);
         let events = classes.flat_map(|class| {
@@ -507,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn long_gaps_without_an_event_are_firmware_the_hypervisor_or_a_reason_to_doubt() {
+    fn long_unexplained_gaps_are_firmware_the_hypervisor_or_a_doubt() {
         let why = |smis: &str| {
             let gap = "1 gaps of 10us or more, the longest 50us, in which the trace saw nothing";
             (VerdictState::Unknown, vec![format!("{gap}; {smis}")])
@@ -524,7 +534,7 @@ mod tests {
         assert_eq!(state(&smi), (VerdictState::Leaks, Vec::new()));
         let short = with(dark(Some(0)), |e| e.cpus[0].joined.as_mut().unwrap().long = 0);
         assert_eq!(state(&short), (VerdictState::Holds, Vec::new()));
-        // A shield cannot keep the hypervisor away; its gaps count where gaps are limited.
+        // A shield cannot keep the hypervisor away; its gaps count only against a gap limit.
         let guest = with(dark(None), |e| e.guest = Some(true));
         assert_eq!(state(&guest), (VerdictState::Holds, Vec::new()));
         let limits =
@@ -533,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn the_trace_alone_says_nothing_about_gaps_where_time_may_go_missing_below_it() {
+    fn the_trace_alone_proves_no_gap_limit_where_time_may_go_missing_below_it() {
         let gate = |change: &dyn Fn(&mut Evidence)| {
             let evidence = with(clean(), |e| {
                 e.workload = WatchedWorkload::Given;
@@ -559,8 +569,8 @@ mod tests {
         assert_eq!(
             gate(&no_smis),
             unknown(
-                "the trace does not see what firmware takes, and SMIs cannot be counted: modprobe \
-                 msr"
+                "the trace does not see time that firmware takes, and SMIs cannot be counted: \
+                 modprobe msr"
             )
         );
         let smis = |e: &mut Evidence| e.cpus[0].smis = Some(2);
@@ -571,8 +581,8 @@ mod tests {
         assert_eq!(
             gate(&guest),
             unknown(
-                "the trace does not see what the hypervisor takes; without a command, the gap \
-                 sampler does"
+                "the trace does not see time that the hypervisor takes; without a command, the gap \
+                 sampler sees it"
             )
         );
         let untimed =
@@ -591,12 +601,12 @@ mod tests {
     }
 
     #[test]
-    fn nothing_seen_by_witnesses_that_see_holds() {
+    fn a_cpu_holds_when_proven_witnesses_saw_nothing() {
         assert_eq!(state(&clean()), (VerdictState::Holds, Vec::new()));
-        // Gaps that the trace explains are its rows'.
+        // Gaps that the trace explains count as its rows.
         let explained = with(clean(), |e| e.cpus[0].gaps = Some(gaps(2, 50_000)));
         assert_eq!(state(&explained), (VerdictState::Holds, Vec::new()));
-        // Counters and a sampler without a gap are proof enough of a sampler's CPU.
+        // For the sampler's own CPU, counters and a sampler without a gap are proof enough.
         assert_eq!(state(&untraced(clean())), (VerdictState::Holds, Vec::new()));
     }
 
@@ -609,16 +619,12 @@ mod tests {
                 e.cpus[0].interruptions.push(row(Cause::Tick, 9, None));
             })
         };
-        let (one, why) = state(&interfered(1));
-        assert_eq!(
-            one,
-            VerdictState::Unknown,
-            "what it saw counts no more than what it did not see"
-        );
+        let (judged, why) = state(&interfered(1));
+        assert_eq!(judged, VerdictState::Unknown, "neither what it saw nor what it missed counts");
         assert_eq!(why, ["another process wrote to file0 of the trace that verify records"]);
         let (_, why) = state(&interfered(9));
         assert_eq!(why.len(), 5);
-        assert_eq!(why[4], "and 5 more changes of what the trace records");
+        assert_eq!(why[4], "and 5 more changes to what the trace records");
         let limits = VerifyLimits { max_entries: Some(10), max_gap_ns: None, two_witnesses: false };
         assert_eq!(judge(&interfered(1), &limits, &|_| RemedyAnswer::Unknown).gates[0].held, None);
     }
@@ -642,17 +648,22 @@ mod tests {
     }
 
     #[test]
-    fn two_witnesses_can_be_asked_for() {
+    fn two_witnesses_can_be_required() {
         let limits = VerifyLimits { two_witnesses: true, ..VerifyLimits::default() };
         let judged = |evidence: &Evidence| judge(evidence, &limits, &|_| RemedyAnswer::Unknown);
         assert!(judged(&clean()).holds());
-        let alone = with(clean(), |e| e.cpus[0].events.iter_mut().for_each(|it| it.counted = None));
-        assert!(!judged(&alone).holds());
-        assert_eq!(state(&alone).0, VerdictState::Holds, "named, and no failure unless asked for");
+        let uncounted =
+            with(clean(), |e| e.cpus[0].events.iter_mut().for_each(|event| event.counted = None));
+        assert!(!judged(&uncounted).holds());
+        assert_eq!(
+            state(&uncounted).0,
+            VerdictState::Holds,
+            "one witness is enough unless two are required"
+        );
     }
 
     #[test]
-    fn no_claim_without_evidence() {
+    fn a_claim_without_evidence_is_unknown() {
         let why = |text: &str| (VerdictState::Unknown, vec![text.to_owned()]);
         let tick = |e: &mut Evidence| e.cpus[0].interruptions.push(row(Cause::Tick, 9, None));
         for (evidence, expected) in [
@@ -677,7 +688,7 @@ mod tests {
                 with(clean(), |e| e.cpus[0].entries = None),
                 why("no counter of kernel entries is available"),
             ),
-            (with(clean(), |e| e.stopped = true), why("it was stopped early")),
+            (with(clean(), |e| e.stopped = true), why("the run was stopped early")),
             (
                 with(untraced(clean()), |e| e.cpus[0].gaps = None),
                 why("neither the trace nor the gap sampler watched: no tracefs"),
@@ -701,7 +712,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_ended_early_proves_nothing_of_the_time_that_was_asked_for() {
+    fn a_program_that_ended_early_proves_nothing_about_the_requested_time() {
         let after = |after_ns| {
             with(clean(), |e| {
                 (e.workload, e.cpus[0].gaps, e.asked_ns) =
@@ -709,8 +720,8 @@ mod tests {
                 e.ended = Some(WorkloadEnd { how: "exit status: 0".to_owned(), after_ns });
             })
         };
-        let more = "--warmup 0s or a longer program shows more";
-        let short = format!("the program ended after 2840us of the 2s asked for; {more}");
+        let more = "use --warmup 0s or a longer program";
+        let short = format!("the program ended after 2840us of the requested 2s; {more}");
         let late =
             format!("the program ended before anything was watched (exit status: 0); {more}");
         assert_eq!(state(&after(2_840_000)), (VerdictState::Unknown, vec![short.clone()]));
@@ -722,7 +733,7 @@ mod tests {
             e.cpus[0].entries = Some(1);
             e
         };
-        // A leak of its own stays one; what came after its end is none of it.
+        // A leak before its end stays a leak; what came after its end does not count.
         assert_eq!(state(&tick(after(2_840_000))), (VerdictState::Leaks, vec![short.clone()]));
         assert_eq!(state(&tick(after(0))), (VerdictState::Unknown, vec![late.clone()]));
         let limits =
@@ -743,7 +754,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupt_is_told_with_its_device() {
+    fn a_leaked_interrupt_is_reported_with_its_device() {
         let disk = InterruptionCount {
             culprit: Culprit::irq(36, "virtio1-req.0"),
             ..row(Cause::Irq, 2, None)
@@ -752,13 +763,13 @@ mod tests {
         let evidence = with(untraced(clean()), |e| e.cpus[0].interruptions = vec![disk, tick]);
         let verdict = judge(&evidence, &VerifyLimits::default(), &|_| RemedyAnswer::Unknown);
         let verdict = verdict.with_devices(|irq| (irq == 36).then(|| "vda, virtio_blk".to_owned()));
-        let told: Vec<_> =
+        let devices: Vec<_> =
             verdict.cpus[0].leaks.iter().map(|leak| leak.device.as_deref()).collect();
-        assert_eq!(told, [Some("vda, virtio_blk"), None]);
+        assert_eq!(devices, [Some("vda, virtio_blk"), None]);
     }
 
     #[test]
-    fn what_was_seen_leaks_with_its_remedy_even_without_a_trace() {
+    fn counters_alone_show_a_leak_with_its_remedy() {
         let remedy = Remedy {
             tunable: "nohz-full".to_owned(),
             when: EffectTime::Boot,
@@ -786,7 +797,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_cpu_proves_nothing_where_something_was_to_be_watched() {
+    fn an_idle_cpu_proves_nothing_about_a_given_workload() {
         let limits = VerifyLimits { max_entries: Some(0), max_gap_ns: None, two_witnesses: false };
         let judged = |workload, idle_ns| {
             let evidence = with(clean(), |e| {
@@ -800,15 +811,15 @@ mod tests {
             judged(WatchedWorkload::Given, Some(985_000_000)),
             (VerdictState::Unknown, None)
         );
-        // A program that sleeps most of the time runs now and then.
+        // A program that sleeps most of the time still runs.
         assert_eq!(judged(WatchedWorkload::Given, Some(970_000_000)), held);
         assert_eq!(judged(WatchedWorkload::Given, None), held);
-        // The sampler says itself how long it looked.
+        // The sampler reports itself how long it ran.
         assert_eq!(judged(WatchedWorkload::Sampler, Some(985_000_000)), held);
     }
 
     #[test]
-    fn limits_are_told_as_written_and_measured_times_never_smaller_than_they_were() {
+    fn limits_are_formatted_exactly_and_measured_times_are_rounded_up() {
         for (ns, text) in [(5_000, "5us"), (5_001, "5001ns"), (3_000_000_000, "3s"), (0, "0s")] {
             assert_eq!(limit(ns), text);
         }
@@ -818,7 +829,7 @@ mod tests {
     }
 
     #[test]
-    fn each_cpu_is_told_by_its_own_figures_and_by_every_limit() {
+    fn each_cpu_is_judged_by_its_own_figures_and_every_limit() {
         let evidence = with(clean(), |e| {
             let busy = CpuEvidence { cpu: 4, entries: Some(10), ..e.cpus[0].clone() };
             let lost = CpuEvidence { cpu: 5, lost: Some(1), ..e.cpus[0].clone() };
@@ -837,7 +848,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_held_broken_or_not_known() {
+    fn limits_are_held_broken_or_unknown() {
         let entries =
             |n| VerifyLimits { max_entries: Some(n), max_gap_ns: None, two_witnesses: false };
         let gap =
@@ -860,7 +871,7 @@ mod tests {
             (untraced(ten()), entries(10), Some(true)),
             (untraced(with(ten(), given)), entries(10), None),
             (with(ten(), |e| e.cpus[0].entries = None), entries(10), None),
-            // A thread that no interrupt brought counts as well.
+            // A thread that ran without an interrupt counts as well.
             (with(ten(), |e| e.cpus[0].entries = Some(9)), entries(9), Some(false)),
             (with(ten(), given), entries(10), Some(true)),
             (with(with(ten(), given), |e| e.cpus[0].whole = false), entries(10), None),

@@ -12,6 +12,7 @@ mod entry_class;
 pub(crate) mod environment;
 mod event_counters;
 pub(crate) mod firmware;
+mod instruments;
 mod ipi;
 pub(crate) mod judge;
 mod observations;
@@ -28,10 +29,10 @@ mod why;
 
 pub use crate::policy::VerifyLimits;
 pub use absence::{AbsenceReason, BlindReason, BlindSpot};
-pub use class_coverage::list as list_classes;
+pub use class_coverage::list_classes;
 pub use document::*;
 pub use doubt::{CircumstanceChange, CpuDoubt};
-pub use entry_class::{EntryClass, table as table_of_classes};
+pub use entry_class::{EntryClass, table_of_classes};
 pub use ipi::{DeferredBy, DeferredFunction, IpiOrigin, SentIpi};
 pub use judge::judge;
 pub use order::{

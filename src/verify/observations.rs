@@ -1,4 +1,4 @@
-//! What the witnesses saw, put together: for each fact the best witness there was. Pure.
+//! Combines what the witnesses saw. Each fact comes from the best witness that was present. Pure.
 
 use crate::causes::{Cause, Culprit};
 use crate::verify::counters::{self, CounterSnapshot, CpuCounts};
@@ -11,45 +11,44 @@ use crate::verify::{
     WatchedWorkload, WitnessKind, WitnessReport,
 };
 
-/// What trace and sampler saw in the span.
+/// What the trace and the sampler saw in the span.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpanObservation {
     /// One entry for each CPU; `None` without a trace.
     pub trace: Option<Vec<TraceEvidence>>,
-    /// CPU and what its sampler saw; empty without a sampler.
+    /// Each CPU and what its sampler saw; empty without a sampler.
     pub gaps: Vec<(usize, Option<sampler::SamplerObservation>)>,
 }
 
-/// Everything.
+/// Everything that was observed, of all CPUs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CombinedObservations {
-    /// Counters when the span began.
+    /// Counters at the start of the span.
     pub before: CounterSnapshot,
-    /// Counters when it was over.
+    /// Counters at its end.
     pub after: CounterSnapshot,
-    /// Counters of system management interrupts, before and after.
+    /// SMI counters at both ends.
     pub smis: (SmiCounts, SmiCounts),
-    /// The other witnesses.
+    /// What the trace and the sampler saw.
     pub seen: SpanObservation,
-    /// The trace beside the perf events that count the same.
+    /// The trace compared with the perf events that count the same.
     pub compared: Vec<ComparedCpu>,
-    /// Threads of the workload.
-    pub own: Vec<i32>,
-    /// What happened in the span that makes all figures doubtful.
+    /// The threads of the workload.
+    pub workload_threads: Vec<i32>,
+    /// Doubts about all figures.
     pub doubts: Vec<CpuDoubt>,
-    /// How long was watched, in nanoseconds.
+    /// The length of the span, in nanoseconds.
     pub span_ns: u64,
 }
 
 impl CombinedObservations {
-    /// What is known about one CPU.
+    /// The evidence about one CPU.
     #[must_use]
-    pub fn of(&self, cpu: usize, workload: WatchedWorkload) -> CpuEvidence {
-        let counts = counters::compare(&self.before, &self.after, cpu, &self.own);
-        let gaps = self.seen.gaps.iter().find(|(at, _)| *at == cpu);
-        let gaps = gaps.and_then(|(_, seen)| seen.clone());
-        let trace = self.seen.trace.as_ref();
-        let trace = trace.and_then(|cpus| cpus.iter().find(|seen| seen.cpu == cpu));
+    pub fn cpu_evidence(&self, cpu: usize, workload: WatchedWorkload) -> CpuEvidence {
+        let counts = counters::compare(&self.before, &self.after, cpu, &self.workload_threads);
+        let sampled = self.seen.gaps.iter().find(|(sampled_cpu, _)| *sampled_cpu == cpu);
+        let gaps = sampled.and_then(|(_, observation)| observation.clone());
+        let trace = self.seen.trace.iter().flatten().find(|trace| trace.cpu == cpu);
         let compared = self.compared.iter().find(|compared| compared.cpu == cpu);
         let (events, witness_doubts) = compared
             .cloned()
@@ -58,11 +57,11 @@ impl CombinedObservations {
         let mut doubts = self.doubts.clone();
         doubts.extend(counts.doubts.iter().cloned());
         match &gaps {
-            Some(seen) => doubts.extend(self.doubts(seen)),
+            Some(sampled) => doubts.extend(self.sampler_doubts(sampled)),
             None if workload == WatchedWorkload::Sampler => doubts.push(CpuDoubt::NoSampler),
             None => {}
         }
-        let by_eye = gaps.as_ref().map(|seen| seen.gaps.longest_ns);
+        let sampler_longest_ns = gaps.as_ref().map(|seen| seen.gaps.longest_ns);
         match trace {
             Some(trace) => {
                 doubts.extend(trace.doubts.iter().cloned());
@@ -73,8 +72,8 @@ impl CombinedObservations {
                     kernel_interrupts: Some(trace.kernel_interrupts),
                     whole: trace.whole,
                     tracked: trace.tracked,
-                    interruptions: joined(trace, counts.interruptions, smis),
-                    longest_ns: trace.longest_ns.or(by_eye),
+                    interruptions: merge_rows(trace, counts.interruptions, smis),
+                    longest_ns: trace.longest_ns.or(sampler_longest_ns),
                     gaps: gaps.map(|seen| seen.gaps),
                     lost: Some(trace.lost),
                     steal_ns: counts.steal_ns,
@@ -93,8 +92,12 @@ impl CombinedObservations {
                 kernel_interrupts: None,
                 whole: false,
                 tracked: false,
-                interruptions: counts.interruptions.into_iter().chain(by_smi(smis, None)).collect(),
-                longest_ns: by_eye,
+                interruptions: counts
+                    .interruptions
+                    .into_iter()
+                    .chain(smi_row(smis, None))
+                    .collect(),
+                longest_ns: sampler_longest_ns,
                 gaps: gaps.map(|seen| seen.gaps),
                 lost: None,
                 steal_ns: counts.steal_ns,
@@ -110,14 +113,14 @@ impl CombinedObservations {
     }
 }
 
-/// A sampler that looked for less than this share of the span, in hundredths, was kept from it.
+/// A sampler that ran for less than this percentage of the span is doubted.
 const WHOLE_PERCENT: u64 = 98;
-/// The same beside a trace, whose span encloses the sampler's by two messages to it. What the
-/// sampler missed there the trace saw.
+/// The same with a trace. Its span is longer than the sampler's by two messages to the sampler. What
+/// the sampler missed in that time, the trace saw.
 const TRACED_PERCENT: u64 = 90;
 
 impl CombinedObservations {
-    fn doubts(&self, seen: &sampler::SamplerObservation) -> Vec<CpuDoubt> {
+    fn sampler_doubts(&self, seen: &sampler::SamplerObservation) -> Vec<CpuDoubt> {
         let mut doubts = Vec::new();
         if seen.backwards > 0 {
             doubts.push(CpuDoubt::SamplerClockBackwards { times: seen.backwards });
@@ -134,17 +137,17 @@ impl CombinedObservations {
     }
 }
 
-/// Time that firmware took: those interrupts that the processor counted, or those of them that left
-/// a gap, where gaps were joined.
-fn by_smi(smis: Option<u64>, joined: Option<&GapAttribution>) -> Option<InterruptionCount> {
+/// The SMIs that the processor counted; where gaps are correlated with the trace, at most the number
+/// of unexplained gaps.
+fn smi_row(smis: Option<u64>, joined: Option<&GapAttribution>) -> Option<InterruptionCount> {
     let count = smis?.min(joined.map_or(u64::MAX, |joined| joined.unexplained.count));
     (count > 0).then(|| {
         InterruptionCount::counted(Cause::Smi, Culprit::Firmware, count, WitnessKind::Firmware)
     })
 }
 
-/// The trace's rows, and those counters that no event tells of.
-fn joined(
+/// The rows of the trace, plus the counters of what no event reports.
+fn merge_rows(
     trace: &TraceEvidence,
     counts: Vec<InterruptionCount>,
     smis: Option<u64>,
@@ -156,18 +159,18 @@ fn joined(
             rows.push(row);
         }
     }
-    rows.extend(by_smi(smis, trace.joined.as_ref()));
+    rows.extend(smi_row(smis, trace.joined.as_ref()));
     rows
 }
 
-/// The trace's time encloses that of the counters, so it cannot have seen less than they.
+/// A doubt when the trace saw less than the counters: its span encloses theirs, so it must see more.
 fn disagreement(trace: &TraceEvidence, counts: &CpuCounts) -> Option<CpuDoubt> {
     let traced = trace.entries.saturating_add(trace.kernel_interrupts);
     let counted = counts.entries.filter(|counted| *counted > traced)?;
     Some(CpuDoubt::CountersSawMore { counted, traced })
 }
 
-/// The counters as witness.
+/// The report of the counters.
 #[must_use]
 pub fn counters_witness(before: &CounterSnapshot, after: &CounterSnapshot) -> WitnessReport {
     let mut blind = vec![BlindSpot::Exceptions, BlindSpot::Purposes, BlindSpot::Durations];
@@ -254,16 +257,16 @@ mod tests {
             smis: (Err(AbsenceReason::Guest), Err(AbsenceReason::Guest)),
             seen: SpanObservation { trace: trace.map(|seen| vec![seen]), gaps: vec![(3, gaps)] },
             compared: Vec::new(),
-            own: Vec::new(),
+            workload_threads: Vec::new(),
             doubts: Vec::new(),
             span_ns: 1_000_000_000,
         }
     }
 
     #[test]
-    fn the_trace_is_the_best_witness_and_counters_add_what_it_cannot_see() {
-        let seen =
-            gathered(Some(trace(8)), Some(sampled(999_000_000))).of(3, WatchedWorkload::Sampler);
+    fn the_trace_is_preferred_and_counters_add_what_it_cannot_see() {
+        let seen = gathered(Some(trace(8)), Some(sampled(999_000_000)))
+            .cpu_evidence(3, WatchedWorkload::Sampler);
         let mut steal = row(Cause::Steal, 1, WitnessKind::Counters);
         steal.culprit = Culprit::Hypervisor;
         steal.time_ns = Some(30_000_000);
@@ -294,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn firmware_is_named_when_its_counter_rose_and_time_is_missing() {
+    fn firmware_is_named_when_smis_were_counted_and_time_is_missing() {
         let counts = |n: u64| -> SmiCounts { Ok([(3, n)].into_iter().collect()) };
         let rows = |gaps: Option<u64>| {
             let mut trace = trace(8);
@@ -304,46 +307,47 @@ mod tests {
             });
             let smis = (counts(40), counts(43));
             let seen = CombinedObservations { smis, ..gathered(Some(trace), None) }
-                .of(3, WatchedWorkload::Given);
+                .cpu_evidence(3, WatchedWorkload::Given);
             assert_eq!(seen.smis, Some(3));
             let smi = seen.interruptions.into_iter().filter(|row| row.cause == Cause::Smi);
             smi.map(|row| (row.culprit, row.count)).collect::<Vec<_>>()
         };
         assert_eq!(rows(Some(2)), [(Culprit::Firmware, 2)]);
         assert_eq!(rows(None), [(Culprit::Firmware, 3)]);
-        assert_eq!(rows(Some(0)), [], "they were before or after the span");
+        assert_eq!(rows(Some(0)), [], "the SMIs were before or after the span");
     }
 
     #[test]
     fn a_trace_that_saw_less_than_the_counters_is_doubted() {
-        let seen =
-            gathered(Some(trace(6)), Some(sampled(999_000_000))).of(3, WatchedWorkload::Sampler);
+        let seen = gathered(Some(trace(6)), Some(sampled(999_000_000)))
+            .cpu_evidence(3, WatchedWorkload::Sampler);
         let more = CpuDoubt::CountersSawMore { counted: 7, traced: 6 };
         assert_eq!(seen.doubts, [CpuDoubt::EventsLost { count: 2 }, more]);
     }
 
     #[test]
-    fn without_a_trace_the_others_tell_what_they_can() {
-        let seen = gathered(None, Some(sampled(999_000_000))).of(3, WatchedWorkload::Sampler);
+    fn without_a_trace_the_other_witnesses_provide_the_figures() {
+        let seen =
+            gathered(None, Some(sampled(999_000_000))).cpu_evidence(3, WatchedWorkload::Sampler);
         assert_eq!((seen.entries, seen.longest_ns, seen.lost), (Some(7), Some(300_000_000), None));
         assert_eq!(seen.doubts, []);
     }
 
     #[test]
-    fn what_happened_to_the_machine_makes_every_cpu_doubtful() {
+    fn a_change_of_the_machine_makes_every_cpu_doubtful() {
         let doubts = vec![CpuDoubt::CpusOffline { cpus: CpuSet::one(3) }];
         let all = CombinedObservations {
             doubts: doubts.clone(),
             ..gathered(None, Some(sampled(1 << 30)))
         };
-        assert_eq!(all.of(3, WatchedWorkload::Sampler).doubts, doubts);
+        assert_eq!(all.cpu_evidence(3, WatchedWorkload::Sampler).doubts, doubts);
     }
 
     #[test]
-    fn a_sampler_that_did_not_look_all_the_time_is_doubted() {
-        let doubts = |seen| gathered(None, seen).of(3, WatchedWorkload::Sampler).doubts;
+    fn a_sampler_that_missed_a_part_of_the_span_is_doubted() {
+        let doubts = |seen| gathered(None, seen).cpu_evidence(3, WatchedWorkload::Sampler).doubts;
         assert_eq!(doubts(None), [CpuDoubt::NoSampler]);
-        assert_eq!(gathered(None, None).of(3, WatchedWorkload::Given).doubts, []);
+        assert_eq!(gathered(None, None).cpu_evidence(3, WatchedWorkload::Given).doubts, []);
         let late = sampled(900_000_000);
         let away = CpuDoubt::SamplerAway { looked_ns: 900_000_000, span_ns: 1_000_000_000 };
         assert_eq!(doubts(Some(late)), [away]);

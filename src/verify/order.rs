@@ -1,4 +1,4 @@
-//! What a watch is asked for, how it tells of its progress, and why there may be none.
+//! What to watch, how the watch reports its progress, and why it may fail.
 
 use crate::policy::VerifyLimits;
 use crate::verify::trace::recording::TraceRecording;
@@ -7,73 +7,73 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
-/// What is to be watched.
+/// What to watch, and how.
 pub struct WatchOrder<'a> {
     /// The CPUs to watch.
     pub cpus: CpuSet,
-    /// For how long.
+    /// How long to watch.
     pub span: Duration,
-    /// How long the workload runs before anything counts, so that what its start leaves behind
-    /// (migration, deferred work, the tick's last rounds) is over.
+    /// How long the workload runs before anything counts, so that the after-effects of its start
+    /// (migration, deferred work, the last ticks) are over.
     pub warmup: Duration,
-    /// Gaps of the sampler from this many nanoseconds on count.
+    /// The sampler counts gaps of at least this many nanoseconds.
     pub threshold_ns: u64,
-    /// The workload's system calls are traced too, which costs every process of the machine a
-    /// little.
+    /// Whether the workload's system calls are traced too, which slows every process on the machine
+    /// a little.
     pub syscalls: bool,
     /// Directory of the shield's cgroup, in which the sampler runs; `None` without a shield.
     pub cgroup: Option<String>,
-    /// What runs on the CPUs; `None` is the sampler.
+    /// What runs on the CPUs; `None` for the sampler.
     pub workload: Option<GivenWorkload<'a>>,
-    /// The stack behind each event is recorded too.
+    /// Whether the stack behind each event is recorded too.
     pub stacks: bool,
-    /// The watch ends with the first breach of a limit; `None` when it goes on.
+    /// Ends the watch at the first breach of a limit; `None` to watch for the whole span.
     pub until: Option<UntilBreach>,
-    /// Who wants the raw trace; `None` when nobody does.
+    /// What to do with the raw trace; `None` to discard it.
     pub keep: Option<RawTraceUse<'a>>,
-    /// Told about the progress several times a second.
+    /// Called with the progress several times a second.
     pub progress: &'a dyn Fn(WatchProgress),
-    /// Asked several times a second whether to stop early.
+    /// Called several times a second; the watch ends early when it returns true.
     pub stop: &'a dyn Fn() -> bool,
 }
 
-/// A watch that ends with the first breach of a limit, and knows what led to it: only the end of
-/// the trace is kept, so it may take days.
+/// Ends the watch at the first breach of a limit. Only the end of the trace is kept, so the watch
+/// may take days.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UntilBreach {
     /// The limits.
     pub limits: VerifyLimits,
-    /// So many nanoseconds of the trace before the breach are kept.
+    /// How much of the trace before the breach is kept, in nanoseconds.
     pub before_ns: u64,
 }
 
-/// Who wants the raw trace, beside what is counted in it.
+/// What to do with the raw trace.
 pub struct RawTraceUse<'a> {
-    /// Pages that do not fit into memory go into the directory of this file.
+    /// Pages that do not fit into memory are written to the directory of this file.
     pub beside: &'a Path,
-    /// Given the recording at the end; not called without a trace.
+    /// Called with the recording at the end; not called without a trace.
     pub take: &'a dyn Fn(TraceRecording),
 }
 
 impl fmt::Debug for RawTraceUse<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keep").field("beside", &self.beside).finish_non_exhaustive()
+        f.debug_struct("RawTraceUse").field("beside", &self.beside).finish_non_exhaustive()
     }
 }
 
 /// A workload that is not the sampler.
 pub struct GivenWorkload<'a> {
-    /// Starts it; called once, when the witnesses are armed.
+    /// Starts the workload. Called once, after the witnesses are armed.
     pub start: &'a dyn Fn() -> Result<(), String>,
-    /// Its threads, as they are now.
+    /// Returns its current threads.
     pub threads: &'a dyn Fn() -> Vec<i32>,
-    /// How it ended, in words; `None` while it runs. The watch ends with it.
+    /// Returns how it ended, in words; `None` while it runs. The watch ends with it.
     pub ended: &'a dyn Fn() -> Option<String>,
 }
 
 impl fmt::Debug for GivenWorkload<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Given").finish_non_exhaustive()
+        f.debug_struct("GivenWorkload").finish_non_exhaustive()
     }
 }
 
@@ -94,7 +94,7 @@ impl fmt::Debug for WatchOrder<'_> {
     }
 }
 
-/// The worst that was seen so far on any of the CPUs.
+/// The worst figures so far on any of the CPUs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WorstSoFar {
     /// Entries into the kernel; `None` without a trace.
@@ -104,61 +104,62 @@ pub struct WorstSoFar {
 }
 
 impl WorstSoFar {
-    /// Whether it is beyond one of the limits already.
+    /// Whether one of the limits is broken.
     #[must_use]
     pub fn breaks(&self, limits: &VerifyLimits) -> bool {
-        let over = |found: Option<u64>, most: Option<u64>| {
-            found.zip(most).is_some_and(|(found, most)| found > most)
-        };
-        over(self.entries, limits.max_entries) || over(self.gap_ns, limits.max_gap_ns)
+        exceeds(self.entries, limits.max_entries) || exceeds(self.gap_ns, limits.max_gap_ns)
     }
 }
 
-/// How far it is.
+fn exceeds(found: Option<u64>, most: Option<u64>) -> bool {
+    found.zip(most).is_some_and(|(found, most)| found > most)
+}
+
+/// The progress of a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WatchProgress {
-    /// The witnesses are made ready.
+    /// The witnesses are being armed.
     Arming,
-    /// The workload warms up, and the control is provoked.
+    /// The workload warms up, and the positive control runs.
     Settling,
-    /// The span goes by.
+    /// The span is running.
     Watching {
-        /// How much of it is over.
+        /// How much of it has passed.
         done: Duration,
-        /// How long it is.
+        /// Its length.
         of: Duration,
-        /// The worst so far.
+        /// The worst figures so far.
         worst: WorstSoFar,
     },
-    /// The witnesses are heard.
+    /// The results of the witnesses are being collected.
     Gathering,
 }
 
-/// Why nothing can be watched.
+/// Why a watch is not possible.
 #[derive(Debug)]
 pub enum WatchError {
-    /// There is nothing to watch.
+    /// The set of CPUs is empty.
     NoCpus,
     /// These CPUs are not online.
     Offline {
-        /// Those that are not.
+        /// The CPUs that are not online.
         cpus: CpuSet,
-        /// Those that are.
+        /// The CPUs that are online.
         online: CpuSet,
     },
-    /// Every online CPU would be watched, and none be left to watch from.
+    /// All online CPUs would be watched, and none would be left to watch from.
     NoneLeft {
         /// The online CPUs.
         online: CpuSet,
     },
-    /// A recorded machine does not run.
+    /// A recorded machine cannot be watched.
     Recorded,
     /// The workload could not be started.
     Workload {
         /// Why.
         why: String,
     },
-    /// The machine did not answer.
+    /// A file or a system call of the kernel failed.
     Linux(cpushield_linux::Error),
 }
 
@@ -167,17 +168,15 @@ impl fmt::Display for WatchError {
         match self {
             WatchError::NoCpus => f.write_str("no CPUs to watch"),
             WatchError::Offline { cpus, online } => {
-                write!(f, "CPU {cpus} is not online; online are {online}")
+                write!(f, "CPU {cpus} is not online (online: {online})")
             }
             WatchError::NoneLeft { online } => {
                 write!(
                     f,
-                    "all online CPUs ({online}) would be watched, and none be left to watch from"
+                    "cannot watch all online CPUs ({online}): none would be left to watch from"
                 )
             }
-            WatchError::Recorded => {
-                f.write_str("a recorded machine does not run: nothing to watch")
-            }
+            WatchError::Recorded => f.write_str("cannot watch a recorded machine"),
             WatchError::Workload { why } => write!(f, "the workload could not be started: {why}"),
             WatchError::Linux(error) => error.fmt(f),
         }
@@ -197,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_is_broken_by_what_was_seen_and_by_nothing_else() {
+    fn a_limit_is_broken_only_by_a_larger_known_figure() {
         let limits = |max_entries, max_gap_ns| VerifyLimits {
             max_entries,
             max_gap_ns,

@@ -1,5 +1,5 @@
-//! Programs that trace this machine now. They can switch off what a watch records, and what they
-//! enable interrupts every CPU; a watch warns of them before it begins.
+//! Other programs that are tracing this machine. They can disable the events that a watch records,
+//! and enabling events interrupts every CPU. A watch warns about them before it begins.
 
 use cpushield_linux::Host;
 use cpushield_linux::tracefs::instance_owners;
@@ -8,7 +8,7 @@ use std::fmt;
 /// Programs that use the kernel's tracers, by command name.
 const TRACERS: &[&str] = &["trace-cmd", "perf", "rtla", "bpftrace", "kernelshark"];
 
-/// A program that traces.
+/// A program that is tracing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OtherTracer {
     /// Its command name.
@@ -23,15 +23,15 @@ impl fmt::Display for OtherTracer {
     }
 }
 
-/// Those that run beside this process.
+/// The tracing programs that run now, without this process.
 #[must_use]
 pub fn other_tracers(host: &Host) -> Vec<OtherTracer> {
-    let me = i32::try_from(std::process::id()).unwrap_or(0);
+    let own_pid = i32::try_from(std::process::id()).unwrap_or(0);
     let owners = instance_owners(host);
     let mut found = Vec::new();
     for task in host.tasks().unwrap_or_default() {
         let traces = TRACERS.contains(&task.comm.as_str()) || owners.contains(&task.pid);
-        if traces && task.id.tid == task.pid && task.pid != me {
+        if traces && task.id.tid == task.pid && task.pid != own_pid {
             found.push(OtherTracer { comm: task.comm, pid: task.pid });
         }
     }

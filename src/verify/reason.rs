@@ -1,7 +1,7 @@
-//! Why the judge proves nothing, or by what it knows that a limit held. Pure.
+//! Why a verdict is unknown, or which evidence shows that a limit held. Pure.
 
 use crate::causes::Cause;
-use crate::verify::class_coverage::list;
+use crate::verify::class_coverage::list_classes;
 use crate::verify::judge::{limit, measured};
 use crate::verify::{
     AbsenceReason, CpuDoubt, EntryClass, LONG_NS, TraceInterference, WitnessDoubt,
@@ -9,26 +9,26 @@ use crate::verify::{
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What stands behind a verdict or a limit.
+/// The reason for an unknown verdict, or the evidence that a limit held.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "reason", rename_all = "kebab-case")]
 pub enum JudgeReason {
-    /// It held by the gap sampler.
+    /// The gap sampler shows that it held.
     BySampler,
-    /// It held by the trace, and nothing below the kernel took time.
+    /// The trace shows that it held, and nothing below the kernel took time.
     ByTrace,
     /// Another process changed what the trace records.
     Interfered {
         /// How.
         interference: TraceInterference,
     },
-    /// It did so more often than is told one by one.
+    /// Further interferences, beyond those that are listed.
     MoreInterference {
         /// How often.
         count: usize,
     },
-    /// Trace and perf events cannot be believed.
+    /// The trace and the perf events contradict each other, or one of them failed.
     WitnessesDoubtful {
         /// Why.
         doubt: WitnessDoubt,
@@ -43,7 +43,7 @@ pub enum JudgeReason {
         /// How many.
         count: u64,
     },
-    /// A witness did not see the interruption that was provoked.
+    /// A witness did not see the provoked interruption.
     ControlMissed {
         /// What was provoked and where it was not seen.
         what: String,
@@ -60,23 +60,23 @@ pub enum JudgeReason {
     },
     /// The program ended in the first half of the span.
     ProgramEndedEarly {
-        /// So long after its beginning, in nanoseconds.
+        /// How long after the start of the span it ended, in nanoseconds.
         after_ns: u64,
-        /// How long was asked for, in nanoseconds.
+        /// The requested length of the span, in nanoseconds.
         asked_ns: u64,
     },
-    /// Nothing ran there that could have been interrupted.
+    /// Nothing ran on the CPU that could have been interrupted.
     CpuIdle,
     /// The watch was stopped.
     StoppedEarly,
     /// Nothing counted entries into the kernel.
     NoEntryCounter,
-    /// Without a trace the entries of the workload itself are not seen.
+    /// Without a trace, the workload's own entries are not seen.
     WorkloadUnseen {
         /// Why there is no trace.
         no_trace: AbsenceReason,
     },
-    /// Neither trace nor sampler watched.
+    /// Neither the trace nor the sampler watched.
     NothingWatched {
         /// Why there is no trace.
         no_trace: AbsenceReason,
@@ -97,41 +97,41 @@ pub enum JudgeReason {
         /// System management interrupts meanwhile; `None` when they cannot be counted.
         smis: Option<u64>,
     },
-    /// The policy asks for two witnesses of each class.
+    /// The policy requires two witnesses for each class.
     TooFewWitnesses {
-        /// Classes that one alone watched.
+        /// Classes that only one witness watched.
         one_witness: Vec<EntryClass>,
-        /// Classes that none watched.
+        /// Classes that no witness watched.
         unwatched: Vec<EntryClass>,
     },
-    /// System calls of the workload are entries, and were not counted.
+    /// System calls of the workload are entries and were not counted.
     SyscallsNotCounted,
     /// The sampler does not count gaps as short as the limit.
     ThresholdTooLong {
-        /// It counts them from so many nanoseconds on.
+        /// The shortest gap that it counts, in nanoseconds.
         threshold_ns: u64,
     },
-    /// How long these interruptions took is not known.
+    /// The duration of these interruptions is unknown.
     DurationUnknown {
-        /// Their kind.
+        /// Their cause.
         cause: Cause,
     },
-    /// Below the kernel time may go missing that the trace does not see.
+    /// Time may go missing below the kernel, where the trace does not see it.
     TimeHidden {
-        /// What took it, or could have.
+        /// What took the time, or could have.
         by: HiddenTime,
     },
 }
 
 impl JudgeReason {
-    /// What leads to a proof the next time, where that is known.
+    /// How to get a known verdict in the next run; `None` when there is no advice.
     #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
         match self {
             JudgeReason::ProgramEndedBefore { .. } | JudgeReason::ProgramEndedEarly { .. } => {
-                Some("--warmup 0s or a longer program shows more")
+                Some("use --warmup 0s or a longer program")
             }
-            JudgeReason::SyscallsNotCounted => Some("--syscalls counts them"),
+            JudgeReason::SyscallsNotCounted => Some("use --syscalls"),
             JudgeReason::TimeHidden { by } => by.advice(),
             JudgeReason::WorkloadUnseen { no_trace }
             | JudgeReason::NothingWatched { no_trace }
@@ -151,7 +151,7 @@ impl fmt::Display for JudgeReason {
             }
             JudgeReason::Interfered { interference } => interference.fmt(f),
             JudgeReason::MoreInterference { count } => {
-                write!(f, "and {count} more changes of what the trace records")
+                write!(f, "and {count} more changes to what the trace records")
             }
             JudgeReason::WitnessesDoubtful { doubt } => doubt.fmt(f),
             JudgeReason::FiguresDoubtful { doubt } => doubt.fmt(f),
@@ -167,12 +167,12 @@ impl fmt::Display for JudgeReason {
             }
             JudgeReason::ProgramEndedEarly { after_ns, asked_ns } => {
                 let (after, asked) = (measured(*after_ns), limit(*asked_ns));
-                write!(f, "the program ended after {after} of the {asked} asked for; {advice}")
+                write!(f, "the program ended after {after} of the requested {asked}; {advice}")
             }
             JudgeReason::CpuIdle => {
                 f.write_str("the CPU was idle the whole time, so this proves nothing")
             }
-            JudgeReason::StoppedEarly => f.write_str("it was stopped early"),
+            JudgeReason::StoppedEarly => f.write_str("the run was stopped early"),
             JudgeReason::NoEntryCounter => f.write_str("no counter of kernel entries is available"),
             JudgeReason::WorkloadUnseen { no_trace } => write!(
                 f,
@@ -188,17 +188,17 @@ impl fmt::Display for JudgeReason {
                  kernel work; the kernel trace could name them: {no_trace}"
             ),
             JudgeReason::GapsUnnamed { count, longest_ns, smis } => {
-                write_unnamed(f, *count, *longest_ns, *smis)
+                write_unnamed_gaps(f, *count, *longest_ns, *smis)
             }
             JudgeReason::TooFewWitnesses { one_witness, unwatched } => {
-                write_lack(f, one_witness, unwatched)
+                write_missing_witnesses(f, one_witness, unwatched)
             }
             JudgeReason::SyscallsNotCounted => write!(
                 f,
-                "system calls of the workload are entries too, and were not counted: {advice}"
+                "system calls of the workload are entries too and were not counted: {advice}"
             ),
             JudgeReason::ThresholdTooLong { threshold_ns } => {
-                write!(f, "the sampler counts gaps from {} on only", limit(*threshold_ns))
+                write!(f, "the sampler counts only gaps of {} or more", limit(*threshold_ns))
             }
             JudgeReason::DurationUnknown { cause } => {
                 write!(f, "the duration of {cause} is unknown")
@@ -208,7 +208,7 @@ impl fmt::Display for JudgeReason {
     }
 }
 
-fn write_unnamed(
+fn write_unnamed_gaps(
     f: &mut fmt::Formatter<'_>,
     count: u64,
     longest_ns: u64,
@@ -227,37 +227,37 @@ fn write_unnamed(
     )
 }
 
-fn write_lack(
+fn write_missing_witnesses(
     f: &mut fmt::Formatter<'_>,
     one_witness: &[EntryClass],
     unwatched: &[EntryClass],
 ) -> fmt::Result {
-    f.write_str("the policy asks for two witnesses, and ")?;
+    f.write_str("the policy requires two witnesses, but ")?;
     if !one_witness.is_empty() {
-        write!(f, "one witness alone watched {}", list(one_witness))?;
+        write!(f, "only one witness watched {}", list_classes(one_witness))?;
     }
     if !one_witness.is_empty() && !unwatched.is_empty() {
         f.write_str("; ")?;
     }
     if !unwatched.is_empty() {
-        write!(f, "nothing watched {}", list(unwatched))?;
+        write!(f, "no witness watched {}", list_classes(unwatched))?;
     }
     Ok(())
 }
 
-/// What takes time below the kernel, where no event of the trace shows it.
+/// Time taken below the kernel, which no event of the trace shows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "hidden", rename_all = "kebab-case")]
 pub enum HiddenTime {
-    /// The trace does not see what the hypervisor takes.
+    /// The trace does not see time that the hypervisor takes.
     HypervisorUnseen,
-    /// Firmware took the CPU, for a time that nothing measured.
+    /// Firmware took the CPU, for an unknown time.
     FirmwareTook {
         /// How often.
         count: u64,
     },
-    /// The trace does not see what firmware takes, and nothing counts it.
+    /// The trace does not see time that firmware takes, and nothing counts SMIs.
     FirmwareUnseen {
         /// Why the SMI counter did not watch.
         no_counter: AbsenceReason,
@@ -267,16 +267,16 @@ pub enum HiddenTime {
         /// How much, in nanoseconds.
         ns: u64,
     },
-    /// Whether a hypervisor took time cannot be read.
+    /// The time that a hypervisor took cannot be read.
     StealUnreadable,
 }
 
 impl HiddenTime {
-    /// What would show it, where that is known.
+    /// What would show that time; `None` when there is no advice.
     #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
         match self {
-            HiddenTime::HypervisorUnseen => Some("without a command, the gap sampler does"),
+            HiddenTime::HypervisorUnseen => Some("without a command, the gap sampler sees it"),
             HiddenTime::FirmwareUnseen { no_counter } => no_counter.advice(),
             _ => None,
         }
@@ -289,7 +289,7 @@ impl fmt::Display for HiddenTime {
             HiddenTime::HypervisorUnseen => {
                 write!(
                     f,
-                    "the trace does not see what the hypervisor takes; {}",
+                    "the trace does not see time that the hypervisor takes; {}",
                     self.advice().unwrap_or_default()
                 )
             }
@@ -298,14 +298,14 @@ impl fmt::Display for HiddenTime {
             }
             HiddenTime::FirmwareUnseen { no_counter } => write!(
                 f,
-                "the trace does not see what firmware takes, and SMIs cannot be counted: \
+                "the trace does not see time that firmware takes, and SMIs cannot be counted: \
                  {no_counter}"
             ),
             HiddenTime::HypervisorTook { ns } => {
                 write!(f, "the hypervisor took {}", measured(*ns))
             }
             HiddenTime::StealUnreadable => {
-                f.write_str("whether a hypervisor took time cannot be read")
+                f.write_str("could not read how much time a hypervisor took")
             }
         }
     }

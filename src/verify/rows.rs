@@ -1,6 +1,7 @@
-//! What the rows of `/proc/interrupts` mean: which count entries, which only details of another
-//! row, and which cause each is. By the description where there is one, as labels differ between
-//! architectures (arch/{x86,arm64,riscv,arm}/kernel, 4.17 to 6.18). Pure.
+//! What the rows of `/proc/interrupts` mean: which of them count entries, which only count details of
+//! another row, and the cause of each. A row is recognized by its description where it has one,
+//! because labels differ between architectures (arch/{x86,arm64,riscv,arm}/kernel, 4.17 to 6.18).
+//! Pure.
 
 use crate::causes::culprit::KernelEvent;
 use crate::causes::{Cause, Culprit};
@@ -13,56 +14,66 @@ pub enum RowMeaning {
     Entry(Cause, Culprit),
     /// TLB flushes: a part of the function-call row.
     Shootdown,
-    /// A detail of other rows, or no entry at all (retries, polls out of a timer).
+    /// A detail of other rows, or no entry at all (retries, polls by a timer).
     Detail,
 }
 
-/// What a row counts.
+/// Classifies a row.
 #[must_use]
 pub fn meaning(row: &InterruptRow) -> RowMeaning {
     if let Some(irq) = row.irq() {
-        return numbered(row, irq);
+        return device_row(row, irq);
     }
-    let event = |cause, event: KernelEvent| RowMeaning::Entry(cause, event.into());
+
     match row.label.as_str() {
         // Counted inside NMI (arch/x86/events/core.c, `perf_event_nmi_handler`).
         "PMI" => return RowMeaning::Detail,
-        // Reads of the ICR that had to be done again, and polls out of a timer.
+        // Repeated reads of the ICR, and polls by a timer.
         "RTR" | "MCP" => return RowMeaning::Detail,
-        "HYP" => return event(Cause::Irq, KernelEvent::HypervisorCallback),
-        "HVS" => return event(Cause::Tick, KernelEvent::HyperVTimer),
+        "HYP" => return event_entry(Cause::Irq, KernelEvent::HypervisorCallback),
+        "HVS" => return event_entry(Cause::Tick, KernelEvent::HyperVTimer),
         _ => {}
     }
     let text = row.name.to_ascii_lowercase();
     let has = |word| text.contains(word);
-    let unnamed = |cause| RowMeaning::Entry(cause, Culprit::Unknown);
-    let named =
-        |cause, name: &str| RowMeaning::Entry(cause, Culprit::Interrupt { name: name.into() });
     if has("local timer") || has("timer interrupts") {
-        event(Cause::Tick, KernelEvent::LocalTimer)
+        event_entry(Cause::Tick, KernelEvent::LocalTimer)
     } else if has("timer broadcast") {
-        event(Cause::Tick, KernelEvent::TimerBroadcast)
+        event_entry(Cause::Tick, KernelEvent::TimerBroadcast)
     } else if has("rescheduling") {
-        unnamed(Cause::IpiReschedule)
+        unnamed_entry(Cause::IpiReschedule)
     } else if has("tlb shootdown") {
         RowMeaning::Shootdown
     } else if has("function call") {
-        unnamed(Cause::IpiCall)
+        unnamed_entry(Cause::IpiCall)
     } else if has("irq work") {
-        unnamed(Cause::IpiIrqWork)
+        unnamed_entry(Cause::IpiIrqWork)
     } else if has("non-maskable") || has("backtrace") {
-        unnamed(Cause::Nmi)
+        unnamed_entry(Cause::Nmi)
     } else if has("machine check") || has("thermal") || has("threshold") || has("deferred error") {
-        named(Cause::MachineCheck, &row.name)
+        named_entry(Cause::MachineCheck, &row.name)
     } else if row.name.is_empty() {
-        named(Cause::Unattributed, &row.label)
+        named_entry(Cause::Unattributed, &row.label)
     } else {
-        named(Cause::Irq, &row.name)
+        named_entry(Cause::Irq, &row.name)
     }
 }
 
-/// A device interrupt, or the timer of the tick where that is one (arm64, riscv, Exynos, the PIT).
-fn numbered(row: &InterruptRow, irq: u32) -> RowMeaning {
+fn event_entry(cause: Cause, event: KernelEvent) -> RowMeaning {
+    RowMeaning::Entry(cause, event.into())
+}
+
+fn unnamed_entry(cause: Cause) -> RowMeaning {
+    RowMeaning::Entry(cause, Culprit::Unknown)
+}
+
+fn named_entry(cause: Cause, name: &str) -> RowMeaning {
+    RowMeaning::Entry(cause, Culprit::Interrupt { name: name.into() })
+}
+
+/// The meaning of a row with a number: a device interrupt, or the timer of the tick where that is one
+/// (arm64, riscv, Exynos, the PIT).
+fn device_row(row: &InterruptRow, irq: u32) -> RowMeaning {
     // The last word, because the name of riscv's controller, `RISC-V INTC`, is two.
     let device = row.name.split_whitespace().next_back().unwrap_or("");
     if ["arch_timer", "riscv-timer", "timer"].contains(&device) || device.starts_with("mct_tick") {

@@ -1,7 +1,7 @@
-//! The gap sampler witness. It runs in a companion process, because its memory must be its own (a
-//! page that this process gives back would interrupt every CPU that uses the same memory) and
-//! because it must sit in the shield's cgroup. Both sides of the conversation are here:
-//! [`SamplerProcess`] asks, [`serve`] answers.
+//! The gap sampler witness. It runs in a process of its own for two reasons. When this process frees
+//! a page, the kernel interrupts every CPU that uses the same address space; and the sampler must be
+//! in the shield's cgroup. Both ends of the protocol are here: [`SamplerProcess`] sends requests,
+//! [`serve`] answers them.
 
 use crate::verify::control::{ProvokedInterrupt, TIMES};
 use crate::verify::{AbsenceReason, BlindSpot, GapStatistics};
@@ -13,16 +13,16 @@ use std::time::Duration;
 
 /// The hidden subcommand that makes this program the sampler.
 pub const HIDDEN: &str = "__sample";
-/// Gaps of each CPU and phase that wait to be read: 30 ms of nothing but gaps of a microsecond.
-const ROOM: usize = 1 << 15;
-/// The sampler ends by itself so long after its time.
+/// Capacity for unread gaps, for each CPU and phase: 30 ms of back-to-back gaps of 1 µs.
+const RING_CAPACITY: usize = 1 << 15;
+/// The sampler exits by itself this long after the span should have ended, in nanoseconds.
 const GRACE_NS: u64 = 90_000_000_000;
-/// How long one answer may take. Moving the sampler into a v1 cpuset waits for an RCU grace period
-/// (`cgroup_procs_write_start()`, kernel/cgroup/cgroup.c), which on one crowded housekeeping CPU
-/// was seen to take more than ten seconds (6.18).
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout for one answer. Moving the sampler into a v1 cpuset waits for an RCU grace period
+/// (`cgroup_procs_write_start()`, kernel/cgroup/cgroup.c), which on one busy housekeeping CPU
+/// took more than ten seconds (6.18).
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What the sampler is asked.
+/// A request to the sampler.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 enum SamplerRequest {
     Start { cpus: CpuSet, files: Vec<String>, threshold_ns: u64, limit_ns: u64 },
@@ -31,7 +31,7 @@ enum SamplerRequest {
     End,
 }
 
-/// What it answers.
+/// An answer of the sampler.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 enum SamplerReply {
     Ready { seats: Vec<SpinnerLocation>, blind: Vec<BlindSpot> },
@@ -41,62 +41,63 @@ enum SamplerReply {
     Failed { reason: AbsenceReason },
 }
 
-/// Where a spinner is.
+/// The thread that spins on one CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpinnerLocation {
     /// Its CPU.
     pub cpu: usize,
     /// Its thread.
     pub tid: i32,
-    /// The number of the file with its gaps.
+    /// The file descriptor of its ring of gaps.
     ring: i32,
 }
 
-/// What it saw on one CPU in the span.
+/// What the sampler saw on one CPU in the span.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SamplerObservation {
     /// The gaps.
     pub gaps: GapStatistics,
-    /// How long it looked, in nanoseconds.
+    /// How long it ran, in nanoseconds.
     pub span_ns: u64,
-    /// The clock went backwards so many times.
+    /// How often the clock went backwards.
     pub backwards: u64,
-    /// It was no longer confined to its CPU at the end: somebody moved it, or the CPU went offline.
+    /// Whether it was no longer confined to its CPU at the end: another process moved it, or the CPU
+    /// went offline.
     pub moved: bool,
 }
 
-/// The sampler as the watcher sees it.
+/// The client side of the sampler process.
 #[derive(Debug)]
 pub struct SamplerProcess {
-    companion: WorkerProcess,
+    worker: WorkerProcess,
     /// Every spinner.
-    pub seats: Vec<SpinnerLocation>,
-    /// CPU and gaps of those whose gaps can be read while they run.
+    pub spinners: Vec<SpinnerLocation>,
+    /// Each CPU whose gaps can be read while its spinner runs, and its ring of gaps.
     rings: Vec<(usize, GapRingReader)>,
-    /// What it cannot see.
+    /// What the sampler cannot see.
     pub blind: Vec<BlindSpot>,
 }
 
 impl SamplerProcess {
-    /// Starts a spinner on every CPU. `files` are the cgroup files that take a process number,
-    /// those of the shield; none when there is no shield.
+    /// Starts a spinner on every CPU. `files` are the shield's cgroup files that take a process
+    /// number; empty without a shield.
     ///
     /// # Errors
-    /// Says why the sampler cannot run.
+    /// The reason why the sampler cannot run.
     pub fn start(
         cpus: &CpuSet,
         files: Vec<String>,
         threshold_ns: u64,
         span: Duration,
     ) -> Result<SamplerProcess, AbsenceReason> {
-        let companion = WorkerProcess::start(&[HIDDEN]).map_err(|e| failed("cannot start", &e))?;
-        let (seats, rings, blind) = (Vec::new(), Vec::new(), Vec::new());
-        let mut sampler = SamplerProcess { companion, seats, rings, blind };
+        let worker = WorkerProcess::start(&[HIDDEN]).map_err(|e| failed("cannot start", &e))?;
+        let (spinners, rings, blind) = (Vec::new(), Vec::new(), Vec::new());
+        let mut sampler = SamplerProcess { worker, spinners, rings, blind };
         let limit_ns = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX).saturating_add(GRACE_NS);
-        let ask = SamplerRequest::Start { cpus: cpus.clone(), files, threshold_ns, limit_ns };
-        match sampler.ask(&ask)? {
+        let request = SamplerRequest::Start { cpus: cpus.clone(), files, threshold_ns, limit_ns };
+        match sampler.request(&request)? {
             SamplerReply::Ready { seats, blind } => {
-                (sampler.seats, sampler.blind) = (seats, blind);
+                (sampler.spinners, sampler.blind) = (seats, blind);
                 sampler.open_rings();
                 Ok(sampler)
             }
@@ -105,73 +106,75 @@ impl SamplerProcess {
     }
 
     fn open_rings(&mut self) {
-        let pid = self.companion.pid();
-        for seat in &self.seats {
-            match GapRingReader::open(pid, seat.ring, ROOM) {
-                Ok(ring) => self.rings.push((seat.cpu, ring)),
+        let pid = self.worker.pid();
+        for spinner in &self.spinners {
+            match GapRingReader::open(pid, spinner.ring, RING_CAPACITY) {
+                Ok(ring) => self.rings.push((spinner.cpu, ring)),
                 Err(e) => {
-                    let (cpu, answer) = (seat.cpu, e.to_string());
+                    let (cpu, answer) = (spinner.cpu, e.to_string());
                     self.blind.push(BlindSpot::GapMoments { cpu, answer });
                 }
             }
         }
     }
 
-    /// The gaps of the span since the last time: CPU, gaps in the order of time, and a tick before
-    /// which no new one begins. Asks nobody and touches no watched CPU.
+    /// Reads the new gaps of the span: CPU, gaps in the order of time, and a tick before which no
+    /// new gap begins. Sends no request and interrupts no watched CPU.
     pub fn drain(&mut self) -> Vec<(usize, Vec<Gap>, u64)> {
-        let read = |(cpu, ring): &mut (usize, GapRingReader)| {
+        let mut drained = Vec::new();
+        for (cpu, ring) in &mut self.rings {
             let mut gaps = Vec::new();
-            let horizon = ring.drain(&mut gaps);
-            (*cpu, gaps, horizon)
-        };
-        self.rings.iter_mut().map(read).collect()
+            let complete_until = ring.drain(&mut gaps);
+            drained.push((*cpu, gaps, complete_until));
+        }
+        drained
     }
 
-    fn ask(&mut self, ask: &SamplerRequest) -> Result<SamplerReply, AbsenceReason> {
-        let line = serde_json::to_string(ask).map_err(AbsenceReason::failed)?;
-        self.companion.send(&line).map_err(|e| failed("it is gone", &e))?;
-        let line = self.companion.receive(PATIENCE).map_err(|e| failed("no answer", &e))?;
+    fn request(&mut self, request: &SamplerRequest) -> Result<SamplerReply, AbsenceReason> {
+        let line = serde_json::to_string(request).map_err(AbsenceReason::failed)?;
+        self.worker.tell(&line).map_err(|e| failed("the sampler has exited", &e))?;
+        let line = self.worker.hear(ANSWER_TIMEOUT).map_err(|e| failed("no answer", &e))?;
         match serde_json::from_str(&line) {
             Ok(SamplerReply::Failed { reason }) => Err(reason),
             Ok(answer) => Ok(answer),
-            Err(e) => Err(failed("an answer that makes no sense", &e)),
+            Err(e) => Err(failed("invalid answer", &e)),
         }
     }
 
     /// Provokes function-call IPIs on every CPU.
     ///
     /// # Errors
-    /// Says why it could not.
+    /// The reason why that failed.
     pub fn control(&mut self) -> Result<ProvokedInterrupt, AbsenceReason> {
-        match self.ask(&SamplerRequest::Control)? {
+        match self.request(&SamplerRequest::Control)? {
             SamplerReply::Provoked { seen } => Ok(ProvokedInterrupt { how: "membarrier(2)", seen }),
             other => Err(unexpected(&other)),
         }
     }
 
-    /// From now on gaps count.
+    /// Begins the span: gaps count from now on.
     ///
     /// # Errors
-    /// It is gone.
-    pub fn begin(&mut self) -> Result<(), AbsenceReason> {
-        match self.ask(&SamplerRequest::Span)? {
+    /// The sampler has exited.
+    pub fn begin_span(&mut self) -> Result<(), AbsenceReason> {
+        match self.request(&SamplerRequest::Span)? {
             SamplerReply::Spanning => Ok(()),
             other => Err(unexpected(&other)),
         }
     }
 
-    /// From now on gaps do not count; the spinners go on, so that their end is not counted either.
+    /// Ends the span: gaps no longer count. The spinners keep running, so that stopping them is not
+    /// counted either.
     ///
     /// # Errors
-    /// It is gone.
-    pub fn end(&mut self) -> Result<Vec<(usize, Option<SamplerObservation>)>, AbsenceReason> {
-        match self.ask(&SamplerRequest::End)? {
+    /// The sampler has exited.
+    pub fn end_span(&mut self) -> Result<Vec<(usize, Option<SamplerObservation>)>, AbsenceReason> {
+        match self.request(&SamplerRequest::End)? {
             SamplerReply::Done { mut gaps } => {
                 for (cpu, ring) in &self.rings {
-                    let seen = gaps.iter_mut().find(|(at, _)| at == cpu);
-                    if let Some((_, Some(seen))) = seen {
-                        seen.gaps.overflow = ring.lost;
+                    let observed = gaps.iter_mut().find(|(observed_cpu, _)| observed_cpu == cpu);
+                    if let Some((_, Some(observation))) = observed {
+                        observation.gaps.overflow = ring.lost;
                     }
                 }
                 Ok(gaps)
@@ -186,52 +189,50 @@ fn failed(what: &str, error: &dyn std::fmt::Display) -> AbsenceReason {
 }
 
 fn unexpected(answer: &SamplerReply) -> AbsenceReason {
-    AbsenceReason::failed(format_args!("an answer out of turn: {answer:?}"))
+    AbsenceReason::failed(format_args!("unexpected answer: {answer:?}"))
 }
 
-/// The sampler's own side: answers until there is nobody to ask.
+/// The sampler process: answers requests until the other end closes the connection.
 pub fn serve(host: &Host) {
-    let duty = WorkerEnd::start();
-    let mut crew: Option<SpinnerSet> = None;
-    while let Some(line) = duty.next() {
-        let answer = match serde_json::from_str(&line) {
-            Ok(ask) => {
-                obey(host, &ask, &mut crew).unwrap_or_else(|reason| SamplerReply::Failed { reason })
-            }
-            Err(e) => SamplerReply::Failed { reason: AbsenceReason::failed(e) },
-        };
+    let parent = WorkerEnd::take_up();
+    let mut spinners: Option<SpinnerSet> = None;
+    while let Some(line) = parent.next() {
+        let answer = serde_json::from_str(&line)
+            .map_err(AbsenceReason::failed)
+            .and_then(|request| handle(host, &request, &mut spinners))
+            .unwrap_or_else(|reason| SamplerReply::Failed { reason });
         let line = serde_json::to_string(&answer).unwrap_or_default();
-        if duty.answer(&line).is_err() {
+        if parent.answer(&line).is_err() {
             break;
         }
     }
 }
 
-fn obey(
+/// Carries out one request.
+fn handle(
     host: &Host,
-    ask: &SamplerRequest,
-    crew: &mut Option<SpinnerSet>,
+    request: &SamplerRequest,
+    spinners: &mut Option<SpinnerSet>,
 ) -> Result<SamplerReply, AbsenceReason> {
-    if let SamplerRequest::Start { cpus, files, threshold_ns, limit_ns } = ask {
-        let made = SpinnerSet::start(host, cpus, files, *threshold_ns, *limit_ns)?;
-        let seat = |(cpu, spinner): &(usize, Spinner)| SpinnerLocation {
-            cpu: *cpu,
-            tid: spinner.tid(),
-            ring: spinner.ring_number(),
-        };
-        let seats = made.spinners.iter().map(seat).collect();
-        let blind = made.blind.clone();
-        *crew = Some(made);
+    if let SamplerRequest::Start { cpus, files, threshold_ns, limit_ns } = request {
+        let started = SpinnerSet::start(host, cpus, files, *threshold_ns, *limit_ns)?;
+        let mut seats = Vec::new();
+        for (cpu, spinner) in &started.spinners {
+            let (tid, ring) = (spinner.tid(), spinner.ring());
+            seats.push(SpinnerLocation { cpu: *cpu, tid, ring });
+        }
+        let blind = started.blind.clone();
+        *spinners = Some(started);
         return Ok(SamplerReply::Ready { seats, blind });
     }
-    let crew = crew.as_ref().ok_or_else(|| AbsenceReason::failed("not started"))?;
-    match ask {
-        SamplerRequest::Control => crew.control(),
+    let spinners = spinners.as_ref().ok_or_else(|| AbsenceReason::failed("not started"))?;
+    match request {
+        SamplerRequest::Control => spinners.control(),
         SamplerRequest::Span => {
-            crew.set_phase(LoopPhase::Span);
+            spinners.set_phase(LoopPhase::Span);
             Ok(SamplerReply::Spanning)
         }
-        SamplerRequest::End | SamplerRequest::Start { .. } => Ok(crew.end()),
+        SamplerRequest::End | SamplerRequest::Start { .. } => Ok(spinners.end()),
     }
 }
 
@@ -244,7 +245,7 @@ struct SpinnerSet {
     start: ClockPair,
 }
 
-/// The sampler's clock and the kernel's at (nearly) one time.
+/// The sampler's clock and the kernel's clock at (nearly) the same moment.
 #[derive(Debug, Clone, Copy)]
 struct ClockPair {
     ticks: u64,
@@ -256,14 +257,14 @@ impl ClockPair {
         ClockPair { ticks: sampler::ticks(), ns: sampler::raw_ns() }
     }
 
-    /// Ticks in a nanosecond since `earlier`.
+    /// Ticks of the sampler's clock per nanosecond since `earlier`.
     fn rate(self, earlier: ClockPair) -> f64 {
         let ns = self.ns.saturating_sub(earlier.ns).max(1);
         as_f64(self.ticks.saturating_sub(earlier.ticks)) / as_f64(ns)
     }
 }
 
-/// Exact up to 2^53, which in ticks or nanoseconds is a month and more.
+/// Exact up to 2^53, which is more than a month in ticks or nanoseconds.
 #[expect(clippy::cast_precision_loss, reason = "rounding of huge spans is of no consequence")]
 fn as_f64(n: u64) -> f64 {
     n as f64
@@ -278,6 +279,14 @@ fn as_u64(n: f64) -> u64 {
     n.round() as u64
 }
 
+fn ns_to_ticks(ns: u64, ticks_per_ns: f64) -> u64 {
+    as_u64(as_f64(ns) * ticks_per_ns)
+}
+
+fn ticks_to_ns(ticks: u64, ticks_per_ns: f64) -> u64 {
+    as_u64(as_f64(ticks) / ticks_per_ns)
+}
+
 impl SpinnerSet {
     fn start(
         host: &Host,
@@ -287,30 +296,31 @@ impl SpinnerSet {
         limit_ns: u64,
     ) -> Result<SpinnerSet, AbsenceReason> {
         let start = ClockPair::now();
-        // Long enough to know the clock's rate to a thousandth, which is all a threshold needs.
+        // Long enough to know the clock rate to one part in a thousand, which a threshold needs.
         std::thread::sleep(Duration::from_millis(20));
         let now = ClockPair::now();
         let rate = now.rate(start);
-        let in_ticks = |ns: u64| as_u64(as_f64(ns) * rate);
+
         let mut blind = Vec::new();
         if let Err(e) = sampler::register_barrier() {
             blind.push(BlindSpot::NoBarrier { answer: e.to_string() });
         }
-        let order = sampler::SpinnerSettings {
-            deadline: now.ticks.saturating_add(in_ticks(limit_ns)),
-            control_threshold: in_ticks(threshold_ns.min(300)),
-            span_threshold: in_ticks(threshold_ns),
-            room: ROOM,
+        let settings = sampler::SpinnerSettings {
+            deadline: now.ticks.saturating_add(ns_to_ticks(limit_ns, rate)),
+            control_threshold: ns_to_ticks(threshold_ns.min(300), rate),
+            span_threshold: ns_to_ticks(threshold_ns, rate),
+            room: RING_CAPACITY,
         };
         let mut spinners = Vec::new();
         for cpu in cpus.iter() {
-            let spinner = Spinner::start(order).map_err(|e| failed(&format!("CPU {cpu}"), &e))?;
+            let spinner =
+                Spinner::start(settings).map_err(|e| failed(&format!("CPU {cpu}"), &e))?;
             for file in files {
                 host.write(file, &spinner.tid().to_string()).map_err(AbsenceReason::failed)?;
             }
             sched::set_affinity(spinner.tid(), &CpuSet::one(cpu))
-                .map_err(|e| not_there(cpu, &e))?;
-            keep_harmless(spinner.tid()).map_err(|e| failed(&format!("CPU {cpu}"), &e))?;
+                .map_err(|e| explain_affinity(cpu, &e))?;
+            drop_realtime_policy(spinner.tid()).map_err(|e| failed(&format!("CPU {cpu}"), &e))?;
             if !spinner.locked {
                 blind.push(BlindSpot::UnlockedMemory { cpu });
             }
@@ -326,7 +336,7 @@ impl SpinnerSet {
         }
     }
 
-    /// The sample of a phase that was just ended; `None` when the spinner does not get to write it.
+    /// Waits for the sample of a phase that just ended; `None` when the spinner does not write it.
     fn sample(spinner: &Spinner, phase: LoopPhase) -> Option<(LoopSample, Vec<Gap>)> {
         for _ in 0..2000 {
             if let Some(sample) = spinner.sample(phase) {
@@ -340,15 +350,15 @@ impl SpinnerSet {
         None
     }
 
-    /// Waits until every spinner is on its CPU: a barrier interrupts only those that are.
+    /// Waits until every spinner is on its CPU, because a barrier interrupts only running threads.
     fn wait_on_cpus(&self) {
         for _ in 0..100 {
             std::thread::sleep(Duration::from_millis(1));
-            let beats: Vec<u64> = self.spinners.iter().map(|(_, one)| one.last_tick()).collect();
-            let moved = |((_, one), beat): (&(usize, Spinner), &u64)| one.last_tick() != *beat;
-            // A look at the clock takes far less than one round of this.
+            let beats: Vec<u64> = self.spinners.iter().map(|(_, spinner)| spinner.beat()).collect();
+            // A spinner reads the clock much faster than this loop goes round.
             for _ in 0..100 {
-                if self.spinners.iter().zip(&beats).all(moved) {
+                let mut spinners = self.spinners.iter().zip(&beats);
+                if spinners.all(|((_, spinner), beat)| spinner.beat() != *beat) {
                     return;
                 }
                 std::hint::spin_loop();
@@ -356,8 +366,8 @@ impl SpinnerSet {
         }
     }
 
-    /// Each barrier interrupts every CPU of the crew between two readings of the clock; a gap of
-    /// the spinner that lies across that time is the proof that it sees.
+    /// Runs the positive control. Each barrier interrupts every CPU of the sampler between two
+    /// readings of the clock. A gap of the spinner that overlaps this time proves that it sees.
     fn control(&self) -> Result<SamplerReply, AbsenceReason> {
         self.set_phase(LoopPhase::Control);
         let mut windows = Vec::new();
@@ -368,14 +378,10 @@ impl SpinnerSet {
             windows.push((before, sampler::ticks()));
         }
         self.set_phase(LoopPhase::Idle);
-        let seen = |gaps: &[Gap]| {
-            let hit = |w: &&(u64, u64)| gaps.iter().any(|gap| gap.end >= w.0 && gap.start <= w.1);
-            windows.iter().filter(hit).count()
-        };
         let mut counts = Vec::new();
         for (cpu, spinner) in &self.spinners {
-            let count =
-                SpinnerSet::sample(spinner, LoopPhase::Control).map_or(0, |(_, gaps)| seen(&gaps));
+            let sample = SpinnerSet::sample(spinner, LoopPhase::Control);
+            let count = sample.map_or(0, |(_, gaps)| count_hit_windows(&windows, &gaps));
             counts.push((*cpu, count));
         }
         Ok(SamplerReply::Provoked { seen: counts })
@@ -384,30 +390,41 @@ impl SpinnerSet {
     fn end(&self) -> SamplerReply {
         self.set_phase(LoopPhase::Idle);
         let rate = ClockPair::now().rate(self.start);
-        let seen = |(cpu, spinner): &(usize, Spinner)| {
+        let mut gaps = Vec::new();
+        for (cpu, spinner) in &self.spinners {
             let sample = SpinnerSet::sample(spinner, LoopPhase::Span);
             let affinity = sched::affinity(spinner.tid());
             let moved = affinity.is_ok_and(|cpus| cpus != CpuSet::one(*cpu));
-            let seen =
-                |sample| SamplerObservation { moved, ..in_ns(&sample, rate, self.threshold_ns) };
-            (*cpu, sample.map(|(sample, _)| seen(sample)))
-        };
-        SamplerReply::Done { gaps: self.spinners.iter().map(seen).collect() }
+            let observation = sample.map(|(sample, _)| SamplerObservation {
+                moved,
+                ..convert_sample(&sample, rate, self.threshold_ns)
+            });
+            gaps.push((*cpu, observation));
+        }
+        SamplerReply::Done { gaps }
     }
 }
 
-/// A real-time policy of this process must not be inherited: a spinning real-time task starves the
-/// kernel's threads of its CPU, and the machine hangs.
-fn keep_harmless(tid: i32) -> std::io::Result<()> {
+/// The number of windows that at least one gap overlaps.
+fn count_hit_windows(windows: &[(u64, u64)], gaps: &[Gap]) -> usize {
+    let hit = windows
+        .iter()
+        .filter(|(start, end)| gaps.iter().any(|gap| gap.end >= *start && gap.start <= *end));
+    hit.count()
+}
+
+/// Drops a real-time policy that the thread inherited from this process. A spinning real-time task
+/// starves the kernel threads of its CPU, and the machine hangs.
+fn drop_realtime_policy(tid: i32) -> std::io::Result<()> {
     match sched::policy(tid)? {
         SchedPolicy::Other { .. } | SchedPolicy::Batch { .. } | SchedPolicy::Idle => Ok(()),
         _ => sched::set_policy(tid, SchedPolicy::Other { nice: 0 }),
     }
 }
 
-/// Why the sampler cannot be on a CPU: EINVAL says that its cpuset is without that CPU
+/// Why the sampler cannot run on a CPU. EINVAL means that its cpuset does not contain that CPU
 /// (kernel/sched/syscalls.c, `__sched_setaffinity()`).
-fn not_there(cpu: usize, error: &std::io::Error) -> AbsenceReason {
+fn explain_affinity(cpu: usize, error: &std::io::Error) -> AbsenceReason {
     if error.raw_os_error() == Some(22) {
         AbsenceReason::OutsideCpuset { cpu }
     } else {
@@ -415,20 +432,20 @@ fn not_there(cpu: usize, error: &std::io::Error) -> AbsenceReason {
     }
 }
 
-fn in_ns(sample: &LoopSample, rate: f64, threshold_ns: u64) -> SamplerObservation {
-    let ns = |ticks: u64| as_u64(as_f64(ticks) / rate);
+/// Converts a sample from ticks to nanoseconds.
+fn convert_sample(sample: &LoopSample, rate: f64, threshold_ns: u64) -> SamplerObservation {
     let looking = sample.last.saturating_sub(sample.first).saturating_sub(sample.sum);
     SamplerObservation {
         gaps: GapStatistics {
             resolution_ns: as_f64(looking) / as_f64(sample.loops.max(1)) / rate,
             threshold_ns,
             count: sample.gaps,
-            max_ns: ns(sample.max),
-            sum_ns: ns(sample.sum),
-            longest_ns: ns(sample.longest),
+            max_ns: ticks_to_ns(sample.max, rate),
+            sum_ns: ticks_to_ns(sample.sum, rate),
+            longest_ns: ticks_to_ns(sample.longest, rate),
             overflow: 0,
         },
-        span_ns: ns(sample.last.saturating_sub(sample.first)),
+        span_ns: ticks_to_ns(sample.last.saturating_sub(sample.first), rate),
         backwards: sample.backwards,
         moved: false,
     }

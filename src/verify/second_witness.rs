@@ -1,10 +1,10 @@
-//! The second witness: perf events that count the tracepoints that the trace records. This is what
-//! is compared, and what is wrong when the two differ. Pure.
+//! The second witness: perf events that count the tracepoints that the trace records. This module
+//! holds the figures that are compared and the doubts when they differ. Pure.
 //!
-//! The counters are read once before the span and once after it. A read lasts from `a0` to `a1`
-//! and from `b0` to `b1` on the clock of the trace. An event before `a0` cannot be in the
-//! difference, one between `a1` and `b0` must be. So the difference lies between the number of
-//! records in (a1, b0) and in (a0, b1). There is no other tolerance.
+//! The counters are read once before the span and once after it. On the clock of the trace, the
+//! first read lasts from `a0` to `a1` and the second from `b0` to `b1`. An event before `a0` cannot
+//! be in the difference; one between `a1` and `b0` must be. So the difference lies between the
+//! number of records in (a1, b0) and in (a0, b1). There is no other tolerance.
 
 use crate::verify::EntryClass;
 use serde::{Deserialize, Serialize};
@@ -14,20 +14,20 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EventEvidence {
-    /// The class of entry that it reports.
+    /// The class of entry that the event reports.
     pub class: EntryClass,
     /// System and name: `irq_vectors:local_timer_entry`.
     pub event: String,
-    /// Records of the trace between the two reads of the counter: those that it must have counted.
+    /// Records of the trace between the two reads of the counter. It must have counted these.
     pub recorded_least: u64,
-    /// The same with those during the reads: those that it can have counted.
+    /// The same plus the records during the reads. It cannot have counted more.
     pub recorded_most: u64,
-    /// What the perf event counted between the reads; `None` where there was no such counter.
+    /// What the perf event counted between the reads; `None` without such a counter.
     pub counted: Option<u64>,
 }
 
 impl EventEvidence {
-    /// How the two differ; `None` when they agree, or when nothing was counted.
+    /// The difference between the two; `None` when they agree, or when nothing was counted.
     #[must_use]
     pub fn disagreement(&self) -> Option<WitnessDoubt> {
         let counted = self.counted?;
@@ -36,12 +36,12 @@ impl EventEvidence {
     }
 }
 
-/// Why the second witness, or the trace beside it, cannot be believed.
+/// Why the second witness or the trace cannot be relied on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "doubt", rename_all = "kebab-case")]
 pub enum WitnessDoubt {
-    /// Trace and counter saw different numbers.
+    /// The trace and the counter saw different numbers.
     Disagreement {
         /// The event.
         event: EventEvidence,
@@ -57,7 +57,7 @@ pub enum WitnessDoubt {
         /// Nanoseconds between the end of the first read and the beginning of the second.
         span_ns: u64,
     },
-    /// The kernel took the group of counters apart, as it does when a CPU goes offline.
+    /// The kernel split the group of counters, as it does when a CPU goes offline.
     GroupTakenApart,
     /// The counters could not be read.
     Unreadable {
@@ -81,32 +81,31 @@ impl fmt::Display for WitnessDoubt {
                 }
             }
             WitnessDoubt::NotCovering { enabled_ns, running_ns, span_ns } => {
-                let ms = |ns: &u64| ns / 1_000_000;
                 write!(
                     f,
                     "the counters were enabled for {} ms and counted for {} ms of {} ms: the CPU \
                      was offline, or something stopped them",
-                    ms(enabled_ns),
-                    ms(running_ns),
-                    ms(span_ns)
+                    enabled_ns / 1_000_000,
+                    running_ns / 1_000_000,
+                    span_ns / 1_000_000
                 )
             }
             WitnessDoubt::GroupTakenApart => {
-                f.write_str("the kernel took the counters apart: the CPU went offline")
+                f.write_str("the kernel split the group of counters: the CPU went offline")
             }
             WitnessDoubt::Unreadable { why } => write!(f, "the counters could not be read: {why}"),
         }
     }
 }
 
-/// The enabled time is the kernel's `local_clock()` and the span that of the trace. Their rates
-/// differ by less than one part in so many (the refined and the first calibration of the TSC,
-/// arch/x86/kernel/tsc.c), and reading takes time.
+/// The enabled time is on the kernel's `local_clock()`, the span on the clock of the trace. Their
+/// rates differ by less than one part in this many (the refined and the first calibration of the
+/// TSC, arch/x86/kernel/tsc.c), and reading takes time.
 const CLOCKS_DIFFER: u64 = 100;
 
-/// Whether counters that were enabled for so long cover the span.
+/// The doubt about counters that did not count for the whole span; `None` when they did.
 #[must_use]
-pub fn uncovered(enabled_ns: u64, running_ns: u64, span_ns: u64) -> Option<WitnessDoubt> {
+pub fn check_coverage(enabled_ns: u64, running_ns: u64, span_ns: u64) -> Option<WitnessDoubt> {
     let least_ns = span_ns - span_ns / CLOCKS_DIFFER;
     let covered = enabled_ns >= least_ns && running_ns >= least_ns;
     (!covered).then_some(WitnessDoubt::NotCovering { enabled_ns, running_ns, span_ns })
@@ -124,21 +123,21 @@ pub enum TraceInterference {
         /// `trace-cmd (812)`; `None` where the kernel does not say.
         by: Option<String>,
     },
-    /// It opened a file that takes records away from other readers.
+    /// It opened a file whose readers take records away from each other.
     Opened {
         /// Below the directory of the tracing instance.
         file: String,
-        /// As above.
+        /// `trace-cmd (812)`; `None` where the kernel does not say.
         by: Option<String>,
     },
-    /// The directory of the recording, or a part of it, was removed.
+    /// The directory of the recording or a part of it was removed.
     Removed {
         /// Below the directory of the tracing instance.
         file: String,
     },
-    /// More happened to the files than the kernel could report.
+    /// The kernel could not report every access to the files.
     Unreported,
-    /// A setting is not what it was when the trace was armed.
+    /// A setting differs from when the trace was armed.
     SettingChanged {
         /// Below the directory of the tracing instance.
         file: String,
@@ -151,26 +150,29 @@ pub enum TraceInterference {
 
 impl fmt::Display for TraceInterference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let who = |by: &Option<String>| by.clone().unwrap_or_else(|| "another process".to_owned());
         match self {
             TraceInterference::Written { file, by } => {
-                write!(f, "{} wrote to {file} of the trace that verify records", who(by))
+                write!(f, "{} wrote to {file} of the trace that verify records", name_process(by))
             }
             TraceInterference::Opened { file, by } => {
-                write!(f, "{} opened {file} of the trace that verify records", who(by))
+                write!(f, "{} opened {file} of the trace that verify records", name_process(by))
             }
             TraceInterference::Removed { file } => {
                 write!(f, "{file} of the trace that verify records was removed")
             }
-            TraceInterference::Unreported => f.write_str(
-                "so many files of the trace were touched that the kernel did not report all",
-            ),
+            TraceInterference::Unreported => {
+                f.write_str("the kernel could not report every access to the files of the trace")
+            }
             TraceInterference::SettingChanged { file, armed, found } => write!(
                 f,
-                "{file} of the trace that verify records is {found:?} and was set to {armed:?}"
+                "{file} of the trace that verify records was set to {armed:?} and is now {found:?}"
             ),
         }
     }
+}
+
+fn name_process(by: &Option<String>) -> &str {
+    by.as_deref().unwrap_or("another process")
 }
 
 #[cfg(test)]
@@ -188,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_outside_of_what_the_trace_recorded_is_a_disagreement_with_both_figures() {
+    fn a_count_outside_the_recorded_range_is_a_disagreement_with_both_figures() {
         for (recorded, counted) in [((0, 0), Some(0)), ((3, 5), Some(3)), ((3, 5), Some(5))] {
             assert_eq!(event(recorded, counted).disagreement(), None);
         }
@@ -208,12 +210,12 @@ mod tests {
     }
 
     #[test]
-    fn counters_that_stood_still_do_not_cover_the_span() {
+    fn counters_that_stopped_do_not_cover_the_span() {
         let second = 1_000_000_000;
-        assert_eq!(uncovered(second, second, second), None);
-        assert_eq!(uncovered(second + 9_000_000, second, second), None, "reading takes time");
-        let doubt = uncovered(900_000_000, 900_000_000, second);
+        assert_eq!(check_coverage(second, second, second), None);
+        assert_eq!(check_coverage(second + 9_000_000, second, second), None, "reading takes time");
+        let doubt = check_coverage(900_000_000, 900_000_000, second);
         assert!(matches!(doubt, Some(WitnessDoubt::NotCovering { .. })));
-        assert!(uncovered(second, 900_000_000, second).is_some());
+        assert!(check_coverage(second, 900_000_000, second).is_some());
     }
 }

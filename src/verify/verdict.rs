@@ -1,19 +1,19 @@
-//! The [`Verdict`] document: what the evidence says.
+//! The [`Verdict`] document: what the evidence shows.
 
 pub use crate::tunables::Remedy;
 use crate::verify::{EntryClass, InterruptionCount, JudgeReason};
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 
-/// What the evidence says.
+/// What the evidence shows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Verdict {
-    /// The version of this form: [`SCHEMA`].
+    /// The version of this format: [`SCHEMA`].
     pub schema: u32,
     /// One entry for each CPU.
     pub cpus: Vec<CpuVerdict>,
-    /// Limits asked for by the user, with what was found.
+    /// The limits that the user set, with what was found.
     pub gates: Vec<Gate>,
 }
 
@@ -23,21 +23,21 @@ pub struct Verdict {
 pub struct CpuVerdict {
     /// The CPU.
     pub cpu: usize,
-    /// The word, by the evidence alone: limits change nothing of it.
+    /// The verdict by the evidence alone; limits do not change it.
     pub state: VerdictState,
-    /// Whether this CPU keeps every limit; `None` when none was given. With limits these decide the
-    /// exit code, without any the states do.
+    /// Whether this CPU keeps every limit; `None` when none was given. The limits decide the exit
+    /// code; without limits, the states do.
     #[serde(default)]
     pub limits: Option<LimitsKept>,
-    /// What leaks, with the remedy.
+    /// What interrupted the CPU, with the remedies.
     pub leaks: Vec<Leak>,
-    /// Classes of entries that one witness alone could see here.
+    /// Classes of entries that only one witness watched on this CPU.
     #[serde(default)]
     pub one_witness: Vec<EntryClass>,
-    /// Classes of entries that nothing watched here.
+    /// Classes of entries that no witness watched on this CPU.
     #[serde(default)]
     pub unwatched: Vec<EntryClass>,
-    /// Why the verdict is unknown, when it is.
+    /// Why the verdict is unknown; empty when it is known.
     #[serde(with = "crate::with_text::list")]
     #[cfg_attr(
         feature = "schema",
@@ -51,24 +51,24 @@ pub struct CpuVerdict {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum LimitsKept {
-    /// Each of them, for certain.
+    /// All limits are certainly kept.
     Within,
-    /// At least one is broken.
+    /// At least one limit is broken.
     Beyond,
-    /// None is seen to be broken, and the evidence cannot say that all are kept.
+    /// No limit is seen to be broken, but the evidence does not prove that all are kept.
     Unknown,
 }
 
-/// The word of a verdict.
+/// The state of a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum VerdictState {
-    /// Nothing interrupted it, and the instruments prove that they see.
+    /// Nothing interrupted the CPU, and the positive control proves that the instruments see.
     Holds,
-    /// It was interrupted.
+    /// The CPU was interrupted.
     Leaks,
-    /// The evidence does not carry a claim.
+    /// The evidence is not sufficient for a claim.
     Unknown,
 }
 
@@ -78,17 +78,17 @@ pub enum VerdictState {
 pub struct Leak {
     /// What was seen.
     pub interruptions: InterruptionCount,
-    /// How to remove it; `None` when the catalogue knows no tunable that could here.
+    /// How to remove it; `None` when no tunable is known to remove it on this machine.
     pub remedy: Option<Remedy>,
-    /// Why there is no remedy, where that is known.
+    /// Why there is no remedy; `None` when that is unknown.
     pub why_none: Option<String>,
-    /// Of an interrupt: the device that raises it and its driver, `vda, virtio_blk`, where the bus
-    /// says so.
+    /// For an interrupt, the device that raises it and its driver: `vda, virtio_blk`. `None` where
+    /// the bus does not name them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
 }
 
-/// A limit asked for by the user, and reasons of that measurement's own type.
+/// A limit that the user set, with reasons of the measurement's type.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(rename = "{R}Gate"))]
@@ -98,16 +98,16 @@ pub struct Gate<R = JudgeReason> {
     pub limit: String,
     /// What was found.
     pub found: String,
-    /// Whether it held; `None` when the evidence cannot say.
+    /// Whether it held; `None` when it is unknown.
     pub held: Option<bool>,
-    /// On what evidence it is known that it held, or why it is not known.
+    /// The evidence that it held, or why that is unknown.
     #[serde(with = "crate::with_text::list")]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::with_text::WithText<R>>"))]
     pub why: Vec<R>,
 }
 
 impl<R: Display> Gate<R> {
-    /// All reasons in one line.
+    /// All reasons on one line.
     #[must_use]
     pub fn reasons(&self) -> String {
         self.why.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")

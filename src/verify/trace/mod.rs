@@ -10,7 +10,7 @@
 //! 3. [`TraceRecorder::poll`] every 50 to 100 ms from a housekeeping thread: reads what is there
 //! and counts. It never waits on the buffer, because the kernel would wake a waiter by an interrupt
 //!    on the watched CPU (`rb_wakeups()`).
-//! 4. [`TraceRecorder::cut`] ends a phase and gives its evidence; the next begins at the same
+//! 4. [`TraceRecorder::end_phase`] ends a phase and gives its evidence; the next begins at the same
 //! moment. So a positive control can be provoked in a phase of its own before and after the time
 //! that counts.
 //! 5. Dropping the recorder puts everything back.
@@ -212,9 +212,9 @@ impl<'h> TraceRecorder<'h> {
         })
     }
 
-    /// From [`TraceRecorder::start`] on the raw pages are kept; see [`TraceRecorder::recording`].
+    /// From [`TraceRecorder::start`] on the raw pages are kept; see [`TraceRecorder::take_recording`].
     /// With a time, those of the last so many nanoseconds only.
-    pub fn keep(&mut self, spool: PageBuffer, last_ns: Option<u64>) {
+    pub fn keep_pages(&mut self, spool: PageBuffer, last_ns: Option<u64>) {
         self.keeping = Some(RecordingSpool::new(spool, last_ns));
     }
 
@@ -227,7 +227,7 @@ impl<'h> TraceRecorder<'h> {
     /// The threads that make up the workload, by number; may be told at any time, and children
     /// that they make on a watched CPU are taken in. Without a workload an idle CPU counts as
     /// undisturbed.
-    pub fn workload(&mut self, tids: &[i32]) {
+    pub fn set_workload(&mut self, tids: &[i32]) {
         self.shared.workload = tids.iter().copied().collect();
         if let Some(kept) = &mut self.keeping {
             kept.workload(tids);
@@ -302,13 +302,13 @@ impl<'h> TraceRecorder<'h> {
 
     /// Entries of this phase so far, on the CPU with most of them.
     #[must_use]
-    pub fn entries(&self) -> Option<u64> {
+    pub fn most_entries(&self) -> Option<u64> {
         self.channels.iter().map(|channel| channel.stays.entries()).max()
     }
 
     /// The first breach of a limit in this phase is noted from now on: more entries into the
     /// kernel, or an interruption of more nanoseconds. Gives the tick at which the phase began.
-    pub fn limit(&mut self, entries: Option<u64>, gap_ns: Option<u64>) -> u64 {
+    pub fn set_limits(&mut self, entries: Option<u64>, gap_ns: Option<u64>) -> u64 {
         let ticks = gap_ns.map(|ns| interruptions::ticks(ns, self.shared.ticks_per_ns));
         self.channels.iter_mut().for_each(|channel| channel.stays.limit(entries, ticks));
         self.begun
@@ -316,7 +316,7 @@ impl<'h> TraceRecorder<'h> {
 
     /// The first breach of this phase.
     #[must_use]
-    pub fn breached(&self) -> Option<NoticedBreach> {
+    pub fn first_breach(&self) -> Option<NoticedBreach> {
         let of = |channel: &CpuChannel| {
             let at = channel.stays.breached()?;
             let kind = match at.ticks {
@@ -330,7 +330,7 @@ impl<'h> TraceRecorder<'h> {
 
     /// Lays gaps of the sampler on this CPU beside what was polled, where both have one clock: gaps
     /// in the order of time, and a tick before which no other begins.
-    pub fn join(&mut self, cpu: usize, gaps: &[Gap], looked: u64) {
+    pub fn add_gaps(&mut self, cpu: usize, gaps: &[Gap], looked: u64) {
         let channel = self.channels.iter_mut().find(|channel| channel.cpu == cpu);
         if let (Some(kept), true) = (&mut self.keeping, self.tsc) {
             kept.gaps(cpu, gaps);
@@ -344,7 +344,7 @@ impl<'h> TraceRecorder<'h> {
     ///
     /// # Errors
     /// The kernel's answer.
-    pub fn cut(&mut self) -> cpushield_linux::Result<Vec<TraceEvidence>> {
+    pub fn end_phase(&mut self) -> cpushield_linux::Result<Vec<TraceEvidence>> {
         let (begun, end, scale) = (self.begun, self.now(), self.scale());
         let mut phases = Vec::new();
         for channel in &mut self.channels {

@@ -110,7 +110,7 @@ impl RecordingSpool {
 impl TraceRecorder<'_> {
     /// Ends recording and hands over what there is since [`TraceRecorder::start`]; `None` when
     /// nothing was to be kept.
-    pub fn recording(&mut self) -> Option<TraceRecording> {
+    pub fn take_recording(&mut self) -> Option<TraceRecording> {
         self.keeping.as_ref()?;
         // What came since the last reading belongs to the file too. Where the kernel refuses, the
         // file ends a little earlier.
