@@ -70,7 +70,10 @@ fn what_a_partial_recording_does_not_show_stays_not_known() {
     assert!(found.power.governors.is_empty());
     assert!(found.notes.iter().any(|note| note.what == governor));
     let text = cpushield::report::machine_text(&found, 100);
-    assert!(text.contains("CPU 2: shown as isolated by the kernel; how is not known"), "{text}");
+    assert!(
+        text.contains("CPU 2: reported as isolated by the kernel; the reason is unknown"),
+        "{text}"
+    );
     let plan = cpushield::plan::plan(&found, &ShieldRequest::default()).unwrap();
     // Isolated CPUs count as prepared, with the doubt said.
     assert_eq!(plan.shield.cpus.to_string(), "2");
@@ -313,7 +316,7 @@ fn part_numbers_and_modules_tell_cores_that_frequencies_do_not() {
     let found = survey("a76-a55", &files);
     assert_eq!(kinds(&found), [small, small, strong, strong]);
     assert_eq!(found.topology.kind_source, Some(KindSource::PartNumber));
-    assert!(machine_text(&found, 200).contains("kinds of cores by part number"));
+    assert!(machine_text(&found, 200).contains("core types by part number"));
 
     // Two strong cores, and a module of two small ones that is 15 % slower; no PMUs are shown.
     let mut files = frequencies(["5400000", "5500000", "4600000", "4600000"]);

@@ -77,7 +77,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &ExperimentArgs) -> Result<(), Fa
         let schedule = schedule(&matrix, args.reboot);
         if args.dry_run {
             let outlook = outlook(ui, global, &host, args, &matrix, &schedule)?;
-            return ui.show(&outlook, || report::outlook(&outlook, ui.width()));
+            return ui.show(&outlook, || report::dry_run_text(&outlook, ui.width()));
         }
         let store = global.store();
         let _turn = turn(&store, "an experiment is running")?;
@@ -468,7 +468,7 @@ mod tests {
         assert_eq!(outlook("cpus = \"2\"").unwrap().cpus, CpuSet::one(2));
         let chosen = outlook("").unwrap();
         assert!(!chosen.cpus.is_empty() && !chosen.cpus.contains(0), "{}", chosen.cpus);
-        let text = report::outlook(&chosen, 120);
+        let text = report::dry_run_text(&chosen, 120);
         assert!(text.contains("not run without --reboot: \"shield, nohz_full\"\n"), "{text}");
         let missing = outlook("cpus = \"99\"").unwrap_err();
         assert_eq!(missing, "CPU 99 is not in this machine; it has 0-3");

@@ -155,7 +155,7 @@ impl FixLoop<'_> {
         mut todo: Vec<Step>,
     ) -> Result<Option<FixEnd>, Failure> {
         let ui = self.order.ui;
-        let sum = round.sum(&|_, word| word.to_owned());
+        let sum = round.summary(&|_, word| word.to_owned());
         ui.status(&format!("round {number}: {sum}; changes to make: {}", todo.len()));
         while !todo.is_empty() {
             // A CPU that goes offline disturbs cpusets and threads, so that comes first.
@@ -164,7 +164,7 @@ impl FixLoop<'_> {
                 todo.retain(cycle);
             }
             let amended = apply::amend(self.order.host, &self.store, &todo)?;
-            let deeds: Vec<AppliedFix> = amended.steps.iter().map(AppliedFix::of).collect();
+            let deeds: Vec<AppliedFix> = amended.steps.iter().map(AppliedFix::from_step).collect();
             for step in todo {
                 let subject = step.change.subject();
                 let done = deeds.iter().rev().find(|deed| deed.subject == subject);

@@ -356,7 +356,9 @@ fn outcome(latency: &LatencyMeasurement) -> Result<(), Failure> {
             let why = gate.why.first().map_or_else(String::new, |why| format!(": {why}"));
             format!("it is not known whether {} holds{why}", gate.limit)
         }
-        _ => format!("{} does not hold: found {}", gate.limit, report::found(latency, gate)),
+        _ => {
+            format!("{} does not hold: found {}", gate.limit, report::measured_value(latency, gate))
+        }
     };
     let words: Vec<String> = broken.map(words).collect();
     Err(Failure::new(FailureKind::DoesNotHold, words.join("; ")))

@@ -178,7 +178,7 @@ fn attempt(ui: &Ui, stage: &TryStage<'_>) -> Result<TryReport, Failure> {
         return Err(Failure::new(FailureKind::NotUndone, message));
     }
     let shielded = shielded?;
-    let price = free.zip(price?).map(|(free, rest)| LoadPrice::of(&free, &rest));
+    let price = free.zip(price?).map(|(free, rest)| LoadPrice::compute(&free, &rest));
     keep_to(&home)?;
     let after = survey(host, &tunables::reads());
     let verdict = judge(&shielded, &trying.limits, &|seen| {

@@ -1,5 +1,5 @@
-//! [`AppliedPlan`] and [`UndoneShield`] for people: what was changed, grouped by tunable, what was
-//! not and why, and what to do next. Pure.
+//! [`AppliedPlan`] and [`UndoneShield`] as text: the changes grouped by tunable, what was not
+//! changed and why, and the next commands. Pure.
 
 use super::table::{Align, lay_out, many};
 use crate::apply::{AppliedPlan, AppliedStep, ChangeFate, UndoneShield, UndoneStep};
@@ -7,7 +7,7 @@ use crate::change::{Change, Outcome};
 use crate::plan::Plan;
 use std::collections::BTreeMap;
 
-/// Lines of one kind; more are counted.
+/// Lines that one section lists; the others are counted.
 const LINES_MAX: usize = 8;
 
 /// The text of `cpushield apply`.
@@ -17,26 +17,26 @@ pub fn applied_text(applied: &AppliedPlan, plan: &Plan) -> String {
     let mut text =
         format!("Shielded: CPU {}. Housekeeping: CPU {}.\n", shield.cpus, shield.housekeeping);
     let mut rows = Vec::new();
-    for (tunable, steps) in grouped(&applied.steps) {
-        let kept = |step: &&AppliedStep| {
+    for (tunable, steps) in group_by_tunable(&applied.steps) {
+        let only_saved = steps.iter().all(|step| {
             plan.steps.get(step.done.step).is_some_and(|s| s.change == Change::KeepAffinities)
-        };
-        let told = if steps.iter().all(kept) { "saved".to_owned() } else { counts(&steps) };
-        rows.push(vec![tunable.to_owned(), told]);
+        });
+        let result = if only_saved { "saved".to_owned() } else { count_outcomes(&steps) };
+        rows.push(vec![tunable.to_owned(), result]);
     }
     text.push_str(&lay_out("  ", &[Align::Left, Align::Left], &rows));
     let notes = applied.steps.iter().filter_map(|step| {
         let note = step.done.note.as_ref()?;
         Some(format!("{}: {note}", step.subject))
     });
-    let told = plan.warnings.iter().chain(&applied.notes).cloned();
-    text.push_str(&listed("Note", told.chain(notes).collect()));
+    let general = plan.warnings.iter().chain(&applied.notes).cloned();
+    text.push_str(&list_section("Note", general.chain(notes).collect()));
     text.push_str(&refusals(&applied.steps));
     let boot = plan.boot.iter().map(|advice| {
         let causes: Vec<&str> = advice.removes.iter().map(|cause| cause.name()).collect();
         format!("{}: removed only by {} at boot", causes.join(", "), advice.parameter)
     });
-    text.push_str(&listed("What remains", boot.collect()));
+    text.push_str(&list_section("What remains", boot.collect()));
     text.push_str(
         "\nNext\n  cpushield run -- PROGRAM   runs a program in the shield\n  \
          cpushield verify           shows what still interrupts it\n  \
@@ -45,8 +45,8 @@ pub fn applied_text(applied: &AppliedPlan, plan: &Plan) -> String {
     text
 }
 
-/// The steps by tunable, in the order of the plan.
-fn grouped(steps: &[AppliedStep]) -> Vec<(&str, Vec<&AppliedStep>)> {
+/// Groups the steps by tunable, in the order of the plan.
+fn group_by_tunable(steps: &[AppliedStep]) -> Vec<(&str, Vec<&AppliedStep>)> {
     let mut groups: Vec<(&str, Vec<&AppliedStep>)> = Vec::new();
     for step in steps {
         match groups.iter_mut().find(|(name, _)| *name == step.tunable) {
@@ -57,17 +57,21 @@ fn grouped(steps: &[AppliedStep]) -> Vec<(&str, Vec<&AppliedStep>)> {
     groups
 }
 
-fn counts(steps: &[&AppliedStep]) -> String {
-    let of = |wanted: fn(&Outcome) -> bool| {
-        steps.iter().filter(|step| wanted(&step.done.outcome)).count()
-    };
-    let changed = of(|outcome| *outcome == Outcome::Changed);
-    let mut words = if changed > 0 { vec![format!("{changed} changed")] } else { Vec::new() };
-    for (count, word) in [
-        (of(|outcome| *outcome == Outcome::AlreadySo), "already right"),
-        (of(|outcome| matches!(outcome, Outcome::Refused { .. })), "refused"),
-        (of(|outcome| *outcome == Outcome::Absent), "gone"),
-    ] {
+/// `3 changed, 1 refused`, and the tasks that were moved.
+fn count_outcomes(steps: &[&AppliedStep]) -> String {
+    let (mut changed, mut already, mut refused, mut absent) = (0, 0, 0, 0);
+    for step in steps {
+        match step.done.outcome {
+            Outcome::Changed => changed += 1,
+            Outcome::AlreadySo => already += 1,
+            Outcome::Refused { .. } => refused += 1,
+            Outcome::Absent => absent += 1,
+        }
+    }
+    let mut words = Vec::new();
+    for (count, word) in
+        [(changed, "changed"), (already, "already right"), (refused, "refused"), (absent, "gone")]
+    {
         if count > 0 {
             words.push(format!("{count} {word}"));
         }
@@ -82,7 +86,7 @@ fn counts(steps: &[&AppliedStep]) -> String {
     words.join(", ")
 }
 
-/// What the kernel refused, counted by reason.
+/// The changes that the kernel refused, counted by reason.
 fn refusals(steps: &[AppliedStep]) -> String {
     let mut by_reason: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
     for step in steps {
@@ -90,19 +94,20 @@ fn refusals(steps: &[AppliedStep]) -> String {
             by_reason.entry((&step.tunable, reason)).or_default().push(&step.subject);
         }
     }
-    let line = |((tunable, reason), subjects): ((&str, &str), Vec<&str>)| match subjects.as_slice()
-    {
-        [only] => format!("{tunable}: {only}: {reason}"),
-        all => {
-            let first: Vec<&str> = all.iter().take(3).copied().collect();
-            let more = if all.len() > 3 { ", …" } else { "" };
-            format!("{tunable}: {} times {reason}: {}{more}", all.len(), first.join(", "))
-        }
-    };
-    listed("Refused", by_reason.into_iter().map(line).collect())
+    let lines =
+        by_reason.into_iter().map(|((tunable, reason), subjects)| match subjects.as_slice() {
+            [only] => format!("{tunable}: {only}: {reason}"),
+            all => {
+                let first: Vec<&str> = all.iter().take(3).copied().collect();
+                let more = if all.len() > 3 { ", …" } else { "" };
+                format!("{tunable}: {} times {reason}: {}{more}", all.len(), first.join(", "))
+            }
+        });
+    list_section("Refused", lines.collect())
 }
 
-fn listed(title: &str, lines: Vec<String>) -> String {
+/// A title and the first lines below it; nothing when there are no lines.
+fn list_section(title: &str, lines: Vec<String>) -> String {
     if lines.is_empty() {
         return String::new();
     }
@@ -129,18 +134,18 @@ pub fn undone_text(undone: &UndoneShield) -> String {
              every change\n"
         );
         let kept = undone.journal.iter().map(|path| format!("the journal is now {path}"));
-        text.push_str(&listed("Note", undone.notes.iter().cloned().chain(kept).collect()));
+        text.push_str(&list_section("Note", undone.notes.iter().cloned().chain(kept).collect()));
         return text;
     }
     let Some(shield) = &undone.shield else {
         return match &undone.journal {
-            Some(kept) => format!("nothing was undone; the journal is forgotten and now {kept}\n"),
+            Some(path) => {
+                format!("nothing was undone; the journal is now {path} and no longer used\n")
+            }
             None => "nothing to undo: no shield is in force\n".to_owned(),
         };
     };
-    let of =
-        |fate: fn(&ChangeFate) -> bool| undone.steps.iter().filter(move |step| fate(&step.fate));
-    let restored = of(|fate| *fate == ChangeFate::Restored).count();
+    let restored = undone.steps.iter().filter(|step| step.fate == ChangeFate::Restored).count();
     let mut text =
         format!("CPU {} is no longer shielded: {} undone", shield.cpus, many(restored, "change"));
     if undone.restored_tasks > 0 {
@@ -151,22 +156,38 @@ pub fn undone_text(undone: &UndoneShield) -> String {
     }
     text.push('\n');
     let notes = undone.steps.iter().filter_map(|step| step.note.clone());
-    text.push_str(&listed("Note", undone.notes.iter().cloned().chain(notes).collect()));
-    let drifted = of(|fate| matches!(fate, ChangeFate::Drifted { .. }));
-    let tasks = undone.drifted_tasks.len();
-    let tasks = (tasks > 0).then(|| format!("{} with an affinity set since", many(tasks, "task")));
-    let asked = undone.asked_tasks.len();
-    let asked = (asked > 0)
-        .then(|| format!("{} that requested exactly the housekeeping CPUs", many(asked, "task")));
-    let drifted = drifted.map(line).chain(tasks).chain(asked).collect();
-    text.push_str(&listed("Changed since by another process, left as they are", drifted));
-    let gone = of(|fate| *fate == ChangeFate::Gone).map(line).collect();
-    text.push_str(&listed("Gone, so there is nothing to restore", gone));
-    text.push_str(&listed("Could not be restored", undone.failed().map(line).collect()));
+    text.push_str(&list_section("Note", undone.notes.iter().cloned().chain(notes).collect()));
+    text.push_str(&list_section(
+        "Changed since by another process, left as they are",
+        drifted_lines(undone),
+    ));
+    let gone = undone.steps.iter().filter(|step| step.fate == ChangeFate::Gone);
+    text.push_str(&list_section(
+        "Gone, so there is nothing to restore",
+        gone.map(describe_step).collect(),
+    ));
+    let failed = undone.failed().map(describe_step).collect();
+    text.push_str(&list_section("Could not be restored", failed));
     text
 }
 
-fn line(step: &UndoneStep) -> String {
+/// What another process has changed since.
+fn drifted_lines(undone: &UndoneShield) -> Vec<String> {
+    let drifted = undone.steps.iter().filter(|s| matches!(s.fate, ChangeFate::Drifted { .. }));
+    let mut lines: Vec<String> = drifted.map(describe_step).collect();
+    let tasks = undone.drifted_tasks.len();
+    if tasks > 0 {
+        lines.push(format!("{} with an affinity set since", many(tasks, "task")));
+    }
+    let requested = undone.asked_tasks.len();
+    if requested > 0 {
+        let tasks = many(requested, "task");
+        lines.push(format!("{tasks} that requested exactly the housekeeping CPUs"));
+    }
+    lines
+}
+
+fn describe_step(step: &UndoneStep) -> String {
     let subject = &step.subject;
     match &step.fate {
         ChangeFate::Restored | ChangeFate::Gone => subject.clone(),

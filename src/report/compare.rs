@@ -1,4 +1,4 @@
-//! Comparison → text: what is more than chance first, then every figure with its spread. Pure.
+//! Comparison → text: the headline first, then every figure with its spread. Pure.
 
 use super::TextStyle;
 use super::table::{Align, fold, lay_out, many, span};
@@ -7,8 +7,9 @@ use crate::compare::{
     RunOrder,
 };
 use std::collections::BTreeSet;
+use std::fmt::Display;
 
-/// The text, no wider than `width` where that is possible; `paint` gives words their colour.
+/// The text, no wider than `width` where that is possible; `paint` colours words.
 #[must_use]
 pub fn text(
     comparison: &Comparison,
@@ -20,44 +21,50 @@ pub fn text(
         if n > 0 {
             lines.push(String::new());
         }
-        lines.extend(of_pair(comparison, pair, width, paint));
+        lines.extend(pair_lines(comparison, pair, width, paint));
     }
-    let doubt = |doubt| format!("{}: {doubt}", paint(TextStyle::Doubt, "doubtful"));
-    lines.extend(told(&comparison.doubts().map(doubt).collect::<Vec<_>>(), width));
+    for doubt in comparison.doubts() {
+        lines.extend(wrap_lines(&[doubt_line(&doubt, paint)], width));
+    }
     lines.join("\n") + "\n"
 }
 
-fn of_pair(
+fn pair_lines(
     comparison: &Comparison,
     pair: &GroupPair,
     width: usize,
     paint: &dyn Fn(TextStyle, &str) -> String,
 ) -> Vec<String> {
-    let mut lines = told(&[headline(pair, paint), runs(comparison, pair)], width);
+    let mut lines = wrap_lines(&[headline(pair, paint), describe_runs(comparison, pair)], width);
     lines.push(String::new());
     lines.extend(tables(pair));
     lines.push(String::new());
-    lines.extend(told(&beside(pair, paint), width));
+    lines.extend(wrap_lines(&remarks(pair, paint), width));
     lines
 }
 
-/// Lines that go on below where they are too long.
-fn told(lines: &[String], width: usize) -> Vec<String> {
+/// Wraps the lines that are wider than `width`.
+fn wrap_lines(lines: &[String], width: usize) -> Vec<String> {
     lines
         .iter()
         .flat_map(|line| fold(line, width).lines().map(str::to_owned).collect::<Vec<_>>())
         .collect()
 }
 
-/// What is to be known beside the figures.
-fn beside(pair: &GroupPair, paint: &dyn Fn(TextStyle, &str) -> String) -> Vec<String> {
+fn doubt_line(doubt: &dyn Display, paint: &dyn Fn(TextStyle, &str) -> String) -> String {
+    format!("{}: {doubt}", paint(TextStyle::Doubt, "doubtful"))
+}
+
+/// The differences between the groups, the doubts and the notes: what a reader of the figures must
+/// know.
+fn remarks(pair: &GroupPair, paint: &dyn Fn(TextStyle, &str) -> String) -> Vec<String> {
     let mut lines = Vec::new();
     for difference in &pair.differences {
         let (base, other) = (&difference.base, &difference.other);
         let what = match difference.realm {
-            DifferenceScope::Machine => paint(TextStyle::Doubt, "other machine"),
-            DifferenceScope::Kernel => paint(TextStyle::Doubt, "other kernel"),
-            DifferenceScope::Setting => "other setting".to_owned(),
+            DifferenceScope::Machine => paint(TextStyle::Doubt, "different machine"),
+            DifferenceScope::Kernel => paint(TextStyle::Doubt, "different kernel"),
+            DifferenceScope::Setting => "different setting".to_owned(),
             DifferenceScope::Method => "not comparable".to_owned(),
         };
         lines.push(format!("{what}: {}: {base} → {other}", difference.what));
@@ -69,16 +76,15 @@ fn beside(pair: &GroupPair, paint: &dyn Fn(TextStyle, &str) -> String) -> Vec<St
         let times = "the 95 % interval of the ratio of two runs";
         lines.push(format!("below a figure: the spread of its runs; below a ratio: {times}"));
     }
-    // What holds for many rows is told once.
-    let why: BTreeSet<&String> = pair.rows.iter().flat_map(|row| &row.finding.why).collect();
-    lines.extend(why.into_iter().map(|why| format!("not known: {why}")));
-    let doubts = pair.doubts.iter();
-    lines.extend(doubts.map(|doubt| format!("{}: {doubt}", paint(TextStyle::Doubt, "doubtful"))));
+    // A reason that holds for many rows is shown once.
+    let reasons: BTreeSet<&String> = pair.rows.iter().flat_map(|row| &row.finding.why).collect();
+    lines.extend(reasons.into_iter().map(|reason| format!("unknown: {reason}")));
+    lines.extend(pair.doubts.iter().map(|doubt| doubt_line(doubt, paint)));
     lines.extend(pair.notes.iter().map(|note| format!("note: {note}")));
     lines
 }
 
-/// The worst case in one sentence, or the first figure where there is none.
+/// One sentence on the worst case, or on the first figure when there is no worst case.
 fn headline(pair: &GroupPair, paint: &dyn Fn(TextStyle, &str) -> String) -> String {
     let worst = pair.rows.iter().find(|row| row.figure == ComparedFigure::Worst);
     let Some(row) = worst.or_else(|| pair.rows.first()) else {
@@ -105,24 +111,23 @@ fn headline(pair: &GroupPair, paint: &dyn Fn(TextStyle, &str) -> String) -> Stri
     format!("{}: {figures}; {chance}", paint(TextStyle::Head, &pair.other))
 }
 
-/// How many runs there are, and in which order they were made.
-fn runs(comparison: &Comparison, pair: &GroupPair) -> String {
-    let count = |name: &String| {
-        let group = comparison.groups.iter().find(|group| group.name == *name);
-        many(group.map_or(0, |group| group.runs.len()), "run")
-    };
+/// The number of runs of each group, and their order.
+fn describe_runs(comparison: &Comparison, pair: &GroupPair) -> String {
     let order = match pair.sequence {
         RunOrder::Alternated => ", interleaved",
         RunOrder::Mixed => ", in mixed order",
         RunOrder::Apart => ", one after the other",
         RunOrder::Unknown => "",
     };
-    let (base, other) = (count(&pair.base), count(&pair.other));
+    let [base, other] = [&pair.base, &pair.other].map(|name| {
+        let group = comparison.groups.iter().find(|group| group.name == *name);
+        many(group.map_or(0, |group| group.runs.len()), "run")
+    });
     format!("{base} of {}, {other} of {}{order}", pair.base, pair.other)
 }
 
-/// A table for each subject. Below each figure is the spread of its runs, below each ratio the
-/// interval that the runs leave open.
+/// A table for each subject, with the spread of the runs below each figure and the confidence
+/// interval below each ratio.
 fn tables(pair: &GroupPair) -> Vec<String> {
     let mut rows =
         vec![["", &pair.base, &pair.other, "ratio", "significant"].map(str::to_owned).to_vec()];
@@ -134,7 +139,7 @@ fn tables(pair: &GroupPair) -> Vec<String> {
         }
         let ratio = row.ratio.map_or_else(|| "-".to_owned(), times);
         let (base, other) = (value(row, row.base.value), value(row, row.other.value));
-        rows.push(vec![format!("  {}", figure(row)), base, other, ratio, chance(row)]);
+        rows.push(vec![format!("  {}", figure(row)), base, other, ratio, significance(row)]);
         let interval = row.typical.as_ref().and_then(|typical| {
             Some(format!("{}–{}", times(typical.least?), times(typical.most?)))
         });
@@ -149,28 +154,29 @@ fn tables(pair: &GroupPair) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-pub(super) fn chance(row: &FigureRow) -> String {
-    let p = row.finding.p.map_or_else(String::new, |p| format!(", p {}", share(p)));
+/// `better, p 0.029`.
+pub(super) fn significance(row: &FigureRow) -> String {
+    let p = row.finding.p.map_or_else(String::new, |p| format!(", p {}", format_p(p)));
     match (row.finding.answer, row.is_better()) {
         (FindingAnswer::Differs, Some(true)) => format!("better{p}"),
         (FindingAnswer::Differs, _) => format!("worse{p}"),
         (FindingAnswer::NotShown, _) => format!("not shown{p}"),
-        (FindingAnswer::Unknown, _) => "not known".to_owned(),
+        (FindingAnswer::Unknown, _) => "unknown".to_owned(),
     }
 }
 
 /// `0.029`, `< 0.001`.
-fn share(p: f64) -> String {
+fn format_p(p: f64) -> String {
     if p < 0.001 { "< 0.001".to_owned() } else { format!("{p:.3}") }
 }
 
-/// The least and the largest of the runs, where there are more than one.
+/// The smallest and the largest figure of the runs; `None` for fewer than two runs.
 fn spread(row: &FigureRow, side: &GroupFigure) -> Option<String> {
     let (least, most) = side.spread().filter(|_| side.known().len() > 1)?;
     Some(format!("{}–{}", value(row, Some(least)), value(row, Some(most))))
 }
 
-/// `4.1 µs`, `0.25/s`, `-` when it is not known.
+/// `4.1 µs`, `0.25/s`, `-` when it is unknown.
 pub(super) fn value(row: &FigureRow, value: Option<f64>) -> String {
     let Some(value) = value else { return "-".to_owned() };
     if row.unit == "ns" {
@@ -182,7 +188,7 @@ pub(super) fn value(row: &FigureRow, value: Option<f64>) -> String {
     format!("{}{unit}", digits(value))
 }
 
-/// Three digits of a number; whole from a hundred on.
+/// A number with three digits, without decimals from 100 on.
 fn digits(value: f64) -> String {
     match value.abs() {
         size if size >= 100.0 || size == 0.0 => format!("{value:.0}"),
@@ -196,7 +202,7 @@ pub(super) fn times(ratio: f64) -> String {
     if ratio > 0.0 && ratio < 0.1 { format!("{ratio:.4}") } else { digits(ratio) }
 }
 
-/// What a row is about.
+/// The name of a row's figure.
 pub(super) fn figure(row: &FigureRow) -> String {
     match row.figure {
         ComparedFigure::Worst => "worst".to_owned(),
@@ -205,7 +211,7 @@ pub(super) fn figure(row: &FigureRow) -> String {
         }
         ComparedFigure::Percentile { percent } => format!("{percent} %"),
         ComparedFigure::Jitter => "max jitter".to_owned(),
-        ComparedFigure::Noise => "kernel entries of a CPU".to_owned(),
+        ComparedFigure::Noise => "kernel entries per CPU".to_owned(),
         ComparedFigure::Gap => "longest gap".to_owned(),
         ComparedFigure::Throughput => "throughput".to_owned(),
     }

@@ -1,22 +1,22 @@
-//! Experiment → text: the table of the LinuxCNC wiki (a row for each configuration, a column for
-//! each measurement, the worst of all repetitions), then what it means. Pure.
+//! Experiment → text: the table in the form of the LinuxCNC wiki, then what it means. The table has
+//! a row for each configuration and a column for each measurement, and shows the worst of all
+//! repetitions. Pure.
 
 use super::TextStyle;
 use super::table::{Align, fit, fold, lay_out, many, span};
 use crate::experiment::{
-    BestRow, DryRun, EffectMeaning, Experiment, ExperimentRow, ExperimentState, OptionEffect,
-    RankedFigure,
+    BestRow, DryRun, EffectMeaning, Experiment, ExperimentState, OptionEffect, RankedFigure,
 };
 use crate::plan::named;
 use std::fmt::Write;
 
 type CellPainter<'a> = &'a dyn Fn(TextStyle, &str) -> String;
 
-/// The text, no wider than `width` where that is possible; `paint` gives words their colour.
+/// The text, no wider than `width` where that is possible; `paint` colours words.
 #[must_use]
 pub fn text(experiment: &Experiment, width: usize, paint: CellPainter<'_>) -> String {
     let mut text = format!("{}\n", headline(experiment, paint));
-    text.push_str(&fold(&scene(experiment), width));
+    text.push_str(&fold(&environment(experiment), width));
     text.push('\n');
     text.push_str(&table(experiment, width));
     text.push_str(&fold(&legend(experiment), width));
@@ -24,7 +24,7 @@ pub fn text(experiment: &Experiment, width: usize, paint: CellPainter<'_>) -> St
         price(experiment, paint),
         best(experiment, paint),
         effects(experiment, width, paint),
-        spoilt(experiment, paint),
+        problems(experiment, paint),
     ];
     for part in more {
         text.push_str(&fold(&part, width));
@@ -35,38 +35,38 @@ pub fn text(experiment: &Experiment, width: usize, paint: CellPainter<'_>) -> St
     text
 }
 
-/// What an experiment would do.
+/// The text of `cpushield experiment run --dry-run`.
 #[must_use]
-pub fn outlook(outlook: &DryRun, width: usize) -> String {
+pub fn dry_run_text(dry_run: &DryRun, width: usize) -> String {
     let mut text = format!(
         "Experiment {}: {} of {}, {} of measuring, {}\n",
-        outlook.name,
-        many(outlook.measurements, "measurement"),
-        named(&outlook.cpus),
-        long(outlook.span_ns),
-        many(outlook.reboots, "reboot"),
+        dry_run.name,
+        many(dry_run.measurements, "measurement"),
+        named(&dry_run.cpus),
+        long_span(dry_run.span_ns),
+        many(dry_run.reboots, "reboot"),
     );
-    for (n, name) in (1..).zip(&outlook.rows) {
+    for (n, name) in (1..).zip(&dry_run.rows) {
         let _ = writeln!(text, "  {n}  {name}");
     }
-    text.push_str("Rows in this order, each with all columns\n");
-    for stay in &outlook.stays {
-        let boot =
-            if stay.boot.is_empty() { "as booted now".to_owned() } else { stay.boot.join(" ") };
-        let rows: Vec<String> = stay.rows.iter().map(usize::to_string).collect();
-        let _ = writeln!(text, "  {boot}: {}", rows.join(" "));
+    text.push_str("Order of the rows, each with all columns\n");
+    for boot in &dry_run.stays {
+        let parameters =
+            if boot.boot.is_empty() { "as booted now".to_owned() } else { boot.boot.join(" ") };
+        let rows: Vec<String> = boot.rows.iter().map(usize::to_string).collect();
+        let _ = writeln!(text, "  {parameters}: {}", rows.join(" "));
     }
-    if !outlook.left_out.is_empty() {
-        // A name may have commas in it.
-        let rows: Vec<String> = outlook.left_out.iter().map(|name| format!("{name:?}")).collect();
+    if !dry_run.left_out.is_empty() {
+        // A name may contain commas.
+        let rows: Vec<String> = dry_run.left_out.iter().map(|name| format!("{name:?}")).collect();
         let _ = writeln!(text, "  not run without --reboot: {}", rows.join(", "));
     }
     text.push_str("dry run: nothing was changed\n");
     fold(&text, width)
 }
 
-/// A time of minutes or hours.
-fn long(ns: u64) -> String {
+/// A time span in minutes or hours.
+fn long_span(ns: u64) -> String {
     let minutes = ns / 60_000_000_000;
     match minutes {
         0 | 1 => span(ns),
@@ -93,14 +93,14 @@ fn headline(experiment: &Experiment, paint: CellPainter<'_>) -> String {
     )
 }
 
-/// What it was measured on, a line for each thing that is known.
-fn scene(experiment: &Experiment) -> String {
+/// The machine, its firmware and its kernel: a line for each fact that is known.
+fn environment(experiment: &Experiment) -> String {
     let scene = &experiment.scene;
     let mut kernel = scene.kernel.clone();
     if let (Some(kernel), Some(true)) = (&mut kernel, scene.realtime) {
         kernel.push_str(" (PREEMPT_RT)");
     }
-    let settings = Some(scene.settings.join("; ")).filter(|it| !it.is_empty());
+    let settings = Some(scene.settings.join("; ")).filter(|settings| !settings.is_empty());
     let known = [
         ("machine", &scene.machine),
         ("board", &scene.board),
@@ -121,67 +121,65 @@ fn scene(experiment: &Experiment) -> String {
     text
 }
 
-/// The head of a column: its name, and the period where that tells it from another.
+/// The head of a column: its name, and the period where the measurement has several.
 fn head(experiment: &Experiment, (column, period_ns): (usize, u64)) -> String {
-    let Some(it) = experiment.columns.get(column) else { return String::new() };
-    let mut head = it.name.clone();
-    if it.periods_ns.len() > 1 {
+    let Some(column) = experiment.columns.get(column) else { return String::new() };
+    let mut head = column.name.clone();
+    if column.periods_ns.len() > 1 {
         let _ = write!(head, " {}", period(period_ns));
     }
     head
 }
 
-/// `25 µs`, without digits that say nothing.
+/// A period without trailing zeros: `25 µs`.
 fn period(ns: u64) -> String {
     let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs")];
     let whole = units.iter().find(|(scale, _)| ns >= *scale && ns.is_multiple_of(*scale));
     whole.map_or_else(|| format!("{ns} ns"), |(scale, unit)| format!("{} {unit}", ns / scale))
 }
 
-/// Rows and columns, as many columns side by side as fit.
+/// The table of the figures, split into several tables where its columns do not fit side by side.
 fn table(experiment: &Experiment, width: usize) -> String {
-    let tracks = experiment.tracks();
-    let name = |row: &ExperimentRow| row.name.clone();
-    let cells: Vec<Vec<String>> = tracks
-        .iter()
-        .map(|track| {
-            let cell = |row: usize| shown(experiment, row, *track);
-            let heads = [head(experiment, *track)];
-            heads.into_iter().chain((0..experiment.rows.len()).map(cell)).collect()
-        })
-        .collect();
-    let names: Vec<String> =
-        ["configuration".to_owned()].into_iter().chain(experiment.rows.iter().map(name)).collect();
-    let wide = |cells: &[String]| cells.iter().map(|it| it.chars().count()).max().unwrap_or(0) + 2;
+    let mut names = vec!["configuration".to_owned()];
+    names.extend(experiment.rows.iter().map(|row| row.name.clone()));
+    let mut columns: Vec<Vec<String>> = Vec::new();
+    for track in experiment.tracks() {
+        let mut column = vec![head(experiment, track)];
+        column.extend((0..experiment.rows.len()).map(|row| worst_cell(experiment, row, track)));
+        columns.push(column);
+    }
     let mut text = String::new();
-    let mut rest = cells.as_slice();
+    let mut rest = columns.as_slice();
     while !rest.is_empty() {
-        let room = width.saturating_sub(2 + wide(&names).min(width / 2));
+        let room = width.saturating_sub(2 + column_width(&names).min(width / 2));
         let mut used = 0;
-        let fits = rest.iter().take_while(|cells| {
-            used += wide(cells);
+        let fitting = rest.iter().take_while(|column| {
+            used += column_width(column);
             used <= room + 2
         });
-        let (now, later) = rest.split_at(fits.count().max(1));
+        let (now, later) = rest.split_at(fitting.count().max(1));
         rest = later;
-        let line = |n: usize| -> Vec<String> {
-            [&names]
-                .into_iter()
-                .chain(now)
-                .map(|it| it.get(n).cloned().unwrap_or_default())
-                .collect()
-        };
-        let lines: Vec<Vec<String>> = (0..names.len()).map(line).collect();
-        let columns: Vec<Align> =
+        let lines: Vec<Vec<String>> = (0..names.len())
+            .map(|n| {
+                let columns = [&names].into_iter().chain(now);
+                columns.map(|column| column.get(n).cloned().unwrap_or_default()).collect()
+            })
+            .collect();
+        let align: Vec<Align> =
             [Align::Left].into_iter().chain(now.iter().map(|_| Align::Right)).collect();
-        text.push_str(&fit("  ", &columns, &lines, width));
+        text.push_str(&fit("  ", &align, &lines, width));
         text.push('\n');
     }
     text
 }
 
-/// The worst of all repetitions; `*` where one of them is doubtful.
-fn shown(experiment: &Experiment, row: usize, track: (usize, u64)) -> String {
+/// The width of a column with the two blanks after it.
+fn column_width(cells: &[String]) -> usize {
+    cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(0) + 2
+}
+
+/// The worst of all repetitions, with `*` when one of them is doubtful.
+fn worst_cell(experiment: &Experiment, row: usize, track: (usize, u64)) -> String {
     let Some(worst) = experiment.figures(row, track).into_iter().max() else {
         return "-".to_owned();
     };
@@ -194,7 +192,7 @@ fn legend(experiment: &Experiment) -> String {
     let mut kinds = Vec::new();
     for track in experiment.tracks() {
         let kind = match experiment.figure(track) {
-            RankedFigure::MaxJitter => "max jitter (as LinuxCNC's latency test has it)",
+            RankedFigure::MaxJitter => "max jitter (as LinuxCNC's latency test defines it)",
             RankedFigure::Worst => "longest latency",
         };
         if !kinds.contains(&kind) {
@@ -222,26 +220,29 @@ fn legend(experiment: &Experiment) -> String {
     text
 }
 
-/// What a row is called in a sentence.
-fn row(experiment: &Experiment, row: usize) -> String {
+/// The quoted name of a row.
+fn quoted_name(experiment: &Experiment, row: usize) -> String {
     experiment.rows.get(row).map_or_else(String::new, |row| format!("\"{}\"", row.name))
 }
 
 fn best(experiment: &Experiment, paint: CellPainter<'_>) -> String {
     let mut text = String::new();
-    for one in &experiment.best {
-        let track = (one.column, one.period_ns);
-        let _ = writeln!(text, "  {}: {}", head(experiment, track), judged(experiment, one, paint));
+    for best in &experiment.best {
+        let head = head(experiment, (best.column, best.period_ns));
+        let _ = writeln!(text, "  {head}: {}", describe_best(experiment, best, paint));
     }
     if text.is_empty() { text } else { format!("\n{}\n{text}", paint(TextStyle::Head, "The best")) }
 }
 
-fn judged(experiment: &Experiment, best: &BestRow, paint: CellPainter<'_>) -> String {
+fn describe_best(experiment: &Experiment, best: &BestRow, paint: CellPainter<'_>) -> String {
     let why = &best.why;
     match best.winner {
-        Some(winner) => format!("{} ({why})", paint(TextStyle::Good, &row(experiment, winner))),
+        Some(winner) => {
+            format!("{} ({why})", paint(TextStyle::Good, &quoted_name(experiment, winner)))
+        }
         None => {
-            let among: Vec<String> = best.among.iter().map(|it| row(experiment, *it)).collect();
+            let among: Vec<String> =
+                best.among.iter().map(|row| quoted_name(experiment, *row)).collect();
             let none = paint(TextStyle::Doubt, "no winner");
             match among.as_slice() {
                 [] | [_] => format!("{none}: {why}"),
@@ -255,31 +256,33 @@ fn effects(experiment: &Experiment, width: usize, paint: CellPainter<'_>) -> Str
     if experiment.effects.is_empty() {
         return String::new();
     }
-    let line = |effect: &OptionEffect| {
-        let track = (effect.column, effect.period_ns);
-        let times = effect.ratio.map_or_else(|| "-".to_owned(), |it| format!("× {it:.2}"));
-        let word = match effect.verdict {
-            EffectMeaning::Better => "better",
-            EffectMeaning::Worse => "worse",
-            EffectMeaning::Chance => "no difference shown",
-            EffectMeaning::Unknown => "not known",
-        };
-        let why = if effect.why.is_empty() { String::new() } else { format!(" ({})", effect.why) };
-        vec![
-            effect.option.clone(),
-            format!("{} → {}", row(experiment, effect.without), row(experiment, effect.with)),
-            head(experiment, track),
-            times,
-            format!("{word}{why}"),
-        ]
-    };
-    let rows: Vec<Vec<String>> = experiment.effects.iter().map(line).collect();
+    let rows: Vec<Vec<String>> =
+        experiment.effects.iter().map(|effect| effect_row(experiment, effect)).collect();
     let columns = [Align::Left, Align::Left, Align::Left, Align::Right, Align::Left];
-    let head = paint(TextStyle::Head, "What each option does alone");
+    let head = paint(TextStyle::Head, "The effect of each option alone");
     format!("\n{head}\n{}", fit("  ", &columns, &rows, width))
 }
 
-/// What loads got done in each row: the price of a shield stands beside its gain.
+fn effect_row(experiment: &Experiment, effect: &OptionEffect) -> Vec<String> {
+    let word = match effect.verdict {
+        EffectMeaning::Better => "better",
+        EffectMeaning::Worse => "worse",
+        EffectMeaning::Chance => "no difference shown",
+        EffectMeaning::Unknown => "unknown",
+    };
+    let why = if effect.why.is_empty() { String::new() } else { format!(" ({})", effect.why) };
+    let (without, with) =
+        (quoted_name(experiment, effect.without), quoted_name(experiment, effect.with));
+    vec![
+        effect.option.clone(),
+        format!("{without} → {with}"),
+        head(experiment, (effect.column, effect.period_ns)),
+        effect.ratio.map_or_else(|| "-".to_owned(), |ratio| format!("× {ratio:.2}")),
+        format!("{word}{why}"),
+    ]
+}
+
+/// The throughput of the loads in each row: the price of a shield next to its gain.
 fn price(experiment: &Experiment, paint: CellPainter<'_>) -> String {
     let mut rows: Vec<Vec<String>> = Vec::new();
     for (n, column) in experiment.columns.iter().enumerate() {
@@ -309,12 +312,12 @@ fn price(experiment: &Experiment, paint: CellPainter<'_>) -> String {
     format!("\n{head}\n{}", lay_out("  ", &columns, &rows))
 }
 
-/// What is missing and what is doubtful, each reason once for its row.
-fn spoilt(experiment: &Experiment, paint: CellPainter<'_>) -> String {
+/// What is missing and what is doubtful; each row shows each reason once.
+fn problems(experiment: &Experiment, paint: CellPainter<'_>) -> String {
     let mut lines: Vec<Vec<String>> = Vec::new();
     for (index, row) in experiment.rows.iter().enumerate() {
         let cells = || experiment.cells.iter().filter(|cell| cell.row == index);
-        let missing = cells().flat_map(|cell| &cell.missing).map(|it| it.why.clone());
+        let missing = cells().flat_map(|cell| &cell.missing).map(|missing| missing.why.clone());
         let mut reasons: Vec<(TextStyle, String)> = Vec::new();
         let why = row.missing.iter().cloned().chain(missing).map(|why| (TextStyle::Bad, why));
         let doubts = cells().flat_map(|cell| &cell.runs).flat_map(|run| &run.doubts);

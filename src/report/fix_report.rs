@@ -1,5 +1,5 @@
-//! The [`FixReport`] document of `cpushield verify --fix`: looks at the shield, what was done
-//! between them, and what remains with the reason; and its text. Pure.
+//! The [`FixReport`] document of `cpushield verify --fix` and its text: the observations, the fixes
+//! after each, and what remains with the reason. Pure.
 
 use super::table::{Align, fit, fold, span};
 use super::verdict::{self, StatePainter};
@@ -11,63 +11,63 @@ use serde::{Deserialize, Serialize};
 /// The version of the document's form.
 pub const SCHEMA: u32 = 1;
 
-/// Lines of one kind that are shown of a round; more are counted.
+/// Lines of one kind that a round lists; the others are counted.
 const LINES_MAX: usize = 12;
 
-/// What came of looking and mending.
+/// The result of `verify --fix`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FixReport {
     /// The version of this form.
     pub schema: u32,
-    /// Each look with what was done after it; nothing was done after the last one.
+    /// Each observation with the fixes after it; the last round has no fixes.
     pub rounds: Vec<FixRound>,
     /// Why there was no further round.
     pub end: FixEnd,
-    /// What still interrupts the shield, and why it stays.
+    /// What still interrupts the shield, and why it remains.
     pub remains: Vec<RemainingLeak>,
     /// What the shield still lacks, and why.
     pub lacks: Vec<MissingPart>,
 }
 
-/// One look, and what was done because of it.
+/// One observation, and the fixes that followed from it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FixRound {
     /// What was observed.
     pub evidence: Evidence,
-    /// What that means.
+    /// The verdict on the evidence.
     pub verdict: Verdict,
-    /// What was done then.
+    /// The fixes.
     pub done: Vec<AppliedFix>,
 }
 
-/// One change that was made, or was to be made.
+/// A change that was made or attempted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AppliedFix {
-    /// The tunable that wanted it.
+    /// The tunable that requires it.
     pub tunable: String,
-    /// What was to be changed.
+    /// The object of the change.
     pub subject: String,
-    /// What came of it.
+    /// The outcome.
     pub result: FixOutcome,
-    /// The kernel's reason, or what else there is to tell.
+    /// The kernel's reason, or a note.
     pub why: Option<String>,
 }
 
-/// What came of a change.
+/// The outcome of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum FixOutcome {
-    /// It is so now.
+    /// The change took effect.
     Changed,
-    /// It was so by then.
+    /// The setting already had the value.
     AlreadySo,
     /// The kernel refused.
     Refused,
-    /// What was to be changed is not there any more.
+    /// The object of the change no longer exists.
     Absent,
 }
 
@@ -76,13 +76,13 @@ pub enum FixOutcome {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum FixEnd {
-    /// All is well, and the shield lacks nothing that could be done.
+    /// The shield holds and lacks nothing that could be fixed.
     Holds,
     /// Nothing more can be done now.
     NothingMore,
-    /// It was stopped; what was done until then stays.
+    /// It was stopped; the fixes until then stay.
     Stopped,
-    /// It went on for too long: something undoes what is done.
+    /// There were too many rounds: another process undoes the fixes.
     TooOften,
 }
 
@@ -92,32 +92,32 @@ pub enum FixEnd {
 pub struct RemainingLeak {
     /// The CPU.
     pub cpu: usize,
-    /// The kind and the culprit.
+    /// The cause and the culprit.
     pub what: String,
-    /// How often.
+    /// The number of interruptions.
     pub count: u64,
-    /// Why it stays.
+    /// Why it remains.
     pub why: String,
     /// The boot parameter that removes it.
     pub boot: Option<String>,
 }
 
-/// Something that the shield lacks.
+/// A change that the shield lacks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MissingPart {
-    /// The tunable that wants it.
+    /// The tunable that requires it.
     pub tunable: String,
-    /// What would have to be changed.
+    /// The object of the change.
     pub subject: String,
-    /// Why it is not.
+    /// Why it was not changed.
     pub why: String,
 }
 
 impl AppliedFix {
-    /// What came of a step.
+    /// The fix that an applied step made.
     #[must_use]
-    pub fn of(step: &AppliedStep) -> AppliedFix {
+    pub fn from_step(step: &AppliedStep) -> AppliedFix {
         let (result, why) = match &step.done.outcome {
             Outcome::Changed => (FixOutcome::Changed, step.done.note.clone()),
             Outcome::AlreadySo => (FixOutcome::AlreadySo, None),
@@ -128,7 +128,7 @@ impl AppliedFix {
     }
 }
 
-/// What still interrupts the shield after the last round, each with the reason why it stays.
+/// What still interrupts the shield after the last round, each with the reason why it remains.
 #[must_use]
 pub fn remains(rounds: &[FixRound], lacks: &[MissingPart]) -> Vec<RemainingLeak> {
     let Some(last) = rounds.last() else { return Vec::new() };
@@ -137,7 +137,7 @@ pub fn remains(rounds: &[FixRound], lacks: &[MissingPart]) -> Vec<RemainingLeak>
     for judged in &last.verdict.cpus {
         remains.extend(judged.leaks.iter().map(|leak| {
             let seen = &leak.interruptions;
-            let (why, boot) = why(leak, &done, lacks);
+            let (why, boot) = explain_remaining(leak, &done, lacks);
             let what = format!("{} {}", seen.cause, seen.culprit).trim().to_owned();
             RemainingLeak { cpu: judged.cpu, what, count: seen.count.max(seen.nested), why, boot }
         }));
@@ -145,20 +145,25 @@ pub fn remains(rounds: &[FixRound], lacks: &[MissingPart]) -> Vec<RemainingLeak>
     remains
 }
 
-fn why(leak: &Leak, done: &[&AppliedFix], lacks: &[MissingPart]) -> (String, Option<String>) {
+/// Why an interruption remains, and the boot parameter that removes it.
+fn explain_remaining(
+    leak: &Leak,
+    done: &[&AppliedFix],
+    lacks: &[MissingPart],
+) -> (String, Option<String>) {
     let Some(remedy) = &leak.remedy else {
-        let none = || "no tunable is known that removes it".to_owned();
-        return (leak.why_none.clone().unwrap_or_else(none), None);
+        let why = leak.why_none.as_deref().unwrap_or("no known tunable removes it");
+        return (why.to_owned(), None);
     };
     if remedy.when == EffectTime::Boot {
-        return (format!("only a boot removes it, with {}", remedy.how), Some(remedy.how.clone()));
+        return (format!("only a boot with {} removes it", remedy.how), Some(remedy.how.clone()));
     }
     let name = &remedy.tunable;
     let lack = lacks.iter().find(|lack| lack.tunable == *name);
-    let why = match (lack, done.iter().any(|deed| deed.tunable == *name)) {
+    let why = match (lack, done.iter().any(|fix| fix.tunable == *name)) {
         (Some(lack), _) => format!("{name}: {}: {}", lack.subject, lack.why),
-        (None, true) => format!("{name} has done its part, and it is still there"),
-        (None, false) => format!("{name} is not done unasked: {}", remedy.how),
+        (None, true) => format!("{name} was applied, but the interruption is still there"),
+        (None, false) => format!("{name} is off by default: {}", remedy.how),
     };
     (why, None)
 }
@@ -168,7 +173,7 @@ impl FixReport {
     #[must_use]
     pub fn changes(&self) -> usize {
         let done = self.rounds.iter().flat_map(|round| &round.done);
-        done.filter(|deed| deed.result == FixOutcome::Changed).count()
+        done.filter(|fix| fix.result == FixOutcome::Changed).count()
     }
 
     /// The text of `cpushield verify --fix`.
@@ -176,46 +181,47 @@ impl FixReport {
     pub fn text(&self, paint: StatePainter<'_>, width: usize) -> String {
         let mut text = String::new();
         for (n, round) in self.rounds.iter().enumerate() {
-            text.push_str(&fold(&format!("Round {}: {}\n", n + 1, round.sum(paint)), width));
+            text.push_str(&fold(&format!("Round {}: {}\n", n + 1, round.summary(paint)), width));
             if n + 1 < self.rounds.len() {
-                text.push_str(&round.seen(width));
+                text.push_str(&round.leak_table(width));
             }
-            text.push_str(&round.deeds(width));
+            text.push_str(&round.fix_table(width));
         }
         if let Some(last) = self.rounds.last() {
             text.push('\n');
             text.push_str(&verdict::text(&last.evidence, &last.verdict, paint, width));
         }
         text.push('\n');
-        text.push_str(&self.ending(width));
+        text.push_str(&self.conclusion(width));
         text
     }
 
-    fn ending(&self, width: usize) -> String {
+    fn conclusion(&self, width: usize) -> String {
         let changes = match self.changes() {
             0 => "nothing was changed".to_owned(),
-            1 => "1 change is part of the shield now, and `cpushield undo` puts it back".to_owned(),
-            n => format!(
-                "{n} changes are part of the shield now, and `cpushield undo` puts them back"
-            ),
+            1 => "1 change is part of the shield now, and `cpushield undo` reverts it".to_owned(),
+            n => {
+                format!("{n} changes are part of the shield now, and `cpushield undo` reverts them")
+            }
         };
         let mut text = match self.end {
-            FixEnd::Holds => format!("It holds: {changes}.\n"),
+            FixEnd::Holds => format!("The shield holds: {changes}.\n"),
             FixEnd::NothingMore => format!("Nothing more can be done now: {changes}.\n"),
             FixEnd::Stopped => format!("Stopped: {changes}.\n"),
             FixEnd::TooOften => format!(
-                "Given up after {} rounds, because something undoes what is done: {changes}.\n",
+                "Stopped after {} rounds, because another process undoes the fixes: {changes}.\n",
                 self.rounds.len()
             ),
         };
         text = fold(&text, width);
-        let remains = self.remains.iter().map(|it| {
-            vec![format!("CPU {}", it.cpu), it.what.clone(), it.count.to_string(), it.why.clone()]
+        let remains = self.remains.iter().map(|leak| {
+            let RemainingLeak { cpu, what, count, why, .. } = leak;
+            vec![format!("CPU {cpu}"), what.clone(), count.to_string(), why.clone()]
         });
-        let lacks = self
-            .lacks
-            .iter()
-            .map(|it| vec![it.tunable.clone(), it.subject.clone(), String::new(), it.why.clone()]);
+        let lacks = self.lacks.iter().map(|part| {
+            let MissingPart { tunable, subject, why } = part;
+            vec![tunable.clone(), subject.clone(), String::new(), why.clone()]
+        });
         let columns = [Align::Left, Align::Left, Align::Right, Align::Left];
         for (head, rows) in [
             ("What remains", remains.collect::<Vec<_>>()),
@@ -230,8 +236,8 @@ impl FixReport {
 }
 
 impl FixRound {
-    /// One line: each CPU with its word and its entries.
-    pub fn sum(&self, paint: StatePainter<'_>) -> String {
+    /// One line: each CPU with its verdict and its kernel entries.
+    pub fn summary(&self, paint: StatePainter<'_>) -> String {
         let cpus = self.evidence.cpus.iter().zip(&self.verdict.cpus).map(|(seen, judged)| {
             let word = paint(judged.state, verdict::word(judged.state));
             let entries = seen.entries.map_or(String::new(), |n| format!(", {n} kernel entries"));
@@ -241,8 +247,8 @@ impl FixRound {
         format!("{} in {}", cpus.join("; "), span(self.evidence.span_ns))
     }
 
-    /// What interrupted it.
-    fn seen(&self, width: usize) -> String {
+    /// What interrupted the shield.
+    fn leak_table(&self, width: usize) -> String {
         let leaks =
             self.verdict.cpus.iter().flat_map(|cpu| cpu.leaks.iter().map(move |leak| (cpu, leak)));
         let rows: Vec<Vec<String>> = leaks
@@ -259,29 +265,29 @@ impl FixRound {
             })
             .collect();
         let columns = [Align::Left, Align::Left, Align::Left, Align::Right, Align::Left];
-        some("  wrong", &columns, &rows, width)
+        first_rows("  wrong", &columns, &rows, width)
     }
 
-    /// What was done; not what was so by then.
-    fn deeds(&self, width: usize) -> String {
-        let told = self.done.iter().filter(|deed| deed.result != FixOutcome::AlreadySo);
-        let rows: Vec<Vec<String>> = told
-            .map(|deed| {
-                let word = match deed.result {
+    /// The fixes, without those whose setting was already right.
+    fn fix_table(&self, width: usize) -> String {
+        let fixes = self.done.iter().filter(|fix| fix.result != FixOutcome::AlreadySo);
+        let rows: Vec<Vec<String>> = fixes
+            .map(|fix| {
+                let word = match fix.result {
                     FixOutcome::Changed | FixOutcome::AlreadySo => "",
                     FixOutcome::Refused => "refused: ",
-                    FixOutcome::Absent => "it is not there any more",
+                    FixOutcome::Absent => "it no longer exists",
                 };
-                let why = format!("{word}{}", deed.why.as_deref().unwrap_or_default());
-                vec![deed.tunable.clone(), deed.subject.clone(), why]
+                let why = format!("{word}{}", fix.why.as_deref().unwrap_or_default());
+                vec![fix.tunable.clone(), fix.subject.clone(), why]
             })
             .collect();
-        some("  done", &[Align::Left; 3], &rows, width)
+        first_rows("  done", &[Align::Left; 3], &rows, width)
     }
 }
 
-/// The first rows below a word, and how many more there are.
-fn some(head: &str, columns: &[Align], rows: &[Vec<String>], width: usize) -> String {
+/// The first rows below a heading, and the number of the others.
+fn first_rows(head: &str, columns: &[Align], rows: &[Vec<String>], width: usize) -> String {
     if rows.is_empty() {
         return String::new();
     }
@@ -319,7 +325,7 @@ mod tests {
         Leak { interruptions, remedy, why_none: None, device: None }
     }
 
-    fn deed(tunable: &str, subject: &str, result: FixOutcome) -> AppliedFix {
+    fn fix(tunable: &str, subject: &str, result: FixOutcome) -> AppliedFix {
         let why = (result == FixOutcome::Refused).then(|| "EIO: Input/output error".to_owned());
         AppliedFix { tunable: tunable.to_owned(), subject: subject.to_owned(), result, why }
     }
@@ -343,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn each_round_is_told_and_what_remains_with_its_reason() {
+    fn the_text_shows_each_round_and_what_remains_with_its_reason() {
         let now = |tunable| Some((tunable, EffectTime::Runtime, "echo"));
         let tick = || leak(Cause::Tick, "", Some(("nohz-full", EffectTime::Boot, "nohz_full=3")));
         let irq = || leak(Cause::Irq, "IRQ 9 acpi", now("irq-affinity"));
@@ -355,9 +361,9 @@ mod tests {
         ];
         let irq_file = "/proc/irq/9/smp_affinity_list";
         let done = vec![
-            deed("irq-affinity", irq_file, FixOutcome::Refused),
-            deed("vm-stat-interval", "/proc/sys/vm/stat_interval", FixOutcome::Changed),
-            deed("kthreads", "affinity of kswapd0 (9)", FixOutcome::AlreadySo),
+            fix("irq-affinity", irq_file, FixOutcome::Refused),
+            fix("vm-stat-interval", "/proc/sys/vm/stat_interval", FixOutcome::Changed),
+            fix("kthreads", "affinity of kswapd0 (9)", FixOutcome::AlreadySo),
         ];
         let last = vec![
             tick(),
@@ -374,7 +380,7 @@ mod tests {
         let remains = remains(&rounds, &lacks);
         let fixed = FixReport { schema: SCHEMA, rounds, end: FixEnd::NothingMore, remains, lacks };
         let text = fixed.text(&|_, word| word.to_owned(), 120);
-        let begin = "\
+        let start = "\
 Round 1: CPU 3 leaks, 28 kernel entries in 2.00 s
   wrong
     CPU 3  tick                    7  nohz-full
@@ -387,15 +393,15 @@ Round 1: CPU 3 leaks, 28 kernel entries in 2.00 s
 Round 2: CPU 3 leaks, 28 kernel entries in 2.00 s
 
 CPU 3: leaks, ";
-        assert!(text.starts_with(begin), "{text}");
+        assert!(text.starts_with(start), "{text}");
         let end = "
-Nothing more can be done now: 1 change is part of the shield now, and `cpushield undo` puts it back.
+Nothing more can be done now: 1 change is part of the shield now, and `cpushield undo` reverts it.
 What remains
-  CPU 3  tick            7  only a boot removes it, with nohz_full=3
+  CPU 3  tick            7  only a boot with nohz_full=3 removes it
   CPU 3  irq IRQ 9 acpi  7  irq-affinity: /proc/irq/9/smp_affinity_list: the kernel refuses: EIO: \
                    Input/output error
-  CPU 3  kthread odd     7  no tunable is known that removes it
-  CPU 3  timer late      7  vm-stat-interval has done its part, and it is still there
+  CPU 3  kthread odd     7  no known tunable removes it
+  CPU 3  timer late      7  vm-stat-interval was applied, but the interruption is still there
 What the shield lacks
   irq-affinity  /proc/irq/9/smp_affinity_list    the kernel refuses: EIO: Input/output error
 ";

@@ -1,19 +1,20 @@
-//! Latency → text: the worst first, then a row for each thread. Pure.
+//! Latency → text: the worst latency first, then a row for each thread. Pure.
 
 use super::TextStyle;
 use super::table::{Align, lay_out, span};
 use crate::change::EffectTime;
 use crate::latency::{LatencyDoubt, LatencyMeasurement, ThreadSeries, WorstLatency};
 use crate::verify::{Gate, TimeBreakdown, TimeShare};
+use cpushield_linux::CpuSet;
 use std::fmt::Write;
 
-/// How many of the longest are told.
-const MOMENTS: usize = 5;
+/// How many of the longest latencies are shown.
+const LONGEST_MAX: usize = 5;
 
-/// The unit that is written as one letter.
+/// The unit that is abbreviated to one letter.
 const BYTES: &str = "bytes";
 
-/// The text; `paint` gives words their colour.
+/// The text; `paint` colours words.
 #[must_use]
 pub fn text(latency: &LatencyMeasurement, paint: &dyn Fn(TextStyle, &str) -> String) -> String {
     let mut text = String::new();
@@ -21,14 +22,14 @@ pub fn text(latency: &LatencyMeasurement, paint: &dyn Fn(TextStyle, &str) -> Str
     let _ = writeln!(text, "{}", headline(latency, paint));
     text.push('\n');
     text.push_str(&threads(latency));
-    text.push_str(&moments(latency));
-    text.push_str(&over(latency));
+    text.push_str(&longest(latency));
+    text.push_str(&over_limits(latency));
     text.push_str(&loads(latency));
     let linuxcnc = super::linuxcnc::lines(latency);
     if !linuxcnc.is_empty() {
         let _ = writeln!(text, "\n{}", linuxcnc.join("\n"));
     }
-    for line in circumstances(latency) {
+    for line in conditions(latency) {
         let _ = writeln!(text, "{line}");
     }
     for series in &latency.series {
@@ -48,15 +49,15 @@ pub fn text(latency: &LatencyMeasurement, paint: &dyn Fn(TextStyle, &str) -> Str
             Some(false) => (TextStyle::Bad, "does not hold"),
             None => (TextStyle::Doubt, "unknown"),
         };
-        let found = found(latency, gate);
-        let _ = writeln!(text, "{}: {}, found {found}", gate.limit, paint(tone, word));
+        let measured = measured_value(latency, gate);
+        let _ = writeln!(text, "{}: {}, found {measured}", gate.limit, paint(tone, word));
     }
     text
 }
 
-/// What was found, readable and exact: `9.64 ms (9635321ns)`.
+/// The value that a limit was judged by, rounded and exact: `9.64 ms (9635321ns)`.
 #[must_use]
-pub fn found(latency: &LatencyMeasurement, gate: &Gate<LatencyDoubt>) -> String {
+pub fn measured_value(latency: &LatencyMeasurement, gate: &Gate<LatencyDoubt>) -> String {
     match latency.worst() {
         Some((_, worst)) => format!("{} ({})", span(worst.late_ns), gate.found),
         None => gate.found.clone(),
@@ -68,7 +69,7 @@ fn headline(latency: &LatencyMeasurement, paint: &dyn Fn(TextStyle, &str) -> Str
         if let Some(least) = latency.silent_below_ns() {
             return format!(
                 "{} in {} ({})",
-                paint(TextStyle::Head, &format!("Nothing of {} or more", span(least))),
+                paint(TextStyle::Head, &format!("No latency of {} or more", span(least))),
                 span(latency.span_ns),
                 latency.instrument
             );
@@ -76,19 +77,19 @@ fn headline(latency: &LatencyMeasurement, paint: &dyn Fn(TextStyle, &str) -> Str
         let words = paint(TextStyle::Doubt, "nothing was measured");
         return format!("{words} ({})", latency.instrument);
     };
-    let stopped = if latency.stopped { ", stopped before its time" } else { "" };
+    let stopped = if latency.stopped { ", stopped early" } else { "" };
     format!(
-        "{} on CPU {}, {} after the beginning ({}, {} measured{stopped})",
+        "{} on CPU {}, {} after the start ({}, {} measured{stopped})",
         paint(TextStyle::Head, &format!("Worst {}", span(worst.late_ns))),
-        place(series),
+        cpu_and_stage(series),
         span(worst.at_ns),
         latency.instrument,
         span(latency.span_ns),
     )
 }
 
-/// `3`, `3 (irq)` where a wakeup is measured in stages.
-fn place(series: &ThreadSeries) -> String {
+/// `3`, or `3 (irq)` where a wakeup is measured in stages.
+fn cpu_and_stage(series: &ThreadSeries) -> String {
     let stage = series.stage.as_ref().map_or_else(String::new, |stage| format!(" ({stage})"));
     format!("{}{stage}", series.cpu)
 }
@@ -98,17 +99,16 @@ fn threads(latency: &LatencyMeasurement) -> String {
     let more = ["max jitter", "samples", "missed"];
     let mut rows = vec![head.iter().chain(&more).map(|word| (*word).to_owned()).collect()];
     for series in &latency.series {
-        let some = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), span);
         rows.push(vec![
-            place(series),
+            cpu_and_stage(series),
             period(series),
             series.policy.replace("SCHED_", ""),
-            some(series.max_ns),
-            some(series.percentile(99.9)),
-            some(series.percentile(99.0)),
-            some(series.percentile(50.0)),
-            some(series.min_ns),
-            some(series.jitter_ns),
+            span_or_dash(series.max_ns),
+            span_or_dash(series.percentile(99.9)),
+            span_or_dash(series.percentile(99.0)),
+            span_or_dash(series.percentile(50.0)),
+            span_or_dash(series.min_ns),
+            span_or_dash(series.jitter_ns),
             series.samples.to_string(),
             series.missed.to_string(),
         ]);
@@ -118,41 +118,50 @@ fn threads(latency: &LatencyMeasurement) -> String {
     lay_out("  ", &columns, &rows)
 }
 
-/// `1.00 ms`, `-` for a thread that never sleeps.
+pub(super) fn span_or_dash(ns: Option<u64>) -> String {
+    ns.map_or_else(|| "-".to_owned(), span)
+}
+
+/// `1.00 ms`, or `-` for a thread that never sleeps.
 fn period(series: &ThreadSeries) -> String {
     if series.period_ns == 0 { "-".to_owned() } else { span(series.period_ns) }
 }
 
-/// Which thread it is.
-fn thread(series: &ThreadSeries) -> String {
+/// `CPU 3, 1.00 ms`: the CPU and the period of a thread.
+fn describe_thread(series: &ThreadSeries) -> String {
     match series.period_ns {
-        0 => format!("CPU {}", place(series)),
-        period_ns => format!("CPU {}, {}", place(series), span(period_ns)),
+        0 => format!("CPU {}", cpu_and_stage(series)),
+        period_ns => format!("CPU {}, {}", cpu_and_stage(series), span(period_ns)),
     }
 }
 
-/// The longest of all threads with their times, and their causes where the trace was on.
-fn moments(latency: &LatencyMeasurement) -> String {
+/// The longest latencies of all threads with their times, and their causes where a trace ran.
+fn longest(latency: &LatencyMeasurement) -> String {
     let mut all: Vec<(&ThreadSeries, &WorstLatency)> = latency
         .series
         .iter()
         .flat_map(|series| series.worst.iter().map(move |worst| (series, worst)))
         .collect();
     all.sort_by_key(|(_, worst)| std::cmp::Reverse(worst.late_ns));
-    all.truncate(MOMENTS);
+    all.truncate(LONGEST_MAX);
     if all.is_empty() {
         return String::new();
     }
-    let row = |(series, worst): &(&ThreadSeries, &WorstLatency)| {
-        let at = format!("at {}", span(worst.at_ns));
-        let why = worst.why.as_ref().map_or_else(String::new, |why| cause(why, worst.late_ns));
-        vec![span(worst.late_ns), at, thread(series), why]
-    };
-    let rows: Vec<Vec<String>> = all.iter().map(row).collect();
+    let rows: Vec<Vec<String>> = all
+        .iter()
+        .map(|(series, worst)| {
+            let at = format!("at {}", span(worst.at_ns));
+            let why = worst
+                .why
+                .as_ref()
+                .map_or_else(String::new, |why| describe_cause(why, worst.late_ns));
+            vec![span(worst.late_ns), at, describe_thread(series), why]
+        })
+        .collect();
     let columns = [Align::Right, Align::Left, Align::Left, Align::Left];
     let mut text = format!("\nThe longest\n{}", lay_out("  ", &columns, &rows));
-    let whys = || all.iter().filter_map(|(_, worst)| worst.why.as_ref());
-    let error = whys().filter(|why| why.unknown.is_none()).map(|why| why.error_ns).max();
+    let explained = all.iter().filter_map(|(_, worst)| worst.why.as_ref());
+    let error = explained.filter(|why| why.unknown.is_none()).map(|why| why.error_ns).max();
     if let Some(error) = error {
         let _ = writeln!(text, "  (times of causes are exact to {})", span(error));
     }
@@ -161,62 +170,60 @@ fn moments(latency: &LatencyMeasurement) -> String {
     text
 }
 
-/// What takes less than this part of a latency is not its cause.
-const PART: u64 = 20;
+/// What takes less than one part in this many of a latency is not its cause.
+const PARTS: u64 = 20;
 
-/// Who had the time: `900.0 µs workqueue vmstat_update, rest 100.0 µs`.
-pub(super) fn cause(why: &TimeBreakdown, late_ns: u64) -> String {
+/// Where the time went: `900.0 µs workqueue vmstat_update, 100.0 µs other`.
+pub(super) fn describe_cause(why: &TimeBreakdown, late_ns: u64) -> String {
     if let Some(unknown) = &why.unknown {
         return format!("cause unknown: {unknown}");
     }
-    let counts = |ns: u64| ns > 0 && ns >= late_ns / PART;
-    let shares = why.shares.iter().filter(|share| counts(share.took_ns));
-    let mut parts: Vec<(u64, String)> =
-        shares.map(|share| (share.took_ns, culprit(share))).collect();
-    if counts(why.unseen_ns) {
-        parts.push((why.unseen_ns, "with no event in the trace".to_owned()));
-    }
+    let shares = why.shares.iter().map(|share| (share.took_ns, describe_culprit(share)));
+    let unseen = (why.unseen_ns, "with no event in the trace".to_owned());
+    let mut parts: Vec<(u64, String)> = shares.chain([unseen]).collect();
+    parts.retain(|(ns, _)| *ns > 0 && *ns >= late_ns / PARTS);
     parts.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
     let named: u64 = parts.iter().map(|(ns, _)| ns).sum();
     let mut words: Vec<String> =
-        parts.into_iter().map(|(ns, who)| format!("{} {who}", span(ns))).collect();
+        parts.into_iter().map(|(ns, culprit)| format!("{} {culprit}", span(ns))).collect();
     words.push(format!("{} other", span(late_ns.saturating_sub(named))));
     words.join(", ")
 }
 
-fn culprit(share: &TimeShare) -> String {
+fn describe_culprit(share: &TimeShare) -> String {
     format!("{} {}", share.cause, share.culprit).trim_end().to_owned()
 }
 
-/// How to remove the causes: each way once, with those it removes.
+/// How to remove the causes: each remedy once, with the culprits that it removes.
 fn remedies(all: &[&WorstLatency]) -> String {
-    let mut told: Vec<(String, Vec<String>)> = Vec::new();
+    let mut remedies: Vec<(String, Vec<String>)> = Vec::new();
     for worst in all {
         for share in worst.why.iter().flat_map(|why| &why.shares) {
-            let counts = share.took_ns >= worst.late_ns / PART;
-            let Some(remedy) = share.remedy.as_ref().filter(|_| counts) else { continue };
+            let is_cause = share.took_ns >= worst.late_ns / PARTS;
+            let Some(remedy) = share.remedy.as_ref().filter(|_| is_cause) else { continue };
             let how = match remedy.when {
                 EffectTime::Runtime => format!("{}: {}", remedy.tunable, remedy.how),
                 EffectTime::Boot => format!("at boot: {}", remedy.how),
             };
-            let who = culprit(share);
-            match told.iter_mut().find(|(known, _)| *known == how) {
-                Some((_, whom)) if whom.contains(&who) => {}
-                Some((_, whom)) => whom.push(who),
-                None => told.push((how, vec![who])),
+            let culprit = describe_culprit(share);
+            match remedies.iter_mut().find(|(known, _)| *known == how) {
+                Some((_, culprits)) if culprits.contains(&culprit) => {}
+                Some((_, culprits)) => culprits.push(culprit),
+                None => remedies.push((how, vec![culprit])),
             }
         }
     }
-    told.iter().map(|(how, whom)| format!("  {how}\n    removes {}\n", whom.join(", "))).collect()
+    let lines = remedies.iter();
+    lines.map(|(how, culprits)| format!("  {how}\n    removes {}\n", culprits.join(", "))).collect()
 }
 
-fn over(latency: &LatencyMeasurement) -> String {
+fn over_limits(latency: &LatencyMeasurement) -> String {
     let mut rows = Vec::new();
     for series in &latency.series {
         for over in &series.over {
             rows.push(vec![
                 format!("> {}", span(over.limit_ns)),
-                thread(series),
+                describe_thread(series),
                 over.count.to_string(),
                 format!("{:.4} %", over.percent),
             ]);
@@ -229,40 +236,41 @@ fn over(latency: &LatencyMeasurement) -> String {
     format!("\nOver a limit\n{}", lay_out("  ", &columns, &rows))
 }
 
-/// What else the machine did.
+/// The loads that ran during the measurement.
 fn loads(latency: &LatencyMeasurement) -> String {
     if latency.loads.is_empty() {
         return String::new();
     }
-    let head = ["load", "on CPU", "did", "a second"];
+    let head = ["load", "on CPU", "did", "per second"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
-    let mut told = String::new();
-    let mut known = None;
+    let mut descriptions = String::new();
+    let mut previous = None;
     for load in &latency.loads {
-        let said = |number: Option<f64>, unit: &str| {
-            number.map_or_else(|| "unknown".to_owned(), |number| amount(number, unit))
-        };
         let unit = if load.unit == BYTES { BYTES } else { "" };
-        #[expect(clippy::cast_precision_loss, reason = "it is rounded anyway")]
+        #[expect(clippy::cast_precision_loss, reason = "the text rounds it")]
         let count = load.count.map(|n| n as f64);
         rows.push(vec![
             load.name.clone(),
             load.cpus.to_string(),
-            said(count, &load.unit),
-            said(load.per_s, unit),
+            amount_or_unknown(count, &load.unit),
+            amount_or_unknown(load.per_s, unit),
         ]);
-        // Several parts of one program are told of once.
-        if known != Some(&load.what) {
+        // Several parts of one program are described once.
+        if previous != Some(&load.what) {
             let name = load.name.split(':').next().unwrap_or(&load.name);
-            let _ = writeln!(told, "  {name}: {}", load.what);
+            let _ = writeln!(descriptions, "  {name}: {}", load.what);
         }
-        known = Some(&load.what);
+        previous = Some(&load.what);
     }
     let columns = [Align::Left, Align::Left, Align::Right, Align::Right];
-    format!("\nMeanwhile\n{}{told}", lay_out("  ", &columns, &rows))
+    format!("\nLoad\n{}{descriptions}", lay_out("  ", &columns, &rows))
 }
 
-/// `1.25 GB`, `871 k messages`: three digits.
+fn amount_or_unknown(number: Option<f64>, unit: &str) -> String {
+    number.map_or_else(|| "unknown".to_owned(), |number| amount(number, unit))
+}
+
+/// An amount with three digits: `1.25 GB`, `871 k messages`.
 pub(super) fn amount(number: f64, unit: &str) -> String {
     let scales = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
     let scale = scales.into_iter().find(|(scale, _)| number >= *scale * 0.9995);
@@ -283,20 +291,17 @@ pub(super) fn amount(number: f64, unit: &str) -> String {
     format!("{number:.digits$} {words}").trim_end().to_owned()
 }
 
-/// What kept others away, and the clock.
-fn circumstances(latency: &LatencyMeasurement) -> Vec<String> {
+/// The isolation, the clock and the kernel of the measurement.
+fn conditions(latency: &LatencyMeasurement) -> Vec<String> {
     let isolation = &latency.isolation;
     let shield = match (&isolation.shield, isolation.held) {
-        (None, _) => "no shield of cpushield's".to_owned(),
-        (Some(name), Some(true)) => format!("shield {name}, in force at every look"),
+        (None, _) => "no cpushield shield".to_owned(),
+        (Some(name), Some(true)) => format!("shield {name}, in force at every check"),
         (Some(name), Some(false)) => format!("shield {name}, which did not stay in force"),
-        (Some(name), None) => format!("shield {name}, by affinities alone"),
+        (Some(name), None) => format!("shield {name}, by affinities only"),
     };
-    let list = |name: &str, cpus: &Option<cpushield_linux::CpuSet>| {
-        cpus.as_ref().filter(|cpus| !cpus.is_empty()).map(|cpus| format!("; {name}: {cpus}"))
-    };
-    let isolated = list("isolated at boot", &isolation.isolated).unwrap_or_default();
-    let nohz = list("nohz_full", &isolation.nohz_full).unwrap_or_default();
+    let isolated = name_cpus("isolated at boot", isolation.isolated.as_ref());
+    let nohz = name_cpus("nohz_full", isolation.nohz_full.as_ref());
     let setting = &latency.setting;
     let clock = format!(
         "{} ({}), {} per read",
@@ -304,9 +309,8 @@ fn circumstances(latency: &LatencyMeasurement) -> Vec<String> {
         setting.clocksource.as_deref().unwrap_or("unknown"),
         span(setting.clock_read_ns)
     );
-    let looks = latency.series.iter().filter_map(|series| series.look_ns);
-    let slowest = looks.reduce(f64::max);
-    let looks = slowest.map_or_else(String::new, |ns| format!("; {ns:.1} ns per read of spin"));
+    let slowest = latency.series.iter().filter_map(|series| series.look_ns).reduce(f64::max);
+    let spin_read = slowest.map_or_else(String::new, |ns| format!("; {ns:.1} ns per read of spin"));
     let mut kernel = setting.kernel.clone().unwrap_or_else(|| "unknown".to_owned());
     if setting.realtime == Some(true) {
         kernel.push_str(" (PREEMPT_RT)");
@@ -317,9 +321,17 @@ fn circumstances(latency: &LatencyMeasurement) -> Vec<String> {
     vec![
         String::new(),
         format!("isolation: {shield}{isolated}{nohz}"),
-        format!("clock: {clock}{looks}"),
+        format!("clock: {clock}{spin_read}"),
         format!("kernel: {kernel}"),
     ]
+}
+
+/// `; nohz_full: 2-3`, or nothing without CPUs.
+fn name_cpus(name: &str, cpus: Option<&CpuSet>) -> String {
+    match cpus {
+        Some(cpus) if !cpus.is_empty() => format!("; {name}: {cpus}"),
+        _ => String::new(),
+    }
 }
 
 #[cfg(test)]
@@ -338,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_is_told_with_its_times_and_what_is_too_short_is_the_rest() {
+    fn a_cause_shows_its_times_and_short_parts_become_other() {
         let why = TimeBreakdown {
             shares: vec![
                 share(Cause::Workqueue, "vmstat_update", 900_000, Some("vmstat")),
@@ -350,17 +362,17 @@ mod tests {
         };
         let all = "900.0 µs workqueue vmstat_update, \
                    100.0 µs with no event in the trace, 40.0 µs other";
-        assert_eq!(cause(&why, 1_040_000), all);
+        assert_eq!(describe_cause(&why, 1_040_000), all);
         let lost = "cause unknown: events were lost";
-        assert_eq!(cause(&TimeBreakdown::unknown("events were lost"), 1_040_000), lost);
+        assert_eq!(describe_cause(&TimeBreakdown::unknown("events were lost"), 1_040_000), lost);
         assert_eq!(
-            cause(&TimeBreakdown { rest_ns: 500, ..TimeBreakdown::default() }, 500),
+            describe_cause(&TimeBreakdown { rest_ns: 500, ..TimeBreakdown::default() }, 500),
             "500 ns other"
         );
     }
 
     #[test]
-    fn a_remedy_is_told_once_with_all_that_it_removes() {
+    fn a_remedy_is_shown_once_with_all_that_it_removes() {
         let hog = |name: &str| share(Cause::UserTask, name, 900, Some("cpuset"));
         let short = share(Cause::Tick, "", 40, Some("nohz"));
         let why = TimeBreakdown {
@@ -368,8 +380,8 @@ mod tests {
             ..TimeBreakdown::default()
         };
         let worst = WorstLatency { at_ns: 0, late_ns: 1_000, why: Some(why) };
-        let told = remedies(&[&worst, &worst]);
-        assert_eq!(told, "  cpuset: do it\n    removes user-task a (1), user-task b (2)\n");
+        let text = remedies(&[&worst, &worst]);
+        assert_eq!(text, "  cpuset: do it\n    removes user-task a (1), user-task b (2)\n");
     }
 
     #[test]

@@ -1,17 +1,17 @@
-//! LinuxCNC's words for the max jitter of a base and a servo thread. Pure.
+//! LinuxCNC's assessment of the max jitter of a base and a servo thread. Pure.
 //!
 //! Source of the thresholds: docs/src/install/latency-test.adoc of LinuxCNC (0786cc1d8452), "what
-//! do the results mean". It says nothing of what lies between 50 and 100 µs, nor of what 100 µs to
-//! 1 ms are good for; that a machine for hardware stepping bears them is our reading.
+//! do the results mean". It does not mention 50 to 100 µs, nor what 100 µs to 1 ms are good for.
+//! That a machine with hardware stepping tolerates these is our interpretation.
 
 use super::table::span;
 use crate::latency::{LatencyMeasurement, ThreadSeries};
 
-/// Base threads are this short at most: a pulse each, some thousand in a second.
+/// The longest period of a base thread: each period is a step pulse, thousands per second.
 const BASE_NS_MAX: u64 = 100_000;
-/// Servo threads are this long at least.
+/// The shortest period of a servo thread.
 const SERVO_NS_MIN: u64 = 500_000;
-/// Upper limits of max jitter, in nanoseconds, and what they mean.
+/// Upper limits of the max jitter, in nanoseconds, with LinuxCNC's assessment.
 const LIMITS: [(u64, &str); 4] = [
     (20_000, "very good for software stepping (20 µs or less)"),
     (50_000, "good for software stepping, at a lower step rate (50 µs or less)"),
@@ -25,21 +25,21 @@ const LIMITS: [(u64, &str); 4] = [
     ),
 ];
 const BEYOND: &str = "no candidate for LinuxCNC at all (more than 1 ms)";
-/// It asks for several minutes.
-const LONG_NS: u64 = 180_000_000_000;
+/// LinuxCNC asks for a test of several minutes.
+const SPAN_NS_MIN: u64 = 180_000_000_000;
 
-/// A line for each CPU where a base and a servo thread were measured, and what a verdict needs that
-/// this measurement has not; nothing for other measurements.
+/// A line for each CPU with a base and a servo thread, and what the measurement lacks as a LinuxCNC
+/// test; empty for other measurements.
 #[must_use]
 pub fn lines(latency: &LatencyMeasurement) -> Vec<String> {
     let mut lines: Vec<String> =
-        latency.series.iter().filter_map(|base| of_cpu(latency, base)).collect();
+        latency.series.iter().filter_map(|base| assess_cpu(latency, base)).collect();
     if lines.is_empty() {
         return lines;
     }
     let mut lacks = Vec::new();
-    if latency.span_ns < LONG_NS {
-        lacks.push(format!("several minutes (these were {}; --for 10min)", span(latency.span_ns)));
+    if latency.span_ns < SPAN_NS_MIN {
+        lacks.push(format!("several minutes (this was {}; --for 10min)", span(latency.span_ns)));
     }
     if latency.loads.is_empty() {
         lacks.push("a load during the measurement (--load all)".to_owned());
@@ -50,28 +50,28 @@ pub fn lines(latency: &LatencyMeasurement) -> Vec<String> {
     lines
 }
 
-/// The words for the CPU of this base thread.
-fn of_cpu(latency: &LatencyMeasurement, base: &ThreadSeries) -> Option<String> {
+/// The assessment of the CPU of this base thread.
+fn assess_cpu(latency: &LatencyMeasurement, base: &ThreadSeries) -> Option<String> {
     let is_base = latency.instrument == "timer" && (1..=BASE_NS_MAX).contains(&base.period_ns);
-    let mut servos = latency.series.iter().filter(|one| one.cpu == base.cpu);
-    let servo = servos.find(|one| one.period_ns >= SERVO_NS_MIN).filter(|_| is_base)?;
-    let (pulse, motion) = (base.jitter_ns?, servo.jitter_ns?);
-    let word = match motion > 1_000_000 {
+    let mut servos = latency.series.iter().filter(|series| series.cpu == base.cpu);
+    let servo = servos.find(|series| series.period_ns >= SERVO_NS_MIN).filter(|_| is_base)?;
+    let (base_jitter_ns, servo_jitter_ns) = (base.jitter_ns?, servo.jitter_ns?);
+    let assessment = match servo_jitter_ns > 1_000_000 {
         true => BEYOND,
-        false => word(pulse),
+        false => assess_jitter(base_jitter_ns),
     };
-    let sure = latency.every_doubt().is_empty() && !latency.stopped;
-    let doubt = if sure { "" } else { "; by figures that are doubtful" };
+    let certain = latency.every_doubt().is_empty() && !latency.stopped;
+    let doubt = if certain { "" } else { "; the figures are doubtful" };
     Some(format!(
-        "LinuxCNC, CPU {}: max jitter {} (base), {} (servo): {word}{doubt}",
+        "LinuxCNC, CPU {}: max jitter {} (base), {} (servo): {assessment}{doubt}",
         base.cpu,
-        span(pulse),
-        span(motion)
+        span(base_jitter_ns),
+        span(servo_jitter_ns)
     ))
 }
 
-fn word(jitter_ns: u64) -> &'static str {
-    LIMITS.iter().find(|(limit, _)| jitter_ns <= *limit).map_or(BEYOND, |(_, word)| word)
+fn assess_jitter(jitter_ns: u64) -> &'static str {
+    LIMITS.iter().find(|(limit, _)| jitter_ns <= *limit).map_or(BEYOND, |(_, words)| words)
 }
 
 #[cfg(test)]
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_are_those_of_the_documentation() {
+    fn the_assessment_follows_the_documentation() {
         for (base, servo, wanted) in [
             (20_000, 30_000, "very good"),
             (20_001, 30_000, "lower step rate"),
@@ -104,14 +104,14 @@ mod tests {
             (1_000_001, 30_000, "at all"),
             (20_000, 1_000_001, "at all"),
         ] {
-            let said = lines(&pair(base, servo)).join("\n");
-            assert!(said.contains(wanted), "{base} {servo}: {said}");
-            assert!(said.contains("several minutes") && said.contains("--load all"), "{said}");
+            let text = lines(&pair(base, servo)).join("\n");
+            assert!(text.contains(wanted), "{base} {servo}: {text}");
+            assert!(text.contains("several minutes") && text.contains("--load all"), "{text}");
         }
     }
 
     #[test]
-    fn other_measurements_get_no_such_words_and_doubts_are_told() {
+    fn other_measurements_are_not_assessed_and_doubts_are_shown() {
         let mut latency = pair(5_000, 5_000);
         latency.series[0].period_ns = 200_000;
         assert_eq!(lines(&latency), Vec::<String>::new());
@@ -120,6 +120,6 @@ mod tests {
         assert_eq!(lines(&spin), Vec::<String>::new());
         let mut doubtful = pair(5_000, 5_000);
         doubtful.doubts.push(LatencyDoubt::CpusOffline { cpus: CpuSet::one(3) });
-        assert!(lines(&doubtful)[0].ends_with("by figures that are doubtful"));
+        assert!(lines(&doubtful)[0].ends_with("the figures are doubtful"));
     }
 }

@@ -1,16 +1,16 @@
-//! A [`Machine`] for people, one screen: what it is, how its CPUs lie, what is isolated, what
-//! stands in the way, what could not be read. Pure.
+//! A [`Machine`] on one screen: its identity, the topology of its CPUs, what is isolated, what
+//! conflicts with a shield, and what could not be read. Pure.
 
 use super::table::{Align, fit, fold};
 use crate::survey::{CgroupMode, CoreKind, Irq, IrqMovability, Machine, SurveyFinding, Topology};
 use cpushield_linux::CpuSet;
 use std::collections::BTreeMap;
 
-/// Groups of one kind in a row of the tree; more are counted together.
+/// Alike groups that get a row each in the tree; more become one row.
 const ROWS_MAX: usize = 8;
-/// Machines with more CPUs than this are shown in few rows.
+/// On machines with more CPUs than this, alike groups always become one row.
 const CPUS_MAX: usize = 32;
-/// Names in one line; more are counted.
+/// Names that one line lists; the others are counted.
 const NAMES_MAX: usize = 6;
 
 /// The text of `cpushield survey`, no wider than `width` where that is possible.
@@ -27,7 +27,7 @@ pub fn machine_text(machine: &Machine, width: usize) -> String {
     for line in activity(machine) {
         text.push_str(&format!("  {line}\n"));
     }
-    text.push_str(&findings("In the way", &machine.conflicts));
+    text.push_str(&findings("Conflicts with a shield", &machine.conflicts));
     text.push_str(&findings("Firmware and hardware", &machine.firmware));
     if !machine.notes.is_empty() {
         text.push_str("\nNot read, and why\n");
@@ -39,12 +39,11 @@ pub fn machine_text(machine: &Machine, width: usize) -> String {
 }
 
 /// `1 core`, `2 cores`.
-fn count(n: usize, one: &str) -> String {
-    if n == 1 { format!("1 {one}") } else { format!("{n} {one}s") }
+fn count(n: usize, noun: &str) -> String {
+    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
 }
 
 fn head(machine: &Machine, width: usize) -> String {
-    let row = |(name, text): (&str, String)| vec![format!("{name:<8}"), text];
     let rows = [
         ("Machine", identity(machine)),
         ("Kernel", kernel(machine)),
@@ -52,7 +51,8 @@ fn head(machine: &Machine, width: usize) -> String {
         ("Power", power(machine)),
         ("Tracing", tracing(machine)),
     ];
-    fit("", &[Align::Left, Align::Left], &rows.map(row), width)
+    let rows = rows.map(|(name, text)| vec![format!("{name:<8}"), text]);
+    fit("", &[Align::Left, Align::Left], &rows, width)
 }
 
 fn identity(machine: &Machine) -> String {
@@ -75,7 +75,7 @@ fn identity(machine: &Machine) -> String {
     if topology.nodes.len() > 1 {
         parts.push(count(topology.nodes.len(), "NUMA node"));
     }
-    parts.extend(topology.kind_source.map(|source| format!("kinds of cores by {source}")));
+    parts.extend(topology.kind_source.map(|source| format!("core types by {source}")));
     match (machine.virt.guest, &machine.virt.hypervisor) {
         (Some(true), Some(name)) => parts.push(format!("guest of {name}")),
         (Some(true), None) => parts.push("guest".to_owned()),
@@ -103,15 +103,15 @@ fn kernel(machine: &Machine) -> String {
 
 fn cgroups(machine: &Machine) -> String {
     let cgroup = &machine.cgroup;
-    let (mode, beside) = match cgroup.mode {
-        CgroupMode::None => return "no cpusets to be had".to_owned(),
+    let (mode, also) = match cgroup.mode {
+        CgroupMode::None => return "no cpuset controller".to_owned(),
         CgroupMode::V1 => ("v1", ""),
         CgroupMode::Hybrid => ("v1 for cpusets", ", together with v2"),
         CgroupMode::V2 => ("v2", ""),
     };
     let owner = if cgroup.systemd { "systemd owns the tree" } else { "no systemd" };
     let mount = cgroup.mount.as_deref().unwrap_or("?");
-    format!("{mode} at {mount}{beside}, {owner}, {}", count(cgroup.groups.len(), "cpuset"))
+    format!("{mode} at {mount}{also}, {owner}, {}", count(cgroup.groups.len(), "cpuset"))
 }
 
 fn power(machine: &Machine) -> String {
@@ -122,7 +122,7 @@ fn power(machine: &Machine) -> String {
     }
     parts.push(match &power.cpufreq_driver {
         Some(driver) => format!("frequency by {driver}"),
-        None => "frequency not controlled here".to_owned(),
+        None => "no cpufreq driver".to_owned(),
     });
     let states: Vec<String> = power
         .idle_states
@@ -141,19 +141,21 @@ fn tracing(machine: &Machine) -> String {
     match (&tracing.tracefs, tracing.supported) {
         (Some(mount), _) => {
             let wanted = ["osnoise", "timerlat", "hwlat", "function"];
-            let has = |name: &&str| tracing.tracers.iter().any(|tracer| tracer == name);
-            let tracers: Vec<&str> = wanted.into_iter().filter(has).collect();
+            let tracers: Vec<&str> = wanted
+                .into_iter()
+                .filter(|name| tracing.tracers.iter().any(|tracer| tracer == name))
+                .collect();
             let clock = if tracing.tsc_clock { ", clock on the TSC" } else { "" };
             let tracers = if tracers.is_empty() { "none".to_owned() } else { tracers.join(", ") };
             format!("{mount}; tracers: {tracers}{clock}")
         }
-        (None, Some(true)) => "the kernel can, tracefs is not mounted".to_owned(),
-        (None, Some(false)) => "the kernel cannot".to_owned(),
+        (None, Some(true)) => "supported, but tracefs is not mounted".to_owned(),
+        (None, Some(false)) => "not supported by the kernel".to_owned(),
         (None, None) => "unknown".to_owned(),
     }
 }
 
-/// Packages, the far caches in them, the near caches in these with their cores.
+/// The packages, the L3 caches in each, and below them the L2 clusters with their cores.
 fn tree(topology: &Topology) -> String {
     let mut text = String::new();
     let packages = topology.groups(|cpu| Some(&cpu.package_cpus));
@@ -177,43 +179,43 @@ fn tree(topology: &Topology) -> String {
 }
 
 fn package_tree(topology: &Topology, package: &CpuSet) -> String {
-    let inside = |set: &&&CpuSet| set.is_subset(package);
-    let far = topology.groups(|cpu| cpu.sharing(3));
-    let far: Vec<&CpuSet> = far.iter().filter(inside).copied().collect();
+    let mut far = topology.groups(|cpu| cpu.sharing(3));
+    far.retain(|set| set.is_subset(package));
     let number = package.first().and_then(|cpu| topology.cpu(cpu)).and_then(|cpu| cpu.package);
     let number = number.map(|n| format!("package {n}: ")).unwrap_or_default();
-    // One far cache for the whole package is said in the same line.
+    // A single L3 cache of the whole package is shown on the package's line.
     if far.len() == 1 && far[0] == package {
         let l3 = cache_name(topology, package, 3);
         let text = format!("  {number}CPU {}{}{l3}\n", list(package), nodes_of(topology, package));
-        return text + &near(topology, package, "    ");
+        return text + &clusters(topology, package, "    ");
     }
     let mut text = format!("  {number}CPU {}{}\n", list(package), nodes_of(topology, package));
     if far.is_empty() {
-        return text + &near(topology, package, "    ");
+        return text + &clusters(topology, package, "    ");
     }
     for set in far {
         let l3 = cache_name(topology, set, 3);
         text.push_str(&format!("    CPU {}{}{l3}\n", list(set), nodes_of(topology, set)));
-        text.push_str(&near(topology, set, "      "));
+        text.push_str(&clusters(topology, set, "      "));
     }
     text
 }
 
-/// `, node 0 (16 GiB)`; nothing on machines of one node.
+/// `, node 0 (16 GiB)`; empty on machines with one node.
 fn nodes_of(topology: &Topology, cpus: &CpuSet) -> String {
     if topology.nodes.len() < 2 {
         return String::new();
     }
-    let here = topology.nodes.iter().filter(|node| node.cpus.intersects(cpus));
-    here.map(|node| match node.memory_kib {
-        Some(kib) => format!(", node {} ({})", node.node, size(kib)),
-        None => format!(", node {}", node.node),
-    })
-    .collect()
+    let nodes = topology.nodes.iter().filter(|node| node.cpus.intersects(cpus));
+    nodes
+        .map(|node| match node.memory_kib {
+            Some(kib) => format!(", node {} ({})", node.node, size(kib)),
+            None => format!(", node {}", node.node),
+        })
+        .collect()
 }
 
-/// `, L3 32 MiB` of a set of CPUs.
+/// The cache of a set of CPUs: `, L3 32 MiB`.
 fn cache_name(topology: &Topology, cpus: &CpuSet, level: u32) -> String {
     let cpu = cpus.first().and_then(|cpu| topology.cpu(cpu));
     let cache = cpu.and_then(|cpu| {
@@ -226,7 +228,7 @@ fn cache_name(topology: &Topology, cpus: &CpuSet, level: u32) -> String {
     }
 }
 
-/// What makes rows of the tree alike: kind of core, L2, cores in it.
+/// The properties that alike L2 clusters share.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct TreeRowShape {
     kind: Option<CoreKind>,
@@ -235,15 +237,15 @@ struct TreeRowShape {
     threads: usize,
 }
 
-/// The L2 clusters among these CPUs; many alike become one row.
-fn near(topology: &Topology, cpus: &CpuSet, indent: &str) -> String {
+/// The L2 clusters among these CPUs; many alike clusters become one row.
+fn clusters(topology: &Topology, cpus: &CpuSet, indent: &str) -> String {
     let mut rows: Vec<(TreeRowShape, Vec<CpuSet>)> = Vec::new();
     let mut seen = CpuSet::new();
     for cpu in topology.cpus.iter().filter(|cpu| cpus.contains(cpu.cpu)) {
         if seen.contains(cpu.cpu) {
             continue;
         }
-        // Some hypervisors say that the threads of a core do not share its caches: they do.
+        // Some hypervisors report that the threads of a core do not share its caches: they do.
         let group = cpu.sharing(2).map_or_else(CpuSet::new, CpuSet::clone).union(&cpu.siblings);
         seen = seen.union(&group);
         let shape = TreeRowShape {
@@ -257,8 +259,8 @@ fn near(topology: &Topology, cpus: &CpuSet, indent: &str) -> String {
             None => rows.push((shape, vec![group])),
         }
     }
-    let rows = rows.iter().flat_map(|(shape, groups)| near_rows(topology, shape, groups));
-    // What is all of the line above is not listed again.
+    let rows = rows.iter().flat_map(|(shape, groups)| cluster_rows(topology, shape, groups));
+    // A cluster of all CPUs of the line above does not list them again.
     rows.map(|(group, what)| {
         if group == *cpus {
             format!("{indent}{what}\n")
@@ -274,25 +276,12 @@ fn cores_in<'a>(topology: &'a Topology, cpus: &CpuSet) -> Vec<&'a CpuSet> {
     topology.groups(|cpu| Some(&cpu.siblings).filter(|_| cpus.contains(cpu.cpu)))
 }
 
-/// Rows for clusters of one shape: what each is, or what all are together.
-fn near_rows(
+/// Rows for clusters of one shape: one for each, or one for all of them.
+fn cluster_rows(
     topology: &Topology,
     shape: &TreeRowShape,
     groups: &[CpuSet],
 ) -> Vec<(CpuSet, String)> {
-    let kind = match shape.kind {
-        Some(CoreKind::Performance) => "performance ",
-        Some(CoreKind::Efficiency) => "efficiency ",
-        None => "",
-    };
-    let threads = match shape.threads {
-        0 | 1 => String::new(),
-        n => format!(" of {n} threads"),
-    };
-    let cores = |n: usize| match n {
-        1 => format!("one {kind}core{threads}"),
-        n => format!("{n} {kind}cores{threads}"),
-    };
     let alone = shape.cores == 1;
     let many = groups.len() > ROWS_MAX || topology.online.len() > CPUS_MAX;
     if groups.len() > 1 && (many || (alone && shape.threads < 2)) {
@@ -300,20 +289,39 @@ fn near_rows(
         let clusters = format!(" in {} clusters", groups.len());
         let clusters = if alone { "" } else { &clusters };
         let each = if shape.l2.is_empty() { "" } else { " each" };
-        let what = cores(shape.cores * groups.len());
+        let what = shape.describe(shape.cores * groups.len());
         return vec![(all, format!("{what}{clusters}{}{each}", shape.l2))];
     }
-    let row = |group: &CpuSet| {
+    let rows = groups.iter().map(|group| {
         let sets: Vec<String> = cores_in(topology, group).iter().map(ToString::to_string).collect();
-        // Several cores of several threads: say which threads are one core.
+        // With several cores of several threads, the row shows which threads are one core.
         let pairs = format!(" ({})", sets.join(" | "));
         let pairs = if !alone && shape.threads > 1 { &pairs } else { "" };
-        (group.clone(), format!("{}{pairs}{}", cores(shape.cores), shape.l2))
-    };
-    groups.iter().map(row).collect()
+        (group.clone(), format!("{}{pairs}{}", shape.describe(shape.cores), shape.l2))
+    });
+    rows.collect()
 }
 
-/// A list of CPUs; long ones in regular steps are said as such.
+impl TreeRowShape {
+    /// `4 performance cores of 2 threads`.
+    fn describe(&self, cores: usize) -> String {
+        let kind = match self.kind {
+            Some(CoreKind::Performance) => "performance ",
+            Some(CoreKind::Efficiency) => "efficiency ",
+            None => "",
+        };
+        let threads = match self.threads {
+            0 | 1 => String::new(),
+            n => format!(" of {n} threads"),
+        };
+        match cores {
+            1 => format!("one {kind}core{threads}"),
+            n => format!("{n} {kind}cores{threads}"),
+        }
+    }
+}
+
+/// A list of CPUs; a long list in regular steps becomes `0-62 in steps of 2`.
 fn list(cpus: &CpuSet) -> String {
     let text = cpus.to_string();
     let all: Vec<usize> = cpus.iter().collect();
@@ -329,11 +337,11 @@ fn list(cpus: &CpuSet) -> String {
 /// KiB as `48 KiB`, `1.25 MiB`, `30.9 GiB`.
 pub(super) fn size(kib: u64) -> String {
     #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-    let of = |unit: u64| kib as f64 / unit as f64;
+    let mib = kib as f64 / 1024.0;
     let (value, unit) = match kib {
         0..1024 => return format!("{kib} KiB"),
-        1024..1_048_576 => (of(1024), "MiB"),
-        _ => (of(1_048_576), "GiB"),
+        1024..1_048_576 => (mib, "MiB"),
+        _ => (mib / 1024.0, "GiB"),
     };
     let digits = if value < 10.0 { format!("{value:.2}") } else { format!("{value:.1}") };
     format!("{} {unit}", digits.trim_end_matches('0').trim_end_matches('.'))
@@ -341,35 +349,40 @@ pub(super) fn size(kib: u64) -> String {
 
 fn isolation(machine: &Machine) -> Vec<String> {
     let now = &machine.isolation;
+    let kernel = now.isolated.as_ref().filter(|cpus| !cpus.is_empty());
+    let domain = kernel.unwrap_or(&now.isolcpus_domain);
+    let somehow = machine.isolated_somehow();
+    let isolated = match somehow.is_empty() {
+        true => (Some(domain), "excluded from load balancing since boot (isolcpus)"),
+        false => (
+            Some(&somehow),
+            "reported as isolated by the kernel; the reason is unknown because the kernel command \
+             line is",
+        ),
+    };
+    let facts = [
+        isolated,
+        (now.nohz_full.as_ref(), "the tick stops while one task runs (nohz_full)"),
+        (Some(&now.rcu_nocbs), "RCU callbacks run elsewhere (rcu_nocbs)"),
+        (Some(&now.managed_irq), "managed interrupts avoid these CPUs (isolcpus=managed_irq)"),
+        (now.partitions.as_ref(), "isolated by a cgroup partition"),
+    ];
     let mut lines = Vec::new();
-    let mut say = |cpus: Option<&CpuSet>, what: &str| {
+    for (cpus, what) in facts {
         if let Some(cpus) = cpus.filter(|cpus| !cpus.is_empty()) {
             lines.push(format!("CPU {cpus}: {what}"));
         }
-    };
-    let kernel = now.isolated.as_ref().filter(|cpus| !cpus.is_empty());
-    let domain = kernel.unwrap_or(&now.isolcpus_domain);
-    match machine.isolated_somehow() {
-        somehow if somehow.is_empty() => {
-            say(Some(domain), "out of load balancing since boot (isolcpus)");
-        }
-        somehow => say(
-            Some(&somehow),
-            "shown as isolated by the kernel; how is not known, for the command line is not",
-        ),
     }
-    say(now.nohz_full.as_ref(), "the tick stops while one task runs (nohz_full)");
-    say(Some(&now.rcu_nocbs), "RCU callbacks run elsewhere (rcu_nocbs)");
-    say(Some(&now.managed_irq), "managed interrupts avoid these CPUs (isolcpus=managed_irq)");
-    say(now.partitions.as_ref(), "isolated by a cgroup partition");
     let online = &machine.topology.online;
-    let mut only = |cpus: Option<&CpuSet>, what: &str| {
-        if let Some(cpus) = cpus.filter(|cpus| !online.is_subset(cpus)) {
+    let restricted = [
+        (&machine.irq_default, "new interrupts go to"),
+        (&now.unbound_work, "unbound workqueues run on"),
+    ];
+    for (cpus, what) in restricted {
+        if let Some(cpus) = cpus.as_ref().filter(|cpus| !online.is_subset(cpus)) {
             lines.push(format!("{what} CPU {cpus} only"));
         }
-    };
-    only(machine.irq_default.as_ref(), "new interrupts go to");
-    only(now.unbound_work.as_ref(), "unbound work queues run on");
+    }
     if lines.is_empty() {
         lines.push("nothing".to_owned());
     }
@@ -379,7 +392,7 @@ fn isolation(machine: &Machine) -> Vec<String> {
                 "the kernel can stop the tick, but only when booted with nohz_full=".to_owned()
             }
             Some(false) => "this kernel cannot stop the tick (built without NO_HZ_FULL)".to_owned(),
-            None => "whether the kernel can stop the tick is not known".to_owned(),
+            None => "it is unknown whether the kernel can stop the tick".to_owned(),
         });
     }
     lines
@@ -426,7 +439,7 @@ fn interrupts(irqs: &[Irq]) -> Vec<String> {
         stuck.entry((!refused, why)).or_default().push(format!("{} {}", irq.irq, irq.actions));
     }
     for ((unknown, why), names) in stuck {
-        let what = if unknown { "not known to move" } else { "placed by the kernel alone" };
+        let what = if unknown { "may not be movable" } else { "placed by the kernel only" };
         let shown = names.iter().take(NAMES_MAX).cloned().collect::<Vec<_>>().join(", ");
         let more = names.len().saturating_sub(NAMES_MAX);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };

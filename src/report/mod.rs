@@ -1,4 +1,4 @@
-//! Report: documents → text for people. Pure: it reads no machine and prints nothing.
+//! Report: documents → text for users. Pure: it does not read the machine and prints nothing.
 
 mod applied;
 mod boot;
@@ -24,14 +24,14 @@ pub use boot::{
 pub use machine::machine_text;
 pub use plan::plan_text;
 
-/// What a few words of a text are; a terminal has a colour for it.
+/// The role of a piece of text. A terminal shows each role in its own colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextStyle {
-    /// It holds, or is better.
+    /// A result that holds, or a better figure.
     Good,
-    /// It does not, or is worse.
+    /// A result that does not hold, or a worse figure.
     Bad,
-    /// Nobody can say.
+    /// An unknown or doubtful result.
     Doubt,
     /// A heading.
     Head,

@@ -1,7 +1,7 @@
-//! Moments of the wall clock as words, UTC.
+//! Wall-clock times as text, in UTC.
 
-/// The day of a time in seconds since 1970: `2026-05-09`. By the rules of the Gregorian calendar,
-/// counted from 1 March 0000, where the leap day is the last of a year.
+/// The date of a time in seconds since 1970: `2026-05-09`. It follows the Gregorian calendar and
+/// counts from 1 March 0000, so that the leap day is the last day of a year.
 #[must_use]
 pub fn day(seconds: u64) -> String {
     let days = seconds / 86_400 + 719_468;
@@ -14,7 +14,7 @@ pub fn day(seconds: u64) -> String {
     format!("{:04}-{month:02}-{date:02}", era * 400 + year + next)
 }
 
-/// A time in seconds since 1970 to the second: `2026-05-09 14:03:22 UTC`.
+/// The date and time of a time in seconds since 1970: `2026-05-09 14:03:22 UTC`.
 #[must_use]
 pub fn moment(seconds: u64) -> String {
     let (day, of_day) = (day(seconds), seconds % 86_400);
@@ -27,17 +27,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_those_of_the_calendar() {
+    fn times_match_the_calendar() {
         // `date -u -d @N '+%F %T'`.
-        for (seconds, said) in [
+        for (seconds, expected) in [
             (0, "1970-01-01 00:00:00 UTC"),
             (951_782_400, "2000-02-29 00:00:00 UTC"),
             (1_800_000_000, "2027-01-15 08:00:00 UTC"),
             (4_107_542_399, "2100-02-28 23:59:59 UTC"),
             (4_107_542_400, "2100-03-01 00:00:00 UTC"),
         ] {
-            assert_eq!(moment(seconds), said);
-            assert!(said.starts_with(&day(seconds)));
+            assert_eq!(moment(seconds), expected);
+            assert!(expected.starts_with(&day(seconds)));
         }
     }
 }

@@ -1,15 +1,15 @@
-//! A [`Plan`] for people: the choice, one line for each tunable, what stays and why. Pure.
+//! A [`Plan`] as text: the choice of CPUs, a line for each tunable, what remains and why. Pure.
 
 use super::table::{Align, fit, fold, fold_shell};
 use crate::change::{Change, Risk};
 use crate::plan::{Immovable, Plan, SkipKind, SkippedTunable, Step, StepReason, named};
 use std::collections::BTreeMap;
 
-/// Names in one line; more are counted.
+/// Names that one line lists; the others are counted.
 const NAMES_MAX: usize = 5;
 
-/// The text of `cpushield plan`, no wider than `width` where that is possible; `verbose` shows each
-/// step with its command, which stays in one line.
+/// The text of `cpushield plan`, no wider than `width` where that is possible. `verbose` shows
+/// each step with its shell command.
 #[must_use]
 pub fn plan_text(plan: &Plan, verbose: bool, width: usize) -> String {
     let shield = &plan.shield;
@@ -19,22 +19,22 @@ pub fn plan_text(plan: &Plan, verbose: bool, width: usize) -> String {
         text.push_str(&format!("  {why}\n"));
     }
     let mut text = fold(&text, width) + &changes(plan, verbose, width);
-    text.push_str(&fold(&stays(plan), width));
+    text.push_str(&fold(&remaining(plan), width));
     text.push_str(&skipped(plan, width));
     if !plan.warnings.is_empty() {
-        let lines: String = plan.warnings.iter().map(|it| format!("  {it}\n")).collect();
+        let lines: String = plan.warnings.iter().map(|warning| format!("  {warning}\n")).collect();
         text.push_str(&fold(&format!("\nNote\n{lines}"), width));
     }
-    let next = "`cpushield apply` with the same options makes this shield; with `--dry-run` it \
+    let next = "`cpushield apply` with the same options creates this shield; with `--dry-run` it \
                 prints the commands";
     text + &fold(&format!("\nNext: {next}\n"), width)
 }
 
-/// What stays in spite of the plan.
-fn stays(plan: &Plan) -> String {
+/// The interruptions that remain in spite of the plan.
+fn remaining(plan: &Plan) -> String {
     let mut text = immovable(&plan.immovable);
     if !plan.boot.is_empty() {
-        text.push_str("\nWhat only a boot parameter removes\n");
+        text.push_str("\nRemoved only by a boot parameter\n");
         for advice in &plan.boot {
             let causes: Vec<&str> = advice.removes.iter().map(|cause| cause.name()).collect();
             text.push_str(&format!("  {}  ({})\n", advice.parameter, causes.join(", ")));
@@ -44,20 +44,20 @@ fn stays(plan: &Plan) -> String {
     text
 }
 
-/// What does nothing here, and in one line what nobody asked for.
+/// The tunables that do not apply to this machine, and in one line those that are off by default.
 fn skipped(plan: &Plan, width: usize) -> String {
-    let (off, nothing): (Vec<&SkippedTunable>, Vec<_>) =
+    let (off, not_applicable): (Vec<&SkippedTunable>, Vec<_>) =
         plan.skipped.iter().partition(|skipped| skipped.kind == SkipKind::OnlyWhenAsked);
     let mut text = String::new();
-    if !nothing.is_empty() {
+    if !not_applicable.is_empty() {
         text.push_str("\nNot applicable here\n");
-        let row = |s: &&SkippedTunable| vec![s.tunable.clone(), s.reason.clone()];
-        let rows: Vec<Vec<String>> = nothing.iter().map(row).collect();
+        let rows: Vec<Vec<String>> =
+            not_applicable.iter().map(|s| vec![s.tunable.clone(), s.reason.clone()]).collect();
         text.push_str(&fit("  ", &[Align::Left, Align::Left], &rows, width));
     }
     if !off.is_empty() {
         let names: Vec<&str> = off.iter().map(|s| s.tunable.as_str()).collect();
-        let names = format!("\nOff unless asked for (--on NAME)\n  {}\n", names.join(", "));
+        let names = format!("\nOff by default (--on NAME)\n  {}\n", names.join(", "));
         text.push_str(&fold(&names, width));
     }
     text
@@ -65,16 +65,16 @@ fn skipped(plan: &Plan, width: usize) -> String {
 
 fn changes(plan: &Plan, verbose: bool, width: usize) -> String {
     let already: usize = plan.already.values().sum();
-    let so = match already {
+    let already = match already {
         0 => String::new(),
         1 => "; 1 setting is already right".to_owned(),
         n => format!("; {n} settings are already right"),
     };
     let word = if plan.steps.len() == 1 { "change" } else { "changes" };
-    let mut text = format!("\n{} {word}{so}\n", plan.steps.len());
+    let mut text = format!("\n{} {word}{already}\n", plan.steps.len());
     if verbose {
         for step in &plan.steps {
-            // What is made anew, or is no value, has none now.
+            // A new object has no current value, nor has a change that sets none.
             let now = step.now.as_ref().map(|now| format!(" (now: {now})")).unwrap_or_default();
             let line = format!("  {}: {}{now}\n", step.tunable, step.reason);
             text.push_str(&fold(&line, width));
@@ -89,7 +89,7 @@ fn changes(plan: &Plan, verbose: bool, width: usize) -> String {
             Risk::None | Risk::Low => "",
             Risk::Medium => "  (a risk: see explain)",
         };
-        for (i, line) in lines(steps).into_iter().enumerate() {
+        for (i, line) in summarize_steps(steps).into_iter().enumerate() {
             let (name, risk) = if i == 0 { (first.tunable.as_str(), risk) } else { ("", "") };
             rows.push(vec![name.to_owned(), format!("{line}{risk}")]);
         }
@@ -97,8 +97,8 @@ fn changes(plan: &Plan, verbose: bool, width: usize) -> String {
     text + &fit("  ", &[Align::Left, Align::Left], &rows, width)
 }
 
-/// A few lines for the steps of one tunable: many of a kind become one line with a count.
-fn lines(steps: &[Step]) -> Vec<String> {
+/// Lines for the steps of one tunable: one line with a count for each kind of step.
+fn summarize_steps(steps: &[Step]) -> Vec<String> {
     let mut kinds: Vec<(String, Vec<String>, usize)> = Vec::new();
     for step in steps {
         let (kind, name) = kind_and_name(step);
@@ -111,17 +111,17 @@ fn lines(steps: &[Step]) -> Vec<String> {
             None => kinds.push((kind, vec![name], used)),
         }
     }
-    let line = |(kind, names, used): (String, Vec<String>, usize)| {
+    let lines = kinds.into_iter().map(|(kind, names, used)| {
         let unused = if used < names.len() { format!(", {used} in use,") } else { String::new() };
         let plural = if names.len() == 1 { "" } else { "s" };
         let kind = kind.replace("{used}", &unused).replace("(s)", plural);
-        kind.replace("{n}", &names.len().to_string()).replace("{name}", &listed(&names))
-    };
-    kinds.into_iter().map(line).collect()
+        kind.replace("{n}", &names.len().to_string()).replace("{name}", &list_names(&names))
+    });
+    lines.collect()
 }
 
-/// Whether a device has requested the interrupt that a step is about; what is about no interrupt is
-/// in use.
+/// Whether the interrupt of a step is in use, that is, whether a device has requested it. True for
+/// a step that changes no interrupt.
 fn is_in_use(step: &Step) -> bool {
     !matches!(&step.reason, StepReason::Irq { actions, .. } if actions.is_empty())
 }
@@ -137,7 +137,7 @@ fn kind_and_name(step: &Step) -> (String, String) {
             (StepReason::Irq { irq, .. }, _) => {
                 (format!("{{n}} interrupt(s){{used}} to CPU {value}: {{name}}"), irq.to_string())
             }
-            (_, Some((dir, file))) if collapses(dir) => {
+            (_, Some((dir, file))) if is_one_of_many(dir) => {
                 (format!("{file} of {{name}}: {now}{value}"), last_name(dir).to_owned())
             }
             _ => (format!("{path}: {now}{value}"), String::new()),
@@ -146,8 +146,8 @@ fn kind_and_name(step: &Step) -> (String, String) {
     }
 }
 
-/// Files that many directories have, which are named by their directory.
-fn collapses(dir: &str) -> bool {
+/// Whether a directory is one of many with the same files. Their files are named by directory.
+fn is_one_of_many(dir: &str) -> bool {
     ["/queues/", "/machinecheck/", "/workqueue/", "/fair_server/", "/cpuidle/"]
         .iter()
         .any(|part| dir.contains(part))
@@ -157,8 +157,8 @@ fn last_name(dir: &str) -> &str {
     dir.rsplit('/').next().unwrap_or(dir)
 }
 
-/// The first names, and how many more.
-fn listed(names: &[String]) -> String {
+/// The first names, and the number of the others.
+fn list_names(names: &[String]) -> String {
     let shown = names.iter().take(NAMES_MAX).cloned().collect::<Vec<_>>().join(", ");
     match names.len().saturating_sub(NAMES_MAX) {
         0 => shown,
@@ -168,15 +168,15 @@ fn listed(names: &[String]) -> String {
 
 fn immovable(all: &[Immovable]) -> String {
     let mut by_reason: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for stays in all {
-        by_reason.entry(stays.reason.to_string()).or_default().push(stays.what.to_string());
+    for Immovable { what, reason, .. } in all {
+        by_reason.entry(reason.to_string()).or_default().push(what.to_string());
     }
     let mut text = String::new();
     if !all.is_empty() {
         text.push_str(&format!("\n{} cannot be moved\n", all.len()));
     }
     for (reason, names) in by_reason {
-        text.push_str(&format!("  {}: {reason}\n      {}\n", names.len(), listed(&names)));
+        text.push_str(&format!("  {}: {reason}\n      {}\n", names.len(), list_names(&names)));
     }
     text
 }

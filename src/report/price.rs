@@ -1,59 +1,59 @@
-//! The price of a shield: what the same load did before it and under it, on the CPUs that programs
-//! had. [`LoadPrice`] is the document, a part of that of `try`. Pure.
+//! The price of a shield: the throughput of the same load without the shield and with it, on the
+//! CPUs that other programs may use. [`LoadPrice`] is a part of the document of `try`. Pure.
 
 use super::table::{Align, lay_out, span};
 use crate::latency::LoadDone;
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 
-/// A load that is faster or slower in a part of its time by this share does not run alone.
+/// A load that is faster or slower by this share in a part of its time did not run alone.
 const UNSTEADY: f64 = 0.5;
 
-/// What a load did before a shield and under it.
+/// The throughput of each load before the shield and under it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LoadPrice {
-    /// How long each of the two was measured, in nanoseconds.
+    /// The span of each of the two measurements, in nanoseconds.
     pub span_ns: u64,
-    /// The CPUs that programs had before.
+    /// The CPUs that programs could use before.
     pub cpus_before: CpuSet,
-    /// The CPUs that the shield left to them.
+    /// The CPUs that programs can use under the shield.
     pub cpus_shielded: CpuSet,
-    /// Each load.
+    /// The loads.
     pub loads: Vec<PriceOf>,
     /// What is good to know.
     pub notes: Vec<String>,
 }
 
-/// What it is in one load.
+/// The price for one load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PriceOf {
     /// Which load: `messages`.
     pub name: String,
-    /// What it did, in words.
+    /// A description of the load.
     pub what: String,
     /// What is counted: `messages`, `bytes`.
     pub unit: String,
-    /// How much before.
+    /// The throughput before.
     pub before: LoadRate,
-    /// How much under the shield.
+    /// The throughput under the shield.
     pub shielded: LoadRate,
-    /// The second divided by the first: 0.75 is a quarter less for everybody else. `None` when one
-    /// of them is not known, or nothing was done before.
+    /// `shielded` divided by `before`: 0.75 means a quarter less throughput for all other
+    /// programs. `None` when one of them is unknown, or when nothing was done before.
     pub ratio: Option<f64>,
-    /// The same for each CPU: 1 is no price but the CPUs that the shield takes.
+    /// The same per CPU: 1 means that the only price is the CPUs that the shield takes.
     pub ratio_per_cpu: Option<f64>,
-    /// What makes it doubtful.
+    /// What makes the figures doubtful.
     pub doubts: Vec<String>,
 }
 
-/// How much was done in a second.
+/// The throughput of a load per second.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadRate {
-    /// In all of the time; `None` when nobody counted.
+    /// Over the whole span; `None` when it was not counted.
     pub per_s: Option<f64>,
-    /// In the slowest part of it; `None` where it is not counted in parts.
+    /// In the slowest part of the span; `None` when it was not counted in parts.
     pub least_per_s: Option<f64>,
-    /// In the fastest part of it.
+    /// In the fastest part of the span.
     pub most_per_s: Option<f64>,
 }
 
@@ -62,25 +62,25 @@ pub struct LoadRate {
 pub struct PriceWindow {
     /// The CPUs of the load.
     pub cpus: CpuSet,
-    /// How long it was.
+    /// Its span in nanoseconds.
     pub span_ns: u64,
-    /// What the loads did.
+    /// What each load did.
     pub loads: Vec<LoadDone>,
-    /// How much each did in a second, in each part of the time, by its name.
+    /// The throughput per second of each load in each part of the span, by the load's name.
     pub parts: Vec<(String, Vec<f64>)>,
     /// What is good to know.
     pub notes: Vec<String>,
 }
 
 impl LoadPrice {
-    /// Of both.
+    /// The price by a measurement before the shield and one under it.
     #[must_use]
-    pub fn of(before: &PriceWindow, shielded: &PriceWindow) -> LoadPrice {
+    pub fn compute(before: &PriceWindow, shielded: &PriceWindow) -> LoadPrice {
         let mut notes = before.notes.clone();
         notes.extend(shielded.notes.iter().filter(|note| !before.notes.contains(note)).cloned());
         let each = before.loads.iter().filter_map(|first| {
-            let second = shielded.loads.iter().find(|one| one.name == first.name)?;
-            Some(one(first, second, before, shielded))
+            let second = shielded.loads.iter().find(|load| load.name == first.name)?;
+            Some(price_of_load(first, second, before, shielded))
         });
         LoadPrice {
             span_ns: before.span_ns.min(shielded.span_ns),
@@ -91,38 +91,35 @@ impl LoadPrice {
         }
     }
 
-    /// A table for `try`, with its own headline.
+    /// The table in the text of `try`, with its heading.
     #[must_use]
     pub fn text(&self) -> String {
         let (before, shielded) = (&self.cpus_before, &self.cpus_shielded);
         let mut rows = vec![vec![
-            "The price: a load of all other programs, per second".to_owned(),
+            "The price: a load on the CPUs of other programs, per second".to_owned(),
             "before".to_owned(),
             "shielded".to_owned(),
             "ratio".to_owned(),
-            "a CPU".to_owned(),
+            "per CPU".to_owned(),
         ]];
-        let ratio = |ratio: Option<f64>| {
-            ratio.map_or_else(|| "unknown".to_owned(), |ratio| format!("{ratio:.2}"))
-        };
         for load in &self.loads {
             let unit =
                 if load.name == load.unit { String::new() } else { format!(" ({})", load.unit) };
             rows.push(vec![
                 format!("  {}{unit}", load.name),
-                load.before.words(&load.unit),
-                load.shielded.words(&load.unit),
-                ratio(load.ratio),
-                ratio(load.ratio_per_cpu),
+                load.before.describe(&load.unit),
+                load.shielded.describe(&load.unit),
+                format_ratio(load.ratio),
+                format_ratio(load.ratio_per_cpu),
             ]);
         }
         rows.push(vec!["  on CPU".to_owned(), before.to_string(), shielded.to_string()]);
         let columns = [Align::Left, Align::Right, Align::Right, Align::Right, Align::Right];
         let mut text = format!("\n{}", lay_out("", &columns, &rows));
         text.push_str(&format!(
-            "  ± is the spread of parts of one run of {}: `cpushield compare` with several runs of\n  \
-             `latency --load` before and under a shield tells whether a difference is more than \
-             chance\n",
+            "  ± is the spread between the parts of one run of {}. To tell whether a difference is more \
+             than chance,\n  run `latency --load` several times before and under a shield, then use \
+             `cpushield compare`.\n",
             span(self.span_ns)
         ));
         for load in &self.loads {
@@ -137,54 +134,52 @@ impl LoadPrice {
     }
 }
 
-fn one(
+fn format_ratio(ratio: Option<f64>) -> String {
+    ratio.map_or_else(|| "unknown".to_owned(), |ratio| format!("{ratio:.2}"))
+}
+
+fn price_of_load(
     first: &LoadDone,
     second: &LoadDone,
     before: &PriceWindow,
     shielded: &PriceWindow,
 ) -> PriceOf {
-    let known = |rate: Option<f64>| rate.filter(|rate| *rate > 0.0);
-    let ratio = second.per_s.zip(known(first.per_s)).map(|(second, first)| second / first);
-    let size = |window: &PriceWindow| u32::try_from(window.cpus.len()).ok().filter(|len| *len > 0);
-    let sizes = size(before).zip(size(shielded));
-    let per_cpu = ratio
+    let first_per_s = first.per_s.filter(|rate| *rate > 0.0);
+    let ratio = second.per_s.zip(first_per_s).map(|(second, first)| second / first);
+    let sizes = before.cpu_count().zip(shielded.cpu_count());
+    let ratio_per_cpu = ratio
         .zip(sizes)
         .map(|(ratio, (first, second))| ratio * f64::from(first) / f64::from(second));
-    let (was, is) = (rate(first, before), rate(second, shielded));
+    let (before, shielded) = (load_rate(first, before), load_rate(second, shielded));
     let mut doubts: Vec<String> = Vec::new();
     doubts.extend(first.doubts.iter().map(|why| format!("before: {why}")));
     doubts.extend(second.doubts.iter().map(|why| format!("shielded: {why}")));
-    let within = |one: &LoadRate, other: &LoadRate| {
-        let (least, most) = one.least_per_s.zip(one.most_per_s)?;
-        let (low, high) = other.least_per_s.zip(other.most_per_s)?;
-        Some(least <= high && low <= most)
-    };
-    match within(&was, &is) {
+    match before.overlaps(&shielded) {
         Some(true) => doubts.push(
             "parts of one were as fast as parts of the other: the difference may be chance"
                 .to_owned(),
         ),
         Some(false) => {}
-        None => doubts.push("it is not counted in parts, so its spread is not known".to_owned()),
+        None => doubts.push("it is not counted in parts, so its spread is unknown".to_owned()),
     }
-    for (when, rate) in [("before", &was), ("shielded", &is)] {
+    for (when, rate) in [("before", &before), ("shielded", &shielded)] {
         if rate.spread().is_some_and(|spread| spread > UNSTEADY) {
-            doubts.push(format!("{when}: it went up and down: other programs were busy, too"));
+            doubts.push(format!("{when}: the throughput varied: other programs were busy, too"));
         }
     }
     PriceOf {
         name: first.name.clone(),
         what: second.what.clone(),
         unit: first.unit.clone(),
-        before: was,
-        shielded: is,
+        before,
+        shielded,
         ratio,
-        ratio_per_cpu: per_cpu,
+        ratio_per_cpu,
         doubts,
     }
 }
 
-fn rate(load: &LoadDone, window: &PriceWindow) -> LoadRate {
+fn load_rate(load: &LoadDone, window: &PriceWindow) -> LoadRate {
     let parts = window.parts.iter().find(|(name, _)| *name == load.name);
     let parts = parts.map_or(&[][..], |(_, parts)| parts).iter().copied();
     LoadRate {
@@ -194,8 +189,21 @@ fn rate(load: &LoadDone, window: &PriceWindow) -> LoadRate {
     }
 }
 
+impl PriceWindow {
+    fn cpu_count(&self) -> Option<u32> {
+        u32::try_from(self.cpus.len()).ok().filter(|len| *len > 0)
+    }
+}
+
 impl LoadRate {
-    /// How far the slowest or the fastest part is from the whole, as a share of it.
+    /// Whether a part of one was as fast as a part of the other; `None` without parts.
+    fn overlaps(&self, other: &LoadRate) -> Option<bool> {
+        let (least, most) = self.least_per_s.zip(self.most_per_s)?;
+        let (other_least, other_most) = other.least_per_s.zip(other.most_per_s)?;
+        Some(least <= other_most && other_least <= most)
+    }
+
+    /// The largest difference between a part and the whole, as a share of the whole.
     fn spread(&self) -> Option<f64> {
         let rate = self.per_s.filter(|rate| *rate > 0.0)?;
         let (least, most) = self.least_per_s.zip(self.most_per_s)?;
@@ -203,7 +211,7 @@ impl LoadRate {
     }
 
     /// `12.3 k ±4 %`.
-    fn words(&self, unit: &str) -> String {
+    fn describe(&self, unit: &str) -> String {
         let Some(rate) = self.per_s else { return "unknown".to_owned() };
         let amount = super::latency::amount(rate, if unit == "bytes" { unit } else { "" });
         let spread = self.spread().map(|spread| 100.0 * spread);
@@ -234,13 +242,13 @@ mod tests {
     }
 
     #[test]
-    fn the_ratio_is_told_of_all_and_of_each_cpu() {
+    fn the_price_has_a_total_ratio_and_a_ratio_per_cpu() {
         let before = window("0-3", 8_000.0, &[7_800.0, 8_200.0]);
-        let price = LoadPrice::of(&before, &window("0-2", 5_400.0, &[5_300.0, 5_500.0]));
-        let one = &price.loads[0];
-        assert_eq!(one.ratio, Some(0.675));
-        assert!(one.ratio_per_cpu.is_some_and(|ratio| (ratio - 0.9).abs() < 1e-9), "{one:?}");
-        assert_eq!(one.doubts, Vec::<String>::new());
+        let price = LoadPrice::compute(&before, &window("0-2", 5_400.0, &[5_300.0, 5_500.0]));
+        let load = &price.loads[0];
+        assert_eq!(load.ratio, Some(0.675));
+        assert!(load.ratio_per_cpu.is_some_and(|ratio| (ratio - 0.9).abs() < 1e-9), "{load:?}");
+        assert_eq!(load.doubts, Vec::<String>::new());
         let text = price.text();
         for words in ["8.00 k ±2 %", "5.40 k ±2 %", "0.68", "0.90", "0-3", "0-2", "5.00 s"] {
             assert!(text.contains(words), "{words}: {text}");
@@ -248,19 +256,19 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_chance_or_is_not_known_is_doubtful() {
+    fn a_difference_that_may_be_chance_or_is_unknown_is_doubtful() {
         let before = window("0-3", 8_000.0, &[5_000.0, 9_000.0]);
-        let price = LoadPrice::of(&before, &window("0-2", 5_400.0, &[5_300.0, 5_500.0]));
+        let price = LoadPrice::compute(&before, &window("0-2", 5_400.0, &[5_300.0, 5_500.0]));
         assert!(price.text().contains("doubtful: messages: parts of one"), "{}", price.text());
-        let unsteady = LoadPrice::of(&before, &window("0-2", 2_000.0, &[100.0, 4_000.0]));
-        assert!(unsteady.text().contains("shielded: it went up and down"), "{}", unsteady.text());
+        let unsteady = LoadPrice::compute(&before, &window("0-2", 2_000.0, &[100.0, 4_000.0]));
+        assert!(unsteady.text().contains("shielded: the throughput varied"), "{}", unsteady.text());
         let mut silent = window("0-2", 0.0, &[]);
         silent.loads[0].per_s = None;
         silent.loads[0].doubts = vec![LoadDoubt::NotCounted];
-        let price = LoadPrice::of(&before, &silent);
+        let price = LoadPrice::compute(&before, &silent);
         assert_eq!((price.loads[0].ratio, price.loads[0].ratio_per_cpu), (None, None));
         assert_eq!(price.loads[0].doubts.len(), 2);
-        let none = LoadPrice::of(&window("0-3", 0.0, &[0.0]), &before);
+        let none = LoadPrice::compute(&window("0-3", 0.0, &[0.0]), &before);
         assert_eq!(none.loads[0].ratio, None, "nothing to compare with");
     }
 }

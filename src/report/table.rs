@@ -1,23 +1,20 @@
-//! Plain tables for terminals: columns as wide as their widest cell, numbers to the right. Pure.
+//! Plain tables for terminals: columns as wide as their widest cell, numbers right-aligned. Pure.
 
 use unicode_width::UnicodeWidthStr;
 
-/// Where the text of a column stands.
+/// The alignment of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Align {
-    /// Words.
+    /// For words.
     Left,
-    /// Numbers.
+    /// For numbers.
     Right,
 }
 
-/// Lays out rows; trailing blanks are left out. Every line starts with `indent`.
+/// Lays out rows as a table without trailing blanks. Every line starts with `indent`.
 #[must_use]
 pub fn lay_out(indent: &str, columns: &[Align], rows: &[Vec<String>]) -> String {
-    let width = |column: usize| {
-        rows.iter().filter_map(|row| row.get(column)).map(|cell| columns_of(cell)).max()
-    };
-    let widths: Vec<usize> = (0..columns.len()).map(|column| width(column).unwrap_or(0)).collect();
+    let widths = column_widths(rows, columns.len());
     let mut text = String::new();
     for row in rows {
         let mut line = indent.to_owned();
@@ -34,20 +31,27 @@ pub fn lay_out(indent: &str, columns: &[Align], rows: &[Vec<String>]) -> String 
     text
 }
 
-/// No column of words is made narrower than this.
+/// The width of the widest cell of each column.
+fn column_widths(rows: &[Vec<String>], columns: usize) -> Vec<usize> {
+    let mut widths = vec![0; columns];
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(columns_of(cell));
+        }
+    }
+    widths
+}
+
+/// Columns of words stay at least this wide where the table then fits.
 const NARROW: usize = 14;
-/// Where that is not enough, this is the least.
+/// Columns of words are never narrower than this.
 const NARROWEST: usize = 6;
 
-/// The same as [`lay_out`], no wider than `width` where that is possible: the widest columns of
-/// words are made narrower, and their cells go on below.
+/// Lays out rows like [`lay_out`], no wider than `width` where that is possible: it narrows the
+/// widest columns of words and wraps their cells.
 #[must_use]
 pub fn fit(indent: &str, columns: &[Align], rows: &[Vec<String>], width: usize) -> String {
-    let widest = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column));
-        cells.map(|cell| columns_of(cell)).max().unwrap_or(0)
-    };
-    let mut widths: Vec<usize> = (0..columns.len()).map(widest).collect();
+    let mut widths = column_widths(rows, columns.len());
     let room = width.saturating_sub(indent.chars().count() + 2 * columns.len().saturating_sub(1));
     for narrowest in [NARROW, NARROWEST] {
         while widths.iter().sum::<usize>() > room {
@@ -70,8 +74,8 @@ pub fn fit(indent: &str, columns: &[Align], rows: &[Vec<String>], width: usize) 
     lay_out(indent, columns, &lines)
 }
 
-/// Columns that a text takes on a terminal: two for a wide character, none for a mark on another
-/// one, and none for an escape that sets a colour.
+/// The columns that a text takes on a terminal: two for a wide character, none for a combining
+/// mark or for an escape sequence that sets a colour.
 #[must_use]
 pub fn columns_of(text: &str) -> usize {
     let mut pieces = text.split('\x1b');
@@ -82,8 +86,8 @@ pub fn columns_of(text: &str) -> usize {
     })
 }
 
-/// Lines no longer than `width`, broken between words, and a list behind its commas where it is
-/// longer than a line; any other longer word has a line of its own.
+/// Breaks a text between words into lines no wider than `width`. A list that is wider than a line
+/// also breaks after its commas; any other word that is wider gets a separate line.
 #[must_use]
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
@@ -106,8 +110,8 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// A command no wider than `width`: what is too long goes on below behind a backslash, so that a
-/// shell takes it as it is. Never broken inside quotes.
+/// Breaks a shell command into lines no wider than `width`, with a backslash at the end of each,
+/// so that it can be pasted into a shell. It never breaks inside quotes.
 #[must_use]
 pub fn fold_shell(command: &str, indent: usize, width: usize) -> String {
     let mut words: Vec<String> = Vec::new();
@@ -135,7 +139,7 @@ pub fn fold_shell(command: &str, indent: usize, width: usize) -> String {
     format!("{first}{text}\n")
 }
 
-/// A whole text no wider than `width`: lines that are too long go on below, indented further.
+/// Wraps the lines of a text that are wider than `width`. Continuation lines are indented further.
 #[must_use]
 pub fn fold(text: &str, width: usize) -> String {
     let mut folded = String::new();
@@ -156,13 +160,13 @@ pub fn fold(text: &str, width: usize) -> String {
     folded
 }
 
-/// So many of something: `1 task`, `2 tasks`.
+/// A count with its noun: `1 task`, `2 tasks`.
 #[must_use]
 pub fn many(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// A time span with the unit that fits: `812 ns`, `4.1 µs`, `3.92 ms`, `29.88 s`.
+/// A time span in the unit that fits: `812 ns`, `4.1 µs`, `3.92 ms`, `29.88 s`.
 #[must_use]
 pub fn span(ns: u64) -> String {
     #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
@@ -175,7 +179,7 @@ pub fn span(ns: u64) -> String {
     }
 }
 
-/// So many per second over a span; `-` for none.
+/// The rate per second of a count over a span; `-` for a count of 0.
 #[must_use]
 pub fn rate(count: u64, span_ns: u64) -> String {
     if count == 0 {
@@ -198,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_stand_to_the_right_and_no_line_ends_in_blanks() {
+    fn numbers_are_right_aligned_and_no_line_ends_in_blanks() {
         let rows = [
             vec!["tick".to_owned(), "250".to_owned(), String::new()],
             vec!["irq".to_owned(), "1".to_owned(), "x".to_owned()],
@@ -208,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_is_too_wide_goes_on_below_in_its_columns_of_words() {
+    fn a_table_that_is_too_wide_wraps_its_columns_of_words() {
         let rows = [
             vec!["cause".to_owned(), "culprit".to_owned(), "count".to_owned()],
             vec!["tick".to_owned(), "tick_nohz_handler, kept for another".to_owned(), "7".into()],
@@ -218,11 +222,14 @@ mod tests {
         let narrow = "  cause  culprit             count\n  tick   tick_nohz_handler,      7\n         \
                       kept for another\n";
         assert_eq!(fit("  ", &columns, &rows, 35), narrow);
-        assert!(fit("  ", &columns, &rows, 1).contains("tick_nohz_handler"), "nothing is cut");
+        assert!(
+            fit("  ", &columns, &rows, 1).contains("tick_nohz_handler"),
+            "no word is truncated"
+        );
     }
 
     #[test]
-    fn a_long_line_goes_on_below_and_colours_take_no_room() {
+    fn a_long_line_is_wrapped_and_colours_take_no_columns() {
         let text = "short\n  some words that are too long\n\x1b[1mCPU\x1b[0m 3 holds\n";
         let folded =
             "short\n  some words\n      that are too\n      long\n\x1b[1mCPU\x1b[0m 3 holds\n";
@@ -231,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn wide_characters_and_marks_keep_columns_straight() {
+    fn wide_characters_and_combining_marks_keep_columns_aligned() {
         let row = |name: &str| vec![name.to_owned(), "1".to_owned()];
         let rows = [row("\u{65e5}\u{672c}"), row("abcd"), row("e\u{301}"), row("\x1b[1mab\x1b[0m")];
         let text = lay_out("", &[Align::Left, Align::Left], &rows);
@@ -240,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_list_is_broken_behind_commas_and_a_long_command_as_a_shell_takes_it() {
+    fn a_long_list_breaks_after_commas_and_a_long_command_stays_valid_shell() {
         assert_eq!(wrap("on 0-26,28-30,32 house", 9), ["on 0-26,", "28-30,32", "house"]);
         let folded = fold_shell("echo 'a b  c' d > /sys/x", 2, 24);
         assert_eq!(folded, "  echo 'a b  c' d \\\n      > /sys/x\n");
@@ -248,9 +255,9 @@ mod tests {
     }
 
     #[test]
-    fn one_is_no_plural() {
-        let told = [0, 1, 2].map(|count| many(count, "task"));
-        assert_eq!(told, ["0 tasks", "1 task", "2 tasks"]);
+    fn only_one_takes_the_singular() {
+        let counts = [0, 1, 2].map(|count| many(count, "task"));
+        assert_eq!(counts, ["0 tasks", "1 task", "2 tasks"]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! The one screen of `cpushield try`: which CPU and why, what was changed, what interrupted it
-//! before and while shielded, what remains and what would remove it, and that everything is back.
-//! Pure.
+//! The screen of `cpushield try`: the CPU and why it was chosen, the changes, the interruptions
+//! before the shield and under it, what remains with its remedies, and whether everything was
+//! restored. Pure.
 
 use crate::causes::{Cause, Culprit};
 use crate::plan::Plan;
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 /// The version of the document's form.
 pub const SCHEMA: u32 = 1;
 
-/// Rows of the table of interruptions; more are summed up in one line.
+/// Rows that the table of interruptions lists; the others are summed up in one line.
 const ROWS_MAX: usize = 12;
 
 /// Everything that `try` found.
@@ -34,12 +34,12 @@ pub struct TryReport {
     pub shielded: Evidence,
     /// What the evidence under the shield says.
     pub verdict: Verdict,
-    /// What it took from the rest of the machine; `None` when that was not asked for.
+    /// The price for the rest of the machine; `None` when it was not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<LoadPrice>,
-    /// How many changes were put back.
+    /// How many changes were undone.
     pub restored: usize,
-    /// What could not be put back, in sentences.
+    /// What could not be restored, in sentences.
     pub left: Vec<String>,
     /// What differs between the surveys before and after.
     pub differences: Vec<MachineDifference>,
@@ -56,9 +56,9 @@ impl TryReport {
             text.push_str(&self.interruptions(before, shielded, width));
         }
         text.push_str(&self.price.as_ref().map_or_else(String::new, LoadPrice::text));
-        text.push_str(&self.remains());
-        text.push_str(&self.doubts());
-        text.push_str(&self.put_back());
+        text.push_str(&self.remaining());
+        text.push_str(&self.blind_spots());
+        text.push_str(&self.restoration());
         fold(&text, width)
     }
 
@@ -92,53 +92,48 @@ impl TryReport {
             "before".to_owned(),
             "shielded".to_owned(),
         ]];
-        let both = side_by_side(before, shielded);
-        for (cause, culprit, was, is) in both.iter().take(ROWS_MAX) {
+        let causes = side_by_side(before, shielded);
+        for TryRow { cause, culprit, before, shielded } in causes.iter().take(ROWS_MAX) {
             rows.push(vec![
                 format!("  {cause}"),
                 culprit.to_string(),
-                rate(*was, self.before.span_ns),
-                rate(*is, self.shielded.span_ns),
+                rate(*before, self.before.span_ns),
+                rate(*shielded, self.shielded.span_ns),
             ]);
         }
-        if both.len() > ROWS_MAX {
-            let sum = |pick: fn(&TryRow) -> u64| both.iter().skip(ROWS_MAX).map(pick).sum();
+        if let Some(others) = causes.get(ROWS_MAX..).filter(|others| !others.is_empty()) {
             rows.push(vec![
-                format!("  {} more kinds", both.len() - ROWS_MAX),
+                format!("  {} more kinds", others.len()),
                 String::new(),
-                rate(sum(|row| row.2), self.before.span_ns),
-                rate(sum(|row| row.3), self.shielded.span_ns),
+                rate(others.iter().map(|row| row.before).sum(), self.before.span_ns),
+                rate(others.iter().map(|row| row.shielded).sum(), self.shielded.span_ns),
             ]);
         }
-        let entries = |evidence: &Evidence, cpu: &CpuEvidence| {
-            cpu.entries.map_or("unknown".to_owned(), |n| rate(n, evidence.span_ns))
-        };
-        let longest = |cpu: &CpuEvidence| cpu.longest_ns.map_or("unknown".to_owned(), span);
         rows.push(vec![
-            "  all entries, nested ones included".to_owned(),
+            "  all entries, including nested ones".to_owned(),
             String::new(),
-            entries(&self.before, before),
-            entries(&self.shielded, shielded),
+            entry_rate(before, self.before.span_ns),
+            entry_rate(shielded, self.shielded.span_ns),
         ]);
         rows.push(vec![
             "Longest uninterrupted stretch".to_owned(),
             String::new(),
-            longest(before),
-            longest(shielded),
+            longest_stretch(before),
+            longest_stretch(shielded),
         ]);
         let columns = [Align::Left, Align::Left, Align::Right, Align::Right];
         format!("\n{}", fit("", &columns, &rows, width))
     }
 
-    fn remains(&self) -> String {
+    fn remaining(&self) -> String {
         let mut lines: Vec<String> = Vec::new();
         for cpu in &self.verdict.cpus {
-            // What only ran inside of another interruption goes with that one.
+            // What only ran inside another interruption disappears together with that one.
             for leak in cpu.leaks.iter().filter(|leak| leak.interruptions.count > 0) {
                 let what = &leak.interruptions;
                 let how = match &leak.remedy {
                     Some(remedy) => format!("{} ({})", remedy.how, when(remedy.when)),
-                    None => leak.why_none.clone().unwrap_or("no tunable known".to_owned()),
+                    None => leak.why_none.clone().unwrap_or("no known tunable".to_owned()),
                 };
                 lines.push(format!("  {} {}: {how}", what.cause, what.culprit));
             }
@@ -155,19 +150,19 @@ impl TryReport {
         format!("\nWhat remains, and what removes it\n{}\n", lines.join("\n"))
     }
 
-    /// What the instruments could not see: a number without it would claim too much.
-    fn doubts(&self) -> String {
+    /// What the witnesses could not see: figures without it would claim too much.
+    fn blind_spots(&self) -> String {
         let mut lines: Vec<String> = Vec::new();
-        let name = |witness: &WitnessReport| format!("{:?}", witness.kind).to_lowercase();
         for witness in &self.shielded.witnesses {
             if let Some(why) = &witness.absent {
-                lines.push(format!("  {}: {why}", name(witness)));
+                lines.push(format!("  {}: {why}", witness_name(witness)));
             }
         }
-        // The numbers come from the best witness, so its blind spots are theirs.
+        // The figures come from the best witness and share its blind spots.
         if let Some(best) = self.shielded.witnesses.iter().find(|witness| witness.absent.is_none())
         {
-            lines.extend(best.blind.iter().map(|blind| format!("  {}: {blind}", name(best))));
+            let name = witness_name(best);
+            lines.extend(best.blind.iter().map(|blind| format!("  {name}: {blind}")));
         }
         match &self.shielded.control {
             PositiveControl::Seen { .. } => {}
@@ -183,12 +178,12 @@ impl TryReport {
         format!("\nWhat could not be seen here\n{}\n", lines.join("\n"))
     }
 
-    fn put_back(&self) -> String {
+    fn restoration(&self) -> String {
         if self.left.is_empty() && self.differences.is_empty() {
-            return "\nAll of it was put back: a second survey finds the machine as it was.\n"
+            return "\nEverything was restored: a second survey finds the machine as it was.\n"
                 .to_owned();
         }
-        let mut text = "\nPut back, but not everything is as it was:\n".to_owned();
+        let mut text = "\nRestored, except for these differences:\n".to_owned();
         for line in &self.left {
             text.push_str(&format!("  {line}\n"));
         }
@@ -199,6 +194,18 @@ impl TryReport {
     }
 }
 
+fn witness_name(witness: &WitnessReport) -> String {
+    format!("{:?}", witness.kind).to_lowercase()
+}
+
+fn entry_rate(cpu: &CpuEvidence, span_ns: u64) -> String {
+    cpu.entries.map_or("unknown".to_owned(), |n| rate(n, span_ns))
+}
+
+fn longest_stretch(cpu: &CpuEvidence) -> String {
+    cpu.longest_ns.map_or("unknown".to_owned(), span)
+}
+
 fn when(when: crate::change::EffectTime) -> &'static str {
     match when {
         crate::change::EffectTime::Runtime => "now",
@@ -206,10 +213,16 @@ fn when(when: crate::change::EffectTime) -> &'static str {
     }
 }
 
-/// Cause, culprit, count before, count under the shield.
-type TryRow = (Cause, Culprit, u64, u64);
+/// How often one culprit interrupted the CPU before the shield and under it.
+struct TryRow {
+    cause: Cause,
+    culprit: Culprit,
+    before: u64,
+    shielded: u64,
+}
 
-/// Both evidences by cause and culprit; the most frequent first.
+/// Joins the interruptions before and under the shield by cause and culprit, the most frequent under
+/// the shield first.
 fn side_by_side(before: &CpuEvidence, shielded: &CpuEvidence) -> Vec<TryRow> {
     let mut counts: BTreeMap<(Cause, Culprit), (u64, u64)> = BTreeMap::new();
     for seen in &before.interruptions {
@@ -218,10 +231,14 @@ fn side_by_side(before: &CpuEvidence, shielded: &CpuEvidence) -> Vec<TryRow> {
     for seen in &shielded.interruptions {
         counts.entry((seen.cause, seen.culprit.clone())).or_default().1 += seen.count;
     }
-    let mut rows: Vec<TryRow> =
-        counts.into_iter().map(|((cause, culprit), (was, is))| (cause, culprit, was, is)).collect();
-    rows.retain(|row| row.2 + row.3 > 0);
+    let rows = counts.into_iter().map(|((cause, culprit), (before, shielded))| TryRow {
+        cause,
+        culprit,
+        before,
+        shielded,
+    });
+    let mut rows: Vec<TryRow> = rows.filter(|row| row.before + row.shielded > 0).collect();
     // What remains under the shield comes first: that is what the reader must act on.
-    rows.sort_by_key(|row| std::cmp::Reverse((row.3, row.2)));
+    rows.sort_by_key(|row| std::cmp::Reverse((row.shielded, row.before)));
     rows
 }

@@ -1,26 +1,27 @@
-//! The text of `cpushield verify`: per CPU the verdict, what interrupted it and how to remove that,
-//! the longest stretch, what no witness could see, and the limits. Pure.
+//! The text of `cpushield verify`: the verdict for each CPU, the interruptions and their remedies,
+//! the longest stretch, the blind spots of the witnesses, and the limits. Pure.
 
 use crate::causes::{Cause, Culprit, known};
+use crate::report::latency::span_or_dash;
 use crate::report::moment::moment;
 use crate::report::table::{Align, fit, fold, lay_out, many, rate, span};
 use crate::verify::SentIpi;
 use crate::verify::{
-    Breach, BreachNode, CpuEvidence, CpuVerdict, EntryClass, Evidence, GapAttribution,
+    Breach, BreachNode, CpuEvidence, CpuVerdict, EntryClass, Evidence, GapAttribution, GapPart,
     GapStatistics, InterruptSender, InterruptionCount, Leak, LimitsKept, PositiveControl, Verdict,
-    VerdictState, WitnessKind, WitnessReport, list_classes,
+    VerdictState, WitnessKind, list_classes,
 };
 
-/// Rows of the table of one CPU; the rest is summed up in one line.
+/// Rows that the table of one CPU lists; the others are counted in one line.
 const ROWS_MAX: usize = 15;
 
-/// Senders of interrupts that are shown of one CPU.
+/// Senders of interrupts that are shown for one CPU.
 const SENDERS_MAX: usize = 6;
 
-/// Gives the word of a verdict its colour.
+/// Colours the word of a verdict.
 pub type StatePainter<'a> = &'a dyn Fn(VerdictState, &str) -> String;
 
-/// The whole text, for a terminal of so many columns.
+/// The whole text, for a terminal of `width` columns.
 #[must_use]
 pub fn text(
     evidence: &Evidence,
@@ -30,16 +31,17 @@ pub fn text(
 ) -> String {
     let mut text = String::new();
     for (seen, judged) in evidence.cpus.iter().zip(&verdict.cpus) {
-        text.push_str(&cpu(evidence, seen, judged, paint, width));
+        text.push_str(&cpu_text(evidence, seen, judged, paint, width));
     }
-    let first = evidence.breach.as_ref().map(|it| breach(it, evidence.began_s));
-    text.push_str(&first.unwrap_or_default());
+    if let Some(breach) = &evidence.breach {
+        text.push_str(&breach_text(breach, evidence.began_s));
+    }
     text.push_str(&witnesses(evidence));
     for gate in &verdict.gates {
         let word = match gate.held {
             Some(true) => "held",
             Some(false) => "NOT held",
-            None => "UNKNOWN: the evidence cannot say",
+            None => "UNKNOWN: the evidence does not tell",
         };
         text.push_str(&format!("limit {}: found {}: {word}", gate.limit, gate.found));
         match (gate.held, gate.reasons()) {
@@ -51,7 +53,7 @@ pub fn text(
     fold(&text, width)
 }
 
-/// When a breach was: since the span began, and where that is known by the wall clock.
+/// The time of a breach since the start of the span, with the wall-clock time where that is known.
 #[must_use]
 pub fn when(breach: &Breach, began_s: Option<u64>) -> String {
     let at = span(breach.at_ns);
@@ -59,12 +61,12 @@ pub fn when(breach: &Breach, began_s: Option<u64>) -> String {
     by_clock.map_or_else(|| at.clone(), |clock| format!("{at} ({clock})"))
 }
 
-/// The first breach of a limit, and what ran then.
-fn breach(breach: &Breach, began_s: Option<u64>) -> String {
+/// The first breach of a limit, and what ran at that moment.
+fn breach_text(breach: &Breach, began_s: Option<u64>) -> String {
     let Breach { cpu, what, tree, .. } = breach;
     let mut text = format!("first breach: CPU {cpu} at {}: {what}\n", when(breach, began_s));
     if tree.is_empty() {
-        text.push_str("  the trace shows nothing there\n");
+        text.push_str("  the trace has no events at that moment\n");
     }
     for BreachNode { depth, kind, cause, culprit, after_ns, took_ns, stack } in tree {
         let indent = 2 + 2 * depth;
@@ -74,14 +76,14 @@ fn breach(breach: &Breach, began_s: Option<u64>) -> String {
             (_, 0) => format!("after {}", span(*after_ns)),
             (_, took_ns) => format!("after {}, {}", span(*after_ns), span(took_ns)),
         };
-        text.push_str(&format!("{:indent$}{kind} {}: {times}\n", "", who(culprit)));
-        text.push_str(&way(indent + 2, stack));
+        text.push_str(&format!("{:indent$}{kind} {}: {times}\n", "", describe_culprit(culprit)));
+        text.push_str(&stack_line(indent + 2, stack));
     }
     text
 }
 
-/// The functions that led there, innermost first; nothing where there is no stack.
-fn way(indent: usize, stack: &[String]) -> String {
+/// The functions of a stack, innermost first; empty without a stack.
+fn stack_line(indent: usize, stack: &[String]) -> String {
     if stack.is_empty() {
         return String::new();
     }
@@ -98,19 +100,21 @@ pub fn word(state: VerdictState) -> &'static str {
     }
 }
 
-/// The word that decides the exit code; beside limits the other one too.
+/// The word that decides the exit code; with limits, the verdict without them as well.
 fn headline(judged: &CpuVerdict, paint: StatePainter<'_>) -> String {
     let alone = word(judged.state);
     let (state, words) = match judged.limits {
         None => return paint(judged.state, alone),
         Some(LimitsKept::Within) => (VerdictState::Holds, "within the limits"),
         Some(LimitsKept::Beyond) => (VerdictState::Leaks, "beyond the limits"),
-        Some(LimitsKept::Unknown) => (VerdictState::Unknown, "not known to be within the limits"),
+        Some(LimitsKept::Unknown) => {
+            (VerdictState::Unknown, "unknown whether it is within the limits")
+        }
     };
     format!("{} (without limits: {alone})", paint(state, words))
 }
 
-fn cpu(
+fn cpu_text(
     evidence: &Evidence,
     seen: &CpuEvidence,
     judged: &CpuVerdict,
@@ -118,7 +122,7 @@ fn cpu(
     width: usize,
 ) -> String {
     let mut text = format!("CPU {}: {}", seen.cpu, headline(judged, paint));
-    text.push_str(&entered(seen, evidence.span_ns));
+    text.push_str(&entry_counts(seen, evidence.span_ns));
     for why in &judged.unknown {
         text.push_str(&format!("  not proven: {why}\n"));
     }
@@ -126,13 +130,13 @@ fn cpu(
         text.push_str(&table(&judged.leaks, seen, evidence.span_ns, width));
     }
     text.push_str(&senders(seen));
-    text.push_str(&stretch(evidence, seen));
+    text.push_str(&gaps_and_steal(evidence, seen));
     text.push_str(&coverage(judged));
     text
 }
 
-/// Both figures of one CPU: entries from user mode, and interrupts that hit the kernel itself.
-fn entered(seen: &CpuEvidence, span_ns: u64) -> String {
+/// The entries from user mode of one CPU, and the interrupts that hit the kernel itself.
+fn entry_counts(seen: &CpuEvidence, span_ns: u64) -> String {
     let watched = span(span_ns);
     let entries = match seen.entries {
         Some(0) => format!(", no kernel entry in {watched}\n"),
@@ -149,7 +153,7 @@ fn entered(seen: &CpuEvidence, span_ns: u64) -> String {
     }
 }
 
-/// Who sent interrupts from other CPUs, and what for.
+/// The senders of interrupts from other CPUs, and their purposes.
 fn senders(seen: &CpuEvidence) -> String {
     let mut text = String::new();
     let mut remedies = Vec::new();
@@ -164,10 +168,10 @@ fn senders(seen: &CpuEvidence) -> String {
         let within = within.as_ref().map(|within| format!(" for {within}")).unwrap_or_default();
         let what = match what {
             SentIpi::Reschedule => what.to_string(),
-            SentIpi::Call { function } => who(&Culprit::function(function)),
+            SentIpi::Call { function } => describe_culprit(&Culprit::function(function)),
         };
-        text.push_str(&format!("  sent from elsewhere: {what} by {by}{from}{within}, {times}\n"));
-        text.push_str(&way(4, stack));
+        text.push_str(&format!("  sent from another CPU: {what} by {by}{from}{within}, {times}\n"));
+        text.push_str(&stack_line(4, stack));
         if !remedy.is_empty() && !remedies.contains(remedy) {
             text.push_str(&format!("    remedy: {remedy}\n"));
             remedies.push(remedy.clone());
@@ -175,7 +179,7 @@ fn senders(seen: &CpuEvidence) -> String {
     }
     match seen.senders.len().saturating_sub(SENDERS_MAX) {
         0 => {}
-        more => text.push_str(&format!("  and by {more} more (--json has all)\n")),
+        more => text.push_str(&format!("  and {more} more senders (--json has all)\n")),
     }
     text
 }
@@ -186,10 +190,10 @@ fn table(leaks: &[Leak], seen: &CpuEvidence, span_ns: u64, width: usize) -> Stri
     let columns = [left, left, right, right, right, right, right, left];
     let head = ["cause", "culprit", "count", "rate/s", "inside", "time", "longest", "remedy"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
-    rows.extend(leaks.iter().take(ROWS_MAX).map(|leak| row(leak, seen, span_ns)));
+    rows.extend(leaks.iter().take(ROWS_MAX).map(|leak| leak_row(leak, seen, span_ns)));
     let mut text = lay_out("  ", &columns, &rows);
     if text.lines().any(|line| line.chars().count() > width) {
-        text = narrow(&columns, rows, width);
+        text = table_with_remedies_below(&columns, rows, width);
     }
     if leaks.len() > ROWS_MAX {
         text.push_str(&format!("  and {} more (--json has all)\n", leaks.len() - ROWS_MAX));
@@ -197,15 +201,15 @@ fn table(leaks: &[Leak], seen: &CpuEvidence, span_ns: u64, width: usize) -> Stri
     for leak in leaks.iter().take(ROWS_MAX) {
         let InterruptionCount { cause, culprit, stack, .. } = &leak.interruptions;
         if !stack.is_empty() {
-            text.push_str(&format!("  how {cause} {culprit} came there\n"));
-            text.push_str(&way(4, stack));
+            text.push_str(&format!("  call stack of {cause} {culprit}\n"));
+            text.push_str(&stack_line(4, stack));
         }
     }
     text
 }
 
-/// The table with the remedy, its last column, below each row.
-fn narrow(columns: &[Align], rows: Vec<Vec<String>>, width: usize) -> String {
+/// The table with the remedy, its last column, on a line below each row.
+fn table_with_remedies_below(columns: &[Align], rows: Vec<Vec<String>>, width: usize) -> String {
     let mut remedies = Vec::new();
     let cells: Vec<Vec<String>> = rows
         .into_iter()
@@ -216,14 +220,14 @@ fn narrow(columns: &[Align], rows: Vec<Vec<String>>, width: usize) -> String {
         .collect();
     let columns = columns.get(..columns.len().saturating_sub(1)).unwrap_or_default();
     let mut text = String::new();
-    // One piece for each row, so that the remedy can stand below it.
+    // The lines of each row are found again, so that its remedy can follow them.
     let table = fit("  ", columns, &cells, width);
     let mut lines = table.lines().peekable();
     for (n, remedy) in remedies.iter().enumerate() {
         while let Some(line) = lines.next() {
             text.push_str(line);
             text.push('\n');
-            // Where a row goes on, its cause is blank.
+            // The cause is blank on the continuation lines of a row.
             if !lines.peek().is_some_and(|next| next.starts_with("    ")) {
                 break;
             }
@@ -235,11 +239,9 @@ fn narrow(columns: &[Align], rows: Vec<Vec<String>>, width: usize) -> String {
     text
 }
 
-fn row(leak: &Leak, seen: &CpuEvidence, span_ns: u64) -> Vec<String> {
+fn leak_row(leak: &Leak, seen: &CpuEvidence, span_ns: u64) -> Vec<String> {
     let InterruptionCount { cause, culprit, count, nested, time_ns, max_ns, .. } =
         &leak.interruptions;
-    let number = |n: &u64| if *n == 0 { "-".to_owned() } else { n.to_string() };
-    let time = |ns: &Option<u64>| ns.map_or_else(|| "-".to_owned(), span);
     let remedy = leak.remedy.as_ref().map_or_else(
         || leak.why_none.clone().unwrap_or_else(|| "-".to_owned()),
         |remedy| match remedy.when {
@@ -251,32 +253,30 @@ fn row(leak: &Leak, seen: &CpuEvidence, span_ns: u64) -> Vec<String> {
         cause.to_string(),
         match &leak.device {
             Some(device) => format!("{culprit}: {device}"),
-            None => who(culprit) + &sent_by(&leak.interruptions, seen),
+            None => describe_culprit(culprit) + &sent_by(&leak.interruptions, seen),
         },
-        number(count),
+        number_or_dash(*count),
         rate(*count, span_ns),
-        number(nested),
-        time(time_ns),
-        time(max_ns),
+        number_or_dash(*nested),
+        span_or_dash(*time_ns),
+        span_or_dash(*max_ns),
         remedy,
     ]
 }
 
-/// What sent a function call, where all that sent it did so for one purpose: `, because the kernel
-/// gives back addresses`. A function alone does not say who is to blame.
+fn number_or_dash(n: u64) -> String {
+    if n == 0 { "-".to_owned() } else { n.to_string() }
+}
+
+/// The sender of a function call: `, sent by work drain_vmap_area_work`, and the number of further
+/// ones. The function alone does not show what caused the call.
 pub(super) fn sent_by(row: &InterruptionCount, seen: &CpuEvidence) -> String {
     let (Cause::IpiCall, Culprit::Function { name }) = (row.cause, &row.culprit) else {
         return String::new();
     };
     let call = SentIpi::Call { function: name.clone() };
-    let of_row = seen.senders.iter().filter(|sender| sender.what == call);
-    let origin = |sender: &InterruptSender| match (&sender.within, &sender.purpose) {
-        (Some(within), None) => within.to_string(),
-        (Some(within), Some(purpose)) => format!("{within} ({purpose})"),
-        (None, Some(purpose)) => purpose.to_string(),
-        (None, None) => sender.by.to_string(),
-    };
-    let mut origins: Vec<String> = of_row.map(origin).collect();
+    let senders = seen.senders.iter().filter(|sender| sender.what == call);
+    let mut origins: Vec<String> = senders.map(describe_sender).collect();
     origins.sort();
     origins.dedup();
     match origins.as_slice() {
@@ -286,20 +286,29 @@ pub(super) fn sent_by(row: &InterruptionCount, seen: &CpuEvidence) -> String {
     }
 }
 
-/// The culprit, and what it is for where that is known.
-fn who(culprit: &Culprit) -> String {
+fn describe_sender(sender: &InterruptSender) -> String {
+    match (&sender.within, &sender.purpose) {
+        (Some(within), None) => within.to_string(),
+        (Some(within), Some(purpose)) => format!("{within} ({purpose})"),
+        (None, Some(purpose)) => purpose.to_string(),
+        (None, None) => sender.by.to_string(),
+    }
+}
+
+/// The culprit with its purpose where that is known; `-` where the culprit is unknown.
+fn describe_culprit(culprit: &Culprit) -> String {
     known::explained(culprit).unwrap_or_else(|| "-".to_owned())
 }
 
 fn percent(part: u64, whole: u64) -> String {
     #[expect(clippy::cast_precision_loss, reason = "two digits are shown")]
     let percent = part as f64 * 100.0 / whole.max(1) as f64;
-    // What is not the whole must not be rounded up to it.
+    // A part must not be rounded up to the whole.
     let percent = if part < whole { percent.min(99.99) } else { 100.0 };
     format!("{percent:.2} %")
 }
 
-fn stretch(evidence: &Evidence, seen: &CpuEvidence) -> String {
+fn gaps_and_steal(evidence: &Evidence, seen: &CpuEvidence) -> String {
     let mut text = String::new();
     if let Some(longest) = seen.longest_ns {
         let share = percent(longest, evidence.span_ns);
@@ -310,15 +319,15 @@ fn stretch(evidence: &Evidence, seen: &CpuEvidence) -> String {
         match gaps.count {
             0 => text.push_str(&format!("  no gap of {least} or more in user space\n")),
             n => text.push_str(&format!(
-                "  gaps of {least} or more: {n}, longest {}, together {} ({})\n",
+                "  gaps of {least} or more: {n}, longest {}, total {} ({})\n",
                 span(gaps.max_ns),
                 span(gaps.sum_ns),
                 percent(gaps.sum_ns, evidence.span_ns)
             )),
         }
         match &seen.joined {
-            Some(joined) => text.push_str(&laid_beside(joined, seen, evidence.guest)),
-            None => text.push_str(&explained(gaps, seen)),
+            Some(joined) => text.push_str(&attributed_gaps(joined, seen, evidence.guest)),
+            None => text.push_str(&explained_gaps(gaps, seen)),
         }
     }
     if let Some(ns) = seen.steal_ns.filter(|ns| *ns > 0) {
@@ -327,56 +336,64 @@ fn stretch(evidence: &Evidence, seen: &CpuEvidence) -> String {
     text
 }
 
-/// How many of the gaps the trace explains, and whose the others may be.
-fn laid_beside(joined: &GapAttribution, seen: &CpuEvidence, guest: Option<bool>) -> String {
-    let (known, dark) = (&joined.explained, &joined.unexplained);
-    if known.count + dark.count == 0 {
+/// How many of the gaps the trace explains, and the possible causes of the others.
+fn attributed_gaps(joined: &GapAttribution, seen: &CpuEvidence, guest: Option<bool>) -> String {
+    let GapAttribution { explained, unexplained, .. } = joined;
+    if explained.count + unexplained.count == 0 {
         return String::new();
     }
     let mut text = format!(
         "  the trace explains {} of {} gaps ({})",
-        known.count,
-        known.count + dark.count,
-        span(known.sum_ns)
+        explained.count,
+        explained.count + unexplained.count,
+        span(explained.sum_ns)
     );
-    let (longest, all) = (span(dark.max_ns), span(dark.sum_ns));
-    if dark.count > 0 {
-        text.push_str(&format!("; in {} it saw nothing (longest {longest}, {all})", dark.count));
-    }
-    text.push('\n');
-    if dark.count == 0 {
+    if unexplained.count == 0 {
+        text.push('\n');
         return text;
     }
-    let by_smi = seen.smis.unwrap_or(0).min(dark.count);
-    let whose = match (by_smi, guest) {
-        (0, Some(true)) => match seen.steal_ns.unwrap_or(0).min(dark.sum_ns) {
-            0 => "the hypervisor's or its firmware's".to_owned(),
-            ns if ns == dark.sum_ns => "the hypervisor's, by the steal counter".to_owned(),
-            ns => format!(
-                "the hypervisor's for {}, by the steal counter; the other {} is unexplained",
-                span(ns),
-                span(dark.sum_ns - ns)
-            ),
-        },
-        (0, _) if seen.smis.is_some() => "of no known cause: no SMI was counted".to_owned(),
-        (0, _) => format!(
-            "firmware's, or of no known cause: SMIs cannot be counted here; `cpushield latency \
-             hardware --cpus {}` looks with interrupts off",
-            seen.cpu
-        ),
-        (n, _) if n == dark.count => "firmware's, by the SMI counter".to_owned(),
-        (n, _) => format!("firmware's in {n}, by the SMI counter, the others of no known cause"),
-    };
-    text.push_str(&format!("  that time is {whose}\n"));
-    let at =
-        joined.worst.iter().take(3).map(|gap| format!("{} at {}", span(gap.ns), span(gap.at_ns)));
-    let at: Vec<String> = at.collect();
-    text.push_str(&format!("  the longest of it: {}\n", at.join(", ")));
+    text.push_str(&format!(
+        "; {} without a trace event (longest {}, total {})\n",
+        unexplained.count,
+        span(unexplained.max_ns),
+        span(unexplained.sum_ns)
+    ));
+    text.push_str(&format!("  {}\n", unexplained_cause(unexplained, seen, guest)));
+    let longest = joined.worst.iter().take(3);
+    let longest: Vec<String> =
+        longest.map(|gap| format!("{} at {}", span(gap.ns), span(gap.at_ns))).collect();
+    text.push_str(&format!("  the longest of them: {}\n", longest.join(", ")));
     text
 }
 
-/// How much of the time that was lost the trace explains; what it does not is not the kernel's.
-fn explained(gaps: &GapStatistics, seen: &CpuEvidence) -> String {
+/// The cause of the gaps that the trace does not explain, by the steal and the SMI counters.
+fn unexplained_cause(gaps: &GapPart, seen: &CpuEvidence, guest: Option<bool>) -> String {
+    let by_smi = seen.smis.unwrap_or(0).min(gaps.count);
+    match (by_smi, guest) {
+        (0, Some(true)) => match seen.steal_ns.unwrap_or(0).min(gaps.sum_ns) {
+            0 => "cause: the hypervisor or its firmware".to_owned(),
+            ns if ns == gaps.sum_ns => "cause: the hypervisor, by the steal counter".to_owned(),
+            ns => format!(
+                "cause: the hypervisor for {}, by the steal counter; the other {} is unexplained",
+                span(ns),
+                span(gaps.sum_ns - ns)
+            ),
+        },
+        (0, _) if seen.smis.is_some() => "cause unknown: no SMI was counted".to_owned(),
+        (0, _) => format!(
+            "cause: firmware or unknown, because SMIs cannot be counted here; `cpushield latency \
+                     hardware --cpus {}` measures with interrupts off",
+            seen.cpu
+        ),
+        (n, _) if n == gaps.count => "cause: firmware, by the SMI counter".to_owned(),
+        (n, _) => format!(
+            "cause: firmware for {n}, by the SMI counter; the cause of the others is unknown"
+        ),
+    }
+}
+
+/// How much of the lost time the trace explains; the kernel did not cause the rest.
+fn explained_gaps(gaps: &GapStatistics, seen: &CpuEvidence) -> String {
     if gaps.count == 0 || seen.lost.is_none() {
         return String::new();
     }
@@ -401,8 +418,8 @@ fn witnesses(evidence: &Evidence) -> String {
         PositiveControl::NotDone { why } => format!("not done: {why}"),
     };
     text.push_str(&format!("positive control: {control}\n"));
-    let is_traced = |w: &WitnessReport| w.kind == WitnessKind::Trace && w.absent.is_none();
-    let traced = evidence.witnesses.iter().any(is_traced);
+    let traced = (evidence.witnesses.iter())
+        .any(|witness| witness.kind == WitnessKind::Trace && witness.absent.is_none());
     for witness in &evidence.witnesses {
         let name = match witness.kind {
             WitnessKind::Trace => "kernel trace",
@@ -412,8 +429,8 @@ fn witnesses(evidence: &Evidence) -> String {
             WitnessKind::Firmware => "SMI counter",
         };
         match &witness.absent {
-            Some(why) => text.push_str(&format!("{name}: not there: {why}\n")),
-            // What the counters cannot see is no loss where the trace can.
+            Some(why) => text.push_str(&format!("{name}: not available: {why}\n")),
+            // The blind spots of the counters do not matter where the trace sees them.
             None if witness.kind == WitnessKind::EventCounters => {
                 text.push_str(&format!("{name}: watched; {}\n", agreement(evidence)));
             }
@@ -428,22 +445,22 @@ fn witnesses(evidence: &Evidence) -> String {
         }
     }
     if evidence.stopped {
-        text.push_str("stopped before its time; this is what was seen until then\n");
+        text.push_str("stopped early; this is what was seen until then\n");
     }
     text
 }
 
 /// How the perf events compare with the trace.
 fn agreement(evidence: &Evidence) -> String {
-    let events = || evidence.cpus.iter().flat_map(|cpu| &cpu.events);
-    let counted: u64 = events().filter_map(|event| event.counted).sum();
+    let events = evidence.cpus.iter().flat_map(|cpu| &cpu.events);
+    let counted: u64 = events.filter_map(|event| event.counted).sum();
     if evidence.cpus.iter().any(|cpu| !cpu.witness_doubts.is_empty()) {
-        return "they DISAGREE with the kernel trace".to_owned();
+        return "DISAGREES with the kernel trace".to_owned();
     }
-    format!("they agree with the kernel trace ({counted} events counted)")
+    format!("agrees with the kernel trace ({counted} events counted)")
 }
 
-/// The classes of entries that fewer than two witnesses watched.
+/// The entry classes that fewer than two witnesses watched.
 fn coverage(judged: &CpuVerdict) -> String {
     let mut text = String::new();
     if !judged.one_witness.is_empty() {
@@ -470,8 +487,8 @@ mod tests {
     use crate::tunables::RemedyAnswer;
     use crate::verify::judge::examples;
     use crate::verify::{
-        AbsenceReason, BlindSpot, DeferredBy, DeferredFunction, GapPart, IpiOrigin, Remedy, SCHEMA,
-        UnexplainedGap, WatchedWorkload, judge,
+        AbsenceReason, BlindSpot, DeferredBy, DeferredFunction, IpiOrigin, Remedy, SCHEMA,
+        UnexplainedGap, WatchedWorkload, WitnessReport, judge,
     };
 
     fn row(cause: Cause, culprit: &str, count: u64, nested: u64) -> InterruptionCount {
@@ -556,15 +573,15 @@ mod tests {
     }
 
     #[test]
-    fn a_breach_is_told_by_the_wall_clock_where_that_is_known() {
+    fn a_breach_shows_the_wall_clock_time_where_that_is_known() {
         let (cpu, what, tree) = (2, "more than 0 entries".to_owned(), Vec::new());
-        let it = Breach { cpu, what, at_ns: 90_500_000_000, tree };
-        assert_eq!(when(&it, Some(1_800_000_000)), "90.50 s (2027-01-15 08:01:30 UTC)");
-        assert_eq!(when(&it, None), "90.50 s");
+        let breach = Breach { cpu, what, at_ns: 90_500_000_000, tree };
+        assert_eq!(when(&breach, Some(1_800_000_000)), "90.50 s (2027-01-15 08:01:30 UTC)");
+        assert_eq!(when(&breach, None), "90.50 s");
     }
 
     #[test]
-    fn the_text_says_which_gaps_the_trace_explains_and_whose_the_others_are() {
+    fn the_text_shows_which_gaps_the_trace_explains_and_what_caused_the_others() {
         let part = |count, sum_ns, max_ns| GapPart { count, sum_ns, max_ns };
         let joined = GapAttribution {
             explained: part(7, 90_000, 20_000),
@@ -576,39 +593,41 @@ mod tests {
             ],
             ..GapAttribution::default()
         };
-        let told = |smis, guest| {
-            let seen = CpuEvidence { smis, ..evidence().cpus[0].clone() };
-            laid_beside(&joined, &seen, guest)
-        };
-        let text = |whose: &str| {
-            format!(
-                "  the trace explains 7 of 9 gaps (90.0 µs); in 2 it saw nothing (longest 50.0 µs, \
-                 80.0 µs)\n  that time is {whose}\n  the longest of it: 50.0 µs at 3.00 s, 30.0 µs \
+        let hwlat = "cause: firmware or unknown, because SMIs cannot be counted here; `cpushield \
+                     latency hardware --cpus 2` measures with interrupts off";
+        let stolen = Some(90_000);
+        for (smis, steal_ns, guest, cause) in [
+            (Some(0), None, None, "cause unknown: no SMI was counted"),
+            (Some(9), None, None, "cause: firmware, by the SMI counter"),
+            (
+                Some(1),
+                None,
+                None,
+                "cause: firmware for 1, by the SMI counter; the cause of the others is unknown",
+            ),
+            (None, None, Some(true), "cause: the hypervisor or its firmware"),
+            (None, None, Some(false), hwlat),
+            (None, stolen, Some(true), "cause: the hypervisor, by the steal counter"),
+            (
+                None,
+                Some(60_000),
+                Some(true),
+                "cause: the hypervisor for 60.0 µs, by the steal counter; the other 20.0 µs is \
+                 unexplained",
+            ),
+        ] {
+            let seen = CpuEvidence { smis, steal_ns, ..evidence().cpus[0].clone() };
+            let expected = format!(
+                "  the trace explains 7 of 9 gaps (90.0 µs); 2 without a trace event (longest 50.0 \
+                 µs, total 80.0 µs)\n  {cause}\n  the longest of them: 50.0 µs at 3.00 s, 30.0 µs \
                  at 4.00 s\n"
-            )
-        };
-        assert_eq!(told(Some(0), None), text("of no known cause: no SMI was counted"));
-        assert_eq!(told(Some(9), None), text("firmware's, by the SMI counter"));
-        assert_eq!(
-            told(Some(1), None),
-            text("firmware's in 1, by the SMI counter, the others of no known cause")
-        );
-        assert_eq!(told(None, Some(true)), text("the hypervisor's or its firmware's"));
-        let hwlat = "firmware's, or of no known cause: SMIs cannot be counted here; `cpushield \
-                     latency hardware --cpus 2` looks with interrupts off";
-        assert_eq!(told(None, Some(false)), text(hwlat));
-        let stolen = |steal_ns| {
-            let seen = CpuEvidence { smis: None, steal_ns, ..evidence().cpus[0].clone() };
-            laid_beside(&joined, &seen, Some(true))
-        };
-        assert_eq!(stolen(Some(90_000)), text("the hypervisor's, by the steal counter"));
-        let part = "the hypervisor's for 60.0 µs, by the steal counter; the other 20.0 µs is \
-                    unexplained";
-        assert_eq!(stolen(Some(60_000)), text(part));
+            );
+            assert_eq!(attributed_gaps(&joined, &seen, guest), expected);
+        }
     }
 
     #[test]
-    fn the_text_says_who_sends_interrupts_and_what_for() {
+    fn the_text_shows_the_senders_of_interrupts_and_their_purposes() {
         let sender = |n: usize| InterruptSender {
             what: SentIpi::Call { function: "do_sync_core".to_owned() },
             by: IpiOrigin::Task { pid: i32::try_from(n).unwrap(), comm: "modprobe".to_owned() },
@@ -627,10 +646,10 @@ mod tests {
         assert_eq!(text.lines().count(), SENDERS_MAX + 2);
         let second = " by modprobe (1), loads a module, 3 times\n    remedy: load it before\n";
         assert!(text.contains(second), "{text}");
-        let first = "  sent from elsewhere: do_sync_core: text patching (static key, BPF) by \
+        let first = "  sent from another CPU: do_sync_core: text patching (static key, BPF) by \
                      modprobe (0) in text_poke_bp_batch() for work bpf_prog_free_deferred, 3 times\n";
         assert!(text.starts_with(first), "{text}");
-        assert!(text.ends_with("  and by 2 more (--json has all)\n"));
+        assert!(text.ends_with("  and 2 more senders (--json has all)\n"));
     }
 
     #[test]
@@ -668,7 +687,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_says_who_how_often_how_long_and_what_to_do() {
+    fn the_text_shows_culprits_counts_times_and_remedies() {
         let evidence = evidence();
         let limits =
             VerifyLimits { max_entries: Some(0), max_gap_ns: Some(50_000), two_witnesses: false };
@@ -691,14 +710,14 @@ CPU 3: beyond the limits (without limits: leaks), 2 kernel entries in 10.00 s (0
   softirq  -                      -       -       5  2.50 ms        -  -
   steal    hypervisor             1    0.10       -  2.50 ms   4.1 µs  -
   longest stretch: 10.00 s (99.99 %)
-  gaps of 1.0 µs or more: 3, longest 41.0 µs, together 9.00 ms (0.09 %)
+  gaps of 1.0 µs or more: 3, longest 41.0 µs, total 9.00 ms (0.09 %)
   the kernel's work explains 7.50 ms, firmware or the hypervisor took 1.50 ms
   the hypervisor took 30.00 ms
 positive control: seen by every witness: 10 IPIs
 kernel trace: watched; cannot see: system calls of the workload (not requested); signals of the
     workload (no signal:signal_deliver)
 counters: watched
-gap sampler: not there: no CPU for it
+gap sampler: not available: no CPU for it
 limit --max-entries 0: found 2: NOT held
 limit --max-gap 50us: found 41us: held by the gap sampler
 ";

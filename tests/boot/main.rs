@@ -369,7 +369,7 @@ fn a_trial_boot_that_crashed_is_not_called_under_way() {
     assert_eq!(status.trial_state, Some(TrialState::FellBack { since_s: Some(1_778_335_402) }));
     assert_eq!(status.differs, [""; 0]);
     let text = cpushield::report::boot_status_text(&status);
-    let said = "Trial failed: cpushield-6.12.9-rt-amd64 was booted and the boot did not end well. \
+    let said = "Trial failed: cpushield-6.12.9-rt-amd64 was booted, but the boot failed. \
                 The machine fell back: another entry runs since 2026-05-09 14:03:22 UTC.";
     assert!(text.contains(said) && text.contains("cpushield boot undo"), "{text}");
     assert!(!text.contains("boot its entry"), "{text}");
@@ -393,7 +393,7 @@ fn where_no_parameter_applies_nothing_is_written_and_the_reason_is_given() {
         assert!(said.contains("rcu-nocbs: built without CONFIG_RCU_NOCB_CPU"), "{said}");
     }
     let text = cpushield::report::boot_plan_text(&plan, 80);
-    assert!(text.contains("none applies") && !text.contains("gets them"), "{text}");
+    assert!(text.contains("none apply") && !text.contains("gets them"), "{text}");
     assert_eq!(before, machine.files());
     // What the loader gives already is no such case, and writes nothing either.
     let machine = Machine::debian();

@@ -21,7 +21,7 @@ case $n in
 2)
     is "the trial booted" 1-3 cat /sys/devices/system/cpu/nohz_full
     is "GRUB has taken the wish" 0 sh -c 'grep -c next_entry=. /boot/grub/grubenv'
-    is "its entry is not the default" 1 sh -c 'cpushield boot status | grep -c "^Boots next: Debian GNU/Linux (saved"'
+    is "its entry is not the default" 1 sh -c 'cpushield boot status | grep -c "^Next boot: Debian GNU/Linux (saved"'
     status "the trial is settled" 0 cpushield boot conclude
     boot_again
     ;;
@@ -37,7 +37,7 @@ case $n in
 4)
     is "after the hang the old entry booted" "" grep -o nohz_full /proc/cmdline
     status "the trial is settled" 0 cpushield boot conclude
-    is "which says that it did not hold" 1 sh -c 'cpushield boot status | grep -c "^Last trial: taken back"'
+    is "which says that it did not hold" 1 sh -c 'cpushield boot status | grep -c "^Last trial: undone"'
     cpushield boot status
     is "every file is as it was before, to the byte" "" unchanged
     status "a third trial" 0 cpushield boot apply --trial
@@ -54,9 +54,9 @@ case $n in
 6)
     is "after the crash the old entry booted" "" grep -o nohz_full /proc/cmdline
     fell_back() { cpushield boot status | tr '\n' ' ' | grep -c "$1"; }
-    is "status says that the boot did not end well" 1 fell_back 'Trial failed: cpushield-[^ ]* was booted and the boot did not end well'
+    is "status says that the boot did not end well" 1 fell_back 'Trial failed: cpushield-[^ ]* was booted, but the boot failed'
     is "and that the machine fell back, and since when" 1 fell_back 'The machine fell back: another entry runs since 20'
-    is "and what to do" 1 fell_back 'to put every boot file back: cpushield boot undo'
+    is "and what to do" 1 fell_back 'to restore every boot file: cpushield boot undo'
     is "nothing tells to boot the entry of the trial" 0 fell_back 'boot its entry'
     cpushield boot status
     status "boot undo" 0 cpushield boot undo

@@ -83,7 +83,7 @@ case $n in
 5)
     is "a wrong parameter booted" 2 cat /sys/devices/system/cpu/nohz_full
     claim "the unit came to its end" settled
-    is "it took the trial back" "taken back" last_trial
+    is "it took the trial back" "undone" last_trial
     cpushield boot status
     is "every file is as it was before, to the byte" "" unchanged
     ;;

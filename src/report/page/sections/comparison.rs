@@ -1,7 +1,7 @@
 //! Comparisons of repeated runs: ratios, and what of the difference is more than chance.
 
 use crate::compare::{Comparison, FigureRow, FindingAnswer, GroupPair};
-use crate::report::compare::{chance, figure, times, value};
+use crate::report::compare::{figure, significance, times, value};
 use crate::report::page::block::{ReportBlock, Table, TableCell, TableColumn, TextTone};
 use crate::report::page::material::{LabelledDocument, ReportMaterial};
 
@@ -54,7 +54,7 @@ fn figures(pair: &GroupPair) -> Table {
             TableCell::new(value(row, row.base.value)),
             TableCell::new(value(row, row.other.value)),
             row.ratio.map_or_else(TableCell::unknown, |ratio| TableCell::new(times(ratio))),
-            TableCell::toned(tone, chance(row)),
+            TableCell::toned(tone, significance(row)),
             TableCell::new(why),
         ]
     };

@@ -3,7 +3,7 @@
 
 use super::histograms;
 use crate::latency::{LatencyMeasurement, ThreadSeries, WorstLatency};
-use crate::report::latency::cause;
+use crate::report::latency::describe_cause;
 use crate::report::page::block::{Picture, ReportBlock, Table, TableCell, TableColumn, TextTone};
 use crate::report::page::material::{LabelledDocument, ReportMaterial};
 use crate::report::page::words;
@@ -171,9 +171,9 @@ fn meanwhile(worst: &WorstLatency) -> TableCell {
     match &worst.why {
         None => TableCell::unknown(),
         Some(why) if why.unknown.is_some() => {
-            TableCell::toned(TextTone::Doubt, cause(why, worst.late_ns))
+            TableCell::toned(TextTone::Doubt, describe_cause(why, worst.late_ns))
         }
-        Some(why) => TableCell::new(cause(why, worst.late_ns)),
+        Some(why) => TableCell::new(describe_cause(why, worst.late_ns)),
     }
 }
 
