@@ -1,6 +1,6 @@
-//! What a person is to type where this tool writes no loader's files. The running kernel stands in
-//! for the entries of a menu: what it was built with and what it was given. Pure but for signs of
-//! loaders, which [`loaders::manual`] looks for.
+//! Instructions for machines whose boot loader this tool does not write. The running kernel
+//! replaces the menu's entries: its configuration and its command line. Pure except for the
+//! loaders' traces, which [`loaders::manual_steps`] looks for.
 
 use super::document::WantedParameter;
 use super::line::{self, ParameterConflict};
@@ -11,26 +11,26 @@ use crate::survey::Machine;
 use cpushield_linux::Host;
 use cpushield_linux::text::kernel_version::KernelVersion;
 
-/// Why the running kernel does not know a parameter, if it does not.
-pub(super) fn unknown(parameter: &KernelParameter, machine: &Machine) -> Option<String> {
+/// Why the running kernel does not know a parameter; `None` when it does.
+pub(super) fn why_unknown(parameter: &KernelParameter, machine: &Machine) -> Option<String> {
     let kernel = &machine.kernel;
     let version = kernel.version.map(|(major, minor)| KernelVersion::new(major, minor));
     let by_config = parameter.unknown_to(&kernel.config, kernel.arch.as_deref(), version);
-    let no_tick = parameter.keyword == "nohz_full" && machine.can_stop_tick() == Some(false);
-    let by_file = || no_tick.then(|| "built without CONFIG_NO_HZ_FULL".to_owned());
-    let reason = by_config.or_else(by_file)?;
+    let no_nohz = parameter.keyword == "nohz_full" && machine.can_stop_tick() == Some(false);
+    let reason =
+        by_config.or_else(|| no_nohz.then(|| "built without CONFIG_NO_HZ_FULL".to_owned()))?;
     Some(format!("the running kernel does not know it: {reason}"))
 }
 
-/// What a command line has in the place of a word.
-pub(super) fn instead(line: &str, word: &str) -> Option<String> {
+/// The word that a command line has for the same parameter with another value.
+pub(super) fn present_value(line: &str, word: &str) -> Option<String> {
     match line::merge(line, &[word.to_owned()], usize::MAX) {
-        Err(ParameterConflict::Differs { there, .. }) => Some(there),
+        Err(ParameterConflict::Differs { present, .. }) => Some(present),
         _ => None,
     }
 }
 
-/// What to do with a command line that has this text now.
+/// The steps that add the parameters to a command line, `now`.
 pub(super) fn steps(
     host: &Host,
     now: Option<&str>,
@@ -41,26 +41,30 @@ pub(super) fn steps(
     let todo: Vec<&WantedParameter> = parameters.iter().filter(|it| !it.booted).collect();
     if todo.is_empty() && !parameters.is_empty() {
         return vec![
-            "the running kernel was booted with all of them: nothing is to be added".into(),
+            "the running kernel was booted with all of them: there is nothing to add".into(),
         ];
     }
     let words: Vec<String> = todo.iter().map(|wanted| wanted.word.clone()).collect();
-    let there: Vec<&str> = todo.iter().filter_map(|it| it.instead.as_deref()).collect();
+    let replaced: Vec<&str> = todo.iter().filter_map(|it| it.instead.as_deref()).collect();
     let mut lines: Vec<String> = conflicts(host, now, arch, &words);
-    if let Some((name, steps)) = loaders::manual(host, &words) {
-        if !there.is_empty() {
-            lines.push(format!("take out of the kernel's command line first: {}", there.join(" ")));
+    if let Some((name, steps)) = loaders::manual_steps(host, &words) {
+        if !replaced.is_empty() {
+            let replaced = replaced.join(" ");
+            lines.push(format!("first remove from the kernel's command line: {replaced}"));
         }
         lines.push(format!("this machine has {name}:"));
         lines.extend(steps);
         return lines;
     }
-    if !there.is_empty() {
+    if !replaced.is_empty() {
         lines.push(
             "replace on the kernel's command line in your boot loader's configuration:".to_owned(),
         );
-        let replaced = todo.iter().filter_map(|it| Some((it.instead.as_ref()?, &it.word)));
-        lines.extend(replaced.map(|(there, word)| format!("    {there}  by  {word}")));
+        for wanted in &todo {
+            if let Some(present) = &wanted.instead {
+                lines.push(format!("    {present}  with  {}", wanted.word));
+            }
+        }
     }
     let new: Vec<&str> =
         todo.iter().filter(|it| it.instead.is_none()).map(|it| it.word.as_str()).collect();
@@ -71,24 +75,23 @@ pub(super) fn steps(
         );
         lines.push(format!("    {}", new.join(" ")));
     }
-    lines.push("boot, then see: cpushield boot status".to_owned());
+    lines.push("reboot, then run: cpushield boot status".to_owned());
     lines
 }
 
-/// What stands in the way of the words beside other values of the same parameters.
+/// Conflicts to resolve first, except other values of the same parameters.
 fn conflicts(host: &Host, now: &str, arch: Option<&str>, words: &[String]) -> Vec<String> {
-    let conflict =
-        |word: &String| match line::merge(now, std::slice::from_ref(word), line::limit(arch))
-            .err()?
-        {
-            ParameterConflict::Differs { .. } => None,
-            conflict => Some(format!("first: {conflict}")),
-        };
-    let mut lines: Vec<String> = words.iter().filter_map(conflict).collect();
+    let mut lines = Vec::new();
+    for word in words {
+        match line::merge(now, std::slice::from_ref(word), line::limit(arch)) {
+            Ok(_) | Err(ParameterConflict::Differs { .. }) => {}
+            Err(conflict) => lines.push(format!("first: {conflict}")),
+        }
+    }
     lines.dedup();
     let release = host.read_line("/proc/sys/kernel/osrelease").unwrap_or_default();
     let version = KernelVersion::of_release(&release);
-    let ignored = line::ignored_beside(now, words, &possible_cpus(host), version);
+    let ignored = line::first_ignored(now, words, &possible_cpus(host), version);
     lines.extend(ignored.map(|fault| format!("first: {}; otherwise {fault}", fault.advice())));
     lines
 }

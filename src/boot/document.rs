@@ -1,5 +1,5 @@
-//! The documents about booting: what is wanted ([`BootPlan`]), what was there before
-//! ([`BootJournal`]), what became of it ([`BootStatus`]). Plain data.
+//! The documents about booting: the wanted parameters ([`BootPlan`]), the original files
+//! ([`BootJournal`]) and the present state ([`BootStatus`]). Plain data.
 
 use super::early::Enabled;
 use super::grub::generator::KernelRule;
@@ -7,7 +7,7 @@ use crate::survey::CommandLineFault;
 use cpushield_linux::{CpuSet, FileAttributes};
 use serde::{Deserialize, Serialize};
 
-/// The version of the documents' form.
+/// The version of these documents' format.
 pub const SCHEMA: u32 = 1;
 
 /// Kernel parameters wanted, and for which kernels.
@@ -15,15 +15,15 @@ pub const SCHEMA: u32 = 1;
 pub struct BootPlan {
     /// [`SCHEMA`].
     pub schema: u32,
-    /// The boot loader, `grub`; `None` when none is known here.
+    /// The boot loader, `grub`; `None` when it is unknown.
     pub loader: Option<String>,
     /// Whether a kernel that is installed later is covered too.
     pub covers_later: bool,
-    /// CPUs that are, or may ever be, shielded.
+    /// CPUs that are shielded or may be later.
     pub cpus: CpuSet,
     /// All others.
     pub housekeeping: CpuSet,
-    /// CPUs that a trial shields and watches before it is made permanent.
+    /// CPUs that a trial shields and watches before the parameters become permanent.
     pub proves: CpuSet,
     /// Why these CPUs and these kernels, in sentences.
     pub why: Vec<String>,
@@ -35,11 +35,11 @@ pub struct BootPlan {
     pub rule: KernelRule,
     /// The kernels of the boot menu.
     pub kernels: Vec<BootKernel>,
-    /// Which entry boots next as it is now, and why.
+    /// Which entry boots next before any change, and why.
     pub next: Option<String>,
-    /// What a person should know before.
+    /// What the user should know first.
     pub warnings: Vec<String>,
-    /// What to do by hand, where nothing is written.
+    /// The steps for the user where nothing is written.
     pub instructions: Vec<String>,
 }
 
@@ -52,13 +52,13 @@ pub struct WantedParameter {
     pub word: String,
     /// What it does.
     pub reason: String,
-    /// What does the same on the running kernel, if anything does.
+    /// What has the same effect on the running kernel, if anything has.
     pub substitute: Option<String>,
     /// Whether the running kernel was booted with it.
     pub booted: bool,
-    /// What it was booted with in its place: the same parameter with another value.
+    /// The same parameter with another value, which it was booted with.
     pub instead: Option<String>,
-    /// Whether every chosen kernel is given it already, by the loader's own configuration.
+    /// Whether every chosen kernel already gets it, from the loader's own configuration.
     pub already: bool,
 }
 
@@ -69,7 +69,7 @@ pub struct SkippedParameter {
     pub name: String,
     /// Why.
     pub reason: String,
-    /// Whether it is given to who asks for it by name (`--on NAME`).
+    /// Whether `--on NAME` adds it.
     pub on_request: bool,
 }
 
@@ -80,17 +80,17 @@ pub struct BootKernel {
     pub version: String,
     /// What the menu shows.
     pub title: String,
-    /// Whether it is a PREEMPT_RT kernel; `None` when its configuration is not there.
+    /// Whether it is a PREEMPT_RT kernel; `None` when unknown.
     pub realtime: Option<bool>,
     /// Whether it gets the parameters.
     pub chosen: bool,
-    /// Whether its line says what happens after a panic (`panic=`).
+    /// Whether its command line has `panic=`.
     pub panics: bool,
-    /// Wanted parameters that it does not know, each with the reason.
+    /// Wanted parameters that it does not support, each with the reason.
     pub unknown: Vec<SkippedParameter>,
 }
 
-/// What was there before the first write; kept until it is put back, over boots too.
+/// The files as they were before the first write. Kept until they are restored, across reboots.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BootJournal {
@@ -108,64 +108,64 @@ pub struct BootJournal {
     pub rule: KernelRule,
     /// The words.
     pub words: Vec<String>,
-    /// Kernels that were chosen then.
+    /// Kernels that were chosen.
     pub kernels: Vec<String>,
-    /// CPUs that are, or may ever be, shielded.
+    /// CPUs that are shielded or may be later.
     pub cpus: CpuSet,
-    /// Whether everything was written.
+    /// Whether all files were written.
     pub complete: bool,
     /// The trial that is under way.
     #[serde(default)]
     pub trial: Option<TrialBoot>,
-    /// The boot in which `--kexec` loaded a kernel with the words; `None`: it did not, or that is
-    /// over.
+    /// The boot in which `--kexec` loaded a kernel with the words; `None` when no such kernel is
+    /// loaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loaded: Option<String>,
-    /// The files, in the order they are written.
+    /// The files, in the order in which they are written.
     pub files: Vec<SavedFile>,
 }
 
-/// One boot that is tried.
+/// A trial boot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrialBoot {
     /// The entry that boots once.
     pub entry: String,
-    /// Whether a unit of systemd looks after the boot.
+    /// Whether a systemd unit concludes the trial after the boot.
     pub unit: bool,
-    /// Whether the entries are to stay behind all others when they are permanent.
+    /// Whether the entries follow all others even when they are permanent.
     pub keep_default: bool,
     /// CPUs that are shielded and watched after the boot.
     #[serde(default)]
     pub proves: CpuSet,
-    /// The argument of the reboot that begins it (`0 tryboot`); `None`: any reboot does.
+    /// The argument of the reboot that starts it (`0 tryboot`); `None`: any reboot does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reboot: Option<String>,
-    /// Units that had failed before: only others speak against the trial.
+    /// Units that had already failed; only the failure of others counts against the trial.
     #[serde(default)]
     pub failed: Vec<String>,
 }
 
-/// What became of a trial.
+/// The result of a trial.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrialEnd {
     /// The entry that was tried.
     pub entry: String,
-    /// What became of it.
+    /// How it ended.
     pub end: SettledAs,
     /// Why.
     pub why: String,
-    /// Files that were written or put back.
+    /// Files that were written or restored.
     pub files: Vec<String>,
 }
 
-/// What became of a trial.
+/// How a trial ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SettledAs {
-    /// It holds; the parameters stay.
+    /// It passed; the parameters are permanent.
     Permanent,
-    /// It did not hold; every file is as it was.
+    /// It failed; every file is as it was.
     TakenBack,
 }
 
@@ -173,39 +173,39 @@ pub enum SettledAs {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SavedFile {
-    /// The file, links followed.
+    /// The file, with links resolved.
     pub path: String,
-    /// Its bytes; `None`: it was not there.
+    /// Its bytes; `None`: it did not exist.
     pub original: Option<FileBytes>,
     /// Its permission bits.
     pub mode: u32,
     /// Its owner and group.
     pub owner: Option<(u32, u32)>,
-    /// What was left there; `None` when it is not known yet.
+    /// The bytes that we wrote; `None` while unknown.
     pub left: Option<FileBytes>,
 }
 
-/// Bytes in JSON: as text where they are text.
+/// Bytes in JSON, as text if they are UTF-8.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FileBytes {
     /// UTF-8.
     Text(String),
-    /// Two digits for each byte.
+    /// Two hexadecimal digits for each byte.
     Hex(String),
 }
 
 impl FileBytes {
-    /// The same bytes for JSON.
+    /// Wraps the bytes for JSON.
     #[must_use]
-    pub fn of(bytes: &[u8]) -> FileBytes {
+    pub fn new(bytes: &[u8]) -> FileBytes {
         match std::str::from_utf8(bytes) {
             Ok(text) => FileBytes::Text(text.to_owned()),
             Err(_) => FileBytes::Hex(bytes.iter().map(|byte| format!("{byte:02x}")).collect()),
         }
     }
 
-    /// The bytes; `None` for digits that are none.
+    /// The bytes; `None` when the digits are invalid.
     #[must_use]
     pub fn get(&self) -> Option<Vec<u8>> {
         match self {
@@ -237,60 +237,60 @@ pub struct WrittenParameters {
     pub words: Vec<String>,
     /// The kernels that have them.
     pub kernels: Vec<String>,
-    /// Files that were written; none when everything was so already.
+    /// Files that were written; empty when nothing had to change.
     pub files: Vec<String>,
     /// Which entry boots next, and why.
     pub next: Option<String>,
     /// Whether that entry has the words.
     pub next_has: bool,
-    /// The id of the first entry of ours that has them; `None`: they are in the entries that were
-    /// there.
+    /// The id of the first entry of ours that has them; `None` when they were added to existing
+    /// entries.
     pub entry: Option<String>,
-    /// How to let that entry boot.
+    /// How to boot that entry.
     pub choice: Option<String>,
     /// How to reach the menu.
     pub menu: String,
-    /// Whether the entry boots once, as a trial, and who looks after it.
+    /// The trial, when the entry boots once.
     pub trial: Option<TrialBoot>,
 }
 
 /// What [`super::write::undo`] did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct RemovedParameters {
-    /// Files, each with what became of it.
+    /// The files, each with its fate.
     pub files: Vec<(String, FileFate)>,
-    /// What else there is to tell.
+    /// Further remarks.
     pub notes: Vec<String>,
 }
 
-/// What became of a file.
+/// What undo did with a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FileFate {
-    /// Its original bytes are there.
+    /// Its original bytes were restored.
     Restored,
-    /// It was as before already.
+    /// It already had its original bytes.
     AlreadySo,
-    /// Others changed it since; it was made anew without our parameters.
+    /// Another program changed it since; our parameters were removed from the new text.
     MadeAnew,
-    /// Others changed it since, so it was left alone.
+    /// Another program changed it since, so it was left alone.
     Drifted,
 }
 
-/// Wanted, written, booted, in force.
+/// Which parameters are written, booted and in force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BootStatus {
     /// [`SCHEMA`].
     pub schema: u32,
     /// The boot loader of this machine.
     pub loader: Option<String>,
-    /// The words of `boot apply`; empty when nothing was written.
+    /// The words that `boot apply` wrote; empty when it wrote nothing.
     pub words: Vec<WordStatus>,
     /// Which kernels get them.
     pub rule: Option<KernelRule>,
     /// Whether a kernel that is installed later is covered too.
     pub covers_later: bool,
-    /// Kernels whose entries have all words now.
+    /// Kernels with an entry that has all words.
     pub kernels: Vec<String>,
     /// The running kernel.
     pub running: Option<String>,
@@ -298,49 +298,49 @@ pub struct BootStatus {
     pub next: Option<String>,
     /// The trial that is under way.
     pub trial: Option<TrialBoot>,
-    /// How far that trial is.
+    /// The state of that trial.
     pub trial_state: Option<TrialState>,
-    /// What became of the last trial.
+    /// The result of the last trial.
     pub last_trial: Option<TrialEnd>,
-    /// The shield that is made at every boot (`cpushield enable`).
+    /// The shield that is applied at every boot (`cpushield enable`).
     pub enabled: Option<Enabled>,
     /// What differs from what was written, and what to do.
     pub differs: Vec<String>,
-    /// Isolation parameters of the running kernel that it did not take as they are written.
+    /// Isolation parameters that the running kernel did not accept as written.
     pub faults: Vec<CommandLineFault>,
 }
 
-/// How far a trial is, as the running boot shows it.
+/// The state of a trial, as far as the running boot shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "kebab-case")]
 pub enum TrialState {
-    /// The machine was not booted since the trial was armed.
+    /// The machine was not rebooted since the trial was armed.
     Armed,
-    /// The machine was booted since, but the loader still has the trial's entry for one boot.
+    /// The machine was rebooted, but the loader is still set to boot the trial's entry once.
     NotTaken,
-    /// This boot is the trial; nothing was concluded yet.
+    /// This boot is the trial; it was not concluded yet.
     Booted,
-    /// The trial's boot began and was never concluded; the machine is back on another entry.
+    /// The trial booted and was never concluded; the machine is back on another entry.
     FellBack {
         /// When this boot began, in seconds since 1970.
         since_s: Option<u64>,
     },
 }
 
-/// One word: is it written, was it booted, does the kernel show it?
+/// The status of one word.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct WordStatus {
     /// The word.
     pub word: String,
-    /// Whether an entry of the menu has it.
+    /// Whether a menu entry has it.
     pub written: bool,
     /// Whether the running kernel was booted with it.
     pub booted: bool,
-    /// What the kernel shows of it, where it shows anything: `nohz_full: 1-3`.
+    /// What the kernel shows for it, `nohz_full: 1-3`; `None` when it shows nothing.
     pub shows: Option<String>,
-    /// Whether that is what was wanted; `None` where the kernel shows nothing.
+    /// Whether that is what the word requests; `None` when the kernel shows nothing.
     pub in_force: Option<bool>,
-    /// What the kernel said of it at boot when it did not take it as written, in its own words.
+    /// The kernel's boot messages when it did not accept the word as written.
     pub refusals: Vec<String>,
 }
 
@@ -351,8 +351,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bytes_go_through_json_as_they_are(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
-            let text = serde_json::to_string(&FileBytes::of(&bytes)).unwrap();
+        fn bytes_survive_json(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+            let text = serde_json::to_string(&FileBytes::new(&bytes)).unwrap();
             let back: FileBytes = serde_json::from_str(&text).unwrap();
             prop_assert_eq!(back.get(), Some(bytes));
         }

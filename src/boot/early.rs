@@ -1,23 +1,24 @@
-//! The shield from the start: what makes the machine apply it again at each boot, before ordinary
-//! services start. With systemd a unit ahead of `basic.target`; else a script of the init system.
+//! Applies the shield at each boot, before ordinary services start: a unit before `basic.target`
+//! with systemd, else a script of the init system.
 //!
-//! An initramfs needs nothing of it: its programs have ended when the root takes over.
+//! The initramfs needs no part of it: its programs have exited when the root file system takes
+//! over.
 
 use super::error::BootError;
-use super::trial::quoted;
+use super::trial::quote_for_unit;
 use cpushield_linux::{FileAttributes, Host, Store};
 use serde::{Deserialize, Serialize};
 
-/// What was written, in the state directory.
+/// The journal of what was written, in the state directory.
 pub const JOURNAL: &str = "at-boot.json";
 /// The unit.
 pub const UNIT: &str = "cpushield.service";
-/// The line by which a file of ours is known.
+/// The line that identifies a file of ours.
 pub const MARK: &str = "# Made by cpushield; `cpushield disable` removes it.\n";
-/// The script where systemd is not.
+/// The script for init systems other than systemd.
 const SCRIPT: &str = "/etc/init.d/cpushield";
 
-/// Who starts it at boot.
+/// The init system that applies the shield at boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum InitSystem {
@@ -29,43 +30,43 @@ pub enum InitSystem {
     Sysv,
 }
 
-/// The shield that is made at every boot: what `cpushield enable` wrote.
+/// The shield that is applied at every boot: what `cpushield enable` wrote.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Enabled {
-    /// Who starts it.
+    /// The init system.
     pub init: InitSystem,
     /// The file that was written.
     pub path: String,
-    /// The words behind `cpushield`.
+    /// The arguments of `cpushield`.
     pub words: Vec<String>,
 }
 
-/// The program and its words, as the init system calls them.
+/// The command line that the init system runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartCommand {
     /// This program.
     pub program: String,
     /// Its state directory.
     pub state: String,
-    /// What it is to do: `apply`, `--cpus`, `3`.
+    /// Its arguments: `apply`, `--cpus`, `3`.
     pub words: Vec<String>,
 }
 
 impl StartCommand {
-    fn line(&self, quoted: fn(&str) -> String) -> String {
+    fn command_line(&self, quote: fn(&str) -> String) -> String {
         let head = [self.program.as_str(), "--quiet", "--state", self.state.as_str()];
         let words = head.into_iter().chain(self.words.iter().map(String::as_str));
-        words.map(quoted).collect::<Vec<_>>().join(" ")
+        words.map(quote).collect::<Vec<_>>().join(" ")
     }
 }
 
-/// For `sh`: all characters but the quote stand for themselves.
-fn single(word: &str) -> String {
+/// Quotes a word for `sh`.
+fn quote_for_sh(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// The file for an init system, its path and permissions.
+/// The path, the text and the permissions of the file for an init system.
 #[must_use]
 pub fn file(init: InitSystem, call: &StartCommand) -> (String, String, u32) {
     match init {
@@ -75,13 +76,13 @@ pub fn file(init: InitSystem, call: &StartCommand) -> (String, String, u32) {
     }
 }
 
-/// Without the default dependencies, which would put it behind `basic.target`. A shield that cannot
-/// be made in a minute is put back, and the boot goes on: nothing requires it. Neither does
-/// anything fail when the program is removed and its unit forgotten.
+/// The unit. It has no default dependencies, because they would order it after `basic.target`. A
+/// shield that cannot be applied in a minute is undone and the boot continues: no unit requires it.
+/// Nothing fails when the program is removed and its unit is left behind.
 fn unit(call: &StartCommand) -> String {
-    let (state, program) = (quoted(&call.state), quoted(&call.program));
-    let line = call.line(quoted);
-    // A path, not a word: nothing but `%` means something there.
+    let (state, program) = (quote_for_unit(&call.state), quote_for_unit(&call.program));
+    let line = call.command_line(quote_for_unit);
+    // A path, not a word: only `%` is special there.
     let path = call.program.replace('%', "%%");
     format!(
         "{MARK}[Unit]\n\
@@ -102,10 +103,10 @@ fn unit(call: &StartCommand) -> String {
     )
 }
 
-/// It stands behind what mounts file systems, under OpenRC's own names and under Debian's. Nothing
-/// is needed by name: OpenRC 0.56 does not start what needs a service that is not there.
+/// The OpenRC script. It runs after the services that mount file systems, by OpenRC's own names and
+/// by Debian's. It uses no `need`: OpenRC 0.56 does not start a service that needs a missing one.
 fn openrc(call: &StartCommand) -> String {
-    let (line, program) = (call.line(single), single(&call.program));
+    let (line, program) = (call.command_line(quote_for_sh), quote_for_sh(&call.program));
     format!(
         "#!/sbin/openrc-run\n{MARK}\
          description='shield CPUs before services start'\n\n\
@@ -117,7 +118,7 @@ fn openrc(call: &StartCommand) -> String {
 }
 
 fn sysv(call: &StartCommand) -> String {
-    let (line, program) = (call.line(single), single(&call.program));
+    let (line, program) = (call.command_line(quote_for_sh), quote_for_sh(&call.program));
     format!(
         "#!/bin/sh\n### BEGIN INIT INFO\n\
          # Provides:          cpushield\n\
@@ -136,15 +137,15 @@ fn sysv(call: &StartCommand) -> String {
     )
 }
 
-/// The runlevel of OpenRC in which the machine is set up: `boot`, and with Debian's scripts
-/// `sysinit`, which has all that elsewhere is in both (`rcS` of its package, 0.56).
-fn level(host: &Host) -> &'static str {
+/// The OpenRC runlevel that sets the machine up: `boot`, or with Debian's scripts `sysinit`, which
+/// has the services of both (`rcS` of its package, 0.56).
+fn openrc_runlevel(host: &Host) -> &'static str {
     let names = host.list("/etc/runlevels/sysinit").unwrap_or_default();
     if names.iter().any(|name| name == "bootmisc.sh") { "sysinit" } else { "boot" }
 }
 
-/// The init system that runs.
-fn init(host: &Host) -> Option<InitSystem> {
+/// Detects the running init system.
+fn detect_init(host: &Host) -> Option<InitSystem> {
     if host.exists("/run/systemd/system") {
         Some(InitSystem::Systemd)
     } else if host.exists("/run/openrc") {
@@ -154,67 +155,71 @@ fn init(host: &Host) -> Option<InitSystem> {
     }
 }
 
-/// What is started at boot; `None` when nothing is.
+/// The shield that is applied at boot; `None` when there is none.
 ///
 /// # Errors
-/// The journal cannot be read, or is none.
+/// The journal cannot be read, or is invalid.
 pub fn installed(store: &Store) -> Result<Option<Enabled>, BootError> {
     let Some(bytes) = store.read(JOURNAL)? else { return Ok(None) };
-    let wrong =
-        |e: serde_json::Error| BootError::Journal { path: store.path(JOURNAL), why: e.to_string() };
-    serde_json::from_slice(&bytes).map(Some).map_err(wrong)
+    serde_json::from_slice(&bytes)
+        .map(Some)
+        .map_err(|error| BootError::Journal { path: store.path(JOURNAL), why: error.to_string() })
 }
 
-/// Lets the machine make this call at each boot.
+/// Makes the machine run this command at each boot.
 ///
 /// # Errors
-/// No init system is known here, a file of its name is not ours, or something is refused; then
-/// nothing is left.
+/// The init system is unknown, a file of the same name is not ours, or a step fails; then nothing
+/// is left behind.
 pub fn install(host: &Host, store: &Store, call: &StartCommand) -> Result<Enabled, BootError> {
     let _lock = store.lock()?;
-    let Some(init) = init(host) else {
+    let Some(init) = detect_init(host) else {
         return Err(BootError::ByHand {
-            why: "this machine's init system is not known".to_owned(),
+            why: "this machine's init system is unknown".to_owned(),
             instructions: vec![
-                "call this at boot, before other programs start:".to_owned(),
-                format!("    {}", call.line(single)),
+                "run this at boot, before other programs start:".to_owned(),
+                format!("    {}", call.command_line(quote_for_sh)),
             ],
         });
     };
     let (path, text, mode) = file(init, call);
-    ours(host, &path)?;
+    check_not_foreign(host, &path)?;
     let enabled = Enabled { init, path, words: call.words.clone() };
     let journal = serde_json::to_string_pretty(&enabled).unwrap_or_default();
     store.replace(JOURNAL, journal.as_bytes())?;
-    let put = || -> Result<(), BootError> {
-        host.replace_file(&enabled.path, text.as_bytes(), FileAttributes { mode, owner: None })?;
-        match init {
-            InitSystem::Systemd => host.systemctl(&["enable", UNIT])?,
-            InitSystem::Openrc => {
-                drop(host.run_program(&["rc-update", "add", "cpushield", level(host)])?)
-            }
-            InitSystem::Sysv => {
-                drop(host.run_program(&["update-rc.d", "cpushield", "defaults"])?)
-            }
-        }
-        Ok(())
-    };
-    match put() {
+    match write_and_enable(host, &enabled, &text, mode) {
         Ok(()) => Ok(enabled),
         Err(BootError::Killed) => Err(BootError::Killed),
         Err(error) => {
-            let left = take_away(host, store, &enabled).err();
+            let undo_error = uninstall(host, store, &enabled).err();
             Err(BootError::Failed {
                 why: error.to_string(),
-                undone: left.map(|error| error.to_string()),
+                undone: undo_error.map(|error| error.to_string()),
                 hint: None,
             })
         }
     }
 }
 
-/// A file that is there and is somebody else's is not written over.
-fn ours(host: &Host, path: &str) -> Result<(), BootError> {
+fn write_and_enable(
+    host: &Host,
+    enabled: &Enabled,
+    text: &str,
+    mode: u32,
+) -> Result<(), BootError> {
+    host.replace_file(&enabled.path, text.as_bytes(), FileAttributes { mode, owner: None })?;
+    match enabled.init {
+        InitSystem::Systemd => host.systemctl(&["enable", UNIT])?,
+        InitSystem::Openrc => {
+            drop(host.order(&["rc-update", "add", "cpushield", openrc_runlevel(host)])?)
+        }
+        InitSystem::Sysv => drop(host.order(&["update-rc.d", "cpushield", "defaults"])?),
+    }
+    Ok(())
+}
+
+/// Refuses a file that exists and was not made by us.
+fn check_not_foreign(host: &Host, path: &str) -> Result<(), BootError> {
     match host.read(path) {
         Ok(text) if !text.contains(MARK) => Err(BootError::Foreign { path: path.to_owned() }),
         Err(error) if !error.is_absent() => Err(error.into()),
@@ -222,22 +227,22 @@ fn ours(host: &Host, path: &str) -> Result<(), BootError> {
     }
 }
 
-/// Takes it away again; `None` when there is nothing.
+/// Removes the shield from the boot; `None` when there is none.
 ///
 /// # Errors
 /// A file cannot be removed; the journal is kept then.
 pub fn remove(host: &Host, store: &Store) -> Result<Option<Enabled>, BootError> {
     let Some(enabled) = installed(store)? else { return Ok(None) };
     let _lock = store.lock()?;
-    take_away(host, store, &enabled)?;
+    uninstall(host, store, &enabled)?;
     Ok(Some(enabled))
 }
 
-fn take_away(host: &Host, store: &Store, enabled: &Enabled) -> Result<(), BootError> {
-    ours(host, &enabled.path)?;
+fn uninstall(host: &Host, store: &Store, enabled: &Enabled) -> Result<(), BootError> {
+    check_not_foreign(host, &enabled.path)?;
     match enabled.init {
-        // What was never enabled, or is gone, is as it shall be; links of a file that is gone are
-        // looked for by its name.
+        // A failure is fine: the unit was never enabled, or is gone. systemd finds the links of a
+        // missing file by its name.
         InitSystem::Systemd => drop(host.systemctl(&["disable", UNIT])),
         InitSystem::Openrc => drop(host.run_program(&["rc-update", "--all", "del", "cpushield"])),
         InitSystem::Sysv => {}
@@ -246,8 +251,8 @@ fn take_away(host: &Host, store: &Store, enabled: &Enabled) -> Result<(), BootEr
     match enabled.init {
         InitSystem::Systemd => drop(host.systemctl(&["daemon-reload"])),
         InitSystem::Openrc => {}
-        // It removes the links of a script that is gone.
-        InitSystem::Sysv => drop(host.run_program(&["update-rc.d", "cpushield", "remove"])?),
+        // Removes the links of a script that is gone.
+        InitSystem::Sysv => drop(host.order(&["update-rc.d", "cpushield", "remove"])?),
     }
     Ok(store.remove(JOURNAL)?)
 }

@@ -1,4 +1,4 @@
-//! Why boot parameters are not planned, written or taken back.
+//! The errors of planning, writing and removing boot parameters.
 
 use super::document::SkippedParameter;
 use crate::plan::PlanRefusal;
@@ -6,16 +6,16 @@ use crate::survey::CommandLineFault;
 use cpushield_linux::{CpuSet, Error};
 use std::fmt;
 
-/// Why boot parameters are not planned, written or taken back.
+/// Why boot parameters cannot be planned, written or removed.
 #[derive(Debug)]
 pub enum BootError {
-    /// The machine's answer.
+    /// A file or a program of the machine failed.
     Access(Error),
     /// The CPUs cannot be shielded.
     Refused(PlanRefusal),
     /// The boot CPU is among them.
     BootCpu {
-        /// The wished CPUs.
+        /// The requested CPUs.
         cpus: CpuSet,
     },
     /// A file of the loader is not understood, so nothing is written.
@@ -25,7 +25,7 @@ pub enum BootError {
         /// Where and what, `line 3: …`.
         why: String,
     },
-    /// A pattern or a word with characters that loaders take for something else.
+    /// A pattern or a word with characters that are special to a boot loader.
     NotPlain {
         /// What it is, `--kernels`.
         what: String,
@@ -36,7 +36,7 @@ pub enum BootError {
     NoSuchParameter {
         /// The name.
         name: String,
-        /// Names that are near.
+        /// Similar names.
         near: Vec<String>,
     },
     /// A parameter that this tool does not write.
@@ -48,41 +48,41 @@ pub enum BootError {
     },
     /// No kernel of the menu matches.
     NoKernel {
-        /// What was asked for.
+        /// The requested kernels.
         asked: String,
-        /// The versions there are.
+        /// The versions in the menu.
         known: Vec<String>,
     },
-    /// The parameters contradict what a kernel is given already.
+    /// The parameters contradict those that a kernel already has.
     Conflict {
         /// The kernel.
         version: String,
-        /// The file and the line where that stands, as far as is known.
+        /// The file, and the line if known, that has the contradicting parameter.
         place: String,
         /// What contradicts.
         why: String,
     },
-    /// The kernel would ignore a parameter that it is given already, because its list is another.
+    /// The kernel would ignore a parameter that it already has, because the lists differ.
     ListsDiffer {
         /// The kernel.
         version: String,
-        /// The file and the line where that stands, as far as is known.
+        /// The file, and the line if known, that has the contradicting parameter.
         place: String,
         /// What the kernel would do.
         fault: Box<CommandLineFault>,
-        /// CPUs that are out of the scheduling domains now.
+        /// CPUs that are outside the scheduling domains now.
         isolcpus: CpuSet,
     },
     /// None of the parameters applies to the chosen kernels.
     NothingApplies {
-        /// Parameters that would be given, each with the reason why not.
+        /// Parameters that are always proposed, each with the reason why it does not apply.
         skipped: Vec<SkippedParameter>,
     },
     /// Nothing can be written here.
     ByHand {
         /// Why.
         why: String,
-        /// What to do.
+        /// The steps for the user.
         instructions: Vec<String>,
     },
     /// Other parameters are written already.
@@ -90,48 +90,48 @@ pub enum BootError {
         /// The words.
         words: Vec<String>,
     },
-    /// An apply or undo did not come to its end.
+    /// An earlier apply or undo was interrupted.
     Unfinished,
-    /// The journal of boot files is not one.
+    /// The journal of boot files is invalid.
     Journal {
         /// The file.
         path: String,
         /// What is wrong.
         why: String,
     },
-    /// A file of our name is there that is not ours.
+    /// A file has our name but was not made by us.
     Foreign {
         /// The file.
         path: String,
     },
-    /// There is no room, or nothing can be written.
+    /// Too little free space, or a read-only file system.
     NoRoom {
         /// The directory.
         path: String,
         /// Why.
         why: String,
     },
-    /// What the loader makes is not what it must be.
+    /// The loader's files or its menu are not as expected.
     Wrong {
         /// Why.
         why: String,
-        /// What to do.
+        /// The steps for the user.
         hint: Option<String>,
     },
     /// No trial is under way.
     NoTrial,
-    /// The machine was not booted since the trial was armed.
+    /// The machine was not rebooted since the trial was armed.
     NotBooted {
-        /// The entry that is to boot once.
+        /// The entry that boots once.
         entry: String,
     },
-    /// It failed after the first write.
+    /// A step failed after the first write.
     Failed {
         /// Why.
         why: String,
-        /// What else went wrong while everything was put back; `None`: it is as it was.
+        /// The error while the files were restored; `None`: every file is as it was.
         undone: Option<String>,
-        /// What to do.
+        /// The steps for the user.
         hint: Option<String>,
     },
     /// A test stopped it, as a kill would.
@@ -161,7 +161,7 @@ impl fmt::Display for BootError {
                  them"
             ),
             BootError::Unparsable { path, why } => {
-                write!(f, "{path} is not understood, so nothing was written\n  cause: {why}")
+                write!(f, "cannot parse {path}; nothing was written\n  cause: {why}")
             }
             BootError::NotPlain { what, text } => {
                 write!(f, "{what} {text:?} contains characters that are special to a boot loader")
@@ -172,7 +172,7 @@ impl fmt::Display for BootError {
             BootError::Never { name, why } => write!(f, "{name} is not written: {why}"),
             BootError::NoKernel { asked, known } => write!(
                 f,
-                "no kernel of the boot menu matches {asked}; there are {}",
+                "no kernel in the boot menu matches {asked}; the menu has {}",
                 if known.is_empty() { "none".to_owned() } else { known.join(", ") }
             ),
             BootError::Conflict { version, place, why } => {
@@ -183,7 +183,7 @@ impl fmt::Display for BootError {
             }
             BootError::NothingApplies { skipped } => {
                 f.write_str(
-                    "no kernel parameter applies to the chosen kernels: nothing is written",
+                    "no kernel parameter applies to the chosen kernels: nothing was written",
                 )?;
                 skipped.iter().try_for_each(|it| write!(f, "\n  {}: {}", it.name, it.reason))
             }
@@ -192,22 +192,22 @@ impl fmt::Display for BootError {
                 instructions.iter().try_for_each(|line| write!(f, "\n  {line}"))
             }
             BootError::Active { words } => {
-                write!(f, "other boot parameters are written already: {}", words.join(" "))
+                write!(f, "other boot parameters are already written: {}", words.join(" "))
             }
             BootError::Unfinished => {
-                f.write_str("an earlier `boot apply` or `boot undo` did not come to its end")
+                f.write_str("an earlier `boot apply` or `boot undo` was interrupted")
             }
             BootError::Journal { path, why } => write!(f, "{path}: {why}"),
             BootError::Foreign { path } => {
-                write!(f, "{path} is there and was not made by cpushield; nothing was written")
+                write!(f, "{path} exists and was not made by cpushield; nothing was written")
             }
             BootError::NoRoom { path, why } => {
-                write!(f, "nothing can be written to {path}: {why}")
+                write!(f, "cannot write to {path}: {why}")
             }
             BootError::Wrong { why, .. } => f.write_str(why),
-            BootError::NoTrial => f.write_str("no trial boot is under way"),
+            BootError::NoTrial => f.write_str("there is no trial boot"),
             BootError::NotBooted { entry } => {
-                write!(f, "the trial of {entry} begins with the next boot")
+                write!(f, "the trial of {entry} starts with the next boot")
             }
             BootError::Failed { why, undone: None, .. } => {
                 write!(f, "{why}\n  undone: every boot file is as it was")

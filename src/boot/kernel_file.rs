@@ -1,33 +1,33 @@
-//! Which kernel a file is, where its name does not say it: what its own bytes tell, or the only one
-//! that is installed. It takes an entry of a boot menu and reads the files that this names.
+//! Finds the version of a kernel file whose name does not show it: from the banner in its bytes,
+//! or because only one kernel is installed. Takes a boot menu entry and reads the files it names.
 
 use cpushield_linux::Host;
 use cpushield_linux::text::kernel_image;
 
-/// Where a file may be that an entry at `place` names. Loaders count from the root of a file
-/// system that is mounted somewhere above the entry.
-pub(super) fn places(place: &str, name: &str) -> Vec<String> {
+/// Where a file named by an entry at `place` may be. Loaders name files relative to the root of a
+/// file system that is mounted somewhere above the entry.
+pub(super) fn candidate_paths(place: &str, name: &str) -> Vec<String> {
     let mut dir = place;
     let path = name.strip_prefix("($root)").unwrap_or(name).trim_start_matches('/');
-    let mut places = Vec::new();
+    let mut paths = Vec::new();
     while let Some((above, _)) = dir.rsplit_once('/') {
-        places.push(format!("{above}/{path}"));
+        paths.push(format!("{above}/{path}"));
         dir = above;
     }
-    places
+    paths
 }
 
-/// What the first file says of itself that is there.
-pub(super) fn banner(host: &Host, places: &[String]) -> Option<String> {
-    let bytes = places.iter().find_map(|place| host.read_bytes(place).ok())?;
+/// The banner of the first file that can be read.
+pub(super) fn read_banner(host: &Host, paths: &[String]) -> Option<String> {
+    let bytes = paths.iter().find_map(|path| host.read_bytes(path).ok())?;
     kernel_image::banner(&bytes)
 }
 
 /// The version of the kernel that an entry at `place` loads under this name.
-pub(super) fn release(host: &Host, place: &str, kernel: &str) -> Option<String> {
-    let banner = banner(host, &places(place, kernel));
-    let said = banner.as_deref().and_then(kernel_image::release).map(str::to_owned);
-    said.or_else(|| only_installed(host))
+pub(super) fn find_release(host: &Host, place: &str, kernel: &str) -> Option<String> {
+    let banner = read_banner(host, &candidate_paths(place, kernel));
+    let release = banner.as_deref().and_then(kernel_image::release).map(str::to_owned);
+    release.or_else(|| only_installed(host))
 }
 
 /// The version of the only kernel whose modules are installed.

@@ -1,6 +1,7 @@
-//! The new parameters without the firmware and the loader: the running kernel loads the chosen one
-//! with the line and the files of its entry. What it loaded is in the journal, because the next
-//! reboot by systemd would start it (`reboot` in systemctl(1), SYSTEMCTL_SKIP_AUTO_KEXEC).
+//! Starts the new parameters with kexec, without firmware and boot loader: the running kernel loads
+//! the chosen one with the command line and the files of its entry. The journal records this,
+//! because the next reboot by systemd starts a loaded kernel (`reboot` in systemctl(1),
+//! SYSTEMCTL_SKIP_AUTO_KEXEC).
 
 use super::document::{BootJournal, BootPlan, WrittenParameters};
 use super::error::BootError;
@@ -24,72 +25,69 @@ pub struct KexecImage {
 pub struct LoadedKernel {
     /// What was loaded.
     pub image: KexecImage,
-    /// Whether the init system was told to start it now.
+    /// Whether systemd was asked to start it now.
     pub now: bool,
 }
 
-/// Whether the first of the chosen kernels can be loaded, before anything is written.
+/// Checks, before anything is written, that the first of the chosen kernels can be loaded.
 ///
 /// # Errors
-/// Its files are not found, or its line is made by the loader.
+/// Its files are not found, or the loader computes its command line.
 pub fn possible(host: &Host, plan: &BootPlan) -> Result<(), BootError> {
     let found = loaders::find(host)?.map(|(_, found)| found).unwrap_or_default();
-    let chosen =
-        |it: &&LoaderEntry| plan.kernels.iter().any(|k| k.chosen && k.version == it.version);
-    // Where there is none nothing can be written either, and that is told with its reason.
-    let Some(entry) = found.entries.iter().find(chosen) else { return Ok(()) };
-    let hint = "nothing was written; without --kexec the parameters come with the next reboot";
-    of_entry(host, entry)
-        .map(drop)
-        .map_err(|why| BootError::Wrong { why, hint: Some(hint.to_owned()) })
+    for entry in &found.entries {
+        if plan.kernels.iter().any(|kernel| kernel.chosen && kernel.version == entry.version) {
+            let hint = "nothing was written; without --kexec the parameters take effect with the next \
+                 reboot";
+            return find_image(host, entry)
+                .map(drop)
+                .map_err(|why| BootError::Wrong { why, hint: Some(hint.to_owned()) });
+        }
+    }
+    // Without such an entry nothing can be written either, and the write reports why.
+    Ok(())
 }
 
-/// The first kernel that was given the words, as its entry boots it.
+/// The first kernel that has the words, as its entry boots it.
 ///
 /// # Errors
-/// It has no such entry, its files are not found, or its line is made by the loader.
+/// It has no such entry, its files are not found, or the loader computes its command line.
 pub fn image(host: &Host, written: &WrittenParameters) -> Result<KexecImage, BootError> {
-    let wrong = |why: String| BootError::Wrong { why, hint: None };
     let found = loaders::find(host)?.map(|(_, found)| found).unwrap_or_default();
-    let words = |it: &LoaderEntry| written.words.iter().all(|word| line::has(&it.args, word));
-    let has = |it: &&LoaderEntry| written.kernels.contains(&it.version) && words(it);
-    let Some(entry) = found.entries.iter().find(has) else {
-        return Err(wrong("no entry of the menu has the parameters".to_owned()));
+    let entry = found.entries.iter().find(|entry| {
+        written.kernels.contains(&entry.version)
+            && written.words.iter().all(|word| line::has(&entry.args, word))
+    });
+    let image = match entry {
+        Some(entry) => find_image(host, entry),
+        None => Err("no entry of the menu has the parameters".to_owned()),
     };
-    of_entry(host, entry).map_err(wrong)
+    image.map_err(|why| BootError::Wrong { why, hint: None })
 }
 
-/// What an entry loads, or why that is not known. A kernel without the RAM disk of its entry does
-/// not find its root, so nothing is left out.
-fn of_entry(host: &Host, entry: &LoaderEntry) -> Result<KexecImage, String> {
+/// Finds the files of an entry, or says why they are unknown. Without its RAM disk a kernel does
+/// not find its root, so no file is left out.
+fn find_image(host: &Host, entry: &LoaderEntry) -> Result<KexecImage, String> {
     let (place, version) = (&entry.place, &entry.version);
     if entry.args.contains('$') {
-        return Err(format!("{place}: the loader makes the line as it boots: {}", entry.args));
+        let args = &entry.args;
+        return Err(format!("{place}: the loader computes the command line as it boots: {args}"));
     }
     let (kernel, initrd) = match &entry.files {
         Some(files) => {
             let initrd = match files.ramdisks.as_slice() {
                 [] => None,
-                [one] => Some(file(host, entry, one)?),
+                [ramdisk] => Some(find_entry_file(host, entry, ramdisk)?),
                 more => {
                     let more = more.join(", ");
                     return Err(format!(
-                        "{place} has several initial RAM disks, {more}: one alone can be loaded"
+                        "{place} has several initial RAM disks, {more}: only one can be loaded"
                     ));
                 }
             };
-            (file(host, entry, &files.kernel)?, initrd)
+            (find_entry_file(host, entry, &files.kernel)?, initrd)
         }
         None => {
-            let named = |what: &str, places: &[String]| {
-                first(host, places).ok_or_else(|| {
-                    let places = places.join(", ");
-                    format!(
-                        "{place} does not name the {what} of kernel {version}, and it is at none \
-                         of {places}"
-                    )
-                })
-            };
             let kernels = [
                 format!("/boot/vmlinuz-{version}"),
                 format!("/boot/kernel-{version}"),
@@ -100,31 +98,49 @@ fn of_entry(host: &Host, entry: &LoaderEntry) -> Result<KexecImage, String> {
                 format!("/boot/initramfs-{version}.img"),
                 format!("/boot/initrd-{version}"),
             ];
-            (named("file", &kernels)?, Some(named("initial RAM disk", &ramdisks)?))
+            let kernel = find_unnamed_file(host, entry, "file", &kernels)?;
+            (kernel, Some(find_unnamed_file(host, entry, "initial RAM disk", &ramdisks)?))
         }
     };
     Ok(KexecImage { line: format!("BOOT_IMAGE={kernel} {}", entry.args), kernel, initrd })
 }
 
-fn first(host: &Host, places: &[String]) -> Option<String> {
-    places.iter().find(|path| host.exists(path)).cloned()
+fn first_existing(host: &Host, paths: &[String]) -> Option<String> {
+    paths.iter().find(|path| host.exists(path)).cloned()
 }
 
-/// Where a file is that an entry names. A name that ends in the version is known in `/boot` too,
-/// where that is a subvolume or a dataset.
-fn file(host: &Host, entry: &LoaderEntry, name: &str) -> Result<String, String> {
-    let mut places = kernel_file::places(&entry.place, name);
-    let last = name.rsplit('/').next().unwrap_or(name);
-    let there = format!("/boot/{last}");
-    if last.contains(&entry.version) && !places.contains(&there) {
-        places.push(there);
+/// Finds a file that the entry does not name.
+fn find_unnamed_file(
+    host: &Host,
+    entry: &LoaderEntry,
+    what: &str,
+    paths: &[String],
+) -> Result<String, String> {
+    first_existing(host, paths).ok_or_else(|| {
+        format!(
+            "{} does not name the {what} of kernel {}, and it is at none of {}",
+            entry.place,
+            entry.version,
+            paths.join(", ")
+        )
+    })
+}
+
+/// Finds a file that the entry names. A file with the version in its name is also looked for in
+/// `/boot`, which may be a subvolume or a dataset.
+fn find_entry_file(host: &Host, entry: &LoaderEntry, name: &str) -> Result<String, String> {
+    let mut paths = kernel_file::candidate_paths(&entry.place, name);
+    let base = name.rsplit('/').next().unwrap_or(name);
+    let in_boot = format!("/boot/{base}");
+    if base.contains(&entry.version) && !paths.contains(&in_boot) {
+        paths.push(in_boot);
     }
-    let none = || format!("{}: {name} is at none of {}", entry.place, places.join(", "));
-    first(host, &places).ok_or_else(none)
+    first_existing(host, &paths)
+        .ok_or_else(|| format!("{}: {name} is at none of {}", entry.place, paths.join(", ")))
 }
 
-/// Loads the kernel of what was written and tells the init system to start it. After an error
-/// nothing is loaded, and a trial is left to the boot loader.
+/// Loads the kernel with the written parameters and asks systemd to start it. After an error no
+/// kernel is loaded, and a trial is left to the boot loader.
 ///
 /// # Errors
 /// Its files are not found, or the kernel or the init system refuses; the parameters stay written.
@@ -134,7 +150,7 @@ pub fn start(
     written: &WrittenParameters,
 ) -> Result<LoadedKernel, BootError> {
     let started = load(host, store, written);
-    started.map_err(|error| instead(host, store, written, error))
+    started.map_err(|error| fall_back(host, store, written, error))
 }
 
 fn load(
@@ -144,44 +160,52 @@ fn load(
 ) -> Result<LoadedKernel, BootError> {
     let _lock = store.lock()?;
     let image = image(host, written)?;
-    // First: undo has to know of it, also after a kill between the two.
-    note(host, store, true)?;
+    // The journal first: after a kill between the two, undo must know of it.
+    record_loaded(host, store, true)?;
     let now = host.exists("/run/systemd/system");
     let loaded = host.kexec_load(&image.kernel, image.initrd.as_deref(), &image.line);
-    let mut stays = false;
-    let begun = loaded.and_then(|()| match now {
-        true => host.systemctl(&["kexec"]).inspect_err(|_| stays = host.kexec_unload().is_err()),
+    let mut still_loaded = false;
+    let started = loaded.and_then(|()| match now {
+        true => {
+            host.systemctl(&["kexec"]).inspect_err(|_| still_loaded = host.kexec_unload().is_err())
+        }
         false => Ok(()),
     });
-    match begun {
+    match started {
         Ok(()) => Ok(LoadedKernel { image, now }),
         Err(error) if error.is_stop() => Err(BootError::Killed),
         Err(error) => {
-            // What stays loaded stays known to undo; what was loaded before is not ours.
-            if !stays {
-                note(host, store, false)?;
+            // Undo must know of a kernel that stays loaded; one loaded before is not ours.
+            if !still_loaded {
+                record_loaded(host, store, false)?;
             }
             Err(error.into())
         }
     }
 }
 
-/// What is left to do after an error. A trial that was to start at once is not armed yet.
-fn instead(host: &Host, store: &Store, written: &WrittenParameters, error: BootError) -> BootError {
+/// Adds to an error how to boot without kexec. A trial was not armed for kexec, so it is armed here.
+fn fall_back(
+    host: &Host,
+    store: &Store,
+    written: &WrittenParameters,
+    error: BootError,
+) -> BootError {
     if matches!(error, BootError::Killed) {
         return error;
     }
     let hint = match (&written.trial, &written.entry) {
         (Some(trial), _) => {
-            let once = loaders::named(&written.loader).ok_or(BootError::NoTrial).and_then(|it| {
+            let loader = loaders::named(&written.loader).ok_or(BootError::NoTrial);
+            let armed = loader.and_then(|loader| {
                 let _lock = store.lock()?;
-                it.once(host, &trial.entry)
+                loader.boot_once(host, &trial.entry)
             });
-            match once {
+            match armed {
                 Ok(()) => "the trial is written, and boots once: reboot instead".to_owned(),
                 Err(BootError::Killed) => return BootError::Killed,
                 Err(why) => {
-                    format!("take the trial back: cpushield boot undo ({why})")
+                    format!("remove the trial: cpushield boot undo ({why})")
                 }
             }
         }
@@ -193,32 +217,32 @@ fn instead(host: &Host, store: &Store, written: &WrittenParameters, error: BootE
     BootError::Wrong { why: error.to_string(), hint: Some(hint) }
 }
 
-/// Whether the next reboot by kexec would start something.
+/// Whether a kernel is loaded for kexec.
 fn is_loaded(host: &Host) -> bool {
     host.read_line("/sys/kernel/kexec_loaded").is_ok_and(|loaded| loaded.trim() == "1")
 }
 
-fn this_boot(host: &Host) -> Option<String> {
+fn boot_id(host: &Host) -> Option<String> {
     host.read_line("/proc/sys/kernel/random/boot_id").ok()
 }
 
-/// Says in the journal whether a kernel with the words lies in memory.
-fn note(host: &Host, store: &Store, loaded: bool) -> Result<(), BootError> {
+/// Records in the journal whether a kernel with the words is loaded.
+fn record_loaded(host: &Host, store: &Store, loaded: bool) -> Result<(), BootError> {
     let Some(mut journal) = super::journal(store)? else { return Ok(()) };
-    journal.loaded = this_boot(host).filter(|_| loaded);
-    write::keep(store, &journal)
+    journal.loaded = boot_id(host).filter(|_| loaded);
+    write::save_journal(store, &journal)
 }
 
-/// Unloads what this boot loaded. Returns what a person has to know when that is refused.
-pub(super) fn forget(host: &Host, journal: &BootJournal) -> Result<Option<String>, BootError> {
-    if journal.loaded.is_none() || journal.loaded != this_boot(host) || !is_loaded(host) {
+/// Unloads the kernel that this boot loaded. Returns a note for the user when the kernel refuses.
+pub(super) fn unload(host: &Host, journal: &BootJournal) -> Result<Option<String>, BootError> {
+    if journal.loaded.is_none() || journal.loaded != boot_id(host) || !is_loaded(host) {
         return Ok(None);
     }
     match host.kexec_unload() {
         Ok(()) => Ok(None),
         Err(error) if error.is_stop() => Err(BootError::Killed),
         Err(error) => Ok(Some(format!(
-            "the kernel that --kexec loaded stays in memory ({error}), and a reboot by systemd \
+            "the kernel that --kexec loaded cannot be unloaded ({error}), and a reboot by systemd \
              would start it with the parameters: SYSTEMCTL_SKIP_AUTO_KEXEC=1 systemctl reboot"
         ))),
     }

@@ -1,5 +1,6 @@
-//! A kernel command line as text that is added to: words, what is there already, what contradicts,
-//! how long it may be. Pure. The words that were there stay as they are, to the byte.
+//! Adds words to the text of a kernel command line: finds words that are already present, words
+//! that contradict, and the limit of its length. Pure. The other words stay as they are, byte for
+//! byte.
 
 use crate::survey::{CommandLineFault, LIST_PER_KIND_SINCE, isolation_setup};
 use cpushield_linux::CpuSet;
@@ -13,56 +14,56 @@ const LISTS: &[&str] = &["nohz_full", "rcu_nocbs", "irqaffinity", "workqueue.unb
 /// Why words cannot be added to a command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ParameterConflict {
-    /// The parameter is there with another value. The kernel takes one of both, or none.
+    /// The parameter is present with another value. The kernel takes one of the two, or neither.
     Differs {
-        /// What is there.
-        there: String,
-        /// What was to be added.
+        /// The word on the line.
+        present: String,
+        /// The word to add.
         wanted: String,
     },
-    /// `isolcpus=nohz,…` is another list than that of `nohz_full=`: the kernel refuses the second
-    /// one of them ("Housekeeping: nohz_full= must match isolcpus=", kernel/sched/isolation.c).
+    /// `isolcpus=nohz,…` and `nohz_full=` have different lists: the kernel refuses the second one
+    /// ("Housekeeping: nohz_full= must match isolcpus=", kernel/sched/isolation.c).
     Mismatch {
-        /// What is there.
-        there: String,
-        /// What was to be added.
+        /// The word on the line.
+        present: String,
+        /// The word to add.
         wanted: String,
     },
-    /// The line lets the kernel know fewer CPUs than the list names: it refuses the whole list
+    /// The line limits the kernel to fewer CPUs than the list names: it refuses the whole list
     /// ("Housekeeping: nohz_full= or isolcpus= incorrect CPU range", kernel/sched/isolation.c,
     /// 6.12).
     Beyond {
-        /// What is there.
-        there: String,
-        /// What was to be added.
+        /// The word on the line.
+        present: String,
+        /// The word to add.
         wanted: String,
     },
-    /// The line would be longer than the kernel reads.
+    /// The line would be longer than what the kernel reads.
     TooLong {
-        /// Its bytes with the words added.
+        /// Its length with the words added, in bytes.
         bytes: usize,
-        /// What the kernel reads.
+        /// The bytes that the kernel reads.
         limit: usize,
     },
-    /// A quote is opened and not closed: the words behind it are not parameters.
+    /// A quote is never closed: the words after it are not parameters.
     OpenQuote,
 }
 
 impl fmt::Display for ParameterConflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ParameterConflict::Differs { there, wanted } => {
-                write!(f, "{there} is there already, which contradicts {wanted}")
+            ParameterConflict::Differs { present, wanted } => {
+                write!(f, "{present} is already on the command line and contradicts {wanted}")
             }
-            ParameterConflict::Mismatch { there, wanted } => write!(
+            ParameterConflict::Mismatch { present, wanted } => write!(
                 f,
-                "{there} is there already; the kernel refuses {wanted} together with it, because the lists \
-                 differ"
+                "{present} is already on the command line; the kernel refuses {wanted} together \
+                 with it, because the lists differ"
             ),
-            ParameterConflict::Beyond { there, wanted } => write!(
+            ParameterConflict::Beyond { present, wanted } => write!(
                 f,
-                "{there} is there already; the kernel refuses {wanted} together with it, because it does not \
-                 know all of these CPUs"
+                "{present} is already on the command line; the kernel refuses {wanted} together \
+                 with it, because it does not know all of these CPUs"
             ),
             ParameterConflict::TooLong { bytes, limit } => write!(
                 f,
@@ -76,16 +77,16 @@ impl fmt::Display for ParameterConflict {
     }
 }
 
-/// What became of the words.
+/// Wanted words, sorted by whether the line has them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MergedLine {
-    /// Words that are to be added, in the order they were wanted.
+    /// Words to add, in the given order.
     pub add: Vec<String>,
-    /// Words that say what the line says already.
+    /// Words that the line already has.
     pub already: Vec<String>,
 }
 
-/// Bytes of a command line that kernels of an architecture read, the final zero included
+/// Bytes of a command line that kernels of an architecture read, with the final zero
 /// (`COMMAND_LINE_SIZE`: arch/x86/include/asm/setup.h and arch/arm64/include/uapi/asm/setup.h 2048,
 /// arch/arm/include/uapi/asm/setup.h 1024, include/uapi/asm-generic/setup.h 512; 6.12).
 #[must_use]
@@ -98,39 +99,40 @@ pub fn limit(arch: Option<&str>) -> usize {
     }
 }
 
-/// Sorts wanted words (`nohz_full=2-3`) into those to add and those there already.
+/// Sorts wanted words (`nohz_full=2-3`) into those to add and those already present.
 ///
 /// # Errors
-/// A word contradicts the line, or there is no room for all of them.
+/// A word contradicts the line, or the line would become too long.
 pub fn merge(line: &str, wanted: &[String], limit: usize) -> Result<MergedLine, ParameterConflict> {
     if line.matches('"').count() % 2 == 1 {
         return Err(ParameterConflict::OpenQuote);
     }
-    let there = cmdline::parse(line);
+    let params = cmdline::parse(line);
     let mut merged = MergedLine::default();
     for word in wanted {
         let (name, value) = split(word);
         let mut known = false;
-        for param in &there {
-            let said = shown(param);
+        for param in &params {
+            let (present, wanted) = (to_word(param), word.clone());
             if name == "nohz_full" && cmdline::same_name(&param.name, "isolcpus") {
-                let asked = param.value.as_deref().map(|value| cmdline::isolcpus(value, None));
-                if asked.and_then(Result::ok).is_some_and(|it| it.nohz && !same(&it.cpus, value)) {
-                    return Err(ParameterConflict::Mismatch { there: said, wanted: word.clone() });
+                let isolcpus = param.value.as_deref().map(|value| cmdline::isolcpus(value, None));
+                let isolcpus = isolcpus.and_then(Result::ok);
+                if isolcpus.is_some_and(|it| it.nohz && !is_list_of(&it.cpus, value)) {
+                    return Err(ParameterConflict::Mismatch { present, wanted });
                 }
             }
             if LISTS.contains(&name) && cmdline::same_name(&param.name, "nr_cpus") {
                 let known = param.value.as_deref().and_then(|value| value.parse::<usize>().ok());
                 let highest = value.and_then(|value| value.parse::<CpuSet>().ok()?.last());
                 if known.zip(highest).is_some_and(|(known, highest)| highest >= known) {
-                    return Err(ParameterConflict::Beyond { there: said, wanted: word.clone() });
+                    return Err(ParameterConflict::Beyond { present, wanted });
                 }
             }
             if !cmdline::same_name(&param.name, name) {
                 continue;
             }
-            if !alike(name, param.value.as_deref(), value) {
-                return Err(ParameterConflict::Differs { there: said, wanted: word.clone() });
+            if !is_same_value(name, param.value.as_deref(), value) {
+                return Err(ParameterConflict::Differs { present, wanted });
             }
             known = true;
         }
@@ -141,14 +143,15 @@ pub fn merge(line: &str, wanted: &[String], limit: usize) -> Result<MergedLine, 
     if bytes > limit { Err(ParameterConflict::TooLong { bytes, limit }) } else { Ok(merged) }
 }
 
-/// `nohz_full=` and `isolcpus=` with different lists, which a kernel takes or not by its version.
+/// `nohz_full=` and `isolcpus=` with different lists: the kernel's version decides whether it takes
+/// both.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DifferentLists {
-    /// `isolcpus=…`, which is there.
+    /// `isolcpus=…`, which is on the line.
     pub isolcpus: String,
-    /// `nohz_full=…`, which is to be added.
+    /// `nohz_full=…`, the word to add.
     pub nohz_full: String,
-    /// Whether the kernel is known to take both.
+    /// Whether this kernel is known to take both.
     pub both_taken: bool,
 }
 
@@ -161,13 +164,13 @@ impl fmt::Display for DifferentLists {
             false => write!(
                 f,
                 "kernels before {LIST_PER_KIND_SINCE} ignore {isolcpus}, later ones take both; \
-                 which one this is could not be read"
+                 the version of this one is unknown"
             ),
         }
     }
 }
 
-/// Whether the line with these words has two lists that a kernel of this version takes.
+/// The two different lists that the line has with these words; `None` when there are none.
 #[must_use]
 pub fn different_lists(
     line: &str,
@@ -180,15 +183,17 @@ pub fn different_lists(
     cmdline::parse(line).iter().find_map(|param| {
         let value =
             param.value.as_deref().filter(|_| cmdline::same_name(&param.name, "isolcpus"))?;
-        let asked = cmdline::isolcpus(value, None).ok().filter(|it| !same(&it.cpus, cpus))?;
-        let (isolcpus, nohz_full) = (shown(param), nohz_full.clone());
-        (!asked.nohz).then_some(DifferentLists { isolcpus, nohz_full, both_taken })
+        let parsed =
+            cmdline::isolcpus(value, None).ok().filter(|it| !is_list_of(&it.cpus, cpus))?;
+        let (isolcpus, nohz_full) = (to_word(param), nohz_full.clone());
+        (!parsed.nohz).then_some(DifferentLists { isolcpus, nohz_full, both_taken })
     })
 }
 
-/// What a kernel of this version would ignore of the line because these words are added to it.
+/// The first parameter of the line that a kernel of this version would ignore because of these
+/// words.
 #[must_use]
-pub fn ignored_beside(
+pub fn first_ignored(
     line: &str,
     wanted: &[String],
     possible: &CpuSet,
@@ -207,7 +212,7 @@ pub fn ignored_beside(
 
 /// The line with words in front, where no `--` of the line can hide them from the kernel.
 #[must_use]
-pub fn with(line: &str, words: &[String]) -> String {
+pub fn with_words(line: &str, words: &[String]) -> String {
     if words.is_empty() {
         return line.to_owned();
     }
@@ -215,14 +220,14 @@ pub fn with(line: &str, words: &[String]) -> String {
     format!("{}{gap}{line}", words.join(" "))
 }
 
-/// The same with those words alone that it does not have yet.
+/// The line with those of the words in front that it does not have yet.
 #[must_use]
 pub fn with_missing(line: &str, words: &[String]) -> String {
     let missing: Vec<String> = words.iter().filter(|word| !has(line, word)).cloned().collect();
-    with(line, &missing)
+    with_words(line, &missing)
 }
 
-/// The line without these words, where they stand as they are.
+/// The line without exactly these words.
 #[must_use]
 pub fn without(line: &str, words: &[String]) -> String {
     let mut quoted = false;
@@ -237,21 +242,20 @@ pub fn without(line: &str, words: &[String]) -> String {
     kept.join(" ")
 }
 
-/// Whether the kernel that was given this line was given this word.
+/// Whether the line has this word, or an equal one.
 #[must_use]
 pub fn has(line: &str, word: &str) -> bool {
     let (name, value) = split(word);
     cmdline::parse(line).iter().any(|param| {
-        cmdline::same_name(&param.name, name) && alike(name, param.value.as_deref(), value)
+        cmdline::same_name(&param.name, name) && is_same_value(name, param.value.as_deref(), value)
     })
 }
 
-/// Whether a word can be written into every loader's files without quoting: shell, GRUB and BLS
-/// read it as it is.
+/// Whether a word needs no quoting in any loader's files: shell, GRUB and BLS read it literally.
 #[must_use]
-pub fn plain(word: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_.,:=/+-".contains(c);
-    word.starts_with(|c: char| c.is_ascii_alphabetic()) && word.chars().all(plain)
+pub fn is_plain(word: &str) -> bool {
+    word.starts_with(|c: char| c.is_ascii_alphabetic())
+        && word.chars().all(|c| c.is_ascii_alphanumeric() || "_.,:=/+-".contains(c))
 }
 
 fn split(word: &str) -> (&str, Option<&str>) {
@@ -261,22 +265,25 @@ fn split(word: &str) -> (&str, Option<&str>) {
     }
 }
 
-fn shown(param: &cmdline::KernelParam) -> String {
+fn to_word(param: &cmdline::KernelParam) -> String {
     match &param.value {
         Some(value) => format!("{}={value}", param.name),
         None => param.name.clone(),
     }
 }
 
-fn alike(name: &str, there: Option<&str>, wanted: Option<&str>) -> bool {
-    let set = |value: Option<&str>| value.and_then(|value| value.parse::<CpuSet>().ok());
-    there == wanted
+fn is_same_value(name: &str, present: Option<&str>, wanted: Option<&str>) -> bool {
+    present == wanted
         || LISTS.iter().any(|list| cmdline::same_name(list, name))
-            && set(there).is_some_and(|there| Some(there) == set(wanted))
+            && parse_list(present).is_some_and(|cpus| is_list_of(&cpus, wanted))
 }
 
-fn same(cpus: &CpuSet, list: Option<&str>) -> bool {
-    list.and_then(|list| list.parse::<CpuSet>().ok()).as_ref() == Some(cpus)
+fn is_list_of(cpus: &CpuSet, list: Option<&str>) -> bool {
+    parse_list(list).as_ref() == Some(cpus)
+}
+
+fn parse_list(value: Option<&str>) -> Option<CpuSet> {
+    value?.parse().ok()
 }
 
 #[cfg(test)]
@@ -289,15 +296,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_not_added_and_what_contradicts_is_found() {
+    fn present_words_are_not_added_and_contradictions_are_refused() {
         let wanted = words("nohz_full=2-3 rcu_nocbs=2-3");
         let merged = merge("root=/dev/vda1 ro quiet", &wanted, 2048).unwrap();
         assert_eq!((merged.add, merged.already.len()), (wanted.clone(), 0));
         let merged = merge("ro nohz-full=2,3 a=\"b nohz_full=1\"", &wanted, 2048).unwrap();
         assert_eq!((merged.add, merged.already), (words("rcu_nocbs=2-3"), words("nohz_full=2-3")));
         let refused = |line| merge(line, &wanted, 2048).unwrap_err().to_string();
-        assert!(refused("nohz_full=3").starts_with("nohz_full=3 is there already"));
-        // Doubled, the second one another: the kernel takes the first and warns.
+        assert!(refused("nohz_full=3").starts_with("nohz_full=3 is already on the command line"));
+        // Given twice with different values: the kernel takes the first and warns.
         assert!(refused("nohz_full=2-3 nohz_full=1").contains("nohz_full=1"));
         assert!(refused("isolcpus=nohz,domain,1").contains("the lists differ"));
         assert!(merge("isolcpus=domain,1", &wanted, 2048).is_ok());
@@ -315,12 +322,12 @@ mod tests {
         assert!(refused("nr_cpus=3").contains("does not know all of these CPUs"));
         assert!(merge("nr_cpus=4", &wanted, 2048).is_ok());
         assert!(refused("a=\"b").contains("never closed"));
-        // What follows `--` is for init.
+        // Words after `--` are for init.
         assert!(merge("ro -- nohz_full=1", &wanted, 2048).is_ok());
     }
 
     #[test]
-    fn the_limit_is_that_of_the_kernel_with_its_final_zero() {
+    fn the_limit_includes_the_final_zero() {
         let wanted = words("skew_tick=1");
         let line = "x".repeat(2048 - 1 - 1 - "skew_tick=1".len());
         assert!(merge(&line, &wanted, limit(Some("x86_64"))).is_ok());
@@ -330,13 +337,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn words_that_were_added_are_there_and_the_rest_is_as_it_was(
+        fn added_words_are_present_and_the_rest_is_unchanged(
             line in "[ -~]{0,80}",
             cpus in 1_usize..64,
         ) {
             let wanted = vec![format!("nohz_full={cpus}"), "rcu_nocb_poll".to_owned()];
             if let Ok(merged) = merge(&line, &wanted, 2048) {
-                let new = with(&line, &merged.add);
+                let new = with_words(&line, &merged.add);
                 prop_assert!(new.ends_with(&line));
                 for word in &wanted {
                     prop_assert!(has(&new, word), "{new:?}");
@@ -344,7 +351,7 @@ mod tests {
                 if !line.starts_with(' ') && !merged.add.is_empty() && !line.contains("nohz_full") {
                     prop_assert_eq!(without(&new, &merged.add), line.clone());
                 }
-                // A second time nothing is to do.
+                // The second time there is nothing to add.
                 prop_assert!(merge(&new, &wanted, 2048).unwrap().add.is_empty());
             }
         }

@@ -1,188 +1,82 @@
 //! `Machine` + `ShieldRequest` + the loader's menu → [`BootPlan`]: which parameters, for which
-//! kernels. It refuses what is unsafe or contradicts before anything is written, and writes
-//! nothing.
+//! kernels. Refuses unsafe or contradictory parameters before anything is written, and writes
+//! nothing itself.
 
 use super::by_hand;
 use super::document::{BootKernel, BootPlan, SCHEMA, SkippedParameter, WantedParameter};
 use super::error::BootError;
 use super::grub::generator::{self, KernelRule};
-use super::kernel_file;
+use super::kernels::{self, KernelBuild, SelectedKernels};
 use super::line;
 use super::loaders::{BootLoader, FoundLoader, LoaderEntry};
 use super::parameters::{KernelParameter, PARAMETERS, ParameterOffer, ParameterTarget};
 use super::status;
-use super::warnings::{asked_for_here, different_lists, worth_knowing};
+use super::warnings;
 use crate::plan::{PlanRefusal, Shield, choose, named};
 use crate::policy::ShieldRequest;
 use crate::survey::{IsolationKind, Machine, isolation_setup};
 use crate::tunables::nearest;
 use cpushield_linux::text::kernel_version::KernelVersion;
-use cpushield_linux::text::{cmdline, kconfig, kernel_image};
 use cpushield_linux::{CpuSet, Host};
 use std::collections::BTreeMap;
 
-/// What the user asks of the boot.
+/// Which CPUs and which kernels the user wants to prepare.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BootRequest {
-    /// Which CPUs; switched parameters are in `tunables`.
-    pub wish: ShieldRequest,
-    /// Which kernels, a pattern of the shell; `None` leaves the choice to the tool.
+    /// The CPUs. Its `tunables` switch single parameters on or off.
+    pub shield: ShieldRequest,
+    /// The kernels, as a shell pattern; `None` lets the tool choose.
     pub kernels: Option<String>,
-}
-
-/// What an installed kernel says of itself.
-struct KernelBuild {
-    /// `CONFIG_NO_HZ_FULL` → `y`; empty when its options are not to be had.
-    options: BTreeMap<String, String>,
-    /// Whether it is a PREEMPT_RT kernel; `None` when nothing says it.
-    realtime: Option<bool>,
-}
-
-fn built(host: &Host, machine: &Machine, entry: &LoaderEntry) -> KernelBuild {
-    let version = entry.version.as_str();
-    let running = machine.kernel.release.as_deref() == Some(version);
-    let mut options = config(host, version);
-    if options.is_empty() && running {
-        // The running kernel may say it itself (`/proc/config.gz`).
-        options.clone_from(&machine.kernel.config);
-    }
-    let set = |option| options.get(option).is_some_and(|value: &String| value == "y");
-    let said =
-        (!options.is_empty()).then(|| set("CONFIG_PREEMPT_RT") || set("CONFIG_PREEMPT_RT_FULL"));
-    // Arch keeps no configurations beside its kernels.
-    let image = || {
-        let mut places =
-            vec![format!("/boot/vmlinuz-{version}"), format!("/boot/kernel-{version}")];
-        let named = entry.files.iter().flat_map(|it| kernel_file::places(&entry.place, &it.kernel));
-        places.extend(named);
-        Some(kernel_image::is_realtime(&kernel_file::banner(host, &places)?))
-    };
-    let realtime = said.or_else(image).or(machine.kernel.realtime.filter(|_| running));
-    KernelBuild { options, realtime }
-}
-
-fn config(host: &Host, version: &str) -> BTreeMap<String, String> {
-    let places = [format!("/boot/config-{version}"), format!("/usr/lib/modules/{version}/config")];
-    let text = places.iter().find_map(|place| host.read(place).ok());
-    text.and_then(|text| kconfig::parse(&text).ok()).unwrap_or_default()
-}
-
-/// The kernels of a menu, and which of them get the parameters.
-struct SelectedKernels<'a> {
-    versions: Vec<&'a LoaderEntry>,
-    built: BTreeMap<String, KernelBuild>,
-    rule: KernelRule,
-    arch: Option<&'a str>,
-}
-
-impl<'a> SelectedKernels<'a> {
-    fn built(
-        host: &Host,
-        machine: &Machine,
-        versions: &[&LoaderEntry],
-    ) -> BTreeMap<String, KernelBuild> {
-        let of = |entry: &&LoaderEntry| (entry.version.clone(), built(host, machine, entry));
-        versions.iter().map(of).collect()
-    }
-
-    fn realtime(&self, entry: &LoaderEntry) -> Option<bool> {
-        self.built.get(&entry.version)?.realtime
-    }
-
-    fn is_chosen(&self, index: usize, entry: &LoaderEntry) -> bool {
-        match &self.rule {
-            KernelRule::Realtime => self.realtime(entry) == Some(true),
-            KernelRule::First => index == 0,
-            KernelRule::Matching { glob } => generator::matches(glob, &entry.version),
-        }
-    }
-
-    fn targets(&self) -> Vec<&'a LoaderEntry> {
-        let chosen = |(index, entry): &(usize, &&LoaderEntry)| self.is_chosen(*index, entry);
-        self.versions.iter().enumerate().filter(chosen).map(|(_, entry)| *entry).collect()
-    }
-
-    /// Why a kernel does not know a parameter, if it does not.
-    fn unknown(&self, parameter: &KernelParameter, entry: &LoaderEntry) -> Option<String> {
-        let version = KernelVersion::of_release(&entry.version);
-        parameter.unknown_to(&self.built.get(&entry.version)?.options, self.arch, version)
-    }
-
-    /// The same where none of the chosen kernels knows it.
-    fn unknown_to_all(
-        &self,
-        parameter: &KernelParameter,
-        targets: &[&LoaderEntry],
-    ) -> Option<String> {
-        let reasons: Vec<String> =
-            targets.iter().filter_map(|entry| self.unknown(parameter, entry)).collect();
-        (reasons.len() == targets.len()).then(|| reasons.first().cloned()).flatten()
-    }
-
-    fn shown(&self, parameters: &[&KernelParameter]) -> Vec<BootKernel> {
-        let unknown = |entry: &LoaderEntry| -> Vec<SkippedParameter> {
-            let skipped =
-                |it: &&KernelParameter| Some(skipped(it, self.unknown(it, entry)?, false));
-            parameters.iter().filter_map(skipped).collect()
-        };
-        let kernel = |(index, entry): (usize, &&LoaderEntry)| BootKernel {
-            version: entry.version.clone(),
-            title: entry.title.clone(),
-            realtime: self.realtime(entry),
-            chosen: self.is_chosen(index, entry),
-            panics: cmdline::values(&cmdline::parse(&entry.args), "panic").next().is_some(),
-            unknown: unknown(entry),
-        };
-        self.versions.iter().enumerate().map(kernel).collect()
-    }
 }
 
 /// Plans the boot.
 ///
 /// # Errors
-/// The wish is unsafe or impossible, or contradicts what kernels are given already.
+/// The request is unsafe or impossible, or contradicts parameters that kernels already have.
 pub fn plan(
     host: &Host,
     machine: &Machine,
-    asked: &BootRequest,
+    request: &BootRequest,
     menu: Option<&(&'static dyn BootLoader, FoundLoader)>,
 ) -> Result<BootPlan, BootError> {
-    check_names(asked)?;
-    let (shield, named_cpus, mut why) = shield(machine, &asked.wish)?;
-    let site = site(machine, &shield);
+    check_names(request)?;
+    let (shield, named_cpus, mut why) = choose_shield(machine, &request.shield)?;
+    let target = parameter_target(machine, &shield);
     let none = FoundLoader::default();
     let found = menu.map_or(&none, |(_, found)| found);
-    let versions = versions(found);
-    let built = SelectedKernels::built(host, machine, &versions);
-    let rule = rule(asked, found, &built, &mut why)?;
+    let entries = kernels::first_entries(found);
+    let builds = kernels::read_builds(host, machine, &entries);
+    let rule = choose_rule(request, found, &builds, &mut why);
     let arch = machine.kernel.arch.as_deref();
-    let kernels = SelectedKernels { versions, built, rule, arch };
+    let kernels = SelectedKernels { entries, builds, rule, arch };
     let targets = kernels.targets();
     if targets.is_empty() && menu.is_some() {
-        return Err(no_kernel(asked, &kernels.versions));
+        return Err(no_matching_kernel(request, &kernels.entries));
     }
-    let (mut given, mut parameters, mut skipped) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut chosen, mut parameters, mut skipped) = (Vec::new(), Vec::new(), Vec::new());
     for parameter in PARAMETERS {
-        let by_all = || match menu {
-            Some(_) => kernels.unknown_to_all(parameter, &targets),
-            None => by_hand::unknown(parameter, machine),
-        };
-        let by_all = || by_all().map(|reason| self::skipped(parameter, reason, false));
-        match unwanted(parameter, asked, named_cpus).or_else(by_all) {
-            Some(it) => skipped.push(it),
+        let refused = skip_by_request(parameter, request, named_cpus).or_else(|| {
+            let reason = match menu {
+                Some(_) => kernels.why_unknown_to_all(parameter, &targets),
+                None => by_hand::why_unknown(parameter, machine),
+            };
+            reason.map(|reason| parameter.skip(reason, false))
+        });
+        match refused {
+            Some(refused) => skipped.push(refused),
             None => {
-                given.push(*parameter);
-                parameters.push(wanted(parameter, &site, machine, &targets));
+                chosen.push(*parameter);
+                parameters.push(wanted_parameter(parameter, &target, machine, &targets));
             }
         }
     }
     if let Some((loader, _)) = menu {
         check_lines(host, *loader, &targets, &parameters, arch)?;
     }
-    let shown = kernels.shown(&given);
-    let mut warnings =
-        worth_knowing(found, machine, &shown, different_lists(&targets, &parameters));
-    warnings.extend(asked_for_here(machine, &shield, &parameters));
+    let described = kernels.describe(&chosen);
+    let lists = warnings::different_lists(&targets, &parameters);
+    let mut warnings = warnings::collect(found, machine, &described, lists);
+    warnings.extend(warnings::managed_irqs(machine, &shield, &parameters));
     let instructions = match menu {
         Some(_) => Vec::new(),
         None => by_hand::steps(host, machine.kernel.cmdline.as_deref(), arch, &parameters),
@@ -191,27 +85,27 @@ pub fn plan(
         schema: SCHEMA,
         loader: menu.map(|(loader, _)| loader.name().to_owned()),
         covers_later: menu.is_some_and(|(loader, _)| loader.covers_later(host)),
-        proves: proves(&site, named_cpus),
-        cpus: site.cpus,
-        housekeeping: site.rest,
+        proves: trial_cpus(&target, named_cpus),
+        cpus: target.cpus,
+        housekeeping: target.rest,
         why,
         skipped,
-        next: next(found),
+        next: describe_next(found),
         warnings,
         rule: kernels.rule,
         instructions,
-        kernels: shown,
+        kernels: described,
         parameters,
     })
 }
 
-/// A plan of these words and no others for the running kernel: what a person wrote, not what this
-/// tool would choose.
+/// Plans exactly these words for the running kernel: parameters that the user wrote, not the ones
+/// that this tool would choose.
 ///
 /// # Errors
-/// The words cannot be written, contradict what the kernel is given already, or the running kernel
-/// is in no menu.
-pub fn of_words(
+/// The words cannot be written, contradict parameters that the kernel already has, or the running
+/// kernel is in no menu.
+pub fn for_words(
     host: &Host,
     words: &[String],
     menu: Option<&(&'static dyn BootLoader, FoundLoader)>,
@@ -220,34 +114,35 @@ pub fn of_words(
     let booted = host.read_line("/proc/cmdline")?;
     let none = FoundLoader::default();
     let found = menu.map_or(&none, |(_, found)| found);
-    let versions = versions(found);
-    let target = versions.iter().find(|entry| entry.version == version).copied();
-    let targets: Vec<&LoaderEntry> = target.into_iter().collect();
-    if targets.is_empty() && menu.is_some() {
-        let known = versions.iter().map(|entry| entry.version.clone()).collect();
+    let entries = kernels::first_entries(found);
+    let target = entries.iter().find(|entry| entry.version == version).copied();
+    if target.is_none() && menu.is_some() {
+        let known = entries.iter().map(|entry| entry.version.clone()).collect();
         return Err(BootError::NoKernel { asked: version, known });
     }
-    let wanted = |word: &String| WantedParameter {
-        name: word.split('=').next().unwrap_or_default().to_owned(),
-        word: word.clone(),
-        reason: "asked for by its word".to_owned(),
-        substitute: None,
-        booted: line::has(&booted, word),
-        instead: by_hand::instead(&booted, word),
-        already: targets.iter().any(|entry| line::has(&entry.args, word)),
-    };
-    let parameters: Vec<WantedParameter> = words.iter().map(wanted).collect();
-    if let Some((loader, _)) = menu {
-        check_lines(host, *loader, &targets, &parameters, host.build_arch().as_deref())?;
+    let mut parameters = Vec::new();
+    for word in words {
+        parameters.push(WantedParameter {
+            name: word.split('=').next().unwrap_or_default().to_owned(),
+            word: word.clone(),
+            reason: "requested as a word".to_owned(),
+            substitute: None,
+            booted: line::has(&booted, word),
+            instead: by_hand::present_value(&booted, word),
+            already: target.is_some_and(|entry| line::has(&entry.args, word)),
+        });
     }
-    let kernel = |entry: &&LoaderEntry| BootKernel {
+    if let Some((loader, _)) = menu {
+        check_lines(host, *loader, target.as_slice(), &parameters, host.own_arch().as_deref())?;
+    }
+    let kernel = target.map(|entry| BootKernel {
         version: entry.version.clone(),
         title: entry.title.clone(),
         realtime: None,
         chosen: true,
-        panics: cmdline::values(&cmdline::parse(&entry.args), "panic").next().is_some(),
+        panics: kernels::has_panic_word(entry),
         unknown: Vec::new(),
-    };
+    });
     Ok(BootPlan {
         schema: SCHEMA,
         loader: menu.map(|(loader, _)| loader.name().to_owned()),
@@ -258,7 +153,7 @@ pub fn of_words(
         why: Vec::new(),
         skipped: Vec::new(),
         rule: KernelRule::Matching { glob: version },
-        next: next(found),
+        next: describe_next(found),
         warnings: found.warnings.clone(),
         instructions: match menu {
             Some(_) => Vec::new(),
@@ -267,42 +162,31 @@ pub fn of_words(
                 by_hand::steps(host, Some(&booted), arch.as_deref(), &parameters)
             }
         },
-        kernels: targets.iter().map(kernel).collect(),
+        kernels: kernel.into_iter().collect(),
         parameters,
     })
 }
 
-/// CPUs that were named shall hold. Of a prepared boot one is enough: a shield on all of them at
-/// once would leave nearly none to whatever starts.
-fn proves(site: &ParameterTarget, named_cpus: bool) -> CpuSet {
-    if named_cpus { site.cpus.clone() } else { site.cpus.last().into_iter().collect() }
+/// The CPUs that a trial shields: all that the user named. When the tool chose them, one is
+/// enough: a shield on all of them would leave almost no CPU to the starting services.
+fn trial_cpus(target: &ParameterTarget, named_cpus: bool) -> CpuSet {
+    if named_cpus { target.cpus.clone() } else { target.cpus.last().into_iter().collect() }
 }
 
-fn no_kernel(asked: &BootRequest, versions: &[&LoaderEntry]) -> BootError {
-    let known = versions.iter().map(|entry| entry.version.clone()).collect();
-    let asked = asked.kernels.clone().unwrap_or_else(|| "a PREEMPT_RT kernel".to_owned());
+fn no_matching_kernel(request: &BootRequest, entries: &[&LoaderEntry]) -> BootError {
+    let known = entries.iter().map(|entry| entry.version.clone()).collect();
+    let asked = request.kernels.clone().unwrap_or_else(|| "a PREEMPT_RT kernel".to_owned());
     BootError::NoKernel { asked, known }
 }
 
 /// Which entry boots next, and why.
-pub(super) fn next(found: &FoundLoader) -> Option<String> {
+pub(super) fn describe_next(found: &FoundLoader) -> Option<String> {
     let entry = found.entries.get(found.next?)?;
     Some(format!("{} ({})", entry.title, found.why))
 }
 
-/// One entry of each kernel, that of the loader's own configuration: the first one.
-fn versions(found: &FoundLoader) -> Vec<&LoaderEntry> {
-    let mut seen: Vec<&LoaderEntry> = Vec::new();
-    for entry in found.entries.iter().filter(|entry| !entry.ours) {
-        if seen.iter().all(|known| known.version != entry.version) {
-            seen.push(entry);
-        }
-    }
-    seen
-}
-
-fn check_names(asked: &BootRequest) -> Result<(), BootError> {
-    for (name, on) in &asked.wish.tunables {
+fn check_names(request: &BootRequest) -> Result<(), BootError> {
+    for (name, on) in &request.shield.tunables {
         match super::parameters::named(name) {
             Some(KernelParameter { offer: ParameterOffer::Never(why), .. }) if *on => {
                 return Err(BootError::Never { name: name.clone(), why });
@@ -317,26 +201,29 @@ fn check_names(asked: &BootRequest) -> Result<(), BootError> {
             }
         }
     }
-    match &asked.kernels {
-        Some(glob) if !generator::plain_glob(glob) => {
+    match &request.kernels {
+        Some(glob) if !generator::is_plain_glob(glob) => {
             Err(BootError::NotPlain { what: "--kernels".to_owned(), text: glob.clone() })
         }
         _ => Ok(()),
     }
 }
 
-/// The CPUs: those of the wish, or every one that could ever be shielded.
-fn shield(
+/// The CPUs that the user requested, or every CPU that could ever be shielded. Also returns
+/// whether the user requested any, and why these.
+fn choose_shield(
     machine: &Machine,
-    wish: &ShieldRequest,
+    request: &ShieldRequest,
 ) -> Result<(Shield, bool, Vec<String>), BootError> {
-    let named_cpus =
-        wish.cpus.is_some() || wish.count.is_some() || wish.near.is_some() || wish.node.is_some();
+    let named_cpus = request.cpus.is_some()
+        || request.count.is_some()
+        || request.near.is_some()
+        || request.node.is_some();
     let (shield, why) = if named_cpus {
-        let choice = choose(machine, wish)?;
+        let choice = choose(machine, request)?;
         (choice.shield, choice.why)
     } else {
-        let shield = shieldable(machine, wish)?;
+        let shield = largest_shield(machine, request)?;
         let why = format!(
             "{} can be shielded at any time after this boot; the boot CPU's core, and a core of \
              each memory node, stay as they are",
@@ -350,97 +237,94 @@ fn shield(
     Ok((shield, named_cpus, why))
 }
 
-fn site(machine: &Machine, shield: &Shield) -> ParameterTarget {
+fn parameter_target(machine: &Machine, shield: &Shield) -> ParameterTarget {
     let all = machine.topology.possible.union(&machine.topology.online);
     ParameterTarget { cpus: shield.cpus.clone(), rest: all.minus(&shield.cpus) }
 }
 
-fn shieldable(machine: &Machine, wish: &ShieldRequest) -> Result<Shield, PlanRefusal> {
-    let most = |count| ShieldRequest { count: Some(count), share: None, ..wish.clone() };
+fn largest_shield(machine: &Machine, request: &ShieldRequest) -> Result<Shield, PlanRefusal> {
     let online = machine.topology.online.len();
-    match choose(machine, &most(online)) {
-        Err(PlanRefusal::TooMany { possible, .. }) if possible > 0 => {
-            choose(machine, &most(possible)).map(|choice| choice.shield)
-        }
-        answer => answer.map(|choice| choice.shield),
+    let mut request = ShieldRequest { count: Some(online), share: None, ..request.clone() };
+    let mut choice = choose(machine, &request);
+    if let Err(PlanRefusal::TooMany { possible, .. }) = choice
+        && possible > 0
+    {
+        request.count = Some(possible);
+        choice = choose(machine, &request);
     }
+    choice.map(|choice| choice.shield)
 }
 
-/// Which kernels: those asked for; else RT kernels when there are any; else the one that boots.
-fn rule(
-    asked: &BootRequest,
+/// Chooses the kernels: the requested ones; else the PREEMPT_RT kernels when there are any; else
+/// the one that boots.
+fn choose_rule(
+    request: &BootRequest,
     found: &FoundLoader,
-    configs: &BTreeMap<String, KernelBuild>,
+    builds: &BTreeMap<String, KernelBuild>,
     why: &mut Vec<String>,
-) -> Result<KernelRule, BootError> {
-    if let Some(glob) = &asked.kernels {
-        return Ok(KernelRule::Matching { glob: glob.clone() });
+) -> KernelRule {
+    if let Some(glob) = &request.kernels {
+        return KernelRule::Matching { glob: glob.clone() };
     }
-    if configs.values().any(|it| it.realtime == Some(true)) {
+    if builds.values().any(|build| build.realtime == Some(true)) {
         why.push("PREEMPT_RT kernels get the parameters, all others stay as they are".to_owned());
-        return Ok(KernelRule::Realtime);
+        return KernelRule::Realtime;
     }
-    let none = if configs.values().all(|it| it.realtime == Some(false)) {
+    let none = if builds.values().all(|build| build.realtime == Some(false)) {
         "there is no PREEMPT_RT kernel"
     } else {
-        "no kernel is known to be a PREEMPT_RT one"
+        "no kernel is known to be a PREEMPT_RT kernel"
     };
-    let boots = found.next.and_then(|index| found.entries.get(index));
+    let default = found.next.and_then(|index| found.entries.get(index));
     let first = found.entries.iter().find(|entry| !entry.ours);
-    Ok(match (boots, first) {
+    match (default, first) {
         (_, None) => {
             why.push("could not list the installed kernels".to_owned());
             KernelRule::First
         }
-        (Some(boots), Some(first)) if boots.version != first.version => {
+        (Some(default), Some(first)) if default.version != first.version => {
             why.push(format!(
-                "{none}: {}, which boots by default, gets the parameters; {}, the first one of the \
-                 menu, does not",
-                boots.version, first.version
+                "{none}: {}, which boots by default, gets the parameters; {}, the first one in \
+                 the menu, does not",
+                default.version, first.version
             ));
-            KernelRule::Matching { glob: boots.version.clone() }
+            KernelRule::Matching { glob: default.version.clone() }
         }
         _ => {
-            why.push(format!("{none}: the first one of the menu gets the parameters"));
+            why.push(format!("{none}: the first one in the menu gets the parameters"));
             KernelRule::First
         }
-    })
-}
-
-/// Why a parameter is not wanted, if it is not.
-fn unwanted(
-    parameter: &KernelParameter,
-    asked: &BootRequest,
-    named_cpus: bool,
-) -> Option<SkippedParameter> {
-    let name = parameter.name;
-    let no = |reason: &str| Some(skipped(parameter, reason.to_owned(), false));
-    let unasked = |reason: &str| Some(skipped(parameter, format!("{reason} (--on {name})"), true));
-    match (asked.wish.tunables.get(name), parameter.offer) {
-        (Some(false), _) => no("switched off by the wish"),
-        (_, ParameterOffer::Never(why)) => no(why),
-        (Some(true), _) | (None, ParameterOffer::Always) => None,
-        (None, ParameterOffer::ForNamedCpus) if named_cpus => None,
-        (None, ParameterOffer::ForNamedCpus) => {
-            unasked("only with CPUs of your own choice, --cpus LIST")
-        }
-        (None, ParameterOffer::Asked(why)) => unasked(why),
     }
 }
 
-fn skipped(parameter: &KernelParameter, reason: String, on_request: bool) -> SkippedParameter {
-    SkippedParameter { name: parameter.name.to_owned(), reason, on_request }
+/// Why the request leaves a parameter out; `None` when it does not.
+fn skip_by_request(
+    parameter: &KernelParameter,
+    request: &BootRequest,
+    named_cpus: bool,
+) -> Option<SkippedParameter> {
+    let name = parameter.name;
+    let (reason, on_request) = match (request.shield.tunables.get(name), parameter.offer) {
+        (Some(false), _) => ("switched off by the request", false),
+        (_, ParameterOffer::Never(why)) => (why, false),
+        (Some(true), _) | (None, ParameterOffer::Always) => return None,
+        (None, ParameterOffer::ForNamedCpus) if named_cpus => return None,
+        (None, ParameterOffer::ForNamedCpus) => ("only for CPUs that you name, --cpus LIST", true),
+        (None, ParameterOffer::OnRequest(why)) => (why, true),
+    };
+    let reason = if on_request { format!("{reason} (--on {name})") } else { reason.to_owned() };
+    Some(parameter.skip(reason, on_request))
 }
 
-fn wanted(
+fn wanted_parameter(
     parameter: &KernelParameter,
-    site: &ParameterTarget,
+    target: &ParameterTarget,
     machine: &Machine,
     targets: &[&LoaderEntry],
 ) -> WantedParameter {
-    let word = parameter.word(site);
+    let word = parameter.word(target);
     let line = machine.kernel.cmdline.as_deref().unwrap_or_default();
-    let (booted, instead) = (line::has(line, &word), by_hand::instead(line, &word));
+    let (booted, instead) = (line::has(line, &word), by_hand::present_value(line, &word));
     let already = !targets.is_empty() && targets.iter().all(|entry| line::has(&entry.args, &word));
     WantedParameter {
         name: parameter.name.to_owned(),
@@ -453,8 +337,8 @@ fn wanted(
     }
 }
 
-/// A kernel that has one list for `nohz_full=` and `isolcpus=` must not be given two: it would take
-/// ours, which comes first, and drop the isolation that the user asked for.
+/// A kernel that has one list for `nohz_full=` and `isolcpus=` must not get two: it would take
+/// ours, which comes first, and drop the isolation that the user configured.
 fn check_lists(
     host: &Host,
     loader: &dyn BootLoader,
@@ -463,7 +347,7 @@ fn check_lists(
 ) -> Result<(), BootError> {
     let Some(version) = KernelVersion::of_release(&entry.version) else { return Ok(()) };
     let possible = status::possible_cpus(host);
-    match line::ignored_beside(&entry.args, words, &possible, Some(version)) {
+    match line::first_ignored(&entry.args, words, &possible, Some(version)) {
         None => Ok(()),
         Some(fault) => Err(BootError::ListsDiffer {
             version: entry.version.clone(),
@@ -475,7 +359,7 @@ fn check_lists(
     }
 }
 
-/// Every chosen kernel must be able to take the words beside what it is given already.
+/// Checks that every chosen kernel can take the words together with those that it already has.
 fn check_lines(
     host: &Host,
     loader: &dyn BootLoader,
@@ -484,7 +368,7 @@ fn check_lines(
     arch: Option<&str>,
 ) -> Result<(), BootError> {
     let words: Vec<String> = parameters.iter().map(|wanted| wanted.word.clone()).collect();
-    if let Some(word) = words.iter().find(|word| !line::plain(word)) {
+    if let Some(word) = words.iter().find(|word| !line::is_plain(word)) {
         return Err(BootError::NotPlain { what: "the parameter".to_owned(), text: word.clone() });
     }
     for entry in targets {
@@ -492,9 +376,9 @@ fn check_lines(
         let text = format!("BOOT_IMAGE=/boot/vmlinuz-{} {}", entry.version, entry.args);
         if let Err(conflict) = line::merge(&text, &words, line::limit(arch)) {
             let keyword = match &conflict {
-                line::ParameterConflict::Differs { there, .. }
-                | line::ParameterConflict::Mismatch { there, .. } => {
-                    there.split('=').next().unwrap_or("").to_owned()
+                line::ParameterConflict::Differs { present, .. }
+                | line::ParameterConflict::Mismatch { present, .. } => {
+                    present.split('=').next().unwrap_or("").to_owned()
                 }
                 _ => String::new(),
             };

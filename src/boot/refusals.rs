@@ -1,13 +1,13 @@
-//! Why a parameter was not taken, in the kernel's own words: what it prints while booting.
+//! Kernel messages that say why a parameter was not accepted, found in the boot log.
 
 use cpushield_linux::text::cmdline;
 
-/// How a message begins, and the parameters that it is about, as of 6.12.
+/// How a message begins, and which parameters it is about, as of 6.12.
 ///
 /// - `Housekeeping`, `isolcpus`: `housekeeping_setup()` and `housekeeping_isolcpus_setup()`,
 ///   kernel/sched/isolation.c.
-/// - `NO_HZ`: `tick_nohz_init()`, kernel/time/tick-sched.c; not all that it prints:
-///   `NO_HZ: Full dynticks CPUs: 1-3.` is good news.
+/// - `NO_HZ`: `tick_nohz_init()`, kernel/time/tick-sched.c; not all of its messages:
+///   `NO_HZ: Full dynticks CPUs: 1-3.` is no refusal.
 /// - `rcu`: `rcu_nocb_setup()` and `rcu_init_nohz()`, kernel/rcu/tree_nocb.h.
 /// - `workqueue`: `workqueue_unbound_cpus_setup()`, kernel/workqueue.c.
 /// - `clocksource`: `__clocksource_select()`, kernel/time/clocksource.c.
@@ -25,41 +25,42 @@ const MESSAGES: [(&str, &[&str]); 8] = [
 /// Parameters that nothing in the kernel knows (`print_unknown_bootoptions()`, init/main.c, 6.12).
 const UNKNOWN: &str = "Unknown kernel command line parameters \"";
 
-/// What the kernel said of a word that it did not take as written.
+/// The lines of the kernel's log that refuse a word or change what it means.
 #[must_use]
-pub fn of(log: &[String], word: &str) -> Vec<String> {
-    let name = name_of(word);
-    let about = |line: &&String| {
-        let known = MESSAGES.iter().any(|(begin, names)| {
-            line.starts_with(begin) && names.iter().any(|it| cmdline::same_name(it, name))
-        });
-        let unknown = line.strip_prefix(UNKNOWN).and_then(|rest| rest.rsplit_once('"'));
-        let listed = |words: &str| words.split(' ').any(|it| it == word);
-        known || unknown.is_some_and(|(words, _)| listed(words))
-    };
-    log.iter().filter(about).map(|line| line.replace('\t', "")).collect()
+pub fn find(log: &[String], word: &str) -> Vec<String> {
+    let refusals = log.iter().filter(|line| refuses(line, word));
+    refusals.map(|line| line.replace('\t', "")).collect()
 }
 
-/// A sentence of it.
-#[must_use]
-pub fn told(word: &str, said: &str) -> String {
-    format!("the kernel said of {}: {said}", name_of(word))
+fn refuses(line: &str, word: &str) -> bool {
+    let name = parameter_name(word);
+    let known = MESSAGES.iter().any(|(begin, names)| {
+        line.starts_with(begin) && names.iter().any(|it| cmdline::same_name(it, name))
+    });
+    let unknown = line.strip_prefix(UNKNOWN).and_then(|rest| rest.rsplit_once('"'));
+    known || unknown.is_some_and(|(words, _)| words.split(' ').any(|it| it == word))
 }
 
-fn name_of(word: &str) -> &str {
+/// A sentence about a refusal.
+#[must_use]
+pub fn describe(word: &str, message: &str) -> String {
+    format!("the kernel reported for {}: {message}", parameter_name(word))
+}
+
+fn parameter_name(word: &str) -> &str {
     word.split_once('=').map_or(word, |(name, _)| name)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::of;
+    use super::find;
 
-    fn said(lines: &[&str], word: &str) -> Vec<String> {
-        of(&lines.iter().map(|&line| line.to_owned()).collect::<Vec<_>>(), word)
+    fn refusals(lines: &[&str], word: &str) -> Vec<String> {
+        find(&lines.iter().map(|&line| line.to_owned()).collect::<Vec<_>>(), word)
     }
 
     #[test]
-    fn a_message_is_of_the_parameters_that_it_is_about() {
+    fn a_message_belongs_to_the_parameters_that_it_is_about() {
         let mismatch = "Housekeeping: nohz_full= must match isolcpus=";
         let nonexistent = "rcu: \tNote: kernel parameter 'rcu_nocbs=', 'nohz_full', or 'isolcpus=' \
                            contains nonexistent CPUs.";
@@ -68,13 +69,13 @@ mod tests {
         let echo = "Kernel command line: ro nohz_full=1-3 rcu_nocbs=1-9";
         let good = "NO_HZ: Full dynticks CPUs: 1-3.";
         let log = [echo, mismatch, good, nonexistent];
-        assert_eq!(said(&log, "nohz_full=1-3"), [mismatch]);
-        assert_eq!(said(&log, "isolcpus=domain,1"), [mismatch]);
-        assert_eq!(said(&log, "rcu_nocbs=1-9"), [nonexistent.replace('\t', "")]);
-        assert_eq!(said(&[unknown], "nohz_full=1-3"), [unknown]);
-        assert_eq!(said(&[unknown], "rcu_nocb_poll"), [unknown]);
+        assert_eq!(refusals(&log, "nohz_full=1-3"), [mismatch]);
+        assert_eq!(refusals(&log, "isolcpus=domain,1"), [mismatch]);
+        assert_eq!(refusals(&log, "rcu_nocbs=1-9"), [nonexistent.replace('\t', "")]);
+        assert_eq!(refusals(&[unknown], "nohz_full=1-3"), [unknown]);
+        assert_eq!(refusals(&[unknown], "rcu_nocb_poll"), [unknown]);
         for word in ["nohz_full=1", "rcu_nocb", "skew_tick=1"] {
-            assert!(said(&[echo, good, unknown], word).is_empty(), "{word}");
+            assert!(refusals(&[echo, good, unknown], word).is_empty(), "{word}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Wanted, written, booted, in force: the journal, the loader's menu, `/proc/cmdline` and what the
-//! kernel shows, laid side by side. It writes nothing.
+//! Which parameters are written, booted and in force: compares the journal, the loader's menu,
+//! `/proc/cmdline` and the kernel's files. Writes nothing.
 
 use super::document::{BootJournal, BootStatus, SCHEMA, TrialState, WordStatus};
 use super::error::BootError;
@@ -9,10 +9,10 @@ use cpushield_linux::text::cmdline;
 use cpushield_linux::text::kernel_version::KernelVersion;
 use cpushield_linux::{CpuSet, Host, Store};
 
-/// Looks.
+/// Reads the status of the boot parameters.
 ///
 /// # Errors
-/// The journal, or a file of the loader, cannot be read or is not understood.
+/// The journal or a file of the loader cannot be read or parsed.
 pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
     let journal = super::journal(store)?;
     let menu = loaders::find(host)?;
@@ -23,21 +23,21 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
     let mut kernels: Vec<String> = Vec::new();
     for entry in &found.entries {
         let new = !kernels.contains(&entry.version);
-        let has = !words.is_empty() && write::with_words(&found, &entry.version, &words).is_some();
+        let has = !words.is_empty() && write::find_entry(&found, &entry.version, &words).is_some();
         if new && has {
             kernels.push(entry.version.clone());
         }
     }
-    // Without a log nothing is said of refusals; what is in force shows all the same.
+    // Without a log refusals are unknown; whether a word is in force is still visible.
     let any_booted = words.iter().any(|word| line::has(&booted, word));
     let log = if any_booted { host.kernel_log().unwrap_or_default() } else { Vec::new() };
-    let written = |word: &str| found.entries.iter().any(|entry| line::has(&entry.args, word));
     let words: Vec<WordStatus> = words
         .iter()
         .map(|word| {
-            let (shows, in_force) = shown(host, word);
-            let (written, booted) = (written(word), line::has(&booted, word));
-            let refusals = if booted { refusals::of(&log, word) } else { Vec::new() };
+            let (shows, in_force) = read_effect(host, word);
+            let written = found.entries.iter().any(|entry| line::has(&entry.args, word));
+            let booted = line::has(&booted, word);
+            let refusals = if booted { refusals::find(&log, word) } else { Vec::new() };
             WordStatus { word: word.clone(), written, booted, shows, in_force, refusals }
         })
         .collect();
@@ -55,7 +55,7 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
         words,
         rule: journal.map(|journal| journal.rule),
         kernels,
-        next: plan::next(&found),
+        next: plan::describe_next(&found),
         trial,
         trial_state,
         last_trial,
@@ -66,7 +66,7 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
     })
 }
 
-/// How far the trial is that the journal knows; `None` when there is none.
+/// The state of the journal's trial; `None` when it has none.
 fn trial_state(
     host: &Host,
     journal: &BootJournal,
@@ -80,8 +80,8 @@ fn trial_state(
     if words.iter().all(|word| word.booted) {
         return Some(TrialState::Booted);
     }
-    let boots_next = found.next.and_then(|index| found.entries.get(index));
-    if boots_next.is_some_and(|entry| entry.id.as_ref() == Some(&trial.entry)) {
+    let next = found.next.and_then(|index| found.entries.get(index));
+    if next.is_some_and(|entry| entry.id.as_ref() == Some(&trial.entry)) {
         return Some(TrialState::NotTaken);
     }
     let stat = host.read("/proc/stat").unwrap_or_default();
@@ -89,7 +89,7 @@ fn trial_state(
     Some(TrialState::FellBack { since_s })
 }
 
-/// What the running kernel did not take of its own command line.
+/// The parameters of its own command line that the running kernel did not accept.
 fn command_line_faults(host: &Host, line: &str, release: Option<&str>) -> Vec<CommandLineFault> {
     let version = release.and_then(KernelVersion::of_release);
     isolation_setup(line, &possible_cpus(host), version).faults
@@ -115,17 +115,17 @@ fn differences(
     }
     for version in journal.kernels.iter().filter(|version| !kernels.contains(version)) {
         differs.push(format!(
-            "no entry of the menu gives them to {version} any more: was it removed, or the \
-             loader's configuration changed?"
+            "no menu entry gives them to {version} any more: the kernel was removed, or the \
+             loader's configuration changed"
         ));
     }
     let is_chosen = running.is_some_and(|running| kernels.iter().any(|kernel| kernel == running));
     let missing: Vec<&str> =
         words.iter().filter(|it| !it.booted).map(|it| it.word.as_str()).collect();
-    // The trial itself says what became of its boot.
+    // A trial reports the result of its own boot.
     if !missing.is_empty() && journal.trial.is_none() {
         let why =
-            if is_chosen { "boot its entry" } else { "the running kernel is not one of them" };
+            if is_chosen { "boot its entry" } else { "the running kernel does not have them" };
         differs.push(format!("not booted with {}: {why}", missing.join(" ")));
     }
     for word in words.iter().filter(|it| it.booted && it.in_force == Some(false)) {
@@ -136,16 +136,16 @@ fn differences(
         ));
     }
     for word in words {
-        let told = word.refusals.iter().map(|said| refusals::told(&word.word, said));
-        differs.extend(told);
+        let messages = word.refusals.iter();
+        differs.extend(messages.map(|message| refusals::describe(&word.word, message)));
     }
     differs
 }
 
-/// What the kernel shows of a word, and whether that is what the word asks for; `None` where it
-/// shows nothing.
+/// Reads what the kernel shows for a word, and whether that is what the word requests; `None` where
+/// it shows nothing.
 #[must_use]
-pub fn shown(host: &Host, word: &str) -> (Option<String>, Option<bool>) {
+pub fn read_effect(host: &Host, word: &str) -> (Option<String>, Option<bool>) {
     let (name, value) = word.split_once('=').unwrap_or((word, ""));
     let path = match name {
         "nohz_full" => "/sys/devices/system/cpu/nohz_full",
@@ -163,7 +163,7 @@ pub fn shown(host: &Host, word: &str) -> (Option<String>, Option<bool>) {
             let set = text.parse::<CpuSet>().ok();
             (text.to_owned(), set.is_some() && set == wanted)
         }
-        // Masks of CPUs that are there; the parameter may name more.
+        // The masks have existing CPUs only; the parameter may name more.
         "irqaffinity" | "workqueue.unbound_cpus" => match CpuSet::parse_mask(text) {
             Ok(set) => (set.to_string(), wanted.is_some_and(|wanted| set.is_subset(&wanted))),
             Err(_) => (text.to_owned(), false),

@@ -1,27 +1,28 @@
-//! A trial: the new entry boots once, while the default stays what it was. After that boot the
-//! words are looked for and a shield is watched: when it holds they become permanent, else, or when
-//! the entry never came up, everything is taken back. A machine that hangs comes back on its old
-//! entry at the next reset.
+//! A trial: the new entry boots once, while the default stays as it was. After that boot the words
+//! are checked and a shield is watched. If it holds, the parameters become permanent. If it does
+//! not hold, or the entry never booted, everything is restored. A machine that hangs boots its old
+//! entry after the next reset.
 //!
-//! The trial's entries stand behind all others, so neither a number nor a lost `saved_entry` can
-//! make them the default.
+//! The trial's entries follow all others, so neither a number nor a lost `saved_entry` can make
+//! them the default.
 
 use super::document::{BootJournal, SettledAs, TrialEnd};
 use super::error::BootError;
 use super::loaders::{self, BootLoader};
+use super::restore::restore_all;
 use super::{line, refusals, status, write};
 use cpushield_linux::{CpuSet, Error, Host, Store};
 
-/// What became of the last trial, in the state directory.
+/// The result of the last trial, in the state directory.
 pub const TRIAL: &str = "boot-trial.json";
 
-/// The unit that looks after the boot, where systemd is.
+/// The systemd unit that concludes a trial after its boot.
 pub const UNIT: &str = "cpushield-trial.service";
 
-/// How long a kernel that panics waits before it starts the machine again.
+/// Lets a kernel that panics reboot the machine after 30 seconds.
 pub const PANIC: &str = "panic=30";
 
-/// How the unit begins.
+/// The first words of the unit.
 const MARK: &str = "# Made by cpushield;";
 
 /// The path of the unit.
@@ -30,8 +31,8 @@ pub fn unit_path() -> String {
     format!("/etc/systemd/system/{UNIT}")
 }
 
-/// The unit: it runs once after the trial's boot. `simple`: nobody who waits for the end of the
-/// boot waits for the proof too.
+/// The unit: it runs once after the trial's boot. It is `simple`, so the boot does not wait for the
+/// watch to finish.
 #[must_use]
 pub fn unit(program: &str, state: &str) -> String {
     format!(
@@ -44,51 +45,51 @@ pub fn unit(program: &str, state: &str) -> String {
          ExecStart={} --state {} boot conclude\n\n\
          [Install]\n\
          WantedBy=multi-user.target\n",
-        quoted(program),
-        quoted(state)
+        quote_for_unit(program),
+        quote_for_unit(state)
     )
 }
 
-/// A word of a command line in a unit: `%` and `$` are doubled (systemd.service(5), "Command
-/// lines").
+/// Quotes a word for a command line in a unit: `%` and `$` are doubled (systemd.service(5),
+/// "Command lines").
 #[must_use]
-pub fn quoted(word: &str) -> String {
+pub fn quote_for_unit(word: &str) -> String {
     let word = word.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%");
     format!("\"{}\"", word.replace('$', "$$"))
 }
 
-/// What this boot says of a trial before anything is tried.
+/// What this boot shows about a trial before the shield is watched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrialObservation {
-    /// CPUs that are to be shielded and watched.
+    /// CPUs to shield and watch.
     pub proves: CpuSet,
-    /// What speaks against it already.
+    /// Why the trial has already failed; empty when it has not.
     pub against: Vec<String>,
 }
 
-/// Looks whether the trial booted, its words are in force and the machine is up.
+/// Checks whether the trial booted, its words are in force and no further units failed.
 ///
 /// # Errors
-/// There is no trial, or the machine was not booted since it was armed.
-pub fn look(host: &Host, store: &Store) -> Result<TrialObservation, BootError> {
+/// There is no trial, or the machine was not rebooted since it was armed.
+pub fn observe(host: &Host, store: &Store) -> Result<TrialObservation, BootError> {
     let Some(journal) = super::journal(store)? else { return Err(BootError::NoTrial) };
     let Some(trial) = &journal.trial else { return Err(BootError::NoTrial) };
     let now = host.read_line("/proc/sys/kernel/random/boot_id").ok();
     if now == journal.boot_id {
         return Err(BootError::NotBooted { entry: trial.entry.clone() });
     }
-    let mut against = missing(host, &journal)?;
+    let mut against = missing_words(host, &journal)?;
     if trial.unit {
         let failed = host.failed_units()?;
         let new = failed.into_iter().filter(|unit| !trial.failed.contains(unit));
-        against.extend(new.map(|unit| format!("{unit} failed, and had not before")));
+        against.extend(new.map(|unit| format!("{unit} failed, and had not failed before")));
     }
     Ok(TrialObservation { proves: trial.proves.clone(), against })
 }
 
-/// Why watching the shield that is up proves nothing of these CPUs; `None` when it has them all.
+/// Why watching the active shield proves nothing about these CPUs; `None` when it has all of them.
 #[must_use]
-pub fn unproved(proves: &CpuSet, shielded: &CpuSet) -> Option<String> {
+pub fn why_unproved(proves: &CpuSet, shielded: &CpuSet) -> Option<String> {
     let missing = proves.minus(shielded);
     (!missing.is_empty()).then(|| {
         format!(
@@ -98,22 +99,22 @@ pub fn unproved(proves: &CpuSet, shielded: &CpuSet) -> Option<String> {
     })
 }
 
-/// Ends a trial, when the machine was booted since it was armed. `doubts` is what `verify` says
-/// against it; none means that it holds.
+/// Ends a trial after its boot. `doubts` is what `verify` found against the shield; empty means
+/// that it holds.
 ///
 /// # Errors
-/// There is none, the machine was not booted, or a file cannot be written.
+/// There is no trial, the machine was not rebooted, or a file cannot be written.
 pub fn conclude(host: &Host, store: &Store, doubts: &[String]) -> Result<TrialEnd, BootError> {
     let _lock = store.lock()?;
-    let mut against = look(host, store)?.against;
+    let mut against = observe(host, store)?.against;
     let booted = against.is_empty();
     against.extend_from_slice(doubts);
     let Some(journal) = super::journal(store)? else { return Err(BootError::NoTrial) };
     let Some(trial) = journal.trial.clone() else { return Err(BootError::NoTrial) };
     let loader = loaders::named(&journal.loader).ok_or(BootError::NoTrial)?;
-    // First: whatever happens then, the trial does not boot again. The unit goes last, so that the
-    // next boot settles what a kill has left.
-    forget(host, loader, &journal)?;
+    // First: whatever happens later, the trial does not boot again. The unit is removed last, so
+    // that the next boot concludes a trial whose end was interrupted.
+    disarm(host, loader, &journal)?;
     let mut files = None;
     if against.is_empty() {
         match write::make_permanent(host, store, journal.clone()) {
@@ -136,14 +137,14 @@ pub fn conclude(host: &Host, store: &Store, doubts: &[String]) -> Result<TrialEn
         }
         None => {
             let what = match (booted, doubts.is_empty()) {
-                (true, true) => "the trial booted and holds",
-                (true, false) => "the trial booted, and does not hold",
-                (false, _) => "this boot is not the trial's, or it did not take",
+                (true, true) => "the trial booted and passed",
+                (true, false) => "the trial booted, and failed",
+                (false, _) => "this boot is not the trial, or its parameters are not in force",
             };
             let why = format!("{what}: {}", against.join("; "));
-            // What making it permanent has begun is in the journal of now.
+            // The journal on disk has the files that making it permanent has changed.
             let journal = super::journal(store)?.unwrap_or(journal);
-            let undone = write::take_back(host, store, &journal).map_err(|error| match error {
+            let undone = restore_all(host, store, &journal).map_err(|error| match error {
                 BootError::Killed => BootError::Killed,
                 error => {
                     let undone = Some(error.to_string());
@@ -156,47 +157,47 @@ pub fn conclude(host: &Host, store: &Store, doubts: &[String]) -> Result<TrialEn
     };
     let text = serde_json::to_string_pretty(&end).unwrap_or_default();
     store.replace(TRIAL, text.as_bytes())?;
-    retire(host)?;
+    remove_unit(host)?;
     Ok(end)
 }
 
-/// Words that this boot does not have, or that the kernel does not show in force.
-fn missing(host: &Host, journal: &BootJournal) -> Result<Vec<String>, Error> {
+/// Words that this boot does not have, or that are not in force.
+fn missing_words(host: &Host, journal: &BootJournal) -> Result<Vec<String>, Error> {
     let booted = host.read_line("/proc/cmdline")?;
     let log = host.kernel_log().unwrap_or_default();
     let mut missing = Vec::new();
     for word in &journal.words {
-        let (shows, in_force) = status::shown(host, word);
+        let (shows, in_force) = status::read_effect(host, word);
         if !line::has(&booted, word) {
             missing.push(format!("not booted with {word}"));
         } else if in_force == Some(false) {
             missing.push(format!("{word}: {}", shows.unwrap_or_default()));
-            let said = refusals::of(&log, word);
-            missing.extend(said.iter().map(|said| refusals::told(word, said)));
+            let messages = refusals::find(&log, word);
+            missing.extend(messages.iter().map(|message| refusals::describe(word, message)));
         }
     }
     Ok(missing)
 }
 
-/// Takes the wish for one boot back.
-pub(super) fn forget(
+/// Cancels the one boot of the trial's entry.
+pub(super) fn disarm(
     host: &Host,
     loader: &dyn BootLoader,
     journal: &BootJournal,
 ) -> Result<(), BootError> {
-    journal.trial.as_ref().map_or(Ok(()), |trial| loader.forget_once(host, &trial.entry))
+    journal.trial.as_ref().map_or(Ok(()), |trial| loader.cancel_boot_once(host, &trial.entry))
 }
 
-/// Takes the unit's link away, as long as its file is there to say where that is.
+/// Disables the unit while its file exists, which names the link.
 pub(super) fn disable(host: &Host) {
     if host.exists(&unit_path()) {
-        // A link that is gone already is what is wanted.
+        // An error is fine: the link may already be gone.
         let _ = host.systemctl(&["disable", UNIT]);
     }
 }
 
-/// The unit has nothing to do any more.
-fn retire(host: &Host) -> Result<(), BootError> {
+/// Removes the unit.
+fn remove_unit(host: &Host) -> Result<(), BootError> {
     let path = unit_path();
     if host.read(&path).is_ok_and(|text| text.starts_with(MARK)) {
         disable(host);
@@ -205,15 +206,15 @@ fn retire(host: &Host) -> Result<(), BootError> {
     Ok(())
 }
 
-/// Removes the unit where no trial is under way: settling one was killed at its end.
+/// Removes the unit when there is no trial: the process that concluded one was killed at the end.
 ///
 /// # Errors
 /// The journal cannot be read, or the file cannot be removed.
-pub fn clear(host: &Host, store: &Store) -> Result<(), BootError> {
+pub fn remove_stale_unit(host: &Host, store: &Store) -> Result<(), BootError> {
     let _lock = store.lock()?;
     match super::journal(store)?.and_then(|journal| journal.trial) {
         Some(_) => Ok(()),
-        None => retire(host),
+        None => remove_unit(host),
     }
 }
 
@@ -222,9 +223,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_of_a_unit_says_what_it_says_whatever_is_in_it() {
-        assert_eq!(quoted("/usr/bin/cpushield"), "\"/usr/bin/cpushield\"");
-        assert_eq!(quoted(r#"/a b/$x/100%"\"#), r#""/a b/$$x/100%%\"\\""#);
+    fn quoting_for_a_unit_keeps_every_character() {
+        assert_eq!(quote_for_unit("/usr/bin/cpushield"), "\"/usr/bin/cpushield\"");
+        assert_eq!(quote_for_unit(r#"/a b/$x/100%"\"#), r#""/a b/$$x/100%%\"\\""#);
         assert!(unit("/x", "/y").contains("ExecStart=\"/x\" --state \"/y\" boot conclude\n"));
     }
 }

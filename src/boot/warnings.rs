@@ -1,4 +1,4 @@
-//! What a person should know before the boot is changed. Pure.
+//! What the user should know before boot files are changed. Pure.
 
 use super::document::{BootKernel, WantedParameter};
 use super::line;
@@ -8,11 +8,11 @@ use crate::survey::Machine;
 use crate::tunables;
 use cpushield_linux::text::kernel_version::KernelVersion;
 
-/// The parameter that is only for machines with such interrupts.
+/// The parameter for machines with managed interrupts.
 const MANAGED_IRQ: &str = "isolcpus-managed-irq";
 
-/// What the loader found, what kernels do not know, and what the running one was booted with.
-pub(super) fn worth_knowing(
+/// The loader's warnings, parameters that kernels do not know, and `isolcpus=` of the running one.
+pub(super) fn collect(
     found: &FoundLoader,
     machine: &Machine,
     kernels: &[BootKernel],
@@ -29,48 +29,52 @@ pub(super) fn worth_knowing(
         }
         if kernel.realtime.is_none() {
             warnings.push(format!(
-                "what kernel {0} can do is not known: there is no /boot/config-{0}",
+                "the options of kernel {0} are unknown: there is no /boot/config-{0}",
                 kernel.version
             ));
         }
     }
     if !machine.isolation.isolcpus_domain.is_empty() {
         warnings.push(format!(
-            "the running kernel has isolcpus={}: a shield needs it not, and kernels from 6.7 to \
-             6.17.2 make no cpuset partition there; take it out of the loader's configuration",
+            "the running kernel has isolcpus={}: a shield does not need it, and kernels from 6.7 \
+             to 6.17.2 make no cpuset partition there; remove it from the loader's configuration",
             machine.isolation.isolcpus_domain
         ));
     }
     warnings
 }
 
-/// Chosen kernels that would have different lists in `nohz_full=` and `isolcpus=`, and what they do
-/// with them.
+/// Chosen kernels whose `nohz_full=` and `isolcpus=` would have different lists, and what they do
+/// then.
 pub(super) fn different_lists(
     targets: &[&LoaderEntry],
     parameters: &[WantedParameter],
 ) -> Vec<String> {
     let words: Vec<String> = parameters.iter().map(|wanted| wanted.word.clone()).collect();
-    let of_entry = |entry: &&LoaderEntry| {
+    let mut warnings = Vec::new();
+    for entry in targets {
         let version = KernelVersion::of_release(&entry.version);
-        let lists = line::different_lists(&entry.args, &words, version)?;
-        Some(format!("kernel {}: {lists}", entry.version))
-    };
-    targets.iter().filter_map(of_entry).collect()
+        if let Some(lists) = line::different_lists(&entry.args, &words, version) {
+            warnings.push(format!("kernel {}: {lists}", entry.version));
+        }
+    }
+    warnings
 }
 
-/// What `plan` advises on this machine and is only given when it is asked for.
-pub(super) fn asked_for_here(
+/// Recommends `--on isolcpus-managed-irq` on a machine that has such interrupts.
+pub(super) fn managed_irqs(
     machine: &Machine,
     shield: &Shield,
     parameters: &[WantedParameter],
 ) -> Option<String> {
-    let given = parameters.iter().any(|it| it.name == MANAGED_IRQ);
-    let tunable = tunables::named("irq-affinity").filter(|_| !given)?;
+    if parameters.iter().any(|it| it.name == MANAGED_IRQ) {
+        return None;
+    }
+    let tunable = tunables::named("irq-affinity")?;
     let remains = tunable.remains(machine, shield);
     let advice = remains.boot.first()?;
     Some(format!(
-        "interrupts that only {} keeps off these CPUs are here: --on {MANAGED_IRQ} adds it",
+        "this machine has interrupts that only {} keeps off these CPUs: --on {MANAGED_IRQ} adds it",
         advice.parameter
     ))
 }

@@ -1,22 +1,23 @@
-//! The one place that writes boot files, and the one that takes it back. Every original is on the
-//! disk before the first write; each file is replaced whole; what the loader's program makes is
-//! looked at before it is put in place; and undo puts the original bytes back.
+//! Writes boot files. Every original is on the disk before the first write, and each file is
+//! replaced as a whole. What the loader's program generates is checked before it is installed.
+//! [`super::restore`] puts the original bytes back.
 
 use super::document::{
-    BootJournal, BootPlan, FileBytes, FileFate, RemovedParameters, SCHEMA, SavedFile,
-    SkippedParameter, TrialBoot, WrittenParameters,
+    BootJournal, BootPlan, FileBytes, RemovedParameters, SCHEMA, SavedFile, TrialBoot,
+    WrittenParameters,
 };
 use super::error::BootError;
 use super::loaders::{self, BootFilePlan, BootLoader, FileEdit, FoundLoader, ParameterAssignment};
 use super::parameters::{ParameterOffer, named};
+use super::restore::restore_all;
 use super::{JOURNAL, kexec, line, plan, trial};
-use cpushield_linux::{Host, Store};
+use cpushield_linux::{FileAttributes, Host, Store};
 
-/// Room that is asked for beside what is written: a file system that is full to the last block
-/// fails in ways that cannot be told beforehand.
+/// Bytes that must be free in addition to what is written: a file system that is full to the last
+/// block fails in unpredictable ways.
 const SPARE: u64 = 256 << 10;
 
-/// The words of a plan that are to be written.
+/// The words of a plan that are still to be written.
 #[must_use]
 pub fn words(plan: &BootPlan) -> Vec<String> {
     plan.parameters.iter().filter(|it| !it.already).map(|it| it.word.clone()).collect()
@@ -28,34 +29,32 @@ pub fn words(plan: &BootPlan) -> Vec<String> {
 /// Nothing can be written here.
 pub fn preview(host: &Host, plan: &BootPlan, last: bool) -> Result<BootFilePlan, BootError> {
     check_applies(plan)?;
-    let (words, kernels) = (words(plan), kernels(plan));
+    let (words, kernels) = (words(plan), chosen_kernels(plan));
     if words.is_empty() {
         return Ok(BootFilePlan::default());
     }
-    let order = ParameterAssignment { rule: &plan.rule, kernels: &kernels, words: &words, last };
-    loader_of(plan)?.recipe(host, &order)
+    let assignment =
+        ParameterAssignment { rule: &plan.rule, kernels: &kernels, words: &words, last };
+    find_loader(plan)?.plan_files(host, &assignment)
 }
 
-/// A plan without any parameter is nothing to write, and not the same as one whose parameters are
-/// all there.
+/// Refuses a plan without any parameter. A plan whose parameters are all written already is fine.
 fn check_applies(plan: &BootPlan) -> Result<(), BootError> {
     if !plan.parameters.is_empty() {
         return Ok(());
     }
-    let offered = |it: &&SkippedParameter| {
-        named(&it.name).is_some_and(|it| it.offer == ParameterOffer::Always)
-    };
-    let skipped = plan.skipped.iter().filter(offered).cloned().collect();
+    let mut skipped = plan.skipped.clone();
+    skipped.retain(|it| named(&it.name).is_some_and(|it| it.offer == ParameterOffer::Always));
     Err(BootError::NothingApplies { skipped })
 }
 
-fn kernels(plan: &BootPlan) -> Vec<String> {
+fn chosen_kernels(plan: &BootPlan) -> Vec<String> {
     plan.kernels.iter().filter(|it| it.chosen).map(|it| it.version.clone()).collect()
 }
 
-fn loader_of(plan: &BootPlan) -> Result<&'static dyn BootLoader, BootError> {
+fn find_loader(plan: &BootPlan) -> Result<&'static dyn BootLoader, BootError> {
     plan.loader.as_deref().and_then(loaders::named).ok_or_else(|| BootError::ByHand {
-        why: "this machine's boot loader is not known".to_owned(),
+        why: "this machine's boot loader is unknown".to_owned(),
         instructions: plan.instructions.clone(),
     })
 }
@@ -63,56 +62,55 @@ fn loader_of(plan: &BootPlan) -> Result<&'static dyn BootLoader, BootError> {
 /// How the parameters are written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WriteMode {
-    /// Our entries stand behind all others, and none of them becomes the default.
+    /// Whether our entries follow all others, so that none of them becomes the default.
     pub keep_default: bool,
-    /// They boot once, as a trial.
+    /// Whether they boot once, as a trial.
     pub trial: bool,
-    /// The running kernel starts the new entry, so the loader is not told of a trial.
+    /// Whether the running kernel starts the new entry, so that the loader need not boot it once.
     pub kexec: bool,
-    /// This program and its state directory, for the unit that looks after a trial; `None` where
-    /// there is no systemd.
+    /// This program and its state directory, for the unit that concludes a trial; `None` without
+    /// systemd.
     pub unit: Option<(String, String)>,
 }
 
 /// Writes the parameters of a plan.
 ///
 /// # Errors
-/// Nothing can be written, and nothing was; or it failed half-way and was put back.
+/// Nothing can be written, and nothing was; or a write failed and the originals were restored.
 pub fn write(
     host: &Host,
     store: &Store,
     plan: &BootPlan,
-    how: &WriteMode,
+    mode: &WriteMode,
 ) -> Result<WrittenParameters, BootError> {
-    let loader = loader_of(plan)?;
+    let loader = find_loader(plan)?;
     check_applies(plan)?;
     let words = words(plan);
-    let kernels = kernels(plan);
+    let kernels = chosen_kernels(plan);
     let _lock = store.lock()?;
     match super::journal(store)? {
         Some(journal) if !journal.complete => return Err(BootError::Unfinished),
         Some(journal) if journal.words == words && journal.rule == plan.rule => {
-            return written(host, loader, journal, Vec::new());
+            return summarize(host, loader, journal, Vec::new());
         }
         Some(journal) => return Err(BootError::Active { words: journal.words }),
         None => {}
     }
-    let mut given = words.clone();
+    let mut boot_words = words.clone();
     let panics = plan.kernels.iter().any(|it| it.chosen && it.panics);
-    if how.trial && !panics {
-        given.push(trial::PANIC.to_owned());
+    if mode.trial && !panics {
+        boot_words.push(trial::PANIC.to_owned());
     }
-    let mut recipe = {
-        let last = how.trial || how.keep_default;
-        let order =
-            ParameterAssignment { rule: &plan.rule, kernels: &kernels, words: &given, last };
-        loader.recipe(host, &order)?
+    let mut file_plan = {
+        let (words, last) = (&boot_words, mode.trial || mode.keep_default);
+        let assignment = ParameterAssignment { rule: &plan.rule, kernels: &kernels, words, last };
+        loader.plan_files(host, &assignment)?
     };
-    if let Some((program, state)) = how.unit.as_ref().filter(|_| how.trial) {
+    if let Some((program, state)) = mode.unit.as_ref().filter(|_| mode.trial) {
         let bytes = trial::unit(program, state).into_bytes();
-        recipe.edits.push(FileEdit { path: trial::unit_path(), bytes, mode: 0o644 });
+        file_plan.edits.push(FileEdit { path: trial::unit_path(), bytes, mode: 0o644 });
     }
-    let files = originals(host, loader, &recipe)?;
+    let files = read_originals(host, loader, &file_plan)?;
     let mut journal = BootJournal {
         journal: "cpushield-boot".to_owned(),
         schema: SCHEMA,
@@ -129,60 +127,60 @@ pub fn write(
         files,
     };
     if journal.words.is_empty() {
-        return written(host, loader, journal, Vec::new());
+        return summarize(host, loader, journal, Vec::new());
     }
-    keep(store, &journal)?;
-    let put = put(host, loader, &recipe, &mut journal).and_then(|()| {
-        if how.trial { arm(host, store, loader, (plan, how), &mut journal) } else { Ok(()) }
+    save_journal(store, &journal)?;
+    let result = write_files(host, loader, &file_plan, &mut journal).and_then(|()| {
+        if mode.trial { arm_trial(host, store, loader, (plan, mode), &mut journal) } else { Ok(()) }
     });
-    match put {
+    match result {
         Ok(()) => {
             journal.complete = true;
-            keep(store, &journal)?;
-            let files = journal.files.iter().map(|kept| kept.path.clone()).collect();
-            written(host, loader, journal, files)
+            save_journal(store, &journal)?;
+            let files = journal.files.iter().map(|saved| saved.path.clone()).collect();
+            summarize(host, loader, journal, files)
         }
         Err(BootError::Killed) => Err(BootError::Killed),
         Err(error) => {
-            let forgotten = trial::forget(host, loader, &journal);
-            let undone = forgotten.and(take_back(host, store, &journal).map(drop)).err();
+            let disarmed = trial::disarm(host, loader, &journal);
+            let undo_error = disarmed.and(restore_all(host, store, &journal).map(drop)).err();
             Err(BootError::Failed {
                 why: error.to_string(),
-                undone: undone.map(|error| error.to_string()),
-                hint: hint(&error),
+                undone: undo_error.map(|error| error.to_string()),
+                hint: hint_of(&error),
             })
         }
     }
 }
 
-/// Lets the first of our entries boot once. The journal says so before it is so.
-fn arm(
+/// Makes the first of our entries boot once. The journal records this first.
+fn arm_trial(
     host: &Host,
     store: &Store,
     loader: &dyn BootLoader,
-    (plan, how): (&BootPlan, &WriteMode),
+    (plan, mode): (&BootPlan, &WriteMode),
     journal: &mut BootJournal,
 ) -> Result<(), BootError> {
     let found = loader.find(host)?.unwrap_or_default();
     let Some(entry) = found.entries.iter().find(|it| it.ours).and_then(|it| it.id.clone()) else {
-        return Err(wrong("no entry of ours is in the menu".to_owned(), None));
+        return Err(write_error("the menu has no entry of cpushield".to_owned(), None));
     };
-    let unit = how.unit.is_some();
-    let keep_default = how.keep_default;
+    let unit = mode.unit.is_some();
+    let keep_default = mode.keep_default;
     let failed = if unit { host.failed_units()? } else { Vec::new() };
     let proves = plan.proves.clone();
-    let reboot = loader.reboots_with().filter(|_| !how.kexec).map(str::to_owned);
+    let reboot = loader.reboot_argument().filter(|_| !mode.kexec).map(str::to_owned);
     let trial = TrialBoot { entry: entry.clone(), unit, keep_default, proves, reboot, failed };
     journal.trial = Some(trial);
-    keep(store, journal)?;
+    save_journal(store, journal)?;
     if unit {
         host.systemctl(&["enable", trial::UNIT])?;
     }
-    if how.kexec { Ok(()) } else { loader.once(host, &entry) }
+    if mode.kexec { Ok(()) } else { loader.boot_once(host, &entry) }
 }
 
-/// Makes what a trial wrote permanent: without the words of the trial alone, and where it is the
-/// default. Returns the files. After an error the journal says what is to be taken back.
+/// Makes the parameters of a trial permanent, without the words that only the trial needs.
+/// Returns the files. After an error the journal has what to restore.
 pub(super) fn make_permanent(
     host: &Host,
     store: &Store,
@@ -194,45 +192,45 @@ pub(super) fn make_permanent(
     let found = loader.find(host)?.unwrap_or_default();
     journal.kernels.retain(|version| found.entries.iter().any(|it| it.version == *version));
     if journal.kernels.is_empty() {
-        return Err(wrong("no kernel that was to have them is in the menu any more".into(), None));
+        let why = "none of the kernels that were to get the parameters is in the menu any more";
+        return Err(write_error(why.to_owned(), None));
     }
-    let recipe = {
+    let file_plan = {
         let (kernels, words) = (&journal.kernels, &journal.words);
-        loader.recipe(
-            host,
-            &ParameterAssignment { rule: &journal.rule, kernels, words, last: keep_default },
-        )?
+        let rule = &journal.rule;
+        let assignment = ParameterAssignment { rule, kernels, words, last: keep_default };
+        loader.plan_files(host, &assignment)?
     };
-    for kept in originals(host, loader, &recipe)? {
-        match journal.files.iter_mut().find(|known| known.path == kept.path) {
+    for saved in read_originals(host, loader, &file_plan)? {
+        match journal.files.iter_mut().find(|known| known.path == saved.path) {
             Some(known) => {
-                known.left = kept.left;
-                // Kernels may have come or gone since; our entries are not in it. What the trial
-                // left in any other file is no original.
-                if loader.is_made(&kept.path) {
-                    known.original = kept.original;
+                known.left = saved.left;
+                // A generated file is read again, without our entries, because kernels may have
+                // been installed or removed. In any other file the trial's text is no original.
+                if loader.is_generated(&saved.path) {
+                    known.original = saved.original;
                 }
             }
-            None => journal.files.insert(0, kept),
+            None => journal.files.insert(0, saved),
         }
     }
     journal.complete = false;
-    keep(store, &journal)?;
-    put(host, loader, &recipe, &mut journal)?;
+    save_journal(store, &journal)?;
+    write_files(host, loader, &file_plan, &mut journal)?;
     journal.trial = None;
     journal.complete = true;
-    keep(store, &journal)?;
-    Ok(journal.files.iter().map(|kept| kept.path.clone()).collect())
+    save_journal(store, &journal)?;
+    Ok(journal.files.iter().map(|saved| saved.path.clone()).collect())
 }
 
-fn hint(error: &BootError) -> Option<String> {
+fn hint_of(error: &BootError) -> Option<String> {
     match error {
         BootError::Wrong { hint, .. } => hint.clone(),
         _ => None,
     }
 }
 
-pub(super) fn keep(store: &Store, journal: &BootJournal) -> Result<(), BootError> {
+pub(super) fn save_journal(store: &Store, journal: &BootJournal) -> Result<(), BootError> {
     let text = serde_json::to_string_pretty(journal).map_err(|error| BootError::Journal {
         path: store.path(JOURNAL),
         why: error.to_string(),
@@ -240,137 +238,138 @@ pub(super) fn keep(store: &Store, journal: &BootJournal) -> Result<(), BootError
     Ok(store.replace(JOURNAL, (text + "\n").as_bytes())?)
 }
 
-/// Every file that will be written as it is now, when all of them can be.
-fn originals(
+/// Reads every file that will be written, and checks that all of them can be.
+fn read_originals(
     host: &Host,
     loader: &dyn BootLoader,
-    recipe: &BootFilePlan,
+    file_plan: &BootFilePlan,
 ) -> Result<Vec<SavedFile>, BootError> {
     let mut files = Vec::new();
-    let edits = recipe.edits.iter().map(|edit| (&edit.path, Some(edit)));
-    for (path, edit) in edits.chain(recipe.made.iter().map(|path| (path, None))) {
+    let edits = file_plan.edits.iter().map(|edit| (&edit.path, Some(edit)));
+    for (path, edit) in edits.chain(file_plan.generated.iter().map(|path| (path, None))) {
         let (original, access) = match host.read_bytes(path) {
             Ok(bytes) => (Some(bytes), host.access(path)?),
             Err(error) if error.is_absent() => {
                 let mode = edit.map_or(0o644, |edit| edit.mode);
-                (None, cpushield_linux::FileAttributes { mode, owner: None })
+                (None, FileAttributes { mode, owner: None })
             }
             Err(error) => return Err(error.into()),
         };
-        // What is left of an apply whose journal is lost is no original.
+        // The leftover of an apply whose journal is lost is no original.
         let original = match (original, edit) {
             (Some(bytes), Some(_)) if loader.is_ours(path, &bytes) => None,
-            (Some(_), Some(edit)) if loader.makes_anew(path) => {
+            (Some(_), Some(edit)) if loader.creates(path) => {
                 return Err(BootError::Foreign { path: edit.path.clone() });
             }
             (Some(bytes), None) => Some(loader.without_ours(&bytes)),
             (original, _) => original,
         };
         let size = original.as_ref().map_or(0, Vec::len).max(edit.map_or(0, |e| e.bytes.len()));
-        room(host, path, size as u64)?;
+        check_space(host, path, size as u64)?;
         files.push(SavedFile {
             path: path.clone(),
-            original: original.as_deref().map(FileBytes::of),
+            original: original.as_deref().map(FileBytes::new),
             mode: access.mode,
             owner: access.owner,
-            left: edit.map(|edit| FileBytes::of(&edit.bytes)),
+            left: edit.map(|edit| FileBytes::new(&edit.bytes)),
         });
     }
     Ok(files)
 }
 
-/// The new file lies beside the old one for a moment, and may be twice as long.
-fn room(host: &Host, path: &str, size: u64) -> Result<(), BootError> {
+/// The new file exists next to the old one for a moment, and may be twice as long.
+fn check_space(host: &Host, path: &str, size: u64) -> Result<(), BootError> {
     let dir = path.rsplit_once('/').map_or("/", |(dir, _)| dir).to_owned();
-    let room = host.free_space(&dir)?;
-    let wanted = 2 * size + SPARE;
-    let why = match room.free {
-        _ if room.read_only => "it is mounted read-only".to_owned(),
-        Some(free) if free < wanted => {
-            format!("{} KiB are free, {} KiB are wanted", free >> 10, wanted >> 10)
+    let space = host.room(&dir)?;
+    let needed = 2 * size + SPARE;
+    let why = match space.free {
+        _ if space.read_only => "it is mounted read-only".to_owned(),
+        Some(free) if free < needed => {
+            format!("{} KiB are free, {} KiB are needed", free >> 10, needed >> 10)
         }
         _ => return Ok(()),
     };
     Err(BootError::NoRoom { path: dir, why })
 }
 
-/// Puts the files in place.
-fn put(
+/// Writes the files, lets the loader generate its own, and checks the resulting menu.
+fn write_files(
     host: &Host,
     loader: &dyn BootLoader,
-    recipe: &BootFilePlan,
+    file_plan: &BootFilePlan,
     journal: &mut BootJournal,
 ) -> Result<(), BootError> {
-    for edit in &recipe.edits {
-        let access =
-            journal.files.iter().find(|kept| kept.path == edit.path).map(SavedFile::access);
-        let access =
-            access.map(|found| cpushield_linux::FileAttributes { mode: edit.mode, ..found });
-        let Some(access) = access else { continue };
-        host.replace_file(&edit.path, &edit.bytes, access)?;
+    for edit in &file_plan.edits {
+        let Some(saved) = journal.files.iter().find(|saved| saved.path == edit.path) else {
+            continue;
+        };
+        let attributes = FileAttributes { mode: edit.mode, ..saved.access() };
+        host.replace_file(&edit.path, &edit.bytes, attributes)?;
     }
-    for path in &recipe.gone {
+    for path in &file_plan.removed {
         host.erase_file(path)?;
     }
-    for path in &recipe.made {
-        let made = loader.make(host, path)?;
-        let Some(kept) = journal.files.iter_mut().find(|kept| kept.path == *path) else { continue };
-        let original = kept.original.as_ref().and_then(FileBytes::get).unwrap_or_default();
-        untouched(path, &original, &loader.without_ours(&made))?;
-        host.replace_file(path, &made, kept.access())?;
-        if host.read_bytes(path)? != made {
-            return Err(wrong(format!("{path} does not hold what was written"), None));
+    for path in &file_plan.generated {
+        let generated = loader.generate(host, path)?;
+        let Some(saved) = journal.files.iter_mut().find(|saved| saved.path == *path) else {
+            continue;
+        };
+        let original = saved.original.as_ref().and_then(FileBytes::get).unwrap_or_default();
+        check_other_entries(path, &original, &loader.without_ours(&generated))?;
+        host.replace_file(path, &generated, saved.access())?;
+        if host.read_bytes(path)? != generated {
+            return Err(write_error(format!("{path} does not contain what was written"), None));
         }
-        kept.left = Some(FileBytes::of(&made));
+        saved.left = Some(FileBytes::new(&generated));
     }
     let Some(found) = loader.find(host)? else {
-        return Err(wrong("the boot menu is gone".to_owned(), None));
+        return Err(write_error("the boot menu is gone".to_owned(), None));
     };
-    let has = |version: &String| with_words(&found, version, &journal.words).is_some();
-    match journal.kernels.iter().find(|version| !has(version)) {
-        Some(version) => {
-            Err(wrong(format!("no entry with the parameters was made for {version}"), None))
+    for version in &journal.kernels {
+        if find_entry(&found, version, &journal.words).is_none() {
+            let why = format!("no entry with the parameters was made for {version}");
+            return Err(write_error(why, None));
         }
-        None => Ok(()),
     }
+    Ok(())
 }
 
-fn wrong(why: String, hint: Option<&str>) -> BootError {
+pub(super) fn write_error(why: String, hint: Option<&str>) -> BootError {
     BootError::Wrong { why, hint: hint.map(str::to_owned) }
 }
 
-/// Whether everything but our own entries is as it was.
-fn untouched(path: &str, original: &[u8], others: &[u8]) -> Result<(), BootError> {
+/// Checks that everything except our own entries is unchanged.
+fn check_other_entries(path: &str, original: &[u8], others: &[u8]) -> Result<(), BootError> {
     if original == others {
         return Ok(());
     }
     let (was, is) = (String::from_utf8_lossy(original), String::from_utf8_lossy(others));
     let same = was.lines().zip(is.lines()).take_while(|(a, b)| a == b).count();
-    let at = |text: &str| text.lines().nth(same).unwrap_or("(the end)").trim().to_owned();
     let why = format!(
         "{path} would change beyond our own entries\n  line {}: {}\n  would be: {}",
         same + 1,
-        at(&was),
-        at(&is)
+        was.lines().nth(same).unwrap_or("(the end)").trim(),
+        is.lines().nth(same).unwrap_or("(the end)").trim()
     );
-    let hint = "it is not what its own configuration makes now: run update-grub (or grub-mkconfig), \
-                look at the menu, and try again";
-    Err(wrong(why, Some(hint)))
+    let hint = "the file differs from what its configuration generates now: run update-grub (or \
+                grub-mkconfig), check the menu, and try again";
+    Err(write_error(why, Some(hint)))
 }
 
 /// The entry of a kernel that has all words.
-pub(super) fn with_words<'a>(
+pub(super) fn find_entry<'a>(
     found: &'a FoundLoader,
     version: &str,
     words: &[String],
 ) -> Option<&'a loaders::LoaderEntry> {
-    let has = |entry: &&loaders::LoaderEntry| {
-        entry.version == version && words.iter().all(|word| line::has(&entry.args, word))
-    };
-    found.entries.iter().find(has)
+    found.entries.iter().find(|entry| entry.version == version && has_words(entry, words))
 }
 
-fn written(
+fn has_words(entry: &loaders::LoaderEntry, words: &[String]) -> bool {
+    words.iter().all(|word| line::has(&entry.args, word))
+}
+
+fn summarize(
     host: &Host,
     loader: &dyn BootLoader,
     journal: BootJournal,
@@ -378,15 +377,14 @@ fn written(
 ) -> Result<WrittenParameters, BootError> {
     let BootJournal { words, kernels, trial, .. } = journal;
     let found = loader.find(host)?.unwrap_or_default();
-    let boots = found.next.and_then(|index| found.entries.get(index));
-    let has = |entry: &loaders::LoaderEntry| words.iter().all(|word| line::has(&entry.args, word));
-    let entry = found.entries.iter().find(|entry| entry.ours && has(entry));
-    let entry = entry.and_then(|entry| entry.id.clone());
+    let next = found.next.and_then(|index| found.entries.get(index));
+    let ours = found.entries.iter().find(|entry| entry.ours && has_words(entry, &words));
+    let entry = ours.and_then(|entry| entry.id.clone());
     Ok(WrittenParameters {
         loader: loader.name().to_owned(),
-        next: plan::next(&found),
-        next_has: boots.is_some_and(has),
-        choice: entry.as_deref().map(|entry| loader.choice(host, entry)),
+        next: plan::describe_next(&found),
+        next_has: next.is_some_and(|entry| has_words(entry, &words)),
+        choice: entry.as_deref().map(|entry| loader.boot_instructions(host, entry)),
         entry,
         menu: found.menu.clone(),
         words,
@@ -396,109 +394,18 @@ fn written(
     })
 }
 
-/// Takes everything back that [`write`] wrote; `None` when there is nothing.
+/// Removes everything that [`write`] wrote; `None` when there is nothing.
 ///
 /// # Errors
-/// A file cannot be put back; the journal is kept then.
+/// A file cannot be restored; the journal is kept then.
 pub fn undo(host: &Host, store: &Store) -> Result<Option<RemovedParameters>, BootError> {
     let _lock = store.lock()?;
     let Some(journal) = super::journal(store)? else { return Ok(None) };
     if let Some(loader) = loaders::named(&journal.loader) {
-        trial::forget(host, loader, &journal)?;
+        trial::disarm(host, loader, &journal)?;
     }
-    let note = kexec::forget(host, &journal)?;
-    let mut undone = take_back(host, store, &journal)?;
+    let note = kexec::unload(host, &journal)?;
+    let mut undone = restore_all(host, store, &journal)?;
     undone.notes.extend(note);
     Ok(Some(undone))
-}
-
-pub(super) fn take_back(
-    host: &Host,
-    store: &Store,
-    journal: &BootJournal,
-) -> Result<RemovedParameters, BootError> {
-    let loader = loaders::named(&journal.loader).ok_or_else(|| BootError::Journal {
-        path: store.path(JOURNAL),
-        why: format!("this version knows no boot loader {:?}", journal.loader),
-    })?;
-    let mut undone = RemovedParameters::default();
-    let unit = trial::unit_path();
-    let (unit, files): (Vec<_>, Vec<_>) = journal.files.iter().partition(|it| it.path == unit);
-    for kept in files {
-        let fate = put_back(host, loader, kept, &journal.words, &mut undone.notes)?;
-        undone.files.push((kept.path.clone(), fate));
-    }
-    let known: Vec<&str> = journal.files.iter().map(|kept| kept.path.as_str()).collect();
-    for (path, bytes) in loader.later(host, &known, &journal.words) {
-        host.replace_file(&path, &bytes, host.access(&path)?)?;
-        undone.files.push((path, FileFate::MadeAnew));
-    }
-    // Last: until then the next boot takes back what a kill has left.
-    for kept in unit {
-        trial::disable(host);
-        let fate = put_back(host, loader, kept, &journal.words, &mut undone.notes)?;
-        undone.files.push((kept.path.clone(), fate));
-    }
-    store.remove(JOURNAL)?;
-    Ok(undone)
-}
-
-fn put_back(
-    host: &Host,
-    loader: &dyn BootLoader,
-    kept: &SavedFile,
-    words: &[String],
-    notes: &mut Vec<String>,
-) -> Result<FileFate, BootError> {
-    let path = kept.path.as_str();
-    let now = match host.read_bytes(path) {
-        Ok(bytes) => Some(bytes),
-        Err(error) if error.is_absent() => None,
-        Err(error) => return Err(error.into()),
-    };
-    let original = kept.original.as_ref().and_then(FileBytes::get);
-    let dir = path.rsplit_once('/').map_or("/", |(dir, _)| dir);
-    if now.is_none() && original.is_some() && !host.exists(dir) {
-        return Err(wrong(
-            format!("{dir} does not exist, so {path} cannot be restored"),
-            Some("is its file system mounted? then: cpushield boot undo"),
-        ));
-    }
-    if now == original {
-        return Ok(FileFate::AlreadySo);
-    }
-    let left = kept.left.as_ref().and_then(FileBytes::get);
-    let made = loader.is_made(path);
-    let only_ours =
-        now == left || made && now.as_ref().map(|now| loader.without_ours(now)) == original;
-    match original {
-        Some(original) if only_ours => {
-            host.replace_file(path, &original, kept.access())?;
-            return Ok(FileFate::Restored);
-        }
-        // A file of ours goes, whatever became of it.
-        None if !made => {
-            if !only_ours {
-                notes.push(format!("{path} had been changed since it was written; it is removed"));
-            }
-            host.erase_file(path)?;
-            return Ok(FileFate::Restored);
-        }
-        _ if made => {}
-        // What others wrote since stays; our words go.
-        _ => {
-            let stripped = now.as_ref().and_then(|now| loader.stripped(now, words));
-            let Some(stripped) = stripped else { return Ok(FileFate::Drifted) };
-            host.replace_file(path, &stripped, host.access(path)?)?;
-            return Ok(FileFate::MadeAnew);
-        }
-    }
-    // Another hand made the file anew since, for a new kernel for instance.
-    let anew = loader.make(host, path)?;
-    if loader.without_ours(&anew) != anew {
-        return Err(wrong(format!("{path} would still hold entries of ours"), None));
-    }
-    let access = host.access(path).unwrap_or_else(|_| kept.access());
-    host.replace_file(path, &anew, access)?;
-    Ok(FileFate::MadeAnew)
 }

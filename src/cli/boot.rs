@@ -109,7 +109,7 @@ fn planned(
 ) -> Result<BootPlan, Failure> {
     let machine = super::surveyed(host, store);
     let wish = wish.asked(host, &machine, EffectTime::Boot)?.wish;
-    let asked = BootRequest { wish, kernels: args.kernels.clone() };
+    let asked = BootRequest { shield: wish, kernels: args.kernels.clone() };
     let menu = loaders::find(host)?;
     Ok(plan(host, &machine, &asked, menu.as_ref())?)
 }
@@ -148,7 +148,7 @@ fn apply(ui: &Ui, global: &GlobalArgs, args: &BootApplyArgs) -> Result<(), Failu
                 text.push_str(&format!("# {} (mode {:o}):\n{bytes}", edit.path, edit.mode));
             }
             recipe
-                .made
+                .generated
                 .iter()
                 .for_each(|path| text.push_str(&format!("# then made again: {path}\n")));
             text

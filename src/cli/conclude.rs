@@ -28,8 +28,8 @@ const SECONDS: u64 = 10;
 /// There is no trial, the machine was not booted since, or a boot file cannot be written.
 pub(super) fn run(ui: &Ui, global: &GlobalArgs, host: &Host, store: &Store) -> Result<(), Failure> {
     signal::catch_stops().map_err(|e| Failure::machine(format!("cannot catch signals: {e}")))?;
-    trial::clear(host, store)?;
-    let seen = trial::look(host, store)?;
+    trial::remove_stale_unit(host, store)?;
+    let seen = trial::observe(host, store)?;
     let mut doubts = Vec::new();
     for look in 1..=LOOKS {
         // What speaks against it already needs no proof.
@@ -63,7 +63,7 @@ fn doubt(
         // The shield that is restored at boot is the one that counts.
         Ok(ShieldPresence::Whole(journal)) => {
             let active = journal.plan();
-            return trial::unproved(cpus, &active.shield.cpus).or_else(|| watched(global));
+            return trial::why_unproved(cpus, &active.shield.cpus).or_else(|| watched(global));
         }
         Ok(ShieldPresence::Part(_, unfinished)) => {
             return Some(format!("no whole shield is there to be watched: {unfinished}"));

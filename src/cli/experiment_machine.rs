@@ -80,7 +80,7 @@ impl LiveExperimentMachine<'_> {
 
     fn boot_plan(&self, words: &[String]) -> Result<boot::BootPlan, BootError> {
         let menu = loaders::find(self.host)?;
-        boot_plan::of_words(self.host, words, menu.as_ref())
+        boot_plan::for_words(self.host, words, menu.as_ref())
     }
 
     fn has_systemd(&self) -> bool {
@@ -229,7 +229,7 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
             return Ok(Err(format!("this boot is without {word}")));
         }
         for word in &words {
-            if let (shows, Some(false)) = status::shown(self.host, word) {
+            if let (shows, Some(false)) = status::read_effect(self.host, word) {
                 let shows = shows.unwrap_or_default();
                 return Ok(Err(format!("{word} is not in force: the kernel shows {shows}")));
             }

@@ -280,7 +280,7 @@ fn row(text: &RowText) -> Result<ExperimentRow, MatrixFault> {
     }
     let mut names = BTreeSet::new();
     for word in &text.boot {
-        if !line::plain(&word.get_ref().replace(CPUS, "0")) {
+        if !line::is_plain(&word.get_ref().replace(CPUS, "0")) {
             let why = format!("expected one plain kernel parameter, such as \"nohz_full={CPUS}\"");
             return Err(at(word, why));
         }

@@ -1,6 +1,6 @@
 //! The unit that goes on with an experiment after each boot, where systemd is.
 
-use crate::boot::trial::quoted;
+use crate::boot::trial::quote_for_unit;
 use cpushield_linux::{Error, FileAttributes, Host};
 
 /// Its name.
@@ -27,8 +27,8 @@ pub fn text(program: &str, state: &str) -> String {
          ExecStart={} --quiet --state {} experiment --resume\n\n\
          [Install]\n\
          WantedBy=multi-user.target\n",
-        quoted(program),
-        quoted(state)
+        quote_for_unit(program),
+        quote_for_unit(state)
     )
 }
 

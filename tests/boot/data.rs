@@ -23,7 +23,7 @@ fi
 
 fn asked() -> BootRequest {
     let wish = ShieldRequest { cpus: Some("2-3".parse().unwrap()), ..ShieldRequest::default() };
-    BootRequest { wish, kernels: Some("*".to_owned()) }
+    BootRequest { shield: wish, kernels: Some("*".to_owned()) }
 }
 
 const WORDS: &str = "nohz_full=2-3 rcu_nocbs=2-3 irqaffinity=0-1";

@@ -114,7 +114,7 @@ fn which_label_boots_is_said_and_it_is_the_one_that_gets_them() {
     let menu = LABELS.replace("default l1", "DEFAULT menu.c32");
     assert_eq!(next(&menu), (Some(0), "menu default of extlinux.conf".to_owned(), 1));
     let none = LABELS.replace("default l1", "").replace("\tmenu default", "");
-    assert_eq!(next(&none), (Some(0), "it is the first".to_owned(), 1));
+    assert_eq!(next(&none), (Some(0), "it is the first label".to_owned(), 1));
     let lost = LABELS.replace("default l1", "default gone");
     assert_eq!(next(&lost), (None, "default of extlinux.conf".to_owned(), 2));
 }
@@ -223,7 +223,7 @@ fn u_boot_boots_nothing_once_so_no_trial_is_made_but_by_kexec() {
     let (host, store) = (machine.host(), machine.store());
     let error = write::write(&host, &store, &plan, &on_trial()).unwrap_err();
     assert!(matches!(error, BootError::Failed { undone: None, .. }), "{error}");
-    assert!(error.to_string().contains("U-Boot boots what `default` says each time"), "{error}");
+    assert!(error.to_string().contains("U-Boot boots the label of `default` each time"), "{error}");
     assert_eq!(before, machine.files());
     // The running kernel starts the label, and a reset comes back to the default.
     let how = WriteMode { kexec: true, ..on_trial() };
@@ -379,7 +379,7 @@ fn where_nobody_would_hear_a_raspberry_pi_makes_no_trial() {
     );
     assert!(told(&|it| it.write("proc/kallsyms", "0 t x\n")).contains("running kernel hands no"));
     let theirs = |machine: &Machine| machine.write("boot/firmware/tryboot.txt", "kernel=b\n");
-    assert!(told(&theirs).contains("tryboot.txt is there and was not made by cpushield"));
+    assert!(told(&theirs).contains("tryboot.txt exists and was not made by cpushield"));
 }
 
 #[test]

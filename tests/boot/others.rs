@@ -13,7 +13,7 @@ use super::grub::Machine;
 
 fn asked(kernels: Option<&str>) -> BootRequest {
     let wish = ShieldRequest { cpus: Some("2-3".parse().unwrap()), ..ShieldRequest::default() };
-    BootRequest { wish, kernels: kernels.map(str::to_owned) }
+    BootRequest { shield: wish, kernels: kernels.map(str::to_owned) }
 }
 
 const ADDED: &str = "nohz_full=2-3 rcu_nocbs=2-3 irqaffinity=0-1 ";

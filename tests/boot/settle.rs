@@ -1,5 +1,5 @@
-//! The end of a trial: whatever came between, it is permanent or taken back, and a kill at any
-//! moment is settled by the next call.
+//! The end of a trial: it becomes permanent or is removed, and the next call concludes a trial whose
+//! end was killed at any write.
 
 use super::grub::Machine;
 use super::planned;
@@ -14,13 +14,13 @@ const LINK: &str = "etc/systemd/system/multi-user.target.wants/cpushield-trial.s
 fn arm(machine: &Machine) {
     let unit = Some(("/usr/bin/cpushield".to_owned(), "/var/lib/cpushield".to_owned()));
     machine.write("etc/systemd/system/README", "");
-    let how = WriteMode { trial: true, unit, ..WriteMode::default() };
+    let mode = WriteMode { trial: true, unit, ..WriteMode::default() };
     let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
-    write::write(&machine.host(), &machine.store(), &plan, &how).unwrap();
+    write::write(&machine.host(), &machine.store(), &plan, &mode).unwrap();
     assert!(machine.path(LINK).exists());
 }
 
-/// The trial's entry boots, and everything it wants is in force.
+/// The trial's entry boots, and all its parameters are in force.
 fn boot(machine: &Machine) {
     machine.save("next_entry", "");
     machine.write("proc/sys/kernel/random/boot_id", "b2\n");
@@ -28,9 +28,9 @@ fn boot(machine: &Machine) {
     machine.write("sys/devices/system/cpu/nohz_full", "1-3\n");
 }
 
-/// What the unit does.
-fn settle(machine: &Machine, host: &Host) -> Result<TrialEnd, BootError> {
-    trial::clear(host, &machine.store())?;
+/// Does what the unit does.
+fn conclude(machine: &Machine, host: &Host) -> Result<TrialEnd, BootError> {
+    trial::remove_stale_unit(host, &machine.store())?;
     trial::conclude(host, &machine.store(), &[])
 }
 
@@ -40,12 +40,12 @@ fn ours_boots(machine: &Machine) -> bool {
 }
 
 fn unit_is_gone(machine: &Machine) -> bool {
-    // A link without its file is one too.
+    // A link without its file counts too.
     machine.path(UNIT).symlink_metadata().is_err() && machine.path(LINK).symlink_metadata().is_err()
 }
 
 #[test]
-fn a_kernel_that_comes_or_goes_between_a_trial_and_its_boot_stays_so_and_the_trial_holds() {
+fn a_trial_passes_when_a_kernel_is_installed_or_removed_before_its_boot() {
     let rt = ("6.12.9-rt-amd64", true);
     for come in [true, false] {
         let machine = Machine::with(&[("6.12.9-amd64", false), rt, ("6.1.4-rt-amd64", true)]);
@@ -57,7 +57,7 @@ fn a_kernel_that_comes_or_goes_between_a_trial_and_its_boot_stays_so_and_the_tri
         }
         machine.update_grub();
         boot(&machine);
-        let end = settle(&machine, &machine.host()).unwrap();
+        let end = conclude(&machine, &machine.host()).unwrap();
         assert_eq!(end.end, SettledAs::Permanent, "{end:#?}");
         assert!(ours_boots(&machine) && unit_is_gone(&machine));
         write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
@@ -71,32 +71,32 @@ fn a_kernel_that_comes_or_goes_between_a_trial_and_its_boot_stays_so_and_the_tri
 }
 
 #[test]
-fn a_trial_that_holds_and_cannot_be_permanent_is_taken_back_whole() {
+fn a_trial_that_cannot_become_permanent_is_removed() {
     let machine = Machine::debian();
     arm(&machine);
     let cfg = machine.read("boot/grub/grub.cfg");
     machine.write("boot/grub/grub.cfg", &format!("{cfg}# by hand\n"));
     boot(&machine);
-    let end = settle(&machine, &machine.host()).unwrap();
+    let end = conclude(&machine, &machine.host()).unwrap();
     assert_eq!(end.end, SettledAs::TakenBack);
-    assert!(end.why.contains("holds: it cannot be made permanent"), "{}", end.why);
+    assert!(end.why.contains("passed: it cannot be made permanent"), "{}", end.why);
     assert!(end.why.contains("# by hand"), "{}", end.why);
     let left = machine.read("boot/grub/grub.cfg");
     assert!(left.ends_with("# by hand\n") && !left.contains("nohz_full"), "{left}");
-    // What the next kernel package does brings nothing of ours.
+    // The next kernel package must not add our entries.
     machine.update_grub();
     assert!(!ours_boots(&machine) && unit_is_gone(&machine));
     assert_eq!(write::undo(&machine.host(), &machine.store()).unwrap(), None);
 }
 
 #[test]
-fn settling_that_is_killed_or_refused_at_any_write_is_ended_by_the_next_call() {
+fn the_next_call_concludes_a_trial_whose_end_was_killed_or_refused_at_any_write() {
     let (count, wanted) = {
         let machine = Machine::debian();
         arm(&machine);
         boot(&machine);
         let host = machine.host();
-        assert_eq!(settle(&machine, &host).unwrap().end, SettledAs::Permanent);
+        assert_eq!(conclude(&machine, &host).unwrap().end, SettledAs::Permanent);
         (host.writes(), machine.read("boot/grub/grub.cfg"))
     };
     assert!(count >= 5, "{count}");
@@ -105,13 +105,13 @@ fn settling_that_is_killed_or_refused_at_any_write_is_ended_by_the_next_call() {
         arm(&machine);
         boot(&machine);
         let killed = machine.host().failing(InjectedFault::Stop { at });
-        settle(&machine, &killed).unwrap_err();
-        // Who would settle it at the next boot is still there.
+        conclude(&machine, &killed).unwrap_err();
+        // The unit that would conclude it at the next boot is still enabled.
         let journal = journal(&machine.store()).unwrap();
         if journal.is_some_and(|journal| journal.trial.is_some()) {
             assert!(machine.path(LINK).exists(), "killed at write {at}");
         }
-        match settle(&machine, &machine.host()) {
+        match conclude(&machine, &machine.host()) {
             Ok(end) => assert_eq!(end.end, SettledAs::Permanent, "killed at write {at}"),
             Err(BootError::NoTrial) => {}
             Err(error) => panic!("killed at write {at}: {error}"),
@@ -123,8 +123,8 @@ fn settling_that_is_killed_or_refused_at_any_write_is_ended_by_the_next_call() {
         arm(&machine);
         boot(&machine);
         let refused = machine.host().failing(InjectedFault::Refuse { at, errno: 28 });
-        // What was refused is tried again by the next boot, or was taken back.
-        let end = settle(&machine, &refused).or_else(|_| settle(&machine, &machine.host()));
+        // After a refusal the next boot tries again, or the trial was removed.
+        let end = conclude(&machine, &refused).or_else(|_| conclude(&machine, &machine.host()));
         let permanent = match end {
             Ok(end) => end.end == SettledAs::Permanent,
             Err(BootError::NoTrial) => true,
@@ -138,9 +138,9 @@ fn settling_that_is_killed_or_refused_at_any_write_is_ended_by_the_next_call() {
 #[test]
 fn a_shield_on_other_cpus_proves_nothing() {
     let unproved = |proves: &str, shielded: &str| {
-        trial::unproved(&proves.parse().unwrap(), &shielded.parse().unwrap())
+        trial::why_unproved(&proves.parse().unwrap(), &shielded.parse().unwrap())
     };
     assert_eq!(unproved("3", "2-3"), None);
-    let said = unproved("2-3", "1-2").unwrap();
-    assert!(said.starts_with("CPU 1-2 is shielded, not CPU 3,"), "{said}");
+    let why = unproved("2-3", "1-2").unwrap();
+    assert!(why.starts_with("CPU 1-2 is shielded, not CPU 3,"), "{why}");
 }

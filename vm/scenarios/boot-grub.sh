@@ -32,7 +32,7 @@ case $n in
     mount -t tmpfs -o size=128k boot /boot/grub
     cp -a /tmp/grub/grub.cfg /boot/grub/
     status "so is one without room" 3 cpushield boot apply
-    claim "and the refusal says how much is wanted" sh -c 'cpushield boot apply 2>&1 | grep "KiB are wanted"'
+    claim "and the refusal says how much is needed" sh -c 'cpushield boot apply 2>&1 | grep "KiB are needed"'
     umount /boot/grub
     is "nothing was written by a refusal" "" sh -c "$(declare -f as_at_first); as_at_first | diff /host/before -"
     status "boot apply" 0 cpushield boot apply

@@ -111,8 +111,8 @@ fn boot() -> String {
     for parameter in PARAMETERS {
         let given = match parameter.offer {
             ParameterOffer::Always => "always".to_owned(),
-            ParameterOffer::ForNamedCpus => "with options that select CPUs".to_owned(),
-            ParameterOffer::Asked(why) => format!("only when requested: {why}"),
+            ParameterOffer::ForNamedCpus => "with `--cpus`, `--count` and the like".to_owned(),
+            ParameterOffer::OnRequest(why) => format!("when asked for: {why}"),
             ParameterOffer::Never(why) => format!("never: {why}"),
         };
         let (name, keyword) = (parameter.name, parameter.keyword);

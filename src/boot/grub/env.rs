@@ -1,14 +1,14 @@
 //! The environment block of GRUB, `/boot/grub/grubenv`: lines `name=value` in a file of a fixed
-//! size, filled up with `#`, which GRUB itself rewrites in place while it boots. Pure.
+//! size, padded with `#`, which GRUB itself rewrites in place while it boots. Pure.
 //!
-//! Source: util/grub-editenv.c and grub-core/lib/envblk.c (2.12): `\` stands before a line feed and
-//! before itself.
+//! Source: util/grub-editenv.c and grub-core/lib/envblk.c (2.12): `\` escapes a line feed and
+//! itself.
 
 use std::fmt;
 
 const SIGNATURE: &str = "# GRUB Environment Block\n";
 
-/// Why a block is not one.
+/// Why a block is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EnvError {
     /// It does not begin with the signature: GRUB ignores it.
@@ -29,12 +29,12 @@ impl fmt::Display for EnvError {
 /// The variables of a block, in order.
 ///
 /// # Errors
-/// It is no block.
+/// It is not a valid block.
 pub fn parse(bytes: &[u8]) -> Result<Vec<(String, String)>, EnvError> {
     let text = std::str::from_utf8(bytes).map_err(|_| EnvError::Text)?;
     let rest = text.strip_prefix(SIGNATURE).ok_or(EnvError::Signature)?;
     let mut variables = Vec::new();
-    for line in lines(rest) {
+    for line in unescape_lines(rest) {
         if let Some((name, value)) = line.split_once('=').filter(|_| !line.starts_with('#')) {
             variables.push((name.to_owned(), value.to_owned()));
         }
@@ -42,15 +42,15 @@ pub fn parse(bytes: &[u8]) -> Result<Vec<(String, String)>, EnvError> {
     Ok(variables)
 }
 
-/// The value of a variable; an empty one counts as none, as it does in `grub.cfg`.
+/// The value of a variable; an empty value counts as unset, as in `grub.cfg`.
 #[must_use]
 pub fn value<'a>(variables: &'a [(String, String)], name: &str) -> Option<&'a str> {
     let found = variables.iter().find(|(known, _)| known == name);
     found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
 }
 
-/// Lines with their escapes taken off.
-fn lines(text: &str) -> Vec<String> {
+/// The lines, with escapes resolved.
+fn unescape_lines(text: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();
     let mut chars = text.chars();
@@ -71,8 +71,8 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn variables_are_read_and_the_filling_is_not() {
-        // As grub-editenv 2.06 wrote it.
+    fn variables_are_read_and_padding_is_ignored() {
+        // Written by grub-editenv 2.06.
         let block = "# GRUB Environment Block\nsaved_entry=Debian > a\\\\b\nnext_entry=\n########";
         let found = parse(block.as_bytes()).unwrap();
         assert_eq!(value(&found, "saved_entry"), Some("Debian > a\\b"));

@@ -1,34 +1,34 @@
-//! The script of ours below `/etc/grub.d`. `grub-mkconfig` runs it each time it makes `grub.cfg`,
-//! so a kernel that is installed later is covered too. Pure: it makes text.
+//! Our script in `/etc/grub.d`. `grub-mkconfig` runs it each time it generates `grub.cfg`, so a
+//! kernel that is installed later is covered too. Pure: it produces text.
 //!
-//! It knows nothing of disks, initrds or distributions: it runs the distribution's own `10_linux`
-//! with more parameters and keeps the entries of the chosen kernels, under ids of its own. What
-//! `10_linux` prints for itself stays as it is.
+//! It knows nothing about disks, initrds or distributions: it runs the distribution's `10_linux`
+//! with more parameters and keeps the entries of the chosen kernels, under its own ids. The entries
+//! that `10_linux` itself prints stay as they are.
 
-/// The first lines of every script of ours, by which it is known.
+/// The first lines of every script of ours, which identify it.
 pub const MARK: &str = "#!/bin/sh\n# Made by cpushield;";
 
-/// What ids of our entries begin with.
+/// The prefix of the ids of our entries.
 pub const ID: &str = "cpushield-";
 
 /// Which kernels get the parameters.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(tag = "rule", rename_all = "kebab-case")]
 pub enum KernelRule {
-    /// PREEMPT_RT kernels, by their configuration: a name alone says nothing.
+    /// PREEMPT_RT kernels, judged by their configuration and not by their name.
     Realtime,
-    /// The first kernel of the menu; menus that sort their kernels have the newest one there.
+    /// The first kernel in the menu; a sorted menu begins with the newest one.
     First,
     /// Kernels whose version matches.
     Matching {
-        /// A pattern of the shell: `*-rt-*`.
+        /// A shell pattern: `*-rt-*`.
         glob: String,
     },
 }
 
-/// Whether a pattern can stand in the script as it is.
+/// Whether a pattern needs no quoting in the script.
 #[must_use]
-pub fn plain_glob(glob: &str) -> bool {
+pub fn is_plain_glob(glob: &str) -> bool {
     !glob.is_empty() && glob.chars().all(|c| c.is_ascii_alphanumeric() || "._+-~*?[]!".contains(c))
 }
 
@@ -37,49 +37,53 @@ pub fn plain_glob(glob: &str) -> bool {
 pub fn matches(glob: &str, version: &str) -> bool {
     let (glob, version): (Vec<char>, Vec<char>) =
         (glob.chars().collect(), version.chars().collect());
-    fits(&glob, &version)
+    matches_chars(&glob, &version)
 }
 
-fn fits(glob: &[char], text: &[char]) -> bool {
+fn matches_chars(glob: &[char], text: &[char]) -> bool {
     let Some((first, rest)) = glob.split_first() else { return text.is_empty() };
     match first {
-        '*' => (0..=text.len()).any(|n| text.get(n..).is_some_and(|text| fits(rest, text))),
-        '?' => text.split_first().is_some_and(|(_, text)| fits(rest, text)),
-        '[' => match (set(rest), text.split_first()) {
+        '*' => {
+            (0..=text.len()).any(|n| text.get(n..).is_some_and(|text| matches_chars(rest, text)))
+        }
+        '?' => text.split_first().is_some_and(|(_, text)| matches_chars(rest, text)),
+        '[' => match (split_bracket(rest), text.split_first()) {
             (Some((negated, members, rest)), Some((c, text))) => {
-                member(members, *c) != negated && fits(rest, text)
+                is_member(members, *c) != negated && matches_chars(rest, text)
             }
-            (None, Some(('[', text))) => fits(rest, text),
+            (None, Some(('[', text))) => matches_chars(rest, text),
             _ => false,
         },
-        first => text.split_first().is_some_and(|(c, text)| c == first && fits(rest, text)),
+        first => {
+            text.split_first().is_some_and(|(c, text)| c == first && matches_chars(rest, text))
+        }
     }
 }
 
-/// The members of a `[…]` behind its bracket, whether they are excluded, and what follows.
-fn set(glob: &[char]) -> Option<(bool, &[char], &[char])> {
+/// Splits the text after `[`: whether the members are excluded, the members, and the rest.
+fn split_bracket(glob: &[char]) -> Option<(bool, &[char], &[char])> {
     let (negated, glob) = match glob {
         ['!', rest @ ..] => (true, rest),
         glob => (false, glob),
     };
-    // A bracket in the first place is a member.
+    // A closing bracket in first position is a member.
     let end = 1 + glob.iter().skip(1).position(|c| *c == ']')?;
     Some((negated, glob.get(..end)?, glob.get(end + 1..)?))
 }
 
-fn member(members: &[char], c: char) -> bool {
+fn is_member(members: &[char], c: char) -> bool {
     match members {
-        [from, '-', to, rest @ ..] => (*from..=*to).contains(&c) || member(rest, c),
-        [one, rest @ ..] => *one == c || member(rest, c),
+        [from, '-', to, rest @ ..] => (*from..=*to).contains(&c) || is_member(rest, c),
+        [first, rest @ ..] => *first == c || is_member(rest, c),
         [] => false,
     }
 }
 
-/// The script. `words` and the pattern are plain: see [`plain_glob`] and
-/// [`crate::boot::line::plain`].
+/// The script. `words` and the pattern must be plain: see [`is_plain_glob`] and
+/// [`crate::boot::line::is_plain`].
 #[must_use]
 pub fn script(rule: &KernelRule, words: &[String]) -> String {
-    let (chosen, words) = (chosen(rule), words.join(" "));
+    let (chosen, words) = (chosen_test(rule), words.join(" "));
     format!(
         r#"{MARK} `cpushield boot undo` removes it.
 # Entries with more kernel parameters for chosen kernels. Each is the one that 10_linux makes for
@@ -95,27 +99,27 @@ chosen() {{ # version
     )
 }
 
-/// What the script does with every kernel, whatever the rule: `@ID@` stands for [`ID`].
+/// The part of the script that does not depend on the rule; `@ID@` stands for [`ID`].
 const ENTRIES: &str = include_str!("entries.sh");
 
-/// A command of the shell that succeeds for the version `$1` of a chosen kernel.
-fn chosen(rule: &KernelRule) -> String {
+/// A shell command that succeeds if the version `$1` is a chosen kernel.
+fn chosen_test(rule: &KernelRule) -> String {
     match rule {
-        // Arch keeps no configurations: an image says it of itself in its first sectors.
+        // Arch installs no configuration files: the image has a banner in its first sectors.
         KernelRule::Realtime => "if [ -r \"/boot/config-$1\" ]; then
         grep -Eqx 'CONFIG_PREEMPT_RT(_FULL)?=y' \"/boot/config-$1\"
     else
         head -c 65536 \"/boot/vmlinuz-$1\" 2>/dev/null | grep -aq ' PREEMPT_RT '
     fi"
         .to_owned(),
-        // 10_linux lists its kernels by version, the newest first.
+        // 10_linux sorts its kernels by version, the newest first.
         KernelRule::First => "[ -z \"$seen\" ]".to_owned(),
         KernelRule::Matching { glob } => format!("case $1 in ({glob}) : ;; (*) false ;; esac"),
     }
 }
 
-/// The text of `grub.cfg` without what a script of ours printed: the section between its marks and
-/// the empty line before them, as grub-mkconfig writes them (util/grub-mkconfig.in, 2.06, 2.12).
+/// The text of `grub.cfg` without the output of our scripts: the section between the marks and the
+/// empty line before them, as grub-mkconfig writes them (util/grub-mkconfig.in, 2.06, 2.12).
 #[must_use]
 pub fn without_ours(cfg: &str, scripts: &[&str]) -> String {
     let mut text = cfg.to_owned();
@@ -123,9 +127,9 @@ pub fn without_ours(cfg: &str, scripts: &[&str]) -> String {
         let (begin, end) =
             (format!("\n### BEGIN {script} ###\n"), format!("### END {script} ###\n"));
         while let Some(from) = text.find(&begin) {
-            let behind = from + begin.len();
-            let Some(to) = text.get(behind..).and_then(|rest| rest.find(&end)) else { break };
-            text.replace_range(from..behind + to + end.len(), "");
+            let after = from + begin.len();
+            let Some(to) = text.get(after..).and_then(|rest| rest.find(&end)) else { break };
+            text.replace_range(from..after + to + end.len(), "");
         }
     }
     text
@@ -151,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shell_takes_every_script() {
+    fn every_script_is_valid_shell() {
         let words = ["nohz_full=1-3".to_owned(), "isolcpus=managed_irq,1-3".to_owned()];
         for rule in [
             KernelRule::Realtime,
@@ -165,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn our_section_is_taken_out_and_nothing_else() {
+    fn only_our_section_is_removed() {
         let others =
             "#\n\n### BEGIN /etc/grub.d/10_linux ###\na\n### END /etc/grub.d/10_linux ###\n";
         let ours = "\n### BEGIN /etc/grub.d/07_x ###\nb\n### END /etc/grub.d/07_x ###\n";
@@ -185,7 +189,7 @@ mod tests {
             version in "[ab-]{0,5}",
         ) {
             let glob = parts.concat();
-            prop_assert!(plain_glob(&glob));
+            prop_assert!(is_plain_glob(&glob));
             let script = format!("case {version:?} in ({glob}) ;; (*) exit 1 ;; esac");
             let (shell, _) = sh(&["-c", &script], "");
             prop_assert_eq!(matches(&glob, &version), shell, "{}", script);

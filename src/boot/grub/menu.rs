@@ -1,12 +1,12 @@
-//! `grub.cfg` as far as a menu goes: which entries there are, which kernel and command line each
-//! has, and which one boots next. Pure; the text is never rewritten from what was understood.
+//! Parses the menu in `grub.cfg`: its entries, the kernel and command line of each, and which one
+//! boots next. Pure; the text is never rewritten from the parsed form.
 
 use super::env;
 use std::fmt;
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// Why a file is not understood.
+/// Why a file cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MenuError {
     /// The line, from 1.
@@ -26,7 +26,7 @@ impl fmt::Display for MenuError {
 pub struct MenuEntry {
     /// What the menu shows.
     pub title: String,
-    /// What `grub-reboot` and `GRUB_DEFAULT` may call it.
+    /// Its id for `grub-reboot` and `GRUB_DEFAULT`.
     pub id: Option<String>,
     /// The submenu it is in, as an index of [`GrubMenu::entries`].
     pub parent: Option<usize>,
@@ -38,7 +38,7 @@ pub struct MenuEntry {
     pub kernel: Option<String>,
     /// Its initial RAM disks, in order.
     pub ramdisks: Vec<String>,
-    /// What the kernel is given.
+    /// The kernel's command line.
     pub args: String,
     /// Its first line in the file, from 1.
     pub line: usize,
@@ -49,9 +49,9 @@ pub struct MenuEntry {
 pub struct GrubMenu {
     /// All entries, in the order of the file.
     pub entries: Vec<MenuEntry>,
-    /// What `default` is set to, without the branch for `next_entry`; `None` when it is not set.
+    /// The value of `default`, except in the branch for `next_entry`; `None` when it is not set.
     pub default: Option<String>,
-    /// Whether the file asks for `next_entry` (`grub-reboot`).
+    /// Whether the file uses `next_entry` (`grub-reboot`).
     pub honours_next: bool,
 }
 
@@ -60,15 +60,14 @@ pub struct GrubMenu {
 pub struct NextEntry {
     /// An index of [`GrubMenu::entries`]; `None` for an empty menu.
     pub entry: Option<usize>,
-    /// The reason, in words.
+    /// The reason, as a sentence.
     pub why: String,
-    /// Whether what was asked for is not in the menu, so that GRUB falls back to the first entry.
+    /// Whether the configured entry is not in the menu, so that GRUB falls back to the first one.
     pub lost: bool,
 }
 
 impl MenuEntry {
-    /// The kernel's version, as `10_linux` has it: the file's name behind the first `-` that a
-    /// digit follows.
+    /// The kernel's version, as `10_linux` has it: the file's name without `vmlinuz-`.
     #[must_use]
     pub fn version(&self) -> Option<&str> {
         version_of(self.kernel.as_deref()?)
@@ -84,22 +83,22 @@ pub fn version_of(kernel: &str) -> Option<&str> {
     (!rest.is_empty()).then_some(rest)
 }
 
-/// What stands between the curly brackets that are open.
+/// An open block in curly brackets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MenuBlock {
     Entry(usize),
-    /// A function, or brackets of no interest.
+    /// A function or another block.
     Other,
 }
 
-/// Reads a menu.
+/// Parses a menu.
 ///
 /// # Errors
-/// A quote or a bracket is not closed, or closed too often.
+/// A quote or a bracket is not closed, or a bracket is closed that is not open.
 pub fn parse(text: &str) -> Result<GrubMenu, MenuError> {
     let mut menu = GrubMenu::default();
     let mut open: Vec<(MenuBlock, usize)> = Vec::new();
-    for command in GrubCommands::of(text) {
+    for command in GrubCommands::new(text) {
         let GrubCommand { words, line, opens } = command?;
         let first = words.first().map_or("", String::as_str);
         if first == "}" {
@@ -113,12 +112,12 @@ pub fn parse(text: &str) -> Result<GrubMenu, MenuError> {
         match first {
             "menuentry" | "submenu" if opens => {
                 open.push((MenuBlock::Entry(menu.entries.len()), line));
-                menu.add(&words, parent, line);
+                menu.add_entry(&words, parent, line);
                 continue;
             }
-            "linux" | "linux16" | "linuxefi" => menu.loads(parent, &words),
-            "initrd" | "initrd16" | "initrdefi" => menu.unpacks(parent, &words),
-            "set" => menu.sets(words.get(1).map_or("", String::as_str)),
+            "linux" | "linux16" | "linuxefi" => menu.set_kernel(parent, &words),
+            "initrd" | "initrd16" | "initrdefi" => menu.set_ramdisks(parent, &words),
+            "set" => menu.set_variable(words.get(1).map_or("", String::as_str)),
             _ => {}
         }
         if opens {
@@ -134,7 +133,7 @@ pub fn parse(text: &str) -> Result<GrubMenu, MenuError> {
 }
 
 impl GrubMenu {
-    fn add(&mut self, words: &[String], parent: Option<usize>, line: usize) {
+    fn add_entry(&mut self, words: &[String], parent: Option<usize>, line: usize) {
         let mut rest = words.iter().skip(2);
         let mut id = None;
         while let Some(word) = rest.next() {
@@ -159,23 +158,19 @@ impl GrubMenu {
         });
     }
 
-    fn loads(&mut self, entry: Option<usize>, words: &[String]) {
+    fn set_kernel(&mut self, entry: Option<usize>, words: &[String]) {
         let Some(entry) = entry.and_then(|index| self.entries.get_mut(index)) else { return };
         entry.kernel = words.get(1).cloned();
-        let quoted = |word: &String| match word.contains(' ') {
-            true => format!("\"{word}\""),
-            false => word.clone(),
-        };
-        let args: Vec<String> = words.iter().skip(2).map(quoted).collect();
+        let args: Vec<String> = words.iter().skip(2).map(|word| quote_spaces(word)).collect();
         entry.args = args.join(" ");
     }
 
-    fn unpacks(&mut self, entry: Option<usize>, words: &[String]) {
+    fn set_ramdisks(&mut self, entry: Option<usize>, words: &[String]) {
         let Some(entry) = entry.and_then(|index| self.entries.get_mut(index)) else { return };
         entry.ramdisks = words.iter().skip(1).cloned().collect();
     }
 
-    fn sets(&mut self, assignment: &str) {
+    fn set_variable(&mut self, assignment: &str) {
         match assignment.strip_prefix("default=") {
             Some("${next_entry}" | "$next_entry") => self.honours_next = true,
             Some(value) => self.default = Some(value.to_owned()),
@@ -189,21 +184,26 @@ impl GrubMenu {
         let once = env::value(variables, "next_entry").filter(|_| self.honours_next);
         let saved = env::value(variables, "prev_saved_entry")
             .or_else(|| env::value(variables, "saved_entry"));
-        let (asked, why) = match (once, self.default.as_deref()) {
+        let (path, why) = match (once, self.default.as_deref()) {
             (Some(once), _) => (once, "next_entry of grubenv, for one boot".to_owned()),
             (None, Some("${saved_entry}" | "$saved_entry")) => match saved {
                 Some(saved) => (saved, "saved_entry of grubenv".to_owned()),
                 None => {
-                    return self.first("GRUB_DEFAULT=saved, and none is saved".to_owned(), false);
+                    let why = "GRUB_DEFAULT=saved, and no entry is saved";
+                    return self.first(why.to_owned(), false);
                 }
             },
-            (None, None | Some("")) => return self.first("it is the first".to_owned(), false),
+            (None, None | Some("")) => {
+                return self.first("it is the first entry".to_owned(), false);
+            }
             (None, Some(default)) => (default, format!("GRUB_DEFAULT={default}")),
         };
-        match self.find(asked, None) {
+        match self.find(path, None) {
             Some(entry) => NextEntry { entry: Some(entry), why, lost: false },
             None => self.first(
-                format!("{why} asks for {asked:?}, which is not in the menu: GRUB takes the first"),
+                format!(
+                    "{why} names {path:?}, which is not in the menu: GRUB boots the first entry"
+                ),
                 true,
             ),
         }
@@ -213,10 +213,10 @@ impl GrubMenu {
         NextEntry { entry: self.child(None, 0).map(|index| self.innermost(index)), why, lost }
     }
 
-    /// The entry that a number, an id, a title or a path of them (`1>2`) means
+    /// The entry with this number, id or title, or at this path of them (`1>2`)
     /// (get_entry_number(), grub-core/normal/menu.c, 2.12).
-    fn find(&self, asked: &str, menu: Option<usize>) -> Option<usize> {
-        let (part, rest) = cut(asked);
+    fn find(&self, path: &str, menu: Option<usize>) -> Option<usize> {
+        let (part, rest) = split_path(path);
         let index = match part.parse::<usize>() {
             Ok(number) => self.child(menu, number),
             Err(_) => self.entries.iter().position(|entry| {
@@ -233,7 +233,7 @@ impl GrubMenu {
         self.entries.iter().position(|entry| entry.parent == menu && entry.number == number)
     }
 
-    /// A submenu stands for its first entry.
+    /// The first entry of a submenu, at any depth.
     fn innermost(&self, index: usize) -> usize {
         match self.entries.get(index) {
             Some(entry) if entry.is_submenu => {
@@ -244,8 +244,12 @@ impl GrubMenu {
     }
 }
 
-/// A path at its first `>`; `>>` is the character itself.
-fn cut(path: &str) -> (String, Option<&str>) {
+fn quote_spaces(word: &str) -> String {
+    if word.contains(' ') { format!("\"{word}\"") } else { word.to_owned() }
+}
+
+/// Splits a path at its first `>`; `>>` is a literal `>`.
+fn split_path(path: &str) -> (String, Option<&str>) {
     let mut part = String::new();
     let mut chars = path.char_indices().peekable();
     while let Some((at, c)) = chars.next() {
@@ -264,11 +268,11 @@ fn cut(path: &str) -> (String, Option<&str>) {
 struct GrubCommand {
     words: Vec<String>,
     line: usize,
-    /// Whether a curly bracket opens behind it.
+    /// Whether a curly bracket opens after it.
     opens: bool,
 }
 
-/// The commands of a script, one after the other.
+/// Iterates over the commands of a script.
 struct GrubCommands<'a> {
     chars: Peekable<Chars<'a>>,
     line: usize,
@@ -276,7 +280,7 @@ struct GrubCommands<'a> {
 }
 
 impl<'a> GrubCommands<'a> {
-    fn of(text: &'a str) -> GrubCommands<'a> {
+    fn new(text: &'a str) -> GrubCommands<'a> {
         GrubCommands { chars: text.chars().peekable(), line: 1, failed: false }
     }
 
@@ -286,9 +290,9 @@ impl<'a> GrubCommands<'a> {
         c
     }
 
-    /// The rest of a quoted part, with `\` as GRUB's script has it: nothing is special between
-    /// single quotes, and `\` goes before `$`, `"` and `\` between double ones.
-    fn quoted(&mut self, quote: char, word: &mut String) -> Result<(), MenuError> {
+    /// Reads the rest of a quoted part by GRUB's rules: nothing is special in single quotes, and
+    /// `\` escapes `$`, `"` and `\` in double quotes.
+    fn read_quoted(&mut self, quote: char, word: &mut String) -> Result<(), MenuError> {
         let line = self.line;
         loop {
             match self.take() {
@@ -306,7 +310,7 @@ impl<'a> GrubCommands<'a> {
         }
     }
 
-    fn command(&mut self) -> Option<Result<GrubCommand, MenuError>> {
+    fn read_command(&mut self) -> Option<Result<GrubCommand, MenuError>> {
         let (mut words, mut word) = (Vec::new(), None::<String>);
         let mut line = self.line;
         loop {
@@ -319,7 +323,7 @@ impl<'a> GrubCommands<'a> {
                         self.take();
                     }
                 }
-                // Only a word that is a bracket alone is one: `${prefix}` is not.
+                // Only a word that is just a bracket opens a block: `${prefix}` does not.
                 Some('{') if bare && !words.is_empty() => {
                     return Some(Ok(GrubCommand { words, line, opens: true }));
                 }
@@ -331,7 +335,7 @@ impl<'a> GrubCommands<'a> {
                     }));
                 }
                 Some(quote @ ('\'' | '"')) => {
-                    if let Err(error) = self.quoted(quote, word.get_or_insert_default()) {
+                    if let Err(error) = self.read_quoted(quote, word.get_or_insert_default()) {
                         return Some(Err(error));
                     }
                 }
@@ -357,7 +361,7 @@ impl Iterator for GrubCommands<'_> {
         if self.failed {
             return None;
         }
-        let command = self.command();
+        let command = self.read_command();
         self.failed = matches!(command, Some(Err(_)));
         command
     }
@@ -368,7 +372,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Shortened from what grub-mkconfig 2.06 of Debian 12 made.
+    /// Shortened from the output of grub-mkconfig 2.06, Debian 12.
     const CFG: &str = r#"#
 ### BEGIN /etc/grub.d/00_header ###
 if [ -s $prefix/grubenv ]; then
@@ -439,7 +443,7 @@ submenu 'Advanced options' $menuentry_id_option 'gnulinux-advanced-ab' {
     }
 
     #[test]
-    fn which_entry_boots_next_is_what_grub_takes() {
+    fn the_next_entry_is_the_one_that_grub_boots() {
         let menu = parse(CFG).unwrap();
         let next = |pairs: &[(&str, &str)]| {
             let next = menu.next(&env(pairs));
@@ -450,12 +454,12 @@ submenu 'Advanced options' $menuentry_id_option 'gnulinux-advanced-ab' {
         assert_eq!(next(&[("saved_entry", "gnulinux-advanced-ab>rt")]), (2, false));
         assert_eq!(next(&[("saved_entry", "Advanced options")]), (2, false));
         assert_eq!(next(&[("saved_entry", "1>1"), ("next_entry", "0")]), (0, false));
-        // The trap: a saved entry that is no more makes the first entry the default.
+        // The trap: when the saved entry is gone, the first entry is the default.
         assert_eq!(next(&[("saved_entry", "rt")]), (0, true));
     }
 
     #[test]
-    fn what_is_not_closed_is_one_error_with_its_line() {
+    fn an_unclosed_quote_or_bracket_is_reported_with_its_line() {
         assert_eq!(parse("a\nmenuentry 'x' {\n linux /v\n").unwrap_err().line, 2);
         assert_eq!(parse("a\n\nset x='y\n\n").unwrap_err().line, 3);
         assert_eq!(parse("}\n").unwrap_err().line, 1);

@@ -1,5 +1,5 @@
-//! GRUB 2's own texts: what `grub-mkconfig` made (`menu`), the environment block (`env`), and the
-//! script of ours that it runs (`generator`). Pure.
+//! GRUB 2's text formats: `grub.cfg` (`menu`), the environment block (`env`), and our script for
+//! `grub-mkconfig` (`generator`). Pure.
 
 pub mod env;
 pub mod generator;

@@ -1,10 +1,10 @@
-//! Entries of the Boot Loader Specification: one file a kernel below `loader/entries` (Fedora and
-//! RHEL with GRUB's `blscfg`, systemd-boot). The words go in front of `options`; a trial, or
-//! entries that are to stay behind all others, get files of their own. Kernels that
-//! `kernel-install` adds later get them from a hook of ours.
+//! Entries of the Boot Loader Specification: one file per kernel in `loader/entries` (Fedora and
+//! RHEL with GRUB's `blscfg`, systemd-boot). The words go in front of `options`. A trial, and
+//! entries that follow all others, get separate files. Kernels that `kernel-install` adds later get
+//! the words from our hook.
 
 use super::cmdline_files::{
-    CmdlineFileFault, CmdlineFileLoader, CmdlinePart, lines, running, value,
+    CmdlineFileFault, CmdlineFileLoader, CmdlinePart, numbered_lines, running_release, split_key,
 };
 use super::kernel_install_hook;
 use super::{
@@ -15,11 +15,12 @@ use crate::boot::error::BootError;
 use crate::boot::grub::menu::version_of;
 use crate::boot::line;
 use cpushield_linux::Host;
+use std::cmp::Ordering;
 
 const DIRS: &[&str] = &["/boot/loader/entries", "/boot/efi/loader/entries", "/efi/loader/entries"];
 
-/// What the names of our own entries begin with. Loaders sort by name where entries have no
-/// `sort-key`, the greatest first, and this is less than a machine's id or a distribution's name
+/// The prefix of the names of our entries. Loaders sort entries without a `sort-key` by name, the
+/// greatest first, and this prefix sorts below a machine id or a distribution's name
 /// (boot_entry_compare() in src/shared/bootspec.c, systemd 257; blscfg.c of Fedora's GRUB 2.06).
 const OURS: &str = "a-cpushield-";
 
@@ -28,10 +29,10 @@ const MARK: &str = "# Made by cpushield; `cpushield boot undo` removes it.\n";
 
 pub(super) static LINES: CmdlineFileLoader = CmdlineFileLoader {
     name: "bls",
-    files,
+    files: list_files,
     parse,
-    id: |path, _| id(path),
-    version: running,
+    id: |path, _| entry_id(path),
+    version: running_release,
     any_kernel: false,
     menu: "hold a key (space, Esc or Shift) while the machine starts to see the menu",
 };
@@ -39,8 +40,8 @@ pub(super) static LINES: CmdlineFileLoader = CmdlineFileLoader {
 #[derive(Debug)]
 pub(super) struct BlsLoader;
 
-/// The name of an entry's file without what the loader counts in it (`+3-1`).
-fn id(path: &str) -> Option<String> {
+/// The id of an entry: the name of its file without `.conf`.
+fn entry_id(path: &str) -> Option<String> {
     let name = path.rsplit('/').next()?.strip_suffix(".conf")?;
     Some(name.to_owned())
 }
@@ -49,15 +50,15 @@ fn is_ours(path: &str) -> bool {
     path.rsplit('/').next().is_some_and(|name| name.starts_with(OURS))
 }
 
-fn files(host: &Host) -> Vec<String> {
+fn list_files(host: &Host) -> Vec<String> {
     let mut found = Vec::new();
     for dir in DIRS {
         let names = host.list(dir).unwrap_or_default();
         let entries = names.iter().filter(|name| name.ends_with(".conf") && !name.starts_with('.'));
         found.extend(entries.map(|name| format!("{dir}/{name}")));
     }
-    // The newest kernel first, as menus have it; names carry the version.
-    found.sort_by(|a, b| is_ours(a).cmp(&is_ours(b)).then_with(|| compare(b, a)));
+    // The newest kernel first, as in menus; the names contain the version.
+    found.sort_by(|a, b| is_ours(a).cmp(&is_ours(b)).then_with(|| compare_versions(b, a)));
     found
 }
 
@@ -68,61 +69,63 @@ impl BootLoader for BlsLoader {
 
     fn find(&self, host: &Host) -> Result<Option<FoundLoader>, BootError> {
         let Some(mut found) = LINES.find(host)? else { return Ok(None) };
-        let variables = one_shot_entry::variables(host);
+        let variables = one_shot_entry::read_grub_variables(host);
         for entry in &mut found.entries {
-            entry.args = one_shot_entry::expanded(&entry.args, &variables);
+            entry.args = one_shot_entry::expand_variables(&entry.args, &variables);
             entry.ours = entry.id.as_deref().is_some_and(|id| id.starts_with(OURS));
         }
-        if kernel_install_hook::installs(host) {
+        if kernel_install_hook::is_used(host) {
             found.warnings.clear();
         }
-        (found.next, found.why) = one_shot_entry::next(host, &found.entries);
+        (found.next, found.why) = one_shot_entry::find_next(host, &found.entries);
         Ok(Some(found))
     }
 
-    fn recipe(&self, host: &Host, order: &ParameterAssignment) -> Result<BootFilePlan, BootError> {
-        let there: Vec<String> = files(host).into_iter().filter(|path| is_ours(path)).collect();
-        if order.last {
-            return copies(host, order);
+    fn plan_files(
+        &self,
+        host: &Host,
+        assignment: &ParameterAssignment,
+    ) -> Result<BootFilePlan, BootError> {
+        if assignment.last {
+            return plan_copies(host, assignment);
         }
-        let mut recipe = LINES.recipe(host, order)?;
-        recipe.edits.retain(|edit| !is_ours(&edit.path));
-        if kernel_install_hook::installs(host) {
-            let bytes = kernel_install_hook::script(order.rule, order.words).into_bytes();
-            recipe.edits.push(FileEdit {
+        let mut plan = LINES.plan_files(host, assignment)?;
+        plan.edits.retain(|edit| !is_ours(&edit.path));
+        if kernel_install_hook::is_used(host) {
+            let bytes = kernel_install_hook::script(assignment.rule, assignment.words).into_bytes();
+            plan.edits.push(FileEdit {
                 path: kernel_install_hook::PATH.to_owned(),
                 bytes,
                 mode: 0o755,
             });
         }
-        recipe.gone = there;
-        Ok(recipe)
+        plan.removed = list_files(host).into_iter().filter(|path| is_ours(path)).collect();
+        Ok(plan)
     }
 
-    fn stripped(&self, now: &[u8], words: &[String]) -> Option<Vec<u8>> {
-        LINES.stripped(now, words)
+    fn strip_words(&self, now: &[u8], words: &[String]) -> Option<Vec<u8>> {
+        LINES.strip_words(now, words)
     }
 
-    fn later(&self, host: &Host, known: &[&str], words: &[String]) -> Vec<(String, Vec<u8>)> {
-        let front = words.join(" ");
-        let by_hook = |path: &String| {
-            let text = host.read(path).ok()?;
-            let part = parse(&text).ok()?.pop()?;
-            let args = text.get(part.args)?;
-            // A person who gave them by hand need not have put them in front, in this order.
-            let ours = args == front || args.starts_with(&format!("{front} "));
-            let bytes = LINES.stripped(text.as_bytes(), words).filter(|_| ours)?;
-            Some((path.clone(), bytes))
-        };
-        files(host)
-            .iter()
-            .filter(|path| !known.contains(&path.as_str()))
-            .filter_map(by_hook)
-            .collect()
+    fn strip_later_files(
+        &self,
+        host: &Host,
+        known: &[&str],
+        words: &[String],
+    ) -> Vec<(String, Vec<u8>)> {
+        let mut stripped = Vec::new();
+        for path in list_files(host) {
+            if !known.contains(&path.as_str())
+                && let Some(bytes) = strip_hook_words(host, &path, words)
+            {
+                stripped.push((path, bytes));
+            }
+        }
+        stripped
     }
 
     fn covers_later(&self, host: &Host) -> bool {
-        kernel_install_hook::installs(host)
+        kernel_install_hook::is_used(host)
     }
 
     fn is_ours(&self, _path: &str, bytes: &[u8]) -> bool {
@@ -130,39 +133,51 @@ impl BootLoader for BlsLoader {
             || bytes.starts_with(kernel_install_hook::MARK.as_bytes())
     }
 
-    fn once(&self, host: &Host, entry: &str) -> Result<(), BootError> {
+    fn boot_once(&self, host: &Host, entry: &str) -> Result<(), BootError> {
         one_shot_entry::arm(host, entry)?;
-        // Read back what the loader will do, not what was asked.
+        // Checks what the loader will boot, not what was written.
         let found = self.find(host)?.unwrap_or_default();
         let next = found.next.and_then(|index| found.entries.get(index));
         if next.is_some_and(|next| next.id.as_deref() == Some(entry)) {
             return Ok(());
         }
-        one_shot_entry::forget(host, entry)?;
-        Err(super::grub::cannot(format!("the loader does not make {entry} boot next")))
+        one_shot_entry::disarm(host, entry)?;
+        Err(super::grub::trial_error(format!("the loader would not boot {entry} next")))
     }
 
-    fn choice(&self, host: &Host, entry: &str) -> String {
-        one_shot_entry::choice(host, entry)
+    fn boot_instructions(&self, host: &Host, entry: &str) -> String {
+        one_shot_entry::boot_instructions(host, entry)
     }
 
-    fn forget_once(&self, host: &Host, entry: &str) -> Result<(), BootError> {
-        one_shot_entry::forget(host, entry)
+    fn cancel_boot_once(&self, host: &Host, entry: &str) -> Result<(), BootError> {
+        one_shot_entry::disarm(host, entry)
     }
 
-    fn makes_anew(&self, path: &str) -> bool {
+    fn creates(&self, path: &str) -> bool {
         is_ours(path) || path == kernel_install_hook::PATH
     }
 }
 
-/// Files of our own beside those of the chosen kernels, one for each kernel.
-fn copies(host: &Host, order: &ParameterAssignment) -> Result<BootFilePlan, BootError> {
-    let mut recipe = BootFilePlan::default();
+/// A file without the words that our hook put in front of its options; `None` when it has none.
+fn strip_hook_words(host: &Host, path: &str, words: &[String]) -> Option<Vec<u8>> {
+    let text = host.read(path).ok()?;
+    let part = parse(&text).ok()?.pop()?;
+    // Words that a user added may be anywhere, in any assignment.
+    let rest = text.get(part.args)?.strip_prefix(&words.join(" "))?;
+    if !rest.is_empty() && !rest.starts_with(' ') {
+        return None;
+    }
+    LINES.strip_words(text.as_bytes(), words)
+}
+
+/// Plans a copy of the entry of each chosen kernel, in a separate file.
+fn plan_copies(host: &Host, assignment: &ParameterAssignment) -> Result<BootFilePlan, BootError> {
+    let mut plan = BootFilePlan::default();
     let mut seen = Vec::new();
-    for path in files(host).into_iter().filter(|path| !is_ours(path)) {
+    for path in list_files(host).into_iter().filter(|path| !is_ours(path)) {
         let (text, parts) = LINES.read(host, &path)?;
         for part in parts {
-            let Some(version) = part.version.filter(|it| order.kernels.contains(it)) else {
+            let Some(version) = part.version.filter(|it| assignment.kernels.contains(it)) else {
                 continue;
             };
             if seen.contains(&version) {
@@ -170,24 +185,23 @@ fn copies(host: &Host, order: &ParameterAssignment) -> Result<BootFilePlan, Boot
             }
             let args = text.get(part.args.clone()).unwrap_or_default();
             let mut new = text.clone();
-            new.replace_range(part.args, &line::with_missing(args, order.words));
-            let path = host.resolve_links(&path);
+            new.replace_range(part.args, &line::with_missing(args, assignment.words));
+            let path = host.behind_links(&path);
             let mode = host.access(&path)?.mode;
             let dir = path.rsplit_once('/').map_or("", |(dir, _)| dir);
-            recipe.edits.push(FileEdit {
+            plan.edits.push(FileEdit {
                 path: format!("{dir}/{OURS}{version}.conf"),
-                bytes: own(&new).into_bytes(),
+                bytes: retitle(&new).into_bytes(),
                 mode,
             });
             seen.push(version);
         }
     }
-    Ok(recipe)
+    Ok(plan)
 }
 
-/// An entry's text under a title of its own; without a `sort-key` it stands behind those that have
-/// one.
-fn own(text: &str) -> String {
+/// An entry's text with our title. It has no `sort-key`, so it sorts after entries that have one.
+fn retitle(text: &str) -> String {
     let mut new = MARK.to_owned();
     for whole in text.split_inclusive('\n') {
         let line = whole.trim_end();
@@ -200,45 +214,50 @@ fn own(text: &str) -> String {
     new
 }
 
-/// Numbers by their value, all else letter by letter.
-fn compare(a: &str, b: &str) -> std::cmp::Ordering {
+/// Compares digits by their numeric value and other characters one by one.
+fn compare_versions(a: &str, b: &str) -> Ordering {
     let (mut a, mut b) = (a, b);
     loop {
-        let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
-        let (n, m) = (digits(a), digits(b));
-        let order = if n > 0 && m > 0 {
-            let number = |text: &str, n: usize| text[..n].parse::<u64>().unwrap_or(u64::MAX);
-            number(a, n).cmp(&number(b, m))
-        } else {
-            a.chars().next().cmp(&b.chars().next())
+        let ((a_number, a_rest), (b_number, b_rest)) = (split_step(a), split_step(b));
+        let ordering = match (a_number, b_number) {
+            (Some(a), Some(b)) => a.cmp(&b),
+            _ => a.chars().next().cmp(&b.chars().next()),
         };
-        if order != std::cmp::Ordering::Equal || a.is_empty() || b.is_empty() {
-            return order;
+        if ordering != Ordering::Equal || a.is_empty() || b.is_empty() {
+            return ordering;
         }
-        let step = |text: &str, n: usize| n.max(text.chars().next().map_or(0, char::len_utf8));
-        (a, b) = (&a[step(a, n)..], &b[step(b, m)..]);
+        (a, b) = (a_rest, b_rest);
     }
 }
 
-/// One entry; later `options` lines are joined to the first by the loader.
+/// Splits off the leading number, or else one character.
+fn split_step(text: &str) -> (Option<u64>, &str) {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    if digits > 0 {
+        return (Some(text[..digits].parse().unwrap_or(u64::MAX)), &text[digits..]);
+    }
+    (None, &text[text.chars().next().map_or(0, char::len_utf8)..])
+}
+
+/// Parses one entry. Of several `options` lines, which the loader joins, it takes the first.
 pub(super) fn parse(text: &str) -> Result<Vec<CmdlinePart>, CmdlineFileFault> {
     let (mut title, mut version, mut args, mut kernel) = (None, None, None, None);
-    let (mut whole, mut ramdisks) = (false, Vec::new());
-    for (begin, number, line) in lines(text) {
+    let (mut is_linux, mut ramdisks) = (false, Vec::new());
+    for (begin, number, line) in numbered_lines(text) {
         if line.trim().is_empty() || line.trim_start().starts_with('#') {
             continue;
         }
-        let (key, range) = value(begin, line);
-        let said = &text[range.clone()];
+        let (key, range) = split_key(begin, line);
+        let value = &text[range.clone()];
         match key {
-            "title" => title = Some(said.to_owned()),
-            "version" => version = Some(said.to_owned()),
+            "title" => title = Some(value.to_owned()),
+            "version" => version = Some(value.to_owned()),
             "linux" | "efi" | "uki" => {
-                // A program of the firmware may bring a RAM disk of its own.
-                whole = key == "linux";
-                kernel = Some(said.to_owned());
+                // An EFI program may contain a RAM disk.
+                is_linux = key == "linux";
+                kernel = Some(value.to_owned());
             }
-            "initrd" => ramdisks.extend(said.split_whitespace().map(str::to_owned)),
+            "initrd" => ramdisks.extend(value.split_whitespace().map(str::to_owned)),
             "options" if args.is_none() => args = Some((range, number)),
             _ if !key.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)) => {
                 return Err((number, "expected a key and a value"));
@@ -251,7 +270,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<CmdlinePart>, CmdlineFileFault> {
     let kernel = kernel.ok_or((last, "expected a line `linux` before the end"))?;
     let version = version_of(&kernel).map(str::to_owned).or(version);
     let title = title.or_else(|| version.clone()).unwrap_or_else(|| kernel.clone());
-    let files = whole.then_some(EntryFiles { kernel, ramdisks });
+    let files = is_linux.then_some(EntryFiles { kernel, ramdisks });
     Ok(vec![CmdlinePart { version, title, files, args, line }])
 }
 
@@ -275,14 +294,14 @@ mod tests {
         assert_eq!((part.version.as_deref(), part.line), (Some("6.8.5-301.fc40.x86_64"), 5));
         assert_eq!(parse("title x\nlinux /vmlinuz-1\n").unwrap_err().0, 2);
         assert_eq!(parse("title x\n{ y\n").unwrap_err().0, 2);
-        assert_eq!(compare("a-6.12.9", "a-6.9.12"), std::cmp::Ordering::Greater);
+        assert_eq!(compare_versions("a-6.12.9", "a-6.9.12"), Ordering::Greater);
     }
 
     proptest! {
         #[test]
         fn no_text_makes_it_panic(text in ".{0,40}|(options|linux|title)[ \ta-z\n]{0,40}", other in ".*") {
             let _ = parse(&text);
-            let _ = compare(&text, &other);
+            let _ = compare_versions(&text, &other);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Loaders whose files hold each kernel's command line as it is: it is found, and words are put in
-//! front of it. Nothing else of a file changes, and a file that is not understood is not written.
+//! Loaders whose files have each kernel's command line as plain text. Words are put in front of it,
+//! and nothing else in the file changes. A file that cannot be parsed is not written.
 
 use super::{
     BootFilePlan, BootLoader, EntryFiles, FileEdit, FoundLoader, LoaderEntry, ParameterAssignment,
@@ -12,33 +12,33 @@ use std::ops::Range;
 /// A kernel in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CmdlinePart {
-    /// The kernel's version; `None` where nothing says it.
+    /// The kernel's version; `None` when the file does not name it.
     pub version: Option<String>,
     /// What the menu shows.
     pub title: String,
-    /// What it loads; `None` where the file does not say it.
+    /// The files that it loads; `None` when the file does not name them.
     pub files: Option<EntryFiles>,
-    /// Where its command line stands, in bytes.
+    /// The byte range of its command line.
     pub args: Range<usize>,
     /// The line of the command line, from 1.
     pub line: usize,
 }
 
-/// Why a file is not understood.
+/// Why a file cannot be parsed: the line, from 1, and what is wrong there.
 pub(super) type CmdlineFileFault = (usize, &'static str);
 
 /// A loader of this kind.
 pub(super) struct CmdlineFileLoader {
     pub name: &'static str,
-    /// Its files, in the order of the menu.
+    /// Its files, in the assignment of the menu.
     pub files: fn(&Host) -> Vec<String>,
-    /// The kernels of one file.
+    /// Parses the kernels of one file.
     pub parse: fn(&str) -> Result<Vec<CmdlinePart>, CmdlineFileFault>,
-    /// What the loader calls a kernel of a file.
+    /// The loader's name for a kernel of a file.
     pub id: fn(&str, &CmdlinePart) -> Option<String>,
-    /// The version of a kernel where the file does not say it.
+    /// Finds the version of a kernel when the file does not name it.
     pub version: fn(&Host, &str, &CmdlinePart) -> Option<String>,
-    /// Whether a line is for whichever kernel there is, later ones too.
+    /// Whether a line is for every kernel, including those installed later.
     pub any_kernel: bool,
     /// How to reach the menu.
     pub menu: &'static str,
@@ -50,21 +50,18 @@ impl CmdlineFileLoader {
         host: &Host,
         path: &str,
     ) -> Result<(String, Vec<CmdlinePart>), BootError> {
-        let wrong = |line: usize, what: &str| BootError::Unparsable {
-            path: path.to_owned(),
-            why: format!("line {line}: {what}"),
-        };
         let bytes = host.read_bytes(path)?;
         let text = String::from_utf8(bytes).map_err(|error| {
             let before = error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or(&[]);
-            wrong(1 + before.iter().filter(|b| **b == b'\n').count(), "expected UTF-8 text")
+            let line = 1 + before.iter().filter(|b| **b == b'\n').count();
+            unparsable(path, (line, "expected UTF-8 text"))
         })?;
-        let parts = self.parts(host, path, &text).map_err(|(line, what)| wrong(line, what))?;
+        let parts = self.parse_parts(host, path, &text).map_err(|fault| unparsable(path, fault))?;
         Ok((text, parts))
     }
 
-    /// The kernels of a text, with every version that can be known.
-    pub(super) fn parts(
+    /// The kernels of a text, each with its version if that can be found.
+    pub(super) fn parse_parts(
         &self,
         host: &Host,
         path: &str,
@@ -78,14 +75,18 @@ impl CmdlineFileLoader {
     }
 }
 
-/// The version of a kernel that is taken for the running one, because nothing else is said of it.
-pub(super) fn running(host: &Host, _path: &str, _part: &CmdlinePart) -> Option<String> {
+pub(super) fn unparsable(path: &str, (line, what): CmdlineFileFault) -> BootError {
+    BootError::Unparsable { path: path.to_owned(), why: format!("line {line}: {what}") }
+}
+
+/// The version of the running kernel, for a file that does not say which kernel it loads.
+pub(super) fn running_release(host: &Host, _path: &str, _part: &CmdlinePart) -> Option<String> {
     Some(host.read_line("/proc/sys/kernel/osrelease").unwrap_or_default())
 }
 
 impl CmdlineFileLoader {
-    /// Words go into every line of a text and out again.
-    pub(super) fn round_trip(&self, bytes: &[u8], words: &[String]) {
+    /// Adds words to every line of a text, removes them, and asserts that the text is unchanged.
+    pub(super) fn check_round_trip(&self, bytes: &[u8], words: &[String]) {
         let Ok(text) = std::str::from_utf8(bytes) else { return };
         let Ok(parts) = (self.parse)(text) else { return };
         if parts
@@ -96,11 +97,11 @@ impl CmdlineFileLoader {
         }
         let mut new = text.to_owned();
         for part in parts.into_iter().rev() {
-            let args = line::with(&text[part.args.clone()], words);
+            let args = line::with_words(&text[part.args.clone()], words);
             new.replace_range(part.args, &args);
         }
         if new != text {
-            let back = self.stripped(new.as_bytes(), words);
+            let back = self.strip_words(new.as_bytes(), words);
             assert_eq!(back.as_deref(), Some(bytes), "{}", self.name);
         }
     }
@@ -124,7 +125,7 @@ impl BootLoader for CmdlineFileLoader {
                 let Some(version) = part.version else {
                     let kernel = part.files.map(|it| it.kernel).unwrap_or_default();
                     warnings.push(format!(
-                        "{place}: the version of {kernel} is not known, so the entry is left as it is"
+                        "{place}: the version of {kernel} is unknown, so the entry stays as it is"
                     ));
                     continue;
                 };
@@ -134,28 +135,32 @@ impl BootLoader for CmdlineFileLoader {
             }
         }
         let only = (entries.len() == 1).then_some(0);
-        let why = "it is the only one".to_owned();
-        let later = "nothing here gives them to a kernel that is installed later: take them back and \
-                     apply again";
+        let why = "it is the only entry".to_owned();
         if !self.any_kernel {
+            let later = "a kernel that is installed later does not get them: after installing one, \
+                         run `cpushield boot undo` and apply again";
             warnings.insert(0, later.to_owned());
         }
         Ok(Some(FoundLoader { entries, next: only, why, warnings, menu: self.menu.to_owned() }))
     }
 
-    fn recipe(&self, host: &Host, order: &ParameterAssignment) -> Result<BootFilePlan, BootError> {
-        let mut recipe = BootFilePlan::default();
+    fn plan_files(
+        &self,
+        host: &Host,
+        assignment: &ParameterAssignment,
+    ) -> Result<BootFilePlan, BootError> {
+        let mut plan = BootFilePlan::default();
         for path in (self.files)(host) {
             let (text, parts) = self.read(host, &path)?;
-            let new = given(&text, parts, order);
+            let new = add_words(&text, parts, assignment);
             if new != text {
-                recipe.edits.push(whole(host, &path, new)?);
+                plan.edits.push(edit_file(host, &path, new)?);
             }
         }
-        Ok(recipe)
+        Ok(plan)
     }
 
-    fn stripped(&self, now: &[u8], words: &[String]) -> Option<Vec<u8>> {
+    fn strip_words(&self, now: &[u8], words: &[String]) -> Option<Vec<u8>> {
         let text = std::str::from_utf8(now).ok()?;
         let mut new = text.to_owned();
         for part in (self.parse)(text).ok()?.into_iter().rev() {
@@ -169,36 +174,40 @@ impl BootLoader for CmdlineFileLoader {
         self.any_kernel
     }
 
-    fn once(&self, _host: &Host, _entry: &str) -> Result<(), BootError> {
-        Err(super::grub::cannot(format!("{} boots no entry once", self.name)))
+    fn boot_once(&self, _host: &Host, _entry: &str) -> Result<(), BootError> {
+        Err(super::grub::trial_error(format!("{} cannot boot an entry just once", self.name)))
     }
 
-    fn choice(&self, _host: &Host, entry: &str) -> String {
+    fn boot_instructions(&self, _host: &Host, entry: &str) -> String {
         format!("choose {entry} in the menu")
     }
 }
 
-/// A text with the words of an order for the kernels that are to have them.
-pub(super) fn given(text: &str, parts: Vec<CmdlinePart>, order: &ParameterAssignment) -> String {
+/// A text with the words added for the chosen kernels.
+pub(super) fn add_words(
+    text: &str,
+    parts: Vec<CmdlinePart>,
+    assignment: &ParameterAssignment,
+) -> String {
     let mut new = text.to_owned();
     for part in parts.into_iter().rev() {
-        if part.version.is_some_and(|version| order.kernels.contains(&version)) {
+        if part.version.is_some_and(|version| assignment.kernels.contains(&version)) {
             let args = text.get(part.args.clone()).unwrap_or_default();
-            new.replace_range(part.args, &line::with_missing(args, order.words));
+            new.replace_range(part.args, &line::with_missing(args, assignment.words));
         }
     }
     new
 }
 
-/// A file of a new text that keeps its permissions.
-pub(super) fn whole(host: &Host, path: &str, text: String) -> Result<FileEdit, BootError> {
-    let path = host.resolve_links(path);
+/// Plans new text for an existing file, which keeps its permissions.
+pub(super) fn edit_file(host: &Host, path: &str, text: String) -> Result<FileEdit, BootError> {
+    let path = host.behind_links(path);
     let mode = host.access(&path)?.mode;
     Ok(FileEdit { path, bytes: text.into_bytes(), mode })
 }
 
-/// The lines of a text with the byte each begins at and its number, line ends taken off.
-pub(super) fn lines(text: &str) -> impl Iterator<Item = (usize, usize, &str)> {
+/// The lines of a text without line ends, each with the byte where it begins and its number.
+pub(super) fn numbered_lines(text: &str) -> impl Iterator<Item = (usize, usize, &str)> {
     let mut at = 0;
     text.split_inclusive('\n').enumerate().map(move |(index, whole)| {
         let begin = at;
@@ -207,8 +216,8 @@ pub(super) fn lines(text: &str) -> impl Iterator<Item = (usize, usize, &str)> {
     })
 }
 
-/// The bytes of a value behind the first word of a line.
-pub(super) fn value(begin: usize, line: &str) -> (&str, Range<usize>) {
+/// The first word of a line, and the byte range of the value after it.
+pub(super) fn split_key(begin: usize, line: &str) -> (&str, Range<usize>) {
     let key_at = line.len() - line.trim_start().len();
     let key_end = line[key_at..].find([' ', '\t']).map_or(line.len(), |n| key_at + n);
     let rest = &line[key_end..];

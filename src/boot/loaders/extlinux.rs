@@ -1,15 +1,16 @@
 //! `extlinux.conf`: EXTLINUX itself, and U-Boot, which reads the same file. Each label has a kernel
-//! and a line `append`, in front of which the words go; a trial, or entries that are to leave the
-//! default alone, get labels of their own at the end.
+//! and a line `append`; the words go in front of its value. A trial, and entries that leave the
+//! default alone, get separate labels at the end.
 //!
-//! Where every kernel has one name (`LINUX /boot/Image` of NVIDIA's Jetson), its own bytes say
-//! which it is; where they do not, the steps for a person do.
+//! Where all kernels have the same file name (`LINUX /boot/Image` of NVIDIA's Jetson), the version
+//! comes from the kernel's bytes. When they have none, the user gets manual steps.
 //!
-//! EXTLINUX boots a label once (`extlinux --once`, kept in `ldlinux.sys` beside the file). U-Boot
-//! does not: it takes `default` each time and writes nothing back (boot/pxe_utils.c, v2025.01).
+//! EXTLINUX can boot a label once (`extlinux --once`, kept in `ldlinux.sys` next to the file).
+//! U-Boot cannot: it uses `default` each time and writes nothing back (boot/pxe_utils.c, v2025.01).
 
 use super::cmdline_files::{
-    CmdlineFileFault, CmdlineFileLoader, CmdlinePart, given, lines, value, whole,
+    CmdlineFileFault, CmdlineFileLoader, CmdlinePart, add_words, edit_file, numbered_lines,
+    split_key, unparsable,
 };
 use super::{
     BootFilePlan, BootLoader, EntryFiles, FoundLoader, ParameterAssignment, extlinux_adv, grub,
@@ -25,14 +26,14 @@ pub(super) const FILES: &[&str] = &[
     "/boot/extlinux.conf",
 ];
 
-/// What the names of our own labels begin with.
+/// The prefix of the names of our labels.
 const OURS: &str = "cpushield-";
-/// Our labels stand between these lines.
+/// Our labels are between these lines.
 const BEGIN: &str = "# Made by cpushield; `cpushield boot undo` removes it.\n";
 const END: &str = "# The end of what cpushield made.\n";
 
-/// What a label of ours takes over from the one it is made of (`menu label` is one of its own).
-const TAKEN: &[&str] = &[
+/// The keywords that a label of ours copies from the original (not `menu label`).
+const COPIED: &[&str] = &[
     "kernel",
     "linux",
     "initrd",
@@ -50,15 +51,15 @@ const TAKEN: &[&str] = &[
 
 pub(super) static LINES: CmdlineFileLoader = CmdlineFileLoader {
     name: "extlinux",
-    files,
+    files: list_files,
     parse,
     id: |_, part| Some(part.title.clone()),
-    version: |host, path, part| kernel_file::release(host, path, &part.files.as_ref()?.kernel),
+    version: |host, path, part| kernel_file::find_release(host, path, &part.files.as_ref()?.kernel),
     any_kernel: false,
     menu: "press a key at the serial console or keyboard while the loader counts down",
 };
 
-fn files(host: &Host) -> Vec<String> {
+fn list_files(host: &Host) -> Vec<String> {
     FILES.iter().find(|path| host.exists(path)).map(|path| (*path).to_owned()).into_iter().collect()
 }
 
@@ -75,129 +76,131 @@ impl BootLoader for ExtlinuxLoader {
         for entry in &mut found.entries {
             entry.ours = entry.id.as_deref().is_some_and(|id| id.starts_with(OURS));
         }
-        let text = files(host).first().map(|path| host.read(path)).transpose()?;
-        let (label, why) = match armed(host) {
+        let text = list_files(host).first().map(|path| host.read(path)).transpose()?;
+        let (label, why) = match read_armed(host) {
             Some(label) => (Some(label), "boot-once of ldlinux.sys, for one boot"),
-            None => default(&text.unwrap_or_default()),
+            None => find_default(&text.unwrap_or_default()),
         };
         found.next = match &label {
             Some(label) => found.entries.iter().position(|it| it.id.as_ref() == Some(label)),
             None => (!found.entries.is_empty()).then_some(0),
         };
         if let (Some(label), None) = (label, found.next) {
-            found.warnings.push(format!("{why} is {label:?}, which is no label with a kernel"));
+            found.warnings.push(format!("{why} is {label:?}, which is not a label with a kernel"));
         }
         found.why = why.to_owned();
         Ok(Some(found))
     }
 
-    fn recipe(&self, host: &Host, order: &ParameterAssignment) -> Result<BootFilePlan, BootError> {
-        let mut recipe = BootFilePlan::default();
-        for path in files(host) {
-            let (there, _) = LINES.read(host, &path)?;
-            let text = without_ours(&there);
-            let wrong = |(line, what): CmdlineFileFault| BootError::Unparsable {
-                path: path.clone(),
-                why: format!("line {line}: {what}"),
-            };
-            let parts = LINES.parts(host, &path, &text).map_err(wrong)?;
-            let new = if order.last {
-                with_copies(&text, &parts, order)
+    fn plan_files(
+        &self,
+        host: &Host,
+        assignment: &ParameterAssignment,
+    ) -> Result<BootFilePlan, BootError> {
+        let mut plan = BootFilePlan::default();
+        for path in list_files(host) {
+            let (old, _) = LINES.read(host, &path)?;
+            let text = without_ours(&old);
+            let parts =
+                LINES.parse_parts(host, &path, &text).map_err(|fault| unparsable(&path, fault))?;
+            let new = if assignment.last {
+                with_copies(&text, &parts, assignment)
             } else {
-                given(&text, parts, order)
+                add_words(&text, parts, assignment)
             };
-            if new != there {
-                recipe.edits.push(whole(host, &path, new)?);
+            if new != old {
+                plan.edits.push(edit_file(host, &path, new)?);
             }
         }
-        Ok(recipe)
+        Ok(plan)
     }
 
-    fn stripped(&self, now: &[u8], words: &[String]) -> Option<Vec<u8>> {
+    fn strip_words(&self, now: &[u8], words: &[String]) -> Option<Vec<u8>> {
         let text = std::str::from_utf8(now).ok()?;
-        let bare = without_ours(text);
-        let stripped = LINES.stripped(bare.as_bytes(), words);
-        stripped.or_else(|| (bare != text).then(|| bare.into_bytes()))
+        let others = without_ours(text);
+        let stripped = LINES.strip_words(others.as_bytes(), words);
+        stripped.or_else(|| (others != text).then(|| others.into_bytes()))
     }
 
     fn covers_later(&self, _host: &Host) -> bool {
         false
     }
 
-    fn once(&self, host: &Host, entry: &str) -> Result<(), BootError> {
-        let Some((dir, vector)) = place(host) else {
-            return Err(grub::cannot(
-                "U-Boot boots what `default` says each time and takes nothing back by itself"
+    fn boot_once(&self, host: &Host, entry: &str) -> Result<(), BootError> {
+        let Some((dir, vector)) = locate(host) else {
+            return Err(grub::trial_error(
+                "U-Boot boots the label of `default` each time and cannot boot another one once"
                     .to_owned(),
             ));
         };
-        host.run_program(&["extlinux", &format!("--once={entry}"), &dir])?;
-        // Read back what the loader will do, not what was asked.
+        host.order(&["extlinux", &format!("--once={entry}"), &dir])?;
+        // Checks what the loader will boot, not what was written.
         if host.read_bytes(&vector).ok().and_then(|bytes| extlinux_adv::once(&bytes)).as_deref()
             == Some(entry)
         {
             return Ok(());
         }
-        self.forget_once(host, entry)?;
-        Err(grub::cannot(format!("{vector} does not hold {entry} for the next boot")))
+        self.cancel_boot_once(host, entry)?;
+        Err(grub::trial_error(format!("{vector} does not have {entry} for the next boot")))
     }
 
-    fn choice(&self, host: &Host, entry: &str) -> String {
-        let file = files(host).into_iter().next().unwrap_or_default();
+    fn boot_instructions(&self, host: &Host, entry: &str) -> String {
+        let file = list_files(host).into_iter().next().unwrap_or_default();
         let always = format!("always: `default {entry}` in {file}");
-        match place(host) {
+        match locate(host) {
             Some((dir, _)) => format!("once: extlinux --once={entry} {dir}; {always}"),
             None => format!("once: choose {entry} in the menu; {always}"),
         }
     }
 
-    fn forget_once(&self, host: &Host, entry: &str) -> Result<(), BootError> {
-        if let Some((dir, _)) = place(host).filter(|_| armed(host).as_deref() == Some(entry)) {
-            host.run_program(&["extlinux", "--clear-once", &dir])?;
+    fn cancel_boot_once(&self, host: &Host, entry: &str) -> Result<(), BootError> {
+        if let Some((dir, _)) = locate(host).filter(|_| read_armed(host).as_deref() == Some(entry))
+        {
+            host.order(&["extlinux", "--clear-once", &dir])?;
         }
         Ok(())
     }
 }
 
-/// The directory of EXTLINUX, and its file that holds what boots once; `None` where another program
-/// reads the labels.
-fn place(host: &Host) -> Option<(String, String)> {
-    let file = files(host).into_iter().next()?;
+/// The directory of EXTLINUX, and its file with the label that boots once; `None` when another
+/// program reads the labels.
+fn locate(host: &Host) -> Option<(String, String)> {
+    let file = list_files(host).into_iter().next()?;
     let (dir, _) = file.rsplit_once('/')?;
     let vector = format!("{dir}/ldlinux.sys");
-    let there = host.exists(&vector) && host.program("extlinux").is_some();
-    there.then(|| (dir.to_owned(), vector))
+    let installed = host.exists(&vector) && host.program("extlinux").is_some();
+    installed.then(|| (dir.to_owned(), vector))
 }
 
-/// What EXTLINUX boots once.
-fn armed(host: &Host) -> Option<String> {
-    let (_, vector) = place(host)?;
-    // What follows the label is for the kernel.
-    let said = extlinux_adv::once(&host.read_bytes(&vector).ok()?)?;
-    said.split_whitespace().next().map(str::to_owned)
+/// Reads the label that EXTLINUX boots once.
+fn read_armed(host: &Host) -> Option<String> {
+    let (_, vector) = locate(host)?;
+    // The words after the label are for the kernel.
+    let command = extlinux_adv::once(&host.read_bytes(&vector).ok()?)?;
+    command.split_whitespace().next().map(str::to_owned)
 }
 
-/// The label that boots without a wish for one boot, and why; `None` for the first one.
-fn default(text: &str) -> (Option<String>, &'static str) {
-    let (mut asked, mut marked, mut label) = (None, None, None);
-    for (begin, _, line) in lines(text) {
-        let (key, range) = value(begin, line);
-        let said = text.get(range).unwrap_or_default();
-        let first = said.split_whitespace().next().unwrap_or_default();
+/// The label that boots by default, and why; `None` for the first one.
+fn find_default(text: &str) -> (Option<String>, &'static str) {
+    let (mut default, mut marked, mut label) = (None, None, None);
+    for (begin, _, line) in numbered_lines(text) {
+        let (key, range) = split_key(begin, line);
+        let value = text.get(range).unwrap_or_default();
+        let first = value.split_whitespace().next().unwrap_or_default();
         match key.to_ascii_lowercase().as_str() {
-            // Old files name the menu's program there.
-            "default" if !first.ends_with(".c32") => asked = Some(first.to_owned()),
-            "label" => label = Some(said.to_owned()),
-            "menu" if said.eq_ignore_ascii_case("default") && marked.is_none() => {
+            // Old files name the menu program is_source.
+            "default" if !first.ends_with(".c32") => default = Some(first.to_owned()),
+            "label" => label = Some(value.to_owned()),
+            "menu" if value.eq_ignore_ascii_case("default") && marked.is_none() => {
                 marked.clone_from(&label);
             }
             _ => {}
         }
     }
-    match (asked, marked) {
-        (Some(asked), _) => (Some(asked), "default of extlinux.conf"),
+    match (default, marked) {
+        (Some(default), _) => (Some(default), "default of extlinux.conf"),
         (None, Some(marked)) => (Some(marked), "menu default of extlinux.conf"),
-        (None, None) => (None, "it is the first"),
+        (None, None) => (None, "it is the first label"),
     }
 }
 
@@ -211,8 +214,8 @@ fn without_ours(text: &str) -> String {
     format!("{}{rest}", text.get(..from).unwrap_or_default())
 }
 
-/// A text with a label of ours for each chosen kernel, behind all others.
-fn with_copies(text: &str, parts: &[CmdlinePart], order: &ParameterAssignment) -> String {
+/// A text with a label of ours for each chosen kernel, after all others.
+fn with_copies(text: &str, parts: &[CmdlinePart], assignment: &ParameterAssignment) -> String {
     let mut seen: Vec<&str> = Vec::new();
     let mut new = text.to_owned();
     if !text.is_empty() && !text.ends_with('\n') {
@@ -221,43 +224,43 @@ fn with_copies(text: &str, parts: &[CmdlinePart], order: &ParameterAssignment) -
     new.push_str(BEGIN);
     for part in parts {
         let Some(version) = part.version.as_deref() else { continue };
-        let chosen = order.kernels.iter().any(|it| it == version);
+        let chosen = assignment.kernels.iter().any(|it| it == version);
         if chosen && !seen.contains(&version) {
-            new.push_str(&copy(text, part, order.words));
+            new.push_str(&copy_label(text, part, assignment.words));
             seen.push(version);
         }
     }
     new + END
 }
 
-/// The label of a part once more, under a name of its own and with the words.
-fn copy(text: &str, part: &CmdlinePart, words: &[String]) -> String {
+/// A copy of a label under our name, with the words.
+fn copy_label(text: &str, part: &CmdlinePart, words: &[String]) -> String {
     let mut copy = String::new();
-    let mut here = false;
-    for (begin, number, line) in lines(text) {
-        let (key, range) = value(begin, line);
-        let said = text.get(range).unwrap_or_default();
+    let mut is_source = false;
+    for (begin, number, line) in numbered_lines(text) {
+        let (key, range) = split_key(begin, line);
+        let value = text.get(range).unwrap_or_default();
         match key.to_ascii_lowercase().as_str() {
             "label" => {
-                here = said == part.title;
-                if here {
-                    copy.push_str(&format!("label {OURS}{said}\n"));
-                    copy.push_str(&format!("\tmenu label {said} (cpushield)\n"));
+                is_source = value == part.title;
+                if is_source {
+                    copy.push_str(&format!("label {OURS}{value}\n"));
+                    copy.push_str(&format!("\tmenu label {value} (cpushield)\n"));
                 }
             }
-            _ if !here => {}
+            _ if !is_source => {}
             "append" if number == part.line => {
                 let args = text.get(part.args.clone()).unwrap_or_default();
                 copy.push_str(&format!("\tappend {}\n", line::with_missing(args, words)));
             }
-            taken if TAKEN.contains(&taken) => copy.push_str(&format!("\t{key} {said}\n")),
+            copied if COPIED.contains(&copied) => copy.push_str(&format!("\t{key} {value}\n")),
             _ => {}
         }
     }
     copy
 }
 
-/// A label while it is read.
+/// A label while it is parsed.
 struct ExtlinuxLabel {
     title: String,
     line: usize,
@@ -266,29 +269,29 @@ struct ExtlinuxLabel {
     args: Option<(std::ops::Range<usize>, usize)>,
 }
 
-/// The labels that load a kernel of Linux.
+/// Parses the labels that load a Linux kernel.
 pub(super) fn parse(text: &str) -> Result<Vec<CmdlinePart>, CmdlineFileFault> {
     let mut labels: Vec<ExtlinuxLabel> = Vec::new();
-    for (begin, number, line) in lines(text) {
-        let (key, range) = value(begin, line);
-        let said = text[range.clone()].to_owned();
+    for (begin, number, line) in numbered_lines(text) {
+        let (key, range) = split_key(begin, line);
+        let value = text[range.clone()].to_owned();
         match (key.to_ascii_lowercase().as_str(), labels.last_mut()) {
-            ("label", _) if said.is_empty() => return Err((number, "a label without a name")),
+            ("label", _) if value.is_empty() => return Err((number, "a label without a name")),
             ("label", _) => {
                 let (kernel, ramdisks, args) = (None, Vec::new(), None);
-                labels.push(ExtlinuxLabel { title: said, line: number, kernel, ramdisks, args });
+                labels.push(ExtlinuxLabel { title: value, line: number, kernel, ramdisks, args });
             }
-            ("kernel" | "linux", Some(label)) => label.kernel = Some(said),
+            ("kernel" | "linux", Some(label)) => label.kernel = Some(value),
             ("append", Some(label)) if label.args.is_some() => {
                 return Err((number, "a second `append` in one label"));
             }
             ("append", Some(label)) => {
-                let named = said.split_whitespace().filter_map(|it| it.strip_prefix("initrd="));
+                let named = value.split_whitespace().filter_map(|it| it.strip_prefix("initrd="));
                 label.ramdisks.extend(named.flat_map(|it| it.split(',')).map(str::to_owned));
                 label.args = Some((range, number));
             }
             ("initrd", Some(label)) => {
-                label.ramdisks.extend(said.split(',').map(|it| it.trim().to_owned()));
+                label.ramdisks.extend(value.split(',').map(|it| it.trim().to_owned()));
             }
             _ => {}
         }
@@ -308,28 +311,28 @@ pub(super) fn parse(text: &str) -> Result<Vec<CmdlinePart>, CmdlineFileFault> {
     Ok(parts)
 }
 
-/// Whether a file without a version has a name that builds of a kernel give it: `Image`,
+/// Whether a file name without a version is one that the kernel's build produces: `Image`,
 /// `Image.gz`, `zImage-backup`, `vmlinuz` (arch/*/boot/Makefile of Linux 6.12).
 fn is_kernel(path: &str) -> bool {
     const NAMES: &[&str] = &["Image", "zImage", "bzImage", "uImage", "vmlinuz", "vmlinux", "linux"];
     let name = path.rsplit('/').next().unwrap_or(path);
-    let mut rests = NAMES.iter().filter_map(|kernel| name.strip_prefix(kernel));
-    let ends = |rest: &str| !rest.starts_with(|c: char| c.is_ascii_alphanumeric());
-    rests.any(ends) && !name.ends_with(".c32")
+    let mut suffixes = NAMES.iter().filter_map(|kernel| name.strip_prefix(kernel));
+    suffixes.any(|suffix| !suffix.starts_with(|c: char| c.is_ascii_alphanumeric()))
+        && !name.ends_with(".c32")
 }
 
-/// What a person is to change where no kernel of the menu is known: each line that loads one.
-pub(super) fn by_hand(host: &Host, words: &[String]) -> Vec<String> {
+/// The steps for the user when no kernel of the menu is known: each line that loads one.
+pub(super) fn manual_steps(host: &Host, words: &[String]) -> Vec<String> {
     let mut steps = Vec::new();
-    for path in files(host) {
-        steps.push(format!("in {path}, for the kernels that are to have them:"));
-        // A text that is not understood has been an error before.
+    for path in list_files(host) {
+        steps.push(format!("in {path}, for the kernels that should get them:"));
+        // A file that cannot be parsed was reported before.
         let Ok((text, parts)) = LINES.read(host, &path) else { continue };
         for part in parts {
             let (args, line) = (text.get(part.args).unwrap_or_default(), part.line);
             let kernel = part.files.map(|it| it.kernel).unwrap_or_default();
             let new = line::with_missing(args, words);
-            steps.push(format!("line {line}, which is for {kernel}: append {new}"));
+            steps.push(format!("line {line}, for {kernel}: append {new}"));
         }
     }
     steps

@@ -1,36 +1,36 @@
-//! The auxiliary data vector of EXTLINUX: what it boots once, in the last sectors of `ldlinux.sys`.
-//! Pure; `extlinux --once` writes it.
+//! The auxiliary data vector of EXTLINUX in the last sectors of `ldlinux.sys`: the label that boots
+//! once. Pure; `extlinux --once` writes it.
 //!
 //! Source: libinstaller/setadv.c and com32/elflink/ldlinux/ldlinux.c (syslinux 6.04), which clears
-//! it before it boots what it says.
+//! it before it boots the label.
 
-/// Two copies of this many bytes end the file.
+/// The file ends with two copies of this many bytes.
 const SIZE: usize = 512;
 const BEGIN: [u8; 4] = 0x5a2d_2fa5_u32.to_le_bytes();
 const END: [u8; 4] = 0xdd28_bf64_u32.to_le_bytes();
-/// All words of four bytes between the marks have this sum, the checksum included.
+/// The sum of all 4-byte words between the marks, including the checksum.
 const SUM: u32 = 0xa304_1767;
-/// The tag of what boots once.
+/// The tag of the label that boots once.
 const ONCE: u8 = 1;
 
-/// What boots once, by the bytes of `ldlinux.sys`; `None` where nothing does or no vector is there.
+/// The label that boots once, from the bytes of `ldlinux.sys`; `None` without one or a vector.
 pub(super) fn once(bytes: &[u8]) -> Option<String> {
     let from = bytes.len().checked_sub(2 * SIZE)?;
     let mut copies = bytes.get(from..)?.chunks_exact(SIZE);
-    let mut data = copies.find_map(valid)?;
+    let mut data = copies.find_map(check_copy)?;
     while let [tag, length, rest @ ..] = data {
-        let said = rest.get(..usize::from(*length))?;
+        let value = rest.get(..usize::from(*length))?;
         match *tag {
             0 => return None,
-            ONCE => return String::from_utf8(said.to_vec()).ok(),
-            _ => data = rest.get(said.len()..)?,
+            ONCE => return String::from_utf8(value.to_vec()).ok(),
+            _ => data = rest.get(value.len()..)?,
         }
     }
     None
 }
 
-/// The data of a copy that is whole.
-fn valid(copy: &[u8]) -> Option<&[u8]> {
+/// The data of a valid copy.
+fn check_copy(copy: &[u8]) -> Option<&[u8]> {
     let inner = copy.strip_prefix(&BEGIN)?.strip_suffix(&END)?;
     let words = inner.chunks_exact(4);
     let sum = words.fold(0_u32, |sum, word| {
@@ -40,7 +40,7 @@ fn valid(copy: &[u8]) -> Option<&[u8]> {
     (sum == SUM).then(|| inner.get(4..)).flatten()
 }
 
-/// As the program writes it, for tests.
+/// The vector as EXTLINUX writes it, for tests.
 #[cfg(test)]
 pub(super) fn vector(once: &str) -> Vec<u8> {
     let mut data = vec![0; SIZE - 12];
@@ -60,9 +60,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// As `extlinux --once=cpushield-l0` and `--clear-once` of 6.04 left it.
+    /// Written by `extlinux --once=cpushield-l0` and `--clear-once`, 6.04.
     #[test]
-    fn what_the_program_wrote_is_read() {
+    fn a_vector_written_by_extlinux_is_read() {
         let mut real = vec![0_u8; SIZE];
         real[..4].copy_from_slice(&BEGIN);
         real[4..8].copy_from_slice(&[0x20, 0xfb, 0xd3, 0x9b]);
@@ -74,7 +74,7 @@ mod tests {
         let mut cleared = vector("");
         assert_eq!(cleared[4..8], [0x67, 0x17, 0x04, 0xa3]);
         assert_eq!(once(&cleared), None);
-        // A torn first copy: the second one counts, as for the loader.
+        // When the first copy is torn, the second one is used, as in the loader.
         cleared[4] ^= 1;
         let torn = [&cleared[..SIZE], &vector("a")[SIZE..]].concat();
         assert_eq!(once(&torn).as_deref(), Some("a"));

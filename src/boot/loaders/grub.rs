@@ -1,8 +1,8 @@
-//! GRUB 2 where `grub-mkconfig` makes `grub.cfg` (Debian, Ubuntu): a generator of ours below
-//! `/etc/grub.d` makes entries of its own for the chosen kernels.
+//! GRUB 2 where `grub-mkconfig` generates `grub.cfg` (Debian, Ubuntu): our script in `/etc/grub.d`
+//! adds entries for the chosen kernels.
 //!
-//! `grub-mkconfig -o` writes over `grub.cfg` in place, so a crash can leave half of it. We take
-//! what it prints, give it to `grub-script-check`, and put it in place whole.
+//! `grub-mkconfig -o` overwrites `grub.cfg` in place, so a crash can leave half of it. We capture
+//! its output, check it with `grub-script-check`, and replace the file as a whole.
 
 use super::{
     BootFilePlan, BootLoader, EntryFiles, FileEdit, FoundLoader, LoaderEntry, ParameterAssignment,
@@ -13,11 +13,11 @@ use crate::boot::grub::{env, menu};
 use cpushield_linux::text::cmdline;
 use cpushield_linux::{Error, Host};
 
-/// Before `10_linux`: our entry is the first one, which is the default unless another is named.
+/// Before `10_linux`: our entry is the first one, which boots unless another is configured.
 const FIRST: &str = "/etc/grub.d/07_cpushield";
-/// Behind everything: the numbers of all other entries stay what they are.
+/// After all others, whose entries keep their numbers.
 const LAST: &str = "/etc/grub.d/42_cpushield";
-/// The distribution's own generator, of which ours is made.
+/// The distribution's own script, which ours runs.
 const TEN: &str = "/etc/grub.d/10_linux";
 
 const DIRS: &[(&str, &str)] = &[("/boot/grub", "grub-mkconfig"), ("/boot/grub2", "grub2-mkconfig")];
@@ -25,27 +25,26 @@ const DIRS: &[(&str, &str)] = &[("/boot/grub", "grub-mkconfig"), ("/boot/grub2",
 #[derive(Debug)]
 pub(super) struct GrubLoader;
 
-/// The directory of `grub.cfg`, and the program that makes it.
-pub(super) fn place(host: &Host) -> Option<(&'static str, &'static str)> {
-    let there = |(dir, _): &&(&str, &str)| host.exists(&format!("{dir}/grub.cfg"));
-    DIRS.iter().find(there).copied()
+/// The directory of `grub.cfg`, and the program that generates it.
+pub(super) fn locate(host: &Host) -> Option<(&'static str, &'static str)> {
+    DIRS.iter().find(|(dir, _)| host.exists(&format!("{dir}/grub.cfg"))).copied()
 }
 
-fn optional(answer: cpushield_linux::Result<Vec<u8>>) -> Result<Option<Vec<u8>>, Error> {
-    match answer {
+fn read_if_present(host: &Host, path: &str) -> Result<Option<Vec<u8>>, Error> {
+    match host.read_bytes(path) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.is_absent() => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// How to reach the menu, from what `grub.cfg` does about it.
-fn reach(cfg: &str) -> String {
+/// How to reach the menu, from the timeout in `grub.cfg`.
+fn describe_menu_access(cfg: &str) -> String {
     let hidden = cfg.contains("timeout_style=hidden") || cfg.contains("timeout_style=countdown");
     match (hidden, cfg.contains("set timeout=0")) {
         (false, false) => "the menu is shown at boot".to_owned(),
         _ => "hold Shift (BIOS) or press Esc (UEFI) while the machine starts to see the menu; \
-              GRUB_TIMEOUT in /etc/default/grub shows it always"
+              GRUB_TIMEOUT in /etc/default/grub can show it at every boot"
             .to_owned(),
     }
 }
@@ -56,93 +55,92 @@ impl BootLoader for GrubLoader {
     }
 
     fn find(&self, host: &Host) -> Result<Option<FoundLoader>, BootError> {
-        // Packages of GRUB may lie about where another loader has started the machine.
+        // GRUB may be installed on a machine that another loader started.
         if super::one_shot_entry::is_started_by_systemd_boot(host) == Some(true) {
             return Ok(None);
         }
-        // What makes `grub.cfg` of BLS files makes no entries of kernels itself.
-        let Some((dir, program)) = place(host).filter(|_| host.exists(TEN)) else {
+        // Without 10_linux, `grub.cfg` has no kernel entries: GRUB reads BLS files.
+        let Some((dir, program)) = locate(host).filter(|_| host.exists(TEN)) else {
             return Ok(None);
         };
         if !host.is_live() || host.program(program).is_some() {
             let path = format!("{dir}/grub.cfg");
             let text = String::from_utf8_lossy(&host.read_bytes(&path)?).into_owned();
-            let why = |error: menu::MenuError| BootError::Unparsable {
+            let menu = menu::parse(&text).map_err(|error| BootError::Unparsable {
                 path: path.clone(),
                 why: error.to_string(),
-            };
-            let menu = menu::parse(&text).map_err(why)?;
+            })?;
             let env_path = format!("{dir}/grubenv");
-            let variables = match optional(host.read_bytes(&env_path))? {
+            let variables = match read_if_present(host, &env_path)? {
                 Some(block) => env::parse(&block).map_err(|error| BootError::Unparsable {
                     path: env_path,
                     why: error.to_string(),
                 })?,
                 None => Vec::new(),
             };
-            let found = found(&path, &text, &menu, &variables);
-            // `blscfg` reads entries from files of their own (Fedora, RHEL): not ours to make.
-            let elsewhere = found.entries.is_empty() && text.contains("blscfg");
-            return Ok((!elsewhere).then_some(found));
+            let found = list_entries(&path, &text, &menu, &variables);
+            // `blscfg` reads entries from BLS files (Fedora, RHEL): not handled here.
+            let uses_bls = found.entries.is_empty() && text.contains("blscfg");
+            return Ok((!uses_bls).then_some(found));
         }
         Ok(None)
     }
 
-    fn recipe(&self, host: &Host, order: &ParameterAssignment) -> Result<BootFilePlan, BootError> {
-        let Some((dir, _)) = place(host) else {
+    fn plan_files(
+        &self,
+        host: &Host,
+        assignment: &ParameterAssignment,
+    ) -> Result<BootFilePlan, BootError> {
+        let Some((dir, _)) = locate(host) else {
             return Err(BootError::ByHand {
                 why: "there is no grub.cfg".to_owned(),
                 instructions: Vec::new(),
             });
         };
-        let bytes = generator::script(order.rule, order.words).into_bytes();
-        let path = if order.last { LAST } else { FIRST }.to_owned();
-        let made = vec![host.resolve_links(&format!("{dir}/grub.cfg"))];
-        let gone = [FIRST, LAST].into_iter().filter(|it| *it != path && host.exists(it));
-        let gone = gone.map(str::to_owned).collect();
-        Ok(BootFilePlan { edits: vec![FileEdit { path, bytes, mode: 0o755 }], gone, made })
+        let bytes = generator::script(assignment.rule, assignment.words).into_bytes();
+        let path = if assignment.last { LAST } else { FIRST }.to_owned();
+        let generated = vec![host.behind_links(&format!("{dir}/grub.cfg"))];
+        let other = [FIRST, LAST].into_iter().filter(|it| *it != path && host.exists(it));
+        let removed = other.map(str::to_owned).collect();
+        let edits = vec![FileEdit { path, bytes, mode: 0o755 }];
+        Ok(BootFilePlan { edits, removed, generated })
     }
 
     fn source(&self, host: &Host, keyword: &str) -> Option<String> {
-        let extra = host.list("/etc/default/grub.d").unwrap_or_default();
-        let extra = extra.iter().map(|name| format!("/etc/default/grub.d/{name}"));
-        for path in ["/etc/default/grub".to_owned()].into_iter().chain(extra) {
+        let mut paths = vec!["/etc/default/grub".to_owned()];
+        for name in host.list("/etc/default/grub.d").unwrap_or_default() {
+            paths.push(format!("/etc/default/grub.d/{name}"));
+        }
+        for path in paths {
             let text = host.read(&path).unwrap_or_default();
-            let says = |line: &str| {
-                let (_, value) = line.split_once('=').unwrap_or(("", line));
-                let value = value.trim_matches(['"', '\'']);
-                let params = cmdline::parse(value);
-                line.starts_with("GRUB_CMDLINE")
-                    && params.iter().any(|p| cmdline::same_name(&p.name, keyword))
-            };
-            if let Some(line) = text.lines().position(says) {
+            if let Some(line) = text.lines().position(|line| sets_parameter(line, keyword)) {
                 return Some(format!("{path}:{}", line + 1));
             }
         }
         None
     }
 
-    fn make(&self, host: &Host, _path: &str) -> Result<Vec<u8>, BootError> {
-        let (_, program) = place(host).unwrap_or(("", "grub-mkconfig"));
-        let said = host.query_program(&[program], b"")?;
+    fn generate(&self, host: &Host, _path: &str) -> Result<Vec<u8>, BootError> {
+        let (_, program) = locate(host).unwrap_or(("", "grub-mkconfig"));
+        let output = host.consult(&[program], b"")?;
         let check = program.replace("mkconfig", "script-check");
-        match host.query_program(&[&check], &said.out) {
+        match host.consult(&[&check], &output.out) {
             Err(error) if !error.is_absent() => return Err(error.into()),
-            // It comes with grub-mkconfig; what is not there cannot be asked.
+            // It comes with grub-mkconfig; without it the check is skipped.
             _ => {}
         }
-        let text = String::from_utf8_lossy(&said.out);
+        let text = String::from_utf8_lossy(&output.out);
         menu::parse(&text).map_err(|error| BootError::Unparsable {
-            path: format!("what {program} makes"),
+            path: format!("the output of {program}"),
             why: error.to_string(),
         })?;
-        Ok(said.out)
+        Ok(output.out)
     }
 
-    fn without_ours(&self, made: &[u8]) -> Vec<u8> {
-        match std::str::from_utf8(made) {
+    fn without_ours(&self, generated: &[u8]) -> Vec<u8> {
+        match std::str::from_utf8(generated) {
             Ok(text) => generator::without_ours(text, &[FIRST, LAST]).into_bytes(),
-            Err(_) => made.to_vec(),
+            Err(_) => generated.to_vec(),
         }
     }
 
@@ -150,95 +148,103 @@ impl BootLoader for GrubLoader {
         bytes.starts_with(MARK.as_bytes())
     }
 
-    fn once(&self, host: &Host, entry: &str) -> Result<(), BootError> {
+    fn boot_once(&self, host: &Host, entry: &str) -> Result<(), BootError> {
         arm(host, entry)?;
-        // Read back what GRUB will do, not what was asked.
+        // Checks what GRUB will boot, not what was written.
         let found = self.find(host)?.unwrap_or_default();
         let next = found.next.and_then(|index| found.entries.get(index));
         if next.is_some_and(|next| next.id.as_deref() == Some(entry)) {
             return Ok(());
         }
-        self.forget_once(host, entry)?;
-        Err(cannot(format!("GRUB does not make {entry} boot next")))
+        self.cancel_boot_once(host, entry)?;
+        Err(trial_error(format!("GRUB would not boot {entry} next")))
     }
 
-    fn choice(&self, host: &Host, entry: &str) -> String {
-        let (_, program) = place(host).unwrap_or(("", "grub-mkconfig"));
+    fn boot_instructions(&self, host: &Host, entry: &str) -> String {
+        let (_, program) = locate(host).unwrap_or(("", "grub-mkconfig"));
         let [once, always] = ["reboot", "set-default"].map(|it| program.replace("mkconfig", it));
         format!("once: {once} {entry}; always: {always} {entry}, with GRUB_DEFAULT=saved")
     }
 
-    fn forget_once(&self, host: &Host, entry: &str) -> Result<(), BootError> {
-        let Some((dir, program)) = place(host) else { return Ok(()) };
+    fn cancel_boot_once(&self, host: &Host, entry: &str) -> Result<(), BootError> {
+        let Some((dir, program)) = locate(host) else { return Ok(()) };
         let block = format!("{dir}/grubenv");
-        let Some(bytes) = optional(host.read_bytes(&block))? else { return Ok(()) };
+        let Some(bytes) = read_if_present(host, &block)? else { return Ok(()) };
         let variables = env::parse(&bytes).unwrap_or_default();
-        // GRUB empties the variable when it has taken it, and keeps the line.
-        let ours = |(name, value): &(String, String)| {
-            name == "next_entry" && (value.is_empty() || value == entry)
-        };
-        if variables.iter().any(ours) {
-            host.run_program(&[
-                &program.replace("mkconfig", "editenv"),
-                &block,
-                "unset",
-                "next_entry",
-            ])?;
+        // GRUB empties the variable when it has used it, and keeps the line.
+        let is_ours = variables
+            .iter()
+            .any(|(name, value)| name == "next_entry" && (value.is_empty() || value == entry));
+        if is_ours {
+            host.order(&[&program.replace("mkconfig", "editenv"), &block, "unset", "next_entry"])?;
         }
         Ok(())
     }
 
-    fn makes_anew(&self, _path: &str) -> bool {
+    fn creates(&self, _path: &str) -> bool {
         true
     }
 
-    fn is_made(&self, path: &str) -> bool {
+    fn is_generated(&self, path: &str) -> bool {
         path.ends_with("/grub.cfg")
     }
 }
 
-/// Writes the wish for one boot where GRUB looks for it.
+/// Whether a line of `/etc/default/grub` sets this kernel parameter.
+fn sets_parameter(line: &str, keyword: &str) -> bool {
+    let (_, value) = line.split_once('=').unwrap_or(("", line));
+    let params = cmdline::parse(value.trim_matches(['"', '\'']));
+    line.starts_with("GRUB_CMDLINE")
+        && params.iter().any(|param| cmdline::same_name(&param.name, keyword))
+}
+
+/// Sets `next_entry` in GRUB's environment block.
 pub(super) fn arm(host: &Host, entry: &str) -> Result<(), BootError> {
-    let Some((dir, program)) = place(host) else { return Err(BootError::NoTrial) };
-    writes_itself(host, dir, program)?;
+    let Some((dir, program)) = locate(host) else { return Err(BootError::NoTrial) };
+    check_grub_can_write(host, dir, program)?;
     let (editor, block) = (program.replace("mkconfig", "editenv"), format!("{dir}/grubenv"));
     let text = host.read(&format!("{dir}/grub.cfg"))?;
     if !menu::parse(&text).is_ok_and(|menu| menu.honours_next) {
-        return Err(cannot(format!("{dir}/grub.cfg does not ask for next_entry")));
+        return Err(trial_error(format!("{dir}/grub.cfg does not use next_entry")));
     }
     host.run_program(&[&editor, &block, "set", &format!("next_entry={entry}")])?;
     Ok(())
 }
 
-pub(super) fn cannot(why: String) -> BootError {
+pub(super) fn trial_error(why: String) -> BootError {
     BootError::Wrong {
-        why: format!("a trial cannot be made here: {why}"),
+        why: format!("this machine cannot boot a trial: {why}"),
         hint: Some(
-            "without the loader: --trial --kexec; without a trial, in addition to the current entry: \
-             cpushield boot apply --keep-default"
+            "to bypass the loader: --trial --kexec; or without a trial, in addition to the current \
+             entry: cpushield boot apply --keep-default"
                 .to_owned(),
         ),
     }
 }
 
-/// GRUB must be able to empty `next_entry` while it boots, or the trial would boot for ever. It
+/// Checks that GRUB can empty `next_entry` while it boots, or the trial would boot forever. It
 /// writes blocks of plain disks only (`check_writable` in util/grub.d/00_header.in of Debian,
 /// 2.06; save_env in docs/grub.texi).
-fn writes_itself(host: &Host, dir: &str, program: &str) -> Result<(), BootError> {
-    let probe = program.replace("mkconfig", "probe");
-    let ask = |what: &str| host.query_program(&[&probe, &format!("--target={what}"), dir], b"");
-    let layers = String::from_utf8_lossy(&ask("abstraction")?.out).trim().to_owned();
-    let kind = String::from_utf8_lossy(&ask("fs")?.out).trim().to_owned();
+fn check_grub_can_write(host: &Host, dir: &str, program: &str) -> Result<(), BootError> {
+    let program = program.replace("mkconfig", "probe");
+    let layers = probe(host, &program, "abstraction", dir)?;
+    let file_system = probe(host, &program, "fs", dir)?;
     if !layers.is_empty() {
-        return Err(cannot(format!("GRUB cannot write to {dir}, which is on {layers}")));
+        return Err(trial_error(format!("GRUB cannot write to {dir}, which is on {layers}")));
     }
-    match kind.as_str() {
+    match file_system.as_str() {
         "ext2" | "fat" | "xfs" => Ok(()),
-        kind => Err(cannot(format!("it is not known that GRUB can write to {dir} ({kind})"))),
+        other => Err(trial_error(format!("GRUB is not known to write to {dir} ({other})"))),
     }
 }
 
-fn found(
+/// Runs `grub-probe`.
+fn probe(host: &Host, program: &str, target: &str, dir: &str) -> Result<String, Error> {
+    let output = host.consult(&[program, &format!("--target={target}"), dir], b"")?;
+    Ok(String::from_utf8_lossy(&output.out).trim().to_owned())
+}
+
+fn list_entries(
     path: &str,
     text: &str,
     menu: &menu::GrubMenu,
@@ -246,11 +252,11 @@ fn found(
 ) -> FoundLoader {
     let next = menu.next(variables);
     let mut entries = Vec::new();
-    let mut boots = None;
+    let mut next_index = None;
     for (index, entry) in menu.entries.iter().enumerate() {
         let Some(version) = entry.version() else { continue };
         if next.entry == Some(index) {
-            boots = Some(entries.len());
+            next_index = Some(entries.len());
         }
         entries.push(LoaderEntry {
             version: version.to_owned(),
@@ -269,5 +275,6 @@ fn found(
     if next.lost {
         warnings.push(next.why.clone());
     }
-    FoundLoader { entries, next: boots, why: next.why, warnings, menu: reach(text) }
+    let menu = describe_menu_access(text);
+    FoundLoader { entries, next: next_index, why: next.why, warnings, menu }
 }

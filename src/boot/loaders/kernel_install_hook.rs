@@ -1,6 +1,6 @@
-//! The hook of ours below `/etc/kernel/install.d`: `kernel-install` calls it for each kernel that
-//! is installed, behind the one that has made the entry. Pure but for looking whether it is used
-//! here.
+//! Our hook in `/etc/kernel/install.d`: `kernel-install` runs it for each kernel that is installed,
+//! after the hook that creates the entry. Pure, except for the check whether `kernel-install` is
+//! used.
 //!
 //! Source: kernel-install(8), systemd 257: `COMMAND VERSION ENTRY-DIR IMAGE`, and
 //! KERNEL_INSTALL_BOOT_ROOT; entries are `TOKEN-VERSION.conf`, or `TOKEN-VERSION+TRIES.conf`.
@@ -9,20 +9,20 @@ use crate::boot::grub::generator::KernelRule;
 use cpushield_linux::Host;
 
 const DIR: &str = "/etc/kernel/install.d";
-/// Behind 20-grub.install and 90-loaderentry.install.
+/// After 20-grub.install and 90-loaderentry.install.
 pub(super) const PATH: &str = "/etc/kernel/install.d/95-cpushield.install";
-/// How it begins.
+/// The first words of the hook.
 pub(super) const MARK: &str = "#!/bin/sh\n# Made by cpushield;";
 
-/// Whether kernels come through `kernel-install` here.
-pub(super) fn installs(host: &Host) -> bool {
+/// Whether this machine installs kernels with `kernel-install`.
+pub(super) fn is_used(host: &Host) -> bool {
     host.exists(DIR) && host.program("kernel-install").is_some()
 }
 
-/// The script. `words` and the pattern are plain.
+/// The script. `words` and the pattern must be plain.
 pub(super) fn script(rule: &KernelRule, words: &[String]) -> String {
     let chosen = match rule {
-        // The configuration, else what the kernel's image says of itself in its first sectors.
+        // The configuration, or else the banner in the first sectors of the kernel's image.
         KernelRule::Realtime => {
             "for config in \"/usr/lib/modules/$1/config\" \"/boot/config-$1\"; do
         [ ! -r \"$config\" ] || {
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chosen_kernel_gets_them_and_any_other_loses_what_it_inherited() {
+    fn a_chosen_kernel_gets_the_words_and_any_other_loses_inherited_ones() {
         let dir = std::env::temp_dir().join(format!("cpushield-hook-{}", std::process::id()));
         let entries = dir.join("loader/entries");
         std::fs::create_dir_all(&entries).unwrap();
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(read("m-6.99.conf"), wanted);
         assert_eq!(read("m-6.98+3.conf"), "options root=UUID=a ro");
         assert_eq!(read("m-16.99.conf"), "options root=UUID=a");
-        // Called twice, and for a kernel that goes.
+        // Called twice, and for a kernel that is removed.
         assert!(run(&realtime, &dir, &["add", "6.99", "/e", rt]));
         assert!(run(&realtime, &dir, &["remove", "6.98", "/e"]));
         assert_eq!(read("m-6.99.conf"), wanted);

@@ -1,4 +1,4 @@
-//! Loaders that are not written: what to type, exactly, with the words of this plan.
+//! Loaders whose files are not written: the exact steps for the user, with the words of this plan.
 
 use super::extlinux;
 use crate::boot::grub::menu::version_of;
@@ -6,7 +6,7 @@ use crate::boot::parameters::known_words;
 use cpushield_linux::Host;
 use cpushield_linux::text::kernel_version::KernelVersion;
 
-/// A sign of a loader, and what to do there.
+/// A loader: the files that indicate it, and the steps for the user.
 struct ManualLoader {
     name: &'static str,
     signs: &'static [&'static str],
@@ -18,7 +18,7 @@ const MANUALS: &[ManualLoader] = &[
         name: "rpm-ostree",
         signs: &["/run/ostree-booted"],
         steps: |host, words| {
-            // An image that bootc alone updates: its kernels' lines come with it.
+            // Only bootc updates this image: the kernels' command lines are part of it.
             if host.exists("/usr/bin/bootc") && !host.exists("/usr/bin/rpm-ostree") {
                 let list: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
                 return vec![
@@ -26,17 +26,14 @@ const MANUALS: &[ManualLoader] = &[
                         .to_owned(),
                     format!("    kargs = [{}]", list.join(", ")),
                     "build and push it, then: bootc upgrade && systemctl reboot".to_owned(),
-                    "back: bootc rollback, or the image without that file".to_owned(),
+                    "to undo: bootc rollback, or the image without that file".to_owned(),
                 ];
             }
-            let each = |verb: &str| {
-                words.iter().map(|word| format!(" --{verb}={word}")).collect::<String>()
-            };
             vec![
-                format!("rpm-ostree kargs{}", each("append-if-missing")),
+                format!("rpm-ostree kargs{}", kargs_options("append-if-missing", words)),
                 "systemctl reboot".to_owned(),
-                format!("back: rpm-ostree kargs{}", each("delete-if-present")),
-                "the earlier deployment, without them, stays in the boot menu".to_owned(),
+                format!("to undo: rpm-ostree kargs{}", kargs_options("delete-if-present", words)),
+                "the previous deployment, without them, stays in the boot menu".to_owned(),
             ]
         },
     },
@@ -46,12 +43,12 @@ const MANUALS: &[ManualLoader] = &[
         steps: |_, words| {
             let words = words.join(" ");
             vec![
-                format!("with systemd-boot: add to the line of /etc/kernel/cmdline: {words}"),
+                format!("with systemd-boot: add to the line in /etc/kernel/cmdline: {words}"),
                 format!(
                     "with GRUB: add to GRUB_CMDLINE_LINUX_DEFAULT in /etc/default/grub: {words}"
                 ),
                 "proxmox-boot-tool refresh".to_owned(),
-                "they are for every kernel there".to_owned(),
+                "every kernel gets them".to_owned(),
             ]
         },
     },
@@ -61,58 +58,60 @@ const MANUALS: &[ManualLoader] = &[
         steps: |_, words| {
             let words = words.join(" ");
             vec![
-                format!("add to the line of /etc/kernel/cmdline: {words}"),
-                "make the images again: kernel-install add-all".to_owned(),
+                format!("add to the line in /etc/kernel/cmdline: {words}"),
+                "rebuild the images: kernel-install add-all".to_owned(),
             ]
         },
     },
     ManualLoader {
         name: "GRUB 0.97 (menu.lst)",
         signs: &["/boot/grub/menu.lst", "/boot/grub/grub.conf"],
-        steps: |host, words| menu_lst(host, words),
+        steps: menu_lst_steps,
     },
     ManualLoader {
-        name: "an extlinux.conf whose kernels do not say which they are",
+        name: "an extlinux.conf with kernels of unknown version",
         signs: extlinux::FILES,
-        steps: extlinux::by_hand,
+        steps: extlinux::manual_steps,
     },
 ];
 
-/// Copies of every line that loads an RT kernel, or else any kernel, with the words.
-fn menu_lst(host: &Host, words: &[String]) -> Vec<String> {
+/// The options ` --VERB=WORD` of `rpm-ostree kargs`.
+fn kargs_options(verb: &str, words: &[String]) -> String {
+    words.iter().map(|word| format!(" --{verb}={word}")).collect()
+}
+
+/// The lines that load an RT kernel, or else any kernel, with the words added.
+fn menu_lst_steps(host: &Host, words: &[String]) -> Vec<String> {
     let files = ["/boot/grub/menu.lst", "/boot/grub/grub.conf"];
     let Some((path, text)) = files.iter().find_map(|path| Some((path, host.read(path).ok()?)))
     else {
         return Vec::new();
     };
-    let kernels = || {
-        let numbered = text.lines().enumerate();
-        numbered.filter(|(_, line)| line.trim_start().starts_with("kernel"))
-    };
-    let any_rt = kernels().any(|(_, line)| line.contains("-rt"));
-    let wanted = kernels().filter(|(_, line)| !any_rt || line.contains("-rt"));
-    let mut steps = vec![format!("in {path}, for the kernels that are to have them:")];
-    for (index, line) in wanted {
+    let mut kernels: Vec<(usize, &str)> = text.lines().enumerate().collect();
+    kernels.retain(|(_, line)| line.trim_start().starts_with("kernel"));
+    if kernels.iter().any(|(_, line)| line.contains("-rt")) {
+        kernels.retain(|(_, line)| line.contains("-rt"));
+    }
+    let mut steps = vec![format!("in {path}, for the kernels that should get them:")];
+    for (index, line) in kernels {
         let kernel = line.split_whitespace().nth(1).and_then(version_of);
         let known = known_words(words, kernel.and_then(KernelVersion::of_release));
         steps.push(match known.is_empty() {
-            true => format!("line {}: leave it, this kernel knows none of them", index + 1),
+            true => format!("line {}: no change, this kernel knows none of them", index + 1),
             false => format!("line {}: {} {}", index + 1, line.trim(), known.join(" ")),
         });
     }
     steps
 }
 
-/// Why nothing is written on this machine and what to do by hand; `None` when no such loader is
-/// there.
+/// The loader that the user must configure, and the steps; `None` when no such loader is found.
 #[must_use]
-pub fn manual(host: &Host, words: &[String]) -> Option<(&'static str, Vec<String>)> {
-    let there = |it: &&ManualLoader| it.signs.iter().any(|sign| host.exists(sign));
-    let found = MANUALS.iter().find(there)?;
-    Some((found.name, (found.steps)(host, words)))
+pub fn manual_steps(host: &Host, words: &[String]) -> Option<(&'static str, Vec<String>)> {
+    let loader = MANUALS.iter().find(|it| it.signs.iter().any(|sign| host.exists(sign)))?;
+    Some((loader.name, (loader.steps)(host, words)))
 }
 
-/// Whether what looks like another loader's files is in truth kept by one of these.
-pub(super) fn owns(host: &Host) -> bool {
+/// Whether rpm-ostree or proxmox-boot-tool owns the files of the boot loader.
+pub(super) fn has_owner(host: &Host) -> bool {
     ["/run/ostree-booted", "/etc/kernel/proxmox-boot-uuids"].iter().any(|sign| host.exists(sign))
 }

@@ -1,5 +1,5 @@
-//! Boot loaders, one file each. A loader reads its own menu and says what is to be written; it
-//! writes nothing itself: [`super::write`] does, for all of them, with the journal.
+//! Boot loaders, one file each. A loader reads its own menu and plans what to write. It writes no
+//! file itself: [`super::write`] does, for all of them, with the journal.
 
 mod bls;
 mod cmdline_files;
@@ -11,7 +11,7 @@ mod manual;
 mod one_shot_entry;
 mod raspberry;
 
-pub use manual::manual;
+pub use manual::manual_steps;
 
 use super::error::BootError;
 use super::grub::generator::KernelRule;
@@ -24,28 +24,28 @@ pub struct LoaderEntry {
     pub version: String,
     /// What the menu shows.
     pub title: String,
-    /// What the loader calls it.
+    /// The loader's name for it.
     pub id: Option<String>,
-    /// What the kernel is given.
+    /// The kernel's command line.
     pub args: String,
     /// Whether this tool made it.
     pub ours: bool,
-    /// What it loads; `None` where its file does not say so.
+    /// The files that it loads; `None` when its file does not name them.
     pub files: Option<EntryFiles>,
-    /// Where it stands, `/boot/grub/grub.cfg:87`.
+    /// Its file and line, `/boot/grub/grub.cfg:87`.
     pub place: String,
 }
 
-/// The files of an entry as the loader names them, from the root of their file system.
+/// The files of an entry as the loader names them, relative to the root of their file system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntryFiles {
     /// The kernel.
     pub kernel: String,
-    /// Initial RAM disks, in order; none where the kernel needs none.
+    /// Initial RAM disks, in order; empty when there are none.
     pub ramdisks: Vec<String>,
 }
 
-/// What a loader found.
+/// A loader's menu on this machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FoundLoader {
     /// Entries with a kernel, in the order of the menu.
@@ -54,45 +54,45 @@ pub struct FoundLoader {
     pub next: Option<usize>,
     /// Why that one.
     pub why: String,
-    /// What a person should know.
+    /// What the user should know.
     pub warnings: Vec<String>,
     /// How to reach the menu while the machine boots.
     pub menu: String,
 }
 
-/// A file that is put in place as it is.
+/// A file to write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileEdit {
     /// The file.
     pub path: String,
     /// Its new bytes.
     pub bytes: Vec<u8>,
-    /// Permission bits of a file that was not there.
+    /// Permission bits for a new file.
     pub mode: u32,
 }
 
-/// What is to be written, in order: files as they are, then those that the loader's own program
-/// makes of them.
+/// What to write, in order: edited files, then those that the loader's own program generates from
+/// them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BootFilePlan {
-    /// Files as they are.
+    /// Files with their new bytes.
     pub edits: Vec<FileEdit>,
-    /// Files of ours that go, before others are made.
-    pub gone: Vec<String>,
-    /// Files that [`BootLoader::make`] makes.
-    pub made: Vec<String>,
+    /// Files of ours to remove, before others are generated.
+    pub removed: Vec<String>,
+    /// Files that [`BootLoader::generate`] generates.
+    pub generated: Vec<String>,
 }
 
-/// What is to be given to which kernels.
+/// Which words to give to which kernels.
 #[derive(Debug, Clone, Copy)]
 pub struct ParameterAssignment<'a> {
-    /// Which kernels, those installed later too.
+    /// Which kernels, including those installed later.
     pub rule: &'a KernelRule,
     /// The versions that the rule chooses now.
     pub kernels: &'a [String],
     /// The words.
     pub words: &'a [String],
-    /// Whether new entries stand behind all others.
+    /// Whether new entries follow all others.
     pub last: bool,
 }
 
@@ -101,44 +101,54 @@ pub trait BootLoader: Sync {
     /// Its name.
     fn name(&self) -> &'static str;
 
-    /// What is there; `None` when this machine does not use it.
+    /// Reads its menu; `None` when this machine does not use it.
     ///
     /// # Errors
-    /// Its files cannot be read, or are not understood.
+    /// Its files cannot be read or parsed.
     fn find(&self, host: &Host) -> Result<Option<FoundLoader>, BootError>;
 
-    /// What is to be written.
+    /// Plans what to write.
     ///
     /// # Errors
     /// Nothing can be written here.
-    fn recipe(&self, host: &Host, order: &ParameterAssignment) -> Result<BootFilePlan, BootError>;
+    fn plan_files(
+        &self,
+        host: &Host,
+        assignment: &ParameterAssignment,
+    ) -> Result<BootFilePlan, BootError>;
 
-    /// Where a word stands that a kernel is given already, for a person who wants to change it.
+    /// The file and line that give a kernel this parameter, for a user who wants to change it.
     fn source(&self, _host: &Host, _keyword: &str) -> Option<String> {
         None
     }
 
-    /// Makes a file by the loader's own program, without writing it.
+    /// Generates a file with the loader's own program, without writing it.
     ///
     /// # Errors
     /// There is no such program, or it fails.
-    fn make(&self, _host: &Host, path: &str) -> Result<Vec<u8>, BootError> {
-        Err(BootError::Wrong { why: format!("{path} is made by no program"), hint: None })
+    fn generate(&self, _host: &Host, path: &str) -> Result<Vec<u8>, BootError> {
+        Err(BootError::Wrong { why: format!("no program generates {path}"), hint: None })
     }
 
-    /// A made file without what is there because of us.
-    fn without_ours(&self, made: &[u8]) -> Vec<u8> {
-        made.to_vec()
+    /// A generated file without our entries.
+    fn without_ours(&self, generated: &[u8]) -> Vec<u8> {
+        generated.to_vec()
     }
 
-    /// A file that others changed since, without these words; `None` where the loader has no words
-    /// of ours in files of others.
-    fn stripped(&self, _now: &[u8], _words: &[String]) -> Option<Vec<u8>> {
+    /// A file that another program changed since, without these words; `None` when it has none of
+    /// them, or when this loader adds no words to existing files.
+    fn strip_words(&self, _now: &[u8], _words: &[String]) -> Option<Vec<u8>> {
         None
     }
 
-    /// Files that came after the journal, `known` to nobody, with our words in them: each without.
-    fn later(&self, _host: &Host, _known: &[&str], _words: &[String]) -> Vec<(String, Vec<u8>)> {
+    /// Files with our words that are not in the journal (`known`), because they were created
+    /// later; each with its bytes without the words.
+    fn strip_later_files(
+        &self,
+        _host: &Host,
+        _known: &[&str],
+        _words: &[String],
+    ) -> Vec<(String, Vec<u8>)> {
         Vec::new()
     }
 
@@ -147,58 +157,58 @@ pub trait BootLoader: Sync {
         true
     }
 
-    /// Whether a file that is there is one of ours.
+    /// Whether an existing file is one of ours.
     fn is_ours(&self, _path: &str, _bytes: &[u8]) -> bool {
         false
     }
 
-    /// Lets this entry boot once and reads back that it will.
+    /// Makes this entry boot once, and reads back that it will.
     ///
     /// # Errors
-    /// The loader cannot take a wish for one boot back by itself, or refuses it.
-    fn once(&self, host: &Host, entry: &str) -> Result<(), BootError>;
+    /// The loader cannot boot an entry just once, or refuses to.
+    fn boot_once(&self, host: &Host, entry: &str) -> Result<(), BootError>;
 
-    /// What [`BootLoader::once`] leaves to the reboot: an argument of it, where the loader is asked
-    /// that way.
-    fn reboots_with(&self) -> Option<&'static str> {
+    /// The argument of the reboot that starts the entry of [`BootLoader::boot_once`], for loaders
+    /// that need one.
+    fn reboot_argument(&self) -> Option<&'static str> {
         None
     }
 
-    /// How a person lets this entry boot.
-    fn choice(&self, host: &Host, entry: &str) -> String;
+    /// How the user can boot this entry.
+    fn boot_instructions(&self, host: &Host, entry: &str) -> String;
 
-    /// Takes that wish back, where it is still there.
+    /// Cancels [`BootLoader::boot_once`] if the entry has not booted yet.
     ///
     /// # Errors
     /// The loader refuses it.
-    fn forget_once(&self, _host: &Host, _entry: &str) -> Result<(), BootError> {
+    fn cancel_boot_once(&self, _host: &Host, _entry: &str) -> Result<(), BootError> {
         Ok(())
     }
 
-    /// Whether an edit makes a file of ours, that cannot be there before.
-    fn makes_anew(&self, _path: &str) -> bool {
+    /// Whether an edit creates this file, so that it must not exist before.
+    fn creates(&self, _path: &str) -> bool {
         false
     }
 
-    /// Whether [`BootLoader::make`] makes this file.
-    fn is_made(&self, _path: &str) -> bool {
+    /// Whether [`BootLoader::generate`] generates this file.
+    fn is_generated(&self, _path: &str) -> bool {
         false
     }
 }
 
-/// Reads bytes as a file of each loader that holds lines as they are, takes words in and out again,
-/// and holds that nothing else has changed; for fuzzing.
+/// Parses bytes as a file of each loader that has command lines as text, adds words, removes them,
+/// and checks that nothing else has changed; for fuzzing.
 ///
 /// # Panics
-/// Something else has.
-pub fn parsed(bytes: &[u8]) {
+/// Something else has changed.
+pub fn check_round_trip(bytes: &[u8]) {
     let words = ["nohz_full=2-3".to_owned()];
     for lines in [&bls::LINES, &extlinux::LINES, &raspberry::LINES] {
-        lines.round_trip(bytes, &words);
+        lines.check_round_trip(bytes, &words);
     }
 }
 
-/// Every loader, the surest sign first.
+/// Every loader, the one with the most reliable signs first.
 pub const LOADERS: &[&dyn BootLoader] =
     &[&grub::GrubLoader, &bls::BlsLoader, &extlinux::ExtlinuxLoader, &raspberry::RaspberryLoader];
 
@@ -208,13 +218,13 @@ pub fn named(name: &str) -> Option<&'static dyn BootLoader> {
     LOADERS.iter().copied().find(|loader| loader.name() == name)
 }
 
-/// The loader of this machine with what it found; `None` where a person has to write its files,
-/// because it is none of these or none of its kernels is known.
+/// The loader of this machine with its menu; `None` when the user has to edit its files, because
+/// the loader is none of these or the versions of its kernels are unknown.
 ///
 /// # Errors
-/// The files of a loader cannot be read, or are not understood.
+/// The files of a loader cannot be read or parsed.
 pub fn find(host: &Host) -> Result<Option<(&'static dyn BootLoader, FoundLoader)>, BootError> {
-    if manual::owns(host) {
+    if manual::has_owner(host) {
         return Ok(None);
     }
     for loader in LOADERS {

@@ -1,5 +1,5 @@
-//! Which entry of the Boot Loader Specification boots next, and which boots once: what systemd-boot
-//! keeps in variables of the firmware, and GRUB's `blscfg` in its environment block.
+//! Which entry of the Boot Loader Specification boots next, and which boots once. systemd-boot
+//! keeps this in EFI variables, GRUB's `blscfg` in its environment block.
 //!
 //! Sources: the Boot Loader Interface (systemd.io/BOOT_LOADER_INTERFACE), `bootctl(1)`; 10_linux
 //! and blscfg.c of Fedora's GRUB 2.06.
@@ -13,8 +13,8 @@ use cpushield_linux::Host;
 /// The vendor of the Boot Loader Interface.
 const VENDOR: &str = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f";
 
-/// A variable that systemd-boot and `bootctl` share; `None` where there is none.
-fn variable(host: &Host, name: &str) -> Option<String> {
+/// Reads an EFI variable that systemd-boot and `bootctl` share; `None` when it is not set.
+fn read_efi_variable(host: &Host, name: &str) -> Option<String> {
     let bytes = host.read_bytes(&format!("/sys/firmware/efi/efivars/{name}-{VENDOR}")).ok()?;
     // Four bytes of attributes, then UTF-16 with a zero at its end (efivarfs, Linux).
     let units = bytes.get(4..)?.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
@@ -22,11 +22,11 @@ fn variable(host: &Host, name: &str) -> Option<String> {
     Some(String::from_utf16_lossy(&units)).filter(|text| !text.is_empty())
 }
 
-/// Whether systemd-boot started this machine: it says so itself, or the line of the running kernel
-/// begins as GRUB's does (`BOOT_IMAGE=`, grub-core/loader/i386/linux.c) or has a file with the
-/// firmware's strokes (`initrd=\`, src/boot/boot.c of systemd). `None` where nothing says it.
+/// Whether systemd-boot started this machine: by its own EFI variable, or by the running kernel's
+/// command line. GRUB's begins with `BOOT_IMAGE=` (grub-core/loader/i386/linux.c); systemd-boot's
+/// may have a file with backslashes (`initrd=\`, src/boot/boot.c of systemd). `None` when unknown.
 pub(super) fn is_started_by_systemd_boot(host: &Host) -> Option<bool> {
-    if let Some(info) = variable(host, "LoaderInfo") {
+    if let Some(info) = read_efi_variable(host, "LoaderInfo") {
         return Some(info.starts_with("systemd-boot"));
     }
     let line = host.read_line("/proc/cmdline").unwrap_or_default();
@@ -34,10 +34,10 @@ pub(super) fn is_started_by_systemd_boot(host: &Host) -> Option<bool> {
     (grub || line.contains("initrd=\\")).then_some(!grub)
 }
 
-/// Whether systemd-boot started this machine. Where no variable says it, its program does.
+/// Whether systemd-boot started this machine; when unknown, whether its program is installed.
 fn is_systemd_boot(host: &Host) -> bool {
     match is_started_by_systemd_boot(host) {
-        Some(is) => is,
+        Some(started) => started,
         None => ["/boot", "/boot/efi", "/efi"].iter().any(|dir| {
             let names = host.list(&format!("{dir}/EFI/systemd")).unwrap_or_default();
             names.iter().any(|name| name.starts_with("systemd-boot"))
@@ -45,9 +45,9 @@ fn is_systemd_boot(host: &Host) -> bool {
     }
 }
 
-/// Names in GRUB's environment block and in `grub.cfg` that entries refer to by `$name`.
-pub(super) fn variables(host: &Host) -> Vec<(String, String)> {
-    let Some((dir, _)) = grub::place(host) else { return Vec::new() };
+/// The variables of GRUB's environment block and of `grub.cfg`, which entries use as `$name`.
+pub(super) fn read_grub_variables(host: &Host) -> Vec<(String, String)> {
+    let Some((dir, _)) = grub::locate(host) else { return Vec::new() };
     let block = host.read_bytes(&format!("{dir}/grubenv")).unwrap_or_default();
     let mut known = env::parse(&block).unwrap_or_default();
     let text = host.read(&format!("{dir}/grub.cfg")).unwrap_or_default();
@@ -58,9 +58,9 @@ pub(super) fn variables(host: &Host) -> Vec<(String, String)> {
             continue;
         };
         let value = value.trim_matches(['"', '\'']);
-        // `kernelopts` is set there only when the block has none; what tuned sets there counts.
-        match known.iter_mut().find(|(there, _)| there == name) {
-            Some((_, there)) if name == "tuned_params" => value.clone_into(there),
+        // `grub.cfg` sets `kernelopts` only when the block has none; its `tuned_params` wins.
+        match known.iter_mut().find(|(known, _)| known == name) {
+            Some((_, known)) if name == "tuned_params" => value.clone_into(known),
             Some(_) => {}
             None => known.push((name.to_owned(), value.to_owned())),
         }
@@ -68,29 +68,35 @@ pub(super) fn variables(host: &Host) -> Vec<(String, String)> {
     known
 }
 
-/// A command line with `$name` and `${name}` in place; names that nobody sets stay as they are.
-pub(super) fn expanded(args: &str, variables: &[(String, String)]) -> String {
-    let word = |word: &str| -> String {
-        let name =
-            word.strip_prefix('$').map(|it| it.trim_start_matches('{').trim_end_matches('}'));
-        let known = name.and_then(|name| variables.iter().find(|(known, _)| known == name));
-        known.map_or(word, |(_, value)| value.trim()).to_owned()
-    };
-    let words: Vec<String> = args.split(' ').map(word).collect();
+/// Expands `$name` and `${name}` in a command line; unset names stay as they are.
+pub(super) fn expand_variables(args: &str, variables: &[(String, String)]) -> String {
+    let words: Vec<&str> = args.split(' ').map(|word| expand_word(word, variables)).collect();
     words.join(" ")
 }
 
+fn expand_word<'a>(word: &'a str, variables: &'a [(String, String)]) -> &'a str {
+    let name = word.strip_prefix('$').map(|it| it.trim_start_matches('{').trim_end_matches('}'));
+    let known = name.and_then(|name| variables.iter().find(|(known, _)| known == name));
+    known.map_or(word, |(_, value)| value.trim())
+}
+
+/// Finds an entry by id, title or number.
+fn find_entry(entries: &[LoaderEntry], id: &str) -> Option<usize> {
+    let name = id.trim_end_matches(".conf");
+    let named = entries.iter().position(|it| it.id.as_deref() == Some(name) || it.title == name);
+    named.or_else(|| id.parse().ok().filter(|index| *index < entries.len()))
+}
+
 /// Which entry boots next, and why.
-pub(super) fn next(host: &Host, entries: &[LoaderEntry]) -> (Option<usize>, String) {
-    let named = |id: &str| {
-        let id = id.trim_end_matches(".conf");
-        entries.iter().position(|it| it.id.as_deref() == Some(id) || it.title == id)
-    };
-    let block = variables(host);
-    let wished: [(Option<String>, &str); 5] = [
-        (variable(host, "LoaderEntryOneShot"), "LoaderEntryOneShot, for one boot"),
-        (variable(host, "LoaderEntryDefault"), "LoaderEntryDefault of the firmware"),
-        (of_loader_conf(host, entries), "default of loader.conf"),
+pub(super) fn find_next(host: &Host, entries: &[LoaderEntry]) -> (Option<usize>, String) {
+    let block = read_grub_variables(host);
+    let settings: [(Option<String>, &str); 5] = [
+        (
+            read_efi_variable(host, "LoaderEntryOneShot"),
+            "EFI variable LoaderEntryOneShot, for one boot",
+        ),
+        (read_efi_variable(host, "LoaderEntryDefault"), "EFI variable LoaderEntryDefault"),
+        (find_loader_conf_default(host, entries), "default of loader.conf"),
         (
             env::value(&block, "next_entry").map(str::to_owned),
             "next_entry of grubenv, for one boot",
@@ -98,37 +104,35 @@ pub(super) fn next(host: &Host, entries: &[LoaderEntry]) -> (Option<usize>, Stri
         (env::value(&block, "saved_entry").map(str::to_owned), "saved_entry of grubenv"),
     ];
     let systemd_boot = is_systemd_boot(host);
-    for (index, (id, why)) in wished.into_iter().enumerate() {
+    for (index, (id, why)) in settings.into_iter().enumerate() {
         if systemd_boot != (index < 3) {
             continue;
         }
-        let number = |id: &str| id.parse().ok().filter(|index| *index < entries.len());
-        if let Some(found) = id.and_then(|id| named(&id).or_else(|| number(&id))) {
+        if let Some(found) = id.and_then(|id| find_entry(entries, &id)) {
             return (Some(found), why.to_owned());
         }
     }
-    let why = if entries.len() == 1 { "it is the only one" } else { "it is the first" };
+    let why = if entries.len() == 1 { "it is the only entry" } else { "it is the first entry" };
     ((!entries.is_empty()).then_some(0), why.to_owned())
 }
 
-/// The first entry that the pattern of `loader.conf` means.
-fn of_loader_conf(host: &Host, entries: &[LoaderEntry]) -> Option<String> {
+/// The first entry that matches the pattern `default` of `loader.conf`.
+fn find_loader_conf_default(host: &Host, entries: &[LoaderEntry]) -> Option<String> {
     let dirs = ["/boot", "/boot/efi", "/efi"];
     let text = dirs.iter().find_map(|dir| host.read(&format!("{dir}/loader/loader.conf")).ok())?;
     let glob = text.lines().find_map(|line| line.trim().strip_prefix("default"))?.trim();
-    let means = |id: &&str| generator::matches(glob, &format!("{id}.conf"));
-    entries.iter().filter_map(|it| it.id.as_deref()).find(means).map(str::to_owned)
+    let mut ids = entries.iter().filter_map(|it| it.id.as_deref());
+    ids.find(|id| generator::matches(glob, &format!("{id}.conf"))).map(str::to_owned)
 }
 
-/// Lets an entry boot once.
+/// Makes an entry boot once.
 pub(super) fn arm(host: &Host, entry: &str) -> Result<(), BootError> {
     if is_systemd_boot(host) {
-        // A PREEMPT_RT kernel asks the firmware for nothing once it has booted, because that may
-        // take long (EFI_DISABLE_RUNTIME in drivers/firmware/efi/Kconfig, 6.12).
-        if variable(host, "LoaderInfo").is_none() {
-            return Err(grub::cannot(
-                "the running kernel shows no variables of the firmware (a PREEMPT_RT kernel does \
-                 with efi=runtime alone)"
+        // A PREEMPT_RT kernel does not call the firmware after boot, because a call may take long
+        // (EFI_DISABLE_RUNTIME in drivers/firmware/efi/Kconfig, 6.12).
+        if read_efi_variable(host, "LoaderInfo").is_none() {
+            return Err(grub::trial_error(
+                "the running kernel shows no EFI variables (a PREEMPT_RT kernel needs efi=runtime)"
                     .to_owned(),
             ));
         }
@@ -138,21 +142,21 @@ pub(super) fn arm(host: &Host, entry: &str) -> Result<(), BootError> {
     grub::arm(host, entry)
 }
 
-/// How a person lets an entry boot.
-pub(super) fn choice(host: &Host, entry: &str) -> String {
+/// How the user can boot an entry.
+pub(super) fn boot_instructions(host: &Host, entry: &str) -> String {
     if is_systemd_boot(host) {
         return format!(
             "once: bootctl set-oneshot {entry}.conf; always: bootctl set-default {entry}.conf"
         );
     }
-    GrubLoader.choice(host, entry)
+    GrubLoader.boot_instructions(host, entry)
 }
 
-/// Takes that wish back, where it is still there.
-pub(super) fn forget(host: &Host, entry: &str) -> Result<(), BootError> {
-    let ours = |it: String| it.trim_end_matches(".conf") == entry;
-    if variable(host, "LoaderEntryOneShot").is_some_and(ours) {
-        host.run_program(&["bootctl", "set-oneshot", ""])?;
+/// Cancels [`arm`] if the entry has not booted yet.
+pub(super) fn disarm(host: &Host, entry: &str) -> Result<(), BootError> {
+    let once = read_efi_variable(host, "LoaderEntryOneShot");
+    if once.is_some_and(|id| id.trim_end_matches(".conf") == entry) {
+        host.order(&["bootctl", "set-oneshot", ""])?;
     }
-    if is_systemd_boot(host) { Ok(()) } else { GrubLoader.forget_once(host, entry) }
+    if is_systemd_boot(host) { Ok(()) } else { GrubLoader.cancel_boot_once(host, entry) }
 }

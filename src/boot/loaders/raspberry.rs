@@ -1,14 +1,16 @@
-//! `cmdline.txt` of a Raspberry Pi: one line for whichever kernel `config.txt` names. The firmware
-//! reads the first line alone.
+//! `cmdline.txt` of a Raspberry Pi: one line for the kernel that `config.txt` names. The firmware
+//! reads only the first line.
 //!
-//! A trial is a `tryboot.txt`: the firmware takes it in place of `config.txt` for the one boot that
-//! `reboot '0 tryboot'` asks for, and forgets that before it starts anything.
+//! A trial is a `tryboot.txt`: the firmware reads it instead of `config.txt` for the one boot that
+//! `reboot '0 tryboot'` requests, and clears the request before it starts anything.
 //!
 //! Sources: Raspberry Pi's documentation, config.txt (`cmdline`, `os_prefix`, `include`, filters),
 //! autoboot.txt (`tryboot_a_b`) and fail-safe updates (TRYBOOT); rpi_firmware_notify_reboot() in
 //! drivers/firmware/raspberrypi.c of Raspberry Pi's kernel 6.6, which the mainline driver lacks.
 
-use super::cmdline_files::{CmdlineFileFault, CmdlineFileLoader, CmdlinePart, lines, running};
+use super::cmdline_files::{
+    CmdlineFileFault, CmdlineFileLoader, CmdlinePart, numbered_lines, running_release, unparsable,
+};
 use super::{
     BootFilePlan, BootLoader, FileEdit, FoundLoader, LoaderEntry, ParameterAssignment, grub,
 };
@@ -18,92 +20,89 @@ use cpushield_linux::Host;
 
 const DIRS: &[&str] = &["/boot/firmware", "/boot"];
 
-/// What the firmware takes in place of `config.txt`.
+/// The file that the firmware reads instead of `config.txt`.
 const TRYBOOT: &str = "tryboot.txt";
 /// The command line of that boot.
 const CMDLINE: &str = "cpushield-cmdline.txt";
 /// The first line of our `tryboot.txt`.
 const MARK: &str = "# Made by cpushield; `cpushield boot undo` removes it.\n";
-/// The argument of the reboot that asks for it.
+/// The argument of the reboot that requests it.
 const ARGUMENT: &str = "0 tryboot";
-/// What the firmware says of that flag; older ones say nothing.
+/// Where the firmware shows that flag; older ones do not.
 const FLAG: &str = "/proc/device-tree/chosen/bootloader/tryboot";
 
 pub(super) static LINES: CmdlineFileLoader = CmdlineFileLoader {
     name: "raspberry-pi",
-    files,
+    files: list_files,
     parse,
     id: |_, _| None,
-    version: running,
+    version: running_release,
     any_kernel: true,
     menu: "there is no menu: put the card into another machine and edit cmdline.txt",
 };
 
-/// What `config.txt` says of the command line.
+/// The settings of `config.txt` that affect the command line.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct RaspberryConfig {
-    /// What stands in front of the names of an operating system's files.
+    /// The prefix of the names of the operating system's files.
     prefix: String,
     /// The file of the command line.
     cmdline: Option<String>,
-    /// Where a section for trials of others begins: file and line.
+    /// The file and line of a section `[tryboot]`, which another program uses.
     tryboot: Option<(String, usize)>,
 }
 
-/// How deep files may include others.
+/// The maximum depth of included files.
 const DEPTH_MAX: usize = 8;
 
 impl RaspberryConfig {
-    /// The path of the command line, below the directory of `config.txt`.
-    fn line(&self, name: &str) -> String {
+    /// The path of a command line file, relative to the directory of `config.txt`.
+    fn path_of(&self, name: &str) -> String {
         match name.strip_prefix('/') {
-            Some(whole) => whole.to_owned(),
+            Some(absolute) => absolute.to_owned(),
             None => format!("{}{name}", self.prefix),
         }
     }
 
     fn cmdline(&self) -> String {
-        self.line(self.cmdline.as_deref().unwrap_or("cmdline.txt"))
+        self.path_of(self.cmdline.as_deref().unwrap_or("cmdline.txt"))
     }
 }
 
-/// Reads `config.txt` as far as the command line goes. `read` gives the files that it includes.
-fn config(
+/// Parses the settings of `config.txt` that affect the command line. `read` reads included files.
+fn parse_config(
     text: &str,
     read: &dyn Fn(&str) -> Option<String>,
 ) -> Result<RaspberryConfig, (String, CmdlineFileFault)> {
     let (mut config, mut section) = (RaspberryConfig::default(), "all".to_owned());
     let file = IncludedFile { name: "config.txt", text, depth: 0 };
-    take(&file, read, &mut section, &mut config)?;
+    parse_file(&file, read, &mut section, &mut config)?;
     Ok(config)
 }
 
-/// A file whose text stands in place of the line that includes it.
+/// A file whose text replaces the line that includes it.
 struct IncludedFile<'a> {
     name: &'a str,
     text: &'a str,
     depth: usize,
 }
 
-fn take(
+fn parse_file(
     file: &IncludedFile<'_>,
     read: &dyn Fn(&str) -> Option<String>,
     section: &mut String,
     config: &mut RaspberryConfig,
 ) -> Result<(), (String, CmdlineFileFault)> {
-    for (_, number, line) in lines(file.text) {
+    for (_, number, line) in numbered_lines(file.text) {
         let line = line.trim();
         if let Some(other) = line.strip_prefix("include").filter(|it| it.starts_with([' ', '\t'])) {
             if file.depth == DEPTH_MAX {
-                return Err((
-                    file.name.to_owned(),
-                    (number, "files include each other without an end"),
-                ));
+                return Err((file.name.to_owned(), (number, "files include each other in a loop")));
             }
-            // One that is not there says nothing.
+            // A missing file is ignored.
             if let Some(text) = read(other.trim()) {
                 let file = IncludedFile { name: other.trim(), text: &text, depth: file.depth + 1 };
-                take(&file, read, section, config)?;
+                parse_file(&file, read, section, config)?;
             }
             continue;
         }
@@ -120,7 +119,7 @@ fn take(
             ("cmdline", "all") => config.cmdline = Some(value.trim().to_owned()),
             ("os_prefix", "all") => value.trim().clone_into(&mut config.prefix),
             ("cmdline" | "os_prefix", _) => {
-                let why = "which command line counts depends on a condition";
+                let why = "the choice of the command line depends on a condition";
                 return Err((file.name.to_owned(), (number, why)));
             }
             _ => {}
@@ -129,18 +128,14 @@ fn take(
     Ok(())
 }
 
-/// The directory of `config.txt`, its text, and what it says; `None` where there is none.
-fn place(host: &Host) -> Result<Option<(&'static str, String, RaspberryConfig)>, BootError> {
+/// Finds and parses `config.txt`: its directory, its text and its settings; `None` without one.
+fn locate(host: &Host) -> Result<Option<(&'static str, String, RaspberryConfig)>, BootError> {
     for dir in DIRS {
         let path = format!("{dir}/config.txt");
         let Ok(bytes) = host.read_bytes(&path) else { continue };
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        let read = |name: &str| host.read(&format!("{dir}/{name}")).ok();
-        let config =
-            config(&text, &read).map_err(|(name, (line, what))| BootError::Unparsable {
-                path: format!("{dir}/{name}"),
-                why: format!("line {line}: {what}"),
-            })?;
+        let config = parse_config(&text, &|name| host.read(&format!("{dir}/{name}")).ok())
+            .map_err(|(name, fault)| unparsable(&format!("{dir}/{name}"), fault))?;
         if host.exists(&format!("{dir}/{}", config.cmdline())) {
             return Ok(Some((dir, text, config)));
         }
@@ -148,8 +143,8 @@ fn place(host: &Host) -> Result<Option<(&'static str, String, RaspberryConfig)>,
     Ok(None)
 }
 
-fn files(host: &Host) -> Vec<String> {
-    let found = place(host).ok().flatten();
+fn list_files(host: &Host) -> Vec<String> {
+    let found = locate(host).ok().flatten();
     found.map(|(dir, _, config)| format!("{dir}/{}", config.cmdline())).into_iter().collect()
 }
 
@@ -162,11 +157,11 @@ impl BootLoader for RaspberryLoader {
     }
 
     fn find(&self, host: &Host) -> Result<Option<FoundLoader>, BootError> {
-        let Some((dir, _, config)) = place(host)? else { return Ok(None) };
+        let Some((dir, _, config)) = locate(host)? else { return Ok(None) };
         let Some(mut found) = LINES.find(host)? else { return Ok(None) };
         let tryboot = format!("{dir}/{TRYBOOT}");
         if host.read_bytes(&tryboot).is_ok_and(|bytes| self.is_ours(&tryboot, &bytes)) {
-            let path = format!("{dir}/{}", config.line(CMDLINE));
+            let path = format!("{dir}/{}", config.path_of(CMDLINE));
             let (text, parts) = LINES.read(host, &path)?;
             let running = host.read_line("/proc/sys/kernel/osrelease").unwrap_or_default();
             found.entries.extend(parts.into_iter().map(|part| LoaderEntry {
@@ -182,85 +177,94 @@ impl BootLoader for RaspberryLoader {
         Ok(Some(found))
     }
 
-    fn recipe(&self, host: &Host, order: &ParameterAssignment) -> Result<BootFilePlan, BootError> {
-        let Some((dir, text, config)) = place(host)? else { return Ok(BootFilePlan::default()) };
-        let ours = [format!("{dir}/{TRYBOOT}"), format!("{dir}/{}", config.line(CMDLINE))];
-        if !order.last {
-            let gone = ours
+    fn plan_files(
+        &self,
+        host: &Host,
+        assignment: &ParameterAssignment,
+    ) -> Result<BootFilePlan, BootError> {
+        let Some((dir, text, config)) = locate(host)? else { return Ok(BootFilePlan::default()) };
+        let ours = [format!("{dir}/{TRYBOOT}"), format!("{dir}/{}", config.path_of(CMDLINE))];
+        if !assignment.last {
+            let ours = ours
                 .into_iter()
                 .filter(|path| host.read_bytes(path).is_ok_and(|bytes| self.is_ours(path, &bytes)));
-            return Ok(BootFilePlan { gone: gone.collect(), ..LINES.recipe(host, order)? });
+            let removed = ours.collect();
+            return Ok(BootFilePlan { removed, ..LINES.plan_files(host, assignment)? });
         }
         let [tryboot, cmdline] = ours;
         let path = format!("{dir}/{}", config.cmdline());
         let (line, parts) = LINES.read(host, &path)?;
         let args = parts.first().and_then(|part| line.get(part.args.clone())).unwrap_or_default();
-        let args = line::with_missing(args, order.words);
+        let args = line::with_missing(args, assignment.words);
         let mode = host.access(&path)?.mode;
-        let edit = |path, text: String| FileEdit { path, bytes: text.into_bytes(), mode };
         let end = if text.ends_with('\n') || text.is_empty() { "" } else { "\n" };
         let text = format!("{MARK}{text}{end}\n[all]\ncmdline={CMDLINE}\n");
-        let edits = vec![edit(cmdline, args + "\n"), edit(tryboot, text)];
+        let edits = vec![
+            FileEdit { path: cmdline, bytes: (args + "\n").into_bytes(), mode },
+            FileEdit { path: tryboot, bytes: text.into_bytes(), mode },
+        ];
         Ok(BootFilePlan { edits, ..BootFilePlan::default() })
     }
 
-    fn stripped(&self, now: &[u8], words: &[String]) -> Option<Vec<u8>> {
-        LINES.stripped(now, words)
+    fn strip_words(&self, now: &[u8], words: &[String]) -> Option<Vec<u8>> {
+        LINES.strip_words(now, words)
     }
 
     fn is_ours(&self, path: &str, bytes: &[u8]) -> bool {
-        // One line cannot say whose it is: its name does.
+        // A command line has no room for a mark, so the file's name identifies it.
         path.ends_with(CMDLINE) || bytes.starts_with(MARK.as_bytes())
     }
 
-    /// Nothing is written for it: the reboot asks. Whether anybody would hear is looked at.
-    fn once(&self, host: &Host, _entry: &str) -> Result<(), BootError> {
-        let cannot = |why: String| Err(grub::cannot(why));
-        let Some((dir, _, config)) = place(host)? else { return Err(BootError::NoTrial) };
+    /// Writes nothing, because the reboot's argument requests the trial. Checks that the firmware
+    /// and the kernel support that.
+    fn boot_once(&self, host: &Host, _entry: &str) -> Result<(), BootError> {
+        let Some((dir, _, config)) = locate(host)? else { return Err(BootError::NoTrial) };
         if let Some((name, line)) = config.tryboot {
-            return cannot(format!(
+            return Err(grub::trial_error(format!(
                 "{dir}/{name} has a section [tryboot] in line {line}, so another program uses that \
                  flag"
-            ));
+            )));
         }
         let autoboot = host.read(&format!("{dir}/autoboot.txt")).unwrap_or_default();
         if autoboot.lines().any(|line| line.replace(' ', "") == "tryboot_a_b=1") {
-            return cannot(format!(
-                "with tryboot_a_b=1 of {dir}/autoboot.txt the firmware does not read {TRYBOOT}"
-            ));
+            return Err(grub::trial_error(format!(
+                "with tryboot_a_b=1 in {dir}/autoboot.txt the firmware does not read {TRYBOOT}"
+            )));
         }
         if !host.exists(FLAG) {
-            return cannot(format!(
-                "the firmware shows no {FLAG}: one that knows it comes with an update of the system"
-            ));
+            return Err(grub::trial_error(format!(
+                "the firmware shows no {FLAG}: a system update installs a firmware that does"
+            )));
         }
         if !host.read("/proc/kallsyms").is_ok_and(|it| it.contains("rpi_firmware_notify_reboot")) {
-            return cannot(
-                "the running kernel hands no argument of a reboot to the firmware, as Raspberry \
+            return Err(grub::trial_error(
+                "the running kernel does not pass the reboot argument to the firmware; Raspberry \
                  Pi's own kernels do"
                     .to_owned(),
-            );
+            ));
         }
         if !host.exists("/run/systemd/system") {
-            return cannot("only systemd is known to reboot with an argument".to_owned());
+            return Err(grub::trial_error(
+                "only systemd is known to reboot with an argument".to_owned(),
+            ));
         }
         Ok(())
     }
 
-    fn reboots_with(&self) -> Option<&'static str> {
+    fn reboot_argument(&self) -> Option<&'static str> {
         Some(ARGUMENT)
     }
 
-    fn choice(&self, _host: &Host, _entry: &str) -> String {
+    fn boot_instructions(&self, _host: &Host, _entry: &str) -> String {
         format!("once: reboot '{ARGUMENT}'")
     }
 
-    fn makes_anew(&self, path: &str) -> bool {
+    fn creates(&self, path: &str) -> bool {
         path.ends_with(TRYBOOT) || path.ends_with(CMDLINE)
     }
 }
 
-/// The one line.
+/// Parses the only line.
 pub(super) fn parse(text: &str) -> Result<Vec<CmdlinePart>, CmdlineFileFault> {
     let line = text.lines().next().unwrap_or("");
     let from = line.len() - line.trim_start().len();
@@ -269,7 +273,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<CmdlinePart>, CmdlineFileFault> {
         return Err((1, "expected the kernel's command line"));
     }
     if let Some(extra) = text.lines().skip(1).position(|line| !line.trim().is_empty()) {
-        return Err((extra + 2, "expected one line alone"));
+        return Err((extra + 2, "expected only one line"));
     }
     let title = "the kernel of config.txt".to_owned();
     Ok(vec![CmdlinePart { version: None, title, files: None, args, line: 1 }])
@@ -288,8 +292,8 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_is_where_the_configuration_says() {
-        let config = |text: &str| super::config(text, &|_| None);
+    fn config_txt_names_the_command_line_file() {
+        let config = |text: &str| parse_config(text, &|_| None);
         let path = |text: &str| config(text).unwrap().cmdline();
         assert_eq!(path("arm_64bit=1\n[pi4]\nkernel=a\n"), "cmdline.txt");
         assert_eq!(
@@ -303,19 +307,19 @@ mod tests {
     }
 
     #[test]
-    fn included_files_stand_where_they_are_included() {
+    fn included_files_replace_their_include_line() {
         let read = |name: &str| match name {
             "extra.txt" => Some("cmdline=extra\n[pi4]\n".to_owned()),
             "trial.txt" => Some("[tryboot]\nos_prefix=new/\n[all]\n".to_owned()),
             "loop.txt" => Some("include loop.txt\n".to_owned()),
             _ => None,
         };
-        let config = |text: &str| super::config(text, &read);
+        let config = |text: &str| parse_config(text, &read);
         let line = |text: &str| config(text).map(|config| config.cmdline());
         assert_eq!(line("include extra.txt\n"), Ok("extra".to_owned()));
         assert_eq!(line("include extra.txt\n[all]\ncmdline=x\n"), Ok("x".to_owned()));
         assert_eq!(line("include none.txt\nincludes=1\n"), Ok("cmdline.txt".to_owned()));
-        // A condition lasts over the end of the file.
+        // A section continues after the end of the included file.
         let wrong = line("include extra.txt\ncmdline=x\n").unwrap_err();
         assert_eq!((wrong.0.as_str(), wrong.1.0), ("config.txt", 2));
         let trial = config("include trial.txt\n").unwrap().tryboot;

@@ -1,4 +1,4 @@
-//! Parameters about the tick's moment and the clock.
+//! Parameters for the tick's phase and the clock source.
 
 use super::{KernelParameter, ParameterOffer};
 use crate::causes::Cause;
@@ -10,11 +10,11 @@ const X86: &[&str] = &["x86_64", "i686", "i386"];
 pub(super) const SKEW_TICK: KernelParameter = KernelParameter {
     name: "skew-tick",
     keyword: "skew_tick",
-    summary: "the ticks of different CPUs do not fall together",
+    summary: "let CPUs tick at different moments",
     page: "\
-CPUs that all tick at the same moment wait for each other at the locks that the tick takes. With
-`skew_tick=1` each CPU ticks a little later than the one before. It shortens the longest ticks of
-housekeeping CPUs, and of shielded ones that still tick; it removes none.
+CPUs that all tick at the same moment contend for the locks that the tick takes. With `skew_tick=1`
+each CPU ticks a little later than the previous one. This shortens the longest ticks of housekeeping
+CPUs, and of shielded CPUs that still tick; it removes none.
 
 Cost: CPUs that are idle are woken one after the other instead of together, so packages sleep less.
 
@@ -22,7 +22,7 @@ Source: tick_setup_sched_timer() in kernel/time/tick-sched.c (6.12);
 Documentation/admin-guide/kernel-parameters.txt.",
     removes: &[],
     risk: Risk::None,
-    offer: ParameterOffer::Asked("shortens ticks, removes none"),
+    offer: ParameterOffer::OnRequest("shortens ticks, removes none"),
     needs: &[],
     since: None,
     arches: &[],
@@ -37,7 +37,7 @@ pub(super) const TSC: KernelParameter = KernelParameter {
     page: CLOCKSOURCE_PAGE,
     removes: &[Cause::Timer],
     risk: Risk::Medium,
-    offer: ParameterOffer::Asked("only where the trace shows clocksource_watchdog"),
+    offer: ParameterOffer::OnRequest("only where the trace shows clocksource_watchdog"),
     needs: &[],
     since: None,
     arches: X86,
@@ -48,19 +48,19 @@ pub(super) const TSC: KernelParameter = KernelParameter {
 pub(super) const CLOCKSOURCE: KernelParameter = KernelParameter {
     name: "clocksource",
     keyword: "clocksource",
-    summary: "take the time stamp counter as the clock",
+    summary: "use the time stamp counter as the clock source",
     page: "\
-A clock that is no counter of the CPU (HPET, ACPI) is slow to read: each clock_gettime() is then a
-system call that waits for the device. The kernel chooses the time stamp counter by itself where it
-is good. `clocksource=tsc` takes it in any case.
+A clock outside the CPU (HPET, ACPI) is slow to read: each clock_gettime() is then a system call
+that waits for the device. The kernel chooses the time stamp counter itself where it is reliable.
+`clocksource=tsc` selects it in any case.
 
 Cost: where the counters of the CPUs differ, time jumps.
 
 Source: boot_override_clocksource() in kernel/time/clocksource.c (6.12).",
     removes: &[Cause::Syscall],
     risk: Risk::Medium,
-    offer: ParameterOffer::Asked(
-        "the kernel chooses the time stamp counter by itself where it is good",
+    offer: ParameterOffer::OnRequest(
+        "the kernel chooses the time stamp counter itself where it is reliable",
     ),
     needs: &[],
     since: None,

@@ -6,18 +6,18 @@ use crate::change::Risk;
 use crate::tunables::{NOCBS_PAGE, NOHZ_PAGE};
 use cpushield_linux::text::kernel_version::KernelVersion;
 
-fn cpus(site: &ParameterTarget) -> Option<String> {
-    Some(site.cpus.to_string())
+fn target_cpus(target: &ParameterTarget) -> Option<String> {
+    Some(target.cpus.to_string())
 }
 
-fn rest(site: &ParameterTarget) -> Option<String> {
-    Some(site.rest.to_string())
+fn other_cpus(target: &ParameterTarget) -> Option<String> {
+    Some(target.rest.to_string())
 }
 
 pub(super) const NOHZ_FULL: KernelParameter = KernelParameter {
     name: "nohz-full",
     keyword: "nohz_full",
-    summary: "stop the tick on these CPUs while one task alone runs there",
+    summary: "stop the tick on these CPUs while only one task runs there",
     page: NOHZ_PAGE,
     removes: &[Cause::Tick, Cause::Softirq, Cause::Kthread],
     risk: Risk::Low,
@@ -26,7 +26,7 @@ pub(super) const NOHZ_FULL: KernelParameter = KernelParameter {
     since: Some(KernelVersion::new(3, 10)),
     arches: &[],
     substitute: None,
-    value: cpus,
+    value: target_cpus,
 };
 
 pub(super) const RCU_NOCBS: KernelParameter = KernelParameter {
@@ -41,23 +41,23 @@ pub(super) const RCU_NOCBS: KernelParameter = KernelParameter {
     since: Some(KernelVersion::new(3, 8)),
     arches: &[],
     substitute: None,
-    value: cpus,
+    value: target_cpus,
 };
 
 pub(super) const RCU_NOCB_POLL: KernelParameter = KernelParameter {
     name: "rcu-nocb-poll",
     keyword: "rcu_nocb_poll",
-    summary: "RCU threads look for callbacks by themselves",
+    summary: "let RCU threads poll for callbacks",
     page: "\
 A CPU of `rcu_nocbs=` wakes the thread that runs its callbacks. With `rcu_nocb_poll` that thread
-looks every few milliseconds instead, so the shielded CPU need not wake anybody.
+polls every few milliseconds instead, so the shielded CPU need not wake any thread.
 
 Cost: the housekeeping CPUs are never idle for long.
 
 Source: rcu_nocb_poll in kernel/rcu/tree_nocb.h (6.12); Documentation/admin-guide/kernel-parameters.txt.",
     removes: &[Cause::Kthread],
     risk: Risk::Low,
-    offer: ParameterOffer::Asked("housekeeping CPUs are woken all the time"),
+    offer: ParameterOffer::OnRequest("it keeps waking housekeeping CPUs"),
     needs: &["CONFIG_RCU_NOCB_CPU"],
     since: Some(KernelVersion::new(3, 8)),
     arches: &[],
@@ -70,12 +70,12 @@ pub(super) const IRQAFFINITY: KernelParameter = KernelParameter {
     keyword: "irqaffinity",
     summary: "deliver interrupts to the other CPUs from the start",
     page: "\
-The mask that interrupts get when a driver asks for one. At runtime the tunable `irq-affinity`
-moves those that are there and sets the same mask for later ones; the parameter does so before the
-first driver is loaded.
+The default affinity of new interrupts. At runtime the tunable `irq-affinity` moves the existing
+interrupts and sets the same mask for later ones. The parameter sets it before the first driver is
+loaded.
 
-It is proposed for CPUs that are named, not for the prepared boot: there, all interrupts would stay
-on few CPUs although nothing is shielded.
+It is proposed only when the user names CPUs. When the tool prepares all CPUs, all interrupts would
+stay on few CPUs although nothing is shielded.
 
 Cost: managed interrupts (queues of NVMe and network cards) do not follow it.
 
@@ -87,32 +87,32 @@ Source: irq_affinity_setup() in kernel/irq/irqdesc.c (6.12).",
     since: None,
     arches: &[],
     substitute: Some("irq-affinity"),
-    value: rest,
+    value: other_cpus,
 };
 
 pub(super) const MANAGED_IRQ: KernelParameter = KernelParameter {
     name: "isolcpus-managed-irq",
     keyword: "isolcpus",
-    summary: "keep managed interrupts (queues of NVMe, network cards) away where it can be",
+    summary: "keep managed interrupts (queues of NVMe, network cards) away where possible",
     page: "\
 The kernel places managed interrupts itself and refuses to move them. With `isolcpus=managed_irq,`
-it prefers housekeeping CPUs for each queue that has one among its CPUs. A queue all of whose CPUs
-are shielded still interrupts them, when a program there does input and output.
+it prefers housekeeping CPUs for each queue that has one among its CPUs. A queue whose CPUs are all
+shielded still interrupts them when a program there does I/O.
 
 The flag `domain` is left out on purpose: kernels from 6.7 to 6.17.2 make no cpuset partition of its
-CPUs (commit 216217ebee16 corrects that), which leaves them open to programs that pin themselves.
-Without it shields come and go at runtime.
+CPUs (commit 216217ebee16 fixes that), so programs that pin themselves can still run there. Without
+the flag, shields can be applied and removed at runtime.
 
 Source: housekeeping_isolcpus_setup() in kernel/sched/isolation.c, irq_do_set_affinity() in
 kernel/irq/manage.c (6.12).",
     removes: &[Cause::Irq],
     risk: Risk::Low,
-    offer: ParameterOffer::Asked("only where managed interrupts are on the shield"),
+    offer: ParameterOffer::OnRequest("only where managed interrupts are on the shield"),
     needs: &["CONFIG_CPU_ISOLATION"],
     since: None,
     arches: &[],
     substitute: None,
-    value: |site| Some(format!("managed_irq,{}", site.cpus)),
+    value: |target| Some(format!("managed_irq,{}", target.cpus)),
 };
 
 pub(super) const UNBOUND_CPUS: KernelParameter = KernelParameter {
@@ -120,19 +120,19 @@ pub(super) const UNBOUND_CPUS: KernelParameter = KernelParameter {
     keyword: "workqueue.unbound_cpus",
     summary: "run unbound work on the other CPUs from the start",
     page: "\
-Where kernel work runs that is not bound to a CPU. At runtime the tunable `workqueues` sets the same
-mask; the parameter does so from the start, and it is known from 6.6 on (commit ace3c5499e61).
-`nohz_full=` takes its CPUs out of that mask too.
+The CPUs for kernel work that is not bound to a CPU. At runtime the tunable `workqueues` sets the
+same mask. The parameter sets it from the start and exists since 6.6 (commit ace3c5499e61).
+`nohz_full=` also removes its CPUs from that mask.
 
 Source: workqueue_unbound_cpus_setup() and wq_unbound_cpumask in kernel/workqueue.c (6.12).",
     removes: &[Cause::Kthread],
     risk: Risk::None,
-    offer: ParameterOffer::Asked("nohz_full= does the same; for kernels without it"),
+    offer: ParameterOffer::OnRequest("for kernels without nohz_full=, which does the same"),
     needs: &[],
     since: None,
     arches: &[],
     substitute: Some("workqueues"),
-    value: rest,
+    value: other_cpus,
 };
 
 pub(super) const KTHREAD_CPUS: KernelParameter = KernelParameter {
@@ -140,9 +140,9 @@ pub(super) const KTHREAD_CPUS: KernelParameter = KernelParameter {
     keyword: "kthread_cpus",
     summary: "not a parameter of mainline kernels",
     page: "\
-Guides for some vendors' kernels give it. It was proposed for mainline and not taken; kernels there
-hand the word to init. What it is meant to do `nohz_full=` does: kernel threads that are born later
-get the other CPUs. The tunable `kthreads` moves those that are there.
+Guides for some vendors' kernels recommend it. It was proposed for mainline and not accepted;
+mainline kernels pass the word to init. `nohz_full=` has the intended effect: kernel threads that are
+created later get the other CPUs. The tunable `kthreads` moves the existing ones.
 
 Source: kthread() and housekeeping_cpumask(HK_TYPE_KTHREAD) in kernel/kthread.c (6.12).",
     removes: &[],
@@ -152,5 +152,5 @@ Source: kthread() and housekeeping_cpumask(HK_TYPE_KTHREAD) in kernel/kthread.c 
     since: None,
     arches: &[],
     substitute: Some("kthreads"),
-    value: rest,
+    value: other_cpus,
 };

@@ -1,11 +1,12 @@
-//! Kernel parameters that isolate CPUs, one page each. Pure: a parameter sees which CPUs and which
-//! kernel it is for, and gives its value.
+//! Kernel parameters that isolate CPUs, each with a page for `explain`. Pure: a parameter computes
+//! its value from the CPUs.
 
 mod clocks;
 mod cpus;
 mod power;
 mod watchdogs;
 
+use super::document::SkippedParameter;
 use crate::causes::Cause;
 use crate::change::Risk;
 use cpushield_linux::CpuSet;
@@ -16,56 +17,56 @@ use std::collections::BTreeMap;
 /// When a parameter is proposed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ParameterOffer {
-    /// Always: it makes shields possible and costs little while there is none.
+    /// Always: it makes shields possible, and costs little while no shield is active.
     Always,
-    /// When the user named the CPUs: it keeps others away from them for good.
+    /// When the user named the CPUs: it keeps other work off them permanently.
     ForNamedCpus,
-    /// Only when the user asks for it by name, and why.
-    Asked(&'static str),
-    /// Not by this tool, and why.
+    /// Only when the user requests it by name, and why.
+    OnRequest(&'static str),
+    /// Never by this tool, and why.
     Never(&'static str),
 }
 
 /// One kernel parameter.
 #[derive(Debug)]
 pub struct KernelParameter {
-    /// Its name here, as `--on` and `explain` know it.
+    /// Its name for `--on` and `explain`.
     pub name: &'static str,
-    /// Its name to the kernel.
+    /// Its name on the kernel's command line.
     pub keyword: &'static str,
     /// One line for lists.
     pub summary: &'static str,
-    /// The page of `explain`: why, what it costs, sources.
+    /// The page of `explain`: why it helps, its cost, its sources.
     pub page: &'static str,
-    /// Causes it removes.
+    /// The causes of interruptions that it removes.
     pub removes: &'static [Cause],
     /// What it can harm.
     pub risk: Risk,
     /// When it is proposed.
     pub offer: ParameterOffer,
-    /// Kernel options of which one must be set; none: every kernel knows it.
+    /// Kernel options of which one must be set; empty: every kernel knows it.
     pub needs: &'static [&'static str],
-    /// The first kernel that knows it, where its configuration cannot be read; `None`: older than
-    /// what this tool is for, or not known.
+    /// The first kernel that knows it, for kernels whose configuration cannot be read; `None`: every
+    /// supported kernel knows it, or the version is unknown.
     pub since: Option<KernelVersion>,
-    /// Architectures that know it, as `uname -m` says; none: all.
+    /// Architectures that know it, as in `uname -m`; empty: all.
     pub arches: &'static [&'static str],
-    /// What does the same on the running kernel, if anything does.
+    /// What has the same effect on the running kernel, if anything has.
     pub substitute: Option<&'static str>,
-    /// What follows the equals sign; `None` for a word without.
+    /// The text after the equals sign; `None` for a word without one.
     pub value: fn(&ParameterTarget) -> Option<String>,
 }
 
 /// Which CPUs the parameters are for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParameterTarget {
-    /// CPUs that are, or may ever be, shielded.
+    /// CPUs that are shielded or may be later.
     pub cpus: CpuSet,
-    /// All others that could ever be (`/sys/devices/system/cpu/possible`).
+    /// All other possible CPUs (`/sys/devices/system/cpu/possible`).
     pub rest: CpuSet,
 }
 
-/// Every parameter, in the order they are written.
+/// Every parameter, in the order in which they are written.
 pub const PARAMETERS: &[&KernelParameter] = &[
     &cpus::NOHZ_FULL,
     &cpus::RCU_NOCBS,
@@ -95,30 +96,36 @@ pub fn named(name: &str) -> Option<&'static KernelParameter> {
     PARAMETERS.iter().copied().find(|parameter| parameter.name == name)
 }
 
-/// The words that a kernel of this version knows, as far as versions say so.
+/// The words that a kernel of this version knows, judged by version alone.
 pub fn known_words(words: &[String], version: Option<KernelVersion>) -> Vec<&str> {
-    let is_known = |word: &&str| {
-        let name = word.split('=').next().unwrap_or_default();
-        let parameter = PARAMETERS.iter().find(|it| cmdline::same_name(it.keyword, name));
-        let since = parameter.and_then(|it| it.since);
-        since.zip(version).is_none_or(|(since, version)| version >= since)
-    };
-    words.iter().map(String::as_str).filter(is_known).collect()
+    words.iter().map(String::as_str).filter(|word| is_known(word, version)).collect()
+}
+
+fn is_known(word: &str, version: Option<KernelVersion>) -> bool {
+    let name = word.split('=').next().unwrap_or_default();
+    let parameter = PARAMETERS.iter().find(|it| cmdline::same_name(it.keyword, name));
+    let since = parameter.and_then(|it| it.since);
+    since.zip(version).is_none_or(|(since, version)| version >= since)
 }
 
 impl KernelParameter {
     /// The word for the command line.
     #[must_use]
-    pub fn word(&self, site: &ParameterTarget) -> String {
-        match (self.value)(site) {
+    pub fn word(&self, target: &ParameterTarget) -> String {
+        match (self.value)(target) {
             Some(value) => format!("{}={value}", self.keyword),
             None => self.keyword.to_owned(),
         }
     }
 
+    /// The document that says why it is left out.
+    pub(super) fn skip(&self, reason: String, on_request: bool) -> SkippedParameter {
+        SkippedParameter { name: self.name.to_owned(), reason, on_request }
+    }
+
     /// Why a kernel does not know it; `None` when it does, or when neither its configuration nor
-    /// its version is known. The configuration decides where it is there: distributions take
-    /// parameters over into older kernels.
+    /// its version is known. The configuration wins over the version, because distributions
+    /// backport parameters.
     #[must_use]
     pub fn unknown_to(
         &self,
@@ -136,11 +143,12 @@ impl KernelParameter {
         {
             return Some(format!("it came with Linux {since}"));
         }
-        let set = |option: &&&str| config.get(**option).is_some_and(|value| value == "y");
-        if config.is_empty() || self.needs.is_empty() || self.needs.iter().any(|o| set(&o)) {
+        if config.is_empty() || self.needs.is_empty() {
             return None;
         }
-        Some(format!("built without {}", self.needs.join(" or ")))
+        let has_option =
+            self.needs.iter().any(|option| config.get(*option).is_some_and(|value| value == "y"));
+        (!has_option).then(|| format!("built without {}", self.needs.join(" or ")))
     }
 }
 
@@ -151,25 +159,26 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn every_parameter_has_its_own_name_a_page_with_its_source_and_plain_words() {
-        let site = ParameterTarget { cpus: "2-3,8".parse().unwrap(), rest: "0-1".parse().unwrap() };
+    fn every_parameter_has_a_unique_name_a_page_with_sources_and_plain_words() {
+        let target =
+            ParameterTarget { cpus: "2-3,8".parse().unwrap(), rest: "0-1".parse().unwrap() };
         let mut names = BTreeSet::new();
         for parameter in PARAMETERS {
             assert!(names.insert(parameter.name), "{}", parameter.name);
             assert!(parameter.page.contains("\n\nSource: "), "{}", parameter.name);
-            let words = parameter.word(&site);
-            assert!(line::plain(&words), "{words}");
+            let words = parameter.word(&target);
+            assert!(line::is_plain(&words), "{words}");
             for tunable in crate::tunables::TUNABLES {
                 let same = tunable.name() == parameter.name;
                 assert!(!same || tunable.page() == parameter.page, "{}", parameter.name);
             }
         }
-        assert_eq!(cpus::IRQAFFINITY.word(&site), "irqaffinity=0-1");
-        assert_eq!(cpus::MANAGED_IRQ.word(&site), "isolcpus=managed_irq,2-3,8");
+        assert_eq!(cpus::IRQAFFINITY.word(&target), "irqaffinity=0-1");
+        assert_eq!(cpus::MANAGED_IRQ.word(&target), "isolcpus=managed_irq,2-3,8");
     }
 
     #[test]
-    fn a_kernel_without_the_option_is_said_so_and_one_without_a_configuration_is_not() {
+    fn a_parameter_is_unknown_to_a_kernel_built_without_its_option() {
         let config =
             |value: &str| BTreeMap::from([("CONFIG_NO_HZ_FULL".to_owned(), value.to_owned())]);
         let why =

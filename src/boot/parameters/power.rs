@@ -1,4 +1,4 @@
-//! Parameters about power, siblings, and what other guides give beside them.
+//! Parameters for power and SMT siblings, and others that tuning guides recommend.
 
 use super::{KernelParameter, ParameterOffer};
 use crate::causes::Cause;
@@ -9,18 +9,18 @@ const X86: &[&str] = &["x86_64", "i686", "i386"];
 pub(super) const NOSMT: KernelParameter = KernelParameter {
     name: "nosmt",
     keyword: "nosmt",
-    summary: "one thread on each core",
+    summary: "switch SMT off: one thread per core",
     page: "\
-Siblings share the core: what runs on one slows the other down, whatever is isolated. A shield takes
-whole cores and leaves the extra siblings idle, which needs no parameter. `nosmt` switches siblings
-off everywhere.
+Siblings share a core: a task on one slows the other down, even when both are isolated. A shield
+takes whole cores and leaves the extra siblings idle, which needs no parameter. `nosmt` switches
+siblings off everywhere.
 
 Cost: half of the threads of the machine.
 
 Source: smt_cmdline_disable() in kernel/cpu.c (6.12).",
     removes: &[],
     risk: Risk::Low,
-    offer: ParameterOffer::Asked("a shield leaves its siblings idle"),
+    offer: ParameterOffer::OnRequest("a shield leaves its siblings idle"),
     needs: &["CONFIG_SCHED_SMT"],
     since: None,
     arches: &[],
@@ -31,17 +31,18 @@ Source: smt_cmdline_disable() in kernel/cpu.c (6.12).",
 pub(super) const IDLE: KernelParameter = KernelParameter {
     name: "idle-poll",
     keyword: "idle",
-    summary: "idle CPUs spin instead of sleeping, all of them",
+    summary: "let all idle CPUs spin instead of sleep",
     page: "\
-A CPU that sleeps takes time to wake. With `idle=poll` none ever sleeps. The tunable `cpu-idle` does
-so for the shielded CPUs alone, at runtime. A workload that polls never idles and needs neither.
+A sleeping CPU takes time to wake. With `idle=poll` no CPU ever sleeps. The tunable `cpu-idle` has
+this effect for the shielded CPUs only, at runtime. A workload that polls never idles and needs
+neither.
 
-Cost: heat; the other CPUs run slower for it, and siblings share their core with a loop.
+Cost: heat, which slows the other CPUs down; siblings share their core with a busy loop.
 
 Source: idle_setup() in arch/x86/kernel/process.c (6.12).",
     removes: &[],
     risk: Risk::Medium,
-    offer: ParameterOffer::Asked("cpu-idle does so for the shield alone"),
+    offer: ParameterOffer::OnRequest("cpu-idle does this for the shield only"),
     needs: &[],
     since: None,
     arches: X86,
@@ -52,17 +53,17 @@ Source: idle_setup() in arch/x86/kernel/process.c (6.12).",
 pub(super) const MAX_CSTATE: KernelParameter = KernelParameter {
     name: "processor-max-cstate",
     keyword: "processor.max_cstate",
-    summary: "only shallow sleep, all CPUs, ACPI driver",
+    summary: "only shallow sleep states on all CPUs, ACPI driver",
     page: "\
 Limits the sleep states that the ACPI driver uses; `cpu-idle` limits those of the shielded CPUs at
 runtime. Where the driver is intel_idle, give `intel-idle-max-cstate` too.
 
-Cost: power, and with it the speed that the other CPUs can have.
+Cost: power, which limits the frequency that the other CPUs can reach.
 
 Source: max_cstate in drivers/acpi/processor_idle.c (6.12).",
     removes: &[],
     risk: Risk::Low,
-    offer: ParameterOffer::Asked("cpu-idle does so for the shield alone"),
+    offer: ParameterOffer::OnRequest("cpu-idle does this for the shield only"),
     needs: &[],
     since: None,
     arches: X86,
@@ -73,15 +74,15 @@ Source: max_cstate in drivers/acpi/processor_idle.c (6.12).",
 pub(super) const INTEL_IDLE: KernelParameter = KernelParameter {
     name: "intel-idle-max-cstate",
     keyword: "intel_idle.max_cstate",
-    summary: "only shallow sleep, all CPUs, Intel's driver",
+    summary: "only shallow sleep states on all CPUs, Intel's driver",
     page: "\
-As `processor-max-cstate`, for the driver intel_idle. The value 0 would switch the driver off and
-leave the choice to ACPI; 1 keeps it, with its shallowest state.
+Like `processor-max-cstate`, for the driver intel_idle. The value 0 would switch the driver off and
+use the ACPI driver; 1 keeps it, with its shallowest state.
 
 Source: max_cstate in drivers/idle/intel_idle.c (6.12); Documentation/admin-guide/pm/intel_idle.rst.",
     removes: &[],
     risk: Risk::Low,
-    offer: ParameterOffer::Asked("cpu-idle does so for the shield alone"),
+    offer: ParameterOffer::OnRequest("cpu-idle does this for the shield only"),
     needs: &[],
     since: None,
     arches: X86,
@@ -92,17 +93,18 @@ Source: max_cstate in drivers/idle/intel_idle.c (6.12); Documentation/admin-guid
 pub(super) const INTEL_PSTATE: KernelParameter = KernelParameter {
     name: "intel-pstate-disable",
     keyword: "intel_pstate",
-    summary: "frequencies by acpi-cpufreq instead of Intel's driver",
+    summary: "set frequencies with acpi-cpufreq instead of Intel's driver",
     page: "\
-Where the hardware chooses frequencies itself, its choice cannot be predicted. `cpu-governor` asks
-for the highest one at runtime, which is what most need; the parameter hands over to acpi-cpufreq.
+Where the hardware chooses frequencies itself, its choice cannot be predicted. `cpu-governor`
+requests the highest frequency at runtime, which is enough for most workloads. The parameter selects
+acpi-cpufreq instead.
 
-Cost: turbo frequencies may be lost.
+Cost: turbo frequencies may become unavailable.
 
 Source: intel_pstate_setup() in drivers/cpufreq/intel_pstate.c (6.12).",
     removes: &[],
     risk: Risk::Low,
-    offer: ParameterOffer::Asked("cpu-governor asks for the highest frequency at runtime"),
+    offer: ParameterOffer::OnRequest("cpu-governor requests the highest frequency at runtime"),
     needs: &[],
     since: None,
     arches: X86,
@@ -113,18 +115,18 @@ Source: intel_pstate_setup() in drivers/cpufreq/intel_pstate.c (6.12).",
 pub(super) const IOMMU: KernelParameter = KernelParameter {
     name: "iommu-pt",
     keyword: "iommu",
-    summary: "devices of the host reach memory without translation",
+    summary: "let devices of the host access memory without translation",
     page: "\
-Translating what devices write costs time, and unmapping makes CPUs wait for the unit. With
-`iommu=pt` the host's own devices pass through; guests with devices of their own keep them.
-`intel_iommu=off`, which guides give, takes that away as well and is not offered.
+Translating the addresses of device accesses costs time, and unmapping makes CPUs wait for the
+IOMMU. With `iommu=pt` the host's own devices bypass the translation; devices assigned to guests
+still use it. Guides recommend `intel_iommu=off`, which removes that too and is not offered.
 
-Cost: a device that misbehaves reaches all memory.
+Cost: a faulty device can access all memory.
 
 Source: iommu_setup() in arch/x86/kernel/pci-dma.c (6.12).",
     removes: &[Cause::Irq],
     risk: Risk::Medium,
-    offer: ParameterOffer::Asked("a device that misbehaves then reaches all memory"),
+    offer: ParameterOffer::OnRequest("a faulty device could then access all memory"),
     needs: &[],
     since: None,
     arches: X86,
@@ -135,18 +137,18 @@ Source: iommu_setup() in arch/x86/kernel/pci-dma.c (6.12).",
 pub(super) const MITIGATIONS: KernelParameter = KernelParameter {
     name: "mitigations",
     keyword: "mitigations",
-    summary: "never written: it opens the machine to attacks from its own programs",
+    summary: "never written: it exposes the machine to attacks by its own programs",
     page: "\
-Guides switch off the mitigations of processor flaws to make kernel entries quicker. A shielded CPU
-hardly enters the kernel, so there is little to win, and every program of the machine could then
-read what it must not. cpushield does not write it; who wants it must do so by hand.
+Guides switch off the mitigations of processor flaws to make kernel entries faster. A shielded CPU
+rarely enters the kernel, so the gain is small, and any program on the machine could then read data
+that it must not. cpushield does not write it; add it by hand if you want it.
 
 Source: mitigations_parse_cmdline() in kernel/cpu.c (6.12);
 Documentation/admin-guide/hw-vuln/index.rst.",
     removes: &[],
     risk: Risk::Medium,
     offer: ParameterOffer::Never(
-        "it opens the machine to attacks and wins little on a shielded CPU",
+        "it exposes the machine to attacks and gains little on a shielded CPU",
     ),
     needs: &[],
     since: None,

@@ -1,0 +1,101 @@
+//! Restores what [`super::write`] wrote: each boot file to its original bytes, as its journal has
+//! them. A file that another program changed since loses our parameters only.
+
+use super::document::{BootJournal, FileBytes, FileFate, RemovedParameters, SavedFile};
+use super::error::BootError;
+use super::loaders::{self, BootLoader};
+use super::write::write_error;
+use super::{JOURNAL, trial};
+use cpushield_linux::{Host, Store};
+
+/// Restores every file of the journal, then removes the journal.
+pub(super) fn restore_all(
+    host: &Host,
+    store: &Store,
+    journal: &BootJournal,
+) -> Result<RemovedParameters, BootError> {
+    let loader = loaders::named(&journal.loader).ok_or_else(|| BootError::Journal {
+        path: store.path(JOURNAL),
+        why: format!("this version knows no boot loader {:?}", journal.loader),
+    })?;
+    let mut undone = RemovedParameters::default();
+    let unit = trial::unit_path();
+    let (unit, files): (Vec<_>, Vec<_>) = journal.files.iter().partition(|it| it.path == unit);
+    for saved in files {
+        let fate = restore_file(host, loader, saved, &journal.words, &mut undone.notes)?;
+        undone.files.push((saved.path.clone(), fate));
+    }
+    let known: Vec<&str> = journal.files.iter().map(|saved| saved.path.as_str()).collect();
+    for (path, bytes) in loader.strip_later_files(host, &known, &journal.words) {
+        host.replace_file(&path, &bytes, host.access(&path)?)?;
+        undone.files.push((path, FileFate::MadeAnew));
+    }
+    // The unit comes last: after a kill before this, the next boot restores the rest.
+    for saved in unit {
+        trial::disable(host);
+        let fate = restore_file(host, loader, saved, &journal.words, &mut undone.notes)?;
+        undone.files.push((saved.path.clone(), fate));
+    }
+    store.remove(JOURNAL)?;
+    Ok(undone)
+}
+
+fn restore_file(
+    host: &Host,
+    loader: &dyn BootLoader,
+    saved: &SavedFile,
+    words: &[String],
+    notes: &mut Vec<String>,
+) -> Result<FileFate, BootError> {
+    let path = saved.path.as_str();
+    let now = match host.read_bytes(path) {
+        Ok(bytes) => Some(bytes),
+        Err(error) if error.is_absent() => None,
+        Err(error) => return Err(error.into()),
+    };
+    let original = saved.original.as_ref().and_then(FileBytes::get);
+    let dir = path.rsplit_once('/').map_or("/", |(dir, _)| dir);
+    if now.is_none() && original.is_some() && !host.exists(dir) {
+        return Err(write_error(
+            format!("{dir} does not exist, so {path} cannot be restored"),
+            Some("mount its file system, then: cpushield boot undo"),
+        ));
+    }
+    if now == original {
+        return Ok(FileFate::AlreadySo);
+    }
+    let left = saved.left.as_ref().and_then(FileBytes::get);
+    let generated = loader.is_generated(path);
+    let only_ours =
+        now == left || generated && now.as_ref().map(|now| loader.without_ours(now)) == original;
+    match original {
+        Some(original) if only_ours => {
+            host.replace_file(path, &original, saved.access())?;
+            return Ok(FileFate::Restored);
+        }
+        // A file that we created is removed, even when it was changed since.
+        None if !generated => {
+            if !only_ours {
+                notes.push(format!("{path} had been changed since it was written; it was removed"));
+            }
+            host.erase_file(path)?;
+            return Ok(FileFate::Restored);
+        }
+        _ if generated => {}
+        // Keeps what other programs wrote since, and removes our words.
+        _ => {
+            let stripped = now.as_ref().and_then(|now| loader.strip_words(now, words));
+            let Some(stripped) = stripped else { return Ok(FileFate::Drifted) };
+            host.replace_file(path, &stripped, host.access(path)?)?;
+            return Ok(FileFate::MadeAnew);
+        }
+    }
+    // The file was generated again since, for example after a kernel was installed.
+    let generated = loader.generate(host, path)?;
+    if loader.without_ours(&generated) != generated {
+        return Err(write_error(format!("{path} would still contain our entries"), None));
+    }
+    let access = host.access(path).unwrap_or_else(|_| saved.access());
+    host.replace_file(path, &generated, access)?;
+    Ok(FileFate::MadeAnew)
+}
