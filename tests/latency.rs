@@ -134,7 +134,7 @@ fn each_of_the_worst_has_its_cause_or_the_reason_why_not() {
         }
     }
     if latency.tracing.absent.is_some() {
-        assert!(latency.notes.iter().any(|note| note.starts_with("no cause is known")));
+        assert!(latency.notes.iter().any(|note| note.starts_with("the causes are unknown")));
     }
     let plain = document(&run(&["--for", "100ms", "--json"]));
     assert!(!plain.tracing.asked && plain.series[0].worst.iter().all(|worst| worst.why.is_none()));
@@ -217,7 +217,7 @@ fn its_memory_does_not_grow_and_its_threads_end_with_it() {
 fn orders_that_make_no_sense_are_told_at_once() {
     for (words, code, wanted) in [
         (&["--root", "/"][..], 2, "a recorded machine does not run"),
-        (&["--cgroup", "/nonexistent"], 3, "cannot be started"),
+        (&["--cgroup", "/nonexistent"], 3, "cannot start"),
         (&["--histogram", "/nonexistent/file"], 3, "cannot write /nonexistent/file"),
     ] {
         let output = run(words);

@@ -4,7 +4,9 @@
 use super::saved_document::SavedDocument;
 use crate::failure::Failure;
 use crate::latency::autosave::{self, Autosave};
-use crate::latency::{LatencyMeasurement, MeasureRequest, ResumeMismatch, joined, misfit};
+use crate::latency::{
+    LatencyMeasurement, MeasureRequest, ResumeMismatch, find_mismatch, join_parts,
+};
 use crate::ui::Ui;
 use cpushield_linux::{Host, can_write, keep_document};
 use std::cell::{Cell, RefCell};
@@ -80,7 +82,8 @@ impl<'a> MeasurementCheckpoint<'a> {
         let Some(before) = &self.before else { return Ok(()) };
         let line = |path: &str| host.read_line(path).ok();
         let (kernel, cmdline) = (line("/proc/sys/kernel/osrelease"), line("/proc/cmdline"));
-        let Some(ResumeMismatch { what, was, is }) = misfit(before, order, kernel, cmdline) else {
+        let Some(ResumeMismatch { what, was, is }) = find_mismatch(before, order, kernel, cmdline)
+        else {
             return Ok(());
         };
         Err(self.unlike(what, &was, &is))
@@ -112,7 +115,7 @@ impl<'a> MeasurementCheckpoint<'a> {
     fn whole(&self, latency: LatencyMeasurement) -> Result<LatencyMeasurement, Failure> {
         match &self.before {
             None => Ok(latency),
-            Some(before) => joined(before, &latency, self.max_ns).map_err(|why| {
+            Some(before) => join_parts(before, &latency, self.max_ns).map_err(|why| {
                 Failure::machine(format!("cannot resume {}: {why}", self.path.display()))
             }),
         }
@@ -125,7 +128,7 @@ impl<'a> MeasurementCheckpoint<'a> {
     ) -> Result<(LatencyMeasurement, Option<Failure>), Failure> {
         let mut whole = self.whole(latency)?;
         whole.notes.extend(self.keeper.into_inner().end());
-        let text = autosave::text(&whole).map_err(Failure::machine)?;
+        let text = autosave::to_json(&whole).map_err(Failure::machine)?;
         let lost = match keep_document(&self.path, &text) {
             Ok(()) => {
                 self.ui.status(&format!("saved: {}", self.path.display()));

@@ -162,7 +162,7 @@ impl LiveExperimentMachine<'_> {
             &MeasureRequest {
                 instrument,
                 cpus: self.cpus.clone(),
-                beats: beats(column),
+                threads: beats(column),
                 span: Duration::from_nanos(self.matrix.span_ns),
                 warmup: Duration::from_nanos(self.matrix.warmup_ns),
                 over_ns: column.over_ns.clone(),
@@ -171,7 +171,7 @@ impl LiveExperimentMachine<'_> {
                 guard,
                 store: self.store.clone(),
                 load,
-                keep: None,
+                autosave: None,
                 force: false,
                 why: false,
                 progress: &|progress| match progress {

@@ -169,7 +169,7 @@ fn measured(
     let order = MeasureRequest {
         instrument,
         cpus: site.scene.cpus.clone(),
-        beats,
+        threads: beats,
         span: checkpoint::span(kept, args.time)?,
         warmup: args.warmup.unwrap_or(if args.load.any() { WARMUP_LOADED } else { WARMUP }),
         over_ns: args.over.clone(),
@@ -190,7 +190,7 @@ fn measured(
                 bar.part(&format!("measuring{so_far}"), over + done, over + of);
             }
         },
-        keep: kept.is_some().then_some(&keep),
+        autosave: kept.is_some().then_some(&keep),
         stop: &|| signal::stopped_by().is_some(),
     };
     kept.map_or(Ok(()), |kept| kept.fits(host, &order))?;

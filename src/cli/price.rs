@@ -50,7 +50,7 @@ pub(super) fn window(
     let bar = ui.bar();
     bar.tell(what);
     let mut gang = LoadGenerator::start(order)?;
-    gang.go();
+    gang.begin();
     pass(SETTLE, &|_| {})?;
     let begin_ns = monotonic_ns();
     gang.count_from_now(host);

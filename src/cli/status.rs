@@ -46,7 +46,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &StatusArgs) -> Result<ExitCode, 
     let host = global.host()?;
     let store = global.store();
     args.active.check(&host, &store)?;
-    if let Some(note) = latency::recovered(&host, &store) {
+    if let Some(note) = latency::restore_tracer_settings(&host, &store) {
         ui.status(&note);
     }
     let status = run::status(&host, &store)?;

@@ -54,8 +54,8 @@ pub fn run(global: &GlobalArgs, args: &GuardArgs) -> Result<(), Failure> {
     let host = global.host()?;
     let store = global.store();
     // Undo tells what was found; here nobody listens.
-    let _ = crate::latency::recovered(&host, &store);
-    tracefs::remove_stale_instances(&host);
+    let _ = crate::latency::restore_tracer_settings(&host, &store);
+    tracefs::sweep(&host);
     // Somebody else's shield is none of its business.
     standing::undo_own(&global.host()?, &store, &[try_shield::NAME, experiment_machine::NAME])
 }

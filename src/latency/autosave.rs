@@ -1,7 +1,7 @@
-//! A measurement's document on the disk while it goes on: written whole once a second, so that a
-//! power cut loses at most what came since. A thread of its own writes, because a disk may take
-//! long and the figures are looked at meanwhile; it starts with the first document and so runs
-//! where that was made, on housekeeping CPUs. What cannot be written is kept here and tried again.
+//! Saves the document of a running measurement: a whole file once a second, so that a power cut
+//! loses at most a second. A separate thread writes, because a disk may be slow. It starts with the
+//! first document and inherits the housekeeping CPUs of the caller. A failed write is tried again
+//! with the next document.
 
 use super::LatencyMeasurement;
 use cpushield_linux::keep_document;
@@ -11,48 +11,48 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// A disk that takes longer for a document than this is told about.
+/// A write that takes longer is reported.
 const SLOW: Duration = Duration::from_secs(2);
 /// The name of the thread that writes.
 pub const THREAD: &str = "latency-keep";
 
-/// How a document is put on the disk.
+/// Writes a document.
 type WriteDocument = Box<dyn Fn(&str) -> Result<(), String> + Send>;
 
-/// Keeps the newest document on the disk.
+/// Saves the newest document to a file.
 #[derive(Debug)]
 pub struct Autosave {
     path: PathBuf,
     writer: Option<AutosaveWriter>,
-    fate: Arc<Mutex<AutosaveState>>,
+    state: Arc<Mutex<AutosaveState>>,
 }
 
 #[derive(Debug)]
 struct AutosaveWriter {
-    tell: SyncSender<String>,
+    documents: SyncSender<String>,
     thread: JoinHandle<()>,
 }
 
-/// What became of the documents.
+/// The results of the writes.
 #[derive(Debug, Default)]
 struct AutosaveState {
-    /// Why the last one could not be written.
-    trouble: Option<String>,
-    /// The first reason, and how many could not be written.
+    /// Why the last document could not be written.
+    last_error: Option<String>,
+    /// The first error, and the number of failed writes.
     failed: Option<(String, u64)>,
-    /// The longest time that one took.
+    /// The longest duration of a write.
     longest: Duration,
 }
 
 impl Autosave {
-    /// One for this file. Nothing is written yet.
+    /// Makes an autosave for this file. Nothing is written yet.
     #[must_use]
     pub fn new(path: &Path) -> Autosave {
-        Autosave { path: path.to_owned(), writer: None, fate: Arc::default() }
+        Autosave { path: path.to_owned(), writer: None, state: Arc::default() }
     }
 
-    /// Writes what was seen so far, unless the one before is still being written. Gives the reason
-    /// when the last one could not be written.
+    /// Writes the document, unless the previous one is still being written. Returns the error of
+    /// the last write.
     pub fn offer(&mut self, latency: &LatencyMeasurement) -> Option<String> {
         let path = self.path.clone();
         self.offer_to(latency, || {
@@ -65,43 +65,43 @@ impl Autosave {
         latency: &LatencyMeasurement,
         write: impl FnOnce() -> WriteDocument,
     ) -> Option<String> {
-        let text = match text(latency) {
+        let text = match to_json(latency) {
             Ok(text) => text,
             Err(why) => return Some(why),
         };
         if self.writer.is_none() {
-            match start(write(), &self.fate) {
+            match start_writer(write(), &self.state) {
                 Ok(writer) => self.writer = Some(writer),
                 Err(e) => return Some(e.to_string()),
             }
         }
-        let told = self.writer.as_ref().map(|writer| writer.tell.try_send(text));
-        if let Some(Err(TrySendError::Disconnected(_))) = told {
+        let sent = self.writer.as_ref().map(|writer| writer.documents.try_send(text));
+        if let Some(Err(TrySendError::Disconnected(_))) = sent {
             return Some("the thread that writes is gone".to_owned());
         }
-        self.fate.lock().unwrap_or_else(PoisonError::into_inner).trouble.clone()
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).last_error.clone()
     }
 
-    /// Waits for the last one, and tells what is to be known of them.
+    /// Waits for the last write. Returns notes about failed and slow writes.
     #[must_use]
     pub fn end(mut self) -> Vec<String> {
-        if let Some(AutosaveWriter { tell, thread }) = self.writer.take() {
-            drop(tell);
-            // A thread that panicked has written nothing more; the last document is written anyway.
+        if let Some(AutosaveWriter { documents, thread }) = self.writer.take() {
+            drop(documents);
+            // The caller writes the last document anyway, so a panic of the thread does not matter.
             let _ = thread.join();
         }
-        let fate = self.fate.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let mut notes = Vec::new();
-        if let Some((why, times)) = &fate.failed {
+        if let Some((why, times)) = &state.failed {
             notes.push(format!(
-                "what was seen so far could not be saved {times} times ({why}); a power cut then \
+                "the document could not be saved {times} times ({why}); a power cut at that time \
                  would have lost it"
             ));
         }
-        if fate.longest > SLOW {
-            let seconds = fate.longest.as_secs();
+        if state.longest > SLOW {
+            let seconds = state.longest.as_secs();
             notes.push(format!(
-                "the disk took {seconds} s to save what was seen so far; a power cut then would \
+                "the disk took {seconds} s to save the document; a power cut at that time would \
                  have lost as much"
             ));
         }
@@ -109,36 +109,40 @@ impl Autosave {
     }
 }
 
-/// The document as it is saved.
+/// Formats the document as it is saved.
 ///
 /// # Errors
 /// A defect of this program.
-pub fn text(latency: &LatencyMeasurement) -> Result<String, String> {
+pub fn to_json(latency: &LatencyMeasurement) -> Result<String, String> {
     let text = serde_json::to_string_pretty(latency);
     text.map(|text| text + "\n").map_err(|e| format!("cannot make JSON: {e}"))
 }
 
-fn start(
+fn start_writer(
     write: WriteDocument,
-    fate: &Arc<Mutex<AutosaveState>>,
+    state: &Arc<Mutex<AutosaveState>>,
 ) -> std::io::Result<AutosaveWriter> {
-    let (tell, told) = sync_channel(1);
-    let fate = Arc::clone(fate);
-    let work = move || serve(&told, &write, &fate);
-    let thread = thread::Builder::new().name(THREAD.to_owned()).spawn(work)?;
-    Ok(AutosaveWriter { tell, thread })
+    let (documents, received) = sync_channel(1);
+    let state = Arc::clone(state);
+    let builder = thread::Builder::new().name(THREAD.to_owned());
+    let thread = builder.spawn(move || write_documents(&received, &write, &state))?;
+    Ok(AutosaveWriter { documents, thread })
 }
 
-fn serve(told: &Receiver<String>, write: &WriteDocument, fate: &Mutex<AutosaveState>) {
-    while let Ok(text) = told.recv() {
+fn write_documents(
+    documents: &Receiver<String>,
+    write: &WriteDocument,
+    state: &Mutex<AutosaveState>,
+) {
+    while let Ok(text) = documents.recv() {
         let began = Instant::now();
         let written = write(&text);
-        let mut fate = fate.lock().unwrap_or_else(PoisonError::into_inner);
-        fate.longest = fate.longest.max(began.elapsed());
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.longest = state.longest.max(began.elapsed());
         if let Err(why) = &written {
-            fate.failed.get_or_insert_with(|| (why.clone(), 0)).1 += 1;
+            state.failed.get_or_insert_with(|| (why.clone(), 0)).1 += 1;
         }
-        fate.trouble = written.err();
+        state.last_error = written.err();
     }
 }
 
@@ -149,18 +153,18 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
-    fn a_disk_that_is_full_for_a_while_is_told_and_tried_again() {
+    fn a_failed_write_is_reported_and_tried_again() {
         let full = Arc::new(AtomicBool::new(true));
-        let kept = Arc::new(Mutex::new(String::new()));
+        let saved = Arc::new(Mutex::new(String::new()));
         let mut keeper = Autosave::new(Path::new("/nonexistent"));
         let offer = |keeper: &mut Autosave, samples| {
-            let (full, kept) = (Arc::clone(&full), Arc::clone(&kept));
+            let (full, saved) = (Arc::clone(&full), Arc::clone(&saved));
             keeper.offer_to(&latency_of(&[(1_000, samples)]), || {
                 Box::new(move |text| {
                     if full.load(Ordering::Relaxed) {
                         return Err("no room".to_owned());
                     }
-                    text.clone_into(&mut kept.lock().unwrap());
+                    text.clone_into(&mut saved.lock().unwrap());
                     Ok(())
                 })
             })
@@ -176,6 +180,6 @@ mod tests {
         assert!(until(&mut keeper, None));
         let notes = keeper.end();
         assert!(notes[0].contains("times (no room)") && notes.len() == 1, "{notes:?}");
-        assert!(kept.lock().unwrap().contains("\"samples\""));
+        assert!(saved.lock().unwrap().contains("\"samples\""));
     }
 }

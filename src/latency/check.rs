@@ -1,101 +1,106 @@
-//! Whether an order can be followed on this machine, and what of it is to be told.
+//! Checks whether a request is possible on this machine, and makes notes about it.
 
-use super::measure::exact;
+use super::measure::exact_duration;
 use super::order::{LatencyError, MeasureRequest};
 use cpushield_linux::{CpuSet, Host};
 
-/// A shorter period leaves a thread no time to sleep on most machines.
+/// The shortest period: a shorter one leaves a thread no time to sleep on most machines.
 const SHORTEST_NS: u64 = 10_000;
 
-/// The online CPUs, when the order can be followed.
-pub(super) fn check(host: &Host, order: &MeasureRequest<'_>) -> Result<CpuSet, LatencyError> {
+/// Checks the request. Returns the online CPUs.
+pub(super) fn check_request(
+    host: &Host,
+    request: &MeasureRequest<'_>,
+) -> Result<CpuSet, LatencyError> {
     if !host.is_live() {
         return Err(LatencyError::Recorded);
     }
-    if order.cpus.is_empty() {
+    if request.cpus.is_empty() {
         return Err(LatencyError::NoCpus);
     }
     let online = host.online_cpus()?;
-    let offline = order.cpus.minus(&online);
+    let offline = request.cpus.minus(&online);
     if !offline.is_empty() {
         return Err(LatencyError::Offline { cpus: offline, online });
     }
-    let offline = order.load.cpus.minus(&online);
+    let offline = request.load.cpus.minus(&online);
     if !offline.is_empty() {
         return Err(LatencyError::Offline { cpus: offline, online });
     }
-    order
+    request
         .instrument
         .possible(host)
-        .map_err(|why| LatencyError::Impossible { instrument: order.instrument.name(), why })?;
-    suits(order, &online)
-        .map_err(|why| LatencyError::Unsuited { instrument: order.instrument.name(), why })?;
+        .map_err(|why| LatencyError::Impossible { instrument: request.instrument.name(), why })?;
+    check_threads(request, &online)
+        .map_err(|why| LatencyError::Unsuited { instrument: request.instrument.name(), why })?;
     Ok(online)
 }
 
-/// Why the instrument cannot have these threads on these CPUs.
-fn suits(order: &MeasureRequest<'_>, online: &CpuSet) -> Result<(), String> {
-    let instrument = order.instrument;
-    if online.minus(&order.cpus).is_empty() {
+/// Checks that the instrument can have the requested threads on these CPUs.
+fn check_threads(request: &MeasureRequest<'_>, online: &CpuSet) -> Result<(), String> {
+    let instrument = request.instrument;
+    if online.minus(&request.cpus).is_empty() {
         if instrument.is_endless() {
-            return Err("every CPU would be kept busy; leave one out of --cpus".to_owned());
+            return Err("it would keep every CPU busy; leave one CPU out of --cpus".to_owned());
         }
-        if !order.force && order.beats.iter().any(|beat| beat.policy.rt_priority() > 0) {
+        if !request.force && request.threads.iter().any(|thread| thread.policy.rt_priority() > 0) {
             return Err(
-                "real-time threads on every CPU could leave no time for anything else, not \
-                 even for what ends them; leave a CPU out of --cpus, take --other, or --force it"
+                "real-time threads on every CPU could starve everything else, even the process \
+                 that stops them; leave a CPU out of --cpus, or use --other or --force"
                     .to_owned(),
             );
         }
     }
-    for beat in &order.beats {
-        if !instrument.is_endless() && beat.period_ns < SHORTEST_NS {
-            let (asked, least) = (exact(beat.period_ns), exact(SHORTEST_NS));
+    for thread in &request.threads {
+        if !instrument.is_endless() && thread.period_ns < SHORTEST_NS {
+            let (asked, least) = (exact_duration(thread.period_ns), exact_duration(SHORTEST_NS));
             return Err(format!(
-                "a thread of {asked} would never sleep and take its CPU for itself; the shortest \
-                 period is {least}"
+                "a thread with a period of {asked} would never sleep and starve its CPU; the \
+                 shortest period is {least}"
             ));
         }
-        instrument.suits(beat.period_ns)?;
+        instrument.check_period(thread.period_ns)?;
     }
-    if instrument.has_one_period() && order.beats.len() > 1 {
-        return Err("it has one period for all CPUs: name one --thread".to_owned());
+    if instrument.has_one_period() && request.threads.len() > 1 {
+        return Err("it has one period for all CPUs; use a single --thread".to_owned());
     }
     let most = instrument.threads_max();
-    if order.beats.len().saturating_mul(order.cpus.len()) > most {
-        return Err(format!("{most} thread at most: name one CPU (--cpus) and one period"));
+    if request.threads.len().saturating_mul(request.cpus.len()) > most {
+        return Err(format!(
+            "it can have {most} thread at most; use one CPU (--cpus) and one period"
+        ));
     }
     Ok(())
 }
 
-/// What shares the measured CPUs with the threads, where it was asked for so.
-pub(super) fn beforehand(order: &MeasureRequest<'_>, online: &CpuSet) -> Vec<String> {
+/// Notes about other processes that the request puts on the measured CPUs.
+pub(super) fn sharing_notes(request: &MeasureRequest<'_>, online: &CpuSet) -> Vec<String> {
     let mut notes = Vec::new();
-    if online.minus(&order.cpus).is_empty() {
-        notes.push(
-            "every CPU is measured, so cpushield itself runs together with the threads".to_owned(),
-        );
+    if online.minus(&request.cpus).is_empty() {
+        notes
+            .push("every CPU is measured, so cpushield itself runs next to the threads".to_owned());
     }
-    let both = order.cpus.and(&order.load.cpus);
-    if !both.is_empty() && !order.load.wanted.is_empty() {
-        notes.push(format!("the load runs on the measured CPU {both} too, as --load-cpus says"));
+    let both = request.cpus.and(&request.load.cpus);
+    if !both.is_empty() && !request.load.wanted.is_empty() {
+        notes
+            .push(format!("the load also runs on the measured CPU {both}, because of --load-cpus"));
     }
     notes
 }
 
-/// On which CPUs the kernel may let the timers expire somewhere else.
-pub(super) fn elsewhere(
-    order: &MeasureRequest<'_>,
+/// A note about CPUs whose timers may expire on another CPU.
+pub(super) fn timer_migration_note(
+    request: &MeasureRequest<'_>,
     nohz_full: Option<&CpuSet>,
     migration: Option<bool>,
 ) -> Option<String> {
-    let by_tracer = order.instrument.tracer().is_some();
-    let timed = !order.instrument.is_endless() && !order.instrument.is_driven() && !by_tracer;
-    let cpus = order.cpus.and(nohz_full.filter(|_| timed && migration == Some(true))?);
+    let by_tracer = request.instrument.tracer().is_some();
+    let timed = !request.instrument.is_endless() && !request.instrument.is_driven() && !by_tracer;
+    let cpus = request.cpus.and(nohz_full.filter(|_| timed && migration == Some(true))?);
     (!cpus.is_empty()).then(|| {
         format!(
             "CPU {cpus} is nohz_full and kernel.timer_migration is 1: its timers may expire on a \
-             housekeeping CPU, and what that one does is part of the figures then"
+             housekeeping CPU, whose activity is then part of the figures"
         )
     })
 }
@@ -109,7 +114,7 @@ mod tests {
     use cpushield_linux::{SchedPolicy, Store};
     use std::time::Duration;
 
-    fn order(
+    fn request(
         name: &str,
         cpus: &str,
         period_ns: u64,
@@ -118,7 +123,7 @@ mod tests {
         MeasureRequest {
             instrument: by_name(name).unwrap(),
             cpus: cpus.parse().unwrap(),
-            beats: vec![ThreadSpec { period_ns, policy }],
+            threads: vec![ThreadSpec { period_ns, policy }],
             span: Duration::from_secs(1),
             warmup: Duration::ZERO,
             over_ns: Vec::new(),
@@ -130,19 +135,19 @@ mod tests {
             force: false,
             why: false,
             progress: &|_| {},
-            keep: None,
+            autosave: None,
             stop: &|| false,
         }
     }
 
     #[test]
-    fn a_timer_that_may_expire_elsewhere_is_told() {
+    fn a_timer_that_may_expire_on_another_cpu_is_noted() {
         let nohz_full: CpuSet = "2-3".parse().unwrap();
-        let said = |name, cpus, migration| {
-            let order = order(name, cpus, 1_000_000, SchedPolicy::Other { nice: 0 });
-            elsewhere(&order, Some(&nohz_full), migration)
+        let note = |name, cpus, migration| {
+            let request = request(name, cpus, 1_000_000, SchedPolicy::Other { nice: 0 });
+            timer_migration_note(&request, Some(&nohz_full), migration)
         };
-        assert!(said("timer", "1-2", Some(true)).is_some_and(|s| s.starts_with("CPU 2 is nohz")));
+        assert!(note("timer", "1-2", Some(true)).is_some_and(|s| s.starts_with("CPU 2 is nohz")));
         for (name, cpus, migration) in [
             ("timer", "1", Some(true)),
             ("timer", "2", Some(false)),
@@ -151,14 +156,14 @@ mod tests {
             ("wakeup", "2", Some(true)),
             ("kernel", "2", Some(true)),
         ] {
-            assert_eq!(said(name, cpus, migration), None, "{name} {cpus} {migration:?}");
+            assert_eq!(note(name, cpus, migration), None, "{name} {cpus} {migration:?}");
         }
     }
 
     #[test]
-    fn a_load_on_measured_cpus_is_told() {
+    fn a_load_on_measured_cpus_is_noted() {
         let other = SchedPolicy::Other { nice: 0 };
-        let said = |words: &[&str], cpus: &str| {
+        let notes = |words: &[&str], cpus: &str| {
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
             let wanted = load::wanted(&words).unwrap();
             let load = load::LoadRequest {
@@ -166,28 +171,28 @@ mod tests {
                 cpus: cpus.parse().unwrap(),
                 ..load::LoadRequest::none()
             };
-            let order = MeasureRequest { load, ..order("timer", "2-3", 1_000_000, other) };
-            beforehand(&order, &"0-3".parse().unwrap()).join(", ")
+            let request = MeasureRequest { load, ..request("timer", "2-3", 1_000_000, other) };
+            sharing_notes(&request, &"0-3".parse().unwrap()).join(", ")
         };
-        assert_eq!(said(&["disk"], "0-1"), "");
-        assert_eq!(said(&[], "0-3"), "");
-        assert!(said(&["disk"], "0-2").contains("measured CPU 2 too"));
+        assert_eq!(notes(&["disk"], "0-1"), "");
+        assert_eq!(notes(&[], "0-3"), "");
+        assert!(notes(&["disk"], "0-2").contains("also runs on the measured CPU 2,"));
     }
 
     #[test]
-    fn threads_that_take_the_machine_are_refused() {
+    fn threads_that_could_starve_the_machine_are_refused() {
         let all: CpuSet = "0-3".parse().unwrap();
-        let said = |instrument, cpus: &str, period_ns, policy, force| {
-            let order = MeasureRequest { force, ..order(instrument, cpus, period_ns, policy) };
-            suits(&order, &all).err().unwrap_or_default()
+        let refusal = |instrument, cpus: &str, period_ns, policy, force| {
+            let request = MeasureRequest { force, ..request(instrument, cpus, period_ns, policy) };
+            check_threads(&request, &all).err().unwrap_or_default()
         };
         let (fifo, other) = (SchedPolicy::Fifo { priority: 80 }, SchedPolicy::Other { nice: 0 });
-        assert_eq!(said("timer", "3", 10_000, fifo, false), "");
-        assert!(said("timer", "3", 9_999, fifo, true).contains("the shortest period is 10us"));
-        assert!(said("timer", "0-3", 1_000_000, fifo, false).contains("--force"));
-        assert_eq!(said("timer", "0-3", 1_000_000, fifo, true), "");
-        assert_eq!(said("timer", "0-3", 1_000_000, other, false), "");
-        assert_eq!(said("spin", "3", 0, other, false), "");
-        assert!(said("spin", "0-3", 0, other, true).contains("kept busy"));
+        assert_eq!(refusal("timer", "3", 10_000, fifo, false), "");
+        assert!(refusal("timer", "3", 9_999, fifo, true).contains("the shortest period is 10us"));
+        assert!(refusal("timer", "0-3", 1_000_000, fifo, false).contains("--force"));
+        assert_eq!(refusal("timer", "0-3", 1_000_000, fifo, true), "");
+        assert_eq!(refusal("timer", "0-3", 1_000_000, other, false), "");
+        assert_eq!(refusal("spin", "3", 0, other, false), "");
+        assert!(refusal("spin", "0-3", 0, other, true).contains("every CPU busy"));
     }
 }

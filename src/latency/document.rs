@@ -1,144 +1,143 @@
 //! The [`LatencyMeasurement`] document.
 
 use super::histogram::counts;
-use super::measure::exact;
+use super::measure::exact_duration;
 use super::{LatencyDoubt, ShieldBreach, ThreadDoubt};
 use crate::load::LoadDone;
 use crate::verify::{AbsenceReason, BlindSpot, Gate, TimeBreakdown};
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 
-/// The version of the document's form.
+/// The version of the document's schema.
 pub const SCHEMA: u32 = 1;
 
-/// How late threads were.
+/// The result of a latency measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LatencyMeasurement {
-    /// The version of this form: [`SCHEMA`].
+    /// The version of this schema: [`SCHEMA`].
     pub schema: u32,
-    /// What was waited for: `timer` and the like.
+    /// The instrument: `timer`, for example.
     pub instrument: String,
-    /// How long was to be measured, in nanoseconds.
+    /// The requested span in nanoseconds.
     pub asked_ns: u64,
-    /// How long was measured, in nanoseconds.
+    /// The measured span in nanoseconds.
     pub span_ns: u64,
-    /// How long the threads ran before anything counted.
+    /// How long the threads ran before events counted, in nanoseconds.
     pub warmup_ns: u64,
-    /// It was stopped before its time; what it saw until then is here.
+    /// It was stopped early. The document has the events until then.
     pub stopped: bool,
-    /// It goes on, or whatever measured was ended by force; what it saw until then is here, and
-    /// `--resume` goes on with it.
+    /// It still runs, or its process was killed. The document has the events until then, and
+    /// `--resume` continues it.
     #[serde(default)]
     pub unfinished: bool,
-    /// When it began, in seconds since 1970 by the wall clock.
+    /// The start, in seconds since 1970 by the wall clock.
     pub began_s: u64,
-    /// The same by `CLOCK_MONOTONIC`, in nanoseconds; every other time counts from here.
+    /// The start in nanoseconds of `CLOCK_MONOTONIC`. All other times count from here.
     pub began_ns: u64,
-    /// What was measured one after the other, with pauses (`--resume`); empty when there was none.
-    /// Times in this document count what was measured, without the pauses.
+    /// The parts of a resumed measurement (`--resume`); empty without pauses. Times in this
+    /// document count measured time, without the pauses.
     #[serde(default)]
     pub parts: Vec<MeasurementPart>,
-    /// One entry for each thread, worst first.
+    /// One series for each thread and stage, worst first.
     pub series: Vec<ThreadSeries>,
-    /// What else the machine was given to do meanwhile (`--load`); empty without.
+    /// The load during the measurement (`--load`); empty without.
     #[serde(default)]
     pub loads: Vec<LoadDone>,
-    /// The limit that was asked for.
+    /// The requested limit (`--max`).
     pub gates: Vec<Gate<LatencyDoubt>>,
-    /// Whether the kernel's trace told the causes of the worst.
+    /// Whether the kernel was traced for the causes of the worst latencies.
     #[serde(default)]
     pub tracing: TraceUse,
-    /// What kept others off the CPUs.
+    /// The isolation of the measured CPUs.
     pub isolation: MeasuredIsolation,
-    /// What was measured on.
+    /// The measured machine.
     pub setting: MeasuredSetting,
-    /// What makes the figures doubtful, of all threads.
+    /// Reasons to doubt the figures of all threads.
     #[serde(with = "crate::with_text::list")]
     #[cfg_attr(
         feature = "schema",
         schemars(with = "Vec<crate::with_text::WithText<LatencyDoubt>>")
     )]
     pub doubts: Vec<LatencyDoubt>,
-    /// What is good to know.
+    /// Notes.
     pub notes: Vec<String>,
 }
 
-/// A part of a measurement that was gone on with.
+/// A part of a resumed measurement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MeasurementPart {
-    /// Where it begins, in nanoseconds of measured time.
+    /// Its start in nanoseconds of measured time.
     pub at_ns: u64,
-    /// When it began, in seconds since 1970 by the wall clock.
+    /// Its start in seconds since 1970 by the wall clock.
     pub began_s: u64,
-    /// The same by `CLOCK_MONOTONIC` of its boot, in nanoseconds.
+    /// Its start in nanoseconds of `CLOCK_MONOTONIC` of its boot.
     pub began_ns: u64,
-    /// How long it was.
+    /// Its length in nanoseconds.
     pub span_ns: u64,
-    /// Which boot it was measured in (`/proc/sys/kernel/random/boot_id`); `None` when that is not
-    /// known.
+    /// The boot that it was measured in (`/proc/sys/kernel/random/boot_id`); `None` when unknown.
     pub boot: Option<String>,
 }
 
-/// What one thread saw. A latency is the time from when an event was due until the thread saw it.
+/// The latencies of one thread. A latency is the time from when an event was due until the thread
+/// saw it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ThreadSeries {
     /// Its CPU.
     pub cpu: usize,
-    /// What of a wakeup it is, where the instrument tells that apart: `irq`, until the timer's
+    /// The stage of a wakeup, where the instrument distinguishes them: `irq`, until the timer's
     /// interrupt was handled; `thread`, until the thread ran in the kernel; `user`, until it was
-    /// back in user mode. All begin when the event was due. `None` where there is one figure only.
+    /// back in user mode. All start when the event was due. `None` where there are no stages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
     /// Time between two events, in nanoseconds; 0 for threads that never sleep.
     pub period_ns: u64,
     /// Its scheduling policy, `SCHED_FIFO 80`.
     pub policy: String,
-    /// Shorter latencies are no samples, so that none is no doubt; `None` where every event is one.
+    /// Shorter latencies are not samples, so zero samples is not doubtful; `None` where every event
+    /// is a sample.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threshold_ns: Option<u64>,
-    /// How often system management mode took its CPU meanwhile, as the processor counts it; `None`
-    /// where nobody asked or it does not count.
+    /// The number of SMIs on its CPU by the processor's counter; `None` where they were not
+    /// counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub smis: Option<u64>,
     /// Events that it saw.
     pub samples: u64,
-    /// Events that it did not wait for, because it was late for longer than a period; they are no
-    /// samples.
+    /// Events that passed while it was late by more than a period; they are not samples.
     pub missed: u64,
     /// The longest latencies, longest first; at most 16.
     pub worst: Vec<WorstLatency>,
-    /// The shortest latency; `None` without events, as all of these.
+    /// The shortest latency; `None` without events, like the mean and the longest.
     pub min_ns: Option<u64>,
     /// The mean.
     pub mean_ns: Option<u64>,
     /// The longest.
     pub max_ns: Option<u64>,
-    /// Latencies below which so many of all are, to one part in a thousand. Missed events are among
-    /// them, each as late as it would have been.
+    /// Percentiles, exact to one part in a thousand. They include missed events, each as late as it
+    /// would have been.
     pub percentiles: Vec<Percentile>,
-    /// How many latencies were longer than each limit asked for; missed events count as they do in
-    /// the percentiles.
+    /// The number of latencies over each requested limit, including missed events as in the
+    /// percentiles.
     pub over: Vec<OverLimit>,
-    /// How far the time between two events seen was from the period at most: the max jitter of
+    /// The largest difference between the period and the time between two events: the max jitter of
     /// LinuxCNC's latency test. `None` with fewer than two events, and where another program makes
-    /// them, whose own jitter it would be.
+    /// the events, because its jitter would be included.
     pub jitter_ns: Option<u64>,
-    /// How long one look at the clock took on average, without the samples, in nanoseconds; of
-    /// threads that do nothing else (`spin`). Gaps that are not longer cannot be seen.
+    /// The average time of one clock read, without the samples, in nanoseconds; only for threads
+    /// that poll the clock (`spin`). Shorter gaps cannot be seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub look_ns: Option<f64>,
-    /// Events that it saw on another CPU; `None` where that cannot be known without asking the
-    /// kernel.
+    /// Events that it saw on another CPU; `None` where finding out needs a system call.
     pub elsewhere: Option<u64>,
-    /// The worst of each moment.
+    /// The worst latency of each moment.
     pub timeline: WorstTimeline,
     /// All latencies in nanoseconds, without missed events: an HDR histogram of three digits,
     /// encoded as V2 with DEFLATE, in base64.
     pub histogram: String,
-    /// What makes these figures doubtful: it ran elsewhere, its CPU went away.
+    /// Reasons to doubt these figures: it ran on another CPU, its CPU went offline.
     #[serde(with = "crate::with_text::list")]
     #[cfg_attr(
         feature = "schema",
@@ -153,83 +152,81 @@ pub struct ThreadSeries {
 pub struct WorstLatency {
     /// When the event was due, in nanoseconds since the measurement began.
     pub at_ns: u64,
-    /// How late it was.
+    /// The latency in nanoseconds.
     pub late_ns: u64,
-    /// What ran on the CPU meanwhile; `None` when that was not asked for.
+    /// What ran on the CPU during that time; `None` without `--why`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<TimeBreakdown>,
 }
 
-/// Whether the kernel's trace was on. It makes every event of the measured CPUs a little longer.
+/// Whether the kernel was traced, which makes every event on the measured CPUs a little longer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TraceUse {
-    /// It was asked for (`--why`).
+    /// It was requested (`--why`).
     pub asked: bool,
-    /// Why there was none all the same, or why it ended before its time.
+    /// Why there was no trace, or why it ended early.
     #[serde(with = "crate::with_text::option")]
     #[cfg_attr(
         feature = "schema",
         schemars(with = "Option<crate::with_text::WithText<AbsenceReason>>")
     )]
     pub absent: Option<AbsenceReason>,
-    /// What it cannot see on this kernel.
+    /// What tracing cannot see on this kernel.
     #[serde(with = "crate::with_text::list")]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::with_text::WithText<BlindSpot>>"))]
     pub blind: Vec<BlindSpot>,
 }
 
-/// A latency below which a part of all are.
+/// A percentile of the latencies.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Percentile {
-    /// How many of a hundred.
+    /// The percentage of latencies up to this one.
     pub percent: f64,
-    /// The latency.
+    /// The latency in nanoseconds.
     pub ns: u64,
 }
 
-/// Latencies over a limit.
+/// The number of latencies over a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OverLimit {
-    /// The limit.
+    /// The limit in nanoseconds.
     pub limit_ns: u64,
-    /// How many were longer.
+    /// The number of longer latencies.
     pub count: u64,
-    /// How many of a hundred, missed events among them.
+    /// Their percentage of all events, including missed ones.
     pub percent: f64,
 }
 
-/// The worst of each moment of a run.
+/// The worst latency of each moment of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WorstTimeline {
-    /// How long a moment is, in nanoseconds.
+    /// The length of a moment in nanoseconds.
     pub step_ns: u64,
-    /// The longest latency of each moment that is known of, from the beginning on; 0 where no event
-    /// came.
+    /// The longest latency of each moment, from the start; 0 for a moment without events.
     pub worst_ns: Vec<u64>,
 }
 
-/// What kept others off the CPUs.
+/// The isolation of the measured CPUs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MeasuredIsolation {
-    /// The name of cpushield's shield that holds all of the CPUs; `None` when there is none.
+    /// The name of the shield that contains all measured CPUs; `None` without one.
     pub shield: Option<String>,
-    /// Whether it did so at every look, one a second; `None` without a shield, and when it has
-    /// nothing that can be looked at.
+    /// Whether it was in force at every check, one a second; `None` without a shield, and when it
+    /// has no cgroup to check.
     pub held: Option<bool>,
-    /// Since when it did not, and why.
+    /// When and how it was broken.
     #[serde(with = "crate::with_text::list")]
     #[cfg_attr(
         feature = "schema",
         schemars(with = "Vec<crate::with_text::WithText<ShieldBreach>>")
     )]
     pub broken: Vec<ShieldBreach>,
-    /// CPUs that the kernel keeps out of scheduling since it was booted
-    /// (`/sys/devices/system/cpu/isolated`).
+    /// CPUs isolated at boot (`/sys/devices/system/cpu/isolated`).
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub isolated: Option<CpuSet>,
     /// CPUs whose tick the kernel can stop (`/sys/devices/system/cpu/nohz_full`).
@@ -237,7 +234,7 @@ pub struct MeasuredIsolation {
     pub nohz_full: Option<CpuSet>,
 }
 
-/// What was measured on. A figure without this cannot be compared with another.
+/// The measured machine. Without it, figures cannot be compared.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MeasuredSetting {
@@ -250,44 +247,43 @@ pub struct MeasuredSetting {
     pub timer_migration: Option<bool>,
     /// Its command line.
     pub cmdline: Option<String>,
-    /// Which boot it was measured in (`/proc/sys/kernel/random/boot_id`); the last one's when it
-    /// was gone on with.
+    /// The boot it was measured in (`/proc/sys/kernel/random/boot_id`); that of the last part when
+    /// it was resumed.
     #[serde(default)]
     pub boot: Option<String>,
     /// The processor's name.
     pub processor: Option<String>,
-    /// CPUs in use.
+    /// Online CPUs.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub online: CpuSet,
-    /// The hypervisor that this runs under, or `unknown`; `None` on a machine of its own.
+    /// The hypervisor, or `unknown`; `None` on bare metal.
     pub hypervisor: Option<String>,
     /// The clock of all figures.
     pub clock: String,
-    /// What the kernel's clock is made of.
+    /// The kernel's current clocksource.
     pub clocksource: Option<String>,
-    /// What one look at the clock takes, in nanoseconds; it is part of every figure.
+    /// The cost of one clock read in nanoseconds; it is part of every figure.
     pub clock_read_ns: u64,
 }
 
 impl ThreadSeries {
-    /// A percentile that the document names, in nanoseconds; `None` when it does not.
+    /// A percentile in nanoseconds; `None` when the document does not contain it.
     #[must_use]
     pub fn percentile(&self, percent: f64) -> Option<u64> {
-        let same = |found: f64| (found - percent).abs() < 1e-6;
-        self.percentiles.iter().find(|one| same(one.percent)).map(|one| one.ns)
+        let mut percentiles = self.percentiles.iter();
+        percentiles.find(|found| (found.percent - percent).abs() < 1e-6).map(|found| found.ns)
     }
 }
 
 impl LatencyMeasurement {
-    /// The worst of all, with its thread.
+    /// The worst latency of all threads, with its thread.
     #[must_use]
     pub fn worst(&self) -> Option<(&ThreadSeries, &WorstLatency)> {
         let worst = self.series.iter().filter_map(|series| Some((series, series.worst.first()?)));
         worst.max_by_key(|(_, worst)| worst.late_ns)
     }
 
-    /// Every doubt of the document, of its shield, its threads and its loads: whoever tells or
-    /// weighs doubts has these.
+    /// All doubts: of the document, its shield, its threads and its loads.
     #[must_use]
     pub fn every_doubt(&self) -> Vec<LatencyDoubt> {
         let mut doubts = self.doubts.clone();
@@ -320,20 +316,19 @@ impl LatencyMeasurement {
         doubts
     }
 
-    /// The stage that contains the others, where a wakeup is measured in stages.
+    /// The stage that includes the others, where a wakeup is measured in stages.
     #[must_use]
     pub fn whole(&self) -> Option<&str> {
-        let has = |stage: &&str| self.series.iter().any(|one| one.stage.as_deref() == Some(*stage));
-        ["user", "thread", "irq"].into_iter().find(has)
+        let stages: Vec<&str> = self.series.iter().filter_map(|s| s.stage.as_deref()).collect();
+        ["user", "thread", "irq"].into_iter().find(|stage| stages.contains(stage))
     }
 
-    /// Where no series has a sample because none was as long as this: so long at least they would
-    /// have been.
+    /// The threshold that no latency reached; `None` when a series has samples or no threshold.
     #[must_use]
     pub fn silent_below_ns(&self) -> Option<u64> {
-        let silent = |one: &ThreadSeries| one.threshold_ns.filter(|_| one.samples == 0);
-        let all: Option<Vec<u64>> = self.series.iter().map(silent).collect();
-        all?.into_iter().max()
+        let series = self.series.iter();
+        let thresholds = series.map(|one| one.threshold_ns.filter(|_| one.samples == 0));
+        thresholds.collect::<Option<Vec<u64>>>()?.into_iter().max()
     }
 
     /// Whether every limit holds for certain.
@@ -344,23 +339,23 @@ impl LatencyMeasurement {
 }
 
 impl ThreadSeries {
-    /// Which thread it is: `CPU 3, 1ms`, `CPU 3, 1ms (irq)`, `CPU 3` for one that never sleeps.
+    /// Names the thread: `CPU 3, 1ms`, `CPU 3, 1ms (irq)`, `CPU 3` for one that never sleeps.
     #[must_use]
     pub fn thread(&self) -> String {
         let stage = self.stage.as_ref().map_or_else(String::new, |stage| format!(" ({stage})"));
         match self.period_ns {
             0 => format!("CPU {}{stage}", self.cpu),
-            period_ns => format!("CPU {}, {}{stage}", self.cpu, exact(period_ns)),
+            period_ns => format!("CPU {}, {}{stage}", self.cpu, exact_duration(period_ns)),
         }
     }
 
-    /// What its thread does, on whatever CPU: `threads of 1ms`, `threads of 1ms (irq)`.
+    /// Describes its thread without the CPU: `threads of 1ms`, `threads of 1ms (irq)`.
     #[must_use]
     pub fn role(&self) -> String {
         let stage = self.stage.as_ref().map_or_else(String::new, |stage| format!(" ({stage})"));
         match self.period_ns {
             0 => format!("threads that never sleep{stage}"),
-            period_ns => format!("threads of {}{stage}", exact(period_ns)),
+            period_ns => format!("threads of {}{stage}", exact_duration(period_ns)),
         }
     }
 }

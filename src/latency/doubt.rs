@@ -1,6 +1,6 @@
-//! What makes a measurement doubtful: as a whole, of one thread, of its shield. Pure.
+//! The doubts about a measurement: as a whole, about one thread, about its shield. Pure.
 
-use super::measure::exact;
+use super::measure::exact_duration;
 use crate::load::LoadDoubt;
 use crate::verify::CircumstanceChange;
 use cpushield_linux::CpuSet;
@@ -10,28 +10,28 @@ use std::fmt;
 /// A millisecond, in nanoseconds.
 const MS: u64 = 1_000_000;
 
-/// What makes a measurement doubtful.
+/// A reason to doubt a measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "about", rename_all = "kebab-case")]
 pub enum LatencyDoubt {
-    /// The machine did not stay as it was.
+    /// The machine changed during the measurement.
     CircumstanceChanged {
         /// What changed.
         change: CircumstanceChange,
     },
-    /// CPUs were offline meanwhile.
+    /// CPUs were offline during the measurement.
     CpusOffline {
         /// Which.
         #[cfg_attr(feature = "schema", schemars(with = "String"))]
         cpus: CpuSet,
     },
-    /// The process that was to stop the threads had no CPU when they ended.
+    /// The process that should have stopped the threads got no CPU.
     NotStopped {
-        /// So long before it noticed, in nanoseconds.
+        /// How long ago the threads ended when it noticed, in nanoseconds.
         late_ns: u64,
     },
-    /// The kernel's thread that looks for gaps had too little CPU time.
+    /// The kernel thread that looks for gaps had too little CPU time.
     LookerKeptAway {
         /// The thread.
         thread: String,
@@ -88,24 +88,24 @@ pub enum LatencyDoubt {
         /// Why.
         doubt: LoadDoubt,
     },
-    /// It is not measured to its end yet.
+    /// The measurement is not complete yet.
     Incomplete {
-        /// So much is measured, in nanoseconds.
+        /// The time measured so far, in nanoseconds.
         span_ns: u64,
-        /// Of so much, in nanoseconds.
+        /// The requested time, in nanoseconds.
         asked_ns: u64,
     },
     /// It was stopped.
     Stopped {
-        /// After so long, in nanoseconds.
+        /// The time measured until then, in nanoseconds.
         span_ns: u64,
-        /// Of so long, in nanoseconds.
+        /// The requested time, in nanoseconds.
         asked_ns: u64,
     },
 }
 
 impl LatencyDoubt {
-    /// What removes the doubt, where that is known.
+    /// How to avoid the doubt, where that is known.
     #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
         match self {
@@ -124,17 +124,14 @@ impl fmt::Display for LatencyDoubt {
             LatencyDoubt::CpusOffline { cpus } => write!(f, "CPU {cpus} was offline"),
             LatencyDoubt::NotStopped { late_ns } => write!(
                 f,
-                "the threads ended by themselves, as cpushield got no CPU to stop them: {} ago",
-                exact(*late_ns)
+                "the threads ended by themselves {} ago, because cpushield got no CPU to stop them",
+                exact_duration(*late_ns)
             ),
             LatencyDoubt::LookerKeptAway { thread, ran_ns, span_ns } => {
                 let ran = ran_ns.map(|ns| format!("{} ms", ns / MS));
                 let ran = ran.as_deref().unwrap_or("an unknown time");
                 let span = span_ns / MS;
-                write!(
-                    f,
-                    "{thread} ran for {ran} of {span} ms: too little to say what did not come"
-                )
+                write!(f, "{thread} ran for {ran} of {span} ms: too little to rule out gaps")
             }
             LatencyDoubt::RecordsUnreadable { cpu, answer } => {
                 write!(f, "the records of CPU {cpu} cannot be read: {answer}")
@@ -152,7 +149,7 @@ impl fmt::Display for LatencyDoubt {
             LatencyDoubt::LoadDoubtful { load, doubt } => write!(f, "the load {load}: {doubt}"),
             LatencyDoubt::Incomplete { span_ns, asked_ns } => {
                 let (span, asked) = (rounded(*span_ns), rounded(*asked_ns));
-                write!(f, "it is incomplete: {span} of {asked} are measured; {advice}")
+                write!(f, "it is incomplete: {span} of {asked} measured; {advice}")
             }
             LatencyDoubt::Stopped { span_ns, asked_ns } => {
                 write!(f, "it was stopped after {} of {}", rounded(*span_ns), rounded(*asked_ns))
@@ -161,12 +158,12 @@ impl fmt::Display for LatencyDoubt {
     }
 }
 
-/// A time in whole milliseconds, where it is longer than one.
+/// Formats a time of at least a millisecond in whole milliseconds.
 fn rounded(ns: u64) -> String {
-    exact(if ns < MS { ns } else { ns / MS * MS })
+    exact_duration(if ns < MS { ns } else { ns / MS * MS })
 }
 
-/// What makes the figures of one thread doubtful.
+/// A reason to doubt the figures of one thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "doubt", rename_all = "kebab-case")]
@@ -184,7 +181,7 @@ pub enum ThreadDoubt {
         /// To this one.
         policy: String,
     },
-    /// It never began.
+    /// It never started.
     NeverBegan,
     /// Its period is longer than the measurement.
     PeriodNotOver,
@@ -192,12 +189,12 @@ pub enum ThreadDoubt {
     SawNothing,
     /// Its last event was late at the end.
     DidNotRunAgain {
-        /// By so many nanoseconds.
+        /// By how many nanoseconds.
         late_ns: u64,
     },
-    /// It ended itself, because it could not keep up.
+    /// It ended early, because it could not keep up.
     Overrun,
-    /// A system call of it failed.
+    /// One of its system calls failed.
     Failed {
         /// The kernel's answer.
         answer: String,
@@ -220,12 +217,12 @@ pub enum ThreadDoubt {
     WakerLate {
         /// How often.
         times: u64,
-        /// At most so many nanoseconds.
+        /// The longest delay in nanoseconds.
         longest_ns: u64,
     },
-    /// When its events are due is not known well.
+    /// The due time of its events is known only roughly.
     DueBlurred {
-        /// To so many nanoseconds.
+        /// The uncertainty in nanoseconds.
         blur_ns: u64,
     },
     /// Its events are missing from the trace.
@@ -246,10 +243,10 @@ pub enum ThreadDoubt {
 }
 
 impl ThreadDoubt {
-    /// What removes the doubt, where that is known.
+    /// How to avoid the doubt, where that is known.
     #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
-        matches!(self, ThreadDoubt::Overrun).then_some("take a longer --thread")
+        matches!(self, ThreadDoubt::Overrun).then_some("use a longer --thread period")
     }
 }
 
@@ -261,9 +258,11 @@ impl fmt::Display for ThreadDoubt {
             ThreadDoubt::PolicyChanged { policy } => {
                 write!(f, "another process set its policy to {policy}")
             }
-            ThreadDoubt::NeverBegan => f.write_str("it never began"),
-            ThreadDoubt::PeriodNotOver => f.write_str("no event came: its period was not over"),
-            ThreadDoubt::SawNothing => f.write_str("it saw nothing at all, and did not end"),
+            ThreadDoubt::NeverBegan => f.write_str("it never started"),
+            ThreadDoubt::PeriodNotOver => {
+                f.write_str("no event came: its period is longer than the measurement")
+            }
+            ThreadDoubt::SawNothing => f.write_str("it saw no event and did not end"),
             ThreadDoubt::DidNotRunAgain { late_ns } => write!(
                 f,
                 "it did not run again: its last event was {} ms late at the end",
@@ -271,27 +270,34 @@ impl fmt::Display for ThreadDoubt {
             ),
             ThreadDoubt::Overrun => write!(
                 f,
-                "it ended itself: most of its events came a period late for a second, and a \
-                 real-time thread that never sleeps takes its CPU from everybody else; {}",
+                "it ended early: for a second, most of its events came a period late, and a \
+                 real-time thread that never sleeps starves every other task of its CPU; {}",
                 self.advice().unwrap_or_default()
             ),
-            ThreadDoubt::Failed { answer } => write!(f, "it ended before its time: {answer}"),
+            ThreadDoubt::Failed { answer } => write!(f, "it ended early: {answer}"),
             ThreadDoubt::NoEvent => f.write_str("no event came"),
             ThreadDoubt::Elsewhere { count } => write!(f, "it ran on another CPU {count} times"),
-            ThreadDoubt::MostlyMissed => {
-                f.write_str("more periods were missed than met; this machine cannot keep up")
-            }
+            ThreadDoubt::MostlyMissed => f.write_str(
+                "it missed more events than it met; this machine cannot keep up with the period",
+            ),
             ThreadDoubt::EventsEarly { count } => {
-                write!(f, "{count} events came before they were due: the rest is too short")
+                write!(
+                    f,
+                    "{count} events came before they were due: the other latencies are too short"
+                )
             }
             ThreadDoubt::WakerLate { times, longest_ns } => write!(
                 f,
-                "the one who wakes it was itself kept from running {times} times, for {} at most: \
-                 the worst may be that",
-                exact(*longest_ns)
+                "the thread that wakes it was itself delayed {times} times, by up to {}: this may \
+                 explain the worst latency",
+                exact_duration(*longest_ns)
             ),
             ThreadDoubt::DueBlurred { blur_ns } => {
-                write!(f, "when its events are due is known to {} only", exact(*blur_ns))
+                write!(
+                    f,
+                    "the due times of its events are only known to within {}",
+                    exact_duration(*blur_ns)
+                )
             }
             ThreadDoubt::EventsMissing { count } => {
                 write!(f, "{count} of its events are missing from the trace")
@@ -311,10 +317,10 @@ impl fmt::Display for ThreadDoubt {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ShieldBreach {
-    /// In which part of a measurement that was resumed, from 1 on; `None` in the first.
+    /// The part of a resumed measurement, counted from 1; `None` in the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<usize>,
-    /// So many seconds after the beginning of its part.
+    /// Seconds since the start of its part.
     pub after_s: u64,
     /// How.
     pub how: GuardBreach,
@@ -338,12 +344,12 @@ pub enum GuardBreach {
     CpusUnreadable,
     /// Its cgroup lost CPUs.
     CpusLost {
-        /// Which, as a list.
+        /// The lost CPUs, as a list.
         cpus: String,
     },
-    /// Its partition is another one, or invalid.
+    /// Its partition type changed or became invalid.
     Partition {
-        /// What the kernel says of it.
+        /// The content of `cpuset.cpus.partition`.
         state: String,
     },
 }

@@ -1,5 +1,4 @@
-//! The document before anything was seen: what was asked for, what keeps others away, and what is
-//! measured on.
+//! The document before the first event: the request, the isolation and the machine.
 
 use super::measure::nanos;
 use super::order::MeasureRequest;
@@ -7,21 +6,21 @@ use super::{LatencyMeasurement, MeasuredIsolation, MeasuredSetting, SCHEMA, Trac
 use crate::survey::Machine;
 use cpushield_linux::clock::monotonic_ns;
 
-/// Looks at the clock that its price is taken from.
-const LOOKS: u64 = 1000;
+/// Clock reads that are averaged to get the cost of one.
+const CLOCK_READS: u64 = 1000;
 
-/// The document before anything was seen.
-pub(super) fn blank(
-    order: &MeasureRequest<'_>,
+/// Makes the document before the first event.
+pub(super) fn empty_document(
+    request: &MeasureRequest<'_>,
     machine: Machine,
     migration: Option<bool>,
 ) -> LatencyMeasurement {
     LatencyMeasurement {
         schema: SCHEMA,
-        instrument: order.instrument.name().to_owned(),
-        asked_ns: nanos(order.span),
+        instrument: request.instrument.name().to_owned(),
+        asked_ns: nanos(request.span),
         span_ns: 0,
-        warmup_ns: nanos(order.warmup),
+        warmup_ns: nanos(request.warmup),
         stopped: false,
         unfinished: false,
         began_s: 0,
@@ -30,16 +29,16 @@ pub(super) fn blank(
         series: Vec::new(),
         loads: Vec::new(),
         gates: Vec::new(),
-        tracing: TraceUse { asked: order.why, ..TraceUse::default() },
-        isolation: isolation(&machine, order),
+        tracing: TraceUse { asked: request.why, ..TraceUse::default() },
+        isolation: isolation(&machine, request),
         setting: setting(machine, migration),
         doubts: Vec::new(),
         notes: Vec::new(),
     }
 }
 
-fn isolation(machine: &Machine, order: &MeasureRequest<'_>) -> MeasuredIsolation {
-    let guard = order.guard.as_ref();
+fn isolation(machine: &Machine, request: &MeasureRequest<'_>) -> MeasuredIsolation {
+    let guard = request.guard.as_ref();
     MeasuredIsolation {
         shield: guard.map(|guard| guard.name.clone()),
         held: guard.filter(|guard| guard.group.is_some()).map(|_| true),
@@ -51,7 +50,7 @@ fn isolation(machine: &Machine, order: &MeasureRequest<'_>) -> MeasuredIsolation
 
 fn setting(machine: Machine, migration: Option<bool>) -> MeasuredSetting {
     let before = monotonic_ns();
-    let last = (0..LOOKS).fold(before, |_, _| monotonic_ns());
+    let last = (0..CLOCK_READS).fold(before, |_, _| monotonic_ns());
     let guest = machine.virt.guest == Some(true);
     MeasuredSetting {
         kernel: machine.kernel.release,
@@ -64,6 +63,6 @@ fn setting(machine: Machine, migration: Option<bool>) -> MeasuredSetting {
         hypervisor: machine.virt.hypervisor.or_else(|| guest.then(|| "unknown".to_owned())),
         clock: "CLOCK_MONOTONIC".to_owned(),
         clocksource: machine.kernel.clocksource,
-        clock_read_ns: last.saturating_sub(before) / LOOKS,
+        clock_read_ns: last.saturating_sub(before) / CLOCK_READS,
     }
 }

@@ -10,20 +10,20 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer}
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Values up to here are told apart: what a tally can count (18 minutes).
+/// The highest value that is distinguished: the limit of a tally (18 minutes).
 const HIGHEST_NS: u64 = 1 << 40;
-/// Digits that are kept.
+/// Significant digits.
 const DIGITS: u8 = 3;
-/// Which percentiles are named.
+/// The percentiles of a document.
 const PERCENTS: [f64; 6] = [50.0, 90.0, 99.0, 99.9, 99.99, 99.999];
-/// Lines of cyclictest's histogram at most: 100 ms.
+/// The most lines of a cyclictest histogram: 100 ms.
 const LINES_MAX: usize = 100_000;
 
-/// A histogram of values and how often each came.
+/// Makes a histogram of values and their counts.
 pub(super) fn collect(counts: impl Iterator<Item = (u64, u64)>) -> Histogram<u64> {
     let mut histogram = empty();
     for (value, count) in counts {
-        // The bounds are those of the tally, so that no value is outside.
+        // The tally has the same bounds, so no value is outside.
         histogram.saturating_record_n(value, count);
     }
     histogram
@@ -36,8 +36,8 @@ fn empty() -> Histogram<u64> {
     }
 }
 
-/// The same with what was missed: an event that came late by more than a period hides those that
-/// were due meanwhile, each late by a period less than the one before.
+/// Adds missed events: an event that is late by more than a period hides those that were due
+/// meanwhile, each late by a period less than the one before.
 pub(super) fn with_missed(histogram: &Histogram<u64>, period_ns: u64) -> Histogram<u64> {
     let mut whole = histogram.clone();
     for step in histogram.iter_recorded() {
@@ -50,19 +50,27 @@ pub(super) fn with_missed(histogram: &Histogram<u64>, period_ns: u64) -> Histogr
     whole
 }
 
-/// Percentiles as far as so many values can tell them: of a thousand values none is at 99.99 %.
-/// A step's upper end may be above everything that was seen, so the longest is given.
+/// Returns the percentiles that the number of values supports: a thousand values have no 99.99 %.
+/// A step's upper end may be above the longest latency, so values are limited to `longest_ns`.
 pub(super) fn percentiles(histogram: &Histogram<u64>, longest_ns: u64) -> Vec<Percentile> {
     #[expect(clippy::cast_precision_loss, reason = "a share is not exact")]
-    let known = |percent: &f64| histogram.len() as f64 * (100.0 - percent) > 99.9;
-    let at = |percent: f64| {
-        let ns = histogram.value_at_percentile(percent).min(longest_ns);
-        Percentile { percent, ns }
-    };
-    PERCENTS.iter().copied().filter(known).map(at).collect()
+    let values = histogram.len() as f64;
+    let supported = PERCENTS.iter().filter(|percent| values * (100.0 - **percent) > 99.9);
+    let percentiles = supported.map(|percent| Percentile {
+        percent: *percent,
+        ns: histogram.value_at_percentile(*percent).min(longest_ns),
+    });
+    percentiles.collect()
 }
 
-/// The text form inside documents.
+/// A part of a whole in percent; 0 when the whole is empty.
+pub(super) fn percent_of(part: u64, whole: u64) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "a share is not exact")]
+    let percent = part as f64 * 100.0 / whole.max(1) as f64;
+    percent
+}
+
+/// Encodes a histogram as text for a document.
 pub(super) fn encode(histogram: &Histogram<u64>) -> String {
     let mut bytes = Vec::new();
     match V2DeflateSerializer::new().serialize(histogram, &mut bytes) {
@@ -71,32 +79,36 @@ pub(super) fn encode(histogram: &Histogram<u64>) -> String {
     }
 }
 
-/// The histogram of a series.
+/// Decodes the histogram of a series.
 fn decode(series: &ThreadSeries) -> Result<Histogram<u64>, String> {
-    let wrong = |why: String| format!("the histogram of CPU {} is none: {why}", series.cpu);
-    let bytes = STANDARD.decode(&series.histogram).map_err(|e| wrong(e.to_string()))?;
-    Deserializer::new().deserialize(&mut bytes.as_slice()).map_err(|e| wrong(format!("{e:?}")))
+    let cpu = series.cpu;
+    let bytes = STANDARD
+        .decode(&series.histogram)
+        .map_err(|e| format!("cannot decode the histogram of CPU {cpu}: {e}"))?;
+    Deserializer::new()
+        .deserialize(&mut bytes.as_slice())
+        .map_err(|e| format!("cannot decode the histogram of CPU {cpu}: {e:?}"))
 }
 
-/// Percentiles of several threads together, missed events among them.
+/// Returns the percentiles of several threads together, including missed events.
 ///
 /// # Errors
-/// A histogram of the document is none.
+/// A histogram of the document cannot be decoded.
 pub fn percentiles_of(series: &[&ThreadSeries]) -> Result<Vec<Percentile>, String> {
     let mut whole = empty();
     for one in series {
         let with_missed = with_missed(&decode(one)?, one.period_ns);
-        whole.add(with_missed).map_err(|e| wide(&e))?;
+        whole.add(with_missed).map_err(|e| too_wide(&e))?;
     }
-    let longest = series.iter().filter_map(|one| one.max_ns).max();
+    let longest = series.iter().filter_map(|series| series.max_ns).max();
     Ok(percentiles(&whole, longest.unwrap_or(0)))
 }
 
-/// The latencies of a thread and how often each came, ascending, without missed events. The upper
-/// end of the last step may be above what was seen, so the longest is given.
+/// Returns the latencies of a thread with their counts, ascending, without missed events. The upper
+/// end of the last step may be above the longest latency, so values are limited to that.
 ///
 /// # Errors
-/// The histogram of the document is none.
+/// The histogram of the document cannot be decoded.
 pub fn counts(series: &ThreadSeries) -> Result<Vec<(u64, u64)>, String> {
     let longest = series.max_ns.unwrap_or(u64::MAX);
     let histogram = decode(series)?;
@@ -104,33 +116,32 @@ pub fn counts(series: &ThreadSeries) -> Result<Vec<(u64, u64)>, String> {
     Ok(steps.map(|step| (step.value_iterated_to().min(longest), step.count_at_value())).collect())
 }
 
-/// All latencies of several threads, without missed events.
+/// Adds the histograms of several threads, without missed events.
 pub(super) fn sum(series: &[&ThreadSeries]) -> Result<Histogram<u64>, String> {
     let mut whole = empty();
     for one in series {
-        whole.add(decode(one)?).map_err(|e| wide(&e))?;
+        whole.add(decode(one)?).map_err(|e| too_wide(&e))?;
     }
     Ok(whole)
 }
 
-fn wide(error: &hdrhistogram::AdditionError) -> String {
-    format!("a histogram is too wide: {error:?}")
+fn too_wide(error: &hdrhistogram::AdditionError) -> String {
+    format!("a histogram is too too_wide: {error:?}")
 }
 
-/// All histograms as one HDR log of version 2; each has a tag with its CPU and period.
+/// Writes all histograms as one HDR log of version 2; each has a tag with its CPU and period.
 ///
 /// # Errors
-/// A histogram of the document is none.
+/// A histogram of the document cannot be decoded.
 pub fn hdr_log(latency: &LatencyMeasurement) -> Result<Vec<u8>, String> {
     let mut log = Vec::new();
     let mut serializer = V2DeflateSerializer::new();
-    let wrong = |why: &dyn std::fmt::Debug| format!("the log cannot be made: {why:?}");
     let mut writer = IntervalLogWriterBuilder::new()
         .add_comment("cpushield latency: nanoseconds")
         .with_start_time(UNIX_EPOCH + Duration::from_secs(latency.began_s))
         .with_max_value_divisor(1000.0)
         .begin_log_with(&mut log, &mut serializer)
-        .map_err(|e| wrong(&e))?;
+        .map_err(|e| log_error(&e))?;
     let mut series: Vec<&ThreadSeries> = latency.series.iter().collect();
     series.sort_by_key(|series| (series.cpu, series.period_ns, &series.stage));
     for series in series {
@@ -139,21 +150,24 @@ pub fn hdr_log(latency: &LatencyMeasurement) -> Result<Vec<u8>, String> {
         let span = Duration::from_nanos(latency.span_ns);
         writer
             .write_histogram(&decode(series)?, Duration::ZERO, span, Tag::new(&name))
-            .map_err(|e| wrong(&e))?;
+            .map_err(|e| log_error(&e))?;
     }
     Ok(log)
 }
 
-/// All histograms as cyclictest prints them with `--histogram`: a line for each microsecond, a
-/// column for each thread.
+fn log_error(error: &dyn std::fmt::Debug) -> String {
+    format!("cannot write the HDR log: {error:?}")
+}
+
+/// Formats all histograms as `cyclictest --histogram` does: a line for each microsecond, a column
+/// for each thread.
 ///
 /// # Errors
-/// A histogram of the document is none.
+/// A histogram of the document cannot be decoded.
 pub fn cyclictest(latency: &LatencyMeasurement) -> Result<String, String> {
     let mut all: Vec<&ThreadSeries> = latency.series.iter().collect();
     all.sort_by_key(|series| (series.cpu, series.period_ns, &series.stage));
-    let us = |ns: u64| usize::try_from(ns / 1000).unwrap_or(usize::MAX);
-    let longest = all.iter().filter_map(|series| series.max_ns).max().map_or(0, us);
+    let longest = all.iter().filter_map(|series| series.max_ns).max().map_or(0, whole_us);
     let lines = longest.saturating_add(1).min(LINES_MAX);
     let mut columns = Vec::new();
     let mut beyond = Vec::new();
@@ -161,9 +175,9 @@ pub fn cyclictest(latency: &LatencyMeasurement) -> Result<String, String> {
         let (mut column, mut overflow) = (vec![0; lines], 0);
         for step in decode(series)?.iter_recorded() {
             let count = step.count_at_value();
-            // The upper end of the last step may be above what was seen.
+            // The upper end of the last step may be above the longest latency.
             let ns = step.value_iterated_to().min(series.max_ns.unwrap_or(u64::MAX));
-            match column.get_mut(us(ns)) {
+            match column.get_mut(whole_us(ns)) {
                 Some(line) => *line += count,
                 None => overflow += count,
             }
@@ -178,20 +192,30 @@ pub fn cyclictest(latency: &LatencyMeasurement) -> Result<String, String> {
         // Writing to a string does not fail.
         let _ = writeln!(text, "{line:06} {}", row.join("\t"));
     }
-    let mut tell = |name: &str, width: usize, number: &dyn Fn(usize, &ThreadSeries) -> u64| {
-        let _ = write!(text, "# {name}:");
-        for (i, series) in all.iter().enumerate() {
-            let _ = write!(text, " {:0width$}", number(i, series));
-        }
-        text.push('\n');
-    };
-    let in_us = |ns: Option<u64>| ns.unwrap_or(0) / 1000;
-    tell("Total", 9, &|_, series| series.samples);
-    tell("Min Latencies", 5, &|_, series| in_us(series.min_ns));
-    tell("Avg Latencies", 5, &|_, series| in_us(series.mean_ns));
-    tell("Max Latencies", 5, &|_, series| in_us(series.max_ns));
-    tell("Histogram Overflows", 5, &|i, _| beyond.get(i).copied().unwrap_or(0));
+    let totals: Vec<u64> = all.iter().map(|series| series.samples).collect();
+    write_summary_line(&mut text, "Total", 9, &totals);
+    let figures: [(&str, fn(&ThreadSeries) -> Option<u64>); 3] = [
+        ("Min Latencies", |series| series.min_ns),
+        ("Avg Latencies", |series| series.mean_ns),
+        ("Max Latencies", |series| series.max_ns),
+    ];
+    for (name, figure) in figures {
+        let us: Vec<u64> = all.iter().map(|series| figure(series).unwrap_or(0) / 1000).collect();
+        write_summary_line(&mut text, name, 5, &us);
+    }
+    write_summary_line(&mut text, "Histogram Overflows", 5, &beyond);
     Ok(text)
+}
+
+/// Adds a line of cyclictest's summary, with a number for each thread.
+fn write_summary_line(text: &mut String, name: &str, width: usize, numbers: &[u64]) {
+    let numbers: String = numbers.iter().map(|number| format!(" {number:0width$}")).collect();
+    // Writing to a string does not fail.
+    let _ = writeln!(text, "# {name}:{numbers}");
+}
+
+fn whole_us(ns: u64) -> usize {
+    usize::try_from(ns / 1000).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]
@@ -201,7 +225,7 @@ mod tests {
     use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 
     #[test]
-    fn percentiles_are_named_as_far_as_the_values_reach() {
+    fn only_percentiles_that_the_samples_support_are_listed() {
         let thousand = collect((1..=1000).map(|ns| (ns, 1)));
         let named = percentiles(&thousand, 1000);
         let named: Vec<(f64, u64)> = named.iter().map(|one| (one.percent, one.ns)).collect();
@@ -212,8 +236,8 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_know_of_the_events_that_nobody_waited_for() {
-        // 100 events in time, and one that 9 others were missed behind.
+    fn percentiles_include_missed_events() {
+        // 100 events on time, and one that hides 9 missed ones.
         let seen = collect([(10, 100), (9_500, 1)].into_iter());
         let whole = with_missed(&seen, 1_000);
         assert_eq!((seen.len(), whole.len()), (101, 110));
@@ -227,18 +251,18 @@ mod tests {
     }
 
     #[test]
-    fn a_histogram_comes_back_from_its_text_as_it_was() {
+    fn an_encoded_histogram_decodes_to_the_same_histogram() {
         let given = [(0, 3), (17, 1), (2_048, 9), (3_500_000, 1), (HIGHEST_NS - 1, 1)];
         let histogram = collect(given.into_iter());
         let mut series = latency().series.remove(0);
         series.histogram = encode(&histogram);
         assert_eq!(decode(&series).unwrap(), histogram);
         series.histogram.push('!');
-        assert!(decode(&series).unwrap_err().starts_with("the histogram of CPU 3 is none"));
+        assert!(decode(&series).unwrap_err().starts_with("cannot decode the histogram of CPU 3"));
     }
 
     #[test]
-    fn the_files_hold_every_sample_of_every_thread() {
+    fn the_exported_files_contain_every_sample_of_every_thread() {
         let latency = latency();
         let text = cyclictest(&latency).unwrap();
         let rows: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();

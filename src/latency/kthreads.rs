@@ -1,27 +1,29 @@
-//! The threads that a tracer of the kernel begins: finding them, and what they did.
+//! Finds the threads that a kernel tracer starts, and reads their run time.
 
 use super::measurement_process::ThreadPlacement;
 use super::order::LatencyError;
 use cpushield_linux::{Host, SchedPolicy, sched};
 use std::time::{Duration, Instant};
 
-/// Threads of the kernel that were begun are there after this.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// What timerlat's threads give themselves (`DEFAULT_TIMERLAT_PRIO`, kernel/trace/trace_osnoise.c).
-const BORN: SchedPolicy = SchedPolicy::Fifo { priority: 95 };
+/// How long to wait for kernel threads that were started.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// The initial policy of timerlat's threads (`DEFAULT_TIMERLAT_PRIO`,
+/// kernel/trace/trace_osnoise.c).
+const INITIAL_POLICY: SchedPolicy = SchedPolicy::Fifo { priority: 95 };
 
-/// The kernel's threads, with the policy that was asked for.
-pub(super) fn kernels(
+/// Finds the tracer's kernel threads and sets the requested policy.
+pub(super) fn find_tracer_threads(
     host: &Host,
     name: &str,
-    seats: &[ThreadPlacement],
+    placements: &[ThreadPlacement],
 ) -> Result<Vec<i32>, LatencyError> {
-    // They take a policy of their own first.
-    let born = |tid: i32| host.scheduling(tid).is_ok_and(|policy| policy == BORN);
     let mut tids = Vec::new();
-    for seat in seats {
-        let tid = kernels_own(host, &format!("{name}{}", seat.cpu), &born)?;
-        let policy = seat.policy;
+    for placement in placements {
+        // They set their own policy first.
+        let tid = wait_for_kthread(host, &format!("{name}{}", placement.cpu), &|tid| {
+            host.scheduling(tid).is_ok_and(|policy| policy == INITIAL_POLICY)
+        })?;
+        let policy = placement.policy;
         sched::set_policy(tid, policy)
             .map_err(|error| LatencyError::Policy { policy, why: error.to_string() })?;
         tids.push(tid);
@@ -29,13 +31,13 @@ pub(super) fn kernels(
     Ok(tids)
 }
 
-/// A thread that the kernel has begun, once it is ready.
-pub(super) fn kernels_own(
+/// Waits until a kernel thread of this name exists and is ready. Returns its number.
+pub(super) fn wait_for_kthread(
     host: &Host,
     name: &str,
     is_ready: &dyn Fn(i32) -> bool,
 ) -> Result<i32, LatencyError> {
-    let give_up = Instant::now() + PATIENCE;
+    let give_up = Instant::now() + TIMEOUT;
     loop {
         let tasks = host.tasks()?;
         let found = tasks.iter().find(|task| task.comm == name).map(|task| task.pid);
@@ -49,8 +51,8 @@ pub(super) fn kernels_own(
     }
 }
 
-/// How long a thread has run, in nanoseconds (`/proc/*/schedstat`, CONFIG_SCHED_INFO).
-pub(super) fn ran_ns(host: &Host, tid: i32) -> Option<u64> {
+/// Reads how long a thread has run, in nanoseconds (`/proc/*/schedstat`, CONFIG_SCHED_INFO).
+pub(super) fn run_time_ns(host: &Host, tid: i32) -> Option<u64> {
     let line = host.read_line(&format!("/proc/{tid}/schedstat")).ok()?;
     line.split_whitespace().next()?.parse().ok()
 }

@@ -1,10 +1,11 @@
-//! Measure: `Host` → [`LatencyMeasurement`]. Starts the crew, lets the time go by, and makes a
-//! document of its figures. It looks at them from a housekeeping CPU, several times a second.
+//! Measure: `Host` → [`LatencyMeasurement`]. Starts the measuring process, waits for the
+//! requested time, and makes a document of its figures. A housekeeping CPU reads the figures
+//! several times a second.
 
-use super::check::{beforehand, check, elsewhere};
-use super::empty_document::blank;
+use super::check::{check_request, sharing_notes, timer_migration_note};
+use super::empty_document::empty_document;
 use super::histogram;
-use super::measurement_process::{LONG, MeasurementTimes, ThreadPlacement};
+use super::measurement_process::{LONG_PERIOD, MeasurementTimes, ThreadPlacement};
 use super::order::{LatencyError, MeasureProgress, MeasureRequest};
 use super::sample_source::{SampleSource, SeriesLabel};
 use super::trace_witness::TraceWitness;
@@ -25,87 +26,93 @@ use cpushield_linux::{CpuSet, Host};
 use std::thread::Scope;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How often the figures are looked at.
+/// How often the figures are read.
 const STEP: Duration = Duration::from_millis(100);
-/// So many steps apart the shield and the CPUs are looked at.
+/// The shield and the CPUs are checked once in this many steps.
 const ROUNDS: u64 = 10;
-/// The threads get so long to go to sleep before their first event.
+/// Time for the threads to go to sleep before their first event.
 const LEAD_NS: u64 = 20_000_000;
-/// Threads that were not told to end do so by themselves so long after the end.
+/// Threads that were not stopped end by themselves this long after the end.
 const OVERTIME_NS: u64 = 2_000_000_000;
-/// A figure that may be wrong by more says little.
+/// A figure with a larger uncertainty is doubtful.
 const BLUR_NS: u64 = 20_000;
 
-/// Measures.
+/// Measures latency as requested.
 ///
 /// # Errors
-/// The order makes no sense on this machine, or the threads do not start. What goes wrong later is
-/// a doubt in the document.
+/// The request is not possible on this machine, or the threads do not start. A later problem
+/// becomes a doubt in the document.
 pub fn measure(
     host: &Host,
-    order: &MeasureRequest<'_>,
+    request: &MeasureRequest<'_>,
 ) -> Result<LatencyMeasurement, LatencyError> {
-    let online = check(host, order)?;
-    let aside = AffinityGuard::step_aside(&online.minus(&order.cpus));
-    (order.progress)(MeasureProgress::Starting);
-    let machine = survey_beside(host, &[], &order.cpus);
+    let online = check_request(host, request)?;
+    let own_affinity = AffinityGuard::step(&online.minus(&request.cpus));
+    (request.progress)(MeasureProgress::Starting);
+    let machine = survey_beside(host, &[], &request.cpus);
     let migration = host.read_line("/proc/sys/kernel/timer_migration").ok().map(|on| on != "0");
-    let seats = seats(order);
-    let mut gang = LoadGenerator::start(&order.load)?;
-    let mut witness = TraceWitness::arm(host, order);
-    let mut feed = SampleSource::start(host, order, &seats)?;
-    let rows = feed.rows().to_vec();
+    let placements = placements(request);
+    let mut load = LoadGenerator::start(&request.load)?;
+    let mut witness = TraceWitness::arm(host, request);
+    let mut source = SampleSource::start(host, request, &placements)?;
+    let rows = source.rows().to_vec();
     witness.start(&rows);
     let nohz_full = machine.isolation.nohz_full.clone();
-    let blank = blank(order, machine, migration);
-    let mut run = MeasurementRun::new(host, order, &rows, blank);
-    run.notes = beforehand(order, &online);
-    run.notes.extend(feed.notes());
-    run.notes.extend(elsewhere(order, nohz_full.as_ref(), migration));
-    run.notes.append(&mut gang.notes);
-    gang.go();
-    let first = environment::take(host);
-    run.blank.began_s =
+    let empty_document = empty_document(request, machine, migration);
+    let mut run = MeasurementRun::new(host, request, &rows, empty_document);
+    run.notes = sharing_notes(request, &online);
+    run.notes.extend(source.notes());
+    run.notes.extend(timer_migration_note(request, nohz_full.as_ref(), migration));
+    run.notes.append(&mut load.notes);
+    load.begin();
+    let before = environment::take(host);
+    run.empty_document.began_s =
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let begin_ns = monotonic_ns().saturating_add(LEAD_NS);
-    let from_ns = begin_ns.saturating_add(nanos(order.warmup));
-    let until_ns = from_ns.saturating_add(nanos(order.span)).saturating_add(OVERTIME_NS);
-    run.blank.began_ns = from_ns;
-    feed.go(MeasurementTimes { begin_ns, from_ns, until_ns })?;
-    let (calm, stopped, moved, end_ns) = std::thread::scope(|scope| {
-        drive(scope, order, &rows, feed.tallies(), begin_ns);
-        run.wait_until(&feed, &mut witness, from_ns);
-        gang.count_from_now(host);
-        let calm = environment::take(host);
-        let stopped = run.watch(&feed, &mut witness, from_ns);
-        gang.count_until_now(host);
-        let moved = run.look_at_threads();
-        run.notes.extend(order.instrument.told(host, &order.cpus));
+    let from_ns = begin_ns.saturating_add(nanos(request.warmup));
+    let until_ns = from_ns.saturating_add(nanos(request.span)).saturating_add(OVERTIME_NS);
+    run.empty_document.began_ns = from_ns;
+    source.begin(MeasurementTimes { begin_ns, from_ns, until_ns })?;
+    let (after_warmup, stopped, moved, end_ns) = std::thread::scope(|scope| {
+        drive(scope, request, &rows, source.tallies(), begin_ns);
+        run.wait_until(&source, &mut witness, from_ns);
+        load.count_from_now(host);
+        let after_warmup = environment::take(host);
+        let stopped = run.watch(&source, &mut witness, from_ns);
+        load.count_until_now(host);
+        let moved = run.thread_state_doubts();
+        run.notes.extend(request.instrument.notes(host, &request.cpus));
         let end_ns = monotonic_ns();
-        let longest = seats.iter().map(|seat| seat.period_ns).max().unwrap_or(0);
-        feed.stop(Duration::from_nanos(longest));
-        (calm, stopped, moved, end_ns)
+        let longest = placements.iter().map(|placement| placement.period_ns).max().unwrap_or(0);
+        source.stop(Duration::from_nanos(longest));
+        (after_warmup, stopped, moved, end_ns)
     });
-    run.enter_peaks(&feed, nanos(order.span).min(end_ns.saturating_sub(from_ns)).saturating_sub(1));
-    run.blank.loads = gang.end(host);
-    let changes = environment::changed(&first, &calm, &environment::take(host));
+    run.enter_peaks(
+        &source,
+        nanos(request.span).min(end_ns.saturating_sub(from_ns)).saturating_sub(1),
+    );
+    run.empty_document.loads = load.end(host);
+    let changes = environment::changed(&before, &after_warmup, &environment::take(host));
     let changes = changes.into_iter();
     run.doubts.extend(changes.map(|change| LatencyDoubt::CircumstanceChanged { change }));
-    witness.look(&feed);
-    let mut latency = run.told(&feed, &witness, (from_ns, end_ns), Some(moved));
+    witness.poll(&source);
+    let mut latency = run.document(&source, &witness, (from_ns, end_ns), Some(moved));
     let (tracing, notes) = witness.end();
     latency.tracing = tracing;
     latency.notes.extend(notes);
-    let rest = feed.dismiss();
+    let facts = source.finish();
     let series = &mut latency.series;
-    series.iter_mut().zip(rest.of_each).for_each(|(one, doubts)| one.doubts.extend(doubts));
-    series.iter_mut().zip(rest.smis).for_each(|(one, smis)| one.smis = smis);
-    latency.doubts.extend(rest.of_all);
-    latency.notes.extend(rest.notes);
-    drop(aside);
+    series
+        .iter_mut()
+        .zip(facts.thread_doubts)
+        .for_each(|(series, doubts)| series.doubts.extend(doubts));
+    series.iter_mut().zip(facts.smis).for_each(|(series, smis)| series.smis = smis);
+    latency.doubts.extend(facts.doubts);
+    latency.notes.extend(facts.notes);
+    drop(own_affinity);
     latency.stopped = stopped;
     latency.series.sort_by_key(|series| std::cmp::Reverse(series.max_ns));
-    latency.gates = order.max_ns.map(|most| gate(&latency, most)).into_iter().collect();
+    latency.gates = request.max_ns.map(|most| gate(&latency, most)).into_iter().collect();
     Ok(latency)
 }
 
@@ -113,120 +120,118 @@ pub(super) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Every CPU gets every thread.
-fn seats(order: &MeasureRequest<'_>) -> Vec<ThreadPlacement> {
-    let on = |cpu| {
-        order.beats.iter().map(move |beat| ThreadPlacement {
+/// Places every requested thread on every measured CPU.
+fn placements(request: &MeasureRequest<'_>) -> Vec<ThreadPlacement> {
+    let mut placements = Vec::new();
+    for cpu in request.cpus.iter() {
+        placements.extend(request.threads.iter().map(|thread| ThreadPlacement {
             cpu,
-            period_ns: beat.period_ns,
-            policy: beat.policy,
-        })
-    };
-    order.cpus.iter().flat_map(on).collect()
+            period_ns: thread.period_ns,
+            policy: thread.policy,
+        }));
+    }
+    placements
 }
 
-/// Makes the events of instruments that somebody has to make them for.
+/// Starts the threads that make the events of an instrument that cannot make its own.
 fn drive<'scope, 'env>(
     scope: &'scope Scope<'scope, 'env>,
-    order: &'env MeasureRequest<'_>,
+    request: &'env MeasureRequest<'_>,
     rows: &'env [SeriesLabel],
     tallies: &'env [LatencyStats],
     begin_ns: u64,
 ) {
-    let instrument = order.instrument;
+    let instrument = request.instrument;
     if !instrument.is_driven() {
         return;
     }
     for (row, tally) in rows.iter().zip(tallies) {
-        scope.spawn(move || instrument.drive(row.seat.period_ns, begin_ns, tally));
+        scope.spawn(move || instrument.drive(row.placement.period_ns, begin_ns, tally));
     }
 }
 
-/// What is known while it runs.
+/// The state of a running measurement.
 struct MeasurementRun<'a> {
     host: &'a Host,
-    order: &'a MeasureRequest<'a>,
+    request: &'a MeasureRequest<'a>,
     rows: &'a [SeriesLabel],
-    /// What is known of the document from the beginning on.
-    blank: LatencyMeasurement,
+    /// The part of the document that is known from the start.
+    empty_document: LatencyMeasurement,
     timelines: Vec<WorstTimeline>,
     doubts: Vec<LatencyDoubt>,
     notes: Vec<String>,
-    /// When the shield was found broken, and how; each way once.
+    /// Each way in which the shield was broken, with the time of its first detection.
     broken: Vec<ShieldBreach>,
 }
 
 impl<'a> MeasurementRun<'a> {
     fn new(
         host: &'a Host,
-        order: &'a MeasureRequest<'a>,
+        request: &'a MeasureRequest<'a>,
         rows: &'a [SeriesLabel],
-        blank: LatencyMeasurement,
+        empty_document: LatencyMeasurement,
     ) -> MeasurementRun<'a> {
         let (doubts, notes, broken) = (Vec::new(), Vec::new(), Vec::new());
         let timelines = rows.iter().map(|_| WorstTimeline::new(MOMENT_NS)).collect();
-        MeasurementRun { host, order, rows, blank, timelines, doubts, notes, broken }
+        MeasurementRun { host, request, rows, empty_document, timelines, doubts, notes, broken }
     }
 
-    /// Lets time go by until then, or until somebody stops it.
-    fn wait_until(&self, feed: &SampleSource<'_>, witness: &mut TraceWitness<'_>, ns: u64) {
+    /// Waits until `ns` of `CLOCK_MONOTONIC`, or until the measurement is stopped.
+    fn wait_until(&self, source: &SampleSource<'_>, witness: &mut TraceWitness<'_>, ns: u64) {
         loop {
-            witness.look(feed);
-            feed.look();
+            witness.poll(source);
+            source.poll();
             let left = Duration::from_nanos(ns.saturating_sub(monotonic_ns()));
-            if left.is_zero() || (self.order.stop)() {
+            if left.is_zero() || (self.request.stop)() {
                 return;
             }
             std::thread::sleep(left.min(STEP));
         }
     }
 
-    /// Lets the span go by; whether it was stopped before.
+    /// Waits for the measured span. Returns whether the measurement was stopped before its end.
     fn watch(
         &mut self,
-        feed: &SampleSource<'_>,
+        source: &SampleSource<'_>,
         witness: &mut TraceWitness<'_>,
         from_ns: u64,
     ) -> bool {
-        let of = nanos(self.order.span);
+        let span_ns = nanos(self.request.span);
         let mut worst_ns = None;
         for round in 0_u64.. {
             let done = monotonic_ns().saturating_sub(from_ns);
-            worst_ns = worst_ns.max(self.enter_peaks(feed, of.saturating_sub(1)));
-            let done = Duration::from_nanos(done.min(of));
-            (self.order.progress)(MeasureProgress::Measuring {
+            worst_ns = worst_ns.max(self.enter_peaks(source, span_ns.saturating_sub(1)));
+            let done = Duration::from_nanos(done.min(span_ns));
+            (self.request.progress)(MeasureProgress::Measuring {
                 done,
-                of: self.order.span,
+                of: self.request.span,
                 worst_ns,
             });
-            witness.look(feed);
+            witness.poll(source);
             if round.is_multiple_of(ROUNDS) {
-                self.look_around(done);
-                if let Some(keep) = self.order.keep {
-                    keep(self.told(feed, witness, (from_ns, monotonic_ns()), None));
+                self.check_shield_and_cpus(done);
+                if let Some(save) = self.request.autosave {
+                    save(self.document(source, witness, (from_ns, monotonic_ns()), None));
                 }
             }
-            if done >= self.order.span {
-                self.look_around(done);
+            if done >= self.request.span {
+                self.check_shield_and_cpus(done);
                 return false;
             }
-            let running = |tally: &LatencyStats| {
-                matches!(tally.stage(), ThreadStage::Waiting | ThreadStage::Running)
-            };
-            if (self.order.stop)() || !feed.tallies().iter().any(running) {
+            if (self.request.stop)() || !source.tallies().iter().any(is_active) {
                 return true;
             }
-            std::thread::sleep(STEP.min(self.order.span - done));
+            std::thread::sleep(STEP.min(self.request.span - done));
         }
         true
     }
 
-    /// The longest of each moment since the last time, of each thread, at the time when its event
-    /// was due, but not after `end_ns`; gives the longest of all.
-    fn enter_peaks(&mut self, feed: &SampleSource<'_>, end_ns: u64) -> Option<u64> {
-        feed.look();
+    /// Adds each thread's peaks since the last call to its timeline, at the time when the event was
+    /// due, but not after `end_ns`. Returns the longest latency among them.
+    fn enter_peaks(&mut self, source: &SampleSource<'_>, end_ns: u64) -> Option<u64> {
+        source.poll();
         let mut worst_ns = None;
-        for (tally, line) in feed.tallies().iter().zip(&mut self.timelines) {
+        for (tally, line) in source.tallies().iter().zip(&mut self.timelines) {
             for peak in tally.take_peaks() {
                 line.enter(peak.at_ns.min(end_ns), peak.late_ns);
                 worst_ns = worst_ns.max(Some(peak.late_ns));
@@ -235,15 +240,15 @@ impl<'a> MeasurementRun<'a> {
         worst_ns
     }
 
-    /// Whether the shield is in force and the CPUs are there.
-    fn look_around(&mut self, done: Duration) {
-        if let Some(guard) = &self.order.guard
-            && let GuardState::Broken(how) = guard.look(self.host)
+    /// Checks that the shield is in force and the CPUs are online.
+    fn check_shield_and_cpus(&mut self, done: Duration) {
+        if let Some(guard) = &self.request.guard
+            && let GuardState::Broken(how) = guard.check(self.host)
             && !self.broken.iter().any(|breach| breach.how == how)
         {
             self.broken.push(ShieldBreach { part: None, after_s: done.as_secs(), how });
         }
-        if let Some(cpus) = environment::offline(self.host, &self.order.cpus) {
+        if let Some(cpus) = environment::offline(self.host, &self.request.cpus) {
             let doubt = LatencyDoubt::CpusOffline { cpus };
             if !self.doubts.contains(&doubt) {
                 self.doubts.push(doubt);
@@ -251,108 +256,113 @@ impl<'a> MeasurementRun<'a> {
         }
     }
 
-    /// The document of what was seen from one time to another, its series in the order of the rows.
-    /// `moved`: what is doubtful about each; `None` while they still run.
-    fn told(
+    /// Makes the document of the given time range, with its series in the order of the labels.
+    /// `moved` has doubts for each thread; `None` while they still run.
+    fn document(
         &self,
-        feed: &SampleSource<'_>,
+        source: &SampleSource<'_>,
         witness: &TraceWitness<'_>,
         (from_ns, end_ns): (u64, u64),
         moved: Option<Vec<Vec<ThreadDoubt>>>,
     ) -> LatencyMeasurement {
-        let mut latency = self.blank.clone();
+        let mut latency = self.empty_document.clone();
         latency.unfinished = moved.is_none();
-        let (end_ns, late) = ended(self.order.span, from_ns, end_ns);
+        let (end_ns, late) = measured_end(self.request.span, from_ns, end_ns);
         latency.span_ns = end_ns.saturating_sub(from_ns);
         latency.doubts = self.doubts.iter().cloned().chain(late).collect();
         latency.notes.clone_from(&self.notes);
         latency.isolation.held = latency.isolation.held.map(|_| self.broken.is_empty());
         latency.isolation.broken.clone_from(&self.broken);
         let moved = moved.unwrap_or_default().into_iter().chain(std::iter::repeat(Vec::new()));
-        let rows = self.rows.iter().zip(feed.tallies()).zip(&self.timelines).zip(moved);
+        let rows = self.rows.iter().zip(source.tallies()).zip(&self.timelines).zip(moved);
         for (nth, (((row, tally), line), mut doubts)) in rows.enumerate() {
             let (figures, stage) = (tally.figures(), tally.stage());
-            // Who still runs is in doubt only when it should have run again long ago.
-            let next = figures.last_due_ns.max(from_ns).saturating_add(row.seat.period_ns);
-            let in_time = row.tid == 0 || next.saturating_add(nanos(LONG)) >= end_ns;
+            // A thread that still runs is doubtful only when its next event is long overdue.
+            let next = figures.last_due_ns.max(from_ns).saturating_add(row.placement.period_ns);
+            let in_time = row.tid == 0 || next.saturating_add(nanos(LONG_PERIOD)) >= end_ns;
             let busy = in_time && stage == ThreadStage::Running;
-            // Where short latencies are no samples, none at all is what one hopes for.
+            // Where short latencies are no samples, zero samples is the expected result.
             let silent =
                 figures.samples == 0 && row.threshold_ns > 0 && stage == ThreadStage::Ended;
             let known = latency.unfinished && busy;
             if !(silent || known) {
-                doubts.extend(doubtful(&row.seat, stage, &figures, end_ns));
+                doubts.extend(figure_doubts(&row.placement, stage, &figures, end_ns));
             }
-            latency.notes.extend(blurred(&row.seat, &figures));
-            let mut one = of_row(row, tally, self.order, from_ns, line.clone(), doubts);
-            for worst in &mut one.worst {
+            latency.notes.extend(blur_note(&row.placement, &figures));
+            let mut series = series_for(row, tally, self.request, from_ns, line.clone(), doubts);
+            for worst in &mut series.worst {
                 let due_ns = from_ns.saturating_add(worst.at_ns);
                 worst.why = witness.why(nth, &WorstMoment { due_ns, late_ns: worst.late_ns });
             }
-            latency.series.push(one);
+            latency.series.push(series);
         }
         latency
     }
 
-    /// What is not as it was made, for each thread: looked up while they still run.
-    fn look_at_threads(&self) -> Vec<Vec<ThreadDoubt>> {
-        let look = |SeriesLabel { seat, tid, .. }: &SeriesLabel| {
-            let mut doubts = Vec::new();
-            if *tid == 0 {
-                return doubts;
-            }
-            match self.host.online_affinity(*tid) {
-                Ok(cpus) if cpus == CpuSet::one(seat.cpu) => {}
-                Ok(cpus) => doubts.push(ThreadDoubt::Moved { cpus }),
-                Err(_) => doubts.push(ThreadDoubt::Gone),
-            }
-            match self.host.scheduling(*tid) {
-                Ok(policy) if policy == seat.policy => {}
-                Ok(policy) => {
-                    doubts.push(ThreadDoubt::PolicyChanged { policy: policy.to_string() });
-                }
-                Err(_) => {}
-            }
-            doubts
-        };
-        self.rows.iter().map(look).collect()
+    /// Returns the doubts about each thread's affinity and policy. Call it while they still run.
+    fn thread_state_doubts(&self) -> Vec<Vec<ThreadDoubt>> {
+        self.rows.iter().map(|label| check_thread(self.host, label)).collect()
     }
 }
 
-/// When the threads had ended at the latest, and what is doubtful when that was not noticed then.
-fn ended(span: Duration, from_ns: u64, looked_ns: u64) -> (u64, Option<LatencyDoubt>) {
+/// Doubts about a running thread that another process moved, changed or ended.
+fn check_thread(host: &Host, label: &SeriesLabel) -> Vec<ThreadDoubt> {
+    let SeriesLabel { placement, tid, .. } = label;
+    let mut doubts = Vec::new();
+    if *tid == 0 {
+        return doubts;
+    }
+    match host.online_affinity(*tid) {
+        Ok(cpus) if cpus == CpuSet::one(placement.cpu) => {}
+        Ok(cpus) => doubts.push(ThreadDoubt::Moved { cpus }),
+        Err(_) => doubts.push(ThreadDoubt::Gone),
+    }
+    match host.scheduling(*tid) {
+        Ok(policy) if policy == placement.policy => {}
+        Ok(policy) => {
+            doubts.push(ThreadDoubt::PolicyChanged { policy: policy.to_string() });
+        }
+        Err(_) => {}
+    }
+    doubts
+}
+
+/// Whether a thread waits for its start or still measures.
+fn is_active(tally: &LatencyStats) -> bool {
+    matches!(tally.stage(), ThreadStage::Waiting | ThreadStage::Running)
+}
+
+/// Returns the latest time at which the threads had ended, and a doubt when they were found later.
+fn measured_end(span: Duration, from_ns: u64, looked_ns: u64) -> (u64, Option<LatencyDoubt>) {
     let last_ns = from_ns.saturating_add(nanos(span)).saturating_add(OVERTIME_NS);
     let late_ns = looked_ns.saturating_sub(last_ns);
     let doubt = (late_ns > 0).then_some(LatencyDoubt::NotStopped { late_ns });
     (looked_ns.min(last_ns), doubt)
 }
 
-/// What one thread saw.
-fn of_row(
+/// Makes the series of one thread from its figures.
+fn series_for(
     row: &SeriesLabel,
     tally: &LatencyStats,
-    order: &MeasureRequest<'_>,
+    request: &MeasureRequest<'_>,
     from_ns: u64,
     timeline: WorstTimeline,
     doubts: Vec<ThreadDoubt>,
 ) -> ThreadSeries {
-    let (seat, figures) = (&row.seat, tally.figures());
+    let (placement, figures) = (&row.placement, tally.figures());
     let histogram = histogram::collect(tally.counts());
-    let some = |ns: u64| (figures.samples > 0).then_some(ns);
-    let share = |count: u64| {
-        #[expect(clippy::cast_precision_loss, reason = "a share is not exact")]
-        let share = count as f64 * 100.0 / (figures.samples + figures.missed).max(1) as f64;
-        share
-    };
-    let over = |(limit_ns, count): (&u64, &u64)| {
-        let (limit_ns, count) = (*limit_ns, *count);
-        OverLimit { limit_ns, count, percent: share(count) }
-    };
+    let has_samples = figures.samples > 0;
+    let events = figures.samples + figures.missed;
+    let over = request.over_ns.iter().zip(&figures.over).map(|(limit_ns, count)| OverLimit {
+        limit_ns: *limit_ns,
+        count: *count,
+        percent: histogram::percent_of(*count, events),
+    });
     ThreadSeries {
-        cpu: seat.cpu,
+        cpu: placement.cpu,
         stage: row.stage.map(str::to_owned),
-        period_ns: seat.period_ns,
-        policy: seat.policy.to_string(),
+        period_ns: placement.period_ns,
+        policy: placement.policy.to_string(),
         threshold_ns: Some(row.threshold_ns).filter(|ns| *ns > 0),
         smis: None,
         samples: figures.samples,
@@ -366,19 +376,21 @@ fn of_row(
                 why: None,
             })
             .collect(),
-        min_ns: some(figures.min_ns),
+        min_ns: has_samples.then_some(figures.min_ns),
         mean_ns: figures.sum_ns.checked_div(figures.samples),
-        max_ns: some(figures.max_ns),
+        max_ns: has_samples.then_some(figures.max_ns),
         percentiles: histogram::percentiles(
-            &histogram::with_missed(&histogram, seat.period_ns),
+            &histogram::with_missed(&histogram, placement.period_ns),
             figures.max_ns,
         ),
-        over: order.over_ns.iter().zip(&figures.over).map(over).collect(),
-        jitter_ns: (figures.samples > 1 && seat.period_ns > 0 && !order.instrument.is_driven())
-            .then(|| {
-                let late = figures.longest_ns.saturating_sub(seat.period_ns);
-                late.max(seat.period_ns.saturating_sub(figures.shortest_ns))
-            }),
+        over: over.collect(),
+        jitter_ns: (figures.samples > 1
+            && placement.period_ns > 0
+            && !request.instrument.is_driven())
+        .then(|| {
+            let late = figures.longest_ns.saturating_sub(placement.period_ns);
+            late.max(placement.period_ns.saturating_sub(figures.shortest_ns))
+        }),
         #[expect(clippy::cast_precision_loss, reason = "a mean is not exact")]
         look_ns: (figures.looks > 0).then(|| figures.looked_ns as f64 / figures.looks as f64),
         elsewhere: figures.elsewhere,
@@ -388,9 +400,9 @@ fn of_row(
     }
 }
 
-/// What makes the figures of a thread doubtful.
-fn doubtful(
-    seat: &ThreadPlacement,
+/// Returns what makes the figures of a thread doubtful.
+fn figure_doubts(
+    placement: &ThreadPlacement,
     stage: ThreadStage,
     figures: &LatencyFigures,
     end_ns: u64,
@@ -400,12 +412,12 @@ fn doubtful(
         ThreadStage::Ended => {}
         ThreadStage::Waiting => doubts.push(ThreadDoubt::NeverBegan),
         ThreadStage::Running => {
-            let due = figures.last_due_ns.saturating_add(seat.period_ns);
-            if figures.samples == 0 && seat.period_ns > nanos(LONG) {
+            let due = figures.last_due_ns.saturating_add(placement.period_ns);
+            if figures.samples == 0 && placement.period_ns > nanos(LONG_PERIOD) {
                 doubts.push(ThreadDoubt::PeriodNotOver);
             } else if figures.samples == 0 {
                 doubts.push(ThreadDoubt::SawNothing);
-            } else if due < end_ns.saturating_add(nanos(LONG)) {
+            } else if due < end_ns.saturating_add(nanos(LONG_PERIOD)) {
                 doubts.push(ThreadDoubt::DidNotRunAgain { late_ns: end_ns.saturating_sub(due) });
             }
         }
@@ -437,23 +449,23 @@ fn doubtful(
     doubts
 }
 
-/// How far the figures of a thread may be too long.
-fn blurred(seat: &ThreadPlacement, figures: &LatencyFigures) -> Option<String> {
-    let blur = exact(figures.blur_ns);
+/// A note about how much too long the figures of a thread may be.
+fn blur_note(placement: &ThreadPlacement, figures: &LatencyFigures) -> Option<String> {
+    let blur = exact_duration(figures.blur_ns);
     (figures.blur_ns > 0).then(|| {
-        format!("CPU {}: every latency may be too long by up to {blur}, see explain", seat.cpu)
+        format!("CPU {}: every latency may be too long by up to {blur}, see explain", placement.cpu)
     })
 }
 
-/// A time as it can be given on the command line, nothing rounded.
-pub(super) fn exact(ns: u64) -> String {
+/// Formats a time exactly, as the command line accepts it.
+pub(super) fn exact_duration(ns: u64) -> String {
     let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
-    let fits = |unit: &&(u64, &str)| ns >= unit.0 && ns.is_multiple_of(unit.0);
-    let (scale, unit) = units.iter().find(fits).copied().unwrap_or((1, "ns"));
+    let largest = units.iter().find(|(scale, _)| ns >= *scale && ns.is_multiple_of(*scale));
+    let (scale, unit) = largest.copied().unwrap_or((1, "ns"));
     format!("{}{unit}", ns / scale)
 }
 
-/// Whether the worst is within the limit. What is over it is over it, whatever else is doubtful.
+/// Checks the worst latency against the limit. Doubts never excuse a latency over the limit.
 pub(super) fn gate(latency: &LatencyMeasurement, most_ns: u64) -> Gate<LatencyDoubt> {
     let worst = latency.worst().map(|(_, worst)| worst.late_ns);
     let mut why = latency.every_doubt();
@@ -468,10 +480,10 @@ pub(super) fn gate(latency: &LatencyMeasurement, most_ns: u64) -> Gate<LatencyDo
         why.clear();
     }
     Gate {
-        limit: format!("--max {}", exact(most_ns)),
+        limit: format!("--max {}", exact_duration(most_ns)),
         found: match (worst, least) {
-            (Some(worst), _) => exact(worst),
-            (None, Some(least)) => format!("nothing of {} or more", exact(least)),
+            (Some(worst), _) => exact_duration(worst),
+            (None, Some(least)) => format!("nothing of {} or more", exact_duration(least)),
             (None, None) => "nothing".to_owned(),
         },
         held,
@@ -488,7 +500,7 @@ pub(super) mod tests {
     use crate::load::LoadDoubt;
     use cpushield_linux::SchedPolicy;
 
-    const SEAT: ThreadPlacement = ThreadPlacement {
+    const PLACEMENT: ThreadPlacement = ThreadPlacement {
         cpu: 3,
         period_ns: 1_000_000,
         policy: SchedPolicy::Fifo { priority: 80 },
@@ -521,7 +533,7 @@ pub(super) mod tests {
                 cpu: 3,
                 stage: None,
                 period_ns: 1_000_000,
-                policy: SEAT.policy.to_string(),
+                policy: PLACEMENT.policy.to_string(),
                 threshold_ns: None,
                 smis: None,
                 samples,
@@ -550,24 +562,24 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_span_does_not_outlast_the_threads() {
+    fn the_measured_span_ends_with_the_threads() {
         let span = Duration::from_secs(3);
-        assert_eq!(ended(span, 7, 3_000_000_007), (3_000_000_007, None));
-        let (end_ns, why) = ended(span, 7, 9_700_000_007);
+        assert_eq!(measured_end(span, 7, 3_000_000_007), (3_000_000_007, None));
+        let (end_ns, why) = measured_end(span, 7, 9_700_000_007);
         assert_eq!(end_ns, 5_000_000_007);
         assert!(why.unwrap().to_string().ends_with("4700ms ago"));
     }
 
     #[test]
-    fn a_gate_holds_only_without_doubt_and_is_broken_in_spite_of_it() {
+    fn doubts_prevent_a_gate_from_holding_but_not_from_failing() {
         let plain = latency();
         let held = |latency: &LatencyMeasurement, most| gate(latency, most).held;
         assert_eq!(held(&plain, 31_000), Some(true));
         assert_eq!(held(&plain, 30_999), Some(false));
-        let mut doubtful = plain.clone();
-        doubtful.series[0].doubts.push(ThreadDoubt::Elsewhere { count: 3 });
-        assert_eq!(held(&doubtful, 31_000), None);
-        assert_eq!(held(&doubtful, 30_999), Some(false));
+        let mut figure_doubts = plain.clone();
+        figure_doubts.series[0].doubts.push(ThreadDoubt::Elsewhere { count: 3 });
+        assert_eq!(held(&figure_doubts, 31_000), None);
+        assert_eq!(held(&figure_doubts, 30_999), Some(false));
         let mut idle = plain.clone();
         idle.loads.push(LoadDone {
             name: "disk".to_owned(),
@@ -599,7 +611,7 @@ pub(super) mod tests {
             ..silent.series[0].clone()
         };
         assert_eq!(held(&silent, 1_000), Some(true));
-        assert_eq!(held(&silent, 999), None, "what is shorter was not seen");
+        assert_eq!(held(&silent, 999), None, "shorter latencies were not recorded");
         assert_eq!(gate(&silent, 999).found, "nothing of 1us or more");
         silent.doubts.push(LatencyDoubt::RecordsLost { cpu: 3, count: 1 });
         assert_eq!(held(&silent, 1_000), None);
@@ -612,48 +624,53 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_thread_that_does_not_run_again_is_no_good_result() {
+    fn a_thread_that_does_not_run_again_is_doubtful() {
         let figures = LatencyFigures {
             samples: 7,
             last_due_ns: 10_000_000,
             elsewhere: Some(0),
             ..LatencyFigures::default()
         };
-        assert_eq!(doubtful(&SEAT, ThreadStage::Ended, &figures, 11_000_000), []);
+        assert_eq!(figure_doubts(&PLACEMENT, ThreadStage::Ended, &figures, 11_000_000), []);
         assert_eq!(
-            doubtful(&SEAT, ThreadStage::Running, &figures, 911_000_000),
+            figure_doubts(&PLACEMENT, ThreadStage::Running, &figures, 911_000_000),
             [ThreadDoubt::DidNotRunAgain { late_ns: 900_000_000 }]
         );
-        let hourly = ThreadPlacement { period_ns: 3_600_000_000_000, ..SEAT };
-        let asleep = doubtful(&hourly, ThreadStage::Running, &figures, 911_000_000);
+        let hourly = ThreadPlacement { period_ns: 3_600_000_000_000, ..PLACEMENT };
+        let asleep = figure_doubts(&hourly, ThreadStage::Running, &figures, 911_000_000);
         assert_eq!(asleep, [], "it sleeps until its next event");
         let none = LatencyFigures { elsewhere: Some(2), ..LatencyFigures::default() };
-        let said = doubtful(&SEAT, ThreadStage::Ended, &none, 0);
-        assert_eq!(said, [ThreadDoubt::NoEvent, ThreadDoubt::Elsewhere { count: 2 }]);
-        let said = doubtful(&SEAT, ThreadStage::Failed(19), &figures, 0);
-        assert!(said[0].to_string().starts_with("it ended before its time: No such device"));
+        let doubts = figure_doubts(&PLACEMENT, ThreadStage::Ended, &none, 0);
+        assert_eq!(doubts, [ThreadDoubt::NoEvent, ThreadDoubt::Elsewhere { count: 2 }]);
+        let doubts = figure_doubts(&PLACEMENT, ThreadStage::Failed(19), &figures, 0);
+        assert!(doubts[0].to_string().starts_with("it ended early: No such device"));
     }
 
     #[test]
-    fn a_thread_that_cannot_keep_up_is_no_good_result() {
-        let said = |figures| {
-            let doubts = doubtful(&SEAT, ThreadStage::Ended, &figures, 0);
+    fn a_thread_that_cannot_keep_up_is_doubtful() {
+        let doubts_text = |figures| {
+            let doubts = figure_doubts(&PLACEMENT, ThreadStage::Ended, &figures, 0);
             doubts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
         };
         let figures =
             LatencyFigures { samples: 7, missed: 7, blur_ns: BLUR_NS, ..LatencyFigures::default() };
-        assert_eq!(said(figures.clone()), "");
-        assert!(said(LatencyFigures { missed: 8, ..figures.clone() }).contains("cannot keep up"));
+        assert_eq!(doubts_text(figures.clone()), "");
         assert!(
-            said(LatencyFigures { early: 1, ..figures.clone() }).contains("before they were due")
+            doubts_text(LatencyFigures { missed: 8, ..figures.clone() }).contains("cannot keep up")
+        );
+        assert!(
+            doubts_text(LatencyFigures { early: 1, ..figures.clone() })
+                .contains("before they were due")
         );
         let woken =
             LatencyFigures { slow: 2, slowest_ns: 70_000, max_ns: 80_000, ..figures.clone() };
-        assert!(said(woken.clone()).contains("2 times, for 70us"));
-        assert_eq!(said(LatencyFigures { max_ns: 900_000, ..woken }), "");
-        assert!(said(LatencyFigures { blur_ns: 20_001, ..figures.clone() }).contains("20001ns"));
-        assert!(blurred(&SEAT, &figures).is_some_and(|note| note.contains("20us")));
-        let given_up = doubtful(&SEAT, ThreadStage::Overrun, &figures, 0);
+        assert!(doubts_text(woken.clone()).contains("delayed 2 times, by up to 70us"));
+        assert_eq!(doubts_text(LatencyFigures { max_ns: 900_000, ..woken }), "");
+        assert!(
+            doubts_text(LatencyFigures { blur_ns: 20_001, ..figures.clone() }).contains("20001ns")
+        );
+        assert!(blur_note(&PLACEMENT, &figures).is_some_and(|note| note.contains("20us")));
+        let given_up = figure_doubts(&PLACEMENT, ThreadStage::Overrun, &figures, 0);
         assert_eq!(given_up[0], ThreadDoubt::Overrun);
     }
 }

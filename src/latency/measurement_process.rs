@@ -1,6 +1,6 @@
-//! The process whose threads measure. It is one of its own because it sits in the shield's cgroup,
-//! because all its memory is locked, and because memory that this process gives back must not
-//! interrupt it. Both sides of the conversation are here: [`MeasurementProcess`] asks, [`serve`]
+//! The process whose threads measure. It is a separate process because it is in the shield's
+//! cgroup, because all of its memory is locked, and because memory that the parent frees must not
+//! interrupt it. Both sides of the protocol are here: [`MeasurementProcess`] asks, [`serve`]
 //! answers.
 
 use super::instruments::{self, ThreadTask};
@@ -16,19 +16,19 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The hidden subcommand that makes this program the crew.
+/// The hidden subcommand that runs this program as the measuring process.
 pub const HIDDEN: &str = "__measure";
-/// How long an answer may take: moving into a v1 cpuset waits for an RCU grace period, see
+/// The timeout of an answer: moving into a v1 cpuset waits for an RCU grace period, see
 /// `verify/sampler.rs`.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// A thread that was told to end and has not for so long and its period waits in vain.
-const GRACE: Duration = Duration::from_secs(2);
-/// Of a longer period the rest is not waited for: its thread may sleep for an hour yet.
-pub(super) const LONG: Duration = Duration::from_secs(2);
-/// A measuring thread calls little and deep nowhere; all of it is locked.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// How long to wait for a stopped thread to end, in addition to its period.
+const GRACE_PERIOD: Duration = Duration::from_secs(2);
+/// The longest period that is waited for: a thread with a longer one may sleep for an hour.
+pub(super) const LONG_PERIOD: Duration = Duration::from_secs(2);
+/// The stack of a measuring thread, all of it locked. Its calls are few and shallow.
 const STACK_BYTES: usize = 128 << 10;
 
-/// Where a thread goes.
+/// The CPU, period and policy of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ThreadPlacement {
     /// Its CPU.
@@ -39,23 +39,23 @@ pub(super) struct ThreadPlacement {
     pub(super) policy: SchedPolicy,
 }
 
-/// When the threads do what, by `CLOCK_MONOTONIC`.
+/// The times of a measurement in nanoseconds of `CLOCK_MONOTONIC`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct MeasurementTimes {
-    /// From here on there are events.
+    /// The first event is due.
     pub(super) begin_ns: u64,
-    /// From here on they count.
+    /// Events count from here on.
     pub(super) from_ns: u64,
-    /// Here the threads end by themselves, whether somebody tells them to or not.
+    /// The threads end by themselves here, even when they were not stopped.
     pub(super) until_ns: u64,
 }
 
-/// What the crew is asked.
+/// A request to the measuring process.
 #[derive(Debug, Serialize, Deserialize)]
 enum MeasurementRequest {
     Start {
         instrument: String,
-        seats: Vec<ThreadPlacement>,
+        placements: Vec<ThreadPlacement>,
         files: Vec<String>,
         limits_ns: [u64; LIMITS],
     },
@@ -63,7 +63,7 @@ enum MeasurementRequest {
     End,
 }
 
-/// What it answers.
+/// Its reply.
 #[derive(Debug, Serialize, Deserialize)]
 enum MeasurementReply {
     Ready { board: i32, tids: Vec<i32>, notes: Vec<String> },
@@ -73,136 +73,143 @@ enum MeasurementReply {
     Failed { why: String },
 }
 
-/// The crew as its maker sees it.
+/// The measuring process as its parent sees it.
 #[derive(Debug)]
 pub(super) struct MeasurementProcess {
-    companion: WorkerProcess,
+    worker: WorkerProcess,
     board: LatencyBoard,
-    /// The threads, in the order of the seats.
+    /// The threads' numbers, in the order of the placements.
     pub(super) tids: Vec<i32>,
-    /// What is not as it should be.
+    /// Notes for the document.
     pub(super) notes: Vec<String>,
 }
 
 impl MeasurementProcess {
-    /// Starts the threads; they wait. `files` take the number of the process: those of its cgroup.
+    /// Starts the threads, which then wait. The process writes its number to `files`, the
+    /// `cgroup.procs` files that it joins.
     ///
     /// # Errors
-    /// Says why not.
+    /// The process or a thread cannot be started, or the kernel refused the policy.
     pub(super) fn start(
         instrument: &str,
-        seats: &[ThreadPlacement],
+        placements: &[ThreadPlacement],
         files: Vec<String>,
         limits_ns: [u64; LIMITS],
     ) -> Result<MeasurementProcess, LatencyError> {
-        let failed = |why: String| LatencyError::Threads { why };
-        let mut companion = WorkerProcess::start(&[HIDDEN]).map_err(|e| failed(e.to_string()))?;
-        let seats_given = seats.to_vec();
+        let mut worker = WorkerProcess::start(&[HIDDEN]).map_err(|e| start_error(e.to_string()))?;
+        let seats_given = placements.to_vec();
         let instrument = instrument.to_owned();
-        let ask = MeasurementRequest::Start { instrument, seats: seats_given, files, limits_ns };
-        match talk(&mut companion, &ask).map_err(failed)? {
+        let ask =
+            MeasurementRequest::Start { instrument, placements: seats_given, files, limits_ns };
+        match exchange(&mut worker, &ask).map_err(start_error)? {
             MeasurementReply::Ready { board, tids, notes } => {
-                let board = LatencyBoard::open(companion.pid(), board, seats.len())
-                    .map_err(|e| failed(format!("what they see cannot be read: {e}")))?;
-                Ok(MeasurementProcess { companion, board, tids, notes })
+                let board = LatencyBoard::open(worker.pid(), board, placements.len())
+                    .map_err(|e| start_error(format!("cannot read their figures: {e}")))?;
+                Ok(MeasurementProcess { worker, board, tids, notes })
             }
             MeasurementReply::Refused { policy, why } => Err(LatencyError::Policy { policy, why }),
-            other => Err(failed(unexpected(&other))),
+            other => Err(start_error(describe_unexpected(&other))),
         }
     }
 
-    /// Lets the threads go.
+    /// Lets the threads start measuring.
     ///
     /// # Errors
-    /// The crew is gone.
-    pub(super) fn go(&mut self, times: MeasurementTimes) -> Result<(), LatencyError> {
-        let why = match talk(&mut self.companion, &MeasurementRequest::Go(times)) {
+    /// The process is gone.
+    pub(super) fn begin(&mut self, times: MeasurementTimes) -> Result<(), LatencyError> {
+        let why = match exchange(&mut self.worker, &MeasurementRequest::Go(times)) {
             Ok(MeasurementReply::Going) => return Ok(()),
-            Ok(other) => unexpected(&other),
+            Ok(other) => describe_unexpected(&other),
             Err(why) => why,
         };
         Err(LatencyError::Threads { why })
     }
 
-    /// What the threads saw so far.
+    /// The figures of the threads so far.
     pub(super) fn tallies(&self) -> &[LatencyStats] {
         self.board.tallies()
     }
 
-    /// Tells the threads to end, and waits for those that can.
+    /// Tells the threads to end, and waits for those that are not asleep for long.
     pub(super) fn stop(&self, longest_period: Duration) {
         self.tallies().iter().for_each(LatencyStats::stop);
-        let until = Instant::now() + longest_period.min(LONG) + GRACE;
-        let busy = |tally: &LatencyStats| tally.stage() == ThreadStage::Running;
-        while self.tallies().iter().any(busy) && Instant::now() < until {
+        let until = Instant::now() + longest_period.min(LONG_PERIOD) + GRACE_PERIOD;
+        while self.is_running() && Instant::now() < until {
             thread::sleep(Duration::from_millis(5));
         }
     }
 
-    /// Lets the process end. What it has said is kept; who does not listen is killed.
-    pub(super) fn dismiss(mut self) {
-        if self.tallies().iter().all(|tally| tally.stage() != ThreadStage::Running) {
-            // The figures are here already.
-            let _ = talk(&mut self.companion, &MeasurementRequest::End);
+    fn is_running(&self) -> bool {
+        self.tallies().iter().any(|tally| tally.stage() == ThreadStage::Running)
+    }
+
+    /// Ends the process. Its figures remain; a process that does not answer is killed.
+    pub(super) fn finish(mut self) {
+        if !self.is_running() {
+            // The figures have been read already.
+            let _ = exchange(&mut self.worker, &MeasurementRequest::End);
         }
     }
 }
 
-fn unexpected(answer: &MeasurementReply) -> String {
+fn start_error(why: String) -> LatencyError {
+    LatencyError::Threads { why }
+}
+
+fn describe_unexpected(answer: &MeasurementReply) -> String {
     match answer {
         MeasurementReply::Failed { why } => why.clone(),
-        other => format!("an answer out of turn: {other:?}"),
+        other => format!("an unexpected answer: {other:?}"),
     }
 }
 
-fn talk(
-    companion: &mut WorkerProcess,
+fn exchange(
+    worker: &mut WorkerProcess,
     ask: &MeasurementRequest,
 ) -> Result<MeasurementReply, String> {
     let line = serde_json::to_string(ask).map_err(|e| e.to_string())?;
-    companion.send(&line).map_err(|e| format!("their process is gone: {e}"))?;
-    let line =
-        companion.receive(PATIENCE).map_err(|e| format!("their process does not answer: {e}"))?;
-    serde_json::from_str(&line).map_err(|e| format!("an answer that makes no sense: {e}"))
+    worker.tell(&line).map_err(|e| format!("their process is gone: {e}"))?;
+    let line = worker.hear(TIMEOUT).map_err(|e| format!("their process does not answer: {e}"))?;
+    serde_json::from_str(&line).map_err(|e| format!("an answer that cannot be parsed: {e}"))
 }
 
-/// The crew's own side: serves until its maker is gone. Its first thread sleeps while the others
-/// measure, as it may be confined to the CPUs of the shield too.
+/// Runs the measuring process until its parent is gone. Its first thread sleeps while the others
+/// measure, as it may be confined to the shielded CPUs too.
 pub fn serve(host: &Host) {
-    let duty = WorkerEnd::start();
-    let mut team: Option<MeasurementThreads> = None;
-    while let Some(line) = duty.next() {
+    let worker = WorkerEnd::take_up();
+    let mut threads: Option<MeasurementThreads> = None;
+    while let Some(line) = worker.next() {
         let answer = match serde_json::from_str(&line) {
-            Ok(MeasurementRequest::Start { instrument, seats, files, limits_ns }) => {
-                match MeasurementThreads::start(host, &instrument, &seats, &files, limits_ns) {
+            Ok(MeasurementRequest::Start { instrument, placements, files, limits_ns }) => {
+                match MeasurementThreads::start(host, &instrument, &placements, &files, limits_ns) {
                     Ok((made, ready)) => {
-                        team = Some(made);
+                        threads = Some(made);
                         ready
                     }
                     Err(answer) => answer,
                 }
             }
             Ok(MeasurementRequest::Go(times)) => {
-                for start in team.iter().flat_map(|team| &team.starts) {
+                for start in threads.iter().flat_map(|threads| &threads.starts) {
                     // A thread that is gone shows in its tally.
                     let _ = start.send(times);
                 }
                 MeasurementReply::Going
             }
             Ok(MeasurementRequest::End) => {
-                team = None;
+                threads = None;
                 MeasurementReply::Done
             }
             Err(e) => MeasurementReply::Failed { why: e.to_string() },
         };
         let line = serde_json::to_string(&answer).unwrap_or_default();
-        if duty.answer(&line).is_err() {
+        if worker.answer(&line).is_err() {
             break;
         }
     }
 }
 
-/// The threads, as their own process has them.
+/// The threads inside of the measuring process.
 struct MeasurementThreads {
     starts: Vec<Sender<MeasurementTimes>>,
 }
@@ -211,56 +218,60 @@ impl MeasurementThreads {
     fn start(
         host: &Host,
         instrument: &str,
-        seats: &[ThreadPlacement],
+        placements: &[ThreadPlacement],
         files: &[String],
         limits_ns: [u64; LIMITS],
     ) -> Result<(MeasurementThreads, MeasurementReply), MeasurementReply> {
-        let failed = |why: String| MeasurementReply::Failed { why };
         let instrument = instruments::by_name(instrument)
-            .ok_or_else(|| failed(format!("no instrument {instrument}")))?;
+            .ok_or_else(|| failure(format!("no instrument {instrument}")))?;
         let mut notes = Vec::new();
-        let board = Arc::new(LatencyBoard::new(seats.len()).map_err(|e| failed(e.to_string()))?);
+        let board = Arc::new(LatencyBoard::new(placements.len()).map_err(failure)?);
         if let Err(e) = memory::lock_all() {
             notes.push(format!(
-                "the memory of the measuring threads is not locked ({e}): page faults may be part \
-                 of the figures"
+                "the memory of the measuring threads is not locked ({e}): the figures may include \
+                 page faults"
             ));
         }
         for file in files {
-            host.write(file, &std::process::id().to_string()).map_err(|e| failed(e.to_string()))?;
+            host.write(file, &std::process::id().to_string()).map_err(failure)?;
         }
-        let (tell, told) = channel();
+        let (ready_sender, ready_receiver) = channel();
         let mut starts = Vec::new();
-        for (i, seat) in seats.iter().enumerate() {
+        for (i, placement) in placements.iter().enumerate() {
             let (start, wait) = channel();
             starts.push(start);
-            let (seat, board, tell) = (*seat, Arc::clone(&board), tell.clone());
+            let (placement, board, ready_sender) =
+                (*placement, Arc::clone(&board), ready_sender.clone());
             let work = move || {
-                let ready = settle_down(&seat);
+                let ready = place_thread(&placement);
                 let is_ready = ready.is_ok();
-                if tell.send((i, ready)).is_err() || !is_ready {
+                if ready_sender.send((i, ready)).is_err() || !is_ready {
                     return;
                 }
-                work(instrument, &seat, board.tallies().get(i), limits_ns, &wait);
+                run_instrument(instrument, &placement, board.tallies().get(i), limits_ns, &wait);
             };
-            let named = thread::Builder::new().name(format!("latency/{}", seat.cpu));
-            named.stack_size(STACK_BYTES).spawn(work).map_err(|e| failed(e.to_string()))?;
+            let named = thread::Builder::new().name(format!("latency/{}", placement.cpu));
+            named.stack_size(STACK_BYTES).spawn(work).map_err(failure)?;
         }
-        let tids = heard(&told, seats.len())?;
-        let board = board.number().ok_or_else(|| failed("no shared memory".to_owned()))?;
+        let tids = collect_tids(&ready_receiver, placements.len())?;
+        let board = board.number().ok_or_else(|| failure("no shared memory"))?;
         Ok((MeasurementThreads { starts }, MeasurementReply::Ready { board, tids, notes }))
     }
 }
 
-/// The numbers of all threads once each is where it belongs.
-fn heard(
-    told: &Receiver<(usize, Result<i32, MeasurementReply>)>,
+fn failure(why: impl ToString) -> MeasurementReply {
+    MeasurementReply::Failed { why: why.to_string() }
+}
+
+/// Waits until every thread is on its CPU, and returns their numbers.
+fn collect_tids(
+    ready: &Receiver<(usize, Result<i32, MeasurementReply>)>,
     threads: usize,
 ) -> Result<Vec<i32>, MeasurementReply> {
     let mut tids = vec![0; threads];
     for _ in 0..threads {
-        let (i, tid) = told.recv_timeout(PATIENCE / 2).map_err(|e| MeasurementReply::Failed {
-            why: format!("a thread does not begin: {e}"),
+        let (i, tid) = ready.recv_timeout(TIMEOUT / 2).map_err(|e| MeasurementReply::Failed {
+            why: format!("a thread does not start: {e}"),
         })?;
         if let Some(place) = tids.get_mut(i) {
             *place = tid?;
@@ -269,14 +280,14 @@ fn heard(
     Ok(tids)
 }
 
-/// A thread goes to its CPU and takes its policy.
-fn settle_down(seat: &ThreadPlacement) -> Result<i32, MeasurementReply> {
-    let ThreadPlacement { cpu, policy, .. } = *seat;
+/// Moves the calling thread to its CPU and sets its policy. Returns its number.
+fn place_thread(placement: &ThreadPlacement) -> Result<i32, MeasurementReply> {
+    let ThreadPlacement { cpu, policy, .. } = *placement;
     sched::set_affinity(0, &CpuSet::one(cpu)).map_err(|e| MeasurementReply::Failed {
         why: match e.raw_os_error() {
             // kernel/sched/syscalls.c, `__sched_setaffinity()`.
             Some(22) => {
-                format!("CPU {cpu} belongs to a cpuset that they are not in; --cgroup DIR names it")
+                format!("CPU {cpu} belongs to a cpuset that they are not in; use --cgroup DIR")
             }
             _ => format!("the kernel does not let them run on CPU {cpu}: {e}"),
         },
@@ -286,25 +297,25 @@ fn settle_down(seat: &ThreadPlacement) -> Result<i32, MeasurementReply> {
     Ok(sched::thread_id())
 }
 
-/// The whole work of a thread.
-fn work(
+/// Runs the instrument in the calling thread.
+fn run_instrument(
     instrument: &dyn instruments::Instrument,
-    seat: &ThreadPlacement,
+    placement: &ThreadPlacement,
     tally: Option<&LatencyStats>,
     limits_ns: [u64; LIMITS],
     wait: &Receiver<MeasurementTimes>,
 ) {
     let Some(tally) = tally else { return };
-    // The maker is gone, or gave up.
+    // The parent is gone, or gave up.
     let Ok(times) = wait.recv() else { return };
-    let terms = ThreadSettings {
-        cpu: seat.cpu,
-        period_ns: seat.period_ns,
+    let settings = ThreadSettings {
+        cpu: placement.cpu,
+        period_ns: placement.period_ns,
         from_ns: times.from_ns,
         until_ns: times.until_ns,
-        gives_up: seat.policy.rt_priority() > 0,
+        gives_up: placement.policy.rt_priority() > 0,
         limits_ns,
     };
-    let task = ThreadTask { period_ns: seat.period_ns, begin_ns: times.begin_ns, terms };
+    let task = ThreadTask { period_ns: placement.period_ns, begin_ns: times.begin_ns, settings };
     instrument.run(&task, tally);
 }

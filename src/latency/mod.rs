@@ -1,10 +1,9 @@
-//! Latency: `Host` → [`Latency`]: how late threads on some CPUs are when what they wait for has
-//! come.
+//! Latency: `Host` → [`LatencyMeasurement`]: how late threads see the events that they wait for.
 //!
-//! The threads are in a process of their own (`crew`), which may be in the shield's cgroup; this
-//! process tells it what to do, reads its figures from shared memory from a housekeeping CPU, and
-//! makes the document (`measure`). Beside it the kernel's trace may tell what ran while the worst
-//! waited (`witness`). What is waited for is an instrument, one file each.
+//! The threads are in a separate process (`measurement_process`), which may be in the shield's
+//! cgroup. This process controls it, reads its figures from shared memory from a housekeeping CPU,
+//! and makes the document (`measure`). The kernel's trace can show what ran during the worst
+//! latencies (`trace_witness`). An instrument, one file each, determines the events.
 
 pub mod autosave;
 mod check;
@@ -36,7 +35,7 @@ pub use measure::measure;
 pub(crate) use measure::tests::latency_of;
 pub use measurement_process::{HIDDEN, serve};
 pub use order::{LatencyError, MeasureProgress, MeasureRequest, ThreadSpec};
-pub use resume::{ResumeMismatch, joined, misfit};
-pub use settings::{TemporarySetting as TracerSetting, recovered};
+pub use resume::{ResumeMismatch, find_mismatch, join_parts};
+pub use settings::{TemporarySetting as TracerSetting, restore_tracer_settings};
 pub use shield_monitor::{GuardState, ShieldMonitor};
 pub use tracer::{LatencyTracer, MeasuredThreads, TracerJob, TracerSample, TracerUse};

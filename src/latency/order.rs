@@ -1,4 +1,4 @@
-//! What a measurement is asked for, how it tells of its progress, and why there may be none.
+//! The request for a measurement, its progress, and the errors that prevent it.
 
 use super::{Instrument, LatencyMeasurement, ShieldMonitor};
 use crate::load::{self, LoadError};
@@ -6,7 +6,7 @@ use cpushield_linux::{CpuSet, SchedPolicy, Store};
 use std::fmt;
 use std::time::Duration;
 
-/// A periodic thread that every measured CPU gets.
+/// A periodic thread to start on every measured CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadSpec {
     /// Time between two events, in nanoseconds.
@@ -15,99 +15,100 @@ pub struct ThreadSpec {
     pub policy: SchedPolicy,
 }
 
-/// What is to be measured.
+/// What to measure, and how.
 pub struct MeasureRequest<'a> {
-    /// By what.
+    /// The instrument.
     pub instrument: &'static dyn Instrument,
-    /// On which CPUs.
+    /// The measured CPUs.
     pub cpus: CpuSet,
     /// The threads of each CPU.
-    pub beats: Vec<ThreadSpec>,
-    /// For how long.
+    pub threads: Vec<ThreadSpec>,
+    /// The measured time, without the warm-up.
     pub span: Duration,
-    /// How long the threads run before anything counts: the first events find cold caches.
+    /// How long the threads run before their events count: the first events find cold caches.
     pub warmup: Duration,
-    /// Events that take longer than these are counted; at most
-    /// [`LIMITS`](cpushield_linux::tally::LIMITS).
+    /// Limits: latencies longer than each are counted; at most
+    /// [`LIMITS`](cpushield_linux::latency_stats::LIMITS).
     pub over_ns: Vec<u64>,
-    /// The worst that is allowed.
+    /// The longest latency allowed.
     pub max_ns: Option<u64>,
     /// The cgroup directory that the threads join; `None` without a shield.
     pub cgroup: Option<String>,
-    /// The shield they run in.
+    /// The shield that the threads run in.
     pub guard: Option<ShieldMonitor>,
-    /// Where what must be put back is kept.
+    /// The state directory, which keeps the originals of changed settings.
     pub store: Store,
-    /// What else the machine is given to do meanwhile.
+    /// The load to run during the measurement.
     pub load: load::LoadRequest,
-    /// Real-time threads may be measured even where no CPU is left for anything else.
+    /// Measure real-time threads even when every CPU is measured.
     pub force: bool,
-    /// The kernel's trace is to tell what ran while the worst waited.
+    /// Trace the kernel to show what ran during the worst latencies.
     pub why: bool,
-    /// Told about the progress several times a second.
+    /// Called with the progress several times a second.
     pub progress: &'a dyn Fn(MeasureProgress),
-    /// Told once a second what was seen so far, to keep it.
-    pub keep: Option<&'a dyn Fn(LatencyMeasurement)>,
-    /// Asked several times a second whether to stop early; what was seen until then is kept.
+    /// Called once a second with the document so far, to save it.
+    pub autosave: Option<&'a dyn Fn(LatencyMeasurement)>,
+    /// Called several times a second: whether to stop early. The document then has what was
+    /// measured.
     pub stop: &'a dyn Fn() -> bool,
 }
 
 impl fmt::Debug for MeasureRequest<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Order")
+        f.debug_struct("MeasureRequest")
             .field("instrument", &self.instrument)
             .field("cpus", &self.cpus)
-            .field("beats", &self.beats)
+            .field("threads", &self.threads)
             .field("span", &self.span)
             .finish_non_exhaustive()
     }
 }
 
-/// How far it is.
+/// The progress of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MeasureProgress {
-    /// The threads are made.
+    /// The threads are being started.
     Starting,
-    /// They measure.
+    /// The threads measure.
     Measuring {
-        /// How much of the time is over.
+        /// Elapsed time.
         done: Duration,
-        /// How long it is.
+        /// The requested time.
         of: Duration,
-        /// The worst so far in nanoseconds; `None` before the first event.
+        /// The worst latency so far in nanoseconds; `None` before the first event.
         worst_ns: Option<u64>,
     },
 }
 
-/// Why nothing can be measured.
+/// Why a measurement is not possible.
 #[derive(Debug)]
 pub enum LatencyError {
-    /// A recorded machine does not run.
+    /// The machine is a recording.
     Recorded,
-    /// There is nothing to measure.
+    /// The request names no CPUs.
     NoCpus,
     /// These CPUs are not online.
     Offline {
-        /// Those that are not.
+        /// The offline CPUs of the request.
         cpus: CpuSet,
-        /// Those that are.
+        /// The online CPUs.
         online: CpuSet,
     },
     /// The instrument cannot run here.
     Impossible {
-        /// Which.
+        /// The name of the instrument.
         instrument: &'static str,
         /// Why.
         why: String,
     },
     /// The instrument cannot have these threads.
     Unsuited {
-        /// Which.
+        /// The name of the instrument.
         instrument: &'static str,
         /// Why.
         why: String,
     },
-    /// The kernel does not give a thread its policy.
+    /// The kernel refused a thread its scheduling policy.
     Policy {
         /// The policy.
         policy: SchedPolicy,
@@ -128,22 +129,20 @@ pub enum LatencyError {
 impl fmt::Display for LatencyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LatencyError::Recorded => {
-                f.write_str("a recorded machine does not run: nothing to measure")
-            }
-            LatencyError::NoCpus => f.write_str("no CPUs to measure on"),
+            LatencyError::Recorded => f.write_str("cannot measure latency on a recorded machine"),
+            LatencyError::NoCpus => f.write_str("no CPUs to measure"),
             LatencyError::Offline { cpus, online } => {
-                write!(f, "CPU {cpus} is not online; online are {online}")
+                write!(f, "CPU {cpus} is not online (online: {online})")
             }
             LatencyError::Impossible { instrument, why } => {
                 write!(f, "`latency {instrument}` cannot run here: {why}")
             }
             LatencyError::Unsuited { instrument, why } => write!(f, "{instrument}: {why}"),
             LatencyError::Policy { policy, why } => {
-                write!(f, "the kernel does not give a thread {policy}: {why}")
+                write!(f, "the kernel refused a thread the policy {policy}: {why}")
             }
             LatencyError::Threads { why } => {
-                write!(f, "the measuring threads cannot be started: {why}")
+                write!(f, "cannot start the measuring threads: {why}")
             }
             LatencyError::Load(error) => error.fmt(f),
             LatencyError::Linux(error) => error.fmt(f),

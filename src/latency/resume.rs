@@ -1,85 +1,86 @@
-//! A measurement that was broken off and gone on with: two documents → one, with what is honest
-//! about the pause between them. Times in the whole count what was measured, without pauses. Pure.
+//! Resumed measurements: two documents → one, with a note about the pause between them. Times in
+//! the joined document count measured time, without pauses. Pure.
 
-use super::measure::{exact, gate};
+use super::measure::{exact_duration, gate};
 use super::order::MeasureRequest;
 use super::{
-    LatencyMeasurement, MeasurementPart, OverLimit, ShieldBreach, ThreadSeries, WorstTimeline,
-    histogram,
+    LatencyMeasurement, MeasurementPart, ShieldBreach, ThreadSeries, WorstTimeline, histogram,
 };
 use crate::load::LoadDone;
 use std::collections::BTreeSet;
 
-/// How many of the longest are kept.
-const WORST: usize = 16;
+/// How many of the longest latencies are kept.
+const WORST_MAX: usize = 16;
 
-/// Something that must be as it was when a measurement is gone on with.
+/// A difference that prevents resuming a measurement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResumeMismatch {
-    /// What.
+    /// The differing property.
     pub what: &'static str,
-    /// What it was.
+    /// Its value in the saved measurement.
     pub was: String,
-    /// What it is now.
+    /// Its value now.
     pub is: String,
 }
 
-/// What must be as it was and is not, before anything is measured; `kernel` and `cmdline` are those
-/// that run now.
+/// Finds the first difference between a saved measurement and a request to resume it. `kernel` and
+/// `cmdline` are those of the running kernel.
 #[must_use]
-pub fn misfit(
+pub fn find_mismatch(
     before: &LatencyMeasurement,
-    order: &MeasureRequest<'_>,
+    request: &MeasureRequest<'_>,
     kernel: Option<String>,
     cmdline: Option<String>,
 ) -> Option<ResumeMismatch> {
-    let unknown = || "unknown".to_owned();
-    let list = |all: BTreeSet<String>| all.into_iter().collect::<Vec<String>>().join(", ");
     let was: BTreeSet<String> = before
         .series
         .iter()
-        .map(|one| format!("CPU {} {} {}", one.cpu, exact(one.period_ns), one.policy))
+        .map(|series| describe_thread(series.cpu, series.period_ns, &series.policy))
         .collect();
-    let on = |cpu| {
-        order
-            .beats
-            .iter()
-            .map(move |beat| format!("CPU {cpu} {} {}", exact(beat.period_ns), beat.policy))
-    };
-    let is: BTreeSet<String> = order.cpus.iter().flat_map(on).collect();
-    let limits = |all: &mut dyn Iterator<Item = u64>| list(all.map(exact).collect());
-    let over = before.series.first().map_or(&[][..], |one| &one.over);
-    let shield = |name: &Option<String>| name.clone().unwrap_or_else(|| "none".to_owned());
-    let guard = order.guard.as_ref().map(|guard| guard.name.clone());
+    let mut is = BTreeSet::new();
+    for cpu in request.cpus.iter() {
+        let threads = request.threads.iter();
+        is.extend(threads.map(|thread| describe_thread(cpu, thread.period_ns, &thread.policy)));
+    }
+    let over = before.series.first().map_or(&[][..], |series| &series.over);
+    let guard = request.guard.as_ref().map(|guard| guard.name.clone());
     let all = [
-        ("the instrument", before.instrument.clone(), order.instrument.name().to_owned()),
-        ("the threads", list(was), list(is)),
+        ("the instrument", before.instrument.clone(), request.instrument.name().to_owned()),
+        ("the threads", join_list(was), join_list(is)),
         (
             "--over",
-            limits(&mut over.iter().map(|one| one.limit_ns)),
-            limits(&mut order.over_ns.iter().copied()),
+            list_limits(over.iter().map(|over| over.limit_ns)),
+            list_limits(request.over_ns.iter().copied()),
         ),
-        ("the shield", shield(&before.isolation.shield), shield(&guard)),
-        (
-            "the kernel",
-            before.setting.kernel.clone().unwrap_or_else(unknown),
-            kernel.unwrap_or_else(unknown),
-        ),
-        (
-            "its command line",
-            before.setting.cmdline.clone().unwrap_or_else(unknown),
-            cmdline.unwrap_or_else(unknown),
-        ),
+        ("the shield", or(before.isolation.shield.clone(), "none"), or(guard, "none")),
+        ("the kernel", or(before.setting.kernel.clone(), "unknown"), or(kernel, "unknown")),
+        ("its command line", or(before.setting.cmdline.clone(), "unknown"), or(cmdline, "unknown")),
     ];
     let differs = all.into_iter().find(|(_, was, is)| was != is);
     differs.map(|(what, was, is)| ResumeMismatch { what, was, is })
 }
 
-/// The two as one. `max_ns` is the limit that was asked for.
+fn describe_thread(cpu: usize, period_ns: u64, policy: &dyn std::fmt::Display) -> String {
+    format!("CPU {cpu} {} {policy}", exact_duration(period_ns))
+}
+
+fn list_limits(limits_ns: impl Iterator<Item = u64>) -> String {
+    join_list(limits_ns.map(exact_duration).collect())
+}
+
+fn join_list(all: BTreeSet<String>) -> String {
+    all.into_iter().collect::<Vec<String>>().join(", ")
+}
+
+fn or(value: Option<String>, absent: &str) -> String {
+    value.unwrap_or_else(|| absent.to_owned())
+}
+
+/// Joins two documents. `max_ns` is the limit of the request.
 ///
 /// # Errors
-/// They are not of the same threads, or a histogram is none.
-pub fn joined(
+/// They have different threads, or a histogram cannot be decoded.
+pub fn join_parts(
     before: &LatencyMeasurement,
     part: &LatencyMeasurement,
     max_ns: Option<u64>,
@@ -91,24 +92,20 @@ pub fn joined(
     (whole.began_s, whole.began_ns) = (before.began_s, before.began_ns);
     whole.parts = before.parts.clone();
     if whole.parts.is_empty() {
-        whole.parts.push(of(before, 0));
+        whole.parts.push(part_of(before, 0));
     }
-    whole.parts.push(of(part, offset));
+    whole.parts.push(part_of(part, offset));
     for series in &mut whole.series {
-        let same = |one: &&ThreadSeries| one.cpu == series.cpu && one.role() == series.role();
-        let earlier =
-            before.series.iter().find(same).ok_or_else(|| {
-                format!("CPU {}, {}: not measured before", series.cpu, series.role())
-            })?;
-        *series = join(earlier, series, offset)?;
+        let earlier = find_series(before, series)
+            .ok_or_else(|| format!("CPU {}, {}: not measured before", series.cpu, series.role()))?;
+        *series = join_series(earlier, series, offset)?;
     }
     whole.series.sort_by_key(|series| std::cmp::Reverse(series.max_ns));
     for load in &mut whole.loads {
-        let same = |one: &&LoadDone| one.name == load.name && one.unit == load.unit;
-        match before.loads.iter().find(same) {
-            Some(earlier) => add(load, earlier),
-            // What was cut off had not counted it yet.
-            None => whole.notes.push(format!("load {}: counted in the last part alone", load.name)),
+        match find_load(before, load) {
+            Some(earlier) => add_load(load, earlier),
+            // The interrupted part had not counted it yet.
+            None => whole.notes.push(format!("load {}: counted in the last part only", load.name)),
         }
     }
     let number = whole.parts.len();
@@ -121,12 +118,12 @@ pub fn joined(
     };
     whole.doubts = union(&before.doubts, &part.doubts);
     whole.notes = union(&before.notes, &whole.notes);
-    whole.notes.extend(pause(&whole.parts, before.unfinished));
+    whole.notes.extend(pause_note(&whole.parts, before.unfinished));
     whole.gates = max_ns.map(|most| gate(&whole, most)).into_iter().collect();
     Ok(whole)
 }
 
-fn of(latency: &LatencyMeasurement, at_ns: u64) -> MeasurementPart {
+fn part_of(latency: &LatencyMeasurement, at_ns: u64) -> MeasurementPart {
     MeasurementPart {
         at_ns,
         began_s: latency.began_s,
@@ -137,34 +134,50 @@ fn of(latency: &LatencyMeasurement, at_ns: u64) -> MeasurementPart {
 }
 
 fn union<T: Clone + PartialEq>(a: &[T], b: &[T]) -> Vec<T> {
-    let new = b.iter().filter(|one| !a.contains(one));
+    let new = b.iter().filter(|item| !a.contains(item));
     a.iter().chain(new).cloned().collect()
 }
 
-/// What is to be known of the pause before the last part.
-fn pause(parts: &[MeasurementPart], was_cut: bool) -> Option<String> {
+fn find_series<'a>(
+    latency: &'a LatencyMeasurement,
+    wanted: &ThreadSeries,
+) -> Option<&'a ThreadSeries> {
+    let mut series = latency.series.iter();
+    series.find(|series| series.cpu == wanted.cpu && series.role() == wanted.role())
+}
+
+fn find_load<'a>(latency: &'a LatencyMeasurement, wanted: &LoadDone) -> Option<&'a LoadDone> {
+    latency.loads.iter().find(|load| load.name == wanted.name && load.unit == wanted.unit)
+}
+
+/// Describes the pause before the last part.
+fn pause_note(parts: &[MeasurementPart], was_interrupted: bool) -> Option<String> {
     let (last, rest) = parts.split_last()?;
     let before = rest.last()?;
     let same_boot = before.boot.is_some() && before.boot == last.boot;
     let pause = if same_boot {
-        let ended = before.began_ns.saturating_add(before.span_ns);
-        exact(last.began_ns.saturating_sub(ended) / 1_000_000 * 1_000_000)
+        let measured_end = before.began_ns.saturating_add(before.span_ns);
+        exact_duration(last.began_ns.saturating_sub(measured_end) / 1_000_000 * 1_000_000)
     } else {
-        let ended = before.began_s.saturating_add(before.span_ns / 1_000_000_000);
-        format!("about {} s by the wall clock", last.began_s.saturating_sub(ended))
+        let measured_end = before.began_s.saturating_add(before.span_ns / 1_000_000_000);
+        format!("about {} s by the wall clock", last.began_s.saturating_sub(measured_end))
     };
     let boot = match (same_boot, &before.boot, &last.boot) {
         (true, ..) => "",
         (false, Some(_), Some(_)) => ", after another boot",
-        _ => ", and whether the machine was booted meanwhile is not known",
+        _ => ", possibly after another boot",
     };
-    let lost = if was_cut { "; what the part before saw in its last second is lost" } else { "" };
+    let lost = if was_interrupted { "; the last second of the part before is lost" } else { "" };
     let number = parts.len();
     Some(format!("part {number} began {pause} after the one before it ended{boot}{lost}"))
 }
 
-/// One thread of both.
-fn join(before: &ThreadSeries, part: &ThreadSeries, offset: u64) -> Result<ThreadSeries, String> {
+/// Joins two series of one thread.
+fn join_series(
+    before: &ThreadSeries,
+    part: &ThreadSeries,
+    offset: u64,
+) -> Result<ThreadSeries, String> {
     let mut whole = part.clone();
     let counts = histogram::sum(&[before, part])?;
     whole.samples = before.samples.saturating_add(part.samples);
@@ -174,22 +187,20 @@ fn join(before: &ThreadSeries, part: &ThreadSeries, offset: u64) -> Result<Threa
     }
     whole.worst.extend(before.worst.iter().cloned());
     whole.worst.sort_by_key(|worst| (std::cmp::Reverse(worst.late_ns), worst.at_ns));
-    whole.worst.truncate(WORST);
+    whole.worst.truncate(WORST_MAX);
     let least = before.min_ns.into_iter().chain(part.min_ns).min();
     whole.min_ns = least;
     whole.max_ns = before.max_ns.max(part.max_ns);
-    let sum = |one: &ThreadSeries| u128::from(one.mean_ns.unwrap_or(0)) * u128::from(one.samples);
-    let mean = (sum(before) + sum(part)).checked_div(u128::from(whole.samples));
+    let sum = total_ns(before) + total_ns(part);
+    let mean = sum.checked_div(u128::from(whole.samples));
     whole.mean_ns = mean.and_then(|mean| u64::try_from(mean).ok());
     let with_missed = histogram::with_missed(&counts, whole.period_ns);
     whole.percentiles = histogram::percentiles(&with_missed, whole.max_ns.unwrap_or(0));
     let all = whole.samples.saturating_add(whole.missed);
     for over in &mut whole.over {
-        let same = |one: &&OverLimit| one.limit_ns == over.limit_ns;
-        over.count += before.over.iter().find(same).map_or(0, |one| one.count);
-        #[expect(clippy::cast_precision_loss, reason = "a share is not exact")]
-        let percent = over.count as f64 * 100.0 / all.max(1) as f64;
-        over.percent = percent;
+        let earlier = before.over.iter().find(|earlier| earlier.limit_ns == over.limit_ns);
+        over.count += earlier.map_or(0, |earlier| earlier.count);
+        over.percent = histogram::percent_of(over.count, all);
     }
     whole.jitter_ns = before.jitter_ns.max(part.jitter_ns);
     whole.smis = before.smis.zip(part.smis).map(|(a, b)| a.saturating_add(b));
@@ -200,8 +211,13 @@ fn join(before: &ThreadSeries, part: &ThreadSeries, offset: u64) -> Result<Threa
     Ok(whole)
 }
 
-/// What a load did in both.
-fn add(load: &mut LoadDone, earlier: &LoadDone) {
+/// The sum of a thread's latencies.
+fn total_ns(series: &ThreadSeries) -> u128 {
+    u128::from(series.mean_ns.unwrap_or(0)) * u128::from(series.samples)
+}
+
+/// Adds the counts of an earlier part to a load.
+fn add_load(load: &mut LoadDone, earlier: &LoadDone) {
     load.count = load.count.zip(earlier.count).map(|(a, b)| a.saturating_add(b));
     load.span_ns = load.span_ns.saturating_add(earlier.span_ns);
     #[expect(clippy::cast_precision_loss, reason = "a rate is not exact")]
@@ -217,7 +233,7 @@ mod tests {
     use crate::latency::{GuardBreach, LatencyDoubt, ThreadDoubt};
     use cpushield_linux::CpuSet;
 
-    /// A document of these latencies that began at this second of a boot.
+    /// A document of these latencies that started at this second of a boot.
     fn part(counts: &[(u64, u64)], began_s: u64, boot: &str) -> LatencyMeasurement {
         let mut latency = latency_of(counts);
         (latency.asked_ns, latency.span_ns) = (10_000_000_000, 10_000_000_000);
@@ -227,13 +243,13 @@ mod tests {
     }
 
     #[test]
-    fn two_parts_have_the_figures_of_the_whole() {
+    fn joined_parts_have_the_figures_of_one_measurement() {
         let (a, b) = ([(1_000, 700), (9_000, 3)], [(500, 200), (1_000, 90), (70_000, 7)]);
         let whole = part(&[(500, 200), (1_000, 790), (9_000, 3), (70_000, 7)], 100, "x");
         let mut before = part(&a, 100, "x");
         before.unfinished = true;
         before.asked_ns *= 2;
-        let found = joined(&before, &part(&b, 117, "x"), Some(60_000)).unwrap();
+        let found = join_parts(&before, &part(&b, 117, "x"), Some(60_000)).unwrap();
         let (one, other) = (&found.series[0], &whole.series[0]);
         assert_eq!(one.histogram, other.histogram);
         assert_eq!(one.percentiles, other.percentiles);
@@ -251,13 +267,11 @@ mod tests {
         assert!(!found.unfinished && found.gates[0].held == Some(false));
         assert_eq!(
             found.notes,
-            [
-                "part 2 began 7s after the one before it ended; what the part before saw in its last \
-              second is lost"
-            ]
+            ["part 2 began 7s after the one before it ended; the last second of the part \
+                 before is lost"]
         );
         // A third part, of another boot.
-        let third = joined(&found, &part(&a, 500, "y"), None).unwrap();
+        let third = join_parts(&found, &part(&a, 500, "y"), None).unwrap();
         let parts: Vec<u64> = third.parts.iter().map(|part| part.at_ns).collect();
         assert_eq!(parts, [0, 10_000_000_000, 20_000_000_000]);
         assert_eq!(
@@ -268,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn doubts_and_a_shield_that_broke_stay() {
+    fn doubts_and_shield_breaches_are_kept() {
         let mut before = part(&[(1_000, 7)], 100, "x");
         before.series[0].doubts.push(ThreadDoubt::Elsewhere { count: 3 });
         before.isolation.held = Some(false);
@@ -277,7 +291,7 @@ mod tests {
         let mut after = part(&[(1_000, 7)], 120, "x");
         after.isolation.held = Some(true);
         after.doubts.push(LatencyDoubt::CpusOffline { cpus: CpuSet::one(3) });
-        let whole = joined(&before, &after, Some(1_000_000)).unwrap();
+        let whole = join_parts(&before, &after, Some(1_000_000)).unwrap();
         assert_eq!(whole.isolation.held, Some(false));
         assert_eq!(whole.gates[0].held, None);
         assert_eq!(whole.every_doubt().len(), 3, "{:?}", whole.every_doubt());
@@ -285,13 +299,13 @@ mod tests {
             series: vec![ThreadSeries { cpu: 9, ..after.series[0].clone() }],
             ..after
         };
-        assert!(joined(&before, &other, None).unwrap_err().contains("CPU 9"));
+        assert!(join_parts(&before, &other, None).unwrap_err().contains("CPU 9"));
     }
 
-    /// What a day leaves: 10 kHz on 4 CPUs, and every value that can be told apart came, as often
-    /// as makes it hard to pack.
+    /// A day of 10 kHz on 4 CPUs, with every value that a histogram distinguishes, and counts that
+    /// do not compress well.
     #[test]
-    fn the_document_of_a_day_is_small_whatever_came() {
+    fn the_document_of_a_day_is_small() {
         let mut random: u64 = 7;
         let mut counts = Vec::new();
         let mut value = 0;
@@ -311,7 +325,7 @@ mod tests {
         let series =
             |cpu| ThreadSeries { cpu, timeline: line.clone(), worst: worst.clone(), ..one.clone() };
         day.series = (0..4).map(series).collect();
-        let text = super::super::autosave::text(&day).unwrap();
+        let text = super::super::autosave::to_json(&day).unwrap();
         assert!(text.len() < 1 << 20, "{} bytes", text.len());
     }
 }

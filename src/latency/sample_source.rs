@@ -1,6 +1,5 @@
-//! Who fills the tallies of a run: threads of ours that measure ([`MeasurementProcess`]), or a
-//! tracer of the kernel, whose records this process counts ([`LatencyTrace`]). For the rest of the
-//! run they are the same.
+//! The source of samples: threads of ours that measure ([`MeasurementProcess`]), or a kernel tracer
+//! whose records this process counts ([`LatencyTrace`]). Both fill the same tallies.
 
 use super::measurement_process::{MeasurementProcess, MeasurementTimes, ThreadPlacement};
 use super::order::{LatencyError, MeasureRequest};
@@ -10,12 +9,12 @@ use cpushield_linux::Host;
 use cpushield_linux::latency_stats::{LIMITS, LatencyStats};
 use std::time::Duration;
 
-/// What one tally is of.
+/// Identifies the series of one tally.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SeriesLabel {
     /// The thread.
-    pub(super) seat: ThreadPlacement,
-    /// What of it, where it is measured in parts.
+    pub(super) placement: ThreadPlacement,
+    /// The stage, where wakeups are measured in stages.
     pub(super) stage: Option<&'static str>,
     /// Shorter latencies are no samples; 0 when all are.
     pub(super) threshold_ns: u64,
@@ -23,128 +22,128 @@ pub(super) struct SeriesLabel {
     pub(super) tid: i32,
 }
 
-/// See the file.
+/// A source of samples.
 #[derive(Debug)]
 pub(super) enum SampleSource<'h> {
-    /// Threads that count by themselves.
-    Crew(MeasurementProcess, Vec<SeriesLabel>),
-    /// A tracer.
+    /// Threads that measure and count by themselves.
+    Process(MeasurementProcess, Vec<SeriesLabel>),
+    /// A kernel tracer.
     Trace(Box<LatencyTrace<'h>>),
 }
 
 impl<'h> SampleSource<'h> {
-    /// Makes everything ready; nothing is measured yet.
+    /// Prepares the threads or the tracer. Nothing is measured yet.
     ///
     /// # Errors
-    /// Says why not.
+    /// The threads or the tracer cannot be started.
     pub(super) fn start(
         host: &'h Host,
-        order: &MeasureRequest<'_>,
-        seats: &[ThreadPlacement],
+        request: &MeasureRequest<'_>,
+        placements: &[ThreadPlacement],
     ) -> Result<SampleSource<'h>, LatencyError> {
-        if let Some(tracer) = order.instrument.tracer() {
-            return LatencyTrace::start(host, order, tracer, seats)
-                .map(|it| SampleSource::Trace(Box::new(it)));
+        if let Some(tracer) = request.instrument.tracer() {
+            return LatencyTrace::start(host, request, tracer, placements)
+                .map(|trace| SampleSource::Trace(Box::new(trace)));
         }
-        let crew = crew(order, seats)?;
-        let row = |(seat, tid): (&ThreadPlacement, &i32)| SeriesLabel {
-            seat: *seat,
+        let process = start_process(request, placements)?;
+        let rows = placements.iter().zip(&process.tids).map(|(placement, tid)| SeriesLabel {
+            placement: *placement,
             stage: None,
             threshold_ns: 0,
             tid: *tid,
-        };
-        let rows = seats.iter().zip(&crew.tids).map(row).collect();
-        Ok(SampleSource::Crew(crew, rows))
+        });
+        let rows = rows.collect();
+        Ok(SampleSource::Process(process, rows))
     }
 
-    /// What the tallies are of.
+    /// The labels of the tallies.
     pub(super) fn rows(&self) -> &[SeriesLabel] {
         match self {
-            SampleSource::Crew(_, rows) => rows,
+            SampleSource::Process(_, rows) => rows,
             SampleSource::Trace(trace) => trace.rows(),
         }
     }
 
-    /// One for each row.
+    /// The tallies, one for each label.
     pub(super) fn tallies(&self) -> &[LatencyStats] {
         match self {
-            SampleSource::Crew(crew, _) => crew.tallies(),
+            SampleSource::Process(process, _) => process.tallies(),
             SampleSource::Trace(trace) => trace.tallies(),
         }
     }
 
-    /// What is good to know.
+    /// Notes for the document.
     pub(super) fn notes(&self) -> Vec<String> {
         match self {
-            SampleSource::Crew(crew, _) => crew.notes.clone(),
+            SampleSource::Process(process, _) => process.notes.clone(),
             SampleSource::Trace(trace) => trace.notes(),
         }
     }
 
-    /// Measuring begins.
+    /// Starts measuring.
     ///
     /// # Errors
-    /// Says why not.
-    pub(super) fn go(&mut self, times: MeasurementTimes) -> Result<(), LatencyError> {
+    /// The threads or the tracer did not start.
+    pub(super) fn begin(&mut self, times: MeasurementTimes) -> Result<(), LatencyError> {
         match self {
-            SampleSource::Crew(crew, _) => crew.go(times),
-            SampleSource::Trace(trace) => trace.go(times),
+            SampleSource::Process(process, _) => process.begin(times),
+            SampleSource::Trace(trace) => trace.begin(times),
         }
     }
 
-    /// Takes what is new into the tallies.
-    pub(super) fn look(&self) {
+    /// Counts new samples into the tallies.
+    pub(super) fn poll(&self) {
         if let SampleSource::Trace(trace) = self {
-            trace.look();
+            trace.poll();
         }
     }
 
-    /// Measuring ends; what is under way is waited for where that can be.
+    /// Stops measuring, and waits for outstanding events where that is possible.
     pub(super) fn stop(&self, longest_period: Duration) {
         match self {
-            SampleSource::Crew(crew, _) => crew.stop(longest_period),
+            SampleSource::Process(process, _) => process.stop(longest_period),
             SampleSource::Trace(trace) => trace.stop(longest_period),
         }
     }
 
-    /// Ends everything and leaves nothing behind. Says what makes the rows doubtful, each for
-    /// itself, and the figures as a whole.
-    pub(super) fn dismiss(self) -> FinalFacts {
+    /// Stops the threads and restores all settings. Returns the doubts about the series and about
+    /// the figures as a whole.
+    pub(super) fn finish(self) -> FinalFacts {
         match self {
-            SampleSource::Crew(crew, _) => {
-                crew.dismiss();
+            SampleSource::Process(process, _) => {
+                process.finish();
                 FinalFacts::default()
             }
-            SampleSource::Trace(trace) => trace.dismiss(),
+            SampleSource::Trace(trace) => trace.finish(),
         }
     }
 }
 
-/// What is known at the end only.
+/// What is known only at the end.
 #[derive(Debug, Default)]
 pub(super) struct FinalFacts {
-    /// What makes the rows doubtful, each for itself; fewer than rows where nothing does.
-    pub(super) of_each: Vec<Vec<ThreadDoubt>>,
-    /// What makes all figures doubtful.
-    pub(super) of_all: Vec<LatencyDoubt>,
-    /// SMIs of each row's CPU while it was measured; fewer where nobody counted.
+    /// The doubts of each series; fewer entries than series where there are none.
+    pub(super) thread_doubts: Vec<Vec<ThreadDoubt>>,
+    /// The doubts about all figures.
+    pub(super) doubts: Vec<LatencyDoubt>,
+    /// The number of SMIs of each series' CPU; fewer entries where SMIs were not counted.
     pub(super) smis: Vec<Option<u64>>,
-    /// What is good to know.
+    /// Notes for the document.
     pub(super) notes: Vec<String>,
 }
 
-/// The threads of ours, in the cgroup they belong to.
-pub(super) fn crew(
-    order: &MeasureRequest<'_>,
-    seats: &[ThreadPlacement],
+/// Starts the measuring process, in its cgroup.
+pub(super) fn start_process(
+    request: &MeasureRequest<'_>,
+    placements: &[ThreadPlacement],
 ) -> Result<MeasurementProcess, LatencyError> {
-    let files = order.cgroup.iter().map(|dir| format!("{dir}/cgroup.procs")).collect();
-    MeasurementProcess::start(order.instrument.name(), seats, files, limits(order))
+    let files = request.cgroup.iter().map(|dir| format!("{dir}/cgroup.procs")).collect();
+    MeasurementProcess::start(request.instrument.name(), placements, files, limits(request))
 }
 
-/// What is counted against.
-pub(super) fn limits(order: &MeasureRequest<'_>) -> [u64; LIMITS] {
+/// The limits to count against; 0 for unused ones.
+pub(super) fn limits(request: &MeasureRequest<'_>) -> [u64; LIMITS] {
     let mut limits_ns = [0; LIMITS];
-    limits_ns.iter_mut().zip(&order.over_ns).for_each(|(to, from)| *to = *from);
+    limits_ns.iter_mut().zip(&request.over_ns).for_each(|(to, from)| *to = *from);
     limits_ns
 }

@@ -1,13 +1,13 @@
-//! The settings of the kernel's tracers: files for the whole machine. What was there is on the disk
-//! before the first write, so that whatever happens to this process, the next one puts it back.
+//! The settings of the kernel's tracers: files for the whole machine. The originals are on the disk
+//! before the first write, so that the next run restores them if this process is killed.
 
 use cpushield_linux::tracefs::{self, Tracefs};
 use cpushield_linux::{Error, Host, Store, StoreLock};
 use serde::{Deserialize, Serialize};
 
-/// The file of the state directory that keeps what was there.
+/// The file of the state directory with the originals.
 const FILE: &str = "tracer.json";
-/// Who has this lock has the settings.
+/// The lock that protects the settings.
 const CLAIM: &str = "tracer";
 /// The version of the file's form.
 const SCHEMA: u32 = 1;
@@ -17,12 +17,12 @@ const SCHEMA: u32 = 1;
 pub struct TemporarySetting {
     /// Its file, below the root of tracefs.
     pub file: String,
-    /// What to write to have it as it was.
+    /// The original value, to be written back.
     pub was: String,
-    /// What is written.
+    /// The value to write.
     pub wanted: String,
-    /// It is put back while the tracer is still at work, because the tracer keeps what it finds
-    /// there when it ends.
+    /// It is restored while the tracer still runs, because the tracer saves the value that it finds
+    /// when it ends.
     pub at_work: bool,
 }
 
@@ -32,7 +32,7 @@ struct OriginalSetting {
     settings: Vec<TemporarySetting>,
 }
 
-/// Settings that are changed until this is dropped.
+/// Changed settings, restored on drop.
 #[derive(Debug)]
 pub(super) struct ChangedSettings<'h> {
     host: &'h Host,
@@ -44,11 +44,10 @@ pub(super) struct ChangedSettings<'h> {
 }
 
 impl<'h> ChangedSettings<'h> {
-    /// Takes the right to change settings, and puts back what a run that was killed left. `plan`
-    /// says what to change once that is done.
+    /// Takes the lock, and restores the settings that a killed run left.
     ///
     /// # Errors
-    /// Another process has the right, or what was there cannot be kept.
+    /// Another process has the lock, or the settings of a killed run cannot be restored.
     pub(super) fn claim(
         host: &'h Host,
         store: &Store,
@@ -61,76 +60,84 @@ impl<'h> ChangedSettings<'h> {
         Ok(ChangedSettings { host, store, root, settings, is_back: true, _claim: claim })
     }
 
-    /// Changes those that are not as wanted, the originals on the disk first.
+    /// Saves the originals, then writes the settings that differ from the wanted value.
     ///
     /// # Errors
-    /// The kernel's answer, or that of the disk; what was changed until then goes back on drop.
+    /// A write failed. The settings changed until then are restored on drop.
     pub(super) fn change(&mut self, settings: Vec<TemporarySetting>) -> Result<(), Error> {
-        let differs = |one: &TemporarySetting| one.at_work || one.was != one.wanted;
-        self.settings.extend(settings.into_iter().filter(differs));
-        self.keep()?;
-        self.settings.iter().filter(|one| !one.at_work).try_for_each(|one| self.write(one))
+        let settings = settings.into_iter();
+        self.settings.extend(settings.filter(|setting| setting.at_work || setting.differs()));
+        self.save_originals()?;
+        let mut before_start = self.settings.iter().filter(|setting| !setting.at_work);
+        before_start.try_for_each(|setting| self.write(setting))
     }
 
-    /// What was there is on the disk from here on.
-    fn keep(&mut self) -> Result<(), Error> {
-        let kept = OriginalSetting { schema: SCHEMA, settings: self.settings.clone() };
-        let text = serde_json::to_vec(&kept).unwrap_or_default();
+    /// Saves the originals to the state directory.
+    fn save_originals(&mut self) -> Result<(), Error> {
+        let originals = OriginalSetting { schema: SCHEMA, settings: self.settings.clone() };
+        let text = serde_json::to_vec(&originals).unwrap_or_default();
         self.store.replace(FILE, &text)?;
         self.is_back = false;
         Ok(())
     }
 
-    /// Writes those that wait for the tracer to be at work; what it made of them goes back.
+    /// Writes the settings that need a running tracer. The values it set become the originals.
     ///
     /// # Errors
-    /// The kernel's answer, or that of the disk.
+    /// A read or write failed.
     pub(super) fn change_at_work(&mut self) -> Result<(), Error> {
         let mut found = false;
-        for one in self.settings.iter_mut().filter(|one| one.at_work) {
-            one.was = self.host.read_line(&format!("{}/{}", self.root, one.file))?;
+        for setting in self.settings.iter_mut().filter(|setting| setting.at_work) {
+            setting.was = self.host.read_line(&format!("{}/{}", self.root, setting.file))?;
             found = true;
         }
         if found {
-            self.keep()?;
+            self.save_originals()?;
         }
-        self.settings.iter().filter(|one| one.at_work).try_for_each(|one| self.write(one))
+        let mut at_work = self.settings.iter().filter(|setting| setting.at_work);
+        at_work.try_for_each(|setting| self.write(setting))
     }
 
-    fn write(&self, one: &TemporarySetting) -> Result<(), Error> {
-        self.host.write(&format!("{}/{}", self.root, one.file), &one.wanted)
+    fn write(&self, setting: &TemporarySetting) -> Result<(), Error> {
+        self.host.write(&format!("{}/{}", self.root, setting.file), &setting.wanted)
     }
 
-    /// Puts those back that must be before the tracer ends.
-    pub(super) fn put_back_at_work(&self) -> Vec<String> {
+    /// Restores the settings that must be restored before the tracer ends. Returns the errors.
+    pub(super) fn restore_at_work(&self) -> Vec<String> {
         put_back(self.host, &self.root, &self.settings, true)
     }
 
-    /// Puts everything back; the tracer has ended. Says what could not be.
-    pub(super) fn put_back(&mut self) -> Vec<String> {
+    /// Restores all other settings after the end of the tracer. Returns the errors.
+    pub(super) fn restore_all(&mut self) -> Vec<String> {
         if std::mem::replace(&mut self.is_back, true) {
             return Vec::new();
         }
-        let wrong = put_back(self.host, &self.root, &self.settings, false);
-        if wrong.is_empty() {
-            // What stays is put back once more by the next run, which finds it so.
+        let errors = put_back(self.host, &self.root, &self.settings, false);
+        if errors.is_empty() {
+            // If the file stays, the next run finds the originals in place already.
             let _ = self.store.remove(FILE);
         }
-        wrong
+        errors
+    }
+}
+
+impl TemporarySetting {
+    fn differs(&self) -> bool {
+        self.was != self.wanted
     }
 }
 
 impl Drop for ChangedSettings<'_> {
     fn drop(&mut self) {
-        // Nobody to tell; the next run tries again.
-        let _ = self.put_back();
+        // An error cannot be reported here; the next run tries again.
+        let _ = self.restore_all();
     }
 }
 
-/// Puts back what a run that was killed left in the tracers' settings, and says so; `None` when
-/// there was nothing. One that is still at work is left alone.
+/// Restores the tracer settings that a killed run left. Returns a note about that, or `None` when
+/// there was nothing to restore. A run that is still active is left alone.
 #[must_use]
-pub fn recovered(host: &Host, store: &Store) -> Option<String> {
+pub fn restore_tracer_settings(host: &Host, store: &Store) -> Option<String> {
     match recover(host, store) {
         Ok(true) => Some(
             "a killed measurement left a kernel tracer running; cpushield stopped it and restored \
@@ -138,10 +145,10 @@ pub fn recovered(host: &Host, store: &Store) -> Option<String> {
                 .to_owned(),
         ),
         Ok(false) => None,
-        // Nobody but root can have left something.
+        // Only root can have left settings.
         Err(error) if error.is_denied() => None,
         Err(error) => {
-            Some(format!("could not restore tracer settings left by a killed measurement: {error}"))
+            Some(format!("could not restore the tracer settings of a killed measurement: {error}"))
         }
     }
 }
@@ -157,37 +164,37 @@ fn recover(host: &Host, store: &Store) -> Result<bool, Error> {
     restore(host, store, Tracefs::find(host)?.root())
 }
 
-/// The same for who has the claim.
+/// Restores the settings of a killed run. The caller holds the lock.
 fn restore(host: &Host, store: &Store, root: &str) -> Result<bool, Error> {
     let Some(bytes) = store.read(FILE)? else { return Ok(false) };
-    let kept = serde_json::from_slice::<OriginalSetting>(&bytes);
-    // The file is put in place whole, so what is not understood is another version's.
-    let settings = kept.map_or_else(|_| Vec::new(), |kept| kept.settings);
-    let mut wrong = put_back(host, root, &settings, true);
+    let originals = serde_json::from_slice::<OriginalSetting>(&bytes);
+    // The file is replaced as a whole, so one that cannot be parsed is another version's.
+    let settings = originals.map_or_else(|_| Vec::new(), |originals| originals.settings);
+    let mut errors = put_back(host, root, &settings, true);
     tracefs::remove_leftovers(host, root);
-    wrong.extend(put_back(host, root, &settings, false));
-    if wrong.is_empty() {
+    errors.extend(put_back(host, root, &settings, false));
+    if errors.is_empty() {
         store.remove(FILE)?;
     }
     Ok(true)
 }
 
-/// What is as we left it goes back, the last change first; what somebody else changed since is
-/// theirs. Says what the kernel refused.
+/// Restores the settings that still have our value, last change first. Values that another process
+/// changed since are left. Returns the kernel's errors.
 fn put_back(host: &Host, root: &str, settings: &[TemporarySetting], at_work: bool) -> Vec<String> {
-    let mut wrong = Vec::new();
-    for one in settings.iter().rev().filter(|one| one.at_work == at_work) {
-        let path = format!("{root}/{}", one.file);
-        let ours = host.read_line(&path).is_ok_and(|now| shows(&now, &one.wanted));
-        if ours && let Err(error) = host.write(&path, &one.was) {
-            wrong.push(error.to_string());
+    let mut errors = Vec::new();
+    for setting in settings.iter().rev().filter(|setting| setting.at_work == at_work) {
+        let path = format!("{root}/{}", setting.file);
+        let ours = host.read_line(&path).is_ok_and(|now| shows(&now, &setting.wanted));
+        if ours && let Err(error) = host.write(&path, &setting.was) {
+            errors.push(error.to_string());
         }
     }
-    wrong
+    errors
 }
 
-/// Whether a file that shows this says what was written: all of it, the one that is chosen, or an
-/// option among others.
+/// Whether the content of a file shows the written value: as a whole, as the chosen value in
+/// brackets, or as one option among others.
 fn shows(now: &str, written: &str) -> bool {
     if let Some((_, chosen)) = now.split_once('[') {
         return chosen.split_once(']').is_some_and(|(chosen, _)| chosen == written);
@@ -231,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_run_changed_goes_back_and_what_others_changed_since_does_not() {
+    fn settings_of_a_killed_run_are_restored_unless_another_process_changed_them() {
         let dir = tree("killed");
         let host = Host::recorded(&dir).unwrap();
         let store = Store::new(&dir.join("state"));
@@ -249,12 +256,12 @@ mod tests {
             ("3".into(), "1".into())
         );
         assert!(ChangedSettings::claim(&host, &store, &tracefs).unwrap_err().is_held());
-        // As when it is killed: the lock is gone, and nothing else.
+        // As after a kill: only the lock is gone.
         changed.is_back = true;
         drop(changed);
         host.write("/sys/kernel/tracing/osnoise/cpus", "0-1").unwrap();
         let again = ChangedSettings::claim(&host, &store, &tracefs).unwrap();
-        assert_eq!(line(&dir, "osnoise/cpus"), "0-1", "somebody else's");
+        assert_eq!(line(&dir, "osnoise/cpus"), "0-1", "set by another process");
         assert_eq!(line(&dir, "osnoise/timerlat_period_us"), "1000");
         assert_eq!(line(&dir, "tracing_thresh"), "10");
         assert_eq!(store.read(FILE).unwrap(), None);
@@ -263,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_before_its_original_is_kept() {
+    fn nothing_is_written_before_its_original_is_saved() {
         let dir = tree("full");
         let host = Host::recorded(&dir).unwrap();
         let store = Store::new(&dir.join("state")).with_room_for(0);
@@ -277,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_is_known_among_the_others() {
+    fn a_written_value_is_found_among_other_options() {
         assert!(shows(OPTIONS, "NO_OSNOISE_WORKLOAD"));
         assert!(!shows(OPTIONS, "OSNOISE_WORKLOAD"));
         assert!(shows("none round-robin [per-cpu]", "per-cpu"));

@@ -1,26 +1,26 @@
-//! Whether a shield is in force while something is measured in it. Read from a housekeeping CPU;
-//! nothing here touches the shielded ones.
+//! Checks whether a shield is in force during a measurement. A housekeeping CPU does the reading;
+//! nothing here touches the shielded CPUs.
 
 use super::GuardBreach;
 use cpushield_linux::{CpuSet, Host};
 
-/// A shield that is looked at now and then.
+/// A shield that is checked regularly.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShieldMonitor {
     /// Its name.
     pub name: String,
-    /// The directory of its cgroup; `None` when affinities alone keep its CPUs.
+    /// The directory of its cgroup; `None` for a shield that consists of affinities only.
     pub group: Option<String>,
-    /// The CPUs it is to hold.
+    /// The shielded CPUs.
     pub cpus: CpuSet,
-    /// What `cpuset.cpus.partition` was at first; `None` in version 1.
+    /// The original content of `cpuset.cpus.partition`; `None` in version 1.
     partition: Option<String>,
 }
 
-/// What a look at a shield says.
+/// The state of a shield.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GuardState {
-    /// It has no cgroup that could be looked at.
+    /// It has no cgroup to check.
     NothingToSee,
     /// It is in force.
     InForce,
@@ -31,22 +31,22 @@ pub enum GuardState {
 const PARTITION: &str = "cpuset.cpus.partition";
 
 impl ShieldMonitor {
-    /// The shield as it is now.
+    /// Records the current state of the shield.
     #[must_use]
     pub fn new(host: &Host, name: String, group: Option<String>, cpus: CpuSet) -> ShieldMonitor {
-        let state = |group: &String| host.read_line(&format!("{group}/{PARTITION}")).ok();
-        let partition = group.as_ref().and_then(state);
+        let partition = group.as_ref().map(|group| format!("{group}/{PARTITION}"));
+        let partition = partition.and_then(|file| host.read_line(&file).ok());
         ShieldMonitor { name, group, cpus, partition }
     }
 
-    /// Whether it is in force now.
-    pub(super) fn look(&self, host: &Host) -> GuardState {
+    /// Checks whether it is in force now.
+    pub(super) fn check(&self, host: &Host) -> GuardState {
         let Some(group) = &self.group else { return GuardState::NothingToSee };
-        let line = |file: &str| host.read_line(&format!("{group}/{file}")).ok();
         if !host.exists(group) {
             return GuardState::Broken(GuardBreach::GroupGone);
         }
-        let cpus = line("cpuset.cpus.effective").or_else(|| line("cpuset.cpus"));
+        let effective = read_group_file(host, group, "cpuset.cpus.effective");
+        let cpus = effective.or_else(|| read_group_file(host, group, "cpuset.cpus"));
         let Some(cpus) = cpus.and_then(|text| text.parse::<CpuSet>().ok()) else {
             return GuardState::Broken(GuardBreach::CpusUnreadable);
         };
@@ -55,13 +55,17 @@ impl ShieldMonitor {
             return GuardState::Broken(GuardBreach::CpusLost { cpus: missing.to_string() });
         }
         // A partition of version 2 can turn invalid (Documentation/admin-guide/cgroup-v2.rst).
-        let state = line(PARTITION).filter(|state| {
+        let state = read_group_file(host, group, PARTITION).filter(|state| {
             state.contains("invalid") || self.partition.as_ref().is_some_and(|was| was != state)
         });
         state.map_or(GuardState::InForce, |state| {
             GuardState::Broken(GuardBreach::Partition { state })
         })
     }
+}
+
+fn read_group_file(host: &Host, group: &str, file: &str) -> Option<String> {
+    host.read_line(&format!("{group}/{file}")).ok()
 }
 
 #[cfg(test)]
@@ -79,22 +83,22 @@ mod tests {
         write("cpuset.cpus.partition", "isolated\n");
         let group = Some("/sys/fs/cgroup/rt".to_owned());
         let guard = ShieldMonitor::new(&host, "rt".to_owned(), group, "2-3".parse().unwrap());
-        let said = |guard: &ShieldMonitor| match guard.look(&host) {
+        let breach = |guard: &ShieldMonitor| match guard.check(&host) {
             GuardState::Broken(how) => how.to_string(),
             other => format!("{other:?}"),
         };
-        assert_eq!(guard.look(&host), GuardState::InForce);
+        assert_eq!(guard.check(&host), GuardState::InForce);
         write("cpuset.cpus.partition", "isolated invalid (Cpu list empty)\n");
-        let why = said(&guard);
+        let why = breach(&guard);
         assert_eq!(why, "its partition is isolated invalid (Cpu list empty)");
         write("cpuset.cpus.partition", "member\n");
-        assert_eq!(said(&guard), "its partition is member");
+        assert_eq!(breach(&guard), "its partition is member");
         write("cpuset.cpus.effective", "3\n");
-        assert_eq!(said(&guard), "its cgroup has lost CPU 2");
+        assert_eq!(breach(&guard), "its cgroup has lost CPU 2");
         std::fs::remove_dir_all(dir.join("sys/fs/cgroup/rt")).unwrap();
-        assert_eq!(said(&guard), "its cgroup is gone");
+        assert_eq!(breach(&guard), "its cgroup is gone");
         let bare = ShieldMonitor { group: None, ..guard };
-        assert_eq!(bare.look(&host), GuardState::NothingToSee);
+        assert_eq!(bare.check(&host), GuardState::NothingToSee);
         std::fs::remove_dir_all(dir).unwrap();
     }
 }

@@ -1,25 +1,25 @@
-//! The worst of each moment of a run, in constant memory: when there are too many moments, two
-//! become one. Pure.
+//! The worst latency of each moment of a run, in constant memory: when there are too many moments,
+//! pairs of them are merged. Pure.
 
 use super::WorstTimeline;
 
-/// Moments that are kept.
+/// The most moments of a timeline.
 const MOMENTS_MAX: usize = 600;
 
 impl WorstTimeline {
-    /// One for a run whose worst is looked up every so often.
+    /// An empty timeline with moments of `step_ns` nanoseconds.
     pub(super) fn new(step_ns: u64) -> WorstTimeline {
         WorstTimeline { step_ns, worst_ns: Vec::new() }
     }
 
-    /// The worst of two runs, the second of which began at this time of the first's.
+    /// The timeline of two runs, the second of which starts `at_ns` after the start of the first.
     pub(super) fn joined(
         before: &WorstTimeline,
         after: &WorstTimeline,
         at_ns: u64,
     ) -> WorstTimeline {
         let mut whole = before.clone();
-        // A long moment of the second would leave short ones of the first's kind without events.
+        // A long moment of the second would leave shorter ones of the first empty.
         while whole.step_ns > 0 && whole.step_ns < after.step_ns {
             whole.halve();
         }
@@ -29,14 +29,14 @@ impl WorstTimeline {
         whole
     }
 
-    /// Two moments become one.
+    /// Merges pairs of moments.
     fn halve(&mut self) {
         self.step_ns = self.step_ns.saturating_mul(2);
         let pairs = self.worst_ns.chunks(2);
         self.worst_ns = pairs.filter_map(|pair| pair.iter().copied().max()).collect();
     }
 
-    /// The worst of what came at this time since the beginning.
+    /// Adds a latency at this time since the start.
     pub(super) fn enter(&mut self, at_ns: u64, worst_ns: u64) {
         if self.step_ns == 0 {
             return;

@@ -1,7 +1,7 @@
-//! The kernel's trace beside a measurement: what ran on the CPU while each of the worst waited.
+//! The kernel's trace during a measurement: what ran on the CPU during each of the worst latencies.
 //!
-//! The recorder keeps the last seconds only; whenever a latency is among the worst of its thread,
-//! its window is cut out at the next look. So the memory of a day is that of a second.
+//! The recorder keeps the last seconds only. When a latency is among the worst of its thread, the
+//! next poll extracts its window. So the memory use does not grow with the length of a run.
 
 use super::TraceUse;
 use super::order::MeasureRequest;
@@ -12,82 +12,86 @@ use crate::verify::{AbsenceReason, TimeBreakdown};
 use cpushield_linux::latency_stats::WorstMoment;
 use cpushield_linux::{CpuSet, Host};
 
-/// What happened longer ago is forgotten: a latency of this length cannot be explained.
+/// How much of the trace is kept: a latency of this length cannot be explained.
 const LAST_NS: u64 = 5_000_000_000;
-/// Counters that are told where there is no trace.
-const HINTS: usize = 3;
+/// The most counters reported for a CPU when there is no trace.
+const COUNTERS_SHOWN: usize = 3;
 
-/// The trace, or why there is none.
+/// The trace of a measurement, or the reason why there is none.
 pub(super) struct TraceWitness<'h> {
     host: &'h Host,
     cpus: CpuSet,
     recorder: Option<TraceRecorder<'h>>,
-    told: TraceUse,
-    /// For want of a trace.
+    tracing: TraceUse,
+    /// The interrupt counters at the start, used when there is no trace.
     counters: Option<CounterSnapshot>,
-    /// What is known of each of the worst, by row.
+    /// The explained worst latencies of each series.
     known: Vec<Vec<(WorstMoment, TimeBreakdown)>>,
 }
 
 impl<'h> TraceWitness<'h> {
-    /// Arms the trace, where it was asked for: before the threads start, as a CPU that is busy with
-    /// a real-time thread cannot be armed.
-    pub(super) fn arm(host: &'h Host, order: &MeasureRequest<'_>) -> TraceWitness<'h> {
+    /// Arms the trace where it was requested. Call it before the threads start: a CPU that is busy
+    /// with a real-time thread cannot be armed.
+    pub(super) fn arm(host: &'h Host, request: &MeasureRequest<'_>) -> TraceWitness<'h> {
         let wanted =
-            trace::RecordRequest { cpus: order.cpus.clone(), syscalls: false, stacks: false };
-        let mut told = TraceUse { asked: order.why, ..TraceUse::default() };
-        let armed = order.why.then(|| TraceRecorder::arm(host, &wanted));
+            trace::RecordRequest { cpus: request.cpus.clone(), syscalls: false, stacks: false };
+        let mut tracing = TraceUse { asked: request.why, ..TraceUse::default() };
+        let armed = request.why.then(|| TraceRecorder::arm(host, &wanted));
         let recorder = armed.and_then(|armed| match armed {
             Ok(mut recorder) => {
                 recorder.remember(LAST_NS);
-                told.blind = recorder.blind().to_vec();
+                tracing.blind = recorder.blind().to_vec();
                 Some(recorder)
             }
             Err(absent) => {
-                told.absent = Some(absent);
+                tracing.absent = Some(absent);
                 None
             }
         });
-        let (cpus, counters, known) = (order.cpus.clone(), None, Vec::new());
-        TraceWitness { host, cpus, recorder, told, counters, known }
+        let (cpus, counters, known) = (request.cpus.clone(), None, Vec::new());
+        TraceWitness { host, cpus, recorder, tracing, counters, known }
     }
 
-    /// Recording begins.
+    /// Starts recording.
     pub(super) fn start(&mut self, rows: &[SeriesLabel]) {
         self.known = rows.iter().map(|_| Vec::new()).collect();
         let tids: Vec<i32> = rows.iter().map(|row| row.tid).filter(|tid| *tid > 0).collect();
         if let Some(recorder) = &mut self.recorder {
             recorder.set_workload(&tids);
         }
-        self.ask(TraceRecorder::start);
-        if self.told.asked {
+        self.try_with_recorder(TraceRecorder::start);
+        if self.tracing.asked {
             self.counters = Some(counters::take(self.host, &self.cpus));
         }
     }
 
-    /// Asks something of the trace; when that fails, there is no trace any more.
-    fn ask(&mut self, ask: impl FnOnce(&mut TraceRecorder<'h>) -> cpushield_linux::Result<()>) {
-        if let Some(Err(error)) = self.recorder.as_mut().map(ask) {
-            self.told.absent = Some(AbsenceReason::TraceEnded { answer: error.to_string() });
+    /// Calls the recorder. After a failure there is no trace any more.
+    fn try_with_recorder(
+        &mut self,
+        call: impl FnOnce(&mut TraceRecorder<'h>) -> cpushield_linux::Result<()>,
+    ) {
+        if let Some(Err(error)) = self.recorder.as_mut().map(call) {
+            self.tracing.absent = Some(AbsenceReason::TraceEnded { answer: error.to_string() });
             self.recorder = None;
         }
     }
 
-    /// Reads the trace, and cuts out what is new among the worst. The worst are read first, so that
-    /// what led to them is in the trace already.
-    pub(super) fn look(&mut self, feed: &SampleSource<'_>) {
+    /// Reads the trace and explains new worst latencies. The worst are read first, so that the
+    /// trace already contains what led to them.
+    pub(super) fn poll(&mut self, source: &SampleSource<'_>) {
         if self.recorder.is_none() {
             return;
         }
-        let all = feed.rows().iter().zip(feed.tallies());
-        let worst: Vec<_> =
-            all.map(|(row, tally)| (row.seat.cpu, row.tid, tally.figures().worst)).collect();
-        self.ask(TraceRecorder::poll);
+        let series = source.rows().iter().zip(source.tallies());
+        let worst: Vec<_> = series
+            .map(|(row, tally)| (row.placement.cpu, row.tid, tally.figures().worst))
+            .collect();
+        self.try_with_recorder(TraceRecorder::poll);
         let Some(recorder) = &mut self.recorder else { return };
         for ((cpu, tid, worst), known) in worst.into_iter().zip(&mut self.known) {
             known.retain(|(moment, _)| worst.contains(moment));
             for moment in worst {
-                if known.iter().all(|(of, _)| *of != moment) {
+                if known.iter().all(|(explained, _)| *explained != moment) {
                     let until_ns = moment.due_ns.saturating_add(moment.late_ns);
                     known.push((moment, recorder.why(cpu, tid, moment.due_ns, until_ns)));
                 }
@@ -95,55 +99,57 @@ impl<'h> TraceWitness<'h> {
         }
     }
 
-    /// What is known of one of the worst; `nth` is its row.
+    /// Returns what ran during one of the worst latencies of the `nth` series.
     pub(super) fn why(&self, nth: usize, moment: &WorstMoment) -> Option<TimeBreakdown> {
-        let known = self.known.get(nth)?.iter().find(|(of, _)| of == moment);
-        match (known, &self.told) {
+        let known = self.known.get(nth)?.iter().find(|(explained, _)| explained == moment);
+        match (known, &self.tracing) {
             (Some((_, why)), _) => Some(why.clone()),
             (None, TraceUse { asked: true, absent: Some(why), .. }) => {
                 Some(TimeBreakdown::unknown(format!("there was no trace: {why}")))
             }
             (None, TraceUse { asked: true, .. }) => {
-                Some(TimeBreakdown::unknown("it was not looked at"))
+                Some(TimeBreakdown::unknown("the trace of this time was not read"))
             }
             (None, _) => None,
         }
     }
 
-    /// Ends recording: what is to be told of the trace, and notes; without a trace, what the
-    /// kernel's counters saw.
+    /// Ends recording. Returns the use of the trace and notes; without a trace, the notes have the
+    /// kernel's interrupt counters.
     pub(super) fn end(self) -> (TraceUse, Vec<String>) {
         let mut notes = Vec::new();
-        if let Some(why) = &self.told.absent {
-            notes.push(format!("no cause is known, as there was no trace: {why}"));
+        if let Some(why) = &self.tracing.absent {
+            notes.push(format!("the causes are unknown, because there was no trace: {why}"));
             let after = counters::take(self.host, &self.cpus);
             let before = self.counters.as_ref();
-            notes.extend(before.into_iter().flat_map(|before| hints(before, &after, &self.cpus)));
-        } else if self.told.asked {
+            notes.extend(
+                before.into_iter().flat_map(|before| counter_notes(before, &after, &self.cpus)),
+            );
+        } else if self.tracing.asked {
             notes.push(
-                "traced (--why): the time in which the kernel writes its trace on the measured \
-                 CPUs is part of the figures"
+                "traced (--why): the figures include the time that the kernel takes to write its \
+                 trace on the measured CPUs"
                     .to_owned(),
             );
         }
         if let Some(Err(error)) = self.recorder.map(TraceRecorder::close) {
-            notes.push(format!("the trace could not be put back: {error}"));
+            notes.push(format!("could not remove the trace: {error}"));
         }
-        (self.told, notes)
+        (self.tracing, notes)
     }
 }
 
-/// What the counters say that came most often, a line for each CPU.
-fn hints(before: &CounterSnapshot, after: &CounterSnapshot, cpus: &CpuSet) -> Vec<String> {
-    let line = |cpu| {
-        let mut rows = counters::compare(before, after, cpu, &[]).interruptions;
-        rows.sort_by_key(|row| std::cmp::Reverse(row.count));
-        let words = rows.iter().filter(|row| row.count > 0).take(HINTS).map(|row| {
-            format!("{} times {}", row.count, format!("{} {}", row.cause, row.culprit).trim_end())
-        });
-        let words: Vec<String> = words.collect();
-        (!words.is_empty())
-            .then(|| format!("CPU {cpu} meanwhile, as counted: {}", words.join(", ")))
-    };
-    cpus.iter().filter_map(line).collect()
+/// Notes about the most frequent interrupts by the kernel's counters, one for each CPU.
+fn counter_notes(before: &CounterSnapshot, after: &CounterSnapshot, cpus: &CpuSet) -> Vec<String> {
+    cpus.iter().filter_map(|cpu| counter_note(before, after, cpu)).collect()
+}
+
+fn counter_note(before: &CounterSnapshot, after: &CounterSnapshot, cpu: usize) -> Option<String> {
+    let mut rows = counters::compare(before, after, cpu, &[]).interruptions;
+    rows.sort_by_key(|row| std::cmp::Reverse(row.count));
+    let frequent = rows.iter().filter(|row| row.count > 0).take(COUNTERS_SHOWN).map(|row| {
+        format!("{} times {}", row.count, format!("{} {}", row.cause, row.culprit).trim_end())
+    });
+    let frequent: Vec<String> = frequent.collect();
+    (!frequent.is_empty()).then(|| format!("CPU {cpu}, by its counters: {}", frequent.join(", ")))
 }

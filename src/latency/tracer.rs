@@ -1,5 +1,5 @@
-//! A tracer of the kernel as an instrument: what it must be told, and what its records say. Pure
-//! but for looking at what this kernel has.
+//! A kernel tracer as an instrument: its settings and the meaning of its records. Pure, except for
+//! the check of what this kernel supports.
 
 use super::settings::TemporarySetting;
 use cpushield_linux::latency_stats::WakeEvent;
@@ -8,85 +8,84 @@ use cpushield_linux::tracefs::Tracefs;
 use cpushield_linux::{CpuSet, Host};
 use std::fmt;
 
-/// Whose threads the tracer measures.
+/// The threads that a tracer measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MeasuredThreads {
-    /// Ours, which call it; see [`Instrument::run`](super::Instrument::run).
+    /// Threads of cpushield, which call the tracer; see
+    /// [`Instrument::run`](super::Instrument::run).
     Ours,
-    /// The kernel's, one for each CPU, of this name before the CPU's number. They get the policy
-    /// that was asked for.
+    /// Kernel threads, one for each CPU, named by this prefix and the CPU's number. They get the
+    /// requested policy.
     Kernels(&'static str),
-    /// The kernel's, of this name before the CPU's number, which begin when recording does. Nothing
-    /// can interrupt them, so that their policy is of no matter.
+    /// Kernel threads, named by this prefix and the CPU's number, which start when recording does.
+    /// Nothing can interrupt them, so their policy does not matter.
     Uninterruptible(&'static str),
 }
 
 /// How a tracer is used on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TracerUse {
-    /// What it must be told.
+    /// The settings it needs.
     pub settings: Vec<TemporarySetting>,
-    /// Whose threads.
+    /// The threads it measures.
     pub threads: MeasuredThreads,
-    /// What it measures apart from each other; one series each for every CPU. `None` where it is
-    /// one thing only.
+    /// The stages that it measures separately, one series each for every CPU. `None` for a tracer
+    /// that measures one thing only.
     pub stages: Vec<Option<&'static str>>,
     /// Shorter latencies are not recorded; 0 when all are.
     pub threshold_ns: u64,
-    /// SMIs of each CPU are counted beside it.
+    /// SMIs of each CPU are counted, too.
     pub counts_smis: bool,
-    /// What is good to know.
+    /// Notes for the document.
     pub notes: Vec<String>,
 }
 
-/// What one record says.
+/// The content of one record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TracerSample {
-    /// Which of the stages.
+    /// The index of the stage.
     pub stage: usize,
-    /// An event.
+    /// The event.
     pub wake: WakeEvent,
-    /// Its number among those of its stage and CPU, where the tracer counts them; then none may be
-    /// missing.
+    /// Its sequence number for its stage and CPU, where the tracer has one; gaps are lost records.
     pub number: Option<u32>,
 }
 
-/// What a tracer is asked to do.
+/// The task of a tracer.
 #[derive(Debug, Clone, Copy)]
 pub struct TracerJob<'a> {
-    /// Where.
+    /// The measured CPUs.
     pub cpus: &'a CpuSet,
-    /// How often, in nanoseconds; 0 where there is no period.
+    /// The period in nanoseconds; 0 where there is none.
     pub period_ns: u64,
 }
 
-/// A tracer of the kernel.
+/// A kernel tracer that measures latency.
 pub trait LatencyTracer: Sync {
     /// Its name, which is also that of its records.
     fn name(&self) -> &'static str;
 
-    /// The kernel's option.
+    /// The kernel's configuration option.
     fn config(&self) -> &'static str;
 
-    /// Tracers that cannot be at work beside it, or would change what it measures.
-    fn rivals(&self) -> &'static [&'static str];
+    /// Tracers that cannot run at the same time, or would change what it measures.
+    fn conflicting_tracers(&self) -> &'static [&'static str];
 
     /// The fields of its records that [`LatencyTracer::sample`] needs, in that order.
     fn fields(&self) -> &'static [&'static str];
 
-    /// How it is used here.
+    /// Decides how to use it on this machine.
     ///
     /// # Errors
-    /// One sentence: a setting cannot be read.
-    fn uses(
+    /// One sentence: which setting cannot be read.
+    fn plan_use(
         &self,
         host: &Host,
         tracefs: &Tracefs,
         job: &TracerJob<'_>,
     ) -> Result<TracerUse, String>;
 
-    /// What a record says, by the values of its fields and its time; `None` for one that makes no
-    /// sense.
+    /// Reads a record from the values of its fields and its time; `None` when it makes no sense.
     fn sample(&self, values: &[u64], at_ns: u64, job: &TracerJob<'_>) -> Option<TracerSample>;
 }
 
@@ -96,36 +95,36 @@ impl fmt::Debug for dyn LatencyTracer {
     }
 }
 
-/// Where the fields of a tracer's records lie.
+/// The layout of a tracer's records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RecordLayout {
     id: u16,
     fields: Vec<EventField>,
 }
 
-/// What a record is.
+/// A record of a trace instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TracerRecord {
-    /// One of the tracer.
+    /// A sample of the tracer.
     Sample(TracerSample),
-    /// One of something else.
+    /// A record of another event.
     Foreign,
-    /// One of the tracer that is not understood.
+    /// A record of the tracer that makes no sense.
     Odd,
 }
 
 impl RecordLayout {
-    /// From the format of this kernel; names the field that it lacks.
+    /// Makes the layout from this kernel's format. The error names a missing field.
     pub(super) fn new(
         tracer: &dyn LatencyTracer,
         format: &EventFormat,
     ) -> Result<RecordLayout, &'static str> {
-        let field = |name: &&'static str| format.field(name).ok_or(*name);
-        let fields = tracer.fields().iter().map(field).collect::<Result<_, _>>()?;
+        let fields = tracer.fields().iter().map(|name| format.field(name).ok_or(*name));
+        let fields = fields.collect::<Result<_, _>>()?;
         Ok(RecordLayout { id: format.id, fields })
     }
 
-    /// Takes a record apart.
+    /// Reads a record.
     pub(super) fn read(
         &self,
         tracer: &dyn LatencyTracer,
@@ -147,35 +146,35 @@ impl RecordLayout {
     }
 }
 
-/// Why a tracer cannot be used on this machine.
+/// Checks that a tracer can be used on this machine.
 ///
 /// # Errors
-/// One sentence.
+/// The reason as one sentence.
 pub(super) fn possible(tracer: &dyn LatencyTracer, host: &Host) -> Result<(), String> {
     if cfg!(target_endian = "big") {
-        return Err("traces of big-endian machines are not understood".to_owned());
+        return Err("cpushield cannot read traces of big-endian machines".to_owned());
     }
-    let lacks = || format!("this kernel has no {} tracer ({})", tracer.name(), tracer.config());
+    let missing = format!("this kernel has no {} tracer ({})", tracer.name(), tracer.config());
     let tracefs = Tracefs::find(host).map_err(|error| match error.errno() {
         Some(1 | 13) => format!(
-            "not allowed to use tracefs ({}): it needs root, and a kernel that is not locked down",
+            "not allowed to use tracefs ({}): this needs root and a kernel without lockdown",
             error.reason()
         ),
         // ENODEV, or ENOSYS before 5.2, which has none of these tracers for instances.
-        Some(19 | 38) => lacks(),
+        Some(19 | 38) => missing.clone(),
         _ => error.to_string(),
     })?;
     match tracefs.has_tracer(host, tracer.name()) {
         Ok(true) => Ok(()),
-        Ok(false) => Err(lacks()),
+        Ok(false) => Err(missing),
         Err(error) => Err(error.to_string()),
     }
 }
 
-/// A setting as it is now, to be changed.
+/// Reads the current value of a setting that is to change.
 ///
 /// # Errors
-/// It cannot be read.
+/// The setting cannot be read.
 pub(super) fn setting(
     host: &Host,
     tracefs: &Tracefs,

@@ -93,7 +93,7 @@ impl LoadGenerator {
     }
 
     /// Lets it work.
-    pub fn go(&mut self) {
+    pub fn begin(&mut self) {
         for hand in &mut self.hands {
             for crew in &mut hand.crews {
                 if let Err(why) = crew.talk(&LoadCommand::Go) {

@@ -141,7 +141,7 @@ one = d["series"][0]
 assert len(d["series"]) == 1 and one["threshold_ns"] == 1000, one
 assert "smis" in one or any("SMIs of CPU 3 cannot be counted" in note for note in d["notes"]), d["notes"]
 assert one["samples"] == 0 or one["min_ns"] >= 1000, one'
-check "that it disturbs is told" 'assert any("interrupts were off on CPU 3" in note for note in d["notes"]), d["notes"]'
+check "that it disturbs is told" 'assert any("interrupts were disabled on CPU 3" in note for note in d["notes"]), d["notes"]'
 claim "its settings are as they were" as_they_were
 cpushield apply --cpus 3 >/dev/null 2>&1
 kill_it hardware

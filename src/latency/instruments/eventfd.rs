@@ -1,6 +1,6 @@
-//! `eventfd`: a thread that another CPU wakes, by a counter that is a file.
+//! `eventfd`: a thread that another CPU wakes through an eventfd.
 
-use super::wakeup::{WakeupSleeper, ring};
+use super::wakeup::{WakeupSleeper, wake_periodically};
 use super::{Instrument, ThreadTask};
 use cpushield_linux::Host;
 use cpushield_linux::clock::sleep_until;
@@ -8,10 +8,10 @@ use cpushield_linux::events::EventFile;
 use cpushield_linux::latency_stats::{LatencyStats, measure};
 use std::time::Duration;
 
-/// The thread has its file within this time, unless it failed.
-const PATIENCE: Duration = Duration::from_millis(1);
+/// How often to check whether the thread has opened its file.
+const TIMEOUT: Duration = Duration::from_millis(1);
 
-/// See the file.
+/// The instrument `eventfd`.
 #[derive(Debug)]
 pub struct EventFd;
 
@@ -21,34 +21,34 @@ impl Instrument for EventFd {
     }
 
     fn summary(&self) -> &'static str {
-        "being woken by another CPU through a file (eventfd), as event loops do it"
+        "a wakeup by another CPU through a file (eventfd), as in event loops"
     }
 
     fn page(&self) -> &'static str {
-        "A thread reads from an eventfd(2); once a period a process on a housekeeping CPU looks at \
-         the clock, writes the time into shared memory, and adds one to the counter. In the \
-         figure: what is in that of `wakeup`, and instead of the futex's hash bucket the file: two \
-         system calls through the VFS, the counter's lock and its wait queue. It is what a message \
-         costs between programs that wait with read, poll or epoll, as those of io_uring, KVM's \
-         irqfd and most event loops; a thread in epoll_wait has that on top. Compared with a run \
-         of `wakeup` it tells what the file adds.\n\n\
-         How late the one who wakes is, is not in the figure, and what is said of it in `wakeup` \
-         holds here too: it is an ordinary program, its slow calls are counted, and a period in \
-         which the sleeper has not answered yet is missed.\n\n\
-         The one who wakes is another process, which gets the file by pidfd_getfd(2): a kernel \
+        "A thread reads from an eventfd(2); once a period a process on a housekeeping CPU reads \
+         the clock, writes the time into shared memory, and adds one to the counter. The figure \
+         includes what that of `wakeup` does, with the file instead of the futex's hash bucket: \
+         two system calls through the VFS, the counter's lock and its wait queue. It is the cost \
+         of a message between programs that wait with read, poll or epoll, like those with \
+         io_uring, KVM's irqfd and most event loops; a thread in epoll_wait has that on top. The \
+         difference from a run of `wakeup` is the cost of the file.\n\n\
+         The figure does not include how late the waker is. The limits of `wakeup` apply here \
+         too: the waker is an ordinary program, its slow calls are counted, and a period in which \
+         the sleeper has not answered yet is missed.\n\n\
+         The waker is another process, which gets the file by pidfd_getfd(2): a kernel \
          before 5.6 has no such call, and some containers do not allow it.\n\n\
          Source: eventfd(2), pidfd_getfd(2); eventfd_write() and eventfd_read() in fs/eventfd.c, \
          ttwu_queue() in kernel/sched/core.c (6.12)."
     }
 
     fn possible(&self, _host: &Host) -> Result<(), String> {
-        let own = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
+        let own_pid = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
         let file = EventFile::new().map_err(|error| format!("no eventfd: {error}"))?;
-        match EventFile::open(own, file.number()) {
+        match EventFile::of(own_pid, file.number()) {
             Ok(_) => Ok(()),
             Err(error) => Err(format!(
-                "who wakes cannot get the file of who sleeps, as pidfd_getfd(2) is not there \
-                 (Linux 5.6) or not allowed: {error}; `cpushield latency wakeup` needs no such file"
+                "the waker cannot get the sleeper's file, because pidfd_getfd(2) is missing (needs \
+                 Linux 5.6) or not allowed: {error}; `cpushield latency wakeup` needs no such file"
             )),
         }
     }
@@ -56,9 +56,9 @@ impl Instrument for EventFd {
     fn run(&self, task: &ThreadTask, tally: &LatencyStats) {
         match EventFile::new() {
             Ok(file) => {
-                tally.set_wake_file(&file);
-                let mut sleeper = WakeupSleeper { tally, ear: tally.listener(), cord: file };
-                measure(&mut sleeper, tally, task.terms);
+                tally.hang(&file);
+                let mut sleeper = WakeupSleeper { tally, listener: tally.ear(), method: file };
+                measure(&mut sleeper, tally, task.settings);
             }
             Err(error) => tally.fail(&error),
         }
@@ -69,10 +69,10 @@ impl Instrument for EventFd {
             return;
         }
         while !tally.is_stopped() {
-            match tally.wake_file() {
-                Ok(Some(file)) => return ring(period_ns, begin_ns, tally, &file),
-                Ok(None) => std::thread::sleep(PATIENCE),
-                // The sleeper, too, has nobody else to say so.
+            match tally.hung() {
+                Ok(Some(file)) => return wake_periodically(period_ns, begin_ns, tally, &file),
+                Ok(None) => std::thread::sleep(TIMEOUT),
+                // The sleeper's tally is the only place for the error.
                 Err(error) => return tally.fail(&error),
             }
         }

@@ -1,5 +1,5 @@
-//! `hardware`: the hwlat tracer. A thread of the kernel looks at the clock without end while
-//! interrupts are off; what is missing then was taken by something below the kernel.
+//! `hardware`: the hwlat tracer. A kernel thread polls the clock with interrupts disabled; time
+//! that is missing then was taken below the kernel.
 
 use super::{Instrument, ThreadTask};
 use crate::latency::tracer::{
@@ -9,14 +9,15 @@ use cpushield_linux::Host;
 use cpushield_linux::latency_stats::{LatencyStats, WakeEvent};
 use cpushield_linux::tracefs::Tracefs;
 
-/// Interrupts are off for so many microseconds
+/// How long interrupts are off in each window, in microseconds.
 const WIDTH_US: u64 = 10_000;
-/// of every so many. The kernel's own 500 ms in a second would make other CPUs wait for as long.
+/// The length of a window in microseconds. With the kernel's default of 500 ms in each second,
+/// other CPUs would wait for as long.
 const WINDOW_US: u64 = 20_000;
-/// The least that the tracer tells apart, in microseconds.
+/// The shortest gap that the tracer distinguishes, in microseconds.
 const THRESHOLD_US: u64 = 1;
 
-/// See the file.
+/// The instrument `hardware`.
 #[derive(Debug)]
 pub struct HardwareInstrument;
 
@@ -26,28 +27,27 @@ impl Instrument for HardwareInstrument {
     }
 
     fn summary(&self) -> &'static str {
-        "time that is taken below the kernel: hwlat, and the count of SMIs"
+        "time taken below the kernel (hwlat tracer), with the number of SMIs"
     }
 
     fn page(&self) -> &'static str {
-        "The hwlat tracer of the kernel has a thread on each CPU that turns interrupts off for 10 \
-         ms of every 20 ms, and looks at the clock without end meanwhile. Nothing of the kernel \
-         can run then but an NMI, so time between two looks was taken by the firmware (system \
-         management mode), by a hypervisor, by the memory or the bus. It disturbs the CPU as \
-         nothing else does: whatever else runs there stands still for 10 ms, and a CPU that waits \
-         for it waits too. So it is refused while a program of the shield is running there; never \
-         use it on a machine at work.\n\n\
-         A sample is the longest gap of one such look, when that is longer than a microsecond; the \
-         tracer tells whole microseconds. Its time is that of the end of the look, up to 10 ms \
-         later. What happens in the other half of the time is not seen: rare events need long \
-         runs. That nothing was seen is a result.\n\n\
-         It also shows how many SMIs the processor counted on each CPU (MSR 0x34 of Intel's, by \
-         the msr module; an event of AMD's from Zen 2 on; `cpushield explain smi`). Gaps without \
-         an SMI are not the firmware's, or are those of a processor that does not count them. \
-         `latency spin` sees the same gaps without turning anything off, but cannot tell them \
-         from the kernel's.\n\n\
-         The tracer's settings and tracing_thresh are for the whole machine, and are put back as \
-         those of `kernel` are.\n\n\
+        "The kernel's hwlat tracer has a thread on each CPU that disables interrupts for 10 ms of \
+         every 20 ms and polls the clock during that time. Only an NMI can run then. So time \
+         between two reads of the clock was taken by the firmware (system management mode), by a \
+         hypervisor, by the memory or by the bus. No other instrument disturbs the CPU as much: \
+         everything else on it stops for 10 ms, and so does a CPU that waits for it. It is \
+         refused while a program runs in the shield; never use it on a production machine.\n\n\
+         A sample is the longest gap of one such window, if longer than a microsecond; the tracer \
+         reports whole microseconds. Its time is that of the end of the window, up to 10 ms \
+         later. The other half of the time is not observed, so rare events need long runs. \
+         Seeing no gap is a result.\n\n\
+         It also shows the number of SMIs that the processor counted on each CPU (Intel: MSR \
+         0x34, by the msr module; AMD: an event from Zen 2 on; `cpushield explain smi`). A gap \
+         without an SMI was not caused by the firmware, or the processor does not count SMIs. \
+         `latency spin` sees the same gaps without disabling anything, but cannot distinguish \
+         them from the kernel's.\n\n\
+         The tracer's settings and tracing_thresh affect the whole machine. They are restored \
+         like those of `kernel`.\n\n\
          Source: Documentation/trace/hwlat_detector.rst; get_sample(), kthread_cpu_fn() and \
          hwlat_tracer_reset() in kernel/trace/trace_hwlat.c (6.12); per-cpu mode since 5.14; \
          Intel SDM volume 4, MSR_SMI_COUNT."
@@ -56,8 +56,8 @@ impl Instrument for HardwareInstrument {
     fn possible(&self, host: &Host) -> Result<(), String> {
         tracer::possible(self, host).map_err(|why| {
             format!(
-                "{why}; `cpushield latency spin` sees such gaps too, but cannot tell them from \
-                 those of the kernel"
+                "{why}; `cpushield latency spin` sees such gaps too, but cannot distinguish them \
+                 from the kernel's"
             )
         })
     }
@@ -71,7 +71,7 @@ impl Instrument for HardwareInstrument {
     }
 
     fn run(&self, _task: &ThreadTask, _tally: &LatencyStats) {
-        // Threads of the kernel measure.
+        // Kernel threads measure.
     }
 }
 
@@ -84,8 +84,8 @@ impl LatencyTracer for HardwareInstrument {
         "CONFIG_HWLAT_TRACER"
     }
 
-    fn rivals(&self) -> &'static [&'static str] {
-        // It would be late in the figures of the first two, all others go by tracing_thresh too.
+    fn conflicting_tracers(&self) -> &'static [&'static str] {
+        // It would distort the figures of the first two. All others also use tracing_thresh.
         &[
             "osnoise",
             "timerlat",
@@ -104,26 +104,29 @@ impl LatencyTracer for HardwareInstrument {
         &["duration", "outer_duration"]
     }
 
-    fn uses(
+    fn plan_use(
         &self,
         host: &Host,
         tracefs: &Tracefs,
         job: &TracerJob<'_>,
     ) -> Result<TracerUse, String> {
-        let set = |file: &str, wanted: &str| tracer::setting(host, tracefs, file, wanted);
-        let mut mode = set("hwlat_detector/mode", "per-cpu")
-            .map_err(|why| format!("this kernel's hwlat has no mode per-cpu (5.14): {why}"))?;
+        let mut mode =
+            tracer::setting(host, tracefs, "hwlat_detector/mode", "per-cpu").map_err(|why| {
+                format!("this kernel's hwlat has no per-cpu mode (needs 5.14): {why}")
+            })?;
         let chosen = mode.was.split_whitespace();
         mode.was = chosen
             .filter_map(|word| word.strip_prefix('[')?.strip_suffix(']'))
             .collect::<Vec<_>>()
             .join(" ");
-        let width = set("hwlat_detector/width", &WIDTH_US.to_string())?;
-        let window = set("hwlat_detector/window", &WINDOW_US.to_string())?;
-        // The width is less than the window after each write.
-        let wide = window.was.parse().is_ok_and(|was: u64| was > WIDTH_US);
-        let [first, second] = if wide { [width, window] } else { [window, width] };
-        let mut threshold = set("tracing_thresh", &THRESHOLD_US.to_string())?;
+        let (width_us, window_us) = (WIDTH_US.to_string(), WINDOW_US.to_string());
+        let width = tracer::setting(host, tracefs, "hwlat_detector/width", &width_us)?;
+        let window = tracer::setting(host, tracefs, "hwlat_detector/window", &window_us)?;
+        // The width must be less than the window after each write.
+        let window_first_fits = window.was.parse().is_ok_and(|was: u64| was > WIDTH_US);
+        let [first, second] = if window_first_fits { [width, window] } else { [window, width] };
+        let threshold_us = THRESHOLD_US.to_string();
+        let mut threshold = tracer::setting(host, tracefs, "tracing_thresh", &threshold_us)?;
         threshold.at_work = true;
         let (width_ms, window_ms) = (WIDTH_US / 1000, WINDOW_US / 1000);
         Ok(TracerUse {
@@ -133,8 +136,8 @@ impl LatencyTracer for HardwareInstrument {
             threshold_ns: THRESHOLD_US * 1000,
             counts_smis: true,
             notes: vec![format!(
-                "interrupts were off on CPU {} for {width_ms} ms of every {window_ms} ms: whatever \
-                 else was to run there stood still, and what happened in between was not seen",
+                "interrupts were disabled on CPU {} for {width_ms} ms of every {window_ms} ms: \
+                 everything else there had to wait, and the rest of the time was not observed",
                 job.cpus
             )],
         })

@@ -1,4 +1,4 @@
-//! `hpet`: the interrupt of a device, a timer of the HPET, by the device's own counter.
+//! `hpet`: a device interrupt, raised by an HPET timer and measured by the HPET's counter.
 
 use super::{Instrument, ThreadTask};
 use cpushield_linux::clock::{monotonic_ns, sleep_until};
@@ -9,12 +9,13 @@ use cpushield_linux::{CpuSet, Host};
 use std::io;
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// `dev.hpet.max-user-freq` when nobody changed it: what every user may ask for.
+/// The default of `dev.hpet.max-user-freq`: the highest rate for unprivileged users.
 const HERTZ_FOR_ALL: u64 = 64;
-/// Looks at the comparator until none came in between; a thread that needs more cannot keep up.
+/// The most reads of the comparator until no event came in between. A thread that needs more cannot
+/// keep up.
 const TRIES: u32 = 16;
 
-/// See the file.
+/// The instrument `hpet`.
 #[derive(Debug)]
 pub struct DeviceTimer;
 
@@ -24,37 +25,38 @@ impl Instrument for DeviceTimer {
     }
 
     fn summary(&self) -> &'static str {
-        "the interrupt of a device (a timer of the HPET), by the device's own counter"
+        "a device interrupt (an HPET timer), measured by the device's own counter"
     }
 
     fn page(&self) -> &'static str {
-        "A thread reads from /dev/hpet, which wakes it at each interrupt of a timer of the HPET. \
-         It is a device's interrupt as that of a network card is: a chip raises it, an interrupt \
-         controller sends it to a CPU, a driver's handler wakes who reads. In the figure: all \
-         that, and whatever ran meanwhile on the CPU that handles the interrupt and on the \
-         thread's own. When the interrupt was due is not guessed: the timer's comparator says at \
-         which value of the counter, and both are read from the device's page, which /dev/hpet \
-         maps. So the time that the chip and the controller take is in the figure too, which no \
-         software timer can tell. A look at the counter takes about a microsecond, many more in a \
-         guest, and is part of each figure.\n\n\
+        "A thread reads from /dev/hpet, which wakes it at each interrupt of an HPET timer. It is a \
+         device interrupt like that of a network card: a chip raises it, an interrupt controller \
+         sends it to a CPU, a driver's handler wakes the reader. The figure includes all of that, \
+         and everything that ran meanwhile on the CPU that handles the interrupt and on the \
+         thread's own CPU. The due time of the interrupt is exact: the timer's comparator has its \
+         counter value, and both are read from the device's page, which /dev/hpet maps. So the \
+         figure also includes the time of the chip and the controller, which no software timer \
+         can measure. A read of the counter takes about a microsecond, many more in a guest, and \
+         is part of each figure.\n\n\
          The kernel and /proc/irq/N/smp_affinity_list determine which CPU handles it, not \
-         cpushield; a shield keeps it away from its CPUs. The result names that CPU; to \
+         cpushield; a shield keeps it away from its CPUs. The result names that CPU. To \
          have interrupt and thread on one CPU, write that CPU there: it is kept for the next run. \
-         On PREEMPT_RT kernels, and with threadirqs, the handler is a thread of the kernel, \
+         On PREEMPT_RT kernels, and with threadirqs, the handler is a kernel thread, \
          SCHED_FIFO 50.\n\n\
-         Where the timer can, the chip repeats the interrupt by itself, on a grid. Where it cannot \
-         (of many chips only the first can), the driver sets the comparator again in each handler, \
-         one period later than that ran: no grid is kept, and when something below the kernel \
-         holds up that handler for longer than a period, the next interrupt comes only when the \
-         counter has gone round, minutes later; the result says then that no event came any more. \
-         Either way each event counts from its own comparator, and those that came before the \
-         thread looked are counted as missed. It is one thread on one CPU. Periods must be whole \
-         parts of a second; more than dev.hpet.max-user-freq (64) a second need \
-         CAP_SYS_RESOURCE.\n\n\
-         It is refused where the kernel does not let programs read the page: booted with \
-         hpet_mmap=1, one with CONFIG_HPET_MMAP does; without the page it is not known when an \
-         interrupt was due. And where no timer is free: the kernel keeps the first two for itself \
-         where they replace the old timer and clock, and some processors have no further one.\n\n\
+         Where the timer supports it, the chip repeats the interrupt by itself, on a grid. \
+         Otherwise (on many chips only the first timer does), the driver sets the comparator \
+         again in each handler, one period after that handler ran, so there is no grid. When \
+         something below the kernel delays that handler for longer than a period, the next \
+         interrupt comes only when the counter has wrapped, minutes later; the result then says \
+         that no more events came. Either way each event counts from its own comparator, and \
+         those that came before the thread read the file are counted as missed. There is one \
+         thread on one CPU. Periods must be whole parts of a second; rates above \
+         dev.hpet.max-user-freq (64 Hz) need CAP_SYS_RESOURCE.\n\n\
+         It is refused where the kernel does not let programs map the page: a kernel with \
+         CONFIG_HPET_MMAP does when booted with hpet_mmap=1. Without the page, the due time of \
+         an interrupt is unknown. It is also refused where no timer is free: the kernel reserves \
+         the first two where they replace the legacy timer and clock, and some processors have \
+         no others.\n\n\
          Source: drivers/char/hpet.c (6.7): hpet_open(), hpet_ioctl_ieon(), hpet_interrupt(), \
          hpet_mmap(); hpet_reserve_platform_timers() in arch/x86/kernel/hpet.c; IA-PC HPET \
          specification 1.0a, 2.3."
@@ -64,9 +66,9 @@ impl Instrument for DeviceTimer {
         let path = HpetTimer::PATH;
         let mut hpet = HpetTimer::open().map_err(|error| match error.raw_os_error() {
             Some(2) => format!("there is no {path} (no HPET, or a kernel without CONFIG_HPET)"),
-            Some(16) => format!(
-                "no timer of {path} is free: the kernel has all of them, or another program one"
-            ),
+            Some(16) => {
+                format!("no timer of {path} is free: the kernel or other programs use all of them")
+            }
             _ => format!("{path}: {error}"),
         })?;
         let _page = hpet.page().map_err(|error| match error.raw_os_error() {
@@ -75,8 +77,8 @@ impl Instrument for DeviceTimer {
                  interrupt is not known; boot with hpet_mmap=1"
             ),
             Some(38) => format!(
-                "the registers of {path} cannot be read (a kernel without CONFIG_HPET_MMAP, or \
-                 other registers in their page), so when an interrupt was due is not known"
+                "cannot read the registers of {path} (a kernel without CONFIG_HPET_MMAP, or other \
+                 registers in their page), so the due time of an interrupt is not known"
             ),
             _ => format!("the registers of {path}: {error}"),
         })?;
@@ -86,9 +88,11 @@ impl Instrument for DeviceTimer {
         })
     }
 
-    fn suits(&self, period_ns: u64) -> Result<(), String> {
+    fn check_period(&self, period_ns: u64) -> Result<(), String> {
         if !SECOND_NS.is_multiple_of(period_ns.max(1)) || period_ns == 0 {
-            return Err("its period must be a whole part of a second; as 1ms, 10ms".to_owned());
+            return Err(
+                "its period must be a whole part of a second, such as 1ms or 10ms".to_owned()
+            );
         }
         Ok(())
     }
@@ -97,50 +101,53 @@ impl Instrument for DeviceTimer {
         1
     }
 
-    fn told(&self, host: &Host, cpus: &CpuSet) -> Vec<String> {
-        handlers(host, cpus)
+    fn notes(&self, host: &Host, cpus: &CpuSet) -> Vec<String> {
+        handler_notes(host, cpus)
     }
 
     fn run(&self, task: &ThreadTask, tally: &LatencyStats) {
-        match begin(task.begin_ns, task.period_ns) {
-            Ok(mut reader) => measure(&mut reader, tally, task.terms),
+        match start_timer(task.begin_ns, task.period_ns) {
+            Ok(mut reader) => measure(&mut reader, tally, task.settings),
             Err(error) => tally.fail(&error),
         }
     }
 }
 
-/// Who handles the interrupt. It has a name as long as somebody waits for it.
-fn handlers(host: &Host, cpus: &CpuSet) -> Vec<String> {
+/// Notes about the CPU that handles the interrupt. The interrupt has a name only while a program
+/// waits for it.
+fn handler_notes(host: &Host, cpus: &CpuSet) -> Vec<String> {
     let text = host.read("/proc/interrupts").unwrap_or_default();
     let rows = interrupts::parse(&text).map(|all| all.rows).unwrap_or_default();
-    let numbered = |name: &str| {
-        let number = name.trim().strip_prefix("hpet");
-        number
-            .is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
-    };
-    let mut said = Vec::new();
-    // The kernel's own timers of this name are sent as messages.
+    let mut notes = Vec::new();
+    // The chip names HPET for the kernel's own timers, which use message interrupts.
     for row in rows.iter().filter(|row| !row.chip.contains("HPET")) {
-        let (Some(irq), true) = (row.irq(), row.name.split(',').any(numbered)) else { continue };
+        let (Some(irq), true) = (row.irq(), row.name.split(',').any(is_hpet_timer)) else {
+            continue;
+        };
         let dir = format!("/proc/irq/{irq}");
-        let list = |file: &str| host.read_line(&format!("{dir}/{file}")).ok();
-        let on = list("effective_affinity_list").or_else(|| list("smp_affinity_list"));
-        let Some(on) = on.and_then(|list| list.parse::<CpuSet>().ok()) else { continue };
-        said.push(if on == *cpus {
-            format!("interrupt {irq} of the HPET was handled on CPU {on}, where the thread is")
+        let effective = host.read_line(&format!("{dir}/effective_affinity_list"));
+        let list = effective.or_else(|_| host.read_line(&format!("{dir}/smp_affinity_list")));
+        let Some(on) = list.ok().and_then(|list| list.parse::<CpuSet>().ok()) else { continue };
+        notes.push(if on == *cpus {
+            format!("CPU {on}, that of the thread, handled the HPET interrupt {irq}")
         } else {
             format!(
-                "interrupt {irq} of the HPET was handled on CPU {on}: what that CPU did, and the \
-                 way from it to CPU {cpus}, are part of the figures ({dir}/smp_affinity_list says \
-                 where it goes)"
+                "CPU {on} handled the HPET interrupt {irq}: the figures include what that CPU did \
+                 and the wakeup from it to CPU {cpus} ({dir}/smp_affinity_list sets the CPU)"
             )
         });
     }
-    said
+    notes
 }
 
-/// The timer, with its first interrupt on its way.
-fn begin(at_ns: u64, period_ns: u64) -> io::Result<HpetReader<HpetDevice>> {
+/// Whether `/proc/interrupts` names an HPET timer: `hpet1`.
+fn is_hpet_timer(name: &str) -> bool {
+    let number = name.trim().strip_prefix("hpet");
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// Starts the timer.
+fn start_timer(at_ns: u64, period_ns: u64) -> io::Result<HpetReader<HpetDevice>> {
     let mut hpet = HpetTimer::open()?;
     let page = hpet.page()?;
     sleep_until(at_ns)?;
@@ -148,17 +155,17 @@ fn begin(at_ns: u64, period_ns: u64) -> io::Result<HpetReader<HpetDevice>> {
     HpetReader::new(HpetDevice { hpet, page }, period_ns, repeats)
 }
 
-/// The device as the arithmetic sees it.
+/// The device registers that the arithmetic needs.
 trait HpetComparator {
-    /// Femtoseconds in a tick.
+    /// The length of a tick in femtoseconds.
     fn period_fs(&self) -> u32;
     /// The counter.
     fn counter(&self) -> u32;
-    /// When the next interrupt is due.
+    /// The counter value at which the next interrupt is due.
     fn due(&self) -> u32;
-    /// Waits for interrupts; how many came.
+    /// Waits for interrupts, and returns their number.
     fn wait(&mut self) -> io::Result<u64>;
-    /// Whether one came that was not waited for.
+    /// Whether an interrupt came that was not waited for.
     fn is_pending(&self) -> io::Result<bool>;
 }
 
@@ -194,17 +201,17 @@ impl HpetComparator for HpetDevice {
 
 struct HpetReader<C> {
     clock: C,
-    /// When the event that is waited for is due, by the counter.
+    /// The counter value at which the awaited event is due.
     due: u32,
-    /// The counter at the last look.
+    /// The last value of the counter.
     last: u32,
     /// A period in ticks.
     period: u32,
     period_fs: u32,
-    /// The chip repeats it by itself.
+    /// Whether the chip repeats the interrupt by itself.
     repeats: bool,
-    /// Events that were told as missed and came all the same.
-    came: u64,
+    /// Events that were counted as missed but came later.
+    came_late: u64,
 }
 
 impl<C: HpetComparator> HpetReader<C> {
@@ -212,7 +219,8 @@ impl<C: HpetComparator> HpetReader<C> {
         let (last, period_fs) = (clock.counter(), clock.period_fs());
         let ticks = u128::from(period_ns) * 1_000_000 / u128::from(period_fs.max(1));
         let period = u32::try_from(ticks).unwrap_or(u32::MAX).max(1);
-        let mut reader = HpetReader { clock, due: 0, last, period, period_fs, repeats, came: 0 };
+        let mut reader =
+            HpetReader { clock, due: 0, last, period, period_fs, repeats, came_late: 0 };
         (_, reader.due) = reader.catch_up()?;
         Ok(reader)
     }
@@ -222,7 +230,7 @@ impl<C: HpetComparator> HpetReader<C> {
         u64::from(ticks) * u64::from(self.period_fs) / 1_000_000
     }
 
-    /// Takes what came before the thread looked; how many, and when the next one is due.
+    /// Consumes pending events. Returns their number, and when the next one is due.
     #[cold]
     fn catch_up(&mut self) -> io::Result<(u64, u32)> {
         let mut missed = 0;
@@ -231,7 +239,7 @@ impl<C: HpetComparator> HpetReader<C> {
                 missed += self.clock.wait()?;
             }
             let due = self.clock.due();
-            // None came since: it is that of the next event.
+            // None came since, so this is the due time of the next event.
             if !self.clock.is_pending()? {
                 return Ok((missed, due));
             }
@@ -249,8 +257,8 @@ impl<C: HpetComparator> EventSource for HpetReader<C> {
             let woke_ns = monotonic_ns();
             let wrapped = now < self.last;
             self.last = now;
-            // A timer that does not repeat raises an interrupt, too, when the lower half of the
-            // counter begins anew (specification, 2.3.9.2.1); the handler then asks for another.
+            // A timer that does not repeat also raises an interrupt when the lower half of the
+            // counter wraps (specification, 2.3.9.2.1); the handler then sets the next one.
             if wrapped && !self.repeats && now.wrapping_sub(self.due) > u32::MAX / 2 {
                 self.due = self.clock.due();
                 continue;
@@ -259,13 +267,13 @@ impl<C: HpetComparator> EventSource for HpetReader<C> {
         };
         let mut due = self.due;
         if self.repeats && now.wrapping_sub(due) > u32::MAX / 2 {
-            // That one has not been raised: the handler of an earlier one came only now.
+            // This event was not raised yet: the handler of an earlier one ran only now.
             let periods = due.wrapping_sub(now) / self.period + 1;
             due = due.wrapping_sub(periods.wrapping_mul(self.period));
-            self.came += u64::from(periods);
+            self.came_late += u64::from(periods);
         }
         let late = now.wrapping_sub(due);
-        // Half of all values are in the past. An interrupt before its time is for the tally to see.
+        // Half of all values are in the past. The tally counts interrupts that came too early.
         let due_ns = if late <= u32::MAX / 2 {
             woke_ns.saturating_sub(self.ns(late))
         } else {
@@ -273,20 +281,21 @@ impl<C: HpetComparator> EventSource for HpetReader<C> {
         };
         let mut missed = count.saturating_sub(1);
         self.due = self.clock.due();
-        // Whoever is late by a period may have let others go by; they show in the comparator, too.
+        // A thread that is late by a period may have missed others, which the comparator shows,
+        // too.
         if late >= self.period || self.due.wrapping_sub(now) > self.period {
             let (more, next) = self.catch_up()?;
             missed += more;
             if self.repeats {
-                // The next ones come while the handler of one waits, and are not counted then.
+                // Events that come while a handler is pending are not counted by the driver.
                 let periods = next.wrapping_sub(due).wrapping_add(self.period / 2) / self.period;
                 missed = missed.max(u64::from(periods.saturating_sub(1)));
             }
             self.due = next;
         }
-        let told_before = missed.min(self.came);
-        self.came -= told_before;
-        missed -= told_before;
+        let counted_before = missed.min(self.came_late);
+        self.came_late -= counted_before;
+        missed -= counted_before;
         Ok(WakeEvent { due_ns, woke_ns, missed })
     }
 }
@@ -296,8 +305,8 @@ mod tests {
     use super::*;
     use std::cell::RefCell;
 
-    /// The chip and its driver: at each step the counter goes on, and what is due is handled a
-    /// given time later, as hpet_interrupt() does it.
+    /// The chip and its driver: the counter advances at each step, and a due interrupt is handled a
+    /// given time later, as hpet_interrupt() does.
     struct Chip(RefCell<State>);
 
     struct State {
@@ -309,16 +318,16 @@ mod tests {
         woken: u32,
         count: u64,
         waits: u64,
-        /// When the interrupt that is on its way is handled; another one is not counted meanwhile.
+        /// When the pending interrupt is handled; until then, another one is not counted.
         handled: Option<u32>,
         raises_at_wrap: bool,
-        /// One more that comes meanwhile is handled right after it, as by a handler's thread.
+        /// One more that comes meanwhile is handled right after it, as by a threaded handler.
         queues: bool,
         queued: bool,
     }
 
     impl State {
-        /// Time goes by.
+        /// Advances the time.
         fn pass(&mut self, ticks: u32) {
             for _ in 0..ticks {
                 self.now = self.now.wrapping_add(1);
@@ -394,7 +403,7 @@ mod tests {
         HpetReader::new(Chip(RefCell::new(state)), 10_000, repeats).unwrap()
     }
 
-    /// By how many nanoseconds the next event is seen late, and how many were missed.
+    /// The latency of the next event in nanoseconds, and the number of missed events.
     fn next(reader: &mut HpetReader<Chip>) -> (u64, u64) {
         let wake = reader.wait().unwrap();
         (wake.woke_ns - wake.due_ns, wake.missed)
@@ -405,7 +414,7 @@ mod tests {
         for repeats in [false, true] {
             let mut reader = reader(repeats, 30, 12);
             assert_eq!(reader.period, 1_000);
-            // The counter wraps meanwhile, and that interrupt is no event.
+            // The counter wraps meanwhile; that interrupt is not an event.
             for _ in 0..10 {
                 assert_eq!(next(&mut reader), (420, 0), "{repeats}");
             }
@@ -413,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_before_the_thread_looked_is_missed_and_no_event_is_lost() {
+    fn events_before_a_late_read_are_missed_and_none_is_lost() {
         let mut reader = reader(false, 30, 12);
         reader.clock.0.get_mut().raises_at_wrap = false;
         reader.wait().unwrap();
@@ -429,7 +438,7 @@ mod tests {
         let mut reader = reader(false, 30, 12);
         reader.clock.0.get_mut().raises_at_wrap = false;
         reader.wait().unwrap();
-        // As if the thread was kept from running right after it looked at the counter.
+        // As if the thread was delayed right after it read the counter.
         let due = reader.due;
         let state = reader.clock.0.get_mut();
         state.pass(1_500);
@@ -440,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_timer_that_repeats_the_grid_tells_what_was_missed() {
+    fn the_grid_of_a_repeating_timer_shows_missed_events() {
         // Each is handled so late that the second one after it is not counted.
         let mut reader = reader(true, 1_500, 12);
         assert_eq!(next(&mut reader), (15_120, 1));
@@ -452,15 +461,15 @@ mod tests {
     }
 
     #[test]
-    fn an_event_whose_handler_comes_after_the_next_one_is_late_and_not_early() {
+    fn an_event_handled_after_the_next_one_is_late_and_not_early() {
         let mut reader = reader(true, 1_200, 4);
         reader.clock.0.get_mut().queues = true;
-        // The first is handled when the second has been raised, and that one right after.
+        // The first is handled after the second was raised, and the second right after that.
         assert_eq!(next(&mut reader), (12_040, 1));
         reader.clock.0.get_mut().handler = 30;
         assert_eq!(next(&mut reader), (2_140, 0));
         assert_eq!(next(&mut reader), (340, 0));
-        // It had been told as missed: of the next that are, one is not told again.
+        // It was counted as missed already, so one of the next missed events is not counted.
         reader.clock.0.get_mut().woken = 2_500;
         assert_eq!(reader.wait().unwrap().missed, 1);
     }
@@ -468,8 +477,8 @@ mod tests {
     #[test]
     fn periods_are_whole_parts_of_a_second() {
         for (period, good) in [(1_000_000, true), (SECOND_NS, true), (3_000_000, false)] {
-            assert_eq!(DeviceTimer.suits(period).is_ok(), good, "{period}");
+            assert_eq!(DeviceTimer.check_period(period).is_ok(), good, "{period}");
         }
-        assert!(DeviceTimer.suits(0).is_err());
+        assert!(DeviceTimer.check_period(0).is_err());
     }
 }

@@ -1,5 +1,5 @@
-//! `kernel`: the timerlat tracer. The kernel itself tells how late its timer's interrupt was, the
-//! thread that it woke, and that thread's return to user mode.
+//! `kernel`: the timerlat tracer. The kernel itself records how late its timer's interrupt, the
+//! woken thread and that thread's return to user mode were.
 
 use super::{Instrument, ThreadTask};
 use crate::latency::tracer::{
@@ -11,10 +11,10 @@ use cpushield_linux::tracefs::{TimerlatFile, Tracefs, list_for_tracer};
 use cpushield_linux::{Host, clock};
 use std::io;
 
-/// What `osnoise/timerlat_period_us` takes (`timerlat_min_period` and `_max_period`).
+/// The range of `osnoise/timerlat_period_us` (`timerlat_min_period` and `_max_period`).
 const PERIODS_NS: std::ops::RangeInclusive<u64> = 100_000..=1_000_000_000;
 
-/// See the file.
+/// The instrument `kernel`.
 #[derive(Debug)]
 pub struct KernelInstrument;
 
@@ -24,31 +24,31 @@ impl Instrument for KernelInstrument {
     }
 
     fn summary(&self) -> &'static str {
-        "the kernel's own measure (timerlat): interrupt, thread and user return apart"
+        "the kernel's own measure (timerlat), separately for interrupt, thread and user return"
     }
 
     fn page(&self) -> &'static str {
-        "The timerlat tracer of the kernel, which rtla uses too, arms a timer on each CPU and \
-         records how late each stage of a wakeup was, all counted from the same moment, when \
-         the timer was due. `irq`: its handler ran; what is in it are code that has interrupts \
-         off, other interrupts, an idle state of the CPU, and all that is below the kernel. \
-         `thread`: the thread that it woke ran; what came to it is the scheduler, softirqs, \
-         threads of higher priority, code that cannot be preempted. `user`: that thread was \
-         back in user mode and made its next system call. A later stage contains those before \
-         it; they are shown separately, never added up or mixed.\n\n\
+        "The kernel's timerlat tracer, which rtla uses too, arms a timer on each CPU and records how \
+         late each stage of a wakeup was. All stages count from the same moment, when the timer \
+         was due. `irq`: its handler ran. This includes code with interrupts disabled, other \
+         interrupts, an idle state of the CPU, and everything below the kernel. `thread`: the \
+         thread that it woke ran. This adds the scheduler, softirqs, threads of higher priority, \
+         and code that cannot be preempted. `user`: that thread was back in user mode and made \
+         its next system call. A later stage includes those before it; they are shown \
+         separately, never added up or mixed.\n\n\
          From 6.5 on the threads are those of cpushield: in the shield's cgroup, with the \
-         policy that was asked for, as with `timer`. Older kernels have no `user` stage and use \
-         threads of their own, timerlat/N, which are born SCHED_FIFO 95; they get the policy \
-         that was asked for, belong to no shield and are bound to their CPU, shielded or not. \
-         The timer is pinned to its CPU, so that with nohz_full, too, no other CPU is part of \
-         the figures. All CPUs have one period, of 100us to 1s.\n\n\
-         The tracer does more than measure: while it is at work, the kernel calls it in every \
-         interrupt, softirq and switch of every CPU, which takes a little time of each. Its \
-         settings are for the whole machine: they are put back at the end, by `undo`, `status` \
-         or the next measurement by a tracer if this one is killed, and nothing is measured \
-         while another process uses this tracer or osnoise. Records come from a private \
-         instance, as raw pages, read by a housekeeping CPU. A record that is missing makes its \
-         series doubtful.\n\n\
+         requested policy, as with `timer`. Older kernels have no `user` stage and use kernel \
+         threads, timerlat/N, which start as SCHED_FIFO 95. They get the requested policy, are \
+         not part of a shield, and are bound to their CPU, shielded or not. The timer is pinned \
+         to its CPU, so the figures include no other CPU, even with nohz_full. All CPUs have one \
+         period, of 100us to 1s.\n\n\
+         The tracer does more than measure: while it runs, the kernel calls it in every \
+         interrupt, softirq and context switch of every CPU, which takes a little time of each. \
+         Its settings affect the whole machine. They are restored at the end; if this process is \
+         killed, `undo`, `status` or the next measurement by a tracer restores them. Nothing is \
+         measured while another process uses this tracer or osnoise. Records come from a private \
+         instance, as raw pages, read by a housekeeping CPU. A missing record makes its series \
+         doubtful.\n\n\
          Source: Documentation/trace/timerlat-tracer.rst; timerlat_irq(), timerlat_main(), \
          timerlat_fd_read() and wait_next_period() in kernel/trace/trace_osnoise.c (6.12); \
          instances since commit dae181349f1e (5.17), timerlat_fd since e88ed227f639 (6.5)."
@@ -58,7 +58,7 @@ impl Instrument for KernelInstrument {
         tracer::possible(self, host)
     }
 
-    fn suits(&self, period_ns: u64) -> Result<(), String> {
+    fn check_period(&self, period_ns: u64) -> Result<(), String> {
         if !PERIODS_NS.contains(&period_ns) || !period_ns.is_multiple_of(1_000) {
             return Err("its period must be whole microseconds, 100us to 1s".to_owned());
         }
@@ -74,11 +74,11 @@ impl Instrument for KernelInstrument {
     }
 
     fn run(&self, task: &ThreadTask, tally: &LatencyStats) {
-        // The first read begins the first period.
+        // The first read starts the first period.
         let file = sleep_until(task.begin_ns)
-            .and_then(|()| TimerlatFile::open(&Host::live(), task.terms.cpu));
+            .and_then(|()| TimerlatFile::open(&Host::live(), task.settings.cpu));
         match file {
-            Ok(file) => measure(&mut KernelCaller { file }, tally, task.terms),
+            Ok(file) => measure(&mut KernelCaller { file }, tally, task.settings),
             Err(error) => tally.fail(&error),
         }
     }
@@ -88,11 +88,15 @@ struct KernelCaller {
     file: TimerlatFile,
 }
 
+fn has_option(options: &str, wanted: &str) -> bool {
+    options.split_whitespace().any(|option| option == wanted)
+}
+
 impl EventSource for KernelCaller {
     #[inline]
     fn wait(&mut self) -> io::Result<WakeEvent> {
         self.file.wait()?;
-        // The kernel's records say how late it was; this tally knows only that the thread lives.
+        // The kernel's records have the latency; this tally only shows that the thread runs.
         let now = clock::monotonic_ns();
         Ok(WakeEvent { due_ns: now, woke_ns: now, missed: 0 })
     }
@@ -107,7 +111,7 @@ impl LatencyTracer for KernelInstrument {
         "CONFIG_TIMERLAT_TRACER"
     }
 
-    fn rivals(&self) -> &'static [&'static str] {
+    fn conflicting_tracers(&self) -> &'static [&'static str] {
         &["osnoise", "timerlat"]
     }
 
@@ -115,7 +119,7 @@ impl LatencyTracer for KernelInstrument {
         &["context", "timer_latency", "seqnum"]
     }
 
-    fn uses(
+    fn plan_use(
         &self,
         host: &Host,
         tracefs: &Tracefs,
@@ -123,21 +127,21 @@ impl LatencyTracer for KernelInstrument {
     ) -> Result<TracerUse, String> {
         let root = tracefs.root();
         let options = host.read_line(&format!("{root}/osnoise/options")).unwrap_or_default();
-        let has = |word: &str| options.split_whitespace().any(|option| option == word);
+        let workload = has_option(&options, "OSNOISE_WORKLOAD");
         let first = job.cpus.iter().next().unwrap_or(0);
         let has_file = host.exists(&format!("{root}/{}", TimerlatFile::path(first)));
-        let ours = has_file && (has("OSNOISE_WORKLOAD") || has("NO_OSNOISE_WORKLOAD"));
+        let ours = has_file && (workload || has_option(&options, "NO_OSNOISE_WORKLOAD"));
         let set = |file: &str, wanted: &str| tracer::setting(host, tracefs, file, wanted);
         let mut settings = vec![
             set("osnoise/cpus", &list_for_tracer(job.cpus))?,
             set("osnoise/timerlat_period_us", &(job.period_ns / 1000).to_string())?,
-            // A limit that somebody left there would end the trace.
+            // A limit that another program left there would end the trace.
             set("osnoise/stop_tracing_us", "0")?,
             set("osnoise/stop_tracing_total_us", "0")?,
         ];
         // Only with CONFIG_STACKTRACE.
         settings.extend(set("osnoise/print_stack", "0"));
-        if ours && has("OSNOISE_WORKLOAD") {
+        if ours && workload {
             let mut option = set("osnoise/options", "NO_OSNOISE_WORKLOAD")?;
             option.was = "OSNOISE_WORKLOAD".to_owned();
             settings.push(option);
@@ -148,8 +152,8 @@ impl LatencyTracer for KernelInstrument {
             stages.push(Some("user"));
         } else {
             notes.push(
-                "the way back to user mode is not measured: this kernel's timerlat has threads of \
-                 its own only (timerlat_fd is of 6.5)"
+                "the return to user mode is not measured: this kernel's timerlat supports only \
+                 kernel threads (timerlat_fd needs 6.5)"
                     .to_owned(),
             );
         }
@@ -162,9 +166,9 @@ impl LatencyTracer for KernelInstrument {
         let [context, late_ns, number, ..] = values else { return None };
         // IRQ_CONTEXT, THREAD_CONTEXT, THREAD_URET.
         let stage = usize::try_from(*context).ok().filter(|stage| *stage <= 2)?;
-        // More is a difference below zero.
+        // A larger value is a negative difference.
         let late_ns = Some(*late_ns).filter(|late| i64::try_from(*late).is_ok())?;
-        // The record was made a moment after the look at the clock.
+        // The record was made shortly after the clock was read.
         let due_ns = at_ns.saturating_sub(late_ns);
         let missed = late_ns.checked_div(job.period_ns).unwrap_or(0);
         let wake = WakeEvent { due_ns, woke_ns: at_ns, missed };

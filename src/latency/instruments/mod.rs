@@ -1,5 +1,5 @@
-//! The instruments: what threads wait for, one file each. An instrument that cannot run on a
-//! machine says why; it never gives a zero.
+//! The instruments: the events that threads wait for, one file each. An instrument that cannot run
+//! on a machine says why; it never reports a zero.
 
 mod eventfd;
 mod hardware;
@@ -16,7 +16,7 @@ use cpushield_linux::latency_stats::{LatencyStats, ThreadSettings};
 use cpushield_linux::{CpuSet, Host};
 use std::fmt;
 
-/// Every instrument, in the order of the help.
+/// All instruments, in the order of the help.
 pub const INSTRUMENTS: &[&dyn Instrument] = &[
     &timer::TimerInstrument,
     &spin::SpinInstrument,
@@ -29,62 +29,62 @@ pub const INSTRUMENTS: &[&dyn Instrument] = &[
     &hardware::HardwareInstrument,
 ];
 
-/// What a thread is to do.
+/// The task of a measuring thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadTask {
-    /// Time between two events, in nanoseconds; 0 where there is no such time.
+    /// Time between two events, in nanoseconds; 0 for instruments without a period.
     pub period_ns: u64,
     /// When the first one is due, in nanoseconds of `CLOCK_MONOTONIC`.
     pub begin_ns: u64,
-    /// What of it counts, and where the thread belongs.
-    pub terms: ThreadSettings,
+    /// The measured time range, the limits and the CPU of the thread.
+    pub settings: ThreadSettings,
 }
 
 /// A way to measure latency.
 pub trait Instrument: Sync {
-    /// The word for it on the command line.
+    /// Its name on the command line.
     fn name(&self) -> &'static str;
 
-    /// What it measures, in one sentence.
+    /// What it measures, in one phrase.
     fn summary(&self) -> &'static str;
 
-    /// How it measures, what is in the figure and what is not, with sources.
+    /// How it measures, and what the figure includes, with sources.
     fn page(&self) -> &'static str;
 
-    /// Why it cannot run on this machine.
+    /// Checks that it can run on this machine.
     ///
     /// # Errors
-    /// One sentence.
+    /// The reason as one sentence.
     fn possible(&self, host: &Host) -> Result<(), String>;
 
-    /// Why it cannot have threads of this period.
+    /// Checks that it supports threads of this period.
     ///
     /// # Errors
-    /// One sentence.
-    fn suits(&self, _period_ns: u64) -> Result<(), String> {
+    /// The reason as one sentence.
+    fn check_period(&self, _period_ns: u64) -> Result<(), String> {
         Ok(())
     }
 
-    /// Whether its threads never sleep: then they have no period, and no real-time policy, with
-    /// which they would starve the kernel's own threads.
+    /// Whether its threads never sleep. Such threads have no period, and no real-time policy, which
+    /// would starve kernel threads.
     fn is_endless(&self) -> bool {
         false
     }
 
-    /// How many threads it can have at once.
+    /// The most threads it can have at once.
     fn threads_max(&self) -> usize {
         usize::MAX
     }
 
-    /// Whether somebody else makes its events, see [`Instrument::drive`].
+    /// Whether another thread makes its events, see [`Instrument::drive`].
     fn is_driven(&self) -> bool {
         false
     }
 
-    /// Makes the events of a thread until the tally is stopped, from a housekeeping CPU.
+    /// Makes the events of a thread from a housekeeping CPU, until the tally is stopped.
     fn drive(&self, _period_ns: u64, _begin_ns: u64, _tally: &LatencyStats) {}
 
-    /// The tracer of the kernel that measures; `None` where the threads do it themselves.
+    /// The kernel tracer that measures; `None` where the threads measure by themselves.
     fn tracer(&self) -> Option<&'static dyn LatencyTracer> {
         None
     }
@@ -94,13 +94,13 @@ pub trait Instrument: Sync {
         false
     }
 
-    /// What is to be known of a measurement on these CPUs that can be seen only while it goes on.
-    fn told(&self, _host: &Host, _cpus: &CpuSet) -> Vec<String> {
+    /// Notes that can only be made while the measurement on these CPUs runs.
+    fn notes(&self, _host: &Host, _cpus: &CpuSet) -> Vec<String> {
         Vec::new()
     }
 
-    /// Measures until the tally is stopped. On its CPU, with its policy; must not allocate once it
-    /// waits.
+    /// Measures until the tally is stopped. Runs on the measured CPU with the requested policy, and
+    /// must not allocate after the first wait.
     fn run(&self, task: &ThreadTask, tally: &LatencyStats);
 }
 
@@ -110,7 +110,7 @@ impl fmt::Debug for dyn Instrument {
     }
 }
 
-/// The instrument of this name.
+/// Finds the instrument of this name.
 #[must_use]
 pub fn by_name(name: &str) -> Option<&'static dyn Instrument> {
     INSTRUMENTS.iter().copied().find(|instrument| instrument.name() == name)
@@ -122,8 +122,9 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn every_instrument_has_a_name_of_its_own_and_a_page_with_a_source() {
-        let names: BTreeSet<&str> = INSTRUMENTS.iter().map(|one| one.name()).collect();
+    fn every_instrument_has_a_unique_name_and_a_page_with_a_source() {
+        let names: BTreeSet<&str> =
+            INSTRUMENTS.iter().map(|instrument| instrument.name()).collect();
         assert_eq!(names.len(), INSTRUMENTS.len());
         for instrument in INSTRUMENTS {
             assert!(by_name(instrument.name()).is_some());

@@ -1,4 +1,4 @@
-//! `rtc`: the periodic interrupt of the real-time clock, as people have measured it since 2.4.
+//! `rtc`: the periodic interrupt of the real-time clock, a measure in use since Linux 2.4.
 
 use super::{Instrument, ThreadTask};
 use cpushield_linux::Host;
@@ -11,11 +11,11 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// The kernel's limit (`RTC_MAX_FREQ`, drivers/rtc/interface.c).
 const HERTZ_MAX: u64 = 8192;
 
-/// Switching it on is tried again when it takes longer.
-const QUICK_NS: u64 = 5_000;
+/// Enabling the events is tried again when it takes longer.
+const FAST_ENABLE_NS: u64 = 5_000;
 const TRIES: u32 = 8;
 
-/// See the file.
+/// The instrument `rtc`.
 #[derive(Debug)]
 pub struct RealTimeClock;
 
@@ -29,20 +29,20 @@ impl Instrument for RealTimeClock {
     }
 
     fn page(&self) -> &'static str {
-        "A thread reads from /dev/rtc0, which tells of so many events a second. Since 2.6.38 these \
-         are no interrupts of the clock's chip: the kernel emulates them by a high-resolution \
-         timer, started on the CPU that asked for them (a nohz_full CPU's may expire on another, \
-         see `timer`); on PREEMPT_RT kernels it expires in a softirq thread, as that of `timerfd`. \
-         So the figure is comparable with old ones of RTC tests in its method, but not in what it \
-         measures: no interrupt of a device.\n\n\
-         Events are due on a grid that begins when they are switched on. The kernel takes that \
-         moment within a system call, and the figure counts from its beginning, so that it is too \
+        "A thread reads from /dev/rtc0, which reports a number of events per second. Since 2.6.38 \
+         these are not interrupts of the clock's chip: the kernel emulates them with a \
+         high-resolution timer, started on the CPU that requested them (a nohz_full CPU's timer \
+         may expire on another, see `timer`); on PREEMPT_RT kernels it expires in a softirq \
+         thread, like that of `timerfd`. So the figure is comparable with old RTC tests in its \
+         method, but not in what it measures: there is no device interrupt.\n\n\
+         Events are due on a grid that starts when they are enabled. The kernel takes that moment \
+         within a system call, and the figure counts from the start of the call. So it is too \
          long by a part of that one call, never too short; the duration of the call is \
          reported. A call that another process delayed, by reading the clock, is repeated. Alarms \
-         of other programs are not counted. One program can have the device at a time, so it is \
-         one thread on one CPU; above /sys/class/rtc/rtc0/max_user_freq (64 Hz) it needs \
-         CAP_SYS_RESOURCE, and periods must be whole parts of a second, at least 1/8192.\n\n\
-         On PREEMPT_RT switching the events off can hang forever in a real-time thread, as it \
+         of other programs are not counted. Only one program can have the device at a time, so \
+         there is one thread on one CPU. Rates above /sys/class/rtc/rtc0/max_user_freq (64 Hz) \
+         need CAP_SYS_RESOURCE, and periods must be whole parts of a second, at least 1/8192.\n\n\
+         On PREEMPT_RT, disabling the events can hang forever in a real-time thread, as it \
          waits for the softirq thread that it has preempted; cpushield does that as an ordinary \
          thread. A program with a real-time priority that is killed while it has the device may \
          still hang.\n\n\
@@ -55,16 +55,16 @@ impl Instrument for RealTimeClock {
             Ok(_) => Ok(()),
             Err(error) => Err(match error.raw_os_error() {
                 Some(2) => format!("there is no {}", RtcDevice::PATH),
-                Some(16) => format!("another program has {}", RtcDevice::PATH),
+                Some(16) => format!("another program uses {}", RtcDevice::PATH),
                 _ => format!("{}: {error}", RtcDevice::PATH),
             }),
         }
     }
 
-    fn suits(&self, period_ns: u64) -> Result<(), String> {
+    fn check_period(&self, period_ns: u64) -> Result<(), String> {
         if !SECOND_NS.is_multiple_of(period_ns.max(1)) || SECOND_NS / period_ns.max(1) > HERTZ_MAX {
             return Err(
-                "its period must be a whole part of a second, at least 1/8192; as 1ms, 10ms"
+                "its period must be a whole part of a second, at least 1/8192, such as 1ms or 10ms"
                     .to_owned(),
             );
         }
@@ -77,30 +77,31 @@ impl Instrument for RealTimeClock {
 
     fn run(&self, task: &ThreadTask, tally: &LatencyStats) {
         let period_ns = task.period_ns.max(1);
-        match begin(task.begin_ns, SECOND_NS / period_ns) {
+        match enable_events(task.begin_ns, SECOND_NS / period_ns) {
             Ok((clock, on_ns, took_ns)) => {
                 tally.set_blur(took_ns);
                 let due_ns = on_ns.saturating_add(period_ns);
-                measure(&mut RtcReader { clock, due_ns, period_ns }, tally, task.terms);
+                measure(&mut RtcReader { clock, due_ns, period_ns }, tally, task.settings);
             }
             Err(error) => tally.fail(&error),
         }
     }
 }
 
-/// The clock, when its events were switched on at the earliest, and how long that took.
-fn begin(at_ns: u64, hertz: u64) -> io::Result<(RtcDevice, u64, u64)> {
+/// Enables the events. Returns the device, the earliest time they were enabled, and how long that
+/// took.
+fn enable_events(at_ns: u64, hertz: u64) -> io::Result<(RtcDevice, u64, u64)> {
     sleep_until(at_ns)?;
     let mut tries = 0;
     loop {
-        // Opened anew, as events of the try before may be waiting (rtc_dev_open() forgets them).
+        // Opened again, as events of the last try may be pending (rtc_dev_open() clears them).
         let mut clock = RtcDevice::open()?;
         clock.set_rate(hertz)?;
         let on_ns = monotonic_ns();
         clock.start()?;
         let took_ns = monotonic_ns().saturating_sub(on_ns);
         tries += 1;
-        if took_ns <= QUICK_NS || tries == TRIES {
+        if took_ns <= FAST_ENABLE_NS || tries == TRIES {
             return Ok((clock, on_ns, took_ns));
         }
     }
@@ -124,15 +125,15 @@ impl EventSource for RtcReader {
     }
 }
 
-/// How many of the events are periods: those that have gone by, when there are others among them.
+/// Counts the events that are periods: at most those that have passed, when alarms are among them.
 #[inline]
 fn periods(ticks: RtcTicks, due_ns: u64, woke_ns: u64, period_ns: u64) -> u64 {
-    let gone = if ticks.is_mixed {
+    let passed = if ticks.is_mixed {
         woke_ns.saturating_sub(due_ns).checked_div(period_ns).unwrap_or(0).saturating_add(1)
     } else {
         u64::MAX
     };
-    ticks.count.clamp(1, gone)
+    ticks.count.clamp(1, passed)
 }
 
 #[cfg(test)]
@@ -144,9 +145,9 @@ mod tests {
         for (period, good) in
             [(1_000_000, true), (SECOND_NS, true), (125_000, true), (122_000, false), (3, false)]
         {
-            assert_eq!(RealTimeClock.suits(period).is_ok(), good, "{period}");
+            assert_eq!(RealTimeClock.check_period(period).is_ok(), good, "{period}");
         }
-        assert!(RealTimeClock.suits(0).is_err());
+        assert!(RealTimeClock.check_period(0).is_err());
     }
 
     #[test]
@@ -158,6 +159,6 @@ mod tests {
         assert_eq!(events(3, false, 2_020_000), 3);
         assert_eq!(events(2, true, 20_000), 1, "a period and an alarm");
         assert_eq!(events(3, true, 1_020_000), 2);
-        assert_eq!(events(1, true, 1_020_000), 1, "the next one is still to be read");
+        assert_eq!(events(1, true, 1_020_000), 1, "the next one was not read yet");
     }
 }

@@ -1,5 +1,5 @@
-//! `spin`: oslat's measure. A thread does nothing but look at the clock; time between two looks
-//! that is longer than a look takes was taken by somebody else.
+//! `spin`: like oslat. A thread polls the clock; time between two reads that is longer than a read
+//! takes went to something else.
 
 use super::{Instrument, ThreadTask};
 use cpushield_linux::Host;
@@ -8,12 +8,12 @@ use cpushield_linux::latency_stats::{EventSource, LatencyStats, WakeEvent, measu
 use std::io;
 use std::time::Duration;
 
-/// Gaps from here on are samples.
+/// Gaps of at least this length are samples.
 const THRESHOLD_NS: u64 = 1_000;
-/// So many looks apart the thread looks whether it is to end.
-const LOOKS: u32 = 1 << 12;
+/// The thread checks once in this many reads whether to end.
+const READS_PER_CHECK: u32 = 1 << 12;
 
-/// See the file.
+/// The instrument `spin`.
 #[derive(Debug)]
 pub struct SpinInstrument;
 
@@ -27,14 +27,14 @@ impl Instrument for SpinInstrument {
     }
 
     fn page(&self) -> &'static str {
-        "A thread looks at the time stamp counter without end. A sample is a gap between two looks \
-         of a microsecond or more, or one that is longer than all before it, so that the worst is \
-         known even where nothing takes a microsecond. Percentiles are those of the gaps, not of \
-         all looks. It is what a program sees that polls and never enters the kernel; `verify` \
-         watches the same loop and names what made each gap.\n\n\
-         It is an ordinary thread (SCHED_OTHER) whatever is asked for: one of a real-time priority \
-         that never sleeps would starve the kernel's own threads of its CPU, and PREEMPT_RT \
-         kernels hang then. Only a shield keeps other ordinary programs away from it.\n\n\
+        "A thread polls the time stamp counter. A sample is a gap of a microsecond or more between \
+         two reads, or a gap longer than all before it, so that the worst is known even where no \
+         gap takes a microsecond. Percentiles are those of the gaps, not of all reads. This is \
+         what a program sees that polls and never enters the kernel; `verify` runs the same loop \
+         and names the cause of each gap.\n\n\
+         The thread is always an ordinary one (SCHED_OTHER): a real-time thread that never sleeps \
+         would starve the kernel's threads of its CPU, and PREEMPT_RT kernels hang then. Only a \
+         shield keeps other ordinary programs off its CPU.\n\n\
          Source: rdtsc_ordered() in arch/x86/include/asm/tsc.h (6.12); on other processors \
          clock_gettime(2)."
     }
@@ -49,74 +49,74 @@ impl Instrument for SpinInstrument {
 
     fn run(&self, task: &ThreadTask, tally: &LatencyStats) {
         let first = ClockReading::now();
-        // Long enough to know the rate to a thousandth.
+        // Long enough to know the tick rate to a thousandth.
         std::thread::sleep(Duration::from_millis(20));
         let Some(scale) = TickScale::between(first, ClockReading::now()) else {
-            return tally.fail(&io::Error::other("the clock goes backwards"));
+            return tally.fail(&io::Error::other("the clock runs backwards"));
         };
-        let left = task.terms.from_ns.saturating_sub(monotonic_ns());
+        let left = task.settings.from_ns.saturating_sub(monotonic_ns());
         let last = ticks();
-        let mut looker = SpinLoop {
+        let mut spin = SpinLoop {
             tally,
             scale,
             last,
             from: last.saturating_add(scale.ticks(left)),
-            bar: u64::MAX,
+            sample_ticks: u64::MAX,
             threshold: scale.ticks(THRESHOLD_NS).max(1),
             longest: 0,
-            looks: 0,
-            away: 0,
+            reads: 0,
+            sampled_ticks: 0,
         };
-        measure(&mut looker, tally, task.terms);
+        measure(&mut spin, tally, task.settings);
     }
 }
 
 struct SpinLoop<'a> {
     tally: &'a LatencyStats,
     scale: TickScale,
-    /// The last look.
+    /// The last read.
     last: u64,
-    /// The look from which on gaps count.
+    /// Gaps count from this read on.
     from: u64,
-    /// A gap of so many ticks is a sample.
-    bar: u64,
+    /// A gap of at least this many ticks is a sample.
+    sample_ticks: u64,
     threshold: u64,
     longest: u64,
-    /// Looks since then that are no samples, and ticks of those that are.
-    looks: u64,
-    away: u64,
+    /// Reads since `from` that are no samples, and ticks of those that are.
+    reads: u64,
+    sampled_ticks: u64,
 }
 
 impl EventSource for SpinLoop<'_> {
     fn wait(&mut self) -> io::Result<WakeEvent> {
         loop {
-            for nth in 0..LOOKS {
+            for nth in 0..READS_PER_CHECK {
                 let now = ticks();
                 let gap = now.saturating_sub(self.last);
                 let begin = self.last;
                 self.last = now;
-                if gap >= self.bar && begin >= self.from {
+                if gap >= self.sample_ticks && begin >= self.from {
                     self.longest = self.longest.max(gap);
-                    self.away = self.away.saturating_add(gap);
-                    self.looks += u64::from(nth);
-                    self.bar = self.threshold.min(self.longest.saturating_add(1));
+                    self.sampled_ticks = self.sampled_ticks.saturating_add(gap);
+                    self.reads += u64::from(nth);
+                    self.sample_ticks = self.threshold.min(self.longest.saturating_add(1));
                     let woke_ns = monotonic_ns();
-                    // The next gap begins at that look all the same: nothing hides behind the
-                    // keeping of the book, which takes far less than what counts.
+                    // The next gap still starts at that read. Recording a sample takes far less
+                    // than the threshold, so nothing hides behind it.
                     let due_ns = woke_ns.saturating_sub(self.scale.ns(gap));
                     return Ok(WakeEvent { due_ns, woke_ns, missed: 0 });
                 }
             }
-            if self.last >= self.from && self.bar == u64::MAX {
-                self.bar = 1;
+            if self.last >= self.from && self.sample_ticks == u64::MAX {
+                self.sample_ticks = 1;
                 self.from = self.last;
-            } else if self.bar != u64::MAX {
-                self.looks += u64::from(LOOKS);
-                let whole = self.last.saturating_sub(self.from).saturating_sub(self.away);
-                self.tally.set_clock_reads(self.looks, self.scale.ns(whole));
+            } else if self.sample_ticks != u64::MAX {
+                self.reads += u64::from(READS_PER_CHECK);
+                let whole = self.last.saturating_sub(self.from).saturating_sub(self.sampled_ticks);
+                self.tally.looked(self.reads, self.scale.ns(whole));
             }
             if self.tally.is_stopped() {
-                // Not a failure: whoever stopped it knows.
+                // Not a failure: the parent stopped it.
                 return Err(io::ErrorKind::Interrupted.into());
             }
         }
@@ -129,11 +129,11 @@ mod tests {
     use cpushield_linux::latency_stats::{LIMITS, LatencyBoard, ThreadSettings, ThreadStage};
 
     #[test]
-    fn the_longest_is_known_and_what_counts_is_a_microsecond_or_a_record() {
+    fn samples_are_gaps_of_a_microsecond_or_new_records() {
         let board = LatencyBoard::new(1).unwrap();
         let tally = &board.tallies()[0];
         let from_ns = monotonic_ns() + 30_000_000;
-        let terms = ThreadSettings {
+        let settings = ThreadSettings {
             cpu: 0,
             period_ns: 0,
             from_ns,
@@ -143,7 +143,7 @@ mod tests {
         };
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                SpinInstrument.run(&ThreadTask { period_ns: 0, begin_ns: 0, terms }, tally)
+                SpinInstrument.run(&ThreadTask { period_ns: 0, begin_ns: 0, settings }, tally)
             });
             for _ in 0..20_000 {
                 if tally.figures().samples >= 2 {
@@ -159,7 +159,7 @@ mod tests {
         assert!(figures.max_ns > 0 && figures.worst[0].due_ns >= from_ns, "{figures:?}");
         let look_ns = figures.looked_ns as f64 / figures.looks as f64;
         assert!(look_ns > 0.0 && look_ns <= figures.max_ns as f64, "{figures:?}");
-        // Below the threshold each is longer than the one before, by a tick at least.
+        // Each sample below the threshold is longer than the one before, by at least a tick.
         let short: Vec<(u64, u64)> =
             tally.counts().filter(|(ns, _)| *ns < THRESHOLD_NS * 9 / 10).collect();
         assert!(short.iter().all(|(_, count)| *count <= 8), "{short:?}");

@@ -1,5 +1,5 @@
-//! `timer`: cyclictest's measure. A thread sleeps until a point in time, looks at the clock when it
-//! runs again, and sleeps until the next point.
+//! `timer`: like cyclictest. A thread sleeps until a point in time, reads the clock when it runs
+//! again, and sleeps until the next point.
 
 use super::{Instrument, ThreadTask};
 use cpushield_linux::Host;
@@ -7,7 +7,7 @@ use cpushield_linux::clock::{monotonic_ns, sleep_until};
 use cpushield_linux::latency_stats::{EventSource, LatencyStats, WakeEvent, measure};
 use std::io;
 
-/// See the file.
+/// The instrument `timer`.
 #[derive(Debug)]
 pub struct TimerInstrument;
 
@@ -22,29 +22,29 @@ impl Instrument for TimerInstrument {
 
     fn page(&self) -> &'static str {
         "A thread sleeps with clock_nanosleep(2) until a point in time (TIMER_ABSTIME, \
-         CLOCK_MONOTONIC) and looks at the clock as soon as it runs again. In the figure: the time \
-         until the timer's interrupt was taken, its handler, waking the thread, the scheduler, and \
-         whatever ran on the CPU meanwhile, an idle state of the CPU too: unlike cyclictest by \
-         default, /dev/cpu_dma_latency is left alone, because what runs in the shield later will \
-         not hold it either.\n\n\
-         A thread that is late by more than its period sleeps until the next point that is still \
-         to come; the points between are counted as missed and are no samples. In percentiles and \
-         --over they count all the same, each as late as it would have been: who leaves them out \
-         counts one long wait as one event (coordinated omission). A real-time thread that is late \
-         by a period again and again for a second ends itself, as it would take its CPU from \
-         everybody else.\n\n\
+         CLOCK_MONOTONIC) and reads the clock as soon as it runs again. The figure includes the \
+         time until the timer's interrupt was taken, its handler, the wakeup of the thread, the \
+         scheduler, and everything that ran on the CPU meanwhile. It also includes the exit from \
+         an idle state: unlike cyclictest by default, /dev/cpu_dma_latency is not used, because \
+         the program that runs in the shield later will not use it either.\n\n\
+         A thread that is late by more than its period sleeps until the next point in the future; \
+         the points in between are counted as missed and are no samples. Percentiles and --over \
+         include them, each as late as it would have been: leaving them out would count one long \
+         wait as one event (coordinated omission). A real-time thread that is late by a period \
+         again and again for a second ends itself, as it would starve every other task of its \
+         CPU.\n\n\
          Threads that are not real-time may be woken later by their timer slack (50 us by \
          default), as any program is; on PREEMPT_RT their timers expire in a softirq thread, those \
-         of real-time threads in the interrupt. A CPU of nohz_full does not always take the \
+         of real-time threads in the interrupt. A nohz_full CPU does not always take the \
          interrupt itself: with kernel.timer_migration=1, the default, the kernel starts its timer \
-         on a housekeeping CPU, unless it would be the next to expire there. Then the way from \
-         that CPU to this one is in the figure, and what kept that CPU busy.\n\n\
+         on a housekeeping CPU, unless it would be the next to expire there. The figure then \
+         includes the way from that CPU to this one, and everything that delayed that CPU.\n\n\
          With a thread of 100 us or less and one of 500 us or more (--thread 25us --thread 1ms, \
-         the base and servo threads of LinuxCNC's latency test) it says what LinuxCNC makes of the \
-         max jitter of the first: 20 us or less are very good for step pulses made by software, up \
-         to 50 us are good at a lower step rate, 100 us or more are no candidate for that, more \
-         than 1 ms no candidate for LinuxCNC (docs/src/install/latency-test.adoc there). That test \
-         asks for several minutes on a busy machine.\n\n\
+         the base and servo threads of LinuxCNC's latency test), it rates the max jitter of the \
+         first as LinuxCNC does: up to 20 us is very good for software step generation, up to 50 \
+         us is good at a lower step rate, 100 us or more is not suitable for that, and more than \
+         1 ms is not suitable for LinuxCNC (docs/src/install/latency-test.adoc there). That test \
+         requires several minutes on a busy machine.\n\n\
          Source: clock_nanosleep(2); in kernel/time/hrtimer.c (6.12) hrtimer_nanosleep(), which \
          takes the task's slack: 0 for real-time ones, set with their policy since commit \
          ed4fb6d7ef68 and by that function before; __hrtimer_init_sleeper(), get_target_base() and \
@@ -57,7 +57,7 @@ impl Instrument for TimerInstrument {
 
     fn run(&self, task: &ThreadTask, tally: &LatencyStats) {
         let mut sleeper = TimerSleeper { due_ns: task.begin_ns, period_ns: task.period_ns.max(1) };
-        measure(&mut sleeper, tally, task.terms);
+        measure(&mut sleeper, tally, task.settings);
     }
 }
 
@@ -78,11 +78,11 @@ impl EventSource for TimerSleeper {
     }
 }
 
-/// Points in time that went by while the thread did not run.
+/// Counts the points in time that passed while the thread did not run.
 #[inline]
 fn missed(due_ns: u64, woke_ns: u64, period_ns: u64) -> u64 {
     let late = woke_ns.saturating_sub(due_ns);
-    // The division is for those who are late.
+    // Only late events need the division.
     if late < period_ns { 0 } else { late / period_ns }
 }
 
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn points_that_went_by_are_missed_and_the_next_is_still_to_come() {
+    fn passed_points_are_missed_and_the_next_is_in_the_future() {
         for (late, wanted) in [(0, 0), (999, 0), (1000, 1), (1001, 1), (3500, 3)] {
             assert_eq!(missed(7_000, 7_000 + late, 1000), wanted, "{late}");
         }

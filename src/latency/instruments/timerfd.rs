@@ -1,4 +1,4 @@
-//! `timerfd`: the same timer as a file that is read, as event loops and audio programs use it.
+//! `timerfd`: a timer as a file that is read, as event loops and audio programs use it.
 
 use super::{Instrument, ThreadTask};
 use cpushield_linux::Host;
@@ -7,7 +7,7 @@ use cpushield_linux::events::TimerFile;
 use cpushield_linux::latency_stats::{EventSource, LatencyStats, WakeEvent, measure};
 use std::io;
 
-/// See the file.
+/// The instrument `timerfd`.
 #[derive(Debug)]
 pub struct TimerFd;
 
@@ -17,17 +17,17 @@ impl Instrument for TimerFd {
     }
 
     fn summary(&self) -> &'static str {
-        "a timer that is a file (timerfd), as event loops use it"
+        "a timer as a file (timerfd), as in event loops"
     }
 
     fn page(&self) -> &'static str {
-        "A periodic timer of CLOCK_MONOTONIC is a file, and a thread reads from it. In the \
-         figure: what is in that of `timer`, and the file's own lock and wait queue. On \
+        "A thread reads from a file that is a periodic timer of CLOCK_MONOTONIC. The figure \
+         includes what that of `timer` does, and the file's own lock and wait queue. On \
          PREEMPT_RT kernels it is later than `timer` of a real-time thread: its timer expires in \
          a softirq thread (ktimers/N, in the kernel since 6.13 and in the RT patches before, or \
          ksoftirqd/N) and not in the interrupt itself. As with `timer`, a nohz_full CPU's timer \
          may expire on another CPU.\n\n\
-         The file counts expirations that were not read; all but the first of a reading are \
+         The file counts expirations that were not read. All but the first of each read are \
          counted as missed.\n\n\
          Source: timerfd_create(2); timerfd_setup() in fs/timerfd.c and hrtimer_init() in \
          kernel/time/hrtimer.c (6.12), where a timer without HRTIMER_MODE_HARD is a soft one on \
@@ -43,7 +43,7 @@ impl Instrument for TimerFd {
         match TimerFile::new(task.begin_ns, period_ns) {
             Ok(timer) => {
                 let mut reader = TimerFdReader { timer, due_ns: task.begin_ns, period_ns };
-                measure(&mut reader, tally, task.terms);
+                measure(&mut reader, tally, task.settings);
             }
             Err(error) => tally.fail(&error),
         }
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_read_is_missed_and_the_grid_stays() {
+    fn unread_expirations_are_missed_and_the_grid_stays() {
         let begin = monotonic_ns() + 1_000_000;
         let timer = TimerFile::new(begin, 1_000_000).unwrap();
         let mut reader = TimerFdReader { timer, due_ns: begin, period_ns: 1_000_000 };

@@ -1,4 +1,4 @@
-//! `wakeup`: a thread that another CPU wakes, by a futex in memory that both share.
+//! `wakeup`: a thread that another CPU wakes by a futex in shared memory.
 
 use super::{Instrument, ThreadTask};
 use cpushield_linux::clock::{monotonic_ns, sleep_until};
@@ -8,10 +8,10 @@ use cpushield_linux::latency_stats::{
 use cpushield_linux::{Host, sched};
 use std::io;
 
-/// So often the one who wakes looks whether it is to end.
+/// How often the waker checks whether to end.
 const STEP_NS: u64 = 100_000_000;
 
-/// See the file.
+/// The instrument `wakeup`.
 #[derive(Debug)]
 pub struct WakeupInstrument;
 
@@ -21,23 +21,23 @@ impl Instrument for WakeupInstrument {
     }
 
     fn summary(&self) -> &'static str {
-        "being woken by another CPU (futex), as a message between programs does it"
+        "a wakeup by another CPU (futex), as by a message between programs"
     }
 
     fn page(&self) -> &'static str {
         "A thread sleeps on a word in shared memory (futex(2)); once a period a process on a \
-         housekeeping CPU looks at the clock, writes the time next to the word, and wakes it. In \
-         the figure: the system call of the one who wakes, the interrupt to the other CPU (or its \
-         polling idle loop), the scheduler, and whatever ran there meanwhile. It is what a message \
-         from an ordinary program to one in the shield costs. How late the one who wakes is, is \
-         not in the figure: its time counts from its look at the clock.\n\n\
-         The one who wakes is an ordinary program, of nice -20 where that is allowed. When it is \
-         kept from running between its look at the clock and the end of its system call, that is \
-         in the figure too; calls longer than 50 us are counted, and the worst is doubtful where \
-         one of them may have made it.\n\n\
-         `eventfd` is the same by a file, as programs with an event loop wake each other.\n\n\
-         A sleeper that has not answered when the next period begins is not woken again: that \
-         period is counted as missed, as are those that the one who wakes let go by.\n\n\
+         housekeeping CPU reads the clock, writes the time next to the word, and wakes it. The \
+         figure includes the waker's system call, the interrupt to the other CPU (or its polling \
+         idle loop), the scheduler, and everything that ran there meanwhile. It is the cost of a \
+         message from an ordinary program to one in the shield. The figure does not include how \
+         late the waker is: it counts from the waker's read of the clock.\n\n\
+         The waker is an ordinary program, with nice -20 where that is allowed. When it is \
+         delayed between its read of the clock and the end of its system call, the figure \
+         includes that; calls longer than 50 us are counted, and the worst is doubtful where \
+         one of them may have caused it.\n\n\
+         `eventfd` is the same through a file, as programs with an event loop wake each other.\n\n\
+         A sleeper that has not answered when the next period starts is not woken again: that \
+         period is counted as missed, as are those that the waker skipped.\n\n\
          Source: futex(2); ttwu_queue() in kernel/sched/core.c (6.12)."
     }
 
@@ -46,12 +46,12 @@ impl Instrument for WakeupInstrument {
     }
 
     fn run(&self, task: &ThreadTask, tally: &LatencyStats) {
-        let mut sleeper = WakeupSleeper { tally, ear: tally.listener(), cord: FutexWait };
-        measure(&mut sleeper, tally, task.terms);
+        let mut sleeper = WakeupSleeper { tally, listener: tally.ear(), method: FutexWait };
+        measure(&mut sleeper, tally, task.settings);
     }
 
     fn drive(&self, period_ns: u64, begin_ns: u64, tally: &LatencyStats) {
-        ring(period_ns, begin_ns, tally, &FutexWait);
+        wake_periodically(period_ns, begin_ns, tally, &FutexWait);
     }
 
     fn is_driven(&self) -> bool {
@@ -59,13 +59,18 @@ impl Instrument for WakeupInstrument {
     }
 }
 
-/// Rings the bell of a tally once a period until it is stopped.
-pub(super) fn ring(period_ns: u64, begin_ns: u64, tally: &LatencyStats, cord: &impl WakeMethod) {
-    // Not of a real-time priority: with a short period it would take the housekeeping CPU.
-    let _hurry = sched::boost_priority();
+/// Wakes the sleeper of a tally once a period until the tally is stopped.
+pub(super) fn wake_periodically(
+    period_ns: u64,
+    begin_ns: u64,
+    tally: &LatencyStats,
+    method: &impl WakeMethod,
+) {
+    // Not with a real-time priority: with a short period it would starve the housekeeping CPU.
+    let _hurry = sched::hurry();
     let mut due = begin_ns;
     while !tally.is_stopped() {
-        // In parts: nobody waits for a period of hours once it is stopped.
+        // In steps, so that a period of hours does not delay the end.
         let step = due.min(monotonic_ns().saturating_add(STEP_NS));
         if sleep_until(step).is_err() {
             return;
@@ -73,33 +78,33 @@ pub(super) fn ring(period_ns: u64, begin_ns: u64, tally: &LatencyStats, cord: &i
         if step < due {
             continue;
         }
-        tally.trigger(monotonic_ns(), cord);
+        tally.ring(monotonic_ns(), method);
         let skipped = skipped(due, monotonic_ns(), period_ns);
         tally.add_skipped(skipped);
         due = due.saturating_add(period_ns.saturating_mul(skipped + 1));
     }
-    // Whoever sleeps now has nobody else.
-    tally.trigger(monotonic_ns(), cord);
+    // Wakes a sleeper that still waits.
+    tally.ring(monotonic_ns(), method);
 }
 
-/// Periods that are over before the next one can be begun.
+/// Counts the periods that are over before the next one can start.
 fn skipped(due_ns: u64, now_ns: u64, period_ns: u64) -> u64 {
     now_ns.saturating_sub(due_ns).checked_div(period_ns).unwrap_or(0)
 }
 
-/// Who waits for the bell of its tally.
+/// The thread that the waker of its tally wakes.
 pub(super) struct WakeupSleeper<'a, C> {
     pub(super) tally: &'a LatencyStats,
-    pub(super) ear: TriggerListener,
-    pub(super) cord: C,
+    pub(super) listener: TriggerListener,
+    pub(super) method: C,
 }
 
 impl<C: WakeMethod> EventSource for WakeupSleeper<'_, C> {
     #[inline]
     fn wait(&mut self) -> io::Result<WakeEvent> {
-        let bell = self.tally.wait_for_trigger(&mut self.ear, &self.cord)?;
+        let trigger = self.tally.listen(&mut self.listener, &self.method)?;
         let woke_ns = monotonic_ns();
-        Ok(WakeEvent { due_ns: bell.triggered_ns, woke_ns, missed: bell.missed })
+        Ok(WakeEvent { due_ns: trigger.rung_ns, woke_ns, missed: trigger.missed })
     }
 }
 
@@ -109,24 +114,24 @@ mod tests {
     use cpushield_linux::latency_stats::{LIMITS, LatencyBoard, ThreadSettings, ThreadStage};
 
     #[test]
-    fn periods_that_the_one_who_wakes_let_go_by_are_counted() {
+    fn periods_that_the_waker_skipped_are_counted() {
         for (now, wanted) in [(7_000, 0), (7_999, 0), (8_000, 1), (10_500, 3), (6_000, 0)] {
             assert_eq!(skipped(7_000, now, 1_000), wanted, "{now}");
         }
     }
 
     #[test]
-    fn every_ring_is_heard_once_and_the_sleeper_ends() {
+    fn every_wakeup_is_seen_once_and_the_sleeper_ends() {
         for instrument in [&WakeupInstrument as &dyn Instrument, &super::super::eventfd::EventFd] {
-            heard_once(instrument);
+            assert_seen_once(instrument);
         }
     }
 
-    fn heard_once(instrument: &dyn Instrument) {
+    fn assert_seen_once(instrument: &dyn Instrument) {
         let board = LatencyBoard::new(1).unwrap();
         let tally = &board.tallies()[0];
         let (period_ns, begin_ns) = (500_000, monotonic_ns() + 1_000_000);
-        let terms = ThreadSettings {
+        let settings = ThreadSettings {
             cpu: 0,
             period_ns,
             from_ns: 0,
@@ -134,7 +139,7 @@ mod tests {
             gives_up: false,
             limits_ns: [0; LIMITS],
         };
-        let task = ThreadTask { period_ns, begin_ns, terms };
+        let task = ThreadTask { period_ns, begin_ns, settings };
         std::thread::scope(|scope| {
             scope.spawn(|| instrument.run(&task, tally));
             scope.spawn(|| instrument.drive(period_ns, begin_ns, tally));
@@ -145,9 +150,9 @@ mod tests {
         });
         assert_eq!(tally.stage(), ThreadStage::Ended);
         let figures = tally.figures();
-        // The last ring is for one who sleeps when it ends; there may be none.
-        let unheard = u64::from(tally.trigger_count()).checked_sub(figures.samples);
-        assert!(unheard.is_some_and(|unheard| unheard <= 1), "{unheard:?} {figures:?}");
+        // The last wakeup is for a sleeper that still waits at the end; there may be none.
+        let unseen = u64::from(tally.rings()).checked_sub(figures.samples);
+        assert!(unseen.is_some_and(|unseen| unseen <= 1), "{unseen:?} {figures:?}");
         assert!(figures.max_ns > 0);
     }
 }

@@ -1,5 +1,5 @@
-//! Pages of the timerlat tracer as two kernels wrote them, counted, against what the same kernels
-//! said of them in words (`trace`). Recorded in guests.
+//! Counts pages of the timerlat tracer from two kernels and compares with the same kernels' text
+//! form (`trace`). Recorded in guests.
 
 use super::*;
 use crate::latency::instruments::by_name;
@@ -32,29 +32,29 @@ format:
 const PAGE_6_12: &[u8] = include_bytes!("6.12-rt.page");
 const PAGE_6_1: &[u8] = include_bytes!("6.1-rt.page");
 
-/// What `trace` said of the first records: the interrupt's latencies, the thread's.
-const WORDS_6_12: [&[u64]; 2] = [
+/// The first records in `trace`: the latencies of the interrupt and of the thread.
+const TEXT_6_12: [&[u64]; 2] = [
     &[1_030_649, 227_053, 5_068_354, 58_170, 46_833, 43_692, 3_767_055],
     &[1_646_293, 246_270, 5_112_075, 74_505, 55_819, 51_965, 3_783_320],
 ];
-const WORDS_6_1: [&[u64]; 2] = [
+const TEXT_6_1: [&[u64]; 2] = [
     &[81_081, 208_611, 28_745, 82_587, 100_698, 132_324, 684_121],
     &[757_840, 233_551, 61_216, 110_573, 150_015, 191_584, 788_631],
 ];
 
-/// What a page of these two stages came to.
+/// The counts of pages with these two stages.
 struct CountedPage {
     board: LatencyBoard,
-    books: Vec<ChannelRecorder>,
+    recorders: Vec<ChannelRecorder>,
     lost: u64,
     torn: bool,
 }
 
-fn counted(format: &str, pages: &[&[u8]]) -> CountedPage {
+fn count_pages(format: &str, pages: &[&[u8]]) -> CountedPage {
     let tracer = by_name("kernel").unwrap().tracer().unwrap();
-    let form = RecordLayout::new(tracer, &EventFormat::parse(format).unwrap()).unwrap();
+    let record_layout = RecordLayout::new(tracer, &EventFormat::parse(format).unwrap()).unwrap();
     let board = LatencyBoard::new(2).unwrap();
-    let terms = ThreadSettings {
+    let settings = ThreadSettings {
         cpu: 3,
         period_ns: 1_000_000,
         from_ns: 0,
@@ -63,71 +63,72 @@ fn counted(format: &str, pages: &[&[u8]]) -> CountedPage {
         limits_ns: [0; LIMITS],
     };
     let begin = |tally| ChannelRecorder {
-        ledger: Some(DeferredRecorder::open(tally, terms)),
+        deferred: Some(DeferredRecorder::open(tally, settings)),
         ..ChannelRecorder::default()
     };
-    let mut books: Vec<ChannelRecorder> = board.tallies().iter().map(begin).collect();
+    let mut recorders: Vec<ChannelRecorder> = board.tallies().iter().map(begin).collect();
     let (mut lost, mut torn) = (0, false);
     let cpus = CpuSet::one(3);
     let job = TracerJob { cpus: &cpus, period_ns: 1_000_000 };
     for page in pages {
-        let mut into = PageSink { books: &mut books, lost: &mut lost, torn: &mut torn };
-        into.page(&PageLayout::COMMON, page, tracer, &form, &job, board.tallies());
+        let mut sink = PageSink { recorders: &mut recorders, lost: &mut lost, torn: &mut torn };
+        sink.count_page(&PageLayout::COMMON, page, tracer, &record_layout, &job, board.tallies());
     }
-    CountedPage { board, books, lost, torn }
+    CountedPage { board, recorders, lost, torn }
 }
 
-/// The longest of a stage, each in nanoseconds.
+/// The longest latencies of a stage, in nanoseconds.
 fn longest(counted: &CountedPage, stage: usize) -> Vec<u64> {
     let worst = counted.board.tallies()[stage].figures().worst;
     worst.iter().map(|moment| moment.late_ns).collect()
 }
 
 #[test]
-fn a_page_says_what_the_kernel_says_of_it_in_words() {
+fn a_raw_page_has_the_same_latencies_as_the_kernels_text() {
     for (format, page, wanted) in
-        [(FORMAT_6_12, PAGE_6_12, WORDS_6_12), (FORMAT_6_1, PAGE_6_1, WORDS_6_1)]
+        [(FORMAT_6_12, PAGE_6_12, TEXT_6_12), (FORMAT_6_1, PAGE_6_1, TEXT_6_1)]
     {
-        let counted = counted(format, &[page]);
+        let counted = count_pages(format, &[page]);
         for (stage, wanted) in wanted.iter().enumerate() {
             let figures = counted.board.tallies()[stage].figures();
-            let seen: Vec<u64> = counted.board.tallies()[stage].counts().map(|it| it.0).collect();
+            let seen: Vec<u64> =
+                counted.board.tallies()[stage].counts().map(|(late, _)| late).collect();
             for late in *wanted {
                 let near = |seen: &u64| *seen <= *late && late - seen <= late >> 10;
                 assert!(seen.iter().any(near), "{stage}: {late} of {seen:?}");
             }
-            // Whole page: two records of each period but where it ends.
-            assert!(figures.samples > 50 && counted.books[stage].gone == 0, "{figures:?}");
+            // A whole page: two records of each period, except at its end.
+            assert!(figures.samples > 50 && counted.recorders[stage].missing == 0, "{figures:?}");
             let late: Vec<u64> = longest(&counted, stage);
             assert_eq!(figures.missed, missed(&counted, stage), "{late:?}");
         }
         assert_eq!((counted.lost, counted.torn), (0, false));
-        let of = |stage: usize| counted.board.tallies()[stage].figures().samples;
-        assert!(of(0).abs_diff(of(1)) <= 1);
+        let samples = [0, 1].map(|stage: usize| counted.board.tallies()[stage].figures().samples);
+        assert!(samples[0].abs_diff(samples[1]) <= 1);
     }
 }
 
-/// Periods that went by, by what was counted.
+/// Missed periods by the counted latencies.
 fn missed(counted: &CountedPage, stage: usize) -> u64 {
     counted.board.tallies()[stage].counts().map(|(late, count)| late / 1_000_000 * count).sum()
 }
 
 #[test]
-fn records_that_are_not_there_are_missed() {
-    // The same page twice goes back in its numbers, so nearly all numbers are missing.
-    let twice = counted(FORMAT_6_12, &[PAGE_6_12, PAGE_6_12]);
-    assert!(twice.books.iter().all(|book| book.gone > 0));
+fn lost_and_damaged_records_are_noticed() {
+    // The second copy of a page starts with lower numbers, so nearly all numbers are missing.
+    let twice = count_pages(FORMAT_6_12, &[PAGE_6_12, PAGE_6_12]);
+    assert!(twice.recorders.iter().all(|recorder| recorder.missing > 0));
     // RB_MISSED_EVENTS.
     let mut flagged = PAGE_6_12.to_vec();
     flagged[11] |= 0x80;
-    assert!(counted(FORMAT_6_12, &[&flagged]).torn);
-    // The rest of a page that was cut.
-    assert!(counted(FORMAT_6_12, &[&PAGE_6_12[..1000]]).torn);
-    // A stage that this kernel was not asked for.
+    assert!(count_pages(FORMAT_6_12, &[&flagged]).torn);
+    // A truncated page.
+    assert!(count_pages(FORMAT_6_12, &[&PAGE_6_12[..1000]]).torn);
+    // An unknown stage.
     let mut odd = PAGE_6_12.to_vec();
     let context = 16 + 4 + 12;
-    let first = counted(FORMAT_6_12, &[PAGE_6_12]).board.tallies()[0].figures().samples;
+    let first = count_pages(FORMAT_6_12, &[PAGE_6_12]).board.tallies()[0].figures().samples;
     odd[context] = 9;
-    let other = counted(FORMAT_6_12, &[&odd]);
+    let other = count_pages(FORMAT_6_12, &[&odd]);
     assert!(other.torn && other.board.tallies()[0].figures().samples < first, "{first}");
 }
