@@ -275,7 +275,7 @@ fn trace_cmd_counts_in_a_live_recording_what_the_evidence_counts() {
     };
     let ours = scratch("live.dat");
     // So little memory that most pages go through files.
-    recorder.keep_pages(PageBuffer::beside(&ours).with_memory(20_000), None);
+    recorder.keep_pages(PageBuffer::spilling_next_to(&ours).with_memory(20_000), None);
     recorder.start().unwrap();
     let mut evidence = Vec::new();
     for _ in 0..2 {

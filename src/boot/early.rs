@@ -211,9 +211,9 @@ fn write_and_enable(
     match enabled.init {
         InitSystem::Systemd => host.systemctl(&["enable", UNIT])?,
         InitSystem::Openrc => {
-            drop(host.order(&["rc-update", "add", "cpushield", openrc_runlevel(host)])?)
+            drop(host.run_program(&["rc-update", "add", "cpushield", openrc_runlevel(host)])?)
         }
-        InitSystem::Sysv => drop(host.order(&["update-rc.d", "cpushield", "defaults"])?),
+        InitSystem::Sysv => drop(host.run_program(&["update-rc.d", "cpushield", "defaults"])?),
     }
     Ok(())
 }
@@ -252,7 +252,7 @@ fn uninstall(host: &Host, store: &Store, enabled: &Enabled) -> Result<(), BootEr
         InitSystem::Systemd => drop(host.systemctl(&["daemon-reload"])),
         InitSystem::Openrc => {}
         // Removes the links of a script that is gone.
-        InitSystem::Sysv => drop(host.order(&["update-rc.d", "cpushield", "remove"])?),
+        InitSystem::Sysv => drop(host.run_program(&["update-rc.d", "cpushield", "remove"])?),
     }
     Ok(store.remove(JOURNAL)?)
 }

@@ -133,7 +133,7 @@ pub fn for_words(
         });
     }
     if let Some((loader, _)) = menu {
-        check_lines(host, *loader, target.as_slice(), &parameters, host.own_arch().as_deref())?;
+        check_lines(host, *loader, target.as_slice(), &parameters, host.build_arch().as_deref())?;
     }
     let kernel = target.map(|entry| BootKernel {
         version: entry.version.clone(),

@@ -280,7 +280,7 @@ fn read_originals(
 /// The new file exists next to the old one for a moment, and may be twice as long.
 fn check_space(host: &Host, path: &str, size: u64) -> Result<(), BootError> {
     let dir = path.rsplit_once('/').map_or("/", |(dir, _)| dir).to_owned();
-    let space = host.room(&dir)?;
+    let space = host.free_space(&dir)?;
     let needed = 2 * size + SPARE;
     let why = match space.free {
         _ if space.read_only => "it is mounted read-only".to_owned(),

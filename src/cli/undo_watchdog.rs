@@ -55,7 +55,7 @@ pub fn run(global: &GlobalArgs, args: &GuardArgs) -> Result<(), Failure> {
     let store = global.store();
     // Undo tells what was found; here nobody listens.
     let _ = crate::latency::restore_tracer_settings(&host, &store);
-    tracefs::sweep(&host);
+    tracefs::remove_stale_instances(&host);
     // Somebody else's shield is none of its business.
     standing::undo_own(&global.host()?, &store, &[try_shield::NAME, experiment_machine::NAME])
 }

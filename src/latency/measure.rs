@@ -47,7 +47,7 @@ pub fn measure(
     request: &MeasureRequest<'_>,
 ) -> Result<LatencyMeasurement, LatencyError> {
     let online = check_request(host, request)?;
-    let own_affinity = AffinityGuard::step(&online.minus(&request.cpus));
+    let own_affinity = AffinityGuard::step_aside(&online.minus(&request.cpus));
     (request.progress)(MeasureProgress::Starting);
     let machine = survey_beside(host, &[], &request.cpus);
     let migration = host.read_line("/proc/sys/kernel/timer_migration").ok().map(|on| on != "0");

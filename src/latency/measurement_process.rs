@@ -168,15 +168,16 @@ fn exchange(
     ask: &MeasurementRequest,
 ) -> Result<MeasurementReply, String> {
     let line = serde_json::to_string(ask).map_err(|e| e.to_string())?;
-    worker.tell(&line).map_err(|e| format!("their process is gone: {e}"))?;
-    let line = worker.hear(TIMEOUT).map_err(|e| format!("their process does not answer: {e}"))?;
+    worker.send(&line).map_err(|e| format!("their process is gone: {e}"))?;
+    let line =
+        worker.receive(TIMEOUT).map_err(|e| format!("their process does not answer: {e}"))?;
     serde_json::from_str(&line).map_err(|e| format!("an answer that cannot be parsed: {e}"))
 }
 
 /// Runs the measuring process until its parent is gone. Its first thread sleeps while the others
 /// measure, as it may be confined to the shielded CPUs too.
 pub fn serve(host: &Host) {
-    let worker = WorkerEnd::take_up();
+    let worker = WorkerEnd::start();
     let mut threads: Option<MeasurementThreads> = None;
     while let Some(line) = worker.next() {
         let answer = match serde_json::from_str(&line) {

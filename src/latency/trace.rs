@@ -111,7 +111,7 @@ impl<'h> LatencyTrace<'h> {
                 )),
             })?;
         if let Some((dir, name)) =
-            tracefs.tracers_at_work(host, tracer.conflicting_tracers()).first()
+            tracefs.active_tracers(host, tracer.conflicting_tracers()).first()
         {
             return Err(impossible(format!(
                 "another process uses the {name} tracer in {dir}, which the settings would change; \
@@ -403,7 +403,7 @@ fn open_channels(
 
 /// Selects the tracer in the instance.
 fn set_tracer(instance: &mut TraceInstance<'_>, tracer: &dyn LatencyTracer) -> Result<(), String> {
-    instance.employ(tracer.name()).map_err(|error| match error.errno() {
+    instance.set_tracer(tracer.name()).map_err(|error| match error.errno() {
         Some(EBUSY) => format!("another process uses a kernel tracer: {error}"),
         // Before 5.17 osnoise and timerlat worked at the top level only.
         Some(22) => {
@@ -500,7 +500,7 @@ impl PageSink<'_> {
         recorder.last = sample.number;
         recorder.due_ns = sample.wake.due_ns;
         if let Some(deferred) = &mut recorder.deferred {
-            deferred.enter(tally, sample.wake);
+            deferred.record(tally, sample.wake);
         }
     }
 }

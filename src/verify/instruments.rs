@@ -108,9 +108,11 @@ impl<'h> ActiveInstruments<'h> {
             match (&order.until, &order.keep) {
                 (Some(until), _) => {
                     let last_ns = until.before_ns + nanos(2 * STEP);
-                    recorder.keep_pages(PageBuffer::forgetful(), Some(last_ns));
+                    recorder.keep_pages(PageBuffer::bounded(), Some(last_ns));
                 }
-                (None, Some(keep)) => recorder.keep_pages(PageBuffer::beside(keep.beside), None),
+                (None, Some(keep)) => {
+                    recorder.keep_pages(PageBuffer::spilling_next_to(keep.beside), None)
+                }
                 (None, None) => {}
             }
             recorder

@@ -132,8 +132,8 @@ impl SamplerProcess {
 
     fn request(&mut self, request: &SamplerRequest) -> Result<SamplerReply, AbsenceReason> {
         let line = serde_json::to_string(request).map_err(AbsenceReason::failed)?;
-        self.worker.tell(&line).map_err(|e| failed("the sampler has exited", &e))?;
-        let line = self.worker.hear(ANSWER_TIMEOUT).map_err(|e| failed("no answer", &e))?;
+        self.worker.send(&line).map_err(|e| failed("the sampler has exited", &e))?;
+        let line = self.worker.receive(ANSWER_TIMEOUT).map_err(|e| failed("no answer", &e))?;
         match serde_json::from_str(&line) {
             Ok(SamplerReply::Failed { reason }) => Err(reason),
             Ok(answer) => Ok(answer),
@@ -194,7 +194,7 @@ fn unexpected(answer: &SamplerReply) -> AbsenceReason {
 
 /// The sampler process: answers requests until the other end closes the connection.
 pub fn serve(host: &Host) {
-    let parent = WorkerEnd::take_up();
+    let parent = WorkerEnd::start();
     let mut spinners: Option<SpinnerSet> = None;
     while let Some(line) = parent.next() {
         let answer = serde_json::from_str(&line)
@@ -218,7 +218,7 @@ fn handle(
         let started = SpinnerSet::start(host, cpus, files, *threshold_ns, *limit_ns)?;
         let mut seats = Vec::new();
         for (cpu, spinner) in &started.spinners {
-            let (tid, ring) = (spinner.tid(), spinner.ring());
+            let (tid, ring) = (spinner.tid(), spinner.ring_number());
             seats.push(SpinnerLocation { cpu: *cpu, tid, ring });
         }
         let blind = started.blind.clone();
@@ -354,11 +354,12 @@ impl SpinnerSet {
     fn wait_on_cpus(&self) {
         for _ in 0..100 {
             std::thread::sleep(Duration::from_millis(1));
-            let beats: Vec<u64> = self.spinners.iter().map(|(_, spinner)| spinner.beat()).collect();
+            let beats: Vec<u64> =
+                self.spinners.iter().map(|(_, spinner)| spinner.last_tick()).collect();
             // A spinner reads the clock much faster than this loop goes round.
             for _ in 0..100 {
                 let mut spinners = self.spinners.iter().zip(&beats);
-                if spinners.all(|((_, spinner), beat)| spinner.beat() != *beat) {
+                if spinners.all(|((_, spinner), beat)| spinner.last_tick() != *beat) {
                     return;
                 }
                 std::hint::spin_loop();

@@ -186,7 +186,7 @@ fn plan_copies(host: &Host, assignment: &ParameterAssignment) -> Result<BootFile
             let args = text.get(part.args.clone()).unwrap_or_default();
             let mut new = text.clone();
             new.replace_range(part.args, &line::with_missing(args, assignment.words));
-            let path = host.behind_links(&path);
+            let path = host.resolve_links(&path);
             let mode = host.access(&path)?.mode;
             let dir = path.rsplit_once('/').map_or("", |(dir, _)| dir);
             plan.edits.push(FileEdit {

@@ -201,7 +201,7 @@ pub(super) fn add_words(
 
 /// Plans new text for an existing file, which keeps its permissions.
 pub(super) fn edit_file(host: &Host, path: &str, text: String) -> Result<FileEdit, BootError> {
-    let path = host.behind_links(path);
+    let path = host.resolve_links(path);
     let mode = host.access(&path)?.mode;
     Ok(FileEdit { path, bytes: text.into_bytes(), mode })
 }

@@ -133,7 +133,7 @@ impl BootLoader for ExtlinuxLoader {
                     .to_owned(),
             ));
         };
-        host.order(&["extlinux", &format!("--once={entry}"), &dir])?;
+        host.run_program(&["extlinux", &format!("--once={entry}"), &dir])?;
         // Checks what the loader will boot, not what was written.
         if host.read_bytes(&vector).ok().and_then(|bytes| extlinux_adv::once(&bytes)).as_deref()
             == Some(entry)
@@ -156,7 +156,7 @@ impl BootLoader for ExtlinuxLoader {
     fn cancel_boot_once(&self, host: &Host, entry: &str) -> Result<(), BootError> {
         if let Some((dir, _)) = locate(host).filter(|_| read_armed(host).as_deref() == Some(entry))
         {
-            host.order(&["extlinux", "--clear-once", &dir])?;
+            host.run_program(&["extlinux", "--clear-once", &dir])?;
         }
         Ok(())
     }

@@ -99,7 +99,7 @@ impl BootLoader for GrubLoader {
         };
         let bytes = generator::script(assignment.rule, assignment.words).into_bytes();
         let path = if assignment.last { LAST } else { FIRST }.to_owned();
-        let generated = vec![host.behind_links(&format!("{dir}/grub.cfg"))];
+        let generated = vec![host.resolve_links(&format!("{dir}/grub.cfg"))];
         let other = [FIRST, LAST].into_iter().filter(|it| *it != path && host.exists(it));
         let removed = other.map(str::to_owned).collect();
         let edits = vec![FileEdit { path, bytes, mode: 0o755 }];
@@ -122,9 +122,9 @@ impl BootLoader for GrubLoader {
 
     fn generate(&self, host: &Host, _path: &str) -> Result<Vec<u8>, BootError> {
         let (_, program) = locate(host).unwrap_or(("", "grub-mkconfig"));
-        let output = host.consult(&[program], b"")?;
+        let output = host.query_program(&[program], b"")?;
         let check = program.replace("mkconfig", "script-check");
-        match host.consult(&[&check], &output.out) {
+        match host.query_program(&[&check], &output.out) {
             Err(error) if !error.is_absent() => return Err(error.into()),
             // It comes with grub-mkconfig; without it the check is skipped.
             _ => {}
@@ -176,7 +176,12 @@ impl BootLoader for GrubLoader {
             .iter()
             .any(|(name, value)| name == "next_entry" && (value.is_empty() || value == entry));
         if is_ours {
-            host.order(&[&program.replace("mkconfig", "editenv"), &block, "unset", "next_entry"])?;
+            host.run_program(&[
+                &program.replace("mkconfig", "editenv"),
+                &block,
+                "unset",
+                "next_entry",
+            ])?;
         }
         Ok(())
     }
@@ -240,7 +245,7 @@ fn check_grub_can_write(host: &Host, dir: &str, program: &str) -> Result<(), Boo
 
 /// Runs `grub-probe`.
 fn probe(host: &Host, program: &str, target: &str, dir: &str) -> Result<String, Error> {
-    let output = host.consult(&[program, &format!("--target={target}"), dir], b"")?;
+    let output = host.query_program(&[program, &format!("--target={target}"), dir], b"")?;
     Ok(String::from_utf8_lossy(&output.out).trim().to_owned())
 }
 

@@ -156,7 +156,7 @@ pub(super) fn boot_instructions(host: &Host, entry: &str) -> String {
 pub(super) fn disarm(host: &Host, entry: &str) -> Result<(), BootError> {
     let once = read_efi_variable(host, "LoaderEntryOneShot");
     if once.is_some_and(|id| id.trim_end_matches(".conf") == entry) {
-        host.order(&["bootctl", "set-oneshot", ""])?;
+        host.run_program(&["bootctl", "set-oneshot", ""])?;
     }
     if is_systemd_boot(host) { Ok(()) } else { GrubLoader.cancel_boot_once(host, entry) }
 }

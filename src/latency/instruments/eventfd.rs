@@ -44,7 +44,7 @@ impl Instrument for EventFd {
     fn possible(&self, _host: &Host) -> Result<(), String> {
         let own_pid = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
         let file = EventFile::new().map_err(|error| format!("no eventfd: {error}"))?;
-        match EventFile::of(own_pid, file.number()) {
+        match EventFile::open(own_pid, file.number()) {
             Ok(_) => Ok(()),
             Err(error) => Err(format!(
                 "the waker cannot get the sleeper's file, because pidfd_getfd(2) is missing (needs \
@@ -56,8 +56,8 @@ impl Instrument for EventFd {
     fn run(&self, task: &ThreadTask, tally: &LatencyStats) {
         match EventFile::new() {
             Ok(file) => {
-                tally.hang(&file);
-                let mut sleeper = WakeupSleeper { tally, listener: tally.ear(), method: file };
+                tally.set_wake_file(&file);
+                let mut sleeper = WakeupSleeper { tally, listener: tally.listener(), method: file };
                 measure(&mut sleeper, tally, task.settings);
             }
             Err(error) => tally.fail(&error),
@@ -69,7 +69,7 @@ impl Instrument for EventFd {
             return;
         }
         while !tally.is_stopped() {
-            match tally.hung() {
+            match tally.wake_file() {
                 Ok(Some(file)) => return wake_periodically(period_ns, begin_ns, tally, &file),
                 Ok(None) => std::thread::sleep(TIMEOUT),
                 // The sleeper's tally is the only place for the error.

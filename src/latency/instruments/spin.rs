@@ -113,7 +113,7 @@ impl EventSource for SpinLoop<'_> {
             } else if self.sample_ticks != u64::MAX {
                 self.reads += u64::from(READS_PER_CHECK);
                 let whole = self.last.saturating_sub(self.from).saturating_sub(self.sampled_ticks);
-                self.tally.looked(self.reads, self.scale.ns(whole));
+                self.tally.set_clock_reads(self.reads, self.scale.ns(whole));
             }
             if self.tally.is_stopped() {
                 // Not a failure: the parent stopped it.

@@ -46,7 +46,7 @@ impl Instrument for WakeupInstrument {
     }
 
     fn run(&self, task: &ThreadTask, tally: &LatencyStats) {
-        let mut sleeper = WakeupSleeper { tally, listener: tally.ear(), method: FutexWait };
+        let mut sleeper = WakeupSleeper { tally, listener: tally.listener(), method: FutexWait };
         measure(&mut sleeper, tally, task.settings);
     }
 
@@ -67,7 +67,7 @@ pub(super) fn wake_periodically(
     method: &impl WakeMethod,
 ) {
     // Not with a real-time priority: with a short period it would starve the housekeeping CPU.
-    let _hurry = sched::hurry();
+    let _hurry = sched::boost_priority();
     let mut due = begin_ns;
     while !tally.is_stopped() {
         // In steps, so that a period of hours does not delay the end.
@@ -78,13 +78,13 @@ pub(super) fn wake_periodically(
         if step < due {
             continue;
         }
-        tally.ring(monotonic_ns(), method);
+        tally.trigger(monotonic_ns(), method);
         let skipped = skipped(due, monotonic_ns(), period_ns);
         tally.add_skipped(skipped);
         due = due.saturating_add(period_ns.saturating_mul(skipped + 1));
     }
     // Wakes a sleeper that still waits.
-    tally.ring(monotonic_ns(), method);
+    tally.trigger(monotonic_ns(), method);
 }
 
 /// Counts the periods that are over before the next one can start.
@@ -102,9 +102,9 @@ pub(super) struct WakeupSleeper<'a, C> {
 impl<C: WakeMethod> EventSource for WakeupSleeper<'_, C> {
     #[inline]
     fn wait(&mut self) -> io::Result<WakeEvent> {
-        let trigger = self.tally.listen(&mut self.listener, &self.method)?;
+        let trigger = self.tally.wait_for_trigger(&mut self.listener, &self.method)?;
         let woke_ns = monotonic_ns();
-        Ok(WakeEvent { due_ns: trigger.rung_ns, woke_ns, missed: trigger.missed })
+        Ok(WakeEvent { due_ns: trigger.triggered_ns, woke_ns, missed: trigger.missed })
     }
 }
 
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(tally.stage(), ThreadStage::Ended);
         let figures = tally.figures();
         // The last wakeup is for a sleeper that still waits at the end; there may be none.
-        let unseen = u64::from(tally.rings()).checked_sub(figures.samples);
+        let unseen = u64::from(tally.trigger_count()).checked_sub(figures.samples);
         assert!(unseen.is_some_and(|unseen| unseen <= 1), "{unseen:?} {figures:?}");
         assert!(figures.max_ns > 0);
     }
