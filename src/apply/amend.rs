@@ -87,7 +87,7 @@ pub fn amend(host: &Host, store: &Store, steps: &[Step]) -> Result<AmendedShield
     if journal.applied.is_none() || journal.undoing.is_some() || cycle::was_cut(&journal) {
         return Err(AmendError::Unfinished);
     }
-    host.stay_on(&journal.header.plan.shield.housekeeping);
+    host.pin_current_thread(&journal.header.plan.shield.housekeeping);
     let mut hogs = RtHogs::default();
     if let Some(hog) = hogs.above_rcu(host)? {
         return Err(AmendError::Hog(hog));

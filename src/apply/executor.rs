@@ -29,7 +29,7 @@ pub fn apply(
     let boot = check(host, plan)?;
     let lock = store.lock()?;
     let notes = clear_the_way(host, store)?;
-    host.stay_on(&plan.shield.housekeeping);
+    host.pin_current_thread(&plan.shield.housekeeping);
     let tasks = host.tasks()?;
     let mut hogs = RtHogs::among(host, &tasks);
     let mut in_the_way = hogs.above_rcu(host)?;

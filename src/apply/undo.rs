@@ -47,7 +47,7 @@ pub(super) fn undo_locked(
         }
         Err(JournalLoadError::Access(error)) => return Err(error.into()),
     };
-    host.stay_on(&journal.header.plan.shield.housekeeping);
+    host.pin_current_thread(&journal.header.plan.shield.housekeeping);
     let tasks = host.tasks()?;
     let mut hogs = RtHogs::among(host, &tasks);
     if let Some(hog) = hogs.above_rcu(host)? {

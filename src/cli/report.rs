@@ -183,7 +183,9 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &ReportArgs) -> Result<(), Failur
         ReportFormat::Svg => page::picture(chosen(&report, args.picture.as_deref())?),
         ReportFormat::Md => page::markdown(&report),
         ReportFormat::Json => bundle(&report, &documents)?,
-        ReportFormat::Text => page::terminal(&report, ui.width(), process::speaks_utf8(), &paint),
+        ReportFormat::Text => {
+            page::terminal(&report, ui.width(), process::locale_is_utf8(), &paint)
+        }
     };
     match target {
         Some(file) => {

@@ -1,4 +1,4 @@
-//! [`CpuSet`]: the one type for sets of CPUs (and of NUMA nodes), with the kernel's two spellings.
+//! [`CpuSet`]: the type for all sets of CPUs (and of NUMA nodes), with the kernel's two formats.
 //!
 //! The list grammar is that of `bitmap_parselist()` (lib/bitmap-str.c, Linux 6.12; documented in
 //! Documentation/admin-guide/kernel-parameters.rst, "cpu lists"): `0-3,8`, `0-31:2/8`, `N` for the
@@ -10,7 +10,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// The largest CPU number accepted plus one: x86-64's largest `CONFIG_NR_CPUS` is 8192
-/// (arch/x86/Kconfig, 6.12); a limit keeps hostile text from asking for memory.
+/// (arch/x86/Kconfig, 6.12). The limit bounds the memory that hostile input can use.
 pub const CPUS_MAX: usize = 8192;
 
 /// A set of CPU numbers, or of node numbers where the field says so.
@@ -25,7 +25,7 @@ pub struct CpuSet {
 pub struct CpuSetError {
     /// The text as given, shortened.
     pub text: String,
-    /// What is wrong with it.
+    /// The reason.
     pub why: String,
 }
 
@@ -37,7 +37,7 @@ impl fmt::Display for CpuSetError {
 
 impl std::error::Error for CpuSetError {}
 
-fn wrong(text: &str, why: impl Into<String>) -> CpuSetError {
+fn invalid(text: &str, why: impl Into<String>) -> CpuSetError {
     CpuSetError { text: text.chars().take(60).collect(), why: why.into() }
 }
 
@@ -54,7 +54,7 @@ impl CpuSet {
         [cpu].into_iter().collect()
     }
 
-    /// Adds a CPU; numbers from [`CPUS_MAX`] on are ignored, as no kernel has them.
+    /// Adds a CPU; numbers from [`CPUS_MAX`] on are ignored, because no kernel has them.
     pub fn insert(&mut self, cpu: usize) {
         if cpu >= CPUS_MAX {
             return;
@@ -65,7 +65,7 @@ impl CpuSet {
         self.words[cpu / 64] |= 1 << (cpu % 64);
     }
 
-    /// Takes a CPU out.
+    /// Removes a CPU.
     pub fn remove(&mut self, cpu: usize) {
         if let Some(word) = self.words.get_mut(cpu / 64) {
             *word &= !(1 << (cpu % 64));
@@ -85,7 +85,7 @@ impl CpuSet {
         self.words.is_empty()
     }
 
-    /// How many CPUs the set has.
+    /// The number of CPUs in the set.
     #[must_use]
     pub fn len(&self) -> usize {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
@@ -110,12 +110,15 @@ impl CpuSet {
     }
 
     fn zip(&self, other: &CpuSet, op: impl Fn(u64, u64) -> u64) -> CpuSet {
-        let word = |set: &CpuSet, i: usize| set.words.get(i).copied().unwrap_or(0);
         let longest = self.words.len().max(other.words.len());
-        let words = (0..longest).map(|i| op(word(self, i), word(other, i))).collect();
+        let words = (0..longest).map(|i| op(self.word(i), other.word(i))).collect();
         let mut set = CpuSet { words };
         set.trim();
         set
+    }
+
+    fn word(&self, i: usize) -> u64 {
+        self.words.get(i).copied().unwrap_or(0)
     }
 
     /// CPUs in either set.
@@ -154,11 +157,11 @@ impl CpuSet {
         }
     }
 
-    /// Parses the kernel's list form. `last` is the CPU that `N` means; without it `N` and `all`
-    /// are refused, as they are in files that the kernel wrote.
+    /// Parses the kernel's list format. `last` is the CPU that `N` means; without it, `N` and `all`
+    /// are refused, because they do not occur in files that the kernel wrote.
     ///
     /// # Errors
-    /// Says which part of the list is wrong.
+    /// The invalid part of the list.
     pub fn parse_list(text: &str, last: Option<usize>) -> Result<CpuSet, CpuSetError> {
         let mut set = CpuSet::new();
         let trimmed = text.trim_matches(|c: char| c.is_ascii_whitespace() || c == '\0');
@@ -166,7 +169,7 @@ impl CpuSet {
             return Ok(set);
         }
         for part in trimmed.split(',') {
-            // The kernel skips empty parts (`find_region()`), so `0,,2` and `0,` are lists.
+            // The kernel skips empty parts (`find_region()`), so `0,,2` and `0,` are valid.
             let part = part.trim();
             if !part.is_empty() {
                 set.add_region(text, part, last)?;
@@ -181,51 +184,38 @@ impl CpuSet {
         part: &str,
         last: Option<usize>,
     ) -> Result<(), CpuSetError> {
-        let number = |word: &str| -> Result<usize, CpuSetError> {
-            if word == "N" {
-                return last.ok_or_else(|| wrong(text, "N has no meaning here"));
-            }
-            if word.is_empty() {
-                return Err(wrong(text, "a CPU number is missing"));
-            }
-            if !word.bytes().all(|b| b.is_ascii_digit()) {
-                return Err(wrong(text, format!("{word:?} is not a CPU number")));
-            }
-            let cpu: usize = word.parse().unwrap_or(CPUS_MAX);
-            if cpu >= CPUS_MAX {
-                return Err(wrong(text, format!("CPU {word} is beyond {}", CPUS_MAX - 1)));
-            }
-            Ok(cpu)
-        };
         let (range, pattern) = match part.split_once(':') {
             Some((range, pattern)) => (range, Some(pattern)),
             None => (part, None),
         };
         let (from, to) = if range.eq_ignore_ascii_case("all") {
-            (0, last.ok_or_else(|| wrong(text, "`all` has no meaning here"))?)
+            (0, last.ok_or_else(|| invalid(text, "`all` has no meaning here"))?)
         } else {
             match range.split_once('-') {
-                Some((from, to)) => (number(from)?, number(to)?),
+                Some((from, to)) => (cpu_number(text, from, last)?, cpu_number(text, to, last)?),
                 None if pattern.is_some() => {
-                    return Err(wrong(text, format!("{part:?} needs a range before the colon")));
+                    return Err(invalid(text, format!("{part:?} needs a range before the colon")));
                 }
-                None => (number(range)?, number(range)?),
+                None => {
+                    let cpu = cpu_number(text, range, last)?;
+                    (cpu, cpu)
+                }
             }
         };
         if from > to {
-            return Err(wrong(text, format!("the range {range:?} runs backwards")));
+            return Err(invalid(text, format!("the range {range:?} runs backwards")));
         }
         let (used, group) = match pattern {
             None => (1, 1),
             Some(pattern) => {
                 let (used, group) = pattern
                     .split_once('/')
-                    .ok_or_else(|| wrong(text, format!("{part:?} needs used/group")))?;
-                (number(used)?, number(group)?)
+                    .ok_or_else(|| invalid(text, format!("{part:?} needs used/group")))?;
+                (cpu_number(text, used, last)?, cpu_number(text, group, last)?)
             }
         };
         if group == 0 || used > group {
-            return Err(wrong(text, format!("{part:?}: used must not exceed group")));
+            return Err(invalid(text, format!("{part:?}: used must not exceed group")));
         }
         for cpu in (from..=to).filter(|cpu| (cpu - from) % group < used) {
             self.insert(cpu);
@@ -233,15 +223,15 @@ impl CpuSet {
         Ok(())
     }
 
-    /// Parses the kernel's mask form: `80`, `0x80`, `8000,00000000`.
+    /// Parses the kernel's mask format: `80`, `0x80`, `8000,00000000`.
     ///
     /// # Errors
-    /// Says which group of the mask is wrong.
+    /// The invalid group of the mask.
     pub fn parse_mask(text: &str) -> Result<CpuSet, CpuSetError> {
         let trimmed = text.trim_matches(|c: char| c.is_ascii_whitespace() || c == '\0');
         let digits = trimmed.strip_prefix("0x").or(trimmed.strip_prefix("0X")).unwrap_or(trimmed);
         if digits.is_empty() {
-            return Err(wrong(text, "it has no digits"));
+            return Err(invalid(text, "it has no digits"));
         }
         let grouped = digits.contains(',');
         let groups: Vec<&str> = digits.split(',').collect();
@@ -249,16 +239,16 @@ impl CpuSet {
         let mut base = 0;
         for group in groups.iter().rev() {
             if grouped && (group.is_empty() || group.len() > 8) {
-                return Err(wrong(text, format!("group {group:?} wants 1 to 8 hex digits")));
+                return Err(invalid(text, format!("group {group:?} must have 1 to 8 hex digits")));
             }
             for (nibble, digit) in group.bytes().rev().enumerate() {
                 let value = (digit as char).to_digit(16).ok_or_else(|| {
-                    wrong(text, format!("{:?} is not a hex digit", digit as char))
+                    invalid(text, format!("{:?} is not a hex digit", digit as char))
                 })?;
                 for bit in (0..4).filter(|bit| value & (1 << bit) != 0) {
                     let cpu = base + nibble * 4 + bit;
                     if cpu >= CPUS_MAX {
-                        return Err(wrong(text, format!("CPU {cpu} is beyond {}", CPUS_MAX - 1)));
+                        return Err(invalid(text, format!("CPU {cpu} is beyond {}", CPUS_MAX - 1)));
                     }
                     set.insert(cpu);
                 }
@@ -268,20 +258,35 @@ impl CpuSet {
         Ok(set)
     }
 
-    /// The kernel's mask form with 32-bit groups and no leading zeros: `8000,00000000`.
+    /// The kernel's mask format with 32-bit groups and no leading zeros: `8000,00000000`.
     #[must_use]
     pub fn to_mask(&self) -> String {
         let groups = self.last().map_or(1, |last| last / 32 + 1);
-        let group = |i: usize| {
-            let word = self.words.get(i / 2).copied().unwrap_or(0);
-            (word >> (32 * (i % 2))) & 0xffff_ffff
-        };
+        let group = |i: usize| (self.word(i / 2) >> (32 * (i % 2))) & 0xffff_ffff;
         let mut mask = format!("{:x}", group(groups - 1));
         for i in (0..groups - 1).rev() {
             mask.push_str(&format!(",{:08x}", group(i)));
         }
         mask
     }
+}
+
+/// Parses a CPU number of `text`, in which `N` means `last`.
+fn cpu_number(text: &str, word: &str, last: Option<usize>) -> Result<usize, CpuSetError> {
+    if word == "N" {
+        return last.ok_or_else(|| invalid(text, "N has no meaning here"));
+    }
+    if word.is_empty() {
+        return Err(invalid(text, "a CPU number is missing"));
+    }
+    if !word.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(invalid(text, format!("{word:?} is not a CPU number")));
+    }
+    let cpu: usize = word.parse().unwrap_or(CPUS_MAX);
+    if cpu >= CPUS_MAX {
+        return Err(invalid(text, format!("CPU {word} is beyond {}", CPUS_MAX - 1)));
+    }
+    Ok(cpu)
 }
 
 impl FromIterator<usize> for CpuSet {
@@ -294,7 +299,7 @@ impl FromIterator<usize> for CpuSet {
     }
 }
 
-/// The list form, as `%*pbl` of the kernel prints it: `0-2,5`. The empty set is empty text.
+/// The list format, as `%*pbl` of the kernel prints it: `0-2,5`. The empty set is empty text.
 impl fmt::Display for CpuSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut list = String::new();
@@ -322,7 +327,7 @@ impl fmt::Debug for CpuSet {
     }
 }
 
-/// A list as the kernel writes it in a file.
+/// Parses the list format as the kernel writes it to a file.
 impl FromStr for CpuSet {
     type Err = CpuSetError;
 
@@ -354,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_the_kernel_grammar_are_read() {
+    fn lists_of_the_kernel_grammar_are_parsed() {
         assert_eq!(list("0-3,8").to_string(), "0-3,8");
         assert_eq!(list("5-7,2").to_string(), "2,5-7");
         assert_eq!(list("0-7:2/4").to_string(), "0-1,4-5");
@@ -366,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_lists_are_refused_with_the_part_that_is_wrong() {
+    fn invalid_lists_are_refused_with_the_invalid_part() {
         for (text, why) in [
             ("a", "\"a\" is not a CPU number"),
             ("3-1", "runs backwards"),

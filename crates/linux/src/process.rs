@@ -1,4 +1,4 @@
-//! Processes: fork, exec, wait, signals passed on, and whose rights a program has.
+//! Processes: fork, exec, wait, forwarded signals, and credentials.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -12,9 +12,9 @@ use std::time::Duration;
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProcessEnd {
-    /// By itself, with this status.
+    /// It exited with this status.
     Exited(u8),
-    /// By this signal.
+    /// This signal killed it.
     Killed(i32),
 }
 
@@ -29,7 +29,7 @@ impl ProcessEnd {
     }
 }
 
-/// Whose rights a program gets.
+/// The user and groups of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credentials {
     /// The user.
@@ -40,18 +40,18 @@ pub struct Credentials {
     pub groups: Vec<u32>,
 }
 
-/// A signal that came in.
+/// A received signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceivedSignal {
-    /// Its number.
+    /// The number of the signal.
     pub signal: i32,
-    /// Sent by a process (`kill`), not by the kernel: a key at the terminal reaches the whole
-    /// process group, so it must not be passed on a second time.
+    /// Whether a process sent it (`kill`) and not the kernel. A key at the terminal reaches the
+    /// whole process group, so such a signal must not be forwarded as well.
     pub by_process: bool,
 }
 
-/// Signals that a waiting parent passes on to its child.
-const PASSED_ON: &[libc::c_int] = &[
+/// Signals that a waiting parent forwards to its child.
+const FORWARDED: &[libc::c_int] = &[
     libc::SIGINT,
     libc::SIGTERM,
     libc::SIGHUP,
@@ -65,32 +65,32 @@ fn answer(answer: libc::c_int) -> io::Result<libc::c_int> {
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
 }
 
-/// Starts a child that runs `child` and ends with the status it returns. Its signals are those of
-/// before the inbox was opened. All output must be written before: the child has a copy of what is
-/// still buffered.
+/// Forks a child that runs `child` and exits with the status it returns. Its signal mask is that
+/// from before `signals` was opened. All output must be flushed before: the child has a copy of the
+/// buffers.
 ///
 /// # Errors
-/// The kernel's error; EBUSY when this process has more than one thread, because a lock held by
+/// The kernel's error; EBUSY if this process has more than one thread, because a lock held by
 /// another thread would stay held in the child forever.
-pub fn fork(inbox: &SignalForwarder, child: impl FnOnce() -> u8) -> io::Result<i32> {
+pub fn fork(signals: &SignalForwarder, child: impl FnOnce() -> u8) -> io::Result<i32> {
     if std::fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::from_raw_os_error(libc::EBUSY));
     }
-    // SAFETY: there is one thread, so the child's copy of the memory is consistent and it may do
-    // all that the parent may.
+    // SAFETY: there is one thread, so the child's copy of the memory is consistent, and it may do
+    // everything that the parent may.
     match answer(unsafe { libc::fork() })? {
         0 => {
-            inbox.restore();
+            signals.restore();
             let status = child();
-            // SAFETY: ends the child at once; nothing of the parent's is flushed twice.
+            // SAFETY: ends the child at once; no buffer of the parent is flushed twice.
             unsafe { libc::_exit(i32::from(status)) }
         }
         pid => Ok(pid),
     }
 }
 
-/// Whether there is such a program and it may be executed, as far as can be told without doing so.
-/// The name is looked up as by [`exec`].
+/// Checks that a program exists and may be executed, as far as is possible without executing it. The
+/// name is looked up as by [`exec`].
 ///
 /// # Errors
 /// ENOENT or EACCES, as [`exec`] would get.
@@ -100,19 +100,14 @@ pub fn executable(program: &OsStr) -> io::Result<()> {
 }
 
 fn executable_in(program: &OsStr, path: &OsStr) -> io::Result<()> {
-    let look = |at: &Path| {
-        let found = std::fs::metadata(at)?;
-        let runs = found.is_file() && found.permissions().mode() & 0o111 != 0;
-        if runs { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EACCES)) }
-    };
     if program.as_encoded_bytes().contains(&b'/') {
-        return look(Path::new(program));
+        return check_executable(Path::new(program));
     }
     let mut worst = io::Error::from_raw_os_error(libc::ENOENT);
     for dir in std::env::split_paths(path) {
-        match look(&dir.join(program)) {
+        match check_executable(&dir.join(program)) {
             Ok(()) => return Ok(()),
-            // As execvp: what may not be executed is passed over, and told when nothing follows.
+            // Like execvp: EACCES is returned only if no later directory has the program.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => worst = error,
             Err(_) => {}
         }
@@ -120,24 +115,30 @@ fn executable_in(program: &OsStr, path: &OsStr) -> io::Result<()> {
     Err(worst)
 }
 
-/// Becomes another program; returns only when that fails. SIGPIPE, which this program ignores, is
-/// not ignored there. The name is looked up in `PATH` when it has no slash.
+fn check_executable(path: &Path) -> io::Result<()> {
+    let found = std::fs::metadata(path)?;
+    let is_executable = found.is_file() && found.permissions().mode() & 0o111 != 0;
+    if is_executable { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EACCES)) }
+}
+
+/// Executes another program in this process; returns only if that fails. SIGPIPE, which this program
+/// ignores, is not ignored there. The name is looked up in `PATH` if it has no slash.
 #[must_use]
 pub fn exec(command: &[impl AsRef<OsStr>], environment: &[(&str, String)]) -> io::Error {
     let Some((program, arguments)) = command.split_first() else {
         return io::Error::from_raw_os_error(libc::ENOENT);
     };
-    // A zero byte can come from no command line; the library answers it with an error.
+    // A command line cannot contain a zero byte; the standard library would return an error.
     let variables = environment.iter().map(|(name, value)| (*name, value.as_str()));
     Command::new(program).args(arguments).envs(variables).exec()
 }
 
-/// Takes the rights of this user, for good.
+/// Changes the user and groups of this process permanently.
 ///
 /// # Errors
-/// The kernel's error: EPERM without the right to.
+/// The kernel's error: EPERM without the privilege.
 pub fn become_user(user: &Credentials) -> io::Result<()> {
-    // SAFETY: the pointer is valid for as many entries as the call is told.
+    // SAFETY: the pointer is valid for as many entries as the call is given.
     answer(unsafe { libc::setgroups(user.groups.len(), user.groups.as_ptr()) })?;
     // SAFETY: the call takes no pointers.
     answer(unsafe { libc::setresgid(user.gid, user.gid, user.gid) })?;
@@ -145,18 +146,18 @@ pub fn become_user(user: &Credentials) -> io::Result<()> {
     answer(unsafe { libc::setresuid(user.uid, user.uid, user.uid) }).map(drop)
 }
 
-/// Whether texts are shown in UTF-8, by the locale: the first of these variables that is not empty
-/// counts (locale(7)). Without any the locale is `C`, which is not.
+/// Whether the locale uses UTF-8. The first of these variables that is not empty counts (locale(7)).
+/// Without any, the locale is `C`, which does not.
 #[must_use]
-pub fn speaks_utf8() -> bool {
+pub fn locale_is_utf8() -> bool {
     let names = ["LC_ALL", "LC_CTYPE", "LANG"];
-    let set = names.iter().filter_map(|name| std::env::var(name).ok());
-    let locale = set.into_iter().find(|value| !value.is_empty()).unwrap_or_default();
+    let values = names.iter().filter_map(|name| std::env::var(name).ok());
+    let locale = values.into_iter().find(|value| !value.is_empty()).unwrap_or_default();
     let locale = locale.to_ascii_lowercase();
     locale.ends_with("utf-8") || locale.ends_with("utf8")
 }
 
-/// The words this process was started with, as one line.
+/// The command line of this process, as one line.
 #[must_use]
 pub fn command_line() -> String {
     let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
@@ -170,10 +171,10 @@ pub fn effective_user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// How the child ended, if it has; it is then gone for good.
+/// How a child ended, which is then reaped; `None` if it runs.
 ///
 /// # Errors
-/// The kernel's error: ECHILD when it is no child.
+/// The kernel's error: ECHILD if it is not a child.
 pub fn ended(pid: i32) -> io::Result<Option<ProcessEnd>> {
     let mut status = 0;
     // SAFETY: the pointer is valid for the write of one status.
@@ -196,8 +197,8 @@ pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
     answer(unsafe { libc::kill(pid, signal) }).map(drop)
 }
 
-/// Signals that wait to be asked for, from now until the value is dropped: those that are passed on
-/// to a child, and the end of a child.
+/// A queue of signals, from its opening until it is dropped: those that are forwarded to a child,
+/// and SIGCHLD.
 #[derive(Debug)]
 pub struct SignalForwarder {
     set: libc::sigset_t,
@@ -205,7 +206,7 @@ pub struct SignalForwarder {
 }
 
 impl SignalForwarder {
-    /// Opens it. To be done before the child starts, so that none is missed.
+    /// Opens the queue. Call this before the child starts, so that no signal is missed.
     ///
     /// # Errors
     /// The kernel's error.
@@ -215,7 +216,7 @@ impl SignalForwarder {
             let mut set: libc::sigset_t = std::mem::zeroed();
             let mut before: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&raw mut set);
-            for signal in PASSED_ON.iter().chain(&[libc::SIGCHLD]) {
+            for signal in FORWARDED.iter().chain(&[libc::SIGCHLD]) {
                 libc::sigaddset(&raw mut set, *signal);
             }
             answer(libc::sigprocmask(libc::SIG_BLOCK, &raw const set, &raw mut before))?;
@@ -224,7 +225,7 @@ impl SignalForwarder {
         Ok(SignalForwarder { set, before })
     }
 
-    /// The next signal, or `None` after the time, when a child has ended or stopped, or when
+    /// Waits for the next signal. `None` after this time, when a child has ended or stopped, or when
     /// another signal was handled meanwhile.
     ///
     /// # Errors
@@ -234,7 +235,7 @@ impl SignalForwarder {
         // call, which writes at most one siginfo.
         let (signal, code) = unsafe {
             let mut time: libc::timespec = std::mem::zeroed();
-            // A day is as good as forever: the caller asks again.
+            // Any long time will do, because the caller waits again.
             time.tv_sec = wait.as_secs().try_into().unwrap_or(86_400);
             time.tv_nsec = wait.subsec_nanos().into();
             let mut info: libc::siginfo_t = std::mem::zeroed();
@@ -243,7 +244,7 @@ impl SignalForwarder {
         };
         match answer(signal) {
             Ok(libc::SIGCHLD) => Ok(None),
-            // Codes of the kernel are positive, those of processes are not (sigaction(2)).
+            // Codes of the kernel are positive, codes of processes are not (sigaction(2)).
             Ok(signal) => Ok(Some(ReceivedSignal { signal, by_process: code <= 0 })),
             Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) => Ok(None),
             Err(e) => Err(e),
@@ -266,8 +267,8 @@ impl Drop for SignalForwarder {
     }
 }
 
-/// Starts this very program once more with these arguments, in a process group of its own, with
-/// nothing to read and nowhere to write.
+/// Starts this program again with these arguments, in a separate process group, with empty input and
+/// discarded output.
 ///
 /// # Errors
 /// The kernel's error.
@@ -281,13 +282,13 @@ pub fn spawn_self(arguments: &[&str]) -> io::Result<Child> {
         .spawn()
 }
 
-/// The words of this program's command line, its name first.
+/// The arguments of this program, its name first.
 #[must_use]
 pub fn arguments() -> Vec<OsString> {
     std::env::args_os().collect()
 }
 
-/// This process is killed when its parent ends. False when the parent has ended already.
+/// Makes the kernel kill this process when its parent ends. Returns false if it has ended already.
 ///
 /// # Errors
 /// The kernel's error.
@@ -298,9 +299,9 @@ pub fn die_with_parent(parent: i32) -> io::Result<bool> {
     Ok(unsafe { libc::getppid() } == parent)
 }
 
-/// Before 5.3 there is no `pidfd_open(2)`: looks now and then whether the process is there.
-fn poll_for_end(pid: i32, most: Duration) -> bool {
-    let until = std::time::Instant::now() + most;
+/// Waits for the end of a process before 5.3, which has no `pidfd_open(2)`, by polling.
+fn poll_for_end(pid: i32, timeout: Duration) -> bool {
+    let until = std::time::Instant::now() + timeout;
     loop {
         // SAFETY: signal 0 is not sent; the call takes numbers and no pointers.
         if unsafe { libc::kill(pid, 0) } != 0 {
@@ -313,28 +314,28 @@ fn poll_for_end(pid: i32, most: Duration) -> bool {
     }
 }
 
-/// Waits until a process has ended. True when it did, false when `most` went by first. A process
-/// that is not there has ended.
+/// Waits until a process has ended. Returns true if it has, false after `timeout`. A process that
+/// does not exist has ended.
 ///
 /// # Errors
 /// The kernel's error.
-pub fn wait_for_end(pid: i32, most: Duration) -> io::Result<bool> {
+pub fn wait_for_end(pid: i32, timeout: Duration) -> io::Result<bool> {
     // SAFETY: the call takes numbers and no pointers.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
     if fd < 0 {
         let error = io::Error::last_os_error();
         return match error.raw_os_error() {
             Some(libc::ESRCH) => Ok(true),
-            Some(libc::ENOSYS) => Ok(poll_for_end(pid, most)),
+            Some(libc::ENOSYS) => Ok(poll_for_end(pid, timeout)),
             _ => Err(error),
         };
     }
     let fd = i32::try_from(fd).map_err(io::Error::other)?;
-    // SAFETY: the kernel has just given this descriptor to us, and nobody else knows it.
+    // SAFETY: the kernel has just returned this descriptor, and it has no other owner.
     let pidfd = unsafe { OwnedFd::from_raw_fd(fd) };
     let mut poll = libc::pollfd { fd: pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    let ms = i32::try_from(most.as_millis()).unwrap_or(i32::MAX);
-    // SAFETY: `poll` is valid for reads and writes of the one entry the call is told of.
+    let ms = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
+    // SAFETY: `poll` is valid for reads and writes of the one entry that the call is given.
     Ok(answer(unsafe { libc::poll(&raw mut poll, 1, ms) })? > 0)
 }
 
@@ -343,16 +344,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_found_as_exec_finds_it() {
+    fn a_program_is_looked_up_as_by_exec() {
         let path = OsStr::new("/nonexistent:/proc/self:/bin:/usr/bin");
-        let answer = |program: &str| {
+        let errno = |program: &str| {
             executable_in(OsStr::new(program), path).err().and_then(|error| error.raw_os_error())
         };
-        assert_eq!(answer("sh"), None);
-        assert_eq!(answer("/proc/self/exe"), None);
+        assert_eq!(errno("sh"), None);
+        assert_eq!(errno("/proc/self/exe"), None);
         for program in ["no-such-program", "/nonexistent/sh", "status", "/proc/self/status", "/"] {
-            let told = Command::new(program).env("PATH", path).spawn().unwrap_err();
-            assert_eq!(answer(program), told.raw_os_error(), "{program}");
+            let error = Command::new(program).env("PATH", path).spawn().unwrap_err();
+            assert_eq!(errno(program), error.raw_os_error(), "{program}");
         }
     }
 }

@@ -1,13 +1,13 @@
-//! Pages of the kernel's trace ring buffer, as `per_cpu/cpuN/trace_pipe_raw` gives them. Pure:
-//! bytes in, records out, nothing read.
+//! Decodes pages of the kernel's trace ring buffer, as `per_cpu/cpuN/trace_pipe_raw` returns them.
+//! Pure: bytes in, records out.
 //!
-//! The form is that of kernel/trace/ring_buffer.c (4.17 to 6.18): a page begins with the time of
-//! its first record and the number of bytes committed, whose two highest bits say that records were
-//! lost before this page and that their number stands behind the data. A record begins with a word
-//! of 5 bits of type or length and 27 bits of time since the record before.
+//! The format is that of kernel/trace/ring_buffer.c (4.17 to 6.18). A page starts with the time of
+//! its first record and the number of committed bytes. The two highest bits of that number say that
+//! records were lost before this page, and that their number follows the data. A record starts with
+//! a word of 5 bits of type or length and 27 bits of time since the previous record.
 //!
-//! Whatever the bytes are, decoding ends, never panics and never invents a record: what cannot be
-//! understood is counted in [`PageRecords::skipped`]. Little-endian machines only.
+//! For any bytes, decoding ends, never panics and never invents a record. Bytes that cannot be
+//! decoded are counted in [`PageRecords::skipped`]. Little-endian machines only.
 
 use crate::text::TextError;
 
@@ -19,15 +19,15 @@ const TIME_STAMP: u32 = 31;
 /// Bits of time in a record's first word.
 const TIME_BITS: u32 = 27;
 
-/// An absolute time has 59 bits; the others are those of the time before (`rb_fix_abs_ts()`).
+/// An absolute time has 59 bits; the others are those of the previous time (`rb_fix_abs_ts()`).
 const ABSOLUTE_HIGH: u64 = 0xf8 << 56;
 
 /// `RB_MISSED_EVENTS` and `RB_MISSED_STORED`. On 64 bits the kernel adds them as signed `int`, so
-/// that the upper half of the word is all ones; only the lower half means something.
+/// the upper half of the word is all ones; only the lower half is meaningful.
 const MISSED: u32 = 1 << 31;
 const MISSED_STORED: u32 = 1 << 30;
 
-/// Where things lie in a page, from `events/header_page`.
+/// The layout of a page, from `events/header_page`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageLayout {
     /// Offset of the number of committed bytes.
@@ -36,23 +36,23 @@ pub struct PageLayout {
     commit_size: usize,
     /// Offset of the first record.
     data: usize,
-    /// Bytes for records in one page.
+    /// Bytes of records in one page.
     data_size: usize,
 }
 
 impl PageLayout {
-    /// A page of 4096 bytes of a 64-bit kernel.
+    /// The layout of a 4096-byte page of a 64-bit kernel.
     pub const COMMON: PageLayout =
         PageLayout { commit: 8, commit_size: 8, data: 16, data_size: 4080 };
 
-    /// Reads `events/header_page`.
+    /// Parses `events/header_page`.
     ///
     /// # Errors
-    /// A field is missing, or the numbers do not make a page.
+    /// A field is missing, or the numbers do not form a page.
     pub fn parse(text: &str) -> Result<PageLayout, TextError> {
-        let (commit, commit_size) = field(text, "commit")?;
-        let (data, data_size) = field(text, "data")?;
-        let (timestamp, timestamp_size) = field(text, "timestamp")?;
+        let (commit, commit_size) = parse_field(text, "commit")?;
+        let (data, data_size) = parse_field(text, "data")?;
+        let (timestamp, timestamp_size) = parse_field(text, "timestamp")?;
         let sane = timestamp == 0
             && timestamp_size == 8
             && matches!(commit_size, 4 | 8)
@@ -67,7 +67,7 @@ impl PageLayout {
         }
     }
 
-    /// The same for sub-buffers of this many KiB (`buffer_subbuf_size_kb`, 6.8).
+    /// The same layout for sub-buffers of this many KiB (`buffer_subbuf_size_kb`, 6.8).
     #[must_use]
     pub fn with_page_kib(mut self, kib: usize) -> PageLayout {
         if let Some(size) = kib.checked_mul(1024).and_then(|bytes| bytes.checked_sub(self.data))
@@ -78,13 +78,13 @@ impl PageLayout {
         self
     }
 
-    /// Bytes of a whole page: what one read of `trace_pipe_raw` must ask for.
+    /// The size of a whole page, which one read of `trace_pipe_raw` must request.
     #[must_use]
     pub fn page_size(&self) -> usize {
         self.data + self.data_size
     }
 
-    /// The size of `long` of the kernel that wrote the pages.
+    /// Whether `long` has 64 bits in the kernel that wrote the pages.
     #[must_use]
     pub fn long_is_64_bits(&self) -> bool {
         self.commit_size == 8
@@ -92,36 +92,34 @@ impl PageLayout {
 }
 
 /// Offset and size of one field of `header_page`.
-fn field(text: &str, name: &'static str) -> Result<(usize, usize), TextError> {
-    let missing = || TextError::new(0, name, text);
-    let line = text
-        .lines()
-        .find(|line| {
-            let declaration = line.split(';').next().unwrap_or("");
-            declaration.split_whitespace().next_back() == Some(name)
-        })
-        .ok_or_else(missing)?;
-    let number = |key: &str| -> Option<usize> {
-        line.split(';').find_map(|part| part.trim().strip_prefix(key)?.parse().ok())
+fn parse_field(text: &str, name: &'static str) -> Result<(usize, usize), TextError> {
+    let declares = |line: &&str| {
+        let declaration = line.split(';').next().unwrap_or("");
+        declaration.split_whitespace().next_back() == Some(name)
     };
-    match (number("offset:"), number("size:")) {
+    let line = text.lines().find(declares).unwrap_or("");
+    match (field_number(line, "offset:"), field_number(line, "size:")) {
         (Some(offset), Some(size)) if offset <= 1 << 16 && size <= 1 << 24 => Ok((offset, size)),
-        _ => Err(missing()),
+        _ => Err(TextError::new(0, name, text)),
     }
 }
 
-/// Records that the kernel dropped before a page because the buffer was full.
+fn field_number(line: &str, key: &str) -> Option<usize> {
+    line.split(';').find_map(|part| part.trim().strip_prefix(key)?.parse().ok())
+}
+
+/// The records that the kernel dropped before a page because the buffer was full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LostRecords {
     /// None.
     Nothing,
     /// This many.
     Count(u64),
-    /// Some; the page had no room for their number.
+    /// Some; the page had no space for their number.
     Some,
 }
 
-/// One page.
+/// A decoded page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BufferPage<'a> {
     /// The time of the first record, in the unit of the trace clock.
@@ -129,20 +127,20 @@ pub struct BufferPage<'a> {
     /// Records lost before this page.
     pub lost: LostRecords,
     data: &'a [u8],
-    /// Bytes that the header promises and the page does not have.
+    /// Committed bytes that the page does not have.
     missing: u64,
 }
 
-/// One record.
+/// A record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RawRecord<'a> {
-    /// When, in the unit of the trace clock.
+    /// Its time, in the unit of the trace clock.
     pub timestamp: u64,
-    /// The event, beginning with its `common_type`.
+    /// The event, which starts with its `common_type`.
     pub bytes: &'a [u8],
 }
 
-/// The records of a page in their order.
+/// An iterator over the records of a page, in order.
 #[derive(Debug, Clone)]
 pub struct PageRecords<'a> {
     data: &'a [u8],
@@ -151,17 +149,10 @@ pub struct PageRecords<'a> {
     skipped: u64,
 }
 
-/// Decodes one page. Bytes too few for a header make a page without records.
+/// Decodes one page. Too few bytes for a header make a page without records.
 #[must_use]
 pub fn decode<'a>(layout: &PageLayout, page: &'a [u8]) -> BufferPage<'a> {
-    let header = (|| {
-        let timestamp = u64_at(page, 0)?;
-        // The lower half holds all; see MISSED.
-        let commit = u32_at(page, layout.commit)?;
-        let data = page.get(layout.data..)?;
-        Some((timestamp, commit, data))
-    })();
-    let Some((timestamp, commit, data)) = header else {
+    let Some((timestamp, commit, data)) = decode_header(layout, page) else {
         let missing = page.len() as u64;
         return BufferPage { timestamp: 0, lost: LostRecords::Nothing, data: &[], missing };
     };
@@ -187,6 +178,12 @@ pub fn decode<'a>(layout: &PageLayout, page: &'a [u8]) -> BufferPage<'a> {
     }
 }
 
+/// The timestamp, the commit word and the data of a page.
+fn decode_header<'a>(layout: &PageLayout, page: &'a [u8]) -> Option<(u64, u32, &'a [u8])> {
+    // The lower half of the commit word is enough; see MISSED.
+    Some((u64_at(page, 0)?, u32_at(page, layout.commit)?, page.get(layout.data..)?))
+}
+
 impl<'a> BufferPage<'a> {
     /// The records.
     #[must_use]
@@ -196,15 +193,15 @@ impl<'a> BufferPage<'a> {
 }
 
 impl PageRecords<'_> {
-    /// Bytes that were not understood or are missing, so far; all of them once the iterator has
+    /// The number of bytes that could not be decoded or are missing; final once the iterator has
     /// ended. Anything but 0 means that records may have been missed.
     #[must_use]
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
 
-    /// Gives up: the rest of the page cannot be told apart.
-    fn give_up(&mut self) {
+    /// Skips the rest of the page, because it cannot be decoded.
+    fn skip_rest(&mut self) {
         self.skipped += (self.data.len() - self.at) as u64;
         self.at = self.data.len();
     }
@@ -219,7 +216,7 @@ impl<'a> Iterator for PageRecords<'a> {
                 return None;
             }
             let Some(word) = u32_at(self.data, self.at) else {
-                self.give_up();
+                self.skip_rest();
                 return None;
             };
             let (kind, delta) = (word & 31, u64::from(word >> 5));
@@ -237,33 +234,33 @@ impl<'a> Iterator for PageRecords<'a> {
                     }
                     let end = self.at + 4 + length as usize;
                     if end > self.data.len() {
-                        self.give_up();
+                        self.skip_rest();
                         return None;
                     }
                     self.at = end;
                     continue;
                 }
                 (TIME_EXTEND, Some(high)) => {
-                    let more = (u64::from(high) << TIME_BITS) + delta;
-                    self.timestamp = self.timestamp.wrapping_add(more);
+                    let extended = (u64::from(high) << TIME_BITS) + delta;
+                    self.timestamp = self.timestamp.wrapping_add(extended);
                     self.at += 8;
                     continue;
                 }
                 (TIME_STAMP, Some(high)) => {
-                    self.timestamp =
-                        absolute((u64::from(high) << TIME_BITS) + delta, self.timestamp);
+                    let stamp = (u64::from(high) << TIME_BITS) + delta;
+                    self.timestamp = full_time(stamp, self.timestamp);
                     self.at += 8;
                     continue;
                 }
                 (0, Some(length)) if length >= 4 => (self.at + 8, self.at + 4 + length as usize),
                 (1..PADDING, _) => (self.at + 4, self.at + 4 + 4 * kind as usize),
                 _ => {
-                    self.give_up();
+                    self.skip_rest();
                     return None;
                 }
             };
             let Some(bytes) = self.data.get(start..end) else {
-                self.give_up();
+                self.skip_rest();
                 return None;
             };
             self.timestamp = self.timestamp.wrapping_add(delta);
@@ -273,8 +270,8 @@ impl<'a> Iterator for PageRecords<'a> {
     }
 }
 
-/// The full time of an absolute stamp, whose upper bits are those of the time before.
-fn absolute(stamp: u64, before: u64) -> u64 {
+/// The full time of an absolute stamp, with the upper bits of the previous time.
+fn full_time(stamp: u64, before: u64) -> u64 {
     let high = before & ABSOLUTE_HIGH;
     if high == 0 {
         return stamp;
@@ -314,15 +311,15 @@ mod tests {
         delta << 5 | kind
     }
 
-    /// Times and contents of all records, then the bytes skipped.
-    fn all(bytes: &[u8]) -> (Vec<(u64, Vec<u8>)>, u64) {
+    /// The times and contents of all records, and the number of bytes skipped.
+    fn decode_all(bytes: &[u8]) -> (Vec<(u64, Vec<u8>)>, u64) {
         let mut records = decode(&PageLayout::COMMON, bytes).records();
         let list = records.by_ref().map(|r| (r.timestamp, r.bytes.to_vec())).collect();
         (list, records.skipped())
     }
 
     #[test]
-    fn every_kind_of_record_moves_the_clock_as_the_kernel_does() {
+    fn every_kind_of_record_advances_the_clock_as_in_the_kernel() {
         let words = [
             word(1, 5), // 4 bytes at 1005
             0x0403_0201,
@@ -344,7 +341,7 @@ mod tests {
             word(PADDING, 0), // the rest is padding
             0xdead_beef,
         ];
-        let (records, skipped) = all(&page(1000, 4 * words.len() as u64, &words));
+        let (records, skipped) = decode_all(&page(1000, 4 * words.len() as u64, &words));
         let later = 1005 + (1 << 27) + 7;
         assert_eq!(
             records,
@@ -359,18 +356,18 @@ mod tests {
     }
 
     #[test]
-    fn an_absolute_time_keeps_the_upper_bits_of_the_time_before() {
+    fn an_absolute_time_gets_the_upper_bits_of_the_previous_time() {
         let base = 0x1800_0000_0000_0010;
         let words =
             [word(TIME_STAMP, 0x11), 0, word(1, 0), 0, word(TIME_STAMP, 1), 0, word(1, 0), 0];
-        let (records, _) = all(&page(base, 32, &words));
+        let (records, _) = decode_all(&page(base, 32, &words));
         let times: Vec<u64> = records.iter().map(|r| r.0).collect();
-        // The second stamp is lower: the 59 bits have turned over.
+        // The second stamp is lower: the 59 bits have wrapped around.
         assert_eq!(times, [base + 1, (base & ABSOLUTE_HIGH) + (1 << 59) + 1]);
     }
 
     #[test]
-    fn lost_records_are_counted_also_when_the_flag_fills_the_upper_half() {
+    fn lost_records_are_counted_even_if_the_flag_fills_the_upper_half() {
         let decoded =
             |commit: u64, words: &[u32]| decode(&PageLayout::COMMON, &page(0, commit, words)).lost;
         let record = [word(1, 0), 0];
@@ -378,31 +375,31 @@ mod tests {
         assert_eq!(decoded(8 | u64::from(MISSED), &record), LostRecords::Some);
         let stored = [word(1, 0), 0, 77, 0];
         assert_eq!(decoded(8 | u64::from(MISSED | MISSED_STORED), &stored), LostRecords::Count(77));
-        // As a signed int is added to a long: 8 + (1 << 30) - (1 << 31).
+        // As when a signed int is added to a long: 8 + (1 << 30) - (1 << 31).
         let added = 8u64.wrapping_add(1 << 30).wrapping_sub(1 << 31);
         assert_eq!(added >> 32, 0xffff_ffff);
         let bytes = page(0, added, &stored);
         assert_eq!(decode(&PageLayout::COMMON, &bytes).lost, LostRecords::Count(77));
-        assert_eq!(all(&bytes), (vec![(0, vec![0; 4])], 0));
+        assert_eq!(decode_all(&bytes), (vec![(0, vec![0; 4])], 0));
     }
 
     #[test]
-    fn what_is_torn_is_counted_and_ends_the_page() {
-        // A record longer than what was committed; what came before it stays.
+    fn torn_bytes_are_counted_and_end_the_page() {
+        // A record longer than the committed bytes; earlier records remain.
         let words = [word(1, 1), 0, word(28, 1), 0];
-        assert_eq!(all(&page(0, 16, &words)), (vec![(1, vec![0; 4])], 8));
+        assert_eq!(decode_all(&page(0, 16, &words)), (vec![(1, vec![0; 4])], 8));
         // A length below its own size, and zeroes where a record should be.
-        assert_eq!(all(&page(0, 12, &[word(0, 1), 3, 0])), (vec![], 12));
-        assert_eq!(all(&page(0, 8, &[])), (vec![], 8));
+        assert_eq!(decode_all(&page(0, 12, &[word(0, 1), 3, 0])), (vec![], 12));
+        assert_eq!(decode_all(&page(0, 8, &[])), (vec![], 8));
         // More committed than a page holds; the last word cut in two; no header.
-        assert_eq!(all(&page(0, 5000, &[word(1, 1), 0])).1, 920 + 4080 - 8);
-        assert_eq!(all(&page(0, 10, &[word(1, 1), 0])), (vec![(1, vec![0; 4])], 2));
-        assert_eq!(all(&[0; 11]), (vec![], 11));
-        assert_eq!(all(&[]), (vec![], 0));
+        assert_eq!(decode_all(&page(0, 5000, &[word(1, 1), 0])).1, 920 + 4080 - 8);
+        assert_eq!(decode_all(&page(0, 10, &[word(1, 1), 0])), (vec![(1, vec![0; 4])], 2));
+        assert_eq!(decode_all(&[0; 11]), (vec![], 11));
+        assert_eq!(decode_all(&[]), (vec![], 0));
     }
 
     #[test]
-    fn layouts_of_64_and_32_bits_and_of_large_pages_are_read() {
+    fn layouts_of_64_and_32_bits_and_of_large_pages_are_parsed() {
         assert_eq!(PageLayout::parse(HEADER_64), Ok(PageLayout::COMMON));
         let half = HEADER_64
             .replace("commit;\toffset:8;\tsize:8", "commit;\toffset:8;\tsize:4")
@@ -419,7 +416,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic_or_lose_count(
+        fn no_bytes_make_it_panic_or_miscount(
             bytes in prop::collection::vec(any::<u8>(), 0..600),
             commit in 0u32..700,
             missed in any::<bool>(),

@@ -1,6 +1,6 @@
-//! Tasks: who they are, where they may run and under which scheduling policy.
+//! Tasks: their identity, affinity and scheduling policy.
 //!
-//! A task is identified by its number *and* its start time, because numbers are used again.
+//! A task is identified by its ID *and* its start time, because IDs are reused.
 
 use crate::cpuset::CpuSet;
 use crate::error::{Error, Operation, Result};
@@ -13,12 +13,12 @@ use std::fmt;
 const PF_KTHREAD: u32 = 0x0020_0000;
 const PF_NO_SETAFFINITY: u32 = 0x0400_0000;
 
-/// Which task: the thread id and the start time in clock ticks after boot (field 22 of `stat`).
+/// The identity of a task: its thread ID and its start time (field 22 of `stat`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TaskId {
-    /// The thread id.
+    /// The thread ID.
     pub tid: i32,
-    /// Start time in clock ticks after boot.
+    /// The start time in clock ticks after boot.
     pub started: u64,
 }
 
@@ -57,7 +57,7 @@ pub enum SchedPolicy {
         /// Period.
         period_ns: u64,
     },
-    /// A policy this program does not know (`SCHED_EXT` and later ones), by number.
+    /// An unknown policy (`SCHED_EXT` and later ones).
     Unknown {
         /// The kernel's number of the policy.
         number: u32,
@@ -74,7 +74,7 @@ impl SchedPolicy {
         }
     }
 
-    /// Whether a task with this policy preempts one of this real-time priority.
+    /// Whether a task with this policy preempts a task of this real-time priority.
     #[must_use]
     pub fn is_above(self, priority: u32) -> bool {
         matches!(self, SchedPolicy::Deadline { .. }) || self.rt_priority() > priority
@@ -101,7 +101,7 @@ impl fmt::Display for SchedPolicy {
 /// One thread of the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
-    /// Which task.
+    /// Its identity.
     pub id: TaskId,
     /// The process it belongs to.
     pub pid: i32,
@@ -109,25 +109,25 @@ pub struct Task {
     pub parent: i32,
     /// The command name (at most 15 bytes).
     pub comm: String,
-    /// A kernel thread.
+    /// Whether it is a kernel thread.
     pub kthread: bool,
-    /// The kernel refuses to change its affinity (`PF_NO_SETAFFINITY`).
+    /// Whether the kernel refuses to change its affinity (`PF_NO_SETAFFINITY`).
     pub bound: bool,
     /// The CPU it last ran on.
     pub cpu: usize,
-    /// State letter of `stat` (R running, S sleeping, …).
+    /// The state letter of `stat` (R running, S sleeping, …).
     pub state: char,
     /// Nice value.
     pub nice: i64,
-    /// Real-time priority, 0 when it has none.
+    /// Real-time priority; 0 without one.
     pub rt_priority: u32,
-    /// The kernel's number of its policy.
+    /// The kernel's number of the policy.
     pub policy: u32,
 }
 
 impl Task {
-    /// It never runs again, though its parent has not asked about its end yet, so that it keeps its
-    /// number and its priority (states Z and X of proc_pid_stat(5)).
+    /// Whether it never runs again. Its parent has not waited for it yet, so it keeps its ID and its
+    /// priority (states Z and X of proc_pid_stat(5)).
     #[must_use]
     pub fn has_ended(&self) -> bool {
         matches!(self.state, 'Z' | 'X')
@@ -138,12 +138,12 @@ impl Host {
     /// Reads one thread's `stat`.
     ///
     /// # Errors
-    /// The task is gone, or the text is not that of `stat`.
+    /// The task is gone, or the text does not have the format of `stat`.
     pub fn task(&self, pid: i32, tid: i32) -> Result<Task> {
         self.task_and_siblings(pid, tid).map(|(task, _)| task)
     }
 
-    /// The same, and how many threads its process has.
+    /// Reads one thread's `stat`; also returns the number of threads of its process.
     fn task_and_siblings(&self, pid: i32, tid: i32) -> Result<(Task, i64)> {
         let path = format!("/proc/{pid}/task/{tid}/stat");
         let text = match self.read_task_file(&path) {
@@ -164,7 +164,7 @@ impl Host {
             id: TaskId { tid, started: stat.starttime },
             pid,
             parent: stat.ppid,
-            // A task names itself as it likes, also with what would move a terminal's cursor.
+            // A task chooses its name, which may contain control characters for a terminal.
             comm: stat.comm.replace(char::is_control, "?"),
             kthread: stat.flags & PF_KTHREAD != 0,
             bound: stat.flags & PF_NO_SETAFFINITY != 0,
@@ -177,7 +177,7 @@ impl Host {
         Ok((task, stat.num_threads))
     }
 
-    /// Every thread of the machine in the order of their numbers; those that end meanwhile are
+    /// Reads every thread of the machine, in the order of their IDs; those that end meanwhile are
     /// left out.
     ///
     /// # Errors
@@ -188,7 +188,7 @@ impl Host {
             let Ok(pid) = name.parse::<i32>() else { continue };
             if self.is_live() {
                 match self.task_and_siblings(pid, pid) {
-                    // Most have one thread: there is no need to list it.
+                    // Most processes have one thread, so that listing it is not necessary.
                     Ok((task, 0 | 1)) => {
                         tasks.push(task);
                         continue;
@@ -215,13 +215,13 @@ impl Host {
         Ok(tasks)
     }
 
-    /// Whether the task is still the one that was meant.
+    /// Whether the thread ID still belongs to the same task.
     #[must_use]
     pub fn is_same_task(&self, id: TaskId) -> bool {
         self.started(id.tid) == Some(id.started)
     }
 
-    /// The start time of a thread, if there is one with this number.
+    /// The start time of the thread with this ID; `None` if there is none.
     #[must_use]
     pub fn started(&self, tid: i32) -> Option<u64> {
         // /proc/<tid> resolves for threads too, though it is not listed (proc(5)).
@@ -236,7 +236,7 @@ impl Host {
         self.affinity_at(&self.status_path(tid))
     }
 
-    /// The same for a thread whose process is known.
+    /// Like [`Host::affinity`], for a thread whose process is known.
     ///
     /// # Errors
     /// The task is gone, or the text is malformed.
@@ -248,16 +248,16 @@ impl Host {
         self.affinity_at(&path)
     }
 
-    /// Where a thread's `status` is. The kernel shows `/proc/<tid>` of every thread although it
-    /// lists those of leaders only; a recording has what was read, below the leader.
+    /// The path of a thread's `status`. The kernel has `/proc/<tid>` for every thread, although it
+    /// lists only leaders. A recording has only the files that were read, below the leader.
     pub(crate) fn status_path(&self, tid: i32) -> String {
-        let own = format!("/proc/{tid}/status");
-        if self.is_live() || self.exists(&own) {
-            return own;
+        let direct = format!("/proc/{tid}/status");
+        if self.is_live() || self.exists(&direct) {
+            return direct;
         }
         let listed = self.list("/proc").unwrap_or_default();
-        let below = listed.iter().map(|pid| format!("/proc/{pid}/task/{tid}/status"));
-        below.into_iter().find(|path| self.exists(path)).unwrap_or(own)
+        let mut below = listed.iter().map(|pid| format!("/proc/{pid}/task/{tid}/status"));
+        below.find(|path| self.exists(path)).unwrap_or(direct)
     }
 
     fn affinity_at(&self, path: &str) -> Result<CpuSet> {
@@ -271,8 +271,8 @@ impl Host {
         Err(Error::malformed(path, 0, "a line Cpus_allowed_list:", ""))
     }
 
-    /// The CPUs that are online and that a thread may run on, from `sched_getaffinity(2)`: a tenth
-    /// of the price of [`Host::affinity`], which knows CPUs that are not online too.
+    /// The online CPUs that a thread may run on, from `sched_getaffinity(2)`. It costs a tenth of
+    /// [`Host::affinity`], which also returns CPUs that are not online.
     ///
     /// # Errors
     /// The task is gone.
@@ -288,7 +288,7 @@ impl Host {
         })
     }
 
-    /// Lets a thread run on these CPUs only.
+    /// Sets the CPUs that a thread may run on.
     ///
     /// # Errors
     /// The kernel's error: EINVAL for a bound kernel thread or CPUs outside its cpuset, ESRCH.
@@ -304,11 +304,11 @@ impl Host {
         self.logged(Operation::SetAffinity, &path, Some(&list), answer)
     }
 
-    /// Keeps the calling thread on these CPUs from now on, so that it does not run on the CPUs it
-    /// works for. On a recorded machine, and where these CPUs are not to be had, nothing happens.
-    pub fn stay_on(&self, cpus: &CpuSet) {
+    /// Binds the calling thread to these CPUs, so that it does not run on the CPUs that it shields.
+    /// Does nothing on a recorded machine, or if these CPUs are not available.
+    pub fn pin_current_thread(&self, cpus: &CpuSet) {
         if self.is_live() && !cpus.is_empty() {
-            // A cpuset around this process may leave it none of them; then it stays where it is.
+            // The cpuset of this process may contain none of them; then it is not bound.
             let _ = crate::sched::set_affinity(0, cpus);
         }
     }
@@ -326,10 +326,10 @@ impl Host {
         Ok(policy_of(&task))
     }
 
-    /// Gives a thread a scheduling policy.
+    /// Sets the scheduling policy of a thread.
     ///
     /// # Errors
-    /// The kernel's error: EPERM without the right (or under RT_GROUP_SCHED without a budget).
+    /// The kernel's error: EPERM without the privilege (or under RT_GROUP_SCHED without a budget).
     pub fn set_scheduling(&self, tid: i32, policy: SchedPolicy) -> Result<()> {
         let path = format!("/proc/{tid}");
         let value = policy.to_string();
@@ -361,7 +361,7 @@ impl Host {
     }
 }
 
-/// The policy that a task's `stat` shows; a deadline's times are not in it.
+/// The policy in a task's `stat`, which does not contain the times of a deadline policy.
 #[must_use]
 pub fn policy_of(task: &Task) -> SchedPolicy {
     let nice = i32::try_from(task.nice).unwrap_or(0);
