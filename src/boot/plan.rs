@@ -29,6 +29,113 @@ pub struct BootRequest {
     pub kernels: Option<String>,
 }
 
+/// What an installed kernel says of itself.
+struct KernelBuild {
+    /// `CONFIG_NO_HZ_FULL` → `y`; empty when its options are not to be had.
+    options: BTreeMap<String, String>,
+    /// Whether it is a PREEMPT_RT kernel; `None` when nothing says it.
+    realtime: Option<bool>,
+}
+
+fn built(host: &Host, machine: &Machine, entry: &LoaderEntry) -> KernelBuild {
+    let version = entry.version.as_str();
+    let running = machine.kernel.release.as_deref() == Some(version);
+    let mut options = config(host, version);
+    if options.is_empty() && running {
+        // The running kernel may say it itself (`/proc/config.gz`).
+        options.clone_from(&machine.kernel.config);
+    }
+    let set = |option| options.get(option).is_some_and(|value: &String| value == "y");
+    let said =
+        (!options.is_empty()).then(|| set("CONFIG_PREEMPT_RT") || set("CONFIG_PREEMPT_RT_FULL"));
+    // Arch keeps no configurations beside its kernels.
+    let image = || {
+        let mut places =
+            vec![format!("/boot/vmlinuz-{version}"), format!("/boot/kernel-{version}")];
+        let named = entry.files.iter().flat_map(|it| kernel_file::places(&entry.place, &it.kernel));
+        places.extend(named);
+        Some(kernel_image::is_realtime(&kernel_file::banner(host, &places)?))
+    };
+    let realtime = said.or_else(image).or(machine.kernel.realtime.filter(|_| running));
+    KernelBuild { options, realtime }
+}
+
+fn config(host: &Host, version: &str) -> BTreeMap<String, String> {
+    let places = [format!("/boot/config-{version}"), format!("/usr/lib/modules/{version}/config")];
+    let text = places.iter().find_map(|place| host.read(place).ok());
+    text.and_then(|text| kconfig::parse(&text).ok()).unwrap_or_default()
+}
+
+/// The kernels of a menu, and which of them get the parameters.
+struct SelectedKernels<'a> {
+    versions: Vec<&'a LoaderEntry>,
+    built: BTreeMap<String, KernelBuild>,
+    rule: KernelRule,
+    arch: Option<&'a str>,
+}
+
+impl<'a> SelectedKernels<'a> {
+    fn built(
+        host: &Host,
+        machine: &Machine,
+        versions: &[&LoaderEntry],
+    ) -> BTreeMap<String, KernelBuild> {
+        let of = |entry: &&LoaderEntry| (entry.version.clone(), built(host, machine, entry));
+        versions.iter().map(of).collect()
+    }
+
+    fn realtime(&self, entry: &LoaderEntry) -> Option<bool> {
+        self.built.get(&entry.version)?.realtime
+    }
+
+    fn is_chosen(&self, index: usize, entry: &LoaderEntry) -> bool {
+        match &self.rule {
+            KernelRule::Realtime => self.realtime(entry) == Some(true),
+            KernelRule::First => index == 0,
+            KernelRule::Matching { glob } => generator::matches(glob, &entry.version),
+        }
+    }
+
+    fn targets(&self) -> Vec<&'a LoaderEntry> {
+        let chosen = |(index, entry): &(usize, &&LoaderEntry)| self.is_chosen(*index, entry);
+        self.versions.iter().enumerate().filter(chosen).map(|(_, entry)| *entry).collect()
+    }
+
+    /// Why a kernel does not know a parameter, if it does not.
+    fn unknown(&self, parameter: &KernelParameter, entry: &LoaderEntry) -> Option<String> {
+        let version = KernelVersion::from_release(&entry.version);
+        parameter.unknown_to(&self.built.get(&entry.version)?.options, self.arch, version)
+    }
+
+    /// The same where none of the chosen kernels knows it.
+    fn unknown_to_all(
+        &self,
+        parameter: &KernelParameter,
+        targets: &[&LoaderEntry],
+    ) -> Option<String> {
+        let reasons: Vec<String> =
+            targets.iter().filter_map(|entry| self.unknown(parameter, entry)).collect();
+        (reasons.len() == targets.len()).then(|| reasons.first().cloned()).flatten()
+    }
+
+    fn shown(&self, parameters: &[&KernelParameter]) -> Vec<BootKernel> {
+        let unknown = |entry: &LoaderEntry| -> Vec<SkippedParameter> {
+            let skipped =
+                |it: &&KernelParameter| Some(skipped(it, self.unknown(it, entry)?, false));
+            parameters.iter().filter_map(skipped).collect()
+        };
+        let kernel = |(index, entry): (usize, &&LoaderEntry)| BootKernel {
+            version: entry.version.clone(),
+            title: entry.title.clone(),
+            realtime: self.realtime(entry),
+            chosen: self.is_chosen(index, entry),
+            panics: cmdline::values(&cmdline::parse(&entry.args), "panic").next().is_some(),
+            unknown: unknown(entry),
+        };
+        self.versions.iter().enumerate().map(kernel).collect()
+    }
+}
+
 /// Plans the boot.
 ///
 /// # Errors
@@ -345,7 +452,7 @@ fn check_lists(
     entry: &LoaderEntry,
     words: &[String],
 ) -> Result<(), BootError> {
-    let Some(version) = KernelVersion::of_release(&entry.version) else { return Ok(()) };
+    let Some(version) = KernelVersion::from_release(&entry.version) else { return Ok(()) };
     let possible = status::possible_cpus(host);
     match line::first_ignored(&entry.args, words, &possible, Some(version)) {
         None => Ok(()),

@@ -91,7 +91,7 @@ fn trial_state(
 
 /// The parameters of its own command line that the running kernel did not accept.
 fn command_line_faults(host: &Host, line: &str, release: Option<&str>) -> Vec<CommandLineFault> {
-    let version = release.and_then(KernelVersion::of_release);
+    let version = release.and_then(KernelVersion::from_release);
     isolation_setup(line, &possible_cpus(host), version).faults
 }
 

@@ -237,7 +237,7 @@ fn compare_softirqs(
     counts: &mut CpuCounts,
 ) {
     let (Ok(a), Ok(b)) = (&before.softirqs, &after.softirqs) else { return };
-    let (Some(a), Some(b)) = (a.of(cpu), b.of(cpu)) else { return };
+    let (Some(a), Some(b)) = (a.counts_for(cpu), b.counts_for(cpu)) else { return };
     for (name, now) in b {
         let past = a.iter().find(|(old, _)| *old == name).map_or(0, |(_, n)| *n);
         match now.checked_sub(past) {

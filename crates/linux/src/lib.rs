@@ -1,7 +1,7 @@
-//! The kernel boundary of cpushield: the only unsafe code and the only file access of the project.
+//! The kernel boundary of cpushield: all unsafe code and all file access of the project.
 //!
 //! [`Host`] is the machine as a parameter; [`text`] parses what it reads; the rest are small
-//! wrappers of system calls. Nothing here decides anything.
+//! wrappers of system calls. Nothing here decides what to do.
 
 mod atomic_file;
 pub mod clock;

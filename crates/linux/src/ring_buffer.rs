@@ -93,15 +93,16 @@ impl PageLayout {
 
 /// Offset and size of one field of `header_page`.
 fn parse_field(text: &str, name: &'static str) -> Result<(usize, usize), TextError> {
-    let declares = |line: &&str| {
-        let declaration = line.split(';').next().unwrap_or("");
-        declaration.split_whitespace().next_back() == Some(name)
-    };
-    let line = text.lines().find(declares).unwrap_or("");
+    let line = text.lines().find(|line| declared_name(line) == Some(name)).unwrap_or("");
     match (field_number(line, "offset:"), field_number(line, "size:")) {
         (Some(offset), Some(size)) if offset <= 1 << 16 && size <= 1 << 24 => Ok((offset, size)),
         _ => Err(TextError::new(0, name, text)),
     }
+}
+
+/// The name that a line of `header_page` declares: `local_t commit;\toffset:8;…`.
+fn declared_name(line: &str) -> Option<&str> {
+    line.split(';').next()?.split_whitespace().next_back()
 }
 
 fn field_number(line: &str, key: &str) -> Option<usize> {

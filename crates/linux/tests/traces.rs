@@ -1,4 +1,4 @@
-//! Traces of others: what is decoded from their raw pages must be what `trace-cmd report` says.
+//! External traces: the decoded raw pages must match the output of `trace-cmd report`.
 
 use cpushield_linux::ring_buffer::{self, LostRecords};
 use cpushield_linux::text::kallsyms::KernelSymbols;
@@ -9,19 +9,20 @@ use trace_dat::TraceDat;
 #[path = "support/trace_dat.rs"]
 mod trace_dat;
 
-/// Where the traces lie; they are not part of the project.
+/// The directory of the traces, which are not part of the project.
 fn traces() -> Option<PathBuf> {
-    let given = env::var_os("CPUSHIELD_DATA").map(PathBuf::from);
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
-    let dir = given.unwrap_or_else(beside).join("traces/trace.dat");
+    let dir = env::var_os("CPUSHIELD_DATA")
+        .map(PathBuf::from)
+        .unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"))
+        .join("traces/trace.dat");
     if dir.is_dir() {
         return Some(dir);
     }
-    eprintln!("NOT RUN: no traces of others at {}", dir.display());
+    eprintln!("NOT RUN: no external traces at {}", dir.display());
     None
 }
 
-/// Time, event and task of every record of a CPU.
+/// The time, event and task of every record of a CPU.
 fn records(trace: &TraceDat, cpu: usize) -> Vec<(u64, &str, i64)> {
     let mut list = Vec::new();
     for page in trace.pages[cpu].chunks(trace.layout.page_size()) {
@@ -39,8 +40,9 @@ fn records(trace: &TraceDat, cpu: usize) -> Vec<(u64, &str, i64)> {
     list
 }
 
-/// `comm-pid [cpu] seconds.micros: event: …` of `trace-cmd report`: CPU, microseconds, event, task.
-fn reported(line: &str) -> Option<(usize, u64, &str, i64)> {
+/// Parses `comm-pid [cpu] seconds.micros: event: …` of `trace-cmd report` into CPU, microseconds,
+/// event and task.
+fn parse_report_line(line: &str) -> Option<(usize, u64, &str, i64)> {
     let (task, rest) = line.split_once('[')?;
     let (cpu, rest) = rest.split_once(']')?;
     let mut words = rest.split_whitespace();
@@ -52,7 +54,7 @@ fn reported(line: &str) -> Option<(usize, u64, &str, i64)> {
 }
 
 #[test]
-fn raw_pages_hold_what_trace_cmd_reports() {
+fn raw_pages_match_the_report_of_trace_cmd() {
     let Some(traces) = traces() else { return };
     for (name, count) in [("lisa_sched_load_arm64", 3724), ("trappy_idle_arm64", 43)] {
         let file = fs::read(traces.join(name).join("trace.dat")).unwrap();
@@ -63,15 +65,15 @@ fn raw_pages_hold_what_trace_cmd_reports() {
         assert!(!symbols.is_empty(), "{name}");
         let mut seen = 0;
         for cpu in 0..trace.pages.len() {
-            let ours = records(&trace, cpu);
-            let theirs: Vec<_> =
-                report.lines().filter_map(reported).filter(|line| line.0 == cpu).collect();
-            assert_eq!(ours.len(), theirs.len(), "{name}, CPU {cpu}");
-            for ((ns, event, pid), theirs) in ours.iter().zip(theirs) {
+            let decoded = records(&trace, cpu);
+            let reported: Vec<_> =
+                report.lines().filter_map(parse_report_line).filter(|line| line.0 == cpu).collect();
+            assert_eq!(decoded.len(), reported.len(), "{name}, CPU {cpu}");
+            for ((ns, event, pid), reported) in decoded.iter().zip(reported) {
                 // trace-cmd rounds to microseconds.
-                assert_eq!((cpu, (ns + 500) / 1000, *event, *pid), theirs, "{name}");
+                assert_eq!((cpu, (ns + 500) / 1000, *event, *pid), reported, "{name}");
             }
-            seen += ours.len();
+            seen += decoded.len();
         }
         assert_eq!(seen, count, "{name}");
     }

@@ -95,7 +95,7 @@ fn menu_lst_steps(host: &Host, words: &[String]) -> Vec<String> {
     let mut steps = vec![format!("in {path}, for the kernels that should get them:")];
     for (index, line) in kernels {
         let kernel = line.split_whitespace().nth(1).and_then(version_of);
-        let known = known_words(words, kernel.and_then(KernelVersion::of_release));
+        let known = known_words(words, kernel.and_then(KernelVersion::from_release));
         steps.push(match known.is_empty() {
             true => format!("line {}: no change, this kernel knows none of them", index + 1),
             false => format!("line {}: {} {}", index + 1, line.trim(), known.join(" ")),

@@ -235,7 +235,8 @@ impl SenderCounts {
         let mut merged: HashMap<InterruptSender, (u64, u64, &[u64])> = HashMap::new();
         for (sent, count) in self.counts.iter().filter(|(sent, _)| sent.to == cpu as u64) {
             let stack = sent.stack.and_then(|n| by_number.get(&n)).copied().unwrap_or_default();
-            let way: Vec<&str> = stack.iter().map(|at| symbols.around(*at).unwrap_or("")).collect();
+            let way: Vec<&str> =
+                stack.iter().map(|at| symbols.containing(*at).unwrap_or("")).collect();
             let known = merged.entry(self.told(sent, &way, symbols, comms)).or_default();
             known.0 += count;
             if *count > known.1 && self.tell_stacks {
@@ -284,7 +285,7 @@ impl SenderCounts {
                 SentBy::Task(0) => IpiOrigin::IdleCpu,
                 SentBy::Task(pid) => task(pid),
             },
-            site: symbols.around(sent.site).unwrap_or_default().to_owned(),
+            site: symbols.containing(sent.site).unwrap_or_default().to_owned(),
             within: run_by(way),
             purpose,
             remedy,

@@ -1,18 +1,18 @@
-//! The kernel's command line and the parameters of it that isolate CPUs.
+//! The kernel's command line, and its parameters that isolate CPUs.
 
 use super::TextError;
 use crate::cpuset::CpuSet;
 
-/// One parameter.
+/// A kernel parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelParam {
     /// Its name as written.
     pub name: String,
-    /// What follows the equals sign, quotes taken off.
+    /// The text after the equals sign, without quotes.
     pub value: Option<String>,
 }
 
-/// The parameters for the kernel, in order; what follows `--` is for init and left out
+/// Parses the kernel's parameters, in order. Words after `--` are for init and are left out
 /// (`parse_args()`, kernel/params.c).
 #[must_use]
 pub fn parse(text: &str) -> Vec<KernelParam> {
@@ -24,12 +24,12 @@ pub fn parse(text: &str) -> Vec<KernelParam> {
         if word == "--" {
             break;
         }
-        params.push(param(word));
+        params.push(parse_param(word));
     }
     params
 }
 
-/// Splits at the first white space outside of quotes (`next_arg()`, lib/cmdline.c: a quote can be
+/// Splits at the first white space outside of quotes (`next_arg()`, lib/cmdline.c: a quote can occur
 /// anywhere and cannot be escaped).
 fn next_word(text: &str) -> (&str, &str) {
     let mut quoted = false;
@@ -43,32 +43,36 @@ fn next_word(text: &str) -> (&str, &str) {
     (text, "")
 }
 
-fn param(word: &str) -> KernelParam {
-    let word = match word.strip_prefix('"') {
-        Some(inner) => inner.strip_suffix('"').unwrap_or(inner),
-        None => word,
-    };
+fn parse_param(word: &str) -> KernelParam {
+    let word = without_quotes(word);
     match word.split_once('=') {
-        // A word that begins with `=` has no name: the kernel takes it whole as one.
+        // A word that starts with `=` has no name: the kernel takes the whole word as the name.
         Some((name, value)) if !name.is_empty() => {
-            let value = match value.strip_prefix('"') {
-                Some(inner) => inner.strip_suffix('"').unwrap_or(inner),
-                None => value,
-            };
-            KernelParam { name: name.to_owned(), value: Some(value.to_owned()) }
+            let value = without_quotes(value).to_owned();
+            KernelParam { name: name.to_owned(), value: Some(value) }
         }
         _ => KernelParam { name: word.to_owned(), value: None },
     }
 }
 
-/// Whether two parameter names are the same to the kernel: `-` and `_` are alike (`parameq()`).
-#[must_use]
-pub fn same_name(a: &str, b: &str) -> bool {
-    let dash = |b: u8| if b == b'-' { b'_' } else { b };
-    a.bytes().map(dash).eq(b.bytes().map(dash))
+fn without_quotes(text: &str) -> &str {
+    match text.strip_prefix('"') {
+        Some(inner) => inner.strip_suffix('"').unwrap_or(inner),
+        None => text,
+    }
 }
 
-/// The values of every occurrence of a parameter; one without `=` counts as empty.
+/// Whether two parameter names are the same to the kernel, which treats `-` as `_` (`parameq()`).
+#[must_use]
+pub fn same_name(a: &str, b: &str) -> bool {
+    a.bytes().map(dash_to_underscore).eq(b.bytes().map(dash_to_underscore))
+}
+
+fn dash_to_underscore(byte: u8) -> u8 {
+    if byte == b'-' { b'_' } else { byte }
+}
+
+/// The values of every occurrence of a parameter; empty without an equals sign.
 pub fn values<'a>(params: &'a [KernelParam], name: &'a str) -> impl Iterator<Item = &'a str> {
     params
         .iter()
@@ -76,27 +80,26 @@ pub fn values<'a>(params: &'a [KernelParam], name: &'a str) -> impl Iterator<Ite
         .map(|param| param.value.as_deref().unwrap_or(""))
 }
 
-/// What one `isolcpus=` asks for.
+/// A parsed `isolcpus=`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Isolcpus {
-    /// Its CPUs.
+    /// The CPUs.
     pub cpus: CpuSet,
-    /// Out of the scheduling domains; the default without flags.
+    /// Isolated from the scheduling domains; the default without flags.
     pub domain: bool,
-    /// Without the tick, as `nohz_full=`.
+    /// Without the tick, like `nohz_full=`.
     pub nohz: bool,
-    /// Managed interrupts kept away.
+    /// Isolated from managed interrupts.
     pub managed_irq: bool,
 }
 
-/// Parses the value of `isolcpus=`, as `housekeeping_isolcpus_setup()` does
-/// (kernel/sched/isolation.c, 6.12): flags first, unknown ones skipped, then the list. `last` is
-/// the highest possible CPU.
+/// Parses the value of `isolcpus=` like `housekeeping_isolcpus_setup()` (kernel/sched/isolation.c,
+/// 6.12): flags first, unknown ones skipped, then the list. `last` is the highest possible CPU.
 ///
 /// # Errors
-/// The kernel refuses it too: an invalid flag or list.
+/// An invalid flag or list, which the kernel refuses too.
 pub fn isolcpus(value: &str, last: Option<usize>) -> Result<Isolcpus, TextError> {
-    let mut asked = Isolcpus::default();
+    let mut parsed = Isolcpus::default();
     let mut rest = value;
     while rest.starts_with(|c: char| c.is_ascii_alphabetic()) {
         let (flag, after) = rest.split_once(',').unwrap_or((rest, ""));
@@ -104,17 +107,17 @@ pub fn isolcpus(value: &str, last: Option<usize>) -> Result<Isolcpus, TextError>
             return Err(TextError::new(0, "a flag of isolcpus=", flag));
         }
         match flag {
-            "nohz" => asked.nohz = true,
-            "domain" => asked.domain = true,
-            "managed_irq" => asked.managed_irq = true,
+            "nohz" => parsed.nohz = true,
+            "domain" => parsed.domain = true,
+            "managed_irq" => parsed.managed_irq = true,
             _ => {}
         }
         rest = after;
     }
-    asked.domain |= !asked.nohz && !asked.managed_irq;
-    asked.cpus = CpuSet::parse_list(rest, last)
-        .map_err(|_| TextError::new(0, "a CPU list behind the flags of isolcpus=", rest))?;
-    Ok(asked)
+    parsed.domain |= !parsed.nohz && !parsed.managed_irq;
+    parsed.cpus = CpuSet::parse_list(rest, last)
+        .map_err(|_| TextError::new(0, "a CPU list after the flags of isolcpus=", rest))?;
+    Ok(parsed)
 }
 
 #[cfg(test)]
@@ -141,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn dash_and_underscore_are_alike_in_names() {
+    fn dash_and_underscore_are_the_same_in_names() {
         let params = parse("rcu-nocbs=1 rcu_nocbs=2 rcu_nocbs");
         assert_eq!(values(&params, "rcu_nocbs").collect::<Vec<_>>(), ["1", "2", ""]);
     }

@@ -1,18 +1,19 @@
-//! `/proc/cpuinfo`. Each architecture writes it in its own way (`show_cpuinfo()` in
-//! arch/*/kernel/, 6.12): blocks of `key : value`, one block for each online CPU. 32-bit ARM before
-//! 3.8 has one block for all CPUs, which describes the CPU that was asked.
+//! `/proc/cpuinfo`. Its format depends on the architecture (`show_cpuinfo()` in arch/*/kernel/,
+//! 6.12): blocks of `key : value`, one for each online CPU. 32-bit ARM before 3.8 has one block for
+//! all CPUs, which describes the CPU that read the file.
 
 use std::collections::BTreeMap;
 
-/// Keys of the processor's name, best first: x86, ARM and LoongArch; MIPS; RISC-V; PowerPC.
+/// Keys of the processor's name, in order of preference: x86, ARM and LoongArch; MIPS; RISC-V;
+/// PowerPC.
 const NAMES: &[&str] = &["model name", "cpu model", "uarch", "cpu"];
 
-/// What the file says of one CPU.
+/// The data of one CPU.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Processor {
     /// The name of the processor.
     pub name: Option<String>,
-    /// ARM: who designed the core (`CPU implementer`), and its part number.
+    /// ARM: the designer of the core (`CPU implementer`), and its part number.
     pub part: Option<(u32, u32)>,
     /// x86: the core's number within its package (`core id`).
     pub core: Option<i64>,
@@ -23,43 +24,42 @@ pub struct Processor {
 pub struct Cpuinfo {
     /// The name of the first processor.
     pub model: Option<String>,
-    /// Each CPU that has a block of its own.
+    /// The CPUs that have their own block.
     pub processors: BTreeMap<usize, Processor>,
 }
 
 impl Cpuinfo {
-    /// The ARM part of each CPU; `None` when a CPU has no part of its own.
+    /// The ARM part of each CPU; `None` if a CPU has no part of its own.
     #[must_use]
     pub fn parts(&self) -> Option<BTreeMap<usize, (u32, u32)>> {
-        let part = |(cpu, it): (&usize, &Processor)| Some((*cpu, it.part?));
-        self.processors.iter().map(part).collect()
+        self.processors.iter().map(|(cpu, processor)| Some((*cpu, processor.part?))).collect()
     }
 }
 
-/// Parses the whole file. Lines that are not understood are passed over.
+/// Parses the whole file. Unknown lines are skipped.
 #[must_use]
 pub fn parse(text: &str) -> Cpuinfo {
     let mut found = Cpuinfo::default();
-    // ARM: `Processor : ARMv7 Processor rev 2 (v7l)` stands before the blocks.
+    // ARM: `Processor : ARMv7 Processor rev 2 (v7l)` comes before the blocks.
     let mut heading = None;
     let mut block: Option<ProcessorBlock> = None;
     for (key, value) in text.lines().filter_map(|line| line.split_once(':')) {
         let (key, value) = (key.trim(), value.trim());
         match (key, value.parse()) {
             ("processor", Ok(cpu)) => {
-                found.end(block.take());
+                found.add(block.take());
                 block = Some(ProcessorBlock { cpu: Some(cpu), ..ProcessorBlock::default() });
             }
-            ("Processor", Err(_)) => heading = heading.or_else(|| words(value)),
-            _ => block.get_or_insert_default().line(key, value),
+            ("Processor", Err(_)) => heading = heading.or_else(|| single_spaced(value)),
+            _ => block.get_or_insert_default().add_line(key, value),
         }
     }
-    found.end(block);
+    found.add(block);
     found.model = found.model.or(heading);
     found
 }
 
-/// The lines of one CPU; those before the first number belong to none.
+/// The lines of one CPU; lines before the first number belong to no CPU.
 #[derive(Default)]
 struct ProcessorBlock {
     cpu: Option<usize>,
@@ -70,15 +70,15 @@ struct ProcessorBlock {
 }
 
 impl ProcessorBlock {
-    fn line(&mut self, key: &str, value: &str) {
+    fn add_line(&mut self, key: &str, value: &str) {
         match key {
-            "CPU implementer" => self.implementer = hex(value),
-            "CPU part" => self.part = hex(value),
+            "CPU implementer" => self.implementer = parse_hex(value),
+            "CPU part" => self.part = parse_hex(value),
             "core id" => self.core = value.parse().ok(),
             _ => {
-                let place = NAMES.iter().position(|name| name.eq_ignore_ascii_case(key));
-                if let Some(name) = place.and_then(|place| self.names.get_mut(place)) {
-                    *name = words(value);
+                let index = NAMES.iter().position(|name| name.eq_ignore_ascii_case(key));
+                if let Some(name) = index.and_then(|index| self.names.get_mut(index)) {
+                    *name = single_spaced(value);
                 }
             }
         }
@@ -86,7 +86,7 @@ impl ProcessorBlock {
 }
 
 impl Cpuinfo {
-    fn end(&mut self, block: Option<ProcessorBlock>) {
+    fn add(&mut self, block: Option<ProcessorBlock>) {
         let Some(block) = block else { return };
         let name = block.names.into_iter().flatten().next();
         if self.model.is_none() {
@@ -99,12 +99,12 @@ impl Cpuinfo {
     }
 }
 
-fn hex(value: &str) -> Option<u32> {
+fn parse_hex(value: &str) -> Option<u32> {
     u32::from_str_radix(value.strip_prefix("0x")?, 16).ok()
 }
 
-/// The text with single blanks; `None` when there is none.
-fn words(value: &str) -> Option<String> {
+/// The text with single blanks; `None` if it is empty.
+fn single_spaced(value: &str) -> Option<String> {
     let words: Vec<&str> = value.split_whitespace().collect();
     (!words.is_empty()).then(|| words.join(" "))
 }
@@ -115,7 +115,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn each_architecture_names_its_processor() {
+    fn the_name_of_a_processor_is_found_on_each_architecture() {
         for (text, name) in [
             (
                 "processor\t: 0\nmodel\t: 79\nmodel name\t: Intel(R)  Xeon(R) CPU\n",
@@ -130,12 +130,12 @@ mod tests {
                 "POWER7 (architected), altivec supported",
             ),
             ("processor\t: 0\nhart\t: 1\nuarch\t: sifive,u74-mc\n", "sifive,u74-mc"),
-            // 2.6.35 on a phone: the board has a name too, which is not that of the CPU.
+            // 2.6.35 on a phone: the board also has a name, which is not that of the CPU.
             (
                 "Processor\t: ARMv7 Processor rev 2 (v7l)\nCPU part\t: 0xc08\n\nHardware\t: herring\n",
                 "ARMv7 Processor rev 2 (v7l)",
             ),
-            // 4.4 on a phone says both.
+            // 4.4 on a phone has both.
             (
                 "Processor\t: AArch64 Processor rev 4\nprocessor\t: 0\nmodel name\t: ARMv8 Processor\n",
                 "ARMv8 Processor",
@@ -147,13 +147,13 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_known_when_each_cpu_has_its_own() {
+    fn parts_are_known_if_each_cpu_has_its_own() {
         let core = |cpu: usize, part: &str| {
             format!("processor\t: {cpu}\nCPU implementer\t: 0x41\nCPU part\t: {part}\n\n")
         };
         let found = parse(&(core(0, "0xd05") + &core(4, "0xd0b")));
         assert_eq!(found.parts(), Some([(0, (0x41, 0xd05)), (4, (0x41, 0xd0b))].into()));
-        // 3.4: the one part at the end is that of the CPU that read the file.
+        // 3.4: the only part at the end is that of the CPU that read the file.
         let shared =
             "processor\t: 0\n\nprocessor\t: 1\n\nCPU implementer\t: 0x41\nCPU part\t: 0xc0f\n";
         assert_eq!(parse(shared).parts(), None);
@@ -162,9 +162,10 @@ mod tests {
     }
 
     #[test]
-    fn cores_have_the_numbers_of_x86() {
+    fn cores_have_the_ids_of_x86() {
         let found = parse("processor : 0\ncore id : 3\n\nprocessor : 1\ncore id : 4\n");
-        let cores: Vec<_> = found.processors.iter().map(|(cpu, it)| (*cpu, it.core)).collect();
+        let cores: Vec<_> =
+            found.processors.iter().map(|(cpu, processor)| (*cpu, processor.core)).collect();
         assert_eq!(cores, [(0, Some(3)), (1, Some(4))]);
     }
 

@@ -1,9 +1,9 @@
-//! The gzip frame (RFC 1952) of `/proc/config.gz` and of packed kernels.
+//! The gzip format (RFC 1952) of `/proc/config.gz` and of compressed kernels.
 
 use super::TextError;
 use miniz_oxide::inflate::decompress_to_vec_with_limit;
 
-/// A kernel configuration has some 300 KiB; hostile input may not ask for much more.
+/// The maximum size of a kernel configuration, which has some 300 KiB; bounds hostile input.
 const BYTES_MAX: usize = 8 << 20;
 
 const FHCRC: u8 = 1 << 1;
@@ -17,25 +17,25 @@ pub fn is_gzip(bytes: &[u8]) -> bool {
     bytes.starts_with(&[0x1f, 0x8b])
 }
 
-/// The contents of a gzip file of one member.
+/// Decompresses a gzip file with one member.
 ///
 /// # Errors
-/// The frame or the data are damaged, or the contents are larger than any kernel configuration.
+/// The header or the data are damaged, or the contents are larger than any kernel configuration.
 pub fn unpack(bytes: &[u8]) -> Result<Vec<u8>, TextError> {
-    let wrong = |wanted| TextError::new(0, wanted, "other bytes");
-    let data = body(bytes).ok_or_else(|| wrong("a gzip header"))?;
-    decompress_to_vec_with_limit(data, BYTES_MAX).map_err(|_| wrong("deflated data"))
+    let data = body(bytes).ok_or_else(|| TextError::new(0, "a gzip header", "other bytes"))?;
+    decompress_to_vec_with_limit(data, BYTES_MAX)
+        .map_err(|_| TextError::new(0, "deflated data", "other bytes"))
 }
 
-/// As much of the contents as there is up to a limit, which a damaged or a longer file reaches
-/// too; nothing where it is no such file.
+/// Decompresses up to `limit` bytes, even of a damaged or longer file; empty if it is not a gzip
+/// file.
 #[must_use]
 pub fn unpack_some(bytes: &[u8], limit: usize) -> Vec<u8> {
     let Some(data) = body(bytes) else { return Vec::new() };
     decompress_to_vec_with_limit(data, limit).unwrap_or_else(|error| error.output)
 }
 
-/// What follows the header.
+/// The data after the header.
 fn body(bytes: &[u8]) -> Option<&[u8]> {
     let (header, mut rest) = bytes.split_at_checked(10)?;
     if !is_gzip(header) || header[2] != 8 {
@@ -67,14 +67,14 @@ mod tests {
     ];
 
     #[test]
-    fn a_named_member_is_unpacked() {
+    fn a_named_member_is_decompressed() {
         assert_eq!(unpack(NAMED).unwrap(), b"CONFIG_HZ=250\n");
         assert_eq!(unpack_some(NAMED, 6), b"CONFIG");
         assert_eq!(unpack_some(b"CONFIG", 6), b"");
     }
 
     #[test]
-    fn damage_is_an_error() {
+    fn damaged_data_is_an_error() {
         assert!(unpack(b"").is_err());
         assert!(unpack(&NAMED[..20]).is_err());
         assert!(unpack(b"CONFIG_HZ=250").is_err());

@@ -1,32 +1,33 @@
-//! `/proc/interrupts` (`show_interrupts()`, kernel/irq/proc.c): a header with the online CPUs, a
-//! row for each interrupt line and each kind of interrupt of the architecture.
+//! `/proc/interrupts` (`show_interrupts()`, kernel/irq/proc.c): a header with the online CPUs, then
+//! a row for each IRQ and for each interrupt type of the architecture.
 
 use super::TextError;
 
 /// The whole file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct InterruptTable {
-    /// The CPUs of the columns; online ones only, so numbers can be missing.
+    /// The CPUs of the columns; only online ones, so numbers can be missing.
     pub cpus: Vec<usize>,
     /// The rows in order.
     pub rows: Vec<InterruptRow>,
 }
 
-/// One row.
+/// A row of the table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct InterruptRow {
     /// `24`, or `LOC` and the like.
     pub label: String,
-    /// Counts in the order of the columns; `ERR` and `MIS` have one in all.
+    /// Counts in the order of the columns; `ERR` and `MIS` have a single count.
     pub counts: Vec<u64>,
-    /// The controller (`IO-APIC`, `PCI-MSIX-0000:00:02.0`); empty for rows of the architecture.
+    /// The interrupt controller (`IO-APIC`, `PCI-MSIX-0000:00:02.0`); empty for rows of the
+    /// architecture.
     pub chip: String,
     /// The actions, comma-separated, or the description of a row of the architecture.
     pub name: String,
 }
 
 impl InterruptRow {
-    /// The number of an interrupt line.
+    /// The IRQ number; `None` for rows of the architecture.
     #[must_use]
     pub fn irq(&self) -> Option<u32> {
         self.label.parse().ok()
@@ -34,7 +35,7 @@ impl InterruptRow {
 }
 
 impl InterruptTable {
-    /// The counts of a row that are not zero, by CPU.
+    /// The counts of a row other than zero, by CPU.
     pub fn by_cpu<'a>(&'a self, row: &'a InterruptRow) -> impl Iterator<Item = (usize, u64)> + 'a {
         let pairs = self.cpus.iter().copied().zip(row.counts.iter().copied());
         pairs.filter(|(_, count)| *count > 0)
@@ -44,30 +45,28 @@ impl InterruptTable {
 /// Parses the whole file.
 ///
 /// # Errors
-/// There is no header, or a row does not begin with a label.
+/// There is no header, or a row does not start with a label.
 pub fn parse(text: &str) -> Result<InterruptTable, TextError> {
     let mut lines = text.lines().enumerate();
     let header = lines.next().map_or("", |(_, line)| line);
-    let wrong = || TextError::new(1, "a header of CPUs", header);
     let cpus = header
         .split_whitespace()
         .map(|word| word.strip_prefix("CPU").and_then(|n| n.parse().ok()))
         .collect::<Option<Vec<usize>>>()
         .filter(|cpus| !cpus.is_empty())
-        .ok_or_else(wrong)?;
+        .ok_or_else(|| TextError::new(1, "a header of CPUs", header))?;
     let mut rows = Vec::new();
     for (i, line) in lines {
         if line.trim().is_empty() {
             continue;
         }
-        rows.push(
-            row(line, cpus.len()).ok_or_else(|| TextError::new(i + 1, "`label: counts`", line))?,
-        );
+        let row = parse_row(line, cpus.len());
+        rows.push(row.ok_or_else(|| TextError::new(i + 1, "`label: counts`", line))?);
     }
     Ok(InterruptTable { cpus, rows })
 }
 
-fn row(line: &str, columns: usize) -> Option<InterruptRow> {
+fn parse_row(line: &str, columns: usize) -> Option<InterruptRow> {
     let (label, mut rest) = line.split_once(':')?;
     let label = label.trim();
     if label.is_empty() || label.contains(char::is_whitespace) {
@@ -94,13 +93,13 @@ fn split_word(text: &str) -> (&str, &str) {
     text.split_at(text.find(char::is_whitespace).unwrap_or(text.len()))
 }
 
-/// `PCI-MSIX-0000:00:02.0   1-edge      virtio1-req.0` → controller and actions. Between them
-/// stand, each optional, the number in the controller (with the flow handler behind a dash) and the
-/// trigger; kernels up to 4.x join the flow handler to the controller (`IO-APIC-edge`). The name of
-/// a controller may have blanks (`R-Car PCIe MSI`, `MVEBU PCIe MSI`): then it ends at a number that
-/// a trigger follows, or that has a flow handler.
+/// Splits `PCI-MSIX-0000:00:02.0   1-edge      virtio1-req.0` into controller and actions. Between
+/// them are two optional words: the number in the controller (with the flow handler after a hyphen)
+/// and the trigger. Kernels up to 4.x join the flow handler to the controller (`IO-APIC-edge`). The
+/// name of a controller may contain blanks (`R-Car PCIe MSI`, `MVEBU PCIe MSI`). Then it ends before
+/// a number that has a flow handler or is followed by a trigger.
 fn chip_and_name(text: &str) -> (String, String) {
-    let (mut chip, mut rest) = named_with_blanks(text).unwrap_or_else(|| split_word(text));
+    let (mut chip, mut rest) = split_chip_with_blanks(text).unwrap_or_else(|| split_word(text));
     chip = chip.trim();
     let (word, after) = split_word(rest);
     if is_hardware_number(word) {
@@ -117,22 +116,22 @@ fn chip_and_name(text: &str) -> (String, String) {
     (chip.to_owned(), rest.trim().to_owned())
 }
 
-/// Parts the name of a controller from what follows, where it has several words.
-fn named_with_blanks(text: &str) -> Option<(&str, &str)> {
+/// Splits off the name of a controller that has several words.
+fn split_chip_with_blanks(text: &str) -> Option<(&str, &str)> {
     let (first, mut rest) = split_word(text);
     let (second, _) = split_word(rest);
     if first.is_empty() || is_hardware_number(second) || is_trigger(second) {
         return None;
     }
     loop {
-        let here = rest.trim_start();
-        let (word, after) = split_word(here);
+        let trimmed = rest.trim_start();
+        let (word, after) = split_word(trimmed);
         if word.is_empty() {
             return None;
         }
-        let flow = word.contains('-');
-        if is_hardware_number(word) && (flow || is_trigger(split_word(after).0)) {
-            return Some(text.split_at(text.len() - here.len()));
+        let has_flow = word.contains('-');
+        if is_hardware_number(word) && (has_flow || is_trigger(split_word(after).0)) {
+            return Some(text.split_at(text.len() - trimmed.len()));
         }
         rest = after;
     }
@@ -141,8 +140,9 @@ fn named_with_blanks(text: &str) -> Option<(&str, &str)> {
 /// `5`, `5-edge`.
 fn is_hardware_number(word: &str) -> bool {
     let (number, flow) = word.split_once('-').unwrap_or((word, "edge"));
-    let is_flow =
-        ["edge", "fasteoi", "level", "percpu", "simple"].iter().any(|it| flow.starts_with(it));
+    let is_flow = ["edge", "fasteoi", "level", "percpu", "simple"]
+        .iter()
+        .any(|known| flow.starts_with(known));
     !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) && is_flow
 }
 
@@ -185,15 +185,15 @@ mod tests {
  62:    1    0  dummy  mmc0 cd\n";
         let names: Vec<(String, String)> =
             parse(text).unwrap().rows.into_iter().map(|row| (row.chip, row.name)).collect();
-        let of = |chip: &str, name: &str| (chip.to_owned(), name.to_owned());
+        let row = |chip: &str, name: &str| (chip.to_owned(), name.to_owned());
         assert_eq!(
             names,
             [
-                of("MVEBU PCIe MSI", "nvme0q1"),
-                of("R-Car PCIe MSI", "PCIe PME, aerdrv"),
-                of("Brcm_MSI", "xhci_hcd"),
-                of("DWC PCIe MSI", "eth0 4 Edge"),
-                of("dummy", "mmc0 cd"),
+                row("MVEBU PCIe MSI", "nvme0q1"),
+                row("R-Car PCIe MSI", "PCIe PME, aerdrv"),
+                row("Brcm_MSI", "xhci_hcd"),
+                row("DWC PCIe MSI", "eth0 4 Edge"),
+                row("dummy", "mmc0 cd"),
             ]
         );
     }
@@ -204,33 +204,33 @@ mod tests {
     }
 
     #[test]
-    fn controller_and_actions_are_told_apart() {
-        let of = |a: &str, b: &str, c: &str| (a.to_owned(), b.to_owned(), c.to_owned());
+    fn controller_and_actions_are_separated() {
+        let row = |a: &str, b: &str, c: &str| (a.to_owned(), b.to_owned(), c.to_owned());
         assert_eq!(
             names(X86),
             [
-                of("24", "IO-APIC", "ACPI:Ged"),
-                of("36", "PCI-MSIX-0000:00:02.0", "virtio1-req.0"),
-                of("40", "IO-APIC", "acpi, i2c designware"),
-                of("41", "PCI-MSI", ""),
-                of("NMI", "", "Non-maskable interrupts"),
-                of("ERR", "", ""),
+                row("24", "IO-APIC", "ACPI:Ged"),
+                row("36", "PCI-MSIX-0000:00:02.0", "virtio1-req.0"),
+                row("40", "IO-APIC", "acpi, i2c designware"),
+                row("41", "PCI-MSI", ""),
+                row("NMI", "", "Non-maskable interrupts"),
+                row("ERR", "", ""),
             ]
         );
         assert_eq!(
             names(ARM),
             [
-                of("11", "GICv3", "arch_timer"),
-                of("14", "GICv3", "arm-pmu"),
-                of("IPI0", "", "Rescheduling interrupts"),
-                of("Err", "", ""),
+                row("11", "GICv3", "arch_timer"),
+                row("14", "GICv3", "arm-pmu"),
+                row("IPI0", "", "Rescheduling interrupts"),
+                row("Err", "", ""),
             ]
         );
-        assert_eq!(names(OLD), [of("0", "IO-APIC-edge", "timer")]);
+        assert_eq!(names(OLD), [row("0", "IO-APIC-edge", "timer")]);
     }
 
     #[test]
-    fn counts_go_with_the_cpus_of_the_header() {
+    fn counts_are_assigned_to_the_cpus_of_the_header() {
         let table = parse(X86).unwrap();
         assert_eq!(table.cpus, [0, 2]);
         assert_eq!(table.by_cpu(&table.rows[1]).collect::<Vec<_>>(), [(0, 7), (2, 121_517)]);

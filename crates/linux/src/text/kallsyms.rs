@@ -5,15 +5,15 @@ use std::fmt::Write;
 /// The functions of a running kernel, by address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KernelSymbols {
-    /// Address and where the name begins in `names`, ascending by address.
-    places: Vec<(u64, u32)>,
-    /// All names, each with a NUL behind it.
+    /// Address and offset of the name in `names`, ascending by address.
+    functions: Vec<(u64, u32)>,
+    /// All names, each followed by a NUL.
     names: String,
 }
 
 impl KernelSymbols {
-    /// Reads `/proc/kallsyms`. Lines that are not those of a symbol are left out, data too; so is
-    /// everything when the kernel hides its addresses (`kptr_restrict`), which it shows as zeroes.
+    /// Parses `/proc/kallsyms`. Lines of data and of anything but symbols are skipped. The result is
+    /// empty if the kernel hides its addresses (`kptr_restrict`), which it shows as zeroes.
     #[must_use]
     pub fn parse(text: &str) -> KernelSymbols {
         let mut symbols = KernelSymbols::default();
@@ -30,42 +30,42 @@ impl KernelSymbols {
                 continue;
             };
             if address != 0 && matches!(kind, "t" | "T" | "w" | "W") {
-                symbols.places.push((address, start));
+                symbols.functions.push((address, start));
                 symbols.names.push_str(name);
                 symbols.names.push('\0');
             }
         }
-        // Where several names share an address the first of the file stays first.
-        symbols.places.sort_by_key(|(address, _)| *address);
+        // Of several names with the same address, the first in the file stays first.
+        symbols.functions.sort_by_key(|(address, _)| *address);
         symbols
     }
 
-    /// Whether it knows no function at all.
+    /// Whether it contains no function.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.functions.is_empty()
     }
 
-    /// The name of the function that begins at an address.
+    /// The name of the function that starts at an address.
     #[must_use]
     pub fn at(&self, address: u64) -> Option<&str> {
-        let i = self.places.partition_point(|(known, _)| *known < address);
-        let (known, start) = self.places.get(i)?;
+        let i = self.functions.partition_point(|(known, _)| *known < address);
+        let (known, start) = self.functions.get(i)?;
         if *known != address {
             return None;
         }
         self.names.get(*start as usize..)?.split('\0').next()
     }
 
-    /// The name of the function in which an address lies: the last that begins before it.
+    /// The name of the function that contains an address: the last one that starts before it.
     #[must_use]
-    pub fn around(&self, address: u64) -> Option<&str> {
-        let i = self.places.partition_point(|(known, _)| *known <= address);
-        let (_, start) = self.places.get(i.checked_sub(1)?)?;
+    pub fn containing(&self, address: u64) -> Option<&str> {
+        let i = self.functions.partition_point(|(known, _)| *known <= address);
+        let (_, start) = self.functions.get(i.checked_sub(1)?)?;
         self.names.get(*start as usize..)?.split('\0').next()
     }
 
-    /// The name, or the address in hexadecimal when it is not known.
+    /// The name of a function, or its address in hexadecimal if it is unknown.
     #[must_use]
     pub fn name(&self, address: u64) -> String {
         self.at(address).map_or_else(
@@ -78,10 +78,10 @@ impl KernelSymbols {
         )
     }
 
-    /// Where a function of that name begins.
+    /// The start address of the function with this name.
     #[must_use]
     pub fn address(&self, name: &str) -> Option<u64> {
-        self.places
+        self.functions
             .iter()
             .find(|(_, start)| {
                 let rest =
@@ -110,7 +110,7 @@ ffffffffc0402000 t e1000_intr_msi\t[e1000e]
         let symbols = KernelSymbols::parse(TEXT);
         assert_eq!(symbols.at(0xffff_ffff_8115_6a20), Some("tick_nohz_handler"));
         assert_eq!(symbols.at(0xffff_ffff_8115_6a21), None);
-        assert_eq!(symbols.at(0xffff_ffff_82a1_1000), None, "data is no function");
+        assert_eq!(symbols.at(0xffff_ffff_82a1_1000), None, "data is not a function");
         assert_eq!(symbols.name(0xffff_ffff_c040_2000), "e1000_intr_msi");
         assert_eq!(symbols.name(0x10), "0x10");
         assert_eq!(symbols.address("tick_nohz_handler_alias"), Some(0xffff_ffff_8115_6a20));
@@ -118,7 +118,7 @@ ffffffffc0402000 t e1000_intr_msi\t[e1000e]
     }
 
     #[test]
-    fn hidden_addresses_are_no_addresses() {
+    fn hidden_addresses_are_ignored() {
         assert!(
             KernelSymbols::parse("0000000000000000 T _stext\n0000000000000000 t x\n").is_empty()
         );

@@ -3,7 +3,7 @@
 use super::TextError;
 use std::collections::BTreeMap;
 
-/// The options that say what a kernel can do for isolation; all others are not kept.
+/// The options that matter for isolation; all others are dropped.
 pub const RELEVANT: &[&str] = &[
     "CONFIG_CGROUPS",
     "CONFIG_CONTEXT_TRACKING",
@@ -52,10 +52,10 @@ pub const RELEVANT: &[&str] = &[
     "CONFIG_X86_MSR",
 ];
 
-/// The options of [`RELEVANT`] with their values; one that the file does not set is `n`.
+/// Parses the options of [`RELEVANT`] with their values; one that the file does not set is `n`.
 ///
 /// # Errors
-/// A line is neither an option nor a comment, or there is no option at all.
+/// A line is neither an option nor a comment, or there are no options.
 pub fn parse(text: &str) -> Result<BTreeMap<String, String>, TextError> {
     let mut options: BTreeMap<String, String> =
         RELEVANT.iter().map(|name| ((*name).to_owned(), "n".to_owned())).collect();
@@ -82,7 +82,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn options_that_matter_are_kept_and_missing_ones_are_n() {
+    fn relevant_options_are_kept_and_missing_ones_are_n() {
         // Debian 6.12.
         let text = "#\n# Timers subsystem\n#\nCONFIG_NO_HZ_FULL=y\nCONFIG_HZ=250\n\
                     # CONFIG_CPUSETS_V1 is not set\nCONFIG_BUILD_SALT=\"6.12.48+deb13-amd64\"\n";
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_configuration_is_refused() {
+    fn a_text_that_is_not_a_configuration_is_refused() {
         assert_eq!(parse("CONFIG_HZ=250\n<html>\n").unwrap_err().line, 2);
         assert!(parse("").is_err());
         assert!(parse("CONFIG_HZ\n").is_err());

@@ -1,39 +1,40 @@
-//! What the file of a kernel says of itself before it is booted.
+//! Reads the version of a kernel from its file, before it is booted.
 //!
 //! Sources: Documentation/arch/x86/boot.rst (6.12), fields `header` and `kernel_version`;
 //! `linux_banner` of init/version-timestamp.c (6.12), which every kernel has in its data.
 
 use super::gzip;
 
-/// A banner is shorter; what is longer is something else.
+/// The maximum length of a banner; a longer text is something else.
 const BANNER_MAX: usize = 512;
-/// As much of a packed kernel is looked at: an `Image` for arm64 has some 40 MiB.
+/// How much of a compressed kernel is searched: an `Image` for arm64 has some 40 MiB.
 const IMAGE_BYTES_MAX: usize = 64 << 20;
-/// What the banner of a kernel begins with.
+/// The start of a kernel's banner.
 const MARK: &[u8] = b"Linux version ";
 
-/// The version and build of a kernel, as `uname -r` and `-v` would tell them:
-/// `6.12.9-rt-amd64 (…) #1 SMP PREEMPT_RT …`. An x86 `bzImage` says them in its header, an
-/// `Image` as arm64 and RISC-V boot it, packed by gzip or not, among its data. `None` for anything
-/// else.
+/// The version and build of a kernel, like `uname -r` and `-v`:
+/// `6.12.9-rt-amd64 (…) #1 SMP PREEMPT_RT …`. An x86 `bzImage` has them in its header. An `Image`,
+/// which arm64 and RISC-V boot, has them in its data, compressed by gzip or not. `None` for any
+/// other file.
 #[must_use]
 pub fn banner(image: &[u8]) -> Option<String> {
     if image.get(0x202..0x206) == Some(b"HdrS") {
-        return of_header(image).map(str::to_owned);
+        return banner_in_header(image).map(str::to_owned);
     }
     if gzip::is_gzip(image) {
-        return of_data(&gzip::unpack_some(image, IMAGE_BYTES_MAX)).map(str::to_owned);
+        let unpacked = gzip::unpack_some(image, IMAGE_BYTES_MAX);
+        return banner_in_data(&unpacked).map(str::to_owned);
     }
-    of_data(image).map(str::to_owned)
+    banner_in_data(image).map(str::to_owned)
 }
 
-/// The version that a banner begins with.
+/// The kernel release at the start of a banner.
 #[must_use]
 pub fn release(banner: &str) -> Option<&str> {
     banner.split_whitespace().next()
 }
 
-fn of_header(image: &[u8]) -> Option<&str> {
+fn banner_in_header(image: &[u8]) -> Option<&str> {
     let [low, high] = *image.get(0x20e..0x210)? else { return None };
     let at = match u16::from_le_bytes([low, high]) {
         0 => return None,
@@ -43,28 +44,28 @@ fn of_header(image: &[u8]) -> Option<&str> {
     std::str::from_utf8(text).ok().filter(|text| text.len() < BANNER_MAX)
 }
 
-fn of_data(image: &[u8]) -> Option<&str> {
+fn banner_in_data(image: &[u8]) -> Option<&str> {
     let mut rest = image;
     loop {
         let at = rest.iter().position(|byte| *byte == MARK[0])?;
         rest = rest.get(at..)?;
-        let Some(said) = rest.strip_prefix(MARK) else {
+        let Some(after) = rest.strip_prefix(MARK) else {
             rest = rest.get(1..)?;
             continue;
         };
-        let text = said.split(|byte| matches!(byte, 0 | b'\n')).next()?;
+        let text = after.split(|byte| matches!(byte, 0 | b'\n')).next()?;
         let text = text.get(..BANNER_MAX).unwrap_or(text);
         if let Some(text) = std::str::from_utf8(text).ok().filter(|_| text.len() < BANNER_MAX)
-            // A format has a `%` in this place.
+            // A format string has a `%` in this place.
             && text.starts_with(|first: char| first.is_ascii_digit())
         {
             return Some(text);
         }
-        rest = said;
+        rest = after;
     }
 }
 
-/// Whether a banner is that of a PREEMPT_RT kernel (init/version-timestamp.c; patches before 5.3
+/// Whether a banner belongs to a PREEMPT_RT kernel (init/version-timestamp.c; patches before 5.3
 /// wrote `PREEMPT RT`).
 #[must_use]
 pub fn is_realtime(banner: &str) -> bool {
@@ -85,8 +86,8 @@ mod tests {
     }
 
     #[test]
-    fn the_banner_of_an_image_is_read_and_says_whether_it_is_realtime() {
-        // As Debian's 6.12 have it, at this offset.
+    fn the_banner_of_an_image_is_found_and_shows_whether_it_is_realtime() {
+        // As in Debian's 6.12, at this offset.
         let rt = "6.12.107+deb13-rt-amd64 (debian) #1 SMP PREEMPT_RT Debian 6.12.107-1";
         let other = "6.12.107+deb13-amd64 (debian) #1 SMP PREEMPT_DYNAMIC Debian 6.12.107-1";
         assert_eq!(banner(&image(rt)).as_deref(), Some(rt));
@@ -95,18 +96,18 @@ mod tests {
     }
 
     #[test]
-    fn an_image_without_a_header_is_known_by_its_banner_packed_or_not() {
-        let said =
+    fn an_image_without_a_header_has_its_banner_in_its_data_compressed_or_not() {
+        let wanted =
             "5.15.148-tegra (build@host) (gcc 11) #1 SMP PREEMPT Tue Jan 7 17:14:38 PST 2025";
-        let text = format!("L\0Linux version %s\nLinux Linux version {said}\n\0more");
-        assert_eq!(banner(text.as_bytes()).as_deref(), Some(said));
-        assert_eq!(release(said), Some("5.15.148-tegra"));
-        // One block that is not deflated, and its end is missing.
+        let text = format!("L\0Linux version %s\nLinux Linux version {wanted}\n\0more");
+        assert_eq!(banner(text.as_bytes()).as_deref(), Some(wanted));
+        assert_eq!(release(wanted), Some("5.15.148-tegra"));
+        // One stored block, and its end is missing.
         let length = u16::try_from(text.len() + 1).unwrap();
         let mut packed = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 0];
         packed.extend(length.to_le_bytes().into_iter().chain((!length).to_le_bytes()));
         packed.extend(text.bytes());
-        assert_eq!(banner(&packed).as_deref(), Some(said));
+        assert_eq!(banner(&packed).as_deref(), Some(wanted));
         let long = format!("Linux version 5{}", "x".repeat(600));
         assert_eq!((banner(b"Linux version 5\xff\n"), banner(long.as_bytes())), (None, None));
     }

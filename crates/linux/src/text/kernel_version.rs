@@ -1,4 +1,4 @@
-//! The version of a kernel, as far as facts about kernels depend on it: `6.12` of
+//! The version of a kernel, as far as facts about kernels depend on it: `6.12` for
 //! `6.12.48-rt-amd64`.
 
 use std::fmt;
@@ -6,27 +6,27 @@ use std::fmt;
 /// Major and minor version of a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KernelVersion {
-    /// `6` of `6.12`.
+    /// `6` in `6.12`.
     pub major: u32,
-    /// `12` of `6.12`.
+    /// `12` in `6.12`.
     pub minor: u32,
 }
 
-/// The first kernel that knows `rt_group_sched=` (commits e34e0131fea1 to d6809c2f606c, applied in
-/// April 2025 after 6.15-rc1).
+/// The first kernel with `rt_group_sched=` (commits e34e0131fea1 to d6809c2f606c, applied in April
+/// 2025 after 6.15-rc1).
 pub const RT_GROUP_SCHED_SINCE: KernelVersion = KernelVersion::new(6, 16);
 
 impl KernelVersion {
-    /// A version.
+    /// Creates a version.
     #[must_use]
     pub const fn new(major: u32, minor: u32) -> KernelVersion {
         KernelVersion { major, minor }
     }
 
-    /// The version of a release: `6.12.48-rt-amd64` → 6.12; `None` when it does not begin with two
-    /// numbers.
+    /// Parses the version in a release: `6.12.48-rt-amd64` → 6.12; `None` if it does not start with
+    /// two numbers.
     #[must_use]
-    pub fn of_release(release: &str) -> Option<KernelVersion> {
+    pub fn from_release(release: &str) -> Option<KernelVersion> {
         let mut numbers = release.splitn(3, |c: char| !c.is_ascii_digit());
         Some(KernelVersion::new(numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
     }
@@ -44,7 +44,8 @@ mod tests {
 
     #[test]
     fn the_version_of_a_release_is_its_first_two_numbers() {
-        let version = |release| KernelVersion::of_release(release).map(|it| it.to_string());
+        let version =
+            |release| KernelVersion::from_release(release).map(|version| version.to_string());
         assert_eq!(version("6.12.48-rt-amd64").as_deref(), Some("6.12"));
         assert_eq!(version("2.6.32-122-rtai").as_deref(), Some("2.6"));
         assert_eq!(version("7.0-rc1").as_deref(), Some("7.0"));

@@ -1,5 +1,5 @@
-//! Parsers of kernel text: text in, value out, nothing read. A parser never panics and never
-//! returns a wrong number: what it does not understand is an error with the line.
+//! Parsers of kernel text: text in, values out, no file access. A parser never panics and never
+//! returns a wrong number: text that it does not know is an error with its line.
 
 pub mod cmdline;
 pub mod cpuinfo;
@@ -20,14 +20,14 @@ pub mod trace_format;
 
 use std::fmt;
 
-/// Why a kernel text is not what its format says.
+/// Why a kernel text does not have the expected format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextError {
-    /// Line in the text, from 1; 0 when the text as a whole is wrong.
+    /// The line in the text, from 1; 0 if the text as a whole is wrong.
     pub line: usize,
-    /// What was expected there.
+    /// What was expected.
     pub wanted: &'static str,
-    /// What was there instead, shortened.
+    /// What was found, shortened.
     pub found: String,
 }
 
@@ -36,7 +36,7 @@ impl TextError {
         TextError { line, wanted, found: found.chars().take(60).collect() }
     }
 
-    /// The same as an error about a file.
+    /// Converts this to an error about a file.
     #[must_use]
     pub fn at(&self, path: &str) -> crate::Error {
         crate::Error::malformed(path, self.line, self.wanted, &self.found)

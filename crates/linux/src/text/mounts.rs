@@ -1,8 +1,8 @@
-//! `/proc/<pid>/mountinfo` (proc_pid_mountinfo(5)), as far as file systems of the kernel matter.
+//! `/proc/<pid>/mountinfo` (proc_pid_mountinfo(5)), as far as kernel file systems need it.
 
 use super::TextError;
 
-/// One mount.
+/// A mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {
     /// The directory of the file system that forms the root of this mount.
@@ -20,33 +20,36 @@ pub struct Mount {
 /// Parses the whole file.
 ///
 /// # Errors
-/// A line lacks fields.
+/// A line has too few fields.
 pub fn parse(text: &str) -> Result<Vec<Mount>, TextError> {
     let mut mounts = Vec::new();
     for (i, line) in text.lines().enumerate() {
-        let wrong = || TextError::new(i + 1, "the fields of mountinfo", line);
-        let (left, right) = line.split_once(" - ").ok_or_else(wrong)?;
+        let malformed = || TextError::new(i + 1, "the fields of mountinfo", line);
+        let (left, right) = line.split_once(" - ").ok_or_else(malformed)?;
         let left: Vec<&str> = left.split(' ').collect();
         let right: Vec<&str> = right.split(' ').collect();
         let [_, _, _, root, point, options, ..] = left.as_slice() else {
-            return Err(wrong());
+            return Err(malformed());
         };
-        let [kind, rest @ ..] = right.as_slice() else { return Err(wrong()) };
-        let words = |text: &str| text.split(',').map(str::to_owned).collect();
+        let [kind, rest @ ..] = right.as_slice() else { return Err(malformed()) };
         mounts.push(Mount {
-            root: unescaped(root),
-            point: unescaped(point),
+            root: unescape(root),
+            point: unescape(point),
             kind: (*kind).to_owned(),
-            options: words(options),
-            // The source may be empty text, so count from the end.
-            super_options: rest.last().map_or_else(Vec::new, |text| words(text)),
+            options: split_options(options),
+            // The source may be empty, so count from the end.
+            super_options: rest.last().map_or_else(Vec::new, |text| split_options(text)),
         });
     }
     Ok(mounts)
 }
 
-/// `\040` and the like (`mangle()`, fs/proc_namespace.c) back into bytes.
-fn unescaped(text: &str) -> String {
+fn split_options(text: &str) -> Vec<String> {
+    text.split(',').map(str::to_owned).collect()
+}
+
+/// Converts `\040` and the like (`mangle()`, fs/proc_namespace.c) back to bytes.
+fn unescape(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, tail)) = rest.split_first() {
@@ -81,7 +84,7 @@ mod tests {
 ";
 
     #[test]
-    fn mounts_are_read_with_optional_fields_and_escapes() {
+    fn mounts_are_parsed_with_optional_fields_and_escapes() {
         let mounts = parse(HYBRID).unwrap();
         assert_eq!(mounts[0].kind, "cgroup");
         assert_eq!(mounts[0].super_options, ["rw", "cpuset"]);
@@ -95,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_its_fields_is_named() {
+    fn a_malformed_line_is_refused_with_its_number() {
         assert_eq!(parse("garbage").unwrap_err().line, 1);
         assert_eq!(parse(&format!("{HYBRID}1 2 3 - x")).unwrap_err().line, 4);
         assert_eq!(parse("").unwrap(), []);

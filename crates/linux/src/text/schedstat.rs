@@ -1,24 +1,24 @@
-//! `/proc/schedstat` (versions 15 to 17, Linux 3.x to 6.18, with `CONFIG_SCHEDSTATS`): what the
-//! scheduler did on each online CPU. Fields by Documentation/scheduler/sched-stats.rst.
+//! `/proc/schedstat` (versions 15 to 17, Linux 3.x to 6.18, with `CONFIG_SCHEDSTATS`): scheduler
+//! statistics of each online CPU. Fields by Documentation/scheduler/sched-stats.rst.
 
 use super::TextError;
 use std::collections::BTreeMap;
 
-/// What the scheduler did on one CPU since boot.
+/// Scheduler statistics of one CPU since boot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CpuSched {
     /// Time that tasks ran, in nanoseconds (field 7).
     pub ran_ns: u64,
     /// Time that tasks waited for the CPU, in nanoseconds (field 8).
     pub waited_ns: u64,
-    /// Times a task (other than the idle one) was put on the CPU (field 9).
+    /// How often a task other than the idle task was switched to (field 9).
     pub switches: u64,
 }
 
 /// Parses the per-CPU lines.
 ///
 /// # Errors
-/// A version that is not known, or a `cpuN` line without its nine numbers.
+/// An unknown version, or a `cpuN` line without its nine numbers.
 pub fn parse(text: &str) -> Result<BTreeMap<usize, CpuSched>, TextError> {
     let version = text.lines().next().and_then(|line| line.strip_prefix("version "));
     if !matches!(version.map(str::trim), Some("15" | "16" | "17")) {
@@ -49,7 +49,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_last_three_fields_are_read() {
+    fn the_last_three_fields_are_parsed() {
         // Linux 6.12, version 16, shortened.
         let text = "version 16
 timestamp 4294937296

@@ -1,5 +1,5 @@
-//! `/proc/softirqs`: one row for each kind of soft interrupt, one column for each *possible* CPU
-//! (fs/proc/softirqs.c, 4.17 to 6.18), unlike `/proc/interrupts`, which has the online ones.
+//! `/proc/softirqs`: one row per softirq, one column per *possible* CPU (fs/proc/softirqs.c, 4.17 to
+//! 6.18), unlike `/proc/interrupts`, which has the online CPUs.
 
 use super::TextError;
 
@@ -8,38 +8,38 @@ use super::TextError;
 pub struct SoftirqTable {
     /// The CPU of each column.
     pub cpus: Vec<usize>,
-    /// Kind (`TIMER`, `RCU`, …) and its count on each of [`SoftirqTable::cpus`].
+    /// Name (`TIMER`, `RCU`, …) and its count on each of [`SoftirqTable::cpus`].
     pub rows: Vec<(String, Vec<u64>)>,
 }
 
 /// Parses the table.
 ///
 /// # Errors
-/// A line that is not a row with one number for each CPU.
+/// A line is not a row with one number for each CPU.
 pub fn parse(text: &str) -> Result<SoftirqTable, TextError> {
     let mut lines = text.lines().enumerate();
     let header = lines.next().map_or("", |(_, line)| line);
-    let cpu = |word: &str| word.strip_prefix("CPU")?.parse().ok();
-    let cpus: Option<Vec<usize>> = header.split_whitespace().map(cpu).collect();
+    let cpus: Option<Vec<usize>> =
+        header.split_whitespace().map(|word| word.strip_prefix("CPU")?.parse().ok()).collect();
     let cpus = cpus
         .filter(|cpus| !cpus.is_empty())
         .ok_or_else(|| TextError::new(1, "columns CPU0 CPU1 …", header))?;
     let mut rows = Vec::new();
     for (i, line) in lines {
-        let wrong = || TextError::new(i + 1, "NAME: and one number for each CPU", line);
-        let (name, numbers) = line.split_once(':').ok_or_else(wrong)?;
+        let malformed = || TextError::new(i + 1, "NAME: and one number for each CPU", line);
+        let (name, numbers) = line.split_once(':').ok_or_else(malformed)?;
         let counts: Option<Vec<u64>> =
             numbers.split_whitespace().map(|word| word.parse().ok()).collect();
-        let counts = counts.filter(|counts| counts.len() == cpus.len()).ok_or_else(wrong)?;
+        let counts = counts.filter(|counts| counts.len() == cpus.len()).ok_or_else(malformed)?;
         rows.push((name.trim().to_owned(), counts));
     }
     Ok(SoftirqTable { cpus, rows })
 }
 
 impl SoftirqTable {
-    /// The counts of one CPU by kind; `None` when it has no column.
+    /// The counts of one CPU by name; `None` if it has no column.
     #[must_use]
-    pub fn of(&self, cpu: usize) -> Option<Vec<(&str, u64)>> {
+    pub fn counts_for(&self, cpu: usize) -> Option<Vec<(&str, u64)>> {
         let at = self.cpus.iter().position(|column| *column == cpu)?;
         Some(
             self.rows
@@ -67,14 +67,14 @@ mod tests {
     fn each_cpu_has_its_counts() {
         let table = parse(TEXT).unwrap();
         assert_eq!(
-            table.of(1),
+            table.counts_for(1),
             Some(vec![("HI", 0), ("TIMER", 12735), ("IRQ_POLL", 0), ("RCU", 33935)])
         );
-        assert_eq!(table.of(2), None);
+        assert_eq!(table.counts_for(2), None);
     }
 
     #[test]
-    fn a_row_without_its_numbers_is_refused_by_line() {
+    fn a_row_without_its_numbers_is_refused_with_its_line() {
         let error = parse("  CPU0 CPU1\n HI: 1\n").unwrap_err();
         assert!(error.to_string().contains("line 2"), "{error}");
         assert!(parse("").is_err());

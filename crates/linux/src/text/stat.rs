@@ -1,5 +1,5 @@
-//! `/proc/stat`: the time each online CPU spent, in clock ticks of user space (`USER_HZ`, 100 on
-//! every architecture but alpha). Fields by proc_stat(5); `steal` since 2.6.11.
+//! `/proc/stat`: the time of each online CPU, in clock ticks of user space (`USER_HZ`, 100 on every
+//! architecture but alpha). Fields by proc_stat(5); `steal` since 2.6.11.
 
 use super::TextError;
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// Time of one CPU since boot, in `USER_HZ` ticks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CpuTime {
-    /// In user mode, nice tasks not counted.
+    /// In user mode, without nice tasks.
     pub user: u64,
     /// In user mode, nice tasks.
     pub nice: u64,
@@ -15,48 +15,43 @@ pub struct CpuTime {
     pub system: u64,
     /// Idle.
     pub idle: u64,
-    /// Idle with input or output outstanding.
+    /// Idle with outstanding I/O.
     pub iowait: u64,
-    /// In hard interrupts.
+    /// In hardirqs.
     pub irq: u64,
-    /// In soft interrupts.
+    /// In softirqs.
     pub softirq: u64,
-    /// The hypervisor ran something else, as far as it says so.
+    /// While the hypervisor ran something else, as far as it reports that.
     pub steal: u64,
 }
 
 /// Parses the per-CPU lines.
 ///
 /// # Errors
-/// A `cpuN` line without its eight numbers, or none at all.
+/// A `cpuN` line without its eight numbers, or no such line.
 pub fn parse(text: &str) -> Result<BTreeMap<usize, CpuTime>, TextError> {
     let mut times = BTreeMap::new();
     for (i, line) in text.lines().enumerate() {
         let Some(rest) = line.strip_prefix("cpu").filter(|rest| !rest.starts_with(' ')) else {
             continue;
         };
-        let wrong = || TextError::new(i + 1, "cpuN and eight numbers", line);
-        let mut words = rest.split_whitespace();
-        let cpu: usize = words.next().and_then(|word| word.parse().ok()).ok_or_else(wrong)?;
-        let mut next = || words.next().and_then(|word| word.parse::<u64>().ok());
-        let time = (|| {
-            Some(CpuTime {
-                user: next()?,
-                nice: next()?,
-                system: next()?,
-                idle: next()?,
-                iowait: next()?,
-                irq: next()?,
-                softirq: next()?,
-                steal: next()?,
-            })
-        })();
-        times.insert(cpu, time.ok_or_else(wrong)?);
+        let (cpu, time) = parse_cpu_line(rest)
+            .ok_or_else(|| TextError::new(i + 1, "cpuN and eight numbers", line))?;
+        times.insert(cpu, time);
     }
     if times.is_empty() {
         return Err(TextError::new(0, "lines cpu0, cpu1, …", ""));
     }
     Ok(times)
+}
+
+/// Parses `N` and the eight times of a line, which starts after `cpu`.
+fn parse_cpu_line(rest: &str) -> Option<(usize, CpuTime)> {
+    let mut words = rest.split_whitespace();
+    let cpu = words.next()?.parse().ok()?;
+    let numbers: Vec<u64> = words.take(8).map(|word| word.parse().ok()).collect::<Option<_>>()?;
+    let [user, nice, system, idle, iowait, irq, softirq, steal] = numbers[..] else { return None };
+    Some((cpu, CpuTime { user, nice, system, idle, iowait, irq, softirq, steal }))
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
 //! `/proc/timer_list` (`print_cpu()`, kernel/time/timer_list.c, 6.12): the high-resolution timers
-//! that are armed on each CPU. The timers of the wheel, and with them delayed works, are not in it.
+//! armed on each CPU. It does not contain the timers of the timer wheel, and so no delayed work.
 
 use std::collections::BTreeMap;
 
-/// How many timers call each function.
+/// The number of timers by function.
 pub type TimerFunctions = BTreeMap<String, usize>;
 
-/// Parses the whole file: the functions of the armed timers by CPU. Lines of no timer are passed
-/// over; a function whose name the kernel hides (`<0000000011223344>`) is counted as that.
+/// Parses the whole file: the functions of the armed timers by CPU. Lines without a timer are
+/// skipped. A function whose name the kernel hides (`<0000000011223344>`) is counted as that.
 #[must_use]
 pub fn parse(text: &str) -> BTreeMap<usize, TimerFunctions> {
     let mut found: BTreeMap<usize, TimerFunctions> = BTreeMap::new();
@@ -20,15 +20,16 @@ pub fn parse(text: &str) -> BTreeMap<usize, TimerFunctions> {
             }
         } else if line.starts_with("Tick Device") {
             cpu = None;
-        } else if let (Some(cpu), Some(function)) = (cpu, function(line)) {
+        } else if let (Some(cpu), Some(function)) = (cpu, timer_function(line)) {
             *found.entry(cpu).or_default().entry(function.to_owned()).or_default() += 1;
         }
     }
     found
 }
 
-/// ` #0: <00000000f38a3264>, tick_nohz_handler, S:01`, up to 4.10 with who armed it at the end.
-fn function(line: &str) -> Option<&str> {
+/// The function in ` #0: <00000000f38a3264>, tick_nohz_handler, S:01`; up to 4.10 the line ends with
+/// the task that armed the timer.
+fn timer_function(line: &str) -> Option<&str> {
     let (number, rest) = line.trim_start().strip_prefix('#')?.split_once(": ")?;
     if number.is_empty() || !number.bytes().all(|b| b.is_ascii_digit()) {
         return None;
@@ -85,12 +86,13 @@ active timers:
 
     #[test]
     fn armed_timers_are_counted_by_cpu_and_function() {
-        let of = |pairs: &[(&str, usize)]| -> TimerFunctions {
+        let functions = |pairs: &[(&str, usize)]| -> TimerFunctions {
             pairs.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
         };
-        let cpu0 = of(&[("dl_task_timer", 1), ("hrtimer_wakeup", 2), ("tick_nohz_handler", 1)]);
-        assert_eq!(parse(NEW), [(0, cpu0), (1, of(&[]))].into());
-        assert_eq!(parse(OLD), [(2, of(&[("tick_sched_timer", 1)]))].into());
+        let cpu0 =
+            functions(&[("dl_task_timer", 1), ("hrtimer_wakeup", 2), ("tick_nohz_handler", 1)]);
+        assert_eq!(parse(NEW), [(0, cpu0), (1, functions(&[]))].into());
+        assert_eq!(parse(OLD), [(2, functions(&[("tick_sched_timer", 1)]))].into());
     }
 
     proptest! {

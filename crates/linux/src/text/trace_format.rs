@@ -1,11 +1,11 @@
-//! `events/<system>/<event>/format` of tracefs: where the fields of an event lie in its raw record.
+//! `events/<system>/<event>/format` of tracefs: the fields of an event in its raw record.
 
 use super::TextError;
 
-/// The form of one event's records.
+/// The record format of one event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventFormat {
-    /// What `common_type` holds in a record of this event. Differs from boot to boot.
+    /// The `common_type` in a record of this event. It differs from boot to boot.
     pub id: u16,
     fields: Vec<(String, EventField)>,
 }
@@ -15,41 +15,41 @@ pub struct EventFormat {
 pub struct EventField {
     /// Offset in the record, in bytes.
     pub offset: usize,
-    /// Size in bytes; for [`EventField::dynamic`] that of the reference, not of the data.
+    /// Size in bytes; for [`EventField::dynamic`] that of the reference, not that of the data.
     pub size: usize,
     /// `__data_loc`: the field holds offset and length of the data, 16 bits each.
     pub dynamic: bool,
 }
 
 impl EventFormat {
-    /// Reads a `format` file.
+    /// Parses a `format` file.
     ///
     /// # Errors
-    /// There is no number, or a field's line is not understood.
+    /// There is no ID, or the line of a field is malformed.
     pub fn parse(text: &str) -> Result<EventFormat, TextError> {
         let (mut id, mut fields) = (None, Vec::new());
         for (i, line) in text.lines().enumerate() {
             if let Some(number) = line.strip_prefix("ID:") {
-                let wrong = TextError::new(i + 1, "a number up to 65535", line);
-                id = Some(number.trim().parse().map_err(|_| wrong)?);
+                let malformed = TextError::new(i + 1, "a number up to 65535", line);
+                id = Some(number.trim().parse().map_err(|_| malformed)?);
             } else if let Some(rest) = line.trim_start().strip_prefix("field:") {
-                let wrong = TextError::new(i + 1, "a field with offset and size", line);
-                fields.push(field(rest).ok_or(wrong)?);
+                let malformed = TextError::new(i + 1, "a field with offset and size", line);
+                fields.push(parse_field(rest).ok_or(malformed)?);
             }
         }
         let id = id.ok_or_else(|| TextError::new(0, "a line ID:", text))?;
         Ok(EventFormat { id, fields })
     }
 
-    /// The field of that name.
+    /// The field with this name.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<EventField> {
         self.fields.iter().find(|(known, _)| known == name).map(|(_, field)| *field)
     }
 }
 
-/// `pid_t prev_pid;\toffset:24;\tsize:4;\tsigned:1;`
-fn field(rest: &str) -> Option<(String, EventField)> {
+/// Parses `pid_t prev_pid;\toffset:24;\tsize:4;\tsigned:1;`.
+fn parse_field(rest: &str) -> Option<(String, EventField)> {
     let mut parts = rest.split(';').map(str::trim);
     let declaration = parts.next()?;
     let (mut offset, mut size) = (None, None);
@@ -60,10 +60,10 @@ fn field(rest: &str) -> Option<(String, EventField)> {
             _ => {}
         }
     }
-    // The last word is the name, perhaps with the length of an array behind it.
+    // The last word is the name, perhaps followed by the length of an array.
     let name = declaration.split_whitespace().next_back()?.trim_start_matches('*');
     let name = name.split('[').next()?;
-    // Records are smaller than the largest sub-buffer; more is no field of any kernel.
+    // Records are smaller than the largest sub-buffer; no kernel has a field beyond that.
     let (offset, size): (u16, u16) = (offset?, size?);
     let dynamic = declaration.starts_with("__data_loc");
     (!name.is_empty() && (!dynamic || size == 4)).then(|| {
@@ -72,13 +72,13 @@ fn field(rest: &str) -> Option<(String, EventField)> {
 }
 
 impl EventField {
-    /// The field's bytes in a record; `None` when the record is too short for it.
+    /// The field's bytes in a record; `None` if the record is too short.
     #[must_use]
     pub fn bytes<'a>(&self, record: &'a [u8]) -> Option<&'a [u8]> {
         record.get(self.offset..self.offset + self.size)
     }
 
-    /// The value of an integer or pointer of 1, 2, 4 or 8 bytes, without sign.
+    /// The value of an unsigned integer or pointer of 1, 2, 4 or 8 bytes.
     #[must_use]
     pub fn unsigned(&self, record: &[u8]) -> Option<u64> {
         let bytes = self.bytes(record)?;
@@ -106,8 +106,8 @@ impl EventField {
     #[must_use]
     pub fn text<'a>(&self, record: &'a [u8]) -> Option<&'a [u8]> {
         let bytes = if self.dynamic {
-            let place = u32::from_le_bytes(*self.bytes(record)?.first_chunk()?);
-            let (offset, length) = ((place & 0xffff) as usize, (place >> 16) as usize);
+            let location = u32::from_le_bytes(*self.bytes(record)?.first_chunk()?);
+            let (offset, length) = ((location & 0xffff) as usize, (location >> 16) as usize);
             record.get(offset..offset + length)?
         } else {
             self.bytes(record)?
@@ -136,7 +136,7 @@ format:
 print fmt: \"irq=%d name=%s\", REC->irq, __get_str(name)
 ";
 
-    /// The lines of `sched_switch` that differ in form.
+    /// The lines of `sched_switch` that have other formats.
     const SCHED_SWITCH: &str = "ID: 372
 format:
 \tfield:char prev_comm[16];\toffset:8;\tsize:16;\tsigned:0;
@@ -149,7 +149,7 @@ format:
     }
 
     #[test]
-    fn numbers_pointers_and_both_kinds_of_text_are_read() {
+    fn numbers_pointers_and_both_kinds_of_text_are_decoded() {
         let entry = EventFormat::parse(IRQ_HANDLER_ENTRY).unwrap();
         assert_eq!((entry.id, entry.field("irq")), (225, at(8, 4)));
         assert_eq!(entry.field("nothing"), None);
@@ -168,7 +168,7 @@ format:
     }
 
     #[test]
-    fn what_is_not_a_format_is_refused_with_the_line() {
+    fn a_malformed_text_is_refused_with_its_line() {
         let line = |text: &str| EventFormat::parse(text).unwrap_err().line;
         assert_eq!(line(""), 0);
         assert_eq!(line("name: x\nID: x\n"), 2);

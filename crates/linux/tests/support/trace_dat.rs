@@ -1,22 +1,22 @@
-//! Files of trace-cmd, as far as the tests need them.
+//! Reads files of trace-cmd, as far as the tests need them.
 
 use cpushield_linux::ring_buffer::PageLayout;
 use cpushield_linux::text::trace_format::EventFormat;
 use cpushield_linux::tracefs::TraceTexts;
 
-/// As much of a trace.dat file of version 6 (trace-cmd.dat.v6(5)) as is needed here.
+/// The parts of a trace.dat file of version 6 (trace-cmd.dat.v6(5)) that the tests need.
 pub struct TraceDat {
-    /// The form of the pages.
+    /// The layout of the pages.
     pub layout: PageLayout,
-    /// System, name and form of each event.
+    /// System, name and format of each event.
     pub events: Vec<(String, String, EventFormat)>,
-    /// `/proc/kallsyms` as it was, or empty.
+    /// The text of `/proc/kallsyms`, or empty.
     pub kallsyms: String,
     /// The pages of each CPU.
     pub pages: Vec<Vec<u8>>,
 }
 
-/// Takes pieces off the front of a file.
+/// The unread rest of a file.
 struct Cursor<'a>(&'a [u8]);
 
 impl<'a> Cursor<'a> {
@@ -52,8 +52,8 @@ impl<'a> Cursor<'a> {
 }
 
 impl TraceDat {
-    /// Reads a whole file, with its texts, and system and format of each event that is not ftrace's
-    /// own.
+    /// Reads a whole file. Also returns its texts, and the system and format of each event except
+    /// those of ftrace itself.
     pub fn read(file: &[u8]) -> (TraceDat, TraceTexts, Vec<(String, String)>) {
         let mut at = Cursor(file);
         assert_eq!(at.take(10), b"\x17\x08\x44tracing");
