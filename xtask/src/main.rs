@@ -1,5 +1,5 @@
-//! Project tasks: generated documents, man pages and completions. All of them are derived from the
-//! definitions in the tool itself, so that nothing is written twice.
+//! Project tasks: generated documents, man pages and completions. All are derived from the
+//! definitions in the tool.
 
 mod docs;
 mod man;
@@ -18,31 +18,31 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Write docs/tunables.md, docs/boot.md, docs/causes.md, docs/witnesses.md and the schemas
+    /// Write docs/tunables.md, docs/boot.md, docs/causes.md and the schemas
     Docs {
-        /// Output directory
+        /// The directory to write to
         #[arg(default_value = "docs")]
         dir: PathBuf,
     },
     /// Write the man pages, one per subcommand
     Man {
-        /// Output directory
+        /// The directory to write to
         dir: PathBuf,
     },
     /// Write the completions for bash, zsh and fish
     Completions {
-        /// Output directory
+        /// The directory to write to
         dir: PathBuf,
     },
 }
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().task {
+    let result = match Cli::parse().task {
         Task::Docs { dir } => docs::write(&dir),
-        Task::Man { dir } => man::pages(&dir),
-        Task::Completions { dir } => man::completions(&dir),
+        Task::Man { dir } => man::write_pages(&dir),
+        Task::Completions { dir } => man::write_completions(&dir),
     };
-    match done {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");

@@ -1,4 +1,4 @@
-//! Man pages and completions from the command definitions, with sections that clap does not make.
+//! Man pages and completions from the command definitions, with sections that clap does not know.
 
 use clap_complete::Shell;
 use cpushield::cli::help;
@@ -7,36 +7,36 @@ use std::io;
 use std::path::Path;
 use std::process::Command;
 
-/// Section that every page ends with.
+/// The last section of every page.
 const FILES: &str = ".SH FILES
 .TP
 .I /var/lib/cpushield/journal.jsonl
-the original values of every change; exists while a shield is active
+the original values of everything that was changed; exists while a shield is active
 .TP
 .I /etc/cpushield/policy.toml
-the shields that the user described
+the policy of the user
 ";
 
 /// Writes `cpushield.1` and a page for each subcommand.
-pub fn pages(dir: &Path) -> io::Result<()> {
+pub fn write_pages(dir: &Path) -> io::Result<()> {
     fs::create_dir_all(dir)?;
     let mut command = cpushield::cli::command();
     command.build();
-    page(dir, &command, None)?;
+    write_page(dir, &command, None)?;
     for sub in
         command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help")
     {
-        page(dir, sub, Some(sub.get_name()))?;
-        for of_group in sub.get_subcommands() {
-            if !of_group.is_hide_set() && of_group.get_name() != "help" {
-                page(dir, of_group, Some(sub.get_name()))?;
+        write_page(dir, sub, Some(sub.get_name()))?;
+        for nested in sub.get_subcommands() {
+            if !nested.is_hide_set() && nested.get_name() != "help" {
+                write_page(dir, nested, Some(sub.get_name()))?;
             }
         }
     }
     Ok(())
 }
 
-fn page(dir: &Path, command: &clap::Command, name: Option<&str>) -> io::Result<()> {
+fn write_page(dir: &Path, command: &clap::Command, name: Option<&str>) -> io::Result<()> {
     let file = command.get_display_name().unwrap_or(command.get_name()).to_owned();
     let man = clap_mangen::Man::new(command.clone())
         .title(&file)
@@ -52,11 +52,11 @@ fn page(dir: &Path, command: &clap::Command, name: Option<&str>) -> io::Result<(
     if command.has_subcommands() {
         man.render_subcommands_section(&mut text)?;
     }
-    text.extend_from_slice(tail(name).as_bytes());
+    text.extend_from_slice(final_sections(name).as_bytes());
     fs::write(dir.join(format!("{file}.1")), text)
 }
 
-/// The usage as the help shows it, with the value of each option.
+/// The usage as in the help, with the value of each option.
 fn synopsis(command: &clap::Command, name: Option<&str>) -> String {
     let usage = command.clone().render_usage().to_string();
     let usage = usage.trim_start_matches("Usage:").trim();
@@ -64,14 +64,14 @@ fn synopsis(command: &clap::Command, name: Option<&str>) -> String {
     for line in usage.lines() {
         text.push_str(&format!("{}\n.br\n", roff(line.trim())));
     }
-    // An option of one subcommand has its value named here, too.
+    // The pages of subcommands also list each option with the name of its value.
     if name.is_some() {
         for arg in command.get_arguments().filter(|arg| !arg.is_hide_set()) {
             let Some(long) = arg.get_long().filter(|_| arg.get_action().takes_values()) else {
                 continue;
             };
             let values = arg.get_value_names().unwrap_or_default();
-            let values: Vec<String> = values.iter().map(|it| format!("<{it}>")).collect();
+            let values: Vec<String> = values.iter().map(|value| format!("<{value}>")).collect();
             text.push_str(&format!(
                 "[{} {}]\n",
                 roff(&format!("--{long}")),
@@ -82,8 +82,8 @@ fn synopsis(command: &clap::Command, name: Option<&str>) -> String {
     text
 }
 
-/// Examples, times and exit codes.
-fn tail(name: Option<&str>) -> String {
+/// The examples, the format of times, the exit codes and the files.
+fn final_sections(name: Option<&str>) -> String {
     let mut text = ".SH EXAMPLES\n".to_owned();
     for (command, what) in help::examples(name) {
         text.push_str(&format!(".TP\n.B {}\n{}\n", roff(command), roff(what)));
@@ -101,23 +101,23 @@ fn tail(name: Option<&str>) -> String {
     text + FILES
 }
 
-/// Text that troff does not interpret.
+/// Escapes text for troff.
 fn roff(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-");
     if text.starts_with(['.', '\'']) { format!("\\&{text}") } else { text }
 }
 
-/// The date of the last commit, or no date if there is none: the same source makes the same page.
+/// The day of the last commit, or no date without git: the same source makes the same page.
 fn date() -> String {
     let git = Command::new("git").args(["log", "-1", "--format=%cs"]).output();
     git.map_or_else(
         |_| String::new(),
-        |done| String::from_utf8_lossy(&done.stdout).trim().to_owned(),
+        |output| String::from_utf8_lossy(&output.stdout).trim().to_owned(),
     )
 }
 
-/// Writes the completions.
-pub fn completions(dir: &Path) -> io::Result<()> {
+/// Writes the completions for each shell.
+pub fn write_completions(dir: &Path) -> io::Result<()> {
     fs::create_dir_all(dir)?;
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
         clap_complete::generate_to(
