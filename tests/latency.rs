@@ -208,7 +208,7 @@ fn its_memory_does_not_grow_and_its_threads_end_with_it() {
     child.wait().unwrap();
     let gone = (0..200).any(|_| {
         std::thread::sleep(Duration::from_millis(10));
-        Host::live().started(crew.parse().unwrap()).is_none()
+        Host::live().start_time(crew.parse().unwrap()).is_none()
     });
     assert!(gone, "killed at once, it leaves no thread behind");
 }

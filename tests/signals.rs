@@ -56,7 +56,7 @@ fn start(words: &str, cpu: usize) -> Child {
 /// A process and its descendants, each with when it started.
 fn started_family(pid: i32) -> Vec<(i32, Option<u64>)> {
     let host = Host::live();
-    family::family(&host, pid).into_iter().map(|pid| (pid, host.started(pid))).collect()
+    family::family(&host, pid).into_iter().map(|pid| (pid, host.start_time(pid))).collect()
 }
 
 fn runs((pid, started): &(i32, Option<u64>)) -> bool {

@@ -181,7 +181,7 @@ fn killed_it_leaves_no_sampler_behind() {
     let pid = i32::try_from(child.id()).unwrap();
     wait_until("the sampler starts", || spinner(&host, &family(&host, pid), cpu).is_some());
     let others: Vec<_> = family(&host, pid).into_iter().filter(|member| *member != pid).collect();
-    let started: Vec<_> = others.iter().map(|tid| host.started(*tid)).collect();
+    let started: Vec<_> = others.iter().map(|tid| host.start_time(*tid)).collect();
     assert!(others.len() >= 2, "{others:?}");
     signal(&child, 9);
     child.wait().unwrap();

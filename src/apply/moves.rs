@@ -42,7 +42,7 @@ pub fn members(host: &Host, group: &str) -> Result<Vec<TaskId>> {
         Err(error) if error.is_absent() => Vec::new(),
         other => other?,
     };
-    let id = |tid| Some(TaskId { tid, started: host.started(tid)? });
+    let id = |tid| Some(TaskId { tid, started: host.start_time(tid)? });
     Ok(numbers.into_iter().filter_map(id).collect())
 }
 

@@ -301,7 +301,7 @@ pub(super) fn remove_below(
 ) -> Result<()> {
     let is_group = |dir: &str| host.exists(&format!("{dir}/cgroup.procs"));
     if depth < DEPTH_MAX && is_group(path) {
-        for name in host.groups_below(path)? {
+        for name in host.list_directories(path)? {
             let below = format!("{path}/{name}");
             if is_group(&below) {
                 remove_below(host, &below, above, moved, depth + 1)?;

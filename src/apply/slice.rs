@@ -146,7 +146,7 @@ fn empty(host: &Host, group: &str, moved: &mut MovedOut) -> Result<()> {
     if !host.exists(&format!("{group}/cgroup.procs")) {
         return Ok(());
     }
-    for name in host.groups_below(group)? {
+    for name in host.list_directories(group)? {
         let below = format!("{group}/{name}");
         if host.exists(&format!("{below}/cgroup.procs")) {
             remove_below(host, &below, TREE, moved, 0)?;

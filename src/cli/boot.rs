@@ -158,7 +158,8 @@ fn apply(ui: &Ui, global: &GlobalArgs, args: &BootApplyArgs) -> Result<(), Failu
         kexec::possible(&host, &plan)?;
     }
     ui.status("writing boot files …");
-    let program = host.link("/proc/self/exe").ok().filter(|_| host.exists("/run/systemd/system"));
+    let program =
+        host.read_link("/proc/self/exe").ok().filter(|_| host.exists("/run/systemd/system"));
     let state = absolute(global.state_dir()).unwrap_or(global.state_dir()).display().to_string();
     let how = write::WriteMode {
         keep_default: args.keep_default,

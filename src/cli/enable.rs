@@ -101,7 +101,8 @@ fn write(
     wish: &RequestArgs,
 ) -> Result<Enabled, Failure> {
     let state = whole(&global.state_dir());
-    let call = StartCommand { program: host.link("/proc/self/exe")?, state, words: words(wish) };
+    let call =
+        StartCommand { program: host.read_link("/proc/self/exe")?, state, words: words(wish) };
     Ok(early::install(host, store, &call)?)
 }
 

@@ -255,7 +255,7 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
             return Ok(());
         }
         let state = absolute(self.global.state_dir()).unwrap_or(self.global.state_dir());
-        let program = self.host.link("/proc/self/exe")?;
+        let program = self.host.read_link("/proc/self/exe")?;
         Ok(unit::install(self.host, &program, &state.display().to_string())?)
     }
 

@@ -139,7 +139,7 @@ fn of_cpu(on: &OnCpu) -> String {
     ] {
         for thread in on.threads.iter().filter(|thread| thread.role == role) {
             let (tid, comm) = (thread.task.id.tid, &thread.task.comm);
-            let policy = cpushield_linux::task::policy_of(&thread.task);
+            let policy = cpushield_linux::task::policy_from_stat(&thread.task);
             out.push_str(&format!("    {tid:>7} {comm:<16} {policy}  {}\n", tone.paint(what)));
         }
     }

@@ -35,7 +35,9 @@ impl ThreadSpread {
             if self.placed.keys().any(|task| task.tid == tid) {
                 continue;
             }
-            let (Some(cpu), Some(started)) = (self.emptiest(), host.started(tid)) else { continue };
+            let (Some(cpu), Some(started)) = (self.emptiest(), host.start_time(tid)) else {
+                continue;
+            };
             if host.set_affinity(tid, &CpuSet::one(cpu)).is_ok() {
                 self.placed.insert(TaskId { tid, started }, cpu);
             }

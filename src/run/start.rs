@@ -203,7 +203,7 @@ pub fn attend(
     // it is refused, the parent is confined to others anyway.
     let _ = host.set_affinity(0, &start.place.housekeeping);
     let own = i32::try_from(std::process::id()).unwrap_or(0);
-    let who = TaskId { tid: own, started: host.started(own).unwrap_or(0) };
+    let who = TaskId { tid: own, started: host.start_time(own).unwrap_or(0) };
     let ended = start_and_wait(host, store, start, care, who, told, fail);
     let settled =
         record::open(host, store).and_then(|mut open| raise::settle(host, &mut open, Some(who)));
@@ -242,7 +242,7 @@ fn start_and_wait(
     let mut spread = care.spread.as_ref().map(ThreadSpread::over);
     let mut look_at_memory = care.look_at_memory;
     loop {
-        if let Some(ended) = process::ended(pid).map_err(|e| RunError::call("waitpid", e))? {
+        if let Some(ended) = process::try_wait(pid).map_err(|e| RunError::call("waitpid", e))? {
             return Ok(ended);
         }
         if let Some(spread) = &mut spread {

@@ -17,7 +17,7 @@ pub(super) fn devices(r: &SurveyReader) -> Vec<Device> {
 
 fn device(r: &SurveyReader, class: &str, name: &str, entry: &str) -> Option<Device> {
     // `/sys/block/vda` → `../devices/pci0000:00/0000:00:03.0/virtio1/block/vda`.
-    let path = resolve(entry, &r.host.link(entry).ok()?);
+    let path = resolve(entry, &r.host.read_link(entry).ok()?);
     if !path.starts_with("/sys/devices/") || path.starts_with("/sys/devices/virtual/") {
         return None;
     }
@@ -26,7 +26,7 @@ fn device(r: &SurveyReader, class: &str, name: &str, entry: &str) -> Option<Devi
     // The bus device is some steps up; the first that has each fact says it.
     for dir in parents(&path) {
         if device.driver.is_none() {
-            let link = r.host.link(&format!("{dir}/driver")).ok();
+            let link = r.host.read_link(&format!("{dir}/driver")).ok();
             device.driver = link.and_then(|to| Some(to.rsplit_once('/')?.1.to_owned()));
         }
         if device.node.is_none() {

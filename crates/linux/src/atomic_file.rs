@@ -7,21 +7,21 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Writes `place` by way of `temporary`, which must be in the same directory. `fill` writes the
+/// Writes `path` by way of `temporary`, which must be in the same directory. `fill` writes the
 /// bytes; it must call `sync_all` if they have to be on the disk before the name is.
 ///
 /// # Errors
 /// The file system's error, or that of `fill`. The old file is unchanged, and no partial file is
 /// left.
 pub(crate) fn put(
-    place: &Path,
+    path: &Path,
     temporary: &Path,
     mode: u32,
     fill: &mut dyn FnMut(&mut File) -> io::Result<()>,
 ) -> io::Result<()> {
     let written = create(temporary, mode).and_then(|mut file| {
         fill(&mut file)?;
-        fs::rename(temporary, place)
+        fs::rename(temporary, path)
     });
     // A partial file is of no use, and may be what fills the disk. The first error counts.
     written.inspect_err(|_| drop(fs::remove_file(temporary)))
@@ -41,8 +41,8 @@ fn create(path: &Path, mode: u32) -> io::Result<File> {
 ///
 /// # Errors
 /// The file system's error.
-pub(crate) fn sync_dir_of(place: &Path) -> io::Result<()> {
-    match place.parent() {
+pub(crate) fn sync_dir_of(path: &Path) -> io::Result<()> {
+    match path.parent() {
         Some(dir) if dir.as_os_str().is_empty() => File::open(".")?.sync_all(),
         Some(dir) => File::open(dir)?.sync_all(),
         None => Ok(()),

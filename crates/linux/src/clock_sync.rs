@@ -51,7 +51,7 @@ impl ClockSync {
     /// Converts a time to ticks, with an error bound in ticks. Uses the two samples around the time,
     /// or those nearest to it. `None` with fewer than two samples, or if a clock went backwards.
     #[must_use]
-    pub fn at(&self, monotonic_ns: u64) -> Option<(u64, u64)> {
+    pub fn ticks_at(&self, monotonic_ns: u64) -> Option<(u64, u64)> {
         let after = self.samples.iter().position(|sample| sample.monotonic_ns >= monotonic_ns);
         let last = self.samples.len().checked_sub(1)?;
         let right = after.unwrap_or(last).max(1);
@@ -90,19 +90,23 @@ mod tests {
         let sample = |ticks, monotonic_ns| ClockSample { ticks, monotonic_ns, error_ticks: 5 };
         let mut sync = ClockSync::default();
         sync.add(sample(1_000_000, 500_000));
-        assert_eq!(sync.at(500_000), None, "one sample gives no rate");
+        assert_eq!(sync.ticks_at(500_000), None, "one sample gives no rate");
         sync.add(sample(1_200_000, 600_000));
-        assert_eq!(sync.at(550_000), Some((1_100_000, 10)));
-        assert_eq!(sync.at(700_000), Some((1_400_000, 20)), "twice the error one interval after");
-        assert_eq!(sync.at(400_000), Some((800_000, 20)));
+        assert_eq!(sync.ticks_at(550_000), Some((1_100_000, 10)));
+        assert_eq!(
+            sync.ticks_at(700_000),
+            Some((1_400_000, 20)),
+            "twice the error one interval after"
+        );
+        assert_eq!(sync.ticks_at(400_000), Some((800_000, 20)));
         // The clock was sped up: a time in between may follow the one rate or the other.
         sync.add(sample(1_390_000, 700_000));
-        assert_eq!(sync.at(600_000), Some((1_200_000, 10)));
-        let (ticks, error) = sync.at(650_000).unwrap();
+        assert_eq!(sync.ticks_at(600_000), Some((1_200_000, 10)));
+        let (ticks, error) = sync.ticks_at(650_000).unwrap();
         assert_eq!((ticks, error / 100), (1_295_000, 50));
         (0..2 * SAMPLES_MAX as u64).for_each(|n| sync.add(sample(1_390_000 + n, 700_001 + n)));
         assert_eq!(sync.samples.len(), SAMPLES_MAX);
         sync.add(sample(0, 900_000));
-        assert_eq!(sync.at(899_999), None, "the counter went backwards");
+        assert_eq!(sync.ticks_at(899_999), None, "the counter went backwards");
     }
 }

@@ -79,19 +79,19 @@ impl Host {
         self
     }
 
-    pub(crate) fn logged<T>(
+    pub(crate) fn log_result<T>(
         &self,
         verb: Operation,
         path: &str,
         value: Option<&str>,
         answer: Result<T>,
     ) -> Result<T> {
-        logged(self.log.as_ref(), verb, path, value, answer)
+        log_result(self.log.as_ref(), verb, path, value, answer)
     }
 }
 
 /// Writes an access to the log, if there is one, and returns its result.
-pub(crate) fn logged<T>(
+pub(crate) fn log_result<T>(
     log: Option<&EventLog>,
     verb: Operation,
     path: &str,

@@ -19,8 +19,8 @@ pub(crate) fn is_whole_at_first_read(path: &str) -> bool {
 }
 
 /// Opens a file in one system call; musl's `open` makes two.
-pub(crate) fn open(place: &Path, access: libc::c_int) -> io::Result<fs::File> {
-    let name = CString::new(place.as_os_str().as_bytes())?;
+pub(crate) fn open(path: &Path, access: libc::c_int) -> io::Result<fs::File> {
+    let name = CString::new(path.as_os_str().as_bytes())?;
     let flags = access | libc::O_CLOEXEC;
     // SAFETY: `name` ends with a zero byte and lives until the call returns.
     let fd = unsafe { libc::openat(libc::AT_FDCWD, name.as_ptr(), flags) };

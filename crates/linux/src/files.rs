@@ -37,7 +37,7 @@ impl Host {
     /// The file system's error.
     pub fn access(&self, path: &str) -> Result<FileAttributes> {
         let found =
-            fs::metadata(self.place(path)).map_err(|e| Error::io(Operation::Read, path, e))?;
+            fs::metadata(self.local_path(path)).map_err(|e| Error::io(Operation::Read, path, e))?;
         let owner = Some((found.uid(), found.gid()));
         Ok(FileAttributes { mode: found.permissions().mode() & 0o7777, owner })
     }
@@ -45,8 +45,8 @@ impl Host {
     /// Resolves the symbolic links of a path; returns the path itself if it does not exist.
     #[must_use]
     pub fn resolve_links(&self, path: &str) -> String {
-        let Ok(real) = self.place(path).canonicalize() else { return path.to_owned() };
-        match real.strip_prefix(self.place("/")) {
+        let Ok(real) = self.local_path(path).canonicalize() else { return path.to_owned() };
+        match real.strip_prefix(self.local_path("/")) {
             Ok(inside) => format!("/{}", inside.display()),
             Err(_) => path.to_owned(),
         }
@@ -60,8 +60,8 @@ impl Host {
     /// failed.
     pub fn replace_file(&self, path: &str, bytes: &[u8], access: FileAttributes) -> Result<()> {
         self.before_write(Operation::Write, path)?;
-        let place = self.place(path);
-        let answer = atomic_file::put(&place, &temporary_path(&place), 0o600, &mut |file| {
+        let local = self.local_path(path);
+        let answer = atomic_file::put(&local, &temporary_path(&local), 0o600, &mut |file| {
             file.write_all(bytes)?;
             if let Some((uid, gid)) = access.owner.filter(|_| self.is_live()) {
                 // File systems without owners (FAT) refuse this; that is not an error.
@@ -73,9 +73,9 @@ impl Host {
             file.set_permissions(fs::Permissions::from_mode(access.mode))?;
             file.sync_all()
         })
-        .and_then(|()| atomic_file::sync_dir_of(&place))
+        .and_then(|()| atomic_file::sync_dir_of(&local))
         .map_err(|e| Error::io(Operation::Write, path, e));
-        self.logged(Operation::Write, path, None, answer)
+        self.log_result(Operation::Write, path, None, answer)
     }
 
     /// Removes a file; that is on the disk when this returns. The file need not exist.
@@ -84,13 +84,13 @@ impl Host {
     /// The file system's error.
     pub fn erase_file(&self, path: &str) -> Result<()> {
         self.before_write(Operation::Remove, path)?;
-        let place = self.place(path);
+        let local = self.local_path(path);
         let failed = Error::on(Operation::Remove, path);
-        match fs::remove_file(&place) {
+        match fs::remove_file(&local) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-            answer => self.logged(Operation::Remove, path, None, answer.map_err(failed))?,
+            answer => self.log_result(Operation::Remove, path, None, answer.map_err(failed))?,
         }
-        atomic_file::sync_dir_of(&place).map_err(failed)
+        atomic_file::sync_dir_of(&local).map_err(failed)
     }
 
     /// The free space of the file system that contains a path.
@@ -101,7 +101,7 @@ impl Host {
         if !self.is_live() {
             return Ok(FreeSpace { free: None, read_only: false });
         }
-        let name = CString::new(self.place(path).as_os_str().as_bytes())
+        let name = CString::new(self.local_path(path).as_os_str().as_bytes())
             .map_err(|e| Error::io(Operation::Read, path, e.into()))?;
         // SAFETY: the structure is plain data for which zeroes are a valid value.
         let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
@@ -117,9 +117,9 @@ impl Host {
 
 /// The temporary name of a file while it is written. It starts with a dot, so that programs which
 /// run or read every file matching `*` in a directory (grub-mkconfig, run-parts) do not see it.
-fn temporary_path(place: &Path) -> PathBuf {
-    let name = place.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-    place.with_file_name(format!(".{name}.cpushield-new"))
+fn temporary_path(local: &Path) -> PathBuf {
+    let name = local.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    local.with_file_name(format!(".{name}.cpushield-new"))
 }
 
 #[cfg(test)]

@@ -183,7 +183,7 @@ impl Host {
     }
 
     /// The path of a file of the machine for this process.
-    pub(crate) fn place(&self, path: &str) -> PathBuf {
+    pub(crate) fn local_path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
 
@@ -259,7 +259,7 @@ impl Host {
     /// The kernel's error.
     pub fn read_bytes(&self, path: &str) -> Result<Vec<u8>> {
         let answer = self.recorded_error(Operation::Read, path).and_then(|()| self.read_file(path));
-        let answer = self.logged(Operation::Read, path, None, answer);
+        let answer = self.log_result(Operation::Read, path, None, answer);
         match (&answer, &self.recorder) {
             (Ok(bytes), Some(recorder)) => recorder.save_file(path, bytes),
             (Err(error), Some(_)) if !error.is_absent() => self.note_error(error),
@@ -287,7 +287,7 @@ impl Host {
             let mut file = self.open_to_read(path)?;
             file.read(chunk).map(|n| chunk[..n].to_vec())
         });
-        self.logged(
+        self.log_result(
             Operation::Read,
             path,
             None,
@@ -325,7 +325,7 @@ impl Host {
         self.count_operation();
         match &self.recorded {
             Some(dir) => dir.read(path),
-            None => open(&self.place(path), libc::O_RDONLY),
+            None => open(&self.local_path(path), libc::O_RDONLY),
         }
     }
 
@@ -335,7 +335,7 @@ impl Host {
     /// The kernel's error.
     pub fn list(&self, path: &str) -> Result<Vec<String>> {
         let names = self.entries(path, Listed::All);
-        let mut names = self.logged(Operation::Read, path, None, names)?;
+        let mut names = self.log_result(Operation::Read, path, None, names)?;
         if !self.live {
             names.retain(|name| name != GIT_KEEP);
         }
@@ -349,7 +349,7 @@ impl Host {
     ///
     /// # Errors
     /// The kernel's error.
-    pub fn groups_below(&self, path: &str) -> Result<Vec<String>> {
+    pub fn list_directories(&self, path: &str) -> Result<Vec<String>> {
         self.entries(path, Listed::Directories)
     }
 
@@ -359,7 +359,7 @@ impl Host {
         self.count_operation();
         let names = match &self.recorded {
             Some(dir) => dir.list(path, listed),
-            None => open(&self.place(path), libc::O_RDONLY | libc::O_DIRECTORY)
+            None => open(&self.local_path(path), libc::O_RDONLY | libc::O_DIRECTORY)
                 .and_then(|dir| root_dir::names(dir.into(), listed)),
         };
         let mut names = names.map_err(|e| Error::io(Operation::Read, path, e))?;
@@ -371,12 +371,12 @@ impl Host {
     ///
     /// # Errors
     /// The kernel's error.
-    pub fn link(&self, path: &str) -> Result<String> {
+    pub fn read_link(&self, path: &str) -> Result<String> {
         self.recorded_error(Operation::Read, path)?;
         self.count_operation();
         let target =
-            fs::read_link(self.place(path)).map_err(|e| Error::io(Operation::Read, path, e));
-        let target = self.logged(Operation::Read, path, None, target)?;
+            fs::read_link(self.local_path(path)).map_err(|e| Error::io(Operation::Read, path, e));
+        let target = self.log_result(Operation::Read, path, None, target)?;
         let target = target.to_string_lossy().into_owned();
         if let Some(recorder) = &self.recorder {
             recorder.save_link(path);
@@ -400,10 +400,10 @@ impl Host {
         self.count_operation();
         let exists = match &self.recorded {
             Some(dir) => dir.has(path),
-            None => self.place(path).exists(),
+            None => self.local_path(path).exists(),
         };
         if exists && let Some(recorder) = &self.recorder {
-            recorder.save_presence(path, self.place(path).is_dir());
+            recorder.save_presence(path, self.local_path(path).is_dir());
         }
         exists
     }
@@ -432,13 +432,18 @@ impl Host {
         self.before_write(Operation::Write, path).map_err(|e| e.with_value(value))?;
         let answer =
             if self.live { self.write_live(path, value) } else { self.simulate(path, value) };
-        self.logged(Operation::Write, path, Some(value), answer.map_err(|e| e.with_value(value)))
+        self.log_result(
+            Operation::Write,
+            path,
+            Some(value),
+            answer.map_err(|e| e.with_value(value)),
+        )
     }
 
     fn write_live(&self, path: &str, value: &str) -> Result<()> {
         let bytes = if value.is_empty() { "\n" } else { value };
-        let mut file =
-            open(&self.place(path), libc::O_WRONLY).map_err(Error::on(Operation::Write, path))?;
+        let mut file = open(&self.local_path(path), libc::O_WRONLY)
+            .map_err(Error::on(Operation::Write, path))?;
         file.write_all(bytes.as_bytes()).map_err(Error::on(Operation::Write, path))
     }
 
@@ -454,8 +459,9 @@ impl Host {
     /// The kernel's error.
     pub fn make_dir(&self, path: &str) -> Result<()> {
         self.before_write(Operation::MakeDir, path)?;
-        let created = fs::create_dir(self.place(path)).map_err(Error::on(Operation::MakeDir, path));
-        self.logged(Operation::MakeDir, path, None, created)?;
+        let created =
+            fs::create_dir(self.local_path(path)).map_err(Error::on(Operation::MakeDir, path));
+        self.log_result(Operation::MakeDir, path, None, created)?;
         if self.live { Ok(()) } else { self.simulate_make_dir(path) }
     }
 
@@ -468,8 +474,9 @@ impl Host {
         if !self.live {
             self.simulate_remove_dir(path)?;
         }
-        let removed = fs::remove_dir(self.place(path)).map_err(Error::on(Operation::Remove, path));
-        self.logged(Operation::Remove, path, None, removed)
+        let removed =
+            fs::remove_dir(self.local_path(path)).map_err(Error::on(Operation::Remove, path));
+        self.log_result(Operation::Remove, path, None, removed)
     }
 
     /// Removes a file of this project (a systemd drop-in, a state file).
@@ -478,7 +485,8 @@ impl Host {
     /// The kernel's error.
     pub fn remove_file(&self, path: &str) -> Result<()> {
         self.before_write(Operation::Remove, path)?;
-        let removed = fs::remove_file(self.place(path)).map_err(Error::on(Operation::Remove, path));
-        self.logged(Operation::Remove, path, None, removed)
+        let removed =
+            fs::remove_file(self.local_path(path)).map_err(Error::on(Operation::Remove, path));
+        self.log_result(Operation::Remove, path, None, removed)
     }
 }

@@ -51,7 +51,7 @@ impl Host {
             };
             let banned = parse_banned(&answer)
                 .ok_or_else(|| Error::malformed(&socket, 1, "BANNED and a CPU mask", &answer))?;
-            return Ok(Some(IrqbalanceProcess { pid: pid_of(&socket), socket, banned }));
+            return Ok(Some(IrqbalanceProcess { pid: pid_from_socket(&socket), socket, banned }));
         }
         Ok(None)
     }
@@ -89,7 +89,7 @@ impl Host {
         self.before_write(Operation::Call, socket).map_err(|e| e.with_value(&request))?;
         if !self.is_live() {
             let mask = cpus.cloned().unwrap_or_else(|| self.irqbalance_default()).to_mask();
-            return std::fs::write(self.place(socket), format!("SLEEP 10 BANNED {mask}\n"))
+            return std::fs::write(self.local_path(socket), format!("SLEEP 10 BANNED {mask}\n"))
                 .map_err(Error::on(Operation::Call, socket));
         }
         self.send_request(socket, &request).map(drop).map_err(|e| e.with_value(&request))
@@ -120,7 +120,7 @@ impl Host {
             let name = [0u8; ABSTRACT_LEN];
             UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?
         } else {
-            UnixStream::connect(self.place(socket))?
+            UnixStream::connect(self.local_path(socket))?
         };
         stream.set_read_timeout(Some(TIMEOUT))?;
         stream.set_write_timeout(Some(TIMEOUT))?;
@@ -131,7 +131,7 @@ impl Host {
     }
 }
 
-fn pid_of(socket: &str) -> Option<i32> {
+fn pid_from_socket(socket: &str) -> Option<i32> {
     let name = socket.rsplit('/').next()?;
     name.strip_prefix("irqbalance")?.strip_suffix(".sock")?.parse().ok()
 }
@@ -186,8 +186,8 @@ mod tests {
         assert_eq!(parse_banned(answer).unwrap().to_string(), "2-3");
         assert_eq!(parse_banned("SLEEP 10 BANNED 0"), Some(CpuSet::new()));
         assert_eq!(parse_banned("SLEEP 10 "), None);
-        assert_eq!(pid_of("/run/irqbalance/irqbalance812.sock"), Some(812));
-        assert_eq!(pid_of(ABSTRACT), None);
+        assert_eq!(pid_from_socket("/run/irqbalance/irqbalance812.sock"), Some(812));
+        assert_eq!(pid_from_socket(ABSTRACT), None);
     }
 
     #[test]
@@ -204,7 +204,7 @@ mod tests {
         #[test]
         fn no_answer_makes_the_parser_panic(text in ".{0,60}") {
             let _ = parse_banned(&text);
-            let _ = pid_of(&text);
+            let _ = pid_from_socket(&text);
         }
     }
 }

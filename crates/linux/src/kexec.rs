@@ -66,7 +66,7 @@ impl Host {
     }
 
     fn open_image(&self, path: &str) -> Result<File> {
-        File::open(self.place(path)).map_err(Error::on(Operation::Read, path))
+        File::open(self.local_path(path)).map_err(Error::on(Operation::Read, path))
     }
 
     /// The result of the call; an error states the rule that forbids it, if that is known.

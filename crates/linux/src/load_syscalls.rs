@@ -8,7 +8,7 @@ use std::io;
 const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
 const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
 
-fn answer(answer: libc::c_long) -> io::Result<()> {
+fn check(answer: libc::c_long) -> io::Result<()> {
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
@@ -43,7 +43,7 @@ pub fn fork_and_wait() -> io::Result<()> {
 /// The kernel's error: EINVAL before 4.14.
 pub fn register_barriers() -> io::Result<()> {
     // SAFETY: the call takes no pointers.
-    answer(unsafe { libc::syscall(libc::SYS_membarrier, REGISTER_PRIVATE_EXPEDITED, 0, 0) })
+    check(unsafe { libc::syscall(libc::SYS_membarrier, REGISTER_PRIVATE_EXPEDITED, 0, 0) })
 }
 
 /// Interrupts every other CPU on which a thread of this process runs now.
@@ -53,7 +53,7 @@ pub fn register_barriers() -> io::Result<()> {
 #[inline]
 pub fn barrier() -> io::Result<()> {
     // SAFETY: the call takes no pointers.
-    answer(unsafe { libc::syscall(libc::SYS_membarrier, PRIVATE_EXPEDITED, 0, 0) })
+    check(unsafe { libc::syscall(libc::SYS_membarrier, PRIVATE_EXPEDITED, 0, 0) })
 }
 
 /// Sets the smallest timer slack for this thread and the threads that it starts: each sleep gets a
@@ -64,7 +64,7 @@ pub fn barrier() -> io::Result<()> {
 pub fn minimize_timer_slack() -> io::Result<()> {
     let slack_ns: libc::c_ulong = 1;
     // SAFETY: this operation takes a number and no pointers.
-    answer(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack_ns) }.into())
+    check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack_ns) }.into())
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ impl OrphanTracker {
         while let Some(pid) =
             ended_child().filter(|pid| *pid != child && !self.before.contains(pid))
         {
-            if process::ended(pid).is_err() {
+            if process::try_wait(pid).is_err() {
                 return;
             }
         }
@@ -98,7 +98,7 @@ impl OrphanTracker {
         let mut found = descendants(host);
         for task in found.iter().filter(|task| task.has_ended()) {
             // Only a child can be waited for; for all others this does nothing.
-            let _ = process::ended(task.pid);
+            let _ = process::try_wait(task.pid);
         }
         found.retain(|task| {
             !task.has_ended()

@@ -61,7 +61,7 @@ const FORWARDED: &[libc::c_int] = &[
     libc::SIGWINCH,
 ];
 
-fn answer(answer: libc::c_int) -> io::Result<libc::c_int> {
+fn check(answer: libc::c_int) -> io::Result<libc::c_int> {
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
 }
 
@@ -78,7 +78,7 @@ pub fn fork(signals: &SignalForwarder, child: impl FnOnce() -> u8) -> io::Result
     }
     // SAFETY: there is one thread, so the child's copy of the memory is consistent, and it may do
     // everything that the parent may.
-    match answer(unsafe { libc::fork() })? {
+    match check(unsafe { libc::fork() })? {
         0 => {
             signals.restore();
             let status = child();
@@ -139,11 +139,11 @@ pub fn exec(command: &[impl AsRef<OsStr>], environment: &[(&str, String)]) -> io
 /// The kernel's error: EPERM without the privilege.
 pub fn become_user(user: &Credentials) -> io::Result<()> {
     // SAFETY: the pointer is valid for as many entries as the call is given.
-    answer(unsafe { libc::setgroups(user.groups.len(), user.groups.as_ptr()) })?;
+    check(unsafe { libc::setgroups(user.groups.len(), user.groups.as_ptr()) })?;
     // SAFETY: the call takes no pointers.
-    answer(unsafe { libc::setresgid(user.gid, user.gid, user.gid) })?;
+    check(unsafe { libc::setresgid(user.gid, user.gid, user.gid) })?;
     // SAFETY: the call takes no pointers.
-    answer(unsafe { libc::setresuid(user.uid, user.uid, user.uid) }).map(drop)
+    check(unsafe { libc::setresuid(user.uid, user.uid, user.uid) }).map(drop)
 }
 
 /// Whether the locale uses UTF-8. The first of these variables that is not empty counts (locale(7)).
@@ -175,10 +175,10 @@ pub fn effective_user() -> u32 {
 ///
 /// # Errors
 /// The kernel's error: ECHILD if it is not a child.
-pub fn ended(pid: i32) -> io::Result<Option<ProcessEnd>> {
+pub fn try_wait(pid: i32) -> io::Result<Option<ProcessEnd>> {
     let mut status = 0;
     // SAFETY: the pointer is valid for the write of one status.
-    match answer(unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) })? {
+    match check(unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) })? {
         0 => Ok(None),
         _ if libc::WIFSIGNALED(status) => Ok(Some(ProcessEnd::Killed(libc::WTERMSIG(status)))),
         _ => {
@@ -194,7 +194,7 @@ pub fn ended(pid: i32) -> io::Result<Option<ProcessEnd>> {
 /// The kernel's error.
 pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
     // SAFETY: the call takes no pointers.
-    answer(unsafe { libc::kill(pid, signal) }).map(drop)
+    check(unsafe { libc::kill(pid, signal) }).map(drop)
 }
 
 /// A queue of signals, from its opening until it is dropped: those that are forwarded to a child,
@@ -219,7 +219,7 @@ impl SignalForwarder {
             for signal in FORWARDED.iter().chain(&[libc::SIGCHLD]) {
                 libc::sigaddset(&raw mut set, *signal);
             }
-            answer(libc::sigprocmask(libc::SIG_BLOCK, &raw const set, &raw mut before))?;
+            check(libc::sigprocmask(libc::SIG_BLOCK, &raw const set, &raw mut before))?;
             (set, before)
         };
         Ok(SignalForwarder { set, before })
@@ -242,7 +242,7 @@ impl SignalForwarder {
             let set = &raw const self.set;
             (libc::sigtimedwait(set, &raw mut info, &raw const time), info.si_code)
         };
-        match answer(signal) {
+        match check(signal) {
             Ok(libc::SIGCHLD) => Ok(None),
             // Codes of the kernel are positive, codes of processes are not (sigaction(2)).
             Ok(signal) => Ok(Some(ReceivedSignal { signal, by_process: code <= 0 })),
@@ -294,7 +294,7 @@ pub fn arguments() -> Vec<OsString> {
 /// The kernel's error.
 pub fn die_with_parent(parent: i32) -> io::Result<bool> {
     // SAFETY: this operation takes a number and no pointers.
-    answer(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) })?;
+    check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) })?;
     // SAFETY: the call takes no pointers and cannot fail.
     Ok(unsafe { libc::getppid() } == parent)
 }
@@ -336,7 +336,7 @@ pub fn wait_for_end(pid: i32, timeout: Duration) -> io::Result<bool> {
     let mut poll = libc::pollfd { fd: pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let ms = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
     // SAFETY: `poll` is valid for reads and writes of the one entry that the call is given.
-    Ok(answer(unsafe { libc::poll(&raw mut poll, 1, ms) })? > 0)
+    Ok(check(unsafe { libc::poll(&raw mut poll, 1, ms) })? > 0)
 }
 
 #[cfg(test)]

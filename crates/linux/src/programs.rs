@@ -37,7 +37,7 @@ pub(crate) struct FakePrograms(Option<Arc<FakeAnswer>>);
 
 impl fmt::Debug for FakePrograms {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Answers({})", if self.0.is_some() { "by a test" } else { "none" })
+        write!(f, "FakePrograms({})", if self.0.is_some() { "by a test" } else { "none" })
     }
 }
 
@@ -60,7 +60,7 @@ impl Host {
     }
 
     fn is_executable(&self, path: &str) -> bool {
-        let found = std::fs::metadata(self.place(path));
+        let found = std::fs::metadata(self.local_path(path));
         found.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
     }
 
@@ -70,7 +70,7 @@ impl Host {
     /// There is no such program, it cannot be started, or its exit status is not 0.
     pub fn query_program(&self, words: &[&str], input: &[u8]) -> Result<CommandOutput> {
         let answer = self.run_to_success(words, input);
-        self.logged(Operation::Call, &words.join(" "), None, answer)
+        self.log_result(Operation::Call, &words.join(" "), None, answer)
     }
 
     fn run_to_success(&self, words: &[&str], input: &[u8]) -> Result<CommandOutput> {
@@ -80,7 +80,7 @@ impl Host {
         } else {
             let simulated = self.answers.0.as_ref();
             simulated
-                .and_then(|answer| answer(&self.place("/"), words, input))
+                .and_then(|answer| answer(&self.local_path("/"), words, input))
                 .ok_or_else(|| Error::os(Operation::Call, &name, libc::ENOENT))?
         };
         if output.status == Some(0) {
@@ -104,9 +104,9 @@ impl Host {
 
     fn spawn_and_wait(&self, words: &[&str], input: &[u8]) -> std::io::Result<CommandOutput> {
         let (name, arguments) = words.split_first().unwrap_or((&"", &[]));
-        let place =
+        let path =
             self.program(name).ok_or_else(|| std::io::Error::from_raw_os_error(libc::ENOENT))?;
-        let mut child = Command::new(place)
+        let mut child = Command::new(path)
             .args(arguments)
             .env("PATH", PATH)
             .stdin(Stdio::piped())

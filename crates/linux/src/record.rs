@@ -119,11 +119,11 @@ impl MachineRecorder {
     }
 
     fn copy_link(&self, path: &str, target: &str) -> io::Result<()> {
-        let place = self.dir.join(self.hide(path));
-        if place.symlink_metadata().is_ok() {
+        let copy = self.dir.join(self.hide(path));
+        if copy.symlink_metadata().is_ok() {
             return Ok(());
         }
-        if let Some(parent) = place.parent() {
+        if let Some(parent) = copy.parent() {
             fs::create_dir_all(parent)?;
         }
         let up = "../".repeat(parts(path).count().saturating_sub(1));
@@ -131,7 +131,7 @@ impl MachineRecorder {
             Some(from_root) => format!("{up}{from_root}"),
             None => target.to_owned(),
         };
-        std::os::unix::fs::symlink(self.hide(&target), place)
+        std::os::unix::fs::symlink(self.hide(&target), copy)
     }
 
     pub(crate) fn save_file(&self, path: &str, bytes: &[u8]) {
@@ -142,14 +142,14 @@ impl MachineRecorder {
         if bytes.len() > FILE_BYTES_MAX {
             return Err(io::Error::from_raw_os_error(libc::EFBIG));
         }
-        let place = self.follow(path)?;
-        if let Some(parent) = place.parent() {
+        let copy = self.follow(path)?;
+        if let Some(parent) = copy.parent() {
             fs::create_dir_all(parent)?;
         }
         let redacted = without_private(path, bytes);
         match std::str::from_utf8(&redacted) {
-            Ok(text) => fs::write(&place, self.hide(text)),
-            Err(_) => fs::write(&place, redacted),
+            Ok(text) => fs::write(&copy, self.hide(text)),
+            Err(_) => fs::write(&copy, redacted),
         }
     }
 
@@ -162,9 +162,9 @@ impl MachineRecorder {
     }
 
     fn try_save_link(&self, path: &str) -> io::Result<()> {
-        let place = self.follow(path)?;
+        let copy = self.follow(path)?;
         // The target must exist, or the link would lead nowhere.
-        if !place.exists() { fs::create_dir_all(place) } else { Ok(()) }
+        if !copy.exists() { fs::create_dir_all(copy) } else { Ok(()) }
     }
 
     pub(crate) fn save_presence(&self, path: &str, is_dir: bool) {
@@ -172,17 +172,17 @@ impl MachineRecorder {
     }
 
     fn try_save_presence(&self, path: &str, is_dir: bool) -> io::Result<()> {
-        let place = self.follow(path)?;
-        if place.exists() {
+        let copy = self.follow(path)?;
+        if copy.exists() {
             return Ok(());
         }
         if is_dir {
-            return fs::create_dir_all(place);
+            return fs::create_dir_all(copy);
         }
-        if let Some(parent) = place.parent() {
+        if let Some(parent) = copy.parent() {
             fs::create_dir_all(parent)?;
         }
-        fs::write(place, "")
+        fs::write(copy, "")
     }
 
     /// Saves an error of the kernel. A file that could not be read is saved as an empty one.

@@ -423,9 +423,9 @@ mod tests {
             missed in any::<bool>(),
         ) {
             let mut bytes = bytes;
-            if let Some(place) = bytes.get_mut(8..12) {
+            if let Some(commit_bytes) = bytes.get_mut(8..12) {
                 let commit = if missed { commit | MISSED | MISSED_STORED } else { commit };
-                place.copy_from_slice(&commit.to_le_bytes());
+                commit_bytes.copy_from_slice(&commit.to_le_bytes());
             }
             let page = decode(&PageLayout::COMMON, &bytes);
             let mut records = page.records();

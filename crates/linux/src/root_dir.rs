@@ -137,16 +137,16 @@ mod tests {
 
     /// A root with links inside and out of it, opened both ways.
     fn roots(name: &str) -> [RootDir; 2] {
-        let place = std::env::temp_dir().join(format!("cpushield-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&place);
-        let root = place.join("root");
+        let dir = std::env::temp_dir().join(format!("cpushield-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        let root = dir.join("root");
         fs::create_dir_all(root.join("sys/devices/cpu0")).unwrap();
-        fs::write(place.join("secret"), "outside").unwrap();
+        fs::write(dir.join("secret"), "outside").unwrap();
         fs::write(root.join("sys/devices/cpu0/online"), "1\n").unwrap();
         symlink("../devices", root.join("sys/near")).unwrap();
         symlink("devices/cpu0", root.join("sys/cpu0")).unwrap();
         symlink("../../../secret", root.join("sys/up")).unwrap();
-        symlink(place.join("secret"), root.join("sys/away")).unwrap();
+        symlink(dir.join("secret"), root.join("sys/away")).unwrap();
         symlink("loop", root.join("sys/loop")).unwrap();
         let root = RootDir::open(&root.canonicalize().unwrap()).unwrap();
         let checked = RootDir { path: root.path.clone(), handle: None };

@@ -166,7 +166,7 @@ pub struct SpinnerSettings {
     /// The shortest gap that counts in the span phase, in ticks.
     pub span_threshold: u64,
     /// How many gaps the ring holds.
-    pub room: usize,
+    pub ring_capacity: usize,
 }
 
 /// A process that runs the loop in this process's memory.
@@ -191,7 +191,10 @@ impl Spinner {
     pub fn start(settings: SpinnerSettings) -> io::Result<Spinner> {
         let bytes = STACK_BYTES + size_of::<SpinnerMemory>() + 128;
         let memory = AnonymousMemory::new(bytes)?;
-        let rings = Box::new([GapRing::new(settings.room)?, GapRing::new(settings.room)?]);
+        let rings = Box::new([
+            GapRing::new(settings.ring_capacity)?,
+            GapRing::new(settings.ring_capacity)?,
+        ]);
         let locked = memory.lock() && rings.iter().all(|ring| ring.locked);
         let base = memory.start.cast::<u8>();
         // SAFETY: the offset lies inside the mapping of `bytes` bytes, which holds the stack and the
@@ -443,9 +446,9 @@ pub(crate) mod tests {
             // SAFETY: the caller promised it.
             unsafe { System.alloc(layout) }
         }
-        unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
             // SAFETY: the caller promised it.
-            unsafe { System.dealloc(place, layout) }
+            unsafe { System.dealloc(pointer, layout) }
         }
     }
 
@@ -553,8 +556,12 @@ pub(crate) mod tests {
     fn a_spinner_runs_its_phases_and_sees_a_provoked_gap() {
         register_barrier().unwrap();
         let deadline = ticks().saturating_add(1 << 36);
-        let settings =
-            SpinnerSettings { deadline, control_threshold: 1, span_threshold: 1, room: 100 };
+        let settings = SpinnerSettings {
+            deadline,
+            control_threshold: 1,
+            span_threshold: 1,
+            ring_capacity: 100,
+        };
         let spinner = Spinner::start(settings).unwrap();
         assert_ne!(spinner.tid(), 0);
         assert!(spinner.is_running() && spinner.sample(LoopPhase::Span).is_none());
@@ -576,7 +583,8 @@ pub(crate) mod tests {
         });
         let (sample, _) = sample.unwrap();
         let pid = i32::try_from(std::process::id()).unwrap();
-        let mut reader = GapRingReader::open(pid, spinner.ring_number(), settings.room).unwrap();
+        let mut reader =
+            GapRingReader::open(pid, spinner.ring_number(), settings.ring_capacity).unwrap();
         let mut gaps = Vec::new();
         let horizon = reader.drain(&mut gaps);
         assert_eq!(gaps.len() as u64 + reader.lost, sample.gaps, "{sample:?}");

@@ -5,7 +5,7 @@
 
 use crate::atomic_file;
 use crate::error::{Error, ErrorCause, Operation, Result};
-use crate::event_log::{EventLog, logged};
+use crate::event_log::{EventLog, log_result};
 use crate::regular::{OpenError, open_regular};
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -86,8 +86,8 @@ impl Store {
         Store { log, ..self }
     }
 
-    fn logged<T>(&self, verb: Operation, name: &str, answer: Result<T>) -> Result<T> {
-        logged(self.log.as_ref(), verb, &self.path(name), None, answer)
+    fn log_result<T>(&self, verb: Operation, name: &str, answer: Result<T>) -> Result<T> {
+        log_result(self.log.as_ref(), verb, &self.path(name), None, answer)
     }
 
     /// The path of one of its files.
@@ -159,20 +159,20 @@ impl Store {
     }
 
     fn try_lock(&self, name: &str) -> Result<StoreLock> {
-        self.logged(Operation::Lock, name, self.take_lock(name))
+        self.log_result(Operation::Lock, name, self.take_lock(name))
     }
 
     fn take_lock(&self, name: &str) -> Result<StoreLock> {
         self.create_dir()?;
         let path = self.path(name);
-        let place = self.dir.join(name);
+        let lock_file = self.dir.join(name);
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let mut file = match open_regular(&place, options) {
+        let mut file = match open_regular(&lock_file, options) {
             // A lock needs no write (flock(2)). So undo still works on a file system that has
             // become read-only.
             Err(OpenError::Io(e)) if e.raw_os_error() == Some(libc::EROFS) => {
-                open_regular(&place, OpenOptions::new().read(true))
+                open_regular(&lock_file, OpenOptions::new().read(true))
             }
             answer => answer,
         }
@@ -207,7 +207,7 @@ impl Store {
     /// # Errors
     /// The file system's error, or it is not a regular file.
     pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        self.logged(Operation::Read, name, self.read_file(name))
+        self.log_result(Operation::Read, name, self.read_file(name))
     }
 
     fn read_file(&self, name: &str) -> Result<Option<Vec<u8>>> {
@@ -248,7 +248,7 @@ impl Store {
             file.sync_all()
         })
         .map_err(Error::on(Operation::Write, &self.path(name)));
-        self.logged(Operation::Write, name, answer)?;
+        self.log_result(Operation::Write, name, answer)?;
         self.sync()
     }
 
@@ -263,7 +263,7 @@ impl Store {
             }
             _ => Ok(()),
         };
-        self.logged(Operation::Remove, name, answer)
+        self.log_result(Operation::Remove, name, answer)
     }
 
     /// Opens a file to append to it, after truncating it to its first `len` bytes (which drops a
@@ -375,7 +375,7 @@ impl Appender {
             .take()
             .and_then(|()| self.file.write_all(bytes))
             .map_err(Error::on(Operation::Write, &self.path));
-        logged(self.log.as_ref(), Operation::Write, &self.path, None, answer)
+        log_result(self.log.as_ref(), Operation::Write, &self.path, None, answer)
     }
 
     /// Syncs the file: everything appended is on the disk when this returns.

@@ -45,13 +45,13 @@ impl Host {
     }
 
     fn run_systemctl(&self, name: &str, words: &[&str]) -> Result<String> {
-        self.logged(Operation::Call, name, None, self.call_systemctl(name, words))
+        self.log_result(Operation::Call, name, None, self.call_systemctl(name, words))
     }
 
     fn call_systemctl(&self, name: &str, words: &[&str]) -> Result<String> {
-        let place = PLACES.iter().find(|place| self.place(place).exists());
-        let place = place.ok_or_else(|| Error::os(Operation::Call, name, libc::ENOENT))?;
-        let mut command = Command::new(self.place(place));
+        let path = PLACES.iter().find(|path| self.local_path(path).exists());
+        let path = path.ok_or_else(|| Error::os(Operation::Call, name, libc::ENOENT))?;
+        let mut command = Command::new(self.local_path(path));
         command
             .args(["--no-ask-password", "--no-pager", "--quiet"])
             .args(words)
@@ -96,7 +96,7 @@ impl Host {
         let failed = Error::on(Operation::Call, name);
         match words {
             ["set-property", "--runtime", unit, settings @ ..] => {
-                let dir = self.place(&format!("{CONTROL}/{unit}.d"));
+                let dir = self.local_path(&format!("{CONTROL}/{unit}.d"));
                 fs::create_dir_all(&dir).map_err(failed)?;
                 for setting in settings {
                     let key = setting.split('=').next().unwrap_or("");
@@ -108,9 +108,9 @@ impl Host {
             ["start", unit] => self.simulate_slice(name, unit),
             ["stop", unit] => {
                 let group = format!("{TREE}/{unit}");
-                if self.place(&group).is_dir() {
+                if self.local_path(&group).is_dir() {
                     self.simulate_remove_dir(&group)?;
-                    fs::remove_dir(self.place(&group)).map_err(failed)?;
+                    fs::remove_dir(self.local_path(&group)).map_err(failed)?;
                 }
                 Ok(())
             }
@@ -124,7 +124,7 @@ impl Host {
 
     /// Creates or removes the links for `WantedBy=` of a unit.
     fn simulate_link(&self, enable: bool, unit: &str) -> std::io::Result<()> {
-        let dir = self.place("/etc/systemd/system");
+        let dir = self.local_path("/etc/systemd/system");
         let text = fs::read_to_string(dir.join(unit))?;
         for target in text.lines().filter_map(|line| line.strip_prefix("WantedBy=")) {
             let wants = dir.join(format!("{target}.wants"));
@@ -142,12 +142,12 @@ impl Host {
     fn simulate_slice(&self, name: &str, unit: &str) -> Result<()> {
         self.simulate(&format!("{TREE}/cgroup.subtree_control"), "+cpuset")?;
         let group = format!("{TREE}/{unit}");
-        if !self.place(&group).is_dir() {
-            fs::create_dir(self.place(&group)).map_err(Error::on(Operation::Call, name))?;
+        if !self.local_path(&group).is_dir() {
+            fs::create_dir(self.local_path(&group)).map_err(Error::on(Operation::Call, name))?;
             self.simulate_make_dir(&group)?;
         }
         for (key, file) in [("AllowedCPUs", "cpus"), ("AllowedMemoryNodes", "mems")] {
-            let conf = self.place(&format!("{CONTROL}/{unit}.d/50-{key}.conf"));
+            let conf = self.local_path(&format!("{CONTROL}/{unit}.d/50-{key}.conf"));
             let text = fs::read_to_string(conf).unwrap_or_default();
             let value = text.split_once('=').map(|(_, value)| value.trim()).unwrap_or_default();
             self.simulate(&format!("{group}/cpuset.{file}"), value)?;

@@ -218,12 +218,12 @@ impl Host {
     /// Whether the thread ID still belongs to the same task.
     #[must_use]
     pub fn is_same_task(&self, id: TaskId) -> bool {
-        self.started(id.tid) == Some(id.started)
+        self.start_time(id.tid) == Some(id.started)
     }
 
     /// The start time of the thread with this ID; `None` if there is none.
     #[must_use]
-    pub fn started(&self, tid: i32) -> Option<u64> {
+    pub fn start_time(&self, tid: i32) -> Option<u64> {
         // /proc/<tid> resolves for threads too, though it is not listed (proc(5)).
         self.task(tid, tid).ok().map(|task| task.id.started)
     }
@@ -240,7 +240,7 @@ impl Host {
     ///
     /// # Errors
     /// The task is gone, or the text is malformed.
-    pub fn affinity_of(&self, pid: i32, tid: i32) -> Result<CpuSet> {
+    pub fn thread_affinity(&self, pid: i32, tid: i32) -> Result<CpuSet> {
         let path = format!("/proc/{pid}/task/{tid}/status");
         if !self.is_live() && !self.exists(&path) {
             return self.affinity(tid);
@@ -301,7 +301,7 @@ impl Host {
         }
         let answer = crate::sched::set_affinity(tid, cpus)
             .map_err(|e| Error::io(Operation::SetAffinity, &path, e).with_value(&list));
-        self.logged(Operation::SetAffinity, &path, Some(&list), answer)
+        self.log_result(Operation::SetAffinity, &path, Some(&list), answer)
     }
 
     /// Binds the calling thread to these CPUs, so that it does not run on the CPUs that it shields.
@@ -323,7 +323,7 @@ impl Host {
                 .map_err(|e| Error::io(Operation::Read, &format!("/proc/{tid}"), e));
         }
         let task = self.task(tid, tid)?;
-        Ok(policy_of(&task))
+        Ok(policy_from_stat(&task))
     }
 
     /// Sets the scheduling policy of a thread.
@@ -339,7 +339,7 @@ impl Host {
         }
         let answer = crate::sched::set_policy(tid, policy)
             .map_err(|e| Error::io(Operation::SetScheduling, &path, e).with_value(&value));
-        self.logged(Operation::SetScheduling, &path, Some(&value), answer)
+        self.log_result(Operation::SetScheduling, &path, Some(&value), answer)
     }
 
     fn simulate_scheduling(&self, tid: i32, policy: SchedPolicy) -> Result<()> {
@@ -354,7 +354,7 @@ impl Host {
                 words[37] = policy.rt_priority().to_string();
                 words[38] = number.to_string();
             }
-            std::fs::write(self.place(&path), format!("{head}) {}\n", words.join(" ")))
+            std::fs::write(self.local_path(&path), format!("{head}) {}\n", words.join(" ")))
                 .map_err(|e| Error::io(Operation::SetScheduling, &path, e))?;
         }
         Ok(())
@@ -363,7 +363,7 @@ impl Host {
 
 /// The policy in a task's `stat`, which does not contain the times of a deadline policy.
 #[must_use]
-pub fn policy_of(task: &Task) -> SchedPolicy {
+pub fn policy_from_stat(task: &Task) -> SchedPolicy {
     let nice = i32::try_from(task.nice).unwrap_or(0);
     let priority = task.rt_priority;
     match task.policy {

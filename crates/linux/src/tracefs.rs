@@ -359,7 +359,7 @@ impl<'h> TraceInstance<'h> {
         let file = File::options()
             .read(true)
             .custom_flags(libc::O_NONBLOCK)
-            .open(self.host.place(&path))
+            .open(self.host.local_path(&path))
             .map_err(|e| Error::io(Operation::Read, &path, e))?;
         Ok(TracePipe { path, file, layout, page: vec![0; layout.page_size()] })
     }

@@ -171,7 +171,7 @@ impl TraceRecorder<'_> {
     /// last [`TraceRecorder::poll`]. `own` is the thread that waited. Without remedies.
     pub fn why(&mut self, cpu: usize, own: i32, from_ns: u64, until_ns: u64) -> TimeBreakdown {
         let Some(lately) = &self.lately else { return TimeBreakdown::unknown("nothing was kept") };
-        let at = |ns: u64| if self.tsc { lately.ties.at(ns) } else { Some((ns, 0)) };
+        let at = |ns: u64| if self.tsc { lately.ties.ticks_at(ns) } else { Some((ns, 0)) };
         let (Some((from, error)), Some((until, other))) = (at(from_ns), at(until_ns)) else {
             return TimeBreakdown::unknown(
                 "the clocks of the thread and of the trace do not go together",

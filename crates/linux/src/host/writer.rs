@@ -28,11 +28,11 @@ impl FileWriter<'_> {
         let file = match &mut self.file {
             Some(file) => file,
             none => {
-                let file = open(&self.host.place(self.path), libc::O_WRONLY);
+                let file = open(&self.host.local_path(self.path), libc::O_WRONLY);
                 none.insert(file.map_err(failed)?)
             }
         };
         let answer = file.write_all(value.as_bytes()).map_err(failed);
-        self.host.logged(Operation::Write, self.path, Some(value), answer)
+        self.host.log_result(Operation::Write, self.path, Some(value), answer)
     }
 }

@@ -17,7 +17,7 @@ const REQUESTED: &str = "/asked_cpus";
 
 impl Host {
     fn requested_path(&self, tid: i32) -> Option<String> {
-        self.place(REQUESTED).is_dir().then(|| format!("{REQUESTED}/{tid}"))
+        self.local_path(REQUESTED).is_dir().then(|| format!("{REQUESTED}/{tid}"))
     }
 
     /// Applies the CPUs of a cpuset to a task. If the kernel remembers the CPUs that the task
@@ -133,7 +133,7 @@ impl Host {
         }
         for name in self.names(dir) {
             let below = format!("{dir}/{name}");
-            if self.place(&below).is_dir() {
+            if self.local_path(&below).is_dir() {
                 self.remove_from_resctrl(&below, online)?;
             }
         }
@@ -147,7 +147,7 @@ impl Host {
             if !can_run && self.task(tid, tid).is_ok_and(|task| !task.bound) {
                 // `do_set_cpus_allowed()` forgets the request (kernel/sched/core.c, 6.12).
                 if let Some(path) = self.requested_path(tid) {
-                    let _ = fs::remove_file(self.place(&path));
+                    let _ = fs::remove_file(self.local_path(&path));
                 }
                 self.force_affinity(tid, online)?;
             }
@@ -163,7 +163,7 @@ impl Host {
     }
 
     fn names(&self, dir: &str) -> Vec<String> {
-        let entries = fs::read_dir(self.place(dir)).into_iter().flatten().flatten();
+        let entries = fs::read_dir(self.local_path(dir)).into_iter().flatten().flatten();
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
     }
 
@@ -176,7 +176,7 @@ impl Host {
                     self.simulate(&file, &cpus.and(online).to_string())?;
                 }
             }
-            if self.place(&below).is_dir() {
+            if self.local_path(&below).is_dir() {
                 self.remove_from_cpusets(&below, online)?;
             }
         }

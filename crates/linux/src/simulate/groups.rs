@@ -50,11 +50,11 @@ fn controllers_line(words: &[String]) -> String {
 
 impl Host {
     fn is_file(&self, path: &str) -> bool {
-        self.place(path).is_file()
+        self.local_path(path).is_file()
     }
 
     fn groups_in(&self, dir: &str) -> Vec<String> {
-        let names = fs::read_dir(self.place(dir)).into_iter().flatten().flatten();
+        let names = fs::read_dir(self.local_path(dir)).into_iter().flatten().flatten();
         let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
         let groups = names.map(|name| format!("{dir}/{name}"));
         let mut groups: Vec<String> =
@@ -162,7 +162,7 @@ impl Host {
         for (name, text) in V2_CPUSET {
             let file = format!("{group}/{name}");
             if !on {
-                fs::remove_file(self.place(&file))
+                fs::remove_file(self.local_path(&file))
                     .map_err(|e| Error::io(Operation::Write, path, e))?;
             } else if !self.is_file(&file) {
                 self.set_text(&file, text)?;

@@ -23,12 +23,12 @@ const INSTANCE_FILES: &[(&str, &str)] = &[
 impl Host {
     /// The text of a file of a recorded machine; `None` if it cannot be read.
     fn text(&self, path: &str) -> Option<String> {
-        fs::read_to_string(self.place(path)).ok()
+        fs::read_to_string(self.local_path(path)).ok()
     }
 
     /// Sets the text of a file of a recorded machine.
     fn set_text(&self, path: &str, text: &str) -> Result<()> {
-        fs::write(self.place(path), text).map_err(|e| Error::io(Operation::Write, path, e))
+        fs::write(self.local_path(path), text).map_err(|e| Error::io(Operation::Write, path, e))
     }
 
     /// The set in a file in list form.
@@ -38,7 +38,7 @@ impl Host {
 
     /// Simulates a write to a file of a recorded machine.
     pub(crate) fn simulate(&self, path: &str, value: &str) -> Result<()> {
-        if !self.place(path).is_file() {
+        if !self.local_path(path).is_file() {
             return Err(Error::os(Operation::Write, path, libc::ENOENT));
         }
         let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
@@ -78,7 +78,7 @@ impl Host {
         }
         self.set_mask(&format!("{dir}/smp_affinity"), &cpus)?;
         let list = format!("{dir}/smp_affinity_list");
-        if !self.place(&list).is_file() {
+        if !self.local_path(&list).is_file() {
             return Ok(());
         }
         self.set_text(&list, &format!("{cpus}\n"))
@@ -96,7 +96,7 @@ impl Host {
     pub(crate) fn simulate_make_dir(&self, path: &str) -> Result<()> {
         let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
         if parent.ends_with("/instances") {
-            let events = self.place(&format!("{path}/events/sched/sched_switch"));
+            let events = self.local_path(&format!("{path}/events/sched/sched_switch"));
             fs::create_dir_all(events).map_err(|e| Error::io(Operation::MakeDir, path, e))?;
             for (name, text) in INSTANCE_FILES {
                 self.set_text(&format!("{path}/{name}"), text)?;
@@ -114,7 +114,7 @@ impl Host {
     /// subgroups is busy.
     pub(crate) fn simulate_remove_dir(&self, path: &str) -> Result<()> {
         let failed = Error::on(Operation::Remove, path);
-        let is_group = self.place(&format!("{path}/cgroup.procs")).is_file();
+        let is_group = self.local_path(&format!("{path}/cgroup.procs")).is_file();
         if is_group && self.is_busy_group(path) {
             return Err(Error::os(Operation::Remove, path, libc::EBUSY));
         }
@@ -122,11 +122,11 @@ impl Host {
         if !is_group && !is_instance {
             return Ok(());
         }
-        let events = self.place(&format!("{path}/events"));
+        let events = self.local_path(&format!("{path}/events"));
         if is_instance && events.is_dir() {
             fs::remove_dir_all(events).map_err(failed)?;
         }
-        for entry in fs::read_dir(self.place(path)).map_err(failed)? {
+        for entry in fs::read_dir(self.local_path(path)).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             if entry.file_type().map_err(failed)?.is_file() {
                 fs::remove_file(entry.path()).map_err(failed)?;

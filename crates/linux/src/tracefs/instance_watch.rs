@@ -79,7 +79,7 @@ impl InstanceWatch {
         let open_dir = File::options()
             .read(true)
             .custom_flags(libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC)
-            .open(host.place(&path))
+            .open(host.local_path(&path))
             .map_err(|e| Error::io(Operation::Read, &path, e))?;
         let fd_path = format!("/proc/self/fd/{}", open_dir.as_raw_fd());
         let flags = WatchFlags::MODIFY

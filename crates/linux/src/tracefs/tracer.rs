@@ -75,7 +75,7 @@ impl TimerlatFile {
             io::Error::from_raw_os_error(error.errno().unwrap_or(libc::EIO))
         })?;
         let path = format!("{}/{}", tracefs.root, TimerlatFile::path(cpu));
-        File::open(host.place(&path)).map(|file| TimerlatFile { file })
+        File::open(host.local_path(&path)).map(|file| TimerlatFile { file })
     }
 
     /// Reports the return from the previous period, and waits for the next one.
