@@ -1,5 +1,6 @@
 //! Generates `docs/tunables.md`, `docs/boot.md`, `docs/causes.md` and `docs/witnesses.md` from the
-//! catalogues in the tool, and the JSON schemas of its output from the definitions of the documents.
+//! catalogues in the tool, and the JSON schemas of its output from the definitions of the
+//! documents.
 
 use cpushield::boot::parameters::{PARAMETERS, ParameterOffer};
 use cpushield::causes::Cause;
@@ -59,10 +60,11 @@ fn schema<T: JsonSchema>(title: &str) -> String {
 
 fn tunables_page() -> String {
     let mut text = format!(
-        "# Tunables\n\n{NOTE}\n\nThe settings of the kernel and the machine that cpushield changes, \
-         in the order of the changes. `cpushield explain NAME` shows the same page. `--on NAME` and \
-         `--off NAME` of `plan`, `apply` and `try`, or the table `[shield.NAME.tunables]` of a \
-         policy, enable or disable a tunable. `cpushield undo` undoes every change.\n\n\
+        "# Tunables\n\n{NOTE}\n\nThe settings of the kernel and the machine that cpushield \
+         changes, in the order of the changes. `cpushield explain NAME` shows the same page. \
+         `--on NAME` and `--off NAME` of `plan`, `apply` and `try`, or the table \
+         `[shield.NAME.tunables]` of a policy, enable or disable a tunable. `cpushield undo` \
+         undoes every change.\n\n\
          | tunable | what it does | applied |\n|---|---|---|\n"
     );
     for tunable in TUNABLES {
@@ -101,10 +103,10 @@ fn witnesses_page() -> String {
 
 fn parameters_page() -> String {
     let mut text = format!(
-        "# Kernel parameters\n\n{NOTE}\n\nThe parameters that `cpushield boot plan` and `boot apply` \
-         pass to the kernel at the next boot. `cpushield explain NAME` shows the same page. \
-         `--on NAME` and `--off NAME` enable or disable a parameter. `cpushield boot undo` removes \
-         all of them.\n\n\
+        "# Kernel parameters\n\n{NOTE}\n\nThe parameters that `cpushield boot plan` and \
+         `boot apply` pass to the kernel at the next boot. `cpushield explain NAME` shows the same \
+         page. `--on NAME` and `--off NAME` enable or disable a parameter. `cpushield boot undo` \
+         removes all of them.\n\n\
          {LOADERS}\n\
          | parameter | kernel parameter | what it does | when it is set |\n|---|---|---|---|\n"
     );

@@ -1,6 +1,6 @@
 //! Writing a file atomically. It is written under a temporary name in the same directory and then
-//! renamed. So a reader, now or after a crash, finds the old bytes or the new ones and never a part.
-//! Every file of this project that must survive a crash is written here.
+//! renamed. So a reader, now or after a crash, finds the old bytes or the new ones and never a
+//! part. Every file of this project that must survive a crash is written here.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

@@ -77,8 +77,8 @@ pub fn realtime_offset_ns() -> i64 {
     i64::try_from(wall).unwrap_or(i64::MAX).saturating_sub_unsigned(since_boot)
 }
 
-/// Reads the counter and a clock in nanoseconds at the same moment. Returns both, and how many ticks
-/// apart they may have been read. Of several tries, the least disturbed one is used.
+/// Reads the counter and a clock in nanoseconds at the same moment. Returns both, and how many
+/// ticks apart they may have been read. Of several tries, the least disturbed one is used.
 pub(crate) fn read_with_ticks(clock: libc::clockid_t) -> (u64, u64, u64) {
     let first = try_read_with_ticks(clock);
     (1..TRIES)

@@ -48,8 +48,9 @@ impl ClockSync {
         self.samples.push_back(sample);
     }
 
-    /// Converts a time to ticks, with an error bound in ticks. Uses the two samples around the time,
-    /// or those nearest to it. `None` with fewer than two samples, or if a clock went backwards.
+    /// Converts a time to ticks, with an error bound in ticks. Uses the two samples around the
+    /// time, or those nearest to it. `None` with fewer than two samples, or if a clock went
+    /// backwards.
     #[must_use]
     pub fn ticks_at(&self, monotonic_ns: u64) -> Option<(u64, u64)> {
         let after = self.samples.iter().position(|sample| sample.monotonic_ns >= monotonic_ns);

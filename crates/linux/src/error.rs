@@ -77,7 +77,7 @@ pub enum ErrorCause {
     /// A test stopped the host here, as a kill would.
     Stopped,
     /// The error message of another program.
-    Said(String),
+    Message(String),
     /// Another process holds the lock.
     Held {
         /// Its process ID, if it has written it already.
@@ -246,7 +246,7 @@ impl Error {
                 }
             }
             ErrorCause::Stopped => "stopped".to_owned(),
-            ErrorCause::Said(message) => message.clone(),
+            ErrorCause::Message(message) => message.clone(),
             ErrorCause::Held { pid: Some(pid) } => format!("process {pid} holds the lock"),
             ErrorCause::Held { pid: None } => "another process holds the lock".to_owned(),
             ErrorCause::NotRegular(kind) => format!("it is {kind}, not a regular file"),

@@ -1,6 +1,6 @@
 //! Files of the machine other than kernel files: those of a boot loader and of the distribution.
-//! They are replaced atomically, keep their owner and permissions, and are synced to the disk. Paths
-//! are those of the machine that a [`Host`] shows.
+//! They are replaced atomically, keep their owner and permissions, and are synced to the disk.
+//! Paths are those of the machine that a [`Host`] shows.
 
 use crate::atomic_file;
 use crate::error::{Error, Operation, Result};
@@ -36,10 +36,10 @@ impl Host {
     /// # Errors
     /// The file system's error.
     pub fn access(&self, path: &str) -> Result<FileAttributes> {
-        let found =
+        let metadata =
             fs::metadata(self.local_path(path)).map_err(|e| Error::io(Operation::Read, path, e))?;
-        let owner = Some((found.uid(), found.gid()));
-        Ok(FileAttributes { mode: found.permissions().mode() & 0o7777, owner })
+        let owner = Some((metadata.uid(), metadata.gid()));
+        Ok(FileAttributes { mode: metadata.permissions().mode() & 0o7777, owner })
     }
 
     /// Resolves the symbolic links of a path; returns the path itself if it does not exist.
@@ -104,13 +104,13 @@ impl Host {
         let name = CString::new(self.local_path(path).as_os_str().as_bytes())
             .map_err(|e| Error::io(Operation::Read, path, e.into()))?;
         // SAFETY: the structure is plain data for which zeroes are a valid value.
-        let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
-        // SAFETY: `name` ends with a zero byte, `found` is large enough, both outlive the call.
-        if unsafe { libc::statvfs(name.as_ptr(), &raw mut found) } != 0 {
+        let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
+        // SAFETY: `name` ends with a zero byte, `stat` is large enough, both outlive the call.
+        if unsafe { libc::statvfs(name.as_ptr(), &raw mut stat) } != 0 {
             return Err(Error::io(Operation::Read, path, io::Error::last_os_error()));
         }
-        let read_only = found.f_flag & libc::ST_RDONLY != 0;
-        let free = found.f_bfree.saturating_mul(found.f_frsize);
+        let read_only = stat.f_flag & libc::ST_RDONLY != 0;
+        let free = stat.f_bfree.saturating_mul(stat.f_frsize);
         Ok(FreeSpace { free: Some(free), read_only })
     }
 }

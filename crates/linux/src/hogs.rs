@@ -70,8 +70,8 @@ impl Host {
         }
     }
 
-    /// How often a task has gone to sleep by itself. Preemptions do not count, because kernel threads
-    /// of a higher priority cause them too.
+    /// How often a task has gone to sleep by itself. Preemptions do not count, because kernel
+    /// threads of a higher priority cause them too.
     fn times_slept(&self, task: &Task) -> Option<u64> {
         let listed = format!("/proc/{}/task/{}/status", task.pid, task.id.tid);
         let path = if self.exists(&listed) { listed } else { self.status_path(task.id.tid) };

@@ -24,7 +24,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The file of a recording with the errors that the kernel returned: `verb<TAB>path<TAB>errno`.
 pub const ERRORS_FILE: &str = "errors.tsv";
 
-/// The file by which git keeps an empty directory of a recording; no kernel has a file of that name.
+/// The file by which git keeps an empty directory of a recording; no kernel has a file of that
+/// name.
 const GIT_KEEP: &str = ".gitkeep";
 
 /// The maximum size of a file that is read: the largest kernel texts (without kallsyms) are a few

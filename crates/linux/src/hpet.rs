@@ -1,5 +1,5 @@
-//! A timer of the HPET by `/dev/hpet`, and the page of its registers: its counter, and when the next
-//! interrupt is due.
+//! A timer of the HPET by `/dev/hpet`, and the page of its registers: its counter, and when the
+//! next interrupt is due.
 //!
 //! Elsewhere: what the difference of the two means.
 

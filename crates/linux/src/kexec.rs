@@ -77,7 +77,7 @@ impl Host {
         let error = io::Error::last_os_error();
         match self.forbidding_rule(&error) {
             Some(rule) => {
-                let cause = ErrorCause::Said(format!("{rule} ({error})"));
+                let cause = ErrorCause::Message(format!("{rule} ({error})"));
                 Err(Error { verb: Operation::Call, path: name, value: None, cause })
             }
             None => Err(Error::io(Operation::Call, &name, error)),

@@ -1,6 +1,7 @@
-//! Processes whose parent ended before them. A program that forks twice leaves a process behind that
-//! nothing waits for. Here it becomes a child of this process (`PR_SET_CHILD_SUBREAPER`, prctl(2)),
-//! which ends it together with the program. This works with and without cgroups of any version.
+//! Processes whose parent ended before them. A program that forks twice leaves a process behind
+//! that nothing waits for. Here it becomes a child of this process (`PR_SET_CHILD_SUBREAPER`,
+//! prctl(2)), which ends it together with the program. This works with and without cgroups of any
+//! version.
 //!
 //! Elsewhere: what is reported to the user.
 

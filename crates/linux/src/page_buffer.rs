@@ -1,7 +1,8 @@
 //! A buffer for the raw trace pages of several CPUs: in memory first, then in unnamed files of a
 //! given directory. Only one thread uses it, so it affects no other CPU.
 //!
-//! A [`PageBuffer::bounded`] buffer keeps only the last pages, in memory, however long the trace is.
+//! A [`PageBuffer::bounded`] buffer keeps only the last pages, in memory, however long the trace
+//! is.
 //!
 //! Adding a page never fails: a full disk must not end a trace. The first error is stored and
 //! returned when the pages are read.

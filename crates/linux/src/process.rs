@@ -89,8 +89,8 @@ pub fn fork(signals: &SignalForwarder, child: impl FnOnce() -> u8) -> io::Result
     }
 }
 
-/// Checks that a program exists and may be executed, as far as is possible without executing it. The
-/// name is looked up as by [`exec`].
+/// Checks that a program exists and may be executed, as far as is possible without executing it.
+/// The name is looked up as by [`exec`].
 ///
 /// # Errors
 /// ENOENT or EACCES, as [`exec`] would get.
@@ -116,13 +116,13 @@ fn executable_in(program: &OsStr, path: &OsStr) -> io::Result<()> {
 }
 
 fn check_executable(path: &Path) -> io::Result<()> {
-    let found = std::fs::metadata(path)?;
-    let is_executable = found.is_file() && found.permissions().mode() & 0o111 != 0;
+    let metadata = std::fs::metadata(path)?;
+    let is_executable = metadata.is_file() && metadata.permissions().mode() & 0o111 != 0;
     if is_executable { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EACCES)) }
 }
 
-/// Executes another program in this process; returns only if that fails. SIGPIPE, which this program
-/// ignores, is not ignored there. The name is looked up in `PATH` if it has no slash.
+/// Executes another program in this process; returns only if that fails. SIGPIPE, which this
+/// program ignores, is not ignored there. The name is looked up in `PATH` if it has no slash.
 #[must_use]
 pub fn exec(command: &[impl AsRef<OsStr>], environment: &[(&str, String)]) -> io::Error {
     let Some((program, arguments)) = command.split_first() else {
@@ -146,8 +146,8 @@ pub fn become_user(user: &Credentials) -> io::Result<()> {
     check(unsafe { libc::setresuid(user.uid, user.uid, user.uid) }).map(drop)
 }
 
-/// Whether the locale uses UTF-8. The first of these variables that is not empty counts (locale(7)).
-/// Without any, the locale is `C`, which does not.
+/// Whether the locale uses UTF-8. The first of these variables that is not empty counts
+/// (locale(7)). Without any, the locale is `C`, which does not.
 #[must_use]
 pub fn locale_is_utf8() -> bool {
     let names = ["LC_ALL", "LC_CTYPE", "LANG"];
@@ -225,8 +225,8 @@ impl SignalForwarder {
         Ok(SignalForwarder { set, before })
     }
 
-    /// Waits for the next signal. `None` after this time, when a child has ended or stopped, or when
-    /// another signal was handled meanwhile.
+    /// Waits for the next signal. `None` after this time, when a child has ended or stopped, or
+    /// when another signal was handled meanwhile.
     ///
     /// # Errors
     /// The kernel's error.
@@ -267,8 +267,8 @@ impl Drop for SignalForwarder {
     }
 }
 
-/// Starts this program again with these arguments, in a separate process group, with empty input and
-/// discarded output.
+/// Starts this program again with these arguments, in a separate process group, with empty input
+/// and discarded output.
 ///
 /// # Errors
 /// The kernel's error.

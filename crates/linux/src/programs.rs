@@ -1,5 +1,5 @@
-//! Running programs of the distribution, such as `grub-mkconfig` and `grubby`. They are found in the
-//! directories of the distribution. Their output is returned, not shown.
+//! Running programs of the distribution, such as `grub-mkconfig` and `grubby`. They are found in
+//! the directories of the distribution. Their output is returned, not shown.
 
 use crate::error::{Error, ErrorCause, Operation, Result};
 use crate::host::Host;
@@ -60,8 +60,9 @@ impl Host {
     }
 
     fn is_executable(&self, path: &str) -> bool {
-        let found = std::fs::metadata(self.local_path(path));
-        found.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+        let metadata = std::fs::metadata(self.local_path(path));
+        metadata
+            .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
     }
 
     /// Runs a program that changes nothing, and returns its output.
@@ -89,7 +90,7 @@ impl Host {
         let last = output.err.lines().rfind(|line| !line.trim().is_empty());
         let status = output.status.map_or("killed".to_owned(), |status| format!("status {status}"));
         let message = last.map_or(status.clone(), |line| format!("{status}: {line}"));
-        let cause = ErrorCause::Said(message);
+        let cause = ErrorCause::Message(message);
         Err(Error { verb: Operation::Call, path: name, value: None, cause })
     }
 

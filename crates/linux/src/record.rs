@@ -1,6 +1,6 @@
 //! Recording a machine: a copy of the files that were read, without private data
-//! ([`crate::redaction`]). Symbolic links on the way to a file are copied as links. So the recording
-//! has one copy of each file, and the same paths lead to it.
+//! ([`crate::redaction`]). Symbolic links on the way to a file are copied as links. So the
+//! recording has one copy of each file, and the same paths lead to it.
 //!
 //! A recording contains only what was read; it never walks a tree. A failure to save is reported at
 //! the end and never disturbs the survey.
@@ -38,8 +38,8 @@ struct RecorderState {
 }
 
 impl MachineRecorder {
-    /// Starts a recording. `knows_errors` says that the machine's errors are known: it is live, or a
-    /// recording that has them.
+    /// Starts a recording. `knows_errors` says that the machine's errors are known: it is live, or
+    /// a recording that has them.
     pub(crate) fn new(dir: &Path, root: &Path, knows_errors: bool) -> Result<MachineRecorder> {
         let name = dir.display().to_string();
         let failed = Error::on(Operation::MakeDir, &name);

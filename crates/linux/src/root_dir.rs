@@ -1,5 +1,5 @@
-//! The root directory of a recorded machine. Files below it are opened in one system call, and links
-//! that lead out of it are not followed.
+//! The root directory of a recorded machine. Files below it are opened in one system call, and
+//! links that lead out of it are not followed.
 
 use crate::error::{Error, Operation, Result, errno_number};
 use crate::host::ERRORS_FILE;

@@ -92,8 +92,8 @@ pub fn raw_ns() -> u64 {
 }
 
 /// The hot loop. It allocates nothing, takes no lock and calls nothing; `phase` is the only shared
-/// memory that it reads. It writes every clock read to `last_tick`, which shows other processes that
-/// it is on its CPU, and writes each gap to `gaps`.
+/// memory that it reads. It writes every clock read to `last_tick`, which shows other processes
+/// that it is on its CPU, and writes each gap to `gaps`.
 #[inline(never)]
 pub fn spin(
     phase: &AtomicU32,
@@ -197,8 +197,8 @@ impl Spinner {
         ]);
         let locked = memory.lock() && rings.iter().all(|ring| ring.locked);
         let base = memory.start.cast::<u8>();
-        // SAFETY: the offset lies inside the mapping of `bytes` bytes, which holds the stack and the
-        // state with space to align; mappings are aligned to pages.
+        // SAFETY: the offset lies inside the mapping of `bytes` bytes, which holds the stack and
+        // the state with space to align; mappings are aligned to pages.
         let shared = unsafe { base.add(STACK_BYTES).cast::<SpinnerMemory>() };
         // SAFETY: `shared` is aligned, writable and not shared yet; the rings live as long as the
         // spinner.

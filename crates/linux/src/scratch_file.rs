@@ -140,14 +140,14 @@ pub fn directory(preferred: &Path) -> PathBuf {
 pub fn is_in_memory(dir: &Path) -> io::Result<bool> {
     let dir = File::open(dir)?;
     // SAFETY: an all-zero statfs is a valid value.
-    let mut found: libc::statfs = unsafe { std::mem::zeroed() };
-    // SAFETY: `found` is valid for the write of one structure.
-    if unsafe { libc::fstatfs(dir.as_raw_fd(), &raw mut found) } != 0 {
+    let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: `stat` is valid for the write of one structure.
+    if unsafe { libc::fstatfs(dir.as_raw_fd(), &raw mut stat) } != 0 {
         return Err(io::Error::last_os_error());
     }
     #[expect(clippy::allow_attributes, reason = "the type differs between C libraries")]
     #[allow(clippy::unnecessary_cast, trivial_numeric_casts)]
-    let kind = found.f_type as i64;
+    let kind = stat.f_type as i64;
     Ok(IN_MEMORY.contains(&kind))
 }
 

@@ -11,9 +11,9 @@ extern "C" fn record_signal(signal: libc::c_int) {
     STOPPED_BY.store(signal, Ordering::SeqCst);
 }
 
-/// Makes the stopping signals set the flag instead of ending the process. Blocking calls return with
-/// EINTR (no `SA_RESTART`), so that loops check the flag soon. SIGHUP stays ignored if the caller
-/// ignores it, as with nohup(1).
+/// Makes the stopping signals set the flag instead of ending the process. Blocking calls return
+/// with EINTR (no `SA_RESTART`), so that loops check the flag soon. SIGHUP stays ignored if the
+/// caller ignores it, as with nohup(1).
 ///
 /// # Errors
 /// The kernel's error.

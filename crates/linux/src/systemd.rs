@@ -17,8 +17,8 @@ const CONTROL: &str = "/run/systemd/system.control";
 const TREE: &str = "/sys/fs/cgroup";
 
 impl Host {
-    /// Runs a `systemctl` command that changes the machine, and waits for it. The message of an error
-    /// is that of `systemctl`.
+    /// Runs a `systemctl` command that changes the machine, and waits for it. The message of an
+    /// error is that of `systemctl`.
     ///
     /// # Errors
     /// There is no `systemctl`, or it fails.
@@ -74,7 +74,7 @@ impl Host {
         let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
         let message = if message.is_empty() { output.status.to_string() } else { message };
         let (verb, path) = (Operation::Call, name.to_owned());
-        Err(Error { verb, path, value: None, cause: ErrorCause::Said(message) })
+        Err(Error { verb, path, value: None, cause: ErrorCause::Message(message) })
     }
 
     /// The names of failed units; none on a recorded machine.
@@ -166,7 +166,7 @@ mod tests {
             verb: Operation::Call,
             path: "systemctl start x.slice".to_owned(),
             value: None,
-            cause: ErrorCause::Said("Unit x.slice is masked.".to_owned()),
+            cause: ErrorCause::Message("Unit x.slice is masked.".to_owned()),
         };
         assert_eq!(
             error.to_string(),

@@ -126,8 +126,8 @@ pub struct Task {
 }
 
 impl Task {
-    /// Whether it never runs again. Its parent has not waited for it yet, so it keeps its ID and its
-    /// priority (states Z and X of proc_pid_stat(5)).
+    /// Whether it never runs again. Its parent has not waited for it yet, so it keeps its ID and
+    /// its priority (states Z and X of proc_pid_stat(5)).
     #[must_use]
     pub fn has_ended(&self) -> bool {
         matches!(self.state, 'Z' | 'X')

@@ -95,7 +95,8 @@ impl RingMemory {
     }
 
     fn gaps(&self) -> GapSink<'_> {
-        // SAFETY: the slots follow the header inside the region, see `ring_bytes`; the rest as above.
+        // SAFETY: the slots follow the header inside the region, see `ring_bytes`; the rest as
+        // above.
         let slots = unsafe {
             let first = self.region.start().cast::<RingHeader>().add(1).cast::<GapSlot>();
             std::slice::from_raw_parts(first.as_ptr(), self.capacity)

@@ -171,8 +171,8 @@ impl Host {
         Ok(())
     }
 
-    /// Moves a task between groups of one hierarchy: it leaves every other list, joins this one, and
-    /// its `/proc/<pid>/cgroup` changes. A v1 cpuset also sets its CPUs.
+    /// Moves a task between groups of one hierarchy: it leaves every other list, joins this one,
+    /// and its `/proc/<pid>/cgroup` changes. A v1 cpuset also sets its CPUs.
     pub(super) fn simulate_move(&self, dir: &str, name: &str, pid: &str) -> Result<()> {
         let path = format!("{dir}/{name}");
         let refused = |errno| Err(Error::os(Operation::Write, &path, errno));

@@ -29,8 +29,8 @@ pub fn parse(text: &str) -> Vec<KernelParam> {
     params
 }
 
-/// Splits at the first white space outside of quotes (`next_arg()`, lib/cmdline.c: a quote can occur
-/// anywhere and cannot be escaped).
+/// Splits at the first white space outside of quotes (`next_arg()`, lib/cmdline.c: a quote can
+/// occur anywhere and cannot be escaped).
 fn next_word(text: &str) -> (&str, &str) {
     let mut quoted = false;
     for (i, c) in text.char_indices() {

@@ -96,8 +96,8 @@ fn split_word(text: &str) -> (&str, &str) {
 /// Splits `PCI-MSIX-0000:00:02.0   1-edge      virtio1-req.0` into controller and actions. Between
 /// them are two optional words: the number in the controller (with the flow handler after a hyphen)
 /// and the trigger. Kernels up to 4.x join the flow handler to the controller (`IO-APIC-edge`). The
-/// name of a controller may contain blanks (`R-Car PCIe MSI`, `MVEBU PCIe MSI`). Then it ends before
-/// a number that has a flow handler or is followed by a trigger.
+/// name of a controller may contain blanks (`R-Car PCIe MSI`, `MVEBU PCIe MSI`). Then it ends
+/// before a number that has a flow handler or is followed by a trigger.
 fn chip_and_name(text: &str) -> (String, String) {
     let (mut chip, mut rest) = split_chip_with_blanks(text).unwrap_or_else(|| split_word(text));
     chip = chip.trim();

@@ -12,8 +12,8 @@ pub struct KernelSymbols {
 }
 
 impl KernelSymbols {
-    /// Parses `/proc/kallsyms`. Lines of data and of anything but symbols are skipped. The result is
-    /// empty if the kernel hides its addresses (`kptr_restrict`), which it shows as zeroes.
+    /// Parses `/proc/kallsyms`. Lines of data and of anything but symbols are skipped. The result
+    /// is empty if the kernel hides its addresses (`kptr_restrict`), which it shows as zeroes.
     #[must_use]
     pub fn parse(text: &str) -> KernelSymbols {
         let mut symbols = KernelSymbols::default();

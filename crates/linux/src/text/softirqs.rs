@@ -1,5 +1,5 @@
-//! `/proc/softirqs`: one row per softirq, one column per *possible* CPU (fs/proc/softirqs.c, 4.17 to
-//! 6.18), unlike `/proc/interrupts`, which has the online CPUs.
+//! `/proc/softirqs`: one row per softirq, one column per *possible* CPU (fs/proc/softirqs.c, 4.17
+//! to 6.18), unlike `/proc/interrupts`, which has the online CPUs.
 
 use super::TextError;
 

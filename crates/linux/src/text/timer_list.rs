@@ -27,8 +27,8 @@ pub fn parse(text: &str) -> BTreeMap<usize, TimerFunctions> {
     found
 }
 
-/// The function in ` #0: <00000000f38a3264>, tick_nohz_handler, S:01`; up to 4.10 the line ends with
-/// the task that armed the timer.
+/// The function in ` #0: <00000000f38a3264>, tick_nohz_handler, S:01`; up to 4.10 the line ends
+/// with the task that armed the timer.
 fn timer_function(line: &str) -> Option<&str> {
     let (number, rest) = line.trim_start().strip_prefix('#')?.split_once(": ")?;
     if number.is_empty() || !number.bytes().all(|b| b.is_ascii_digit()) {
