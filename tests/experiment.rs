@@ -1,5 +1,5 @@
-//! An experiment on a machine that is simulated: killed, or without power, before and after
-//! everything it does and at every write to the disk, it comes to the same end.
+//! An experiment on a simulated machine: after a kill or a power failure before or after every
+//! action, and at every write to the disk, it reaches the same end.
 
 use cpushield::experiment::journal::{
     BootState, ExperimentJournal, ExperimentPhase, ExperimentStore, StepEnd,
@@ -33,7 +33,7 @@ name = "timer"
 instrument = "timer"
 "#;
 
-/// How the program ends in the middle.
+/// How the program is interrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cut {
     Kill,
@@ -44,15 +44,15 @@ enum Cut {
 #[derive(Debug, Default)]
 struct World {
     boot: u32,
-    /// Parameters of ours that the kernel runs with.
+    /// The experiment's parameters that the kernel runs with.
     running: Vec<String>,
-    /// Boot files as we left them, and what they let boot once.
+    /// Boot files as the experiment left them, and their one-shot entry.
     files: Option<Vec<String>>,
     once: bool,
     unit: bool,
     shield: bool,
     reboots: u32,
-    /// Parameters with which it hangs, and which the loader does not give.
+    /// Parameters with which it hangs, and parameters that the loader does not pass.
     hangs: Option<String>,
     ignored: Option<String>,
     /// What was measured: the row and what the kernel ran with.
@@ -66,18 +66,18 @@ impl World {
         let words = self.files.clone().filter(|_| self.once).unwrap_or_default();
         self.once = false;
         let hangs = self.hangs.as_ref().is_some_and(|word| words.contains(word));
-        // Somebody resets it, and the old entry comes up.
+        // The machine is reset, and the old entry boots.
         self.running = if hangs { Vec::new() } else { words };
         self.running.retain(|word| self.ignored.as_ref() != Some(word));
     }
 }
 
-/// The machine as the program sees it, until it is cut.
+/// The machine as the program sees it, until it is interrupted.
 struct Sim<'a> {
     world: &'a mut World,
-    /// So many things are done before it is cut; each has a before and an after.
+    /// The number of actions before the interruption; each has a before and an after.
     left: Option<u32>,
-    /// A signal comes before so many measurements more.
+    /// The number of measurements before a signal comes.
     stop: Option<u32>,
 }
 
@@ -194,7 +194,7 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(name: &str) -> Scratch {
-        // In memory where that can be: everything is told to the disk, hundreds of times.
+        // In memory if possible: everything is synced to the disk, hundreds of times.
         let memory = PathBuf::from("/dev/shm");
         let base = if memory.is_dir() { memory } else { std::env::temp_dir() };
         let dir = base.join(format!("cpushield-experiment-{name}-{}", std::process::id()));
@@ -222,7 +222,7 @@ fn begin(notebook: &ExperimentStore) -> Schedule {
     schedule(&matrix, true)
 }
 
-/// Calls the experiment again and again, as the unit does after each boot, until it ends.
+/// Calls the experiment repeatedly, as the unit does after each boot, until it ends.
 fn to_the_end(
     world: &mut World,
     notebook: &ExperimentStore,
@@ -259,7 +259,7 @@ fn is_as_it_was(world: &World, schedule: &Schedule) -> Result<(), String> {
 }
 
 #[test]
-fn a_experiment_measures_everything_and_ends_where_it_began() {
+fn an_experiment_measures_everything_and_ends_in_the_original_state() {
     let scratch = Scratch::new("plain");
     let notebook = scratch.notebook();
     let schedule = begin(&notebook);
@@ -274,7 +274,7 @@ fn a_experiment_measures_everything_and_ends_where_it_began() {
     assert_eq!(notebook.measured(&ExperimentStore::name(0)).unwrap(), latency());
 }
 
-/// Cuts the experiment at its n-th act, or its n-th write to the disk; `None` where there is none.
+/// Interrupts the experiment at its n-th action, or its n-th write; `None` if there is none.
 fn cut(
     scratch: &Scratch,
     act: Option<u32>,
@@ -314,7 +314,7 @@ fn cut(
 }
 
 #[test]
-fn cut_anywhere_it_goes_on_and_nothing_is_lost() {
+fn an_experiment_cut_off_anywhere_resumes_and_loses_nothing() {
     let scratch = Scratch::new("cut");
     let mut cuts = 0;
     for how in [Cut::Kill, Cut::Power] {
@@ -334,7 +334,7 @@ fn cut_anywhere_it_goes_on_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_boot_that_hangs_or_is_not_what_was_wanted_costs_its_rows_alone() {
+fn a_boot_that_hangs_or_has_wrong_parameters_loses_only_its_own_rows() {
     let hang = World { hangs: Some("nohz_full=3".to_owned()), ..World::default() };
     let ignored = World { ignored: Some("nohlt".to_owned()), ..World::default() };
     for (mut world, row, reboots) in [(hang, 2, 4), (ignored, 3, 5)] {
@@ -353,7 +353,7 @@ fn a_boot_that_hangs_or_is_not_what_was_wanted_costs_its_rows_alone() {
 }
 
 #[test]
-fn a_row_that_brings_the_machine_down_is_given_up() {
+fn a_row_that_crashes_the_machine_is_given_up() {
     let scratch = Scratch::new("down");
     let notebook = scratch.notebook();
     let schedule = begin(&notebook);
@@ -388,7 +388,7 @@ fn a_row_that_brings_the_machine_down_is_given_up() {
 }
 
 #[test]
-fn stopped_it_goes_on_later_or_ends_with_everything_put_back() {
+fn a_stopped_experiment_resumes_later_or_ends_with_everything_restored() {
     let scratch = Scratch::new("stop");
     let notebook = scratch.notebook();
     for stops in 0..8 {
@@ -420,7 +420,7 @@ fn stopped_it_goes_on_later_or_ends_with_everything_put_back() {
 }
 
 #[test]
-fn a_machine_that_was_booted_otherwise_meanwhile_is_not_measured() {
+fn a_machine_booted_with_other_parameters_in_between_is_not_measured() {
     let scratch = Scratch::new("otherwise");
     let notebook = scratch.notebook();
     let schedule = begin(&notebook);

@@ -1,4 +1,4 @@
-//! Files for other programs, given to those programs.
+//! Exported files are read by the programs that they are for.
 
 use cpushield::causes::{Cause, Culprit};
 use cpushield::export::perfetto::{self, ExportContext};
@@ -25,12 +25,12 @@ use trace_dat_reader::TraceDat;
 #[path = "../crates/linux/tests/support/trace_dat.rs"]
 mod trace_dat_reader;
 
-/// Past the test harness, which keeps the words of a test that passes to itself.
+/// Bypasses the test harness, which hides the output of a test that passes.
 fn not_run(why: &str) {
     let _ = writeln!(std::io::stderr(), "NOT RUN: {why}");
 }
 
-/// Where the traces of others lie; they are not part of the project.
+/// The directory of foreign traces; they are not part of the project.
 fn traces() -> Option<PathBuf> {
     let given = env::var_os("CPUSHIELD_DATA").map(PathBuf::from);
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
@@ -50,7 +50,7 @@ fn trace_cmd() -> bool {
     there
 }
 
-/// A Python that has Perfetto's own definitions; where `scripts/need` put it, or the system's.
+/// A Python with Perfetto's definitions: from `scripts/need`, or the system's.
 fn python() -> Option<PathBuf> {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/python/bin/python");
     let given = env::var_os("CPUSHIELD_PYTHON").map(PathBuf::from);
@@ -90,7 +90,7 @@ fn tracks(python: &Path, file: &Path) -> Vec<Track> {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// What `trace-cmd report` says, line by line.
+/// The output of `trace-cmd report`, line by line.
 fn report(file: &Path, words: &[&str]) -> Vec<String> {
     let output = Command::new("trace-cmd").args(["report", "-i"]).arg(file).args(words).output();
     let output = output.unwrap();
@@ -113,7 +113,7 @@ fn kernelshark(file: &Path) -> Option<BTreeMap<String, u64>> {
     Some(by_event.into_iter().map(|(event, n)| (name(event), n)).collect())
 }
 
-/// A file of its own for each test.
+/// A separate file for each test.
 fn scratch(name: &str) -> PathBuf {
     env::temp_dir().join(format!("cpushield-export-{}-{name}", std::process::id()))
 }
@@ -123,7 +123,7 @@ fn write(path: &Path, mut recording: TraceRecording) {
     trace_dat::write(&mut recording, &mut file).unwrap();
 }
 
-/// A trace of others as a recording; every CPU has a lane.
+/// A foreign trace as a recording; every CPU has a track.
 fn recording(
     (trace, texts, events): (TraceDat, TraceTexts, Vec<(String, String)>),
 ) -> TraceRecording {
@@ -153,7 +153,7 @@ fn recording(
 }
 
 #[test]
-fn trace_cmd_reads_our_file_as_it_reads_its_own() {
+fn trace_cmd_reads_an_exported_file_like_its_own() {
     let Some(traces) = traces() else { return };
     if !trace_cmd() {
         return;
@@ -170,7 +170,7 @@ fn trace_cmd_reads_our_file_as_it_reads_its_own() {
 }
 
 #[test]
-fn events_that_the_kernel_lost_are_told_by_trace_cmd() {
+fn trace_cmd_reports_events_that_the_kernel_lost() {
     let Some(traces) = traces() else { return };
     if !trace_cmd() {
         return;
@@ -199,7 +199,7 @@ fn events_that_the_kernel_lost_are_told_by_trace_cmd() {
 }
 
 #[test]
-fn a_story_tells_each_interruption_that_the_sums_count_and_what_lay_inside_lies_inside() {
+fn a_timeline_has_each_counted_interruption_with_its_nested_parts() {
     let Some(traces) = traces() else { return };
     let file = fs::read(traces.join("lisa_sched_load_arm64/trace.dat")).unwrap();
     let (trace, texts, events) = TraceDat::read(&file);
@@ -260,7 +260,7 @@ fn event(line: &str) -> Option<(usize, u64, &str)> {
 }
 
 #[test]
-fn trace_cmd_counts_in_a_live_recording_what_the_evidence_counts() {
+fn trace_cmd_and_the_evidence_agree_on_a_live_recording() {
     if !trace_cmd() {
         return;
     }
@@ -318,7 +318,7 @@ fn trace_cmd_counts_in_a_live_recording_what_the_evidence_counts() {
 }
 
 #[test]
-fn perfetto_reads_every_piece_of_the_story_where_it_was() {
+fn perfetto_reads_every_slice_of_the_timeline_at_its_time() {
     let (Some(traces), Some(python)) = (traces(), python()) else { return };
     let file = fs::read(traces.join("lisa_sched_load_arm64/trace.dat")).unwrap();
     let mut recording = recording(TraceDat::read(&file));

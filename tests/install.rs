@@ -1,11 +1,11 @@
-//! `make install` as a packager calls it: into a directory, without being root.
+//! `make install` for a package: into a directory, without root.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-/// What `make install` would run for an ordinary user.
+/// The commands that `make install` would run for an ordinary user.
 fn steps(variables: &[&str]) -> String {
     let bin = Path::new(env!("CARGO_TARGET_TMPDIR")).join("install-bin");
     fs::create_dir_all(&bin).unwrap();
@@ -26,7 +26,7 @@ fn steps(variables: &[&str]) -> String {
 }
 
 #[test]
-fn a_packager_needs_neither_root_nor_a_package_manager_and_gets_the_pages_too() {
+fn packaging_needs_neither_root_nor_a_package_manager_and_installs_the_pages() {
     let packaged = steps(&["DESTDIR=/pkg"]);
     assert!(!packaged.contains("sudo") && !packaged.contains("scripts/need"), "{packaged}");
     for file in [

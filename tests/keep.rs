@@ -1,5 +1,5 @@
-//! `cpushield latency -o FILE` and `--resume FILE`: what is on the disk while it is measured, after
-//! it was killed, and when the disk is full.
+//! `cpushield latency -o FILE` and `--resume FILE`: what is on the disk during a measurement, after
+//! a kill, and when the disk is full.
 
 use cpushield::latency::LatencyMeasurement;
 use cpushield_linux::{Host, process, sched};
@@ -56,13 +56,13 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The document in a file, which must be whole whenever somebody looks.
+/// The document in a file, which must be complete at any time.
 fn saved(file: &Path) -> Option<LatencyMeasurement> {
     let text = fs::read_to_string(file).ok()?;
     Some(serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}")))
 }
 
-/// Waits until so many documents with events in them have stood in the file.
+/// Waits until the file has had this many documents with events.
 fn wait_for(file: &Path, documents: usize) -> LatencyMeasurement {
     let (mut last, mut seen) = (None, 0);
     for _ in 0..6000 {
@@ -94,7 +94,7 @@ fn looked_at(child: &Child) -> (cpushield_linux::CpuSet, u64) {
 }
 
 #[test]
-fn what_was_killed_is_on_the_disk_and_is_gone_on_with() {
+fn a_killed_measurement_is_on_disk_and_can_be_resumed() {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
     let scratch = Scratch::new("keep");
     let file = scratch.0.join("day.json");
@@ -114,7 +114,7 @@ fn what_was_killed_is_on_the_disk_and_is_gone_on_with() {
     assert!(fs::metadata(&file).unwrap().len() < 1 << 20);
     let text = fs::read_to_string(&file).unwrap();
 
-    // It is not written over, and goes on only as it began.
+    // It is not overwritten, and resumes only with its original options.
     let again = run(&["--for", "1s", "-o", name]);
     assert_eq!(again.status.code(), Some(2), "{}", said(&again));
     assert!(said(&again).contains(&format!("--resume {name}")), "{}", said(&again));
@@ -159,7 +159,7 @@ fn what_was_killed_is_on_the_disk_and_is_gone_on_with() {
 }
 
 #[test]
-fn a_full_disk_is_told_once_and_loses_nothing() {
+fn a_full_disk_is_reported_once_and_no_data_is_lost() {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
     let output = run(&["--for", "3s", "-o", "/dev/full"]);
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
@@ -175,7 +175,7 @@ fn a_full_disk_is_told_once_and_loses_nothing() {
 }
 
 #[test]
-fn what_is_no_measurement_is_not_gone_on_with() {
+fn a_document_that_is_not_a_measurement_cannot_be_resumed() {
     let scratch = Scratch::new("resume");
     let file = scratch.0.join("x.json");
     fs::write(&file, "{}").unwrap();

@@ -1,5 +1,5 @@
-//! `cpushield latency` on the machine that runs the tests: that it sees a thread that is late, says
-//! when, keeps what it saw when it is stopped, and leaves nothing behind.
+//! `cpushield latency` on the machine that runs the tests: it detects a late thread and its time,
+//! keeps its results when it is stopped, and leaves nothing behind.
 
 use cpushield::latency::{LatencyDoubt, LatencyMeasurement};
 use cpushield_linux::{CpuSet, Host, SchedPolicy, sched};
@@ -38,7 +38,7 @@ fn run(words: &[&str]) -> Output {
     command(words).output().unwrap()
 }
 
-/// The worst as the headline of the text has it.
+/// The worst latency in the headline of the text.
 fn worst_of(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stdout);
     let worst = text.strip_prefix("Worst ").and_then(|text| text.split_once(" on CPU "));
@@ -51,7 +51,7 @@ fn document(output: &Output) -> LatencyMeasurement {
 }
 
 #[test]
-fn two_seconds_of_two_threads_are_measured_whole() {
+fn two_seconds_of_two_threads_are_measured_completely() {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
     let dir = std::env::temp_dir().join(format!("cpushield-latency-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
@@ -118,7 +118,7 @@ fn every_instrument_measures_or_says_why_it_cannot() {
 }
 
 #[test]
-fn each_of_the_worst_has_its_cause_or_the_reason_why_not() {
+fn each_worst_latency_has_a_cause_or_the_reason_why_not() {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
     let latency = document(&run(&["--for", "500ms", "--why", "--json"]));
     assert!(latency.tracing.asked && !latency.series[0].worst.is_empty(), "{latency:?}");
@@ -126,7 +126,7 @@ fn each_of_the_worst_has_its_cause_or_the_reason_why_not() {
         let why = worst.why.as_ref().unwrap();
         if why.unknown.is_none() {
             assert!(latency.tracing.absent.is_none(), "{latency:?}");
-            // Nothing of the time is told twice and nothing is left out.
+            // The breakdown has no overlap and no hole.
             let named: u64 = why.shares.iter().map(|share| share.took_ns).sum();
             let whole = named + why.unseen_ns + why.rest_ns;
             let off = 2 * why.error_ns + 100 + worst.late_ns / 1000;
@@ -141,7 +141,7 @@ fn each_of_the_worst_has_its_cause_or_the_reason_why_not() {
 }
 
 #[test]
-fn a_limit_that_is_broken_is_told_by_the_exit_code() {
+fn a_broken_limit_sets_the_exit_code() {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
     let output = run(&["--for", "300ms", "--max", "1ns"]);
     assert_eq!(output.status.code(), Some(1));
@@ -152,7 +152,7 @@ fn a_limit_that_is_broken_is_told_by_the_exit_code() {
 }
 
 #[test]
-fn what_was_seen_before_it_was_stopped_is_kept() {
+fn results_before_a_stop_are_kept() {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
     let mut command =
         command(&["--for", "1h", "--json", "--thread", "2ms", "--thread", "1h", "--max", "1h"]);
@@ -172,7 +172,7 @@ fn what_was_seen_before_it_was_stopped_is_kept() {
     assert!(why.iter().any(|why| matches!(why, LatencyDoubt::Stopped { .. })), "{why:?}");
 }
 
-/// The number of the process whose threads measure, a child of this one; once it has them.
+/// The process whose threads measure, a child of this one; waits until it has them.
 fn wait_for_crew(maker: u32) -> String {
     let host = Host::live();
     for _ in 0..600 {
@@ -192,7 +192,7 @@ fn resident_kib(pid: &str) -> u64 {
 }
 
 #[test]
-fn its_memory_does_not_grow_and_its_threads_end_with_it() {
+fn memory_does_not_grow_and_threads_end_with_the_measurement() {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
     let mut command = command(&["--for", "1h", "--thread", "50us", "--json"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -214,7 +214,7 @@ fn its_memory_does_not_grow_and_its_threads_end_with_it() {
 }
 
 #[test]
-fn orders_that_make_no_sense_are_told_at_once() {
+fn invalid_requests_are_refused_immediately() {
     for (words, code, wanted) in [
         (&["--root", "/"][..], 2, "a recorded machine does not run"),
         (&["--cgroup", "/nonexistent"], 3, "cannot start"),

@@ -1,5 +1,5 @@
-//! `cpushield latency --load` on the machine that runs the tests: that every kind does what it
-//! counts, as the kernel counts it, stays on its CPUs, and leaves nothing behind.
+//! `cpushield latency --load` on the machine that runs the tests: every kind of load does what it
+//! counts, according to the kernel, stays on its CPUs, and leaves nothing behind.
 
 use cpushield::latency::{LatencyMeasurement, LoadDone};
 use cpushield::load::KINDS;
@@ -26,7 +26,7 @@ fn stage(name: &str) -> Option<(MutexGuard<'static, ()>, usize, PathBuf)> {
         return None;
     }
     let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    // Beside the program, where there is a disk.
+    // Next to the program, which is on a disk.
     let beside = Path::new(env!("CARGO_BIN_EXE_cpushield")).parent().unwrap();
     let dir = beside.join(format!("load-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
@@ -47,7 +47,7 @@ fn document(child: Child) -> LatencyMeasurement {
         .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)))
 }
 
-/// What the kernel has counted since it was booted.
+/// What the kernel has counted since boot.
 fn kernel() -> BTreeMap<&'static str, u64> {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     let number = |text: &str, name: &str| {
@@ -84,7 +84,7 @@ fn threads(of: u32) -> Vec<Task> {
     tasks.iter().filter(of_load).cloned().collect()
 }
 
-/// By its name: those that cpushield names, and the programs.
+/// By name: the threads that cpushield names, and the programs.
 fn is_of_load(task: &Task) -> bool {
     ["load/", "stress-ng", "hackbench"].iter().any(|name| task.comm.starts_with(name))
 }
@@ -133,7 +133,7 @@ fn done<'a>(latency: &'a LatencyMeasurement, name: &str) -> &'a LoadDone {
 }
 
 #[test]
-fn what_each_kind_counts_the_kernel_counts_too() {
+fn the_kernel_confirms_the_count_of_each_load() {
     let Some((_turn, cpu, dir)) = stage("counts") else { return };
     let before = kernel();
     let words = ["--for", "2s", "--load", "all", "--load-cpus", "all", "--max", "1h"];
@@ -174,11 +174,11 @@ fn what_each_kind_counts_the_kernel_counts_too() {
 /// Function call interrupts a second that hide those of a load.
 const HIDING: u64 = 1000;
 
-/// Their count is the kernel's, of all there are: that they are the load's shows where it is not.
-/// Others may make some in one second and not in the next, so it is tried a few times; where they
-/// never leave the CPUs alone, nothing can be told.
+/// The count is the kernel's for all sources; CPUs without the load show which are the load's.
+/// Other programs may cause some in one second and none in the next, so there are several attempts.
+/// If they never pause, there is no result.
 #[test]
-fn interrupts_come_with_the_load_and_go_with_it() {
+fn interrupts_start_and_stop_with_the_load() {
     let Some((_turn, cpu, dir)) = stage("interrupts") else { return };
     if cfg!(not(target_arch = "x86_64")) {
         return not_run("which row of /proc/interrupts is meant is known for x86 here");
@@ -214,7 +214,7 @@ fn loads_stay_on_their_cpus_and_end_with_the_measurement() {
         let Ok(cpus) = host.online_affinity(task.id.tid) else { continue };
         assert!(!cpus.contains(cpu) && task.cpu != cpu, "{task:?} may run on {cpus}");
     }
-    // One that is killed is told of.
+    // A killed load is reported.
     let disk = found.iter().find(|task| task.comm == "load/disk").unwrap();
     cpushield_linux::process::kill(disk.pid, 9).unwrap();
     cpushield_linux::process::kill(i32::try_from(child.id()).unwrap(), 2).unwrap();
@@ -230,7 +230,7 @@ fn loads_stay_on_their_cpus_and_end_with_the_measurement() {
 }
 
 #[test]
-fn killed_at_any_moment_nothing_is_left_behind() {
+fn a_killed_measurement_leaves_no_load_behind() {
     let Some((_turn, cpu, dir)) = stage("killed") else { return };
     for ms in [0, 5, 20, 60, 150, 300, 500, 800, 1200, 2000] {
         let mut child = command(cpu, &dir, &["--for", "1h", "--load", "all"]).spawn().unwrap();
@@ -257,7 +257,7 @@ fn killed_at_any_moment_nothing_is_left_behind() {
 }
 
 #[test]
-fn programs_are_run_where_they_are_and_end_too() {
+fn installed_load_programs_run_and_end_with_the_load() {
     let Some((_turn, cpu, dir)) = stage("programs") else { return };
     let host = Host::live();
     let is_there = |name: &&str| host.program(name).is_some();
@@ -293,7 +293,7 @@ fn programs_are_run_where_they_are_and_end_too() {
 }
 
 #[test]
-fn loads_that_make_no_sense_are_told_at_once() {
+fn invalid_loads_are_refused_immediately() {
     let Some((_turn, cpu, dir)) = stage("refused") else { return };
     let measured = cpu.to_string();
     let other = sched::affinity(0).unwrap().first().unwrap().to_string();

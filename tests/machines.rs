@@ -1,5 +1,4 @@
-//! Machines of others and of our own: what the survey says of them, against what is known
-//! independently.
+//! Foreign machines and the project's own: the survey is compared with independent facts.
 
 mod recorded;
 
@@ -47,7 +46,7 @@ fn division(machine: &Machine, of: impl Fn(&Cpu) -> Option<&CpuSet>) -> Division
     machine.topology.groups(of).into_iter().cloned().collect()
 }
 
-/// What we say, by the name of the division.
+/// The survey's answer, by the name of the division.
 fn ours(machine: &Machine) -> BTreeMap<&'static str, Division> {
     let set = |cpu: &CpuSet| (!cpu.is_empty()).then(|| cpu.clone());
     let nodes = machine.topology.nodes.iter().filter_map(|node| set(&node.cpus)).collect();
@@ -139,7 +138,7 @@ fn lstopo(text: &str) -> BTreeMap<&'static str, Division> {
     by_name(groups)
 }
 
-/// Every pair of a division of ours and one of theirs that is not the same.
+/// Every pair of divisions, survey and reference, that differs.
 fn disagreements(
     name: &str,
     tool: &str,
@@ -165,7 +164,7 @@ fn disagreements(
     found
 }
 
-/// Where the survey says something else than a source of truth, and why ours is right.
+/// Differences between the survey and a reference, and why the survey is right.
 const DISAGREEMENTS: &[(&str, &str)] = &[
     ("hwloc-16ia64-8n2s sockets: index", "both sockets of a node have one number; masks differ"),
     ("hwloc-28em64t-2s2n7c-buggycoresiblings sockets: index", "it counts numbers, lscpu masks"),
@@ -239,7 +238,7 @@ fn topology_agrees_with_lscpu_and_lstopo() {
 }
 
 #[test]
-fn own_machines_are_surveyed_as_expected() {
+fn recorded_machines_are_surveyed_as_expected() {
     for (name, dir) in own() {
         assert!(dir.join("note.md").is_file(), "{name} has no note");
         let machine = survey(&Host::recorded(&dir.join("root")).unwrap(), &tunables::reads());
@@ -248,7 +247,7 @@ fn own_machines_are_surveyed_as_expected() {
 }
 
 #[test]
-fn own_recordings_hold_nothing_that_a_recording_leaves_out() {
+fn recordings_contain_no_private_data() {
     let mut seen = 0;
     for (_, dir) in own() {
         let root = dir.join("root");
@@ -262,8 +261,8 @@ fn own_recordings_hold_nothing_that_a_recording_leaves_out() {
     assert!(seen > 1000, "{seen} files");
 }
 
-/// What a recording may change: names of user tasks, what is left out of the command line, and the
-/// text of places that are not kept.
+/// What a recording may change: names of user tasks, parts of the command line, and the text of
+/// paths that are not kept.
 fn as_recorded(mut machine: Machine) -> Machine {
     for placed in machine.tasks.iter_mut().filter(|placed| !placed.task.kthread) {
         if !KNOWN_PROGRAMS.contains(&placed.task.comm.as_str()) {
@@ -277,7 +276,7 @@ fn as_recorded(mut machine: Machine) -> Machine {
     machine
 }
 
-/// A directory that is not there yet, for one recording.
+/// A new directory for one recording.
 fn fresh(name: &str) -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("recordings").join(name);
     let _ = fs::remove_dir_all(&dir);
@@ -300,7 +299,7 @@ fn assert_recording_is_the_machine(name: &str, host: Host) {
 }
 
 #[test]
-fn a_recording_gives_the_machine_it_was_taken_from() {
+fn a_recording_yields_the_machine_it_was_taken_from() {
     assert_recording_is_the_machine("live", Host::live());
     let Some(data) = data() else { return };
     for name in ["hwloc-20em64t-hybrid-1p6c2t+2ca4co1t", "ghw-linux-amd64-accel", "nri-server"] {
@@ -315,7 +314,7 @@ fn tsv(path: &Path) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn lists_and_masks_that_kernels_wrote_say_the_same() {
+fn lists_and_masks_from_kernels_agree() {
     let Some(data) = data() else { return };
     let pairs = tsv(&data.join("interrupts/cpulist-cpumask-pairs.tsv"));
     assert!(pairs.len() > 800, "{} pairs", pairs.len());
@@ -333,7 +332,7 @@ fn lists_and_masks_that_kernels_wrote_say_the_same() {
     for row in tsv(&data.join("interrupts/cpu-global-lists.tsv")) {
         let text = row[1].trim_matches('\'').replace("\\n", "\n");
         let list = text.parse::<CpuSet>();
-        // `nohz_full` of a kernel that could but was not told to.
+        // `nohz_full` of a kernel that supports it but was booted without it.
         assert_eq!(list.is_err(), text.trim() == "(null)", "{row:?}");
         if let Ok(list) = list {
             assert_eq!(list.to_string(), text.trim(), "{row:?}");
@@ -342,7 +341,7 @@ fn lists_and_masks_that_kernels_wrote_say_the_same() {
 }
 
 #[test]
-fn interrupt_tables_of_others_are_read_whole() {
+fn foreign_interrupt_tables_are_read_completely() {
     let Some(data) = data() else { return };
     let dir = data.join("interrupts");
     let mut read = 0;
@@ -406,8 +405,8 @@ fn by_shape(root: &Path) -> BTreeMap<String, Vec<PathBuf>> {
     shapes
 }
 
-/// Files whose text stands for itself: any text is as good as another. And those of older
-/// recordings that are not read any more, because another file says the same or nothing needs it.
+/// Files with arbitrary text. And files of older recordings that are no longer read, because
+/// another file has the same facts or nothing needs them.
 const OPAQUE: &[&str] = &[
     ".dockerenv",
     ".gitkeep",
@@ -438,7 +437,7 @@ const OPAQUE: &[&str] = &[
 ];
 
 #[test]
-fn a_recording_keeps_what_only_directories_and_links_tell() {
+fn a_recording_keeps_facts_that_only_directories_and_links_show() {
     let dir = fresh("bare");
     let sys = dir.join("sys/devices/system");
     for cpu in ["cpu0", "cpu1"] {
@@ -462,7 +461,7 @@ fn a_recording_keeps_what_only_directories_and_links_tell() {
 }
 
 #[test]
-fn damaged_files_are_notes_and_never_failures() {
+fn damaged_files_become_notes_and_never_failures() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines/6.18-hybrid/root");
     let dir = fresh("damaged");
     fs::create_dir_all(dir.parent().unwrap()).unwrap();

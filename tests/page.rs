@@ -1,6 +1,6 @@
 //! The page of `report`, given to a browser: it loads without an error and asks for nothing, zooms,
 //! follows dark mode, prints, fits a phone, can be read without a script and with a screen reader,
-//! and no name in a document is taken for markup.
+//! and escapes every name in a document.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -23,7 +23,7 @@ fn not_run(why: &str) {
     let _ = writeln!(std::io::stderr(), "NOT RUN: {why}");
 }
 
-/// A directory of its own.
+/// A separate directory.
 struct Dir(PathBuf);
 
 impl Dir {
@@ -54,7 +54,7 @@ impl Drop for Dir {
     }
 }
 
-/// Documents of every kind, and the words that show them.
+/// Documents of every kind, and the arguments that show them.
 fn documents(dir: &Dir) -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines/6.12-rt-smt/root");
     let root = root.display().to_string();
@@ -76,7 +76,7 @@ fn documents(dir: &Dir) -> Vec<String> {
     words
 }
 
-/// The report of all documents, written as this.
+/// The report of all documents, in this format.
 fn report(dir: &Dir, output: &str, more: &[&str]) {
     let files = documents(dir);
     let mut words = vec!["report", "--quiet", "-o", output];
@@ -86,11 +86,11 @@ fn report(dir: &Dir, output: &str, more: &[&str]) {
 }
 
 #[test]
-fn the_page_loads_alone_and_no_name_is_taken_for_markup() {
+fn the_page_is_self_contained_and_escapes_every_name() {
     let dir = Dir::new("page-loads");
     report(&dir, "report.html", &["--title", HOSTILE.trim_end_matches('\0')]);
     let page = fs::read_to_string(dir.0.join("report.html")).unwrap();
-    // The name of SVG for scripts is an address that nobody visits.
+    // The XML namespace of SVG is an address that is never fetched.
     let page = page.replace("http://www.w3.org/2000/svg", "");
     assert!(!page.contains("http://") && !page.contains("https://"), "an address");
     let Some(mut browser) = Browser::start(&dir.0) else { return };
@@ -117,8 +117,8 @@ fn the_page_loads_alone_and_no_name_is_taken_for_markup() {
     assert!(!browser.complaints().is_empty(), "complaints are heard");
 }
 
-/// What the shell made of the lines of a recipe: the words of each command, and the files that
-/// were there when it began. The file that a command writes is made by the shell or by its `-o`.
+/// How the shell parsed the lines of a recipe: the arguments of each command, and the files that
+/// existed when it began. The shell or `-o` creates the file that a command writes.
 fn calls(dir: &Dir, recipe: &str) -> Vec<(Vec<String>, Vec<String>)> {
     let script = format!(
         "exec 3>../calls; cpushield() {{ for f in *; do [ -s \"$f\" ] && printf '%s\\0' \"$f\" >&3; done; \
@@ -147,7 +147,7 @@ fn recipe(markdown: &str) -> String {
 }
 
 #[test]
-fn the_recipe_of_a_report_can_be_followed() {
+fn the_commands_of_a_report_reproduce_it() {
     let dir = Dir::new("page-recipe");
     let mut files = documents(&dir);
     // The second half was measured under the shield.
@@ -217,7 +217,7 @@ fn a_report_in_a_pipe_has_lines_of_120_columns() {
 }
 
 #[test]
-fn curves_zoom_and_values_are_read_off() {
+fn curves_can_be_zoomed_and_show_values() {
     let dir = Dir::new("page-zooms");
     report(&dir, "report.html", &[]);
     let Some(mut browser) = Browser::start(&dir.0) else { return };
@@ -256,7 +256,7 @@ fn curves_zoom_and_values_are_read_off() {
 }
 
 #[test]
-fn the_page_is_dark_in_the_dark_prints_and_fits_a_phone() {
+fn the_page_supports_dark_mode_printing_and_phones() {
     let dir = Dir::new("page-looks");
     report(&dir, "report.html", &[]);
     let Some(mut browser) = Browser::start(&dir.0) else { return };
@@ -285,7 +285,7 @@ fn the_page_is_dark_in_the_dark_prints_and_fits_a_phone() {
 }
 
 #[test]
-fn the_page_can_be_read_without_a_script_and_without_eyes() {
+fn the_page_is_readable_without_scripts_and_by_screen_readers() {
     let dir = Dir::new("page-reads");
     report(&dir, "report.html", &[]);
     let Some(mut browser) = Browser::start(&dir.0) else { return };
@@ -337,7 +337,7 @@ fn the_page_can_be_read_without_a_script_and_without_eyes() {
 }
 
 #[test]
-fn a_picture_stands_alone_and_the_other_forms_have_every_doubt() {
+fn a_picture_is_self_contained_and_the_other_formats_have_every_doubt() {
     let dir = Dir::new("page-forms");
     for name in ["map", "noise", "histogram", "timeline"] {
         report(&dir, &format!("{name}.svg"), &["--picture", name]);

@@ -1,4 +1,4 @@
-//! What is proposed on real machines: each choice was looked at by a person.
+//! The proposals for real machines: a person has reviewed each choice.
 
 mod recorded;
 
@@ -11,8 +11,8 @@ use cpushield::tunables;
 use cpushield_linux::Host;
 use std::fs;
 
-/// Machine, and what is proposed for: no wish, two CPUs, an L3 cache of its own. `3,7/7` is
-/// CPU 3 and 7, of which 7 stays idle.
+/// Machine, and the proposals for: no request, two CPUs, a private L3 cache. `3,7/7` is CPUs 3 and
+/// 7, of which 7 stays idle.
 const PROPOSED: &[(&str, &str, &str, &str)] = &[
     // Three CPUs of eight are in use, the lowest is 4.
     ("android-alcatel-revvl", "6", "5-6", "shows no L3"),
@@ -66,7 +66,7 @@ fn proposed(machine: &Machine, wish: &ShieldRequest) -> String {
 }
 
 #[test]
-fn real_machines_get_the_shield_that_a_person_would_choose() {
+fn real_machines_get_the_shield_that_an_expert_would_choose() {
     let Some(data) = recorded::data() else { return };
     let mut wrong = Vec::new();
     for (name, alone, two, own_cache) in PROPOSED {
@@ -107,7 +107,7 @@ fn every_real_machine_gets_a_plan_or_a_reason() {
 }
 
 #[test]
-fn own_machines_are_planned_as_expected() {
+fn recorded_machines_are_planned_as_expected() {
     for (name, dir) in recorded::own() {
         let host = Host::recorded(&dir.join("root")).unwrap();
         let machine = survey(&host, &tunables::reads());
@@ -121,7 +121,7 @@ fn own_machines_are_planned_as_expected() {
 }
 
 #[test]
-fn interrupts_that_no_device_has_asked_for_are_told_apart_as_the_survey_does() {
+fn unrequested_interrupts_are_distinguished_as_in_the_survey() {
     let root = recorded::own().into_iter().find(|(name, _)| name == "6.12-rt-4").unwrap().1;
     let machine = survey(&Host::recorded(&root.join("root")).unwrap(), &tunables::reads());
     let survey = machine_text(&machine, 120);
@@ -131,7 +131,7 @@ fn interrupts_that_no_device_has_asked_for_are_told_apart_as_the_survey_does() {
 }
 
 #[test]
-fn surveys_and_plans_of_own_machines_fit_the_terminal() {
+fn surveys_and_plans_of_recorded_machines_fit_the_terminal() {
     for (name, dir) in recorded::own() {
         let host = Host::recorded(&dir.join("root")).unwrap();
         let machine = survey(&host, &tunables::reads());
@@ -153,7 +153,7 @@ fn surveys_and_plans_of_own_machines_fit_the_terminal() {
                 ("plan -v", plan_text(&plan, true, width)),
                 ("boot plan", boot_plan_text(&boot, width)),
             ] {
-                // A word that is longer has a line of its own.
+                // A longer word has a separate line.
                 let fits = |line: &str| {
                     line.chars().count() <= width || !line.trim().contains(' ') || is_whole(line)
                 };

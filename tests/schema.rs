@@ -1,5 +1,4 @@
-//! What is printed with `--json` has the form that `docs/*.schema.json` describes, as a validator
-//! of JSON schemas sees it.
+//! The output of `--json` matches `docs/*.schema.json`, according to a validator of JSON schemas.
 
 use cpushield_linux::sched;
 use serde_json::Value;
@@ -11,7 +10,7 @@ fn not_run(why: &str) {
     let _ = writeln!(std::io::stderr(), "NOT RUN: {why}");
 }
 
-/// A Python that has a validator.
+/// A Python with a validator.
 fn python() -> Option<PathBuf> {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/python/bin/python");
     let has = |python: &PathBuf| {
@@ -25,7 +24,7 @@ fn python() -> Option<PathBuf> {
     found
 }
 
-/// What the validator says of each document.
+/// The validator's answer for each document.
 fn validate(python: &Path, schema: &str, documents: &[Value]) -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut child = Command::new(python)
@@ -59,7 +58,7 @@ other = true
 "#;
 
 #[test]
-fn experiments_and_reports_of_all_of_them_have_the_form_that_is_described_and_others_do_not() {
+fn experiments_and_reports_match_their_schemas_and_other_documents_do_not() {
     let Some(python) = python() else { return };
     let allowed = sched::affinity(0).unwrap();
     if allowed.len() < 2 {
@@ -130,7 +129,7 @@ fn printed(words: &[&str]) -> Value {
 }
 
 #[test]
-fn verdicts_frames_and_latencies_have_the_form_that_is_described_and_others_do_not() {
+fn verdicts_frames_and_latencies_match_their_schemas_and_other_documents_do_not() {
     let Some(python) = python() else { return };
     let allowed = sched::affinity(0).unwrap();
     if allowed.len() < 2 {

@@ -1,6 +1,6 @@
-//! Whatever tells a long-running subcommand to end, it ends soon and leaves nothing behind: no
-//! process of its own, no trace that goes on recording. Those that change the machine are in the
-//! guests' scenarios; here are those that any machine can run.
+//! A long-running subcommand that is stopped in any way ends soon and leaves nothing behind: no
+//! process and no recording trace. The guests' scenarios test the subcommands that change the
+//! machine; this file tests those that any machine can run.
 
 use cpushield_linux::{Host, process, sched};
 use std::io::{Read, Write};
@@ -15,10 +15,10 @@ const SIGHUP: i32 = 1;
 const SIGINT: i32 = 2;
 const SIGTERM: i32 = 15;
 
-/// Far more than any of them takes on a crowded machine, and far less than their own time.
+/// Far more than any of them takes on a busy machine, and far less than their own duration.
 const SOON: Duration = Duration::from_secs(60);
 
-/// What runs for longer than any test, with `CPU` for a CPU's number.
+/// Commands that run longer than any test; `CPU` stands for a CPU's number.
 const LONG: &[&str] = &[
     "verify --cpus CPU --for 1h --warmup 1ms",
     "verify --cpus CPU --for 1s --warmup 1h --json",
@@ -33,7 +33,7 @@ const LONG: &[&str] = &[
     "watch --interval 60s",
 ];
 
-/// A CPU to measure, when there is another.
+/// A CPU to measure, if there is more than one.
 fn cpu() -> Option<usize> {
     let allowed = sched::affinity(0).unwrap();
     if allowed.len() < 2 {
@@ -53,7 +53,7 @@ fn start(words: &str, cpu: usize) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// A process and its descendants, each with when it started.
+/// A process and its descendants, each with its start time.
 fn started_family(pid: i32) -> Vec<(i32, Option<u64>)> {
     let host = Host::live();
     family::family(&host, pid).into_iter().map(|pid| (pid, host.start_time(pid))).collect()
@@ -64,7 +64,7 @@ fn runs((pid, started): &(i32, Option<u64>)) -> bool {
     now.is_some_and(|task| Some(task.id.started) == *started)
 }
 
-/// All of a family end soon, and no trace of theirs is left; they are not left behind in any case.
+/// All processes of a family end soon, and none of their traces is left. The test always ends them.
 #[track_caller]
 fn all_end(family: &[(i32, Option<u64>)], what: &str) {
     let began = Instant::now();
@@ -85,7 +85,7 @@ fn all_end(family: &[(i32, Option<u64>)], what: &str) {
 }
 
 #[test]
-fn a_signal_ends_each_of_them_soon_and_nothing_of_it_goes_on() {
+fn a_signal_ends_each_subcommand_soon_and_leaves_no_process() {
     let Some(cpu) = cpu() else { return };
     for words in LONG {
         for (signal, after_ms) in [(SIGTERM, 1500), (SIGHUP, 300), (SIGINT, 30)] {
@@ -111,7 +111,7 @@ fn a_signal_ends_each_of_them_soon_and_nothing_of_it_goes_on() {
 }
 
 #[test]
-fn without_a_reader_each_comes_to_its_end() {
+fn each_subcommand_ends_when_its_output_has_no_reader() {
     let Some(cpu) = cpu() else { return };
     for words in [
         "verify --cpus CPU --for 300ms --warmup 1ms",
@@ -131,7 +131,7 @@ fn without_a_reader_each_comes_to_its_end() {
 }
 
 #[test]
-fn with_a_terminal_that_goes_away_each_of_them_ends() {
+fn each_subcommand_ends_when_its_terminal_closes() {
     let Some(cpu) = cpu() else { return };
     if Command::new("script").arg("--version").output().is_err() {
         let _ = writeln!(std::io::stderr(), "NOT RUN: no script(1) to make a terminal");

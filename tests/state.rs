@@ -1,5 +1,5 @@
-//! The program and its state directory: what lies there, whoever writes there, and what each
-//! command says about it. Nothing of the machine is changed.
+//! The program and its state directory: its contents, processes that write there, and what each
+//! command says about it. The machine is not changed.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -23,7 +23,7 @@ impl Drop for StateDir {
     }
 }
 
-/// What a command did.
+/// The result of a command.
 #[derive(Debug)]
 struct Ended {
     code: Option<i32>,
@@ -58,7 +58,7 @@ fn run(state: &Path, words: &[&str]) -> Ended {
 }
 
 #[test]
-fn a_fifo_where_the_journal_lies_is_named_and_hangs_nobody() {
+fn a_fifo_in_place_of_the_journal_is_reported_and_blocks_nothing() {
     let state = StateDir::new("state-fifo");
     for (file, commands) in [
         ("journal.jsonl", &["undo", "run true", "remove 1"][..]),
@@ -91,7 +91,7 @@ fn a_fifo_where_the_journal_lies_is_named_and_hangs_nobody() {
 }
 
 #[test]
-fn the_log_has_a_line_for_each_access_and_is_written_to_no_other_kind_of_file() {
+fn the_log_has_a_line_for_each_access_and_goes_only_to_a_regular_file() {
     let state = StateDir::new("state-log");
     let log = state.0.join("log");
     let name = log.display().to_string();

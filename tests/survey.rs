@@ -1,4 +1,4 @@
-//! Small machines made up of a few files, each for one thing that the survey must see.
+//! Small machines of a few files, each for one fact that the survey must find.
 
 use cpushield::policy::ShieldRequest;
 use cpushield::report::machine_text;
@@ -28,7 +28,7 @@ fn names(found: &[cpushield::survey::SurveyFinding]) -> Vec<&str> {
 }
 
 #[test]
-fn boot_parameters_mean_what_the_kernel_takes_them_for() {
+fn boot_parameters_are_interpreted_as_the_kernel_does() {
     let cmdline = "quiet isolcpus=managed_irq,domain,2-N rcu-nocbs=1,x irqaffinity=0 -- isolcpus=1";
     let found = machine("boot", &[("/proc/cmdline", cmdline)], &[]);
     let isolation = &found.isolation;
@@ -47,7 +47,7 @@ fn boot_parameters_mean_what_the_kernel_takes_them_for() {
 }
 
 #[test]
-fn isolation_parameters_that_the_kernel_does_not_take_are_findings() {
+fn isolation_parameters_that_the_kernel_rejects_are_findings() {
     let line = "isolcpus=1 isolcpus=2-3 nohz_full=1-9 irqaffinity=0-1";
     let release = ("/proc/sys/kernel/osrelease", "6.12.9");
     let found = machine("faults", &[("/proc/cmdline", line), release], &[]);
@@ -58,9 +58,9 @@ fn isolation_parameters_that_the_kernel_does_not_take_are_findings() {
     }
 }
 
-/// A copy of `/sys/devices/system/cpu` alone, with isolated CPUs and without a governor.
+/// Only a copy of `/sys/devices/system/cpu`, with isolated CPUs and without a governor.
 #[test]
-fn what_a_partial_recording_does_not_show_stays_not_known() {
+fn facts_missing_from_a_partial_recording_are_unknown() {
     let cpu = "/sys/devices/system/cpu";
     let (isolated, policy) = (format!("{cpu}/isolated"), format!("{cpu}/cpufreq/policy0"));
     let governor = format!("{policy}/scaling_governor");
@@ -93,7 +93,7 @@ fn what_a_partial_recording_does_not_show_stays_not_known() {
 }
 
 #[test]
-fn every_source_tells_a_real_time_kernel() {
+fn every_source_identifies_a_real_time_kernel() {
     let banner = |flags: &str| format!("Linux version 6.1.0 (a@b) (gcc #9) #1 SMP {flags}");
     let told = |name: &str, files: &[(&str, &str)]| {
         let kernel = machine(name, files, &[]).kernel;
@@ -116,7 +116,7 @@ fn every_source_tells_a_real_time_kernel() {
 }
 
 #[test]
-fn cpusets_of_others_are_found_on_v2() {
+fn foreign_cpusets_are_found_on_v2() {
     let cgroup = "/sys/fs/cgroup";
     let file = |name: &str| format!("{cgroup}/{name}");
     let files: Vec<(String, &str)> = vec![
@@ -183,7 +183,7 @@ fn cpusets_of_v1_are_read_with_and_without_prefix() {
 }
 
 #[test]
-fn interrupts_answer_as_the_machine_did() {
+fn simulated_interrupts_answer_as_the_real_machine_did() {
     let files = [
         (
             "/proc/interrupts",
@@ -216,7 +216,7 @@ fn interrupts_answer_as_the_machine_did() {
 }
 
 #[test]
-fn settings_are_values_absent_or_unreadable() {
+fn settings_have_a_value_or_are_absent_or_unreadable() {
     let files = [
         ("/proc/sys/vm/stat_interval", "1"),
         ("/proc/sys/kernel/secret", "x"),
@@ -246,7 +246,7 @@ fn settings_are_values_absent_or_unreadable() {
 }
 
 #[test]
-fn programs_that_work_against_isolation_are_named() {
+fn programs_that_conflict_with_isolation_are_named() {
     let stat = |pid: u32, name: &str, flags: u32| {
         let zeros = "0 ".repeat(40);
         format!("{pid} ({name}) S 1 1 1 0 -1 {flags} {zeros}0")
@@ -272,7 +272,7 @@ fn programs_that_work_against_isolation_are_named() {
 }
 
 #[test]
-fn core_kinds_come_from_the_best_source() {
+fn core_types_come_from_the_best_source() {
     let kinds = |found: &Machine| -> Vec<Option<CoreKind>> {
         found.topology.cpus.iter().map(|cpu| cpu.kind).collect()
     };
@@ -289,7 +289,7 @@ fn core_kinds_come_from_the_best_source() {
 }
 
 #[test]
-fn part_numbers_and_modules_tell_cores_that_frequencies_do_not() {
+fn part_numbers_and_modules_distinguish_cores_that_frequencies_do_not() {
     let kinds = |found: &Machine| -> Vec<Option<CoreKind>> {
         found.topology.cpus.iter().map(|cpu| cpu.kind).collect()
     };
@@ -331,7 +331,7 @@ fn part_numbers_and_modules_tell_cores_that_frequencies_do_not() {
 }
 
 #[test]
-fn the_board_of_an_old_arm_kernel_is_not_its_processor() {
+fn the_board_of_an_old_arm_kernel_is_not_mistaken_for_the_processor() {
     let cpuinfo =
         "Processor\t: ARMv7 Processor rev 2 (v7l)\nCPU part\t: 0xc08\n\nHardware\t: herring";
     let found = machine("board", &[("/proc/cpuinfo", cpuinfo)], &[]);
@@ -339,7 +339,7 @@ fn the_board_of_an_old_arm_kernel_is_not_its_processor() {
 }
 
 #[test]
-fn an_empty_machine_is_all_notes() {
+fn an_empty_machine_yields_only_notes() {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("small/empty");
     fs::create_dir_all(&dir).unwrap();
     let found = survey(&Host::recorded(&dir).unwrap(), &[]);
@@ -351,7 +351,7 @@ fn an_empty_machine_is_all_notes() {
 }
 
 #[test]
-fn beside_a_shield_no_interrupt_is_tried_and_a_note_says_so() {
+fn with_an_active_shield_no_interrupt_is_probed_and_a_note_says_so() {
     let files = [
         ("/proc/interrupts", "  CPU0 CPU1 CPU2 CPU3\n 24: 0 0 0 0 PCI-MSI 1-edge eth0"),
         ("/proc/irq/24/smp_affinity", "f"),

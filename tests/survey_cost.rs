@@ -15,7 +15,7 @@ const IRQS: usize = 200;
 const L3_CORES: usize = 8;
 /// What is read once for the machine, its packages, its nodes and its level-3 caches.
 const FIXED_MAX: usize = 90;
-/// What tunables want to know that is no CPU's.
+/// Files of tunables that do not belong to a CPU.
 const WANTED_MAX: usize = 40;
 
 /// Writes the files of a machine.
@@ -36,7 +36,7 @@ impl Tree {
         fs::write(file, format!("{text}\n")).unwrap();
     }
 
-    /// A set in both spellings.
+    /// A set in both formats.
     fn put_set(&self, mask: &str, list: &str, cpus: &CpuSet) {
         self.put(mask, cpus.to_mask());
         self.put(list, cpus);
@@ -126,7 +126,7 @@ fn surveyed(host: &Host, wanted: &[&str]) -> (Machine, usize) {
 }
 
 #[test]
-fn a_survey_needs_two_file_operations_for_each_interrupt_and_five_for_each_core() {
+fn a_survey_needs_two_file_operations_per_interrupt_and_five_per_core() {
     let tree = large();
     let host = tree.host();
     let (machine, operations) = surveyed(&host, &[]);

@@ -1,5 +1,5 @@
-//! The rules of the house that are not left to good will: import directions, sizes, words, and that
-//! nothing is forgotten. Each check is also given a sample that must fail it.
+//! The rules of `STYLE.md` that a program can check: import directions, sizes, words, and
+//! completeness. Each check also gets a sample that must fail.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +10,7 @@ const FILE_LINES_MAX: usize = 500;
 /// Columns that one line may have.
 const COLUMNS_MAX: usize = 100;
 
-/// The modules of `src/` and what each may import of the others; only `cli` imports freely.
+/// The modules of `src/` and what each may import; only `cli` imports freely.
 const IMPORTS: &[(&str, &[&str])] = &[
     ("boot", &["causes", "change", "plan", "policy", "survey", "tunables"]),
     ("causes", &["with_text"]),
@@ -64,7 +64,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("verify", &["causes", "change", "plan", "policy", "survey", "tunables", "with_text"]),
 ];
 
-/// Modules that are pure: they may not name the machine.
+/// Pure modules: they may not use the machine.
 const PURE: &[&str] =
     &["causes", "change", "compare", "export", "live", "plan", "policy", "report", "tunables"];
 
@@ -124,7 +124,7 @@ fn sources() -> Vec<Source> {
     sources
 }
 
-/// Runs a check over every source and fails with all that it found.
+/// Runs a check over every source and fails with all findings.
 fn check(rule: &str, find: impl Fn(&Source) -> Vec<String>) {
     let found: Vec<String> = sources().iter().flat_map(find).collect();
     assert!(found.is_empty(), "{rule}:\n  {}", found.join("\n  "));
@@ -238,7 +238,7 @@ fn files_and_lines_stay_short() {
     check("files or lines that are too long", too_long);
     assert_eq!(too_long(&sample("src/x.rs", &"a\n".repeat(501))).len(), 1);
     assert_eq!(too_long(&sample("src/x.rs", &"a".repeat(101))).len(), 1);
-    // A module of tests in a file of its own does not end the code.
+    // A module of tests in a separate file does not end the code.
     let text = format!("//!\n#[cfg(test)]\nmod x;\n{}", "a\n".repeat(500));
     assert_eq!(too_long(&sample("src/x.rs", &text)).len(), 1);
 }
@@ -249,12 +249,12 @@ fn untold(source: &Source) -> Vec<String> {
 }
 
 #[test]
-fn every_file_says_what_it_is() {
+fn every_file_starts_with_a_module_comment() {
     check("files without a module comment", untold);
     assert_eq!(untold(&sample("src/x.rs", "use a;\n")).len(), 1);
 }
 
-/// Words that no text for a user has, and what to write instead.
+/// Words that texts for users must not have, and what to write instead.
 const UNIDIOMATIC: &[(&str, &str)] = &[
     ("told", "reported, shown, known"),
     ("whoever", "the task or process that"),
@@ -382,7 +382,7 @@ fn open_ends(source: &Source) -> Vec<String> {
 }
 
 #[test]
-fn nothing_is_left_open_or_named_vaguely() {
+fn no_open_ends_and_no_vague_names() {
     check("vague module names", vague);
     check("open ends", open_ends);
     assert_eq!(vague(&sample("src/utils.rs", "")).len(), 1);
@@ -390,7 +390,7 @@ fn nothing_is_left_open_or_named_vaguely() {
 }
 
 #[test]
-fn every_tunable_file_is_declared_and_every_name_is_its_own() {
+fn every_tunable_file_is_declared_and_every_name_is_unique() {
     let dir = root().join("src/tunables");
     let list = fs::read_to_string(dir.join("mod.rs")).unwrap();
     for entry in fs::read_dir(&dir).unwrap() {

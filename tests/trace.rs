@@ -20,8 +20,8 @@ mod trace_dat;
 /// System calls that the thread makes.
 const CALLS: u64 = 1000;
 
-/// A busy machine may take the CPU away in the middle of a task switch that the trace saw half of,
-/// which is a doubt: then it is tried again.
+/// A busy machine may take the CPU away during a task switch that the trace saw only half of. That
+/// is a doubt, so the test tries again.
 #[test]
 fn a_live_trace_counts_the_workloads_system_calls_one_by_one() {
     let mut doubts = Vec::new();
@@ -40,7 +40,7 @@ fn a_live_trace_counts_the_workloads_system_calls_one_by_one() {
     panic!("each of 5 traces is doubtful: {doubts:?}");
 }
 
-/// Puts a thread on a CPU of this machine, and lets it make system calls. `None` without a trace.
+/// Runs a thread on a CPU of this machine that makes system calls. `None` without a trace.
 fn traced_calls() -> Option<TraceEvidence> {
     let host = Host::live();
     let cpu = sched::affinity(0).unwrap().last().unwrap();
@@ -90,13 +90,13 @@ fn gettid() -> i32 {
     link.file_name().unwrap().to_str().unwrap().parse().unwrap()
 }
 
-/// As the trace names it: other architectures have no names yet, and other numbers.
+/// Its name in the trace: other architectures have no names yet, and other numbers.
 const SCHED_YIELD: &str =
     if cfg!(target_arch = "x86_64") { "sched_yield" } else { "system call 124" };
 
 /// Not a test of speed (no time is asserted) but the figure for it: give a trace.dat in
 /// `CPUSHIELD_TRACE` and run this one with `--release -- --ignored --nocapture`; `vm/bench/decode`
-/// does, beside other programs.
+/// does this, and compares other programs.
 #[test]
 #[ignore = "prints how fast a given trace is decoded"]
 fn speed_of_decoding() {
@@ -134,7 +134,7 @@ fn speed_of_decoding() {
     }
 }
 
-/// What the kit's judge counts in the text of a trace, we must count in its raw pages: give the
+/// The benchmark's judge (text of a trace) and the decoder (its raw pages) must agree: give the
 /// directory of a run in `CPUSHIELD_RUN` (`pages`, `header_page`, `events/`, `kallsyms`, `meta`).
 #[test]
 #[ignore = "prints what is counted in the pages of a given run"]
@@ -185,7 +185,7 @@ const SWITCH: &str = "name: sched_switch\nID: 309\nformat:\n\
     \tfield:char next_comm[16];\toffset:40;\tsize:16;\tsigned:0;\n\
     \tfield:pid_t next_pid;\toffset:56;\tsize:4;\tsigned:1;\n\nprint fmt: \"\"\n";
 
-/// A page full of switches between the workload (100) and tasks that are always others.
+/// A page full of switches between the workload (100) and tasks that always differ.
 fn page_of_switches(n: u64) -> Vec<u8> {
     const RECORDS: u64 = 60;
     let mut page = (n * RECORDS * 1000).to_le_bytes().to_vec();
@@ -206,7 +206,7 @@ fn page_of_switches(n: u64) -> Vec<u8> {
     page
 }
 
-/// Part of the next test, in a process of its own: decodes so many pages as `CPUSHIELD_PAGES` says.
+/// Part of the next test, in a separate process: decodes `CPUSHIELD_PAGES` pages.
 #[test]
 #[ignore = "the next test starts it"]
 fn memory_of_decoding() {

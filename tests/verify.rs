@@ -1,5 +1,5 @@
-//! `cpushield verify` on the machine that runs the tests: what is claimed, what is left behind, and
-//! that nothing of it runs on the CPU that is watched.
+//! `cpushield verify` on the machine that runs the tests: its claims, what it leaves behind, and
+//! that no thread of it runs on the watched CPU.
 
 use cpushield::verify::counters::{CounterSnapshot, compare};
 use cpushield::verify::{
@@ -29,7 +29,7 @@ struct Shown {
 /// Two samplers on one CPU would see each other.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// A CPU to watch: the last one that the tests may use, when there is another.
+/// A CPU to watch: the last one that the tests may use, if there is more than one.
 fn cpu() -> Option<usize> {
     let allowed = sched::affinity(0).unwrap();
     if allowed.len() < 2 {
@@ -73,7 +73,7 @@ fn signal(child: &Child, number: i32) {
 }
 
 #[test]
-fn what_was_seen_is_told_with_its_proof_and_the_exit_code_follows() {
+fn results_are_reported_with_evidence_and_set_the_exit_code() {
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let Some(cpu) = cpu() else { return };
     let list = cpu.to_string();
@@ -121,7 +121,7 @@ fn limits_decide_the_exit_code() {
     words.extend(["--max-entries", "1000000000", "--max-gap", "1h"]);
     let output = verify(&words).output().unwrap();
     let gates: Vec<_> = shown(&output).verdict.gates.iter().map(|gate| gate.held).collect();
-    // Busy machines may hide the control from the witnesses; then nobody knows.
+    // Busy machines may hide the control from the witnesses; then the verdict is unknown.
     assert_eq!(output.status.success(), gates == [Some(true), Some(true)], "{gates:?}");
     let mut words = args.to_vec();
     words.extend(["--max-gap", "1ns"]);
@@ -131,7 +131,7 @@ fn limits_decide_the_exit_code() {
 }
 
 #[test]
-fn the_first_breach_of_a_limit_ends_it_when_that_is_asked_for() {
+fn stop_on_breach_ends_at_the_first_breach_of_a_limit() {
     let Some(cpu) = cpu() else { return };
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let cpu = cpu.to_string();
@@ -147,7 +147,7 @@ fn the_first_breach_of_a_limit_ends_it_when_that_is_asked_for() {
 }
 
 #[test]
-fn interrupted_it_tells_what_it_saw_and_none_of_it_ran_on_the_watched_cpu() {
+fn an_interrupted_watch_reports_its_results_and_never_ran_on_the_watched_cpu() {
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let Some(cpu) = cpu() else { return };
     let host = Host::live();
@@ -172,7 +172,7 @@ fn interrupted_it_tells_what_it_saw_and_none_of_it_ran_on_the_watched_cpu() {
 }
 
 #[test]
-fn killed_it_leaves_no_sampler_behind() {
+fn a_killed_verify_leaves_no_sampler_behind() {
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let Some(cpu) = cpu() else { return };
     let host = Host::live();
@@ -194,9 +194,9 @@ fn killed_it_leaves_no_sampler_behind() {
     });
 }
 
-/// Two readings of a machine of others, and what another program made of them.
+/// Two readings of a foreign machine, and the result of another program.
 #[test]
-fn differences_of_counters_are_those_that_another_program_found() {
+fn counter_differences_agree_with_another_program() {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
     let data = std::env::var_os("CPUSHIELD_DATA").map_or(beside, PathBuf::from);
     let dir = data.join("interrupts/wa-exynos-8cpu");
@@ -242,7 +242,7 @@ fn differences_of_counters_are_those_that_another_program_found() {
 }
 
 #[test]
-fn what_cannot_be_watched_is_refused_with_the_reason() {
+fn a_watch_that_is_not_possible_is_refused_with_the_reason() {
     let online = Host::live().read_line("/sys/devices/system/cpu/online").unwrap();
     let machine = concat!(env!("CARGO_MANIFEST_DIR"), "/machines/6.18-hybrid/root");
     for (words, code, why) in [

@@ -39,7 +39,7 @@ fn ends(child: &mut Child) -> Option<i32> {
 }
 
 #[test]
-fn every_interval_is_a_line_and_nothing_of_it_may_run_on_a_shielded_cpu() {
+fn every_interval_is_a_line_and_watch_never_runs_on_a_shielded_cpu() {
     let Some(cpu) = cpu() else { return };
     let list = cpu.to_string();
     let args = ["--json", "--interval", "100ms", "--cpus", &list];
@@ -66,7 +66,7 @@ fn every_interval_is_a_line_and_nothing_of_it_may_run_on_a_shielded_cpu() {
         assert_eq!(all, online.parse().unwrap());
         assert!(frame.cpus.iter().all(|line| line.entries_per_s.is_some()), "{frame:?}");
     }
-    // Whoever reads has seen enough.
+    // The reader has seen enough.
     drop(lines);
     assert_eq!(ends(&mut child), Some(0));
 }
@@ -89,7 +89,7 @@ fn in_a_pipe_it_prints_one_frame() {
     }
 }
 
-/// `cpushield watch` in a terminal of its own, which `script` makes and shows here.
+/// `cpushield watch` in a separate terminal, which `script` makes and shows here.
 struct Terminal {
     script: Child,
     keys: ChildStdin,
@@ -160,7 +160,7 @@ enum End {
 }
 
 #[test]
-fn the_terminal_is_given_back_after_a_key_and_after_a_signal() {
+fn the_terminal_is_restored_after_a_key_and_after_a_signal() {
     // The terminal sends the first bytes of a key that has more of them, and then nothing.
     let half_a_key = End::Signal { typed: "\x1b[" };
     for end in [End::Key("q"), End::Key("\x03"), End::Signal { typed: "" }, half_a_key] {
@@ -189,7 +189,7 @@ fn the_terminal_is_given_back_after_a_key_and_after_a_signal() {
 }
 
 #[test]
-fn a_watch_ends_when_its_terminal_is_gone() {
+fn a_watch_ends_when_its_terminal_closes() {
     // With and without the signal that the kernel sends then: nohup(1) has it ignored.
     for before in ["", "trap \"\" HUP;"] {
         let Some(mut terminal) = Terminal::start(before) else { return };

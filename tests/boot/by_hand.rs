@@ -1,5 +1,5 @@
-//! Machines with a loader that is not written: the instructions fit the running kernel, because
-//! nothing else is known.
+//! Machines without a supported loader: the printed instructions fit the running kernel, the only
+//! known one.
 
 use super::{planned, words};
 use cpushield::boot::plan::BootRequest;
@@ -10,8 +10,8 @@ use std::path::Path;
 
 use super::grub::Machine;
 
-/// The words and the text of the plan for a recorded machine.
-fn plan_for(machine: &str, shield: ShieldRequest) -> (Vec<String>, String) {
+/// The plan of a recorded machine, and its text.
+fn told(machine: &str, wish: ShieldRequest) -> (Vec<String>, String) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines").join(machine).join("root");
     let request = BootRequest { shield, kernels: None };
     let plan = planned(&Host::recorded(&root).unwrap(), &request).unwrap();
@@ -19,8 +19,8 @@ fn plan_for(machine: &str, shield: ShieldRequest) -> (Vec<String>, String) {
 }
 
 #[test]
-fn instructions_leave_out_words_that_the_running_kernel_does_not_know() {
-    let (given, text) = plan_for("6.18-hybrid", ShieldRequest::default());
+fn instructions_omit_parameters_that_the_running_kernel_does_not_know() {
+    let (given, text) = told("6.18-hybrid", ShieldRequest::default());
     assert_eq!(given, ["rcu_nocbs=1"]);
     assert!(text.contains("running kernel does not know it: built without CONFIG_NO_HZ_FULL"));
     // A kernel without a configuration, and without a list of nohz_full CPUs.
@@ -39,7 +39,7 @@ fn instructions_leave_out_words_that_the_running_kernel_does_not_know() {
 
 /// An RTAI machine with GRUB 0.97 and without its configuration.
 #[test]
-fn instructions_leave_out_words_that_a_kernel_is_too_old_for() {
+fn a_kernel_too_old_for_a_parameter_does_not_get_it() {
     let machine = Machine::without_loader();
     machine.remove("sys/devices/system/cpu/nohz_full");
     machine.write(
@@ -65,12 +65,12 @@ fn instructions_leave_out_words_that_a_kernel_is_too_old_for() {
 }
 
 #[test]
-fn a_word_with_another_value_is_replaced_and_not_added_twice() {
-    let (_, text) = plan_for("6.12-rt-smt", ShieldRequest::default());
+fn an_existing_parameter_with_another_value_is_replaced_and_not_repeated() {
+    let (_, text) = told("6.12-rt-smt", ShieldRequest::default());
     assert!(text.contains("booted with nohz_full=1-3,5-7\n"), "{text}");
     assert!(text.contains("    nohz_full=1-3,5-7  with  nohz_full=2-7\n"), "{text}");
     assert!(!text.contains("add these words"), "{text}");
-    // Another value together with a new word.
+    // Another value, and a new parameter.
     let machine = Machine::without_loader();
     let plan_with = |line: &str| {
         machine.write("proc/cmdline", line);
@@ -96,7 +96,7 @@ fn a_word_with_another_value_is_replaced_and_not_added_twice() {
 }
 
 #[test]
-fn managed_irqs_are_offered_on_machines_that_have_them() {
+fn parameters_that_plan_advises_are_offered() {
     let offer = "--on isolcpus-managed-irq adds it";
     let (_, text) = plan_for("6.18-hybrid", ShieldRequest::default());
     assert!(text.contains(offer), "{text}");

@@ -1,4 +1,4 @@
-//! What `--kexec` loads, and that nothing stays loaded which was refused or taken back.
+//! What `--kexec` loads. Nothing stays loaded that was refused or undone.
 
 use super::grub::{LOADED, Machine};
 use super::planned;
@@ -35,7 +35,7 @@ fn written(machine: &Machine, trial: bool) -> WrittenParameters {
 }
 
 #[test]
-fn what_an_entry_names_is_loaded_and_without_its_ram_disk_nothing_is_written() {
+fn the_files_of_an_entry_are_loaded_and_without_its_initrd_nothing_is_written() {
     let machine = able();
     machine.remove(&format!("boot/initrd.img-{RT}"));
     let plan = planned(&machine.host(), &BootRequest::default()).unwrap();
@@ -106,7 +106,7 @@ fn an_entry_of_systemd_boot_names_its_files_on_its_own_file_system() {
 }
 
 #[test]
-fn undo_unloads_what_this_boot_has_loaded_and_nothing_else() {
+fn undo_unloads_only_a_kernel_that_this_boot_loaded() {
     let machine = able();
     let it = written(&machine, false);
     let started = kexec::start(&machine.host(), &machine.store(), &it).unwrap();
@@ -114,7 +114,7 @@ fn undo_unloads_what_this_boot_has_loaded_and_nothing_else() {
     assert_eq!(machine.read(LOADED), "1\n");
     write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
     assert_eq!(machine.read(LOADED), "0\n");
-    // After a boot what is loaded is somebody else's.
+    // After a reboot, another program loaded that kernel.
     let it = written(&machine, false);
     kexec::start(&machine.host(), &machine.store(), &it).unwrap();
     machine.write("proc/sys/kernel/random/boot_id", "b2\n");
@@ -123,7 +123,7 @@ fn undo_unloads_what_this_boot_has_loaded_and_nothing_else() {
 }
 
 #[test]
-fn killed_between_loading_and_starting_undo_unloads_it() {
+fn undo_unloads_a_kernel_after_a_kill_between_loading_and_starting() {
     let count = {
         let machine = able();
         let (host, it) = (machine.host(), written(&machine, true));
@@ -143,7 +143,7 @@ fn killed_between_loading_and_starting_undo_unloads_it() {
 }
 
 #[test]
-fn when_it_is_refused_nothing_stays_loaded_and_the_loader_boots_the_trial_once() {
+fn if_kexec_is_refused_nothing_stays_loaded_and_the_loader_boots_the_trial_once() {
     // The init system refuses to start it, or the kernel to load it.
     for init in [true, false] {
         for trial in [true, false] {

@@ -1,5 +1,5 @@
-//! Loaders that hold a kernel's command line as it is: written, looked at, taken back to the byte.
-//! And the real files of others, read in place.
+//! Loaders that store the kernel command line as plain text: written, checked, undone byte for
+//! byte. And real files from other machines, read in place.
 
 use super::{planned, words};
 use cpushield::boot::plan::BootRequest;
@@ -18,7 +18,7 @@ fn asked(kernels: Option<&str>) -> BootRequest {
 
 const ADDED: &str = "nohz_full=2-3 rcu_nocbs=2-3 irqaffinity=0-1 ";
 
-/// Writes, compares every file with what it must be, and takes it back.
+/// Writes, compares every file with the expected one, and undoes it.
 fn round_trip(machine: &Machine, kernels: Option<&str>, path: &str, wanted: &str) {
     let before = machine.files();
     let plan = planned(&machine.host(), &asked(kernels)).unwrap();
@@ -31,7 +31,7 @@ fn round_trip(machine: &Machine, kernels: Option<&str>, path: &str, wanted: &str
     let undone = write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
     assert!(undone.files.iter().all(|(_, fate)| *fate == FileFate::Restored), "{undone:#?}");
     assert_eq!(before, machine.files());
-    // Another hand has added a word since: it stays, ours go.
+    // Another program added a parameter since: it stays; cpushield's parameters are removed.
     write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
     machine.write(path, &wanted.replace("rcu_nocbs=2-3 ", "rcu_nocbs=2-3 theirs "));
     write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
@@ -39,7 +39,7 @@ fn round_trip(machine: &Machine, kernels: Option<&str>, path: &str, wanted: &str
 }
 
 #[test]
-fn entries_of_the_boot_loader_specification_get_them_for_the_chosen_kernel() {
+fn boot_loader_specification_entries_of_the_chosen_kernel_get_the_parameters() {
     let machine = Machine::without_loader();
     let entry = |version: &str, options: &str| {
         format!(
@@ -113,7 +113,7 @@ fn with_bootctl(machine: &Machine) -> Host {
 }
 
 #[test]
-fn a_trial_with_systemd_boot_is_an_entry_of_its_own_that_boots_once() {
+fn a_trial_with_systemd_boot_is_a_separate_entry_that_boots_once() {
     let machine = systemd_boot();
     let before = machine.files();
     let plan = planned(&machine.host(), &asked(None)).unwrap();
@@ -161,7 +161,7 @@ fn a_trial_with_systemd_boot_is_an_entry_of_its_own_that_boots_once() {
 }
 
 #[test]
-fn without_variables_of_the_firmware_no_trial_is_made_and_nothing_is_left() {
+fn without_firmware_variables_no_trial_is_made_and_nothing_is_left() {
     let machine = systemd_boot();
     machine.remove(&format!("{EFI}/LoaderInfo-{VENDOR}"));
     machine.write("boot/EFI/systemd/systemd-bootx64.efi", "");
@@ -175,7 +175,7 @@ fn without_variables_of_the_firmware_no_trial_is_made_and_nothing_is_left() {
 }
 
 #[test]
-fn a_kernel_that_kernel_install_adds_later_gets_them_and_undo_takes_them_out_again() {
+fn a_kernel_added_by_kernel_install_gets_the_parameters_and_undo_removes_them() {
     let machine = systemd_boot();
     let before = machine.files();
     let plan = planned(&machine.host(), &asked(None)).unwrap();
@@ -210,7 +210,7 @@ fn a_kernel_that_kernel_install_adds_later_gets_them_and_undo_takes_them_out_aga
 }
 
 #[test]
-fn without_its_file_system_undo_keeps_what_it_knows() {
+fn without_the_file_system_undo_keeps_its_journal() {
     let machine = systemd_boot();
     let before = machine.files();
     let plan = planned(&machine.host(), &asked(None)).unwrap();
@@ -224,9 +224,9 @@ fn without_its_file_system_undo_keeps_what_it_knows() {
     assert_eq!(before, machine.files());
 }
 
-/// Arch: files without versions, and no configurations beside them.
+/// Arch: files without versions, and without configurations.
 #[test]
-fn kernels_without_a_configuration_are_known_by_their_images() {
+fn kernels_without_a_configuration_are_identified_by_their_images() {
     let machine = Machine::with(&[]);
     let image = |said: &str| {
         let mut bytes = vec![0; 0x4500];
@@ -254,7 +254,7 @@ fn kernels_without_a_configuration_are_known_by_their_images() {
 
 /// RHEL 8 keeps the line of all kernels in GRUB's environment block, and tuned adds to it.
 #[test]
-fn what_grub_puts_in_place_of_names_counts_as_what_a_kernel_is_given() {
+fn expanded_grub_variables_count_as_kernel_parameters() {
     let machine = Machine::without_loader();
     let version = "6.12.1-rt";
     let text = entry(version, "$kernelopts $tuned_params ${other}");
@@ -281,7 +281,7 @@ fn what_grub_puts_in_place_of_names_counts_as_what_a_kernel_is_given() {
 }
 
 #[test]
-fn labels_of_extlinux_and_the_line_of_a_raspberry_pi_get_them() {
+fn extlinux_labels_and_the_raspberry_pi_command_line_get_the_parameters() {
     let machine = Machine::without_loader();
     let text = |args: &str| {
         format!(
@@ -297,7 +297,7 @@ fn labels_of_extlinux_and_the_line_of_a_raspberry_pi_get_them() {
     round_trip(&machine, None, "boot/firmware/cmdline.txt", &wanted);
 }
 
-/// As NVIDIA's Jetson Linux 36 sets it up, and one of the user's own beside it.
+/// As NVIDIA's Jetson Linux 36 sets it up, with one more entry of the user.
 const JETSON: &str = "TIMEOUT 30
 DEFAULT primary
 
@@ -313,9 +313,9 @@ LABEL primary
 #    LINUX /boot/Image.backup
 ";
 
-/// U-Boot takes whatever is called `Image`.
+/// U-Boot boots any file called `Image`.
 #[test]
-fn a_kernel_without_a_version_in_its_name_is_known_by_its_own_bytes() {
+fn a_kernel_without_a_version_in_its_name_is_identified_by_its_contents() {
     let path = "boot/extlinux/extlinux.conf";
     let wanted = JETSON.replace("APPEND ", &format!("APPEND {ADDED}"));
     let said = "Linux version 5.15.148-rt-tegra (b@h) (gcc) #1 SMP PREEMPT_RT Tue Jan 7\n";
@@ -335,7 +335,7 @@ fn a_kernel_without_a_version_in_its_name_is_known_by_its_own_bytes() {
 }
 
 #[test]
-fn a_kernel_that_says_nothing_is_the_only_one_installed_or_a_person_gets_the_steps() {
+fn a_kernel_without_information_is_the_only_installed_one_or_instructions_are_printed() {
     let path = "boot/extlinux/extlinux.conf";
     let machine = Machine::without_loader();
     machine.write(path, JETSON);
@@ -354,7 +354,7 @@ fn a_kernel_that_says_nothing_is_the_only_one_installed_or_a_person_gets_the_ste
     let error =
         write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap_err();
     assert!(matches!(error, BootError::ByHand { .. }), "{error}");
-    // Beside one that is known, it is left alone, and that is said.
+    // If another kernel is known, this one is left alone, with a note.
     let both = format!("{JETSON}LABEL mine\n  LINUX /boot/vmlinuz-6.1-rt\n  APPEND ro\n");
     machine.write(path, &both);
     let plan = planned(&machine.host(), &asked(None)).unwrap();
@@ -365,7 +365,7 @@ fn a_kernel_that_says_nothing_is_the_only_one_installed_or_a_person_gets_the_ste
 }
 
 #[test]
-fn elsewhere_nothing_is_written_and_what_to_do_is_said() {
+fn unknown_loaders_get_instructions_and_no_writes() {
     for (sign, wanted) in [
         ("usr/bin/bootc", "kargs = [\"nohz_full=2-3\", "),
         ("run/ostree-booted", "rpm-ostree kargs --append-if-missing=nohz_full=2-3"),
@@ -394,7 +394,7 @@ fn elsewhere_nothing_is_written_and_what_to_do_is_said() {
     }
 }
 
-/// Loader files of others, where they are.
+/// Loader files of other machines, at their paths.
 pub fn data() -> Option<std::path::PathBuf> {
     let dir = std::env::var_os("CPUSHIELD_DATA").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data"),
@@ -410,7 +410,7 @@ pub fn data() -> Option<std::path::PathBuf> {
 
 /// Files of real machines, and those of grubby's own tests.
 #[test]
-fn real_files_of_others_are_understood_or_refused_and_come_back_to_the_byte() {
+fn real_foreign_files_are_understood_or_refused_and_restored_byte_for_byte() {
     let Some(dir) = data() else { return };
     let read = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap();
     for name in ["extlinux.1", "extlinux.3", "extlinux.5"] {

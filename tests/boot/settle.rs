@@ -1,5 +1,5 @@
-//! The end of a trial: it becomes permanent or is removed, and the next call concludes a trial whose
-//! end was killed at any write.
+//! The end of a trial: whatever happened in between, it becomes permanent or is reverted. After a
+//! kill at any moment, the next call concludes it.
 
 use super::grub::Machine;
 use super::planned;
@@ -20,7 +20,7 @@ fn arm(machine: &Machine) {
     assert!(machine.path(LINK).exists());
 }
 
-/// The trial's entry boots, and all its parameters are in force.
+/// The trial's entry boots, with every requested parameter in force.
 fn boot(machine: &Machine) {
     machine.save("next_entry", "");
     machine.write("proc/sys/kernel/random/boot_id", "b2\n");
@@ -45,7 +45,7 @@ fn unit_is_gone(machine: &Machine) -> bool {
 }
 
 #[test]
-fn a_trial_passes_when_a_kernel_is_installed_or_removed_before_its_boot() {
+fn a_kernel_installed_or_removed_between_a_trial_and_its_boot_is_kept_so_and_the_trial_holds() {
     let rt = ("6.12.9-rt-amd64", true);
     for come in [true, false] {
         let machine = Machine::with(&[("6.12.9-amd64", false), rt, ("6.1.4-rt-amd64", true)]);
@@ -71,7 +71,7 @@ fn a_trial_passes_when_a_kernel_is_installed_or_removed_before_its_boot() {
 }
 
 #[test]
-fn a_trial_that_cannot_become_permanent_is_removed() {
+fn a_trial_that_holds_and_cannot_become_permanent_is_completely_reverted() {
     let machine = Machine::debian();
     arm(&machine);
     let cfg = machine.read("boot/grub/grub.cfg");
@@ -83,14 +83,14 @@ fn a_trial_that_cannot_become_permanent_is_removed() {
     assert!(end.why.contains("# by hand"), "{}", end.why);
     let left = machine.read("boot/grub/grub.cfg");
     assert!(left.ends_with("# by hand\n") && !left.contains("nohz_full"), "{left}");
-    // The next kernel package must not add our entries.
+    // The next kernel package does not bring the parameters back.
     machine.update_grub();
     assert!(!ours_boots(&machine) && unit_is_gone(&machine));
     assert_eq!(write::undo(&machine.host(), &machine.store()).unwrap(), None);
 }
 
 #[test]
-fn the_next_call_concludes_a_trial_whose_end_was_killed_or_refused_at_any_write() {
+fn a_conclusion_killed_or_refused_at_any_write_is_completed_by_the_next_call() {
     let (count, wanted) = {
         let machine = Machine::debian();
         arm(&machine);

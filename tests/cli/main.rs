@@ -1,9 +1,9 @@
 //! Snapshots of the command line as a program: every command of `tests/cli/*.txt` with its exit
 //! code, standard output and standard error. `SNAPSHOTS=overwrite cargo test --test cli` writes
-//! what the program says now; the difference is the review.
+//! the current output; review the diff.
 //!
 //! A snapshot is a text: `#` is a remark, `$` a line for the shell, `?` its exit code, `|` a line
-//! of standard output and `!` a line of standard error. The shell runs in a directory of its own
+//! of standard output and `!` a line of standard error. The shell runs in a separate directory
 //! with the recorded machines under their names, the project's `docs/`, a few measurements, and its
 //! state in `state/`. Nothing here may depend on the machine or the user.
 
@@ -17,16 +17,16 @@ use std::time::Duration;
 mod documents;
 use documents::{HOSTILE, latency, verified};
 
-/// What each line is run in: no standard input, and the state of this test alone.
+/// The environment of each line: no standard input, and a private state directory.
 const PRELUDE: &str = "exec < /dev/null; cpushield() { command cpushield --state state \"$@\"; }\n";
 
-/// Columns of the help. Standard output is no terminal, so the screens take their own width.
+/// Columns of the help. Standard output is not a terminal, so screens use their default width.
 const COLUMNS: &str = "100";
 
-/// Far more than any line takes: one that hangs must not hang the test.
+/// Far more than any line takes: a line that hangs must not hang the test.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The recorded machines that lines name.
+/// The recorded machines that the lines use.
 const MACHINES: &[&str] =
     &["6.1-rt-v1", "6.12-rt-numa", "6.12-rt-smt", "6.12-rt-systemd", "6.18-hybrid"];
 
@@ -64,7 +64,7 @@ impl Scratch {
         fs::write(self.0.join(name), text).unwrap();
     }
 
-    /// Runs a line and shows what came of it.
+    /// Runs a line and shows its result.
     fn run(&self, line: &str) -> String {
         let program = Path::new(env!("CARGO_BIN_EXE_cpushield"));
         let path = format!("{}:/usr/bin:/bin", program.parent().unwrap().display());
@@ -88,7 +88,7 @@ impl Scratch {
     }
 }
 
-/// What is said of a CPU that no machine has.
+/// The message about a CPU that no machine has.
 fn present_as(list: &str) -> String {
     format!("CPU 8191 is not in this machine; it has {list}")
 }
@@ -104,7 +104,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Runs the lines of a snapshot, in their order, and compares all of it.
+/// Runs the lines of a snapshot in order, and compares the whole output.
 fn check(name: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/cli/{name}.txt"));
     let expected = fs::read_to_string(&file).unwrap();

@@ -1,4 +1,4 @@
-//! Machines of others, read in place, and our own with what is expected of them.
+//! Foreign machines, read in place, and the project's own with their expected output.
 
 use cpushield::survey::{Machine, survey};
 use cpushield_linux::Host;
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::{env, fs};
 
-/// Where the machines of others lie; they are not part of the project.
+/// The directory of foreign machines; they are not part of the project.
 pub fn data() -> Option<PathBuf> {
     let given = env::var_os("CPUSHIELD_DATA").map(PathBuf::from);
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
@@ -23,7 +23,7 @@ pub fn data() -> Option<PathBuf> {
     Some(dir)
 }
 
-/// A machine of others, unpacked once.
+/// A foreign machine, unpacked once.
 pub fn unpacked(data: &Path, name: &str) -> PathBuf {
     // Tests of one program run at the same time.
     static ONE: Mutex<()> = Mutex::new(());
@@ -52,7 +52,7 @@ pub fn unpacked(data: &Path, name: &str) -> PathBuf {
     dir
 }
 
-/// What the survey says of it.
+/// The survey of it.
 pub fn machine(data: &Path, name: &str) -> Machine {
     survey(&Host::recorded(&unpacked(data, name)).unwrap(), &[])
 }

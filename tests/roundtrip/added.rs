@@ -1,4 +1,4 @@
-//! Programs that were taken into the shield have after undo what they had before it.
+//! Programs that were added to the shield have their original affinity after undo.
 
 use super::bench::{Bench, Tree, same};
 use super::trees::{machines, remembering, v2_plan};
@@ -7,7 +7,7 @@ use cpushield::plan::Plan;
 use cpushield::run::{self, CpuAssignment, ShieldPlacement, ThreadRole};
 use cpushield_linux::CpuSet;
 
-/// What is done with a program before the shield is undone.
+/// The operation on a program before the shield is undone.
 type Then = fn(&Bench, &ShieldPlacement, i32);
 
 fn add(bench: &Bench, place: &ShieldPlacement, tid: i32) {
@@ -27,10 +27,10 @@ fn add_and_remove_twice(bench: &Bench, place: &ShieldPlacement, tid: i32) {
     add_and_remove(bench, place, tid);
 }
 
-/// Apply, what is done with these programs, undo as the command does it; nobody must be told to
-/// have asked for anything.
+/// Apply, the operations on these programs, and undo as the command does it. No task may be
+/// reported as having requested an affinity.
 fn round(name: &str, tree: &Tree, plan: &Plan, then: Then) {
-    // One without a mask of its own, one with the housekeeping CPUs, two that the shield had to
+    // One without a requested mask, one with the housekeeping CPUs, two that the shield had to
     // move.
     for tid in [100, 200, 201, 202] {
         let when = format!("{name}: {tid}");
@@ -49,7 +49,7 @@ fn round(name: &str, tree: &Tree, plan: &Plan, then: Then) {
 }
 
 #[test]
-fn who_was_added_is_listed_before_it_has_run_there() {
+fn an_added_task_is_listed_before_it_runs_in_the_shield() {
     for (name, tree, plan) in machines() {
         let bench = Bench::of(&tree);
         bench.apply(&bench.host(), &plan).unwrap();
@@ -69,14 +69,14 @@ fn who_was_added_is_listed_before_it_has_run_there() {
 }
 
 #[test]
-fn what_was_taken_in_and_let_out_by_undo_is_as_before_the_shield() {
+fn a_task_added_and_released_by_undo_is_as_before_the_shield() {
     for (name, tree, plan) in machines() {
         round(name, &tree, &plan, add);
     }
 }
 
 #[test]
-fn what_was_taken_in_and_removed_is_as_before_the_shield_after_undo() {
+fn a_task_added_and_removed_is_as_before_the_shield_after_undo() {
     for (name, tree, plan) in machines() {
         round(name, &tree, &plan, add_and_remove);
         round(name, &tree, &plan, add_and_remove_twice);
@@ -84,7 +84,7 @@ fn what_was_taken_in_and_removed_is_as_before_the_shield_after_undo() {
 }
 
 #[test]
-fn who_pins_itself_after_it_was_let_out_keeps_that() {
+fn a_task_that_pins_itself_after_its_release_stays_pinned() {
     let bench = Bench::of(&remembering());
     let plan = v2_plan();
     bench.apply(&bench.host(), &plan).unwrap();

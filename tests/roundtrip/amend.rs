@@ -1,5 +1,5 @@
-//! A shield that is up is changed: what somebody had changed of it is as the plan wants it, more is
-//! changed, and undo still puts back what was there before the shield.
+//! An active shield is amended: foreign changes are repaired, more settings are changed, and undo
+//! still restores the values from before the shield.
 
 use super::bench::{Bench, Tree, same};
 use super::trees::{affinity, machines, step, v2, v2_plan, write};
@@ -9,7 +9,7 @@ use cpushield::plan::{Plan, Step};
 use cpushield_linux::{Host, InjectedFault};
 use std::fs;
 
-/// What no plan of these machines is about.
+/// A setting that no plan of these machines changes.
 const MORE: &str = "/proc/sys/kernel/numa_balancing";
 
 fn with_more(mut tree: Tree) -> Tree {
@@ -17,7 +17,7 @@ fn with_more(mut tree: Tree) -> Tree {
     tree
 }
 
-/// What somebody does while the shield is up: files and a thread are as they were before it.
+/// Foreign changes during the shield: files and a thread get their values from before it.
 fn meddle(bench: &Bench) {
     let user = bench.host();
     for (path, value) in [
@@ -32,7 +32,7 @@ fn meddle(bench: &Bench) {
     user.set_affinity(40, &"0-3".parse().unwrap()).unwrap();
 }
 
-/// What mends that, one value of it another than the plan's, and three things that are new.
+/// The steps that repair this, one with a value that differs from the plan, and three new ones.
 fn mend() -> Vec<Step> {
     let changes = vec![
         write("/proc/sys/vm/stat_interval", "120", ValueComparison::Text),
@@ -60,7 +60,7 @@ fn amend(bench: &Bench, host: &Host) -> Result<AmendedShield, AmendError> {
     apply::amend(host, &bench.store(), &mend())
 }
 
-/// A machine that is shielded, and whose shield somebody has changed.
+/// A shielded machine whose shield another process has changed.
 fn meddled(tree: &Tree, plan: &Plan) -> (Bench, Tree) {
     let bench = Bench::of(&with_more(tree.clone()));
     let before = bench.tree();
@@ -86,7 +86,7 @@ fn writes(tree: &Tree, plan: &Plan) -> usize {
 }
 
 #[test]
-fn what_somebody_changed_is_changed_back_and_undo_knows_the_first_original() {
+fn a_foreign_change_is_repaired_and_undo_restores_the_first_original() {
     for (name, tree, plan) in machines() {
         let (bench, before) = meddled(&tree, &plan);
         let amended = amend(&bench, &bench.host()).unwrap();
@@ -112,13 +112,13 @@ fn what_somebody_changed_is_changed_back_and_undo_knows_the_first_original() {
 }
 
 #[test]
-fn a_third_value_is_given_up_for_the_plans_and_then_for_the_first_one() {
+fn a_third_value_is_replaced_by_the_planned_one_and_then_by_the_original() {
     let (bench, before) = meddled(&v2(), &v2_plan());
     let user = bench.host();
     user.write("/proc/sys/vm/stat_interval", "9").unwrap();
     user.write("/proc/irq/27/smp_affinity_list", "2-3").unwrap();
     amend(&bench, &bench.host()).unwrap();
-    // Twice is once.
+    // A repeated amendment changes nothing more.
     let again = amend(&bench, &bench.host()).unwrap();
     let changed = |s: &&apply::AppliedStep| s.done.outcome == Outcome::Changed;
     let changed: Vec<&str> =
@@ -129,7 +129,7 @@ fn a_third_value_is_given_up_for_the_plans_and_then_for_the_first_one() {
 }
 
 #[test]
-fn whichever_write_of_an_amendment_is_refused_undo_leaves_every_byte_as_it_was() {
+fn undo_restores_every_byte_whichever_write_of_an_amendment_is_refused() {
     for (name, tree, plan) in machines() {
         for at in 0..writes(&tree, &plan) {
             let when = format!("{name}: write {at} refused");
@@ -141,7 +141,7 @@ fn whichever_write_of_an_amendment_is_refused_undo_leaves_every_byte_as_it_was()
     }
 }
 
-/// Kills an amendment at each write; whether another one could go on from there, and could not.
+/// Kills an amendment at each write; returns how often another one could continue, and could not.
 fn killed(name: &str, tree: &Tree, plan: &Plan, steps: &[Step]) -> (bool, bool) {
     let (bench, _) = meddled(tree, plan);
     let host = bench.host();
@@ -167,7 +167,7 @@ fn killed(name: &str, tree: &Tree, plan: &Plan, steps: &[Step]) -> (bool, bool) 
 }
 
 #[test]
-fn killed_before_any_write_of_an_amendment_undo_leaves_every_byte_as_it_was() {
+fn undo_restores_every_byte_after_a_kill_before_any_write_of_an_amendment() {
     for (name, tree, plan) in machines() {
         let mut steps = mend();
         // What the CPU's files said is not known where it may be offline.
@@ -178,7 +178,7 @@ fn killed_before_any_write_of_an_amendment_undo_leaves_every_byte_as_it_was() {
 }
 
 #[test]
-fn a_journal_that_was_cut_anywhere_in_an_amendment_is_enough_for_undo() {
+fn a_journal_truncated_in_an_amendment_is_enough_for_undo() {
     let (bench, before) = meddled(&v2(), &v2_plan());
     let opened = fs::read(bench.journal()).unwrap().len();
     amend(&bench, &bench.host()).unwrap();
@@ -196,7 +196,7 @@ fn a_journal_that_was_cut_anywhere_in_an_amendment_is_enough_for_undo() {
 }
 
 #[test]
-fn only_a_shield_that_is_whole_is_amended_and_only_as_a_plan_may_ask() {
+fn only_a_complete_shield_is_amended_and_only_within_the_limits_of_a_plan() {
     let bench = Bench::of(&with_more(v2()));
     let host = bench.host();
     assert!(matches!(amend(&bench, &host), Err(AmendError::NoShield)));

@@ -1,4 +1,4 @@
-//! Affinities that programs asked for themselves while the shield was up.
+//! Affinities that programs requested while the shield was active.
 
 use super::bench::{Bench, Tree};
 use super::trees::{remembering, v2, v2_plan};
@@ -6,7 +6,7 @@ use cpushield::apply;
 use cpushield_linux::CpuSet;
 use std::fs;
 
-/// A task that is born while the shield is up, with the mask of its parent, and what it asked for.
+/// A task started during the shield, with the mask of its parent, and the mask it requested.
 fn born(bench: &Bench, tid: i32, parent: i32, flags: u32, asked: bool) {
     let root = bench.scratch.0.join("root");
     let like = fs::read_to_string(root.join(format!("proc/{parent}/status"))).unwrap();
@@ -34,9 +34,9 @@ fn born(bench: &Bench, tid: i32, parent: i32, flags: u32, asked: bool) {
 }
 
 /// The masks after undo of a program that pinned itself to the housekeeping CPUs (100), and of
-/// tasks born meanwhile: one that did nothing (300), one that pinned itself (301) and its child
-/// (302), one of the kernel's, whose parent the plan had pinned (303); then of those with masks of
-/// their own from before (201, 202).
+/// tasks started meanwhile: one that did nothing (300), one that pinned itself (301) and its child
+/// (302), a kernel thread whose parent the plan had pinned (303); then of those with requested
+/// masks from before (201, 202).
 fn after_undo(tree: &Tree) -> (Vec<String>, Vec<i32>) {
     let bench = Bench::of(tree);
     bench.apply(&bench.host(), &v2_plan()).unwrap();
@@ -59,14 +59,14 @@ fn after_undo(tree: &Tree) -> (Vec<String>, Vec<i32>) {
 }
 
 #[test]
-fn who_asked_for_the_housekeeping_cpus_keeps_them_and_who_was_narrowed_does_not() {
+fn tasks_that_requested_the_housekeeping_cpus_keep_them_and_restricted_tasks_do_not() {
     let (masks, asked) = after_undo(&remembering());
     assert_eq!(masks, ["0-2", "0-3", "0-2", "0-2", "0-3", "2-3", "3"]);
     assert_eq!(asked, [100, 301, 302]);
 }
 
 #[test]
-fn a_kernel_that_forgets_what_was_asked_for_leaves_nobody_narrow() {
+fn a_kernel_that_forgets_requested_affinities_leaves_no_task_restricted() {
     let (masks, asked) = after_undo(&v2());
     assert_eq!(masks, ["0-3", "0-3", "0-3", "0-3", "0-3", "2-3", "3"]);
     assert!(asked.is_empty(), "{asked:?}");

@@ -112,7 +112,7 @@ fn read_below(root: &Path, dir: &Path, tree: &mut Tree) {
         let path = entry.unwrap().path();
         let name = path.strip_prefix(root).unwrap().to_owned();
         if name == Path::new("asked_cpus") {
-            // Nobody can see what the kernel remembers, nor make it forget.
+            // The mask that the kernel remembers can neither be read nor reset.
             continue;
         }
         if path.is_symlink() {

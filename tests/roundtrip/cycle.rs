@@ -1,4 +1,4 @@
-//! A CPU goes offline and online again: what the kernel changes besides comes back.
+//! A CPU goes offline and online again: side effects of the kernel are restored.
 
 use super::bench::{Bench, Tree, same};
 use super::trees;
@@ -9,7 +9,7 @@ use cpushield::plan::Plan;
 use cpushield_linux::InjectedFault;
 use std::fs;
 
-/// A machine with all that hangs on CPU 3, or on every CPU.
+/// A machine with everything that depends on CPU 3, or on every CPU.
 fn machine() -> Tree {
     let mut tree = trees::v2();
     for (path, text) in [
@@ -40,7 +40,7 @@ fn outcome(applied: &AppliedPlan) -> (&Outcome, Option<&str>, Option<&str>) {
 }
 
 #[test]
-fn everything_that_may_change_besides_is_on_disk_before_the_cpu_goes() {
+fn hotplug_side_effects_are_on_disk_before_the_cpu_goes_offline() {
     let bench = Bench::of(&machine());
     bench.apply(&bench.host(), &plan()).unwrap();
     let journal = ApplyJournal::parse(&fs::read(bench.journal()).unwrap()).unwrap();
@@ -66,7 +66,7 @@ fn everything_that_may_change_besides_is_on_disk_before_the_cpu_goes() {
 }
 
 #[test]
-fn the_group_of_resctrl_and_the_queues_are_back_when_the_cpu_is() {
+fn the_resctrl_group_and_the_queues_are_restored_when_the_cpu_is_online_again() {
     let bench = Bench::of(&machine());
     let before = bench.tree();
     let applied = bench.apply(&bench.host(), &plan()).unwrap();
@@ -82,10 +82,10 @@ fn the_group_of_resctrl_and_the_queues_are_back_when_the_cpu_is() {
 }
 
 #[test]
-fn what_is_not_back_is_told_and_undo_puts_back_that_and_nothing_else() {
+fn unrestored_side_effects_are_reported_and_undo_restores_only_those() {
     let bench = Bench::of(&machine());
     let before = bench.tree();
-    // The queue is told once more after each failure, so both of its writes are refused.
+    // The queue is written once more after each failure, so both writes are refused.
     let path = "write\t/sys/class/net/eth0/queues/tx-0/xps_cpus\tEBUSY\n";
     let errors = bench.scratch.0.join("root/errors.tsv");
     let kept = fs::read_to_string(&errors).unwrap();
@@ -104,7 +104,7 @@ fn what_is_not_back_is_told_and_undo_puts_back_that_and_nothing_else() {
     );
     let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
     assert_eq!(undone.failed().count(), 1, "{undone:#?}");
-    // Somebody moves an interrupt; it was back, so it is theirs.
+    // Another process moves an interrupt that was already restored: its change is kept.
     bench.host().write("/proc/irq/24/smp_affinity_list", "1").unwrap();
     fs::write(&errors, kept).unwrap();
     let undone = apply::undo(&bench.host(), &bench.store()).unwrap();
@@ -115,7 +115,7 @@ fn what_is_not_back_is_told_and_undo_puts_back_that_and_nothing_else() {
 }
 
 #[test]
-fn killed_before_the_cpu_went_nothing_else_is_written() {
+fn after_a_kill_before_the_cpu_went_offline_nothing_else_is_written() {
     let bench = Bench::of(&machine());
     let mut plan = plan();
     let (cycle, mut other) = (plan.steps[1].clone(), plan.steps[1].clone());
@@ -128,7 +128,7 @@ fn killed_before_the_cpu_went_nothing_else_is_written() {
 }
 
 #[test]
-fn a_cpu_that_is_all_of_a_v1_cpuset_stays_online() {
+fn a_cpu_that_is_the_whole_of_a_v1_cpuset_stays_online() {
     let mut tree = machine();
     for (file, text) in [("tasks", "200\n"), ("cgroup.procs", "200\n"), ("cpuset.cpus", "3\n")] {
         let path = format!("sys/fs/cgroup/cpuset/mine/{file}");

@@ -1,4 +1,4 @@
-//! A fair server that the kernel refuses to switch off, because it lost count of its bandwidth
+//! A fair server that the kernel refuses to disable, because it lost count of its bandwidth
 //! (6.12).
 
 use super::bench::{Bench, Tree, same};
@@ -31,7 +31,7 @@ fn outcomes(applied: &apply::AppliedPlan) -> Vec<&Outcome> {
 }
 
 #[test]
-fn of_one_that_is_busy_the_reason_is_told_and_a_kill_at_any_write_loses_nothing() {
+fn a_busy_fair_server_is_reported_and_a_kill_at_any_write_loses_nothing() {
     let (mut tree, plan) = machine();
     let errors = format!("write\t{SERVER}\tEBUSY\n");
     tree.insert("errors.tsv".into(), Some(errors.into_bytes()));

@@ -1,4 +1,4 @@
-//! A real-time task keeps a CPU to itself: no step waits for a thread of that CPU.
+//! A real-time task occupies a CPU: no step waits for a thread of that CPU.
 
 use super::bench::{Bench, Tree, same};
 use super::trees::{self, Task};
@@ -71,7 +71,7 @@ fn refused(applied: &AppliedPlan) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn a_step_that_would_wait_for_a_busy_cpu_is_refused_with_the_task() {
+fn a_step_that_would_wait_for_a_busy_cpu_is_refused_naming_the_task() {
     let mut tree = busy("0");
     let off: Option<Vec<u8>> = Some(b"-1\n".to_vec());
     tree.insert(RT_RUNTIME.trim_start_matches('/').into(), off);
@@ -95,7 +95,7 @@ fn a_step_that_would_wait_for_a_busy_cpu_is_refused_with_the_task() {
 }
 
 #[test]
-fn what_leaves_other_threads_some_time_is_not_switched_off_and_then_nothing_waits_for_ever() {
+fn guarantees_of_thread_time_are_not_disabled_so_nothing_waits_forever() {
     let bench = Bench::of(&busy("50000000"));
     let before = bench.tree();
     let applied = bench.apply(&bench.host(), &plan(steps())).unwrap();
@@ -117,7 +117,7 @@ fn set_state(bench: &Bench, from: &str, to: &str) {
 }
 
 #[test]
-fn undo_puts_back_what_gives_threads_time_before_what_waits_for_them() {
+fn undo_restores_thread_time_before_settings_that_wait_for_threads() {
     let bench = Bench::of(&busy("50000000"));
     let before = bench.tree();
     set_state(&bench, ") R", ") S");
@@ -137,7 +137,7 @@ fn undo_puts_back_what_gives_threads_time_before_what_waits_for_them() {
 }
 
 #[test]
-fn what_would_still_wait_is_left_and_told_and_a_later_undo_completes_it() {
+fn steps_that_would_block_are_left_reported_and_completed_by_a_later_undo() {
     let mut tree = busy("0");
     let off: Option<Vec<u8>> = Some(b"-1\n".to_vec());
     tree.insert(RT_RUNTIME.trim_start_matches('/').into(), off);
@@ -161,7 +161,7 @@ fn what_would_still_wait_is_left_and_told_and_a_later_undo_completes_it() {
 }
 
 #[test]
-fn nothing_is_begun_while_rcu_cannot_end() {
+fn nothing_starts_while_rcu_cannot_complete() {
     let bench = Bench::of(&busy("50000000"));
     let rcu = TaskId { tid: RCU, started: 160 };
     let above = Change::Scheduling {
@@ -190,7 +190,7 @@ fn nothing_is_begun_while_rcu_cannot_end() {
 }
 
 #[test]
-fn without_a_group_the_programs_of_a_shield_are_those_that_were_born_on_its_cpus_since() {
+fn without_a_cgroup_the_programs_of_a_shield_are_those_started_on_its_cpus_since() {
     let bench = Bench::of(&busy("50000000"));
     bench.apply(&bench.host(), &plan(vec![])).unwrap();
     let born = |tid, comm, cpus| Task { policy: (1, 50), ..Task::new(tid, comm, 0, cpus) };
@@ -205,7 +205,7 @@ fn without_a_group_the_programs_of_a_shield_are_those_that_were_born_on_its_cpus
     assert_eq!(policies, [50, 0, 50]);
 }
 
-/// Lets the kernel answer a call about a task with an error from now on.
+/// From now on, the kernel answers a call about a task with an error.
 fn answers(bench: &Bench, line: &str) {
     let errors = bench.scratch.0.join("root/errors.tsv");
     let kept = std::fs::read_to_string(&errors).unwrap();
@@ -213,7 +213,7 @@ fn answers(bench: &Bench, line: &str) {
 }
 
 #[test]
-fn a_program_that_ends_meanwhile_keeps_no_other_from_being_released() {
+fn a_program_that_ends_meanwhile_does_not_prevent_releasing_others() {
     let bench = Bench::of(&busy("50000000"));
     let plan = plan(vec![]);
     bench.apply(&bench.host(), &plan).unwrap();
@@ -237,7 +237,7 @@ fn a_program_that_ends_meanwhile_keeps_no_other_from_being_released() {
 }
 
 #[test]
-fn a_task_is_not_sent_to_a_cpu_where_it_would_stop_rcu() {
+fn a_task_is_not_moved_to_a_cpu_where_it_would_stop_rcu() {
     let mut tree = busy("50000000");
     let rcu = Task { policy: (1, 1), ..Task::new(17, "rcuc/0", 0x0420_8040, "0") };
     rcu.put(&mut tree);
@@ -251,6 +251,6 @@ fn a_task_is_not_sent_to_a_cpu_where_it_would_stop_rcu() {
         error => panic!("{error}"),
     }
     assert_eq!(host.writes(), 0);
-    // Without a cpuset it stays where it is, and rcuc/3 is above it.
+    // Without a cpuset it is not moved, and rcuc/3 has a higher priority.
     bench.apply(&bench.host(), &plan(steps())).unwrap();
 }

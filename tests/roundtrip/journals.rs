@@ -1,4 +1,4 @@
-//! Journals that a crash or another boot left, files that are none, and disks that are full.
+//! Journals that a crash or another boot left, files that are not journals, and full disks.
 
 use super::bench::{Bench, same};
 use super::trees::{machines, v2, v2_plan};
@@ -7,7 +7,7 @@ use cpushield::change::Refusal;
 use std::fs;
 
 #[test]
-fn a_journal_cut_anywhere_is_refused_before_its_begin_and_undone_after_it() {
+fn a_truncated_journal_is_refused_before_its_begin_line_and_undone_after_it() {
     let (tree, plan) = (v2(), v2_plan());
     let bench = Bench::of(&tree);
     let before = bench.tree();
@@ -39,7 +39,7 @@ fn a_journal_cut_anywhere_is_refused_before_its_begin_and_undone_after_it() {
 }
 
 #[test]
-fn a_file_that_is_no_journal_of_ours_never_leads_to_a_write() {
+fn a_file_that_is_not_a_journal_never_causes_a_write() {
     let (tree, plan) = (v2(), v2_plan());
     let bench = Bench::of(&tree);
     bench.apply(&bench.host(), &plan).unwrap();
@@ -70,7 +70,7 @@ fn a_file_that_is_no_journal_of_ours_never_leads_to_a_write() {
 }
 
 #[test]
-fn after_a_boot_nothing_is_written_and_the_journal_is_put_away_whatever_is_left_of_it() {
+fn after_a_reboot_nothing_is_written_and_any_journal_is_archived() {
     for (name, tree, plan) in machines() {
         let bench = Bench::of(&tree);
         bench.apply(&bench.host(), &plan).unwrap();
@@ -109,7 +109,7 @@ fn after_a_boot_nothing_is_written_and_the_journal_is_put_away_whatever_is_left_
 }
 
 #[test]
-fn a_journal_that_cannot_be_read_can_be_forgotten_and_is_kept_for_good() {
+fn an_unreadable_journal_can_be_discarded_and_is_archived() {
     let (tree, plan) = (v2(), v2_plan());
     let bench = Bench::of(&tree);
     bench.apply(&bench.host(), &plan).unwrap();
@@ -140,14 +140,14 @@ fn a_journal_that_cannot_be_read_can_be_forgotten_and_is_kept_for_good() {
     assert_eq!(old.count(), 10);
 }
 
-/// An apply or undo on a disk that is full after so many writes of the journal.
+/// An apply or undo on a disk that is full after this many writes of the journal.
 fn until_the_disk_is_large_enough(mut run: impl FnMut(usize) -> bool) {
     let enough = (0..2000).find(|room| run(*room));
     assert!(enough.is_some_and(|room| room > 3), "full at {enough:?}");
 }
 
 #[test]
-fn a_full_disk_stops_apply_without_a_trace_and_the_next_one_can_shield() {
+fn a_full_disk_stops_apply_without_a_trace_and_the_next_apply_succeeds() {
     for (name, tree, plan) in machines() {
         until_the_disk_is_large_enough(|room| {
             let when = format!("{name}: room for {room} writes");
@@ -173,7 +173,7 @@ fn a_full_disk_stops_apply_without_a_trace_and_the_next_one_can_shield() {
 }
 
 #[test]
-fn a_full_disk_does_not_keep_undo_from_its_work() {
+fn a_full_disk_does_not_prevent_undo() {
     for (name, tree, plan) in machines() {
         until_the_disk_is_large_enough(|room| {
             let when = format!("{name}: room for {room} writes");

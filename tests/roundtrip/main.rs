@@ -1,5 +1,5 @@
-//! Nothing is lost: apply and undo on copies of machines leave them as they were to the byte, with
-//! every single write refused, and killed at every single write of apply and of undo.
+//! No setting is lost: apply and undo on copies of machines restore every byte, with each write
+//! refused in turn, and after a kill at each write of apply and of undo.
 
 mod added;
 mod amend;
@@ -37,7 +37,7 @@ fn writes(tree: &Tree, plan: &Plan) -> (usize, usize) {
 }
 
 #[test]
-fn apply_then_undo_leaves_every_byte_as_it_was() {
+fn apply_then_undo_restores_every_byte() {
     for (name, tree, plan) in machines() {
         let bench = Bench::of(&tree);
         let before = bench.tree();
@@ -57,7 +57,7 @@ fn apply_then_undo_leaves_every_byte_as_it_was() {
 }
 
 #[test]
-fn whichever_write_is_refused_undo_leaves_every_byte_as_it_was() {
+fn undo_restores_every_byte_whichever_write_is_refused() {
     for (name, tree, plan) in machines() {
         let (count, _) = writes(&tree, &plan);
         for at in 0..count {
@@ -83,7 +83,7 @@ fn whichever_write_is_refused_undo_leaves_every_byte_as_it_was() {
 }
 
 #[test]
-fn killed_before_any_write_of_apply_undo_leaves_every_byte_as_it_was() {
+fn undo_restores_every_byte_after_a_kill_before_any_write_of_apply() {
     for (name, tree, plan) in machines() {
         let (count, _) = writes(&tree, &plan);
         for at in 0..count {
@@ -103,7 +103,7 @@ fn killed_before_any_write_of_apply_undo_leaves_every_byte_as_it_was() {
 }
 
 #[test]
-fn killed_before_any_write_of_undo_the_next_undo_completes_it() {
+fn the_next_undo_completes_an_undo_killed_before_any_write() {
     for (name, tree, plan) in machines() {
         let (_, count) = writes(&tree, &plan);
         for at in 0..count {
@@ -121,7 +121,7 @@ fn killed_before_any_write_of_undo_the_next_undo_completes_it() {
     }
 }
 
-/// The plan for a recorded machine, for the CPUs that the tool itself chooses.
+/// The plan for a recorded machine, for the CPUs that cpushield chooses.
 fn planned(host: &Host, no_partition: Option<&str>) -> Plan {
     let mut machine = cpushield::survey::survey(host, &cpushield::tunables::reads());
     machine.cgroup.no_partition = no_partition.map(str::to_owned);
@@ -129,7 +129,7 @@ fn planned(host: &Host, no_partition: Option<&str>) -> Plan {
 }
 
 #[test]
-fn recorded_machines_are_as_they_were_after_apply_and_undo_disturbed_or_not() {
+fn recorded_machines_are_unchanged_after_apply_and_undo_disturbed_or_not() {
     let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines");
     let mut seen = 0;
     for entry in fs::read_dir(machines).unwrap() {
@@ -171,7 +171,7 @@ fn recorded_machines_are_as_they_were_after_apply_and_undo_disturbed_or_not() {
 }
 
 #[test]
-fn what_somebody_else_changed_meanwhile_is_left_alone_and_told() {
+fn a_foreign_change_is_left_alone_and_reported() {
     let (tree, plan) = (v2(), v2_plan());
     let bench = Bench::of(&tree);
     let mut before = bench.tree();
@@ -210,8 +210,8 @@ fn what_somebody_else_changed_meanwhile_is_left_alone_and_told() {
     same(&before, &bench.tree(), "drift");
 }
 
-/// What somebody else does between two undos: a file and tasks, those that had a mask of their own
-/// and those that had not. What it must come to is written into `before`.
+/// Foreign changes between two undos: a file, tasks with a requested mask and tasks without. The
+/// expected result is written into `before`.
 fn change_between(bench: &Bench, before: &mut Tree) {
     let user = bench.host();
     user.write("/proc/sys/vm/stat_interval", "10").unwrap();
@@ -232,7 +232,7 @@ fn change_between(bench: &Bench, before: &mut Tree) {
 }
 
 #[test]
-fn what_somebody_changes_between_two_undos_is_theirs() {
+fn a_foreign_change_between_two_undos_is_kept() {
     for (name, tree, plan) in machines() {
         let (_, count) = writes(&tree, &plan);
         let mut again = 0;
@@ -258,7 +258,7 @@ fn what_somebody_changes_between_two_undos_is_theirs() {
 }
 
 #[test]
-fn a_partition_that_the_kernel_calls_invalid_ends_apply_with_its_reason() {
+fn a_partition_that_the_kernel_calls_invalid_ends_apply_with_the_reason() {
     let (tree, mut plan) = (v2(), v2_plan());
     plan.steps.retain(|step| {
         !matches!(&step.change, Change::Write { path, .. } if path.ends_with("/cpuset.cpus"))
@@ -276,7 +276,7 @@ fn a_partition_that_the_kernel_calls_invalid_ends_apply_with_its_reason() {
 }
 
 /// The commands of a dry run, with every path of the machine in a copy, and with programs that
-/// write down how they were called instead of doing anything.
+/// record their arguments and do nothing.
 fn script(plan: &Plan, root: &Path, calls: &Path) -> String {
     let mut script = String::from("set -u\n");
     for program in ["taskset", "chrt", "systemctl", "socat"] {

@@ -1,5 +1,5 @@
-//! What makes a shield for a while asks one question: is there anything of a shield already? A part
-//! of one, and somebody at work on it, are answers of their own.
+//! A command that makes a temporary shield asks whether a shield exists already. An incomplete
+//! shield, and another process at work on it, are separate answers.
 
 use super::bench::{Bench, same};
 use super::trees::{v2, v2_plan};
@@ -14,10 +14,10 @@ fn refused(bench: &Bench) -> Option<String> {
 }
 
 #[test]
-fn a_shield_a_part_of_one_and_somebody_at_work_are_refused_each_with_its_reason() {
+fn a_shield_an_incomplete_shield_and_a_running_process_are_each_refused_with_a_reason() {
     let bench = Bench::of(&v2());
     assert_eq!(refused(&bench), None);
-    // Somebody is about to make one; no journal is there yet.
+    // Another process is about to make one; there is no journal yet.
     let lock = bench.scratch.0.join("state/lock");
     std::fs::create_dir_all(lock.parent().unwrap()).unwrap();
     let mut other = Command::new("flock")
@@ -45,7 +45,7 @@ fn a_shield_a_part_of_one_and_somebody_at_work_are_refused_each_with_its_reason(
 }
 
 #[test]
-fn the_guard_undoes_its_own_shield_whole_or_a_part_and_no_other() {
+fn the_watchdog_undoes_its_own_shield_complete_or_not_and_no_other() {
     let plan = v2_plan();
     let name = plan.shield.name.clone();
     for fault in [None, Some(InjectedFault::Stop { at: 9 })] {

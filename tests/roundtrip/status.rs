@@ -1,5 +1,5 @@
-//! What `status` says of a shield, of a part of one, and of one that something else has changed:
-//! it judges by the machine, and `run` agrees with it.
+//! What `status` says about a shield, an incomplete shield, and a shield that another process has
+//! changed. It judges by the machine, and `run` agrees with it.
 
 use super::bench::Bench;
 use super::trees::{Task, affinity, machines, step, v2, v2_plan};
@@ -26,7 +26,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a_shield_is_in_force_only_when_its_journal_has_come_to_its_end() {
+fn a_shield_is_active_only_when_its_journal_is_complete() {
     for (name, tree, plan) in machines() {
         let bench = Bench::of(&tree);
         assert_eq!(state(&bench), ShieldState::NoShield, "{name}");
@@ -64,7 +64,7 @@ fn a_shield_is_in_force_only_when_its_journal_has_come_to_its_end() {
 }
 
 #[test]
-fn the_exit_code_says_whether_all_is_in_force_as_it_was_left() {
+fn the_exit_code_says_whether_the_shield_is_active_and_unchanged() {
     let bench = Bench::of(&v2());
     let said = |code: i32, sentence: &str| {
         let ended = cpushield(&bench, &["status"]);
@@ -113,9 +113,9 @@ fn the_exit_code_says_whether_all_is_in_force_as_it_was_left() {
     said(1, "not in force: its control group /sys/fs/cgroup/cpushield is gone");
 }
 
-/// Whatever looks at the active shield, or changes it, leaves one of another name alone.
+/// Every command that reads or changes the active shield refuses a shield with another name.
 #[test]
-fn a_shield_of_another_name_is_refused_and_the_active_one_named() {
+fn a_shield_with_another_name_is_refused_and_the_active_one_is_named() {
     let bench = Bench::of(&v2());
     let none = cpushield(&bench, &["status", "--shield", "mill"]);
     assert_eq!(none.status.code(), Some(3), "{}", text(&none.stderr));

@@ -1,4 +1,4 @@
-//! Undo as a process that is told to end at any moment: it has not begun, or it comes to its end.
+//! Undo as a process that is stopped at any moment: it has not begun, or it completes.
 
 use super::bench::{Bench, same};
 use super::planned;
@@ -11,10 +11,10 @@ const SIGHUP: i32 = 1;
 const SIGTERM: i32 = 15;
 
 #[test]
-fn an_undo_that_is_told_to_end_leaves_no_half_of_a_shield() {
+fn an_undo_that_is_stopped_leaves_no_partial_shield() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines/6.12-rt-4/root");
     let (mut none, mut long) = (0, Duration::ZERO);
-    // The first one is left alone, and tells how long it takes here; most of the others are stopped
+    // The first one is not stopped, and shows how long it takes here; most of the others are stopped
     // within that time.
     for n in 0..=24_u32 {
         let bench = Bench::of_recording(&root);

@@ -113,7 +113,7 @@ pub fn v2() -> Tree {
     tree
 }
 
-/// cgroup v2 on a kernel that remembers what tasks ask for, as those since 6.2 do.
+/// cgroup v2 on a kernel that remembers requested affinities, as kernels since 6.2 do.
 pub fn remembering() -> Tree {
     let mut tree = v2();
     tree.insert("asked_cpus".into(), None);
@@ -130,7 +130,7 @@ fn systemd() -> Tree {
     tree
 }
 
-/// The cpuset controller on cgroup v1, with a cpuset of somebody else.
+/// The cpuset controller on cgroup v1, with a foreign cpuset.
 fn v1() -> Tree {
     let mut tree = Tree::new();
     common(&mut tree);
@@ -202,7 +202,7 @@ fn plan(required: Vec<Change>, wished: Vec<Change>) -> Plan {
     }
 }
 
-/// What every plan wants beside the cpuset.
+/// The changes of every plan, except for the cpuset.
 fn wished() -> Vec<Change> {
     vec![
         affinity(2, "kthreadd"),

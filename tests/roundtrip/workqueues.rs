@@ -1,4 +1,4 @@
-//! The mask of unbound workqueues beside the partition of somebody else (Linux 6.8 and later).
+//! The mask of unbound workqueues together with a foreign partition (Linux 6.8 and later).
 
 use super::bench::{Bench, Tree, same};
 use super::trees;
@@ -9,7 +9,7 @@ use cpushield::plan::Plan;
 const UNBOUND: &str = "/sys/devices/virtual/workqueue/cpumask";
 const REQUESTED: &str = "/sys/devices/virtual/workqueue/cpumask_requested";
 
-/// CPU 2 is isolated by somebody, so unbound work keeps off it although all CPUs were asked for.
+/// A foreign partition isolates CPU 2, so unbound work avoids it although all CPUs were requested.
 fn beside_a_partition() -> Tree {
     let mut tree = trees::v2();
     for (path, text) in [
@@ -38,7 +38,7 @@ fn with_mask(mut plan: Plan, mask: &str) -> Plan {
 }
 
 #[test]
-fn what_was_asked_for_is_back_and_their_cpu_is_still_left_alone() {
+fn requested_affinities_are_restored_and_the_foreign_cpu_is_left_alone() {
     let bench = Bench::of(&beside_a_partition());
     let line = |path: &str| bench.host().read_line(path).unwrap();
     let mut plan = with_mask(trees::v2_plan(), "3");
@@ -57,11 +57,11 @@ fn what_was_asked_for_is_back_and_their_cpu_is_still_left_alone() {
 }
 
 #[test]
-fn a_mask_that_could_not_be_put_back_beside_their_partition_is_not_written() {
+fn a_mask_that_cannot_be_restored_next_to_a_foreign_partition_is_not_written() {
     let bench = Bench::of(&beside_a_partition());
     let before = bench.tree();
     let mut plan = with_mask(trees::v2_plan(), "3");
-    // By affinities only: no partition of ours keeps unbound work off CPU 3.
+    // By affinities only: cpushield has no partition that keeps unbound work off CPU 3.
     plan.steps.retain(|step| {
         matches!(&step.change, Change::KeepAffinities)
             || matches!(&step.change, Change::Write { path, .. } if path == UNBOUND)
@@ -79,7 +79,7 @@ fn a_mask_that_could_not_be_put_back_beside_their_partition_is_not_written() {
 }
 
 #[test]
-fn a_partition_that_comes_later_does_not_keep_undo_from_what_was_asked_for() {
+fn a_later_partition_does_not_prevent_undo_from_restoring_requested_affinities() {
     let bench = Bench::of(&trees::v2());
     let mut plan = trees::v2_plan();
     plan.steps.retain(|step| {
@@ -98,7 +98,7 @@ fn a_partition_that_comes_later_does_not_keep_undo_from_what_was_asked_for() {
     assert_eq!(bench.host().read_line(REQUESTED).unwrap(), "f");
 }
 
-/// A kernel that was interrupted while it made new pools: all CPUs are asked for, three in force.
+/// A kernel that was interrupted while it made new pools: all CPUs are requested, three in force.
 fn undone_beside(isolated: &str) -> (Bench, Vec<ChangeFate>) {
     let mut tree = trees::v2();
     let place = "sys/fs/cgroup/cpuset.cpus.isolated".into();
@@ -120,14 +120,14 @@ fn undone_beside(isolated: &str) -> (Bench, Vec<ChangeFate>) {
 }
 
 #[test]
-fn a_mask_that_the_kernel_left_behind_is_written_again() {
+fn a_mask_that_the_kernel_did_not_update_is_written_again() {
     let (bench, fates) = undone_beside("\n");
     assert_eq!(fates, [ChangeFate::Restored]);
     assert_eq!(bench.host().read_line(UNBOUND).unwrap(), "f");
 }
 
 #[test]
-fn a_mask_that_somebodys_partition_narrows_is_not_written() {
+fn a_mask_that_a_foreign_partition_restricts_is_not_written() {
     let (bench, fates) = undone_beside("3\n");
     assert_eq!(fates, [ChangeFate::Restored]);
     assert_eq!(bench.host().read_line(UNBOUND).unwrap(), "7");

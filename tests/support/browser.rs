@@ -5,19 +5,19 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// Chromium, told what to do over a pipe by the DevTools protocol.
+/// Chromium, controlled over a pipe by the DevTools protocol.
 pub struct Browser {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
     session: Option<String>,
     last: u64,
-    /// What it told without being asked.
+    /// Its events.
     events: Vec<Value>,
 }
 
 impl Browser {
-    /// `None` where there is no browser, which is said.
+    /// `None` without a browser, with a message.
     pub fn start(dir: &Path) -> Option<Browser> {
         let there = |name: &&str| {
             let answer = Command::new(name).arg("--version").output();
@@ -99,9 +99,9 @@ impl Browser {
         answer["result"]["value"].clone()
     }
 
-    /// Everything that went wrong, and everything that was fetched but for the page itself.
+    /// All errors, and everything that was fetched except the page itself.
     pub fn complaints(&mut self) -> Vec<String> {
-        // What is on its way is told before the answer.
+        // Pending events come before the answer.
         self.value("1");
         let told = |event: &Value| {
             let params = &event["params"];
@@ -129,7 +129,7 @@ impl Browser {
         self.call("Emulation.setEmulatedMedia", json!({ "features": [feature] }));
     }
 
-    /// Something that the mouse does.
+    /// A mouse event.
     pub fn mouse(&mut self, kind: &str, (x, y): (f64, f64)) {
         let buttons = i32::from(kind != "mouseReleased");
         let event = json!({

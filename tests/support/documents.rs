@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use serde_json::{Value, json};
 
-/// A name as an enemy would choose it.
+/// A name as an attacker would choose it.
 pub const HOSTILE: &str = "</script><script>window.hacked=1</script><img src=x onerror=\"window.hacked=2\
                        \">'\"&lt;\u{1b}[31m\u{202e}\u{0}";
 
