@@ -14,7 +14,7 @@ const SIGTERM: i32 = 15;
 fn an_undo_that_is_stopped_leaves_no_partial_shield() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines/6.12-rt-4/root");
     let (mut none, mut long) = (0, Duration::ZERO);
-    // The first one is not stopped, and shows how long it takes here; most of the others are stopped
+    // The first one is not stopped, to show how long it takes; most of the others are stopped
     // within that time.
     for n in 0..=24_u32 {
         let bench = Bench::of_recording(&root);
