@@ -1,4 +1,4 @@
-# Shared by the scripts of this directory (sourced): where the cache is, and how they speak.
+# Sourced by the scripts of this directory: the path of the cache, and messages.
 cache=${CPUSHIELD_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/cpushield/vm}
 say() { echo "vm: $*" >&2; }
 die() {

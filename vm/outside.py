@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""outside.py DIR: compares what cpushield recorded of a CPU with what QEMU logged of that vCPU, on the host, when the
-guest has ended. DIR has `trace.dat` and `verdict` (of `cpushield verify`), `provoked` (of vm/guest/outside.py), and
+"""outside.py DIR: compares what cpushield recorded about a CPU with what QEMU logged about that vCPU. It runs on the host
+after the guest has ended. DIR has `trace.dat` and `verdict` (of `cpushield verify`), `provoked` (of vm/guest/outside.py), and
 `vcpu.TID`, the logs of QEMU's threads (`-d int,tid`).
 
-Claims in TAP: the interrupts and page faults of the trace lie in the log of one vCPU as one run, in order; the number
-that came from user mode (CPL 3) is what `verify` reports; and so is the number that hit the kernel. Shares nothing
-with cpushield: it reads the file's pages by the kernel's own description of them."""
+It prints claims in TAP: the interrupts and page faults of the trace are a contiguous part of the log of one vCPU, in
+order. `verify` reports the number that came from user mode (CPL 3), and the number that hit the kernel. The script shares
+no code with cpushield: it parses the pages with the kernel's own description of them."""
 
 import bisect
 import collections
@@ -15,8 +15,8 @@ import struct
 import sys
 from pathlib import Path
 
-# Interrupts and exceptions as both sides have them: a vector of the APIC by its number, every vector of a device is
-# one (the trace has the number of the interrupt, not of the vector), page faults by privilege level.
+# Interrupts and exceptions in a form that both sides have: APIC vectors by number, all device vectors as one kind (the
+# trace has the number of the interrupt, not of the vector), page faults by privilege level.
 DEVICE, FAULT_USER, FAULT_KERNEL, NMI = "device", "page fault from user mode", "page fault of the kernel", "nmi"
 # Vectors from here on are the kernel's own (arch/x86/include/asm/irq_vectors.h: FIRST_SYSTEM_VECTOR is 0xec or lower,
 # and what is between is not used here); the first 32 are the processor's exceptions.
@@ -162,7 +162,7 @@ def recorded(trace, cpu):
 
 
 def place_of(events, log):
-    """Where the events lie in a log as one run: the places of each of them there, or nothing. NMIs are left out: they
+    """The positions of the events in a log if they are a contiguous part of it, otherwise nothing. NMIs are left out: they
     are recorded when their handler ends, and what they interrupt may be recorded after them."""
     codes = collections.defaultdict(lambda: chr(256 + len(codes)))
     inner = [event.kind for event in events if event.kind != NMI]
@@ -178,8 +178,8 @@ def place_of(events, log):
 
 
 def longest_run(events, log):
-    """For the one who looks for what is wrong: how many of the events, from the first on, lie in the log as one run,
-    and what comes then on both sides."""
+    """For debugging: how many of the events, from the first on, are a contiguous part of the log, and what follows on both
+    sides."""
     low, high = 0, len(events)
     while low < high:
         middle = (low + high + 1) // 2
@@ -209,7 +209,7 @@ def main():
     places = {path: place_of(events, log) for path, log in logs.items()}
     places = {path: found for path, found in places.items() if found}
     if len(places) != 1:
-        # The log of that CPU is the one in which most of the trace lies.
+        # The log of that CPU is the one that contains most of the trace.
         runs = {path: longest_run(events, log) for path, log in logs.items()}
         claim(False, f"the {len(events)} interrupts and page faults of the trace lie in the log of one vCPU as one run",
               *(f"{path.name}: {len(log)} logged, the first {runs[path]} of the trace lie there, then the trace has "

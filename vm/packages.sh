@@ -1,8 +1,8 @@
-# Shared by build and grub-disk (sourced): packages of Debian, whatever this machine runs.
+# Sourced by the scripts that download packages of Debian, on any distribution.
 
-# ---- the mirror, and apt with lists of its own --------------------------------------------------
-# The lists are private, so that any release can be asked whatever the host's own is, and nothing of
-# the host's apt changes. Proxies and credentials of the host's configuration stay in force.
+# ---- the mirror, and apt with private lists --------------------------------------------------
+# The lists are private, so any release is available on any host, and the host's apt does not change. Proxies and
+# credentials of the host's configuration still apply.
 mirror() {
     [ -z "${CPUSHIELD_MIRROR:-}" ] || { echo "${CPUSHIELD_MIRROR%/}"; return; }
     apt-get indextargets --format '$(ORIGIN)|$(LABEL)|$(REPO_URI)' 'Created-By: Packages' |

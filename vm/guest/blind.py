@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""blind.py CPU [all]: tries to blind `verify` while it watches a program on CPU, which is shielded, in
-every way that is known here, and claims that the verdict is never `holds`. Without `all` each way is tried once,
-with the kinds of events and of times taking turns.
+"""blind.py CPU [all]: interferes with the instruments of `verify` while it watches a program on the shielded CPU, by
+every known method, and claims that the verdict is never `holds`. Without `all` each method is tried once, with
+alternating kinds of events and durations.
 
-A trial counts only when its attack lies within the span that verify watched; the evidence says when
-that was."""
+A trial counts only if its attack was within the span that verify watched, according to the evidence."""
 
 import ctypes
 import glob
@@ -22,7 +21,7 @@ SPAN_S = 4
 PERF_EVENT_OPEN = 298  # x86-64, arch/x86/entry/syscalls/syscall_64.tbl
 
 failed = 0
-# Seconds from the first record to the span: settling and the positive control. Emulated, that varies.
+# Seconds from the first record to the span: warm-up and the positive control. They vary in emulation.
 delay = 1.5
 
 
@@ -35,7 +34,7 @@ def claim(text, held, detail=""):
 
 
 def instance():
-    """The instance that records CPU: the only one whose events of exceptions are on."""
+    """The instance that records CPU: the only one with enabled exception events."""
     for path in glob.glob("/sys/kernel/tracing/instances/cpushield-*"):
         if read(path, "events/exceptions/page_fault_user/enable").strip() == "1":
             return path
@@ -78,7 +77,7 @@ def stop_all(text):
 
 
 def take(file, once=False):
-    """Reads records away for as long as a blink."""
+    """Takes records away for a short time."""
 
     def act(base):
         command = ["timeout", str(BLINK_S), "cat", f"{base}/{file}"]
@@ -93,7 +92,7 @@ def cpu_online(text):
 
 FAULT = "events/exceptions/page_fault_user"
 NOTHING = None
-# Name, how, and how to take it back after a blink; without that the attack is for good.
+# Name, attack, and how to revert it after a short time; without that the attack is permanent.
 ATTACKS = [
     ("tracing_on", write("tracing_on", "0"), write("tracing_on", "1")),
     ("trace-cmd stop -a", stop_all("0"), stop_all("1")),
@@ -118,7 +117,7 @@ ATTACKS = [
 
 
 class Program:
-    """Computes on CPU, and takes page faults when it is told to."""
+    """Computes on CPU, and takes page faults on command."""
 
     def __init__(self):
         with open("/tmp/word", "wb") as file:
@@ -188,8 +187,8 @@ def keep_busy(seconds, kind, program, interrupts):
 
 
 def trial(act, back, kind, busy):
-    """One attack in one watch: the state of CPU, when the attack was within the span, and what was
-    said."""
+    """One attack in one watch: the state of CPU, whether the attack was within the span, and the
+    output."""
     global delay
     program, interrupts = Program(), Interrupts()
     verify = watch()
@@ -234,7 +233,7 @@ def tried(act, back, kind, busy):
 
 
 def calm():
-    """The test itself: without an attack it holds, and what does not blind is not accused."""
+    """Control: without an attack the shield holds, and harmless actions are not reported."""
     harmless = write("tracing_on", "1")
     for name, act in [
         ("nothing", None),

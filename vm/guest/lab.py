@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""lab.py CPU [WINDOW…]: the interference lab. Provokes one cause after the other on a shielded CPU
-(`provoke`, vm/tools) while `cpushield verify` watches, and compares what was provoked with what was named.
+"""lab.py CPU [WINDOW…]: provokes one cause after the other on a shielded CPU (`provoke`, vm/tools) while `cpushield
+verify` watches, and compares what was provoked with what was named.
 
-Claims in TAP. The truth is never asked from the program under test: it is the count of the program that
-provokes, or what /proc/interrupts counted meanwhile."""
+It prints claims in TAP. The expected counts never come from the program under test. They come from the program that
+provokes, or from /proc/interrupts."""
 
 import collections
 import glob
@@ -18,12 +18,11 @@ import sys
 import threading
 import time
 
-# What an action is called by verify: cause, pattern of the culprit, and how often, which is `n` (as often as it
-# was provoked) or a row of /proc/interrupts that counted it; `slack` in hundredths. A kworker or a program that the
-# kernel took off the CPU before it was done (`again`) interrupts once more, as often as the kernel counted that. An
-# instruction that the kernel emulates has no event: what interrupts the kernel in the middle of it takes its place,
-# and it makes the kernel log. High-resolution timers armed on a CPU without a tick expire on another one, so none are
-# expected there.
+# How verify names an action: cause, pattern of the culprit, and count. The count is `n` (as often as it was provoked) or
+# a row of /proc/interrupts; `slack` is in hundredths. A kworker or a program that was preempted before it finished
+# (`again`) interrupts once more, as often as the kernel counted that. An instruction that the kernel emulates has no
+# event: an interrupt during the emulation takes its place, and the emulation makes the kernel log. High-resolution timers
+# armed on a CPU without a tick expire on another one, so none are expected there.
 Named = collections.namedtuple("Named", "cause culprit truth slack again")
 Action = collections.namedtuple("Action", "count interval_us named beside")
 
@@ -36,7 +35,7 @@ def action(count, interval_us, *names, beside=""):
     return Action(count, interval_us, names, beside)
 
 
-# `beside`: what comes with it by nature and is no surprise, as a pattern of `cause culprit`.
+# `beside`: expected side effects, as a pattern of `cause culprit`.
 ACTIONS = {
     "membarrier-private": action(50, 5000, named("ipi-call", "ipi_mb")),
     "membarrier-global": action(50, 5000, named("ipi-call", "ipi_mb")),
@@ -54,7 +53,7 @@ ACTIONS = {
     "msr": action(50, 5000, named("ipi-call", "__rdmsr(_safe)?_on_cpu")),
     "cpuid": action(50, 5000, named("ipi-call", "cpuid_smp_cpuid")),
     "vmstat": action(20, 10000, named("workqueue", "refresh_vm_stats", again="kworker"),
-                     beside="(tick|workqueue kworker/)"),  # a pool with an idle worker too many wakes one to end it
+                     beside="(tick|workqueue kworker/)"),  # a pool with a surplus idle worker wakes one to end it
     "tracepoint": action(5, 10000, named("ipi-call", "(do_sync_core|text_poke.*)", "CAL")),
     "static-key": action(5, 10000, named("ipi-call", "(do_sync_core|text_poke.*)", "CAL")),
     "stop-machine": action(10, 20000, named("kthread", r"migration/\d+", "RES"), beside="(ipi|hrtimer)"),
@@ -89,8 +88,8 @@ ACTIONS = {
                     beside="(tick|kthread rcuc|ipi-call nohz_full_kick)"),
     "machine-check": action(1, 5000000, named("(timer|ipi-call)", "mce_(timer_fn|cpu_restart)", "MCP"), beside="tick"),
 }
-# What is provoked in one go of verify, because starting it takes longest. What the process on the CPU does
-# itself, and what is done to it, is watched with it (`busy`); else the sampler runs there.
+# The actions of one run of verify, because starting it takes longest. Actions by the process on the CPU, or on it, are
+# watched together with it (`busy`); otherwise the sampler runs there.
 Window = collections.namedtuple("Window", "busy actions flags", defaults=([],))
 WINDOWS = {
     "quiet": Window(False, []),
@@ -111,7 +110,7 @@ WINDOWS = {
         "namespace", "family", "stamps", "ring", "barrier", "perf", "memory", "proc"]]),
 }
 BUSY = {name for window in WINDOWS.values() if window.busy for name in window.actions} | {"rcu"}
-# What a signal, a wake-up or a time-out comes with: its way in.
+# Events that a signal, a wake-up or a time-out causes on its way.
 WAY = re.compile("|".join([
     "ipi-reschedule ",
     "ipi-call (sched_ttwu_pending|generic_smp_call_function.*)?$",
@@ -123,7 +122,7 @@ WAY = re.compile("|".join([
 ]))
 
 
-# Rows of `counters` that are switches of tasks, not interrupts.
+# Rows of `counters` that count task switches, not interrupts.
 SWITCHED = ("kworker", "rcuc", "provoke")
 
 
@@ -137,8 +136,8 @@ def counters(cpu):
 
 
 def switches(comm, kind, cpu=None):
-    """How often the kernel took tasks of such a name (that may run on this CPU only) off their CPU: all times, or
-    those against their will."""
+    """How often the kernel switched away from tasks with such a name (bound to this CPU): all switches, or only the
+    involuntary ones."""
     count = 0
     for status in glob.glob("/proc/[0-9]*/status"):
         try:
@@ -158,7 +157,7 @@ def more(before, after):
 
 
 class Said(threading.Thread):
-    """What a program says on a terminal, where it tells of its progress."""
+    """The output of a program on a terminal, where it shows its progress."""
 
     def __init__(self, screen):
         super().__init__(daemon=True)
@@ -169,7 +168,7 @@ class Said(threading.Thread):
         try:
             while True:
                 self.text += os.read(self.screen, 4096).decode(errors="replace")
-        except OSError:  # nobody is there any more
+        except OSError:  # the other end is closed
             os.close(self.screen)
 
     def wait_for(self, word, seconds):
@@ -184,12 +183,12 @@ Provoked = collections.namedtuple("Provoked", "done counted document")
 
 
 class Provoker:
-    """A `provoke` that is ready."""
+    """A `provoke` process that is ready."""
 
     def __init__(self, cpu, actions):
         self.actions = actions
         if actions[0].startswith("neighbour."):
-            shutil.copy("/host/guest/neighbour.py", "/tmp/neighbour.py")  # nobody may not look into /host
+            shutil.copy("/host/guest/neighbour.py", "/tmp/neighbour.py")  # the user `nobody` may not read /host
             words = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "python3",
                      "/tmp/neighbour.py", *[name.partition(".")[2] for name in actions]]
         else:
@@ -211,7 +210,7 @@ class Provoker:
 
 
 def watch(cpu, window):
-    """The actions of a window under the eyes of verify."""
+    """Runs the actions of a window while verify watches."""
     # A program that spins on the CPU does all its actions; those that sleep there are many.
     parts = [window.actions] * bool(window.actions) if window.busy else [[name] for name in window.actions]
     provokers = []
@@ -242,7 +241,7 @@ def under_verify(cpu, window, provokers):
         time.sleep(0 if provokers else 2)
         verify.send_signal(signal.SIGINT)
         text, _ = verify.communicate(timeout=90)
-        # Callbacks come when they want, and verify sees those before and after the actions too.
+        # Callbacks come at any time, and verify also sees those before and after the actions.
         counted["all"]["rcuc around"] = counters(cpu)["rcuc"] - rcuc - counted["all"].get("rcuc", 0)
     finally:
         if verify.poll() is None:
@@ -251,13 +250,13 @@ def under_verify(cpu, window, provokers):
 
 
 def judge(window, seen):
-    """What is wrong with what was said, by action; nothing, if all is well."""
+    """The errors of the report, by action; nothing if it is correct."""
     if window.actions and window.actions[0].startswith("neighbour."):
         return pierced(seen.document["evidence"]["cpus"][0]), {}
     evidence = seen.document["evidence"]["cpus"][0]
     rows = [(row["cause"], row["culprit"]["text"], row["count"], row["nested"]) for row in evidence["interruptions"]]
     wrong, expected, truths, slacks, more_of = [], set(), collections.Counter(), {}, collections.Counter()
-    # Actions that have one name are told together; what the kernel counted is that of the whole time.
+    # Actions with the same name are reported together; the kernel's count is that of the whole time.
     for name in window.actions:
         for want in ACTIONS[name].named:
             slacks[want.cause, want.culprit] = want.slack
@@ -274,7 +273,7 @@ def judge(window, seen):
         again = more_of[cause, culprit]
         if not truth - slack <= said <= truth + again + slack or not truth:
             wrong.append(f"{cause} {culprit}: provoked {truth}{f' and up to {again} again' * bool(again)}, said {said}")
-    # What nobody provoked on purpose was there all the same when the kernel counted it, as often.
+    # An interruption that was not provoked is correct if the kernel counted it as often.
     def times(cause):
         return sum(row[2] + row[3] for row in rows if row[0] == cause and row[1] != "nohz_full_kick_func")
 
@@ -284,7 +283,7 @@ def judge(window, seen):
     for row in rows:
         text = f"{row[0]} {row[1]}"
         known = WAY.match(text) or any(re.match(pattern, text) for pattern in beside) or row[0] in there
-        # RCU's thread came as often as the kernel counted its switches.
+        # RCU's thread ran as often as the kernel counted its switches.
         known = known or text.startswith("kthread rcuc/") and row[2] + row[3] <= seen.counted["all"].get("rcuc", 0) + 1
         if row[2] and row not in expected and not known:
             wrong.append(f"not provoked: {row[2]} {text}")
@@ -301,8 +300,8 @@ def purpose_of(sender):
 
 
 def pierced(evidence):
-    """What is wrong with what was said of neighbours: each call has a sender with name, number and purpose; and of
-    the module that they cause to be loaded is said who asked for it, and what keeps it away."""
+    """The errors of the report about other processes: each call has a sender with name, number and purpose. For a module
+    that they cause to be loaded, the report names the requester and the remedy."""
     wrong, senders = [], evidence["senders"]
     for row in evidence["interruptions"]:
         if row["cause"] == "ipi-call" or row["culprit"]["text"] == "nohz_full_kick_func":
@@ -335,7 +334,7 @@ def show(seen):
 def main():
     cpu, *names = sys.argv[1:]
     failed = attributed = entries = 0
-    # A CPU whose callbacks run elsewhere has nothing to do for RCU: that is another boot's, with much beside it.
+    # A CPU with offloaded callbacks has no work for RCU. Another boot tests that, with many side effects.
     offloaded = "rcu_nocbs" in open("/proc/cmdline").read()
     for name in names or (WINDOWS if offloaded else ["rcu"]):
         window = WINDOWS.get(name) or Window(name in BUSY, [name], ["--syscalls"])

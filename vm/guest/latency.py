@@ -1,6 +1,6 @@
-"""In a guest: what `latency` tells of a delay that is known. latency.py WHAT FILE HELD CODE: claims about the document
-FILE. HELD is the line of `hold` (when the CPU was kept from everybody), CODE the exit status. Bounds are those that
-hold however slow the guest is: nobody can have run before the end of what held the CPU."""
+"""latency.py WHAT FILE HELD CODE: runs in a guest and checks what `latency` reports about a known delay. It prints claims
+about the document FILE. HELD is the line of `hold` (when it occupied the CPU), CODE the exit status. The bounds are valid
+however slow the guest is: no thread can have run before the end of `hold`."""
 
 import json
 import sys
@@ -28,7 +28,7 @@ def main(what, file, held, code):
     longest = "\n".join(f"due {due}, seen {due + worst['late_ns']}" for due, worst in moments)
     told = "\n".join([f"began {latency['began_ns']}, {latency['span_ns']} ns", longest, *doubts, *latency["notes"]])
 
-    # Due while the CPU was held, or just before, and seen no sooner than its end. Who wakes another may be late itself.
+    # Due while the CPU was held, or just before, and seen not before its end. A waking thread may be late itself.
     there = [(due, worst) for due, worst in moments if due <= begin + hold / 2 and due + worst["late_ns"] >= end]
     claim(f"{what}: the delay is where it was, and as long", len(there) > 0, f"held {begin} to {end}\n{told}")
     claim(f"{what}: the worst is no shorter than it", series["max_ns"] >= hold / 2, told)
@@ -51,7 +51,7 @@ def main(what, file, held, code):
         claim(f"{what}: samples and missed are all periods", abs(met - periods) <= ends, f"{met} of {periods}\n{told}")
         claim(f"{what}: it missed the periods of that time", series["missed"] >= hold / period / 2, told)
     if series["jitter_ns"] is not None:
-        # The time between two events that were seen, less the period (LinuxCNC's max jitter).
+        # The time between two seen events, minus the period (LinuxCNC's max jitter).
         jitter = series["jitter_ns"]
         claim(f"{what}: the max jitter is that delay", hold - 2 * period <= jitter <= series["max_ns"] + period, told)
     gate = latency["gates"][0]

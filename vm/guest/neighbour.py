@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""neighbour.py ACTION…: what a user without any rights can do to CPUs that are not his. Run as such a user; it
-speaks with lab.py as `provoke` does: `ready 0`, then for each line that it reads one action and `done 1`."""
+"""neighbour.py ACTION…: what an unprivileged user can do to CPUs of other users. Run it as such a user. It has the same
+protocol as `provoke`: it prints `ready 0`, then for each line that it reads it does one action and prints `done 1`."""
 
 import ctypes
 import mmap
@@ -16,13 +16,13 @@ IO_URING_SETUP, MEMBARRIER, PERF_EVENT_OPEN = 425, 324, 298  # x86-64
 
 
 def namespace():
-    """A network device of a kind whose module is not loaded: in a user namespace everybody may ask for one."""
+    """A network device of a kind whose module is not loaded: in a user namespace every user may request one."""
     subprocess.run(["unshare", "--user", "--map-root-user", "--net", "ip", "link", "add", "d0", "type", "dummy"],
                    check=False)
 
 
 def family():
-    """So may a socket of a rare family be asked for without any namespace."""
+    """Every user may request a socket of a rare family, without any namespace."""
     try:
         socket.socket(socket.AF_ALG, socket.SOCK_SEQPACKET).close()
     except OSError:
@@ -48,7 +48,7 @@ def barrier():
 def perf():
     what = bytearray(128)
     struct.pack_into("IIQ", what, 0, 1, 128, 0)  # software, the CPU clock
-    what[40] |= 0x20  # not of the kernel
+    what[40] |= 0x20  # exclude the kernel
     fd = LIBC.syscall(PERF_EVENT_OPEN, (ctypes.c_char * 128).from_buffer(what), 0, -1, -1, 0)
     if fd >= 0:
         os.close(fd)

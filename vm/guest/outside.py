@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""outside.py CPU ENTRIES OUT: many kinds of kernel entries at the same time on a shielded CPU, while `cpushield
-verify` watches and QEMU logs every interrupt and exception of that CPU. Leaves in OUT what `verify` said (`verdict`),
-the trace that it read (`trace.dat`), and what was provoked (`provoked`); vm/outside.py on the host compares them.
+"""outside.py CPU ENTRIES OUT: provokes many kinds of kernel entries at the same time on a shielded CPU, while `cpushield
+verify` watches and QEMU logs every interrupt and exception of that CPU. It writes to OUT the output of `verify`
+(`verdict`), the trace that it read (`trace.dat`), and what was provoked (`provoked`); vm/outside.py on the host compares
+them.
 
 A program on the CPU takes page faults, exceptions and system calls. Meanwhile other CPUs patch the kernel's code,
 send NMIs, function calls and signals, sample by perf, and have a network card interrupt it."""
@@ -18,16 +19,16 @@ import time
 sys.path.insert(0, "/host/guest")
 import lab  # noqa: E402
 
-# What the program on the CPU does itself: action, share of the entries, and microseconds between two.
+# Actions of the program on the CPU: action, share of the entries, and microseconds between two.
 INSIDE = [("fault-write", 40, 20), ("fault-read", 20, 20), ("system-call", 20, 20), ("fault-kernel", 10, 20),
           ("breakpoint", 3, 50), ("divide", 3, 50), ("illegal", 3, 50), ("sleeps", 1, 500)]
-# What others do to it all the time, with microseconds between two.
+# Actions of other processes the whole time, with microseconds between two.
 OUTSIDE = [("tracepoint", 50000), ("static-key", 50000), ("nmi", 300000), ("perf-read", 2000), ("perf-wakeup", 2000),
            ("msr", 5000)]
 
 
 class Others:
-    """Programs that interrupt the CPU until they are ended, each going on as soon as it has done its part."""
+    """Programs that interrupt the CPU until they are ended; each continues as soon as it has finished an action."""
 
     def __init__(self, cpu):
         self.over, self.done, self.threads = False, {}, []
@@ -51,7 +52,7 @@ class Others:
                 provoker.end()
 
     def send(self):
-        """What is sent comes back as interrupts of the card's queues."""
+        """Sent packets come back as interrupts of the card's queues."""
         port = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.done["packets"] = 0
         while not self.over:
@@ -69,7 +70,7 @@ class Others:
 
 
 def steer(cpu):
-    """The interrupts of the network card come to the CPU."""
+    """Directs the interrupts of the network card to the CPU."""
     for line in open("/proc/interrupts"):
         number, _, rest = line.partition(":")
         if rest.split() and rest.split()[-1].startswith("eth0"):
@@ -107,7 +108,7 @@ def main():
         time.sleep(0.5)
         verify.send_signal(signal.SIGINT)
         stopped(300)
-        monitor("log none")  # what verify still has to do takes long under it
+        monitor("log none")  # the rest of verify would be slow with it
         inside.end()
         verify.wait(timeout=300)
     if "packets" not in others.done or verify.returncode not in (0, 1):
@@ -133,7 +134,7 @@ def stopped(seconds):
 
 
 def monitor(command):
-    """Asks QEMU's monitor."""
+    """Sends a command to QEMU's monitor."""
     name = next(name for name in os.listdir("/sys/class/virtio-ports")
                 if open(f"/sys/class/virtio-ports/{name}/name").read().strip() == "monitor")
     with open(f"/dev/{name}", "r+b", buffering=0) as port:
