@@ -1,15 +1,15 @@
-# In the guest: one row of the benchmark. Arguments: ROW SECONDS. Leaves its results in /host/out.
-# The judge is the kernel's own trace of CPU 3, read as text after the fact: nothing of ours takes part.
+# Runs one row of the benchmark in the guest. Arguments: ROW SECONDS. It writes its results to /host/out.
+# The judge is the kernel's own trace of CPU 3, read as text afterwards, without code of cpushield.
 row=$1 seconds=$2 cpu=3
 out=/host/out tracing=/sys/kernel/tracing
 mkdir -p /root/bin
-cp /host/cpushield /root/bin/ 2>/dev/null # pages of programs must not come over the shared directory
+cp /host/cpushield /root/bin/ 2>/dev/null # program pages must not be read from the shared directory
 PATH=/root/bin:/host/peers:$PATH
 cp /host/tools/* /root/bin/
 . /host/bench/rows.sh
 . /host/bench/load.sh
 
-# ---- the trace is ready before the load: patching the kernel under load is what we do not measure
+# ---- the trace is ready before the load, because kernel patching under load is not measured
 trace_ready() {
     local event
     echo 0 >$tracing/tracing_on
@@ -23,8 +23,8 @@ trace_ready() {
     done
     for event in $tracing/events/irq_vectors/vector_*; do echo 0 >"$event/enable"; done
 }
-# Who sends interrupts to that CPU, with where in the kernel from: not judged, but what a leak is understood
-# by. In an instance of its own; kernels before 6.4 have no such events.
+# The senders of interrupts to that CPU, with their kernel stacks. They are not judged, but they explain a leak.
+# They are in a separate instance; kernels before 6.4 have no such events.
 senders=$tracing/instances/senders
 senders_ready() {
     mkdir $senders
@@ -33,12 +33,12 @@ senders_ready() {
     echo 1 >$senders/options/stacktrace
     echo "cpu == $cpu" >$senders/events/csd/csd_queue_cpu/filter
     echo 1 >$senders/events/csd/csd_queue_cpu/enable
-    # Who makes the kernel patch its code for good: the work that does it is queued from there.
+    # The tasks that make the kernel patch its code permanently: they queue the work that does it.
     echo "function == 0x$(sed -n 's/ . once_deferred$//p' /proc/kallsyms)" \
         >$senders/events/workqueue/workqueue_queue_work/filter &&
         echo 1 >$senders/events/workqueue/workqueue_queue_work/enable
 }
-step() { echo "uptime $(cut -d' ' -f1 /proc/uptime): $*" >>$out/steps; } # for a guest that hangs
+step() { echo "uptime $(cut -d' ' -f1 /proc/uptime): $*" >>$out/steps; } # to find where a guest hangs
 seconds_of() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.2f", b - a }'; }
 
 step before
@@ -66,7 +66,7 @@ for _ in $(seq 60); do
 done
 pid=$(cat /tmp/pid) || echo "the workload did not start" >>$out/facts
 step "workload runs as $pid"
-sleep 3 # what its start leaves behind is over
+sleep 3 # the after-effects of its start are over
 
 : >$tracing/trace
 step measure

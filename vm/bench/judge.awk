@@ -43,7 +43,7 @@ match($0, /-[0-9]+ +(\(.......\) +)?\[[0-9]+\] /) {
         who["timer " substr($0, RSTART + 9, RLENGTH - 9)]++
 }
 END {
-    if (!ready) { # not one event: the file was empty
+    if (!ready) { # no event: the file was empty
         begin = fact["begin_tsc"] + 0; end = fact["end_tsc"] + 0
         span = (fact["end_ns"] - fact["begin_ns"]) / 1e9
         last = begin; running = fact["pid"]
@@ -56,7 +56,7 @@ END {
     for (i = 1; i <= n; i++) if (count[names[i]])
         causes = causes (causes ? ", " : "") names[i] " " sprintf("%.1f", count[names[i]] / span)
     print "causes=" (causes ? causes : "none")
-    for (i = 1; i <= 4; i++) { # the four who ran most instead of the workload
+    for (i = 1; i <= 4; i++) { # the four tasks that ran most instead of the workload
         top = ""
         for (w in who) if (who[w] && (top == "" || who[w] > who[top])) top = w
         if (top == "") break

@@ -1,9 +1,9 @@
-"""latency.py PAIRS SECONDS [CPU]: `cpushield latency` beside its peers, PAIRS times SECONDS each, and who begins takes
-turns; on the shielded CPU 3 of the guest, or on CPU of any machine without a shield. `timer` and cyclictest are told the
-same period and policy and no more; the latencies of both are taken from histograms of whole microseconds in
-cyclictest's form, so that both are rounded alike; the CPU time is that of the one thread that measures, by the kernel's
-count (/proc/PID/task/TID/schedstat), divided by the periods of that time. `spin` and oslat: time of the loop without
-what interrupted it, divided by how often it went round. Prints tables."""
+"""latency.py PAIRS SECONDS [CPU]: compares `cpushield latency` with its peers, PAIRS times SECONDS each. The tools
+alternate in going first. It uses the shielded CPU 3 of the guest, or CPU of any machine without a shield. `timer` and
+cyclictest get the same period and policy and no more options. The latencies of both come from histograms of whole
+microseconds in cyclictest's format, so both are rounded in the same way. The CPU time is that of the one thread that
+measures, by the kernel's count (/proc/PID/task/TID/schedstat), divided by the periods of that time. For `spin` and oslat
+it is the time of the loop without interruptions, divided by the number of iterations. It prints tables."""
 
 import glob
 import json
@@ -16,7 +16,7 @@ import time
 
 CPU = int(sys.argv[3]) if len(sys.argv) > 3 else 3
 HERE = ["--cpus", str(CPU)] if len(sys.argv) > 3 else []
-# A peer that is started in the shield.
+# A peer, started in the shield.
 SHIELDED = [] if HERE else ["cpushield", "run", "--quiet", "--"]
 PERIOD_US = 1000
 
@@ -48,7 +48,7 @@ def cpu_time_ns(thread):
 
 
 def histogram(text):
-    """Microseconds and how often, of a single column."""
+    """Microseconds and counts of a single column."""
     rows = (line.split() for line in text.splitlines() if re.match(r"^\d+[ \t]+\d+\s*$", line))
     return {int(us): int(count) for us, count in rows if int(count)}
 
@@ -65,7 +65,7 @@ def percentile(of, percent):
 def periodic(words, read, seconds):
     job = started(words)
     thread = measuring_thread(80)
-    # Its start is not what is compared.
+    # The start of the tool is not compared.
     time.sleep(1)
     before, since = cpu_time_ns(thread), time.monotonic()
     time.sleep(seconds)
@@ -102,7 +102,7 @@ def spin(seconds):
 
 
 def oslat(seconds):
-    # Buckets of 1 ns up to a microsecond, so that its loop can be told apart from what interrupts it.
+    # Buckets of 1 ns up to a microsecond distinguish the loop from interruptions.
     file = "/tmp/oslat.json"
     words = [*SHIELDED, "oslat", "-c", str(CPU), "-C", "0" if HERE else str(CPU), "-D", str(seconds), "-q", "-b",
              "1000", "-W", "1", "--json", file]
@@ -111,7 +111,7 @@ def oslat(seconds):
         thread = json.load(open(file))["thread"]["0"]
     except (OSError, ValueError, KeyError) as error:
         raise SystemExit(f"oslat: {error}: {out.stderr}")
-    # The last bucket holds all that is longer: what interrupted it.
+    # The last bucket has all longer times: the interruptions.
     seen = {float(us) * 1000: count for us, count in thread["histogram"].items()}
     longest = max(seen)
     loops = {ns: count for ns, count in seen.items() if ns < longest}

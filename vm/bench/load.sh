@@ -1,9 +1,9 @@
-# The load of all measurements (sourced in the guest): ordinary programs that nobody pinned, started before
-# the shield. `load_start`, `load_stop`.
+# The load of all measurements (sourced in the guest): ordinary unpinned programs, started before the shield.
+# `load_start`, `load_stop`.
 load_jobs=()
-# What a freshly booted kernel does once in its life patches code on all CPUs (DO_ONCE(), lib/once.c; in 6.12
-# mostly the secrets of the network's hashes): the first packet of each kind, so that all of it is over before
-# anybody is measured. guest.sh keeps who does it later all the same.
+# A kernel patches its code on all CPUs when it does something for the first time after a boot (DO_ONCE(),
+# lib/once.c; in 6.12 mostly the secrets of network hashes). The first packet of each kind is sent here, so that
+# this is over before a measurement. guest.sh still records the tasks that cause it later.
 firsts() { # network card
     local address
     for address in 127.0.0.1 ::1; do
@@ -22,7 +22,7 @@ firsts() { # network card
     busybox ping -6 -c 1 -w 1 "ff02::1%$1"
     busybox ping -6 -c 1 -w 1 "ff02::2%$1"
 }
-load_start() { # file for the spawner's answers
+load_start() { # file for the spawner's results
     local card
     modprobe e1000e 2>/dev/null
     sleep 0.5

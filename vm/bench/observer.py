@@ -1,7 +1,7 @@
-"""In the guest: what watching does to what is watched. ROUNDS times, taking turns, a sampler that shares nothing with
-cpushield looks at the clock on the shielded CPU 3 for SECONDS while `verify` traces it, and while nobody does; the judge
-of kernel entries is /proc/interrupts. Then how long one look of oslat, of that sampler and of cpushield's own takes, and
-the memory of a watch that goes on (`all`). Prints tables."""
+"""Runs in the guest: measures the effect of `verify` on the watched CPU. A sampler that shares no code with cpushield
+reads the clock on the shielded CPU 3 for SECONDS, alternately with and without `verify`, ROUNDS times. /proc/interrupts
+counts the kernel entries. Then it measures one clock read of oslat, of that sampler and of cpushield's sampler, and the
+memory of a long watch (`all`). It prints tables."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def tell(byte):
 
 
 class Verify:
-    """A `verify --busy` that watches by now."""
+    """A `verify --busy` that already watches."""
 
     def __init__(self, *flags):
         screen, stderr = pty.openpty()
@@ -47,17 +47,17 @@ class Verify:
 
 
 def interrupts(counted):
-    """Without the switches that the lab counts beside them."""
+    """Without the task switches that lab.py also counts."""
     return {row: n for row, n in counted.items() if row not in lab.SWITCHED}
 
 
 def one(seconds, watched):
-    """Entries that the kernel counted, and what the sampler saw, in one go."""
+    """Entries that the kernel counted and the sampler's figures, from one run."""
     with open(FLAG, "wb") as file:
         file.write(b"\0" * 4096)
     sampler = subprocess.Popen(["cpushield", "run", "--", "gaps", FLAG], stdout=subprocess.PIPE, text=True,
                                stderr=subprocess.DEVNULL)
-    # What its start leaves behind is over when the counting begins, watched or not.
+    # The after-effects of its start are over when counting begins, watched or not.
     time.sleep(10)
     verify = Verify() if watched else None
     tell(1)
@@ -78,11 +78,11 @@ def taking_turns(rounds, seconds):
     for _ in range(rounds):
         for how, of in seen.items():
             of.append(one(seconds, how == "watched"))
-    print(f"| on the shielded CPU, median of {rounds} times {seconds} s | nobody watches | verify watches | ratio |")
+    print(f"| on the shielded CPU, median of {rounds} times {seconds} s | without verify | with verify | ratio |")
     print("|---|---|---|---|")
     for name, words in [("entries", "entries into the kernel (/proc/interrupts)"), ("gaps", "gaps of 1 us or more"),
                         ("lost_us", "time lost in them, us"), ("longest_us", "the longest, us"),
-                        ("look_ns", "one look at the clock, ns")]:
+                        ("look_ns", "one clock read, ns")]:
         alone, watched = (statistics.median(run[name] for run in of) for of in seen.values())
         ratio = f"{watched / alone:.2f}" if alone else ("equal" if not watched else "-")
         print(f"| {words} | {alone:g} | {watched:g} | {ratio} |", flush=True)
@@ -92,7 +92,7 @@ def taking_turns(rounds, seconds):
 
 
 def looks(rounds, bare_ns):
-    """One look at the clock: ours, oslat's, and the bare loop."""
+    """One clock read: of cpushield, of oslat, and of the bare loop."""
     ours, oslat = [], []
     for _ in range(rounds):
         answer = subprocess.run(["cpushield", "verify", "--for", "3s", "--json"], capture_output=True, text=True)
@@ -103,15 +103,15 @@ def looks(rounds, bare_ns):
         found = re.search(r"Minimum:\s*(\d+)", answer.stdout)
         if found:
             oslat.append(int(found[1]) * 1000)
-    print("| one look at the clock, median | ns |")
+    print("| one clock read, median | ns |")
     print("|---|---|")
     print(f"| cpushield's gap sampler | {statistics.median(ours):.0f} |")
-    print(f"| oslat, its minimum (whole microseconds) | {statistics.median(oslat) if oslat else 'none told'} |")
+    print(f"| oslat, its minimum (whole microseconds) | {statistics.median(oslat) if oslat else 'none reported'} |")
     print(f"| a bare loop over the TSC (gaps.c) | {bare_ns:.0f} |\n", flush=True)
 
 
 def memory(seconds):
-    """A workload that sleeps a thousand times a second is watched for a while."""
+    """Watches a workload that sleeps a thousand times a second."""
     sleeper = subprocess.Popen(["cpushield", "run", "--quiet", "--", "python3", "-c",
                                 "import time\nwhile True: time.sleep(0.001)"])
     time.sleep(2)

@@ -1,7 +1,7 @@
-# What each row of the benchmark does (sourced in the guest): `before` outside the measured time, `setup`
-# and `undo` measured, `inside COMMAND` starts the workload where the tool wants it.
-# The peers run the workload at FIFO 97 with the kernel's own per-CPU threads raised to 99 by hand, which
-# is kinder than what their documentation shows (FIFO 99): that hangs an RT kernel, see the rows `…-99`.
+# The rows of the benchmark (sourced in the guest). `before` is outside the measured time, `setup` and `undo` are
+# measured, and `inside COMMAND` starts the workload in the place that the tool requires. Other tools run the
+# workload at FIFO 97, with the kernel's per-CPU threads raised to 99 by hand. Their documentation uses FIFO 99,
+# which hangs an RT kernel (see the rows `…-99`), so this favours them.
 before() { :; }
 setup() { :; }
 undo() { :; }

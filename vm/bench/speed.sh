@@ -1,5 +1,5 @@
-# In the guest: how long tools take to shield CPU 3 and to put it back, one after the other under the same
-# load, ROUNDS times. Arguments: ROUNDS TOOL… Prints `tool=… setup_s=… undo_s=…` lines.
+# Runs in the guest: how long tools take to shield CPU 3 and to undo it, one after the other under the same load,
+# ROUNDS times. Arguments: ROUNDS TOOL… Prints `tool=… setup_s=… undo_s=…` lines.
 rounds=$1
 shift
 cpu=3
@@ -7,7 +7,7 @@ mkdir -p /root/bin
 cp /host/cpushield /host/tools/* /root/bin/
 PATH=/root/bin:/host/peers:$PATH
 . /host/bench/load.sh
-# left_by TOOL: cpusets that are still there are told, and taken away before the next tool has its turn.
+# left_by TOOL: reports remaining cpusets, and removes them before the next tool runs.
 left_by() {
     local root=/sys/fs/cgroup/cpuset left task
     for left in "$root"/*/; do

@@ -1,5 +1,5 @@
-# For scenarios (`. /host/lib.sh`): claims in TAP, and facts read from the kernel's files by nothing
-# but the shell, so that they do not depend on the code under test.
+# Sourced by scenarios (`. /host/lib.sh`): claims in TAP, and facts that the shell alone reads from the kernel's
+# files, so that they do not depend on the code under test.
 failed=$(cat /host/failed 2>/dev/null || echo 0)
 ok() { echo "ok - $*"; }
 not_ok() {
@@ -7,7 +7,7 @@ not_ok() {
     failed=$((failed + 1))
 }
 skip() { echo "ok - $1 # SKIP $2"; }
-# claim TEXT COMMAND…: ok when the command ends with 0; its output is shown when it does not.
+# claim TEXT COMMAND…: ok if the command ends with 0; otherwise its output is shown.
 claim() {
     local text=$1 said
     shift
@@ -16,7 +16,7 @@ claim() {
         echo "$said" | sed 's/^/#   /'
     fi
 }
-# is TEXT WANTED COMMAND…: ok when the command prints exactly WANTED.
+# is TEXT WANTED COMMAND…: ok if the command prints exactly WANTED.
 is() {
     local text=$1 wanted=$2 got
     shift 2
@@ -26,7 +26,7 @@ is() {
         printf '#   wanted: %s\n#   got:    %s\n' "$wanted" "$got"
     fi
 }
-# status TEXT CODE COMMAND…: ok when the command ends with CODE; its output is shown when it does not.
+# status TEXT CODE COMMAND…: ok if the command ends with CODE; otherwise its output is shown.
 status() {
     local text=$1 wanted=$2 said code
     shift 2
@@ -46,8 +46,8 @@ measuring() {
         sleep 0.1
     done
 }
-# held NAME COMMAND…: measures by the instrument NAME (its first word) with --why until COMMAND has kept CPU 3 from
-# everybody for 60 ms, and said when; claims about that.
+# held NAME COMMAND…: measures with the instrument NAME (its first word) and --why until COMMAND has occupied CPU 3
+# for 60 ms and printed when; makes claims about that.
 held() {
     local name=$1 measurement code line period='--thread 10ms'
     shift
@@ -66,13 +66,13 @@ held() {
     }
 }
 # ---- facts -----------------------------------------------------------------------------------------
-# snapshot FILE: everything a shield may touch, one fact per line: masks, cgroups, sysctls, workqueues,
+# snapshot FILE: everything that a shield may change, one fact per line: masks, cgroups, sysctls, workqueues,
 # mounts, units, and each thread (by id and start time) with its affinity, policy, priority and cgroup.
-# Left out because the kernel derives them: the affinity of interrupt threads (it follows the effective
-# mask of the interrupt) and of all kernel threads that nobody can move (PF_NO_SETAFFINITY: a kworker follows
-# its pool, one of an old pool idles on for minutes; a rescuer keeps the CPUs of the pool it helped last),
-# whether the trace buffer was ever expanded (for good, by the first event), and whether the kernel has warned
-# of anything: `as_before` says that by itself.
+# Facts that the kernel derives are left out: the affinity of interrupt threads (it follows the effective mask of
+# the interrupt), and of kernel threads that cannot be moved (PF_NO_SETAFFINITY: a kworker follows its pool, one of
+# an old pool stays idle for minutes; a rescuer keeps the CPUs of the pool it helped last). Also left out: whether
+# the trace buffer was ever expanded (permanently, by the first event), and whether the kernel has warned of
+# anything; `as_before` reports that separately.
 snapshot() {
     {
         grep -sH '' /proc/irq/*/smp_affinity_list /proc/irq/default_smp_affinity \
@@ -107,16 +107,16 @@ snapshot() {
             FILENAME ~ /cgroup$/ { print task[name(FILENAME)], "group", $0 }
         ' $(ls -d /proc/[0-9]*/task/[0-9]* | sed 's,.*,&/stat &/status &/cgroup,') 2>/dev/null
     } | gawk '
-        # A buffer that the first event will enlarge is as good as enlarged (for good, by anybody);
-        # what is then shown is that size rounded up to pages of 4080 bytes.
+        # The first event of any process enlarges the buffer permanently, so it counts as enlarged;
+        # the kernel then shows that size rounded up to pages of 4080 bytes.
         /tracing\/buffer_size_kb:/ {
             kib = match($0, /expanded: [0-9]+/) ? substr($0, RSTART + 10) + 0 : substr($0, index($0, ":") + 1) + 0
             sub(/:.*/, ":" int(int((kib * 1024 + 4079) / 4080) * 4080 / 1024))
         }
         { print }' | sort >"$1"
 }
-# as_before TEXT BEFORE: ok when a snapshot taken now says the same. Threads that came or went between
-# are left out, and so is the shell that takes it.
+# as_before TEXT BEFORE: ok if a snapshot taken now is equal. Threads that started or ended in between are left
+# out, and so is the shell that takes it.
 as_before() {
     snapshot /tmp/snapshot.now
     local side
@@ -127,7 +127,7 @@ as_before() {
             /tmp/snapshot.both "$side" >"$side.both"
     done
     claim "$1 ($(wc -l <"$2.both") facts)" diff "$2.both" /tmp/snapshot.now.both
-    # No failure: where the host has no time for a guest, some of the kernel's checks of time fail.
+    # This is no failure: on a loaded host some of the kernel's time checks fail in a guest.
     local warning
     warning=$(dmesg | grep -m 1 'WARNING: ') && skip "the kernel has not warned" "$warning"
 }
@@ -150,7 +150,7 @@ mask_covers() {
     done
     return 1
 }
-# threads_allowed_on CPUS user|kernel: who may run there, `id name list` each. User: without PF_KTHREAD.
+# threads_allowed_on CPUS user|kernel: threads that may run there, `id name list` each. User: without PF_KTHREAD.
 # Kernel: the threads that can be moved, so without PF_NO_SETAFFINITY.
 threads_allowed_on() {
     gawk -v cpus="$1" -v wanted="$2" '
@@ -179,21 +179,21 @@ threads_allowed_on() {
     ' $(ls -d /proc/[0-9]*/task/[0-9]* | sed 's,.*,&/stat &/status,') 2>/dev/null
     true
 }
-# intrusion CPUS: what the kernel tells a neighbour that wants to be pinned there, each answer once.
+# intrusion CPUS: the kernel's answers to a process that tries to pin itself there, each answer once.
 intrusion() {
     spawner 1 | while IFS='= ' read -r _ cpu _ errno _; do
         covers "$cpu" "$1" && echo "errno=$errno"
     done | sort -u
 }
 
-# The number of this boot, from 1, where GRUB boots the guest.
+# The number of this boot, from 1, if GRUB boots the guest.
 boot_number() {
     local n=$(($(cat /host/boots 2>/dev/null || echo 0) + 1))
     echo $n >/host/boots
     echo $n
 }
-# From the next boot on systemd is init, where GRUB boots the guest. udev is masked there, so nothing but a
-# unit of this function's mounts /boot.
+# From the next boot on systemd is init, if GRUB boots the guest. udev is masked there, so only a unit that this
+# function writes mounts /boot.
 with_systemd() {
     sed -i '/^GRUB_CMDLINE_LINUX=/s/"$/ cpushield.systemd systemd.show_status=0"/' /etc/default/grub
     grub-mkconfig -o /boot/grub/grub.cfg 2>/dev/null
@@ -209,13 +209,13 @@ boot_again() {
     exit 0
 }
 
-# Last line of every scenario.
+# The last line of every scenario.
 finish() {
     echo "# $failed failed"
     [ "$failed" = 0 ]
     exit
 }
-# Ends the scenario as skipped when the binary does not know the subcommand yet.
+# Ends the scenario as skipped if the binary does not have the subcommand yet.
 needs() {
     local command
     for command in "$@"; do

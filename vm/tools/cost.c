@@ -1,5 +1,5 @@
-/* cost TIMES COMMAND…: runs COMMAND TIMES times, its output thrown away, and prints the fastest and the
- * median time from fork to exit in ms, the largest resident memory in KiB, and the last exit status. */
+/* cost TIMES COMMAND…: runs COMMAND TIMES times, discards its output, and prints the fastest and the median
+ * time from fork to exit in ms, the largest resident memory in KiB, and the last exit status. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* gaps FLAG: reads the clock for ever and notices when it was away; FLAG is a file of one byte that somebody else
- * writes: 0 wait, 1 count, 2 tell and end. A sampler that shares nothing with the program under test.
- * Tells the time of one look, how many gaps of 1 us or more there were, and how long all and the longest were. */
+/* gaps FLAG: reads the clock in a loop and detects gaps. FLAG is a file of one byte that another process
+ * writes: 0 wait, 1 count, 2 report and end. This sampler shares no code with the program under test.
+ * It reports the time of one clock read, the number of gaps of 1 us or more, their total and the longest. */
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>

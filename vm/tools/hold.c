@@ -1,5 +1,5 @@
-/* hold CPU AFTER_MS HOLD_MS: keeps CPU from everybody else once, as SCHED_FIFO 99, and says when: a line
- * `BEGIN END` in nanoseconds of CLOCK_MONOTONIC, or nothing when it may not. A delay that is known. */
+/* hold CPU AFTER_MS HOLD_MS: occupies CPU once as SCHED_FIFO 99 and prints when: a line `BEGIN END` in
+ * nanoseconds of CLOCK_MONOTONIC, or nothing without the permission. This is a known delay. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdint.h>
@@ -33,7 +33,7 @@ int main(int argc, char **argv)
 	hold = atol(argv[3]) * 1000000ull;
 	CPU_ZERO(&cpus);
 	CPU_SET(atoi(argv[1]), &cpus);
-	/* The policy first: an ordinary thread would share the CPU until it has it. */
+	/* The policy comes first: until then an ordinary thread would share the CPU. */
 	if (mlockall(MCL_CURRENT | MCL_FUTURE) || sched_setscheduler(0, SCHED_FIFO, &param) ||
 	    sched_setaffinity(0, sizeof(cpus), &cpus)) {
 		perror("hold");

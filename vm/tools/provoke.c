@@ -1,13 +1,13 @@
-/* provoke CPU ACTION:COUNT:INTERVAL_US…: does things to CPU on purpose, each so often.
+/* provoke CPU ACTION:COUNT:INTERVAL_US…: interrupts CPU on purpose, each action COUNT times.
  *
- * It says `ready PID` when all is prepared (PID is the process that belongs on CPU, 0 without one). For
- * each action it then waits for a line, acts, and says `done HOW_OFTEN`; it ends when its input ends. What
- * prepares and what tidies up so lies outside of the time that counts. `provoke` alone lists the actions.
+ * It prints `ready PID` when all is prepared (PID is the process that belongs on CPU, 0 without one). For
+ * each action it then waits for a line, acts, and prints `done COUNT`; it ends when its input ends. So
+ * preparation and clean-up are outside the measured time. `provoke` alone lists the actions.
  *
  * The process that belongs on CPU shares the memory of its parent but is not its thread, so that it
- * can be in another cgroup: TLB flushes and barriers of one memory then cross the border of a shield.
- * It sleeps until the first action, and then computes and reads the clock; there is no system call but those that
- * an action is made of. It shares errno too, so nobody looks at errno after its start. */
+ * can be in another cgroup: TLB flushes and barriers of one memory then cross the boundary of a shield.
+ * It sleeps until the first action, and then computes and reads the clock; it makes no system calls except those
+ * of an action. It shares errno too, so errno is not used after its start. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -42,13 +42,13 @@ static struct job {
 	int count;
 	long interval_us;
 	int descriptor;
-	char *pages; /* one for each time, and one more */
+	char *pages; /* one for each repetition, and one more */
 	volatile int done, state;
 } jobs[16], *volatile job = jobs;
 static int cpu;
 static pid_t victim;
-static struct job *volatile seen; /* the one at which the victim looks */
-static volatile int go; /* the job is on; before, its action only prepares itself */
+static struct job *volatile seen; /* the job that the victim reads */
+static volatile int go; /* the job is active; before, its action only prepares itself */
 static uint32_t word, begun;
 static const size_t page = 4096;
 
@@ -103,7 +103,7 @@ static void run(const char *command)
 		die("%s ended with %d", command, status);
 }
 
-/* Time goes by in user mode, whatever the interval is. */
+/* Waits in user mode, whatever the interval is. */
 static void spin(void)
 {
 	uint64_t end = __rdtsc() + (uint64_t)job->interval_us * 1000;
@@ -179,7 +179,7 @@ static void signal_queue(void)
 		must(sigqueue(victim, SIGUSR1, value), "sigqueue");
 }
 
-/* ---- by anybody --------------------------------------------------------------------------------- */
+/* ---- by any process --------------------------------------------------------------------------------- */
 static int perf_open(uint64_t config, uint64_t period_ns, uint32_t wakeup)
 {
 	struct perf_event_attr what = {
@@ -203,7 +203,7 @@ static void perf_read(void)
 		must(read(job->descriptor, &value, sizeof value), "read");
 	}
 }
-/* One go is all of them: the clock interrupts by itself until it is disabled. */
+/* One action makes all of them: the clock interrupts by itself until it is disabled. */
 static void perf_samples(uint32_t wakeup)
 {
 	uint64_t size = 16;
@@ -260,7 +260,7 @@ static void tracepoint(void)
 {
 	const char *file = "/sys/kernel/tracing/events/block/block_plug/enable";
 
-	/* Once before it counts: the first event of all makes the kernel enlarge its buffers. */
+	/* Once before counting: the very first event makes the kernel enlarge its buffers. */
 	tell(file, "1");
 	tell(file, "0");
 }
@@ -297,7 +297,7 @@ static void module(void)
 	run("modprobe dummy numdummies=0");
 	run("rmmod dummy");
 }
-/* What is written to a serial line that nobody listens to comes back as an interrupt. */
+/* Output on an unconnected serial line comes back as an interrupt. */
 static void serial(void)
 {
 	if (!go) {
@@ -308,7 +308,7 @@ static void serial(void)
 	}
 	must(job->descriptor, "/dev/ttyS0");
 }
-/* The poll for machine checks is a timer of each CPU's own wheel, once in so many seconds. */
+/* The poll for machine checks is a timer of each CPU's own wheel, with a period in seconds. */
 static void machine_check(void)
 {
 	const char *file = "/sys/devices/system/machinecheck/machinecheck0/check_interval";
@@ -346,7 +346,7 @@ static void rcu(void)
 	syscall(SYS_setgid, 0);
 	job->done++;
 }
-/* The kernel writes to a page that is not there yet. */
+/* The kernel writes to a page that does not exist yet. */
 static void fault_kernel(void)
 {
 	must(read(job->descriptor, job->pages + job->done * page, 1), "/dev/zero");
@@ -376,7 +376,7 @@ static void disk(void)
 	must(pread(job->descriptor, job->pages, page, (off_t)page * 256 * (job->done + 1)), "pread");
 	job->done++;
 }
-/* Timers go off by themselves; whoever has none runs on. */
+/* Timers expire by themselves; an action without one continues. */
 static void itimer(int which)
 {
 	struct itimerval every = { { 0, job->interval_us }, { 0, job->interval_us } }, never = { 0 };
@@ -410,7 +410,7 @@ static void posix_timer(clockid_t clock)
 static void timer_real(void) { posix_timer(CLOCK_MONOTONIC); }
 static void timer_cpu(void) { posix_timer(CLOCK_THREAD_CPUTIME_ID); }
 
-/* ---- by a task that sleeps there beside the workload -------------------------------------------- */
+/* ---- by a task that sleeps there, in addition to the workload -------------------------------------------- */
 static void futex_wait(void)
 {
 	syscall(SYS_futex, &word, FUTEX_WAIT, job->done, NULL, NULL, 0);
@@ -444,7 +444,7 @@ static void fifo_wake(void)
 		must(sched_setscheduler(victim, SCHED_FIFO, &priority), "sched_setscheduler");
 	futex_wake();
 }
-/* The CPU idles with the memory of who ran there last, until page tables of that memory go. */
+/* The idle CPU keeps the memory map of its last task until page tables of that memory are freed. */
 static void tlb_lazy(void)
 {
 	const size_t huge = 2 << 20;
@@ -470,7 +470,7 @@ static void wheel(void)
 }
 
 enum where {
-	OUTSIDE, /* the parent acts, and nobody of ours is on the CPU */
+	OUTSIDE, /* the parent acts, and no process of provoke is on the CPU */
 	BESIDE,  /* the parent acts on a spinner of its memory */
 	INSIDE,  /* the process on the CPU acts, between computing */
 	SLEEPER, /* the parent wakes a process that sleeps on the CPU */
@@ -538,7 +538,7 @@ static void *memory(size_t size)
 	return at;
 }
 
-/* What the process on the CPU must not do by itself. */
+/* Actions that the process on the CPU must not do by itself. */
 static void prepare(void)
 {
 	const char *name = job->action->name;
@@ -574,7 +574,7 @@ static void prepare(void)
 static int lives(void *unused)
 {
 	(void)unused;
-	/* A CPU that computes answers slowly in emulation, and verify asks much of it before it begins. */
+	/* A busy CPU answers slowly in emulation, and verify needs many answers before it begins. */
 	if (!job->action->sleep)
 		while (!__atomic_load_n(&begun, __ATOMIC_ACQUIRE))
 			syscall(SYS_futex, &begun, FUTEX_WAIT, 0, NULL, NULL, 0);
@@ -587,7 +587,7 @@ static int lives(void *unused)
 		else
 			spin();
 		action = job->action;
-		/* Timers are told once more, that it is enough. */
+		/* Timers get one more signal to stop. */
 		if (action->where == INSIDE && go && (job->done < job->count || job->state == 1))
 			action->act();
 	}
@@ -682,7 +682,7 @@ int main(int argc, char **argv)
 			syscall(SYS_futex, &begun, FUTEX_WAKE, 1, NULL, NULL, 0);
 			usleep(100000);
 		}
-		/* What it has begun for the job before, it must have ended, or its next act is of both. */
+		/* It must have finished the previous job, or its next action would count for both. */
 		while (victim && job->action->where == INSIDE && seen != job)
 			usleep(1000);
 		int before = switches();
@@ -694,9 +694,9 @@ int main(int argc, char **argv)
 			else
 				act(), rest();
 		}
-		while (job->state == 1) /* its timer still goes off */
+		while (job->state == 1) /* its timer still expires */
 			usleep(1000);
-		usleep(50000); /* what the last one leaves behind belongs to it */
+		usleep(50000); /* the after-effects of the last one belong to it */
 		go = 0;
 		printf("done %d\n", job->action->where == SLEEPER ? switches() - before : job->done);
 		fflush(stdout);

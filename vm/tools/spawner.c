@@ -1,7 +1,7 @@
-/* spawner SECONDS [FILE]: a hostile neighbour. One thread per CPU keeps asking the kernel to be pinned
- * there and then works for 50 us each millisecond wherever it was let; short unpinned threads come and
- * go beside them. At the end (and each second, for FILE) it says per CPU what the kernel answered
- * (0: let on; 22 = EINVAL: refused) and how often its threads found themselves running there. */
+/* spawner SECONDS [FILE]: a hostile process. One thread per CPU repeatedly tries to pin itself there, and then
+ * works for 50 us each millisecond on any CPU that it gets. Short unpinned threads start and end meanwhile. At
+ * the end (and each second, for FILE) it reports for each CPU the kernel's answer (0: accepted; 22 = EINVAL:
+ * refused) and how often its threads ran there. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -86,7 +86,7 @@ int main(int argc, char **argv)
 			pthread_detach(thread);
 		nanosleep(&pause, NULL);
 		if (argc > 2 && now() > next) {
-			char part[4096]; /* whoever reads FILE always finds a whole one */
+			char part[4096]; /* a reader of FILE always finds a complete one */
 			snprintf(part, sizeof part, "%s.part", argv[2]);
 			FILE *file = fopen(part, "w");
 			if (file) {

@@ -1,5 +1,5 @@
-/* spin FILE: writes its pid to FILE and computes for ever, without memory or the kernel: what a
- * polling workload does. All of it is locked in memory before it says that it runs. */
+/* spin FILE: writes its pid to FILE and computes forever, without using memory or the kernel,
+ * as a polling workload does. It locks all its memory before it writes the pid. */
 #include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
