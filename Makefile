@@ -1,9 +1,9 @@
-# The front door. `make try` and `make test` install what they miss and say so.
+# `make try` and `make test` install missing tools, with a message.
 .DEFAULT_GOAL := help
 .PHONY: help try test check build bench fuzz install pages uninstall guests clean
 PREFIX ?= /usr/local
 SHARE = $(DESTDIR)$(PREFIX)/share
-# A packager (DESTDIR) is no root and has what it takes to build: no sudo, no package manager.
+# With DESTDIR (packaging) there is no sudo and no package manager: the build tools must be installed.
 ifneq ($(DESTDIR),)
 SUDO :=
 NEED :=
@@ -13,15 +13,15 @@ NEED := scripts/need rust
 endif
 
 help:
-	@echo 'make try      build, shield a CPU for a few seconds, prove it, put everything back'
-	@echo 'make test     everything: format, lints, tests, guests with real kernels'
-	@echo 'make check    the same without guests'
-	@echo 'make bench    the table against the peers, in guests (about 25 minutes)'
-	@echo 'make guests   make the guests (kernels and a root from Debian, cached)'
-	@echo 'make fuzz     every fuzz target for FUZZ_SECONDS (60) each'
-	@echo 'make build    the static binary'
-	@echo 'make install  the static binary, man pages and completions into PREFIX ($(PREFIX)); DESTDIR=DIR for packages'
-	@echo 'make uninstall  put back what it changed, boot files too, and remove it'
+	@echo 'make try      build, shield a CPU for a few seconds, verify it, restore everything'
+	@echo 'make test     run everything: format, lints, tests, guests with real kernels'
+	@echo 'make check    run the same without guests'
+	@echo 'make bench    compare cpushield with other tools, in guests (about 25 minutes)'
+	@echo 'make guests   build the guests (kernels and a root from Debian, cached)'
+	@echo 'make fuzz     run every fuzz target for FUZZ_SECONDS (60)'
+	@echo 'make build    build the static binary'
+	@echo 'make install  install the binary, man pages and completions in PREFIX ($(PREFIX)); DESTDIR=DIR for packages'
+	@echo 'make uninstall  restore everything that cpushield changed, boot files too, and remove it'
 
 try:
 	@scripts/need rust
@@ -61,7 +61,7 @@ pages:
 	@$(NEED)
 	@set -e; made=$$(mktemp -d); trap 'rm -rf "$$made"' EXIT; $(PAGES)
 
-# The chore that makes them is built as the binary is, so that most of it is built already.
+# The task that makes them is built like the binary, so most of it is built already.
 PAGES = scripts/static xtask man "$$made/man"; scripts/static xtask completions "$$made/completions"; \
 	cd "$$made"; \
 	$(SUDO) install -D -m 644 -t "$(SHARE)/man/man1" man/*; \
@@ -69,7 +69,7 @@ PAGES = scripts/static xtask man "$$made/man"; scripts/static xtask completions 
 	$(SUDO) install -D -m 644 completions/_cpushield "$(SHARE)/zsh/site-functions/_cpushield"; \
 	$(SUDO) install -D -m 644 completions/cpushield.fish "$(SHARE)/fish/vendor_completions.d/cpushield.fish"
 
-# What was undone is history then; results of experiments stay, and are named.
+# Archived journals are removed; results of experiments stay, and their directory is printed.
 uninstall:
 	@set -e; binary="$(DESTDIR)$(PREFIX)/bin/cpushield"; \
 	[ -n "$(DESTDIR)" ] || { state=/var/lib/cpushield; $(SUDO) "$$binary" disable --now; $(SUDO) "$$binary" boot undo; \
