@@ -1,4 +1,4 @@
-//! Journals: never a panic. What a foreign journal must never lead to is tested in tests/roundtrip.rs.
+//! Journals: never a panic. tests/roundtrip/ tests what a foreign journal must never cause.
 #![no_main]
 
 use cpushield::apply::journal::Journal;
