@@ -36,7 +36,7 @@ case $n in
     umount /boot/grub
     is "nothing was written by a refusal" "" sh -c "$(declare -f as_at_first); as_at_first | diff /host/before -"
     status "boot apply" 0 cpushield boot apply
-    claim "the shell takes the generator" sh -n /etc/grub.d/07_cpushield
+    claim "the shell accepts the generator" sh -n /etc/grub.d/07_cpushield
     claim "GRUB's own checker takes grub.cfg" grub-script-check $cfg
     is "one line of grub.cfg has the parameters" 1 lines 'nohz_full=1-3 rcu_nocbs=1-3'
     is "it is of the RT kernel" 1 lines "linux.*vmlinuz-$rt .*nohz_full=1-3"
@@ -63,7 +63,7 @@ case $n in
     rm /boot/*-"9.$rt"
     grub-mkconfig -o $cfg 2>/dev/null
     status "boot undo" 0 cpushield boot undo
-    is "every file is as it was, to the byte" "" sh -c "$(declare -f as_at_first); as_at_first | diff /host/before -"
+    is "every file is restored, byte for byte" "" sh -c "$(declare -f as_at_first); as_at_first | diff /host/before -"
     status "a second undo has nothing to do" 0 cpushield boot undo
     ;;
 esac

@@ -12,15 +12,15 @@ case $n in
     as_at_first >/host/before
     echo 1 >/proc/sys/kernel/kexec_load_disabled
     status "where kexec is switched off it is refused" 3 cpushield boot apply --trial --kexec --cpus 1
-    is "and the reason is told" 1 sh -c 'cpushield boot apply --trial --kexec --cpus 1 2>&1 | grep -c kexec_load_disabled'
+    is "and the reason is reported" 1 sh -c 'cpushield boot apply --trial --kexec --cpus 1 2>&1 | grep -c kexec_load_disabled'
     status "boot undo" 0 cpushield boot undo
-    is "every file is as it was, to the byte" "" sh -c "$(declare -f as_at_first); as_at_first | diff /host/before -"
+    is "every file is restored, byte for byte" "" sh -c "$(declare -f as_at_first); as_at_first | diff /host/before -"
     boot_again # kexec stays disabled until a boot
     ;;
 2)
     status "boot apply --trial --kexec" 0 cpushield boot apply --trial --kexec --cpus 1
     is "a kernel is loaded" 1 cat /sys/kernel/kexec_loaded
-    is "GRUB is not told" "" grep next_entry=. /boot/grub/grubenv
+    is "GRUB has no one-shot entry" "" grep next_entry=. /boot/grub/grubenv
     echo "$failed" >/host/failed
     rm -f /host/uptime /host/status
     umount /boot
@@ -32,7 +32,7 @@ case $n in
 3)
     is "the kernel started with the parameters" 1 cat /sys/devices/system/cpu/nohz_full
     status "boot undo" 0 cpushield boot undo
-    is "every file is as it was, to the byte" "" sh -c "$(declare -f as_at_first); as_at_first | diff /host/before -"
+    is "every file is restored, byte for byte" "" sh -c "$(declare -f as_at_first); as_at_first | diff /host/before -"
     ;;
 esac
 finish

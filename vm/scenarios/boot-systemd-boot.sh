@@ -25,7 +25,7 @@ case $n in
     cpushield boot plan
     status "boot apply --trial" 0 cpushield boot apply --trial --cpus 3
     is "an entry of its own has the parameters" "a-cpushield-$rt.conf" has
-    is "the loader is told to boot it once" "a-cpushield-$rt.conf" efi_says LoaderEntryOneShot
+    is "the loader has the one-shot entry" "a-cpushield-$rt.conf" efi_says LoaderEntryOneShot
     boot_again
     ;;
 2)
@@ -36,8 +36,8 @@ case $n in
     ;;
 3)
     is "the old entry booted by itself" "" grep -o nohz_full /proc/cmdline
-    status "the trial is settled" 0 cpushield boot conclude
-    is "every file is as it was, to the byte" "" unchanged
+    status "the trial is concluded" 0 cpushield boot conclude
+    is "every file is restored, byte for byte" "" unchanged
     status "boot apply" 0 cpushield boot apply --cpus 3
     is "the RT kernel's entry has them, the other has not" "guest-$rt.conf" has
     boot_again
@@ -60,9 +60,9 @@ case $n in
     kernel-install add "9.$rt" "/boot/vmlinuz-$rt" >/dev/null 2>&1
     is "the later RT kernel has them" "guest-$rt.conf guest-9.$rt.conf" has
     status "boot undo" 0 cpushield boot undo
-    is "undo takes them out of its entry too" "" sh -c "grep -l nohz_full $entries/*.conf"
+    is "undo removes them from its entry too" "" sh -c "grep -l nohz_full $entries/*.conf"
     kernel-install remove "9.$rt"
-    is "every file is as it was, to the byte" "" unchanged
+    is "every file is restored, byte for byte" "" unchanged
     ;;
 esac
 finish

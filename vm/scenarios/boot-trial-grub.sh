@@ -14,21 +14,21 @@ case $n in
     as_at_first >/host/before
     status "boot apply --trial" 0 cpushield boot apply --trial
     claim "GRUB's own checker takes grub.cfg" grub-script-check $cfg
-    claim "GRUB is told to boot it once" grep -q next_entry=cpushield- /boot/grub/grubenv
+    claim "GRUB has the one-shot entry" grep -q next_entry=cpushield- /boot/grub/grubenv
     status "before the boot there is nothing to settle" 3 cpushield boot conclude
     boot_again
     ;;
 2)
     is "the trial booted" 1-3 cat /sys/devices/system/cpu/nohz_full
     is "GRUB has taken the wish" 0 sh -c 'grep -c next_entry=. /boot/grub/grubenv'
-    is "its entry is not the default" 1 sh -c 'cpushield boot status | grep -c "^Next boot: Debian GNU/Linux (saved"'
-    status "the trial is settled" 0 cpushield boot conclude
+    is "its entry is not the default" 1 sh -c 'cpushield boot status | grep -c "^Boots next: Debian GNU/Linux (saved"'
+    status "the trial is concluded" 0 cpushield boot conclude
     boot_again
     ;;
 3)
     is "the parameters are permanent" 1-3 cat /sys/devices/system/cpu/nohz_full
     status "boot undo" 0 cpushield boot undo
-    is "every file is as it was, to the byte" "" unchanged
+    is "every file is restored, byte for byte" "" unchanged
     status "another trial" 0 cpushield boot apply --trial
     # The kernel finds no init and stops there.
     sed -i '/nohz_full=1-3/s/$/ rdinit=\/nope panic=0/' $cfg
@@ -36,10 +36,10 @@ case $n in
     ;;
 4)
     is "after the hang the old entry booted" "" grep -o nohz_full /proc/cmdline
-    status "the trial is settled" 0 cpushield boot conclude
-    is "which says that it did not hold" 1 sh -c 'cpushield boot status | grep -c "^Last trial: undone"'
+    status "the trial is concluded" 0 cpushield boot conclude
+    is "which says that it did not hold" 1 sh -c 'cpushield boot status | grep -c "^Last trial: taken back"'
     cpushield boot status
-    is "every file is as it was before, to the byte" "" unchanged
+    is "every file is restored, byte for byte" "" unchanged
     status "a third trial" 0 cpushield boot apply --trial
     boot_again
     ;;
@@ -60,7 +60,7 @@ case $n in
     is "nothing tells to boot the entry of the trial" 0 fell_back 'boot its entry'
     cpushield boot status
     status "boot undo" 0 cpushield boot undo
-    is "every file is as it was, to the byte" "" unchanged
+    is "every file is restored, byte for byte" "" unchanged
     is "no trial is left" 0 fell_back 'Trial failed'
     ;;
 esac

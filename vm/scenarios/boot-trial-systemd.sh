@@ -41,7 +41,7 @@ case $n in
         wait $job 2>/dev/null
         claim "killed after $delay s GRUB's checker takes grub.cfg" grub-script-check $cfg
         claim "and undo ends well" cpushield boot undo
-        is "with every file as it was, to the byte" "" unchanged
+        is "with every file restored, byte for byte" "" unchanged
     done
     status "boot apply --trial" 0 cpushield boot apply --trial --cpus 3
     is "the unit is enabled" enabled systemctl is-enabled cpushield-trial
@@ -50,7 +50,7 @@ case $n in
     ;;
 3)
     is "the trial booted" 3 cat /sys/devices/system/cpu/nohz_full
-    claim "the unit came to its end" settled
+    claim "the unit has ended" settled
     journalctl -b --no-pager -u cpushield-trial 2>/dev/null | tail -n 5
     cpushield boot status
     case $(last_trial) in
@@ -61,7 +61,7 @@ case $n in
         case $said in
         *"the trial booted, and failed"*)
             skip "a shield held, and the parameters are permanent" "$said"
-            is "what does not hold was taken back to the byte" "" unchanged
+            is "a trial that does not hold was reverted, byte for byte" "" unchanged
             finish
             ;;
         *) not_ok "a shield held, and the parameters are permanent: $said" ;;
@@ -75,17 +75,17 @@ case $n in
     is "they are booted by default" 3 cat /sys/devices/system/cpu/nohz_full
     is "without the word of the trial" "" grep -o panic=30 /proc/cmdline
     status "boot undo" 0 cpushield boot undo
-    is "every file is as it was, to the byte" "" unchanged
+    is "every file is restored, byte for byte" "" unchanged
     status "another trial" 0 cpushield boot apply --trial --cpus 3
     sed -i 's/nohz_full=3/nohz_full=2/' $cfg # the booted parameter differs from the requested one
     boot_again
     ;;
 5)
     is "a wrong parameter booted" 2 cat /sys/devices/system/cpu/nohz_full
-    claim "the unit came to its end" settled
-    is "it took the trial back" "undone" last_trial
+    claim "the unit has ended" settled
+    is "it reverted the trial" "taken back" last_trial
     cpushield boot status
-    is "every file is as it was before, to the byte" "" unchanged
+    is "every file is restored, byte for byte" "" unchanged
     ;;
 esac
 finish

@@ -17,10 +17,10 @@ case $n in
     status "enable without systemd" 0 cpushield enable --cpus 3
     is "nothing is shielded now" "" isolated
     status "apply" 0 cpushield apply --cpus 3
-    status "enable beside the active shield" 0 cpushield enable --cpus 3
+    status "enable with an active shield" 0 cpushield enable --cpus 3
     status "undo" 0 cpushield undo
     is "the CPU is free" "" isolated
-    claim "the shell takes the script" sh -n /etc/init.d/cpushield
+    claim "the shell accepts the script" sh -n /etc/init.d/cpushield
     is "it is one of those that run at boot" 1 sh -c 'ls /etc/rcS.d/S*cpushield | wc -l'
     boot_again
     ;;
@@ -46,7 +46,7 @@ case $n in
     is "the CPU is shielded" 3 isolated
     status "undo" 0 cpushield undo
     is "it is still enabled" enabled systemctl is-enabled cpushield
-    claim "systemd takes the unit" systemd-analyze verify /etc/systemd/system/cpushield.service
+    claim "systemd accepts the unit" systemd-analyze verify /etc/systemd/system/cpushield.service
     boot_again
     ;;
 4)

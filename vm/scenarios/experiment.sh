@@ -80,7 +80,7 @@ END
     sleep 60
     ;;
 4)
-    is "without power the old entry came up" "" grep -o nohz_full /proc/cmdline
+    is "after the power failure the old entry booted" "" grep -o nohz_full /proc/cmdline
     is "nothing was lost" 2 measured
     until_the_reboot
     ;;
@@ -90,9 +90,9 @@ END
     ;;
 6)
     is "the old entry is back" "" grep -o nohz_full /proc/cmdline
-    claim "the unit came to its end and is gone" wait_for 120 test ! -e $unit
+    claim "the unit has ended and is removed" wait_for 120 test ! -e $unit
     is "every cell was measured" 3 measured
-    is "every file is as it was, to the byte" "" unchanged
+    is "every file is restored, byte for byte" "" unchanged
     is "no shield is left" "" cat /sys/fs/cgroup/cpuset.cpus.isolated
     claim "the result was written" grep -q '"state": "finished"' /host/experiment.json
     is "nothing is missing in it" 0 grep -c '"why": "it did not' /host/experiment.json

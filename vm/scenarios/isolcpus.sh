@@ -15,8 +15,8 @@ case $kernel in
 6.12*)
     is "there is no group, for the kernel makes no partition of it" none sh -c \
         'ls -d /sys/fs/cgroup/cpushield* 2>/dev/null || echo none'
-    claim "and the kernel's answer is told" grep 'partition config conflicts' /tmp/told
-    claim "a plan beside the shield knows it" \
+    claim "and the kernel's answer is reported" grep 'partition config conflicts' /tmp/told
+    claim "a plan during the shield knows it" \
         sh -c 'cpushield plan --cpus 3 | grep "makes no partition of it (it refused"'
     is "others can enter" open enters
     ;;

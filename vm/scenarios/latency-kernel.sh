@@ -86,8 +86,8 @@ mkdir $tracing/instances/other
 echo timerlat >$tracing/instances/other/current_tracer
 settings >/tmp/settings.other
 measure --for 1s
-is "a tracer that somebody has at work is left alone" 3 echo $?
-claim "who it is, is told" grep -q "timerlat tracer in $tracing/instances/other" /tmp/errors
+is "a tracer that another process uses is left alone" 3 echo $?
+claim "the other tracer is named" grep -q "timerlat tracer in $tracing/instances/other" /tmp/errors
 settings >/tmp/settings.now
 claim "nothing was touched" diff /tmp/settings.other /tmp/settings.now
 rmdir $tracing/instances/other
@@ -112,7 +112,7 @@ for after in "latency kernel --for 1s" "status" "undo"; do
     cpushield $after >/tmp/said 2>&1
     claim "and the next $after puts them back" as_they_were
 done
-claim "nothing is kept any more" test ! -e /var/lib/cpushield/tracer.json
+claim "the saved settings are removed" test ! -e /var/lib/cpushield/tracer.json
 
 # rtla uses the same tracer for the same time, so the counts must agree.
 if rtla timerlat hist -k -c 3 -p 1000 -d 5s --no-aa -b 100 -E 9000 >/tmp/rtla 2>&1; then

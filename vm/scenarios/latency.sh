@@ -13,7 +13,7 @@ status "apply shields CPU 3" 0 cpushield apply --cpus 3
 # told EXPRESSION: the value of a Python expression; d is the document.
 told() { python3 -c 'import json, sys; d = json.load(open("/tmp/latency.json")); print(eval(sys.argv[1]))' "$1"; }
 held "timer in the shield" cpushield run --quiet -- hold 3 1500 60
-is "the shield is told, and that it was in force" "('cpushield', True)" \
+is "the shield is reported, and that it was active" "('cpushield', True)" \
     told "(d['isolation']['shield'], d['isolation']['held'])"
 cpushield latency timer --for 3s --thread 5ms --thread 20ms --max 1h --histogram /tmp/histogram --json \
     >/tmp/latency.json 2>/tmp/said &
@@ -23,7 +23,7 @@ sleep 1
 echo member >/sys/fs/cgroup/cpushield/cpuset.cpus.partition
 wait $measurement
 is "a shield that is taken away meanwhile leaves no limit certain" 1 echo $?
-claim "and it is told" grep "its partition is member" /tmp/latency.json
+claim "and it is reported" grep "its partition is member" /tmp/latency.json
 # Plots of cyclictest's histograms (OSADL's latency plot) use lines without #, with a column for each thread.
 grep -v -e '^#' -e '^$' /tmp/histogram | tr ' ' '\t' >/tmp/plot
 for column in 2 3; do
@@ -46,8 +46,8 @@ echo 0 >/sys/devices/system/cpu/cpu3/online
 wait $measurement
 is "a CPU that goes makes the limit uncertain" 1 echo $?
 echo 1 >/sys/devices/system/cpu/cpu3/online
-claim "it is told" grep "CPU 3 was offline" /tmp/latency.json
-is "what was measured before is kept" True told "d['series'][0]['samples'] > 50"
+claim "it is reported" grep "CPU 3 was offline" /tmp/latency.json
+is "results from before are kept" True told "d['series'][0]['samples'] > 50"
 is "and each of the worst has a cause or the reason why not" True \
     told "all('why' in worst for worst in d['series'][0]['worst'])"
 
@@ -58,7 +58,7 @@ plain() {
 }
 plain >/tmp/latency.json 2>/tmp/said
 is "a user may not have real-time threads" 3 echo $?
-claim "and is told so" grep "SCHED_FIFO 80" /tmp/said
+claim "and the message says so" grep "SCHED_FIFO 80" /tmp/said
 plain --other --why >/tmp/latency.json 2>/tmp/said
 is "ordinary threads are measured" 0 echo $?
 claim "without a cause, and with the reason" grep "the causes are unknown, because there was no trace" /tmp/latency.json

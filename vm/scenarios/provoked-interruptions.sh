@@ -17,7 +17,7 @@ for _ in $(seq 100); do
     sleep 0.2
 done
 timeout -s KILL 120 cpushield verify --busy --for 2s --json >/tmp/verdict 2>/tmp/errors
-claim "beside a FIFO spinner verify ends by itself" test $? -le 1
+claim "with a FIFO spinner verify ends by itself" test $? -le 1
 claim "and its trace has watched, or says why not" python3 -c '
 import json
 witnesses = json.load(open("/tmp/verdict"))["evidence"]["witnesses"]

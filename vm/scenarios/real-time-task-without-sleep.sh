@@ -65,7 +65,7 @@ status "apply ends without a group" 0 shield apply --cpus 3 --off cpuset --on rt
 claim "what gives other threads time is not switched off, and the task is named" \
     grep -qF "CPU 3 is busy with spin ($spinner, SCHED_FIFO 50)" /var/lib/cpushield/journal.jsonl
 claim "other threads get time" served
-is "so the watchdog could be told" 0-2 cat /proc/sys/kernel/watchdog_cpumask
+is "so the watchdog has the new mask" 0-2 cat /proc/sys/kernel/watchdog_cpumask
 status "undo ends" 0 shield undo
 is "spin is what it was" "50 3" spinning
 if [ -n "$rcu" ]; then
@@ -81,14 +81,14 @@ as_before "everything is as it was" /tmp/before
 
 # The task starts first, and nothing guarantees other threads any time: steps that wait for them are not done.
 if [ -e $fair_server ]; then
-    skip "a step that would wait for ever" "this kernel does not let its fair server be switched off"
+    skip "a step that would wait forever" "this kernel does not let its fair server be switched off"
     finish
 fi
 kept=$(cat $runtime)
 echo -1 >$runtime
 spin
 status "apply ends without a group" 0 shield apply --cpus 3 --off cpuset
-is "the watchdog could not be told" 0-3 cat /proc/sys/kernel/watchdog_cpumask
+is "the watchdog still has the old mask" 0-3 cat /proc/sys/kernel/watchdog_cpumask
 claim "and the task is named" \
     grep -qF "forever for a thread of this CPU; stop it, or make it an ordinary task (chrt -o -p 0 $spinner)" \
     /var/lib/cpushield/journal.jsonl

@@ -41,11 +41,11 @@ for asked in 99 50 1; do
     task=$(spinner $run)
     given=$(priority_of "$task")
     is "FIFO $asked was given as $((asked > 98 ? 98 : asked))" $((asked > 98 ? 98 : asked)) echo "$given"
-    is "no thread the kernel cannot do without is at or below it" "" \
+    is "no essential kernel thread has the same or a lower priority" "" \
         awk -v given="$given" '$2 <= given' <(vital)
     is "it runs on CPU 3 alone" "Cpus_allowed_list:	3" grep Cpus_allowed_list "/proc/$task/status"
     if [ $asked = 99 ]; then
-        claim "it is told that 99 became 98" grep 'FIFO 99 is lowered to SCHED_FIFO 98' /tmp/said
+        claim "it reports that 99 became 98" grep 'FIFO 99 is lowered to SCHED_FIFO 98' /tmp/said
         # Operations that wait for every CPU: RCU (a network namespace, a cgroup), and fork itself.
         for _ in 1 2 3 4; do
             unshare -n true
@@ -55,27 +55,27 @@ for asked in 99 50 1; do
     fi
     kill -TERM $run
     wait $run
-    is "the program's end is passed on" 143 echo $?
-    is "the priorities are back" "$shielded" vital
+    is "the exit status of the program is returned" 143 echo $?
+    is "the priorities are restored" "$shielded" vital
 done
-is "the kernel has not complained" "" complaints
+is "the kernel has reported no stall" "" complaints
 
 # A program that leaves a real-time child behind, and a parent that is killed.
 cpushield run --fifo 60 -- sh -c 'sleep 1000 & exit 3' 2>/tmp/said
-is "its exit status is passed through" 3 echo $?
-claim "it is told that a child keeps the threads raised" grep 'still raised' /tmp/said
+is "its exit status is returned" 3 echo $?
+claim "it reports that a child keeps the threads raised" grep 'still raised' /tmp/said
 is "and they are above that child" "" awk '$2 <= 60' <(vital)
 cpushield run --fifo 70 -- sh -c 'while :; do :; done' 2>/dev/null &
 run=$!
 spinner $run >/dev/null
 kill -9 $run
 wait $run 2>/dev/null
-is "a killed parent leaves them above the program" "" awk '$2 <= 70' <(vital)
+is "after a killed parent they are still above the program" "" awk '$2 <= 70' <(vital)
 status "undo" 0 cpushield undo
-is "undo takes the priority from what still runs" "" \
+is "undo resets the priority of programs that still run" "" \
     sh -c 'ps -eLo cls,rtprio,comm | grep -E "^ *(FF|RR).*(sleep|sh)$"'
 is "and every thread has the priority it had" "$before" vital
-is "the kernel has not complained" "" complaints
+is "the kernel has reported no stall" "" complaints
 
 # Control: without cpushield's protection the kernel reports a stall. Throttling is off, because without a fair
 # server (before 6.12) it lets the CPU idle now and then, and that satisfies RCU.
@@ -86,6 +86,6 @@ if vital | grep -q rcuc; then
     for _ in $(seq 60); do [ -z "$(complaints)" ] || break; sleep 1; done
     pkill -KILL -P $!
     wait $!
-    claim "without care the kernel complains" test -n "$(complaints)"
+    claim "without protection the kernel reports a stall" test -n "$(complaints)"
 fi
 finish

@@ -42,8 +42,8 @@ status "undo leaves that alone and says so" 0 cpushield undo
 is "their sysctl is kept" 33 cat /proc/sys/vm/stat_interval
 is "their affinity is kept" 1 list $own
 is "who asked for the CPUs that were left has them" $asked list $asks
-is "who was born and asked so too" $asked list $born_asking
-is "who was born and did not may run everywhere" 0-3 list $born
+is "so does a new task that requested an affinity" $asked list $born_asking
+is "a new task that did not may run everywhere" 0-3 list $born
 claim "the program in the shield lives" kill -0 $inside
 is "and may run everywhere" 0-3 list $inside
 is "the pinned program is back" 3 list $pinned

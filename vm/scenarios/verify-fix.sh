@@ -79,9 +79,9 @@ if [ $prepared ]; then
     is "it holds in the end" 0 echo $code
 else
     is "without the boot parameters it cannot hold" 1 echo $code
-    claim "what remains is told with what removes it" eval "tr -s '\n ' ' ' </tmp/fixed | grep -q 'only a boot with nohz_full=3 removes it'"
+    claim "what remains is reported with its remedy" eval "tr -s '\n ' ' ' </tmp/fixed | grep -q 'only a boot removes it, with nohz_full=3'"
 fi
-claim "the rounds are told" grep -q '^Round 2: ' /tmp/fixed
+claim "the rounds are reported" grep -q '^Round 2: ' /tmp/fixed
 cat /tmp/fixed
 kill $neighbour 2>/dev/null
 wait $neighbour 2>/dev/null

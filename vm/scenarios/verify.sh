@@ -33,7 +33,7 @@ wide = [line for line in lines if len(line) > 120 and not line.startswith(("erro
 assert not wide, wide
 '
     cpushield verify --for 600s --max-entries 9 --stop-on-breach --stacks --trace-dat /tmp/dat --json >/tmp/verdict 2>/tmp/errors
-    claim "the first breach ends it, and what ran then is told with its stack" python3 -c '
+    claim "the first breach ends it, and the report has what ran then, with its stack" python3 -c '
 import json
 evidence = json.load(open("/tmp/verdict"))["evidence"]
 breach = evidence["breach"]
