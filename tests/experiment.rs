@@ -364,7 +364,7 @@ fn a_row_that_crashes_the_machine_is_given_up() {
         let open = (0..schedule.steps.len()).find(|n| !journal.ends.contains_key(n));
         let is_bad = |n: usize| schedule.steps[n].row == 2;
         let in_boot = world.running == ["nohz_full=3"];
-        // Its power goes as soon as the third row is measured.
+        // The power fails as soon as the third row is measured.
         let left = (open.is_some_and(is_bad) && in_boot).then_some(3);
         let mut sim = Sim { world: &mut world, left, stop: None };
         match go(&mut sim, &notebook, &mut journal, &schedule) {
@@ -442,6 +442,6 @@ fn a_torn_journal_is_never_resumed() {
         std::fs::write(&path, &whole[..len]).unwrap();
         journals += usize::from(notebook.load().is_ok());
     }
-    // The line end alone may be missing.
+    // Only the line end may be missing.
     assert_eq!(journals, 1);
 }

@@ -184,7 +184,7 @@ fn trace_cmd_reports_events_that_the_kernel_lost() {
         let page = pages.chunks_mut(size).skip(1).find(|page| room(page))?;
         Some((cpu, page))
     });
-    // As the kernel does it: two flags in the length, the number behind the data.
+    // As the kernel does: two flags in the length, the number after the data.
     let (cpu, page) = found.expect("a page with room for the number");
     let (flags, behind) = (3 << 30, 16 + length(page));
     let length = u32::try_from(length(page)).unwrap();
@@ -217,7 +217,7 @@ fn a_timeline_has_each_counted_interruption_with_its_nested_parts() {
             workload: &[],
         });
         pages.chunks(layout.page_size()).for_each(|page| replay.page(page));
-        // Everything is over at its last event, as where a story ends.
+        // Everything ends at the last event, as in a timeline.
         let counted: BTreeMap<_, _> = replay
             .cut(0)
             .interruptions
@@ -226,7 +226,7 @@ fn a_timeline_has_each_counted_interruption_with_its_nested_parts() {
             .map(|row| ((row.cause, row.culprit), (row.count, row.max_ns)))
             .collect();
         let mut told: BTreeMap<_, (u64, Option<u64>)> = BTreeMap::new();
-        // The ends of what is open around the next.
+        // The ends of the slices that are open around the next one.
         let mut around: Vec<u64> = Vec::new();
         let mut last = 0;
         story(&mut recording, cpu, &mut |piece| {
@@ -286,7 +286,7 @@ fn trace_cmd_and_the_evidence_agree_on_a_live_recording() {
     }
     let recording = recorder.take_recording().unwrap();
     recorder.close().unwrap();
-    // The second phase: what came after its beginning, up to its end.
+    // The second phase: from its beginning to its end.
     let (begun, end) = (recording.phases[1].0, recording.phases[2].0);
     let tsc = recording.clock == "x86-tsc";
     write(&ours, recording);

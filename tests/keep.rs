@@ -166,7 +166,7 @@ fn a_full_disk_is_reported_once_and_no_data_is_lost() {
     let told = said(&output);
     assert_eq!(told.matches("again every second").count(), 1, "{told}");
     assert!(told.contains("No space left on device"), "{told}");
-    // The document stands behind the text.
+    // The document follows the text.
     let text = String::from_utf8_lossy(&output.stdout);
     let last = text.lines().last().unwrap();
     let latency: LatencyMeasurement = serde_json::from_str(last).unwrap();

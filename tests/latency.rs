@@ -62,7 +62,7 @@ fn two_seconds_of_two_threads_are_measured_completely() {
     let latency = document(&output);
     assert_eq!(latency.series.len(), 2);
     for series in &latency.series {
-        // Every period is a sample or was missed, but at each end, where one may be late.
+        // Every period is a sample or was missed, except for one at each end.
         let periods = latency.span_ns / series.period_ns;
         let ends = 100 + series.max_ns.unwrap() / series.period_ns;
         assert!((series.samples + series.missed).abs_diff(periods) <= ends, "{series:?}");
@@ -90,7 +90,7 @@ fn two_seconds_of_two_threads_are_measured_completely() {
 #[test]
 fn every_instrument_measures_or_says_why_it_cannot() {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
-    // Those of the kernel's tracers keep there what they must put back.
+    // The instruments with kernel tracers store the settings to restore there.
     let state = std::env::temp_dir().join(format!("cpushield-state-{}", std::process::id()));
     for instrument in cpushield::latency::INSTRUMENTS {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cpushield"));
@@ -166,7 +166,7 @@ fn results_before_a_stop_are_kept() {
     assert!(asked.elapsed() < Duration::from_secs(20));
     let latency = document(&output);
     assert!(latency.stopped && latency.series[0].samples > 0, "{latency:?}");
-    // What was not measured to its end does not hold.
+    // A limit does not hold for an incomplete measurement.
     assert_eq!((latency.gates[0].held, output.status.code()), (None, Some(1)));
     let why = &latency.gates[0].why;
     assert!(why.iter().any(|why| matches!(why, LatencyDoubt::Stopped { .. })), "{why:?}");
@@ -202,7 +202,7 @@ fn memory_does_not_grow_and_threads_end_with_the_measurement() {
     let before = (resident_kib(&maker), resident_kib(&crew));
     std::thread::sleep(Duration::from_millis(2500));
     let after = (resident_kib(&maker), resident_kib(&crew));
-    // Tens of thousands of samples: a number kept of each would show.
+    // Tens of thousands of samples: one stored number per sample would show.
     assert!(after.0 <= before.0 + 64 && after.1 <= before.1 + 64, "{before:?} {after:?}");
     child.kill().unwrap();
     child.wait().unwrap();

@@ -147,7 +147,7 @@ fn the_kernel_confirms_the_count_of_each_load() {
         #[expect(clippy::cast_precision_loss, reason = "a rate is not exact")]
         let rate = load.count.unwrap() as f64 / span;
         assert!((load.per_s.unwrap() / rate - 1.0).abs() < 1e-6, "{load:?}");
-        // The time that is measured counts, and no more.
+        // Only the measured time counts.
         let share = span / Duration::from_nanos(latency.span_ns).as_secs_f64();
         assert!((0.5..2.0).contains(&share), "{load:?} {}", latency.span_ns);
         assert!(load.cpus.contains(cpu) && !load.cpus.is_empty());
@@ -157,7 +157,7 @@ fn the_kernel_confirms_the_count_of_each_load() {
         ("disk", "disk bytes", 0.9),
         ("network", "lo bytes", 1.0),
         ("timers", "switches", 0.9),
-        // A receiver finds up to ten messages and what came meanwhile.
+        // A receiver finds up to ten messages and those that came meanwhile.
         ("messages", "switches", 0.02),
     ] {
         let kernels = after[counter] - before[counter];
@@ -240,7 +240,7 @@ fn a_killed_measurement_leaves_no_load_behind() {
         child.wait().unwrap();
         assert_gone(&found);
     }
-    // The programs of cpushield that were not yet loads: by what they were started as.
+    // Processes of cpushield that were not yet loads: found by their command line.
     let until = Instant::now() + Duration::from_secs(20);
     let is_ours = |pid: &String| {
         let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();

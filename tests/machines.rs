@@ -77,7 +77,7 @@ fn lscpu(text: &str) -> BTreeMap<&'static str, Division> {
         put("node", node);
         put("package", socket);
         put("core", core);
-        // A row with other columns than the header leaves open which is meant.
+        // A row with other columns than the header is ambiguous.
         let shared: Vec<&str> = shared.split(':').collect();
         for (name, value) in caches.iter().zip(&shared).filter(|_| caches.len() == shared.len()) {
             match *name {
@@ -147,7 +147,7 @@ fn disagreements(
 ) -> Vec<String> {
     let mut found = Vec::new();
     for (what, theirs) in theirs {
-        // A tool leaves out CPUs of which it does not know enough (offline, no directory).
+        // A tool leaves out CPUs with too few facts (offline, no directory).
         let known = theirs.iter().fold(CpuSet::new(), |all, set| all.union(set));
         let ours: Division = ours[what].iter().map(|set| set.and(&known)).collect();
         let ours: Division = ours.into_iter().filter(|set| !set.is_empty()).collect();

@@ -96,7 +96,7 @@ fn the_page_is_self_contained_and_escapes_every_name() {
     let Some(mut browser) = Browser::start(&dir.0) else { return };
     browser.open(&dir.0.join("report.html"));
     assert_eq!(browser.complaints(), Vec::<String>::new());
-    // The names are there, as text; what they wanted did not happen.
+    // The names appear as text; their scripts did not run.
     assert_eq!(browser.value("typeof window.hacked"), "undefined");
     assert_eq!(
         browser
@@ -108,7 +108,7 @@ fn the_page_is_self_contained_and_escapes_every_name() {
     assert_eq!(browser.value(shown), true);
     let odd = "/[\\u0000-\\u0008\\u001b\\u202e]/.test(document.documentElement.outerHTML)";
     assert_eq!(browser.value(odd), false);
-    // A script in the page that is not its own is not obeyed: the policy is no decoration.
+    // A foreign script in the page does not run: the security policy works.
     browser.value(
         "{ const s = document.createElement('script'); s.textContent = 'window.hacked = 3'; \
          document.body.append(s); 0 }",
@@ -199,7 +199,7 @@ fn a_report_in_a_pipe_has_lines_of_120_columns() {
     let dir = Dir::new("page-width");
     let mut words = vec!["report", "--quiet"];
     documents(&dir);
-    // A name without a blank has no place to be broken at.
+    // A name without a blank has no place for a line break.
     let hostile = json!(HOSTILE).to_string();
     for file in ["machine", "plan", "verify-before", "verify-after", "latency-before"] {
         let path = dir.0.join(format!("{file}.json"));
@@ -209,7 +209,7 @@ fn a_report_in_a_pipe_has_lines_of_120_columns() {
     words.extend(["machine.json", "plan.json", "verify-before.json", "verify-after.json"]);
     words.push("latency-before.json");
     let text = dir.run(&words);
-    // What has no place to be broken at is kept whole: a path, a quoted word.
+    // A word without a place for a break stays whole: a path, a quoted word.
     let wide = |line: &&str| line.chars().count() > 120 && line.trim().split(' ').count() > 2;
     let quoted = |line: &&str| !line.contains('\'');
     assert_eq!(text.lines().filter(wide).filter(quoted).collect::<Vec<_>>(), Vec::<&str>::new());
@@ -232,7 +232,7 @@ fn curves_can_be_zoomed_and_show_values() {
     assert_ne!(browser.value(ticks), whole);
     browser.value("document.querySelector('#histogram [data-zoom=whole]').click()");
     assert_eq!(browser.value(ticks), whole);
-    // By the mouse: from a fourth to a half of the picture.
+    // With the mouse: from a quarter to a half of the picture.
     let place = "(() => { const r = document.querySelector('#histogram svg').getBoundingClientRect(); \
                  return [r.x, r.y, r.width, r.height] })()";
     let place: Vec<f64> = serde_json::from_value(browser.value(place)).unwrap();
@@ -246,7 +246,7 @@ fn curves_can_be_zoomed_and_show_values() {
     let zoom = browser.value("document.getElementById('histogram').dataset.zoom");
     let zoom: f64 = zoom.as_str().unwrap().parse().unwrap();
     assert!((3.0..4.0).contains(&zoom), "{zoom}");
-    // By the keyboard.
+    // With the keyboard.
     browser.value(
         "document.querySelector('#histogram .drawing').dispatchEvent(new KeyboardEvent('keydown', \
          { key: 'Escape', bubbles: true }))",
@@ -374,7 +374,7 @@ fn a_day_of_ten_kilohertz_on_four_cpus_is_less_than_a_mebibyte() {
     dir.run(&["report", "--quiet", "-o", "day.html", "before.json", "after.json"]);
     let size = fs::metadata(dir.0.join("day.html")).unwrap().len();
     assert!(size < 1 << 20, "{size} bytes");
-    // All of the time and all of the latencies are in it.
+    // It contains the whole time and all latencies.
     let page = fs::read_to_string(dir.0.join("day.html")).unwrap();
     assert!(page.contains("86400000000000,") && page.matches(" data-steps=").count() == 4);
 }

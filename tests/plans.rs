@@ -20,7 +20,7 @@ const PROPOSED: &[(&str, &str, &str, &str)] = &[
     ("android-galaxy-c9-pro", "7", "5,7", "shows no L3"),
     ("android-galaxy-s9-us", "7", "6-7", "no L3"),
     ("android-huawei-honor-6", "7", "6-7", "shows no L3"),
-    // L2 caches of four: too much to take unasked. (It has no L3: what shares L2 is one group.)
+    // L2 caches of four: too much without a request. (It has no L3: what shares L2 is one group.)
     ("android-oneplus-5", "7", "6-7", "4-7"),
     ("android-nexus-s", "one CPU", "one CPU", "one CPU"),
     ("ghw-linux-amd64-intel-xeon-L5640", "11,23/23", "9,11,21,23/21,23", "no L3"),
@@ -29,7 +29,7 @@ const PROPOSED: &[(&str, &str, &str, &str)] = &[
     ("hwloc-16em64t-4s2c2t-offlines", "7,15/15", "4,7,12,15/12,15", "3,7,11,15/11,15"),
     // Pairs that share an L2 cache, not numbered side by side.
     ("hwloc-16em64t-4s2ca2c-cpusetreorder", "7,15", "7,15", "3,7,11,15"),
-    // Performance cores are 0 to 11.
+    // The performance cores are 0 to 11.
     ("hwloc-20em64t-hybrid-1p6c2t+2ca4co1t", "10-11/11", "8-11/9,11", "no L3"),
     ("hwloc-256ia64-64n2s2c", "255", "254-255", "shows no L3"),
     ("hwloc-28em64t-2s2n7c-buggycoresiblings", "27", "26-27", "no L3"),

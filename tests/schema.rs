@@ -109,7 +109,7 @@ fn experiments_and_reports_match_their_schemas_and_other_documents_do_not() {
         ["valid"]
     );
     assert_eq!(validate(&python, "report.schema.json", &whole), ["valid"]);
-    // The judge can say no, of what is in a document too.
+    // Control: the validator also rejects wrong contents of a document.
     experiment["rows"][0]["surprise"] = Value::from(1);
     assert_ne!(validate(&python, "experiment.schema.json", &[experiment]), ["valid"]);
     bundle["documents"][2]["document"]["series"][0].as_object_mut().unwrap().remove("missed");
@@ -143,7 +143,7 @@ fn verdicts_frames_and_latencies_match_their_schemas_and_other_documents_do_not(
     assert_eq!(documents[0]["verdict"]["gates"].as_array().map(Vec::len), Some(2));
     assert_eq!(documents[1]["evidence"]["workload"], "given");
     assert_eq!(validate(&python, "verify.schema.json", &documents), ["valid", "valid"]);
-    // The judge can say no.
+    // Control: the validator can reject.
     documents[0]["evidence"]["surprise"] = Value::from(1);
     documents[1]["verdict"]["cpus"][0]["state"] = Value::from("perfect");
     let answers = validate(&python, "verify.schema.json", &documents);

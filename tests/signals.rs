@@ -137,7 +137,7 @@ fn each_subcommand_ends_when_its_terminal_closes() {
         let _ = writeln!(std::io::stderr(), "NOT RUN: no script(1) to make a terminal");
         return;
     }
-    // Who has SIGHUP ignored, as nohup(1) does, wants them to go on; they end all the same.
+    // With SIGHUP ignored, as by nohup(1), they should continue; they end all the same.
     let ignoring = [
         "verify --cpus CPU --for 2s --warmup 1ms",
         "latency timer --cpus CPU --other --for 2s",

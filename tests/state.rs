@@ -43,7 +43,7 @@ fn run(state: &Path, words: &[&str]) -> Ended {
         .spawn()
         .unwrap();
     let began = Instant::now();
-    // Nothing of what is printed here fills a pipe.
+    // No output here fills a pipe.
     while child.try_wait().unwrap().is_none() {
         if began.elapsed() > Duration::from_secs(20) {
             child.kill().unwrap();
@@ -69,7 +69,7 @@ fn a_fifo_in_place_of_the_journal_is_reported_and_blocks_nothing() {
         for command in commands {
             let words: Vec<&str> = command.split(' ').collect();
             let ended = run(&state.0, &words);
-            // What fails before the program starts is no exit code of the program.
+            // A failure before the start is not an exit code of the program.
             let code = if command.starts_with("run ") { 125 } else { 3 };
             assert_eq!(ended.code, Some(code), "{command}: {ended:?}");
             let told = format!("cannot read {}\n  cause: it is a FIFO", path.display());
@@ -109,7 +109,7 @@ fn the_log_has_a_line_for_each_access_and_goes_only_to_a_regular_file() {
         time.is_some() && words.next().is_some_and(|pid| pid.parse::<u32>().is_ok())
     };
     assert!(text.lines().all(whole), "{text}");
-    // It is added to, never overwritten.
+    // It is appended to, never overwritten.
     run(&state.0, &["--log", &name, "mask", "0"]);
     let more = std::fs::read_to_string(&log).unwrap();
     assert!(more.starts_with(&text) && more.len() > text.len(), "{more}");

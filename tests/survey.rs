@@ -75,7 +75,7 @@ fn facts_missing_from_a_partial_recording_are_unknown() {
         "{text}"
     );
     let plan = cpushield::plan::plan(&found, &ShieldRequest::default()).unwrap();
-    // Isolated CPUs count as prepared, with the doubt said.
+    // Isolated CPUs count as prepared, with a doubt.
     assert_eq!(plan.shield.cpus.to_string(), "2");
     assert!(plan.why.iter().any(|why| why.contains("the command line is not known")));
     assert!(plan.boot.iter().any(|it| it.parameter == "nohz_full=2"), "{:?}", plan.boot);
@@ -87,7 +87,7 @@ fn facts_missing_from_a_partial_recording_are_unknown() {
         let skipped = plan.skipped.iter().find(|it| it.tunable == name);
         assert_eq!(skipped.map(|it| it.reason.as_str()), Some(reason), "{name}");
     }
-    // With the command line the same absence is an answer.
+    // With the command line, the same absence is a fact.
     let whole = machine("whole", &[(&isolated, "2"), ("/proc/cmdline", "isolcpus=2")], &[]);
     assert_eq!(whole.can_stop_tick(), Some(false));
 }
@@ -370,7 +370,7 @@ fn with_an_active_shield_no_interrupt_is_probed_and_a_note_says_so() {
     assert_eq!(beside.topology.model, None);
     let notes: Vec<&str> = beside.notes.iter().map(|note| note.what.as_str()).collect();
     assert!(notes.contains(&"/proc/irq") && notes.contains(&"/proc/cpuinfo"), "{notes:?}");
-    // The CPUs of nohz_full= are not asked.
+    // The CPUs of nohz_full= are not queried.
     let nohz_full = dir.join("sys/devices/system/cpu/nohz_full");
     fs::write(nohz_full, "3\n").unwrap();
     let beside = survey_beside(&host, &[], &"3".parse().unwrap());

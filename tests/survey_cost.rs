@@ -141,7 +141,7 @@ fn a_survey_needs_two_file_operations_per_interrupt_and_five_per_core() {
     let max = 2 * CPUS + WANTED_MAX;
     assert!(all - operations <= max, "{} more operations, {max} allowed", all - operations);
 
-    // What was not read for each CPU is known all the same.
+    // Facts that were not read for each CPU are known all the same.
     let topology = &machine.topology;
     assert_eq!(topology.cpus.len(), CPUS);
     assert_eq!(topology.groups(|cpu| Some(&cpu.siblings)).len(), CPUS / 2);

@@ -225,7 +225,7 @@ fn too_long(source: &Source) -> Vec<String> {
         found.push(format!("{}: {lines} lines of code", source.path));
     }
     for (i, line) in source.code().lines().enumerate() {
-        // Kernel text and messages inside quotes are as long as they are.
+        // Kernel text and messages inside quotes may have any length.
         if line.chars().count() > COLUMNS_MAX && !line.contains('"') {
             found.push(format!("{}:{}: {} columns", source.path, i + 1, line.chars().count()));
         }
@@ -370,7 +370,7 @@ fn vague(source: &Source) -> Vec<String> {
 }
 
 fn open_ends(source: &Source) -> Vec<String> {
-    // Spelled in halves, or this file would find itself.
+    // Written in halves, or this check would find its own list.
     let banned = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("X", "XX")];
     let mut found = Vec::new();
     for (i, line) in source.text.lines().enumerate() {

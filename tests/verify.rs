@@ -88,7 +88,7 @@ fn results_are_reported_with_evidence_and_set_the_exit_code() {
     let gaps = seen.gaps.as_ref().expect("the sampler ran");
     assert!(gaps.resolution_ns > 0.0 && gaps.sum_ns <= evidence.span_ns, "{gaps:?}");
     let [judged] = verdict.cpus.as_slice() else { panic!("{:?}", verdict.cpus) };
-    // A verdict without its proof would be the worst defect of this program.
+    // A verdict without evidence would be the worst defect of this program.
     match judged.state {
         VerdictState::Holds => assert!(seen.entries == Some(0) && judged.unknown.is_empty()),
         VerdictState::Leaks => assert!(!judged.leaks.is_empty()),
@@ -187,7 +187,7 @@ fn a_killed_verify_leaves_no_sampler_behind() {
     child.wait().unwrap();
     wait_until("the sampler ends with its maker", || {
         others.iter().zip(&started).all(|(tid, was)| {
-            // One that waits to be reaped is over.
+            // A zombie process has ended.
             let now = host.task(*tid, *tid).ok().filter(|task| task.state != 'Z');
             now.is_none() || now.map(|task| task.id.started) != *was
         })
@@ -224,7 +224,7 @@ fn counter_differences_agree_with_another_program() {
             // A row that was not there before is marked.
             let words: Vec<&str> = line.trim_start_matches([' ', '>']).split_whitespace().collect();
             let delta = words.get(1 + cpu).and_then(|word| word.parse::<u64>().ok());
-            // Rows with one number are of no CPU.
+            // Rows with one number belong to no CPU.
             let (Some(delta), Some(label)) = (delta, words[0].strip_suffix(':')) else { continue };
             sum += delta;
             let device = format!("IRQ {label} ");

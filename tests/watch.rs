@@ -82,7 +82,7 @@ fn in_a_pipe_it_prints_one_frame() {
     let online: CpuSet =
         Host::live().read_line("/sys/devices/system/cpu/online").unwrap().parse().unwrap();
     for cpu in online.iter() {
-        // Behind two signs.
+        // After two characters.
         let number = |line: &str| -> String { line.chars().skip(2).take(5).collect() };
         let named = |line: &&str| number(line).trim() == cpu.to_string();
         assert!(lines[2..].iter().any(named), "CPU {cpu} is missing: {text}");
@@ -190,7 +190,7 @@ fn the_terminal_is_restored_after_a_key_and_after_a_signal() {
 
 #[test]
 fn a_watch_ends_when_its_terminal_closes() {
-    // With and without the signal that the kernel sends then: nohup(1) has it ignored.
+    // With and without the signal that the kernel sends then: nohup(1) ignores it.
     for before in ["", "trap \"\" HUP;"] {
         let Some(mut terminal) = Terminal::start(before) else { return };
         let pid = terminal.pid();

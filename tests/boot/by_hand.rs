@@ -23,7 +23,7 @@ fn instructions_omit_parameters_that_the_running_kernel_does_not_know() {
     let (given, text) = told("6.18-hybrid", ShieldRequest::default());
     assert_eq!(given, ["rcu_nocbs=1"]);
     assert!(text.contains("running kernel does not know it: built without CONFIG_NO_HZ_FULL"));
-    // A kernel without a configuration, and without a list of nohz_full CPUs.
+    // A kernel that shows neither its configuration nor a list of such CPUs.
     let machine = Machine::without_loader();
     machine.write("sys/devices/system/cpu/isolated", "\n");
     let request = BootRequest {
@@ -57,8 +57,8 @@ fn a_kernel_too_old_for_a_parameter_does_not_get_it() {
         assert!(text.contains(since), "{text}");
     }
     assert!(!steps.contains("nohz_full") && !steps.contains("rcu_nocbs"), "{steps}");
-    // The running kernel knows them; the kernels in the menu are checked one by one.
-    let (given, _, steps) = plan_with("3.10.0\n");
+    // The running kernel knows them; the kernels of the menu are checked one by one.
+    let (given, _, steps) = tell("3.10.0\n");
     assert_eq!(given, "nohz_full=1-3 rcu_nocbs=1-3");
     assert!(steps.contains("line 2: no change, this kernel knows none of them"), "{steps}");
     assert!(steps.contains("line 4: kernel /vmlinuz-3.9.1 ro rcu_nocbs=1-3"), "{steps}");
@@ -106,5 +106,5 @@ fn parameters_that_plan_advises_are_offered() {
     assert_eq!(given, ["rcu_nocbs=1", "isolcpus=managed_irq,1"]);
     assert!(!text.contains(offer), "{text}");
     // Its queues on shielded CPUs serve only those CPUs.
-    assert!(!plan_for("6.12-nvme", ShieldRequest::default()).1.contains(offer));
+    assert!(!told("6.12-nvme", ShieldRequest::default()).1.contains(offer));
 }

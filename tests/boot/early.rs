@@ -149,7 +149,7 @@ fn with_openrc_the_script_is_in_the_runlevel_of_system_setup() {
         early::install(&with_rc(machine.host()), &machine.store(), &call("/x")).unwrap();
         let link = machine.path(&format!("etc/runlevels/{level}/cpushield"));
         assert!(link.symlink_metadata().is_ok(), "{level}");
-        // A service that is needed and not there would keep it from being started.
+        // A missing service that it needs would prevent its start.
         let script = machine.read("etc/init.d/cpushield");
         assert!(!script.lines().any(|line| line.trim_start().starts_with("need ")), "{script}");
     }

@@ -209,13 +209,13 @@ impl Machine {
                 })
             }
             ["grub-editenv", block, rest @ ..] => Some(editenv(&root.join(&block[1..]), rest)),
-            // A kernel without that file is one without the call.
+            // A kernel without that file does not have the system call.
             ["kexec_file_load", what, ..] if root.join(LOADED).exists() => {
                 let loaded = if *what == "--unload" { "0\n" } else { "1\n" };
                 fs::write(root.join(LOADED), loaded).unwrap();
                 Some(CommandOutput { status: Some(0), ..CommandOutput::default() })
             }
-            // The real one, where it is installed, looks at what was made.
+            // The real program, if installed, checks the result.
             ["grub-script-check" | "grub2-script-check"] => real(&["grub-script-check"], input),
             _ => None,
         })

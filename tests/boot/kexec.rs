@@ -77,7 +77,7 @@ fn an_entry_of_systemd_boot_names_its_files_on_its_own_file_system() {
             menu: String::new(),
             trial: None,
         };
-        // The file says the version here.
+        // The file contains the version here.
         let written = match loaders::find(&machine.host()).unwrap().unwrap().1.entries.pop() {
             Some(entry) => WrittenParameters { kernels: vec![entry.version], ..written },
             None => written,
@@ -92,7 +92,7 @@ fn an_entry_of_systemd_boot_names_its_files_on_its_own_file_system() {
         line: format!("BOOT_IMAGE=/{kernel} root=LABEL=x ro"),
     };
     assert_eq!(load(&one, &[&kernel, &disk]).unwrap(), image(Some(format!("/{disk}"))));
-    // Whose entry has none needs none.
+    // An entry without an initrd needs none.
     let none = format!("version {RT}\n");
     assert_eq!(load(&none, &[&kernel]).unwrap(), image(None));
     for (rest, there, wanted) in [
@@ -165,7 +165,7 @@ fn if_kexec_is_refused_nothing_stays_loaded_and_the_loader_boots_the_trial_once(
             assert_eq!(found.why.contains("for one boot"), trial, "{}", found.why);
         }
     }
-    // Where the loader cannot either, there is nothing to reboot into.
+    // If the loader cannot do it either, a reboot makes no sense.
     let machine = able();
     let it = written(&machine, true);
     machine.remove(LOADED);

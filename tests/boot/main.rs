@@ -54,7 +54,7 @@ fn rt_kernels_get_the_parameters_and_the_others_stay_unchanged() {
         assert_eq!(entry.ours, entry.id.as_deref() == Some("cpushield-6.12.9-rt-amd64"));
     }
     assert_eq!(found.entries.iter().filter(|entry| entry.ours).count(), 1);
-    // The second time nothing is written, and other words are refused.
+    // A second time nothing is written, and other parameters are refused.
     let again = machine.host();
     assert!(
         write::write(&again, &machine.store(), &plan, &WriteMode::default())
@@ -220,13 +220,13 @@ fn before_5_18_nohz_full_is_not_written_with_a_different_isolcpus_list() {
         assert!(text.contains(&ignores), "{text}");
         assert_eq!(before, machine.files());
     }
-    // The same list is accepted, and the hint says how to request it.
+    // The same list is accepted, and the hint says how to get it.
     let machine = given("5.10.0-rt-amd64", "isolcpus=2-3");
     let error = planned(&machine.host(), &BootRequest::default()).unwrap_err();
     let failure = cpushield::failure::Failure::from(error).to_string();
     assert!(failure.contains("--cpus 2-3"), "{failure}");
     assert_eq!(words(&planned(&machine.host(), &cpus("2-3")).unwrap())[0], "nohz_full=2-3");
-    // Later kernels take both, and the plan says so.
+    // Later kernels accept both, and the plan says so.
     let machine = given("5.18.0-rt-amd64", "isolcpus=2-3");
     let warnings = planned(&machine.host(), &BootRequest::default()).unwrap().warnings;
     let taken = "nohz_full=1-3 and isolcpus=2-3 are different lists: this kernel takes both";
@@ -288,10 +288,10 @@ fn status_shows_what_is_written_booted_and_in_force() {
     let seen = read_status();
     assert!(seen.words.iter().all(|word| word.booted) && seen.differs.is_empty(), "{seen:#?}");
     assert_eq!(seen.words[0].in_force, Some(true));
-    // The words were booted, but the kernel did not accept them.
+    // The parameters are booted, but the kernel rejected them.
     machine.write("sys/devices/system/cpu/nohz_full", "2\n");
-    assert!(read_status().differs[0].contains("not in force"));
-    // The kernel's log has the reason; a program's line in the log does not count.
+    assert!(look().differs[0].contains("not in force"));
+    // Its log says why, among messages of programs.
     machine.write(
         "dev/kmsg",
         "5,0,0,-;Kernel command line: ro nohz_full=1-3 rcu_nocbs=1-3\n\
@@ -353,10 +353,10 @@ fn a_crashed_trial_boot_is_not_reported_as_running() {
     write::write(&machine.host(), &machine.store(), &plan, &on_trial()).unwrap();
     let state = || status::status(&machine.host(), &machine.store()).unwrap();
     assert_eq!(state().trial_state, Some(TrialState::Armed));
-    // Booted, but GRUB still has the entry for one boot.
+    // Booted, but GRUB still has the one-shot entry.
     machine.write("proc/sys/kernel/random/boot_id", "b2\n");
     assert_eq!(state().trial_state, Some(TrialState::NotTaken));
-    // GRUB took it, it crashed before anything was concluded, and the old entry booted.
+    // GRUB consumed it, it crashed before the conclusion, and the old entry booted.
     machine.save("next_entry", "");
     machine.write("proc/sys/kernel/random/boot_id", "b3\n");
     machine.write("proc/stat", "cpu  1 2 3\nbtime 1778335402\n");
@@ -368,7 +368,7 @@ fn a_crashed_trial_boot_is_not_reported_as_running() {
                 The machine fell back: another entry runs since 2026-05-09 14:03:22 UTC.";
     assert!(text.contains(said) && text.contains("cpushield boot undo"), "{text}");
     assert!(!text.contains("boot its entry"), "{text}");
-    // The same boot with the words is the trial itself.
+    // The same boot with the parameters is the trial itself.
     machine.write("proc/cmdline", "ro nohz_full=1-3 rcu_nocbs=1-3 panic=30\n");
     assert_eq!(state().trial_state, Some(TrialState::Booted));
 }
@@ -390,7 +390,7 @@ fn if_no_parameter_applies_nothing_is_written_and_the_reason_is_given() {
     let text = cpushield::report::boot_plan_text(&plan, 80);
     assert!(text.contains("none apply") && !text.contains("gets them"), "{text}");
     assert_eq!(before, machine.files());
-    // Parameters that the loader already gives are fine, and nothing is written either.
+    // Parameters that the loader passes already are no such case, and cause no write either.
     let machine = Machine::debian();
     let all = "GRUB_CMDLINE_LINUX=\"nohz_full=1-3 rcu_nocbs=1-3\"\n";
     machine.write("etc/default/grub", all);

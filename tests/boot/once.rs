@@ -140,7 +140,7 @@ fn separate_labels_keep_the_default_and_are_removed_byte_for_byte() {
     assert_eq!(status.kernels, ["6.1.0-rt"]);
     write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
     assert_eq!(before, machine.files());
-    // Another hand has written since: its words stay, our labels go.
+    // Another program has written since: its parameters stay, cpushield's labels are removed.
     write::write(&machine.host(), &machine.store(), &plan, &how).unwrap();
     machine.write(FILE, &machine.read(FILE).replace("timeout 50", "timeout 9"));
     write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
@@ -164,7 +164,7 @@ fn extlinux_boots_a_label_once_and_a_trial_that_holds_becomes_permanent() {
     assert_eq!(end.end, SettledAs::TakenBack);
     machine.write("proc/sys/kernel/random/boot_id", "b1\n");
     assert_eq!(before, machine.files());
-    // Another, which holds.
+    // Another trial, which holds.
     armed(&machine, &host, &rt());
     std::fs::write(machine.path("boot/extlinux/ldlinux.sys"), vector("")).unwrap();
     boot(&machine);
@@ -188,7 +188,7 @@ fn boot(machine: &Machine) {
 fn the_one_shot_label_of_the_real_extlinux_is_read() {
     let dir = std::env::temp_dir().join(format!("cpushield-adv-{}", std::process::id()));
     std::fs::create_dir_all(dir.join("mnt")).unwrap();
-    // It writes to a directory of a file system that is mounted from a device alone.
+    // It writes only to a directory of a file system that is mounted from a device.
     let script = "set -e; cd \"$1\"; truncate -s 8M disk; mke2fs -q -F -t ext2 disk
         mount -o loop disk mnt; trap 'umount mnt' EXIT
         extlinux --install mnt >/dev/null 2>&1; extlinux --once=cpushield-l0 mnt 2>/dev/null
@@ -267,7 +267,7 @@ fn a_raspberry_pi_uses_the_parameters_for_the_requested_trial_boot() {
     let wanted = format!("{ADDED} panic=30 {LINE}");
     assert_eq!(machine.read("boot/firmware/cpushield-cmdline.txt"), wanted);
     assert_eq!(machine.read("boot/firmware/cmdline.txt"), LINE);
-    // Another boot than the one that was asked for.
+    // A boot other than the requested one.
     machine.write("proc/sys/kernel/random/boot_id", "b2\n");
     assert_eq!(trial::conclude(&host, &store, &[]).unwrap().end, SettledAs::TakenBack);
     machine.write("proc/sys/kernel/random/boot_id", "b1\n");

@@ -77,7 +77,7 @@ const CONFIG: &str = "CONFIG_PREEMPT_RT=y\nCONFIG_NO_HZ_FULL=y\nCONFIG_RCU_NOCB_
 
 /// A machine that systemd-boot starts, with an RT kernel and another, and `kernel-install`.
 fn systemd_boot() -> Machine {
-    // Packages of GRUB are there too, and start nothing.
+    // Packages of GRUB are installed too, but do not boot the machine.
     let machine = Machine::with(&[("6.9.1", false)]);
     machine.remove("boot/config-6.9.1");
     for (version, rt) in [("6.9.1", false), ("6.12.1-rt", true)] {
@@ -135,14 +135,14 @@ fn a_trial_with_systemd_boot_is_a_separate_entry_that_boots_once() {
         machine.read("boot/loader/entries/m-6.12.1-rt.conf"),
         entry("6.12.1-rt", "root=UUID=ab ro")
     );
-    // It hung; the loader has taken the variable, and the old entry booted.
+    // It hung; the loader has consumed the variable, and the old entry booted.
     machine.remove(&format!("{EFI}/LoaderEntryOneShot-{VENDOR}"));
     machine.write("proc/sys/kernel/random/boot_id", "b2\n");
     let end = trial::conclude(&host, &store, &[]).unwrap();
     assert_eq!(end.end, SettledAs::TakenBack);
     machine.write("proc/sys/kernel/random/boot_id", "b1\n");
     assert_eq!(before, machine.files());
-    // Another, which holds: the kernel's own entry has the words from then on.
+    // Another trial, which holds: the kernel's own entry then has the parameters.
     write::write(&host, &store, &plan, &trial).unwrap();
     machine.remove(&format!("{EFI}/LoaderEntryOneShot-{VENDOR}"));
     machine.write("proc/sys/kernel/random/boot_id", "b2\n");
@@ -182,7 +182,7 @@ fn a_kernel_added_by_kernel_install_gets_the_parameters_and_undo_removes_them() 
     assert!(plan.covers_later);
     write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
     let hook = "etc/kernel/install.d/95-cpushield.install";
-    // As kernel-install does it: the entry of the running kernel's line, then the hooks.
+    // As kernel-install does: an entry with the running kernel's command line, then the hooks.
     let install = |version: &str, image: &str| {
         let inherited = entry(version, &format!("{ADDED}root=UUID=ab ro"));
         machine.write(&format!("boot/loader/entries/m-{version}.conf"), &inherited);
@@ -272,7 +272,7 @@ fn expanded_grub_variables_count_as_kernel_parameters() {
     assert_eq!(found.entries[0].args, "root=UUID=ab ro isolcpus=nohz,1 ${other}");
     let error = planned(&machine.host(), &asked(None)).unwrap_err();
     assert!(matches!(error, BootError::Conflict { .. }), "{error}");
-    // Words that stand in the block are there already.
+    // Parameters in the block are present already.
     machine.write("boot/grub2/grub.cfg", "set tuned_params=\"\"\nblscfg\n");
     let block = block.replace("ro \n", &format!("ro {}\n", ADDED.trim()));
     machine.write("boot/grub2/grubenv", &format!("{block:#<1024}"));
@@ -344,7 +344,7 @@ fn a_kernel_without_information_is_the_only_installed_one_or_instructions_are_pr
     let plan = planned(&machine.host(), &asked(None)).unwrap();
     assert_eq!(plan.kernels[0].version, "5.15.148-tegra");
     round_trip(&machine, None, path, &JETSON.replace("APPEND ", &format!("APPEND {ADDED}")));
-    // Which of two is not known.
+    // It is unknown which of the two it is.
     machine.write(path, JETSON);
     machine.write("lib/modules/5.15.148-other/modules.dep", "");
     let plan = planned(&machine.host(), &asked(None)).unwrap();

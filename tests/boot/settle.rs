@@ -105,8 +105,8 @@ fn a_conclusion_killed_or_refused_at_any_write_is_completed_by_the_next_call() {
         arm(&machine);
         boot(&machine);
         let killed = machine.host().failing(InjectedFault::Stop { at });
-        conclude(&machine, &killed).unwrap_err();
-        // The unit that would conclude it at the next boot is still enabled.
+        settle(&machine, &killed).unwrap_err();
+        // The unit that concludes it at the next boot still exists.
         let journal = journal(&machine.store()).unwrap();
         if journal.is_some_and(|journal| journal.trial.is_some()) {
             assert!(machine.path(LINK).exists(), "killed at write {at}");
@@ -123,8 +123,8 @@ fn a_conclusion_killed_or_refused_at_any_write_is_completed_by_the_next_call() {
         arm(&machine);
         boot(&machine);
         let refused = machine.host().failing(InjectedFault::Refuse { at, errno: 28 });
-        // After a refusal the next boot tries again, or the trial was removed.
-        let end = conclude(&machine, &refused).or_else(|_| conclude(&machine, &machine.host()));
+        // The next boot repeats what was refused, or it was reverted.
+        let end = settle(&machine, &refused).or_else(|_| settle(&machine, &machine.host()));
         let permanent = match end {
             Ok(end) => end.end == SettledAs::Permanent,
             Err(BootError::NoTrial) => true,

@@ -170,7 +170,7 @@ fn killed(name: &str, tree: &Tree, plan: &Plan, steps: &[Step]) -> (bool, bool) 
 fn undo_restores_every_byte_after_a_kill_before_any_write_of_an_amendment() {
     for (name, tree, plan) in machines() {
         let mut steps = mend();
-        // What the CPU's files said is not known where it may be offline.
+        // The contents of the CPU's files are unknown if it may be offline.
         assert_eq!(killed(name, &tree, &plan, &steps), (false, true), "{name}");
         steps.retain(|step| !matches!(step.change, Change::CycleCpu { .. }));
         assert_eq!(killed(name, &tree, &plan, &steps), (true, false), "{name}");

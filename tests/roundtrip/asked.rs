@@ -24,7 +24,7 @@ fn born(bench: &Bench, tid: i32, parent: i32, flags: u32, asked: bool) {
     let procs = root.join("sys/fs/cgroup/cgroup.procs");
     let members = fs::read_to_string(&procs).unwrap();
     fs::write(procs, format!("{members}{tid}\n")).unwrap();
-    // It inherits what its parent asked for, too.
+    // It also inherits the mask that its parent requested.
     if let Ok(text) = fs::read(root.join(format!("asked_cpus/{parent}"))) {
         fs::write(root.join(format!("asked_cpus/{tid}")), text).unwrap();
     }

@@ -15,7 +15,7 @@ impl Scratch {
     pub fn new() -> Scratch {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        // In memory, where it can be had as files: thousands of syncs to a disk take minutes.
+        // In memory if possible: thousands of syncs to a disk take minutes.
         let memory = Path::new("/dev/shm");
         let base = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
         let dir = base.join(format!("roundtrip-{}-{n}", std::process::id()));
@@ -101,7 +101,7 @@ fn copy_below(from: &Path, to: &Path) {
         } else if kind.is_dir() {
             copy_below(&path, &place);
         } else {
-            // Not fs::copy: what is read-only in the tree must be written in its copy.
+            // Not fs::copy: read-only files of the tree must be writable in the copy.
             fs::write(&place, fs::read(&path).unwrap()).unwrap();
         }
     }

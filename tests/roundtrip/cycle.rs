@@ -71,7 +71,7 @@ fn the_resctrl_group_and_the_queues_are_restored_when_the_cpu_is_online_again() 
     let before = bench.tree();
     let applied = bench.apply(&bench.host(), &plan()).unwrap();
     assert_eq!(outcome(&applied), (&Outcome::Changed, Some("1"), None));
-    // Affinities of tasks are kept and put back by their own step.
+    // Affinities of tasks are saved and restored by a separate step.
     let but_for_tasks = |mut tree: Tree| {
         tree.retain(|path, _| !path.ends_with("status"));
         tree

@@ -143,7 +143,7 @@ fn recorded_machines_are_unchanged_after_apply_and_undo_disturbed_or_not() {
         let (before, mut plan) = (bench.tree(), planned(&bench.host(), None));
         let mut host = bench.host();
         if let Err(error) = bench.apply(&host, &plan) {
-            // One was booted with isolcpus=, and its kernel makes no partition of that.
+            // One was booted with isolcpus=, and its kernel accepts no partition there.
             let answer = error.no_partition().unwrap_or_else(|| panic!("{name}: {error}"));
             same(&before, &bench.tree(), &name);
             plan = planned(&bench.host(), Some(answer));
@@ -176,7 +176,7 @@ fn a_foreign_change_is_left_alone_and_reported() {
     let bench = Bench::of(&tree);
     let mut before = bench.tree();
     bench.apply(&bench.host(), &plan).unwrap();
-    // The user: a sysctl, an interrupt, a program's affinity, a program of his own in the shield.
+    // The user: a sysctl, an interrupt, a program's affinity, a program in the shield.
     let user = bench.host();
     for (path, value) in [
         ("/proc/sys/vm/stat_interval", "10"),
@@ -325,7 +325,7 @@ fn the_commands_of_a_dry_run_do_what_apply_does() {
             }
         }
         for (path, value) in last {
-            // A shell cannot make what only the kernel makes: groups' files and interrupts.
+            // A shell cannot create what only the kernel creates: files of cgroups, and interrupts.
             let there = root.join(path.trim_start_matches('/'));
             let text = fs::read_to_string(&there);
             let absent = text.is_err() && said.contains(path.as_str());

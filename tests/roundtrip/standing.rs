@@ -34,7 +34,7 @@ fn a_shield_an_incomplete_shield_and_a_running_process_are_each_refused_with_a_r
     assert!(why.contains("under way"), "{why}");
     other.kill().unwrap();
     other.wait().unwrap();
-    // A shield that was killed while it was made.
+    // A shield whose apply was killed.
     let stopped = bench.host().failing(InjectedFault::Stop { at: 9 });
     bench.apply(&stopped, &v2_plan()).unwrap_err();
     let why = refused(&bench).expect("a part is there");

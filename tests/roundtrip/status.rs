@@ -90,7 +90,7 @@ fn the_exit_code_says_whether_the_shield_is_active_and_unchanged() {
     {
         // A reader does not mistake a shield that is being changed for one that has changed.
         let _lock = bench.store().lock().unwrap();
-        // This process is the holder here and not one that the program could be.
+        // This process holds the lock, and it cannot be the program.
         said(1, &format!("being changed by process {}", std::process::id()));
     }
     let begin = whole.find("{\"begin\"").unwrap();
@@ -139,7 +139,7 @@ fn a_shield_with_another_name_is_refused_and_the_active_one_is_named() {
         assert!(said.contains(&format!("--shield {name}")), "{words:?}: {said}");
         assert_eq!(whole, fs::read_to_string(bench.journal()).unwrap(), "{words:?}");
     }
-    // A part of a shield has its name too.
+    // An incomplete shield has its name too.
     let begin = whole.find("{\"begin\"").unwrap();
     fs::write(bench.journal(), &whole[..begin + whole[begin..].find('\n').unwrap() + 1]).unwrap();
     let part = cpushield(&bench, &["undo", "--shield", "mill"]);

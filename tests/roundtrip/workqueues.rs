@@ -87,7 +87,7 @@ fn a_later_partition_does_not_prevent_undo_from_restoring_requested_affinities()
             || matches!(&step.change, Change::Write { path, .. } if path == UNBOUND)
     });
     bench.apply(&bench.host(), &plan).unwrap();
-    // Its CPU 2 leaves the mask that is in force, as the kernel shows it.
+    // Its CPU 2 is removed from the effective mask, as in the kernel.
     let place = bench.scratch.0.join("root/sys/devices/virtual/workqueue/cpumask");
     std::fs::write(place, "3\n").unwrap();
     let undone = apply::undo(&bench.host(), &bench.store()).unwrap();

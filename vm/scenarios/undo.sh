@@ -41,7 +41,7 @@ case $(uname -r) in 6.1.*) asked=0-3 ;; *) asked=0-2 ;; esac
 status "undo leaves that alone and says so" 0 cpushield undo
 is "their sysctl is kept" 33 cat /proc/sys/vm/stat_interval
 is "their affinity is kept" 1 list $own
-is "who asked for the CPUs that were left has them" $asked list $asks
+is "a task that requested the remaining CPUs has them" $asked list $asks
 is "so does a new task that requested an affinity" $asked list $born_asking
 is "a new task that did not may run everywhere" 0-3 list $born
 claim "the program in the shield lives" kill -0 $inside
